@@ -32,7 +32,7 @@ type shelf struct {
 	away   error                                   // Add changes nothing
 	taken  func(c *health.Count) (left bool)       // what Add leaves of a count; nil: nothing
 	hangs  bool                                    // Add has no answer
-	within func(what string)                       // called in the midst of Add and of a read, once
+	within func(what string)                       // called once: before a read, or behind what Add adds
 	heard  func(instance string, c []health.Count) // of each Add
 }
 
@@ -83,18 +83,19 @@ func (s *shelf) meet(what string) {
 func (s *shelf) Minutes(_ context.Context, since, until time.Time) (found []health.Minute, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.meet("read")
 	for _, m := range s.minutes {
 		if !m.At.Before(since.Truncate(time.Minute)) && m.At.Before(until) {
 			found = append(found, m)
 		}
 	}
-	s.meet("read")
 	return found, s.away
 }
 
 func (s *shelf) Bars(_ context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.meet("read")
 	found := map[dispatcher.Lane][]health.Bar{}
 	for _, b := range s.lanes {
 		list := found[b.Lane]
@@ -106,7 +107,6 @@ func (s *shelf) Bars(_ context.Context, lanes []dispatcher.Lane, since time.Time
 			found[b.Lane] = append(list, b.Bar)
 		}
 	}
-	s.meet("read")
 	return found, s.away
 }
 
@@ -286,7 +286,7 @@ func TestAReadBesideAnAddShowsItOnce(t *testing.T) {
 		r := newRig(t)
 		r.deliver("a")
 		r.pass(59 * time.Second)
-		r.set(func(s *shelf) { s.within = func(string) { r.pass(time.Minute) } }) // it is added behind the look at the store
+		r.set(func(s *shelf) { s.within = func(string) { r.pass(time.Minute) } }) // it is added before the look at the store
 		require.EqualValues(t, 1, r.delivered())
 		require.Equal(t, 1, r.calls())
 

@@ -232,3 +232,11 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // hour is later than any test lasts.
 const hour = wire.Duration(time.Hour)
+
+// named are the names of n messages.
+func named(prefix string, n int) (ids []string) {
+	for k := range n {
+		ids = append(ids, fmt.Sprint(prefix, k))
+	}
+	return ids
+}

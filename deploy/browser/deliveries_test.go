@@ -1,0 +1,194 @@
+package browser_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/browsertest"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+func TestDeliveriesAreSearchedAndFiltered(t *testing.T) {
+	t.Parallel()
+	w := newFilled(t)
+	b := w.tab(t)
+	b.Open(w.page("/console/deliveries"))
+	b.WaitFor("took_0", "failed_0", "later_0", "off_0")
+
+	b.Press("/")
+	b.Type("took_2")
+	b.Press("Enter")
+	b.WaitURL("/console/messages/took_2")
+	b.Back()
+	b.Fill("searchbox", "Search", "order-201")
+	b.Press("Enter")
+	b.WaitFor("was looked for as", "failed_1")
+	b.WaitGone("failed_0", "took_0")
+	b.Fill("searchbox", "Search", w.bad)
+	b.Press("Enter")
+	b.WaitURL("/console/endpoints/" + w.bad)
+
+	b.Open(w.page("/console/deliveries"))
+	b.Click("link", "dead 2")
+	b.WaitURL("status=dead")
+	b.WaitGone("took_0")
+	b.WaitFor("dead_0", "dead_1")
+	b.Click("DisclosureTriangle", "+ Filter")
+	b.Shot("deliveries-filter")
+	require.Empty(t, b.Axe())
+	b.Fill("textbox", "Tenant", "acme")
+	b.Click("button", "Add")
+	b.WaitURL("tenant=acme")
+	b.WaitGone("dead_1")
+	b.Click("link", "Drop the filter tenant acme")
+	b.WaitFor("dead_1")
+	b.Click("link", "Drop all filters")
+	b.WaitFor("took_0")
+
+	b.Open(w.page("/console/deliveries?topic=no.such"))
+	b.WaitFor("No delivery matches.")
+	b.Shot("deliveries-none")
+	b.Allow("422", "400", "/endpoints/")
+	b.Try(w.page("/console/deliveries?since=yesterday"))
+	b.WaitFor(`"yesterday" is no time`)
+	b.Try(w.page("/console/deliveries?status=odd"))
+	b.WaitFor("must be one of scheduled", "Drop all filters")
+	b.Try(w.page("/console/deliveries?cursor=odd"))
+	b.WaitFor("cursor")
+	b.Shot("deliveries-wrong")
+	require.Empty(t, b.Axe())
+}
+
+func TestTheRowsOfDeliveriesAreWalkedByKeys(t *testing.T) {
+	t.Parallel()
+	w := newFilled(t)
+	b := w.tab(t)
+	b.Open(w.page("/console/"))
+	b.Press("g", "d")
+	b.WaitURL("/console/deliveries")
+	b.WaitFor("took_0")
+	browsertest.JS[bool](b, "navigator.clipboard.writeText = t => { window.copied = t; return Promise.resolve() }, true")
+	b.Press("j")
+	first := b.Focused().Name
+	require.True(t, b.Focused().Ring)
+	b.Press("j")
+	second := b.Focused().Name
+	require.NotEqual(t, first, second)
+	b.Press("k")
+	require.Equal(t, first, b.Focused().Name)
+	b.Press("c")
+	require.Equal(t, first, b.JSText("window.copied"))
+	b.Press("x")
+	b.WaitFor("1 selected")
+	require.Equal(t, "true", b.Value("checkbox", "Select "+first))
+	b.Press("x")
+	b.WaitGone("1 selected")
+	b.Press("Enter")
+	b.WaitURL("/console/messages/" + first)
+}
+
+func TestSelectedDeliveriesAreChanged(t *testing.T) {
+	t.Parallel()
+	w := newFilled(t)
+	b := w.tab(t)
+	b.Open(w.page("/console/deliveries?destination=" + w.bad))
+	b.Click("checkbox", "Select failed_0")
+	b.Click("checkbox", "Select failed_1")
+	b.WaitFor("2 selected")
+	b.Shot("deliveries-selected")
+	b.Phone(390)
+	require.Empty(t, b.Sideways())
+	b.Shot("deliveries-selected-390")
+	b.Desktop()
+	counted(b)
+	browsertest.JS[bool](b, quick)
+	require.Zero(t, fetches(b), "a selection holds the page")
+	b.Click("button", "Cancel")
+	b.WaitFor("2 of 2 are", "failed_0", "failed_1")
+	b.Shot("deliveries-picked")
+	require.Empty(t, b.Axe())
+	w.until("failed_0", "cancelled")
+	w.until("failed_1", "cancelled")
+	b.Click("link", "Back to the list")
+	b.WaitURL("destination=" + w.bad)
+	w.mend("fail")
+	b.Click("checkbox", "Select failed_2")
+	b.Click("button", "Attempt now or send again")
+	b.WaitFor("1 of 1 is")
+	w.until("failed_2", "delivered")
+}
+
+func TestWhatMatchesIsChangedByAJob(t *testing.T) {
+	t.Parallel()
+	w := newFilled(t)
+	b := w.tab(t)
+	b.Open(w.page("/console/"))
+	b.Press("g", "x")
+	b.WaitURL("/console/dead")
+	b.WaitFor("2 deliveries will not be attempted again", "exhausted", "503", "connection refused")
+	b.Shot("dead")
+	w.mend("fail")
+	host, _ := url.Parse(w.at("fail"))
+	b.Click("checkbox", "Select "+host.Host+", exhausted")
+	b.WaitFor("1 selected")
+	b.Click("button", "Preview a replay")
+	b.WaitFor("1 delivery", "dead_0", "Oldest", "At most a second")
+	b.Shot("dead-preview")
+	everyLook(t, b, "preview")
+	b.Fill("textbox", "At most a second", "2")
+	b.WaitFor("About 1s")
+	b.Click("button", "Replay 1")
+	b.WaitURL("/console/jobs/")
+	b.WaitFor("100 %", "1 of 1")
+	everyLook(t, b, "job")
+	w.until("dead_0", "delivered")
+	b.Click("link", "Jobs")
+	b.WaitFor("1 of 1")
+
+	b.Open(w.page("/console/dead"))
+	b.WaitGone("503")
+	b.Click("checkbox", ", exhausted")
+	b.Click("button", "Forget them…")
+	b.WaitFor("I am sure")
+	b.Shot("dead-purge")
+	b.Click("checkbox", "I am sure")
+	b.Click("button", "Forget 1")
+	b.WaitURL("/console/jobs/")
+	b.WaitFor("100 %")
+	b.Allow("404")
+	eventually(t, "it is forgotten", func() bool { return b.Try(w.page("/console/messages/dead_1")) == http.StatusNotFound })
+	b.Open(w.page("/console/dead"))
+	b.WaitFor("Nothing is dead.")
+}
+
+func TestALongListGoesOnPageByPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var all []wire.Message
+	for _, id := range named("page_", 120) {
+		all = append(all, wire.Message{ID: id, Topic: "order.paid", URL: w.at("ok"), Body: []byte("1"), Delay: hour})
+	}
+	_, err := w.PublishBatch(t.Context(), all)
+	require.NoError(t, err)
+	b := w.tab(t)
+	b.Open(w.page("/console/deliveries"))
+	seen := map[string]bool{}
+	for range 3 {
+		b.WaitFor("page_")
+		for _, name := range b.Names("link", "page_") {
+			require.False(t, seen[name], "%s is on two pages", name)
+			seen[name] = true
+		}
+		if len(seen) < 120 {
+			before := b.URL()
+			b.Click("link", "Older")
+			b.Until("the next page", func() bool { return b.URL() != before })
+		}
+	}
+	require.Len(t, seen, 120)
+	b.Click("link", "Newest")
+	b.WaitFor("page_")
+}

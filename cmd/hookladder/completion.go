@@ -144,6 +144,7 @@ func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
 			"jobs stop":   s.asks(offer.Jobs("running", "waiting")),
 			"jobs resume": s.asks(offer.Jobs("stopped", "failed")),
 		}, s.asks(offer.Jobs())),
+		"<link>": s.asks(offer.Links()),
 	}
 	return flags, arguments
 }

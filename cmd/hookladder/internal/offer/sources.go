@@ -100,3 +100,18 @@ func Jobs(states ...string) Source {
 		return words, nil
 	}
 }
+
+// Links are those that have not expired.
+func Links() Source {
+	return func(ctx context.Context, c *client.Client) ([]Word, error) {
+		page, err := c.Links(ctx, most, "")
+		if err != nil {
+			return nil, err
+		}
+		words := make([]Word, len(page.Data))
+		for i, l := range page.Data {
+			words[i] = Word{l.ID, strings.TrimSpace(l.Tenant + " " + l.Name)}
+		}
+		return words, nil
+	}
+}

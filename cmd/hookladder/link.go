@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+func newLink(s world) *cobra.Command {
+	var r wire.LinkRequest
+	var lasts string
+	cmd := apiCall[wire.NewLink]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.NewLink, error) {
+			wait, err := ladder.ParseDuration(lasts)
+			switch {
+			case r.Tenant == "":
+				return wire.NewLink{}, usagef("link needs --tenant: a link belongs to one tenant")
+			case err != nil:
+				return wire.NewLink{}, usagef("--for: %w", err)
+			}
+			r.For = wire.Duration(wait)
+			return c.CreateLink(cmd.Context(), r)
+		},
+		text: func(out io.Writer, l wire.NewLink) {
+			fmt.Fprintf(out, "%s\n  %-8s %s\n  %-8s %s\n", l.URL, "id", l.ID, "expires", term.When(l.ExpiresAt))
+		},
+	}.on(&cobra.Command{
+		Use:   "link",
+		Short: "Make a link by which a merchant's people see their deliveries",
+		Long: `Makes a link for the people of one tenant: with it they see its deliveries in a
+browser, without a key. It is printed this once. With --manage they may also add an
+endpoint, change URL, topics and description, pause, resume, rotate the secret, test
+and resend; what they point elsewhere is called after a test succeeded. With
+--endpoint they see that endpoint only.
+
+The link leads to PUBLIC_URL of the server. The key needs the scope admin.`,
+		Example: `  hookladder link --tenant m7 --for 24h
+  hookladder link --tenant m7 --for 7d --manage --name anna@m7.example
+  hookladder link list
+  hookladder link revoke lnk_2mzgqjcn4k7vw3ryd5ab`,
+		Args: noArgs,
+	}, s)
+	flags := cmd.Flags()
+	flags.StringVar(&r.Tenant, "tenant", "", "whose deliveries it shows")
+	flags.StringVar(&r.Endpoint, "endpoint", "", "id or uid of the tenant's endpoint that it shows (default: all)")
+	flags.StringVar(&lasts, "for", "24h", "how long it lasts, at most 30d")
+	flags.BoolVar(&r.Manage, "manage", false, "they may help themselves too")
+	flags.StringVar(&r.Name, "name", "", "whom it is for, for those who list links")
+	cmd.AddCommand(newLinkList(s), newLinkRevoke(s))
+	return cmd
+}
+
+func newLinkList(s world) *cobra.Command {
+	var p pageFlags
+	cmd := apiCall[wire.LinkPage]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.LinkPage, error) {
+			return c.Links(cmd.Context(), p.limit, p.cursor)
+		},
+		text: func(out io.Writer, page wire.LinkPage) { printLinks(out, page.Data) },
+		then: func(cmd *cobra.Command, page wire.LinkPage, asJSON bool) error {
+			return more(cmd, page.NextCursor, asJSON)
+		},
+	}.on(&cobra.Command{
+		Use:     "list",
+		Short:   "List the links that have not expired, the newest first",
+		Long:    `Lists the links that have not expired, the newest first. What opens them is kept nowhere.`,
+		Example: `  hookladder link list`,
+		Args:    noArgs,
+	}, s)
+	p.add(cmd)
+	return cmd
+}
+
+func printLinks(out io.Writer, list []wire.Link) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "LINK\tTENANT\tENDPOINT\tRIGHT\tNAME\tBY\tEXPIRES")
+	for _, l := range list {
+		right := "view"
+		if l.Manage {
+			right = "manage"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, term.Visible(l.Tenant), cmp.Or(l.Endpoint, "all"), right,
+			cmp.Or(term.Visible(l.Name), "-"), term.Visible(l.By), term.When(l.ExpiresAt))
+	}
+	_ = table.Flush() // out is a buffer
+}
+
+func newLinkRevoke(s world) *cobra.Command {
+	type revoked struct {
+		ID string `json:"id"`
+	}
+	return apiCall[revoked]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (revoked, error) {
+			return revoked{args[0]}, c.RevokeLink(cmd.Context(), args[0])
+		},
+		text: func(out io.Writer, l revoked) { fmt.Fprintf(out, "%s is revoked\n", l.ID) },
+	}.on(&cobra.Command{
+		Use:     "revoke <link>",
+		Short:   "End a link",
+		Long:    `Ends a link, by its id. All browsers that it let in are out at their next click.`,
+		Example: `  hookladder link revoke lnk_2mzgqjcn4k7vw3ryd5ab`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usagef("revoke needs the id of one link; see %s --help", cmd.CommandPath())
+			}
+			return nil
+		},
+	}, s)
+}

@@ -45,8 +45,8 @@ func functions(now func() time.Time) template.FuncMap {
 		"outcomeWord": func(outcome string) string { return cmp.Or(outcomeWords[outcome][0], outcome) },
 		"outcomeIcon": func(outcome string) string { return cmp.Or(outcomeWords[outcome][1], "ready") },
 
-		"merchantName": merchantName,
-		"messageOf":    func(delivery string) string { _, message, _ := strings.Cut(delivery, ":"); return message },
+		"merchantName": merchantName, "merchantState": merchantState,
+		"messageOf": func(delivery string) string { _, message, _ := strings.Cut(delivery, ":"); return message },
 	}
 }
 

@@ -34,6 +34,7 @@ type homePage struct {
 type merchantNeed struct {
 	Endpoint wire.EndpointView
 	Name     string
+	State    string    // in a word
 	Text     string    // what is wrong, and what helps
 	Since    wire.Time // zero: it is not known
 	weight   int       // the heaviest first
@@ -76,7 +77,7 @@ func home(v *visit) (pageAnswer, error) {
 
 // needOf says what is wrong with an endpoint, in the words for its merchant.
 func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
-	t = merchantNeed{Endpoint: e, Name: merchantName(e), Since: e.FailingSince}
+	t = merchantNeed{Endpoint: e, Name: merchantName(e), State: merchantState(e), Since: e.FailingSince}
 	waiting := ""
 	if e.Waiting > 0 {
 		waiting = fmt.Sprintf(" %d wait meanwhile.", e.Waiting)
@@ -93,13 +94,21 @@ func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
 	case e.State == "paused":
 		t.Text, t.weight, t.Since = "Paused. What is for it waits until it is resumed."+waiting, 2, wire.Time{}
 	case !e.FailingSince.IsZero():
-		t.Text, t.weight = "It fails: no attempt has succeeded since. It is tried again by itself."+waiting, 4
+		t.Text, t.weight = "All attempts fail. It is tried again by itself."+waiting, 4
 	case e.State == "open":
 		t.Text, t.weight = "It failed several times in a row, so it is tried with one attempt at a time."+waiting, 4
 	default:
 		return t, false
 	}
 	return t, true
+}
+
+// merchantState is how an endpoint stands for its merchant, in a word.
+func merchantState(e wire.EndpointView) string {
+	if !e.FailingSince.IsZero() && (e.State == "active" || e.State == "open") {
+		return "failing"
+	}
+	return e.State
 }
 
 // merchantName is what a merchant's people call an endpoint.

@@ -76,7 +76,8 @@ func (r *Registry) Pause(ctx context.Context, destination, tenant string) (dispa
 }
 
 // Resume ends whatever holds a destination: a pause, being disabled, its breaker, or a
-// Retry-After. A URL that waits for a test goes on waiting where a link resumes.
+// Retry-After. A URL that waits for a test goes on waiting where a link resumes, and a
+// link's resume is ErrDisabled where the operator disabled the endpoint.
 func (r *Registry) Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error) {
 	return r.hold(ctx, destination, tenant, false)
 }
@@ -91,6 +92,9 @@ func (r *Registry) hold(ctx context.Context, destination, tenant string, held bo
 		return dispatcher.LaneState{}, err
 	case lane.IsEndpoint():
 		_, err = r.changeEndpoint(ctx, string(lane), func(e *dispatcher.Endpoint) error {
+			if !held && e.Disabled && e.Cause == "" && byLink(ctx) { // a person of the operator did that
+				return fmt.Errorf("resume endpoint %s: %w", e.ID, dispatcher.ErrDisabled)
+			}
 			e.Paused = held
 			if !held {
 				e.Disabled = false

@@ -122,6 +122,31 @@ func TestWhatMakesAURLWaitForATest(t *testing.T) {
 	}
 }
 
+func TestALinkEnablesNothingThatTheOperatorDisabled(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause d.LaneWhy
+		want  error
+	}{
+		"the operator did":           {"", d.ErrDisabled},
+		"its receiver was gone":      {d.WhyGone, nil},
+		"it had failed for too long": {d.WhyFailing, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestEndpointRig(t, nil)
+				r.start(t)
+				view := r.create(t, uid("main"))
+				require.NoError(t, changes(func(e *d.Endpoint) { e.Disabled, e.Cause = true, c.cause })(t.Context(), r))
+				require.ErrorIs(t, resumes(byLink(t.Context()), r), c.want)
+				require.Equal(t, c.want != nil, r.store.stored(view.ID).Disabled)
+				require.NoError(t, resumes(t.Context(), r), "the operator does")
+				require.False(t, r.store.stored(view.ID).Disabled)
+				r.stop(t)
+			})
+		})
+	}
+}
+
 func changes(change func(*d.Endpoint)) func(context.Context, *endpointRig) error {
 	return func(ctx context.Context, r *endpointRig) error {
 		_, err := r.ChangeEndpoint(ctx, "main", func(e *d.Endpoint) error { change(e); return nil })

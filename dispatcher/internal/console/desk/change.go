@@ -201,7 +201,11 @@ func (d *Desk) ResumeEndpoint(ctx context.Context, name string) (wire.EndpointVi
 			return wire.EndpointView{}, ErrHeld
 		}
 	}
-	return d.changeEndpoint(ctx, Hold, name, d.api.ResumeEndpoint)
+	e, err := d.changeEndpoint(ctx, Hold, name, d.api.ResumeEndpoint)
+	if d.Link != nil && errors.Is(err, client.ErrConflict) { // they did so just now
+		err = ErrHeld
+	}
+	return e, err
 }
 
 // RotateSecret gives an endpoint another secret.

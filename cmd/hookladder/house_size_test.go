@@ -46,9 +46,9 @@ var budgets = map[string]int{
 	"dispatcher/archive":                       800,
 	"dispatcher/health":                        200,
 	"dispatcher/explain":                       600,
-	"dispatcher/app":                           1800, // it joins the archive, the outbox and the console too
+	"dispatcher/app":                           1900, // it joins the archive, the outbox and the console too
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
-	"dispatcher/internal/archiver":             700,
+	"dispatcher/internal/archiver":             800,
 	"dispatcher/internal/console":              3000, // pages of operators and of merchants
 	"dispatcher/internal/console/brand":        200,
 	"dispatcher/internal/console/climb":        400,

@@ -22,7 +22,7 @@ func TestATenantIsForgottenInTheStoreAndInTheArchive(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	i := w.serve(append(archived(url), "LADDER=1h")...)
+	i := w.serve(append(archived(url), "LADDER=1h", "PARTITIONS=16")...) // which are seldom looked at of themselves
 	send := func(tenant string, m wire.Message) {
 		m.URL, m.Tenant = w.receiver.URL(0), tenant
 		i.publish(m)
@@ -64,6 +64,10 @@ func TestATenantIsForgottenInTheStoreAndInTheArchive(t *testing.T) {
 	require.NotContains(t, page.Data[0].Detail+page.Data[0].Tenant, "gone")
 
 	require.Contains(t, run("--tenant", "gone", "--yes"), "forgot 0 deliveries in Redis")
+
+	send("late", wire.Message{ID: "idle", Delay: hour})
+	mustRows(t, url, "select id from hookladder.open", "idle")
+	require.Contains(t, run("--tenant", "late", "--yes"), "forgot 1 deliveries in Redis", "nothing else tells the instance of it")
 	i.counts("all counts hold", func(s wire.Stats) bool {
 		return s.Counts["delivered"] == 1 && s.Counts["dead"] == 0 && s.Counts["cancelled"] == 0
 	})

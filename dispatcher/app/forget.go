@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
@@ -160,6 +161,7 @@ func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryI
 const (
 	archivedWithin = 2 * time.Minute
 	archivedLook   = 200 * time.Millisecond
+	archivedAsk    = 5 * time.Second // instances are asked to look so often
 )
 
 // archived waits until all that the store logged so far is in the archive.
@@ -180,6 +182,11 @@ func (w *forgetting) archived(ctx context.Context) error {
 	for _, s := range states {
 		until[s.Partition] = s.Last
 	}
+	within := archivedWithin
+	if w.store.Polls() { // instances can't be asked
+		within += archiver.LookEvery(len(all))
+	}
+	asked := time.Time{}
 	for began := time.Now(); ; {
 		behind := false
 		for _, s := range states {
@@ -188,10 +195,16 @@ func (w *forgetting) archived(ctx context.Context) error {
 		if !behind {
 			return nil
 		}
-		if time.Since(began) > archivedWithin {
+		if time.Since(began) > within {
 			return errors.New("the archive does not take in what the store logs, so it would know again what it forgets: see that an instance with ARCHIVE_URL runs and PostgreSQL answers, then run this again")
 		}
 		w.o.Tell(ForgetStep{Phase: "wait"})
+		if time.Since(asked) > archivedAsk {
+			if err := source.Ask(ctx); err != nil {
+				return err
+			}
+			asked = time.Now()
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -40,6 +40,12 @@ const (
 	releaseWithin         = time.Second
 )
 
+// LookEvery is how often a log of so many partitions is looked at though nothing tells of
+// anything.
+func LookEvery(partitions int) time.Duration {
+	return max(lookEvery, time.Duration(partitions)*lookPartition)
+}
+
 // Options say what is archived, and where.
 type Options struct {
 	Source    archive.Source
@@ -129,7 +135,7 @@ func (a *Archiver) Run(ctx context.Context) error {
 	defer again.Stop()
 	hold := time.NewTicker(holdEvery)
 	defer hold.Stop()
-	look := time.NewTicker(max(lookEvery, time.Duration(a.source.Partitions())*lookPartition))
+	look := time.NewTicker(LookEvery(a.source.Partitions()))
 	defer look.Stop()
 	for ctx.Err() == nil {
 		var err error

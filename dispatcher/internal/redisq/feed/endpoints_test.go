@@ -1,6 +1,7 @@
 package feed_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -65,5 +66,23 @@ func TestWhatIsHeldIsRead(t *testing.T) {
 			require.Equal(a.T, a.Now.UnixMilli(), h.Since.UnixMilli())
 		}
 		require.ElementsMatch(a.T, []dispatcher.Lane{"u_a", dispatcher.AllLanes}, lanes, "an endpoint's pause is in its record")
+	})
+}
+
+func TestInstancesAreAskedToLookAtTheLog(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		ctx, stop := context.WithCancel(a.T.Context())
+		defer stop()
+		subscribed, heard, ended := make(chan bool, 1), make(chan dispatcher.EndpointChange, 1), make(chan error, 1)
+		go func() {
+			ended <- a.store.Bare().Watch(ctx, "one", dispatcher.Subscriber{
+				OnGap: func() { subscribed <- true }, OnEndpoint: func(c dispatcher.EndpointChange) { heard <- c },
+			})
+		}()
+		<-subscribed
+		require.NoError(a.T, a.feed.Ask(ctx))
+		require.Equal(a.T, dispatcher.EndpointChange{ID: "-"}, <-heard)
+		stop()
+		require.NoError(a.T, <-ended)
 	})
 }

@@ -78,6 +78,20 @@ func (f *Feed) announce(ctx context.Context) error {
 	return err
 }
 
+// Ask has all instances look at the log now: what wrote to it may be no instance, of
+// which they would learn. It asks in the words that tell of a change of an endpoint.
+func (f *Feed) Ask(ctx context.Context) error {
+	if f.store.Polls() {
+		return nil
+	}
+	return f.conn.At(ctx, "publish", conn.Home, func(p redis.Pipeliner) {
+		p.Publish(ctx, keys.Home(f.conn.Project())+keys.EndpointsChannel, f.conn.ID()+" 0 "+noEndpoint+" ")
+	})
+}
+
+// noEndpoint is the id of none.
+const noEndpoint = "-"
+
 // States reads how far some partitions are archived. One that lost everything begins
 // anew.
 func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {

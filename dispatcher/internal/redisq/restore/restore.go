@@ -92,7 +92,8 @@ func (t *Target) Has(ctx context.Context) (messages, endpoints int64, err error)
 // Epochs are those of the partitions, in their order, and whether all of their log is
 // archived.
 func (t *Target) Epochs(ctx context.Context) (epochs []string, drained bool, err error) {
-	states, err := feed.New(t.store).States(ctx, t.all())
+	log := feed.New(t.store)
+	states, err := log.States(ctx, t.all())
 	if err != nil {
 		return nil, false, err
 	}
@@ -101,7 +102,10 @@ func (t *Target) Epochs(ctx context.Context) (epochs []string, drained bool, err
 		epochs[s.Partition] = s.Epoch
 		drained = drained && !s.Last.After(s.At)
 	}
-	return epochs, drained, nil
+	if !drained {
+		err = log.Ask(ctx)
+	}
+	return epochs, drained, err
 }
 
 // Hold has the store take no message and attempt nothing until Release.

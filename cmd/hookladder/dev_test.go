@@ -88,7 +88,7 @@ func TestTheDemoOfDevHasTwoMerchants(t *testing.T) {
 	}
 	require.Contains(t, get(api+"/v1/messages/acorn-books_order-1001_1", "application/json"), "press Mend", "its answer says what to do")
 	require.Contains(t, get(receiver+"/", "text/html"), "Mend it")
-	require.Contains(t, get(api+"/", "text/html"), "Retrying", "a browser is led to the console")
+	require.Contains(t, get(api+"/", "text/html"), "Needs you", "a browser is led to the console")
 	require.Equal(t, exitOK, dev.end())
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
@@ -17,6 +18,10 @@ func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (
 	}
 	caller := func(k apikey.Key, ok bool) (access.Caller, bool) { return k.Caller(), ok }
 	keyless := func() bool { return keyring.Keys().Empty() }
+	var archived func() archive.Status
+	if s.archiver != nil {
+		archived = s.archiver.Status
+	}
 	pages, err := console.New(console.Options{
 		API:      api,
 		Find:     func(key string) (access.Caller, bool) { return caller(keyring.Keys().Find(key)) },
@@ -24,6 +29,7 @@ func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (
 		Keyless:  keyless,
 		Sessions: console.Sessions{Open: s.linkStore.OpenSession, Get: s.linkStore.Session, Close: s.linkStore.CloseSession},
 		Link:     s.linkStore.LinkByToken, Spend: s.linkStore.SpendLink,
+		Minutes: s.health.Minutes, Bars: s.health.Bars, Archive: archived,
 
 		Now: s.Engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,
 		Brand: console.Brand{Name: o.Console.Name, Logo: o.Console.Logo, Color: o.Console.Color},

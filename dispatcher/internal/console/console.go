@@ -21,8 +21,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
 // Options are what the pages rest on.
@@ -34,6 +37,10 @@ type Options struct {
 	Sessions Sessions                                                     // where browsers that signed in are kept
 	Link     func(ctx context.Context, token string) (access.Link, error) // the link that a token opens
 	Spend    func(context.Context, string) (time.Duration, error)         // counts a call of a link
+
+	Minutes func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: they are not counted
+	Bars    func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are
+	Archive func() archive.Status                                                                                         // nil: there is none
 
 	Now       func() time.Time // by the store's clock
 	Project   string

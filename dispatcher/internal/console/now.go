@@ -1,20 +1,198 @@
 package console
 
 import (
+	"fmt"
+	"html/template"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/needs"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+const (
+	// needsShown bounds what needs a person: more of it is a list of its own.
+	needsShown = 10
+	// endpointsLooked is how many endpoints are looked at for one that is disabled, or
+	// waits for its test. Those with the most waiting are found by their lanes.
+	endpointsLooked = 100
+	// instancesShown is how many instances the page names.
+	instancesShown = 10
 )
 
 // nowPage is what concerns a person at this moment.
 type nowPage struct {
-	Stats wire.Stats
+	Stats     wire.Stats
+	Rates     rates
+	Counted   bool // rates are known
+	Permits   int
+	Instances []wire.Instance
+	More      bool // instances than these
+	Late      bool // something is due, and was not attempted
+	Chart     template.HTML
+	Spans     []choice
+	Span      string
+	Needs     []needs.Need
+	NeedsMore int
+	Backlog   template.HTML
+	Stacked   []statusCount
+	Lost      string // what a failure of the store's host costs
+}
+
+// rates are numbers a second, as texts.
+type rates struct{ Accepted, Delivered, Failed string }
+
+// spans are how long the chart may be.
+var spans = []struct {
+	word, title string
+	length      time.Duration
+}{{"3h", "Last three hours", 3 * time.Hour}, {"24h", "Last 24 hours", 24 * time.Hour}, {"72h", "Last three days", health.KeptMinutes}}
+
+// lost are the words of would_lose for people.
+var lost = map[string]string{
+	"nothing": "nothing", "last_second": "the last second", "unreplicated": "what is not replicated yet", "since_snapshot": "what came since its last snapshot",
+	"everything": "everything", "unknown": "that is not known",
 }
 
 // now serves GET /console/.
 func now(v *visit) (pageAnswer, error) {
-	stats, err := v.Stats(v.ctx)
-	if err != nil {
+	span := spans[0]
+	for _, one := range spans {
+		if v.r.FormValue("span") == one.word {
+			span = one
+		}
+	}
+	present := v.srv.Now()
+	var from needs.From
+	var p nowPage
+	var instances wire.InstancePage
+	var minutes []health.Minute
+	group, ctx := errgroup.WithContext(v.ctx)
+	group.Go(func() (err error) { from.Stats, err = v.Stats(ctx); return err })
+	group.Go(func() (err error) { instances, err = v.Instances(ctx, instancesShown, ""); return err })
+	group.Go(func() error {
+		page, err := v.Endpoints(ctx, client.EndpointFilter{Limit: endpointsLooked})
+		from.Endpoints = page.Data
+		return err
+	})
+	group.Go(func() error {
+		page, err := v.Jobs(ctx, rowsAtOnce, "")
+		from.Jobs = recent(page.Data, present)
+		return err
+	})
+	if v.srv.Minutes != nil {
+		group.Go(func() (err error) {
+			minutes, err = v.srv.Minutes(ctx, present.Add(-span.length-2*time.Minute), present)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
 		return pageAnswer{}, err
 	}
-	stats.Now = wire.Time{} // the page changes with what is counted, not with the clock
-	return pageAnswer{template: "now", title: "Now", section: "now", body: nowPage{Stats: stats}}, nil
+	if v.srv.Archive != nil {
+		from.Archive = away(v.srv.Archive())
+	}
+	stats := from.Stats
+	p.instances(instances)
+	p.Counted = v.srv.Minutes != nil
+	p.draw(minutes, present, span.length, stats.Instances)
+	for _, one := range spans {
+		p.Spans = append(p.Spans, choice{Word: one.word, URL: v.base + "/?span=" + one.word, On: one == span})
+	}
+	p.Span = span.title
+	p.Needs = needs.Of(from)
+	if p.NeedsMore = len(p.Needs) - needsShown; p.NeedsMore > 0 {
+		p.Needs = p.Needs[:needsShown]
+	}
+	p.describe(stats, present)
+	return pageAnswer{template: "now", title: "Now", section: "now", body: p, stats: &stats}, nil
+}
+
+// recent are the jobs of the last day: an older one that failed was seen.
+func recent(list []wire.Job, present time.Time) (found []wire.Job) {
+	for _, j := range list {
+		if j.EndedAt.IsZero() || present.Sub(j.EndedAt.Time) < 24*time.Hour {
+			found = append(found, j)
+		}
+	}
+	return found
+}
+
+// away is an archive that does not answer.
+func away(s archive.Status) *needs.Archive {
+	if s.Up || s.Err == nil {
+		return nil
+	}
+	return &needs.Archive{Since: wire.Time{Time: s.Since}, Error: s.Err.Error()}
+}
+
+// instances are told without what changes at each beat.
+func (p *nowPage) instances(page wire.InstancePage) {
+	p.Instances, p.More = page.Data, page.NextCursor != nil
+	for i := range p.Instances {
+		p.Instances[i].SeenAt = wire.Time{}
+		p.Permits += p.Instances[i].Permits
+	}
+}
+
+// draw draws the minutes, and tells what the last one brought. A single instance knows
+// the present minute too, so that a newcomer sees something at once. Of several each adds
+// its minute some time after its end, so the last two are left out.
+func (p *nowPage) draw(minutes []health.Minute, present time.Time, length time.Duration, instances int) {
+	begun := present.Truncate(time.Minute)
+	until := begun.Add(-time.Minute)
+	byStart := map[time.Time]health.Minute{}
+	for _, m := range minutes {
+		byStart[m.At.UTC()] = m
+	}
+	last := byStart[until.Add(-time.Minute).UTC()]
+	second := func(n int64) string { return perSecond(float64(n) / 60) }
+	p.Rates = rates{second(last.Accepted), second(last.Delivered), second(last.Failed)}
+	if instances <= 1 {
+		until = begun.Add(time.Minute)
+		now, before := byStart[begun.UTC()], byStart[begun.Add(-time.Minute).UTC()]
+		left := 1 - present.Sub(begun).Seconds()/60 // of the minute before, to make one that has just ended
+		sliding := func(now, before int64) string { return perSecond((float64(now) + left*float64(before)) / 60) }
+		p.Rates = rates{sliding(now.Accepted, before.Accepted), sliding(now.Delivered, before.Delivered), sliding(now.Failed, before.Failed)}
+	}
+	p.Chart = draw.Chart(minutes, until, length)
+}
+
+// describe puts the rest of the counts into words and pictures.
+func (p *nowPage) describe(stats wire.Stats, present time.Time) {
+	p.Late = !stats.OldestDueAt.IsZero() && present.Sub(stats.OldestDueAt.Time) >= time.Second
+	if !p.Late {
+		stats.OldestDueAt = wire.Time{} // so that a page is the same while all goes at once
+	}
+	p.Lost = lost[stats.Store.WouldLose]
+	var parts []draw.Part
+	for _, status := range []string{"scheduled", "ready", "in_flight", "retrying"} {
+		n := stats.Counts[status]
+		p.Stacked = append(p.Stacked, statusCount{Status: status, N: int(n)})
+		parts = append(parts, draw.Part{Class: status, N: n})
+	}
+	p.Backlog = draw.Stack(parts...)
+	if used := stats.Store.UsedBytes; used != nil { // it changes all the time
+		rounded := *used &^ (1<<18 - 1)
+		stats.Store.UsedBytes = &rounded
+	}
+	stats.Now, stats.Retention, stats.Lanes, stats.Paused = wire.Time{}, 0, nil, nil // they change with the clock, or are told in Needs
+	p.Stats = stats
+}
+
+func perSecond(x float64) string {
+	switch {
+	case x == 0:
+		return "0"
+	case x < 1:
+		return fmt.Sprintf("%.2f", x)
+	case x < 1000:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return count(int64(x))
 }

@@ -242,7 +242,7 @@ func (s *server) render(v *visit, a pageAnswer) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
-	if a.section != "" && v.May(desk.Survey) {
+	if f.Counts = a.stats; a.section != "" && a.stats == nil && v.May(desk.Survey) {
 		if stats, err := v.Stats(v.ctx); err == nil {
 			f.Counts = &stats
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 const (
@@ -39,11 +40,12 @@ type visit struct {
 type pageAnswer struct {
 	template string // its name
 	title    string
-	section  string // of the navigation; empty: none
-	status   int    // 0: 200
-	body     any    // what the template shows; without the time, so that an unchanged page is known by it
-	to       string // where the browser goes instead
-	told     string // after an action: a word of tellings, which that page shows
+	section  string      // of the navigation; empty: none
+	status   int         // 0: 200
+	body     any         // what the template shows; without the time, so that an unchanged page is known by it
+	stats    *wire.Stats // that the page has read, for the navigation; nil: they are read
+	to       string      // where the browser goes instead
+	told     string      // after an action: a word of tellings, which that page shows
 }
 
 // identify finds who looks.

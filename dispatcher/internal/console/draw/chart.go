@@ -54,7 +54,7 @@ func Chart(minutes []health.Minute, until time.Time, length time.Duration) templ
 	curve(&b, "c-accepted", list, top, func(p point) float64 { return p.accepted })
 	curve(&b, "c-delivered", list, top, func(p point) float64 { return p.delivered })
 	curve(&b, "c-failed", list, top, func(p point) float64 { return p.failed })
-	b.WriteString(`</svg><line class="c-cursor" y1="4" y2="204" x1="-9" x2="-9"/>`)
+	b.WriteString(`</svg><line class="c-cursor" visibility="hidden" y1="4" y2="204"/>`)
 	from := until.Add(-length)
 	for t := from.Truncate(grid).Add(grid); t.Before(until); t = t.Add(grid) {
 		if share := 100 * float64(t.Sub(from)) / float64(length); share > 2 && share < 98 {
@@ -92,7 +92,7 @@ func scale(list []point) (top, line float64) {
 		return 1, 0.5
 	}
 	line = math.Pow(10, math.Floor(math.Log10(most)))
-	for _, part := range []float64{0.2, 0.5, 1, 2} {
+	for _, part := range []float64{0.2, 0.5, 1, 2, 5} {
 		if most/(line*part) <= 4 {
 			line *= part
 			break
@@ -107,6 +107,9 @@ func at(value, top float64) float64 { return chartHeight - chartHeight*value/top
 func curve(b *strings.Builder, class string, list []point, top float64, of func(point) float64) {
 	fmt.Fprintf(b, `<path class="%s" d="`, class)
 	for i, p := range list {
+		if i > 0 && i+1 < len(list) && of(p) == of(list[i-1]) && of(p) == of(list[i+1]) {
+			continue // the line goes straight on
+		}
 		letter := "L"
 		if i == 0 {
 			letter = "M"

@@ -93,7 +93,7 @@ func TestALongChartJoinsMinutes(t *testing.T) {
 
 func TestTheAxisHasRoundNumbers(t *testing.T) {
 	for accepted, want := range map[int64][]string{
-		0: {"0", "0.5", "1"}, 60: {"0", "0.5", "1"}, 2900: {"0", "20", "40", "60"}, 72_000: {"0", "500", "1k", "1.5k"}, 3: {"0", "0.02", "0.04", "0.06"},
+		0: {"0", "0.5", "1"}, 60: {"0", "0.5", "1"}, 2900: {"0", "20", "40", "60"}, 72_000: {"0", "500", "1k", "1.5k"}, 3: {"0", "0.02", "0.04", "0.06"}, 59: {"0", "0.5", "1"}, 540: {"0", "5", "10"},
 	} {
 		got := string(draw.Chart([]health.Minute{minute(time.Minute, accepted, 0, 0)}, noon, 3*time.Hour))
 		var labels []string

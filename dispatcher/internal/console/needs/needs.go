@@ -1,0 +1,224 @@
+// Package needs says what a person should look at, the most urgent first: one sentence
+// each, with a number and since when.
+package needs
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Need is one thing to look at.
+type Need struct {
+	Icon  string // a state, whose shape and colour it has
+	Title string
+	Text  string
+	Since wire.Time // zero: it is not known
+	Word  string    // before the time
+	Link  string    // below the base of the pages; empty: there is no page for it
+
+	weight int
+}
+
+// From is what needs are found in.
+type From struct {
+	Stats     wire.Stats
+	Endpoints []wire.EndpointView
+	Jobs      []wire.Job
+	Archive   *Archive // nil: there is none, or it is well
+}
+
+// Archive is an archive that does not answer.
+type Archive struct {
+	Since wire.Time
+	Error string
+}
+
+// Of lists what a person should look at.
+func Of(f From) []Need {
+	var list []Need
+	list = append(list, store(f.Stats.Store)...)
+	if f.Archive != nil {
+		list = append(list, Need{
+			Icon: "failing", Title: "The archive is away", Word: "since", Since: f.Archive.Since, Link: "/system", weight: 1,
+			Text: "Deliveries go on; what ends is kept in Redis until it is back. " + f.Archive.Error,
+		})
+	}
+	seen := map[string]bool{}
+	for _, lanes := range [][]wire.LaneState{f.Stats.Paused, f.Stats.Lanes} {
+		for _, l := range lanes {
+			if n, ok := lane(l); ok && !seen[l.Lane] {
+				seen[l.Lane] = true
+				list = append(list, n)
+			}
+		}
+	}
+	for _, e := range f.Endpoints {
+		if n, ok := endpoint(e); ok && !seen[e.ID] {
+			seen[e.ID] = true
+			list = append(list, n)
+		}
+	}
+	for _, j := range f.Jobs {
+		if n, ok := job(j); ok {
+			list = append(list, n)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Need) int { return cmp.Compare(a.weight, b.weight) })
+	return list
+}
+
+// store is what is wrong with Redis.
+func store(s wire.Store) (list []Need) {
+	if s.Durable == "no" {
+		list = append(list, Need{
+			Icon: "failing", Title: "Redis does not keep what DURABILITY promises", Text: "Nothing is accepted until it does: " + s.Durability + ".", Link: "/system", weight: 0,
+		})
+	}
+	for _, c := range s.Checks {
+		if c.Needed && c.Holds == "no" {
+			list = append(list, Need{Icon: "failing", Title: "Redis is not as it should be: " + c.Name, Text: capped(c.Detail) + ".", Link: "/system", weight: 0})
+		}
+	}
+	return list
+}
+
+// lane is what is wrong with a lane.
+func lane(l wire.LaneState) (Need, bool) {
+	n := Need{Icon: l.State, Since: l.Since, Word: "for", Link: laneLink(l)}
+	name := cmp.Or(l.UID, hostOf(l.URL), l.Queue, l.Lane)
+	switch l.State {
+	case "paused":
+		n.Title, n.Text, n.weight = name+" is paused", many(int64(l.Waiting), "waits", "wait")+" and "+isAre(l.Waiting)+" kept"+by(l.By)+".", 6
+		if l.Lane == "*" {
+			n.Title, n.Text, n.weight = "Everything is paused", "Nothing is sent at all until it is resumed"+by(l.By)+".", 0
+		}
+	case "unverified":
+		n.Title, n.weight = name+" is not verified", 5
+		n.Text = "A link set its URL; a test that succeeds lets it go on. " + many(int64(l.Waiting), "waits", "wait") + "."
+	case "disabled":
+		n.Title, n.Text, n.weight = name+" is disabled", disabled(l.Why)+by(l.By)+".", 2
+	case "failing":
+		n.Title, n.weight = name+" fails", 3
+		n.Text = "No attempt succeeded. " + opened(l) + many(int64(l.Waiting), "waits", "wait") + "."
+	case "open":
+		n.Title, n.weight = name+" does not answer", 4
+		n.Text = opened(l) + many(int64(l.Waiting), "waits", "wait") + "."
+	default:
+		switch l.Why {
+		case "sealed":
+			n.Icon, n.weight = "failing", 1
+			n.Title, n.Text = name+" can't be opened", "An instance lacks the ENCRYPTION_KEY with which it was stored. "+many(int64(l.Waiting), "waits", "wait")+"."
+		case "missing":
+			n.Icon, n.weight = "failing", 1
+			n.Title, n.Text = name+" is missing", "Its endpoint is not in the store and was not deleted. "+many(int64(l.Waiting), "waits", "wait")+"."
+		default:
+			return n, false
+		}
+	}
+	return n, true
+}
+
+// endpoint is what is wrong with an endpoint for which nothing waits, so that it is not
+// among the lanes with the most.
+func endpoint(e wire.EndpointView) (Need, bool) {
+	l := wire.LaneState{Lane: e.ID, Endpoint: e.ID, UID: e.UID, URL: e.URL, State: e.State, Waiting: e.Waiting}
+	switch {
+	case e.State == "disabled":
+		l.Why, l.Since = e.DisabledReason, e.DisabledAt
+	case e.State == "open":
+		l.Since = e.FailingSince
+	}
+	return lane(l)
+}
+
+// job is a job that goes on, or did not end well.
+func job(j wire.Job) (Need, bool) {
+	words := map[string]string{"retry": "Replay", "cancel": "Cancellation", "purge": "Purge"}
+	n := Need{Icon: j.State, Since: j.StartedAt, Word: "for", Link: "/jobs/" + url.PathEscape(j.ID)}
+	text := fmt.Sprintf("%d of %d done", j.Done, j.Matched)
+	if j.Failed > 0 {
+		text += fmt.Sprintf(", %d could not be", j.Failed)
+	}
+	switch j.State {
+	case "running":
+		n.Title, n.Text, n.weight = words[j.Kind]+" is running", text+".", 8
+	case "waiting":
+		n.Title, n.Text, n.weight = words[j.Kind]+" waits", text+"; the rest belongs to lanes that are open, paused or full.", 7
+	case "failed":
+		n.Title, n.Text, n.weight, n.Since, n.Word = words[j.Kind]+" failed", capped(cmp.Or(j.Error, text))+".", 2, j.EndedAt, "ended"
+	default:
+		return n, false
+	}
+	return n, true
+}
+
+func laneLink(l wire.LaneState) string {
+	switch {
+	case l.Lane == "*":
+		return "/system"
+	case l.Endpoint != "":
+		return "/endpoints/" + url.PathEscape(l.Endpoint)
+	}
+	return "/deliveries?" + url.Values{"destination": {l.Lane}}.Encode()
+}
+
+func disabled(why string) string {
+	switch why {
+	case "gone":
+		return "Its receiver answered " + fmt.Sprint(http.StatusGone) + ", so what is for it dies"
+	case "failing":
+		return "No attempt succeeded for too long, so what is for it dies"
+	}
+	return "A person disabled it, so what is for it dies"
+}
+
+func opened(l wire.LaneState) string {
+	if l.Fails == 0 {
+		return "Its breaker is open. "
+	}
+	return "Its breaker opened after " + many(int64(l.Fails), "failure", "failures") + " in a row. "
+}
+
+func by(name string) string {
+	if name == "" || name == "system" {
+		return ""
+	}
+	return ", by " + name
+}
+
+func many(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// capped is a sentence of bounded length, without its stop.
+func capped(text string) string {
+	const most = 200
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// hostOf leaves out what may hold a token.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}

@@ -57,12 +57,15 @@ func (c *clustered) String() string {
 // tag is what all keys of a partition have in common.
 func tag(partition int) string { return fmt.Sprintf("{default:%d}", partition) }
 
-// count has a canary in each partition.
+// count has a canary in each partition. They count one after the other: what a master
+// forgets it forgets of all its partitions from the same moment on, and one of them counted
+// a few ms before.
 func (c *clustered) count(ctx context.Context) {
 	var wg sync.WaitGroup
 	for n := range c.canaries {
 		wg.Go(func() {
-			tick := time.NewTicker(10 * canaryEvery)
+			kit.Rest(ctx, time.Duration(n)*canaryEvery/2)
+			tick := time.NewTicker(partitions * canaryEvery / 2)
 			defer tick.Stop()
 			for {
 				select {

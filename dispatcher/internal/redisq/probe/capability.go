@@ -20,7 +20,7 @@ var commands = []string{
 	"LPOP", "LPUSH", "RPUSH", "LLEN", "LINDEX", "LRANGE", "LSET", "LTRIM", "LREM", "LPOS",
 	"ZADD", "ZREM", "ZCARD", "ZCOUNT", "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZRANK", "ZREVRANK",
 	"ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "ZSCORE", "ZMSCORE", "ZSCAN",
-	"XADD", "XDEL", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS", "EXPIREAT",
+	"XADD", "XDEL", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS", "EXPIREAT", "PEXPIREAT",
 }
 
 // capability is what a store can do at all. It never changes while the store runs.

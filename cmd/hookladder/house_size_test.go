@@ -49,13 +49,15 @@ var budgets = map[string]int{
 	"dispatcher/app":                           1900, // it joins the archive, the outbox and the console too
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             800,
-	"dispatcher/internal/console":              4000, // pages of operators and of merchants
+	"dispatcher/internal/console":              4500, // pages of operators and of merchants
 	"dispatcher/internal/console/brand":        200,
 	"dispatcher/internal/console/climb":        400,
 	"dispatcher/internal/console/content":      300,
 	"dispatcher/internal/console/desk":         700, // what a link may see, and in which words
 	"dispatcher/internal/console/draw":         600,
 	"dispatcher/internal/console/needs":        300,
+	"dispatcher/internal/console/form":         300,
+	"dispatcher/internal/console/stand":        200,
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               2500,
 	"dispatcher/internal/embedded":             900,

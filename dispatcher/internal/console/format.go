@@ -12,6 +12,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -40,12 +43,15 @@ func functions(now func() time.Time) template.FuncMap {
 		"what":     func(n int) string { return map[bool]string{true: "this delivery", false: "all deliveries"}[n == 1] },
 		"due":      func(t any) template.HTML { return due(now(), asTime(t)) },
 
+		"bars":        func(list []health.Bar) template.HTML { return draw.Bars(list, now()) },
+		"wideBars":    func(list []health.Bar) template.HTML { return draw.WideBars(list, now()) },
+		"future":      func(t any) bool { return asTime(t).After(now()) },
 		"stamp":       func(t any) string { return asTime(t).UTC().Format("2006-01-02T15:04:05.000Z07:00") }, // as the API writes it
 		"millisClock": func(t any) string { return asTime(t).UTC().Format("15:04:05.000") },
 		"outcomeWord": func(outcome string) string { return cmp.Or(outcomeWords[outcome][0], outcome) },
 		"outcomeIcon": func(outcome string) string { return cmp.Or(outcomeWords[outcome][1], "ready") },
 
-		"merchantName": merchantName, "merchantState": merchantState,
+		"merchantName": form.NameOf, "merchantState": merchantState,
 		"messageOf": func(delivery string) string { _, message, _ := strings.Cut(delivery, ":"); return message },
 	}
 }
@@ -202,6 +208,24 @@ func size(n int64) string {
 	}
 	exp := min(int(math.Log(float64(n))/math.Log(1024)), 4)
 	return fmt.Sprintf("%.2f %ciB", float64(n)/math.Pow(1024, float64(exp)), "KMGT"[exp-1])
+}
+
+// percent is a part of a whole. It is never rounded to all or nothing.
+func percent(part, whole int64) string {
+	switch p := float64(part) / float64(whole) * 100; {
+	case whole == 0:
+		return "–"
+	case part == whole || part == 0:
+		return fmt.Sprintf("%.0f %%", p)
+	case p >= 99.99:
+		return "> 99.99 %"
+	case p >= 99:
+		return fmt.Sprintf("%.2f %%", math.Floor(p*100)/100)
+	case p < 0.1:
+		return "< 0.1 %"
+	default:
+		return fmt.Sprintf("%.1f %%", p)
+	}
 }
 
 // visible shows characters that would turn a text round or hide a part of it.

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -77,7 +78,7 @@ func home(v *visit) (pageAnswer, error) {
 
 // needOf says what is wrong with an endpoint, in the words for its merchant.
 func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
-	t = merchantNeed{Endpoint: e, Name: merchantName(e), State: merchantState(e), Since: e.FailingSince}
+	t = merchantNeed{Endpoint: e, Name: form.NameOf(e), State: merchantState(e), Since: e.FailingSince}
 	waiting := ""
 	if e.Waiting > 0 {
 		waiting = fmt.Sprintf(" %d wait meanwhile.", e.Waiting)
@@ -109,15 +110,4 @@ func merchantState(e wire.EndpointView) string {
 		return "failing"
 	}
 	return e.State
-}
-
-// merchantName is what a merchant's people call an endpoint.
-func merchantName(e wire.EndpointView) string {
-	if e.Description != "" {
-		return e.Description
-	}
-	if e.URL != "" {
-		return hostOf(e.URL)
-	}
-	return e.ID
 }

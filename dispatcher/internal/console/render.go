@@ -230,6 +230,11 @@ var tellings = map[string]string{
 	"left-in_flight": "An attempt is under way already, so nothing was changed.", "left-order": "Others of its ordering key go first, so nothing was changed.",
 	"left-delivered": "It was delivered already, so nothing was changed.", "left-expired": "It has expired: publish it anew under another id.",
 	"left-disabled": "Its endpoint is disabled: resume that first.", "left-deleted": "Its endpoint was deleted, so nothing was changed.",
+
+	"changed":   "Saved. It holds for the next attempt on.",
+	"unchanged": "Nothing was changed.",
+	"paused":    "Paused. What is published waits, and nothing is lost.",
+	"resumed":   "Resumed. What waited goes out now.",
 }
 
 // render writes a page. One that shows what the browser has already is 304: what it has

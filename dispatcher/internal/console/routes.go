@@ -42,6 +42,21 @@ func (s *server) consoleRoutes() []pageRoute {
 		{"POST", "/jobs/{id}/stop", desk.Operate, stopJob},
 		{"POST", "/jobs/{id}/resume", desk.Operate, resumeJob},
 
+		{"GET", "/endpoints", desk.See, endpoints},
+		{"POST", "/endpoints", desk.Edit, createEndpoint},
+		{"GET", "/endpoints/new", desk.Edit, newEndpoint},
+		{"GET", "/endpoints/{id}", desk.See, endpoint},
+		{"POST", "/endpoints/{id}", desk.Edit, changeEndpoint},
+		{"GET", "/endpoints/{id}/edit", desk.Edit, editEndpoint},
+		{"POST", "/endpoints/{id}/test", desk.Attempt, testEndpoint},
+		{"POST", "/endpoints/{id}/pause", desk.Hold, pauseEndpoint},
+		{"POST", "/endpoints/{id}/resume", desk.Hold, resumeEndpoint},
+		{"GET", "/endpoints/{id}/rotate", desk.Edit, askRotate},
+		{"POST", "/endpoints/{id}/rotate", desk.Edit, rotateSecret},
+		{"POST", "/endpoints/{id}/secret", desk.Configure, showSecret},
+		{"GET", "/endpoints/{id}/delete", desk.Configure, askDelete},
+		{"POST", "/endpoints/{id}/delete", desk.Configure, deleteEndpoint},
+
 		{"GET", "/tail", desk.Survey, tail},
 		{"GET", "/tail/events", desk.Survey, s.tailEvents},
 	}

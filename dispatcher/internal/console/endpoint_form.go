@@ -1,0 +1,157 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// endpointForm is the form of an endpoint, with what was typed.
+type endpointForm struct {
+	ID, Name string // of one that is there; empty: a new one
+	Basic    []formField
+	More     []formField
+	Open     bool   // More is shown opened
+	Wrong    string // of no field
+}
+
+// formField is a field with its text.
+type formField struct {
+	form.Field
+	Value, Was string
+	Wrong      string // what the API says of it; empty: nothing
+}
+
+// fill puts texts and what is wrong with them into the form.
+func (f *endpointForm) fill(shown []form.Field, typed, was, wrong map[string]string) {
+	for _, one := range shown {
+		field := formField{Field: one, Value: typed[one.Name], Was: was[one.Name], Wrong: wrong[one.Name]}
+		if one.Basic || one.Name == "tenant" {
+			f.Basic = append(f.Basic, field)
+			continue
+		}
+		f.More = append(f.More, field)
+		f.Open = f.Open || field.Wrong != ""
+	}
+	f.Wrong = wrong[""]
+}
+
+func formAnswer(f endpointForm, status int) (pageAnswer, error) {
+	title := "New endpoint"
+	if f.ID != "" {
+		title = "Edit " + f.Name
+	}
+	return pageAnswer{template: "endpoint-form", title: title, section: "endpoints", status: status, body: f}, nil
+}
+
+// newEndpoint serves GET …/endpoints/new.
+func newEndpoint(v *visit) (pageAnswer, error) {
+	if !v.mayAdd() {
+		return pageAnswer{}, desk.ErrHidden
+	}
+	var f endpointForm
+	f.fill(form.Shown(false, v.May(desk.Configure)), map[string]string{"tenant": v.r.FormValue("tenant")}, nil, nil)
+	return formAnswer(f, 0)
+}
+
+// createEndpoint serves POST …/endpoints: a page that shows the secret, once.
+func createEndpoint(v *visit) (pageAnswer, error) {
+	all := v.May(desk.Configure)
+	typed, _, err := v.typed()
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	e, wrong := form.Created(typed, all)
+	if len(wrong) == 0 {
+		var view wire.EndpointView
+		if view, err = v.CreateEndpoint(v.ctx, e); err == nil {
+			return v.once(secretPage{
+				ID: view.ID, Name: form.NameOf(view), Made: true, Unverified: view.State == "unverified",
+				Secrets: []wire.EndpointSecret{{Secret: view.Secret}},
+			})
+		}
+		if wrong, err = v.wrongFields(err, form.Shown(false, all)); err != nil {
+			return pageAnswer{}, err
+		}
+	}
+	var f endpointForm
+	f.fill(form.Shown(false, all), typed, nil, wrong)
+	return formAnswer(f, http.StatusUnprocessableEntity)
+}
+
+// editEndpoint serves GET …/endpoints/{id}/edit.
+func editEndpoint(v *visit) (pageAnswer, error) {
+	e, err := v.Endpoint(v.ctx, v.r.PathValue("id"))
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	f := endpointForm{ID: e.ID, Name: form.NameOf(e)}
+	texts := form.Texts(e)
+	f.fill(v.formOf(e), texts, texts, nil)
+	return formAnswer(f, 0)
+}
+
+// formOf are the fields of the form of an endpoint that is there. One that is taken from
+// has no URL.
+func (v *visit) formOf(e wire.EndpointView) []form.Field {
+	shown := form.Shown(true, v.May(desk.Configure))
+	if e.Kind == "pull" {
+		shown = form.Without(shown, "url", "success", "timeout")
+	}
+	return shown
+}
+
+// changeEndpoint serves POST …/endpoints/{id}: it changes the fields that were edited.
+func changeEndpoint(v *visit) (pageAnswer, error) {
+	typed, was, err := v.typed()
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	e, err := v.Endpoint(v.ctx, v.r.PathValue("id"))
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	shown := v.formOf(e)
+	patch := form.Changed(shown, typed, was)
+	if len(patch) == 0 {
+		return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "unchanged"}, nil
+	}
+	if _, err = v.PatchEndpoint(v.ctx, e.ID, patch); err == nil {
+		return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "changed"}, nil
+	}
+	wrong, err := v.wrongFields(err, shown)
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	f := endpointForm{ID: e.ID, Name: form.NameOf(e)}
+	f.fill(shown, typed, was, wrong)
+	return formAnswer(f, http.StatusUnprocessableEntity)
+}
+
+// typed are the texts of a form, and those that it was shown with.
+func (v *visit) typed() (typed, was map[string]string, err error) {
+	if err := v.r.ParseForm(); err != nil {
+		return nil, nil, &client.Problem{Problem: wire.Problem{Title: "the form is too large, or broken", Status: http.StatusBadRequest}}
+	}
+	typed, was = map[string]string{}, map[string]string{}
+	for _, f := range form.Fields {
+		typed[f.Name], was[f.Name] = v.r.PostFormValue(f.Name), v.r.PostFormValue("was."+f.Name)
+	}
+	return typed, was, nil
+}
+
+// wrongFields is what is wrong with a form, where that is what an error says.
+func (v *visit) wrongFields(err error, shown []form.Field) (map[string]string, error) {
+	var p *client.Problem
+	switch {
+	case errors.As(err, &p) && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusConflict || p.Status == http.StatusBadRequest):
+		return form.Wrong(p, shown), nil
+	case errors.Is(err, desk.ErrEnough):
+		return map[string]string{"": err.Error()}, nil
+	}
+	return nil, err
+}

@@ -1,0 +1,156 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// endpointsShown is how many endpoints a page of the list has.
+const endpointsShown = 50
+
+// endpointsPage is the list of endpoints, newest first.
+type endpointsPage struct {
+	Tenant string
+	All    bool // no tenant was asked for
+	Rows   []endpointRow
+	Wrong  string
+	Next   string // URL of the page of older ones; empty: there are none
+	May    bool   // an endpoint can be made here
+}
+
+// endpointRow is an endpoint with how it is doing.
+type endpointRow struct {
+	wire.EndpointView
+	Name string // by which people know it
+	Lane wire.LaneState
+	Bars []health.Bar
+	Rate successRate
+}
+
+// successRate is what bars say together.
+type successRate struct {
+	Delivered, Failed int64
+	P95               time.Duration // 0: nothing was answered
+	More              bool          // it is longer than P95
+}
+
+// Percent is the part that was delivered, with as many digits as it needs not to look
+// whole.
+func (s successRate) Percent() string { return percent(s.Delivered, s.Delivered+s.Failed) }
+
+// Low reports whether so much fails that somebody should look.
+func (s successRate) Low() bool { return s.Failed*10 > s.Delivered+s.Failed }
+
+// successOf adds up bars.
+func successOf(bars []health.Bar) (s successRate) {
+	var took health.Durations
+	for _, b := range bars {
+		s.Delivered += b.Delivered
+		s.Failed += b.Failed.Total()
+		for i, n := range b.Took {
+			took[i] += n
+		}
+	}
+	s.P95, s.More = took.Quantile(0.95)
+	return s
+}
+
+// State is the endpoint's, and that of its lane where this tells more.
+func (r endpointRow) State() string {
+	if r.EndpointView.State == "active" || r.EndpointView.State == "open" {
+		return cmp.Or(r.Lane.State, r.EndpointView.State)
+	}
+	return r.EndpointView.State
+}
+
+// Since is when that began.
+func (r endpointRow) Since() wire.Time {
+	switch {
+	case r.State() == "active":
+		return wire.Time{}
+	case r.EndpointView.State == "disabled":
+		return r.DisabledAt
+	case r.Lane.Since.IsZero():
+		return r.FailingSince
+	}
+	return r.Lane.Since
+}
+
+// endpoints serves GET …/endpoints.
+func endpoints(v *visit) (pageAnswer, error) {
+	q := v.r.URL.Query()
+	page := endpointsPage{Tenant: q.Get("tenant"), All: q.Get("tenant") == "", May: v.mayAdd()}
+	f := client.EndpointFilter{Limit: endpointsShown, Cursor: q.Get("cursor")}
+	if !page.All {
+		f.Tenants = []string{page.Tenant}
+	}
+	list, err := v.Endpoints(v.ctx, f)
+	if page.Wrong, err = refusal(err); err != nil {
+		return pageAnswer{}, err
+	}
+	if page.Rows, err = v.rows(list.Data); err != nil {
+		return pageAnswer{}, err
+	}
+	if list.NextCursor != nil {
+		q.Set("cursor", *list.NextCursor)
+		page.Next = v.base + "/endpoints?" + q.Encode()
+	}
+	return pageAnswer{template: "endpoints", title: "Endpoints", section: "endpoints", body: page}, nil
+}
+
+// mayAdd reports whether the visitor can make an endpoint: a link to a single one
+// can't.
+func (v *visit) mayAdd() bool {
+	return v.May(desk.Edit) && (v.Link == nil || v.Link.Endpoint == "")
+}
+
+// rows reads how endpoints are doing.
+func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	names := make([]string, len(list))
+	for i, e := range list {
+		names[i] = e.ID
+	}
+	var lanes wire.LanePage
+	var bars map[dispatcher.Lane][]health.Bar
+	g, ctx := errgroup.WithContext(v.ctx)
+	g.Go(func() (err error) { lanes, err = v.LanesOf(ctx, "", names...); return err })
+	g.Go(func() (err error) { bars, err = v.srv.bars(ctx, names); return err })
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	rows := make([]endpointRow, len(list))
+	for i, e := range list {
+		rows[i] = endpointRow{EndpointView: e, Name: form.NameOf(e), Bars: bars[dispatcher.Lane(e.ID)], Rate: successOf(bars[dispatcher.Lane(e.ID)])}
+		for _, l := range lanes.Data {
+			if l.Lane == e.ID {
+				rows[i].Lane = l
+			}
+		}
+	}
+	return rows, nil
+}
+
+// bars reads the last day of lanes, by the half hour.
+func (s *server) bars(ctx context.Context, lanes []string) (map[dispatcher.Lane][]health.Bar, error) {
+	if s.Bars == nil {
+		return nil, nil
+	}
+	all := make([]dispatcher.Lane, len(lanes))
+	for i, l := range lanes {
+		all[i] = dispatcher.Lane(l)
+	}
+	return s.Bars(ctx, all, s.Now().Truncate(health.Half).Add(-(health.KeptBars-1)*health.Half))
+}

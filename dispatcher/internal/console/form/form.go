@@ -1,0 +1,281 @@
+// Package form has the fields of an endpoint as people type them: each as one text, which
+// becomes what the API takes. It judges nothing: what is wrong with a text, the API says.
+package form
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Kind is how the text of a field is read.
+type Kind string
+
+// The kinds.
+const (
+	Text   Kind = "text"   // as it is
+	Area   Kind = "area"   // as it is, of several lines
+	List   Kind = "list"   // texts with commas or spaces between
+	Number Kind = "number" // a whole number
+	Pairs  Kind = "pairs"  // a line "name: value" for each
+	Rule   Kind = "rule"   // a rule of success: statuses, or JSON
+	Switch Kind = "switch" // on, or empty
+	Choice Kind = "choice" // one of several words
+)
+
+// Field is one field of the form.
+type Field struct {
+	Name, Label, Hint, Example string
+	Kind                       Kind
+	Options                    []string // of a Choice; the first is the default
+	Basic                      bool     // a merchant's people may set it
+	Once                       bool     // it can't be changed later
+}
+
+// Fields are those of an endpoint, in the order of the form.
+var Fields = []Field{
+	{Name: "url", Label: "URL", Example: "https://shop.example/hooks", Basic: true, Kind: Text},
+	{Name: "topics", Label: "Topics", Example: "payment.*, refund.created", Basic: true, Kind: List, Hint: "With commas between. * at the end of a topic, or alone, stands for anything. Empty: all."},
+	{Name: "description", Label: "Description", Example: "Orders and refunds", Basic: true, Kind: Area, Hint: "For people, what it is for."},
+	{Name: "tenant", Label: "Tenant", Once: true, Kind: Text, Hint: "Whose messages it gets. Empty: those without a tenant."},
+	{Name: "uid", Label: "UID", Once: true, Kind: Text, Example: "shop-42", Hint: "A name of your own, usable wherever its id is."},
+	{Name: "ladder", Label: "Ladder", Kind: List, Example: "15s, 3m, 30m, 1h", Hint: "The waits between attempts. Empty: the setting LADDER."},
+	{Name: "timeout", Label: "Timeout", Kind: Text, Example: "15s", Hint: "Of one attempt, 1s to 60s."},
+	{Name: "max_in_flight", Label: "Most in flight", Kind: Number, Example: "64", Hint: "Over all instances."},
+	{Name: "rate", Label: "Rate", Kind: Text, Example: "100/s", Hint: "Most attempts in a second, minute (/m) or hour (/h)."},
+	{Name: "disable_after", Label: "Disable after", Kind: Text, Example: "5d", Hint: "When no attempt succeeded for so long. 0s: never."},
+	{Name: "success", Label: "Success", Kind: Rule, Example: "2xx", Hint: `Statuses with commas between, or a rule as JSON, such as {"body":{"path":"code","equals":"SUCCESS"}}.`},
+	{Name: "headers", Label: "Headers", Kind: Pairs, Example: "x-shop: 42", Hint: "A line for each. *** keeps the value that there is."},
+	{Name: "metadata", Label: "Metadata", Kind: Pairs, Example: "team: payments", Hint: "Notes of your own, a line for each."},
+	{Name: "signature", Label: "Signature", Kind: Choice, Options: []string{"standard", "standard-ed25519", "stripe", "github", "hmac-hex"}},
+	{Name: "signature_header", Label: "Signature header", Kind: Text, Example: "x-signature", Hint: "Of hmac-hex only."},
+	{Name: "ordered", Label: "One at a time, in order", Kind: Switch, Hint: "One that fails holds the rest."},
+	{Name: "secret", Label: "Secret", Once: true, Kind: Text, Hint: "Empty: one is made, and shown once."},
+}
+
+// Shown are the fields that a form shows, of a new endpoint or of one that is there: all
+// of them or the basic ones.
+func Shown(there, all bool) []Field {
+	return slices.DeleteFunc(slices.Clone(Fields), func(f Field) bool { return f.Once && there || !f.Basic && !all })
+}
+
+// Without are fields but those of these names.
+func Without(shown []Field, names ...string) []Field {
+	return slices.DeleteFunc(shown, func(f Field) bool { return slices.Contains(names, f.Name) })
+}
+
+// NameOf is by which people know an endpoint: the caller's name for it, else what it is
+// for, else its host.
+func NameOf(e wire.EndpointView) string {
+	first, _, _ := strings.Cut(e.Description, "\n")
+	host := ""
+	if u, err := url.Parse(e.URL); err == nil {
+		host = u.Host
+	}
+	return cmp.Or(e.UID, strings.TrimSpace(first), host, e.ID)
+}
+
+// Texts are the fields of an endpoint as texts.
+func Texts(e wire.EndpointView) map[string]string {
+	var values map[string]json.RawMessage
+	plain, err := json.Marshal(e)
+	if err != nil || json.Unmarshal(plain, &values) != nil {
+		return map[string]string{}
+	}
+	texts := map[string]string{}
+	for _, f := range Fields {
+		texts[f.Name] = f.text(values[f.Name])
+	}
+	return texts
+}
+
+// text is a value of the API as a person types it.
+func (f Field) text(v json.RawMessage) string {
+	var s string
+	var list []string
+	var pairs map[string]string
+	var rule wire.Success
+	switch {
+	case len(v) == 0:
+		return ""
+	case f.Kind == List && json.Unmarshal(v, &list) == nil:
+		return strings.Join(list, ", ")
+	case f.Kind == Pairs && json.Unmarshal(v, &pairs) == nil:
+		var b strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(pairs)) {
+			b.WriteString(name + ": " + pairs[name] + "\n")
+		}
+		return strings.TrimSuffix(b.String(), "\n")
+	case f.Kind == Rule && json.Unmarshal(v, &rule) == nil && rule.Body == nil:
+		return strings.Join(rule.Status, ", ")
+	case f.Kind == Switch && string(v) == "true":
+		return "on"
+	case f.Kind == Switch:
+		return ""
+	case json.Unmarshal(v, &s) == nil:
+		return s
+	}
+	return string(v)
+}
+
+// Created is a new endpoint, and what is wrong with texts that can't be of their field.
+func Created(typed map[string]string, all bool) (e wire.Endpoint, wrong map[string]string) {
+	wrong = map[string]string{}
+	for _, f := range Shown(false, all) {
+		v := f.value(typed[f.Name], "")
+		if parts, ok := v.(map[string]any); ok {
+			maps.DeleteFunc(parts, func(_ string, part any) bool { return part == nil })
+		}
+		if v == nil {
+			continue
+		}
+		one, err := json.Marshal(map[string]any{f.Name: v})
+		if err == nil {
+			err = json.Unmarshal(one, &e)
+		}
+		switch {
+		case err != nil && f.Kind == Number:
+			wrong[f.Name] = "must be a whole number"
+		case err != nil:
+			wrong[f.Name] = strings.TrimPrefix(err.Error(), f.Name+": ")
+		}
+	}
+	return e, wrong
+}
+
+// Changed are the fields that differ from what the form was shown with, as a JSON Merge
+// Patch: what another person changed meanwhile stays.
+func Changed(shown []Field, typed, was map[string]string) map[string]any {
+	patch := map[string]any{}
+	for _, f := range shown {
+		if now := clean(typed[f.Name]); now != clean(was[f.Name]) {
+			patch[f.Name] = f.value(now, was[f.Name])
+		}
+	}
+	return patch
+}
+
+// clean takes out of a text what browsers change in it.
+func clean(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")) }
+
+// value is what a text means to the API; nil: the default. A text that can't be read as
+// its kind stays one, and the API says what is wrong with it.
+func (f Field) value(text, was string) any {
+	text = clean(text)
+	switch {
+	case f.Kind == Switch:
+		return text != ""
+	case f.Kind == Pairs:
+		return pairsOf(text, was)
+	case text == "":
+		return nil
+	case f.Kind == List:
+		return listOf(text)
+	case f.Kind == Number:
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n
+		}
+	case f.Kind == Rule && strings.HasPrefix(text, "{") && json.Valid([]byte(text)):
+		return whole(json.RawMessage(text))
+	case f.Kind == Rule && !strings.HasPrefix(text, "{"):
+		return map[string]any{"status": listOf(text), "body": nil}
+	}
+	return text
+}
+
+// whole is a rule of success in place of the one before, of which a patch would keep the
+// parts that it does not name.
+func whole(rule json.RawMessage) any {
+	var parts map[string]any
+	if json.Unmarshal(rule, &parts) != nil {
+		return rule
+	}
+	for _, name := range []string{"status", "body"} {
+		if _, ok := parts[name]; !ok {
+			parts[name] = nil
+		}
+	}
+	return parts
+}
+
+func listOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\n;", r) })
+}
+
+// pairsOf reads lines "name: value". Those that were there and are not any more become
+// null, which takes them away. nil: there are none at all.
+func pairsOf(text, was string) any {
+	pairs := map[string]any{}
+	for _, name := range namesOf(was) {
+		pairs[name] = nil
+	}
+	some := false
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name = strings.TrimSpace(name); name != "" {
+			pairs[name], some = strings.TrimSpace(value), true
+		}
+	}
+	if !some {
+		return nil
+	}
+	return pairs
+}
+
+func namesOf(text string) (names []string) {
+	for line := range strings.Lines(clean(text)) {
+		if name, _, _ := strings.Cut(line, ":"); strings.TrimSpace(name) != "" {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names
+}
+
+// Wrong is what the API says of fields, by their names. What it says of no field that the
+// form has is under the empty name.
+func Wrong(p *client.Problem, shown []Field) map[string]string {
+	wrong := map[string]string{}
+	for _, e := range p.Errors {
+		name, below := strings.TrimPrefix(e.Path, "$."), ""
+		if i := strings.IndexAny(name, ".["); i >= 0 {
+			name, below = name[:i], strings.TrimPrefix(name[i:], ".")+": "
+		}
+		text := below + e.Detail
+		if !slices.ContainsFunc(shown, func(f Field) bool { return f.Name == name }) {
+			name, text = "", e.Path+": "+e.Detail
+		}
+		if wrong[name] != "" {
+			text = wrong[name] + "; " + text
+		}
+		wrong[name] = text
+	}
+	if len(p.Errors) == 0 {
+		wrong[""] = p.Problem.Error()
+	}
+	return wrong
+}
+
+// Rotation is what a rotation asks for, and what is wrong with the texts.
+func Rotation(typed map[string]string) (r wire.Rotation, wrong map[string]string) {
+	wrong = map[string]string{}
+	for name, text := range typed {
+		if text = clean(text); text == "" {
+			continue
+		}
+		one, err := json.Marshal(map[string]string{name: text})
+		if err == nil {
+			err = json.Unmarshal(one, &r)
+		}
+		if err != nil {
+			wrong[name] = err.Error()
+		}
+	}
+	return r, wrong
+}

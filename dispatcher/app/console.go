@@ -40,12 +40,12 @@ func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (
 	local := httpapi.Local(pages)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case console.Serves(r.URL.Path) && keyless():
+		case console.Serves(r.URL.Path, o.Console.PublicURL) && keyless():
 			local.ServeHTTP(w, r)
-		case console.Serves(r.URL.Path):
+		case console.Serves(r.URL.Path, o.Console.PublicURL):
 			pages.ServeHTTP(w, r)
 		case r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
-			http.Redirect(w, r, "/console/", http.StatusSeeOther) // a person typed the address
+			http.Redirect(w, r, console.Start(o.Console.PublicURL), http.StatusSeeOther) // a person typed the address
 		default:
 			api.ServeHTTP(w, r)
 		}

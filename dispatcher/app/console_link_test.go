@@ -241,6 +241,39 @@ func TestTheOperatorsNameLogoAndColour(t *testing.T) {
 	require.NotContains(t, got.Header.Get("Content-Security-Policy"), "acme")
 }
 
+// A proxy may leave the path of PUBLIC_URL, or take it away.
+func TestPeopleComeThroughAPathOfAProxy(t *testing.T) {
+	o := peoplesOptions(t, "")
+	o.Console.PublicURL, _ = url.Parse("https://hooks.test/pay/")
+	p := start(t, o)
+	p.mustEndpoint("A", newTestTaker(t))
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	require.True(t, strings.HasPrefix(path, "/pay/link/"), path)
+	for _, taken := range []string{"", "/pay"} {
+		arrives := func(path string) string { return strings.TrimPrefix(path, taken) }
+		who := newPerson(t, p.api)
+		got := who.get(arrives(path))
+		require.Equal(t, http.StatusOK, got.StatusCode)
+		require.Contains(t, got.text, `action="`+path+`"`)
+		require.Equal(t, "no-referrer", got.Header.Get("Referrer-Policy"))
+		got = who.post(arrives(path), nil)
+		require.Equal(t, "/pay/link/", got.Header.Get("Location"))
+		cookie := got.Cookies()[0]
+		require.Equal(t, "/pay/link/", cookie.Path)
+		who.header.Set("Cookie", cookie.Name+"="+cookie.Value)
+		got = who.get(arrives("/pay/link/"))
+		require.Equal(t, http.StatusOK, got.StatusCode)
+		require.Contains(t, got.text, `href="/pay/link/endpoints"`)
+		_, rest, _ := strings.Cut(got.text, `href="/pay/link/static/`)
+		name, _, _ := strings.Cut(rest, `"`)
+		require.Equal(t, http.StatusOK, who.get(arrives("/pay/link/static/"+name)).StatusCode)
+		require.Equal(t, "/pay/console/sign-in", who.get(arrives("/pay/console/")).Header.Get("Location"))
+		got = who.post(arrives("/pay/console/sign-in"), url.Values{"key": {peoplesKeys["boss"]}, "to": {"/pay/console/?a=b"}})
+		require.Equal(t, "/pay/console/?a=b", got.Header.Get("Location"))
+	}
+	require.Equal(t, http.StatusNotFound, newPerson(t, p.api).get("/pay/v1/stats").StatusCode, "the API is where it was")
+}
+
 func TestALogoWithinTheSettings(t *testing.T) {
 	o := peoplesOptions(t, "")
 	o.Console.Logo = "data:image/png;base64,iVBORw0KGgo="

@@ -68,6 +68,7 @@ type Sessions struct {
 // server serves the pages.
 type server struct {
 	Options
+	bases
 	mux     *http.ServeMux
 	api     *client.Client
 	look    *look
@@ -82,7 +83,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &server{Options: o, mux: http.NewServeMux(), guesses: newGuesses(), tokens: newGuesses(), guard: http.NewCrossOriginProtection()}
+	s := &server{Options: o, bases: basesOf(o.PublicURL), mux: http.NewServeMux(), guesses: newGuesses(), tokens: newGuesses(), guard: http.NewCrossOriginProtection()}
 	if o.PublicURL != nil {
 		s.secure = o.PublicURL.Scheme == "https"
 		if err := s.guard.AddTrustedOrigin(o.PublicURL.Scheme + "://" + o.PublicURL.Host); err != nil {
@@ -93,7 +94,7 @@ func New(o Options) (http.Handler, error) {
 	if s.api, err = inside(o.API); err != nil {
 		return nil, err
 	}
-	if s.look, err = newLook(o.Now, o.Brand); err != nil {
+	if s.look, err = newLook(s.bases, o.Now, o.Brand); err != nil {
 		return nil, err
 	}
 	s.register()
@@ -107,7 +108,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // policy is the policy of a page. A merchant's shows the operator's logo too.
 func (s *server) policy(r *http.Request) string {
-	if u, err := url.Parse(s.Brand.Logo); err == nil && u.Scheme == "https" && underBase(r.URL.Path, linkBase) {
+	if u, err := url.Parse(s.Brand.Logo); err == nil && u.Scheme == "https" && underBase(r.URL.Path, s.link) {
 		return strings.Replace(policy, "img-src 'self'", "img-src 'self' "+u.Scheme+"://"+u.Host, 1)
 	}
 	return policy
@@ -117,22 +118,22 @@ func (s *server) policy(r *http.Request) string {
 // form tells no origin either, and over plain HTTP from another host browsers say nothing
 // else by which the page's own form can be told from another site's.
 func (s *server) referrers(r *http.Request) string {
-	if s.secure || r.TLS != nil || isLoopback(r.Host) || opensLink(r.URL.Path) {
+	if s.secure || r.TLS != nil || isLoopback(r.Host) || s.opensLink(r.URL.Path) {
 		return "no-referrer"
 	}
 	return "same-origin"
 }
 
 // opensLink reports whether a path has the token of a link.
-func opensLink(path string) bool {
-	token, ok := strings.CutPrefix(path, linkBase+"/")
+func (s *server) opensLink(path string) bool {
+	token, ok := strings.CutPrefix(path, s.link+"/")
 	return ok && isToken(token)
 }
 
 // opensByHTTP reports whether a request opens a link, from a browser that says nothing of
 // where it comes from. The token proves more than that would.
-func opensByHTTP(r *http.Request) bool {
-	return opensLink(r.URL.Path) && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "null"
+func (s *server) opensByHTTP(r *http.Request) bool {
+	return s.opensLink(r.URL.Path) && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "null"
 }
 
 // isLoopback reports whether a Host header names this host: browsers take such pages for
@@ -147,6 +148,12 @@ func isLoopback(host string) bool {
 
 // ServeHTTP serves a page, a part of one, or an action.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.public != "" && !underBase(r.URL.Path, s.public) { // a proxy took it away, or there was none
+		below := *r.URL
+		below.Path, below.RawPath = s.public+r.URL.Path, ""
+		r = r.WithContext(r.Context())
+		r.URL = &below
+	}
 	h := w.Header()
 	h.Set("Content-Security-Policy", s.policy(r))
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -154,7 +161,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Robots-Tag", "none")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", "private, no-cache")
-	if err := s.guard.Check(r); err != nil && !opensByHTTP(r) {
+	if err := s.guard.Check(r); err != nil && !s.opensByHTTP(r) {
 		s.refuse(w, r, http.StatusForbidden, "This was sent from another site, so nothing was done.")
 		return
 	}

@@ -7,7 +7,7 @@ var (
 	Size    = size
 	Millis  = millis
 	Visible = visible
-	OwnPath = ownPath
+	OwnPath = (&server{bases: basesOf(nil)}).ownPath
 	Clock   = clock
 	Rel     = relative
 	Inside  = inside

@@ -23,7 +23,7 @@ func (s *server) linkCookie() string {
 
 func (s *server) setLinkCookie(w http.ResponseWriter, r *http.Request, token string, lasts time.Duration) {
 	c := &http.Cookie{
-		Name: s.linkCookie(), Value: token, Path: linkBase + "/", MaxAge: max(int(lasts.Seconds()), 1),
+		Name: s.linkCookie(), Value: token, Path: s.link + "/", MaxAge: max(int(lasts.Seconds()), 1),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure || r.TLS != nil,
 	}
 	if token == "" {
@@ -82,7 +82,7 @@ func (s *server) openLink(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	s.setLinkCookie(v.w, v.r, v.r.PathValue("token"), l.ExpiresAt.Sub(s.Now()))
-	return pageAnswer{to: linkBase + "/"}, nil
+	return pageAnswer{to: s.link + "/"}, nil
 }
 
 // linkOf is the link whose token stands in the path. An address may try as few wrong ones
@@ -108,13 +108,13 @@ func (s *server) linkOf(v *visit) (access.Link, error) {
 func (s *server) closeLink(v *visit) (pageAnswer, error) {
 	s.setLinkCookie(v.w, v.r, "", 0)
 	v.w.Header().Set("Clear-Site-Data", `"cache"`)
-	return pageAnswer{to: linkBase + "/"}, nil
+	return pageAnswer{to: s.link + "/"}, nil
 }
 
 // logPath is the path of a request as a log may have it.
-func logPath(r *http.Request) string {
-	if rest, ok := strings.CutPrefix(r.URL.Path, linkBase+"/"); ok && !strings.Contains(rest, "/") && len(rest) >= tokenLength {
-		return linkBase + "/***"
+func (s *server) logPath(r *http.Request) string {
+	if rest, ok := strings.CutPrefix(r.URL.Path, s.link+"/"); ok && !strings.Contains(rest, "/") && len(rest) >= tokenLength {
+		return s.link + "/***"
 	}
 	return r.URL.Path
 }

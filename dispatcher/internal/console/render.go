@@ -45,20 +45,20 @@ var medias = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-func newLook(now func() time.Time, b Brand) (*look, error) {
+func newLook(b bases, now func() time.Time, of Brand) (*look, error) {
 	l := &look{pages: map[string]map[string]*template.Template{}, files: map[string]asset{}, names: map[string]string{}}
 	if err := l.readAssets(); err != nil {
 		return nil, err
 	}
-	if b.Color != "" {
-		css, err := brand.Stylesheet(b.Color)
+	if of.Color != "" {
+		css, err := brand.Stylesheet(of.Color)
 		if err != nil {
 			return nil, err
 		}
 		l.add(brandSheet, css)
 	}
-	for _, base := range []string{consoleBase, linkBase} {
-		if err := l.parse(base, functions(now)); err != nil {
+	for _, base := range []string{b.console, b.link} {
+		if err := l.parse(base, base == b.link, functions(now)); err != nil {
 			return nil, fmt.Errorf("parse templates: %w", err)
 		}
 	}
@@ -69,12 +69,12 @@ func newLook(now func() time.Time, b Brand) (*look, error) {
 const brandSheet = "brand.css"
 
 // parse reads the templates of the pages below a base, from where they load their files too.
-func (l *look) parse(base string, own template.FuncMap) error {
+func (l *look) parse(base string, merchant bool, own template.FuncMap) error {
 	whole := sha256.New()
 	layout := template.New("layout").Funcs(own).Funcs(template.FuncMap{
 		"asset":    func(name string) (string, error) { return l.url(base, name) },
-		"merchant": func(base string) bool { return base == linkBase },
-		"branded":  func() bool { return base == linkBase && l.names[brandSheet] != "" },
+		"merchant": func() bool { return merchant },
+		"branded":  func() bool { return merchant && l.names[brandSheet] != "" },
 		"logo":     logo,
 	})
 	all, err := fs.Glob(files, "templates/*.html")

@@ -2,16 +2,30 @@ package console
 
 import (
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 )
 
-// The paths below which everything lies.
+// The paths below which everything lies, behind that of PublicURL.
 const (
-	consoleBase = "/console"
-	linkBase    = "/link"
+	consolePath = "/console"
+	linkPath    = "/link"
 )
+
+// bases are these paths as browsers know them.
+type bases struct{ public, console, link string }
+
+// basesOf are those below a PublicURL. A proxy may take its path away or leave it.
+func basesOf(public *url.URL) bases {
+	if public == nil {
+		return bases{console: consolePath, link: linkPath}
+	}
+	p := strings.TrimRight(public.Path, "/")
+	return bases{p, p + consolePath, p + linkPath}
+}
 
 // pageRoute is a page, or an action.
 type pageRoute struct {
@@ -88,7 +102,7 @@ type Route struct {
 func Routes() []Route {
 	var all []Route
 	s := &server{}
-	for base, list := range map[string][]pageRoute{consoleBase: s.consoleRoutes(), linkBase: s.linkRoutes()} {
+	for base, list := range map[string][]pageRoute{consolePath: s.consoleRoutes(), linkPath: s.linkRoutes()} {
 		for _, o := range list {
 			all = append(all, Route{o.method, base + o.path, o.needs})
 		}
@@ -99,12 +113,12 @@ func Routes() []Route {
 // register makes the routes known.
 func (s *server) register() {
 	for _, o := range s.consoleRoutes() {
-		s.mux.HandleFunc(o.method+" "+consoleBase+o.path, s.handle(o, consoleBase, s.operator))
+		s.mux.HandleFunc(o.method+" "+s.console+o.path, s.handle(o, s.console, s.operator))
 	}
 	for _, o := range s.linkRoutes() {
-		s.mux.HandleFunc(o.method+" "+linkBase+o.path, s.handle(o, linkBase, s.merchant))
+		s.mux.HandleFunc(o.method+" "+s.link+o.path, s.handle(o, s.link, s.merchant))
 	}
-	for _, base := range []string{consoleBase, linkBase} {
+	for _, base := range []string{s.console, s.link} {
 		s.mux.HandleFunc("GET "+base+"/static/{name}", s.look.serve)
 		s.mux.HandleFunc("GET "+base, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, base+"/", http.StatusSeeOther)
@@ -112,18 +126,22 @@ func (s *server) register() {
 	}
 	nothing := pageRoute{needs: desk.Open, do: func(*visit) (pageAnswer, error) { return pageAnswer{}, desk.ErrHidden }}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		base, who := consoleBase, s.operator
-		if underBase(r.URL.Path, linkBase) {
-			base, who = linkBase, s.merchant
+		base, who := s.console, s.operator
+		if underBase(r.URL.Path, s.link) {
+			base, who = s.link, s.merchant
 		}
 		s.handle(nothing, base, who)(w, r)
 	})
 }
 
 // Serves reports whether a path is of the pages, and not of the API.
-func Serves(path string) bool {
-	return underBase(path, consoleBase) || underBase(path, linkBase)
+func Serves(path string, public *url.URL) bool {
+	b := basesOf(public)
+	return slices.ContainsFunc([]string{b.console, b.link, consolePath, linkPath}, func(base string) bool { return underBase(path, base) })
 }
+
+// Start is where a person begins who typed the address alone.
+func Start(public *url.URL) string { return basesOf(public).console + "/" }
 
 // underBase reports whether a path is a base or lies below it.
 func underBase(path, base string) bool {

@@ -74,7 +74,7 @@ type signInForm struct {
 
 // showSignIn serves GET /console/sign-in.
 func (s *server) showSignIn(v *visit) (pageAnswer, error) {
-	to := ownPath(v.r.FormValue("to"))
+	to := s.ownPath(v.r.FormValue("to"))
 	if v.Known() {
 		return pageAnswer{to: to}, nil
 	}
@@ -83,7 +83,7 @@ func (s *server) showSignIn(v *visit) (pageAnswer, error) {
 
 // signIn serves POST /console/sign-in.
 func (s *server) signIn(v *visit) (pageAnswer, error) {
-	to, key := ownPath(v.r.PostFormValue("to")), strings.TrimSpace(v.r.PostFormValue("key"))
+	to, key := s.ownPath(v.r.PostFormValue("to")), strings.TrimSpace(v.r.PostFormValue("key"))
 	wrong := func(status int, why string) (pageAnswer, error) {
 		return pageAnswer{template: "sign-in", title: "Sign in", status: status, body: signInForm{To: to, Wrong: why}}, nil
 	}
@@ -116,20 +116,20 @@ func (s *server) signOut(v *visit) (pageAnswer, error) {
 	}
 	s.setCookie(v.w, v.r, "")
 	v.w.Header().Set("Clear-Site-Data", `"cache"`)
-	return pageAnswer{to: "/console/sign-in"}, nil
+	return pageAnswer{to: s.console + "/sign-in"}, nil
 }
 
 // ownPath is a path of the console that a parameter names, and the first page for any
 // other text: it must not lead to another site.
-func ownPath(to string) string {
+func (s *server) ownPath(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Host != "" || u.Scheme != "" || u.Path != path.Clean(u.Path) && u.Path != path.Clean(u.Path)+"/" {
-		return consoleBase + "/"
+		return s.console + "/"
 	}
-	if strings.HasPrefix(to, consoleBase+"/") && !strings.ContainsAny(to, "\\\r\n\t") && !strings.HasPrefix(to, consoleBase+"/sign-") {
+	if strings.HasPrefix(to, s.console+"/") && !strings.ContainsAny(to, "\\\r\n\t") && !strings.HasPrefix(to, s.console+"/sign-") {
 		return to
 	}
-	return consoleBase + "/"
+	return s.console + "/"
 }
 
 // errGuesses says that an address tried too many wrong tokens.

@@ -115,7 +115,7 @@ func (s *server) fail(v *visit, err error) {
 		s.wrong(v, p.Status, p.Title, p.Problem.Error())
 	case v.r.Context().Err() != nil: // the browser has gone
 	case p != nil && p.Status == http.StatusInternalServerError:
-		s.Log.ErrorContext(v.r.Context(), "page failed", "path", logPath(v.r), "err", err)
+		s.Log.ErrorContext(v.r.Context(), "page failed", "path", s.logPath(v.r), "err", err)
 		s.wrong(v, http.StatusInternalServerError, "This went wrong", "It is our fault, and the log says why.")
 	default:
 		s.away(v, err)
@@ -139,10 +139,10 @@ func refusal(err error) (sentence string, rest error) {
 // away tells that the store can't be asked. It is never taken for a browser that is not
 // signed in.
 func (s *server) away(v *visit, err error) {
-	s.Log.WarnContext(v.r.Context(), "page failed", "path", logPath(v.r), "err", err)
+	s.Log.WarnContext(v.r.Context(), "page failed", "path", s.logPath(v.r), "err", err)
 	v.w.Header().Set("Retry-After", "5")
 	title := "Redis can't be reached"
-	if v.base == linkBase {
+	if v.base == s.link {
 		title = "Nothing can be shown now"
 	}
 	s.render(v, pageAnswer{template: "away", title: title, status: http.StatusServiceUnavailable})
@@ -167,13 +167,13 @@ func (s *server) toSignIn(v *visit) {
 	switch {
 	case v.r.Header.Get("X-Refresh") != "": // a page that refreshes itself: it loads anew
 		v.w.WriteHeader(http.StatusUnauthorized)
-	case v.r.Method == http.MethodGet && v.r.Header.Get("Sec-Fetch-Site") == "cross-site" && !opensLink(v.r.URL.Path):
+	case v.r.Method == http.MethodGet && v.r.Header.Get("Sec-Fetch-Site") == "cross-site" && !s.opensLink(v.r.URL.Path):
 		s.render(v, pageAnswer{template: "again", title: "One moment", body: v.r.URL.RequestURI()})
-	case v.base == linkBase:
+	case v.base == s.link:
 		s.wrong(v, http.StatusNotFound, "This link opens nothing", "It is wrong, has expired, or was revoked; or this browser closed it. Open it again, or ask for another one.")
 	default:
-		to := "/console/sign-in"
-		if v.r.Method == http.MethodGet && v.r.URL.RequestURI() != consoleBase+"/" {
+		to := s.console + "/sign-in"
+		if v.r.Method == http.MethodGet && v.r.URL.RequestURI() != s.console+"/" {
 			to += "?" + url.Values{"to": {v.r.URL.RequestURI()}}.Encode()
 		}
 		http.Redirect(v.w, v.r, to, http.StatusSeeOther)
@@ -182,9 +182,9 @@ func (s *server) toSignIn(v *visit) {
 
 // refuse answers without looking who it is.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
-	v := &visit{Desk: desk.New(desk.Visitor{}, s.api, s.Spend), srv: s, w: w, r: r, ctx: r.Context(), base: consoleBase}
-	if underBase(r.URL.Path, linkBase) {
-		v.base = linkBase
+	v := &visit{Desk: desk.New(desk.Visitor{}, s.api, s.Spend), srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
+	if underBase(r.URL.Path, s.link) {
+		v.base = s.link
 	}
 	s.wrong(v, status, "Not done", text)
 }

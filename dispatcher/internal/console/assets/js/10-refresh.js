@@ -67,7 +67,7 @@ function setLive(state) {
   if (!chip) return;
   chip.dataset.state = state;
   chip.setAttribute("aria-pressed", String(!live.paused));
-  chip.querySelector(".live-word").textContent = live.paused ? "Paused" : state === "away" ? (document.body.dataset.base === "/link" ? "Away" : "Redis is away") : "Live";
+  chip.querySelector(".live-word").textContent = live.paused ? "Paused" : state === "away" ? (document.body.dataset.base.endsWith("/link") ? "Away" : "Redis is away") : "Live";
 }
 
 function toggleLive() { live.paused = !live.paused; setLive("on"); document.dispatchEvent(new Event("live")); if (!live.paused && document.body.dataset.poll !== "off") refresh(); }

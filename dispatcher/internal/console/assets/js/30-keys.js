@@ -28,10 +28,10 @@ document.addEventListener("keydown", (e) => {
   const field = e.target.matches("input:not([type=checkbox]):not([type=radio]), textarea, select");
   if (e.key === "Escape" && field) { e.target.blur(); return; }
   if (field || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
-  if (leader && Date.now() - leader < 1500 && e.key in pages && document.body.dataset.base === "/console") {
+  if (leader && Date.now() - leader < 1500 && e.key in pages && document.body.dataset.base.endsWith("/console")) {
     leader = 0;
     e.preventDefault();
-    location.href = "/console/" + pages[e.key];
+    location.href = document.body.dataset.base + "/" + pages[e.key];
     return;
   }
   leader = 0;

@@ -97,6 +97,22 @@ func TestWhatWasSentAgainBeginsANewLadder(t *testing.T) {
 	}, rows(climb.Delivery{Delivery: d, Now: noon}))
 }
 
+// A ladder shows what was planned; that a breaker or a pause held it longer is another
+// matter. A person's attempt came earlier than planned.
+func TestTheGapIsThePlannedWaitOrWhatAPersonMadeOfIt(t *testing.T) {
+	l, err := ladder.Parse("15s,3m")
+	require.NoError(t, err)
+	d := wire.Delivery{
+		DeliveryRef: wire.DeliveryRef{Status: "dead", EndedAt: at(time.Hour)}, DeadReason: "exhausted", Attempts: 3, Rung: 2, Ladder: &l,
+		History: []wire.Attempt{
+			attempt(1, 0, "retry", 15*time.Second+300*time.Millisecond), attempt(2, time.Hour, "retry", time.Hour+3*time.Minute+300*time.Millisecond),
+			attempt(3, time.Hour+40*time.Second+300*time.Millisecond, "dead", 0),
+		},
+	}
+	require.Equal(t, []string{"dead 3 (40s) Service Unavailable", "failed 2 (15s) Service Unavailable", "failed 1 Service Unavailable", "ground Accepted"},
+		rows(climb.Delivery{Delivery: d, Accepted: at(0), Now: noon}))
+}
+
 func TestAnAnswerThatIsNotKeptIsToldAsThat(t *testing.T) {
 	d := wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "delivered", EndedAt: at(0)}, Attempts: 3, LastStatusCode: 204}
 	require.Equal(t, []string{"delivered 3 Its answer was not kept", "bare Attempts 1–2 are not kept", "ground Accepted"}, rows(climb.Delivery{Delivery: d}))

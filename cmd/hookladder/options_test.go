@@ -39,7 +39,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		"MAX_IN_FLIGHT": "7", "MAX_IN_FLIGHT_BYTES": "2MiB", "MAX_CONNECTIONS": "24", "ENDPOINT_MAX_IN_FLIGHT": "8", "CLAIM_BATCH": "9", "FANOUT_MAX": "12", "QUICK_RETRIES": "2", "OPS_URL": "https://ops.example/token",
 		"ARCHIVE_URL": "postgres://u:p@h/d", "ARCHIVE_BODIES": "failed", "ARCHIVE_BACKLOG": "27MiB", "ARCHIVE_RETENTION": "28d",
 		"OUTBOX_URL": "postgres://u:p@h/shop",
-		"PUBLIC_URL": "https://hooks.example/", "CONSOLE": "off", "CONSOLE_NAME": "Shop", "CONSOLE_LOGO": "https://a.example/logo.png", "CONSOLE_COLOR": "#012345",
+		"PUBLIC_URL": "https://hooks.example/pay/", "CONSOLE": "off", "CONSOLE_NAME": "Shop", "CONSOLE_LOGO": "https://a.example/logo.png", "CONSOLE_COLOR": "#012345",
 		"ALLOW_NETS": "10.0.0.0/8", "HTTPS_ONLY": "true", "MAX_BODY": "11KiB", "EXCERPT": "12B", "RETENTION": "13s",
 		"RETENTION_MAX": "14", "DEDUP_MAX": "15", "DEAD_RETENTION": "16s", "DEAD_MAX": "17", "GUARD_INTERVAL": "18s",
 		"SHUTDOWN_GRACE": "19s", "BREAKER": "20/21s", "FAILING_AFTER": "25s", "DISABLE_AFTER": "26s", "ENDPOINT_MAX_WAITING": "22", "EGRESS_PROXY": "http://proxy.example:23",
@@ -53,7 +53,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		LaneMaxInFlight: 8, MaxWaiting: 22, BreakerFailures: 20, BreakerWait: 21 * time.Second, QuickRetries: 2, OpsURL: "https://ops.example/token",
 		Archive: app.ArchiveOptions{URL: "postgres://u:p@h/d", Bodies: "failed", Backlog: 27 << 20, Retention: 28 * 24 * time.Hour}, OutboxURL: "postgres://u:p@h/shop",
 		Console: app.ConsoleOptions{
-			Off: true, PublicURL: &url.URL{Scheme: "https", Host: "hooks.example"}, Name: "Shop", Logo: "https://a.example/logo.png", Color: "#012345",
+			Off: true, PublicURL: &url.URL{Scheme: "https", Host: "hooks.example", Path: "/pay"}, Name: "Shop", Logo: "https://a.example/logo.png", Color: "#012345",
 		},
 		Seal: s.EncryptionKey.Box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		HTTPSOnly: true, MaxBody: 11 << 10, Version: version,

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 	"net/url"
+	"path"
 	"reflect"
 	"strconv"
 	"strings"
@@ -121,20 +122,20 @@ func parseProxy(v string) (url.URL, error) {
 	return *u, nil
 }
 
-// parsePublicURL reads where links lead to: an origin. Pages name each other from its
-// root, so a path that a proxy takes off would lead nowhere.
+// parsePublicURL reads where links lead to: an origin, and the path below which a
+// proxy has the API.
 func parsePublicURL(v string) (PublicURL, error) {
 	u, err := dispatcher.ParseURL(v)
 	switch {
 	case err != nil:
 		return PublicURL{}, err
 	case strings.Contains(v, "?"):
-		return PublicURL{}, errors.New("it has to end behind its host")
+		return PublicURL{}, errors.New("it has to end behind its host or path")
 	}
-	if u.Path != "" && u.Path != "/" {
-		return PublicURL{}, errors.New("it has to have no path: the console and links are served at the root of their host")
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	if u.Path != "" && (path.Clean(u.Path) != u.Path || u.EscapedPath() != u.Path) {
+		return PublicURL{}, errors.New("its path has to be a plain one such as /hooks")
 	}
-	u.Path, u.RawPath = "", ""
 	return PublicURL{u}, nil
 }
 

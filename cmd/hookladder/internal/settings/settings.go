@@ -54,7 +54,7 @@ type Settings struct {
 
 	OpsURL string `env:"OPS_URL" secret:"true" file:"true" accepts:"an http or https URL"`
 
-	PublicURL    PublicURL `env:"PUBLIC_URL" accepts:"an http or https URL without a path, such as https://hooks.example"`
+	PublicURL    PublicURL `env:"PUBLIC_URL" accepts:"an http or https URL such as https://hooks.example, with a path or without"`
 	Console      string    `env:"CONSOLE" envDefault:"on" accepts:"on or off"`
 	ConsoleName  string    `env:"CONSOLE_NAME" accepts:"1 to 64 characters, none of them a control character"`
 	ConsoleLogo  string    `env:"CONSOLE_LOGO" accepts:"an https URL, or data:image/png;base64, and a picture, together at most 64 KiB"`
@@ -106,8 +106,8 @@ type Breaker struct {
 	Wait     time.Duration // the first
 }
 
-// PublicURL is how people reach the API from outside: scheme, host and port. The zero
-// PublicURL is unset.
+// PublicURL is how people reach the API from outside; a path at its end has no slash
+// behind it. The zero PublicURL is unset.
 type PublicURL struct{ URL *url.URL }
 
 // Sealing encrypts what lies in the store. The zero Sealing encrypts nothing.

@@ -68,7 +68,7 @@ func TestAWrongFilterSaysSoWithTheWayBack(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
 	require.Contains(t, w.Body.String(), "&#34;yesterday&#34; is no time")
 	require.False(t, api.called("GET /v1/deliveries"))
-	w = ask(get("/console/deliveries?since=24h"))
+	ask(get("/console/deliveries?since=24h"))
 	require.True(t, api.called("GET /v1/deliveries?limit=50&since="))
 }
 

@@ -80,6 +80,31 @@ var rightsTable = map[string]rightsRow{
 	"POST /console/jobs/{id}/stop":    {want: forAdmins},
 	"POST /console/jobs/{id}/resume":  {want: forAdmins},
 
+	"GET /console/endpoints":              {want: forReaders},
+	"POST /console/endpoints":             {want: forAdmins, form: url.Values{"url": {"https://x.example/"}}},
+	"GET /console/endpoints/new":          {want: forAdmins},
+	"GET /console/endpoints/{id}":         {want: forReaders},
+	"POST /console/endpoints/{id}":        {want: forAdmins, form: url.Values{"description": {"changed"}}},
+	"GET /console/endpoints/{id}/edit":    {want: forAdmins},
+	"POST /console/endpoints/{id}/test":   {want: forAdmins},
+	"POST /console/endpoints/{id}/pause":  {want: forAdmins},
+	"POST /console/endpoints/{id}/resume": {want: forAdmins},
+	"GET /console/endpoints/{id}/rotate":  {want: forAdmins},
+	"POST /console/endpoints/{id}/rotate": {want: forAdmins},
+	"POST /console/endpoints/{id}/secret": {want: forAdmins},
+	"GET /console/endpoints/{id}/delete":  {want: forAdmins},
+	"POST /console/endpoints/{id}/delete": {want: forAdmins},
+
+	"GET /console/lanes":                {want: forReaders},
+	"GET /console/lanes/{lane}":         {want: forReaders},
+	"POST /console/lanes/{lane}/pause":  {want: forAdmins},
+	"POST /console/lanes/{lane}/resume": {want: forAdmins},
+	"GET /console/system":               {want: forReaders},
+	"GET /console/audit":                {want: forAdmins},
+	"GET /console/links":                {want: forAdmins},
+	"POST /console/links":               {want: forAdmins, form: url.Values{"tenant": {"B"}}},
+	"POST /console/links/{link}/revoke": {want: forAdmins},
+
 	"GET /console/tail":        {want: forReaders},
 	"GET /console/tail/events": {want: forReaders, query: "?outcome=nothing"},
 
@@ -101,6 +126,7 @@ type rightsRig struct {
 	who   [lookers]*person
 	made  int
 	job   string // the id of one
+	link  string // likewise
 }
 
 func newRightsRig(t testing.TB) *rightsRig {
@@ -115,6 +141,9 @@ func newRightsRig(t testing.TB) *rightsRig {
 	job, err := r.boss().StartJob(t.Context(), client.JobRetry, wire.JobRequest{Tenant: []string{"nobody"}})
 	require.NoError(t, err)
 	r.job = job.ID
+	link, err := r.boss().CreateLink(t.Context(), wire.LinkRequest{Tenant: "C"})
+	require.NoError(t, err)
+	r.link = link.ID
 	return r
 }
 
@@ -149,7 +178,7 @@ func (r *rightsRig) ask(who *person, route console.Route, row rightsRow, endpoin
 	case strings.Contains(route.Path, "/jobs/"):
 		id = r.job
 	}
-	fill := strings.NewReplacer("{$}", "", "{token}", "no-token", "{id}", id, "{endpoint}", endpoint, "{message}", message)
+	fill := strings.NewReplacer("{$}", "", "{token}", "no-token", "{id}", id, "{endpoint}", endpoint, "{message}", message, "{lane}", endpoint, "{link}", r.link)
 	if route.Method == http.MethodGet {
 		return who.get(fill.Replace(route.Path) + fill.Replace(row.query))
 	}

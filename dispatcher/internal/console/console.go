@@ -43,12 +43,16 @@ type Options struct {
 	Archive func() archive.Status                                                                                         // nil: there is none
 
 	Now       func() time.Time // by the store's clock
+	Settings  []Setting        // as this process has them
 	Project   string
 	Version   string
 	PublicURL *url.URL // how people reach this process; nil: as they did
 	Brand     Brand
 	Log       *slog.Logger
 }
+
+// Setting is one setting of this process, as it may be shown.
+type Setting struct{ Name, Value, Source string }
 
 // Brand is what a merchant's pages show of the operator.
 type Brand struct {

@@ -43,8 +43,11 @@ func functions(now func() time.Time) template.FuncMap {
 		"what":     func(n int) string { return map[bool]string{true: "this delivery", false: "all deliveries"}[n == 1] },
 		"due":      func(t any) template.HTML { return due(now(), asTime(t)) },
 
-		"bars":        func(list []health.Bar) template.HTML { return draw.Bars(list, now()) },
-		"wideBars":    func(list []health.Bar) template.HTML { return draw.WideBars(list, now()) },
+		"bars":     func(list []health.Bar) template.HTML { return draw.Bars(list, now()) },
+		"wideBars": func(list []health.Bar) template.HTML { return draw.WideBars(list, now()) },
+		"checkIcon": func(holds string) string {
+			return map[string]string{"yes": "ok", "no": "failing"}[holds] + map[string]string{"unknown": "ready"}[holds]
+		},
 		"future":      func(t any) bool { return asTime(t).After(now()) },
 		"stamp":       func(t any) string { return asTime(t).UTC().Format("2006-01-02T15:04:05.000Z07:00") }, // as the API writes it
 		"millisClock": func(t any) string { return asTime(t).UTC().Format("15:04:05.000") },

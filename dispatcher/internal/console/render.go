@@ -234,6 +234,8 @@ var tellings = map[string]string{
 	"changed":   "Saved. It holds for the next attempt on.",
 	"unchanged": "Nothing was changed.",
 	"paused":    "Paused. What is published waits, and nothing is lost.",
+	"revoked":   "Revoked. All browsers that it let in are out.",
+	"unsure":    "Nothing was paused: tick the box to say that you are sure.",
 	"resumed":   "Resumed. What waited goes out now.",
 }
 

@@ -73,6 +73,16 @@ func (s *server) consoleRoutes() []pageRoute {
 
 		{"GET", "/tail", desk.Survey, tail},
 		{"GET", "/tail/events", desk.Survey, s.tailEvents},
+
+		{"GET", "/system", desk.Survey, system},
+		{"GET", "/lanes", desk.Survey, lanes},
+		{"GET", "/lanes/{lane}", desk.Survey, lane},
+		{"POST", "/lanes/{lane}/pause", desk.Operate, pauseLane},
+		{"POST", "/lanes/{lane}/resume", desk.Operate, resumeLane},
+		{"GET", "/audit", desk.Govern, audit},
+		{"GET", "/links", desk.Govern, links},
+		{"POST", "/links", desk.Govern, createLink},
+		{"POST", "/links/{link}/revoke", desk.Govern, revokeLink},
 	}
 }
 

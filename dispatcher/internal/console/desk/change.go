@@ -228,3 +228,17 @@ func (d *Desk) TestEndpoint(ctx context.Context, name string) (wire.EndpointTest
 	}
 	return out, err
 }
+
+// CreateLink makes a link for a merchant's people.
+func (d *Desk) CreateLink(ctx context.Context, r wire.LinkRequest) (wire.NewLink, error) {
+	return read(ctx, d, Govern, func(ctx context.Context) (wire.NewLink, error) { return d.api.CreateLink(ctx, r) })
+}
+
+// RevokeLink ends a link.
+func (d *Desk) RevokeLink(ctx context.Context, id string) error {
+	inside, err := d.as(ctx, Govern)
+	if err != nil {
+		return err
+	}
+	return d.api.RevokeLink(inside, id)
+}

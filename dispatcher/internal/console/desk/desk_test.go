@@ -130,6 +130,9 @@ var deskCalls = map[string]deskCall{
 	"ResumeEndpoint": {desk.Hold, func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeEndpoint(ctx, ofA)) }},
 	"RotateSecret":   {desk.Edit, func(ctx context.Context, d *desk.Desk) error { return just(d.RotateSecret(ctx, ofA, wire.Rotation{})) }},
 	"EndpointSecret": {desk.Configure, func(ctx context.Context, d *desk.Desk) error { return just(d.EndpointSecret(ctx, ofA)) }},
+	"Links":          {desk.Govern, func(ctx context.Context, d *desk.Desk) error { return just(d.Links(ctx, 0, "")) }},
+	"CreateLink":     {desk.Govern, func(ctx context.Context, d *desk.Desk) error { return just(d.CreateLink(ctx, wire.LinkRequest{})) }},
+	"RevokeLink":     {desk.Govern, func(ctx context.Context, d *desk.Desk) error { return d.RevokeLink(ctx, "lnk_1") }},
 	"TestEndpoint":   {desk.Attempt, func(ctx context.Context, d *desk.Desk) error { return just(d.TestEndpoint(ctx, ofA)) }},
 }
 

@@ -138,6 +138,11 @@ func (d *Desk) scope(ctx context.Context, tenants, destinations *[]string) error
 	return nil
 }
 
+// Links reads a page of links.
+func (d *Desk) Links(ctx context.Context, limit int, cursor string) (wire.LinkPage, error) {
+	return read(ctx, d, Govern, func(ctx context.Context) (wire.LinkPage, error) { return d.api.Links(ctx, limit, cursor) })
+}
+
 // Deliveries reads a page of deliveries. A link's are of its tenant, to its endpoint.
 func (d *Desk) Deliveries(ctx context.Context, f client.Filter) (wire.Page, error) {
 	if err := d.scope(ctx, &f.Tenants, &f.Destinations); err != nil {

@@ -164,7 +164,7 @@ func laneLink(l wire.LaneState) string {
 	case l.Endpoint != "":
 		return "/endpoints/" + url.PathEscape(l.Endpoint)
 	}
-	return "/deliveries?" + url.Values{"destination": {l.Lane}}.Encode()
+	return "/lanes/" + url.PathEscape(l.Lane)
 }
 
 func disabled(why string) string {

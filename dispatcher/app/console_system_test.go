@@ -1,0 +1,84 @@
+package app_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+)
+
+var shownLink = regexp.MustCompile(`http://console\.test(/link/[A-Za-z0-9_-]+)`)
+
+func TestPeopleHoldLanesAndAllOfThem(t *testing.T) {
+	p := start(t, newTestOptions(""))
+	who := newPerson(t, p.api)
+	_, err := p.client().PauseLane(t.Context(), "https://shop.example/", "")
+	require.NoError(t, err)
+	list, err := p.client().Lanes(t.Context(), 0, "")
+	require.NoError(t, err)
+	path := "/console/lanes/" + list.Data[0].Lane
+
+	for _, page := range []string{"/console/system", "/console/lanes"} {
+		require.Contains(t, who.get(page).text, `href="`+path+`"`)
+	}
+	require.Contains(t, who.get(path).text, "It is paused, by local.")
+	require.Equal(t, path+"?told=resumed", who.post(path+"/resume", nil).Header.Get("Location"))
+	require.NotContains(t, who.get(path).text, "It is paused")
+	require.Contains(t, who.get("/console/lanes/u_0123456789").text, "There is no lane of this name now")
+
+	require.Contains(t, who.post("/console/lanes/%2A/pause", nil).Header.Get("Location"), "told=unsure")
+	require.NotContains(t, who.get("/console/system").text, "Resume all")
+	require.Equal(t, "/console/system?told=paused", who.post("/console/lanes/%2A/pause", url.Values{"sure": {"yes"}}).Header.Get("Location"))
+	require.Contains(t, who.get("/console/system").text, "Resume all")
+	who.post("/console/lanes/%2A/resume", nil)
+	require.NotContains(t, who.get("/console/system").text, "Resume all")
+	require.Contains(t, who.get("/console/lanes?cursor=wrong").text, "The filter cursor is wrong")
+	require.NoError(t, p.end())
+}
+
+func TestPeopleMakeAndRevokeLinksAndReadTheAudit(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	boss := p.signedIn("boss")
+	wrong := boss.post("/console/links", url.Values{"tenant": {"A B"}, "name": {"<i>"}, "for": {"soon"}})
+	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
+	require.Contains(t, wrong.text, `id="w-for"`)
+	wrong = boss.post("/console/links", url.Values{"tenant": {"A B"}, "name": {"<i>"}, "for": {"2h"}})
+	require.Contains(t, wrong.text, `id="w-tenant"`)
+	require.Contains(t, wrong.text, `value="&lt;i&gt;"`)
+
+	made := boss.post("/console/links", url.Values{"tenant": {"A"}, "name": {"<i>"}, "for": {"2h"}, "manage": {"yes"}})
+	require.Equal(t, http.StatusOK, made.StatusCode, made.text)
+	require.Equal(t, "no-store", made.Header.Get("Cache-Control"))
+	path := shownLink.FindStringSubmatch(made.text)[1]
+	list := boss.get("/console/links").text
+	require.Contains(t, list, "&lt;i&gt;")
+	require.NotContains(t, list, path)
+	merchant := newPerson(t, p.api)
+	require.Equal(t, http.StatusSeeOther, merchant.post(path, nil).StatusCode)
+	require.Equal(t, http.StatusOK, merchant.get("/link/").StatusCode)
+
+	id := regexp.MustCompile(`/console/links/(lnk_[a-z0-9]+)/revoke`).FindStringSubmatch(list)[1]
+	require.Equal(t, "/console/links?told=revoked", boss.post("/console/links/"+id+"/revoke", nil).Header.Get("Location"))
+	require.Equal(t, http.StatusNotFound, merchant.get("/link/").StatusCode)
+	audit := boss.get("/console/audit?what=link.revoke").text
+	require.Contains(t, audit, id)
+	require.Contains(t, audit, "key:boss")
+	require.NotContains(t, boss.get("/console/audit?by=key:nobody").text, id)
+	require.Contains(t, boss.get("/console/audit?cursor=wrong").text, "The filter cursor is wrong")
+	require.NoError(t, p.end())
+}
+
+// Without PUBLIC_URL no link can be made, and the page says so.
+func TestALinkNeedsAPublicURL(t *testing.T) {
+	p := start(t, newTestOptions(""))
+	got := newPerson(t, p.api).post("/console/links", url.Values{"tenant": {"A"}})
+	require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode)
+	require.Contains(t, got.text, "PUBLIC_URL")
+	_, err := p.client().Links(t.Context(), 0, "")
+	require.NotErrorIs(t, err, client.ErrDenied)
+	require.NoError(t, p.end())
+}

@@ -38,12 +38,13 @@ func TestAPageRefreshesInPlace(t *testing.T) {
 	require.True(t, browsertest.JS[bool](b, "document.activeElement === window.node"), "the focus is kept")
 	require.Positive(t, browsertest.JS[int](b, "window.swaps"))
 
-	swaps := browsertest.JS[int](b, "window.swaps")
-	before := fetches(b)
-	browsertest.JS[bool](b, quick)
-	browsertest.JS[bool](b, quick)
-	require.GreaterOrEqual(t, fetches(b), before+2)
-	require.LessOrEqual(t, browsertest.JS[int](b, "window.swaps"), swaps+1, "what has not changed is not drawn again")
+	b.Open(w.page("/console/messages/one"))
+	counted(b)
+	for range 3 {
+		browsertest.JS[bool](b, quick)
+	}
+	require.GreaterOrEqual(t, fetches(b), 3)
+	require.LessOrEqual(t, browsertest.JS[int](b, "window.swaps"), 1, "what has not changed is not drawn again")
 }
 
 func TestAPageDoesNotRefreshWhileAPersonIsAtIt(t *testing.T) {

@@ -1,0 +1,114 @@
+package browser_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// newPublic is a filled world that knows how people reach it, and has keys and a brand.
+func newPublic(t *testing.T) *filled {
+	t.Helper()
+	port, err := kit.FreePort()
+	require.NoError(t, err)
+	return newFilled(t, keys, "LISTEN="+kit.Loopback(port), "PUBLIC_URL=http://"+kit.Loopback(port), "CONSOLE_NAME=Shopworks", "CONSOLE_COLOR=#0a7d5c")
+}
+
+func (w *filled) link(r wire.LinkRequest) wire.NewLink {
+	w.t.Helper()
+	l, err := w.CreateLink(w.t.Context(), r)
+	require.NoError(w.t, err)
+	return l
+}
+
+func TestAMerchantSeesWhatIsItsOwnAlone(t *testing.T) {
+	t.Parallel()
+	w := newPublic(t)
+	l := w.link(wire.LinkRequest{Tenant: "acme", For: hour})
+	b := w.tab(t)
+	b.Open(l.URL)
+	b.WaitFor("Shopworks", "See what was sent to you")
+	b.Shot("link-door")
+	require.Empty(t, b.Axe())
+	b.Click("button", "Open")
+	b.WaitHas("heading", "Overview")
+	require.Equal(t, w.page("/link/"), b.URL(), "the token is in no further URL")
+	require.Empty(t, b.JSText("document.cookie + document.referrer"))
+	shapes := crawl(t, b, w.page("/link/"), func(path string) {
+		text := b.Text()
+		for _, other := range []string{"globex", "held_0", "order-700", "dead_1", "slow_0", w.paused, "ALLOW_NETS", "Redis"} {
+			require.NotContains(t, text, other, path)
+		}
+		for _, button := range []string{"Send again", "Attempt now", "Pause", "Rotate", "Edit"} {
+			require.False(t, b.Has("button", button), "%s: %s", path, button)
+		}
+		everyLook(t, b, pictured(path))
+	})
+	require.Subset(t, shapes, []string{"/link/", "/link/deliveries", "/link/messages/*"})
+
+	b.Allow("404")
+	for _, path := range []string{"messages/held_0", "messages/dead_1", "endpoints/" + w.paused, "dead", "tail", "system", "jobs", "deliveries/picked"} {
+		require.Equal(t, http.StatusNotFound, b.Try(w.page("/link/"+path)), path)
+	}
+	b.Open(w.page("/link/deliveries?tenant=globex"))
+	b.WaitFor("took_0")
+	b.WaitGone("held_0")
+	b.Open(w.page("/console/"))
+	b.WaitURL("/console/sign-in")
+
+	other := w.tab(t)
+	other.Allow("404")
+	require.Equal(t, http.StatusNotFound, other.Try(w.page("/link/")))
+	other.WaitFor("This link opens nothing")
+
+	require.NoError(t, w.RevokeLink(t.Context(), l.ID))
+	require.Equal(t, http.StatusNotFound, b.Try(w.page("/link/")), "it ends in all browsers")
+	b.WaitFor("This link opens nothing")
+	b.Shot("link-revoked")
+}
+
+func TestAMerchantHelpsItself(t *testing.T) {
+	t.Parallel()
+	w := newPublic(t)
+	l := w.link(wire.LinkRequest{Tenant: "acme", Manage: true})
+	b := w.tab(t)
+	b.Open(l.URL)
+	b.Click("button", "Open")
+	b.WaitHas("heading", "Overview")
+	b.WaitFor("view and manage", "failed_0")
+	w.mend("fail")
+	b.Click("link", "Deliveries")
+	b.WaitURL("/link/deliveries")
+	b.Click("link", "dead")
+	b.WaitURL("status=dead")
+	b.Click("link", "dead_0")
+	b.WaitURL("/link/messages/dead_0")
+	b.WaitFor("503", "the shop is closed")
+	b.Click("button", "Send again")
+	b.WaitFor("delivered")
+	w.until("dead_0", "delivered")
+	b.Click("button", "Close")
+	b.Allow("404")
+	b.WaitFor("This link opens nothing")
+}
+
+func TestALinkIsNotTakenForClosedWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	w := newPublic(t)
+	l := w.link(wire.LinkRequest{Tenant: "acme"})
+	b := w.tab(t)
+	b.Open(l.URL)
+	b.Click("button", "Open")
+	b.WaitHas("heading", "Overview")
+	b.Allow("503")
+	w.redis.Pause()
+	require.Equal(t, http.StatusServiceUnavailable, b.Try(w.page("/link/")))
+	require.NotContains(t, b.Text(), "Redis", "a merchant's people know no Redis")
+	b.Shot("link-away")
+	w.redis.Resume()
+	b.WaitHas("heading", "Overview") // by itself
+}

@@ -91,6 +91,9 @@ func store(s wire.Store) (list []Need) {
 func lane(l wire.LaneState) (Need, bool) {
 	n := Need{Icon: l.State, Since: l.Since, Word: "for", Link: laneLink(l)}
 	name := cmp.Or(l.UID, hostOf(l.URL), l.Queue, l.Lane)
+	if l.Why == "unverified" { // its lane is held as a paused one is
+		n.Icon, l.State = l.Why, l.Why
+	}
 	switch l.State {
 	case "paused":
 		n.Title, n.Text, n.weight = name+" is paused", many(int64(l.Waiting), "waits", "wait")+" and "+isAre(l.Waiting)+" kept"+by(l.By)+".", 6

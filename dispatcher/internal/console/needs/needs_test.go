@@ -21,7 +21,7 @@ func TestTheMostUrgentComesFirst(t *testing.T) {
 			},
 			Lanes: []wire.LaneState{
 				{Lane: "ep_1", Endpoint: "ep_1", State: "paused", Waiting: 512}, {Lane: "u_1", URL: "https://user:hunter2@api.shop.example", State: "open", Fails: 20, Waiting: 1},
-				{Lane: "ep_2", Endpoint: "ep_2", UID: "lumen", State: "failing", Fails: 3, Waiting: 7, Since: at}, {Lane: "ep_9", State: "active", Waiting: 9000}, {Lane: "q_a", Queue: "a", State: "limited", Why: "sealed"},
+				{Lane: "ep_2", Endpoint: "ep_2", UID: "lumen", State: "failing", Fails: 3, Waiting: 7, Since: at}, {Lane: "ep_9", State: "active", Waiting: 9000}, {Lane: "ep_6", Endpoint: "ep_6", UID: "new", State: "paused", Why: "unverified", By: "link:lnk_7", Waiting: 1}, {Lane: "q_a", Queue: "a", State: "limited", Why: "sealed"},
 			},
 		},
 		Endpoints: []wire.EndpointView{
@@ -48,6 +48,7 @@ func TestTheMostUrgentComesFirst(t *testing.T) {
 		"Purge failed: no room. /jobs/j2",
 		"lumen fails: No attempt succeeded. Its breaker opened after 3 failures in a row. 7 wait. /endpoints/ep_2",
 		"api.shop.example does not answer: Its breaker opened after 20 failures in a row. 1 waits. /lanes/u_1",
+		"new is not verified: A link set its URL; a test that succeeds lets it go on. 1 waits. /endpoints/ep_6",
 		"ep_5 is not verified: A link set its URL; a test that succeeds lets it go on. 2 wait. /endpoints/ep_5",
 		"harbor is paused: 512 wait and are kept, by olga. /endpoints/ep_1",
 		"Cancellation waits: 1 of 3 done; the rest belongs to lanes that are open, paused or full. /jobs/j4",

@@ -46,6 +46,15 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		"SIGNING_DERIVE": "tenant", "ENCRYPTION_KEY": testSealKey, "USER_AGENT": "Notifier 2", "HEADER_PREFIX": "x-pay-",
 		"EGRESS_CA_FILE": cert, "EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": key,
 	})
+	o := options(s, found)
+	require.Len(t, o.Console.Settings, len(found))
+	for _, one := range o.Console.Settings {
+		for _, hidden := range []string{testKey, secret.Reveal(), "u:p@", "/token"} {
+			require.NotContains(t, one.Value, hidden, one.Name)
+		}
+	}
+	require.Contains(t, o.Console.Settings, app.Setting{Name: "LADDER", Value: "4s", Source: "environment"})
+	o.Console.Settings = nil // all settings, once more
 	require.Equal(t, app.Options{
 		Listen: "127.0.0.1:1", Project: "p", RedisURL: "rediss://r:2", Partitions: 3,
 		RedisMode: "sentinel", RedisMaster: "m", RedisCAFile: cert, Durability: dispatcher.Durability{Replicas: 1}, Poll: true,
@@ -65,7 +74,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 				Finished: 13 * time.Second, FinishedMax: 14, SeenMax: 15, Dead: 16 * time.Second, DeadMax: 17, Backlog: 27 << 20,
 			},
 		},
-	}, options(s, found))
+	}, o)
 	require.Equal(t, "4s", s.Ladder.String())
 	require.NotNil(t, s.EncryptionKey.Box)
 }

@@ -125,7 +125,7 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 		BreakerFailures: s.Breaker.Failures,
 		BreakerWait:     s.Breaker.Wait,
 		OpsURL:          s.OpsURL,
-		Console:         consoleOf(s),
+		Console:         consoleOf(s, found),
 		Archive: app.ArchiveOptions{
 			URL: s.ArchiveURL, Bodies: s.ArchiveBodies, Backlog: int64(s.ArchiveBacklog), Retention: time.Duration(s.ArchiveRetention),
 		},
@@ -168,8 +168,13 @@ func engineOf(s settings.Settings) app.EngineOptions {
 }
 
 // consoleOf is what people who look in with a browser are shown.
-func consoleOf(s settings.Settings) app.ConsoleOptions {
+func consoleOf(s settings.Settings, found []settings.Found) app.ConsoleOptions {
+	list := make([]app.Setting, len(found))
+	for i, f := range found {
+		list[i] = app.Setting{Name: f.Name, Value: shown(f), Source: f.Source}
+	}
 	return app.ConsoleOptions{
+		Settings:  list,
 		Off:       s.Console == settings.ConsoleOff,
 		PublicURL: s.PublicURL.URL,
 		Name:      s.ConsoleName,

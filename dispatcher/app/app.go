@@ -18,6 +18,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
+	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
@@ -74,7 +75,12 @@ type ConsoleOptions struct {
 	Name        string // on the pages of links, in place of our own; empty: none
 	Logo        string // https:// or data:image/png; empty: none
 	Color       string // #rrggbb; empty: our own
+
+	Settings []Setting // of this process, for the page that lists them
 }
+
+// Setting is a setting as people may see it, without its secret parts.
+type Setting = console.Setting
 
 // Options are the settings of a process. Run refuses those that make no sense.
 type Options struct {

@@ -31,7 +31,8 @@ func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (
 		Link:     s.linkStore.LinkByToken, Spend: s.linkStore.SpendLink,
 		Minutes: s.health.Minutes, Bars: s.health.Bars, Archive: archived,
 
-		Now: s.Engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,
+		Settings: o.Console.Settings,
+		Now:      s.Engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,
 		Brand: console.Brand{Name: o.Console.Name, Logo: o.Console.Logo, Color: o.Console.Color},
 	})
 	if err != nil {

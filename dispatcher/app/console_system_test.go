@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
 
@@ -80,5 +81,15 @@ func TestALinkNeedsAPublicURL(t *testing.T) {
 	require.Contains(t, got.text, "PUBLIC_URL")
 	_, err := p.client().Links(t.Context(), 0, "")
 	require.NotErrorIs(t, err, client.ErrDenied)
+	require.NoError(t, p.end())
+}
+
+func TestSystemShowsTheSettingsOfItsProcess(t *testing.T) {
+	o := newTestOptions("")
+	o.Console.Settings = []app.Setting{{Name: "LADDER", Value: "<b>1s</b>", Source: "environment"}}
+	p := start(t, o)
+	page := newPerson(t, p.api).get("/console/system").text
+	require.Regexp(t, `(?s)LADDER.*&lt;b&gt;1s&lt;/b&gt;.*environment`, page)
+	require.Contains(t, page, "Lost if its host dies")
 	require.NoError(t, p.end())
 }

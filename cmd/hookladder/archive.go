@@ -150,7 +150,8 @@ What has not finished is cancelled first. It can't be undone, so it wants --yes.
 That it was done stays in the audit of both, with counts, and with a hash in place of
 the tenant and the subject. Redis still knows the ids, so that a repeat is not sent
 again, as long as RETENTION, and keeps the heads of answers in its log as long. Old
-entries of the audit, endpoints, and backups of either are not touched.
+entries of the audit, endpoints, and backups of either are not touched; nor are links,
+which end within 30 days, or with hookladder link revoke.
 
 It may run while instances work, and may be repeated. With an archive one of them has
 to run: it waits until what Redis logged is archived. It uses the settings of serve:

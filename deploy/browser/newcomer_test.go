@@ -11,8 +11,6 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/browsertest"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // TestANewcomerFindsTheWay is the story of somebody who starts dev, opens what it prints,
@@ -78,14 +76,24 @@ func TestANewcomerFindsTheWay(t *testing.T) {
 	b.WaitFor("Was delivered to")
 	b.Shot("newcomer-delivered")
 
-	api, err := client.New(strings.TrimSuffix(console, "/console/"), "", kit.Once)
-	require.NoError(t, err)
-	link, err := api.CreateLink(t.Context(), wire.LinkRequest{Tenant: "acorn-books"})
-	require.NoError(t, err)
+	b.Click("link", "System")
+	b.Click("link", "Links for merchants")
+	b.Fill("textbox", "Tenant", "acorn-books")
+	b.Click("button", "Make the link")
+	b.WaitFor("The link was made, and is shown here once")
+	b.Shot("newcomer-link")
+	require.Empty(t, b.Axe())
+	link := b.JSText(`document.querySelector(".once code").textContent`)
 	merchant := browsertest.New(t)
-	merchant.Open(link.URL)
+	merchant.Open(link)
 	merchant.Click("button", "Open")
 	merchant.WaitFor("Overview", "acorn-books_order-1001_1")
 	require.NotContains(t, merchant.Text(), "birch")
 	merchant.Shot("newcomer-merchant")
+
+	b.Click("button", "Revoke")
+	b.WaitFor("There is none.")
+	merchant.Allow("404")
+	merchant.Reload()
+	merchant.WaitFor("This link opens nothing")
 }

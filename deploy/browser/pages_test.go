@@ -21,7 +21,7 @@ func shape(path string) string { return idOf.ReplaceAllString(path, "/*") }
 
 // toCome are pages that the navigation names before they are there.
 var toCome = map[string]bool{
-	"/console/system": true, "/link/endpoints": true, "/link/endpoints/*": true,
+	"/link/endpoints": true, "/link/endpoints/*": true,
 }
 
 // crawl opens a page, and all pages that it leads to, one of each shape, and hands them

@@ -81,16 +81,16 @@ var rightsTable = map[string]rightsRow{
 	"POST /console/jobs/{id}/resume":  {want: forAdmins},
 
 	"GET /console/endpoints":              {want: forReaders},
-	"POST /console/endpoints":             {want: forAdmins, form: url.Values{"url": {"https://x.example/"}}},
+	"POST /console/endpoints":             {want: forAdmins, form: url.Values{"tenant": {"A"}, "url": {"{taker}"}}},
 	"GET /console/endpoints/new":          {want: forAdmins},
 	"GET /console/endpoints/{id}":         {want: forReaders},
-	"POST /console/endpoints/{id}":        {want: forAdmins, form: url.Values{"description": {"changed"}}},
+	"POST /console/endpoints/{id}":        {want: forAdmins, form: url.Values{"description": {"Till of A, new"}}},
 	"GET /console/endpoints/{id}/edit":    {want: forAdmins},
 	"POST /console/endpoints/{id}/test":   {want: forAdmins},
 	"POST /console/endpoints/{id}/pause":  {want: forAdmins},
 	"POST /console/endpoints/{id}/resume": {want: forAdmins},
 	"GET /console/endpoints/{id}/rotate":  {want: forAdmins},
-	"POST /console/endpoints/{id}/rotate": {want: forAdmins},
+	"POST /console/endpoints/{id}/rotate": {want: forAdmins, form: url.Values{"overlap": {"0s"}}},
 	"POST /console/endpoints/{id}/secret": {want: forAdmins},
 	"GET /console/endpoints/{id}/delete":  {want: forAdmins},
 	"POST /console/endpoints/{id}/delete": {want: forAdmins},
@@ -117,6 +117,18 @@ var rightsTable = map[string]rightsRow{
 	"GET /link/messages/{id}":        {want: forLinksOfA},
 	"GET /link/messages/{id}/body":   {want: forLinksOfA},
 	"POST /link/messages/{id}/retry": {want: forManagersOfA, form: url.Values{"to": {"{endpoint}"}}},
+
+	"GET /link/endpoints":              {want: forLinks},
+	"POST /link/endpoints":             {want: forManagers, form: url.Values{"url": {"{taker}"}}},
+	"GET /link/endpoints/new":          {want: forManagers},
+	"GET /link/endpoints/{id}":         {want: forLinksOfA},
+	"POST /link/endpoints/{id}":        {want: forManagersOfA, form: url.Values{"description": {"Till of A, new"}}},
+	"GET /link/endpoints/{id}/edit":    {want: forManagersOfA},
+	"POST /link/endpoints/{id}/test":   {want: forManagersOfA},
+	"POST /link/endpoints/{id}/pause":  {want: forManagersOfA},
+	"POST /link/endpoints/{id}/resume": {want: forManagersOfA},
+	"GET /link/endpoints/{id}/rotate":  {want: forManagersOfA},
+	"POST /link/endpoints/{id}/rotate": {want: forManagersOfA, form: url.Values{"overlap": {"0s"}}},
 }
 
 // rightsRig is a process with somebody of each kind, and something of tenant A.
@@ -178,7 +190,7 @@ func (r *rightsRig) ask(who *person, route console.Route, row rightsRow, endpoin
 	case strings.Contains(route.Path, "/jobs/"):
 		id = r.job
 	}
-	fill := strings.NewReplacer("{$}", "", "{token}", "no-token", "{id}", id, "{endpoint}", endpoint, "{message}", message, "{lane}", endpoint, "{link}", r.link)
+	fill := strings.NewReplacer("{$}", "", "{token}", "no-token", "{id}", id, "{endpoint}", endpoint, "{message}", message, "{lane}", endpoint, "{link}", r.link, "{taker}", r.taker)
 	if route.Method == http.MethodGet {
 		return who.get(fill.Replace(route.Path) + fill.Replace(row.query))
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -54,8 +53,8 @@ func functions(now func() time.Time) template.FuncMap {
 		"outcomeWord": func(outcome string) string { return cmp.Or(outcomeWords[outcome][0], outcome) },
 		"outcomeIcon": func(outcome string) string { return cmp.Or(outcomeWords[outcome][1], "ready") },
 
-		"merchantName": form.NameOf, "merchantState": merchantState,
-		"messageOf": func(delivery string) string { _, message, _ := strings.Cut(delivery, ":"); return message },
+		"merchantState": merchantState,
+		"messageOf":     func(delivery string) string { _, message, _ := strings.Cut(delivery, ":"); return message },
 	}
 }
 

@@ -20,8 +20,9 @@ const (
 
 // homePage is how it goes for a merchant.
 type homePage struct {
-	Endpoints []wire.EndpointView
-	More      bool // endpoints than these
+	Endpoints int           // how many were looked at
+	Rows      []endpointRow // those that need a person first
+	More      bool          // endpoints than these
 	Troubles  []merchantNeed
 	Waiting   int
 	InFlight  int
@@ -44,10 +45,11 @@ type merchantNeed struct {
 // home serves GET /link/.
 func home(v *visit) (pageAnswer, error) {
 	var p homePage
+	var all []wire.EndpointView
 	g, ctx := errgroup.WithContext(v.ctx)
 	g.Go(func() error {
 		page, err := v.Endpoints(ctx, client.EndpointFilter{Limit: homeEndpoints})
-		p.Endpoints, p.More = page.Data, page.NextCursor != nil
+		all, p.Endpoints, p.More = page.Data, len(page.Data), page.NextCursor != nil
 		return err
 	})
 	list := func(rows *[]deliveryRow, more *bool, ids string, statuses ...string) {
@@ -65,7 +67,7 @@ func home(v *visit) (pageAnswer, error) {
 	if err := g.Wait(); err != nil {
 		return pageAnswer{}, err
 	}
-	for _, e := range p.Endpoints {
+	for _, e := range all {
 		p.Waiting += e.Waiting
 		p.InFlight += e.InFlight
 		if t, ok := needOf(e); ok {
@@ -73,6 +75,16 @@ func home(v *visit) (pageAnswer, error) {
 		}
 	}
 	slices.SortStableFunc(p.Troubles, func(a, b merchantNeed) int { return b.weight - a.weight })
+	needs := func(e wire.EndpointView) int {
+		t, _ := needOf(e)
+		return t.weight
+	}
+	slices.SortStableFunc(all, func(a, b wire.EndpointView) int { return needs(b) - needs(a) })
+	rows, err := v.rows(all[:min(len(all), homeRows)])
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	p.Rows = rows
 	return pageAnswer{template: "home", title: "Overview", section: "home", body: p}, nil
 }
 

@@ -99,6 +99,18 @@ func (s *server) linkRoutes() []pageRoute {
 		{"GET", "/messages/{id}", desk.See, message},
 		{"GET", "/messages/{id}/body", desk.Contents, body},
 		{"POST", "/messages/{id}/retry", desk.Attempt, retry},
+
+		{"GET", "/endpoints", desk.See, endpoints},
+		{"POST", "/endpoints", desk.Edit, createEndpoint},
+		{"GET", "/endpoints/new", desk.Edit, newEndpoint},
+		{"GET", "/endpoints/{id}", desk.See, endpoint},
+		{"POST", "/endpoints/{id}", desk.Edit, changeEndpoint},
+		{"GET", "/endpoints/{id}/edit", desk.Edit, editEndpoint},
+		{"POST", "/endpoints/{id}/test", desk.Attempt, testEndpoint},
+		{"POST", "/endpoints/{id}/pause", desk.Hold, pauseEndpoint},
+		{"POST", "/endpoints/{id}/resume", desk.Hold, resumeEndpoint},
+		{"GET", "/endpoints/{id}/rotate", desk.Edit, askRotate},
+		{"POST", "/endpoints/{id}/rotate", desk.Edit, rotateSecret},
 	}
 }
 

@@ -94,6 +94,8 @@ func New(o Options) (http.Handler, error) {
 			return nil, err
 		}
 	}
+	s.Sessions.Open, s.Sessions.Get = ending(o.Sessions.Open), ending(o.Sessions.Get)
+	s.Link, s.Spend = ending(o.Link), ending(o.Spend)
 	var err error
 	if s.api, err = inside(o.API); err != nil {
 		return nil, err

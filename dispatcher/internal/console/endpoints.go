@@ -152,5 +152,6 @@ func (s *server) bars(ctx context.Context, lanes []string) (map[dispatcher.Lane]
 	for i, l := range lanes {
 		all[i] = dispatcher.Lane(l)
 	}
-	return s.Bars(ctx, all, s.Now().Truncate(health.Half).Add(-(health.KeptBars-1)*health.Half))
+	since := s.Now().Truncate(health.Half).Add(-(health.KeptBars - 1) * health.Half)
+	return within(ctx, func() (map[dispatcher.Lane][]health.Bar, error) { return s.Bars(ctx, all, since) })
 }

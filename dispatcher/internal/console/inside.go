@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,34 @@ func (t insideTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: w.header,
 		Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()), Request: r,
 	}, nil
+}
+
+// within makes a call of the store, and returns when ctx ends, though the call may go on:
+// a store that hangs holds no page.
+func within[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	type storeAnswer struct {
+		value T
+		err   error
+	}
+	done := make(chan storeAnswer, 1)
+	go func() {
+		value, err := call()
+		done <- storeAnswer{value, err}
+	}()
+	select {
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	case r := <-done:
+		return r.value, r.err
+	}
+}
+
+// ending is a call of the store that returns when its context ends.
+func ending[A, T any](call func(context.Context, A) (T, error)) func(context.Context, A) (T, error) {
+	return func(ctx context.Context, a A) (T, error) {
+		return within(ctx, func() (T, error) { return call(ctx, a) })
+	}
 }
 
 // heldAnswer is an answer in memory.

@@ -3,14 +3,61 @@ package console_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
+
+// No page waits for a store that hangs, and none takes that for a browser that is not
+// signed in.
+func TestAStoreThatHangsHoldsNoPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan struct{})
+		defer close(leave)
+		hang := func() { <-leave }
+		keyless := false
+		pages, err := console.New(console.Options{
+			API:     handler(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"data":[{"id":"ep_1"}]}`)) }),
+			Keyless: func() bool { return keyless }, Now: time.Now,
+			Sessions: console.Sessions{Get: func(context.Context, string) (s access.Session, err error) { hang(); return }},
+			Link:     func(context.Context, string) (l access.Link, err error) { hang(); return },
+			Minutes:  func(context.Context, time.Time, time.Time) (m []health.Minute, err error) { hang(); return },
+			Bars: func(context.Context, []dispatcher.Lane, time.Time) (m map[dispatcher.Lane][]health.Bar, err error) {
+				hang()
+				return
+			},
+			Log: slog.New(slog.DiscardHandler),
+		})
+		require.NoError(t, err)
+		look := func(path, cookie string) {
+			t.Helper()
+			r := httptest.NewRequest("GET", "http://localhost"+path, nil)
+			r.AddCookie(&http.Cookie{Name: cookie, Value: strings.Repeat("a", 43)})
+			w := httptest.NewRecorder()
+			pages.ServeHTTP(w, r)
+			require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
+			require.Contains(t, w.Body.String(), "data-away", path)
+		}
+		look("/console/", "hookladder")
+		look("/console/sign-in", "hookladder")
+		look("/link/", "hookladder-link")
+		keyless = true
+		look("/console/", "hookladder")
+		look("/console/endpoints", "hookladder")
+	})
+}
 
 func handler(f http.HandlerFunc) http.Handler { return f }
 

@@ -87,7 +87,9 @@ func now(v *visit) (pageAnswer, error) {
 	})
 	if v.srv.Minutes != nil {
 		group.Go(func() (err error) {
-			minutes, err = v.srv.Minutes(ctx, present.Add(-span.length-2*time.Minute), present)
+			minutes, err = within(ctx, func() ([]health.Minute, error) {
+				return v.srv.Minutes(ctx, present.Add(-span.length-2*time.Minute), present)
+			})
 			return err
 		})
 	}

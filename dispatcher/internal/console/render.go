@@ -73,6 +73,7 @@ func (l *look) parse(base string, merchant bool, own template.FuncMap) error {
 	whole := sha256.New()
 	layout := template.New("layout").Funcs(own).Funcs(template.FuncMap{
 		"asset":    func(name string) (string, error) { return l.url(base, name) },
+		"base":     func() string { return base },
 		"merchant": func() bool { return merchant },
 		"branded":  func() bool { return merchant && l.names[brandSheet] != "" },
 		"logo":     logo,

@@ -112,3 +112,18 @@ func TestARotationAsItWasTyped(t *testing.T) {
 	_, wrong = form.Rotation(map[string]string{"overlap": "soon"})
 	require.Contains(t, wrong, "overlap")
 }
+
+// What is chosen once, or told once, is in the form of a new endpoint only.
+func TestAFormOfAnEndpointThatIsThereAsksForNothingThatStays(t *testing.T) {
+	names := func(fields []form.Field) (all []string) {
+		for _, f := range fields {
+			all = append(all, f.Name)
+		}
+		return all
+	}
+	once := []string{"tenant", "uid", "secret"}
+	require.Subset(t, names(form.Shown(false, true)), once)
+	for _, name := range once {
+		require.NotContains(t, names(form.Shown(true, true)), name)
+	}
+}

@@ -71,7 +71,8 @@ func TestTheDemoOfDevHasTwoMerchants(t *testing.T) {
 	dev, api, receiver := newTestDev(t, nil, "--demo", "--speed", "20000")
 	dev.until("acorn-books_order-1001_1", "204", "delivered")
 	dev.until("acorn-books_order-1001_1", "500", "failed")
-	get := func(url, accept string) string {
+	var get func(url, accept string) string
+	get = func(url, accept string) string {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		require.NoError(t, err)
 		r.Header.Set("Accept", accept)
@@ -80,6 +81,9 @@ func TestTheDemoOfDevHasTwoMerchants(t *testing.T) {
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
+		if resp.StatusCode == http.StatusServiceUnavailable { // a busy machine needed more than a page's second
+			return get(url, accept)
+		}
 		require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", url, text)
 		return string(text)
 	}

@@ -283,7 +283,7 @@ func TestRefusedCallersLeaveATrace(t *testing.T) {
 	} {
 		require.Contains(t, figures, "\n"+line+"\n")
 	}
-	require.Less(t, strings.Count(figures, "hookladder_requests_total{"), 400)
+	require.Less(t, strings.Count(figures, "hookladder_requests_total{"), 450)
 	lines := strings.Count(i.log(), `"msg":"call refused"`)
 	require.Equal(t, 3, lines, "one for each key and address: %s", i.log())
 	for _, word := range []string{`"key":"shop"`, `"field":"$.url"`, `"key":"pager"`, `"status":403`, `"address":"127.0.0.1"`, `"status":401`} {

@@ -311,6 +311,7 @@ func TestRedisAwayIsNoRevokedLinkAndNoLogHasAToken(t *testing.T) {
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
 	who := p.openedLink(path)
 	redis.Stop()
+	who.away = true
 	for _, at := range []string{"/link/", path} {
 		got := who.get(at)
 		require.Equal(t, http.StatusServiceUnavailable, got.StatusCode, at)

@@ -39,6 +39,7 @@ func peoplesOptions(t testing.TB, redisURL string) app.Options {
 
 // person looks with a browser of their own, which follows no redirect by itself.
 type person struct {
+	away   bool // the store is: pages say so
 	t      testing.TB
 	api    string
 	client *http.Client
@@ -85,7 +86,16 @@ func (p *person) do(method, path string, form url.Values) page {
 	return page{resp, string(text)}
 }
 
-func (p *person) get(path string) page { p.t.Helper(); return p.do(http.MethodGet, path, nil) }
+// get asks for a page, again where a busy machine needed more than the second that a page
+// has. Where the store is away, that is what the page says.
+func (p *person) get(path string) page {
+	p.t.Helper()
+	got := p.do(http.MethodGet, path, nil)
+	for n := 0; got.StatusCode == http.StatusServiceUnavailable && !p.away && n < 20; n++ {
+		got = p.do(http.MethodGet, path, nil)
+	}
+	return got
+}
 
 func (p *person) post(path string, form url.Values) page {
 	p.t.Helper()
@@ -262,6 +272,7 @@ func TestRedisAwayIsNotSignedOut(t *testing.T) {
 	p := start(t, peoplesOptions(t, redis.URL()))
 	boss := p.signedIn("boss")
 	redis.Stop()
+	boss.away = true
 	for range 3 {
 		got := boss.get("/console/")
 		require.Equal(t, http.StatusServiceUnavailable, got.StatusCode)

@@ -37,7 +37,7 @@ var budgets = map[string]int{
 	"deploy/interop":                           200,
 	"deploy/interop/sign":                      100,
 	"deploy/kit":                               1100,
-	"deploy/kit/browsertest":                   1000,
+	"deploy/kit/browsertest":                   1100,
 	"deploy/kit/pgtest":                        500,
 	"deploy/kit/redistest":                     1300,
 	"deploy/kit/redistest/miniserver":          100,

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -129,13 +131,44 @@ const ring = `function () {
 	return {HTML: html, Ring: focus !== without};
 }`
 
-// Shot writes a picture of all of the page into the folder shots, which git ignores.
+// camera lets one tab at a time be pictured: the browser draws no tab that lies behind
+// another one, and a picture of it would wait for ever.
+var camera sync.Mutex
+
+const (
+	exposure = 5 * time.Second // how long a picture may take
+	takes    = 3               // how often it is tried
+)
+
+// picture takes a picture of all of the page.
+func (b *Tab) picture() (picture []byte, err error) {
+	camera.Lock()
+	defer camera.Unlock()
+	for range takes {
+		ctx, cancel := context.WithTimeout(b.ctx, exposure)
+		if err = chromedp.Do(ctx, chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+			_, err := cdp.Call(ctx, s, page.BringToFront, cdp.Empty{})
+			return err
+		})); err == nil {
+			picture, err = chromedp.Run(ctx, chromedp.FullScreenshot(100))
+		}
+		cancel()
+		if err == nil {
+			return picture, nil
+		}
+	}
+	return nil, err
+}
+
+// Shot writes a picture of all of the page into the folder shots, which git ignores. It is
+// for people, and the test goes on without one that the browser does not give.
 func (b *Tab) Shot(name string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-	require.NoError(b.t, err, "take a picture")
+	picture, err := b.picture()
+	if err != nil {
+		b.t.Logf("no picture of %s: %v", name, err)
+		return
+	}
 	require.NoError(b.t, os.MkdirAll(shots, 0o755))
 	require.NoError(b.t, os.WriteFile(filepath.Join(shots, name+".png"), picture, 0o644))
 }
@@ -149,7 +182,7 @@ func (b *Tab) leave() {
 	defer cancel()
 	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("location.href + '\\n' + document.body.innerText"))
 	b.t.Logf("the tab shows: %s %v", text, err)
-	if picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100)); err == nil && os.MkdirAll(shots, 0o755) == nil {
+	if picture, err := b.picture(); err == nil && os.MkdirAll(shots, 0o755) == nil {
 		name := fmt.Sprintf("failed-%s.png", strings.NewReplacer("/", "-", " ", "-").Replace(b.t.Name()))
 		_ = os.WriteFile(filepath.Join(shots, name), picture, 0o644)
 	}

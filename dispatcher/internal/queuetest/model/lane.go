@@ -206,11 +206,13 @@ func (m *model) doSweep() {
 	m.logf("sweep %s", lane)
 	if !m.ended(lane) {
 		sweep := func() {
-			ended, _, _, err := m.Queue.Sweep(m.Ctx, m.instances[0], lane, "")
+			ended, _, hints, err := m.Queue.Sweep(m.Ctx, m.instances[0], lane, "")
+			m.MustBeCurrent(hints)
 			m.went(err)
 			require.Zero(m, ended)
 		}
-		if l, v := m.lanes[lane], m.view(lane); l != nil && (v.Until != l.until || v.Tat != l.tat) {
+		kept := m.State().Lanes[lane]
+		if now := kept.ByClock(m.Now.UnixMicro()); now.Until != kept.Until || now.Tat != kept.Tat {
 			sweep() // the clock went back since: any script corrects the lane's times
 			return
 		}

@@ -156,6 +156,7 @@ func verifying(s settings.Settings) []signer.Secret {
 // settings that belong to it are for serve: a playground must not touch its store.
 func playStore(o app.Options) app.Options {
 	o.RedisURL, o.RedisMode, o.RedisMaster, o.RedisCAFile = "", "", "", ""
+	o.StoreWait = storeWait // a busy machine may need longer for its scripts than one call may take
 	if o.DataDir == "" {
 		o.InMemory, o.Durability = true, dispatcher.Durability{}
 	}

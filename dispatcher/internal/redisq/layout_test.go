@@ -22,8 +22,8 @@ func TestAStoreOfAnotherLayoutIsRefusedNamingTheCure(t *testing.T) {
 	meta := "{" + p.Options.Project + "}:meta"
 	p.Open(2)
 	for layout, cure := range map[string]string{
-		"1":    "older layout 1, this version knows 2 only: stop all older instances and use another PROJECT",
-		"3":    "start the newer version that made them",
+		"2":    "older layout 2, this version knows 3 only: stop all older instances and use another PROJECT",
+		"4":    "start the newer version that made them",
 		"x\ny": `layout "x\ny"`,
 	} {
 		require.NoError(t, p.Client.HSet(t.Context(), meta, "schema", layout).Err())
@@ -78,7 +78,7 @@ func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 			happens(t, s, proxy)
 			require.NoError(t, beat(2), "nothing has changed")
 
-			require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "schema", 3).Err())
+			require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "schema", 4).Err())
 			require.NoError(t, beat(3), "nothing tells of it yet")
 			happens(t, s, proxy)
 			err := beat(4)
@@ -104,7 +104,7 @@ func TestAnInstanceOfAStoreThatLostEverythingLooksUntilItIsMadeAnew(t *testing.T
 	require.NoError(t, p.Client.FlushAll(t.Context()).Err())
 	require.NoError(t, beat(2))
 	require.NoError(t, beat(3))
-	require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "partitions", 2, "schema", 3).Err())
+	require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "partitions", 2, "schema", 4).Err())
 	require.ErrorIs(t, beat(4), dispatcher.ErrMoved)
 }
 

@@ -166,7 +166,10 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return s.Divide(ctx, o, count)
+	if err := s.Divide(ctx, o, count); err != nil {
+		return err
+	}
+	return s.conn.MakeEpochs(ctx)
 }
 
 // Divide makes a store work on so many partitions.

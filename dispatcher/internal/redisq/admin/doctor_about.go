@@ -67,7 +67,7 @@ func (s *projectStore) endArchive(ctx context.Context, partitions int) error {
 		all[n] = n
 	}
 	return s.conn.EachPartition(ctx, "end the archive", all, func(p redis.Pipeliner, n int) {
-		p.HDel(ctx, s.tags[n]+keys.Archive, "epoch", "p", "b", "gap")
+		p.HDel(ctx, s.tags[n]+keys.Archive, "p", "b", "gap")
 	})
 }
 

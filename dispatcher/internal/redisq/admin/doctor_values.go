@@ -23,7 +23,10 @@ const valuesPage = 1000
 // changes nothing but that it is told.
 var readable = map[string]func(field, text string) bool{
 	keys.Lane: func(_, text string) bool { return laneText.MatchString(text) && sane(text, 9) },
-	keys.Limits: func(_, text string) bool {
+	keys.Limits: func(field, text string) bool {
+		if field == keys.Epoch {
+			return text != ""
+		}
 		_, err := redisq.ParseLimits(text)
 		return err == nil && limitsText.MatchString(text) && sane(text, 4)
 	},

@@ -21,7 +21,7 @@ const entriesPage = 500
 type laneFunc func(entry string) string
 
 // laneOf tells of a kind of keys how its entries name their lanes; nil: entries
-// belong to no lane. * is each partition's own, and so is the timer.
+// belong to no lane. * is each partition's own, and so are the timer and the epoch.
 func laneOf(k keys.Kind) laneFunc {
 	behind := func(mark string) laneFunc {
 		return func(entry string) string {
@@ -36,7 +36,7 @@ func laneOf(k keys.Kind) laneFunc {
 		return behind(" ")
 	case keys.OfLane, keys.OfLanes:
 		return func(entry string) string {
-			if entry == string(dispatcher.AllLanes) || entry == keys.Timer {
+			if entry == string(dispatcher.AllLanes) || entry == keys.Timer || entry == keys.Epoch {
 				return ""
 			}
 			return entry
@@ -142,7 +142,8 @@ func (r *repartition) forgotten(ctx context.Context) (fields []any, err error) {
 }
 
 // cutLogs notes that what the log of attempts has is not whole. The entries of two
-// streams can't be put in one order, so that they stay where they were written.
+// streams can't be put in one order, so that they stay where they were written. The
+// partitions have other data now, so they get other epochs.
 func (r *repartition) cutLogs(ctx context.Context) error {
 	forgotten, err := r.forgotten(ctx)
 	if err != nil {
@@ -156,6 +157,7 @@ func (r *repartition) cutLogs(ctx context.Context) error {
 		cut := strconv.FormatInt(now.Val().UnixMilli(), 10) + "-0"
 		err := r.s.conn.At(ctx, "note how far the log reaches back", q, func(p redis.Pipeliner) {
 			p.HSet(ctx, r.s.tags[q]+keys.Archive, append(forgotten, "cut", cut)...)
+			p.HSet(ctx, r.s.tags[q]+keys.Limits, keys.Epoch, conn.NewEpoch())
 		})
 		if err != nil {
 			return err

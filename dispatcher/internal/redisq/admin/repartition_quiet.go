@@ -109,7 +109,7 @@ func (r *repartition) mustBeArchived(ctx context.Context) error {
 		return err
 	}
 	for _, s := range states {
-		if s.Epoch != "" && s.Last.After(s.At) {
+		if s.Last.After(s.At) {
 			return fmt.Errorf("%w: partition %d is since %v; let an instance run that has ARCHIVE_URL until hookladder_archive_lag_seconds is 0, or allow it",
 				ErrUnarchived, s.Partition, s.First.Format(time.RFC3339))
 		}

@@ -239,6 +239,6 @@ func (w *walker) lanesOf(ctx context.Context, partition int) ([]string, error) {
 	}
 	slices.Sort(lanes)
 	return slices.DeleteFunc(slices.Compact(lanes), func(lane string) bool {
-		return lane == string(dispatcher.AllLanes) || lane == keys.Timer
+		return lane == string(dispatcher.AllLanes) || lane == keys.Timer || lane == keys.Epoch
 	}), nil
 }

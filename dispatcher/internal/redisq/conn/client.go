@@ -44,11 +44,12 @@ type Client struct {
 	conns   *openConns
 	where   string // for errors: the address, without any password
 
-	home       string                 // tag of the project's own keys
-	tags       []string               // of each partition
-	impatient  []atomic.Bool          // of home and each partition: it used up a call's patience, and did not answer since
-	conf       atomic.Pointer[string] // ARGV[2] of every script, but for the id of the project
-	durableWay string                 // one of the by words
+	home       string                   // tag of the project's own keys
+	tags       []string                 // of each partition
+	epochs     []atomic.Pointer[string] // of each partition; nil: not known yet
+	impatient  []atomic.Bool            // of home and each partition: it used up a call's patience, and did not answer since
+	conf       atomic.Pointer[string]   // ARGV[2] of every script, but for the id of the project
+	durableWay string                   // one of the by words
 
 	division  division
 	archives  atomic.Bool            // :meta says that there is an archive
@@ -80,6 +81,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 // Divide gives the client so many partitions.
 func (c *Client) Divide(partitions int) {
 	c.impatient = make([]atomic.Bool, 1+partitions)
+	c.epochs = make([]atomic.Pointer[string], partitions)
 	for n := range partitions {
 		c.tags = append(c.tags, keys.Tag(c.options.Project, n))
 	}

@@ -17,6 +17,7 @@ const (
 	MetaID          = "id"          // random, of the project, in all that is published
 	MetaRepartition = "repartition" // "<from> <to> <phase>" while one is under way
 	MetaArchive     = "archive"     // 1: what happens is archived, so all instances name what they accept
+	metaEpochs      = "epochs"      // 1: all partitions were given their epochs
 	metaRestored    = "restored"    // 1: what was archived was put back into it
 )
 
@@ -26,7 +27,7 @@ const clusterPartitions = 128
 
 // schemaVersion is the layout of the keys that this version knows, as :meta has it.
 // A project with another layout is not touched.
-const schemaVersion = "2"
+const schemaVersion = "3"
 
 // Agree settles the number of partitions and takes over the project's id. The first
 // start fixes the number, since every lane's place depends on it. It writes only

@@ -65,8 +65,8 @@ func TestWhatIsReadWhileTheStoreIsSwappedIsNotOfTheOldOne(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, before.Epoch, epoch)
 
-				client, key := redisqtest.Open(t, p.Options).Client(), keys.Tag(p.Options.Project, 0)+keys.Archive
-				s := &swap{before: trip, do: func() { require.NoError(t, client.HSet(context.Background(), key, "epoch", "another").Err()) }}
+				client, key := redisqtest.Open(t, p.Options).Client(), keys.Tag(p.Options.Project, 0)+keys.Limits
+				s := &swap{before: trip, do: func() { require.NoError(t, client.HSet(context.Background(), key, keys.Epoch, "another").Err()) }}
 				a.store.Client().AddHook(s)
 				epoch, err = way.read(a, before.At)
 				require.NoError(t, err)

@@ -183,7 +183,7 @@ func (f *Feed) readAt(ctx context.Context, doing string, partition int, fill fun
 	var e *redis.StringCmd
 	err = f.conn.At(ctx, doing, partition, func(p redis.Pipeliner) {
 		fill(p)
-		e = p.HGet(ctx, f.conn.Tag(partition)+keys.Archive, "epoch")
+		e = p.HGet(ctx, f.conn.Tag(partition)+keys.Limits, keys.Epoch)
 	})
 	return conn.Value(e), err
 }

@@ -51,6 +51,10 @@ const (
 // when the first lease of Taken ends.
 const Timer = "~taken"
 
+// Epoch stands in Limits among the lanes, of which none has such a name: a random text
+// that a partition's data begin with. Data that were lost take it with them.
+const Epoch = "~epoch"
+
 // Clock holds the time, in microseconds, that scripts read instead of Redis'
 // own where a test sets the clock.
 const Clock = ":clock"

@@ -13,7 +13,7 @@ const (
 	OfMessage  Owner = iota + 1 // <id>, of a body with its digest behind it
 	OfDelivery                  // <lane>:<id>
 	OfLane                      // <lane>
-	OfLanes                     // <lane>, or * for all lanes of the partition
+	OfLanes                     // <lane>, or * for all lanes of the partition, or Epoch
 	OfReason                    // <lane> <reason>
 	OfInstance                  // its name
 	OfEndpoint                  // its id, or what it is found by

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // readBehind reads the lines. The first of each set is in another place too,
@@ -98,6 +99,7 @@ var heldAs = map[string]dispatcher.Held{
 const pulled = " t"
 
 func (r *raw) readLimits() {
+	delete(r.hashes["limits"].Val(), keys.Epoch) // of no lane
 	for name, text := range r.hashes["limits"].Val() {
 		if name == string(dispatcher.AllLanes) {
 			if r.out.AllHeld = text == "0 0 0 0 p"; !r.out.AllHeld {

@@ -1,11 +1,12 @@
 -- archive_state: how far the log of a partition is archived. It begins where that was not known: what happens from now on
--- is not trimmed before it is archived.
+-- is not trimmed before it is archived, and what was there before lies in a gap.
 --
 -- ARGV[3] epoch  a new name of this partition's data, taken where it has none; empty: nothing begins
 -- returns 1 if it began, epoch, p, bytes that wait, lines that were given up, gap, cut, id of the first entry behind p, of the
 --   last one; empty where there is none
-local kept = call('HMGET', ARCHIVE, 'epoch', 'p', 'b', 'dropped', 'gap', 'cut')
-local epoch, p, waits, dropped, gap, cut = kept[1] or '', kept[2] or '', kept[3] or '', kept[4] or '', kept[5] or '', kept[6] or ''
+local kept = call('HMGET', ARCHIVE, 'p', 'b', 'dropped', 'gap', 'cut')
+local epoch = call('HGET', LIMITS, '~epoch') or ''
+local p, waits, dropped, gap, cut = kept[1] or '', kept[2] or '', kept[3] or '', kept[4] or '', kept[5] or ''
 local newest = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
 local last, began = newest and newest[1] or '', 0
 if ARGV[3] ~= '' and (epoch == '' or not ms_and_seq(p)) then
@@ -13,14 +14,14 @@ if ARGV[3] ~= '' and (epoch == '' or not ms_and_seq(p)) then
   call('DEL', tag)
   if epoch == '' then
     epoch = ARGV[3]
-    call('HSET', ARCHIVE, 'epoch', epoch)
+    call('HSET', LIMITS, '~epoch', epoch)
   end
   if not ms_and_seq(p) then
     p = last == '' and '0-0' or last
     if later(cut, p) then p = cut end
-    waits, gap = '', ''
-    call('HDEL', ARCHIVE, 'b', 'gap')
-    call('HSET', ARCHIVE, 'p', p)
+    waits, gap = '', next_id(p)
+    call('HDEL', ARCHIVE, 'b')
+    call('HSET', ARCHIVE, 'p', p, 'gap', gap)
   end
 end
 local first = ms_and_seq(p) and call('XRANGE', ATTEMPTS, '(' .. p, '+', 'COUNT', 1)[1]

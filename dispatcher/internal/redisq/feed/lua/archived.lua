@@ -6,8 +6,8 @@
 -- ARGV[4] p      id of the last entry that is archived
 -- ARGV[5] bytes  that schedule stored up to there, since the entry that was archived before
 -- returns { 1 }, or { 0 } where that was known already or the data is another: then nothing changed
-local p, known = ARGV[4], call('HMGET', ARCHIVE, 'epoch', 'p', 'cut')
-if known[1] ~= ARGV[3] or not later(p, known[2]) then return { 0 } end
+local p, known = ARGV[4], call('HMGET', ARCHIVE, 'p', 'cut')
+if call('HGET', LIMITS, '~epoch') ~= ARGV[3] or not later(p, known[1]) then return { 0 } end
 call('DEL', tag)
 call('HSET', ARCHIVE, 'p', p)
 local newest = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
@@ -15,7 +15,7 @@ local left = redis.pcall('HINCRBY', ARCHIVE, 'b', ARGV[5] == '0' and '0' or '-' 
 if type(left) ~= 'number' or left <= 0 or not newest or not later(newest[1], p) then call('HDEL', ARCHIVE, 'b') end
 
 local there = newest and newest[1] == p or #call('XRANGE', ATTEMPTS, p, p) > 0
-if not there and (ms_and_seq(known[3]) or -1) < ms_and_seq(p) then
+if not there and (ms_and_seq(known[2]) or -1) < ms_and_seq(p) then
   local id = redis.pcall('XADD', ATTEMPTS, next_id(p), 'z', '1')
   if type(id) ~= 'string' then redis.pcall('XADD', ATTEMPTS, '*', 'z', '1') end -- ids are further already
 end

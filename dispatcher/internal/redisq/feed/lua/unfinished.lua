@@ -8,7 +8,7 @@
 --   progress, due, score in the line of its key; empty where there is none
 local most = call('HLEN', BODIES) > 0 and ARGV[5] or ARGV[4]
 local found = call('HSCAN', MESSAGES, ARGV[3], 'COUNT', most)
-local answer = { found[1], call('HGET', ARCHIVE, 'epoch') or '' }
+local answer = { found[1], call('HGET', LIMITS, '~epoch') or '' }
 local NAMES_AT_ONCE = 1000
 
 local ordered = {} -- lanes -> whether their deliveries are in line whatever their key

@@ -54,7 +54,8 @@
 --   :limits          hash  lane -> "version max interval ordered held": max 0 the default; interval us, 0 no rate; ordered
 --                          0 or 1; held - no, p paused, d disabled, x deleted, g cut at the ms that stands for the version:
 --                          what was accepted by then ends; behind it " t" where its deliveries are taken; * -> all lanes are held. No text: no limits, but a lane ep_...
---                          without one is not claimed from
+--                          without one is not claimed from. ~epoch -> a random name of this partition's data, made with the
+--                          partition. Where it is missing, or another one, the data were lost
 --   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
 --                          the name of the key that asked for it, or system
 --   :names           hash  lane -> "origin tenant" of a bare URL's, name of a queue's; written where the lane is made or held
@@ -75,7 +76,7 @@
 --                          of its answer; b, the bytes that it stored. z: a mark, see begin.lua
 --   :archive         hash  cut -> the id before which entries of :attempts may have been cut; ended, dead -> ms of the newest
 --                          end that trim forgot: of what was delivered or cancelled, of the dead. Where there is an
---                          archive: epoch -> a random name of this partition's data; p -> the id up to which entries are
+--                          archive: p -> the id up to which entries are
 --                          archived; b -> bytes that schedule stored behind it; gap -> the first id behind entries that
 --                          were given up before they were archived; dropped -> how many lines these had. While an archive is
 --                          put back: restoring -> held or free, as all lanes are to be then; until then they are held, and

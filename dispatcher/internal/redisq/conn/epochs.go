@@ -1,0 +1,121 @@
+package conn
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+)
+
+// The data of each partition begin with a random name, its epoch. It is made with the
+// partition and lies among the data, so it is lost with them. An instance remembers the
+// epochs that it began with. If one is missing or another one later, the data of that
+// partition were lost.
+
+// NewEpoch is a name that no data had before.
+func NewEpoch() string { return rand.Text() }
+
+// Epoch is the epoch of a partition as this instance knows it; empty: not known yet.
+func (c *Client) Epoch(partition int) string {
+	if e := c.epochs[partition].Load(); e != nil {
+		return *e
+	}
+	return ""
+}
+
+// learnEpoch notes the epoch of a partition.
+func (c *Client) learnEpoch(partition int, epoch string) { c.epochs[partition].Store(&epoch) }
+
+// MakeEpochs makes the epochs of a new project, and reads those of one that is there. A
+// partition whose master can't be reached is left out as long as another one answers.
+func (c *Client) MakeEpochs(ctx context.Context) error {
+	meta, err := c.ReadMeta(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := c.readEpochs(ctx, c.all())
+	if err != nil {
+		return err
+	}
+	made := meta[metaEpochs] != ""
+	var missing []int
+	for n := range c.tags {
+		epoch, answered := found[n]
+		switch {
+		case epoch != "":
+			c.learnEpoch(n, epoch)
+		case answered && !made:
+			missing = append(missing, n)
+		}
+	}
+	if made {
+		return nil
+	}
+	return c.makeMissing(ctx, missing, len(found) == len(c.tags))
+}
+
+// makeMissing gives partitions of a new project their epochs. all says that these are all
+// that lack one.
+func (c *Client) makeMissing(ctx context.Context, missing []int, all bool) error {
+	if len(missing) > 0 {
+		err := c.EachPartition(ctx, "make epochs", missing, func(p redis.Pipeliner, i int) {
+			p.HSetNX(ctx, c.tags[missing[i]]+keys.Limits, keys.Epoch, NewEpoch())
+		})
+		if err != nil {
+			return err
+		}
+		found, err := c.readEpochs(ctx, missing) // another instance may have been first
+		if err != nil {
+			return err
+		}
+		for n, epoch := range found {
+			c.learnEpoch(n, epoch)
+		}
+		all = all && len(found) == len(missing)
+	}
+	if !all {
+		return nil
+	}
+	key := c.home + keys.Meta
+	return c.At(ctx, "write "+key, Home, func(p redis.Pipeliner) { p.HSet(ctx, key, metaEpochs, 1) })
+}
+
+// all are the numbers of all partitions.
+func (c *Client) all() []int {
+	all := make([]int, len(c.tags))
+	for n := range all {
+		all[n] = n
+	}
+	return all
+}
+
+// readEpochs reads the epochs of partitions; empty: there is none. A partition that
+// can't be reached is left out, unless it is so with all.
+func (c *Client) readEpochs(ctx context.Context, in []int) (map[int]string, error) {
+	read := make([]*redis.StringCmd, len(in))
+	calls := make([]Call, len(in))
+	for i, n := range in {
+		calls[i] = Call{Partition: n, Fill: func(p redis.Pipeliner) { read[i] = p.HGet(ctx, c.tags[n]+keys.Limits, keys.Epoch) }}
+	}
+	found := make(map[int]string, len(in))
+	var errs []error
+	for i, r := range c.Send(ctx, Batch{Doing: "read epochs", Calls: calls}) {
+		if r.Err == nil {
+			found[r.Partition] = Value(read[i])
+			continue
+		}
+		errs = append(errs, c.InPartition(r.Partition, r.Err))
+		if !errors.Is(r.Err, dispatcher.ErrUnavailable) {
+			return nil, partitions.Join(errs...)
+		}
+	}
+	if len(found) == 0 {
+		return nil, partitions.Join(errs...)
+	}
+	return found, nil
+}

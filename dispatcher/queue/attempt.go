@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,11 +18,12 @@ type attempt struct {
 	delivery Delivery
 	began    time.Time
 	timeout  time.Duration
-	told     atomic.Bool // what became of it: it is told once
+	told     atomic.Bool                // its outcome was given to the engine, which happens once
+	last     atomic.Pointer[time.Timer] // ends an overdue attempt; nil: it is not overdue
 }
 
-// lateAfter is how long after its deadline an attempt fails though its handler did not
-// return. A handler that heeds its context returns by then, and tells more.
+// lateAfter is how long after its deadline a handler counts as overdue. One that heeds its
+// context returns by then.
 const lateAfter = 100 * time.Millisecond
 
 // work handles tasks until there are no more.
@@ -142,7 +140,7 @@ func (a *attempt) fits() bool {
 	return len(fit) > 0
 }
 
-// run calls the handler and tells what it made of the delivery.
+// run calls the handler and records what it made of the delivery.
 func (a *attempt) run() {
 	h, m := a.handlers, a.claimed.Message
 	a.began, a.timeout = h.engine.Now(), h.engine.Timeout(a.claimed)
@@ -159,8 +157,15 @@ func (a *attempt) run() {
 	ctx, cancel := context.WithTimeout(h.cut, a.timeout)
 	defer cancel()
 	late := time.AfterFunc(a.timeout+lateAfter, a.overdue)
-	defer late.Stop()
-	a.tell(ctx, a.call(ctx))
+	result := noReturn
+	defer func() { // also where the handler ended its goroutine
+		late.Stop()
+		if t := a.last.Load(); t != nil {
+			t.Stop()
+		}
+		a.finish(ctx, result)
+	}()
+	result = a.call(ctx)
 }
 
 // handlerContext is the context of a handler, which knows its delivery.
@@ -177,90 +182,64 @@ func (c handlerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// panicError is a panic of a handler, with its stack.
-type panicError struct{ text string }
-
-func (e panicError) Error() string { return e.text }
-
-var errLeft = errors.New("the handler ended its goroutine")
-
-// call calls the handler. A panic is an error of it. Where the handler ends its goroutine,
-// call does not return.
-func (a *attempt) call(ctx context.Context) (err error) {
-	returned := false
-	defer func() {
-		p := recover()
-		switch {
-		case returned:
-		case p == nil:
-			a.tell(ctx, errLeft)
-		default:
-			err = panicError{fmt.Sprintf("panic: %v\n%s", p, raised(debug.Stack()))}
-			a.handlers.log.Error("handler panicked", "delivery_id", a.delivery.ID, "attempt", a.delivery.Attempt, "err", err)
-		}
-	}()
-	err = a.of.handle(handlerContext{ctx, &a.delivery}, a.delivery)
-	returned = true
-	return err
-}
-
-// raised is a stack from where the panic was raised on.
-func raised(stack []byte) string {
-	text := string(stack)
-	if _, rest, ok := strings.Cut(text, "\npanic("); ok {
-		if lines := strings.SplitN(rest, "\n", 3); len(lines) == 3 {
-			return lines[2]
-		}
-	}
-	return text
-}
-
-// tell gives the outcome of the attempt, unless that was told: it is overdue, or the program
-// did not wait for it.
-func (a *attempt) tell(ctx context.Context, err error) {
+// finish records the outcome of an attempt whose handler returned. A handler that returns nil
+// has handled its delivery, however late that is.
+func (a *attempt) finish(ctx context.Context, r handlerResult) {
 	h := a.handlers
 	if !a.told.CompareAndSwap(false, true) {
 		h.log.Warn("a handler returned after its attempt was given up", "delivery_id", a.delivery.ID, "attempt", a.delivery.Attempt,
-			"took_s", h.engine.Now().Sub(a.began).Round(time.Millisecond).Seconds(), "succeeded", err == nil)
+			"took_s", h.engine.Now().Sub(a.began).Round(time.Millisecond).Seconds(), "succeeded", !r.failed)
+		if !r.failed { // this counts while the delivery has not ended
+			h.engine.Succeeded(a.claimed.ID, a.claimed.Attempt, h.recorded)
+		}
 		return
 	}
-	out := dispatcher.Handled{Verdict: dispatcher.Retry, Class: dispatcher.ClassHandler, At: a.began}
-	var skip skipError
-	var again retryError
-	var raised panicError
+	out := dispatcher.Handled{Verdict: dispatcher.Retry, Class: dispatcher.ClassHandler, At: a.began, After: r.after, Error: r.text}
+	expired := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	switch {
-	case err == nil:
+	case !r.failed:
 		out.Verdict, out.Class = dispatcher.Delivered, dispatcher.ClassNone
-	case errors.As(err, &skip):
+	case r.skip:
 		out.Verdict = dispatcher.Dead
-	case errors.As(err, &again):
-		out.After = &again.after
-	case errors.As(err, &raised):
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		out.Class = dispatcher.ClassTimeout
+	case r.raised, r.after != nil, expired:
 	case h.cut.Err() != nil:
 		h.engine.HandBack(a.claimed) // it failed because the program ends
 		return
 	}
-	if err != nil {
-		out.Error = err.Error()
+	if r.failed && expired {
+		out.Class = dispatcher.ClassTimeout
 	}
-	h.engine.Finish(a.claimed, out, ignore)
+	h.engine.Finish(a.claimed, out, h.recorded)
 }
 
-// ignore hears what became of an outcome: whatever that is, nothing is left to do.
-func ignore(dispatcher.Settled) {}
+// recorded counts an outcome that could not be recorded.
+func (h *handlers) recorded(is dispatcher.Settled) {
+	if is.Err != nil {
+		h.unrecorded.Add(1)
+	}
+}
 
-// overdue fails an attempt whose handler did not return in time. Its worker is taken until
-// the handler does.
+// overdue reports a handler that did not return by its deadline. Its delivery stays leased as
+// long again: then its success counts, and no other attempt runs beside it.
 func (a *attempt) overdue() {
+	if a.told.Load() {
+		return
+	}
+	a.last.Store(time.AfterFunc(a.timeout, a.giveUp))
+	a.handlers.log.Warn("a handler did not return by its deadline; its worker is not free until it does", "delivery_id", a.delivery.ID,
+		"attempt", a.delivery.Attempt, "timeout_s", a.timeout.Seconds())
+}
+
+// giveUp fails an attempt whose handler took twice its time. Its worker is taken until the
+// handler returns.
+func (a *attempt) giveUp() {
 	if !a.told.CompareAndSwap(false, true) {
 		return
 	}
-	a.handlers.log.Warn("a handler did not return by its deadline; its worker is not free until it does",
-		slog.String("delivery_id", a.delivery.ID), slog.Int("attempt", a.delivery.Attempt), slog.Float64("timeout_s", a.timeout.Seconds()))
+	a.handlers.log.Warn("a handler took twice its time: its delivery goes on without it", "delivery_id", a.delivery.ID,
+		"attempt", a.delivery.Attempt, "timeout_s", a.timeout.Seconds())
 	a.handlers.engine.Finish(a.claimed, dispatcher.Handled{
 		Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, At: a.began,
-		Error: fmt.Sprintf("the handler did not return within %s", a.timeout),
-	}, ignore)
+		Error: fmt.Sprintf("the handler did not return within %s, nor in as long again", a.timeout),
+	}, a.handlers.recorded)
 }

@@ -23,5 +23,6 @@
 // What this package publishes and what the API publishes is the same.
 //
 // The other files, in the order of a delivery's way: publish.go accepts, handle.go says what
-// a handler is, take.go takes for free workers, attempt.go calls a handler and settles.
+// a handler is, take.go takes for free workers. Then attempt.go calls a handler and settles,
+// and result.go reads its error.
 package queue

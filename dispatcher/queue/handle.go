@@ -29,8 +29,10 @@ type Delivery struct {
 // HandlerFunc handles one delivery. Where it returns nil the delivery is delivered, else
 // the attempt failed: the next one is a rung of the ladder later, or it is dead after the
 // last. A panic is a failed attempt too. ctx ends at the attempt's deadline, and when the
-// program has to stop. A handler may be called twice for the same message: where its
-// program died in its midst, or was cut off from Redis.
+// program has to stop. A handler that goes on after its deadline keeps its delivery for as
+// long again, and where it returns nil the delivery is delivered all the same. A handler may be
+// called twice for the same message: where its program died in its midst, or was cut off from
+// Redis.
 type HandlerFunc func(ctx context.Context, d Delivery) error
 
 // Handle has a queue's deliveries handled by h, once Run runs. Other programs may handle the

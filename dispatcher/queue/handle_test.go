@@ -117,32 +117,6 @@ func TestABodyThatCantBeReadIsDeadAtOnce(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatDoesNotHeedItsDeadlineFailsThenAndKeepsItsWorker(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 1, Ladder: rungs})
-	ended, release := make(chan struct{}, 1), make(chan struct{})
-	var calls atomic.Int32
-	p.Handle("work", func(ctx context.Context, d queue.Delivery) error {
-		calls.Add(1)
-		if d.Attempt == 1 {
-			<-ctx.Done()
-			ended <- struct{}{}
-			<-release
-		}
-		return nil
-	})
-	p.start(t)
-	id := p.publish(t, queue.Message{Timeout: time.Second}).ID
-	receive(t, ended)
-	d := p.delivery(t, id, func(d dispatcher.Delivery) bool { return d.Attempts == 1 })
-	require.Equal(t, dispatcher.ClassTimeout, d.History[0].Class)
-	require.Equal(t, "the handler did not return within 1s", d.History[0].Error)
-	require.Equal(t, int32(1), calls.Load(), "it has the only worker")
-	close(release)
-	d = p.ends(t, id)
-	require.Equal(t, 2, d.Attempts, "what it returned late is not counted")
-	require.Len(t, d.History, 2)
-}
-
 func TestAHandlerThatHeedsItsDeadlineTellsMore(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: []time.Duration{}, AttemptTimeout: time.Second})
 	p.Handle("work", func(ctx context.Context, _ queue.Delivery) error {

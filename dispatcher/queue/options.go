@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,7 +54,7 @@ type Options struct {
 	DeadRetention time.Duration // for how long dead deliveries are kept; 0: 720 h
 	DeadMax       int           // how many of them; 0: 250,000
 
-	Log *slog.Logger // nil: nothing is logged
+	Log *slog.Logger // nil: warnings and errors go to slog.Default()
 }
 
 // Bounds and defaults that the contract does not name.
@@ -93,7 +94,7 @@ func (o Options) settings(url string) (settings, error) {
 	}
 	s := settings{workers: cmp.Or(o.Workers, usualWorkers), grace: cmp.Or(o.Grace, 20*time.Second), log: o.Log}
 	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+		s.log = slog.New(warnings{slog.Default().Handler()})
 	}
 	s.grace = max(s.grace, 0)
 	project := cmp.Or(o.Project, "default")
@@ -175,3 +176,16 @@ func headerPrefix(text string) (dispatcher.HeaderPrefix, error) {
 	}
 	return p, nil
 }
+
+// warnings passes on warnings and errors only.
+type warnings struct{ slog.Handler }
+
+func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelWarn && w.Handler.Enabled(ctx, l)
+}
+
+func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnings{w.Handler.WithAttrs(attrs)}
+}
+
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }

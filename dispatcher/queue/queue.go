@@ -102,13 +102,18 @@ func version() string {
 // ErrClosed says that the queue was closed, or that its Run has ended.
 var ErrClosed = errors.New("the queue is closed")
 
+// ErrUnrecorded says that outcomes of attempts could not be recorded. The text has their
+// number.
+var ErrUnrecorded = errors.New("outcomes of attempts were not recorded")
+
 // Run has the handlers take what comes to their queues, until ctx ends. Then nothing more is
 // taken, and what was taken and not begun goes back to the head of its lane. Handlers may go on for
 // Options.Grace; then their contexts are cancelled. What they leave goes back too, and no
 // attempt of it was made. At last the outcomes are recorded and the Queue is closed.
 //
-// Run returns nil after such an end. It returns an error at once where there is no handler,
-// and where it was called before.
+// Run returns nil after such an end, or an ErrUnrecorded where outcomes of attempts could not
+// be recorded: Redis was away, say. It returns an error at once where there is no handler, and
+// where it was called before.
 func (q *Queue) Run(ctx context.Context) error {
 	q.mu.Lock()
 	var err error
@@ -132,7 +137,11 @@ func (q *Queue) Run(ctx context.Context) error {
 		stop()
 	}()
 	q.handlers.run(ctx)
-	return q.close()
+	err = q.close()
+	if n := q.handlers.unrecorded.Load(); n > 0 {
+		err = errors.Join(fmt.Errorf("run: %w: %d, whose deliveries may be handled again", ErrUnrecorded, n), err)
+	}
+	return err
 }
 
 // Close records what is under way and ends the connections. A program that calls Run need

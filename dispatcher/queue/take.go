@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -33,6 +34,8 @@ type handlers struct {
 
 	cut    context.Context // ends when handlers may no longer go on
 	cutOff context.CancelFunc
+
+	unrecorded atomic.Int64 // outcomes of attempts that could not be recorded
 
 	wake  chan struct{} // 1 deep: a worker is free, or there may be something to take
 	tasks chan task     // as deep as there are workers: there is always room for one more

@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// handlerResult is what a handler made of its delivery. It holds plain values only: all
+// methods of the handler's error, and of what it panicked with, were called before.
+type handlerResult struct {
+	failed bool
+	raised bool           // it panicked, or ended its goroutine
+	skip   bool           // no further attempt makes sense
+	after  *time.Duration // when the next attempt is; nil: the ladder says
+	text   string
+}
+
+// noReturn is the result of a handler that ended its goroutine.
+var noReturn = handlerResult{failed: true, raised: true, text: "the handler ended its goroutine"}
+
+// call calls the handler and reads its error. A panic of either is a failed attempt. Where the
+// handler ends its goroutine, call does not return.
+func (a *attempt) call(ctx context.Context) (r handlerResult) {
+	defer func() {
+		if p := recover(); p != nil {
+			r = handlerResult{failed: true, raised: true, text: fmt.Sprintf("panic: %s\n%s", panicText(p), raised(debug.Stack()))}
+			a.handlers.log.Error("handler panicked", "delivery_id", a.delivery.ID, "attempt", a.delivery.Attempt, "err", r.text)
+		}
+	}()
+	return readError(a.of.handle(handlerContext{ctx, &a.delivery}, a.delivery))
+}
+
+// readError reads a handler's error. Its methods are the caller's code and may panic: a nil
+// pointer that is returned as an error does.
+func readError(err error) handlerResult {
+	if err == nil {
+		return handlerResult{}
+	}
+	r := handlerResult{failed: true}
+	r.text = guarded(err, func() string { return err.Error() })
+	wrong := guarded(err, func() string {
+		var skip skipError
+		var again retryError
+		if r.skip = errors.As(err, &skip); !r.skip && errors.As(err, &again) {
+			r.after = &again.after
+		}
+		return ""
+	})
+	if wrong != "" {
+		r.text = wrong
+	}
+	return r
+}
+
+// guarded answers what read answers, or the panic that came instead.
+func guarded(err error, read func() string) (text string) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		kind := fmt.Sprintf("%T", err)
+		if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.IsNil() {
+			kind = "a nil " + kind + ", which as an error is not nil"
+		}
+		text = fmt.Sprintf("the handler's error panicked: %s: %s\n%s", kind, panicText(p), raised(debug.Stack()))
+	}()
+	return read()
+}
+
+// panicText is the value of a panic as a text. Its methods may panic too.
+func panicText(p any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T, which panics when it is printed", p)
+		}
+	}()
+	return fmt.Sprint(p)
+}
+
+// raised is a stack from where the panic was raised on.
+func raised(stack []byte) string {
+	text := string(stack)
+	if _, rest, ok := strings.Cut(text, "\npanic("); ok {
+		if lines := strings.SplitN(rest, "\n", 3); len(lines) == 3 {
+			return lines[2]
+		}
+	}
+	return text
+}

@@ -60,6 +60,7 @@ type Job struct {
 	Turn      int64  // raised with each holder, and where it is stopped: a step of a lower turn changes nothing
 	StartedAt time.Time
 	EndedAt   time.Time // zero: it has not
+	Forgotten bool      // its filter has hashes in place of names that were forgotten
 
 	JobCounts
 	Failures []JobFailure // the first ones, at most MostFailures
@@ -120,6 +121,9 @@ var (
 	// ErrJobState says that a job is in no state for what was asked: it goes on, or
 	// it is done.
 	ErrJobState = errors.New("the job is not stopped")
+	// ErrJobForgotten says that the job's filter named a tenant or subject that was
+	// forgotten, so that it can't go on.
+	ErrJobForgotten = errors.New("the job's tenant or subject was forgotten")
 	// ErrJobTurn says that the job is another's by now: it was stopped, or taken over.
 	ErrJobTurn = errors.New("the job is another instance's by now")
 )

@@ -134,6 +134,24 @@ It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`
 	return cmd
 }
 
+const forgetHelp = `Takes messages with their deliveries, bodies and answers out of Redis, and where
+ARCHIVE_URL is set out of the archive: those of --tenant, about --subject, accepted
+from --since and before --until, and of several of these those that are all of it.
+What has not finished is cancelled first, also where it is paused. A delivery with an
+attempt under way is left: then the exit code is 1, and a later run forgets it. It can't
+be undone, so it wants --yes.
+
+That it was done stays in the audit of both, with counts, and with a hash in place of
+the tenant and the subject. Redis still knows the ids, so that a repeat is not sent
+again, as long as RETENTION, and keeps the heads of answers in its log as long. Filters
+of jobs get the hash in place of the name, and such a job can't be resumed. Old entries
+of the audit, endpoints, and backups of either are not touched; nor are links, which
+end within 30 days, or with hookladder link revoke.
+
+It may run while instances work, and may be repeated. With an archive one of them has
+to run: it waits until what Redis logged is archived. It uses the settings of serve:
+REDIS_URL or DATA_DIR, PROJECT, and ARCHIVE_URL.`
+
 // newForget takes messages out of Redis and out of the archive.
 func newForget(s world) *cobra.Command {
 	var f keep.Forget
@@ -142,20 +160,7 @@ func newForget(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget",
 		Short: "Take a tenant's, a subject's or old messages out of Redis and archive",
-		Long: `Takes messages with their deliveries, bodies and answers out of Redis, and where
-ARCHIVE_URL is set out of the archive: those of --tenant, about --subject, accepted
-from --since and before --until, and of several of these those that are all of it.
-What has not finished is cancelled first. It can't be undone, so it wants --yes.
-
-That it was done stays in the audit of both, with counts, and with a hash in place of
-the tenant and the subject. Redis still knows the ids, so that a repeat is not sent
-again, as long as RETENTION, and keeps the heads of answers in its log as long. Old
-entries of the audit, endpoints, and backups of either are not touched; nor are links,
-which end within 30 days, or with hookladder link revoke.
-
-It may run while instances work, and may be repeated. With an archive one of them has
-to run: it waits until what Redis logged is archived. It uses the settings of serve:
-REDIS_URL or DATA_DIR, PROJECT, and ARCHIVE_URL.`,
+		Long:  forgetHelp,
 		Example: `  hookladder forget --tenant shop-42 --yes
   hookladder forget --until 2020-01-01T00:00:00Z --yes`,
 		Args: func(cmd *cobra.Command, args []string) (err error) {

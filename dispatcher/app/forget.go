@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -12,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 )
 
 // ForgetOptions say what is forgotten.
@@ -31,7 +33,8 @@ type ForgetStep struct {
 type Forgotten struct {
 	Deliveries int64          // of the store
 	Cancelled  int64          // of them, those that had not finished
-	UnderWay   int64          // that are left: an attempt is under way
+	Left       int64          // that could not be forgotten: an attempt is under way
+	Jobs       int            // whose filters named the tenant or subject
 	Archive    archive.Erased // zero where there is no archive
 	Archived   bool           // there is one
 }
@@ -62,12 +65,16 @@ type forgetting struct {
 	eraser *postgres.Eraser // nil: there is no archive
 	o      ForgetOptions
 	out    *Forgotten
+	left   map[string]bool // messages that the store still has
 }
 
 // all forgets in the store first: what it logs of that comes to the archive before the
 // archive forgets.
 func (w *forgetting) all(ctx context.Context) error {
 	if err := w.inStore(ctx); err != nil {
+		return err
+	}
+	if err := w.inJobs(ctx); err != nil {
 		return err
 	}
 	w.store.Audit().Record(ctx, dispatcher.AuditEntry{
@@ -85,7 +92,24 @@ func (w *forgetting) all(ctx context.Context) error {
 // forgetPage is how many deliveries are read at a time.
 const forgetPage = 200
 
+// passesMost bounds how often the store is read: what moves on while it is read may be
+// missed, and is found by the next pass.
+const passesMost = 4
+
+// inStore forgets in the store until a pass finds nothing more to forget.
 func (w *forgetting) inStore(ctx context.Context) error {
+	for range passesMost {
+		before := w.out.Deliveries
+		if err := w.pass(ctx); err != nil || w.out.Deliveries == before {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass goes through the store once.
+func (w *forgetting) pass(ctx context.Context) error {
+	w.out.Left, w.left = 0, map[string]bool{}
 	f := dispatcher.Filter{Limit: forgetPage}
 	if w.o.Of.Tenant != "" {
 		f.Tenants = []string{w.o.Of.Tenant}
@@ -118,6 +142,14 @@ func (w *forgetting) inStore(ctx context.Context) error {
 	}
 }
 
+// inJobs takes the names out of the filters of jobs.
+func (w *forgetting) inJobs(ctx context.Context) (err error) {
+	w.out.Jobs, err = jobstore.New(w.store).HideNames(ctx, jobstore.Names{
+		Tenant: w.o.Of.Tenant, Subject: w.o.Of.Subject, Since: w.o.Of.Since, Before: w.o.Of.Before, By: w.o.By, Now: w.store.Now(),
+	})
+	return err
+}
+
 // accepted reports whether a message was accepted within the times of a selection.
 func accepted(at time.Time, s archive.Selection) bool {
 	return (s.Since.IsZero() || !at.Before(s.Since)) && (s.Before.IsZero() || at.Before(s.Before))
@@ -147,7 +179,8 @@ func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryI
 			case c.Changed:
 				w.out.Deliveries++
 			case errors.Is(c.Err, dispatcher.ErrInFlight):
-				w.out.UnderWay++
+				w.out.Left++
+				w.left[c.ID.Message] = true
 			case c.Err == nil:
 				left = append(left, c.ID)
 			}
@@ -223,6 +256,9 @@ func (w *forgetting) inArchive(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// What the store still has stays here too: it will be logged how that ends, and a later
+		// run finds it by the names of its message.
+		page = slices.DeleteFunc(page, func(c archive.Chosen) bool { return w.left[c.ID] })
 		gone, err := w.eraser.Erase(ctx, w.o.Of, page)
 		all.Messages, all.Events, all.Open = all.Messages+gone.Messages, all.Events+gone.Events, all.Open+gone.Open
 		if err != nil {

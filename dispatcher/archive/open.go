@@ -29,8 +29,9 @@ type Open struct {
 
 // Folded is what some parts make of the deliveries that have not finished.
 type Folded struct {
-	Open  []Open                  // new, or changed, in the order of their first change
-	Ended []dispatcher.DeliveryID // that were known and have ended
+	Open    []Open                  // new, or changed, in the order of their first change
+	Ended   []dispatcher.DeliveryID // that were known and have ended
+	Unnamed []*Event                // ends whose message these parts do not have, and which was not open
 }
 
 // Touched names the deliveries that Fold needs to know: those that parts tell of, but
@@ -75,11 +76,11 @@ func deliveries(parts []Part) (n int) {
 // what events lack of their messages.
 func Fold(parts []Part, known map[dispatcher.DeliveryID]Open) Folded {
 	n := deliveries(parts)
-	f := folder{at: make(map[dispatcher.DeliveryID]int, n), told: make([]tale, 0, n), known: known}
+	f := folder{parts: parts, at: make(map[dispatcher.DeliveryID]int, n), told: make([]tale, 0, n), known: known}
 	for i := range parts {
 		f.part(&parts[i])
 	}
-	var out Folded
+	out := Folded{Unnamed: f.unnamed}
 	for i := range f.told {
 		t := &f.told[i]
 		switch {
@@ -96,9 +97,12 @@ func Fold(parts []Part, known map[dispatcher.DeliveryID]Open) Folded {
 
 // folder is one Fold.
 type folder struct {
-	at    map[dispatcher.DeliveryID]int // in told
-	told  []tale
-	known map[dispatcher.DeliveryID]Open
+	parts    []Part
+	at       map[dispatcher.DeliveryID]int // in told
+	told     []tale
+	known    map[dispatcher.DeliveryID]Open
+	messages map[string]*dispatcher.Message // that parts accept; nil: not needed so far
+	unnamed  []*Event
 }
 
 // tale is a delivery of which parts tell.
@@ -153,11 +157,31 @@ func (f *folder) accepted(p *Part, a *Accepted) {
 	}
 }
 
+// message is what the parts accept under an id; nil: nothing. A delivery may end as its
+// message is accepted, and is never open then.
+func (f *folder) message(id string) *dispatcher.Message {
+	if f.messages == nil {
+		f.messages = map[string]*dispatcher.Message{}
+		for i := range f.parts {
+			for k := range f.parts[i].Accepted {
+				if a := &f.parts[i].Accepted[k]; a.Message != nil {
+					f.messages[a.ID] = a.Message
+				}
+			}
+		}
+	}
+	return f.messages[id]
+}
+
 func (f *folder) event(p *Part, e *Event) {
 	t := f.get(e.ID)
 	o := &t.Open
 	if t.open {
 		e.Topic, e.Tenant, e.Subject = o.Topic, o.Tenant, o.Subject
+	} else if m := f.message(e.ID.Message); m != nil {
+		e.Topic, e.Tenant, e.Subject = m.Topic, m.Tenant, m.Subject
+	} else if e.Kind.Ends() {
+		f.unnamed = append(f.unnamed, e)
 	}
 	switch {
 	case e.Kind == Late:

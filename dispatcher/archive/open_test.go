@@ -119,3 +119,17 @@ func TestAPositionIsReadAsItIsWritten(t *testing.T) {
 		require.ErrorContains(t, err, "no position", text)
 	}
 }
+
+func TestWhatDiesAsItIsAcceptedLeavesTheNamesOfItsMessage(t *testing.T) {
+	full := accepted("m", 1)
+	full.Lanes = nil // a delivery that ends at once is in none
+	overflow := event(archive.Dead, 2, 0, 0)
+	earlier := event(archive.Dead, 3, 0, 0)
+	earlier.ID = of("earlier")
+	late := event(archive.Late, 4, 0, 0)
+	late.ID = of("late")
+	got, events := fold(nil, []archive.Accepted{full}, overflow, earlier, late)
+	require.Equal(t, [3]string{"t", "shop", "o-1"}, [3]string{events[0].Topic, events[0].Tenant, events[0].Subject})
+	require.Empty(t, got.Open)
+	require.Equal(t, []*archive.Event{&events[1]}, got.Unnamed, "its message was accepted in a part before")
+}

@@ -130,7 +130,7 @@ func TestJobsAreReadStoppedAndResumed(t *testing.T) {
 	page := decodeAnswer[wire.JobPage](t, ask("GET", "/v1/jobs?limit=2&cursor=job_9"), 200)
 	require.Equal(t, "job_7", *page.NextCursor)
 	requireField(t, ask("GET", "/v1/jobs?cursor=9"), "query.cursor", "")
-	for err, word := range map[error]string{dispatcher.ErrJobState: "not-stopped", dispatcher.ErrNoJob: "not-found", dispatcher.ErrJobs: "too-many-jobs"} {
+	for err, word := range map[error]string{dispatcher.ErrJobState: "not-stopped", dispatcher.ErrJobForgotten: "not-stopped", dispatcher.ErrNoJob: "not-found", dispatcher.ErrJobs: "too-many-jobs"} {
 		f.err = err
 		requireProblem(t, ask("POST", "/v1/jobs/job_7/resume"), map[string]int{"not-stopped": 409, "not-found": 404, "too-many-jobs": 429}[word], word)
 	}

@@ -170,6 +170,7 @@ var table = []struct {
 	{access.ErrLinks, tooManyLinks, "", "10,000 have not expired: revoke some that are not needed (DELETE /v1/links/{id})"},
 	{dispatcher.ErrAcceptsOnly, acceptsOnly, "", "MAX_IN_FLIGHT=0 has it attempt nothing: ask one that dispatches, or run hookladder tick"},
 	{dispatcher.ErrJobState, notStopped, "", "only one that was stopped, or failed, can go on"},
+	{dispatcher.ErrJobForgotten, notStopped, "", "its filter named a tenant or subject that hookladder forget has taken out since: start another job"},
 	{dispatcher.ErrListing, listing, "", "ask for fewer pages at a time"},
 	{dispatcher.ErrSealed, sealed, "", "no key of ENCRYPTION_KEY opens them: start with the key they were stored with"},
 	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},

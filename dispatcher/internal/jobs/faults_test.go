@@ -231,6 +231,14 @@ func TestAJobThatIsRefusedFailsAndCanBeResumed(t *testing.T) {
 		require.Equal(b, "the answer can't be read", failed.Error)
 		require.Empty(b, failed.Holder)
 		b.change(func() { b.fault = nil })
+		for _, forgotten := range []bool{true, false} {
+			_, err := b.Change(b.Context(), j.Number, func(j *dispatcher.Job) error { j.Forgotten = forgotten; return nil })
+			require.NoError(b, err)
+			if forgotten {
+				_, err = i.ResumeJob(b.Context(), j.Number)
+				require.ErrorIs(b, err, dispatcher.ErrJobForgotten)
+			}
+		}
 		_, err := i.ResumeJob(b.Context(), j.Number)
 		require.NoError(b, err)
 		done := b.await(j.Number, dispatcher.JobDone)

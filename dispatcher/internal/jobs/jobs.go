@@ -216,6 +216,9 @@ func (s *Jobs) ResumeJob(ctx context.Context, number int64) (dispatcher.Job, err
 		if j.State != dispatcher.JobStopped && j.State != dispatcher.JobFailed {
 			return dispatcher.ErrJobState
 		}
+		if j.Forgotten {
+			return dispatcher.ErrJobForgotten
+		}
 		j.Turn++
 		j.State, j.Error, j.Holder, j.EndedAt = dispatcher.JobRunning, "", s.o.Name(), time.Time{}
 		return nil

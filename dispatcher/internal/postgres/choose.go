@@ -21,15 +21,16 @@ type bookmark struct {
 	At        time.Time `json:"t,omitzero"`  // of the last end read, of a selection by tenant or subject
 	Partition int       `json:"p,omitempty"`
 	Pos       int64     `json:"n,omitempty"`
+	Messages  bool      `json:"a,omitempty"` // a selection by tenant or subject reads messages by now
 	Open      bool      `json:"o,omitempty"` // what has not finished is read next, behind
 	ID        string    `json:"i,omitempty"`
 	Lane      string    `json:"l,omitempty"`
 }
 
-// Choose reads a page of what a selection has. It goes through what has ended, by the
-// index of tenants or subjects. Where neither is given it goes through the messages of
-// each month, as they lie on the disk. At last comes what has not finished. A page may be
-// short, or empty; next is empty at the end.
+// Choose reads a page of what a selection has. By tenant or subject it first goes through
+// what has ended, by the index. Then it goes through the messages of each month, as they lie on
+// the disk: an end may be lost, or may lack its names, and its message must not stay. At
+// last comes what has not finished. A page may be short, or empty; next is empty at the end.
 func (e *Eraser) Choose(ctx context.Context, s archive.Selection, after string) (page []archive.Chosen, next string, err error) {
 	var at bookmark
 	if after != "" {
@@ -44,8 +45,11 @@ func (e *Eraser) Choose(ctx context.Context, s archive.Selection, after string) 
 	switch {
 	case at.Open:
 		page, more, err = e.unfinished(ctx, &s, &at)
-	case s.Tenant != "" || s.Subject != "":
+	case !at.Messages && (s.Tenant != "" || s.Subject != ""):
 		page, more, err = e.ended(ctx, &s, &at)
+		if err == nil && !more {
+			at, more = bookmark{Messages: true}, true
+		}
 	default:
 		page, more, err = e.scanned(ctx, &s, &at)
 	}
@@ -123,15 +127,18 @@ func (e *Eraser) scanned(ctx context.Context, s *archive.Selection, at *bookmark
 		return nil, false, err
 	}
 	ms := e.session.months
-	of := ms[0]
+	first, last := ms[0], ms[len(ms)-1]
+	if at.Month > last {
+		return nil, false, nil
+	}
+	of := last
 	for _, m := range ms {
-		if m >= at.Month {
+		// The first and the last month have what was accepted before and after all others too.
+		within := m == first || m == last || m.first().Before(s.Before) && s.Since.Before((m+1).first())
+		if m >= at.Month && within {
 			of = m
 			break
 		}
-	}
-	if at.Month > ms[len(ms)-1] {
-		return nil, false, nil
 	}
 	if of != at.Month {
 		at.Month, at.Block = of, 0
@@ -142,8 +149,8 @@ func (e *Eraser) scanned(ctx context.Context, s *archive.Selection, at *bookmark
 	if err != nil {
 		return nil, false, err
 	}
-	text := fmt.Sprintf("select id, created from %s where ctid >= '(%d,0)' and ctid < '(%d,0)' and created >= $1 and created < $2", table, at.Block, at.Block+blocks)
-	rows, err := e.session.conn.Query(ctx, e.session.schema.sql(text), pgx.QueryExecModeExec, s.Since, s.Before)
+	text := fmt.Sprintf("select id, created from %s where ctid >= '(%d,0)' and ctid < '(%d,0)' and created >= $1 and created < $2 and ($3 = '' or tenant = $3) and ($4 = '' or subject = $4)", table, at.Block, at.Block+blocks)
+	rows, err := e.session.conn.Query(ctx, e.session.schema.sql(text), pgx.QueryExecModeExec, s.Since, s.Before, s.Tenant, s.Subject)
 	page, _, err := collect(rows, err)
 	if at.Block += blocks; at.Block >= size {
 		at.Month, at.Block = of+1, 0

@@ -2,12 +2,14 @@ package postgres_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 )
@@ -140,4 +142,44 @@ func TestOldMonthsAreForgottenWhole(t *testing.T) {
 	require.Equal(t, archive.Erased{Messages: 2003, Events: 2, Open: 1}, gone)
 	require.Equal(t, []string{"message[]", "event[]", "open[]"}, left(t, url))
 	l.write(t, a, accepted("goes on"), event(archive.Delivered, "goes on", 1))
+}
+
+// died is a message of which no delivery was ever open, with its end.
+func died(id string) ([]archive.Accepted, archive.Event) {
+	all := accepted(id)
+	all[0].Lanes = nil
+	end := event(archive.Dead, id, 0)
+	end.Reason, end.Attempt = dispatcher.ReasonOverflow, dispatcher.Attempt{}
+	return all, end
+}
+
+func TestWhatDiedAsItWasAcceptedIsFoundByItsTenantAndForgotten(t *testing.T) {
+	const unnamed = "update hookladder.event set topic = null, tenant = null, subject = null where id = 'unnamed'"
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	together, end := died("together")
+	l.write(t, a, together, end)
+	apart, end := died("apart")
+	l.write(t, a, apart)
+	l.write(t, a, nil, end)
+	before, end := died("before")
+	l.write(t, a, before, end)
+	run(t, url, strings.ReplaceAll(unnamed, "unnamed", "before"))
+	run(t, url, postgres.Migration(t, "002.sql"))
+	require.Equal(t, []string{"together order.paid shop o-1", "apart order.paid shop o-1", "before order.paid shop o-1"},
+		read(t, url, "select concat_ws(' ', id, topic, tenant, subject) from hookladder.event order by pos"))
+
+	lost, end := died("unnamed")
+	l.write(t, a, lost, end)
+	run(t, url, unnamed)
+	other, end := died("other")
+	other[0].Message.Tenant = "another"
+	l.write(t, a, other, end)
+	chosen, all := forget(t, url, archive.Selection{Tenant: "shop", Subject: "o-1", Since: now, Before: now.Add(time.Second)})
+	require.ElementsMatch(t, []string{"together", "apart", "before", "unnamed"}, chosen)
+	require.Equal(t, archive.Erased{Messages: 4, Events: 4}, all)
+	require.Equal(t, []string{"message[other]", "event[other]", "open[]"}, left(t, url))
+	_, all = forget(t, url, archive.Selection{Tenant: "shop"})
+	require.Equal(t, archive.Erased{}, all)
 }

@@ -1,6 +1,11 @@
 package postgres
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // Migrate adds migrations, as a later version of this program has them.
 func Migrate(t testing.TB, later ...string) {
@@ -8,6 +13,17 @@ func Migrate(t testing.TB, later ...string) {
 	all := append(append([]string{}, was()...), later...)
 	texts = func() []string { return all }
 	t.Cleanup(func() { texts = was })
+}
+
+// Newest is the version of the tables that this program makes.
+func Newest() int { return len(texts()) }
+
+// Migration is the last statement of a migration.
+func Migration(t testing.TB, name string) string {
+	text, err := migrations.ReadFile("migrations/" + name)
+	require.NoError(t, err)
+	statements := strings.Split(strings.TrimSpace(string(text)), ";")
+	return statements[len(statements)-2]
 }
 
 // Unfit is why a server of a version can't be used.

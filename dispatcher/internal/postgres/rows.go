@@ -143,6 +143,35 @@ func (s *session) messagesThere(ctx context.Context, keys []messageKey) (map[mes
 	return there, err
 }
 
+// nameEnds fills in what ends lack of their messages. These were accepted in earlier
+// parts, and their deliveries died as they were accepted, so that they were never open. Of several
+// messages that had one id an end is of the last one before it.
+func (s *session) nameEnds(ctx context.Context, ends []*archive.Event) error {
+	if len(ends) == 0 {
+		return nil
+	}
+	ids, at := make([]string, len(ends)), make([]time.Time, len(ends))
+	for i, e := range ends {
+		ids[i], at[i] = mended(e.ID.Message), within(e.At)
+	}
+	rows, err := s.conn.Query(ctx, s.schema.sql(`
+		select distinct on (e.n) e.n, m.topic, m.tenant, m.subject
+		from unnest($1::text[], $2::timestamptz[]) with ordinality as e (id, at, n)
+		join hookladder.message m on m.id = e.id order by e.n, m.created > e.at, m.created desc`), ids, at)
+	if err != nil {
+		return err
+	}
+	var n int
+	var topic string
+	var tenant, subject *string
+	_, err = pgx.ForEachRow(rows, []any{&n, &topic, &tenant, &subject}, func() error {
+		e := ends[n-1]
+		e.Topic, e.Tenant, e.Subject = topic, value(tenant), value(subject)
+		return nil
+	})
+	return err
+}
+
 func keyArrays(keys []messageKey) (ids []string, created []time.Time, months []string) {
 	for _, k := range keys {
 		ids, created, months = append(ids, mended(k.id)), append(created, time.UnixMicro(k.created)), append(months, k.month.String())

@@ -60,6 +60,9 @@ func (c *cargo) write(ctx context.Context) error {
 		return err
 	}
 	c.folded = archive.Fold(c.parts, c.known)
+	if err := c.session.nameEnds(ctx, c.folded.Unnamed); err != nil {
+		return err
+	}
 	c.eventRows()
 	if err := c.messageRows(ctx); err != nil {
 		return err

@@ -48,8 +48,11 @@ func (f *Forget) Run(ctx context.Context, o app.Options) error {
 		}
 	}
 	fmt.Fprintf(f.Stdout, ", in %s\n", time.Since(began).Round(100*time.Millisecond))
-	if out.UnderWay > 0 {
-		_, err = fmt.Fprintf(f.Stdout, "%s are left, since an attempt is under way: run this again when that has ended\n", term.Comma(out.UnderWay))
+	if out.Jobs > 0 {
+		fmt.Fprintf(f.Stdout, "put a hash in place of the name in the filters of %s jobs, which can't be resumed\n", term.Comma(int64(out.Jobs)))
 	}
-	return err
+	if out.Left > 0 {
+		return fmt.Errorf("%s deliveries are left, because an attempt is under way or a taker has a lease: run this again when that has ended", term.Comma(out.Left))
+	}
+	return nil
 }

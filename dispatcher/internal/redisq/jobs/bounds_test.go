@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 )
 
 // boundCases are of what jobs are kept from.
@@ -60,6 +61,39 @@ var boundCases = []jobCase{
 		read, err := b.jobs.Job(b.Ctx, j.Number)
 		require.NoError(b, err)
 		require.Len(b, read.Failures, 2)
+	}},
+	{name: "filters keep only hashes of names that were forgotten, and their jobs end", run: func(b *bench) {
+		const hash = "sha256:283bb9deef02e6843abfb538efa1eca70801bd8a701c3f98191e123496339247"
+		ids := b.die("a", 2)
+		running, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Tenants: []string{"other", "gone"}, Subjects: []string{"s"}})
+		other, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Tenants: []string{"other"}, Subjects: []string{"s"}})
+		done, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Tenants: []string{"gone"}})
+		_, err := b.jobs.Change(b.Ctx, done.Number, func(j *dispatcher.Job) error { j.State = dispatcher.JobDone; return nil })
+		require.NoError(b, err)
+		hide := func(n jobs.Names) int {
+			n.By, n.Now = rig.One, b.Now
+			changed, err := b.jobs.HideNames(b.Ctx, n)
+			require.NoError(b, err)
+			return changed
+		}
+		require.Zero(b, hide(jobs.Names{Tenant: "gone", Before: running.StartedAt}), "they began later")
+		require.Zero(b, hide(jobs.Names{Tenant: "nobody", Subject: "s"}))
+		require.Equal(b, 2, hide(jobs.Names{Tenant: "gone"}))
+		require.Zero(b, hide(jobs.Names{Tenant: "gone"}))
+		read, err := b.jobs.Job(b.Ctx, running.Number)
+		require.NoError(b, err)
+		require.Equal(b, []any{dispatcher.JobStopped, []string{"other", hash}, true}, []any{read.State, read.Filter.Tenants, read.Forgotten})
+		_, err = b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: running, Status: dispatcher.StatusDead, IDs: ids})
+		require.ErrorIs(b, err, dispatcher.ErrJobTurn, "its holder does not go on")
+		read, err = b.jobs.Job(b.Ctx, done.Number)
+		require.NoError(b, err)
+		require.Equal(b, []any{dispatcher.JobDone, []string{hash}}, []any{read.State, read.Filter.Tenants})
+		require.Equal(b, 1, b.step(other, dispatcher.StatusDead, ids[0]).Done, "it names neither")
+		require.Equal(b, 2, hide(jobs.Names{Tenant: "other", Subject: "s"}))
+		read, err = b.jobs.Job(b.Ctx, other.Number)
+		require.NoError(b, err)
+		require.Equal(b, []string{"other"}, read.Filter.Tenants, "the tenant has others")
+		require.NotEqual(b, []string{"s"}, read.Filter.Subjects)
 	}},
 	{name: "only so many jobs may be live", run: func(b *bench) {
 		var last *dispatcher.Job

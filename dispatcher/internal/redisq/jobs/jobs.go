@@ -75,12 +75,15 @@ type jobRecord struct {
 	Turn    int64
 	Started int64
 	Ended   int64 `json:",omitempty"`
+
+	Forgotten bool `json:",omitempty"`
 }
 
 func encode(j *dispatcher.Job) string {
 	b, err := json.Marshal(jobRecord{
 		Kind: j.Kind, Filter: j.Filter, Rate: j.Rate.String(), State: j.State, Error: j.Error, By: j.By, Holder: j.Holder,
 		Turn: j.Turn, Started: conn.ToMillis(j.StartedAt), Ended: conn.ToMillis(j.EndedAt),
+		Forgotten: j.Forgotten,
 	})
 	if err != nil {
 		panic(err) // its fields are texts, numbers and times of four digits
@@ -96,6 +99,7 @@ func decode(number int64, text string) (dispatcher.Job, error) {
 	j := dispatcher.Job{
 		Number: number, Kind: r.Kind, Filter: r.Filter, State: r.State, Error: r.Error, By: r.By, Holder: r.Holder, Turn: r.Turn,
 		StartedAt: conn.FromMillis(r.Started), EndedAt: conn.FromMillis(r.Ended),
+		Forgotten: r.Forgotten,
 	}
 	j.Rate, _ = dispatcher.ParseRate(r.Rate) // none is empty
 	return j, nil

@@ -1,0 +1,104 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// Names are a tenant and a subject that are forgotten, with what happened in a time.
+type Names struct {
+	Tenant, Subject string // empty: none; of both, only the messages that have both are forgotten
+	Since           time.Time
+	Before          time.Time // zero: there is no end
+	By              string    // the caller, as of scripts
+	Now             time.Time
+}
+
+// HideNames puts hashes in place of forgotten names into the filters of jobs that began
+// within the time. It stops those that have not ended: with hashes they would find nothing. It
+// answers how many it changed, and may be repeated.
+func (s *Store) HideNames(ctx context.Context, n Names) (changed int, err error) {
+	if n.Tenant == "" && n.Subject == "" {
+		return 0, nil
+	}
+	numbers, err := s.numbers(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for some := range slices.Chunk(numbers, readMost) {
+		records, err := s.texts(ctx, some)
+		if err != nil {
+			return changed, err
+		}
+		for i, number := range some {
+			j, err := decode(number, records[i])
+			if err != nil || !n.hide(&j) {
+				continue // a record that can't be read is removed when it is old
+			}
+			if err := s.hide(ctx, number, n); err != nil {
+				return changed, err
+			}
+			changed++
+		}
+	}
+	return changed, nil
+}
+
+// hide changes one job, and has the partitions refuse its earlier turns.
+func (s *Store) hide(ctx context.Context, number int64, n Names) error {
+	ran := false
+	j, err := s.Change(ctx, number, func(j *dispatcher.Job) error {
+		n.hide(j)
+		if ran = !j.State.Ended(); ran {
+			j.Turn++
+			j.State, j.Holder, j.EndedAt = dispatcher.JobStopped, "", n.Now
+		}
+		return nil
+	})
+	if errors.Is(err, dispatcher.ErrNoJob) {
+		return nil // it was old
+	}
+	if err == nil && ran {
+		if _, err = s.Turn(ctx, n.By, &j); errors.Is(err, dispatcher.ErrJobTurn) {
+			return nil
+		}
+	}
+	return err
+}
+
+// hide changes the filter of a job, and reports whether it named what is forgotten.
+func (n Names) hide(j *dispatcher.Job) bool {
+	began := j.StartedAt
+	if began.Before(n.Since) || !n.Before.IsZero() && !began.Before(n.Before) {
+		return false
+	}
+	f := &j.Filter
+	named := false
+	switch {
+	case n.Subject == "":
+		f.Tenants, named = hidden(f.Tenants, n.Tenant)
+	case n.Tenant == "" || len(f.Tenants) == 0 || slices.Contains(f.Tenants, n.Tenant):
+		f.Subjects, named = hidden(f.Subjects, n.Subject)
+	}
+	j.Forgotten = j.Forgotten || named
+	return named
+}
+
+// hidden is a list of names with a hash in place of one, by which a person who has the
+// name can check that it was meant.
+func hidden(names []string, name string) ([]string, bool) {
+	at := slices.Index(names, name)
+	if at < 0 {
+		return names, false
+	}
+	sum := sha256.Sum256([]byte(name))
+	names = slices.Clone(names)
+	names[at] = "sha256:" + hex.EncodeToString(sum[:])
+	return names, true
+}

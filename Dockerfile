@@ -2,7 +2,7 @@
 # redis-server, so that one container with a volume is durable:
 #
 #   docker build -t hookladder .
-#   docker run -v hookladder:/data -e DATA_DIR=/data -e API_KEYS=... -p 8080:8080 --stop-timeout 45 hookladder
+#   docker run -v hookladder:/data -e DATA_DIR=/data -e API_KEYS=... -p 8080:8080 --stop-timeout 50 hookladder
 #
 # It declares no VOLUME: with DATA_DIR and without -v all is gone with the container,
 # and a volume that nobody named would only hide that until then.
@@ -45,12 +45,14 @@ USER ${RUN_AS}
 # PORT=8080 listens on all addresses, so API_KEYS is needed; and REDIS_URL or DATA_DIR.
 # With LISTEN=off the health check asks at METRICS_LISTEN, which only this container
 # reaches; :9464 opens it to a scraper. Containers that share a network need one each.
+# SHUTDOWN_DELAY is longer than the health check below takes to notice a stop.
 ENV PORT=8080 \
+    SHUTDOWN_DELAY=5s \
     METRICS_LISTEN=127.0.0.1:9464
 EXPOSE 8080
 # A large file takes a while to load, which counts as starting.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["hookladder", "ping"]
-# Longer than the default of 10 s is needed to stop: see deploy/README.md.
+HEALTHCHECK --interval=2s --timeout=5s --start-period=60s --retries=2 CMD ["hookladder", "ping"]
+# To stop takes longer than the default of 10 s: see deploy/README.md.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["hookladder"]
 CMD ["serve"]

@@ -53,9 +53,10 @@ lint: ## gofmt, go vet and staticcheck
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
 
-needs: ## the same, PostgreSQL, curl for the README's examples, a browser for the console, and shells where they can be had
+needs: ## the same, PostgreSQL, curl for the README's examples, a browser for the console, and shells and nginx where they can be had
 	@.ci/needs redis-server postgres curl chromium
 	@.ci/needs zsh fish || echo "Completion is tested with the shells that are here." >&2
+	@.ci/needs nginx || echo "A roll-out is tested behind nginx where it is here." >&2
 
 bench: redis build ## measure how fast it is here, against the machine's limit (some 12 minutes)
 	bin/hookladder bench $(BENCHFLAGS)

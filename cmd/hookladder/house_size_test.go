@@ -46,7 +46,7 @@ var budgets = map[string]int{
 	"dispatcher/archive":                       800,
 	"dispatcher/health":                        200,
 	"dispatcher/explain":                       600,
-	"dispatcher/app":                           1900, // it joins the archive, the outbox and the console too
+	"dispatcher/app":                           2000, // it joins the archive, the outbox and the console too, and announces a stop
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             800,
 	"dispatcher/internal/console":              4500, // pages of operators and of merchants

@@ -36,7 +36,8 @@ func main() {
 	log.SetOutput(io.Discard)
 
 	// The first signal asks to stop, which takes as long as attempts under way may
-	// take. The second one meets Go's own handler, which ends the process.
+	// take. The second one meets Go's own handler, which ends the process, unless serve
+	// catches it: there it skips SHUTDOWN_DELAY.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, world{

@@ -37,12 +37,14 @@ DATA_DIR for a redis-server of its own, since what was acknowledged must outlive
 the process. If Redis does not answer, it waits up to 30 seconds for it; then the exit
 code is 4.
 
-SIGTERM or Ctrl-C stops it in order: /readyz answers 503 and nothing more is
-taken from the queue. Attempts under way have SHUTDOWN_GRACE to finish, the rest
-goes back. Open requests are answered, and the instance signs off. What is
-published meanwhile is kept, and delivered by another instance or after the next
-start. A second signal ends it at once; another instance, or its own restart, then
-takes over what it held.
+SIGTERM or Ctrl-C stops it in order. /readyz returns 503 and each response closes
+its connection. After SIGTERM everything else continues for SHUTDOWN_DELAY, so that
+load balancers notice. Then nothing more is taken from the queue. Attempts under way
+have SHUTDOWN_GRACE to finish, the rest goes back. Open requests are answered, and
+the instance signs off. What is published meanwhile is kept, and delivered by another
+instance or after the next start.
+A second signal skips the delay. The next one, or the second if there is no delay,
+ends it at once; another instance, or its own restart, then takes over its deliveries.
 
 SIGHUP makes it read the files of keys again: API_KEYS_FILE, SIGNING_SECRET_FILE,
 and ENCRYPTION_KEY_FILE, which must still hold every key it held. If one file is
@@ -72,6 +74,7 @@ func serve(cmd *cobra.Command, s world) error {
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
+	o.SkipDelay = delaySkipped(o)
 	o.Renew = newRenewing(from, found, o.Log).listen(cmd.Context())
 	for _, w := range settings.Near(from.Environ) {
 		o.Log.Warn(w)
@@ -86,6 +89,26 @@ func serve(cmd *cobra.Command, s world) error {
 		addresses = "LISTEN, PORT or METRICS_LISTEN"
 	}
 	return elsewhere(app.Run(cmd.Context(), o), addresses)
+}
+
+// delaySkipped is closed at a signal that ends the delay of a stop: SIGINT, since a person
+// waits, or the second one. Until then no signal ends the process; after it the next one
+// does.
+func delaySkipped(o app.Options) <-chan struct{} {
+	skipped := make(chan struct{})
+	if o.Delay == 0 || o.Listen == "" {
+		return skipped // no signal is caught: the second one ends the process
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { // it lasts as long as the process
+		if first := <-signals; first != os.Interrupt {
+			<-signals
+		}
+		signal.Stop(signals)
+		close(skipped)
+	}()
+	return skipped
 }
 
 // storeOptions are the options of a command that needs a durable store. The error
@@ -139,6 +162,7 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 		KeyFile:      s.EgressKey,
 		MaxBody:      int(s.MaxBody),
 		Version:      version,
+		Delay:        s.ShutdownDelay,
 		Engine:       engineOf(s),
 	}
 }

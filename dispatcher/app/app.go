@@ -131,18 +131,21 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 
+	Delay     time.Duration   // how long Run announces its stop before it begins to stop
+	SkipDelay <-chan struct{} // closed: the delay is over; nil: it never is before its time
+
 	Renew <-chan Renewal // replaces keys and secrets; nil: none comes
 
 	Ready func(addr string) // called when requests are served, with the API's address; nil: it is not
 
-	stopping *atomic.Bool // of Run; true: callers make their next request elsewhere
+	stopping *atomic.Bool // of Run; true: it is not ready any more, and its responses close their connections
 	waiting  int          // of Run; connections of the API that may wait for events
 
 	once func(context.Context, machinery) // what the process is for, after which it ends; nil: it serves
 }
 
-// Run runs a process until ctx ends, and then until all work has ended in the order
-// that flow describes. At last it closes the store, and its server if that is our own.
+// Run runs a process until ctx ends. Then it announces its stop for as long as Delay says,
+// and stops in the order that flow describes. At last it closes the store, and its server if that is our own.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
@@ -182,7 +185,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer closeLook()
-	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, look, work.archiver, store.Access(), work.gauge}
+	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, o.stopping, look, work.archiver, store.Access(), work.gauge}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}

@@ -17,13 +17,16 @@ import (
 
 // flow is the running process. It stops in the order of the flow:
 //
-//	ctx ends            /readyz answers 503, nothing more is claimed, jobs are given up, event streams end, callers that wait for something to take get nothing; publishes are still stored, and what the outbox has under way
+//	ctx ends            /readyz returns 503, each response closes its connection, event streams and waiting takes end; everything else continues
+//	the delay is over   nothing more is claimed, jobs are given up; publishes are still stored, and what the outbox has under way
 //	attempts ended      or their grace did, and the rest was given back: the listener closes
 //	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off, and what it counted is added
 //
-// The API stays while attempts end, so that a load balancer sees 503 before it
-// sees no answer. Every step has an end: Engine.Grace, answerGrace, and the
-// engine's own limit for a store that does not answer.
+// The delay gives load balancers the time to see the 503, and to send their requests
+// elsewhere. Idle connections stay open until it is over: a balancer may send a request
+// on one just as it closes, and that request would be lost. Every step has an end:
+// Options.Delay, Engine.Grace, answerGrace, and the engine's own limit for a store that
+// does not answer.
 type flow struct {
 	machinery
 	audit      *audit.Log
@@ -45,13 +48,21 @@ const answerGrace = 5 * time.Second
 // run runs API and engine. The engine stops after the last request was answered, since
 // it has to store what was published.
 func (f flow) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
+	leaving, leave := context.WithCancel(ctx)
+	defer leave()
+	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	defer context.AfterFunc(failed, leave)() // a part that fails ends all others
+	ctx, stop := context.WithCancel(failed)
 	defer stop()
-	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer stop()
+		f.delay(leaving, failed)
+		return nil
+	})
 	if f.o.once != nil {
 		g.Go(func() error {
-			defer stop()
-			f.o.once(ctx, f.machinery)
+			defer leave()
+			f.o.once(leaving, f.machinery)
 			return nil
 		})
 	}
@@ -69,7 +80,7 @@ func (f flow) run(ctx context.Context) error {
 	g.Go(func() error {
 		defer stopWork()
 		defer func() { <-relayed }() // what it carries is stored as what is published
-		defer stop()
+		defer leave()
 		return f.serve(ctx)
 	})
 	g.Go(func() error {
@@ -83,8 +94,8 @@ func (f flow) run(ctx context.Context) error {
 	if f.archiver != nil {
 		g.Go(func() error { return f.archiver.Run(working) }) // what happens until then is archived, if there is time
 	}
-	g.Go(func() error { return f.tail.Run(ctx) })   // its followers go to others
-	g.Go(func() error { return f.takers.Run(ctx) }) // callers that wait are answered
+	g.Go(func() error { return f.tail.Run(leaving) })   // its followers go to others
+	g.Go(func() error { return f.takers.Run(leaving) }) // callers that wait are answered
 	g.Go(func() error {
 		f.renew.run(working, f.o.Renew)
 		return nil
@@ -95,6 +106,25 @@ func (f flow) run(ctx context.Context) error {
 	err := g.Wait()
 	f.o.Log.Info("stopped")
 	return err
+}
+
+// delay waits until the process leaves, and then until load balancers had their time to
+// notice. A process without an API, or with a part that failed, does not wait.
+func (f flow) delay(leaving, failed context.Context) {
+	<-leaving.Done()
+	wait := f.o.Delay
+	if f.ln == nil || failed.Err() != nil {
+		wait = 0
+	}
+	f.o.stopping.Store(true)
+	f.o.Log.Info("stopping", "delay_s", wait.Seconds(), "grace_s", f.o.Engine.Grace.Seconds())
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-f.o.SkipDelay:
+	case <-failed.Done():
+	}
 }
 
 // serve serves the API until ctx ends, attempts have ended, and open requests are
@@ -110,8 +140,6 @@ func (f flow) serve(ctx context.Context) error {
 		return fmt.Errorf("serve api: %w", err)
 	case <-ctx.Done():
 	}
-	f.o.Log.Info("stopping", "grace_s", f.o.Engine.Grace.Seconds())
-	f.o.stopping.Store(true)                   // callers make their next request elsewhere
 	f.engine.Drain(context.WithoutCancel(ctx)) // it has its own limit
 	if f.ln == nil {
 		return nil

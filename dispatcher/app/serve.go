@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
@@ -41,6 +42,7 @@ type service struct {
 	*ticks.Ticker
 	*takers.Takers
 
+	stopping   *atomic.Bool       // true: it is not ready any more
 	look       *lookup.Lookup     // nil: there is no archive
 	archiver   *archiver.Archiver // likewise
 	*linkStore                    // how people come in
@@ -61,9 +63,18 @@ func (s service) api() httpapi.Service {
 	return lookedUp{s, s.look}
 }
 
+// Ready describes the store. From the beginning of a stop it returns an error, so that
+// load balancers send callers elsewhere.
+func (s service) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
+	if s.stopping.Load() {
+		return dispatcher.StoreInfo{}, fmt.Errorf("shutting down: %w", dispatcher.ErrUnavailable)
+	}
+	return s.Engine.Ready(ctx)
+}
+
 // Ready describes the store, and how the archive does, which stops no publish.
 func (l lookedUp) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
-	info, err := l.Engine.Ready(ctx)
+	info, err := l.service.Ready(ctx)
 	info.Checks = append(slices.Clone(info.Checks), archiveCheck(l.archiver.Status()))
 	return info, err
 }
@@ -95,17 +106,16 @@ type (
 func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *apikey.Ring, o Options) (*http.Server, error) {
 	linksTo, noLinks := o.linksTo()
 	handler, err := httpapi.New(s.api(), httpapi.Options{
-		Keys:     keyring,
-		Policy:   o.policy(s.Engine, guard),
-		Bodies:   o.bodyBudget(),
-		Waiting:  max(o.waiting, 1),
-		LinksTo:  linksTo,
-		NoLinks:  noLinks,
-		Stopping: o.stopping,
-		Version:  o.Version,
-		Metrics:  figures,
-		Counter:  figures.WatchRequests(httpapi.Calls()),
-		Log:      o.Log,
+		Keys:    keyring,
+		Policy:  o.policy(s.Engine, guard),
+		Bodies:  o.bodyBudget(),
+		Waiting: max(o.waiting, 1),
+		LinksTo: linksTo,
+		NoLinks: noLinks,
+		Version: o.Version,
+		Metrics: figures,
+		Counter: figures.WatchRequests(httpapi.Calls()),
+		Log:     o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -113,7 +123,18 @@ func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *a
 	if handler, err = withConsole(handler, s, keyring, o); err != nil {
 		return nil, err
 	}
-	return guests.Server(handler, o.Log), nil
+	return guests.Server(closing(handler, o.stopping), o.Log), nil
+}
+
+// closing has each response of a process that stops close its connection. The caller sends
+// its next request on a new one, by which a load balancer leads it elsewhere.
+func closing(h http.Handler, stopping *atomic.Bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if stopping.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // linksTo is how people reach the pages of links, or why there are none.
@@ -144,7 +165,7 @@ func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy
 // refuses pages in a browser of this host.
 func newMetricsServer(s service, figures http.Handler, keyring *apikey.Ring, o Options) *http.Server {
 	open := httpapi.Options{Keys: keyring, Metrics: figures, Log: o.Log}
-	return guests.Server(httpapi.NewOpen(s, open, loopback(o.MetricsListen)), o.Log)
+	return guests.Server(closing(httpapi.NewOpen(s, open, loopback(o.MetricsListen)), o.stopping), o.Log)
 }
 
 // listenBoth listens before anything else is started, since an address in use is the

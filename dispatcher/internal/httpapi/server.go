@@ -11,7 +11,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
@@ -20,17 +19,16 @@ import (
 
 // Options are the settings of the API.
 type Options struct {
-	Keys     *apikey.Ring      // nil, or without keys: only requests of this host are served
-	Policy   dispatcher.Policy // what may be published; MaxBody is needed
-	Version  string
-	Bodies   int64        // bytes of requests that are held at once; 0: 64 MiB
-	Waiting  int          // connections that may wait for events at once; 0: 1000
-	Metrics  http.Handler // what GET /metrics answers; nil: there is no such path
-	Counter  Counter      // is told of every answer; nil: answers are not counted
-	LinksTo  *url.URL     // how people reach the pages of links; nil: there are no links
-	NoLinks  string       // why there are none
-	Stopping *atomic.Bool // true: a connection is closed after its answer; nil: none ever is
-	Log      *slog.Logger // nil: slog.Default()
+	Keys    *apikey.Ring      // nil, or without keys: only requests of this host are served
+	Policy  dispatcher.Policy // what may be published; MaxBody is needed
+	Version string
+	Bodies  int64        // bytes of requests that are held at once; 0: 64 MiB
+	Waiting int          // connections that may wait for events at once; 0: 1000
+	Metrics http.Handler // what GET /metrics answers; nil: there is no such path
+	Counter Counter      // is told of every answer; nil: answers are not counted
+	LinksTo *url.URL     // how people reach the pages of links; nil: there are no links
+	NoLinks string       // why there are none
+	Log     *slog.Logger // nil: slog.Default()
 }
 
 // mostWaiting is for tests, and servers that do not count their connections.
@@ -52,7 +50,6 @@ type server struct {
 	fastPath  map[string]http.HandlerFunc // by path: the POSTs that most requests are, which need no mux
 	linksTo   *url.URL
 	noLinks   string
-	stopping  *atomic.Bool
 	waiting   *guests.Waiting
 }
 
@@ -75,7 +72,7 @@ func New(svc Service, o Options) (http.Handler, error) {
 func newServer(svc Service, o Options, bodies int64) *server {
 	s := &server{
 		svc: svc, keys: o.Keys, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
-		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, stopping: o.Stopping, linksTo: o.LinksTo, noLinks: o.NoLinks,
+		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, linksTo: o.LinksTo, noLinks: o.NoLinks,
 		waiting: guests.NewWaiting(cmp.Or(o.Waiting, mostWaiting)),
 	}
 	if s.keys == nil {
@@ -83,9 +80,6 @@ func newServer(svc Service, o Options, bodies int64) *server {
 	}
 	if s.log == nil {
 		s.log = slog.Default()
-	}
-	if s.stopping == nil {
-		s.stopping = new(atomic.Bool)
 	}
 	return s
 }
@@ -114,7 +108,6 @@ func NewOpen(svc Service, o Options, isLocal bool) http.Handler {
 var (
 	noSniff = []string{"nosniff"}
 	noStore = []string{"no-store"} // answers hold payment data
-	toClose = []string{"close"}
 )
 
 // ServeHTTP serves a request, and answers with a problem where a handler
@@ -147,9 +140,6 @@ func (s *server) begin(w http.ResponseWriter) *responseWriter {
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
-	if s.stopping.Load() { // the next request goes to another instance, and meets no connection that closes
-		h["Connection"] = toClose
-	}
 	return &responseWriter{ResponseWriter: w, call: callOther, held: held{from: s.bodies}}
 }
 

@@ -20,6 +20,10 @@ const (
 // there is more.
 const takeAgain = 50 * time.Millisecond
 
+// lateWait is how long a caller may wait that comes while this instance stops. A caller
+// that repeats its call at once makes one call per second, and delays no stop.
+const lateWait = time.Second
+
 // Take leases some deliveries to a caller, and waits for one if there is none. It answers
 // none after the wait, or when this instance stops. Where ctx ends, nothing is taken.
 func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.Given, error) {
@@ -29,6 +33,12 @@ func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.
 			t.OnTakeable([]dispatcher.Lane{a.Lane})
 		}
 		return t.unlessGone(ctx, given, err)
+	}
+	stop := t.stop
+	select {
+	case <-stop:
+		stop, a.Wait = nil, min(a.Wait, lateWait)
+	default:
 	}
 	w, pass := t.join(a.Lane), false // before it asks first: what comes from now on is told
 	defer func() { t.leave(w, pass) }()
@@ -53,7 +63,7 @@ func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.
 		case <-again:
 		case <-end.C:
 			last = true // something may have come in the end
-		case <-t.stop:
+		case <-stop:
 			return nil, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()

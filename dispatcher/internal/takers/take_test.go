@@ -115,7 +115,11 @@ func TestAtTheStopThoseThatWaitAreAnswered(t *testing.T) {
 		stop()
 		require.Empty(t, c.answer(t))
 		require.Zero(t, c.took)
-		require.Empty(t, q.call(t, d.TakerAsk{Wait: half}).answer(t))
+		late := q.call(t, d.TakerAsk{Wait: half})
+		require.Empty(t, late.answer(t))
+		require.Equal(t, time.Second, late.took, "a caller that repeats its call at once makes few calls")
+		q.set(func() { q.ready[lane] = []string{"a"} })
+		require.Equal(t, []string{"a"}, q.call(t, d.TakerAsk{Wait: half}).answer(t))
 	})
 }
 

@@ -88,6 +88,7 @@ type Settings struct {
 	Wake          string        `env:"WAKE" envDefault:"auto" accepts:"auto or poll"`
 	GuardInterval time.Duration `env:"GUARD_INTERVAL" envDefault:"1m" min:"1s" max:"1h"`
 	ShutdownGrace time.Duration `env:"SHUTDOWN_GRACE" envDefault:"20s" min:"0s" max:"1h"`
+	ShutdownDelay time.Duration `env:"SHUTDOWN_DELAY" envDefault:"0s" min:"0s" max:"60s"`
 	MetricsListen string        `env:"METRICS_LISTEN" accepts:"host:port, where /metrics, /healthz and /readyz are open to everybody"`
 	LogLevel      slog.Level    `env:"LOG_LEVEL" envDefault:"info" accepts:"debug, info, warn or error"`
 	LogFormat     string        `env:"LOG_FORMAT" envDefault:"json" accepts:"json or text"`

@@ -72,7 +72,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"MAX_IN_FLIGHT": "0", "MAX_IN_FLIGHT_BYTES": "64MiB", "MAX_CONNECTIONS": "900", "ENDPOINT_MAX_IN_FLIGHT": "7", "CLAIM_BATCH": "5", "FANOUT_MAX": "3", "QUICK_RETRIES": "0",
 		"ALLOW_NETS": "10.0.0.0/8, 192.168.1.7", "HTTPS_ONLY": "true", "MAX_BODY": "1MiB", "EXCERPT": "2000",
 		"RETENTION": "1d", "RETENTION_MAX": "10", "DEDUP_MAX": "20", "DEAD_RETENTION": "30d", "DEAD_MAX": "30",
-		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
+		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "SHUTDOWN_DELAY": "5s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
 		"BREAKER": "5/1m", "FAILING_AFTER": "1h", "DISABLE_AFTER": "2d", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
 		"ENCRYPTION_KEY": testSealKey, "EGRESS_PROXY": "http://u:p@proxy.example:3128", "OPS_URL": "https://ops.example/token",
 		"OUTBOX_URL": "postgres://u:p@db.example/shop",
@@ -176,6 +176,7 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 		"DEAD_MAX=1e9":               "must be a whole number",
 		"GUARD_INTERVAL=0":           "from 1s to 1h",
 		"SHUTDOWN_GRACE=2h":          "from 0s to 1h",
+		"SHUTDOWN_DELAY=2m":          "from 0s to 60s",
 		"LOG_LEVEL=loud":             "must be debug, info, warn or error",
 		"LOG_FORMAT=xml":             "must be json or text",
 	} {

@@ -155,7 +155,7 @@ type Queue interface {
 
 	// Trim forgets at most one batch in each part of the queue that where means.
 	// With TrimFull it makes space: the oldest finished work goes, but none whose
-	// message is younger than a minute, and where none goes any more the ids still
+	// message is younger than 15 s, and where none goes any more the ids still
 	// known.
 	Trim(ctx context.Context, by string, keep Keep, where TrimWhere) (Trimmed, error)
 

@@ -105,7 +105,7 @@ func TestStoreGoesOnWhenFull(t *testing.T) {
 		return finished
 	}
 	require.Zero(t, makeRoom(), "what was published a moment ago is known still")
-	age(t, store, time.Minute)
+	age(t, store, 15*time.Second)
 	require.Equal(t, 2, makeRoom(), "one delivered, one cancelled")
 
 	require.NoError(t, store.Client().ConfigSet(ctx, "maxmemory", "0").Err())

@@ -11,7 +11,7 @@ import (
 
 // RoomCases are about forgetting when memory is short.
 var RoomCases = []rig.Case{
-	{Name: "room takes the oldest finished work a minute after it was published, and leaves its id", Run: func(r *rig.Rig) {
+	{Name: "room takes the oldest finished work 15 s after it was published, and leaves its id", Run: func(r *rig.Rig) {
 		id := r.EndOne("a")
 		r.Pass(rig.RoomLeaves - time.Millisecond)
 		r.MustChangeNothing(func() { require.Zero(r, r.TrimOnce(rig.KeepAll, true).Finished) })

@@ -25,7 +25,7 @@ var KeepAnHour = dispatcher.Keep{Finished: time.Hour, FinishedMax: 1000, SeenMax
 
 // RoomLeaves is the age that a message must have before a trim for room takes
 // it.
-const RoomLeaves = time.Minute
+const RoomLeaves = 15 * time.Second
 
 // Trim trims until there is no more and answers the sum.
 func (r *Rig) Trim(keep dispatcher.Keep) Trimmed {

@@ -5,14 +5,14 @@
 -- ARGV[5] seen most     ids kept of what was cut before its age
 -- ARGV[6] dead ms, ARGV[7] dead most
 -- ARGV[8] batch         most of each kind
--- ARGV[9] room          1: make space: the oldest finished work goes, but none whose message is younger than a minute, and
+-- ARGV[9] room          1: make space: the oldest finished work goes, but none whose message is younger than 15 s, and
 --                       ids once none goes any more
 -- ARGV[10] log bytes    most memory of :attempts
 -- ARGV[11] backlog      bytes that are kept longer since they are not archived; 0: there is no archive
 -- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
 --   at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
 --   each with the version of its limits, 1 if a lane was placed anew
-local YOUNG = 60 * 1000 -- ms; making room leaves these: callers repeat a call that just failed, and parts of a fan-out may still come
+local YOUNG = 15 * 1000 -- ms; making room leaves these: callers repeat a call that just failed, and parts of a fan-out come for up to 11 s
 
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])

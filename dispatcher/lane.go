@@ -34,6 +34,8 @@ type LaneLimits struct {
 	Name string
 	// By is no limit either: the name of the key that holds the lane; empty: System.
 	By string
+	// Since is when that began, where a lane that was held is restored; zero: now.
+	Since time.Time
 }
 
 // System holds a lane that no key asked to hold: its receiver answered 410, or a

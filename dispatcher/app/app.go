@@ -243,11 +243,6 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 			w.archiver.Stirred()
 		}
 	}
-	o.Engine.EndpointsChanged = func() {
-		if w.archiver != nil {
-			w.archiver.EndpointsChanged()
-		}
-	}
 	o.Engine.Takeable = func(lanes []dispatcher.Lane) { w.takers.OnTakeable(lanes) }
 	w.gauge = o.watched(store, figures)
 	if w.engine, err = newEngine(store, guard, share, o); err != nil {

@@ -92,7 +92,7 @@ func (f flow) run(ctx context.Context) error {
 	g.Go(func() error { return f.jobs.Run(ctx) }) // others take over what it gives up
 	g.Go(func() error { return f.notices.Run(working) })
 	if f.archiver != nil {
-		g.Go(func() error { return f.archiver.Run(working) }) // what happens until then is archived, if there is time
+		g.Go(func() error { return f.archiver.Run(counting) }) // the last outcomes are archived too
 	}
 	g.Go(func() error { return f.tail.Run(leaving) })   // its followers go to others
 	g.Go(func() error { return f.takers.Run(leaving) }) // callers that wait are answered

@@ -133,11 +133,18 @@ type Part struct {
 	From, To  Position
 	Accepted  []Accepted // in the order of Pos, as Events; a Pos stands in one of them only
 	Events    []Event
-	Bytes     int64 // of the records accepted: so much the backlog shrinks
-	Missing   int   // messages whose record had gone
-	TailLost  bool  // the store lost what it took last before, of which some is archived
-	More      bool  // there is more behind To
+	Endpoints []Endpoint // that were changed, as they are now or later
+	Holds     []Hold     // likewise
+	Bytes     int64      // of the records accepted: so much the backlog shrinks
+	Missing   int        // messages whose record had gone
+	TailLost  bool       // the store lost what it took last before, of which some is archived
+	More      bool       // there is more behind To
+	Waits     bool       // what follows is a change of an endpoint which the endpoint does not have yet
 }
+
+// WaitFor is how long a reader waits for an endpoint to have a change that the log has. The
+// call that makes the change ends sooner.
+const WaitFor = 10 * time.Second
 
 // posShift leaves a ms so many places: 2^20 things that happen in one ms, until the
 // year 2248.

@@ -41,26 +41,41 @@ type Source interface {
 	// accepted, or joined the line of their key. next is empty at the end.
 	Unfinished(ctx context.Context, partition int, cursor string) (page []Open, next string, err error)
 	// Endpoints reads a page of the records of all endpoints as they are stored, sealed.
-	// One may be in several pages. next is empty at the end.
+	// Those that are created or changed meanwhile may be left out, since the log has them.
+	// next is empty at the end.
 	Endpoints(ctx context.Context, cursor string) (page []Endpoint, next string, err error)
-	// Holds reads what is held, but by no endpoint's own pause, and behind that how many
-	// records of endpoints there are.
-	Holds(ctx context.Context) (holds []Hold, endpoints int, err error)
+	// Deleted answers which of some endpoints, as an archive has them, the store deleted.
+	// It answers none that the store lost: those have another Home.
+	Deleted(ctx context.Context, kept []Endpoint) ([]Endpoint, error)
+	// Holds reads which lanes of a partition are paused, without those of endpoints: their
+	// records say it. kept are those that an archive has: it answers those that were resumed.
+	Holds(ctx context.Context, partition int, kept []Hold) (Holds, error)
 }
 
 // Endpoint is an endpoint's record.
 type Endpoint struct {
 	ID      string
+	Home    string // names the data of the store that the record was read from; see Part.Epoch
 	Version int64
-	Record  []byte // as it is stored
+	Record  []byte // as it is stored; empty: the archive keeps the one that it has
 	Deleted bool
 }
 
-// Hold is a lane that is held.
+// Hold is a lane that is paused, or was resumed.
 type Hold struct {
-	Lane  dispatcher.Lane // or dispatcher.AllLanes
-	Since time.Time
-	By    string
+	Lane    dispatcher.Lane // or dispatcher.AllLanes
+	Epoch   string          // of its partition's data; empty: that is not known
+	Resumed bool            // it is not paused any more; the rest is empty then
+	Name    string          // what the lane is for, as dispatcher.URLLaneName has it; empty: that is not known
+	Since   time.Time
+	By      string
+}
+
+// Holds are lanes of one partition.
+type Holds struct {
+	Partition int
+	Epoch     string
+	Lanes     []Hold
 }
 
 // Held is a partition that an instance may archive.
@@ -97,9 +112,14 @@ type Archive interface {
 	Miss(ctx context.Context, by string, m Missed) (lost int, err error)
 	// KeepEndpoints keeps records that are newer than those it has.
 	KeepEndpoints(ctx context.Context, page []Endpoint) error
-	// KeepHolds keeps what is held, and no more what is not. empty says that the store has
-	// no endpoints: if the archive has some, it was emptied, and what was held then stays.
-	KeepHolds(ctx context.Context, holds []Hold, empty bool) error
+	// Endpoints reads a page of the endpoints that it has and that were not deleted, without
+	// their records, in the order of their ids. The page begins behind an id.
+	Endpoints(ctx context.Context, behind string) ([]Endpoint, error)
+	// Holds are the lanes that it has as paused, of these data of a partition or of unknown ones.
+	Holds(ctx context.Context, epoch string) ([]Hold, error)
+	// KeepHolds keeps which lanes of a partition were paused and resumed. ErrMoved says that
+	// the instance does not hold the partition.
+	KeepHolds(ctx context.Context, by string, h Holds) error
 	// Maintain makes the tables of the months to come, and drops those that are too old.
 	Maintain(ctx context.Context, retention time.Duration) error
 	// Release gives up what an instance holds.

@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -38,6 +37,7 @@ const (
 	pauseLeast, pauseMost = 100 * time.Millisecond, 5 * time.Second // after a failure
 	versionPause          = time.Minute                             // while the tables are of another version
 	releaseWithin         = time.Second
+	lastWithin            = 3 * time.Second // for what happened last, when this instance stops
 )
 
 // LookEvery is how often a log of so many partitions is looked at though nothing tells of
@@ -70,13 +70,12 @@ type Archiver struct {
 	unsaid   []archive.Part // kept, and the store was not told
 	renewed  time.Time      // when held was read
 	records  records
-	worked   bool          // since what is held was read
 	cared    time.Time     // when the tables of months were looked after last
 	dropped  map[int]int64 // lines cut before they were archived, as it was told last
 	failures int           // in a row
 	from     int           // the partition with which the next pass begins
-
-	changed atomic.Bool // endpoints were, since they were looked at
+	waits    bool          // the last pass met a change that an endpoint does not have yet
+	stops    bool          // it archives what there is, and begins nothing more
 
 	mu     sync.Mutex // guards what follows
 	status archive.Status
@@ -86,7 +85,7 @@ type Archiver struct {
 func New(o Options) *Archiver {
 	return &Archiver{
 		o: o, source: o.Source, archive: o.Archive, stirred: make(chan struct{}, 1),
-		held: map[int]*archive.Held{}, dropped: map[int]int64{},
+		held: map[int]*archive.Held{}, dropped: map[int]int64{}, records: newRecords(),
 	}
 }
 
@@ -146,12 +145,7 @@ func (a *Archiver) Run(ctx context.Context) error {
 			if a.failures > 0 {
 				continue // again comes sooner
 			}
-			more := false
-			if err = a.renew(ctx); err == nil && a.cares() {
-				if more, err = a.care(ctx); more {
-					a.Stirred()
-				}
-			}
+			err = a.renew(ctx)
 		case <-a.stirred:
 			if a.failures > 0 || len(a.held) == 0 {
 				continue
@@ -236,8 +230,18 @@ func (a *Archiver) tellUp(err error) {
 	}
 }
 
+// release archives what happened until the end, and gives up what this instance holds.
 func (a *Archiver) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
+	ctx = context.WithoutCancel(ctx)
+	if len(a.held) > 0 && a.failures == 0 {
+		last, cancel := context.WithTimeout(ctx, lastWithin)
+		a.stops = true
+		if err := a.work(last); err != nil {
+			a.o.Log.Warn("could not archive what happened last, the next instance does", "err", err)
+		}
+		cancel()
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 	defer cancel()
 	if len(a.held) > 0 {
 		if err := a.archive.Release(ctx, a.o.Name); err != nil {

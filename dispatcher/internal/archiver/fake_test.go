@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,10 +34,9 @@ type store struct {
 	walks    int
 	atOnce   int // events of a read
 
-	endpoints    int   // there are so many
-	version      int64 // of each
-	holds        []archive.Hold
-	pages, looks int // of endpoints, and at what is held
+	records map[string]int64 // versions of the endpoints that are there
+	paused  map[dispatcher.Lane]bool
+	pages   int // of endpoints that were read
 
 	said []archive.Part
 	// What is done, if it is not nil, once before a read, before a page of a walk, and at each
@@ -45,7 +44,30 @@ type store struct {
 	reading, unfinished, unwalked func()
 }
 
-func newStore() *store { return &store{epoch: [2]string{"a", "b"}, atOnce: 3} }
+func newStore() *store {
+	return &store{epoch: [2]string{"a", "b"}, atOnce: 3, records: map[string]int64{}, paused: map[dispatcher.Lane]bool{}}
+}
+
+// changed is the kind of a line that tells of a change: of an endpoint, whose version is the
+// attempt's number, or of a lane that was paused or resumed.
+const changed archive.Kind = 'k'
+
+// change logs that an endpoint has a version, which it may get later.
+func (s *store) change(partition int, id string, version int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries[partition] = append(s.entries[partition], archive.Event{
+		ID: dispatcher.DeliveryID{Lane: dispatcher.Lane(id)}, Kind: changed, Attempt: dispatcher.Attempt{Number: version},
+	})
+}
+
+// pause pauses a lane, or resumes it.
+func (s *store) pause(partition int, lane dispatcher.Lane, paused bool) {
+	s.change(partition, string(lane), 0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused[lane] = paused
+}
 
 // happen logs an event.
 func (s *store) happen(partition int, kind archive.Kind, id string) {
@@ -86,6 +108,19 @@ func (s *store) Read(_ context.Context, n int, from archive.Position, lines, _ i
 	s.tailLost[n] = false
 	for int(p.To.Seq) < len(s.entries[n]) && len(p.Events) < min(s.atOnce, lines) {
 		e := s.entries[n][p.To.Seq]
+		if id := string(e.ID.Lane); e.Kind == changed {
+			if e.ID.Lane.IsEndpoint() && s.records[id] < int64(e.Attempt.Number) {
+				p.Waits = true
+				return p, nil
+			}
+			p.To.Seq++
+			if e.ID.Lane.IsEndpoint() {
+				p.Endpoints = append(p.Endpoints, archive.Endpoint{ID: id, Home: "h", Version: s.records[id]})
+			} else {
+				p.Holds = append(p.Holds, archive.Hold{Lane: e.ID.Lane, Epoch: s.epoch[n], Resumed: !s.paused[e.ID.Lane]})
+			}
+			continue
+		}
 		p.To.Seq++
 		e.Pos = int64(p.To.Seq)
 		p.Events = append(p.Events, e)
@@ -140,21 +175,44 @@ func (s *store) Endpoints(_ context.Context, cursor string) (page []archive.Endp
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pages++
-	at, _ := strconv.Atoi(cursor)
-	for ; len(page) < 32 && at < s.endpoints; at++ {
-		page = append(page, archive.Endpoint{ID: strconv.Itoa(at), Version: s.version})
+	for _, id := range slices.Sorted(maps.Keys(s.records)) {
+		if id <= cursor {
+			continue
+		}
+		if len(page) == 32 {
+			return page, page[31].ID, nil
+		}
+		page = append(page, archive.Endpoint{ID: id, Home: "h", Version: s.records[id]})
 	}
-	if at < s.endpoints {
-		next = strconv.Itoa(at)
-	}
-	return page, next, nil
+	return page, "", nil
 }
 
-func (s *store) Holds(context.Context) ([]archive.Hold, int, error) {
+func (s *store) Deleted(_ context.Context, kept []archive.Endpoint) (gone []archive.Endpoint, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks++
-	return s.holds, s.endpoints, nil
+	for _, e := range kept {
+		if _, there := s.records[e.ID]; !there && e.Home == "h" {
+			gone = append(gone, archive.Endpoint{ID: e.ID, Version: e.Version, Deleted: true})
+		}
+	}
+	return gone, nil
+}
+
+func (s *store) Holds(_ context.Context, n int, kept []archive.Hold) (archive.Holds, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := archive.Holds{Partition: n, Epoch: s.epoch[n]}
+	for lane, paused := range s.paused {
+		if n == 0 && paused {
+			h.Lanes = append(h.Lanes, archive.Hold{Lane: lane, Epoch: s.epoch[n]})
+		}
+	}
+	for _, k := range kept {
+		if !s.paused[k.Lane] {
+			h.Lanes = append(h.Lanes, archive.Hold{Lane: k.Lane, Resumed: true})
+		}
+	}
+	return h, nil
 }
 
 // keeper is an archive in memory.
@@ -170,9 +228,8 @@ type keeper struct {
 	older  bool // its tables are
 	cared  int
 
-	endpoints map[string]int64 // versions of those that are kept
-	holds     []archive.Hold
-	empty     bool // so it was told with them
+	endpoints map[string]archive.Endpoint // that are kept
+	holds     map[dispatcher.Lane]archive.Hold
 }
 
 type row struct {
@@ -235,6 +292,7 @@ func (k *keeper) Write(_ context.Context, by string, parts []archive.Part) (w ar
 			r.last = e.Pos
 			k.events = append(k.events, fmt.Sprintf("%d%c%s", p.Partition, e.Kind, e.ID.Message))
 		}
+		k.keep(p.Endpoints, p.Holds)
 		r.at = p.To
 		w.Events += len(p.Events)
 	}
@@ -273,16 +331,54 @@ func (k *keeper) Miss(_ context.Context, _ string, m archive.Missed) (int, error
 func (k *keeper) KeepEndpoints(_ context.Context, page []archive.Endpoint) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, e := range page {
-		k.endpoints[e.ID] = e.Version
+	if err := k.down(); err != nil {
+		return err
 	}
-	return k.down()
+	k.keep(page, nil)
+	return nil
 }
 
-func (k *keeper) KeepHolds(_ context.Context, holds []archive.Hold, empty bool) error {
+// keep keeps what changed. mu is held.
+func (k *keeper) keep(endpoints []archive.Endpoint, holds []archive.Hold) {
+	for _, e := range endpoints {
+		k.endpoints[e.ID] = e
+	}
+	for _, h := range holds {
+		if k.holds[h.Lane] = h; h.Resumed {
+			delete(k.holds, h.Lane)
+		}
+	}
+}
+
+func (k *keeper) Endpoints(_ context.Context, behind string) (page []archive.Endpoint, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.holds, k.empty = holds, empty
+	for _, id := range slices.Sorted(maps.Keys(k.endpoints)) {
+		if e := k.endpoints[id]; id > behind && !e.Deleted && len(page) < 256 {
+			page = append(page, e)
+		}
+	}
+	return page, k.down()
+}
+
+func (k *keeper) Holds(_ context.Context, epoch string) (holds []archive.Hold, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.holds {
+		if h.Epoch == epoch {
+			holds = append(holds, h)
+		}
+	}
+	return holds, k.down()
+}
+
+func (k *keeper) KeepHolds(_ context.Context, by string, h archive.Holds) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.rows[h.Partition]; r.holder != by || r.epoch != h.Epoch {
+		return archive.ErrMoved
+	}
+	k.keep(nil, h.Lanes)
 	return k.down()
 }
 
@@ -315,7 +411,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	w := &world{store: newStore(), keeper: &keeper{seen: map[int64][]string{}, endpoints: map[string]int64{}}}
+	w := &world{store: newStore(), keeper: &keeper{seen: map[int64][]string{}, endpoints: map[string]archive.Endpoint{}, holds: map[dispatcher.Lane]archive.Hold{}}}
 	w.log = slog.New(slog.NewTextHandler(&w.logged, nil))
 	return w
 }

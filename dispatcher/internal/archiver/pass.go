@@ -20,14 +20,16 @@ func (a *Archiver) work(ctx context.Context) error {
 		if len(a.held) == 0 {
 			return nil
 		}
-		a.worked = true
 		var err error
-		if more, err = a.pass(ctx); err == nil && !more {
+		if more, err = a.pass(ctx); err == nil && !more && !a.stops {
 			more, err = a.care(ctx)
 		}
 		if err != nil {
 			return err
 		}
+	}
+	if a.waits && !a.stops {
+		a.Stirred()
 	}
 	return nil
 }
@@ -38,6 +40,7 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 	if err := a.say(ctx); err != nil {
 		return false, err
 	}
+	a.waits = false
 	in := a.partitions()
 	states, err := a.source.States(ctx, in)
 	if err != nil {
@@ -59,6 +62,9 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 			more = true
 			continue
 		case !s.Last.After(h.At):
+			if a.stops {
+				continue
+			}
 			if err := a.walk(ctx, h, s); err != nil {
 				return false, err
 			}
@@ -75,8 +81,9 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 		if p.Epoch != h.Epoch { // it was emptied since its state was read
 			return true, nil
 		}
-		more = more || p.More || unwalked(h, s)
-		lines, bytes = lines-len(p.Accepted)-len(p.Events), bytes-size(&p)
+		a.waits = a.waits || p.Waits
+		more = more || p.More || unwalked(h, s) && !p.Waits && !a.stops
+		lines, bytes = lines-len(p.Accepted)-len(p.Events)-len(p.Endpoints)-len(p.Holds), bytes-size(&p)
 		if p.To.After(p.From) {
 			parts = append(parts, p)
 		}
@@ -87,10 +94,13 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 	return more, errors.Join(errs...)
 }
 
-// size is how many bytes of messages a part has.
+// size is how many bytes of messages and endpoints a part has.
 func size(p *archive.Part) (n int) {
 	for i := range p.Accepted {
 		n += len(p.Accepted[i].Head) + len(p.Accepted[i].Body)
+	}
+	for i := range p.Endpoints {
+		n += len(p.Endpoints[i].Record)
 	}
 	return n
 }
@@ -129,7 +139,7 @@ func (a *Archiver) write(ctx context.Context, parts []archive.Part) error {
 		if parts[i].TailLost {
 			a.tellLost(parts[i].Partition)
 		}
-		parts[i].Accepted, parts[i].Events = nil, nil
+		parts[i].Accepted, parts[i].Events, parts[i].Endpoints, parts[i].Holds = nil, nil, nil, nil
 	}
 	a.mu.Lock()
 	s := &a.status

@@ -15,6 +15,9 @@ func (a *Archiver) walk(ctx context.Context, h *archive.Held, s *archive.State) 
 	if !unwalked(h, s) {
 		return nil
 	}
+	if done, err := a.compareRecords(ctx, h, s); !done || err != nil {
+		return err
+	}
 	began, until, name := time.Now(), h.Last, time.Now().UnixNano()
 	seen := 0
 	for cursor := ""; ; {

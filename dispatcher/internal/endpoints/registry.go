@@ -29,7 +29,6 @@ type Options struct {
 	FailingAfter time.Duration // a lane that fails for so long is logged, and told of; 0: none is
 
 	Stirred func()                // is told that something happened in the queue; must not block
-	Changed func()                // an endpoint, or what is held, was changed here, or maybe elsewhere; must not block; nil: it is not told
 	Tell    func(dispatcher.News) // is told of lanes that fail and endpoints that are disabled; must not block
 }
 
@@ -49,10 +48,7 @@ type Registry struct {
 
 // New makes a Registry.
 func New(o Options) *Registry {
-	if o.Changed == nil {
-		o.Changed = func() {}
-	}
-	r := &Registry{Options: o, Cache: newEndpointCache(o.Store, o.Changed)}
+	r := &Registry{Options: o, Cache: newEndpointCache(o.Store, o.Stirred)}
 	r.sweeper = newSweeper(r)
 	r.finisher = newFinisher(r)
 	r.keys = newKeyCache(r)

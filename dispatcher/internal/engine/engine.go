@@ -47,7 +47,6 @@ type Options struct {
 	Departed     func()              // called when an instance is gone; must not block; nil: it is not
 	Stirred      func()              // called when something may have happened in the queue, here or at another instance; must not block; nil: it is not
 
-	EndpointsChanged func() // called when an endpoint, or what is held, was changed here, or maybe elsewhere; must not block; nil: it is not
 
 	Takeable func([]dispatcher.Lane) // hears that there may be something to take; must not block; nil: nothing is taken here
 	Tell     func(dispatcher.News)   // is told what notices tell of; must not block; nil: it is not
@@ -128,7 +127,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.dead = newReaper(e)
 	e.endpoints = endpoints.New(endpoints.Options{
 		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
-		FailingAfter: o.FailingAfter, Stirred: e.Stirred, Changed: e.endpointsChanged, Tell: e.tell,
+		FailingAfter: o.FailingAfter, Stirred: e.Stirred, Tell: e.tell,
 	})
 	e.accepter = newAccepter(e)
 	e.deliverer = &deliverer{
@@ -259,15 +258,6 @@ func (e *Engine) Stirred() {
 	}
 	if e.options.Stirred != nil {
 		e.options.Stirred()
-	}
-}
-
-// endpointsChanged tells of a change of endpoints, or of what is held, as of all that
-// happens.
-func (e *Engine) endpointsChanged() {
-	e.Stirred()
-	if e.options.EndpointsChanged != nil {
-		e.options.EndpointsChanged()
 	}
 }
 

@@ -156,28 +156,27 @@ func TestItIsToldThatSomethingHappenedHereOrElsewhere(t *testing.T) {
 	})
 }
 
-func TestItIsToldThatEndpointsOrWhatIsHeldChanged(t *testing.T) {
+func TestItIsToldThatEndpointsOrPausesChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changed atomic.Int32
-		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.EndpointsChanged = func() { changed.Add(1) } })
+		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Stirred = func() { changed.Add(1) } })
 		r.start(t)
 		pass(time.Second)
 		name, before := r.Engine.Name(), changed.Load()
 		require.Positive(t, before, "what was changed before nobody told")
-		pass(time.Hour)
-		require.Equal(t, before, changed.Load())
 		number := r.queue.number(name)
 		_, err := r.Pause(t.Context(), string(d.AllLanes), "")
 		require.NoError(t, err)
-		require.Equal(t, before+1, changed.Load())
+		require.Greater(t, changed.Load(), before)
 		pass(d.BeatEvery)
 		require.EqualValues(t, 1, (r.queue.number(name)-number)%(1<<10), "other instances learn that something happened")
+		before = changed.Load()
 		view := r.create(t)
-		require.Greater(t, changed.Load(), before+1)
+		require.Greater(t, changed.Load(), before)
 		before = changed.Load()
 		r.queue.tell(d.EndpointChange{ID: view.ID, Version: 99}) // another instance changed it
 		pass(time.Second)
-		require.Equal(t, before+1, changed.Load())
+		require.Greater(t, changed.Load(), before)
 		r.stop(t)
 	})
 }

@@ -61,7 +61,6 @@ type session struct {
 	months months    // there are, for both tables
 	read   time.Time // when that was
 
-	kept    map[string]int64 // endpoints by their ids; see knownAs
 	orphans map[int]int64    // of partitions, as counted last
 	epochs  map[int]string   // at that time
 	counted time.Time
@@ -72,7 +71,7 @@ func (a *Archive) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{conn: conn, schema: a.schema, log: a.log, kept: map[string]int64{}}, nil
+	return &session{conn: conn, schema: a.schema, log: a.log}, nil
 }
 
 // oldest is the first version that detaches a month beside its readers.

@@ -4,106 +4,161 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// keepRecords takes records that are newer. Of a deleted one the last record stays.
+// keepRecords takes records that are newer, and learns whose data they are of. Of a deleted
+// one the last record stays. A store that lost its last second may give a version twice: then
+// its own record counts.
 const keepRecords = `
-insert into hookladder.endpoint as e (id, version, record, deleted)
-select id, version, coalesce(record, ''), case when deleted then now() end
-from unnest($1::text[], $2::bigint[], $3::bytea[], $4::bool[]) as new (id, version, record, deleted)
-on conflict (id) do update set version = excluded.version, deleted = excluded.deleted,
+insert into hookladder.endpoint as e (id, version, record, deleted, home)
+select id, version, coalesce(record, ''), case when deleted then now() end, home
+from unnest($1::text[], $2::bigint[], $3::bytea[], $4::bool[], $5::text[]) as new (id, version, record, deleted, home)
+on conflict (id) do update set version = greatest(e.version, excluded.version), 
+  deleted = case when e.version < excluded.version then excluded.deleted else coalesce(e.deleted, excluded.deleted) end, home = excluded.home,
   record = case when excluded.record = '' then e.record else excluded.record end
-where e.version < excluded.version or e.deleted is null and excluded.deleted is not null`
+where e.version < excluded.version or excluded.deleted is not null and e.deleted is null
+  or e.version = excluded.version and (e.home <> excluded.home or e.deleted is null and excluded.record <> '' and e.record <> excluded.record)`
 
 // keepHolds takes what is held.
 const keepHolds = `
-insert into hookladder.hold as h (lane, since, by)
-select lane, since, by from unnest($1::text[], $2::timestamptz[], $3::text[]) as new (lane, since, by)
-on conflict (lane) do update set since = excluded.since, by = excluded.by
-where (h.since, h.by) is distinct from (excluded.since, excluded.by)`
-
-// dropHolds lets go what is not held any more. A store that was emptied is known by what
-// the archive has of it: that is left for a restore.
-const dropHolds = `
-delete from hookladder.hold where lane <> all ($1::text[])
-and ($2 or not exists (select from hookladder.endpoint where deleted is null))
-and not exists (select from hookladder.open o join hookladder.position p on p.partition = o.partition where o.epoch <> p.epoch)`
+insert into hookladder.hold as h (lane, since, by, name, epoch)
+select lane, since, by, name, epoch
+from unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::text[]) as new (lane, since, by, name, epoch)
+on conflict (lane) do update set since = excluded.since, by = excluded.by, name = excluded.name, epoch = excluded.epoch
+where (h.since, h.by, h.name, h.epoch) is distinct from (excluded.since, excluded.by, excluded.name, excluded.epoch)`
 
 // KeepEndpoints keeps records that are newer than those it has.
 func (a *Archive) KeepEndpoints(ctx context.Context, page []archive.Endpoint) error {
-	page = a.unknown(page)
 	if len(page) == 0 {
 		return nil
 	}
-	err := a.in(ctx, "archive endpoints", func(ctx context.Context, s *session) error {
-		var ids []string
-		var versions []int64
-		var records [][]byte
-		var deleted []bool
-		for _, e := range page {
-			ids, versions = append(ids, e.ID), append(versions, e.Version)
-			records, deleted = append(records, e.Record), append(deleted, e.Deleted)
-		}
-		return s.exec(ctx, keepRecords, ids, versions, records, deleted)
-	})
-	if err == nil {
-		a.remember(page)
-	}
-	return err
+	return a.in(ctx, "archive endpoints", func(ctx context.Context, s *session) error { return s.keepEndpoints(ctx, page) })
 }
 
-// KeepHolds keeps all that is held.
-func (a *Archive) KeepHolds(ctx context.Context, holds []archive.Hold, empty bool) error {
-	lanes, since, by := []string{}, []time.Time{}, []string{}
-	for _, h := range holds {
-		lanes, since, by = append(lanes, string(h.Lane)), append(since, h.Since), append(by, mended(h.By))
-	}
-	return a.in(ctx, "archive holds", func(ctx context.Context, s *session) error {
-		if err := s.exec(ctx, dropHolds, lanes, !empty); err != nil {
-			return err
-		}
-		return s.exec(ctx, keepHolds, lanes, since, by)
-	})
-}
-
-// knownAs is what is remembered of an endpoint that is kept: 100,000 take 10 MB.
-func knownAs(e *archive.Endpoint) int64 {
-	if e.Deleted {
-		return e.Version<<1 | 1
-	}
-	return e.Version << 1
-}
-
-// unknown are those of a page that this connection has not kept yet, each once.
-func (a *Archive) unknown(page []archive.Endpoint) (list []archive.Endpoint) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// keepEndpoints keeps records. One may be there several times: the last one counts.
+func (s *session) keepEndpoints(ctx context.Context, list []archive.Endpoint) error {
+	var ids, homes []string
+	var versions []int64
+	var records [][]byte
+	var deleted []bool
 	at := map[string]int{}
-	for i := range page {
-		e := &page[i]
-		if a.session != nil {
-			if known, was := a.session.kept[e.ID]; was && known>>1 >= e.Version && known&1 == knownAs(e)&1 {
-				continue
-			}
-		}
-		if k, met := at[e.ID]; met {
-			list[k] = *e
+	for i := range list {
+		at[list[i].ID] = i
+	}
+	for i := range list {
+		e := &list[i]
+		if at[e.ID] != i {
 			continue
 		}
-		at[e.ID] = len(list)
-		list = append(list, *e)
+		ids, homes, versions = append(ids, e.ID), append(homes, e.Home), append(versions, e.Version)
+		records, deleted = append(records, e.Record), append(deleted, e.Deleted)
 	}
-	return list
+	return s.exec(ctx, keepRecords, ids, versions, records, deleted, homes)
 }
 
-// remember spares sending the same records each time.
-func (a *Archive) remember(page []archive.Endpoint) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range page {
-		if a.session != nil {
-			a.session.kept[page[i].ID] = knownAs(&page[i])
+// namesAtOnce are endpoints of one page without their records.
+const namesAtOnce = 256
+
+// Endpoints reads a page of the endpoints that were not deleted, without their records.
+func (a *Archive) Endpoints(ctx context.Context, behind string) (page []archive.Endpoint, err error) {
+	err = a.in(ctx, "read archived endpoints", func(ctx context.Context, s *session) error {
+		rows, err := s.conn.Query(ctx, s.schema.sql(
+			"select id, version, home from hookladder.endpoint where deleted is null and id > $1 order by id limit $2"), behind, namesAtOnce)
+		if err != nil {
+			return err
+		}
+		page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e archive.Endpoint, err error) {
+			return e, row.Scan(&e.ID, &e.Version, &e.Home)
+		})
+		return err
+	})
+	return page, err
+}
+
+// Holds are the lanes that are paused, of these data of a partition or of unknown ones.
+func (a *Archive) Holds(ctx context.Context, epoch string) (holds []archive.Hold, err error) {
+	err = a.in(ctx, "read archived holds", func(ctx context.Context, s *session) error {
+		rows, err := s.conn.Query(ctx, s.schema.sql("select "+holdColumns+" from hookladder.hold where epoch in ('', $1) order by lane"), epoch)
+		if err != nil {
+			return err
+		}
+		holds, err = pgx.CollectRows(rows, scanHold)
+		return err
+	})
+	return holds, err
+}
+
+const holdColumns = "lane, since, by, name, epoch"
+
+// scanHold reads a row of holdColumns.
+func scanHold(row pgx.CollectableRow) (h archive.Hold, err error) {
+	var lane string
+	err = row.Scan(&lane, &h.Since, &h.By, &h.Name, &h.Epoch)
+	h.Lane, h.Since = dispatcher.Lane(lane), h.Since.UTC()
+	return h, err
+}
+
+// KeepHolds keeps which lanes of a partition were paused and resumed.
+func (a *Archive) KeepHolds(ctx context.Context, by string, h archive.Holds) error {
+	return a.in(ctx, "archive holds", func(ctx context.Context, s *session) error {
+		tag, err := s.conn.Exec(ctx, s.schema.sql(
+			"select from hookladder.position where partition = $1 and epoch = $2 and holder = $3 for share"), h.Partition, h.Epoch, by)
+		if err == nil && tag.RowsAffected() != 1 {
+			err = archive.ErrMoved
+		}
+		if err != nil {
+			return err
+		}
+		return s.keepHolds(ctx, h.Lanes)
+	})
+}
+
+// keepHolds keeps lanes that were paused, and drops those that were resumed. A lane may be
+// there several times: the last one counts.
+func (s *session) keepHolds(ctx context.Context, list []archive.Hold) error {
+	at := map[dispatcher.Lane]int{}
+	for i := range list {
+		at[list[i].Lane] = i
+	}
+	var resumed, lanes, by, names, epochs []string
+	var since []time.Time
+	for i := range list {
+		h := &list[i]
+		switch {
+		case at[h.Lane] != i:
+		case h.Resumed:
+			resumed = append(resumed, string(h.Lane))
+		default:
+			lanes, since, by = append(lanes, string(h.Lane)), append(since, h.Since), append(by, mended(h.By))
+			names, epochs = append(names, mended(h.Name)), append(epochs, h.Epoch)
 		}
 	}
+	if len(resumed) > 0 {
+		if err := s.exec(ctx, "delete from hookladder.hold where lane = any ($1::text[])", resumed); err != nil {
+			return err
+		}
+	}
+	if len(lanes) == 0 {
+		return nil
+	}
+	return s.exec(ctx, keepHolds, lanes, since, by, names, epochs)
+}
+
+// keepChanges keeps the endpoints and lanes that changed.
+func (c *cargo) keepChanges(ctx context.Context) error {
+	var endpoints []archive.Endpoint
+	var holds []archive.Hold
+	for i := range c.parts {
+		endpoints, holds = append(endpoints, c.parts[i].Endpoints...), append(holds, c.parts[i].Holds...)
+	}
+	if len(endpoints) > 0 {
+		if err := c.session.keepEndpoints(ctx, endpoints); err != nil {
+			return err
+		}
+	}
+	return c.session.keepHolds(ctx, holds)
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/pgtest"
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
@@ -129,39 +128,3 @@ func TestAWalkAddsWhatIsMissingAndEndsWhatItDoesNotSee(t *testing.T) {
 	require.Equal(t, []string{"later"}, read(t, url, "select id from hookladder.open"), "it came when that had begun")
 }
 
-func TestEndpointsAreKeptByTheirVersionsAndHoldsAsTheyAre(t *testing.T) {
-	url := pgtest.New(t)
-	a, l := newTestArchive(t, url), newLine()
-	l.hold(t, a)
-	keep := func(endpoints []archive.Endpoint, holds ...archive.Hold) {
-		t.Helper()
-		require.NoError(t, a.KeepEndpoints(t.Context(), endpoints))
-		require.NoError(t, a.KeepHolds(t.Context(), holds, len(endpoints) == 0))
-	}
-	e := func(id string, version int64, record string) archive.Endpoint {
-		return archive.Endpoint{ID: id, Version: version, Record: []byte(record)}
-	}
-	endpoints := func() []string {
-		return read(t, url, "select concat_ws(' ', id, version, convert_from(record, 'UTF8'), deleted is not null) from hookladder.endpoint order by id")
-	}
-	holds := func() []string { return read(t, url, "select lane || ' ' || by from hookladder.hold order by lane") }
-	keep([]archive.Endpoint{e("a", 2, "a2"), e("b", 1, "b1")}, archive.Hold{Lane: "u_1", Since: now, By: "ops\x00"}, archive.Hold{Lane: dispatcher.AllLanes, Since: now})
-	keep([]archive.Endpoint{e("a", 1, "a1"), e("b", 2, "b2")}, archive.Hold{Lane: "u_1", Since: now, By: "she"})
-	require.Equal(t, []string{"a 2 a2 f", "b 2 b2 f"}, endpoints())
-	require.Equal(t, []string{"u_1 she"}, holds())
-	other := newTestArchive(t, url) // it has seen none of them
-	require.NoError(t, other.KeepEndpoints(t.Context(), []archive.Endpoint{e("a", 1, "a1"), e("a", 1, "a1")}), "a page may have one twice")
-	require.Equal(t, []string{"a 2 a2 f", "b 2 b2 f"}, endpoints())
-	keep([]archive.Endpoint{{ID: "a", Version: 3, Deleted: true}})
-	require.Equal(t, []string{"a 3 a2 t", "b 2 b2 f"}, endpoints())
-	require.Empty(t, holds())
-
-	keep(nil, archive.Hold{Lane: "u_1", Since: now, By: "she"})
-	keep(nil)
-	require.Len(t, holds(), 1, "of a store without endpoints nothing is known")
-	l.write(t, a, accepted("a"))
-	l.epoch = "other"
-	l.hold(t, a)
-	keep([]archive.Endpoint{e("c", 1, "c1")})
-	require.Len(t, holds(), 1, "of an emptied store nothing is known")
-}

@@ -66,6 +66,8 @@ func (v *Vault) check(ctx context.Context) error {
 		return err
 	case n > len(texts()):
 		return fmt.Errorf("%w: %d, and this program knows %d: update it", archive.ErrVersion, n, len(texts()))
+	case n < len(texts()):
+		return fmt.Errorf("%w: %d, and this program needs %d: start an instance of it with ARCHIVE_URL once, which adds what they lack", archive.ErrVersion, n, len(texts()))
 	}
 	return nil
 }
@@ -162,15 +164,10 @@ func (v *Vault) Endpoints(ctx context.Context) (endpoints []archive.Endpoint, ho
 		})
 	}
 	if err == nil {
-		rows, err = v.pool.Query(ctx, v.schema.sql("select lane, since, by from hookladder.hold order by lane"))
+		rows, err = v.pool.Query(ctx, v.schema.sql("select "+holdColumns+" from hookladder.hold order by lane"))
 	}
 	if err == nil {
-		holds, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h archive.Hold, err error) {
-			var lane string
-			err = row.Scan(&lane, &h.Since, &h.By)
-			h.Lane, h.Since = dispatcher.Lane(lane), h.Since.UTC()
-			return h, err
-		})
+		holds, err = pgx.CollectRows(rows, scanHold)
 	}
 	if err != nil {
 		return nil, nil, fault("read endpoints", err)

@@ -130,14 +130,15 @@ func TestEndpointsComeBackAsTheyAreStored(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	a := newTestArchive(t, url)
-	newLine().hold(t, a)
+	l := newLine()
+	l.hold(t, a)
 	kept := []archive.Endpoint{{ID: "ep_1", Version: 3, Record: []byte("sealed\x00")}, {ID: "ep_2", Version: 4, Record: []byte("gone"), Deleted: true}}
 	require.NoError(t, a.KeepEndpoints(t.Context(), kept))
-	require.NoError(t, a.KeepHolds(t.Context(), []archive.Hold{{Lane: "*", Since: now, By: "key:ops"}}, false))
+	paused := []archive.Hold{{Lane: "*", Epoch: l.epoch, Since: now, By: "key:ops"}, {Lane: "u_1", Epoch: l.epoch, Name: "https://a.example shop", Since: now, By: "key:ops"}}
+	require.NoError(t, a.KeepHolds(t.Context(), me, archive.Holds{Epoch: l.epoch, Lanes: paused}))
 	v := mustOpenVault(t, postgres.Options{URL: url})
 	endpoints, holds, err := v.Endpoints(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, kept, endpoints)
-	require.Len(t, holds, 1)
-	require.Equal(t, []any{dispatcher.AllLanes, "key:ops", true}, []any{holds[0].Lane, holds[0].By, holds[0].Since.Equal(now)})
+	require.Equal(t, paused, holds)
 }

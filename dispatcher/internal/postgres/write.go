@@ -67,7 +67,7 @@ func (c *cargo) write(ctx context.Context) error {
 	if err := c.messageRows(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{c.copyMessages, c.copyEvents, c.keepBodies, c.deleteEnded, c.keepOpen} {
+	for _, step := range []func(context.Context) error{c.keepChanges, c.copyMessages, c.copyEvents, c.keepBodies, c.deleteEnded, c.keepOpen} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 	if l.Pull && lane.IsEndpoint() {
 		held += pulled
 	}
-	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), held, conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System)}
+	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), held, conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System), conn.ToMillis(l.Since)}
 	calls := []conn.Call{{Partition: s.partition(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
 		calls = s.conn.Everywhere(args)
@@ -63,7 +63,7 @@ func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane,
 // Cut gives up a bare URL's lane that fails since then, unless somebody holds it: what
 // was accepted until now ends. It reports whether it did.
 func (s *Store) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, err error) {
-	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, helds[dispatcher.HeldCut], 0, "", dispatcher.System}
+	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, helds[dispatcher.HeldCut], 0, "", dispatcher.System, 0}
 	n, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: args}})
 	return n.Waiting, !failed.IsZero(), err
 }
@@ -74,7 +74,7 @@ const worked = 2
 // Works has a lane fail no more, since an attempt that was none of a delivery's
 // succeeded.
 func (s *Store) Works(ctx context.Context, by string, lane dispatcher.Lane) error {
-	args := []any{string(lane), 0, 0, 0, 0, helds[dispatcher.HeldNone], worked, "", dispatcher.System}
+	args := []any{string(lane), 0, 0, 0, 0, helds[dispatcher.HeldNone], worked, "", dispatcher.System, 0}
 	_, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: args}})
 	if !failed.IsZero() {
 		s.events.Failing(dispatcher.LaneFailing{Lane: lane, Since: failed, Recovered: true})

@@ -26,7 +26,8 @@ type passage struct {
 	pos  int64 // the last provisional Pos
 	size int64 // of what was accepted in it
 
-	lines int
+	lines   int
+	changes []change
 }
 
 // Read reads what happened behind a position. Whole entries are read, at least one. The
@@ -41,13 +42,16 @@ func (f *Feed) Read(ctx context.Context, partition int, from archive.Position, l
 		full = len(entries) < entriesAtOnce
 		for i := range entries {
 			size, _ := strconv.ParseInt(text(&entries[i], "b"), 10, 64)
-			if r.lines > 0 && (r.lines >= lines || r.size+size > int64(bytes)) {
+			if r.lines > 0 && (r.lines >= lines || r.size+size > int64(bytes)) || len(r.changes) == mostChanges {
 				r.part.More, full = true, true
 				break
 			}
-			r.size += size
 			r.entry(&entries[i])
+			r.size += size
 		}
+	}
+	if err := r.changesNow(ctx); err != nil {
+		return archive.Part{}, inPartition(partition, err)
 	}
 	r.part.Bytes = r.size
 	if err := r.records(ctx); err != nil {
@@ -77,9 +81,16 @@ func (r *passage) entry(e *redis.XMessage) {
 	if err != nil {
 		return // no server has such an id
 	}
-	r.part.To = id
+	p := &r.part
+	before := reached{to: p.To, accepted: len(p.Accepted), events: len(p.Events), size: r.size, tailLost: p.TailLost}
+	p.To = id
 	r.part.TailLost = r.part.TailLost || text(e, "z") != ""
 	at := conn.FromMillis(id.MS)
+	if line := text(e, "k"); line != "" {
+		r.lines++
+		r.changed(line, at, before)
+		return
+	}
 	if names := text(e, "a"); names != "" {
 		r.names(names, text(e, "w"), at)
 		return

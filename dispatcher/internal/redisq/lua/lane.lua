@@ -11,9 +11,11 @@
 --                   allows the next; 2: an attempt succeeded that was none of a delivery's, and the limits stay as they are
 -- ARGV[10] leads   what :names is to say of it, empty: what it says
 -- ARGV[11] who     holds it, a name without spaces
+-- ARGV[12] since   ms since when it is held, 0 now
 -- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before, ms since when it failed
 --   that was cut or where an attempt succeeded, else 0
 local name, v, held, clear, leads, who = ARGV[3], tonumber(ARGV[4]), sub(ARGV[8], 1, 1), ARGV[9] == '1', ARGV[10], ARGV[11]
+local since = ARGV[12] == '0' and at_now or num(ARGV[12])
 local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. ARGV[8]
 local nothing, cut, works = text == '0 0 0 0 -', held == 'g', ARGV[9] == '2'
 if cut then text = at_now .. ' 0 0 0 g' end
@@ -24,20 +26,29 @@ call('DEL', tag)
 local function note_held(why)
   if why == '-' then return sure('HDEL', HELD, name) end
   local was = sure('HGET', HELD, name)
-  if not was or sub(was, 1, 1) ~= why then sure('HSET', HELD, name, why .. ' ' .. at_now .. ' ' .. who) end
+  if not was or sub(was, 1, 1) ~= why then sure('HSET', HELD, name, why .. ' ' .. since .. ' ' .. who) end
+end
+
+-- log_change has the archive read the lane's endpoint, or whether the lane is held. It writes a line even where the copy
+-- is as new already: the endpoint may have changed since the last line, and one line more does no harm.
+local function log_change()
+  if sure('HEXISTS', ARCHIVE, 'p') == 1 then write_log('k', name .. ' ' .. num(v) .. ' ' .. held) end
 end
 
 if name == '*' then
   before_weight = weighs(before_weight)
   all_held = held ~= '-'
   if sure('HEXISTS', ARCHIVE, 'restoring') == 1 then -- what was asked for counts when that ends
+    local was = sure('HGET', ARCHIVE, 'restoring')
     sure('HSET', ARCHIVE, 'restoring', all_held and 'held' or 'free')
+    if all_held and was == 'free' then sure('HSET', HELD, '*', 'p ' .. since .. ' ' .. who) end
     all_held = true
     local t, d, w = finish()
     return { t, d, w, {}, 0, 0, 0 }
   end
   if all_held then sure('HSET', LIMITS, '*', '0 0 0 0 p') else sure('HDEL', LIMITS, '*') end
   note_held(all_held and 'p' or '-')
+  if match(tag, ':0}$') then log_change() end
   if not all_held then sums.takeable[1] = '*' end
   local t, d, w = finish()
   return { t, d, w, {}, 0, 0, 0 }
@@ -79,6 +90,7 @@ if clear and l.text then -- a lane without a state gets none
 end
 if not works then sure('ZADD', KNOWN, 'NX', now, name) end
 if leads ~= '' then sure('HSET', NAMES, name, leads) end
+if not works and not cut then log_change() end
 l.place = true
 local t, d, w = finish()
 return { t, d, w, breakers, flying, waiting, num(failed) }

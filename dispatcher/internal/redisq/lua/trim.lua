@@ -53,7 +53,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
       ids[i] = entry[1]
       for k = 1, #entry[2], 2 do
         local field, value = entry[2][k], entry[2][k + 1]
-        if field == 'l' or field == 'a' then lines = lines + select(2, string.gsub(value, '\n', '')) + 1 end
+        if field == 'l' or field == 'a' or field == 'k' then lines = lines + select(2, string.gsub(value, '\n', '')) + 1 end
         if field == 'b' then bytes = bytes + (tonumber(value) or 0) end
       end
     end

@@ -20,5 +20,6 @@ elseif ARGV[3] == '0' and was then
     all_held = false
     sums.takeable[1] = '*'
   end
+  if match(tag, ':0}$') and sure('HEXISTS', ARCHIVE, 'p') == 1 then write_log('k', '* 0 ' .. (all_held and 'p' or '-')) end
 end
 return { finish() }

@@ -73,7 +73,8 @@
 --                          restored, and resent: its reason is anew, the due time in ms that it interrupted, or - where it was to
 --                          end; behind a comma may follow the name of the key that asked.
 --                          Where there is an archive, schedule has an entry for what it accepted: a, the names; w, the words
---                          of its answer; b, the bytes that it stored. z: a mark, see begin.lua
+--                          of its answer; b, the bytes that it stored. z: a mark, see archived.lua. k: "lane version held", a change of
+--                          that lane's endpoint, or of whether the lane is held; of * only partition 0 has one
 --   :archive         hash  cut -> the id before which entries of :attempts may have been cut; ended, dead -> ms of the newest
 --                          end that trim forgot: of what was delivered or cancelled, of the dead. Where there is an
 --                          archive: p -> the id up to which entries are

@@ -1,0 +1,83 @@
+package endpoints
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// storedAtOnce are the records of one command, of 32 KiB each at most: a MiB.
+const storedAtOnce = 32
+
+// Stored is what the store has of an endpoint, undecoded.
+type Stored struct {
+	ID      string
+	Version int64  // 0: there is no record, or its version can't be read
+	Record  []byte // sealed
+	End     int64  // the version with which it was deleted, as long as that is known; 0: it was not
+	there   bool
+}
+
+// There reports whether the store has a record of the endpoint, maybe one that can't be read.
+func (s *Stored) There() bool { return s.there }
+
+// StoredByID reads what the store has of some endpoints, and behind that the id of the
+// project's data. An endpoint that is not there is gone only if that is the id that this
+// instance started with.
+func (s *Store) StoredByID(ctx context.Context, ids []string) (list []Stored, home string, err error) {
+	for some := range slices.Chunk(ids, storedAtOnce) {
+		var records, ends *redis.SliceCmd
+		var id *redis.StringCmd
+		err := s.conn.At(ctx, "read endpoints", conn.Home, func(p redis.Pipeliner) {
+			records, ends = p.HMGet(ctx, s.home+keys.Endpoints, some...), p.HMGet(ctx, s.home+keys.Gone, some...)
+			id = p.HGet(ctx, s.home+keys.Meta, conn.MetaID)
+		})
+		if err != nil {
+			return nil, "", err
+		}
+		for i, one := range some {
+			stored := Stored{ID: one}
+			text, there := records.Val()[i].(string)
+			if version, record, ok := strings.Cut(text, " "); ok {
+				stored.Version, _ = strconv.ParseInt(version, 10, 64)
+				stored.Record = []byte(record)
+			}
+			end, _ := ends.Val()[i].(string)
+			stored.End, _ = strconv.ParseInt(end, 10, 64)
+			stored.there = there
+			list = append(list, stored)
+		}
+		if home = id.Val(); home != s.conn.ID() {
+			return list, home, nil
+		}
+	}
+	return list, home, nil
+}
+
+// StoredPage reads a page of all endpoints, newest first. Its cursor is a place in that
+// order: it means the same in a server that was restarted, or took over.
+func (s *Store) StoredPage(ctx context.Context, cursor string) (page []Stored, home, next string, err error) {
+	at, err := parseEndpointCursor(cursor)
+	if err != nil {
+		return nil, "", "", err
+	}
+	entries, err := s.endpointsBefore(ctx, s.home+keys.All, at, storedAtOnce)
+	if err != nil || len(entries) == 0 {
+		return nil, s.conn.ID(), "", err
+	}
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.id
+	}
+	if len(entries) == storedAtOnce {
+		next = entries[len(entries)-1].String()
+	}
+	page, home, err = s.StoredByID(ctx, ids)
+	return page, home, next, err
+}

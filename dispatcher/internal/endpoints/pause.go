@@ -107,6 +107,7 @@ func (r *Registry) hold(ctx context.Context, destination, tenant string, held bo
 			limits.Held = dispatcher.HeldPaused
 		}
 		_, err = r.setLimits(ctx, lane, limits, !held)
+		r.Stirred()
 	}
 	if err != nil {
 		return dispatcher.LaneState{}, err
@@ -231,7 +232,6 @@ func (r *Registry) setLimits(ctx context.Context, lane dispatcher.Lane, l dispat
 	if err != nil {
 		r.PollSoon() // the change may be made, and only its answer lost, which tells what is ready
 	}
-	r.Stirred() // an archive reads what changed
 	return count, err
 }
 

@@ -223,6 +223,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 	if _, err := r.setLimits(ctx, e.Lane(), e.Limits(), e.Since == e.Version); err != nil {
 		return dispatcher.EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
 	}
+	r.Stirred() // the log has the change by now
 	if e.Disabled {
 		r.sweeper.put(e.Lane(), 0)
 	}
@@ -310,6 +311,7 @@ func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled i
 	if cancelled, err = r.sweeper.delete(ctx, id, end); err != nil {
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)
 	}
+	r.Stirred()
 	return cancelled, nil
 }
 

@@ -61,8 +61,8 @@ type session struct {
 	months months    // there are, for both tables
 	read   time.Time // when that was
 
-	orphans map[int]int64    // of partitions, as counted last
-	epochs  map[int]string   // at that time
+	orphans map[int]int64  // of partitions, as counted last
+	epochs  map[int]string // at that time
 	counted time.Time
 }
 

@@ -127,4 +127,3 @@ func TestAWalkAddsWhatIsMissingAndEndsWhatItDoesNotSee(t *testing.T) {
 	require.Equal(t, 3, lost, "none was seen by another walk")
 	require.Equal(t, []string{"later"}, read(t, url, "select id from hookladder.open"), "it came when that had begun")
 }
-

@@ -27,7 +27,7 @@ type passage struct {
 	size int64 // of what was accepted in it
 
 	lines   int
-	changes []change
+	changes []changeLine
 }
 
 // Read reads what happened behind a position. Whole entries are read, at least one. The
@@ -82,7 +82,7 @@ func (r *passage) entry(e *redis.XMessage) {
 		return // no server has such an id
 	}
 	p := &r.part
-	before := reached{to: p.To, accepted: len(p.Accepted), events: len(p.Events), size: r.size, tailLost: p.TailLost}
+	before := logPlace{to: p.To, accepted: len(p.Accepted), events: len(p.Events), size: r.size, tailLost: p.TailLost}
 	p.To = id
 	r.part.TailLost = r.part.TailLost || text(e, "z") != ""
 	at := conn.FromMillis(id.MS)

@@ -1,0 +1,199 @@
+package archiver_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// keeper is an archive in memory.
+type keeper struct {
+	mu     sync.Mutex
+	rows   [2]row
+	events []string // what was kept: partition, kind and id, in order
+	took   []string // the epochs of what the first partition was given
+	seen   map[int64][]string
+	missed []archive.Missed
+	away   bool
+	lies   int  // so many writes are kept and answer an error
+	older  bool // its tables are
+	cared  int
+
+	endpoints map[string]archive.Endpoint // that are kept
+	holds     map[dispatcher.Lane]archive.Hold
+}
+
+type row struct {
+	epoch, holder string
+	at            archive.Position
+	last          int64
+	until         time.Time
+	walked        bool
+	gap           archive.Position
+}
+
+func (k *keeper) down() error {
+	switch {
+	case k.away:
+		return fmt.Errorf("dial: %w", archive.ErrUnavailable)
+	case k.older:
+		return archive.ErrVersion
+	}
+	return nil
+}
+
+func (k *keeper) Hold(_ context.Context, by string, want []archive.Want) (held []archive.Held, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.down(); err != nil {
+		return nil, err
+	}
+	for _, w := range want {
+		r := &k.rows[w.Partition]
+		if r.holder != by && time.Now().Before(r.until) {
+			continue
+		}
+		if r.epoch != w.Epoch {
+			*r = row{epoch: w.Epoch, at: w.At, last: r.last}
+		}
+		r.holder, r.until = by, time.Now().Add(archive.HoldFor)
+		held = append(held, archive.Held{Partition: w.Partition, Epoch: r.epoch, At: r.at, Last: r.last, Began: !r.walked, Walked: r.gap})
+	}
+	return held, nil
+}
+
+func (k *keeper) Write(_ context.Context, by string, parts []archive.Part) (w archive.Written, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.down(); err != nil {
+		return w, err
+	}
+	for _, p := range parts {
+		if r := k.rows[p.Partition]; r.holder != by || r.epoch != p.Epoch || r.at != p.From {
+			return w, archive.ErrMoved
+		}
+	}
+	for _, p := range parts {
+		r := &k.rows[p.Partition]
+		k.note(p.Partition, p.Epoch)
+		for _, e := range p.Events {
+			if e.Pos <= r.last {
+				panic("not in order")
+			}
+			r.last = e.Pos
+			k.events = append(k.events, fmt.Sprintf("%d%c%s", p.Partition, e.Kind, e.ID.Message))
+		}
+		k.keep(p.Endpoints, p.Holds)
+		r.at = p.To
+		w.Events += len(p.Events)
+	}
+	if k.lies > 0 {
+		k.lies--
+		return w, fmt.Errorf("no answer: %w", archive.ErrUnavailable)
+	}
+	return w, nil
+}
+
+func (k *keeper) note(partition int, epoch string) {
+	if partition == 0 {
+		k.took = append(k.took, epoch)
+	}
+}
+
+func (k *keeper) See(_ context.Context, _ string, walk int64, page []archive.Open) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.took = append(k.took, page[0].Epoch)
+	for _, o := range page {
+		k.seen[walk] = append(k.seen[walk], o.Epoch+o.ID.Message)
+	}
+	return k.down()
+}
+
+func (k *keeper) Miss(_ context.Context, _ string, m archive.Missed) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.missed = append(k.missed, m)
+	k.note(m.Partition, m.Epoch)
+	k.rows[m.Partition].walked, k.rows[m.Partition].gap = true, m.Gap
+	return 0, k.down()
+}
+
+func (k *keeper) KeepEndpoints(_ context.Context, page []archive.Endpoint) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.down(); err != nil {
+		return err
+	}
+	k.keep(page, nil)
+	return nil
+}
+
+// keep keeps what changed. mu is held.
+func (k *keeper) keep(endpoints []archive.Endpoint, holds []archive.Hold) {
+	for _, e := range endpoints {
+		k.endpoints[e.ID] = e
+	}
+	for _, h := range holds {
+		if k.holds[h.Lane] = h; h.Resumed {
+			delete(k.holds, h.Lane)
+		}
+	}
+}
+
+func (k *keeper) Endpoints(_ context.Context, behind string) (page []archive.Endpoint, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(k.endpoints)) {
+		if e := k.endpoints[id]; id > behind && !e.Deleted && len(page) < 256 {
+			page = append(page, e)
+		}
+	}
+	return page, k.down()
+}
+
+func (k *keeper) Holds(_ context.Context, epoch string) (holds []archive.Hold, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.holds {
+		if h.Epoch == epoch {
+			holds = append(holds, h)
+		}
+	}
+	return holds, k.down()
+}
+
+func (k *keeper) KeepHolds(_ context.Context, by string, h archive.Holds) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.rows[h.Partition]; r.holder != by || r.epoch != h.Epoch {
+		return archive.ErrMoved
+	}
+	k.keep(nil, h.Lanes)
+	return k.down()
+}
+
+func (k *keeper) Maintain(context.Context, time.Duration) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cared++
+	return nil
+}
+
+func (k *keeper) Close() {}
+func (k *keeper) Release(_ context.Context, by string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for n := range k.rows {
+		if k.rows[n].holder == by {
+			k.rows[n].until = time.Time{}
+		}
+	}
+	return nil
+}

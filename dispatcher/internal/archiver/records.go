@@ -20,29 +20,29 @@ const maintainEvery = 24 * time.Hour // tables of months
 
 // records is how far the endpoints were compared.
 type records struct {
-	wanted  map[int]reason // partitions that wait for a comparison that begins later
-	serves  map[int]reason // those for which the present one is
-	done    map[int]reason // those that it was last made for
+	wanted  map[int]occasion // partitions that wait for a comparison that begins later
+	serves  map[int]occasion // those for which the present one is
+	done    map[int]occasion // those that it was last made for
 	walking bool
 	archive bool   // the archive's endpoints are read by now
 	cursor  string // in the store's endpoints, or the archive's
 }
 
 func newRecords() records {
-	return records{wanted: map[int]reason{}, serves: map[int]reason{}, done: map[int]reason{}}
+	return records{wanted: map[int]occasion{}, serves: map[int]occasion{}, done: map[int]occasion{}}
 }
 
-// reason is why the records of a partition are compared. Another gap is another reason.
-type reason struct {
+// occasion is why the records of a partition are compared. Another gap is another one.
+type occasion struct {
 	epoch string
 	gap   archive.Position
 }
 
 // compareRecords has the archive hold the endpoints, and the pauses of a partition, that the
-// store has. It reports whether that is done, by a comparison that began after its reason
+// store has. It reports whether that is done, by a comparison that began after its occasion
 // arose. Until then it is called with each pass, and care makes the comparison.
 func (a *Archiver) compareRecords(ctx context.Context, h *archive.Held, s *archive.State) (done bool, err error) {
-	why := reason{epoch: h.Epoch, gap: s.Gap}
+	why := occasion{epoch: h.Epoch, gap: s.Gap}
 	if a.records.done[h.Partition] == why {
 		return true, a.keepHolds(ctx, h)
 	}
@@ -81,7 +81,7 @@ func (a *Archiver) care(ctx context.Context) (more bool, err error) {
 	r := &a.records
 	for began := time.Now(); (r.walking || len(r.wanted) > 0) && time.Since(began) < careFor && ctx.Err() == nil; {
 		if !r.walking {
-			*r = records{walking: true, serves: r.wanted, wanted: map[int]reason{}, done: r.done}
+			*r = records{walking: true, serves: r.wanted, wanted: map[int]occasion{}, done: r.done}
 		}
 		if err := a.compareEndpoints(ctx); err != nil {
 			return false, err

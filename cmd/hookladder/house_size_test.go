@@ -114,7 +114,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/restore/lua":   200,
 	"dispatcher/internal/redisq/script":        300,
 	"dispatcher/internal/redisq/start":         200,
-	"dispatcher/internal/redisq/script/lua":    1500,
+	"dispatcher/internal/redisq/script/lua":    1600,
 	"dispatcher/internal/redisq/upcoming":      100,
 	"dispatcher/internal/redisq/upcoming/lua":  100,
 	"dispatcher/internal/restorer":             400,

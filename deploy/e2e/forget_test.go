@@ -1,9 +1,11 @@
 package e2e_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -72,5 +74,52 @@ func TestATenantIsForgottenInTheStoreAndInTheArchive(t *testing.T) {
 		return s.Counts["delivered"] == 1 && s.Counts["dead"] == 0 && s.Counts["cancelled"] == 0
 	})
 	got := mustRun(t, kit.Environ("", w.secret, slices.Concat(w.settings, archived(url))...), "", "doctor")
+	require.Zero(t, got.code, got.out)
+}
+
+// What is paused, has no takers, or died as it was accepted is forgotten at once. What a
+// taker has is left, and the exit code tells that.
+func TestWhatIsHeldIsForgottenAtOnceAndWhatIsLeasedIsReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	url := pgtest.New(t)
+	i := w.serve(append(archived(url), "ENDPOINT_MAX_WAITING=3")...)
+	e := i.endpoint("/held", wire.Endpoint{Tenant: "vic", Topics: []string{"*"}})
+	_, err := i.PauseEndpoint(t.Context(), e.ID)
+	require.NoError(t, err)
+	for n := range 5 {
+		i.publish(wire.Message{ID: fmt.Sprint("held", n), Tenant: "vic", Subject: "alice"})
+	}
+	i.publish(wire.Message{ID: "nobody", Tenant: "vic", Queue: "nobody"})
+	i.publish(wire.Message{ID: "taken", Tenant: "vic", Queue: "taken"})
+	taken := i.takeOne("taken", time.Hour)
+	mustRows(t, url, "select id from hookladder.event where reason = 'overflow' and tenant = 'vic' order by id", "held3", "held4")
+	page, err := i.Deliveries(t.Context(), client.Filter{Tenants: []string{"vic"}, Statuses: []string{"dead"}})
+	require.NoError(t, err)
+	require.Len(t, page.Data, 2)
+	var job wire.Job
+	i.answered(http.StatusAccepted, &job, "POST", "/v1/deliveries/retry", `{"tenant":["vic"]}`)
+
+	forget := func() result {
+		return mustRun(t, kit.Environ("", w.secret, slices.Concat(w.settings, archived(url))...), "", "forget", "--tenant", "vic", "--yes")
+	}
+	got := forget()
+	require.Equal(t, exitFailed, got.code, got.out)
+	require.Contains(t, got.out, "forgot 6 deliveries in Redis, 4 of them cancelled; in the archive 6 messages")
+	require.Contains(t, got.out, "in the filters of 1 jobs")
+	require.Contains(t, got.err, "1 deliveries are left, because an attempt is under way or a taker has a lease")
+	mustRows(t, url, "select id from hookladder.message", "taken")
+	_, shown := i.call("GET", "/v1/jobs/"+job.ID, "", nil)
+	require.NotContains(t, shown, "vic")
+	i.refusedWith(http.StatusConflict, "not-stopped", "POST", "/v1/jobs/"+job.ID+"/resume", "")
+	i.counts("nothing else waits", func(s wire.Stats) bool {
+		return s.Counts["ready"] == 0 && s.Counts["in_flight"] == 1 && s.Counts["dead"] == 0
+	})
+
+	i.settle(i.Client, "taken", outcomeOf(&taken, "delivered"))
+	got = forget()
+	require.Zero(t, got.code, got.err)
+	mustRows(t, url, "select (select count(*) from hookladder.message) + (select count(*) from hookladder.event) + (select count(*) from hookladder.open)", "0")
+	got = mustRun(t, kit.Environ("", w.secret, slices.Concat(w.settings, archived(url))...), "", "doctor")
 	require.Zero(t, got.code, got.out)
 }

@@ -53,7 +53,7 @@ func Forget(ctx context.Context, o Options, f ForgetOptions) (out Forgotten, err
 		defer eraser.Close()
 	}
 	err = withStore(ctx, o, func(store *redisq.Store) error {
-		w := &forgetting{store: store, eraser: eraser, o: f, out: &out}
+		w := &forgetting{store: store, eraser: eraser, o: f, out: &out, cancelled: map[dispatcher.DeliveryID]bool{}}
 		return w.all(ctx)
 	})
 	return out, err
@@ -65,7 +65,10 @@ type forgetting struct {
 	eraser *postgres.Eraser // nil: there is no archive
 	o      ForgetOptions
 	out    *Forgotten
-	left   map[string]bool // messages that the store still has
+	left   map[string]bool          // messages that the store still has
+	lanes  map[dispatcher.Lane]bool // of these
+
+	cancelled map[dispatcher.DeliveryID]bool // and are not forgotten yet
 }
 
 // all forgets in the store first: what it logs of that comes to the archive before the
@@ -100,16 +103,31 @@ const passesMost = 4
 func (w *forgetting) inStore(ctx context.Context) error {
 	for range passesMost {
 		before := w.out.Deliveries
-		if err := w.pass(ctx); err != nil || w.out.Deliveries == before {
+		if err := w.pass(ctx); err != nil {
+			return err
+		}
+		ended, err := w.carryOut(ctx)
+		if err != nil || w.out.Deliveries == before && ended == 0 {
 			return err
 		}
 	}
 	return nil
 }
 
+// carryOut ends what was cancelled and could not be found in the long list of its lane.
+func (w *forgetting) carryOut(ctx context.Context) (ended int, err error) {
+	for lane := range w.lanes {
+		some, err := w.store.CarryOut(ctx, w.o.By, lane)
+		if ended += some; err != nil {
+			return ended, err
+		}
+	}
+	return ended, nil
+}
+
 // pass goes through the store once.
 func (w *forgetting) pass(ctx context.Context) error {
-	w.out.Left, w.left = 0, map[string]bool{}
+	w.out.Left, w.left, w.lanes = 0, map[string]bool{}, map[dispatcher.Lane]bool{}
 	f := dispatcher.Filter{Limit: forgetPage}
 	if w.o.Of.Tenant != "" {
 		f.Tenants = []string{w.o.Of.Tenant}
@@ -164,7 +182,7 @@ func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryI
 		}
 		for _, c := range changes {
 			if c.Changed {
-				w.out.Cancelled++
+				w.cancelled[c.ID] = true
 			}
 		}
 	}
@@ -178,9 +196,13 @@ func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryI
 			switch {
 			case c.Changed:
 				w.out.Deliveries++
+				if w.cancelled[c.ID] {
+					delete(w.cancelled, c.ID)
+					w.out.Cancelled++
+				}
 			case errors.Is(c.Err, dispatcher.ErrInFlight):
 				w.out.Left++
-				w.left[c.ID.Message] = true
+				w.left[c.ID.Message], w.lanes[c.ID.Lane] = true, true
 			case c.Err == nil:
 				left = append(left, c.ID)
 			}

@@ -44,6 +44,23 @@ func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.Delivery
 	return s.change(ctx, s.scripts.cancel, by, ids, []any{noJob})
 }
 
+// CarryOut ends what is marked in a lane's ready list: what Cancel did not find there, since
+// the list is long. It reads all of the list, some at a time.
+func (s *Store) CarryOut(ctx context.Context, by string, lane dispatcher.Lane) (ended int, err error) {
+	n := s.partition(lane)
+	for skip := int64(0); skip >= 0; {
+		r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.sweep, By: by, Calls: []conn.Call{{Partition: n, Args: []any{string(lane), "m", skip}}}})[0]
+		h, ok := r.Hint()
+		if !ok {
+			return ended, s.conn.InPartition(n, r.Err)
+		}
+		s.observeDeaths(h)
+		ended += int(r.Number())
+		skip = r.Number()
+	}
+	return ended, nil
+}
+
 // Retry makes deliveries ready at once.
 func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, error) {
 	names, err := s.names(ctx)

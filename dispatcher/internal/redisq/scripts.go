@@ -110,7 +110,7 @@ func makeScripts(given bool) scripts {
 		adopt:    make("adopt", script.Order, script.Taken, adoptSrc),
 		settle:   make("settle", script.Order, settleSrc),
 		reap:     make("reap", script.Order, reapSrc),
-		cancel:   make("cancel", script.Order, script.Job, cancelSrc),
+		cancel:   make("cancel", script.Order, script.Reach, script.Job, cancelSrc),
 		retry:    make("retry", script.Order, script.Job, retrySrc),
 		purge:    make("purge", script.Job, script.Cut, purgeSrc),
 		erase:    make("erase", script.Cut, eraseSrc),

@@ -307,13 +307,16 @@ var LateCases = []rig.Case{
 			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(a)))
 		})
 	}},
-	{Name: "a late success wins over a cancel", Run: func(r *rig.Rig) {
-		c := r.TakeOver("a", "m1")
+	{Name: "a late success wins over the cancel of what another has in flight, not of what was ready", Run: func(r *rig.Rig) {
+		ready := r.TakeOver("a", "m1")
+		r.Cancel(ready.ID)
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(ready)))
+		r.MustStand(ready.ID, dispatcher.StatusCancelled)
+		c := r.TakeOver("b", "m2")
+		r.MustClaim(rig.Two, c.ID)
 		r.Cancel(c.ID)
 		r.MustStand(c.ID, dispatcher.StatusCancelled)
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
-		r.MustStand(c.ID, dispatcher.StatusDelivered)
-		r.MustClaimNothing(rig.Two)
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 	}},
 	{Name: "a second settlement of the same lease is late", Run: func(r *rig.Rig) {

@@ -229,9 +229,9 @@ func endsMarked(r *rig.Rig, e ending) {
 
 func dropsLost(r *rig.Rig, e ending) {
 	r.Limit(rig.EpOne)
-	r.Publish(rig.EpOne, "m1", "m2")
+	r.Settle(rig.One, rig.Success(r.TakeOver(rig.EpOne, "m2"))) // late: a mark
+	r.Publish(rig.EpOne, "m1")
 	r.PublishKeyed(rig.EpOne, "k", "m3", "m4", "m5")
-	r.Cancel(rig.Named(rig.EpOne, "m2"))
 	end(r, e)
 	for _, lost := range []string{"m1", "m2", "m4"} {
 		r.Lose(lost)

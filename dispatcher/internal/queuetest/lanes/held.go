@@ -1,6 +1,7 @@
 package lanes
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,34 @@ var HeldCases = []rig.Case{
 		require.Equal(r, -1, r.Move().Weight)
 		r.MustStand(rig.Named("a", "m2"), dispatcher.StatusReady)
 		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "what is cancelled in a held lane ends at once, wherever in its list", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.PublishMany("a", 1000)
+		all := r.State().Ready["a"]
+		gone := []dispatcher.DeliveryID{all[999], all[0], all[500], all[499], all[501], all[130], all[870]}
+		require.NotContains(r, r.Cancel(gone...), false)
+		require.NotContains(r, r.Cancel(gone...), true)
+		left := slices.DeleteFunc(all, func(id dispatcher.DeliveryID) bool { return slices.Contains(gone, id) })
+		require.Equal(r, left, r.State().Ready["a"])
+		require.Empty(r, r.State().Marks)
+		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusReady: 993, dispatcher.StatusCancelled: 7}, r.Stats().Counts)
+		for _, id := range gone {
+			r.MustStand(id, dispatcher.StatusCancelled)
+		}
+		require.NotContains(r, r.Cancel(left...), false)
+		require.Zero(r, r.LaneState("a").Waiting)
+		r.Resume("a")
+		r.MustClaimNothing(rig.One)
+	}},
+	{Name: "one cancel ends the first of a key and the next one, which came to the tail by that", Run: func(r *rig.Rig) {
+		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.PublishKeyed("a", "k", "m1", "m2", "m3")
+		r.Publish("a", "m4")
+		require.NotContains(r, r.Cancel(rig.IDs("a", "m1", "m2", "m4")...), false)
+		r.MustLie(stored.PlaceCancelled, "a", "m1", "m2", "m4")
+		require.Equal(r, rig.IDs("a", "m3"), r.State().Ready["a"])
+		require.Empty(r, r.State().Marks)
 	}},
 	{Name: "a paused lane does not hold others", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))

@@ -195,11 +195,13 @@ var tokenCases = []rig.Case{
 		}
 	}},
 	{Name: "a marked delivery returns its token when it is claimed", Run: func(r *rig.Rig) {
+		late := r.TakeOver("a", "m1")
+		r.Settle(rig.One, rig.Success(late))
+		r.Pass(time.Minute)
 		r.Limit("a", rig.Every(time.Second))
-		r.Publish("a", "m1", "m2")
-		r.Cancel(rig.Named("a", "m1"))
-		r.MustClaimNothing(rig.One)
-		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusCancelled)
+		r.Publish("a", "m2")
+		r.MustClaimNothing(rig.Two)
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDelivered)
 		r.Deliver(rig.Named("a", "m2"))
 		mustHaveNoToken(r, "a")
 	}},

@@ -332,7 +332,7 @@ func (m *model) cancelled(id dispatcher.DeliveryID, got dispatcher.Change, state
 	case d.Place == stored.PlaceDue || d.Place == stored.PlaceBehind || m.tookBack(id, state.At(id).Place == stored.PlaceCancelled):
 		m.end(id, stored.PlaceCancelled)
 		want = true
-	case d.Place == stored.PlaceReady && d.mark == stored.MarkNone && m.Setup.MaxWaiting > 0: // a short list is searched
+	case d.Place == stored.PlaceReady && d.mark == stored.MarkNone: // a short list is read whole
 		m.ready[id.Lane] = slices.DeleteFunc(m.ready[id.Lane], func(other dispatcher.DeliveryID) bool { return other == id })
 		m.end(id, stored.PlaceCancelled)
 		want = true

@@ -1,15 +1,17 @@
 -- sweep: end deliveries that wait in a lane that takes no more: its endpoint is disabled or deleted, or it is cut, which
--- ends what was accepted by then. Those in line behind them follow.
+-- ends what was accepted by then. Those in line behind them follow. It also ends marked ones that cancel could not find in a
+-- long list.
 --
 -- ARGV[3]   lane
 -- ARGV[4]   t: those that are named, which wait for a time; r: the head of the ready list; u: none, and a cut is taken away
---           unless what is in flight may be older
--- ARGV[5..] deliveries of it (t)
--- returns now, due, weight, number that ended
+--           unless what is in flight may be older; m: those of the ready list that have a mark
+-- ARGV[5..] deliveries of it (t); of m: how many elements at the tail were looked at before
+-- returns now, due, weight, number that ended; of m: what a next call is to give as ARGV[5], -1 at the end
 local MOST = 64 -- deliveries of a ready list that one call ends
+local READ = 1024 -- elements of which one call looks for marks
 local LONGEST = 120000 -- ms; no attempt takes longer, with its quick repeats
 local name, what, ids = ARGV[3], ARGV[4], {}
-for i = 5, #ARGV do
+for i = 5, what == 't' and #ARGV or 4 do
   local lane, id = parts(ARGV[i])
   if lane == name then ids[#ids + 1] = id end
 end
@@ -28,7 +30,42 @@ if what == 'u' and l.limits.cut and (l.flying <= 0 or now - l.limits.cut >= LONG
   sure('HDEL', LIMITS, name)
   sure('HDEL', HELD, name)
 end
-local n = (#ended.cancelled + #ended.dead) / 2
+
+-- end_marks ends marked deliveries among some elements. Redis removes from the middle of a list by passing all elements
+-- from one end, so those that end are overwritten and leave together.
+local function end_marks(skip)
+  local key, length, names = READY .. name, queued(l), {}
+  local page = sure('LRANGE', key, -skip - READ, -skip - 1)
+  for i, element in ipairs(page) do names[i] = name .. ':' .. select(2, parts(element)) end
+  local marks, first, n = #page > 0 and of(MARKS, names) or NONE, length - skip - #page, 0
+  for i, delivery in ipairs(names) do
+    if n == MOST then break end
+    if marks[i] then
+      local _, id = parts(delivery)
+      local record = sure('HGET', MESSAGES, id)
+      sure('LSET', key, first + i - 1, '')
+      n = n + 1
+      l.waiting = l.waiting - 1
+      count('ready', -1)
+      if record and #record > DIGEST then
+        count(end_marked(delivery, marks[i], (progress(sure('HGET', PROGRESS, delivery)))), 1)
+      else
+        unmarked[#unmarked + 1] = delivery
+        drop(delivery, id, record)
+      end
+      leave(l, id, record)
+    end
+  end
+  if n > 0 then
+    sure('LREM', key, skip < length / 2 and -n or n, '')
+    l.ready = nil
+    if queued(l) == 0 then l.emptied = true end
+  end
+  if n == MOST then return skip end
+  return #page < READ and -1 or skip + READ - n
+end
+local more = what == 'm' and end_marks(tonumber(ARGV[5])) or nil
+local n = (#ended.cancelled + #ended.dead + #ended.done) / 2
 flush()
 local t, d, w = finish()
-return { t, d, w, n }
+return { t, d, w, n, more }

@@ -28,6 +28,12 @@ var state string // lanes, counts and the end of each script: put behind Common
 //go:embed lua/read.lua
 var Read string
 
+// Reach takes deliveries out of the middle of a ready list. It is a part for scripts that
+// end them there, put behind Order.
+//
+//go:embed lua/reach.lua
+var Reach string
+
 // Order tells which delivery is next, and ends deliveries. It is a part for
 // scripts that end a delivery or put one in line.
 //

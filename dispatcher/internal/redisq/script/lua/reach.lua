@@ -1,0 +1,80 @@
+-- reach: how ready deliveries are taken out of the middle of their lane's list, which Redis can't do at once. It is put
+-- between order and the scripts that do so. It takes no arguments of its own: ARGV[3..] is the script's.
+--
+-- A list is read from both ends, in parts, until the delivery is found. Its element is overwritten, and all that were
+-- overwritten leave together: removing one passes those before it.
+local SEARCHED = 2048 -- elements of lists that one call reads: a ms or two
+local PART = 128      -- elements that are read at once, at first, at each end of a list
+
+local reaches, searched = {}, 0
+
+-- reach_of is what is known of a lane's list. at has the positions of what was read, by id; length is the list's at that
+-- time. head and tail count what was read from its ends, from_head and from_tail what was taken out of that.
+local function reach_of(l)
+  local r = reaches[l]
+  if not r then
+    r = { at = {}, length = queued(l), head = 0, tail = 0, from_head = 0, from_tail = 0 }
+    reaches[l] = r
+  end
+  return r
+end
+
+-- read_span reads elements of a list, counted from its end where they are nearer to that.
+local function read_span(l, r, first, n, from_tail)
+  if n <= 0 then return end
+  local shift = from_tail and queued(l) or 0
+  for i, element in ipairs(sure('LRANGE', READY .. l.name, first - shift, first + n - 1 - shift)) do
+    r.at[sub(element, (find(element, ':', 1, true) or #element) + 1)] = first + i - 1
+  end
+  searched = searched + n
+end
+
+-- read_on reads more of a list and reports whether there was more. What came to its tail since comes first: the next of an
+-- ordering key.
+local function read_on(l, r)
+  local more = queued(l) - r.length
+  if more > 0 then
+    read_span(l, r, r.length, more, true)
+    r.length, r.tail = r.length + more, r.tail + more
+    return true
+  end
+  local n = math.min(math.max(PART, r.head), SEARCHED - searched, r.length - r.head - r.tail)
+  if n <= 0 then return false end
+  local half = math.ceil(n / 2)
+  read_span(l, r, r.head, half, false)
+  read_span(l, r, r.length - r.tail - (n - half), n - half, true)
+  r.head, r.tail = r.head + half, r.tail + n - half
+  return true
+end
+
+-- take_out takes a delivery out of its lane's list and reports whether it was found. The caller counts it. Meanwhile the
+-- list may only grow at its tail. close_lists has to follow.
+local function take_out(l, id)
+  local r = reach_of(l)
+  while not r.at[id] do
+    if not read_on(l, r) then return false end
+  end
+  local at = r.at[id]
+  r.at[id] = nil
+  if at < r.head then
+    sure('LSET', READY .. l.name, at, '')
+    r.from_head = r.from_head + 1
+  else
+    sure('LSET', READY .. l.name, at - queued(l), '')
+    r.from_tail = r.from_tail + 1
+  end
+  return true
+end
+
+-- close_lists lets go what was taken out.
+local function close_lists()
+  for l, r in pairs(reaches) do
+    if r.from_head > 0 then sure('LREM', READY .. l.name, r.from_head, '') end
+    if r.from_tail > 0 then sure('LREM', READY .. l.name, -r.from_tail, '') end
+    if r.from_head + r.from_tail > 0 then
+      l.ready = nil
+      if queued(l) == 0 then l.emptied = true end
+    end
+  end
+  reaches = {}
+end

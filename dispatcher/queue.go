@@ -22,6 +22,11 @@ var (
 	// engine ends, since it would write what no other instance reads. It is an
 	// ErrUnavailable.
 	ErrMoved = fmt.Errorf("it changed under this instance: %w", ErrUnavailable)
+	// ErrReadOnly says that the queue answers, but refuses every change, since it can't
+	// write to its disk; nothing was changed. It is an ErrUnavailable.
+	ErrReadOnly = fmt.Errorf("Redis can't write to its disk: %w", ErrUnavailable)
+	// ErrDiskFull says that it can't, since its disk is full. It is an ErrReadOnly.
+	ErrDiskFull error = diskFull{}
 	// ErrFull says that the queue has no memory left; nothing was changed.
 	ErrFull = errors.New("queue full")
 	// ErrFenced says that this instance was declared dead and must start anew
@@ -57,6 +62,12 @@ var (
 	// nothing was asked.
 	ErrNothing = errors.New("nothing to claim")
 )
+
+// diskFull is an ErrReadOnly with a text of its own.
+type diskFull struct{}
+
+func (diskFull) Error() string { return "the disk of Redis is full" }
+func (diskFull) Unwrap() error { return ErrReadOnly }
 
 // Degraded says that some parts of the store did not do what was asked, or all of
 // them; the others did. The store leaves the parts alone that failed, and looks

@@ -58,6 +58,9 @@ func (h *heartbeat) Run(ctx context.Context) error {
 	}
 }
 
+// stageBeat is what the log calls it. Each beat writes to the store.
+const stageBeat = "beat"
+
 // beat writes the next number and answers the instances that are dead.
 func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	e := h.engine
@@ -76,7 +79,7 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	fresh, all, err := h.call(call, name)
 	if err != nil {
 		if ctx.Err() == nil {
-			e.outages.Report("beat", err)
+			e.outages.Report(stageBeat, err)
 			h.beatFailed(began, err)
 		}
 		if errors.Is(err, dispatcher.ErrMoved) {
@@ -84,7 +87,7 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 		}
 		return nil
 	}
-	e.outages.Report("beat", nil)
+	e.outages.Report(stageBeat, nil)
 	if fresh && h.known {
 		// This instance was declared dead, or the queue forgot its name. The beat made the old name
 		// known once more, so that another instance finds it dead and takes over its leases.

@@ -59,6 +59,7 @@ type Engine struct {
 	log       *slog.Logger
 	outages   *outage.Log // the store does not answer
 	fullLog   *outage.Log // it has no memory left
+	diskLog   *outage.Log // it can't write to its disk
 	watching  watching
 	endpoints *endpoints.Registry
 	lists     turns.Turns   // for callers that read lists
@@ -108,13 +109,14 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, queue: q, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
 		outages: outage.New(o.Log, "store lost", "store back"),
-		fullLog: outage.New(o.Log, "store full", "store has room again"),
-		lists:   turns.New(), tests: make(chan struct{}, mostTests), permits: newPermits(o.MaxInFlight),
+		fullLog: outage.New(o.Log, "store full", "store has room again"), diskLog: outage.New(o.Log, "store refuses changes", "store takes changes again"),
+		lists: turns.New(), tests: make(chan struct{}, mostTests), permits: newPermits(o.MaxInFlight),
 		wall: wallClock, rouse: make(chan struct{}, 1), leases: newLeaseSet(), doubt: make(chan struct{}, 1),
 		ready: make(chan struct{}, 1), due: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
 		poll: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
-	e.outages.Told, e.fullLog.Told = e.storeNews("unreachable"), e.storeNews("full")
+	e.outages.Told, e.fullLog.Told, e.diskLog.Told = e.storeNews("unreachable"), e.storeNews("full"), e.storeNews("read_only")
+	e.outages.ReadOnly, e.outages.Writes = e.diskLog, stageBeat
 	e.taking, e.stop = context.WithCancel(context.Background())
 	e.over, e.quit = context.WithCancelCause(context.Background())
 	e.identity.Store(&identity{base: o.Instance, count: 1})
@@ -237,7 +239,7 @@ func (e *Engine) tellBreaker(news dispatcher.News) {
 	e.tell(news)
 }
 
-// storeNews tells that the store is out of reach, or full, and that it is no more.
+// storeNews tells that the store is out of reach, full or read only, and that it is no more.
 func (e *Engine) storeNews(reason string) func(time.Time, error) {
 	return func(since time.Time, why error) {
 		news := dispatcher.News{Notice: dispatcher.NoticeHealthy, Reason: reason}

@@ -42,14 +42,16 @@ func (g *Gauge) Run(ctx context.Context) error {
 		if !sleep(ctx, moment) {
 			break
 		}
-		g.flush(ctx)
+		if err := g.flush(ctx); ctx.Err() == nil {
+			g.report(ctx, err)
+		}
 	}
 	g.turn(g.options.Now())
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastly)
 	defer cancel()
-	g.flush(last)
+	err := g.flush(last)
 	if left := len(g.waiting) + g.dropped; left > 0 {
-		g.options.Log.Warn("figures of minutes not added", "minutes", left)
+		g.options.Log.Warn("figures of minutes not added", "minutes", left, "err", err)
 	}
 	return nil
 }
@@ -75,7 +77,7 @@ func (g *Gauge) turn(now time.Time) {
 }
 
 // flush adds what waits.
-func (g *Gauge) flush(ctx context.Context) {
+func (g *Gauge) flush(ctx context.Context) error {
 	g.mu.Lock()
 	waiting := g.waiting
 	if len(waiting) > 0 {
@@ -83,7 +85,7 @@ func (g *Gauge) flush(ctx context.Context) {
 	}
 	g.mu.Unlock()
 	if len(waiting) == 0 {
-		return
+		return nil
 	}
 	call, cancel := outage.Within(ctx)
 	defer cancel()
@@ -92,9 +94,7 @@ func (g *Gauge) flush(ctx context.Context) {
 	g.waiting = left
 	g.version++
 	g.mu.Unlock()
-	if ctx.Err() == nil {
-		g.report(ctx, err)
-	}
+	return err
 }
 
 // report logs once that minutes can't be added, and once that they are.

@@ -71,6 +71,8 @@ var (
 	// A lost store is usually back within seconds. A full one gets room as work ends,
 	// which takes longer.
 	unavailable = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
+	// A disk gets room when a person makes some.
+	readOnly    = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store can't write to its disk", 10}
 	archiveAway = &problemKind{"unavailable", http.StatusServiceUnavailable, "The archive can't be reached", 3}
 	weak        = &problemKind{"not-durable", http.StatusServiceUnavailable, "The store is not as durable as asked", 1}
 	crowded     = &problemKind{"overloaded", http.StatusServiceUnavailable, "Too much is being received at once", 1}
@@ -176,6 +178,8 @@ var table = []struct {
 	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},
 	{dispatcher.ErrFull, full, "", "nothing was changed; ask again later"},
 	{dispatcher.ErrNotDurable, weak, "", "it is stored and will be sent; asking again with the same id is safe, and answers 200 once it is durable"},
+	{dispatcher.ErrDiskFull, readOnly, "", "the disk of Redis is full; nothing was changed: make room on it, and it continues by itself"},
+	{dispatcher.ErrReadOnly, readOnly, "", "Redis refuses all changes, and its log says why; nothing was changed: ask again later"},
 	{dispatcher.ErrUnavailable, unavailable, "", unsure},
 	{dispatcher.ErrFenced, unavailable, "", "this instance restarts; ask again"},
 	{dispatcher.ErrStopping, unavailable, "", "this instance stops; ask again"},

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -107,7 +108,11 @@ func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
 		return nil, &problem{kind: unavailable, detail: "a key with the scope read is told why"}
 	}
 	if err != nil {
-		return nil, &problem{kind: unavailable, detail: strings.ToValidUTF8(err.Error(), "�")}
+		kind := unavailable
+		if errors.Is(err, dispatcher.ErrReadOnly) {
+			kind = readOnly
+		}
+		return nil, &problem{kind: kind, detail: strings.ToValidUTF8(err.Error(), "�")}
 	}
 	if store.Durable == dispatcher.No {
 		return nil, &problem{kind: weak, detail: notDurable(store)}

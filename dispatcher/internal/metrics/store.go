@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -55,7 +56,7 @@ type storeCollector struct {
 	at     time.Time // of stats and err
 	stats  dispatcher.Stats
 	err    error // why it could not be counted
-	down   error // why the store does not answer
+	down   error // why the store does not answer, or takes no changes
 }
 
 func newStoreCollector() *storeCollector {
@@ -63,7 +64,7 @@ func newStoreCollector() *storeCollector {
 		return prometheus.NewDesc(prefix+name, help, labels, nil)
 	}
 	return &storeCollector{
-		up:         describe("store_up", "1 while the store answers."),
+		up:         describe("store_up", "1 while the store answers, and takes changes."),
 		durable:    describe("store_durable", "1 while DURABILITY holds, 0 while it does not; left out where the store does not tell."),
 		used:       describe("store_used_ratio", "Memory in use of what the fullest master may use; left out where there is no limit."),
 		retention:  describe("retention_seconds", "For how long finished deliveries are kept whole by now, where they are kept least long."),
@@ -108,9 +109,9 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(c.exhausted, prometheus.CounterValue, float64(source.Exhausted()))
 	if down != nil {
 		tell(c.up, 0)
-		return
+	} else {
+		tell(c.up, 1)
 	}
-	tell(c.up, 1)
 	if err != nil {
 		return
 	}
@@ -151,7 +152,8 @@ func (c *storeCollector) look() (source Source, st dispatcher.Stats, down, err e
 	if c.source != nil && (c.at.IsZero() || time.Since(c.at) >= statsEvery) {
 		ctx, cancel := context.WithTimeout(context.Background(), statsWithin)
 		defer cancel()
-		if c.down = c.source.Ping(ctx); c.down == nil {
+		c.down = c.source.Ping(ctx)
+		if c.err = c.down; c.down == nil || errors.Is(c.down, dispatcher.ErrReadOnly) { // it can be read
 			c.stats, c.err = c.source.Stats(ctx)
 		}
 		c.at = time.Now()

@@ -26,6 +26,12 @@ type Log struct {
 	// was, lost, and why; nil: it is back. It is set before the first Report, if at all.
 	Told func(since time.Time, why error)
 
+	// ReadOnly takes over what failed since the store refuses changes: it is not lost, and
+	// that it was read does not mean that it can be written. A call of the stage Writes
+	// shows that, which always writes. Both are set before the first Report; nil: there is none.
+	ReadOnly *Log
+	Writes   string
+
 	mu     sync.Mutex // guards what follows
 	since  time.Time  // zero: all is well
 	last   time.Time  // when a call failed
@@ -55,6 +61,7 @@ func New(log *slog.Logger, down, up string) *Log {
 
 // Report takes in how a call of a stage came out; nil: it was answered.
 func (t *Log) Report(stage string, err error) {
+	err = t.reportReadOnly(stage, err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil && t.since.IsZero() {
@@ -88,6 +95,24 @@ func (t *Log) Report(stage string, err error) {
 		}
 		t.since, t.err = time.Time{}, nil
 	}
+}
+
+// reportReadOnly has ReadOnly report what is its own, and returns the rest.
+func (t *Log) reportReadOnly(stage string, err error) error {
+	if t.ReadOnly == nil {
+		return err
+	}
+	is := func(one error) bool { return errors.Is(one, dispatcher.ErrReadOnly) }
+	switch {
+	case err == nil && stage == t.Writes:
+		t.ReadOnly.Report(stage, nil)
+	case err != nil && Any(err, is):
+		t.ReadOnly.Report(stage, err)
+		if !Any(err, func(one error) bool { return !is(one) }) {
+			return nil // all of the store answered
+		}
+	}
+	return err
 }
 
 // unanswered reports whether a call only took too long, which may be of this

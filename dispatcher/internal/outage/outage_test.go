@@ -179,3 +179,28 @@ func TestWhatMayWorkAnotherTimePasses(t *testing.T) {
 	require.False(t, outage.Any(some(1, 3, dispatcher.ErrUnavailable), outage.Refuses))
 	require.False(t, outage.Any(nil, outage.Refuses))
 }
+
+// A store whose disk is full answers each read, and refuses each change.
+func TestAStoreThatRefusesChangesIsNotLostAndNotBackWhenItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, disk := newTestLog(), newTestLog()
+		disk.Log = outage.New(slog.New(slog.NewTextHandler(&disk.text, nil)), "refuses changes", "takes changes")
+		l.ReadOnly, l.Writes = disk.Log, "beat"
+		refused := fmt.Errorf("beat: %w", dispatcher.ErrDiskFull)
+		for range 60 { // of each partition
+			l.Report("beat", some(2, 2, refused, refused))
+			l.Report("claim", nil)
+			l.Report("settle", fmt.Errorf("settle: %w", dispatcher.ErrReadOnly))
+			time.Sleep(time.Second)
+		}
+		require.Zero(t, l.text.Len())
+		require.Equal(t, 1, disk.count("refuses changes"))
+		require.Contains(t, disk.text.String(), "the disk of Redis is full")
+		l.Report("beat", nil)
+		require.Equal(t, 1, disk.count("takes changes"))
+
+		l.Report("schedule", some(2, 3, refused, dispatcher.ErrUnavailable))
+		require.Equal(t, 2, disk.count("refuses changes"))
+		require.Equal(t, 1, l.count("store lost"), "a part of it is")
+	})
+}

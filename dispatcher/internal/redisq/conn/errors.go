@@ -17,12 +17,19 @@ import (
 
 // unavailable are the prefixes of Redis' answers that pass, some by themselves and
 // some once a person has set Redis right. It is loading, failing over, being
-// resharded or busy, can't write to its disk, has too few replicas or too many
+// resharded or busy, has too few replicas or too many
 // clients. RESTORING is schedule's own, while an archive is put back.
 var unavailable = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED ", "ASK ",
-	"BUSY ", "NOREPLICAS", "MISCONF", "NOSCRIPT", "RESTORING", "NOAUTH", "WRONGPASS", "ERR max number of clients",
+	"BUSY ", "NOREPLICAS", "NOSCRIPT", "RESTORING", "NOAUTH", "WRONGPASS", "ERR max number of clients",
 }
+
+// readOnly begins Redis' answer to every change while it can't write to its disk, and
+// diskFull is in it where that is full.
+const (
+	readOnly = "MISCONF"
+	diskFull = "No space left on device"
+)
 
 // full are the words of Redis and its managed kinds for no memory left.
 var full = []string{"OOM", "size exceeded", "quota exceeded"}
@@ -47,7 +54,7 @@ func asAnswer(err error, answer *redis.Error) bool {
 }
 
 // Meaning tells what an error of go-redis means to the engine: that the store is
-// full or unavailable. It is nil for a fault of ours.
+// full, read only or unavailable. It is nil for a fault of ours.
 func Meaning(err error) error {
 	text := Word(err)
 	if text == "" {
@@ -61,6 +68,12 @@ func Meaning(err error) error {
 			}
 		}
 		return nil
+	}
+	switch {
+	case strings.HasPrefix(text, readOnly) && strings.Contains(text, diskFull):
+		return dispatcher.ErrDiskFull
+	case strings.HasPrefix(text, readOnly):
+		return dispatcher.ErrReadOnly
 	}
 	for _, word := range full {
 		if strings.Contains(text, word) {

@@ -1,0 +1,37 @@
+package redistest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FillDisk has the server's append-only file be on a disk that is full: /dev/full takes no
+// byte. No right is needed for that. The server still answers, and refuses changes from the
+// first one on that it could not write.
+func (s *Server) FillDisk() {
+	s.t.Helper()
+	ctx := context.Background()
+	dirs, err := s.Client.ConfigGet(ctx, "*dir*").Result()
+	require.NoError(s.t, err)
+	s.FreeDisk()
+	// The server creates its next file under this name, and follows the link.
+	next := filepath.Join(dirs["dir"], dirs["appenddirname"], "temp-appendonly.aof.incr")
+	require.NoError(s.t, os.Symlink("/dev/full", next))
+	require.NoError(s.t, s.Client.ConfigSet(ctx, "appendonly", "yes").Err())
+	require.NoError(s.t, until("the disk is full", func() (bool, error) {
+		return s.Client.Set(ctx, "full", 1, 0).Err() != nil, nil
+	}))
+}
+
+// FreeDisk has the server write to no file from now on, so that it takes changes again.
+func (s *Server) FreeDisk() {
+	s.t.Helper()
+	ctx := context.Background()
+	require.NoError(s.t, s.Client.ConfigSet(ctx, "appendonly", "no").Err())
+	require.NoError(s.t, until("the disk has room", func() (bool, error) {
+		return s.Client.Del(ctx, "full").Err() == nil, nil
+	}))
+}

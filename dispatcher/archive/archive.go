@@ -27,6 +27,9 @@ var (
 	// ErrVersion says that the archive's tables are newer than this program, or older
 	// and may not be changed by it.
 	ErrVersion = errors.New("the archive's tables are of another version")
+	// ErrAnew says that another process of the store's server answered than the one that
+	// the cursor is of. The walk has to begin again.
+	ErrAnew = errors.New("the store's server was restarted or replaced")
 )
 
 // Position is a place in the log of one partition: the id of an entry. The zero value
@@ -139,6 +142,7 @@ type Part struct {
 	Missing   int        // messages whose record had gone
 	TailLost  bool       // the store lost what it took last before, of which some is archived
 	More      bool       // there is more behind To
+	Gap       Position   // the newest gap in the log; zero: there was none
 	Waits     bool       // what follows is a change of an endpoint which the endpoint does not have yet
 }
 

@@ -17,7 +17,7 @@ type State struct {
 	Now       time.Time // by the partition's clock
 	Backlog   int64     // bytes that are kept only since they are not archived
 	Dropped   int64     // lines that were ever cut before they were archived
-	Gap       Position  // the log is whole from here on; zero: nothing behind At was cut
+	Gap       Position  // the log is whole from here on; zero: nothing was cut before it was archived
 }
 
 // Source is the store whose log is archived.
@@ -38,8 +38,11 @@ type Source interface {
 	Archived(ctx context.Context, parts []Part) error
 	// Unfinished reads a page of the deliveries that a partition has not finished, with
 	// what a restore needs of them: head and body too. Their Pos is PosAt of when they were
-	// accepted, or joined the line of their key. next is empty at the end.
-	Unfinished(ctx context.Context, partition int, cursor string) (page []Open, next string, err error)
+	// accepted, or joined the line of their key. A cursor is valid for one process of the
+	// store's server: if another one answers, the error is ErrAnew.
+	Unfinished(ctx context.Context, partition int, cursor string) (Page, error)
+	// UnfinishedOf reads those of some deliveries that a partition has not finished.
+	UnfinishedOf(ctx context.Context, partition int, ids []dispatcher.DeliveryID) (Page, error)
 	// Endpoints reads a page of the records of all endpoints as they are stored, sealed.
 	// Those that are created or changed meanwhile may be left out, since the log has them.
 	// next is empty at the end.
@@ -50,6 +53,16 @@ type Source interface {
 	// Holds reads which lanes of a partition are paused, without those of endpoints: their
 	// records say it. kept are those that an archive has: it answers those that were resumed.
 	Holds(ctx context.Context, partition int, kept []Hold) (Holds, error)
+}
+
+// Page is a page of what a partition has not finished.
+type Page struct {
+	Epoch string // of the data that it was read from
+	Open  []Open
+	Next  string // cursor of the next page; empty: there is none
+
+	// Messages were read for this page, of so many that the partition has.
+	Messages, Total int
 }
 
 // Endpoint is an endpoint's record.
@@ -84,8 +97,9 @@ type Held struct {
 	Epoch     string
 	At        Position // archived up to here, as the archive knows it
 	Last      int64    // the highest Pos so far
-	Began     bool     // no walk through this epoch has ended by Miss so far: nothing is known of what it held already
-	Walked    Position // the Gap of the last walk that ended
+	Began     bool     // this epoch was never compared: the archive does not know what the store had already
+	Gap       Position // the newest gap that At has passed
+	Walked    Position // the newest gap that a comparison has closed
 	Orphans   int64    // deliveries of other epochs of it that have not finished: Redis was emptied
 }
 
@@ -105,11 +119,17 @@ type Archive interface {
 	// the instance, else ErrMoved. They are numbered already. What can't be kept as it
 	// is, is kept changed, or counted and passed over.
 	Write(ctx context.Context, by string, parts []Part) (Written, error)
-	// See takes in a page of a walk through what a partition has not finished: what the
-	// archive lacks is added, messages too, and all is marked as seen by that walk.
-	See(ctx context.Context, by string, walk int64, page []Open) error
-	// Miss ends a walk: what it did not see has ended as Lost, and is counted.
-	Miss(ctx context.Context, by string, m Missed) (lost int, err error)
+	// See takes in a page of a walk: what the archive lacks is added, messages too, and all
+	// is marked as seen by that walk.
+	See(ctx context.Context, by string, w Walk, page []Open) error
+	// Unseen names deliveries that a walk has not seen and that may have ended in its gap,
+	// at most UnseenMost of them.
+	Unseen(ctx context.Context, by string, w Walk) ([]dispatcher.DeliveryID, error)
+	// Miss ends as Lost those of some deliveries that a walk still has not seen, and counts
+	// them. Their events stand behind the Pos last.
+	Miss(ctx context.Context, by string, w Walk, last int64, ids []dispatcher.DeliveryID) (lost int, err error)
+	// Compared ends a walk: its gap is closed.
+	Compared(ctx context.Context, by string, w Walk) error
 	// KeepEndpoints keeps records that are newer than those it has.
 	KeepEndpoints(ctx context.Context, page []Endpoint) error
 	// Endpoints reads a page of the endpoints that it has and that were not deleted, without
@@ -138,13 +158,24 @@ type Written struct {
 	Passed           int // rows that it did not take in any case
 }
 
-// Missed says what a walk should have seen: what was unfinished in a partition's epoch
-// and accepted, or resent, up to a Pos.
-type Missed struct {
+// UnseenMost is how many deliveries Unseen names: asking the store for them takes some
+// 20 ms.
+const UnseenMost = 1000
+
+// Walk is a comparison of what a partition has not finished with what the archive has.
+type Walk struct {
 	Partition int
 	Epoch     string
-	Walk      int64
-	Until     int64
-	Last      int64    // the highest Pos so far, behind which the events stand
-	Gap       Position // the walk was for this gap in the log, or older ones
+	Name      int64    // marks what it saw
+	Gap       Position // the newest gap that was known when it began
+	Left      float64  // the share that is still to compare, for other processes to read
+}
+
+// Until is the highest Pos of what may have ended in the gap without the archive's
+// knowledge: what began later has its end in the log. Without a gap it is negative.
+func (w *Walk) Until() int64 {
+	if w.Gap == (Position{}) {
+		return -1
+	}
+	return PosAt(time.UnixMilli(w.Gap.MS+1)) - 1
 }

@@ -10,6 +10,10 @@ type Status struct {
 	Holds   int       // partitions that this instance archives
 	Orphans int64     // unfinished deliveries of stores that were emptied, as far as this instance holds them
 
+	// Comparing is the share of its partitions' deliveries that this instance has still to
+	// compare with the archive; 0: all are compared.
+	Comparing float64
+
 	// What this instance kept since its start. Of Changed rows a text was replaced. Passed
 	// and Lost could not be kept: the archive did not take them, or the store cut them.
 	Messages, Events, Changed, Passed, Lost int64

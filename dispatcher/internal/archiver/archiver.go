@@ -70,12 +70,13 @@ type Archiver struct {
 	unsaid   []archive.Part // kept, and the store was not told
 	renewed  time.Time      // when held was read
 	records  records
-	cared    time.Time     // when the tables of months were looked after last
-	dropped  map[int]int64 // lines cut before they were archived, as it was told last
-	failures int           // in a row
-	from     int           // the partition with which the next pass begins
-	waits    bool          // the last pass met a change that an endpoint does not have yet
-	stops    bool          // it archives what there is, and begins nothing more
+	walks    map[int]*walking // of what is held, as far as it has to be compared
+	cared    time.Time        // when the tables of months were looked after last
+	dropped  map[int]int64    // lines cut before they were archived, as it was told last
+	failures int              // in a row
+	from     int              // the partition with which the next pass begins
+	waits    bool             // the last pass met a change that an endpoint does not have yet
+	stops    bool             // it archives what there is, and begins nothing more
 
 	mu     sync.Mutex // guards what follows
 	status archive.Status
@@ -85,7 +86,7 @@ type Archiver struct {
 func New(o Options) *Archiver {
 	return &Archiver{
 		o: o, source: o.Source, archive: o.Archive, stirred: make(chan struct{}, 1),
-		held: map[int]*archive.Held{}, dropped: map[int]int64{}, records: newRecords(),
+		held: map[int]*archive.Held{}, dropped: map[int]int64{}, records: newRecords(), walks: map[int]*walking{},
 	}
 }
 
@@ -230,6 +231,13 @@ func (a *Archiver) tellUp(err error) {
 	}
 }
 
+// accepts tells that the archive took what it was given, also in the middle of a pass.
+func (a *Archiver) accepts() {
+	if !a.Status().Up {
+		a.tellUp(nil)
+	}
+}
+
 // release archives what happened until the end, and gives up what this instance holds.
 func (a *Archiver) release(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
@@ -276,6 +284,9 @@ func (a *Archiver) renew(ctx context.Context) error {
 	a.mu.Lock()
 	more := orphans > a.status.Orphans
 	a.status.Orphans, a.status.Holds = orphans, len(now)
+	if len(now) == 0 {
+		a.status.Comparing = 0
+	}
 	a.mu.Unlock()
 	if more {
 		a.o.Log.Warn("the store was emptied: unfinished deliveries are only in the archive; bring them back with hookladder restore", "deliveries", orphans)

@@ -2,7 +2,6 @@ package archiver_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -125,33 +124,6 @@ func TestTablesOfAnotherVersionAreWaitedFor(t *testing.T) {
 	})
 }
 
-func TestWhatTheStoreHeldBeforeIsSeenAndWhatWasCutIsMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.open[1] = []string{"old", "older"}
-		w.happen(1, archive.Delivered, "early")
-		w.unwalked = func() { w.entries[1] = append(w.entries[1], archive.Event{ID: delivery("late"), Kind: archive.Dead}) }
-		_, stop := w.start(t, "x")
-		defer stop()
-		pass(time.Second)
-		old := w.missed[slices.IndexFunc(w.missed, func(m archive.Missed) bool { return m.Partition == 1 })]
-		require.Equal(t, []string{"bold", "bolder"}, w.seen[old.Walk])
-		require.Equal(t, []string{"1dearly", "1xlate"}, w.kept()[:2], "what was logged during the walk is read before anything is missed")
-		require.Greater(t, old.Last, old.Until, "and is not judged")
-		walks := w.walks
-		w.do(func() { w.unwalked = nil })
-		pass(5 * time.Minute)
-		require.Equal(t, walks, w.walks, "once")
-
-		w.do(func() { w.gap[0], w.dropped[0] = archive.Position{Seq: 3}, 7 })
-		pass(time.Minute)
-		require.Equal(t, archive.Position{Seq: 3}, w.missed[len(w.missed)-1].Gap)
-		require.Greater(t, w.walks, walks)
-		require.Equal(t, 7, w.news[0].Count)
-		require.Equal(t, dispatcher.NoticeUnhealthy, w.news[0].Notice)
-	})
-}
-
 func TestAStoreThatLostItsTailIsToldAgainAndToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -182,9 +154,11 @@ func TestAStoreThatLostItsTailIsToldAgainAndToldOf(t *testing.T) {
 // The store is emptied between the look at how far it is archived, and what is read then.
 func TestWhatIsOfOtherDataIsNotKept(t *testing.T) {
 	for name, change := range map[string]func(w *world){
-		"read":     func(w *world) { w.happen(0, archive.Delivered, "mine"); w.reading = func() { w.epoch[0] = "c" } },
-		"walked":   func(w *world) { w.open[0] = []string{"mine"}; w.unfinished = func() { w.epoch[0] = "c" } },
-		"caughtUp": func(w *world) { w.unwalked = func() { w.epoch[0] = "c" } },
+		"read":   func(w *world) { w.happen(0, archive.Delivered, "mine"); w.reading = func() { w.epoch[0] = "c" } },
+		"walked": func(w *world) { w.open[0] = []string{"mine"}; w.unfinished = func() { w.epoch[0] = "c" } },
+		"askedFor": func(w *world) {
+			w.unseen[0], w.unwalked = []dispatcher.DeliveryID{delivery("mine")}, func() { w.epoch[0] = "c" }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -41,6 +41,10 @@ type store struct {
 	// What is done, if it is not nil, once before a read, before a page of a walk, and at each
 	// end of a walk.
 	reading, unfinished, unwalked func()
+
+	paged, asked func()        // before each page of a walk of the first partition; behind each question by name
+	anew         bool          // the next page of a walk is of another process
+	slow         time.Duration // of a page of a walk
 }
 
 func newStore() *store {
@@ -151,19 +155,42 @@ func (s *store) Archived(_ context.Context, parts []archive.Part) error {
 	return nil
 }
 
-func (s *store) Unfinished(_ context.Context, n int, cursor string) (page []archive.Open, next string, err error) {
+func (s *store) Unfinished(_ context.Context, n int, cursor string) (page archive.Page, err error) {
+	time.Sleep(s.slow)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.walks++
 	once(&s.unfinished)
-	at := len(cursor)
-	if at < len(s.open[n]) {
-		page, next = append(page, archive.Open{ID: delivery(s.open[n][at]), Epoch: s.epoch[n]}), strings.Repeat(".", at+1)
+	if n == 0 && s.paged != nil {
+		s.paged()
 	}
-	if next == "" && s.unwalked != nil {
+	if s.anew && cursor != "" {
+		s.anew = false
+		return page, archive.ErrAnew
+	}
+	at := len(cursor)
+	page.Epoch, page.Total = s.epoch[n], len(s.open[n])
+	if at < len(s.open[n]) {
+		page.Open, page.Next = append(page.Open, archive.Open{ID: delivery(s.open[n][at]), Epoch: s.epoch[n]}), strings.Repeat(".", at+1)
+		page.Messages = 1
+	}
+	if page.Next == "" && s.unwalked != nil {
 		s.unwalked()
 	}
-	return page, next, nil
+	return page, nil
+}
+
+func (s *store) UnfinishedOf(_ context.Context, n int, ids []dispatcher.DeliveryID) (page archive.Page, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	page.Epoch = s.epoch[n]
+	for _, id := range ids {
+		if slices.Contains(s.open[n], id.Message) {
+			page.Open = append(page.Open, archive.Open{ID: id, Epoch: s.epoch[n]})
+		}
+	}
+	once(&s.asked)
+	return page, nil
 }
 
 // pageTime is how long a page of endpoints takes.
@@ -221,6 +248,7 @@ type world struct {
 	logged strings.Builder
 	log    *slog.Logger // one for all, since it guards logged
 	news   []dispatcher.News
+	shares []int // what a test counts
 }
 
 func newWorld() *world {

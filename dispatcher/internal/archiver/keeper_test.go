@@ -19,7 +19,9 @@ type keeper struct {
 	events []string // what was kept: partition, kind and id, in order
 	took   []string // the epochs of what the first partition was given
 	seen   map[int64][]string
-	missed []archive.Missed
+	unseen [2][]dispatcher.DeliveryID // what no walk has seen so far
+	missed []archive.Walk             // walks that ended
+	ends   []string                   // what a walk ended as lost
 	away   bool
 	lies   int  // so many writes are kept and answer an error
 	older  bool // its tables are
@@ -87,6 +89,9 @@ func (k *keeper) Write(_ context.Context, by string, parts []archive.Part) (w ar
 				panic("not in order")
 			}
 			r.last = e.Pos
+			if e.Kind.Ends() {
+				k.drop(p.Partition, e.ID)
+			}
 			k.events = append(k.events, fmt.Sprintf("%d%c%s", p.Partition, e.Kind, e.ID.Message))
 		}
 		k.keep(p.Endpoints, p.Holds)
@@ -106,23 +111,48 @@ func (k *keeper) note(partition int, epoch string) {
 	}
 }
 
-func (k *keeper) See(_ context.Context, _ string, walk int64, page []archive.Open) error {
+func (k *keeper) See(_ context.Context, _ string, w archive.Walk, page []archive.Open) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.took = append(k.took, page[0].Epoch)
 	for _, o := range page {
-		k.seen[walk] = append(k.seen[walk], o.Epoch+o.ID.Message)
+		k.seen[w.Name] = append(k.seen[w.Name], o.Epoch+o.ID.Message)
+		k.drop(w.Partition, o.ID)
 	}
 	return k.down()
 }
 
-func (k *keeper) Miss(_ context.Context, _ string, m archive.Missed) (int, error) {
+// drop forgets that a delivery was not seen.
+func (k *keeper) drop(partition int, id dispatcher.DeliveryID) {
+	k.unseen[partition] = slices.DeleteFunc(k.unseen[partition], func(other dispatcher.DeliveryID) bool { return other == id })
+}
+
+func (k *keeper) Unseen(_ context.Context, _ string, w archive.Walk) ([]dispatcher.DeliveryID, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.missed = append(k.missed, m)
-	k.note(m.Partition, m.Epoch)
-	k.rows[m.Partition].walked, k.rows[m.Partition].gap = true, m.Gap
-	return 0, k.down()
+	return slices.Clone(k.unseen[w.Partition]), k.down()
+}
+
+func (k *keeper) Miss(_ context.Context, _ string, w archive.Walk, _ int64, ids []dispatcher.DeliveryID) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := len(k.unseen[w.Partition])
+	for _, id := range ids {
+		if slices.Contains(k.unseen[w.Partition], id) {
+			k.ends = append(k.ends, id.Message)
+		}
+		k.drop(w.Partition, id)
+	}
+	return before - len(k.unseen[w.Partition]), k.down()
+}
+
+func (k *keeper) Compared(_ context.Context, _ string, w archive.Walk) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.missed = append(k.missed, w)
+	k.note(w.Partition, w.Epoch)
+	k.rows[w.Partition].walked, k.rows[w.Partition].gap = true, w.Gap
+	return k.down()
 }
 
 func (k *keeper) KeepEndpoints(_ context.Context, page []archive.Endpoint) error {

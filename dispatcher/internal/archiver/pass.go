@@ -20,13 +20,15 @@ func (a *Archiver) work(ctx context.Context) error {
 		if len(a.held) == 0 {
 			return nil
 		}
+		var comparing bool
 		var err error
-		if more, err = a.pass(ctx); err == nil && !more && !a.stops {
+		if more, comparing, err = a.pass(ctx); err == nil && !more && !a.stops {
 			more, err = a.care(ctx)
 		}
 		if err != nil {
 			return err
 		}
+		more = more || comparing
 	}
 	if a.waits && !a.stops {
 		a.Stirred()
@@ -34,17 +36,18 @@ func (a *Archiver) work(ctx context.Context) error {
 	return nil
 }
 
-// pass archives what one transaction takes, and reports whether there may be more.
-// A partition that can't be read holds up none of the others.
-func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
+// pass archives what one transaction takes, and compares a page. It reports whether there
+// may be more in the log, and to compare. A partition that can't be read holds up none of
+// the others.
+func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
 	if err := a.say(ctx); err != nil {
-		return false, err
+		return false, false, err
 	}
 	a.waits = false
 	in := a.partitions()
 	states, err := a.source.States(ctx, in)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	var parts []archive.Part
 	var errs []error
@@ -53,7 +56,7 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 		s := &states[i]
 		h := a.held[s.Partition]
 		if !a.same(h, s) {
-			return true, nil // it is held anew
+			return true, false, nil // it is held anew
 		}
 		a.tellDropped(s)
 		switch {
@@ -62,12 +65,6 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 			more = true
 			continue
 		case !s.Last.After(h.At):
-			if a.stops {
-				continue
-			}
-			if err := a.walk(ctx, h, s); err != nil {
-				return false, err
-			}
 			continue
 		case lines <= 0 || bytes <= 0:
 			more = true
@@ -79,19 +76,22 @@ func (a *Archiver) pass(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		if p.Epoch != h.Epoch { // it was emptied since its state was read
-			return true, nil
+			return true, false, nil
 		}
-		a.waits = a.waits || p.Waits
-		more = more || p.More || unwalked(h, s) && !p.Waits && !a.stops
+		p.Gap = newest(p.Gap, gapOf(h, s))
+		a.waits, more = a.waits || p.Waits, more || p.More
 		lines, bytes = lines-len(p.Accepted)-len(p.Events)-len(p.Endpoints)-len(p.Holds), bytes-size(&p)
 		if p.To.After(p.From) {
 			parts = append(parts, p)
 		}
 	}
 	if err := a.write(ctx, parts); err != nil {
-		return false, err
+		return false, false, err
 	}
-	return more, errors.Join(errs...)
+	if !a.stops {
+		comparing, err = a.compare(ctx, states)
+	}
+	return more, comparing, errors.Join(append(errs, err)...)
 }
 
 // size is how many bytes of messages and endpoints a part has.
@@ -130,11 +130,11 @@ func (a *Archiver) write(ctx context.Context, parts []archive.Part) error {
 	if err != nil {
 		return err
 	}
-	a.renewed = time.Now()
+	a.accepts()
 	missing := int64(0)
 	for i := range parts {
 		h := a.held[parts[i].Partition]
-		h.At, h.Last = parts[i].To, last[i]
+		h.At, h.Last, h.Gap = parts[i].To, last[i], newest(h.Gap, parts[i].Gap)
 		missing += int64(parts[i].Missing)
 		if parts[i].TailLost {
 			a.tellLost(parts[i].Partition)

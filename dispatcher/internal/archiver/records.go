@@ -41,8 +41,8 @@ type occasion struct {
 // compareRecords has the archive hold the endpoints, and the pauses of a partition, that the
 // store has. It reports whether that is done, by a comparison that began after its occasion
 // arose. Until then it is called with each pass, and care makes the comparison.
-func (a *Archiver) compareRecords(ctx context.Context, h *archive.Held, s *archive.State) (done bool, err error) {
-	why := occasion{epoch: h.Epoch, gap: s.Gap}
+func (a *Archiver) compareRecords(ctx context.Context, h *archive.Held, gap archive.Position) (done bool, err error) {
+	why := occasion{epoch: h.Epoch, gap: gap}
 	if a.records.done[h.Partition] == why {
 		return true, a.keepHolds(ctx, h)
 	}

@@ -41,10 +41,13 @@ update hookladder.position p set
   seq = case when other then want.seq else p.seq end,
   began = case when other then now() else p.began end,
   walk_ms = case when other then null else p.walk_ms end,
-  walk_seq = case when other then null else p.walk_seq end
+  walk_seq = case when other then null else p.walk_seq end,
+  gap_ms = case when other then null else p.gap_ms end,
+  gap_seq = case when other then null else p.gap_seq end,
+  walk_left = case when other then null else p.walk_left end
 from want join free using (partition)
 where p.partition = want.partition
-returning p.partition, p.epoch, p.ms, p.seq, p.last, p.walk_ms, p.walk_seq`
+returning p.partition, p.epoch, p.ms, p.seq, p.last, p.walk_ms, p.walk_seq, p.gap_ms, p.gap_seq`
 
 // Hold renews what an instance holds, takes what is free of what it wants, and gives up
 // the rest.
@@ -79,12 +82,12 @@ func (a *Archive) Hold(ctx context.Context, by string, want []archive.Want) (hel
 
 func scanHeld(row pgx.CollectableRow) (h archive.Held, err error) {
 	var seq int64
-	var walkMS, walkSeq *int64
-	err = row.Scan(&h.Partition, &h.Epoch, &h.At.MS, &seq, &h.Last, &walkMS, &walkSeq)
+	var walkMS, walkSeq, gapMS, gapSeq *int64
+	err = row.Scan(&h.Partition, &h.Epoch, &h.At.MS, &seq, &h.Last, &walkMS, &walkSeq, &gapMS, &gapSeq)
 	h.At.Seq = uint64(seq)
-	if h.Began = walkMS == nil; !h.Began {
-		h.Walked = archive.Position{MS: *walkMS, Seq: uint64(*walkSeq)}
-	}
+	h.Began = walkMS == nil
+	h.Walked = archive.Position{MS: value(walkMS), Seq: uint64(value(walkSeq))}
+	h.Gap = archive.Position{MS: value(gapMS), Seq: uint64(value(gapSeq))}
 	return h, err
 }
 

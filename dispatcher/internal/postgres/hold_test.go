@@ -1,11 +1,14 @@
 package postgres_test
 
 import (
+	"crypto/rand"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
@@ -64,8 +67,7 @@ func TestAnEmptiedStoreBeginsAnewAndWhatItLostStaysKnown(t *testing.T) {
 	l.hold(t, a)
 	l.write(t, a, accepted("a", "b", "c"), event(archive.Delivered, "a", 1))
 	last := l.last
-	_, err := a.Miss(t.Context(), me, archive.Missed{Epoch: "e0", Walk: 1, Until: 0, Last: last, Gap: archive.Position{MS: 3, Seq: 4}})
-	require.NoError(t, err)
+	require.NoError(t, a.Compared(t.Context(), me, archive.Walk{Epoch: "e0", Name: 1, Gap: archive.Position{MS: 3, Seq: 4}}))
 	held := l.hold(t, a)
 	require.Equal(t, archive.Held{Epoch: "e0", At: l.at, Last: last, Walked: archive.Position{MS: 3, Seq: 4}}, held)
 
@@ -98,32 +100,76 @@ func TestAWalkAddsWhatIsMissingAndEndsWhatItDoesNotSee(t *testing.T) {
 	a, l := newTestArchive(t, url), newLine()
 	l.hold(t, a)
 	l.write(t, a, accepted("kept", "gone", "moved", "ended"))
-	until := l.last
-	see := func(err error, by string, page []archive.Open) {
+	w := archive.Walk{Epoch: "e0", Name: 7, Gap: archive.Position{MS: now.UnixMilli(), Seq: 1}, Left: 0.5}
+	other := w
+	other.Epoch = "e1"
+	see := func(err error, by string, w archive.Walk, page []archive.Open) {
 		t.Helper()
-		require.ErrorIs(t, a.See(t.Context(), by, 7, page), err)
+		require.ErrorIs(t, a.See(t.Context(), by, w, page), err)
 	}
-	see(nil, me, page("e0", "new", "kept", "ended"))
-	see(nil, me, page("e0", "new"))
-	see(archive.ErrMoved, "other", page("e0", "x"))
-	see(archive.ErrMoved, me, page("e1", "x"))
-	l.write(t, a, accepted("later"), event(archive.Retry, "moved", 1), event(archive.Delivered, "ended", 1)) // beside the walk
-	m := archive.Missed{Epoch: "e0", Walk: 7, Until: until, Last: l.last, Gap: archive.Position{MS: 1}}
-	_, err := a.Miss(t.Context(), "other", m)
-	require.ErrorIs(t, err, archive.ErrMoved)
-	lost, err := a.Miss(t.Context(), me, m)
+	see(nil, me, w, page("e0", "new", "kept", "ended", "kept"))
+	see(nil, me, w, page("e0", "new"))
+	see(archive.ErrMoved, "other", w, page("e0", "x"))
+	see(archive.ErrMoved, me, other, page("e1", "x"))
+	require.Equal(t, []string{"0.5"}, read(t, url, "select walk_left from hookladder.position"))
+	later := acceptedAt(now.Add(time.Second), "later") // beside the walk
+	l.write(t, a, []archive.Accepted{later}, event(archive.Retry, "moved", 1), event(archive.Delivered, "ended", 1))
+	ids, err := a.Unseen(t.Context(), me, w)
 	require.NoError(t, err)
-	require.Equal(t, 1, lost)
+	require.Equal(t, []dispatcher.DeliveryID{of("gone")}, ids)
+	_, err = a.Unseen(t.Context(), "other", w)
+	require.ErrorIs(t, err, archive.ErrMoved)
+	_, err = a.Miss(t.Context(), "other", w, l.last, ids)
+	require.ErrorIs(t, err, archive.ErrMoved)
+	lost, err := a.Miss(t.Context(), me, w, l.last, append(ids, of("kept"), of("later"), of("unknown")))
+	require.NoError(t, err)
+	require.Equal(t, 1, lost, "what was seen, or began later, stays")
 	require.Equal(t, []string{"kept 0", "later 0", "moved 1", "new 2"}, read(t, url, "select id || ' ' || attempts from hookladder.open order by id"))
 	require.Equal(t, []string{"moved r", "ended d", "gone ?"}, read(t, url, "select concat_ws(' ', id, kind) from hookladder.event order by pos"))
 	require.Equal(t, []string{"body of new"}, read(t, url, "select convert_from(body, 'UTF8') from hookladder.message where id = 'new'"))
 	require.Equal(t, []string{"true"}, read(t, url, "select last = (select max(pos) from hookladder.event) from hookladder.position"))
 	held := l.hold(t, a)
 	require.Equal(t, l.last+1, held.Last)
+	require.True(t, held.Began, "until the walk ends")
+	require.ErrorIs(t, a.Compared(t.Context(), "other", w), archive.ErrMoved)
+	require.NoError(t, a.Compared(t.Context(), me, w))
+	held = l.hold(t, a)
 	require.False(t, held.Began)
+	require.Equal(t, w.Gap, held.Walked)
+	require.Equal(t, []string{"<nil>"}, read(t, url, "select walk_left from hookladder.position"))
 
-	lost, err = a.Miss(t.Context(), me, archive.Missed{Epoch: "e0", Walk: 8, Until: until, Last: held.Last})
+	w.Name = 8
+	ids, err = a.Unseen(t.Context(), me, w)
 	require.NoError(t, err)
-	require.Equal(t, 3, lost, "none was seen by another walk")
-	require.Equal(t, []string{"later"}, read(t, url, "select id from hookladder.open"), "it came when that had begun")
+	require.Len(t, ids, 3, "none was seen by another walk")
+	w.Gap = archive.Position{}
+	ids, err = a.Unseen(t.Context(), me, w)
+	require.NoError(t, err)
+	require.Empty(t, ids, "without a gap the log has all ends")
+}
+
+// A kill may come between the transaction that passes a gap and the comparison.
+func TestAGapThatThePositionPassedStaysKnown(t *testing.T) {
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	write := func(gap archive.Position) {
+		t.Helper()
+		p := l.part(accepted(rand.Text()))
+		p.Gap = gap
+		_, err := a.Write(t.Context(), me, []archive.Part{p})
+		require.NoError(t, err)
+	}
+	gap := archive.Position{MS: 5, Seq: 6}
+	write(archive.Position{})
+	require.Zero(t, l.hold(t, a).Gap)
+	write(gap)
+	write(archive.Position{MS: 5, Seq: 2})
+	write(archive.Position{})
+	require.Equal(t, gap, l.hold(t, newTestArchive(t, url)).Gap)
+	gap.Seq++
+	write(gap)
+	require.Equal(t, gap, l.hold(t, a).Gap)
+	l.epoch, l.at = "other", archive.Position{}
+	require.Zero(t, l.hold(t, a).Gap, "of other data")
 }

@@ -100,6 +100,36 @@ func (r *openArrays) add(o *archive.Open, partition int, walk int64) {
 	r.walks = append(r.walks, walk)
 }
 
+// openRow is a row of the table open, as a walk found it. The message has its head.
+type openRow struct {
+	*archive.Open
+	partition int
+	seen      int64
+	body      []byte
+}
+
+// encode writes the columns of openColumns, seen, head and body.
+func (r *openRow) encode(b *rowBuffer) {
+	b.row(17)
+	b.text(r.ID.Message)
+	b.text(string(r.ID.Lane))
+	b.int2(r.partition)
+	b.text(r.Epoch)
+	b.time(r.Created)
+	b.int8(r.Pos)
+	b.timeIf(r.Due)
+	b.int4(r.Attempts)
+	b.int4(r.Base)
+	b.int4(r.Beside)
+	b.timeIf(r.Asked)
+	b.textIf(r.Topic)
+	b.textIf(r.Tenant)
+	b.textIf(r.Subject)
+	b.int8(r.seen)
+	b.null()
+	b.blobIf(r.body)
+}
+
 // fromArrays are rows to be put into the table open.
 const fromArrays = `
 insert into hookladder.open (` + openColumns + `, seen, head, body)

@@ -61,12 +61,13 @@ func keyOf(id string, created time.Time, ms months) messageKey {
 }
 
 // messageRows makes the rows of messages. One that may have been kept before, by another
-// partition or for another attempt, is looked for first.
+// partition, for another attempt or by a walk that goes on, is looked for first.
 func (c *cargo) messageRows(ctx context.Context) error {
 	maybe := map[messageKey]*archive.Accepted{}
 	var keys []messageKey
 	dead := c.dead()
 	for i := range c.parts {
+		walking := c.archive.walks[c.parts[i].Epoch] != 0
 		for k := range c.parts[i].Accepted {
 			m := &c.parts[i].Accepted[k]
 			if m.Message == nil && m.Again {
@@ -76,7 +77,7 @@ func (c *cargo) messageRows(ctx context.Context) error {
 			if dead[m.ID] {
 				row.body = m.Body
 			}
-			if !m.Again && !fansOut(m.Message) {
+			if !m.Again && !walking && !fansOut(m.Message) {
 				c.messages = append(c.messages, row)
 			} else if maybe[row.messageKey] == nil {
 				maybe[row.messageKey] = m

@@ -6,20 +6,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
 // See takes in a page of a walk through what a partition has not finished. What the
 // archive lacks is added, messages too. What a later part of the log changes is seen as
 // well: it may have gone from one place to another between two pages.
-func (a *Archive) See(ctx context.Context, by string, walk int64, page []archive.Open) (err error) {
+func (a *Archive) See(ctx context.Context, by string, w archive.Walk, page []archive.Open) (err error) {
 	if len(page) == 0 {
 		return nil
 	}
 	for _, care := range []bool{false, true} {
 		err = a.in(ctx, "see what has not finished", func(ctx context.Context, s *session) error {
 			c := &cargo{archive: a, session: s, by: by, care: care}
-			return c.see(ctx, walk, page)
+			return c.see(ctx, w, page)
 		})
 		if err == nil || !ofData(err) {
 			return err
@@ -33,18 +34,43 @@ const sawOpen = `
 on conflict (id, lane) do update set
   partition = excluded.partition, epoch = excluded.epoch, seen = excluded.seen`
 
-func (c *cargo) see(ctx context.Context, walk int64, page []archive.Open) error {
+func (c *cargo) see(ctx context.Context, w archive.Walk, page []archive.Open) error {
 	if c.care {
 		if err := c.session.readMonths(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.held(ctx, page); err != nil {
+	if err := c.session.walks(ctx, c.by, w); err != nil {
 		return err
 	}
-	for epoch := range c.partitions {
-		c.archive.walks[epoch] = walk
+	c.archive.walks[w.Epoch] = w.Name
+	if err := c.seeMessages(ctx, page); err != nil {
+		return err
 	}
+	rows := make([]openRow, len(page))
+	for i := range page {
+		o := &page[i]
+		rows[i] = openRow{Open: o, partition: w.Partition, seen: w.Name}
+		if c.archive.bodies != bodiesAll {
+			rows[i].body = o.Body
+		}
+	}
+	return c.copySeen(ctx, rows)
+}
+
+// walks makes sure that an instance holds the partition of a walk, and notes how far the
+// walk is. Until the transaction ends, nothing of the partition is written by others.
+func (s *session) walks(ctx context.Context, by string, w archive.Walk) error {
+	tag, err := s.conn.Exec(ctx, s.schema.sql("update hookladder.position set walk_left = $4 where partition = $1 and epoch = $2 and holder = $3"),
+		w.Partition, w.Epoch, by, float32(w.Left))
+	if err == nil && tag.RowsAffected() == 0 {
+		err = archive.ErrMoved
+	}
+	return err
+}
+
+// seeMessages writes the messages of a page that the archive lacks.
+func (c *cargo) seeMessages(ctx context.Context, page []archive.Open) error {
 	var keys []messageKey
 	of := map[messageKey]*archive.Open{}
 	for i := range page {
@@ -67,82 +93,100 @@ func (c *cargo) see(ctx context.Context, walk int64, page []archive.Open) error 
 			c.messages = append(c.messages, row)
 		}
 	}
-	if err := c.copyMessages(ctx); err != nil {
-		return err
-	}
-	var rows openArrays
-	for _, o := range page {
-		o.Head = nil
-		if c.archive.bodies == bodiesAll {
-			o.Body = nil
-		}
-		rows.add(&o, c.partitions[o.Epoch], walk)
-	}
-	return c.session.putOpen(ctx, &rows, sawOpen)
+	return c.copyMessages(ctx)
 }
 
-// held finds the partitions of a page's epochs. The instance has to hold them.
-func (c *cargo) held(ctx context.Context, page []archive.Open) error {
-	c.partitions = map[string]int{}
-	var epochs []string
-	for _, o := range page {
-		if _, met := c.partitions[o.Epoch]; !met {
-			c.partitions[o.Epoch] = -1
-			epochs = append(epochs, o.Epoch)
-		}
-	}
-	rows, err := c.session.conn.Query(ctx, c.session.schema.sql(
-		"select partition, epoch from hookladder.position where holder = $1 and epoch = any ($2::text[]) for share"), c.by, epochs)
-	if err != nil {
+// copySeen writes what a page has of deliveries, and marks what was there.
+func (c *cargo) copySeen(ctx context.Context, rows []openRow) error {
+	const columns = openColumns + ", seen, head, body"
+	s := c.session
+	if err := s.exec(ctx, "create temp table walked on commit drop as select "+columns+" from hookladder.open where false"); err != nil {
 		return err
 	}
-	var partition int
-	var epoch string
-	tag, err := pgx.ForEachRow(rows, []any{&partition, &epoch}, func() error {
-		c.partitions[epoch] = partition
-		return nil
-	})
-	if err == nil && int(tag.RowsAffected()) != len(epochs) {
-		err = archive.ErrMoved
+	put := func(from, to int) error {
+		err := c.archive.copyIn(ctx, s, "walked", columns, func(b *rowBuffer) {
+			for i := from; i < to; i++ {
+				rows[i].encode(b)
+			}
+		})
+		if err == nil {
+			err = s.exec(ctx, "insert into hookladder.open ("+columns+") select distinct on (id, lane) "+columns+" from walked"+sawOpen)
+		}
+		if err == nil && c.care {
+			err = s.exec(ctx, "truncate walked")
+		}
+		return err
 	}
-	return err
+	if !c.care {
+		return put(0, len(rows))
+	}
+	return c.halves(ctx, 0, len(rows), put, func(i int, err error) {
+		s.log.ErrorContext(ctx, "the archive does not take a row, and goes on without it", "table", "hookladder.open", "id", rows[i].ID.String(), "err", err)
+	})
+}
+
+// Unseen names deliveries that a walk has not seen and that may have ended in its gap.
+func (a *Archive) Unseen(ctx context.Context, by string, w archive.Walk) (ids []dispatcher.DeliveryID, err error) {
+	err = a.in(ctx, "read what was not seen", func(ctx context.Context, s *session) error {
+		if err := s.walks(ctx, by, w); err != nil {
+			return err
+		}
+		rows, err := s.conn.Query(ctx, s.schema.sql(`
+			select id, lane from hookladder.open where partition = $1 and epoch = $2 and pos <= $3 and seen <> $4 limit $5`),
+			w.Partition, w.Epoch, w.Until(), w.Name, archive.UnseenMost)
+		if err != nil {
+			return err
+		}
+		ids, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (id dispatcher.DeliveryID, err error) {
+			err = row.Scan(&id.Message, &id.Lane)
+			return id, err
+		})
+		return err
+	})
+	return ids, err
 }
 
 // missed ends what a walk did not see: it goes, and an event says that it has ended.
 const missed = `
 with gone as (
-  delete from hookladder.open
-  where partition = $1 and epoch = $2 and pos <= $3 and seen <> $4
-  returning id, lane, attempts, topic, tenant, subject
+  delete from hookladder.open o using unnest($7::text[], $8::text[]) as lost (id, lane)
+  where o.id = lost.id and o.lane = lost.lane and partition = $1 and epoch = $2 and pos <= $3 and seen <> $4
+  returning o.id, o.lane, attempts, topic, tenant, subject
 )
 insert into hookladder.event (month, at, pos, partition, kind, id, lane, n, status, took, wait, topic, tenant, subject)
 select $6::text::date, now(), $5::bigint + row_number() over (), $1, '?', id, lane, attempts, 0, 0, 0, topic, tenant, subject from gone`
 
-// Miss ends a walk: what it did not see has ended as Lost.
-func (a *Archive) Miss(ctx context.Context, by string, m archive.Missed) (lost int, err error) {
+// Miss ends deliveries that a walk still has not seen as Lost.
+func (a *Archive) Miss(ctx context.Context, by string, w archive.Walk, last int64, ids []dispatcher.DeliveryID) (lost int, err error) {
 	err = a.in(ctx, "miss what has not finished", func(ctx context.Context, s *session) error {
+		if err := s.walks(ctx, by, w); err != nil {
+			return err
+		}
 		var now time.Time
-		var last int64
-		err := s.conn.QueryRow(ctx, s.schema.sql(
-			"select now(), last from hookladder.position where partition = $1 and epoch = $2 and holder = $3 for update"),
-			m.Partition, m.Epoch, by).Scan(&now, &last)
-		if err == pgx.ErrNoRows {
-			return archive.ErrMoved
-		}
-		if err != nil {
+		var known int64
+		if err := s.conn.QueryRow(ctx, s.schema.sql("select now(), last from hookladder.position where partition = $1"), w.Partition).Scan(&now, &known); err != nil {
 			return err
 		}
-		last = max(last, m.Last)
-		if err := s.exec(ctx, "set local statement_timeout = 0"); err != nil { // the call's own time bounds it
-			return err
-		}
-		tag, err := s.conn.Exec(ctx, s.schema.sql(missed), m.Partition, m.Epoch, m.Until, m.Walk, last, s.months.clamp(now).String())
+		last = max(last, known)
+		messages, lanes := idArrays(ids)
+		tag, err := s.conn.Exec(ctx, s.schema.sql(missed), w.Partition, w.Epoch, w.Until(), w.Name, last, s.months.clamp(now).String(), messages, lanes)
 		if err != nil {
 			return err
 		}
 		lost = int(tag.RowsAffected())
-		return s.exec(ctx, "update hookladder.position set last = $2, walk_ms = $3, walk_seq = $4 where partition = $1",
-			m.Partition, last+int64(lost), m.Gap.MS, int64(m.Gap.Seq))
+		return s.exec(ctx, "update hookladder.position set last = $2 where partition = $1", w.Partition, last+int64(lost))
 	})
 	return lost, err
+}
+
+// Compared ends a walk: its gap is closed.
+func (a *Archive) Compared(ctx context.Context, by string, w archive.Walk) error {
+	return a.in(ctx, "end a comparison", func(ctx context.Context, s *session) error {
+		if err := s.walks(ctx, by, w); err != nil {
+			return err
+		}
+		delete(a.walks, w.Epoch)
+		return s.exec(ctx, "update hookladder.position set walk_ms = $2, walk_seq = $3, walk_left = null where partition = $1",
+			w.Partition, w.Gap.MS, int64(w.Gap.Seq))
+	})
 }

@@ -18,6 +18,7 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interv
 // enough to find them all.
 type openConns struct {
 	born time.Time
+	made atomic.Int64 // so many were made
 
 	mu   sync.Mutex // guards open
 	open map[*openConn]struct{}
@@ -47,6 +48,7 @@ func (s *openConns) dialer(dial DialFunc, within time.Duration, secure *tls.Conf
 		if err != nil {
 			return nil, err
 		}
+		s.made.Add(1)
 		cn := &openConn{Conn: raw, of: s, addr: addr}
 		cn.heard.Store(int64(time.Since(s.born)))
 		s.mu.Lock()

@@ -105,12 +105,13 @@ func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.La
 		some := names[min(from, len(names)):min(from+holdsAtOnce, len(names))]
 		var held, named *redis.SliceCmd
 		var restoring *redis.BoolCmd
-		h.Epoch, err = f.readAt(ctx, "read what is held", partition, func(p redis.Pipeliner) {
+		about, err := f.readAt(ctx, "read what is held", partition, func(p redis.Pipeliner) {
 			restoring = p.HExists(ctx, f.conn.Tag(partition)+keys.Archive, "restoring")
 			if len(some) > 0 {
 				held, named = p.HMGet(ctx, f.conn.Tag(partition)+keys.Held, some...), p.HMGet(ctx, f.conn.Tag(partition)+keys.LaneNames, some...)
 			}
 		})
+		h.Epoch = about.epoch
 		if err != nil || len(some) == 0 {
 			return h, inPartition(partition, err)
 		}

@@ -43,8 +43,8 @@ func TestWhatIsReadWhileTheStoreIsSwappedIsNotOfTheOldOne(t *testing.T) {
 		return part.Epoch, err
 	}
 	unfinished := func(a *archived, _ archive.Position) (string, error) {
-		page, _, err := a.feed.Unfinished(context.Background(), 0, "")
-		return page[0].Epoch, err
+		page, err := a.feed.Unfinished(context.Background(), 0, "")
+		return page.Open[0].Epoch, err
 	}
 	ways := map[string]struct {
 		size, trips int

@@ -33,7 +33,7 @@ var unfinishedSrc string
 var (
 	stateScript      = script.New("archive_state", script.Prune(script.Common+script.Position+stateSrc))
 	archivedScript   = script.New("archived", script.Prune(script.Common+script.Position+archivedSrc))
-	unfinishedScript = script.New("unfinished", script.Prune(script.Common+unfinishedSrc))
+	unfinishedScript = script.New("unfinished", script.Prune(script.Common+script.Server+unfinishedSrc))
 )
 
 // Feed is the source of an archive.
@@ -138,16 +138,10 @@ func readState(r *conn.Reply, s *archive.State) error {
 	s.Epoch = r.Text()
 	s.At = position(r)
 	s.Backlog, s.Dropped = number(r), number(r)
-	gap, cut := position(r), position(r)
+	s.Gap = position(r)
 	first := position(r)
 	s.Last = position(r)
 	s.First = conn.FromMillis(first.MS)
-	if cut.After(gap) {
-		gap = cut // while no instance knew of an archive
-	}
-	if gap.After(s.At) {
-		s.Gap = gap
-	}
 	return r.Err
 }
 
@@ -177,15 +171,24 @@ func (f *Feed) Archived(ctx context.Context, parts []archive.Part) error {
 	return partitions.Join(errs...)
 }
 
-// readAt reads in a partition, and the partition's epoch behind that: what was read is of
-// it, or of data that have gone.
-func (f *Feed) readAt(ctx context.Context, doing string, partition int, fill func(redis.Pipeliner)) (epoch string, err error) {
-	var e *redis.StringCmd
+// about is what a partition says of its log.
+type about struct {
+	epoch string
+	gap   archive.Position
+}
+
+// readAt reads in a partition, and what it says of its log behind that: what was read is
+// of this epoch, or of data that have gone, and what was cut before it is in the gap.
+func (f *Feed) readAt(ctx context.Context, doing string, partition int, fill func(redis.Pipeliner)) (a about, err error) {
+	var gap, epoch *redis.StringCmd
 	err = f.conn.At(ctx, doing, partition, func(p redis.Pipeliner) {
 		fill(p)
-		e = p.HGet(ctx, f.conn.Tag(partition)+keys.Limits, keys.Epoch)
+		gap = p.HGet(ctx, f.conn.Tag(partition)+keys.Archive, "gap")
+		epoch = p.HGet(ctx, f.conn.Tag(partition)+keys.Limits, keys.Epoch)
 	})
-	return conn.Value(e), err
+	a.epoch = conn.Value(epoch)
+	a.gap, _ = archive.ParsePosition(conn.Value(gap)) // what is none is the zero Position
+	return a, err
 }
 
 // inPartition says where a value that can't be read lies.

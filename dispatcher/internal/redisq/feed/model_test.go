@@ -146,13 +146,14 @@ func (w *follower) compare(states []stored.State, lost map[string]bool) {
 	walked := map[string]string{}
 	for n := range w.at {
 		for cursor := ""; ; {
-			page, next, err := w.feed.Unfinished(context.Background(), n, cursor)
+			page, err := w.feed.Unfinished(context.Background(), n, cursor)
 			require.NoError(w, err)
-			for i := range page {
-				walked[page[i].ID.String()] = rungs(&page[i])
-				require.NotEmpty(w, page[i].Body, "the body of %s", page[i].ID)
+			for i := range page.Open {
+				o := &page.Open[i]
+				walked[o.ID.String()] = rungs(o)
+				require.NotEmpty(w, o.Body, "the body of %s", o.ID)
 			}
-			if cursor = next; cursor == "" {
+			if cursor = page.Next; cursor == "" {
 				break
 			}
 		}

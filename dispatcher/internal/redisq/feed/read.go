@@ -61,12 +61,13 @@ func (f *Feed) Read(ctx context.Context, partition int, from archive.Position, l
 }
 
 // next reads the next entries.
-func (r *passage) next(ctx context.Context) (_ []redis.XMessage, err error) {
+func (r *passage) next(ctx context.Context) ([]redis.XMessage, error) {
 	key := r.f.conn.Tag(r.part.Partition) + keys.Attempts
 	var entries *redis.XMessageSliceCmd
-	r.part.Epoch, err = r.f.readAt(ctx, "read the log", r.part.Partition, func(p redis.Pipeliner) {
+	a, err := r.f.readAt(ctx, "read the log", r.part.Partition, func(p redis.Pipeliner) {
 		entries = p.XRangeN(ctx, key, "("+r.part.To.String(), "+", entriesAtOnce)
 	})
+	r.part.Epoch, r.part.Gap = a.epoch, a.gap
 	return conn.Value(entries), err
 }
 

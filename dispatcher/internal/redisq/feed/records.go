@@ -22,11 +22,11 @@ const (
 )
 
 // records reads the messages that the part names.
-func (r *passage) records(ctx context.Context) (err error) {
+func (r *passage) records(ctx context.Context) error {
 	tag, apart := r.f.conn.Tag(r.part.Partition), []*apartBody(nil)
 	for some := range slices.Chunk(r.part.Accepted, recordsAtOnce*commandsAtOnce) {
 		commands := make([]*redis.SliceCmd, 0, commandsAtOnce)
-		r.part.Epoch, err = r.f.readAt(ctx, "read messages", r.part.Partition, func(p redis.Pipeliner) {
+		about, err := r.f.readAt(ctx, "read messages", r.part.Partition, func(p redis.Pipeliner) {
 			commands = commands[:0]
 			for few := range slices.Chunk(some, recordsAtOnce) {
 				ids := make([]string, len(few))
@@ -39,6 +39,7 @@ func (r *passage) records(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		r.part.Epoch = about.epoch
 		for i := range some {
 			record, _ := commands[i/recordsAtOnce].Val()[i%recordsAtOnce].(string)
 			if a := &some[i]; r.take(a, record) && a.Message.Apart != nil {
@@ -72,11 +73,11 @@ type apartBody struct {
 }
 
 // readApart reads bodies of one partition, and its epoch behind that if there are any.
-func (f *Feed) readApart(ctx context.Context, partition int, list []*apartBody, epoch *string) (err error) {
+func (f *Feed) readApart(ctx context.Context, partition int, list []*apartBody, epoch *string) error {
 	key := f.conn.Tag(partition) + keys.Bodies
 	for some := range slices.Chunk(list, bodiesAtOnce) {
 		bodies := make([]*redis.StringCmd, len(some))
-		*epoch, err = f.readAt(ctx, "read bodies", partition, func(p redis.Pipeliner) {
+		about, err := f.readAt(ctx, "read bodies", partition, func(p redis.Pipeliner) {
 			for i, b := range some {
 				bodies[i] = p.HGet(ctx, key, redisq.BodyField(b.id, b.digest))
 			}
@@ -84,6 +85,7 @@ func (f *Feed) readApart(ctx context.Context, partition int, list []*apartBody, 
 		if err != nil {
 			return err
 		}
+		*epoch = about.epoch
 		for i, b := range some {
 			if bodies[i].Err() == nil {
 				*b.to = []byte(conn.Value(bodies[i]))

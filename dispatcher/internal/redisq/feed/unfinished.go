@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,25 +13,100 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// Messages of one page of a walk: a MiB of records of at most 16 KiB. Where bodies lie
-// apart, of up to 4 MiB, it is fewer.
+// Messages of one call of a walk: a MiB of records of at most 16 KiB. Where bodies lie
+// apart, of up to 4 MiB, it is fewer. A page takes so many calls, or deliveries, or bytes.
 const (
 	walkedAtOnce = 48
 	apartAtOnce  = 8
+
+	callsOfPage      = 21 // of 1,000 messages, where none has more than one delivery
+	deliveriesOfPage = archive.UnseenMost
+	bytesOfPage      = 8 << 20
 )
 
 // Unfinished reads a page of what a partition has not finished.
-func (f *Feed) Unfinished(ctx context.Context, partition int, cursor string) (page []archive.Open, next string, err error) {
-	if cursor == "" {
-		cursor = "0"
+func (f *Feed) Unfinished(ctx context.Context, partition int, cursor string) (page archive.Page, err error) {
+	at, server, err := conn.ParseCursor(cursor)
+	if err != nil {
+		return page, err
 	}
-	call := conn.Call{Partition: partition, Args: []any{cursor, walkedAtOnce, apartAtOnce}}
+	for calls, bytes := 0, 0; ; calls++ {
+		call := conn.Call{Partition: partition, Args: []any{strconv.FormatUint(at, 10), walkedAtOnce, apartAtOnce}}
+		some, next, err := f.some(ctx, call)
+		if err != nil {
+			return page, f.conn.InPartition(partition, err)
+		}
+		if at != 0 && next.server != server {
+			return page, archive.ErrAnew
+		}
+		at, server = next.at, next.server
+		page.Next = conn.CursorText(at, server)
+		if joinPages(&page, &some); page.Epoch != some.Epoch {
+			return page, archive.ErrMoved
+		}
+		for i := range some.Open {
+			bytes += len(some.Open[i].Head) + len(some.Open[i].Body)
+		}
+		if page.Next == "" || calls+1 >= callsOfPage || len(page.Open) >= deliveriesOfPage || bytes >= bytesOfPage {
+			return page, nil
+		}
+	}
+}
+
+// joinPages adds what some calls read to a page, whose epoch the first one tells.
+func joinPages(page, some *archive.Page) {
+	if page.Messages == 0 && len(page.Open) == 0 {
+		page.Epoch = some.Epoch
+	}
+	page.Open = append(page.Open, some.Open...)
+	page.Messages, page.Total = page.Messages+some.Messages, some.Total
+}
+
+// UnfinishedOf reads those of some deliveries that a partition has not finished.
+func (f *Feed) UnfinishedOf(ctx context.Context, partition int, ids []dispatcher.DeliveryID) (page archive.Page, err error) {
+	wanted := make(map[dispatcher.DeliveryID]bool, len(ids))
+	var messages []string
+	for _, id := range ids {
+		wanted[id] = true
+		messages = append(messages, id.Message)
+	}
+	slices.Sort(messages)
+	for few := range slices.Chunk(slices.Compact(messages), apartAtOnce) {
+		call := conn.Call{Partition: partition, Args: []any{"0", 0, 0}}
+		for _, id := range few {
+			call.Args = append(call.Args, id)
+		}
+		some, _, err := f.some(ctx, call)
+		if err != nil {
+			return page, f.conn.InPartition(partition, err)
+		}
+		some.Open = slices.DeleteFunc(some.Open, func(o archive.Open) bool { return !wanted[o.ID] })
+		if joinPages(&page, &some); page.Epoch != some.Epoch {
+			return page, archive.ErrMoved
+		}
+	}
+	return page, nil
+}
+
+// place is where the next call of a walk goes on, in one process.
+type place struct {
+	at     uint64
+	server string
+}
+
+// some reads what one call of the script answers.
+func (f *Feed) some(ctx context.Context, call conn.Call) (page archive.Page, next place, err error) {
 	r := f.conn.Send(ctx, conn.Batch{Script: unfinishedScript, Calls: []conn.Call{call}})[0]
 	if r.Err != nil {
-		return nil, "", f.conn.InPartition(partition, r.Err)
+		return page, next, r.Err
 	}
-	next = r.Text()
-	epoch := r.Text()
+	next.at, err = strconv.ParseUint(r.Text(), 10, 64)
+	if err != nil {
+		return page, next, fmt.Errorf("unfinished: %w", err)
+	}
+	page.Epoch = r.Text()
+	next.server = f.conn.ServerName(r.Text())
+	page.Messages, page.Total = int(r.Number()), int(r.Number())
 	var apart []*apartBody
 	var of []int // their deliveries in the page
 	for r.More() {
@@ -41,27 +117,24 @@ func (f *Feed) Unfinished(ctx context.Context, partition int, cursor string) (pa
 			readOpen(&r.Reply, &deliveries[i])
 		}
 		if body != nil {
-			apart, of = append(apart, body), append(of, len(page))
+			apart, of = append(apart, body), append(of, len(page.Open))
 		}
-		page = append(page, deliveries...)
+		page.Open = append(page.Open, deliveries...)
 	}
 	if r.Err != nil {
-		return nil, "", f.conn.InPartition(partition, r.Err)
+		return page, next, r.Err
 	}
 	for i, body := range apart {
-		body.to = &page[of[i]].Body
+		body.to = &page.Open[of[i]].Body
 	}
-	if err := f.readApart(ctx, partition, apart, &epoch); err != nil {
-		return nil, "", f.conn.InPartition(partition, err)
+	if err := f.readApart(ctx, call.Partition, apart, &page.Epoch); err != nil {
+		return page, next, err
 	}
-	for i := range page {
-		page[i].Epoch = epoch
-		if o := &page[i]; i > 0 && page[i-1].ID.Message == o.ID.Message && o.Body == nil {
-			o.Body = page[i-1].Body
+	for i := range page.Open {
+		page.Open[i].Epoch = page.Epoch
+		if o := &page.Open[i]; i > 0 && page.Open[i-1].ID.Message == o.ID.Message && o.Body == nil {
+			o.Body = page.Open[i-1].Body
 		}
-	}
-	if next == "0" {
-		next = ""
 	}
 	return page, next, nil
 }

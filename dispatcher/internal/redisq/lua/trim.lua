@@ -19,16 +19,18 @@ local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber
 local room, log_most, backlog = ARGV[9] == '1', tonumber(ARGV[10]), tonumber(ARGV[11])
 call('DEL', tag)
 
-local function note_cut(id)
-  local ms = tonumber(match(id, '^%d+'))
-  local before = match(sure('HGET', ARCHIVE, 'cut') or '', '^%d+')
-  if not before or tonumber(before) < ms then sure('HSET', ARCHIVE, 'cut', id) end
-end
-
 -- What is not archived stays: ends from ends_below on, in ms, and entries behind archived. An end may be so much later than
 -- its entry, where the clock stepped back between them.
 local EARLIER = 1000 -- ms; an entry may be older than the end that it tells, by a step of the clock
 local ends_below, archived = SANE, nil
+
+-- note_cut notes from where on the log is whole. If the caller does not know of the archive yet, that may be a gap.
+local function note_cut(id)
+  local ms, known = tonumber(match(id, '^%d+')), sure('HMGET', ARCHIVE, 'cut', 'p')
+  local before = match(known[1] or '', '^%d+')
+  if not before or tonumber(before) < ms then sure('HSET', ARCHIVE, 'cut', id) end
+  if known[2] and not archived and later(id, known[2]) then sure('HSET', ARCHIVE, 'gap', id) end
+end
 local log_entries, log_bytes = sure('XLEN', ATTEMPTS), 0 -- the memory that they take; 0: they are too few to ask
 do -- this block ends its locals: there may be no more than some two hundred at a time
   local LOG_ENTRY = 49152 -- bytes that no entry has

@@ -44,10 +44,10 @@ func lose(t *testing.T, p *redisqtest.Project) lost {
 	f := feed.New(s.Bare())
 	for n := range p.Options.Partitions {
 		for cursor := ""; ; {
-			page, next, err := f.Unfinished(ctx, n, cursor)
+			page, err := f.Unfinished(ctx, n, cursor)
 			require.NoError(t, err)
-			was.open = append(was.open, page...)
-			if cursor = next; cursor == "" {
+			was.open = append(was.open, page.Open...)
+			if cursor = page.Next; cursor == "" {
 				break
 			}
 		}
@@ -105,12 +105,12 @@ func unfinished(t *testing.T, s *redisqtest.Raw, now time.Time) map[string]strin
 	f, all := feed.New(s.Bare()), map[string]string{}
 	for n := range s.Partitions() {
 		for cursor := ""; ; {
-			page, next, err := f.Unfinished(context.Background(), n, cursor)
+			page, err := f.Unfinished(context.Background(), n, cursor)
 			require.NoError(t, err)
-			for i := range page {
-				all[page[i].ID.String()] = told(&page[i], now)
+			for i := range page.Open {
+				all[page.Open[i].ID.String()] = told(&page.Open[i], now)
 			}
-			if cursor = next; cursor == "" {
+			if cursor = page.Next; cursor == "" {
 				break
 			}
 		}
@@ -271,7 +271,8 @@ func TestADeliveryOfAKnownMessageIsPutBackBesideThoseThatEnded(t *testing.T) {
 		lanes := []dispatcher.Lane{"u_a", "u_b"}
 		e := p.Entry("m", lanes)
 		p.Publish(first, e)
-		page, _, err := feed.New(first.Bare()).Unfinished(ctx, 0, "")
+		read, err := feed.New(first.Bare()).Unfinished(ctx, 0, "")
+		page := read.Open
 		require.NoError(t, err)
 		require.Len(t, page, 2)
 		require.NoError(t, first.Client().Del(ctx, redisqtest.Keys(t, first.Client(), p.Options.Project)...).Err())
@@ -307,7 +308,8 @@ func TestWhatEndedInTheStoreItselfIsNotPutBack(t *testing.T) {
 		p := redisqtest.NewProject(t, server, 1)
 		s := p.Open(1)
 		p.Publish(s, p.Entry("m", []dispatcher.Lane{"u_a"}))
-		page, _, err := feed.New(s.Bare()).Unfinished(ctx, 0, "")
+		read, err := feed.New(s.Bare()).Unfinished(ctx, 0, "")
+		page := read.Open
 		require.NoError(t, err)
 		_, _, err = s.Cancel(ctx, "one", []dispatcher.DeliveryID{page[0].ID})
 		require.NoError(t, err)

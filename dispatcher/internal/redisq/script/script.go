@@ -58,6 +58,12 @@ var Job string
 //go:embed lua/position.lua
 var Position string
 
+// Server names the process that runs a script. It is a part for scripts that read by the
+// cursor of another call.
+//
+//go:embed lua/server.lua
+var Server string
+
 // Named keeps messages that come from elsewhere for some of their lanes. It is a part
 // for scripts that bring them.
 //

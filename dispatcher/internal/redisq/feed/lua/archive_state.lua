@@ -2,8 +2,8 @@
 -- is not trimmed before it is archived, and what was there before lies in a gap.
 --
 -- ARGV[3] epoch  a new name of this partition's data, taken where it has none; empty: nothing begins
--- returns 1 if it began, epoch, p, bytes that wait, lines that were given up, gap, cut, id of the first entry behind p, of the
---   last one; empty where there is none
+-- returns 1 if it began, epoch, p, bytes that wait, lines that were given up, gap, id of the first entry behind p, of the last
+--   one; empty where there is none
 local kept = call('HMGET', ARCHIVE, 'p', 'b', 'dropped', 'gap', 'cut')
 local epoch = call('HGET', LIMITS, '~epoch') or ''
 local p, waits, dropped, gap, cut = kept[1] or '', kept[2] or '', kept[3] or '', kept[4] or '', kept[5] or ''
@@ -25,4 +25,4 @@ if ARGV[3] ~= '' and (epoch == '' or not ms_and_seq(p)) then
   end
 end
 local first = ms_and_seq(p) and call('XRANGE', ATTEMPTS, '(' .. p, '+', 'COUNT', 1)[1]
-return { began, epoch, p, waits, dropped, gap, cut, first and first[1] or '', last }
+return { began, epoch, p, waits, dropped, gap, first and first[1] or '', last }

@@ -1,14 +1,28 @@
 -- unfinished: a page of the deliveries that have not finished, with all that it takes to put them into another store. A
 -- message that is there from the first page to the last is in one of them at least.
 --
--- ARGV[3] cursor  0 at the begin
--- ARGV[4] count   messages of a page, some more or less
--- ARGV[5] count   the same where bodies lie apart, which the caller reads
--- returns cursor (0: there is no more), epoch, then for each message: id, record, number of deliveries, and of each: lane,
---   progress, due, score in the line of its key; empty where there is none
+-- ARGV[3]  cursor  0 at the begin
+-- ARGV[4]  count   messages of a page, some more or less
+-- ARGV[5]  count   the same where bodies lie apart, which the caller reads
+-- ARGV[6..] ids    of messages: these are read instead of a page
+-- returns cursor (0: there is no more), epoch, the process that the cursor is valid for, messages that were read, all messages
+--   of the partition, then for each message: id, record, number of deliveries, and of each: lane, progress, due, score in the
+--   line of its key; empty where there is none
+
+-- read_ids reads messages by their ids, as HSCAN answers them.
+local function read_ids()
+  local ids, list = { unpack(ARGV, 6) }, {}
+  for i, record in ipairs(call('HMGET', MESSAGES, unpack(ids))) do
+    if record then
+      list[#list + 1] = ids[i]
+      list[#list + 1] = record
+    end
+  end
+  return { '0', list }
+end
 local most = call('HLEN', BODIES) > 0 and ARGV[5] or ARGV[4]
-local found = call('HSCAN', MESSAGES, ARGV[3], 'COUNT', most)
-local answer = { found[1], call('HGET', LIMITS, '~epoch') or '' }
+local found = ARGV[6] and read_ids() or call('HSCAN', MESSAGES, ARGV[3], 'COUNT', most)
+local answer = { found[1], call('HGET', LIMITS, '~epoch') or '', server(), #found[2] / 2, call('HLEN', MESSAGES) }
 local NAMES_AT_ONCE = 1000
 
 local ordered = {} -- lanes -> whether their deliveries are in line whatever their key

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -93,6 +94,8 @@ func archiveCheck(s archive.Status) dispatcher.Check {
 		if s.Err != nil {
 			c.Detail += ": " + s.Err.Error()
 		}
+	case s.Comparing > 0:
+		c.Detail = fmt.Sprintf("new events are archived; %.0f %% of the deliveries are still to be compared with the archive", math.Ceil(100*s.Comparing))
 	}
 	return c
 }

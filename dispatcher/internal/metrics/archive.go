@@ -10,7 +10,7 @@ import (
 
 // archiveCollector asks how the archive does when it is scraped.
 type archiveCollector struct {
-	up, lag, backlog, dropped, orphans, rows *prometheus.Desc
+	up, lag, backlog, dropped, orphans, rows, comparing *prometheus.Desc
 
 	figures func(context.Context) (archive.Figures, error)
 }
@@ -22,18 +22,20 @@ func (m *Metrics) WatchArchive(figures func(context.Context) (archive.Figures, e
 	}
 	m.registry.MustRegister(&archiveCollector{
 		figures: figures,
-		up:      describe("up", "1 while the archive takes what it is given, by what this instance knows."),
+		up:      describe("up", "1 while PostgreSQL accepts the data that this instance gives it."),
 		lag:     describe("lag_seconds", "Since when something happened in the store that is not archived; 0: all is."),
 		backlog: describe("backlog_bytes", "What the store keeps only since it is not archived."),
 		dropped: describe("dropped_total", "Lines of the log that the store cut before they were archived, since ARCHIVE_BACKLOG was reached."),
 		orphans: describe("orphans", "Unfinished deliveries of a store that was emptied, which hookladder restore brings back, where this instance archives."),
 		rows:    describe("rows_total", "What this instance wrote to the archive.", "table"),
+
+		comparing: describe("comparing", "The share of its deliveries that this instance has still to compare with the archive; 0: none."),
 	})
 }
 
 // Describe tells which metrics there are.
 func (c *archiveCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.up, c.lag, c.backlog, c.dropped, c.orphans, c.rows} {
+	for _, d := range []*prometheus.Desc{c.up, c.lag, c.backlog, c.dropped, c.orphans, c.rows, c.comparing} {
 		out <- d
 	}
 }
@@ -51,6 +53,7 @@ func (c *archiveCollector) Collect(out chan<- prometheus.Metric) {
 		up = 1
 	}
 	tell(c.up, prometheus.GaugeValue, up)
+	tell(c.comparing, prometheus.GaugeValue, f.Comparing)
 	tell(c.orphans, prometheus.GaugeValue, float64(f.Orphans))
 	tell(c.rows, prometheus.CounterValue, float64(f.Messages), "message")
 	tell(c.rows, prometheus.CounterValue, float64(f.Events), "event")

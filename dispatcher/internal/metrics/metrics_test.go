@@ -335,13 +335,13 @@ func TestAnArchiveHasMetricsOfItsOwn(t *testing.T) {
 	var fault error
 	m.WatchArchive(func(context.Context) (archive.Figures, error) {
 		return archive.Figures{
-			Status: archive.Status{Up: true, Messages: 3, Events: 4, Orphans: 5}, Lag: 1500 * time.Millisecond, Backlog: 6, Dropped: 7,
+			Status: archive.Status{Up: true, Messages: 3, Events: 4, Orphans: 5, Comparing: 0.25}, Lag: 1500 * time.Millisecond, Backlog: 6, Dropped: 7,
 		}, fault
 	})
 	text := scrape(t, m)
 	for _, line := range []string{
 		"hookladder_archive_up 1", "hookladder_archive_lag_seconds 1.5", "hookladder_archive_backlog_bytes 6", "hookladder_archive_dropped_total 7",
-		"hookladder_archive_orphans 5", `hookladder_archive_rows_total{table="message"} 3`, `hookladder_archive_rows_total{table="event"} 4`,
+		"hookladder_archive_orphans 5", "hookladder_archive_comparing 0.25", `hookladder_archive_rows_total{table="message"} 3`, `hookladder_archive_rows_total{table="event"} 4`,
 	} {
 		require.Contains(t, text, "\n"+line+"\n")
 	}

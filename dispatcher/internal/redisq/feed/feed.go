@@ -177,8 +177,8 @@ type about struct {
 	gap   archive.Position
 }
 
-// readAt reads in a partition, and what it says of its log behind that: what was read is
-// of this epoch, or of data that have gone, and what was cut before it is in the gap.
+// readAt reads in a partition, and behind that its epoch and its newest gap. What was read
+// is of that epoch, or of data that have gone.
 func (f *Feed) readAt(ctx context.Context, doing string, partition int, fill func(redis.Pipeliner)) (a about, err error) {
 	var gap, epoch *redis.StringCmd
 	err = f.conn.At(ctx, doing, partition, func(p redis.Pipeliner) {

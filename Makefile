@@ -19,7 +19,7 @@ FUZZTIME    ?= 30s
 CHAOS       ?= 10m
 CHAOS_STORE ?= single
 CHAOS_SEED  ?= 0
-CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either
+CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either
 # More flags for `make bench`, such as --only drain or --json figures.json.
 BENCHFLAGS  ?=
 
@@ -67,7 +67,8 @@ bench-quick: redis build ## the same in a minute: it shows that all works, its f
 bench-queue: redis ## hold queues in Go against asynq, on one core and the same Redis (half a minute)
 	cd deploy/interop/asynq && $(GO) test -mod=mod -count=1 -run '^TestRatio$$' . $(BENCHFLAGS)
 
-chaos: redis ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
+chaos: ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
+	@.ci/needs redis-server postgres
 	@case "$(CHAOS_STORE)" in single|cluster) ;; *) echo "CHAOS_STORE is single or cluster" >&2; exit 2;; esac
 	$(GO) test -race -count=1 -v -timeout 0 -run '^TestChaos$(if $(filter cluster,$(CHAOS_STORE)),InACluster)$$' ./deploy/chaos \
 		-chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED) $(CHAOS_FLAGS)

@@ -126,7 +126,7 @@ func (j *judge) candidates(who string) []string {
 // missed reports whether an instance itself says that it did not get the
 // receiver's answer.
 func (j *judge) missed(who string, m *message, first *arrival) bool {
-	lines := j.judged[attemptKey(who, j.h.lanes[first.place]+":"+m.id, first.attempt)]
+	lines := j.judged[attemptKey(who, deliveryKey(first.place, m.id), first.attempt)]
 	_, yes := lines[true]
 	no, failed := lines[false]
 	return failed && !yes && !no.at.Before(first.began)

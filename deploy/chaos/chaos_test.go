@@ -25,7 +25,8 @@ var (
 	chaosRate  = flag.Int("chaos.rate", 60, "messages a second")
 	chaosFsync = flag.String("chaos.fsync", "always", "Redis' appendfsync: always loses nothing, everysec may; either: as the seed decides")
 
-	chaosBinary = flag.String("chaos.binary", "", "the hookladder to run; empty: one built with the race detector")
+	chaosArchive = flag.String("chaos.archive", "yes", "whether there is an archive: yes, no, or either: not with every third seed")
+	chaosBinary  = flag.String("chaos.binary", "", "the hookladder to run; empty: one built with the race detector")
 )
 
 const (
@@ -82,6 +83,11 @@ func oneSeed() uint64 {
 	return 1 + rand.Uint64N(1e6)
 }
 
+// archives reports whether a run has an archive.
+func archives(seed uint64) bool {
+	return *chaosArchive == "yes" || *chaosArchive == "either" && seed%3 != 0
+}
+
 // backend is a store to break.
 type backend interface {
 	url(slot string) string       // where an instance finds it
@@ -105,6 +111,11 @@ func chaos(t *testing.T, h *history, store backend, seed uint64) {
 	r := newReceiver(t, h, seed, secret)
 	f := newFleet(t, h, r, secret)
 	f.env = append(store.env(), "LADDER="+rungs, "ATTEMPT_TIMEOUT="+attemptTimeout.String(), "BREAKER=20/1s", "SHUTDOWN_GRACE=5s")
+	var k *keeper
+	if archives(seed) {
+		k = newKeeper(t, h, f)
+		f.env = append(f.env, k.env()...)
+	}
 	for _, name := range slots {
 		slot := &slot{name: name, url: store.url(name)}
 		f.slots = append(f.slots, slot)
@@ -114,13 +125,18 @@ func chaos(t *testing.T, h *history, store backend, seed uint64) {
 	l.register(t)
 	b := &trouble{h: h, fleet: f, seed: seed, longest: min(20*time.Second, *chaosFor/4), rest: min(30*time.Second, *chaosFor/10), say: say, counts: map[string]int{}}
 	b.store = store.deeds(b)
+	w := &watcher{h: h, fleet: f}
+	if k != nil {
+		b.archive = (&outage{trouble: b, keeper: k}).deeds()
+	}
 
-	say("chaos for %s with seed %d, %d messages a second, %s", *chaosFor, seed, *chaosRate, store)
+	say("chaos for %s with seed %d, %d messages a second, %s, archive: %t", *chaosFor, seed, *chaosRate, store, k != nil)
 	ctx, stop := context.WithTimeout(t.Context(), *chaosFor)
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { store.count(ctx) })
 	wg.Go(func() { l.run(ctx) })
+	wg.Go(func() { w.watch(ctx) })
 	wg.Go(func() { b.run(ctx) })
 	wg.Wait()
 	say("all is mended")
@@ -132,8 +148,17 @@ func chaos(t *testing.T, h *history, store backend, seed uint64) {
 	ask.endings()
 	memory := f.memory()
 	f.examine(t)
+	w.look(t.Context(), rand.New(rand.NewPCG(1, 3)))
+	if k != nil {
+		require.NoError(t, k.current(t.Context()))
+	}
 	for _, slot := range f.slots {
 		require.NoError(t, slot.process().Terminate())
+	}
+	if k != nil {
+		var err error
+		h.archived, err = k.read(t.Context())
+		require.NoError(t, err)
 	}
 	report(t, h, b, memory)
 	f.check(t)

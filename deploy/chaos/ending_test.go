@@ -61,16 +61,12 @@ func (a *asker) drain() {
 
 // endings asks for every delivery, and for each message that no list has.
 func (a *asker) endings() {
-	places := map[string]string{}
-	for place, lane := range a.h.lanes {
-		places[lane] = place
-	}
 	for _, status := range append([]string{"delivered", "dead", "cancelled"}, waiting...) {
 		for cursor := ""; ; {
 			page, err := a.api.Deliveries(a.t.Context(), client.Filter{Statuses: []string{status}, Limit: 500, Cursor: cursor})
 			require.NoError(a.t, err)
 			for _, d := range page.Data {
-				a.keep(places, d)
+				a.keep(d)
 			}
 			if page.NextCursor == nil {
 				break
@@ -90,20 +86,21 @@ func (a *asker) endings() {
 		}
 		require.NoError(a.t, err)
 		for _, d := range record.Deliveries {
-			a.keep(places, d)
+			a.keep(d)
 		}
 	}
 }
 
-func (a *asker) keep(places map[string]string, d wire.Delivery) {
+func (a *asker) keep(d wire.Delivery) {
 	_, id, _ := strings.Cut(d.ID, ":")
 	m := a.h.messages[id]
-	if m == nil || places[d.Destination] == "" {
+	place := a.h.places[d.Destination]
+	if m == nil || place == "" {
 		a.h.strange = append(a.h.strange, "the store has "+d.ID)
 		return
 	}
 	if m.endings == nil {
 		m.endings = map[string]ending{}
 	}
-	m.endings[places[d.Destination]] = ending{status: d.Status, reason: d.DeadReason, attempts: d.Attempts}
+	m.endings[place] = ending{status: d.Status, reason: d.DeadReason, attempts: d.Attempts}
 }

@@ -18,18 +18,24 @@ type history struct {
 	faults   []*fault
 	notes    []note
 	forgot   []span            // acknowledged in these times, and then forgotten by the store
-	lanes    map[string]string // by place: how deliveries to it are named
+	places   map[string]string // by lane: how deliveries to a place are named
+
+	cuts     []span    // of what happened in these times the backlog for the archive was cut
+	dropped  int       // how many lines of that the program counted
+	archived *archived // the archive's content at the end; nil: there is no archive
 }
 
 // message is one id with all that a caller and the receivers know of it.
 type message struct {
-	id     string
-	sum    [sha256.Size]byte // of the body as published
-	topic  string
-	delay  time.Duration
-	places []string // where it goes
-	after  *message // the one before it with the same ordering key; nil: none
-	tries  []try
+	id      string
+	sum     [sha256.Size]byte // of the body as published
+	topic   string
+	tenant  string
+	subject string
+	delay   time.Duration
+	places  []string // where it goes
+	after   *message // the one before it with the same ordering key; nil: none
+	tries   []try
 
 	forged    time.Time // when it was published with another body; zero: never
 	cancels   bool      // somebody asked to cancel it
@@ -110,7 +116,7 @@ type note struct {
 	at   time.Time
 	who  string
 	text string
-	id   string // of a delivery
+	id   string // of a delivery, by its lane
 	n    int    // its attempt, or how many
 	ok   bool   // the attempt succeeded
 	mute bool   // the attempt got no answer
@@ -127,7 +133,7 @@ const (
 )
 
 func newHistory() *history {
-	return &history{messages: map[string]*message{}, lanes: map[string]string{}}
+	return &history{messages: map[string]*message{}, places: map[string]string{}}
 }
 
 // publish remembers a message before anybody is told of it.

@@ -26,7 +26,7 @@ func (p plot) message(id string, tries ...try) *message {
 }
 
 func (p plot) lanes() plot {
-	p.history.lanes["/d0"] = "u_0"
+	p.places["u_0"] = "/d0"
 	p.whole = true
 	return p
 }

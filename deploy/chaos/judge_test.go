@@ -26,6 +26,12 @@ const (
 	afterwards  = "after its cancelling"  // first seen after a cancel was answered
 )
 
+// allComplaints is what the table lists.
+var allComplaints = []string{
+	lost, unexplained, unseen, early, unsigned, unasked, disordered, halfway, afterwards,
+	unkept, altered, doubled, unlogged, invented, disagrees, lingers, uncounted,
+}
+
 // complaint is one thing that must not happen.
 type complaint struct {
 	what   string
@@ -46,6 +52,7 @@ type findings struct {
 	complaints                 []complaint
 	takeover, hindered         time.Duration // longest, where nothing else was broken, and in all
 	takeoverOf                 string        // the story of the first
+	archived, missing          int           // events in the archive; lines that were cut before they got there
 	silence                    time.Duration // longest without an acceptance while the store was up
 }
 
@@ -55,8 +62,8 @@ type judge struct {
 	rungs   []time.Duration
 	found   findings
 	notes   map[string][]note        // by instance, without attempts
-	judged  map[string]map[bool]note // "instance delivery attempt" → ok → the line
-	mute    map[string]bool          // "delivery attempt": an instance says that it got no answer
+	judged  map[string]map[bool]note // "instance place message attempt" → ok → the line
+	mute    map[string]bool          // "place message attempt": an instance says that it got no answer
 	lethal  map[string][]*fault      // by instance: what ends it
 	trouble map[string][]*fault      // by instance: what keeps it from the store, or stops it
 }
@@ -71,6 +78,7 @@ func judged(h *history, rungs []time.Duration) findings {
 	for _, id := range slices.Sorted(maps.Keys(h.messages)) {
 		j.message(h.messages[id])
 	}
+	j.archive()
 	j.longestTakeover()
 	j.found.silence = j.longestSilence()
 	return j.found
@@ -88,21 +96,24 @@ func newJudge(h *history, rungs []time.Duration) *judge {
 			j.notes[n.who] = append(j.notes[n.who], n)
 			continue
 		}
-		key := attemptKey(n.who, n.id, n.n)
+		lane, id, _ := strings.Cut(n.id, ":")
+		delivery := deliveryKey(h.places[lane], id)
+		key := attemptKey(n.who, delivery, n.n)
 		if j.judged[key] == nil {
 			j.judged[key] = map[bool]note{}
 		}
 		j.judged[key][n.ok] = n
 		if n.mute {
-			j.mute[attemptKey("", n.id, n.n)] = true
+			j.mute[attemptKey("", delivery, n.n)] = true
 		}
 	}
 	for _, f := range h.faults {
-		if f.kind == killed || f.kind == ended {
+		switch {
+		case f.kind == killed || f.kind == ended:
 			j.lethal[f.who] = append(j.lethal[f.who], f)
-			continue
+		case !apart[f.kind]:
+			j.trouble[f.who] = append(j.trouble[f.who], f)
 		}
-		j.trouble[f.who] = append(j.trouble[f.who], f)
 	}
 	return j
 }
@@ -254,7 +265,7 @@ func (j *judge) times(m *message, came []*arrival) {
 		from, why := m.tries[0].began.Add(m.delay), fmt.Sprintf("its delay of %s", m.delay)
 		if a.attempt > 1 {
 			var known bool
-			if from, known = j.rung(came, a.attempt-1); !known || j.mute[attemptKey("", j.h.lanes[a.place]+":"+m.id, a.attempt-1)] {
+			if from, known = j.rung(came, a.attempt-1); !known || j.mute[attemptKey("", deliveryKey(a.place, m.id), a.attempt-1)] {
 				continue // the one before never reached the receiver, or was given up when only its sender knows
 			}
 			why = fmt.Sprintf("rung %d", a.attempt-1)

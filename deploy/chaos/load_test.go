@@ -66,7 +66,7 @@ func (l *load) register(t testing.TB) {
 		secret, err := signer.Standard.ParseSecret(view.Secret)
 		require.NoError(t, err)
 		l.receiver.Trust(place, &signer.Verifier{Secrets: []signer.Secret{secret}})
-		l.h.with(func() { l.h.lanes[place] = view.ID })
+		l.h.with(func() { l.h.places[view.ID] = place })
 	}
 }
 
@@ -136,7 +136,10 @@ func (c *caller) publish(ctx context.Context) {
 	if m.places == nil {
 		w.URL, m.places = c.receiver.url(place), []string{place}
 	}
-	m.topic, m.delay = w.Topic, time.Duration(w.Delay)
+	if c.random.IntN(2) == 0 {
+		w.Subject = fmt.Sprint("order-", c.random.IntN(1000))
+	}
+	m.topic, m.tenant, m.subject, m.delay = w.Topic, w.Tenant, w.Subject, time.Duration(w.Delay)
 	if before := c.last[key+place]; key != "" && before != nil && before.told() == accepted {
 		m.after = before
 	}
@@ -179,7 +182,7 @@ func (c *caller) try(ctx context.Context, p *process, m *message, w *wire.Messag
 		var answer wire.Published
 		answer, err = api.Publish(ctx, w)
 		if err == nil && len(m.places) == 1 && len(answer.Deliveries) == 1 {
-			c.h.with(func() { c.h.lanes[m.places[0]] = answer.Deliveries[0].Destination })
+			c.h.with(func() { c.h.places[answer.Deliveries[0].Destination] = m.places[0] })
 		}
 	}
 	t.ended = time.Now()

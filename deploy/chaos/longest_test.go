@@ -74,7 +74,7 @@ func (j *judge) hindered(f *fault, until time.Time) bool {
 		if other.kind != killed && other.kind != ended {
 			from = from.Add(-deadAfter)
 		}
-		return other != f && other.touches(from, until)
+		return other != f && !apart[other.kind] && other.touches(from, until)
 	})
 }
 

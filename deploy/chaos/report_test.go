@@ -67,6 +67,8 @@ func table(f findings, faults map[string]int, memory int64) string {
 	row("forgotten by the store", f.forgotten)
 	row("callbacks", f.arrivals)
 	row("of an unknown instance", f.anonymous)
+	row("events in the archive", f.archived)
+	row("lines cut before they were archived", f.missing)
 	b.WriteString("duplicates\n")
 	for _, cause := range slices.Sorted(maps.Keys(f.duplicates)) {
 		row(cause, f.duplicates[cause])
@@ -76,7 +78,7 @@ func table(f findings, faults map[string]int, memory int64) string {
 	for _, c := range f.complaints {
 		kinds[c.what]++
 	}
-	for _, kind := range []string{lost, unexplained, unseen, early, unsigned, unasked, disordered, halfway, afterwards} {
+	for _, kind := range allComplaints {
 		row(kind, kinds[kind])
 	}
 	b.WriteString("longest\n")

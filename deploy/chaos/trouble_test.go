@@ -16,6 +16,7 @@ type trouble struct {
 	h       *history
 	fleet   *fleet
 	store   []deed // what may be done to the store
+	archive []deed // what may be done to the archive
 	seed    uint64
 	longest time.Duration // an instance is stopped
 	rest    time.Duration // for which the store is left alone now and then
@@ -81,10 +82,14 @@ func (b *trouble) hands() []hand {
 	if b.rest >= takeoverWithin { // else the run is too short for it
 		instances = append(instances, b.killAlone)
 	}
-	return []hand{
+	hands := []hand{
 		{calm: 3 * time.Second, does: instances},
 		{calm: 4 * time.Second, rest: b.rest, does: b.store, shares: &b.alone},
 	}
+	if len(b.archive) > 0 {
+		hands = append(hands, hand{calm: 4 * time.Second, does: b.archive})
+	}
+	return hands
 }
 
 // begins tells and remembers that something is broken; the answered function

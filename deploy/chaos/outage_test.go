@@ -1,0 +1,81 @@
+package chaos_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hookladder/hookladder/deploy/kit"
+)
+
+// The faults of the archive. Deliveries never depend on it, so these explain no duplicate.
+const (
+	archiveKilled  = "archive killed"
+	archiveStopped = "archive stopped"
+)
+
+// apart are the faults that keep no instance from the store.
+var apart = map[string]bool{archiveKilled: true, archiveStopped: true}
+
+// watcher reads the metrics of the instances all the time: they have to report what was lost.
+type watcher struct {
+	h     *history
+	fleet *fleet
+	last  float64   // of the counter of cut lines: it begins anew in an emptied store
+	from  time.Time // since when something was not archived, by the sample before
+}
+
+// watchEvery is how often one instance is asked.
+const watchEvery = 300 * time.Millisecond
+
+// watch asks until ctx ends.
+func (w *watcher) watch(ctx context.Context) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for kit.Rest(ctx, watchEvery) {
+		w.look(ctx, random)
+	}
+}
+
+// look asks one instance, and notes what grew.
+func (w *watcher) look(ctx context.Context, random *rand.Rand) {
+	p := w.fleet.any(random)
+	if p == nil {
+		return
+	}
+	now := time.Now()
+	is, err := metrics(ctx, p)
+	dropped, known := is["hookladder_archive_dropped_total"]
+	if err != nil || !known {
+		return
+	}
+	if n := int(dropped - w.last); n > 0 {
+		w.h.with(func() {
+			w.h.dropped += n
+			w.h.cuts = append(w.h.cuts, span{w.from, time.Now()})
+		})
+	}
+	lag := time.Duration(is["hookladder_archive_lag_seconds"] * float64(time.Second))
+	w.last, w.from = dropped, now.Add(-lag-time.Second)
+}
+
+// outage breaks the archive.
+type outage struct {
+	*trouble
+	keeper *keeper
+}
+
+func (b *outage) deeds() []deed { return []deed{b.kill, b.stop} }
+
+func (b *outage) kill(ctx context.Context, random *rand.Rand) {
+	defer b.begins(archiveKilled, "")()
+	b.keeper.server.Kill()
+	kit.Rest(ctx, between(random, 0, 2*time.Second))
+	b.keeper.server.Restart()
+}
+
+func (b *outage) stop(ctx context.Context, random *rand.Rand) {
+	defer b.begins(archiveStopped, "")()
+	b.keeper.server.Stop()
+	kit.Rest(ctx, between(random, time.Second, 6*time.Second))
+	b.keeper.server.Restart()
+}

@@ -103,9 +103,12 @@ type archivedEvent struct {
 type archived struct {
 	messages  []archivedMessage
 	events    []archivedEvent // of a delivery in the order in which they happened
-	open      []string        // deliveries, as lane:id
+	open      []archivedOpen
 	endpoints map[string]archivedEndpoint
 }
+
+// archivedOpen is a row of what has not ended.
+type archivedOpen struct{ id, lane, detail string }
 
 // archivedEndpoint is a row of the archive's endpoints.
 type archivedEndpoint struct {
@@ -142,9 +145,11 @@ func (k *keeper) read(ctx context.Context) (a *archived, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err = c.Query(ctx, `select lane || ':' || id from hookladder.open order by 1`)
+	rows, err = c.Query(ctx, `select id, lane, row_to_json(o)::jsonb - 'head' - 'body' from hookladder.open o order by id, lane`)
 	if err == nil {
-		a.open, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		a.open, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o archivedOpen, err error) {
+			return o, row.Scan(&o.id, &o.lane, &o.detail)
+		})
 	}
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ const (
 	byLoss     = "its holder did not get the answer"
 	byEnd      = "its holder ended without the store"
 	byForget   = "the store forgot its success"
+	byEmptying = "the store was emptied before its success was archived"
 	byRoom     = "published again after a full store let its id go"
 )
 
@@ -84,10 +85,18 @@ func (j *judge) cause(m *message, first, again *arrival) string {
 	if j.forgotten(first.began, again.began) {
 		return byForget
 	}
+	if j.lostSuccess(m, first) {
+		return byEmptying
+	}
 	if j.letGo(m, first.began, again.began) && m.open(first.began) {
 		return byRoom
 	}
 	return ""
+}
+
+// lostSuccess reports whether the record of a success was lost with an emptied store.
+func (j *judge) lostSuccess(m *message, first *arrival) bool {
+	return j.lostWith(m, first.began, first.over.Add(settleSlack+aftermath))
 }
 
 // roomLeaves is how long ago a message was published before a full store makes

@@ -47,6 +47,7 @@ func newClustered(t testing.TB, h *history) *clustered {
 }
 
 func (c *clustered) url(string) string { return c.cluster.URL() }
+func (c *clustered) straight() string  { return c.cluster.URL() }
 func (c *clustered) env() []string {
 	return []string{fmt.Sprint("PARTITIONS=", partitions), "DURABILITY=replicas:1"}
 }
@@ -89,10 +90,51 @@ func (c *clustered) recount(ctx context.Context) {
 }
 
 func (c *clustered) increment(ctx context.Context, n int) {
+	c.canaries[n].quiet.RLock()
+	defer c.canaries[n].quiet.RUnlock()
 	began := time.Now()
 	if count, err := c.direct.Incr(ctx, canaryKey+tag(n)).Result(); err == nil {
 		c.canaries[n].counted(count, began)
 	}
+}
+
+func (c *clustered) record(ctx context.Context, id string) (string, error) {
+	return c.direct.HGet(ctx, endpointsKey, id).Result()
+}
+
+// empty empties one master with some of the partitions.
+func (c *clustered) empty(ctx context.Context, random *rand.Rand) (at time.Time, kept map[string]bool, err error) {
+	c.inStep()
+	for n := range c.canaries {
+		c.canaries[n].quiet.Lock()
+		defer c.canaries[n].quiet.Unlock()
+	}
+	victim := c.cluster.MasterOf(some(random))
+	node := c.client(victim)
+	defer node.Close() //nolint:errcheck // all was answered
+	counts := map[string]string{}
+	for n := range c.canaries {
+		if key := canaryKey + tag(n); c.cluster.MasterOf(key) == victim {
+			if counts[key], err = node.Get(ctx, key).Result(); err != nil {
+				return at, nil, err
+			}
+		}
+	}
+	err = node.FlushAll(ctx).Err()
+	at, kept = time.Now(), map[string]bool{}
+	for key, count := range counts {
+		err = errors.Join(err, node.Set(ctx, key, count, 0).Err())
+	}
+	for n := range c.canaries {
+		ids, err := c.direct.HKeys(ctx, tag(n)+":messages").Result()
+		if err != nil {
+			return at, nil, err
+		}
+		for _, id := range ids {
+			kept[id] = true
+		}
+	}
+	return at, kept, err
 }
 
 func (c *clustered) deeds(common *trouble) []deed {

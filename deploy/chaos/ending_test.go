@@ -1,10 +1,12 @@
 package chaos_test
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +90,24 @@ func (a *asker) endings() {
 		for _, d := range record.Deliveries {
 			a.keep(d)
 		}
+	}
+}
+
+// endpoints asks what became of the endpoints that were changed all the time, and reads their records.
+func (a *asker) endpoints(ctx context.Context, from backend) {
+	for _, e := range a.h.owned {
+		view, err := a.api.Endpoint(ctx, e.uid)
+		if notFound(err) {
+			continue
+		}
+		require.NoError(a.t, err)
+		e.seen = &view
+		text, err := from.record(ctx, e.id)
+		require.NoError(a.t, err)
+		version, record, _ := strings.Cut(text, " ")
+		e.version, err = strconv.ParseInt(version, 10, 64)
+		require.NoError(a.t, err)
+		e.record = []byte(record)
 	}
 }
 

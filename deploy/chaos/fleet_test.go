@@ -185,11 +185,11 @@ func (l *logReader) read(text string) {
 	if json.Unmarshal([]byte(text), &s) != nil {
 		return
 	}
-	switch s.Msg {
+	switch msg, _, _ := strings.Cut(s.Msg, ":"); msg {
 	case finished:
 		l.fleet.h.note(note{at: s.Time, who: l.name, text: finished, id: s.DeliveryID, n: s.Attempt, ok: s.Verdict == "delivered", mute: s.Status == 0})
-	case renamed, takeover, unrecorded, handedBack:
-		l.fleet.h.note(note{at: s.Time, who: l.name, text: s.Msg, n: s.Deliveries})
+	case renamed, takeover, unrecorded, handedBack, tailGone:
+		l.fleet.h.note(note{at: s.Time, who: l.name, text: msg, n: s.Deliveries})
 	}
 }
 

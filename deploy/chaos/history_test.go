@@ -20,9 +20,13 @@ type history struct {
 	forgot   []span            // acknowledged in these times, and then forgotten by the store
 	places   map[string]string // by lane: how deliveries to a place are named
 
-	cuts     []span    // of what happened in these times the backlog for the archive was cut
-	dropped  int       // how many lines of that the program counted
-	archived *archived // the archive's content at the end; nil: there is no archive
+	cuts     []span            // of what happened in these times the backlog for the archive was cut
+	dropped  int               // how many lines of that the program counted
+	losses   []*loss           // of an emptied store
+	owned    []*owned          // endpoints that are changed all the time
+	existed  map[string][]span // by place: when its endpoint existed for sure
+	absences []absence         // answers that something is not there
+	archived *archived         // the archive's content at the end; nil: there is no archive
 }
 
 // message is one id with all that a caller and the receivers know of it.
@@ -130,10 +134,11 @@ const (
 	takeover   = "takeover"
 	unrecorded = "outcomes not recorded, their deliveries will be attempted again"
 	handedBack = "unknown leases handed back"
+	tailGone   = "the store lost what it took last"
 )
 
 func newHistory() *history {
-	return &history{messages: map[string]*message{}, places: map[string]string{}}
+	return &history{messages: map[string]*message{}, places: map[string]string{}, existed: map[string][]span{}}
 }
 
 // publish remembers a message before anybody is told of it.

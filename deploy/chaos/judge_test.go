@@ -30,6 +30,7 @@ const (
 var allComplaints = []string{
 	lost, unexplained, unseen, early, unsigned, unasked, disordered, halfway, afterwards,
 	unkept, altered, doubled, unlogged, invented, disagrees, lingers, uncounted,
+	unreported, changedBack, whilePaused, misled,
 }
 
 // complaint is one thing that must not happen.
@@ -79,6 +80,9 @@ func judged(h *history, rungs []time.Duration) findings {
 		j.message(h.messages[id])
 	}
 	j.archive()
+	j.losses()
+	j.owned()
+	j.absent()
 	j.longestTakeover()
 	j.found.silence = j.longestSilence()
 	return j.found
@@ -238,7 +242,8 @@ func (j *judge) forgiven(m *message) bool {
 			continue
 		}
 		any = true
-		if !slices.ContainsFunc(j.h.forgot, func(s span) bool { return s.touches(t.began, t.ended) && j.forgivable(s) }) {
+		forgiven := func(s span) bool { return s.touches(t.began, t.ended) && j.forgivable(s) }
+		if !slices.ContainsFunc(j.h.forgot, forgiven) && !j.lostWith(m, t.began, t.ended) {
 			return false
 		}
 	}

@@ -68,6 +68,13 @@ var pages = []struct {
 		b.archived.messages[1].created = at(64.9)
 		b.breaks(full, "", 61, 62)
 	}, ""},
+	{"two partitions accepted it by two calls", func(b book) {
+		m := b.usual()
+		m.tries = []try{silence(-1, -0.5), yes(0, 0.1)}
+		m.places, b.whole = []string{"/d0", "/d1"}, false
+		m.tries[1].told = nothing
+		b.row(m)
+	}, ""},
 	{"its body is another", func(b book) {
 		b.usual()
 		b.archived.messages[0].sum = []byte("x")
@@ -168,7 +175,7 @@ var pages = []struct {
 	}, ""},
 	{"it is unfinished as yet", func(b book) {
 		b.usual()
-		b.archived.open = []string{"u_0:m"}
+		b.archived.open = []archivedOpen{{id: "m", lane: "u_0"}}
 	}, lingers},
 	{"what a caller never learnt the fate of may be nowhere", func(b book) {
 		m := b.message("m", silence(0, 0.1))

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -56,8 +57,8 @@ func (j *judge) archive() {
 			l.message(m)
 		}
 	}
-	for _, id := range l.a.open {
-		j.complain(lingers, id, "the archive has it among what has not ended")
+	for _, o := range l.a.open {
+		l.lingers(o)
 	}
 	if l.missing > j.h.dropped {
 		j.complain(uncounted, "the archive", "%d lines are missing, and the program counted %d", l.missing, j.h.dropped)
@@ -89,10 +90,14 @@ func (l *ledger) message(m *message) {
 }
 
 // acceptedAnew reports whether a message may be there twice: its id was let go, or forgotten, and it
-// was accepted once more.
+// was accepted once more. Where its destinations are in several partitions, each of them may have
+// accepted it by another of its calls.
 func (l *ledger) acceptedAnew(m *message, rows []archivedMessage) bool {
 	first, last := rows[0].created, rows[len(rows)-1].created
-	return l.forgotten(first, last) || l.letGo(m, first, last) && m.open(first)
+	if !l.h.whole && len(m.places) >= len(rows) && len(m.tries) >= len(rows) {
+		return true
+	}
+	return l.lost(first, last) || l.letGo(m, first, last) && m.open(first)
 }
 
 // equal judges that a message is as it was published.
@@ -103,6 +108,20 @@ func (l *ledger) equal(m *message, row archivedMessage) {
 	if !bytes.Equal(row.sum, m.sum[:]) && m.forged.IsZero() {
 		l.complain(altered, m.id, "its body is another (there: %t)\n%s", row.sum != nil, l.story(m, m.places[0]))
 	}
+}
+
+// lingers judges what the archive has as unfinished.
+func (l *ledger) lingers(o archivedOpen) {
+	m, place := l.h.messages[o.id], l.h.places[o.lane]
+	if m == nil {
+		l.complain(lingers, o.id, "%s", o.detail)
+		return
+	}
+	var events strings.Builder
+	for _, e := range l.events[deliveryKey(place, o.id)] {
+		fmt.Fprintf(&events, "    archived: %+v\n", e)
+	}
+	l.complain(lingers, o.id, "%s\n%s%s", o.detail, events.String(), l.story(m, place))
 }
 
 // attempts judges that each attempt that a receiver saw is an event.
@@ -137,7 +156,7 @@ func (l *ledger) excused(a *arrival) bool {
 			return true
 		}
 	}
-	return l.forgotten(a.began, over.Add(settleSlack))
+	return l.lost(a.began, over.Add(settleSlack))
 }
 
 // invented judges that each answer in the archive was given by a receiver.
@@ -179,7 +198,7 @@ func (l *ledger) ends(m *message, place string, events []archivedEvent) {
 	}
 	lost := last.kind == "?" // how it ended is not known, since that was cut
 	switch {
-	case len(ends) > 1 && !l.forgotten(ends[0].at.Add(-settleSlack), last.at) && !l.cut(ends[0].at, last.at):
+	case len(ends) > 1 && !l.lost(ends[0].at.Add(-settleSlack), last.at) && !l.cut(ends[0].at, last.at):
 		l.complain(doubled, m.id, "its ends at %s are %s\n%s", place, text(), l.story(m, place))
 	case lost && l.cut(m.tries[0].began, last.at):
 	case lost || !kept || api.status != statusOf[last.kind] || api.status == "dead" && api.reason != last.reason:
@@ -201,7 +220,7 @@ func (l *ledger) noEnd(m *message, place string, kept bool) {
 	case l.beyond(m) || l.lostAgain(m):
 	case len(came) > 0 && l.cut(came[0].began, came[len(came)-1].over.Add(settleSlack)), l.cut(m.tries[0].began, m.acceptedBy()):
 		l.missing++
-	case len(came) > 0 && l.forgotten(came[0].began, came[len(came)-1].over.Add(settleSlack)):
+	case len(came) > 0 && l.lost(came[0].began, came[len(came)-1].over.Add(settleSlack)):
 	default:
 		l.complain(unkept, m.id, "it has no end at %s\n%s", place, l.story(m, place))
 	}
@@ -210,7 +229,7 @@ func (l *ledger) noEnd(m *message, place string, kept bool) {
 // beyond reports whether a message was accepted only in times that the store lost before the archive
 // had them.
 func (l *ledger) beyond(m *message) bool {
-	return m.told() != accepted && l.forgotten(m.tries[0].began, m.tries[len(m.tries)-1].ended) || l.forgiven(m)
+	return m.told() != accepted && l.lost(m.tries[0].began, m.tries[len(m.tries)-1].ended) || l.forgiven(m)
 }
 
 // lostAgain reports whether the store itself forgot all of a message, which is judged elsewhere.

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher/client"
@@ -51,23 +49,52 @@ type load struct {
 	fleet    *fleet
 	receiver *receiver
 	seed     uint64
+	owners   *owners
 	rate     int // messages a second
 	callers  int
+
+	mu   sync.Mutex // guards done
+	done []*message // that were accepted
 }
 
 // register makes the endpoints.
-func (l *load) register(t testing.TB) {
-	t.Helper()
-	api := l.fleet.slots[0].process().Client
+func (l *load) register(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(l.seed, 50))
 	for place, e := range endpoints {
-		e.Tenant, e.URL = tenant, l.receiver.url(place)
-		view, _, err := api.CreateEndpoint(t.Context(), &e)
-		require.NoError(t, err)
-		secret, err := signer.Standard.ParseSecret(view.Secret)
-		require.NoError(t, err)
+		secret := signer.NewSecret()
+		e.Tenant, e.URL, e.Secret = tenant, l.receiver.url(place), secret.Reveal()
 		l.receiver.Trust(place, &signer.Verifier{Secrets: []signer.Secret{secret}})
-		l.h.with(func() { l.h.places[view.ID] = place })
+		err := kit.Until(ctx, "an endpoint is registered", func() error {
+			p := l.fleet.any(random)
+			if p == nil {
+				return errors.New("no instance takes calls")
+			}
+			view, _, err := p.CreateEndpoint(ctx, &e)
+			if err != nil {
+				kit.Rest(ctx, 100*time.Millisecond)
+				return err
+			}
+			l.h.with(func() {
+				l.h.places[view.ID] = place
+				l.h.existed[place] = append(l.h.existed[place], span{from: time.Now()})
+			})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// accepted is a message that was accepted, or nil.
+func (l *load) accepted(random *rand.Rand) *message {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.done) == 0 {
+		return nil
+	}
+	return l.done[random.IntN(len(l.done))]
 }
 
 // run publishes until ctx ends, and then until all callers know, or have given up.
@@ -130,7 +157,11 @@ func (c *caller) publish(ctx context.Context) {
 		place = hanging
 	case chance < 46:
 		w.Delay, cancels = wire.Duration(4*time.Second), true
-	case chance < 47:
+	case chance < 60 && c.owners != nil:
+		if e := c.owners.some(c.random); e != nil {
+			w.Endpoint, m.places = e.uid, []string{e.place}
+		}
+	case chance < 61:
 		w.Topic = "not a topic" // which is certainly refused
 	}
 	if m.places == nil {
@@ -147,6 +178,11 @@ func (c *caller) publish(ctx context.Context) {
 	c.ask(ctx, m, &w)
 	if key != "" {
 		c.last[key+place] = m
+	}
+	if m.told() == accepted {
+		c.mu.Lock()
+		c.done = append(c.done, m)
+		c.mu.Unlock()
 	}
 	switch {
 	case m.told() != accepted:
@@ -177,17 +213,20 @@ func (c *caller) ask(ctx context.Context, m *message, w *wire.Message) {
 
 func (c *caller) try(ctx context.Context, p *process, m *message, w *wire.Message) try {
 	t := try{began: time.Now()}
+	var answer wire.Published
 	api, err := client.New(p.URL, "", client.WithHTTPClient(c.http), kit.Once)
 	if err == nil {
-		var answer wire.Published
 		answer, err = api.Publish(ctx, w)
 		if err == nil && len(m.places) == 1 && len(answer.Deliveries) == 1 {
 			c.h.with(func() { c.h.places[answer.Deliveries[0].Destination] = m.places[0] })
 		}
 	}
 	t.ended = time.Now()
+	c.absent(m, w, &t, &answer, err)
 	var refusal *client.Problem
 	switch {
+	case err == nil && answer.Matched == 0 && len(answer.Deliveries) == 0:
+		t.told, t.words = refused, "nothing matches, by "+p.name
 	case err == nil:
 		t.told, t.words = accepted, "accepted by "+p.name
 	case errors.As(err, &refusal) && refusal.Status < 500:
@@ -196,6 +235,23 @@ func (c *caller) try(ctx context.Context, p *process, m *message, w *wire.Messag
 		t.words = p.name + ": " + err.Error()
 	}
 	return t
+}
+
+// absent notes where an answer says that an endpoint is not there.
+func (c *caller) absent(m *message, w *wire.Message, t *try, answer *wire.Published, err error) {
+	if w.Endpoint != "" && notFound(err) {
+		c.h.absence(absence{span: span{t.began, t.ended}, what: "endpoint " + w.Endpoint, place: m.places[0], words: err.Error()})
+	}
+	if err != nil || len(m.places) == 1 || answer.Duplicate {
+		return
+	}
+	c.h.with(func() {
+		for _, place := range m.places {
+			if !slices.ContainsFunc(answer.Deliveries, func(d wire.DeliveryRef) bool { return c.h.places[d.Destination] == place }) {
+				c.h.absences = append(c.h.absences, absence{span: span{t.began, t.ended}, what: "endpoint of " + place, place: place, words: m.id + " does not match it"})
+			}
+		}
+	})
 }
 
 // again publishes an accepted id with another body, which must be refused and

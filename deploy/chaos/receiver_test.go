@@ -101,7 +101,7 @@ func (r *receiver) take(w http.ResponseWriter, req *http.Request, c kit.Callback
 	a.line, _ = req.Context().Value(lineKey{}).(*line)
 	if c.Err != nil {
 		a.fault = c.Err.Error()
-	} else if _, endpoint := endpoints[c.Path]; !endpoint && a.line.who() == "" {
+	} else if strings.HasPrefix(c.Path, "/d") && a.line.who() == "" {
 		if from := r.recognize(req); from != "" {
 			a.line.name.Store(&from)
 		}

@@ -28,11 +28,21 @@ func newSingle(t testing.TB, h *history, fsync string, slots []string) *single {
 
 func (b *single) url(slot string) string    { return b.network.url(slot) }
 func (b *single) env() []string             { return nil }
+func (b *single) straight() string          { return b.redis.server.URL() }
 func (b *single) count(ctx context.Context) { b.redis.canary(ctx) }
 func (b *single) recount(ctx context.Context) {
 	b.redis.counted(b.redis.direct.Incr(ctx, canaryKey).Val(), time.Now())
 }
 func (b *single) String() string { return "one Redis, appendfsync " + b.redis.fsync }
+
+func (b *single) record(ctx context.Context, id string) (string, error) {
+	return b.redis.direct.HGet(ctx, endpointsKey, id).Result()
+}
+
+func (b *single) empty(ctx context.Context, _ *rand.Rand) (at time.Time, kept map[string]bool, err error) {
+	at, err = b.redis.empty(ctx)
+	return at, nil, err
+}
 
 func (b *single) deeds(common *trouble) []deed {
 	b.trouble = common

@@ -21,6 +21,9 @@ const canaryEvery = 2 * time.Millisecond
 // canaryKey is none of Hookladder's.
 const canaryKey = "canary"
 
+// endpointsKey has the records of endpoints.
+const endpointsKey = "{default}:endpoints"
+
 // store is a real Redis and a way to it that nothing disturbs.
 type store struct {
 	t      testing.TB
@@ -29,6 +32,8 @@ type store struct {
 	direct *redis.Client
 	fsync  string
 	name   string // of the partition, where there are several
+
+	quiet sync.RWMutex // held while the store is emptied: the canary must not take that for forgetting
 
 	mu   sync.Mutex  // guards what follows
 	acks []time.Time // of the canary's counts, by number
@@ -61,7 +66,9 @@ func (s *store) canary(ctx context.Context) {
 		}
 		call, cancel := context.WithTimeout(ctx, time.Second)
 		began := time.Now()
+		s.quiet.RLock()
 		n, err := s.direct.Incr(call, canaryKey).Result()
+		s.quiet.RUnlock()
 		cancel()
 		if err != nil {
 			continue // full, or away
@@ -90,6 +97,23 @@ func (s *store) counted(n int64, began time.Time) {
 	for last = s.from + int64(len(s.acks)); last < n; last++ { // a count whose answer was lost is no later than this one
 		s.acks = append(s.acks, began)
 	}
+}
+
+// empty empties the store, but for the canary.
+func (s *store) empty(ctx context.Context) (at time.Time, err error) {
+	s.quiet.Lock()
+	defer s.quiet.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	count, err := s.direct.Get(ctx, canaryKey).Result()
+	if err == nil {
+		err = s.direct.FlushAll(ctx).Err()
+	}
+	at = time.Now()
+	if err == nil {
+		err = s.direct.Set(ctx, canaryKey, count, 0).Err()
+	}
+	return at, err
 }
 
 // kill ends Redis as a crash would, and starts it again after a while.

@@ -1,0 +1,145 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/deploy/kit"
+)
+
+// emptied is the fault of a store that was emptied under load, until it was restored or its
+// loss was accepted.
+const emptied = "redis emptied"
+
+// loss is what an emptied store lost for good: what was accepted and recorded in its time. With an
+// archive that is what was not archived yet, as restore itself reports it.
+type loss struct {
+	span
+	reported bool            // an instance said so in its metrics
+	words    string          // of the command that ended it
+	kept     map[string]bool // the messages in parts of the store that were not emptied
+}
+
+// losing empties the store.
+type losing struct {
+	*trouble
+	store    backend
+	operator *operator
+	watcher  *watcher
+	load     *load
+	archives bool
+}
+
+// empty empties the store, waits until the instances report that, and does what their log asks for.
+func (b *losing) empty(ctx context.Context, random *rand.Rand) {
+	ctx = context.WithoutCancel(ctx) // a run ends with a store that is whole
+	defer b.begins(emptied, "")()
+	l := &loss{}
+	var err error
+	if l.to, l.kept, err = b.store.empty(ctx, random); err != nil {
+		b.say("not emptied: %v", err)
+		return
+	}
+	l.reported = b.watcher.awaitEmptied(ctx) == nil
+	kit.Rest(ctx, between(random, 0, 3*time.Second))
+	end := b.accept
+	if b.archives {
+		end = b.restore
+	}
+	if err := end(ctx, l); err != nil {
+		b.fleet.t.Error(err)
+	}
+	b.say("%s", l.words)
+	b.h.with(func() { b.h.losses = append(b.h.losses, l) })
+}
+
+// archiveEnd is where restore says how far the archive goes.
+var archiveEnd = regexp.MustCompile(`the archive ends at (\S+ \S+ UTC)`)
+
+func (b *losing) restore(ctx context.Context, l *loss) (err error) {
+	if l.words, err = b.operator.until(ctx, "restore"); err != nil {
+		return err
+	}
+	found := archiveEnd.FindStringSubmatch(l.words)
+	if found == nil {
+		return fmt.Errorf("restore does not say where the archive ends: %s", l.words)
+	}
+	l.from, err = time.Parse("2006-01-02 15:04:05.000 MST", found[1])
+	return err
+}
+
+// accept accepts the loss. Endpoints are lost too, and registered again.
+func (b *losing) accept(ctx context.Context, l *loss) (err error) {
+	now := time.Now()
+	b.h.with(func() {
+		for place, spans := range b.h.existed {
+			spans[len(spans)-1].to = l.to
+			b.h.existed[place] = spans
+		}
+		for _, e := range b.h.owned {
+			e.unsure = true
+			if e.exists.to.IsZero() {
+				e.exists.to = l.to
+			}
+		}
+	})
+	if l.words, err = b.operator.until(ctx, "doctor", "--accept-loss", "--yes"); err != nil {
+		return err
+	}
+	b.say("the loss was accepted after %s", time.Since(now))
+	return b.load.register(ctx)
+}
+
+// sincere is what may be lost of a loss: all of its time, but for what lies in other parts of the store.
+func (l *loss) covers(m *message, from, to time.Time) bool {
+	return l.touches(from, to) && !(len(m.places) == 1 && l.kept[m.id])
+}
+
+// lostWith reports whether something of a message that happened in a time was lost with an emptied store.
+func (j *judge) lostWith(m *message, from, to time.Time) bool {
+	return slices.ContainsFunc(j.h.losses, func(l *loss) bool { return l.covers(m, from, to) })
+}
+
+// unreported is a loss that no instance reported.
+const unreported = "a loss that was not reported"
+
+func (j *judge) losses() {
+	for _, l := range j.h.losses {
+		if !l.reported {
+			j.complain(unreported, "the store", "it was emptied at %s", l.to.Format("15:04:05.000"))
+		}
+		if l.from.After(l.to) {
+			j.complain(unreported, "the archive", "it ends at %s, behind the loss at %s", l.from.Format("15:04:05.000"), l.to.Format("15:04:05.000"))
+		}
+	}
+}
+
+// emptiedWithin bounds how long it takes until an instance reports an emptied store: a beat, and
+// whatever else is broken.
+const emptiedWithin = time.Minute
+
+// awaitEmptied waits until an instance reports that.
+func (w *watcher) awaitEmptied(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, emptiedWithin)
+	defer cancel()
+	random := rand.New(rand.NewPCG(1, 4))
+	return kit.Until(ctx, "an instance reports the loss", func() error {
+		p := w.fleet.any(random)
+		if p == nil {
+			return errors.New("no instance takes calls")
+		}
+		is, err := metrics(ctx, p)
+		if err == nil && is["hookladder_store_emptied"] != 1 {
+			err = fmt.Errorf("%s has no hookladder_store_emptied 1", p.name)
+		}
+		if err != nil {
+			kit.Rest(ctx, 100*time.Millisecond)
+		}
+		return err
+	})
+}

@@ -1,0 +1,174 @@
+package chaos_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// endpoint is one that its owner made, and set to a rate.
+func (p plot) endpoint() *owned {
+	e := &owned{uid: "m0-1", place: "/m1", id: "ep_1", exists: span{from: at(1)}, url: "http://a", rate: "5/s", changed: []span{{at(0), at(1)}, {at(20), at(21)}}}
+	e.seen = &wire.EndpointView{State: "active", Endpoint: wire.Endpoint{URL: "http://a", Rate: "5/s"}}
+	e.version, e.record = 7, []byte("record")
+	p.history.owned = append(p.history.owned, e)
+	p.places["ep_1"] = "/m1"
+	p.archived = &archived{endpoints: map[string]archivedEndpoint{"ep_1": {version: 7, record: []byte("record")}}}
+	return e
+}
+
+// gone is an answer that the endpoint is not there.
+func (p plot) gone(from, to float64) {
+	p.absences = append(p.absences, absence{span: span{at(from), at(to)}, what: "endpoint", place: "/m1"})
+}
+
+// attempted is a message to the endpoint that came at a time.
+func (p plot) attempted(seconds float64) {
+	m := p.message("m", yes(seconds-1, seconds-0.9))
+	a := comes("a1", 1, seconds, 200)
+	a.place, m.places, m.arrivals = "/m1", []string{"/m1"}, []*arrival{a}
+	m.endings = map[string]ending{"/m1": {status: "delivered", attempts: 1}}
+	p.archived = nil
+}
+
+// ownedRows has one row for each wrong state of an endpoint, and for each wrong answer that something
+// is not there.
+var ownedRows = []struct {
+	name  string
+	plot  func(p plot)
+	finds string
+}{
+	{"it is as last set", func(p plot) { p.endpoint() }, ""},
+	{"it is not there", func(p plot) { p.endpoint().seen = nil }, changedBack},
+	{"it was deleted and is there", func(p plot) { p.endpoint().exists.to = at(30) }, changedBack},
+	{"its rate is an older one", func(p plot) { p.endpoint().rate = "6/s" }, changedBack},
+	{"it is paused, and was resumed", func(p plot) { p.endpoint().seen.State = "paused" }, changedBack},
+	{"a change had no answer", func(p plot) {
+		e := p.endpoint()
+		e.seen.State, e.unsure = "paused", true
+	}, ""},
+	{"a change was lost with an emptied store", func(p plot) {
+		p.endpoint().seen.State = "paused"
+		p.history.losses = []*loss{{span: span{at(20.5), at(22)}, reported: true}}
+	}, ""},
+	{"a change was archived before the store was emptied", func(p plot) {
+		p.endpoint().seen.State = "paused"
+		p.history.losses = []*loss{{span: span{at(21.5), at(22)}, reported: true}}
+	}, changedBack},
+	{"the archive lacks it", func(p plot) {
+		p.endpoint()
+		p.archived.endpoints = nil
+	}, altered},
+	{"the archive has an older version", func(p plot) { p.endpoint().version = 8 }, altered},
+	{"the archive has another record", func(p plot) { p.endpoint().record = []byte("other") }, altered},
+	{"the archive has it, and it was deleted", func(p plot) {
+		e := p.endpoint()
+		e.exists.to, e.seen = at(30), nil
+	}, altered},
+
+	{"it is not there before it was made", func(p plot) {
+		p.endpoint()
+		p.gone(0.5, 0.9)
+	}, ""},
+	{"it is not there while it exists", func(p plot) {
+		p.endpoint()
+		p.gone(5, 5.1)
+	}, misled},
+	{"it is not there while it is deleted", func(p plot) {
+		e := p.endpoint()
+		e.exists.to, e.unsure = at(5.05), true
+		p.gone(5, 5.1)
+	}, ""},
+	{"it is not there, since its making was lost", func(p plot) {
+		p.endpoint()
+		p.history.losses = []*loss{{span: span{at(0.5), at(3)}, reported: true}}
+		p.gone(5, 5.1)
+	}, ""},
+	{"it is not there, and the store was emptied long after", func(p plot) {
+		p.endpoint()
+		p.history.losses = []*loss{{span: span{at(3), at(4)}, reported: true}}
+		p.gone(5, 5.1)
+	}, misled},
+	{"a message is not there that was accepted", func(p plot) {
+		p.attempted(20)
+		p.absences = []absence{{span: span{at(25), at(26)}, id: "m"}}
+	}, misled},
+	{"a message is not there before it was accepted", func(p plot) {
+		p.attempted(20)
+		p.absences = []absence{{span: span{at(15), at(16)}, id: "m"}}
+	}, ""},
+	{"a message is not there, and a full store let it go", func(p plot) {
+		p.attempted(20)
+		p.absences = []absence{{span: span{at(100), at(101)}, id: "m"}}
+		p.breaks(full, "", 90, 95)
+	}, ""},
+
+	{"it is attempted while it is paused", func(p plot) {
+		p.endpoint().pauses = []span{{at(10), at(30)}}
+		p.attempted(20)
+	}, whilePaused},
+	{"it is attempted right after it was paused", func(p plot) {
+		p.endpoint().pauses = []span{{at(10), at(30)}}
+		p.attempted(12)
+	}, ""},
+	{"it is attempted after it was resumed", func(p plot) {
+		p.endpoint().pauses = []span{{at(10), at(19)}}
+		p.attempted(20)
+	}, ""},
+	{"it is attempted by an instance that was stopped before", func(p plot) {
+		p.endpoint().pauses = []span{{at(10), at(30)}}
+		p.breaks(stopped, "a1", 9, 19.5)
+		p.attempted(20)
+	}, ""},
+	{"it is attempted while it is paused by another than was stopped", func(p plot) {
+		p.endpoint().pauses = []span{{at(10), at(30)}}
+		p.breaks(stopped, "b1", 9, 19.5)
+		p.attempted(20)
+	}, whilePaused},
+
+	{"an emptied store that nobody reports", func(p plot) {
+		p.history.losses = []*loss{{span: span{at(0), at(4)}}}
+	}, unreported},
+	{"an accepted message is lost with an emptied store", func(p plot) {
+		p.message("m", yes(5, 5.1)).endings = nil
+		p.history.losses = []*loss{{span: span{at(4), at(6)}, reported: true}}
+	}, ""},
+	{"an accepted message is lost that the archive had", func(p plot) {
+		p.message("m", yes(3, 3.1)).endings = nil
+		p.history.losses = []*loss{{span: span{at(4), at(6)}, reported: true}}
+	}, lost},
+	{"an accepted message is lost that was in another part of the store", func(p plot) {
+		p.message("m", yes(5, 5.1)).endings = nil
+		p.history.losses = []*loss{{span: span{at(4), at(6)}, reported: true, kept: map[string]bool{"m": true}}}
+	}, lost},
+	{"it came twice, since its success was not archived", func(p plot) {
+		twice(p, 20)
+		p.history.losses = []*loss{{span: span{at(0.1), at(10)}, reported: true}}
+	}, byEmptying},
+	{"it came twice, and its success was archived", func(p plot) {
+		twice(p, 60)
+		p.history.losses = []*loss{{span: span{at(30), at(40)}, reported: true}}
+	}, unexplained},
+}
+
+func TestTheJudgeOfEndpointsAndLosses(t *testing.T) {
+	for _, row := range ownedRows {
+		t.Run(row.name, func(t *testing.T) {
+			p := plot{newHistory()}.lanes()
+			row.plot(p)
+			found := judged(p.history, []time.Duration{time.Second, 2 * time.Second})
+			var all []string
+			for _, c := range found.complaints {
+				all = append(all, c.what)
+			}
+			for cause := range found.duplicates {
+				all = append(all, cause)
+			}
+			require.Equal(t, row.finds, strings.Join(all, ", "), "%v", found.complaints)
+		})
+	}
+}

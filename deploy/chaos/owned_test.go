@@ -1,0 +1,88 @@
+package chaos_test
+
+import (
+	"bytes"
+	"slices"
+	"time"
+)
+
+// The complaints about endpoints that are changed all the time.
+const (
+	changedBack = "endpoint not as last set"
+	whilePaused = "attempted while paused"
+)
+
+// pauseWithin is how long after its answer a pause may not be felt by an instance that nothing
+// hinders: attempts that were begun, and a hint that was lost until the next beat.
+const pauseWithin = 8 * time.Second
+
+// owned judges the endpoints that were changed all the time.
+func (j *judge) owned() {
+	for _, e := range j.h.owned {
+		for _, change := range e.changed {
+			if j.lost(change.from, change.to) {
+				e.unsure = true // it may be undone
+			}
+		}
+		j.pauses(e)
+		if !e.unsure {
+			j.final(e)
+		}
+	}
+}
+
+// lost reports whether the store lost anything of a time for good, or for a while.
+func (j *judge) lost(from, to time.Time) bool {
+	return j.forgotten(from, to) || slices.ContainsFunc(j.h.losses, func(l *loss) bool { return l.touches(from, to) })
+}
+
+// pauses judges that nothing was attempted while an endpoint was paused.
+func (j *judge) pauses(e *owned) {
+	for _, p := range e.pauses {
+		if p.to.IsZero() {
+			p.to = p.from.Add(time.Hour)
+		}
+		if j.lost(p.from.Add(-givesUp), p.from) {
+			continue
+		}
+		for _, m := range j.h.messages {
+			for _, a := range m.at(e.place) {
+				if a.began.After(p.from.Add(pauseWithin)) && a.began.Before(p.to) && !j.hinderedAny(a, p.from) {
+					j.complain(whilePaused, m.id, "%s was paused at %s\n%s", e.uid, p.from.Format("15:04:05.000"), j.story(m, e.place))
+				}
+			}
+		}
+	}
+}
+
+// hinderedAny reports whether the sender of an attempt, or any instance that may be its sender, was
+// cut off or stopped since a time.
+func (j *judge) hinderedAny(a *arrival, since time.Time) bool {
+	return slices.ContainsFunc(j.candidates(a.line.who()), func(who string) bool { return j.troubled(who, since, a.began) })
+}
+
+// final judges what an endpoint is in the end: to the API, and in the archive.
+func (j *judge) final(e *owned) {
+	deleted := !e.exists.to.IsZero()
+	switch {
+	case deleted && e.seen != nil:
+		j.complain(changedBack, e.uid, "it was deleted, and is there: %s", e.seen.State)
+		return
+	case deleted:
+	case e.seen == nil:
+		j.complain(changedBack, e.uid, "it is not there")
+		return
+	case e.seen.URL != e.url || e.seen.Rate != e.rate || (e.seen.State == "paused") != e.paused:
+		j.complain(changedBack, e.uid, "it is %s %s %s, and was set to %s %s, paused: %t", e.seen.URL, e.seen.Rate, e.seen.State, e.url, e.rate, e.paused)
+	}
+	if j.h.archived == nil {
+		return
+	}
+	row, there := j.h.archived.endpoints[e.id]
+	switch {
+	case deleted && there && !row.deleted:
+		j.complain(altered, e.uid, "the archive has it as if it was not deleted")
+	case !deleted && (!there || row.deleted || row.version != e.version || !bytes.Equal(row.record, e.record)):
+		j.complain(altered, e.uid, "in the archive: there %t, deleted %t, version %d of %d", there, row.deleted, row.version, e.version)
+	}
+}

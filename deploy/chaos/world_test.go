@@ -1,0 +1,123 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/signer"
+)
+
+// world is all that takes part in a run.
+type world struct {
+	t     *testing.T
+	h     *history
+	store backend
+	seed  uint64
+	began time.Time
+
+	receiver *receiver
+	fleet    *fleet
+	keeper   *keeper // nil: there is no archive
+	operator *operator
+	watcher  *watcher
+	load     *load
+	owners   *owners
+	reader   *reader
+	trouble  *trouble
+}
+
+// newWorld starts all of it.
+func newWorld(t *testing.T, h *history, store backend, seed uint64) *world {
+	t.Helper()
+	w := &world{t: t, h: h, store: store, seed: seed, began: time.Now()}
+	secret := signer.NewSecret()
+	w.receiver = newReceiver(t, h, seed, secret)
+	w.fleet = newFleet(t, h, w.receiver, secret)
+	f := w.fleet
+	f.env = append(store.env(), "LADDER="+rungs, "ATTEMPT_TIMEOUT="+attemptTimeout.String(), "BREAKER=20/1s", "SHUTDOWN_GRACE=5s")
+	if archives(seed) {
+		w.keeper = newKeeper(t, h, f)
+		f.env = append(f.env, w.keeper.env()...)
+	}
+	for _, name := range slots {
+		slot := &slot{name: name, url: store.url(name)}
+		f.slots = append(f.slots, slot)
+		require.NoError(t, f.start(t.Context(), slot))
+	}
+	w.operator = &operator{h: h, fleet: f, url: store.straight(), say: w.say}
+	w.watcher = &watcher{h: h, fleet: f}
+	w.load = &load{h: h, fleet: f, receiver: w.receiver, seed: seed, rate: *chaosRate, callers: *chaosRate / 2}
+	w.owners = &owners{h: h, fleet: f, receiver: w.receiver, seed: seed, n: 3}
+	w.load.owners = w.owners
+	w.reader = &reader{h: h, fleet: f, load: w.load, seed: seed}
+	require.NoError(t, w.load.register(t.Context()))
+	w.trouble = &trouble{
+		h: h, fleet: f, seed: seed, say: w.say, counts: map[string]int{},
+		longest: min(20*time.Second, *chaosFor/4), rest: min(30*time.Second, *chaosFor/10),
+	}
+	w.trouble.store = store.deeds(w.trouble)
+	if *chaosEmpty {
+		l := &losing{trouble: w.trouble, store: store, operator: w.operator, watcher: w.watcher, load: w.load, archives: w.keeper != nil}
+		w.trouble.store = append(w.trouble.store, l.empty)
+	}
+	if w.keeper != nil {
+		w.trouble.archive = (&outage{trouble: w.trouble, keeper: w.keeper}).deeds()
+	}
+	return w
+}
+
+// say prints a line with the time since the start.
+func (w *world) say(format string, a ...any) {
+	fmt.Fprintf(w.t.Output(), "%7.1fs %s\n", time.Since(w.began).Seconds(), strings.TrimSpace(fmt.Sprintf(format, a...)))
+}
+
+// breakThings breaks things under load, and returns when all is mended.
+func (w *world) breakThings() {
+	w.say("chaos for %s with seed %d, %d messages a second, %s, archive: %t", *chaosFor, w.seed, *chaosRate, w.store, w.keeper != nil)
+	ctx, stop := context.WithTimeout(w.t.Context(), *chaosFor)
+	defer stop()
+	var all sync.WaitGroup
+	for _, part := range []func(context.Context){w.store.count, w.load.run, w.owners.run, w.reader.run, w.watcher.watch, w.trouble.run} {
+		all.Go(func() { part(ctx) })
+	}
+	all.Wait()
+	w.say("all is mended")
+}
+
+// end waits until nothing is under way any more, asks what became of everything, and judges.
+func (w *world) end() {
+	t, ctx := w.t, w.t.Context()
+	w.store.recount(ctx)
+	w.receiver.healed.Store(true)
+	ask := &asker{t: t, h: w.h, api: w.fleet.slots[0].process().Client, say: w.say}
+	ask.release(w.receiver)
+	if w.h.tailLost() {
+		require.NoError(t, w.operator.restoreTail(ctx))
+	}
+	ask.drain()
+	ask.endings()
+	ask.endpoints(ctx, w.store)
+	memory := w.fleet.memory()
+	w.fleet.examine(t)
+	w.watcher.look(ctx, rand.New(rand.NewPCG(w.seed, 3)))
+	if w.keeper != nil {
+		require.NoError(t, w.keeper.current(ctx))
+	}
+	for _, slot := range w.fleet.slots {
+		require.NoError(t, slot.process().Terminate())
+	}
+	if w.keeper != nil {
+		var err error
+		w.h.archived, err = w.keeper.read(ctx)
+		require.NoError(t, err)
+	}
+	report(t, w.h, w.trouble, memory)
+	w.fleet.check(t)
+}

@@ -101,7 +101,7 @@ func (j *judge) lostSuccess(m *message, first *arrival) bool {
 
 // roomLeaves is how long ago a message was published before a full store makes
 // room of it.
-const roomLeaves = time.Minute
+const roomLeaves = 15 * time.Second
 
 // letGo reports whether the store was full meanwhile, while a message was old
 // enough: finished work makes room then, and with it what is known of its id.

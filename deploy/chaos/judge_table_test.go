@@ -159,12 +159,12 @@ var rows = []struct {
 		m.forged, m.arrivals = at(61), []*arrival{a}
 		p.breaks(full, "", 60.5, 60.7)
 	}, ""},
-	{"but it lets nothing go of the last minute", func(p plot) {
+	{"but it lets nothing go of the last 15 s", func(p plot) {
 		a := comes("a1", 1, 62, 200)
 		a.fault = another
 		m := p.message("m", yes(0, 0.1))
 		m.forged, m.arrivals = at(61), []*arrival{a}
-		p.breaks(full, "", 0.5, 59.9)
+		p.breaks(full, "", 0.5, 14.9)
 	}, unsigned},
 
 	{"it comes before its delay is over", func(p plot) {

@@ -180,12 +180,14 @@ func (f *folder) event(p *Part, e *Event) {
 		e.Topic, e.Tenant, e.Subject = o.Topic, o.Tenant, o.Subject
 	} else if m := f.message(e.ID.Message); m != nil {
 		e.Topic, e.Tenant, e.Subject = m.Topic, m.Tenant, m.Subject
-	} else if e.Kind.Ends() {
+	} else if e.Kind.Ends() && !e.Repeats {
 		f.unnamed = append(f.unnamed, e)
 	}
 	switch {
 	case e.Kind == Late:
 		return
+	case e.Repeats && !t.open:
+		e.Kind = 0 // its end is archived already
 	case e.Kind.Ends():
 		t.open, t.changed = false, true
 		return

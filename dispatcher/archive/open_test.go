@@ -44,6 +44,19 @@ func TestWhatIsAcceptedAndEndsAtOnceIsNeverUnfinished(t *testing.T) {
 	require.Equal(t, [3]string{"t", "shop", "o-1"}, [3]string{events[0].Topic, events[0].Tenant, events[0].Subject}, "lists find it by these")
 }
 
+func TestALateSuccessEndsADeliveryOnce(t *testing.T) {
+	repeats := event(archive.Delivered, 3, 2, 1)
+	repeats.Repeats = true
+	got, events := fold(nil, []archive.Accepted{accepted("m", 1)}, event(archive.Delivered, 2, 1, 1), repeats)
+	require.Equal(t, archive.Folded{}, got)
+	require.Equal(t, []archive.Kind{archive.Delivered, 0}, []archive.Kind{events[0].Kind, events[1].Kind}, "its end is left out when it comes again")
+
+	open := archive.Open{ID: of("m"), Pos: 1}
+	got, events = fold(&open, nil, repeats)
+	require.Equal(t, []dispatcher.DeliveryID{of("m")}, got.Ended)
+	require.Equal(t, archive.Delivered, events[0].Kind, "the event of its attempt was cut")
+}
+
 func TestAFailedAttemptWaitsForItsRung(t *testing.T) {
 	got, _ := fold(nil, []archive.Accepted{accepted("m", 1)}, event(archive.Retry, 2, 1, 1))
 	require.Len(t, got.Open, 1)

@@ -193,6 +193,9 @@ func (c *cargo) eventRows() {
 		p := &c.parts[i]
 		for k := range p.Events {
 			e := &p.Events[k]
+			if e.Kind == 0 {
+				continue
+			}
 			c.events = append(c.events, eventRow{Event: e, partition: p.Partition, month: c.session.months.clamp(e.At)})
 		}
 	}

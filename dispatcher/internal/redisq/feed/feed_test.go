@@ -323,6 +323,34 @@ func TestWhoAskedIsTold(t *testing.T) {
 	})
 }
 
+// A success that comes when its delivery is leased to another instance ends the delivery once.
+func TestALateSuccessIsToldOnce(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(1, 10)
+		claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
+		require.NoError(a.T, err)
+		a.settle("two", claimed[0].ID, dispatcher.Delivered)
+		a.settle("one", claimed[0].ID, dispatcher.Retry)
+		p := a.read()
+		archive.Fold([]archive.Part{p}, nil)
+		var kinds []archive.Kind
+		for _, e := range p.Events {
+			kinds = append(kinds, e.Kind)
+		}
+		require.ElementsMatch(a.T, []archive.Kind{archive.Delivered, archive.Late, 0}, kinds)
+	})
+}
+
+// settle records an attempt of an instance.
+func (a *archived) settle(by string, id dispatcher.DeliveryID, verdict dispatcher.Verdict) {
+	attempt := dispatcher.Attempt{Number: 1, At: a.Now, Status: 200, Verdict: verdict}
+	if verdict != dispatcher.Delivered {
+		attempt.Status, attempt.Class = 503, dispatcher.ClassStatus
+	}
+	_, _, err := a.store.Settle(a.T.Context(), by, []dispatcher.Settlement{{ID: id, Verdict: verdict, Attempt: attempt, Wait: time.Minute}})
+	require.NoError(a.T, err)
+}
+
 // What the evidence says of an attempt comes with its event.
 func TestAnEventHasItsAttempt(t *testing.T) {
 	onBoth(t, func(a *archived) {

@@ -182,8 +182,8 @@ func eventOf(l *attempts.Line) (e archive.Event, ok bool) {
 		e.Kind, e.Reason = archive.Dead, dispatcher.DeadReason(l.Reason)
 	case "cancelled":
 		e.Kind = archive.Cancelled
-	case "delivered":
-		e.Kind = archive.Delivered
+	case "delivered": // noted where an attempt that succeeded late could not end it at once
+		e.Kind, e.Repeats = archive.Delivered, true
 	case "forgotten":
 		e.Kind = archive.Forgotten
 	case "restored":

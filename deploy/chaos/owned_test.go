@@ -12,8 +12,8 @@ const (
 	whilePaused = "attempted while paused"
 )
 
-// pauseWithin is how long after its answer a pause may not be felt by an instance that nothing
-// hinders: attempts that were begun, and a hint that was lost until the next beat.
+// pauseWithin is how long after its answer a pause may go unnoticed by an instance that nothing hinders.
+// Attempts had begun before, and a hint may be lost until the next beat.
 const pauseWithin = 8 * time.Second
 
 // owned judges the endpoints that were changed all the time.

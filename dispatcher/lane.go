@@ -144,6 +144,8 @@ func (s *LaneState) Standing() (EndpointState, LaneWhy) {
 		return StatePaused, WhyPaused
 	case s.All != nil:
 		return StatePaused, WhyAll
+	case s.Limit == WhyMissing:
+		return StateLimited, WhyMissing
 	case s.FailsLong:
 		return StateFailing, WhyFailing
 	case s.Opened > 0:

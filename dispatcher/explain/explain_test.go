@@ -116,7 +116,8 @@ var sentences = []struct {
 	{waiting("limit", nil), &wire.LaneState{Window: 2}, "waits for an attempt under way to end: api.shop.example has as many as it may, 2; each success allows one more"},
 	{waiting("limit", nil), &wire.LaneState{Endpoint: lane, Window: 5, MaxInFlight: 5}, "waits for an attempt under way to end: api.shop.example has as many as it may, 5; `hookladder endpoints update ep_123456789 --max-in-flight N` allows more"},
 	{waiting("limit", nil), &wire.LaneState{Ordered: true}, "waits for the attempt under way: api.shop.example gets one at a time (ordered)"},
-	{waiting("permits", nil), nil, "is due and waits for a permit: 9 of 10 are in use; more instances, or a larger MAX_IN_FLIGHT, attempt more at once"},
+	{waiting("permits", nil), nil, "is due, and an instance takes it next: 9 of 10 permits are in use; `hookladder doctor` finds what holds it up if it waits for long"},
+	{waiting("missing", nil), nil, "waits, since its endpoint is not in the store and was not deleted; `hookladder doctor` looks for what else is missing, `hookladder cancel order_17` ends it"},
 
 	{waiting("consumer", nil), nil, "waits until a program takes it from api.shop.example; start one that handles it, or take it over HTTP: `POST /v1/queues/ep_123456789/take`"},
 
@@ -174,6 +175,8 @@ func TestWithoutAnInstanceThatDeliversTheCureIsToStartOne(t *testing.T) {
 	require.Contains(t, explain.Sentence(f), "waits, since no instance delivers; start `hookladder serve`")
 	f.Instances = nil
 	require.Contains(t, explain.Sentence(f), "is due and waits for a permit; more instances")
+	f.Instances = []wire.Instance{{Name: "busy", Permits: 10, InFlight: 10}, {Name: "accepts"}}
+	require.Contains(t, explain.Sentence(f), "is due and waits for a permit: 10 of 10 are in use; more instances, or a larger MAX_IN_FLIGHT, attempt more at once")
 	f.Delivery.WaitingFor = "moonlight"
 	require.Equal(t, lane+":order_17 waits", explain.Sentence(f))
 }

@@ -166,6 +166,9 @@ func (f Facts) permits() (how, cure string) {
 	switch {
 	case len(f.Instances) > 0 && all == 0:
 		return "waits, since no instance delivers", "start `hookladder serve` with a MAX_IN_FLIGHT above 0"
+	case used < all:
+		return fmt.Sprintf("is due, and an instance takes it next: %d of %d permits are in use", used, all),
+			"`hookladder doctor` finds what holds it up if it waits for long"
 	case all > 0:
 		how = fmt.Sprintf("is due and waits for a permit: %d of %d are in use", used, all)
 	default:

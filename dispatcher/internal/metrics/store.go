@@ -40,6 +40,7 @@ var (
 	}
 	whys = []dispatcher.LaneWhy{
 		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyOrder, dispatcher.WhyConsumer,
+		dispatcher.WhySealed, dispatcher.WhyMissing,
 	}
 )
 

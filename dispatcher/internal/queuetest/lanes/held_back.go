@@ -109,7 +109,7 @@ var HeldBackCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(mustClaimIn(r, "a", "m1")))
 		mustHold(r, dispatcher.WhyOrder, 2)
 	}},
-	{Name: "a delivery that waits for a permit, or for a fault of ours, is late", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits for a permit is late, and one that waits for a key is held", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Most(1))
 		r.Publish(rig.EpOne, "m1", "m2")
 		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))
@@ -118,8 +118,21 @@ var HeldBackCases = []rig.Case{
 		s := rig.HandBack(mustClaimIn(r, "a", "n1"))
 		s.Pause, s.Stalled = time.Hour, dispatcher.WhySealed
 		r.MustSettle(rig.One, s)
-		require.Equal(r, rig.Start, r.Stats().OldestDue)
+		require.Equal(r, rig.Start, r.Stats().OldestDue, "of the other lane")
+		mustHold(r, dispatcher.WhySealed, 2)
+	}},
+	{Name: "a delivery whose endpoint is not there is held, and says so", Run: func(r *rig.Rig) {
+		r.Publish(rig.EpOne, "m1", "m2") // nothing wrote the lane's limits
+		require.Zero(r, r.Stats().OldestDue)
+		mustHold(r, dispatcher.WhyMissing, 2)
+		require.EqualValues(r, 1, r.Stats().LanesBy[dispatcher.StateLimited])
+		mustWaitFor(r, "missing", rig.EpOne, "m1", "m2")
+		l := r.LaneState(rig.EpOne)
+		state, why := l.Standing()
+		require.Equal(r, []any{dispatcher.StateLimited, dispatcher.WhyMissing}, []any{state, why})
+		r.Limit(rig.EpOne)
 		mustHold(r, "", 0)
+		mustWaitFor(r, "permits", rig.EpOne, "m1", "m2")
 	}},
 	{Name: "deliveries of a disabled endpoint end, and are neither held nor late", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
@@ -137,7 +150,7 @@ func mustHold(r *rig.Rig, why dispatcher.LaneWhy, n int64) {
 	got := r.Stats().Held
 	want := map[dispatcher.LaneWhy]int64{
 		dispatcher.WhyPaused: 0, dispatcher.WhyBreaker: 0, dispatcher.WhyRetryAfter: 0, dispatcher.WhyRate: 0, dispatcher.WhyOrder: 0,
-		dispatcher.WhyConsumer: 0,
+		dispatcher.WhyConsumer: 0, dispatcher.WhySealed: 0, dispatcher.WhyMissing: 0,
 	}
 	if why != "" {
 		want[why] = n

@@ -32,7 +32,7 @@ for _, name in ipairs(names) do
   for _, value in ipairs({
     name, call('ZSCORE', KNOWN, name) or '0', l.flying, l.waiting, room(l), s.fails, s.opened, num(s.till), num(token),
     l.limits ~= DEFAULTS.none and l.limits ~= DEFAULTS.taken and l.limits ~= DEFAULTS.lost and call('HGET', LIMITS, name) or '', call('HGET', NAMES, name) or '',
-    held_as(name, l.limits.held), s.opened == 0 and s.till > now and why_left_alone(l) or '', num(s.failing),
+    held_as(name, l.limits.held), (l.limits.held == '?' and l.waiting > 0 or s.opened == 0 and s.till > now) and why_left_alone(l) or '', num(s.failing),
   }) do
     answer[#answer + 1] = value
   end

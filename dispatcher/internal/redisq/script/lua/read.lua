@@ -40,12 +40,16 @@ end
 
 -- why_left_alone answers why a lane waits for its until while its breaker is closed.
 local STALLED = { s = 'sealed', m = 'missing' }
-local function why_left_alone(l) return STALLED[match(l.state.more, ' (%l)$')] or 'retry_after' end
+local function why_left_alone(l)
+  return l.limits.held == '?' and 'missing' or STALLED[match(l.state.more, ' (%l)$')] or 'retry_after'
+end
 
--- The reason that a delivery waits for: the first one that holds. Behind a space follows the ms when the wait ends,
+-- The reason that a delivery waits for: the first one that holds. A lane of an endpoint whose limits are not there lost its
+-- endpoint, or gets them with the next publish. Behind a space follows the ms when the wait ends,
 -- where that is known, and with order how many deliveries go first.
 local function waits_ready(l)
   local s = l.state
+  if l.limits.held == '?' then return 'missing' end
   if s.opened > 0 then return s.till > now and 'breaker ' .. num(s.till) or 'breaker' end
   if s.till > now then return why_left_alone(l) .. ' ' .. num(s.till) end
   if l.limits.interval > 0 and s.tat > micros then return 'rate ' .. num(math.ceil(s.tat / 1000)) end

@@ -13,6 +13,9 @@ import (
 // Restored is what a restore did.
 type Restored = restorer.Report
 
+// LostEndpoint is one whose deliveries were restored without it.
+type LostEndpoint = restorer.LostEndpoint
+
 // RestoreStep is the progress of a restore.
 type RestoreStep = restorer.Step
 

@@ -115,6 +115,30 @@ type Event struct {
 	Topic, Tenant, Subject string
 }
 
+// verdicts are those of attempts by what became of them.
+var verdicts = map[Kind]dispatcher.Verdict{
+	Delivered: dispatcher.Delivered, Retry: dispatcher.Retry, Dead: dispatcher.Dead, Cancelled: dispatcher.Retry,
+}
+
+// Made is the attempt of an event, as a history has it. made is false where there was none,
+// or nothing came of it. url is the message's own.
+func (e *Event) Made(url string) (a dispatcher.Attempt, made bool) {
+	a = e.Attempt
+	if a.Verdict = verdicts[e.Kind]; a.Verdict == 0 || a.At.IsZero() {
+		return dispatcher.Attempt{}, false
+	}
+	if e.Kind == Retry {
+		a.Next = e.At.Add(e.Wait)
+	}
+	if a.URL == "" && a.Address != "" {
+		a.URL = url
+	}
+	if e.ID.Lane.IsQueue() {
+		a.Status = 0
+	}
+	return a, true
+}
+
 // Accepted is a message that one partition took.
 type Accepted struct {
 	ID    string

@@ -25,6 +25,8 @@ type Open struct {
 	Head []byte // only where a message that is just kept for it has to be written too
 	Body []byte
 	New  bool // it was not known before
+
+	History []Event // its newest attempts, newest first; only where Vault.History was asked for it
 }
 
 // Folded is what some parts make of the deliveries that have not finished.

@@ -28,6 +28,8 @@ type Target interface {
 	// Put puts unfinished deliveries back, in the order of Pos. The answers are in the
 	// order of the deliveries.
 	Put(ctx context.Context, open []Open) ([]Put, error)
+	// Lost are those of some endpoints that the store does not have and did not delete.
+	Lost(ctx context.Context, endpoints []dispatcher.Lane) ([]dispatcher.Lane, error)
 	// PutDead puts dead deliveries back into the dead list.
 	PutDead(ctx context.Context, dead []DeadOne) ([]Put, error)
 	// Release has the store take messages, and attempt what is due, unless that was held
@@ -77,6 +79,8 @@ type Vault interface {
 	CountOpen(ctx context.Context, but []string) (int64, error)
 	// Open are they, in the order of Pos, with head and body.
 	Open(ctx context.Context, but []string) iter.Seq2[Open, error]
+	// History fills in the newest attempts of deliveries that were attempted.
+	History(ctx context.Context, of []*Open) error
 	// Endpoints are all endpoints, and what is held.
 	Endpoints(ctx context.Context) ([]Endpoint, []Hold, error)
 	// Known are the ids of what ended since then, newest first, at most so many.

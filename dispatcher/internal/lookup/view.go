@@ -144,18 +144,13 @@ type life struct {
 // unknownEnd is told of a delivery whose end was not archived.
 const unknownEnd = "it ended, and the log that told how was cut before it was archived"
 
-// verdicts are those of attempts by what became of them.
-var verdicts = map[archive.Kind]dispatcher.Verdict{
-	archive.Delivered: dispatcher.Delivered, archive.Retry: dispatcher.Retry, archive.Dead: dispatcher.Dead, archive.Cancelled: dispatcher.Retry,
-}
-
 func (l *life) event(e *archive.Event) {
 	d := &l.d
 	if e.Kind != archive.Late && e.Kind != archive.Restored {
 		d.Attempts = max(d.Attempts, e.Attempt.Number)
 	}
-	if verdict := verdicts[e.Kind]; verdict != 0 && !e.Attempt.At.IsZero() {
-		d.History = append(d.History, attemptOf(e, verdict, d.URL))
+	if a, made := e.Made(d.URL); made {
+		d.History = append(d.History, a)
 	}
 	switch e.Kind {
 	case archive.Resent:
@@ -200,20 +195,4 @@ func (l *life) unfinished(o *archive.Open) {
 	default:
 		d.Status = dispatcher.StatusScheduled
 	}
-}
-
-// attemptOf is the attempt of an event. url is the message's own.
-func attemptOf(e *archive.Event, verdict dispatcher.Verdict, url string) dispatcher.Attempt {
-	a := e.Attempt
-	a.Verdict = verdict
-	if e.Kind == archive.Retry {
-		a.Next = e.At.Add(e.Wait)
-	}
-	if a.URL == "" && a.Address != "" {
-		a.URL = url
-	}
-	if e.ID.Lane.IsQueue() {
-		a.Status = 0
-	}
-	return a
 }

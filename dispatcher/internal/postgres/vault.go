@@ -155,6 +155,46 @@ func (v *Vault) Open(ctx context.Context, but []string) iter.Seq2[archive.Open, 
 	return stream(ctx, v, q, func(row pgx.CollectableRow) (archive.Open, error) { return scanWhole(row) })
 }
 
+// historyMost are the attempts of one delivery that are brought back: most ladders have as
+// many rungs.
+const historyMost = 10
+
+// History fills in the newest attempts of deliveries that were attempted.
+func (v *Vault) History(ctx context.Context, of []*archive.Open) error {
+	at := map[dispatcher.DeliveryID]*archive.Open{}
+	var ids, lanes, since []string
+	for _, o := range of {
+		if o.Attempts > 0 && at[o.ID] == nil {
+			at[o.ID] = o
+			ids, lanes, since = append(ids, o.ID.Message), append(lanes, string(o.ID.Lane)), append(since, monthOf(o.Created).String())
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := v.pool.Query(ctx, v.schema.sql("select e."+strings.ReplaceAll(eventColumns, ", ", ", e.")+`
+		from unnest($1::text[], $2::text[], $3::text[]) as want (id, lane, since)
+		cross join lateral (
+			select * from hookladder.event e
+			where e.id = want.id and e.lane = want.lane and e.began is not null and e.month >= want.since::date
+			order by e.at desc, e.pos desc limit $4
+		) e
+		order by e.id, e.lane, e.at desc, e.pos desc`), ids, lanes, since, historyMost)
+	if err != nil {
+		return fault("read attempts", err)
+	}
+	events, err := pgx.CollectRows(rows, scanEvent)
+	if err != nil {
+		return fault("read attempts", err)
+	}
+	for i := range events {
+		if o := at[events[i].ID]; o != nil {
+			o.History = append(o.History, events[i])
+		}
+	}
+	return nil
+}
+
 // Endpoints are all endpoints, and what is held.
 func (v *Vault) Endpoints(ctx context.Context) (endpoints []archive.Endpoint, holds []archive.Hold, err error) {
 	rows, err := v.pool.Query(ctx, v.schema.sql("select id, version, record, deleted is not null from hookladder.endpoint order by id"))

@@ -104,6 +104,35 @@ func TestWhatEndedIsKnownAndTheDeadAreThere(t *testing.T) {
 	require.Len(t, mustRead(t, v.Dead(t.Context(), since, 1)), 1)
 }
 
+func TestTheNewestAttemptsComeBack(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	a := newTestArchive(t, url)
+	l := newLine()
+	l.hold(t, a)
+	var events []archive.Event
+	for n := 1; n <= 12; n++ {
+		e := event(archive.Retry, "x", n)
+		e.At = now.Add(time.Duration(n) * time.Second)
+		e.Attempt.At, e.Attempt.Status, e.Attempt.Error = e.At, 500+n, fmt.Sprint("status ", 500+n)
+		events = append(events, e)
+	}
+	l.write(t, a, accepted("x", "fresh"), events...)
+	v := mustOpenVault(t, postgres.Options{URL: url})
+	list := mustRead(t, v.Open(t.Context(), nil))
+	require.Len(t, list, 2)
+	require.NoError(t, v.History(t.Context(), []*archive.Open{&list[0], &list[1]}))
+	for _, o := range list {
+		if o.ID.Message == "fresh" {
+			require.Empty(t, o.History)
+			continue
+		}
+		require.Len(t, o.History, 10)
+		require.Equal(t, []any{12, 512, "status 512"}, []any{o.History[0].Attempt.Number, o.History[0].Attempt.Status, o.History[0].Attempt.Error})
+		require.Equal(t, 3, o.History[9].Attempt.Number)
+	}
+}
+
 func TestOneRestoreAtATimeAndItIsNoted(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)

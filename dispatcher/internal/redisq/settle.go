@@ -216,6 +216,17 @@ type attemptMeta struct {
 	Resend  bool               `json:"r,omitempty"`
 }
 
+// HistoryEntry is an attempt as :history keeps it, without the excerpt unless that is
+// wanted.
+func HistoryEntry(a *dispatcher.Attempt, excerpt bool) string {
+	meta := encodeAttempt(a)
+	text := strconv.FormatInt(conn.ToMillis(a.Next), 10) + " " + strconv.Itoa(len(meta)) + " " + meta
+	if excerpt {
+		text += string(a.Excerpt)
+	}
+	return text
+}
+
 func encodeAttempt(a *dispatcher.Attempt) string {
 	b, err := json.Marshal(attemptMeta{
 		Number: a.Number, At: a.At.UnixMilli(), Took: a.Duration.Milliseconds(),

@@ -10,6 +10,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -52,11 +54,19 @@ type Report struct {
 	Open      [archive.Puts]int64 // by archive.Put
 	Dead      [archive.Puts]int64
 	Refused   []string // ids of PutOdd and PutBad, the first ones
+	Lost      []LostEndpoint
 
 	Behind bool // not all of the store's log is archived, so what the archive has of its present data was left out
 
 	Last time.Time // when something was archived last: what happened later is not known
 	Now  time.Time // at the beginning, by the archive's clock
+}
+
+// LostEndpoint is one that neither the store nor the archive has. Its deliveries wait until
+// it is there, or somebody cancels them.
+type LostEndpoint struct {
+	Lane       dispatcher.Lane
+	Deliveries int64 // that are unfinished
 }
 
 // mostRefused bounds Report.Refused.
@@ -97,7 +107,7 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	if r.Behind = !drained; drained {
 		epochs = nil // what the store lost of its last second is put back too
 	}
-	w := &restoring{o: o, from: o.From, to: o.To, report: &r, epochs: epochs}
+	w := &restoring{o: o, from: o.From, to: o.To, report: &r, epochs: epochs, archived: map[dispatcher.Lane]bool{}, others: map[dispatcher.Lane]int64{}}
 	if o.DryRun {
 		return r, w.count(ctx)
 	}
@@ -110,17 +120,19 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 func (r *Report) detail() map[string]any {
 	return map[string]any{
 		"endpoints": r.Endpoints, "known": r.Known, "restored": r.Open[archive.PutNew], "there": r.Open[archive.PutOld],
-		"refused": r.Open[archive.PutOdd] + r.Open[archive.PutBad], "dead": r.Dead[archive.PutNew], "archived_until": r.Last,
+		"refused": r.Open[archive.PutOdd] + r.Open[archive.PutBad], "lost_endpoints": len(r.Lost), "dead": r.Dead[archive.PutNew], "archived_until": r.Last,
 	}
 }
 
 // restoring is one restore.
 type restoring struct {
-	o      Options
-	from   archive.Vault
-	to     archive.Target
-	report *Report
-	epochs []string // of the store, where what the archive has of these may have ended
+	o        Options
+	from     archive.Vault
+	to       archive.Target
+	report   *Report
+	epochs   []string                  // of the store, where what the archive has of these may have ended
+	archived map[dispatcher.Lane]bool  // endpoints
+	others   map[dispatcher.Lane]int64 // unfinished deliveries of endpoints that the archive does not have
 }
 
 func (w *restoring) count(ctx context.Context) error {
@@ -143,7 +155,7 @@ func (w *restoring) all(ctx context.Context) error {
 	if err := w.to.Hold(ctx); err != nil {
 		return err
 	}
-	for _, phase := range []func(context.Context) error{w.endpoints, w.known, w.open, w.dead} {
+	for _, phase := range []func(context.Context) error{w.endpoints, w.known, w.open, w.dead, w.lost} {
 		if err := phase(ctx); err != nil {
 			return err
 		}
@@ -156,6 +168,10 @@ func (w *restoring) endpoints(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for i := range list {
+		w.archived[dispatcher.Lane(list[i].ID)] = true
+	}
+	holds = slices.DeleteFunc(holds, func(h archive.Hold) bool { return slices.Contains(w.epochs, h.Epoch) }) // the store knows better
 	w.o.Tell(Step{Phase: "endpoints", Of: int64(len(list))})
 	for done := 0; len(list) > 0 || len(holds) > 0; {
 		some := list[:min(len(list), page)]
@@ -190,12 +206,22 @@ func (w *restoring) open(ctx context.Context) error {
 	w.o.Tell(Step{Phase: "open", Of: of})
 	done := int64(0)
 	return paged(w.from.Open(ctx, w.epochs), sizeOf, func(some []archive.Open) error {
+		tried := make([]*archive.Open, len(some))
+		for i := range some {
+			tried[i] = &some[i]
+		}
+		if err := w.from.History(ctx, tried); err != nil {
+			return err
+		}
 		puts, err := w.to.Put(ctx, some)
 		if err != nil {
 			return err
 		}
 		for i, p := range puts {
 			w.note(&w.report.Open, p, some[i].ID)
+			if lane := some[i].ID.Lane; lane.IsEndpoint() && !w.archived[lane] && (p == archive.PutNew || p == archive.PutOld) {
+				w.others[lane]++
+			}
 		}
 		done += int64(len(some))
 		w.o.Tell(Step{Phase: "open", Done: done, Of: max(of, done)})
@@ -210,6 +236,13 @@ func (w *restoring) dead(ctx context.Context) error {
 	done := int64(0)
 	all := w.from.Dead(ctx, w.report.Now.Add(-w.o.Keep.Dead), w.o.Keep.DeadMax)
 	return paged(all, func(d archive.DeadOne) int { return sizeOf(d.Open) }, func(some []archive.DeadOne) error {
+		tried := make([]*archive.Open, len(some))
+		for i := range some {
+			tried[i] = &some[i].Open
+		}
+		if err := w.from.History(ctx, tried); err != nil {
+			return err
+		}
 		puts, err := w.to.PutDead(ctx, some)
 		if err != nil {
 			return err
@@ -221,6 +254,20 @@ func (w *restoring) dead(ctx context.Context) error {
 		w.o.Tell(Step{Phase: "dead", Done: done})
 		return nil
 	})
+}
+
+// lost finds the deliveries whose endpoint is neither in the archive nor in the store.
+func (w *restoring) lost(ctx context.Context) error {
+	for lanes := range slices.Chunk(slices.Sorted(maps.Keys(w.others)), page) {
+		lost, err := w.to.Lost(ctx, lanes)
+		if err != nil {
+			return err
+		}
+		for _, lane := range lost {
+			w.report.Lost = append(w.report.Lost, LostEndpoint{Lane: lane, Deliveries: w.others[lane]})
+		}
+	}
+	return nil
 }
 
 func sizeOf(o archive.Open) int { return len(o.Head) + len(o.Body) }

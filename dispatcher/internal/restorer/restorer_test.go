@@ -24,6 +24,7 @@ type vault struct {
 	endpoints []archive.Endpoint
 	known     []archive.Known
 	dead      []archive.DeadOne
+	holds     []archive.Hold
 	locked    bool
 	notes     []map[string]any
 	since     []time.Time
@@ -54,8 +55,15 @@ func (v *vault) Open(_ context.Context, but []string) iter.Seq2[archive.Open, er
 	return sequence(slices.DeleteFunc(slices.Clone(v.open), func(o archive.Open) bool { return slices.Contains(but, o.Epoch) }))
 }
 
+func (v *vault) History(_ context.Context, of []*archive.Open) error {
+	for _, o := range of {
+		o.History = []archive.Event{{ID: o.ID, Attempt: dispatcher.Attempt{Status: 500}}}
+	}
+	return nil
+}
+
 func (v *vault) Endpoints(context.Context) ([]archive.Endpoint, []archive.Hold, error) {
-	return v.endpoints, []archive.Hold{{Lane: "u_1"}}, nil
+	return v.endpoints, v.holds, nil
 }
 
 func (v *vault) Known(_ context.Context, since time.Time, most int) iter.Seq2[archive.Known, error] {
@@ -125,6 +133,8 @@ func (s *target) Put(_ context.Context, list []archive.Open) (puts []archive.Put
 		switch {
 		case o.ID.Message == s.odd:
 			puts = append(puts, archive.PutOdd)
+		case len(o.History) != 1:
+			panic("its attempts were not read")
 		case s.has[o.ID]:
 			puts = append(puts, archive.PutOld)
 		default:
@@ -133,6 +143,15 @@ func (s *target) Put(_ context.Context, list []archive.Open) (puts []archive.Put
 		}
 	}
 	return puts, s.step("open %d", len(list))
+}
+
+func (s *target) Lost(_ context.Context, lanes []dispatcher.Lane) (lost []dispatcher.Lane, err error) {
+	for _, lane := range lanes {
+		if lane != "ep_there" {
+			lost = append(lost, lane)
+		}
+	}
+	return lost, nil
 }
 
 func (s *target) PutDead(_ context.Context, list []archive.DeadOne) (puts []archive.Put, err error) {
@@ -148,6 +167,7 @@ func newWorld(unfinished int) (*vault, *target) {
 		v.open = append(v.open, archive.Open{ID: dispatcher.DeliveryID{Lane: "u_1", Message: fmt.Sprint("m", n)}, Epoch: "lost", Body: []byte("b")})
 	}
 	v.endpoints = []archive.Endpoint{{ID: "ep_1"}, {ID: "ep_2", Deleted: true}}
+	v.holds = []archive.Hold{{Lane: "u_1"}}
 	v.known = make([]archive.Known, 7)
 	v.dead = make([]archive.DeadOne, 3)
 	return v, s
@@ -218,6 +238,26 @@ func TestAStoreThatIsNotEmptyIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, r.Open[archive.PutNew], "what the store has not, though all of its log is archived, it lost")
 	require.False(t, r.Behind)
+}
+
+func TestDeliveriesWithoutTheirEndpointAreReported(t *testing.T) {
+	v, s := newWorld(2)
+	for n, lane := range []dispatcher.Lane{"ep_lost", "ep_1", "ep_2", "ep_there", "ep_lost"} {
+		v.open = append(v.open, archive.Open{ID: dispatcher.DeliveryID{Lane: lane, Message: fmt.Sprint("e", n)}, Epoch: "lost"})
+	}
+	r, err := restorer.Restore(t.Context(), options(v, s))
+	require.NoError(t, err)
+	require.Equal(t, []restorer.LostEndpoint{{Lane: "ep_lost", Deliveries: 2}}, r.Lost, "of the others the archive or the store knows")
+}
+
+func TestOnlyWhatIsPausedInLostDataIsPausedAgain(t *testing.T) {
+	v, s := newWorld(0)
+	v.holds = []archive.Hold{{Lane: "u_1", Epoch: "present"}, {Lane: "u_2", Epoch: "lost"}}
+	o := options(v, s)
+	o.IntoRunning = true
+	_, err := restorer.Restore(t.Context(), o)
+	require.NoError(t, err)
+	require.Contains(t, s.steps, "endpoints 2 1")
 }
 
 func TestADryRunOnlyCounts(t *testing.T) {

@@ -99,6 +99,9 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 			fmt.Fprintf(r.Stdout, "  %s\n", term.Visible(id))
 		}
 	}
+	if err := r.lost(done.Lost); err != nil {
+		return err
+	}
 	if done.Behind && r.IntoRunning {
 		fmt.Fprintln(r.Stdout, "the archive is behind this Redis, so only what it has of times before it was taken: run this again when it has caught up")
 	}
@@ -109,5 +112,25 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 	_, err := fmt.Fprintf(r.Stdout, `the archive ends at %s, %s before this began: what was delivered after that is
 delivered once more, with the same webhook-id, and what was accepted after that is lost
 `, done.Last.UTC().Format("2006-01-02 15:04:05.000 UTC"), max(done.Now.Sub(done.Last), 0).Round(time.Second))
+	return err
+}
+
+// mostLost bounds the endpoints that are named; all are counted.
+const mostLost = 20
+
+// lost names the endpoints whose deliveries can't be attempted.
+func (r *Restore) lost(list []app.LostEndpoint) error {
+	if len(list) == 0 {
+		return nil
+	}
+	sum := int64(0)
+	for _, l := range list {
+		sum += l.Deliveries
+	}
+	fmt.Fprintf(r.Stdout, "%s deliveries wait (missing), because neither the archive nor this Redis has their %s endpoints:\n", term.Comma(sum), term.Comma(len(list)))
+	for _, l := range list[:min(len(list), mostLost)] {
+		fmt.Fprintf(r.Stdout, "  %s: %s\n", term.Visible(string(l.Lane)), term.Comma(l.Deliveries))
+	}
+	_, err := fmt.Fprintln(r.Stdout, "cancel them with `hookladder cancel`, or publish them again to new endpoints")
 	return err
 }

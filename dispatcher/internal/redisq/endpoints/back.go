@@ -32,16 +32,23 @@ func (s *Store) PutBack(ctx context.Context, id string, version int64, record []
 	}
 	switch word := a.Text(); word {
 	case "ok", "id":
-		return e.Limits(), word == "ok", nil
+		return heldSince(e), word == "ok", nil
 	case "uid":
 		if a.Text() == id {
-			return e.Limits(), false, nil
+			return heldSince(e), false, nil
 		}
 		return l, false, fmt.Errorf("%w: another one has its uid %s", dispatcher.ErrTaken, e.UID)
 	case "full":
 		return l, false, dispatcher.ErrEndpoints
 	}
 	return l, false, conn.ErrReply
+}
+
+// heldSince are an endpoint's limits, with the time since when it is paused or disabled.
+func heldSince(e *dispatcher.Endpoint) dispatcher.LaneLimits {
+	l := e.Limits()
+	l.Since = e.HeldAt
+	return l
 }
 
 // putEnd notes that an endpoint was deleted which the store does not know.

@@ -1,8 +1,11 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -51,7 +54,7 @@ func (t *Target) PutKnown(ctx context.Context, known []archive.Known) error {
 func (t *Target) Put(ctx context.Context, open []archive.Open) ([]archive.Put, error) {
 	list := make([]delivery, len(open))
 	for i := range open {
-		list[i] = delivery{Open: &open[i], status: 0, reason: "-"}
+		list[i] = delivery{Open: &open[i], reason: "-"}
 	}
 	return t.putAll(ctx, list)
 }
@@ -121,18 +124,19 @@ func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []
 		return of
 	}
 	record, apart := slices.Clone(d.Head), 0
+	tried, status := history(d.History, m.URL)
 	if m.Apart == nil {
 		record = append(record, d.Body...)
 	} else {
 		apart = len(d.Body)
 	}
-	if len(of) == 0 || !of[len(of)-1].takes(len(record), apart) {
+	if len(of) == 0 || !of[len(of)-1].takes(len(record)+len(tried), apart) {
 		of = append(of, &share{Call: conn.Call{Partition: n}})
 	}
 	s := of[len(of)-1]
-	s.at, s.bytes, s.apart = append(s.at, i), s.bytes+len(record), s.apart+apart
+	s.at, s.bytes, s.apart = append(s.at, i), s.bytes+len(record)+len(tried), s.apart+apart
 	s.Args = append(s.Args, string(d.ID.Lane), d.ID.Message, record, conn.ToMillis(d.Due), d.Attempts, d.Base, d.Beside,
-		conn.ToMillis(d.Asked), d.status, d.reason, d.ended)
+		conn.ToMillis(d.Asked), cmp.Or(d.status, status), d.reason, d.ended, tried)
 	if apart > 0 {
 		field, before, tag := redisq.BodyField(d.ID.Message, m.Apart.Digest), s.Fill, t.conn.Tag(n)
 		s.Fill = func(p redis.Pipeliner) {
@@ -144,6 +148,29 @@ func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []
 		}
 	}
 	return of
+}
+
+// withExcerpt are the newest attempts whose excerpt is kept, as settle has it.
+const withExcerpt = 3
+
+// history packs the attempts of a delivery for the script, and answers the status of the
+// last one.
+func history(newest []archive.Event, url string) (packed string, status int) {
+	var b strings.Builder
+	n := 0
+	for i := range newest {
+		a, made := newest[i].Made(url)
+		if !made {
+			continue
+		}
+		if n == 0 {
+			status = a.Status
+		}
+		entry := redisq.HistoryEntry(&a, n < withExcerpt)
+		b.WriteString(strconv.Itoa(len(entry)) + " " + entry)
+		n++
+	}
+	return b.String(), status
 }
 
 // takes reports whether a share takes one delivery more.

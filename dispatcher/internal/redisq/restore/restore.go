@@ -144,9 +144,27 @@ func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, hold
 		}
 	}
 	for _, h := range holds {
-		if _, err := t.store.Limit(ctx, t.by, h.Lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: h.By}, false); err != nil {
+		if _, err := t.store.Limit(ctx, t.by, h.Lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, Name: h.Name, By: h.By, Since: h.Since}, false); err != nil {
 			return put, fmt.Errorf("hold %s again: %w", h.Lane, err)
 		}
 	}
 	return put, nil
+}
+
+// Lost are those of some endpoints that the store does not have and did not delete.
+func (t *Target) Lost(ctx context.Context, lanes []dispatcher.Lane) (lost []dispatcher.Lane, err error) {
+	ids := make([]string, len(lanes))
+	for i, lane := range lanes {
+		ids[i] = string(lane)
+	}
+	stored, _, err := t.store.StoredByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i := range stored {
+		if !stored[i].There() && stored[i].End == 0 {
+			lost = append(lost, lanes[i])
+		}
+	}
+	return lost, nil
 }

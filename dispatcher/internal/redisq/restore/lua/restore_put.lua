@@ -2,10 +2,11 @@
 -- delivery joins the end of its line, so they come in the order of their lines.
 --
 -- ARGV[3..] for each: lane, id, record (without a body that lies apart: it was staged), due in ms (0: now), attempts, base,
---           beside, asked in ms (0: nobody asked), status, reason (-: it did not die), ms when it died
+--           beside, asked in ms (0: nobody asked), status, reason (-: it did not die), ms when it died, its history: of each
+--           entry, newest first, the length, a space, and the entry
 -- returns now, due, weight, a digit for each: 1 put back, 2 there already or its message ended here, 3 another message has its
 --   id, 4 its body is not there
-local WIDTH = 11
+local WIDTH = 12
 local names, records = {}, {}
 for i = 3, #ARGV, WIDTH do names[#names + 1] = ARGV[i] end
 load(names)
@@ -30,6 +31,19 @@ local function has_body(id, record)
   if not apart(record) then return true end
   sure('ZREM', STAGED, body_of(id, record))
   return sure('HEXISTS', BODIES, body_of(id, record)) == 1
+end
+
+-- remember_again writes the history of a delivery.
+local function remember_again(delivery, packed)
+  local entries, at = {}, 1
+  while at <= #packed do
+    local length, from = match(packed, '^(%d+) ()', at)
+    if not length then break end
+    entries[#entries + 1] = sub(packed, from, from + length - 1)
+    at = from + length
+  end
+  sure('DEL', HISTORY .. delivery)
+  each('RPUSH', HISTORY .. delivery, entries)
 end
 
 -- bury_again puts a delivery that died into the dead list.
@@ -73,6 +87,7 @@ local function put_back(i)
   if attempts > 0 or asked > 0 or reason ~= '-' then
     text = progressed(attempts, base, 0, status, asked, reason, besides(MORE, beside))
     sure('HSET', PROGRESS, delivery, text)
+    remember_again(delivery, ARGV[i + 11])
   end
   if reason ~= '-' then
     bury_again(l, delivery, reason, ARGV[i + 10])

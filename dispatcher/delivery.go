@@ -46,7 +46,7 @@ const (
 	ReasonRefused   DeadReason = "refused"   // its address may not be called
 	ReasonDisabled  DeadReason = "disabled"  // its endpoint was
 	ReasonOverflow  DeadReason = "overflow"  // its lane was full
-	ReasonPoison    DeadReason = "poison"    // its holder died three times
+	ReasonPoison    DeadReason = "poison"    // three of its holders died, the last one after its attempt began
 	ReasonRejected  DeadReason = "rejected"  // the receiver said that it is not to be sent again
 )
 

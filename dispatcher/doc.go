@@ -24,6 +24,8 @@
 //   - The ladder is the list of waits between attempts, a rung one of them.
 //   - An instance is one process that dispatches, under a name of its own.
 //   - A lease is an instance's hold on a delivery that is in flight.
+//   - A suspect is a delivery that two instances held when they died, without an
+//     outcome since. It is poison if a third one dies after its attempt began.
 //   - A permit is the right to hold one lease. An instance has so many.
 //   - To settle is to record the outcome of an attempt.
 //   - The queue is the store of messages and deliveries. It divides itself into

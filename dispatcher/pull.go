@@ -32,6 +32,10 @@ type Take struct {
 	Most  int    // deliveries, at most TakeMost; 0: it only asks which lanes have some
 	Bytes int    // of records that are answered at most, or one delivery
 
+	// Suspects is how many suspects at most the calling instance may hold by this call. Without
+	// For only: where the lease ends by itself the death of an instance means nothing.
+	Suspects int
+
 	// For is how long the lease lasts that no instance holds. 0: it is one of the
 	// calling instance as Claim gives it, which lasts as long as that lives.
 	For   time.Duration

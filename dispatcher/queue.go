@@ -116,11 +116,14 @@ type Queue interface {
 	// is known, with so many permits free; waiting says that there is something, if
 	// not for so few.
 	Claimable(free int) (batches int, waiting bool)
-	// Claim leases at most wanted ready deliveries to instance by, which has
-	// free permits in all. It returns none and no error when there was nothing,
-	// and ErrNothing when it did not ask. ErrFenced says that the instance was
-	// declared dead. The leases are answered also beside an error.
-	Claim(ctx context.Context, by string, wanted, free int) ([]Claimed, error)
+	// Claim leases ready deliveries to instance by. It returns none and no error
+	// when there was nothing, and ErrNothing when it did not ask. ErrFenced says
+	// that the instance was declared dead. The leases are answered also beside an
+	// error. Suspects that it may not have wait for a few seconds.
+	Claim(ctx context.Context, by string, c Claim) ([]Claimed, error)
+	// Begin notes that the attempt at a suspect begins, which instance by leased: if
+	// the instance dies, it dies too. It reports whether the lease is still its own.
+	Begin(ctx context.Context, by string, l Lease) (bool, error)
 	// Leases names what instance by holds in the queue. What was read is
 	// answered also beside an error of other parts of it.
 	Leases(ctx context.Context, by string) ([]Lease, error)

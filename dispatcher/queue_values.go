@@ -94,6 +94,16 @@ type Placed struct {
 	Version int64      // of the limits that an endpoint's lane keeps; 0: none
 }
 
+// SuspectLanes is how many suspects an instance may lease at once, each of another lane.
+const SuspectLanes = 32
+
+// Claim asks for ready deliveries.
+type Claim struct {
+	Wanted   int    // deliveries at most
+	Free     int    // permits in all, those wanted among them
+	Suspects []Lane // lanes of which the instance has leased a suspect
+}
+
 // Claimed is a delivery leased to an instance, with all it takes to attempt it.
 type Claimed struct {
 	ID      DeliveryID
@@ -104,6 +114,7 @@ type Claimed struct {
 	Asked   bool      // a person asked for this attempt
 	WaitsOn time.Time // until when it waits if this attempt fails, since that interrupted its ladder; zero: its ladder goes on
 	First   bool      // nothing ever happened to it before
+	Suspect bool      // two of its holders died: Queue.Begin comes before its attempt
 	Version int64     // of the limits that its lane keeps; 0: none
 	Leased  time.Time // when that was; see Lease
 }

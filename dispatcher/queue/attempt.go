@@ -53,7 +53,10 @@ func (h *handlers) handle(t task) {
 	switch {
 	case stopping:
 		h.engine.HandBack(t.claimed)
-	case a.fits():
+	case !a.fits():
+	case !h.engine.Begins(h.cut, &a.claimed):
+		h.engine.HandBackLater(a.claimed)
+	default:
 		a.run()
 	}
 }

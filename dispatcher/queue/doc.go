@@ -15,7 +15,8 @@
 // What was published ends delivered, dead or cancelled, whichever program dies and whenever.
 // A handler that fails is called again up the ladder of waits; a panic is a failure too. What
 // a killed program had in hand another one handles within ten seconds. So a handler may meet
-// a message twice: it can tell by Delivery.MessageID.
+// a message twice: it can tell by Delivery.MessageID. What two programs had in hand when they
+// died each program handles one at a time. It is dead if a third one dies while it handles it.
 //
 // A queue is there by being named. Until a program handles it, what is published waits. Each
 // program handles the queues that it likes, and all share one project, with each other and

@@ -236,7 +236,11 @@ const mostBytes = 1 << 20
 func (h *handlers) take(ctx context.Context, lanes []dispatcher.Lane, most int) error {
 	var more []dispatcher.Lane
 	claimed, err := h.engine.Lease(ctx, func(ctx context.Context, by string) ([]dispatcher.Claimed, error) {
-		taken, err := h.store.Take(ctx, by, dispatcher.Take{Lanes: lanes, Most: most, Bytes: mostBytes})
+		ask := dispatcher.Take{Lanes: lanes, Most: most, Bytes: mostBytes, Suspects: 1}
+		if h.engine.HasSuspect() { // one at a time: if its handler ends the program, no other suspect is blamed
+			ask.Suspects = 0
+		}
+		taken, err := h.store.Take(ctx, by, ask)
 		more = taken.More
 		return taken.Claimed, err
 	})

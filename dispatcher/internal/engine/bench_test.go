@@ -82,8 +82,8 @@ func (q *endlessQueue) Claimable(int) (batches int, waiting bool) {
 	return flag(left), left
 }
 
-func (q *endlessQueue) Claim(_ context.Context, _ string, wanted, _ int) ([]d.Claimed, error) {
-	n := min(int64(wanted), q.left.Load()) // one claimer asks
+func (q *endlessQueue) Claim(_ context.Context, _ string, c d.Claim) ([]d.Claimed, error) {
+	n := min(int64(c.Wanted), q.left.Load()) // one claimer asks
 	q.left.Add(-n)
 	out := make([]d.Claimed, n)
 	for i := range out {

@@ -76,7 +76,7 @@ func (q *testQueue) take(by string, n int) {
 	for p := range q.partitions {
 		in = append(in, p)
 	}
-	claimed, _, err := q.still().ClaimIn(context.Background(), by, in, n, 1024)
+	claimed, _, err := q.still().ClaimIn(context.Background(), by, in, d.Claim{Wanted: n, Free: 1024})
 	require.NoError(q.t, err)
 	require.Len(q.t, claimed, n)
 }
@@ -151,8 +151,13 @@ func (c *testConn) Move(ctx context.Context, by string) (time.Duration, []d.Clai
 	return c.store.Move(naming(ctx, call{name: "move", by: by}), by)
 }
 
-func (c *testConn) Claim(ctx context.Context, by string, wanted, free int) ([]d.Claimed, error) {
-	claimed, err := c.store.Claim(naming(ctx, call{name: "claim", by: by, n: wanted, free: free}), by, wanted, free)
+func (c *testConn) Begin(ctx context.Context, by string, l d.Lease) (bool, error) {
+	return c.store.Begin(naming(ctx, call{name: "begin", by: by}), by, l)
+}
+
+func (c *testConn) Claim(ctx context.Context, by string, ask d.Claim) ([]d.Claimed, error) {
+	wanted, free := ask.Wanted, ask.Free
+	claimed, err := c.store.Claim(naming(ctx, call{name: "claim", by: by, n: wanted, free: free}), by, ask)
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	if !errors.Is(err, d.ErrNothing) {

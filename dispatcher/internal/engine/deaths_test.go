@@ -107,6 +107,11 @@ func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
 			r.queue.fence(map[string]string{"second": "first", "gone": "second"}[next])
 			r.queue.take(next, 1)
 		}
+		leases, err := r.queue.still().Leases(t.Context(), "gone")
+		require.NoError(t, err)
+		begun, err := r.queue.still().Begin(t.Context(), "gone", leases[0])
+		require.NoError(t, err)
+		require.True(t, begun)
 		r.queue.other("gone", 7)
 		r.start(t)
 		pass(d.DeadReadings * d.BeatEvery)

@@ -140,6 +140,10 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 		d.fail(c, r, began, s, errUnsignable)
 		return r
 	}
+	if !d.engine.Begins(d.cut, &c) {
+		s.Verdict, s.Pause = dispatcher.Back, backPause
+		return r
+	}
 	ctx, cancel := context.WithTimeout(d.cut, r.timeout)
 	defer cancel()
 	answer := d.sender.Send(ctx, dispatcher.Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane})

@@ -98,6 +98,7 @@ type leaseSet struct {
 	mu    sync.Mutex                         // guards what follows
 	held  map[dispatcher.DeliveryID]int      // how many leases of each are not settled
 	since map[dispatcher.DeliveryID]struct{} // leased since a comparison began; nil: none is under way
+	risky map[dispatcher.DeliveryID]struct{} // suspects among them, mostly none
 	group *callGroup                         // of the calls that begin now
 	calls int                                // under way, of all groups
 	taken int                                // leases there ever were
@@ -111,7 +112,7 @@ type callGroup struct {
 }
 
 func newLeaseSet() *leaseSet {
-	return &leaseSet{held: map[dispatcher.DeliveryID]int{}, group: &callGroup{over: make(chan struct{})}}
+	return &leaseSet{held: map[dispatcher.DeliveryID]int{}, risky: map[dispatcher.DeliveryID]struct{}{}, group: &callGroup{over: make(chan struct{})}}
 }
 
 // enter notes a call that may lease something, before it begins.
@@ -129,6 +130,9 @@ func (h *leaseSet) leave(c *callGroup, claimed []dispatcher.Claimed) {
 	defer h.mu.Unlock()
 	for i := range claimed {
 		h.hold(claimed[i].ID)
+		if claimed[i].Suspect {
+			h.risky[claimed[i].ID] = struct{}{}
+		}
 	}
 	c.n--
 	h.calls--
@@ -158,7 +162,20 @@ func (h *leaseSet) release(id dispatcher.DeliveryID) {
 	defer h.mu.Unlock()
 	if h.held[id]--; h.held[id] <= 0 {
 		delete(h.held, id)
+		if len(h.risky) > 0 {
+			delete(h.risky, id)
+		}
 	}
+}
+
+// suspectLanes are the lanes of which a suspect is leased.
+func (h *leaseSet) suspectLanes() (lanes []dispatcher.Lane) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id := range h.risky {
+		lanes = append(lanes, id.Lane)
+	}
+	return lanes
 }
 
 // inHand reports whether leases are held, or may just be taken, and how many there ever

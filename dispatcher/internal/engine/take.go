@@ -96,7 +96,7 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	e := c.engine
 	claimed, err := e.lease(ctx, func(call context.Context) ([]dispatcher.Claimed, error) {
-		return e.queue.Claim(call, name, got, e.permits.free()+got)
+		return e.queue.Claim(call, name, dispatcher.Claim{Wanted: got, Free: e.permits.free() + got, Suspects: e.leases.suspectLanes()})
 	})
 	e.permits.release(got - len(claimed))
 	e.begin(ctx, claimed)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
 // What takers need of the engine: queues' handlers, and callers of the API. They lease
@@ -49,6 +50,27 @@ func (e *Engine) leaseAs(ctx context.Context, name string, call func(ctx context
 		err = fmt.Errorf("%w: %w", err, dispatcher.ErrUnavailable)
 	}
 	return claimed, err
+}
+
+// HasSuspect reports whether a suspect is leased, so that no other one may be attempted.
+func (e *Engine) HasSuspect() bool { return len(e.leases.suspectLanes()) > 0 }
+
+// Begins reports whether the attempt at a leased delivery may begin. Of a suspect that is noted
+// in the queue first. Where it can't be, the delivery has to be handed back.
+func (e *Engine) Begins(ctx context.Context, c *dispatcher.Claimed) bool {
+	if !c.Suspect {
+		return true
+	}
+	ctx, cancel := outage.Within(ctx)
+	defer cancel()
+	ok, err := e.queue.Begin(ctx, e.name(), dispatcher.Lease{ID: c.ID, At: c.Leased})
+	e.outages.Report("begin", err)
+	if err != nil || !ok {
+		return false
+	}
+	e.log.LogAttrs(ctx, slog.LevelWarn, "attempt of a suspect: the last two instances that held it died",
+		slog.String("delivery_id", c.ID.String()), slog.Int("attempt", c.Attempt))
+	return true
 }
 
 // bodiesAtOnce is how many large bodies one Fit reads at once: the store has few
@@ -242,3 +264,8 @@ func (e *Engine) Settle(outcomes ...dispatcher.Settlement) { e.settler.put(outco
 // HandBack gives up leases that nothing was made of: their deliveries go back to the heads
 // of their lanes, in their order.
 func (e *Engine) HandBack(leased ...dispatcher.Claimed) { e.settler.put(backs(leased, 0)...) }
+
+// HandBackLater is HandBack of what can't be begun now. Its lane rests for a moment.
+func (e *Engine) HandBackLater(leased ...dispatcher.Claimed) {
+	e.settler.put(backs(leased, backPause)...)
+}

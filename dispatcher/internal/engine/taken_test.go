@@ -29,7 +29,7 @@ func newTakerRig(t testing.TB, change func(*engine.Options)) *rig {
 func takeOf(r *rig, n int) ([]d.Claimed, error) {
 	r.Note()
 	return r.Lease(context.Background(), func(ctx context.Context, by string) ([]d.Claimed, error) {
-		return r.conn.Claim(ctx, by, n, n)
+		return r.conn.Claim(ctx, by, d.Claim{Wanted: n, Free: n})
 	})
 }
 

@@ -3,6 +3,7 @@ package redisq
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -28,12 +29,12 @@ func (s *Store) Claimable(free int) (batches int, waiting bool) { return s.parti
 
 // Claim leases at most wanted ready deliveries of the partitions that have some, in
 // turn. What was leased is answered also beside an error of another partition.
-func (s *Store) Claim(ctx context.Context, by string, wanted, free int) ([]dispatcher.Claimed, error) {
-	in := s.partitions.ToClaim(wanted, free)
+func (s *Store) Claim(ctx context.Context, by string, c dispatcher.Claim) ([]dispatcher.Claimed, error) {
+	in := s.partitions.ToClaim(c.Wanted, c.Free)
 	if len(in) == 0 {
 		return nil, dispatcher.ErrNothing
 	}
-	claimed, hints, err := s.ClaimIn(ctx, by, in, wanted, free)
+	claimed, hints, err := s.ClaimIn(ctx, by, in, c)
 	gone := len(claimed)
 	for _, h := range hints {
 		s.observeEnds(h.Partition, h.Ended)
@@ -43,22 +44,28 @@ func (s *Store) Claim(ctx context.Context, by string, wanted, free int) ([]dispa
 		gone += h.Ended + h.Lost + h.Placed
 	}
 	if gone == 0 && err == nil {
-		s.partitions.Stalled(free, hints...)
+		s.partitions.Stalled(c.Free, hints...)
 	}
 	s.partitions.Fail(err)
 	return claimed, err
 }
 
 // ClaimIn claims in some partitions, in one round trip an equal share of each.
-func (s *Store) ClaimIn(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []partitions.Hint, error) {
+func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []partitions.Hint, error) {
 	var calls []conn.Call
+	free, suspects := c.Free, max(dispatcher.SuspectLanes-len(c.Suspects), 0)
 	for i, n := range in {
-		share := min((wanted-i+len(in)-1)/len(in), claimBatch)
+		share := min((c.Wanted-i+len(in)-1)/len(in), claimBatch)
 		if share <= 0 {
 			break
 		}
-		calls = append(calls, conn.Call{Partition: n, Args: []any{share, free, claimBytes / min(len(in), wanted)}})
-		free -= share
+		most := (suspects + len(in) - i - 1) / (len(in) - i)
+		args := []any{share, free, claimBytes / min(len(in), c.Wanted), most}
+		for _, lane := range c.Suspects {
+			args = append(args, string(lane))
+		}
+		calls = append(calls, conn.Call{Partition: n, Args: args})
+		free, suspects = free-share, suspects-most
 	}
 	var claimed []dispatcher.Claimed
 	var hints []partitions.Hint
@@ -121,7 +128,23 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	return append(claimed, dispatcher.Claimed{
 		ID: id, Message: m, Due: due,
 		Attempt: p.attempts + 1, Rung: p.climbed() + 1, Asked: p.asked != 0, WaitsOn: p.waitsOn(), First: text == "",
+		Suspect: p.deaths >= suspectDeaths,
 	})
+}
+
+// Begin notes that the attempt at a suspect begins.
+func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease) (bool, error) {
+	n := s.partition(l.ID.Lane)
+	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.begin, By: by, Calls: []conn.Call{
+		{Partition: n, Args: []any{l.ID.String(), l.At.UnixMilli()}},
+	}})[0]
+	if _, ok := r.Hint(); !ok {
+		err := s.conn.InPartition(n, r.Err)
+		s.partitions.Fail(err)
+		return false, fmt.Errorf("begin %s: %w", l.ID, err)
+	}
+	held := r.Number() == 1
+	return held, r.Reply.Err
 }
 
 // tellsSealed reports whether a message that can't be opened is logged: one a minute,

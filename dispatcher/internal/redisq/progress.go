@@ -40,6 +40,9 @@ const (
 	attemptsMost = 1<<31 - 1
 )
 
+// suspectDeaths make a delivery a suspect, as SUSPECT of lua/reap.lua.
+const suspectDeaths = 2
+
 var errProgress = fmt.Errorf("progress: %w", conn.ErrReply)
 
 // parseProgress reads an entry of :progress. What can't be read is none, for the

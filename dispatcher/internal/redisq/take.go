@@ -30,7 +30,8 @@ func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken d
 		}
 		var calls []conn.Call
 		for i, n := range in[:asked] {
-			args := []any{(left - i + asked - 1) / asked, max(min(t.Bytes, claimBytes)/asked, 1), t.For.Milliseconds(), t.Token, t.Owner}
+			suspects := (t.Suspects - i + asked - 1) / asked
+			args := []any{(left - i + asked - 1) / asked, max(min(t.Bytes, claimBytes)/asked, 1), t.For.Milliseconds(), t.Token, t.Owner, suspects}
 			calls = append(calls, conn.Call{Partition: n, Args: append(args, lanes[n]...)})
 		}
 		in = in[asked:]

@@ -108,8 +108,7 @@ var EndCases = []rig.Case{
 		r.Move()
 		for n := range 3 {
 			mustTellDeaths(r)
-			r.MustClaim(fmt.Sprint("victim", n), rig.Named("a", "m1"))
-			r.Reap(fmt.Sprint("victim", n))
+			r.DieWith(fmt.Sprint("victim", n), rig.Named("a", "m1"))
 		}
 		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonPoison, Attempts: 4})
 	}},

@@ -146,11 +146,15 @@ var ReapCases = []rig.Case{
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 		r.MustClaimNothing(rig.Two)
 	}},
-	{Name: "a delivery dies with its third holder", Run: func(r *rig.Rig) {
+	{Name: "a delivery dies with its third holder, which had begun its attempt", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		for n := 1; n <= 3; n++ {
 			victim := fmt.Sprintf("victim%d", n)
-			r.MustClaim(victim, rig.Named("a", "m1"))
+			c := r.MustClaim(victim, rig.Named("a", "m1"))[0]
+			require.Equal(r, n == 3, c.Suspect)
+			if c.Suspect {
+				r.MustBegin(victim, c)
+			}
 			_, hints, err := r.Queue.Reap(r.Ctx, rig.Two, victim)
 			require.NoError(r, err)
 			require.Len(r, hints, 1)
@@ -172,31 +176,104 @@ var ReapCases = []rig.Case{
 	}},
 	{Name: "a settled attempt between two deaths begins a new count", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
-		die := func(victim string) {
-			r.MustClaim(victim, rig.Named("a", "m1"))
-			r.Reap(victim)
-		}
-		die("victim1")
-		die("victim2")
+		r.DieWith("victim1", rig.Named("a", "m1"))
+		r.DieWith("victim2", rig.Named("a", "m1"))
 		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, rig.Named("a", "m1"))[0], 0))
 		r.Move()
-		die("victim3")
-		die("victim4")
+		r.DieWith("victim3", rig.Named("a", "m1"))
+		r.DieWith("victim4", rig.Named("a", "m1"))
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
-		die("victim5")
+		r.DieWith("victim5", rig.Named("a", "m1"))
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
 	}},
 	{Name: "a retried poison delivery may kill three holders again", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		for n := range 5 {
-			victim := fmt.Sprintf("victim%d", n)
 			if n == 3 {
 				r.Retry(rig.Named("a", "m1"))
 			}
-			r.MustClaim(victim, rig.Named("a", "m1"))
-			r.Reap(victim)
+			r.DieWith(fmt.Sprintf("victim%d", n), rig.Named("a", "m1"))
 		}
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
+	}},
+	{Name: "a suspect whose attempt had not begun survives any number of holders", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		for n := range 5 {
+			victim := fmt.Sprintf("victim%d", n)
+			require.Equal(r, n >= 2, r.MustClaim(victim, rig.Named("a", "m1"))[0].Suspect)
+			r.Reap(victim)
+		}
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.MustBegin(rig.One, c)
+		r.MustSettle(rig.One, rig.HandBack(c))
+		r.MustClaim("victim", c.ID)
+		r.Reap("victim")
+		r.MustStand(c.ID, dispatcher.StatusReady)
+	}},
+	{Name: "an attempt at a suspect begins by its own lease only", Run: func(r *rig.Rig) {
+		suspects(r, 1)
+		c := r.MustClaim(rig.One, rig.Named("a", "m0"))[0]
+		other := dispatcher.Lease{ID: c.ID, At: c.Leased.Add(-time.Millisecond)}
+		for by, l := range map[string]dispatcher.Lease{rig.One: other, rig.Two: {ID: c.ID, At: c.Leased}} {
+			ok, err := r.Queue.Begin(r.Ctx, by, l)
+			require.NoError(r, err)
+			require.False(r, ok)
+		}
+		r.Reap(rig.One)
+		r.MustStand(c.ID, dispatcher.StatusReady)
+	}},
+	{Name: "an instance is given one suspect of a lane, and the others beside it", Run: func(r *rig.Rig) {
+		for range 8 {
+			r.Succeed("a")
+		}
+		suspects(r, 3)
+		r.Publish("a", "other")
+		require.Equal(r, rig.IDs("a", "m0", "other"), rig.ClaimedIDs(r.Claim(rig.One, 8)))
+		r.MustClaimNothing(rig.Two)
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusScheduled)
+		r.Pass(4 * time.Second)
+		r.Move()
+		got, _, err := r.Queue.ClaimBeside(r.Ctx, rig.One, r.All(), dispatcher.Claim{Wanted: 8, Free: 512, Suspects: []dispatcher.Lane{"a"}})
+		require.NoError(r, err)
+		require.Empty(r, got)
+		r.Pass(4 * time.Second)
+		r.Move()
+		require.Len(r, r.Claim(rig.Two, 8), 1)
+	}},
+	{Name: "an instance is given suspects of 32 lanes", Run: func(r *rig.Rig) {
+		for n := range 40 {
+			r.Publish(dispatcher.Lane(fmt.Sprintf("l%02d", n)), fmt.Sprint("m", n))
+		}
+		for _, victim := range []string{"victim1", "victim2"} {
+			require.Len(r, r.Claim(victim, 64), 40)
+			r.Reap(victim)
+		}
+		require.Len(r, r.Claim(rig.One, 64), dispatcher.SuspectLanes)
+		require.Empty(r, r.Claim(rig.Two, 64), "the others wait")
+		r.Pass(4 * time.Second)
+		r.Move()
+		require.Len(r, r.Claim(rig.Two, 64), 8)
+	}},
+	{Name: "a handler's instance is given one suspect at a time, and a taker any", Run: func(r *rig.Rig) {
+		r.Publish("q_q", "m0", "m1", "m2")
+		take := func(by string, ask dispatcher.Take) []dispatcher.DeliveryID {
+			ask.Lanes, ask.Most, ask.Bytes = []dispatcher.Lane{"q_q"}, 8, 1<<20
+			taken, _, err := r.Queue.Take(r.Ctx, by, ask)
+			require.NoError(r, err)
+			return rig.ClaimedIDs(taken.Claimed)
+		}
+		for _, victim := range []string{"victim1", "victim2"} {
+			require.Len(r, take(victim, dispatcher.Take{}), 3)
+			r.Reap(victim)
+		}
+		r.Publish("q_q", "other")
+		require.Equal(r, rig.IDs("q_q", "m0", "other"), take(rig.One, dispatcher.Take{Suspects: 1}))
+		r.Pass(4 * time.Second)
+		r.Move()
+		require.Empty(r, take(rig.One, dispatcher.Take{}))
+		r.Pass(4 * time.Second)
+		r.Move()
+		require.Len(r, take(rig.Two, dispatcher.Take{For: time.Minute, Token: "t", Owner: "o"}), 2)
 	}},
 	{Name: "the request of a person survives the death of the holder", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
@@ -212,4 +289,16 @@ var ReapCases = []rig.Case{
 		r.Reap(rig.One)
 		r.MustClaimNothing(rig.Two)
 	}},
+}
+
+// suspects publishes so many messages m0, m1, ... to lane a, and has two of their holders die.
+func suspects(r *rig.Rig, n int) {
+	r.Helper()
+	for i := range n {
+		r.Publish("a", fmt.Sprint("m", i))
+	}
+	for _, victim := range []string{"victim1", "victim2"} {
+		require.Len(r, r.Claim(victim, n), n)
+		r.Reap(victim)
+	}
 }

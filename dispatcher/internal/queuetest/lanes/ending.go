@@ -204,8 +204,9 @@ func endsTakeovers(r *rig.Rig, e ending) {
 	r.Limit(rig.EpOne)
 	r.Publish(rig.EpOne, "m3")
 	for _, victim := range []string{"victim1", "victim2", "victim3"} {
-		r.MustClaim(victim, rig.Named(rig.EpOne, "m3"))
+		c := r.MustClaim(victim, rig.Named(rig.EpOne, "m3"))[0]
 		if victim == "victim3" {
+			r.MustBegin(victim, c)
 			end(r, e)
 		}
 		r.Reap(victim)

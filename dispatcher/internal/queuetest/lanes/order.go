@@ -96,9 +96,7 @@ var OrderCases = append([]rig.Case{
 	{Name: "a delivery whose holders died three times does not hold up its line", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
 		for n := range 3 {
-			victim := fmt.Sprintf("victim%d", n)
-			r.MustClaim(victim, rig.Named("a", "m1"))
-			r.Reap(victim)
+			r.DieWith(fmt.Sprintf("victim%d", n), rig.Named("a", "m1"))
 		}
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
 		r.MustClaim(rig.Two, rig.Named("a", "m2"))

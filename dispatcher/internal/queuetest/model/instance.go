@@ -60,6 +60,11 @@ func (m *model) doReap() {
 	if len(m.gone) > 0 && m.rng.IntN(4) == 3 {
 		dead = pick(m.rng, m.gone...)
 	}
+	m.declareDead(dead)
+}
+
+func (m *model) declareDead(dead string) {
+	m.Helper()
 	if at := slices.Index(m.instances, dead); at >= 0 {
 		m.instances[at] = fmt.Sprintf("instance%d", len(m.goneAt))
 		m.beatAs(m.instances[at])
@@ -100,11 +105,14 @@ func (m *model) reap(dead string) {
 // takenOver changes a delivery whose holder died.
 func (m *model) takenOver(id dispatcher.DeliveryID) {
 	d := m.deliveries[id]
-	d.progress.Deaths++
+	begun := d.progress.Deaths == begunDeaths
+	if !begun {
+		d.progress.Deaths = min(d.progress.Deaths+1, suspectDeaths)
+	}
 	switch {
 	case d.mark != stored.MarkNone:
 		m.carryOut(id)
-	case d.progress.Deaths >= 3:
+	case begun:
 		d.progress.Attempts += d.progress.Deaths
 		d.progress.Status = 0
 		m.die(id, dispatcher.ReasonPoison)

@@ -78,7 +78,10 @@ func (m *model) startAgain(id dispatcher.DeliveryID) {
 	if d.Place == stored.PlaceDone && d.progress.Delivered == 0 {
 		d.progress.Delivered = d.At
 	}
-	d.progress.Asked, d.progress.Reason = d.At, ""
+	d.progress.Reason = ""
+	if d.progress.Asked == 0 || d.Place != stored.PlaceDue {
+		d.progress.Asked = d.At
+	}
 	m.lane(id.Lane)
 	if d.Place != stored.PlaceDue {
 		d.progress.Base, d.progress.Deaths, d.progress.Beside, d.progress.Asked = d.progress.Attempts, 0, 0, 1

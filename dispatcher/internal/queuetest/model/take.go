@@ -125,10 +125,11 @@ func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatc
 		m.adoptOrder(lane, before.Ready[lane])
 	}
 	m.released = map[dispatcher.DeliveryID]bool{}
-	got, hints, err := m.Queue.Claim(m.Ctx, by, partitions, wanted, free)
+	suspects := m.suspectLanes(by)
+	got, hints, err := m.Queue.ClaimBeside(m.Ctx, by, partitions, dispatcher.Claim{Wanted: wanted, Free: free, Suspects: suspects})
 	m.mayClaim(by, got, err)
 	m.MustBeCurrent(hints)
-	m.logf("claim by %s, %d wanted, %d free, from %v: %v", by, wanted, free, partitions, rig.ClaimedIDs(got))
+	m.logf("claim by %s, %d wanted, %d free, beside suspects of %v, from %v: %v", by, wanted, free, suspects, partitions, rig.ClaimedIDs(got))
 	after := m.State()
 	taken := map[dispatcher.Lane]int{}
 	byLane := map[dispatcher.Lane][]dispatcher.Claimed{}
@@ -149,8 +150,10 @@ func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatc
 		sum += n
 		m.ready[lane] = slices.Clone(list[n:])
 		m.spend(lane, n)
-		unused := m.take(stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: by}, lane, list[:n], byLane[lane])
-		m.refund(lane, unused)
+		m.mustSpare(list[:n], after, suspects)
+		late := m.postponed(list[:n], after)
+		unused := m.take(stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: by}, lane, late.rest, byLane[lane])
+		m.refund(lane, unused+late.many)
 		ended += unused
 	}
 	require.LessOrEqual(m, sum, wanted)
@@ -202,6 +205,7 @@ func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.D
 		}
 		at := d.At
 		d.Found = to
+		d.progress.Deaths = min(d.progress.Deaths, suspectDeaths)
 		if m.trouble.cut != nil && len(got) == 0 {
 			continue // the holder does not know of it
 		}
@@ -214,6 +218,7 @@ func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.D
 		require.Equal(m, d.progress.Attempts+1, c.Attempt, "%s", id)
 		require.Equal(m, d.progress.Climbed()+1, c.Rung, "%s", id)
 		require.Equal(m, d.progress.Asked != 0, c.Asked, "%s", id)
+		require.Equal(m, d.progress.Deaths >= suspectDeaths, c.Suspect, "%s", id)
 		require.Equal(m, d.progress.WaitsOn(), max(c.WaitsOn.UnixMilli(), 0), "%s", id)
 		require.Equal(m, string(msg.message.Body), string(m.BodyOf(c)), "%s", id)
 		require.Equal(m, m.limits[lane].Version, c.Version, "%s", id)

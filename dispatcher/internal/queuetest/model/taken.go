@@ -23,7 +23,7 @@ func (m *model) doTake() {
 	m.Helper()
 	lanes := []dispatcher.Lane{"q_q", rig.EpTwo, "a", rig.EpOne}[:pick(m.rng, 1, 2, 2, 4)]
 	m.rng.Shuffle(len(lanes), func(i, j int) { lanes[i], lanes[j] = lanes[j], lanes[i] })
-	t := dispatcher.Take{Lanes: lanes, Most: m.rng.IntN(7), Bytes: pick(m.rng, 1<<20, 1<<20, 1)}
+	t := dispatcher.Take{Lanes: lanes, Most: m.rng.IntN(7), Bytes: pick(m.rng, 1<<20, 1<<20, 1), Suspects: m.rng.IntN(2)}
 	if m.rng.IntN(3) > 0 {
 		t.For = pick(m.rng, dispatcher.ShortLease, 30*time.Second, dispatcher.LongLease)
 		t.Token, t.Owner = fmt.Sprintf("t%d", len(m.trail)), pick(m.rng, "o1", "o2")
@@ -65,12 +65,15 @@ func (m *model) takeAs(by string, t dispatcher.Take) []dispatcher.Claimed {
 		if from := stored.CountedFrom(m.view(lane).Tat, m.Now.UnixMicro()); asked && t.Bytes == 1 && free > n && after.Lanes[lane].Tat == from {
 			m.lane(lane).tat = from // the store took tokens for some, and gave them back since the answer was full
 		}
-		m.refund(lane, m.take(to, lane, list[:n], m.takenOf(got.Claimed, lane)))
-		for _, id := range list[:n] {
+		late := m.postponed(list[:n], after)
+		require.True(m, late.many == 0 || t.For == 0, "%d had to wait, though the leases end by themselves", late.many)
+		m.refund(lane, late.many+m.take(to, lane, late.rest, m.takenOf(got.Claimed, lane)))
+		for _, id := range late.rest {
 			m.deliveries[id].taken = stored.Taken{Since: m.ms(), Until: until, Token: t.Token, Owner: t.Owner}
 		}
 	}
 	require.LessOrEqual(m, sum, t.Most)
+	require.True(m, t.For > 0 || m.suspectsOf(got.Claimed) <= t.Suspects, "more suspects than one at a time")
 	if m.Setup.Partitions == 1 && t.Bytes > 1 {
 		require.Equal(m, min(t.Most, most), sum, "the store left what it could have given")
 	}

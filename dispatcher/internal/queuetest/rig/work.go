@@ -139,3 +139,20 @@ func (r *Rig) DieOne(lane dispatcher.Lane) dispatcher.DeliveryID {
 	r.MustSettle(One, Death(c, dispatcher.ReasonGone))
 	return c.ID
 }
+
+// MustBegin begins the attempt at a suspect.
+func (r *Rig) MustBegin(by string, c dispatcher.Claimed) {
+	r.Helper()
+	ok, err := r.Queue.Begin(r.Ctx, by, dispatcher.Lease{ID: c.ID, At: c.Leased})
+	require.NoError(r, err)
+	require.True(r, ok)
+}
+
+// DieWith has an instance die with a delivery. It begins the attempt at a suspect.
+func (r *Rig) DieWith(victim string, id dispatcher.DeliveryID) {
+	r.Helper()
+	if c := r.MustClaim(victim, id)[0]; c.Suspect {
+		r.MustBegin(victim, c)
+	}
+	r.Reap(victim)
+}

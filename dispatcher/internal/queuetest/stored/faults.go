@@ -142,7 +142,7 @@ func (s State) checkLeftovers(f *Faults) {
 		if p.Climbed() < 0 || p.Deaths < 0 || p.Deaths > 3 {
 			f.Add("%s has the progress %+v", id, p)
 		}
-		if p.Asked != 0 && s.At(id).Place == PlaceDue {
+		if p.Asked != 0 && p.Deaths < 2 && s.At(id).Place == PlaceDue { // a suspect may have to wait for its turn
 			f.Add("%s waits for its time, and is asked for still", id)
 		}
 		if dead := s.At(id).Place == PlaceDead; dead != (p.Reason != "") {

@@ -32,7 +32,7 @@ func mustClaim(t testing.TB, store *redisq.Store, by string) dispatcher.Claimed 
 	require.NoError(t, err)
 	_, err = store.Look(ctx, true)
 	require.NoError(t, err)
-	got, err := store.Claim(ctx, by, 1, 64)
+	got, err := store.Claim(ctx, by, dispatcher.Claim{Wanted: 1, Free: 64})
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	return got[0]

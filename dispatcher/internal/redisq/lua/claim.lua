@@ -3,9 +3,11 @@
 -- ARGV[3] wanted  most deliveries to lease
 -- ARGV[4] free    free permits of the instance, those wanted among them
 -- ARGV[5] bytes   most of records to answer, but for one delivery
--- returns now, due, weight, number that ended instead, number without a record, number of lanes placed anew, versions (lane
---   and version of its limits for each lane of an endpoint), then for each: delivery, due ms, progress, record; "fenced"
---   alone when the instance was declared dead
+-- ARGV[6] suspects  most of them that are suspects, each of another lane
+-- ARGV[7..]       lanes of which the instance has a suspect
+-- returns now, due, weight, number that ended instead, number without a record, number of lanes placed anew and of suspects
+--   that wait for a time, versions (lane and version of its limits for each lane of an endpoint), then for each: delivery,
+--   due ms, progress, record; "fenced" alone when the instance was declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
 local LANES_READ = 16 -- at once: mostly a few lanes have enough work, and each costs as much as a delivery
 
@@ -140,15 +142,21 @@ for i = 1, #turns, 2 do
 end
 
 local answer = { 0, 0, 0, 0, 0, 0, {} }
-local leases, lost = lease_ready({ names = deliveries, dues = dues, ids = ids, owners = owners }, given, most_bytes, answer)
-hold(leases)
+do
+  local apart = {}
+  for i = 7, #ARGV do apart[ARGV[i]] = true end
+  local taken = { names = deliveries, dues = dues, ids = ids, owners = owners, suspects = tonumber(ARGV[6]), apart = apart }
+  local leases, lost, later = lease_ready(taken, given, most_bytes, answer)
+  hold(leases)
+  answer[5], answer[6] = lost, stale + later
+end
 for _, l in ipairs(met) do
   if sub(l.name, 1, 3) == 'ep_' then
     answer[7][#answer[7] + 1] = l.name
     answer[7][#answer[7] + 1] = l.limits.v
   end
 end
-answer[4], answer[5], answer[6] = (#ended.done + #ended.cancelled + #ended.dead) / 2, lost, stale
+answer[4] = (#ended.done + #ended.cancelled + #ended.dead) / 2
 flush()
 answer[1], answer[2], answer[3] = finish()
 return answer

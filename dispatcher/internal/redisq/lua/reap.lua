@@ -1,9 +1,11 @@
--- reap: put the leases of a dead instance back to the head of their lanes. It is repeated until none is left.
+-- reap: put the leases of a dead instance back to the head of their lanes. It is repeated until none is left. A delivery
+-- that was leased at two deaths without a settle between is a suspect. It dies with the next holder that had begun its
+-- attempt: then it probably killed them. Other deaths say nothing more of it.
 --
 -- ARGV[3] dead  the instance; fenced first, so that it gets no lease any more
 -- ARGV[4] most  most deliveries to take
 -- returns now, due, weight, number taken, number left
-local DEATHS = 3 -- a delivery dies after the death of so many holders without a settle between: it probably killed them
+local SUSPECT, BEGUN = 2, 3 -- deaths of a suspect, and of one whose attempt has begun by its lease
 local FENCE_KEPT = 7 * 24 * 3600 * 1000 -- ms; no process that was stopped goes on after a week
 
 local gone, most_taken = ARGV[3], tonumber(ARGV[4])
@@ -30,13 +32,14 @@ for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
   local l = lanes[lane]
   local attempts, base, deaths, status, asked, _, more = progress(texts[i])
-  deaths = deaths + 1
+  local begun = deaths >= BEGUN
+  deaths = begun and BEGUN or math.min(deaths + 1, SUSPECT)
   l.flying = l.flying - 1
   count('in_flight', -1)
   local over = true
   if marks[i] then
     count(end_marked(delivery, marks[i], attempts), 1)
-  elseif deaths >= DEATHS then
+  elseif begun then
     -- Each of the dead holders may have called the receiver, and none of them got an answer.
     attempts = attempts + deaths
     die(l, delivery, 'poison', attempts)

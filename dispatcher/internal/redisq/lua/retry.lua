@@ -83,8 +83,8 @@ end
 local function again(delivery, l, id, record, i)
   local text = sure('HGET', PROGRESS, delivery)
   if sure('ZREM', DUE, delivery) == 1 then
-    local attempts, base, deaths, status, _, _, more = progress(text)
-    local due = interrupted(dues[i])
+    local attempts, base, deaths, status, asked, _, more = progress(text)
+    local due = asked > 0 and asked or interrupted(dues[i]) -- a suspect that claim had wait may be asked for already
     l.waiting = l.waiting - 1
     count(waits(text), -1)
     sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, due, '-', more))

@@ -5,12 +5,13 @@
 -- ARGV[5] lasts  ms until the leases end by themselves; 0: they are the caller's, as those of claim
 -- ARGV[6] token  of leases that end by themselves
 -- ARGV[7] owner  of them
--- ARGV[8..]      the lanes, each once
+-- ARGV[8] suspects  most of the deliveries that are suspects, if the leases are the caller's
+-- ARGV[9..]      the lanes, each once
 -- returns now, due, weight, ms at which the leases end, number that ended instead, number without a record, lanes of which
 --   more may be taken now, versions (lane and version of its limits for each lane of an endpoint), then for each:
 --   delivery, due ms, progress, record; "fenced" alone when the instance was declared dead
 local wanted, most_bytes, lasts = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local names = { unpack(ARGV, 8) }
+local names = { unpack(ARGV, 9) }
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
 call('DEL', tag)
 local answer = { 0, 0, 0, 0, 0, 0, {}, {} }
@@ -39,7 +40,8 @@ for round = 1, 2 do
   end
 end
 
-local taken, given, k = { names = {}, dues = {}, ids = {}, owners = {} }, {}, 0
+local suspects = lasts == 0 and tonumber(ARGV[8]) or nil -- the death of an instance ends no other lease
+local taken, given, k = { names = {}, dues = {}, ids = {}, owners = {}, suspects = suspects }, {}, 0
 for _, name in ipairs(names) do
   local l, n = lanes[name], shares[name]
   if n then

@@ -85,7 +85,12 @@ func (r *Raw) Extend(ctx context.Context, by string, leases []dispatcher.TakenLe
 }
 
 func (r *Raw) Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []queuetest.Hint, error) {
-	claimed, hints, err := r.ClaimIn(ctx, by, in, wanted, free)
+	return r.ClaimBeside(ctx, by, in, dispatcher.Claim{Wanted: wanted, Free: free})
+}
+
+// ClaimBeside is Claim for an instance that has suspects.
+func (r *Raw) ClaimBeside(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []queuetest.Hint, error) {
+	claimed, hints, err := r.ClaimIn(ctx, by, in, c)
 	r.heard()
 	return claimed, hintsOf(hints), err
 }

@@ -254,9 +254,28 @@ local function end_ready(l, n)
   return many
 end
 
+-- suspected reports whether two holders of a delivery died without a settle between. Its number of deaths is 3 then if its
+-- attempt has begun by the lease that it has.
+local function suspected(text)
+  if not text or not find(text, '^%d+ %d+ [^01]') then return false end
+  local _, _, deaths = progress(text)
+  return deaths >= 2
+end
+
+-- postpone has a suspect wait that may not be leased now, since the caller has as many as it may. It waits from 0.5 to 3.5 s,
+-- each for another time. So few come back at a time, and the fewer there are the longer it takes until one does.
+local function postpone(l, delivery, text, i)
+  l.flying, l.waiting = l.flying - 1, l.waiting + 1
+  give_back(l)
+  sure('ZADD', DUE, num(now + 500 + (micros + i * 997) % 3000), delivery)
+  count(waits(text), 1)
+end
+
 -- lease_ready takes deliveries from the heads of their ready lists, as many of each lane as given says. Those that end
 -- instead do. It adds the others to the answer: delivery, due, progress, record. It answers the leases, as times and
--- names, and how many had no record. taken: names, dues, ids and owners, whose states say by now that they are in flight.
+-- names, how many had no record, and how many suspects have to wait. taken: names, dues, ids and owners, whose states say
+-- by now that they are in flight; suspects, how many of these may be leased (nil: any), and apart, the lanes that have one
+-- already (nil: the lane does not matter).
 local function lease_ready(taken, given, most_bytes, answer)
   local names, dues, ids, owners = taken.names, taken.dues, taken.ids, taken.owners
   local k = #names
@@ -274,7 +293,8 @@ local function lease_ready(taken, given, most_bytes, answer)
   for l, many in pairs(given) do
     if many > 0 then call('LTRIM', READY .. l.name, many, -1) end
   end
-  local leases, lost, n = {}, 0, #answer
+  local leases, lost, later, n = {}, 0, 0, #answer
+  local suspects, apart = taken.suspects or k, taken.apart
 
   -- spared takes back what was counted for a delivery that gets no attempt.
   local function spared(i, l)
@@ -284,7 +304,7 @@ local function lease_ready(taken, given, most_bytes, answer)
   end
 
   for i, delivery in ipairs(names) do
-    local record, l = records[i], owners[i]
+    local record, l, suspect = records[i], owners[i], suspected(texts[i])
     local expiry = record and #record > DIGEST and expires(record) or 0
     if not record or #record <= DIGEST then
       lost = lost + 1
@@ -301,7 +321,16 @@ local function lease_ready(taken, given, most_bytes, answer)
       put(entries_of_progress, delivery, progressed(a, b, d, s, 0, why, more))
       note(delivery, 'dead', 0, 0, a, why)
       spared(i, l)
+    elseif suspect and (suspects <= 0 or apart and apart[l.name]) then
+      later = later + 1
+      postpone(l, delivery, texts[i], i)
     else
+      if suspect then
+        suspects = suspects - 1
+        if apart then apart[l.name] = true end
+        local a, b, _, s, q, r, more = progress(texts[i])
+        put(entries_of_progress, delivery, progressed(a, b, 2, s, q, r, more)) -- it has not begun by this lease
+      end
       leases[#leases + 1] = at_now
       leases[#leases + 1] = delivery
       answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = delivery, dues[i], texts[i] or '', record
@@ -310,7 +339,7 @@ local function lease_ready(taken, given, most_bytes, answer)
   end
   count('ready', -#names)
   count('in_flight', #leases / 2)
-  return leases, lost
+  return leases, lost, later
 end
 
 -- flush writes the ends. A script calls it before finish, and before it asks for a delivery that it may have ended

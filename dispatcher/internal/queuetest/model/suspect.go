@@ -1,0 +1,123 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// Suspects: deliveries that were leased to two instances that died.
+
+// Values of Progress.Deaths: of a suspect, and of one whose attempt has begun.
+const (
+	suspectDeaths = 2
+	begunDeaths   = 3
+)
+
+// doSuspect has two instances die that claimed.
+func (m *model) doSuspect() {
+	m.Helper()
+	for range 2 {
+		by := pick(m.rng, m.instances...)
+		if free := m.free(by); free > 0 {
+			m.claimAs(by, m.All(), min(free, 4), free)
+		}
+		m.declareDead(by)
+		m.compare()
+	}
+}
+
+// doBegin begins an attempt at a suspect, mostly.
+func (m *model) doBegin() {
+	m.Helper()
+	held := slices.Clone(m.held)
+	if some := slices.DeleteFunc(slices.Clone(held), func(h holding) bool { return !h.claimed.Suspect }); len(some) > 0 {
+		held = some
+	}
+	if len(held) == 0 {
+		return
+	}
+	h := pick(m.rng, held...)
+	d := m.deliveries[h.claimed.ID]
+	mine := d != nil && d.Place == stored.PlaceLeased && d.Holder == h.by && d.At == h.claimed.Leased.UnixMilli()
+	m.logf("begin %s by %s, whose it is: %v", h.claimed.ID, h.by, mine)
+	ok, err := m.Queue.Begin(m.Ctx, h.by, dispatcher.Lease{ID: h.claimed.ID, At: h.claimed.Leased})
+	if m.went(err) {
+		require.Equal(m, mine, ok)
+	}
+	if mine && m.came(h.claimed.ID.Lane) {
+		d.progress.Deaths = begunDeaths
+	}
+}
+
+// suspectLanes are lanes of which an instance says that it has a suspect. Now and then there are more.
+func (m *model) suspectLanes(by string) (lanes []dispatcher.Lane) {
+	for _, lane := range modelLanes {
+		has := slices.ContainsFunc(m.held, func(h holding) bool { return h.by == by && h.claimed.Suspect && h.claimed.ID.Lane == lane })
+		if has || m.rng.IntN(8) == 7 {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes
+}
+
+func (m *model) suspectsOf(claimed []dispatcher.Claimed) (n int) {
+	for _, c := range claimed {
+		if c.Suspect {
+			n++
+		}
+	}
+	return n
+}
+
+// postponement is what a call made of some deliveries.
+type postponement struct {
+	many int                     // had to wait
+	rest []dispatcher.DeliveryID // the others, in their order
+}
+
+// postponed has those suspects wait that the store had wait, and checks for how long.
+func (m *model) postponed(taken []dispatcher.DeliveryID, after stored.State) (p postponement) {
+	m.Helper()
+	for _, id := range taken {
+		d, at := m.deliveries[id], after.At(id)
+		if at.Place != stored.PlaceDue {
+			p.rest = append(p.rest, id)
+			continue
+		}
+		require.GreaterOrEqual(m, d.progress.Deaths, suspectDeaths, "%s is no suspect and had to wait", id)
+		require.Equal(m, stored.MarkNone, d.mark, "%s", id)
+		require.True(m, at.At >= m.ms()+500 && at.At < m.ms()+3500, "%s has to wait until %d", id, at.At)
+		d.Found = at
+		p.many++
+	}
+	return p
+}
+
+// mustSpare checks that a claim leased no more than one suspect of a lane, and none beside another
+// one.
+func (m *model) mustSpare(taken []dispatcher.DeliveryID, after stored.State, has []dispatcher.Lane) {
+	m.Helper()
+	leased, waits := 0, 0
+	for _, id := range taken {
+		switch place := after.At(id).Place; {
+		case m.deliveries[id].progress.Deaths < suspectDeaths:
+		case place == stored.PlaceLeased:
+			leased++
+		case place == stored.PlaceDue:
+			waits++
+		}
+	}
+	if len(taken) == 0 {
+		return
+	}
+	most := 1
+	if slices.Contains(has, taken[0].Lane) {
+		most = 0
+	}
+	require.LessOrEqual(m, leased, most, "suspects of lane %s", taken[0].Lane)
+	require.True(m, waits == 0 || leased == most, "a suspect of lane %s has to wait without need", taken[0].Lane)
+}

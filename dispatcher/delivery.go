@@ -122,6 +122,20 @@ type Attempt struct {
 	Resend  bool   // a person asked for it
 }
 
+// Place corrects At by what the queue's clock is known to be now, so long after the attempt
+// began: an estimate may have been behind then. It never ends after now.
+func (a *Attempt) Place(now time.Time, since time.Duration) {
+	if a.At.IsZero() {
+		return
+	}
+	if at := now.Add(-since); at.After(a.At) {
+		a.At = at
+	}
+	if last := now.Add(-a.Duration); a.At.After(last) {
+		a.At = last
+	}
+}
+
 // ProofBytes is how much of a receiver's answer is kept at least of a success,
 // where answers are kept.
 const ProofBytes = 128

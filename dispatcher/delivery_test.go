@@ -32,3 +32,24 @@ func TestRungIsHowManyWaitsWereSpent(t *testing.T) {
 		require.Equal(t, c.want, c.delivery.Rung(), name)
 	}
 }
+
+func TestAnAttemptIsPlacedByWhatIsKnownAtItsEnd(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	const began, took = 10_000, 200
+	for name, c := range map[string]struct{ now, since, want int }{
+		"the clock was right":              {10_250, 250, 10_000},
+		"it was behind":                    {11_550, 250, 11_300},
+		"it was ahead, or went back since": {9_250, 250, 9_050},
+		"it was a little ahead":            {10_240, 250, 10_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := dispatcher.Attempt{At: at(began), Duration: took * time.Millisecond}
+			a.Place(at(c.now), time.Duration(c.since)*time.Millisecond)
+			require.Equal(t, at(c.want), a.At)
+			require.False(t, a.At.Add(a.Duration).After(at(c.now)), "it ends before it is recorded")
+		})
+	}
+	none := dispatcher.Attempt{}
+	none.Place(at(1), time.Second)
+	require.Zero(t, none.At)
+}

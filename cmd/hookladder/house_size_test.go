@@ -102,7 +102,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/feed/lua":      200,
 	"dispatcher/internal/redisq/health":        400,
 	"dispatcher/internal/redisq/health/lua":    100,
-	"dispatcher/internal/redisq/redisqtest":    1300,
+	"dispatcher/internal/redisq/redisqtest":    1400,
 	"dispatcher/internal/redisq/jobs":          800,
 	"dispatcher/internal/redisq/jobs/lua":      200,
 	"dispatcher/internal/redisq/keys":          300,

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -167,4 +168,22 @@ func TestAHostsClockThatIsSetCostsNothingButALook(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnAttemptBeganWhenItWasSentThoughTheClockWasBehindThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		var sent []time.Time
+		r.sender.answer = func(context.Context, d.Call) d.Answer {
+			if len(sent) == 0 {
+				r.queue.set(func() { r.queue.skew.Add(int64(1300 * time.Millisecond)) })
+			}
+			sent = append(sent, r.queue.now())
+			time.Sleep(time.Second)
+			require.NoError(t, r.ReadClock(t.Context())) // an answer tells the time meanwhile
+			return d.Answer{Status: 500, Took: time.Second}
+		}
+		s := deliverOne(t, r, claimed(message("m")))
+		require.WithinDuration(t, sent[0], s.Attempt.At, moment)
+	})
 }

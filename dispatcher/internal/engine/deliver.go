@@ -44,7 +44,7 @@ type deliverer struct {
 // the outcome is recorded.
 func (d *deliverer) deliver(c dispatcher.Claimed) {
 	s := dispatcher.Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased}
-	began := d.engine.queue.Now()
+	began, local := d.engine.queue.Now(), time.Now()
 	var r route
 	if c.Message == nil || c.Message.Success.Check() != nil {
 		s = poisoned(c, began)
@@ -53,6 +53,7 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	} else {
 		r = d.guarded(c, began, &s)
 	}
+	s.Attempt.Place(d.engine.queue.Now(), time.Since(local))
 	d.engine.loader.done(&c)
 	d.engine.permits.release(1)
 	kept := d.excerpt

@@ -227,7 +227,7 @@ func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, err
 			errs = append(errs, s.conn.InPartition(e.Partition, e.Err))
 			continue
 		}
-		h := partitions.Hint{Partition: e.Partition, Now: e.Now, Weight: -1}
+		h := partitions.Hint{Partition: e.Partition, Now: e.Now, Sent: e.Sent, Weight: -1}
 		if head := heads[i][0].Val(); len(head) > 0 {
 			h.Weight = int(max(0, min(head[0].Score/keys.Turn, keys.MostWeight))) // also while every lane is held; a claim finds that out
 		}

@@ -26,6 +26,7 @@ type Call struct {
 	Reply           // Values are of the script, Err is of the first command that failed
 	Weak  error     // what was written is not as durable as asked
 	Now   time.Time // by its master's clock, where the batch asks for it
+	Sent  time.Time // by this host's clock, before it was sent last
 
 	ran    *redis.Cmd // the script
 	load   bool       // its script has to be loaded first
@@ -200,7 +201,7 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 	weak := waited()
 	for k, i := range at {
 		e := &b.Calls[i]
-		e.Now, e.Err = now, err
+		e.Now, e.Err, e.Sent = now, err, began
 		if e.Err == nil {
 			e.Err = firstError(cmds[first:ends[k]])
 		}

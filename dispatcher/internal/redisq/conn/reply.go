@@ -100,7 +100,7 @@ func ToMillis(t time.Time) int64 {
 // every script in a partition begins. Where deliveries died the weight is a text,
 // followed by a line for each. ok is false where the call failed.
 func (e *Call) Hint() (h partitions.Hint, ok bool) {
-	h.Partition = e.Partition
+	h.Partition, h.Sent = e.Partition, e.Sent
 	if e.Err != nil {
 		return h, false
 	}

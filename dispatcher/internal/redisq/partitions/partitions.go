@@ -19,6 +19,7 @@ import (
 type Hint struct {
 	Partition int
 	Now       time.Time
+	Sent      time.Time            // by this host's clock, when that was asked; zero: another instance told it
 	Due       time.Time            // the earliest time at which something becomes ready; zero: nothing waits for a time
 	Weight    int                  // of the lightest lane that may be claimed from, in parts of WholeWeight; -1: there is none
 	Ended     int                  // deliveries that a claim ended instead of leasing them: marked or expired
@@ -111,7 +112,7 @@ func (s *Set) Heard(h Hint) { s.observe(h, false) }
 // ever adds what there is to do, so that nothing is forgotten.
 func (s *Set) observe(h Hint, answered bool) {
 	local := time.Now()
-	s.clock.set(h.Now, local)
+	s.clock.set(h.Now, h.Sent, local)
 	s.mu.Lock()
 	p := &s.list[h.Partition]
 	if answered {

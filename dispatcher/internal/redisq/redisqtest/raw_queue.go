@@ -37,7 +37,7 @@ func OpenRaw(ctx context.Context, o redisq.Options) (*Raw, error) {
 	s.OnAnswer(func(h partitions.Hint) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.hints = append(r.hints, queuetest.Hint(h))
+		r.hints = append(r.hints, hintOf(h))
 	})
 	return r, nil
 }
@@ -54,9 +54,17 @@ func (r *Raw) heard() []queuetest.Hint {
 	return hints
 }
 
+// hintOf is a hint without when it was asked for.
+func hintOf(h partitions.Hint) queuetest.Hint {
+	return queuetest.Hint{
+		Partition: h.Partition, Now: h.Now, Due: h.Due, Weight: h.Weight, Ended: h.Ended, Lost: h.Lost, Placed: h.Placed,
+		Opened: h.Opened, Closed: h.Closed, Dead: h.Dead,
+	}
+}
+
 func hintsOf(list []partitions.Hint) (hints []queuetest.Hint) {
 	for _, h := range list {
-		hints = append(hints, queuetest.Hint(h))
+		hints = append(hints, hintOf(h))
 	}
 	return hints
 }
@@ -178,7 +186,7 @@ func (r *Raw) Watch(ctx context.Context, by string, to queuetest.Subscriber) err
 	if to.OnHint == nil {
 		to.OnHint = func(queuetest.Hint) {}
 	}
-	return r.WatchHints(ctx, by, to.Subscriber, func(h partitions.Hint) { to.OnHint(queuetest.Hint(h)) })
+	return r.WatchHints(ctx, by, to.Subscriber, func(h partitions.Hint) { to.OnHint(hintOf(h)) })
 }
 
 func (r *Raw) HeldLanesIn(ctx context.Context, partition int, cursor string) ([]dispatcher.HeldLane, string, error) {

@@ -23,7 +23,8 @@ type LaneFailing struct {
 	Lane      Lane
 	Since     time.Time     // of the first failure without a success since
 	For       time.Duration // how long that is by now
-	Recovered bool          // it succeeded
+	Recovered bool          // it fails no more
+	Why       LaneWhy       // of Recovered: WhyChanged or WhyResumed; empty: an attempt succeeded
 }
 
 // Whole is Events in which nothing is nil.

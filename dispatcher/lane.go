@@ -46,6 +46,8 @@ const System = "system"
 type LaneCount struct {
 	InFlight int
 	Waiting  int // due, ready or behind
+
+	Failed time.Time // of Queue.Limit: since when it had failed, which begins anew now; zero: it did not
 }
 
 // LaneState is a lane as read.
@@ -126,6 +128,8 @@ const (
 	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint, or the headers of a message
 	WhyMissing    LaneWhy = "missing"     // its endpoint is not there, and was not deleted
 	WhyOrder      LaneWhy = "order"       // of deliveries only: others of their key go first
+	WhyChanged    LaneWhy = "changed"     // of notices only: its endpoint was changed, so that it fails anew or not at all
+	WhyResumed    LaneWhy = "resumed"     // of notices only: likewise, since somebody resumed it
 	WhyConsumer   LaneWhy = "consumer"    // of deliveries only: they wait to be taken
 )
 

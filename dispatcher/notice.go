@@ -70,7 +70,15 @@ type News struct {
 	Reason string    // in one word
 	Status int       // of the last answer of the receiver; 0: there was none, or it is not known
 	Count  int       // of deliveries; 0: they are no matter
+	Job    *JobEnd   // of NoticeJob
 	Detail string    // for the operator only: it may name keys, instances and errors
+}
+
+// JobEnd is what a notice tells of a job.
+type JobEnd struct {
+	ID   string
+	Kind JobKind
+	JobCounts
 }
 
 // summaryEvery is how often a state is told again while it lasts.

@@ -73,7 +73,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/jobs":                 1100,
 	"dispatcher/internal/lookup":               800,
 	"dispatcher/internal/metrics":              600,
-	"dispatcher/internal/notices":              700,
+	"dispatcher/internal/notices":              800,
 	"dispatcher/internal/outage":               300,
 	"dispatcher/internal/pgoutbox":             400,
 	"dispatcher/internal/postgres":             3800,

@@ -15,10 +15,11 @@ func (f Facts) died() (how, cure string) {
 	case "gone":
 		return how + ", since " + f.place() + " answered that it is gone (410)", again
 	case "expired":
+		after += f.expired()
 		if f.For == Merchant {
-			return how + after + ", since it had expired" + f.at("at", f.Expires), ""
+			return how + after, ""
 		}
-		return how + after + ", since it had expired" + f.at("at", f.Expires), "publish it anew under another id"
+		return how + after, "publish it anew under another id"
 	case "refused":
 		return how + ", since its address may not be called" + f.answer(), f.allowed() + "; then " + again
 	case "disabled":
@@ -48,6 +49,14 @@ func (f Facts) died() (how, cure string) {
 		return how + after + ", since " + f.place() + " asked for no further one (webhook-delivery: abort-message)" + f.answer(), again
 	}
 	return how + after + f.answer(), again
+}
+
+// expired says why a delivery died of its message's expiry: mostly before that.
+func (f Facts) expired() string {
+	if f.Delivery.EndedAt.IsZero() || f.Expires.IsZero() || !f.Delivery.EndedAt.Before(f.Expires.Time) {
+		return ", since it had expired" + f.at("at", f.Expires)
+	}
+	return ", because its next attempt would have been after it expires" + f.at("at", f.Expires)
 }
 
 // allowed is what lets an address be called that may not be.

@@ -64,7 +64,7 @@ func (f Facts) stands() (how, cure string) {
 		}
 		return fmt.Sprintf("is under way: attempt %d at %s waits for its answer", d.Attempts+1, f.place()), ""
 	case "delivered":
-		return "was delivered to " + f.place() + f.at("at", d.DeliveredAt) + f.success(), f.enabled(f.retry("sends it again"))
+		return "was delivered to " + f.place() + f.success(), f.enabled(f.retry("sends it again"))
 	case "cancelled":
 		return "was cancelled" + f.ended(), f.enabled(f.retry("starts a new ladder"))
 	case "dead":
@@ -139,12 +139,27 @@ func (f Facts) answer() string {
 	return ""
 }
 
-// success is how often it was attempted, and the status of the answer.
+// success is when it was delivered, at which attempt, and the status of the answer. Time,
+// number and status are of one attempt. One that was sent again has two times.
 func (f Facts) success() string {
 	d := f.Delivery
-	text := ", at attempt " + fmt.Sprint(max(d.Attempts, 1))
-	if d.LastStatusCode != 0 {
-		text += fmt.Sprintf(", and answered with status %d", d.LastStatusCode)
+	text, number, status := f.at("at", d.DeliveredAt), max(d.Attempts, 1), d.LastStatusCode
+	resent := d.EndedAt.After(d.DeliveredAt.Time) // what that brought is known by the history only
+	for _, a := range d.History {
+		if a.Outcome != "delivered" {
+			continue
+		}
+		if number, status = a.Attempt, a.StatusCode; a.At.After(d.DeliveredAt.Time) {
+			text = f.at("at", d.DeliveredAt) + f.at("and again at", wire.Time{Time: a.At.Add(time.Duration(a.DurationMS) * time.Millisecond)})
+		}
+		resent = false
+	}
+	if resent {
+		return text
+	}
+	text += ", at attempt " + fmt.Sprint(number)
+	if status != 0 {
+		text += fmt.Sprintf(", and answered with status %d", status)
 	}
 	return text
 }

@@ -42,6 +42,13 @@ func waiting(word string, change func(d *wire.Delivery)) wire.Delivery {
 	})
 }
 
+// resent is of a delivery that was sent again after its first success.
+func resent(first wire.Time, history ...wire.Attempt) func(*wire.Delivery) {
+	return func(d *wire.Delivery) {
+		d.DeliveredAt, d.EndedAt, d.Attempts, d.History = first, at(11, 31), 2, history
+	}
+}
+
 func dead(reason string, change func(d *wire.Delivery)) wire.Delivery {
 	return delivery("dead", func(d *wire.Delivery) {
 		d.DeadReason, d.EndedAt, d.Attempts = reason, at(11, 0), 10
@@ -65,6 +72,7 @@ func mustLadder(waits ...time.Duration) ladder.Ladder {
 
 var (
 	three    = mustLadder(time.Second, 2*time.Second, 3*time.Second)
+	sends    = "`hookladder retry order_17 --destination ep_123456789` sends it again"
 	again    = "`hookladder retry order_17 --destination ep_123456789` starts a new ladder"
 	now      = "`hookladder retry order_17 --destination ep_123456789` attempts it now"
 	resumes  = "`hookladder resume ep_123456789` "
@@ -123,11 +131,15 @@ var sentences = []struct {
 
 	{delivery("in_flight", func(d *wire.Delivery) { d.Attempts = 2 }), nil, "is under way: attempt 3 at api.shop.example waits for its answer"},
 	{delivery("delivered", func(d *wire.Delivery) { d.DeliveredAt, d.Attempts, d.LastStatusCode = at(11, 0), 2, 204 }), nil, "was delivered to api.shop.example at 11:00:00, at attempt 2, and answered with status 204; `hookladder retry order_17 --destination ep_123456789` sends it again"},
+	{delivery("delivered", resent(at(11, 0), wire.Attempt{Attempt: 1, At: at(10, 59), Outcome: "delivered", StatusCode: 204}, wire.Attempt{Attempt: 2, At: at(11, 30), Outcome: "retry", StatusCode: 500})), nil, "was delivered to api.shop.example at 11:00:00, at attempt 1, and answered with status 204; " + sends},
+	{delivery("delivered", resent(at(11, 0), wire.Attempt{Attempt: 2, At: at(11, 30), DurationMS: 2000, Outcome: "delivered", StatusCode: 200})), nil, "was delivered to api.shop.example at 11:00:00 and again at 11:30:02, at attempt 2, and answered with status 200; " + sends},
+	{delivery("delivered", resent(at(11, 0))), nil, "was delivered to api.shop.example at 11:00:00; " + sends},
 	{delivery("cancelled", func(d *wire.Delivery) { d.EndedAt = at(11, 0) }), nil, "was cancelled at 11:00:00; " + again},
 	{dead("exhausted", func(d *wire.Delivery) { d.LastError = "status 500" }), nil, "died at 11:00:00 after 10 attempts, the last of its ladder (status 500); once api.shop.example answers again, " + again},
 	{dead("gone", nil), off, "died at 11:00:00, since api.shop.example answered that it is gone (410); it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
 	{dead("gone", nil), nil, "died at 11:00:00, since api.shop.example answered that it is gone (410); " + again},
 	{dead("expired", func(d *wire.Delivery) { d.Attempts = 1 }), nil, "died at 11:00:00 after 1 attempt, since it had expired at 10:59:00; publish it anew under another id"},
+	{dead("expired", func(d *wire.Delivery) { d.Attempts, d.EndedAt = 1, at(10, 58) }), nil, "died at 10:58:00 after 1 attempt, because its next attempt would have been after it expires at 10:59:00; publish it anew under another id"},
 	{dead("refused", func(d *wire.Delivery) { d.LastError = "10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32" }), nil, "died at 11:00:00, since its address may not be called (10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32); correct the URL, or allow the address with ALLOW_NETS; then " + again},
 	{dead("disabled", nil), off, "died at 11:00:00, since its endpoint api.shop.example was disabled; it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
 	{dead("disabled", nil), hopeless, "died at 11:00:00, since its endpoint api.shop.example was disabled: none of its attempts succeeded for too long; it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},

@@ -186,7 +186,7 @@ func (f *finisher) raise(ctx context.Context, c dispatcher.LaneVersion) error {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	limits := dest.Endpoint.Limits()
-	if _, err := r.setLimits(call, c.Lane, limits, dest.Endpoint.Since > c.Version); err != nil {
+	if _, err := r.setLimits(call, c.Lane, limits, clears(dispatcher.WhyChanged, dest.Endpoint.Since > c.Version)); err != nil {
 		return err
 	}
 	r.Log.LogAttrs(ctx, slog.LevelInfo, "change of an endpoint finished",

@@ -133,7 +133,7 @@ func (r *Registry) Failing(f dispatcher.LaneFailing, status int) {
 		Since: f.Since, Reason: string(dispatcher.WhyFailing), Status: status,
 	}
 	if f.Recovered {
-		news.Notice, news.Key, news.Reason = dispatcher.NoticeRecovered, dispatcher.Summary(f.Since, 0), ""
+		news.Notice, news.Key, news.Reason = dispatcher.NoticeRecovered, dispatcher.Summary(f.Since, 0), string(f.Why)
 	}
 	r.Tell(news)
 	q := r.quitter

@@ -106,7 +106,7 @@ func (r *Registry) hold(ctx context.Context, destination, tenant string, held bo
 		if held {
 			limits.Held = dispatcher.HeldPaused
 		}
-		_, err = r.setLimits(ctx, lane, limits, !held)
+		_, err = r.setLimits(ctx, lane, limits, clears(dispatcher.WhyResumed, !held))
 		r.Stirred()
 	}
 	if err != nil {
@@ -226,18 +226,30 @@ func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) 
 	return nil
 }
 
-// setLimits writes the limits that a lane keeps.
-func (r *Registry) setLimits(ctx context.Context, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
-	count, err := r.Queue.Limit(ctx, r.Name(), lane, l, clear)
+// setLimits writes the limits that a lane keeps. Where a reason to clear is given, its
+// breaker closes, and it fails anew or not at all.
+func (r *Registry) setLimits(ctx context.Context, lane dispatcher.Lane, l dispatcher.LaneLimits, clear dispatcher.LaneWhy) (dispatcher.LaneCount, error) {
+	count, err := r.Queue.Limit(ctx, r.Name(), lane, l, clear != "")
 	if err != nil {
 		r.PollSoon() // the change may be made, and only its answer lost, which tells what is ready
 	}
+	if !count.Failed.IsZero() {
+		r.Failing(dispatcher.LaneFailing{Lane: lane, Since: count.Failed, Recovered: true, Why: clear}, 0)
+	}
 	return count, err
+}
+
+// clears is a reason to clear a lane, where it is to be cleared.
+func clears(why dispatcher.LaneWhy, clear bool) dispatcher.LaneWhy {
+	if !clear {
+		return ""
+	}
+	return why
 }
 
 // limit is setLimits where no caller waits for the result. A failure is only logged: the
 // next claim finds the old limits again.
 func (r *Registry) limit(ctx context.Context, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) {
-	_, err := r.setLimits(ctx, lane, l, clear)
+	_, err := r.setLimits(ctx, lane, l, clears(dispatcher.WhyChanged, clear))
 	r.Outages.Report("limit", err)
 }

@@ -60,7 +60,7 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (
 		} else if there[0] != nil {
 			continue
 		}
-		if _, err := r.setLimits(ctx, e.Lane(), e.Limits(), false); err != nil {
+		if _, err := r.setLimits(ctx, e.Lane(), e.Limits(), ""); err != nil {
 			return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
 		}
 		taken, err := r.Store.CreateEndpoint(ctx, e)
@@ -220,7 +220,11 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 	}
 	r.Cache.OnChange(dispatcher.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 	r.tellDisabled(ctx, e, was)
-	if _, err := r.setLimits(ctx, e.Lane(), e.Limits(), e.Since == e.Version); err != nil {
+	why := dispatcher.WhyChanged
+	if clear {
+		why = dispatcher.WhyResumed
+	}
+	if _, err := r.setLimits(ctx, e.Lane(), e.Limits(), clears(why, e.Since == e.Version)); err != nil {
 		return dispatcher.EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
 	}
 	r.Stirred() // the log has the change by now

@@ -56,7 +56,7 @@ func (s *sweeper) busy() bool {
 // Where nothing waits the endpoint is forgotten at once.
 func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int, err error) {
 	r := s.registry
-	count, err := r.setLimits(ctx, dispatcher.Lane(id), dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted, By: dispatcher.CallerOf(ctx)}, false)
+	count, err := r.setLimits(ctx, dispatcher.Lane(id), dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted, By: dispatcher.CallerOf(ctx)}, "")
 	switch {
 	case err != nil:
 		return 0, err

@@ -56,7 +56,7 @@ func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, 
 		if held {
 			limits.Held = dispatcher.HeldPaused
 		}
-		_, err := r.setLimits(ctx, lane, limits, !held)
+		_, err := r.setLimits(ctx, lane, limits, clears(dispatcher.WhyResumed, !held))
 		return err
 	}
 	found, err := r.eachTenant(ctx, w)

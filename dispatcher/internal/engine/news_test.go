@@ -122,6 +122,51 @@ func TestWhatLastsIsToldOnceAnHour(t *testing.T) {
 	})
 }
 
+// The notice that a destination fails is followed by one that this is over, though no
+// attempt succeeded.
+func TestAResumeOrAChangeOfWhatFailsIsToldAsARecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heard{}
+		own, err := ladder.New(slices.Repeat([]time.Duration{10 * time.Minute}, 100)...)
+		require.NoError(t, err)
+		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {
+			o.Tell, o.FailingAfter, o.Ladder = h.tell, time.Hour, own
+			s.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 500} }
+		})
+		r.start(t)
+		view := r.create(t)
+		m := message("m")
+		m.URL, m.Endpoint = "", view.ID
+		r.publish(t, m)
+		pass(30 * time.Minute)
+		_, err = r.Resume(t.Context(), view.ID, "")
+		require.NoError(t, err)
+		require.Empty(t, h.of(d.NoticeRecovered), "nobody was told that it fails")
+		for i, act := range []func() d.LaneWhy{
+			func() d.LaneWhy {
+				_, err := r.Resume(t.Context(), view.ID, "")
+				require.NoError(t, err)
+				return d.WhyResumed
+			},
+			func() d.LaneWhy {
+				r.change(t, view.ID, func(e *d.Endpoint) { e.URL += "/other" })
+				return d.WhyChanged
+			},
+		} {
+			pass(90 * time.Minute)
+			failing := h.of(d.NoticeFailing)
+			why := act()
+			recovered := h.of(d.NoticeRecovered)
+			require.Len(t, recovered, i+1)
+			require.Equal(t, string(why), recovered[i].Reason)
+			require.Equal(t, failing[len(failing)-1].Since, recovered[i].Since)
+		}
+		r.change(t, view.ID, func(e *d.Endpoint) { e.Description = "other" })
+		require.Len(t, h.of(d.NoticeRecovered), 2)
+		r.stop(t)
+	})
+}
+
 func TestItIsToldThatSomethingHappenedHereOrElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stirred atomic.Int32

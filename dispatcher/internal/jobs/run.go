@@ -161,7 +161,7 @@ func (s *Jobs) tell(j *dispatcher.Job) {
 	}
 	s.o.Tell(dispatcher.News{
 		Notice: dispatcher.NoticeJob, At: j.EndedAt, Key: fmt.Sprintf("%d_%d", j.Number, j.Turn), State: string(j.State),
-		Since: j.StartedAt, Count: j.Done, Detail: detail,
+		Since: j.StartedAt, Count: j.Done, Job: &dispatcher.JobEnd{ID: j.ID(), Kind: j.Kind, JobCounts: j.JobCounts}, Detail: detail,
 	})
 }
 

@@ -26,7 +26,14 @@ type noticeBody struct {
 	Waiting     *int              `json:"waiting,omitempty"`
 	Status      int               `json:"last_status_code,omitempty"`
 	Count       int               `json:"count,omitempty"`
-	Detail      string            `json:"detail,omitempty"`
+
+	Job    string             `json:"job,omitempty"`
+	Kind   dispatcher.JobKind `json:"kind,omitempty"`
+	Done   *int               `json:"done,omitempty"`
+	Failed *int               `json:"failed,omitempty"`
+	Left   *int               `json:"left,omitempty"`
+
+	Detail string `json:"detail,omitempty"`
 }
 
 // states are how things stand after most notices.
@@ -34,6 +41,7 @@ var states = map[dispatcher.Notice]string{
 	dispatcher.NoticeFailing: string(dispatcher.StateFailing), dispatcher.NoticeRecovered: string(dispatcher.StateActive),
 	dispatcher.NoticeDisabled: string(dispatcher.StateDisabled), dispatcher.NoticeOpened: string(dispatcher.StateOpen),
 	dispatcher.NoticeClosed: string(dispatcher.StateActive), dispatcher.NoticeUnhealthy: "unhealthy", dispatcher.NoticeHealthy: "healthy",
+	dispatcher.NoticeLost: "lost",
 }
 
 // timeOf writes a time as the API does.
@@ -57,6 +65,10 @@ func (n *Notices) messages(ctx context.Context, news *dispatcher.News) (batch []
 	}
 	if b.State == "" {
 		b.State = states[news.Notice]
+	}
+	if j := news.Job; j != nil {
+		left := max(0, j.Matched-j.Done-j.Failed)
+		b.Job, b.Kind, b.Done, b.Failed, b.Left = j.ID, j.Kind, &j.Done, &j.Failed, &left
 	}
 	var listeners []*dispatcher.Endpoint
 	if news.Lane != "" {
@@ -93,8 +105,24 @@ func (n *Notices) describe(ctx context.Context, lane dispatcher.Lane, b *noticeB
 	for i := range states {
 		s := &states[i]
 		b.Tenant, b.UID, b.Origin, b.Waiting = s.Tenant, s.UID, s.URL, &s.Waiting
+		if b.State == string(dispatcher.StateActive) {
+			b.State = string(heldOr(s, dispatcher.StateActive))
+		}
 	}
 	return nil
+}
+
+// heldOr is the state of a lane that is held, and that given of any other. A lane that
+// fails no more may be paused all the same.
+func heldOr(s *dispatcher.LaneState, state dispatcher.EndpointState) dispatcher.EndpointState {
+	now, why := s.Standing()
+	switch {
+	case why == dispatcher.WhyUnverified:
+		return dispatcher.StateUnverified
+	case now == dispatcher.StatePaused || now == dispatcher.StateDisabled || now == dispatcher.StateDeleted:
+		return now
+	}
+	return state
 }
 
 // listeners are the endpoints that get news. What has no tenant concerns the operator

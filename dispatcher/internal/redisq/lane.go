@@ -36,7 +36,8 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 	if lane == dispatcher.AllLanes {
 		calls = s.conn.Everywhere(args)
 	}
-	n, _, err := s.changeLane(ctx, by, lane, calls)
+	n, failed, err := s.changeLane(ctx, by, lane, calls)
+	n.Failed = failed
 	return n, err
 }
 

@@ -155,6 +155,9 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 	m.Helper()
 	m.logf("limit %s: %+v, clear %v", lane, l, clear)
 	before := dispatcher.LaneCount{InFlight: m.inFlight(lane), Waiting: m.waitingIn(lane)}
+	if failing := m.lanes[lane]; clear && failing != nil && failing.failing > 0 {
+		before.Failed = time.UnixMilli(failing.failing).UTC()
+	}
 	got, hints, err := m.Queue.Limit(m.Ctx, m.instances[0], lane, l, clear)
 	m.MustBeCurrent(hints)
 	answered := m.went(err)

@@ -13,7 +13,7 @@
 -- ARGV[11] who     holds it, a name without spaces
 -- ARGV[12] since   ms since when it is held, 0 now
 -- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before, ms since when it failed
---   that was cut or where an attempt succeeded, else 0
+--   where that ended: it was cut, cleared, or an attempt succeeded; else 0
 local name, v, held, clear, leads, who = ARGV[3], tonumber(ARGV[4]), sub(ARGV[8], 1, 1), ARGV[9] == '1', ARGV[10], ARGV[11]
 local since = ARGV[12] == '0' and at_now or num(ARGV[12])
 local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. ARGV[8]
@@ -85,7 +85,7 @@ end
 if clear and l.text then -- a lane without a state gets none
   local s = own(l)
   if s.opened > 0 then breakers = { name, 0 } end
-  s.fails, s.opened, s.till, s.tat = 0, 0, 0, 0
+  s.fails, s.opened, s.till, s.tat, failed = 0, 0, 0, 0, s.failing
   if s.failing > 0 then fails_since(l, 0, 0, 0) end
 end
 if not works then sure('ZADD', KNOWN, 'NX', now, name) end

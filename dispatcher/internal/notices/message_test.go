@@ -1,0 +1,55 @@
+package notices_test
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	d "github.com/hookladder/hookladder/dispatcher"
+)
+
+// state is what a notice says of how things stand.
+func TestANoticeTellsTheStateOfWhatItIsAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.states["u_2"] = d.LaneState{Limits: d.LaneLimits{Held: d.HeldPaused}}
+		s.states["ep_1"] = d.LaneState{Limits: d.LaneLimits{Held: d.HeldPaused}, Cause: d.WhyUnverified}
+		n := s.start(t, opsURL)
+		for _, c := range []struct {
+			news d.News
+			want string
+		}{
+			{d.News{Notice: d.NoticeFailing, Lane: u1}, "failing"},
+			{d.News{Notice: d.NoticeRecovered, Lane: u1, Reason: "resumed"}, "active"},
+			{d.News{Notice: d.NoticeRecovered, Lane: "u_2"}, "paused"},
+			{d.News{Notice: d.NoticeClosed, Lane: "ep_1"}, "unverified"},
+			{d.News{Notice: d.NoticeOpened, Lane: u1}, "open"},
+			{d.News{Notice: d.NoticeDisabled, Lane: u1, State: "active"}, "active"},
+			{d.News{Notice: d.NoticeDisabled, Lane: "ep_1"}, "disabled"},
+			{d.News{Notice: d.NoticeLost, Key: "a"}, "lost"},
+		} {
+			c.news.At = time.Now()
+			n.Tell(c.news)
+			synctest.Wait()
+			var said struct{ State, Reason string }
+			require.NoError(t, json.Unmarshal(s.order[len(s.order)-1].Body, &said))
+			require.Equal(t, [2]string{c.want, c.news.Reason}, [2]string{said.State, said.Reason}, c.news.Notice)
+		}
+	})
+}
+
+func TestTheEndOfAJobIsToldWithItsIDKindAndCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		n := s.start(t, opsURL)
+		n.Tell(d.News{
+			Notice: d.NoticeJob, At: time.Now(), Key: "7_1", State: "stopped",
+			Job: &d.JobEnd{ID: "job_7", Kind: d.JobRetry, JobCounts: d.JobCounts{Matched: 12, Failed: 9}},
+		})
+		synctest.Wait()
+		require.Contains(t, string(s.order[0].Body), `"state":"stopped","job":"job_7","kind":"retry","done":0,"failed":9,"left":3`)
+	})
+}

@@ -78,7 +78,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/pgoutbox":             400,
 	"dispatcher/internal/postgres":             3800,
 	"dispatcher/internal/queuetest":            100,
-	"dispatcher/internal/queuetest/deliveries": 5300,
+	"dispatcher/internal/queuetest/deliveries": 5400,
 	"dispatcher/internal/queuetest/lanes":      4600,
 	"dispatcher/internal/queuetest/model":      3200, // takers too
 	"dispatcher/internal/queuetest/rig":        1400,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -116,6 +117,9 @@ func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
 	collectLess(s.vars())
 	o.MemoryLimit = limitMemory(s.vars(), memlimit.FromCgroup, read.DataDir != "")
 	did, err := app.Tick(cmd.Context(), o, cmp.Or(f.within, tickUsual))
+	if errors.Is(err, app.ErrInUse) {
+		return wire.Tick{}, fmt.Errorf("%w; where that is hookladder serve, ask it: hookladder tick --server URL", err)
+	}
 	if err != nil {
 		return wire.Tick{}, err
 	}

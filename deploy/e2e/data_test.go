@@ -71,6 +71,9 @@ func TestOneProcessAndOneFolderKeepWhatWasTaken(t *testing.T) {
 		refused := mustRun(t, []string{"DATA_DIR=" + dir, "LISTEN=127.0.0.1:0", searched()}, "", "serve")
 		require.Equal(t, exitFailed, refused.code)
 		require.Regexp(t, `DATA_DIR: .* is in use by another process \(pid \d+\)`, refused.err)
+		refused = mustRun(t, []string{"DATA_DIR=" + dir, "SIGNING_SECRET=" + w.secret.Reveal(), searched()}, "", "tick")
+		require.Equal(t, exitFailed, refused.code)
+		require.Contains(t, refused.err, "hookladder tick --server URL")
 		dead := make(chan struct{})
 		go func() {
 			defer close(dead)

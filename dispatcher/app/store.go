@@ -39,6 +39,9 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 // startDev starts a store in memory; tests start one whose clock is wrong.
 var startDev = devredis.Start
 
+// ErrInUse says that another process runs on DATA_DIR.
+var ErrInUse = embedded.ErrInUse
+
 // storeURL is the URL of the store. It starts a server of our own, if one is asked for.
 // end stops that server, as the last thing that a process does.
 func storeURL(ctx context.Context, o Options) (url string, end func() error, err error) {

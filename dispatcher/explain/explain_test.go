@@ -129,6 +129,7 @@ var sentences = []struct {
 
 	{waiting("consumer", nil), nil, "waits until a program takes it from api.shop.example; start one that handles it, or take it over HTTP: `POST /v1/queues/ep_123456789/take`"},
 
+	{delivery("scheduled", nil), nil, "has not finished, and only the archive has it; `hookladder restore` puts it into Redis again"},
 	{delivery("in_flight", func(d *wire.Delivery) { d.Attempts = 2 }), nil, "is under way: attempt 3 at api.shop.example waits for its answer"},
 	{delivery("delivered", func(d *wire.Delivery) { d.DeliveredAt, d.Attempts, d.LastStatusCode = at(11, 0), 2, 204 }), nil, "was delivered to api.shop.example at 11:00:00, at attempt 2, and answered with status 204; `hookladder retry order_17 --destination ep_123456789` sends it again"},
 	{delivery("delivered", resent(at(11, 0), wire.Attempt{Attempt: 1, At: at(10, 59), Outcome: "delivered", StatusCode: 204}, wire.Attempt{Attempt: 2, At: at(11, 30), Outcome: "retry", StatusCode: 500})), nil, "was delivered to api.shop.example at 11:00:00, at attempt 1, and answered with status 204; " + sends},

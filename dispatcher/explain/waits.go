@@ -41,6 +41,9 @@ func (f Facts) waits() (how, cure string) {
 		return "waits until a program takes it from " + f.place(),
 			"start one that handles it, or take it over HTTP: `POST /v1/queues/" + from + "/take`"
 	}
+	if d.WaitingFor == "" && f.For != Merchant { // the store tells what each of its own waits for
+		return "has not finished, and only the archive has it", "`hookladder restore` puts it into Redis again"
+	}
 	return "waits" + f.until(d.WaitingUntil), ""
 }
 

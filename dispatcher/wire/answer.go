@@ -95,7 +95,7 @@ type LoggedAttempt struct {
 	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,internal,lease,handler" doc:"What went wrong, in a word. Left out: nothing did."`
 	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back,cancelled" doc:"retry: it failed, and its delivery did not die of it. cancelled, and dead without a status or class: the delivery ended without an attempt."`
 	Error           string `json:"error,omitzero" doc:"Of an end without an attempt its reason."`
-	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the answer, of a success. The history of a message has that of a failure. Needs the scope bodies."`
+	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the answer, 128 bytes at most. The history of a message has more of a failure's. Needs the scope bodies."`
 	ResponseBytes   int    `json:"response_bytes,omitzero" doc:"Without the scope bodies, in place of response_excerpt: its size."`
 	NextAttemptAt   Time   `json:"next_attempt_at" nullable:"true"`
 	Resend          bool   `json:"resend,omitzero" doc:"A person asked for it."`

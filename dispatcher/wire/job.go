@@ -32,8 +32,8 @@ type Job struct {
 	ID        string       `json:"id"`
 	Kind      string       `json:"kind" enum:"retry,cancel,purge"`
 	Filter    JobFilter    `json:"filter"`
-	State     string       `json:"state" enum:"running,waiting,done,stopped,failed" doc:"waiting: what is left belongs to lanes that take no more now, since they are open, paused or full."`
-	Matched   int          `json:"matched" doc:"Found so far."`
+	State     string       `json:"state" enum:"running,waiting,done,stopped,failed" doc:"waiting: what is left belongs to lanes that take no more now, since they are open or paused, or have as many ready as a job adds: their takers take none, or their attempts are slow."`
+	Matched   int          `json:"matched" doc:"Found so far: a job that goes on, or waits, may find more."`
 	Done      int          `json:"done" doc:"Set on the way, marked as cancelled, or forgotten."`
 	Failed    int          `json:"failed" doc:"Could not be."`
 	Failures  []JobFailure `json:"failures,omitempty" doc:"The first 1,000 of them; left out of lists."`

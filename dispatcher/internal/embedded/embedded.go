@@ -31,6 +31,9 @@ type Options struct {
 	settings []string // more arguments of the server, for tests
 }
 
+// ErrInUse says that another process runs on the folder.
+var ErrInUse = errors.New("in use by another process")
+
 // Redis is a server that runs, and is started again when it dies, until Close.
 type Redis struct {
 	o       Options
@@ -189,7 +192,7 @@ func (r *Redis) take(ctx context.Context) (err error) {
 		return err
 	}
 	if !free {
-		return fmt.Errorf("%s is in use by another process (%s): each needs a folder of its own", r.o.Dir, read(r.own))
+		return fmt.Errorf("%s is %w (%s): each needs a folder of its own", r.o.Dir, ErrInUse, read(r.own))
 	}
 	if err := write(r.own, "pid "+strconv.Itoa(os.Getpid())); err != nil {
 		return err

@@ -61,6 +61,9 @@ func PrintJob(out io.Writer, j wire.Job) {
 	if j.Error != "" {
 		fmt.Fprintf(out, "it failed: %s\n", term.Visible(j.Error))
 	}
+	if j.State == "waiting" {
+		fmt.Fprintln(out, "it waits, and has not looked at all: each lane with deliveries left is paused or open, or has as many ready as a job adds, because its takers take none or its attempts are slow")
+	}
 	for _, f := range j.Failures {
 		fmt.Fprintf(out, "  %s was left: %s\n", f.ID, f.Why)
 	}

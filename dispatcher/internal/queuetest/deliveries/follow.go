@@ -3,6 +3,7 @@ package deliveries
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +27,27 @@ var FollowCases = []rig.Case{
 		require.Equal(r, "payment.paid", lines[0].Topic)
 		require.Equal(r, "thanks", string(lines[0].Attempt.Excerpt))
 		require.Empty(r, mustFollow(r, &at, nil), "once")
+	}},
+	{Name: "a failed attempt is logged with the head of its answer, and due when its history says", Run: func(r *rig.Rig) {
+		r.Pass(300 * time.Microsecond) // waits are rounded up to a ms
+		at := mustEnd(r)
+		r.Publish("a", "m1")
+		failed := func(excerpt string, wait time.Duration) dispatcher.Logged {
+			s := rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], wait)
+			s.Attempt.Excerpt = []byte(excerpt)
+			r.MustSettle(rig.One, s)
+			lines := mustFollow(r, &at, nil)
+			last := lines[len(lines)-1]
+			history := r.MustStand(rig.Named("a", "m1"), dispatcher.StatusRetrying).History
+			require.Equal(r, history[len(history)-1].Next, last.Attempt.Next)
+			return last
+		}
+		require.Equal(r, "sorry it broke", string(failed("sorry it broke", time.Minute).Attempt.Excerpt))
+		due := r.Now.Add(time.Minute)
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
+		got := failed(strings.Repeat("x", 1000), time.Second)
+		require.WithinDuration(r, due, got.Attempt.Next, time.Millisecond, "the time that the attempt interrupted")
+		require.Len(r, got.Attempt.Excerpt, dispatcher.ProofBytes)
 	}},
 	{Name: "a follower of an empty log misses nothing", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
 		at := mustEnd(r)

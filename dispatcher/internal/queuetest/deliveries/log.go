@@ -38,7 +38,7 @@ var LogCases = []rig.Case{
 		require.Equal(r, dispatcher.ClassStatus, lines[1].Attempt.Class)
 		require.Equal(r, "answered 500", lines[1].Attempt.Error)
 		require.Equal(r, "192.0.2.1:443", lines[1].Attempt.Address)
-		require.Empty(r, lines[1].Attempt.Excerpt, "the history has the answer of a failure")
+		require.Equal(r, "no", string(lines[1].Attempt.Excerpt))
 		require.WithinDuration(r, rig.Start.Add(time.Minute), lines[1].Attempt.Next, 5*time.Millisecond)
 	}},
 	{Name: "what a receiver answers each time is kept once, and told with each attempt", Run: func(r *rig.Rig) {

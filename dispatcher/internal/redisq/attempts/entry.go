@@ -125,11 +125,8 @@ func (l *Log) prove(o *dispatcher.Settlement) {
 	l.at, l.evidence = at, b
 }
 
-// answer is what is kept of an answer. The history has that of a failure.
+// answer is what is kept of an answer. The history has more of a failure's.
 func answer(o *dispatcher.Settlement) []byte {
-	if o.Verdict != dispatcher.Delivered {
-		return nil
-	}
 	return o.Attempt.Excerpt[:min(len(o.Attempt.Excerpt), mostAnswer)]
 }
 

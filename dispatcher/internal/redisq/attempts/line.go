@@ -19,6 +19,7 @@ type logLine struct {
 	reason  string // of a death; of a late success that ended later, the ms of its line
 	attempt dispatcher.Attempt
 	wait    time.Duration // of a retry
+	next    time.Time     // of a retry: when it is due; zero: wait alone tells that
 }
 
 // Line is one line of an entry, for archives.
@@ -48,6 +49,7 @@ func linesOf(values map[string]any) []logLine {
 	text, _ := values["l"].(string)
 	codes, _ := values["c"].(string)
 	evidence, _ := values["e"].(string)
+	nexts, _ := values["n"].(string)
 	proofs := newProofs(evidence)
 	texts := strings.Split(text, "\n")
 	lines := make([]logLine, 0, len(texts))
@@ -55,6 +57,13 @@ func linesOf(values map[string]any) []logLine {
 		l, ok := parseLine(text)
 		if i < len(codes) {
 			l.code = codes[i]
+		}
+		if l.verdict == "r" && l.code == '1' {
+			var next string
+			next, nexts, _ = strings.Cut(nexts, " ")
+			if ms, err := strconv.ParseInt(next, 10, 64); err == nil {
+				l.next = conn.FromMillis(ms)
+			}
 		}
 		proofs.next(&l)
 		if ok {

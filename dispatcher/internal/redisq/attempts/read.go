@@ -143,7 +143,9 @@ func (p *placed) logged() (l dispatcher.Logged, ok bool) {
 	case p.verdict == "r", p.verdict == "x": // what became of its delivery another line tells
 		l.Happening, l.Attempt.Verdict = dispatcher.HappenedRetry, dispatcher.Retry
 		if p.code == '1' {
-			l.Attempt.Next = written.Add(p.wait)
+			if l.Attempt.Next = p.next; p.next.IsZero() {
+				l.Attempt.Next = written.Add(p.wait)
+			}
 		}
 	case p.verdict == "b" && p.code == '1':
 		l.Happening, l.Attempt.Verdict = dispatcher.HappenedBack, dispatcher.Back

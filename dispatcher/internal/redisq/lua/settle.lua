@@ -254,7 +254,8 @@ local function doomed(i, l, text)
   return '4'
 end
 
--- settled ends a delivery, or hands it on. It answers the code, and whether the delivery ended.
+-- settled ends a delivery, or hands it on. It answers the code, whether the delivery ended, and of one that waits for its
+-- next rung when that is due.
 local function settled(i, l, text, mark)
   local delivery, verdict = ARGV[i], ARGV[i + 1]
   l.flying = l.flying - 1
@@ -280,7 +281,7 @@ local function settled(i, l, text, mark)
     put(dues, num(due), delivery)
     l.waiting = l.waiting + 1
     remember(i, due)
-    return '1', false
+    return '1', false, due
   end
   local reason = over and 'expired' or ARGV[i + 6]
   counted(i, text, reason)
@@ -339,17 +340,25 @@ local function whole(k)
   return from_here
 end
 
--- write_entries writes the lines of the outcomes, each with its code.
-local function write_entries(codes)
+-- write_entries writes the lines of the outcomes, each with its code, and when those are due that wait for their next rung.
+local function write_entries(codes, nexts)
   local first = 1
   for k = 4, 1 + 3 * tonumber(ARGV[3]), 3 do
     local last = first + tonumber(ARGV[k]) - 1
-    write_log('l', ARGV[k + 1], 'c', sub(codes, first, last), 'e', ARGV[k + 2])
+    local due = {}
+    for line = first, last do
+      if nexts[line] then due[#due + 1] = num(nexts[line]) end
+    end
+    if #due == 0 then
+      write_log('l', ARGV[k + 1], 'c', sub(codes, first, last), 'e', ARGV[k + 2])
+    else
+      write_log('l', ARGV[k + 1], 'c', sub(codes, first, last), 'e', ARGV[k + 2], 'n', table.concat(due, ' '))
+    end
     first = last + 1
   end
 end
 
-local answer, codes, news = { 0, 0, 0, {} }, {}, false
+local answer, codes, nexts, news = { 0, 0, 0, {} }, {}, {}, false
 for k = 1, many do
   local l = lanes[names[k]]
   local code, over = '1', true
@@ -364,14 +373,14 @@ for k = 1, many do
     succeeded(l)
     put(ended.done, at_now, deliveries[k])
   else
-    code, over = settled(whole(k), l, texts[k], marks[k])
+    code, over, nexts[k] = settled(whole(k), l, texts[k], marks[k])
   end
   if l.state.keys > 0 and over then leave(l, sub(deliveries[k], #names[k] + 2)) end
   codes[k] = code
   news = news or code ~= '2' and code ~= '5'
 end
 codes = table.concat(codes)
-if news then write_entries(codes) end -- before the ends are written, since their entry tells whether the clock stepped back
+if news then write_entries(codes, nexts) end -- before the ends are written, since their entry tells whether the clock stepped back
 count('in_flight', -#leased)
 count('delivered', ndone + #ended.done / 2)
 count('ready', #fronts)

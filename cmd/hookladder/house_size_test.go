@@ -43,7 +43,7 @@ var budgets = map[string]int{
 	"deploy/kit/redistest/miniserver":          100,
 	"dispatcher":                               4400,
 	"dispatcher/access":                        200,
-	"dispatcher/archive":                       800,
+	"dispatcher/archive":                       900,
 	"dispatcher/health":                        200,
 	"dispatcher/explain":                       600,
 	"dispatcher/app":                           2000, // it joins the archive, the outbox and the console too, and announces a stop
@@ -80,8 +80,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest":            100,
 	"dispatcher/internal/queuetest/deliveries": 5400,
 	"dispatcher/internal/queuetest/lanes":      4600,
-	"dispatcher/internal/queuetest/model":      3200, // takers too
-	"dispatcher/internal/queuetest/rig":        1400,
+	"dispatcher/internal/queuetest/model":      3300, // takers too
+	"dispatcher/internal/queuetest/rig":        1500,
 	"dispatcher/internal/queuetest/stored":     800,
 	"dispatcher/internal/redisq":               6000,
 	"dispatcher/internal/redisq/access":        300,

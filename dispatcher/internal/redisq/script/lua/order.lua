@@ -274,8 +274,8 @@ end
 -- lease_ready takes deliveries from the heads of their ready lists, as many of each lane as given says. Those that end
 -- instead do. It adds the others to the answer: delivery, due, progress, record. It answers the leases, as times and
 -- names, how many had no record, and how many suspects have to wait. taken: names, dues, ids and owners, whose states say
--- by now that they are in flight; suspects, how many of these may be leased (nil: any), and apart, the lanes that have one
--- already (nil: the lane does not matter).
+-- by now that they are in flight. It also has suspects, how many of these may be leased (nil: any), and apart, the lanes
+-- that have one already (nil: the lane does not matter).
 local function lease_ready(taken, given, most_bytes, answer)
   local names, dues, ids, owners = taken.names, taken.dues, taken.ids, taken.owners
   local k = #names

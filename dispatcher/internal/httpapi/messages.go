@@ -237,7 +237,7 @@ var leaving = map[dispatcher.Left]*problem{
 	dispatcher.LeftOrder:     {kind: order, detail: "others of its ordering key go first: retry or cancel the first of them"},
 	dispatcher.LeftDelivered: {kind: delivered, detail: "to send it again, name its destination, or ask for all=true"},
 	dispatcher.LeftExpired:   {kind: expired, detail: "its expires_at has passed: publish it anew under another id"},
-	dispatcher.LeftDisabled:  {kind: disabled, detail: "resume it first: POST /v1/endpoints/{id}/resume"},
+	dispatcher.LeftDisabled:  {kind: disabled, detail: "resume its lane first: POST /v1/endpoints/{id}/resume, or of a URL POST /v1/lanes/{lane}/resume"},
 	dispatcher.LeftDeleted:   {kind: deleted, detail: "nothing is sent to it any more"},
 }
 

@@ -162,7 +162,7 @@ var table = []struct {
 	{dispatcher.ErrFanOut, tooMany, "", "more match than one message may reach (FANOUT_MAX); nothing was stored: narrow the topic, the endpoints' topics or the tenant, or raise the setting"},
 	{dispatcher.ErrUnmatched, unmatched, "", "no enabled endpoint of the message's tenant has a topic that matches; nothing was stored: correct the tenant, the topic or the endpoints, or leave require_match out"},
 	{dispatcher.ErrEndpoints, registered, "", "a project keeps 1,000,000 endpoints; nothing was stored: delete some that are not needed, or run another PROJECT"},
-	{dispatcher.ErrDisabled, disabled, "", "resume it first: POST /v1/endpoints/{id}/resume"},
+	{dispatcher.ErrDisabled, disabled, "", "resume its lane first: POST /v1/endpoints/{id}/resume, or of a URL POST /v1/lanes/{lane}/resume"},
 	{dispatcher.ErrDeleted, deleted, "", "nothing is sent to it any more"},
 	{dispatcher.ErrPull, invalid, "path.id", "is of kind pull, which is never called: publish a message to it, and take that"},
 	{dispatcher.ErrBusy, busy, "", "ask again when one has ended"},

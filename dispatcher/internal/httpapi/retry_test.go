@@ -29,7 +29,7 @@ func TestARetryTellsWhichWereLeftAndWhy(t *testing.T) {
 func TestARetryThatAttemptsNothingIs409WithEachReason(t *testing.T) {
 	for left, says := range map[dispatcher.Left]string{
 		"ready": "waiting_for", "in_flight": "wait for its end", "order": "others of its ordering key", "delivered": "all=true",
-		"expired": "publish it anew under another id", "disabled": "resume it first", "deleted": "nothing is sent to it",
+		"expired": "publish it anew under another id", "disabled": "resume its lane first", "deleted": "nothing is sent to it",
 	} {
 		f := &fakeService{record: testRecord(t), left: []dispatcher.Left{left, "delivered", "expired"}}
 		word := map[dispatcher.Left]string{"in_flight": "in-flight"}[left]

@@ -302,6 +302,9 @@ func (s *server) settle(ctx context.Context, q *request) (*response, error) {
 		return nil, err
 	}
 	lane, err := s.takenLane(ctx, q.id())
+	if errors.Is(err, dispatcher.ErrNoEndpoint) && dispatcher.ValidLane(q.id()) {
+		lane, err = dispatcher.Lane(q.id()), nil // it was deleted, and what was taken of it may be settled still
+	}
 	if err != nil {
 		return nil, err
 	}

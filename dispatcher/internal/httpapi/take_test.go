@@ -143,6 +143,8 @@ func TestOnlyQueuesAndPullEndpointsAreTakenFrom(t *testing.T) {
 	f.there = nil
 	requireProblem(t, post(h, "/v1/queues/ep_123456789/take", ""), 404, "not-found")
 	requireProblem(t, post(h, "/v1/queues/ep_/take", ""), 404, "not-found")
+	settles := `{"results":[{"id":"ep_123456789:m","outcome":"delivered"}]}`
+	require.Equal(t, 200, post(h, "/v1/queues/ep_123456789/settle", settles).Code, "it was deleted while this was taken")
 }
 
 func TestAKeyTakesOnlyFromItsQueues(t *testing.T) {

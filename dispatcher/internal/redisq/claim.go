@@ -135,7 +135,7 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 // Begin notes that the attempt at a suspect begins.
 func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease) (bool, error) {
 	n := s.partition(l.ID.Lane)
-	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.begin, By: by, Calls: []conn.Call{
+	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.begun, By: by, Calls: []conn.Call{
 		{Partition: n, Args: []any{l.ID.String(), l.At.UnixMilli()}},
 	}})[0]
 	if _, ok := r.Hint(); !ok {

@@ -31,8 +31,8 @@ var settleSrc string
 //go:embed lua/reap.lua
 var reapSrc string
 
-//go:embed lua/begin.lua
-var beginSrc string
+//go:embed lua/begun.lua
+var begunSrc string
 
 //go:embed lua/cancel.lua
 var cancelSrc string
@@ -85,7 +85,7 @@ type scripts struct {
 	cancel, retry, lane, forget, sweep, trim     script.Script
 	look, stand, list, readyLanes, busyLanes     script.Script
 	lanes, beat, purge, take, adopt, erase       script.Script
-	begin                                        script.Script
+	begun                                        script.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -114,7 +114,7 @@ func makeScripts(given bool) scripts {
 		adopt:    make("adopt", script.Order, script.Taken, adoptSrc),
 		settle:   make("settle", script.Order, settleSrc),
 		reap:     make("reap", script.Order, reapSrc),
-		begin:    make("begin", beginSrc),
+		begun:    make("begun", begunSrc),
 		cancel:   make("cancel", script.Order, script.Reach, script.Job, cancelSrc),
 		retry:    make("retry", script.Order, script.Job, retrySrc),
 		purge:    make("purge", script.Job, script.Cut, purgeSrc),
@@ -140,7 +140,7 @@ func makeScripts(given bool) scripts {
 func ScriptNames() map[string]string {
 	s := newScripts(false)
 	names := map[string]string{}
-	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.begin, s.cancel, s.retry, s.purge, s.erase, s.lane, s.sweep, s.trim} {
+	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.begun, s.cancel, s.retry, s.purge, s.erase, s.lane, s.sweep, s.trim} {
 		names[sc.SHA] = sc.Name
 	}
 	return names

@@ -197,7 +197,7 @@ func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 	s.nodes = len(masters)
 	c := &s.scripts
 	return s.conn.Load(ctx, []script.Script{
-		c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.begin, c.cancel, c.retry, c.purge, c.erase, c.lane, c.forget, c.sweep, c.trim,
+		c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.begun, c.cancel, c.retry, c.purge, c.erase, c.lane, c.forget, c.sweep, c.trim,
 		c.look, c.list, c.readyLanes, c.busyLanes, c.lanes,
 	})
 }

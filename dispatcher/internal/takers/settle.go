@@ -209,15 +209,25 @@ func (s *settling) read(ctx context.Context) error {
 			view, err := s.t.store.Read(ctx, told.ID.Message)
 			at := slices.IndexFunc(view.Deliveries, func(d dispatcher.Delivery) bool { return d.ID == told.ID })
 			switch {
+			case at >= 0 && s.list[i].Lease == "" && neverTaken(&view.Deliveries[at]):
+				told.Result = dispatcher.TakerUnknown
 			case at >= 0:
 				told.Status = view.Deliveries[at].Status
-			case err != nil && !errors.Is(err, dispatcher.ErrNotFound):
+			case errors.Is(err, dispatcher.ErrNotFound) || err == nil:
+				told.Result = dispatcher.TakerUnknown
+			default:
 				return fmt.Errorf("read what was settled: %w", err)
 			}
 			return nil
 		})
 	}
 	return reading.Wait()
+}
+
+// neverTaken reports whether nothing was made of a delivery yet: a lease that ends counts as an
+// attempt.
+func neverTaken(d *dispatcher.Delivery) bool {
+	return d.Attempts == 0 && (d.Status == dispatcher.StatusScheduled || d.Status == dispatcher.StatusReady)
 }
 
 // storeError is that of a call that was not answered; nil: it was, whatever it answered of

@@ -71,6 +71,20 @@ func TestALeaseThatIsNotOursIsUnknown(t *testing.T) {
 	})
 }
 
+func TestWithoutALeaseOnlyWhatWasTakenIsKnown(t *testing.T) {
+	inBubble(t, func(q *fakeQueue, _ func()) {
+		q.set(func() { q.statuses["waiting"], q.statuses["retrying"] = d.StatusReady, d.StatusRetrying })
+		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
+			outcome("nope", "", d.Delivered), outcome("waiting", "", d.Delivered), outcome("retrying", "", d.Delivered),
+		})
+		require.NoError(t, err)
+		require.Equal(t, []d.Told{
+			{ID: idOf("nope"), Result: d.TakerUnknown}, {ID: idOf("waiting"), Result: d.TakerUnknown},
+			{ID: idOf("retrying"), Result: d.TakerLate, Status: d.StatusRetrying},
+		}, told)
+	})
+}
+
 func TestOnlyASuccessCountsAfterTheLeaseEnded(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b", "c", "d", "e")

@@ -177,6 +177,20 @@ var FailingCases = []rig.Case{
 		r.MustStand(rig.Named("a", "second"), dispatcher.StatusDead)
 		r.MustClaim(rig.Two, rig.Named("a", "new"))
 	}},
+	{Name: "what a cut ended can be retried at once, while something is in flight too", Run: func(r *rig.Rig) {
+		fails(r, "a")
+		r.Publish("a", "m")
+		old := r.MustClaim(rig.One, rig.Named("a", "m"))[0]
+		r.Publish("a", "dead")
+		r.Pass(time.Second)
+		cut(r, "a")
+		sweep(r, "a")
+		require.Equal(r, dispatcher.ReasonDisabled, r.Look(rig.Named("a", "dead")).Reason)
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "dead")))
+		require.Equal(r, dispatcher.HeldNone, r.LaneState("a").Limits.Held)
+		r.MustSettle(rig.One, rig.Success(old))
+		r.MustClaim(rig.Two, rig.Named("a", "dead"))
+	}},
 	{Name: "a cut stays while what is in flight may be older", Run: func(r *rig.Rig) {
 		fails(r, "a")
 		old := r.TakeNew("a")

@@ -106,6 +106,14 @@ local function again(delivery, l, id, record, i)
   return 1
 end
 
+-- uncut takes away the cut of a lane that was given up, as its resume does: somebody asks for an attempt there again.
+local function uncut(l)
+  l.limits = DEFAULTS.none
+  l.place = true
+  sure('HDEL', LIMITS, l.name)
+  sure('HDEL', HELD, l.name)
+end
+
 local wholes = {}
 
 -- retry answers the code of one delivery. It reports a delivered one first, since no other reason matters then.
@@ -114,6 +122,8 @@ local function retry(delivery, l, id, i)
   if not record then return -1 end
   local mark = sure('HGET', MARKS, delivery)
   if not resend and (done[i] or delivers(mark)) then return -5 end
+  local cut = l.limits.cut and created(record) <= l.limits.cut
+  if cut and (done[i] or sure('ZSCORE', DEAD, delivery) or sure('ZSCORE', CANCELLED, delivery)) then uncut(l) end
   if ends_with(l, id, record) then return l.limits.held == 'x' and -4 or -3 end
   if delivers(mark) then return -2 end
   if under_way[delivery] and not mark then return -2 end

@@ -1,4 +1,4 @@
--- begin: note that the attempt at a suspect begins, so that the death of its holder counts.
+-- begun: note that the attempt at a suspect begins, so that the death of its holder counts.
 --
 -- ARGV[3] delivery
 -- ARGV[4] leased  ms when the caller leased it

@@ -18,10 +18,10 @@ import (
 // of it. A scan that takes several calls asks for the process with each page, in the same
 // round trip. If the process is another one, the scan begins again.
 
-//go:embed lua/server.lua
+//go:embed lua/which_server.lua
 var serverSrc string
 
-var serverScript = script.New("server", script.Server+serverSrc)
+var serverScript = script.New("which_server", script.Server+serverSrc)
 
 // betweenServer stands in a cursor between the place and the process.
 const betweenServer = "@"

@@ -1,5 +1,6 @@
--- server: tell which process answers. It is put behind the commands of a round trip that read by a cursor.
+-- which_server: tell which process answers. It is put behind the commands of a round trip that read by a cursor.
 --
 -- KEYS[1] tag  {<project>:<n>} or {<project>}, never exists
+-- ARGV[..]     none
 -- returns the process's id; empty where a service hides it
 return server()

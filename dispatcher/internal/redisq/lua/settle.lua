@@ -18,7 +18,6 @@
 -- No delivery comes twice in one call. A first 200 has two arguments only, since arguments cost more than anything else
 -- here.
 local LONGEST_WAIT = 600000 -- ms; a breaker's wait doubles up to it
-local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the excerpt of the answer
 
 local deliveries, names, at = {}, {}, {}
 local plain = {} -- ms that the attempt took, if it was a first one answered with 200; else false
@@ -87,6 +86,7 @@ end
 
 local remember
 do
+  local KEPT, WITH_EXCERPT = 32, 3 -- attempts in a history; the newest of them that keep the excerpt of the answer
   -- keep_success keeps the first success in a history that is cut. If the oldest attempt was a success, it replaces the
   -- next oldest one. So the success is always shown, however often the delivery is sent again.
   local function keep_success(key)
@@ -341,13 +341,13 @@ local function whole(k)
 end
 
 -- write_entries writes the lines of the outcomes, each with its code, and when those are due that wait for their next rung.
-local function write_entries(codes, nexts)
+local function write_entries(codes)
   local first = 1
   for k = 4, 1 + 3 * tonumber(ARGV[3]), 3 do
     local last = first + tonumber(ARGV[k]) - 1
     local due = {}
     for line = first, last do
-      if nexts[line] then due[#due + 1] = num(nexts[line]) end
+      if sums.nexts[line] then due[#due + 1] = num(sums.nexts[line]) end
     end
     if #due == 0 then
       write_log('l', ARGV[k + 1], 'c', sub(codes, first, last), 'e', ARGV[k + 2])
@@ -358,7 +358,8 @@ local function write_entries(codes, nexts)
   end
 end
 
-local answer, codes, nexts, news = { 0, 0, 0, {} }, {}, {}, false
+local answer, codes, news = { 0, 0, 0, {} }, {}, false
+sums.nexts = {} -- by the line; no local of its own, since there may be no more
 for k = 1, many do
   local l = lanes[names[k]]
   local code, over = '1', true
@@ -373,14 +374,14 @@ for k = 1, many do
     succeeded(l)
     put(ended.done, at_now, deliveries[k])
   else
-    code, over, nexts[k] = settled(whole(k), l, texts[k], marks[k])
+    code, over, sums.nexts[k] = settled(whole(k), l, texts[k], marks[k])
   end
   if l.state.keys > 0 and over then leave(l, sub(deliveries[k], #names[k] + 2)) end
   codes[k] = code
   news = news or code ~= '2' and code ~= '5'
 end
 codes = table.concat(codes)
-if news then write_entries(codes, nexts) end -- before the ends are written, since their entry tells whether the clock stepped back
+if news then write_entries(codes) end -- before the ends are written, since their entry tells whether the clock stepped back
 count('in_flight', -#leased)
 count('delivered', ndone + #ended.done / 2)
 count('ready', #fronts)

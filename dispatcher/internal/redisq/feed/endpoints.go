@@ -45,7 +45,7 @@ func (f *Feed) Deleted(ctx context.Context, kept []archive.Endpoint) (gone []arc
 		ids[i] = kept[i].ID
 	}
 	stored, home, err := f.store.StoredByID(ctx, ids)
-	if err != nil || home != f.conn.ID() {
+	if err != nil {
 		return nil, err
 	}
 	for i := range stored {

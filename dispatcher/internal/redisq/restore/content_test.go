@@ -22,8 +22,9 @@ func TestADeliveryComesBackWithWhatItsReceiverAnswered(t *testing.T) {
 		p := redisqtest.NewProject(t, server, 1)
 		first := p.Open(1)
 		p.Publish(first, p.Entry("m", []dispatcher.Lane{"u_a"}))
-		page, _, err := feed.New(first.Bare()).Unfinished(ctx, 0, "")
+		read, err := feed.New(first.Bare()).Unfinished(ctx, 0, "")
 		require.NoError(t, err)
+		page := read.Open
 		require.NoError(t, first.Client().Del(ctx, redisqtest.Keys(t, first.Client(), p.Options.Project)...).Err())
 		p.Pass(time.Minute)
 		failed := func(n, status int, after time.Duration, answer string) archive.Event {

@@ -100,6 +100,7 @@ const (
 	ClassProtocol Class = "protocol" // the answer was not HTTP as we speak it
 	ClassRefused  Class = "refused"  // the address may not be called
 	ClassExpired  Class = "expired"  // its expires_at had passed
+	ClassEgress   Class = "egress"   // our own network failed
 	ClassInternal Class = "internal" // our own fault
 	ClassLease    Class = "lease"    // the lease of what was taken ended, and nothing was said of it
 	ClassHandler  Class = "handler"  // its handler, or the caller that took it, said that it failed
@@ -175,7 +176,7 @@ type Delivery struct {
 	LastStatus int    // HTTP status of the last attempt, 0 when none came
 	LastError  string // what went wrong with it, empty after a success
 	Reason     DeadReason
-	// WaitingFor is due, rung, paused, breaker, retry_after, rate, sealed, missing,
+	// WaitingFor is due, rung, paused, breaker, retry_after, rate, sealed, missing, egress,
 	// order, limit, permits or consumer; empty when nothing is waited for.
 	WaitingFor    string
 	WaitingUntil  time.Time // zero: that is not known

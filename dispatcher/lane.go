@@ -64,7 +64,7 @@ type LaneState struct {
 	By        string    // name of the key that holds it, or System; empty: it is not held
 	Cause     LaneWhy   // why its endpoint is held where no person did that: WhyGone, WhyFailing or WhyUnverified
 	All       *HeldLane // why and since when all lanes are; nil: they are not
-	Limit     LaneWhy   // what an attempt has to wait for: WhyRetryAfter, WhyRate, WhySealed or WhyMissing; empty: nothing
+	Limit     LaneWhy   // what an attempt has to wait for: WhyRetryAfter, WhyRate, WhySealed, WhyMissing or WhyEgress; empty: nothing
 	Window    int       // deliveries it may have in flight now
 	Fails     int       // blamed failures in a row
 	Opened    int       // how often its breaker opened in a row; 0: it is closed
@@ -104,7 +104,7 @@ const (
 // StateLimited, StateFailing and StateDeleted are states of lanes only. A lane has the
 // first of these that holds: deleted, disabled, paused, failing, open, limited, active.
 const (
-	StateLimited EndpointState = "limited" // a rate, or its receiver, has it wait
+	StateLimited EndpointState = "limited" // a rate, its receiver, or our own network has it wait
 	StateFailing EndpointState = "failing" // none of its attempts succeeded for FAILING_AFTER
 	StateDeleted EndpointState = "deleted" // its endpoint was: what waits is being cancelled
 )
@@ -127,6 +127,7 @@ const (
 	WhyRate       LaneWhy = "rate"        // its endpoint's rate is used up
 	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint, or the headers of a message
 	WhyMissing    LaneWhy = "missing"     // its endpoint is not there, and was not deleted
+	WhyEgress     LaneWhy = "egress"      // our own network failed: the resolver, the route or the proxy
 	WhyOrder      LaneWhy = "order"       // of deliveries only: others of their key go first
 	WhyChanged    LaneWhy = "changed"     // of notices only: its endpoint was changed, so that it fails anew or not at all
 	WhyResumed    LaneWhy = "resumed"     // of notices only: likewise, since somebody resumed it

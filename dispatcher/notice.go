@@ -20,13 +20,16 @@ const (
 	NoticeLost      Notice = ownTopics + "instance.lost"
 	NoticeUnhealthy Notice = ownTopics + "store.unhealthy"
 	NoticeHealthy   Notice = ownTopics + "store.healthy"
-	NoticeJob       Notice = ownTopics + "job.ended"
-	NoticeDead      Notice = ownTopics + "delivery.dead"
+	// Our own network: as controls find it.
+	NoticeEgressDown Notice = ownTopics + "egress.unhealthy"
+	NoticeEgressUp   Notice = ownTopics + "egress.healthy"
+	NoticeJob        Notice = ownTopics + "job.ended"
+	NoticeDead       Notice = ownTopics + "delivery.dead"
 )
 
 // Notices are all of them.
 var Notices = []Notice{
-	NoticeFailing, NoticeRecovered, NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeJob, NoticeDead,
+	NoticeFailing, NoticeRecovered, NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeEgressDown, NoticeEgressUp, NoticeJob, NoticeDead,
 }
 
 // noticeIDs begins the ids of notices, and noticePrefixes begin those of each topic.

@@ -205,6 +205,9 @@ type Queue interface {
 	// Works has a lane fail no more, since an attempt that was none of a
 	// delivery's succeeded. As by any success its breaker closes.
 	Works(ctx context.Context, by string, lane Lane) error
+	// EndWaits has lanes that wait for our own network attempted at once. The others of
+	// them stay as they are.
+	EndWaits(ctx context.Context, by string, lanes []Lane) error
 	// ForgetLane takes away the limits of a lane without an endpoint. They must
 	// still be of that version and made at least age ago, and the lane must be
 	// empty. It reports whether it did.

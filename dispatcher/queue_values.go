@@ -117,6 +117,14 @@ type Claimed struct {
 	Suspect bool      // two of its holders died: Queue.Begin comes before its attempt
 	Version int64     // of the limits that its lane keeps; 0: none
 	Leased  time.Time // when that was; see Lease
+	Egress  EgressWait
+}
+
+// EgressWait says that a lane waits for the instances' own network. The zero value says
+// that it does not.
+type EgressWait struct {
+	Since time.Time     // of the first attempt that our network made fail, without another outcome since
+	Wait  time.Duration // the last wait after one
 }
 
 // Lease is a delivery that an instance holds. Since when, in whole ms by the clock
@@ -135,7 +143,7 @@ type Settlement struct {
 	Due     time.Time     // Back: since when it was ready
 	Attempt Attempt       // what happened; its Next is set by the queue
 	First   bool          // as claimed: a success then leaves no history
-	Stalled LaneWhy       // why the pause is no receiver's wish: WhySealed or WhyMissing; empty: it is
+	Stalled LaneWhy       // why the pause is no receiver's wish: WhySealed, WhyMissing or WhyEgress; empty: it is. WhyEgress also of a failed attempt for which the lane waits on
 	Blame   bool          // the failure counts for the lane's breaker: no answer, or 5xx
 	Fails   bool          // the lane fails: as Blame, and any other answer that is no success but 429 or a rejection
 	Pause   time.Duration // the receiver asked that its lane be left alone so long

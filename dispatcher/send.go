@@ -22,6 +22,63 @@ type Call struct {
 // for a connection. It is in an Answer's Err; the receiver was not called.
 var ErrExhausted = errors.New("this host ran out of its own resources")
 
+// EgressFault is the part of our own network that made an attempt fail.
+type EgressFault string
+
+// The faults of our own network.
+const (
+	FaultResolver EgressFault = "resolver" // it answers nothing
+	FaultRoute    EgressFault = "route"    // this host has no way to any receiver
+	FaultProxy    EgressFault = "proxy"    // EGRESS_PROXY is not reached
+)
+
+// EgressFaults are all of them.
+var EgressFaults = []EgressFault{FaultResolver, FaultRoute, FaultProxy}
+
+// EgressError says that our own network made an attempt fail. It is in the Err of an Answer
+// of ClassEgress.
+type EgressError struct {
+	Why EgressFault
+	Err error
+}
+
+// Error names our network first, since what follows reads like a fault of the receiver.
+func (e *EgressError) Error() string { return "our own network: " + e.Err.Error() }
+
+// Unwrap is the failure itself.
+func (e *EgressError) Unwrap() error { return e.Err }
+
+// Class is that of the attempt once our network has failed for too long.
+func (e *EgressError) Class() Class {
+	if e.Why == FaultResolver {
+		return ClassDNS
+	}
+	return ClassConnect
+}
+
+// NetworkState says whether our own network works. Controls decide that, never attempts.
+type NetworkState uint8
+
+// The states of our own network.
+const (
+	NetworkUnknown NetworkState = iota // no control was needed yet
+	NetworkUp
+	NetworkDown // a control failed, and is repeated every second
+)
+
+// Network is a Sender that knows whether our own network works.
+type Network interface {
+	Sender
+	// NetworkState is what the last controls found.
+	NetworkState() NetworkState
+	// WatchNetwork has changed called after the first control, and whenever those of a kind
+	// fail or succeed again; nil: they succeed. It must not block. When ctx ends, so does
+	// this.
+	WatchNetwork(ctx context.Context, changed func(EgressFault, error))
+	// CheckNetwork makes a control soon, unless one was just made.
+	CheckNetwork()
+}
+
 // AnswerLimit is how much of an answer's body is read, in bytes: what is judged of it.
 const AnswerLimit = success.AnswerLimit
 

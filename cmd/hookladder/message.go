@@ -247,6 +247,7 @@ var waits = map[string]string{
 	"rate":        "its endpoint's rate is used up",
 	"sealed":      "an instance can't open its endpoint or its headers: its ENCRYPTION_KEY lacks a key",
 	"missing":     "its endpoint is not in the store",
+	"egress":      "our own network failed: its destination is not to blame",
 	"order":       "waiting for its turn",
 	"limit":       "as many attempts to its destination as allowed are under way",
 	"permits":     "waiting for a free permit",

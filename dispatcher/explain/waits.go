@@ -28,6 +28,8 @@ func (f Facts) waits() (how, cure string) {
 	case "missing":
 		return "waits" + f.until(d.WaitingUntil) + ", since its endpoint is not in the store and was not deleted",
 			"`hookladder doctor` looks for what else is missing, " + f.cancel()
+	case "egress":
+		return f.egress()
 	case "order":
 		return f.order()
 	case "turn":
@@ -140,6 +142,15 @@ func (f Facts) hurry() string {
 		return "it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"
 	}
 	return "it goes when they have ended"
+}
+
+// egress says that the dispatcher's own network failed. A merchant can do nothing about that.
+func (f Facts) egress() (how, cure string) {
+	how = "waits" + f.until(f.Delivery.WaitingUntil) + ", since the dispatcher's own network failed; " + f.place() + " is not to blame"
+	if f.For == Merchant {
+		return how, ""
+	}
+	return how, "the log says whether its resolver, its route or its proxy failed; once that works, all that waits is attempted at once"
 }
 
 func (f Facts) limit() (how, cure string) {

@@ -54,7 +54,7 @@ type Delivery struct {
 	LastError      string         `json:"last_error,omitzero"`
 	DeliveredAt    Time           `json:"delivered_at,omitzero" doc:"When it was delivered first: it stays where it was sent again since, whatever that brought."`
 	DeadReason     string         `json:"dead_reason,omitzero" enum:"exhausted,gone,expired,refused,disabled,overflow,poison,rejected"`
-	WaitingFor     string         `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,order,limit,permits,consumer" doc:"consumer: it waits to be taken. retry_after: its receiver asked for it. sealed: an instance can't open its endpoint, or a message's headers, with its ENCRYPTION_KEY. missing: its endpoint is not there."`
+	WaitingFor     string         `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,egress,order,limit,permits,consumer" doc:"consumer: it waits to be taken. retry_after: its receiver asked for it. sealed: an instance can't open its endpoint, or a message's headers, with its ENCRYPTION_KEY. missing: its endpoint is not there. egress: our own network failed, and the attempt that it made fail does not count."`
 	Ladder         *ladder.Ladder `json:"ladder,omitzero" doc:"The waits in force: the message's, its endpoint's or the setting's, cut by max_attempts."`
 	WaitingUntil   Time           `json:"waiting_until,omitzero" doc:"Left out: that is not known. What waits behind others may wait longer."`
 	WaitingBehind  int            `json:"waiting_behind,omitzero" doc:"With order: so many of its ordering key, or of its ordered endpoint, go first."`
@@ -68,7 +68,7 @@ type Attempt struct {
 	DurationMS      int64  `json:"duration_ms"`
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
 	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back"`
-	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,internal,lease,handler" doc:"What went wrong, in a word. Left out: nothing did."`
+	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,egress,internal,lease,handler" doc:"What went wrong, in a word. egress: our own network failed, and no receiver is blamed. Left out: nothing did."`
 	URL             string `json:"url,omitzero" doc:"Which was called. Left out, as address is: none was reached, or it is not kept."`
 	Address         string `json:"address,omitzero" doc:"Which was connected to, with its port."`
 	Resend          bool   `json:"resend,omitzero" doc:"A person asked for it."`
@@ -92,7 +92,7 @@ type LoggedAttempt struct {
 	At              Time   `json:"at" doc:"When it began, or the delivery ended."`
 	DurationMS      int64  `json:"duration_ms"`
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
-	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,internal,lease,handler" doc:"What went wrong, in a word. Left out: nothing did."`
+	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,egress,internal,lease,handler" doc:"What went wrong, in a word. egress: our own network failed, and no receiver is blamed. Left out: nothing did."`
 	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back,cancelled" doc:"retry: it failed, and its delivery did not die of it. cancelled, and dead without a status or class: the delivery ended without an attempt."`
 	Error           string `json:"error,omitzero" doc:"Of an end without an attempt its reason."`
 	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the answer, 128 bytes at most. The history of a message has more of a failure's. Needs the scope bodies."`

@@ -68,7 +68,10 @@ type Client struct {
 	retry     *retryablehttp.Client
 }
 
-var _ dispatcher.Sender = (*Client)(nil)
+var (
+	_ dispatcher.Sender  = (*Client)(nil)
+	_ dispatcher.Network = (*Client)(nil)
+)
 
 // New makes a Client.
 func New(o Options) *Client {
@@ -125,6 +128,29 @@ func (c *Client) Send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 // Close closes the connections that are idle. Those in use close with their calls.
 func (c *Client) Close() { c.transport.idle.close() }
 
+// NetworkState is what the last controls of our network found.
+func (c *Client) NetworkState() dispatcher.NetworkState {
+	u := c.transport.dialer.uplink
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.state()
+}
+
+// WatchNetwork has changed called whenever what the controls find changes, until ctx ends.
+// As long as that lasts, a control that failed is repeated every second.
+func (c *Client) WatchNetwork(ctx context.Context, changed func(dispatcher.EgressFault, error)) {
+	c.transport.dialer.uplink.watch(ctx, changed)
+}
+
+// CheckNetwork makes a control, unless one began within the last second.
+func (c *Client) CheckNetwork() {
+	u := c.transport.dialer.uplink
+	u.control(dispatcher.FaultResolver, "")
+	if u.proxy != nil {
+		u.control(dispatcher.FaultProxy, "")
+	}
+}
+
 func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answer {
 	if class, err := c.blocked(call.URL); err != nil {
 		return dispatcher.Answer{Class: class, Err: err}
@@ -139,11 +165,24 @@ func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 		if resp != nil {
 			_ = resp.Body.Close()
 		}
-		return t.failed(err)
+		return c.judged(t, t.failed(err))
 	}
 	answer := read(resp)
 	answer.Location, answer.Address = t.location, t.address
 	return answer
+}
+
+// judged changes the class of a failed call to ClassEgress if our own network made it fail.
+func (c *Client) judged(t *callState, a dispatcher.Answer) dispatcher.Answer {
+	if t.got {
+		return a
+	}
+	why := c.transport.dialer.uplink.fault(t.Context, t.call.URL.Hostname(), a.Err)
+	if why == "" {
+		return a
+	}
+	a.Class, a.Err = dispatcher.ClassEgress, &dispatcher.EgressError{Why: why, Err: a.Err}
+	return a
 }
 
 // blocked is why a URL is not called at all.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +30,7 @@ const (
 // does not answer.
 type dialer struct {
 	guard    *Guard
+	uplink   *uplink
 	resolver Resolver
 	tls      *tls.Config
 	proxy    *proxy // nil: none
@@ -45,6 +48,7 @@ func newDialer(o Options) *dialer {
 		ClientSessionCache: tls.NewLRUClientSessionCache(maxSessions),
 	}}
 	d.proxy = newProxy(o.Proxy, d.tls)
+	d.uplink = newUplink(o.Resolver, d.proxy)
 	direct := net.Dialer{ControlContext: d.control}
 	d.tcp = direct.DialContext
 	return d
@@ -125,7 +129,7 @@ func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 	for i, a := range may {
 		to[i] = netip.AddrPortFrom(a, uint16(n))
 	}
-	conn, err := race(ctx, to, d.connect)
+	conn, err := d.race(ctx, to)
 	if err != nil {
 		return nil, err
 	}
@@ -152,13 +156,16 @@ func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 	}
 	found, err := d.resolver.LookupNetIP(ctx, "ip", host)
 	if err == nil && len(found) == 0 {
-		err = errors.New("no addresses")
+		err = errNoAddresses
 	}
 	if err != nil {
 		return nil, &stageError{dispatcher.ClassDNS, "lookup " + host, ownLookup(err)}
 	}
+	d.uplink.questions.resolved(host)
 	return found, nil
 }
+
+var errNoAddresses = errors.New("no addresses")
 
 // allowed keeps the addresses that may be called, the families in turn and the
 // resolver's first choice first. If there are none it says why.
@@ -192,6 +199,38 @@ func (d *dialer) allowed(found []netip.Addr) ([]netip.Addr, error) {
 		}
 	}
 	return turns[:min(len(turns), maxAddrs)], nil
+}
+
+// race connects to the first of several addresses that answers. If the system knew no way
+// to any of them, the error is a noRouteError.
+func (d *dialer) race(ctx context.Context, to []netip.AddrPort) (net.Conn, error) {
+	if d.proxy != nil {
+		return race(ctx, to, d.connect)
+	}
+	var mu sync.Mutex
+	var none noRouteError
+	tried := 0
+	conn, err := race(ctx, to, func(ctx context.Context, a netip.AddrPort) (net.Conn, error) {
+		conn, err := d.connect(ctx, a)
+		if err == nil {
+			d.uplink.answered(a)
+			return conn, nil
+		}
+		var errno syscall.Errno
+		if errors.As(err, &errno) && slices.Contains(routes, errno) && !exhausted(err) {
+			mu.Lock()
+			defer mu.Unlock()
+			tried++
+			none.families[family(a.Addr())] = true
+			none.netDown = none.netDown || errno == syscall.ENETDOWN
+		}
+		return nil, err
+	})
+	if err == nil || tried < len(to) {
+		return conn, err
+	}
+	none.err = err
+	return nil, &none
 }
 
 type connectFunc func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
@@ -266,7 +305,7 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, erro
 	}
 	conn, err := d.tcp(ctx, "tcp", to.String())
 	if err != nil {
-		return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), own(bare(err), to)}
+		return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), own(bare(err), to, d.uplink.datagram)}
 	}
 	return &reached{conn, to}, nil
 }

@@ -88,7 +88,8 @@ func reply(query []byte, rcode byte, addrs ...string) []byte {
 	return b
 }
 
-func TestResolverThatFailsIsClassDNS(t *testing.T) {
+// TestResolverThatFails: where the resolver answers no question, the control fails too.
+func TestResolverThatFails(t *testing.T) {
 	t.Parallel()
 	with := func(rcode byte) func([]byte) []byte {
 		return func(q []byte) []byte { return reply(q, rcode) }
@@ -96,15 +97,16 @@ func TestResolverThatFailsIsClassDNS(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer func([]byte) []byte
 		text   string
+		class  dispatcher.Class
 		slow   bool
 	}{
-		"knows no such name": {with(rcodeNXDomain), "lookup shop.example: no such host", false},
-		"fails":              {with(rcodeServFail), "lookup shop.example: server misbehaving", false},
-		"refuses to say":     {with(rcodeRefused), "lookup shop.example: ", false},
-		"has no address":     {with(rcodeOK), "lookup shop.example: no such host", false},
-		"is silent":          {func([]byte) []byte { return nil }, "lookup", true},
-		"answers another":    {func(q []byte) []byte { q[0]++; return reply(q, rcodeOK, "127.0.0.1") }, "lookup", true},
-		"breaks off":         {func(q []byte) []byte { return reply(q, rcodeOK, "127.0.0.1", "::1")[:20] }, "lookup", true},
+		"knows no such name": {with(rcodeNXDomain), "lookup shop.example: no such host", dispatcher.ClassDNS, false},
+		"fails":              {with(rcodeServFail), "lookup shop.example: server misbehaving", dispatcher.ClassEgress, false},
+		"refuses to say":     {with(rcodeRefused), "lookup shop.example: ", dispatcher.ClassEgress, false},
+		"has no address":     {with(rcodeOK), "lookup shop.example: no such host", dispatcher.ClassDNS, false},
+		"is silent":          {func([]byte) []byte { return nil }, "lookup", dispatcher.ClassEgress, true},
+		"answers another":    {func(q []byte) []byte { q[0]++; return reply(q, rcodeOK, "127.0.0.1") }, "lookup", dispatcher.ClassEgress, true},
+		"breaks off":         {func(q []byte) []byte { return reply(q, rcodeOK, "127.0.0.1", "::1")[:20] }, "lookup", dispatcher.ClassEgress, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +117,7 @@ func TestResolverThatFailsIsClassDNS(t *testing.T) {
 				limit = brief
 			}
 			a := sendWithin(t, c, newTestCall(mustURL(t, "http://u:hunter2@shop.example/?token=hunter2")), limit)
-			require.Equal(t, dispatcher.ClassDNS, a.Class, "%v", a.Err)
+			require.Equal(t, tc.class, a.Class, "%v", a.Err)
 			require.ErrorContains(t, a.Err, tc.text)
 			require.NotContains(t, a.Err.Error(), "hunter2")
 			require.NotContains(t, a.Err.Error(), "127.0.0.1", "the resolver's address")
@@ -124,11 +126,11 @@ func TestResolverThatFailsIsClassDNS(t *testing.T) {
 	}
 }
 
-func TestResolverThatIsDownIsClassDNS(t *testing.T) {
+func TestResolverThatIsDownIsOurOwnFault(t *testing.T) {
 	c := newTestClient(t, func(o *egress.Options) { o.Resolver = resolverAt("127.0.0.1:" + freePort(t)) })
 	a := send(t, c, newTestCall(mustURL(t, "http://shop.example/")))
-	require.Equal(t, dispatcher.ClassDNS, a.Class, "%v", a.Err)
-	require.EqualError(t, a.Err, "lookup shop.example: connection refused")
+	requireOurs(t, a, dispatcher.FaultResolver)
+	require.EqualError(t, a.Err, "our own network: lookup shop.example: connection refused")
 }
 
 // TestNameIsJudgedWheneverItIsDialled: the first answer may be called, the

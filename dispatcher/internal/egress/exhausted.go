@@ -13,7 +13,7 @@ import (
 
 // scarce are the system's errors for what this host has run out of. EMFILE is
 // the process' own limit of file descriptors, ENFILE the system's, ENOBUFS and
-// ENOMEM its memory for sockets. EADDRNOTAVAIL is judged by noPort.
+// ENOMEM its memory for sockets.
 var scarce = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
 
 // exhaustedError says that a connection was not tried, since this host has run
@@ -29,29 +29,21 @@ func (e *exhaustedError) Unwrap() []error { return []error{dispatcher.ErrExhaust
 // exhausted reports whether an error is no fault of the receiver but ours.
 func exhausted(err error) bool { return errors.Is(err, dispatcher.ErrExhausted) }
 
-// own marks an error of a connection to an address if it is our own exhaustion.
-func own(err error, to netip.AddrPort) error {
+// own marks an error of a connection to an address if it is our own exhaustion. datagram
+// connects a datagram socket.
+func own(err error, to netip.AddrPort, datagram func(netip.AddrPort) error) error {
 	var errno syscall.Errno
-	if errors.As(err, &errno) && (slices.Contains(scarce, errno) || errno == syscall.EADDRNOTAVAIL && noPort(to)) {
+	if !errors.As(err, &errno) {
+		return err
+	}
+	// EADDRNOTAVAIL means that no port is left, or that this host has no address of that
+	// family at all. UDP has ports of its own: if it finds an address to send from, only
+	// the ports are missing.
+	noPort := errno == syscall.EADDRNOTAVAIL && to.IsValid() && datagram(to) == nil
+	if noPort || slices.Contains(scarce, errno) {
 		return &exhaustedError{errno}
 	}
 	return err
-}
-
-// noPort reports whether EADDRNOTAVAIL means that no port is left for another
-// connection to an address. A host without IPv6 answers the same for each IPv6
-// address, and that never passes. UDP has ports of its own: where it finds an
-// address of ours to speak from, only the ports are missing. It sends nothing.
-func noPort(to netip.AddrPort) bool {
-	if !to.IsValid() {
-		return false
-	}
-	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
-	if err != nil {
-		return false
-	}
-	_ = c.Close()
-	return true
 }
 
 // ownDial is own for a connection to a name, whose address the error has.
@@ -61,7 +53,7 @@ func ownDial(err error) error {
 		return ownLookup(err)
 	}
 	to, _ := op.Addr.(*net.TCPAddr)
-	return own(err, to.AddrPort())
+	return own(err, to.AddrPort(), datagramTo)
 }
 
 // ownLookup is own for a lookup: the resolver keeps only the text of a cause.

@@ -40,3 +40,6 @@ func Idle(c *Client) (conns int, swept bool) {
 	defer p.mu.Unlock()
 	return p.size, p.sweeping
 }
+
+// DatagramOver has a client connect its datagram sockets by do.
+func DatagramOver(c *Client, do func(netip.AddrPort) error) { c.transport.dialer.uplink.datagram = do }

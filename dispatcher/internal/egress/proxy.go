@@ -98,7 +98,7 @@ func newProxy(u *url.URL, t *tls.Config) *proxy {
 func (p *proxy) open(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	conn, err := p.reach(ctx)
 	if err != nil {
-		return nil, p.fault(ownDial(err))
+		return nil, p.fault(&proxyAway{ownDial(err)})
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err = p.ask(conn, to)
@@ -110,6 +110,21 @@ func (p *proxy) open(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 		return nil, p.fault(err)
 	}
 	return conn, nil
+}
+
+// proxyAway is why the proxy itself was not reached. No receiver is to blame for that.
+type proxyAway struct{ err error }
+
+func (e *proxyAway) Error() string { return e.err.Error() }
+func (e *proxyAway) Unwrap() error { return e.err }
+
+// check opens a connection to the proxy, and closes it.
+func (p *proxy) check(ctx context.Context) error {
+	conn, err := p.reach(ctx)
+	if err != nil {
+		return p.fault(ownDial(err))
+	}
+	return conn.Close()
 }
 
 // reach opens a connection to the proxy itself.
@@ -171,13 +186,19 @@ func refusal(status int) error {
 // the resolver put into their text.
 func (p *proxy) fault(err error) error {
 	var dns *net.DNSError
-	if exhausted(err) {
-		return &stageError{dispatcher.ClassConnect, "proxy " + p.name, err}
+	var away *proxyAway
+	cause := err
+	switch {
+	case exhausted(err):
+	case errors.As(err, &dns) && !dns.IsTimeout:
+		cause = errors.New("lookup: " + lookupFault(dns))
+	default:
+		cause = bare(err)
 	}
-	if errors.As(err, &dns) && !dns.IsTimeout {
-		err = errors.New("lookup: " + lookupFault(dns))
+	if errors.As(err, &away) {
+		cause = &proxyAway{cause}
 	}
-	return &stageError{dispatcher.ClassConnect, "proxy " + p.name, bare(err)}
+	return &stageError{dispatcher.ClassConnect, "proxy " + p.name, cause}
 }
 
 // singly reads byte by byte, so that nothing is read ahead. An answer to

@@ -261,6 +261,10 @@ func (c *testConn) Cut(ctx context.Context, by string, lane d.Lane, since time.T
 	return c.store.Cut(naming(ctx, call{name: "cut", by: by, lane: lane}), by, lane, since)
 }
 
+func (c *testConn) EndWaits(ctx context.Context, by string, lanes []d.Lane) error {
+	return c.store.EndWaits(naming(ctx, call{name: "end_waits", by: by, lanes: lanes}), by, lanes)
+}
+
 func (c *testConn) Works(ctx context.Context, by string, lane d.Lane) error {
 	return c.store.Works(naming(ctx, call{name: "works", by: by, lane: lane}), by, lane)
 }

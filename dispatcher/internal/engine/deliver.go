@@ -141,6 +141,10 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 		d.fail(c, r, began, s, errUnsignable)
 		return r
 	}
+	if wait, may := d.engine.network.mayAttempt(&c); !may {
+		s.Verdict, s.Pause, s.Stalled = dispatcher.Back, wait, dispatcher.WhyEgress
+		return r
+	}
 	if !d.engine.Begins(d.cut, &c) {
 		s.Verdict, s.Pause = dispatcher.Back, backPause
 		return r
@@ -155,6 +159,9 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 	if answer.Status == 0 && errors.Is(answer.Err, dispatcher.ErrExhausted) {
 		d.engine.shortage.report(answer.Err)
 		s.Verdict = dispatcher.Back
+		return r
+	}
+	if d.cutOff(&c, &answer, s) {
 		return r
 	}
 	d.judge(c, r, answer, began, s)

@@ -75,6 +75,7 @@ type Engine struct {
 	trimmer   *trimmer
 	dead      *reaper
 	shortage  *shortage
+	network   *ownNetwork
 	deaths    *deaths
 
 	taking  context.Context // ends when nothing more may be moved or leased
@@ -121,6 +122,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.over, e.quit = context.WithCancelCause(context.Background())
 	e.identity.Store(&identity{base: o.Instance, count: 1})
 	e.shortage = &shortage{log: e.log, over: e.ready}
+	e.network = newOwnNetwork(e, s)
 	e.deaths = &deaths{log: e.log, of: map[deathKind]*deathCount{}}
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)

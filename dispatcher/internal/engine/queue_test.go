@@ -81,7 +81,8 @@ type call struct {
 	room   bool
 	asked  []int // partitions
 
-	lane   d.Lane // Limit, Sweep
+	lane   d.Lane   // Limit, Sweep
+	lanes  []d.Lane // EndWaits
 	limits d.LaneLimits
 	clear  bool
 

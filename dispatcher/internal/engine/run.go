@@ -40,6 +40,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	taking.Go(func() error { return watch.Poll(e.taking) })
 	taking.Go(func() error { return e.trimmer.Run(e.taking) })
+	taking.Go(func() error { return e.network.Run(e.taking) })
 	taking.Go(func() error { return e.endpoints.Run(e.taking) })
 	accepting.Go(func() error { return e.accepter.Run(ctx) })
 	accepting.Go(func() error { return watch.Run(ctx) }) // a publish needs the cache of endpoints

@@ -70,6 +70,10 @@ func (s *fakeSource) Permits() (used, all int) { return 3, 1024 }
 
 func (s *fakeSource) Exhausted() int64 { return 7 }
 
+func (s *fakeSource) Network() (bool, map[dispatcher.EgressFault]int64) {
+	return false, map[dispatcher.EgressFault]int64{dispatcher.FaultProxy: 3}
+}
+
 type fakeConnections struct{}
 
 func (fakeConnections) Open() int64                              { return 5 }

@@ -21,6 +21,8 @@ type Source interface {
 	Permits() (used, all int)
 	// Exhausted is how many attempts were not made for want of our own means.
 	Exhausted() int64
+	// Network reports whether our own network works, and how many attempts it made fail.
+	Network() (up bool, faults map[dispatcher.EgressFault]int64)
 }
 
 // The queue is counted at most once in statsEvery, however many scrape: one count
@@ -40,7 +42,7 @@ var (
 	}
 	whys = []dispatcher.LaneWhy{
 		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyOrder, dispatcher.WhyConsumer,
-		dispatcher.WhySealed, dispatcher.WhyMissing,
+		dispatcher.WhySealed, dispatcher.WhyMissing, dispatcher.WhyEgress,
 	}
 )
 
@@ -51,6 +53,7 @@ type storeCollector struct {
 	instances, deliveries        *prometheus.Desc
 	oldest, inFlight, permits    *prometheus.Desc
 	exhausted, lanes, held       *prometheus.Desc
+	egressUp, egressFaults       *prometheus.Desc
 
 	mu     sync.Mutex // guards what follows; held while the queue is counted, so that one does it for all
 	source Source
@@ -77,6 +80,9 @@ func newStoreCollector() *storeCollector {
 		inFlight:   describe("in_flight", "Permits of this instance that are in use."),
 		permits:    describe("permits", "Permits of this instance: MAX_IN_FLIGHT, or what the file descriptors allow."),
 		exhausted:  describe("exhausted_total", "Attempts that were not made, since this host had no file descriptor, port or buffer left. They wait."),
+
+		egressUp:     describe("egress_up", "1 unless a control found our own network down: the resolver, the route or the proxy."),
+		egressFaults: describe("egress_faults_total", "Attempts that our own network made fail. They wait, and no receiver is blamed.", "why"),
 	}
 }
 
@@ -90,6 +96,7 @@ func (c *storeCollector) watch(s Source) {
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.up, c.durable, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits, c.exhausted, c.lanes, c.held,
+		c.egressUp, c.egressFaults,
 	} {
 		out <- d
 	}
@@ -108,6 +115,15 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	tell(c.inFlight, float64(used))
 	tell(c.permits, float64(all))
 	out <- prometheus.MustNewConstMetric(c.exhausted, prometheus.CounterValue, float64(source.Exhausted()))
+	works, faults := source.Network()
+	if works {
+		tell(c.egressUp, 1)
+	} else {
+		tell(c.egressUp, 0)
+	}
+	for _, why := range dispatcher.EgressFaults {
+		out <- prometheus.MustNewConstMetric(c.egressFaults, prometheus.CounterValue, float64(faults[why]), string(why))
+	}
 	if down != nil {
 		tell(c.up, 0)
 	} else {

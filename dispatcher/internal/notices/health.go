@@ -24,20 +24,20 @@ const (
 	apart = time.Minute
 )
 
-// ailment is what makes the store unhealthy now.
+// ailment is what makes the store, or our own network, unhealthy now.
 type ailment struct {
 	dispatcher.News
 	hours int // of it that were told
 }
 
-// changed notes how the store is, gives the news their key, and reports whether they are
+// changed notes how the store or our own network is, gives the news their key, and reports whether they are
 // any. mu is held.
 func (n *Notices) changed(news *dispatcher.News) bool {
 	if n.ops == "" {
 		return false
 	}
 	t, bad := n.ailments[news.Reason]
-	if bad == (news.Notice == dispatcher.NoticeUnhealthy) {
+	if bad == ails(news.Notice) {
 		return false
 	}
 	if bad {
@@ -55,12 +55,22 @@ func ailmentKey(news *dispatcher.News, earlier int64) string {
 	return strings.ReplaceAll(news.Reason, "_", "-") + "_" + strconv.FormatInt(news.Since.UnixMilli()/apart.Milliseconds()-earlier, 10)
 }
 
-// settleKey gives news of the store the key that another instance has, if that met the same
+// ails reports whether a notice says that something is unhealthy.
+func ails(n dispatcher.Notice) bool {
+	return n == dispatcher.NoticeUnhealthy || n == dispatcher.NoticeEgressDown
+}
+
+// ofHealth reports whether a notice says how the store or our own network is.
+func ofHealth(n dispatcher.Notice) bool {
+	return ails(n) || n == dispatcher.NoticeHealthy || n == dispatcher.NoticeEgressUp
+}
+
+// settleKey gives news of health the key that another instance has, if that met the same
 // fault in the minute before. Where both tell at the same moment it is told twice.
 func (n *Notices) settleKey(ctx context.Context, i *item) error {
 	key := ailmentKey(&i.News, 0)
 	rest, of := strings.CutPrefix(i.Key, key)
-	if i.Notice != dispatcher.NoticeUnhealthy && i.Notice != dispatcher.NoticeHealthy || !of {
+	if !ofHealth(i.Notice) || !of {
 		return nil
 	}
 	before := ailmentKey(&i.News, 1)

@@ -41,7 +41,8 @@ var states = map[dispatcher.Notice]string{
 	dispatcher.NoticeFailing: string(dispatcher.StateFailing), dispatcher.NoticeRecovered: string(dispatcher.StateActive),
 	dispatcher.NoticeDisabled: string(dispatcher.StateDisabled), dispatcher.NoticeOpened: string(dispatcher.StateOpen),
 	dispatcher.NoticeClosed: string(dispatcher.StateActive), dispatcher.NoticeUnhealthy: "unhealthy", dispatcher.NoticeHealthy: "healthy",
-	dispatcher.NoticeLost: "lost",
+	dispatcher.NoticeLost:       "lost",
+	dispatcher.NoticeEgressDown: "unhealthy", dispatcher.NoticeEgressUp: "healthy",
 }
 
 // timeOf writes a time as the API does.

@@ -107,14 +107,12 @@ func (n *Notices) Tell(news dispatcher.News) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch news.Notice {
-	case dispatcher.NoticeDead:
+	switch {
+	case news.Notice == dispatcher.NoticeDead:
 		n.count(news, 1)
 		return
-	case dispatcher.NoticeUnhealthy, dispatcher.NoticeHealthy:
-		if !n.changed(&news) {
-			return
-		}
+	case ofHealth(news.Notice) && !n.changed(&news):
+		return
 	}
 	n.add(news)
 }

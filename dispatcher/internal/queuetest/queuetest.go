@@ -67,6 +67,7 @@ var groups = []struct {
 	{"another clock", lanes.ClockCases},
 	{"breaker", lanes.BreakerCases},
 	{"failing", lanes.FailingCases},
+	{"our own network", lanes.EgressCases},
 	{"order", lanes.OrderCases},
 	{"ordered lanes", lanes.OrderedCases},
 	{"full lanes", lanes.FullCases},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -83,7 +84,7 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 		h.Ended = int(a.Number())
 		h.Lost = int(a.Number())
 		h.Placed = int(a.Number())
-		versions := readVersions(a)
+		versions, waits := readVersions(a)
 		first := len(claimed)
 		for a.More() {
 			claimed = s.readClaimed(a, claimed)
@@ -93,6 +94,9 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 			c.Leased = leasedAt(h)
 			if len(versions) > 0 {
 				c.Version = versions[c.ID.Lane]
+			}
+			if len(waits) > 0 {
+				c.Egress = waits[c.ID.Lane]
 			}
 		}
 		errs = append(errs, s.conn.InPartition(r.Partition, a.Err))
@@ -212,17 +216,32 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 	return out, partitions.Join(errs...)
 }
 
-// readVersions reads which limits the lanes of endpoints keep: a lane, its version.
-func readVersions(a *conn.Reply) map[dispatcher.Lane]int64 {
+// readVersions reads which limits the lanes of endpoints keep: a lane, its version. Lanes
+// that wait for our own network have a text with a dash instead.
+func readVersions(a *conn.Reply) (versions map[dispatcher.Lane]int64, waits map[dispatcher.Lane]dispatcher.EgressWait) {
 	list := conn.Reply{Values: a.List()}
 	if len(list.Values) == 0 {
-		return nil
+		return nil, nil
 	}
-	versions := make(map[dispatcher.Lane]int64, len(list.Values)/2)
+	versions = make(map[dispatcher.Lane]int64, len(list.Values)/2)
 	for a.Err == nil && list.More() {
-		lane := dispatcher.Lane(list.Text())
-		versions[lane] = list.Number()
+		lane, value := dispatcher.Lane(list.Text()), list.Text()
+		if since, wait, waiting := strings.Cut(value, "-"); waiting {
+			begun, errBegun := strconv.ParseInt(since, 10, 64)
+			ms, errWait := strconv.ParseInt(wait, 10, 64)
+			if list.Err == nil && (errBegun != nil || errWait != nil) {
+				list.Err = conn.ErrReply
+			}
+			if waits == nil {
+				waits = map[dispatcher.Lane]dispatcher.EgressWait{}
+			}
+			waits[lane] = dispatcher.EgressWait{Since: conn.FromMillis(begun), Wait: time.Duration(ms) * time.Millisecond}
+		} else if v, err := strconv.ParseInt(value, 10, 64); err == nil {
+			versions[lane] = v
+		} else if list.Err == nil {
+			list.Err = conn.ErrReply
+		}
 		a.Err = list.Err
 	}
-	return versions
+	return versions, waits
 }

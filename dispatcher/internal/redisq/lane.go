@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +81,34 @@ func (s *Store) Works(ctx context.Context, by string, lane dispatcher.Lane) erro
 	if !failed.IsZero() {
 		s.events.Failing(dispatcher.LaneFailing{Lane: lane, Since: failed, Recovered: true})
 	}
+	return err
+}
+
+// endWaitsBatch is how many lanes one call of the script reads.
+const endWaitsBatch = 200
+
+// EndWaits has lanes that wait for our own network attempted at once.
+func (s *Store) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) error {
+	lists := map[int][]any{}
+	for _, lane := range lanes {
+		n := s.partition(lane)
+		lists[n] = append(lists[n], string(lane))
+	}
+	var calls []conn.Call
+	for n, list := range lists {
+		for part := range slices.Chunk(list, endWaitsBatch) {
+			calls = append(calls, conn.Call{Partition: n, Args: part})
+		}
+	}
+	var errs []error
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.endWaits, By: by, Calls: calls}) {
+		if h, ok := r.Hint(); ok {
+			s.observe(h)
+		}
+		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
+	}
+	err := partitions.Join(errs...)
+	s.partitions.Fail(err)
 	return err
 }
 

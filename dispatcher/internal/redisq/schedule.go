@@ -72,7 +72,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			a := &r.Reply
 			h, _ := r.Hint()
 			s.observeDeaths(h)
-			versions := readVersions(a)
+			versions, _ := readVersions(a)
 			list := wordList{text: a.Text()}
 			for _, p := range shares[i] {
 				readScheduled(&list, p, versions, leasedAt(h), &out[p.entry])

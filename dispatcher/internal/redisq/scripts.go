@@ -49,6 +49,9 @@ var eraseSrc string
 //go:embed lua/lane.lua
 var laneSrc string
 
+//go:embed lua/end_waits.lua
+var endWaitsSrc string
+
 //go:embed lua/forget.lua
 var forgetSrc string
 
@@ -85,7 +88,7 @@ type scripts struct {
 	cancel, retry, lane, forget, sweep, trim     script.Script
 	look, stand, list, readyLanes, busyLanes     script.Script
 	lanes, beat, purge, take, adopt, erase       script.Script
-	begun                                        script.Script
+	begun, endWaits                              script.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -121,6 +124,7 @@ func makeScripts(given bool) scripts {
 		erase:    make("erase", script.Cut, eraseSrc),
 		lane:     make("lane", laneSrc),
 		forget:   make("forget", forgetSrc),
+		endWaits: make("end_waits", endWaitsSrc),
 		sweep:    make("sweep", script.Order, sweepSrc),
 		trim:     make("trim", script.Position, script.Cut, script.Taken, trimSrc),
 		look:     make("look", script.Read, lookSrc),
@@ -140,7 +144,7 @@ func makeScripts(given bool) scripts {
 func ScriptNames() map[string]string {
 	s := newScripts(false)
 	names := map[string]string{}
-	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.begun, s.cancel, s.retry, s.purge, s.erase, s.lane, s.sweep, s.trim} {
+	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.begun, s.cancel, s.retry, s.purge, s.erase, s.lane, s.endWaits, s.sweep, s.trim} {
 		names[sc.SHA] = sc.Name
 	}
 	return names

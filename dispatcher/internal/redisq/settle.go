@@ -161,12 +161,12 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 
 // stalls are the letters in :lane of the reasons for which no receiver is to
 // blame.
-var stalls = map[dispatcher.LaneWhy]string{dispatcher.WhySealed: "~s", dispatcher.WhyMissing: "~m"}
+var stalls = map[dispatcher.LaneWhy]string{dispatcher.WhySealed: "~s", dispatcher.WhyMissing: "~m", dispatcher.WhyEgress: "~e"}
 
 // blameOf is how long a lane is left alone, in ms. Before it comes ! if the
 // failure counts for the lane's breaker, ? if the lane only fails, or the letter of
 // a reason for which no receiver is to blame. Behind it comes after which ms a lane
-// that fails is given up.
+// that fails is given up, and e if the lane waits for our own network.
 func blameOf(o *dispatcher.Settlement) string {
 	text := strconv.FormatInt(millisUp(o.Pause), 10)
 	sign := "!"
@@ -178,6 +178,9 @@ func blameOf(o *dispatcher.Settlement) string {
 	}
 	if o.DisableAfter > 0 {
 		text += "," + strconv.FormatInt(millisUp(o.DisableAfter), 10)
+	}
+	if o.Stalled == dispatcher.WhyEgress {
+		text += "e"
 	}
 	return sign + text
 }

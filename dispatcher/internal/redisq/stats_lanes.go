@@ -45,7 +45,7 @@ type busiest struct {
 var (
 	heldWhys = [...]dispatcher.LaneWhy{
 		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyConsumer,
-		dispatcher.WhySealed, dispatcher.WhyMissing,
+		dispatcher.WhySealed, dispatcher.WhyMissing, dispatcher.WhyEgress,
 	}
 	toldStates = [...]dispatcher.EndpointState{
 		dispatcher.StateOpen, dispatcher.StateLimited, dispatcher.StateFailing, dispatcher.StatePaused, dispatcher.StateDisabled,

@@ -71,7 +71,7 @@ func (s *Store) readTaken(r *conn.Call, taken *dispatcher.Taken) error {
 		taken.More = append(taken.More, dispatcher.Lane(more.Text()))
 		a.Err = more.Err
 	}
-	versions := readVersions(a)
+	versions, _ := readVersions(a)
 	first := len(taken.Claimed)
 	for a.More() {
 		taken.Claimed = s.readClaimed(a, taken.Claimed)

@@ -16,14 +16,14 @@ var reasons = map[string]string{
 var classes = map[string]string{
 	"status": "its status is no success", "body": "its answer does not say success", "timeout": "no answer in time", "connect": "no connection",
 	"reset": "the connection broke", "tls": "its certificate is not valid", "dns": "its name was not found", "protocol": "its answer is no HTTP",
-	"refused": "its address may not be called", "expired": "it had expired", "internal": "our own fault", "lease": "it was not settled in time",
+	"refused": "its address may not be called", "expired": "it had expired", "egress": "our own network failed", "internal": "our own fault", "lease": "it was not settled in time",
 	"handler": "its handler failed",
 }
 
 // waits say what an attempt waits for, besides its time.
 var waits = map[string]string{
 	"due": "", "rung": "", "paused": "is paused", "breaker": "waits for the breaker", "retry_after": "as its receiver asked",
-	"rate": "waits for its rate", "sealed": "waits for a key that opens its endpoint", "missing": "its endpoint is missing", "order": "others go first",
+	"rate": "waits for its rate", "sealed": "waits for a key that opens its endpoint", "missing": "its endpoint is missing", "egress": "waits for our own network", "order": "others go first",
 	"limit": "waits for another to end", "permits": "waits for a permit", "consumer": "waits to be taken",
 }
 
@@ -40,7 +40,7 @@ func (b *builder) waiting() string {
 // short are the same for a list.
 var short = map[string]string{
 	"due": "its time", "rung": "next rung", "paused": "paused", "breaker": "breaker", "retry_after": "Retry-After", "rate": "its rate",
-	"sealed": "a key", "missing": "no endpoint", "order": "others first", "limit": "its limit", "permits": "a permit", "consumer": "to be taken",
+	"sealed": "a key", "missing": "no endpoint", "egress": "our network", "order": "others first", "limit": "its limit", "permits": "a permit", "consumer": "to be taken",
 }
 
 // Why says in a word or two how a delivery stands.

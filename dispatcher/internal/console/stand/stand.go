@@ -98,6 +98,11 @@ func limited(l wire.LaneState, link bool) Sentence {
 	case "rate":
 		s.Text = fmt.Sprintf("Its rate of %s is used up for now.", l.Rate)
 		s.Until = wire.Time{} // it changes all the time
+	case "egress":
+		s.Text = "The dispatcher's own network failed. Its receiver is not to blame."
+		if !link {
+			s.Cure = "Look into the log: the resolver, the route or the proxy failed."
+		}
 	case "sealed":
 		s.Text, s.Act = "An instance can't open its secrets.", true
 		if !link {

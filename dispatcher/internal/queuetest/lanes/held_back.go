@@ -150,7 +150,7 @@ func mustHold(r *rig.Rig, why dispatcher.LaneWhy, n int64) {
 	got := r.Stats().Held
 	want := map[dispatcher.LaneWhy]int64{
 		dispatcher.WhyPaused: 0, dispatcher.WhyBreaker: 0, dispatcher.WhyRetryAfter: 0, dispatcher.WhyRate: 0, dispatcher.WhyOrder: 0,
-		dispatcher.WhyConsumer: 0, dispatcher.WhySealed: 0, dispatcher.WhyMissing: 0,
+		dispatcher.WhyConsumer: 0, dispatcher.WhySealed: 0, dispatcher.WhyMissing: 0, dispatcher.WhyEgress: 0,
 	}
 	if why != "" {
 		want[why] = n

@@ -82,6 +82,9 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 		}
 		s := rig.Silence(c, wait)
 		s.Blame = m.rng.IntN(3) > 0
+		if s.Blame && m.rng.IntN(2) == 0 {
+			s.Stalled = dispatcher.WhyEgress // our own network has failed for too long
+		}
 		return s
 	case 5:
 		return rig.Took(rig.Death(c, pick(m.rng, dispatcher.ReasonExhausted, dispatcher.ReasonGone)), quick)
@@ -92,6 +95,9 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 	default:
 		s := rig.HandBack(c)
 		s.Due = m.Now.Truncate(time.Millisecond)
+		if m.rng.IntN(2) == 0 {
+			s.Stalled, s.Pause = dispatcher.WhyEgress, pick(m.rng, time.Second, 15*time.Second)
+		}
 		return s
 	}
 }
@@ -107,7 +113,7 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.
 	state := m.State()
 	for i, s := range batch {
 		m.logf("settle by %s: %s %s status %d took %s wait %s: %d", by, s.ID, s.Verdict, s.Attempt.Status, s.Attempt.Duration, s.Wait, got[i])
-		m.logf("  blame %v fails %v after %s pause %s", s.Blame, s.Fails, s.DisableAfter, s.Pause)
+		m.logf("  blame %v fails %v after %s pause %s for %q", s.Blame, s.Fails, s.DisableAfter, s.Pause, s.Stalled)
 		if !m.came(s.ID.Lane) {
 			require.Zero(m, got[i], "%s", s.ID)
 			continue

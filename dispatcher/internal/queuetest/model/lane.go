@@ -21,7 +21,7 @@ func (m *model) view(name dispatcher.Lane) stored.LaneState {
 	if l := m.lanes[name]; l != nil {
 		v.Known, v.Window, v.Slow = true, l.window, l.slow
 		v.Fails, v.Opened, v.Until, v.Tat, v.Leads = l.fails, l.opened, l.until, l.tat, l.leads
-		v.Failing = l.failing
+		v.Failing, v.Egress, v.EgressWait = l.failing, l.egress, l.egressWait
 	}
 	return v.ByClock(m.Now.UnixMicro())
 }
@@ -72,6 +72,12 @@ const longestOpen = 10 * time.Minute
 func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	now, lane := m.ms(), s.ID.Lane
 	l.until = m.view(lane).Until
+	if l.egress > 0 && s.Verdict != dispatcher.Back && s.Attempt.Number > 0 && s.Stalled != dispatcher.WhyEgress {
+		l.egress, l.egressWait = 0, 0
+		if l.opened == 0 {
+			l.until = 0
+		}
+	}
 	m.judgeFailing(s, l)
 	switch {
 	case s.Blame:
@@ -92,8 +98,35 @@ func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 			m.closed[lane] = true
 		}
 	}
-	if s.Pause > 0 {
-		l.until = max(l.until, now+ceilMillis(time.UnixMilli(0).Add(s.Pause)))
+	if wait := ceilMillis(time.UnixMilli(0).Add(s.Pause)); s.Pause > 0 && now+wait > l.until {
+		l.until = now + wait
+		if s.Stalled != dispatcher.WhyEgress {
+			l.egress, l.egressWait = 0, 0
+			return
+		}
+		if l.egress == 0 {
+			l.egress = now
+		}
+		l.egressWait = wait
+	}
+}
+
+// doEndWaits has some lanes wait for our own network no longer.
+func (m *model) doEndWaits() {
+	m.Helper()
+	lanes := slices.DeleteFunc(slices.Clone(modelLanes), func(dispatcher.Lane) bool { return m.rng.IntN(2) == 0 })
+	m.logf("end the waits of %v", lanes)
+	hints, err := m.Queue.EndWaits(m.Ctx, m.instances[0], lanes)
+	m.MustBeCurrent(hints)
+	m.went(err)
+	for _, name := range lanes {
+		l := m.lanes[name]
+		if l == nil || !m.came(name) {
+			continue
+		}
+		if v := m.view(name); l.egress > 0 && l.opened == 0 && v.Until > m.ms() {
+			l.until = m.ms()
+		}
 	}
 }
 
@@ -288,6 +321,8 @@ func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 		return "rung"
 	case l.Opened > 0:
 		return "breaker"
+	case l.Egress > 0:
+		return "egress"
 	case l.Until > m.ms():
 		return "retry_after"
 	case l.Tokens(m.Now.UnixMicro()) == 0:

@@ -285,7 +285,7 @@ func (m *model) mayLease(p *publishing, msg *modelMessage, id dispatcher.Deliver
 	may := due <= m.ms() && p.lease > 0 && !m.isFenced(p.by, m.Partition(id.Lane)) && len(m.ready[id.Lane]) == 0 && !m.expired(msg) &&
 		m.Setup.Light(m.Setup.Weight(l.Slow, l.InFlight), p.free) && !m.allHeld[m.Partition(id.Lane)] &&
 		l.Limits.Held == dispatcher.HeldNone && !l.Limits.Pull && (l.Limited || !id.Lane.IsEndpoint()) &&
-		l.InFlight < l.Slots(m.Setup) && l.Until <= m.ms() && l.Tokens(m.Now.UnixMicro()) > 0 &&
+		l.InFlight < l.Slots(m.Setup) && l.Until <= m.ms() && l.Egress == 0 && l.Tokens(m.Now.UnixMicro()) > 0 &&
 		len(m.sets[m.setOf(id, msg)]) == 0
 	if m.Setup.Partitions > 1 && may {
 		may = p.state.At(id).Place == stored.PlaceLeased

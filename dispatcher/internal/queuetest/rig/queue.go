@@ -42,6 +42,7 @@ type Queue interface {
 	Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, hints []Hint, err error)
 	Works(ctx context.Context, by string, lane dispatcher.Lane) ([]Hint, error)
 	Uncut(ctx context.Context, by string, lane dispatcher.Lane) error
+	EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) ([]Hint, error)
 	Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, hints []Hint, err error)
 	ReadHints(ctx context.Context, in []int) ([]Hint, error)
 	Watch(ctx context.Context, by string, to Subscriber) error

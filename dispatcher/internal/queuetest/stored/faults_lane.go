@@ -82,6 +82,9 @@ func (s State) checkLanes(f *Faults, setup Setup) {
 		if l.Known && (l.Window < 1 || l.Fails < 0 || l.Opened < 0 || l.Until < 0 || l.Tat < 0 || l.Slow < 0) {
 			f.Add("lane %s has the state %+v", name, l)
 		}
+		if (l.Egress > 0) != (l.EgressWait > 0) {
+			f.Add("lane %s waits for our own network since %d, for %d", name, l.Egress, l.EgressWait)
+		}
 		if l.Opened > 0 && l.Until == 0 {
 			f.Add("lane %s is open without a time", name)
 		}

@@ -22,6 +22,9 @@ type LaneState struct {
 
 	Failing int64 // ms: since when it fails; 0: it does not
 
+	Egress     int64 // ms: since when it waits for the instances' own network; 0: it does not
+	EgressWait int64 // ms: its last wait for that
+
 	Limited bool // it has a text of limits
 	Limits  dispatcher.LaneLimits
 
@@ -50,7 +53,7 @@ func (l LaneState) Slots(setup Setup) int {
 		return 1
 	case l.Limits.Pull:
 		return limit
-	case l.Opened > 0:
+	case l.Opened > 0 || l.Egress > 0:
 		return 1
 	case !l.Known:
 		return min(2, limit)

@@ -7,13 +7,13 @@
 --   first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell, ms
 --   after which a lane counts as failing (0: none does)
 -- returns now, due, weight, next place (empty at the end), ms since when the oldest is ready (0: nothing is), deliveries that
---   are held: paused, breaker, retry_after, rate, consumer, sealed, missing; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
+--   are held: paused, breaker, retry_after, rate, consumer, sealed, missing, egress; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
 --   for each lane told: lane, in flight, waiting
 local hash, at, left = sub(ARGV[rest], 1, 1), sub(ARGV[rest], 2), tonumber(ARGV[rest + 1])
 local fewest, most_told = tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
 local failing_after = tonumber(ARGV[rest + 4])
 local oldest, told = 0, {}
-local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0, consumer = 0, sealed = 0, missing = 0 }
+local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0, consumer = 0, sealed = 0, missing = 0, egress = 0 }
 local standing = { open = 0, limited = 0, failing = 0, paused = 0, disabled = 0 }
 
 -- held_by is the reason why the ready deliveries of a lane may not be attempted, nil where they may be, or end. A lane
@@ -108,7 +108,7 @@ if all_held == nil then all_held = holds_all(call('HGET', LIMITS, '*')) end
 local answer = {
   micros, before_due, weighs(before_weight), hash and hash .. at or '', num(oldest),
   held_back.paused, held_back.breaker, held_back.retry_after, held_back.rate, held_back.consumer, held_back.sealed,
-  held_back.missing,
+  held_back.missing, held_back.egress,
   standing.open, standing.limited, standing.failing, standing.paused, standing.disabled, all_held and 1 or 0,
 }
 for i = 1, math.min(#told, most_told) do

@@ -6,8 +6,9 @@
 -- ARGV[6] suspects  most of them that are suspects, each of another lane
 -- ARGV[7..]       lanes of which the instance has a suspect
 -- returns now, due, weight, number that ended instead, number without a record, number of lanes placed anew and of suspects
---   that wait for a time, versions (lane and version of its limits for each lane of an endpoint), then for each: delivery,
---   due ms, progress, record; "fenced" alone when the instance was declared dead
+--   that wait for a time, versions (lane and version of its limits for each lane of an endpoint; lane and
+--   "<since ms>-<wait ms>" for each that waits for our own network), then for each: delivery, due ms, progress, record;
+--   "fenced" alone when the instance was declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
 local LANES_READ = 16 -- at once: mostly a few lanes have enough work, and each costs as much as a delivery
 
@@ -154,6 +155,10 @@ for _, l in ipairs(met) do
   if sub(l.name, 1, 3) == 'ep_' then
     answer[7][#answer[7] + 1] = l.name
     answer[7][#answer[7] + 1] = l.limits.v
+  end
+  if l.state.egress > 0 then
+    answer[7][#answer[7] + 1] = l.name
+    answer[7][#answer[7] + 1] = num(l.state.egress) .. '-' .. num(l.state.wait)
   end
 end
 answer[4] = (#ended.done + #ended.cancelled + #ended.dead) / 2

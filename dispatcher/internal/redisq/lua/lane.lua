@@ -81,6 +81,9 @@ if works and l.text then -- as settle has it
   if s.opened > 0 then breakers, s.till = { name, 0 }, 0 end
   s.fails, s.opened = 0, 0
   fails_since(l, 0, 0, 0)
+  if s.egress > 0 then
+    s.more, s.egress, s.wait, s.till = (string.gsub(s.more, ' e[%d-]+$', '')), 0, 0, 0
+  end
 end
 if clear and l.text then -- a lane without a state gets none
   local s = own(l)

@@ -76,7 +76,7 @@ local function may_lease(e, l)
   if nleases >= lease or not e.soon or (l.ready or queued(l)) > 0 then return false end
   local most = rooms[l]
   if not most then
-    most = l.limits.held == '-' and not l.limits.pull and l.state.till <= now and room(l) or 0
+    most = l.limits.held == '-' and not l.limits.pull and l.state.till <= now and l.state.egress == 0 and room(l) or 0
     rooms[l] = most
   end
   if l.flying >= most or not light(l, free - nleases) or (l.limits.interval > 0 and tokens(l) == 0) then return false end

@@ -7,7 +7,8 @@
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: none was made), reason (x; else -),
 --           meta, excerpt (both empty: nothing for the history), blame (ms for which the lane is left alone; before it !
 --           where the failure counts for its breaker, and the lane fails, ? where it only fails, then , and ms after which it
---           is given up; or ~ and a letter where no receiver is to blame, as :lane has it), ms when it was leased (where
+--           is given up; e behind it where our own network was at fault; or ~ and a letter where no receiver is to blame, as
+--           :lane has it; with ~e the lane waits for our own network), ms when it was leased (where
 --           no attempt was made: only that lease is settled; 0: whenever that was); of a first attempt that was answered
 --           with 200 only delivery, took ms
 -- returns now, due, weight, breakers (lane, ms until when it is left alone, 0 closed, for each that opened or closed), a
@@ -134,24 +135,32 @@ local function learned(i, l)
   if ARGV[i + 1] == 'd' then grow(l) end
 end
 
--- succeeded closes a lane's breaker. A later Retry-After stays if the breaker was not open.
-local function succeeded(l)
-  local s = l.state
-  if s.fails == 0 and s.opened == 0 and s.failing == 0 then return end
-  s = own(l)
-  if s.failing > 0 then
-    l.recovered, l.told = l.recovered or s.failing, nil
-    fails_since(l, 0, 0, 0)
-  end
-  if s.opened > 0 then
-    s.till = 0
-    l.closed = true
-  end
-  s.fails, s.opened = 0, 0
-end
-
-local blamed
+local succeeded, blamed
 do
+  -- heard ends a lane's wait for our own network, since an attempt had another outcome.
+  local function heard(l)
+    local s = own(l)
+    s.more, s.egress, s.wait = (string.gsub(s.more, ' e[%d-]+$', '')), 0, 0
+    if s.opened == 0 then s.till = 0 end
+  end
+
+  -- succeeded closes a lane's breaker. A later Retry-After stays if the breaker was not open.
+  function succeeded(l)
+    if l.state.egress > 0 then heard(l) end
+    local s = l.state
+    if s.fails == 0 and s.opened == 0 and s.failing == 0 then return end
+    s = own(l)
+    if s.failing > 0 then
+      l.recovered, l.told = l.recovered or s.failing, nil
+      fails_since(l, 0, 0, 0)
+    end
+    if s.opened > 0 then
+      s.till = 0
+      l.closed = true
+    end
+    s.fails, s.opened = 0, 0
+  end
+
   -- attempted notes at a lane that fails when it was attempted last. Where it failed once more, it answers since when it fails.
   -- That begins anew if nothing was attempted for as long as it takes to give the lane up, while the lane allowed it.
   local function attempted(l, failed, after)
@@ -167,8 +176,9 @@ do
   function blamed(i, l)
     local blame = ARGV[i + 9]
     local sign = sub(blame, 1, 1)
+    if l.state.egress > 0 and ARGV[i + 5] ~= '0' and ARGV[i + 1] ~= 'b' and sub(blame, -1) ~= 'e' then heard(l) end
     if sign == '!' or sign == '?' then
-      local pause, after = match(blame, '^.(%d+),?(%d*)$')
+      local pause, after = match(blame, '^.(%d+),?(%d*)e?$')
       blame, after = pause, tonumber(after) or 0
       l.since = attempted(l, true, after)
       l.told = after > 0 and now - l.since >= after and l.limits.held == '-' and 1 or 0
@@ -189,8 +199,16 @@ do
     local letter, ms = match(blame, '^~(%l)(%d+)$')
     local pause = tonumber(ms or blame)
     if pause > 0 and now + pause > s.till then
+      local why = letter and ' ' .. letter or ''
+      if letter == 'e' then
+        if s.egress == 0 then s.egress = now end
+        s.wait = pause
+        why = why .. num(s.egress) .. '-' .. num(pause)
+      else
+        s.egress, s.wait = 0, 0
+      end
       s.till = now + pause
-      s.more = string.gsub(s.more, ' %l$', '') .. (letter and ' ' .. letter or '')
+      s.more = string.gsub(s.more, ' %l[%d-]*$', '') .. why
     end
   end
 end

@@ -72,6 +72,10 @@ func (r *raw) readLanes() {
 		r.at(name, func(l *stored.LaneState) {
 			var told int64
 			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // the reason why it is left alone
+			if before, away, ok := strings.Cut(text, " e"); ok {
+				r.whole(away, "%d-%d", &l.Egress, &l.EgressWait)
+				text = before
+			}
 			var last int64
 			format, all := "%d %d %d %d %d %d %d %d %d", []any{&l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow, &l.Failing, &told}
 			if strings.Count(text, " ") == len(all) {

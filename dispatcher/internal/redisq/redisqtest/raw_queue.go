@@ -168,6 +168,11 @@ func (r *Raw) Works(ctx context.Context, by string, lane dispatcher.Lane) ([]que
 	return r.heard(), err
 }
 
+func (r *Raw) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) ([]queuetest.Hint, error) {
+	err := r.queue.EndWaits(ctx, by, lanes)
+	return r.heard(), err
+}
+
 func (r *Raw) Uncut(ctx context.Context, by string, lane dispatcher.Lane) error {
 	return r.queue.Uncut(ctx, by, lane)
 }

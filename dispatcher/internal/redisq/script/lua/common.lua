@@ -51,7 +51,8 @@
 --                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing: since when in
 --                          ms, 0: it does not; told: 0. Then may follow the ms of its last attempt while it failed, and a
 --                          letter: until is not the receiver's wish then, but s: its endpoint can't be opened or read, m: it
---                          is not there. Further fields are ignored and kept
+--                          is not there, e: our own network failed; behind e "<since when in ms>-<last wait in ms>". Further
+--                          fields are ignored and kept
 --   :limits          hash  lane -> "version max interval ordered held": max 0 the default; interval us, 0 no rate; ordered
 --                          0 or 1; held - no, p paused, d disabled, x deleted, g cut at the ms that stands for the version:
 --                          what was accepted by then ends; behind it " t" where its deliveries are taken; * -> all lanes are held. No text: no limits, but a lane ep_...

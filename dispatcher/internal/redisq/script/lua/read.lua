@@ -39,9 +39,9 @@ local function taken_at(delivery)
 end
 
 -- why_left_alone answers why a lane waits for its until while its breaker is closed.
-local STALLED = { s = 'sealed', m = 'missing' }
+local STALLED = { s = 'sealed', m = 'missing', e = 'egress' }
 local function why_left_alone(l)
-  return l.limits.held == '?' and 'missing' or STALLED[match(l.state.more, ' (%l)$')] or 'retry_after'
+  return l.limits.held == '?' and 'missing' or STALLED[match(l.state.more, ' (%l)[%d-]*$')] or 'retry_after'
 end
 
 -- The reason that a delivery waits for: the first one that holds. A lane of an endpoint whose limits are not there lost its
@@ -51,6 +51,7 @@ local function waits_ready(l)
   local s = l.state
   if l.limits.held == '?' then return 'missing' end
   if s.opened > 0 then return s.till > now and 'breaker ' .. num(s.till) or 'breaker' end
+  if s.egress > 0 and s.till <= now then return 'egress' end
   if s.till > now then return why_left_alone(l) .. ' ' .. num(s.till) end
   if l.limits.interval > 0 and s.tat > micros then return 'rate ' .. num(math.ceil(s.tat / 1000)) end
   if l.flying >= room(l) then return 'limit' end

@@ -8,7 +8,7 @@
 local lanes, met, shapes = {}, {}, {}
 local all_held -- nil before it was read
 
-local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0, failing = 0 }
+local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0, failing = 0, egress = 0, wait = 0 }
 -- DEFAULTS are the limits of lanes that :limits has no text of. A bare URL's has none. A queue's is taken from. An
 -- endpoint's lost them: the instance that notices writes them again.
 local DEFAULTS = {
@@ -24,11 +24,14 @@ local function shape(text)
     local w, f, o, u, t, k, c, more, since = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( (%d+) %d+.*)$')
     s = FRESH
     if more then
+      local away, wait
+      if find(more, 'e', 1, true) then away, wait = match(more, ' e(%d+)-(%d+)$') end
       s = {
         window = tonumber(w), slow = tonumber(c), rest = f .. ' ' .. o .. ' ' .. u .. ' ' .. t .. ' ' .. k, more = more,
         fails = tonumber(f), opened = tonumber(o), till = tonumber(u), tat = tonumber(t), keys = tonumber(k), failing = tonumber(since),
+        egress = tonumber(away) or 0, wait = tonumber(wait) or 0,
       }
-      if s.window < 1 or s.slow > WORST or math.max(s.window, s.fails, s.opened, s.till, s.tat, s.keys, s.failing) >= SANE then s = FRESH end
+      if s.window < 1 or s.slow > WORST or math.max(s.window, s.fails, s.opened, s.till, s.tat, s.keys, s.failing, s.egress, s.wait) >= SANE then s = FRESH end
     end
     shapes[text] = s
   end
@@ -62,7 +65,10 @@ end
 local function own(l)
   if not l.own then
     local s = l.state
-    l.state = { fails = s.fails, opened = s.opened, till = s.till, tat = s.tat, keys = s.keys, failing = s.failing, more = s.more }
+    l.state = {
+      fails = s.fails, opened = s.opened, till = s.till, tat = s.tat, keys = s.keys, failing = s.failing, more = s.more,
+      egress = s.egress, wait = s.wait,
+    }
     l.own = true
   end
   return l.state
@@ -144,12 +150,12 @@ local function sets_of(l, record)
   return sets
 end
 
--- room is how many deliveries a lane may have in flight. It is one, the probe, while the lane's breaker is open. A
--- lane that is taken from grows no window, since its takers say how many.
+-- room is how many deliveries a lane may have in flight. It is one, the probe, while the lane's breaker is open, and
+-- while the lane waits for our own network. A lane that is taken from grows no window, since its takers say how many.
 local function room(l)
   if l.limits.ordered then return 1 end
   if l.limits.pull then return l.limits.top end
-  if l.state.opened > 0 then return 1 end
+  if l.state.opened > 0 or l.state.egress > 0 then return 1 end
   return math.min(l.window, l.limits.top)
 end
 

@@ -1,0 +1,291 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+)
+
+const (
+	// A lane waits so long after its first attempt that our own network made fail. Each
+	// further wait is twice as long, up to networkMost.
+	networkFirst = time.Second
+	networkMost  = 15 * time.Second
+	// networkBlame is how long a lane waits for our network without a rung. A broken zone
+	// may look like a fault of ours for ever.
+	networkBlame = time.Hour
+	// networkRate is how many attempts a second such lanes make together while our network
+	// does not work.
+	networkRate = 20
+	// networkLogged is how often a fault that lasts is logged.
+	networkLogged = time.Minute
+	// networkLanes bounds the lanes that are remembered. Others wait for networkMost at most.
+	networkLanes = 1 << 16
+)
+
+// ownNetwork handles attempts that our own network made fail: the resolver, the route or
+// the proxy. Their lanes wait, and no receiver is blamed. Lanes without such a fault are
+// not slowed, since a tenant can make any number of attempts of its own fail.
+type ownNetwork struct {
+	engine *Engine
+	sender dispatcher.Network // nil: the sender does not know its network
+	works  chan struct{}      // 1 deep: signalled when controls succeed again
+	faults map[dispatcher.EgressFault]*atomic.Int64
+
+	mu     sync.Mutex                           // guards what follows
+	begun  [networkRate]time.Time               // of the last attempts of lanes that wait, in a ring
+	oldest int                                  // place of the oldest of them
+	lanes  map[dispatcher.Lane]struct{}         // that wait
+	down   map[dispatcher.EgressFault]time.Time // since when controls fail
+	logged time.Time
+	again  int // attempts that failed since then
+}
+
+func newOwnNetwork(e *Engine, s dispatcher.Sender) *ownNetwork {
+	n := &ownNetwork{
+		engine: e, works: make(chan struct{}, 1), faults: map[dispatcher.EgressFault]*atomic.Int64{},
+		lanes: map[dispatcher.Lane]struct{}{}, down: map[dispatcher.EgressFault]time.Time{},
+	}
+	n.sender, _ = s.(dispatcher.Network)
+	for _, why := range dispatcher.EgressFaults {
+		n.faults[why] = &atomic.Int64{}
+	}
+	return n
+}
+
+// nextWait is how long a lane waits after an attempt that our network made fail.
+func nextWait(last dispatcher.EgressWait) time.Duration {
+	return min(max(2*last.Wait, networkFirst), networkMost)
+}
+
+// mayAttempt reports whether a delivery may be attempted now. Only lanes that wait for our
+// network are limited, and only while it does not work. wait is for how long the lane is
+// left alone otherwise: a random part, since thousands of lanes may wait.
+func (n *ownNetwork) mayAttempt(c *dispatcher.Claimed) (wait time.Duration, may bool) {
+	if c.Egress.Since.IsZero() || n.sender == nil {
+		return 0, true
+	}
+	switch n.sender.NetworkState() {
+	case dispatcher.NetworkUp:
+		return 0, true
+	case dispatcher.NetworkUnknown: // another instance had the lane wait
+		n.sender.CheckNetwork()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.remember(c.ID.Lane)
+	now := time.Now()
+	if first := n.begun[n.oldest]; !first.IsZero() && now.Sub(first) < time.Second {
+		wait = nextWait(c.Egress)
+		return wait - rand.N(wait/2), false
+	}
+	n.begun[n.oldest] = now
+	n.oldest = (n.oldest + 1) % networkRate
+	return 0, true
+}
+
+// remember notes a lane that waits. mu is held.
+func (n *ownNetwork) remember(lane dispatcher.Lane) {
+	if len(n.lanes) < networkLanes {
+		n.lanes[lane] = struct{}{}
+	}
+}
+
+// failed counts an attempt that our network made fail. It reports whether the delivery goes
+// back, and how long its lane waits then. It does not once the lane has waited for so long
+// without another outcome that the receiver is blamed.
+func (n *ownNetwork) failed(c *dispatcher.Claimed, fault *dispatcher.EgressError) (wait time.Duration, back bool) {
+	if count := n.faults[fault.Why]; count != nil {
+		count.Add(1)
+	}
+	since := c.Egress.Since
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.again++
+	if now := time.Now(); n.logged.IsZero() || now.Sub(n.logged) >= networkLogged {
+		n.engine.log.Error("our own network failed: deliveries wait, no receiver is blamed",
+			"why", string(fault.Why), "err", fault.Err, "attempts", n.again, "cure", networkCures[fault.Why])
+		n.logged, n.again = now, 0
+	}
+	if !since.IsZero() && n.engine.queue.Now().Sub(since) >= networkBlame {
+		return 0, false
+	}
+	n.remember(c.ID.Lane)
+	return nextWait(c.Egress), true
+}
+
+// networkCures say what an operator can do.
+var networkCures = map[dispatcher.EgressFault]string{
+	dispatcher.FaultResolver: "make the resolver of this host answer (/etc/resolv.conf)",
+	dispatcher.FaultRoute:    "give this host its route and its network interface back",
+	dispatcher.FaultProxy:    "make the proxy of EGRESS_PROXY answer",
+}
+
+// Run follows the controls until ctx ends. Once they succeed again, the lanes that wait are
+// attempted at once.
+func (n *ownNetwork) Run(ctx context.Context) error {
+	if n.sender == nil {
+		return nil
+	}
+	n.sender.WatchNetwork(ctx, n.changed)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.works:
+		}
+		n.engine.outages.Report("end waits", n.endWaits(ctx))
+	}
+}
+
+// endWaits has the lanes attempted that wait. If the queue does not answer, they wait for
+// networkMost at most, and are remembered.
+func (n *ownNetwork) endWaits(ctx context.Context) error {
+	n.mu.Lock()
+	lanes := make([]dispatcher.Lane, 0, len(n.lanes))
+	for lane := range n.lanes {
+		lanes = append(lanes, lane)
+	}
+	clear(n.lanes)
+	n.mu.Unlock()
+	if len(lanes) == 0 {
+		return nil
+	}
+	ctx, cancel := outage.Within(ctx)
+	defer cancel()
+	err := n.engine.queue.EndWaits(ctx, n.engine.name(), lanes)
+	if err != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, lane := range lanes {
+			n.remember(lane)
+		}
+	}
+	return err
+}
+
+// changed logs and tells that controls of a kind fail, or succeed again.
+func (n *ownNetwork) changed(why dispatcher.EgressFault, err error) {
+	now := n.engine.queue.Now()
+	n.mu.Lock()
+	since, was := n.down[why]
+	if err != nil {
+		n.down[why] = now
+	} else {
+		delete(n.down, why)
+	}
+	n.mu.Unlock()
+	switch {
+	case err != nil:
+		n.engine.tell(dispatcher.News{
+			Notice: dispatcher.NoticeEgressDown, Since: now.Truncate(time.Millisecond), Reason: string(why), Detail: err.Error(),
+		})
+		return
+	case was:
+		n.engine.log.LogAttrs(context.Background(), slog.LevelInfo, "our own network works again",
+			slog.String("why", string(why)), seconds("after_s", now.Sub(since)))
+		n.engine.tell(dispatcher.News{Notice: dispatcher.NoticeEgressUp, Since: since.Truncate(time.Millisecond), Reason: string(why)})
+	}
+	signal(n.works)
+}
+
+// Network reports whether our own network works, as far as controls found, and how many
+// attempts it made fail.
+func (e *Engine) Network() (up bool, faults map[dispatcher.EgressFault]int64) {
+	n := e.network
+	faults = make(map[dispatcher.EgressFault]int64, len(n.faults))
+	for why, count := range n.faults {
+		faults[why] = count.Load()
+	}
+	return n.sender == nil || n.sender.NetworkState() != dispatcher.NetworkDown, faults
+}
+
+// cutOff settles an attempt that our own network made fail, and reports whether it did. If the
+// lane has waited for too long, the answer becomes one that blames the receiver.
+func (d *deliverer) cutOff(c *dispatcher.Claimed, answer *dispatcher.Answer, s *dispatcher.Settlement) bool {
+	var fault *dispatcher.EgressError
+	if answer.Class != dispatcher.ClassEgress || !errors.As(answer.Err, &fault) {
+		return false
+	}
+	wait, back := d.engine.network.failed(c, fault)
+	s.Stalled = dispatcher.WhyEgress
+	if !back {
+		answer.Class, answer.Err = fault.Class(), fault.Err
+		return false
+	}
+	s.Verdict, s.Pause = dispatcher.Back, wait
+	return true
+}
+
+// shortage is the state in which this host has no file descriptor, port or buffer left
+// for a connection to a receiver. No receiver is to blame, so the delivery goes back to
+// the head of its lane. Leasing pauses: else the delivery would be leased again at once
+// and fail again.
+type shortage struct {
+	log  *slog.Logger
+	over chan struct{} // signalled when leases may be taken again
+
+	on    atomic.Bool  // leasing pauses now
+	total atomic.Int64 // attempts that were not made
+
+	mu    sync.Mutex    // guards what follows
+	wait  time.Duration // the last pause
+	ended time.Time     // when that pause was over
+	told  time.Time     // when the shortage was last logged
+	again int           // attempts that were not made since then
+}
+
+const (
+	// Pauses double while the shortage lasts. The longest is short beside the
+	// ladder, and long enough for 1,024 failing dials to cost no noticeable CPU.
+	shortageFirst = 50 * time.Millisecond
+	shortageMost  = time.Second
+	// After shortageCalm without a shortage the pauses begin with the shortest again.
+	shortageCalm = 10 * time.Second
+	// shortageTold is how often a shortage that lasts is logged.
+	shortageTold = time.Minute
+)
+
+// report counts an attempt that was not made since this host had no means for it.
+func (s *shortage) report(err error) {
+	s.total.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.again++
+	if s.told.IsZero() || now.Sub(s.told) >= shortageTold {
+		s.log.Error("no connection could be opened: deliveries wait, no receiver is blamed",
+			"err", err, "deliveries", s.again,
+			"cure", "raise the limit of file descriptors (ulimit -n), lower MAX_IN_FLIGHT, or run more instances")
+		s.told, s.again = now, 0
+	}
+	if s.on.Load() {
+		return // the attempt was begun before the pause
+	}
+	if now.Sub(s.ended) >= shortageCalm {
+		s.wait = 0
+	}
+	s.wait = min(max(2*s.wait, shortageFirst), shortageMost)
+	s.on.Store(true)
+	time.AfterFunc(s.wait, s.end)
+}
+
+// end ends the pause.
+func (s *shortage) end() {
+	s.mu.Lock()
+	s.ended = time.Now()
+	s.on.Store(false)
+	s.mu.Unlock()
+	signal(s.over)
+}
+
+// Exhausted is how many attempts were not made since this host had no file descriptor,
+// port or buffer left for a connection.
+func (e *Engine) Exhausted() int64 { return e.shortage.total.Load() }

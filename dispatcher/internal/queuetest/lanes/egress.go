@@ -1,0 +1,146 @@
+package lanes
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// cutOff hands a claim back because the instance's own network failed.
+func cutOff(c dispatcher.Claimed, wait time.Duration) dispatcher.Settlement {
+	s := rig.HandBack(c)
+	s.Stalled, s.Pause = dispatcher.WhyEgress, wait
+	return s
+}
+
+func endWaits(r *rig.Rig, lanes ...dispatcher.Lane) {
+	r.Helper()
+	hints, err := r.Queue.EndWaits(r.Ctx, rig.Two, lanes)
+	require.NoError(r, err)
+	r.MustBeCurrent(hints)
+}
+
+// EgressCases are about lanes that wait for the instances' own network.
+var EgressCases = []rig.Case{
+	{Name: "a lane waits for our own network without a rung, and says so", Run: func(r *rig.Rig) {
+		r.Succeed("a")
+		window := r.LaneState("a").Window
+		r.Publish("a", "m1", "m2")
+		r.MustSettle(rig.One, cutOff(mustClaimIn(r, "a", "m1"), 2*time.Second))
+		mustWaitFor(r, "egress", "a", "m1", "m2")
+		d := r.Look(rig.Named("a", "m1"))
+		require.Equal(r, r.Later(2*time.Second), d.WaitingUntil)
+		require.Zero(r, d.Attempts)
+		require.Empty(r, d.History)
+		l := r.LaneState("a")
+		state, why := l.Standing()
+		require.Equal(r, dispatcher.StateLimited, state)
+		require.Equal(r, dispatcher.WhyEgress, why)
+		require.Zero(r, l.Fails)
+		require.Zero(r, l.Failing)
+		stats, err := r.Queue.Stats(r.Ctx)
+		require.NoError(r, err)
+		require.EqualValues(r, 2, stats.Held[dispatcher.WhyEgress])
+		r.MustClaimNothing(rig.One)
+		r.Pass(2 * time.Second)
+		r.Move()
+		r.Deliver(rig.Named("a", "m1"))
+		require.Equal(r, window+1, r.LaneState("a").Window)
+	}},
+	{Name: "such a lane has one attempt at a time, and tells every instance since when it waits", Run: func(r *rig.Rig) {
+		began := r.Now
+		r.Publish("a", "m1", "m2", "m3")
+		r.MustSettle(rig.One, cutOff(mustClaimIn(r, "a", "m1"), time.Second))
+		for _, by := range []string{rig.One, rig.Two} {
+			last := r.State().Lanes["a"].EgressWait
+			r.Pass(time.Duration(last) * time.Millisecond)
+			r.Move()
+			got := r.Claim(by, 10)
+			require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(got))
+			require.Equal(r, dispatcher.EgressWait{Since: began, Wait: time.Duration(last) * time.Millisecond}, got[0].Egress)
+			mustWaitFor(r, "egress", "a", "m2", "m3")
+			r.MustSettle(by, cutOff(got[0], 2*got[0].Egress.Wait))
+		}
+		r.Pass(4 * time.Second)
+		r.Move()
+		r.Deliver(rig.Named("a", "m1"))
+		for _, c := range r.Claim(rig.One, 2) {
+			require.Zero(r, c.Egress)
+		}
+	}},
+	{Name: "another outcome ends the wait for our own network at once", Run: func(r *rig.Rig) {
+		for i, end := range []func(dispatcher.Claimed) dispatcher.Settlement{
+			rig.Success,
+			func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Failure(c, time.Hour) },
+			func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Death(c, dispatcher.ReasonRefused) },
+		} {
+			lane := dispatcher.Lane("abc"[i : i+1])
+			r.Publish(lane, string(lane)+"1", string(lane)+"2", string(lane)+"3")
+			got := r.Claim(rig.One, 2)
+			require.Len(r, got, 2)
+			r.MustSettle(rig.One, cutOff(got[0], 15*time.Second))
+			r.MustSettle(rig.One, end(got[1]))
+			for _, c := range r.Claim(rig.One, 2) {
+				require.Equal(r, lane, c.ID.Lane)
+				require.Zero(r, c.Egress)
+				r.MustSettle(rig.One, rig.Success(c))
+			}
+		}
+		r.Publish("d", "d1")
+		r.MustSettle(rig.One, cutOff(mustClaimIn(r, "d", "d1"), 15*time.Second))
+		_, err := r.Queue.Works(r.Ctx, rig.One, "d")
+		require.NoError(r, err)
+		r.Deliver(rig.Named("d", "d1"))
+	}},
+	{Name: "a hand-back for another reason keeps the wait for our own network", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2")
+		got := r.Claim(rig.One, 2)
+		r.MustSettle(rig.One, cutOff(got[0], time.Second))
+		r.MustSettle(rig.One, rig.HandBack(got[1]))
+		r.Pass(time.Second)
+		r.Move()
+		require.NotZero(r, r.Claim(rig.One, 2)[0].Egress)
+	}},
+	{Name: "after too long the failure counts, and the lane waits on for our own network", Setup: stored.Setup{Breaker: 2, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
+		began := r.Now
+		r.Publish("a", "m1", "m2")
+		r.MustSettle(rig.One, cutOff(mustClaimIn(r, "a", "m1"), 15*time.Second))
+		r.Pass(time.Hour)
+		r.Move()
+		s := rig.Blamed(rig.Silence(mustClaimIn(r, "a", "m1"), time.Minute))
+		s.Stalled = dispatcher.WhyEgress
+		r.MustSettle(rig.One, s)
+		require.Equal(r, 1, r.Look(rig.Named("a", "m1")).Attempts)
+		require.Equal(r, 1, r.LaneState("a").Fails)
+		next := mustClaimIn(r, "a", "m2")
+		require.Equal(r, dispatcher.EgressWait{Since: began, Wait: 15 * time.Second}, next.Egress)
+		s = rig.Blamed(rig.Silence(next, time.Hour))
+		s.Stalled = dispatcher.WhyEgress
+		r.MustSettle(rig.One, s)
+		r.Resume("a") // closes its breaker
+		got := r.ScheduleFor(rig.Two, 10, 10, r.Entry("m3", rig.To("a")))
+		require.Empty(r, rig.Leased(got[0]), "only a claim tells of the wait")
+		require.NotZero(r, mustClaimIn(r, "a", "m3").Egress)
+	}},
+	{Name: "what ends the waits for our own network ends no other", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
+		for _, lane := range []dispatcher.Lane{"a", "b", "c", "d"} {
+			r.Publish(lane, string(lane)+"1", string(lane)+"2")
+		}
+		began := r.Now
+		r.MustSettle(rig.One, cutOff(mustClaimIn(r, "a", "a1"), 15*time.Second))
+		r.MustSettle(rig.One, rig.Paused(mustClaimIn(r, "b", "b1"), time.Hour, time.Minute))
+		r.MustSettle(rig.One, rig.Blamed(rig.Failure(mustClaimIn(r, "c", "c1"), time.Hour)))
+		sealed := rig.HandBack(mustClaimIn(r, "d", "d1"))
+		sealed.Stalled, sealed.Pause = dispatcher.WhySealed, time.Minute
+		r.MustSettle(rig.One, sealed)
+		endWaits(r, "a", "b", "c", "d", "unknown")
+		require.NotContains(r, r.State().Lanes, dispatcher.Lane("unknown"))
+		got := r.Claim(rig.One, 10)
+		require.Equal(r, rig.IDs("a", "a1"), rig.ClaimedIDs(got))
+		require.Equal(r, dispatcher.EgressWait{Since: began, Wait: 15 * time.Second}, got[0].Egress, "no attempt succeeded yet")
+	}},
+}

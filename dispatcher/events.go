@@ -13,6 +13,8 @@ type Events struct {
 	Ended  func(deliveries int) // they ended, so that there is something to trim
 	Dead   func(deaths []Death) // but for those that a Settled tells of
 
+	Emptied func(*Emptied) // the store lost data; nil: they were restored or given up
+
 	Failing func(LaneFailing)                                    // an attempt failed, or succeeded again after it
 	Opened  func(lane Lane, since time.Time, wait time.Duration) // its breaker opened, or opened again; it fails since then
 	Closed  func(lane Lane, since time.Time)                     // its breaker closed; it failed since then; zero: no attempt closed it
@@ -39,6 +41,9 @@ func (e Events) Whole() Events {
 	}
 	if e.Dead == nil {
 		e.Dead = func([]Death) {}
+	}
+	if e.Emptied == nil {
+		e.Emptied = func(*Emptied) {}
 	}
 	if e.Opened == nil {
 		e.Opened = func(Lane, time.Time, time.Duration) {}

@@ -122,6 +122,11 @@ type Published struct {
 	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut, ErrUnmatched; nil where Result is set
 }
 
+// Unmatched reports whether no endpoint matched a new message, so that nothing is kept.
+func (p *Published) Unmatched() bool {
+	return p.Err == nil && p.Result == Accepted && len(p.Deliveries) == 0
+}
+
 // Differs names what of the content of a message is not as in another one. A
 // body is compared by the digest alone, since a large one was not read.
 func (m *Message) Differs(kept *Message) (names []string) {

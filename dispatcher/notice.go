@@ -102,3 +102,9 @@ func Summary(since time.Time, lasts time.Duration) string {
 func takesTopic(pattern, topic string) bool {
 	return strings.HasPrefix(pattern, ownTopics) && (pattern == topic || topic != string(NoticeDead))
 }
+
+// OfStore reports whether a message is a notice of how the store is. It is taken also where
+// the store lost data, since it reports that.
+func (m *Message) OfStore() bool {
+	return m.Topic == string(NoticeUnhealthy) || m.Topic == string(NoticeHealthy)
+}

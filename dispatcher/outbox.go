@@ -45,6 +45,7 @@ const (
 	RowDuplicate           // it was accepted before
 	RowRejected            // it never can be
 	RowWaits               // it may be later
+	RowUnmatched           // no endpoint wants it, so that nothing was kept
 )
 
 // RowFate is what becomes of one row.

@@ -276,6 +276,10 @@ type Queue interface {
 	Stats(ctx context.Context) (Stats, error)
 	// Store tells what the store says of itself.
 	Store(ctx context.Context) (StoreInfo, error)
+	// Intact makes sure, after nothing was found, that the store has the data with which
+	// this instance began: the project's own, and those of these lanes, or of all lanes.
+	// Else it is an Emptied: that nothing was found says nothing.
+	Intact(ctx context.Context, lanes ...Lane) error
 
 	// The queue as a whole.
 

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -61,6 +62,7 @@ type StoreInfo struct {
 	Durability Durability // what a publish waits for
 	Durable    Tristate   // whether that holds now
 	Loses      string     // one of the Loses words
+	Emptied    *Emptied   // what it lost, and was neither restored nor given up; nil: nothing
 	Checks     []Check
 }
 
@@ -100,3 +102,43 @@ func (d Durability) String() string {
 	}
 	return "none"
 }
+
+// Emptied is what of a project's data a store lost, until they are restored or given up. It
+// is an error, and an ErrUnavailable: what needs these data is refused.
+type Emptied struct {
+	Home       bool  // the endpoints, links and jobs
+	Partitions []int // whose deliveries are lost
+	Archived   bool  // an archive has what was kept
+}
+
+// Has reports whether a partition is among them. A nil Emptied has none.
+func (e *Emptied) Has(partition int) bool {
+	return e != nil && slices.Contains(e.Partitions, partition)
+}
+
+// Error says what was lost, and the cure.
+func (e *Emptied) Error() string {
+	return "the store lost " + e.lost() + ": " + e.Cure()
+}
+
+func (e *Emptied) lost() string {
+	switch n := len(e.Partitions); {
+	case e.Home && n > 0:
+		return fmt.Sprintf("its endpoints and the deliveries of %d partitions", n)
+	case e.Home:
+		return "its endpoints"
+	default:
+		return fmt.Sprintf("the deliveries of %d partitions", n)
+	}
+}
+
+// Cure is what a person does about it.
+func (e *Emptied) Cure() string {
+	if e.Archived {
+		return "hookladder restore brings back what is archived, hookladder doctor --accept-loss --discard-archive gives it up"
+	}
+	return "there is no archive to restore it from; hookladder doctor --accept-loss gives it up, and publishing continues"
+}
+
+// Unwrap makes it an ErrUnavailable.
+func (e *Emptied) Unwrap() error { return ErrUnavailable }

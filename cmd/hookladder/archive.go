@@ -96,19 +96,20 @@ func newRestore(s world) *cobra.Command {
 	var r keep.Restore
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Make a lost Redis of the archive again",
-		Long: `Puts into an empty Redis what the archive has: endpoints and pauses, the ids that
-are known, and all that was accepted and has not finished, with the same ids and at
-its place on the ladder. With --dead also what died, so that it can be replayed.
+		Short: "Put back into Redis what it lost and the archive has",
+		Long: `Puts back into Redis what it lost and the archive has: endpoints and pauses, the
+ids that are known, and all that was accepted and has not finished, with the same ids
+and at its place on the ladder. With --dead also what died, so that it can be
+replayed. Instances may run. Where one node of a cluster was emptied, only that part
+is filled. What is there, and what came since the loss, stays as it is.
 
 What was delivered is not sent again, but for what happened after the archive ended:
-it says at which time that was. Until restore has ended, Redis takes no message and
-attempts nothing. It may be stopped at any time, even by kill -9: run it again, and
-it goes on. Running it twice changes nothing.
+it reports at which time that was. Until restore has ended, the part that it fills
+takes no message and attempts nothing. It may be stopped at any time, even by kill -9:
+run it again, and it continues. Where nothing was lost, it does nothing and exits 0.
 
-It refuses a Redis that has messages or endpoints. With --into-running it adds to
-these what the archive has besides, such as what Redis lost of its last second; what
-is there stays as it is. Then an instance has to archive meanwhile.
+With --into-running it adds to all of Redis what the archive has besides, such as
+what Redis lost of its last second. Then an instance has to archive meanwhile.
 
 It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`,
 		Example: `  hookladder restore --dry-run
@@ -128,7 +129,7 @@ It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`
 			return r.Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&r.IntoRunning, "into-running", false, "also into a Redis that has messages or endpoints")
+	cmd.Flags().BoolVar(&r.IntoRunning, "into-running", false, "also where no data were lost: add what Redis lacks, such as its last second")
 	cmd.Flags().BoolVar(&r.Dead, "dead", false, "put dead deliveries back too")
 	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "only print what would be restored")
 	return cmd

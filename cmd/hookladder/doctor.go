@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/keep"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
@@ -33,16 +34,33 @@ is not encrypted with it yet, and prints its id. It trusts what was stored witho
 a key: look through the endpoints before, and run it once. The headers of messages
 are encrypted so too; a key that it dropped would leave these waiting.
 
+With --accept-loss it gives up the data that the store lost, and does nothing
+else. It acts only where data were lost, reports what is given up, and asks for
+--yes. Where there is an archive, which hookladder restore could bring them back
+from, it asks for --discard-archive too. Running instances continue within seconds.
+
 It uses the settings of serve: REDIS_URL or DATA_DIR, PROJECT and the rest. The
 exit code is 0 when all is sound, 1 when a finding is left, 4 when the store does
 not answer.`,
 		Example: `  hookladder doctor
   hookladder doctor --fix
   hookladder doctor --seal
+  hookladder doctor --accept-loss
   hookladder doctor --json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd, s) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !r.acceptLoss && (r.yes || r.discard):
+				return usagef("--yes and --discard-archive are for --accept-loss")
+			case r.acceptLoss && (r.fix || r.seal || r.asJSON):
+				return usagef("--accept-loss does nothing else: leave the other flags out")
+			}
+			return r.run(cmd, s)
+		},
 	}
+	cmd.Flags().BoolVar(&r.acceptLoss, "accept-loss", false, "give up the data that the store lost")
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "with --accept-loss: do it, not only report it")
+	cmd.Flags().BoolVar(&r.discard, "discard-archive", false, "with --accept-loss: give up what the archive has of it too")
 	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair what can be repaired")
 	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt all endpoints, and the headers of messages, with the first ENCRYPTION_KEY")
 	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print one JSON object at the end")
@@ -50,7 +68,10 @@ not answer.`,
 }
 
 // doctorFlags is what the flags of doctor say.
-type doctorFlags struct{ fix, seal, asJSON bool }
+type doctorFlags struct {
+	fix, seal, asJSON        bool
+	acceptLoss, yes, discard bool
+}
 
 func (e doctorFlags) run(cmd *cobra.Command, s world) error {
 	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
@@ -59,6 +80,13 @@ func (e doctorFlags) run(cmd *cobra.Command, s world) error {
 	}
 	o, err := storeOptions(cmd, read, found, "set the one that serve uses")
 	if err != nil {
+		return err
+	}
+	if e.acceptLoss {
+		missing, err := keep.Loss{Accept: e.yes, Discard: e.discard}.Run(cmd.Context(), o, cmd.OutOrStdout())
+		if missing != "" {
+			err = usagef("nothing was changed: add %s to give them up", missing)
+		}
 		return err
 	}
 	var r reporter = &textReport{out: cmd.OutOrStdout(), fix: e.fix}

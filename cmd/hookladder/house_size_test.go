@@ -46,7 +46,7 @@ var budgets = map[string]int{
 	"dispatcher/archive":                       900,
 	"dispatcher/health":                        200,
 	"dispatcher/explain":                       600,
-	"dispatcher/app":                           2000, // it joins the archive, the outbox and the console too, and announces a stop
+	"dispatcher/app":                           2150, // it joins the archive, the outbox and the console too, and announces a stop
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             900,
 	"dispatcher/internal/console":              4500, // pages of operators and of merchants
@@ -83,7 +83,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/model":      3400, // takers too
 	"dispatcher/internal/queuetest/rig":        1500,
 	"dispatcher/internal/queuetest/stored":     800,
-	"dispatcher/internal/redisq":               6100,
+	"dispatcher/internal/redisq":               6300,
 	"dispatcher/internal/redisq/access":        300,
 	"dispatcher/internal/redisq/access/lua":    200,
 	"dispatcher/internal/redisq/buried":        400,
@@ -96,9 +96,9 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/conn/lua":      100,
 	"dispatcher/internal/redisq/ended":         300,
 	"dispatcher/internal/redisq/ended/lua":     200,
-	"dispatcher/internal/redisq/endpoints":     1200,
+	"dispatcher/internal/redisq/endpoints":     1250,
 	"dispatcher/internal/redisq/endpoints/lua": 200,
-	"dispatcher/internal/redisq/feed":          1000,
+	"dispatcher/internal/redisq/feed":          1050,
 	"dispatcher/internal/redisq/feed/lua":      200,
 	"dispatcher/internal/redisq/health":        400,
 	"dispatcher/internal/redisq/health/lua":    100,

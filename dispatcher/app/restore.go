@@ -19,12 +19,9 @@ type LostEndpoint = restorer.LostEndpoint
 // RestoreStep is the progress of a restore.
 type RestoreStep = restorer.Step
 
-// NotEmptyError says that a store has something already.
-type NotEmptyError = restorer.NotEmptyError
-
 // RestoreOptions say how a store is restored.
 type RestoreOptions struct {
-	IntoRunning bool // the store may have messages and endpoints
+	IntoRunning bool // also where nothing counts as lost
 	Dead        bool // what died is put back too
 	DryRun      bool
 	By          string            // for the archive's audit

@@ -26,7 +26,10 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 	})
 	if err == nil && o.Archive.URL != "" {
 		// Before anything is accepted: what the log does not name is not archived.
-		if err = feed.New(store).Begin(ctx); err != nil {
+		if err = feed.New(store).Begin(ctx); err == nil {
+			err = learnLoss(ctx, store, o)
+		}
+		if err != nil {
 			err = errors.Join(fmt.Errorf("begin to archive: %w", err), store.Close())
 		}
 	}

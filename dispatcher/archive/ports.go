@@ -27,6 +27,10 @@ type Source interface {
 	// Begin has all partitions name what they accept in their log, and keep what is not
 	// archived, and makes their epochs where there are none. It may be repeated.
 	Begin(ctx context.Context) error
+	// Lost notes what the store lost by what the archive has: the id of the project's data
+	// and the epochs of its partitions. It answers the present id; empty: something is lost,
+	// and neither restored nor given up.
+	Lost(ctx context.Context, id string, epochs map[int]string) (present string, err error)
 	// States reads how far some partitions are archived.
 	States(ctx context.Context, partitions []int) ([]State, error)
 	// Read reads what happened in a partition behind a position: whole entries, until
@@ -140,6 +144,11 @@ type Archive interface {
 	// KeepHolds keeps which lanes of a partition were paused and resumed. ErrMoved says that
 	// the instance does not hold the partition.
 	KeepHolds(ctx context.Context, by string, h Holds) error
+	// Home is the id of the data that are archived, and the epochs of the partitions; empty:
+	// nothing was archived so far.
+	Home(ctx context.Context) (id string, epochs map[int]string, err error)
+	// KeepHome keeps that id.
+	KeepHome(ctx context.Context, id string) error
 	// Maintain makes the tables of the months to come, and drops those that are too old.
 	Maintain(ctx context.Context, retention time.Duration) error
 	// Release gives up what an instance holds.

@@ -11,13 +11,16 @@ import (
 // Target is a store into which an archive is put back. Each of its methods may be
 // repeated, also by another process after a crash: what is there already stays as it is.
 type Target interface {
-	// Has counts what the store has of messages and endpoints: 0 where a restore began
-	// that did not end.
-	Has(ctx context.Context) (messages, endpoints int64, err error)
+	// Emptied notes what the store lost by what the archive has: the id of the project's data
+	// and the epochs of its partitions. It reports whether something was lost, and neither
+	// restored nor given up. Then the other methods leave alone what was not.
+	Emptied(ctx context.Context, id string, epochs map[int]string) (bool, error)
 	// Epochs are those of its partitions, which it makes where there are none. drained says
 	// that all of its log is archived: what the archive has as unfinished then is so, or
 	// the store lost it.
 	Epochs(ctx context.Context) (epochs []string, drained bool, err error)
+	// ID is that of the data that the store has now.
+	ID() string
 	// Hold has the store take no message and attempt nothing until Release.
 	Hold(ctx context.Context) error
 	// PutEndpoints puts endpoints back, deleted ones apart, and what is held. It counts
@@ -33,7 +36,7 @@ type Target interface {
 	// PutDead puts dead deliveries back into the dead list.
 	PutDead(ctx context.Context, dead []DeadOne) ([]Put, error)
 	// Release has the store take messages, and attempt what is due, unless that was held
-	// before Hold.
+	// before Hold. Then nothing counts as lost.
 	Release(ctx context.Context) error
 }
 
@@ -75,6 +78,10 @@ type Vault interface {
 	Lock(ctx context.Context) (release func(), err error)
 	// Last is when something was archived last, by the archive's clock, and its present time.
 	Last(ctx context.Context) (last, now time.Time, err error)
+	// Home is the id of the data that were archived, and the epochs of the partitions.
+	Home(ctx context.Context) (id string, epochs map[int]string, err error)
+	// KeepHome notes that the archive is of the data with this id.
+	KeepHome(ctx context.Context, id string) error
 	// CountOpen counts unfinished deliveries, but for those of the given epochs.
 	CountOpen(ctx context.Context, but []string) (int64, error)
 	// Open are they, in the order of Pos, with head and body.

@@ -229,6 +229,7 @@ type Ready struct {
 	Status      string      `json:"status" enum:"ready"`
 	PausedLanes int         `json:"paused_lanes,omitzero" doc:"How many lanes are paused; * counts as one. Only with the scope read."`
 	Paused      []LaneState `json:"paused,omitempty" doc:"* where all are paused, and the 50 that were paused last. Only with the scope read."`
+	Emptied     string      `json:"emptied,omitzero" doc:"What the store lost, and the cure, while there is no archive to restore it from. Only with the scope read."`
 	Store       *Store      `json:"store,omitzero" doc:"Left out without the scope read."`
 }
 

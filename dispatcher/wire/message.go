@@ -32,7 +32,7 @@ type Message struct {
 	Ladder        *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
 	MaxAttempts   int               `json:"max_attempts,omitzero" minimum:"1" maximum:"101" doc:"Cuts the ladder."`
 	Timeout       Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s; of a queue's handler to 1h. Default: the dispatcher's."`
-	RequireMatch  bool              `json:"require_match,omitzero" doc:"Of a message without url, endpoint and queue: that no endpoint matches is an error, type unmatched, instead of 202 with matched 0."`
+	RequireMatch  bool              `json:"require_match,omitzero" doc:"Of a message without url, endpoint and queue: that no endpoint matches is an error, type unmatched, instead of 200 with matched 0."`
 	Success       *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 }
 

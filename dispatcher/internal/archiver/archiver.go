@@ -305,6 +305,9 @@ func (a *Archiver) begin(ctx context.Context) error {
 	if err := a.source.Begin(ctx); err != nil {
 		return err
 	}
+	if err := a.checkHome(ctx); err != nil {
+		return err
+	}
 	states, err := a.source.States(ctx, all)
 	if err != nil {
 		return err
@@ -315,6 +318,20 @@ func (a *Archiver) begin(ctx context.Context) error {
 		a.wants = append(a.wants, archive.Want{Partition: s.Partition, Epoch: s.Epoch, At: s.At})
 	}
 	return nil
+}
+
+// checkHome compares the store with the one that was archived last, before the archive
+// takes the epochs of this one.
+func (a *Archiver) checkHome(ctx context.Context) error {
+	id, epochs, err := a.archive.Home(ctx)
+	if err != nil {
+		return err
+	}
+	present, err := a.source.Lost(ctx, id, epochs)
+	if err != nil || present == "" || present == id {
+		return err
+	}
+	return a.archive.KeepHome(ctx, present)
 }
 
 // partitions are those that this instance archives, in another order each time: a pass

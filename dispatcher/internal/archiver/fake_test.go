@@ -21,6 +21,8 @@ import (
 // store is a source in memory. Entry n of a partition stands at 0-n.
 type store struct {
 	mu       sync.Mutex
+	id       string // of its data
+	lost     bool   // the archive has another id
 	entries  [2][]archive.Event
 	epoch    [2]string
 	at       [2]archive.Position
@@ -84,6 +86,14 @@ func delivery(id string) dispatcher.DeliveryID {
 }
 
 func (s *store) Partitions() int { return 2 }
+
+// Lost notes what the archive tells of another store.
+func (s *store) Lost(_ context.Context, id string, _ map[int]string) (string, error) {
+	if s.lost = s.lost || id != "" && id != s.id; s.lost {
+		return "", nil
+	}
+	return s.id, nil
+}
 
 func (s *store) Begin(context.Context) error {
 	s.mu.Lock()

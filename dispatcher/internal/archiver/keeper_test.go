@@ -14,6 +14,7 @@ import (
 
 // keeper is an archive in memory.
 type keeper struct {
+	home   string // the id of the store
 	mu     sync.Mutex
 	rows   [2]row
 	events []string // what was kept: partition, kind and id, in order
@@ -206,6 +207,19 @@ func (k *keeper) KeepHolds(_ context.Context, by string, h archive.Holds) error 
 		return archive.ErrMoved
 	}
 	k.keep(nil, h.Lanes)
+	return k.down()
+}
+
+func (k *keeper) Home(context.Context) (string, map[int]string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.home, nil, k.down()
+}
+
+func (k *keeper) KeepHome(_ context.Context, id string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.home = id
 	return k.down()
 }
 

@@ -67,6 +67,16 @@ func (c *Cache) SetSubscribed(hears bool) {
 	c.tenants.Purge()
 }
 
+// Clear empties the cache.
+func (c *Cache) Clear() {
+	defer c.changed()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	c.known.Purge()
+	c.tenants.Purge()
+}
+
 // forget removes an endpoint, so that it is read anew.
 func (c *Cache) forget(id string) {
 	c.mu.Lock()

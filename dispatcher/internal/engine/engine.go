@@ -103,6 +103,8 @@ type Engine struct {
 	poll    chan struct{} // 1 deep: the watcher polls the whole queue
 	settled chan struct{} // 1 deep: outcomes were recorded
 	stopped chan struct{} // closed when nothing is accepted any more
+
+	lost atomic.Pointer[dispatcher.Emptied] // by the store; nil: nothing
 }
 
 // New makes an Engine of a queue and a sender.
@@ -176,6 +178,25 @@ func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	return e.queue.Store(ctx)
 }
 
+// Emptied is what the store lost, and was neither restored nor given up; nil: nothing.
+func (e *Engine) Emptied() *dispatcher.Emptied { return e.lost.Load() }
+
+// emptied reports that the store lost data, or that they were restored or given up.
+func (e *Engine) emptied(lost *dispatcher.Emptied) {
+	e.lost.Store(lost)
+	news := dispatcher.News{Notice: dispatcher.NoticeHealthy, Reason: "emptied"}
+	if lost != nil {
+		e.log.Error("the store lost data: what needs them is refused", "home", lost.Home, "partitions", len(lost.Partitions), "err", lost)
+		news.Notice, news.Detail = dispatcher.NoticeUnhealthy, lost.Error()
+		news.Since = e.queue.Now().Truncate(time.Millisecond)
+	} else {
+		e.log.Info("the data that the store lost were restored or given up")
+		e.endpoints.Cache.Clear() // it may have endpoints that are no more
+		e.pollSoon()
+	}
+	e.tell(news)
+}
+
 // ReadClock reads the queue's clock. It is called at the start, so that Now is right
 // for the first caller too.
 func (e *Engine) ReadClock(ctx context.Context) error {
@@ -199,7 +220,7 @@ func (e *Engine) Permits() (used, all int) {
 func (e *Engine) events() dispatcher.Events {
 	return dispatcher.Events{
 		Ready: func() { signal(e.ready) }, Due: func() { signal(e.due) }, Unseen: func() { signal(e.unseen) },
-		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: e.buried,
+		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: e.buried, Emptied: e.emptied,
 		Failing: func(f dispatcher.LaneFailing) {
 			status := 0
 			if f.For > 0 { // else it is not of an attempt that is being recorded

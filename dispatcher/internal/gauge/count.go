@@ -34,9 +34,9 @@ func (g *Gauge) Attempted(a dispatcher.Attempted) {
 	}
 }
 
-// Published counts a message that was accepted.
+// Published counts a message that was kept.
 func (g *Gauge) Published(p dispatcher.Published) {
-	if p.Err == nil && p.Result == dispatcher.Accepted {
+	if p.Err == nil && p.Result == dispatcher.Accepted && !p.Unmatched() {
 		g.present.accepted.Add(1)
 	}
 }

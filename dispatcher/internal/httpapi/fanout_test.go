@@ -42,8 +42,10 @@ func TestAMessageGoesToAnEndpointOrToAllThatMatch(t *testing.T) {
 		return []dispatcher.Published{{Result: dispatcher.Accepted, CreatedAt: testNow}}, nil
 	}
 	w := post(h, "/v1/messages", bare+`,"id":"a"}`)
-	require.Equal(t, 202, w.Code)
+	require.Equal(t, 200, w.Code, "a 202 means kept")
 	require.Contains(t, w.Body.String(), `"matched":0,"deliveries":[]`)
+	all := decodeAnswer[wire.Results](t, post(h, "/v1/messages/batch", `{"messages":[`+bare+`,"id":"a"}]}`), 202)
+	require.Equal(t, 200, all.Results[0].Status)
 }
 
 func TestWhyADestinationTakesNothing(t *testing.T) {

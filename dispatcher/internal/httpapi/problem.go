@@ -71,6 +71,8 @@ var (
 	// A lost store is usually back within seconds. A full one gets room as work ends,
 	// which takes longer.
 	unavailable = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
+	// A person has to act, so a caller need not ask each second.
+	emptiedStore = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store lost data", 5}
 	// A disk gets room when a person makes some.
 	readOnly    = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store can't write to its disk", 10}
 	archiveAway = &problemKind{"unavailable", http.StatusServiceUnavailable, "The archive can't be reached", 3}
@@ -193,6 +195,10 @@ func asProblem(err error) (p *problem, known bool) {
 	if errors.As(err, &p) {
 		return p, true
 	}
+	var lost *dispatcher.Emptied
+	if errors.As(err, &lost) {
+		return emptied(lost), true
+	}
 	for _, row := range table {
 		switch {
 		case !errors.Is(err, row.err):
@@ -203,6 +209,11 @@ func asProblem(err error) (p *problem, known bool) {
 		}
 	}
 	return &problem{kind: internal, detail: "the log of the server says why"}, false
+}
+
+// emptied says that the store lost data, with the cure.
+func emptied(lost *dispatcher.Emptied) *problem {
+	return &problem{kind: emptiedStore, detail: lost.Error()}
 }
 
 // of is the problem as a method answers it. A read changes nothing, so its answer

@@ -159,7 +159,7 @@ func conflictDetail(differs []string) string {
 }
 
 func publishedStatus(r *dispatcher.Published) int {
-	if r.Result == dispatcher.Duplicate {
+	if r.Result == dispatcher.Duplicate || r.Unmatched() { // nothing new was kept
 		return http.StatusOK
 	}
 	return http.StatusAccepted

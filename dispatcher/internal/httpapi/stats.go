@@ -104,7 +104,8 @@ func (s *server) healthz(context.Context, *request) (*response, error) {
 // the store, so only a key with the scope read gets it.
 func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
 	store, err := s.svc.Ready(ctx)
-	if !q.reads && (err != nil || store.Durable == dispatcher.No) {
+	lost := store.Emptied
+	if !q.reads && (err != nil || store.Durable == dispatcher.No || lost != nil && lost.Archived) {
 		return nil, &problem{kind: unavailable, detail: "a key with the scope read is told why"}
 	}
 	if err != nil {
@@ -117,8 +118,14 @@ func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
 	if store.Durable == dispatcher.No {
 		return nil, &problem{kind: weak, detail: notDurable(store)}
 	}
+	if lost != nil && lost.Archived { // it can be brought back
+		return nil, emptied(lost)
+	}
 	w := wire.Ready{Status: "ready"}
 	if q.reads {
+		if lost != nil {
+			w.Emptied = lost.Error()
+		}
 		told := wireStore(store)
 		w.Store = &told
 		if paused, total, err := s.svc.PausedLanes(ctx); err == nil { // else it is ready too

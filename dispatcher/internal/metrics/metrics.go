@@ -194,7 +194,7 @@ func resultOf(p dispatcher.Published) string {
 	case dispatcher.LaneFull:
 		return resultLaneFull
 	}
-	if len(p.Deliveries) == 0 {
+	if p.Unmatched() {
 		return resultUnmatched
 	}
 	return resultAccepted

@@ -42,11 +42,12 @@ func mustTell(t testing.TB, text string, lines ...string) {
 
 // fakeSource is an engine that answers what a test wants.
 type fakeSource struct {
-	stats dispatcher.Stats
-	err   error // of counting
-	down  error // of the store
-	hangs bool
-	asked atomic.Int32
+	emptied *dispatcher.Emptied // what was lost; nil: nothing
+	stats   dispatcher.Stats
+	err     error // of counting
+	down    error // of the store
+	hangs   bool
+	asked   atomic.Int32
 }
 
 func (s *fakeSource) Stats(ctx context.Context) (dispatcher.Stats, error) {
@@ -65,6 +66,9 @@ func (s *fakeSource) Ping(ctx context.Context) error {
 	}
 	return s.down
 }
+
+// Emptied is what a test says was lost.
+func (s *fakeSource) Emptied() *dispatcher.Emptied { return s.emptied }
 
 func (s *fakeSource) Permits() (used, all int) { return 3, 1024 }
 

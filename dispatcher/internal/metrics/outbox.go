@@ -22,7 +22,7 @@ type outbox struct{ of Outbox }
 
 var (
 	outboxRelayed = prometheus.NewDesc(prefix+"outbox_relayed_total",
-		"Rows of the outbox that this instance relayed, by what became of them: accepted, duplicate, rejected; waits, each time that one could not be accepted yet.",
+		"Rows of the outbox that this instance relayed, by what became of them: accepted, duplicate, rejected, unmatched; waits, each time that one could not be accepted yet.",
 		[]string{"result"}, nil)
 	outboxLag = prometheus.NewDesc(prefix+"outbox_lag_seconds", "Age of the oldest row of the outbox, also of one that waits; 0: it is empty.", nil, nil)
 	outboxUp  = prometheus.NewDesc(prefix+"outbox_up", "1 while the outbox can be read.", nil, nil)

@@ -17,6 +17,8 @@ type Source interface {
 	Stats(ctx context.Context) (dispatcher.Stats, error)
 	// Ping reports whether the store answers.
 	Ping(ctx context.Context) error
+	// Emptied is what the store lost, and was neither restored nor given up; nil: nothing.
+	Emptied() *dispatcher.Emptied
 	// Permits are those in use, and all there are.
 	Permits() (used, all int)
 	// Exhausted is how many attempts were not made for want of our own means.
@@ -50,6 +52,7 @@ var (
 // a gauge that stands still would tell that all is well.
 type storeCollector struct {
 	up, durable, used, retention *prometheus.Desc
+	emptied                      *prometheus.Desc
 	instances, deliveries        *prometheus.Desc
 	oldest, inFlight, permits    *prometheus.Desc
 	exhausted, lanes, held       *prometheus.Desc
@@ -70,6 +73,7 @@ func newStoreCollector() *storeCollector {
 	return &storeCollector{
 		up:         describe("store_up", "1 while the store answers, and takes changes."),
 		durable:    describe("store_durable", "1 while DURABILITY holds, 0 while it does not; left out where the store does not tell."),
+		emptied:    describe("store_emptied", "1 while the store lacks data that it lost, until they are restored or given up."),
 		used:       describe("store_used_ratio", "Memory in use of what the fullest master may use; left out where there is no limit."),
 		retention:  describe("retention_seconds", "For how long finished deliveries are kept whole by now, where they are kept least long."),
 		instances:  describe("instances", "Instances that are alive, or not yet found dead."),
@@ -95,7 +99,7 @@ func (c *storeCollector) watch(s Source) {
 // Describe tells which metrics there are.
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.up, c.durable, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits, c.exhausted, c.lanes, c.held,
+		c.up, c.durable, c.emptied, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits, c.exhausted, c.lanes, c.held,
 		c.egressUp, c.egressFaults,
 	} {
 		out <- d
@@ -129,6 +133,7 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	} else {
 		tell(c.up, 1)
 	}
+	tell(c.emptied, float64(emptied(source)))
 	if err != nil {
 		return
 	}
@@ -160,6 +165,13 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 		oldest = max(st.Now.Sub(st.OldestDue).Seconds(), 0)
 	}
 	tell(c.oldest, oldest)
+}
+
+func emptied(s Source) int {
+	if s.Emptied() != nil {
+		return 1
+	}
+	return 0
 }
 
 // look counts the queue, unless another scrape just did.

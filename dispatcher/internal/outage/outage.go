@@ -61,6 +61,10 @@ func New(log *slog.Logger, down, up string) *Log {
 
 // Report takes in how a call of a stage came out; nil: it was answered.
 func (t *Log) Report(stage string, err error) {
+	var emptied *dispatcher.Emptied
+	if errors.As(err, &emptied) {
+		return // the store answers; that it lost data is reported apart
+	}
 	err = t.reportReadOnly(stage, err)
 	t.mu.Lock()
 	defer t.mu.Unlock()

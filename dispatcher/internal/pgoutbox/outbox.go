@@ -231,7 +231,7 @@ func end(ctx context.Context, tx pgx.Tx, done dispatcher.OutboxDone) error {
 	var waitFor []float64
 	for _, f := range done.Fates {
 		switch f.Result {
-		case dispatcher.RowAccepted, dispatcher.RowDuplicate:
+		case dispatcher.RowAccepted, dispatcher.RowDuplicate, dispatcher.RowUnmatched:
 			gone = append(gone, f.Seq)
 		case dispatcher.RowRejected:
 			rejected, problems = append(rejected, f.Seq), append(problems, storable(f.Problem))

@@ -46,14 +46,14 @@ func OpenVault(ctx context.Context, o Options) (*Vault, error) {
 		return v, nil
 	}
 	pool.Close()
-	if errors.Is(err, errNothing) {
+	if errors.Is(err, ErrNothing) {
 		return nil, err
 	}
 	return nil, fault("open the archive", err)
 }
 
-// errNothing says that there is no archive, though there is a database.
-var errNothing = errors.New("there are no tables of this project: nothing was ever archived here")
+// ErrNothing says that there is no archive, though there is a database.
+var ErrNothing = errors.New("there are no tables of this project: nothing was ever archived here")
 
 // check says why there is nothing to read.
 func (v *Vault) check(ctx context.Context) error {
@@ -61,7 +61,7 @@ func (v *Vault) check(ctx context.Context) error {
 	err := v.pool.QueryRow(ctx, v.schema.sql("select max(n) from hookladder.version")).Scan(&n)
 	switch code := codeOf(err); {
 	case code == codeNoTable || code == codeNoSchema:
-		return errNothing
+		return ErrNothing
 	case err != nil:
 		return err
 	case n > len(texts()):

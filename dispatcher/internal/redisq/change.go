@@ -154,6 +154,7 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 	}
 	changes := make([]dispatcher.Change, len(ids))
 	var errs []error
+	var unknown []int // partitions in which something was not found
 	for i, r := range s.conn.Send(ctx, conn.Batch{Script: sc, By: by, Calls: calls}) {
 		if h, ok := r.Hint(); ok {
 			s.observeDeaths(h)
@@ -166,8 +167,14 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 			}
 			code := r.Number()
 			changes[at].Changed, changes[at].Err = code == 1, refusals[code]
+			if code == codeUnknown && !slices.Contains(unknown, r.Partition) {
+				unknown = append(unknown, r.Partition)
+			}
 		}
 		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
+	}
+	if len(unknown) > 0 {
+		errs = append(errs, s.conn.Intact(ctx, unknown...))
 	}
 	return changes, partitions.Join(errs...)
 }

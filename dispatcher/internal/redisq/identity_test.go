@@ -128,6 +128,7 @@ func TestAnInstanceTakesOverTheIDOfAStoreThatWasMadeAnew(t *testing.T) {
 	h := listen(t, s)
 	require.NoError(t, p.Client.FlushAll(t.Context()).Err())
 	beat(2)
+	require.NoError(t, s.Bare().Conn().EndLoss(t.Context(), s.Bare().Emptied()))
 	anew := p.Open(2)
 	beat(3)
 	<-h.begun

@@ -85,6 +85,9 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 
 // Lanes reads a page of the lanes that are known.
 func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
+	if err := s.conn.LostPart(); err != nil {
+		return nil, "", fmt.Errorf("lanes: %w", err)
+	}
 	limit = min(cmp.Or(max(limit, 0), 50), lanesPage)
 	at := cursor{section: sectionPaused}
 	if after != "" {
@@ -126,7 +129,10 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 	if len(found) > 0 && m.left() {
 		next = lanesBehind(found[len(found)-1]).String()
 	}
-	return states, next, nil
+	if len(states) == 0 {
+		err = s.conn.IntactAll(ctx)
+	}
+	return states, next, err
 }
 
 // laneMerge are the lanes of all partitions, the last made first.

@@ -58,8 +58,8 @@ type listed struct {
 	line     string    // key and score of the line in which others wait behind it; empty: no others wait
 }
 
-// List reads a page.
-func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+// list reads a page.
+func (s *Store) list(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	at, err := parseCursor(f.Cursor)
 	filter := filterHash(f)
 	if err == nil && f.Cursor != "" && (at.section == sectionLanes || at.section == sectionPaused || at.partition >= len(s.tags) || at.filter != filter) {

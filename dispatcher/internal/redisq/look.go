@@ -72,6 +72,9 @@ func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 		errs = append(errs, err)
 	}
 	if !found && len(errs) == 0 {
+		if err := s.conn.IntactAll(ctx); err != nil {
+			return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, err)
+		}
 		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
 	}
 	return out, partitions.Join(errs...)

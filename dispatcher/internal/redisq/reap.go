@@ -43,7 +43,7 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 		}
 	}
 	if err == nil {
-		err = recheck.Err()
+		err = recheck.Err(ctx)
 	}
 	if err == nil && fresh {
 		err = s.conn.MustStand(ctx)

@@ -43,11 +43,11 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			return nil, fmt.Errorf("schedule: %w", err)
 		}
 	}
-	if err := s.conn.MustHave(); err != nil {
-		return nil, fmt.Errorf("schedule: %w", err)
-	}
 	out := make([]dispatcher.ScheduleResult, len(batch))
-	lists := s.spread(batch)
+	if loss := s.conn.Loss(); loss != nil {
+		s.refuseLost(batch, loss, out)
+	}
+	lists := s.spread(batch, out)
 	if len(lists) > 1 {
 		s.compare(ctx, by, batch, lists, out)
 	}
@@ -57,7 +57,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 	for n, list := range lists {
 		for len(list) > 0 {
 			size, lanes := shareSize(list)
-			jobs = append(jobs, conn.Call{Partition: n, Args: scheduleArgs(free, lease, batch, list[:size], s.conn.Archives()), Fill: s.stage(n, batch, list[:size])})
+			jobs = append(jobs, conn.Call{Partition: n, Args: s.scheduleArgs(n, free, lease, batch, list[:size]), Fill: s.stage(n, batch, list[:size])})
 			shares = append(shares, list[:size])
 			// A permit is promised once: a call may not lease what another one
 			// may.
@@ -83,6 +83,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			}
 			err = cmp.Or(a.Err, list.err)
 		}
+		err = s.lostIn(ctx, err)
 		s.observeSchedule(jobs[i].Partition, err)
 		for _, p := range shares[i] {
 			o := &out[p.entry]
@@ -103,7 +104,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 func (s *Store) observeSchedule(partition int, err error) {
 	full := errors.Is(err, dispatcher.ErrFull)
 	s.partitions.Full(partition, full)
-	if err != nil && !full {
+	if err != nil && !full && !isLoss(err) { // one that lost its data answers
 		s.partitions.Fail(s.conn.InPartition(partition, err))
 	}
 }
@@ -143,12 +144,15 @@ func shareSize(list []shard) (size, lanes int) {
 	return size, lanes
 }
 
-// spread sorts a batch by partition. An entry with several lanes has a share,
+// spread sorts a batch by partition, but for what is refused already. An entry with several lanes has a share,
 // with its own record, in each partition that has some of them.
-func (s *Store) spread(batch []dispatcher.Entry) map[int][]shard {
+func (s *Store) spread(batch []dispatcher.Entry, out []dispatcher.ScheduleResult) map[int][]shard {
 	lists := make(map[int][]shard, 1)
 	for i := range batch {
 		lanes := batch[i].Lanes
+		if out[i].Err != nil {
+			continue
+		}
 		if len(lanes) == 1 || len(lanes) > 0 && len(s.tags) == 1 { // most entries are so and need no sorting
 			n := s.partition(lanes[0])
 			lists[n] = s.appendShard(lists[n], batch, i, lanes)
@@ -217,10 +221,10 @@ func millisUp(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }
 
-func scheduleArgs(free, lease int, batch []dispatcher.Entry, list []shard, named bool) []any {
-	args := make([]any, 0, 3+3*len(list))
-	args = append(args, free, lease)
-	if named {
+func (s *Store) scheduleArgs(partition, free, lease int, batch []dispatcher.Entry, list []shard) []any {
+	args := make([]any, 0, 4+3*len(list))
+	args = append(args, free, lease, s.conn.Epoch(partition))
+	if s.conn.Archives() {
 		args = append(args, namesOf(batch, list))
 	}
 	for _, p := range list {

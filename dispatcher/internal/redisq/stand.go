@@ -71,9 +71,16 @@ func (s *Store) Standing(ctx context.Context, batch []dispatcher.Entry) ([]dispa
 		}
 		todo = append(st.ask(ctx, todo[:some]), todo[some:]...)
 	}
+	absent := false
 	for i := range out {
+		absent = absent || len(batch[i].Lanes) == 0 && out[i].Err == nil && out[i].Result == 0
 		for _, n := range slices.Sorted(maps.Keys(st.told[i])) {
 			out[i].Deliveries = append(out[i].Deliveries, st.told[i][n]...)
+		}
+	}
+	if absent { // nothing matches it, and nothing of it is known
+		if err := s.conn.IntactAll(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

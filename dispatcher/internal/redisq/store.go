@@ -245,7 +245,14 @@ func (s *Store) all() []int {
 func (s *Store) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 
 // Store reads what Redis tells of itself.
-func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) { return s.probe.Store(ctx) }
+func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
+	info, err := s.probe.Store(ctx)
+	if loss := s.conn.Loss(); loss != nil {
+		info.Emptied = loss
+		info.Checks = append(slices.Clip(info.Checks), dispatcher.Check{Name: "emptied", Holds: dispatcher.No, Detail: loss.Error()})
+	}
+	return info, err
+}
 
 // Close ends all connections.
 func (s *Store) Close() error { return s.conn.Close() }

@@ -3,6 +3,8 @@ package redisq
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
@@ -83,4 +85,118 @@ func (s *Store) readTaken(r *conn.Call, taken *dispatcher.Taken) error {
 	s.observeDeaths(h)
 	s.observeEnds(h.Partition, h.Ended)
 	return a.Err
+}
+
+// adoptBatch bounds one call of the script, as claimBatch does: it reads as many
+// records.
+const adoptBatch = 64
+
+// The codes that adopt answers for a lease.
+const (
+	adoptLater = '0' // its answer was full
+	adoptDone  = '1'
+	adoptLate  = '2'
+)
+
+// Adopt gives leases that end by themselves up to instance by, which holds them then
+// as if it had claimed them.
+func (s *Store) Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) []dispatcher.Adopted {
+	return s.adopt(ctx, by, leases, 0)
+}
+
+// Extend has leases that end by themselves last so long from now on.
+func (s *Store) Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) []dispatcher.Adopted {
+	return s.adopt(ctx, by, leases, max(millisUp(lasts), 1))
+}
+
+func (s *Store) adopt(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts int64) []dispatcher.Adopted {
+	out := make([]dispatcher.Adopted, len(leases))
+	todo := make([]int, len(leases))
+	for i := range todo {
+		todo[i] = i
+	}
+	var errs []error
+	for len(todo) > 0 {
+		calls, shares := s.adoptCalls(leases, todo, lasts)
+		todo = nil
+		for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.adopt, By: by, Calls: calls}) {
+			later, err := s.readAdoptions(&r, leases, shares[i], out)
+			if err = s.conn.InPartition(r.Partition, err); err != nil {
+				for _, at := range shares[i] {
+					if out[at].Claimed == nil {
+						out[at].Err = err
+					}
+				}
+				errs, later = append(errs, err), nil
+			}
+			todo = append(todo, later...)
+		}
+	}
+	s.partitions.Fail(partitions.Join(errs...))
+	return out
+}
+
+// adoptCalls are the calls for some of the leases, and which of them each is for. A
+// lease that is named twice is so in order.
+func (s *Store) adoptCalls(leases []dispatcher.TakenLease, todo []int, lasts int64) (calls []conn.Call, shares [][]int) {
+	lists := map[int][]int{}
+	var in []int
+	for _, i := range todo {
+		n := s.partition(leases[i].ID.Lane)
+		if lists[n] == nil {
+			in = append(in, n)
+		}
+		lists[n] = append(lists[n], i)
+	}
+	for _, n := range in {
+		for share := range slices.Chunk(lists[n], adoptBatch) {
+			calls, shares = append(calls, conn.Call{Partition: n}), append(shares, share)
+		}
+	}
+	for k, share := range shares {
+		args := append(make([]any, 0, 2+3*len(share)), lasts, claimBytes/len(calls))
+		for _, i := range share {
+			args = append(args, leases[i].ID.String(), leases[i].Token, leases[i].Owner)
+		}
+		calls[k].Args = args
+	}
+	return calls, shares
+}
+
+// readAdoptions reads the answer of one call, and answers which leases it left out,
+// since it was full.
+func (s *Store) readAdoptions(r *conn.Call, leases []dispatcher.TakenLease, share []int, out []dispatcher.Adopted) (later []int, err error) {
+	if r.Err == nil && len(r.Values) == 1 {
+		return nil, dispatcher.ErrFenced
+	}
+	h, ok := r.Hint()
+	if !ok {
+		return nil, r.Err
+	}
+	s.observeDeaths(h)
+	a := &r.Reply
+	until, codes := a.Time(), a.Text()
+	if a.Err == nil && len(codes) != len(share) {
+		return nil, conn.ErrReply
+	}
+	adopted := s.readAdopted(a, h, nil)
+	if a.Err != nil && len(adopted) == 0 {
+		return nil, a.Err
+	}
+	for k, at := range share {
+		switch codes[k] {
+		case adoptLater:
+			later = append(later, at)
+		case adoptDone:
+			out[at].Until = until
+			if i := slices.IndexFunc(adopted, func(c dispatcher.Claimed) bool { return c.ID == leases[at].ID }); i >= 0 {
+				out[at].Claimed, out[at].Taken = &adopted[i], adopted[i].Due
+			}
+		case adoptLate:
+			out[at].Err = dispatcher.ErrNotTaken
+		default:
+			out[at].Err = dispatcher.ErrNotYours
+		}
+	}
+	return later, a.Err
 }

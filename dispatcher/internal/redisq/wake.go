@@ -247,6 +247,7 @@ func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, err
 func (s *Store) Notify(e dispatcher.Events) {
 	s.events = e.Whole()
 	s.partitions.Notify(s.events)
+	s.conn.OnLoss(s.events.Emptied)
 }
 
 // Now is what time it is by Redis' clock, as far as answers told.

@@ -150,22 +150,30 @@ func (l *load) round(ctx context.Context) {
 	}
 	for i := range now {
 		if err != nil {
-			l.judge(&now[i], Refusal{Status: http.StatusServiceUnavailable}, false)
+			l.judge(&now[i], Refusal{Status: http.StatusServiceUnavailable}, 0)
 			continue
 		}
-		l.judge(&now[i], l.r.o.Judge(&results[i]), results[i].Result == dispatcher.Duplicate)
+		l.judge(&now[i], l.r.o.Judge(&results[i]), taken(&results[i]))
 	}
 }
 
-// judge notes what becomes of a row that was published.
-func (l *load) judge(c *carried, why Refusal, duplicate bool) {
+// taken is what becomes of a row whose message was not refused.
+func taken(p *dispatcher.Published) dispatcher.RowResult {
 	switch {
-	case why.Status < 300 && duplicate:
-		l.taken = true
-		l.done.Fates = append(l.done.Fates, dispatcher.RowFate{Seq: c.row.Seq, Result: dispatcher.RowDuplicate})
+	case p.Result == dispatcher.Duplicate:
+		return dispatcher.RowDuplicate
+	case p.Unmatched():
+		return dispatcher.RowUnmatched
+	}
+	return dispatcher.RowAccepted
+}
+
+// judge notes what becomes of a row that was published; is is that of one that was taken.
+func (l *load) judge(c *carried, why Refusal, is dispatcher.RowResult) {
+	switch {
 	case why.Status < 300:
 		l.taken = true
-		l.done.Fates = append(l.done.Fates, dispatcher.RowFate{Seq: c.row.Seq, Result: dispatcher.RowAccepted})
+		l.done.Fates = append(l.done.Fates, dispatcher.RowFate{Seq: c.row.Seq, Result: is})
 	case why.Status == http.StatusTooManyRequests:
 		l.taken = true
 		l.wait(c)

@@ -158,7 +158,10 @@ func (e *fakeEngine) Publish(ctx context.Context, batch []*dispatcher.Message) (
 	var ids []string
 	for _, m := range batch {
 		ids = append(ids, m.ID)
-		p := dispatcher.Published{Result: dispatcher.Accepted}
+		p := dispatcher.Published{Result: dispatcher.Accepted, Deliveries: make([]dispatcher.Delivery, 1)}
+		if m.Tenant == "unmatched" {
+			p.Deliveries = nil
+		}
 		switch status := e.refuses[m.ID]; {
 		case e.away:
 			p = dispatcher.Published{Err: dispatcher.ErrUnavailable}

@@ -81,7 +81,7 @@ type Relay struct {
 	told    logRate   // of rows that were rejected
 	aged    logRate   // of rows that are older than Retention
 
-	results [dispatcher.RowWaits + 1]atomic.Int64
+	results [dispatcher.RowUnmatched + 1]atomic.Int64
 	oldest  atomic.Int64 // age of the oldest row when it was looked at; ns
 	up      atomic.Bool
 	quiet   atomic.Bool // it found nothing to relay, or can't read the outbox
@@ -252,6 +252,7 @@ func (r *Relay) Busy() bool { return r != nil && !r.quiet.Load() }
 // words are those of the metrics.
 var words = map[dispatcher.RowResult]string{
 	dispatcher.RowAccepted: "accepted", dispatcher.RowDuplicate: "duplicate", dispatcher.RowRejected: "rejected", dispatcher.RowWaits: "waits",
+	dispatcher.RowUnmatched: "unmatched",
 }
 
 // Relayed is how many rows came to each result, by its word.

@@ -24,13 +24,14 @@ func TestWhatIsCommittedIsRelayed(t *testing.T) {
 		for _, id := range []string{"a", "again", "conflict", "b"} {
 			r.outbox.put(id, map[string]any{"url": "https://a"})
 		}
+		r.outbox.put("stranger", map[string]any{"tenant": "unmatched"})
 		r.outbox.put("bad", map[string]any{"bad": "x"})
 	}, time.Second/2, none)
-	require.Equal(t, []string{"a", "b"}, r.engine.taken)
+	require.Equal(t, []string{"a", "b", "stranger"}, r.engine.taken)
 	require.Len(t, r.engine.batches, 1, "one call for all")
 	require.Equal(t, map[string]string{"conflict": "conflict", "bad": "bad"}, r.outbox.rejected)
 	require.Empty(t, r.left())
-	require.Equal(t, map[string]int64{"accepted": 2, "duplicate": 1, "rejected": 2, "waits": 0}, r.relay.Relayed())
+	require.Equal(t, map[string]int64{"accepted": 2, "duplicate": 1, "rejected": 2, "unmatched": 1, "waits": 0}, r.relay.Relayed())
 	require.False(t, r.relay.Busy())
 	require.Contains(t, r.log.String(), "rows of the outbox were rejected")
 }
@@ -217,7 +218,7 @@ func TestFiguresAndWarnings(t *testing.T) {
 	require.Contains(t, log, "older than RETENTION")
 	require.Contains(t, log, "transactions=1000000 pid=7")
 	require.LessOrEqual(t, strings.Count(log, "was left open"), 3, "not at each look")
-	require.Equal(t, []string{"accepted", "duplicate", "rejected", "waits"}, slices.Sorted(maps.Keys(r.relay.Relayed())))
+	require.Equal(t, []string{"accepted", "duplicate", "rejected", "unmatched", "waits"}, slices.Sorted(maps.Keys(r.relay.Relayed())))
 	var no *relay.Relay
 	require.NoError(t, no.Run(t.Context()))
 	require.False(t, no.Busy())

@@ -8,7 +8,6 @@ package restorer
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -30,7 +29,7 @@ type Options struct {
 	From archive.Vault
 	To   archive.Target
 
-	IntoRunning bool // the store may have messages and endpoints
+	IntoRunning bool // also where nothing counts as lost: what the store lacks besides
 	Dead        bool // what died is put back too
 	DryRun      bool // only counts
 
@@ -56,6 +55,8 @@ type Report struct {
 	Refused   []string // ids of PutOdd and PutBad, the first ones
 	Lost      []LostEndpoint
 
+	Nothing bool // nothing was lost, so nothing was done
+
 	Behind bool // not all of the store's log is archived, so what the archive has of its present data was left out
 
 	Last time.Time // when something was archived last: what happened later is not known
@@ -72,14 +73,6 @@ type LostEndpoint struct {
 // mostRefused bounds Report.Refused.
 const mostRefused = 100
 
-// NotEmptyError says that a store has something already.
-type NotEmptyError struct{ Messages, Endpoints int64 }
-
-// Error names the cure.
-func (e *NotEmptyError) Error() string {
-	return fmt.Sprintf("the store is not empty: it has %d messages and %d endpoints", e.Messages, e.Endpoints)
-}
-
 // Restore restores.
 func Restore(ctx context.Context, o Options) (r Report, err error) {
 	if o.Tell == nil {
@@ -93,18 +86,16 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	if r.Last, r.Now, err = o.From.Last(ctx); err != nil {
 		return r, err
 	}
-	messages, endpoints, err := o.To.Has(ctx)
-	if err != nil {
+	lost, err := findLoss(ctx, o)
+	if err != nil || !lost && !o.IntoRunning {
+		r.Nothing = err == nil
 		return r, err
-	}
-	if messages+endpoints > 0 && !o.IntoRunning {
-		return r, &NotEmptyError{messages, endpoints}
 	}
 	epochs, drained, err := o.To.Epochs(ctx)
 	if err != nil {
 		return r, err
 	}
-	if r.Behind = !drained; drained {
+	if r.Behind = !drained && !lost; drained && !lost {
 		epochs = nil // what the store lost of its last second is put back too
 	}
 	w := &restoring{o: o, from: o.From, to: o.To, report: &r, epochs: epochs, archived: map[dispatcher.Lane]bool{}, others: map[dispatcher.Lane]int64{}}
@@ -115,6 +106,16 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	return r, o.From.Note(ctx, o.By, "restore", r.detail())
+}
+
+// findLoss reports whether the store lacks something that it had. The archive tells it also
+// where no instance noticed.
+func findLoss(ctx context.Context, o Options) (bool, error) {
+	id, epochs, err := o.From.Home(ctx)
+	if err != nil {
+		return false, err
+	}
+	return o.To.Emptied(ctx, id, epochs)
 }
 
 func (r *Report) detail() map[string]any {
@@ -159,6 +160,10 @@ func (w *restoring) all(ctx context.Context) error {
 		if err := phase(ctx); err != nil {
 			return err
 		}
+	}
+	// First the archive: if this ends here, what was lost still counts as lost.
+	if err := w.from.KeepHome(ctx, w.to.ID()); err != nil {
+		return err
 	}
 	return w.to.Release(ctx)
 }

@@ -26,6 +26,7 @@ type vault struct {
 	dead      []archive.DeadOne
 	holds     []archive.Hold
 	locked    bool
+	home      string // the id of the store
 	notes     []map[string]any
 	since     []time.Time
 }
@@ -40,6 +41,13 @@ func (v *vault) Lock(context.Context) (func(), error) {
 
 func (v *vault) Last(context.Context) (last, at time.Time, err error) {
 	return now.Add(-time.Second), now, nil
+}
+
+func (v *vault) Home(context.Context) (string, map[int]string, error) { return v.home, nil, nil }
+
+func (v *vault) KeepHome(_ context.Context, id string) error {
+	v.home = id
+	return nil
 }
 
 func (v *vault) CountOpen(_ context.Context, but []string) (n int64, err error) {
@@ -99,6 +107,7 @@ type target struct {
 	failAt int
 
 	drained bool
+	sound   bool // it lost nothing
 }
 
 var errCrash = errors.New("crash")
@@ -111,9 +120,8 @@ func (s *target) step(format string, args ...any) error {
 	return nil
 }
 
-func (s *target) Has(context.Context) (messages, endpoints int64, err error) {
-	return int64(len(s.has)), 0, nil
-}
+func (s *target) Emptied(context.Context, string, map[int]string) (bool, error) { return !s.sound, nil }
+func (s *target) ID() string                                                    { return "present" }
 func (s *target) Epochs(context.Context) ([]string, bool, error) {
 	return []string{"present"}, s.drained, nil
 }
@@ -196,6 +204,7 @@ func TestAStoreIsRestoredBeforeAnythingGoesOut(t *testing.T) {
 	require.Equal(t, restorer.Step{Phase: "open", Done: 1200, Of: 1200}, last)
 	require.Len(t, v.notes, 1)
 	require.False(t, v.locked)
+	require.Equal(t, "present", v.home, "the archive is of this store from now on")
 }
 
 func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
@@ -206,9 +215,7 @@ func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 		require.ErrorIs(t, err, errCrash)
 		require.NotContains(t, s.steps[:len(s.steps)-1], "release")
 		s.failAt, s.steps = 0, nil
-		o := options(v, s)
-		o.IntoRunning = len(s.has) > 0
-		r, err := restorer.Restore(t.Context(), o)
+		r, err := restorer.Restore(t.Context(), options(v, s))
 		require.NoError(t, err)
 		require.Len(t, s.has, 1200)
 		require.EqualValues(t, 1200, r.Open[archive.PutNew]+r.Open[archive.PutOld])
@@ -216,19 +223,19 @@ func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsNotEmptyIsRefused(t *testing.T) {
+func TestWhereNothingWasLostNothingIsDone(t *testing.T) {
 	v, s := newWorld(3)
-	s.has[dispatcher.DeliveryID{Lane: "u_2", Message: "x"}] = true
-	_, err := restorer.Restore(t.Context(), options(v, s))
-	var full *restorer.NotEmptyError
-	require.ErrorAs(t, err, &full)
-	require.EqualError(t, err, "the store is not empty: it has 1 messages and 0 endpoints")
+	s.sound = true
+	r, err := restorer.Restore(t.Context(), options(v, s))
+	require.NoError(t, err)
+	require.True(t, r.Nothing)
 	require.Empty(t, s.steps)
+	require.Empty(t, v.notes)
 
 	v.open[0].Epoch = "present" // the store has it
 	o := options(v, s)
 	o.IntoRunning = true
-	r, err := restorer.Restore(t.Context(), o)
+	r, err = restorer.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, r.Open[archive.PutNew])
 	require.True(t, r.Behind)

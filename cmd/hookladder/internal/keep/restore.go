@@ -2,7 +2,6 @@ package keep
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -47,10 +46,6 @@ func (r *Restore) Run(ctx context.Context, o app.Options) error {
 	if last.Phase != "" {
 		r.step(last, true)
 	}
-	var full *app.NotEmptyError
-	if errors.As(err, &full) {
-		return fmt.Errorf("%w; if it shall get what the archive has besides, use --into-running", err)
-	}
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: the store takes nothing and attempts nothing until restore is run again and ends", err)
 	}
@@ -78,6 +73,10 @@ func (r *Restore) step(s app.RestoreStep, ended bool) {
 }
 
 func (r *Restore) print(done app.Restored, took time.Duration) error {
+	if done.Nothing {
+		_, err := fmt.Fprintln(r.Stdout, "there is nothing to restore: Redis lost no data. If it lost its last second only, use --into-running")
+		return err
+	}
 	verb := "restored"
 	if r.DryRun {
 		verb = "would restore"

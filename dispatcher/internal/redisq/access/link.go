@@ -48,6 +48,9 @@ func (s *Store) CreateLink(ctx context.Context, token string, l access.Link, las
 	if err := enc.Encode(linkRecord{l.Tenant, l.Endpoint, l.Manage, l.Name, l.By}); err != nil {
 		return l, fmt.Errorf("create link: %w", err)
 	}
+	if err := s.conn.Intact(ctx); err != nil { // its endpoint, or tenant, has to be known
+		return l, fmt.Errorf("create link: %w", err)
+	}
 	l.ID = access.LinkID(token)
 	r, err := s.conn.RunHome(ctx, s.createLink, l.ID, access.HashToken(token), lasts.Milliseconds(), mostLinks, tidied, strings.TrimSpace(text.String()))
 	switch {
@@ -83,13 +86,21 @@ func (s *Store) read(ctx context.Context, id string) (l access.Link, hash string
 	case err != nil:
 		return l, "", err
 	case !r.More():
-		return l, "", access.ErrNoLink
+		return l, "", s.noLink(ctx)
 	}
 	l, hash, ok := decodeLink(id, r.Text())
 	if !ok {
 		return access.Link{}, "", access.ErrNoLink
 	}
 	return l, hash, r.Err
+}
+
+// noLink is the error of a link that was not found.
+func (s *Store) noLink(ctx context.Context) error {
+	if err := s.conn.Intact(ctx); err != nil {
+		return err
+	}
+	return access.ErrNoLink
 }
 
 // decodeLink reads a record; ok is false where it is none of ours.
@@ -132,6 +143,9 @@ func (s *Store) Links(ctx context.Context, limit int, cursor string) (list []acc
 			break
 		}
 	}
+	if len(list) == 0 {
+		return nil, next, s.conn.Intact(ctx)
+	}
 	return list, next, nil
 }
 
@@ -142,7 +156,7 @@ func (s *Store) RevokeLink(ctx context.Context, id string) error {
 		return err
 	}
 	if there := r.Number(); there == 0 && r.Err == nil {
-		return access.ErrNoLink
+		return s.noLink(ctx)
 	}
 	return r.Err
 }
@@ -155,7 +169,7 @@ func (s *Store) SpendLink(ctx context.Context, id string) (wait time.Duration, e
 	case err != nil:
 		return 0, err
 	case !r.More():
-		return 0, access.ErrNoLink
+		return 0, s.noLink(ctx)
 	}
 	wait = time.Duration(r.Number()) * time.Millisecond
 	return wait, r.Err

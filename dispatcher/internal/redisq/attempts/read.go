@@ -68,6 +68,11 @@ func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int,
 			return dispatcher.LogPage{}, err
 		}
 	}
+	if len(p.page.Lines) == 0 && p.page.Next == "" {
+		if err := r.conn.IntactAll(ctx); err != nil {
+			return dispatcher.LogPage{}, err
+		}
+	}
 	if p.page.Next != "" {
 		p.page.Next += "~" + mark
 	}

@@ -3,7 +3,9 @@ package conn
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,51 +19,31 @@ import (
 // may sleep. When it wakes up, a repartition may have changed the partitions:
 // then the messages that it accepted would never be delivered. Another version may
 // have changed the layout of the keys meanwhile, or another store may be behind the
-// same address. So the instance reads :meta again
+// same address. So the instance reads :meta with each beat, and before it accepts
+// anything where its last beat is old. It compares the epochs of partitions too
 //
-//   - where its last beat is old, before it accepts anything,
+//   - where :meta is not as it was,
 //   - with the beat that finds its name forgotten,
 //   - with the next beat after a connection was lost, the subscription began
-//     anew or another node took over, until :meta is there.
+//     anew or another node took over,
+//   - where schedule finds another epoch, or a call finds nothing.
 //
 // Where the project is not as it was, every call of the instance fails, and its
-// engine ends.
+// engine ends. Where data were lost, emptied.go says what is refused.
 
 // division knows whether the project is still divided, and its keys laid out, as
-// when it was opened.
+// when it was opened, and which of its data were lost.
 type division struct {
 	beaten atomic.Int64          // wall clock in ns of the last beat; the monotonic one stops while a machine sleeps
-	doubts atomic.Int64          // grows with each event after which :meta may be another
-	solved atomic.Int64          // doubts when :meta was last read
+	doubts atomic.Int64          // grows with each event after which the data may be others
+	solved atomic.Int64          // doubts when all epochs were compared last
 	moved  atomic.Pointer[error] // nil: it is still as it was
-	lost   atomic.Bool           // the store lost what is archived, and it was not put back yet
-}
 
-// noteLoss notes that the store has lost everything, or that it was put back. Where
-// nothing is archived that changes nothing: there is nothing to put back.
-func (c *Client) noteLoss(lost, restored bool) {
-	switch {
-	case restored:
-		c.division.lost.Store(false)
-	case lost && c.Archives():
-		c.division.lost.Store(true)
-	}
-}
-
-// MustHave is an error where the store lost what an archive has. A caller's repeat of
-// what was delivered before would be new to it.
-func (c *Client) MustHave() error {
-	if !c.division.lost.Load() {
-		return nil
-	}
-	return fmt.Errorf("project %s lost everything: put back what is archived by hookladder restore, or start this instance anew: %w",
-		c.options.Project, dispatcher.ErrUnavailable)
-}
-
-// NoteRestored notes in :meta that what was archived was put back.
-func (c *Client) NoteRestored(ctx context.Context) error {
-	key := c.home + keys.Meta
-	return c.At(ctx, "write "+key, Home, func(p redis.Pipeliner) { p.HSet(ctx, key, metaRestored, 1) })
+	mu      sync.Mutex // one Verify at a time; held while what follows is written
+	settled atomic.Pointer[string]
+	loss    atomic.Pointer[dispatcher.Emptied] // nil: nothing was lost
+	told    *dispatcher.Emptied                // of loss, by onLoss
+	onLoss  atomic.Pointer[func(*dispatcher.Emptied)]
 }
 
 // Archives reports whether what happens in the project is archived.
@@ -80,66 +62,75 @@ func (c *Client) BeatOld() bool {
 	return beaten != 0 && time.Now().UnixNano()-beaten > int64(dispatcher.BeatOld)
 }
 
-// Doubt has :meta read again with the next beat.
+// Doubt has the epochs compared with the next beat.
 func (c *Client) Doubt() { c.division.doubts.Add(1) }
 
-// MustStand reads :meta and makes sure that the project is as it was. Where :meta
-// can't be read that is no error: other partitions may answer.
+// MustStand makes sure that the project is as it was. Where :meta can't be read that
+// is no error: other partitions may answer.
 func (c *Client) MustStand(ctx context.Context) error {
-	r := &Recheck{c: c, doubts: c.division.doubts.Load()}
-	if err := c.At(ctx, "read "+c.home+keys.Meta, Home, func(p redis.Pipeliner) { r.Read(ctx, p) }); err != nil {
+	if err := c.Verify(ctx); err != nil {
 		return c.stands()
-	}
-	return r.Err()
-}
-
-// Recheck reads :meta again together with the commands of another call.
-type Recheck struct {
-	c      *Client
-	doubts int64 // that it solves
-	have   *redis.SliceCmd
-}
-
-// Recheck is nil where there is no doubt: then nothing is read, and Err is nil.
-func (c *Client) Recheck() *Recheck {
-	if n := c.division.doubts.Load(); n != c.division.solved.Load() {
-		return &Recheck{c: c, doubts: n}
 	}
 	return nil
 }
 
+// Recheck reads :meta again together with the commands of another call.
+type Recheck struct {
+	c    *Client
+	have *redis.MapStringStringCmd
+}
+
+// Recheck begins to read :meta again.
+func (c *Client) Recheck() *Recheck { return &Recheck{c: c} }
+
 // Read queues the reading of :meta.
 func (r *Recheck) Read(ctx context.Context, p redis.Pipeliner) {
-	if r != nil {
-		r.have = p.HMGet(ctx, r.c.home+keys.Meta, MetaPartitions, MetaRepartition, MetaSchema, MetaID, MetaArchive, metaRestored)
-	}
+	r.have = p.HGetAll(ctx, r.c.home+keys.Meta)
 }
 
-// Err is the error of a project that is not as it was.
-func (r *Recheck) Err() error {
-	if r == nil {
-		return nil
+// Err compares what was read with what is known, and all epochs where that is due. It
+// is the error of a project that is not as it was.
+func (r *Recheck) Err(ctx context.Context) error {
+	c, meta := r.c, Value(r.have)
+	if r.have == nil || r.have.Err() != nil {
+		return c.stands()
 	}
-	r.c.compare(r.have, r.doubts)
-	return r.c.stands()
+	c.division.mu.Lock()
+	defer c.division.mu.Unlock()
+	doubts := c.division.doubts.Load()
+	if doubts == c.division.solved.Load() && meta[MetaID] == c.ID() && meta[metaSettled] == c.settled() && meta[MetaPartitions] != "" {
+		c.take(meta)
+		return c.stands()
+	}
+	if err := c.verify(ctx, meta); err != nil {
+		return c.stands() // it is tried again with the next beat
+	}
+	c.division.solved.Store(doubts)
+	return nil
 }
 
-// compare compares :meta with what it was at the start. A store that lost
-// everything has an empty one, which proves nothing. So it is read again, until
-// another instance has made the project anew, under another id.
-func (c *Client) compare(have *redis.SliceCmd, doubts int64) {
-	if have == nil || len(have.Val()) < 6 {
+// take takes over what :meta says. mu is held, or nobody else has the client.
+func (c *Client) take(meta map[string]string) {
+	if c.checkDivision(meta); c.stands() != nil {
 		return
 	}
-	partitions, _ := have.Val()[0].(string)
-	text, _ := have.Val()[1].(string)
-	schema, _ := have.Val()[2].(string)
-	id, _ := have.Val()[3].(string)
-	restored, _ := have.Val()[5].(string)
-	c.noteLoss(partitions == "" || id != c.ID(), partitions != "" && restored != "")
-	if id != c.ID() && c.TakeID(id) {
+	if id := meta[MetaID]; id != c.ID() && c.TakeID(id) {
 		c.NoteTakeover() // what was published under it was not heard
 	}
+	settled, loss := meta[metaSettled], lossOf(meta)
+	c.division.settled.Store(&settled)
+	c.SetArchives(meta[MetaArchive] != "")
+	c.division.loss.Store(loss)
+	if tell := c.division.onLoss.Load(); tell != nil && !reflect.DeepEqual(c.division.told, loss) {
+		c.division.told = loss
+		(*tell)(loss)
+	}
+}
+
+// checkDivision ends the instance where :meta has another number of partitions, or
+// another layout.
+func (c *Client) checkDivision(meta map[string]string) {
+	text, partitions, schema := meta[MetaRepartition], meta[MetaPartitions], meta[MetaSchema]
 	under, err := ParseMark(text)
 	begun := text != "" && (err != nil || under.Phase > PhaseBegin)
 	switch {
@@ -148,12 +139,6 @@ func (c *Client) compare(have *redis.SliceCmd, doubts int64) {
 			c.options.Project, len(c.tags), dispatcher.ErrMoved))
 	case schema != "" && c.CheckLayout(schema) != nil:
 		c.move(fmt.Errorf("%w: %w", c.CheckLayout(schema), dispatcher.ErrMoved))
-	case partitions != "" && schema != "" && !c.division.lost.Load():
-		c.division.solved.Store(doubts)
-		archives, _ := have.Val()[4].(string)
-		c.SetArchives(archives != "")
-	default:
-		c.Doubt()
 	}
 }
 

@@ -28,6 +28,16 @@ func (c *Client) Epoch(partition int) string {
 	return ""
 }
 
+// Epochs are those of all partitions, as far as they are known.
+func (c *Client) Epochs() (all []string) {
+	for n := range c.tags {
+		if e := c.Epoch(n); e != "" {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
 // learnEpoch notes the epoch of a partition.
 func (c *Client) learnEpoch(partition int, epoch string) { c.epochs[partition].Store(&epoch) }
 
@@ -54,9 +64,19 @@ func (c *Client) MakeEpochs(ctx context.Context) error {
 		}
 	}
 	if made {
-		return nil
+		return c.verifyKnown(ctx, found)
 	}
 	return c.makeMissing(ctx, missing, len(found) == len(c.tags))
+}
+
+// verifyKnown notes which partitions of a project that is there have lost their epochs.
+func (c *Client) verifyKnown(ctx context.Context, found map[int]string) error {
+	for _, epoch := range found {
+		if epoch == "" {
+			return c.Verify(ctx)
+		}
+	}
+	return nil
 }
 
 // makeMissing gives partitions of a new project their epochs. all says that these are all

@@ -18,10 +18,11 @@ import (
 // unavailable are the prefixes of Redis' answers that pass, some by themselves and
 // some once a person has set Redis right. It is loading, failing over, being
 // resharded or busy, has too few replicas or too many
-// clients. RESTORING is schedule's own, while an archive is put back.
+// clients. RESTORING and EMPTIED are schedule's own: an archive is being put back, or
+// the partition lost its data.
 var unavailable = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED ", "ASK ",
-	"BUSY ", "NOREPLICAS", "NOSCRIPT", "RESTORING", "NOAUTH", "WRONGPASS", "ERR max number of clients",
+	"BUSY ", "NOREPLICAS", "NOSCRIPT", "RESTORING", "EMPTIED", "NOAUTH", "WRONGPASS", "ERR max number of clients",
 }
 
 // readOnly begins Redis' answer to every change while it can't write to its disk, and

@@ -41,6 +41,13 @@ func (c *Client) ID() string {
 	return nameless
 }
 
+// newID is an id that no project had before.
+func newID() string {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return hex.EncodeToString(random[:])
+}
+
 // TakeID takes over an id, and reports whether the text is one.
 func (c *Client) TakeID(id string) bool {
 	if !identities.MatchString(id) {
@@ -54,11 +61,9 @@ func (c *Client) TakeID(id string) bool {
 // without one: then the first start makes it, also where memory is full.
 func (c *Client) identify(ctx context.Context, have string) error {
 	if have == "" {
-		var random [8]byte
-		_, _ = rand.Read(random[:]) // it never fails
 		var made *redis.Cmd
 		err := c.At(ctx, "identify", Home, func(p redis.Pipeliner) {
-			made = p.Eval(ctx, identifyScript.Text, []string{c.home}, hex.EncodeToString(random[:]))
+			made = p.Eval(ctx, identifyScript.Text, []string{c.home}, newID())
 		})
 		if err != nil {
 			return err

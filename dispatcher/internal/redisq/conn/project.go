@@ -18,7 +18,6 @@ const (
 	MetaRepartition = "repartition" // "<from> <to> <phase>" while one is under way
 	MetaArchive     = "archive"     // 1: what happens is archived, so all instances name what they accept
 	metaEpochs      = "epochs"      // 1: all partitions were given their epochs
-	metaRestored    = "restored"    // 1: what was archived was put back into it
 )
 
 // clusterPartitions is how many partitions an empty store gets in a cluster. By
@@ -65,6 +64,9 @@ func (c *Client) Agree(ctx context.Context, wanted int) (int, error) {
 		return 0, fmt.Errorf("PARTITIONS=%d, but project %s was made with %d: unset it, or use another PROJECT", wanted, c.options.Project, n)
 	}
 	c.SetArchives(have[MetaArchive] != "")
+	settled := have[metaSettled]
+	c.division.settled.Store(&settled)
+	c.division.loss.Store(lossOf(have))
 	return n, c.identify(ctx, have[MetaID])
 }
 

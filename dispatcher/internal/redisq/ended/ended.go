@@ -80,6 +80,11 @@ func (r *Reader) Ended(ctx context.Context, f dispatcher.EndedFilter) (page disp
 		page.LookedAt += names
 		cost += costOfName*names + costOfRecord*records + costOfScript
 	}
+	if len(page.Deliveries) == 0 && !page.More {
+		if err := r.conn.IntactAll(ctx); err != nil {
+			return dispatcher.EndedPage{}, fmt.Errorf("read what ended: %w", err)
+		}
+	}
 	page.Resume, page.Lane, page.Place = at.text(markOf(f)), f.Lane, at.end()
 	return page, nil
 }

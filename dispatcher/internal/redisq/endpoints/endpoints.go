@@ -142,6 +142,9 @@ func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoin
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
 	}
+	if err := s.conn.Intact(ctx); err != nil { // what is changed has to be there, and what is new must not be
+		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
+	}
 	a, err := s.conn.RunHome(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0), mostEndpoints)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)

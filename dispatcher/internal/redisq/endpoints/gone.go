@@ -22,6 +22,9 @@ const (
 
 // DeleteEndpoint forgets an endpoint, notes its end, and tells all instances.
 func (s *Store) DeleteEndpoint(ctx context.Context, id string) (end int64, err error) {
+	if err := s.conn.Intact(ctx); err != nil {
+		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)
+	}
 	a, err := s.conn.RunHome(ctx, deleteScript, id, s.announceAs())
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", id, err)
@@ -41,7 +44,10 @@ func (s *Store) DeleteEndpoint(ctx context.Context, id string) (end int64, err e
 
 // EndpointVersions reads versions without the records.
 func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatcher.EndpointVersion, error) {
-	out := make([]dispatcher.EndpointVersion, 0, len(ids))
+	if err := s.conn.LostHome(); err != nil {
+		return nil, err
+	}
+	out, absent := make([]dispatcher.EndpointVersion, 0, len(ids)), false
 	for chunk := range slices.Chunk(ids, versionsChunk) {
 		args := make([]any, len(chunk))
 		for i, id := range chunk {
@@ -52,11 +58,15 @@ func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatche
 			return nil, err
 		}
 		for range chunk {
-			out = append(out, dispatcher.EndpointVersion{Version: a.Number(), End: a.Number()})
+			v := dispatcher.EndpointVersion{Version: a.Number(), End: a.Number()}
+			out, absent = append(out, v), absent || v.Version == 0
 		}
 		if a.Err != nil {
 			return nil, fmt.Errorf("%s: %w", versionsScript.Name, a.Err)
 		}
+	}
+	if absent {
+		return out, s.conn.Intact(ctx)
 	}
 	return out, nil
 }

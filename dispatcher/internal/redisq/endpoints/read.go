@@ -34,7 +34,10 @@ const (
 // can't be opened, or the whole record not be read, Secrets is empty: one that
 // can be used always has a secret.
 func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endpoint, error) {
-	out := make([]*dispatcher.Endpoint, 0, len(ids))
+	if err := s.conn.LostHome(); err != nil {
+		return nil, err
+	}
+	out, absent := make([]*dispatcher.Endpoint, 0, len(ids)), false
 	for chunk := range slices.Chunk(ids, endpointChunk) {
 		parts, err := s.partEndpoints(ctx, chunk)
 		if err != nil {
@@ -49,12 +52,15 @@ func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endp
 			for i, value := range stored.Val() {
 				text, ok := value.(string)
 				if !ok {
-					out = append(out, nil)
+					out, absent = append(out, nil), true
 					continue
 				}
 				out = append(out, s.readEndpoint(part[i], text))
 			}
 		}
+	}
+	if absent || len(ids) == 0 {
+		return out, s.conn.Intact(ctx)
 	}
 	return out, nil
 }
@@ -108,6 +114,9 @@ func (s *Store) EndpointID(ctx context.Context, uid string) (string, error) {
 	var id *redis.StringCmd
 	err := s.conn.At(ctx, "find endpoint", conn.Home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home+keys.UIDs, uid) })
 	if err == nil && errors.Is(id.Err(), redis.Nil) {
+		if err := s.conn.Intact(ctx); err != nil {
+			return "", err
+		}
 		err = fmt.Errorf("uid %q: %w", uid, dispatcher.ErrNoEndpoint)
 	}
 	return conn.Value(id), err

@@ -5,10 +5,10 @@ package feed
 
 import (
 	"context"
-	"crypto/rand"
 	_ "embed" // the scripts
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -93,13 +93,19 @@ func (f *Feed) Ask(ctx context.Context) error {
 const noEndpoint = "-"
 
 // States reads how far some partitions are archived. One that lost everything begins
-// anew.
+// anew, once that is noted.
 func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {
 	calls := make([]conn.Call, len(in))
 	for i, n := range in {
-		calls[i] = conn.Call{Partition: n, Args: []any{rand.Text()}}
+		calls[i] = conn.Call{Partition: n, Args: []any{1}}
 	}
 	states, anew, err := f.read(ctx, calls)
+	if slices.ContainsFunc(states, func(s archive.State) bool { return s.Epoch == "" }) {
+		if err := f.conn.Verify(ctx); err != nil {
+			return nil, err
+		}
+		states, anew, err = f.read(ctx, calls)
+	}
 	if anew {
 		err = errors.Join(err, f.announce(ctx))
 	}
@@ -110,7 +116,7 @@ func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {
 func (f *Feed) Look(ctx context.Context, partitions int) ([]archive.State, error) {
 	calls := make([]conn.Call, partitions)
 	for n := range calls {
-		calls[n] = conn.Call{Partition: n, Args: []any{""}}
+		calls[n] = conn.Call{Partition: n, Args: []any{0}}
 	}
 	states, _, err := f.read(ctx, calls)
 	return states, err
@@ -149,6 +155,19 @@ func readState(r *conn.Reply, s *archive.State) error {
 func position(r *conn.Reply) archive.Position {
 	p, _ := archive.ParsePosition(r.Text())
 	return p
+}
+
+// Lost notes what the store lost by what an archive has: the id of the project's data and
+// the epochs of the partitions that it archived last. It answers the present id, empty
+// while something is lost.
+func (f *Feed) Lost(ctx context.Context, id string, epochs map[int]string) (present string, err error) {
+	if err := f.conn.NoteLost(ctx, id, epochs); err != nil {
+		return "", err
+	}
+	if f.conn.Loss() != nil {
+		return "", nil
+	}
+	return f.conn.ID(), nil
 }
 
 // number reads a count; what is none is 0.

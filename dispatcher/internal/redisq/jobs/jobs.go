@@ -182,7 +182,9 @@ func texts(list *redis.SliceCmd) []string {
 func (s *Store) Job(ctx context.Context, number int64) (dispatcher.Job, error) {
 	list, err := s.read(ctx, []int64{number}, true)
 	if err == nil && len(list) == 0 {
-		err = dispatcher.ErrNoJob
+		if err = s.conn.Intact(ctx); err == nil {
+			err = dispatcher.ErrNoJob
+		}
 	}
 	if err != nil {
 		return dispatcher.Job{}, err
@@ -211,7 +213,10 @@ func (s *Store) Jobs(ctx context.Context, limit int, below int64) (list []dispat
 		}
 		list = append(list, jobs...)
 	}
-	return list, next, nil
+	if len(list) == 0 {
+		err = s.conn.Intact(ctx)
+	}
+	return list, next, err
 }
 
 // numbers are those of all jobs, the oldest first.

@@ -2,9 +2,10 @@
 --
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
--- ARGV[5]        only where what is accepted is archived: a newline, then of each message its id and lanes, with newlines
+-- ARGV[5] epoch  of this partition, as the caller knows it. Where it is another one, the data were lost, and nothing is stored
+-- ARGV[6]        only where what is accepted is archived: a newline, then of each message its id and lanes, with newlines
 --                between. :attempts gets them if something was made
--- ARGV[5..]      for each message: id, record, when ("+ms" after now, "@ms" at a time; * before it where a lane that is full
+-- ARGV[6..]      for each message: id, record, when ("+ms" after now, "@ms" at a time; * before it where a lane that is full
 --                must not refuse the message; & before that where its body lies apart and follows, = where that was
 --                staged or is there), then the body, and where the record names no lane the number of lanes and the lanes
 -- returns now, due, weight, versions (lane and version of its limits for each lane of an endpoint), then a text of words,
@@ -14,8 +15,8 @@
 --   made: the lane is full
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries, ids, names = {}, {}, {}
-local told = ARGV[5] and sub(ARGV[5], 1, 1) == '\n' and ARGV[5] -- no id begins so
-local at, many, nnames = told and 6 or 5, 0, 0
+local told = ARGV[6] and sub(ARGV[6], 1, 1) == '\n' and ARGV[6] -- no id begins so
+local at, many, nnames = told and 7 or 6, 0, 0
 while ARGV[at] do
   local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local lane, list, fan, body, sign = only(record), false, false, nil, sub(when, 1, 1)
@@ -60,6 +61,7 @@ if many == 0 then
   return { t, d, w, {}, '' }
 end
 load(names)
+if met.epoch ~= ARGV[5] then return redis.error_reply('EMPTIED the data of this partition were lost') end
 if all_held and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of what was delivered would be new here
   return redis.error_reply('RESTORING what was archived: not all ids are known yet')
 end

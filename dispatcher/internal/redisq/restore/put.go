@@ -32,6 +32,9 @@ func (t *Target) PutKnown(ctx context.Context, known []archive.Known) error {
 	for i := range known {
 		k := &known[i]
 		n := t.partition(k.Lane)
+		if !t.fills(n) {
+			continue
+		}
 		args[n] = append(args[n], k.ID, k.Digest[:], conn.ToMillis(k.Ended))
 	}
 	var calls []conn.Call
@@ -95,6 +98,10 @@ func (t *Target) putAll(ctx context.Context, list []delivery) ([]archive.Put, er
 	rounds := map[int][]*share{}
 	for i := range list {
 		n := t.partition(list[i].ID.Lane)
+		if !t.fills(n) {
+			puts[i] = archive.PutOld // nothing of it was lost
+			continue
+		}
 		rounds[n] = t.add(ctx, rounds[n], n, i, &list[i])
 		if rounds[n] == nil || !slices.Contains(rounds[n][len(rounds[n])-1].at, i) {
 			puts[i] = archive.PutBad

@@ -5,8 +5,7 @@ import (
 	"context"
 	_ "embed" // the scripts
 	"fmt"
-
-	"github.com/redis/go-redis/v9"
+	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
@@ -32,6 +31,7 @@ type Target struct {
 	store            *redisq.Store
 	conn             *conn.Client
 	by               string
+	loss             *dispatcher.Emptied // nil: nothing counts as lost
 	hold, known, put script.Script
 }
 
@@ -62,32 +62,22 @@ func (t *Target) partition(lane dispatcher.Lane) int {
 	return keys.Partition(string(lane), t.conn.Partitions())
 }
 
-// Has counts what the store has: 0 where a restore began that did not end.
-func (t *Target) Has(ctx context.Context) (messages, endpoints int64, err error) {
-	all := t.all()
-	sizes, begun := make([]*redis.IntCmd, len(all)), make([]*redis.BoolCmd, len(all))
-	err = t.conn.EachPartition(ctx, "count messages", all, func(p redis.Pipeliner, n int) {
-		sizes[n] = p.HLen(ctx, t.conn.Tag(n)+keys.Messages)
-		begun[n] = p.HExists(ctx, t.conn.Tag(n)+keys.Archive, "restoring")
-	})
-	if err != nil {
-		return 0, 0, err
+// Emptied notes what the store lost by what an archive has, and reports whether it lacks
+// something. Then all that follows is about that alone.
+func (t *Target) Emptied(ctx context.Context, id string, epochs map[int]string) (bool, error) {
+	if err := t.conn.NoteLost(ctx, id, epochs); err != nil {
+		return false, err
 	}
-	var stored *redis.IntCmd
-	err = t.conn.At(ctx, "count endpoints", conn.Home, func(p redis.Pipeliner) {
-		stored = p.HLen(ctx, keys.Home(t.conn.Project())+keys.Endpoints)
-	})
-	if err != nil {
-		return 0, 0, err
-	}
-	for n := range all {
-		if begun[n].Val() {
-			return 0, 0, nil
-		}
-		messages += sizes[n].Val()
-	}
-	return messages, stored.Val(), nil
+	t.loss = t.conn.Loss()
+	return t.loss != nil, nil
 }
+
+// ID is that of the present data.
+func (t *Target) ID() string { return t.conn.ID() }
+
+// fills reports whether something is put into a partition: into all where nothing was
+// lost, for what a running store lacks besides.
+func (t *Target) fills(partition int) bool { return t.loss == nil || t.loss.Has(partition) }
 
 // Epochs are those of the partitions, in their order, and whether all of their log is
 // archived.
@@ -112,17 +102,22 @@ func (t *Target) Epochs(ctx context.Context) (epochs []string, drained bool, err
 func (t *Target) Hold(ctx context.Context) error { return t.everywhere(ctx, 1) }
 
 // Release ends that. All lanes are held then if they were before, or if somebody asked
-// for it since.
+// for it since. What was lost counts as restored.
 func (t *Target) Release(ctx context.Context) error {
 	if err := t.everywhere(ctx, 0); err != nil {
 		return err
 	}
-	return t.conn.NoteRestored(ctx)
+	if t.loss == nil {
+		return nil
+	}
+	return t.conn.EndLoss(ctx, t.loss)
 }
 
+// everywhere calls the script that holds in each partition that is filled.
 func (t *Target) everywhere(ctx context.Context, begin int) error {
+	calls := slices.DeleteFunc(t.conn.Everywhere([]any{begin}), func(c conn.Call) bool { return !t.fills(c.Partition) })
 	var errs []error
-	for _, r := range t.conn.Send(ctx, conn.Batch{Script: t.hold, By: t.by, Calls: t.conn.Everywhere([]any{begin})}) {
+	for _, r := range t.conn.Send(ctx, conn.Batch{Script: t.hold, By: t.by, Calls: calls}) {
 		errs = append(errs, t.conn.InPartition(r.Partition, r.Err))
 	}
 	return partitions.Join(errs...)
@@ -132,18 +127,23 @@ func (t *Target) everywhere(ctx context.Context, begin int) error {
 func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, holds []archive.Hold) (put int, err error) {
 	for i := range list {
 		e := &list[i]
-		limits, fresh, err := t.store.PutBack(ctx, e.ID, e.Version, e.Record, e.Deleted)
+		limits, fresh, err := t.putEndpoint(ctx, e)
 		if err != nil {
 			return put, fmt.Errorf("restore endpoint %s: %w", e.ID, err)
 		}
-		if _, err := t.store.Limit(ctx, t.by, dispatcher.Lane(e.ID), limits, false); err != nil {
-			return put, fmt.Errorf("restore limits of %s: %w", e.ID, err)
+		if limits.Version > 0 {
+			if _, err := t.store.Limit(ctx, t.by, dispatcher.Lane(e.ID), limits, false); err != nil {
+				return put, fmt.Errorf("restore limits of %s: %w", e.ID, err)
+			}
 		}
 		if fresh && !e.Deleted {
 			put++
 		}
 	}
 	for _, h := range holds {
+		if h.Lane != dispatcher.AllLanes && !t.fills(t.partition(h.Lane)) {
+			continue
+		}
 		if _, err := t.store.Limit(ctx, t.by, h.Lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, Name: h.Name, By: h.By, Since: h.Since}, false); err != nil {
 			return put, fmt.Errorf("hold %s again: %w", h.Lane, err)
 		}
@@ -167,4 +167,21 @@ func (t *Target) Lost(ctx context.Context, lanes []dispatcher.Lane) (lost []disp
 		}
 	}
 	return lost, nil
+}
+
+// putEndpoint puts an endpoint back, and answers the limits of its lane. Where the
+// endpoints were not lost, only lanes lack their limits, which are those of the endpoint
+// as it is now. Version 0: there is nothing to write.
+func (t *Target) putEndpoint(ctx context.Context, e *archive.Endpoint) (l dispatcher.LaneLimits, fresh bool, err error) {
+	if t.loss == nil || t.loss.Home {
+		return t.store.PutBack(ctx, e.ID, e.Version, e.Record, e.Deleted)
+	}
+	if e.Deleted || !t.fills(t.partition(dispatcher.Lane(e.ID))) {
+		return l, false, nil
+	}
+	found, err := t.store.Endpoints(ctx, []string{e.ID})
+	if err != nil || found[0] == nil {
+		return l, false, err
+	}
+	return found[0].Limits(), false, nil
 }

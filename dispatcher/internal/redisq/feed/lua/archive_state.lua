@@ -1,7 +1,7 @@
 -- archive_state: how far the log of a partition is archived. It begins where that was not known: what happens from now on
 -- is not trimmed before it is archived, and what was there before lies in a gap.
 --
--- ARGV[3] epoch  a new name of this partition's data, taken where it has none; empty: nothing begins
+-- ARGV[3] begin  1, or 0: nothing begins. Nothing does either where the partition has no epoch, since its data were lost
 -- returns 1 if it began, epoch, p, bytes that wait, lines that were given up, gap, id of the first entry behind p, of the last
 --   one; empty where there is none
 local kept = call('HMGET', ARCHIVE, 'p', 'b', 'dropped', 'gap', 'cut')
@@ -9,20 +9,14 @@ local epoch = call('HGET', LIMITS, '~epoch') or ''
 local p, waits, dropped, gap, cut = kept[1] or '', kept[2] or '', kept[3] or '', kept[4] or '', kept[5] or ''
 local newest = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
 local last, began = newest and newest[1] or '', 0
-if ARGV[3] ~= '' and (epoch == '' or not ms_and_seq(p)) then
+if ARGV[3] == '1' and epoch ~= '' and not ms_and_seq(p) then
   began = 1
   call('DEL', tag)
-  if epoch == '' then
-    epoch = ARGV[3]
-    call('HSET', LIMITS, '~epoch', epoch)
-  end
-  if not ms_and_seq(p) then
-    p = last == '' and '0-0' or last
-    if later(cut, p) then p = cut end
-    waits, gap = '', next_id(p)
-    call('HDEL', ARCHIVE, 'b')
-    call('HSET', ARCHIVE, 'p', p, 'gap', gap)
-  end
+  p = last == '' and '0-0' or last
+  if later(cut, p) then p = cut end
+  waits, gap = '', next_id(p)
+  call('HDEL', ARCHIVE, 'b')
+  call('HSET', ARCHIVE, 'p', p, 'gap', gap)
 end
 local first = ms_and_seq(p) and call('XRANGE', ATTEMPTS, '(' .. p, '+', 'COUNT', 1)[1]
 return { began, epoch, p, waits, dropped, gap, first and first[1] or '', last }

@@ -6,7 +6,7 @@
 -- these, or a change of its deliveries in flight, place a lane anew. So a lane that is published to all the time keeps
 -- its turn.
 local lanes, met, shapes = {}, {}, {}
-local all_held -- nil before it was read
+local all_held -- nil before it was read; met.epoch is the partition's epoch then
 
 local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0, failing = 0, egress = 0, wait = 0 }
 -- DEFAULTS are the limits of lanes that :limits has no text of. A bare URL's has none. A queue's is taken from. An
@@ -97,10 +97,10 @@ end
 
 local function read_lanes(names)
   local ins, texts = call('HMGET', IN, unpack(names)), call('HMGET', LANE, unpack(names))
-  names[#names + 1] = '*'
+  names[#names + 1], names[#names + 2] = '*', '~epoch'
   local limits = call('HMGET', LIMITS, unpack(names))
-  all_held = holds_all(limits[#names])
-  names[#names] = nil
+  all_held, met.epoch = holds_all(limits[#names - 1]), limits[#names]
+  names[#names], names[#names - 1] = nil, nil
   for i, name in ipairs(names) do
     local inside, text, flying, waiting = ins[i], texts[i], 0, 0
     if inside and inside ~= '0 0' then

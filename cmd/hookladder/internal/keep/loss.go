@@ -1,0 +1,49 @@
+package keep
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher/app"
+)
+
+// Loss is how the data that a store lost are given up.
+type Loss struct {
+	Accept  bool // else they are only reported
+	Discard bool // what the archive has too
+}
+
+// Run gives them up, or prints what that would be. missing are the flags that a
+// person has to add.
+func (l Loss) Run(ctx context.Context, o app.Options, w io.Writer) (missing string, err error) {
+	out, err := app.AcceptLoss(ctx, o, app.LossOptions{Accept: l.Accept, Discard: l.Discard, By: "hookladder doctor"})
+	if out.Lost == nil {
+		if err == nil {
+			_, err = fmt.Fprintln(w, "the store lost no data: nothing was changed")
+		}
+		return "", err
+	}
+	fmt.Fprintf(w, "%s\n", out.Lost)
+	verb := "would be given up"
+	if out.Done {
+		verb = "were given up"
+	}
+	if out.Archive {
+		fmt.Fprintf(w, "%s unfinished deliveries and %s endpoints that the archive has %s\n",
+			term.Comma(out.Open), term.Comma(out.Endpoints), verb)
+	} else {
+		fmt.Fprintf(w, "the data %s; there is no archive to count them\n", verb)
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case out.Done:
+		_, err = fmt.Fprintln(w, "running instances continue within seconds")
+		return "", err
+	case out.Archive && !l.Discard:
+		return "--yes --discard-archive", nil
+	}
+	return "--yes", nil
+}

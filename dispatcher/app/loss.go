@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+)
+
+// learnWithin bounds how long a start waits for an archive that hangs.
+const learnWithin = 3 * time.Second
+
+// learnLoss finds out from the archive, before anything is accepted, whether the store lost
+// its data while no instance ran. An archive that is away is asked later, when it is back.
+func learnLoss(ctx context.Context, store *redisq.Store, o Options) error {
+	ctx, cancel := context.WithTimeout(ctx, learnWithin)
+	defer cancel()
+	vault, err := postgres.OpenVault(ctx, archiveOptions(o))
+	if err == nil {
+		defer vault.Close()
+		var id string
+		var epochs map[int]string
+		if id, epochs, err = vault.Home(ctx); err == nil {
+			_, err = feed.New(store).Lost(ctx, id, epochs)
+			return err
+		}
+	}
+	if !errors.Is(err, postgres.ErrNothing) {
+		o.Log.Warn("the archive does not answer: whether the store lost data is found out when it does", "err", err)
+	}
+	return nil
+}
+
+// Loss is what a store lost, and what is given up with it.
+type Loss struct {
+	Lost      *dispatcher.Emptied // nil: nothing was lost
+	Archive   bool                // the archive has what follows
+	Open      int64               // unfinished deliveries
+	Endpoints int64
+	Done      bool // it was given up
+}
+
+// LossOptions say whether a loss is given up, or only told.
+type LossOptions struct {
+	Accept  bool
+	Discard bool   // what the archive has too
+	By      string // for the archive's audit
+}
+
+// ErrDiscard says that the archive could bring back what would be given up.
+var ErrDiscard = errors.New("the archive has what was lost: hookladder restore brings it back; to give it up add --discard-archive")
+
+// AcceptLoss gives up what the store lost, or tells what that is.
+func AcceptLoss(ctx context.Context, o Options, l LossOptions) (out Loss, err error) {
+	var vault *postgres.Vault
+	if o.Archive.URL != "" {
+		if vault, err = postgres.OpenVault(ctx, archiveOptions(o)); err != nil && !errors.Is(err, postgres.ErrNothing) {
+			return out, fmt.Errorf("ARCHIVE_URL: %w", err)
+		}
+	}
+	if vault != nil {
+		defer vault.Close()
+	}
+	err = withStore(ctx, o, func(store *redisq.Store) error {
+		if vault != nil {
+			if out, err = archivedLoss(ctx, store, vault); err != nil {
+				return err
+			}
+		}
+		switch out.Lost = store.Emptied(); {
+		case out.Lost == nil:
+			return nil
+		case out.Lost.Archived && vault == nil:
+			return errors.New("the project has an archive: set ARCHIVE_URL as serve has it")
+		case !l.Accept:
+			return nil
+		case vault != nil && !l.Discard:
+			return ErrDiscard
+		}
+		if vault != nil {
+			if err := discard(ctx, store, vault, &out, l.By); err != nil {
+				return err
+			}
+		}
+		store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "loss.accept", Detail: out.Lost.Error()})
+		err := store.Conn().EndLoss(ctx, out.Lost)
+		out.Done = err == nil
+		return err
+	})
+	return out, err
+}
+
+// archivedLoss counts what the archive has of what the store lost.
+func archivedLoss(ctx context.Context, store *redisq.Store, vault *postgres.Vault) (out Loss, err error) {
+	id, epochs, err := vault.Home(ctx)
+	if err == nil {
+		err = store.Conn().NoteLost(ctx, id, epochs)
+	}
+	lost := store.Emptied()
+	if err != nil || lost == nil {
+		return out, err
+	}
+	out.Archive = true
+	if out.Open, err = vault.CountOpen(ctx, store.Conn().Epochs()); err != nil || !lost.Home {
+		return out, err
+	}
+	var list []archive.Endpoint
+	list, _, err = vault.Endpoints(ctx)
+	for i := range list {
+		if !list[i].Deleted {
+			out.Endpoints++
+		}
+	}
+	return out, err
+}
+
+// discard gives up what the archive has. The store follows: if this ends between the two,
+// it still counts as lost, and this can be run again.
+func discard(ctx context.Context, store *redisq.Store, vault *postgres.Vault, out *Loss, by string) (err error) {
+	if out.Open, out.Endpoints, err = vault.Discard(ctx, store.Conn().Epochs(), out.Lost.Home); err != nil {
+		return err
+	}
+	if err := vault.KeepHome(ctx, store.Conn().ID()); err != nil {
+		return err
+	}
+	return vault.Note(ctx, by, "accept-loss", map[string]any{"unfinished": out.Open, "endpoints": out.Endpoints})
+}

@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// home is the row of positions whose epoch is the id of the store's data.
+const home = -2
+
+const (
+	readHome = "select partition, epoch from hookladder.position where partition >= 0 or partition = $1"
+	keepHome = `insert into hookladder.position (partition, epoch, ms, seq, last) values ($1, $2, 0, 0, 0)
+on conflict (partition) do update set epoch = excluded.epoch`
+)
+
+// Home is the id of the data that are archived, and the epochs of the partitions.
+func (a *Archive) Home(ctx context.Context) (id string, epochs map[int]string, err error) {
+	err = a.in(ctx, "read which store is archived", func(ctx context.Context, s *session) error {
+		rows, err := s.conn.Query(ctx, s.schema.sql(readHome), home)
+		if err == nil {
+			id, epochs, err = scanHome(rows)
+		}
+		return err
+	})
+	return id, epochs, err
+}
+
+func scanHome(rows pgx.Rows) (id string, epochs map[int]string, err error) {
+	epochs = map[int]string{}
+	var partition int
+	var epoch string
+	_, err = pgx.ForEachRow(rows, []any{&partition, &epoch}, func() error {
+		if partition == home {
+			id = epoch
+		} else {
+			epochs[partition] = epoch
+		}
+		return nil
+	})
+	return id, epochs, err
+}
+
+// KeepHome keeps that id.
+func (a *Archive) KeepHome(ctx context.Context, id string) error {
+	return a.in(ctx, "note which store is archived", func(ctx context.Context, s *session) error {
+		return s.exec(ctx, keepHome, home, id)
+	})
+}
+
+// Home is the id of the data that are archived, and the epochs of the partitions.
+func (v *Vault) Home(ctx context.Context) (id string, epochs map[int]string, err error) {
+	rows, err := v.pool.Query(ctx, v.schema.sql(readHome), home)
+	if err == nil {
+		id, epochs, err = scanHome(rows)
+	}
+	if err != nil {
+		return "", nil, fault("read which store is archived", err)
+	}
+	return id, epochs, nil
+}
+
+// KeepHome keeps that id.
+func (v *Vault) KeepHome(ctx context.Context, id string) error {
+	if _, err := v.pool.Exec(ctx, v.schema.sql(keepHome), home, id); err != nil {
+		return fault("note which store is archived", err)
+	}
+	return nil
+}
+
+// Discard gives up what the archive has of a lost store: its unfinished deliveries but
+// those of some epochs, and with home its endpoints and holds. What happened stays. It
+// counts the deliveries and endpoints.
+func (v *Vault) Discard(ctx context.Context, but []string, home bool) (open, endpoints int64, err error) {
+	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, v.schema.sql("delete from hookladder.open where epoch <> all ($1::text[])"), list(but))
+		if err != nil {
+			return err
+		}
+		if open = tag.RowsAffected(); !home {
+			return nil
+		}
+		if tag, err = tx.Exec(ctx, v.schema.sql("delete from hookladder.endpoint where deleted is null")); err != nil {
+			return err
+		}
+		endpoints = tag.RowsAffected()
+		_, err = tx.Exec(ctx, v.schema.sql("delete from hookladder.hold"))
+		return err
+	})
+	if err != nil {
+		return 0, 0, fault("give up what the store lost", err)
+	}
+	return open, endpoints, nil
+}

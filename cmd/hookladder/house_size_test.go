@@ -75,7 +75,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/metrics":              700,
 	"dispatcher/internal/notices":              800,
 	"dispatcher/internal/outage":               300,
-	"dispatcher/internal/pgoutbox":             400,
+	"dispatcher/internal/pgoutbox":             500,
 	"dispatcher/internal/postgres":             3800,
 	"dispatcher/internal/queuetest":            100,
 	"dispatcher/internal/queuetest/deliveries": 5400,

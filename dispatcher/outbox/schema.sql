@@ -3,8 +3,10 @@
 -- only if, the transaction commits. hookladder serve with OUTBOX_URL relays it.
 --
 -- It may be applied again: what is there stays. The role of OUTBOX_URL needs all rights
--- on the three tables; roles that publish need INSERT on hookladder_outbox, USAGE on no
--- sequence, and SELECT on hookladder_relay.
+-- on the three tables. A role that publishes needs no more than
+--   grant insert (id, message, body) on hookladder_outbox to shop;
+--   grant select on hookladder_relay to shop;
+-- The other columns belong to the relay.
 
 -- What waits for the relay, which deletes it when it was accepted.
 create table if not exists hookladder_outbox (
@@ -16,6 +18,12 @@ create table if not exists hookladder_outbox (
     at       timestamptz not null default clock_timestamp(),
     retry_at timestamptz                -- not relayed before; null: at once
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+-- The relay can't compute with an infinite time. Tables of an older schema take none from here on either.
+update hookladder_outbox set at = clock_timestamp() where not isfinite(at);
+update hookladder_outbox set retry_at = null where not isfinite(retry_at);
+alter table hookladder_outbox drop constraint if exists hookladder_outbox_times;
+alter table hookladder_outbox add constraint hookladder_outbox_times check (isfinite(at) and isfinite(retry_at));
 
 create index if not exists hookladder_outbox_waits on hookladder_outbox (key, seq) where retry_at is not null;
 

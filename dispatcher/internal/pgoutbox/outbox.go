@@ -34,7 +34,8 @@ const (
 // which it hears callers. A connection that failed is replaced.
 type Outbox struct {
 	config *pgx.ConnConfig
-	most   int // bytes of a row that are read
+	most   int  // bytes of a row that are read
+	singly bool // the last batch could not be read: the next one is read row by row
 	work   *pgx.Conn
 	ear    *pgx.Conn
 }
@@ -104,20 +105,28 @@ const readRows = `
 select seq, id, case when size <= $3 then text end, case when size <= $3 then body end, age, key from (
 	select *, sum(size) over (order by seq) as upto from (
 		select seq, id, text, body, key, octet_length(text) + coalesce(octet_length(body), 0) as size,
-			extract(epoch from clock_timestamp() - at)::float8 as age
+			case when isfinite(at) then extract(epoch from clock_timestamp() - at)::float8 else 0 end as age
 		from (
 			select seq, id, message::text as text, body, at, key from hookladder_outbox
-			where retry_at is null or retry_at <= now() order by seq limit $1 for update skip locked
+			where retry_at is null or retry_at <= now() or not isfinite(retry_at) order by seq limit $1 for update skip locked
 		) as due
 	) as sized
 ) as summed where upto <= $2 or upto = size order by seq`
+
+// readOne reads one row that is locked already.
+const readOne = `
+select seq, id, case when size <= $2 then text end, case when size <= $2 then body end, age, key from (
+	select seq, id, message::text as text, body, key, octet_length(message::text) + coalesce(octet_length(body), 0) as size,
+		case when isfinite(at) then extract(epoch from clock_timestamp() - at)::float8 else 0 end as age
+	from hookladder_outbox where seq = $1
+) as sized`
 
 // readWaiting reads the first waiting row of each key and destination. For their bodies
 // stands one that any message may have.
 const readWaiting = `
 select distinct on (key, message ->> 'endpoint', message ->> 'queue', message ->> 'url', message ->> 'tenant')
 	seq, id, message::text, case when body is not null then 'null'::bytea end, key, extract(epoch from retry_at - now())::float8
-from hookladder_outbox where retry_at > now() and key = any($1)
+from hookladder_outbox where retry_at > now() and isfinite(retry_at) and key = any($1)
 order by key, message ->> 'endpoint', message ->> 'queue', message ->> 'url', message ->> 'tenant', seq limit $2`
 
 // Relay carries a batch.
@@ -162,23 +171,21 @@ func (o *Outbox) relay(ctx context.Context, tx pgx.Tx, most int, carry func(cont
 	case err != nil:
 		return err
 	}
-	rows, err := tx.Query(ctx, readRows, most, batchBytes, o.most)
-	if err != nil {
+	var unreadable []int64
+	var err error
+	if o.singly {
+		b.Rows, unreadable, err = o.readSingly(ctx, tx, most)
+	} else {
+		b.Rows, err = o.readDue(ctx, tx, readRows, most, batchBytes, o.most)
+	}
+	if o.singly = errors.Is(told(err), dispatcher.ErrOutboxData); err != nil {
 		return err
 	}
 	var keys []string
-	b.Rows, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r dispatcher.OutboxRow, err error) {
-		var age float64
-		var key *string
-		err = row.Scan(&r.Seq, &r.ID, &r.Message, &r.Body, &age, &key)
-		if r.Age = seconds(age); key != nil {
-			r.Key = *key
-			keys = append(keys, *key)
+	for _, r := range b.Rows {
+		if r.Key != "" {
+			keys = append(keys, r.Key)
 		}
-		return r, err
-	})
-	if err != nil {
-		return err
 	}
 	if b.Waiting, err = readBehind(ctx, tx, keys); err != nil {
 		return err
@@ -187,10 +194,74 @@ func (o *Outbox) relay(ctx context.Context, tx pgx.Tx, most int, carry func(cont
 	if err != nil {
 		return err
 	}
+	for _, seq := range unreadable {
+		done.Fates = append(done.Fates, dispatcher.RowFate{Seq: seq, Result: dispatcher.RowWaits, Wait: unreadableWait})
+	}
 	if err := end(ctx, tx, done); err != nil {
 		return err
 	}
 	return tx.Commit(ctx)
+}
+
+// readDue reads rows that may be relayed now.
+func (o *Outbox) readDue(ctx context.Context, tx pgx.Tx, query string, values ...any) ([]dispatcher.OutboxRow, error) {
+	rows, err := tx.Query(ctx, query, values...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r dispatcher.OutboxRow, err error) {
+		var age float64
+		var key *string
+		err = row.Scan(&r.Seq, &r.ID, &r.Message, &r.Body, &age, &key)
+		if r.Age = seconds(age); key != nil {
+			r.Key = *key
+		}
+		return r, err
+	})
+}
+
+const (
+	// singlyMost bounds a batch that is read row by row, each in its own savepoint.
+	singlyMost = 50
+	// unreadableWait is how long a row waits that could not be read. Somebody has to mend it.
+	unreadableWait = time.Minute
+)
+
+// readSingly reads rows one by one. A row that can't be read keeps back no other.
+func (o *Outbox) readSingly(ctx context.Context, tx pgx.Tx, most int) (all []dispatcher.OutboxRow, unreadable []int64, err error) {
+	rows, err := tx.Query(ctx, `select seq from hookladder_outbox
+where retry_at is null or retry_at <= now() or not isfinite(retry_at) order by seq limit $1 for update skip locked`, min(most, singlyMost))
+	if err != nil {
+		return nil, nil, err
+	}
+	due, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, nil, err
+	}
+	bytes := 0
+	for _, seq := range due {
+		if bytes >= batchBytes {
+			break
+		}
+		point, err := tx.Begin(ctx) // a savepoint
+		if err != nil {
+			return nil, nil, err
+		}
+		one, err := o.readDue(ctx, point, readOne, seq, o.most)
+		if err == nil {
+			err = point.Commit(ctx)
+		} else if errors.Is(told(err), dispatcher.ErrOutboxData) {
+			unreadable = append(unreadable, seq)
+			err = point.Rollback(ctx)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, r := range one {
+			all, bytes = append(all, r), bytes+len(r.Message)+len(r.Body)
+		}
+	}
+	return all, unreadable, nil
 }
 
 // busy says why the relay's row could not be locked: another relay works, or there is none.
@@ -205,7 +276,11 @@ func busy(ctx context.Context, tx pgx.Tx) error {
 	return dispatcher.ErrOutboxBusy
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds is a time of at most 200 years: a clock, or a caller, may be wrong.
+func seconds(s float64) time.Duration {
+	const most = 200 * 365 * 24 * 3600
+	return time.Duration(min(max(s, -most), most) * float64(time.Second))
+}
 
 // readBehind reads what rows with an ordering key have to wait behind.
 func readBehind(ctx context.Context, tx pgx.Tx, keys []string) ([]dispatcher.OutboxRow, error) {
@@ -271,8 +346,8 @@ func storable(problem []byte) string {
 // Look reads how the outbox is.
 func (o *Outbox) Look(ctx context.Context) (look dispatcher.OutboxLook, err error) {
 	var oldest float64
-	err = o.ask(ctx, `select exists (select from hookladder_outbox where retry_at is null or retry_at <= now()),
-	coalesce((select extract(epoch from clock_timestamp() - at)::float8 from hookladder_outbox order by seq limit 1), 0),
+	err = o.ask(ctx, `select exists (select from hookladder_outbox where retry_at is null or retry_at <= now() or not isfinite(retry_at)),
+	coalesce((select extract(epoch from clock_timestamp() - at)::float8 from hookladder_outbox where isfinite(at) order by seq limit 1), 0),
 	(select asleep from hookladder_relay)`, &look.Due, &oldest, &look.Asleep)
 	look.Oldest = max(seconds(oldest), 0)
 	return look, err

@@ -154,19 +154,13 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 		}
 		cursor = ""
 	}
-	at, err := conn.ParsePage(cursor)
-	if err != nil {
-		return 0, "", fmt.Errorf("sweep %s: %w", lane, err)
-	}
 	n := s.partition(lane)
-	var scan *redis.ScanCmd
-	err = s.conn.At(ctx, "sweep "+string(lane), n, func(p redis.Pipeliner) {
-		scan = p.ZScan(ctx, s.tags[n]+keys.Due, at, string(lane)+":*", sweepPage)
+	found, next, err := s.conn.Scan(ctx, "sweep "+string(lane), n, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+		return p.ZScan(ctx, s.tags[n]+keys.Due, at, string(lane)+":*", sweepPage)
 	})
 	if err != nil {
 		return ended, cursor, err
 	}
-	found, at := scan.Val()
 	var calls []conn.Call
 	each(len(found)/2, sweepBatch, func(from, to int) {
 		args := make([]any, 2, 2+to-from)
@@ -180,7 +174,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 	if ended += some; err != nil {
 		return ended, cursor, err
 	}
-	return ended, conn.PageText(at), nil
+	return ended, next, nil
 }
 
 // sweepReady ends a page of the ready list of a lane that is cut.

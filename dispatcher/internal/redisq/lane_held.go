@@ -58,17 +58,13 @@ func (s *Store) HeldLanes(ctx context.Context, cursor string) (list []dispatcher
 // heldLanesIn reads a page of one partition. Of lanes of endpoints it reads the
 // versions of their limits behind that: never older ones.
 func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
-	at, err := conn.ParsePage(cursor)
-	if err != nil {
-		return nil, "", err
-	}
 	tag := s.tags[partition]
-	var scan *redis.ScanCmd
-	err = s.conn.At(ctx, "read held lanes", partition, func(p redis.Pipeliner) { scan = p.HScan(ctx, tag+keys.Held, at, "", heldPage) })
+	found, next, err := s.conn.Scan(ctx, "read held lanes", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+		return p.HScan(ctx, tag+keys.Held, at, "", heldPage)
+	})
 	if err != nil {
 		return nil, "", err
 	}
-	found, at := scan.Val()
 	var names []string
 	for i := 0; i+1 < len(found); i += 2 {
 		if found[i] == string(dispatcher.AllLanes) {
@@ -82,7 +78,7 @@ func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (
 		list, names = append(list, l), append(names, found[i])
 	}
 	if len(names) == 0 {
-		return nil, conn.PageText(at), nil
+		return nil, next, nil
 	}
 	var limits *redis.SliceCmd
 	err = s.conn.At(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keys.Limits, names...) })
@@ -95,7 +91,7 @@ func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (
 			list[i].Version = l.Version
 		}
 	}
-	return list, conn.PageText(at), nil
+	return list, next, nil
 }
 
 // namesPage is how many names one call reads. Each has 2.4 KB at most, with the
@@ -114,22 +110,16 @@ func (s *Store) LaneNames(ctx context.Context, cursor string) (list []dispatcher
 
 // laneNamesIn reads a page of one partition.
 func (s *Store) laneNamesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
-	at, err := conn.ParsePage(cursor)
-	if err != nil {
-		return nil, "", err
-	}
-	var scan *redis.ScanCmd
-	err = s.conn.At(ctx, "read lane names", partition, func(p redis.Pipeliner) {
-		scan = p.HScan(ctx, s.tags[partition]+keys.LaneNames, at, "", namesPage)
+	found, next, err := s.conn.Scan(ctx, "read lane names", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+		return p.HScan(ctx, s.tags[partition]+keys.LaneNames, at, "", namesPage)
 	})
 	if err != nil {
 		return nil, "", err
 	}
-	found, at := scan.Val()
 	for i := 0; i+1 < len(found); i += 2 {
 		list = append(list, dispatcher.LaneName{Lane: dispatcher.Lane(found[i]), Name: found[i+1]})
 	}
-	return list, conn.PageText(at), nil
+	return list, next, nil
 }
 
 // ParseHeld reads a text of :held: a letter, the ms of its begin, and the name

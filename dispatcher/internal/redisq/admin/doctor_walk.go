@@ -110,12 +110,18 @@ func (w *walk) word() string { return strings.Trim(w.kind.Name, ":") }
 // through a ready list adds.
 func (w *walk) run(ctx context.Context, seen ready) error {
 	w.size = walkPage
-	for cursor := "0"; ; {
+	for cursor, server := "0", ""; ; {
 		a, err := w.d.call(ctx, w.d.s.scripts.walk, w.partition, append([]any{w.word(), w.of, cursor, w.size}, w.names...)...)
 		if err != nil {
 			return err
 		}
-		cursor = a.Text()
+		next := a.Text()
+		now := w.d.s.conn.ServerName(a.Text())
+		if cursor != "0" && now != server && w.kind.Name != keys.Ready { // a cursor is valid for one process
+			cursor = "0"
+			continue
+		}
+		cursor, server = next, now
 		w.fit(a.Number())
 		var elements map[string]string
 		if w.kind.Name == keys.Ready {

@@ -40,12 +40,18 @@ func (m stored) digest() string { return m.head[:dispatcher.DigestSize] }
 
 // eachPage goes through the messages of a partition. One may come twice.
 func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) error) error {
-	for cursor := "0"; ; {
+	for cursor, server := "0", ""; ; {
 		a := r.s.conn.Send(ctx, conn.Batch{Script: r.s.scripts.page, By: r.by, Calls: []conn.Call{{Partition: n, Args: []any{cursor, messagesPage}}}})[0]
 		if a.Err != nil {
 			return a.Err
 		}
-		cursor = a.Text()
+		next := a.Text()
+		now := r.s.conn.ServerName(a.Text())
+		if cursor != "0" && now != server { // a cursor is valid for one process
+			cursor = "0"
+			continue
+		}
+		cursor, server = next, now
 		var page []stored
 		for a.More() {
 			m := stored{id: a.Text(), size: int(a.Number()), apart: int(a.Number()), head: a.Text()}

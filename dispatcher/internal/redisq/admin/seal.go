@@ -28,14 +28,14 @@ const sealPage = 32
 func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)) (sealed int, err error) {
 	s := newStore(queue)
 	for n, tag := range s.tags {
-		for cursor, more := uint64(0), true; more; more = cursor != 0 {
-			var page *redis.ScanCmd
-			err := s.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { page = p.HScan(ctx, tag+keys.Messages, cursor, "", sealPage) })
+		for cursor, more := "", true; more; more = cursor != "" {
+			found, next, err := s.conn.Scan(ctx, "read messages", n, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+				return p.HScan(ctx, tag+keys.Messages, at, "", sealPage)
+			})
 			if err != nil {
 				return sealed, err
 			}
-			var found []string
-			found, cursor = page.Val()
+			cursor = next
 			some, err := s.sealSome(ctx, n, found, fail)
 			if sealed += some; err != nil {
 				return sealed, err

@@ -69,17 +69,17 @@ var (
 )
 
 func makeScripts(testClock bool) adminScripts {
-	doctor := func(name, text string) script.Script {
-		return script.Make(testClock, "doctor "+name, script.Order, script.Taken, doctorSrc, text)
+	doctor := func(name string, parts ...string) script.Script {
+		return script.Make(testClock, "doctor "+name, append([]string{script.Order, script.Taken, doctorSrc}, parts...)...)
 	}
 	repartition := func(name string, parts ...string) script.Script {
 		return script.Make(testClock, "repartition_"+name, parts...)
 	}
 	return adminScripts{
-		walk: doctor("walk", walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", lanesSrc),
+		walk: doctor("walk", script.Server, walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", lanesSrc),
 		count: doctor("count", countSrc), add: doctor("add", addSrc), values: doctor("values", valuesSrc),
 		putRecord: doctor("put", putRecordSrc),
-		page:      repartition("page", pageSrc), put: repartition("put", script.Named, putSrc), keep: repartition("keep", script.Named, keepSrc),
+		page:      repartition("page", script.Server, pageSrc), put: repartition("put", script.Named, putSrc), keep: repartition("keep", script.Named, keepSrc),
 		ends: repartition("ends", endsSrc),
 	}
 }

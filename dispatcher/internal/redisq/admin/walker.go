@@ -94,21 +94,18 @@ type entry struct{ name, value string }
 func (w *walker) pages(ctx context.Context, partition int, k keys.Kind, of string, count int64) iter.Seq2[[]entry, error] {
 	key := w.s.conn.Tag(partition) + k.Name + of
 	return func(yield func([]entry, error) bool) {
-		for cursor, more := uint64(0), true; more; more = cursor != 0 {
-			var scan *redis.ScanCmd
-			err := w.s.conn.At(ctx, "read "+key, partition, func(p redis.Pipeliner) {
+		for cursor, more := "", true; more; more = cursor != "" {
+			found, next, err := w.s.conn.Scan(ctx, "read "+key, partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
 				if k.Type == "hash" {
-					scan = p.HScan(ctx, key, cursor, "", count)
-				} else {
-					scan = p.ZScan(ctx, key, cursor, "", count)
+					return p.HScan(ctx, key, at, "", count)
 				}
+				return p.ZScan(ctx, key, at, "", count)
 			})
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			var found []string
-			found, cursor = scan.Val()
+			cursor = next
 			page := make([]entry, 0, len(found)/2)
 			for i := 0; i+1 < len(found); i += 2 {
 				page = append(page, entry{found[i], found[i+1]})

@@ -73,16 +73,12 @@ func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatche
 
 // DeletedEndpoints reads a page of those that were deleted.
 func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[string]int64, next string, err error) {
-	at, err := conn.ParsePage(cursor)
+	found, next, err := s.conn.Scan(ctx, "read deleted endpoints", conn.Home, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+		return p.HScan(ctx, s.home+keys.Gone, at, "", gonePage)
+	})
 	if err != nil {
 		return nil, "", err
 	}
-	var scan *redis.ScanCmd
-	err = s.conn.At(ctx, "read deleted endpoints", conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, s.home+keys.Gone, at, "", gonePage) })
-	if err != nil {
-		return nil, "", err
-	}
-	found, at := scan.Val()
 	ends = make(map[string]int64, len(found)/2)
 	for i := 0; i+1 < len(found); i += 2 {
 		// What is no version was not written by this program: doctor tells.
@@ -90,7 +86,7 @@ func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[s
 			ends[found[i]] = end
 		}
 	}
-	return ends, conn.PageText(at), nil
+	return ends, next, nil
 }
 
 // ForgetDeleted forgets that an endpoint was deleted.

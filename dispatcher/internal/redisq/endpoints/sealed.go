@@ -88,17 +88,18 @@ func (s *Store) SealedCounts(ctx context.Context) (counts map[string]int, whole 
 // reports whether these were all. One may come twice.
 func (s *Store) EachRecord(ctx context.Context, most int, do func(id, stored string)) (all bool, err error) {
 	key := s.home + keys.Endpoints
-	for cursor, seen := uint64(0), 0; seen < most; {
-		var scan *redis.ScanCmd
-		if err := s.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { scan = p.HScan(ctx, key, cursor, "", endpointsUnasked) }); err != nil {
+	for cursor, seen := "", 0; seen < most; {
+		found, next, err := s.conn.Scan(ctx, "read "+key, conn.Home, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+			return p.HScan(ctx, key, at, "", endpointsUnasked)
+		})
+		if err != nil {
 			return false, err
 		}
-		found, next := scan.Val()
 		for i := 0; i+1 < len(found); i += 2 {
 			do(found[i], found[i+1])
 			seen++
 		}
-		if cursor = next; cursor == 0 {
+		if cursor = next; cursor == "" {
 			return true, nil
 		}
 	}

@@ -4,11 +4,11 @@
 -- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, taken, behind, ready, progress,
 --   marks, tokens, fan, seen, history), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
 --   read), about how many to read; history: deliveries
--- returns now, due, weight, next cursor ("0" at the end), bytes of the records that were read, what was read (ready: the
---   elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
+-- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, bytes of the records that were
+--   read, what was read (ready: the elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
 --   in its ready list, m a message, x a member that names no delivery
 local kind, of, cursor, most = ARGV[rest], ARGV[rest + 1], ARGV[rest + 2], tonumber(ARGV[rest + 3])
-local answer = { micros, before_due, weighs(before_weight), '0', 0, 0 }
+local answer = { micros, before_due, weighs(before_weight), '0', server(), 0, 0 }
 local bytes = 0
 
 local function tell(letter, name)
@@ -67,7 +67,7 @@ end
 local function scan(command, key)
   local page = call(command, key, cursor, 'COUNT', most)
   answer[4] = page[1]
-  answer[6] = #page[2] / 2
+  answer[7] = #page[2] / 2
   return page[2]
 end
 
@@ -91,7 +91,7 @@ elseif kind == 'ready' then
     if id then visit(of .. ':' .. id, kind) else tell('x', element) end
   end
   answer[4] = #page == most and num(skip + most) or '0'
-  answer[6] = page
+  answer[7] = page
 elseif kind == 'progress' or kind == 'marks' then
   local page = scan('HSCAN', kind == 'marks' and MARKS or PROGRESS)
   for i = 1, #page, 2 do
@@ -119,5 +119,5 @@ elseif kind == 'seen' then
 else
   for i = rest + 4, #ARGV do visit(ARGV[i], kind) end
 end
-answer[5] = bytes
+answer[6] = bytes
 return answer

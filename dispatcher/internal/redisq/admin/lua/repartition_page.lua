@@ -2,12 +2,12 @@
 --
 -- ARGV[3] cursor of the page before, 0 for the first
 -- ARGV[4] count  about how many
--- returns the next cursor, 0 after the last, and then for each: id, length of its record, of a body that lies apart, the
---   record's head, its lanes as :fan has them (empty: none)
+-- returns the next cursor, 0 after the last, the process that it is valid for, and then for each: id, length of its record, of a
+--   body that lies apart, the record's head, its lanes as :fan has them (empty: none)
 local HEAD = 64 -- bytes; the fixed places and the longest lane have 59
 
 local page = call('HSCAN', MESSAGES, ARGV[3], 'COUNT', tonumber(ARGV[4]))
-local answer, found = { page[1] }, page[2]
+local answer, found = { page[1], server() }, page[2]
 for i = 1, #found, 2 do
   answer[#answer + 1] = found[i]
   answer[#answer + 1] = #found[i + 1]

@@ -3,4 +3,4 @@
 -- KEYS[1] tag  {<project>:<n>} or {<project>}, never exists
 -- ARGV[..]     none
 -- returns the process's id; empty where a service hides it
-return server()
+return { server() }

@@ -201,7 +201,8 @@ func TestWhatMovedIsAddedOnceAMinute(t *testing.T) {
 			ID:      dispatcher.DeliveryID{Lane: "b", Message: "m"},
 			Attempt: dispatcher.Attempt{Number: 2, Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, Duration: 15 * time.Second}, Late: time.Second,
 		})
-		r.Published(dispatcher.Published{Result: dispatcher.Accepted})
+		r.Published(dispatcher.Published{Result: dispatcher.Accepted, Deliveries: make([]dispatcher.Delivery, 1)})
+		r.Published(dispatcher.Published{Result: dispatcher.Accepted}) // it matched nothing
 		r.Published(dispatcher.Published{Result: dispatcher.Duplicate})
 		r.Published(dispatcher.Published{Err: dispatcher.ErrFull})
 		r.Died(dispatcher.Death{})

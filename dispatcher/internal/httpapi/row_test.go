@@ -93,7 +93,8 @@ func TestTheOutcomeOfARowIsThatOfAPublish(t *testing.T) {
 		status int
 		word   string
 	}{
-		{dispatcher.Published{Result: dispatcher.Accepted}, http.StatusAccepted, ""},
+		{dispatcher.Published{Result: dispatcher.Accepted, Deliveries: make([]dispatcher.Delivery, 1)}, http.StatusAccepted, ""},
+		{dispatcher.Published{Result: dispatcher.Accepted}, http.StatusOK, ""},
 		{dispatcher.Published{Result: dispatcher.Duplicate}, http.StatusOK, ""},
 		{dispatcher.Published{Result: dispatcher.Conflict, Differs: []string{"body"}}, 409, "/problems/conflict"},
 		{dispatcher.Published{Result: dispatcher.LaneFull}, 429, "/problems/lane-full"},

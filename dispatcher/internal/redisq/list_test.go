@@ -99,7 +99,7 @@ func TestAListReadsTheRecordsOfWhatMatchesOnly(t *testing.T) {
 	require.LessOrEqual(t, r.stat("hget")-before, n/10)
 	before = r.stat("hget")
 	require.Empty(t, r.list(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Limit: 500}).Deliveries)
-	require.Equal(t, before, r.stat("hget"))
+	require.LessOrEqual(t, r.stat("hget")-before, 1, "the epoch, since nothing was found")
 }
 
 func TestAPageEndsWhereItHasLookedAtEnoughAndItsCursorGoesOn(t *testing.T) {

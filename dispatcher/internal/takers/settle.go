@@ -213,8 +213,10 @@ func (s *settling) read(ctx context.Context) error {
 				told.Result = dispatcher.TakerUnknown
 			case at >= 0:
 				told.Status = view.Deliveries[at].Status
-			case errors.Is(err, dispatcher.ErrNotFound) || err == nil:
-				told.Result = dispatcher.TakerUnknown
+			case err == nil || errors.Is(err, dispatcher.ErrNotFound):
+				if told.Result != dispatcher.TakerOK { // else it was settled, and forgotten since
+					told.Result = dispatcher.TakerUnknown
+				}
 			default:
 				return fmt.Errorf("read what was settled: %w", err)
 			}

@@ -232,7 +232,7 @@ func (p *Project) Fill(rounds int) {
 		require.NoError(p.T, err)
 		more = trimmed.More
 	}
-	var marked []dispatcher.DeliveryID
+	marked := []dispatcher.DeliveryID{{Lane: "ep_pulled", Message: "queue0"}} // it is taken, so it keeps a mark
 	for id := range p.Lanes {
 		if strings.HasPrefix(id, "fan") {
 			marked = append(marked, dispatcher.DeliveryID{Lane: p.Lanes[id][4], Message: id})

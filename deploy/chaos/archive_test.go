@@ -33,8 +33,11 @@ func newKeeper(t testing.TB, h *history, f *fleet) *keeper {
 	return &keeper{h: h, fleet: f, server: pgtest.Start(t, pgtest.Options{})}
 }
 
+// backlog is the least that the program takes: a short outage exceeds it.
+const backlog = "1MiB"
+
 func (k *keeper) env() []string {
-	return []string{"ARCHIVE_URL=" + k.server.URL(), "ENCRYPTION_KEY=" + sealKey}
+	return []string{"ARCHIVE_URL=" + k.server.URL(), "ENCRYPTION_KEY=" + sealKey, "ARCHIVE_BACKLOG=" + backlog}
 }
 
 // metrics reads the series of an instance that have no labels.

@@ -29,6 +29,7 @@ type fleet struct {
 	receiver *receiver
 	secret   signer.Secret
 	binary   string
+	names    *names // nil: the machine's own resolver
 	dir      string // of the logs
 	env      []string
 
@@ -127,8 +128,12 @@ func (f *fleet) spawn(s *slot) (*process, error) {
 		return nil, err
 	}
 	p.log = &logReader{fleet: f, name: p.name, file: file}
+	command := []string{f.binary, "serve"}
+	if f.names != nil {
+		command = f.names.wrapped(command[0], command[1:]...)
+	}
 	child, err := kit.Start(kit.Command{
-		Name: p.name, Path: f.binary, Args: []string{"serve"}, Log: p.log, Keep: 8 << 10,
+		Name: p.name, Path: command[0], Args: command[1:], Log: p.log, Keep: 8 << 10,
 		Env: kit.Environ(s.url, f.secret, append([]string{
 			"SIGNING_SECRET=" + f.secret.Reveal() + " " + own.Reveal(), "LOG_LEVEL=debug",
 		}, f.env...)...),
@@ -151,6 +156,7 @@ type logLine struct {
 	Attempt    int
 	Verdict    string
 	Status     int
+	Err        string
 	Deliveries int
 }
 
@@ -187,7 +193,7 @@ func (l *logReader) read(text string) {
 	}
 	switch msg, _, _ := strings.Cut(s.Msg, ":"); msg {
 	case finished:
-		l.fleet.h.note(note{at: s.Time, who: l.name, text: finished, id: s.DeliveryID, n: s.Attempt, ok: s.Verdict == "delivered", mute: s.Status == 0})
+		l.fleet.h.note(note{at: s.Time, who: l.name, text: finished, id: s.DeliveryID, n: s.Attempt, ok: s.Verdict == "delivered", mute: s.Status == 0, blames: s.Verdict != "back" && strings.HasPrefix(s.Err, "lookup ")})
 	case renamed, takeover, unrecorded, handedBack, tailGone:
 		l.fleet.h.note(note{at: s.Time, who: l.name, text: msg, n: s.Deliveries})
 	}

@@ -117,13 +117,14 @@ const another = "another body"
 
 // note is a line of an instance's log that explains something.
 type note struct {
-	at   time.Time
-	who  string
-	text string
-	id   string // of a delivery, by its lane
-	n    int    // its attempt, or how many
-	ok   bool   // the attempt succeeded
-	mute bool   // the attempt got no answer
+	at     time.Time
+	who    string
+	text   string
+	id     string // of a delivery, by its lane
+	n      int    // its attempt, or how many
+	ok     bool   // the attempt succeeded
+	mute   bool   // the attempt got no answer
+	blames bool   // the attempt counts against its receiver, whose name was not found
 }
 
 // The notes that are kept.

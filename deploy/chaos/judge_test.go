@@ -30,7 +30,7 @@ const (
 var allComplaints = []string{
 	lost, unexplained, unseen, early, unsigned, unasked, disordered, halfway, afterwards,
 	unkept, altered, doubled, unlogged, invented, disagrees, lingers, uncounted,
-	unreported, changedBack, whilePaused, misled,
+	unreported, changedBack, whilePaused, misled, blamed,
 }
 
 // complaint is one thing that must not happen.
@@ -83,6 +83,7 @@ func judged(h *history, rungs []time.Duration) findings {
 	j.losses()
 	j.owned()
 	j.absent()
+	j.blamed()
 	j.longestTakeover()
 	j.found.silence = j.longestSilence()
 	return j.found

@@ -12,10 +12,11 @@ import (
 const (
 	archiveKilled  = "archive killed"
 	archiveStopped = "archive stopped"
+	archiveCut     = "archive stopped until its backlog was cut"
 )
 
 // apart are the faults that keep no instance from the store.
-var apart = map[string]bool{archiveKilled: true, archiveStopped: true}
+var apart = map[string]bool{archiveKilled: true, archiveStopped: true, archiveCut: true, resolverAway: true}
 
 // watcher reads the metrics of the instances all the time: they have to report what was lost.
 type watcher struct {
@@ -58,13 +59,20 @@ func (w *watcher) look(ctx context.Context, random *rand.Rand) {
 	w.last, w.from = dropped, now.Add(-lag-time.Second)
 }
 
+// counted is how many lines were cut so far.
+func (w *watcher) counted() (n int) {
+	w.h.with(func() { n = w.h.dropped })
+	return n
+}
+
 // outage breaks the archive.
 type outage struct {
 	*trouble
-	keeper *keeper
+	keeper  *keeper
+	watcher *watcher
 }
 
-func (b *outage) deeds() []deed { return []deed{b.kill, b.stop} }
+func (b *outage) deeds() []deed { return []deed{b.cut, b.kill, b.stop} }
 
 func (b *outage) kill(ctx context.Context, random *rand.Rand) {
 	defer b.begins(archiveKilled, "")()
@@ -78,4 +86,25 @@ func (b *outage) stop(ctx context.Context, random *rand.Rand) {
 	b.keeper.server.Stop()
 	kit.Rest(ctx, between(random, time.Second, 6*time.Second))
 	b.keeper.server.Restart()
+}
+
+// cutsWithin bounds how long PostgreSQL is away for its backlog to be cut.
+const cutsWithin = 90 * time.Second
+
+// cut stops PostgreSQL until the store cuts what it keeps for it, and waits until the archive is
+// current again.
+func (b *outage) cut(ctx context.Context, random *rand.Rand) {
+	before := b.watcher.counted()
+	mended := b.begins(archiveCut, "")
+	b.keeper.server.Stop()
+	for late := time.Now().Add(cutsWithin); b.watcher.counted() == before && ctx.Err() == nil && time.Now().Before(late); {
+		kit.Rest(ctx, watchEvery)
+	}
+	kit.Rest(ctx, between(random, 0, 2*time.Second))
+	b.keeper.server.Restart()
+	mended()
+	if err := b.keeper.current(context.WithoutCancel(ctx)); err != nil {
+		b.say("after the outage: %v", err)
+	}
+	b.say("the backlog was cut by %d lines so far", b.watcher.counted())
 }

@@ -130,6 +130,14 @@ var ownedRows = []struct {
 		p.attempted(20)
 	}, whilePaused},
 
+	{"a receiver is blamed while the resolver is away", func(p plot) {
+		p.breaks(resolverAway, "", 10, 20)
+		p.note(note{at: at(15), who: "a1", text: finished, id: "u_0:m", n: 1, blames: true})
+	}, blamed},
+	{"a receiver is blamed when the resolver is back", func(p plot) {
+		p.breaks(resolverAway, "", 10, 20)
+		p.note(note{at: at(21), who: "a1", text: finished, id: "u_0:m", n: 1, blames: true})
+	}, ""},
 	{"an emptied store that nobody reports", func(p plot) {
 		p.history.losses = []*loss{{span: span{at(0), at(4)}}}
 	}, unreported},

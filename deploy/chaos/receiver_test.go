@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +30,7 @@ import (
 type receiver struct {
 	*kit.Receiver
 	h      *history
+	names  *names // nil: they have none
 	seed   uint64
 	common *signer.Verifier
 	healed atomic.Bool // from then on it always answers well
@@ -68,10 +71,16 @@ func newReceiver(t testing.TB, h *history, seed uint64, secret signer.Secret) *r
 	return r
 }
 
-// url is where a place is: /d3 has a host of its own, which /e3 shares.
+// url is where a place is: /d3 has a host of its own, which /e3 shares. Where there are names, every
+// other destination has one.
 func (r *receiver) url(place string) string {
 	n, _ := strconv.Atoi(place[2:])
-	return r.URL(n+1) + place
+	host := r.URL(n + 1)
+	if r.names != nil && n%2 == 1 {
+		at := netip.MustParseAddrPort(strings.TrimPrefix(host, "http://"))
+		host = fmt.Sprintf("http://%s:%d", r.names.name(place, at.Addr()), at.Port())
+	}
+	return host + place
 }
 
 // knows says with what an instance signs besides the common secret.

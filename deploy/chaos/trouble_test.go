@@ -13,14 +13,15 @@ import (
 // trouble breaks things, one hand at the instances and one at the store, each
 // one thing after the other, so that two may be broken at a time.
 type trouble struct {
-	h       *history
-	fleet   *fleet
-	store   []deed // what may be done to the store
-	archive []deed // what may be done to the archive
-	seed    uint64
-	longest time.Duration // an instance is stopped
-	rest    time.Duration // for which the store is left alone now and then
-	say     func(format string, a ...any)
+	h        *history
+	fleet    *fleet
+	store    []deed // what may be done to the store
+	archive  []deed // what may be done to the archive
+	resolver []deed // what may be done to the resolver
+	seed     uint64
+	longest  time.Duration // an instance is stopped
+	rest     time.Duration // for which the store is left alone now and then
+	say      func(format string, a ...any)
 
 	alone sync.RWMutex // its holder breaks the only thing; the store's hand reads
 
@@ -88,6 +89,9 @@ func (b *trouble) hands() []hand {
 	}
 	if len(b.archive) > 0 {
 		hands = append(hands, hand{calm: 4 * time.Second, does: b.archive})
+	}
+	if len(b.resolver) > 0 {
+		hands = append(hands, hand{calm: 12 * time.Second, does: b.resolver})
 	}
 	return hands
 }

@@ -25,6 +25,7 @@ type world struct {
 	receiver *receiver
 	fleet    *fleet
 	keeper   *keeper // nil: there is no archive
+	names    *names  // nil: receivers have addresses only
 	operator *operator
 	watcher  *watcher
 	load     *load
@@ -42,6 +43,7 @@ func newWorld(t *testing.T, h *history, store backend, seed uint64) *world {
 	w.fleet = newFleet(t, h, w.receiver, secret)
 	f := w.fleet
 	f.env = append(store.env(), "LADDER="+rungs, "ATTEMPT_TIMEOUT="+attemptTimeout.String(), "BREAKER=20/1s", "SHUTDOWN_GRACE=5s")
+	w.addNames()
 	if archives(seed) {
 		w.keeper = newKeeper(t, h, f)
 		f.env = append(f.env, w.keeper.env()...)
@@ -67,10 +69,25 @@ func newWorld(t *testing.T, h *history, store backend, seed uint64) *world {
 		l := &losing{trouble: w.trouble, store: store, operator: w.operator, watcher: w.watcher, load: w.load, archives: w.keeper != nil}
 		w.trouble.store = append(w.trouble.store, l.empty)
 	}
+	if w.names != nil {
+		w.trouble.resolver = []deed{(&resolving{trouble: w.trouble, names: w.names}).away}
+	}
 	if w.keeper != nil {
-		w.trouble.archive = (&outage{trouble: w.trouble, keeper: w.keeper}).deeds()
+		w.trouble.archive = (&outage{trouble: w.trouble, keeper: w.keeper, watcher: w.watcher}).deeds()
 	}
 	return w
+}
+
+// addNames gives some receivers names, and the instances a resolver that can be broken, where that is
+// possible.
+func (w *world) addNames() {
+	n, err := newNames(w.t)
+	if err != nil {
+		w.say("no resolver is broken: %v", err)
+		return
+	}
+	w.names, w.receiver.names, w.fleet.names = n, n, n
+	w.fleet.env = append(w.fleet.env, "GODEBUG=netdns=go") // the C library's resolver has a cache elsewhere
 }
 
 // say prints a line with the time since the start.

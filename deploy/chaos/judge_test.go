@@ -222,7 +222,7 @@ func (j *judge) ending(m *message, told told, place string, came []*arrival) {
 		j.complain(what, m.id, "it is %s\n%s", e.status, j.story(m, place))
 	case mayCount(came):
 		j.found.delivered++
-	case m.cancels:
+	case m.cancels || j.deleted(place):
 		j.found.cancelled++
 	case told == accepted && j.forgiven(m):
 		j.found.forgotten++
@@ -308,7 +308,7 @@ func (j *judge) rung(came []*arrival, n int) (from time.Time, known bool) {
 
 // order judges that a message came after the one before it had ended.
 func (j *judge) order(m *message) {
-	if m.after == nil || len(m.arrivals) == 0 || m.told() != accepted || m.after.told() != accepted {
+	if m.after == nil || len(m.arrivals) == 0 || m.told() != accepted || m.after.told() != accepted || j.forgiven(m.after) {
 		return
 	}
 	for _, place := range m.places {

@@ -55,6 +55,12 @@ func (j *judge) pauses(e *owned) {
 	}
 }
 
+// deleted reports whether a place is that of an endpoint that was deleted, which cancels what waits
+// for it.
+func (j *judge) deleted(place string) bool {
+	return slices.ContainsFunc(j.h.owned, func(e *owned) bool { return e.place == place && !e.exists.to.IsZero() })
+}
+
 // hinderedAny reports whether the sender of an attempt, or any instance that may be its sender, was
 // cut off or stopped since a time.
 func (j *judge) hinderedAny(a *arrival, since time.Time) bool {

@@ -17,6 +17,7 @@ type trouble struct {
 	fleet    *fleet
 	store    []deed // what may be done to the store
 	archive  []deed // what may be done to the archive
+	soon     []deed // what is surely done to the store
 	resolver []deed // what may be done to the resolver
 	seed     uint64
 	longest  time.Duration // an instance is stopped
@@ -38,7 +39,9 @@ type hand struct {
 	calm   time.Duration // at most, between two
 	does   []deed
 	rest   time.Duration // after it did all
+	done   int           // so far
 	shares *sync.RWMutex // held while it does something; nil: it does not
+	soon   []deed        // what it does second, in a run that may be too short for all
 	deck   []int         // of what it does, what is still to come before any comes again
 }
 
@@ -53,6 +56,11 @@ func (h *hand) do(ctx context.Context) {
 
 // next is what it does next: all of what it may, in any order, and again.
 func (h *hand) next() deed {
+	if h.done++; h.done > 1 && len(h.soon) > 0 {
+		what := h.soon[0]
+		h.soon = h.soon[1:]
+		return what
+	}
 	if len(h.deck) == 0 {
 		h.deck = h.random.Perm(len(h.does))
 	}
@@ -85,7 +93,7 @@ func (b *trouble) hands() []hand {
 	}
 	hands := []hand{
 		{calm: 3 * time.Second, does: instances},
-		{calm: 4 * time.Second, rest: b.rest, does: b.store, shares: &b.alone},
+		{calm: 4 * time.Second, rest: b.rest, does: b.store, soon: b.soon, shares: &b.alone},
 	}
 	if len(b.archive) > 0 {
 		hands = append(hands, hand{calm: 4 * time.Second, does: b.archive})

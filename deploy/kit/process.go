@@ -21,7 +21,7 @@ const Patience = 3 * time.Minute
 // Command says which program to start, and how.
 type Command struct {
 	Name string    // in errors
-	Path string    // of the program
+	Path string    // of the program; what wraps another one has to become it, so that signals reach that
 	Args []string  // without the program's name
 	Env  []string  // all of its environment: ours is not added
 	Dir  string    // where it runs; empty: where we do

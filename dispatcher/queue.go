@@ -24,7 +24,7 @@ var (
 	ErrMoved = fmt.Errorf("it changed under this instance: %w", ErrUnavailable)
 	// ErrReadOnly says that the queue answers, but refuses every change, since it can't
 	// write to its disk; nothing was changed. It is an ErrUnavailable.
-	ErrReadOnly = fmt.Errorf("Redis can't write to its disk: %w", ErrUnavailable)
+	ErrReadOnly = fmt.Errorf("the store can't write to its disk: %w", ErrUnavailable)
 	// ErrDiskFull says that it can't, since its disk is full. It is an ErrReadOnly.
 	ErrDiskFull error = diskFull{}
 	// ErrFull says that the queue has no memory left; nothing was changed.

@@ -122,8 +122,9 @@ func (m *model) chance(most int) int {
 	return m.rand.IntN(most)
 }
 
-func (m *model) Partitions() int             { return 1 }
-func (m *model) Begin(context.Context) error { return nil }
+func (m *model) Partitions() int                                                     { return 1 }
+func (m *model) Begin(context.Context) error                                         { return nil }
+func (m *model) Lost(_ context.Context, id string, _ map[int]string) (string, error) { return id, nil }
 
 func (m *model) States(context.Context, []int) ([]archive.State, error) {
 	err := m.call(dispatcher.ErrUnavailable)

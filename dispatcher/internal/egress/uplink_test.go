@@ -328,7 +328,7 @@ func TestRouteThatIsMissingIsOurOwnFaultIfItWorkedBefore(t *testing.T) {
 			if tc.worked != "" {
 				require.Equal(t, 200, send(t, c, newTestCall(mustURL(t, "http://good.test/"))).Status)
 			}
-			udp[tc.worked], udp["203.0.113.9"] = tc.datagram, syscall.ENETUNREACH
+			udp[tc.worked], udp["203.0.113.9"], udp[netip.Addr{}.String()] = tc.datagram, syscall.ENETUNREACH, syscall.ENETUNREACH
 			for i, err := range tc.fails {
 				tcp[known["shop.example"][i]] = err
 			}

@@ -319,6 +319,8 @@ func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 		return "due"
 	case status == dispatcher.StatusRetrying:
 		return "rung"
+	case id.Lane.IsEndpoint() && !l.Limited:
+		return "missing"
 	case l.Opened > 0:
 		return "breaker"
 	case l.Egress > 0:

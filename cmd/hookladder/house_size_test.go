@@ -48,7 +48,7 @@ var budgets = map[string]int{
 	"dispatcher/explain":                       600,
 	"dispatcher/app":                           2150, // it joins the archive, the outbox and the console too, and announces a stop
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
-	"dispatcher/internal/archiver":             900,
+	"dispatcher/internal/archiver":             1000,
 	"dispatcher/internal/console":              4500, // pages of operators and of merchants
 	"dispatcher/internal/console/brand":        200,
 	"dispatcher/internal/console/climb":        400,
@@ -76,7 +76,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/notices":              800,
 	"dispatcher/internal/outage":               300,
 	"dispatcher/internal/pgoutbox":             500,
-	"dispatcher/internal/postgres":             3800,
+	"dispatcher/internal/postgres":             3900,
 	"dispatcher/internal/queuetest":            100,
 	"dispatcher/internal/queuetest/deliveries": 5400,
 	"dispatcher/internal/queuetest/lanes":      4800,

@@ -351,11 +351,10 @@ func (a modelArchive) Compared(_ context.Context, by string, w archive.Walk) err
 
 // run runs instances one behind the other, or beside each other, while things happen.
 func (m *model) run(t *testing.T) {
-	quiet := slog.New(slog.DiscardHandler)
 	var stops []func()
 	for n := range 6 {
 		ctx, stop := context.WithCancel(t.Context())
-		a := archiver.New(archiver.Options{Source: m, Archive: modelArchive{m}, Name: fmt.Sprint(n), Now: time.Now, Log: quiet})
+		a := archiver.New(archiver.Options{Source: m, Archive: modelArchive{m}, Name: fmt.Sprint(n), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx) }()
 		stops = append(stops, func() { stop(); require.NoError(t, <-done) })

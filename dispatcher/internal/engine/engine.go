@@ -186,7 +186,7 @@ func (e *Engine) emptied(lost *dispatcher.Emptied) {
 	e.lost.Store(lost)
 	news := dispatcher.News{Notice: dispatcher.NoticeHealthy, Reason: "emptied"}
 	if lost != nil {
-		e.log.Error("the store lost data: what needs them is refused", "home", lost.Home, "partitions", len(lost.Partitions), "err", lost)
+		e.log.Error("the store lost data: what needs them is refused", "err", lost)
 		news.Notice, news.Detail = dispatcher.NoticeUnhealthy, lost.Error()
 		news.Since = e.queue.Now().Truncate(time.Millisecond)
 	} else {

@@ -58,8 +58,8 @@ func isLoss(err error) bool {
 }
 
 // Intact makes sure, after nothing was found, that the store still has the data with
-// which this instance began: in home and in the partitions of these lanes, of all where
-// none is named.
+// which this instance began. It asks home and the partitions of these lanes; without
+// lanes, all partitions.
 func (s *Store) Intact(ctx context.Context, lanes ...dispatcher.Lane) error {
 	in := s.all()
 	if len(lanes) > 0 {

@@ -83,8 +83,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			}
 			err = cmp.Or(a.Err, list.err)
 		}
-		err = s.lostIn(ctx, err)
-		s.observeSchedule(jobs[i].Partition, err)
+		err = s.observeSchedule(ctx, jobs[i].Partition, err)
 		for _, p := range shares[i] {
 			o := &out[p.entry]
 			failed := err
@@ -100,13 +99,15 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 }
 
 // observeSchedule takes in whether a partition took what it was given: one that had
-// no memory for it did answer.
-func (s *Store) observeSchedule(partition int, err error) {
+// no memory for it did answer. It answers the error, or what was lost.
+func (s *Store) observeSchedule(ctx context.Context, partition int, err error) error {
+	err = s.lostIn(ctx, err)
 	full := errors.Is(err, dispatcher.ErrFull)
 	s.partitions.Full(partition, full)
 	if err != nil && !full && !isLoss(err) { // one that lost its data answers
 		s.partitions.Fail(s.conn.InPartition(partition, err))
 	}
+	return err
 }
 
 // prepare makes the places of what is asked for, those of all entries in one piece.

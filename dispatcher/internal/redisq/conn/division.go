@@ -109,7 +109,7 @@ func (r *Recheck) Err(ctx context.Context) error {
 	return nil
 }
 
-// take takes over what :meta says. mu is held, or nobody else has the client.
+// take takes over what :meta says. mu is held.
 func (c *Client) take(meta map[string]string) {
 	if c.checkDivision(meta); c.stands() != nil {
 		return

@@ -3,7 +3,7 @@ package conn
 import (
 	"cmp"
 	"context"
-	_ "embed" // the scripts
+	_ "embed" // the script
 	"maps"
 	"slices"
 	"strconv"
@@ -25,13 +25,7 @@ import (
 //go:embed lua/emptied.lua
 var emptiedSrc string
 
-//go:embed lua/epoch.lua
-var epochSrc string
-
-var (
-	emptiedScript = script.New("emptied", emptiedSrc)
-	epochScript   = script.New("epoch", epochSrc)
-)
+var emptiedScript = script.New("emptied", emptiedSrc)
 
 const (
 	metaEmptied = "emptied"
@@ -250,17 +244,17 @@ func (c *Client) writeMeta(ctx context.Context, fields []any, over bool, gone ..
 
 // giveEpochs gives partitions without an epoch a new one, and learns it.
 func (c *Client) giveEpochs(ctx context.Context, in []int) error {
-	b := Batch{Script: epochScript}
-	for _, n := range in {
-		b.Calls = append(b.Calls, Call{Partition: n, Args: []any{NewEpoch()}})
-	}
-	for _, r := range c.Send(ctx, b) {
-		if r.Err != nil {
-			return c.InPartition(r.Partition, r.Err)
+	given := make([]*redis.StringCmd, len(in))
+	err := c.EachPartition(ctx, "make epochs", in, func(p redis.Pipeliner, i int) {
+		p.HSetNX(ctx, c.tags[in[i]]+keys.Limits, keys.Epoch, NewEpoch())
+		given[i] = p.HGet(ctx, c.tags[in[i]]+keys.Limits, keys.Epoch)
+	})
+	for i, n := range in {
+		if epoch := Value(given[i]); epoch != "" {
+			c.learnEpoch(n, epoch)
 		}
-		c.learnEpoch(r.Partition, r.Text())
 	}
-	return nil
+	return err
 }
 
 // EndLoss notes that what was lost was restored, or given up. All instances go on with

@@ -95,7 +95,8 @@ func (b *losing) accept(ctx context.Context, l *loss) (err error) {
 	return b.load.register(ctx)
 }
 
-// sincere is what may be lost of a loss: all of its time, but for what lies in other parts of the store.
+// covers reports whether something of a message that happened in a time may be lost with it. What lies in
+// other parts of the store may not.
 func (l *loss) covers(m *message, from, to time.Time) bool {
 	return l.touches(from, to) && !(len(m.places) == 1 && l.kept[m.id])
 }

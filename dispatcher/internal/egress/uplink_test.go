@@ -142,7 +142,9 @@ func TestControlWhoseNameIsGoneIsAnswered(t *testing.T) {
 	z, c, to := newTestZones(t)
 	require.Equal(t, 200, to("good.test").Status)
 	z.fail(rcodeServFail, "shop.example")
+	z.mu.Lock()
 	z.broken["good.test"] = rcodeNXDomain
+	z.mu.Unlock()
 	require.Equal(t, dispatcher.ClassDNS, to("shop.example").Class)
 	require.Equal(t, dispatcher.NetworkUp, c.NetworkState())
 }
@@ -267,10 +269,12 @@ func TestControlsGoOnWhileOurNetworkIsDown(t *testing.T) {
 		requireOurs(t, c.Send(ctx, newTestCall(mustURL(t, "http://shop.example/"))), dispatcher.FaultResolver)
 		time.Sleep(10*time.Second + time.Millisecond)
 		require.EqualValues(t, 11, s.roots.Load(), "one a second")
+		synctest.Wait()
 		require.Equal(t, []bool{false}, told)
 
 		s.down.Store(false)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.Equal(t, []bool{false, true}, told)
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 12, s.roots.Load(), "and none once it is up")

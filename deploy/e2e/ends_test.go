@@ -130,7 +130,7 @@ func poison(t *testing.T, i *instance, w *world) {
 		p.HSet(t.Context(), "{default:0}:in", lane, "1 0")
 		p.HIncrBy(t.Context(), "{default:0}:counts", "ready", -1)
 		p.HIncrBy(t.Context(), "{default:0}:counts", "in_flight", 1)
-		p.HSet(t.Context(), "{default:0}:progress", lane+":poison", "0 0 2 0 0 - 0 0")
+		p.HSet(t.Context(), "{default:0}:progress", lane+":poison", "0 0 3 0 0 - 0 0") // two died, and the third had begun the attempt
 		p.ZAdd(t.Context(), "{default:0}:leases:gone", redis.Z{Score: float64(time.Now().UnixMilli()), Member: lane + ":poison"})
 		p.HSet(t.Context(), "{default}:instances", "gone", 1)
 		return nil

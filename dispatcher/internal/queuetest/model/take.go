@@ -85,6 +85,18 @@ func (m *model) moveAll(by string) {
 			}
 		}
 	}
+	m.checkParked(came)
+}
+
+// checkParked checks that no lane that a move came to is parked beyond its time: no other call would place it.
+func (m *model) checkParked(came func(dispatcher.Lane) bool) {
+	m.Helper()
+	state := m.State()
+	for _, lane := range modelLanes {
+		if at := state.Lanes[lane].Parked; came(lane) {
+			require.True(m, at == 0 || at > m.ms(), "lane %s is parked since %d", lane, at)
+		}
+	}
 }
 
 // endings are the lanes whose ready list the next move ends. Their time has

@@ -19,7 +19,7 @@ FUZZTIME    ?= 30s
 CHAOS       ?= 10m
 CHAOS_STORE ?= single
 CHAOS_SEED  ?= 0
-CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.empty
+CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.owners 3 -chaos.empty
 # More flags for `make bench`, such as --only drain or --json figures.json.
 BENCHFLAGS  ?=
 

@@ -20,7 +20,8 @@ var (
 	chaosRate  = flag.Int("chaos.rate", 60, "messages a second")
 	chaosFsync = flag.String("chaos.fsync", "always", "Redis' appendfsync: always loses nothing, everysec may; either: as the seed decides")
 
-	chaosArchive = flag.String("chaos.archive", "yes", "whether there is an archive: yes, no, or either: not with every third seed")
+	chaosArchive = flag.String("chaos.archive", "no", "whether there is an archive: yes, no, or either: not with every third seed")
+	chaosOwners  = flag.Int("chaos.owners", 0, "how many owners change their endpoints all the time")
 	chaosEmpty   = flag.Bool("chaos.empty", false, "empty the store too")
 	chaosBinary  = flag.String("chaos.binary", "", "the hookladder to run; empty: one built with the race detector")
 )

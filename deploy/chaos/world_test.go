@@ -56,7 +56,7 @@ func newWorld(t *testing.T, h *history, store backend, seed uint64) *world {
 	w.operator = &operator{h: h, fleet: f, url: store.straight(), say: w.say}
 	w.watcher = &watcher{h: h, fleet: f}
 	w.load = &load{h: h, fleet: f, receiver: w.receiver, seed: seed, rate: *chaosRate, callers: *chaosRate / 2}
-	w.owners = &owners{h: h, fleet: f, receiver: w.receiver, seed: seed, n: 3}
+	w.owners = &owners{h: h, fleet: f, receiver: w.receiver, seed: seed, n: *chaosOwners}
 	w.load.owners = w.owners
 	w.reader = &reader{h: h, fleet: f, load: w.load, seed: seed}
 	require.NoError(t, w.load.register(t.Context()))

@@ -69,7 +69,7 @@ func (r *trap) harm(d *damage) string {
 	require.NoError(r, err)
 	text := texts[d.next(len(texts))]
 	mine := func(names []string) string {
-		names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(name, string(well)) })
+		names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(name, string(well)) || name == "~epoch" }) // without its epoch a partition counts as lost
 		slices.Sort(names)
 		if len(names) == 0 || d.next(8) == 0 {
 			return text
@@ -111,7 +111,9 @@ func (r *trap) harm(d *damage) string {
 func (r *trap) replace(d *damage) string {
 	r.Helper()
 	ctx, client := r.Context(), r.store.Client()
-	keys := slices.DeleteFunc(r.sorted(), func(key string) bool { return !strings.Contains(key, ":0}:") })
+	keys := slices.DeleteFunc(r.sorted(), func(key string) bool { 
+		return !strings.Contains(key, ":0}:") || strings.HasSuffix(key, ":limits") // without its epoch a partition counts as lost
+	})
 	key := keys[d.next(len(keys))]
 	kind, err := client.Type(ctx, key).Result()
 	require.NoError(r, err)

@@ -111,7 +111,7 @@ func (r *trap) harm(d *damage) string {
 func (r *trap) replace(d *damage) string {
 	r.Helper()
 	ctx, client := r.Context(), r.store.Client()
-	keys := slices.DeleteFunc(r.sorted(), func(key string) bool { 
+	keys := slices.DeleteFunc(r.sorted(), func(key string) bool {
 		return !strings.Contains(key, ":0}:") || strings.HasSuffix(key, ":limits") // without its epoch a partition counts as lost
 	})
 	key := keys[d.next(len(keys))]

@@ -22,8 +22,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 )
 
-// model is a store and an archive of one partition, with the rules of both: the log is cut,
-// a cursor is valid for one process, a transaction is kept or not, and its answer may be lost.
+// model is a store and an archive of one partition, with the rules of both. Its log is cut, and a cursor is valid for one
+// process. A transaction is kept or not, and its answer may be lost.
 type model struct {
 	keeper // endpoints and pauses are compared elsewhere
 	mu     sync.Mutex
@@ -376,9 +376,7 @@ func (m *model) run(t *testing.T) {
 	}
 }
 
-// Whatever is cut, whenever the store's server or the archive's is restarted, and whoever
-// archives: in the end the archive has as unfinished what the store has, and nothing ended as
-// lost that the store has, or of which the log told how it ended.
+// In the end the archive has as unfinished the deliveries that the store has. None of these ended as lost.
 func TestTheArchiveEndsWithWhatTheStoreHas(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {

@@ -202,14 +202,13 @@ func TestWhatMovedIsAddedOnceAMinute(t *testing.T) {
 			Attempt: dispatcher.Attempt{Number: 2, Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, Duration: 15 * time.Second}, Late: time.Second,
 		})
 		r.Published(dispatcher.Published{Result: dispatcher.Accepted, Deliveries: make([]dispatcher.Delivery, 1)})
-		r.Published(dispatcher.Published{Result: dispatcher.Accepted}) // it matched nothing
-		r.Published(dispatcher.Published{Result: dispatcher.Duplicate})
-		r.Published(dispatcher.Published{Err: dispatcher.ErrFull})
+		for _, p := range []dispatcher.Published{{Result: dispatcher.Accepted}, {Result: dispatcher.Duplicate}, {Err: dispatcher.ErrFull}} {
+			r.Published(p) // the first matched nothing
+		}
 		r.Died(dispatcher.Death{})
 		r.TookOver(3)
 		r.pass(57 * time.Second)
 		require.Zero(t, r.calls())
-
 		r.pass(time.Minute)
 		require.Equal(t, 1, r.calls())
 		require.Equal(t, []health.Minute{{At: r.first, Accepted: 1, Delivered: 4, Failed: 1, Dead: 1, Late: health.Durations{0: 4, 5: 1}}}, r.store.minutes)

@@ -203,67 +203,6 @@ func (o *Outbox) relay(ctx context.Context, tx pgx.Tx, most int, carry func(cont
 	return tx.Commit(ctx)
 }
 
-// readDue reads rows that may be relayed now.
-func (o *Outbox) readDue(ctx context.Context, tx pgx.Tx, query string, values ...any) ([]dispatcher.OutboxRow, error) {
-	rows, err := tx.Query(ctx, query, values...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r dispatcher.OutboxRow, err error) {
-		var age float64
-		var key *string
-		err = row.Scan(&r.Seq, &r.ID, &r.Message, &r.Body, &age, &key)
-		if r.Age = seconds(age); key != nil {
-			r.Key = *key
-		}
-		return r, err
-	})
-}
-
-const (
-	// singlyMost bounds a batch that is read row by row, each in its own savepoint.
-	singlyMost = 50
-	// unreadableWait is how long a row waits that could not be read. Somebody has to mend it.
-	unreadableWait = time.Minute
-)
-
-// readSingly reads rows one by one. A row that can't be read keeps back no other.
-func (o *Outbox) readSingly(ctx context.Context, tx pgx.Tx, most int) (all []dispatcher.OutboxRow, unreadable []int64, err error) {
-	rows, err := tx.Query(ctx, `select seq from hookladder_outbox
-where retry_at is null or retry_at <= now() or not isfinite(retry_at) order by seq limit $1 for update skip locked`, min(most, singlyMost))
-	if err != nil {
-		return nil, nil, err
-	}
-	due, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, nil, err
-	}
-	bytes := 0
-	for _, seq := range due {
-		if bytes >= batchBytes {
-			break
-		}
-		point, err := tx.Begin(ctx) // a savepoint
-		if err != nil {
-			return nil, nil, err
-		}
-		one, err := o.readDue(ctx, point, readOne, seq, o.most)
-		if err == nil {
-			err = point.Commit(ctx)
-		} else if errors.Is(told(err), dispatcher.ErrOutboxData) {
-			unreadable = append(unreadable, seq)
-			err = point.Rollback(ctx)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, r := range one {
-			all, bytes = append(all, r), bytes+len(r.Message)+len(r.Body)
-		}
-	}
-	return all, unreadable, nil
-}
-
 // busy says why the relay's row could not be locked: another relay works, or there is none.
 func busy(ctx context.Context, tx pgx.Tx) error {
 	var there bool

@@ -1,3 +1,5 @@
+//go:build archivemodel
+
 package archiver_test
 
 import (

@@ -40,7 +40,6 @@ type model struct {
 	open    map[string]time.Time
 	ended   map[string]bool
 	process int
-
 	// The archive.
 	row   archive.Held
 	by    string

@@ -222,6 +222,15 @@ var ReapCases = []rig.Case{
 		r.Reap(rig.One)
 		r.MustStand(c.ID, dispatcher.StatusReady)
 	}},
+	{Name: "an attempt that begins after another one's success leaves its end alone", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.Two, rig.Success(c)))
+		r.MustBegin(rig.One, c)
+		r.Settle(rig.One, rig.HandBack(c))
+		r.MustLie(stored.PlaceDone, "a", "m1")
+		require.Equal(r, 1, r.Look(c.ID).Attempts)
+	}},
 	{Name: "an instance is given one suspect of a lane, and the others beside it", Run: func(r *rig.Rig) {
 		for range 8 {
 			r.Succeed("a")

@@ -43,12 +43,13 @@ func (m *model) doBegin() {
 	h := pick(m.rng, held...)
 	d := m.deliveries[h.claimed.ID]
 	mine := d != nil && d.Place == stored.PlaceLeased && d.Holder == h.by && d.At == h.claimed.Leased.UnixMilli()
+	_, known := m.State().Progress[h.claimed.ID]
 	m.logf("begin %s by %s, whose it is: %v", h.claimed.ID, h.by, mine)
 	ok, err := m.Queue.Begin(m.Ctx, h.by, dispatcher.Lease{ID: h.claimed.ID, At: h.claimed.Leased})
 	if m.went(err) {
 		require.Equal(m, mine, ok)
 	}
-	if mine && m.came(h.claimed.ID.Lane) {
+	if mine && known && m.came(h.claimed.ID.Lane) {
 		d.progress.Deaths = begunDeaths
 	}
 }

@@ -53,8 +53,10 @@ type Taken struct {
 // TakenLease names a lease that ends by itself.
 type TakenLease struct {
 	ID    DeliveryID
-	Token string // empty: whichever the owner has
+	Token string // empty: the last one that the owner had
 	Owner string
+
+	Untold bool // of Adopt: the owner never got the delivery, so this is no last lease of it
 }
 
 // Adopted is what became of a lease that was given up to an instance, or made longer.
@@ -62,6 +64,7 @@ type Adopted struct {
 	Claimed *Claimed  // of Adopt: what the instance holds now, without the body; nil: Err says why not
 	Taken   time.Time // when it was taken
 	Until   time.Time // of Extend: when it ends now
+	Attempt int       // beside ErrNotTaken: the number of the attempt of the owner's last lease, where no token was given
 	Err     error     // ErrNotTaken, ErrNotYours, or of the store; nil where it was done
 }
 

@@ -74,7 +74,7 @@ type Settled struct {
 // SettledDelivery is what became of one result.
 type SettledDelivery struct {
 	ID         string `json:"id"`
-	Result     string `json:"result" enum:"ok,late,unknown" doc:"late: the lease had ended. delivered counts all the same, if the delivery has not ended and the lease was named; nothing else does. unknown: it is no lease of this key and queue."`
+	Result     string `json:"result" enum:"ok,late,unknown" doc:"late: the lease had ended. delivered counts all the same, if the delivery has not ended; nothing else does. unknown: it is no lease of this key and queue, or without lease the last one is another key's or more than a day old."`
 	Status     string `json:"status,omitzero" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled" doc:"Of the delivery. Left out: it is unknown, or no longer kept."`
 	LeaseUntil Time   `json:"lease_until,omitzero" doc:"Of an extended lease."`
 }

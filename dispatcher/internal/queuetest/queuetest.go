@@ -39,6 +39,7 @@ var groups = []struct {
 	{"late settle", deliveries.LateCases},
 	{"leases", deliveries.LeaseCases},
 	{"taken", deliveries.TakenCases},
+	{"last lease", deliveries.LastLeaseCases},
 	{"instances", deliveries.InstanceCases},
 	{"cancel", deliveries.CancelCases},
 	{"retry", deliveries.RetryCases},

@@ -156,7 +156,11 @@ func (s *Store) adoptCalls(leases []dispatcher.TakenLease, todo []int, lasts int
 	for k, share := range shares {
 		args := append(make([]any, 0, 2+3*len(share)), lasts, claimBytes/len(calls))
 		for _, i := range share {
-			args = append(args, leases[i].ID.String(), leases[i].Token, leases[i].Owner)
+			token := leases[i].Token
+			if leases[i].Untold {
+				token = "-" + token
+			}
+			args = append(args, leases[i].ID.String(), token, leases[i].Owner)
 		}
 		calls[k].Args = args
 	}
@@ -175,9 +179,15 @@ func (s *Store) readAdoptions(r *conn.Call, leases []dispatcher.TakenLease, shar
 	}
 	s.observeDeaths(h)
 	a := &r.Reply
-	until, codes := a.Time(), a.Text()
+	until, codes, lasts := a.Time(), a.Text(), conn.Reply{Values: a.List()}
 	if a.Err == nil && len(codes) != len(share) {
 		return nil, conn.ErrReply
+	}
+	for a.Err == nil && lasts.More() {
+		at, attempt := lasts.Number(), lasts.Number()
+		if a.Err = lasts.Err; a.Err == nil && at > 0 && int(at) <= len(share) {
+			out[share[at-1]].Attempt = int(attempt)
+		}
 	}
 	adopted := s.readAdopted(a, h, nil)
 	if a.Err != nil && len(adopted) == 0 {

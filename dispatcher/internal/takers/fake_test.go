@@ -26,6 +26,7 @@ type fakeQueue struct {
 	mu       sync.Mutex // guards what follows
 	ready    map[d.Lane][]string
 	taken    map[d.DeliveryID]d.TakenLease
+	ended    map[d.DeliveryID]d.TakenLease // the last leases of what is not taken
 	takes    []d.Take
 	looks    int
 	err      error          // of each call
@@ -83,9 +84,14 @@ func (q *fakeQueue) Take(_ context.Context, _ string, t d.Take) (out d.Taken, er
 
 func (q *fakeQueue) lease(l d.TakenLease, ends bool) (a d.Adopted) {
 	kept, there := q.taken[l.ID]
+	last, ended := q.ended[l.ID]
 	switch {
 	case q.err != nil:
 		a.Err = q.err
+	case ended && l.Token == "" && l.Owner == last.Owner:
+		a.Err, a.Attempt = d.ErrNotTaken, 3
+	case ended && l.Token == "":
+		a.Err = d.ErrNotYours
 	case !there || l.Token != "" && l.Token != kept.Token:
 		a.Err = d.ErrNotTaken
 	case l.Owner != kept.Owner:

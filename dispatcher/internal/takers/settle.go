@@ -1,6 +1,7 @@
 package takers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,20 +106,23 @@ func (s *settling) extend(ctx context.Context, some []int, lasts time.Duration) 
 		return fmt.Errorf("extend leases: %w", err)
 	}
 	for k, i := range some {
-		if a := adopted[k]; !s.refused(i, a.Err) {
+		if a := adopted[k]; !s.refused(i, a) {
 			s.told[i].Result, s.told[i].Status, s.told[i].Until = dispatcher.TakerOK, dispatcher.StatusInFlight, a.Until
 		}
 	}
 	return nil
 }
 
-// refused notes that a lease has ended, or is another's.
-func (s *settling) refused(i int, err error) bool {
-	if errors.Is(err, dispatcher.ErrNotTaken) {
-		s.told[i].Result = dispatcher.TakerLate
+// refused notes that a lease has ended, or is another's. Where the caller named none and the store knows none, only a
+// delivery that ended was late.
+func (s *settling) refused(i int, a dispatcher.Adopted) bool {
+	if errors.Is(a.Err, dispatcher.ErrNotTaken) {
+		if s.list[i].Lease != "" || a.Attempt > 0 {
+			s.told[i].Result = dispatcher.TakerLate
+		}
 		s.unread = append(s.unread, i)
 	}
-	return err != nil
+	return a.Err != nil
 }
 
 // recorded is what became of an outcome.
@@ -147,10 +151,10 @@ func (s *settling) finish(ctx context.Context, some []int) error {
 			h.At = a.Taken
 			verdicts[i] = s.t.engine.Finish(*a.Claimed, h, done)
 			s.told[i].Result = dispatcher.TakerOK
-		case s.refused(i, a.Err) && s.told[i].Result == dispatcher.TakerLate && h.Verdict == dispatcher.Delivered && s.leases[i].attempt > 0:
+		case s.refused(i, a) && s.told[i].Result == dispatcher.TakerLate && h.Verdict == dispatcher.Delivered:
 			s.unread = s.unread[:len(s.unread)-1]
 			verdicts[i] = dispatcher.Delivered
-			s.t.engine.Succeeded(s.list[i].ID, s.leases[i].attempt, done)
+			s.t.engine.Succeeded(s.list[i].ID, cmp.Or(s.leases[i].attempt, a.Attempt), done)
 		}
 	}
 	for range verdicts {
@@ -209,8 +213,9 @@ func (s *settling) read(ctx context.Context) error {
 			view, err := s.t.store.Read(ctx, told.ID.Message)
 			at := slices.IndexFunc(view.Deliveries, func(d dispatcher.Delivery) bool { return d.ID == told.ID })
 			switch {
-			case at >= 0 && s.list[i].Lease == "" && neverTaken(&view.Deliveries[at]):
-				told.Result = dispatcher.TakerUnknown
+			case at >= 0 && told.Result == dispatcher.TakerUnknown && !view.Deliveries[at].Status.Ended():
+			case at >= 0 && told.Result == dispatcher.TakerUnknown:
+				told.Result, told.Status = dispatcher.TakerLate, view.Deliveries[at].Status
 			case at >= 0:
 				told.Status = view.Deliveries[at].Status
 			case err == nil || errors.Is(err, dispatcher.ErrNotFound):
@@ -224,12 +229,6 @@ func (s *settling) read(ctx context.Context) error {
 		})
 	}
 	return reading.Wait()
-}
-
-// neverTaken reports whether nothing was made of a delivery yet: a lease that ends counts as an
-// attempt.
-func neverTaken(d *dispatcher.Delivery) bool {
-	return d.Attempts == 0 && (d.Status == dispatcher.StatusScheduled || d.Status == dispatcher.StatusReady)
 }
 
 // storeError is that of a call that was not answered; nil: it was, whatever it answered of

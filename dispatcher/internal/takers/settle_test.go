@@ -73,14 +73,18 @@ func TestALeaseThatIsNotOursIsUnknown(t *testing.T) {
 
 func TestWithoutALeaseOnlyWhatWasTakenIsKnown(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
-		q.set(func() { q.statuses["waiting"], q.statuses["retrying"] = d.StatusReady, d.StatusRetrying })
+		q.set(func() {
+			q.statuses["waiting"], q.statuses["retrying"], q.statuses["done"] = d.StatusReady, d.StatusRetrying, d.StatusDelivered
+		})
 		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			outcome("nope", "", d.Delivered), outcome("waiting", "", d.Delivered), outcome("retrying", "", d.Delivered),
+			outcome("done", "", d.Delivered),
 		})
 		require.NoError(t, err)
 		require.Equal(t, []d.Told{
 			{ID: idOf("nope"), Result: d.TakerUnknown}, {ID: idOf("waiting"), Result: d.TakerUnknown},
-			{ID: idOf("retrying"), Result: d.TakerLate, Status: d.StatusRetrying},
+			{ID: idOf("retrying"), Result: d.TakerUnknown},
+			{ID: idOf("done"), Result: d.TakerLate, Status: d.StatusDelivered}, // its last lease is not known any more
 		}, told)
 	})
 }
@@ -89,12 +93,13 @@ func TestOnlyASuccessCountsAfterTheLeaseEnded(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b", "c", "d", "e")
 		q.set(func() {
-			clear(q.taken)
+			q.ended, q.taken = q.taken, map[d.DeliveryID]d.TakenLease{}
 			for m := range leases {
 				q.statuses[m] = d.StatusRetrying
 			}
 			q.statuses["d"] = d.StatusCancelled
 			q.results["a"], q.results["d"] = d.Settled{Result: d.SettledDone}, d.Settled{Result: d.SettledLate}
+			q.results["e"] = d.Settled{Result: d.SettledDone}
 		})
 		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			outcome("a", leases["a"], d.Delivered), outcome("b", leases["b"], d.Retry), {ID: idOf("c"), Lease: leases["c"], Extend: time.Minute},
@@ -106,9 +111,9 @@ func TestOnlyASuccessCountsAfterTheLeaseEnded(t *testing.T) {
 			{ID: idOf("b"), Result: d.TakerLate, Status: d.StatusRetrying},
 			{ID: idOf("c"), Result: d.TakerLate, Status: d.StatusRetrying},
 			{ID: idOf("d"), Result: d.TakerLate, Status: d.StatusCancelled},
-			{ID: idOf("e"), Result: d.TakerLate, Status: d.StatusRetrying},
+			{ID: idOf("e"), Result: d.TakerLate, Status: d.StatusDelivered},
 		}, told)
-		require.Equal(t, []string{"late a 3", "late d 3"}, q.finished)
+		require.Equal(t, []string{"late a 3", "late d 3", "late e 3"}, q.finished)
 	})
 }
 

@@ -26,7 +26,7 @@ var TakenCases = []rig.Case{
 		require.Zero(r, d.Due)
 		require.Empty(r, r.Leases(rig.One))
 		require.Equal(r, int64(1), r.Stats().Counts[dispatcher.StatusInFlight])
-		require.Equal(r, stored.Taken{Since: at.UnixMilli(), Until: at.Add(time.Minute).UnixMilli(), Token: rig.Token, Owner: rig.Owner},
+		require.Equal(r, stored.Taken{Since: at.UnixMilli(), Until: at.Add(time.Minute).UnixMilli(), Token: rig.Token, Owner: rig.Owner, Attempt: 1},
 			r.State().Taken[rig.Named(jobs, "m1")])
 		require.Equal(r, at.Add(time.Minute), r.Move().Due, "movers are told when it ends")
 	}},
@@ -81,7 +81,7 @@ var TakenCases = []rig.Case{
 					got = r.Extend(lasts, leases...)
 				}
 				for i, want := range []error{
-					dispatcher.ErrNotTaken, dispatcher.ErrNotYours, dispatcher.ErrNotYours, dispatcher.ErrNotYours, dispatcher.ErrNotTaken, dispatcher.ErrNotTaken,
+					dispatcher.ErrNotTaken, dispatcher.ErrNotYours, dispatcher.ErrNotTaken, dispatcher.ErrNotYours, dispatcher.ErrNotTaken, dispatcher.ErrNotTaken,
 				} {
 					require.ErrorIs(r, got[i].Err, want, "%d %+v", i, leases[i])
 				}

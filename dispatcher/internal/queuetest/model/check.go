@@ -61,6 +61,9 @@ func (m *model) comparePlaces(s stored.State, f *stored.Faults) {
 		if got := s.Taken[id]; d.Place == stored.PlaceTaken && got != d.taken {
 			f.Add("%s is taken as %+v, should be as %+v", id, got, d.taken)
 		}
+		if d.Place != stored.PlaceTaken && s.Last[id] != d.last {
+			f.Add("%s has the last lease %+v, should have %+v", id, s.Last[id], d.last)
+		}
 		if s.Marks[id] != d.mark {
 			f.Add("%s is marked %q, should be %q", id, s.Marks[id], d.mark)
 		}

@@ -84,6 +84,7 @@ type modelDelivery struct {
 	progress stored.Progress
 	history  int
 	taken    stored.Taken // where it is
+	last     stored.Taken // where it is not, until it ends
 }
 
 type modelLane struct {

@@ -15,7 +15,7 @@ import (
 // end puts a delivery where it ends, now.
 func (m *model) end(id dispatcher.DeliveryID, place stored.Place) {
 	d := m.deliveries[id]
-	d.Found, d.mark = stored.Found{Place: place, At: m.endsAt(id.Lane)}, stored.MarkNone
+	d.Found, d.mark, d.last = stored.Found{Place: place, At: m.endsAt(id.Lane)}, stored.MarkNone, stored.Taken{}
 	switch place {
 	case stored.PlaceDead:
 		m.ends["dead "+string(d.progress.Reason)]++

@@ -18,6 +18,9 @@ import (
 // longestTaken is how far ahead a lease may end. What ends later was taken by another clock.
 const longestTaken = time.Hour + time.Minute
 
+// lastLeaseKept is for how long an owner's last lease says that a delivery was the owner's.
+const lastLeaseKept = 24 * time.Hour
+
 // doTake takes for an instance or for a caller, also from lanes that are claimed from.
 func (m *model) doTake() {
 	m.Helper()
@@ -68,8 +71,13 @@ func (m *model) takeAs(by string, t dispatcher.Take) []dispatcher.Claimed {
 		late := m.postponed(list[:n], after)
 		require.True(m, late.many == 0 || t.For == 0, "%d had to wait, though the leases end by themselves", late.many)
 		m.refund(lane, late.many+m.take(to, lane, late.rest, m.takenOf(got.Claimed, lane)))
-		for _, id := range late.rest {
-			m.deliveries[id].taken = stored.Taken{Since: m.ms(), Until: until, Token: t.Token, Owner: t.Owner}
+		for _, id := range list[:n] {
+			d := m.deliveries[id]
+			if d.last = (stored.Taken{}); t.For > 0 && d.Place == stored.PlaceTaken {
+				d.last = stored.Taken{Since: m.ms(), Token: t.Token, Owner: t.Owner, Attempt: d.progress.Attempts + 1}
+				d.taken = d.last
+				d.taken.Until = until
+			}
 		}
 	}
 	require.LessOrEqual(m, sum, t.Most)
@@ -145,6 +153,8 @@ func (m *model) someLeases() (some []dispatcher.TakenLease) {
 			l.Owner = pick(m.rng, "o1", "o2")
 		case 11:
 			l.Token = ""
+		case 8:
+			l.Untold = true
 		}
 		some = append(some, l)
 	}
@@ -175,6 +185,9 @@ func (m *model) adoptAs(by string, leases []dispatcher.TakenLease) {
 			m.checkLease(l, got[i], want)
 			if want == nil {
 				require.True(m, m.trouble.cut != nil || got[i].Claimed != nil && got[i].Taken.UnixMilli() == m.deliveries[l.ID].At, "%s", l.ID)
+				if l.Untold {
+					m.deliveries[l.ID].last = stored.Taken{}
+				}
 				m.adopted(by, l.ID, got[i].Claimed)
 			}
 		}
@@ -210,14 +223,23 @@ func (m *model) doExtend() {
 func (m *model) leaseFault(l dispatcher.TakenLease) error {
 	d := m.deliveries[l.ID]
 	switch {
-	case d == nil || d.Place != stored.PlaceTaken:
+	case d == nil || d.last.Token == "" || l.Token != "" && d.last.Token != l.Token:
 		return dispatcher.ErrNotTaken
-	case d.taken.Owner != l.Owner:
+	case d.last.Owner != l.Owner:
 		return dispatcher.ErrNotYours
-	case l.Token != "" && d.taken.Token != l.Token:
+	case d.Place != stored.PlaceTaken:
 		return dispatcher.ErrNotTaken
 	}
 	return nil
+}
+
+// lastAttempt is the number of the attempt by the owner's last lease, if no token was given.
+func (m *model) lastAttempt(l dispatcher.TakenLease) int {
+	d := m.deliveries[l.ID]
+	if d == nil || l.Token != "" || d.last.Owner != l.Owner || d.last.Since < m.ms()-lastLeaseKept.Milliseconds() {
+		return 0
+	}
+	return d.last.Attempt
 }
 
 func (m *model) checkLease(l dispatcher.TakenLease, got dispatcher.Adopted, want error) {
@@ -227,8 +249,11 @@ func (m *model) checkLease(l dispatcher.TakenLease, got dispatcher.Adopted, want
 	}
 	if want == nil {
 		require.NoError(m, got.Err, "%s", l.ID)
-	} else {
-		require.ErrorIs(m, got.Err, want, "%s", l.ID)
+		return
+	}
+	require.ErrorIs(m, got.Err, want, "%s", l.ID)
+	if errors.Is(want, dispatcher.ErrNotTaken) {
+		require.Equal(m, m.lastAttempt(l), got.Attempt, "%s", l.ID)
 	}
 }
 

@@ -44,9 +44,14 @@ func (s State) checkPlaces(f *Faults) {
 }
 
 // checkTaken checks that movers are told of the first lease that ends by itself, and
-// no later.
+// no later. The last lease is known only of what has not ended.
 func (s State) checkTaken(f *Faults) {
 	first := int64(0)
+	for _, id := range SortedIDs(s.Last) {
+		if !s.At(id).Place.Waits() {
+			f.Add("%s is %q, and its last lease is kept: %+v", id, s.At(id).Place, s.Last[id])
+		}
+	}
 	for _, t := range s.Taken {
 		if first == 0 || t.Until < first {
 			first = t.Until

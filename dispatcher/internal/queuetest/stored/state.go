@@ -48,6 +48,7 @@ type Found struct {
 type Taken struct {
 	Since, Until int64 // ms
 	Token, Owner string
+	Attempt      int
 }
 
 // Mark is an end that a delivery gets later, since it is ready or leased now.
@@ -115,8 +116,9 @@ type State struct {
 	Ready    map[dispatcher.Lane][]dispatcher.DeliveryID // head first
 	Leases   map[string][]dispatcher.DeliveryID          // earliest claim first
 	Taken    map[dispatcher.DeliveryID]Taken
-	Timer    int64            // ms: when movers are told to end the first of them; 0: they are not
-	Behind   map[Set][]Queued // the first to go first
+	Last     map[dispatcher.DeliveryID]Taken // of what is not taken now: the last such lease, without its end
+	Timer    int64                           // ms: when movers are told to end the first of them; 0: they are not
+	Behind   map[Set][]Queued                // the first to go first
 	Marks    map[dispatcher.DeliveryID]Mark
 	Progress map[dispatcher.DeliveryID]Progress
 	History  map[dispatcher.DeliveryID]int // number of attempts in it
@@ -143,6 +145,7 @@ func NewState() State {
 		Ready:    map[dispatcher.Lane][]dispatcher.DeliveryID{},
 		Leases:   map[string][]dispatcher.DeliveryID{},
 		Taken:    map[dispatcher.DeliveryID]Taken{},
+		Last:     map[dispatcher.DeliveryID]Taken{},
 		Behind:   map[Set][]Queued{},
 		Told:     map[dispatcher.DeliveryID][]string{},
 		Marks:    map[dispatcher.DeliveryID]Mark{},
@@ -166,6 +169,7 @@ func Merged(states []State) State {
 		maps.Copy(all.Found, s.Found)
 		maps.Copy(all.Ready, s.Ready)
 		maps.Copy(all.Taken, s.Taken)
+		maps.Copy(all.Last, s.Last)
 		if s.Timer != 0 && (all.Timer == 0 || s.Timer < all.Timer) {
 			all.Timer = s.Timer
 		}
@@ -258,6 +262,7 @@ func (s State) String() string {
 	tell(&b, "ready", s.Ready)
 	tell(&b, "leases", s.Leases)
 	tell(&b, "taken", s.Taken)
+	tell(&b, "last", s.Last)
 	tell(&b, "behind", s.Behind)
 	tell(&b, "mark", s.Marks)
 	tell(&b, "progress", s.Progress)

@@ -155,7 +155,7 @@ var meanings = map[string]meaning{
 	"no_line":          {"it has an ordering key and stands in no line, so that others overtake it", "it falls in at the end"},
 	"reason":           {"its reason of death is not what its place says", "one that is dead has exhausted its ladder, another begins a new one"},
 	"no_token":         {"it is taken by a lease that nobody can give back", "the lease ends now"},
-	"token":            {"a lease is noted of it, and it is not taken", "the note is removed"},
+	"token":            {"a lease is noted of it, though it ended or is not kept", "the note is removed"},
 	"timer":            {"no mover comes when the first lease ends that does so by itself, or one comes for nothing", "one comes when it ends"},
 	"no_delivery":      {"the message is kept without a delivery", "it is forgotten"},
 	"no_body":          {"its body is gone, and nothing can be sent without it: what is attempted dies as poison", ""},

@@ -24,8 +24,9 @@ var takenDamages = []damage{
 	{"taken and leased", func(p *ward) { p.do("ZADD", p.key("taken"), p.now.UnixMilli(), "b:leased") }, "two_places", nil},
 	{"taken without a token", func(p *ward) { p.do("DEL", p.key("tokens")) }, "no_token", map[string]stored.Place{"b:taken": stored.PlaceTaken}},
 	{"a token that can't be read", func(p *ward) { p.do("HSET", p.key("tokens"), "b:taken", "x") }, "broken_value", map[string]stored.Place{"b:taken": stored.PlaceTaken}},
-	{"a token of what is ready", func(p *ward) { p.do("HSET", p.key("tokens"), "a:r1", "1 t o") }, "token", map[string]stored.Place{"a:r1": stored.PlaceReady}},
-	{"a token of nothing", func(p *ward) { p.do("HSET", p.key("tokens"), "x:y", "1 t o") }, "token", nil},
+	{"a token of what is ready, which can't be read", func(p *ward) { p.do("HSET", p.key("tokens"), "a:r1", "1 t o") }, "broken_value", map[string]stored.Place{"a:r1": stored.PlaceReady}},
+	{"a last lease of what ended", func(p *ward) { p.do("HSET", p.key("tokens"), "a:done", "1 t o 1") }, "token", nil},
+	{"a token of nothing", func(p *ward) { p.do("HSET", p.key("tokens"), "x:y", "1 t o 1") }, "token", nil},
 	{"a queue has no turn", func(p *ward) { p.queue(); p.do("ZREM", p.key("pulls"), "q_a") }, "stuck", map[string]stored.Place{"q_a:queued": stored.PlaceReady}},
 	{"a queue has a turn among those that are called", func(p *ward) {
 		p.queue()
@@ -58,6 +59,6 @@ func (p *ward) take(delivery string) {
 	p.Helper()
 	p.do("ZREM", p.key("leases:one"), delivery)
 	p.do("ZADD", p.key("taken"), p.now.Add(time.Hour).UnixMilli(), delivery)
-	p.do("HSET", p.key("tokens"), delivery, fmt.Sprint(p.now.UnixMilli(), " t1 o1"))
+	p.do("HSET", p.key("tokens"), delivery, fmt.Sprint(p.now.UnixMilli(), " t1 o1 1"))
 	p.do("ZADD", p.key("parked"), p.now.Add(time.Hour).UnixMilli(), "~taken")
 }

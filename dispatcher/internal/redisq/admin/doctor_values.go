@@ -57,7 +57,7 @@ var (
 	laneText    = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
 	limitsText  = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdxg]( t)?$`)
 	inText      = regexp.MustCompile(`^[0-9]+ [0-9]+$`)
-	tokenText   = regexp.MustCompile(`^[0-9]{1,15} [^ ]+ [^ ]+$`)
+	tokenText   = regexp.MustCompile(`^[0-9]{1,15} [^ ]+ [^ ]+ [0-9]{1,10}$`)
 	figuresText = regexp.MustCompile(`^[0-9]{1,14}( [0-9]{1,14})*$`)
 	cutText     = regexp.MustCompile(`^[0-9]{1,15}-[0-9]+$`)
 )

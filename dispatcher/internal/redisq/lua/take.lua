@@ -62,10 +62,13 @@ if k > 0 then
   local leases
   leases, answer[6] = lease_ready(taken, given, most_bytes, answer)
   if lasts == 0 then
+    if call('HLEN', TOKENS) > 0 then each('HDEL', TOKENS, taken.names) end -- the last lease is the caller's now
     hold(leases)
   elseif #leases > 0 then
+    local rungs = {}
+    for at = 9, #answer, 4 do rungs[answer[at]] = answer[at + 2] end
     answer[4] = num(from + lasts)
-    lease_until(leases, from + lasts, ARGV[6], ARGV[7])
+    lease_until(leases, from + lasts, ARGV[6], ARGV[7], rungs)
   end
 end
 for _, l in ipairs(met) do

@@ -201,21 +201,23 @@ func (r *raw) readPlaces() {
 	}
 }
 
-// readTaken reads what is taken, each with its token and owner. A
-// token of what is not taken is a fault.
+// readTaken reads what is taken, each with its token and owner, and the last leases
+// of what is not taken now.
 func (r *raw) readTaken(taken []redis.Z) {
 	tokens := r.hashes["tokens"].Val()
 	for _, z := range taken {
 		name := z.Member.(string)
 		id := r.id(name)
 		t := stored.Taken{Until: int64(z.Score)}
-		r.whole(tokens[name], "%d %s %s", &t.Since, &t.Token, &t.Owner)
+		r.whole(tokens[name], "%d %s %s %d", &t.Since, &t.Token, &t.Owner, &t.Attempt)
 		r.out.Taken[id] = t
 		r.found(id, stored.Found{Place: stored.PlaceTaken, At: t.Since, Holder: t.Owner})
 		delete(tokens, name)
 	}
 	for name, text := range tokens {
-		r.fault("token %q of %s, which is not taken", text, name)
+		var t stored.Taken
+		r.whole(text, "%d %s %s %d", &t.Since, &t.Token, &t.Owner, &t.Attempt)
+		r.out.Last[r.id(name)] = t
 	}
 }
 

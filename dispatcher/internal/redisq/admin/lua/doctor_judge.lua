@@ -194,12 +194,12 @@ end
 -- back, so it ends.
 local function taken(delivery, id)
   local ends, token = call('ZSCORE', TAKEN, delivery), call('HGET', TOKENS, delivery)
-  if ends and not match(token or '', '^%d+ %S+ %S+$') then
+  if ends and not match(token or '', '^%d+ %S+ %S+ %d+$') then
     if tell(id, 'no_token', '') then
       call('ZADD', TAKEN, at_now, delivery) -- doctor_lanes has movers told
-      call('HSET', TOKENS, delivery, at_now .. ' ? ?')
+      call('HSET', TOKENS, delivery, at_now .. ' ? ? 0')
     end
-  elseif not ends and token then
+  elseif not ends and token and last_lease_of_none(delivery, name, id, call('HGET', MESSAGES, id)) then
     if tell(id, 'token', '') then call('HDEL', TOKENS, delivery) end
   end
 end

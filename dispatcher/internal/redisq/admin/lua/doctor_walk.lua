@@ -33,7 +33,7 @@ local function visit(delivery, place)
     if place == 'marks' and n == 1 and list[1][1] ~= 'leased' then tell('s', delivery) end
     return
   end
-  if place == 'taken' and not match(call('HGET', TOKENS, delivery) or '', '^%d+ %S+ %S+$') then return tell('s', delivery) end
+  if place == 'taken' and not match(call('HGET', TOKENS, delivery) or '', '^%d+ %S+ %S+ %d+$') then return tell('s', delivery) end
   if n == 0 then return tell('n', delivery) end -- the first of a line
   if place == 'behind' and over(list[1][1]) then return tell('s', delivery) end
   if place == 'dead' then
@@ -102,7 +102,8 @@ elseif kind == 'progress' or kind == 'marks' then
 elseif kind == 'tokens' then
   local page = scan('HSCAN', TOKENS)
   for i = 1, #page, 2 do
-    if not call('ZSCORE', TAKEN, page[i]) then tell('s', page[i]) end
+    local lane, id = string.match(page[i], '^([^:]+):(.+)$')
+    if not lane or last_lease_of_none(page[i], lane, id, record_of(id)) then tell('s', page[i]) end
   end
 elseif kind == 'fan' then
   local page = scan('HSCAN', FAN)

@@ -45,7 +45,9 @@
 --   :pulls           zset  lanes whose deliveries are taken and not called, which may be taken from, by ms since when: no
 --                          such lane is in :lanes
 --   :taken           zset  <lane>:<id> by ms when its lease ends: in flight, and leased to no instance
---   :tokens          hash  <lane>:<id> -> "since token owner" of that lease: ms; both without spaces
+--   :tokens          hash  <lane>:<id> -> "since token owner attempt" of that lease: ms, two words, number of the attempt. It
+--                          stays when the lease has ended, until the delivery ends or is taken again. A day after since it
+--                          says nothing any more
 --   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind
 --   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
 --                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing: since when in

@@ -62,6 +62,7 @@ end
 local function drop(delivery, id, record)
   if record then sure('HDEL', BODIES, body_of(id, record)) end
   sure('HDEL', PROGRESS, delivery)
+  sure('HDEL', tag .. ':tokens', delivery)
   sure('DEL', HISTORY .. delivery)
   sure('HDEL', FAN, id)
 end
@@ -350,6 +351,13 @@ local function flush()
     if #list > 0 and ends_at() > now then
       for i = 1, #list, 2 do list[i] = num(ends_at()) end
     end
+  end
+  if #ended.done + #ended.cancelled + #ended.dead > 0 and call('HLEN', tag .. ':tokens') > 0 then
+    local over = {}
+    for _, list in ipairs({ ended.done, ended.cancelled, ended.dead }) do
+      for i = 2, #list, 2 do over[#over + 1] = list[i] end
+    end
+    each('HDEL', tag .. ':tokens', over) -- the last lease of what ended
   end
   each('ZADD', DONE, ended.done)
   each('ZADD', CANCELLED, ended.cancelled)

@@ -20,23 +20,24 @@ local function set_timer()
   return true
 end
 
--- lease_until writes leases that end by themselves: names, each behind its time, as hold has them.
-local function lease_until(leases, ends, token, owner)
+-- lease_until writes leases that end by themselves: names, each behind its time, as hold has them. rungs has the progress of
+-- each name.
+local function lease_until(leases, ends, token, owner, rungs)
   local until_then, texts = {}, {}
   for i = 2, #leases, 2 do
     put(until_then, num(ends), leases[i])
-    put(texts, leases[i], at_now .. ' ' .. token .. ' ' .. owner)
+    put(texts, leases[i], at_now .. ' ' .. token .. ' ' .. owner .. ' ' .. (progress(rungs[leases[i]])) + 1)
   end
   each('ZADD', TAKEN, until_then)
   each('HSET', TOKENS, texts)
   set_timer()
 end
 
--- since is the ms when a delivery was taken, by its text of :tokens, and whose it is: token and owner. A text that can't be read has
--- neither.
+-- since is the ms when a delivery was taken, by its text of :tokens, and whose it is: token, owner and number of the attempt.
+-- A text that can't be read has none of these.
 local function since(text)
-  local at, token, owner = match(text or '', '^(%d+) (%S+) (%S+)$')
-  return at and ms_of(at) or at_now, token, owner
+  local at, token, owner, attempt = match(text or '', '^(%d+) (%S+) (%S+) (%d+)$')
+  return at and ms_of(at) or at_now, token, owner, attempt
 end
 
 -- adopt makes taken deliveries leases of the caller. It adds them to the answer: delivery, ms when it was taken, progress,
@@ -56,7 +57,6 @@ local function adopt(deliveries, texts, most_bytes, answer)
   end
   local some = { unpack(deliveries, 1, n) }
   each('ZREM', TAKEN, some)
-  each('HDEL', TOKENS, some)
   local leases, rungs, at = {}, sure('HMGET', PROGRESS, unpack(some)), #answer
   for i, delivery in ipairs(some) do
     if heads[i] == '' then

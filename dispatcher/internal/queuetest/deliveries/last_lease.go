@@ -1,0 +1,112 @@
+package deliveries
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// lastOf names no token: the last lease of a delivery that an owner had.
+func lastOf(id dispatcher.DeliveryID, owner string) dispatcher.TakenLease {
+	return dispatcher.TakenLease{ID: id, Owner: owner}
+}
+
+// mustRunOut has the lease of a delivery end by itself, and the next attempt follow at once.
+func mustRunOut(r *rig.Rig, id dispatcher.DeliveryID) {
+	r.Helper()
+	ended := r.End(rig.Two)
+	require.Equal(r, []dispatcher.DeliveryID{id}, rig.ClaimedIDs(ended))
+	r.MustSettle(rig.Two, rig.Failure(ended[0], 0))
+	r.Pass(time.Second)
+	r.Move()
+}
+
+// LastLeaseCases are about the last lease of a delivery, which stays known after its end.
+var LastLeaseCases = []rig.Case{
+	{Name: "the last lease of a delivery is known to its owner after its end", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		for attempt := range 2 {
+			r.MustTakeFor(time.Second, id)
+			r.Pass(time.Second)
+			mustRunOut(r, id)
+			r.MustChangeNothing(func() {
+				for _, got := range [][]dispatcher.Adopted{r.Adopt(rig.One, lastOf(id, rig.Owner)), r.Extend(time.Minute, lastOf(id, rig.Owner))} {
+					require.ErrorIs(r, got[0].Err, dispatcher.ErrNotTaken)
+					require.Equal(r, attempt+1, got[0].Attempt)
+				}
+				other := r.Adopt(rig.One, lastOf(id, "o2"), lastOf(rig.Named(jobs, "m2"), rig.Owner))
+				require.ErrorIs(r, other[0].Err, dispatcher.ErrNotYours)
+				require.ErrorIs(r, other[1].Err, dispatcher.ErrNotTaken)
+				require.Zero(r, other[1].Attempt, "nobody took it")
+			})
+		}
+	}},
+	{Name: "the last lease of a delivery is known after it was settled for another attempt", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Minute, id)
+		r.MustSettle(rig.One, rig.Failure(r.MustAdopt(rig.One, id), time.Minute))
+		require.Equal(r, 1, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Attempt)
+	}},
+	{Name: "the last lease of a delivery is forgotten when it ends", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1", "m2", "m3")
+		done, dead, cancelled := rig.Named(jobs, "m1"), rig.Named(jobs, "m2"), rig.Named(jobs, "m3")
+		r.MustTakeFor(time.Minute, done, dead, cancelled)
+		r.MustSettle(rig.One, rig.Success(r.MustAdopt(rig.One, done)))
+		r.MustSettle(rig.One, rig.Death(r.MustAdopt(rig.One, dead), dispatcher.ReasonExhausted))
+		r.MustSettle(rig.One, rig.Failure(r.MustAdopt(rig.One, cancelled), time.Minute))
+		require.Len(r, r.State().Last, 1)
+		r.Cancel(cancelled)
+		require.Empty(r, r.State().Last)
+		for _, id := range []dispatcher.DeliveryID{done, dead, cancelled} {
+			got := r.Adopt(rig.One, lastOf(id, rig.Owner))[0]
+			require.ErrorIs(r, got.Err, dispatcher.ErrNotTaken)
+			require.Zero(r, got.Attempt)
+		}
+	}},
+	{Name: "the last lease is that of who took a delivery last", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Second, id)
+		r.Pass(time.Second)
+		mustRunOut(r, id)
+		taken, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: []dispatcher.Lane{jobs}, Most: 1, Bytes: 1 << 20, For: time.Second, Token: "t2", Owner: "o2"})
+		require.NoError(r, err)
+		require.Len(r, taken.Claimed, 1)
+		require.ErrorIs(r, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Err, dispatcher.ErrNotYours)
+		require.ErrorIs(r, r.Adopt(rig.One, rig.LeaseOf(id))[0].Err, dispatcher.ErrNotTaken, "a lease that is named was late, whoever has the delivery now")
+		r.Pass(time.Second)
+		mustRunOut(r, id)
+		held, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: []dispatcher.Lane{jobs}, Most: 1, Bytes: 1 << 20})
+		require.NoError(r, err)
+		require.Len(r, held.Claimed, 1)
+		require.Empty(r, r.State().Last, "an instance took it last")
+	}},
+	{Name: "the last lease of a delivery is kept for a day", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Minute, id)
+		r.MustSettle(rig.One, rig.Failure(r.MustAdopt(rig.One, id), 48*time.Hour))
+		r.Pass(24 * time.Hour)
+		require.Equal(r, 1, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Attempt)
+		r.Pass(time.Millisecond)
+		require.Zero(r, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Attempt)
+	}},
+	{Name: "what its taker was never told of leaves no last lease", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Minute, id)
+		lease := rig.LeaseOf(id)
+		lease.Untold = true
+		c := r.Adopt(rig.One, lease)[0].Claimed
+		require.NotNil(r, c)
+		r.MustSettle(rig.One, dispatcher.Settlement{ID: id, Verdict: dispatcher.Back, Due: c.Due})
+		require.Equal(r, stored.PlaceReady, r.State().At(id).Place)
+		require.Empty(r, r.State().Last)
+	}},
+}

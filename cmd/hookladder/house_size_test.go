@@ -77,8 +77,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/outage":               300,
 	"dispatcher/internal/pgoutbox":             500,
 	"dispatcher/internal/postgres":             3900,
-	"dispatcher/internal/queuetest":            100,
-	"dispatcher/internal/queuetest/deliveries": 5500,
+	"dispatcher/internal/queuetest":            200,
+	"dispatcher/internal/queuetest/deliveries": 5600,
 	"dispatcher/internal/queuetest/lanes":      4800,
 	"dispatcher/internal/queuetest/model":      3400, // takers too
 	"dispatcher/internal/queuetest/rig":        1500,

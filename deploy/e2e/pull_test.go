@@ -217,7 +217,7 @@ func TestALeaseThatEndsIsAFailedAttempt(t *testing.T) {
 	i.publish(wire.Message{ID: "m2", Queue: "orders"})
 	third := i.takeOne("orders", time.Second)
 	i.until("m2", "retrying")
-	require.Equal(t, [2]string{"late", "delivered"}, i.settle(i.Client, "orders", outcomeOf(&third, "delivered")))
+	require.Equal(t, [2]string{"late", "delivered"}, i.settle(i.Client, "orders", wire.Settlement{ID: third.ID, Outcome: "delivered"}))
 	i.until("m2", "delivered")
 	require.Zero(t, w.waiting())
 }

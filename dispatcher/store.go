@@ -122,13 +122,17 @@ func (e *Emptied) Error() string {
 }
 
 func (e *Emptied) lost() string {
-	switch n := len(e.Partitions); {
-	case e.Home && n > 0:
-		return fmt.Sprintf("its endpoints and the deliveries of %d partitions", n)
+	deliveries := fmt.Sprintf("the deliveries of %d partitions", len(e.Partitions))
+	if len(e.Partitions) == 1 {
+		deliveries = "the deliveries of one partition"
+	}
+	switch {
+	case e.Home && len(e.Partitions) > 0:
+		return "its endpoints and " + deliveries
 	case e.Home:
 		return "its endpoints"
 	default:
-		return fmt.Sprintf("the deliveries of %d partitions", n)
+		return deliveries
 	}
 }
 

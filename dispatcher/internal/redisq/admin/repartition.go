@@ -120,6 +120,11 @@ func (r *repartition) carryOut(ctx context.Context, o redisq.Options) error {
 		return err
 	}
 	r.s.divide()
+	if !r.out.Again { // what is lost would be looked for in partitions that have other data then
+		if err := r.s.conn.Whole(ctx, r.mark.From); err != nil {
+			return err
+		}
+	}
 	if r.options.DryRun {
 		return r.rehearse(ctx)
 	}

@@ -190,6 +190,36 @@ func TestARepartitionRefuses(t *testing.T) {
 	require.False(t, p.To(4).Again, "there is nothing to do")
 }
 
+func TestARepartitionRefusesAStoreThatLostData(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string][]string{
+		"a mark of home":                   {"HSET", "", "emptied", "x"},
+		"a mark of a partition":            {"HSET", "", "emptied:1", "x"},
+		"a partition without its epoch":    {"HDEL", ":1", "~epoch"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redisqtest.NewProject(t, redistest.Start(t), 2)
+			p.Fill(2)
+			key := "{" + p.Options.Project + lose[1] + "}:meta"
+			if lose[1] != "" {
+				key = "{" + p.Options.Project + lose[1] + "}:limits"
+			}
+			args := []any{lose[0], key}
+			for _, a := range lose[2:] {
+				args = append(args, a)
+			}
+			require.NoError(t, p.Client.Do(t.Context(), args...).Err())
+			for _, dry := range []bool{false, true} {
+				_, err := admin.Repartition(t.Context(), p.Options, admin.RepartitionOptions{To: 4, DryRun: dry})
+				var loss *dispatcher.Emptied
+				require.ErrorAs(t, err, &loss)
+			}
+			require.Equal(t, "2", p.Client.HGet(t.Context(), "{"+p.Options.Project+"}:meta", "partitions").Val())
+		})
+	}
+}
+
 func TestOfTwoRepartitionsAtOnceOneGivesUp(t *testing.T) {
 	t.Parallel()
 	p := redisqtest.NewProject(t, redistest.Start(t), 2)

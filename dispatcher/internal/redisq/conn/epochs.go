@@ -69,6 +69,35 @@ func (c *Client) MakeEpochs(ctx context.Context) error {
 	return c.makeMissing(ctx, missing, len(found) == len(c.tags))
 }
 
+// Whole makes sure that a project has all data of its first partitions, as far as a process
+// can see that did not know them before.
+func (c *Client) Whole(ctx context.Context, partitions int) error {
+	meta, err := c.ReadMeta(ctx)
+	if err != nil {
+		return err
+	}
+	if loss := lossOf(meta); loss != nil {
+		return loss
+	}
+	if meta[metaEpochs] == "" {
+		return nil
+	}
+	found, err := c.readEpochs(ctx, c.all()[:partitions])
+	if err != nil {
+		return err
+	}
+	loss := &dispatcher.Emptied{Archived: meta[MetaArchive] != ""}
+	for n := range partitions {
+		if epoch, answered := found[n]; answered && epoch == "" {
+			loss.Partitions = append(loss.Partitions, n)
+		}
+	}
+	if len(loss.Partitions) > 0 {
+		return loss
+	}
+	return nil
+}
+
 // verifyKnown notes which partitions of a project that is there have lost their epochs.
 func (c *Client) verifyKnown(ctx context.Context, found map[int]string) error {
 	for _, epoch := range found {

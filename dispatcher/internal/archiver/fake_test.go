@@ -27,6 +27,7 @@ type store struct {
 	epoch    [2]string
 	at       [2]archive.Position
 	gap      [2]archive.Position
+	cut      [2]int // so many entries of a partition are gone, the oldest
 	dropped  [2]int64
 	open     [2][]string
 	began    int
@@ -106,9 +107,11 @@ func (s *store) States(_ context.Context, in []int) (list []archive.State, err e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range in {
-		list = append(list, archive.State{
-			Partition: n, Epoch: s.epoch[n], At: s.at[n], Last: archive.Position{Seq: uint64(len(s.entries[n]))}, Gap: s.gap[n], Dropped: s.dropped[n],
-		})
+		state := archive.State{Partition: n, Epoch: s.epoch[n], At: s.at[n], Gap: s.gap[n], Dropped: s.dropped[n]}
+		if len(s.entries[n]) > s.cut[n] { // else the log is empty
+			state.Last.Seq = uint64(len(s.entries[n]))
+		}
+		list = append(list, state)
 	}
 	return list, nil
 }
@@ -119,6 +122,9 @@ func (s *store) Read(_ context.Context, n int, from archive.Position, lines, _ i
 	once(&s.reading)
 	p := archive.Part{Partition: n, Epoch: s.epoch[n], From: from, To: from, TailLost: s.tailLost[n]}
 	s.tailLost[n] = false
+	if len(s.entries[n]) <= s.cut[n] {
+		return p, nil
+	}
 	for int(p.To.Seq) < len(s.entries[n]) && len(p.Events) < min(s.atOnce, lines) {
 		e := s.entries[n][p.To.Seq]
 		if id := string(e.ID.Lane); e.Kind == changed {

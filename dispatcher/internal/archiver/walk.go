@@ -115,7 +115,7 @@ func (a *Archiver) step(ctx context.Context, h *archive.Held, s *archive.State, 
 	if w.until == nil {
 		w.until = &s.Last // the state was read behind the last page, or behind what was asked for
 	}
-	if w.until.After(h.At) {
+	if w.until.After(h.At) && s.Last.After(h.At) { // else the log has no more: its end may have been cut
 		return true, nil
 	}
 	if err := a.miss(ctx, h, w); err != nil {

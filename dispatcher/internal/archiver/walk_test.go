@@ -119,6 +119,25 @@ func TestNothingIsLostBeforeTheStoreWasAskedAndTheLogReadUpToThere(t *testing.T)
 	})
 }
 
+// Its last entries are never read, so the position never comes to where they were.
+func TestAComparisonEndsThoughTheLogWasCutToItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.gap[0] = archive.Position{Seq: 1}
+		w.unseen[0] = []dispatcher.DeliveryID{delivery("gone")}
+		w.asked = func() {
+			w.entries[0] = append(w.entries[0], archive.Event{ID: delivery("other"), Kind: archive.Delivered})
+			w.reading = func() { w.cut[0], w.gap[0] = 1, archive.Position{Seq: 2} } // the state was read before
+		}
+		_, stop := w.start(t, "x")
+		defer stop()
+		pass(time.Minute)
+		require.Equal(t, []string{"gone"}, w.ends)
+		require.Len(t, w.ended(0), 2, "the second one is for what was cut meanwhile")
+		require.Equal(t, archive.Position{Seq: 2}, w.ended(0)[1].Gap)
+	})
+}
+
 func TestAComparisonBeginsAgainWithAnotherProcessOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -74,3 +74,20 @@ func TestWhatWasCutIsNoTailThatWasLost(t *testing.T) {
 		require.False(a.T, a.read().TailLost)
 	})
 }
+
+// A comparison waits for no entry that was cut.
+func TestALogThatWasCutToItsEndHasNoNewestEntry(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(3, 1000)
+		before := a.state()
+		require.True(a.T, before.Last.After(before.At))
+		a.trim(1, false)
+		cut := a.state()
+		require.Zero(a.T, cut.Last)
+		require.True(a.T, cut.Gap.After(before.Last))
+		require.Equal(a.T, before.At, cut.At)
+		p := a.read()
+		require.Equal(a.T, p.From, p.To)
+		require.False(a.T, p.More)
+	})
+}

@@ -68,7 +68,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
     end
     if l.limits.held ~= '-' or l.state.till > now then return 0 end
     local fair = math.max(1, math.ceil((free * total - burden(l) * permits) / (permits + total)))
-    return math.min(TURN_MOST, fair, room(l) - l.flying, wanted, free, tokens(l))
+    return math.min(TURN_MOST, fair, room(l) - l.flying, wanted, free, tokens_of(l))
   end
 
   local whole = {} -- lane -> whether its whole list was read

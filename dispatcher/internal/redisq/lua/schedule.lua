@@ -81,7 +81,7 @@ local function may_lease(e, l)
     most = l.limits.held == '-' and not l.limits.pull and l.state.till <= now and l.state.egress == 0 and room(l) or 0
     rooms[l] = most
   end
-  if l.flying >= most or not light(l, free - nleases) or (l.limits.interval > 0 and tokens(l) == 0) then return false end
+  if l.flying >= most or not light(l, free - nleases) or (l.limits.interval > 0 and tokens_of(l) == 0) then return false end
   local expiry = expires(e.record)
   return expiry == 0 or expiry > now
 end

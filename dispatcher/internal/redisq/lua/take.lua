@@ -25,7 +25,7 @@ local function free(l)
   l.place, l.ready = true, sure('LLEN', READY .. l.name)
   l.waiting = math.max(l.waiting, l.ready)
   if all_held or l.limits.held ~= '-' or l.state.till > now then return 0 end
-  return math.max(0, math.min(room(l) - l.flying, tokens(l), l.ready))
+  return math.max(0, math.min(room(l) - l.flying, tokens_of(l), l.ready))
 end
 
 -- What a lane leaves of its share the next ones get; a lane may get a second share.

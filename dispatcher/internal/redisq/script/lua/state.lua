@@ -164,8 +164,8 @@ local function counted_from(tat)
   return tat < micros - IDLE and micros or math.max(tat, micros - BURST)
 end
 
--- tokens is how many attempts a lane's rate allows now.
-local function tokens(l)
+-- tokens_of is how many attempts a lane's rate allows now.
+local function tokens_of(l)
   local interval, tat = l.limits.interval, l.state.tat
   if interval == 0 then return math.huge end
   if tat > micros then return 0 end

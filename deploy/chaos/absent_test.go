@@ -116,6 +116,16 @@ func (j *judge) existence(place string) []span {
 	return j.h.existed[place]
 }
 
+// unmatched reports whether a fan-out may have missed the endpoint of a place, because that was not
+// there for certain while it was published. No answer to a call of it named the endpoint then.
+func (j *judge) unmatched(m *message, place string) bool {
+	if len(m.places) == 1 || slices.Contains(m.named, place) {
+		return false
+	}
+	published, there := span{m.tries[0].began, m.acceptedBy()}, j.existence(place)
+	return len(there) > 0 && !slices.ContainsFunc(there, func(s span) bool { return s.holds(published) })
+}
+
 // absentMessage judges that a message is not there: it may be let go by a full store, or be lost.
 func (j *judge) absentMessage(a absence) {
 	m := j.h.messages[a.id]

@@ -38,6 +38,7 @@ type message struct {
 	subject string
 	delay   time.Duration
 	places  []string // where it goes
+	named   []string // of these, what an acceptance named
 	after   *message // the one before it with the same ordering key; nil: none
 	tries   []try
 

@@ -226,6 +226,7 @@ func (j *judge) ending(m *message, told told, place string, came []*arrival) {
 		j.found.cancelled++
 	case told == accepted && j.forgiven(m):
 		j.found.forgotten++
+	case j.unmatched(m, place):
 	case told == accepted:
 		j.complain(lost, m.id, "the API does not know it\n%s", j.story(m, place))
 	case len(m.endings) > 0 && j.h.whole:

@@ -247,7 +247,9 @@ func (c *caller) absent(m *message, w *wire.Message, t *try, answer *wire.Publis
 	}
 	c.h.with(func() {
 		for _, place := range m.places {
-			if !slices.ContainsFunc(answer.Deliveries, func(d wire.DeliveryRef) bool { return c.h.places[d.Destination] == place }) {
+			if slices.ContainsFunc(answer.Deliveries, func(d wire.DeliveryRef) bool { return c.h.places[d.Destination] == place }) {
+				m.named = append(m.named, place)
+			} else {
 				c.h.absences = append(c.h.absences, absence{span: span{t.began, t.ended}, what: "endpoint of " + place, place: place, words: m.id + " does not match it"})
 			}
 		}

@@ -35,6 +35,20 @@ func (p plot) attempted(seconds float64) {
 	p.archived = nil
 }
 
+// fanOut is a message that was accepted in the sixth second and came to one endpoint of two. The other
+// was lost in the second second, and registered again at a time.
+func (p plot) fanOut(again float64) *message {
+	p.places["ep_0"], p.places["ep_1"] = "/e0", "/e1"
+	p.existed["/e0"] = []span{{from: at(1)}}
+	p.existed["/e1"] = []span{{at(1), at(2)}, {from: at(again)}}
+	m := p.message("m", yes(5, 5.1))
+	a := comes("a1", 1, 5.2, 200)
+	a.place, m.arrivals = "/e0", []*arrival{a}
+	m.places = []string{"/e0", "/e1"}
+	m.endings = map[string]ending{"/e0": {status: "delivered", attempts: 1}}
+	return m
+}
+
 // ownedRows has one row for each wrong state of an endpoint, and for each wrong answer that something
 // is not there.
 var ownedRows = []struct {
@@ -153,6 +167,9 @@ var ownedRows = []struct {
 		p.message("m", yes(5, 5.1)).endings = nil
 		p.history.losses = []*loss{{span: span{at(4), at(6)}, reported: true, kept: map[string]bool{"m": true}}}
 	}, lost},
+	{"a fan-out misses an endpoint that was not registered again yet", func(p plot) { p.fanOut(6) }, ""},
+	{"a fan-out misses an endpoint that was registered again by then", func(p plot) { p.fanOut(4) }, lost},
+	{"a fan-out misses an endpoint that the answer to it named", func(p plot) { p.fanOut(6).named = []string{"/e1"} }, lost},
 	{"it came twice, since its success was not archived", func(p plot) {
 		twice(p, 20)
 		p.history.losses = []*loss{{span: span{at(0.1), at(10)}, reported: true}}

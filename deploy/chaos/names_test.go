@@ -44,16 +44,20 @@ var errNoNames = errors.New("receivers have no names here")
 // newNames starts the server.
 func newNames(t testing.TB) (*names, error) {
 	t.Helper()
-	n := &names{addr: "127.53.0.53:53", known: map[string]netip.Addr{}}
+	n := &names{known: map[string]netip.Addr{}}
+	server, err := n.claim(t)
+	if err != nil {
+		return nil, errors.Join(errNoNames, err)
+	}
 	n.conf = filepath.Join(t.TempDir(), "resolv.conf")
-	require.NoError(t, os.WriteFile(n.conf, []byte("nameserver 127.53.0.53\noptions timeout:1 attempts:2\n"), 0o644))
+	require.NoError(t, os.WriteFile(n.conf, []byte("nameserver "+server+"\noptions timeout:1 attempts:2\n"), 0o644))
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
 		return nil, errors.Join(errNoNames, err)
 	}
 	n.shell = unshare
 	command := n.wrapped("/bin/cat", "/etc/resolv.conf")
-	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("127.53.0.53")) {
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil || !bytes.Contains(out, []byte(server)) {
 		return nil, fmt.Errorf("%w: no mount namespace: %w: %s", errNoNames, err, out)
 	}
 	if err := n.listen(); err != nil {
@@ -61,6 +65,21 @@ func newNames(t testing.TB) (*names, error) {
 	}
 	t.Cleanup(n.close)
 	return n, nil
+}
+
+// claim finds an address that no other run has. While the server is gone nothing listens for packets
+// there, so a listener of TCP keeps the address until the test is over.
+func (n *names) claim(t testing.TB) (server string, err error) {
+	for i := range 250 {
+		server = fmt.Sprintf("127.53.%d.53", i)
+		n.addr = net.JoinHostPort(server, "53")
+		var claimed net.Listener
+		if claimed, err = net.Listen("tcp4", n.addr); err == nil {
+			t.Cleanup(func() { _ = claimed.Close() })
+			return server, nil
+		}
+	}
+	return "", err
 }
 
 // wrapped is a command that runs a program with the server as its resolver. The process

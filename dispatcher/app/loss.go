@@ -89,7 +89,7 @@ func AcceptLoss(ctx context.Context, o Options, l LossOptions) (out Loss, err er
 			}
 		}
 		store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "loss.accept", Detail: out.Lost.Error()})
-		err := store.Conn().EndLoss(ctx, out.Lost)
+		err := store.EndLoss(ctx, out.Lost)
 		out.Done = err == nil
 		return err
 	})

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // refuseLost refuses the entries that need data which were lost. Notices of the store
@@ -73,6 +77,59 @@ func (s *Store) Intact(ctx context.Context, lanes ...dispatcher.Lane) error {
 
 // Emptied is what was lost, and neither restored nor given up; nil: nothing.
 func (s *Store) Emptied() *dispatcher.Emptied { return s.conn.Loss() }
+
+// EndLoss notes that what was lost was restored, or given up. Where home was lost, so were the
+// names of the instances. Those that hold leases elsewhere and do not beat count as departed,
+// so that an instance takes over from them.
+func (s *Store) EndLoss(ctx context.Context, loss *dispatcher.Emptied) error {
+	if loss.Home {
+		if err := s.noteHolders(ctx); err != nil {
+			return err
+		}
+	}
+	return s.conn.EndLoss(ctx, loss)
+}
+
+// holdersAtOnce is about how many keys one command goes through.
+const holdersAtOnce = 1000
+
+// noteHolders finds who holds leases by the names of the keys. A key that comes meanwhile is
+// of an instance that beats.
+func (s *Store) noteHolders(ctx context.Context) error {
+	masters, err := s.conn.Masters(ctx)
+	if err != nil {
+		return err
+	}
+	found := map[string]bool{}
+	for _, master := range masters {
+		scan := master.Scan(ctx, 0, "{"+s.project+":*}"+keys.Leases+"*", holdersAtOnce).Iterator()
+		for scan.Next(ctx) {
+			if _, name, ok := strings.Cut(scan.Val(), keys.Leases); ok {
+				found[name] = true
+			}
+		}
+		if err := scan.Err(); err != nil {
+			return conn.Failed("find who holds leases", err)
+		}
+	}
+	var living *redis.StringSliceCmd
+	err = s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { living = p.HKeys(ctx, s.instances()) })
+	if err != nil {
+		return err
+	}
+	for _, name := range living.Val() {
+		delete(found, name)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	at := float64(time.Now().UnixMilli())
+	return s.conn.At(ctx, "note departed instances", conn.Home, func(p redis.Pipeliner) {
+		for name := range found {
+			p.ZAdd(ctx, s.home()+keys.Departed, redis.Z{Score: at, Member: name})
+		}
+	})
+}
 
 // List reads a page. Where a part of the queue was emptied a page would not be whole, and
 // an empty one says nothing.

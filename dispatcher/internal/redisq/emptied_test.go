@@ -77,6 +77,27 @@ func TestNothingIsAcceptedAfterTheStoreWasEmptied(t *testing.T) {
 	require.NoError(t, e.publish(later, "other", lanesOf2(1)))
 }
 
+// Home keeps the names of the instances. What one held in another partition is taken over though its
+// name was lost: it counts as departed when the loss ends, unless it lives.
+func TestLeasesAreTakenOverOfInstancesWhoseNamesWereLost(t *testing.T) {
+	e := newEmptiable(t, 2)
+	for n, by := range []string{"one", "gone"} {
+		_, _, err := e.store.Schedule(t.Context(), by, 512, 512, []dispatcher.Entry{e.Entry("m-"+by, lanesOf2(n))})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, e.Client.Exists(t.Context(), keys.Tag(e.Options.Project, n)+keys.Leases+by).Val(), "it is leased")
+	}
+	for _, key := range e.Client.Keys(t.Context(), keys.Home(e.Options.Project)+"*").Val() {
+		require.NoError(t, e.Client.Del(t.Context(), key).Err())
+	}
+	e.beat(e.store)
+	lost := e.store.Bare().Emptied()
+	require.NotNil(t, lost)
+	require.NoError(t, e.store.Bare().EndLoss(t.Context(), lost))
+	orphans, err := e.store.Orphans(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"gone"}, orphans)
+}
+
 func TestAnInstanceThatHasNothingToDoNoticesThatTheStoreWasEmptied(t *testing.T) {
 	e := newEmptiable(t, 1)
 	id := e.store.Bare().Conn().ID()

@@ -110,7 +110,7 @@ func (t *Target) Release(ctx context.Context) error {
 	if t.loss == nil {
 		return nil
 	}
-	return t.conn.EndLoss(ctx, t.loss)
+	return t.store.EndLoss(ctx, t.loss)
 }
 
 // everywhere calls the script that holds in each partition that is filled.

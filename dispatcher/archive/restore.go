@@ -31,8 +31,9 @@ type Target interface {
 	// Put puts unfinished deliveries back, in the order of Pos. The answers are in the
 	// order of the deliveries.
 	Put(ctx context.Context, open []Open) ([]Put, error)
-	// Lost are those of some endpoints that the store does not have and did not delete.
-	Lost(ctx context.Context, endpoints []dispatcher.Lane) ([]dispatcher.Lane, error)
+	// Lost are the lanes with unfinished deliveries whose endpoint the store does not have and
+	// did not delete, and how many that are.
+	Lost(ctx context.Context) (map[dispatcher.Lane]int64, error)
 	// PutDead puts dead deliveries back into the dead list.
 	PutDead(ctx context.Context, dead []DeadOne) ([]Put, error)
 	// Release has the store take messages, and attempt what is due, unless that was held
@@ -72,12 +73,18 @@ type DeadOne struct {
 	Status int // of the last answer
 }
 
+// Ends are how far an archive goes of the partitions that were lost.
+type Ends struct {
+	First, Last time.Time // in the one that is furthest behind, and furthest ahead; zero: nothing was archived
+	Now         time.Time // by the archive's clock
+}
+
 // Vault is what a lost store is made of again. The sequences end with the first error.
 type Vault interface {
 	// Lock keeps others from restoring until it is released.
 	Lock(ctx context.Context) (release func(), err error)
-	// Last is when something was archived last, by the archive's clock, and its present time.
-	Last(ctx context.Context) (last, now time.Time, err error)
+	// Ends are when something was archived last, of data that do not have the given epochs.
+	Ends(ctx context.Context, but []string) (Ends, error)
 	// Home is the id of the data that were archived, and the epochs of the partitions.
 	Home(ctx context.Context) (id string, epochs map[int]string, err error)
 	// KeepHome notes that the archive is of the data with this id.

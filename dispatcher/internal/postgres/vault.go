@@ -104,18 +104,22 @@ func (v *Vault) Lock(ctx context.Context) (release func(), err error) {
 	return nil, fault("begin a restore", err)
 }
 
-// Last is when something was archived last, by the store's clock, and the archive's present
-// time. The highest position tells the former.
-func (v *Vault) Last(ctx context.Context) (last, now time.Time, err error) {
-	var ms int64
-	err = v.pool.QueryRow(ctx, v.schema.sql("select coalesce(max(last >> 20), 0), now() from hookladder.position where partition >= 0")).Scan(&ms, &now)
+// Ends are when something was archived last, by the store's clock, of partitions whose epochs are
+// not among those given. Of others the store has all. If the archive knows no such partition, they
+// are of all. A partition of which nothing was archived does not count.
+func (v *Vault) Ends(ctx context.Context, but []string) (e archive.Ends, err error) {
+	var first, last int64
+	err = v.pool.QueryRow(ctx, v.schema.sql(`select coalesce(min(last) filter (where epoch <> all ($1::text[])), max(last), 0) >> 20,
+		coalesce(max(last) filter (where epoch <> all ($1::text[])), max(last), 0) >> 20, now()
+		from hookladder.position where partition >= 0 and last > 0`), list(but)).Scan(&first, &last, &e.Now)
 	if err != nil {
-		return last, now, fault("read how far it is archived", err)
+		return e, fault("read how far it is archived", err)
 	}
-	if ms > 0 {
-		last = time.UnixMilli(ms).UTC()
+	if last > 0 {
+		e.First, e.Last = time.UnixMilli(first).UTC(), time.UnixMilli(last).UTC()
 	}
-	return last, now.UTC(), nil
+	e.Now = e.Now.UTC()
+	return e, nil
 }
 
 // CountOpen counts unfinished deliveries, but for those of the given epochs.

@@ -63,11 +63,34 @@ func TestWhatHasNotFinishedIsReadWithItsMessageInItsOrder(t *testing.T) {
 			n, err = v.CountOpen(t.Context(), []string{"e0", "e1"})
 			require.NoError(t, err)
 			require.Zero(t, n)
-			last, at, err := v.Last(t.Context())
+			ends, err := v.Ends(t.Context(), nil)
 			require.NoError(t, err)
-			require.WithinDuration(t, now, last, time.Second)
-			require.WithinDuration(t, time.Now(), at, time.Minute)
+			require.WithinDuration(t, now, ends.Last, time.Second)
+			require.WithinDuration(t, time.Now(), ends.Now, time.Minute)
 		})
+	}
+}
+
+// What is archived after a loss, of partitions that were not lost, says nothing of those that were.
+func TestHowFarTheArchiveGoesIsThatOfLostPartitions(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	newLine().hold(t, newTestArchive(t, url))
+	run(t, url, "delete from hookladder.position")
+	run(t, url, `insert into hookladder.position (partition, epoch, ms, seq, last, began) values
+		(0, 'lost0', 0, 0, 1000::bigint << 20, now()), (1, 'lost1', 0, 0, 5000::bigint << 20, now()), (2, 'idle', 0, 0, 0, now()),
+		(3, 'sound', 0, 0, 9000::bigint << 20, now())`)
+	v := mustOpenVault(t, postgres.Options{URL: url})
+	for _, row := range []struct {
+		present     []string
+		first, last int64
+	}{
+		{[]string{"sound", "new0", "new1"}, 1000, 5000},
+		{[]string{"sound", "lost0", "lost1", "idle"}, 9000, 9000},
+	} {
+		ends, err := v.Ends(t.Context(), row.present)
+		require.NoError(t, err)
+		require.Equal(t, []int64{row.first, row.last}, []int64{ends.First.UnixMilli(), ends.Last.UnixMilli()}, row.present)
 	}
 }
 

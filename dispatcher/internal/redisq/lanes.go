@@ -88,6 +88,14 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 	if err := s.conn.LostPart(); err != nil {
 		return nil, "", fmt.Errorf("lanes: %w", err)
 	}
+	if states, next, err = s.LanesHere(ctx, limit, after); err == nil && len(states) == 0 {
+		err = s.conn.IntactAll(ctx)
+	}
+	return states, next, err
+}
+
+// LanesHere is Lanes also where the store lost others.
+func (s *Store) LanesHere(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
 	limit = min(cmp.Or(max(limit, 0), 50), lanesPage)
 	at := cursor{section: sectionPaused}
 	if after != "" {
@@ -129,10 +137,7 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 	if len(found) > 0 && m.left() {
 		next = lanesBehind(found[len(found)-1]).String()
 	}
-	if len(states) == 0 {
-		err = s.conn.IntactAll(ctx)
-	}
-	return states, next, err
+	return states, next, nil
 }
 
 // laneMerge are the lanes of all partitions, the last made first.

@@ -11,7 +11,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
@@ -59,8 +58,7 @@ type Report struct {
 
 	Behind bool // not all of the store's log is archived, so what the archive has of its present data was left out
 
-	Last time.Time // when something was archived last: what happened later is not known
-	Now  time.Time // at the beginning, by the archive's clock
+	archive.Ends // what happened later is not known
 }
 
 // LostEndpoint is one that neither the store nor the archive has. Its deliveries wait until
@@ -83,9 +81,6 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	defer release()
-	if r.Last, r.Now, err = o.From.Last(ctx); err != nil {
-		return r, err
-	}
 	lost, err := findLoss(ctx, o)
 	if err != nil || !lost && !o.IntoRunning {
 		r.Nothing = err == nil
@@ -95,10 +90,13 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
+	if r.Ends, err = o.From.Ends(ctx, epochs); err != nil {
+		return r, err
+	}
 	if r.Behind = !drained && !lost; drained && !lost {
 		epochs = nil // what the store lost of its last second is put back too
 	}
-	w := &restoring{o: o, from: o.From, to: o.To, report: &r, epochs: epochs, archived: map[dispatcher.Lane]bool{}, others: map[dispatcher.Lane]int64{}}
+	w := &restoring{o: o, from: o.From, to: o.To, report: &r, epochs: epochs}
 	if o.DryRun {
 		return r, w.count(ctx)
 	}
@@ -121,19 +119,17 @@ func findLoss(ctx context.Context, o Options) (bool, error) {
 func (r *Report) detail() map[string]any {
 	return map[string]any{
 		"endpoints": r.Endpoints, "known": r.Known, "restored": r.Open[archive.PutNew], "there": r.Open[archive.PutOld],
-		"refused": r.Open[archive.PutOdd] + r.Open[archive.PutBad], "lost_endpoints": len(r.Lost), "dead": r.Dead[archive.PutNew], "archived_until": r.Last,
+		"refused": r.Open[archive.PutOdd] + r.Open[archive.PutBad], "lost_endpoints": len(r.Lost), "dead": r.Dead[archive.PutNew], "archived_until": r.First,
 	}
 }
 
 // restoring is one restore.
 type restoring struct {
-	o        Options
-	from     archive.Vault
-	to       archive.Target
-	report   *Report
-	epochs   []string                  // of the store, where what the archive has of these may have ended
-	archived map[dispatcher.Lane]bool  // endpoints
-	others   map[dispatcher.Lane]int64 // unfinished deliveries of endpoints that the archive does not have
+	o      Options
+	from   archive.Vault
+	to     archive.Target
+	report *Report
+	epochs []string // of the store, where what the archive has of these may have ended
 }
 
 func (w *restoring) count(ctx context.Context) error {
@@ -172,9 +168,6 @@ func (w *restoring) endpoints(ctx context.Context) error {
 	list, holds, err := w.from.Endpoints(ctx)
 	if err != nil {
 		return err
-	}
-	for i := range list {
-		w.archived[dispatcher.Lane(list[i].ID)] = true
 	}
 	holds = slices.DeleteFunc(holds, func(h archive.Hold) bool { return slices.Contains(w.epochs, h.Epoch) }) // the store knows better
 	w.o.Tell(Step{Phase: "endpoints", Of: int64(len(list))})
@@ -224,9 +217,6 @@ func (w *restoring) open(ctx context.Context) error {
 		}
 		for i, p := range puts {
 			w.note(&w.report.Open, p, some[i].ID)
-			if lane := some[i].ID.Lane; lane.IsEndpoint() && !w.archived[lane] && (p == archive.PutNew || p == archive.PutOld) {
-				w.others[lane]++
-			}
 		}
 		done += int64(len(some))
 		w.o.Tell(Step{Phase: "open", Done: done, Of: max(of, done)})
@@ -261,18 +251,14 @@ func (w *restoring) dead(ctx context.Context) error {
 	})
 }
 
-// lost finds the deliveries whose endpoint is neither in the archive nor in the store.
+// lost finds the deliveries whose endpoint is neither in the archive nor in the store. Some may be
+// in data that were not lost.
 func (w *restoring) lost(ctx context.Context) error {
-	for lanes := range slices.Chunk(slices.Sorted(maps.Keys(w.others)), page) {
-		lost, err := w.to.Lost(ctx, lanes)
-		if err != nil {
-			return err
-		}
-		for _, lane := range lost {
-			w.report.Lost = append(w.report.Lost, LostEndpoint{Lane: lane, Deliveries: w.others[lane]})
-		}
+	lost, err := w.to.Lost(ctx)
+	for _, lane := range slices.Sorted(maps.Keys(lost)) {
+		w.report.Lost = append(w.report.Lost, LostEndpoint{Lane: lane, Deliveries: lost[lane]})
 	}
-	return nil
+	return err
 }
 
 func sizeOf(o archive.Open) int { return len(o.Head) + len(o.Body) }

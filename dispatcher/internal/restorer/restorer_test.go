@@ -39,8 +39,8 @@ func (v *vault) Lock(context.Context) (func(), error) {
 	return func() { v.locked = false }, nil
 }
 
-func (v *vault) Last(context.Context) (last, at time.Time, err error) {
-	return now.Add(-time.Second), now, nil
+func (v *vault) Ends(context.Context, []string) (archive.Ends, error) {
+	return archive.Ends{First: now.Add(-time.Second), Last: now, Now: now}, nil
 }
 
 func (v *vault) Home(context.Context) (string, map[int]string, error) { return v.home, nil, nil }
@@ -153,13 +153,8 @@ func (s *target) Put(_ context.Context, list []archive.Open) (puts []archive.Put
 	return puts, s.step("open %d", len(list))
 }
 
-func (s *target) Lost(_ context.Context, lanes []dispatcher.Lane) (lost []dispatcher.Lane, err error) {
-	for _, lane := range lanes {
-		if lane != "ep_there" {
-			lost = append(lost, lane)
-		}
-	}
-	return lost, nil
+func (s *target) Lost(context.Context) (map[dispatcher.Lane]int64, error) {
+	return map[dispatcher.Lane]int64{"ep_lost": 2, "ep_also": 1}, nil
 }
 
 func (s *target) PutDead(_ context.Context, list []archive.DeadOne) (puts []archive.Put, err error) {
@@ -249,12 +244,9 @@ func TestWhereNothingWasLostNothingIsDone(t *testing.T) {
 
 func TestDeliveriesWithoutTheirEndpointAreReported(t *testing.T) {
 	v, s := newWorld(2)
-	for n, lane := range []dispatcher.Lane{"ep_lost", "ep_1", "ep_2", "ep_there", "ep_lost"} {
-		v.open = append(v.open, archive.Open{ID: dispatcher.DeliveryID{Lane: lane, Message: fmt.Sprint("e", n)}, Epoch: "lost"})
-	}
 	r, err := restorer.Restore(t.Context(), options(v, s))
 	require.NoError(t, err)
-	require.Equal(t, []restorer.LostEndpoint{{Lane: "ep_lost", Deliveries: 2}}, r.Lost, "of the others the archive or the store knows")
+	require.Equal(t, []restorer.LostEndpoint{{Lane: "ep_also", Deliveries: 1}, {Lane: "ep_lost", Deliveries: 2}}, r.Lost)
 }
 
 func TestOnlyWhatIsPausedInLostDataIsPausedAgain(t *testing.T) {

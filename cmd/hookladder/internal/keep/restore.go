@@ -104,15 +104,21 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 	if done.Behind && r.IntoRunning {
 		fmt.Fprintln(r.Stdout, "the archive is behind this Redis, so only what it has of times before it was taken: run this again when it has caught up")
 	}
-	if done.Last.IsZero() {
+	if done.First.IsZero() {
 		_, err := fmt.Fprintln(r.Stdout, "nothing was ever archived")
 		return err
 	}
-	_, err := fmt.Fprintf(r.Stdout, `the archive ends at %s, %s before this began: what was delivered after that is
+	fmt.Fprintf(r.Stdout, `the archive ends at %s, %s before this began: what was delivered after that is
 delivered once more, with the same webhook-id, and what was accepted after that is lost
-`, done.Last.UTC().Format("2006-01-02 15:04:05.000 UTC"), max(done.Now.Sub(done.Last), 0).Round(time.Second))
+`, instant(done.First), max(done.Now.Sub(done.First), 0).Round(time.Second))
+	if done.Last.Sub(done.First) < time.Second {
+		return nil
+	}
+	_, err := fmt.Fprintf(r.Stdout, "That is the partition of which it lacks most. Of others it has more, until %s\n", instant(done.Last))
 	return err
 }
+
+func instant(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05.000 UTC") }
 
 // mostLost bounds the endpoints that are named; all are counted.
 const mostLost = 20

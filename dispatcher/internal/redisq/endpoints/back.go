@@ -12,36 +12,71 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
+// Back is an endpoint as an archive kept it.
+type Back struct {
+	ID      string
+	Version int64
+	Record  []byte
+	Deleted bool
+	Lane    dispatcher.LaneLimits // that the endpoint's lane has now: it may have outlived the endpoint
+}
+
 // PutBack stores an endpoint's record again as an archive kept it, or notes that the
 // endpoint was deleted, unless the store knows the endpoint. It answers the limits of
 // its lane, and whether it was not there.
-func (s *Store) PutBack(ctx context.Context, id string, version int64, record []byte, deleted bool) (l dispatcher.LaneLimits, fresh bool, err error) {
-	if deleted {
-		l = dispatcher.LaneLimits{Version: version, Held: dispatcher.HeldDeleted}
-		fresh, err = s.putEnd(ctx, id, version)
+func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, fresh bool, err error) {
+	newer := b.Lane.Version > b.Version
+	if newer && b.Lane.Held == dispatcher.HeldDeleted {
+		b.Deleted, b.Version = true, b.Lane.Version
+	}
+	if b.Deleted {
+		l = dispatcher.LaneLimits{Version: b.Version, Held: dispatcher.HeldDeleted}
+		fresh, err = s.putEnd(ctx, b.ID, b.Version)
 		return l, fresh, err
 	}
 	// A record that no key here opens is put back too: the key may come.
-	e, err := decode(id, strconv.FormatInt(version, 10)+" "+string(record), s.seal.Load())
+	box := s.seal.Load()
+	e, err := decode(b.ID, strconv.FormatInt(b.Version, 10)+" "+string(b.Record), box)
 	if e.CreatedAt.IsZero() {
 		return l, false, err
 	}
-	a, err := s.conn.RunHome(ctx, createScript, id, version, record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0), mostEndpoints)
+	l = heldSince(e)
+	if newer && err == nil {
+		overtake(e, b.Lane)
+		if b.Record, err = encode(e, box); err != nil {
+			return l, false, err
+		}
+		b.Version = e.Version
+	}
+	a, err := s.conn.RunHome(ctx, createScript, b.ID, b.Version, b.Record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0), mostEndpoints)
 	if err != nil {
 		return l, false, err
 	}
 	switch word := a.Text(); word {
-	case "ok", "id":
-		return heldSince(e), word == "ok", nil
+	case "ok":
+		return heldSince(e), true, nil
+	case "id":
+		return l, false, nil
 	case "uid":
-		if a.Text() == id {
-			return heldSince(e), false, nil
+		if a.Text() == b.ID {
+			return l, false, nil
 		}
 		return l, false, fmt.Errorf("%w: another one has its uid %s", dispatcher.ErrTaken, e.UID)
 	case "full":
 		return l, false, dispatcher.ErrEndpoints
 	}
 	return l, false, conn.ErrReply
+}
+
+// overtake makes an endpoint newer than its lane, which would take no change of the endpoint
+// else. It stays held as the lane is: somebody asked for that after the archive read it.
+func overtake(e *dispatcher.Endpoint, lane dispatcher.LaneLimits) {
+	before := *e
+	e.Version = lane.Version + 1
+	e.Disabled = lane.Held == dispatcher.HeldDisabled
+	e.Unverified = e.Unverified && lane.Held == dispatcher.HeldPaused
+	e.Paused = lane.Held == dispatcher.HeldPaused && !e.Unverified
+	e.NoteHold(&before, lane.By, lane.Since)
 }
 
 // heldSince are an endpoint's limits, with the time since when it is paused or disabled.

@@ -3,6 +3,7 @@ package restore_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/restore"
 )
@@ -81,12 +83,82 @@ func TestPausesComeBackAsTheyWere(t *testing.T) {
 
 func TestAnEndpointThatNeitherHasIsLost(t *testing.T) {
 	onBoth(t, func(t *testing.T, server redistest.Redis) {
-		p := redisqtest.NewProject(t, server, 1)
-		s := p.Open(1)
+		p := redisqtest.NewProject(t, server, 2)
+		s := p.Open(2)
 		redisqtest.MustCreate(t, s.Bare(), redisqtest.Endpoint("ep_there"), redisqtest.Endpoint("ep_deleted"))
+		for n, lane := range []dispatcher.Lane{"ep_there", "ep_deleted", "ep_lost", "ep_lost", "u_1"} {
+			p.Publish(s, p.Entry(fmt.Sprint("m", n), []dispatcher.Lane{lane}))
+		}
 		redisqtest.MustDelete(t, s.Bare(), "ep_deleted")
-		lost, err := restore.New(s.Bare(), "one").Lost(context.Background(), []dispatcher.Lane{"ep_there", "ep_deleted", "ep_lost"})
+		lost, err := restore.New(s.Bare(), "one").Lost(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []dispatcher.Lane{"ep_lost"}, lost)
+		require.Equal(t, map[dispatcher.Lane]int64{"ep_lost": 2}, lost)
 	})
+}
+
+// A lane that was not lost may be newer than what the archive has of its endpoint. It would take
+// no later change of the endpoint, so the endpoint becomes newer still, and what was held or
+// deleted stays so.
+func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
+	onBoth(t, func(t *testing.T, server redistest.Redis) {
+		ctx := t.Context()
+		p := redisqtest.NewProject(t, server, 2)
+		s := p.Open(2)
+		var list []archive.Endpoint
+		limit := func(e *dispatcher.Endpoint, held dispatcher.Held) {
+			l := e.Limits()
+			l.Held, l.By = held, "key:shop"
+			_, err := s.Bare().Limit(ctx, "one", e.Lane(), l, false)
+			require.NoError(t, err)
+		}
+		for id, held := range map[string]dispatcher.Held{"ep_p": dispatcher.HeldPaused, "ep_x": dispatcher.HeldDeleted, "ep_n": dispatcher.HeldNone} {
+			e := redisqtest.Endpoint(id)
+			redisqtest.MustCreate(t, s.Bare(), e)
+			stored, _, err := s.Bare().StoredByID(ctx, []string{id})
+			require.NoError(t, err)
+			list = append(list, archive.Endpoint{ID: id, Version: e.Version, Record: stored[0].Record})
+			e.Version = 4
+			limit(e, held)
+		}
+		loseHome(t, p, s)
+
+		target := restore.New(p.Open(2).Bare(), "restore")
+		lost, err := target.Emptied(ctx, "", nil)
+		require.NoError(t, err)
+		require.True(t, lost)
+		for range 2 { // it may be run again
+			require.NoError(t, target.Hold(ctx))
+			_, err = target.PutEndpoints(ctx, list, nil)
+			require.NoError(t, err)
+		}
+		require.NoError(t, target.Release(ctx))
+		_, _, err = s.Beat(ctx, "one", 2)
+		require.NoError(t, err)
+
+		found, err := s.Bare().Endpoints(ctx, []string{"ep_p", "ep_x", "ep_n"})
+		require.NoError(t, err)
+		require.Nil(t, found[1], "it was deleted")
+		require.Equal(t, []any{int64(5), true, "key:shop"}, []any{found[0].Version, found[0].Paused, found[0].HeldBy})
+		require.Equal(t, []any{int64(5), false}, []any{found[2].Version, found[2].Paused})
+		resumed := redisqtest.NextVersion(found[0])
+		resumed.Paused = false
+		require.NoError(t, s.Bare().ChangeEndpoint(ctx, resumed))
+		limit(resumed, dispatcher.HeldNone)
+		states, err := s.Bare().LaneStates(ctx, []dispatcher.Lane{"ep_p"})
+		require.NoError(t, err)
+		require.Equal(t, dispatcher.HeldNone, states[0].Limits.Held)
+	})
+}
+
+// loseHome removes the project's own keys, and has an instance notice that.
+func loseHome(t *testing.T, p *redisqtest.Project, s *redisqtest.Raw) {
+	t.Helper()
+	for _, key := range redisqtest.Keys(t, s.Client(), p.Options.Project) {
+		if strings.HasPrefix(key, keys.Home(p.Options.Project)) {
+			require.NoError(t, s.Client().Del(t.Context(), key).Err())
+		}
+	}
+	_, _, err := s.Beat(t.Context(), "one", 1)
+	require.NoError(t, err)
+	require.NotNil(t, s.Bare().Emptied())
 }

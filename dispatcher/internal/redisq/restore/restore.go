@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
@@ -125,9 +126,19 @@ func (t *Target) everywhere(ctx context.Context, begin int) error {
 
 // PutEndpoints puts endpoints back with the limits of their lanes, and what is held.
 func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, holds []archive.Hold) (put int, err error) {
+	lanes := make([]dispatcher.Lane, len(list))
+	for i := range list {
+		lanes[i] = dispatcher.Lane(list[i].ID)
+	}
+	states, err := t.store.LaneStates(ctx, lanes)
+	if err != nil {
+		return 0, err
+	}
 	for i := range list {
 		e := &list[i]
-		limits, fresh, err := t.putEndpoint(ctx, e)
+		lane := states[i].Limits
+		lane.By, lane.Since = states[i].By, states[i].Since
+		limits, fresh, err := t.putEndpoint(ctx, e, lane)
 		if err != nil {
 			return put, fmt.Errorf("restore endpoint %s: %w", e.ID, err)
 		}
@@ -151,19 +162,32 @@ func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, hold
 	return put, nil
 }
 
-// Lost are those of some endpoints that the store does not have and did not delete.
-func (t *Target) Lost(ctx context.Context, lanes []dispatcher.Lane) (lost []dispatcher.Lane, err error) {
-	ids := make([]string, len(lanes))
-	for i, lane := range lanes {
-		ids[i] = string(lane)
-	}
-	stored, _, err := t.store.StoredByID(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	for i := range stored {
-		if !stored[i].There() && stored[i].End == 0 {
-			lost = append(lost, lanes[i])
+// lanesAtOnce is how many lanes are read at a time.
+const lanesAtOnce = 256
+
+// Lost are the lanes with unfinished deliveries whose endpoint the store does not have and
+// did not delete, and how many that are.
+func (t *Target) Lost(ctx context.Context) (map[dispatcher.Lane]int64, error) {
+	lost := map[dispatcher.Lane]int64{}
+	for after, more := "", true; more; more = after != "" {
+		states, next, err := t.store.LanesHere(ctx, lanesAtOnce, after)
+		if err != nil {
+			return nil, err
+		}
+		after = next
+		states = slices.DeleteFunc(states, func(s dispatcher.LaneState) bool { return !s.Lane.IsEndpoint() || s.InFlight+s.Waiting == 0 })
+		ids := make([]string, len(states))
+		for i := range states {
+			ids[i] = string(states[i].Lane)
+		}
+		stored, _, err := t.store.StoredByID(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for i := range stored {
+			if !stored[i].There() && stored[i].End == 0 {
+				lost[states[i].Lane] = int64(states[i].InFlight + states[i].Waiting)
+			}
 		}
 	}
 	return lost, nil
@@ -172,9 +196,9 @@ func (t *Target) Lost(ctx context.Context, lanes []dispatcher.Lane) (lost []disp
 // putEndpoint puts an endpoint back, and answers the limits of its lane. Where the
 // endpoints were not lost, only lanes lack their limits, which are those of the endpoint
 // as it is now. Version 0: there is nothing to write.
-func (t *Target) putEndpoint(ctx context.Context, e *archive.Endpoint) (l dispatcher.LaneLimits, fresh bool, err error) {
+func (t *Target) putEndpoint(ctx context.Context, e *archive.Endpoint, lane dispatcher.LaneLimits) (l dispatcher.LaneLimits, fresh bool, err error) {
 	if t.loss == nil || t.loss.Home {
-		return t.store.PutBack(ctx, e.ID, e.Version, e.Record, e.Deleted)
+		return t.store.PutBack(ctx, endpoints.Back{ID: e.ID, Version: e.Version, Record: e.Record, Deleted: e.Deleted, Lane: lane})
 	}
 	if e.Deleted || !t.fills(t.partition(dispatcher.Lane(e.ID))) {
 		return l, false, nil

@@ -110,7 +110,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/partitions":    600,
 	"dispatcher/internal/redisq/probe":         800,
 	"dispatcher/internal/redisq/probe/lua":     100,
-	"dispatcher/internal/redisq/restore": 500,
+	"dispatcher/internal/redisq/restore":       500,
 	"dispatcher/internal/redisq/restore/lua":   200,
 	"dispatcher/internal/redisq/script":        300,
 	"dispatcher/internal/redisq/start":         200,

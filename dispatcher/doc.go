@@ -25,7 +25,8 @@
 //   - An instance is one process that dispatches, under a name of its own.
 //   - A lease is an instance's hold on a delivery that is in flight.
 //   - A suspect is a delivery that two instances held when they died, without an
-//     outcome since. It is poison if a third one dies after its attempt began.
+//     outcome since. It is poison if a third one dies after its attempt began. Where
+//     other handlers ran beside it, it is attempted alone first.
 //   - A permit is the right to hold one lease. An instance has so many.
 //   - To settle is to record the outcome of an attempt.
 //   - The queue is the store of messages and deliveries. It divides itself into

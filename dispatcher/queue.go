@@ -122,8 +122,10 @@ type Queue interface {
 	// error. Suspects that it may not have wait for a few seconds.
 	Claim(ctx context.Context, by string, c Claim) ([]Claimed, error)
 	// Begin notes that the attempt at a suspect begins, which instance by leased: if
-	// the instance dies, it dies too. It reports whether the lease is still its own.
-	Begin(ctx context.Context, by string, l Lease) (bool, error)
+	// the instance dies, it dies too. If other code that may end the instance runs
+	// beside it, it does not, but it has to be attempted alone from then on. Begin
+	// reports whether the lease is still its own.
+	Begin(ctx context.Context, by string, l Lease, beside bool) (bool, error)
 	// Leases names what instance by holds in the queue. What was read is
 	// answered also beside an error of other parts of it.
 	Leases(ctx context.Context, by string) ([]Lease, error)

@@ -125,7 +125,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/ticks":                200,
 	"dispatcher/internal/turns":                100,
 	"dispatcher/outbox":                        200,
-	"dispatcher/queue":                         1450, // reads errors under a recover, and waits for overdue handlers
+	"dispatcher/queue":                         1500, // reads errors under a recover, and waits for overdue handlers
 	"dispatcher/success":                       900,
 	"dispatcher/wire":                          1000,
 	"ladder":                                   500,

@@ -18,8 +18,11 @@ type attempt struct {
 	delivery Delivery
 	began    time.Time
 	timeout  time.Duration
-	told     atomic.Bool                // its outcome was given to the engine, which happens once
-	last     atomic.Pointer[time.Timer] // ends an overdue attempt; nil: it is not overdue
+	beside   bool // others may be under way beside it
+
+	recording atomic.Bool                // it is alone, and its outcome is not recorded yet
+	told      atomic.Bool                // its outcome was given to the engine, which happens once
+	last      atomic.Pointer[time.Timer] // ends an overdue attempt; nil: it is not overdue
 }
 
 // lateAfter is how long after its deadline a handler counts as overdue. One that heeds its
@@ -43,21 +46,61 @@ func (h *handlers) work() {
 // handle makes one attempt, unless it has to stop.
 func (h *handlers) handle(t task) {
 	a := &attempt{handlers: h, of: t.of, claimed: t.claimed}
-	h.mu.Lock()
-	stopping := h.stopping
-	if !stopping {
-		h.under[a] = struct{}{}
-	}
-	h.mu.Unlock()
+	entered := h.enter(a)
 	defer h.returned(a)
 	switch {
-	case stopping:
+	case !entered:
 		h.engine.HandBack(t.claimed)
 	case !a.fits():
-	case !h.engine.Begins(h.cut, &a.claimed):
+	case !h.engine.Begins(h.cut, &a.claimed, a.beside):
 		h.engine.HandBackLater(a.claimed)
 	default:
 		a.run()
+	}
+}
+
+// enter waits for the turn of an attempt, which mostly is at once. It reports false when h stops.
+//
+// A suspect that began beside others when its holder died begins alone: if the program ends
+// again, nothing else was to blame. That waits for the handlers that are under way, but not for
+// one that never returns: then it begins beside that one.
+func (h *handlers) enter(a *attempt) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a.beside = h.workers > 1
+	if a.claimed.Alone && a.beside {
+		h.waitAlone(a)
+	} else {
+		for h.alone != nil && !h.stopping {
+			h.turn.Wait()
+		}
+	}
+	if h.stopping {
+		return false
+	}
+	h.under[a] = struct{}{}
+	return true
+}
+
+// waitAlone waits until nothing is under way, for as long as a handler may take. mu is held.
+func (h *handlers) waitAlone(a *attempt) {
+	over := false
+	timer := time.AfterFunc(2*h.engine.Timeout(a.claimed)+lateAfter, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		over = true
+		h.turn.Broadcast()
+	})
+	defer timer.Stop()
+	for h.alone != nil && !h.stopping {
+		h.turn.Wait()
+	}
+	for h.alone = a; len(h.under) > 0 && !over && !h.stopping; {
+		h.turn.Wait()
+	}
+	if a.beside = len(h.under) > 0; a.beside {
+		h.alone = nil
+		h.turn.Broadcast()
 	}
 }
 
@@ -66,6 +109,10 @@ func (h *handlers) returned(a *attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.under, a)
+	if h.alone == a && !a.recording.Load() {
+		h.alone = nil
+	}
+	h.turn.Broadcast()
 	a.of.running--
 	h.free++
 	if h.need > 0 && h.free >= h.need {
@@ -92,6 +139,7 @@ const cutWithin = 2 * time.Second
 func (h *handlers) stop() {
 	h.mu.Lock()
 	h.stopping = true
+	h.turn.Broadcast()
 	close(h.tasks)
 	if len(h.under) == 0 {
 		h.closeIdle()
@@ -212,7 +260,29 @@ func (a *attempt) finish(ctx context.Context, r handlerResult) {
 	if r.failed && expired {
 		out.Class = dispatcher.ClassTimeout
 	}
-	h.engine.Finish(a.claimed, out, h.recorded)
+	a.record(out)
+}
+
+// record hands the outcome over. Nothing begins beside an attempt that is alone until the outcome
+// is recorded: if the program ended before, that attempt would be to blame.
+func (a *attempt) record(out dispatcher.Handled) {
+	h := a.handlers
+	if a.beside {
+		h.engine.Finish(a.claimed, out, h.recorded)
+		return
+	}
+	a.recording.Store(true)
+	h.engine.Finish(a.claimed, out, func(is dispatcher.Settled) {
+		h.recorded(is)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		a.recording.Store(false)
+		if h.alone == a {
+			h.alone = nil
+			h.turn.Broadcast()
+			h.signal()
+		}
+	})
 }
 
 // recorded counts an outcome that could not be recorded.
@@ -241,8 +311,8 @@ func (a *attempt) giveUp() {
 	}
 	a.handlers.log.Warn("a handler took twice its time: its delivery goes on without it", "delivery_id", a.delivery.ID,
 		"attempt", a.delivery.Attempt, "timeout_s", a.timeout.Seconds())
-	a.handlers.engine.Finish(a.claimed, dispatcher.Handled{
+	a.record(dispatcher.Handled{
 		Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, At: a.began,
 		Error: fmt.Sprintf("the handler did not return within %s, nor in as long again", a.timeout),
-	}, a.handlers.recorded)
+	})
 }

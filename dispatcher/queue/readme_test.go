@@ -55,9 +55,9 @@ func mustBuildReadme(t testing.TB) string {
 // TestTheProgramOfTheReadmeIsKilledAndAnotherOneFinishes kills it with work in hand.
 func TestTheProgramOfTheReadmeIsKilledAndAnotherOneFinishes(t *testing.T) {
 	redistest.Long(t)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
 	program, url := mustBuildReadme(t), redistest.Start(t).URL()
+	ctx, stop := context.WithTimeout(t.Context(), 2*patience) // the build may take longer than all that follows
+	defer stop()
 	start := func() *kit.Process {
 		p, err := kit.Start(kit.Command{Path: program, Env: append(os.Environ(), "REDIS_URL="+url)})
 		require.NoError(t, err)

@@ -3,12 +3,16 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
@@ -67,6 +71,102 @@ func dieHolding(t testing.TB, url string, n int, victims ...string) {
 		require.NoError(t, err)
 		require.Len(t, taken.Claimed, n)
 		_, err = store.Reap(t.Context(), "another", by)
+		require.NoError(t, err)
+	}
+}
+
+// crashing is the environment variable by which this test's program is one that crashes: the
+// URL of its Redis.
+const crashing = "HOOKLADDER_TEST_CRASHES"
+
+// TestOnlyWhatEndsTheProgramIsPoison has a program crash again and again, with handlers of others
+// under way each time. The second killer is published when the others are suspects already.
+func TestOnlyWhatEndsTheProgramIsPoison(t *testing.T) {
+	if url := os.Getenv(crashing); url != "" {
+		crash(t, url)
+		return
+	}
+	redistest.Long(t)
+	url := redistest.Start(t).URL()
+	look := newTestProgram(t, url, queue.Options{})
+	var innocents []string
+	killers := []string{look.publish(t, queue.Message{ID: "killer1", Topic: "killer"}).ID}
+	for n := range 20 {
+		innocents = append(innocents, look.publish(t, queue.Message{ID: fmt.Sprint("innocent", n)}).ID)
+	}
+	deaths := 0
+	for ; look.unfinished(t, killers...); deaths++ {
+		p, err := kit.Start(kit.Command{Path: os.Args[0], Args: []string{"-test.run=^" + t.Name() + "$"}, Env: append(os.Environ(), crashing+"="+url)})
+		require.NoError(t, err)
+		t.Cleanup(p.Kill)
+		<-p.Ended
+		require.Contains(t, p.Output.String(), "a handler ends the program")
+		look.takeOver(t, url)
+		if deaths == 1 {
+			killers = append(killers, look.publish(t, queue.Message{ID: "killer2", Topic: "killer"}).ID)
+		}
+	}
+	require.LessOrEqual(t, deaths, 8, "four for each")
+	for _, id := range killers {
+		require.Equal(t, dispatcher.ReasonPoison, look.ends(t, id).Reason)
+	}
+	look.Handle("work", func(context.Context, queue.Delivery) error { return nil })
+	look.start(t)
+	for _, id := range innocents {
+		d := look.ends(t, id)
+		require.Equal(t, dispatcher.StatusDelivered, d.Status, "%s: %s %s", id, d.Reason, d.LastError)
+	}
+}
+
+// crash is a program one of whose handlers ends it while another one is under way. A handler that
+// is attempted alone finds none.
+func crash(t *testing.T, url string) {
+	p := newTestProgram(t, url, queue.Options{Workers: 32, Ladder: rungs})
+	began := make(chan struct{}, 100)
+	p.Handle("work", func(ctx context.Context, d queue.Delivery) error {
+		if d.Topic != "killer" {
+			began <- struct{}{}
+			select {
+			case <-time.After(100 * time.Millisecond): // its work
+			case <-ctx.Done():
+			}
+			return nil
+		}
+		select {
+		case <-began:
+		case <-time.After(50 * time.Millisecond):
+		}
+		fmt.Println("a handler ends the program")
+		os.Exit(2)
+		return nil
+	})
+	p.start(t)
+	<-t.Context().Done()
+}
+
+// unfinished reports whether any of these has not ended.
+func (p *program) unfinished(t testing.TB, ids ...string) bool {
+	t.Helper()
+	return slices.ContainsFunc(ids, func(id string) bool {
+		view, err := p.Look(t.Context(), id)
+		require.NoError(t, err)
+		return !view.Deliveries[0].Status.Ended()
+	})
+}
+
+// takeOver declares the other programs dead, so that the next one need not wait until that shows.
+func (p *program) takeOver(t testing.TB, url string) {
+	t.Helper()
+	o := queue.Options{}
+	s, err := o.StoreOptions(url)
+	require.NoError(t, err)
+	store, err := start.Open(t.Context(), s)
+	require.NoError(t, err)
+	defer store.Close()
+	names, err := store.Client().HKeys(t.Context(), "{default}:instances").Result()
+	require.NoError(t, err)
+	for _, name := range names {
+		_, err = store.Reap(t.Context(), "another", name)
 		require.NoError(t, err)
 	}
 }

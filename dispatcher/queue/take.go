@@ -50,6 +50,8 @@ type handlers struct {
 	need     int // so many free workers wake the taker; 0: it does not wait for any
 	stopping bool
 	under    map[*attempt]struct{} // begun and not returned
+	alone    *attempt              // begins once nothing is under way, and nothing begins beside it; nil: none does so
+	turn     *sync.Cond            // told when under or alone change while one is alone, and when stopping does
 	idle     chan struct{}         // closed when it stops and nothing is under way
 	all      sync.WaitGroup        // of workers
 }
@@ -67,6 +69,7 @@ func newHandlers(s settings) *handlers {
 		of: map[dispatcher.Lane]*handledLane{}, under: map[*attempt]struct{}{}, idle: make(chan struct{}),
 	}
 	h.cut, h.cutOff = context.WithCancel(context.Background())
+	h.turn = sync.NewCond(&h.mu)
 	return h
 }
 
@@ -175,6 +178,10 @@ func (h *handlers) choose(ctx context.Context) (lanes []dispatcher.Lane, most in
 	defer h.mu.Unlock()
 	h.need = 0
 	if !slices.ContainsFunc(h.lanes, func(l *handledLane) bool { return l.asked }) {
+		return nil, 0
+	}
+	if h.alone != nil { // what it takes now, another program may begin
+		h.need = 1
 		return nil, 0
 	}
 	if least := min(gatherLeast, (h.workers+1)/2); h.free > 0 && h.free < least {

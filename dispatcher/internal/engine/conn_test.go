@@ -151,8 +151,8 @@ func (c *testConn) Move(ctx context.Context, by string) (time.Duration, []d.Clai
 	return c.store.Move(naming(ctx, call{name: "move", by: by}), by)
 }
 
-func (c *testConn) Begin(ctx context.Context, by string, l d.Lease) (bool, error) {
-	return c.store.Begin(naming(ctx, call{name: "begin", by: by}), by, l)
+func (c *testConn) Begin(ctx context.Context, by string, l d.Lease, beside bool) (bool, error) {
+	return c.store.Begin(naming(ctx, call{name: "begin", by: by}), by, l, beside)
 }
 
 func (c *testConn) Claim(ctx context.Context, by string, ask d.Claim) ([]d.Claimed, error) {

@@ -109,7 +109,7 @@ func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
 		}
 		leases, err := r.queue.still().Leases(t.Context(), "gone")
 		require.NoError(t, err)
-		begun, err := r.queue.still().Begin(t.Context(), "gone", leases[0])
+		begun, err := r.queue.still().Begin(t.Context(), "gone", leases[0], false)
 		require.NoError(t, err)
 		require.True(t, begun)
 		r.queue.other("gone", 7)

@@ -145,7 +145,7 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 		s.Verdict, s.Pause, s.Stalled = dispatcher.Back, wait, dispatcher.WhyEgress
 		return r
 	}
-	if !d.engine.Begins(d.cut, &c) {
+	if !d.engine.Begins(d.cut, &c, false) {
 		s.Verdict, s.Pause = dispatcher.Back, backPause
 		return r
 	}

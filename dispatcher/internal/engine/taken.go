@@ -56,14 +56,15 @@ func (e *Engine) leaseAs(ctx context.Context, name string, call func(ctx context
 func (e *Engine) HasSuspect() bool { return len(e.leases.suspectLanes()) > 0 }
 
 // Begins reports whether the attempt at a leased delivery may begin. Of a suspect that is noted
-// in the queue first. Where it can't be, the delivery has to be handed back.
-func (e *Engine) Begins(ctx context.Context, c *dispatcher.Claimed) bool {
+// in the queue first, and whether other code that may end this process runs beside it. Where it
+// can't be noted, the delivery has to be handed back.
+func (e *Engine) Begins(ctx context.Context, c *dispatcher.Claimed, beside bool) bool {
 	if !c.Suspect {
 		return true
 	}
 	ctx, cancel := outage.Within(ctx)
 	defer cancel()
-	ok, err := e.queue.Begin(ctx, e.name(), dispatcher.Lease{ID: c.ID, At: c.Leased})
+	ok, err := e.queue.Begin(ctx, e.name(), dispatcher.Lease{ID: c.ID, At: c.Leased}, beside)
 	e.outages.Report("begin", err)
 	if err != nil || !ok {
 		return false

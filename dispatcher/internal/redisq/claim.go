@@ -132,15 +132,15 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	return append(claimed, dispatcher.Claimed{
 		ID: id, Message: m, Due: due,
 		Attempt: p.attempts + 1, Rung: p.climbed() + 1, Asked: p.asked != 0, WaitsOn: p.waitsOn(), First: text == "",
-		Suspect: p.deaths >= suspectDeaths,
+		Suspect: p.deaths >= suspectDeaths, Alone: p.deaths >= aloneDeaths,
 	})
 }
 
 // Begin notes that the attempt at a suspect begins.
-func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease) (bool, error) {
+func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease, beside bool) (bool, error) {
 	n := s.partition(l.ID.Lane)
 	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.begun, By: by, Calls: []conn.Call{
-		{Partition: n, Args: []any{l.ID.String(), l.At.UnixMilli()}},
+		{Partition: n, Args: []any{l.ID.String(), l.At.UnixMilli(), conn.Flag(beside)}},
 	}})[0]
 	if _, ok := r.Hint(); !ok {
 		err := s.conn.InPartition(n, r.Err)

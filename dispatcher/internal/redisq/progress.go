@@ -40,8 +40,12 @@ const (
 	attemptsMost = 1<<31 - 1
 )
 
-// suspectDeaths make a delivery a suspect, as SUSPECT of lua/reap.lua.
-const suspectDeaths = 2
+// suspectDeaths make a delivery a suspect, and aloneDeaths one that is attempted alone, as
+// SUSPECT and ALONE of lua/reap.lua.
+const (
+	suspectDeaths = 2
+	aloneDeaths   = 5
+)
 
 var errProgress = fmt.Errorf("progress: %w", conn.ErrReply)
 

@@ -91,6 +91,15 @@ type scripts struct {
 	begun, endWaits                              script.Script
 }
 
+// all are the scripts that a server is given when a store opens. A call of another one would
+// come back once, and be repeated.
+func (c *scripts) all() []script.Script {
+	return []script.Script{
+		c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
+		c.look, c.stand, c.list, c.readyLanes, c.busyLanes, c.lanes, c.beat, c.purge, c.take, c.adopt, c.erase, c.begun, c.endWaits,
+	}
+}
+
 // The scripts are built once for all stores of a process.
 var (
 	realScripts = sync.OnceValue(func() scripts { return makeScripts(false) })

@@ -26,7 +26,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/upcoming"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
@@ -195,11 +194,7 @@ func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 		return err
 	}
 	s.nodes = len(masters)
-	c := &s.scripts
-	return s.conn.Load(ctx, []script.Script{
-		c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.begun, c.cancel, c.retry, c.purge, c.erase, c.lane, c.forget, c.sweep, c.trim,
-		c.look, c.list, c.readyLanes, c.busyLanes, c.lanes,
-	})
+	return s.conn.Load(ctx, s.scripts.all())
 }
 
 // Client is go-redis' client, for those who look at the raw keys.

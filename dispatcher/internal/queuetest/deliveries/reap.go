@@ -210,12 +210,36 @@ var ReapCases = []rig.Case{
 		r.Reap("victim")
 		r.MustStand(c.ID, dispatcher.StatusReady)
 	}},
+	{Name: "a suspect that began beside others dies only with a holder that attempted it alone", Run: func(r *rig.Rig) {
+		suspects(r, 1)
+		begin := func(victim string, alone, beside bool) dispatcher.Claimed {
+			c := r.MustClaim(victim, rig.Named("a", "m0"))[0]
+			require.Equal(r, alone, c.Alone)
+			ok, err := r.Queue.Begin(r.Ctx, victim, dispatcher.Lease{ID: c.ID, At: c.Leased}, beside)
+			require.NoError(r, err)
+			require.True(r, ok)
+			return c
+		}
+		r.MustSettle(rig.One, rig.HandBack(begin(rig.One, false, true)))
+		for n, alone := range []bool{false, true, true} {
+			begin(fmt.Sprint("crowded", n), alone, true)
+			r.Reap(fmt.Sprint("crowded", n))
+			r.MustStand(rig.Named("a", "m0"), dispatcher.StatusReady)
+		}
+		r.MustClaim("waited", rig.Named("a", "m0"))
+		r.Reap("waited")
+		r.MustSettle(rig.One, rig.HandBack(begin(rig.One, true, false)))
+		begin("alone", true, false)
+		r.Reap("alone")
+		d := r.MustStand(rig.Named("a", "m0"), dispatcher.StatusDead)
+		require.Equal(r, []any{dispatcher.ReasonPoison, 4}, []any{d.Reason, d.Attempts})
+	}},
 	{Name: "an attempt at a suspect begins by its own lease only", Run: func(r *rig.Rig) {
 		suspects(r, 1)
 		c := r.MustClaim(rig.One, rig.Named("a", "m0"))[0]
 		other := dispatcher.Lease{ID: c.ID, At: c.Leased.Add(-time.Millisecond)}
 		for by, l := range map[string]dispatcher.Lease{rig.One: other, rig.Two: {ID: c.ID, At: c.Leased}} {
-			ok, err := r.Queue.Begin(r.Ctx, by, l)
+			ok, err := r.Queue.Begin(r.Ctx, by, l, false)
 			require.NoError(r, err)
 			require.False(r, ok)
 		}

@@ -105,8 +105,15 @@ func (m *model) reap(dead string) {
 // takenOver changes a delivery whose holder died.
 func (m *model) takenOver(id dispatcher.DeliveryID) {
 	d := m.deliveries[id]
-	begun := d.progress.Deaths == begunDeaths
-	if !begun {
+	begun := false
+	switch d.progress.Deaths {
+	case begunDeaths:
+		begun = true
+	case begunAloneDeaths:
+		begun, d.progress.Deaths = true, 4
+	case besideDeaths, aloneDeaths:
+		d.progress.Deaths = aloneDeaths
+	default:
 		d.progress.Deaths = min(d.progress.Deaths+1, suspectDeaths)
 	}
 	switch {

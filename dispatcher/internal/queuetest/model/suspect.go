@@ -11,10 +11,14 @@ import (
 
 // Suspects: deliveries that were leased to two instances that died.
 
-// Values of Progress.Deaths: of a suspect, and of one whose attempt has begun.
+// Values of Progress.Deaths: of a suspect, of one whose attempt has begun, of one that began
+// beside others, of one that has to be attempted alone, and of one that began so.
 const (
-	suspectDeaths = 2
-	begunDeaths   = 3
+	suspectDeaths    = 2
+	begunDeaths      = 3
+	besideDeaths     = 4
+	aloneDeaths      = 5
+	begunAloneDeaths = 6
 )
 
 // doSuspect has two instances die that claimed.
@@ -45,11 +49,18 @@ func (m *model) doBegin() {
 	mine := d != nil && d.Place == stored.PlaceLeased && d.Holder == h.by && d.At == h.claimed.Leased.UnixMilli()
 	_, known := m.State().Progress[h.claimed.ID]
 	m.logf("begin %s by %s, whose it is: %v", h.claimed.ID, h.by, mine)
-	ok, err := m.Queue.Begin(m.Ctx, h.by, dispatcher.Lease{ID: h.claimed.ID, At: h.claimed.Leased})
+	beside := m.rng.IntN(2) == 1
+	ok, err := m.Queue.Begin(m.Ctx, h.by, dispatcher.Lease{ID: h.claimed.ID, At: h.claimed.Leased}, beside)
 	if m.went(err) {
 		require.Equal(m, mine, ok)
 	}
-	if mine && known && m.came(h.claimed.ID.Lane) {
+	switch {
+	case !mine || !known || !m.came(h.claimed.ID.Lane):
+	case beside:
+		d.progress.Deaths = besideDeaths
+	case d.progress.Deaths == aloneDeaths:
+		d.progress.Deaths = begunAloneDeaths
+	default:
 		d.progress.Deaths = begunDeaths
 	}
 }

@@ -217,7 +217,10 @@ func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.D
 		}
 		at := d.At
 		d.Found = to
-		d.progress.Deaths = min(d.progress.Deaths, suspectDeaths)
+		alone := d.progress.Deaths >= aloneDeaths
+		if d.progress.Deaths = min(d.progress.Deaths, suspectDeaths); alone {
+			d.progress.Deaths = aloneDeaths
+		}
 		if m.trouble.cut != nil && len(got) == 0 {
 			continue // the holder does not know of it
 		}
@@ -230,7 +233,7 @@ func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.D
 		require.Equal(m, d.progress.Attempts+1, c.Attempt, "%s", id)
 		require.Equal(m, d.progress.Climbed()+1, c.Rung, "%s", id)
 		require.Equal(m, d.progress.Asked != 0, c.Asked, "%s", id)
-		require.Equal(m, d.progress.Deaths >= suspectDeaths, c.Suspect, "%s", id)
+		require.Equal(m, []bool{d.progress.Deaths >= suspectDeaths, alone}, []bool{c.Suspect, c.Alone}, "%s", id)
 		require.Equal(m, d.progress.WaitsOn(), max(c.WaitsOn.UnixMilli(), 0), "%s", id)
 		require.Equal(m, string(msg.message.Body), string(m.BodyOf(c)), "%s", id)
 		require.Equal(m, m.limits[lane].Version, c.Version, "%s", id)

@@ -30,7 +30,7 @@ type Queue interface {
 	Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) ([]dispatcher.Adopted, []Hint)
 	Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []Hint, error)
 	ClaimBeside(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []Hint, error)
-	Begin(ctx context.Context, by string, l dispatcher.Lease) (bool, error)
+	Begin(ctx context.Context, by string, l dispatcher.Lease, beside bool) (bool, error)
 	Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, []Hint, error)
 	Settled(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []Hint) // Settle with all that is told of each
 	Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.SettleResult, []Hint, error)

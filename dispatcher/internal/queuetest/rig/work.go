@@ -143,7 +143,7 @@ func (r *Rig) DieOne(lane dispatcher.Lane) dispatcher.DeliveryID {
 // MustBegin begins the attempt at a suspect.
 func (r *Rig) MustBegin(by string, c dispatcher.Claimed) {
 	r.Helper()
-	ok, err := r.Queue.Begin(r.Ctx, by, dispatcher.Lease{ID: c.ID, At: c.Leased})
+	ok, err := r.Queue.Begin(r.Ctx, by, dispatcher.Lease{ID: c.ID, At: c.Leased}, false)
 	require.NoError(r, err)
 	require.True(r, ok)
 }

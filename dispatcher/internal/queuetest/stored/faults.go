@@ -144,7 +144,7 @@ func (s State) checkLeftovers(f *Faults) {
 		if len(s.Found[id]) == 0 {
 			f.Add("%s left its progress behind", id)
 		}
-		if p.Climbed() < 0 || p.Deaths < 0 || p.Deaths > 3 {
+		if p.Climbed() < 0 || p.Deaths < 0 || p.Deaths > 6 {
 			f.Add("%s has the progress %+v", id, p)
 		}
 		if p.Asked != 0 && p.Deaths < 2 && s.At(id).Place == PlaceDue { // a suspect may have to wait for its turn

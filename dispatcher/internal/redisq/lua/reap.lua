@@ -1,11 +1,13 @@
 -- reap: put the leases of a dead instance back to the head of their lanes. It is repeated until none is left. A delivery
 -- that was leased at two deaths without a settle between is a suspect. It dies with the next holder that had begun its
--- attempt: then it probably killed them. Other deaths say nothing more of it.
+-- attempt, and nothing else that may have killed it: then it probably killed them all. If other code of the caller ran
+-- beside it, it is attempted alone from then on. Other deaths say nothing more of it.
 --
 -- ARGV[3] dead  the instance; fenced first, so that it gets no lease any more
 -- ARGV[4] most  most deliveries to take
 -- returns now, due, weight, number taken, number left
 local SUSPECT, BEGUN = 2, 3 -- deaths of a suspect, and of one whose attempt has begun by its lease
+local BESIDE, ALONE, BEGUN_ALONE = 4, 5, 6 -- it has begun beside others; it has to be attempted alone; it has begun so
 local FENCE_KEPT = 7 * 24 * 3600 * 1000 -- ms; no process that was stopped goes on after a week
 
 local gone, most_taken = ARGV[3], tonumber(ARGV[4])
@@ -32,8 +34,12 @@ for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
   local l = lanes[lane]
   local attempts, base, deaths, status, asked, _, more = progress(texts[i])
-  local begun = deaths >= BEGUN
-  deaths = begun and BEGUN or math.min(deaths + 1, SUSPECT)
+  local begun = deaths == BEGUN or deaths == BEGUN_ALONE
+  if begun then
+    deaths = deaths == BEGUN and 3 or 4
+  else
+    deaths = (deaths == BESIDE or deaths == ALONE) and ALONE or math.min(deaths + 1, SUSPECT)
+  end
   l.flying = l.flying - 1
   count('in_flight', -1)
   local over = true

@@ -30,8 +30,9 @@
 --   :marks           hash  <lane>:<id> -> c cancelled, d delivered, though it is still ready or leased; behind d follows
 --                          the ms at which :attempts has the line of that late success
 --   :progress        hash  <lane>:<id> -> "attempts base deaths status asked reason beside job"; base: attempts when its
---                          ladder began; deaths: of its holders since the last settle, 2 for more too: a suspect, 3 where its
---                          attempt has begun by the lease it has; asked: 0, or a person asked for the next attempt: 1 where that is the first of a
+--                          ladder began; deaths: of its holders since the last settle, 2 for more too: a suspect. 3: its attempt
+--                          has begun by the lease it has; 4: so, and other code of the caller runs beside it; 5: it has to
+--                          be attempted alone; 6: it has begun alone. asked: 0, or a person asked for the next attempt: 1 where that is the first of a
 --                          new ladder, else the due time in ms that it interrupted; reason: - for none; beside: attempts
 --                          of this ladder that a person asked for while it waited; job: the last one that retried it, or
 --                          could not, 0 none. Three more follow if it was delivered and sent again: when in ms, the status of that answer, the number of that attempt.

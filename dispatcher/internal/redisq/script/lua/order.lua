@@ -255,8 +255,8 @@ local function end_ready(l, n)
   return many
 end
 
--- suspected reports whether two holders of a delivery died without a settle between. Its number of deaths is 3 then if its
--- attempt has begun by the lease that it has.
+-- suspected reports whether two holders of a delivery died without a settle between. Its number of deaths tells then how
+-- its attempt has begun by the lease that it has (reap.lua).
 local function suspected(text)
   if not text or not find(text, '^%d+ %d+ [^01]') then return false end
   local _, _, deaths = progress(text)
@@ -329,8 +329,8 @@ local function lease_ready(taken, given, most_bytes, answer)
       if suspect then
         suspects = suspects - 1
         if apart then apart[l.name] = true end
-        local a, b, _, s, q, r, more = progress(texts[i])
-        put(entries_of_progress, delivery, progressed(a, b, 2, s, q, r, more)) -- it has not begun by this lease
+        local a, b, deaths, s, q, r, more = progress(texts[i])
+        put(entries_of_progress, delivery, progressed(a, b, deaths > 4 and 5 or 2, s, q, r, more)) -- it has not begun by this lease
       end
       leases[#leases + 1] = at_now
       leases[#leases + 1] = delivery

@@ -60,7 +60,7 @@ func TestAStopIsToldBeforeItHappens(t *testing.T) {
 
 	eventually(t, "it says that it leaves", func() bool {
 		res, body := leaves.call(http.MethodGet, "/readyz", "", nil)
-		return res.StatusCode == http.StatusServiceUnavailable && strings.Contains(body, "shutting down")
+		return res.StatusCode == http.StatusServiceUnavailable && strings.Contains(body, "This instance stops")
 	})
 	res, _ = leaves.call(http.MethodGet, "/healthz", "", nil)
 	require.Equal(t, http.StatusOK, res.StatusCode)

@@ -68,7 +68,7 @@ func (s service) api() httpapi.Service {
 // load balancers send callers elsewhere.
 func (s service) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	if s.stopping.Load() {
-		return dispatcher.StoreInfo{}, fmt.Errorf("shutting down: %w", dispatcher.ErrUnavailable)
+		return dispatcher.StoreInfo{}, dispatcher.ErrStopping
 	}
 	return s.Engine.Ready(ctx)
 }

@@ -312,7 +312,7 @@ func TestPublishAroundTheEndNeverHangs(t *testing.T) {
 		_, err := r.Publish(t.Context(), messages("after", 1))
 		require.ErrorIs(t, err, d.ErrUnavailable)
 		_, err = r.Ready(t.Context())
-		require.ErrorIs(t, err, d.ErrUnavailable)
+		require.ErrorIs(t, err, d.ErrStopping)
 		for i := range 50 {
 			_, err := r.queue.still().Read(t.Context(), fmt.Sprintf("before_%d_0", i))
 			require.NoError(t, err, "what waited when the end came is stored")

@@ -167,10 +167,10 @@ func (e *Engine) Resign(secrets []signer.Secret) error {
 func (e *Engine) Ping(ctx context.Context) error { return e.queue.Ping(ctx) }
 
 // Ready asks the queue what it is and whether it answers. Once the shutdown has begun
-// it answers ErrUnavailable, so that a load balancer sends callers elsewhere.
+// it answers ErrStopping, so that a load balancer sends callers elsewhere.
 func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	if e.taking.Err() != nil {
-		return dispatcher.StoreInfo{}, fmt.Errorf("shutting down: %w", dispatcher.ErrUnavailable)
+		return dispatcher.StoreInfo{}, dispatcher.ErrStopping
 	}
 	if err := e.queue.Ping(ctx); err != nil {
 		return dispatcher.StoreInfo{}, err

@@ -51,7 +51,7 @@ func TestWhileItDrainsCallersAreAnsweredAndNothingIsTaken(t *testing.T) {
 		require.NoError(t, err)
 		over := r.drain(t.Context())
 		_, err = r.Ready(t.Context())
-		require.ErrorIs(t, err, d.ErrUnavailable, "from the signal on")
+		require.ErrorIs(t, err, d.ErrStopping, "from the signal on")
 		claims := r.queue.count("claim")
 		r.Note()
 		out, err := r.Publish(t.Context(), messages("m", 2))

@@ -128,9 +128,13 @@ func TestStrangersAreToldReadyOrNotAndNoMore(t *testing.T) {
 
 	f.err = errors.New("dial tcp 127.0.0.1:26601: connection refused")
 	w := ask("")
-	require.NotContains(t, requireProblem(t, w, 503, "unavailable").Detail, "26601")
+	refused := requireProblem(t, w, 503, "unavailable")
+	require.NotContains(t, refused.Detail, "26601")
+	require.Equal(t, "This instance is not ready", refused.Title, "not what is the matter, which may be no fault of the store")
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
 	require.Contains(t, ask(readKey).Body.String(), "26601")
+	f.err = dispatcher.ErrStopping
+	require.Equal(t, "This instance stops", requireProblem(t, ask(readKey), 503, "unavailable").Title)
 	f.err, f.store.Durable, f.store.Checks[1].Detail = nil, dispatcher.No, "one of them is away"
 	require.NotContains(t, requireProblem(t, ask(""), 503, "unavailable").Detail, "away")
 	require.Contains(t, ask(readKey).Body.String(), "away")

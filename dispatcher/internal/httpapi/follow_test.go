@@ -92,7 +92,7 @@ func TestAnEventStreamThatCanNotBeginIsAProblem(t *testing.T) {
 	for want, f := range map[string]*fakeService{
 		"422 header.Last-Event-ID": {err: fmt.Errorf("%w: other", dispatcher.ErrCursor)},
 		"503 unavailable":          {err: dispatcher.ErrUnavailable},
-		"503 this instance stops":  {err: dispatcher.ErrStopping},
+		"503 This instance stops":  {err: dispatcher.ErrStopping},
 	} {
 		status, text, _ := strings.Cut(want, " ")
 		w := stream(newTestAPI(t, f), "", "")

@@ -71,6 +71,8 @@ var (
 	// A lost store is usually back within seconds. A full one gets room as work ends,
 	// which takes longer.
 	unavailable = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
+	notReady    = &problemKind{"unavailable", http.StatusServiceUnavailable, "This instance is not ready", 1}
+	stopping    = &problemKind{"unavailable", http.StatusServiceUnavailable, "This instance stops", 1}
 	// A person has to act, so a caller need not ask each second.
 	emptiedStore = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store lost data", 5}
 	// A disk gets room when a person makes some.
@@ -184,7 +186,7 @@ var table = []struct {
 	{dispatcher.ErrReadOnly, readOnly, "", "Redis refuses all changes, and its log says why; nothing was changed: ask again later"},
 	{dispatcher.ErrUnavailable, unavailable, "", unsure},
 	{dispatcher.ErrFenced, unavailable, "", "this instance restarts; ask again"},
-	{dispatcher.ErrStopping, unavailable, "", "this instance stops; ask again"},
+	{dispatcher.ErrStopping, stopping, "", "ask again: another one answers"},
 	{context.DeadlineExceeded, unavailable, "", late},
 	{context.Canceled, unavailable, "", "the request was given up"},
 }

@@ -106,7 +106,10 @@ func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
 	store, err := s.svc.Ready(ctx)
 	lost := store.Emptied
 	if !q.reads && (err != nil || store.Durable == dispatcher.No || lost != nil && lost.Archived) {
-		return nil, &problem{kind: unavailable, detail: "a key with the scope read is told why"}
+		return nil, &problem{kind: notReady, detail: "a key with the scope read gets the reason"}
+	}
+	if errors.Is(err, dispatcher.ErrStopping) {
+		return nil, err
 	}
 	if err != nil {
 		kind := unavailable

@@ -193,9 +193,9 @@ func TestARepartitionRefuses(t *testing.T) {
 func TestARepartitionRefusesAStoreThatLostData(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string][]string{
-		"a mark of home":                   {"HSET", "", "emptied", "x"},
-		"a mark of a partition":            {"HSET", "", "emptied:1", "x"},
-		"a partition without its epoch":    {"HDEL", ":1", "~epoch"},
+		"a mark of home":                {"HSET", "", "emptied", "x"},
+		"a mark of a partition":         {"HSET", "", "emptied:1", "x"},
+		"a partition without its epoch": {"HDEL", ":1", "~epoch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -220,6 +220,7 @@ const (
 type Change struct {
 	ID      DeliveryID
 	Changed bool
+	Marked  bool  // it is cancelled, and leaves its lane's list later
 	Err     error // ErrNotFound; of Retry also each other reason why it left one; nil where it just was so already
 }
 

@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -30,6 +31,7 @@ const (
 	codeDelivered = -5
 	codeExpired   = -6
 	codeOrder     = -7
+	codeMarked    = 2
 )
 
 // refusals are the errors of the codes.
@@ -39,16 +41,39 @@ var refusals = map[int64]error{
 	codeOrder: dispatcher.ErrOrder,
 }
 
+// What Cancel reads of long lists to end at once what it did not find near their ends: some
+// lanes, and 256 pages of 1,024 deliveries of each. What lies deeper ends when it is read.
+const (
+	deepLanes = 8
+	deepSteps = 256
+)
+
 // Cancel ends unfinished deliveries.
 func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
-	return s.change(ctx, s.scripts.cancel, by, ids, []any{noJob})
+	changes, err := s.change(ctx, s.scripts.cancel, by, ids, []any{noJob})
+	var deep []dispatcher.Lane
+	for _, c := range changes {
+		if c.Marked && !slices.Contains(deep, c.ID.Lane) {
+			deep = append(deep, c.ID.Lane)
+		}
+	}
+	for _, lane := range deep[:min(len(deep), deepLanes)] {
+		if _, fault := s.carryOut(ctx, by, lane, deepSteps); fault != nil {
+			break // they are cancelled, and end later
+		}
+	}
+	return changes, err
 }
 
 // CarryOut ends what is marked in a lane's ready list: what Cancel did not find there, since
 // the list is long. It reads all of the list, some at a time.
 func (s *Store) CarryOut(ctx context.Context, by string, lane dispatcher.Lane) (ended int, err error) {
+	return s.carryOut(ctx, by, lane, math.MaxInt)
+}
+
+func (s *Store) carryOut(ctx context.Context, by string, lane dispatcher.Lane, steps int) (ended int, err error) {
 	n := s.partition(lane)
-	for skip := int64(0); skip >= 0; {
+	for skip := int64(0); skip >= 0 && steps > 0; steps-- {
 		r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.sweep, By: by, Calls: []conn.Call{{Partition: n, Args: []any{string(lane), "m", skip}}}})[0]
 		h, ok := r.Hint()
 		if !ok {
@@ -166,7 +191,8 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 				continue
 			}
 			code := r.Number()
-			changes[at].Changed, changes[at].Err = code == 1, refusals[code]
+			changes[at].Changed, changes[at].Err = code == 1 || code == codeMarked, refusals[code]
+			changes[at].Marked = code == codeMarked
 			if code == codeUnknown && !slices.Contains(unknown, r.Partition) {
 				unknown = append(unknown, r.Partition)
 			}

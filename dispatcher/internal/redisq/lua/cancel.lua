@@ -4,7 +4,8 @@
 --
 -- ARGV[3] job, ARGV[4..] deliveries; job: as job.lua reads it; empty: a person calls
 -- returns now, due, weight, of a job its text (empty: the turn is another's, and nothing changed), then for each: 1 cancelled
---   now, 0 was finished or cancelled already, -1 not kept, -8 it was published since the job began
+--   now, 2 a person cancelled it, and it may lie deep in a list, where sweep ends it, 0 was finished or cancelled already, -1 not
+--   kept, -8 it was published since the job began
 local job, deliveries, names = job_of(ARGV[3]), {}, {}
 for i = 4, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
@@ -38,6 +39,7 @@ local function withdraw(l, delivery, id, record, text)
 end
 
 local wholes = {}
+local MARKED = 2 -- the list was not read to its end
 
 -- cancel answers the code of one delivery.
 local function cancel(delivery, l, id)
@@ -63,7 +65,9 @@ local function cancel(delivery, l, id)
   end
   if sure('HEXISTS', MARKS, delivery) == 1 then return 0 end
   if withdraw(l, delivery, id, record, text) then return 1 end
-  return sure('HSETNX', MARKS, delivery, 'c')
+  local reach, marked = reach_of(l), sure('HSETNX', MARKS, delivery, 'c')
+  if marked == 1 and not job and reach.head + reach.tail < reach.length then return MARKED end
+  return marked
 end
 
 local codes = {}

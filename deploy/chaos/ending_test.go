@@ -39,6 +39,48 @@ func (a *asker) release(r *receiver) {
 	}
 }
 
+// mend does what is left to a person after a loss. An endpoint whose deletion was lost is deleted again, and what
+// waits for one that was lost is cancelled. The judge complains of each endpoint of which nothing was lost.
+func (a *asker) mend() {
+	if len(a.h.losses) == 0 {
+		return
+	}
+	ctx := a.t.Context()
+	for _, e := range a.h.owned {
+		view, err := a.api.Endpoint(ctx, e.uid)
+		if err == nil && !e.exists.to.IsZero() {
+			e.seen = &view
+			_, err = a.api.DeleteEndpoint(ctx, e.uid)
+			a.say("%s was deleted, and is back: deleted again (%v)", e.uid, err)
+		}
+	}
+	for id := range a.h.places {
+		if !strings.HasPrefix(id, "ep_") {
+			continue
+		}
+		if _, err := a.api.Endpoint(ctx, id); notFound(err) {
+			if n := a.cancelAll(id); n > 0 {
+				a.say("%s of %s was lost: %d deliveries are cancelled", id, a.h.places[id], n)
+			}
+		}
+	}
+}
+
+// cancelAll cancels what waits for a destination.
+func (a *asker) cancelAll(destination string) (n int) {
+	for _, status := range waiting {
+		page, err := a.api.Deliveries(a.t.Context(), client.Filter{Statuses: []string{status}, Destinations: []string{destination}, Limit: 500})
+		require.NoError(a.t, err)
+		for _, d := range page.Data {
+			_, id, _ := strings.Cut(d.ID, ":")
+			_, err := a.api.Cancel(a.t.Context(), id, destination)
+			require.NoError(a.t, err)
+			n++
+		}
+	}
+	return n
+}
+
 var waiting = []string{"scheduled", "ready", "in_flight", "retrying"}
 
 // drain waits until nothing waits any more. What still does in the end, the

@@ -173,7 +173,7 @@ func (j *judge) message(m *message) {
 // before its first attempt was due, and it can't have been published anew since.
 // A call that is still under way does that when a full store let its id go.
 func (j *judge) wasCancelled(m *message) bool {
-	if m.cancelled.IsZero() || !m.cancelled.Before(m.tries[0].began.Add(m.delay)) || j.forgotten(m.cancelled, m.cancelled) {
+	if m.cancelled.IsZero() || !m.cancelled.Before(m.tries[0].began.Add(m.delay)) || j.forgotten(m.cancelled, m.cancelled) || j.lostWith(m, m.cancelled, m.cancelled) {
 		return false
 	}
 	return !m.open(m.cancelled) || !j.letGo(m, m.cancelled, m.arrivals[0].began)

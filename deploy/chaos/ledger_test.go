@@ -237,8 +237,20 @@ func (l *ledger) lostAgain(m *message) bool {
 	return len(m.endings) == 0 && len(m.arrivals) == 0
 }
 
-// acceptedBy is when the last call to publish a message was over.
-func (m *message) acceptedBy() time.Time { return m.tries[len(m.tries)-1].ended }
+// acceptedBy is when the last call to publish a message was over. If no caller got an answer, the call may
+// have been carried out until the message first came.
+func (m *message) acceptedBy() time.Time {
+	by := m.tries[len(m.tries)-1].ended
+	if m.told() != nothing {
+		return by
+	}
+	for _, a := range m.arrivals {
+		if a.began.After(by) {
+			by = a.began
+		}
+	}
+	return by
+}
 
 // cut reports whether the program cut its backlog while something of a time was not
 // archived.

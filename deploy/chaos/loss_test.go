@@ -22,6 +22,7 @@ type loss struct {
 	span
 	reported bool            // an instance said so in its metrics
 	words    string          // of the command that ended it
+	gap      time.Time       // the archive lacks what was cut before, as restore itself reports it; zero: nothing was
 	kept     map[string]bool // the messages in parts of the store that were not emptied
 }
 
@@ -61,6 +62,12 @@ func (b *losing) empty(ctx context.Context, random *rand.Rand) {
 // archiveEnd is where restore says how far the archive goes.
 var archiveEnd = regexp.MustCompile(`the archive ends at (\S+ \S+ UTC)`)
 
+// archiveGap is where restore says until when lines were cut that no comparison made good.
+var archiveGap = regexp.MustCompile(`The log was cut[^:]*\s(\S+ \S+ UTC), messages can be missing`)
+
+// restoreTime is how restore writes a time.
+const restoreTime = "2006-01-02 15:04:05.000 MST"
+
 func (b *losing) restore(ctx context.Context, l *loss) (err error) {
 	if l.words, err = b.operator.until(ctx, "restore"); err != nil {
 		return err
@@ -69,7 +76,12 @@ func (b *losing) restore(ctx context.Context, l *loss) (err error) {
 	if found == nil {
 		return fmt.Errorf("restore does not say where the archive ends: %s", l.words)
 	}
-	l.from, err = time.Parse("2006-01-02 15:04:05.000 MST", found[1])
+	if gap := archiveGap.FindStringSubmatch(l.words); gap != nil {
+		if l.gap, err = time.Parse(restoreTime, gap[1]); err != nil {
+			return err
+		}
+	}
+	l.from, err = time.Parse(restoreTime, found[1])
 	return err
 }
 
@@ -98,12 +110,20 @@ func (b *losing) accept(ctx context.Context, l *loss) (err error) {
 // covers reports whether something of a message that happened in a time may be lost with it. What lies in
 // other parts of the store may not.
 func (l *loss) covers(m *message, from, to time.Time) bool {
-	return l.touches(from, to) && !(len(m.places) == 1 && l.kept[m.id])
+	return l.touches(from, to) && !l.keeps(m)
+}
+
+func (l *loss) keeps(m *message) bool { return len(m.places) == 1 && l.kept[m.id] }
+
+// cutBefore reports whether a time lies before a loss, and the log of it was cut and not made good until
+// the loss. Restore has to report that.
+func (j *judge) cutBefore(l *loss, from, to time.Time) bool {
+	return !l.gap.IsZero() && !from.After(l.gap.Add(time.Second)) && j.cut(from, to)
 }
 
 // lostWith reports whether something of a message that happened in a time was lost with an emptied store.
 func (j *judge) lostWith(m *message, from, to time.Time) bool {
-	return slices.ContainsFunc(j.h.losses, func(l *loss) bool { return l.covers(m, from, to) })
+	return slices.ContainsFunc(j.h.losses, func(l *loss) bool { return l.covers(m, from, to) || !l.keeps(m) && j.cutBefore(l, from, to) })
 }
 
 // unreported is a loss that no instance reported.

@@ -49,6 +49,21 @@ func (p plot) fanOut(again float64) *message {
 	return m
 }
 
+// cutAndLost is a message that was cut from the log in the third second, before the store was emptied. Restore
+// reports that until a time.
+func (p plot) cutAndLost(gap time.Time) {
+	p.message("m", yes(2.5, 2.6)).endings = nil
+	p.cuts = []span{{at(2), at(4)}}
+	p.history.losses = []*loss{{span: span{at(9), at(10)}, reported: true, gap: gap}}
+}
+
+// cancelledAt is a message with a delay that came though a cancel was answered before.
+func (p plot) cancelledAt(seconds float64) {
+	m := p.message("m", yes(0, 0.1))
+	m.delay, m.cancels, m.cancelled = 4*time.Second, true, at(seconds)
+	m.arrivals = []*arrival{comes("a1", 1, 5, 200)}
+}
+
 // ownedRows has one row for each wrong state of an endpoint, and for each wrong answer that something
 // is not there.
 var ownedRows = []struct {
@@ -170,6 +185,17 @@ var ownedRows = []struct {
 	{"a fan-out misses an endpoint that was not registered again yet", func(p plot) { p.fanOut(6) }, ""},
 	{"a fan-out misses an endpoint that was registered again by then", func(p plot) { p.fanOut(4) }, lost},
 	{"a fan-out misses an endpoint that the answer to it named", func(p plot) { p.fanOut(6).named = []string{"/e1"} }, lost},
+	{"an accepted message is lost that was cut, and never compared", func(p plot) { p.cutAndLost(at(3)) }, ""},
+	{"an accepted message is lost that was cut, and restore did not say so", func(p plot) { p.cutAndLost(time.Time{}) }, lost},
+	{"an accepted message is lost behind what was cut", func(p plot) { p.cutAndLost(at(1)) }, lost},
+	{"a cancelled message comes, and its cancelling was lost", func(p plot) {
+		p.cancelledAt(1)
+		p.history.losses = []*loss{{span: span{at(0.5), at(4)}, reported: true}}
+	}, ""},
+	{"a cancelled message comes, and its cancelling was archived", func(p plot) {
+		p.cancelledAt(1)
+		p.history.losses = []*loss{{span: span{at(2), at(4)}, reported: true}}
+	}, afterwards},
 	{"it came twice, since its success was not archived", func(p plot) {
 		twice(p, 20)
 		p.history.losses = []*loss{{span: span{at(0.1), at(10)}, reported: true}}

@@ -33,7 +33,7 @@ func (j *judge) owned() {
 
 // lost reports whether the store lost anything of a time for good, or for a while.
 func (j *judge) lost(from, to time.Time) bool {
-	return j.forgotten(from, to) || slices.ContainsFunc(j.h.losses, func(l *loss) bool { return l.touches(from, to) })
+	return j.forgotten(from, to) || slices.ContainsFunc(j.h.losses, func(l *loss) bool { return l.touches(from, to) || j.cutBefore(l, from, to) })
 }
 
 // pauses judges that nothing was attempted while an endpoint was paused.

@@ -119,11 +119,12 @@ func (w *world) end() {
 	if w.h.tailLost() {
 		require.NoError(t, w.operator.restoreTail(ctx))
 	}
+	ask.mend()
 	ask.drain()
 	ask.endings()
 	ask.endpoints(ctx, w.store)
 	memory := w.fleet.memory()
-	w.fleet.examine(t)
+	w.fleet.examine(t, len(w.h.losses) > 0)
 	w.watcher.look(ctx, rand.New(rand.NewPCG(w.seed, 3)))
 	if w.keeper != nil {
 		require.NoError(t, w.keeper.current(ctx))

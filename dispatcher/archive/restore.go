@@ -76,6 +76,7 @@ type DeadOne struct {
 // Ends are how far an archive goes of the partitions that were lost.
 type Ends struct {
 	First, Last time.Time // in the one that is furthest behind, and furthest ahead; zero: nothing was archived
+	Gap         time.Time // the log was cut until then, and the archive not compared with the store since; zero: it was not cut
 	Now         time.Time // by the archive's clock
 }
 

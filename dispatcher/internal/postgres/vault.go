@@ -108,15 +108,19 @@ func (v *Vault) Lock(ctx context.Context) (release func(), err error) {
 // not among those given. Of others the store has all. If the archive knows no such partition, they
 // are of all. A partition of which nothing was archived does not count.
 func (v *Vault) Ends(ctx context.Context, but []string) (e archive.Ends, err error) {
-	var first, last int64
+	var first, last, gap int64
 	err = v.pool.QueryRow(ctx, v.schema.sql(`select coalesce(min(last) filter (where epoch <> all ($1::text[])), max(last), 0) >> 20,
-		coalesce(max(last) filter (where epoch <> all ($1::text[])), max(last), 0) >> 20, now()
-		from hookladder.position where partition >= 0 and last > 0`), list(but)).Scan(&first, &last, &e.Now)
+		coalesce(max(last) filter (where epoch <> all ($1::text[])), max(last), 0) >> 20,
+		coalesce(max(gap_ms) filter (where epoch <> all ($1::text[])), 0), now()
+		from hookladder.position where partition >= 0 and last > 0`), list(but)).Scan(&first, &last, &gap, &e.Now)
 	if err != nil {
 		return e, fault("read how far it is archived", err)
 	}
 	if last > 0 {
 		e.First, e.Last = time.UnixMilli(first).UTC(), time.UnixMilli(last).UTC()
+	}
+	if gap > 0 {
+		e.Gap = time.UnixMilli(gap).UTC()
 	}
 	e.Now = e.Now.UTC()
 	return e, nil

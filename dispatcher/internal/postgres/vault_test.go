@@ -91,7 +91,16 @@ func TestHowFarTheArchiveGoesIsThatOfLostPartitions(t *testing.T) {
 		ends, err := v.Ends(t.Context(), row.present)
 		require.NoError(t, err)
 		require.Equal(t, []int64{row.first, row.last}, []int64{ends.First.UnixMilli(), ends.Last.UnixMilli()}, row.present)
+		require.True(t, ends.Gap.IsZero())
 	}
+	run(t, url, "update hookladder.position set gap_ms = 700, gap_seq = 1 where partition in (0, 3)")
+	ends, err := v.Ends(t.Context(), []string{"sound"})
+	require.NoError(t, err)
+	require.EqualValues(t, 700, ends.Gap.UnixMilli())
+	run(t, url, "update hookladder.position set gap_ms = null where partition = 0")
+	ends, err = v.Ends(t.Context(), []string{"sound"})
+	require.NoError(t, err)
+	require.True(t, ends.Gap.IsZero(), "of what was not lost, the store has all")
 }
 
 func TestWhatEndedIsKnownAndTheDeadAreThere(t *testing.T) {

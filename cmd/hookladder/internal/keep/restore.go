@@ -111,10 +111,15 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 	fmt.Fprintf(r.Stdout, `the archive ends at %s, %s before this began: what was delivered after that is
 delivered once more, with the same webhook-id, and what was accepted after that is lost
 `, instant(done.First), max(done.Now.Sub(done.First), 0).Round(time.Second))
-	if done.Last.Sub(done.First) < time.Second {
+	if done.Last.Sub(done.First) >= time.Second {
+		fmt.Fprintf(r.Stdout, "That is the partition of which it lacks most. Of others it has more, until %s\n", instant(done.Last))
+	}
+	if done.Gap.IsZero() {
 		return nil
 	}
-	_, err := fmt.Fprintf(r.Stdout, "That is the partition of which it lacks most. Of others it has more, until %s\n", instant(done.Last))
+	_, err := fmt.Fprintf(r.Stdout, `The log was cut (ARCHIVE_BACKLOG), and Redis was lost before the archive was compared with it. So of the
+time before %s, messages can be missing too, and others be delivered once more
+`, instant(done.Gap))
 	return err
 }
 

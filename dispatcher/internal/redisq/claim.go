@@ -178,30 +178,18 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 		name string
 		at   float64
 	}
-	found, cursors := make([][]lease, len(s.tags)), make([]uint64, len(s.tags))
+	found := make([][]lease, len(s.tags))
 	var errs []error
-	for todo := s.all(); len(todo) > 0; {
-		pages := make([]*redis.ScanCmd, len(todo))
-		count := int64(max(leasesPage/len(todo), 1))
-		errs = append(errs, s.conn.EachPartition(ctx, "leases of "+by, todo, func(p redis.Pipeliner, i int) {
-			n := todo[i]
-			pages[i] = p.ZScan(ctx, s.tags[n]+keys.Leases+by, cursors[n], "", count)
-		}))
-		var left []int
-		for i, n := range todo {
-			if pages[i] == nil || pages[i].Err() != nil {
-				continue // its error is answered
-			}
-			page, next := pages[i].Val()
+	for w := s.conn.Walk("leases of "+by, s.all()); len(w.Left) > 0; {
+		count := int64(max(leasesPage/len(w.Left), 1))
+		errs = append(errs, w.Pages(ctx, func(p redis.Pipeliner, n int, at uint64) *redis.ScanCmd {
+			return p.ZScan(ctx, s.tags[n]+keys.Leases+by, at, "", count)
+		}, func(n int, page []string) {
 			for k := 0; k+1 < len(page); k += 2 {
 				at, _ := strconv.ParseFloat(page[k+1], 64)
 				found[n] = append(found[n], lease{page[k], at})
 			}
-			if cursors[n] = next; next != 0 {
-				left = append(left, n)
-			}
-		}
-		todo = left
+		}))
 	}
 	var out []dispatcher.Lease
 	for _, leases := range found {

@@ -153,30 +153,18 @@ func (s *Store) ForgetLane(ctx context.Context, by string, copied dispatcher.Lan
 }
 
 // eachHeld calls do for the entries of :held, a page of each partition at a
-// time. A partition that does not answer is left out, and its error is
-// answered.
+// time. It may tell of one twice. A partition that does not answer is left out, and its
+// error is answered.
 func (s *Store) eachHeld(ctx context.Context, do func(partition int, lane, text string)) error {
-	pages := make([]uint64, len(s.tags))
 	var errs []error
-	for left := s.all(); len(left) > 0; {
-		scans := make([]*redis.ScanCmd, len(left))
-		errs = append(errs, s.conn.EachPartition(ctx, "read held lanes", left, func(p redis.Pipeliner, i int) {
-			scans[i] = p.HScan(ctx, s.tags[left[i]]+keys.Held, pages[left[i]], "", scanPage)
+	for w := s.conn.Walk("read held lanes", s.all()); len(w.Left) > 0; {
+		errs = append(errs, w.Pages(ctx, func(p redis.Pipeliner, n int, at uint64) *redis.ScanCmd {
+			return p.HScan(ctx, s.tags[n]+keys.Held, at, "", scanPage)
+		}, func(n int, page []string) {
+			for k := 0; k+1 < len(page); k += 2 {
+				do(n, page[k], page[k+1])
+			}
 		}))
-		var more []int
-		for i, n := range left {
-			if scans[i] == nil || scans[i].Err() != nil {
-				continue
-			}
-			fields, next := scans[i].Val()
-			for k := 0; k+1 < len(fields); k += 2 {
-				do(n, fields[k], fields[k+1])
-			}
-			if pages[n] = next; next != 0 {
-				more = append(more, n)
-			}
-		}
-		left = more
 	}
 	return partitions.Join(errs...)
 }

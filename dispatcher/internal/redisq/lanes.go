@@ -287,3 +287,38 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 	}
 	return l, nil
 }
+
+// goesOn notes the process of a partition's server that answered. It reports whether the
+// cursor's scan is of that process, or at its start. Else the cursor goes back there, and the
+// section shows some deliveries again.
+func goesOn(at *cursor, server string) bool {
+	same := at.server == server || at.scan == 0 && at.lane == "" && at.name == ""
+	if !same {
+		*at = cursor{section: at.section, partition: at.partition}
+	}
+	at.server = server
+	return same
+}
+
+// readyLanes searches a page of the lanes of a partition.
+func (l *lister) readyLanes(ctx context.Context, at *cursor) (lanes []string, next uint64, err error) {
+	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, conn.Flag(!l.asks(dispatcher.StatusReady)))
+	r := l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.readyLanes, Calls: []conn.Call{{Partition: at.partition, Args: args}}})[0]
+	r.Hint()
+	if r.Err != nil {
+		return nil, 0, r.Err
+	}
+	next, err = strconv.ParseUint(r.Text(), 10, 64)
+	if err != nil {
+		return nil, 0, conn.ErrReply
+	}
+	if server := conn.ProcessName(r.Text()); r.Err == nil && !goesOn(at, server) {
+		return l.readyLanes(ctx, at)
+	}
+	l.cost += costOfLane*int(r.Number()) + costOfScript
+	for r.More() {
+		lanes = append(lanes, r.Text())
+	}
+	slices.Sort(lanes)
+	return lanes, next, r.Err
+}

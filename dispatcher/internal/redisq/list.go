@@ -32,12 +32,11 @@ const (
 	costOfScript = 100
 )
 
-// A list goes through up to six sections, in the order of their times. First
-// come deliveries that wait for a time. Then come those under way, those that
-// are taken by the ends of their leases, and those that are ready. Then come those that ended and are still in their place. Last
-// come those that have ended. Each status has an index of its own; nothing else
-// has one. Deliveries that wait behind another of their ordering key come right
-// after that one.
+// A list goes through up to six sections, in the order of their times. First come deliveries
+// that wait for a time. Then come those under way, those that are taken by the ends of their
+// leases, and those that are ready. Then come those that ended and are still in their place. Last
+// come those that have ended. Each status has an index of its own; nothing else has one.
+// Deliveries that wait behind another of their ordering key come right after that one.
 const (
 	sectionDue    = "due"
 	sectionLeases = "leases"
@@ -197,7 +196,7 @@ func Matches(f dispatcher.Filter, d *dispatcher.Delivery, at time.Time) bool {
 type chunk struct {
 	entries []listed
 	more    bool
-	last    cursor // score (for marks the scan's cursor) and name of the last one read
+	last    cursor // score (for marks the scan's cursor and process) and name of the last one read
 }
 
 // want is how many entries one call asks for.
@@ -231,7 +230,7 @@ func (l *lister) readChunk(r conn.Call, c *chunk) error {
 	score := r.Text()
 	c.last.score, _ = strconv.ParseFloat(score, 64)
 	c.last.scan, _ = strconv.ParseUint(score, 10, 64)
-	c.last.name = r.Text()
+	c.last.name, c.last.server = r.Text(), conn.ProcessName(r.Text())
 	for r.More() {
 		e, err := l.readListed(&r.Reply)
 		if err != nil {
@@ -335,6 +334,7 @@ type cursor struct {
 	filter        uint64 // filterHash of the list; 0: of lanes
 	partition     int
 	scan          uint64
+	server        string // the process that scan is valid for
 	score         float64
 	name          string // empty: at the begin of the section or lane
 	key           string // empty: no delivery waits behind it, or all were read
@@ -345,7 +345,7 @@ type cursor struct {
 func (c cursor) String() string {
 	text := strings.Join([]string{
 		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),
-		scoreText(c.score), c.name, c.key, scoreText(c.last), strconv.FormatUint(c.filter, 36),
+		scoreText(c.score), c.name, c.key, scoreText(c.last), strconv.FormatUint(c.filter, 36), c.server,
 	}, " ")
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
@@ -381,10 +381,10 @@ func parseCursor(text string) (c cursor, err error) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
 	f := strings.Split(string(raw), " ")
-	if len(f) != 9 || f[0] != sectionLanes && f[0] != sectionPaused && !slices.Contains(sections, f[0]) {
+	if len(f) != 10 || f[0] != sectionLanes && f[0] != sectionPaused && !slices.Contains(sections, f[0]) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
-	c.section, c.lane, c.name, c.key = f[0], f[1], f[5], f[6]
+	c.section, c.lane, c.name, c.key, c.server = f[0], f[1], f[5], f[6], f[9]
 	var errs [5]error
 	c.partition, errs[0] = strconv.Atoi(f[2])
 	c.scan, errs[1] = strconv.ParseUint(f[3], 10, 64)

@@ -282,7 +282,7 @@ func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
 			if l.spent() {
 				return &at, nil
 			}
-			lanes, next, err := l.readyLanes(ctx, at)
+			lanes, next, err := l.readyLanes(ctx, &at)
 			if err != nil {
 				return nil, err
 			}
@@ -295,26 +295,6 @@ func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
 		}
 	}
 	return nil, nil
-}
-
-// readyLanes searches a page of the lanes of a partition.
-func (l *lister) readyLanes(ctx context.Context, at cursor) (lanes []string, next uint64, err error) {
-	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, conn.Flag(!l.asks(dispatcher.StatusReady)))
-	r := l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.readyLanes, Calls: []conn.Call{{Partition: at.partition, Args: args}}})[0]
-	r.Hint()
-	if r.Err != nil {
-		return nil, 0, r.Err
-	}
-	next, err = strconv.ParseUint(r.Text(), 10, 64)
-	if err != nil {
-		return nil, 0, conn.ErrReply
-	}
-	l.cost += costOfLane*int(r.Number()) + costOfScript
-	for r.More() {
-		lanes = append(lanes, r.Text())
-	}
-	slices.Sort(lanes)
-	return lanes, next, r.Err
 }
 
 // lists reads the ready lists of lanes, in order, from the cursor on. It leaves
@@ -346,7 +326,7 @@ func (l *lister) lists(ctx context.Context, at *cursor, lanes []string) (*cursor
 			}
 		}
 	}
-	*at = cursor{section: sectionReady, partition: at.partition, scan: at.scan}
+	*at = cursor{section: sectionReady, partition: at.partition, scan: at.scan, server: at.server}
 	return nil, nil
 }
 
@@ -375,6 +355,9 @@ func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 			chunks, err := l.read(ctx, conn.Call{Partition: n, Args: args})
 			if err != nil {
 				return nil, err
+			}
+			if !goesOn(&at, chunks[0].last.server) {
+				continue
 			}
 			for _, e := range chunks[0].entries {
 				at.name = e.name

@@ -138,11 +138,11 @@ func makeScripts(given bool) scripts {
 		trim:     make("trim", script.Position, script.Cut, script.Taken, trimSrc),
 		look:     make("look", script.Read, lookSrc),
 		stand:    make("stand", script.Read, standSrc),
-		list:     make("list", script.Read, listSrc),
+		list:     make("list", script.Read, script.Server, listSrc),
 		lanes:    make("lanes", script.Read, lanesSrc),
 
-		readyLanes: make("ready_lanes", script.Read, readyLanesSrc),
-		busyLanes:  make("busy_lanes", script.Read, busyLanesSrc),
+		readyLanes: make("ready_lanes", script.Read, script.Server, readyLanesSrc),
+		busyLanes:  make("busy_lanes", script.Read, script.Server, busyLanesSrc),
 
 		beat: script.New("beat", beatSrc),
 	}

@@ -86,6 +86,7 @@ type busyLook struct {
 	found busiest   // its result so far
 	left  []int     // partitions that are not finished; empty: no look is under way
 	pages []string  // place to go on at in each partition
+	in    []string  // the process of each partition's server that the place is valid for
 	spent time.Duration
 }
 
@@ -107,7 +108,8 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	}
 	began := time.Now()
 	if len(b.left) == 0 || began.Sub(b.begun) > busyOld {
-		b.begun, b.found, b.spent, b.left, b.pages = began, busiest{}, 0, s.all(), slices.Repeat([]string{firstPlace}, len(s.tags))
+		b.begun, b.spent = began, 0
+		b.begin(s)
 	}
 	var errs []error
 	for len(b.left) > 0 && time.Since(began) < b.within && ctx.Err() == nil {
@@ -129,6 +131,12 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 	return b.done, nil
 }
 
+// begin has all lanes be read from the start.
+func (b *busyLook) begin(s *Store) {
+	b.found, b.left = busiest{}, s.all()
+	b.pages, b.in = slices.Repeat([]string{firstPlace}, len(s.tags)), make([]string, len(s.tags))
+}
+
 // page reads on in some partitions. A partition that does not answer is left
 // out.
 func (b *busyLook) page(ctx context.Context, s *Store) error {
@@ -145,10 +153,16 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 	var errs []error
 	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.busyLanes, Calls: calls}) {
 		n := some[i]
-		next, err := b.read(r)
-		if err != nil {
+		next, in, err := b.read(r)
+		switch {
+		case err != nil:
 			errs = append(errs, s.conn.InPartition(n, err))
-		} else if b.pages[n] = next; next != "" {
+			continue
+		case b.pages[n] != firstPlace && in != b.in[n]: // a cursor is valid for one process, and the sums are of all partitions
+			b.begin(s)
+			return partitions.Join(errs...)
+		}
+		if b.pages[n], b.in[n] = next, in; next != "" {
 			left = append(left, n)
 		}
 	}
@@ -157,11 +171,11 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 }
 
 // read adds the answer of a page.
-func (b *busyLook) read(r conn.Call) (next string, err error) {
+func (b *busyLook) read(r conn.Call) (next, in string, err error) {
 	if _, ok := r.Hint(); !ok {
-		return "", r.Err
+		return "", "", r.Err
 	}
-	next = r.Text()
+	next, in = r.Text(), r.Text()
 	if oldest := r.Time(); !oldest.IsZero() && (b.found.oldest.IsZero() || oldest.Before(b.found.oldest)) {
 		b.found.oldest = oldest
 	}
@@ -183,5 +197,5 @@ func (b *busyLook) read(r conn.Call) (next string, err error) {
 	})
 	b.found.lanes = slices.CompactFunc(b.found.lanes, func(x, y busyLane) bool { return x.lane == y.lane })
 	b.found.lanes = b.found.lanes[:min(len(b.found.lanes), topLanes)]
-	return next, r.Err
+	return next, in, r.Err
 }

@@ -125,7 +125,7 @@ func (d *doctor) judgeBodies(ctx context.Context, n int) error {
 				return err
 			}
 		}
-		if scan.cursor == 0 {
+		if scan.cursor == "" {
 			return nil
 		}
 	}
@@ -136,17 +136,18 @@ func (d *doctor) judgeBodies(ctx context.Context, n int) error {
 type bodyScan struct {
 	d      *doctor
 	key    string
-	cursor uint64
+	cursor string
 	count  int64
 	whole  bool // bodies come too
 }
 
 func (b *bodyScan) page(ctx context.Context, n int) (fields []string, err error) {
-	var scan *redis.ScanCmd
 	if !b.whole {
-		err = b.d.s.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScanNoValues(ctx, b.key, b.cursor, "", b.count) })
+		fields, next, err := b.d.s.conn.Scan(ctx, "read bodies", n, b.cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+			return p.HScanNoValues(ctx, b.key, at, "", b.count)
+		})
 		if err == nil {
-			fields, b.cursor = scan.Val()
+			b.cursor = next
 			return fields, nil
 		}
 		if conn.Word(err) == "" || conn.Meaning(err) != nil {
@@ -154,11 +155,12 @@ func (b *bodyScan) page(ctx context.Context, n int) (fields []string, err error)
 		}
 		b.whole, b.count = true, 1
 	}
-	err = b.d.s.conn.At(ctx, "read bodies", n, func(p redis.Pipeliner) { scan = p.HScan(ctx, b.key, b.cursor, "", b.count) })
+	page, next, err := b.d.s.conn.Scan(ctx, "read bodies", n, b.cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+		return p.HScan(ctx, b.key, at, "", b.count)
+	})
 	if err != nil {
 		return nil, err
 	}
-	page, next := scan.Val()
 	b.cursor = next
 	bytes := 0
 	for i := 0; i+1 < len(page); i += 2 {

@@ -69,10 +69,10 @@ func (w *walker) matching(ctx context.Context, pattern string) iter.Seq2[string,
 			return
 		}
 		for _, master := range masters {
-			for page, more := uint64(0), true; more; more = page != 0 {
+			for cursor, more := "", true; more; more = cursor != "" {
 				var names []string
-				if names, page, err = master.Scan(ctx, page, pattern, keysAtOnce).Result(); err != nil {
-					yield("", conn.Failed("read keys", err))
+				if names, cursor, err = w.s.conn.ScanKeys(ctx, master, cursor, pattern, keysAtOnce); err != nil {
+					yield("", err)
 					return
 				}
 				for _, name := range names {

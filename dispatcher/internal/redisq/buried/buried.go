@@ -117,22 +117,26 @@ func (r *Reader) window(ctx context.Context, at *place) (groups []dispatcher.Dea
 	most := int64(cmp.Or(r.Most, mostGroups))
 	if at.to == 0 {
 		sum := sizes[at.from].Val()
-		for at.to = at.from + 1; at.scan == 0 && at.to < len(r.Tags) && sum+sizes[at.to].Val() <= most; at.to++ {
+		for at.to = at.from + 1; at.scan == "" && at.to < len(r.Tags) && sum+sizes[at.to].Val() <= most; at.to++ {
 			sum += sizes[at.to].Val()
 		}
 	}
-	left := slices.DeleteFunc(all[at.from:at.to], func(n int) bool { return sizes[n].Val() == 0 })
-	pages := map[int]uint64{at.from: at.scan}
+	w := r.walk(slices.DeleteFunc(all[at.from:at.to], func(n int) bool { return sizes[n].Val() == 0 }))
+	w.Cursors[at.from] = at.scan
 	counts := map[dispatcher.DeadGroup]int64{} // a scan may answer a field twice
-	for len(left) > 0 {
+	for len(w.Left) > 0 {
 		if at.to == at.from+1 && int64(len(counts)) >= most {
-			return groupsOf(counts), &place{from: at.from, scan: pages[at.from]}, nil
+			rest = &place{from: at.from, scan: conn.Carried(w.Cursors[at.from])}
+			break
 		}
-		if left, err = r.scan(ctx, left, pages, counts); err != nil {
+		if err = r.scan(ctx, w, counts); err != nil {
 			return nil, nil, err
 		}
+		if w.Again && at.scan != "" { // none of this window was told yet
+			at.scan, at.count = "", 0
+		}
 	}
-	if at.to < len(r.Tags) {
+	if rest == nil && at.to < len(r.Tags) {
 		rest = &place{from: at.to}
 	}
 	return groupsOf(counts), rest, nil
@@ -143,46 +147,35 @@ func (r *Reader) window(ctx context.Context, at *place) (groups []dispatcher.Dea
 // answers what the others have.
 func (r *Reader) ByReason(ctx context.Context) (sums map[dispatcher.DeadReason]int64, partial bool, err error) {
 	var errs []error
-	left, pages, counts := make([]int, len(r.Tags)), map[int]uint64{}, map[dispatcher.DeadGroup]int64{}
-	for n := range left {
-		left[n] = n
+	all, counts := make([]int, len(r.Tags)), map[dispatcher.DeadGroup]int64{}
+	for n := range all {
+		all[n] = n
 	}
-	for len(left) > 0 && len(counts) < cmp.Or(r.Most, mostGroups) {
-		var failed error
-		if left, failed = r.scan(ctx, left, pages, counts); failed != nil {
-			errs = append(errs, failed)
-		}
+	w := r.walk(all)
+	for len(w.Left) > 0 && len(counts) < cmp.Or(r.Most, mostGroups) {
+		errs = append(errs, r.scan(ctx, w, counts))
 	}
 	sums = map[dispatcher.DeadReason]int64{}
 	for g, n := range counts {
 		sums[g.Reason] += n
 	}
-	return sums, len(left) > 0, errors.Join(errs...)
+	return sums, len(w.Left) > 0, errors.Join(errs...)
 }
 
-// scan reads a page of each partition. It answers the partitions that have more, none
-// of those that failed.
-func (r *Reader) scan(ctx context.Context, in []int, pages map[int]uint64, counts map[dispatcher.DeadGroup]int64) (more []int, err error) {
-	scans := make([]*redis.ScanCmd, len(in))
-	err = r.Conn.EachPartition(ctx, "read groups", in, func(p redis.Pipeliner, i int) {
-		scans[i] = p.HScan(ctx, r.Tags[in[i]]+keys.Buried, pages[in[i]], "", pageOfScan)
-	})
-	for i, n := range in {
-		if scans[i] == nil || scans[i].Err() != nil {
-			continue
-		}
-		fields, next := scans[i].Val()
+func (r *Reader) walk(in []int) *conn.Walk { return r.Conn.Walk("read groups", in) }
+
+// scan reads a page of each partition.
+func (r *Reader) scan(ctx context.Context, w *conn.Walk, counts map[dispatcher.DeadGroup]int64) error {
+	return w.Pages(ctx, func(p redis.Pipeliner, n int, at uint64) *redis.ScanCmd {
+		return p.HScan(ctx, r.Tags[n]+keys.Buried, at, "", pageOfScan)
+	}, func(_ int, fields []string) {
 		for k := 0; k+1 < len(fields); k += 2 {
 			lane, reason, _ := strings.Cut(fields[k], " ")
 			if count, _ := strconv.ParseInt(fields[k+1], 10, 64); count > 0 { // else a person wrote it: doctor tells
 				counts[dispatcher.DeadGroup{Lane: dispatcher.Lane(lane), Reason: dispatcher.DeadReason(reason)}] = count
 			}
 		}
-		if pages[n] = next; next != 0 {
-			more = append(more, n)
-		}
-	}
-	return more, err
+	})
 }
 
 func groupsOf(counts map[dispatcher.DeadGroup]int64) []dispatcher.DeadGroup {

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // place is where a page ended: the partitions that it orders together, where the
 // scan of the first one began, and the last group it told.
 type place struct {
-	from, to int // to: exclusive; 0: it is not known yet
-	scan     uint64
+	from, to int    // to: exclusive; 0: it is not known yet
+	scan     string // cursor in the first partition; empty: from its start
 
 	count  int64 // of the last group; 0: it told none
 	lane   dispatcher.Lane
@@ -23,7 +24,7 @@ type place struct {
 
 // text is the cursor as callers carry it.
 func (p *place) text(filter uint64) string {
-	text := fmt.Sprintf("dead %x %d %d %d %d %s %s", filter, p.from, p.to, p.scan, p.count, p.lane, p.reason)
+	text := fmt.Sprintf("dead %x %d %d %d %s %s %s", filter, p.from, p.to, p.count, p.scan, p.lane, p.reason)
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
@@ -37,8 +38,11 @@ func parse(text string, filter uint64, partitions int) (p place, err error) {
 	words := strings.Split(string(raw), " ")
 	var of uint64
 	if err == nil && len(words) == 8 {
-		_, err = fmt.Sscanf(strings.Join(words[:6], " "), "dead %x %d %d %d %d", &of, &p.from, &p.to, &p.scan, &p.count)
-		p.lane, p.reason = dispatcher.Lane(words[6]), dispatcher.DeadReason(words[7])
+		_, err = fmt.Sscanf(strings.Join(words[:5], " "), "dead %x %d %d %d", &of, &p.from, &p.to, &p.count)
+		if err == nil {
+			_, _, err = conn.ParseCursor(words[5])
+		}
+		p.scan, p.lane, p.reason = words[5], dispatcher.Lane(words[6]), dispatcher.DeadReason(words[7])
 	}
 	if err != nil || len(words) != 8 || of != filter || p.from < 0 || p.from >= partitions || p.to < 0 || p.to > partitions || p.to > 0 && p.to <= p.from {
 		return place{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)

@@ -6,7 +6,7 @@
 -- ARGV[..] after those of read: place to begin at (a letter of the hash, i, l or h, and the cursor of its scan; "i0" at
 --   first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell, ms
 --   after which a lane counts as failing (0: none does)
--- returns now, due, weight, next place (empty at the end), ms since when the oldest is ready (0: nothing is), deliveries that
+-- returns now, due, weight, next place (empty at the end), the process that it is valid for, ms since when the oldest is ready (0: nothing is), deliveries that
 --   are held: paused, breaker, retry_after, rate, consumer, sealed, missing, egress; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
 --   for each lane told: lane, in flight, waiting
 local hash, at, left = sub(ARGV[rest], 1, 1), sub(ARGV[rest], 2), tonumber(ARGV[rest + 1])
@@ -106,7 +106,7 @@ table.sort(told, function(a, b)
 end)
 if all_held == nil then all_held = holds_all(call('HGET', LIMITS, '*')) end
 local answer = {
-  micros, before_due, weighs(before_weight), hash and hash .. at or '', num(oldest),
+  micros, before_due, weighs(before_weight), hash and hash .. at or '', server(), num(oldest),
   held_back.paused, held_back.breaker, held_back.retry_after, held_back.rate, held_back.consumer, held_back.sealed,
   held_back.missing, held_back.egress,
   standing.open, standing.limited, standing.failing, standing.paused, standing.disabled, all_held and 1 or 0,

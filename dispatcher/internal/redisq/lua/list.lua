@@ -7,7 +7,7 @@
 --   both ends, or empty for any: statuses, reasons, lanes; 1: marked deliveries are left out; 1: of each lane and reason only
 --   the newest
 -- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, score and name
---   of the last one that was looked at, then for each: delivery, score (ready: position), time, status (empty: only its line
+--   of the last one that was looked at, the process that a cursor is valid for (empty but for marks), then for each: delivery, score (ready: position), time, status (empty: only its line
 --   is asked for), head of the record (empty: none), progress, newest of its history (empty: none), what it waits for (empty:
 --   nothing), "<key> <score>" of the line in which others wait behind it (empty: none do)
 local MOST_NAMES, MOST_RECORDS, MOST_BYTES = 2048, 256, 1048576
@@ -131,7 +131,7 @@ local function wants(lane, status, text, mark)
   return true
 end
 
-local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, '', '' }
+local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, '', '', index == 'marks' and server() or '' }
 local bytes, nread, answered = 0, 0, 0
 for k, i in ipairs(chosen) do
   local delivery, l, text = found[i][1], lanes[names[k]], texts[k]

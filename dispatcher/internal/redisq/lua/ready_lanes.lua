@@ -2,7 +2,7 @@
 --
 -- ARGV[..] after those of read: cursor of the scan ("0" at first), about how many to look at, 1: only lanes in which others
 --   may wait behind what is ready, or whose work is cancelled
--- returns now, due, weight, next cursor ("0" at the end), how many were looked at, then the lanes
+-- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, how many were looked at, then the lanes
 local few = ARGV[rest + 2] == '1'
 local scan = call('HSCAN', IN, ARGV[rest], 'COUNT', ARGV[rest + 1])
 local names = {}
@@ -11,7 +11,7 @@ for i = 1, #scan[2], 2 do
   if waiting and waiting ~= '0' then names[#names + 1] = scan[2][i] end
 end
 if few then load(names) end
-local answer = { micros, before_due, weighs(before_weight), scan[1], #scan[2] / 2 }
+local answer = { micros, before_due, weighs(before_weight), scan[1], server(), #scan[2] / 2 }
 for _, name in ipairs(names) do
   local l = few and lanes[name]
   if not l or l.state.keys > 0 or l.limits.held == 'x' then

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -236,4 +237,15 @@ func TestWhatIsUnfinishedWhenTheArchiveBeginsIsInIt(t *testing.T) {
 		return err == nil && len(list) == 1
 	})
 	after.says("compared the archive with the store")
+
+	doctor := func() string {
+		_, out := w.doctor(t, archived(url))
+		return out
+	}
+	require.Contains(t, doctor(), "the archive was compared with the store since the last gap in the log")
+	after.signal(syscall.SIGTERM)
+	<-after.Ended
+	const gap = "(extract(epoch from now()) * 1000)::bigint"
+	mustRows(t, url, "update hookladder.position set gap_ms = "+gap+", gap_seq = 0 where partition = 0 returning partition", "0")
+	require.Contains(t, doctor(), " partitions are still to be compared with the archive, ")
 }

@@ -3,10 +3,16 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 )
 
 // Finding is one fault in the store's keys.
@@ -24,6 +30,9 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 		if err != nil {
 			return err
 		}
+		if o.Archive.URL != "" {
+			info.Checks = append(slices.Clone(info.Checks), comparisonCheck(ctx, store, o))
+		}
 		hear(info)
 		if fix {
 			store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "doctor.fix"})
@@ -32,6 +41,40 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 		return err
 	})
 	return out, err
+}
+
+// comparisonCheck says how far the archive is compared with the store.
+func comparisonCheck(ctx context.Context, store *redisq.Store, o Options) dispatcher.Check {
+	c := dispatcher.Check{Name: "archive", Holds: dispatcher.Unknown}
+	states, err := feed.New(store).Look(ctx, store.Partitions())
+	var all []archive.Comparison
+	if err == nil {
+		err = withReader(o, func(r *postgres.Reader) error {
+			all, err = r.Comparisons(ctx)
+			return err
+		})
+	}
+	if err != nil {
+		c.Detail = "it is not known whether the archive was compared with the store: " + err.Error()
+		return c
+	}
+	due, left := 0, 0.0
+	for i := range states {
+		k := slices.IndexFunc(all, func(c archive.Comparison) bool { return c.Partition == states[i].Partition })
+		switch {
+		case k < 0:
+			due, left = due+1, left+1
+		case all[k].Due(&states[i]):
+			due, left = due+1, left+all[k].Left
+		}
+	}
+	if due == 0 {
+		c.Holds, c.Detail = dispatcher.Yes, "the archive was compared with the store since the last gap in the log"
+		return c
+	}
+	c.Detail = fmt.Sprintf("%d of %d partitions are still to be compared with the archive, %.0f %% of the deliveries: an instance with ARCHIVE_URL does that",
+		due, len(states), math.Ceil(100*left/float64(len(states))))
+	return c
 }
 
 // SealEndpoints encrypts and signs with the first key each endpoint that is not yet,

@@ -180,6 +180,17 @@ type Walk struct {
 	Left      float64  // the share that is still to compare, for other processes to read
 }
 
+// Comparison is how far a partition is compared, as the archive knows.
+type Comparison struct {
+	Held
+	Left float64 // the share that is still to compare, where a comparison is due
+}
+
+// Due reports whether a partition is still to be compared, whose store is in a state.
+func (c *Comparison) Due(s *State) bool {
+	return c.Began || c.Epoch != s.Epoch || c.Gap.After(c.Walked) || s.Gap.After(c.Walked)
+}
+
 // Until is the highest Pos of what may have ended in the gap without the archive's
 // knowledge: what began later has its end in the log. Without a gap it is negative.
 func (w *Walk) Until() int64 {

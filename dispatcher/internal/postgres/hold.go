@@ -80,10 +80,13 @@ func (a *Archive) Hold(ctx context.Context, by string, want []archive.Want) (hel
 	return held, nil
 }
 
-func scanHeld(row pgx.CollectableRow) (h archive.Held, err error) {
+func scanHeld(row pgx.CollectableRow) (archive.Held, error) { return scanHeldAnd(row) }
+
+// scanHeldAnd reads such a row, behind which there are more columns.
+func scanHeldAnd(row pgx.CollectableRow, more ...any) (h archive.Held, err error) {
 	var seq int64
 	var walkMS, walkSeq, gapMS, gapSeq *int64
-	err = row.Scan(&h.Partition, &h.Epoch, &h.At.MS, &seq, &h.Last, &walkMS, &walkSeq, &gapMS, &gapSeq)
+	err = row.Scan(append([]any{&h.Partition, &h.Epoch, &h.At.MS, &seq, &h.Last, &walkMS, &walkSeq, &gapMS, &gapSeq}, more...)...)
 	h.At.Seq = uint64(seq)
 	h.Began = walkMS == nil
 	h.Walked = archive.Position{MS: value(walkMS), Seq: uint64(value(walkSeq))}

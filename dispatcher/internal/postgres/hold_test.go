@@ -10,6 +10,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/pgtest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 )
 
 func wants(epochs ...string) (all []archive.Want) {
@@ -170,6 +171,23 @@ func TestAGapThatThePositionPassedStaysKnown(t *testing.T) {
 	gap.Seq++
 	write(gap)
 	require.Equal(t, gap, l.hold(t, a).Gap)
+
+	r, err := postgres.OpenReader(postgres.Options{URL: url})
+	require.NoError(t, err)
+	defer r.Close()
+	due := func(stored archive.Position) bool {
+		all, err := r.Comparisons(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.InDelta(t, 1, all[0].Left, 0)
+		return all[0].Due(&archive.State{Epoch: "e0", Gap: stored})
+	}
+	require.True(t, due(archive.Position{}), "it was never compared")
+	require.NoError(t, a.Compared(t.Context(), me, archive.Walk{Epoch: "e0", Gap: archive.Position{MS: 1}}))
+	require.True(t, due(archive.Position{}), "the gap is newer")
+	require.NoError(t, a.Compared(t.Context(), me, archive.Walk{Epoch: "e0", Gap: gap}))
+	require.False(t, due(gap))
+	require.True(t, due(archive.Position{MS: 9}), "the store cut more, which the archive has not read yet")
 	l.epoch, l.at = "other", archive.Position{}
 	require.Zero(t, l.hold(t, a).Gap, "of other data")
 }

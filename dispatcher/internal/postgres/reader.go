@@ -108,7 +108,7 @@ func (r *Reader) Since(ctx context.Context) (time.Time, error) {
 	}
 	err := r.look(ctx, "read since when the archive is whole", func(ctx context.Context, s *session) error {
 		err := s.conn.QueryRow(ctx, r.schema.sql(`
-			select coalesce(max(greatest(began, to_timestamp(coalesce(walk_ms, 0) / 1000.0))), now())
+			select coalesce(max(greatest(began, to_timestamp(greatest(walk_ms, gap_ms, 0) / 1000.0))), now())
 			from hookladder.position where partition >= 0`)).Scan(&since)
 		if err == nil {
 			err = s.readMonths(ctx)

@@ -366,4 +366,11 @@ func TestAnArchiveIsWholeSinceItsLastGap(t *testing.T) {
 	since, err = l.Since(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, slices.MaxFunc([]time.Time{gap, monthOf(time.Now().UTC())}, time.Time.Compare), since)
+
+	l = newLibrary(t)
+	l.exec(`insert into hookladder.position (partition, epoch, ms, seq, last, began, walk_ms, walk_seq, gap_ms, gap_seq)
+		values (0, 'e', 0, 0, 0, $1, 0, 0, $2, 0)`, began, gap.UnixMilli())
+	since, err = l.Since(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, slices.MaxFunc([]time.Time{gap, monthOf(time.Now().UTC())}, time.Time.Compare), since, "a gap that was passed and is not compared yet")
 }

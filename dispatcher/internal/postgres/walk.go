@@ -190,3 +190,21 @@ func (a *Archive) Compared(ctx context.Context, by string, w archive.Walk) error
 			w.Partition, w.Gap.MS, int64(w.Gap.Seq))
 	})
 }
+
+// Comparisons tells how far the partitions are compared with the store.
+func (r *Reader) Comparisons(ctx context.Context) (all []archive.Comparison, err error) {
+	err = r.look(ctx, "read what is compared", func(ctx context.Context, s *session) error {
+		rows, err := s.conn.Query(ctx, r.schema.sql(`
+			select partition, epoch, ms, seq, last, walk_ms, walk_seq, gap_ms, gap_seq, coalesce(walk_left, 1)::float8
+			from hookladder.position where partition >= 0`))
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c archive.Comparison, err error) {
+			c.Held, err = scanHeldAnd(row, &c.Left)
+			return c, err
+		})
+		return err
+	})
+	return all, err
+}

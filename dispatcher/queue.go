@@ -279,8 +279,8 @@ type Queue interface {
 	// Store tells what the store says of itself.
 	Store(ctx context.Context) (StoreInfo, error)
 	// Intact makes sure, after nothing was found, that the store has the data with which
-	// this instance began: the project's own, and those of these lanes, or of all lanes.
-	// Else it is an Emptied: that nothing was found says nothing.
+	// this instance began: those of these lanes, and the project's own where one is an
+	// endpoint's; without lanes all. Otherwise the error is an Emptied.
 	Intact(ctx context.Context, lanes ...Lane) error
 
 	// The queue as a whole.

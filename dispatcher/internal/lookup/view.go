@@ -18,7 +18,8 @@ const mostHistory = 32
 // the archive may have it, and does not answer.
 func (l *Lookup) Message(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	view, err := l.live.Message(ctx, id)
-	gone := errors.Is(err, dispatcher.ErrNotFound)
+	var lost *dispatcher.Emptied
+	gone := errors.Is(err, dispatcher.ErrNotFound) || errors.As(err, &lost)
 	if err != nil && !gone || err == nil && whole(&view) {
 		return view, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,17 +63,22 @@ func isLoss(err error) bool {
 }
 
 // Intact makes sure, after nothing was found, that the store still has the data with
-// which this instance began. It asks home and the partitions of these lanes; without
-// lanes, all partitions.
+// which this instance began. With lanes, these are the data of their partitions, and the
+// project's own where a lane is an endpoint's; without lanes, all.
 func (s *Store) Intact(ctx context.Context, lanes ...dispatcher.Lane) error {
-	in := s.all()
-	if len(lanes) > 0 {
-		in = in[:0]
-		for _, lane := range lanes {
-			in = append(in, s.partition(lane))
-		}
+	if len(lanes) == 0 {
+		return s.conn.IntactAll(ctx)
 	}
-	return s.conn.Intact(ctx, in...)
+	var in []int
+	for _, lane := range lanes {
+		in = append(in, s.partition(lane))
+	}
+	err := s.conn.Intact(ctx, in...)
+	var loss *dispatcher.Emptied
+	if errors.As(err, &loss) && !slices.ContainsFunc(in, loss.Has) && !slices.ContainsFunc(lanes, dispatcher.Lane.IsEndpoint) {
+		return nil
+	}
+	return err
 }
 
 // Emptied is what was lost, and neither restored nor given up; nil: nothing.

@@ -37,6 +37,7 @@ type fakeQueue struct {
 	silent   bool                 // outcomes are not recorded
 	backs    []string
 	statuses map[string]d.Status
+	lost     error // of the lane's data
 }
 
 const lane d.Lane = "q_orders"
@@ -44,6 +45,12 @@ const lane d.Lane = "q_orders"
 func idOf(message string) d.DeliveryID { return d.DeliveryID{Lane: lane, Message: message} }
 
 func (q *fakeQueue) Polls() bool { return q.polls }
+
+func (q *fakeQueue) Intact(context.Context, ...d.Lane) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lost
+}
 
 func (q *fakeQueue) Take(_ context.Context, _ string, t d.Take) (out d.Taken, err error) {
 	q.mu.Lock()

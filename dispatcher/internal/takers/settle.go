@@ -65,7 +65,15 @@ func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner st
 		}
 		todo = later
 	}
-	return s.told, s.read(ctx)
+	if err := s.read(ctx); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(s.told, func(o dispatcher.Told) bool { return o.Result == dispatcher.TakerUnknown }) {
+		if err := t.store.Intact(ctx, lane); err != nil {
+			return nil, fmt.Errorf("settle: %w", err)
+		}
+	}
+	return s.told, nil
 }
 
 // round records some outcomes, each of another delivery.
@@ -211,6 +219,7 @@ func (s *settling) read(ctx context.Context) error {
 		reading.Go(func() error {
 			told := &s.told[i]
 			view, err := s.t.store.Read(ctx, told.ID.Message)
+			var lost *dispatcher.Emptied
 			at := slices.IndexFunc(view.Deliveries, func(d dispatcher.Delivery) bool { return d.ID == told.ID })
 			switch {
 			case at >= 0 && told.Result == dispatcher.TakerUnknown && !view.Deliveries[at].Status.Ended():
@@ -218,7 +227,7 @@ func (s *settling) read(ctx context.Context) error {
 				told.Result, told.Status = dispatcher.TakerLate, view.Deliveries[at].Status
 			case at >= 0:
 				told.Status = view.Deliveries[at].Status
-			case err == nil || errors.Is(err, dispatcher.ErrNotFound):
+			case err == nil || errors.Is(err, dispatcher.ErrNotFound) || errors.As(err, &lost): // what was lost may be another lane's
 				if told.Result != dispatcher.TakerOK { // else it was settled, and forgotten since
 					told.Result = dispatcher.TakerUnknown
 				}

@@ -169,3 +169,20 @@ func TestWhatIsNotRecordedIsAnError(t *testing.T) {
 		require.Less(t, time.Since(begin), time.Minute)
 	})
 }
+
+func TestNothingIsUnknownOfALaneWhoseDataWereLost(t *testing.T) {
+	inBubble(t, func(q *fakeQueue, _ func()) {
+		leases := taken(t, q, "a", "b")
+		q.set(func() {
+			delete(q.taken, idOf("b"))
+			q.lost = errLost
+		})
+		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{outcome("a", leases["a"], d.Delivered)})
+		require.NoError(t, err)
+		require.Equal(t, d.TakerOK, told[0].Result)
+		for _, o := range []d.TakerOutcome{outcome("b", leases["b"], d.Retry), outcome("b", "", d.Delivered), outcome("b", "no lease", d.Delivered)} {
+			_, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{o})
+			require.ErrorIs(t, err, errLost)
+		}
+	})
+}

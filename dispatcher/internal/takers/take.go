@@ -32,7 +32,7 @@ func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.
 		if more {
 			t.OnTakeable([]dispatcher.Lane{a.Lane})
 		}
-		return t.unlessGone(ctx, given, err)
+		return t.unlessGone(ctx, a.Lane, given, err)
 	}
 	stop := t.stop
 	select {
@@ -52,7 +52,7 @@ func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.
 		given, more, err := t.take(ctx, a)
 		pass = more || err != nil || ctx.Err() != nil
 		if len(given) > 0 || err != nil || ctx.Err() != nil || last {
-			return t.unlessGone(ctx, given, err)
+			return t.unlessGone(ctx, a.Lane, given, err)
 		}
 		var again <-chan time.Time
 		if more {
@@ -64,18 +64,22 @@ func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.
 		case <-end.C:
 			last = true // something may have come in the end
 		case <-stop:
-			return nil, nil
+			return t.unlessGone(ctx, a.Lane, nil, nil)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// unlessGone gives back what a caller got that is gone.
-func (t *Takers) unlessGone(ctx context.Context, given []dispatcher.Given, err error) ([]dispatcher.Given, error) {
+// unlessGone gives back what a caller got that is gone. It answers that there is nothing
+// only if the store still has the data of that lane.
+func (t *Takers) unlessGone(ctx context.Context, lane dispatcher.Lane, given []dispatcher.Given, err error) ([]dispatcher.Given, error) {
 	if ctx.Err() != nil {
 		t.GiveBack(given)
 		return nil, ctx.Err()
+	}
+	if err == nil && len(given) == 0 {
+		err = t.store.Intact(ctx, lane)
 	}
 	return given, err
 }

@@ -187,3 +187,24 @@ func TestAFailedTakeIsToldAndPassesItsTurnOn(t *testing.T) {
 		require.ErrorIs(t, second.err, d.ErrUnavailable)
 	})
 }
+
+var errLost = &d.Emptied{Partitions: []int{0}}
+
+// That there is nothing is not known of a lane whose data the store lost, however the wait ends.
+func TestNobodyIsToldThatALostLaneIsEmpty(t *testing.T) {
+	inBubble(t, func(q *fakeQueue, stop func()) {
+		q.put(lane, "a")
+		q.set(func() { q.lost = errLost })
+		require.Equal(t, []string{"a"}, q.call(t, d.TakerAsk{}).answer(t), "what is there is given out")
+		for _, wait := range []time.Duration{0, half} {
+			c := q.call(t, d.TakerAsk{Wait: wait})
+			<-c.over
+			require.ErrorIs(t, c.err, errLost)
+		}
+		c := q.call(t, d.TakerAsk{Wait: half})
+		synctest.Wait()
+		stop()
+		<-c.over
+		require.ErrorIs(t, c.err, errLost)
+	})
+}

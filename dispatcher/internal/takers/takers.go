@@ -23,6 +23,7 @@ type Store interface {
 	Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) []dispatcher.Adopted
 	Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) []dispatcher.Adopted
 	Read(ctx context.Context, id string) (dispatcher.MessageView, error)
+	Intact(ctx context.Context, lanes ...dispatcher.Lane) error
 	Polls() bool
 }
 

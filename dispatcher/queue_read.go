@@ -27,6 +27,7 @@ type Filter struct {
 	Limit    int
 	Cursor   string // of the page before; empty for the first
 
+	Left bool      `json:"-"`         // what is left of an emptied store, which is no error then
 	Part ListPart  `json:",omitzero"` // of the list, where another goes on with the rest
 	From *EndPlace `json:",omitzero"` // of PartEnded, in place of a cursor: what stands behind it; nil: all
 }
@@ -77,6 +78,7 @@ type EndedFilter struct {
 	Until    time.Time // exclusive
 	Limit    int
 	Cursor   string // Resume of a page before, with the same lane and statuses; empty for the first
+	Left     bool   // what is left of an emptied store, which is no error then
 }
 
 // EndedPage is a part of what ended, oldest first.

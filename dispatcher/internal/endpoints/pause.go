@@ -185,7 +185,18 @@ func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]d
 	if err != nil {
 		return nil, err
 	}
-	states = slices.DeleteFunc(states, func(s dispatcher.LaneState) bool { return !exists(s) })
+	var missing []dispatcher.Lane
+	states = slices.DeleteFunc(states, func(s dispatcher.LaneState) bool {
+		if !exists(s) {
+			missing = append(missing, s.Lane)
+		}
+		return !exists(s)
+	})
+	if len(missing) > 0 {
+		if err := r.Queue.Intact(ctx, missing...); err != nil {
+			return nil, fmt.Errorf("read lanes: %w", err)
+		}
+	}
 	return states, r.TellURLs(ctx, states)
 }
 
@@ -202,6 +213,17 @@ func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispa
 	return states, next, r.TellURLs(ctx, states)
 }
 
+// Known loads endpoints to describe deliveries and lanes with. If the store lost its
+// endpoints there are none, and what is described is still there.
+func (r *Registry) Known(ctx context.Context, ids ...string) (map[string]*Destination, error) {
+	found, err := r.Cache.Load(ctx, ids...)
+	var lost *dispatcher.Emptied
+	if errors.As(err, &lost) {
+		return nil, nil
+	}
+	return found, err
+}
+
 // TellURLs fills in the present URLs of endpoints' lanes.
 func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) error {
 	var ids []string
@@ -210,7 +232,7 @@ func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) 
 			ids = append(ids, string(s.Lane))
 		}
 	}
-	found, err := r.Cache.Load(ctx, ids...)
+	found, err := r.Known(ctx, ids...)
 	if err != nil {
 		return err
 	}

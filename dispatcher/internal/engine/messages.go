@@ -22,13 +22,15 @@ func (e *Engine) Message(ctx context.Context, id string) (dispatcher.MessageView
 	return record, err
 }
 
-// read reads a message without its large body, and the present URLs of its deliveries.
+// read reads a message without its large body, and the present URLs of its deliveries. Of
+// a fan-out it returns what is left beside an Emptied.
 func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	record, err := e.queue.Read(ctx, id)
-	if err != nil {
+	var lost *dispatcher.Emptied
+	if err != nil && !errors.As(err, &lost) {
 		return dispatcher.MessageView{}, err
 	}
-	return record, e.Address(ctx, record.Deliveries)
+	return record, errors.Join(err, e.Address(ctx, record.Deliveries))
 }
 
 // Deliveries reads a page of deliveries. ErrListing says that too many callers list now.

@@ -82,7 +82,7 @@ func (e *Engine) Address(ctx context.Context, list []dispatcher.Delivery) error 
 	var found map[string]*endpoints.Destination
 	if len(ids) > 0 {
 		var err error
-		if found, err = e.endpoints.Cache.Load(ctx, ids...); err != nil {
+		if found, err = e.endpoints.Known(ctx, ids...); err != nil {
 			return err
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Deliveries reads a page of deliveries. First comes what has not ended, which only the
+// deliveries reads a page of deliveries. First comes what has not ended, which only the
 // store has. Then come the ends of both, in one order.
-func (l *Lookup) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	if !findable(&f) {
 		page, err := l.live.Deliveries(ctx, f)
 		if err != nil {
@@ -105,9 +105,15 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 	if err != nil {
 		return page, err
 	}
+	if f.Left {
+		r.forgotten = time.Now() // any end may be the archive's alone
+	}
 	oldest := f.Since
 	if page.Reached != nil {
 		oldest = page.Reached.At
+	}
+	if r.away && f.Left {
+		return page, dispatcher.ErrArchiveAway
 	}
 	if r.asks(oldest) {
 		kept, err := l.kept(ctx, archive.Filter{
@@ -116,6 +122,9 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 		})
 		if err != nil {
 			return page, err
+		}
+		if kept == nil && f.Left {
+			return page, dispatcher.ErrArchiveAway
 		}
 		if kept == nil {
 			r.away = true
@@ -208,9 +217,9 @@ func Delivery(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
 	return *d
 }
 
-// Ended reads a page of what ended of an endpoint, the oldest first. What goes on from a
+// ended reads a page of what ended of an endpoint, the oldest first. What goes on from a
 // page is the same cursor as without an archive.
-func (l *Lookup) Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
+func (l *Lookup) ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
 	page, err := l.live.Ended(ctx, name, f)
 	if err != nil {
 		return page, err
@@ -220,15 +229,24 @@ func (l *Lookup) Ended(ctx context.Context, name string, f dispatcher.EndedFilte
 		l.tell(ctx, err)
 		r.away = true
 	}
+	if f.Left {
+		r.forgotten = time.Now() // any end may be the archive's alone
+	}
 	begins := page.From.At
 	if f.Since.After(begins) {
 		begins = f.Since
+	}
+	if r.away && f.Left {
+		return page, dispatcher.ErrArchiveAway
 	}
 	if r.asks(begins) {
 		f.Lane = page.Lane
 		kept, err := l.kept(ctx, endedFilter(f, page.From))
 		if err != nil {
 			return page, err
+		}
+		if kept == nil && f.Left {
+			return page, dispatcher.ErrArchiveAway
 		}
 		if kept == nil {
 			r.away = true

@@ -19,7 +19,11 @@ const mostHistory = 32
 func (l *Lookup) Message(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	view, err := l.live.Message(ctx, id)
 	var lost *dispatcher.Emptied
-	gone := errors.Is(err, dispatcher.ErrNotFound) || errors.As(err, &lost)
+	if errors.As(err, &lost) {
+		view.Message.ID = id
+		return l.lostMessage(ctx, view, err)
+	}
+	gone := errors.Is(err, dispatcher.ErrNotFound)
 	if err != nil && !gone || err == nil && whole(&view) {
 		return view, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -63,22 +62,9 @@ func isLoss(err error) bool {
 }
 
 // Intact makes sure, after nothing was found, that the store still has the data with
-// which this instance began. With lanes, these are the data of their partitions, and the
-// project's own where a lane is an endpoint's; without lanes, all.
+// which this instance began.
 func (s *Store) Intact(ctx context.Context, lanes ...dispatcher.Lane) error {
-	if len(lanes) == 0 {
-		return s.conn.IntactAll(ctx)
-	}
-	var in []int
-	for _, lane := range lanes {
-		in = append(in, s.partition(lane))
-	}
-	err := s.conn.Intact(ctx, in...)
-	var loss *dispatcher.Emptied
-	if errors.As(err, &loss) && !slices.ContainsFunc(in, loss.Has) && !slices.ContainsFunc(lanes, dispatcher.Lane.IsEndpoint) {
-		return nil
-	}
-	return err
+	return s.conn.IntactOf(ctx, lanes)
 }
 
 // Emptied is what was lost, and neither restored nor given up; nil: nothing.
@@ -137,16 +123,19 @@ func (s *Store) noteHolders(ctx context.Context) error {
 	})
 }
 
-// List reads a page. Where a part of the queue was emptied a page would not be whole, and
-// an empty one says nothing.
+// List reads a page. It is an error if a part of the queue that may have more of it was
+// emptied, unless the filter asks for what is left.
 func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
-	err := s.conn.LostPart()
+	if f.Left {
+		return s.list(ctx, f)
+	}
+	err := s.conn.LostOf(f.Lanes)
 	var page dispatcher.Page
 	if err == nil {
 		page, err = s.list(ctx, f)
 	}
 	if err == nil && len(page.Deliveries) == 0 && page.Next == "" {
-		err = s.conn.IntactAll(ctx)
+		err = s.conn.IntactOf(ctx, f.Lanes)
 	}
 	if isLoss(err) {
 		return dispatcher.Page{}, fmt.Errorf("list: %w", err)

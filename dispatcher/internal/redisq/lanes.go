@@ -85,7 +85,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 
 // Lanes reads a page of the lanes that are known.
 func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
-	if err := s.conn.LostPart(); err != nil {
+	if err := s.conn.LostOf(nil); err != nil {
 		return nil, "", fmt.Errorf("lanes: %w", err)
 	}
 	if states, next, err = s.LanesHere(ctx, limit, after); err == nil && len(states) == 0 {

@@ -77,6 +77,12 @@ func (s *Store) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 		}
 		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
 	}
+	m := &out.Message
+	if len(errs) == 0 && m.URL == "" && m.Endpoint == "" && m.Queue == "" { // it may have more where data were lost
+		if err := s.conn.LostOf(nil); err != nil {
+			return out, fmt.Errorf("message %s: %w", id, err)
+		}
+	}
 	return out, partitions.Join(errs...)
 }
 

@@ -227,7 +227,14 @@ func (s *Store) buried() *buried.Reader {
 
 // Dead counts what is dead, and looks for the newest of each group.
 func (s *Store) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
-	page, err := s.buried().Page(ctx, f)
+	err := s.conn.LostOf(f.Lanes)
+	var page dispatcher.DeadPage
+	if err == nil {
+		page, err = s.buried().Page(ctx, f)
+	}
+	if err == nil && len(page.Groups) == 0 && page.Next == "" {
+		err = s.conn.IntactOf(ctx, f.Lanes)
+	}
 	if err == nil {
 		err = s.newestDead(ctx, page.Groups)
 	}

@@ -58,6 +58,9 @@ func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int,
 		}
 		from = &place
 	}
+	if err := r.conn.LostOf(f.Lanes); err != nil {
+		return dispatcher.LogPage{}, fmt.Errorf("read the log: %w", err)
+	}
 	p := &pager{r: r, filter: f, from: from}
 	if err := p.begin(ctx); err != nil {
 		return dispatcher.LogPage{}, err
@@ -69,7 +72,7 @@ func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int,
 		}
 	}
 	if len(p.page.Lines) == 0 && p.page.Next == "" {
-		if err := r.conn.IntactAll(ctx); err != nil {
+		if err := r.conn.IntactOf(ctx, f.Lanes); err != nil {
 			return dispatcher.LogPage{}, err
 		}
 	}

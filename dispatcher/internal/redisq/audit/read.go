@@ -56,7 +56,10 @@ func (l *Log) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page dis
 			}
 		}
 		if len(list) < chunk {
-			return page, nil
+			if len(page.Entries) == 0 && f.Cursor == "" {
+				err = l.conn.Intact(ctx)
+			}
+			return page, err
 		}
 		start = "(" + list[len(list)-1].ID
 		page.Next = cursor(list[len(list)-1].ID, filter)

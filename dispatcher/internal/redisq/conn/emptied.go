@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed" // the script
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -75,12 +76,39 @@ func (c *Client) LostHome() error {
 	return nil
 }
 
-// LostPart is the error of calls that need all partitions after one was lost.
-func (c *Client) LostPart() error {
-	if loss := c.Loss(); loss != nil && len(loss.Partitions) > 0 {
-		return loss
+// LostOf is the error of calls that need the deliveries of these lanes, or without lanes
+// all deliveries, after some of them were lost.
+func (c *Client) LostOf(lanes []dispatcher.Lane) error {
+	loss := c.Loss()
+	if loss == nil || len(loss.Partitions) == 0 || len(lanes) > 0 && !slices.ContainsFunc(c.partitionsOf(lanes), loss.Has) {
+		return nil
 	}
-	return nil
+	return loss
+}
+
+// IntactOf makes sure, after nothing was found of these lanes, that the store still has
+// the data with which this instance began: those of their partitions, and the project's
+// own if a lane is an endpoint's. Without lanes all data are meant.
+func (c *Client) IntactOf(ctx context.Context, lanes []dispatcher.Lane) error {
+	if len(lanes) == 0 {
+		return c.IntactAll(ctx)
+	}
+	in := c.partitionsOf(lanes)
+	err := c.Intact(ctx, in...)
+	var loss *dispatcher.Emptied
+	if errors.As(err, &loss) && !slices.ContainsFunc(in, loss.Has) && !slices.ContainsFunc(lanes, dispatcher.Lane.IsEndpoint) {
+		return nil
+	}
+	return err
+}
+
+// partitionsOf are the partitions in which lanes lie, in order.
+func (c *Client) partitionsOf(lanes []dispatcher.Lane) (in []int) {
+	for _, lane := range lanes {
+		in = append(in, keys.Partition(string(lane), len(c.tags)))
+	}
+	slices.Sort(in)
+	return slices.Compact(in)
 }
 
 // Intact makes sure, after something was not found in some partitions or home, that these

@@ -71,6 +71,9 @@ func (r *Reader) Ended(ctx context.Context, f dispatcher.EndedFilter) (page disp
 	if err != nil {
 		return page, err
 	}
+	if err := r.conn.LostOf([]dispatcher.Lane{f.Lane}); err != nil && !f.Left {
+		return page, fmt.Errorf("read what ended: %w", err)
+	}
 	page.More, page.From = true, at.end()
 	for cost := 0; page.More && len(page.Deliveries) < f.Limit && cost < pageCost; {
 		names, records, err := r.read(ctx, f, &at, &page)
@@ -80,8 +83,8 @@ func (r *Reader) Ended(ctx context.Context, f dispatcher.EndedFilter) (page disp
 		page.LookedAt += names
 		cost += costOfName*names + costOfRecord*records + costOfScript
 	}
-	if len(page.Deliveries) == 0 && !page.More {
-		if err := r.conn.IntactAll(ctx); err != nil {
+	if len(page.Deliveries) == 0 && !page.More && !f.Left {
+		if err := r.conn.IntactOf(ctx, []dispatcher.Lane{f.Lane}); err != nil {
 			return dispatcher.EndedPage{}, fmt.Errorf("read what ended: %w", err)
 		}
 	}

@@ -107,6 +107,9 @@ func decode(number int64, text string) (dispatcher.Job, error) {
 
 // Add stores a new job, and tells its number.
 func (s *Store) Add(ctx context.Context, j *dispatcher.Job) error {
+	if err := s.conn.Intact(ctx, s.Parts(j.Filter)...); err != nil { // it would find nothing in what was lost
+		return fmt.Errorf("add job: %w", err)
+	}
 	number, err := s.put(ctx, j, "", "")
 	switch {
 	case err != nil:

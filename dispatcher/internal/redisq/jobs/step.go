@@ -189,7 +189,10 @@ func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt
 	if next := slices.Index(f.Statuses, status) + 1; !page.More && next < len(f.Statuses) {
 		page.More, page.Cursor = true, string(f.Statuses[next])+"  "
 	}
-	return page, r.Err
+	if r.Err != nil || page.More || len(page.Deliveries) > 0 || j.Number == 0 {
+		return page, r.Err
+	}
+	return page, s.conn.Intact(ctx, at.Part) // a job ends only where its data are
 }
 
 // wanted is how many deliveries a page has at most: records are dear.

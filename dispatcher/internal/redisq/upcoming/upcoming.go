@@ -48,7 +48,14 @@ func (r *Reader) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) {
 		}
 		errs = append(errs, r.conn.InPartition(a.Partition, a.Err))
 	}
-	if err := partitions.Join(errs...); err != nil {
+	err := partitions.Join(errs...)
+	if err == nil { // what lies in an emptied partition may be due sooner
+		err = r.conn.LostOf(nil)
+	}
+	if err == nil && all.At.IsZero() {
+		err = r.conn.IntactAll(ctx)
+	}
+	if err != nil {
 		return all, fmt.Errorf("read what is due next: %w", err)
 	}
 	return all, nil

@@ -71,7 +71,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/httpapi/events":       100,
 	"dispatcher/internal/httpapi/guests":       300,
 	"dispatcher/internal/jobs":                 1100,
-	"dispatcher/internal/lookup":               800,
+	"dispatcher/internal/lookup":               900,
 	"dispatcher/internal/metrics":              700,
 	"dispatcher/internal/notices":              800,
 	"dispatcher/internal/outage":               300,

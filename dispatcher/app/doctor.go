@@ -21,11 +21,17 @@ type Finding = admin.Finding
 // Examined counts what an examination looked at.
 type Examined = admin.Examined
 
-// Doctor examines the store of the options while instances work. It calls hear with
+// Doctor examines the store of the options while instances work. If there is an archive, it
+// first finds out from that whether the store lost its data. It calls hear with
 // the description of the store, then examines all keys and calls tell for each
 // finding. With fix it repairs what can be repaired.
 func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.StoreInfo), tell func(Finding)) (out Examined, err error) {
 	err = withStore(ctx, o, func(store *redisq.Store) error {
+		if o.Archive.URL != "" {
+			if err := learnLoss(ctx, store, o); err != nil {
+				return err
+			}
+		}
 		info, err := store.Store(ctx)
 		if err != nil {
 			return err

@@ -107,6 +107,18 @@ func TestAnInstanceThatHasNothingToDoNoticesThatTheStoreWasEmptied(t *testing.T)
 	require.Equal(t, id, e.Client.HGet(t.Context(), keys.Home(e.Options.Project)+keys.Meta, "emptied").Val())
 }
 
+// Nothing is published to it, and nothing is read.
+func TestBeatsNoticeThatAPartitionWasEmptied(t *testing.T) {
+	e := newEmptiable(t, 2)
+	tag := keys.Tag(e.Options.Project, 1)
+	require.NoError(t, e.publish(e.store, "m", lanesOf2(1)))
+	require.NoError(t, e.Client.Del(t.Context(), e.Client.Keys(t.Context(), tag+"*").Val()...).Err())
+	for range 5 {
+		e.beat(e.store)
+	}
+	require.Equal(t, &dispatcher.Emptied{Partitions: []int{1}}, e.store.Bare().Emptied())
+}
+
 // An instance that starts first on the emptied store can't know. One that runs tells it.
 func TestAnInstanceThatStartsOnAnEmptiedStoreLearnsItFromAnother(t *testing.T) {
 	e := newEmptiable(t, 1)

@@ -72,6 +72,9 @@ func newDoctor(s *projectStore, e Examination) *doctor {
 }
 
 func (d *doctor) look(ctx context.Context) error {
+	if lost := d.s.conn.Loss(); lost != nil {
+		d.find(-1, "store", "emptied", lost.Error(), false)
+	}
 	if err := d.readKeys(ctx); err != nil {
 		return err
 	}
@@ -188,5 +191,6 @@ var meanings = map[string]meaning{
 	"unarchived":       {"what happens is kept for an archive, and no instance has one: start one with ARCHIVE_URL", "nothing is kept for it any more"},
 	"unmet_instance":   {"the instance told of itself and never was there", "that is forgotten"},
 	"foreign_key":      {"no part of this version explains the key", ""},
+	"emptied":          {"data were lost, and neither restored nor given up", ""},
 	"foreign_part":     {"the key is of a partition that there is not", ""},
 }

@@ -26,10 +26,15 @@ import (
 //   - with the beat that finds its name forgotten,
 //   - with the next beat after a connection was lost, the subscription began
 //     anew or another node took over,
-//   - where schedule finds another epoch, or a call finds nothing.
+//   - where schedule finds another epoch, or a call finds nothing,
+//   - with each compareEach-th beat, for a partition that nothing is published to.
 //
 // Where the project is not as it was, every call of the instance fails, and its
 // engine ends. Where data were lost, emptied.go says what is refused.
+
+// compareEach bounds how long it takes to notice an emptied partition without traffic:
+// ten seconds. To compare costs Redis one command a partition.
+const compareEach = 5
 
 // division knows whether the project is still divided, and its keys laid out, as
 // when it was opened, and which of its data were lost.
@@ -38,6 +43,8 @@ type division struct {
 	doubts atomic.Int64          // grows with each event after which the data may be others
 	solved atomic.Int64          // doubts when all epochs were compared last
 	moved  atomic.Pointer[error] // nil: it is still as it was
+
+	beats int // since one compared all epochs; mu guards it
 
 	mu      sync.Mutex // one Verify at a time; held while what follows is written
 	settled atomic.Pointer[string]
@@ -98,7 +105,8 @@ func (r *Recheck) Err(ctx context.Context) error {
 	c.division.mu.Lock()
 	defer c.division.mu.Unlock()
 	doubts := c.division.doubts.Load()
-	if doubts == c.division.solved.Load() && meta[MetaID] == c.ID() && meta[metaSettled] == c.settled() && meta[MetaPartitions] != "" {
+	c.division.beats++
+	if c.division.beats < compareEach && doubts == c.division.solved.Load() && meta[MetaID] == c.ID() && meta[metaSettled] == c.settled() && meta[MetaPartitions] != "" {
 		c.take(meta)
 		return c.stands()
 	}
@@ -106,6 +114,7 @@ func (r *Recheck) Err(ctx context.Context) error {
 		return c.stands() // it is tried again with the next beat
 	}
 	c.division.solved.Store(doubts)
+	c.division.beats = 0
 	return nil
 }
 

@@ -87,8 +87,8 @@ func (c *Client) LostOf(lanes []dispatcher.Lane) error {
 }
 
 // IntactOf makes sure, after nothing was found of these lanes, that the store still has
-// the data with which this instance began: those of their partitions, and the project's
-// own if a lane is an endpoint's. Without lanes all data are meant.
+// the data with which this instance began. These are the data of their partitions, and the
+// project's own if a lane is an endpoint's. Without lanes all data are meant.
 func (c *Client) IntactOf(ctx context.Context, lanes []dispatcher.Lane) error {
 	if len(lanes) == 0 {
 		return c.IntactAll(ctx)

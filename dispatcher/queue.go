@@ -279,8 +279,8 @@ type Queue interface {
 	// Store tells what the store says of itself.
 	Store(ctx context.Context) (StoreInfo, error)
 	// Intact makes sure, after nothing was found, that the store has the data with which
-	// this instance began: those of these lanes, and the project's own where one is an
-	// endpoint's; without lanes all. Otherwise the error is an Emptied.
+	// this instance began. These are the data of these lanes, and the project's own if one
+	// is an endpoint's; without lanes all. Otherwise the error is an Emptied.
 	Intact(ctx context.Context, lanes ...Lane) error
 
 	// The queue as a whole.

@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the scripts
+	"errors"
 	"hash/maphash"
 	"time"
 
@@ -72,13 +74,16 @@ func newDoctor(s *projectStore, e Examination) *doctor {
 }
 
 func (d *doctor) look(ctx context.Context) error {
-	if lost := d.s.conn.Loss(); lost != nil {
-		d.find(-1, "store", "emptied", lost.Error(), false)
-	}
 	if err := d.readKeys(ctx); err != nil {
 		return err
 	}
-	return d.lookThrough(ctx)
+	err := d.lookThrough(ctx)
+	var lost *dispatcher.Emptied
+	if loss := d.s.conn.Loss(); errors.As(err, &lost) || err == nil && loss != nil {
+		d.find(-1, "store", "emptied", cmp.Or(lost, loss).Error(), false)
+		return nil // what needs the lost data can't be examined
+	}
+	return err
 }
 
 // readKeys goes through the names of all keys of the project, and tells those
@@ -191,6 +196,6 @@ var meanings = map[string]meaning{
 	"unarchived":       {"what happens is kept for an archive, and no instance has one: start one with ARCHIVE_URL", "nothing is kept for it any more"},
 	"unmet_instance":   {"the instance told of itself and never was there", "that is forgotten"},
 	"foreign_key":      {"no part of this version explains the key", ""},
-	"emptied":          {"data were lost, and neither restored nor given up", ""},
+	"emptied":          {"data were lost, and neither restored nor given up, so not all could be examined", ""},
 	"foreign_part":     {"the key is of a partition that there is not", ""},
 }

@@ -92,7 +92,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/attempts":      1100,
 	"dispatcher/internal/redisq/audit":         400,
 	"dispatcher/internal/redisq/audit/lua":     100,
-	"dispatcher/internal/redisq/conn":          2800, // it also notices that data were lost, and walks through keys of all partitions
+	"dispatcher/internal/redisq/conn":          2900, // it also notices that data were lost, and walks through keys of all partitions
 	"dispatcher/internal/redisq/conn/lua":      100,
 	"dispatcher/internal/redisq/ended":         300,
 	"dispatcher/internal/redisq/ended/lua":     200,

@@ -61,9 +61,13 @@ func (v *Vault) Home(ctx context.Context) (id string, epochs map[int]string, err
 	return id, epochs, nil
 }
 
-// KeepHome keeps that id.
+// KeepHome keeps that id. What was lost before is restored or given up.
 func (v *Vault) KeepHome(ctx context.Context, id string) error {
-	if _, err := v.pool.Exec(ctx, v.schema.sql(keepHome), home, id); err != nil {
+	_, err := v.pool.Exec(ctx, v.schema.sql(keepHome), home, id)
+	if err == nil {
+		_, err = v.pool.Exec(ctx, v.schema.sql("update hookladder.position set left_last = null, left_gap = null where left_last is not null"))
+	}
+	if err != nil {
 		return fault("note which store is archived", err)
 	}
 	return nil

@@ -104,16 +104,23 @@ func (v *Vault) Lock(ctx context.Context) (release func(), err error) {
 	return nil, fault("begin a restore", err)
 }
 
+// howFar takes what a partition had when it was lost, also if its present data are archived by now.
+const howFar = `
+with lost as (
+  select coalesce(left_last, last) as last, case when left_last is null then gap_ms else left_gap end as gap
+  from hookladder.position
+  where partition >= 0 and coalesce(left_last, last) > 0 and (left_last is not null or epoch <> all ($1::text[]))
+)
+select coalesce(min(lost.last), every.last, 0) >> 20, coalesce(max(lost.last), every.last, 0) >> 20, coalesce(max(lost.gap), 0), now()
+from lost right join (select max(last) from hookladder.position where partition >= 0) as every (last) on true
+group by every.last`
+
 // Ends are when something was archived last, by the store's clock, of partitions whose epochs are
-// not among those given. Of others the store has all. If the archive knows no such partition, they
-// are of all. A partition of which nothing was archived does not count.
+// not among those given, or that were lost since the last KeepHome. Of others the store has all. If
+// the archive knows no such partition, they are of all. One of which nothing was archived does not count.
 func (v *Vault) Ends(ctx context.Context, but []string) (e archive.Ends, err error) {
 	var first, last, gap int64
-	err = v.pool.QueryRow(ctx, v.schema.sql(`select coalesce(min(last) filter (where epoch <> all ($1::text[])), max(last), 0) >> 20,
-		coalesce(max(last) filter (where epoch <> all ($1::text[])), max(last), 0) >> 20,
-		coalesce(max(gap_ms) filter (where epoch <> all ($1::text[])), 0), now()
-		from hookladder.position where partition >= 0 and last > 0`), list(but)).Scan(&first, &last, &gap, &e.Now)
-	if err != nil {
+	if err = v.pool.QueryRow(ctx, v.schema.sql(howFar), list(but)).Scan(&first, &last, &gap, &e.Now); err != nil {
 		return e, fault("read how far it is archived", err)
 	}
 	if last > 0 {

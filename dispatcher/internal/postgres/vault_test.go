@@ -103,6 +103,28 @@ func TestHowFarTheArchiveGoesIsThatOfLostPartitions(t *testing.T) {
 	require.True(t, ends.Gap.IsZero(), "of what was not lost, the store has all")
 }
 
+// An instance archives what is there since a loss, before anybody restored it.
+func TestHowFarLostDataWereArchivedStaysKnown(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	run(t, url, "update hookladder.position set last = 1000::bigint << 20, gap_ms = 700, gap_seq = 1")
+	v := mustOpenVault(t, postgres.Options{URL: url})
+	for _, epoch := range []string{"other", "another"} {
+		l.epoch, l.at = epoch, archive.Position{}
+		l.hold(t, a)
+		run(t, url, "update hookladder.position set last = 5000::bigint << 20, gap_ms = null")
+		ends, err := v.Ends(t.Context(), []string{epoch})
+		require.NoError(t, err)
+		require.Equal(t, []int64{1000, 1000, 700}, []int64{ends.First.UnixMilli(), ends.Last.UnixMilli(), ends.Gap.UnixMilli()})
+	}
+	require.NoError(t, v.KeepHome(t.Context(), "id"))
+	ends, err := v.Ends(t.Context(), []string{"another"})
+	require.NoError(t, err)
+	require.Equal(t, []any{int64(5000), true}, []any{ends.First.UnixMilli(), ends.Gap.IsZero()})
+}
+
 func TestWhatEndedIsKnownAndTheDeadAreThere(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)

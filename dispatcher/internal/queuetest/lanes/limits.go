@@ -65,12 +65,21 @@ var LimitCases = []rig.Case{
 		r.Publish(rig.EpOne, "m1")
 		r.MustChangeNothing(func() {
 			for v := int64(1); v <= 3; v++ {
-				r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: v, Held: dispatcher.HeldDeleted}, false)
+				r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: v, Held: dispatcher.HeldPaused}, false)
 			}
 		})
 		want := dispatcher.LaneLimits{Version: 3, MaxInFlight: 7, Interval: time.Millisecond, Ordered: true}
 		require.Equal(r, want, r.State().Lanes[rig.EpOne].Limits)
 		require.Equal(r, want, r.LaneState(rig.EpOne).Limits)
+	}},
+	{Name: "a deletion counts also where a failover lost changes of the endpoint before it", Run: func(r *rig.Rig) {
+		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 9, Held: dispatcher.HeldPaused}, false)
+		r.Publish(rig.EpOne, "m1")
+		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 7, Held: dispatcher.HeldDeleted}, false)
+		want := dispatcher.LaneLimits{Version: 9, Held: dispatcher.HeldDeleted}
+		require.Equal(r, want, r.State().Lanes[rig.EpOne].Limits)
+		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 8, Held: dispatcher.HeldPaused}, false)
+		require.Equal(r, want, r.State().Lanes[rig.EpOne].Limits)
 	}},
 	{Name: "a breaker is closed beside limits that are not newer", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)

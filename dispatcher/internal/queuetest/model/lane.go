@@ -158,7 +158,10 @@ func (m *model) doLimit() {
 	}
 	lane := pick(m.rng, modelLanes...)
 	if lane.IsEndpoint() && m.Versions[lane] > 0 && m.rng.IntN(6) == 0 {
-		stale := dispatcher.LaneLimits{Version: 1 + int64(m.rng.IntN(int(m.Versions[lane]))), Held: dispatcher.HeldPaused, Pull: lane == rig.EpTwo && m.pull}
+		stale := dispatcher.LaneLimits{
+			Version: 1 + int64(m.rng.IntN(int(m.Versions[lane]))), Pull: lane == rig.EpTwo && m.pull,
+			Held: pick(m.rng, dispatcher.HeldPaused, dispatcher.HeldPaused, dispatcher.HeldDeleted),
+		}
 		m.limitLane(lane, stale, clear)
 		return
 	}
@@ -213,10 +216,13 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 	}
 	old, has := m.limits[lane]
 	switch {
-	case has && l.Version > 0 && old.Version >= l.Version:
+	case has && l.Version > 0 && old.Version >= l.Version && (l.Held != dispatcher.HeldDeleted || old.Held == dispatcher.HeldDeleted):
 	case l == dispatcher.LaneLimits{} && !lane.IsEndpoint():
 		delete(m.limits, lane)
 	default:
+		if l.Version > 0 {
+			l.Version = max(l.Version, old.Version)
+		}
 		m.limits[lane] = l
 	}
 	m.opened, m.closed = map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}

@@ -1,4 +1,5 @@
--- lane: write the copy of a lane's limits, unless the stored copy is as new, and place the lane by them.
+-- lane: write the copy of a lane's limits, unless the stored copy is as new and this is no deletion, and place the lane by
+-- them.
 --
 -- ARGV[3] lane     * for all of the partition: of it only held counts
 -- ARGV[4] version  0: written in any case; with nothing else set it takes the copy away
@@ -64,7 +65,9 @@ if cut then -- another instance may have cut it before, and its attempts may fai
     sure('HSET', LIMITS, name, text)
     l.limits = limits
   end
-elseif not works and (v == 0 or not old or v > l.limits.v) then
+elseif not works and (v == 0 or not old or v > l.limits.v or held == 'x' and l.limits.held ~= 'x') then
+  -- A deletion is an endpoint's last change. After a failover that lost some of the others its version may be behind them.
+  if v > 0 and v < l.limits.v then text = num(l.limits.v) .. sub(text, #num(v) + 1) end
   if nothing and sub(name, 1, 3) ~= 'ep_' then
     sure('HDEL', LIMITS, name)
     l.limits = limits_of(name)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
@@ -161,4 +162,33 @@ func loseHome(t *testing.T, p *redisqtest.Project, s *redisqtest.Raw) {
 	_, _, err := s.Beat(t.Context(), "one", 1)
 	require.NoError(t, err)
 	require.NotNil(t, s.Bare().Emptied())
+}
+
+// The line of the log that says so is of no instance, of which the others would learn. A
+// restore that is repeated until all is archived would wait for its own line for ever.
+func TestInstancesLookAtTheLogAfterARestore(t *testing.T) {
+	onBoth(t, func(t *testing.T, server redistest.Redis) {
+		ctx, stop := context.WithTimeout(t.Context(), kit.Patience)
+		defer stop()
+		p := redisqtest.NewProject(t, server, 2)
+		s := p.Open(2)
+		subscribed, heard, ended := make(chan bool, 1), make(chan dispatcher.EndpointChange, 1), make(chan error, 1)
+		go func() {
+			ended <- s.Bare().Watch(ctx, "one", dispatcher.Subscriber{
+				OnGap: func() { subscribed <- true }, OnEndpoint: func(c dispatcher.EndpointChange) { heard <- c },
+			})
+		}()
+		<-subscribed
+		target := restore.New(s.Bare(), "restore")
+		require.NoError(t, target.Hold(ctx))
+		require.Empty(t, heard)
+		require.NoError(t, target.Release(ctx))
+		select {
+		case <-heard:
+		case <-ctx.Done():
+			require.FailNow(t, "nobody was asked")
+		}
+		stop()
+		require.NoError(t, <-ended)
+	})
 }

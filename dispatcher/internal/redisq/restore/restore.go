@@ -108,10 +108,13 @@ func (t *Target) Release(ctx context.Context) error {
 	if err := t.everywhere(ctx, 0); err != nil {
 		return err
 	}
-	if t.loss == nil {
-		return nil
+	if t.loss != nil {
+		if err := t.store.EndLoss(ctx, t.loss); err != nil {
+			return err
+		}
 	}
-	return t.store.EndLoss(ctx, t.loss)
+	// The end of the hold is a line in the log. A restore that follows wants it archived.
+	return feed.New(t.store).Ask(ctx)
 }
 
 // everywhere calls the script that holds in each partition that is filled.

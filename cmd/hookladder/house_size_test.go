@@ -63,7 +63,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/embedded":             900,
 	"dispatcher/internal/endpoints":            2300,
 	"dispatcher/internal/endpointtest":         1300,
-	"dispatcher/internal/engine":               5000, // it tells notices what happens, and serves takers
+	"dispatcher/internal/engine":               5000, // it reports to notices, and serves takers
 	"dispatcher/internal/fields":               100,
 	"dispatcher/internal/gauge":                500,
 	"dispatcher/internal/httpapi":              6200, // it reads rows of an outbox, and makes links too

@@ -107,7 +107,7 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.timeout, "timeout", "", "the time limit of one attempt, 1s to 60s; of a queue's handler to 1h")
 	flags.StringVar(&f.success, "success", "", "what the receiver must answer: statuses such as 2xx,404, or a success rule as JSON")
 	flags.StringArrayVar(&f.headers, "header", nil, "an extra header, \"name: value\"; may be repeated")
-	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it the message is accepted and not kept")
+	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it such a message is answered with 200, and nothing is kept")
 }
 
 // message is what the flags ask for. What the API checks is left to it.

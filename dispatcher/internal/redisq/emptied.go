@@ -88,24 +88,17 @@ const holdersAtOnce = 1000
 // noteHolders finds who holds leases by the names of the keys. A key that comes meanwhile is
 // of an instance that beats.
 func (s *Store) noteHolders(ctx context.Context) error {
-	masters, err := s.conn.Masters(ctx)
-	if err != nil {
-		return err
-	}
 	found := map[string]bool{}
-	for _, master := range masters {
-		scan := master.Scan(ctx, 0, "{"+s.project+":*}"+keys.Leases+"*", holdersAtOnce).Iterator()
-		for scan.Next(ctx) {
-			if _, name, ok := strings.Cut(scan.Val(), keys.Leases); ok {
-				found[name] = true
-			}
+	for key, err := range s.conn.KeyNames(ctx, "{"+s.project+":*}"+keys.Leases+"*", holdersAtOnce) {
+		if err != nil {
+			return fmt.Errorf("find who holds leases: %w", err)
 		}
-		if err := scan.Err(); err != nil {
-			return conn.Failed("find who holds leases", err)
+		if _, name, ok := strings.Cut(key, keys.Leases); ok {
+			found[name] = true
 		}
 	}
 	var living *redis.StringSliceCmd
-	err = s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { living = p.HKeys(ctx, s.instances()) })
+	err := s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { living = p.HKeys(ctx, s.instances()) })
 	if err != nil {
 		return err
 	}

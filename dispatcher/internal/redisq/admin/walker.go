@@ -62,27 +62,7 @@ func (w *walker) eachKey(ctx context.Context) iter.Seq2[located, error] {
 
 // matching goes through the keys that match, of all masters.
 func (w *walker) matching(ctx context.Context, pattern string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		masters, err := w.s.conn.Masters(ctx)
-		if err != nil {
-			yield("", err)
-			return
-		}
-		for _, master := range masters {
-			for cursor, more := "", true; more; more = cursor != "" {
-				var names []string
-				if names, cursor, err = w.s.conn.ScanKeys(ctx, master, cursor, pattern, keysAtOnce); err != nil {
-					yield("", err)
-					return
-				}
-				for _, name := range names {
-					if !yield(name, nil) {
-						return
-					}
-				}
-			}
-		}
-	}
+	return w.s.conn.KeyNames(ctx, pattern, keysAtOnce)
 }
 
 // entry is a field of a hash with its text, or a member of a sorted set with its

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed" // the script
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -112,6 +113,32 @@ func (w *Walk) round(ctx context.Context, scan func(p redis.Pipeliner, partition
 		}
 	}
 	w.Left = left
+}
+
+// KeyNames goes through the names of the keys that match, of all masters, about count at a
+// time. It ends with the first error. A name may come twice.
+func (c *Client) KeyNames(ctx context.Context, pattern string, count int64) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		masters, err := c.Masters(ctx)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		for _, master := range masters {
+			for cursor, more := "", true; more; more = cursor != "" {
+				var names []string
+				if names, cursor, err = c.ScanKeys(ctx, master, cursor, pattern, count); err != nil {
+					yield("", err)
+					return
+				}
+				for _, name := range names {
+					if !yield(name, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // ScanKeys reads a page of the names of a master's keys that match, as Scan does. No key of

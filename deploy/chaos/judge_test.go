@@ -141,7 +141,7 @@ func (j *judge) message(m *message) {
 	}
 	j.found.arrivals += len(m.arrivals)
 	for _, a := range m.arrivals {
-		if a.fault != "" && !(a.fault == another && j.letGo(m, m.tries[0].began, a.began) && a.began.After(m.forged) && !m.forged.IsZero()) {
+		if a.fault != "" && (a.fault != another || !j.forgery(m, a)) {
 			j.complain(unsigned, m.id, "%s: %s\n%s", a.place, a.fault, j.story(m, a.place))
 		}
 		if a.line.who() == "" {
@@ -167,6 +167,21 @@ func (j *judge) message(m *message) {
 	if len(m.arrivals) > 0 && j.wasCancelled(m) {
 		j.complain(afterwards, m.id, "%s", j.story(m, m.places[0]))
 	}
+}
+
+// forgery reports whether an arrival may be of the publish call with another body: that is a message of
+// its own if the store no longer knew the id.
+func (j *judge) forgery(m *message, a *arrival) bool {
+	if m.forged.IsZero() || !a.began.After(m.forged) {
+		return false
+	}
+	from, to := m.tries[0].began, m.tries[0].ended
+	for _, t := range m.tries {
+		if t.began.Before(m.forged) {
+			to = t.ended
+		}
+	}
+	return j.letGo(m, from, a.began) || j.lostWith(m, from, to)
 }
 
 // wasCancelled reports whether a message may not come: a cancel was answered

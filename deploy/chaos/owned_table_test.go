@@ -178,6 +178,20 @@ var ownedRows = []struct {
 		p.message("m", yes(3, 3.1)).endings = nil
 		p.history.losses = []*loss{{span: span{at(4), at(6)}, reported: true}}
 	}, lost},
+	{"an id is accepted with another body once it was lost with the store", func(p plot) {
+		a := comes("a1", 1, 8, 200)
+		a.fault = another
+		m := p.message("m", yes(2.5, 2.6))
+		m.forged, m.arrivals = at(7), []*arrival{a}
+		p.history.losses = []*loss{{span: span{at(2), at(4)}, reported: true}}
+	}, ""},
+	{"a restore brings back the ids that were archived", func(p plot) {
+		a := comes("a1", 1, 8, 200)
+		a.fault = another
+		m := p.message("m", yes(0, 0.1))
+		m.forged, m.arrivals = at(7), []*arrival{a}
+		p.history.losses = []*loss{{span: span{at(2), at(4)}, reported: true}}
+	}, unsigned},
 	{"an accepted message is lost that was in another part of the store", func(p plot) {
 		p.message("m", yes(5, 5.1)).endings = nil
 		p.history.losses = []*loss{{span: span{at(4), at(6)}, reported: true, kept: map[string]bool{"m": true}}}

@@ -62,6 +62,9 @@ type EndpointStore interface {
 	// one; ErrStale: it is not; ErrNoEndpoint: there is none. ID, UID, Tenant
 	// and CreatedAt never change.
 	ChangeEndpoint(ctx context.Context, e *Endpoint) error
+	// RaiseEndpoint is ChangeEndpoint with any later version, where before is
+	// the stored one.
+	RaiseEndpoint(ctx context.Context, before int64, e *Endpoint) error
 	// DeleteEndpoint forgets an endpoint, whatever its version, and notes its
 	// end, a version above any that it had: in the same step, so that everybody
 	// can finish what is to follow. Of one that was deleted before it answers
@@ -85,4 +88,16 @@ type EndpointStore interface {
 	TenantEndpoints(ctx context.Context, tenant string) ([]*Endpoint, error)
 	// ListEndpoints reads a page, newest first; ErrCursor for a foreign cursor.
 	ListEndpoints(ctx context.Context, f EndpointFilter) (page []*Endpoint, next string, err error)
+}
+
+// Overtake makes an endpoint newer than its lane, where that outlived the endpoint's last
+// changes: it would take no later change. The endpoint is held as the lane is, because
+// somebody asked for that in one of the lost changes.
+func (e *Endpoint) Overtake(lane LaneLimits) {
+	before := *e
+	e.Version = lane.Version + 1
+	e.Disabled = lane.Held == HeldDisabled
+	e.Unverified = e.Unverified && lane.Held == HeldPaused
+	e.Paused = lane.Held == HeldPaused && !e.Unverified
+	e.NoteHold(&before, lane.By, lane.Since)
 }

@@ -61,7 +61,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/devredis":             100,
 	"dispatcher/internal/egress":               3000,
 	"dispatcher/internal/embedded":             900,
-	"dispatcher/internal/endpoints":            2300,
+	"dispatcher/internal/endpoints":            2400,
 	"dispatcher/internal/endpointtest":         1300,
 	"dispatcher/internal/engine":               5000, // it reports to notices, and serves takers
 	"dispatcher/internal/fields":               100,

@@ -137,7 +137,8 @@ func (f *finisher) tellDisabled(ctx context.Context, ids []string) error {
 	return err
 }
 
-// compare gives lanes the limits of their endpoints where these are newer. A copy without
+// compare gives lanes the limits of their endpoints where these are newer, and makes newer
+// the endpoints that are older than their lanes. The copies were read before. A copy without
 // an endpoint that was not deleted either comes from a creation that failed: it is removed
 // once it has that age.
 func (f *finisher) compare(ctx context.Context, copies []dispatcher.LaneVersion, age time.Duration) error {
@@ -163,6 +164,8 @@ func (f *finisher) compare(ctx context.Context, copies []dispatcher.LaneVersion,
 			errs = append(errs, f.end(ctx, ids[i], t.End))
 		case t.Version > c.Version:
 			errs = append(errs, f.raise(ctx, c))
+		case t.Version > 0 && t.Version < c.Version:
+			errs = append(errs, r.overtake(ctx, ids[i]))
 		case t.Version == 0:
 			_, err := r.Queue.ForgetLane(call, r.Name(), c, age)
 			errs = append(errs, err)

@@ -192,7 +192,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 	var e *dispatcher.Endpoint
 	var was bool
 	for try := 1; ; try++ {
-		before, err := r.Stored(ctx, name)
+		before, err := r.overtaken(ctx, name)
 		if err != nil {
 			return dispatcher.EndpointView{}, err
 		}

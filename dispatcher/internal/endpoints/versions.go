@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -121,8 +122,11 @@ func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destinat
 		return stalled
 	}
 	limits := dest.Endpoint.Limits()
-	if limits.Version > c.Version {
+	switch {
+	case limits.Version > c.Version:
 		r.limit(ctx, c.ID.Lane, limits, dest.Endpoint.Since > c.Version)
+	case limits.Version < c.Version: // it was read again since the claim
+		r.Outages.Report("limit", r.overtake(ctx, string(c.ID.Lane)))
 	}
 	if limits.Held != dispatcher.HeldNone {
 		return blocked
@@ -205,9 +209,73 @@ func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed,
 			}
 			continue
 		}
-		if limits := dest.Endpoint.Limits(); dest.Fault == nil && limits.Version > version {
+		switch limits := dest.Endpoint.Limits(); {
+		case dest.Fault != nil:
+		case limits.Version > version:
 			r.limit(ctx, lane, limits, dest.Endpoint.Since > version)
+		case limits.Version < version:
+			r.Outages.Report("limit", r.overtake(ctx, string(lane)))
 		}
 	}
 	return nil
+}
+
+// overtake makes an endpoint newer than its lane, if it is older: a failover lost its last
+// changes, of which the lane knows. Otherwise the lane would take none of the next changes.
+// A lane that was deleted has its endpoint deleted.
+func (r *Registry) overtake(ctx context.Context, id string) error {
+	lane := dispatcher.Lane(id)
+	states, err := r.Queue.LaneStates(ctx, []dispatcher.Lane{lane})
+	if err != nil {
+		return fmt.Errorf("read lane %s: %w", lane, err)
+	}
+	e, err := r.Stored(ctx, id) // after the lane: each change is made here first
+	switch limits := &states[0].Limits; {
+	case errors.Is(err, dispatcher.ErrNoEndpoint):
+		return nil
+	case err != nil:
+		return err
+	case e.Version >= limits.Version, len(e.Secrets) == 0: // what this instance can't open, another can
+		return nil
+	case limits.Held == dispatcher.HeldDeleted:
+		_, err = r.DeleteEndpoint(ctx, id)
+	default:
+		before := e.Version
+		limits.Since, limits.By = states[0].Since, states[0].By
+		e.Overtake(*limits)
+		if err = r.Store.RaiseEndpoint(ctx, before, e); errors.Is(err, dispatcher.ErrStale) {
+			return nil // somebody else did so
+		}
+		if err == nil {
+			r.Cache.OnChange(dispatcher.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+			_, err = r.setLimits(ctx, lane, e.Limits(), "")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("endpoint %s: %w", id, err)
+	}
+	r.Stirred() // the log has the change by now
+	r.Log.LogAttrs(ctx, slog.LevelWarn, "the store lost the last changes of an endpoint, and has kept that it was paused, disabled, resumed or deleted",
+		slog.String("lane", id), slog.String("cure", "look at the endpoint's other settings: they may be older than those that were answered"))
+	return nil
+}
+
+// overtaken reads an endpoint that is to be changed. If its lane is newer, it becomes newer
+// than the lane first, so that its next version is.
+func (r *Registry) overtaken(ctx context.Context, name string) (*dispatcher.Endpoint, error) {
+	e, err := r.Stored(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	states, err := r.Queue.LaneStates(ctx, []dispatcher.Lane{e.Lane()})
+	if err != nil {
+		return nil, fmt.Errorf("read lane of %s: %w", e.ID, err)
+	}
+	if states[0].Limits.Version <= e.Version {
+		return e, nil
+	}
+	if err := r.overtake(ctx, e.ID); err != nil {
+		return nil, err
+	}
+	return r.Stored(ctx, e.ID)
 }

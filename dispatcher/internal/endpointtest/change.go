@@ -90,6 +90,20 @@ var changeCases = []testCase{
 		}
 		r.mustBe(e)
 	}},
+	{name: "any later version replaces the one that its caller read, and no other", run: func(r *rig) {
+		e := r.create()
+		raised := next(e, paused)
+		raised.Version = 9
+		require.NoError(r, r.Store.RaiseEndpoint(r.ctx, 1, raised))
+		r.mustBe(raised)
+		for _, c := range [][2]int64{{1, 10}, {8, 10}, {10, 11}, {9, 9}, {9, 8}} {
+			other := next(raised)
+			other.Version = c[1]
+			require.ErrorIs(r, r.Store.RaiseEndpoint(r.ctx, c[0], other), dispatcher.ErrStale, "from %d to %d", c[0], c[1])
+		}
+		r.mustBe(raised)
+		require.ErrorIs(r, r.Store.RaiseEndpoint(r.ctx, 1, r.endpoint()), dispatcher.ErrNoEndpoint)
+	}},
 	{name: "an endpoint that is not there can't be changed", run: func(r *rig) {
 		e := r.endpoint(uid("main"))
 		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, next(e)), dispatcher.ErrNoEndpoint)

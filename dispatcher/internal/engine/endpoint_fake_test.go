@@ -151,6 +151,10 @@ func (f *fakeEndpoints) CreateEndpoint(ctx context.Context, e *d.Endpoint) (*d.E
 }
 
 func (f *fakeEndpoints) ChangeEndpoint(ctx context.Context, e *d.Endpoint) error {
+	return f.RaiseEndpoint(ctx, e.Version-1, e)
+}
+
+func (f *fakeEndpoints) RaiseEndpoint(ctx context.Context, version int64, e *d.Endpoint) error {
 	if err := f.begin(ctx, "change endpoint"); err != nil {
 		return err
 	}
@@ -159,7 +163,7 @@ func (f *fakeEndpoints) ChangeEndpoint(ctx context.Context, e *d.Endpoint) error
 	switch before := f.byID[e.ID]; {
 	case before == nil:
 		return fmt.Errorf("%s: %w", e.ID, d.ErrNoEndpoint)
-	case before.Version+1 != e.Version:
+	case before.Version != version || e.Version <= version:
 		return fmt.Errorf("%s: %w", e.ID, d.ErrStale)
 	case len(e.Secrets) == 0:
 		return fmt.Errorf("%s: %w", e.ID, d.ErrSealed)

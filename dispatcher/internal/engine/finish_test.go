@@ -67,20 +67,74 @@ func TestAHeldLaneLearnsOfAChangeThatStoppedHalfWay(t *testing.T) {
 	}
 }
 
-func TestALaneIsNeverGivenOlderLimitsThanItHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestEndpointRig(t, nil)
-		view := r.create(t, paused)
-		newer := view.Endpoint.Clone()
-		newer.Version = 3 // the endpoint is read after the copy: so this is a store that went back in time
-		_, err := r.queue.still().Limit(t.Context(), "other", newer.Lane(), newer.Limits(), false)
-		require.NoError(t, err)
-		r.start(t)
-		pass(10 * time.Minute)
-		require.Equal(t, int64(3), r.queue.limitsOf(view.Lane()).Version)
-		require.Len(t, r.queue.seen("limit"), 1)
-		r.stop(t)
-	})
+// TestAnEndpointOvertakesALaneThatIsNewer has each way in which an instance finds that a
+// failover lost the endpoint's last changes, of which the lane knows.
+func TestAnEndpointOvertakesALaneThatIsNewer(t *testing.T) {
+	describe := func(t *testing.T, r *endpointRig, id string) {
+		require.Equal(t, "new", r.change(t, id, func(e *d.Endpoint) { e.Description = "new" }).Description)
+	}
+	wait := func(*testing.T, *endpointRig, string) { pass(61 * time.Second) }
+	lease := func(_ *testing.T, r *endpointRig, id string) {
+		r.leaseTo(d.Lane(id), "m")
+		pass(10 * time.Second)
+	}
+	publish := func(t *testing.T, r *endpointRig, id string) {
+		r.publish(t, to(id, "m"))
+		pass(61 * time.Second)
+	}
+	for name, c := range map[string]struct {
+		before func(*d.Endpoint)
+		lane   d.Held // since the last change, of which the store of endpoints does not know
+		find   func(t *testing.T, r *endpointRig, id string)
+		want   d.EndpointState
+	}{
+		"a pause, by the guard":         {nil, d.HeldPaused, wait, d.StatePaused},
+		"a pause, by a change":          {nil, d.HeldPaused, describe, d.StatePaused},
+		"it was disabled, by the guard": {nil, d.HeldDisabled, wait, d.StateDisabled},
+		"a resume, by a publish":        {paused, d.HeldNone, publish, d.StateActive},
+		"a resume, by a change":         {paused, d.HeldNone, describe, d.StateActive},
+		"a resume, by a claim":          {paused, d.HeldNone, lease, d.StateActive},
+		"another change, by a publish":  {nil, d.HeldNone, publish, d.StateActive},
+		"it was deleted, by a publish":  {nil, d.HeldDeleted, publish, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestEndpointRig(t, nil)
+				with := c.before
+				if with == nil {
+					with = func(*d.Endpoint) {}
+				}
+				view := r.create(t, with)
+				r.start(t)
+				pass(2 * time.Second)
+				limits := view.Limits()
+				limits.Version, limits.Held, limits.By = 4, c.lane, "key:shop"
+				_, err := r.queue.still().Limit(t.Context(), "other", view.Lane(), limits, false)
+				require.NoError(t, err)
+				c.find(t, r, view.ID)
+				stored := r.store.stored(view.ID)
+				if c.want == "" {
+					require.Nil(t, stored)
+					r.stop(t)
+					return
+				}
+				require.GreaterOrEqual(t, stored.Version, int64(5))
+				require.Equal(t, stored.Limits().Version, r.queue.limitsOf(view.Lane()).Version)
+				again, err := r.Endpoint(t.Context(), view.ID)
+				require.NoError(t, err)
+				require.Equal(t, c.want, again.State)
+				if c.want != d.StateActive {
+					require.Equal(t, "key:shop", again.HeldBy)
+				}
+				require.Contains(t, r.log.String(), "lost the last changes of an endpoint")
+				for _, held := range []d.Held{d.HeldPaused, d.HeldNone} {
+					r.change(t, view.ID, func(e *d.Endpoint) { e.Paused, e.Disabled = held == d.HeldPaused, false })
+					require.Equal(t, held, r.queue.limitsOf(view.Lane()).Held, "the lane takes the next changes")
+				}
+				r.stop(t)
+			})
+		})
+	}
 }
 
 func TestADeleteThatStoppedHalfWayIsFinished(t *testing.T) {

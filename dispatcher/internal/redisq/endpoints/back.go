@@ -42,7 +42,7 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 	}
 	l = heldSince(e)
 	if newer && err == nil {
-		overtake(e, b.Lane)
+		e.Overtake(b.Lane)
 		if b.Record, err = encode(e, box); err != nil {
 			return l, false, err
 		}
@@ -66,17 +66,6 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 		return l, false, dispatcher.ErrEndpoints
 	}
 	return l, false, conn.ErrReply
-}
-
-// overtake makes an endpoint newer than its lane, which would take no change of the endpoint
-// else. It stays held as the lane is: somebody asked for that after the archive read it.
-func overtake(e *dispatcher.Endpoint, lane dispatcher.LaneLimits) {
-	before := *e
-	e.Version = lane.Version + 1
-	e.Disabled = lane.Held == dispatcher.HeldDisabled
-	e.Unverified = e.Unverified && lane.Held == dispatcher.HeldPaused
-	e.Paused = lane.Held == dispatcher.HeldPaused && !e.Unverified
-	e.NoteHold(&before, lane.By, lane.Since)
 }
 
 // heldSince are an endpoint's limits, with the time since when it is paused or disabled.

@@ -90,7 +90,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 	if len(e.Secrets) == 0 {
 		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, signer.ErrNoSecret)
 	}
-	a, err := s.put(ctx, createScript, e)
+	a, err := s.put(ctx, createScript, e, int64(mostEndpoints))
 	if err != nil {
 		return nil, err
 	}
@@ -116,10 +116,15 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 // secrets was read without the keys that open it: ErrSealed, since storing it
 // would lose them.
 func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) error {
+	return s.RaiseEndpoint(ctx, e.Version-1, e)
+}
+
+// RaiseEndpoint is ChangeEndpoint with any later version than the stored one, which is before.
+func (s *Store) RaiseEndpoint(ctx context.Context, before int64, e *dispatcher.Endpoint) error {
 	if len(e.Secrets) == 0 {
 		return fmt.Errorf("change endpoint %s: %w", e.ID, dispatcher.ErrSealed)
 	}
-	a, err := s.put(ctx, changeScript, e)
+	a, err := s.put(ctx, changeScript, e, before)
 	if err != nil {
 		return err
 	}
@@ -136,8 +141,8 @@ func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) erro
 	return nil
 }
 
-// put calls a script that stores an endpoint.
-func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint) (*conn.Reply, error) {
+// put calls a script that stores an endpoint; last is its last argument.
+func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint, last int64) (*conn.Reply, error) {
 	record, err := encode(e, s.seal.Load())
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
@@ -145,7 +150,7 @@ func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoin
 	if err := s.conn.Intact(ctx); err != nil { // what is changed has to be there, and what is new must not be
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
 	}
-	a, err := s.conn.RunHome(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0), mostEndpoints)
+	a, err := s.conn.RunHome(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0), last)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)
 	}

@@ -1,4 +1,4 @@
--- endpoint_change: store an endpoint whose version is one above the stored one. It stands behind endpoint_common.
+-- endpoint_change: store an endpoint whose version is above the stored one. It stands behind endpoint_common.
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] id
@@ -9,7 +9,8 @@
 -- ARGV[6] created  ms
 -- ARGV[7] project  its id, with which each published text begins; empty: nothing is published, since PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
--- returns "ok"; "stale" where the versions do not follow; "gone" where there is none; "other" where it would be another's
+-- ARGV[9] before   the version that is stored
+-- returns "ok"; "stale" where another version is stored, or none that is below; "gone" where there is none; "other" where it would be another's
 local id, record, uid, tenant, created = ARGV[1], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local version = string.format('%.0f', tonumber(ARGV[2]))
 
@@ -18,7 +19,7 @@ if not stored then
   return { 'gone' }
 end
 local had, json = string.match(stored, '^(%d+) (.*)$')
-if not had or tonumber(had) + 1 ~= tonumber(version) then
+if not had or tonumber(had) ~= tonumber(ARGV[9]) or tonumber(had) >= tonumber(version) then
   return { 'stale' }
 end
 local readable, was = pcall(cjson.decode, json)

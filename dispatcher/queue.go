@@ -48,6 +48,9 @@ var (
 	// ErrArchiveAway says that the store has no such message, and that the archive, which
 	// may have it, does not answer.
 	ErrArchiveAway = errors.New("the archive does not answer")
+	// ErrComparing says that the store has it no more, and that its end was cut from the
+	// log. The archive learns that it ended when it is compared with the store.
+	ErrComparing = errors.New("the archive is not compared with the store yet")
 	// ErrBusy says that too many tests are under way.
 	ErrBusy = errors.New("too many tests are under way")
 	// ErrPull says that an endpoint is of kind pull, so that it is never called.

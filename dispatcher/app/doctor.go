@@ -52,19 +52,33 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 // comparisonCheck says how far the archive is compared with the store.
 func comparisonCheck(ctx context.Context, store *redisq.Store, o Options) dispatcher.Check {
 	c := dispatcher.Check{Name: "archive", Holds: dispatcher.Unknown}
-	states, err := feed.New(store).Look(ctx, store.Partitions())
-	var all []archive.Comparison
-	if err == nil {
-		err = withReader(o, func(r *postgres.Reader) error {
-			all, err = r.Comparisons(ctx)
-			return err
-		})
-	}
+	var due int
+	var left float64
+	err := withReader(o, func(r *postgres.Reader) (err error) {
+		due, left, err = stillToCompare(ctx, store, r)
+		return err
+	})
 	if err != nil {
 		c.Detail = "it is not known whether the archive was compared with the store: " + err.Error()
 		return c
 	}
-	due, left := 0, 0.0
+	if due == 0 {
+		c.Holds, c.Detail = dispatcher.Yes, "the archive was compared with the store since the last gap in the log"
+		return c
+	}
+	c.Detail = fmt.Sprintf("%d of %d partitions are still to be compared with the archive, %.0f %% of the deliveries: an instance with ARCHIVE_URL does that",
+		due, store.Partitions(), math.Ceil(100*left))
+	return c
+}
+
+// stillToCompare counts the partitions that are still to be compared with the archive since
+// the last gap in their log. left is the share of all deliveries.
+func stillToCompare(ctx context.Context, store *redisq.Store, r *postgres.Reader) (due int, left float64, err error) {
+	states, err := feed.New(store).Look(ctx, store.Partitions())
+	if err != nil {
+		return 0, 0, err
+	}
+	all, err := r.Comparisons(ctx)
 	for i := range states {
 		k := slices.IndexFunc(all, func(c archive.Comparison) bool { return c.Partition == states[i].Partition })
 		switch {
@@ -74,13 +88,7 @@ func comparisonCheck(ctx context.Context, store *redisq.Store, o Options) dispat
 			due, left = due+1, left+all[k].Left
 		}
 	}
-	if due == 0 {
-		c.Holds, c.Detail = dispatcher.Yes, "the archive was compared with the store since the last gap in the log"
-		return c
-	}
-	c.Detail = fmt.Sprintf("%d of %d partitions are still to be compared with the archive, %.0f %% of the deliveries: an instance with ARCHIVE_URL does that",
-		due, len(states), math.Ceil(100*left/float64(len(states))))
-	return c
+	return due, left / float64(max(len(states), 1)), err
 }
 
 // SealEndpoints encrypts and signs with the first key each endpoint that is not yet,

@@ -25,6 +25,10 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 	}
 	look = lookup.New(lookup.Options{
 		Live: e, Lanes: e.Registry(), Store: store, Archive: reader, Decode: redisq.DecodeHead, Log: o.Log,
+		Comparing: func(ctx context.Context) (bool, error) {
+			due, _, err := stillToCompare(ctx, store, reader)
+			return due > 0, err
+		},
 	})
 	return look, reader.Close, nil
 }

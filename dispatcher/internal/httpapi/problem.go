@@ -77,6 +77,7 @@ var (
 	emptiedStore = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store lost data", 5}
 	// A disk gets room when a person makes some.
 	readOnly    = &problemKind{"unavailable", http.StatusServiceUnavailable, "The store can't write to its disk", 10}
+	comparing   = &problemKind{"unavailable", http.StatusServiceUnavailable, "The archive is not compared with the store yet", 3}
 	archiveAway = &problemKind{"unavailable", http.StatusServiceUnavailable, "The archive can't be reached", 3}
 	weak        = &problemKind{"not-durable", http.StatusServiceUnavailable, "The store is not as durable as asked", 1}
 	crowded     = &problemKind{"overloaded", http.StatusServiceUnavailable, "Too much is being received at once", 1}
@@ -158,6 +159,7 @@ var table = []struct {
 	{dispatcher.ErrNotFound, notFound, "", "it was never published, or is no longer kept"},
 	{dispatcher.ErrArchived, archived, "", "it ended, and the store keeps it no more: to send it again, publish it under another id"},
 	{dispatcher.ErrArchiveAway, archiveAway, "", "the store does not have it, and the archive, which may have it, does not answer: ask again later"},
+	{dispatcher.ErrComparing, comparing, "", "it ended, and the log that tells how was cut before it was archived (ARCHIVE_BACKLOG): ask again when hookladder_archive_comparing is 0"},
 	{dispatcher.ErrNoLane, notFound, "", "there is no such lane: GET /v1/lanes lists them. Name an endpoint by its id or uid, or give a URL (with its tenant), whose lane may be paused before its first message"},
 	{dispatcher.ErrNoDelivery, notFound, "", "the message is kept, but it does not go to this destination: reading it shows where it goes"},
 	{dispatcher.ErrNoEndpoint, notFound, "", "there is no such endpoint: GET /v1/endpoints lists them"},

@@ -55,6 +55,8 @@ type Options struct {
 	Archive archive.Finder
 	Decode  DecodeFunc
 	Log     *slog.Logger
+	// Comparing reports whether the archive is still to be compared with the store.
+	Comparing func(ctx context.Context) (bool, error)
 }
 
 // Lookup looks in both.
@@ -65,11 +67,13 @@ type Lookup struct {
 	archive archive.Finder
 	decode  DecodeFunc
 	log     *slog.Logger
+
+	comparing func(ctx context.Context) (bool, error)
 }
 
 // New makes a Lookup.
 func New(o Options) *Lookup {
-	return &Lookup{live: o.Live, lanes: o.Lanes, store: o.Store, archive: o.Archive, decode: o.Decode, log: o.Log}
+	return &Lookup{live: o.Live, lanes: o.Lanes, store: o.Store, archive: o.Archive, decode: o.Decode, log: o.Log, comparing: o.Comparing}
 }
 
 // find looks for a message in the archive. dispatcher.ErrArchiveAway says that it does

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -30,13 +31,39 @@ func (l *Lookup) Message(ctx context.Context, id string) (dispatcher.MessageView
 	found, err := l.find(ctx, id)
 	switch {
 	case err == nil && gone:
-		return l.view(ctx, found)
+		return l.gone(ctx, found)
 	case err == nil:
 		return l.complete(ctx, view, found)
 	case gone:
 		return dispatcher.MessageView{}, err
 	}
 	return view, nil // the store has the best of it
+}
+
+// gone is a message that the store has no more. A delivery that the archive has as unfinished
+// ended in a gap of the log, or the store lost its last moments.
+func (l *Lookup) gone(ctx context.Context, found *archive.Found) (v dispatcher.MessageView, err error) {
+	if v, err = l.view(ctx, found); err != nil || allEnded(&v) {
+		return v, err
+	}
+	id := found.Message.ID
+	due, err := l.comparing(ctx)
+	switch {
+	case err != nil:
+		l.tell(ctx, err)
+		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrArchiveAway)
+	case due:
+		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrComparing)
+	}
+	if found, err = l.find(ctx, id); err != nil { // the comparison may have ended since it was read
+		return dispatcher.MessageView{}, err
+	}
+	return l.view(ctx, found)
+}
+
+// allEnded reports whether all deliveries of a view have ended.
+func allEnded(v *dispatcher.MessageView) bool {
+	return !slices.ContainsFunc(v.Deliveries, func(d dispatcher.Delivery) bool { return !d.Status.Ended() })
 }
 
 // whole reports whether a view lacks nothing. A fan-out may have deliveries that were

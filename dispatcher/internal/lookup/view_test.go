@@ -110,6 +110,43 @@ func TestADeliveryIsWhatItsEventsSay(t *testing.T) {
 	}
 }
 
+// The store has it no more, and its end was cut from the log. Until the archive was compared
+// with the store, the archive's row says that it waits.
+func TestAnEndThatWasCutIsNotClaimedToWait(t *testing.T) {
+	w, l := newWorld(t, 1)
+	waits, ended := lived("ep_a", "r"), lived("ep_b", "d")
+	waits.Open = &archive.Open{ID: waits.ID, Due: at(61), Attempts: 1}
+	w.found["m"] = &archive.Found{Message: dispatcher.Message{ID: "m", URL: "https://own.example/"}, Deliveries: []archive.FoundDelivery{ended, waits}}
+	w.found["e"] = &archive.Found{Message: dispatcher.Message{ID: "e"}, Deliveries: []archive.FoundDelivery{ended}}
+	w.comparing = true
+	_, err := l.Message(t.Context(), "m")
+	require.ErrorIs(t, err, dispatcher.ErrComparing)
+	_, err = l.Message(t.Context(), "e")
+	require.NoError(t, err, "all of it ended")
+	w.lost = true
+	v, err := l.Message(t.Context(), "m")
+	require.NoError(t, err, "the store lost it, and restore brings it back")
+	require.Len(t, v.Deliveries, 2)
+	w.lost, w.comparing = false, false
+	v, err = l.Message(t.Context(), "m")
+	require.NoError(t, err)
+	require.Len(t, v.Deliveries, 2)
+}
+
+// The comparison may end after the row was read, and before it is asked for.
+func TestAnEndIsReadAgainWhereTheComparisonJustEnded(t *testing.T) {
+	w, l := newWorld(t, 1)
+	waits := lived("ep_a", "r")
+	waits.Open = &archive.Open{ID: waits.ID, Due: at(61), Attempts: 1}
+	w.found["m"] = &archive.Found{Message: dispatcher.Message{ID: "m"}, Deliveries: []archive.FoundDelivery{waits}}
+	w.read = func() {
+		w.found["m"] = &archive.Found{Message: dispatcher.Message{ID: "m"}, Deliveries: []archive.FoundDelivery{lived("ep_a", "r?")}}
+	}
+	v, err := l.Message(t.Context(), "m")
+	require.NoError(t, err)
+	require.Equal(t, dispatcher.StatusDead, v.Deliveries[0].Status)
+}
+
 func TestOfABodyThatIsNotKeptThereIsTheSize(t *testing.T) {
 	w, l := newWorld(t, 1)
 	w.found["m"] = &archive.Found{Message: dispatcher.Message{ID: "m", Topic: "a.b"}, Size: 17, Head: []byte("broken"), Deliveries: []archive.FoundDelivery{lived("q_a", "rd")}}

@@ -30,8 +30,11 @@ type world struct {
 	views     map[string]dispatcher.MessageView
 	found     map[string]*archive.Found
 	forgotten dispatcher.Forgotten
+	lost      bool   // the store lost its messages
+	read      func() // runs after a message was read in the archive
 	away      bool
-	asked     int // look-ups in the archive
+	comparing bool // the archive was not compared with the store since a gap
+	asked     int  // look-ups in the archive
 	between   func()
 }
 
@@ -43,6 +46,12 @@ func newWorld(t testing.TB, seed uint64) (*world, *lookup.Lookup) {
 	}
 	return w, lookup.New(lookup.Options{
 		Live: w, Lanes: w, Store: w, Archive: finder{w}, Log: slog.New(slog.DiscardHandler),
+		Comparing: func(context.Context) (bool, error) {
+			if w.away {
+				return false, archive.ErrUnavailable
+			}
+			return w.comparing, nil
+		},
 		Decode: func(id string, head []byte) (*dispatcher.Message, error) {
 			if string(head) == "broken" {
 				return nil, fmt.Errorf("broken")
@@ -129,6 +138,9 @@ func parsed(t testing.TB, cursor string) (at dispatcher.EndPlace) {
 
 func (w *world) Message(_ context.Context, id string) (dispatcher.MessageView, error) {
 	v, ok := w.views[id]
+	if w.lost {
+		return v, &dispatcher.Emptied{Home: true}
+	}
 	if !ok {
 		return v, dispatcher.ErrNotFound
 	}
@@ -185,6 +197,9 @@ func (f finder) Find(_ context.Context, id string) (*archive.Found, error) {
 		return nil, archive.ErrUnavailable
 	}
 	if found := f.w.found[id]; found != nil {
+		if f.w.read != nil {
+			f.w.read()
+		}
 		return found, nil
 	}
 	return nil, dispatcher.ErrNotFound

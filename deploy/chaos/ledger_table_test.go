@@ -134,6 +134,15 @@ var pages = []struct {
 		b.archived.events, b.archived.messages = b.archived.events[1:], nil
 		b.cuts, b.dropped = []span{{at(0), at(10)}}, 1
 	}, uncounted},
+	{"it was delivered without an answer", func(b book) {
+		b.usual()
+		b.last().status, b.last().made = 0, false
+	}, unlogged + ", " + altered},
+	{"it was delivered by a success that came late", func(b book) {
+		m := b.usual()
+		b.last().kind = "l"
+		b.event(m, "d", 2, 0, 1.5).made = false
+	}, ""},
 	{"an attempt that no receiver saw", func(b book) {
 		b.event(b.usual(), "l", 3, 200, 5)
 	}, invented},

@@ -144,11 +144,12 @@ func deliveryOf(m *dispatcher.Message, f *archive.FoundDelivery) dispatcher.Deli
 		l.event(&f.Events[i])
 	}
 	d := &l.d
-	if f.Open != nil && !d.Status.Ended() {
+	switch {
+	case d.Status.Ended():
+	case f.Open != nil:
 		l.unfinished(f.Open)
-	}
-	if d.Status == "" { // its log was cut
-		d.Status = dispatcher.StatusReady
+	default:
+		l.unknown(f.Events)
 	}
 	d.Climbed, d.LadderFrom = max(d.Attempts-l.base-l.beside, 0), l.base+1
 	if n := len(d.History); n > 0 {
@@ -211,6 +212,19 @@ func (l *life) end(e *archive.Event, status dispatcher.Status) {
 	}
 	if e.Kind == archive.Lost {
 		d.LastError = unknownEnd
+	}
+}
+
+// unknownFate is reported for a delivery that neither the store nor the archive has as unfinished.
+const unknownFate = "it is not known how it ended: part of its log was cut before it was archived, and the store has it no more"
+
+// unknown is a delivery whose acceptance was cut from the log, so that the archive has no row of it
+// that a comparison could end.
+func (l *life) unknown(events []archive.Event) {
+	d := &l.d
+	d.Status, d.Due, d.LastError = dispatcher.StatusDead, time.Time{}, unknownFate
+	if n := len(events); n > 0 {
+		d.Ended = events[n-1].At // not before
 	}
 }
 

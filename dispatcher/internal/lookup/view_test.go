@@ -75,6 +75,10 @@ func TestADeliveryIsWhatItsEventsSay(t *testing.T) {
 		{"its end was lost", "?", nil, dispatcher.Delivery{
 			Status: dispatcher.StatusDead, Ended: at(1), LadderFrom: 1, LastError: "it ended, and the log that told how was cut before it was archived",
 		}, 0},
+		{"its acceptance and its end were cut", "r", nil, dispatcher.Delivery{
+			Status: dispatcher.StatusDead, Ended: at(1), Attempts: 1, Climbed: 1, LadderFrom: 1, LastStatus: 500,
+			LastError: "it is not known how it ended: part of its log was cut before it was archived, and the store has it no more",
+		}, 1},
 		{"on its ladder when the store was lost", "r", &archive.Open{Due: at(61), Attempts: 1}, dispatcher.Delivery{
 			Status: dispatcher.StatusRetrying, Due: at(61), Attempts: 1, Climbed: 1, LadderFrom: 1, LastStatus: 500, LastError: "status 500",
 		}, 1},
@@ -161,11 +165,13 @@ func TestOfABodyThatIsNotKeptThereIsTheSize(t *testing.T) {
 // The store has some deliveries of a fan-out, and no more proof of one.
 func TestTheArchiveCompletesWhatTheStoreHas(t *testing.T) {
 	w, l := newWorld(t, 1)
+	waits := lived("ep_c", "r")
+	waits.Open = &archive.Open{ID: waits.ID, Attempts: 1}
 	live := dispatcher.Delivery{ID: dispatcher.DeliveryID{Lane: "ep_a", Message: "m"}, Status: dispatcher.StatusReady, Attempts: 2}
 	w.views["m"] = dispatcher.MessageView{Message: dispatcher.Message{ID: "m", Apart: &dispatcher.Apart{Size: 4}}, Deliveries: []dispatcher.Delivery{live}}
 	w.found["m"] = &archive.Found{
 		Message: dispatcher.Message{ID: "m", Body: []byte("body")}, HasBody: true, Size: 4,
-		Deliveries: []archive.FoundDelivery{lived("ep_a", "rrd"), lived("ep_b", "d"), lived("ep_c", "r")},
+		Deliveries: []archive.FoundDelivery{lived("ep_a", "rrd"), lived("ep_b", "d"), waits},
 	}
 	v, err := l.Message(t.Context(), "m")
 	require.NoError(t, err)

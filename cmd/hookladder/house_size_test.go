@@ -76,7 +76,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/notices":              800,
 	"dispatcher/internal/outage":               300,
 	"dispatcher/internal/pgoutbox":             500,
-	"dispatcher/internal/postgres":             3900,
+	"dispatcher/internal/postgres":             4000,
 	"dispatcher/internal/queuetest":            200,
 	"dispatcher/internal/queuetest/deliveries": 5600,
 	"dispatcher/internal/queuetest/lanes":      4800,

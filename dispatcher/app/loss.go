@@ -123,6 +123,9 @@ func archivedLoss(ctx context.Context, store *redisq.Store, vault *postgres.Vaul
 // discard gives up what the archive has. The store follows: if this ends between the two,
 // it still counts as lost, and this can be run again.
 func discard(ctx context.Context, store *redisq.Store, vault *postgres.Vault, out *Loss, by string) (err error) {
+	if err := vault.Sever(ctx, store.Conn().Epochs()); err != nil {
+		return err
+	}
 	if out.Open, out.Endpoints, err = vault.Discard(ctx, store.Conn().Epochs(), out.Lost.Home); err != nil {
 		return err
 	}

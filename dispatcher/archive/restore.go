@@ -88,6 +88,9 @@ type Vault interface {
 	Ends(ctx context.Context, but []string) (Ends, error)
 	// Home is the id of the data that were archived, and the epochs of the partitions.
 	Home(ctx context.Context) (id string, epochs map[int]string, err error)
+	// Sever keeps instances from archiving what they read before the loss, of data that do not
+	// have the present epochs.
+	Sever(ctx context.Context, present []string) error
 	// KeepHome notes that the archive is of the data with this id.
 	KeepHome(ctx context.Context, id string) error
 	// CountOpen counts unfinished deliveries, but for those of the given epochs.

@@ -191,6 +191,7 @@ func (a *Archiver) report(ctx context.Context, err error) time.Duration {
 	if errors.Is(err, archive.ErrMoved) { // another instance holds it by now
 		a.o.Log.Info("another instance archives this", "err", err)
 		clear(a.held)
+		a.wants = nil // the store may hold other data by now
 		err = nil
 	}
 	a.tellUp(err)

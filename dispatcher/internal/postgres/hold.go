@@ -25,7 +25,7 @@ where holder = $1 and partition >= 0 and partition <> all ($2::int[])`
 
 // hold takes what is free, and renews. A row that a batch is just being written behind is
 // left alone: its writer has it. By a new epoch a partition begins anew, and how far the data
-// of the earlier one went stays known until keepHome.
+// of the earlier one went stays known until KeepHome. A severed one has noted that already.
 const hold = `
 with want as (
   select * from unnest($2::int[], $3::text[], $4::bigint[], $5::bigint[]) as want (partition, epoch, ms, seq)
@@ -40,8 +40,8 @@ update hookladder.position p set
   holder = $1, until = clock_timestamp() + make_interval(secs => $6::float8), epoch = want.epoch,
   ms = case when other then want.ms else p.ms end,
   seq = case when other then want.seq else p.seq end,
-  left_last = case when other then coalesce(p.left_last, p.last) else p.left_last end,
-  left_gap = case when other and p.left_last is null then p.gap_ms else p.left_gap end,
+  left_last = case when other and p.epoch <> '' then coalesce(p.left_last, p.last) else p.left_last end,
+  left_gap = case when other and p.epoch <> '' and p.left_last is null then p.gap_ms else p.left_gap end,
   began = case when other then now() else p.began end,
   walk_ms = case when other then null else p.walk_ms end,
   walk_seq = case when other then null else p.walk_seq end,

@@ -9,6 +9,10 @@ import (
 // home is the row of positions whose epoch is the id of the store's data.
 const home = -2
 
+// severed is the epoch of a partition whose data were lost and are being restored or given up,
+// until an instance archives the present ones.
+const severed = ""
+
 const (
 	readHome = "select partition, epoch from hookladder.position where partition >= 0 or partition = $1"
 	keepHome = `insert into hookladder.position (partition, epoch, ms, seq, last) values ($1, $2, 0, 0, 0)
@@ -32,9 +36,10 @@ func scanHome(rows pgx.Rows) (id string, epochs map[int]string, err error) {
 	var partition int
 	var epoch string
 	_, err = pgx.ForEachRow(rows, []any{&partition, &epoch}, func() error {
-		if partition == home {
+		switch {
+		case partition == home:
 			id = epoch
-		} else {
+		case epoch != severed:
 			epochs[partition] = epoch
 		}
 		return nil
@@ -59,6 +64,22 @@ func (v *Vault) Home(ctx context.Context) (id string, epochs map[int]string, err
 		return "", nil, fault("read which store is archived", err)
 	}
 	return id, epochs, nil
+}
+
+const sever = `
+update hookladder.position set
+  left_last = coalesce(left_last, last), left_gap = case when left_last is null then gap_ms else left_gap end,
+  epoch = '', holder = null, until = null
+where partition >= 0 and epoch <> '' and epoch <> all ($1::text[])`
+
+// Sever ends the archiving of what a store lost, which are the data of other epochs than the
+// present ones. An instance may still have lines of them that it read before the loss. It can't
+// write them any more: they would come behind what is restored.
+func (v *Vault) Sever(ctx context.Context, present []string) error {
+	if _, err := v.pool.Exec(ctx, v.schema.sql(sever), list(present)); err != nil {
+		return fault("end the archiving of what was lost", err)
+	}
+	return nil
 }
 
 // KeepHome keeps that id. What was lost before is restored or given up.

@@ -109,7 +109,7 @@ const howFar = `
 with lost as (
   select coalesce(left_last, last) as last, case when left_last is null then gap_ms else left_gap end as gap
   from hookladder.position
-  where partition >= 0 and coalesce(left_last, last) > 0 and (left_last is not null or epoch <> all ($1::text[]))
+  where partition >= 0 and coalesce(left_last, last) > 0 and (left_last is not null or epoch <> '' and epoch <> all ($1::text[]))
 )
 select coalesce(min(lost.last), every.last, 0) >> 20, coalesce(max(lost.last), every.last, 0) >> 20, coalesce(max(lost.gap), 0), now()
 from lost right join (select max(last) from hookladder.position where partition >= 0) as every (last) on true

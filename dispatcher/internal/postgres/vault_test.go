@@ -125,6 +125,40 @@ func TestHowFarLostDataWereArchivedStaysKnown(t *testing.T) {
 	require.Equal(t, []any{int64(5000), true}, []any{ends.First.UnixMilli(), ends.Gap.IsZero()})
 }
 
+// An instance was stopped between its reading of the log and its writing to the archive, for as long as
+// the store was emptied and restored. What it writes then would never be restored.
+func TestNothingIsAddedToWhatIsBeingRestored(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	l.write(t, a, accepted("first"))
+	run(t, url, "update hookladder.position set last = 1000::bigint << 20")
+	v := mustOpenVault(t, postgres.Options{URL: url})
+	late := l.part(accepted("late"))
+	require.NoError(t, v.Sever(t.Context(), []string{"present"}))
+	_, err := a.Write(t.Context(), me, []archive.Part{late})
+	require.ErrorIs(t, err, archive.ErrMoved)
+	n, err := v.CountOpen(t.Context(), []string{"present"})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	ends, err := v.Ends(t.Context(), []string{"present"})
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, ends.First.UnixMilli())
+	_, epochs, err := v.Home(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, epochs)
+
+	// The first instance that archives again comes behind the restore, and notes no loss anew.
+	require.NoError(t, v.KeepHome(t.Context(), "id"))
+	l.epoch, l.at = "present", archive.Position{}
+	l.hold(t, a)
+	run(t, url, "update hookladder.position set last = 5000::bigint << 20")
+	ends, err = v.Ends(t.Context(), []string{"later"})
+	require.NoError(t, err)
+	require.EqualValues(t, 5000, ends.First.UnixMilli())
+}
+
 func TestWhatEndedIsKnownAndTheDeadAreThere(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)

@@ -93,12 +93,16 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	if r.Ends, err = o.From.Ends(ctx, epochs); err != nil {
 		return r, err
 	}
+	present := epochs
 	if r.Behind = !drained && !lost; drained && !lost {
 		epochs = nil // what the store lost of its last second is put back too
 	}
 	w := &restoring{o: o, from: o.From, to: o.To, report: &r, epochs: epochs}
 	if o.DryRun {
 		return r, w.count(ctx)
+	}
+	if err := w.from.Sever(ctx, present); err != nil {
+		return r, err
 	}
 	if err := w.all(ctx); err != nil {
 		return r, err

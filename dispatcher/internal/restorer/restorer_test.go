@@ -29,6 +29,7 @@ type vault struct {
 	home      string // the id of the store
 	notes     []map[string]any
 	since     []time.Time
+	severed   bool
 }
 
 func (v *vault) Lock(context.Context) (func(), error) {
@@ -45,6 +46,11 @@ func (v *vault) Ends(context.Context, []string) (archive.Ends, error) {
 
 func (v *vault) Home(context.Context) (string, map[int]string, error) { return v.home, nil, nil }
 
+func (v *vault) Sever(context.Context, []string) error {
+	v.severed = true
+	return nil
+}
+
 func (v *vault) KeepHome(_ context.Context, id string) error {
 	v.home = id
 	return nil
@@ -60,6 +66,11 @@ func (v *vault) CountOpen(_ context.Context, but []string) (n int64, err error) 
 }
 
 func (v *vault) Open(_ context.Context, but []string) iter.Seq2[archive.Open, error] {
+	if !v.severed {
+		return func(yield func(archive.Open, error) bool) {
+			yield(archive.Open{}, errors.New("an instance may still add to what is restored"))
+		}
+	}
 	return sequence(slices.DeleteFunc(slices.Clone(v.open), func(o archive.Open) bool { return slices.Contains(but, o.Epoch) }))
 }
 

@@ -215,7 +215,8 @@ type Queue interface {
 	EndWaits(ctx context.Context, by string, lanes []Lane) error
 	// ForgetLane takes away the limits of a lane without an endpoint. They must
 	// still be of that version and made at least age ago, and the lane must be
-	// empty. It reports whether it did.
+	// empty. It reports whether it did. A paused lane in which something waits had
+	// an endpoint: it is missing from then on (WhyMissing), and no longer paused.
 	ForgetLane(ctx context.Context, by string, copied LaneVersion, age time.Duration) (forgotten bool, err error)
 	// HeldLanes reads a page of the lanes that are held, but not AllLanes. One may
 	// come twice. next is empty at the end; beside an error it goes on behind what

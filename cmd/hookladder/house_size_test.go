@@ -83,7 +83,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/model":      3400, // takers too
 	"dispatcher/internal/queuetest/rig":        1500,
 	"dispatcher/internal/queuetest/stored":     800,
-	"dispatcher/internal/redisq":               6300,
+	"dispatcher/internal/redisq":               6400,
 	"dispatcher/internal/redisq/access":        300,
 	"dispatcher/internal/redisq/access/lua":    200,
 	"dispatcher/internal/redisq/buried":        400,

@@ -140,7 +140,7 @@ func (f *finisher) tellDisabled(ctx context.Context, ids []string) error {
 // compare gives lanes the limits of their endpoints where these are newer, and makes newer
 // the endpoints that are older than their lanes. The copies were read before. A copy without
 // an endpoint that was not deleted either comes from a creation that failed: it is removed
-// once it has that age.
+// once it has that age. If something waits in its lane, the store lost the endpoint.
 func (f *finisher) compare(ctx context.Context, copies []dispatcher.LaneVersion, age time.Duration) error {
 	if len(copies) == 0 {
 		return nil

@@ -193,7 +193,8 @@ func (e *Engine) emptied(lost *dispatcher.Emptied) {
 		e.log.Info("the data that the store lost were restored or given up")
 		e.endpoints.Cache.Clear() // it may have endpoints that are no more
 		e.pollSoon()
-		e.dead.suspect() // the names of those that left are known again
+		e.endpoints.Suspect() // lanes may have lost their endpoints
+		e.dead.suspect()      // the names of those that left are known again
 	}
 	e.tell(news)
 }

@@ -209,6 +209,26 @@ func TestAnEndpointThatTheStoreLostEndsNothing(t *testing.T) {
 	})
 }
 
+func TestAPausedLaneSaysThatItsEndpointIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, nil)
+		r.start(t)
+		view := r.create(t, paused)
+		r.publish(t, to(view.ID, "m"))
+		r.store.set(func() { delete(r.store.byID, view.ID) })
+		r.queue.ears.OnGap()
+		pass(61 * time.Second)
+		states, err := r.queue.still().LaneStates(t.Context(), []d.Lane{view.Lane()})
+		require.NoError(t, err)
+		state, why := states[0].Standing()
+		require.Equal(t, []any{d.StateLimited, d.WhyMissing}, []any{state, why})
+		status, _ := r.queue.ended(view.Lane(), "m")
+		require.Empty(t, status)
+		require.Empty(t, r.sender.sent())
+		r.stop(t)
+	})
+}
+
 func TestACreationThatFailsLeavesNoLane(t *testing.T) {
 	for name, fault := range map[string]error{"the store is full": d.ErrFull, "it can't be stored": fmt.Errorf("broken")} {
 		t.Run(name, func(t *testing.T) {

@@ -86,6 +86,22 @@ var CopyCases = []rig.Case{
 			require.False(r, r.LaneState(rig.EpOne).Known)
 		}
 	}},
+	{Name: "a paused lane without its endpoint is missing, and is paused no more", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused))
+		r.MustChangeNothing(func() { require.False(r, forgetLane(r, rig.EpOne, 1, time.Hour), "it may be being created") })
+		r.Publish(rig.EpOne, "m1", "m2")
+		r.MustChangeNothing(func() { require.False(r, forgetLane(r, rig.EpOne, 2, 0)) })
+		require.False(r, forgetLane(r, rig.EpOne, 1, time.Hour), "two wait")
+		mustHold(r, dispatcher.WhyMissing, 2)
+		mustWaitFor(r, "missing", rig.EpOne, "m1", "m2")
+		l := r.LaneState(rig.EpOne)
+		state, why := l.Standing()
+		require.Equal(r, []any{dispatcher.StateLimited, dispatcher.WhyMissing}, []any{state, why})
+		require.Empty(r, heldLanes(r, 0))
+		require.Empty(r, r.ClaimAll(rig.One))
+		r.Limit(rig.EpOne)
+		require.Len(r, r.ClaimAll(rig.One), 2, "it came back")
+	}},
 	{Name: "a copy that is young, of another version, or in use is kept", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Pass(time.Minute)

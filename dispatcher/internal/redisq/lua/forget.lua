@@ -1,6 +1,7 @@
 -- forget: remove a copy of limits whose endpoint is not there and was never deleted. Its creation failed between the
 -- copy and the endpoint itself. Nothing can wait in such a lane. If something does, or the copy is another one, it
--- stays.
+-- stays. A lane in which something waits had an endpoint that was lost since. If it is paused, only its limits go. It
+-- can't be claimed from without them either, and says then why.
 --
 -- ARGV[3] lane
 -- ARGV[4] version  that the copy has
@@ -10,6 +11,11 @@ local name, v, age = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 call('DEL', tag)
 load({ name })
 local l, noted = lanes[name], tonumber(call('ZSCORE', KNOWN, name) or 0)
+if l.limits.v == v and l.limits.held == 'p' and l.waiting > 0 then
+  call('HDEL', LIMITS, name)
+  call('HDEL', HELD, name)
+  return { micros, before_due, weighs(before_weight), 0 }
+end
 if l.limits.v ~= v or l.flying > 0 or l.waiting > 0 or call('EXISTS', READY .. name) == 1 or noted > now - age then
   return { micros, before_due, weighs(before_weight), 0 }
 end

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 )
@@ -44,6 +46,26 @@ func TestAnArchiveThatDoesNotAnswerKeepsNobodyWaiting(t *testing.T) {
 			require.ErrorContains(t, err, "a moment ago", "it was not even tried")
 		})
 	}
+}
+
+// The first instance makes the tables. A look-up before that says nothing of PostgreSQL, so
+// the next one is not refused for it.
+func TestAnArchiveWithoutItsTablesIsAskedAgain(t *testing.T) {
+	url := pgtest.New(t)
+	r, err := postgres.OpenReader(postgres.Options{URL: url, LookTime: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	_, err = r.Find(t.Context(), "m")
+	require.ErrorIs(t, err, archive.ErrUnavailable)
+	_, err = r.Since(t.Context())
+	require.ErrorIs(t, err, archive.ErrUnavailable)
+	require.NotContains(t, err.Error(), "a moment ago")
+	a, err := postgres.Open(postgres.Options{URL: url})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	require.NoError(t, a.Maintain(t.Context(), 0))
+	_, err = r.Find(t.Context(), "m")
+	require.ErrorIs(t, err, dispatcher.ErrNotFound)
 }
 
 func TestAReaderRefusesAURLWithoutTellingIt(t *testing.T) {

@@ -162,6 +162,12 @@ const (
 	codeLocked    = "55P03" // by another
 )
 
+// noTables reports whether the tables are not there: no instance made them yet.
+func noTables(err error) bool {
+	code := codeOf(err)
+	return code == codeNoTable || code == codeNoSchema
+}
+
 // ofData reports whether a row is at fault: it is of no known month, repeats another one,
 // or has what its column does not take. Whatever else happens may pass.
 func ofData(err error) bool {

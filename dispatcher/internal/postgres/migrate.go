@@ -56,7 +56,7 @@ func (s *session) migrate(ctx context.Context) error {
 // version is that of the tables; 0: there are none.
 func (s *session) version(ctx context.Context) (version int, err error) {
 	err = s.conn.QueryRow(ctx, s.schema.sql("select coalesce(max(n), 0) from hookladder.version")).Scan(&version)
-	if code := codeOf(err); code == codeNoTable || code == codeNoSchema {
+	if noTables(err) {
 		err = nil
 	}
 	return version, err

@@ -74,7 +74,7 @@ func (r *Reader) look(ctx context.Context, verb string, do func(context.Context,
 	short, cancel := context.WithTimeout(ctx, r.lookTime)
 	defer cancel()
 	err := r.inSnapshot(short, r.lookTime, do)
-	r.breaker.leave(err == nil || ctx.Err() != nil) // a caller that left says nothing of the archive
+	r.breaker.leave(err == nil || ctx.Err() != nil || noTables(err)) // a caller that left says nothing of the archive
 	if err == nil {
 		return nil
 	}

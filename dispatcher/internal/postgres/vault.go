@@ -59,8 +59,8 @@ var ErrNothing = errors.New("there are no tables of this project: nothing was ev
 func (v *Vault) check(ctx context.Context) error {
 	var n int
 	err := v.pool.QueryRow(ctx, v.schema.sql("select max(n) from hookladder.version")).Scan(&n)
-	switch code := codeOf(err); {
-	case code == codeNoTable || code == codeNoSchema:
+	switch {
+	case noTables(err):
 		return ErrNothing
 	case err != nil:
 		return err

@@ -37,7 +37,7 @@ func AcceptLoss(ctx context.Context, url string, o Options) (accepted bool, err 
 		return false, fmt.Errorf("accept loss: %w", errArchived)
 	}
 	store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "loss.accept", Detail: loss.Error()})
-	if err := store.Conn().EndLoss(ctx, loss); err != nil {
+	if err := store.EndLoss(ctx, loss); err != nil {
 		return false, fmt.Errorf("accept loss: %w", err)
 	}
 	return true, nil

@@ -72,14 +72,42 @@ func (s *Store) Emptied() *dispatcher.Emptied { return s.conn.Loss() }
 
 // EndLoss notes that what was lost was restored, or given up. Where home was lost, so were the
 // names of the instances. Those that hold leases elsewhere and do not beat count as departed,
-// so that an instance takes over from them.
+// so that an instance takes over from them. All instances are told; those that can't hear
+// continue with their next beat.
 func (s *Store) EndLoss(ctx context.Context, loss *dispatcher.Emptied) error {
 	if loss.Home {
 		if err := s.noteHolders(ctx); err != nil {
 			return err
 		}
 	}
-	return s.conn.EndLoss(ctx, loss)
+	if err := s.conn.EndLoss(ctx, loss); err != nil {
+		return err
+	}
+	if err := s.Stir(ctx); err != nil { // the loss is over all the same
+		s.log.Warn("instances were not told that the loss is over: they continue with their next beats", "err", err)
+	}
+	return nil
+}
+
+// Stir has all instances look at the log now, and whether a loss is over. It asks in the
+// words that tell of a change of an endpoint.
+func (s *Store) Stir(ctx context.Context) error {
+	if s.polls {
+		return nil
+	}
+	return s.conn.At(ctx, "publish", conn.Home, func(p redis.Pipeliner) {
+		p.Publish(ctx, s.home()+keys.EndpointsChannel, s.conn.ID()+" 0 "+noEndpoint+" ")
+	})
+}
+
+// noEndpoint is the id of none.
+const noEndpoint = "-"
+
+// stirred looks whether a loss is over. Without it the next beat does.
+func (s *Store) stirred(ctx context.Context) {
+	if err := s.conn.Verify(ctx); err != nil {
+		s.log.Debug("not looked whether the loss is over", "err", err)
+	}
 }
 
 // holdersAtOnce is about how many keys one command goes through.

@@ -117,8 +117,8 @@ func (s *Store) WatchHints(ctx context.Context, by string, to dispatcher.Subscri
 		case *redis.Message:
 			if e.Channel == wake {
 				s.heardHint(e.Payload, by, onHint, to.OnTakeable)
-			} else {
-				s.heardEndpoint(e.Payload, to.OnEndpoint)
+			} else if s.heardEndpoint(e.Payload, to.OnEndpoint) && s.Emptied() != nil {
+				beside.Go(func() { s.stirred(watching) })
 			}
 		}
 	}
@@ -161,10 +161,11 @@ func (s *Store) heardHint(text, by string, onHint func(partitions.Hint), onTakea
 	}
 }
 
-func (s *Store) heardEndpoint(text string, onEndpoint func(dispatcher.EndpointChange)) {
+// heardEndpoint reports whether the change is of no endpoint.
+func (s *Store) heardEndpoint(text string, onEndpoint func(dispatcher.EndpointChange)) (stirs bool) {
 	text, ours := s.conn.Ours(text)
 	if !ours {
-		return
+		return false
 	}
 	change, err := parseChange(text)
 	switch {
@@ -173,6 +174,7 @@ func (s *Store) heardEndpoint(text string, onEndpoint func(dispatcher.EndpointCh
 	case onEndpoint != nil:
 		onEndpoint(change)
 	}
+	return change.ID == noEndpoint
 }
 
 // takeable stands before the lanes of a hint that tells what may be taken.

@@ -79,18 +79,8 @@ func (f *Feed) announce(ctx context.Context) error {
 }
 
 // Ask has all instances look at the log now: what wrote to it may be no instance, of
-// which they would learn. It asks in the words that tell of a change of an endpoint.
-func (f *Feed) Ask(ctx context.Context) error {
-	if f.store.Polls() {
-		return nil
-	}
-	return f.conn.At(ctx, "publish", conn.Home, func(p redis.Pipeliner) {
-		p.Publish(ctx, keys.Home(f.conn.Project())+keys.EndpointsChannel, f.conn.ID()+" 0 "+noEndpoint+" ")
-	})
-}
-
-// noEndpoint is the id of none.
-const noEndpoint = "-"
+// which they would learn.
+func (f *Feed) Ask(ctx context.Context) error { return f.store.Stir(ctx) }
 
 // States reads how far some partitions are archived. One that lost everything begins
 // anew, once that is noted.

@@ -164,6 +164,30 @@ func loseHome(t *testing.T, p *redisqtest.Project, s *redisqtest.Raw) {
 	require.NotNil(t, s.Bare().Emptied())
 }
 
+// Until an instance notices that the loss is over, it refuses what needed the lost data.
+func TestInstancesNoticeTheEndOfARestore(t *testing.T) {
+	onBoth(t, func(t *testing.T, server redistest.Redis) {
+		ctx, stop := context.WithTimeout(t.Context(), kit.Patience)
+		defer stop()
+		p := redisqtest.NewProject(t, server, 2)
+		s := p.Open(2)
+		loseHome(t, p, s)
+		subscribed, ended := make(chan bool, 1), make(chan error, 1)
+		go func() {
+			ended <- s.Bare().Watch(ctx, "one", dispatcher.Subscriber{OnGap: func() { subscribed <- true }})
+		}()
+		<-subscribed
+		target := restore.New(p.Open(2).Bare(), "restore")
+		_, err := target.Emptied(ctx, "", nil)
+		require.NoError(t, err)
+		require.NoError(t, target.Hold(ctx))
+		require.NoError(t, target.Release(ctx))
+		require.NoError(t, kit.Until(ctx, "it continues without a beat", func() error { return s.Bare().Intact(context.Background()) }))
+		stop()
+		require.NoError(t, <-ended)
+	})
+}
+
 // The line of the log that says so is of no instance, of which the others would learn. A
 // restore that is repeated until all is archived would wait for its own line for ever.
 func TestInstancesLookAtTheLogAfterARestore(t *testing.T) {

@@ -109,9 +109,7 @@ func (t *Target) Release(ctx context.Context) error {
 		return err
 	}
 	if t.loss != nil {
-		if err := t.store.EndLoss(ctx, t.loss); err != nil {
-			return err
-		}
+		return t.store.EndLoss(ctx, t.loss) // and has them look at the log, too
 	}
 	// The end of the hold is a line in the log. A restore that follows wants it archived.
 	return feed.New(t.store).Ask(ctx)

@@ -57,6 +57,11 @@ var absenceRows = []absenceRow{
 	{"DELETE /v1/messages/kept-cancel", "", "200 200 200", "200 200 200"},
 	{"DELETE /v1/messages/lost-cancel", "", "200 503 503", "200 503 503"},
 	{"DELETE /v1/messages/never", "", "503 503 503", "503 503 503"},
+	{"POST /v1/messages/fan/retry?all=true&destination=kept", "", "503 202 503", "503 202 503"},
+	{"POST /v1/messages/fan/retry?all=true&destination=lost", "", "503 503 503", "503 503 503"},
+	{"POST /v1/messages/fan/retry?all=true", "", "202 503 503", "202 503 503"},
+	{"DELETE /v1/messages/fan?destination=kept", "", "503 200 503", "503 200 503"},
+	{"DELETE /v1/messages/fan?destination=lost", "", "503 503 503", "503 503 503"},
 
 	// Lists.
 	{"GET /v1/deliveries", "", "200 503 503", "200 503 503"},

@@ -125,11 +125,12 @@ func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, del
 // they are then.
 func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, call func([]dispatcher.DeliveryID) ([]dispatcher.Change, error)) ([]dispatcher.Change, []dispatcher.Delivery, error) {
 	record, err := e.queue.Read(ctx, id)
-	if err != nil {
+	found := only(record.Deliveries, lane)
+	if err = besideLoss(found, lane, err); err != nil {
 		return nil, nil, err
 	}
 	var ids []dispatcher.DeliveryID
-	for _, one := range only(record.Deliveries, lane) {
+	for _, one := range found {
 		ids = append(ids, one.ID)
 	}
 	if len(ids) == 0 {
@@ -142,10 +143,21 @@ func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, ca
 		return nil, nil, err
 	}
 	record, err = e.read(ctx, id)
-	if err != nil {
+	found = only(record.Deliveries, lane)
+	if err = besideLoss(found, lane, err); err != nil {
 		return nil, nil, err
 	}
-	return changes, only(record.Deliveries, lane), nil
+	return changes, found, nil
+}
+
+// besideLoss is an error of reading a message, and nil if the store lost other deliveries of
+// it than the one in a lane, which was found.
+func besideLoss(found []dispatcher.Delivery, lane dispatcher.Lane, err error) error {
+	var lost *dispatcher.Emptied
+	if lane != "" && len(found) > 0 && errors.As(err, &lost) {
+		return nil
+	}
+	return err
 }
 
 // only are the deliveries of one lane; all where it is empty.

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"crypto/sha256"
+	"slices"
 	"sync"
 	"time"
 )
@@ -169,6 +170,13 @@ func (h *history) breaks(kind, who string) (mended func()) {
 			f.to = time.Now()
 		}
 	}
+}
+
+// underWay reports whether something is broken, and not mended yet.
+func (h *history) underWay(kind string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.faults, func(f *fault) bool { return f.kind == kind && f.to.IsZero() })
 }
 
 func (h *history) note(n note) {

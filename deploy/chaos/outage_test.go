@@ -92,12 +92,12 @@ func (b *outage) stop(ctx context.Context, random *rand.Rand) {
 const cutsWithin = 90 * time.Second
 
 // cut stops PostgreSQL until the store cuts what it keeps for it, and waits until the archive is
-// current again.
+// current again. An emptied store takes nothing that could be cut, and its restore needs PostgreSQL.
 func (b *outage) cut(ctx context.Context, random *rand.Rand) {
 	before := b.watcher.counted()
 	mended := b.begins(archiveCut, "")
 	b.keeper.server.Stop()
-	for late := time.Now().Add(cutsWithin); b.watcher.counted() == before && ctx.Err() == nil && time.Now().Before(late); {
+	for late := time.Now().Add(cutsWithin); b.watcher.counted() == before && !b.h.underWay(emptied) && ctx.Err() == nil && time.Now().Before(late); {
 		kit.Rest(ctx, watchEvery)
 	}
 	kit.Rest(ctx, between(random, 0, 2*time.Second))

@@ -109,4 +109,17 @@ var LastLeaseCases = []rig.Case{
 		require.Equal(r, stored.PlaceReady, r.State().At(id).Place)
 		require.Empty(r, r.State().Last)
 	}},
+	{Name: "what its taker was never told of is not its own for the rest of the call", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Minute, id)
+		lease := rig.LeaseOf(id)
+		lease.Untold = true
+		got := r.Adopt(rig.One, lease, lastOf(id, rig.Owner), lastOf(id, "other"))
+		require.NoError(r, got[0].Err)
+		for _, again := range got[1:] {
+			require.ErrorIs(r, again.Err, dispatcher.ErrNotTaken)
+			require.Zero(r, again.Attempt)
+		}
+	}},
 }

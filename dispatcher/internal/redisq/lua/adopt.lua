@@ -24,7 +24,7 @@ local ends = #deliveries > 0 and sure('ZMSCORE', TAKEN, unpack(deliveries)) or N
 for i, delivery in ipairs(deliveries) do
   local taken_at, token, owner, attempt = since(texts[i])
   local untold, asked = match(ARGV[3 * i + 3], '^(%-?)(.*)$')
-  if not token or asked ~= '' and asked ~= token then
+  if not token or asked ~= '' and asked ~= token or lasts == 0 and never_told[delivery] then
     codes[i] = '2'
   elseif owner ~= ARGV[3 * i + 4] then
     codes[i] = '3'

@@ -107,7 +107,8 @@ type Queue interface {
 	Schedule(ctx context.Context, by string, free, lease int, batch []Entry) ([]ScheduleResult, error)
 	// Move moves a batch of what is due wherever something is, and answers 0: more
 	// may be due. Where by what is known nothing is due it asks nothing, and
-	// answers how long to wait; wait < 0: nothing waits for a time. Leases that
+	// answers how long to wait; wait < 0: nothing waits for a time. What has
+	// expired where it waits ends. Leases that
 	// have ended by themselves become those of instance by, which has to say that
 	// their attempts failed; they have no body. They are answered also beside an
 	// error, which is ErrFenced where the instance was declared dead.

@@ -79,10 +79,10 @@ var budgets = map[string]int{
 	"dispatcher/internal/postgres":             4000,
 	"dispatcher/internal/queuetest":            200,
 	"dispatcher/internal/queuetest/deliveries": 5600,
-	"dispatcher/internal/queuetest/lanes":      4800,
-	"dispatcher/internal/queuetest/model":      3400, // takers too
+	"dispatcher/internal/queuetest/lanes":      5000,
+	"dispatcher/internal/queuetest/model":      3500, // takers too
 	"dispatcher/internal/queuetest/rig":        1500,
-	"dispatcher/internal/queuetest/stored":     800,
+	"dispatcher/internal/queuetest/stored":     900,
 	"dispatcher/internal/redisq":               6400,
 	"dispatcher/internal/redisq/access":        300,
 	"dispatcher/internal/redisq/access/lua":    200,
@@ -114,7 +114,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/restore/lua":   200,
 	"dispatcher/internal/redisq/script":        300,
 	"dispatcher/internal/redisq/start":         200,
-	"dispatcher/internal/redisq/script/lua":    1600,
+	"dispatcher/internal/redisq/script/lua":    1800,
 	"dispatcher/internal/redisq/upcoming":      100,
 	"dispatcher/internal/redisq/upcoming/lua":  100,
 	"dispatcher/internal/restorer":             400,

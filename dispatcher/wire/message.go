@@ -26,7 +26,7 @@ type Message struct {
 	ContentType   string            `json:"content_type,omitzero" maxLength:"256" doc:"Default: application/json for body, text/plain; charset=utf-8 for raw_body, application/octet-stream for raw_body_base64."`
 	Delay         Duration          `json:"delay,omitzero" doc:"Until the first attempt, at most a year."`
 	DeliverAt     Time              `json:"deliver_at,omitzero" doc:"When the first attempt is made; in the past: at once. At most a year ahead."`
-	ExpiresAt     Time              `json:"expires_at,omitzero" doc:"It is not attempted after this time."`
+	ExpiresAt     Time              `json:"expires_at,omitzero" doc:"It is not attempted after this time. If it waits then, it ends as dead (expired)."`
 	OrderingKey   string            `json:"ordering_key,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"Messages with the same key go to a destination one at a time and in order."`
 	Headers       map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB."`
 	Ladder        *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`

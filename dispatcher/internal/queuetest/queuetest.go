@@ -40,6 +40,7 @@ var groups = []struct {
 	{"leases", deliveries.LeaseCases},
 	{"taken", deliveries.TakenCases},
 	{"last lease", deliveries.LastLeaseCases},
+	{"expiry", lanes.ExpiryCases},
 	{"instances", deliveries.InstanceCases},
 	{"cancel", deliveries.CancelCases},
 	{"retry", deliveries.RetryCases},

@@ -14,7 +14,8 @@ import (
 const moveBatch = 128
 
 // Move makes due deliveries ready, at most 128 in each partition, and leases to the
-// caller those whose leases have ended by themselves, at most 64 in each.
+// caller those whose leases have ended by themselves, at most 64 in each. It ends those
+// that have expired where they wait, some at a time.
 func (s *Store) Move(ctx context.Context, by string) (wait time.Duration, ended []dispatcher.Claimed, err error) {
 	due, wait := s.partitions.Due()
 	if len(due) == 0 {

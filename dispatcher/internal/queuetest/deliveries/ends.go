@@ -44,9 +44,9 @@ var EndCases = []rig.Case{
 	}},
 	{Name: "the claim that finds an expired delivery tells its death", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Expires(rig.Start.Add(time.Minute))))
-		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Hour))
-		r.Pass(time.Hour)
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
+		r.Pass(time.Hour)
 		mustTellDeaths(r)
 		r.MustClaimNothing(rig.One)
 		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonExpired, Attempts: 1})

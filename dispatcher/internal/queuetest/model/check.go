@@ -129,8 +129,10 @@ func (m *model) compareHint(partition int, s stored.State, f *stored.Faults) {
 			due = min(due, found[0].At)
 		}
 	}
-	if s.Timer != 0 {
-		due = min(due, s.Timer)
+	for _, timer := range []int64{s.Timer, s.Expiry} {
+		if timer != 0 {
+			due = min(due, timer)
+		}
 	}
 	for _, l := range s.Lanes {
 		if l.Parked != 0 {

@@ -35,7 +35,7 @@ func (m *model) doMove() {
 
 func (m *model) moveAll(by string) {
 	m.Helper()
-	endings, over, barred := m.endings(), m.leasesOver(), map[int]bool{}
+	endings, over, expiring, barred := m.endings(), m.leasesOver(), m.expiring(), map[int]bool{}
 	for _, id := range over { // then a partition that fences the caller does nothing
 		if n := m.Partition(id.Lane); m.isFenced(by, n) {
 			barred[n] = true
@@ -83,6 +83,11 @@ func (m *model) moveAll(by string) {
 			} else {
 				m.giveUp(id)
 			}
+		}
+	}
+	for _, id := range expiring {
+		if came(id.Lane) {
+			m.expire(id)
 		}
 	}
 	m.checkParked(came)

@@ -21,6 +21,7 @@ func (s State) Faults(setup Setup) []string {
 	var f Faults
 	s.checkPlaces(&f)
 	s.checkTaken(&f)
+	s.checkExpiring(&f)
 	s.checkMarks(&f)
 	s.checkMessages(&f)
 	s.checkBodies(&f)
@@ -59,6 +60,35 @@ func (s State) checkTaken(f *Faults) {
 	}
 	if (s.Timer == 0) != (first == 0) || s.Timer > first {
 		f.Add("movers are told to end a lease at %d; the first ends at %d", s.Timer, first)
+	}
+}
+
+// checkExpiring checks that each delivery that has not ended is known to expire, if its message
+// does, and no other one. Movers are told of the first of them, and no later.
+func (s State) checkExpiring(f *Faults) {
+	first := int64(0)
+	for _, id := range s.Deliveries() {
+		at, known := s.Expiring[id]
+		expires := s.Messages[id.Message].Expires
+		if waits := s.At(id).Place.Waits(); known != (waits && expires > 0) {
+			f.Add("%s is in %q, its message expires at %d, and it is known to expire: %v", id, s.At(id).Place, expires, known)
+		}
+		if known && at < expires && at > s.Now/1000 { // a mover corrects what it looks at too early
+			f.Add("%s is looked at by %d, before it expires at %d", id, at, expires)
+		}
+	}
+	for _, id := range SortedIDs(s.Expiring) {
+		if len(s.Found[id]) == 0 {
+			f.Add("%s is nowhere, and known to expire", id)
+		}
+		first = earlier(first, s.Expiring[id])
+	}
+	latest := first
+	if now := s.Now / 1000; first <= now { // after a long search movers make a pause
+		latest = now + 1000
+	}
+	if first > 0 && (s.Expiry == 0 || s.Expiry > latest) {
+		f.Add("movers are told to look at %d at what expires; the first does at %d", s.Expiry, first)
 	}
 }
 

@@ -88,10 +88,11 @@ func (p Progress) WaitsOn() int64 {
 
 // Stored is what a store keeps of a message.
 type Stored struct {
-	Whole bool                     // false: only its digest is left
-	Lanes map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
-	Apart string                   // the name in Bodies of a body that lies apart; empty: it is in the record
-	Key   string                   // hash of its ordering key as Set has it; empty: none
+	Whole   bool                     // false: only its digest is left
+	Lanes   map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
+	Apart   string                   // the name in Bodies of a body that lies apart; empty: it is in the record
+	Key     string                   // hash of its ordering key as Set has it; empty: none
+	Expires int64                    // ms: when it expires; 0: never
 }
 
 // Set is a line in one lane. It holds the deliveries of an ordering key. An
@@ -118,6 +119,8 @@ type State struct {
 	Taken    map[dispatcher.DeliveryID]Taken
 	Last     map[dispatcher.DeliveryID]Taken // of what is not taken now: the last such lease, without its end
 	Timer    int64                           // ms: when movers are told to end the first of them; 0: they are not
+	Expiring map[dispatcher.DeliveryID]int64 // ms: when it is looked at, since its message expires then or has expired
+	Expiry   int64                           // ms: when movers are told to look at the first of them; 0: they are not
 	Behind   map[Set][]Queued                // the first to go first
 	Marks    map[dispatcher.DeliveryID]Mark
 	Progress map[dispatcher.DeliveryID]Progress
@@ -146,6 +149,7 @@ func NewState() State {
 		Leases:   map[string][]dispatcher.DeliveryID{},
 		Taken:    map[dispatcher.DeliveryID]Taken{},
 		Last:     map[dispatcher.DeliveryID]Taken{},
+		Expiring: map[dispatcher.DeliveryID]int64{},
 		Behind:   map[Set][]Queued{},
 		Told:     map[dispatcher.DeliveryID][]string{},
 		Marks:    map[dispatcher.DeliveryID]Mark{},
@@ -170,9 +174,8 @@ func Merged(states []State) State {
 		maps.Copy(all.Ready, s.Ready)
 		maps.Copy(all.Taken, s.Taken)
 		maps.Copy(all.Last, s.Last)
-		if s.Timer != 0 && (all.Timer == 0 || s.Timer < all.Timer) {
-			all.Timer = s.Timer
-		}
+		maps.Copy(all.Expiring, s.Expiring)
+		all.Timer, all.Expiry = earlier(all.Timer, s.Timer), earlier(all.Expiry, s.Expiry)
 		maps.Copy(all.Behind, s.Behind)
 		maps.Copy(all.Told, s.Told)
 		maps.Copy(all.Marks, s.Marks)
@@ -192,7 +195,7 @@ func Merged(states []State) State {
 			was := all.Messages[id]
 			lanes := maps.Clone(m.Lanes)
 			maps.Copy(lanes, was.Lanes)
-			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, Apart: cmp.Or(m.Apart, was.Apart), Key: cmp.Or(m.Key, was.Key)}
+			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, Apart: cmp.Or(m.Apart, was.Apart), Key: cmp.Or(m.Key, was.Key), Expires: max(m.Expires, was.Expires)}
 		}
 		for status, n := range s.Counts {
 			all.Counts[status] += n
@@ -203,6 +206,14 @@ func Merged(states []State) State {
 		all.Unknown = append(all.Unknown, s.Unknown...)
 	}
 	return all
+}
+
+// earlier is the earlier of two times; 0 is none.
+func earlier(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
 }
 
 // At is the one place of a delivery. It is the zero Found where there is none.
@@ -263,6 +274,7 @@ func (s State) String() string {
 	tell(&b, "leases", s.Leases)
 	tell(&b, "taken", s.Taken)
 	tell(&b, "last", s.Last)
+	tell(&b, "expiring", s.Expiring)
 	tell(&b, "behind", s.Behind)
 	tell(&b, "mark", s.Marks)
 	tell(&b, "progress", s.Progress)
@@ -275,7 +287,7 @@ func (s State) String() string {
 	tell(&b, "buried", s.Buried)
 	tell(&b, "ends", s.Ends)
 	tell(&b, "told", s.Told)
-	fmt.Fprintf(&b, "timer %d\nheld %v\nfenced %v\nfanned %v\nunknown %v\n", s.Timer, s.AllHeld, s.Fenced, s.Fanned, s.Unknown)
+	fmt.Fprintf(&b, "timer %d\nexpiry %d\nheld %v\nfenced %v\nfanned %v\nunknown %v\n", s.Timer, s.Expiry, s.AllHeld, s.Fenced, s.Fanned, s.Unknown)
 	return b.String()
 }
 

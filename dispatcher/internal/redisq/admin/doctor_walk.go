@@ -58,7 +58,7 @@ func (d *doctor) places(ctx context.Context, n int) error {
 		}
 	}
 	for _, k := range keys.Kinds {
-		if k.Of != keys.OfDelivery || k.Type != "zset" {
+		if k.Of != keys.OfDelivery || k.Type != "zset" || k.Name == keys.Expiring { // which is no place
 			continue
 		}
 		names := []string{""}
@@ -82,7 +82,7 @@ func (d *doctor) places(ctx context.Context, n int) error {
 // records walks through what is kept beside the deliveries. What the places
 // showed is repaired by then, so that nothing is forgotten that they need.
 func (d *doctor) records(ctx context.Context, n int) error {
-	for _, name := range []string{keys.Fan, keys.Seen, keys.Progress, keys.Marks, keys.Tokens} {
+	for _, name := range []string{keys.Fan, keys.Seen, keys.Progress, keys.Marks, keys.Tokens, keys.Expiring} {
 		w := &walk{d: d, partition: n, kind: keys.Find(name)}
 		if err := w.run(ctx, nil); err != nil {
 			return err

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 
@@ -36,7 +37,7 @@ func laneOf(k keys.Kind) laneFunc {
 		return behind(" ")
 	case keys.OfLane, keys.OfLanes:
 		return func(entry string) string {
-			if entry == string(dispatcher.AllLanes) || entry == keys.Timer || entry == keys.Epoch {
+			if entry == string(dispatcher.AllLanes) || entry == keys.Timer || entry == keys.Expiry || entry == keys.Epoch {
 				return ""
 			}
 			return entry
@@ -45,26 +46,34 @@ func laneOf(k keys.Kind) laneFunc {
 	return nil
 }
 
-// setTimers has each partition tell when its first lease ends that does so by itself.
-// The leases moved, and what tells of them is each partition's own.
+// setTimers has each partition tell when its first lease ends that does so by itself,
+// and when its first delivery expires. These moved, and what tells of them is each
+// partition's own.
 func (r *repartition) setTimers(ctx context.Context) error {
 	for n := range max(r.mark.From, r.mark.To) {
-		var first *redis.ZSliceCmd
-		err := r.s.conn.At(ctx, "read leases", n, func(p redis.Pipeliner) { first = p.ZRangeWithScores(ctx, r.s.tags[n]+keys.Taken, 0, 0) })
-		if err == nil {
-			err = r.s.conn.At(ctx, "tell of leases", n, func(p redis.Pipeliner) {
-				if head := first.Val(); len(head) > 0 {
-					p.ZAdd(ctx, r.s.tags[n]+keys.Parked, redis.Z{Score: head[0].Score, Member: keys.Timer})
-				} else {
-					p.ZRem(ctx, r.s.tags[n]+keys.Parked, keys.Timer)
-				}
-			})
-		}
-		if err != nil {
-			return err
+		for timer, zset := range map[string]string{keys.Timer: keys.Taken, keys.Expiry: keys.Expiring} {
+			if err := r.setTimer(ctx, n, timer, zset); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// setTimer has a partition tell the first time of a sorted set.
+func (r *repartition) setTimer(ctx context.Context, n int, timer, zset string) error {
+	var first *redis.ZSliceCmd
+	err := r.s.conn.At(ctx, "read "+zset, n, func(p redis.Pipeliner) { first = p.ZRangeWithScores(ctx, r.s.tags[n]+zset, 0, 0) })
+	if err != nil {
+		return err
+	}
+	return r.s.conn.At(ctx, "tell of "+zset, n, func(p redis.Pipeliner) {
+		if head := first.Val(); len(head) > 0 {
+			p.ZAdd(ctx, r.s.tags[n]+keys.Parked, redis.Z{Score: math.Ceil(head[0].Score), Member: timer})
+		} else {
+			p.ZRem(ctx, r.s.tags[n]+keys.Parked, timer)
+		}
+	})
 }
 
 // moveEntries moves what stands in a partition's own keys.

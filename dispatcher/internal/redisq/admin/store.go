@@ -70,13 +70,13 @@ var (
 
 func makeScripts(testClock bool) adminScripts {
 	doctor := func(name string, parts ...string) script.Script {
-		return script.Make(testClock, "doctor "+name, append([]string{script.Order, script.Taken, doctorSrc}, parts...)...)
+		return script.Make(testClock, "doctor "+name, append([]string{script.Order, script.Expiry, doctorSrc}, parts...)...)
 	}
 	repartition := func(name string, parts ...string) script.Script {
 		return script.Make(testClock, "repartition_"+name, parts...)
 	}
 	return adminScripts{
-		walk: doctor("walk", script.Server, walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", lanesSrc),
+		walk: doctor("walk", script.Server, walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", script.Taken, lanesSrc),
 		count: doctor("count", countSrc), add: doctor("add", addSrc), values: doctor("values", valuesSrc),
 		putRecord: doctor("put", putRecordSrc),
 		page:      repartition("page", script.Server, pageSrc), put: repartition("put", script.Named, putSrc), keep: repartition("keep", script.Named, keepSrc),

@@ -216,6 +216,6 @@ func (w *walker) lanesOf(ctx context.Context, partition int) ([]string, error) {
 	}
 	slices.Sort(lanes)
 	return slices.DeleteFunc(slices.Compact(lanes), func(lane string) bool {
-		return lane == string(dispatcher.AllLanes) || lane == keys.Timer || lane == keys.Epoch
+		return lane == string(dispatcher.AllLanes) || lane == keys.Timer || lane == keys.Expiry || lane == keys.Epoch
 	}), nil
 }

@@ -30,6 +30,7 @@ const (
 	Pulls     = ":pulls"
 	Taken     = ":taken"
 	Tokens    = ":tokens"
+	Expiring  = ":expiring"
 	In        = ":in"
 	Lane      = ":lane"
 	Limits    = ":limits"
@@ -50,6 +51,9 @@ const (
 // Timer stands in Parked among the lanes, of which none has such a name: it says
 // when the first lease of Taken ends.
 const Timer = "~taken"
+
+// Expiry stands there too: it says when the first delivery of Expiring is looked at.
+const Expiry = "~expiring"
 
 // Epoch stands in Limits among the lanes, of which none has such a name: a random text
 // that a partition's data begin with. Data that were lost take it with them.

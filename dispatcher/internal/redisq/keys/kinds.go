@@ -46,6 +46,7 @@ var Kinds = []Kind{
 	{Leases, "LEASES", "zset", OfDelivery, "state.lua", "settle.lua"},
 	{Taken, "TAKEN", "zset", OfDelivery, "taken.lua", "taken.lua"},
 	{Tokens, "TOKENS", "hash", OfDelivery, "taken.lua", "adopt.lua"},
+	{Expiring, "EXPIRING", "zset", OfDelivery, "expiry.lua", "expiry.lua"},
 	{Done, "DONE", "zset", OfDelivery, "order.lua", "settle.lua"},
 	{Dead, "DEAD", "zset", OfDelivery, "order.lua", "settle.lua"},
 	{Cancelled, "CANCELLED", "zset", OfDelivery, "order.lua", "settle.lua"},

@@ -1,6 +1,6 @@
 -- move: make due deliveries ready, the earliest first. It also places the parked lanes whose time has come, and ends
--- the ready lists of disabled and deleted endpoints. Leases that have ended by themselves become the caller's, which counts
--- them as failed attempts.
+-- the ready lists of disabled and deleted endpoints, and what has expired. Leases that have ended by themselves become the
+-- caller's, which counts them as failed attempts.
 --
 -- ARGV[3] most  most deliveries to move, most lanes to place, and most deliveries to end of ready lists
 -- ARGV[4] bytes  most of heads of records to answer, but for one delivery
@@ -23,12 +23,13 @@ for i = 1, #due, 2 do
 end
 local timer = before_parked > 0 and tonumber(call('ZSCORE', PARKED, TIMER) or nil)
 local some_end = timer and (timer <= now or timer > now + LONGEST)
+local expiry = before_parked > 0 and before_parked <= now and tonumber(call('ZSCORE', PARKED, '~expiring') or nil)
 if #deliveries == 0 and #parked == 0 and not some_end then return { finish() } end
 if some_end and call('ZSCORE', FENCED, by) then return { 'fenced' } end
 local names, waiting = {}, {}
 for i, lane in ipairs(order) do names[i] = lane end
 for _, lane in ipairs(parked) do
-  if lane ~= TIMER then
+  if lane ~= TIMER and lane ~= '~expiring' then
     names[#names + 1], waiting[#waiting + 1] = lane, lane
   end
 end
@@ -78,8 +79,11 @@ local function end_leases(answer)
   set_timer()
 end
 
+local pause = expiry and expiry <= now and end_expired()
+
 local answer = { 0, 0, 0 }
 if some_end then end_leases(answer) end
 flush()
+if pause then set_expiry(pause) end
 answer[1], answer[2], answer[3] = finish()
 return answer

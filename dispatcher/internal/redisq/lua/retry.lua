@@ -95,6 +95,7 @@ local function again(delivery, l, id, record, i)
   local anew, attempts = ended_before(delivery, l, text, done[i])
   if not anew then return stands_behind(l, id, record) and -7 or 0 end
   note(delivery, 'resent', 0, 0, attempts, 'anew' .. asked_by)
+  watch(delivery, record)
   sure('HSET', PROGRESS, delivery, anew)
   local key = line(l, record)
   if not key or join(l, key, id) then
@@ -160,6 +161,7 @@ for i, delivery in ipairs(deliveries) do
   local lane, id = parts(delivery)
   codes[i] = job and counted(job, replay(delivery, lanes[lane], id, i), delivery) or retry(delivery, lanes[lane], id, i)
 end
+if #sums.watched > 0 then set_expiry() end
 local told = job and keep_job(job)
 local t, d, w = finish()
 return { t, d, w, told or '', unpack(codes) }

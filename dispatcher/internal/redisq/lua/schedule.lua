@@ -131,6 +131,7 @@ local function make(e, l)
     return 'o'
   end
   if key then join(l, key, e.id) end
+  watch(delivery, e.record)
   if now_leased then
     put(leases, at_now, delivery)
     nleases = nleases + 1
@@ -262,6 +263,7 @@ for lane, list in pairs(pushes) do
   each('RPUSH', READY .. lane, list)
   if lanes[lane].ready == #list then lanes[lane].place = true end
 end
+if #sums.watched > 0 then set_expiry() end
 for field, gone in pairs(staged) do
   if gone then sure('HDEL', BODIES, field) end
   sure('ZREM', STAGED, field)

@@ -254,7 +254,7 @@ local function look_ahead()
   local ahead = sure('ZREVRANGE', PARKED, first, first + batch - 1, 'WITHSCORES')
   local names = {}
   for i = 1, #ahead, 2 do
-    if ahead[i] ~= TIMER then names[#names + 1] = ahead[i] end
+    if ahead[i] ~= TIMER and ahead[i] ~= '~expiring' then names[#names + 1] = ahead[i] end
   end
   load(names)
   for i = 1, #ahead, 2 do
@@ -266,6 +266,7 @@ local function look_ahead()
 end
 local anew = look_ahead()
 if set_timer() then anew = 1 end
+if set_expiry() then anew = 1 end
 
 -- cut_log cuts :attempts before the oldest delivered one that is kept whole, and where it takes too much memory. It
 -- notes how far the entries reach back since.

@@ -177,6 +177,9 @@ func InLine(key string) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.OrderingKey = key }
 }
 
+// expiring has a message expire in a month.
+func (p *Project) expiring(m *dispatcher.Message) { m.ExpiresAt = p.Now.Add(30 * 24 * time.Hour) }
+
 // After delays a message.
 func After(d time.Duration) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.Delay = d }
@@ -218,6 +221,7 @@ func (p *Project) Fill(rounds int) {
 			p.Entry(name("order1"), []dispatcher.Lane{"ep_ordered"}), p.Entry(name("order2"), []dispatcher.Lane{"ep_ordered"}),
 			p.Entry(name("queue"), []dispatcher.Lane{"q_a", "q_b", "ep_pulled"}), p.Entry(name("latequeue"), []dispatcher.Lane{"q_b"}, After(time.Minute)),
 			p.Entry(name("held"), []dispatcher.Lane{"ep_paused", "u_lane000001"}),
+			p.Entry(name("expires"), []dispatcher.Lane{"ep_paused", "u_lane000004", "q_b"}, p.expiring),
 		)
 		p.Pass(100 * time.Millisecond)
 		p.happen(s, k)

@@ -6,6 +6,7 @@ package redisqtest
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -172,6 +173,12 @@ func (r *raw) readPlaces() {
 			r.readTaken(cmd.Val())
 			continue
 		}
+		if name == "expiring" {
+			for _, z := range cmd.Val() {
+				r.out.Expiring[r.id(z.Member.(string))] = int64(math.Ceil(z.Score)) // half a ms later where it is looked at again
+			}
+			continue
+		}
 		holder, leases := strings.CutPrefix(name, "leases:")
 		place, isPlace := places[name]
 		if !isPlace && !leases {
@@ -258,10 +265,11 @@ func (r *raw) readDeliveries() {
 }
 
 // atKey is the place of the key's hash in a record: after the digest (16) and
-// three times (6 each). The length of its lane, and its lane, follow.
+// three times (6 each), the last of which is its expiry. The length of its lane, and its lane, follow.
 const (
-	atKey  = 16 + 3*6
-	atLane = atKey + 8
+	atKey     = 16 + 3*6
+	atExpires = atKey - 6
+	atLane    = atKey + 8
 )
 
 // metaBody is the first tag of meta if a body lies apart. It comes after the
@@ -289,6 +297,11 @@ func (r *raw) readMessages() {
 		}
 		if m.Whole && record[atKey:atLane] != strings.Repeat("\x00", 8) {
 			m.Key = fmt.Sprintf("%x", record[atKey:atLane])
+		}
+		if m.Whole {
+			for _, b := range []byte(record[atExpires:atKey]) {
+				m.Expires = m.Expires<<8 | int64(b)
+			}
 		}
 		if m.Whole && record[atLane+4+int(record[atLane])] == metaBody {
 			m.Apart = bodyName(id + " " + record[:16])

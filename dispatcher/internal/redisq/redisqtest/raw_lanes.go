@@ -172,6 +172,10 @@ func (r *raw) readPlacement() {
 			r.out.Timer = score("parked", name, z.Score)
 			continue
 		}
+		if name == "~expiring" {
+			r.out.Expiry = score("parked", name, z.Score)
+			continue
+		}
 		r.at(name, func(l *stored.LaneState) { l.Parked = score("parked", name, z.Score) })
 	}
 	for _, z := range r.zsets["fenced"].Val() {

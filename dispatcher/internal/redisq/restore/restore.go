@@ -45,7 +45,7 @@ func New(s *redisq.Store, by string) *Target {
 		store: s, conn: s.Conn(), by: by,
 		hold:  script.Make(test, "restore_hold", holdSrc),
 		known: script.Make(test, "restore_known", knownSrc),
-		put:   script.Make(test, "restore_put", script.Order, script.Named, putSrc),
+		put:   script.Make(test, "restore_put", script.Order, script.Expiry, script.Named, putSrc),
 	}
 }
 

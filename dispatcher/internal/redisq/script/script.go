@@ -46,6 +46,12 @@ var Order string
 //go:embed lua/taken.lua
 var Taken string
 
+// Expiry ends deliveries when their message expires. It is a part for scripts that have
+// them wait, put behind Order, and for move, put behind Reach.
+//
+//go:embed lua/expiry.lua
+var Expiry string
+
 // Job counts what a script changes for a job. It is a part for scripts that jobs
 // call too.
 //

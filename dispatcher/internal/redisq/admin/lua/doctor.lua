@@ -53,8 +53,8 @@ local function places(delivery, name, id, record, seen)
   return list
 end
 
--- last_lease_of_none reports whether a delivery that may have a last lease ended, or is not kept.
-local function last_lease_of_none(delivery, name, id, record)
+-- over_or_none reports whether a delivery that may have a last lease, or may expire, ended or is not kept.
+local function over_or_none(delivery, name, id, record)
   if call('ZSCORE', TAKEN, delivery) then return false end
   if named(name, id, record) ~= 'yes' then return true end
   return call('ZSCORE', DONE, delivery) or call('ZSCORE', DEAD, delivery) or call('ZSCORE', CANCELLED, delivery)

@@ -117,6 +117,7 @@ local function restore(delivery, id, record)
     flush()
     return step_out(id, record)
   end
+  watch(delivery, record)
   local key, due = line(l, record), expected(delivery, record, text)
   if key and not stands(name, id, record, seen[id]) and not join(l, key, id) then return end
   if due > now then
@@ -136,14 +137,17 @@ end
 -- Which of two places is kept. A delivered one is not attempted again. One that waits behind another keeps its turn. A
 -- lease ends by itself, with one attempt. One that waits for its time is not early. All these come before an end that
 -- was not final, since dropping a waiting delivery would be a loss.
-local RANKS = { done = 1, behind = 2, leased = 3, due = 4, ready = 5, dead = 6, cancelled = 7 }
 local function settle_places(delivery, id, record, found)
-  table.sort(found, function(a, b) return RANKS[a[1]] < RANKS[b[1]] end)
+  local ranks = { done = 1, behind = 2, leased = 3, due = 4, ready = 5, dead = 6, cancelled = 7 }
+  table.sort(found, function(a, b) return ranks[a[1]] < ranks[b[1]] end)
   for i = 2, #found do remove(found[i]) end
   local kept = found[1][1]
   if kept ~= 'dead' then alive(delivery) end
   if kept ~= 'ready' and kept ~= 'leased' then call('HDEL', MARKS, delivery) end
-  if over(kept) then step_out(id, record) end
+  if over(kept) then
+    call('ZREM', EXPIRING, delivery)
+    step_out(id, record)
+  end
 end
 
 -- carry_out ends a delivery with a mark in a place where no script carries marks out.
@@ -181,6 +185,7 @@ end
 local function forget(delivery)
   call('HDEL', PROGRESS, delivery)
   call('HDEL', MARKS, delivery)
+  call('ZREM', EXPIRING, delivery)
   call('DEL', HISTORY .. delivery)
 end
 
@@ -199,8 +204,11 @@ local function taken(delivery, id)
       call('ZADD', TAKEN, at_now, delivery) -- doctor_lanes has movers told
       call('HSET', TOKENS, delivery, at_now .. ' ? ? 0')
     end
-  elseif not ends and token and last_lease_of_none(delivery, name, id, call('HGET', MESSAGES, id)) then
+  elseif not ends and token and over_or_none(delivery, name, id, call('HGET', MESSAGES, id)) then
     if tell(id, 'token', '') then call('HDEL', TOKENS, delivery) end
+  end
+  if not ends and call('ZSCORE', EXPIRING, delivery) and over_or_none(delivery, name, id, call('HGET', MESSAGES, id)) then
+    if tell(id, 'expiry', '') then call('ZREM', EXPIRING, delivery) end
   end
 end
 
@@ -221,6 +229,9 @@ local function alone(delivery, id, record, p)
     bury(name, 'exhausted', 1)
   elseif place ~= 'dead' and reason ~= '-' and tell(id, 'reason', place .. ', ' .. reason) then
     alive(delivery)
+  end
+  if not over(place) and expires(record) > 0 and not call('ZSCORE', EXPIRING, delivery) and tell(id, 'no_expiry', '') then
+    watch(delivery, record)
   end
   -- A delivery that was leased is out of its line already.
   if not over(place) and place ~= 'leased' and key_of(record) ~= NO_KEY and not stands(name, id, record, seen[id]) then
@@ -265,6 +276,7 @@ end
 
 if repaired then
   flush()
+  set_expiry()
   l.ready, l.place = call('LLEN', list), true
   l.flying, l.waiting = math.max(0, l.flying), math.max(0, l.waiting) -- they may have been wrong; they are counted again
   answer[1], answer[2], answer[3] = finish()

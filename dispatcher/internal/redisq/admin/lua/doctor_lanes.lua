@@ -1,5 +1,5 @@
 -- doctor_lanes: find lanes that have a turn without work, or work without a turn, and place them. It also looks whether movers
--- are told when the first lease ends by itself. Their weight is not
+-- are told when the first lease ends by itself, and when the first delivery expires. Their weight is not
 -- judged, since it depends on the permits at the time when they were placed.
 --
 -- ARGV[..] after those of doctor: 1 to repair, lanes
@@ -40,6 +40,11 @@ local first, told = first_end(), tonumber(call('ZSCORE', PARKED, TIMER) or 0)
 if first == 0 and told > 0 or first > 0 and (told == 0 or told > first) then
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = 'leases', 'timer', 'movers come at ' .. num(told) .. ', the first ends at ' .. num(first)
   if fix then repaired = set_timer() end
+end
+local expiring, known = math.ceil(earliest(EXPIRING)), tonumber(call('ZSCORE', PARKED, '~expiring') or 0)
+if expiring > 0 and (known == 0 or known > math.max(expiring, now + 1000)) then -- movers may make a pause
+  answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = 'expiries', 'timer', 'movers come at ' .. num(known) .. ', the first expires at ' .. num(expiring)
+  if fix then repaired = set_expiry() or repaired end
 end
 for _, l in ipairs(met) do
   l.ready = call('LLEN', READY .. l.name)

@@ -2,7 +2,7 @@
 -- two pages, so each suspect has to be judged.
 --
 -- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, taken, behind, ready, progress,
---   marks, tokens, fan, seen, history), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
+--   marks, tokens, expiring, fan, seen, history), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
 --   read), about how many to read; history: deliveries
 -- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, bytes of the records that were
 --   read, what was read (ready: the elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
@@ -35,6 +35,7 @@ local function visit(delivery, place)
   end
   if place == 'taken' and not match(call('HGET', TOKENS, delivery) or '', '^%d+ %S+ %S+ %d+$') then return tell('s', delivery) end
   if n == 0 then return tell('n', delivery) end -- the first of a line
+  if not over(place) and expires(record) > 0 and not call('ZSCORE', EXPIRING, delivery) then return tell('s', delivery) end
   if place == 'behind' and over(list[1][1]) then return tell('s', delivery) end
   if place == 'dead' then
     local _, _, _, _, _, reason = progress(call('HGET', PROGRESS, delivery))
@@ -103,7 +104,13 @@ elseif kind == 'tokens' then
   local page = scan('HSCAN', TOKENS)
   for i = 1, #page, 2 do
     local lane, id = string.match(page[i], '^([^:]+):(.+)$')
-    if not lane or last_lease_of_none(page[i], lane, id, record_of(id)) then tell('s', page[i]) end
+    if not lane or over_or_none(page[i], lane, id, record_of(id)) then tell('s', page[i]) end
+  end
+elseif kind == 'expiring' then
+  local page = scan('ZSCAN', EXPIRING)
+  for i = 1, #page, 2 do
+    local lane, id = string.match(page[i], '^([^:]+):(.+)$')
+    if not lane then tell('x', page[i]) elseif over_or_none(page[i], lane, id, record_of(id)) then tell('s', page[i]) end
   end
 elseif kind == 'fan' then
   local page = scan('HSCAN', FAN)

@@ -56,9 +56,9 @@ end
 -- place_again puts a delivery where it waits.
 local function place_again(l, delivery, id, record, due, text)
   local key = line(l, record)
-  if ends_with(l, id, record) then
-    doom(l, delivery, text or nil)
-  elseif key and not join(l, key, id) then
+  if ends_with(l, id, record) then return doom(l, delivery, text or nil) end
+  watch(delivery, record)
+  if key and not join(l, key, id) then
     l.waiting = l.waiting + 1
     count('scheduled', 1)
   elseif due > now then
@@ -104,5 +104,6 @@ for i = 3, #ARGV, WIDTH do
   codes[#codes + 1] = put_back(i)
   flush()
 end
+if #sums.watched > 0 then set_expiry() end
 local t, d, w = finish()
 return { t, d, w, table.concat(codes) }

@@ -42,13 +42,17 @@
 --   :seen            zset  message id by time its record was cut to the digest; half a ms later where an archive told of it
 --   :lanes           zset  lanes that may be claimed from by weight * 2^41 + ms of last turn
 --   :parked          zset  lanes by ms: those that may be claimed from at that time, and those held d or x whose ready
---                          list has to be ended; and ~taken by the earliest end of a lease in :taken
+--                          list has to be ended; ~taken by the earliest end of a lease in :taken; and ~expiring by the
+--                          earliest time in :expiring, or before it, or within a second where that has passed
 --   :pulls           zset  lanes whose deliveries are taken and not called, which may be taken from, by ms since when: no
 --                          such lane is in :lanes
 --   :taken           zset  <lane>:<id> by ms when its lease ends: in flight, and leased to no instance
 --   :tokens          hash  <lane>:<id> -> "since token owner attempt" of that lease: ms, two words, number of the attempt. It
 --                          stays when the lease has ended, until the delivery ends or is taken again. A day after since it
 --                          says nothing any more
+--   :expiring        zset  <lane>:<id> of each that has not ended and whose message expires, by that ms; half a ms later
+--                          than some time, when it is looked at again, where it had expired and was in flight or too deep in
+--                          a long list to be ended
 --   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind
 --   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
 --                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing: since when in
@@ -100,6 +104,7 @@ local LEASES, MARKS, PROGRESS, HISTORY = tag .. ':leases:', tag .. ':marks', tag
 local DONE, CANCELLED, DEAD, SEEN = tag .. ':done', tag .. ':cancelled', tag .. ':dead', tag .. ':seen'
 local PULLS = tag .. ':pulls'
 local TAKEN, TOKENS = tag .. ':taken', tag .. ':tokens'
+local EXPIRING = tag .. ':expiring'
 local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in', tag .. ':lane'
 local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':names', tag .. ':behind:'
 local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'

@@ -21,8 +21,8 @@ end
 
 -- leads_to answers the origin of a message's URL and its tenant, or its queue, as :names has them. It answers nil where the
 -- message has neither. The meta of a record (record.go) has fields of a tag, a length and a text, the tenant before the URL.
-local TENANT, URL, QUEUE = 2, 3, 15
 local function leads_to(record)
+  local TENANT, URL, QUEUE = 2, 3, 15
   local byte = string.byte
   local at = 44 + (byte(record, 43) or 0)
   local a, b = byte(record, at, at + 1)
@@ -63,6 +63,7 @@ local function drop(delivery, id, record)
   if record then sure('HDEL', BODIES, body_of(id, record)) end
   sure('HDEL', PROGRESS, delivery)
   sure('HDEL', tag .. ':tokens', delivery)
+  sure('ZREM', tag .. ':expiring', delivery)
   sure('DEL', HISTORY .. delivery)
   sure('HDEL', FAN, id)
 end
@@ -74,6 +75,14 @@ local function die(l, delivery, reason, attempts)
   bury(l.name, reason, 1)
   add_one(sums.ends, 'dead ' .. reason, 1)
   sums.died[#sums.died + 1] = attempts .. ' ' .. reason .. ' ' .. delivery
+end
+
+-- die_unattempted ends a delivery that may not be attempted any more: it has expired, or its lane was cut.
+local function die_unattempted(l, delivery, text, why)
+  local a, b, d, s, _, _, more = progress(text)
+  die(l, delivery, why, a)
+  put(entries_of_progress, delivery, progressed(a, b, d, s, 0, why, more))
+  note(delivery, 'dead', 0, 0, a, why)
 end
 
 -- doom ends a delivery of a disabled or deleted endpoint. attempts and status are of an attempt that was just made.
@@ -316,11 +325,7 @@ local function lease_ready(taken, given, most_bytes, answer)
       count(end_marked(delivery, marks[i], (progress(texts[i]))), 1)
       spared(i, l)
     elseif expiry > 0 and expiry <= now or l.limits.cut and created(record) <= l.limits.cut then
-      local why = expiry > 0 and expiry <= now and 'expired' or 'disabled'
-      local a, b, d, s, _, _, more = progress(texts[i])
-      die(l, delivery, why, a)
-      put(entries_of_progress, delivery, progressed(a, b, d, s, 0, why, more))
-      note(delivery, 'dead', 0, 0, a, why)
+      die_unattempted(l, delivery, texts[i], expiry > 0 and expiry <= now and 'expired' or 'disabled')
       spared(i, l)
     elseif suspect and (suspects <= 0 or apart and apart[l.name]) then
       later = later + 1
@@ -352,12 +357,18 @@ local function flush()
       for i = 1, #list, 2 do list[i] = num(ends_at()) end
     end
   end
-  if #ended.done + #ended.cancelled + #ended.dead > 0 and call('HLEN', tag .. ':tokens') > 0 then
+  if #ended.done + #ended.cancelled + #ended.dead > 0 then
+    if sums.leased == nil then
+      sums.leased = call('EXISTS', tag .. ':tokens', tag .. ':expiring') > 0 -- mostly neither: then that is one call
+      sums.timed = sums.leased and sure('ZCARD', tag .. ':expiring') > 0
+      sums.leased = sums.leased and call('HLEN', tag .. ':tokens') > 0
+    end
     local over = {}
-    for _, list in ipairs({ ended.done, ended.cancelled, ended.dead }) do
+    for _, list in ipairs((sums.leased or sums.timed) and { ended.done, ended.cancelled, ended.dead } or NONE) do
       for i = 2, #list, 2 do over[#over + 1] = list[i] end
     end
-    each('HDEL', tag .. ':tokens', over) -- the last lease of what ended
+    if sums.leased then each('HDEL', tag .. ':tokens', over) end -- the last lease of what ended
+    if sums.timed then each('ZREM', tag .. ':expiring', over) end
   end
   each('ZADD', DONE, ended.done)
   each('ZADD', CANCELLED, ended.cancelled)

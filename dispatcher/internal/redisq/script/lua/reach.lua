@@ -1,32 +1,36 @@
 -- reach: how ready deliveries are taken out of the middle of their lane's list, which Redis can't do at once. It is put
 -- between order and the scripts that do so. It takes no arguments of its own: ARGV[3..] is the script's.
 --
--- A list is read from both ends, in parts, until the delivery is found. Its element is overwritten, and all that were
--- overwritten leave together: removing one passes those before it.
+-- A list is read from both ends, in parts, until the delivery is found. Where it is known when the delivery became ready, it
+-- is looked for there first, since a list is mostly in that order. Its element is overwritten, and all that were overwritten
+-- leave together: removing one passes those before it.
 local SEARCHED = 2048 -- elements of lists that one call reads: a ms or two
-local PART = 128      -- elements that are read at once, at first, at each end of a list
+local PART = 128      -- elements that are read at once, at first, at both ends of a list, and where one is looked for
 
 local reaches, searched = {}, 0
 
 -- reach_of is what is known of a lane's list. at has the positions of what was read, by id; length is the list's at that
--- time. head and tail count what was read from its ends, from_head and from_tail what was taken out of that.
+-- time. head and tail count what was read from its ends, from_head and from_tail what was taken out of each half. dues has
+-- the times of what was taken out, by position; sought the position up to which seek read from some position on.
 local function reach_of(l)
   local r = reaches[l]
   if not r then
-    r = { at = {}, length = queued(l), head = 0, tail = 0, from_head = 0, from_tail = 0 }
+    r = { at = {}, dues = {}, sought = {}, length = queued(l), head = 0, tail = 0, from_head = 0, from_tail = 0 }
     reaches[l] = r
   end
   return r
 end
 
--- read_span reads elements of a list, counted from its end where they are nearer to that.
+-- read_span reads elements of a list, counted from its end where they are nearer to that. It answers the last one.
 local function read_span(l, r, first, n, from_tail)
   if n <= 0 then return end
   local shift = from_tail and queued(l) or 0
-  for i, element in ipairs(sure('LRANGE', READY .. l.name, first - shift, first + n - 1 - shift)) do
+  local list = sure('LRANGE', READY .. l.name, first - shift, first + n - 1 - shift)
+  for i, element in ipairs(list) do
     r.at[sub(element, (find(element, ':', 1, true) or #element) + 1)] = first + i - 1
   end
   searched = searched + n
+  return list[#list]
 end
 
 -- read_on reads more of a list and reports whether there was more. What came to its tail since comes first: the next of an
@@ -47,16 +51,41 @@ local function read_on(l, r)
   return true
 end
 
+-- spent reports whether this call may read no further part of a list.
+local function spent() return searched + PART > SEARCHED end
+
+-- seek reads the part of a list that became ready at about some time, until it meets a delivery. A list is in that order but
+-- for what came back to its head, and what a line released. Where it meets these it gives up.
+local function seek(l, r, id, near)
+  local LATER = 250 -- ms; a delivery is ready so much later than it was made, where its publisher's clock is behind
+  local low, high, over = r.head, r.length - r.tail, r.length - r.tail
+  while low < high do
+    local middle = floor((low + high) / 2)
+    local due = r.dues[middle] or tonumber(match(sure('LINDEX', READY .. l.name, middle) or '', '^%d+'))
+    if not due or due == 0 then return end
+    if due < near then low = middle + 1 else high = middle end
+  end
+  local at = r.sought[low] or math.max(r.head, low - PART / 4)
+  while at < over and not r.at[id] and not spent() do
+    local last = read_span(l, r, at, math.min(PART, over - at), false)
+    at = (tonumber(match(last or '', '^%d+')) or 0) > near + LATER and over or at + PART
+  end
+  r.sought[low] = at
+end
+
 -- take_out takes a delivery out of its lane's list and reports whether it was found. The caller counts it. Meanwhile the
 -- list may only grow at its tail. close_lists has to follow.
-local function take_out(l, id)
+-- near: ms when the delivery became ready, or a little before, if that is known. Then a long list is read only there.
+local function take_out(l, id, near)
   local r = reach_of(l)
+  if near and not r.at[id] and r.head == 0 then read_on(l, r) end
+  if near and not r.at[id] and not spent() then seek(l, r, id, near) end
   while not r.at[id] do
-    if not read_on(l, r) then return false end
+    if near and r.length > SEARCHED or not read_on(l, r) then return false end
   end
   local at = r.at[id]
-  r.at[id] = nil
-  if at < r.head then
+  r.at[id], r.dues[at] = nil, near
+  if at < r.length / 2 then
     sure('LSET', READY .. l.name, at, '')
     r.from_head = r.from_head + 1
   else

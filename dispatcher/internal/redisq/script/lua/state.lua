@@ -210,8 +210,8 @@ end
 
 -- The sums that finish writes. They are in one table, since a script may have few locals. counts, buried and ends are
 -- added to their hashes. log has the lines for :attempts, and died what finish tells the caller. takeable are lanes
--- that came to :pulls, of which finish tells those who wait for them.
-local sums = { counts = {}, buried = {}, ends = {}, log = {}, died = {}, takeable = {} }
+-- that came to :pulls, of which finish tells those who wait for them. watched are deliveries that expire (expiry.lua).
+local sums = { counts = {}, buried = {}, ends = {}, log = {}, died = {}, takeable = {}, watched = {} }
 local function add_one(list, field, n) list[field] = (list[field] or 0) + n end
 local function count(status, n) add_one(sums.counts, status, n) end
 local function bury(lane, reason, n)

@@ -13,7 +13,7 @@ local parked = before_parked > 0 and call('ZRANGE', PARKED, 0, most_looked, 'WIT
 local due = call('ZRANGE', DUE, 0, most_looked, 'WITHSCORES')
 local names = {}
 for i = 1, #parked, 2 do
-  if parked[i] ~= TIMER then names[#names + 1] = parked[i] end
+  if parked[i] ~= TIMER and parked[i] ~= '~expiring' then names[#names + 1] = parked[i] end
 end
 for i = 1, #due, 2 do
   names[#names + 1] = lane_of(due[i])
@@ -29,7 +29,7 @@ local function is_held(l) return all_held or l.limits.held == 'p' end
 
 for i = 1, #parked, 2 do
   local l, at = lanes[parked[i]], tonumber(parked[i + 1])
-  if i > 2 * most_looked or not l then -- TIMER is no lane
+  if i > 2 * most_looked or not l then -- TIMER is no lane, and what expires neither
     note_time(at)
   elseif ends(l) or not is_held(l) then
     note_time(at)

@@ -1,0 +1,264 @@
+package lanes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// expiryQueue is the lane of a queue.
+const expiryQueue = dispatcher.Lane("q_a")
+
+// inMinute has a message expire in a minute.
+func inMinute(r *rig.Rig) func(*dispatcher.Message) { return rig.Expires(r.Later(time.Minute)) }
+
+// mustExpire lets a delivery expire. It fails the case unless the next move is told to come
+// then, and ends it.
+func mustExpire(r *rig.Rig, ids ...dispatcher.DeliveryID) {
+	r.Helper()
+	at := time.UnixMilli(r.State().Expiring[ids[0]]).UTC()
+	require.Equal(r, at, r.Hints[0].Due, "movers come then")
+	r.SetNow(at.Add(-time.Microsecond))
+	r.Move()
+	for _, id := range ids {
+		require.True(r, r.State().At(id).Place.Waits(), "%s ended early", id)
+	}
+	r.SetNow(at)
+	r.Died = nil
+	r.Move()
+	for _, id := range ids {
+		d := r.MustStand(id, dispatcher.StatusDead)
+		require.Equal(r, dispatcher.ReasonExpired, d.Reason)
+		require.Equal(r, at, d.Ended)
+		require.Contains(r, r.Died, dispatcher.Death{ID: id, Reason: dispatcher.ReasonExpired, Attempts: d.Attempts})
+	}
+	require.Len(r, r.Died, len(ids))
+}
+
+// overdue reports whether something that is to be looked at by now was not.
+func overdue(r *rig.Rig) bool {
+	for _, at := range r.State().Expiring {
+		if at <= r.Now.UnixMilli() {
+			return true
+		}
+	}
+	return false
+}
+
+// ExpiryCases are about deliveries that end when their message expires, wherever they wait.
+var ExpiryCases = []rig.Case{
+	{Name: "one that is ready in a paused lane dies when it expires", Run: func(r *rig.Rig) {
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.Publish("a", "m0")
+		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
+		r.Publish("a", "m2")
+		mustExpire(r, rig.Named("a", "m1"))
+		require.Equal(r, rig.IDs("a", "m0", "m2"), r.State().Ready["a"])
+		require.Zero(r, r.Hints[0].Due, "nothing else expires")
+	}},
+	{Name: "one that waits in a lane at its limit dies when it expires", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Most(1))
+		r.Publish(rig.EpOne, "m1")
+		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))
+		r.Schedule(r.Entry("m2", rig.To(rig.EpOne), inMinute(r)))
+		mustExpire(r, rig.Named(rig.EpOne, "m2"))
+		r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusInFlight)
+	}},
+	{Name: "a queue's dies when it expires, though nobody takes", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To(expiryQueue), inMinute(r)))
+		mustExpire(r, rig.Named(expiryQueue, "m1"))
+		require.Empty(r, r.Take(rig.One, 8, expiryQueue).Claimed)
+	}},
+	{Name: "one that is due later dies when it expires", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour), inMinute(r)), r.Entry("m2", rig.To("a"), rig.Delay(time.Hour)))
+		mustExpire(r, rig.Named("a", "m1"))
+		require.Equal(r, rig.Start.Add(time.Hour), r.Hints[0].Due)
+	}},
+	{Name: "one that is due when it expires is not attempted", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute), inMinute(r)))
+		mustExpire(r, rig.Named("a", "m1"))
+	}},
+	{Name: "one that waits for its next attempt dies when it expires", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Hour)) // the settler looked at another clock
+		mustExpire(r, rig.Named("a", "m1"))
+		require.Equal(r, 1, r.Look(rig.Named("a", "m1")).Attempts)
+	}},
+	{Name: "the first of a key that expires lets the next one go", Run: func(r *rig.Rig) {
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), inMinute(r)))
+		r.PublishKeyed("a", "k", "m2")
+		mustExpire(r, rig.Named("a", "m1"))
+		r.MustLie(stored.PlaceReady, "a", "m2")
+	}},
+	{Name: "one behind others of its key dies when it expires", Run: func(r *rig.Rig) {
+		r.PublishKeyed("a", "k", "m1")
+		r.Schedule(r.Entry("m2", rig.To("a"), rig.Keyed("k"), inMinute(r)))
+		r.PublishKeyed("a", "k", "m3")
+		mustExpire(r, rig.Named("a", "m2"))
+		r.MustLie(stored.PlaceBehind, "a", "m3")
+		r.Deliver(rig.Named("a", "m1"))
+		r.Deliver(rig.Named("a", "m3"))
+	}},
+	{Name: "all of an ordered lane die when they expire", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne, rig.Ordered, rig.Held(dispatcher.HeldPaused))
+		for _, id := range []string{"m1", "m2", "m3"} {
+			r.Schedule(r.Entry(id, rig.To(rig.EpOne), inMinute(r)))
+		}
+		mustExpire(r, rig.IDs(rig.EpOne, "m1", "m2", "m3")...)
+	}},
+	{Name: "what is in flight when it expires ends by its attempt", Run: func(r *rig.Rig) {
+		for _, id := range []string{"done", "back"} {
+			r.Schedule(r.Entry(id, rig.To("a"), inMinute(r)))
+		}
+		claimed := r.MustClaim(rig.One, rig.IDs("a", "done", "back")...)
+		r.Pass(time.Minute)
+		r.Move()
+		r.MustStand(rig.Named("a", "done"), dispatcher.StatusInFlight)
+		r.MustSettle(rig.One, rig.Success(claimed[0]))
+		require.NotContains(r, r.State().Expiring, rig.Named("a", "done"))
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.MustSettle(rig.One, rig.HandBack(claimed[1]))
+		r.MustStand(rig.Named("a", "back"), dispatcher.StatusReady)
+		mustExpire(r, rig.Named("a", "back")) // it is looked at again
+		require.LessOrEqual(r, r.Now.Sub(rig.Start), time.Minute+3*time.Second)
+	}},
+	{Name: "what is taken when it expires ends by its attempt", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To(expiryQueue), inMinute(r)))
+		r.MustTakeFor(time.Hour, rig.Named(expiryQueue, "m1"))
+		r.Pass(time.Minute)
+		r.Move()
+		r.MustSettle(rig.One, rig.Success(r.MustAdopt(rig.One, rig.Named(expiryQueue, "m1"))))
+		r.MustStand(rig.Named(expiryQueue, "m1"), dispatcher.StatusDelivered)
+	}},
+	{Name: "one that is taken when it expires hinders none that waits behind it", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To(expiryQueue), inMinute(r)), r.Entry("m2", rig.To(expiryQueue), inMinute(r)))
+		r.Publish(expiryQueue, "m3")
+		r.MustTakeFor(time.Hour, rig.Named(expiryQueue, "m1"))
+		mustExpire(r, rig.Named(expiryQueue, "m2"))
+		r.MustStand(rig.Named(expiryQueue, "m1"), dispatcher.StatusInFlight)
+		r.MustLie(stored.PlaceReady, expiryQueue, "m3")
+	}},
+	{Name: "what was cancelled before it expires stays cancelled", Run: func(r *rig.Rig) {
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
+		r.Cancel(rig.Named("a", "m1"))
+		require.Empty(r, r.State().Expiring)
+		r.Pass(2 * time.Minute)
+		r.Move()
+		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusCancelled)
+		require.Empty(r, r.Died)
+	}},
+	{Name: "what succeeded late, and waits again when it expires, is delivered", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
+		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.Reap(rig.One)
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		r.MustLie(stored.PlaceReady, "a", "m1")
+		r.Pass(time.Minute)
+		r.Move()
+		r.MustLie(stored.PlaceDone, "a", "m1")
+		require.Empty(r, r.Died)
+	}},
+	{Name: "a dead one that is sent again dies when it expires", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
+		r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonExhausted))
+		require.Empty(r, r.State().Expiring)
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.Retry(rig.Named("a", "m1"))
+		mustExpire(r, rig.Named("a", "m1"))
+	}},
+	{Name: "one that waits in a disabled lane ends as disabled", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		r.Schedule(r.Entry("m1", rig.To(rig.EpOne), rig.Delay(time.Hour), inMinute(r)))
+		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Pass(time.Minute)
+		r.Move()
+		require.Equal(r, dispatcher.ReasonDisabled, r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusDead).Reason)
+	}},
+	{Name: "each lane of a fan-out dies when the message expires", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+		lanes := rig.To("a", "b", "c", "d")
+		for _, lane := range lanes {
+			r.LimitAs(lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		}
+		r.Schedule(rig.Fan(r.Entry("m1", lanes, inMinute(r))))
+		r.Pass(time.Minute)
+		r.Move()
+		for _, lane := range lanes {
+			require.Equal(r, dispatcher.ReasonExpired, r.MustStand(rig.Named(lane, "m1"), dispatcher.StatusDead).Reason)
+		}
+	}},
+	{Name: "one in the middle of a long list dies when it expires", Run: func(r *rig.Rig) {
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		for i := 0; i < 6000; i += 500 {
+			batch := make([]dispatcher.Entry, 500)
+			for k := range batch {
+				batch[k] = r.Entry(fmt.Sprintf("m%d", i+k), rig.To("a"))
+			}
+			if i == 2000 || i == 3500 {
+				batch[300] = r.Entry(fmt.Sprintf("e%d", i), rig.To("a"), rig.Expires(rig.Start.Add(time.Minute)))
+			}
+			r.Schedule(batch...)
+			r.Pass(time.Second)
+		}
+		mustExpire(r, rig.IDs("a", "e3500", "e2000")...)
+		require.Len(r, r.State().Ready["a"], 5998)
+	}},
+	{Name: "those deep in a long list that expire end too", Run: func(r *rig.Rig) {
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		const many, every = 4000, 10
+		for i := 0; i < many; i += 1000 {
+			batch := make([]dispatcher.Entry, 1000)
+			for k := range batch {
+				batch[k] = r.Entry(fmt.Sprintf("m%d", i+k), rig.To("a"))
+				if (i+k)%every == 0 {
+					batch[k] = r.Entry(fmt.Sprintf("m%d", i+k), rig.To("a"), inMinute(r))
+				}
+			}
+			r.Schedule(batch...)
+		}
+		r.Pass(time.Minute)
+		pauses := 0
+		for round := 1; len(r.Died) < many/every; round++ {
+			require.Less(r, round, 200)
+			r.Move()
+			next := r.Hints[0].Due
+			if wait := next.Sub(r.Now); wait > 0 && wait < time.Second && overdue(r) {
+				pauses++
+				r.Schedule(r.Entry(fmt.Sprintf("later%d", round), rig.To("b"), rig.Delay(time.Hour), inMinute(r)))
+				require.Equal(r, next, r.Hints[0].Due, "movers come no sooner")
+				r.Cancel(rig.Named("b", fmt.Sprintf("later%d", round)))
+			}
+			r.Pass(next.Sub(r.Now) + time.Duration(round*round%997)*211*time.Microsecond)
+		}
+		require.Positive(r, pauses, "a long search is not repeated at once")
+		require.Len(r, r.State().Ready["a"], many-many/every)
+		require.Empty(r, r.State().Expiring)
+		require.LessOrEqual(r, r.Now.Sub(rig.Start), 5*time.Minute)
+	}},
+	{Name: "many expire some at a time, and movers come until all have", Run: func(r *rig.Rig) {
+		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		batch := make([]dispatcher.Entry, 150)
+		for i := range batch {
+			batch[i] = r.Entry(fmt.Sprintf("m%d", i), rig.To("a"), inMinute(r))
+		}
+		r.Schedule(batch...)
+		r.Pass(time.Minute)
+		r.Move()
+		left := len(r.State().Ready["a"])
+		require.Greater(r, left, 0)
+		require.GreaterOrEqual(r, left, len(batch)-100, "of one call")
+		require.False(r, r.Hints[0].Due.After(r.Now), "there are more")
+		for range 3 {
+			r.Move()
+		}
+		require.Empty(r, r.State().Ready["a"])
+		require.Zero(r, r.Hints[0].Due)
+	}},
+}

@@ -1,0 +1,112 @@
+-- expiry: deliveries end when their message expires, wherever they wait. It is put between order, with reach where they end,
+-- and the scripts that have them wait or end them. It takes no arguments of its own: ARGV[3..] is the script's.
+
+-- watch notes that a delivery ends when its message expires, if it does. set_expiry writes that.
+local function watch(delivery, record)
+  if #record > DIGEST and expires(record) > 0 then put(sums.watched, num(expires(record)), delivery) end
+end
+
+-- set_expiry has :parked say when a mover looks at :expiring, under a name that no lane has. It reports whether that changed.
+-- pause: of the mover itself, ms for which none comes again. Without it a time that is early enough stays, so that no other
+-- script has a mover come during a pause.
+local function set_expiry(pause)
+  local EXPIRY, SOON = '~expiring', 1000
+  each('ZADD', EXPIRING, sums.watched)
+  sums.watched = {}
+  local head = sure('ZRANGE', EXPIRING, '0', '0', 'WITHSCORES')[2]
+  local first, told = head and math.max(1, math.ceil(tonumber(head))) or 0, tonumber(sure('ZSCORE', PARKED, EXPIRY) or 0)
+  if pause then
+    first = first > 0 and math.max(first, now + pause) or 0
+  elseif told > 0 and told <= (first > now and first or now + SOON) then
+    return false
+  end
+  if first == told then return false end
+  if first == 0 then sure('ZREM', PARKED, EXPIRY) else sure('ZADD', PARKED, num(first), EXPIRY) end
+  sums.parked = true
+  return true
+end
+
+-- look_again has a delivery looked at later that could not be ended: it is in flight, or too deep in its lane's list to be
+-- found. The half of a ms says that it has expired. The more deliveries expire, the later it is looked at, since that may
+-- be a long search.
+local function look_again(delivery)
+  sure('ZADD', EXPIRING, format('%d.5', now + math.min(2000 + 3 * sure('ZCARD', EXPIRING), 600000)), delivery)
+end
+
+-- end_at_expiry ends a delivery that has expired, if it waits.
+local function end_at_expiry(delivery)
+  local name, id = parts(delivery)
+  local l, record, text = lanes[name], sure('HGET', MESSAGES, id), sure('HGET', PROGRESS, delivery)
+  local at, status = record and #record > DIGEST and expires(record) or 0, nil
+  if at > now then return sure('ZADD', EXPIRING, num(at), delivery) end
+  if at > 0 and sure('ZREM', DUE, delivery) == 1 then
+    status = waits(text)
+  elseif at == 0 or sure('ZSCORE', DONE, delivery) or sure('ZSCORE', DEAD, delivery) or sure('ZSCORE', CANCELLED, delivery) then
+    return sure('ZREM', EXPIRING, delivery)
+  elseif not sure('ZSCORE', TAKEN, delivery) then
+    local behind = stands_behind(l, id, record)
+    if behind then
+      sure('ZREM', behind, id)
+      status = 'scheduled'
+    else
+      local near, late, r = not text and math.max(created(record), deliver(record)) or nil, spent(), reach_of(l)
+      if take_out(l, id, near) then
+        status = 'ready'
+      elseif near and late and r.length > SEARCHED then
+        return -- the next call looks for it
+      elseif r.head + r.tail < r.length then
+        sums.deep, sums.missed = l, delivery
+      end
+    end
+  end
+  if not status then return look_again(delivery) end
+  l.waiting = l.waiting - 1
+  count(status, -1)
+  local mark = status == 'ready' and sure('HGET', MARKS, delivery)
+  if mark then
+    count(end_marked(delivery, mark, (progress(text))), 1)
+  elseif ends_with(l, id, record) then
+    doom(l, delivery, text)
+  else
+    die_unattempted(l, delivery, text, 'expired')
+  end
+  leave(l, id, record)
+end
+
+-- end_deep ends what has expired in some part of a list that is too long to be read for each delivery. It leaves out what
+-- is far from both ends, since an element there is dear to remove. It answers how many it ended.
+local function end_deep(l, most)
+  local FAR, PAGE = 50000, 512
+  local r, names, places = reach_of(l), {}, {}
+  local middle = r.length - r.head - r.tail
+  if middle <= 0 then return 0 end
+  local span = math.min(middle, 2 * FAR)
+  local first = r.head + micros % span
+  if 2 * (micros % span) >= span then first = first + middle - span end
+  local page = sure('LRANGE', READY .. l.name, first, math.min(first + PAGE, r.head + middle) - 1)
+  searched = searched + #page
+  for i, element in ipairs(page) do names[i] = l.name .. ':' .. select(2, parts(element)) end
+  for i, score in ipairs(sure('ZMSCORE', EXPIRING, unpack(names))) do
+    if score and (tonumber(score) <= now or find(score, '.5', 1, true)) and #places < 2 * most then put(places, names[i], first + i - 1) end
+  end
+  for i = 1, #places, 2 do
+    r.at[select(2, parts(places[i]))] = places[i + 1]
+    end_at_expiry(places[i])
+  end
+  return #places / 2
+end
+
+-- end_expired ends some deliveries whose time has come. It answers for how many ms it is not to be called again: the more
+-- it searched in vain, the longer, so that searches take a hundredth of Redis' time or so.
+local function end_expired()
+  local MOST, COST, SHARE = 40, 160, 10 -- COST: elements that may be read for each delivery that ends
+  local list, names = sure('ZRANGEBYSCORE', EXPIRING, '-inf', now, 'LIMIT', 0, MOST), {}
+  searched = SEARCHED / 2 -- the other half of the time is for what ends
+  for i, delivery in ipairs(list) do names[i] = lane_of(delivery) end
+  load(names)
+  for _, delivery in ipairs(list) do end_at_expiry(delivery) end
+  if sums.deep and end_deep(sums.deep, MOST) > 0 then sure('ZADD', EXPIRING, format('%d.5', now - 1), sums.missed) end -- there may be more
+  close_lists()
+  local over = (#ended.done + #ended.cancelled + #ended.dead) / 2
+  return floor(math.max(0, searched - SEARCHED / 2 - COST * over) / SHARE)
+end

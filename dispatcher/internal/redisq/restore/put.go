@@ -145,12 +145,13 @@ func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []
 	s.Args = append(s.Args, string(d.ID.Lane), d.ID.Message, record, conn.ToMillis(d.Due), d.Attempts, d.Base, d.Beside,
 		conn.ToMillis(d.Asked), cmp.Or(d.status, status), d.reason, d.ended, tried)
 	if apart > 0 {
-		field, before, tag := redisq.BodyField(d.ID.Message, m.Apart.Digest), s.Fill, t.conn.Tag(n)
+		field, before, tag, now := redisq.BodyField(d.ID.Message, m.Apart.Digest), s.Fill, t.conn.Tag(n), t.store.Now()
 		s.Fill = func(p redis.Pipeliner) {
 			if before != nil {
 				before(p)
 			}
-			p.ZAdd(ctx, tag+keys.Staged, redis.Z{Score: float64(m.CreatedAt.UnixMilli()), Member: field})
+			// By the present time: a trim lets go what was staged an hour ago, also between the two.
+			p.ZAdd(ctx, tag+keys.Staged, redis.Z{Score: float64(now.UnixMilli()), Member: field})
 			p.HSet(ctx, tag+keys.Bodies, field, d.Body)
 		}
 	}

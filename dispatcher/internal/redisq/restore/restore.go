@@ -100,7 +100,12 @@ func (t *Target) Epochs(ctx context.Context) (epochs []string, drained bool, err
 }
 
 // Hold has the store take no message and attempt nothing until Release.
-func (t *Target) Hold(ctx context.Context) error { return t.everywhere(ctx, 1) }
+func (t *Target) Hold(ctx context.Context) error {
+	if err := t.store.ReadClock(ctx); err != nil { // bodies are staged by it
+		return err
+	}
+	return t.everywhere(ctx, 1)
+}
 
 // Release ends that. All lanes are held then if they were before, or if somebody asked
 // for it since. What was lost counts as restored.

@@ -75,7 +75,10 @@ local function put_back(i)
   local l, delivery, old = lanes[lane], lane .. ':' .. id, records[id] or sure('HGET', MESSAGES, id)
   if old and sub(old, 1, DIGEST) ~= sub(record, 1, DIGEST) then return '3' end
   local list = named_so_far(id, old, lane)
-  if not list then return '2' end
+  if not list then
+    if old and #old > DIGEST then has_body(id, old) end -- it is the message's already
+    return '2'
+  end
   if old and #old > DIGEST then record = old end
   if not has_body(id, record) then return '4' end
   list[#list + 1] = lane

@@ -244,7 +244,7 @@ func (j *judge) ending(m *message, told told, place string, came []*arrival) {
 	case j.unmatched(m, place):
 	case told == accepted:
 		j.complain(lost, m.id, "the API does not know it\n%s", j.story(m, place))
-	case len(m.endings) > 0 && j.h.whole:
+	case len(m.endings) > 0 && j.h.whole && !j.lostWith(m, m.tries[0].began, m.tries[len(m.tries)-1].ended):
 		j.complain(halfway, m.id, "it is kept for others, and not for %s", place)
 	}
 }

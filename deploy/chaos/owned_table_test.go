@@ -178,6 +178,11 @@ var ownedRows = []struct {
 		p.message("m", yes(3, 3.1)).endings = nil
 		p.history.losses = []*loss{{span: span{at(4), at(6)}, reported: true}}
 	}, lost},
+	{"of an unknown outcome a part is kept, since the rest was lost with the store", func(p plot) {
+		m := p.message("m", silence(2.5, 3))
+		m.places, m.arrivals = []string{"/d0", "/d1"}, []*arrival{comes("a1", 1, 2.7, 200)}
+		p.history.losses = []*loss{{span: span{at(2), at(4)}, reported: true}}
+	}, ""},
 	{"an id is accepted with another body once it was lost with the store", func(p plot) {
 		a := comes("a1", 1, 8, 200)
 		a.fault = another

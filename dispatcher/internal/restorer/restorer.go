@@ -104,10 +104,7 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	if err := w.from.Sever(ctx, present); err != nil {
 		return r, err
 	}
-	if err := w.all(ctx); err != nil {
-		return r, err
-	}
-	return r, o.From.Note(ctx, o.By, "restore", r.detail())
+	return r, w.all(ctx)
 }
 
 // findLoss reports whether the store lacks something that it had. The archive tells it also
@@ -161,7 +158,10 @@ func (w *restoring) all(ctx context.Context) error {
 			return err
 		}
 	}
-	// First the archive: if this ends here, what was lost still counts as lost.
+	// First the archive: if this ends here, what was lost still counts as lost, and a repeat reports it.
+	if err := w.from.Note(ctx, w.o.By, "restore", w.report.detail()); err != nil {
+		return err
+	}
 	if err := w.from.KeepHome(ctx, w.to.ID()); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type vault struct {
 	notes     []map[string]any
 	since     []time.Time
 	severed   bool
+	away      bool // it takes no note
 }
 
 func (v *vault) Lock(context.Context) (func(), error) {
@@ -96,6 +97,9 @@ func (v *vault) Dead(_ context.Context, since time.Time, most int) iter.Seq2[arc
 }
 
 func (v *vault) Note(_ context.Context, _, _ string, detail map[string]any) error {
+	if v.away {
+		return errCrash
+	}
 	v.notes = append(v.notes, detail)
 	return nil
 }
@@ -227,6 +231,19 @@ func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 		require.EqualValues(t, 1200, r.Open[archive.PutNew]+r.Open[archive.PutOld])
 		require.Equal(t, "release", s.steps[len(s.steps)-1])
 	}
+}
+
+// What it did is reported by the call that ends the loss, and nothing can fail behind that.
+func TestARestoreThatCanNotBeNotedIsNotOver(t *testing.T) {
+	v, s := newWorld(3)
+	v.away = true
+	_, err := restorer.Restore(t.Context(), options(v, s))
+	require.ErrorIs(t, err, errCrash)
+	require.NotContains(t, s.steps, "release")
+	v.away = false
+	r, err := restorer.Restore(t.Context(), options(v, s))
+	require.NoError(t, err)
+	require.EqualValues(t, 3, r.Open[archive.PutNew]+r.Open[archive.PutOld])
 }
 
 func TestWhereNothingWasLostNothingIsDone(t *testing.T) {

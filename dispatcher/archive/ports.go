@@ -112,12 +112,14 @@ type Want struct {
 	Partition int
 	Epoch     string
 	At        Position // where its log begins to be archived, if the epoch is new to the archive
+	Old       bool     // the store was read some time ago, and may hold other data by now
 }
 
 // Archive is where parts are kept. Every error that time may mend is an ErrUnavailable.
 type Archive interface {
 	// Hold renews what an instance holds, takes what is free of what it wants, and
-	// gives up the rest. What is not renewed for HoldFor is free.
+	// gives up the rest. What is not renewed for HoldFor is free. ErrMoved says that the
+	// archive has another epoch of something free, and that what is wanted is Old.
 	Hold(ctx context.Context, by string, want []Want) ([]Held, error)
 	// Write keeps parts, if all begin where the archive's partitions end and are held by
 	// the instance, else ErrMoved. They are numbered already. What can't be kept as it

@@ -274,6 +274,9 @@ func (a *Archiver) renew(ctx context.Context) error {
 		return err
 	}
 	a.renewed = time.Now()
+	for i := range a.wants {
+		a.wants[i].Old = true
+	}
 	now := make(map[int]*archive.Held, len(held))
 	orphans := int64(0)
 	for i := range held {

@@ -196,3 +196,24 @@ func TestAStoreThatWasEmptiedBeginsAnew(t *testing.T) {
 		require.Contains(t, w.logged.String(), "holds other data than before")
 	})
 }
+
+// It read the store when that had other data, and has waited since for what another instance holds.
+func TestAnInstanceThatWaitedNeverGoesBackToOtherData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		first, stop := w.start(t, "x")
+		second, stopSecond := w.start(t, "y")
+		defer stopSecond()
+		pass(time.Second)
+		w.do(func() { w.entries[0], w.at[0], w.epoch[0] = nil, archive.Position{}, "c" })
+		w.happen(0, archive.Delivered, "new")
+		first.Stirred()
+		pass(10 * time.Second)
+		stop()
+		w.happen(0, archive.Delivered, "newer")
+		second.Stirred()
+		pass(10 * time.Second)
+		require.Equal(t, []string{"0dnew", "0dnewer"}, w.kept())
+		require.Equal(t, []string{"a", "b", "c"}, w.epochs)
+	})
+}

@@ -30,6 +30,7 @@ type keeper struct {
 
 	endpoints map[string]archive.Endpoint // that are kept
 	holds     map[dispatcher.Lane]archive.Hold
+	epochs    []string // that were archived, in their order
 }
 
 type row struct {
@@ -63,7 +64,11 @@ func (k *keeper) Hold(_ context.Context, by string, want []archive.Want) (held [
 			continue
 		}
 		if r.epoch != w.Epoch {
+			if w.Old && r.epoch != "" {
+				return nil, archive.ErrMoved
+			}
 			*r = row{epoch: w.Epoch, at: w.At, last: r.last}
+			k.epochs = append(k.epochs, w.Epoch)
 		}
 		r.holder, r.until = by, time.Now().Add(archive.HoldFor)
 		held = append(held, archive.Held{Partition: w.Partition, Epoch: r.epoch, At: r.at, Last: r.last, Began: !r.walked, Walked: r.gap})

@@ -32,7 +32,7 @@ with want as (
 ), free as (
   select p.partition, p.epoch <> want.epoch as other
   from hookladder.position p join want using (partition)
-  where p.holder = $1 or p.holder is null or p.until < clock_timestamp()
+  where (p.holder = $1 or p.holder is null or p.until < clock_timestamp()) and (not $7 or p.epoch = want.epoch)
   order by p.partition
   for update of p skip locked
 )
@@ -52,12 +52,21 @@ from want join free using (partition)
 where p.partition = want.partition
 returning p.partition, p.epoch, p.ms, p.seq, p.last, p.walk_ms, p.walk_seq, p.gap_ms, p.gap_seq`
 
+// moved reports whether something free has another epoch than is wanted.
+const moved = `
+select exists (
+  select from hookladder.position p join unnest($2::int[], $3::text[]) as want (partition, epoch) using (partition)
+  where p.epoch <> want.epoch and (p.holder = $1 or p.holder is null or p.until < clock_timestamp())
+)`
+
 // Hold renews what an instance holds, takes what is free of what it wants, and gives up
 // the rest.
 func (a *Archive) Hold(ctx context.Context, by string, want []archive.Want) (held []archive.Held, err error) {
 	partitions, epochs := []int32{}, []string{} // not nil, which is null
 	var ms, seq []int64
+	old := false
 	for _, w := range want {
+		old = old || w.Old
 		partitions, epochs = append(partitions, int32(w.Partition)), append(epochs, w.Epoch)
 		ms, seq = append(ms, w.At.MS), append(seq, int64(w.At.Seq))
 	}
@@ -68,12 +77,20 @@ func (a *Archive) Hold(ctx context.Context, by string, want []archive.Want) (hel
 		if err := s.exec(ctx, giveUp, by, partitions); err != nil {
 			return err
 		}
-		rows, err := s.conn.Query(ctx, s.schema.sql(hold), by, partitions, epochs, ms, seq, archive.HoldFor.Seconds())
+		rows, err := s.conn.Query(ctx, s.schema.sql(hold), by, partitions, epochs, ms, seq, archive.HoldFor.Seconds(), old)
 		if err != nil {
 			return err
 		}
 		if held, err = pgx.CollectRows(rows, scanHeld); err != nil {
 			return err
+		}
+		if old && len(held) < len(want) {
+			var other bool
+			if err := s.conn.QueryRow(ctx, s.schema.sql(moved), by, partitions, epochs).Scan(&other); err != nil {
+				return err
+			} else if other {
+				return archive.ErrMoved
+			}
 		}
 		return s.countOrphans(ctx, held)
 	})

@@ -191,3 +191,31 @@ func TestAGapThatThePositionPassedStaysKnown(t *testing.T) {
 	l.epoch, l.at = "other", archive.Position{}
 	require.Zero(t, l.hold(t, a).Gap, "of other data")
 }
+
+// An instance that read the store before it was emptied does not bring the old epoch back.
+func TestOnlyAnInstanceThatJustReadTheStoreTakesAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	want := func(epoch string, old bool) (string, error) {
+		held, err := a.Hold(t.Context(), me, []archive.Want{{Partition: l.partition, Epoch: epoch, Old: old}})
+		if len(held) == 0 {
+			return "", err
+		}
+		return held[0].Epoch, err
+	}
+	for _, row := range []struct {
+		epoch string
+		old   bool
+		err   error
+	}{{l.epoch, true, nil}, {"other", true, archive.ErrMoved}, {l.epoch, true, nil}, {"other", false, nil}, {l.epoch, true, archive.ErrMoved}, {"other", true, nil}} {
+		held, err := want(row.epoch, row.old)
+		require.ErrorIs(t, err, row.err)
+		if err == nil {
+			require.Equal(t, row.epoch, held)
+		}
+	}
+	_, err := newTestArchive(t, url).Hold(t.Context(), "another", []archive.Want{{Partition: l.partition, Epoch: l.epoch, Old: true}})
+	require.NoError(t, err, "it is not free")
+}

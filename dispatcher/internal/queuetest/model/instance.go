@@ -189,7 +189,7 @@ func (m *model) doReconcile() {
 			unknown = append(unknown, back)
 		}
 	}
-	if len(unknown) > 0 {
+	if len(unknown) > 0 && m.trouble.cut == nil { // it counts what all calls together reach, and this is the second
 		m.settleAs(by, unknown)
 	}
 }

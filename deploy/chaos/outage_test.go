@@ -49,9 +49,10 @@ func (w *watcher) look(ctx context.Context, random *rand.Rand) {
 	if err != nil || !known {
 		return
 	}
-	if n := int(dropped - w.last); n > 0 {
+	// It is the sum of all partitions. Where it falls since one of them was emptied, others may have cut.
+	if n := int(dropped - w.last); n != 0 {
 		w.h.with(func() {
-			w.h.dropped += n
+			w.h.dropped += max(n, 0)
 			w.h.cuts = append(w.h.cuts, span{w.from, time.Now()})
 		})
 	}

@@ -111,7 +111,6 @@ type folder struct {
 type tale struct {
 	Open    Open // its ID alone, where it is not open
 	open    bool // by now, as far as is known
-	done    bool // these parts have it delivered, and not open since
 	known   bool // it was open before
 	changed bool
 }
@@ -152,7 +151,7 @@ func (f *folder) accepted(p *Part, a *Accepted) {
 		if !t.open {
 			*o = Open{ID: o.ID, Due: a.Due, Created: a.At}
 		}
-		t.open, t.changed, t.done = true, true, false
+		t.open, t.changed = true, true
 		o.Epoch, o.Pos, o.Head, o.Body = p.Epoch, a.Pos, a.Head, a.Body
 		if m := a.Message; m != nil {
 			o.Created, o.Topic, o.Tenant, o.Subject = m.CreatedAt, m.Topic, m.Tenant, m.Subject
@@ -191,11 +190,8 @@ func (f *folder) event(p *Part, e *Event) {
 		return
 	case e.Repeats && !t.open:
 		e.Kind = 0 // its end is archived already
-	case e.Kind == Delivered && t.done:
-		e.Kind = Late // two attempts at the same time succeeded, and the other one ended it
-		return
 	case e.Kind.Ends():
-		t.open, t.changed, t.done = false, true, e.Kind == Delivered
+		t.open, t.changed = false, true
 		return
 	case !t.open:
 		return // it ended before, or its beginning was never read

@@ -57,16 +57,6 @@ func TestALateSuccessEndsADeliveryOnce(t *testing.T) {
 	require.Equal(t, archive.Delivered, events[0].Kind, "the event of its attempt was cut")
 }
 
-// The one was taken over and succeeded late, while the other was under way.
-func TestTwoSuccessesAtOnceEndADeliveryOnce(t *testing.T) {
-	_, events := fold(nil, []archive.Accepted{accepted("m", 1)}, event(archive.Delivered, 2, 1, 1), event(archive.Delivered, 3, 2, 1))
-	require.Equal(t, []archive.Kind{archive.Delivered, archive.Late}, []archive.Kind{events[0].Kind, events[1].Kind})
-	again := accepted("m", 3)
-	again.Again = true
-	_, events = fold(nil, []archive.Accepted{accepted("m", 1), again}, event(archive.Delivered, 2, 1, 1), event(archive.Delivered, 4, 2, 1))
-	require.Equal(t, archive.Delivered, events[1].Kind, "it was sent again")
-}
-
 func TestAFailedAttemptWaitsForItsRung(t *testing.T) {
 	got, _ := fold(nil, []archive.Accepted{accepted("m", 1)}, event(archive.Retry, 2, 1, 1))
 	require.Len(t, got.Open, 1)

@@ -173,34 +173,6 @@ func (s *session) nameEnds(ctx context.Context, ends []*archive.Event) error {
 	return err
 }
 
-// endOnce makes late attempts of successes that were archived as the end of their delivery before. Two
-// attempts at the same time may both succeed, after a takeover, and each of them has a line.
-func (s *session) endOnce(ctx context.Context, ends []*archive.Event) error {
-	var of []*archive.Event
-	var ids []dispatcher.DeliveryID
-	for _, e := range ends {
-		if e.Kind == archive.Delivered {
-			of, ids = append(of, e), append(ids, e.ID)
-		}
-	}
-	if len(of) == 0 {
-		return nil
-	}
-	messages, lanes := idArrays(ids)
-	rows, err := s.conn.Query(ctx, s.schema.sql(`
-		select n from unnest($1::text[], $2::text[]) with ordinality as e (id, lane, n)
-		where exists (select from hookladder.event p where p.id = e.id and p.lane = e.lane and p.kind = 'd')`), messages, lanes)
-	if err != nil {
-		return err
-	}
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&n}, func() error {
-		of[n-1].Kind = archive.Late
-		return nil
-	})
-	return err
-}
-
 func keyArrays(keys []messageKey) (ids []string, created []time.Time, months []string) {
 	for _, k := range keys {
 		ids, created, months = append(ids, mended(k.id)), append(created, time.UnixMicro(k.created)), append(months, k.month.String())

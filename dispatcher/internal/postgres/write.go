@@ -63,9 +63,6 @@ func (c *cargo) write(ctx context.Context) error {
 	if err := c.session.nameEnds(ctx, c.folded.Unnamed); err != nil {
 		return err
 	}
-	if err := c.session.endOnce(ctx, c.folded.Unnamed); err != nil {
-		return err
-	}
 	c.eventRows()
 	if err := c.messageRows(ctx); err != nil {
 		return err

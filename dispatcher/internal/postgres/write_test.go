@@ -223,14 +223,3 @@ func TestBodiesOfDeadOnesAloneAreKept(t *testing.T) {
 		})
 	}
 }
-
-// Two attempts succeeded at once. The lines of both may come in different parts of the log.
-func TestADeliveryEndsOnceInTheArchive(t *testing.T) {
-	t.Parallel()
-	url := pgtest.New(t)
-	a, l := newTestArchive(t, url), newLine()
-	l.hold(t, a)
-	l.write(t, a, accepted("m", "cut"), event(archive.Delivered, "m", 1))
-	l.write(t, a, nil, event(archive.Delivered, "m", 1), event(archive.Delivered, "unknown", 1), event(archive.Delivered, "cut", 1))
-	require.Equal(t, []string{"d m", "l m", "d unknown", "d cut"}, read(t, url, "select concat_ws(' ', kind, id) from hookladder.event order by pos"))
-}

@@ -189,7 +189,7 @@ func (a *Archiver) report(ctx context.Context, err error) time.Duration {
 		return 0
 	}
 	if errors.Is(err, archive.ErrMoved) { // another instance holds it by now
-		a.o.Log.Info("another instance archives this", "err", err)
+		a.o.Log.Info("another instance archives this, or the store was emptied: what there is to archive is read again", "err", err)
 		clear(a.held)
 		a.wants = nil // the store may hold other data by now
 		err = nil

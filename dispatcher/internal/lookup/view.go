@@ -222,7 +222,12 @@ const unknownFate = "it is not known how it ended: part of its log was cut befor
 // that a comparison could end.
 func (l *life) unknown(events []archive.Event) {
 	d := &l.d
-	d.Status, d.Due, d.LastError = dispatcher.StatusDead, time.Time{}, unknownFate
+	d.Due = time.Time{}
+	if !d.Delivered.IsZero() { // and attempted again, by a store that lost its last moments
+		d.Status, d.Ended, d.LastError = dispatcher.StatusDelivered, d.Delivered, ""
+		return
+	}
+	d.Status, d.LastError = dispatcher.StatusDead, unknownFate
 	if n := len(events); n > 0 {
 		d.Ended = events[n-1].At // not before
 	}

@@ -75,6 +75,9 @@ func TestADeliveryIsWhatItsEventsSay(t *testing.T) {
 		{"its end was lost", "?", nil, dispatcher.Delivery{
 			Status: dispatcher.StatusDead, Ended: at(1), LadderFrom: 1, LastError: "it ended, and the log that told how was cut before it was archived",
 		}, 0},
+		{"delivered, and attempted again by a store that had lost that", "dr", nil, dispatcher.Delivery{
+			Status: dispatcher.StatusDelivered, Ended: at(1), Delivered: at(1), Attempts: 2, Climbed: 2, LadderFrom: 1, LastStatus: 500, LastError: "status 500",
+		}, 2},
 		{"its acceptance and its end were cut", "r", nil, dispatcher.Delivery{
 			Status: dispatcher.StatusDead, Ended: at(1), Attempts: 1, Climbed: 1, LadderFrom: 1, LastStatus: 500,
 			LastError: "it is not known how it ended: part of its log was cut before it was archived, and the store has it no more",

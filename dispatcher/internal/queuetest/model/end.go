@@ -122,9 +122,6 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.
 		var want []dispatcher.SettleResult
 		if d != nil && d.Place == stored.PlaceLeased && d.Holder == by && !older(s, d) {
 			want = []dispatcher.SettleResult{m.settled(s, d, &fronts)}
-			if d.Place == stored.PlaceDone && s.Verdict == dispatcher.Delivered {
-				want = []dispatcher.SettleResult{dispatcher.SettledOK, dispatcher.SettledEnd}
-			}
 		} else {
 			want = m.late(s, d, state)
 		}
@@ -213,7 +210,7 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 		m.die(s.ID, s.Reason)
 		return dispatcher.SettledOK
 	}
-	if s.Verdict == dispatcher.Delivered {
+	if s.Verdict == dispatcher.Delivered && mark != stored.MarkDelivered {
 		return dispatcher.SettledOK
 	}
 	return dispatcher.SettledEnd
@@ -243,7 +240,7 @@ func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state stored.Sta
 	if s.Verdict == dispatcher.Dead && d != nil && state.At(s.ID).Place == stored.PlaceDead {
 		return []dispatcher.SettleResult{dispatcher.SettledLate, dispatcher.SettledBefore}
 	}
-	if s.Verdict != dispatcher.Delivered || d == nil || !d.Place.Waits() {
+	if s.Verdict != dispatcher.Delivered || d == nil || !d.Place.Waits() || d.mark == stored.MarkDelivered {
 		return []dispatcher.SettleResult{dispatcher.SettledLate}
 	}
 	m.count(s, d)

@@ -325,20 +325,25 @@ func TestWhoAskedIsTold(t *testing.T) {
 
 // A success that comes when its delivery is leased to another instance ends the delivery once.
 func TestALateSuccessIsToldOnce(t *testing.T) {
-	onBoth(t, func(a *archived) {
-		a.accept(1, 10)
-		claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
-		require.NoError(a.T, err)
-		a.settle("two", claimed[0].ID, dispatcher.Delivered)
-		a.settle("one", claimed[0].ID, dispatcher.Retry)
-		p := a.read()
-		archive.Fold([]archive.Part{p}, nil)
-		var kinds []archive.Kind
-		for _, e := range p.Events {
-			kinds = append(kinds, e.Kind)
-		}
-		require.ElementsMatch(a.T, []archive.Kind{archive.Delivered, archive.Late, 0}, kinds)
-	})
+	for _, verdict := range []dispatcher.Verdict{dispatcher.Retry, dispatcher.Delivered} {
+		onBoth(t, func(a *archived) {
+			a.accept(1, 10)
+			claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
+			require.NoError(a.T, err)
+			for range 2 { // it is repeated, since its answer was lost
+				a.settle("two", claimed[0].ID, dispatcher.Delivered)
+			}
+			a.settle("one", claimed[0].ID, verdict)
+			p := a.read()
+			folded := archive.Fold([]archive.Part{p}, nil)
+			require.Empty(a.T, folded.Open)
+			var kinds []archive.Kind
+			for _, e := range p.Events {
+				kinds = append(kinds, e.Kind)
+			}
+			require.ElementsMatch(a.T, []archive.Kind{archive.Delivered, archive.Late, 0}, kinds)
+		})
+	}
 }
 
 // settle records an attempt of an instance.

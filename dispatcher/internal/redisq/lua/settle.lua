@@ -62,12 +62,12 @@ for k, score in ipairs(call('ZMSCORE', LEASES .. by, unpack(deliveries))) do
   end
 end
 
--- A late success counts if its delivery is still kept.
+-- A late success counts if its delivery is still kept, and no other one ends it already.
 local kept = {}
 if nleased < many then
   local wholes = {}
   for k, delivery in ipairs(deliveries) do
-    if not held[k] and (plain[k] or ARGV[at[k] + 1] == 'd') then
+    if not held[k] and not delivers(marks[k]) and (plain[k] or ARGV[at[k] + 1] == 'd') then
       local _, id = parts(delivery)
       kept[k] = exists(names[k], id, wholes)
     end
@@ -243,10 +243,12 @@ local function counted(i, text, reason)
   return attempts - beside > base and 'retrying' or 'scheduled'
 end
 
--- ended_by ends a delivery as its mark says, whatever came of the attempt. A success needs no note: its line tells it.
+-- ended_by ends a delivery as its mark says, whatever came of the attempt. A success ends what was cancelled, and needs no
+-- note: its line tells it. A delivery that a late success ends is not ended again by the line of another one.
 local function ended_by(mark, i, text)
   local delivery, verdict = ARGV[i], ARGV[i + 1]
-  if verdict == 'd' then
+  local first = verdict == 'd' and not delivers(mark)
+  if first then
     put(ended.done, at_now, delivery)
     unmarked[#unmarked + 1] = delivery
   else
@@ -257,7 +259,7 @@ local function ended_by(mark, i, text)
     counted(i, text, '-')
     remember(i, 0)
   end
-  return verdict == 'd' and '1' or '4', true
+  return first and '1' or '4', true
 end
 
 -- doomed ends a delivery that would wait again in the lane of a disabled or deleted endpoint.

@@ -90,6 +90,7 @@ func (p Progress) WaitsOn() int64 {
 type Stored struct {
 	Whole   bool                     // false: only its digest is left
 	Lanes   map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
+	At      int64                    // ms: when it was accepted, by its record
 	Apart   string                   // the name in Bodies of a body that lies apart; empty: it is in the record
 	Key     string                   // hash of its ordering key as Set has it; empty: none
 	Expires int64                    // ms: when it expires; 0: never
@@ -126,8 +127,9 @@ type State struct {
 	Progress map[dispatcher.DeliveryID]Progress
 	History  map[dispatcher.DeliveryID]int // number of attempts in it
 	Messages map[string]Stored
-	Bodies   map[string]bool  // bodies that lie apart; true: staged for a message that has not come yet
-	Seen     map[string]int64 // ms: the time when the message was cut to its digest
+	Shelves  map[dispatcher.DeliveryID]int64 // ms: when each was accepted, by its lane's list
+	Bodies   map[string]bool                 // bodies that lie apart; true: staged for a message that has not come yet
+	Seen     map[string]int64                // ms: the time when the message was cut to its digest
 	Lanes    map[dispatcher.Lane]LaneState
 	Counts   map[dispatcher.Status]int64
 	Buried   map[dispatcher.Lane]map[dispatcher.DeadReason]int64
@@ -156,6 +158,7 @@ func NewState() State {
 		Progress: map[dispatcher.DeliveryID]Progress{},
 		History:  map[dispatcher.DeliveryID]int{},
 		Messages: map[string]Stored{},
+		Shelves:  map[dispatcher.DeliveryID]int64{},
 		Bodies:   map[string]bool{},
 		Seen:     map[string]int64{},
 		Lanes:    map[dispatcher.Lane]LaneState{},
@@ -182,6 +185,7 @@ func Merged(states []State) State {
 		maps.Copy(all.Progress, s.Progress)
 		maps.Copy(all.History, s.History)
 		maps.Copy(all.Seen, s.Seen)
+		maps.Copy(all.Shelves, s.Shelves)
 		maps.Copy(all.Bodies, s.Bodies)
 		maps.Copy(all.Lanes, s.Lanes)
 		maps.Copy(all.Buried, s.Buried)
@@ -195,7 +199,7 @@ func Merged(states []State) State {
 			was := all.Messages[id]
 			lanes := maps.Clone(m.Lanes)
 			maps.Copy(lanes, was.Lanes)
-			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, Apart: cmp.Or(m.Apart, was.Apart), Key: cmp.Or(m.Key, was.Key), Expires: max(m.Expires, was.Expires)}
+			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, At: cmp.Or(m.At, was.At), Apart: cmp.Or(m.Apart, was.Apart), Key: cmp.Or(m.Key, was.Key), Expires: max(m.Expires, was.Expires)}
 		}
 		for status, n := range s.Counts {
 			all.Counts[status] += n
@@ -280,6 +284,7 @@ func (s State) String() string {
 	tell(&b, "progress", s.Progress)
 	tell(&b, "history", s.History)
 	tell(&b, "message", s.Messages)
+	tell(&b, "shelf", s.Shelves)
 	tell(&b, "body", s.Bodies)
 	tell(&b, "seen", s.Seen)
 	tell(&b, "lane", s.Lanes)

@@ -38,6 +38,7 @@ var takenDamages = []damage{
 		p.do("DEL", p.key("ready:q_a"))
 		p.do("HDEL", p.key("in"), "q_a")
 		p.do("HDEL", p.key("messages"), "queued")
+		p.do("ZREM", p.key("of:q_a"), "queued")
 	}, "turn", map[string]stored.Place{"q_a:queued": ""}},
 	{"nobody is told of a lease", func(p *ward) { p.do("ZREM", p.key("parked"), "~taken") }, "timer", nil},
 	{"a lease is told of too late", func(p *ward) { p.do("ZADD", p.key("parked"), p.now.Add(61*time.Minute).UnixMilli(), "~taken") }, "timer", nil},

@@ -315,7 +315,7 @@ func (p *ward) line() string {
 func TestDoctorFindsAndRepairs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for _, c := range slices.Concat(damages, takenDamages, expiryDamages) {
+	for _, c := range slices.Concat(damages, takenDamages, expiryDamages, shelfDamages) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newTestWard(t, server)
 			p.fill()

@@ -67,6 +67,8 @@ func (d *doctor) places(ctx context.Context, n int) error {
 			names = d.holders
 		case keys.Behind:
 			names = d.rings[n][keys.Behind]
+		case keys.Shelf:
+			names = d.rings[n][keys.Shelf]
 		}
 		for _, of := range names {
 			w := &walk{d: d, partition: n, kind: k, of: of}

@@ -16,6 +16,7 @@ const (
 	Staged    = ":staged"
 	Due       = ":due"
 	Ready     = ":ready:"  // and the lane
+	Shelf     = ":of:"     // and the lane
 	Leases    = ":leases:" // and the instance
 	Marks     = ":marks"
 	Progress  = ":progress"

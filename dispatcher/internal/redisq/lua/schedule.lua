@@ -114,11 +114,25 @@ local function digits(ms)
   return last_digits
 end
 
+-- shelve notes a delivery among those of its lane. Messages of one call mostly have one time, and reading it costs as much
+-- as the rest.
+local shelves, accepted, accepted_digits = {}, nil, nil -- lane -> times and ids
+local function shelve(e, l)
+  local list, at = shelves[l.name], sub(e.record, 17, 22)
+  if not list then
+    list = {}
+    shelves[l.name] = list
+  end
+  if at ~= accepted then accepted, accepted_digits = at, num(created(e.record)) end
+  put(list, accepted_digits, e.id)
+end
+
 -- make puts one delivery where it belongs and answers the letter of the place.
 local function make(e, l)
   local delivery = l.name .. ':' .. e.id
   if not l.text and not l.leads then l.leads = leads_to(e.record) end
   if ends(l) then
+    shelve(e, l)
     doom(l, delivery)
     return l.limits.held == 'x' and 'c' or 'x'
   end
@@ -127,9 +141,11 @@ local function make(e, l)
   local now_leased = not behind and may_lease(e, l)
   if not now_leased and full(l) then
     if not e.fan then return 'f' end
+    shelve(e, l)
     overflow(l, delivery)
     return 'o'
   end
+  shelve(e, l)
   if key then join(l, key, e.id) end
   if sub(e.record, 29, 34) ~= NEVER then watch(delivery, e.record) end -- mostly it does not expire: then this saves two calls
   if now_leased then
@@ -258,6 +274,7 @@ count('scheduled', #dues / 2 + nbehind)
 each('HSET', MESSAGES, fresh)
 for id, fan in pairs(fans) do sure('HSET', FAN, id, fan) end
 hold(leases)
+for lane, list in pairs(shelves) do each('ZADD', SHELF .. lane, list) end
 each('ZADD', DUE, dues)
 for lane, list in pairs(pushes) do
   each('RPUSH', READY .. lane, list)

@@ -5,6 +5,7 @@ package redisqtest
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -132,6 +133,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.readBehind()
 	r.readDeliveries()
 	r.readMessages()
+	r.readShelves()
 	r.readLanes()
 	r.readLimits()
 	r.readHeld()
@@ -302,6 +304,7 @@ func (r *raw) readMessages() {
 			for _, b := range []byte(record[atExpires:atKey]) {
 				m.Expires = m.Expires<<8 | int64(b)
 			}
+			m.At = int64(binary.BigEndian.Uint64([]byte("\x00\x00" + record[16:22])))
 		}
 		if m.Whole && record[atLane+4+int(record[atLane])] == metaBody {
 			m.Apart = bodyName(id + " " + record[:16])
@@ -320,6 +323,19 @@ func (r *raw) readMessages() {
 	slices.Sort(r.out.Fanned)
 	for _, z := range r.zsets["seen"].Val() {
 		r.out.Seen[z.Member.(string)] = int64(z.Score)
+	}
+}
+
+// readShelves reads the lanes' lists of all their deliveries.
+func (r *raw) readShelves() {
+	for name, cmd := range r.zsets {
+		lane, ok := strings.CutPrefix(name, "of:")
+		if !ok {
+			continue
+		}
+		for _, z := range cmd.Val() {
+			r.out.Shelves[dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: z.Member.(string)}] = int64(z.Score)
+		}
 	}
 }
 

@@ -179,10 +179,11 @@ local function name_again(id, record)
   call('HSET', FAN, id, table.concat(out, ' '))
 end
 
-local function leftover(delivery)
-  return call('HEXISTS', PROGRESS, delivery) == 1 or call('HEXISTS', MARKS, delivery) == 1 or call('EXISTS', HISTORY .. delivery) == 1
+local function leftover(delivery, id)
+  return call('ZSCORE', tag .. ':of:' .. name, id) or call('HEXISTS', PROGRESS, delivery) == 1 or call('HEXISTS', MARKS, delivery) == 1 or call('EXISTS', HISTORY .. delivery) == 1
 end
-local function forget(delivery)
+local function forget(delivery, id)
+  call('ZREM', tag .. ':of:' .. name, id)
   call('HDEL', PROGRESS, delivery)
   call('HDEL', MARKS, delivery)
   call('ZREM', EXPIRING, delivery)
@@ -249,16 +250,16 @@ local function judge(id)
     tell(id, 'broken_record', '')
   elseif how == 'none' then
     if #found == 0 and not stands(name, id, record, seen[id]) then
-      if leftover(delivery) and tell(id, 'leftover', '') then forget(delivery) end
+      if leftover(delivery, id) and tell(id, 'leftover', '') then forget(delivery, id) end
     elseif tell(id, 'no_record', spell(found)) then
       for _, p in ipairs(found) do take(delivery, p) end
       step_out(id, record)
-      forget(delivery)
+      forget(delivery, id)
     end
   elseif how ~= 'yes' and #found > 0 then
     if tell(id, 'not_named', spell(found)) then name_again(id, record) end
   elseif how ~= 'yes' then
-    if entire and leftover(delivery) and tell(id, 'leftover', '') then forget(delivery) end
+    if entire and leftover(delivery, id) and tell(id, 'leftover', '') then forget(delivery, id) end
   elseif #found == 0 and not entire and not sure then
     answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, 'unsure', ''
   elseif #found == 0 then
@@ -267,6 +268,11 @@ local function judge(id)
     if tell(id, 'two_places', spell(found)) then settle_places(delivery, id, record, found) end
   else
     alone(delivery, id, record, found[1])
+  end
+  if named(name, id, record) ~= 'yes' then return end
+  local at, accepted = call('ZSCORE', tag .. ':of:' .. name, id), created(record) -- the lane lists what exists, by that time
+  if tonumber(at or nil) ~= accepted and tell(id, 'unlisted', at and 'at ' .. at .. ', not at ' .. num(accepted) or '') then
+    call('ZADD', tag .. ':of:' .. name, num(accepted), id)
   end
 end
 for _, id in ipairs(ids) do

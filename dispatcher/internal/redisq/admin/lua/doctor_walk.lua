@@ -2,7 +2,7 @@
 -- two pages, so each suspect has to be judged.
 --
 -- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, taken, behind, ready, progress,
---   marks, tokens, expiring, fan, seen, history), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
+--   marks, tokens, expiring, fan, seen, history, of), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
 --   read), about how many to read; history: deliveries
 -- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, bytes of the records that were
 --   read, what was read (ready: the elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
@@ -58,7 +58,9 @@ local function message(id, record)
     if lane ~= '' and sub(lane, 1, 1) ~= '-' then
       left = left + 1
       local n = #places(lane .. ':' .. id, lane, id, record)
+      local at = call('ZSCORE', SHELF .. lane, id)
       if n ~= 1 then tell(n == 0 and 'n' or 's', lane .. ':' .. id) end
+      if tonumber(at or nil) ~= created(record) then tell('s', lane .. ':' .. id) end
     end
   end
   local bodiless = apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0
@@ -82,6 +84,11 @@ elseif zsets[kind] then
 elseif kind == 'behind' then
   local page, lane = scan('ZSCAN', BEHIND .. of), lane_of(of)
   for i = 1, #page, 2 do visit(lane .. ':' .. page[i], kind) end
+elseif kind == 'of' then
+  local page = scan('ZSCAN', SHELF .. of)
+  for i = 1, #page, 2 do
+    if named(of, page[i], record_of(page[i])) ~= 'yes' then tell('s', of .. ':' .. page[i]) end
+  end
 elseif kind == 'ready' then
   -- From the tail, since claims and takeovers work at the head and do not shift it. So no element that stays in the
   -- list is missed.

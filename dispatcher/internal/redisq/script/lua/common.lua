@@ -23,6 +23,8 @@
 --                          -* for others that are gone, which a repartition could not name
 --   :due             zset  <lane>:<id> by due time in ms
 --   :ready:<lane>    list  <due>:<id>
+--   :of:<lane>       zset  message ids by ms of their acceptance: each delivery of the lane that exists, whatever its state.
+--                          The record has the same time
 --   :behind:<l>:<k>  zset  message ids of all unfinished deliveries of an ordering key by ms, each later than the one
 --                          before: the first is also due, ready or leased, the others only here. k: the record's hash of
 --                          the key in hex; * in an ordered lane
@@ -102,7 +104,7 @@ local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'
 local LEASES, MARKS, PROGRESS, HISTORY = tag .. ':leases:', tag .. ':marks', tag .. ':progress', tag .. ':history:'
 local DONE, CANCELLED, DEAD, SEEN = tag .. ':done', tag .. ':cancelled', tag .. ':dead', tag .. ':seen'
-local PULLS = tag .. ':pulls'
+local PULLS, SHELF = tag .. ':pulls', tag .. ':of:'
 local TAKEN, TOKENS = tag .. ':taken', tag .. ':tokens'
 local EXPIRING = tag .. ':expiring'
 local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in', tag .. ':lane'

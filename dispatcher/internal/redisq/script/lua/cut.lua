@@ -80,10 +80,16 @@ local function forget(key, deliveries, digest)
   if #deliveries == 0 then return end
   each('ZREM', key, deliveries)
   each('HDEL', PROGRESS, deliveries)
-  local histories, whole, last, changed = {}, {}, {}, {}
+  local histories, whole, last, changed, shelved = {}, {}, {}, {}, {}
   for i, delivery in ipairs(deliveries) do
     local lane, id = parts(delivery)
     histories[i] = HISTORY .. delivery
+    local ids = shelved[lane]
+    if not ids then
+      ids = {}
+      shelved[lane] = ids
+    end
+    ids[#ids + 1] = id
     local fan = fans[id]
     if fan and fan.at[lane] then
       fan.list[fan.at[lane]] = '-' .. lane
@@ -98,6 +104,7 @@ local function forget(key, deliveries, digest)
     end
   end
   call('DEL', unpack(histories))
+  for lane, ids in pairs(shelved) do each('ZREM', SHELF .. lane, ids) end
   each('HDEL', FAN, last)
   forget_messages(whole, digest)
   for id in pairs(changed) do sure('HSET', FAN, id, table.concat(fans[id].list, ' ')) end

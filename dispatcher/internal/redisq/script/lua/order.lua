@@ -64,6 +64,7 @@ local function drop(delivery, id, record)
   sure('HDEL', PROGRESS, delivery)
   sure('HDEL', tag .. ':tokens', delivery)
   sure('ZREM', tag .. ':expiring', delivery)
+  sure('ZREM', tag .. ':of:' .. sub(delivery, 1, -#id - 2), id)
   sure('DEL', HISTORY .. delivery)
   sure('HDEL', FAN, id)
 end

@@ -26,11 +26,20 @@ type Filter struct {
 	Until    time.Time // exclusive
 	Limit    int
 	Cursor   string // of the page before; empty for the first
+	Order    Order  `json:",omitzero"`
 
 	Left bool      `json:"-"`         // what is left of an emptied store, which is no error then
 	Part ListPart  `json:",omitzero"` // of the list, where another goes on with the rest
 	From *EndPlace `json:",omitzero"` // of PartEnded, in place of a cursor: what stands behind it; nil: all
 }
+
+// Order is an order of a list of deliveries.
+type Order string
+
+// OrderAccepted puts the newest accepted first, whatever their states. The filter has to
+// name lanes. Since and Until are of the acceptance then. Without an order come what waits,
+// what is under way and what ended, each by its own time.
+const OrderAccepted Order = "accepted"
 
 // ListPart is a part of a list of deliveries.
 type ListPart uint8

@@ -78,7 +78,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/pgoutbox":             500,
 	"dispatcher/internal/postgres":             4000,
 	"dispatcher/internal/queuetest":            200,
-	"dispatcher/internal/queuetest/deliveries": 5600,
+	"dispatcher/internal/queuetest/deliveries": 5700,
 	"dispatcher/internal/queuetest/lanes":      5000,
 	"dispatcher/internal/queuetest/model":      3500, // takers too
 	"dispatcher/internal/queuetest/rig":        1500,
@@ -94,6 +94,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/audit/lua":     100,
 	"dispatcher/internal/redisq/conn":          2900, // it also notices that data were lost, and walks through keys of all partitions
 	"dispatcher/internal/redisq/conn/lua":      100,
+	"dispatcher/internal/redisq/cursor":        200,
 	"dispatcher/internal/redisq/ended":         300,
 	"dispatcher/internal/redisq/ended/lua":     200,
 	"dispatcher/internal/redisq/endpoints":     1250,
@@ -113,6 +114,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/restore":       500,
 	"dispatcher/internal/redisq/restore/lua":   200,
 	"dispatcher/internal/redisq/script":        300,
+	"dispatcher/internal/redisq/shelf":         300,
+	"dispatcher/internal/redisq/shelf/lua":     100,
 	"dispatcher/internal/redisq/start":         200,
 	"dispatcher/internal/redisq/script/lua":    1800,
 	"dispatcher/internal/redisq/upcoming":      100,

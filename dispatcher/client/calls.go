@@ -51,6 +51,7 @@ type Filter struct {
 	Destinations []string // lanes, endpoints' ids or UIDs, or URLs
 	Reasons      []string
 	Since, Until time.Time
+	Order        string // accepted: the newest accepted first, of Destinations; empty: what waits, is under way and ended, each by its own time
 	Limit        int    // 0: the API's default
 	Cursor       string // NextCursor of the page before
 }
@@ -75,6 +76,9 @@ func (c *Client) Deliveries(ctx context.Context, f Filter) (wire.Page, error) {
 	}
 	if f.Failed {
 		filters["failed"] = []string{"true"}
+	}
+	if f.Order != "" {
+		filters["order"] = []string{f.Order}
 	}
 	q := listQuery(filters, f.Since, f.Until, f.Limit, f.Cursor)
 	return call[wire.Page](ctx, c, apiRequest{verb: "list deliveries", method: http.MethodGet, path: "/v1/deliveries", query: q})

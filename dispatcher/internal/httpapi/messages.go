@@ -82,7 +82,10 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 	if err != nil {
 		return nil, err
 	}
-	f.Cursor = q.cursor()
+	f.Cursor, f.Order = q.cursor(), dispatcher.Order(q.one("order"))
+	if f.Order == dispatcher.OrderAccepted && len(f.Lanes) == 0 {
+		return nil, wrongField("query.order", "goes with destination only: name one")
+	}
 	return fitting(q.limit(), func(limit int) (*response, error) {
 		f.Limit = limit
 		page, err := s.svc.Deliveries(ctx, f)

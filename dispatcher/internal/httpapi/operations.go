@@ -137,7 +137,9 @@ func (s *server) listOperations() []operation {
 		{
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: apikey.Read,
 			summary: "List deliveries, newest first", do: s.deliveries,
-			answers: ok(wire.Page{}), query: append(filterParams(), ofPage(maxLimit)...),
+			answers: ok(wire.Page{}), query: append(append(filterParams(),
+				ofWord("order", "accepted: the newest accepted first, whatever their states; since and until are of the acceptance. It goes with destination only. "+
+					"Each delivery that exists during the whole walk is on one page, once.", []dispatcher.Order{dispatcher.OrderAccepted})), ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},
 		},
 		{

@@ -74,9 +74,10 @@ func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach,
 	return r, err
 }
 
-// findable reports whether the archive has an index for a filter, and may have any of it.
+// findable reports whether the archive has an index for a filter and its order, and may have
+// any of it.
 func findable(f *dispatcher.Filter) bool {
-	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0
+	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0 && f.Order == ""
 }
 
 // endsOf are the statuses of ends that a filter asks for.

@@ -53,6 +53,7 @@ var groups = []struct {
 	{"look and stats", deliveries.ReadCases},
 	{"held back", lanes.HeldBackCases},
 	{"list", deliveries.ListCases},
+	{"list by acceptance", deliveries.AcceptedCases},
 	{"ended", deliveries.EndedCases},
 	{"log", deliveries.LogCases},
 	{"follow", deliveries.FollowCases},

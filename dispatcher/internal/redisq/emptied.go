@@ -147,13 +147,17 @@ func (s *Store) noteHolders(ctx context.Context) error {
 // List reads a page. It is an error if a part of the queue that may have more of it was
 // emptied, unless the filter asks for what is left.
 func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+	read := s.list
+	if f.Order == dispatcher.OrderAccepted {
+		read = s.Accepted
+	}
 	if f.Left {
-		return s.list(ctx, f)
+		return read(ctx, f)
 	}
 	err := s.conn.LostOf(f.Lanes)
 	var page dispatcher.Page
 	if err == nil {
-		page, err = s.list(ctx, f)
+		page, err = read(ctx, f)
 	}
 	if err == nil && len(page.Deliveries) == 0 && page.Next == "" {
 		err = s.conn.IntactOf(ctx, f.Lanes)

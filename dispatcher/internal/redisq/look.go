@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // Bounds of one answer of look: the number of deliveries, and the bytes of all
@@ -202,6 +203,26 @@ type knownDelivery struct {
 	waitsFor     string    // a word, and the ms of the end where that is known, or how many go first; empty: nothing
 	progress     string    // entry of :progress
 	history      []string  // newest first
+}
+
+// DecodeShelved is a delivery of a lane's list of all its deliveries, without its
+// history. It reports false for a name that is no delivery's, and where its message is gone.
+func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
+	id := dispatcher.DeliveryID{Lane: e.Lane, Message: e.Message}
+	if _, ok := dispatcher.ParseDeliveryID(id.String()); !ok || e.Head == "" {
+		return dispatcher.Delivery{}, false
+	}
+	m, err := DecodeRecord(id.Message, e.Head)
+	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.Time, waitsFor: e.WaitsFor, progress: e.Progress}
+	if e.Newest != "" {
+		f.history = []string{e.Newest}
+	}
+	d := f.delivery(m, id.Message)
+	d.History = nil
+	if err != nil {
+		d.LastError = ErrRecord.Error()
+	}
+	return d, true
 }
 
 // DecodeEnded is a delivery that ended, without its history. It reports false for a

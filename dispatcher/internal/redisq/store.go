@@ -26,6 +26,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/upcoming"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
@@ -70,6 +71,7 @@ type (
 	endpointStore  = endpoints.Store
 	endedReader    = ended.Reader
 	upcomingReader = upcoming.Reader
+	shelfReader    = shelf.Reader
 )
 
 // Store is a dispatcher.Queue in Redis, with the endpoints beside it.
@@ -78,6 +80,7 @@ type Store struct {
 	*attempts.Reader
 	*endedReader
 	*upcomingReader
+	*shelfReader
 	audit  *audit.Log
 	access *access.Store
 
@@ -145,6 +148,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.Reader = attempts.NewReader(s.conn, DecodeRecord)
 	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
+	s.shelfReader = shelf.NewReader(shelf.Options{Conn: s.conn, Names: s.names, Decode: DecodeShelved, Matches: Matches})
 	s.upcomingReader = upcoming.NewReader(s.conn, func(h partitions.Hint) { s.partitions.Heard(h) })
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
 	s.audit, s.access = audit.New(s.conn, s.log), access.New(s.conn)

@@ -250,17 +250,22 @@ func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
 	}[d.Place]
 }
 
-// compareList compares the list of all deliveries, or of one status, page by
-// page.
+// compareList compares the list of all deliveries, or of some lanes by acceptance, or of one
+// status, page by page.
 func (m *model) compareList() {
 	m.Helper()
 	var f dispatcher.Filter
 	if m.rng.IntN(2) == 0 {
 		f.Statuses = []dispatcher.Status{pick(m.rng, dispatcher.Statuses...)}
 	}
+	if m.rng.IntN(2) == 0 {
+		f.Order = dispatcher.OrderAccepted
+		f.Lanes = append(f.Lanes, pick(m.rng, modelLanes...), pick(m.rng, modelLanes...))
+	}
 	want := map[dispatcher.DeliveryID]dispatcher.Status{}
 	for id := range m.deliveries {
-		if status := m.status(id); len(f.Statuses) == 0 || status == f.Statuses[0] {
+		status := m.status(id)
+		if (len(f.Lanes) == 0 || slices.Contains(f.Lanes, id.Lane)) && (len(f.Statuses) == 0 || status == f.Statuses[0]) {
 			want[id] = status
 		}
 	}

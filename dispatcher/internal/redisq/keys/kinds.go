@@ -42,7 +42,7 @@ var Kinds = []Kind{
 
 	{Due, "DUE", "zset", OfDelivery, "schedule.lua", "move.lua"},
 	{Ready, "READY", "list", OfDelivery, "schedule.lua", "claim.lua"},
-	{Shelf, "SHELF", "zset", OfDelivery, "schedule.lua", "doctor_walk.lua"},
+	{Shelf, "SHELF", "zset", OfDelivery, "schedule.lua", "shelf.lua"},
 	{Behind, "BEHIND", "zset", OfDelivery, "order.lua", "order.lua"},
 	{Leases, "LEASES", "zset", OfDelivery, "state.lua", "settle.lua"},
 	{Taken, "TAKEN", "zset", OfDelivery, "taken.lua", "taken.lua"},

@@ -1,0 +1,111 @@
+package deliveries
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// AcceptedCases are about lists of some lanes by the times of acceptance.
+var AcceptedCases = []rig.Case{
+	{Name: "lanes list all their deliveries once, the newest accepted first", Run: listsByAcceptance},
+	{Name: "lanes of several partitions make one list by acceptance", Setup: stored.Setup{Partitions: 4}, Run: listsByAcceptance},
+	{Name: "a list by acceptance has the statuses and times that are asked for", Run: func(r *rig.Rig) {
+		want := r.Populate()
+		of := dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: rig.To("lane1", "lane2")}
+		all := r.ListAll(of, 100)
+		for _, status := range dispatcher.Statuses {
+			f := of
+			f.Statuses = []dispatcher.Status{status}
+			r.MustList(f, want, func(id dispatcher.DeliveryID, s dispatcher.Status) bool { return id.Lane != "lane0" && s == status })
+		}
+		for i, d := range all {
+			f := of
+			f.Since, f.Until = d.Created, all[0].Created
+			for _, listed := range r.ListAll(f, 3) {
+				require.False(r, listed.Created.Before(d.Created) || !listed.Created.Before(all[0].Created), "%d: %s", i, listed.ID)
+			}
+			f.Until = d.Created.Add(time.Millisecond)
+			require.NotEmpty(r, r.ListAll(f, 1))
+		}
+		require.Empty(r, r.ListAll(dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: rig.To("never")}, 1))
+	}},
+	{Name: "a cursor of a list by acceptance fits its own filter only, whatever the times", Run: func(r *rig.Rig) {
+		r.Populate()
+		f := dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: rig.To("lane1"), Limit: 2}
+		page, err := r.Queue.List(r.Ctx, f)
+		require.NoError(r, err)
+		require.NotEmpty(r, page.Next)
+		f.Cursor = page.Next
+		for name, change := range map[string]func(*dispatcher.Filter){
+			"lanes":    func(f *dispatcher.Filter) { f.Lanes = rig.To("lane2") },
+			"statuses": func(f *dispatcher.Filter) { f.Statuses = []dispatcher.Status{dispatcher.StatusDead} },
+			"tenants":  func(f *dispatcher.Filter) { f.Tenants = []string{"t"} },
+			"order":    func(f *dispatcher.Filter) { f.Order = "" },
+			"a letter": func(f *dispatcher.Filter) { f.Cursor = "A" + f.Cursor[1:] + "A" },
+			"no seal":  func(f *dispatcher.Filter) { f.Cursor = "bGFuZTEgMA" },
+		} {
+			other := f
+			change(&other)
+			_, err := r.Queue.List(r.Ctx, other)
+			require.ErrorIs(r, err, dispatcher.ErrCursor, name)
+		}
+		f.Until = r.Later(time.Hour)
+		again, err := r.Open().List(r.Ctx, f)
+		require.NoError(r, err, "another instance knows it")
+		require.Len(r, again.Deliveries, 2)
+	}},
+	{Name: "a list by acceptance has each delivery once while they all move", Run: func(r *rig.Rig) {
+		for n := range 40 {
+			r.Pass(time.Millisecond)
+			r.Schedule(r.Entry(fmt.Sprintf("m%02d", n), rig.To("a"), rig.Delay(time.Duration(n%4)*time.Second)))
+		}
+		f := dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: rig.To("a"), Limit: 3}
+		got := map[dispatcher.DeliveryID]int{}
+		for more := true; more; more = f.Cursor != "" {
+			page, err := r.Queue.List(r.Ctx, f)
+			require.NoError(r, err)
+			for _, d := range page.Deliveries {
+				got[d.ID]++
+			}
+			f.Cursor = page.Next
+			r.Pass(time.Second)
+			r.Move()
+			for i, c := range r.Claim(rig.One, 6) {
+				switch i % 3 {
+				case 0:
+					r.MustSettle(rig.One, rig.Success(c))
+				case 1:
+					r.MustSettle(rig.One, rig.Failure(c, 2*time.Second))
+				default:
+					r.Cancel(c.ID)
+				}
+			}
+			r.Schedule(r.Entry(r.NewID(), rig.To("a")))
+		}
+		for n := range 40 {
+			require.Equal(r, 1, got[rig.Named("a", fmt.Sprintf("m%02d", n))], "m%02d", n)
+		}
+	}},
+}
+
+func listsByAcceptance(r *rig.Rig) {
+	want := r.Populate()
+	lanes := rig.To("lane0", "lane2", "never")
+	f := dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: lanes}
+	r.MustList(f, want, func(id dispatcher.DeliveryID, _ dispatcher.Status) bool { return id.Lane != "lane1" })
+	for _, limit := range []int{1, 3, 100} {
+		list := r.ListAll(f, limit)
+		for i, d := range list {
+			require.False(r, i > 0 && list[i-1].Created.Before(d.Created), "%s is before %s", list[max(i, 1)-1].ID, d.ID)
+			look := r.Look(d.ID)
+			look.History = nil
+			require.Equal(r, look, d)
+		}
+	}
+}

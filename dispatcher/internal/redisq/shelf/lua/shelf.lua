@@ -1,0 +1,91 @@
+-- shelf: read a page of what some lanes have of all their deliveries, the newest accepted first. It tells where each
+-- delivery is at that moment, so none that moves is missed or shown twice. It looks at no delivery of another lane.
+--
+-- ARGV[..] after those of read: most to answer, the place of the last one before as ms, lane and id (empty: from the
+--   newest; a ms without a lane: what was accepted before it), ms from which they were accepted (empty: any), statuses that
+--   are asked for, as words with a space at both ends (empty: any), then the lanes, at most 256
+-- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, place of the last
+--   one that was looked at as ms, lane and id; then for each: delivery, ms when it was accepted, status, its time in ms (0:
+--   none), what it waits for (empty: nothing), head of its record (empty: none), progress, newest of its history
+local MOST_NAMES, MOST_BYTES, MOST_LANES, BLOCK = 256, 1048576, 256, 16
+local wanted = math.min(tonumber(ARGV[rest]), MOST_NAMES)
+local after, last_lane, last_id = ARGV[rest + 1], ARGV[rest + 2], ARGV[rest + 3]
+local since, asked = tonumber(ARGV[rest + 4]) or 0, ARGV[rest + 5]
+local names = {}
+for i = rest + 6, math.min(#ARGV, rest + 5 + MOST_LANES) do names[#names + 1] = ARGV[i] end
+
+-- first_rank is where a lane goes on behind the place of the last one before. Of one ms the highest lane comes first.
+local function first_rank(lane)
+  if after == '' then return 0 end
+  if lane == last_lane then return offset(SHELF .. lane, after, last_id) end
+  return call('ZCOUNT', SHELF .. lane, precedes(lane, last_lane) and '(' .. after or after, '+inf')
+end
+
+-- advance makes the next entry of a lane its head. It reads a block of them where none is left. It reports whether there
+-- is one.
+local function advance(s)
+  if s.at > #s.block then
+    s.block = call('ZREVRANGE', SHELF .. s.lane, s.rank, s.rank + s.size - 1, 'WITHSCORES')
+    s.rank, s.at, s.size = s.rank + s.size, 1, BLOCK
+  end
+  s.id, s.ms = s.block[s.at], tonumber(s.block[s.at + 1])
+  s.at = s.at + 2
+  return s.id and s.ms >= since
+end
+
+local function older(a, b) return a.ms < b.ms or a.ms == b.ms and precedes(a.lane, b.lane) end
+
+-- The lanes by their heads, the newest last. First only the heads are read. Of more lanes than names are looked at, the
+-- older ones can't come on this page.
+local shelves = {}
+for _, lane in ipairs(names) do
+  local s = { lane = lane, rank = first_rank(lane), block = {}, at = 1, size = 1 }
+  if advance(s) then shelves[#shelves + 1] = s end
+end
+table.sort(shelves, older)
+local found, looked = {}, asked == '' and wanted or MOST_NAMES
+while #found < looked and #shelves > 0 do
+  local s = table.remove(shelves)
+  found[#found + 1] = { s.lane, s.id, s.ms }
+  if advance(s) then
+    local at = #shelves + 1
+    while at > 1 and older(s, shelves[at - 1]) do at = at - 1 end
+    table.insert(shelves, at, s)
+  end
+end
+local more = #shelves > 0
+
+local used, is_used = {}, {}
+for _, f in ipairs(found) do
+  if not is_used[f[1]] then
+    is_used[f[1]] = true
+    used[#used + 1] = f[1]
+  end
+end
+load(used)
+local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, after, last_lane, last_id }
+local bytes, nread, answered = 0, 0, 0
+looked = #found
+for i, f in ipairs(found) do
+  local lane, id = f[1], f[2]
+  local l, delivery, record = lanes[lane], lane .. ':' .. id, nil
+  if l.state.keys > 0 then record = call('HGET', MESSAGES, id) end -- it names the line in which the delivery may wait
+  local status, ms, why = stands(delivery, l, id, record)
+  if asked == '' or find(asked, ' ' .. status .. ' ', 1, true) then
+    bytes = bytes + call('HSTRLEN', MESSAGES, id)
+    if answered == wanted or nread > 0 and bytes > MOST_BYTES then
+      looked, more = i - 1, true
+      break
+    end
+    record, nread, answered = record or call('HGET', MESSAGES, id), nread + 1, answered + 1
+    local whole, text = record and #record > DIGEST, call('HGET', PROGRESS, delivery)
+    for _, value in ipairs({
+      delivery, num(f[3]), status, num(ms), why, whole and head_of(record) or '', text or '', whole and newest(delivery, text) or '',
+    }) do
+      answer[#answer + 1] = value
+    end
+  end
+end
+answer[4], answer[5], answer[6] = more and 1 or 0, looked, nread
+if looked > 0 then answer[7], answer[8], answer[9] = num(found[looked][3]), found[looked][1], found[looked][2] end
+return answer

@@ -44,7 +44,7 @@ func TestDoctorTellsWhatIsWrongAndRepairsIt(t *testing.T) {
 
 	got := command(t, environ, "", "doctor")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.out, "partition 0: a:m: its attempts are kept, and it is not\n  --fix: they are forgotten\n")
+	require.Contains(t, got.out, "partition 0: a:m: its attempts or its entry in the list of its destination are kept, and it is not\n  --fix: they are forgotten\n")
 	require.Contains(t, got.out, "2 findings, 0 repaired")
 	require.Contains(t, got.err, "2 findings are left; hookladder doctor --fix repairs 2 of them")
 

@@ -123,8 +123,16 @@ func BenchmarkMillionLists(b *testing.B) {
 				r := newTrap(b)
 				r.fill(n)
 				r.schedule(r.entry("few", "m", time.Hour))
+				hundred := make([]dispatcher.Lane, 100)
+				for i := range hundred {
+					hundred[i] = laneOf(i)
+				}
+				accepted := dispatcher.OrderAccepted
 				for name, f := range map[string]dispatcher.Filter{
-					"topic": {Topics: []string{"never"}}, "pattern": {Topics: []string{"never.*"}}, "subject": {Subjects: []string{"never"}},
+					"a destination by acceptance":      {Lanes: hundred[:1], Order: accepted},
+					"a hundred by acceptance":          {Lanes: hundred, Order: accepted},
+					"a hundred by acceptance, no dead": {Lanes: hundred, Order: accepted, Statuses: []dispatcher.Status{dispatcher.StatusDead}},
+					"topic":                            {Topics: []string{"never"}}, "pattern": {Topics: []string{"never.*"}}, "subject": {Subjects: []string{"never"}},
 					"tenant": {Tenants: []string{"never"}}, "failed": {Failed: true}, "no destination": {Lanes: []dispatcher.Lane{"never"}},
 					"a destination with few": {Lanes: []dispatcher.Lane{"few"}}, "all": {Limit: 500},
 				} {

@@ -258,6 +258,6 @@ func TestDigestsAreBytes(t *testing.T) {
 	messages := maps.Clone(r.state().Messages)
 	require.Len(t, messages, 2*len(digests))
 	for id, m := range messages {
-		require.Equal(t, stored.Stored{Whole: true, Lanes: m.Lanes}, m, id)
+		require.Equal(t, stored.Stored{Whole: true, Lanes: m.Lanes, At: r.now.UnixMilli()}, m, id)
 	}
 }

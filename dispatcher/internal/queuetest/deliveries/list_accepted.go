@@ -32,8 +32,40 @@ var AcceptedCases = []rig.Case{
 			}
 			f.Until = d.Created.Add(time.Millisecond)
 			require.NotEmpty(r, r.ListAll(f, 1))
+			f.Until, f.Limit = time.Time{}, 100
+			page, err := r.Queue.List(r.Ctx, f)
+			require.NoError(r, err)
+			require.Equal(r, len(page.Deliveries), page.LookedAt, "nothing older is looked at")
 		}
 		require.Empty(r, r.ListAll(dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: rig.To("never")}, 1))
+	}},
+	{Name: "lanes whose deliveries alternate make one list, and few matches of many are each listed once", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+		lanes := rig.To("d", "a", "c", "b", "e")
+		about := func(m *dispatcher.Message) { m.Topic = "few.ones" }
+		var want []string
+		put := func(n int, lane dispatcher.Lane, change ...func(*dispatcher.Message)) {
+			r.Pass(time.Millisecond)
+			id := fmt.Sprintf("m%03d", n)
+			r.Schedule(r.Entry(id, rig.To(lane), append(change, rig.Delay(time.Hour))...))
+			if len(change) > 0 {
+				want = append([]string{id}, want...)
+			}
+		}
+		for n := range 30 {
+			put(n, lanes[n*n%5], about)
+		}
+		for n := range 300 {
+			put(100+n, "a")
+		}
+		put(900, "a", about)
+		f := dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: lanes, Topics: []string{"few.ones"}}
+		for _, limit := range []int{1, 4, 100} {
+			var got []string
+			for _, d := range r.ListAll(f, limit) {
+				got = append(got, d.ID.Message)
+			}
+			require.Equal(r, want, got)
+		}
 	}},
 	{Name: "a cursor of a list by acceptance fits its own filter only, whatever the times", Run: func(r *rig.Rig) {
 		r.Populate()

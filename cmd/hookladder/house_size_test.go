@@ -107,7 +107,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/jobs":          800,
 	"dispatcher/internal/redisq/jobs/lua":      200,
 	"dispatcher/internal/redisq/keys":          300,
-	"dispatcher/internal/redisq/lua":           2500,
+	"dispatcher/internal/redisq/lua":           2600,
 	"dispatcher/internal/redisq/partitions":    600,
 	"dispatcher/internal/redisq/probe":         800,
 	"dispatcher/internal/redisq/probe/lua":     100,

@@ -33,9 +33,10 @@ import (
 //go:embed lua/shelf.lua
 var shelfSrc string
 
-// Bounds of one page, in units of some 0.35 µs of Redis: a name with its state costs
-// 10 µs, a record 6, and a lane 2, so a page takes 20 ms at most. A page that costs more ends short, with a place to go
-// on from. One call of the script reads at most lanesMost lanes.
+// Bounds of one page, in units of some 0.35 µs of Redis. A name with its state costs
+// 10 µs, a record 6, and a lane 2. So a page takes 20 ms at most. A page that costs more
+// ends short, with a place to go on from. One call of the script reads at most lanesMost
+// lanes.
 const (
 	pageCost     = 50_000
 	costOfName   = 28

@@ -143,6 +143,12 @@ var pages = []struct {
 		b.last().kind = "l"
 		b.event(m, "d", 2, 0, 1.5).made = false
 	}, ""},
+	{"it was delivered by a success that came late, whose line was cut", func(b book) {
+		m := b.usual()
+		b.archived.events = b.archived.events[:1]
+		b.event(m, "d", 2, 0, 1.5).made = false
+		b.cuts, b.dropped = []span{{at(0), at(10)}}, 1
+	}, ""},
 	{"an attempt that no receiver saw", func(b book) {
 		b.event(b.usual(), "l", 3, 200, 5)
 	}, invented},

@@ -205,8 +205,9 @@ func (l *ledger) ends(m *message, place string, events []archivedEvent) {
 		l.complain(disagrees, m.id, "the API says %+v (known: %t), the archive %s %s\n%s", api, kept, text(), last.reason, l.story(m, place))
 	}
 	success := func(e archivedEvent) bool { return e.status/100 == 2 } // one that came late ends it later, by itself
-	if last.kind == "d" && !success(last) && (last.status != 0 || !slices.ContainsFunc(events, success)) {
-		l.complain(altered, m.id, "it was delivered with %d at %s", last.status, place)
+	known := last.status != 0 || !slices.ContainsFunc(events, success) && !l.cut(m.tries[0].began, last.at)
+	if last.kind == "d" && !success(last) && known {
+		l.complain(altered, m.id, "it was delivered with %d at %s: %s\n%s", last.status, place, text(), l.story(m, place))
 	}
 	if (last.topic != m.topic || last.tenant != m.tenant || last.subject != m.subject) && !l.cut(m.tries[0].began, m.acceptedBy()) {
 		l.complain(altered, m.id, "its end at %s has %q %q %q", place, last.tenant, last.subject, last.topic)

@@ -366,7 +366,7 @@ local function write_entries(codes)
   for k = 4, 1 + 3 * tonumber(ARGV[3]), 3 do
     local last = first + tonumber(ARGV[k]) - 1
     local due = {}
-    for line = first, last do
+    for line = first, sums.nexts and last or 0 do
       if sums.nexts[line] then due[#due + 1] = num(sums.nexts[line]) end
     end
     if #due == 0 then
@@ -379,7 +379,6 @@ local function write_entries(codes)
 end
 
 local answer, codes, news = { 0, 0, 0, {} }, {}, false
-sums.nexts = {} -- by the line; no local of its own, since there may be no more
 for k = 1, many do
   local l = lanes[names[k]]
   local code, over = '1', true
@@ -394,7 +393,12 @@ for k = 1, many do
     succeeded(l)
     put(ended.done, at_now, deliveries[k])
   else
-    code, over, sums.nexts[k] = settled(whole(k), l, texts[k], marks[k])
+    local due
+    code, over, due = settled(whole(k), l, texts[k], marks[k])
+    if due then
+      sums.nexts = sums.nexts or {} -- by the line; no local of its own, since there may be no more
+      sums.nexts[k] = due
+    end
   end
   if l.state.keys > 0 and over then leave(l, sub(deliveries[k], #names[k] + 2)) end
   codes[k] = code

@@ -107,7 +107,9 @@ func (a *asker) drain() {
 func (a *asker) endings() {
 	for _, status := range append([]string{"delivered", "dead", "cancelled"}, waiting...) {
 		for cursor := ""; ; {
-			page, err := a.api.Deliveries(a.t.Context(), client.Filter{Statuses: []string{status}, Limit: 500, Cursor: cursor})
+			page, err := ask(a, func() (wire.Page, error) {
+				return a.api.Deliveries(a.t.Context(), client.Filter{Statuses: []string{status}, Limit: 500, Cursor: cursor})
+			})
 			require.NoError(a.t, err)
 			for _, d := range page.Data {
 				a.keep(d)
@@ -123,7 +125,7 @@ func (a *asker) endings() {
 		if m.told() == refused || len(m.endings) == len(m.places) {
 			continue
 		}
-		record, err := a.api.Message(a.t.Context(), id)
+		record, err := ask(a, func() (wire.MessageView, error) { return a.api.Message(a.t.Context(), id) })
 		var unknown *client.Problem
 		if errors.As(err, &unknown) && unknown.Status == http.StatusNotFound {
 			continue
@@ -133,6 +135,19 @@ func (a *asker) endings() {
 			a.keep(d)
 		}
 	}
+}
+
+// ask repeats a call that is to be repeated, since the archive takes long on a busy machine.
+func ask[T any](a *asker, call func() (T, error)) (got T, err error) {
+	err = kit.Until(a.t.Context(), "the store and the archive answer", func() (err error) {
+		got, err = call()
+		var p *client.Problem
+		if errors.As(err, &p) && p.Status == http.StatusServiceUnavailable || err == nil {
+			return err
+		}
+		return kit.Stop(err)
+	})
+	return got, err
 }
 
 // endpoints asks what became of the endpoints that were changed all the time, and reads their records.

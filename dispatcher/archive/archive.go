@@ -168,6 +168,7 @@ type Part struct {
 	TailLost  bool       // the store lost what it took last before, of which some is archived
 	More      bool       // there is more behind To
 	Gap       Position   // the newest gap in the log; zero: there was none
+	Dropped   int64      // lines that were ever cut before they were archived, as State.Dropped
 	Waits     bool       // what follows is a change of an endpoint which the endpoint does not have yet
 }
 

@@ -104,6 +104,7 @@ type Held struct {
 	Began     bool     // this epoch was never compared: the archive does not know what the store had already
 	Gap       Position // the newest gap that At has passed
 	Walked    Position // the newest gap that a comparison has closed
+	Dropped   int64    // lines of which the log was cut before they were archived, when At was written
 	Orphans   int64    // deliveries of other epochs of it that have not finished: Redis was emptied
 }
 

@@ -72,7 +72,7 @@ type Archiver struct {
 	records  records
 	walks    map[int]*walking // of what is held, as far as it has to be compared
 	cared    time.Time        // when the tables of months were looked after last
-	dropped  map[int]int64    // lines cut before they were archived, as it was told last
+	dropped  map[string]int64 // by epoch: lines cut before they were archived, as they were reported last
 	failures int              // in a row
 	from     int              // the partition with which the next pass begins
 	waits    bool             // the last pass met a change that an endpoint does not have yet
@@ -86,7 +86,7 @@ type Archiver struct {
 func New(o Options) *Archiver {
 	return &Archiver{
 		o: o, source: o.Source, archive: o.Archive, stirred: make(chan struct{}, 1),
-		held: map[int]*archive.Held{}, dropped: map[int]int64{}, records: newRecords(), walks: map[int]*walking{},
+		held: map[int]*archive.Held{}, dropped: map[string]int64{}, records: newRecords(), walks: map[int]*walking{},
 	}
 }
 

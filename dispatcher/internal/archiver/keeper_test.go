@@ -40,6 +40,7 @@ type row struct {
 	until         time.Time
 	walked        bool
 	gap           archive.Position
+	dropped       int64
 }
 
 func (k *keeper) down() error {
@@ -71,7 +72,7 @@ func (k *keeper) Hold(_ context.Context, by string, want []archive.Want) (held [
 			k.epochs = append(k.epochs, w.Epoch)
 		}
 		r.holder, r.until = by, time.Now().Add(archive.HoldFor)
-		held = append(held, archive.Held{Partition: w.Partition, Epoch: r.epoch, At: r.at, Last: r.last, Began: !r.walked, Walked: r.gap})
+		held = append(held, archive.Held{Partition: w.Partition, Epoch: r.epoch, At: r.at, Last: r.last, Began: !r.walked, Walked: r.gap, Dropped: r.dropped})
 	}
 	return held, nil
 }
@@ -101,7 +102,7 @@ func (k *keeper) Write(_ context.Context, by string, parts []archive.Part) (w ar
 			k.events = append(k.events, fmt.Sprintf("%d%c%s", p.Partition, e.Kind, e.ID.Message))
 		}
 		k.keep(p.Endpoints, p.Holds)
-		r.at = p.To
+		r.at, r.dropped = p.To, max(r.dropped, p.Dropped)
 		w.Events += len(p.Events)
 	}
 	if k.lies > 0 {

@@ -58,7 +58,7 @@ func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
 		if !a.same(h, s) {
 			return true, false, nil // it is held anew
 		}
-		a.tellDropped(s)
+		a.tellDropped(h, s)
 		switch {
 		case h.At.After(s.At): // it was not told, or lost that it was
 			a.unsaid = append(a.unsaid, archive.Part{Partition: s.Partition, Epoch: h.Epoch, From: h.At, To: h.At})
@@ -78,7 +78,7 @@ func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
 		if p.Epoch != h.Epoch { // it was emptied since its state was read
 			return true, false, nil
 		}
-		p.Gap = newest(p.Gap, gapOf(h, s))
+		p.Gap, p.Dropped = newest(p.Gap, gapOf(h, s)), s.Dropped
 		a.waits, more = a.waits || p.Waits, more || p.More
 		lines, bytes = lines-len(p.Accepted)-len(p.Events)-len(p.Endpoints)-len(p.Holds), bytes-size(&p)
 		if p.To.After(p.From) {
@@ -114,6 +114,7 @@ func (a *Archiver) same(h *archive.Held, s *archive.State) bool {
 	a.o.Log.Warn("a part of the store holds other data than before: it was emptied, or its node gave way to one without them", "partition", s.Partition)
 	a.wants = nil
 	clear(a.held)
+	delete(a.dropped, h.Epoch)
 	return false
 }
 
@@ -185,11 +186,12 @@ const (
 	reasonTail    = "tail_lost"
 )
 
-// tellDropped tells that the store cut what was not archived.
-func (a *Archiver) tellDropped(s *archive.State) {
-	before, known := a.dropped[s.Partition]
-	a.dropped[s.Partition] = s.Dropped
-	if !known || s.Dropped <= before {
+// tellDropped reports that the store cut lines that were not archived. The archive knows
+// how many of them were reported before this instance began.
+func (a *Archiver) tellDropped(h *archive.Held, s *archive.State) {
+	before := max(a.dropped[s.Epoch], h.Dropped)
+	a.dropped[s.Epoch] = s.Dropped
+	if s.Dropped <= before {
 		return
 	}
 	n := int(s.Dropped - before)

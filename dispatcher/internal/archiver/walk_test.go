@@ -65,6 +65,32 @@ func TestACutIsFollowedByAComparisonThoughTheLogGoesOn(t *testing.T) {
 	})
 }
 
+// The instances were killed by the time that the log was cut.
+func TestACutIsReportedByAnInstanceThatBeginsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		run := func() {
+			_, stop := w.start(t, "x")
+			pass(time.Minute)
+			stop()
+		}
+		w.happen(0, archive.Delivered, "a")
+		run()
+		require.Empty(t, w.news)
+		w.happen(0, archive.Delivered, "b")
+		w.dropped[0] = 7
+		run()
+		require.Len(t, w.news, 1)
+		require.Equal(t, 7, w.news[0].Count)
+		run()
+		require.Len(t, w.news, 1, "it was reported")
+		w.entries[0], w.at[0], w.epoch[0], w.dropped[0] = nil, archive.Position{}, "c", 2
+		run()
+		require.Len(t, w.news, 2)
+		require.Equal(t, 2, w.news[1].Count, "the store was emptied, and counts anew")
+	})
+}
+
 func TestAGapThatTheLogShowsDuringAComparisonTakesAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -47,10 +47,11 @@ update hookladder.position p set
   walk_seq = case when other then null else p.walk_seq end,
   gap_ms = case when other then null else p.gap_ms end,
   gap_seq = case when other then null else p.gap_seq end,
+  dropped = case when other then 0 else p.dropped end,
   walk_left = case when other then null else p.walk_left end
 from want join free using (partition)
 where p.partition = want.partition
-returning p.partition, p.epoch, p.ms, p.seq, p.last, p.walk_ms, p.walk_seq, p.gap_ms, p.gap_seq`
+returning p.partition, p.epoch, p.ms, p.seq, p.last, p.walk_ms, p.walk_seq, p.gap_ms, p.gap_seq, p.dropped`
 
 // moved reports whether something free has another epoch than is wanted.
 const moved = `
@@ -106,7 +107,7 @@ func scanHeld(row pgx.CollectableRow) (archive.Held, error) { return scanHeldAnd
 func scanHeldAnd(row pgx.CollectableRow, more ...any) (h archive.Held, err error) {
 	var seq int64
 	var walkMS, walkSeq, gapMS, gapSeq *int64
-	err = row.Scan(append([]any{&h.Partition, &h.Epoch, &h.At.MS, &seq, &h.Last, &walkMS, &walkSeq, &gapMS, &gapSeq}, more...)...)
+	err = row.Scan(append([]any{&h.Partition, &h.Epoch, &h.At.MS, &seq, &h.Last, &walkMS, &walkSeq, &gapMS, &gapSeq, &h.Dropped}, more...)...)
 	h.At.Seq = uint64(seq)
 	h.Began = walkMS == nil
 	h.Walked = archive.Position{MS: value(walkMS), Seq: uint64(value(walkSeq))}

@@ -157,7 +157,7 @@ func TestAGapThatThePositionPassedStaysKnown(t *testing.T) {
 	write := func(gap archive.Position) {
 		t.Helper()
 		p := l.part(accepted(rand.Text()))
-		p.Gap = gap
+		p.Gap, p.Dropped = gap, gap.MS
 		_, err := a.Write(t.Context(), me, []archive.Part{p})
 		require.NoError(t, err)
 	}
@@ -167,7 +167,9 @@ func TestAGapThatThePositionPassedStaysKnown(t *testing.T) {
 	write(gap)
 	write(archive.Position{MS: 5, Seq: 2})
 	write(archive.Position{})
-	require.Equal(t, gap, l.hold(t, newTestArchive(t, url)).Gap)
+	held := l.hold(t, newTestArchive(t, url))
+	require.Equal(t, gap, held.Gap)
+	require.Equal(t, int64(5), held.Dropped)
 	gap.Seq++
 	write(gap)
 	require.Equal(t, gap, l.hold(t, a).Gap)

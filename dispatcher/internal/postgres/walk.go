@@ -195,7 +195,7 @@ func (a *Archive) Compared(ctx context.Context, by string, w archive.Walk) error
 func (r *Reader) Comparisons(ctx context.Context) (all []archive.Comparison, err error) {
 	err = r.look(ctx, "read what is compared", func(ctx context.Context, s *session) error {
 		rows, err := s.conn.Query(ctx, r.schema.sql(`
-			select partition, epoch, ms, seq, last, walk_ms, walk_seq, gap_ms, gap_seq, coalesce(walk_left, 1)::float8
+			select partition, epoch, ms, seq, last, walk_ms, walk_seq, gap_ms, gap_seq, dropped, coalesce(walk_left, 1)::float8
 			from hookladder.position where partition >= 0`))
 		if err != nil {
 			return err

@@ -82,9 +82,9 @@ update hookladder.position p set
   ms = m.to_ms, seq = m.to_seq, last = greatest(p.last, m.last),
   gap_ms = case when (m.gap_ms, m.gap_seq) > (coalesce(p.gap_ms, 0), coalesce(p.gap_seq, 0)) then m.gap_ms else p.gap_ms end,
   gap_seq = case when (m.gap_ms, m.gap_seq) > (coalesce(p.gap_ms, 0), coalesce(p.gap_seq, 0)) then m.gap_seq else p.gap_seq end,
-  until = clock_timestamp() + make_interval(secs => $8::float8)
-from unnest($2::int[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
-  as m (partition, epoch, from_ms, from_seq, to_ms, to_seq, last, gap_ms, gap_seq)
+  dropped = greatest(p.dropped, m.dropped), until = clock_timestamp() + make_interval(secs => $8::float8)
+from unnest($2::int[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
+  as m (partition, epoch, from_ms, from_seq, to_ms, to_seq, last, gap_ms, gap_seq, dropped)
 where p.partition = m.partition and p.holder = $1 and p.epoch = m.epoch and p.ms = m.from_ms and p.seq = m.from_seq`
 
 // way is where a partition's parts begin and end: one goes on where another one ends.
@@ -94,6 +94,7 @@ type way struct {
 	from, to  archive.Position
 	gap       archive.Position
 	last      int64
+	dropped   int64
 }
 
 // move moves the positions of all parts.
@@ -105,16 +106,17 @@ func (c *cargo) move(ctx context.Context) error {
 	c.partitions = map[string]int{}
 	var partitions []int32
 	var epochs []string
-	var fromMS, fromSeq, toMS, toSeq, last, gapMS, gapSeq []int64
+	var fromMS, fromSeq, toMS, toSeq, last, gapMS, gapSeq, dropped []int64
 	for _, w := range ways {
 		c.partitions[w.epoch] = w.partition
 		partitions, epochs, last = append(partitions, int32(w.partition)), append(epochs, w.epoch), append(last, w.last)
 		fromMS, fromSeq = append(fromMS, w.from.MS), append(fromSeq, int64(w.from.Seq))
 		toMS, toSeq = append(toMS, w.to.MS), append(toSeq, int64(w.to.Seq))
 		gapMS, gapSeq = append(gapMS, w.gap.MS), append(gapSeq, int64(w.gap.Seq))
+		dropped = append(dropped, w.dropped)
 	}
 	tag, err := c.session.conn.Exec(ctx, c.session.schema.sql(movePositions),
-		c.by, partitions, epochs, fromMS, fromSeq, toMS, toSeq, archive.HoldFor.Seconds(), last, gapMS, gapSeq)
+		c.by, partitions, epochs, fromMS, fromSeq, toMS, toSeq, archive.HoldFor.Seconds(), last, gapMS, gapSeq, dropped)
 	if err == nil && int(tag.RowsAffected()) != len(ways) {
 		err = archive.ErrMoved
 	}
@@ -136,7 +138,7 @@ func (c *cargo) ways() (ways []way, err error) {
 		if w.to != p.From || w.epoch != p.Epoch {
 			return nil, fmt.Errorf("partition %d: a part begins at %s, and the one before it ends at %s", p.Partition, p.From, w.to)
 		}
-		w.to = p.To
+		w.to, w.dropped = p.To, max(w.dropped, p.Dropped)
 		if p.Gap.After(w.gap) {
 			w.gap = p.Gap
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -66,4 +67,19 @@ func TestStatsTellForHowLongFinishedDeliveriesAreKept(t *testing.T) {
 	p.Options.Keep.FinishedMax = 0
 	s = p.Open(2)
 	require.Zero(t, retention(), "none is kept")
+}
+
+// The time is lost with the entry of :parked, by hand say. Otherwise no mover would come.
+func TestATrimWritesALostTimeOfExpiryAgain(t *testing.T) {
+	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	s := p.Open(1)
+	at := p.Now.Add(time.Minute)
+	e := p.Entry("m", []dispatcher.Lane{"a"}, redisqtest.After(time.Hour))
+	e.Message.ExpiresAt = at
+	p.Publish(s, e)
+	parked := "{" + p.Options.Project + ":0}:parked"
+	require.Equal(t, int64(1), p.Client.ZRem(t.Context(), parked, keys.Expiry).Val())
+	_, err := s.Trim(t.Context(), "one", []int{0}, dispatcher.Keep{Finished: time.Hour, Dead: time.Hour}, false)
+	require.NoError(t, err)
+	require.InDelta(t, at.UnixMilli(), p.Client.ZScore(t.Context(), parked, keys.Expiry).Val(), 0)
 }

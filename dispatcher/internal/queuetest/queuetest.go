@@ -33,6 +33,7 @@ var groups = []struct {
 }{
 	{"schedule", deliveries.ScheduleCases},
 	{"move", deliveries.MoveCases},
+	{"many due at once", lanes.ShareCases},
 	{"claim", deliveries.ClaimCases},
 	{"window and weight", lanes.WeightCases},
 	{"settle", deliveries.SettleCases},

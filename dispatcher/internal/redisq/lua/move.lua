@@ -1,26 +1,92 @@
--- move: make due deliveries ready, the earliest first. It also places the parked lanes whose time has come, and ends
--- the ready lists of disabled and deleted endpoints, and what has expired. Leases that have ended by themselves become the
--- caller's, which counts them as failed attempts.
+-- move: make due deliveries ready, the earliest first. A lane with many that are due at one time gives way where more is
+-- due than one call moves. The call takes a few of them, then what other lanes have due, then more of that lane. It
+-- also places the parked lanes whose time has come, and ends the ready lists of disabled and deleted endpoints, and what
+-- has expired. Leases that have ended by themselves become the caller's, which counts them as failed attempts.
 --
 -- ARGV[3] most  most deliveries to move, most lanes to place, and most deliveries to end of ready lists
 -- ARGV[4] bytes  most of heads of records to answer, but for one delivery
 -- returns now, due, weight, then for each lease that ended: delivery, ms when it was taken, progress, head of the record;
 --   "fenced" alone where some ended and the instance was declared dead
-local LEASES_MOST = 64 -- leases that one call takes over
 local batch, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
-local due = call('ZRANGEBYSCORE', DUE, '-inf', now, 'WITHSCORES', 'LIMIT', 0, batch)
 local parked = before_parked > 0 and before_parked <= now
   and call('ZRANGEBYSCORE', PARKED, '-inf', now, 'LIMIT', 0, batch) or {}
 local deliveries, owners, elements, groups, order = {}, {}, {}, {}, {}
-for i = 1, #due, 2 do
-  local lane, id = parts(due[i])
-  deliveries[#deliveries + 1], owners[#owners + 1] = due[i], lane
-  if not groups[lane] then
-    groups[lane] = {}
-    order[#order + 1] = lane
+
+-- choose fills these with what is due. What a lane has due at one time lies together in :due, since equal scores are
+-- ordered by name: a run.
+local function choose()
+  local FEW = 4     -- deliveries of a run that go before those of other lanes
+  local PAGE = 16   -- names that one read behind a run answers
+  local READS = 128 -- reads behind runs, at most: 0.2 ms
+  local due = call('ZRANGEBYSCORE', DUE, '-inf', now, 'WITHSCORES', 'LIMIT', 0, batch)
+  local few = #due == 2 * batch and FEW or batch
+  local run, run_lane, run_score, reads = 0, nil, nil, 0
+  local passed = {} -- lanes of which some were left out: what they have due later has to stay behind these
+
+  local function fits(score, lane)
+    run = lane == run_lane and score == run_score and run + 1 or 1
+    run_lane, run_score = lane, score
+    if run > few then passed[lane] = true end
+    return not passed[lane]
   end
-  elements[#elements + 1] = ms_of(due[i + 1]) .. ':' .. id
+
+  local function pick(delivery, score, lane, id)
+    deliveries[#deliveries + 1], owners[#owners + 1] = delivery, lane
+    if not groups[lane] then
+      groups[lane] = {}
+      order[#order + 1] = lane
+    end
+    elements[#elements + 1] = ms_of(score) .. ':' .. id
+  end
+
+  -- behind_run answers the rank behind the run, of which the delivery at a rank is one; nil after too many reads. Most
+  -- often the run ends with its time.
+  local function behind_run(rank)
+    local low, high = rank, tonumber(call('ZCOUNT', DUE, '-inf', run_score))
+    local probe = high - 1
+    while high - low > 1 do
+      if reads >= READS then return nil end
+      reads = reads + 1
+      local lane = parts(call('ZRANGE', DUE, probe, probe)[1])
+      if lane == run_lane then low = probe else high = probe end
+      probe = floor((low + high) / 2)
+    end
+    return high
+  end
+
+  -- take_others takes what other lanes have due from a rank on.
+  local function take_others(rank)
+    local page
+    repeat
+      if run > few then rank = behind_run(rank - 1) end
+      if not rank then return end
+      page = call('ZRANGE', DUE, rank, rank + PAGE - 1, 'WITHSCORES')
+      reads = reads + 1
+      for i = 1, #page, 2 do
+        local lane, id = parts(page[i])
+        if tonumber(page[i + 1]) > now or #deliveries == batch then return end
+        if fits(page[i + 1], lane) then pick(page[i], page[i + 1], lane, id) end
+      end
+      rank = rank + #page / 2
+    until #page < 2 * PAGE or reads >= READS
+  end
+
+  local left_out = {}
+  for i = 1, #due, 2 do
+    local lane, id = parts(due[i])
+    if fits(due[i + 1], lane) then
+      pick(due[i], due[i + 1], lane, id)
+    else
+      left_out[#left_out + 1] = i
+    end
+  end
+  if #left_out > 0 then take_others(batch) end
+  for _, i in ipairs(left_out) do
+    if #deliveries == batch then break end
+    pick(due[i], due[i + 1], parts(due[i]))
+  end
 end
+choose()
 local timer = before_parked > 0 and tonumber(call('ZSCORE', PARKED, TIMER) or nil)
 local some_end = timer and (timer <= now or timer > now + LONGEST)
 local expiry = before_parked > 0 and before_parked <= now and tonumber(call('ZSCORE', PARKED, '~expiring') or nil)
@@ -70,6 +136,7 @@ end
 
 -- end_leases takes over what has ended, and what another clock has set an end for that may never come.
 local function end_leases(answer)
+  local LEASES_MOST = 64 -- that one call takes over
   local list = sure('ZRANGEBYSCORE', TAKEN, '-inf', now, 'LIMIT', 0, LEASES_MOST)
   if #list < LEASES_MOST then
     local ahead = sure('ZRANGEBYSCORE', TAKEN, '(' .. num(now + LONGEST), '+inf', 'LIMIT', 0, LEASES_MOST - #list)

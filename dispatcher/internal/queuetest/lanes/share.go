@@ -1,0 +1,111 @@
+package lanes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+)
+
+const moveBatch = 128 // deliveries that one call makes ready
+
+// together schedules n deliveries of one lane that are due at one time.
+func together(r *rig.Rig, lane dispatcher.Lane, n int, delay time.Duration) (ids []dispatcher.DeliveryID) {
+	r.Helper()
+	batch := make([]dispatcher.Entry, n)
+	for i := range batch {
+		id := fmt.Sprintf("%s-%s-%05d", lane, delay, i)
+		batch[i] = r.Entry(id, rig.To(lane), rig.Delay(delay))
+		ids = append(ids, rig.Named(lane, id))
+	}
+	for _, s := range r.Schedule(batch...) {
+		require.Equal(r, dispatcher.Accepted, s.Result)
+	}
+	return ids
+}
+
+// ShareCases are about a call that finds more due than it moves.
+var ShareCases = []rig.Case{
+	{Name: "a crowd that is due at once delays no lane that is due after it", Run: func(r *rig.Rig) {
+		ids := together(r, "crowd", 2000, time.Second)
+		r.Schedule(r.Entry("a1", rig.To("a"), rig.Delay(time.Second)), r.Entry("z1", rig.To("z"), rig.Delay(time.Second)))
+		r.Schedule(r.Entry("z2", rig.To("z"), rig.Delay(time.Second+time.Millisecond)))
+		r.Pass(time.Second + time.Millisecond)
+		r.Move()
+		ready := r.State().Ready
+		require.Equal(r, rig.IDs("a", "a1"), ready["a"])
+		require.Equal(r, rig.IDs("z", "z1", "z2"), ready["z"])
+		require.Equal(r, ids[:moveBatch-3], ready["crowd"], "the rest of the call is the crowd's")
+	}},
+	{Name: "several crowds share a call with the lanes between and behind them", Run: func(r *rig.Rig) {
+		var crowds [][]dispatcher.DeliveryID
+		for i := range 4 {
+			lane := dispatcher.Lane(fmt.Sprintf("crowd%d", i))
+			crowds = append(crowds, together(r, lane, 300+i, time.Second))
+			r.Schedule(r.Entry(fmt.Sprintf("s%d", i), rig.To(dispatcher.Lane(fmt.Sprintf("crowd%d-", i))), rig.Delay(time.Second)))
+		}
+		later := together(r, "crowd9", 300, 1500*time.Millisecond)
+		r.Schedule(r.Entry("s9", rig.To("single9"), rig.Delay(2*time.Second)))
+		r.Pass(2 * time.Second)
+		r.Move()
+		ready := r.State().Ready
+		for i := range 4 {
+			single := dispatcher.Lane(fmt.Sprintf("crowd%d-", i))
+			require.Equal(r, rig.IDs(single, fmt.Sprintf("s%d", i)), ready[single])
+			lane := dispatcher.Lane(fmt.Sprintf("crowd%d", i))
+			require.GreaterOrEqual(r, len(ready[lane]), 4)
+			require.Equal(r, crowds[i][:len(ready[lane])], ready[lane])
+		}
+		require.Equal(r, later[:4], ready["crowd9"])
+		require.Equal(r, rig.IDs("single9", "s9"), ready["single9"])
+		total := 0
+		for _, list := range ready {
+			total += len(list)
+		}
+		require.Equal(r, moveBatch, total, "the call is full")
+	}},
+	{Name: "a crowd alone takes whole calls", Run: func(r *rig.Rig) {
+		ids := together(r, "crowd", 3*moveBatch, time.Second)
+		r.Pass(time.Second)
+		for i := range 3 {
+			r.Move()
+			require.Equal(r, ids[:(i+1)*moveBatch], r.State().Ready["crowd"])
+		}
+		require.Zero(r, r.Hints[0].Due)
+	}},
+	{Name: "what a crowd's lane has due later stays behind the crowd", Run: func(r *rig.Rig) {
+		first := together(r, "crowd", 500, time.Second)
+		later := together(r, "crowd", 3, time.Second+time.Millisecond)
+		last := together(r, "crowd", 300, time.Second+2*time.Millisecond)
+		r.Schedule(r.Entry("z1", rig.To("z"), rig.Delay(time.Second+3*time.Millisecond)))
+		r.Pass(time.Minute)
+		r.Move()
+		require.Equal(r, rig.IDs("z", "z1"), r.State().Ready["z"])
+		for !r.Move().Due.IsZero() {
+		}
+		require.Equal(r, append(append(first, later...), last...), r.State().Ready["crowd"])
+	}},
+	{Name: "a call looks no further than what is due", Run: func(r *rig.Rig) {
+		ids := together(r, "crowd", 200, time.Second)
+		r.Schedule(r.Entry("z1", rig.To("z"), rig.Delay(2*time.Second)))
+		r.Pass(time.Second)
+		r.Move()
+		require.Equal(r, ids[:moveBatch], r.State().Ready["crowd"])
+		require.Empty(r, r.State().Ready["z"])
+		require.Equal(r, rig.Start.Add(time.Second), r.Hints[0].Due)
+	}},
+	{Name: "more crowds than a call can pass are moved all the same", Run: func(r *rig.Rig) {
+		want := map[dispatcher.Lane][]dispatcher.DeliveryID{}
+		for _, lane := range rig.ManyLanes(40) {
+			want[lane] = together(r, lane, 20, time.Second)
+		}
+		r.Pass(time.Second)
+		for calls := 1; !r.Move().Due.IsZero(); calls++ {
+			require.Less(r, calls, 7, "each call is full")
+		}
+		require.Equal(r, want, r.State().Ready)
+	}},
+}

@@ -3,6 +3,7 @@ package ladder_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -107,8 +108,8 @@ func TestParse(t *testing.T) {
 		"15s , 3m":            "15s,3m",
 		"0,0s,0.5":            "0s,0s,500ms",
 		"90,3600,86400":       "1m30s,1h,1d",
-		"36h 48h 1h0m30s":     "36h,2d,1h0m30s",
-		"1h5m 100m 1d1ns":     "1h5m,1h40m,24h0m0.000000001s",
+		"36h 48h 1h0m30s":     "1d12h,2d,1h30s",
+		"1h5m 100m 1d1ns":     "1h5m,1h40m,1d1ns",
 	} {
 		l, err := ladder.Parse(text)
 		require.NoError(t, err, "%q", text)
@@ -140,8 +141,10 @@ func TestParseNamesTheOffender(t *testing.T) {
 func TestFormatDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", time.Second: "1s", time.Minute: "1m", 10 * time.Minute: "10m", time.Hour: "1h", 20 * time.Hour: "20h",
-		24 * time.Hour: "1d", 25 * time.Hour: "25h", 720 * time.Hour: "30d", 90 * time.Second: "1m30s",
-		time.Hour + time.Second: "1h0m1s", 1500 * time.Millisecond: "1.5s", -time.Minute: "-1m",
+		24 * time.Hour: "1d", 25 * time.Hour: "1d1h", 36 * time.Hour: "1d12h", 120 * time.Hour: "5d", 720 * time.Hour: "30d", 90 * time.Second: "1m30s",
+		time.Hour + time.Second: "1h1s", 1500 * time.Millisecond: "1.5s", -time.Minute: "-1m",
+		-25 * time.Hour: "-1d1h", 500 * time.Millisecond: "500ms", time.Minute + 5*time.Millisecond: "1m5ms", time.Microsecond: "1µs",
+		math.MinInt64: "-106751d23h47m16.854775808s",
 	} {
 		require.Equal(t, want, ladder.FormatDuration(d))
 	}
@@ -153,7 +156,7 @@ func TestLadderAsJSON(t *testing.T) {
 		`""`:                            `[]`,
 		`"15s, 3m/10m"`:                 `["15s","3m","10m"]`,
 		`["15s", 180, 0.5, "10", "1d"]`: `["15s","3m","500ms","10s","1d"]`,
-		` [ 0.1 , 12345678 ] `:          `["100ms","3429h21m18s"]`,
+		` [ 0.1 , 12345678 ] `:          `["100ms","142d21h21m18s"]`,
 		`["15s"]`:                       `["15s"]`,
 	} {
 		var got struct{ Ladder *ladder.Ladder }

@@ -23,21 +23,28 @@ func (l Ladder) texts() []string {
 	return texts
 }
 
-// FormatDuration writes a duration as people do, without the zeros of
-// time.Duration's own form: 10m, not 10m0s. Whole days are written as such (2d).
-// ParseDuration reads it back.
+// FormatDuration writes a duration as people do: with days, and without the zero
+// parts of time.Duration's own form (1d12h, not 36h0m0s). ParseDuration reads it
+// back.
 func FormatDuration(d time.Duration) string {
-	if d > 0 && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
+	b := make([]byte, 0, 24)
+	rest := uint64(d)
+	if d < 0 {
+		b, rest = append(b, '-'), -rest
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
+	for _, unit := range []struct {
+		long uint64
+		name byte
+	}{{uint64(day), 'd'}, {uint64(time.Hour), 'h'}, {uint64(time.Minute), 'm'}} {
+		if n := rest / unit.long; n > 0 {
+			b = append(strconv.AppendUint(b, n, 10), unit.name)
+		}
+		rest %= unit.long
 	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
+	if rest > 0 || d == 0 {
+		b = append(b, time.Duration(rest).String()...)
 	}
-	return s
+	return string(b)
 }
 
 // MarshalText writes the canonical form.

@@ -63,7 +63,7 @@ func ExampleVerifier_Verify() {
 	fmt.Println(verifier.Verify("msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", "1749990000", signature, body))
 	// Output:
 	// <nil>
-	// webhook-timestamp too old: more than 5m0s ago
+	// webhook-timestamp too old: more than 5m ago
 }
 
 // With two secrets each signature is made twice, so that receivers can change

@@ -196,12 +196,24 @@ func (v *Verifier) checkTime(where, timestamp string) error {
 	}
 	switch age := now().Sub(time.Unix(seconds, 0)); {
 	case age > tolerance:
-		return refuse(ErrTooOld, "%s too old: more than %s ago", where, tolerance)
+		return refuse(ErrTooOld, "%s too old: more than %s ago", where, brief(tolerance))
 	case age < -tolerance:
-		return refuse(ErrTooNew, "%s too far in the future: by more than %s", where, tolerance)
+		return refuse(ErrTooNew, "%s too far in the future: by more than %s", where, brief(tolerance))
 	default:
 		return nil
 	}
+}
+
+// brief is a duration without the zeros of Go's own form: 5m, not 5m0s.
+func brief(d time.Duration) string {
+	text, minutes := strings.CutSuffix(d.String(), "m0s")
+	if !minutes {
+		return text
+	}
+	if hours, whole := strings.CutSuffix(text, "h0"); whole {
+		return hours + "h"
+	}
+	return text + "m"
 }
 
 // match tries every key on every signature. It compares in constant time and does

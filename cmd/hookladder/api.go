@@ -20,6 +20,7 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // apiCall is what a command asks of a running Hookladder, and how it shows the
@@ -261,7 +262,7 @@ func printInstances(out io.Writer, list []wire.Instance, now time.Time) {
 	for _, i := range list {
 		age := "-"
 		if !i.StartedAt.IsZero() {
-			age = max(now.Sub(i.StartedAt.Time), 0).Truncate(time.Second).String()
+			age = ladder.FormatDuration(max(now.Sub(i.StartedAt.Time), 0).Truncate(time.Second))
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n",
 			term.Visible(i.Name), term.Visible(cmp.Or(i.Version, "-")), age, term.When(i.SeenAt), i.InFlight, i.Permits, i.Partitions)

@@ -19,6 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 func newConsume(s world) *cobra.Command {
@@ -73,9 +74,9 @@ It goes on until Ctrl-C. A program that runs may finish then. What is not finish
 	to.add(cmd, s)
 	flags := cmd.Flags()
 	flags.StringVar(&program.Command, "exec", "", "what the shell runs for each delivery")
-	flags.DurationVar(&program.Timeout, "timeout", time.Minute, "how long a program may run, up to 1h")
+	term.DurationVar(flags, &program.Timeout, "timeout", time.Minute, "how long a program may run, up to 1h")
 	flags.IntVar(&loop.Workers, "parallel", 1, "how many run at once")
-	flags.DurationVar(&loop.Lease, "lease", 30*time.Second, "how soon a delivery comes again if this command dies; it is made longer meanwhile")
+	term.DurationVar(flags, &loop.Lease, "lease", 30*time.Second, "how soon a delivery comes again if this command dies; it is made longer meanwhile")
 	flags.IntVar(&loop.Most, "max", 0, "end after so many (default 0: go on)")
 	flags.BoolVar(&loop.Drain, "drain", false, "end once there is nothing to take")
 	return cmd
@@ -87,9 +88,9 @@ func checkConsume(l *pull.Loop, timeout time.Duration) error {
 	case l.Workers < 1 || l.Workers > 100:
 		return usagef("--parallel %d: must be from 1 to 100", l.Workers)
 	case l.Lease < dispatcher.ShortLease || l.Lease > dispatcher.LongLease:
-		return usagef("--lease %v: must be from 1s to 1h", l.Lease)
+		return usagef("--lease %s: must be from 1s to 1h", ladder.FormatDuration(l.Lease))
 	case timeout <= 0 || timeout > time.Hour:
-		return usagef("--timeout %v: must be up to 1h", timeout)
+		return usagef("--timeout %s: must be up to 1h", ladder.FormatDuration(timeout))
 	case l.Most < 0:
 		return usagef("--max %d: must be 0 or more", l.Most)
 	}
@@ -141,7 +142,7 @@ func (f *forwarding) add(cmd *cobra.Command, s world) {
 	flags.StringArrayVar(&f.topics, "topic", []string{"*"}, "with --forward-to: what it gets; may be repeated")
 	flags.StringVar(&f.tenant, "tenant", "", "with --forward-to: whose messages it gets")
 	flags.IntVar(&f.fail, "fail", 0, "with --forward-to: have the first so many attempts fail")
-	flags.DurationVar(&f.delay, "delay", 0, "with --forward-to: wait before each attempt")
+	term.DurationVar(flags, &f.delay, "delay", 0, "with --forward-to: wait before each attempt")
 }
 
 // forwardFlags are those that need --forward-to, and receiverFlags those that it excludes.
@@ -174,7 +175,7 @@ func (f *forwarding) check(cmd *cobra.Command, status int) error {
 	case f.fail < 0:
 		return usagef("--fail %d: must be 0 or more", f.fail)
 	case f.delay < 0 || f.delay > time.Hour:
-		return usagef("--delay %v: must be from 0s to 1h", f.delay)
+		return usagef("--delay %s: must be from 0s to 1h", ladder.FormatDuration(f.delay))
 	case f.endpoint != "" && (cmd.Flags().Changed("topic") || cmd.Flags().Changed("tenant")):
 		return usagef("--topic and --tenant are of an endpoint that is made: leave them out with --endpoint")
 	}

@@ -240,7 +240,7 @@ func (p playground) welcome(api, receiver string) {
 	} else {
 		say("  secret    SIGNING_SECRET")
 	}
-	say("  ladder    %s: at most %d attempts within %s", p.ladder, p.ladder.Len()+1, p.ladder.Total().Round(time.Millisecond))
+	say("  ladder    %s: at most %d attempts within %s", p.ladder, p.ladder.Len()+1, ladder.FormatDuration(p.ladder.Total().Round(time.Millisecond)))
 	say("")
 	key := ""
 	if p.keyed {
@@ -357,9 +357,9 @@ func what(a dispatcher.Attempted) string {
 }
 
 // rounded keeps the digits that matter to a reader.
-func rounded(d time.Duration) time.Duration {
+func rounded(d time.Duration) string {
 	if d < 10*time.Millisecond {
-		return d.Round(100 * time.Microsecond)
+		return ladder.FormatDuration(d.Round(100 * time.Microsecond))
 	}
-	return d.Round(time.Millisecond)
+	return ladder.FormatDuration(d.Round(time.Millisecond))
 }

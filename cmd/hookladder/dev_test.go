@@ -317,7 +317,7 @@ func TestAnAttemptReadsAsALine(t *testing.T) {
 		},
 		Wait: 3 * time.Minute,
 	}
-	require.Equal(t, "03:04:06.912  order_17  shop.example  attempt 2  503 in 1.234s  failed, next attempt in 3m0s", attemptLine(a))
+	require.Equal(t, "03:04:06.912  order_17  shop.example  attempt 2  503 in 1.234s  failed, next attempt in 3m", attemptLine(a))
 
 	a.Attempt.Status, a.Attempt.Class, a.Attempt.Duration = 0, dispatcher.ClassConnect, 512345*time.Nanosecond
 	a.Attempt.Verdict, a.Reason, a.Attempt.Error = dispatcher.Dead, dispatcher.ReasonExhausted, "connection refused"

@@ -241,14 +241,14 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 		row("ladder", e.Ladder.String())
 	}
 	if e.Timeout != 0 {
-		row("timeout", time.Duration(e.Timeout).String())
+		row("timeout", ladder.FormatDuration(time.Duration(e.Timeout)))
 	}
 	if e.MaxInFlight != 0 {
 		row("max in flight", fmt.Sprint(e.MaxInFlight))
 	}
 	row("rate", e.Rate)
 	if e.DisableAfter != nil {
-		row("disable after", time.Duration(*e.DisableAfter).String())
+		row("disable after", ladder.FormatDuration(time.Duration(*e.DisableAfter)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		row("header", name)

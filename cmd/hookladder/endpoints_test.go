@@ -134,7 +134,7 @@ func TestEachCommandMakesItsCall(t *testing.T) {
 		"endpoints list --tenant t":                              {"GET /v1/endpoints?limit=50&tenant=t", "", `{"data":[],"next_cursor":null}`, "ENDPOINT  UID"},
 		"endpoints list --tenant=":                               {"GET /v1/endpoints?limit=50&tenant=", "", `{"data":[],"next_cursor":null}`, ""},
 		"endpoints list --cursor c --json":                       {"GET /v1/endpoints?cursor=c&limit=50", "", `{"data":[],"next_cursor":null}`, `"next_cursor": null`},
-		"endpoints rotate-secret m":                              {"POST /v1/endpoints/m/rotate-secret", `{"overlap":"24h0m0s"}`, anEndpoint, "ep_012345678"},
+		"endpoints rotate-secret m":                              {"POST /v1/endpoints/m/rotate-secret", `{"overlap":"1d"}`, anEndpoint, "ep_012345678"},
 		"endpoints rotate-secret m --overlap 0s --secret-file -": {"POST /v1/endpoints/m/rotate-secret", `{"overlap":"0s","secret":"typed"}`, anEndpoint, ""},
 		"endpoints secret m": {"GET /v1/endpoints/m/secret", "", `{"id":"ep_0","signature":"standard-ed25519","secrets":[{"secret":"new","public_key":"whpk_x","until":null},
 			{"secret":"old","until":"2030-01-02T03:04:05.678Z"}]}`, "new\n  public key whpk_x\nold  until 2030-01-0"},

@@ -119,7 +119,7 @@ func (h *typedHouse) Import(of string) (*types.Package, error) {
 
 // check finds the types of a package. Mistakes are for the compiler to tell.
 func (h *typedHouse) check(folder string, test bool, files []*ast.File) *typedPackage {
-	p := &typedPackage{folder: folder, test: test, files: files, info: &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}}
+	p := &typedPackage{folder: folder, test: test, files: files, info: &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}}}
 	config := types.Config{Importer: h, Error: func(error) {}, FakeImportC: true}
 	p.types, _ = config.Check(module+"/"+folder, h.fset, files, p.info)
 	h.packages = append(h.packages, p)

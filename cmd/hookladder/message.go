@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/why"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 func newGet(s world) *cobra.Command {
@@ -305,7 +306,7 @@ func printAttempt(out io.Writer, a wire.Attempt) {
 	case a.Outcome == "delivered" || a.Class == "lease" || a.Class == "handler":
 		answer = "taken"
 	}
-	took := (time.Duration(a.DurationMS) * time.Millisecond).String()
+	took := ladder.FormatDuration(time.Duration(a.DurationMS) * time.Millisecond)
 	if a.DurationMS == 0 {
 		took = "<1ms"
 	}

@@ -44,7 +44,7 @@ func TestAPingWithAKeyTellsWhatIsPausedAndTheInstances(t *testing.T) {
 	require.Regexp(t, `^ready, on redis 7.2\nevery lane is paused since 2026-01-31 .* by night\nshop-7 is paused since .* by ops\nand 2 more\n$`, got.out)
 	got = command(t, []string{"HOOKLADDER_URL=" + server.URL}, "", "ping", "--instances")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Regexp(t, `a-01 +0.1.0 +\d+h\d+m\d+s +- +9 +1024 +2\nodd +- +- +- +0 +0 +0\n$`, got.out)
+	require.Regexp(t, `a-01 +0.1.0 +[\dhms]+d[\dhms]+ +- +9 +1024 +2\nodd +- +- +- +0 +0 +0\n$`, got.out)
 }
 
 func TestWhyTellsASentenceOfEachDelivery(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 func newTail(s world) *cobra.Command {
@@ -163,7 +164,7 @@ func lineOf(out io.Writer) func(*wire.LoggedAttempt) error {
 			where += " " + u.Scheme + "://" + u.Host
 		}
 		_, err := fmt.Fprintf(out, "%s  %-9s  %3s  %6s  %s  %s  #%d%s\n", term.When(a.At), term.Visible(a.Outcome), status,
-			(time.Duration(a.DurationMS) * time.Millisecond).String(), term.Visible(where), term.Visible(a.MessageID), a.Attempt, term.Visible(clip(a.Error, mostTailed)))
+			ladder.FormatDuration(time.Duration(a.DurationMS)*time.Millisecond), term.Visible(where), term.Visible(a.MessageID), a.Attempt, term.Visible(clip(a.Error, mostTailed)))
 		return err
 	}
 }

@@ -65,7 +65,7 @@ settings; 4 when the store, or the server, does not answer.`,
 	}
 	f.to.add(cmd, s)
 	cmd.Flags().Lookup("server").Usage = "ask the Hookladder at this URL to do it (default: this process does)"
-	cmd.Flags().DurationVar(&f.within, "for", 0, "how long at most, from 1s on (default 5m; with --server 25s, and at most 1m)")
+	term.DurationVar(cmd.Flags(), &f.within, "for", 0, "how long at most, from 1s on (default 5m; with --server 25s, and at most 1m)")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the answer as JSON")
 	return cmd
 }

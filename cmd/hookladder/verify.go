@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/check"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/inspect"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -86,7 +87,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 	flags.StringVar(&f.name, "signature-header", "", "the header that holds a hmac-hex signature (default x-signature)")
 	flags.StringVar(&f.computed, "computed", "", "the signature that your own code comes to")
 	flags.StringVar(&f.at, "at", "", "when it came, as 2026-01-31T12:00:00Z, or 2h for so long ago (default now)")
-	flags.DurationVar(&f.tolerance, "tolerance", signer.DefaultTolerance, "how far its timestamp may be from then")
+	term.DurationVar(flags, &f.tolerance, "tolerance", signer.DefaultTolerance, "how far its timestamp may be from then")
 	flags.BoolVar(&f.asJSON, "json", false, "print what was found as JSON")
 	completes(cmd, "signature", schemeNames()...)
 	return cmd
@@ -214,7 +215,7 @@ func printReport(out io.Writer, r inspect.Report) error {
 		verdict = fmt.Sprintf("the signature is right, as %s, but a receiver should refuse the callback", r.Scheme)
 	}
 	if r.Valid && r.Age != nil {
-		verdict += fmt.Sprintf(", %s before it came", time.Duration(*r.Age*float64(time.Second)))
+		verdict += fmt.Sprintf(", %s before it came", ladder.FormatDuration(time.Duration(*r.Age*float64(time.Second))))
 	}
 	fmt.Fprintln(out, verdict)
 	for _, one := range r.Findings {
@@ -285,7 +286,7 @@ The exit code is 0 if it got all points, 1 if it lost some, 4 if nobody answered
 	flags.StringVar(&body, "body", sampleBody, "their body")
 	flags.StringVar(&bodyFile, "body-file", "", "a file that holds the body, - for standard input")
 	flags.StringVar(&contentType, "content-type", "application/json", "the content type of the body")
-	flags.DurationVar(&timeout, "timeout", 15*time.Second, "how long to wait for each answer")
+	term.DurationVar(flags, &timeout, "timeout", 15*time.Second, "how long to wait for each answer")
 	flags.BoolVar(&asJSON, "json", false, "print the results as JSON")
 	completes(cmd, "signature", schemeNames()...)
 	return cmd

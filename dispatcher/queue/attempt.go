@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // attempt is one call of a handler.
@@ -313,6 +314,6 @@ func (a *attempt) giveUp() {
 		"attempt", a.delivery.Attempt, "timeout_s", a.timeout.Seconds())
 	a.record(dispatcher.Handled{
 		Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, At: a.began,
-		Error: fmt.Sprintf("the handler did not return within %s, nor in as long again", a.timeout),
+		Error: fmt.Sprintf("the handler did not return within %s, nor in as long again", ladder.FormatDuration(a.timeout)),
 	})
 }

@@ -84,9 +84,9 @@ func (t *OptionalTime) UnmarshalJSON(b []byte) error {
 // Duration is a duration as the API writes it: "15s" or "1d", or a number of seconds.
 type Duration time.Duration
 
-// MarshalJSON writes the duration as Go does.
+// MarshalJSON writes the duration as people do: "1d12h", without zero parts.
 func (d Duration) MarshalJSON() ([]byte, error) {
-	return strconv.AppendQuote(nil, time.Duration(d).String()), nil
+	return strconv.AppendQuote(nil, ladder.FormatDuration(time.Duration(d))), nil
 }
 
 // UnmarshalJSON reads a text such as "15s" or "1d", or a number of seconds.

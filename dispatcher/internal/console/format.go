@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // functions are what templates call.
@@ -148,29 +149,22 @@ func clock(now, t time.Time) string {
 	return t.Format("2 Jan 2006 15:04")
 }
 
-// span is a duration in its two largest units.
+// span is a duration in its two largest units: 1d12h.
 func span(d time.Duration) string {
 	d = d.Abs()
-	units := []struct {
-		of   time.Duration
-		word string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
-	for i, u := range units {
-		if d < u.of {
-			continue
-		}
-		text := fmt.Sprintf("%d%s", d/u.of, u.word)
-		if i+1 < len(units) {
-			if rest := d % u.of / units[i+1].of; rest > 0 {
-				text += fmt.Sprintf(" %d%s", rest, units[i+1].word)
-			}
-		}
-		return text
+	to := time.Millisecond
+	switch {
+	case d >= 24*time.Hour:
+		to = time.Hour
+	case d >= time.Hour:
+		to = time.Minute
+	case d >= time.Second:
+		to = time.Second
 	}
-	if d == 0 {
-		return "0s"
+	if d > 0 {
+		d = max(d.Truncate(to), time.Millisecond)
 	}
-	return fmt.Sprintf("%d ms", max(d.Milliseconds(), 1))
+	return ladder.FormatDuration(d)
 }
 
 // millis is a duration in ms as people read it.

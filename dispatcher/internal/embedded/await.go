@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/ladder"
 )
 
 const (
@@ -38,7 +40,7 @@ func (r *Redis) await(ctx context.Context, c *child) error {
 			}
 		}
 		if time.Since(progress) > stallMost {
-			return fmt.Errorf("%s makes no progress since %s: %w", filepath.Base(r.program), stallMost, err)
+			return fmt.Errorf("%s makes no progress since %s: %w", filepath.Base(r.program), ladder.FormatDuration(stallMost), err)
 		}
 		select {
 		case <-c.exited:

@@ -30,7 +30,7 @@ var auditedCalls = map[string]struct {
 	"test-endpoint":   {"/v1/endpoints/merchant:7/test", "", dispatcher.AuditEntry{What: "endpoint.test", Target: "ep_123456789", Tenant: "m7"}},
 	"get-secret":      {"/v1/endpoints/merchant:7/secret", "", dispatcher.AuditEntry{What: "secret.read", Target: "ep_123456789", Tenant: "m7"}},
 	"rotate-secret": {"/v1/endpoints/merchant:7/rotate-secret", `{"secret":"` + secretNew + `","overlap":"1h"}`,
-		dispatcher.AuditEntry{What: "secret.rotate", Target: "ep_123456789", Tenant: "m7", Detail: "overlap 1h0m0s"}},
+		dispatcher.AuditEntry{What: "secret.rotate", Target: "ep_123456789", Tenant: "m7", Detail: "overlap 1h"}},
 	"pause-lane": {"/v1/lanes/" + url.PathEscape("https://user.example/a?token=hunter2") + "/pause?tenant=m7", "",
 		dispatcher.AuditEntry{What: "lane.pause", Target: "https://user.example", Tenant: "m7"}},
 	"resume-lane":    {"/v1/lanes/*/resume", "", dispatcher.AuditEntry{What: "lane.resume", Target: "*"}},
@@ -42,7 +42,7 @@ var auditedCalls = map[string]struct {
 	"stop-job":          {"/v1/jobs/job_7", "", dispatcher.AuditEntry{What: "job.stop", Target: "job_7"}},
 	"resume-job":        {"/v1/jobs/job_7/resume", "", dispatcher.AuditEntry{What: "job.resume", Target: "job_7"}},
 	"create-link": {"/v1/links", `{"tenant":"m7","for":"2h","manage":true,"endpoint":"merchant:7","name":"Anna"}`,
-		dispatcher.AuditEntry{What: "link.create", Tenant: "m7", Detail: "for 2h0m0s manage ep_123456789 Anna"}},
+		dispatcher.AuditEntry{What: "link.create", Tenant: "m7", Detail: "for 2h manage ep_123456789 Anna"}},
 	"revoke-link":   {"/v1/links/" + testLink().ID, "", dispatcher.AuditEntry{What: "link.revoke", Target: testLink().ID, Tenant: "m7"}},
 	"retry-message": {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "all=true", Bulk: true}},
 }

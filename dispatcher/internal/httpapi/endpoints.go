@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -161,7 +162,7 @@ func (s *server) rotateSecret(ctx context.Context, q *request) (*response, error
 	if err := wrongFields(p.wrong); err != nil {
 		return nil, err
 	}
-	s.recordEndpoint(ctx, q, "overlap "+p.value.overlap.String())
+	s.recordEndpoint(ctx, q, "overlap "+ladder.FormatDuration(p.value.overlap))
 	view, err := s.svc.RotateSecret(ctx, q.id(), next, p.value.overlap)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // linkBytes bounds the description of a link: its longest texts and space.
@@ -131,7 +132,7 @@ func (s *server) ownEndpoint(ctx context.Context, l *access.Link) ([]dispatcher.
 
 // linkDetail is what the audit tells of a link besides its tenant.
 func linkDetail(l access.Link, lasts time.Duration) string {
-	parts := []string{"for " + lasts.String()}
+	parts := []string{"for " + ladder.FormatDuration(lasts)}
 	if l.Manage {
 		parts = append(parts, "manage")
 	}

@@ -78,7 +78,7 @@ func ofTime(name, doc string) *param {
 // ofTicks is a parameter whose value is how long a tick may last.
 func ofTicks(name, doc string) *param {
 	return &param{
-		name: name, doc: doc, schema: &huma.Schema{Type: huma.TypeString, Default: tickUsual.String()},
+		name: name, doc: doc, schema: &huma.Schema{Type: huma.TypeString, Default: ladder.FormatDuration(tickUsual)},
 		refuse: func(v string) string {
 			d, err := ladder.ParseDuration(v)
 			return unless(err == nil && d >= tickLeast && d <= tickMost, "must be 1s to 1m, as in 25s")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -100,7 +101,7 @@ func (t trial) judge(got []answer, err error) Result {
 		switch {
 		case t.take && a.taken():
 			if t.within > 0 && a.took > t.within {
-				r.Says = fmt.Sprintf("%s: answered after %s", t.says, a.took.Round(time.Millisecond))
+				r.Says = fmt.Sprintf("%s: answered after %s", t.says, ladder.FormatDuration(a.took.Round(time.Millisecond)))
 				r.Points, r.Cure = 0, t.cure
 				return r
 			}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -197,9 +198,9 @@ func (c *callback) age(r *Report) {
 	const cure = "set the receiver's clock by NTP; of a recording, say when it came"
 	switch {
 	case age > tolerance:
-		r.add(TooOld, cure, "it was signed %s before it came, and a receiver takes at most %s", age.Round(time.Second), tolerance)
+		r.add(TooOld, cure, "it was signed %s before it came, and a receiver takes at most %s", ladder.FormatDuration(age.Round(time.Second)), ladder.FormatDuration(tolerance))
 	case age < -tolerance:
-		r.add(TooNew, cure, "it was signed %s after it came: one of the two clocks is wrong", -age.Round(time.Second))
+		r.add(TooNew, cure, "it was signed %s after it came: one of the two clocks is wrong", ladder.FormatDuration(-age.Round(time.Second)))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // Forget is what is taken out of store and archive.
@@ -47,7 +48,7 @@ func (f *Forget) Run(ctx context.Context, o app.Options) error {
 			fmt.Fprintf(f.Stdout, ", and %d whole months", out.Archive.Months)
 		}
 	}
-	fmt.Fprintf(f.Stdout, ", in %s\n", time.Since(began).Round(100*time.Millisecond))
+	fmt.Fprintf(f.Stdout, ", in %s\n", ladder.FormatDuration(time.Since(began).Round(100*time.Millisecond)))
 	if out.Jobs > 0 {
 		fmt.Fprintf(f.Stdout, "put a hash in place of the name in the filters of %s jobs, which can't be resumed\n", term.Comma(int64(out.Jobs)))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // Restore is how a store is made of its archive again.
@@ -86,7 +87,7 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 		fmt.Fprintf(r.Stdout, ", %s dead ones", term.Comma(done.Dead[archive.PutNew]))
 	}
 	if !r.DryRun {
-		fmt.Fprintf(r.Stdout, " in %s; %s ids are known", took.Round(100*time.Millisecond), term.Comma(done.Known))
+		fmt.Fprintf(r.Stdout, " in %s; %s ids are known", ladder.FormatDuration(took.Round(100*time.Millisecond)), term.Comma(done.Known))
 	}
 	fmt.Fprintln(r.Stdout)
 	if n := done.Open[archive.PutOld]; n > 0 {
@@ -110,7 +111,7 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 	}
 	fmt.Fprintf(r.Stdout, `the archive ends at %s, %s before this began: what was delivered after that is
 delivered once more, with the same webhook-id, and what was accepted after that is lost
-`, instant(done.First), max(done.Now.Sub(done.First), 0).Round(time.Second))
+`, instant(done.First), ladder.FormatDuration(max(done.Now.Sub(done.First), 0).Round(time.Second)))
 	if done.Last.Sub(done.First) >= time.Second {
 		fmt.Fprintf(r.Stdout, "That is the partition of which it lacks most. Of others it has more, until %s\n", instant(done.Last))
 	}

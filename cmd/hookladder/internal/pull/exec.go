@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // Exit statuses of a program that mean something: EX_DATAERR of sysexits.h, and what a
@@ -61,7 +62,7 @@ func (e *Exec) Handle(ctx context.Context, d *wire.TakenDelivery) (wire.Settleme
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return failure("the program took longer than %v", e.Timeout), nil
+		return failure("the program took longer than %s", ladder.FormatDuration(e.Timeout)), nil
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // then a child of it holds its output
 		return wire.Settlement{Outcome: delivered}, nil
 	case !errors.As(err, &exit):

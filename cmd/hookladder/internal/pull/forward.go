@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // Forward hands each delivery to an app, as a callback would.
@@ -166,7 +167,7 @@ func (f *Forward) print(d *wire.TakenDelivery, r *reply, s wire.Settlement) {
 	case s.Outcome == dead:
 		b.WriteString("; it is not tried again")
 	case s.Outcome == retry && s.After != nil:
-		fmt.Fprintf(&b, "; tried again in %v", time.Duration(*s.After))
+		fmt.Fprintf(&b, "; tried again in %s", ladder.FormatDuration(time.Duration(*s.After)))
 	case s.Outcome == retry:
 		b.WriteString("; tried again after its ladder's next wait")
 	}

@@ -104,7 +104,7 @@ func parseBreaker(v string) (Breaker, error) {
 	case failures < 1 || failures > maxFailures:
 		return Breaker{}, fmt.Errorf("from 1 to %d failures", maxFailures)
 	case wait < time.Millisecond || wait > MostOpen:
-		return Breaker{}, fmt.Errorf("a wait from 1ms to %s", MostOpen)
+		return Breaker{}, fmt.Errorf("a wait from 1ms to %s", ladder.FormatDuration(MostOpen))
 	}
 	return Breaker{Failures: failures, Wait: wait}, nil
 }

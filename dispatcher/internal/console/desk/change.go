@@ -10,6 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // SpentError says that a link asked for too many tests and resends.
@@ -17,7 +18,7 @@ type SpentError struct{ Wait time.Duration }
 
 // Error says when there will be one more.
 func (e *SpentError) Error() string {
-	return fmt.Sprintf("too many tests and resends by this link: one more in %s", e.Wait.Round(time.Second))
+	return fmt.Sprintf("too many tests and resends by this link: one more in %s", ladder.FormatDuration(e.Wait.Round(time.Second)))
 }
 
 // ErrHeld says that the operator disabled an endpoint, so that a link may not let it go on.

@@ -84,7 +84,7 @@ func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 		Created: conn.ToMillis(e.CreatedAt), Updated: conn.ToMillis(e.UpdatedAt),
 	}
 	if !e.Rate.IsZero() && r.Rate == "" {
-		return nil, fmt.Errorf("%w: a rate per %s has no text", errEndpoint, e.Rate.Per)
+		return nil, fmt.Errorf("%w: a rate per %s has no text", errEndpoint, ladder.FormatDuration(e.Rate.Per))
 	}
 	if e.DisableAfter != nil {
 		ms := e.DisableAfter.Milliseconds()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // check is one check and what it found.
@@ -171,7 +172,7 @@ func (f *facts) checkPubSub() dispatcher.Check {
 func (f *facts) checkClock() dispatcher.Check {
 	for _, n := range f.answered() {
 		if n.ahead.Abs() > clockTolerance {
-			return check("clock", dispatcher.No, "the clock of %s is %s from this host's: deliveries keep to the store's, but times in logs differ", n.name, n.ahead.Round(time.Second))
+			return check("clock", dispatcher.No, "the clock of %s is %s from this host's: deliveries keep to the store's, but times in logs differ", n.name, ladder.FormatDuration(n.ahead.Round(time.Second)))
 		}
 	}
 	return check("clock", dispatcher.Yes, "the store's clock and this host's agree")

@@ -19,6 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 const (
@@ -60,7 +61,7 @@ func Open(ctx context.Context, o Options) (*redisq.Store, error) {
 		}
 		waited := time.Since(began)
 		if waited >= o.Wait {
-			return nil, fmt.Errorf("%w (waited %s for it)", o.named(err), waited.Round(time.Second))
+			return nil, fmt.Errorf("%w (waited %s for it)", o.named(err), ladder.FormatDuration(waited.Round(time.Second)))
 		}
 		if time.Since(said) >= awaitLine {
 			said = time.Now()

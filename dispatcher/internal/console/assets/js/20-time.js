@@ -9,7 +9,7 @@ function span(ms) {
     let text = Math.floor(ms / units[i][0]) + units[i][1];
     if (i + 1 < units.length) {
       const rest = Math.floor((ms % units[i][0]) / units[i + 1][0]);
-      if (rest > 0) text += " " + rest + units[i + 1][1];
+      if (rest > 0) text += rest + units[i + 1][1];
     }
     return text;
   }

@@ -9,7 +9,7 @@ import (
 // no secret, no header value, no body, and of a URL only scheme, host and port.
 type AuditEntry struct {
 	At     time.Time // by the store's clock
-	By     string    // key:<name>, link:<id>, or System
+	By     string    // key:<name>, link:<id>, System or Local
 	What   string    // one of AuditWords
 	Target string    // the id of an endpoint, a message or a link, a lane, the origin of a URL, or * for all lanes
 	Tenant string    // where it is known
@@ -54,14 +54,14 @@ type Audit interface {
 
 type callerKey struct{}
 
-// WithCaller notes in ctx the name of the API key whose call this is. It is kept
-// with the lanes that the call holds, so that people can look it up.
-func WithCaller(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, callerKey{}, name)
+// WithCaller notes in ctx whose call this is: key:<name>, link:<id> or Local. It is
+// kept with what the call pauses, disables or starts, so that people can look it up.
+func WithCaller(ctx context.Context, by string) context.Context {
+	return context.WithValue(ctx, callerKey{}, by)
 }
 
-// CallerOf is the name of the API key whose call this is; empty: it is no call.
+// CallerOf is the caller of WithCaller; empty: it is no call.
 func CallerOf(ctx context.Context) string {
-	name, _ := ctx.Value(callerKey{}).(string)
-	return name
+	by, _ := ctx.Value(callerKey{}).(string)
+	return by
 }

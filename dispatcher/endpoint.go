@@ -54,7 +54,7 @@ type Endpoint struct {
 	Paused   bool      // deliveries are made and held
 	Disabled bool      // deliveries are recorded as dead, unattempted
 	Cause    LaneWhy   // why it is disabled where no person did that: WhyGone or WhyFailing
-	HeldBy   string    // name of the key or link that holds it; empty: nothing does, or no key did
+	HeldBy   string    // key:<name>, link:<id> or Local; empty: nothing holds it, or Hookladder itself does
 	HeldAt   time.Time // since when; zero: nothing does
 
 	Unverified bool // a link set its URL, of which no test has succeeded yet: deliveries are made and held

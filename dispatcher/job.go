@@ -55,7 +55,7 @@ type Job struct {
 	Rate      Rate   // of the deliveries that it changes
 	State     JobState
 	Error     string // why it failed
-	By        string // the key that asked for it
+	By        string // the caller that asked for it, as the audit has it
 	Holder    string // the instance that carries it out; empty: none does
 	Turn      int64  // raised with each holder, and where it is stopped: a step of a lower turn changes nothing
 	StartedAt time.Time

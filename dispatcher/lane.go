@@ -30,9 +30,9 @@ type LaneLimits struct {
 	Held        Held
 
 	// Name is no limit, and empty mostly: what a bare URL's lane is for, as
-	// URLLaneName tells it, where it may be held before its first message.
+	// URLLaneName tells it, or the name of a queue. Both may be held before their first message.
 	Name string
-	// By is no limit either: the name of the key that holds the lane; empty: System.
+	// By is no limit either: the caller that holds the lane, as the audit has it; empty: System.
 	By string
 	// Since is when that began, where a lane that was held is restored; zero: now.
 	Since time.Time
@@ -41,6 +41,9 @@ type LaneLimits struct {
 // System holds a lane that no key asked to hold: its receiver answered 410, or a
 // repair did it.
 const System = "system"
+
+// Local is how every caller is called while there are no API keys.
+const Local = "local"
 
 // LaneCount is what a lane has at a moment.
 type LaneCount struct {
@@ -61,7 +64,7 @@ type LaneState struct {
 	LaneCount
 	Known     bool      // something was published to it, or somebody held it
 	Since     time.Time // it is held; zero: it is not, or that is not known
-	By        string    // name of the key that holds it, or System; empty: it is not held
+	By        string    // the caller that holds it, as the audit has it; empty: it is not held
 	Cause     LaneWhy   // why its endpoint is held where no person did that: WhyGone, WhyFailing or WhyUnverified
 	All       *HeldLane // why and since when all lanes are; nil: they are not
 	Limit     LaneWhy   // what an attempt has to wait for: WhyRetryAfter, WhyRate, WhySealed, WhyMissing or WhyEgress; empty: nothing
@@ -172,7 +175,7 @@ type HeldLane struct {
 	LaneVersion
 	Held  Held
 	Since time.Time
-	By    string // the name of the key that asked for it, or System
+	By    string // the caller that asked for it, as the audit has it
 }
 
 // LaneName is what the lane of a bare URL is for.

@@ -306,6 +306,13 @@ func QueueLane(name string) Lane {
 	return Lane(queuePrefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:])[:MaxLane-len(queuePrefix)-1])
 }
 
+// QueueNamed is the name of the queue that a destination q_<name> means, whose lane is
+// QueueLane(name). ok is false for any other destination.
+func QueueNamed(destination string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(destination, queuePrefix)
+	return name, ok && ValidQueue(name)
+}
+
 // QueueOf is the name of the queue that a lane is for; empty: it is not known. told is
 // what a store has of that: a long name can't be read off its lane.
 func QueueOf(lane Lane, told string) string {

@@ -52,7 +52,7 @@ The key needs the scope admin. Filters may be repeated: any of their values matc
 		},
 	}, s)
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.By, "by", nil, "only what this key changed (key:<name>), or system")
+	flags.StringArrayVar(&f.By, "by", nil, "only what this caller changed: key:<name>, link:<id>, system or local")
 	flags.StringArrayVar(&f.What, "what", nil, "only this kind of change, as endpoint.delete")
 	flags.StringArrayVar(&f.Targets, "target", nil, "only changes of this endpoint, message, lane or origin of URLs")
 	flags.StringArrayVar(&f.Tenants, "tenant", nil, "only changes for this tenant")

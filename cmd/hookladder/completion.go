@@ -120,7 +120,7 @@ func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
 		}
 	}
 	flags = map[string]cobra.CompletionFunc{
-		"by":           oneOf("system"),
+		"by":           oneOf(dispatcher.System, dispatcher.Local),
 		"content-type": oneOf("application/json", "application/xml", "application/x-www-form-urlencoded", "text/plain", "text/xml"),
 		"destination":  destinations,
 		"endpoint":     endpoints,

@@ -37,7 +37,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&of.Topics, "topic", nil, "a topic, or a pattern as payment.*")
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "a tenant")
 	flags.StringArrayVar(&of.Subjects, "subject", nil, "what the message is about, such as the number of an order")
-	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL, an endpoint's id or uid, or a lane")
+	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL, an endpoint's id or uid, q_<queue>, or a lane")
 	flags.StringArrayVar(&of.Reasons, "reason", nil, "why it is dead: exhausted, gone, expired, refused, disabled, overflow, poison or rejected")
 	flags.BoolVar(&of.Failed, "failed", false, "only what is not finished and had a failed attempt")
 	f.span.add(cmd, "ended or due")

@@ -42,7 +42,7 @@ type deadFlags struct {
 
 func (f *deadFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint's id or uid, or URL; may be repeated")
+	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint's id or uid, q_<queue>, or URL; may be repeated")
 	flags.StringArrayVar(&f.topics, "topic", nil, "only of this topic, or a pattern as payment.*; may be repeated")
 	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
 	flags.StringArrayVar(&f.subjects, "subject", nil, "only about this, such as the number of an order; may be repeated")

@@ -35,8 +35,8 @@ func TestALinkIsMadeListedAndRevokedByTheCommand(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(got.out), "\n")
 	require.Len(t, lines, 3)
 	require.Regexp(t, `^LINK +TENANT +ENDPOINT +RIGHT +NAME +BY +EXPIRES$`, lines[0])
-	require.Regexp(t, `^`+made.ID+` +m8 +all +view +- +key:local +\S`, lines[1])
-	require.Regexp(t, `^lnk_[a-z2-7]{20} +m7 +`+shop.ID+` +manage +Anna +key:local +\S`, lines[2])
+	require.Regexp(t, `^`+made.ID+` +m8 +all +view +- +local +\S`, lines[1])
+	require.Regexp(t, `^lnk_[a-z2-7]{20} +m7 +`+shop.ID+` +manage +Anna +local +\S`, lines[2])
 	require.NotContains(t, got.out, token)
 	require.Equal(t, []string{made.ID}, offered(t, env, "link revoke "+made.ID[:9]))
 

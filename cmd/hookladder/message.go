@@ -61,7 +61,7 @@ there is no such message, or where it does not go to --destination.`,
   hookladder why order_17 --json`,
 		Args: oneID,
 	}, s)
-	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint or lane")
+	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint, q_<queue> or lane")
 	return cmd
 }
 
@@ -86,7 +86,7 @@ more. An attempt that is under way can't be recalled.`,
 		Example: `  hookladder cancel order_17`,
 		Args:    oneID,
 	}, s)
-	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint or lane")
+	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint, q_<queue> or lane")
 	return cmd
 }
 
@@ -124,7 +124,7 @@ attempted, and 1 if none could be.`,
   hookladder retry order_17 --all`,
 		Args: oneID,
 	}, s)
-	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint or lane")
+	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint, q_<queue> or lane")
 	cmd.Flags().BoolVar(&all, "all", false, "also send again what was delivered")
 	return cmd
 }

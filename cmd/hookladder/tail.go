@@ -63,7 +63,7 @@ matches. With --since it begins with the attempts of that time, as far as they a
 	}
 	to.add(cmd, s)
 	flags, of := cmd.Flags(), &f.filter
-	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL, endpoint's id or uid, or lane")
+	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL, endpoint's id or uid, q_<queue>, or lane")
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "only of this tenant")
 	flags.StringArrayVar(&of.Messages, "message", nil, "only of the message with this id")
 	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only delivered, retry, dead, back or cancelled")

@@ -19,10 +19,10 @@ import (
 
 const opsKey, nightKey = "ops-key-0123456789", "night-key-0123456789"
 
-// nightName is what stands for a key without a name.
+// nightName is how a key without a name is called.
 func nightName() string {
 	sum := sha256.Sum256([]byte(nightKey))
-	return hex.EncodeToString(sum[:4])
+	return "key:" + hex.EncodeToString(sum[:4])
 }
 
 // keyed is the client of another key.
@@ -66,7 +66,7 @@ func TestAPauseTellsByWhomAndSinceWhen(t *testing.T) {
 	quiet := i.delivery("m2").Destination
 	before, err := i.PauseLane(t.Context(), "https://new.example/hooks", "shop_9")
 	require.NoError(t, err, "a URL is held before its first message")
-	require.Equal(t, []string{"https://new.example", "shop_9", "paused", "paused", "ops"},
+	require.Equal(t, []string{"https://new.example", "shop_9", "paused", "paused", "key:ops"},
 		[]string{before.URL, before.Tenant, before.State, before.Why, before.By})
 	require.False(t, before.Since.IsZero())
 	held, err := night.PauseLane(t.Context(), w.receiver.URL(0), "shop_3")
@@ -113,10 +113,10 @@ func TestAPauseTellsByWhomAndSinceWhen(t *testing.T) {
 	require.Equal(t, "paused", rows[held.Lane].State, "a lane's own pause stays")
 	require.Equal(t, "active", rows[quiet].State)
 
-	require.Equal(t, map[string]any{"key": "ops", "lane": before.Lane, "url": "https://new.example", "tenant": "shop_9"}, fieldsOf(i.lines("lane paused")[0]))
-	require.Equal(t, map[string]any{"key": nightName(), "lane": "*"}, fieldsOf(i.lines("all lanes paused")[0]))
-	require.Equal(t, map[string]any{"key": nightName(), "lane": "*"}, fieldsOf(i.lines("all lanes resumed")[0]))
-	require.Equal(t, map[string]any{"key": "ops", "lane": quiet, "url": w.receiver.URL(0), "tenant": "shop_2"}, fieldsOf(i.lines("lane resumed")[0]))
+	require.Equal(t, map[string]any{"by": "key:ops", "lane": before.Lane, "url": "https://new.example", "tenant": "shop_9"}, fieldsOf(i.lines("lane paused")[0]))
+	require.Equal(t, map[string]any{"by": nightName(), "lane": "*"}, fieldsOf(i.lines("all lanes paused")[0]))
+	require.Equal(t, map[string]any{"by": nightName(), "lane": "*"}, fieldsOf(i.lines("all lanes resumed")[0]))
+	require.Equal(t, map[string]any{"by": "key:ops", "lane": quiet, "url": w.receiver.URL(0), "tenant": "shop_2"}, fieldsOf(i.lines("lane resumed")[0]))
 	require.NotContains(t, i.log(), opsKey)
 	require.NotContains(t, i.log(), nightKey)
 }
@@ -159,7 +159,7 @@ func TestAnEndpointsLaneTellsWhoDisabledOrDeletedIt(t *testing.T) {
 	rows, _ = i.lanes()
 	for lane, want := range map[string][]string{
 		gone.ID:    {"disabled", "gone", "system"},
-		off.ID:     {"disabled", "operator", "ops"},
+		off.ID:     {"disabled", "operator", "key:ops"},
 		dropped.ID: {"deleted", "deleted", nightName()},
 	} {
 		require.Equal(t, want, []string{rows[lane].State, rows[lane].Why, rows[lane].By}, lane)

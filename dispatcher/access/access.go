@@ -52,7 +52,7 @@ type Link struct {
 	Endpoint  string // its id; empty: all of the tenant's
 	Manage    bool
 	Name      string // what it is for, in the words of its maker; may be empty
-	By        string // key:<name> of its maker
+	By        string // its maker, as the audit has it
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }

@@ -108,7 +108,7 @@ type Event struct {
 	Reason  dispatcher.DeadReason
 	Anew    bool      // of Resent: a new ladder begins
 	Due     time.Time // of Resent, unless Anew: the due time that the attempt interrupted
-	By      string    // of Resent: the name of the key that asked, as the audit has it; empty: that is not known
+	By      string    // of Resent: the caller that asked, as the audit has it; empty: that is not known
 	Repeats bool      // of Delivered: the attempt that succeeded has an event of its own, before this one
 
 	// Of the message, where it is known. Archive.Write fills them in.

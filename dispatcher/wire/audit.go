@@ -3,7 +3,7 @@ package wire
 // AuditEntry is one change, as it was asked for.
 type AuditEntry struct {
 	At     Time   `json:"at" doc:"By the store's clock."`
-	By     string `json:"by" doc:"key:<name of the API key>, link:<its id>, or system."`
+	By     string `json:"by" doc:"key:<name of the API key>, link:<its id>, system, or local while there are no keys."`
 	What   string `json:"what" example:"endpoint.pause"`
 	Target string `json:"target" doc:"The id of an endpoint, a message or a link, a lane, scheme, host and port of a URL, or * for all lanes."`
 	Tenant string `json:"tenant,omitzero" doc:"Where it is known."`

@@ -40,7 +40,7 @@ type Job struct {
 	Rate      string       `json:"rate,omitempty" example:"200/s"`
 	StartedAt Time         `json:"started_at"`
 	EndedAt   Time         `json:"ended_at" nullable:"true"`
-	By        string       `json:"by,omitempty" doc:"The name of the API key that asked for it."`
+	By        string       `json:"by,omitempty" doc:"The caller that asked for it: key:<name>, link:<id> or local."`
 	Error     string       `json:"error,omitempty" doc:"Why it failed."`
 }
 

@@ -12,7 +12,7 @@ type LaneState struct {
 	State       string `json:"state" enum:"active,limited,open,failing,paused,disabled,deleted" doc:"limited: it waits for a time. open: its breaker is, so it waits or is tried with one attempt. failing: no attempt succeeded for FAILING_AFTER."`
 	Why         string `json:"why,omitzero" enum:"paused,unverified,all,operator,gone,failing,deleted,breaker,retry_after,rate,sealed,missing,egress" doc:"unverified: a link set the url of its endpoint, which waits for a test that succeeds. sealed: an instance can't open its endpoint, or a message's headers, with its ENCRYPTION_KEY. missing: its endpoint is not there. egress: our own network failed. all: everything is paused (lane *). operator, gone, failing: a person disabled its endpoint, or its receiver answered 410, or no attempt succeeded for disable_after; a lane may be failing for a while before that. Left out: it is active."`
 	Since       Time   `json:"since,omitzero" doc:"Since when it is paused, disabled or deleted. Of one that is open or failing: since when none of its attempts succeeded."`
-	By          string `json:"by,omitzero" doc:"Who did that: the name of an API key, or the first 8 hex digits of its SHA-256; local while there are no keys; or system."`
+	By          string `json:"by,omitzero" doc:"The caller that did that: key:<name of the API key, or the first 8 hex digits of its SHA-256>, link:<id>, local while there are no keys, or system."`
 	InFlight    int    `json:"in_flight"`
 	Waiting     int    `json:"waiting"`
 	Window      int    `json:"window" doc:"How many may be in flight now. It grows with each success."`

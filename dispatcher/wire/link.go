@@ -23,7 +23,7 @@ type Link struct {
 	Endpoint  string `json:"endpoint,omitzero" doc:"Left out: all endpoints of the tenant."`
 	Manage    bool   `json:"manage"`
 	Name      string `json:"name,omitzero"`
-	By        string `json:"by" doc:"key:<name of the API key> that made it."`
+	By        string `json:"by" doc:"The caller that made it: key:<name of the API key>, or local while there are no keys."`
 	CreatedAt Time   `json:"created_at"`
 	ExpiresAt Time   `json:"expires_at"`
 }

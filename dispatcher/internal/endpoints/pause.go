@@ -12,9 +12,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// Lane is the lane of a destination. That is a lane, an endpoint's id or uid, a URL, which
-// means the lane of its origin and of tenant, or * for all lanes. ErrNoEndpoint says that
-// no endpoint has that uid.
+// Lane is the lane of a destination. That is a lane, an endpoint's id or uid, q_<name> for
+// a queue, a URL, or * for all lanes. A URL means the lane of its origin and of tenant.
+// ErrNoEndpoint says that no endpoint has that uid.
 func (r *Registry) Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error) {
 	lane, _, err := r.laneAndName(ctx, destination, tenant)
 	return lane, err
@@ -42,9 +42,13 @@ func (r *Registry) MessageTenant(ctx context.Context, id string) (string, error)
 	return record.Message.Tenant, nil
 }
 
-// laneAndName is Lane, and the lane's name where the destination is a URL.
+// laneAndName is Lane, and what the lane is for where the destination says it: a URL's
+// origin and tenant, or the name of a queue.
 func (r *Registry) laneAndName(ctx context.Context, destination, tenant string) (lane dispatcher.Lane, name string, err error) {
 	if !strings.Contains(destination, "://") {
+		if queue, ok := dispatcher.QueueNamed(destination); ok {
+			return dispatcher.QueueLane(queue), queue, nil
+		}
 		lane, err = r.namedLane(ctx, destination)
 		return lane, "", err
 	}

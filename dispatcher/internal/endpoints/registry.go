@@ -85,7 +85,7 @@ func (r *Registry) record(ctx context.Context, e dispatcher.AuditEntry) {
 	}
 }
 
-// byCaller is the attribute of the log that names the caller's API key.
+// byCaller is the attribute of the log that names the caller.
 func byCaller(ctx context.Context) slog.Attr {
-	return slog.String("key", cmp.Or(dispatcher.CallerOf(ctx), dispatcher.System))
+	return slog.String("by", cmp.Or(dispatcher.CallerOf(ctx), dispatcher.System))
 }

@@ -148,6 +148,7 @@ func TestADestinationMeansALane(t *testing.T) {
 	view := r.create(t, uid("main"))
 	cases := map[string]d.Lane{
 		"*": d.AllLanes, view.ID: view.Lane(), "main": view.Lane(), "ep_unknown00": "ep_unknown00", "u_AbCdEfGhIj": "u_AbCdEfGhIj", "q_jobs": "q_jobs",
+		"q_" + longQueue: d.QueueLane(longQueue), string(d.QueueLane(longQueue)): d.QueueLane(longQueue),
 	}
 	for destination, want := range cases {
 		lane, err := r.Lane(t.Context(), destination, "")
@@ -178,7 +179,13 @@ func TestADestinationMeansALane(t *testing.T) {
 	require.Error(t, err)
 	_, err = r.Pause(t.Context(), "ep_unknown00", "")
 	require.ErrorIs(t, err, d.ErrNoEndpoint)
+	state, err := r.Pause(t.Context(), "q_"+longQueue, "")
+	require.NoError(t, err)
+	require.Equal(t, []any{d.QueueLane(longQueue), longQueue}, []any{state.Lane, state.Queue}, "it is paused before its first message")
 }
+
+// longQueue is a queue whose lane has a hash of its name.
+const longQueue = "cancel_unpaid_orders.v2"
 
 func TestLanesTellWhereTheyLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -140,7 +140,7 @@ func (s *server) auditOperations() []operation {
 		id: "list-audit", method: "GET", path: "/v1/audit", scope: apikey.Admin,
 		summary: "List what was changed and by whom, newest first; the newest 10,000 entries are kept", do: s.readAudit,
 		answers: ok(wire.AuditPage{}), query: append([]*param{
-			repeated(ofText("by", "key:<name>, link:<id>, or system. May be repeated: any of them matches.", nil)),
+			repeated(ofText("by", "key:<name>, link:<id>, system or local. May be repeated: any of them matches.", nil)),
 			repeated(ofWord("what", "May be repeated.", dispatcher.AuditWords)),
 			repeated(ofText("target", "The id of an endpoint, a message or a link, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", nil)),
 			repeated(ofText("tenant", "May be repeated.", refuseTenant)),

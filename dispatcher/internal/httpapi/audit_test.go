@@ -75,7 +75,7 @@ func TestEveryChangeIsInTheAuditBeforeItIsMade(t *testing.T) {
 				require.Regexp(t, "^(ep_[a-z2-7]{9}|lnk_[a-z2-7]{20})$", got.Target)
 				got.Target = ""
 			}
-			c.want.By = "key:local"
+			c.want.By = "local"
 			require.Equal(t, c.want, got, id)
 			require.Contains(t, dispatcher.AuditWords, got.What)
 			require.Equal(t, testEndpoint(t).URL, f.url, "%s was recorded after its change", id)
@@ -93,7 +93,7 @@ func TestThePauseOfAnEndpointsLaneIsTheEndpointsInTheAudit(t *testing.T) {
 		f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
 		serve(newTestAPI(t, f), newRequest("POST", "/v1/lanes/"+name+"/pause", ""))
 		require.NotEmpty(t, f.recorded)
-		require.Equal(t, dispatcher.AuditEntry{By: "key:local", What: "lane.pause", Target: "ep_123456789", Tenant: "m7"}, f.recorded[0])
+		require.Equal(t, dispatcher.AuditEntry{By: "local", What: "lane.pause", Target: "ep_123456789", Tenant: "m7"}, f.recorded[0])
 	}
 }
 
@@ -113,7 +113,7 @@ func TestAFailedChangeIsInTheAuditTwice(t *testing.T) {
 	f := &fakeService{err: dispatcher.ErrNoLane}
 	require.Equal(t, 404, serve(newTestAPI(t, f), newRequest("POST", "/v1/lanes/u_1/pause", "")).Code)
 	require.Len(t, f.recorded, 2)
-	require.Equal(t, dispatcher.AuditEntry{By: "key:local", What: "lane.pause", Target: "u_1", Detail: "failed: 404 not-found", Failed: true}, f.recorded[1])
+	require.Equal(t, dispatcher.AuditEntry{By: "local", What: "lane.pause", Target: "u_1", Detail: "failed: 404 not-found", Failed: true}, f.recorded[1])
 }
 
 func TestTheAuditIsListed(t *testing.T) {

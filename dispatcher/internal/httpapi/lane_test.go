@@ -70,6 +70,8 @@ func TestTheLanesOfDestinationsAreTold(t *testing.T) {
 	require.Nil(t, got.NextCursor)
 	require.Equal(t, 200, get(h, "/v1/lanes?destination=https://a.example/b&tenant=t1&tenant=t2").Code)
 	require.Len(t, f.lanes, 2, "one for each tenant")
+	require.Equal(t, 200, get(h, "/v1/lanes?destination=q_"+strings.Repeat("x", 64)).Code, "the name of a queue")
+	requireField(t, get(h, "/v1/lanes?destination=q_"+strings.Repeat("x", 65)), "query.destination", "the name of a queue")
 	f.state = dispatcher.LaneState{}
 	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, "/v1/lanes?destination=u_1").Body.String())
 	requireField(t, get(h, "/v1/lanes?destination=nobody"), "query.destination", "no endpoint")

@@ -30,7 +30,7 @@ const queryDestination = "query.destination"
 // unknownDestination makes a problem of the error that no endpoint has a uid.
 func unknownDestination(err error) error {
 	if errors.Is(err, dispatcher.ErrNoEndpoint) {
-		return wrongField(queryDestination, "there is no endpoint with this uid")
+		return wrongField(queryDestination, "there is no endpoint with this uid; a queue is written q_<its name>")
 	}
 	return err
 }
@@ -68,7 +68,8 @@ func refuseDestination(text string) string {
 		}
 		return ""
 	}
-	return unless(dispatcher.ValidLane(text) || dispatcher.ValidUID(text), "must be a lane, an endpoint's id or uid, or a URL")
+	_, queue := dispatcher.QueueNamed(text)
+	return unless(queue || dispatcher.ValidLane(text) || dispatcher.ValidUID(text), "must be a lane, an endpoint's id or uid, a URL, or q_ and the name of a queue")
 }
 
 // checkLane checks the lane in a path. It is unescaped, so that a URL may stand in it.

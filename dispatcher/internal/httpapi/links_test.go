@@ -76,7 +76,7 @@ func TestALinkIsMadeForATenant(t *testing.T) {
 	require.Equal(t, map[string]string{
 		"id": access.LinkID(f.token), "url": "https://hooks.example/pay/link/" + f.token, "expires_at": "2026-02-02T11:00:00.123Z",
 	}, made)
-	require.Equal(t, access.Link{Tenant: "m7", Endpoint: "ep_123456789", Manage: true, Name: "Anna", By: "key:local"}, f.link)
+	require.Equal(t, access.Link{Tenant: "m7", Endpoint: "ep_123456789", Manage: true, Name: "Anna", By: "local"}, f.link)
 	require.Equal(t, 48*time.Hour, f.lasts)
 	require.NotContains(t, fmt.Sprint(f.recorded), f.token)
 
@@ -85,7 +85,7 @@ func TestALinkIsMadeForATenant(t *testing.T) {
 	requireProblem(t, w, http.StatusUnprocessableEntity, "invalid")
 	w = serve(h, newRequest("POST", "/v1/links", `{"tenant":"unknown","for":null,"manage":null,"endpoint":null,"name":null}`))
 	require.Equal(t, http.StatusCreated, w.Code, "a tenant needs no endpoint: %s", w.Body)
-	require.Equal(t, access.Link{Tenant: "unknown", By: "key:local"}, f.link)
+	require.Equal(t, access.Link{Tenant: "unknown", By: "local"}, f.link)
 	require.Equal(t, 24*time.Hour, f.lasts)
 	require.NotEqual(t, before, f.token)
 }

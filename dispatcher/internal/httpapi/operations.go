@@ -91,7 +91,7 @@ const (
 )
 
 func (s *server) messageOperations() []operation {
-	destination := ofText("destination", "Only the delivery to this lane, endpoint, or URL of the message's tenant.", refuseDestination)
+	destination := ofText("destination", "Only the delivery to this lane, endpoint, queue (q_<name>), or URL of the message's tenant.", refuseDestination)
 	all := ofFlag("all", "true: what was delivered is sent again too. What a destination names always is.")
 	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
 	return []operation{
@@ -147,7 +147,7 @@ func (s *server) listOperations() []operation {
 			summary: "Count the dead deliveries by destination and reason, most first", do: s.dead,
 			answers: ok(wire.DeadPage{}), query: append([]*param{
 				repeated(ofText("tenant", "May be repeated. The tenant of an endpoint that was deleted is not known: name its lane.", refuseTenant)),
-				repeated(ofText("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated.", refuseDestination)),
+				repeated(ofText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", refuseDestination)),
 				repeated(ofWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
 			}, ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},
@@ -169,7 +169,7 @@ func (s *server) attemptOperations() []operation {
 				"A gap says that attempts before it are missing, and since when the log is whole (complete_since). An end comes last, with the reason why. " +
 				"limit and cursor are refused. With since it begins with those of that time.",
 			answers: ok(wire.LoggedPage{}), query: append([]*param{
-				repeated(ofText("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated: any of them matches.", refuseDestination)),
+				repeated(ofText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated: any of them matches.", refuseDestination)),
 				repeated(ofText("tenant", "May be repeated. Found as long as the message is kept.", refuseTenant)),
 				repeated(ofText("message", "The id of a message. May be repeated.", refuseMessage)),
 				repeated(ofWord("outcome", "May be repeated.", dispatcher.Happenings)),
@@ -189,7 +189,7 @@ func filterParams() []*param {
 		repeated(ofText("tenant", "May be repeated.", refuseTenant)),
 		repeated(ofText("subject", "The caller's own reference. May be repeated.", refuseSubject)),
 		ofFlag("failed", "true: only those that are not finished and had a failed attempt."),
-		repeated(ofText("destination", "A lane, an endpoint's id or uid, or a URL. May be repeated.", refuseDestination)),
+		repeated(ofText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", refuseDestination)),
 		repeated(ofWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
 		ofTime("since", "Ended, or due, at this time or later."),
 		ofTime("until", "Ended, or due, before this time."),
@@ -300,7 +300,7 @@ func (s *server) laneOperations() []operation {
 			id: "list-lanes", method: "GET", path: "/v1/lanes", scope: apikey.Read,
 			summary: "List lanes, newest first", do: s.lanes,
 			query: append([]*param{
-				repeated(ofText("destination", "Only the lane of this: a lane, an endpoint's id or uid, or a URL. May be repeated. One that is not there is left out.", refuseDestination)),
+				repeated(ofText("destination", "Only the lane of this: a lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated. One that is not there is left out.", refuseDestination)),
 				repeated(ofText("tenant", "With a URL: the tenant whose lane is meant. Left out: that of the deliveries without a tenant. May be repeated.", refuseTenant)),
 			}, ofPage(maxLimit)...), answers: ok(wire.LanePage{}),
 			problems: []*problemKind{malformed, listing},

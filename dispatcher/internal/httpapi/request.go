@@ -32,8 +32,8 @@ func (s *server) handle(o operation) {
 			return
 		}
 		ctx := r.Context()
-		if o.scope == apikey.Admin { // changes are stored with the caller's name
-			ctx = dispatcher.WithCaller(ctx, k.Name)
+		if o.audit != "" { // changes are stored with their caller
+			ctx = dispatcher.WithCaller(ctx, w.by)
 		}
 		q := &request{r: r, w: w, of: &o, owner: k.Owner(), reads: k.Scope.Allows(apikey.Read), bodies: k.Scope.Allows(apikey.Bodies)}
 		var answer *response
@@ -196,9 +196,6 @@ func checkMedia(h http.Header, other string) error {
 // it came.
 const lastEventID = "Last-Event-ID"
 
-// localCaller is the name of every caller while there are no keys.
-const localCaller = "local"
-
 // authorised finds the caller's key and refuses a call that needs a scope which
 // the key lacks. The answer to a missing, a malformed and an unknown key is the
 // same. A call that needs no scope is served without a key too.
@@ -210,8 +207,8 @@ func (s *server) authorised(w *responseWriter, r *http.Request, want apikey.Scop
 	}
 	keys := s.keys.Keys()
 	if keys.Empty() && !s.strangers { // only local callers get here
-		w.who, w.by = localCaller, "key:"+localCaller
-		return apikey.Key{Scope: apikey.Admin, Name: localCaller}, true
+		w.who, w.by = dispatcher.Local, dispatcher.Local
+		return apikey.Key{Scope: apikey.Admin, Name: dispatcher.Local}, true
 	}
 	k, known := callerOf(r, keys)
 	w.who, w.by = k.Name, "key:"+k.Name

@@ -51,6 +51,7 @@ type server struct {
 	linksTo   *url.URL
 	noLinks   string
 	waiting   *guests.Waiting
+	queues    queueSet
 }
 
 // New makes the handler of the API.

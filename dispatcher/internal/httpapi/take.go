@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -110,6 +111,9 @@ func (s *server) take(ctx context.Context, q *request) (*response, error) {
 	if a.Lane, err = s.takenLane(ctx, q.id()); err != nil {
 		return nil, err
 	}
+	if err := s.refuseUID(ctx, q.id(), a.Lane); err != nil {
+		return nil, err
+	}
 	if a.Wait > 0 {
 		if !s.waiting.Enter() {
 			return nil, &problem{kind: waiting, detail: "half of MAX_CONNECTIONS do; take with one call at a time, or raise the setting"}
@@ -145,6 +149,54 @@ func (s *server) takenLane(ctx context.Context, name string) (dispatcher.Lane, e
 		return "", wrongField("path.name", "is an endpoint that is called: only from one of kind pull anything is taken")
 	}
 	return view.Lane(), nil
+}
+
+// refuseUID refuses the name of an unknown queue that is the uid of a pull endpoint:
+// its caller would wait for ever. Each take asks that until the queue is known.
+func (s *server) refuseUID(ctx context.Context, name string, lane dispatcher.Lane) error {
+	if !lane.IsQueue() || s.queues.has(name) {
+		return nil
+	}
+	view, err := s.svc.Endpoint(ctx, name)
+	pull := err == nil && view.Pull && view.UID == name
+	if err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
+		return nil // take says itself what is wrong with the store
+	}
+	if pull {
+		states, err := s.svc.LaneStates(ctx, []dispatcher.Lane{lane})
+		if err != nil {
+			return err
+		}
+		if len(states) == 0 {
+			return wrongField("path.name", "is no queue, but the uid of an endpoint: take from its id, "+view.ID)
+		}
+	}
+	s.queues.add(name)
+	return nil
+}
+
+// mostQueues bounds a queueSet. More queues than that are looked up again and again.
+const mostQueues = 1000
+
+// A queueSet is the names of queues from which something may be taken.
+type queueSet struct {
+	mu    sync.Mutex // guards names
+	names map[string]bool
+}
+
+func (q *queueSet) has(name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.names[name]
+}
+
+func (q *queueSet) add(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.names == nil || len(q.names) >= mostQueues {
+		q.names = map[string]bool{}
+	}
+	q.names[name] = true
 }
 
 // give writes the answer. What could not be written is given back, since its caller is

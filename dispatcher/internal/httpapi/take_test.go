@@ -147,6 +147,27 @@ func TestOnlyQueuesAndPullEndpointsAreTakenFrom(t *testing.T) {
 	require.Equal(t, 200, post(h, "/v1/queues/ep_123456789/settle", settles).Code, "it was deleted while this was taken")
 }
 
+// The queue would stay empty, and its caller would wait for ever.
+func TestTheUIDOfAPullEndpointIsNoUnknownQueue(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	f.there.UID = "pull-1"
+	h := newTestAPI(t, f)
+	f.there.Pull = true
+	p := requireProblem(t, post(h, "/v1/queues/pull-1/take", `{"wait":"30s"}`), 422, "invalid")
+	require.Equal(t, []string{"path.name", "is no queue, but the uid of an endpoint: take from its id, ep_123456789"}, []string{p.Errors[0].Path, p.Errors[0].Detail})
+	require.Empty(t, f.asks)
+	require.Equal(t, []dispatcher.Lane{"q_pull-1"}, f.lanes)
+	require.Equal(t, 200, post(h, "/v1/queues/other/take", "").Code)
+	f.state.Lane = "q_pull-1"
+	require.Equal(t, 200, post(h, "/v1/queues/pull-1/take", "").Code, "a queue of that name is there")
+	f.state.Lane = ""
+	require.Equal(t, 200, post(h, "/v1/queues/pull-1/take", "").Code, "it is known")
+
+	push := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	push.there.UID = "push-1"
+	require.Equal(t, 200, post(newTestAPI(t, push), "/v1/queues/push-1/take", "").Code)
+}
+
 func TestAKeyTakesOnlyFromItsQueues(t *testing.T) {
 	const all, orders, reads = "consume-all-0123456789", "consume-orders-0123456", "read-0123456789abcdef"
 	f := &fakeService{}

@@ -171,7 +171,7 @@ func TestAnEndpointsLaneTellsWhoDisabledOrDeletedIt(t *testing.T) {
 		require.Equal(t, want, view.DisabledReason)
 		require.False(t, view.DisabledAt.IsZero())
 	}
-	require.Equal(t, map[string]any{"key": "system", "lane": gone.ID, "url": w.receiver.URL(0), "why": "gone"}, fieldsOf(i.lines("endpoint disabled")[0]))
+	require.Equal(t, map[string]any{"by": "system", "lane": gone.ID, "url": w.receiver.URL(0), "why": "gone"}, fieldsOf(i.lines("endpoint disabled")[0]))
 	view, err := i.ResumeEndpoint(t.Context(), "gone")
 	require.NoError(t, err)
 	require.Empty(t, view.DisabledReason)

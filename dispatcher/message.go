@@ -116,8 +116,8 @@ func (m *Message) Digest() Digest {
 // Published is what became of one message of a Publish.
 type Published struct {
 	Result     Result
-	CreatedAt  time.Time
-	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept
+	CreatedAt  time.Time  // zero: of a Duplicate only the digest is known
+	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept, or it is such a Duplicate
 	Differs    []string   // Conflict: what is not as in the first: topic, tenant, subject, destination, content_type, body; none: it is not known
 	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut, ErrUnmatched; nil where Result is set
 }

@@ -258,14 +258,14 @@ func pausedText(ready wire.Ready) string {
 
 func printInstances(out io.Writer, list []wire.Instance, now time.Time) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "INSTANCE\tVERSION\tAGE\tSEEN\tIN FLIGHT\tPERMITS\tPARTITIONS")
+	fmt.Fprintln(table, "INSTANCE\tVERSION\tAGE\tSEEN\tIN FLIGHT\tPERMITS\tHOLDING")
 	for _, i := range list {
 		age := "-"
 		if !i.StartedAt.IsZero() {
 			age = ladder.FormatDuration(max(now.Sub(i.StartedAt.Time), 0).Truncate(time.Second))
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n",
-			term.Visible(i.Name), term.Visible(cmp.Or(i.Version, "-")), age, term.When(i.SeenAt), i.InFlight, i.Permits, i.Partitions)
+			term.Visible(i.Name), term.Visible(cmp.Or(i.Version, "-")), age, term.When(i.SeenAt), i.InFlight, i.Permits, i.Holding)
 	}
 	_ = table.Flush() // what could not be written is out's to tell
 }

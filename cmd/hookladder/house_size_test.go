@@ -21,7 +21,7 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           6100, // 3,200 were planned: a third of it is help
+	"cmd/hookladder":                           6200, // 3,200 were planned: a third of it is help
 	"cmd/hookladder/internal/bench":            3500,
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/demo":             300, // two merchants, and a path that can be mended

@@ -31,7 +31,7 @@ func TestAPingWithAKeyTellsWhatIsPausedAndTheInstances(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "application/json")
 		if r.URL.Path == "/v1/instances" {
-			fmt.Fprint(w, `{"data":[{"name":"a-01","version":"0.1.0","started_at":"2026-01-31T11:00:00Z","seen_at":null,"permits":1024,"in_flight":9,"partitions":2},
+			fmt.Fprint(w, `{"data":[{"name":"a-01","version":"0.1.0","started_at":"2026-01-31T11:00:00Z","seen_at":null,"permits":1024,"in_flight":9,"holding":2},
 				{"name":"odd","version":"","started_at":null,"seen_at":null}],"next_cursor":null}`)
 			return
 		}

@@ -167,6 +167,10 @@ func printPublished(out io.Writer, p wire.Published) {
 		fmt.Fprintf(out, "%s matches no endpoint, so nothing is kept\n", p.ID)
 		return
 	}
+	if p.CreatedAt.IsZero() {
+		fmt.Fprintf(out, "%s %s; nothing else is kept of it\n", p.ID, kind)
+		return
+	}
 	fmt.Fprintf(out, "%s %s at %s\n", p.ID, kind, term.When(p.CreatedAt))
 	for _, d := range p.Deliveries {
 		next := ""

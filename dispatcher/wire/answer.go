@@ -6,9 +6,9 @@ import "github.com/hookladder/hookladder/ladder"
 type Published struct {
 	ID         string        `json:"id"`
 	Topic      string        `json:"topic"`
-	CreatedAt  Time          `json:"created_at"`
+	CreatedAt  Time          `json:"created_at,omitzero" doc:"Left out, as matched is, of a repeat of which only the id and a digest are still known."`
 	Duplicate  bool          `json:"duplicate" doc:"The same id and content was published before."`
-	Matched    int           `json:"matched" doc:"How many destinations the message has; 0: no endpoint matches, and nothing is kept."`
+	Matched    int           `json:"matched" required:"false" doc:"How many destinations the message has; 0: no endpoint matches, and nothing is kept."`
 	Deliveries []DeliveryRef `json:"deliveries"`
 }
 

@@ -18,13 +18,13 @@ type Stats struct {
 
 // Instance is a process that serves or dispatches.
 type Instance struct {
-	Name       string `json:"name"`
-	Version    string `json:"version"`
-	StartedAt  Time   `json:"started_at" nullable:"true" doc:"By the store's clock. null: it told nothing of itself."`
-	SeenAt     Time   `json:"seen_at" nullable:"true" doc:"When the instance that answers saw its last beat, by the store's clock; a beat comes every 2 s. null: it saw none yet."`
-	Permits    int    `json:"permits" doc:"How many deliveries it may have in flight; 0: it accepts only."`
-	InFlight   int    `json:"in_flight" doc:"How many it has."`
-	Partitions int    `json:"partitions" doc:"In how many partitions of the store these lie."`
+	Name      string `json:"name"`
+	Version   string `json:"version"`
+	StartedAt Time   `json:"started_at" nullable:"true" doc:"By the store's clock. null: it told nothing of itself."`
+	SeenAt    Time   `json:"seen_at" nullable:"true" doc:"When the instance that answers saw its last beat, by the store's clock; a beat comes every 2 s. null: it saw none yet."`
+	Permits   int    `json:"permits" doc:"How many deliveries it may have in flight; 0: it accepts only."`
+	InFlight  int    `json:"in_flight" doc:"How many it has."`
+	Holding   int    `json:"holding" doc:"In how many partitions of the store these lie. 0: nothing is in flight here."`
 }
 
 // InstancePage is a part of the list of instances, those that started last first.

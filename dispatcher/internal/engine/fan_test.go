@@ -318,3 +318,30 @@ func TestADeliveryThatWasThereIsReadBeforeItIsTold(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+// digestOnly is a queue that knows the digest alone of each message.
+type digestOnly struct{ *testConn }
+
+func (q digestOnly) Schedule(_ context.Context, _ string, _, _ int, batch []d.Entry) ([]d.ScheduleResult, error) {
+	out := make([]d.ScheduleResult, len(batch))
+	for i := range out {
+		out[i].Result = d.Duplicate
+	}
+	return out, nil
+}
+
+func TestARepeatOfWhichOnlyTheDigestIsKnownHasNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o engine.Options
+		r := newTestRig(t, func(from *engine.Options, q *testQueue, s *fakeSender) {
+			acceptsOnly(from, q, s)
+			o = *from
+		})
+		r.instance = newTestInstance(t, digestOnly{connect(t, r.queue, o.MaxInFlight)}, r.sender, o)
+		r.start(t)
+		out, err := r.Publish(t.Context(), []*d.Message{message("m")})
+		require.NoError(t, err)
+		require.Equal(t, []any{d.Duplicate, true, 0}, []any{out[0].Result, out[0].CreatedAt.IsZero(), len(out[0].Deliveries)})
+		r.stop(t)
+	})
+}

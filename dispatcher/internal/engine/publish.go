@@ -163,7 +163,7 @@ func (e *Engine) published(ctx context.Context, a *routed, s *dispatcher.Schedul
 	switch {
 	case s.Result == dispatcher.Duplicate,
 		s.Result == dispatcher.Accepted && (!s.CreatedAt.Equal(m.CreatedAt) || slices.ContainsFunc(s.Placed, wasThere)):
-		if p.CreatedAt.IsZero() {
+		if p.CreatedAt.IsZero() && s.Result == dispatcher.Accepted {
 			p.CreatedAt = m.CreatedAt
 		}
 		return p, true

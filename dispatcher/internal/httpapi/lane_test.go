@@ -85,8 +85,8 @@ func TestInstancesAreListed(t *testing.T) {
 		{Name: "b-1"},
 	}}}
 	h := newTestAPI(t, f)
-	require.Equal(t, `{"data":[{"name":"a-1","version":"0.1.0","started_at":"2026-01-31T11:00:00.123Z","seen_at":"2026-01-31T11:00:01.123Z","permits":1024,"in_flight":9,"partitions":2},`+
-		`{"name":"b-1","version":"","started_at":null,"seen_at":null,"permits":0,"in_flight":0,"partitions":0}],"next_cursor":"c2"}`, get(h, "/v1/instances?limit=7&cursor=c1").Body.String())
+	require.Equal(t, `{"data":[{"name":"a-1","version":"0.1.0","started_at":"2026-01-31T11:00:00.123Z","seen_at":"2026-01-31T11:00:01.123Z","permits":1024,"in_flight":9,"holding":2},`+
+		`{"name":"b-1","version":"","started_at":null,"seen_at":null,"permits":0,"in_flight":0,"holding":0}],"next_cursor":"c2"}`, get(h, "/v1/instances?limit=7&cursor=c1").Body.String())
 	require.Equal(t, dispatcher.EndpointFilter{Limit: 7, Cursor: "c1"}, f.filterOf)
 	requireField(t, get(h, "/v1/instances?name=x"), "query.name", "unknown")
 	f.err = dispatcher.ErrCursor

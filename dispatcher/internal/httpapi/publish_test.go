@@ -43,6 +43,13 @@ func TestARepeatIs200AndAConflict409(t *testing.T) {
 	require.Contains(t, w.Body.String(), `"next_attempt_at":null`)
 
 	f.publish = func([]*dispatcher.Message) ([]dispatcher.Published, error) {
+		return []dispatcher.Published{{Result: dispatcher.Duplicate}}, nil
+	}
+	w = post(h, "/v1/messages", message(`"id":"a"`))
+	require.Equal(t, `{"id":"a","topic":"payment.paid","duplicate":true,"deliveries":[]}`, w.Body.String(), "only its digest is known")
+	decodeAnswer[wire.Published](t, w, 200)
+
+	f.publish = func([]*dispatcher.Message) ([]dispatcher.Published, error) {
 		return []dispatcher.Published{{Result: dispatcher.Conflict}}, nil
 	}
 	p := requireProblem(t, post(h, "/v1/messages", message(`"id":"a"`)), 409, "conflict")

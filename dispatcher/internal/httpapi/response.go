@@ -144,9 +144,15 @@ const countedBody = 2048
 func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published, reads bool) []byte {
 	b = appendPlain(append(b, `"id":`...), m.ID)
 	b = appendPlain(append(b, `,"topic":`...), m.Topic)
-	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt)
-	b = strconv.AppendBool(append(b, `,"duplicate":`...), r.Result == dispatcher.Duplicate)
-	b = strconv.AppendInt(append(b, `,"matched":`...), int64(len(r.Deliveries)), 10)
+	repeat := r.Result == dispatcher.Duplicate
+	known := !repeat || !r.CreatedAt.IsZero()
+	if known {
+		b = appendTime(append(b, `,"created_at":`...), r.CreatedAt)
+	}
+	b = strconv.AppendBool(append(b, `,"duplicate":`...), repeat)
+	if known {
+		b = strconv.AppendInt(append(b, `,"matched":`...), int64(len(r.Deliveries)), 10)
+	}
 	b = append(b, `,"deliveries":[`...)
 	for i := range r.Deliveries {
 		d := &r.Deliveries[i]

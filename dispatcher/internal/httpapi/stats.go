@@ -90,7 +90,7 @@ func wireInstance(i *dispatcher.InstanceState) wire.Instance {
 	return wire.Instance{
 		Name: i.Name, Version: strings.ToValidUTF8(i.Version, "�"),
 		StartedAt: wire.Time{Time: i.StartedAt}, SeenAt: wire.Time{Time: i.SeenAt},
-		Permits: i.Permits, InFlight: i.InFlight, Partitions: i.Partitions,
+		Permits: i.Permits, InFlight: i.InFlight, Holding: i.Partitions,
 	}
 }
 

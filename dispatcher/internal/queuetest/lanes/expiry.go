@@ -112,6 +112,14 @@ var ExpiryCases = []rig.Case{
 		}
 		mustExpire(r, rig.IDs(rig.EpOne, "m1", "m2", "m3")...)
 	}},
+	{Name: "after the last one that expires was delivered, a trim takes its time away", Run: func(r *rig.Rig) {
+		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
+		r.Deliver(rig.Named("a", "m1"))
+		require.NotZero(r, r.State().Expiry)
+		r.Pass(time.Hour)
+		r.Trim(rig.KeepNothing)
+		require.Zero(r, r.State().Expiry)
+	}},
 	{Name: "what is in flight when it expires ends by its attempt", Run: func(r *rig.Rig) {
 		for _, id := range []string{"done", "back"} {
 			r.Schedule(r.Entry(id, rig.To("a"), inMinute(r)))

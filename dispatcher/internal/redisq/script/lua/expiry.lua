@@ -8,7 +8,7 @@ end
 
 -- set_expiry has :parked say when a mover looks at :expiring, under a name that no lane has. It reports whether that changed.
 -- pause: of the mover itself, ms for which none comes again. Without it a time that is early enough stays, so that no other
--- script has a mover come during a pause.
+-- script has a mover come during a pause. It goes where nothing expires any more.
 local function set_expiry(pause)
   local EXPIRY, SOON = '~expiring', 1000
   each('ZADD', EXPIRING, sums.watched)
@@ -17,7 +17,7 @@ local function set_expiry(pause)
   local first, told = head and math.max(1, math.ceil(tonumber(head))) or 0, tonumber(sure('ZSCORE', PARKED, EXPIRY) or 0)
   if pause then
     first = first > 0 and math.max(first, now + pause) or 0
-  elseif told > 0 and told <= (first > now and first or now + SOON) then
+  elseif first > 0 and told > 0 and told <= (first > now and first or now + SOON) then
     return false
   end
   if first == told then return false end

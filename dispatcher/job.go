@@ -64,18 +64,30 @@ type Job struct {
 
 	JobCounts
 	Failures []JobFailure // the first ones, at most MostFailures
+	Reasons  map[Left]int // why deliveries were left
 }
 
 // JobCounts are what a job found by now.
 type JobCounts struct {
 	Matched int
 	Done    int // changed
-	Failed  int // could not be
+	Failed  int // could not be, for a reason of their own
+	Left    int // were not in the state any more in which the job looks for them
 }
 
 // Add adds other counts.
 func (c *JobCounts) Add(other JobCounts) {
-	c.Matched, c.Done, c.Failed = c.Matched+other.Matched, c.Done+other.Done, c.Failed+other.Failed
+	c.Matched, c.Done, c.Failed, c.Left = c.Matched+other.Matched, c.Done+other.Done, c.Failed+other.Failed, c.Left+other.Left
+}
+
+// AddReasons adds deliveries that a job left.
+func (j *Job) AddReasons(reasons map[Left]int) {
+	for why, n := range reasons {
+		if j.Reasons == nil {
+			j.Reasons = map[Left]int{}
+		}
+		j.Reasons[why] += n
+	}
 }
 
 // MostFailures is how many failures of a job are named.
@@ -87,9 +99,12 @@ type JobFailure struct {
 	Why Left
 }
 
-// LeftGone is why a job left a delivery that was changed by another, or forgotten,
-// between its finding and its turn.
+// LeftGone is why a job failed to change a delivery that is not kept any more.
 const LeftGone Left = "gone"
+
+// LeftChanged is why a job left a delivery that is not in its earlier state any more:
+// another job, a person or an attempt was quicker.
+const LeftChanged Left = "changed"
 
 // ID is the job as callers name it.
 func (j *Job) ID() string { return jobPrefix + strconv.FormatInt(j.Number, 10) }
@@ -159,8 +174,8 @@ type JobStep struct {
 // JobStepped is what a step did.
 type JobStepped struct {
 	JobPart
-	Left []DeliveryID // their lanes take no more now
-	Done int          // changed by this step
+	Aside []DeliveryID // their lanes take no more now
+	Done  int          // changed by this step
 }
 
 // JobPage is a part of what a job may change.

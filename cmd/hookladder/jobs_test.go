@@ -64,7 +64,7 @@ func TestAReplayAsksAPersonAndShowsItsProgress(t *testing.T) {
 	require.Contains(t, got.err, "Replay 41,203 deliveries to ep_123456789 at 200/s? [y/N] ")
 	require.Contains(t, got.err, "job_7 [                        ] 0 of 41,203, running")
 	require.Contains(t, got.err, "41,203 of 41,203, 3 failed, done\n")
-	require.Contains(t, got.out, "u_1:m1 was left: expired\n  and 2 more\n")
+	require.Contains(t, got.out, "u_1:m1 failed: expired\n  and 2 more\n")
 	require.Equal(t, []string{
 		replayCall + ` {"subject":["order 7"],"destination":["ep_123456789"],"rate":"200/s","dry_run":true}`,
 		replayCall + ` {"subject":["order 7"],"destination":["ep_123456789"],"rate":"200/s"}`, "GET /v1/jobs/job_7",

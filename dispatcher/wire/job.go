@@ -35,7 +35,9 @@ type Job struct {
 	State     string       `json:"state" enum:"running,waiting,done,stopped,failed" doc:"waiting: what is left belongs to lanes that take no more now, since they are open or paused, or have as many ready as a job adds: their takers take none, or their attempts are slow."`
 	Matched   int          `json:"matched" doc:"Found so far: a job that goes on, or waits, may find more."`
 	Done      int          `json:"done" doc:"Set on the way, marked as cancelled, or forgotten."`
-	Failed    int          `json:"failed" doc:"Could not be."`
+	Failed    int          `json:"failed" doc:"Could not be, for a reason of their own: they are not kept any more, they have expired, or their endpoint takes nothing."`
+	Left      int          `json:"left" doc:"Not in the state any more in which the job looks for them: another job, a person or an attempt was quicker. They are no failures."`
+	Reasons   LeftReasons  `json:"left_by_reason,omitempty" doc:"How many were left for each reason."`
 	Failures  []JobFailure `json:"failures,omitempty" doc:"The first 1,000 of them; left out of lists."`
 	Rate      string       `json:"rate,omitempty" example:"200/s"`
 	StartedAt Time         `json:"started_at"`
@@ -60,8 +62,12 @@ type JobFilter struct {
 // JobFailure is a delivery that a job could not change.
 type JobFailure struct {
 	ID  string `json:"id"`
-	Why string `json:"why" enum:"gone,in_flight,order,delivered,expired,disabled,deleted" doc:"gone: it was changed by another meanwhile, or forgotten."`
+	Why string `json:"why" enum:"gone,expired,disabled,deleted" doc:"gone: it is not kept any more."`
 }
+
+// LeftReasons are how many deliveries a job left, by reason: changed, in_flight, order
+// or delivered.
+type LeftReasons map[string]int
 
 // JobPage is a part of the list of jobs, newest first.
 type JobPage struct {

@@ -311,12 +311,18 @@ func (s *server) oneJob(ctx context.Context, q *request, do func(context.Context
 
 func wireJob(j *dispatcher.Job) wire.Job {
 	w := wire.Job{
-		ID: j.ID(), Kind: string(j.Kind), State: string(j.State), Matched: j.Matched, Done: j.Done, Failed: j.Failed,
+		ID: j.ID(), Kind: string(j.Kind), State: string(j.State), Matched: j.Matched, Done: j.Done, Failed: j.Failed, Left: j.Left,
 		Rate: j.Rate.String(), StartedAt: wire.Time{Time: j.StartedAt}, EndedAt: wire.Time{Time: j.EndedAt}, By: j.By, Error: j.Error,
 		Filter: wire.JobFilter{
 			Status: asTexts(j.Filter.Statuses), Topic: j.Filter.Topics, Tenant: j.Filter.Tenants, Subject: j.Filter.Subjects, Failed: j.Filter.Failed, Destination: asTexts(j.Filter.Lanes),
 			DeadReason: asTexts(j.Filter.Reasons), Since: wire.Time{Time: j.Filter.Since}, Until: wire.Time{Time: j.Filter.Until},
 		},
+	}
+	for why, n := range j.Reasons {
+		if w.Reasons == nil {
+			w.Reasons = wire.LeftReasons{}
+		}
+		w.Reasons[string(why)] = n
 	}
 	for _, f := range j.Failures {
 		w.Failures = append(w.Failures, wire.JobFailure{ID: f.ID.String(), Why: string(f.Why)})

@@ -155,7 +155,7 @@ func (s *Jobs) tellEnded(ctx context.Context) bool {
 
 // tell has a notice tell that a job ended.
 func (s *Jobs) tell(j *dispatcher.Job) {
-	detail := fmt.Sprintf("%s, %s by %s: %d done, %d failed", j.ID(), j.Kind, j.By, j.Done, j.Failed)
+	detail := fmt.Sprintf("%s, %s by %s: %d done, %d failed, %d left", j.ID(), j.Kind, j.By, j.Done, j.Failed, j.Left)
 	if j.Error != "" {
 		detail += ": " + j.Error
 	}

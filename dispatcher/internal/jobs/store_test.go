@@ -225,9 +225,9 @@ func (m *memory) Step(ctx context.Context, _ string, step dispatcher.JobStep) (d
 		i := slices.IndexFunc(m.deliveries[status], func(d *stored) bool { return d.ID == id })
 		switch {
 		case m.full[id.Lane]:
-			out.Left = append(out.Left, id)
+			out.Aside = append(out.Aside, id)
 		case i < 0:
-			p.Failed++
+			p.Left++
 		case m.deliveries[status][i].job == step.Job.Number:
 		case m.refused[id.Lane]:
 			m.deliveries[status][i].job = step.Job.Number
@@ -238,7 +238,7 @@ func (m *memory) Step(ctx context.Context, _ string, step dispatcher.JobStep) (d
 			out.Done++
 		}
 	}
-	known := p.Done + p.Failed + step.Passed
+	known := p.Done + p.Failed + p.Left + step.Passed
 	p.Matched, p.Passed, p.Cursor, p.Ended = max(p.Matched, known), step.Passed, step.Cursor, step.Ended
 	if step.Ended {
 		p.Matched = known

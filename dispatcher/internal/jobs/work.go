@@ -95,7 +95,7 @@ func (w *jobWorker) end(ctx context.Context, state dispatcher.JobState, why stri
 		told.State, told.Error, told.EndedAt, told.JobCounts = state, why, at, sum
 		w.jobs.tell(&told)
 		w.jobs.log.LogAttrs(ctx, slog.LevelInfo, "job ended", slog.String("job", w.job.ID()), slog.String("kind", string(w.job.Kind)),
-			slog.String("state", string(state)), slog.Int("done", sum.Done), slog.Int("failed", sum.Failed))
+			slog.String("state", string(state)), slog.Int("done", sum.Done), slog.Int("failed", sum.Failed), slog.Int("left", sum.Left))
 	}
 }
 
@@ -321,7 +321,7 @@ func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, left *[]d
 		}
 	}
 	if left != nil {
-		*left = out.Left
+		*left = out.Aside
 	}
 	return w.stand(ctx)
 }

@@ -68,8 +68,7 @@ func (n *Notices) messages(ctx context.Context, news *dispatcher.News) (batch []
 		b.State = states[news.Notice]
 	}
 	if j := news.Job; j != nil {
-		left := max(0, j.Matched-j.Done-j.Failed)
-		b.Job, b.Kind, b.Done, b.Failed, b.Left = j.ID, j.Kind, &j.Done, &j.Failed, &left
+		b.Job, b.Kind, b.Done, b.Failed, b.Left = j.ID, j.Kind, &j.Done, &j.Failed, &j.Left
 	}
 	var listeners []*dispatcher.Endpoint
 	if news.Lane != "" {

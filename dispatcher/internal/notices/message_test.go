@@ -47,7 +47,7 @@ func TestTheEndOfAJobIsToldWithItsIDKindAndCounts(t *testing.T) {
 		n := s.start(t, opsURL)
 		n.Tell(d.News{
 			Notice: d.NoticeJob, At: time.Now(), Key: "7_1", State: "stopped",
-			Job: &d.JobEnd{ID: "job_7", Kind: d.JobRetry, JobCounts: d.JobCounts{Matched: 12, Failed: 9}},
+			Job: &d.JobEnd{ID: "job_7", Kind: d.JobRetry, JobCounts: d.JobCounts{Matched: 12, Failed: 9, Left: 3}},
 		})
 		synctest.Wait()
 		require.Contains(t, string(s.order[0].Body), `"state":"stopped","job":"job_7","kind":"retry","done":0,"failed":9,"left":3`)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,9 +23,9 @@ import (
 // PrintJobs prints a table of jobs.
 func PrintJobs(out io.Writer, list ...wire.Job) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "JOB\tKIND\tSTATE\tMATCHED\tDONE\tFAILED\tRATE\tSTARTED\tENDED\tBY\tFILTER")
+	fmt.Fprintln(table, "JOB\tKIND\tSTATE\tMATCHED\tDONE\tLEFT\tFAILED\tRATE\tSTARTED\tENDED\tBY\tFILTER")
 	for _, j := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, j.State, j.Matched, j.Done, j.Failed,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, j.State, j.Matched, j.Done, j.Left, j.Failed,
 			cmp.Or(j.Rate, "-"), term.When(j.StartedAt), term.When(j.EndedAt), cmp.Or(j.By, "-"), term.Visible(FilterText(j.Filter)))
 	}
 	_ = table.Flush() // out is a buffer
@@ -64,8 +65,11 @@ func PrintJob(out io.Writer, j wire.Job) {
 	if j.State == "waiting" {
 		fmt.Fprintln(out, "it waits, and has not looked at all: each lane with deliveries left is paused or open, or has as many ready as a job adds, because its takers take none or its attempts are slow")
 	}
+	for _, reason := range slices.Sorted(maps.Keys(j.Reasons)) {
+		fmt.Fprintf(out, "  %s left: %s\n", term.Comma(j.Reasons[reason]), reason)
+	}
 	for _, f := range j.Failures {
-		fmt.Fprintf(out, "  %s was left: %s\n", f.ID, f.Why)
+		fmt.Fprintf(out, "  %s failed: %s\n", f.ID, f.Why)
 	}
 	if more := j.Failed - len(j.Failures); more > 0 && len(j.Failures) > 0 {
 		fmt.Fprintf(out, "  and %s more\n", term.Comma(more))
@@ -123,7 +127,7 @@ const barWidth = 24
 // Line is a job's progress in one line. total is how many it has to look at, 0
 // where that is not known; before is how many were done when the watch began.
 func Line(j wire.Job, total, before int, watched time.Duration) string {
-	done, known := j.Done+j.Failed, total > 0
+	done, known := j.Done+j.Failed+j.Left, total > 0
 	total = max(total, j.Matched)
 	if j.State == "done" {
 		total, known = done, true
@@ -138,6 +142,9 @@ func Line(j wire.Job, total, before int, watched time.Duration) string {
 	}
 	if rate := float64(j.Done-before) / watched.Seconds(); j.EndedAt.IsZero() && watched > time.Second && rate >= 1 {
 		line += fmt.Sprintf(", %.0f/s", rate)
+	}
+	if j.Left > 0 {
+		line += fmt.Sprintf(", %s left", term.Comma(j.Left))
 	}
 	if j.Failed > 0 {
 		line += fmt.Sprintf(", %s failed", term.Comma(j.Failed))

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"strconv"
@@ -187,10 +188,11 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 	var gone []string
 	var copies []conn.Call
 	for name, text := range all.Val() {
-		turn, _, _ := strings.Cut(text, " ")
-		if _, err := strconv.ParseInt(name, 10, 64); err == nil {
+		number, what, _ := strings.Cut(name, " ")
+		if _, err := strconv.ParseInt(number, 10, 64); err == nil && (what == "" || what == "left") {
+			turn, _, _ := strings.Cut(all.Val()[number], " ")
 			gone = append(gone, name)
-			field := name + " was " + strconv.Itoa(n) + " " + turn
+			field := number + " " + cmp.Or(what, "was") + " " + strconv.Itoa(n) + " " + cmp.Or(turn, "0")
 			copies = append(copies, conn.Call{Partition: conn.Home, Fill: func(p redis.Pipeliner) { p.HSet(ctx, home, field, text) }})
 		} else if to != n {
 			copies = append(copies, conn.Call{Partition: to, Fill: func(p redis.Pipeliner) { p.HSetNX(ctx, r.s.tags[to]+keys.Jobs, name, text) }})

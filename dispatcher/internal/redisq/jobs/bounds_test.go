@@ -18,7 +18,7 @@ var boundCases = []jobCase{
 		id := b.die("a", 1)[0]
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		b.Limit(dispatcher.AllLanes, rig.Held(dispatcher.HeldPaused))
-		require.Equal(b, []dispatcher.DeliveryID{id}, b.step(j, dispatcher.StatusDead, id).Left)
+		require.Equal(b, []dispatcher.DeliveryID{id}, b.step(j, dispatcher.StatusDead, id).Aside)
 		b.Limit(dispatcher.AllLanes)
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, id).Done)
 	}},
@@ -32,7 +32,7 @@ var boundCases = []jobCase{
 		b.Pass(time.Minute)
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, ids...).Done)
 		b.MustClaim(rig.One, ids[0])
-		require.Equal(b, ids[1:], b.step(j, dispatcher.StatusDead, ids[1:]...).Left)
+		require.Equal(b, ids[1:], b.step(j, dispatcher.StatusDead, ids[1:]...).Aside)
 	}},
 	{name: "an ordered lane gets no more than another, though only one of it is ready", run: func(b *bench) {
 		b.Limit(rig.EpOne, rig.Ordered)

@@ -304,7 +304,7 @@ func (s *Store) remove(ctx context.Context, numbers []int64) error {
 	}
 	var names []string
 	for _, name := range fields(numbers) {
-		names = append(names, name, name+failuresField)
+		names = append(names, name, name+failuresField, name+leftField)
 	}
 	all := s.every()
 	err := s.conn.EachPartition(ctx, "forget jobs", all, func(p redis.Pipeliner, i int) { p.HDel(ctx, s.conn.Tag(all[i])+keys.Jobs, names...) })

@@ -18,31 +18,40 @@ func TestAJobOutlivesARepartition(t *testing.T) {
 	p := redisqtest.NewProject(t, redistest.StartMini(t), 4)
 	store := p.Open(4)
 	mine := jobs.New(store.Queue())
-	j := &dispatcher.Job{Kind: dispatcher.JobPurge, Filter: dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDead}}, State: dispatcher.JobRunning, Turn: 1, StartedAt: time.Now()}
-	require.NoError(t, mine.Add(t.Context(), j))
-	_, err := mine.Turn(t.Context(), "one", j)
-	require.NoError(t, err)
-	for n := range 4 {
-		unknown := dispatcher.DeliveryID{Lane: "a", Message: "unknown"}
-		_, err := mine.Step(t.Context(), "one", dispatcher.JobStep{Job: j, Part: n, Status: dispatcher.StatusDead, IDs: []dispatcher.DeliveryID{unknown}, Passed: 5, Named: 9})
-		require.NoError(t, err)
+	kinds := map[dispatcher.JobKind]dispatcher.JobCounts{ // a replay can't find an unknown one, and nothing is left to purge
+		dispatcher.JobRetry: {Matched: 4, Failed: 4}, dispatcher.JobPurge: {Matched: 4, Left: 4},
 	}
-	want := dispatcher.JobCounts{Matched: 4, Failed: 4}
+	all := map[dispatcher.JobKind]*dispatcher.Job{}
+	for kind := range kinds {
+		j := &dispatcher.Job{Kind: kind, Filter: dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDead}}, State: dispatcher.JobRunning, Turn: 1, StartedAt: time.Now()}
+		require.NoError(t, mine.Add(t.Context(), j))
+		_, err := mine.Turn(t.Context(), "one", j)
+		require.NoError(t, err)
+		for n := range 4 {
+			unknown := dispatcher.DeliveryID{Lane: "a", Message: "unknown"}
+			_, err := mine.Step(t.Context(), "one", dispatcher.JobStep{Job: j, Part: n, Status: dispatcher.StatusDead, IDs: []dispatcher.DeliveryID{unknown}, Passed: 5, Named: 9})
+			require.NoError(t, err)
+		}
+		all[kind] = j
+	}
 	for _, to := range []int{2, 4} {
 		require.NoError(t, store.Close())
 		p.To(to)
 		store = p.Open(to)
 		mine = jobs.New(store.Queue())
-		read, err := mine.Job(t.Context(), j.Number)
-		require.NoError(t, err)
-		require.Equal(t, want, read.JobCounts)
-		require.NotEmpty(t, read.Failures)
-		j.Turn++
-		parts, err := mine.Turn(t.Context(), "one", j)
-		require.NoError(t, err)
-		for _, part := range parts {
-			require.Equal(t, j.StartedAt.UnixMilli(), part.Since.UnixMilli())
-			require.Zero(t, part.Matched)
+		for kind, j := range all {
+			read, err := mine.Job(t.Context(), j.Number)
+			require.NoError(t, err)
+			require.Equal(t, kinds[kind], read.JobCounts)
+			require.Equal(t, read.Failed > 0, len(read.Failures) > 0)
+			require.Equal(t, read.Left, read.Reasons[dispatcher.LeftChanged])
+			j.Turn++
+			parts, err := mine.Turn(t.Context(), "one", j)
+			require.NoError(t, err)
+			for _, part := range parts {
+				require.Equal(t, j.StartedAt.UnixMilli(), part.Since.UnixMilli())
+				require.Zero(t, part.Matched)
+			}
 		}
 	}
 	require.NoError(t, mine.Forget(t.Context(), time.Now()))

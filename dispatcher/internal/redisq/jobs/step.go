@@ -18,8 +18,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// failuresField is behind a job's number in the field of its failures.
-const failuresField = " failures"
+// Behind a job's number in the fields of its failures, and of the reasons for which it
+// left deliveries.
+const (
+	failuresField = " failures"
+	leftField     = " left"
+)
 
 // Parts are those parts of the queue where a filter may find something.
 func (s *Store) Parts(f dispatcher.Filter) []int {
@@ -85,12 +89,16 @@ func (s *Store) Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int
 // atEnd is the cursor of a part where nothing is left.
 const atEnd = "."
 
-var partText = regexp.MustCompile(`^([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) (?s:(.*))$`)
+var partText = regexp.MustCompile(`^((?:[0-9]{1,15} ){7})(?s:(.*))$`)
 
 // CheckPart reports whether a partition's text of a job can be read.
 func CheckPart(field, text string) bool {
 	if strings.HasSuffix(field, failuresField) {
 		return true
+	}
+	if strings.HasSuffix(field, leftField) {
+		_, ok := parseLeft(text)
+		return ok
 	}
 	_, ok := parsePart(text)
 	return ok
@@ -103,12 +111,12 @@ func parsePart(text string) (p dispatcher.JobPart, ok bool) {
 		return p, false
 	}
 	var numbers [7]int64
-	for i := 1; i < 7; i++ {
-		numbers[i], _ = strconv.ParseInt(m[i], 10, 64) // of 15 digits at most
+	for i, digits := range strings.Fields(m[1]) {
+		numbers[i], _ = strconv.ParseInt(digits, 10, 64) // of 15 digits at most
 	}
-	p.Since = conn.FromMillis(numbers[2])
-	p.Matched, p.Done, p.Failed, p.Passed = int(numbers[3]), int(numbers[4]), int(numbers[5]), int(numbers[6])
-	if p.Cursor = m[7]; p.Cursor == atEnd {
+	p.Since = conn.FromMillis(numbers[1])
+	p.Matched, p.Done, p.Failed, p.Left, p.Passed = int(numbers[2]), int(numbers[3]), int(numbers[4]), int(numbers[5]), int(numbers[6])
+	if p.Cursor = m[2]; p.Cursor == atEnd {
 		p.Cursor, p.Ended = "", true
 	}
 	return p, true
@@ -138,7 +146,7 @@ func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (d
 		case 1:
 			out.Done++
 		case passedBy:
-			out.Left = append(out.Left, step.IDs[i])
+			out.Aside = append(out.Aside, step.IDs[i])
 		}
 	}
 	return out, nil
@@ -236,7 +244,10 @@ func (s *Store) read(ctx context.Context, numbers []int64, failures bool) ([]dis
 	if err != nil {
 		return nil, err
 	}
-	names := fields(numbers)
+	names := make([]string, 0, fieldsOfOne*len(numbers)+1)
+	for _, name := range fields(numbers) {
+		names = append(names, name, name+leftField)
+	}
 	if failures {
 		names = append(names, names[0]+failuresField)
 	}
@@ -256,20 +267,51 @@ func (s *Store) read(ctx context.Context, numbers []int64, failures bool) ([]dis
 		}
 		for _, v := range values {
 			found := texts(v)
-			if part, ok := parsePart(found[i]); ok {
-				j.Add(part.JobCounts)
-			}
+			addPart(&j, found[fieldsOfOne*i:])
 			if failures {
-				addFailures(&j, found[1])
+				addFailures(&j, found[fieldsOfOne])
 			}
 		}
 		for _, m := range moved[j.Number] {
 			j.Add(m.JobCounts)
+			j.AddReasons(m.reasons)
 		}
 		list = append(list, j)
 	}
 	return list, nil
 }
+
+// fieldsOfOne is how many fields of a partition are read of each job.
+const fieldsOfOne = 2
+
+// addPart adds what a job did in a partition.
+func addPart(j *dispatcher.Job, found []string) {
+	if part, ok := parsePart(found[0]); ok {
+		j.Add(part.JobCounts)
+	}
+	left, _ := parseLeft(found[1])
+	j.AddReasons(left)
+}
+
+// parseLeft reads why deliveries were left, as lua/job.lua writes it.
+func parseLeft(text string) (reasons map[dispatcher.Left]int, ok bool) {
+	words := strings.Fields(text)
+	if len(words)%2 != 0 || len(words) > 2*reasonsMost {
+		return nil, false
+	}
+	reasons = make(map[dispatcher.Left]int, len(words)/2)
+	for i := 0; i < len(words); i += 2 {
+		n, err := strconv.ParseInt(words[i+1], 10, 53)
+		if err != nil || n < 0 {
+			return nil, false
+		}
+		reasons[dispatcher.Left(words[i])] += int(n)
+	}
+	return reasons, true
+}
+
+// reasonsMost is more reasons than there are.
+const reasonsMost = 32
 
 func addFailures(j *dispatcher.Job, text string) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
@@ -283,10 +325,11 @@ func addFailures(j *dispatcher.Job, text string) {
 // movedCounts are what a job had in a partition before a repartition.
 type movedCounts struct {
 	dispatcher.JobCounts
-	field string
+	reasons map[dispatcher.Left]int
+	field   string
 }
 
-var movedField = regexp.MustCompile(`^([0-9]{1,15}) was [0-9]+ [0-9]+$`)
+var movedField = regexp.MustCompile(`^([0-9]{1,15}) (was|left) [0-9]+ [0-9]+$`)
 
 // moved reads what jobs had in partitions before a repartition.
 func (s *Store) moved(ctx context.Context) (map[int64][]movedCounts, error) {
@@ -304,12 +347,24 @@ func (s *Store) moved(ctx context.Context) (map[int64][]movedCounts, error) {
 			return nil, err
 		}
 		for i, text := range texts(list) {
-			n, _ := strconv.ParseInt(movedField.FindStringSubmatch(some[i])[1], 10, 64)
-			part, _ := parsePart(text)
-			// Of what was passed by there it may find the same again.
-			part.Matched = part.Done + part.Failed
-			moved[n] = append(moved[n], movedCounts{part.JobCounts, some[i]})
+			m := movedField.FindStringSubmatch(some[i])
+			n, _ := strconv.ParseInt(m[1], 10, 64)
+			moved[n] = append(moved[n], movedOf(m[2], text, some[i]))
 		}
 	}
 	return moved, nil
+}
+
+// movedOf reads a field of home.
+func movedOf(kind, text, field string) (m movedCounts) {
+	m.field = field
+	if kind == "left" {
+		m.reasons, _ = parseLeft(text)
+		return m
+	}
+	part, _ := parsePart(text)
+	// Of what was passed by there it may find the same again.
+	part.Matched = part.Done + part.Failed + part.Left
+	m.JobCounts = part.JobCounts
+	return m
 }

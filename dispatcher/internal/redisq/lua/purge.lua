@@ -3,7 +3,7 @@
 --
 -- ARGV[3] job, ARGV[4..] deliveries; job: as job.lua reads it
 -- returns now, due, weight, the job's text (empty: the turn is another's, and nothing changed), then for each: 1 forgotten
---   now, -1 not dead any more, or since the job began, -9 left for another call, which has less to read
+--   now, 0 not dead any more, or since the job began, -9 left for another call, which has less to read
 local job, deliveries = job_of(ARGV[3]), {}
 for i = 4, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
@@ -32,8 +32,8 @@ count('dead', -#dead)
 
 local codes = {}
 for i, delivery in ipairs(deliveries) do
-  local left = not going[delivery] and places[i] and tonumber(places[i]) <= job.since
-  codes[i] = left and PASSED or counted(job, going[delivery] and 1 or -1, delivery)
+  local later = not going[delivery] and places[i] and tonumber(places[i]) <= job.since
+  codes[i] = later and PASSED or counted(job, going[delivery] and 1 or 0, delivery)
 end
 local told = keep_job(job)
 local t, d, w = finish()

@@ -143,7 +143,8 @@ end
 -- back. What can't be retried is noted too, so that the job counts it once.
 local places = job and sure('ZMSCORE', tag .. ':' .. job.index, unpack(deliveries))
 local function replay(delivery, l, id, i)
-  if not places[i] or tonumber(places[i]) > job.since then return -1 end
+  if not places[i] then return exists(l.name, id, wholes) and 0 or -1 end
+  if tonumber(places[i]) > job.since then return 0 end
   local text = sure('HGET', PROGRESS, delivery)
   if job_in(text) == job.number then return DONE_BEFORE end
   if slots_of(l) < 1 then return PASSED end

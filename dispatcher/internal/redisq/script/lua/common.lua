@@ -73,8 +73,9 @@
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
 --   :ends            hash  "dead <reason>" and "cancelled -" -> how many ever ended so: no retry and no trim lowers it
---   :jobs            hash  number of a job -> "turn since matched done failed passed cursor" of what it did here (job.lua);
---                          "<number> failures" -> a line "<reason> <delivery>" for each of the first that could not be
+--   :jobs            hash  number of a job -> "turn since matched done failed left passed cursor" of what it did here (job.lua);
+--                          "<number> failures" -> a line "<reason> <delivery>" for each of the first that could not be;
+--                          "<number> left" -> "<reason> <how many>" for each reason for which deliveries were left
 --   :fenced          zset  instances declared dead by when
 --   :attempts        stream what happened, a line each: delivery, verdict, status, took ms, number, reason. l: the lines.
 --                          Of settle there is an entry for each 64 lines, with two fields more: c, a digit for each line, the

@@ -1,9 +1,10 @@
 -- job: what retry, cancel and purge do where a job calls them, in the same step in which they change deliveries. So no
 -- crash loses a count or adds it twice. It is put between order and these. It takes no arguments of its own: ARGV[3..] is the script's.
 --
--- A job's text in :jobs is "turn since matched done failed passed cursor". turn: whose step may go on, raised where the
--- job is stopped or another instance takes it over. since: ms when the job began here; what ended later is left. passed:
--- how many it passed by since it last began at the first. cursor: as the caller wrote it.
+-- A job's text in :jobs is "turn since matched done failed left passed cursor". turn: whose step may go on, raised where the
+-- job is stopped or another instance takes it over. since: ms when the job began here; what ended later is not its own.
+-- left: those that were not in their earlier state any more. passed: how many it passed by since it last began at the
+-- first. cursor: as the caller wrote it.
 local DONE_BEFORE, PASSED = -8, -9 -- codes: the job had it before; its lane takes no more now
 local READY_LEAST = 64 -- ready deliveries up to which a job adds to a lane of any window
 
@@ -14,39 +15,56 @@ local function job_of(text)
   if not number then return nil end
   return {
     number = number, turn = turn, index = index, passed = tonumber(passed), named = tonumber(named), cursor = cursor,
-    since = 0, done = 0, failed = 0, failures = {},
+    since = 0, done = 0, failed = 0, failures = {}, left = 0, reasons = {},
   }
 end
 
 -- begins reads how far a job is. It reports false where the turn is another's.
 local function begins(job)
-  local turn, since, matched, done, failed =
-    match(sure('HGET', JOBS, job.number) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) %d+ ')
+  local turn, since, matched, done, failed, left =
+    match(sure('HGET', JOBS, job.number) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) %d+ ')
   if turn ~= job.turn then return false end
-  job.since, job.matched, job.had_done, job.had_failed = tonumber(since), tonumber(matched), tonumber(done), tonumber(failed)
+  job.since, job.matched, job.had_done = tonumber(since), tonumber(matched), tonumber(done)
+  job.had_failed, job.had_left = tonumber(failed), tonumber(left)
   return true
 end
 
--- counted adds a code to the sums of a job.
-local REASONS = { [-1] = 'gone', [0] = 'gone', [-2] = 'in_flight', [-3] = 'disabled', [-4] = 'deleted', [-5] = 'delivered',
-  [-6] = 'expired', [-7] = 'order' }
+-- counted adds a code to the sums of a job. A delivery that is not in the state any more in which the job looks for it is
+-- left: another job or a person was quicker, or its attempt was. Only what the job could not process has failed.
+local FAILED = { [-1] = 'gone', [-3] = 'disabled', [-4] = 'deleted', [-6] = 'expired' }
+local LEFT = { [0] = 'changed', [-2] = 'in_flight', [-5] = 'delivered', [-7] = 'order' }
 local function counted(job, code, delivery)
+  local left = LEFT[code]
   if code == 1 then
     job.done = job.done + 1
-  elseif REASONS[code] then
+  elseif left then
+    job.left = job.left + 1
+    job.reasons[left] = (job.reasons[left] or 0) + 1
+  elseif FAILED[code] then
     job.failed = job.failed + 1
-    if #job.failures < job.named then job.failures[#job.failures + 1] = REASONS[code] .. ' ' .. delivery end
+    if #job.failures < job.named then job.failures[#job.failures + 1] = FAILED[code] .. ' ' .. delivery end
   end
   return code
 end
 
+-- keep_reasons adds up why deliveries were left, as "reason number" for each.
+local function keep_reasons(job)
+  local field, words = job.number .. ' left', {}
+  for reason, n in string.gmatch(sure('HGET', JOBS, field) or '', '(%S+) (%d+)') do
+    job.reasons[reason] = (job.reasons[reason] or 0) + tonumber(n)
+  end
+  for reason, n in pairs(job.reasons) do words[#words + 1] = format('%s %.0f', reason, n) end
+  sure('HSET', JOBS, field, table.concat(words, ' '))
+end
+
 -- keep_job writes the sums and the cursor, and answers them as a text.
 local function keep_job(job)
-  local done, failed = job.had_done + job.done, job.had_failed + job.failed
-  local known = done + failed + job.passed
+  local done, failed, left = job.had_done + job.done, job.had_failed + job.failed, job.had_left + job.left
+  local known = done + failed + left + job.passed
   local matched = job.cursor == '.' and known or math.max(job.matched, known)
-  local text = format('%s %.0f %.0f %.0f %.0f %.0f %s', job.turn, job.since, matched, done, failed, job.passed, job.cursor)
+  local text = format('%s %.0f %.0f %.0f %.0f %.0f %.0f %s', job.turn, job.since, matched, done, failed, left, job.passed, job.cursor)
   sure('HSET', JOBS, job.number, text)
+  if job.left > 0 then keep_reasons(job) end
   if #job.failures > 0 then
     local field = job.number .. ' failures'
     sure('HSET', JOBS, field, (sure('HGET', JOBS, field) or '') .. table.concat(job.failures, '\n') .. '\n')

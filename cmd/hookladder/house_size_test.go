@@ -101,7 +101,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/endpoints/lua": 200,
 	"dispatcher/internal/redisq/feed":          1050,
 	"dispatcher/internal/redisq/feed/lua":      200,
-	"dispatcher/internal/redisq/health":        400,
+	"dispatcher/internal/redisq/health":        500,
 	"dispatcher/internal/redisq/health/lua":    100,
 	"dispatcher/internal/redisq/redisqtest":    1400,
 	"dispatcher/internal/redisq/jobs":          800,

@@ -29,7 +29,7 @@ func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (
 		Keyless:  keyless,
 		Sessions: console.Sessions{Open: s.linkStore.OpenSession, Get: s.linkStore.Session, Close: s.linkStore.CloseSession},
 		Link:     s.linkStore.LinkByToken, Spend: s.linkStore.SpendLink,
-		Minutes: s.health.Minutes, Bars: s.health.Bars, Archive: archived,
+		Minutes: s.health.Minutes, Bars: s.health.Bars, FiguresSince: s.health.Since, Archive: archived,
 
 		Settings: o.Console.Settings,
 		Now:      s.Engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,

@@ -1,11 +1,15 @@
 package app_test
 
 import (
+	"fmt"
 	"html"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,12 +159,60 @@ func TestAnEndpointShowsItsFailuresFirst(t *testing.T) {
 	}, patience, 10*time.Millisecond)
 	page := who.do("GET", "/console/endpoints/"+e.ID, nil)
 	require.Equal(t, http.StatusOK, page.StatusCode)
-	require.Regexp(t, `2×</span> <span><b>503</b> Service Unavailable`, page.text)
+	require.Contains(t, page.text, `2×</span> <span>answered with a status 5xx</span>`)
+	require.Equal(t, 1, strings.Count(page.text, `<b>503</b></span> <span>`), "an error of several deliveries is shown once")
 	require.Contains(t, page.text, `href="/console/messages/one"`)
 	require.Contains(t, page.text, `href="/console/messages/two"`)
 	require.NotContains(t, page.text, "<script>alert")
 	again := who
 	again.header.Set("If-None-Match", page.Header.Get("ETag"))
 	require.Equal(t, http.StatusNotModified, again.do("GET", "/console/endpoints/"+e.ID, nil).StatusCode)
+	require.NoError(t, p.end())
+}
+
+// An endpoint behind an open breaker makes few attempts, and the log of attempts is of all.
+func TestAnEndpointShowsItsFailuresHoweverMuchOthersDo(t *testing.T) {
+	receiver := httptest.NewUnstartedServer(http.NotFoundHandler())
+	receiver.Config.ErrorLog = log.New(io.Discard, "", 0) // of each handshake
+	receiver.StartTLS()
+	t.Cleanup(receiver.Close)
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(other.Close)
+	o := newTestOptions("")
+	o.BreakerFailures, o.BreakerWait, o.Engine.Keep.FinishedMax = 3, time.Hour, 5000
+	o.Engine.MaxInFlight = 1 // so that each attempt has an entry of its own in the log
+	p := start(t, o)
+	who := newPerson(t, p.api)
+	e, _, err := p.client().CreateEndpoint(t.Context(), &wire.Endpoint{URL: receiver.URL, Tenant: "shop"})
+	require.NoError(t, err)
+	for i := range 3 {
+		m := message(fmt.Sprintf("order_%d", i), "")
+		m.Tenant = "shop"
+		_, err := p.client().Publish(t.Context(), m)
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool {
+		lanes, err := p.client().LanesOf(t.Context(), "", e.ID)
+		return err == nil && len(lanes.Data) == 1 && lanes.Data[0].State == "open"
+	}, patience, 10*time.Millisecond)
+
+	for batch := range 2 {
+		var many []wire.Message
+		for i := range 1000 {
+			many = append(many, *message(fmt.Sprintf("other_%d_%d", batch, i), other.URL))
+		}
+		_, err := p.client().PublishBatch(t.Context(), many)
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool {
+		stats, err := p.client().Stats(t.Context())
+		return err == nil && stats.Counts["delivered"] == 2000
+	}, patience, 10*time.Millisecond)
+	page := who.do("GET", "/console/endpoints/"+e.ID, nil)
+	require.Contains(t, page.text, `3×</span> <span>TLS`)
+	require.Contains(t, page.text, `TLS: the certificate is not trusted, or the handshake failed</span>`)
+	require.Contains(t, page.text, "Errors of its newest deliveries")
+	require.Contains(t, page.text, "certificate")
+	require.NotContains(t, page.text, "None ")
 	require.NoError(t, p.end())
 }

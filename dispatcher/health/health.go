@@ -72,7 +72,9 @@ type Failures struct {
 	Refused  int64 // any other status, or an answer or a handler that says no
 	Server   int64 // 5xx
 	Timeout  int64 // no answer in time
-	Unknown  int64 // no connection, also where none is allowed, a name that is not found, TLS, a broken answer
+	Connect  int64 // no connection, also where none is allowed, one that broke, or an answer that is not HTTP
+	TLS      int64 // no trust, or no common version
+	DNS      int64 // a name that is not found
 	Internal int64 // our own fault, or a lease that ended
 }
 
@@ -89,8 +91,12 @@ func (f *Failures) Add(a *dispatcher.Attempt) {
 		f.Refused++
 	case dispatcher.ClassTimeout:
 		f.Timeout++
-	case dispatcher.ClassConnect, dispatcher.ClassReset, dispatcher.ClassTLS, dispatcher.ClassDNS, dispatcher.ClassProtocol, dispatcher.ClassRefused:
-		f.Unknown++
+	case dispatcher.ClassConnect, dispatcher.ClassReset, dispatcher.ClassProtocol, dispatcher.ClassRefused:
+		f.Connect++
+	case dispatcher.ClassTLS:
+		f.TLS++
+	case dispatcher.ClassDNS:
+		f.DNS++
 	default:
 		f.Internal++
 	}
@@ -111,13 +117,15 @@ func (f *Failures) Merge(o Failures) {
 	f.Refused += o.Refused
 	f.Server += o.Server
 	f.Timeout += o.Timeout
-	f.Unknown += o.Unknown
+	f.Connect += o.Connect
+	f.TLS += o.TLS
+	f.DNS += o.DNS
 	f.Internal += o.Internal
 }
 
 // Total is how many attempts failed.
 func (f Failures) Total() int64 {
-	return f.Refused + f.Server + f.Timeout + f.Unknown + f.Internal
+	return f.Refused + f.Server + f.Timeout + f.Connect + f.TLS + f.DNS + f.Internal
 }
 
 // Minute is what one minute brought to a project.

@@ -49,12 +49,12 @@ func TestFailuresAreCountedByWhatWentWrong(t *testing.T) {
 		{dispatcher.ClassBody, 200, health.Failures{Refused: 1}, true},
 		{dispatcher.ClassHandler, 0, health.Failures{Refused: 1}, true},
 		{dispatcher.ClassTimeout, 0, health.Failures{Timeout: 1}, false},
-		{dispatcher.ClassConnect, 0, health.Failures{Unknown: 1}, false},
-		{dispatcher.ClassReset, 0, health.Failures{Unknown: 1}, false},
-		{dispatcher.ClassTLS, 0, health.Failures{Unknown: 1}, false},
-		{dispatcher.ClassDNS, 0, health.Failures{Unknown: 1}, false},
-		{dispatcher.ClassProtocol, 0, health.Failures{Unknown: 1}, false},
-		{dispatcher.ClassRefused, 0, health.Failures{Unknown: 1}, false},
+		{dispatcher.ClassConnect, 0, health.Failures{Connect: 1}, false},
+		{dispatcher.ClassReset, 0, health.Failures{Connect: 1}, false},
+		{dispatcher.ClassTLS, 0, health.Failures{TLS: 1}, false},
+		{dispatcher.ClassDNS, 0, health.Failures{DNS: 1}, false},
+		{dispatcher.ClassProtocol, 0, health.Failures{Connect: 1}, false},
+		{dispatcher.ClassRefused, 0, health.Failures{Connect: 1}, false},
 		{dispatcher.ClassInternal, 0, health.Failures{Internal: 1}, false},
 		{dispatcher.ClassLease, 0, health.Failures{Internal: 1}, false},
 		{dispatcher.ClassExpired, 0, health.Failures{Internal: 1}, false},
@@ -75,7 +75,7 @@ func TestFiguresOfTheSameTimeAreMerged(t *testing.T) {
 	require.True(t, m.Moved())
 	require.True(t, (&health.Minute{Dead: 1}).Moved())
 	require.False(t, (&health.Minute{At: time.Now()}).Moved())
-	b := health.Bar{Delivered: 1, Failed: health.Failures{Refused: 1, Server: 2, Timeout: 3, Unknown: 4, Internal: 5}, Took: health.Durations{7: 1}}
+	b := health.Bar{Delivered: 1, Failed: health.Failures{Refused: 1, Server: 2, Timeout: 3, Connect: 4, TLS: 5, DNS: 6, Internal: 7}, Took: health.Durations{7: 1}}
 	b.Merge(b)
-	require.Equal(t, health.Bar{Delivered: 2, Failed: health.Failures{Refused: 2, Server: 4, Timeout: 6, Unknown: 8, Internal: 10}, Took: health.Durations{7: 2}}, b)
+	require.Equal(t, health.Bar{Delivered: 2, Failed: health.Failures{Refused: 2, Server: 4, Timeout: 6, Connect: 8, TLS: 10, DNS: 12, Internal: 14}, Took: health.Durations{7: 2}}, b)
 }

@@ -38,9 +38,10 @@ type Options struct {
 	Link     func(ctx context.Context, token string) (access.Link, error) // the link that a token opens
 	Spend    func(context.Context, string) (time.Duration, error)         // counts a call of a link
 
-	Minutes func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: they are not counted
-	Bars    func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are
-	Archive func() archive.Status                                                                                         // nil: there is none
+	Minutes      func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: they are not counted
+	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are
+	FiguresSince func(dispatcher.Lane) time.Time                                                                               // when the Bars of a lane began; nil, or zero: that is not known
+	Archive      func() archive.Status                                                                                         // nil: there is none
 
 	Now       func() time.Time // by the store's clock
 	Settings  []Setting        // as this process has them

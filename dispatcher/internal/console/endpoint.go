@@ -1,11 +1,7 @@
 package console
 
 import (
-	"cmp"
-	"net/http"
-	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,33 +12,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-const (
-	// failuresRead is how many failed attempts of the last day are grouped.
-	failuresRead = 200
-	// failingShown is how many of what still fails a page shows, and deadShown of what died.
-	failingShown, deadShown = 20, 10
-)
+// failingShown is how many of what still fails a page shows, and deadShown of what died.
+const failingShown, deadShown = 20, 10
 
 // endpointPage is an endpoint: what is wrong first.
 type endpointPage struct {
 	endpointRow
 	Stand    stand.Sentence
-	Groups   []failureGroup
-	Most     bool // there were more failed attempts than were grouped
+	Failures failures
 	Failing  []wire.Delivery
 	More     bool // there are more of these
 	Dead     []wire.Delivery
 	MoreDead bool
 	Settings []setting
 	Test     *wire.EndpointTest // what its receiver answered just now; nil: it was not asked
-}
-
-// failureGroup counts failed attempts with the same end.
-type failureGroup struct {
-	Count  int
-	Code   int
-	Text   string
-	Newest wire.Time
 }
 
 // setting is a field of an endpoint as it is shown.
@@ -56,15 +39,10 @@ func endpoint(v *visit) (pageAnswer, error) {
 	}
 	page := endpointPage{Settings: settingsOf(e, v.May(desk.Survey))}
 	var rows []endpointRow
-	var log wire.LoggedPage
 	var failing, dead wire.Page
 	g, ctx := errgroup.WithContext(v.ctx)
 	of := []string{e.ID}
 	g.Go(func() (err error) { rows, err = v.rows([]wire.EndpointView{e}); return err })
-	g.Go(func() (err error) {
-		log, err = v.Attempts(ctx, client.AttemptFilter{Destinations: of, Outcomes: []string{"retry", "dead"}, Since: v.srv.Now().Add(-24 * time.Hour), Limit: failuresRead})
-		return err
-	})
 	g.Go(func() (err error) {
 		failing, err = v.Deliveries(ctx, client.Filter{Destinations: of, Failed: true, Limit: failingShown})
 		return err
@@ -79,29 +57,11 @@ func endpoint(v *visit) (pageAnswer, error) {
 	page.endpointRow = rows[0]
 	page.Lane.TokenAt = wire.Time{} // it goes on with the clock
 	page.Stand = stand.Of(page.Lane, e, v.Link != nil)
-	page.Groups, page.Most = groupsOf(log.Data), log.NextCursor != nil
+	page.Failures = v.srv.failuresOf(&e, page.Bars)
+	page.Failures.Examples = examplesOf(failing.Data, dead.Data)
 	page.Failing, page.More = failing.Data, failing.NextCursor != nil
 	page.Dead, page.MoreDead = dead.Data, dead.NextCursor != nil
 	return pageAnswer{template: "endpoint", title: page.Name, section: "endpoints", body: page}, nil
-}
-
-// groupsOf counts failed attempts by how they failed, the most frequent first.
-func groupsOf(log []wire.LoggedAttempt) (groups []failureGroup) {
-	for _, a := range log { // newest first
-		text := a.Error
-		if a.StatusCode != 0 && (a.Class == "status" || text == "") {
-			text = http.StatusText(a.StatusCode)
-		}
-		same := func(g failureGroup) bool { return g.Code == a.StatusCode && g.Text == text }
-		i := slices.IndexFunc(groups, same)
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, failureGroup{Code: a.StatusCode, Text: text, Newest: a.At})
-		}
-		groups[i].Count++
-	}
-	slices.SortStableFunc(groups, func(a, b failureGroup) int { return cmp.Compare(b.Count, a.Count) })
-	return groups[:min(len(groups), 8)]
 }
 
 // settingsOf are the fields of an endpoint, those that are set. Of headers only the

@@ -55,8 +55,14 @@ func functions(now func() time.Time) template.FuncMap {
 		"outcomeIcon": func(outcome string) string { return cmp.Or(outcomeWords[outcome][1], "ready") },
 
 		"merchantState": merchantState,
-		"messageOf":     func(delivery string) string { _, message, _ := strings.Cut(delivery, ":"); return message },
+		"messageOf":     messageOf,
 	}
+}
+
+// messageOf is the message of a delivery's id.
+func messageOf(delivery string) string {
+	_, message, _ := strings.Cut(delivery, ":")
+	return message
 }
 
 // outcomeWords are how an attempt ended, for people, and the shape of that.

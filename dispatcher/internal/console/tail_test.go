@@ -17,10 +17,10 @@ import (
 
 // newTestConsole serves pages of an API for a browser that is signed in as long as in
 // says so. It answers the handler, and how to ask it.
-func newTestConsole(t *testing.T, api http.HandlerFunc, in func() bool) func(*http.Request) *httptest.ResponseRecorder {
+func newTestConsole(t *testing.T, api http.HandlerFunc, in func() bool, change ...func(*console.Options)) func(*http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	key := access.Caller{Name: "ops", Key: "0123", Read: true, Bodies: true, Admin: true}
-	pages, err := console.New(console.Options{
+	o := console.Options{
 		API:     api,
 		Owned:   func(owner string) (access.Caller, bool) { return key, owner == key.Key },
 		Keyless: func() bool { return false },
@@ -31,7 +31,11 @@ func newTestConsole(t *testing.T, api http.HandlerFunc, in func() bool) func(*ht
 			return access.Session{Key: key.Key}, nil
 		}},
 		Now: time.Now, Project: "test", Version: "test",
-	})
+	}
+	for _, one := range change {
+		one(&o)
+	}
+	pages, err := console.New(o)
 	require.NoError(t, err)
 	return func(r *http.Request) *httptest.ResponseRecorder {
 		r.AddCookie(&http.Cookie{Name: "hookladder", Value: "token"})

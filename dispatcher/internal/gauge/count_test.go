@@ -13,6 +13,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
+// Since is unknown of a store in memory.
+func (s *shelf) Since(dispatcher.Lane) (began time.Time) { return began }
+
 func TestOfTooManyLanesInAMinuteTheRestIsCountedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -31,6 +31,8 @@ type Store interface {
 	Minutes(ctx context.Context, since, until time.Time) ([]health.Minute, error)
 	// Bars reads the bars of lanes in which something moved, the oldest first.
 	Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error)
+	// Since is when the figures of a lane began; zero: that is not known.
+	Since(lane dispatcher.Lane) time.Time
 }
 
 // Options are what a Gauge works with.

@@ -56,6 +56,10 @@ func (g *Gauge) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Ti
 	return found, err
 }
 
+// Since is when the figures of a lane began: what was before is not known. Zero: that is
+// not known either.
+func (g *Gauge) Since(lane dispatcher.Lane) time.Time { return g.store.Since(lane) }
+
 // read calls from with what waits here, until no Add went on meanwhile.
 func (g *Gauge) read(from func(own []health.Count) error) (err error) {
 	for range readings {

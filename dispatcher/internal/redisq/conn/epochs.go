@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,13 +15,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// The data of each partition begin with a random name, its epoch. It is made with the
+// The data of each partition begin with a name of their own, its epoch. It is made with the
 // partition and lies among the data, so it is lost with them. An instance remembers the
 // epochs that it began with. If one is missing or another one later, the data of that
 // partition were lost.
 
-// NewEpoch is a name that no data had before.
-func NewEpoch() string { return rand.Text() }
+// NewEpoch is a name that no data had before. It begins with the present second.
+func NewEpoch() string { return strconv.FormatInt(time.Now().Unix(), 36) + "-" + rand.Text() }
+
+// EpochTime is when the data with an epoch began. Zero: that is not known.
+func EpochTime(epoch string) time.Time {
+	second, _, named := strings.Cut(epoch, "-")
+	if at, err := strconv.ParseInt(second, 36, 64); named && err == nil && at > 0 {
+		return time.Unix(at, 0).UTC()
+	}
+	return time.Time{}
+}
 
 // Epoch is the epoch of a partition as this instance knows it; empty: not known yet.
 func (c *Client) Epoch(partition int) string {

@@ -66,6 +66,12 @@ func (s *Store) partition(lane dispatcher.Lane) int {
 	return keys.Partition(string(lane), s.conn.Partitions())
 }
 
+// Since is when the data of a lane's partition began: what was counted before is lost. Zero:
+// it is not known.
+func (s *Store) Since(lane dispatcher.Lane) time.Time {
+	return conn.EpochTime(s.conn.Epoch(s.partition(lane)))
+}
+
 // key is the name of the hash of a period: a day at home, half an hour in a partition.
 func (s *Store) key(partition int, period int64) string {
 	return s.conn.Tag(partition) + keys.Health + strconv.FormatInt(period, 10)
@@ -118,15 +124,18 @@ func readMinute(text string, at time.Time) health.Minute {
 	return m
 }
 
+// The rarest numbers are behind the durations: a bar without them is no longer for it.
 func barText(b *health.Bar) string {
 	f := &b.Failed
-	return textOf(append([]int64{b.Delivered, f.Refused, f.Server, f.Timeout, f.Unknown, f.Internal}, b.Took[:]...)...)
+	numbers := append([]int64{b.Delivered, f.Refused, f.Server, f.Timeout, f.Connect, f.Internal}, b.Took[:]...)
+	return textOf(append(numbers, f.TLS, f.DNS)...)
 }
 
 func readBar(text string, at time.Time) health.Bar {
 	b := health.Bar{At: at}
 	f := &b.Failed
-	readNumbers(text, append([]*int64{&b.Delivered, &f.Refused, &f.Server, &f.Timeout, &f.Unknown, &f.Internal}, each(&b.Took)...)...)
+	numbers := append([]*int64{&b.Delivered, &f.Refused, &f.Server, &f.Timeout, &f.Connect, &f.Internal}, each(&b.Took)...)
+	readNumbers(text, append(numbers, &f.TLS, &f.DNS)...)
 	return b
 }
 

@@ -65,8 +65,8 @@
 --   :limits          hash  lane -> "version max interval ordered held": max 0 the default; interval us, 0 no rate; ordered
 --                          0 or 1; held - no, p paused, d disabled, x deleted, g cut at the ms that stands for the version:
 --                          what was accepted by then ends; behind it " t" where its deliveries are taken; * -> all lanes are held. No text: no limits, but a lane ep_...
---                          without one is not claimed from. ~epoch -> a random name of this partition's data, made with the
---                          partition. Where it is missing, or another one, the data were lost
+--                          without one is not claimed from. ~epoch -> a name of this partition's data, made with the partition: the
+--                          second at which that was, to the base 36, - and a random text. Where it is missing, or another one, the data were lost
 --   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
 --                          the name of the key that asked for it, or system
 --   :names           hash  lane -> "origin tenant" of a bare URL's, name of a queue's; written where the lane is made or held
@@ -95,9 +95,9 @@
 --                          were given up before they were archived; dropped -> how many lines these had. While an archive is
 --                          put back: restoring -> held or free, as all lanes are to be then; until then they are held, and
 --                          schedule takes nothing
---   :health:<half>   hash  lane -> "delivered refused server timeout unknown internal", and behind them how many answers took
---                          up to 10, 50, 100, 250, 500, 1000, 5000 ms, and longer; zeros at the end are left out; * -> all
---                          lanes that found no room. Of the half hour of that number since 1970. It goes after a day, and by
+--   :health:<half>   hash  lane -> "delivered refused server timeout connect internal", behind them how many answers took
+--                          up to 10, 50, 100, 250, 500, 1000, 5000 ms, and longer, and then "tls dns"; zeros at the end are left
+--                          out; * -> all lanes that found no room. Of the half hour of that number since 1970. It goes after a day, and by
 --                          itself (health.lua)
 --   :added           zset  instances by the last part of their counts that was added to :health
 local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format, math.floor

@@ -173,10 +173,10 @@ func (h *history) breaks(kind, who string) (mended func()) {
 }
 
 // underWay reports whether something is broken, and not mended yet.
-func (h *history) underWay(kind string) bool {
+func (h *history) underWay(kinds ...string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.ContainsFunc(h.faults, func(f *fault) bool { return f.kind == kind && f.to.IsZero() })
+	return slices.ContainsFunc(h.faults, func(f *fault) bool { return f.to.IsZero() && slices.Contains(kinds, f.kind) })
 }
 
 func (h *history) note(n note) {

@@ -23,8 +23,13 @@ type watcher struct {
 	h     *history
 	fleet *fleet
 	last  float64   // of the counter of cut lines: it begins anew in an emptied store
-	from  time.Time // since when something was not archived, by the sample before
+	from  time.Time // since when something was not archived, by the samples of the last moments
+	at    time.Time // when from was moved
 }
+
+// lagKept is for how long an instance that knows of no lag does not count: while the archive is
+// away, only the one that archived last knows it.
+const lagKept = 10 * time.Second
 
 // watchEvery is how often one instance is asked.
 const watchEvery = 300 * time.Millisecond
@@ -57,7 +62,10 @@ func (w *watcher) look(ctx context.Context, random *rand.Rand) {
 		})
 	}
 	lag := time.Duration(is["hookladder_archive_lag_seconds"] * float64(time.Second))
-	w.last, w.from = dropped, now.Add(-lag-time.Second)
+	w.last = dropped
+	if from := now.Add(-lag - time.Second); from.Before(w.from) || now.Sub(w.at) > lagKept && !w.h.underWay(archiveStopped, archiveKilled, archiveCut) {
+		w.from, w.at = from, now
+	}
 }
 
 // counted is how many lines were cut so far.

@@ -149,6 +149,38 @@ func TestAWalkAddsWhatIsMissingAndEndsWhatItDoesNotSee(t *testing.T) {
 	require.Empty(t, ids, "without a gap the log has all ends")
 }
 
+// The lines of what was restored and delivered at once may be cut together. Nothing else names it then.
+func TestAWalkEndsWhatWasRestoredAndWhoseLinesWereCut(t *testing.T) {
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	l.write(t, a, accepted("again", "kept"))
+	vault := mustOpenVault(t, postgres.Options{URL: url})
+	require.NoError(t, vault.Sever(t.Context(), []string{"e1"}))
+	l.epoch = "e1"
+	l.hold(t, a)
+	w := archive.Walk{Epoch: "e1", Name: 7, Gap: archive.Position{MS: now.UnixMilli() + 1, Seq: 1}, Left: 0.5}
+	unseen := func() []dispatcher.DeliveryID {
+		ids, err := a.Unseen(t.Context(), me, w)
+		require.NoError(t, err)
+		return ids
+	}
+	all := []dispatcher.DeliveryID{of("again"), of("kept")}
+	require.Empty(t, unseen(), "a restore needs what was lost")
+	lost, err := a.Miss(t.Context(), me, w, l.last, all)
+	require.NoError(t, err)
+	require.Zero(t, lost)
+	require.NoError(t, vault.KeepHome(t.Context(), "home"))
+	require.ElementsMatch(t, all, unseen())
+	require.NoError(t, a.See(t.Context(), me, w, page("e1", "kept")))
+	require.Equal(t, all[:1], unseen())
+	lost, err = a.Miss(t.Context(), me, w, l.last, all)
+	require.NoError(t, err)
+	require.Equal(t, 1, lost)
+	require.Equal(t, []string{"kept e1"}, read(t, url, "select concat_ws(' ', id, epoch) from hookladder.open"))
+	require.Equal(t, []string{"again ?"}, read(t, url, "select concat_ws(' ', id, kind) from hookladder.event order by pos"))
+}
+
 // A kill may come between the transaction that passes a gap and the comparison.
 func TestAGapThatThePositionPassedStaysKnown(t *testing.T) {
 	url := pgtest.New(t)

@@ -125,6 +125,11 @@ func (c *cargo) copySeen(ctx context.Context, rows []openRow) error {
 	})
 }
 
+// ofStore selects what the store of a walk has or had: rows of its epoch, and those of data that were
+// lost, once they are restored. Such a row keeps the epoch of the lost data if the lines of its
+// restore and of its end were both cut from the log. A loss that is not over has its left_last.
+const ofStore = "(o.epoch = $2 or exists (select from hookladder.position p where p.partition = $1 and p.left_last is null))"
+
 // Unseen names deliveries that a walk has not seen and that may have ended in its gap.
 func (a *Archive) Unseen(ctx context.Context, by string, w archive.Walk) (ids []dispatcher.DeliveryID, err error) {
 	err = a.in(ctx, "read what was not seen", func(ctx context.Context, s *session) error {
@@ -132,7 +137,7 @@ func (a *Archive) Unseen(ctx context.Context, by string, w archive.Walk) (ids []
 			return err
 		}
 		rows, err := s.conn.Query(ctx, s.schema.sql(`
-			select id, lane from hookladder.open where partition = $1 and epoch = $2 and pos <= $3 and seen <> $4 limit $5`),
+			select id, lane from hookladder.open o where partition = $1 and pos <= $3 and seen <> $4 and `+ofStore+` limit $5`),
 			w.Partition, w.Epoch, w.Until(), w.Name, archive.UnseenMost)
 		if err != nil {
 			return err
@@ -150,7 +155,7 @@ func (a *Archive) Unseen(ctx context.Context, by string, w archive.Walk) (ids []
 const missed = `
 with gone as (
   delete from hookladder.open o using unnest($7::text[], $8::text[]) as lost (id, lane)
-  where o.id = lost.id and o.lane = lost.lane and partition = $1 and epoch = $2 and pos <= $3 and seen <> $4
+  where o.id = lost.id and o.lane = lost.lane and partition = $1 and pos <= $3 and seen <> $4 and ` + ofStore + `
   returning o.id, o.lane, attempts, topic, tenant, subject
 )
 insert into hookladder.event (month, at, pos, partition, kind, id, lane, n, status, took, wait, topic, tenant, subject)

@@ -65,6 +65,39 @@ type Job struct {
 	JobCounts
 	Failures []JobFailure // the first ones, at most MostFailures
 	Reasons  map[Left]int // why deliveries were left
+	Ends     JobEnds
+	Expected *int // how many it was to change at its start; nil: not known
+}
+
+// JobEnds are what became of the deliveries that a job sent. They change for a day
+// after the last of its steps.
+type JobEnds struct {
+	Delivered, Cancelled, Dead int
+	TakenOver                  int // another job or a person asked for another attempt before they ended
+}
+
+// Add adds other ends.
+func (e *JobEnds) Add(other JobEnds) {
+	e.Delivered, e.Cancelled = e.Delivered+other.Delivered, e.Cancelled+other.Cancelled
+	e.Dead, e.TakenOver = e.Dead+other.Dead, e.TakenOver+other.TakenOver
+}
+
+// Retrying is how many deliveries that a job sent have not ended, and belong to it.
+func (j *Job) Retrying() int {
+	e := j.Ends
+	return max(0, j.Done-e.Delivered-e.Cancelled-e.Dead-e.TakenOver)
+}
+
+// Account adds to what a job left those of its expected ones that it did not come to
+// before they changed. It is for a job that is done: any other may come to them.
+func (j *Job) Account() {
+	if j.State != JobDone || j.Expected == nil {
+		return
+	}
+	if n := *j.Expected - j.Done - j.Failed - j.Left; n > 0 {
+		j.Left += n
+		j.AddReasons(map[Left]int{LeftChanged: n})
+	}
 }
 
 // JobCounts are what a job found by now.

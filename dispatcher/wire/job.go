@@ -33,11 +33,15 @@ type Job struct {
 	Kind      string       `json:"kind" enum:"retry,cancel,purge"`
 	Filter    JobFilter    `json:"filter"`
 	State     string       `json:"state" enum:"running,waiting,done,stopped,failed" doc:"waiting: what is left belongs to lanes that take no more now, since they are open or paused, or have as many ready as a job adds: their takers take none, or their attempts are slow."`
+	Expected  *int         `json:"expected" nullable:"true" doc:"How many matched when it began: those that are counted in the two seconds of the call, or in the job's first ten. null: not counted yet, or more than can be counted so."`
 	Matched   int          `json:"matched" doc:"Found so far: a job that goes on, or waits, may find more."`
 	Done      int          `json:"done" doc:"Set on the way, marked as cancelled, or forgotten."`
 	Failed    int          `json:"failed" doc:"Could not be, for a reason of their own: they are not kept any more, they have expired, or their endpoint takes nothing."`
 	Left      int          `json:"left" doc:"Not in the state any more in which the job looks for them: another job, a person or an attempt was quicker. They are no failures."`
 	Reasons   LeftReasons  `json:"left_by_reason,omitempty" doc:"How many were left for each reason."`
+	Outcomes  *JobOutcomes `json:"outcomes,omitempty" doc:"Of a retry: how the deliveries ended that it sent and that still belong to it. It may change for 24 h after the last step of the job."`
+	Retrying  *int         `json:"retrying,omitempty" doc:"Of a retry: done without outcomes and taken_over. These deliveries wait, or are attempted."`
+	TakenOver *int         `json:"taken_over,omitempty" doc:"Of a retry: another job or a person asked for another attempt before they ended."`
 	Failures  []JobFailure `json:"failures,omitempty" doc:"The first 1,000 of them; left out of lists."`
 	Rate      string       `json:"rate,omitempty" example:"200/s"`
 	StartedAt Time         `json:"started_at"`
@@ -63,6 +67,13 @@ type JobFilter struct {
 type JobFailure struct {
 	ID  string `json:"id"`
 	Why string `json:"why" enum:"gone,expired,disabled,deleted" doc:"gone: it is not kept any more."`
+}
+
+// JobOutcomes are how deliveries ended that a job sent.
+type JobOutcomes struct {
+	Delivered int `json:"delivered"`
+	Dead      int `json:"dead"`
+	Cancelled int `json:"cancelled"`
 }
 
 // LeftReasons are how many deliveries a job left, by reason: changed, in_flight, order

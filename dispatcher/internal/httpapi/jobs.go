@@ -306,6 +306,11 @@ func wireJob(j *dispatcher.Job) wire.Job {
 			DeadReason: asTexts(j.Filter.Reasons), Since: wire.Time{Time: j.Filter.Since}, Until: wire.Time{Time: j.Filter.Until},
 		},
 	}
+	if w.Expected = j.Expected; j.Kind == dispatcher.JobRetry {
+		retrying, taken := j.Retrying(), j.Ends.TakenOver
+		w.Outcomes = &wire.JobOutcomes{Delivered: j.Ends.Delivered, Dead: j.Ends.Dead, Cancelled: j.Ends.Cancelled}
+		w.Retrying, w.TakenOver = &retrying, &taken
+	}
 	for why, n := range j.Reasons {
 		if w.Reasons == nil {
 			w.Reasons = wire.LeftReasons{}

@@ -128,9 +128,12 @@ func (s *Jobs) StartJob(ctx context.Context, kind dispatcher.JobKind, f dispatch
 		Kind: kind, Filter: withStatuses(kind, f), Rate: rate, State: dispatcher.JobRunning, By: dispatcher.CallerOf(ctx),
 		Holder: s.o.Name(), Turn: 1, StartedAt: s.o.Now(),
 	}
-	first, err := s.survey(ctx, &j, firstTime, 1)
+	first, err := s.survey(ctx, &j, firstTime, false)
 	if err != nil {
 		return j, err
+	}
+	if first.Complete {
+		j.Expected = &first.Matched
 	}
 	if first.Complete && first.Matched == 0 {
 		j.State, j.Holder, j.EndedAt = dispatcher.JobDone, "", s.o.Now()

@@ -303,6 +303,7 @@ func (m *memory) job(number int64) (dispatcher.Job, error) {
 	for _, p := range m.done[number] {
 		j.Add(p.JobCounts)
 	}
+	j.Account()
 	return j, nil
 }
 

@@ -7,12 +7,27 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// How long it is looked what a job would change: as the contract says, and before
-// a job begins, to find out whether there is anything.
+// How long it is looked what a job would change: as the contract says, also where a job
+// begins without having been counted; and before it begins, in the call that starts it.
 const (
 	surveyTime = 10 * time.Second
 	firstTime  = 2 * time.Second
 )
+
+// expect counts what a job is to change before it changes anything, where the call that
+// started it had not the time. More than can be read in ten seconds stays unknown: the
+// job must not wait for longer.
+func (w *jobWorker) expect(ctx context.Context) error {
+	if w.job.Expected != nil || w.job.Turn > 1 || w.sum() != (dispatcher.JobCounts{}) {
+		return nil
+	}
+	found, err := w.jobs.survey(ctx, &w.job, surveyTime, false)
+	if err != nil || !found.Complete {
+		return err
+	}
+	w.job.Expected = &found.Matched
+	return w.change(ctx, func(j *dispatcher.Job) { j.Expected = &found.Matched })
+}
 
 // sampleMost is how many deliveries a survey shows.
 const sampleMost = 10
@@ -20,12 +35,12 @@ const sampleMost = 10
 // SurveyJob tells what a job would change, as far as can be read in ten seconds.
 func (s *Jobs) SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error) {
 	j := dispatcher.Job{Kind: kind, Filter: withStatuses(kind, f)}
-	return s.survey(ctx, &j, surveyTime, 0)
+	return s.survey(ctx, &j, surveyTime, true)
 }
 
-// survey looks for so long, or until it found so many; 0: for all.
-func (s *Jobs) survey(ctx context.Context, j *dispatcher.Job, most time.Duration, enough int) (dispatcher.Survey, error) {
-	v := surveyor{enough: enough, until: time.Now().Add(most)}
+// survey counts what it finds in so long, and with sample shows some of it.
+func (s *Jobs) survey(ctx context.Context, j *dispatcher.Job, most time.Duration, sample bool) (dispatcher.Survey, error) {
+	v := surveyor{sample: sample, until: time.Now().Add(most)}
 	v.ByReason = map[dispatcher.DeadReason]int{}
 	err := s.surveyAll(ctx, j, &v)
 	return v.Survey, err
@@ -34,13 +49,13 @@ func (s *Jobs) survey(ctx context.Context, j *dispatcher.Job, most time.Duration
 // surveyor counts what is found.
 type surveyor struct {
 	dispatcher.Survey
-	enough int
+	sample bool
 	until  time.Time
 }
 
 // over reports that it may look no further.
 func (v *surveyor) over() bool {
-	return v.enough > 0 && v.Matched >= v.enough || time.Now().After(v.until)
+	return time.Now().After(v.until)
 }
 
 func (s *Jobs) surveyAll(ctx context.Context, j *dispatcher.Job, v *surveyor) error {
@@ -52,7 +67,7 @@ func (s *Jobs) surveyAll(ctx context.Context, j *dispatcher.Job, v *surveyor) er
 			if v.over() {
 				return nil
 			}
-			page, err := s.store.Page(ctx, j, at, nil, v.enough == 0 && len(v.Sample) < sampleMost)
+			page, err := s.store.Page(ctx, j, at, nil, v.sample && len(v.Sample) < sampleMost)
 			if err != nil {
 				return err
 			}

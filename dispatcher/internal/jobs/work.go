@@ -93,9 +93,10 @@ func (w *jobWorker) end(ctx context.Context, state dispatcher.JobState, why stri
 		sum := w.sum()
 		told := w.job
 		told.State, told.Error, told.EndedAt, told.JobCounts = state, why, at, sum
+		told.Account()
 		w.jobs.tell(&told)
 		w.jobs.log.LogAttrs(ctx, slog.LevelInfo, "job ended", slog.String("job", w.job.ID()), slog.String("kind", string(w.job.Kind)),
-			slog.String("state", string(state)), slog.Int("done", sum.Done), slog.Int("failed", sum.Failed), slog.Int("left", sum.Left))
+			slog.String("state", string(state)), slog.Int("done", sum.Done), slog.Int("failed", sum.Failed), slog.Int("left", told.Left))
 	}
 }
 
@@ -137,6 +138,9 @@ func (w *jobWorker) stand(ctx context.Context) error {
 
 // rounds goes through all parts until nothing is left there.
 func (w *jobWorker) rounds(ctx context.Context) error {
+	if err := w.expect(ctx); err != nil {
+		return err
+	}
 	if w.job.Kind == dispatcher.JobCancel {
 		return w.cancel(ctx)
 	}

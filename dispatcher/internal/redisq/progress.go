@@ -16,6 +16,7 @@ type progress struct {
 	asked                          int64 // 0, 1 for the first of a new ladder, or in ms the due time that it interrupted
 	reason                         dispatcher.DeadReason
 	beside                         int
+	job                            int64     // to which it belongs until it ends; 0: none
 	delivered                      time.Time // when it was, before it was sent again; zero: it was not
 	answered                       int       // the status of that answer
 	number                         int       // of that attempt
@@ -66,7 +67,8 @@ func parseProgress(text string) (p progress, err error) {
 		}
 	}
 	beside, err := strconv.ParseUint(words[6], 10, 53)
-	if err != nil || words[7] == "" || strings.Trim(words[7], "0123456789") != "" {
+	job, sent := strings.CutSuffix(words[7], "+")
+	if err != nil || job == "" || strings.Trim(job, "0123456789") != "" {
 		return p, errProgress
 	}
 	if numbers[1]+beside > numbers[0] {
@@ -75,6 +77,9 @@ func parseProgress(text string) (p progress, err error) {
 	p = progress{
 		attempts: int(numbers[0]), base: int(numbers[1]), deaths: int(numbers[2]), status: int(numbers[3]),
 		asked: int64(numbers[4]), beside: int(beside),
+	}
+	if sent {
+		p.job, _ = strconv.ParseInt(job, 10, 64) // what is too large is no job of ours
 	}
 	if words[5] != "-" {
 		p.reason = dispatcher.DeadReason(words[5])

@@ -23,12 +23,20 @@ import (
 // PrintJobs prints a table of jobs.
 func PrintJobs(out io.Writer, list ...wire.Job) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "JOB\tKIND\tSTATE\tMATCHED\tDONE\tLEFT\tFAILED\tRATE\tSTARTED\tENDED\tBY\tFILTER")
+	fmt.Fprintln(table, "JOB\tKIND\tSTATE\tEXPECTED\tMATCHED\tDONE\tLEFT\tFAILED\tRATE\tSTARTED\tENDED\tBY\tFILTER")
 	for _, j := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, j.State, j.Matched, j.Done, j.Left, j.Failed,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, j.State, expected(j), j.Matched, j.Done, j.Left, j.Failed,
 			cmp.Or(j.Rate, "-"), term.When(j.StartedAt), term.When(j.EndedAt), cmp.Or(j.By, "-"), term.Visible(FilterText(j.Filter)))
 	}
 	_ = table.Flush() // out is a buffer
+}
+
+// expected is how many a job is to change, as it was counted.
+func expected(j wire.Job) string {
+	if j.Expected == nil {
+		return "-"
+	}
+	return fmt.Sprint(*j.Expected)
 }
 
 // FilterText is a job's filter in one line.
@@ -64,6 +72,10 @@ func PrintJob(out io.Writer, j wire.Job) {
 	}
 	if j.State == "waiting" {
 		fmt.Fprintln(out, "it waits, and has not looked at all: each lane with deliveries left is paused or open, or has as many ready as a job adds, because its takers take none or its attempts are slow")
+	}
+	if o := j.Outcomes; o != nil && j.Retrying != nil && j.TakenOver != nil {
+		fmt.Fprintf(out, "  of those done: %s delivered, %s dead again, %s cancelled, %s not ended, %s taken over by another\n",
+			term.Comma(o.Delivered), term.Comma(o.Dead), term.Comma(o.Cancelled), term.Comma(*j.Retrying), term.Comma(*j.TakenOver))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(j.Reasons)) {
 		fmt.Fprintf(out, "  %s left: %s\n", term.Comma(j.Reasons[reason]), reason)
@@ -128,6 +140,9 @@ const barWidth = 24
 // where that is not known; before is how many were done when the watch began.
 func Line(j wire.Job, total, before int, watched time.Duration) string {
 	done, known := j.Done+j.Failed+j.Left, total > 0
+	if j.Expected != nil {
+		total, known = *j.Expected, true
+	}
 	total = max(total, j.Matched)
 	if j.State == "done" {
 		total, known = done, true

@@ -3,15 +3,19 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
@@ -182,20 +186,38 @@ func (r *repartition) cutLogs(ctx context.Context) error {
 func (r *repartition) moveJobs(ctx context.Context, n int) error {
 	from, home, to := r.s.tags[n]+keys.Jobs, r.s.home()+keys.Jobs, n%r.mark.To
 	var all *redis.MapStringStringCmd
-	if err := r.s.conn.At(ctx, "read jobs", n, func(p redis.Pipeliner) { all = p.HGetAll(ctx, from) }); err != nil {
+	var epoch *redis.StringCmd
+	if err := r.s.conn.At(ctx, "read jobs", n, func(p redis.Pipeliner) {
+		all, epoch = p.HGetAll(ctx, from), p.HGet(ctx, r.s.tags[n]+keys.Limits, keys.Epoch)
+	}); err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
 	var gone []string
 	var copies []conn.Call
 	for name, text := range all.Val() {
+		set := func(partition int, key, field string) {
+			copies = append(copies, conn.Call{Partition: partition, Fill: func(p redis.Pipeliner) { p.HSet(ctx, key, field, text) }})
+		}
 		number, what, _ := strings.Cut(name, " ")
-		if _, err := strconv.ParseInt(number, 10, 64); err == nil && (what == "" || what == "left") {
-			turn, _, _ := strings.Cut(all.Val()[number], " ")
+		turn, _, _ := strings.Cut(all.Val()[number], " ")
+		switch what {
+		case "", "left":
+			if number == jobs.SentField { // its deliveries are anywhere now, and the newest of all partitions is not known yet
+				text = strconv.FormatInt(time.Now().UnixMilli(), 10)
+				for q := range r.mark.To {
+					set(q, r.s.tags[q]+keys.Jobs, name)
+				}
+				continue
+			}
 			gone = append(gone, name)
-			field := number + " " + cmp.Or(what, "was") + " " + strconv.Itoa(n) + " " + cmp.Or(turn, "0")
-			copies = append(copies, conn.Call{Partition: conn.Home, Fill: func(p redis.Pipeliner) { p.HSet(ctx, home, field, text) }})
-		} else if to != n {
-			copies = append(copies, conn.Call{Partition: to, Fill: func(p redis.Pipeliner) { p.HSetNX(ctx, r.s.tags[to]+keys.Jobs, name, text) }})
+			set(conn.Home, home, fmt.Sprintf("%s %s %d %s", number, cmp.Or(what, "was"), n, cmp.Or(turn, "0")))
+		case "ends": // they go on also when the turn does not
+			gone = append(gone, name)
+			set(conn.Home, home, fmt.Sprintf("%s %s %d %s", number, what, n, cmp.Or(epoch.Val(), "0")))
+		default:
+			if to != n {
+				copies = append(copies, conn.Call{Partition: to, Fill: func(p redis.Pipeliner) { p.HSetNX(ctx, r.s.tags[to]+keys.Jobs, name, text) }})
+			}
 		}
 	}
 	if err := r.trip(ctx, conn.Batch{Doing: "move jobs", Durable: true, Calls: copies}); err != nil || len(gone) == 0 {

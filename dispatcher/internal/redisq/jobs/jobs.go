@@ -80,13 +80,14 @@ type jobRecord struct {
 	Ended   int64 `json:",omitempty"`
 
 	Forgotten bool `json:",omitempty"`
+	Expected  *int `json:",omitempty"`
 }
 
 func encode(j *dispatcher.Job) string {
 	b, err := json.Marshal(jobRecord{
 		Kind: j.Kind, Filter: j.Filter, Rate: j.Rate.String(), State: j.State, Error: j.Error, By: j.By, Holder: j.Holder,
 		Turn: j.Turn, Started: conn.ToMillis(j.StartedAt), Ended: conn.ToMillis(j.EndedAt),
-		Forgotten: j.Forgotten,
+		Forgotten: j.Forgotten, Expected: j.Expected,
 	})
 	if err != nil {
 		panic(err) // its fields are texts, numbers and times of four digits
@@ -102,7 +103,7 @@ func decode(number int64, text string) (dispatcher.Job, error) {
 	j := dispatcher.Job{
 		Number: number, Kind: r.Kind, Filter: r.Filter, State: r.State, Error: r.Error, By: r.By, Holder: r.Holder, Turn: r.Turn,
 		StartedAt: conn.FromMillis(r.Started), EndedAt: conn.FromMillis(r.Ended),
-		Forgotten: r.Forgotten,
+		Forgotten: r.Forgotten, Expected: r.Expected,
 	}
 	j.Rate, _ = dispatcher.ParseRate(r.Rate) // none is empty
 	return j, nil
@@ -279,61 +280,4 @@ func (s *Store) Live(ctx context.Context) (list []dispatcher.Job, instances []st
 		}
 	}
 	return list, names.Val(), nil
-}
-
-// Forget removes jobs that ended long ago, and the oldest where there are too many.
-func (s *Store) Forget(ctx context.Context, now time.Time) error {
-	numbers, err := s.numbers(ctx)
-	if err != nil {
-		return err
-	}
-	var gone []int64
-	for from := 0; from < len(numbers); from += readMost {
-		some := numbers[from:min(from+readMost, len(numbers))]
-		records, err := s.texts(ctx, some)
-		if err != nil {
-			return err
-		}
-		young := false
-		for i, n := range some {
-			j, err := decode(n, records[i])
-			old := err != nil || j.State.Ended() && j.EndedAt.Before(now.Add(-keptFor))
-			if old || len(numbers)-from-i > keptJobs && j.State.Ended() {
-				gone = append(gone, n)
-			} else {
-				young = true
-			}
-		}
-		if young && len(numbers)-from <= keptJobs {
-			break // those that follow began later, and a job takes hours at most
-		}
-	}
-	return s.remove(ctx, gone)
-}
-
-// remove takes jobs away, the partitions' texts first.
-func (s *Store) remove(ctx context.Context, numbers []int64) error {
-	if len(numbers) == 0 {
-		return nil
-	}
-	var names []string
-	for _, name := range fields(numbers) {
-		names = append(names, name, name+failuresField, name+leftField)
-	}
-	all := s.every()
-	err := s.conn.EachPartition(ctx, "forget jobs", all, func(p redis.Pipeliner, i int) { p.HDel(ctx, s.conn.Tag(all[i])+keys.Jobs, names...) })
-	if err != nil {
-		return err
-	}
-	moved, err := s.moved(ctx)
-	if err != nil {
-		return err
-	}
-	gone := fields(numbers)
-	for _, n := range numbers {
-		for _, m := range moved[n] {
-			gone = append(gone, m.field)
-		}
-	}
-	return s.conn.At(ctx, "forget jobs", conn.Home, func(p redis.Pipeliner) { p.HDel(ctx, s.home+keys.Jobs, gone...) })
 }

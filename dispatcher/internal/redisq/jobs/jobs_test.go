@@ -21,7 +21,8 @@ import (
 // bench is a store with its jobs.
 type bench struct {
 	*rig.Rig
-	jobs *jobs.Store
+	jobs  *jobs.Store
+	store *redisqtest.Raw
 }
 
 // jobCase is a case that every server has to pass.
@@ -35,7 +36,7 @@ func TestJobs(t *testing.T) {
 	t.Parallel()
 	for name, server := range map[string]redistest.Redis{"redis": redistest.Start(t), "miniredis": redistest.StartMini(t)} {
 		t.Run(name, func(t *testing.T) {
-			for _, c := range slices.Concat(jobCases, boundCases, overlapCases) {
+			for _, c := range slices.Concat(jobCases, boundCases, overlapCases, endCases) {
 				t.Run(c.name, func(t *testing.T) {
 					var store *redisqtest.Raw
 					open := func(t testing.TB, s stored.Setup) queuetest.Fixture {
@@ -46,7 +47,7 @@ func TestJobs(t *testing.T) {
 						return f
 					}
 					b := &bench{Rig: rig.NewRig(t, open, c.setup)}
-					b.jobs = jobs.New(store.Queue())
+					b.jobs, b.store = jobs.New(store.Queue()), store
 					c.run(b)
 					b.MustBeSound()
 				})

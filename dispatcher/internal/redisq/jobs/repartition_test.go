@@ -1,14 +1,17 @@
 package jobs_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -53,6 +56,25 @@ func TestAJobOutlivesARepartition(t *testing.T) {
 				require.Zero(t, part.Matched)
 			}
 		}
+	}
+	// What became of those that it sent is kept too, wherever they ended.
+	number := strconv.FormatInt(all[dispatcher.JobRetry].Number, 10)
+	for i, to := range []int{2, 4} {
+		require.NoError(t, store.Queue().Conn().At(t.Context(), "write ends", i, func(p redis.Pipeliner) {
+			p.HSet(t.Context(), store.Queue().Conn().Tag(i)+keys.Jobs, number+" ends", "1 2 3 4", jobs.SentField, "7")
+		}))
+		require.NoError(t, store.Close())
+		p.To(to)
+		store = p.Open(to)
+		mine = jobs.New(store.Queue())
+		read, err := mine.Job(t.Context(), all[dispatcher.JobRetry].Number)
+		require.NoError(t, err)
+		require.Equal(t, dispatcher.JobEnds{Delivered: 1 + i, Cancelled: 2 + 2*i, Dead: 3 + 3*i, TakenOver: 4 + 4*i}, read.Ends)
+		var sent *redis.StringCmd
+		require.NoError(t, store.Queue().Conn().At(t.Context(), "read", to-1, func(p redis.Pipeliner) {
+			sent = p.HGet(t.Context(), store.Queue().Conn().Tag(to-1)+keys.Jobs, jobs.SentField)
+		}))
+		require.NotEmpty(t, sent.Val(), "a delivery of the job may be in any partition")
 	}
 	require.NoError(t, mine.Forget(t.Context(), time.Now()))
 }

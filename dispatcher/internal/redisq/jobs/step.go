@@ -18,12 +18,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Behind a job's number in the fields of its failures, and of the reasons for which it
-// left deliveries.
+// Behind a job's number in the fields of its failures, of the reasons for which it left
+// deliveries, and of what became of those that it sent.
 const (
 	failuresField = " failures"
 	leftField     = " left"
+	endsField     = " ends"
 )
+
+// SentField has when a job that retries made its last step here.
+const SentField = "sent"
 
 // Parts are those parts of the queue where a filter may find something.
 func (s *Store) Parts(f dispatcher.Filter) []int {
@@ -96,11 +100,18 @@ func CheckPart(field, text string) bool {
 	if strings.HasSuffix(field, failuresField) {
 		return true
 	}
-	if strings.HasSuffix(field, leftField) {
-		_, ok := parseLeft(text)
-		return ok
+	ok := false
+	switch {
+	case strings.HasSuffix(field, leftField):
+		_, ok = parseLeft(text)
+	case strings.HasSuffix(field, endsField):
+		_, ok = parseEnds(text)
+	case field == SentField:
+		_, err := strconv.ParseInt(text, 10, 64)
+		ok = err == nil
+	default:
+		_, ok = parsePart(text)
 	}
-	_, ok := parsePart(text)
 	return ok
 }
 
@@ -246,7 +257,7 @@ func (s *Store) read(ctx context.Context, numbers []int64, failures bool) ([]dis
 	}
 	names := make([]string, 0, fieldsOfOne*len(numbers)+1)
 	for _, name := range fields(numbers) {
-		names = append(names, name, name+leftField)
+		names = append(names, name, name+leftField, name+endsField)
 	}
 	if failures {
 		names = append(names, names[0]+failuresField)
@@ -275,14 +286,16 @@ func (s *Store) read(ctx context.Context, numbers []int64, failures bool) ([]dis
 		for _, m := range moved[j.Number] {
 			j.Add(m.JobCounts)
 			j.AddReasons(m.reasons)
+			j.Ends.Add(m.ends)
 		}
+		j.Account()
 		list = append(list, j)
 	}
 	return list, nil
 }
 
 // fieldsOfOne is how many fields of a partition are read of each job.
-const fieldsOfOne = 2
+const fieldsOfOne = 3
 
 // addPart adds what a job did in a partition.
 func addPart(j *dispatcher.Job, found []string) {
@@ -291,6 +304,14 @@ func addPart(j *dispatcher.Job, found []string) {
 	}
 	left, _ := parseLeft(found[1])
 	j.AddReasons(left)
+	ends, _ := parseEnds(found[2])
+	j.Ends.Add(ends)
+}
+
+// parseEnds reads what became of the deliveries that a job sent, as lua/order.lua writes it.
+func parseEnds(text string) (e dispatcher.JobEnds, ok bool) {
+	n, err := fmt.Sscanf(text, "%d %d %d %d", &e.Delivered, &e.Cancelled, &e.Dead, &e.TakenOver)
+	return e, err == nil && n == 4
 }
 
 // parseLeft reads why deliveries were left, as lua/job.lua writes it.
@@ -326,10 +347,11 @@ func addFailures(j *dispatcher.Job, text string) {
 type movedCounts struct {
 	dispatcher.JobCounts
 	reasons map[dispatcher.Left]int
+	ends    dispatcher.JobEnds
 	field   string
 }
 
-var movedField = regexp.MustCompile(`^([0-9]{1,15}) (was|left) [0-9]+ [0-9]+$`)
+var movedField = regexp.MustCompile(`^([0-9]{1,15}) (was|left|ends) [0-9]+ [0-9A-Z]+$`)
 
 // moved reads what jobs had in partitions before a repartition.
 func (s *Store) moved(ctx context.Context) (map[int64][]movedCounts, error) {
@@ -358,8 +380,12 @@ func (s *Store) moved(ctx context.Context) (map[int64][]movedCounts, error) {
 // movedOf reads a field of home.
 func movedOf(kind, text, field string) (m movedCounts) {
 	m.field = field
-	if kind == "left" {
+	switch kind {
+	case "left":
 		m.reasons, _ = parseLeft(text)
+		return m
+	case "ends":
+		m.ends, _ = parseEnds(text)
 		return m
 	}
 	part, _ := parsePart(text)

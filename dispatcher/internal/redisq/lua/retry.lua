@@ -49,7 +49,7 @@ local done, dues = sure('ZMSCORE', DONE, unpack(deliveries)), sure('ZMSCORE', DU
 -- delivered_once adds to the text after progress when a delivery was first delivered, with its status and attempt. That
 -- stays, whatever the resend brings.
 local function delivered_once(more, at, status, number)
-  return find(more, '^ %d+ %d+$') and format('%s %s %d %d', more, ms_of(at), status, number) or more
+  return find(more, '^ %d+ %d+%+?$') and format('%s %s %d %d', more, ms_of(at), status, number) or more
 end
 
 -- ended_before takes a delivery out of the place where it ended and answers its progress with a new ladder, and its
@@ -68,7 +68,7 @@ local function ended_before(delivery, l, text, done_at)
   else
     return nil
   end
-  return progressed(attempts, attempts, 0, status, 1, '-', with_job(job, besides(more, 0))), attempts
+  return progressed(attempts, attempts, 0, status, 1, '-', with_job(job, besides(more, 0), true)), attempts
 end
 
 -- interrupted is a due time as :progress keeps it. 0 and 1 mean something else there, and a malformed time counts as
@@ -87,7 +87,8 @@ local function again(delivery, l, id, record, i)
     local due = asked > 0 and asked or interrupted(dues[i]) -- a suspect that claim had wait may be asked for already
     l.waiting = l.waiting - 1
     count(waits(text), -1)
-    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, due, '-', more))
+    if owner(text) then conclude(4, { at_now, delivery }) end
+    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, due, '-', with_job(job, more, true)))
     push(l, now, id)
     note(delivery, 'resent', 0, 0, attempts, num(due) .. asked_by)
     return 1
@@ -164,5 +165,6 @@ for i, delivery in ipairs(deliveries) do
 end
 if #sums.watched > 0 then set_expiry() end
 local told = job and keep_job(job)
+if job then sure('HSET', JOBS, 'sent', at_now) end
 local t, d, w = finish()
 return { t, d, w, told or '', unpack(codes) }

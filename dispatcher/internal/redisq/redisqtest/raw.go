@@ -250,6 +250,9 @@ func (r *raw) readDeliveries() {
 		var reason string
 		var job int
 		format := "%d %d %d %d %d %s %d %d"
+		if strings.Contains(text, "+") {
+			format += "+"
+		}
 		into := []any{&p.Attempts, &p.Base, &p.Deaths, &p.Status, &p.Asked, &reason, &p.Beside, &job}
 		if strings.Count(text, " ") > strings.Count(format, " ") {
 			var status, number int

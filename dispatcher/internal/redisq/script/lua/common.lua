@@ -37,7 +37,7 @@
 --                          be attempted alone; 6: it has begun alone. asked: 0, or a person asked for the next attempt: 1 where that is the first of a
 --                          new ladder, else the due time in ms that it interrupted; reason: - for none; beside: attempts
 --                          of this ladder that a person asked for while it waited; job: the last one that retried it, or
---                          could not, 0 none. Three more follow if it was delivered and sent again: when in ms, the status of that answer, the number of that attempt.
+--                          could not, 0 none; a + behind it until the delivery ends, or another sends it. Three more follow if it was delivered and sent again: when in ms, the status of that answer, the number of that attempt.
 --                          Further fields are ignored and kept
 --   :history:<l>:<i> list  newest first "<due of next, 0 none> <length of meta> <meta><excerpt>", at most 32
 --   :done :cancelled :dead zset <lane>:<id> by end time
@@ -75,7 +75,9 @@
 --   :ends            hash  "dead <reason>" and "cancelled -" -> how many ever ended so: no retry and no trim lowers it
 --   :jobs            hash  number of a job -> "turn since matched done failed left passed cursor" of what it did here (job.lua);
 --                          "<number> failures" -> a line "<reason> <delivery>" for each of the first that could not be;
---                          "<number> left" -> "<reason> <how many>" for each reason for which deliveries were left
+--                          "<number> left" -> "<reason> <how many>" for each reason for which deliveries were left;
+--                          "<number> ends" -> how many of those that it sent were "delivered cancelled dead taken-over" since;
+--                          sent -> ms of the last step of a job that retries
 --   :fenced          zset  instances declared dead by when
 --   :attempts        stream what happened, a line each: delivery, verdict, status, took ms, number, reason. l: the lines.
 --                          Of settle there is an entry for each 64 lines, with two fields more: c, a digit for each line, the

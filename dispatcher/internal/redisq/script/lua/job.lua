@@ -72,12 +72,21 @@ local function keep_job(job)
   return text
 end
 
--- job_in is the job that a text of :progress names. with_job puts another in the fields after the reason.
+-- job_in is the job that a text of :progress names. with_job puts another in the fields after the reason. Its + says
+-- that the delivery belongs to it from now on.
 local function job_in(text)
   local _, _, _, _, _, _, more = progress(text)
   return match(more, '^ %d+ (%d+)')
 end
-local function with_job(job, more) return job and (string.gsub(more, '^( %d+ )%d+', '%1' .. job.number)) or more end
+local function with_job(job, more, sent)
+  if not job then return (string.gsub(more, '^( %d+ %d+)%+', '%1')) end
+  return (string.gsub(more, '^( %d+ )%d+%+?', '%1' .. job.number .. (sent and '+' or '')))
+end
+
+-- owner is the job to which a delivery belongs, nil for none.
+local function owner(text)
+  return text and match(text, '^%d+ %d+ %d+ %d+ %d+ %S+ %d+ (%d+)%+')
+end
 
 -- slots_of is how many more ready deliveries a job may add to a lane. More would stand before those that are published
 -- now. An open lane takes one, the probe, once its time has come.

@@ -349,6 +349,30 @@ local function lease_ready(taken, given, most_bytes, answer)
   return leases, lost, later
 end
 
+-- conclude counts the ends of deliveries that belong to a job: it sent them last, as a + behind its number in :progress says.
+-- It takes the + away, so that each is counted once. which: 1 they were delivered, 2 cancelled, 3 died, 4 are another's now.
+local function conclude(which, list)
+  local jobs, texts, hash = {}, {}, tag .. ':jobs'
+  for from = 1, #list, 1000 do
+    local names = {}
+    for i = from + 1, math.min(from + 999, #list), 2 do names[#names + 1] = list[i] end
+    for i, text in ipairs(sure('HMGET', PROGRESS, unpack(names))) do
+      local before, number, behind = match(text or '', '^(%d+ %d+ %d+ %d+ %d+ %S+ %d+ (%d+))%+(.*)$')
+      if before then
+        jobs[number] = (jobs[number] or 0) + 1
+        put(texts, names[i], before .. behind)
+      end
+    end
+  end
+  each('HSET', PROGRESS, texts)
+  for number, n in pairs(jobs) do
+    local field = number .. ' ends'
+    local had = { match(sure('HGET', hash, field) or '0 0 0 0', '^(%d+) (%d+) (%d+) (%d+)$') }
+    for i = 1, 4 do had[i] = num((had[i] or 0) + (i == which and n or 0)) end
+    sure('HSET', hash, field, table.concat(had, ' '))
+  end
+end
+
 -- flush writes the ends. A script calls it before finish, and before it asks for a delivery that it may have ended
 -- itself.
 local function flush()
@@ -360,8 +384,9 @@ local function flush()
   end
   if #ended.done + #ended.cancelled + #ended.dead > 0 then
     if sums.leased == nil then
-      sums.leased = call('EXISTS', tag .. ':tokens', tag .. ':expiring') > 0 -- mostly neither: then that is one call
+      sums.leased = call('EXISTS', tag .. ':tokens', tag .. ':expiring', tag .. ':jobs') > 0 -- mostly none: then that is one call
       sums.timed = sums.leased and sure('ZCARD', tag .. ':expiring') > 0
+      sums.sent = sums.leased and now < (tonumber(sure('HGET', tag .. ':jobs', 'sent') or 0) or 0) + 86400000 -- a job counts for a day
       sums.leased = sums.leased and call('HLEN', tag .. ':tokens') > 0
     end
     local over = {}
@@ -376,5 +401,6 @@ local function flush()
   each('ZADD', DEAD, ended.dead)
   each('HSET', PROGRESS, entries_of_progress)
   each('HDEL', MARKS, unmarked)
+  for i, list in ipairs(sums.sent and { ended.done, ended.cancelled, ended.dead } or NONE) do conclude(i, list) end
   ended, entries_of_progress, unmarked = { done = {}, cancelled = {}, dead = {} }, {}, {}
 end

@@ -13,7 +13,7 @@ type JobKind string
 
 // The kinds of jobs.
 const (
-	JobRetry  JobKind = "retry"  // a new ladder for what has ended
+	JobRetry  JobKind = "retry"  // a new ladder for what has ended, an attempt beside it for what waits
 	JobCancel JobKind = "cancel" // end what is unfinished
 	JobPurge  JobKind = "purge"  // forget what is dead; the ids of its messages stay known
 )
@@ -23,7 +23,7 @@ const (
 func (k JobKind) Statuses() (may, default_ []Status) {
 	switch k {
 	case JobRetry:
-		return []Status{StatusDead, StatusCancelled, StatusDelivered}, []Status{StatusDead}
+		return []Status{StatusDead, StatusCancelled, StatusDelivered, StatusRetrying, StatusScheduled}, []Status{StatusDead}
 	case JobCancel:
 		all := []Status{StatusScheduled, StatusRetrying, StatusReady, StatusInFlight}
 		return all, all

@@ -3,7 +3,7 @@ package wire
 // JobRequest is the body of a retry, a cancel or a purge of many deliveries: what is
 // selected, and how. A filter may be a text, or a list of which any matches.
 type JobRequest struct {
-	Status      []string `json:"status,omitempty" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled" doc:"retry: dead, or cancelled and delivered where they are named. cancel: what is unfinished. purge: dead."`
+	Status      []string `json:"status,omitempty" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled" doc:"retry: dead; if they are named also cancelled and delivered, which begin a new ladder, and retrying and scheduled, which get one attempt now beside their ladder. cancel: what is unfinished. purge: dead."`
 	Topic       []string `json:"topic,omitempty" doc:"Topics, or patterns as payment.*."`
 	Tenant      []string `json:"tenant,omitempty"`
 	Subject     []string `json:"subject,omitempty"`

@@ -72,7 +72,12 @@ func (s *Jobs) surveyAll(ctx context.Context, j *dispatcher.Job, v *surveyor) er
 				return err
 			}
 			for i := range page.Deliveries {
-				v.add(&page.Deliveries[i], page.Deliveries[i].Ended)
+				d := &page.Deliveries[i]
+				at := d.Ended
+				if at.IsZero() {
+					at = d.Due
+				}
+				v.add(d, at)
 			}
 			at.Cursor, more = page.Cursor, page.More
 		}

@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,9 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -161,87 +158,6 @@ func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (d
 		}
 	}
 	return out, nil
-}
-
-// indexes are the sets of ended deliveries, as scripts name them. Unfinished ones
-// have none.
-var indexes = map[dispatcher.Status]string{
-	"": "none", dispatcher.StatusDead: "dead", dispatcher.StatusCancelled: "cancelled", dispatcher.StatusDelivered: "done",
-}
-
-// Page reads what a job may change in one part, the oldest first, from behind a
-// cursor. Lanes in skip are passed by. Deliveries of a job with a number are left
-// out that it had already. With heads the deliveries tell of their messages.
-func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane, heads bool) (dispatcher.JobPage, error) {
-	status, score, name := parseCursor(j, at.Cursor)
-	page := dispatcher.JobPage{Status: status}
-	f := j.Filter
-	from, until := int64(0), int64(conn.LatestMillis)
-	if !f.Since.IsZero() {
-		from = f.Since.UnixMilli()
-	}
-	if !at.Since.IsZero() {
-		until = conn.ToMillis(at.Since)
-	}
-	number := ""
-	if j.Number > 0 {
-		number = strconv.FormatInt(j.Number, 10)
-	}
-	r := s.conn.Send(ctx, conn.Batch{Script: s.page, Calls: []conn.Call{{Partition: at.Part, Args: []any{
-		0, indexes[status], from, until, score, name, wanted(heads || f.OfMessage()), words(skip), words(f.Lanes), words(f.Reasons), number,
-		conn.Flag(heads || f.OfMessage()),
-	}}}})[0]
-	r.Hint()
-	if r.Err != nil {
-		return page, s.conn.InPartition(at.Part, r.Err)
-	}
-	page.More, page.LookedAt = r.Number() == 1, int(r.Number())
-	score, name = r.Text(), r.Text()
-	for r.More() {
-		e := ended.Entry{Status: status, Name: r.Text(), At: r.Time(), Head: r.Text(), Progress: r.Text()}
-		d, ok := redisq.DecodeEnded(e)
-		if ok && redisq.Matches(f, &d, e.At) {
-			page.Deliveries = append(page.Deliveries, d)
-		}
-	}
-	page.Cursor = string(status) + " " + score + " " + name
-	if next := slices.Index(f.Statuses, status) + 1; !page.More && next < len(f.Statuses) {
-		page.More, page.Cursor = true, string(f.Statuses[next])+"  "
-	}
-	if r.Err != nil || page.More || len(page.Deliveries) > 0 || j.Number == 0 {
-		return page, r.Err
-	}
-	return page, s.conn.Intact(ctx, at.Part) // a job ends only where its data are
-}
-
-// wanted is how many deliveries a page has at most: records are dear.
-func wanted(heads bool) int {
-	if heads {
-		return 128
-	}
-	return math.MaxInt16
-}
-
-// parseCursor reads where a page begins: the status, and the score and name of the
-// last one before.
-func parseCursor(j *dispatcher.Job, cursor string) (status dispatcher.Status, score, name string) {
-	words := strings.SplitN(cursor, " ", 3)
-	if len(words) < 3 || !slices.Contains(j.Filter.Statuses, dispatcher.Status(words[0])) {
-		return j.Filter.Statuses[0], "", ""
-	}
-	return dispatcher.Status(words[0]), words[1], words[2]
-}
-
-// words puts a space at both ends of each word; empty: there are none.
-func words[T ~string](list []T) string {
-	var b strings.Builder
-	for _, word := range list {
-		b.WriteString(" " + string(word))
-	}
-	if b.Len() > 0 {
-		b.WriteString(" ")
-	}
-	return b.String()
 }
 
 // read reads jobs with their counts, in the order of the numbers. Those that are

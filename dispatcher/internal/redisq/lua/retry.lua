@@ -140,19 +140,26 @@ local function retry(delivery, l, id, i)
   return again(delivery, l, id, record, i)
 end
 
--- replay is retry for a job. It leaves what ended since the job began, and what the job had before, also if the clock went
--- back. What can't be retried is noted too, so that the job counts it once.
+-- replay is retry for a job. It leaves what ended since the job began, or was accepted since where it takes what waits. It
+-- leaves what the job had before, also if the clock went back. What can't be retried is noted too, so that the job counts
+-- it once. A delivery that waits for another job stays that one's.
 local places = job and sure('ZMSCORE', tag .. ':' .. job.index, unpack(deliveries))
 local function replay(delivery, l, id, i)
-  if not places[i] then return exists(l.name, id, wholes) and 0 or -1 end
-  if tonumber(places[i]) > job.since then return 0 end
+  local record = (not places[i] or job.index == 'due') and exists(l.name, id, wholes)
+  if not places[i] then return record and 0 or -1 end
   local text = sure('HGET', PROGRESS, delivery)
   if job_in(text) == job.number then return DONE_BEFORE end
+  if job.index ~= 'due' then
+    if tonumber(places[i]) > job.since then return 0 end
+  elseif record and created(record) > job.since then
+    return DONE_BEFORE
+  end
   if slots_of(l) < 1 then return PASSED end
   local code = retry(delivery, l, id, i)
+  if code < -1 and owner(text) then return DONE_BEFORE end
   if code < -1 then
     local attempts, base, deaths, status, asked, reason, more = progress(text)
-    if not text then attempts, status = 1, 200 end
+    if not text and job.index ~= 'due' then attempts, status = 1, 200 end
     sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, asked, reason, with_job(job, more)))
   end
   return code

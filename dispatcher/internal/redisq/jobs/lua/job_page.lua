@@ -1,16 +1,17 @@
--- job_page: read deliveries that ended, oldest first, for a job. It stops after so many names, records and bytes, so that
+-- job_page: read deliveries that ended, oldest first, for a job, or that wait for their time. It stops after so many names, records and bytes, so that
 -- it does not hold Redis up.
 --
--- ARGV[..] after those of read: index (dead, done or cancelled), earliest and latest score, score and name of the last one
+-- ARGV[..] after those of read: index (dead, done, cancelled, due, or of:<lane>), earliest and latest score, score and name of the last one
 --   before (empty: from the start), most to answer, lanes to pass by, then what is asked for: lanes, reasons, each as words
 --   with a space at both ends, or empty for none or any; the job's number, whose own are left out (empty: none are); 1: the
---   heads of the records are asked for
+--   heads of the records are asked for; of due and of: retrying or scheduled, as the deliveries have to be
 -- returns now, due, weight, 1 if there is more, how many names were looked at, score and name of the last one, then for each:
---   delivery, score, head of the record (empty: none), progress (empty: none)
+--   delivery, score (of of: when it is due), head of the record (empty: none), progress (empty: none)
 local MOST_NAMES, MOST_BYTES, CHUNK = 1000, 1048576, 128
 local key, min, max = tag .. ':' .. ARGV[rest], ARGV[rest + 1], ARGV[rest + 2]
 local after, last, wanted = ARGV[rest + 3], ARGV[rest + 4], tonumber(ARGV[rest + 5])
 local passed, lanes_asked, reasons, job, heads = ARGV[rest + 6], ARGV[rest + 7], ARGV[rest + 8], ARGV[rest + 9], ARGV[rest + 10] == '1'
+local shelf, status = match(ARGV[rest], '^of:(.*)$'), ARGV[rest + 11]
 local function has(words, word) return find(words, ' ' .. word .. ' ', 1, true) ~= nil end
 
 -- start is the rank of the first name of the page. The last one before may be gone, and many share one ms, so it is found
@@ -38,10 +39,13 @@ local hits = 0
 local function take(chunk)
   if #chunk == 0 then return true end
   local names = {}
-  for i, at in ipairs(chunk) do names[i] = list[at] end
+  for i, at in ipairs(chunk) do names[i] = shelf and shelf .. ':' .. list[at] or list[at] end
+  local dues = shelf and call('ZMSCORE', DUE, unpack(names))
   for i, text in ipairs(call('HMGET', PROGRESS, unpack(names))) do
     local _, _, _, _, _, reason, rest_of = progress(text)
-    if (reasons == '' or has(reasons, reason)) and (job == '' or match(rest_of, '^ %d+ (%d+)') ~= job) then
+    local at = list[chunk[i] + 1]
+    if shelf then at = dues[i] end
+    if at and (status == '' or waits(text) == status) and (reasons == '' or has(reasons, reason)) and (job == '' or match(rest_of, '^ %d+ (%d+)') ~= job) then
       local record
       if heads then
         local _, id = parts(names[i])
@@ -54,7 +58,7 @@ local function take(chunk)
       end
       hits = hits + 1
       local n = #answer
-      answer[n + 1], answer[n + 2] = names[i], list[chunk[i] + 1]
+      answer[n + 1], answer[n + 2] = names[i], at
       answer[n + 3], answer[n + 4] = record and #record > DIGEST and head_of(record) or '', text or ''
     end
   end
@@ -69,7 +73,7 @@ local function page()
       break
     end
     looked = (at + 1) / 2
-    local lane = lane_of(list[at])
+    local lane = shelf or lane_of(list[at])
     if not has(passed, lane) and (lanes_asked == '' or has(lanes_asked, lane)) then
       chunk[#chunk + 1] = at
       if #chunk == CHUNK then

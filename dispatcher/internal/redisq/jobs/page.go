@@ -1,0 +1,159 @@
+package jobs
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
+)
+
+// indexes are the sets in which a job finds deliveries, as scripts name them. A job that
+// cancels finds its own in lists.
+var indexes = map[dispatcher.Status]string{
+	"": "none", dispatcher.StatusRetrying: "due", dispatcher.StatusScheduled: "due", dispatcher.StatusDead: "dead", dispatcher.StatusCancelled: "cancelled", dispatcher.StatusDelivered: "done",
+}
+
+// Page reads what a job may change in one part, the oldest first, from behind a
+// cursor. Lanes in skip are passed by. Deliveries of a job with a number are left
+// out that it had already. With heads the deliveries tell of their messages.
+func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane, heads bool) (dispatcher.JobPage, error) {
+	from := s.parseCursor(j, at)
+	f, status := j.Filter, from.status
+	page := dispatcher.JobPage{Status: status}
+	if from.lane != "" && slices.Contains(skip, from.lane) {
+		page.Cursor, page.More = s.after(j, at.Part, from)
+		return page, nil
+	}
+	r := s.conn.Send(ctx, conn.Batch{Script: s.page, Calls: []conn.Call{{Partition: at.Part, Args: pageArgs(j, at, from, words(skip), heads || f.OfMessage())}}})[0]
+	r.Hint()
+	if r.Err != nil {
+		return page, s.conn.InPartition(at.Part, r.Err)
+	}
+	page.More, page.LookedAt = r.Number() == 1, int(r.Number())
+	from.score, from.name = r.Text(), r.Text()
+	for r.More() {
+		e := ended.Entry{Status: status, Name: r.Text(), At: r.Time(), Head: r.Text(), Progress: r.Text()}
+		d, ok := redisq.DecodeEnded(e)
+		if ok && redisq.Matches(f, &d, e.At) {
+			page.Deliveries = append(page.Deliveries, d)
+		}
+	}
+	if page.Cursor = from.String(); !page.More {
+		page.Cursor, page.More = s.after(j, at.Part, from)
+	}
+	if r.Err != nil || page.More || len(page.Deliveries) > 0 || j.Number == 0 {
+		return page, r.Err
+	}
+	return page, s.conn.Intact(ctx, at.Part) // a job ends only where its data are
+}
+
+// wanted is how many deliveries a page has at most: records are dear.
+func wanted(heads bool) int {
+	if heads {
+		return 128
+	}
+	return math.MaxInt16
+}
+
+// pageArgs are the arguments of the script.
+func pageArgs(j *dispatcher.Job, at dispatcher.JobAt, from place, skip string, heads bool) []any {
+	f, index, status := j.Filter, indexes[from.status], ""
+	since, until := int64(0), int64(conn.LatestMillis)
+	if waits(from.status) {
+		status = string(from.status)
+	}
+	if from.lane != "" {
+		index = "of:" + string(from.lane)
+	} else if !f.Since.IsZero() {
+		since = f.Since.UnixMilli()
+	}
+	if !at.Since.IsZero() && index != "due" { // what is due has no time of its own by which it could join later
+		until = conn.ToMillis(at.Since)
+	}
+	number := ""
+	if j.Number > 0 {
+		number = strconv.FormatInt(j.Number, 10)
+	}
+	return []any{
+		0, index, since, until, from.score, from.name, wanted(heads), skip, words(f.Lanes), words(f.Reasons), number, conn.Flag(heads), status,
+	}
+}
+
+// waits reports whether deliveries of a status wait for their time.
+func waits(status dispatcher.Status) bool {
+	return status == dispatcher.StatusRetrying || status == dispatcher.StatusScheduled
+}
+
+// place is where a page begins: behind a score and a name of one index. What waits is
+// read lane by lane where the filter has lanes, so that the deliveries of others cost
+// nothing.
+type place struct {
+	status      dispatcher.Status
+	lane        dispatcher.Lane // empty: the index has all lanes
+	score, name string
+}
+
+func (p place) String() string {
+	return string(p.status) + "/" + string(p.lane) + " " + p.score + " " + p.name
+}
+
+// places are the beginnings of all indexes of a job in a part.
+func (s *Store) places(j *dispatcher.Job, part int) (all []place) {
+	for _, status := range j.Filter.Statuses {
+		if !waits(status) || len(j.Filter.Lanes) == 0 {
+			all = append(all, place{status: status})
+			continue
+		}
+		for _, lane := range j.Filter.Lanes {
+			if p := (place{status: status, lane: lane}); s.Part(lane) == part && !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// after is the beginning of the next index, if there is one.
+func (s *Store) after(j *dispatcher.Job, part int, p place) (cursor string, more bool) {
+	all := s.places(j, part)
+	i := slices.IndexFunc(all, func(other place) bool { return other.status == p.status && other.lane == p.lane })
+	if i < 0 || i+1 == len(all) {
+		return p.String(), false
+	}
+	return all[i+1].String(), true
+}
+
+// parseCursor reads where a page begins. What is no cursor of the job is its beginning.
+func (s *Store) parseCursor(j *dispatcher.Job, at dispatcher.JobAt) place {
+	all := s.places(j, at.Part)
+	words := strings.SplitN(at.Cursor, " ", 3)
+	status, lane, _ := strings.Cut(words[0], "/")
+	for _, p := range all {
+		if len(words) == 3 && string(p.status) == status && string(p.lane) == lane {
+			p.score, p.name = words[1], words[2]
+			return p
+		}
+	}
+	if len(all) == 0 {
+		return place{status: j.Filter.Statuses[0]}
+	}
+	return all[0]
+}
+
+// words puts a space at both ends of each word; empty: there are none.
+func words[T ~string](list []T) string {
+	var b strings.Builder
+	for _, word := range list {
+		b.WriteString(" " + string(word))
+	}
+	if b.Len() > 0 {
+		b.WriteString(" ")
+	}
+	return b.String()
+}

@@ -279,8 +279,11 @@ type Log interface {
 type LogFilter struct {
 	Lanes      []Lane
 	Tenants    []string
+	Topics     []string // patterns, see MatchTopic
+	Subjects   []string
 	Messages   []string
 	Happenings []Happening
+	Statuses   []int     // HTTP statuses of answers
 	Since      time.Time `json:"-"` // inclusive; when the attempt began, or the delivery ended without one
 	Until      time.Time `json:"-"` // exclusive
 	View       View
@@ -288,22 +291,21 @@ type LogFilter struct {
 
 // Matches reports whether a line is one of those.
 func (f *LogFilter) Matches(l *Logged) bool {
-	return f.MayMatch(l) && (len(f.Tenants) == 0 || slices.Contains(f.Tenants, l.Tenant))
+	return f.MayMatch(l) &&
+		(len(f.Tenants) == 0 || slices.Contains(f.Tenants, l.Tenant)) &&
+		(len(f.Subjects) == 0 || slices.Contains(f.Subjects, l.Subject)) &&
+		(len(f.Topics) == 0 || slices.ContainsFunc(f.Topics, func(pattern string) bool { return MatchTopic(pattern, l.Topic) }))
 }
 
-// MayMatch reports whether a line is one of those, or would be as of another tenant:
-// its message was not read yet.
+// MayMatch reports whether a line is one of those, or would be with another message: its
+// message was not read yet.
 func (f *LogFilter) MayMatch(l *Logged) bool {
 	at := l.Attempt.At
-	return f.MatchesName(l.ID) &&
+	return (len(f.Lanes) == 0 || slices.Contains(f.Lanes, l.ID.Lane)) &&
+		(len(f.Messages) == 0 || slices.Contains(f.Messages, l.ID.Message)) &&
 		(len(f.Happenings) == 0 || slices.Contains(f.Happenings, l.Happening)) &&
+		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, l.Attempt.Status)) &&
 		(f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
-}
-
-// MatchesName reports whether lines of a delivery may be.
-func (f *LogFilter) MatchesName(id DeliveryID) bool {
-	return (len(f.Lanes) == 0 || slices.Contains(f.Lanes, id.Lane)) &&
-		(len(f.Messages) == 0 || slices.Contains(f.Messages, id.Message))
 }
 
 // LogPage is a part of the log, newest first.

@@ -40,6 +40,7 @@ was made after all) and cancelled. Filters may be repeated: any of their values
 matches. With --since it begins with the attempts of that time, as far as they are kept.`,
 		Example: `  hookladder tail
   hookladder tail --destination https://shop.example/hooks --outcome retry --outcome dead
+  hookladder tail --topic 'payment.*' --status-code 401 --status-code 403
   hookladder tail --tenant acme --since 10m --json | jq .error`,
 		Args: func(cmd *cobra.Command, args []string) (err error) {
 			if err = noArgs(cmd, args); err == nil {
@@ -65,8 +66,11 @@ matches. With --since it begins with the attempts of that time, as far as they a
 	flags, of := cmd.Flags(), &f.filter
 	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL, endpoint's id or uid, q_<queue>, or lane")
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "only of this tenant")
+	flags.StringArrayVar(&of.Topics, "topic", nil, "only with this topic, or a pattern as payment.*")
+	flags.StringArrayVar(&of.Subjects, "subject", nil, "only with this subject, such as the number of an order")
 	flags.StringArrayVar(&of.Messages, "message", nil, "only of the message with this id")
 	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only delivered, retry, dead, back or cancelled")
+	flags.IntSliceVar(&of.StatusCodes, "status-code", nil, "only with this status in the receiver's answer")
 	flags.StringVar(&since, "since", "", "first those since this time: 2026-01-31T12:00:00Z, or 10m for so long ago")
 	flags.BoolVar(&asJSON, "json", false, "print each attempt as JSON, one a line")
 	completes(cmd, "outcome", texts(dispatcher.Happenings...)...)

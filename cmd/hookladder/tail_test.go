@@ -57,7 +57,8 @@ func TestTailPrintsALineForEachAttempt(t *testing.T) {
 		tailed("c", "m2", `,"error":"\u001b[2J`+long+`"`)+
 		"id: d\nevent: gap\ndata: {\"complete_since\":\"2026-01-31T12:00:00Z\"}\n\n"+
 		"event: end\ndata: {\"reason\":\"slow\"}\n\n"))
-	r := start(t, environ, "tail", "--destination", "shop", "--tenant", "acme", "--message", "m1", "--outcome", "retry", "--since", "10m")
+	r := start(t, environ, "tail", "--destination", "shop", "--tenant", "acme", "--message", "m1", "--outcome", "retry", "--since", "10m",
+		"--topic", "a.*", "--subject", "order 7", "--status-code", "503", "--status-code", "404")
 	line := r.until("m1")
 	require.Regexp(t, `^2026-\S+ \S+ \S+  retry      500    12ms  u_1 https://shop.example  m1  #2  answered 500$`, line)
 	require.NotContains(t, line, "secret")
@@ -77,6 +78,9 @@ func TestTailPrintsALineForEachAttempt(t *testing.T) {
 	require.Equal(t, "d", second.Header.Get("Last-Event-ID"))
 	for _, q := range []*http.Request{first, second} {
 		require.Equal(t, "shop acme m1 retry", strings.Join([]string{q.FormValue("destination"), q.FormValue("tenant"), q.FormValue("message"), q.FormValue("outcome")}, " "))
+		require.Equal(t, []string{"a.*"}, q.Form["topic"])
+		require.Equal(t, []string{"order 7"}, q.Form["subject"])
+		require.Equal(t, []string{"503", "404"}, q.Form["status_code"])
 		require.NotEmpty(t, q.FormValue("since"))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -61,8 +62,11 @@ type Filter struct {
 type AttemptFilter struct {
 	Destinations []string // lanes, endpoints' ids or UIDs, or URLs
 	Tenants      []string
+	Topics       []string // patterns too, such as payment.*
+	Subjects     []string
 	Messages     []string // ids
 	Outcomes     []string
+	StatusCodes  []int // of answers
 	Since, Until time.Time
 	Limit        int    // 0: the API's default
 	Cursor       string // NextCursor of the page before
@@ -91,7 +95,14 @@ func (c *Client) Attempts(ctx context.Context, f AttemptFilter) (wire.LoggedPage
 }
 
 func (f *AttemptFilter) words() map[string][]string {
-	return map[string][]string{"destination": f.Destinations, "tenant": f.Tenants, "message": f.Messages, "outcome": f.Outcomes}
+	words := map[string][]string{
+		"destination": f.Destinations, "tenant": f.Tenants, "topic": f.Topics, "subject": f.Subjects,
+		"message": f.Messages, "outcome": f.Outcomes,
+	}
+	for _, code := range f.StatusCodes {
+		words["status_code"] = append(words["status_code"], strconv.Itoa(code))
+	}
+	return words
 }
 
 // listQuery is the query of a list: filters that may have several values, and the

@@ -33,7 +33,7 @@ type tailPage struct {
 }
 
 // tailFilter is what the page's form holds.
-type tailFilter struct{ Tenant, Destination, Message string }
+type tailFilter struct{ Tenant, Destination, Topic, Subject, Message, Code string }
 
 // choice is one of several links of which one or more are chosen.
 type choice struct {
@@ -47,7 +47,7 @@ var outcomes = []string{"delivered", "retry", "dead", "back", "cancelled"}
 // tailQuery is what a visitor asked for, with nothing else than the API knows.
 func tailQuery(v *visit) url.Values {
 	q := url.Values{}
-	for _, name := range []string{"outcome", "tenant", "destination", "message"} {
+	for _, name := range []string{"outcome", "tenant", "destination", "topic", "subject", "message", "status_code"} {
 		for _, value := range v.r.URL.Query()[name] {
 			if value != "" {
 				q.Add(name, value)
@@ -61,12 +61,20 @@ func tailQuery(v *visit) url.Values {
 func tail(v *visit) (pageAnswer, error) {
 	q := tailQuery(v)
 	page := tailPage{
-		Filter: tailFilter{Tenant: q.Get("tenant"), Destination: q.Get("destination"), Message: q.Get("message")},
+		Filter: tailFilter{
+			Tenant: q.Get("tenant"), Destination: q.Get("destination"), Topic: q.Get("topic"), Subject: q.Get("subject"),
+			Message: q.Get("message"), Code: q.Get("status_code"),
+		},
 		Events: v.base + "/tail/events?" + q.Encode(), Outcomes: choices(v.base+"/tail", q, "outcome", outcomes),
 	}
-	log, err := v.Attempts(v.ctx, client.AttemptFilter{
-		Tenants: q["tenant"], Destinations: q["destination"], Messages: q["message"], Outcomes: q["outcome"], Limit: tailLines,
-	})
+	f := client.AttemptFilter{
+		Tenants: q["tenant"], Destinations: q["destination"], Topics: q["topic"], Subjects: q["subject"],
+		Messages: q["message"], Outcomes: q["outcome"], Limit: tailLines,
+	}
+	for _, text := range q["status_code"] {
+		f.StatusCodes = append(f.StatusCodes, whole(text)) // the API refuses what is no status
+	}
+	log, err := v.Attempts(v.ctx, f)
 	if page.Wrong, err = refusal(err); err != nil {
 		return pageAnswer{}, err
 	}

@@ -32,6 +32,7 @@ func TestAttemptsAreListed(t *testing.T) {
 	f := &fakeService{logPage: testLogPage}
 	h := newTestAPI(t, f)
 	got := decodeAnswer[wire.LoggedPage](t, get(h, "/v1/attempts?destination=u_1&tenant=acme&message=m1&message=m2&outcome=dead&outcome=cancelled"+
+		"&topic=payment.*&topic=a.b&subject=order+7&status_code=503&status_code=404"+
 		"&since=2026-01-02T03:04:05Z&until=2026-01-02T03:04:06Z&limit=7&cursor=c"), 200)
 	require.Len(t, got.Data, 2)
 	at := got.Data[0].At
@@ -49,6 +50,9 @@ func TestAttemptsAreListed(t *testing.T) {
 	require.Equal(t, []string{"acme"}, f.logFilter.Tenants)
 	require.Equal(t, []string{"m1", "m2"}, f.logFilter.Messages)
 	require.Equal(t, []dispatcher.Happening{"dead", "cancelled"}, f.logFilter.Happenings)
+	require.Equal(t, []string{"payment.*", "a.b"}, f.logFilter.Topics)
+	require.Equal(t, []string{"order 7"}, f.logFilter.Subjects)
+	require.Equal(t, []int{503, 404}, f.logFilter.Statuses)
 	require.Len(t, f.logFilter.Lanes, 1)
 	require.Equal(t, time.Second, f.logFilter.Until.Sub(f.logFilter.Since))
 	require.Equal(t, 7, f.filter.Limit)
@@ -62,12 +66,14 @@ func TestTheClientListsAttempts(t *testing.T) {
 	f := &fakeService{logPage: testLogPage}
 	page, err := newTestClient(t, f).Attempts(t.Context(), client.AttemptFilter{
 		Destinations: []string{"u_1"}, Tenants: []string{"acme"}, Messages: []string{"m1"}, Outcomes: []string{"dead"},
+		Topics: []string{"a.*"}, Subjects: []string{"order 7"}, StatusCodes: []int{503},
 		Since: testNow, Until: testNow.Add(1), Limit: 7, Cursor: "c",
 	})
 	require.NoError(t, err)
 	require.Len(t, page.Data, 2)
 	require.Equal(t, dispatcher.LogFilter{
 		Lanes: []dispatcher.Lane{"u_1"}, Tenants: []string{"acme"}, Messages: []string{"m1"}, Happenings: []dispatcher.Happening{"dead"},
+		Topics: []string{"a.*"}, Subjects: []string{"order 7"}, Statuses: []int{503},
 		Since: testNow.UTC(), Until: testNow.Add(1).UTC(),
 	}, f.logFilter)
 	require.Equal(t, "c", f.filter.Cursor)
@@ -79,6 +85,7 @@ func TestABadFilterOfAttemptsIs422(t *testing.T) {
 	for query, path := range map[string]string{
 		"outcome=lost": "query.outcome", "message=a.b": "query.message", "status=dead": "query.status", "since=now": "query.since",
 		"limit=501": "query.limit", "destination=a:b": "query.destination", "tenant=": "query.tenant",
+		"topic=a.*.b": "query.topic", "subject=": "query.subject", "status_code=99": "query.status_code", "status_code=5xx": "query.status_code",
 	} {
 		requireField(t, get(h, "/v1/attempts?"+query), path, "")
 	}

@@ -361,7 +361,8 @@ func (q *request) logged(l *dispatcher.Logged) wire.LoggedAttempt {
 
 func (s *server) logFilter(ctx context.Context, q *request) (f dispatcher.LogFilter, err error) {
 	f = dispatcher.LogFilter{
-		Tenants: q.all("tenant"), Messages: q.all("message"), Happenings: asWords[dispatcher.Happening](q.all("outcome")),
+		Tenants: q.all("tenant"), Topics: q.all("topic"), Subjects: q.all("subject"), Messages: q.all("message"),
+		Happenings: asWords[dispatcher.Happening](q.all("outcome")), Statuses: q.numbers("status_code"),
 		Since: q.time("since"), Until: q.time("until"), View: q.view,
 	}
 	f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants)

@@ -171,8 +171,11 @@ func (s *server) attemptOperations() []operation {
 			answers: ok(wire.LoggedPage{}), query: append([]*param{
 				repeated(ofText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated: any of them matches.", refuseDestination)),
 				repeated(ofText("tenant", "May be repeated. Found as long as the message is kept.", refuseTenant)),
+				repeated(ofText("topic", "A topic, or a pattern as payment.*. May be repeated. Found as long as the message is kept.", refusePattern)),
+				repeated(ofText("subject", "The caller's own reference. May be repeated. Found as long as the message is kept.", refuseSubject)),
 				repeated(ofText("message", "The id of a message. May be repeated.", refuseMessage)),
 				repeated(ofWord("outcome", "May be repeated.", dispatcher.Happenings)),
+				repeated(ofStatusCode("status_code", "The status that the receiver answered. May be repeated.")),
 				ofTime("since", "Began at this time or later."),
 				ofTime("until", "Began before this time."),
 			}, ofPage(maxLimit)...),

@@ -86,6 +86,18 @@ func ofTicks(name, doc string) *param {
 	}
 }
 
+// ofStatusCode is a parameter whose value is a status of HTTP.
+func ofStatusCode(name, doc string) *param {
+	least, most := 100.0, 599.0
+	return &param{
+		name: name, doc: doc, schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &least, Maximum: &most},
+		refuse: func(v string) string {
+			n, err := strconv.Atoi(v)
+			return unless(err == nil && n >= 100 && n <= 599, "must be 100 to 599")
+		},
+	}
+}
+
 // ofPage are the parameters of a list, whose pages have at most so many entries.
 func ofPage(limit int) []*param {
 	one, most := 1.0, float64(limit)
@@ -234,6 +246,15 @@ func nextCursor(next string) *string {
 		return nil
 	}
 	return &next
+}
+
+// numbers are the values of a parameter that may be repeated; ofStatusCode has checked them.
+func (q *request) numbers(name string) (all []int) {
+	for _, text := range q.all(name) {
+		n, _ := strconv.Atoi(text)
+		all = append(all, n)
+	}
+	return all
 }
 
 // asWords gives texts the type of words, whose values were checked.

@@ -109,9 +109,10 @@ func TestAFilterShowsOnlyWhatMatches(t *testing.T) {
 		one := follow(t, h, dispatcher.LogFilter{Messages: []string{"m2"}}, "")
 		other := follow(t, h, dispatcher.LogFilter{Lanes: []dispatcher.Lane{"lane1"}, Tenants: []string{"t1"}}, "")
 		none := follow(t, h, dispatcher.LogFilter{Lanes: []dispatcher.Lane{"lane1"}, Tenants: []string{"t2"}}, "")
-		one.saw()
-		other.saw()
-		none.saw()
+		failed := follow(t, h, dispatcher.LogFilter{Statuses: []int{503}}, "")
+		for _, v := range []*viewer{one, other, none, failed} {
+			v.saw()
+		}
 		f.add("m1", "m2")
 		time.Sleep(time.Second)
 		seen, _ := one.saw()
@@ -120,7 +121,9 @@ func TestAFilterShowsOnlyWhatMatches(t *testing.T) {
 		require.ElementsMatch(t, []string{"lane1:m1", "lane1:m2"}, seen)
 		seen, _ = none.saw()
 		require.Empty(t, seen)
-		for _, v := range []*viewer{one, other, none} {
+		seen, _ = failed.saw()
+		require.Empty(t, seen)
+		for _, v := range []*viewer{one, other, none, failed} {
 			v.stop()
 			require.NoError(t, <-v.done)
 		}

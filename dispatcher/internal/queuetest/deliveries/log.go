@@ -116,8 +116,8 @@ var LogCases = []rig.Case{
 	}},
 	{Name: "a filter finds what it names", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		r.Schedule(
-			r.Entry("m1", rig.To("a"), func(m *dispatcher.Message) { m.Tenant = "acme" }),
-			r.Entry("m2", rig.To("b"), func(m *dispatcher.Message) { m.Tenant = "other" }),
+			r.Entry("m1", rig.To("a"), func(m *dispatcher.Message) { m.Tenant, m.Topic, m.Subject = "acme", "payment.failed", "order 7" }),
+			r.Entry("m2", rig.To("b"), func(m *dispatcher.Message) { m.Tenant, m.Topic, m.Subject = "other", "payment.paid", "order 8" }),
 		)
 		for _, c := range r.ClaimAll(rig.One) {
 			if c.ID.Lane == "a" {
@@ -130,6 +130,13 @@ var LogCases = []rig.Case{
 		r.Cancel(rig.Named("a", "m1"))
 		r.MustLog(dispatcher.LogFilter{Lanes: []dispatcher.Lane{"a"}}, "cancelled", "retry")
 		r.MustLog(dispatcher.LogFilter{Tenants: []string{"other"}}, "delivered")
+		r.MustLog(dispatcher.LogFilter{Topics: []string{"payment.failed"}}, "cancelled", "retry")
+		r.MustLog(dispatcher.LogFilter{Topics: []string{"payment.*"}}, "cancelled", "delivered", "retry")
+		r.MustLog(dispatcher.LogFilter{Topics: []string{"payment"}})
+		r.MustLog(dispatcher.LogFilter{Subjects: []string{"order 8", "order 9"}}, "delivered")
+		r.MustLog(dispatcher.LogFilter{Subjects: []string{"order 8"}, Tenants: []string{"acme"}})
+		r.MustLog(dispatcher.LogFilter{Statuses: []int{200}}, "delivered")
+		r.MustLog(dispatcher.LogFilter{Statuses: []int{500, 404}}, "retry")
 		r.MustLog(dispatcher.LogFilter{Messages: []string{"m1"}}, "cancelled", "retry")
 		r.MustLog(dispatcher.LogFilter{Messages: []string{"m1", "unknown"}}, "cancelled", "retry")
 		r.MustLog(dispatcher.LogFilter{Happenings: []dispatcher.Happening{dispatcher.HappenedRetry, dispatcher.HappenedDelivered}, Lanes: []dispatcher.Lane{"a", "c"}}, "retry")

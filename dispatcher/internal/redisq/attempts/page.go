@@ -126,7 +126,7 @@ func (p *pager) collect(ctx context.Context, limit int) (more bool, err error) {
 		if more = next != nil; more {
 			last = &next.place
 			p.page.LookedAt++
-			if l, ok := next.logged(); ok && p.filter.MatchesName(l.ID) {
+			if l, ok := next.logged(); ok && p.filter.MayMatch(&l) {
 				found = append(found, l)
 			}
 		}

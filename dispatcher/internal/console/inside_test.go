@@ -41,7 +41,7 @@ func TestAStoreThatHangsHoldsNoPage(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
-		look := func(path, cookie string) {
+		look := func(path, cookie, says string) {
 			t.Helper()
 			r := httptest.NewRequest("GET", "http://localhost"+path, nil)
 			r.AddCookie(&http.Cookie{Name: cookie, Value: strings.Repeat("a", 43)})
@@ -49,13 +49,15 @@ func TestAStoreThatHangsHoldsNoPage(t *testing.T) {
 			pages.ServeHTTP(w, r)
 			require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
 			require.Contains(t, w.Body.String(), "data-away", path)
+			require.Contains(t, w.Body.String(), "<h1>"+says, path)
+			require.Equal(t, says == "Redis can't be reached", strings.Contains(w.Body.String(), "nothing is accepted"), path)
 		}
-		look("/console/", "hookladder")
-		look("/console/sign-in", "hookladder")
-		look("/link/", "hookladder-link")
-		keyless = true
-		look("/console/", "hookladder")
-		look("/console/endpoints", "hookladder")
+		look("/console/", "hookladder", "Redis can't be reached")
+		look("/console/sign-in", "hookladder", "Redis can't be reached")
+		look("/link/", "hookladder-link", "Nothing can be shown now")
+		keyless = true // no session is looked up, so it is not known that Redis is away
+		look("/console/", "hookladder", "This took too long")
+		look("/console/endpoints", "hookladder", "This took too long")
 	})
 }
 

@@ -148,12 +148,14 @@ func TestOfAFanOutSomeDeliveriesAreDrawn(t *testing.T) {
 func TestAMessageIsAttemptedSentAgainAndCancelled(t *testing.T) {
 	retried := `{"id":"order_17","deliveries":[{"id":"ep_1:order_17","destination":"ep_1","status":"ready","retried":true}]}`
 	api, ask := newTestPages(t, map[string]string{
-		"POST /v1/messages/order_17/retry": retried, "DELETE /v1/messages/order_17": `{"id":"order_17","deliveries":[]}`,
+		"GET /v1/deliveries": pageOf("null", 0), "POST /v1/messages/order_17/retry": retried, "DELETE /v1/messages/order_17": `{"id":"order_17","deliveries":[]}`,
 	})
 	w := ask(post("/console/messages/order_17/retry", url.Values{"to": {"ep_1"}}))
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	require.Equal(t, "/console/messages/order_17?to=ep_1&told=retried", w.Header().Get("Location"))
 	require.True(t, api.called("POST /v1/messages/order_17/retry?destination=ep_1"))
+	told := ask(get("/console/deliveries?told=retried")).Body.String()
+	require.Contains(t, told, "It is due now. A pause, a breaker or a limit would still hold it.")
 
 	w = ask(post("/console/messages/order_17/retry", url.Values{"all": {"true"}}))
 	require.Equal(t, "/console/messages/order_17?told=retried", w.Header().Get("Location"))

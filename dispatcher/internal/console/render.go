@@ -223,8 +223,8 @@ var tellings = map[string]string{
 	"jobs-started": "The jobs have begun, one for each destination. They go on by themselves.",
 	"job-stopped":  "The job is stopped: nothing more is changed.",
 	"job-resumed":  "The job goes on.",
-	"retried":      "It is due now. A pause, a breaker or a limit still holds it.",
-	"retried-all":  "All are due now. A pause, a breaker or a limit still holds them.",
+	"retried":      "It is due now. A pause, a breaker or a limit would still hold it.",
+	"retried-all":  "All are due now. A pause, a breaker or a limit would still hold them.",
 	"retried-some": "Some are due now; the others are under way, due already, or delivered.",
 	"cancelled":    "It is cancelled. An attempt under way can't be recalled.",
 	"left-":        "Nothing was changed.", "left-ready": "It is due already, so nothing was changed.",
@@ -237,7 +237,7 @@ var tellings = map[string]string{
 	"paused":    "Paused. What is published waits, and nothing is lost.",
 	"revoked":   "Revoked. All browsers that it let in are out.",
 	"unsure":    "Nothing was paused: tick the box to say that you are sure.",
-	"resumed":   "Resumed. What waited goes out now.",
+	"resumed":   "Resumed. What is due goes out now. What waits for its next attempt waits until then.",
 }
 
 // render writes a page. One that shows what the browser has already is 304: what it has

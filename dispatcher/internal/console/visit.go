@@ -33,6 +33,8 @@ type visit struct {
 	r    *http.Request
 	ctx  context.Context // ends when the page may take no longer
 	base string          // /console or /link
+
+	known bool // who looks, so the store answered
 }
 
 // pageAnswer is what a page or an action answers: what a template shows, or where the
@@ -62,7 +64,7 @@ func (s *server) handle(o pageRoute, base string, who identify) http.HandlerFunc
 		ctx, cancel := context.WithTimeout(r.Context(), within)
 		defer cancel()
 		looker, err := who(ctx, r)
-		v := &visit{Desk: desk.New(looker, s.api, s.Spend), srv: s, w: w, r: r, ctx: ctx, base: base}
+		v := &visit{Desk: desk.New(looker, s.api, s.Spend), srv: s, w: w, r: r, ctx: ctx, base: base, known: err == nil}
 		if err == nil {
 			err = v.Refusal(o.needs)
 		}
@@ -150,11 +152,15 @@ func refusal(err error) (sentence string, rest error) {
 func (s *server) away(v *visit, err error) {
 	s.Log.WarnContext(v.r.Context(), "page failed", "path", s.logPath(v.r), "err", err)
 	v.w.Header().Set("Retry-After", "5")
+	late := v.known && errors.Is(v.ctx.Err(), context.DeadlineExceeded) // whether Redis is slow or was asked for much is not known
 	title := "Redis can't be reached"
-	if v.base == s.link {
+	switch {
+	case late:
+		title = "This took too long"
+	case v.base == s.link:
 		title = "Nothing can be shown now"
 	}
-	s.render(v, pageAnswer{template: "away", title: title, status: http.StatusServiceUnavailable})
+	s.render(v, pageAnswer{template: "away", title: title, status: http.StatusServiceUnavailable, body: late})
 }
 
 // sentence is an error as a page shows it.

@@ -9,24 +9,13 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-)
-
-// field of :meta has the key that seals cursors, in hex. The first instance that needs it
-// makes it.
-const (
-	field   = "cursors"
-	keySize = 32
 )
 
 // Bounds of a cursor. A place is filled up to a multiple of padding, because a length
@@ -121,23 +110,10 @@ func (s *Sealer) key(ctx context.Context) (*known, error) {
 
 // read reads the project's key, and makes one where there is none.
 func (s *Sealer) read(ctx context.Context) (*known, error) {
-	k, meta := &known{id: s.conn.ID(), at: time.Now()}, keys.Home(s.conn.Project())+keys.Meta
-	var read *redis.StringCmd
-	err := s.conn.At(ctx, "read "+meta, conn.Home, func(p redis.Pipeliner) { read = p.HGet(ctx, meta, field) })
+	k := &known{id: s.conn.ID(), at: time.Now()}
+	raw, err := s.conn.Secret(ctx, conn.MetaCursors)
 	if err != nil {
 		return nil, err
-	}
-	text := conn.Value(read)
-	if text == "" {
-		fresh := make([]byte, keySize)
-		_, _ = rand.Read(fresh) // it never fails
-		if text, err = s.conn.KeepRandom(ctx, field, hex.EncodeToString(fresh)); err != nil {
-			return nil, err
-		}
-	}
-	raw, err := hex.DecodeString(text)
-	if err != nil || len(raw) != keySize {
-		return nil, fmt.Errorf("%s of %s is no key: remove the field, and lists are read from their first page again", field, meta)
 	}
 	block, err := aes.NewCipher(raw)
 	if err == nil {

@@ -66,7 +66,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/engine":               5000, // it reports to notices, and serves takers
 	"dispatcher/internal/fields":               100,
 	"dispatcher/internal/gauge":                500,
-	"dispatcher/internal/httpapi":              6200, // it reads rows of an outbox, and makes links too
+	"dispatcher/internal/httpapi":              6300, // it reads rows of an outbox, and makes links too
 	"dispatcher/internal/httpapi/apikey":       300,
 	"dispatcher/internal/httpapi/events":       100,
 	"dispatcher/internal/httpapi/guests":       300,

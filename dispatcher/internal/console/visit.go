@@ -34,7 +34,7 @@ type visit struct {
 	ctx  context.Context // ends when the page may take no longer
 	base string          // /console or /link
 
-	known bool // who looks, so the store answered
+	known bool // its visitor is known, so the store answered just now
 }
 
 // pageAnswer is what a page or an action answers: what a template shows, or where the

@@ -72,20 +72,23 @@ if lease > 0 and (all_held or call('ZSCORE', FENCED, by)) then lease = 0 end
 local known, kept, fans, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, {}
 local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
 
-local rooms = {} -- lane -> how many more it may have in flight by leases given here
+local may_lease
+do
+  local rooms = {} -- lane -> how many more it may have in flight by leases given here
 
--- may_lease reports whether a delivery may be attempted by the caller at once, before any other instance claims it. An
--- expired delivery is not leased; a claim ends it.
-local function may_lease(e, l)
-  if nleases >= lease or not e.soon or (l.ready or queued(l)) > 0 then return false end
-  local most = rooms[l]
-  if not most then
-    most = l.limits.held == '-' and not l.limits.pull and l.state.till <= now and l.state.egress == 0 and room(l) or 0
-    rooms[l] = most
+  -- may_lease reports whether a delivery may be attempted by the caller at once, before any other instance claims it. An
+  -- expired delivery is not leased; a claim ends it.
+  function may_lease(e, l)
+    if nleases >= lease or not e.soon or (l.ready or queued(l)) > 0 then return false end
+    local most = rooms[l]
+    if not most then
+      most = l.limits.held == '-' and not l.limits.pull and l.state.till <= now and l.state.egress == 0 and room(l) or 0
+      rooms[l] = most
+    end
+    if l.flying >= most or not light(l, free - nleases) or (l.limits.interval > 0 and tokens_of(l) == 0) then return false end
+    local expiry = expires(e.record)
+    return expiry == 0 or expiry > now
   end
-  if l.flying >= most or not light(l, free - nleases) or (l.limits.interval > 0 and tokens_of(l) == 0) then return false end
-  local expiry = expires(e.record)
-  return expiry == 0 or expiry > now
 end
 local function full(l) return most_waiting > 0 and l.waiting >= most_waiting end
 
@@ -110,34 +113,40 @@ local function overflow(l, delivery)
 end
 
 -- digits writes a due time. Mostly all due times are the same, and writing one costs as much as the rest of its answer.
-local last, last_digits
-local function digits(ms)
-  if ms ~= last then last, last_digits = ms, format('%d', ms) end
-  return last_digits
+local digits
+do
+  local last, last_digits
+  function digits(ms)
+    if ms ~= last then last, last_digits = ms, format('%d', ms) end
+    return last_digits
+  end
 end
 
 -- shelve notes a delivery among those of its lane, and of its tenant in a queue. Messages of one call mostly have one time,
 -- and reading it costs as much as the rest. A lane is listed with its tenant where it has no deliveries, as far as this
 -- script knows. So a message of a lane in use costs nothing.
-local shelves, accepted, accepted_digits = {}, nil, nil -- name -> times and ids
-local function shelve(e, l)
-  local list, at = shelves[l.name], sub(e.record, 17, 22)
-  if at ~= accepted then accepted, accepted_digits = at, num(created(e.record)) end
-  local queue = l.limits.pull and sub(l.name, 1, 2) == 'q_'
-  if not list then
-    list = {}
-    shelves[l.name] = list
-    if not l.was and not queue then
-      local _, owner = owned(l.name, e.record)
-      list.owner = owner
+local shelve, shelves = nil, {} -- name -> times and ids
+do
+  local accepted, accepted_digits
+  function shelve(e, l)
+    local list, at = shelves[l.name], sub(e.record, 17, 22)
+    if at ~= accepted then accepted, accepted_digits = at, num(created(e.record)) end
+    local queue = l.limits.pull and sub(l.name, 1, 2) == 'q_'
+    if not list then
+      list = {}
+      shelves[l.name] = list
+      if not l.was and not queue then
+        local _, owner = owned(l.name, e.record)
+        list.owner = owner
+      end
     end
-  end
-  put(list, accepted_digits, e.id)
-  if queue then
-    local shelf, owner = owned(l.name, e.record)
-    if not shelf then return end
-    shelves[shelf] = shelves[shelf] or { owner = owner }
-    put(shelves[shelf], accepted_digits, e.id)
+    put(list, accepted_digits, e.id)
+    if queue then
+      local shelf, owner = owned(l.name, e.record)
+      if not shelf then return end
+      shelves[shelf] = shelves[shelf] or { owner = owner }
+      put(shelves[shelf], accepted_digits, e.id)
+    end
   end
 end
 

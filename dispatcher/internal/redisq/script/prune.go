@@ -1,6 +1,7 @@
 package script
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -19,9 +20,10 @@ type piece struct {
 
 // Prune removes from a script the comments, and the functions and names of keys
 // that it does not use. A word that only looks like a use keeps them, so that
-// nothing necessary is removed.
+// nothing necessary is removed. Constants become numbers where they are used: Lua
+// has no constants, and a script may have few locals.
 func Prune(text string) string {
-	pieces := piecesOf(text)
+	pieces := inline(piecesOf(text))
 	used := map[string]bool{}
 	for _, p := range pieces {
 		if _, _, names := keyNames(p); p.name == "" && !names { // a key may be called as a function is
@@ -69,6 +71,46 @@ func piecesOf(text string) []piece {
 	}
 	return pieces
 }
+
+// constants is a line that gives numbers names.
+var constants = regexp.MustCompile(`^local ([A-Z][A-Z_]*(?:, [A-Z][A-Z_]*)*) = ([0-9]+(?:, [0-9]+)*)$`)
+
+// inline puts numbers in place of the names that lines at the margin give them. A name that
+// is a local of some function too stays.
+func inline(pieces []piece) []piece {
+	values, all := map[string]string{}, ""
+	for _, p := range pieces {
+		all += p.text + "\n"
+	}
+	rest := slices.DeleteFunc(pieces, func(p piece) bool {
+		m := constants.FindStringSubmatch(p.text)
+		if m == nil || p.name != "" {
+			return false
+		}
+		names, numbers := strings.Split(m[1], ", "), strings.Split(m[2], ", ")
+		if len(names) != len(numbers) || slices.ContainsFunc(names, func(name string) bool {
+			return len(regexp.MustCompile(`(?m)^ *local [^=\n]*\b`+name+`\b`).FindAllString(all, 2)) > 1
+		}) {
+			return false
+		}
+		for i, name := range names {
+			values[name] = numbers[i]
+		}
+		return true
+	})
+	for i := range rest {
+		rest[i].text = tokens.ReplaceAllStringFunc(rest[i].text, func(token string) string {
+			if number, ok := values[token]; ok {
+				return number
+			}
+			return token
+		})
+	}
+	return rest
+}
+
+// tokens are the texts and words of a script.
+var tokens = regexp.MustCompile(`'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[A-Za-z_][A-Za-z0-9_]*`)
 
 // pruneNames joins the pieces and leaves out the names of keys that no other
 // line uses.

@@ -54,3 +54,10 @@ func TestPruningSeesAllFunctionsOfAName(t *testing.T) {
 	text := "local function a() return 1 end\nlocal function f()\n  return 2\nend\nlocal function f()\n  return a()\nend\nreturn f()\n"
 	require.Equal(t, text, script.Prune(text))
 }
+
+// A script may have 200 locals, and a function 60 upvalues. Constants take none of them.
+func TestConstantsAreNumbersWhereTheyAreUsed(t *testing.T) {
+	text := "local A, BC = 8, 16 -- of near\nlocal D = 3\nlocal x = A\nlocal function near()\n  local D = 4\n  return BC + A_B .. 'A' .. \"BC\" .. ABC .. D\nend\nreturn near(x, BC)\n"
+	require.Equal(t, "local D = 3\nlocal x = 8\nlocal function near()\n  local D = 4\n  return 16 + A_B .. 'A' .. \"BC\" .. ABC .. D\nend\nreturn near(x, 16)\n", script.Prune(text),
+		"a word in a text, a part of a word, and a local of the same name stay")
+}

@@ -77,7 +77,7 @@ func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach,
 // findable reports whether the archive has an index for a filter and its order, and may have
 // any of it.
 func findable(f *dispatcher.Filter) bool {
-	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0 && f.Order == ""
+	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0 && f.Order != dispatcher.OrderAccepted
 }
 
 // endsOf are the statuses of ends that a filter asks for.

@@ -21,6 +21,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	sealing "github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -85,6 +86,7 @@ type Store struct {
 	access *access.Store
 
 	conn    *conn.Client
+	sealer  *sealing.Sealer // of cursors of lists of deliveries
 	project string
 	tags    []string // of each partition
 	shares  shares
@@ -148,7 +150,8 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.Reader = attempts.NewReader(s.conn, DecodeRecord)
 	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
-	s.shelfReader = shelf.NewReader(shelf.Options{Conn: s.conn, Names: s.names, Decode: DecodeShelved, Matches: Matches})
+	s.sealer = sealing.New(s.conn)
+	s.shelfReader = shelf.NewReader(shelf.Options{Conn: s.conn, Names: s.names, Decode: DecodeShelved, Sealer: s.sealer})
 	s.upcomingReader = upcoming.NewReader(s.conn, func(h partitions.Hint) { s.partitions.Heard(h) })
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
 	s.audit, s.access = audit.New(s.conn, s.log), access.New(s.conn)

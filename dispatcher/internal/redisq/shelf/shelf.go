@@ -79,8 +79,7 @@ type Options struct {
 	Names func(context.Context) ([]any, error)
 	// Decode makes a delivery of an entry. It reports false for what can't be read.
 	Decode func(Entry) (dispatcher.Delivery, bool)
-	// Matches reports whether a filter selects a delivery that was accepted at a time.
-	Matches func(f dispatcher.Filter, d *dispatcher.Delivery, at time.Time) bool
+	Sealer *cursor.Sealer
 }
 
 // Reader reads the lists.
@@ -93,7 +92,7 @@ type Reader struct {
 
 // NewReader makes a Reader.
 func NewReader(o Options) *Reader {
-	return &Reader{o: o, conn: o.Conn, script: script.Make(o.Conn.TestClock(), "shelf", script.Read, shelfSrc), sealer: cursor.New(o.Conn)}
+	return &Reader{o: o, conn: o.Conn, script: script.Make(o.Conn.TestClock(), "shelf", script.Read, shelfSrc), sealer: o.Sealer}
 }
 
 // one is an entry that the filter selects.
@@ -139,7 +138,7 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 		}
 	}
 	if err == nil && p.more {
-		p.Next, err = r.sealer.Seal(ctx, listOf(f), p.reached.text())
+		p.Next, err = r.sealer.Seal(ctx, ListOf(f), p.reached.text())
 	}
 	if err != nil {
 		return dispatcher.Page{}, fmt.Errorf("list by acceptance: %w", err)
@@ -147,18 +146,18 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	return p.Page, nil
 }
 
-// listOf names the list of a filter, whatever its times.
-func listOf(f dispatcher.Filter) string {
+// ListOf names the list of a filter, whatever its times, for its cursors.
+func ListOf(f dispatcher.Filter) string {
 	f.Limit, f.Cursor, f.From, f.Since, f.Until = 0, "", nil, time.Time{}, time.Time{}
 	text, _ := json.Marshal(f) // of texts and numbers it can't fail
-	return "accepted " + string(text)
+	return "deliveries " + string(text)
 }
 
 func (p Place) text() string { return fmt.Sprintf("%d %s %s", p.At.UnixMilli(), p.Lane, p.Message) }
 
 // open reads the place of a filter's cursor.
 func (r *Reader) open(ctx context.Context, f dispatcher.Filter) (Place, error) {
-	text, err := r.sealer.Open(ctx, listOf(f), f.Cursor)
+	text, err := r.sealer.Open(ctx, ListOf(f), f.Cursor)
 	if err != nil {
 		return Place{}, err
 	}
@@ -208,7 +207,7 @@ func (r *Reader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (lanes
 	out.reached = Place{At: a.Time(), Lane: dispatcher.Lane(a.Text()), Message: a.Text()}
 	for a.More() {
 		e := readEntry(a)
-		if d, ok := r.o.Decode(e); ok && r.o.Matches(f, &d, e.At) {
+		if d, ok := r.o.Decode(e); ok && f.Matches(&d, e.At) {
 			out.entries = append(out.entries, one{at: e.Place, d: d})
 		}
 	}

@@ -63,6 +63,8 @@ func (f *Filter) Arrange() error {
 	case f.Order != "":
 	case len(f.Statuses) > 0 && !f.Failed && only(EndStatuses):
 		f.Order = OrderEnded
+	case f.OfSome():
+		f.Order = OrderAccepted
 	}
 	switch f.Order {
 	case OrderAccepted:

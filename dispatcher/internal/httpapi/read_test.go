@@ -161,31 +161,6 @@ func TestAListIsFiltered(t *testing.T) {
 	require.Equal(t, 500, f.filter.Limit)
 	require.Equal(t, "c1", f.filter.Cursor)
 
-	require.Empty(t, f.filter.Order)
-	decodeAnswer[wire.Page](t, get(h, "/v1/deliveries?destination=u_1&order=accepted"), 200)
-	require.Equal(t, dispatcher.OrderAccepted, f.filter.Order)
-	requireField(t, get(h, "/v1/deliveries?order=accepted"), "query.order", "destination")
-	requireField(t, get(h, "/v1/deliveries?order=oldest"), "query.order", "accepted")
-
-	for query, want := range map[string]dispatcher.Filter{
-		"status=dead&status=delivered": {Order: dispatcher.OrderEnded, Statuses: []dispatcher.Status{"dead", "delivered"}},
-		"status=dead&status=ready":     {Statuses: []dispatcher.Status{"dead", "ready"}},
-		"order=ended":                  {Order: dispatcher.OrderEnded, Statuses: dispatcher.EndStatuses},
-		"order=due":                    {Order: dispatcher.OrderDue, Statuses: []dispatcher.Status{"scheduled", "retrying"}},
-		"order=due&status=retrying":    {Order: dispatcher.OrderDue, Statuses: []dispatcher.Status{"retrying"}},
-		"dead_reason=gone":             {Order: dispatcher.OrderEnded, Statuses: []dispatcher.Status{"dead"}, Reasons: []dispatcher.DeadReason{"gone"}},
-	} {
-		decodeAnswer[wire.Page](t, get(h, "/v1/deliveries?"+query), 200)
-		f.filter.Limit = 0
-		require.Equal(t, want, f.filter, query)
-	}
-	for query, cure := range map[string]string{
-		"order=ended&status=ready": "no other status than delivered", "order=ended&failed=true": "leave failed out",
-		"order=due&status=ready": "scheduled and retrying", "order=due&dead_reason=gone": "leave dead_reason out",
-	} {
-		requireField(t, get(h, "/v1/deliveries?"+query), "query.order", cure)
-	}
-
 	f.page = dispatcher.Page{}
 	require.Equal(t, `{"data":[],"next_cursor":null,"looked_at":0}`, get(h, "/v1/deliveries").Body.String())
 	require.Equal(t, 50, f.filter.Limit)

@@ -28,6 +28,9 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 		page.CompleteSince = new(r.since())
 		return page, err
 	}
+	if f.Order == dispatcher.OrderAccepted {
+		return l.accepted(ctx, f)
+	}
 	at, err := parseCursor(&f)
 	if err != nil {
 		return dispatcher.Page{}, err
@@ -77,7 +80,7 @@ func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach,
 // findable reports whether the archive has an index for a filter and its order, and may have
 // any of it.
 func findable(f *dispatcher.Filter) bool {
-	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0 && f.Order != dispatcher.OrderAccepted
+	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0
 }
 
 // endsOf are the statuses of ends that a filter asks for.
@@ -117,10 +120,9 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 		return page, dispatcher.ErrArchiveAway
 	}
 	if r.asks(oldest) {
-		kept, err := l.kept(ctx, archive.Filter{
-			Tenants: f.Tenants, Subjects: f.Subjects, Lanes: f.Lanes, Topics: f.Topics, Statuses: endsOf(&f), Reasons: f.Reasons,
-			Since: f.Since, Until: f.Until, Limit: f.Limit, After: from,
-		})
+		of := archivedOf(&f)
+		of.After = from
+		kept, err := l.kept(ctx, of)
 		if err != nil {
 			return page, err
 		}
@@ -129,7 +131,7 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 		}
 		if kept == nil {
 			r.away = true
-		} else if err := l.merge(ctx, &page, kept, f.Limit); err != nil {
+		} else if err := l.merge(ctx, &page, kept, mergeBy{limit: f.Limit, place: placeOf}); err != nil {
 			return page, err
 		}
 	}
@@ -147,9 +149,15 @@ func (l *Lookup) kept(ctx context.Context, f archive.Filter) (*archive.EndPage, 
 	return &page, nil
 }
 
+// mergeBy says how many deliveries a page has, and in which order.
+type mergeBy struct {
+	limit int
+	place func(*dispatcher.Delivery) dispatcher.EndPlace
+}
+
 // merge puts the archive's page into the store's. Both end somewhere: up to the nearer
 // place the page is whole.
-func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *archive.EndPage, limit int) error {
+func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *archive.EndPage, by mergeBy) error {
 	added, err := l.added(ctx, page.Deliveries, kept.Ends)
 	if err != nil {
 		return err
@@ -160,13 +168,13 @@ func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *archive
 		reached = cmp.Or(kept.Reached, reached)
 	}
 	list := append(page.Deliveries, added...)
-	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return placeOf(&b).Compare(placeOf(&a)) })
+	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return by.place(&b).Compare(by.place(&a)) })
 	if reached != nil {
-		list = slices.DeleteFunc(list, func(d dispatcher.Delivery) bool { return placeOf(&d).Compare(*reached) < 0 })
+		list = slices.DeleteFunc(list, func(d dispatcher.Delivery) bool { return by.place(&d).Compare(*reached) < 0 })
 	}
-	if len(list) > limit {
-		list = list[:limit]
-		last := placeOf(&list[limit-1])
+	if len(list) > by.limit {
+		list = list[:by.limit]
+		last := by.place(&list[by.limit-1])
 		reached = &last
 	}
 	page.Deliveries, page.Reached = list, reached
@@ -208,7 +216,7 @@ func Delivery(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
 	}
 	of := life{d: named(e.ID, head)}
 	d := &of.d
-	d.Topic, d.Tenant, d.Subject = e.Topic, e.Tenant, e.Subject
+	d.Topic, d.Tenant, d.Subject, d.Created = e.Topic, e.Tenant, e.Subject, cmp.Or(e.Created, d.Created)
 	of.end(&e.Event, e.Kind.Status())
 	d.Attempts, d.LastStatus, d.LastError = e.Attempt.Number, e.LastStatus, cmp.Or(d.LastError, e.LastError)
 	d.Climbed, d.LadderFrom = max(d.Attempts-e.Base, 0), e.Base+1

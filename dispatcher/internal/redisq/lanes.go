@@ -3,6 +3,7 @@ package redisq
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -286,6 +287,20 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 		st.Limit = dispatcher.WhyRate
 	}
 	return l, nil
+}
+
+// String is the cursor of a list of lanes as callers carry it. They must not interpret it.
+func (c cursor) String() string { return base64.RawURLEncoding.EncodeToString([]byte(c.text())) }
+
+func parseCursor(text string) (c cursor, err error) {
+	if text == "" {
+		return c, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	}
+	return readCursor(string(raw))
 }
 
 // goesOn notes the process of a partition's server that answered. It reports whether the

@@ -3,7 +3,6 @@ package redisq
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"math"
 	"slices"
@@ -31,11 +30,11 @@ const (
 	costOfScript = 100
 )
 
-// A list goes through up to six sections: deliveries that ended and are still in their place,
-// those that have ended, those under way, those that are taken by the ends of their leases,
-// those that are ready, and those that wait for a time. Each status has an index of its own;
-// nothing else has one. Deliveries that wait behind another of their ordering key come right
-// after that one.
+// A list goes through up to six sections. First come deliveries that ended and are still in
+// their place, then those that have ended. Those under way follow, then those that are taken,
+// by the ends of their leases, and those that are ready. Last come those that wait for a time.
+// Each status has an index of its own; nothing else has one. Deliveries that wait behind
+// another of their ordering key come right after that one.
 const (
 	sectionDue    = "due"
 	sectionLeases = "leases"
@@ -367,9 +366,6 @@ func (c cursor) text() string {
 	}, " ")
 }
 
-// String is the cursor of a list of lanes as callers carry it. They must not interpret it.
-func (c cursor) String() string { return base64.RawURLEncoding.EncodeToString([]byte(c.text())) }
-
 // scoreText is a score as Redis reads it.
 func scoreText(score float64) string {
 	switch {
@@ -379,17 +375,6 @@ func scoreText(score float64) string {
 		return "-inf"
 	}
 	return strconv.FormatFloat(score, 'f', -1, 64)
-}
-
-func parseCursor(text string) (c cursor, err error) {
-	if text == "" {
-		return c, nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
-	}
-	return readCursor(string(raw))
 }
 
 // readCursor reads what text wrote.

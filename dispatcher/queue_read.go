@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -27,10 +28,28 @@ type Filter struct {
 	Limit    int
 	Cursor   string // of the page before; empty for the first
 	Order    Order  `json:",omitzero"`
+	View     View   `json:",omitzero"`
 
 	Left bool      `json:"-"`         // what is left of an emptied store, which is no error then
 	Part ListPart  `json:",omitzero"` // of the list, where another goes on with the rest
 	From *EndPlace `json:",omitzero"` // of PartEnded, in place of a cursor: what stands behind it; nil: all
+}
+
+// View is how much of a list its caller may see. The zero value is everything.
+type View struct {
+	Tenant   string `json:",omitempty"` // only what belongs to it
+	Endpoint string `json:",omitempty"` // and only what goes there
+}
+
+// ListName names a list by a word and its filter, which has the view of the caller in it. A
+// cursor fits the list of its name only: on another one it would skip entries. Filters leave
+// their page and their times out of the name, because the next page may have others.
+func ListName(word string, filter any) string {
+	text, err := json.Marshal(filter)
+	if err != nil {
+		panic(err) // a filter has texts, numbers and flags
+	}
+	return word + " " + string(text)
 }
 
 // Order is an order of a list of deliveries.
@@ -83,11 +102,12 @@ type Page struct {
 type EndedFilter struct {
 	Lane     Lane
 	Statuses []Status  // empty: delivered, dead and cancelled
-	Since    time.Time // inclusive; of the end
-	Until    time.Time // exclusive
-	Limit    int
-	Cursor   string // Resume of a page before, with the same lane and statuses; empty for the first
-	Left     bool   // what is left of an emptied store, which is no error then
+	Since    time.Time `json:"-"` // inclusive; of the end
+	Until    time.Time `json:"-"` // exclusive
+	Limit    int       `json:"-"`
+	Cursor   string    `json:"-"` // Resume of a page before, with the same lane and statuses; empty for the first
+	Left     bool      `json:"-"` // what is left of an emptied store, which is no error then
+	View     View
 }
 
 // EndedPage is a part of what ended, oldest first.
@@ -132,11 +152,12 @@ func (f Forgotten) Since(statuses []Status) (since time.Time) {
 // several values of one field any of them.
 type DeadFilter struct {
 	Tenants []string
-	Owned   []Lane // the endpoints of Tenants, which the queue does not know by tenant
+	Owned   []Lane `json:"-"` // the endpoints of Tenants, which the queue does not know by tenant; they may change between two pages
 	Lanes   []Lane
 	Reasons []DeadReason
-	Limit   int
-	Cursor  string // of the page before; empty for the first
+	Limit   int    `json:"-"`
+	Cursor  string `json:"-"` // of the page before; empty for the first
+	View    View
 }
 
 // DeadGroup counts what died on the way to one destination for one reason.
@@ -254,8 +275,9 @@ type LogFilter struct {
 	Tenants    []string
 	Messages   []string
 	Happenings []Happening
-	Since      time.Time // inclusive; when the attempt began, or the delivery ended without one
-	Until      time.Time // exclusive
+	Since      time.Time `json:"-"` // inclusive; when the attempt began, or the delivery ended without one
+	Until      time.Time `json:"-"` // exclusive
+	View       View
 }
 
 // Matches reports whether a line is one of those.

@@ -16,7 +16,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed" // the script
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -130,7 +129,7 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	}
 	names, err := r.o.Names(ctx)
 	if err == nil && f.Cursor != "" {
-		p.reached, err = r.open(ctx, f)
+		err = r.sealer.Open(ctx, listOf(f), f.Cursor, &p.reached)
 	}
 	for err == nil && p.more && len(p.Deliveries) < f.Limit && p.cost < pageCost {
 		var parts []lanesPart
@@ -139,7 +138,7 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 		}
 	}
 	if err == nil && p.more {
-		p.Next, err = r.sealer.Seal(ctx, listOf(f), p.reached.text())
+		p.Next, err = r.sealer.Seal(ctx, listOf(f), p.reached)
 	}
 	if err != nil {
 		return dispatcher.Page{}, fmt.Errorf("list by acceptance: %w", err)
@@ -150,24 +149,7 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 // listOf names the list of a filter, whatever its times.
 func listOf(f dispatcher.Filter) string {
 	f.Limit, f.Cursor, f.From, f.Since, f.Until = 0, "", nil, time.Time{}, time.Time{}
-	text, _ := json.Marshal(f) // of texts and numbers it can't fail
-	return "accepted " + string(text)
-}
-
-func (p Place) text() string { return fmt.Sprintf("%d %s %s", p.At.UnixMilli(), p.Lane, p.Message) }
-
-// open reads the place of a filter's cursor.
-func (r *Reader) open(ctx context.Context, f dispatcher.Filter) (Place, error) {
-	text, err := r.sealer.Open(ctx, listOf(f), f.Cursor)
-	if err != nil {
-		return Place{}, err
-	}
-	words := strings.SplitN(text, " ", 3)
-	ms, err := strconv.ParseInt(words[0], 10, 64)
-	if err != nil || len(words) != 3 {
-		return Place{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
-	}
-	return Place{At: conn.FromMillis(ms), Lane: dispatcher.Lane(words[1]), Message: words[2]}, nil
+	return dispatcher.ListName("accepted", f)
 }
 
 // read calls the script once for each group of lanes, all in one round trip.

@@ -5,11 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -50,6 +46,16 @@ func ListName(word string, filter any) string {
 		panic(err) // a filter has texts, numbers and flags
 	}
 	return word + " " + string(text)
+}
+
+// Cursors seal where a page of a list ended. What seals a cursor lies in the store, so it
+// opens at all instances.
+type Cursors interface {
+	// SealCursor makes a cursor of a place, which JSON can write. list is a ListName.
+	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
+	// OpenCursor reads the place of a cursor. It returns ErrCursor for one of another list,
+	// and for one of data that were lost since.
+	OpenCursor(ctx context.Context, list, cursor string, place any) error
 }
 
 // Order is an order of a list of deliveries.
@@ -317,27 +323,7 @@ type LogPlace struct {
 	Line      int    // of the entry, from 0
 }
 
-// String is the place as cursors and events have it.
-func (p LogPlace) String() string {
-	return fmt.Sprintf("%d-%d-%d-%d", p.MS, p.Partition, p.Seq, p.Line)
-}
-
 // Compare orders places by time.
 func (p LogPlace) Compare(q LogPlace) int {
 	return cmp.Or(cmp.Compare(p.MS, q.MS), cmp.Compare(p.Partition, q.Partition), cmp.Compare(p.Seq, q.Seq), cmp.Compare(p.Line, q.Line))
-}
-
-// ParseLogPlace reads what String wrote, or answers ErrCursor.
-func ParseLogPlace(text string) (p LogPlace, err error) {
-	words := strings.Split(text, "-")
-	numbers := make([]uint64, len(words))
-	for i, word := range words {
-		if numbers[i], err = strconv.ParseUint(word, 10, 53); err != nil || len(words) != 4 {
-			return LogPlace{}, fmt.Errorf("%w: %q", ErrCursor, text)
-		}
-	}
-	if numbers[1] > math.MaxInt32 || numbers[3] > math.MaxInt32 {
-		return LogPlace{}, fmt.Errorf("%w: %q", ErrCursor, text)
-	}
-	return LogPlace{MS: int64(numbers[0]), Partition: int(numbers[1]), Seq: numbers[2], Line: int(numbers[3])}, nil
 }

@@ -301,8 +301,8 @@ func (l *Lookup) mergeEnded(ctx context.Context, page *dispatcher.EndedPage, kep
 		place = placeOf(&list[n-1])
 	}
 	page.Deliveries, page.More, page.Place = list, reached != nil, place
-	page.Resume = l.store.EndedCursor(f, place)
-	return nil
+	page.Resume, err = l.store.EndedCursor(ctx, f, place)
+	return err
 }
 
 // mark is where a page of Deliveries ended: among what has not ended, where the store's

@@ -41,7 +41,7 @@ type Store interface {
 	// Has tells which deliveries it has, in whatever place.
 	Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bool, error)
 	// EndedCursor is the cursor of a list of ends that was read up to a place.
-	EndedCursor(f dispatcher.EndedFilter, at dispatcher.EndPlace) string
+	EndedCursor(ctx context.Context, f dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error)
 }
 
 // DecodeFunc reads the head of a message's record.

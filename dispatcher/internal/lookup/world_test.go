@@ -119,12 +119,16 @@ func (w *world) Ended(_ context.Context, name string, f dispatcher.EndedFilter) 
 	if n := len(list); n > 0 {
 		page.Place = placeOf(list[n-1])
 	}
-	page.Deliveries, page.Resume = list, w.EndedCursor(f, page.Place)
+	page.Deliveries, page.Resume = list, endedCursor(page.Place)
 	defer w.between()
 	return page, nil
 }
 
-func (w *world) EndedCursor(_ dispatcher.EndedFilter, at dispatcher.EndPlace) string {
+func (w *world) EndedCursor(_ context.Context, _ dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error) {
+	return endedCursor(at), nil
+}
+
+func endedCursor(at dispatcher.EndPlace) string {
 	return fmt.Sprintf("%d %s", at.At.UnixMilli(), at.ID)
 }
 

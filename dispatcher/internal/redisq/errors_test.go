@@ -20,7 +20,6 @@ func TestACursorIsReadAsItWasWritten(t *testing.T) {
 		"due  0 0 1790000000000 u_a:m_1  0 0 ",
 		"ready u_a 3 17 17 u_a:m_1 0123456789abcdef 1790000000000 3w5e11264sgsf 0123456789abcdef",
 		"leases  0 0 1790000000000 ep_000000001:m_1 * 1790000000000 z ",
-		"lanes  0 0 1790000000000 u_a  0 0 ",
 	} {
 		text := base64.RawURLEncoding.EncodeToString([]byte(good))
 		same, err := redisq.ParseCursor(text)

@@ -100,5 +100,5 @@ func (s *Store) AgeLooks(by time.Duration) {
 
 // Buried reads the counts of the dead, and orders at most so many groups at a time.
 func (s *Store) Buried(most int) *buried.Reader {
-	return &buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition, Most: most}
+	return &buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition, Sealer: s.sealer, Most: most}
 }

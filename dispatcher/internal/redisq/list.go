@@ -61,7 +61,7 @@ type listed struct {
 func (s *Store) list(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	at, err := parseCursor(f.Cursor)
 	filter := filterHash(f)
-	if err == nil && f.Cursor != "" && (at.section == sectionLanes || at.section == sectionPaused || at.partition >= len(s.tags) || at.filter != filter) {
+	if err == nil && f.Cursor != "" && (at.partition >= len(s.tags) || at.filter != filter) {
 		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
 	}
 	if err != nil {
@@ -331,7 +331,7 @@ func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
 // of the last one read.
 type cursor struct {
 	section, lane string
-	filter        uint64 // filterHash of the list; 0: of lanes
+	filter        uint64 // filterHash of the list
 	partition     int
 	scan          uint64
 	server        string // the process that scan is valid for
@@ -381,7 +381,7 @@ func parseCursor(text string) (c cursor, err error) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
 	f := strings.Split(string(raw), " ")
-	if len(f) != 10 || f[0] != sectionLanes && f[0] != sectionPaused && !slices.Contains(sections, f[0]) {
+	if len(f) != 10 || !slices.Contains(sections, f[0]) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
 	c.section, c.lane, c.name, c.key, c.server = f[0], f[1], f[5], f[6], f[9]

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -45,8 +46,13 @@ type Sealer struct {
 // them.
 type known struct {
 	id   string
+	at   time.Time // when it was read
 	aead cipher.AEAD
 }
+
+// again is how long a key is not read anew because a cursor does not open. Anybody may send
+// wrong ones.
+const again = time.Second
 
 // New makes a Sealer.
 func New(c *conn.Client) *Sealer { return &Sealer{conn: c} }
@@ -57,11 +63,9 @@ func (s *Sealer) Seal(ctx context.Context, list string, place any) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("seal cursor: %w", err)
 	}
-	k := s.known.Load()
-	if k == nil || k.id != s.conn.ID() {
-		if k, err = s.read(ctx, true); err != nil {
-			return "", fmt.Errorf("seal cursor: %w", err)
-		}
+	k, err := s.key(ctx)
+	if err != nil {
+		return "", fmt.Errorf("seal cursor: %w", err)
 	}
 	plain = append(plain, bytes.Repeat([]byte(" "), padding-1-(len(plain)-1)%padding)...)
 	nonce := make([]byte, k.aead.NonceSize(), k.aead.NonceSize()+len(plain)+k.aead.Overhead())
@@ -78,15 +82,18 @@ func (s *Sealer) Open(ctx context.Context, list, text string, place any) error {
 	if err != nil || len(text) > longest {
 		return wrong
 	}
-	k := s.known.Load()
-	if k == nil || k.id != s.conn.ID() || k.open(list, raw, place) != nil {
-		// Another instance may have made another key since.
-		if k, err = s.read(ctx, false); err != nil {
-			return fmt.Errorf("open cursor: %w", err)
-		}
-		if k == nil || k.open(list, raw, place) != nil {
+	k, err := s.key(ctx)
+	if err == nil && k.open(list, raw, place) != nil {
+		if time.Since(k.at) < again {
 			return wrong
 		}
+		k, err = s.read(ctx) // another instance may have made another key
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("open cursor: %w", err)
+	case k.open(list, raw, place) != nil:
+		return wrong
 	}
 	return nil
 }
@@ -104,18 +111,23 @@ func (k *known) open(list string, raw []byte, place any) error {
 	return json.Unmarshal(plain, place)
 }
 
-// read reads the project's key. Where there is none it makes one, or returns nil.
-func (s *Sealer) read(ctx context.Context, makes bool) (*known, error) {
-	k, meta := &known{id: s.conn.ID()}, keys.Home(s.conn.Project())+keys.Meta
+// key is the project's key.
+func (s *Sealer) key(ctx context.Context) (*known, error) {
+	if k := s.known.Load(); k != nil && k.id == s.conn.ID() {
+		return k, nil
+	}
+	return s.read(ctx)
+}
+
+// read reads the project's key, and makes one where there is none.
+func (s *Sealer) read(ctx context.Context) (*known, error) {
+	k, meta := &known{id: s.conn.ID(), at: time.Now()}, keys.Home(s.conn.Project())+keys.Meta
 	var read *redis.StringCmd
 	err := s.conn.At(ctx, "read "+meta, conn.Home, func(p redis.Pipeliner) { read = p.HGet(ctx, meta, field) })
 	if err != nil {
 		return nil, err
 	}
 	text := conn.Value(read)
-	if text == "" && !makes {
-		return nil, nil
-	}
 	if text == "" {
 		fresh := make([]byte, keySize)
 		_, _ = rand.Read(fresh) // it never fails

@@ -32,9 +32,10 @@ var AuditWords = []string{
 // values any of these.
 type AuditFilter struct {
 	By, What, Targets, Tenants []string
-	Since, Until               time.Time // Since is included, Until is not
-	Limit                      int
-	Cursor                     string // of the page before; empty for the first
+	Since, Until               time.Time `json:"-"` // Since is included, Until is not
+	Limit                      int       `json:"-"`
+	Cursor                     string    `json:"-"` // of the page before; empty for the first
+	View                       View
 }
 
 // AuditPage is a part of the audit, newest first.

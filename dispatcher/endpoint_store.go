@@ -33,8 +33,9 @@ var (
 type EndpointFilter struct {
 	Tenants []string // none: all; an empty one: those without a tenant
 	Public  bool     // only those that have a public key, whatever their tenant
-	Limit   int
-	Cursor  string // of the page before; empty for the first
+	Limit   int      `json:"-"`
+	Cursor  string   `json:"-"` // of the page before; empty for the first
+	View    View
 }
 
 // EndpointChange tells that an endpoint is another than it was.

@@ -97,6 +97,8 @@ func (e *Degraded) Unwrap() []error { return e.Errs }
 // Every method may be called from several goroutines. An error that wraps
 // ErrUnavailable leaves open whether the change was made.
 type Queue interface {
+	Cursors
+
 	// Messages come in, and what is due becomes ready.
 
 	// Schedule stores a batch for instance by. Deliveries that are due at once

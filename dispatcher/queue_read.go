@@ -3,12 +3,9 @@ package dispatcher
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -27,10 +24,38 @@ type Filter struct {
 	Limit    int
 	Cursor   string // of the page before; empty for the first
 	Order    Order  `json:",omitzero"`
+	View     View   `json:",omitzero"`
 
 	Left bool      `json:"-"`         // what is left of an emptied store, which is no error then
 	Part ListPart  `json:",omitzero"` // of the list, where another goes on with the rest
 	From *EndPlace `json:",omitzero"` // of PartEnded, in place of a cursor: what stands behind it; nil: all
+}
+
+// View is how much of a list its caller may see. The zero value is everything.
+type View struct {
+	Tenant   string `json:",omitempty"` // only what belongs to it
+	Endpoint string `json:",omitempty"` // and only what goes there
+}
+
+// ListName names a list by a word and its filter, which has the view of the caller in it. A
+// cursor fits the list of its name only: on another one it would skip entries. Filters leave
+// their page and their times out of the name, because the next page may have others.
+func ListName(word string, filter any) string {
+	text, err := json.Marshal(filter)
+	if err != nil {
+		panic(err) // a filter has texts, numbers and flags
+	}
+	return word + " " + string(text)
+}
+
+// Cursors seal where a page of a list ended. What seals a cursor lies in the store, so it
+// opens at all instances.
+type Cursors interface {
+	// SealCursor makes a cursor of a place, which JSON can write. list is a ListName.
+	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
+	// OpenCursor reads the place of a cursor. It returns ErrCursor for one of another list,
+	// and for one of data that were lost since.
+	OpenCursor(ctx context.Context, list, cursor string, place any) error
 }
 
 // Order is an order of a list of deliveries. Without one come the ended deliveries, newest
@@ -150,11 +175,12 @@ type Page struct {
 type EndedFilter struct {
 	Lane     Lane
 	Statuses []Status  // empty: delivered, dead and cancelled
-	Since    time.Time // inclusive; of the end
-	Until    time.Time // exclusive
-	Limit    int
-	Cursor   string // Resume of a page before, with the same lane and statuses; empty for the first
-	Left     bool   // what is left of an emptied store, which is no error then
+	Since    time.Time `json:"-"` // inclusive; of the end
+	Until    time.Time `json:"-"` // exclusive
+	Limit    int       `json:"-"`
+	Cursor   string    `json:"-"` // Resume of a page before, with the same lane and statuses; empty for the first
+	Left     bool      `json:"-"` // what is left of an emptied store, which is no error then
+	View     View
 }
 
 // EndedPage is a part of what ended, oldest first.
@@ -199,11 +225,12 @@ func (f Forgotten) Since(statuses []Status) (since time.Time) {
 // several values of one field any of them.
 type DeadFilter struct {
 	Tenants []string
-	Owned   []Lane // the endpoints of Tenants, which the queue does not know by tenant
+	Owned   []Lane `json:"-"` // the endpoints of Tenants, which the queue does not know by tenant; they may change between two pages
 	Lanes   []Lane
 	Reasons []DeadReason
-	Limit   int
-	Cursor  string // of the page before; empty for the first
+	Limit   int    `json:"-"`
+	Cursor  string `json:"-"` // of the page before; empty for the first
+	View    View
 }
 
 // DeadGroup counts what died on the way to one destination for one reason.
@@ -269,8 +296,9 @@ type LogFilter struct {
 	Tenants    []string
 	Messages   []string
 	Happenings []Happening
-	Since      time.Time // inclusive; when the attempt began, or the delivery ended without one
-	Until      time.Time // exclusive
+	Since      time.Time `json:"-"` // inclusive; when the attempt began, or the delivery ended without one
+	Until      time.Time `json:"-"` // exclusive
+	View       View
 }
 
 // Matches reports whether a line is one of those.
@@ -310,27 +338,7 @@ type LogPlace struct {
 	Line      int    // of the entry, from 0
 }
 
-// String is the place as cursors and events have it.
-func (p LogPlace) String() string {
-	return fmt.Sprintf("%d-%d-%d-%d", p.MS, p.Partition, p.Seq, p.Line)
-}
-
 // Compare orders places by time.
 func (p LogPlace) Compare(q LogPlace) int {
 	return cmp.Or(cmp.Compare(p.MS, q.MS), cmp.Compare(p.Partition, q.Partition), cmp.Compare(p.Seq, q.Seq), cmp.Compare(p.Line, q.Line))
-}
-
-// ParseLogPlace reads what String wrote, or answers ErrCursor.
-func ParseLogPlace(text string) (p LogPlace, err error) {
-	words := strings.Split(text, "-")
-	numbers := make([]uint64, len(words))
-	for i, word := range words {
-		if numbers[i], err = strconv.ParseUint(word, 10, 53); err != nil || len(words) != 4 {
-			return LogPlace{}, fmt.Errorf("%w: %q", ErrCursor, text)
-		}
-	}
-	if numbers[1] > math.MaxInt32 || numbers[3] > math.MaxInt32 {
-		return LogPlace{}, fmt.Errorf("%w: %q", ErrCursor, text)
-	}
-	return LogPlace{MS: int64(numbers[0]), Partition: int(numbers[1]), Seq: numbers[2], Line: int(numbers[3])}, nil
 }

@@ -12,6 +12,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 const (
@@ -95,6 +97,8 @@ type Caller struct {
 	Key  string // the API key's owner text; empty: a link
 
 	Read, Bodies, Admin bool // what the key's scopes allow; of a link its page decides that
+
+	View dispatcher.View // of a link; a key sees everything
 }
 
 // Linked reports whether the caller came by a link.

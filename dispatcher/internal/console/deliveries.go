@@ -85,7 +85,7 @@ func deliveries(v *visit) (pageAnswer, error) {
 		status = http.StatusUnprocessableEntity
 	}
 	var problem *client.Problem
-	if errors.As(err, &problem) && (problem.Status == http.StatusUnprocessableEntity || problem.Status == http.StatusBadRequest) {
+	if errors.As(err, &problem) && !wrongCursor(problem) && (problem.Status == http.StatusUnprocessableEntity || problem.Status == http.StatusBadRequest) {
 		p.Wrong, status, err = problem.Problem.Error(), problem.Status, nil
 	}
 	if errors.Is(err, desk.ErrHidden) {

@@ -111,6 +111,10 @@ func (s *server) fail(v *visit, err error) {
 	case errors.As(err, &spent):
 		v.w.Header().Set("Retry-After", strconv.Itoa(int(spent.Wait.Seconds())+1))
 		s.wrong(v, http.StatusTooManyRequests, "Too many at once", sentence(spent))
+	case wrongCursor(p) && v.r.Method != http.MethodPost:
+		first := v.r.URL.Query()
+		first.Del("cursor")
+		http.Redirect(v.w, v.r, (&url.URL{Path: v.r.URL.Path, RawQuery: first.Encode()}).String(), http.StatusSeeOther)
 	case errors.As(err, &p) && p.Status < http.StatusInternalServerError:
 		s.wrong(v, p.Status, p.Title, p.Problem.Error())
 	case v.r.Context().Err() != nil: // the browser has gone
@@ -122,11 +126,16 @@ func (s *server) fail(v *visit, err error) {
 	}
 }
 
-// refusal is what the API says of a filter or a cursor that is wrong, for a page that goes
-// on without what it asked for. Any other error stays one.
+// wrongCursor reports whether the API refused the cursor of a list.
+func wrongCursor(p *client.Problem) bool {
+	return p != nil && len(p.Errors) > 0 && p.Errors[0].Path == "query.cursor"
+}
+
+// refusal is what the API says of a filter that is wrong, for a page that goes on without
+// what it asked for. Any other error stays one, and that of a wrong cursor too.
 func refusal(err error) (sentence string, rest error) {
 	var p *client.Problem
-	if errors.As(err, &p) && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusBadRequest) {
+	if errors.As(err, &p) && !wrongCursor(p) && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusBadRequest) {
 		if len(p.Errors) == 0 {
 			return p.Problem.Error() + ".", nil
 		}

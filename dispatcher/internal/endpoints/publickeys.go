@@ -55,8 +55,11 @@ func newKeyCache(r *Registry) *keyCache {
 // PublicKeys reads a page of the public keys of endpoints, at most keysFor old. It leaves
 // out endpoints that have none.
 func (r *Registry) PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error) {
-	if f.Cursor != "" && !dispatcher.Lane(f.Cursor).IsEndpoint() {
-		return dispatcher.PublicKeyPage{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
+	last := "" // id of the last endpoint of the page before
+	if f.Cursor != "" {
+		if err := r.Queue.OpenCursor(ctx, keyList, f.Cursor, &last); err != nil {
+			return dispatcher.PublicKeyPage{}, err
+		}
 	}
 	set, err := r.keys.get(ctx)
 	if err != nil {
@@ -67,10 +70,12 @@ func (r *Registry) PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter)
 	if f.Name != "" {
 		owners = set.named(f.Name)
 	} else {
-		owners = owners[set.after(f.Cursor):]
+		owners = owners[set.after(last):]
 		if limit := cmp.Or(f.Limit, 50); len(owners) > limit {
 			owners = owners[:limit]
-			page.Next = owners[limit-1].id
+			if page.Next, err = r.Queue.SealCursor(ctx, keyList, owners[limit-1].id); err != nil {
+				return dispatcher.PublicKeyPage{}, err
+			}
 		}
 	}
 	now := r.Queue.Now()
@@ -84,9 +89,12 @@ func (r *Registry) PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter)
 	return page, nil
 }
 
-// after is the place of the first id behind a cursor.
-func (s *keySet) after(cursor string) int {
-	at, found := s.find(cursor)
+// keyList is the name of the list of all keys.
+var keyList = dispatcher.ListName("keys", nil)
+
+// after is the place of the first id behind one.
+func (s *keySet) after(id string) int {
+	at, found := s.find(id)
 	if found {
 		at++
 	}

@@ -77,13 +77,24 @@ type tenantWalk struct {
 	origin *url.URL
 	but    dispatcher.Lane             // left out
 	change func(dispatcher.Lane) error // nil: the lanes are only counted
-	cursor string                      // of the next page; empty: the first
+	cursor string                      // of the call before; empty: from the first name on
+}
+
+// list is the name of the list of lanes at the origin.
+func (w *tenantWalk) list() string {
+	return dispatcher.ListName("tenants", dispatcher.URLLane(w.origin, ""))
 }
 
 // eachTenant walks to the last page, or as far as one call may go.
 func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatcher.OtherTenants, err error) {
+	at := ""
+	if w.cursor != "" {
+		if err := r.Queue.OpenCursor(ctx, w.list(), w.cursor, &at); err != nil {
+			return found, err
+		}
+	}
 	for looked := 0; ; {
-		page, next, err := r.Queue.LaneNames(ctx, w.cursor)
+		page, next, err := r.Queue.LaneNames(ctx, at)
 		if ctx.Err() != nil {
 			return found, ctx.Err()
 		}
@@ -95,12 +106,12 @@ func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatc
 		}
 		looked += len(page)
 		w.take(page, &found)
-		if w.cursor = next; next == "" {
+		if at = next; next == "" {
 			return found, nil
 		}
 		if looked >= tenantNames || found.Changed+found.Failed >= tenantLanes {
-			found.Next = next
-			return found, nil
+			found.Next, err = r.Queue.SealCursor(ctx, w.list(), at)
+			return found, err
 		}
 	}
 }

@@ -129,12 +129,10 @@ func TestPagesOfPublicKeysHoldNothingOfEndpointsWithoutOne(t *testing.T) {
 				for _, key := range page.Keys {
 					got = append(got, key.Endpoint)
 				}
-				require.NotContains(t, secretIDs, page.Next)
 				require.LessOrEqual(t, len(page.Keys), limit)
 				if page.Next == "" {
 					break
 				}
-				require.Equal(t, got[len(got)-1], page.Next, "it tells nothing that the page does not")
 				f.Cursor = page.Next
 			}
 			require.Equal(t, want, got)
@@ -143,17 +141,11 @@ func TestPagesOfPublicKeysHoldNothingOfEndpointsWithoutOne(t *testing.T) {
 		for _, name := range []string{"s1", secretIDs[0], "nobody", "ep_none"} {
 			require.Empty(t, r.keys(t, d.PublicKeyFilter{Name: name}).Keys)
 		}
-		require.Equal(t, want, append([]string{want[0]}, idsOfKeys(r.keys(t, d.PublicKeyFilter{Cursor: want[0], Limit: 100}))...))
-		_, err := r.PublicKeys(t.Context(), d.PublicKeyFilter{Cursor: "c1"})
-		require.ErrorIs(t, err, d.ErrCursor)
+		for _, cursor := range []string{"c1", want[0]} {
+			_, err := r.PublicKeys(t.Context(), d.PublicKeyFilter{Cursor: cursor})
+			require.ErrorIs(t, err, d.ErrCursor)
+		}
 	})
-}
-
-func idsOfKeys(page d.PublicKeyPage) (ids []string) {
-	for _, key := range page.Keys {
-		ids = append(ids, key.Endpoint)
-	}
-	return ids
 }
 
 func TestAPublicKeyIsToldWhileItsSecretSigns(t *testing.T) {

@@ -84,5 +84,5 @@ func TestABadFilterOfAttemptsIs422(t *testing.T) {
 	}
 	require.NotContains(t, f.calls, "attempts")
 	f.err = dispatcher.ErrCursor
-	requireField(t, get(h, "/v1/attempts?cursor=x"), "query.cursor", "not made")
+	requireField(t, get(h, "/v1/attempts?cursor=x"), "query.cursor", "leave it out")
 }

@@ -20,7 +20,7 @@ import (
 func (s *server) readAudit(ctx context.Context, q *request) (*response, error) {
 	page, err := s.svc.ReadAudit(ctx, dispatcher.AuditFilter{
 		By: q.all("by"), What: q.all("what"), Targets: q.all("target"), Tenants: q.all("tenant"),
-		Since: q.time("since"), Until: q.time("until"), Limit: q.limit(), Cursor: q.cursor(),
+		Since: q.time("since"), Until: q.time("until"), Limit: q.limit(), Cursor: q.cursor(), View: q.view,
 	})
 	if err != nil {
 		return nil, err

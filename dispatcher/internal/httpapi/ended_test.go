@@ -71,7 +71,7 @@ func TestWhatEndedOfAnEndpointIsListed(t *testing.T) {
 	}
 	requireProblem(t, get(h, "/v1/endpoints/other/deliveries"), 404, "not-found")
 	f.err = dispatcher.ErrCursor
-	requireField(t, get(h, endedPath+"?cursor=x"), "query.cursor", "not made")
+	requireField(t, get(h, endedPath+"?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestWhatEndedIsCSVForThoseWhoAskForIt(t *testing.T) {

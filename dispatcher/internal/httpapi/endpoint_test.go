@@ -259,7 +259,7 @@ func TestEndpointsAreListed(t *testing.T) {
 	}
 	require.Empty(t, f.calls)
 	f.err = dispatcher.ErrCursor
-	requireField(t, get(h, "/v1/endpoints?cursor=x"), "query.cursor", "not made")
+	requireField(t, get(h, "/v1/endpoints?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestAnEndpointIsDeletedPausedAndResumed(t *testing.T) {

@@ -85,7 +85,7 @@ func (s *server) resumeEndpoint(ctx context.Context, q *request) (*response, err
 
 // endpoints serves GET /v1/endpoints.
 func (s *server) endpoints(ctx context.Context, q *request) (*response, error) {
-	f := dispatcher.EndpointFilter{Tenants: q.all("tenant"), Limit: q.limit(), Cursor: q.cursor()}
+	f := dispatcher.EndpointFilter{Tenants: q.all("tenant"), Limit: q.limit(), Cursor: q.cursor(), View: q.view}
 	views, next, err := s.svc.Endpoints(ctx, f)
 	if err != nil {
 		return nil, err

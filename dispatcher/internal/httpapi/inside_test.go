@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
@@ -48,4 +49,27 @@ func TestACallFromInsideIsItsCallersWhereItIsCarriedOut(t *testing.T) {
 	require.Equal(t, http.StatusCreated, w.Code)
 	require.Equal(t, access.Caller{Name: "lnk_7"}, f.inside)
 	require.Equal(t, "link:lnk_7", f.caller)
+}
+
+// A cursor belongs to the view that it was made for, so each filter has the view.
+func TestAListHasTheViewOfItsCaller(t *testing.T) {
+	merchant := access.Caller{Name: "lnk_7", View: dispatcher.View{Tenant: "m7", Endpoint: "ep_123456789"}}
+	for path, view := range map[string]func(*fakeService) dispatcher.View{
+		"/v1/deliveries":                        func(f *fakeService) dispatcher.View { return f.filter.View },
+		"/v1/attempts":                          func(f *fakeService) dispatcher.View { return f.logFilter.View },
+		"/v1/endpoints":                         func(f *fakeService) dispatcher.View { return f.filterOf.View },
+		"/v1/endpoints/ep_123456789/deliveries": func(f *fakeService) dispatcher.View { return f.endedOf[0].View },
+		"/v1/dead":                              func(f *fakeService) dispatcher.View { return f.dead.View },
+		"/v1/audit":                             func(f *fakeService) dispatcher.View { return f.auditOf.View },
+	} {
+		for _, c := range []access.Caller{merchant, {Name: "lnk_8", View: dispatcher.View{Tenant: "m7"}}} {
+			f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+			r := newRequest("GET", path, "")
+			require.Equal(t, http.StatusOK, serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), c))).Code, path)
+			require.Equal(t, c.View, view(f), path)
+		}
+		f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+		require.Equal(t, http.StatusOK, serve(newTestAPI(t, f), newRequest("GET", path, "")).Code, path)
+		require.Zero(t, view(f), path)
+	}
 }

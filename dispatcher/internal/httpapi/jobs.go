@@ -266,23 +266,11 @@ func (s *server) survey(ctx context.Context, q *request, kind dispatcher.JobKind
 
 // jobs serves GET /v1/jobs.
 func (s *server) jobs(ctx context.Context, q *request) (*response, error) {
-	below := int64(0)
-	if text := q.cursor(); text != "" {
-		n, valid := dispatcher.ParseJobID(text)
-		if !valid {
-			return nil, dispatcher.ErrCursor
-		}
-		below = n
-	}
-	found, next, err := s.svc.Jobs(ctx, q.limit(), below)
+	found, next, err := s.svc.Jobs(ctx, q.limit(), q.cursor())
 	if err != nil {
 		return nil, err
 	}
-	w := wire.JobPage{Data: convert(found, wireJob)}
-	if next > 0 {
-		w.NextCursor = nextCursor((&dispatcher.Job{Number: next}).ID())
-	}
-	return answerJSON(http.StatusOK, w)
+	return answerJSON(http.StatusOK, wire.JobPage{Data: convert(found, wireJob), NextCursor: nextCursor(next)})
 }
 
 // job serves GET /v1/jobs/{id}.

@@ -58,7 +58,7 @@ func TestLanesAreListed(t *testing.T) {
 	requireField(t, get(h, "/v1/lanes?limit=501"), "query.limit", "500")
 	requireField(t, get(h, "/v1/lanes?state=open"), "query.state", "unknown")
 	f.err = dispatcher.ErrCursor
-	requireField(t, get(h, "/v1/lanes?cursor=x"), "query.cursor", "not made")
+	requireField(t, get(h, "/v1/lanes?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestTheLanesOfDestinationsAreTold(t *testing.T) {
@@ -90,7 +90,7 @@ func TestInstancesAreListed(t *testing.T) {
 	require.Equal(t, dispatcher.EndpointFilter{Limit: 7, Cursor: "c1"}, f.filterOf)
 	requireField(t, get(h, "/v1/instances?name=x"), "query.name", "unknown")
 	f.err = dispatcher.ErrCursor
-	requireField(t, get(h, "/v1/instances?cursor=x"), "query.cursor", "not made")
+	requireField(t, get(h, "/v1/instances?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestARateIsToldInTheTimeItWasGivenFor(t *testing.T) {
@@ -170,7 +170,7 @@ func TestAPauseByURLTellsOfOtherTenantsAndHoldsThemWhereAskedTo(t *testing.T) {
 	requireField(t, serve(h, newRequest("POST", "/v1/lanes/u_1/pause?all_tenants=true", "")), "query.all_tenants", "URL only")
 	require.Empty(t, f.calls)
 	f.err = dispatcher.ErrCursor
-	requireField(t, serve(h, newRequest("POST", lane+"pause?all_tenants=true&cursor=x", "")), "query.cursor", "not made")
+	requireField(t, serve(h, newRequest("POST", lane+"pause?all_tenants=true&cursor=x", "")), "query.cursor", "leave it out")
 	f.err = dispatcher.ErrNoLane
 	requireProblem(t, serve(h, newRequest("POST", "/v1/lanes/u_1/pause", "")), 404, "not-found")
 }

@@ -106,7 +106,7 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 // ended serves GET /v1/endpoints/{id}/deliveries.
 func (s *server) ended(ctx context.Context, q *request) (*response, error) {
 	f := dispatcher.EndedFilter{
-		Statuses: asWords[dispatcher.Status](q.all("status")), Since: q.time("since"), Until: q.time("until"), Cursor: q.cursor(),
+		Statuses: asWords[dispatcher.Status](q.all("status")), Since: q.time("since"), Until: q.time("until"), Cursor: q.cursor(), View: q.view,
 	}
 	answer := answerEndedJSON
 	if q.prefers(mediaCSV) {
@@ -155,7 +155,7 @@ func answerEndedCSV(page *wire.EndedPage) (*response, error) {
 // dead serves GET /v1/dead.
 func (s *server) dead(ctx context.Context, q *request) (*response, error) {
 	f := dispatcher.DeadFilter{
-		Tenants: q.all("tenant"), Reasons: asWords[dispatcher.DeadReason](q.all("dead_reason")), Limit: q.limit(), Cursor: q.cursor(),
+		Tenants: q.all("tenant"), Reasons: asWords[dispatcher.DeadReason](q.all("dead_reason")), Limit: q.limit(), Cursor: q.cursor(), View: q.view,
 	}
 	var err error
 	if f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants); err != nil {
@@ -183,7 +183,7 @@ func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
 func (s *server) filter(ctx context.Context, q *request) (f dispatcher.Filter, err error) {
 	f = dispatcher.Filter{
 		Statuses: asWords[dispatcher.Status](q.all("status")), Reasons: asWords[dispatcher.DeadReason](q.all("dead_reason")),
-		Topics: q.all("topic"), Tenants: q.all("tenant"), Subjects: q.all("subject"), Failed: q.flag("failed"), Since: q.time("since"), Until: q.time("until"),
+		Topics: q.all("topic"), Tenants: q.all("tenant"), Subjects: q.all("subject"), Failed: q.flag("failed"), Since: q.time("since"), Until: q.time("until"), View: q.view,
 	}
 	f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants)
 	return f, err
@@ -362,7 +362,7 @@ func (q *request) logged(l *dispatcher.Logged) wire.LoggedAttempt {
 func (s *server) logFilter(ctx context.Context, q *request) (f dispatcher.LogFilter, err error) {
 	f = dispatcher.LogFilter{
 		Tenants: q.all("tenant"), Messages: q.all("message"), Happenings: asWords[dispatcher.Happening](q.all("outcome")),
-		Since: q.time("since"), Until: q.time("until"),
+		Since: q.time("since"), Until: q.time("until"), View: q.view,
 	}
 	f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants)
 	return f, err

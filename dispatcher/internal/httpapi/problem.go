@@ -181,7 +181,7 @@ var table = []struct {
 	{dispatcher.ErrJobForgotten, notStopped, "", "its filter named a tenant or subject that hookladder forget has taken out since: start another job"},
 	{dispatcher.ErrListing, listing, "", "ask for fewer pages at a time"},
 	{dispatcher.ErrSealed, sealed, "", "no key of ENCRYPTION_KEY opens them: start with the key they were stored with"},
-	{dispatcher.ErrCursor, invalid, "query.cursor", "was not made by this list"},
+	{dispatcher.ErrCursor, invalid, "query.cursor", wrongCursor},
 	{dispatcher.ErrFull, full, "", "nothing was changed; ask again later"},
 	{dispatcher.ErrNotDurable, weak, "", "it is stored and will be sent; asking again with the same id is safe, and answers 200 once it is durable"},
 	{dispatcher.ErrDiskFull, readOnly, "", "the disk of Redis is full; nothing was changed: make room on it, and it continues by itself"},
@@ -192,6 +192,9 @@ var table = []struct {
 	{context.DeadlineExceeded, unavailable, "", late},
 	{context.Canceled, unavailable, "", "the request was given up"},
 }
+
+// wrongCursor is the cure of each cursor that does not open.
+const wrongCursor = "belongs to another list, filter or caller, or to data that were lost since: leave it out to begin at the first page"
 
 // asProblem finds what an error means to a caller; known is false for one that is
 // not in the table.

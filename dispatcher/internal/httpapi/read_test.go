@@ -165,7 +165,7 @@ func TestAListIsFiltered(t *testing.T) {
 	require.Equal(t, `{"data":[],"next_cursor":null,"looked_at":0}`, get(h, "/v1/deliveries").Body.String())
 	require.Equal(t, 50, f.filter.Limit)
 	f.err = dispatcher.ErrCursor
-	requireField(t, get(h, "/v1/deliveries?cursor=x"), "query.cursor", "not made")
+	requireField(t, get(h, "/v1/deliveries?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestTheDeadAreCounted(t *testing.T) {
@@ -185,7 +185,7 @@ func TestTheDeadAreCounted(t *testing.T) {
 	requireField(t, get(h, "/v1/dead?status=dead"), "query.status", "unknown")
 	requireField(t, get(h, "/v1/dead?dead_reason=x"), "query.dead_reason", "")
 	f.err = dispatcher.ErrCursor
-	requireField(t, get(h, "/v1/dead?cursor=x"), "query.cursor", "not made")
+	requireField(t, get(h, "/v1/dead?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestABadFilterIs422(t *testing.T) {

@@ -36,6 +36,8 @@ func (s *server) handle(o operation) {
 			ctx = dispatcher.WithCaller(ctx, w.by)
 		}
 		q := &request{r: r, w: w, of: &o, owner: k.Owner(), reads: k.Scope.Allows(apikey.Read), bodies: k.Scope.Allows(apikey.Bodies)}
+		c, _ := access.CallerOf(ctx)
+		q.view = c.View
 		var answer *response
 		err := q.check()
 		if err == nil {
@@ -63,9 +65,10 @@ type request struct {
 	r      *http.Request
 	w      *responseWriter
 	of     *operation
-	owner  string     // stands for the caller's key
-	reads  bool       // the caller has the scope read
-	bodies bool       // and bodies
+	owner  string // stands for the caller's key
+	reads  bool   // the caller has the scope read
+	bodies bool   // and bodies
+	view   dispatcher.View
 	query  url.Values // of known parameters only
 
 	recorded *dispatcher.AuditEntry // what the audit has of the call; nil: nothing yet

@@ -66,8 +66,8 @@ type Service interface {
 	SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error)
 	// Job reads a job.
 	Job(ctx context.Context, number int64) (dispatcher.Job, error)
-	// Jobs reads a page of jobs below a number, 0 from the newest; next is 0 at the end.
-	Jobs(ctx context.Context, limit int, below int64) (list []dispatcher.Job, next int64, err error)
+	// Jobs reads a page of jobs, the newest first.
+	Jobs(ctx context.Context, limit int, cursor string) (list []dispatcher.Job, next string, err error)
 	// StopJob ends a job: when it returns, nothing more is changed.
 	StopJob(ctx context.Context, number int64) (dispatcher.Job, error)
 	// ResumeJob goes on with a job; dispatcher.ErrJobState where it was not stopped and

@@ -46,7 +46,7 @@ type Store interface {
 	// Job reads a job with counts and failures; dispatcher.ErrNoJob.
 	Job(ctx context.Context, number int64) (dispatcher.Job, error)
 	// Jobs reads a page of jobs with counts, the newest first.
-	Jobs(ctx context.Context, limit int, below int64) (list []dispatcher.Job, next int64, err error)
+	Jobs(ctx context.Context, limit int, cursor string) (list []dispatcher.Job, next string, err error)
 	// Forget removes jobs that ended long ago, and the oldest where there are too many.
 	Forget(ctx context.Context, now time.Time) error
 }
@@ -235,6 +235,6 @@ func (s *Jobs) Job(ctx context.Context, number int64) (dispatcher.Job, error) {
 }
 
 // Jobs reads a page of jobs, the newest first.
-func (s *Jobs) Jobs(ctx context.Context, limit int, below int64) (list []dispatcher.Job, next int64, err error) {
-	return s.store.Jobs(ctx, limit, below)
+func (s *Jobs) Jobs(ctx context.Context, limit int, cursor string) (list []dispatcher.Job, next string, err error) {
+	return s.store.Jobs(ctx, limit, cursor)
 }

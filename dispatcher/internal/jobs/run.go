@@ -143,7 +143,7 @@ const (
 func (s *Jobs) tellEnded(ctx context.Context) bool {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
-	list, _, err := s.store.Jobs(call, endedMost, 0)
+	list, _, err := s.store.Jobs(call, endedMost, "")
 	for i := range list {
 		if j := &list[i]; j.State.Ended() && s.o.Now().Sub(j.EndedAt) < toldWithin {
 			s.tell(j)

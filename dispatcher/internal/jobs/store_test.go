@@ -307,9 +307,9 @@ func (m *memory) job(number int64) (dispatcher.Job, error) {
 }
 
 // Jobs is the first page of all.
-func (m *memory) Jobs(ctx context.Context, limit int, _ int64) (list []dispatcher.Job, next int64, err error) {
+func (m *memory) Jobs(ctx context.Context, limit int, _ string) (list []dispatcher.Job, next string, err error) {
 	if err := m.call(ctx, "jobs"); err != nil {
-		return nil, 0, err
+		return nil, "", err
 	}
 	m.mu.Lock()
 	number := int64(len(m.jobs))
@@ -319,7 +319,7 @@ func (m *memory) Jobs(ctx context.Context, limit int, _ int64) (list []dispatche
 			list = append(list, j)
 		}
 	}
-	return list, 0, nil
+	return list, "", nil
 }
 
 func (m *memory) Forget(ctx context.Context, _ time.Time) error { return m.call(ctx, "forget") }

@@ -3,13 +3,8 @@ package lookup
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
-	"hash/fnv"
+	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -31,12 +26,12 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	if f.Order == dispatcher.OrderAccepted {
 		return l.accepted(ctx, f)
 	}
-	at, err := parseCursor(&f)
+	at, ends, err := l.atEnds(ctx, &f)
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
 	var page dispatcher.Page
-	if !at.ends {
+	if !ends {
 		part := f
 		part.Part = dispatcher.PartUnfinished
 		if page, err = l.live.Deliveries(ctx, part); err != nil {
@@ -46,23 +41,23 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	if page.Next != "" || len(page.Deliveries) >= f.Limit {
 		r, err := l.reach(ctx, endsOf(&f))
 		page.CompleteSince = new(r.since())
-		if page.Next == "" {
-			page.Next = mark{ends: true, place: &dispatcher.EndPlace{}}.text(&f)
+		if err == nil && page.Next == "" {
+			page.Next, err = l.store.SealCursor(ctx, endsName(&f), nil)
 		}
 		return page, err
 	}
 	rest := f
 	rest.Limit -= len(page.Deliveries)
-	ends, err := l.ends(ctx, rest, at.place)
+	ended, err := l.ends(ctx, rest, at)
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
-	page.Deliveries, page.LookedAt = append(page.Deliveries, ends.Deliveries...), page.LookedAt+ends.LookedAt
-	page.CompleteSince = ends.CompleteSince
-	if ends.Reached != nil {
-		page.Next = mark{ends: true, place: ends.Reached}.text(&f)
+	page.Deliveries, page.LookedAt = append(page.Deliveries, ended.Deliveries...), page.LookedAt+ended.LookedAt
+	page.CompleteSince = ended.CompleteSince
+	if ended.Reached != nil {
+		page.Next, err = l.store.SealCursor(ctx, endsName(&f), ended.Reached)
 	}
-	return page, nil
+	return page, err
 }
 
 // storeReach is the reach of a list that is the store's alone. What has not ended is never
@@ -309,56 +304,26 @@ func (l *Lookup) mergeEnded(ctx context.Context, page *dispatcher.EndedPage, kep
 		place = placeOf(&list[n-1])
 	}
 	page.Deliveries, page.More, page.Place = list, reached != nil, place
-	page.Resume = l.store.EndedCursor(f, place)
-	return nil
+	page.Resume, err = l.store.EndedCursor(ctx, f, place)
+	return err
 }
 
-// mark is where a page of Deliveries ended: among what has not ended, where the store's
-// own cursor says it, or among the ends.
-type mark struct {
-	ends  bool
-	place *dispatcher.EndPlace // nil: the next page begins with the newest end
-}
-
-// endsWord begins the cursors of Lookup.
-const endsWord = "archive"
-
-func (m mark) text(f *dispatcher.Filter) string {
-	ms := int64(0)
-	if !m.place.At.IsZero() {
-		ms = m.place.At.UnixMilli()
-	}
-	text := fmt.Sprintf("%s %s %d %s", endsWord, markOf(f), ms, m.place.ID)
-	return base64.RawURLEncoding.EncodeToString([]byte(text))
-}
-
-// parseCursor reads a cursor of the filter. The store reads its own.
-func parseCursor(f *dispatcher.Filter) (m mark, err error) {
-	raw, err := base64.RawURLEncoding.DecodeString(f.Cursor)
-	words := strings.SplitN(string(raw), " ", 4)
-	if err != nil || words[0] != endsWord {
-		return mark{}, nil
-	}
-	var ms int64
-	if len(words) == 4 {
-		ms, err = strconv.ParseInt(words[2], 10, 64)
-	}
-	if len(words) != 4 || err != nil || words[1] != markOf(f) {
-		return mark{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
-	}
-	m.ends = true
-	if ms != 0 {
-		m.place = &dispatcher.EndPlace{At: time.UnixMilli(ms).UTC(), ID: words[3]}
-	}
-	return m, nil
-}
-
-// markOf tells a filter from others, whatever its limit and cursor.
-func markOf(f *dispatcher.Filter) string {
+// endsName names the list of the ends of a filter, whatever its times, for its cursors.
+func endsName(f *dispatcher.Filter) string {
 	of := *f
-	of.Limit, of.Cursor, of.Since, of.Until = 0, "", f.Since.UTC(), f.Until.UTC()
-	h := fnv.New64a()
-	text, _ := json.Marshal(of) // of texts, times and numbers it can't fail
-	_, _ = h.Write(text)
-	return strconv.FormatUint(h.Sum64(), 36)
+	of.Limit, of.Cursor, of.From, of.Since, of.Until = 0, "", nil, time.Time{}, time.Time{}
+	return dispatcher.ListName("ends", of)
+}
+
+// atEnds reports whether a filter's cursor is of a page that ended among the ends, and where;
+// nil: before the newest. The store reads its own cursors.
+func (l *Lookup) atEnds(ctx context.Context, f *dispatcher.Filter) (at *dispatcher.EndPlace, is bool, err error) {
+	if f.Cursor == "" {
+		return nil, false, nil
+	}
+	err = l.store.OpenCursor(ctx, endsName(f), f.Cursor, &at)
+	if errors.Is(err, dispatcher.ErrCursor) {
+		return nil, false, nil
+	}
+	return at, err == nil, err
 }

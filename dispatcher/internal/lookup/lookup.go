@@ -36,12 +36,13 @@ type Lanes interface {
 
 // Store tells what the store has no more.
 type Store interface {
+	dispatcher.Cursors
 	// Forgotten is the newest end that it forgot.
 	Forgotten(ctx context.Context) (dispatcher.Forgotten, error)
 	// Has tells which deliveries it has, in whatever place.
 	Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bool, error)
 	// EndedCursor is the cursor of a list of ends that was read up to a place.
-	EndedCursor(f dispatcher.EndedFilter, at dispatcher.EndPlace) string
+	EndedCursor(ctx context.Context, f dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error)
 	// ListPlace is the place behind which a page of a list by acceptance begins; nil: at the newest.
 	ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error)
 	// ListCursor is the cursor of such a list whose page ended at a place.

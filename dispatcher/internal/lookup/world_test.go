@@ -2,6 +2,7 @@ package lookup_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -134,6 +135,19 @@ func acceptedPlace(d dispatcher.Delivery) dispatcher.EndPlace {
 	return dispatcher.EndPlace{At: d.Created, ID: d.ID.String()}
 }
 
+func (w *world) SealCursor(_ context.Context, list string, place any) (string, error) {
+	text, err := json.Marshal(place)
+	return list + "\n" + string(text), err
+}
+
+func (w *world) OpenCursor(_ context.Context, list, cursor string, place any) error {
+	of, text, _ := strings.Cut(cursor, "\n")
+	if of != list {
+		return dispatcher.ErrCursor
+	}
+	return json.Unmarshal([]byte(text), place)
+}
+
 func (w *world) ListPlace(_ context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
 	if f.Cursor == "" {
 		return f.From, nil
@@ -142,7 +156,7 @@ func (w *world) ListPlace(_ context.Context, f dispatcher.Filter) (*dispatcher.E
 }
 
 func (w *world) ListCursor(_ context.Context, _ dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
-	return w.EndedCursor(dispatcher.EndedFilter{}, at), nil
+	return w.EndedCursor(w.Context(), dispatcher.EndedFilter{}, at)
 }
 
 func (w *world) Ended(_ context.Context, name string, f dispatcher.EndedFilter) (page dispatcher.EndedPage, err error) {
@@ -164,12 +178,16 @@ func (w *world) Ended(_ context.Context, name string, f dispatcher.EndedFilter) 
 	if n := len(list); n > 0 {
 		page.Place = placeOf(list[n-1])
 	}
-	page.Deliveries, page.Resume = list, w.EndedCursor(f, page.Place)
+	page.Deliveries, page.Resume = list, endedCursor(page.Place)
 	defer w.between()
 	return page, nil
 }
 
-func (w *world) EndedCursor(_ dispatcher.EndedFilter, at dispatcher.EndPlace) string {
+func (w *world) EndedCursor(_ context.Context, _ dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error) {
+	return endedCursor(at), nil
+}
+
+func endedCursor(at dispatcher.EndPlace) string {
 	return fmt.Sprintf("%d %s", at.At.UnixMilli(), at.ID)
 }
 

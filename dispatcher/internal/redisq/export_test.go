@@ -46,8 +46,8 @@ func ReadTime(s string) time.Time { return readTime(s) }
 
 // ParseCursor reads a cursor and writes it again.
 func ParseCursor(text string) (string, error) {
-	c, err := parseCursor(text)
-	return c.String(), err
+	c, err := readCursor(text)
+	return c.text(), err
 }
 
 // Stall makes a call that is not answered, while others are.
@@ -100,5 +100,5 @@ func (s *Store) AgeLooks(by time.Duration) {
 
 // Buried reads the counts of the dead, and orders at most so many groups at a time.
 func (s *Store) Buried(most int) *buried.Reader {
-	return &buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition, Most: most}
+	return &buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition, Sealer: s.sealer, Most: most}
 }

@@ -191,16 +191,16 @@ func comparePaused(a, b dispatcher.HeldLane) int {
 }
 
 // pausedPage reads a page of the paused lanes. next is empty at the end.
-func (s *Store) pausedPage(ctx context.Context, limit int, at cursor) (states []dispatcher.LaneState, next string, err error) {
+func (s *Store) pausedPage(ctx context.Context, limit int, at lanePlace) (states []dispatcher.LaneState, next string, err error) {
 	list, all, err := s.paused(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	if at.name == "" && all != nil {
+	if at.Lane == "" && all != nil {
 		states = append(states, heldLanes(all))
 	}
-	if at.name != "" {
-		last := dispatcher.HeldLane{LaneVersion: dispatcher.LaneVersion{Lane: dispatcher.Lane(at.name)}, Since: time.UnixMilli(int64(at.score)).UTC()}
+	if at.Lane != "" {
+		last := dispatcher.HeldLane{LaneVersion: dispatcher.LaneVersion{Lane: dispatcher.Lane(at.Lane)}, Since: conn.FromMillis(int64(at.Score))}
 		from, there := slices.BinarySearchFunc(list, last, comparePaused)
 		if list = list[from:]; there {
 			list = list[1:]
@@ -208,7 +208,10 @@ func (s *Store) pausedPage(ctx context.Context, limit int, at cursor) (states []
 	}
 	if len(list) > limit {
 		list = list[:limit]
-		next = cursor{section: sectionPaused, score: float64(conn.ToMillis(list[limit-1].Since)), name: string(list[limit-1].Lane)}.String()
+		last := lanePlace{Score: float64(conn.ToMillis(list[limit-1].Since)), Lane: string(list[limit-1].Lane)}
+		if next, err = s.sealer.Seal(ctx, laneList, last); err != nil {
+			return nil, "", err
+		}
 	}
 	found, err := s.LaneStates(ctx, lanesOf(list))
 	if err != nil {

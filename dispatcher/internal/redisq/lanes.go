@@ -3,7 +3,6 @@ package redisq
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,12 +23,16 @@ const (
 	lanesLeast = 8
 )
 
-// The sections of a cursor of Lanes. Their names keep it apart from a cursor of
-// a list of deliveries. Paused lanes come before all others.
-const (
-	sectionPaused = "paused"
-	sectionLanes  = "lanes"
-)
+// laneList is the name of the list, which has no filter.
+var laneList = dispatcher.ListName("lanes", nil)
+
+// lanePlace is where a page of lanes ended: at a lane with its score. Paused lanes come
+// before all others, and their score is the ms of their pause.
+type lanePlace struct {
+	Others bool // behind the paused ones
+	Score  float64
+	Lane   string // empty: at the begin
+}
 
 // knownLane is a lane as the script answers it.
 type knownLane struct {
@@ -54,11 +57,11 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 	var calls []conn.Call
 	var shares [][]int
 	if all >= 0 {
-		calls, shares = s.conn.Everywhere(lanesArgs(0, cursor{})), make([][]int, len(s.tags))
+		calls, shares = s.conn.Everywhere(lanesArgs(0, lanePlace{})), make([][]int, len(s.tags))
 	}
 	for n, list := range lists {
 		each(len(list), lanesBatch, func(from, to int) {
-			args := lanesArgs(0, cursor{})
+			args := lanesArgs(0, lanePlace{})
 			for _, i := range list[from:to] {
 				args = append(args, string(lanes[i]))
 			}
@@ -98,27 +101,25 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 // LanesHere is Lanes also where the store lost others.
 func (s *Store) LanesHere(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
 	limit = min(cmp.Or(max(limit, 0), 50), lanesPage)
-	at := cursor{section: sectionPaused}
+	var at lanePlace
 	if after != "" {
-		if at, err = parseCursor(after); err == nil && at.section != sectionLanes && at.section != sectionPaused {
-			err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, after)
-		}
-		if err != nil {
+		if err := s.sealer.Open(ctx, laneList, after, &at); err != nil {
 			return nil, "", err
 		}
 	}
-	if at.section == sectionPaused {
+	if !at.Others {
 		if states, next, err = s.pausedPage(ctx, limit, at); err != nil || next != "" {
 			return states, next, err
 		}
-		at = cursor{section: sectionLanes}
+		at = lanePlace{Others: true}
 	}
 	m, found := s.mergeLanes(limit, at), []knownLane(nil)
 	if len(states) > 0 && states[0].Lane == dispatcher.AllLanes {
 		limit++ // it comes in addition to the page
 	}
-	if len(states) == limit {
-		return states, at.String(), nil // no partition was asked whether there are others
+	if len(states) == limit { // no partition was asked whether there are others
+		next, err = s.sealer.Seal(ctx, laneList, at)
+		return states, next, err
 	}
 	for len(states)+len(found) < limit {
 		if err := m.fill(ctx); err != nil {
@@ -136,9 +137,9 @@ func (s *Store) LanesHere(ctx context.Context, limit int, after string) (states 
 		states = append(states, l.state)
 	}
 	if len(found) > 0 && m.left() {
-		next = lanesBehind(found[len(found)-1]).String()
+		next, err = s.sealer.Seal(ctx, laneList, lanesBehind(found[len(found)-1]))
 	}
-	return states, next, nil
+	return states, next, err
 }
 
 // laneMerge are the lanes of all partitions, the last made first.
@@ -149,13 +150,13 @@ type laneMerge struct {
 
 // laneSource is the part of one partition.
 type laneSource struct {
-	at    cursor      // after the last one read
+	at    lanePlace   // after the last one read
 	chunk int         // how many to read next
 	page  []knownLane // lanes that were read and not yet taken
 	more  bool        // the partition has lanes that were not read
 }
 
-func (s *Store) mergeLanes(limit int, at cursor) *laneMerge {
+func (s *Store) mergeLanes(limit int, at lanePlace) *laneMerge {
 	m := &laneMerge{s: s, sources: make([]laneSource, len(s.tags))}
 	for n := range m.sources {
 		m.sources[n] = laneSource{at: at, chunk: min(limit, max(limit/len(s.tags), lanesLeast), lanesBatch), more: true}
@@ -211,19 +212,19 @@ func compareLanes(a, b knownLane) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.state.Lane, a.state.Lane))
 }
 
-// lanesBehind is the cursor of a page that begins after a lane.
-func lanesBehind(l knownLane) cursor {
-	return cursor{section: sectionLanes, score: l.score, name: string(l.state.Lane)}
+// lanesBehind is where a page ends with a lane.
+func lanesBehind(l knownLane) lanePlace {
+	return lanePlace{Others: true, Score: l.score, Lane: string(l.state.Lane)}
 }
 
 // lanesArgs begins the arguments of the script. It names no instance, since it
 // asks for no delivery.
-func lanesArgs(most int, at cursor) []any {
+func lanesArgs(most int, at lanePlace) []any {
 	after := ""
-	if at.name != "" {
-		after = scoreText(at.score)
+	if at.Lane != "" {
+		after = scoreText(at.Score)
 	}
-	return []any{0, most, after, at.name}
+	return []any{0, most, after, at.Lane}
 }
 
 // heldLanes is the state of AllLanes while it is held.
@@ -287,20 +288,6 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 		st.Limit = dispatcher.WhyRate
 	}
 	return l, nil
-}
-
-// String is the cursor of a list of lanes as callers carry it. They must not interpret it.
-func (c cursor) String() string { return base64.RawURLEncoding.EncodeToString([]byte(c.text())) }
-
-func parseCursor(text string) (c cursor, err error) {
-	if text == "" {
-		return c, nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
-	}
-	return readCursor(string(raw))
 }
 
 // goesOn notes the process of a partition's server that answered. It reports whether the

@@ -111,8 +111,8 @@ func (s *Store) listAt(ctx context.Context, f *dispatcher.Filter) (at cursor, er
 	case f.Cursor == "":
 		return at, nil
 	}
-	text, err := s.sealer.Open(ctx, shelf.ListOf(*f), f.Cursor)
-	if err == nil {
+	var text string
+	if err = s.sealer.Open(ctx, shelf.ListOf(*f), f.Cursor, &text); err == nil {
 		at, err = readCursor(text)
 	}
 	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= len(s.tags)) {
@@ -380,7 +380,7 @@ func scoreText(score float64) string {
 // readCursor reads what text wrote.
 func readCursor(text string) (c cursor, err error) {
 	f := strings.Split(text, " ")
-	if len(f) != 9 || f[0] != sectionLanes && f[0] != sectionPaused && !slices.Contains(sections, f[0]) {
+	if len(f) != 9 || !slices.Contains(sections, f[0]) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
 	c.section, c.lane, c.name, c.key, c.server = f[0], f[1], f[5], f[6], f[8]

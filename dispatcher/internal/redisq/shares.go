@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -159,9 +160,11 @@ const instancesPage = 100
 
 // Instances reads a page of the instances.
 func (s *Store) Instances(ctx context.Context, limit int, after string) (list []dispatcher.InstanceState, next string, err error) {
-	last, err := parseInstanceCursor(after)
-	if err != nil {
-		return nil, "", err
+	var last instancePlace
+	if after != "" {
+		if err := s.sealer.Open(ctx, instanceList, after, &last); err != nil {
+			return nil, "", err
+		}
 	}
 	var there *redis.StringSliceCmd
 	var about *redis.MapStringStringCmd
@@ -173,14 +176,17 @@ func (s *Store) Instances(ctx context.Context, limit int, after string) (list []
 	}
 	for _, name := range there.Val() {
 		one := dispatcher.InstanceState{Name: name, Instance: parseAbout(about.Val()[name])}
-		if after == "" || compareInstances(one, last) > 0 {
+		if after == "" || compareInstances(one, last.state()) > 0 {
 			list = append(list, one)
 		}
 	}
 	slices.SortFunc(list, compareInstances)
 	if limit = min(cmp.Or(max(limit, 0), 50), instancesPage); len(list) > limit {
 		list = list[:limit]
-		next = fmt.Sprintf("%d-%s", conn.ToMillis(list[limit-1].StartedAt), list[limit-1].Name)
+		last = instancePlace{Started: list[limit-1].StartedAt, Name: list[limit-1].Name}
+		if next, err = s.sealer.Seal(ctx, instanceList, last); err != nil {
+			return nil, "", err
+		}
 	}
 	return list, next, s.countLeases(ctx, list)
 }
@@ -190,18 +196,17 @@ func compareInstances(a, b dispatcher.InstanceState) int {
 	return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.Name, a.Name))
 }
 
-// parseInstanceCursor is the last instance of the page before, by which they are in order.
-func parseInstanceCursor(text string) (last dispatcher.InstanceState, err error) {
-	number, name, _ := strings.Cut(text, "-")
-	ms, err := strconv.ParseInt(number, 10, 64)
-	switch {
-	case text == "":
-		return last, nil
-	case err != nil || name == "":
-		return last, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
-	}
-	last.Name, last.StartedAt = name, conn.FromMillis(ms)
-	return last, nil
+// instanceList is the name of the list, which has no filter.
+var instanceList = dispatcher.ListName("instances", nil)
+
+// instancePlace is the last instance of a page, by which they are in order.
+type instancePlace struct {
+	Started time.Time
+	Name    string
+}
+
+func (p instancePlace) state() dispatcher.InstanceState {
+	return dispatcher.InstanceState{Name: p.Name, Instance: dispatcher.Instance{StartedAt: p.Started}}
 }
 
 // parseAbout reads a text of aboutText, as far as it can be read.

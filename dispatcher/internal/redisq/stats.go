@@ -144,7 +144,7 @@ func (s *Store) topLanes(ctx context.Context, lanes []busyLane, st *dispatcher.S
 	}
 	var calls []conn.Call
 	for n, share := range shares {
-		args := lanesArgs(0, cursor{})
+		args := lanesArgs(0, lanePlace{})
 		for _, i := range share {
 			args = append(args, lanes[i].lane)
 		}
@@ -222,7 +222,7 @@ func (s *Store) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
 
 // buried counts the dead by destination and reason.
 func (s *Store) buried() *buried.Reader {
-	return &buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition}
+	return &buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition, Sealer: s.sealer}
 }
 
 // Dead counts what is dead, and looks for the newest of each group.

@@ -21,7 +21,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	sealing "github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
+	cursors "github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -86,7 +86,7 @@ type Store struct {
 	access *access.Store
 
 	conn    *conn.Client
-	sealer  *sealing.Sealer // of cursors of lists of deliveries
+	sealer  *cursors.Sealer
 	project string
 	tags    []string // of each partition
 	shares  shares
@@ -148,9 +148,9 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.sealer = cursors.New(s.conn)
 	s.Reader = attempts.NewReader(s.conn, DecodeRecord)
 	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
-	s.sealer = sealing.New(s.conn)
 	s.shelfReader = shelf.NewReader(shelf.Options{Conn: s.conn, Names: s.names, Decode: DecodeShelved, Sealer: s.sealer})
 	s.upcomingReader = upcoming.NewReader(s.conn, func(h partitions.Hint) { s.partitions.Heard(h) })
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
@@ -240,6 +240,16 @@ func (s *Store) all() []int {
 		all[n] = n
 	}
 	return all
+}
+
+// SealCursor makes a cursor of a place.
+func (s *Store) SealCursor(ctx context.Context, list string, place any) (string, error) {
+	return s.sealer.Seal(ctx, list, place)
+}
+
+// OpenCursor reads the place of a cursor.
+func (s *Store) OpenCursor(ctx context.Context, list, cursor string, place any) error {
+	return s.sealer.Open(ctx, list, cursor, place)
 }
 
 // Ping reports whether Redis answers: in a cluster the master of conn.Home, without

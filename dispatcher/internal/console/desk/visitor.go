@@ -107,7 +107,7 @@ func (v Visitor) Refusal(r Right) error {
 func (v Visitor) caller() access.Caller {
 	switch {
 	case v.Link != nil:
-		return access.Caller{Name: v.Link.ID}
+		return access.Caller{Name: v.Link.ID, View: dispatcher.View{Tenant: v.Link.Tenant, Endpoint: v.Link.Endpoint}}
 	case v.Key != nil:
 		return *v.Key
 	}

@@ -9,6 +9,7 @@ import (
 	_ "embed" // the scripts
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
@@ -42,6 +43,8 @@ type Store struct {
 	conn *conn.Client
 	home string // tag of the keys
 
+	sealer *cursor.Sealer
+
 	openSession, readSession                                script.Script
 	createLink, readLink, listLinks, revokeLink, spendLinks script.Script
 }
@@ -50,7 +53,7 @@ type Store struct {
 func New(c *conn.Client) *Store {
 	home := func(name, src string) script.Script { return script.AtHome(c.TestClock(), name, commonSrc, src) }
 	return &Store{
-		conn: c, home: c.Tag(conn.Home),
+		conn: c, home: c.Tag(conn.Home), sealer: cursor.New(c),
 		openSession: home("open session", sessionOpenSrc), readSession: home("read session", sessionReadSrc),
 		createLink: home("create link", linkCreateSrc), readLink: home("read link", linkReadSrc), listLinks: home("list links", linkListSrc),
 		revokeLink: home("revoke link", linkRevokeSrc), spendLinks: home("count call of link", linkSpendSrc),

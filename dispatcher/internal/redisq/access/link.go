@@ -120,17 +120,19 @@ func decodeLink(id, text string) (l access.Link, hash string, ok bool) {
 
 // Links reads links, newest first, and forgets those that have expired. next is where
 // another call goes on, empty at the end.
-func (s *Store) Links(ctx context.Context, limit int, cursor string) (list []access.Link, next string, err error) {
-	if _, err := strconv.ParseUint(cursor, 10, 64); cursor != "" && err != nil {
-		return nil, "", fmt.Errorf("%w: %q", dispatcher.ErrCursor, cursor)
+func (s *Store) Links(ctx context.Context, limit int, after string) (list []access.Link, next string, err error) {
+	below := "" // score of the last one that was looked at
+	if after != "" {
+		if err := s.sealer.Open(ctx, linkList, after, &below); err != nil {
+			return nil, "", err
+		}
 	}
-	next = cursor
 	for range mostCalls {
-		r, err := s.conn.RunHome(ctx, s.listLinks, next, min(chunk, limit-len(list)))
+		r, err := s.conn.RunHome(ctx, s.listLinks, below, min(chunk, limit-len(list)))
 		if err != nil {
 			return nil, "", err
 		}
-		next = r.Text()
+		below = r.Text()
 		for r.More() {
 			if l, _, ok := decodeLink(r.Text(), r.Text()); ok {
 				list = append(list, l)
@@ -139,8 +141,13 @@ func (s *Store) Links(ctx context.Context, limit int, cursor string) (list []acc
 		if r.Err != nil {
 			return nil, "", r.Err
 		}
-		if next == "" || len(list) == limit {
+		if below == "" || len(list) == limit {
 			break
+		}
+	}
+	if below != "" {
+		if next, err = s.sealer.Seal(ctx, linkList, below); err != nil {
+			return nil, "", err
 		}
 	}
 	if len(list) == 0 {
@@ -148,6 +155,9 @@ func (s *Store) Links(ctx context.Context, limit int, cursor string) (list []acc
 	}
 	return list, next, nil
 }
+
+// linkList is the name of the list, which has no filter.
+var linkList = dispatcher.ListName("links", nil)
 
 // RevokeLink ends a link, and with it all browsers that it let in.
 func (s *Store) RevokeLink(ctx context.Context, id string) error {

@@ -22,6 +22,7 @@ type pager struct {
 	sources []*stream
 	entries int // read so far
 	page    dispatcher.LogPage
+	reached *dispatcher.LogPlace // the last line that was looked at; nil: none is left
 }
 
 // stream is the stream of one partition, as far as it was read.
@@ -139,15 +140,15 @@ func (p *pager) collect(ctx context.Context, limit int) (more bool, err error) {
 		}
 		p.page.Lines = append(p.page.Lines, found[i])
 		if len(p.page.Lines) == limit {
-			p.page.Next = found[i].Place.String()
+			p.reached = &found[i].Place
 			return false, nil
 		}
 	}
 	if last != nil {
-		p.page.Next = last.String()
+		p.reached = last
 	}
 	if !more && p.entries < pageEntries {
-		p.page.Next = ""
+		p.reached = nil
 	}
 	return more, nil
 }

@@ -2,9 +2,7 @@ package attempts
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -37,31 +36,27 @@ type Decode func(id, record string) (*dispatcher.Message, error)
 type Reader struct {
 	conn   *conn.Client
 	decode Decode
+	sealer *cursor.Sealer
 }
 
 // NewReader makes a Reader.
-func NewReader(c *conn.Client, decode Decode) *Reader { return &Reader{conn: c, decode: decode} }
+func NewReader(c *conn.Client, decode Decode) *Reader {
+	return &Reader{conn: c, decode: decode, sealer: cursor.New(c)}
+}
 
 // ReadLog reads a page of the log, newest first. It reads so much and no more: where
 // a filter finds little, the page is short and its cursor goes on.
-func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, cursor string) (dispatcher.LogPage, error) {
-	var from *dispatcher.LogPlace
-	mark := filterMark(f)
-	if cursor != "" {
-		text, of, _ := strings.Cut(cursor, "~")
-		place, err := dispatcher.ParseLogPlace(text)
-		if err != nil {
+func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, after string) (dispatcher.LogPage, error) {
+	p := &pager{r: r, filter: f}
+	if after != "" {
+		p.from = &dispatcher.LogPlace{}
+		if err := r.sealer.Open(ctx, listOf(f), after, p.from); err != nil {
 			return dispatcher.LogPage{}, err
 		}
-		if of != mark {
-			return dispatcher.LogPage{}, fmt.Errorf("%w: it is of another filter", dispatcher.ErrCursor)
-		}
-		from = &place
 	}
 	if err := r.conn.LostOf(f.Lanes); err != nil {
 		return dispatcher.LogPage{}, fmt.Errorf("read the log: %w", err)
 	}
-	p := &pager{r: r, filter: f, from: from}
 	if err := p.begin(ctx); err != nil {
 		return dispatcher.LogPage{}, err
 	}
@@ -71,26 +66,20 @@ func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int,
 			return dispatcher.LogPage{}, err
 		}
 	}
-	if len(p.page.Lines) == 0 && p.page.Next == "" {
-		if err := r.conn.IntactOf(ctx, f.Lanes); err != nil {
-			return dispatcher.LogPage{}, err
-		}
+	var err error
+	switch {
+	case p.reached != nil:
+		p.page.Next, err = r.sealer.Seal(ctx, listOf(f), p.reached)
+	case len(p.page.Lines) == 0:
+		err = r.conn.IntactOf(ctx, f.Lanes)
 	}
-	if p.page.Next != "" {
-		p.page.Next += "~" + mark
+	if err != nil {
+		return dispatcher.LogPage{}, err
 	}
 	return p.page, nil
 }
 
-// filterMark tells a filter from others: a page of another list would pass over what
-// that one did not show.
-func filterMark(f dispatcher.LogFilter) string {
-	f.Since, f.Until = f.Since.UTC(), f.Until.UTC()
-	h := fnv.New64a()
-	text, _ := json.Marshal(f) // of texts and times it can't fail
-	_, _ = h.Write(text)
-	return strconv.FormatUint(h.Sum64(), 36)
-}
+func listOf(f dispatcher.LogFilter) string { return dispatcher.ListName("attempts", f) }
 
 // completeSince is from when on the log of some partitions is whole; zero: nothing
 // was ever cut.

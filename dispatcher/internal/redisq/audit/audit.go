@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
@@ -38,13 +39,15 @@ type Log struct {
 	log  *slog.Logger
 	now  func() time.Time // tests set it
 
+	sealer *cursor.Sealer
+
 	mu      sync.Mutex // guards minutes and what is in them
 	minutes map[callKind]*minuteOf
 }
 
 // New makes a Log by a connection.
 func New(c *conn.Client, log *slog.Logger) *Log {
-	return &Log{conn: c, home: c.Tag(conn.Home), log: log, now: time.Now, minutes: map[callKind]*minuteOf{}}
+	return &Log{conn: c, home: c.Tag(conn.Home), log: log, now: time.Now, sealer: cursor.New(c), minutes: map[callKind]*minuteOf{}}
 }
 
 // write adds an entry, in place of another where instead is its id, and answers its id.

@@ -3,9 +3,6 @@ package audit
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,14 +27,17 @@ const (
 
 // ReadAudit reads a page of entries, newest first.
 func (l *Log) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page dispatcher.AuditPage, err error) {
-	filter, limit := filterHash(f), cmp.Or(f.Limit, usualLimit)
+	list, limit := dispatcher.ListName("audit", f), cmp.Or(f.Limit, usualLimit)
 	start, end, some := between(f.Since, f.Until)
+	last := "" // id of the last entry that was looked at
 	if f.Cursor != "" {
-		if start, err = parseCursor(f.Cursor, filter); err != nil {
+		if err := l.sealer.Open(ctx, list, f.Cursor, &last); err != nil {
 			return page, err
 		}
+		start = older(start, last)
 	}
-	for looked := 0; some && looked < maxLooked; looked += chunk {
+	more := some
+	for looked := 0; more && looked < maxLooked && len(page.Entries) < limit; looked += chunk {
 		var found *redis.XMessageSliceCmd
 		err := l.conn.At(ctx, "read audit", conn.Home, func(p redis.Pipeliner) {
 			found = p.XRevRangeN(ctx, l.home+keys.Audit, start, end, chunk)
@@ -45,26 +45,38 @@ func (l *Log) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page dis
 		if err != nil {
 			return dispatcher.AuditPage{}, err
 		}
-		list := found.Val()
-		for i, m := range list {
+		entries := found.Val()
+		more = len(entries) == chunk
+		for i, m := range entries {
+			last = m.ID
 			if e := entry(m); matches(f, e) {
 				page.Entries = append(page.Entries, e)
 			}
-			if len(page.Entries) == limit && (i+1 < len(list) || len(list) == chunk) {
-				page.Next = cursor(m.ID, filter)
-				return page, nil
+			if len(page.Entries) == limit {
+				more = more || i+1 < len(entries)
+				break
 			}
 		}
-		if len(list) < chunk {
-			if len(page.Entries) == 0 && f.Cursor == "" {
-				err = l.conn.Intact(ctx)
-			}
-			return page, err
-		}
-		start = "(" + list[len(list)-1].ID
-		page.Next = cursor(list[len(list)-1].ID, filter)
+		start = "(" + last
 	}
-	return page, nil
+	switch {
+	case more:
+		page.Next, err = l.sealer.Seal(ctx, list, last)
+	case len(page.Entries) == 0 && f.Cursor == "":
+		err = l.conn.Intact(ctx)
+	}
+	return page, err
+}
+
+// older is the start of a page behind an entry, and not before the newest that its times
+// allow.
+func older(start, last string) string {
+	newest, err := strconv.ParseInt(start, 10, 64)
+	ms, _, _ := strings.Cut(last, "-")
+	if at, _ := strconv.ParseInt(ms, 10, 64); err == nil && newest < at {
+		return start
+	}
+	return "(" + last
 }
 
 // between are the newest and the oldest id of these times; some is false where there
@@ -100,31 +112,4 @@ func entry(m redis.XMessage) dispatcher.AuditEntry {
 func matches(f dispatcher.AuditFilter, e dispatcher.AuditEntry) bool {
 	any := func(values []string, value string) bool { return len(values) == 0 || slices.Contains(values, value) }
 	return any(f.By, e.By) && any(f.What, e.What) && any(f.Targets, e.Target) && any(f.Tenants, e.Tenant)
-}
-
-// cursor is the id of the last entry that was looked at, and the filter.
-func cursor(id string, filter uint64) string { return id + "-" + strconv.FormatUint(filter, 36) }
-
-// parseCursor answers the id behind which a page begins.
-func parseCursor(text string, filter uint64) (start string, err error) {
-	parts := strings.Split(text, "-")
-	if len(parts) == 3 {
-		_, err1 := strconv.ParseUint(parts[0], 10, 64)
-		_, err2 := strconv.ParseUint(parts[1], 10, 64)
-		if err1 == nil && err2 == nil && parts[2] == strconv.FormatUint(filter, 36) {
-			return "(" + parts[0] + "-" + parts[1], nil
-		}
-	}
-	return "", fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
-}
-
-// filterHash tells a filter from others, whatever its limit and cursor: a page of
-// another list would pass over what that one did not show.
-func filterHash(f dispatcher.AuditFilter) uint64 {
-	f.Limit, f.Cursor = 0, ""
-	f.Since, f.Until = f.Since.UTC(), f.Until.UTC()
-	h := fnv.New64a()
-	text, _ := json.Marshal(f) // of texts and times it can't fail
-	_, _ = h.Write(text)
-	return h.Sum64()
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -31,6 +33,8 @@ type Reader struct {
 	Tags []string // of the partitions
 	Most int      // 0: mostGroups
 
+	Sealer *cursor.Sealer
+
 	// Partition is where a lane lies.
 	Partition func(dispatcher.Lane) int
 }
@@ -38,10 +42,12 @@ type Reader struct {
 // Page reads the groups that match, the largest first. What a lane is called is
 // filled in where that is known. Where it is not, the tenant may be another one.
 func (r *Reader) Page(ctx context.Context, f dispatcher.DeadFilter) (page dispatcher.DeadPage, err error) {
-	filter := hashOf(f)
-	at, err := parse(f.Cursor, filter, len(r.Tags))
-	if err != nil {
-		return page, err
+	list := dispatcher.ListName("dead", f)
+	var at place
+	if f.Cursor != "" {
+		if err := r.open(ctx, list, f.Cursor, &at); err != nil {
+			return page, err
+		}
 	}
 	var rest *place
 	if len(f.Lanes) > 0 {
@@ -56,8 +62,8 @@ func (r *Reader) Page(ctx context.Context, f dispatcher.DeadFilter) (page dispat
 		return page, err
 	}
 	slices.SortFunc(page.Groups, compare)
-	if at.count > 0 {
-		last := dispatcher.DeadGroup{Lane: at.lane, Reason: at.reason, Count: at.count}
+	if at.Count > 0 {
+		last := dispatcher.DeadGroup{Lane: at.Lane, Reason: at.Reason, Count: at.Count}
 		from, there := slices.BinarySearchFunc(page.Groups, last, compare)
 		if there {
 			from++
@@ -67,16 +73,41 @@ func (r *Reader) Page(ctx context.Context, f dispatcher.DeadFilter) (page dispat
 	if limit := cmp.Or(f.Limit, 50); len(page.Groups) > limit {
 		page.Groups = page.Groups[:limit]
 		last := page.Groups[limit-1]
-		at.count, at.lane, at.reason = last.Count, last.Lane, last.Reason
+		at.Count, at.Lane, at.Reason = last.Count, last.Lane, last.Reason
 		rest = &at
 	}
 	if rest != nil {
-		page.Next = rest.text(filter)
+		if page.Next, err = r.Sealer.Seal(ctx, list, rest); err != nil {
+			return page, err
+		}
 	}
 	if len(f.Tenants) == 0 {
 		err = r.name(ctx, page.Groups)
 	}
 	return page, err
+}
+
+// place is where a page ended: the partitions whose groups are in one order, where the scan
+// of the first one began, and the last group that was shown.
+type place struct {
+	From, To int    // To: exclusive; 0: it is not known yet
+	Scan     string // cursor in the first partition; empty: from its start
+
+	Count  int64 // of the last group; 0: none was shown
+	Lane   dispatcher.Lane
+	Reason dispatcher.DeadReason
+}
+
+// open opens a cursor. It refuses one that was made before a repartition: it may name
+// partitions that are gone.
+func (r *Reader) open(ctx context.Context, list, text string, at *place) error {
+	if err := r.Sealer.Open(ctx, list, text, at); err != nil {
+		return err
+	}
+	if n := len(r.Tags); at.From >= n || at.To > n {
+		return fmt.Errorf("%w: it is of another division", dispatcher.ErrCursor)
+	}
+	return nil
 }
 
 // compare puts the largest group first.
@@ -115,29 +146,29 @@ func (r *Reader) window(ctx context.Context, at *place) (groups []dispatcher.Dea
 		return nil, nil, err
 	}
 	most := int64(cmp.Or(r.Most, mostGroups))
-	if at.to == 0 {
-		sum := sizes[at.from].Val()
-		for at.to = at.from + 1; at.scan == "" && at.to < len(r.Tags) && sum+sizes[at.to].Val() <= most; at.to++ {
-			sum += sizes[at.to].Val()
+	if at.To == 0 {
+		sum := sizes[at.From].Val()
+		for at.To = at.From + 1; at.Scan == "" && at.To < len(r.Tags) && sum+sizes[at.To].Val() <= most; at.To++ {
+			sum += sizes[at.To].Val()
 		}
 	}
-	w := r.walk(slices.DeleteFunc(all[at.from:at.to], func(n int) bool { return sizes[n].Val() == 0 }))
-	w.Cursors[at.from] = at.scan
+	w := r.walk(slices.DeleteFunc(all[at.From:at.To], func(n int) bool { return sizes[n].Val() == 0 }))
+	w.Cursors[at.From] = at.Scan
 	counts := map[dispatcher.DeadGroup]int64{} // a scan may answer a field twice
 	for len(w.Left) > 0 {
-		if at.to == at.from+1 && int64(len(counts)) >= most {
-			rest = &place{from: at.from, scan: conn.Carried(w.Cursors[at.from])}
+		if at.To == at.From+1 && int64(len(counts)) >= most {
+			rest = &place{From: at.From, Scan: conn.Carried(w.Cursors[at.From])}
 			break
 		}
 		if err = r.scan(ctx, w, counts); err != nil {
 			return nil, nil, err
 		}
-		if w.Again && at.scan != "" { // none of this window was told yet
-			at.scan, at.count = "", 0
+		if w.Again && at.Scan != "" { // none of this window was told yet
+			at.Scan, at.Count = "", 0
 		}
 	}
-	if rest == nil && at.to < len(r.Tags) {
-		rest = &place{from: at.to}
+	if rest == nil && at.To < len(r.Tags) {
+		rest = &place{From: at.To}
 	}
 	return groupsOf(counts), rest, nil
 }

@@ -61,21 +61,32 @@ func (c *Client) TakeID(id string) bool {
 // without one: then the first start makes it, also where memory is full.
 func (c *Client) identify(ctx context.Context, have string) error {
 	if have == "" {
-		var made *redis.Cmd
-		err := c.At(ctx, "identify", Home, func(p redis.Pipeliner) {
-			made = p.Eval(ctx, identifyScript.Text, []string{c.home}, newID())
-		})
-		if err != nil {
+		var err error
+		if have, err = c.KeepRandom(ctx, MetaID, newID()); err != nil {
 			return err
-		}
-		if have, err = made.Text(); err != nil {
-			return Failed("identify", err)
 		}
 	}
 	if !c.TakeID(have) {
 		return fmt.Errorf("%s says %q as the project's id, which must be 1 to 32 hex digits", c.home+keys.Meta, have)
 	}
 	return nil
+}
+
+// KeepRandom stores a random text in a field of :meta, also where memory is full. It
+// returns the text of the instance that was first.
+func (c *Client) KeepRandom(ctx context.Context, field, text string) (string, error) {
+	var made *redis.Cmd
+	err := c.At(ctx, "identify", Home, func(p redis.Pipeliner) {
+		made = p.Eval(ctx, identifyScript.Text, []string{c.home}, field, text)
+	})
+	if err != nil {
+		return "", err
+	}
+	kept, err := made.Text()
+	if err != nil {
+		return "", Failed("identify", err)
+	}
+	return kept, nil
 }
 
 // Ours cuts the project's id off what was published, and reports whether it is

@@ -1,16 +1,19 @@
-// Package cursor seals where a page of a list ended, so that a cursor tells nothing and
-// fits its own list only.
+// Package cursor seals where a page of a list ended. So a cursor reveals nothing, and fits
+// its own list only.
 package cursor
 
 import (
+	"bytes"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,6 +29,13 @@ const (
 	keySize = 32
 )
 
+// Bounds of a cursor. A place is filled up to a multiple of padding, because a length
+// reveals how long a name is. A list has no place that makes a longer text than longest.
+const (
+	padding = 64
+	longest = 2048
+)
+
 // Sealer seals cursors of a project. Those of one instance open at all others.
 type Sealer struct {
 	conn  *conn.Client
@@ -36,72 +46,105 @@ type Sealer struct {
 // them.
 type known struct {
 	id   string
+	at   time.Time // when it was read
 	aead cipher.AEAD
 }
+
+// again is how long a key is not read anew because a cursor does not open. Anybody may send
+// wrong ones.
+const again = time.Second
 
 // New makes a Sealer.
 func New(c *conn.Client) *Sealer { return &Sealer{conn: c} }
 
-// Seal seals a place. list names the list, with its filter and the view of its caller.
-func (s *Sealer) Seal(ctx context.Context, list, place string) (string, error) {
-	aead, err := s.key(ctx)
+// Seal seals a place: a value that JSON can write. list is a dispatcher.ListName.
+func (s *Sealer) Seal(ctx context.Context, list string, place any) (string, error) {
+	plain, err := json.Marshal(place)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("seal cursor: %w", err)
 	}
-	nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(place)+aead.Overhead())
+	k, err := s.key(ctx)
+	if err != nil {
+		return "", fmt.Errorf("seal cursor: %w", err)
+	}
+	plain = append(plain, bytes.Repeat([]byte(" "), padding-1-(len(plain)-1)%padding)...)
+	nonce := make([]byte, k.aead.NonceSize(), k.aead.NonceSize()+len(plain)+k.aead.Overhead())
 	_, _ = rand.Read(nonce) // it never fails
-	return base64.RawURLEncoding.EncodeToString(aead.Seal(nonce, nonce, []byte(place), []byte(list))), nil
+	return base64.RawURLEncoding.EncodeToString(k.aead.Seal(nonce, nonce, plain, []byte(list))), nil
 }
 
-// Open opens a cursor. One of another list, or of another project, is ErrCursor.
-func (s *Sealer) Open(ctx context.Context, list, text string) (place string, err error) {
-	aead, err := s.key(ctx)
-	if err != nil {
-		return "", err
+// Open opens a cursor of a list into the place that it was made of. It returns
+// dispatcher.ErrCursor for one of another list, of another project, or of data that were
+// lost since.
+func (s *Sealer) Open(ctx context.Context, list, text string, place any) error {
+	wrong := fmt.Errorf("%w: %.64q", dispatcher.ErrCursor, text)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(text) > longest {
+		return wrong
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) < aead.NonceSize() {
-		return "", fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	k, err := s.key(ctx)
+	if err == nil && k.open(list, raw, place) != nil {
+		if time.Since(k.at) < again {
+			return wrong
+		}
+		k, err = s.read(ctx) // another instance may have made another key
 	}
-	plain, err := aead.Open(nil, raw[:aead.NonceSize()], raw[aead.NonceSize():], []byte(list))
-	if err != nil {
-		return "", fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("open cursor: %w", err)
+	case k.open(list, raw, place) != nil:
+		return wrong
 	}
-	return string(plain), nil
+	return nil
 }
 
-// key reads the project's key, and makes it where there is none.
-func (s *Sealer) key(ctx context.Context) (cipher.AEAD, error) {
-	id := s.conn.ID()
-	if k := s.known.Load(); k != nil && k.id == id {
-		return k.aead, nil
+// open opens a cursor with this key.
+func (k *known) open(list string, raw []byte, place any) error {
+	size := k.aead.NonceSize()
+	if len(raw) < size {
+		return dispatcher.ErrCursor
 	}
-	meta := keys.Home(s.conn.Project()) + keys.Meta
-	fresh := make([]byte, keySize)
-	_, _ = rand.Read(fresh) // it never fails
-	var text *redis.StringCmd
-	err := s.conn.At(ctx, "read "+meta, conn.Home, func(p redis.Pipeliner) { text = p.HGet(ctx, meta, field) })
-	if err == nil && text.Val() == "" {
-		err = s.conn.At(ctx, "write "+meta, conn.Home, func(p redis.Pipeliner) {
-			p.HSetNX(ctx, meta, field, hex.EncodeToString(fresh))
-			text = p.HGet(ctx, meta, field)
-		})
+	plain, err := k.aead.Open(nil, raw[:size], raw[size:], []byte(list))
+	if err != nil {
+		return err
 	}
+	return json.Unmarshal(plain, place)
+}
+
+// key is the project's key.
+func (s *Sealer) key(ctx context.Context) (*known, error) {
+	if k := s.known.Load(); k != nil && k.id == s.conn.ID() {
+		return k, nil
+	}
+	return s.read(ctx)
+}
+
+// read reads the project's key, and makes one where there is none.
+func (s *Sealer) read(ctx context.Context) (*known, error) {
+	k, meta := &known{id: s.conn.ID(), at: time.Now()}, keys.Home(s.conn.Project())+keys.Meta
+	var read *redis.StringCmd
+	err := s.conn.At(ctx, "read "+meta, conn.Home, func(p redis.Pipeliner) { read = p.HGet(ctx, meta, field) })
 	if err != nil {
 		return nil, err
 	}
-	raw, err := hex.DecodeString(text.Val())
+	text := conn.Value(read)
+	if text == "" {
+		fresh := make([]byte, keySize)
+		_, _ = rand.Read(fresh) // it never fails
+		if text, err = s.conn.KeepRandom(ctx, field, hex.EncodeToString(fresh)); err != nil {
+			return nil, err
+		}
+	}
+	raw, err := hex.DecodeString(text)
 	if err != nil || len(raw) != keySize {
 		return nil, fmt.Errorf("%s of %s is no key: remove the field, and lists are read from their first page again", field, meta)
 	}
 	block, err := aes.NewCipher(raw)
-	if err != nil {
-		return nil, fmt.Errorf("seal cursors: %w", err)
+	if err == nil {
+		k.aead, err = cipher.NewGCM(block)
 	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		return nil, fmt.Errorf("seal cursors: %w", err)
+	if err == nil {
+		s.known.Store(k)
 	}
-	s.known.Store(&known{id: id, aead: aead})
-	return aead, nil
+	return k, err
 }

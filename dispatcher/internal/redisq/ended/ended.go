@@ -5,18 +5,16 @@ package ended
 import (
 	"context"
 	_ "embed" // the script
-	"encoding/base64"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
@@ -53,11 +51,12 @@ type Reader struct {
 	conn   *conn.Client
 	script script.Script
 	decode Decode
+	sealer *cursor.Sealer
 }
 
 // NewReader makes a Reader.
 func NewReader(c *conn.Client, decode Decode) *Reader {
-	return &Reader{conn: c, script: script.Make(c.TestClock(), "ended", script.Read, endedSrc), decode: decode}
+	return &Reader{conn: c, script: script.Make(c.TestClock(), "ended", script.Read, endedSrc), decode: decode, sealer: cursor.New(c)}
 }
 
 // sets are the end sets, as the script names them.
@@ -67,9 +66,11 @@ var sets = map[string]dispatcher.Status{
 
 // Ended reads a page. All of a lane lies in one partition, with one clock.
 func (r *Reader) Ended(ctx context.Context, f dispatcher.EndedFilter) (page dispatcher.EndedPage, err error) {
-	at, err := parse(f.Cursor, markOf(f))
-	if err != nil {
-		return page, err
+	var at place
+	if f.Cursor != "" {
+		if err := r.sealer.Open(ctx, listOf(f), f.Cursor, &at); err != nil {
+			return page, err
+		}
 	}
 	if err := r.conn.LostOf([]dispatcher.Lane{f.Lane}); err != nil && !f.Left {
 		return page, fmt.Errorf("read what ended: %w", err)
@@ -88,13 +89,20 @@ func (r *Reader) Ended(ctx context.Context, f dispatcher.EndedFilter) (page disp
 			return dispatcher.EndedPage{}, fmt.Errorf("read what ended: %w", err)
 		}
 	}
-	page.Resume, page.Lane, page.Place = at.text(markOf(f)), f.Lane, at.end()
-	return page, nil
+	page.Lane, page.Place = f.Lane, at.end()
+	page.Resume, err = r.sealer.Seal(ctx, listOf(f), at)
+	return page, err
 }
 
 // EndedCursor is the cursor of a list that was read up to a place, here or elsewhere.
-func (r *Reader) EndedCursor(f dispatcher.EndedFilter, at dispatcher.EndPlace) string {
-	return place{score: millis(at.At), name: at.ID}.text(markOf(f))
+func (r *Reader) EndedCursor(ctx context.Context, f dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error) {
+	return r.sealer.Seal(ctx, listOf(f), place{Score: millis(at.At), Name: at.ID})
+}
+
+// listOf names the list of an endpoint's ends, whatever the order of its statuses.
+func listOf(f dispatcher.EndedFilter) string {
+	f.Statuses = slices.Compact(slices.Sorted(slices.Values(f.Statuses)))
+	return dispatcher.ListName("ended", f)
 }
 
 // Forgotten is the newest end that any partition forgot.
@@ -134,7 +142,7 @@ func (r *Reader) read(ctx context.Context, f dispatcher.EndedFilter, at *place, 
 	}
 	a := r.conn.Send(ctx, conn.Batch{Script: r.script, Calls: []conn.Call{{
 		Partition: keys.Partition(string(f.Lane), r.conn.Partitions()),
-		Args:      []any{0, string(f.Lane), asked, min(f.Limit-len(page.Deliveries), recordsMost), at.score, at.name, millis(f.Since), millis(f.Until)},
+		Args:      []any{0, string(f.Lane), asked, min(f.Limit-len(page.Deliveries), recordsMost), at.Score, at.Name, millis(f.Since), millis(f.Until)},
 	}}})[0]
 	hint, _ := a.Hint()
 	page.Now = hint.Now
@@ -143,7 +151,7 @@ func (r *Reader) read(ctx context.Context, f dispatcher.EndedFilter, at *place, 
 	}
 	page.More = a.Number() == 1
 	names, records = int(a.Number()), int(a.Number())
-	at.score, at.name = a.Text(), a.Text()
+	at.Score, at.Name = a.Text(), a.Text()
 	page.CompleteSince = dispatcher.Forgotten{Finished: a.Time(), Dead: a.Time()}.Since(f.Statuses)
 	for a.More() {
 		e := Entry{Name: a.Text(), At: a.Time(), Status: sets[a.Text()], Head: a.Text(), Progress: a.Text(), Newest: a.Text()}
@@ -164,44 +172,13 @@ func millis(t time.Time) string {
 
 // place is where a page ended: the score and the name of the last one that was
 // looked at, whatever its lane. Nothing ends before it any more.
-type place struct{ score, name string }
-
-// text is the cursor as callers carry it.
-func (p place) text(mark string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte("ended " + mark + " " + p.score + " " + p.name))
-}
+type place struct{ Score, Name string }
 
 // end is the place as others know it; zero: there is none.
 func (p place) end() dispatcher.EndPlace {
-	ms, err := strconv.ParseFloat(p.score, 64)
+	ms, err := strconv.ParseFloat(p.Score, 64)
 	if err != nil {
 		return dispatcher.EndPlace{}
 	}
-	return dispatcher.EndPlace{At: conn.FromMillis(int64(ms)), ID: p.name}
-}
-
-// parse reads a cursor. One of another endpoint or of other statuses is refused: its
-// page would pass over what that one did not show. The times may be others.
-func parse(cursor, mark string) (p place, err error) {
-	if cursor == "" {
-		return p, nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	words := strings.SplitN(string(raw), " ", 4)
-	if err != nil || len(words) != 4 || words[0] != "ended" || words[1] != mark {
-		return p, fmt.Errorf("%w: %q", dispatcher.ErrCursor, cursor)
-	}
-	p.score, p.name = words[2], words[3]
-	score, err := strconv.ParseFloat(p.score, 64)
-	if p == (place{}) || err == nil && score == score {
-		return p, nil
-	}
-	return place{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, cursor)
-}
-
-// markOf tells a list from others.
-func markOf(f dispatcher.EndedFilter) string {
-	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %q", f.Lane, slices.Compact(slices.Sorted(slices.Values(f.Statuses))))
-	return strconv.FormatUint(h.Sum64(), 36)
+	return dispatcher.EndPlace{At: conn.FromMillis(int64(ms)), ID: p.Name}
 }

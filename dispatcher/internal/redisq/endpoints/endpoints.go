@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/signer"
@@ -60,6 +61,7 @@ type Store struct {
 	seal       atomic.Pointer[seal.Box] // nil: nothing is sealed
 	unread     sync.Map                 // endpoints whose record can't be read, by their ids: what it was when the log was told
 	log        *slog.Logger
+	sealer     *cursor.Sealer
 }
 
 var _ dispatcher.EndpointStore = (*Store)(nil)
@@ -67,7 +69,7 @@ var _ dispatcher.EndpointStore = (*Store)(nil)
 // New keeps endpoints by a connection. box hides their secrets and header
 // values; nil: they are stored as they are.
 func New(c *conn.Client, announceAs func() string, box *seal.Box, log *slog.Logger) *Store {
-	s := &Store{conn: c, home: c.Tag(conn.Home), announceAs: announceAs, log: log}
+	s := &Store{conn: c, home: c.Tag(conn.Home), announceAs: announceAs, log: log, sealer: cursor.New(c)}
 	s.Reseal(box)
 	return s
 }

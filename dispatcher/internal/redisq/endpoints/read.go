@@ -3,13 +3,11 @@ package endpoints
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -187,7 +185,8 @@ func (s *Store) indexed(ctx context.Context, key string, by *redis.ZRangeBy) ([]
 
 // ListEndpoints reads a page, newest first.
 func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) (page []*dispatcher.Endpoint, next string, err error) {
-	at, err := parseEndpointCursor(f.Cursor)
+	list := dispatcher.ListName("endpoints", f)
+	at, err := s.behind(ctx, list, f.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -202,7 +201,7 @@ func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) 
 		}
 	}
 	limit := cmp.Or(f.Limit, 50)
-	var entries []endpointCursor
+	var entries []indexEntry
 	for _, key := range sets {
 		more, err := s.endpointsBefore(ctx, key, at, limit+1)
 		if err != nil {
@@ -211,17 +210,19 @@ func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) 
 		entries = append(entries, more...)
 	}
 	if len(sets) > 1 {
-		slices.SortFunc(entries, func(a, b endpointCursor) int {
-			return cmp.Or(cmp.Compare(b.created, a.created), cmp.Compare(b.id, a.id))
+		slices.SortFunc(entries, func(a, b indexEntry) int {
+			return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(b.ID, a.ID))
 		})
 	}
 	if len(entries) > limit {
 		entries = entries[:limit]
-		next = entries[limit-1].String()
+		if next, err = s.sealer.Seal(ctx, list, entries[limit-1]); err != nil {
+			return nil, "", err
+		}
 	}
 	ids := make([]string, len(entries))
 	for i, entry := range entries {
-		ids[i] = entry.id
+		ids[i] = entry.ID
 	}
 	page, err = s.Endpoints(ctx, ids)
 	if err != nil {
@@ -230,14 +231,23 @@ func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) 
 	return there(page), next, nil
 }
 
+// behind is the last endpoint of the page before; nil: there is none.
+func (s *Store) behind(ctx context.Context, list, cursor string) (*indexEntry, error) {
+	if cursor == "" {
+		return nil, nil
+	}
+	at := &indexEntry{}
+	return at, s.sealer.Open(ctx, list, cursor, at)
+}
+
 // endpointsBefore reads at most n entries of an index, newest first, that come
 // behind at in that order. Those made in its own millisecond are read again
 // and passed over: a cursor's own entry may be gone, so it can't be looked for.
-func (s *Store) endpointsBefore(ctx context.Context, key string, at *endpointCursor, n int) ([]endpointCursor, error) {
-	var out []endpointCursor
+func (s *Store) endpointsBefore(ctx context.Context, key string, at *indexEntry, n int) ([]indexEntry, error) {
+	var out []indexEntry
 	by := redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(n)}
 	if at != nil {
-		by.Max = strconv.FormatInt(at.created, 10)
+		by.Max = strconv.FormatInt(at.Created, 10)
 	}
 	for {
 		var list *redis.ZSliceCmd
@@ -247,8 +257,8 @@ func (s *Store) endpointsBefore(ctx context.Context, key string, at *endpointCur
 		}
 		found := list.Val()
 		for _, z := range found {
-			entry := endpointCursor{created: int64(z.Score), id: z.Member.(string)}
-			if at == nil || entry.created < at.created || entry.id < at.id {
+			entry := indexEntry{Created: int64(z.Score), ID: z.Member.(string)}
+			if at == nil || entry.Created < at.Created || entry.ID < at.ID {
 				out = append(out, entry)
 			}
 		}
@@ -264,35 +274,8 @@ func there(all []*dispatcher.Endpoint) []*dispatcher.Endpoint {
 	return slices.DeleteFunc(all, func(e *dispatcher.Endpoint) bool { return e == nil })
 }
 
-// endpointCursor is where a page of endpoints ended: at the last that was
-// looked at.
-type endpointCursor struct {
-	created int64 // ms
-	id      string
-}
-
-// cursorWord keeps the cursors of other lists apart.
-const cursorWord = "endpoints"
-
-// String is the cursor as callers carry it. It is not meant to be read.
-func (c endpointCursor) String() string {
-	text := strings.Join([]string{cursorWord, strconv.FormatInt(c.created, 10), c.id}, " ")
-	return base64.RawURLEncoding.EncodeToString([]byte(text))
-}
-
-// parseEndpointCursor reads a cursor; nil is that of the first page.
-func parseEndpointCursor(text string) (*endpointCursor, error) {
-	if text == "" {
-		return nil, nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	f := strings.Split(string(raw), " ")
-	if err != nil || len(f) != 3 || f[0] != cursorWord || f[2] == "" {
-		return nil, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
-	}
-	created, err := strconv.ParseInt(f[1], 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
-	}
-	return &endpointCursor{created: created, id: f[2]}, nil
+// indexEntry is an endpoint as the indexes have it.
+type indexEntry struct {
+	Created int64 // ms
+	ID      string
 }

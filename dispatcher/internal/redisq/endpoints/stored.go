@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -60,10 +61,13 @@ func (s *Store) StoredByID(ctx context.Context, ids []string) (list []Stored, ho
 	return list, home, nil
 }
 
+// storedList is the name of the list of StoredPage.
+var storedList = dispatcher.ListName("stored endpoints", nil)
+
 // StoredPage reads a page of all endpoints, newest first. Its cursor is a place in that
 // order: it means the same in a server that was restarted, or took over.
 func (s *Store) StoredPage(ctx context.Context, cursor string) (page []Stored, home, next string, err error) {
-	at, err := parseEndpointCursor(cursor)
+	at, err := s.behind(ctx, storedList, cursor)
 	if err != nil {
 		return nil, "", "", err
 	}
@@ -73,10 +77,12 @@ func (s *Store) StoredPage(ctx context.Context, cursor string) (page []Stored, h
 	}
 	ids := make([]string, len(entries))
 	for i, e := range entries {
-		ids[i] = e.id
+		ids[i] = e.ID
 	}
 	if len(entries) == storedAtOnce {
-		next = entries[len(entries)-1].String()
+		if next, err = s.sealer.Seal(ctx, storedList, entries[len(entries)-1]); err != nil {
+			return nil, "", "", err
+		}
 	}
 	page, home, err = s.StoredByID(ctx, ids)
 	return page, home, next, err

@@ -20,6 +20,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
@@ -51,13 +52,15 @@ type Store struct {
 	home  string
 	turn  script.Script
 	page  script.Script
+
+	sealer *cursor.Sealer
 }
 
 // New keeps jobs beside a queue.
 func New(queue *redisq.Store) *Store {
 	c := queue.Conn()
 	return &Store{
-		queue: queue, conn: c, home: c.Tag(conn.Home),
+		queue: queue, conn: c, home: c.Tag(conn.Home), sealer: cursor.New(c),
 		turn: script.Make(c.TestClock(), "job turn", turnSrc),
 		page: script.Make(c.TestClock(), "job page", script.Read, pageSrc),
 	}
@@ -195,24 +198,35 @@ func (s *Store) Job(ctx context.Context, number int64) (dispatcher.Job, error) {
 	return list[0], nil
 }
 
-// Jobs reads jobs with their counts, the newest first: those below a number, 0 from
-// the newest. next is where another call goes on, 0 at the end.
-func (s *Store) Jobs(ctx context.Context, limit int, below int64) (list []dispatcher.Job, next int64, err error) {
+// jobList is the name of the list, which has no filter.
+var jobList = dispatcher.ListName("jobs", nil)
+
+// Jobs reads a page of jobs with their counts, the newest first.
+func (s *Store) Jobs(ctx context.Context, limit int, after string) (list []dispatcher.Job, next string, err error) {
+	below := int64(0) // number of the last one of the page before
+	if after != "" {
+		if err := s.sealer.Open(ctx, jobList, after, &below); err != nil {
+			return nil, "", err
+		}
+	}
 	numbers, err := s.numbers(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, "", err
 	}
 	slices.Reverse(numbers)
 	if below > 0 {
 		numbers = slices.DeleteFunc(numbers, func(n int64) bool { return n >= below })
 	}
 	if len(numbers) > limit {
-		numbers, next = numbers[:limit], numbers[limit-1]
+		numbers = numbers[:limit]
+		if next, err = s.sealer.Seal(ctx, jobList, numbers[limit-1]); err != nil {
+			return nil, "", err
+		}
 	}
 	for some := range slices.Chunk(numbers, readMost) {
 		jobs, err := s.read(ctx, some, false)
 		if err != nil {
-			return nil, 0, err
+			return nil, "", err
 		}
 		list = append(list, jobs...)
 	}

@@ -347,13 +347,13 @@ var jobCases = []jobCase{
 		for range 3 {
 			b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		}
-		list, next, err := b.jobs.Jobs(b.Ctx, 2, 0)
+		list, next, err := b.jobs.Jobs(b.Ctx, 2, "")
 		require.NoError(b, err)
 		require.Equal(b, []int64{3, 2}, []int64{list[0].Number, list[1].Number})
 		list, next, err = b.jobs.Jobs(b.Ctx, 2, next)
 		require.NoError(b, err)
 		require.Len(b, list, 1)
-		require.Zero(b, next)
+		require.Empty(b, next)
 	}},
 	{name: "a job of lanes begins only where they lie", setup: stored.Setup{Partitions: 4}, run: func(b *bench) {
 		_, parts := b.add(dispatcher.JobRetry, dispatcher.Filter{Lanes: []dispatcher.Lane{"a"}})

@@ -16,7 +16,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed" // the script
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -149,13 +148,12 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 // ListOf names the list of a filter, whatever its times, for its cursors.
 func ListOf(f dispatcher.Filter) string {
 	f.Limit, f.Cursor, f.From, f.Since, f.Until = 0, "", nil, time.Time{}, time.Time{}
-	text, _ := json.Marshal(f) // of texts and numbers it can't fail
-	return "deliveries " + string(text)
+	return dispatcher.ListName("deliveries", f)
 }
 
 // ListCursor is the cursor of a list by acceptance whose page ended at a place.
 func (r *Reader) ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
-	return r.sealer.Seal(ctx, ListOf(f), fmt.Sprintf("%d %s", at.At.UnixMilli(), at.ID))
+	return r.sealer.Seal(ctx, ListOf(f), at)
 }
 
 // ListPlace is the place behind which a page of a list by acceptance begins; nil: at the newest.
@@ -163,16 +161,8 @@ func (r *Reader) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatche
 	if f.Cursor == "" {
 		return f.From, nil
 	}
-	text, err := r.sealer.Open(ctx, ListOf(f), f.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	ms, name, _ := strings.Cut(text, " ")
-	at, err := strconv.ParseInt(ms, 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
-	}
-	return &place{At: conn.FromMillis(at), ID: name}, nil
+	at := new(place)
+	return at, r.sealer.Open(ctx, ListOf(f), f.Cursor, at)
 }
 
 // read calls the script once for each group of lanes, all in one round trip.

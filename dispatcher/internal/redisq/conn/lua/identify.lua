@@ -1,10 +1,11 @@
--- identify: give a project its id, unless it has one. Redis would refuse HSETNX alone when memory is full. It accepts a
--- script that begins with a removal. It has nothing of common.
+-- identify: give a project a random text that it keeps, unless it has one: its id, or its key of cursors. Redis would
+-- refuse HSETNX alone when memory is full. It accepts a script that begins with a removal. It has nothing of common.
 --
--- KEYS[1] tag  {<project>}, never exists
--- ARGV[1] id   a random one
--- returns the project's id
+-- KEYS[1] tag    {<project>}, never exists
+-- ARGV[1] field  of :meta
+-- ARGV[2] text   a random one
+-- returns the project's text
 local META = KEYS[1] .. ':meta'
 redis.call('DEL', KEYS[1])
-redis.call('HSETNX', META, 'id', ARGV[1])
-return redis.call('HGET', META, 'id')
+redis.call('HSETNX', META, ARGV[1], ARGV[2])
+return redis.call('HGET', META, ARGV[1])

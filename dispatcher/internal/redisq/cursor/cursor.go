@@ -8,22 +8,11 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"sync/atomic"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-)
-
-// field of :meta has the key that seals cursors, in hex. The first instance that needs it
-// makes it.
-const (
-	field   = "cursors"
-	keySize = 32
 )
 
 // Sealer seals cursors of a project. Those of one instance open at all others.
@@ -76,23 +65,9 @@ func (s *Sealer) key(ctx context.Context) (cipher.AEAD, error) {
 	if k := s.known.Load(); k != nil && k.id == id {
 		return k.aead, nil
 	}
-	meta := keys.Home(s.conn.Project()) + keys.Meta
-	fresh := make([]byte, keySize)
-	_, _ = rand.Read(fresh) // it never fails
-	var text *redis.StringCmd
-	err := s.conn.At(ctx, "read "+meta, conn.Home, func(p redis.Pipeliner) { text = p.HGet(ctx, meta, field) })
-	if err == nil && text.Val() == "" {
-		err = s.conn.At(ctx, "write "+meta, conn.Home, func(p redis.Pipeliner) {
-			p.HSetNX(ctx, meta, field, hex.EncodeToString(fresh))
-			text = p.HGet(ctx, meta, field)
-		})
-	}
+	raw, err := s.conn.Secret(ctx, conn.MetaCursors)
 	if err != nil {
 		return nil, err
-	}
-	raw, err := hex.DecodeString(text.Val())
-	if err != nil || len(raw) != keySize {
-		return nil, fmt.Errorf("%s of %s is no key: remove the field, and lists are read from their first page again", field, meta)
 	}
 	block, err := aes.NewCipher(raw)
 	if err != nil {

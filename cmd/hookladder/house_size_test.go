@@ -82,17 +82,17 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/lanes":      5100, // crowds of one lane too
 	"dispatcher/internal/queuetest/model":      3500, // takers too
 	"dispatcher/internal/queuetest/rig":        1500,
-	"dispatcher/internal/queuetest/stored":     900,
+	"dispatcher/internal/queuetest/stored":     1100, // the index of tenants and subjects
 	"dispatcher/internal/redisq":               6400,
 	"dispatcher/internal/redisq/access":        300,
 	"dispatcher/internal/redisq/access/lua":    200,
 	"dispatcher/internal/redisq/buried":        400,
-	"dispatcher/internal/redisq/admin":         3700,
-	"dispatcher/internal/redisq/admin/lua":     1000,
+	"dispatcher/internal/redisq/admin":         3900, // the index of tenants and subjects
+	"dispatcher/internal/redisq/admin/lua":     1200, // the index of tenants and subjects
 	"dispatcher/internal/redisq/attempts":      1100,
 	"dispatcher/internal/redisq/audit":         400,
 	"dispatcher/internal/redisq/audit/lua":     100,
-	"dispatcher/internal/redisq/conn":          2900, // it also notices that data were lost, and walks through keys of all partitions
+	"dispatcher/internal/redisq/conn":          3000, // it also notices that data were lost, and walks through keys of all partitions, and the index of tenants and subjects
 	"dispatcher/internal/redisq/conn/lua":      100,
 	"dispatcher/internal/redisq/cursor":        200,
 	"dispatcher/internal/redisq/ended":         300,
@@ -103,21 +103,21 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/feed/lua":      200,
 	"dispatcher/internal/redisq/health":        500,
 	"dispatcher/internal/redisq/health/lua":    100,
-	"dispatcher/internal/redisq/redisqtest":    1400,
+	"dispatcher/internal/redisq/redisqtest":    1600, // the index of tenants and subjects
 	"dispatcher/internal/redisq/jobs":          800,
 	"dispatcher/internal/redisq/jobs/lua":      200,
 	"dispatcher/internal/redisq/keys":          300,
-	"dispatcher/internal/redisq/lua":           2600, // a move shares its turn among the lanes that are due
+	"dispatcher/internal/redisq/lua":           2700, // a move shares its turn among the lanes that are due, and the index of tenants and subjects
 	"dispatcher/internal/redisq/partitions":    600,
 	"dispatcher/internal/redisq/probe":         800,
 	"dispatcher/internal/redisq/probe/lua":     100,
 	"dispatcher/internal/redisq/restore":       500,
 	"dispatcher/internal/redisq/restore/lua":   200,
 	"dispatcher/internal/redisq/script":        300,
-	"dispatcher/internal/redisq/shelf":         300,
+	"dispatcher/internal/redisq/shelf":         500, // the index of tenants and subjects
 	"dispatcher/internal/redisq/shelf/lua":     100,
 	"dispatcher/internal/redisq/start":         200,
-	"dispatcher/internal/redisq/script/lua":    1800,
+	"dispatcher/internal/redisq/script/lua":    2000, // the index of tenants and subjects
 	"dispatcher/internal/redisq/upcoming":      100,
 	"dispatcher/internal/redisq/upcoming/lua":  100,
 	"dispatcher/internal/restorer":             400,

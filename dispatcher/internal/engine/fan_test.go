@@ -157,6 +157,29 @@ func TestAMessageNamesAnEndpointByItsIDOrItsUID(t *testing.T) {
 	})
 }
 
+// So each delivery of an endpoint is its tenant's, and a repeat may name the tenant or not.
+func TestAMessageToAnEndpointHasTheEndpointsTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, lanes := newTestFan(t)
+		out := r.publish(t, to("refunds", "m"))
+		require.Equal(t, d.Accepted, out.Result)
+		require.Equal(t, "acme", out.Deliveries[0].Tenant)
+		tenant, err := r.MessageTenant(t.Context(), "m")
+		require.NoError(t, err)
+		require.Equal(t, "acme", tenant, "it is kept")
+
+		named := to(string(lanes["refunds"]), "m")
+		named.Tenant = "acme"
+		require.Equal(t, d.Duplicate, r.publish(t, named).Result)
+		require.Equal(t, d.Duplicate, r.publish(t, to("refunds", "m")).Result)
+		named.Tenant = "other"
+		refused, err := r.Publish(t.Context(), []*d.Message{named})
+		require.NoError(t, err)
+		require.ErrorIs(t, refused[0].Err, d.ErrTenant)
+		r.stop(t)
+	})
+}
+
 func TestABatchIsAnsweredInItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, lanes := newTestFan(t)

@@ -127,7 +127,7 @@ func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a rou
 		case m.Tenant != "" && m.Tenant != dest.Endpoint.Tenant:
 			return routed{err: dispatcher.ErrTenant}
 		}
-		m.Endpoint = dest.Endpoint.ID // it may have been named by its uid
+		m.Endpoint, m.Tenant = dest.Endpoint.ID, dest.Endpoint.Tenant // it may have been named by its uid, and without its tenant
 		a.to(dest)
 	default:
 		matching, err := e.endpoints.Cache.Matching(ctx, m.Tenant, m.Topic)

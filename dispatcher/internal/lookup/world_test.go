@@ -84,6 +84,9 @@ func (w *world) Deliveries(_ context.Context, f dispatcher.Filter) (page dispatc
 	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return placeOf(b).Compare(placeOf(a)) })
 	if f.Part != dispatcher.PartEnded {
 		from := 0
+		if strings.Contains(f.Cursor, "\n") {
+			return page, dispatcher.ErrCursor
+		}
 		if f.Cursor != "" {
 			_, err = fmt.Sscan(f.Cursor, &from)
 			require.NoError(w, err)

@@ -65,7 +65,7 @@ var ListCases = []rig.Case{
 		r.Schedule(
 			r.Entry("m1", rig.To("a"), about("payment.paid", "t1")),
 			r.Entry("m2", rig.To("a"), about("payment.refunded", "t1"), rig.Delay(time.Hour)),
-			r.Entry("m3", rig.To("a"), about("payment.paid", "t2"), rig.Delay(time.Hour)),
+			r.Entry("m3", rig.To("c"), about("payment.paid", "t2"), rig.Delay(time.Hour)),
 			r.Entry("m4", rig.To("b"), about("account.closed", "")),
 		)
 		for _, c := range []struct {

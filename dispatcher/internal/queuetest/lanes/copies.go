@@ -117,6 +117,8 @@ var CopyCases = []rig.Case{
 		r.Settle(rig.One, rig.Success(c[0]))
 		require.False(r, forgetLane(r, rig.EpOne, 1, time.Minute), "its state is new")
 		r.Pass(time.Minute)
+		require.False(r, forgetLane(r, rig.EpOne, 1, time.Minute), "a delivery of it is kept")
+		r.Trim(rig.KeepNothing)
 		require.True(r, forgetLane(r, rig.EpOne, 1, time.Minute))
 	}},
 }

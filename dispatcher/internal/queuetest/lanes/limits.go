@@ -192,7 +192,7 @@ var LimitCases = []rig.Case{
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		r.Resume("a")
 		r.Pass(time.Millisecond)
-		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
+		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes)
 	}},
 	{Name: "a deleted lane is forgotten once nothing is left in it", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Ordered)
@@ -203,7 +203,7 @@ var LimitCases = []rig.Case{
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "one is in flight")
 		r.Settle(rig.One, rig.Failure(c, time.Hour))
 		r.Pass(time.Hour)
-		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
+		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes)
 		require.NotContains(r, r.State().Lanes, rig.EpOne)
 	}},
 	{Name: "so is a deleted one that was taken from", Run: func(r *rig.Rig) {
@@ -215,7 +215,8 @@ var LimitCases = []rig.Case{
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "it is only paused")
 		r.Limit(rig.EpOne, rig.Pulled, rig.Held(dispatcher.HeldDeleted))
 		r.Pass(time.Hour)
-		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "what ended there is kept")
+		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes)
 		require.NotContains(r, r.State().Lanes, rig.EpOne)
 	}},
 }

@@ -57,16 +57,22 @@ var NameCases = []rig.Case{
 		r.Schedule(r.Entry("m2", rig.To("a"), func(m *dispatcher.Message) { m.URL = "https://other.example" }))
 		require.Equal(r, "https://example.com", r.LaneState("a").URL)
 	}},
-	{Name: "a name goes with its lane, and a retry brings it back", Run: func(r *rig.Rig) {
+	{Name: "a lane keeps its name as long as a delivery of it is kept", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Deliver(rig.Named("a", "m1"))
-		r.Pass(90 * time.Minute)
-		r.Trim(rig.KeepAll)
-		require.Empty(r, r.State().Lanes)
-		require.Equal(r, dispatcher.LaneState{Lane: "a", Window: 2}, r.LaneState("a"))
+		for range 3 {
+			r.Pass(90 * time.Minute)
+			require.Zero(r, r.Trim(rig.KeepAll).Lanes)
+			require.False(r, r.State().Lanes["a"].Known, "its state is forgotten")
+			require.Equal(r, dispatcher.LaneState{Lane: "a", URL: "https://example.com", Tenant: "t1", Known: true, Window: 2}, r.LaneState("a"))
+		}
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
 		require.Equal(r, "https://example.com", r.LaneState("a").URL)
-		require.Equal(r, "t1", r.LaneState("a").Tenant)
+		r.Deliver(rig.Named("a", "m1"))
+		r.Pass(90 * time.Minute)
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
+		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes, "it goes with the delivery")
+		require.Empty(r, r.State().Lanes)
 	}},
 	{Name: "a lane may be named and held before its first message", Run: func(r *rig.Rig) {
 		at, err := url.Parse("https://shop.example/hooks")

@@ -51,6 +51,7 @@ type kept struct {
 	sets       map[stored.Set][]stored.Queued
 	lanes      map[dispatcher.Lane]*modelLane
 	limits     map[dispatcher.Lane]dispatcher.LaneLimits // of lanes that have any
+	leads      map[dispatcher.Lane]string                // origin and tenant, as long as the lane is noted
 	noted      map[dispatcher.Lane]int64                 // ms: the time when a lane was noted for trimming
 	allHeld    map[int]bool                              // partitions whose lanes are all held
 	fences     map[fence]int64                           // ms: the time of each
@@ -92,7 +93,6 @@ type modelLane struct {
 	fails, opened int
 	until         int64 // ms
 	tat           int64 // µs
-	leads         string
 
 	failing, attempted int64 // ms: since when it fails, and its last attempt while it did
 	egress, egressWait int64 // ms: since when it waits for our own network, and its last wait
@@ -127,6 +127,7 @@ func newModel(t testing.TB, open rig.OpenFunc, rng *dice) *model {
 			lanes:      map[dispatcher.Lane]*modelLane{},
 			limits:     map[dispatcher.Lane]dispatcher.LaneLimits{},
 			noted:      map[dispatcher.Lane]int64{},
+			leads:      map[dispatcher.Lane]string{},
 			allHeld:    map[int]bool{},
 			fences:     map[fence]int64{},
 			known:      map[string]int64{rig.One: 1, rig.Two: 1},
@@ -286,7 +287,8 @@ func ceilMillis(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMill
 func (m *model) lane(name dispatcher.Lane) *modelLane {
 	l := m.lanes[name]
 	if l == nil {
-		l = &modelLane{window: min(2, m.Setup.Limit(m.limits[name])), slow: 4, leads: "https://example.com t1"} // as rig.NewMessage says
+		l = &modelLane{window: min(2, m.Setup.Limit(m.limits[name])), slow: 4}
+		m.leads[name] = "https://example.com t1" // as rig.NewMessage says
 		m.lanes[name] = l
 		m.noted[name] = m.ms()
 	}

@@ -103,6 +103,10 @@ func (m *model) someEntry() dispatcher.Entry {
 			msg.Body = rig.LargeBody(pick(m.rng, dispatcher.ApartAbove, dispatcher.ApartAbove+1))
 		}
 	})
+	if len(e.Lanes) == 1 && e.Lanes[0].IsQueue() { // which mixes tenants
+		e.Message.Tenant = pick(m.rng, "t1", "t2", "")
+		e.Digest = e.Message.Digest()
+	}
 	e.Fan = len(e.Lanes) > 1 || m.rng.IntN(2) == 0
 	return e
 }

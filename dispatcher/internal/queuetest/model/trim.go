@@ -80,19 +80,43 @@ func (m *model) trimAs(keep dispatcher.Keep, room bool) {
 // trimLanes forgets the lanes that are not used and answers how many.
 func (m *model) trimLanes() (n int) {
 	for lane, since := range m.noted {
-		if !m.came(lane) || since > m.ms()-time.Hour.Milliseconds() {
+		if !m.came(lane) {
+			continue
+		}
+		if _, limited := m.limits[lane]; !limited && m.lanes[lane] == nil && !m.keeps(lane) && since > m.ms()-time.Hour.Milliseconds() {
+			if m.State().Lanes[lane].Noted == 0 { // its last delivery went, and its state had before
+				n++
+				delete(m.noted, lane)
+				delete(m.leads, lane)
+			}
+			continue
+		}
+		if since > m.ms()-time.Hour.Milliseconds() {
 			continue
 		}
 		m.noted[lane] = m.ms()
 		l, limited := m.limits[lane]
 		if m.inFlight(lane)+m.waitingIn(lane) == 0 && (!limited || l.Held == dispatcher.HeldDeleted) {
-			n++
 			delete(m.lanes, lane)
 			delete(m.limits, lane)
-			delete(m.noted, lane)
+			if !m.keeps(lane) {
+				n++
+				delete(m.noted, lane)
+				delete(m.leads, lane)
+			}
 		}
 	}
 	return n
+}
+
+// keeps reports whether a delivery of a lane is there, which may have ended.
+func (m *model) keeps(lane dispatcher.Lane) bool {
+	for id := range m.deliveries {
+		if id.Lane == lane {
+			return true
+		}
+	}
+	return false
 }
 
 // goneLanes says why the deliveries of a message went in one trim. One that was

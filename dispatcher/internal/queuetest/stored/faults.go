@@ -25,6 +25,7 @@ func (s State) Faults(setup Setup) []string {
 	s.checkMarks(&f)
 	s.checkMessages(&f)
 	s.checkShelves(&f)
+	s.checkTenants(&f)
 	s.checkBodies(&f)
 	s.checkLeftovers(&f)
 	s.checkOrder(&f)
@@ -144,21 +145,6 @@ func (s State) checkMessages(f *Faults) {
 	for _, name := range s.Fanned {
 		if m, ok := s.Messages[name]; !ok || !m.Whole || len(m.Lanes) < 2 {
 			f.Add("message %s has a list of lanes, which only one of several lanes needs", name)
-		}
-	}
-}
-
-// checkShelves checks that the lanes' lists have each delivery that exists, at the time
-// of its acceptance, and no other.
-func (s State) checkShelves(f *Faults) {
-	for _, id := range s.Deliveries() {
-		if at, listed := s.Shelves[id]; !listed || at != s.Messages[id.Message].At {
-			f.Add("%s is listed in its lane %v, at %d; it was accepted at %d", id, listed, at, s.Messages[id.Message].At)
-		}
-	}
-	for _, id := range SortedIDs(s.Shelves) {
-		if len(s.Found[id]) == 0 {
-			f.Add("%s left its entry in its lane's list behind", id)
 		}
 	}
 }

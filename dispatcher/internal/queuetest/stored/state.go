@@ -91,6 +91,7 @@ type Stored struct {
 	Whole   bool                     // false: only its digest is left
 	Lanes   map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
 	At      int64                    // ms: when it was accepted, by its record
+	Owner   string                   // hash of its tenant; empty: it has none
 	Apart   string                   // the name in Bodies of a body that lies apart; empty: it is in the record
 	Key     string                   // hash of its ordering key as Set has it; empty: none
 	Expires int64                    // ms: when it expires; 0: never
@@ -127,9 +128,13 @@ type State struct {
 	Progress map[dispatcher.DeliveryID]Progress
 	History  map[dispatcher.DeliveryID]int // number of attempts in it
 	Messages map[string]Stored
-	Shelves  map[dispatcher.DeliveryID]int64 // ms: when each was accepted, by its lane's list
-	Bodies   map[string]bool                 // bodies that lie apart; true: staged for a message that has not come yet
-	Seen     map[string]int64                // ms: the time when the message was cut to its digest
+	Shelves  map[dispatcher.DeliveryID]int64  // ms: when each was accepted, by its lane's list
+	Owned    map[string]bool                  // "<shelf> <hash>" of each shelf that a tenant is said to have
+	Owners   map[dispatcher.Lane]string       // whose each lane is said to be
+	Parts    map[dispatcher.DeliveryID]string // whose each is of a queue, by the tenant's part of its list
+	Used     map[dispatcher.Lane]bool         // lanes with counts, which say that something of them is kept
+	Bodies   map[string]bool                  // bodies that lie apart; true: staged for a message that has not come yet
+	Seen     map[string]int64                 // ms: the time when the message was cut to its digest
 	Lanes    map[dispatcher.Lane]LaneState
 	Counts   map[dispatcher.Status]int64
 	Buried   map[dispatcher.Lane]map[dispatcher.DeadReason]int64
@@ -159,6 +164,10 @@ func NewState() State {
 		History:  map[dispatcher.DeliveryID]int{},
 		Messages: map[string]Stored{},
 		Shelves:  map[dispatcher.DeliveryID]int64{},
+		Owned:    map[string]bool{},
+		Owners:   map[dispatcher.Lane]string{},
+		Parts:    map[dispatcher.DeliveryID]string{},
+		Used:     map[dispatcher.Lane]bool{},
 		Bodies:   map[string]bool{},
 		Seen:     map[string]int64{},
 		Lanes:    map[dispatcher.Lane]LaneState{},
@@ -186,6 +195,10 @@ func Merged(states []State) State {
 		maps.Copy(all.History, s.History)
 		maps.Copy(all.Seen, s.Seen)
 		maps.Copy(all.Shelves, s.Shelves)
+		maps.Copy(all.Owned, s.Owned)
+		maps.Copy(all.Owners, s.Owners)
+		maps.Copy(all.Parts, s.Parts)
+		maps.Copy(all.Used, s.Used)
 		maps.Copy(all.Bodies, s.Bodies)
 		maps.Copy(all.Lanes, s.Lanes)
 		maps.Copy(all.Buried, s.Buried)
@@ -199,7 +212,7 @@ func Merged(states []State) State {
 			was := all.Messages[id]
 			lanes := maps.Clone(m.Lanes)
 			maps.Copy(lanes, was.Lanes)
-			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, At: cmp.Or(m.At, was.At), Apart: cmp.Or(m.Apart, was.Apart), Key: cmp.Or(m.Key, was.Key), Expires: max(m.Expires, was.Expires)}
+			all.Messages[id] = Stored{Whole: m.Whole || was.Whole, Lanes: lanes, At: cmp.Or(m.At, was.At), Owner: cmp.Or(m.Owner, was.Owner), Apart: cmp.Or(m.Apart, was.Apart), Key: cmp.Or(m.Key, was.Key), Expires: max(m.Expires, was.Expires)}
 		}
 		for status, n := range s.Counts {
 			all.Counts[status] += n
@@ -285,6 +298,10 @@ func (s State) String() string {
 	tell(&b, "history", s.History)
 	tell(&b, "message", s.Messages)
 	tell(&b, "shelf", s.Shelves)
+	tell(&b, "owned", s.Owned)
+	tell(&b, "owner", s.Owners)
+	tell(&b, "part", s.Parts)
+	tell(&b, "used", s.Used)
 	tell(&b, "body", s.Bodies)
 	tell(&b, "seen", s.Seen)
 	tell(&b, "lane", s.Lanes)

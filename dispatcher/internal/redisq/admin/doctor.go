@@ -109,7 +109,7 @@ func (d *doctor) lookThrough(ctx context.Context) error {
 		if !whole {
 			continue
 		}
-		for _, step := range []func(context.Context, int) error{d.places, d.records, d.counts, d.turns} {
+		for _, step := range []func(context.Context, int) error{d.places, d.records, d.shelves, d.counts, d.turns} {
 			if err := step(ctx, n); err != nil {
 				return d.s.conn.InPartition(n, err)
 			}
@@ -158,7 +158,9 @@ var meanings = map[string]meaning{
 	"not_named":        {"its message does not know of it", "the message names its destination again"},
 	"no_lanes":         {"the message's list of destinations is gone, and nothing of it is in any place", ""},
 	"leftover":         {"its attempts or its entry in the list of its destination are kept, and it is not", "they are forgotten"},
-	"unlisted":         {"the list of its destination does not have it, or at another time than that of its acceptance", "it is listed there"},
+	"unlisted":         {"the list of its destination or of its tenant does not have it, or at another time than that of its acceptance", "it is listed there"},
+	"astray_shelf":     {"a list by tenants names what is not there, or is another's", "it is taken off the list"},
+	"unused":           {"the lane is noted as in use, and nothing of it is kept", "the note is removed"},
 	"mark":             {"it is marked as ended at a place where no script carries that out", "it ends as marked"},
 	"in_line":          {"it ended and still stands in its line, which holds those behind it", "it leaves, and the next goes on"},
 	"no_line":          {"it has an ordering key and stands in no line, so that others overtake it", "it falls in at the end"},

@@ -41,6 +41,7 @@ type walk struct {
 	size     int
 	suspects []suspect
 	messages []string
+	unowned  []string // deliveries that the lists of their tenants lack
 	garbage  []string // members that name no delivery
 }
 
@@ -68,7 +69,7 @@ func (d *doctor) places(ctx context.Context, n int) error {
 		case keys.Behind:
 			names = d.rings[n][keys.Behind]
 		case keys.Shelf:
-			names = d.rings[n][keys.Shelf]
+			names = slices.DeleteFunc(slices.Clone(d.rings[n][keys.Shelf]), ofTenant)
 		}
 		for _, of := range names {
 			w := &walk{d: d, partition: n, kind: k, of: of}
@@ -134,7 +135,7 @@ func (w *walk) run(ctx context.Context, seen ready) error {
 		if err := w.take(a, seen, elements); err != nil {
 			return err
 		}
-		if cursor == "0" || len(w.suspects) > suspectsMost {
+		if cursor == "0" || len(w.suspects)+len(w.unowned) > suspectsMost {
 			if err := w.judge(ctx); err != nil {
 				return err
 			}
@@ -167,6 +168,8 @@ func (w *walk) take(a *conn.Reply, seen ready, elements map[string]string) error
 		switch letter {
 		case "m":
 			w.messages = append(w.messages, name)
+		case "o":
+			w.unowned = append(w.unowned, name)
 		case "x":
 			w.garbage = append(w.garbage, name)
 		case "n":
@@ -219,8 +222,11 @@ func (w *walk) judge(ctx context.Context) error {
 	if err := w.d.judgeRecords(ctx, w.partition, w.messages); err != nil {
 		return err
 	}
+	if err := w.d.judgeNames(ctx, w.partition, "deliveries", "", w.unowned); err != nil {
+		return err
+	}
 	err := w.removeNames(ctx)
-	w.suspects, w.messages, w.garbage = nil, nil, nil
+	w.suspects, w.messages, w.unowned, w.garbage = nil, nil, nil, nil
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // entriesPage is how many entries are moved at a time.
@@ -41,7 +42,8 @@ func laneOf(k keys.Kind) laneFunc {
 			if entry == string(dispatcher.AllLanes) || entry == keys.Timer || entry == keys.Expiry || entry == keys.Epoch {
 				return ""
 			}
-			return entry
+			lane, _ := shelf.Lane(entry)
+			return lane
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // keysBatch is how many keys are moved at a time: a history may hold some
@@ -50,7 +51,8 @@ func (k *keyMove) write(ctx context.Context, p redis.Pipeliner, tags []string) {
 	}
 }
 
-// moveKeys moves the keys that a lane or a delivery has for itself, and the bars of lanes.
+// moveKeys moves the keys that a lane or a delivery has for itself, and the bars and the
+// tenants of lanes.
 func (r *repartition) moveKeys(ctx context.Context) error {
 	var batch []*keyMove
 	for key, err := range r.eachKey(ctx) {
@@ -58,7 +60,7 @@ func (r *repartition) moveKeys(ctx context.Context) error {
 			return err
 		}
 		k, of, _ := keys.Explain(key.name)
-		if k.Name == keys.Health && key.partition < len(r.s.tags) {
+		if entriesMove(k) && key.partition < len(r.s.tags) {
 			if err := r.moveKey(ctx, key.partition, k, of); err != nil {
 				return err
 			}
@@ -78,11 +80,16 @@ func (r *repartition) moveKeys(ctx context.Context) error {
 	return r.moveBatch(ctx, batch)
 }
 
+// entriesMove reports whether keys of a kind have entries of several lanes: they are named
+// after a time, or a tenant.
+func entriesMove(k keys.Kind) bool { return k.Name == keys.Health || k.Name == keys.Tenant }
+
 // owner is the lane that a key belongs to; empty: none.
 func owner(name string) (k keys.Kind, lane string) {
 	k, of, known := keys.Explain(name)
-	if known && k.Named() && k.Name != keys.Leases && k.Name != keys.Health { // which are an instance's, and of a time
+	if known && k.Named() && k.Name != keys.Leases && !entriesMove(k) { // leases are an instance's
 		lane, _, _ = strings.Cut(of, ":")
+		lane, _ = shelf.Lane(lane)
 	}
 	return k, lane
 }

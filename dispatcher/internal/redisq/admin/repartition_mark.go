@@ -26,6 +26,7 @@ func (r *repartition) readMark(ctx context.Context) (m conn.Mark, again bool, er
 		return m, false, err
 	}
 	r.s.conn.TakeID(meta[conn.MetaID]) // without one it is not heard, and no instance is there to hear it
+	r.s.conn.TakeIndex(meta)
 	if text := meta[conn.MetaRepartition]; text != "" {
 		m, err = conn.ParseMark(text)
 		switch {

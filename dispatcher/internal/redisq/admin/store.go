@@ -38,6 +38,9 @@ var countSrc string
 //go:embed lua/doctor_add.lua
 var addSrc string
 
+//go:embed lua/doctor_shelves.lua
+var shelvesSrc string
+
 //go:embed lua/doctor_values.lua
 var valuesSrc string
 
@@ -59,7 +62,7 @@ var endsSrc string
 // adminScripts are those of doctor, and those of a repartition.
 type adminScripts struct {
 	walk, judge, records, lanes, count, add, values script.Script
-	page, put, keep, ends, putRecord                script.Script
+	page, put, keep, ends, putRecord, shelves       script.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -78,8 +81,8 @@ func makeScripts(testClock bool) adminScripts {
 	return adminScripts{
 		walk: doctor("walk", script.Server, walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", script.Taken, lanesSrc),
 		count: doctor("count", countSrc), add: doctor("add", addSrc), values: doctor("values", valuesSrc),
-		putRecord: doctor("put", putRecordSrc),
-		page:      repartition("page", script.Server, pageSrc), put: repartition("put", script.Named, putSrc), keep: repartition("keep", script.Named, keepSrc),
+		putRecord: doctor("put", putRecordSrc), shelves: doctor("shelves", shelvesSrc),
+		page: repartition("page", script.Server, pageSrc), put: repartition("put", script.Named, putSrc), keep: repartition("keep", script.Named, keepSrc),
 		ends: repartition("ends", endsSrc),
 	}
 }

@@ -98,7 +98,7 @@ func Value[V, C any, P interface {
 // whether the call was carried out, and only the caller may repeat it.
 func (c *Client) Send(ctx context.Context, b Batch) []Call {
 	if b.Script.SHA != "" {
-		b.conf = *c.conf.Load() + " " + c.ID()
+		b.conf = *c.conf.Load() + " " + c.indexKey() + " " + c.ID()
 	}
 	began, moved := time.Now(), c.stands()
 	todo := make([]int, 0, len(b.Calls))

@@ -48,12 +48,13 @@ type Client struct {
 	tags       []string                 // of each partition
 	epochs     []atomic.Pointer[string] // of each partition; nil: not known yet
 	impatient  []atomic.Bool            // of home and each partition: it used up a call's patience, and did not answer since
-	conf       atomic.Pointer[string]   // ARGV[2] of every script, but for the id of the project
+	conf       atomic.Pointer[string]   // ARGV[2] of every script, but for the key of the index and the id of the project
 	durableWay string                   // one of the by words
 
 	division  division
 	archives  atomic.Bool            // :meta says that there is an archive
 	id        atomic.Pointer[string] // of the project; nil: it has none yet
+	index     atomic.Pointer[string] // key of what deliveries are found by, in hex; nil: it is not known yet
 	breaker   *nodeBreaker
 	takeovers chan struct{} // 1 deep: another node may serve a partition now
 }
@@ -88,7 +89,7 @@ func (c *Client) Divide(partitions int) {
 }
 
 // SetConf sets what scripts have to know of the settings and of all instances'
-// permits: ARGV[2] of every script, but for the id of the project.
+// permits: ARGV[2] of every script, but for the key of the index and the id of the project.
 func (c *Client) SetConf(conf string) { c.conf.Store(&conf) }
 
 // Partitions is the number of partitions.

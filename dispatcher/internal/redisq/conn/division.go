@@ -126,6 +126,7 @@ func (c *Client) take(meta map[string]string) {
 	if id := meta[MetaID]; id != c.ID() && c.TakeID(id) {
 		c.NoteTakeover() // what was published under it was not heard
 	}
+	c.TakeIndex(meta)
 	settled, loss := meta[metaSettled], lossOf(meta)
 	c.division.settled.Store(&settled)
 	c.SetArchives(meta[MetaArchive] != "")

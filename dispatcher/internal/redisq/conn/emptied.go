@@ -245,7 +245,7 @@ func (c *Client) noteEmptied(ctx context.Context, lost map[int]string) error {
 	for n, epoch := range lost {
 		fields = append(fields, emptiedOf(n), epoch)
 	}
-	fields = append(fields, MetaPartitions, len(c.tags), MetaSchema, schemaVersion, MetaID, newID(), metaEpochs, 1)
+	fields = append(fields, MetaPartitions, len(c.tags), MetaSchema, schemaVersion, MetaID, newID(), metaEpochs, 1, metaIndex, c.knownIndex())
 	if c.Archives() {
 		fields = append(fields, MetaArchive, 1)
 	}

@@ -26,7 +26,7 @@ const clusterPartitions = 128
 
 // schemaVersion is the layout of the keys that this version knows, as :meta has it.
 // A project with another layout is not touched.
-const schemaVersion = "4"
+const schemaVersion = "5"
 
 // Agree settles the number of partitions and takes over the project's id. The first
 // start fixes the number, since every lane's place depends on it. It writes only
@@ -67,7 +67,10 @@ func (c *Client) Agree(ctx context.Context, wanted int) (int, error) {
 	settled := have[metaSettled]
 	c.division.settled.Store(&settled)
 	c.division.loss.Store(lossOf(have))
-	return n, c.identify(ctx, have[MetaID])
+	if err := c.identify(ctx, have[MetaID]); err != nil {
+		return 0, err
+	}
+	return n, c.needIndex(ctx, have)
 }
 
 // ReadMeta reads :meta.

@@ -15,8 +15,9 @@ const (
 	Bodies    = ":bodies"
 	Staged    = ":staged"
 	Due       = ":due"
-	Ready     = ":ready:"  // and the lane
-	Shelf     = ":of:"     // and the lane
+	Ready     = ":ready:" // and the lane
+	Shelf     = ":of:"    // and the lane, of a queue also with ~ and the hash of a tenant
+	Owners    = ":owners"
 	Leases    = ":leases:" // and the instance
 	Marks     = ":marks"
 	Progress  = ":progress"
@@ -83,7 +84,7 @@ const (
 const (
 	Endpoints        = ":endpoints"
 	UIDs             = ":uids"
-	Tenant           = ":tenant:" // and the tenant
+	Tenant           = ":tenant:" // and the tenant; of a partition and the hash of the tenant
 	All              = ":all"
 	Public           = ":public"
 	Gone             = ":gone"

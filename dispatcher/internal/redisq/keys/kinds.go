@@ -62,6 +62,8 @@ var Kinds = []Kind{
 	{In, "IN", "hash", OfLane, "state.lua", "state.lua"},
 	{Lane, "LANE", "hash", OfLane, "state.lua", "state.lua"},
 	{LaneNames, "NAMES", "hash", OfLane, "state.lua", "lane_held.go"},
+	{Tenant, "TENANT", "zset", OfLane, "tenant.lua", "shelf/shelves.go"},
+	{Owners, "OWNERS", "hash", OfLane, "tenant.lua", "tenant.lua"},
 	{Limits, "LIMITS", "hash", OfLanes, "lane.lua", "state.lua"},
 	{Held, "HELD", "hash", OfLanes, "lane.lua", "lane_held.go"},
 	{Buried, "BURIED", "hash", OfReason, "state.lua", "buried/buried.go"},

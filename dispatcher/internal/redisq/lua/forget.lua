@@ -16,7 +16,7 @@ if l.limits.v == v and l.limits.held == 'p' and l.waiting > 0 then
   call('HDEL', HELD, name)
   return { micros, before_due, weighs(before_weight), 0 }
 end
-if l.limits.v ~= v or l.flying > 0 or l.waiting > 0 or call('EXISTS', READY .. name) == 1 or noted > now - age then
+if l.limits.v ~= v or l.flying > 0 or l.waiting > 0 or call('EXISTS', READY .. name, SHELF .. name) > 0 or noted > now - age then
   return { micros, before_due, weighs(before_weight), 0 }
 end
 for _, hash in ipairs({ LIMITS, HELD, IN, LANE, NAMES }) do call('HDEL', hash, name) end

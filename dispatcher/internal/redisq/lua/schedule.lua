@@ -16,47 +16,49 @@
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries, ids, names = {}, {}, {}
 local told = ARGV[6] and sub(ARGV[6], 1, 1) == '\n' and ARGV[6] -- no id begins so
-local at, many, nnames = told and 7 or 6, 0, 0
-while ARGV[at] do
-  local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local lane, list, fan, body, sign = only(record), false, false, nil, sub(when, 1, 1)
-  at = at + 3
-  if sign == '&' then
-    body, at = ARGV[at], at + 1
-  elseif sign == '=' then
-    body = true
-  end
-  if body then
-    when = sub(when, 2)
-    sign = sub(when, 1, 1)
-  end
-  if sign == '*' then
-    fan, when = true, sub(when, 2)
-    sign = sub(when, 1, 1)
-  end
-  local ms = tonumber(sub(when, 2))
-  local due = sign == '@' and math.max(ms, now) or from + ms -- the time before a message was accepted does not make its attempt late
-  if lane == '' then
-    list = {}
-    for i = 1, tonumber(ARGV[at]) do
-      list[i] = ARGV[at + i]
-      nnames = nnames + 1
-      names[nnames] = list[i]
+do -- this block ends its locals: there may be no more than some two hundred at a time
+  local at, many, nnames = told and 7 or 6, 0, 0
+  while ARGV[at] do
+    local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+    local lane, list, fan, body, sign = only(record), false, false, nil, sub(when, 1, 1)
+    at = at + 3
+    if sign == '&' then
+      body, at = ARGV[at], at + 1
+    elseif sign == '=' then
+      body = true
     end
-    at = at + 1 + #list
-  else
-    nnames = nnames + 1
-    names[nnames] = lane
+    if body then
+      when = sub(when, 2)
+      sign = sub(when, 1, 1)
+    end
+    if sign == '*' then
+      fan, when = true, sub(when, 2)
+      sign = sub(when, 1, 1)
+    end
+    local ms = tonumber(sub(when, 2))
+    local due = sign == '@' and math.max(ms, now) or from + ms -- the time before a message was accepted does not make its attempt late
+    if lane == '' then
+      list = {}
+      for i = 1, tonumber(ARGV[at]) do
+        list[i] = ARGV[at + i]
+        nnames = nnames + 1
+        names[nnames] = list[i]
+      end
+      at = at + 1 + #list
+    else
+      nnames = nnames + 1
+      names[nnames] = lane
+    end
+    many = many + 1
+    ids[many] = id
+    -- lane: the only one; list: several; body: the name of a body that lies apart. The table has eight fields and all are
+    -- here: a ninth doubles the memory that Lua sets aside.
+    entries[many] = {
+      id = id, record = record, lane = lane, list = list, fan = fan, due = due, soon = due <= now or when == '+0', body = body,
+    }
   end
-  many = many + 1
-  ids[many] = id
-  -- lane: the only one; list: several; body: the name of a body that lies apart. The table has eight fields and all are
-  -- here: a ninth doubles the memory that Lua sets aside.
-  entries[many] = {
-    id = id, record = record, lane = lane, list = list, fan = fan, due = due, soon = due <= now or when == '+0', body = body,
-  }
 end
-if many == 0 then
+if #ids == 0 then
   local t, d, w = finish()
   return { t, d, w, {}, '' }
 end
@@ -114,17 +116,29 @@ local function digits(ms)
   return last_digits
 end
 
--- shelve notes a delivery among those of its lane. Messages of one call mostly have one time, and reading it costs as much
--- as the rest.
-local shelves, accepted, accepted_digits = {}, nil, nil -- lane -> times and ids
+-- shelve notes a delivery among those of its lane, and of its tenant in a queue. Messages of one call mostly have one time,
+-- and reading it costs as much as the rest. A lane is listed with its tenant where it has no deliveries, as far as this
+-- script knows. So a message of a lane in use costs nothing.
+local shelves, accepted, accepted_digits = {}, nil, nil -- name -> times and ids
 local function shelve(e, l)
   local list, at = shelves[l.name], sub(e.record, 17, 22)
+  if at ~= accepted then accepted, accepted_digits = at, num(created(e.record)) end
+  local queue = l.limits.pull and sub(l.name, 1, 2) == 'q_'
   if not list then
     list = {}
     shelves[l.name] = list
+    if not l.was and not queue then
+      local _, owner = owned(l.name, e.record)
+      list.owner = owner
+    end
   end
-  if at ~= accepted then accepted, accepted_digits = at, num(created(e.record)) end
   put(list, accepted_digits, e.id)
+  if queue then
+    local shelf, owner = owned(l.name, e.record)
+    if not shelf then return end
+    shelves[shelf] = shelves[shelf] or { owner = owner }
+    put(shelves[shelf], accepted_digits, e.id)
+  end
 end
 
 -- make puts one delivery where it belongs and answers the letter of the place.
@@ -274,7 +288,10 @@ count('scheduled', #dues / 2 + nbehind)
 each('HSET', MESSAGES, fresh)
 for id, fan in pairs(fans) do sure('HSET', FAN, id, fan) end
 hold(leases)
-for lane, list in pairs(shelves) do each('ZADD', SHELF .. lane, list) end
+for shelf, list in pairs(shelves) do
+  each('ZADD', SHELF .. shelf, list)
+  if list.owner then own_shelf(shelf, list.owner) end
+end
 each('ZADD', DUE, dues)
 for lane, list in pairs(pushes) do
   each('RPUSH', READY .. lane, list)

@@ -214,37 +214,44 @@ if large then
 end
 
 -- States of lanes that are not used. The limits of an endpoint's lane stay until the endpoint is deleted.
-local LANE_AGE = 3600 * 1000 -- ms; a lane's state tells a good destination from an unknown one, so it outlives idle moments
-local nlanes, stay, heads = 0, {}, sure('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
-if #heads > 0 then
-  local ins, limits, gone, kept = sure('HMGET', IN, unpack(heads)), sure('HMGET', LIMITS, unpack(heads)), {}, {}
-  for i, lane in ipairs(heads) do
-    local unlimited = not limits[i] or find(limits[i], ' x', 1, true)
-    if unlimited and (not ins[i] or ins[i] == '0 0') then
-      gone[#gone + 1] = lane
-    else
-      kept[#kept + 1] = now
-      kept[#kept + 1] = lane
-      if sub(lane, 1, 3) == 'ep_' then
-        stay[#stay + 1], stay[#stay + 2] = lane, limits_of(lane, limits[i]).v
+local nlanes, stay = 0, {}
+do -- this block ends its locals
+  local LANE_AGE = 3600 * 1000 -- ms; a lane's state tells a good destination from an unknown one, so it outlives idle moments
+  local heads = sure('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
+  if #heads > 0 then
+    local ins, limits = sure('HMGET', IN, unpack(heads)), sure('HMGET', LIMITS, unpack(heads))
+    local idle, gone, kept = {}, {}, {} -- those that have deliveries which ended are kept by their names
+    for i, lane in ipairs(heads) do
+      local unlimited = not limits[i] or find(limits[i], ' x', 1, true)
+      local unused = unlimited and (not ins[i] or ins[i] == '0 0')
+      if unused then idle[#idle + 1] = lane end
+      if unused and sure('EXISTS', SHELF .. lane) == 0 then
+        gone[#gone + 1] = lane
+      else
+        kept[#kept + 1] = now
+        kept[#kept + 1] = lane
+        if not unused and sub(lane, 1, 3) == 'ep_' then
+          stay[#stay + 1], stay[#stay + 2] = lane, limits_of(lane, limits[i]).v
+        end
       end
     end
-  end
-  each('ZREM', KNOWN, gone)
-  each('HDEL', IN, gone)
-  each('HDEL', LANE, gone)
-  each('HDEL', NAMES, gone)
-  each('HDEL', LIMITS, gone)
-  each('HDEL', HELD, gone)
-  each('ZADD', KNOWN, kept)
-  if #kept > 0 then -- Redis may have started anew meanwhile
-    for _, hash in ipairs({ IN, LANE }) do
-      if call('EXISTS', hash) == 1 then spread(hash) end
+    each('ZREM', KNOWN, gone)
+    each('HDEL', IN, gone)
+    each('HDEL', NAMES, gone)
+    each('HDEL', LANE, idle)
+    each('HDEL', LIMITS, idle)
+    each('HDEL', HELD, idle)
+    each('ZADD', KNOWN, kept)
+    if #kept > 0 then -- Redis may have started anew meanwhile
+      for _, hash in ipairs({ IN, LANE }) do
+        if call('EXISTS', hash) == 1 then spread(hash) end
+      end
     end
+    nlanes = #gone
+    full(heads)
   end
-  nlanes = #gone
-  full(heads)
 end
+
 -- Lanes whose time another clock set. No script asks for them before that time, which may never come. Each call reads
 -- another part of them, or all if they are no more than a batch.
 local function look_ahead()
@@ -296,4 +303,4 @@ local function cut_log()
 end
 cut_log()
 local t, d, w = finish()
-return { t, d, w, nfinished, #seen, #dead, early, nlanes, more, num(cut_age), stay, anew }
+return { t, d, w, nfinished, #seen, #dead, early, nlanes + (sums.left or 0), more, num(cut_age), stay, anew }

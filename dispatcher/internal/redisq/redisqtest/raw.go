@@ -30,6 +30,7 @@ type raw struct {
 
 	clock    *redis.StringCmd
 	attempts *redis.XMessageSliceCmd
+	index    string                               // the key by which tenants are hidden
 	hashes   map[string]*redis.MapStringStringCmd // by their names, without a colon; so those that follow
 	zsets    map[string]*redis.ZSliceCmd
 	ready    map[string]*redis.StringSliceCmd // by lanes
@@ -43,10 +44,11 @@ const turnFactor = 1 << 41
 func States(t testing.TB, client redis.UniversalClient, project string, partitions int) []stored.State {
 	t.Helper()
 	found := Keys(t, client, project)
+	index := client.HGet(context.Background(), "{"+project+"}:meta", "index").Val()
 	states := make([]stored.State, partitions)
 	for n := range states {
 		tag := fmt.Sprintf("{%s:%d}", project, n)
-		r := &raw{t: t, tag: tag, out: stored.NewState(), hashes: map[string]*redis.MapStringStringCmd{}, zsets: map[string]*redis.ZSliceCmd{},
+		r := &raw{t: t, tag: tag, index: index, out: stored.NewState(), hashes: map[string]*redis.MapStringStringCmd{}, zsets: map[string]*redis.ZSliceCmd{},
 			ready: map[string]*redis.StringSliceCmd{}, history: map[string]*redis.IntCmd{}}
 		names := []string{}
 		found = slices.DeleteFunc(found, func(key string) bool {
@@ -134,6 +136,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.readDeliveries()
 	r.readMessages()
 	r.readShelves()
+	r.readTenants()
 	r.readLanes()
 	r.readLimits()
 	r.readHeld()
@@ -306,6 +309,9 @@ func (r *raw) readMessages() {
 			}
 			m.At = int64(binary.BigEndian.Uint64([]byte("\x00\x00" + record[16:22])))
 		}
+		if m.Whole {
+			m.Owner = r.owner(record)
+		}
 		if m.Whole && record[atLane+4+int(record[atLane])] == metaBody {
 			m.Apart = bodyName(id + " " + record[:16])
 		}
@@ -323,19 +329,6 @@ func (r *raw) readMessages() {
 	slices.Sort(r.out.Fanned)
 	for _, z := range r.zsets["seen"].Val() {
 		r.out.Seen[z.Member.(string)] = int64(z.Score)
-	}
-}
-
-// readShelves reads the lanes' lists of all their deliveries.
-func (r *raw) readShelves() {
-	for name, cmd := range r.zsets {
-		lane, ok := strings.CutPrefix(name, "of:")
-		if !ok {
-			continue
-		}
-		for _, z := range cmd.Val() {
-			r.out.Shelves[dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: z.Member.(string)}] = int64(z.Score)
-		}
 	}
 }
 

@@ -23,6 +23,11 @@ var Common string
 //go:embed lua/state.lua
 var state string // lanes, counts and the end of each script: put behind Common
 
+// tenant knows what lists of deliveries a tenant has. It is put between Common and state.
+//
+//go:embed lua/tenant.lua
+var tenant string
+
 // Read tells where a delivery stands. It is a part for scripts that read.
 //
 //go:embed lua/read.lua
@@ -129,5 +134,5 @@ func Make(ofTest bool, name string, parts ...string) Script {
 		common = strings.Replace(common, realClock, testClock, 1)
 		state = strings.ReplaceAll(state, realID, testID)
 	}
-	return New(name, Prune(common+state+strings.Join(parts, "")))
+	return New(name, Prune(common+tenant+state+strings.Join(parts, "")))
 }

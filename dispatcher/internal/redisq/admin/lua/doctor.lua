@@ -60,6 +60,15 @@ local function over_or_none(delivery, name, id, record)
   return call('ZSCORE', DONE, delivery) or call('ZSCORE', DEAD, delivery) or call('ZSCORE', CANCELLED, delivery)
 end
 
+-- unowned reports whether the lists of its tenant lack a delivery.
+local function unowned(lane, id, record)
+  local shelf, owner = owned(lane, record)
+  if not owner then return false end
+  if not call('ZSCORE', TENANT .. owner, shelf) then return true end
+  if shelf == lane then return call('HGET', OWNERS, lane) ~= owner end
+  return tonumber(call('ZSCORE', tag .. ':of:' .. shelf, id) or nil) ~= created(record)
+end
+
 -- stands reports whether a delivery is in a line.
 local function stands(name, id, record, seen)
   for _, set in ipairs(lines(name, record, seen)) do

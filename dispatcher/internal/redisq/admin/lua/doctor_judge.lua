@@ -183,7 +183,7 @@ local function leftover(delivery, id)
   return call('ZSCORE', tag .. ':of:' .. name, id) or call('HEXISTS', PROGRESS, delivery) == 1 or call('HEXISTS', MARKS, delivery) == 1 or call('EXISTS', HISTORY .. delivery) == 1
 end
 local function forget(delivery, id)
-  call('ZREM', tag .. ':of:' .. name, id)
+  unshelve(name, id)
   call('HDEL', PROGRESS, delivery)
   call('HDEL', MARKS, delivery)
   call('ZREM', EXPIRING, delivery)

@@ -69,6 +69,10 @@ for _, l in ipairs(met) do
       call('HSET', HELD, l.name, held .. ' ' .. at_now .. ' system')
     end
   end
+  if l.was == '0 0' and call('EXISTS', SHELF .. l.name) == 0 then
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = l.name, 'unused', ''
+    if fix then call('HDEL', IN, l.name) end
+  end
   local limited = call('HEXISTS', LIMITS, l.name) == 1
   local leads = call('HGET', NAMES, l.name)
   if (l.text or limited or leads) and l.name ~= '*' and not call('ZSCORE', KNOWN, l.name) then

@@ -6,7 +6,8 @@
 --   read), about how many to read; history: deliveries
 -- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, bytes of the records that were
 --   read, what was read (ready: the elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
---   in its ready list, m a message, x a member that names no delivery
+--   in its ready list, m a message, o a delivery that its
+--   tenant's lists lack, x a member that names no delivery
 local kind, of, cursor, most = ARGV[rest], ARGV[rest + 1], ARGV[rest + 2], tonumber(ARGV[rest + 3])
 local answer = { micros, before_due, weighs(before_weight), '0', server(), 0, 0 }
 local bytes = 0
@@ -61,6 +62,7 @@ local function message(id, record)
       local at = call('ZSCORE', SHELF .. lane, id)
       if n ~= 1 then tell(n == 0 and 'n' or 's', lane .. ':' .. id) end
       if tonumber(at or nil) ~= created(record) then tell('s', lane .. ':' .. id) end
+      if unowned(lane, id, record) then tell('o', lane .. ':' .. id) end
     end
   end
   local bodiless = apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0

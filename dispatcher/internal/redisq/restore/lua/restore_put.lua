@@ -84,7 +84,7 @@ local function put_back(i)
   list[#list + 1] = lane
   keep_named(id, record, list)
   records[id] = sure('HGET', MESSAGES, id)
-  sure('ZADD', SHELF .. lane, num(created(record)), id)
+  put_on_shelves(lane, id, record)
   if not l.text and not l.leads then l.leads = leads_to(record) end
   local due, attempts, base, beside = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6])
   local asked, status, reason, text = tonumber(ARGV[i + 7]), tonumber(ARGV[i + 8]), ARGV[i + 9], false

@@ -6,7 +6,7 @@
 -- ARGV[1] by    the instance that calls
 -- ARGV[2] conf  "<largest window> <permits of the calling instance> <permits of all instances, 1 at least> <failures that
 --               open a breaker, 0 none> <its first wait in ms> <most waiting in a lane, 0 any number> <1: nothing is published,
---               since PUBLISH may not be used> <id of the project, in hex>"
+--               since PUBLISH may not be used> <random key of the project> <its id>", both in hex
 --
 -- Rules: A script reads all of ARGV before its first write, since writes are not rolled back. Every script but schedule
 -- begins its writes with a removal, since Redis refuses a script at its first write when memory is full. A script reads
@@ -24,7 +24,10 @@
 --   :due             zset  <lane>:<id> by due time in ms
 --   :ready:<lane>    list  <due>:<id>
 --   :of:<lane>       zset  message ids by ms of their acceptance: each delivery of the lane that exists, whatever its state.
---                          The record has the same time
+--                          The record has the same time. :of:<queue>~<hash>: those of one tenant in a queue, which mixes them
+--   :tenant:<hash>   zset  what lists of :of: a tenant has that are not empty: its lanes, and its parts of queues. Each has the
+--                          score 0. hash: of the tenant, with the project's key
+--   :owners          hash  lane -> that hash of the tenant whose messages go there, but for queues; as long as :of:<lane>
 --   :behind:<l>:<k>  zset  message ids of all unfinished deliveries of an ordering key by ms, each later than the one
 --                          before: the first is also due, ready or leased, the others only here. k: the record's hash of
 --                          the key in hex; * in an ordered lane
@@ -55,7 +58,8 @@
 --   :expiring        zset  <lane>:<id> of each that has not ended and whose message expires, by that ms; half a ms later
 --                          than some time, when it is looked at again, where it had expired and was in flight or too deep in
 --                          a long list to be ended
---   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind
+--   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind. It goes with the last entry of
+--                          :of:<lane>: without one, schedule looks whose the lane is
 --   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
 --                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing: since when in
 --                          ms, 0: it does not; told: 0. Then may follow the ms of its last attempt while it failed, and a
@@ -105,7 +109,7 @@ local tag, by, call, format, floor = KEYS[1], ARGV[1], redis.call, string.format
 local MESSAGES, FAN, DUE, READY = tag .. ':messages', tag .. ':fan', tag .. ':due', tag .. ':ready:'
 local LEASES, MARKS, PROGRESS, HISTORY = tag .. ':leases:', tag .. ':marks', tag .. ':progress', tag .. ':history:'
 local DONE, CANCELLED, DEAD, SEEN = tag .. ':done', tag .. ':cancelled', tag .. ':dead', tag .. ':seen'
-local PULLS, SHELF = tag .. ':pulls', tag .. ':of:'
+local PULLS, SHELF, TENANT, OWNERS = tag .. ':pulls', tag .. ':of:', tag .. ':tenant:', tag .. ':owners'
 local TAKEN, TOKENS = tag .. ':taken', tag .. ':tokens'
 local EXPIRING = tag .. ':expiring'
 local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in', tag .. ':lane'
@@ -129,7 +133,7 @@ local now = floor(micros / 1000)           -- what is due by now
 local from = math.ceil(micros / 1000)      -- waits are counted from here, so that no attempt is early
 local at_now = format('%d', now)           -- now as a score; each number in a command is made a text again, which is the dearest part of the command
 local most, permits, total, threshold, first_wait, most_waiting, silent =
-  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) %x+$')
+  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) %x+ %x+$')
 most, permits, total, threshold = tonumber(most), tonumber(permits), tonumber(total), tonumber(threshold)
 first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 

@@ -1,7 +1,5 @@
 -- cut: how deliveries that ended are forgotten. It is put between state and trim and purge. It takes no arguments of its
 -- own: ARGV[3..] is the script's.
-local FAN_BYTES = 65536 -- of messages' lanes that one call goes through: some 4,000 lanes, a ms
-local RECORDS_READ = 64 -- at a time
 local large = call('HLEN', BODIES) > 0 -- mostly not: then no record is read
 
 local more = 0 -- 1: a list was cut
@@ -9,22 +7,25 @@ local more = 0 -- 1: a list was cut
 -- fans are the lanes of messages by id, read once for all their deliveries, a few at a time. The entry is false where a
 -- message has one lane only. One message may have a thousand lanes. So fit cuts a list where the lanes read so far are
 -- more than FAN_BYTES.
-local FANS_READ = 4
 local fanned = call('HLEN', FAN) > 0 -- mostly not: then each message has one lane
 local fans, walked = {}, 0
-local function parse_fan(text)
-  local fan = { list = {}, at = {}, left = 0 }
-  for name in string.gmatch(text, '%S+') do
-    if not fan.at[name] then fan.list[#fan.list + 1] = name end
-    if sub(name, 1, 1) ~= '-' and not fan.at[name] then
-      fan.at[name] = #fan.list
-      fan.left = fan.left + 1
-    end
-  end
-  return fan
-end
 local function fit(deliveries)
+  local FAN_BYTES = 65536 -- of messages' lanes that one call goes through: some 4,000 lanes, a ms
+  local FANS_READ = 4
   if not fanned then return deliveries end
+
+  local function parse_fan(text)
+    local fan = { list = {}, at = {}, left = 0 }
+    for name in string.gmatch(text, '%S+') do
+      if not fan.at[name] then fan.list[#fan.list + 1] = name end
+      if sub(name, 1, 1) ~= '-' and not fan.at[name] then
+        fan.at[name] = #fan.list
+        fan.left = fan.left + 1
+      end
+    end
+    return fan
+  end
+
   local some = {}
   for from = 1, #deliveries, FANS_READ do
     if walked >= FAN_BYTES then
@@ -53,6 +54,7 @@ end
 
 -- forget_messages removes records whose last delivery went, or cuts them to their digest.
 local function forget_messages(ids, digest)
+  local RECORDS_READ = 64 -- at a time
   if #ids == 0 then return end
   local gone, cut, seen = ids, {}, {}
   if digest or large then
@@ -73,6 +75,19 @@ local function forget_messages(ids, digest)
   each('HDEL', MESSAGES, gone)
   each('HSET', MESSAGES, cut)
   each('ZADD', SEEN, seen)
+end
+
+-- leave_lanes forgets what is kept of lanes as long as something of them is. Trim may have forgotten their states before.
+-- trim answers how many lanes went.
+local function leave_lanes(idle)
+  each('HDEL', IN, idle)
+  local texts, limits, gone = sure('HMGET', LANE, unpack(idle)), sure('HMGET', LIMITS, unpack(idle)), {}
+  for i, lane in ipairs(idle) do
+    if not texts[i] and not limits[i] then gone[#gone + 1] = lane end
+  end
+  if #gone == 0 then return end
+  sums.left = (sums.left or 0) + sure('ZREM', KNOWN, unpack(gone))
+  sure('HDEL', NAMES, unpack(gone))
 end
 
 -- forget removes deliveries, as many as fit, from an end zset. With the last lane of a message the message goes too.
@@ -104,7 +119,16 @@ local function forget(key, deliveries, digest)
     end
   end
   call('DEL', unpack(histories))
-  for lane, ids in pairs(shelved) do each('ZREM', SHELF .. lane, ids) end
+  local bare, idle = {}, {}
+  for lane, ids in pairs(shelved) do
+    if sub(lane, 1, 2) == 'q_' then off_queue(lane, ids, bare) end
+    if off_shelf(lane, ids) then
+      bare[#bare + 1] = lane
+      idle[#idle + 1] = lane
+    end
+  end
+  if #bare > 0 then disown(bare) end
+  if #idle > 0 then leave_lanes(idle) end
   each('HDEL', FAN, last)
   forget_messages(whole, digest)
   for id in pairs(changed) do sure('HSET', FAN, id, table.concat(fans[id].list, ' ')) end

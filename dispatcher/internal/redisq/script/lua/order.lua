@@ -19,34 +19,6 @@ local function push(l, due, id)
   count('ready', 1)
 end
 
--- leads_to answers the origin of a message's URL and its tenant, or its queue, as :names has them. It answers nil where the
--- message has neither. The meta of a record (record.go) has fields of a tag, a length and a text, the tenant before the URL.
-local function leads_to(record)
-  local TENANT, URL, QUEUE = 2, 3, 15
-  local byte = string.byte
-  local at = 44 + (byte(record, 43) or 0)
-  local a, b = byte(record, at, at + 1)
-  if not b then return nil end
-  local behind, tenant = at + 2 + a * 256 + b, ''
-  at = at + 3
-  while at + 1 < behind do
-    local kind, length, factor = byte(record, at), 0, 1
-    repeat
-      at = at + 1
-      local part = byte(record, at) or 0
-      length, factor = length + part % 128 * factor, factor * 128
-    until part < 128
-    local text = sub(record, at + 1, at + length)
-    if kind == TENANT then tenant = text end
-    if kind == URL then
-      local origin = match(string.gsub(text, '^(%a+://)[^/?#]*@', '%1'), '^%a+://[^/?#]+')
-      return origin and string.lower(origin) .. ' ' .. tenant
-    end
-    if kind == QUEUE then return text end
-    at = at + 1 + length
-  end
-end
-
 -- ends_with reports whether a delivery ends with its lane: its endpoint is disabled or deleted, or it was accepted before the
 -- cut of a bare URL's lane.
 -- record: the record if it was read already.
@@ -57,6 +29,21 @@ local function ends_with(l, id, record)
   return record and #record > DIGEST and created(record) <= l.limits.cut or false
 end
 
+-- unshelve takes a delivery off its shelf whose message is gone. Only that message said which shelf of a tenant it is on in
+-- a queue: doctor takes it off that one. With the last entry goes that of :in. It names keys itself, since a script has few
+-- locals.
+local function unshelve(lane, id)
+  sure('ZREM', tag .. ':of:' .. lane, id)
+  if call('EXISTS', tag .. ':of:' .. lane) == 1 then return end
+  local owner = sure('HGET', tag .. ':owners', lane)
+  if owner then
+    sure('ZREM', tag .. ':tenant:' .. owner, lane)
+    sure('HDEL', tag .. ':owners', lane)
+  end
+  sums.bare = sums.bare or {}
+  sums.bare[lane] = true
+end
+
 -- drop forgets a delivery whose message was removed by hand or by a repair. The delivery must not stop its lane and
 -- must not stay. The digest names a body that lies apart, where it is left.
 local function drop(delivery, id, record)
@@ -64,7 +51,7 @@ local function drop(delivery, id, record)
   sure('HDEL', PROGRESS, delivery)
   sure('HDEL', tag .. ':tokens', delivery)
   sure('ZREM', tag .. ':expiring', delivery)
-  sure('ZREM', tag .. ':of:' .. sub(delivery, 1, -#id - 2), id)
+  unshelve(sub(delivery, 1, -#id - 2), id)
   sure('DEL', HISTORY .. delivery)
   sure('HDEL', FAN, id)
 end

@@ -349,15 +349,18 @@ end
 
 -- write_lanes writes the states that changed.
 local function write_lanes()
-  local ins, texts, made, names = {}, {}, {}, {}
+  local ins, texts, made, names, fresh = {}, {}, {}, {}, false
   for _, l in ipairs(met) do
     -- A count that was wrong may be below zero here.
     local flying, waiting = l.flying, l.waiting
     local inside = format('%d %d', flying > 0 and flying or 0, waiting > 0 and waiting or 0)
     local used = inside ~= (l.was or '0 0') -- a lane that was only read gets no state
-    if used then
+    if sums.bare and sums.bare[l.name] and inside == '0 0' then
+      sure('HDEL', IN, l.name)
+    elseif used then
       ins[#ins + 1] = l.name
       ins[#ins + 1] = inside
+      fresh = fresh or not l.was
     end
     if used or l.own then
       local s = l.state
@@ -381,10 +384,8 @@ local function write_lanes()
   each('HSET', LANE, texts)
   each('ZADD', KNOWN, made)
   each('HSET', NAMES, names)
-  if #made > 0 then
-    spread(IN)
-    spread(LANE)
-  end
+  if fresh then spread(IN) end
+  if #made > 0 then spread(LANE) end
 end
 
 -- write_log adds an entry to :attempts, which trim cuts. It begins the stream anew if the last entry has the highest

@@ -1,0 +1,40 @@
+-- doctor_shelves: find what is noted of shelves, the lists of :of:, and is not so, and take it away. It also finds deliveries
+-- that the lists of their tenants lack, and adds them.
+--
+-- ARGV[..] after those of doctor: 1 to repair, what the names are of: tenant (a tenant's list), owners, of (the part that a
+--   tenant has of a queue), or deliveries, which one (a hash, nothing, a shelf, nothing), then names: shelves, lanes, messages,
+--   deliveries
+-- returns now, due, weight, then for each fault: name, kind, detail
+local fix, kind, of = ARGV[rest] == '1', ARGV[rest + 1], ARGV[rest + 2]
+if fix then call('DEL', tag) end
+local answer = { micros, before_due, weighs(before_weight) }
+
+local function holds(shelf) return call('EXISTS', SHELF .. shelf) == 1 end
+
+local tests = {
+  tenant = function(shelf)
+    local owner = #shelf > 17 and match(shelf, '~(%x+)$') or call('HGET', OWNERS, shelf)
+    return owner == of and holds(shelf)
+  end,
+  owners = function(lane) return holds(lane) and sub(lane, 1, 2) ~= 'q_' end,
+  of = function(id)
+    local lane, record = sub(of, 1, -18), call('HGET', MESSAGES, id)
+    return named(lane, id, record) == 'yes' and owned(lane, record) == of
+  end,
+}
+local keys_of = { tenant = { 'ZREM', TENANT .. of }, owners = { 'HDEL', OWNERS }, of = { 'ZREM', SHELF .. of } }
+for i = rest + 3, #ARGV do
+  if kind == 'deliveries' then
+    local lane, id = parts(ARGV[i])
+    local record = call('HGET', MESSAGES, id)
+    if named(lane, id, record) == 'yes' and unowned(lane, id, record) then
+      answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = ARGV[i], 'unlisted', 'of its tenant'
+      if fix then put_on_shelves(lane, id, record) end
+    end
+  elseif not tests[kind](ARGV[i]) then
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = ARGV[i], 'astray_shelf', ''
+    if fix then call(keys_of[kind][1], keys_of[kind][2], ARGV[i]) end
+  end
+end
+if fix and kind == 'of' and not holds(of) then disown({ of }) end
+return answer

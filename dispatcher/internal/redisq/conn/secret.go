@@ -1,0 +1,108 @@
+package conn
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Random keys of the project, in hex, are fields of :meta. The first instance that needs
+// one makes it.
+const (
+	MetaCursors = "cursors" // seals the cursors of lists
+	metaIndex   = "index"   // hides what deliveries are found by
+)
+
+// secretSize is the length of such a key in bytes.
+const secretSize = 32
+
+// secrets is the form of a key. Scripts rely on it.
+var secrets = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Secret reads a random key of the project, and makes it where there is none, also where
+// memory is full.
+func (c *Client) Secret(ctx context.Context, field string) ([]byte, error) {
+	meta := c.home + keys.Meta
+	var text *redis.StringCmd
+	read := func(p redis.Pipeliner) { text = p.HGet(ctx, meta, field) }
+	err := c.At(ctx, "read "+meta, Home, read)
+	if err == nil && text.Val() == "" {
+		if err = c.writeMeta(ctx, []any{field, newSecret()}, false); err == nil {
+			err = c.At(ctx, "read "+meta, Home, read) // another instance may have been first
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !secrets.MatchString(text.Val()) {
+		return nil, fmt.Errorf("%s of %s is no key: remove the field, so that another one is made", field, meta)
+	}
+	return hex.DecodeString(text.Val())
+}
+
+func newSecret() string {
+	fresh := make([]byte, secretSize)
+	_, _ = rand.Read(fresh) // it never fails
+	return hex.EncodeToString(fresh)
+}
+
+// TakeIndex takes over the key of the index that :meta has. Where it has none, the key that
+// was known stays.
+func (c *Client) TakeIndex(meta map[string]string) {
+	if text := meta[metaIndex]; secrets.MatchString(text) {
+		c.index.Store(&text)
+	}
+}
+
+// indexKey is the key of the index in hex; nameless before it is known.
+func (c *Client) indexKey() string {
+	if text := c.index.Load(); text != nil {
+		return *text
+	}
+	return nameless
+}
+
+// needIndex takes over the key of the index, and makes it where there is none.
+func (c *Client) needIndex(ctx context.Context, meta map[string]string) error {
+	if c.TakeIndex(meta); meta[metaIndex] != "" && c.index.Load() != nil {
+		return nil
+	}
+	key, err := c.Secret(ctx, metaIndex)
+	if err == nil {
+		c.TakeIndex(map[string]string{metaIndex: hex.EncodeToString(key)})
+	}
+	return err
+}
+
+// Hashed hides a text that deliveries are found by. kind tells texts apart that are equal
+// and mean something else. Scripts make the same hash, as hashed of common.lua does. It is
+// SHA-1, which is all that they have. The project's random key goes before the text, so no
+// caller can choose a text for its hash.
+func (c *Client) Hashed(kind byte, text string) [sha1.Size]byte {
+	return sha1.Sum([]byte(c.indexKey() + string(kind) + text))
+}
+
+// Kinds of texts that are hidden.
+const HashedTenant = 't'
+
+// TenantHash names a tenant in the names of keys.
+func (c *Client) TenantHash(tenant string) string {
+	sum := c.Hashed(HashedTenant, tenant)
+	return hex.EncodeToString(sum[:8])
+}
+
+// knownIndex is the key of the index as noteEmptied writes it: the one that was known, by
+// which what other partitions keep is found.
+func (c *Client) knownIndex() string {
+	if text := c.index.Load(); text != nil {
+		return *text
+	}
+	return newSecret()
+}

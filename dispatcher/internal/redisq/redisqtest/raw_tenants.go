@@ -1,0 +1,89 @@
+package redisqtest
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// metaTenant is the tag of a tenant in meta.
+const metaTenant = 2
+
+// field reads a field of the meta of a record.
+func field(record string, tag byte) string {
+	meta := record[atLane+1+int(record[atLane]):]
+	size := int(meta[0])<<8 + int(meta[1])
+	for meta = meta[3 : 2+size]; meta != ""; {
+		kind, length, at := meta[0], 0, 1
+		for shift := 0; ; shift += 7 {
+			part := meta[at]
+			length |= int(part&0x7f) << shift
+			at++
+			if part < 0x80 {
+				break
+			}
+		}
+		if kind == tag {
+			return meta[at : at+length]
+		}
+		meta = meta[at+length:]
+	}
+	return ""
+}
+
+// owner is the hash of the tenant of a record; empty: it has none.
+func (r *raw) owner(record string) string {
+	tenant := field(record, metaTenant)
+	if tenant == "" {
+		return ""
+	}
+	sum := sha1.Sum([]byte(r.index + "t" + tenant))
+	return hex.EncodeToString(sum[:8])
+}
+
+// readShelves reads the lanes' lists of all their deliveries.
+func (r *raw) readShelves() {
+	for name, cmd := range r.zsets {
+		lane, ok := strings.CutPrefix(name, "of:")
+		if !ok {
+			continue
+		}
+		if at := strings.LastIndex(lane, "~"); at > 1 && len(lane)-at == 17 { // a lane is not so long
+			queue, owner := lane[:at], lane[at+1:]
+			for _, z := range cmd.Val() {
+				id := dispatcher.DeliveryID{Lane: dispatcher.Lane(queue), Message: z.Member.(string)}
+				if r.out.Parts[id] = owner; int64(z.Score) != r.out.Messages[id.Message].At {
+					r.fault("%s is in %s at %f", id, name, z.Score)
+				}
+			}
+			continue
+		}
+		for _, z := range cmd.Val() {
+			r.out.Shelves[dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: z.Member.(string)}] = int64(z.Score)
+		}
+	}
+}
+
+// readTenants reads which shelves tenants have, and whose lanes are.
+func (r *raw) readTenants() {
+	for name, cmd := range r.zsets {
+		hash, ok := strings.CutPrefix(name, "tenant:")
+		if !ok {
+			continue
+		}
+		for _, z := range cmd.Val() {
+			r.out.Owned[z.Member.(string)+" "+hash] = true
+			if z.Score != 0 {
+				r.fault("%s is in %s at %f", z.Member, name, z.Score)
+			}
+		}
+	}
+	for lane, hash := range r.hashes["owners"].Val() {
+		r.out.Owners[dispatcher.Lane(lane)] = hash
+	}
+	for lane := range r.hashes["in"].Val() {
+		r.out.Used[dispatcher.Lane(lane)] = true
+	}
+}

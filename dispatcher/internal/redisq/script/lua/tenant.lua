@@ -1,0 +1,92 @@
+-- tenant: whose shelves are, which are the lists of :of:. It is put between common and state. It takes no arguments of its
+-- own: ARGV[3..] is the script's.
+
+-- leads_to answers the origin of a message's URL and its tenant, or its queue, as :names has them, or nil where the message
+-- has neither. It also answers its tenant, empty for none. The meta of a record (record.go) has fields of a tag, a length and
+-- a text, the tenant before the URL.
+local function leads_to(record)
+  local TENANT_FIELD, URL, QUEUE = 2, 3, 15
+  local byte = string.byte
+  local at = 44 + (byte(record, 43) or 0)
+  local a, b = byte(record, at, at + 1)
+  if not b then return nil, '' end
+  local behind, tenant = at + 2 + a * 256 + b, ''
+  at = at + 3
+  while at + 1 < behind do
+    local kind, length, factor = byte(record, at), 0, 1
+    repeat
+      at = at + 1
+      local part = byte(record, at) or 0
+      length, factor = length + part % 128 * factor, factor * 128
+    until part < 128
+    local text = sub(record, at + 1, at + length)
+    if kind == TENANT_FIELD then tenant = text end
+    if kind == URL then
+      local origin = match(string.gsub(text, '^(%a+://)[^/?#]*@', '%1'), '^%a+://[^/?#]+')
+      return origin and string.lower(origin) .. ' ' .. tenant, tenant
+    end
+    if kind == QUEUE then return text, tenant end
+    at = at + 1 + length
+  end
+  return nil, tenant
+end
+
+-- owned answers the shelf that a tenant has with a delivery, and the hash of the tenant, with the project's key as
+-- TenantHash of package conn makes it. It answers nil where the message has no tenant. Queues mix tenants, so that each has a
+-- shelf of its own there.
+local function owned(lane, record)
+  local _, tenant = leads_to(record)
+  if tenant == '' then return nil end
+  local owner = sub(redis.sha1hex(match(ARGV[2], '(%x+) %x+$') .. 't' .. tenant), 1, 16)
+  return sub(lane, 1, 2) == 'q_' and lane .. '~' .. owner or lane, owner
+end
+
+-- own_shelf lists a shelf among those of its tenant.
+local function own_shelf(shelf, owner)
+  sure('ZADD', TENANT .. owner, '0', shelf)
+  if sub(shelf, 1, 2) ~= 'q_' then sure('HSET', OWNERS, shelf, owner) end
+end
+
+-- put_on_shelves notes a delivery among those of its lane, and of its tenant.
+local function put_on_shelves(lane, id, record)
+  local at, shelf, owner = num(created(record)), owned(lane, record)
+  sure('ZADD', tag .. ':of:' .. lane, at, id)
+  if not owner then return end
+  if shelf ~= lane then sure('ZADD', tag .. ':of:' .. shelf, at, id) end
+  own_shelf(shelf, owner)
+end
+
+-- disown takes shelves that are empty off the lists of their tenants.
+local function disown(shelves)
+  local owners = sure('HMGET', OWNERS, unpack(shelves))
+  for i, shelf in ipairs(shelves) do
+    local owner = owners[i] or #shelf > 17 and match(shelf, '~(%x+)$')
+    if owner then sure('ZREM', TENANT .. owner, shelf) end
+  end
+  sure('HDEL', OWNERS, unpack(shelves))
+end
+
+-- off_shelf takes messages off a shelf, and reports whether it is empty then.
+local function off_shelf(shelf, ids)
+  each('ZREM', SHELF .. shelf, ids)
+  return call('EXISTS', SHELF .. shelf) == 0
+end
+
+-- off_queue takes messages off the shelves that tenants have in a queue. It adds those that are empty then to a list.
+local function off_queue(lane, ids, bare)
+  local RECORDS_READ = 64 -- at a time
+  local lists = {}
+  for from = 1, #ids, RECORDS_READ do
+    local some = { unpack(ids, from, math.min(from + RECORDS_READ - 1, #ids)) }
+    for i, record in ipairs(sure('HMGET', MESSAGES, unpack(some))) do
+      local shelf = record and #record > DIGEST and owned(lane, record)
+      if shelf then
+        lists[shelf] = lists[shelf] or {}
+        table.insert(lists[shelf], some[i])
+      end
+    end
+  end
+  for shelf, list in pairs(lists) do
+    if off_shelf(shelf, list) then bare[#bare + 1] = shelf end
+  end
+end

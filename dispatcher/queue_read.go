@@ -19,7 +19,7 @@ type Filter struct {
 	Failed   bool // only those that are Delivery.Failed
 	Lanes    []Lane
 	Reasons  []DeadReason
-	Since    time.Time // inclusive; of the end, of the next attempt, or of the claim while one is under way
+	Since    time.Time // inclusive; of the time of the order
 	Until    time.Time // exclusive
 	Limit    int
 	Cursor   string // of the page before; empty for the first
@@ -58,13 +58,80 @@ type Cursors interface {
 	OpenCursor(ctx context.Context, list, cursor string, place any) error
 }
 
-// Order is an order of a list of deliveries.
+// Order is an order of a list of deliveries. Without one come the ended deliveries, newest
+// first, then those in flight, those that are ready, and those that wait by their next attempt.
 type Order string
 
-// OrderAccepted puts the newest accepted first, whatever their states. The filter has to
-// name lanes. Since and Until are of the acceptance then. Without an order come what waits,
-// what is under way and what ended, each by its own time.
-const OrderAccepted Order = "accepted"
+// The orders of a list. Its since and until are of the time of its order.
+const (
+	OrderAccepted Order = "accepted" // newest accepted first, whatever the states; the filter names whose they are
+	OrderEnded    Order = "ended"    // only what has ended, newest first
+	OrderDue      Order = "due"      // only what waits for its next attempt, earliest first
+)
+
+// Orders are all orders that a caller may ask for.
+var Orders = []Order{OrderAccepted, OrderEnded, OrderDue}
+
+// waiting are the statuses of OrderDue.
+var waiting = []Status{StatusScheduled, StatusRetrying}
+
+// Arrange gives the filter of a list its default order, and the statuses that its order
+// implies. The error says what does not go together, and the cure.
+func (f *Filter) Arrange() error {
+	if len(f.Statuses) == 0 && len(f.Reasons) > 0 && !f.Failed {
+		f.Statuses = []Status{StatusDead}
+	}
+	only := func(allowed []Status) bool {
+		return !slices.ContainsFunc(f.Statuses, func(s Status) bool { return !slices.Contains(allowed, s) })
+	}
+	switch {
+	case f.Order != "":
+	case len(f.Statuses) > 0 && !f.Failed && only(EndStatuses):
+		f.Order = OrderEnded
+	case f.OfSome():
+		f.Order = OrderAccepted
+	}
+	switch f.Order {
+	case OrderAccepted:
+		if !f.OfSome() {
+			return errors.New("goes with destination: name one, or leave the order out")
+		}
+	case OrderEnded:
+		if f.Failed || !only(EndStatuses) {
+			return errors.New("lists ended deliveries: leave failed out, and name no other status than delivered, dead and cancelled")
+		}
+		if len(f.Statuses) == 0 {
+			f.Statuses = EndStatuses
+		}
+	case OrderDue:
+		if len(f.Reasons) > 0 || !only(waiting) {
+			return errors.New("lists deliveries that wait: leave dead_reason out, and name no other status than scheduled and retrying")
+		}
+		if len(f.Statuses) == 0 {
+			f.Statuses = waiting
+		}
+	}
+	return nil
+}
+
+// OfSome reports whether the filter names whose deliveries it selects, so that a list of them
+// reads no others.
+func (f *Filter) OfSome() bool { return len(f.Lanes) > 0 }
+
+// Matches reports whether a filter selects a delivery, whose time in the order of the list is
+// at; zero: it has none.
+func (f *Filter) Matches(d *Delivery, at time.Time) bool {
+	any := func(n int, has bool) bool { return n == 0 || has }
+	return any(len(f.Statuses), slices.Contains(f.Statuses, d.Status)) &&
+		any(len(f.Topics), slices.ContainsFunc(f.Topics, func(pattern string) bool { return MatchTopic(pattern, d.Topic) })) &&
+		any(len(f.Tenants), slices.Contains(f.Tenants, d.Tenant)) &&
+		any(len(f.Subjects), slices.Contains(f.Subjects, d.Subject)) &&
+		(!f.Failed || d.Failed()) &&
+		any(len(f.Lanes), slices.Contains(f.Lanes, d.ID.Lane)) &&
+		any(len(f.Reasons), slices.Contains(f.Reasons, d.Reason)) &&
+		(f.Since.IsZero() || !at.Before(f.Since)) &&
+		(f.Until.IsZero() || !at.IsZero() && at.Before(f.Until)) // an entry without a time is in no span
+}
 
 // ListPart is a part of a list of deliveries.
 type ListPart uint8
@@ -187,58 +254,6 @@ type DeadPage struct {
 
 // ErrCursor says that a cursor was not made by this queue.
 var ErrCursor = errors.New("unknown cursor")
-
-// Upcoming is when there is something to do next.
-type Upcoming struct {
-	At    time.Time     // the earliest time at which something may be attempted, or ended; zero: nothing waits for a time
-	Wait  time.Duration // until At, by the clock of that part of the queue; 0: it may be done at once
-	Paced time.Duration // until a lane goes on whose ready deliveries wait for its rate only; 0: none does
-}
-
-// Sooner is what comes first of two.
-func (u Upcoming) Sooner(v Upcoming) Upcoming {
-	if u.At.IsZero() || !v.At.IsZero() && (v.Wait < u.Wait || v.Wait == u.Wait && v.At.Before(u.At)) {
-		u.At, u.Wait = v.At, v.Wait
-	}
-	if u.Paced == 0 || v.Paced > 0 && v.Paced < u.Paced {
-		u.Paced = v.Paced
-	}
-	return u
-}
-
-// Tick is what became of a call that waits until nothing is due.
-type Tick struct {
-	Attempted int // while it waited, also of what others asked for; an attempt that failed counts too
-	Delivered int
-	Dead      int
-	Next      time.Time // when to tick again; zero: when there is something new
-}
-
-// Stats is a picture of the whole queue. Counts may lag for cancelled work
-// whose lane has not come round yet.
-type Stats struct {
-	Counts    map[Status]int64
-	Dead      map[DeadReason]int64
-	EverDead  map[DeadReason]int64 // that ever died, also what was retried or forgotten since
-	Cancelled int64                // that ever were, likewise
-	OldestDue time.Time            // of what may be attempted; zero: nothing is due
-	Held      map[LaneWhy]int64    // deliveries that are due and may not be attempted, by why
-	LanesBy   map[EndpointState]int64
-	Partial   bool // Dead, OldestDue, Held, LanesBy and Lanes are of some of the lanes only: there are too many to look at all at once
-	Now       time.Time
-	Instances int
-	Retention time.Duration // for how long finished deliveries are kept whole by now, in the partition that keeps them least long
-	Lanes     []LaneState   // the 50 with the most waiting, those that are paused first
-	Store     StoreInfo
-}
-
-// Standing is what is kept of a message that was published again.
-type Standing struct {
-	Result     Result    // Duplicate; Conflict: only another message of its id; 0: none
-	CreatedAt  time.Time // of the first one
-	Deliveries []Delivery
-	Err        error // of a partition that did not tell
-}
 
 // Happening says what a line of the log tells.
 type Happening string

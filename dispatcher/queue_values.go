@@ -249,3 +249,55 @@ type Subscriber struct {
 	OnGap      func()               // something may have been missed: at the start, and at each reconnection
 	OnTakeable func([]Lane)         // there is something to take from pull lanes where there was nothing, by any instance; AllLanes: anywhere
 }
+
+// Upcoming is when there is something to do next.
+type Upcoming struct {
+	At    time.Time     // the earliest time at which something may be attempted, or ended; zero: nothing waits for a time
+	Wait  time.Duration // until At, by the clock of that part of the queue; 0: it may be done at once
+	Paced time.Duration // until a lane goes on whose ready deliveries wait for its rate only; 0: none does
+}
+
+// Sooner is what comes first of two.
+func (u Upcoming) Sooner(v Upcoming) Upcoming {
+	if u.At.IsZero() || !v.At.IsZero() && (v.Wait < u.Wait || v.Wait == u.Wait && v.At.Before(u.At)) {
+		u.At, u.Wait = v.At, v.Wait
+	}
+	if u.Paced == 0 || v.Paced > 0 && v.Paced < u.Paced {
+		u.Paced = v.Paced
+	}
+	return u
+}
+
+// Tick is what became of a call that waits until nothing is due.
+type Tick struct {
+	Attempted int // while it waited, also of what others asked for; an attempt that failed counts too
+	Delivered int
+	Dead      int
+	Next      time.Time // when to tick again; zero: when there is something new
+}
+
+// Stats is a picture of the whole queue. Counts may lag for cancelled work
+// whose lane has not come round yet.
+type Stats struct {
+	Counts    map[Status]int64
+	Dead      map[DeadReason]int64
+	EverDead  map[DeadReason]int64 // that ever died, also what was retried or forgotten since
+	Cancelled int64                // that ever were, likewise
+	OldestDue time.Time            // of what may be attempted; zero: nothing is due
+	Held      map[LaneWhy]int64    // deliveries that are due and may not be attempted, by why
+	LanesBy   map[EndpointState]int64
+	Partial   bool // Dead, OldestDue, Held, LanesBy and Lanes are of some of the lanes only: there are too many to look at all at once
+	Now       time.Time
+	Instances int
+	Retention time.Duration // for how long finished deliveries are kept whole by now, in the partition that keeps them least long
+	Lanes     []LaneState   // the 50 with the most waiting, those that are paused first
+	Store     StoreInfo
+}
+
+// Standing is what is kept of a message that was published again.
+type Standing struct {
+	Result     Result    // Duplicate; Conflict: only another message of its id; 0: none
+	CreatedAt  time.Time // of the first one
+	Deliveries []Delivery
+	Err        error // of a partition that did not tell
+}

@@ -113,6 +113,7 @@ type Event struct {
 
 	// Of the message, where it is known. Archive.Write fills them in.
 	Topic, Tenant, Subject string
+	Accepted               time.Time // zero: that is not known
 }
 
 // verdicts are those of attempts by what became of them.

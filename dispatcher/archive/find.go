@@ -45,9 +45,10 @@ type Filter struct {
 	Topics   []string // patterns, see dispatcher.MatchTopic
 	Statuses []dispatcher.Status
 	Reasons  []dispatcher.DeadReason
-	Since    time.Time // inclusive; of the end
+	Since    time.Time // inclusive; of the end, or of the acceptance
 	Until    time.Time // exclusive; zero: there is none
 	Oldest   bool      // the oldest first, else the newest
+	Accepted bool      // in the order of the acceptance, the newest first
 	Limit    int
 	After    *dispatcher.EndPlace // the page begins behind it; nil: at the first
 }
@@ -64,7 +65,7 @@ type End struct {
 	LastError  string    // likewise
 }
 
-// Place is where the end stands.
+// Place is where the end is in the order of ends.
 func (e *End) Place() dispatcher.EndPlace { return dispatcher.EndPlace{At: e.At, ID: e.ID.String()} }
 
 // EndPage is a part of a list of ends. Deliveries that are resent since are not in it.

@@ -179,9 +179,9 @@ func (f *folder) event(p *Part, e *Event) {
 	t := f.get(e.ID)
 	o := &t.Open
 	if t.open {
-		e.Topic, e.Tenant, e.Subject = o.Topic, o.Tenant, o.Subject
+		e.Topic, e.Tenant, e.Subject, e.Accepted = o.Topic, o.Tenant, o.Subject, o.Created
 	} else if m := f.message(e.ID.Message); m != nil {
-		e.Topic, e.Tenant, e.Subject = m.Topic, m.Tenant, m.Subject
+		e.Topic, e.Tenant, e.Subject, e.Accepted = m.Topic, m.Tenant, m.Subject, m.CreatedAt
 	} else if e.Kind.Ends() && !e.Repeats {
 		f.unnamed = append(f.unnamed, e)
 	}

@@ -52,7 +52,7 @@ type Filter struct {
 	Destinations []string // lanes, endpoints' ids or UIDs, or URLs
 	Reasons      []string
 	Since, Until time.Time
-	Order        string // accepted: the newest accepted first, of Destinations; empty: what waits, is under way and ended, each by its own time
+	Order        string // accepted (with Destinations), ended or due; empty: the API's default
 	Limit        int    // 0: the API's default
 	Cursor       string // NextCursor of the page before
 }

@@ -83,8 +83,8 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 		return nil, err
 	}
 	f.Cursor, f.Order = q.cursor(), dispatcher.Order(q.one("order"))
-	if f.Order == dispatcher.OrderAccepted && len(f.Lanes) == 0 {
-		return nil, wrongField("query.order", "goes with destination only: name one")
+	if err := f.Arrange(); err != nil {
+		return nil, wrongField("query.order", err.Error())
 	}
 	return fitting(q.limit(), func(limit int) (*response, error) {
 		f.Limit = limit

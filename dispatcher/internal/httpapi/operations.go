@@ -138,8 +138,10 @@ func (s *server) listOperations() []operation {
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: apikey.Read,
 			summary: "List deliveries, newest first", do: s.deliveries,
 			answers: ok(wire.Page{}), query: append(append(filterParams(),
-				ofWord("order", "accepted: the newest accepted first, whatever their states; since and until are of the acceptance. It goes with destination only. "+
-					"Each delivery that exists during the whole walk is on one page, once.", []dispatcher.Order{dispatcher.OrderAccepted})), ofPage(maxLimit)...),
+				ofWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
+					"destination. ended: only what has ended, newest first; the default if only such statuses are named. "+
+					"due: only what waits, by its next attempt, the earliest first. Other lists have what ended, newest first, then what is in flight, ready, or waits, "+
+					"by its next attempt.", dispatcher.Orders)), ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},
 		},
 		{
@@ -194,8 +196,8 @@ func filterParams() []*param {
 		ofFlag("failed", "true: only those that are not finished and had a failed attempt."),
 		repeated(ofText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", refuseDestination)),
 		repeated(ofWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
-		ofTime("since", "Ended, or due, at this time or later."),
-		ofTime("until", "Ended, or due, before this time."),
+		ofTime("since", "Accepted, ended, or due, by the order of the list, at this time or later."),
+		ofTime("until", "Accepted, ended, or due, by the order of the list, before this time."),
 	}
 }
 

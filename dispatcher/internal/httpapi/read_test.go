@@ -161,12 +161,6 @@ func TestAListIsFiltered(t *testing.T) {
 	require.Equal(t, 500, f.filter.Limit)
 	require.Equal(t, "c1", f.filter.Cursor)
 
-	require.Empty(t, f.filter.Order)
-	decodeAnswer[wire.Page](t, get(h, "/v1/deliveries?destination=u_1&order=accepted"), 200)
-	require.Equal(t, dispatcher.OrderAccepted, f.filter.Order)
-	requireField(t, get(h, "/v1/deliveries?order=accepted"), "query.order", "destination")
-	requireField(t, get(h, "/v1/deliveries?destination=u_1&order=due"), "query.order", "accepted")
-
 	f.page = dispatcher.Page{}
 	require.Equal(t, `{"data":[],"next_cursor":null,"looked_at":0}`, get(h, "/v1/deliveries").Body.String())
 	require.Equal(t, 50, f.filter.Limit)

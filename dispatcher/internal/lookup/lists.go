@@ -3,13 +3,8 @@ package lookup
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
-	"hash/fnv"
+	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -28,12 +23,15 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 		page.CompleteSince = new(r.since())
 		return page, err
 	}
-	at, err := parseCursor(&f)
+	if f.Order == dispatcher.OrderAccepted {
+		return l.accepted(ctx, f)
+	}
+	at, ends, err := l.atEnds(ctx, &f)
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
 	var page dispatcher.Page
-	if !at.ends {
+	if !ends {
 		part := f
 		part.Part = dispatcher.PartUnfinished
 		if page, err = l.live.Deliveries(ctx, part); err != nil {
@@ -43,23 +41,23 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	if page.Next != "" || len(page.Deliveries) >= f.Limit {
 		r, err := l.reach(ctx, endsOf(&f))
 		page.CompleteSince = new(r.since())
-		if page.Next == "" {
-			page.Next = mark{ends: true, place: &dispatcher.EndPlace{}}.text(&f)
+		if err == nil && page.Next == "" {
+			page.Next, err = l.store.SealCursor(ctx, endsName(&f), nil)
 		}
 		return page, err
 	}
 	rest := f
 	rest.Limit -= len(page.Deliveries)
-	ends, err := l.ends(ctx, rest, at.place)
+	ended, err := l.ends(ctx, rest, at)
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
-	page.Deliveries, page.LookedAt = append(page.Deliveries, ends.Deliveries...), page.LookedAt+ends.LookedAt
-	page.CompleteSince = ends.CompleteSince
-	if ends.Reached != nil {
-		page.Next = mark{ends: true, place: ends.Reached}.text(&f)
+	page.Deliveries, page.LookedAt = append(page.Deliveries, ended.Deliveries...), page.LookedAt+ended.LookedAt
+	page.CompleteSince = ended.CompleteSince
+	if ended.Reached != nil {
+		page.Next, err = l.store.SealCursor(ctx, endsName(&f), ended.Reached)
 	}
-	return page, nil
+	return page, err
 }
 
 // storeReach is the reach of a list that is the store's alone. What has not ended is never
@@ -77,7 +75,7 @@ func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach,
 // findable reports whether the archive has an index for a filter and its order, and may have
 // any of it.
 func findable(f *dispatcher.Filter) bool {
-	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0 && f.Order == ""
+	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0
 }
 
 // endsOf are the statuses of ends that a filter asks for.
@@ -117,10 +115,9 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 		return page, dispatcher.ErrArchiveAway
 	}
 	if r.asks(oldest) {
-		kept, err := l.kept(ctx, archive.Filter{
-			Tenants: f.Tenants, Subjects: f.Subjects, Lanes: f.Lanes, Topics: f.Topics, Statuses: endsOf(&f), Reasons: f.Reasons,
-			Since: f.Since, Until: f.Until, Limit: f.Limit, After: from,
-		})
+		of := archivedOf(&f)
+		of.After = from
+		kept, err := l.kept(ctx, of)
 		if err != nil {
 			return page, err
 		}
@@ -129,7 +126,7 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 		}
 		if kept == nil {
 			r.away = true
-		} else if err := l.merge(ctx, &page, kept, f.Limit); err != nil {
+		} else if err := l.merge(ctx, &page, kept, mergeBy{limit: f.Limit, place: placeOf}); err != nil {
 			return page, err
 		}
 	}
@@ -147,9 +144,15 @@ func (l *Lookup) kept(ctx context.Context, f archive.Filter) (*archive.EndPage, 
 	return &page, nil
 }
 
+// mergeBy says how many deliveries a page has, and in which order.
+type mergeBy struct {
+	limit int
+	place func(*dispatcher.Delivery) dispatcher.EndPlace
+}
+
 // merge puts the archive's page into the store's. Both end somewhere: up to the nearer
 // place the page is whole.
-func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *archive.EndPage, limit int) error {
+func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *archive.EndPage, by mergeBy) error {
 	added, err := l.added(ctx, page.Deliveries, kept.Ends)
 	if err != nil {
 		return err
@@ -160,13 +163,13 @@ func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *archive
 		reached = cmp.Or(kept.Reached, reached)
 	}
 	list := append(page.Deliveries, added...)
-	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return placeOf(&b).Compare(placeOf(&a)) })
+	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return by.place(&b).Compare(by.place(&a)) })
 	if reached != nil {
-		list = slices.DeleteFunc(list, func(d dispatcher.Delivery) bool { return placeOf(&d).Compare(*reached) < 0 })
+		list = slices.DeleteFunc(list, func(d dispatcher.Delivery) bool { return by.place(&d).Compare(*reached) < 0 })
 	}
-	if len(list) > limit {
-		list = list[:limit]
-		last := placeOf(&list[limit-1])
+	if len(list) > by.limit {
+		list = list[:by.limit]
+		last := by.place(&list[by.limit-1])
 		reached = &last
 	}
 	page.Deliveries, page.Reached = list, reached
@@ -208,7 +211,7 @@ func Delivery(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
 	}
 	of := life{d: named(e.ID, head)}
 	d := &of.d
-	d.Topic, d.Tenant, d.Subject = e.Topic, e.Tenant, e.Subject
+	d.Topic, d.Tenant, d.Subject, d.Created = e.Topic, e.Tenant, e.Subject, cmp.Or(e.Created, d.Created)
 	of.end(&e.Event, e.Kind.Status())
 	d.Attempts, d.LastStatus, d.LastError = e.Attempt.Number, e.LastStatus, cmp.Or(d.LastError, e.LastError)
 	d.Climbed, d.LadderFrom = max(d.Attempts-e.Base, 0), e.Base+1
@@ -305,52 +308,22 @@ func (l *Lookup) mergeEnded(ctx context.Context, page *dispatcher.EndedPage, kep
 	return err
 }
 
-// mark is where a page of Deliveries ended: among what has not ended, where the store's
-// own cursor says it, or among the ends.
-type mark struct {
-	ends  bool
-	place *dispatcher.EndPlace // nil: the next page begins with the newest end
-}
-
-// endsWord begins the cursors of Lookup.
-const endsWord = "archive"
-
-func (m mark) text(f *dispatcher.Filter) string {
-	ms := int64(0)
-	if !m.place.At.IsZero() {
-		ms = m.place.At.UnixMilli()
-	}
-	text := fmt.Sprintf("%s %s %d %s", endsWord, markOf(f), ms, m.place.ID)
-	return base64.RawURLEncoding.EncodeToString([]byte(text))
-}
-
-// parseCursor reads a cursor of the filter. The store reads its own.
-func parseCursor(f *dispatcher.Filter) (m mark, err error) {
-	raw, err := base64.RawURLEncoding.DecodeString(f.Cursor)
-	words := strings.SplitN(string(raw), " ", 4)
-	if err != nil || words[0] != endsWord {
-		return mark{}, nil
-	}
-	var ms int64
-	if len(words) == 4 {
-		ms, err = strconv.ParseInt(words[2], 10, 64)
-	}
-	if len(words) != 4 || err != nil || words[1] != markOf(f) {
-		return mark{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
-	}
-	m.ends = true
-	if ms != 0 {
-		m.place = &dispatcher.EndPlace{At: time.UnixMilli(ms).UTC(), ID: words[3]}
-	}
-	return m, nil
-}
-
-// markOf tells a filter from others, whatever its limit and cursor.
-func markOf(f *dispatcher.Filter) string {
+// endsName names the list of the ends of a filter, whatever its times, for its cursors.
+func endsName(f *dispatcher.Filter) string {
 	of := *f
-	of.Limit, of.Cursor, of.Since, of.Until = 0, "", f.Since.UTC(), f.Until.UTC()
-	h := fnv.New64a()
-	text, _ := json.Marshal(of) // of texts, times and numbers it can't fail
-	_, _ = h.Write(text)
-	return strconv.FormatUint(h.Sum64(), 36)
+	of.Limit, of.Cursor, of.From, of.Since, of.Until = 0, "", nil, time.Time{}, time.Time{}
+	return dispatcher.ListName("ends", of)
+}
+
+// atEnds reports whether a filter's cursor is of a page that ended among the ends, and where;
+// nil: before the newest. The store reads its own cursors.
+func (l *Lookup) atEnds(ctx context.Context, f *dispatcher.Filter) (at *dispatcher.EndPlace, is bool, err error) {
+	if f.Cursor == "" {
+		return nil, false, nil
+	}
+	err = l.store.OpenCursor(ctx, endsName(f), f.Cursor, &at)
+	if errors.Is(err, dispatcher.ErrCursor) {
+		return nil, false, nil
+	}
+	return at, err == nil, err
 }

@@ -36,12 +36,17 @@ type Lanes interface {
 
 // Store tells what the store has no more.
 type Store interface {
+	dispatcher.Cursors
 	// Forgotten is the newest end that it forgot.
 	Forgotten(ctx context.Context) (dispatcher.Forgotten, error)
 	// Has tells which deliveries it has, in whatever place.
 	Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bool, error)
 	// EndedCursor is the cursor of a list of ends that was read up to a place.
 	EndedCursor(ctx context.Context, f dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error)
+	// ListPlace is the place behind which a page of a list by acceptance begins; nil: at the newest.
+	ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error)
+	// ListCursor is the cursor of such a list whose page ended at a place.
+	ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error)
 }
 
 // DecodeFunc reads the head of a message's record.
@@ -169,17 +174,22 @@ type reach struct {
 
 // reach finds that out for ends of some statuses. It is asked after the store's list was
 // read: what it forgot meanwhile is in the archive too.
-func (l *Lookup) reach(ctx context.Context, statuses []dispatcher.Status) (r reach, err error) {
-	f, err := l.store.Forgotten(ctx)
-	if err != nil {
-		return r, err
+func (l *Lookup) reach(ctx context.Context, statuses []dispatcher.Status) (reach, error) {
+	r, _, err := l.reachAnd(ctx, statuses)
+	return r, err
+}
+
+// reachAnd returns the newest ends that the store forgot, too.
+func (l *Lookup) reachAnd(ctx context.Context, statuses []dispatcher.Status) (r reach, f dispatcher.Forgotten, err error) {
+	if f, err = l.store.Forgotten(ctx); err != nil {
+		return r, f, err
 	}
 	r.forgotten = f.Since(statuses)
 	if r.archived, err = l.archive.Since(ctx); err != nil {
 		l.tell(ctx, err)
 		r.away = true
 	}
-	return r, ctx.Err()
+	return r, f, ctx.Err()
 }
 
 // since is from when on a list is whole. Of an emptied store it is not known what it had:

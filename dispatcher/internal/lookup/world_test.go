@@ -2,12 +2,14 @@ package lookup_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +25,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // world is a store and an archive of it, in memory. What the store forgets was archived.
 type world struct {
 	testing.TB
+	mu        sync.Mutex // guards the rest: a list asks store and archive at a time
 	rnd       *rand.Rand
 	now       time.Time
 	live      map[dispatcher.DeliveryID]dispatcher.Delivery // what the store has
@@ -64,6 +67,11 @@ func newWorld(t testing.TB, seed uint64) (*world, *lookup.Lookup) {
 // The store.
 
 func (w *world) Deliveries(_ context.Context, f dispatcher.Filter) (page dispatcher.Page, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.Order == dispatcher.OrderAccepted {
+		return w.accepted(f)
+	}
 	var list []dispatcher.Delivery
 	for _, d := range w.live {
 		if f.Part != dispatcher.PartAll && d.Status.Ended() != (f.Part == dispatcher.PartEnded) || len(f.Statuses) > 0 && !slices.Contains(f.Statuses, d.Status) {
@@ -76,6 +84,9 @@ func (w *world) Deliveries(_ context.Context, f dispatcher.Filter) (page dispatc
 	slices.SortFunc(list, func(a, b dispatcher.Delivery) int { return placeOf(b).Compare(placeOf(a)) })
 	if f.Part != dispatcher.PartEnded {
 		from := 0
+		if strings.Contains(f.Cursor, "\n") {
+			return page, dispatcher.ErrCursor
+		}
 		if f.Cursor != "" {
 			_, err = fmt.Sscan(f.Cursor, &from)
 			require.NoError(w, err)
@@ -98,6 +109,57 @@ func (w *world) Deliveries(_ context.Context, f dispatcher.Filter) (page dispatc
 	page.Deliveries = list
 	defer w.between() // the store changes while the archive is asked
 	return page, nil
+}
+
+// accepted is a page of the store's deliveries, the newest accepted first.
+func (w *world) accepted(f dispatcher.Filter) (page dispatcher.Page, err error) {
+	f.From, _ = w.ListPlace(w.Context(), f)
+	w.between()
+	for _, d := range w.live {
+		if f.From == nil || acceptedPlace(d).Compare(*f.From) < 0 {
+			page.Deliveries = append(page.Deliveries, d)
+		}
+	}
+	slices.SortFunc(page.Deliveries, func(a, b dispatcher.Delivery) int { return acceptedPlace(b).Compare(acceptedPlace(a)) })
+	limit := f.Limit
+	if n := len(page.Deliveries); n > 1 && w.rnd.IntN(3) == 0 { // it looked at enough
+		limit = min(limit, 1+w.rnd.IntN(n))
+	}
+	if len(page.Deliveries) > limit {
+		page.Deliveries = page.Deliveries[:limit]
+		page.Reached, page.Next = new(acceptedPlace(page.Deliveries[limit-1])), ""
+		page.Next, _ = w.ListCursor(w.Context(), f, *page.Reached)
+	}
+	defer w.between()
+	return page, nil
+}
+
+func acceptedPlace(d dispatcher.Delivery) dispatcher.EndPlace {
+	return dispatcher.EndPlace{At: d.Created, ID: d.ID.String()}
+}
+
+func (w *world) SealCursor(_ context.Context, list string, place any) (string, error) {
+	text, err := json.Marshal(place)
+	return list + "\n" + string(text), err
+}
+
+func (w *world) OpenCursor(_ context.Context, list, cursor string, place any) error {
+	of, text, _ := strings.Cut(cursor, "\n")
+	if of != list {
+		return dispatcher.ErrCursor
+	}
+	return json.Unmarshal([]byte(text), place)
+}
+
+func (w *world) ListPlace(_ context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
+	if f.Cursor == "" {
+		return f.From, nil
+	}
+	return new(parsed(w, f.Cursor)), nil
+}
+
+func (w *world) ListCursor(_ context.Context, _ dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
+	return w.EndedCursor(w.Context(), dispatcher.EndedFilter{}, at)
 }
 
 func (w *world) Ended(_ context.Context, name string, f dispatcher.EndedFilter) (page dispatcher.EndedPage, err error) {
@@ -182,9 +244,15 @@ func (w *world) MessageTenant(_ context.Context, id string) (string, error) {
 	return v.Message.Tenant, err
 }
 
-func (w *world) Forgotten(context.Context) (dispatcher.Forgotten, error) { return w.forgotten, nil }
+func (w *world) Forgotten(context.Context) (dispatcher.Forgotten, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.forgotten, nil
+}
 
 func (w *world) Has(_ context.Context, ids []dispatcher.DeliveryID) (has []bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, id := range ids {
 		_, ok := w.live[id]
 		has = append(has, ok)
@@ -216,16 +284,25 @@ func (f finder) Since(context.Context) (time.Time, error) {
 	return start, nil
 }
 
-func (f finder) Ends(_ context.Context, q archive.Filter) (page archive.EndPage, err error) {
+func (f finder) Ends(ctx context.Context, q archive.Filter) (page archive.EndPage, err error) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	if ctx.Err() != nil {
+		return page, ctx.Err()
+	}
 	f.w.asked++
 	if f.w.away {
 		return page, archive.ErrUnavailable
+	}
+	place := (*archive.End).Place
+	if q.Accepted {
+		place = func(e *archive.End) dispatcher.EndPlace { return dispatcher.EndPlace{At: e.Created, ID: e.ID.String()} }
 	}
 	var list []archive.End
 	for _, e := range f.w.kept {
 		order := 0
 		if q.After != nil {
-			if order = e.Place().Compare(*q.After); !q.Oldest {
+			if order = place(&e).Compare(*q.After); !q.Oldest {
 				order = -order
 			}
 		}
@@ -235,9 +312,9 @@ func (f finder) Ends(_ context.Context, q archive.Filter) (page archive.EndPage,
 	}
 	slices.SortFunc(list, func(a, b archive.End) int {
 		if q.Oldest {
-			return a.Place().Compare(b.Place())
+			return place(&a).Compare(place(&b))
 		}
-		return b.Place().Compare(a.Place())
+		return place(&b).Compare(place(&a))
 	})
 	limit := q.Limit
 	if len(list) > 1 && f.w.rnd.IntN(3) == 0 {
@@ -245,7 +322,7 @@ func (f finder) Ends(_ context.Context, q archive.Filter) (page archive.EndPage,
 	}
 	if len(list) > limit {
 		list = list[:limit]
-		page.Reached = new(list[limit-1].Place())
+		page.Reached = new(place(&list[limit-1]))
 	}
 	page.Ends = list
 	return page, nil
@@ -257,7 +334,7 @@ func placeOf(d dispatcher.Delivery) dispatcher.EndPlace {
 
 // end has a delivery end now. It is archived at once, or when it is forgotten.
 func (w *world) end(id dispatcher.DeliveryID) {
-	d := dispatcher.Delivery{ID: id, Status: dispatcher.EndStatuses[w.rnd.IntN(2)], Ended: w.now, Topic: "a.b"}
+	d := dispatcher.Delivery{ID: id, Status: dispatcher.EndStatuses[w.rnd.IntN(2)], Ended: w.now, Topic: "a.b", Created: w.now.Add(-time.Duration(w.rnd.IntN(20)) * time.Second)}
 	w.live[id] = d
 	if w.rnd.IntN(2) == 0 {
 		w.archive(d)
@@ -269,19 +346,20 @@ func (w *world) archive(d dispatcher.Delivery) {
 	if d.Status == dispatcher.StatusDead {
 		kind = archive.Dead
 	}
-	w.kept[d.ID] = archive.End{Event: archive.Event{ID: d.ID, At: d.Ended, Kind: kind, Topic: "a.b"}, Head: []byte("https://own.example/")}
+	w.kept[d.ID] = archive.End{Event: archive.Event{ID: d.ID, At: d.Ended, Kind: kind, Topic: "a.b"}, Created: d.Created, Head: []byte("https://own.example/")}
 }
 
 // forget has the store forget its oldest ends: of those that died fewer.
 func (w *world) forget(n int) {
 	ends := slices.SortedFunc(maps.Values(w.live), func(a, b dispatcher.Delivery) int { return placeOf(a).Compare(placeOf(b)) })
+	spare := w.rnd.IntN(4) > 0 // those that died
 	for _, d := range ends {
 		if !d.Status.Ended() || n == 0 {
 			continue
 		}
 		newest := &w.forgotten.Finished
 		if d.Status == dispatcher.StatusDead {
-			if w.rnd.IntN(4) > 0 {
+			if spare {
 				continue
 			}
 			newest = &w.forgotten.Dead

@@ -41,7 +41,11 @@ func (r *Reader) Ends(ctx context.Context, f archive.Filter) (page archive.EndPa
 		q.to = lastMonth.first()
 	}
 	q.values = slices.Compact(slices.Sorted(slices.Values(q.values)))
-	err = r.look(ctx, "read ends", q.read)
+	read := q.read
+	if f.Accepted {
+		read = q.readAccepted
+	}
+	err = r.look(ctx, "read ends", read)
 	if err != nil {
 		return archive.EndPage{}, err
 	}

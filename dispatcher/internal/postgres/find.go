@@ -186,18 +186,18 @@ func scanEvent(row pgx.CollectableRow) (e archive.Event, err error) {
 	var lane string
 	var number, took int32
 	var wait int64
-	var began *time.Time
+	var began, accepted *time.Time
 	var class, reason, addr, url, by, mark, topic, tenant, subject *string
 	var fault []byte
 	a := &e.Attempt
 	err = row.Scan(&month, &e.At, &e.Pos, &partition, &kind, &e.ID.Message, &lane, &number, &status, &took, &wait, &began,
-		&class, &reason, &addr, &url, &by, &mark, &topic, &tenant, &subject, &fault, &a.Excerpt)
+		&class, &reason, &addr, &url, &by, &mark, &topic, &tenant, &subject, &fault, &a.Excerpt, &accepted)
 	if err != nil {
 		return e, err
 	}
 	e.Kind, e.ID.Lane, e.At = archive.Kind(kind), dispatcher.Lane(lane), e.At.UTC()
 	e.Wait, e.Reason, e.By = time.Duration(wait)*time.Millisecond, dispatcher.DeadReason(value(reason)), value(by)
-	e.Topic, e.Tenant, e.Subject = value(topic), value(tenant), value(subject)
+	e.Topic, e.Tenant, e.Subject, e.Accepted = value(topic), value(tenant), value(subject), value(accepted).UTC()
 	a.Number, a.Status, a.Duration = int(number), int(status), time.Duration(took)*time.Millisecond
 	a.Class, a.Error, a.URL, a.Address = dispatcher.Class(value(class)), string(fault), value(url), value(addr)
 	a.At = value(began).UTC()

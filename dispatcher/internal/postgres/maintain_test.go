@@ -103,7 +103,7 @@ func TestMonthsToComeAreMadeBesideReadersAndWriters(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, a.Maintain(t.Context(), 0))
 	require.Equal(t, all, tables(t, url))
-	require.Equal(t, []string{"3"}, read(t, url, "select count(*) from pg_indexes where tablename = $1 and indexname not like '%pkey'", tableOf("event", 3)))
+	require.Equal(t, []string{"5"}, read(t, url, "select count(*) from pg_indexes where tablename = $1 and indexname not like '%pkey'", tableOf("event", 3)))
 	require.NoError(t, a.Maintain(t.Context(), 0), "again")
 }
 

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -79,6 +80,7 @@ func (l *library) event(e archive.Event) archive.Event {
 	l.pos++
 	e.Pos = l.pos
 	e.At = e.At.Truncate(time.Millisecond).UTC()
+	e.Accepted = cmp.Or(e.Accepted, e.At)
 	var began *time.Time
 	if !e.Attempt.At.IsZero() {
 		began = &e.Attempt.At
@@ -88,9 +90,9 @@ func (l *library) event(e archive.Event) archive.Event {
 		mark = "anew"
 	}
 	l.exec(`insert into hookladder.event values ($1, $2, $3, 0, $4, $5, $6, $7, $8, 5, $9, $10, null, nullif($11, ''), null, null, null,
-		nullif($12, ''), nullif($13, ''), nullif($14, ''), nullif($15, ''), $16, null)`,
+		nullif($12, ''), nullif($13, ''), nullif($14, ''), nullif($15, ''), $16, null, $17)`,
 		monthOf(e.At), e.At, e.Pos, string(e.Kind), e.ID.Message, string(e.ID.Lane), e.Attempt.Number, e.Attempt.Status, e.Wait.Milliseconds(), began,
-		string(e.Reason), mark, e.Topic, e.Tenant, e.Subject, []byte(e.Attempt.Error))
+		string(e.Reason), mark, e.Topic, e.Tenant, e.Subject, []byte(e.Attempt.Error), e.Accepted)
 	return e
 }
 
@@ -126,6 +128,7 @@ func (l *library) drawn(rnd *rand.Rand, n int, first time.Time) []archive.Event 
 			Topic: []string{"a.b", "a.c"}[rnd.IntN(2)], Tenant: fmt.Sprint("t", rnd.IntN(2)), Subject: fmt.Sprint("s", rnd.IntN(20)),
 		}
 		e.At = slices.MaxFunc([]time.Time{e.At, first}, time.Time.Compare)
+		e.Accepted = e.At.Add(-time.Duration(rnd.IntN(60)) * 24 * time.Hour).Truncate(7 * 24 * time.Hour).UTC() // many share a ms
 		lives = append(lives, e)
 	}
 	slices.SortFunc(lives, func(a, b archive.Event) int { return a.At.Compare(b.At) })
@@ -179,6 +182,11 @@ func TestEndsAreListedOnceInTheirOrderWhateverThePage(t *testing.T) {
 	first := l.months(5)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	all := l.drawn(rnd, 200, first)
+	accepted := slices.Clone(all)
+	for i := range accepted {
+		accepted[i].At = accepted[i].Accepted
+	}
+	slices.SortFunc(accepted, func(a, b archive.Event) int { return placeOf(b).Compare(placeOf(a)) })
 	middle := all[len(all)/2].At
 	for i, c := range []struct {
 		f    archive.Filter
@@ -214,13 +222,28 @@ func TestEndsAreListedOnceInTheirOrderWhateverThePage(t *testing.T) {
 				require.Equal(t, want, namesOf(l.all(c.f, func() {})), "%d: limit %d, oldest first: %v", i, limit, oldest)
 			}
 		}
+		want := []string{}
+		for _, e := range accepted {
+			if c.keep(e) {
+				want = append(want, namesOf([]archive.End{{Event: e}})...)
+			}
+		}
+		c.f.Oldest, c.f.Accepted = false, true
+		for _, c.f.Limit = range []int{1, 7, 1000} {
+			got := l.all(c.f, func() {})
+			for i := range got {
+				require.Equal(t, got[i].Accepted, got[i].Created)
+				got[i].At = got[i].Accepted
+			}
+			require.Equal(t, want, namesOf(got), "%d: limit %d, by acceptance", i, c.f.Limit)
+		}
 	}
 }
 
 // What ends while somebody pages comes behind all that ended, and changes nothing of it.
 func TestAListThatIsReadWhileItGrowsMissesNothing(t *testing.T) {
 	postgres.ReadLittle(t)
-	for _, oldest := range []bool{true, false} {
+	for _, f := range []archive.Filter{{Oldest: true}, {}, {Accepted: true}} {
 		l := newLibrary(t)
 		first := l.months(2)
 		all := l.drawn(rand.New(rand.NewPCG(3, 4)), 150, first)
@@ -230,7 +253,7 @@ func TestAListThatIsReadWhileItGrowsMissesNothing(t *testing.T) {
 		}
 		n := 0
 		got := map[string]int{}
-		for _, e := range l.all(archive.Filter{Tenants: []string{"t0", "t1"}, Limit: 5, Oldest: oldest}, func() {
+		for _, e := range l.all(archive.Filter{Tenants: []string{"t0", "t1"}, Limit: 5, Oldest: f.Oldest, Accepted: f.Accepted}, func() {
 			if n++; n < 100 {
 				l.event(archive.Event{
 					ID: dispatcher.DeliveryID{Lane: "l0", Message: fmt.Sprint("new", n)}, At: time.Now(), Kind: archive.Delivered, Topic: "a.b", Tenant: "t1",

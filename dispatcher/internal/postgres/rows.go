@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -156,7 +157,7 @@ func (s *session) nameEnds(ctx context.Context, ends []*archive.Event) error {
 		ids[i], at[i] = mended(e.ID.Message), within(e.At)
 	}
 	rows, err := s.conn.Query(ctx, s.schema.sql(`
-		select distinct on (e.n) e.n, m.topic, m.tenant, m.subject
+		select distinct on (e.n) e.n, m.topic, m.tenant, m.subject, m.created
 		from unnest($1::text[], $2::timestamptz[]) with ordinality as e (id, at, n)
 		join hookladder.message m on m.id = e.id order by e.n, m.created > e.at, m.created desc`), ids, at)
 	if err != nil {
@@ -165,9 +166,10 @@ func (s *session) nameEnds(ctx context.Context, ends []*archive.Event) error {
 	var n int
 	var topic string
 	var tenant, subject *string
-	_, err = pgx.ForEachRow(rows, []any{&n, &topic, &tenant, &subject}, func() error {
+	var created time.Time
+	_, err = pgx.ForEachRow(rows, []any{&n, &topic, &tenant, &subject, &created}, func() error {
 		e := ends[n-1]
-		e.Topic, e.Tenant, e.Subject = topic, value(tenant), value(subject)
+		e.Topic, e.Tenant, e.Subject, e.Accepted = topic, value(tenant), value(subject), created.UTC()
 		return nil
 	})
 	return err
@@ -204,7 +206,7 @@ func (c *cargo) eventRows() {
 // encode writes the columns of eventColumns.
 func (r *eventRow) encode(b *rowBuffer) {
 	at := &r.Attempt
-	b.row(23)
+	b.row(24)
 	b.date(r.month)
 	b.time(r.At)
 	b.int8(r.Pos)
@@ -232,6 +234,16 @@ func (r *eventRow) encode(b *rowBuffer) {
 		b.blob([]byte(at.Error))
 	}
 	b.blobIf(at.Excerpt)
+	b.timeIf(r.accepted())
+}
+
+// accepted is the value of that column: the time when the message of an end was accepted. If
+// that is not known, it is the time of the end, so that no list leaves the end out.
+func (r *eventRow) accepted() time.Time {
+	if !r.Kind.Ends() {
+		return time.Time{}
+	}
+	return cmp.Or(r.Accepted, r.At)
 }
 
 // mark is what the column of that name has.

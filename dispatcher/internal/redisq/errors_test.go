@@ -1,7 +1,6 @@
 package redisq_test
 
 import (
-	"encoding/base64"
 	"testing"
 	"time"
 
@@ -12,19 +11,18 @@ import (
 )
 
 func TestACursorIsReadAsItWasWritten(t *testing.T) {
-	for _, bad := range []string{"x", "!!", "ZHVl", "bm9wZSAgMCBh"} {
+	for _, bad := range []string{"", "due", "nope  0 0 1 a  0 ", "due  0 0 x a  0 "} {
 		_, err := redisq.ParseCursor(bad)
 		require.ErrorIs(t, err, dispatcher.ErrCursor, bad)
 	}
 	for _, good := range []string{
-		"due  0 0 1790000000000 u_a:m_1  0 0 ",
-		"ready u_a 3 17 17 u_a:m_1 0123456789abcdef 1790000000000 3w5e11264sgsf 0123456789abcdef",
-		"leases  0 0 1790000000000 ep_000000001:m_1 * 1790000000000 z ",
+		"due  0 0 1790000000000 u_a:m_1  0 ",
+		"ready u_a 3 17 17 u_a:m_1 0123456789abcdef 1790000000000 0123456789abcdef",
+		"leases  0 0 1790000000000 ep_000000001:m_1 * 1790000000000 ",
 	} {
-		text := base64.RawURLEncoding.EncodeToString([]byte(good))
-		same, err := redisq.ParseCursor(text)
+		same, err := redisq.ParseCursor(good)
 		require.NoError(t, err, good)
-		require.Equal(t, text, same, good)
+		require.Equal(t, good, same)
 	}
 }
 

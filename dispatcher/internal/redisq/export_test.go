@@ -46,8 +46,8 @@ func ReadTime(s string) time.Time { return readTime(s) }
 
 // ParseCursor reads a cursor and writes it again.
 func ParseCursor(text string) (string, error) {
-	c, err := parseCursor(text)
-	return c.String(), err
+	c, err := readCursor(text)
+	return c.text(), err
 }
 
 // Stall makes a call that is not answered, while others are.

@@ -3,10 +3,7 @@ package redisq
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"slices"
 	"strconv"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // Bounds of one page. A script reads at most listChunk records, as many as the
@@ -32,11 +30,11 @@ const (
 	costOfScript = 100
 )
 
-// A list goes through up to six sections, in the order of their times. First come deliveries
-// that wait for a time. Then come those under way, those that are taken by the ends of their
-// leases, and those that are ready. Then come those that ended and are still in their place. Last
-// come those that have ended. Each status has an index of its own; nothing else has one.
-// Deliveries that wait behind another of their ordering key come right after that one.
+// A list goes through up to six sections. First come deliveries that ended and are still in
+// their place, then those that have ended. Those under way follow, then those that are taken,
+// by the ends of their leases, and those that are ready. Last come those that wait for a time.
+// Each status has an index of its own; nothing else has one. Deliveries that wait behind
+// another of their ordering key come right after that one.
 const (
 	sectionDue    = "due"
 	sectionLeases = "leases"
@@ -46,7 +44,26 @@ const (
 	sectionEnded  = "ended"
 )
 
-var sections = []string{sectionDue, sectionLeases, sectionTaken, sectionReady, sectionMarks, sectionEnded}
+var sections = []string{sectionMarks, sectionEnded, sectionLeases, sectionTaken, sectionReady, sectionDue}
+
+// unfinished are the sections of what is in no end set yet. They are read in the order of the
+// flow: what moves on meanwhile is in a later one.
+var unfinished = []string{sectionDue, sectionReady, sectionLeases, sectionTaken, sectionMarks}
+
+// sectionsOf are the sections of a list, in its order.
+func sectionsOf(f *dispatcher.Filter) []string {
+	switch {
+	case f.Order == dispatcher.OrderDue:
+		return []string{sectionDue}
+	case f.Part == dispatcher.PartEnded:
+		return []string{sectionEnded}
+	case f.Part == dispatcher.PartUnfinished:
+		return unfinished
+	case f.Order == dispatcher.OrderEnded:
+		return append(slices.Clip(unfinished), sectionEnded)
+	}
+	return sections
+}
 
 // listed is one delivery of a list, with the values that a cursor needs.
 type listed struct {
@@ -59,11 +76,7 @@ type listed struct {
 
 // list reads a page.
 func (s *Store) list(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
-	at, err := parseCursor(f.Cursor)
-	filter := filterHash(f)
-	if err == nil && f.Cursor != "" && (at.partition >= len(s.tags) || at.filter != filter) {
-		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
-	}
+	at, err := s.listAt(ctx, &f)
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
@@ -72,22 +85,40 @@ func (s *Store) list(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 		return dispatcher.Page{}, err
 	}
 	l := newLister(s, f, names)
-	i, end := partOf(f, &at)
-	for ; i < end; i++ {
-		if at.section != sections[i] {
-			at = cursor{section: sections[i]}
+	all := sectionsOf(&f)
+	for _, section := range all[max(slices.Index(all, at.section), 0):] {
+		if at.section != section {
+			at = cursor{section: section}
 		}
 		next, err := l.section(ctx, at)
 		if err != nil {
 			return dispatcher.Page{}, fmt.Errorf("list: %w", err)
 		}
 		if next != nil {
-			next.filter = filter
-			l.page.Next, l.page.Reached = next.String(), next.place()
-			break
+			l.page.Reached = next.place()
+			l.page.Next, err = s.sealer.Seal(ctx, shelf.ListOf(f), next.text())
+			return l.page, err
 		}
 	}
 	return l.page, nil
+}
+
+// listAt is where a page begins.
+func (s *Store) listAt(ctx context.Context, f *dispatcher.Filter) (at cursor, err error) {
+	switch {
+	case f.Part == dispatcher.PartEnded && f.From != nil:
+		return cursor{section: sectionEnded, score: float64(millisOf(f.From.At)), name: cmp.Or(f.From.ID, "\x00")}, nil
+	case f.Cursor == "":
+		return at, nil
+	}
+	var text string
+	if err = s.sealer.Open(ctx, shelf.ListOf(*f), f.Cursor, &text); err == nil {
+		at, err = readCursor(text)
+	}
+	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= len(s.tags)) {
+		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
+	}
+	return at, err
 }
 
 // lister fills one page.
@@ -98,6 +129,7 @@ type lister struct {
 	limit int
 	cost  int // of what was read so far
 	page  dispatcher.Page
+	up    bool // the section's entries are in the order of their scores, else newest first
 
 	statuses, reasons, lanes string // the filters, as the script takes them
 	byMarks                  bool   // marked deliveries are found by their marks
@@ -140,6 +172,7 @@ func (l *lister) spent() bool { return l.cost >= listMost }
 // section reads on in one section. It answers a nil cursor at the end of the
 // section.
 func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
+	l.up = at.section == sectionDue
 	if next, err := l.behind(ctx, &at); next != nil || err != nil {
 		return next, err
 	}
@@ -170,27 +203,12 @@ func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
 
 // put puts an entry on the page if it matches.
 func (l *lister) put(e listed) {
-	if e.delivery.ID.Message != "" && Matches(l.f, &e.delivery, e.at) {
+	if e.delivery.ID.Message != "" && l.f.Matches(&e.delivery, e.at) {
 		l.page.Deliveries = append(l.page.Deliveries, e.delivery)
 	}
 }
 
 func (l *lister) full() bool { return len(l.page.Deliveries) >= l.limit }
-
-// Matches reports whether a filter selects a delivery that ended, is due or was
-// claimed at a time; zero: it has none.
-func Matches(f dispatcher.Filter, d *dispatcher.Delivery, at time.Time) bool {
-	any := func(n int, has bool) bool { return n == 0 || has }
-	return any(len(f.Statuses), slices.Contains(f.Statuses, d.Status)) &&
-		any(len(f.Topics), slices.ContainsFunc(f.Topics, func(pattern string) bool { return dispatcher.MatchTopic(pattern, d.Topic) })) &&
-		any(len(f.Tenants), slices.Contains(f.Tenants, d.Tenant)) &&
-		any(len(f.Subjects), slices.Contains(f.Subjects, d.Subject)) &&
-		(!f.Failed || d.Failed()) &&
-		any(len(f.Lanes), slices.Contains(f.Lanes, d.ID.Lane)) &&
-		any(len(f.Reasons), slices.Contains(f.Reasons, d.Reason)) &&
-		(f.Since.IsZero() || !at.Before(f.Since)) &&
-		(f.Until.IsZero() || !at.IsZero() && at.Before(f.Until)) // an entry without a time is in no span
-}
 
 // chunk is the answer of one call of the script.
 type chunk struct {
@@ -331,7 +349,6 @@ func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
 // of the last one read.
 type cursor struct {
 	section, lane string
-	filter        uint64 // filterHash of the list
 	partition     int
 	scan          uint64
 	server        string // the process that scan is valid for
@@ -341,24 +358,12 @@ type cursor struct {
 	last          float64
 }
 
-// String is the cursor as callers carry it. They must not interpret it.
-func (c cursor) String() string {
-	text := strings.Join([]string{
+// text is the cursor before it is sealed.
+func (c cursor) text() string {
+	return strings.Join([]string{
 		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),
-		scoreText(c.score), c.name, c.key, scoreText(c.last), strconv.FormatUint(c.filter, 36), c.server,
+		scoreText(c.score), c.name, c.key, scoreText(c.last), c.server,
 	}, " ")
-	return base64.RawURLEncoding.EncodeToString([]byte(text))
-}
-
-// filterHash tells a filter from others, whatever its limit and cursor: a page of
-// another list would pass over what that one did not show.
-func filterHash(f dispatcher.Filter) uint64 {
-	f.Limit, f.Cursor, f.From = 0, "", nil
-	f.Since, f.Until = f.Since.UTC(), f.Until.UTC()
-	h := fnv.New64a()
-	text, _ := json.Marshal(f) // of texts, times and numbers it can't fail
-	_, _ = h.Write(text)
-	return h.Sum64()
 }
 
 // scoreText is a score as Redis reads it.
@@ -372,25 +377,18 @@ func scoreText(score float64) string {
 	return strconv.FormatFloat(score, 'f', -1, 64)
 }
 
-func parseCursor(text string) (c cursor, err error) {
-	if text == "" {
-		return c, nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
+// readCursor reads what text wrote.
+func readCursor(text string) (c cursor, err error) {
+	f := strings.Split(text, " ")
+	if len(f) != 9 || !slices.Contains(sections, f[0]) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 	}
-	f := strings.Split(string(raw), " ")
-	if len(f) != 10 || !slices.Contains(sections, f[0]) {
-		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
-	}
-	c.section, c.lane, c.name, c.key, c.server = f[0], f[1], f[5], f[6], f[9]
-	var errs [5]error
+	c.section, c.lane, c.name, c.key, c.server = f[0], f[1], f[5], f[6], f[8]
+	var errs [4]error
 	c.partition, errs[0] = strconv.Atoi(f[2])
 	c.scan, errs[1] = strconv.ParseUint(f[3], 10, 64)
 	c.score, errs[2] = strconv.ParseFloat(f[4], 64)
 	c.last, errs[3] = strconv.ParseFloat(f[7], 64)
-	c.filter, errs[4] = strconv.ParseUint(f[8], 36, 64)
 	for _, err := range errs {
 		if err != nil || c.partition < 0 || c.score != c.score || c.last != c.last {
 			return cursor{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)

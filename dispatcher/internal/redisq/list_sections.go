@@ -29,23 +29,8 @@ type source struct {
 }
 
 // beforeAll is before all names of one score in the order of ZREVRANGE. No name
-// begins with it.
+// begins with it. In the order of ZRANGE that is the empty name.
 const beforeAll = "\xff"
-
-// partOf are the sections of the part that is asked for, from the cursor on.
-func partOf(f dispatcher.Filter, at *cursor) (from, end int) {
-	from, end = max(slices.Index(sections, at.section), 0), len(sections)
-	switch {
-	case f.Part == dispatcher.PartUnfinished:
-		end--
-	case f.Part == dispatcher.PartEnded && f.From != nil:
-		*at = cursor{section: sectionEnded, score: float64(millisOf(f.From.At)), name: cmp.Or(f.From.ID, "\x00")}
-		fallthrough
-	case f.Part == dispatcher.PartEnded:
-		from = end - 1
-	}
-	return from, end
-}
 
 // due reads deliveries that wait for a time. Those in a deleted lane are
 // cancelled.
@@ -116,21 +101,32 @@ func (l *lister) ended() []*source {
 	return from
 }
 
-// merge reads sources in one order, newest first. It reads the sources that may
+// begin is where a section begins.
+func (l *lister) begin(section string) (at cursor) {
+	at.section, at.score, at.name = section, math.Inf(1), beforeAll
+	switch {
+	case l.up && l.f.Since.IsZero():
+		at.score, at.name = math.Inf(-1), ""
+	case l.up:
+		at.score, at.name = float64(millisOf(l.f.Since)), ""
+	case !l.f.Until.IsZero() && section != sectionTaken:
+		at.score, at.name = float64(millisOf(l.f.Until)), ""
+	}
+	return at
+}
+
+// merge reads sources in one order. It reads the sources that may
 // be next, and the others only when the page comes to them.
 func (l *lister) merge(ctx context.Context, at cursor, from []*source) (*cursor, error) {
 	if at.name == "" {
-		at.score, at.name = math.Inf(1), beforeAll
-		if !l.f.Until.IsZero() && at.section != sectionTaken {
-			at.score, at.name = float64(millisOf(l.f.Until)), ""
-		}
+		at = l.begin(at.section)
 	}
 	from, err := l.peek(ctx, at, from)
 	if err != nil {
 		return nil, err
 	}
 	for len(from) > 0 {
-		best := slices.MinFunc(from, func(a, b *source) int { return newer(a.head(), b.head()) })
+		best := slices.MinFunc(from, func(a, b *source) int { return l.order(a.head(), b.head()) })
 		if len(best.buffer) > 0 {
 			e := best.buffer[0]
 			best.buffer = best.buffer[1:]
@@ -156,6 +152,14 @@ func (s *source) head() cursor {
 		return cursor{score: s.buffer[0].score, name: s.buffer[0].name}
 	}
 	return s.bound
+}
+
+// order orders as the section does.
+func (l *lister) order(a, b cursor) int {
+	if l.up {
+		return newer(b, a)
+	}
+	return newer(a, b)
 }
 
 // newer orders by score and then by name, the highest first, as ZREVRANGE does.
@@ -199,10 +203,17 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 	for n := range byPartition {
 		partitions = append(partitions, n)
 	}
-	span := &redis.ZRangeBy{Min: "-inf", Max: scoreText(at.score), Count: 1}
+	span, before := &redis.ZRangeBy{Min: "-inf", Max: scoreText(at.score), Count: 1}, beforeAll
+	if l.up {
+		span.Min, span.Max, before = scoreText(at.score), "+inf", ""
+	}
 	err := l.s.conn.EachPartition(ctx, "read indexes", partitions, func(p redis.Pipeliner, i int) {
 		for _, s := range byPartition[partitions[i]] {
-			*heads[s] = p.ZRevRangeByScoreWithScores(ctx, l.s.tags[s.partition]+s.key(), span)
+			if key := l.s.tags[s.partition] + s.key(); l.up {
+				*heads[s] = p.ZRangeByScoreWithScores(ctx, key, span)
+			} else {
+				*heads[s] = p.ZRevRangeByScoreWithScores(ctx, key, span)
+			}
 		}
 	})
 	if err != nil {
@@ -211,19 +222,21 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 	l.cost += costOfLane * len(from)
 	return slices.DeleteFunc(from, func(s *source) bool {
 		head := (*heads[s]).Val()
-		if len(head) == 0 || s.timed() && l.tooOld(head[0].Score) {
+		if len(head) == 0 || s.timed() && l.outside(head[0].Score) {
 			return true
 		}
-		if head[0].Score < at.score {
-			s.bound = cursor{score: head[0].Score, name: beforeAll}
+		if head[0].Score != at.score {
+			s.bound = cursor{score: head[0].Score, name: before}
 		}
 		return false
 	}), nil
 }
 
-// tooOld reports that the filter asks for nothing with this score or a lower
-// one.
-func (l *lister) tooOld(score float64) bool {
+// outside reports that the filter asks for nothing with this score or one further on.
+func (l *lister) outside(score float64) bool {
+	if l.up {
+		return !l.f.Until.IsZero() && score >= float64(millisOf(l.f.Until))
+	}
 	return !l.f.Since.IsZero() && score < float64(l.f.Since.UnixMilli())
 }
 
@@ -234,13 +247,13 @@ const fetchAtOnce = 64
 // each entry that the page still needs comes from another source.
 func (l *lister) fetch(ctx context.Context, from []*source) error {
 	dry := slices.DeleteFunc(slices.Clone(from), func(s *source) bool { return len(s.buffer) > 0 })
-	slices.SortFunc(dry, func(a, b *source) int { return newer(a.bound, b.bound) })
+	slices.SortFunc(dry, func(a, b *source) int { return l.order(a.bound, b.bound) })
 	dry = dry[:min(len(dry), l.limit-len(l.page.Deliveries), fetchAtOnce)]
 	calls := make([]conn.Call, len(dry))
 	for i, s := range dry {
 		s.wanted = min(max(2*s.wanted, l.want()/len(dry), listLeast), listChunk)
 		after := ""
-		if !math.IsInf(s.bound.score, 1) || s.bound.name != beforeAll {
+		if !math.IsInf(s.bound.score, 0) {
 			after = scoreText(s.bound.score)
 		}
 		args := l.args(s.index, s.of, s.wanted, after, s.bound.name)
@@ -257,7 +270,7 @@ func (l *lister) fetch(ctx context.Context, from []*source) error {
 		s.buffer, s.more = chunks[i].entries, chunks[i].more
 		if s.more {
 			s.bound = chunks[i].last
-			s.more = !s.timed() || !l.tooOld(s.bound.score)
+			s.more = !s.timed() || !l.outside(s.bound.score)
 		}
 	}
 	return nil

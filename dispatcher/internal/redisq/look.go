@@ -208,7 +208,7 @@ type knownDelivery struct {
 // DecodeShelved is a delivery of a lane's list of all its deliveries, without its
 // history. It reports false for a name that is no delivery's, and where its message is gone.
 func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
-	id := dispatcher.DeliveryID{Lane: e.Lane, Message: e.Message}
+	id := e.ID
 	if _, ok := dispatcher.ParseDeliveryID(id.String()); !ok || e.Head == "" {
 		return dispatcher.Delivery{}, false
 	}

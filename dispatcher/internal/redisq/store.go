@@ -151,7 +151,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	s.sealer = cursors.New(s.conn)
 	s.Reader = attempts.NewReader(s.conn, DecodeRecord)
 	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
-	s.shelfReader = shelf.NewReader(shelf.Options{Conn: s.conn, Names: s.names, Decode: DecodeShelved, Matches: Matches})
+	s.shelfReader = shelf.NewReader(shelf.Options{Conn: s.conn, Names: s.names, Decode: DecodeShelved, Sealer: s.sealer})
 	s.upcomingReader = upcoming.NewReader(s.conn, func(h partitions.Hint) { s.partitions.Heard(h) })
 	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
 	s.audit, s.access = audit.New(s.conn, s.log), access.New(s.conn)

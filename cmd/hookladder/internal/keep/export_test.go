@@ -28,10 +28,17 @@ func newTestArchive(t *testing.T) app.Options {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	schema, err := os.ReadFile("../../../../dispatcher/internal/postgres/migrations/001.sql")
+	files, err := filepath.Glob("../../../../dispatcher/internal/postgres/migrations/*.sql") // in their order
 	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "create schema if not exists hookladder")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), string(text))
+		require.NoError(t, err, file)
+	}
 	for _, text := range []string{
-		"create schema if not exists hookladder", string(schema),
 		"create table hookladder.message_2026_01 partition of hookladder.message for values from ('2026-01-01') to ('2026-02-01')",
 		"create table hookladder.event_2026_01 partition of hookladder.event for values from ('2026-01-01') to ('2026-02-01')",
 		`insert into hookladder.message values ('2026-01-01', '2026-01-31T12:00:00Z', 'a', 't', '=1+1', 'a.b', 2, null, '\xff00'),

@@ -176,7 +176,7 @@ var ListCases = []rig.Case{
 			return got
 		}
 		require.Equal(r, []dispatcher.DeliveryID{ended[2], ended[1]}, between(rig.Start.Add(time.Second), rig.Start.Add(3*time.Second)))
-		require.Equal(r, rig.IDs("a", "due2", "due1"), between(rig.Start.Add(2*time.Hour), rig.Start.Add(4*time.Hour)))
+		require.Equal(r, rig.IDs("a", "due1", "due2"), between(rig.Start.Add(2*time.Hour), rig.Start.Add(4*time.Hour)))
 		require.Len(r, between(rig.Start.Add(time.Second), time.Time{}), 7)
 		require.Len(r, between(time.Time{}, rig.Start.Add(time.Second)), 1)
 	}},
@@ -206,15 +206,34 @@ var ListCases = []rig.Case{
 			require.Equal(r, c.want, got, "%s to %s", c.since, c.until)
 		}
 	}},
-	{Name: "of one status the newest is first", Run: func(r *rig.Rig) {
+	{Name: "what ended is listed newest first, then what is in flight, ready, and waits, earliest first", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		r.Populate()
-		for _, status := range []dispatcher.Status{dispatcher.StatusDelivered, dispatcher.StatusDead, dispatcher.StatusScheduled} {
-			got := r.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{status}}, 2)
-			require.NotEmpty(r, got)
-			for i := 1; i < len(got); i++ {
-				require.False(r, got[i].Ended.After(got[i-1].Ended), "%s", status)
-				require.False(r, got[i].Due.After(got[i-1].Due), "%s", status)
+		place := map[dispatcher.Status]int{dispatcher.StatusInFlight: 1, dispatcher.StatusReady: 2, dispatcher.StatusScheduled: 3, dispatcher.StatusRetrying: 3}
+		got := r.ListAll(dispatcher.Filter{}, 2)
+		for i := 1; i < len(got); i++ {
+			a, b := got[i-1], got[i]
+			require.LessOrEqual(r, place[a.Status], place[b.Status])
+			if place[a.Status] == place[b.Status] {
+				require.False(r, b.Ended.After(a.Ended), "%s after %s", b.ID, a.ID)
+				require.False(r, b.Status != dispatcher.StatusReady && b.Due.Before(a.Due), "%s after %s", b.ID, a.ID)
 			}
+		}
+		var ended, waits []dispatcher.Delivery
+		for _, d := range got {
+			switch {
+			case d.Status.Ended():
+				ended = append(ended, d)
+			case place[d.Status] == 3:
+				waits = append(waits, d)
+			}
+		}
+		for _, limit := range []int{1, 3, 100} {
+			require.Equal(r, ended, r.ListAll(dispatcher.Filter{Order: dispatcher.OrderEnded, Statuses: dispatcher.EndStatuses}, limit))
+			require.Equal(r, waits, r.ListAll(dispatcher.Filter{Order: dispatcher.OrderDue}, limit))
+		}
+		for _, d := range waits {
+			f := dispatcher.Filter{Order: dispatcher.OrderDue, Since: d.Due}
+			require.Equal(r, waits[slices.IndexFunc(waits, func(w dispatcher.Delivery) bool { return w.Due.Equal(d.Due) }):], r.ListAll(f, 2))
 		}
 	}},
 	{Name: "many that ended in one ms are listed once each", Run: func(r *rig.Rig) {
@@ -330,8 +349,11 @@ var ListCases = []rig.Case{
 		rest, err := list(of, 2, page.Next)
 		require.NoError(r, err, "the limit may change")
 		require.Len(r, rest.Deliveries, 2)
+		of.Since = of.Since.Add(-time.Hour)
+		_, err = list(of, 2, page.Next)
+		require.NoError(r, err, "the times may change")
 		for _, other := range []dispatcher.Filter{
-			{}, {Statuses: of.Statuses}, {Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Since: rig.Start},
+			{}, {Statuses: of.Statuses, Order: dispatcher.OrderDue}, {Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Since: rig.Start},
 			{Statuses: of.Statuses, Since: rig.Start, Tenants: []string{"t"}}, {Statuses: of.Statuses, Since: rig.Start, Failed: true},
 		} {
 			_, err := list(other, 1, page.Next)
@@ -342,10 +364,11 @@ var ListCases = []rig.Case{
 		r.Populate()
 		for _, limit := range []int{1, 2, 100} {
 			want := r.ListAll(dispatcher.Filter{}, limit)
-			got := r.ListAll(dispatcher.Filter{Part: dispatcher.PartUnfinished}, limit)
-			for _, d := range got {
+			unfinished := r.ListAll(dispatcher.Filter{Part: dispatcher.PartUnfinished}, limit)
+			for _, d := range unfinished {
 				require.Zero(r, d.Ended)
 			}
+			var got []dispatcher.Delivery
 			f := dispatcher.Filter{Part: dispatcher.PartEnded, Limit: limit}
 			for range want {
 				page, err := r.Queue.List(r.Ctx, f)
@@ -360,7 +383,8 @@ var ListCases = []rig.Case{
 				last := page.Deliveries[len(page.Deliveries)-1]
 				require.Equal(r, dispatcher.EndPlace{At: last.Ended, ID: last.ID.String()}, *f.From)
 			}
-			require.Equal(r, want, got)
+			require.Equal(r, want[:len(got)], got)
+			require.ElementsMatch(r, want[len(got):], unfinished)
 		}
 		ends := r.ListAll(dispatcher.Filter{Statuses: dispatcher.EndStatuses}, 100)
 		page, err := r.Queue.List(r.Ctx, dispatcher.Filter{Part: dispatcher.PartEnded, Limit: 100, From: &dispatcher.EndPlace{At: ends[4].Ended}})

@@ -40,7 +40,7 @@ func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt
 	for r.More() {
 		e := ended.Entry{Status: status, Name: r.Text(), At: r.Time(), Head: r.Text(), Progress: r.Text()}
 		d, ok := redisq.DecodeEnded(e)
-		if ok && redisq.Matches(f, &d, e.At) {
+		if ok && f.Matches(&d, e.At) {
 			page.Deliveries = append(page.Deliveries, d)
 		}
 	}

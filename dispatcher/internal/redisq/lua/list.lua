@@ -1,4 +1,4 @@
--- list: read a page of one index, newest first. It stops after so many names, records and bytes, so that it does not
+-- list: read a page of one index, newest first, but of due the earliest first. It stops after so many names, records and bytes, so that it does not
 -- hold Redis up.
 --
 -- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, taken, ready, behind, marks), its instance or lane or
@@ -22,9 +22,21 @@ local asks_lines = asks(statuses, 'scheduled') or asks(statuses, 'cancelled')
 -- The entries of the index: delivery, score, time. more: the index has others after them.
 local found, more = {}, false
 local page = asked_lanes == '' and wanted or MOST_NAMES
+-- offset_up is offset in the order of ZRANGE.
+local function offset_up(key)
+  if after == '' then return 0 end
+  local low = call('ZCOUNT', key, '-inf', '(' .. after)
+  local high = low + call('ZCOUNT', key, after, after)
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if precedes(last, call('ZRANGE', key, middle, middle)[1]) then high = middle else low = middle + 1 end
+  end
+  return low
+end
 local function page_of_zset(key)
-  local at = offset(key, after, last)
-  local list = call('ZREVRANGE', key, at, at + page - 1, 'WITHSCORES')
+  local up = index == 'due'
+  local at = up and offset_up(key) or offset(key, after, last)
+  local list = call(up and 'ZRANGE' or 'ZREVRANGE', key, at, at + page - 1, 'WITHSCORES')
   for i = 1, #list, 2 do
     local at = index == 'taken' and taken_at(list[i]) or list[i + 1]
     found[#found + 1] = { list[i], list[i + 1], at }

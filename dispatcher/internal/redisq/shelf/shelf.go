@@ -47,22 +47,17 @@ const (
 	wantedMost   = 256 // of one call, as its script has it
 )
 
-// Place is where a page ended. It names a delivery of a lane of the filter, so it tells
-// nothing of others.
-type Place struct {
-	At      time.Time // of the acceptance
-	Lane    dispatcher.Lane
-	Message string
-}
+// place is where a page ended: a ms of acceptance, and the name of a delivery of a lane of the
+// filter, so it reveals nothing about others.
+type place = dispatcher.EndPlace
 
 // newer orders places as a list does: the newest first, and in one ms by the names.
-func newer(a, b Place) int {
-	return cmp.Or(b.At.Compare(a.At), strings.Compare(string(b.Lane), string(a.Lane)), strings.Compare(b.Message, a.Message))
-}
+func newer(a, b place) int { return b.Compare(a) }
 
 // Entry is what the store keeps of a delivery.
 type Entry struct {
-	Place
+	Accepted time.Time
+	ID       dispatcher.DeliveryID
 	Status   dispatcher.Status
 	Time     time.Time // of its end, next attempt or claim; zero: it has none
 	WaitsFor string    // a word, with the ms of the end or how many go first; empty: nothing
@@ -78,8 +73,7 @@ type Options struct {
 	Names func(context.Context) ([]any, error)
 	// Decode makes a delivery of an entry. It reports false for what can't be read.
 	Decode func(Entry) (dispatcher.Delivery, bool)
-	// Matches reports whether a filter selects a delivery that was accepted at a time.
-	Matches func(f dispatcher.Filter, d *dispatcher.Delivery, at time.Time) bool
+	Sealer *cursor.Sealer
 }
 
 // Reader reads the lists.
@@ -92,12 +86,12 @@ type Reader struct {
 
 // NewReader makes a Reader.
 func NewReader(o Options) *Reader {
-	return &Reader{o: o, conn: o.Conn, script: script.Make(o.Conn.TestClock(), "shelf", script.Read, shelfSrc), sealer: cursor.New(o.Conn)}
+	return &Reader{o: o, conn: o.Conn, script: script.Make(o.Conn.TestClock(), "shelf", script.Read, shelfSrc), sealer: o.Sealer}
 }
 
 // one is an entry that the filter selects.
 type one struct {
-	at Place
+	at place
 	d  dispatcher.Delivery
 }
 
@@ -105,13 +99,13 @@ type one struct {
 type lanesPart struct {
 	entries []one
 	more    bool
-	reached Place // all before it was looked at, and it too
+	reached place // all before it was looked at, and it too
 }
 
 // listing is a page that is being read.
 type listing struct {
 	dispatcher.Page
-	reached Place
+	reached place
 	more    bool
 	cost    int
 }
@@ -128,8 +122,12 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 		p.reached.At = ceil(f.Until)
 	}
 	names, err := r.o.Names(ctx)
-	if err == nil && f.Cursor != "" {
-		err = r.sealer.Open(ctx, listOf(f), f.Cursor, &p.reached)
+	var from *place
+	if err == nil {
+		from, err = r.ListPlace(ctx, f)
+	}
+	if from != nil && (f.Until.IsZero() || from.At.Before(f.Until)) {
+		p.reached = *from
 	}
 	for err == nil && p.more && len(p.Deliveries) < f.Limit && p.cost < pageCost {
 		var parts []lanesPart
@@ -138,7 +136,8 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 		}
 	}
 	if err == nil && p.more {
-		p.Next, err = r.sealer.Seal(ctx, listOf(f), p.reached)
+		p.Reached = &p.reached
+		p.Next, err = r.ListCursor(ctx, f, p.reached)
 	}
 	if err != nil {
 		return dispatcher.Page{}, fmt.Errorf("list by acceptance: %w", err)
@@ -146,10 +145,24 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	return p.Page, nil
 }
 
-// listOf names the list of a filter, whatever its times.
-func listOf(f dispatcher.Filter) string {
+// ListOf names the list of a filter, whatever its times, for its cursors.
+func ListOf(f dispatcher.Filter) string {
 	f.Limit, f.Cursor, f.From, f.Since, f.Until = 0, "", nil, time.Time{}, time.Time{}
-	return dispatcher.ListName("accepted", f)
+	return dispatcher.ListName("deliveries", f)
+}
+
+// ListCursor is the cursor of a list by acceptance whose page ended at a place.
+func (r *Reader) ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
+	return r.sealer.Seal(ctx, ListOf(f), at)
+}
+
+// ListPlace is the place behind which a page of a list by acceptance begins; nil: at the newest.
+func (r *Reader) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
+	if f.Cursor == "" {
+		return f.From, nil
+	}
+	at := new(place)
+	return at, r.sealer.Open(ctx, ListOf(f), f.Cursor, at)
 }
 
 // read calls the script once for each group of lanes, all in one round trip.
@@ -158,7 +171,7 @@ func (r *Reader) read(ctx context.Context, f dispatcher.Filter, names []any, p *
 	if f.OfMessage() || len(f.Reasons) > 0 {
 		wanted = wantedMost // of which only Go knows which match
 	}
-	args := slices.Concat(names, []any{wanted}, p.reached.args(), []any{millis(f.Since), words(f.Statuses)})
+	args := slices.Concat(names, []any{wanted}, placeArgs(p.reached), []any{millis(f.Since), words(f.Statuses)})
 	var calls []conn.Call
 	for n, lanes := range groups(f.Lanes, r.conn.Partitions()) {
 		for some := range slices.Chunk(lanes, lanesMost) {
@@ -187,22 +200,23 @@ func (r *Reader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (lanes
 	looked, records := int(a.Number()), int(a.Number())
 	p.LookedAt += looked
 	p.cost += costOfName*looked + costOfRecord*records
-	out.reached = Place{At: a.Time(), Lane: dispatcher.Lane(a.Text()), Message: a.Text()}
+	out.reached = place{At: a.Time(), ID: a.Text()}
 	for a.More() {
 		e := readEntry(a)
-		if d, ok := r.o.Decode(e); ok && r.o.Matches(f, &d, e.At) {
-			out.entries = append(out.entries, one{at: e.Place, d: d})
+		if d, ok := r.o.Decode(e); ok && f.Matches(&d, e.Accepted) {
+			out.entries = append(out.entries, one{at: place{At: e.Accepted, ID: e.ID.String()}, d: d})
 		}
 	}
 	return out, a.Err
 }
 
-// args are a place as the script takes it.
-func (p Place) args() []any {
-	if p == (Place{}) {
+// placeArgs are a place as the script takes it.
+func placeArgs(p place) []any {
+	if p == (place{}) {
 		return []any{"", "", ""}
 	}
-	return []any{p.At.UnixMilli(), string(p.Lane), p.Message}
+	lane, id, _ := strings.Cut(p.ID, ":")
+	return []any{p.At.UnixMilli(), lane, id}
 }
 
 // words puts a space at both ends of each status; empty: there is none.
@@ -218,11 +232,9 @@ func words(statuses []dispatcher.Status) string {
 }
 
 func readEntry(a *conn.Reply) Entry {
-	name := a.Text()
-	e := Entry{Place: Place{At: a.Time()}, Status: dispatcher.Status(a.Text()), Time: a.Time()}
+	lane, id, _ := strings.Cut(a.Text(), ":")
+	e := Entry{ID: dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: id}, Accepted: a.Time(), Status: dispatcher.Status(a.Text()), Time: a.Time()}
 	e.WaitsFor, e.Head, e.Progress, e.Newest = a.Text(), a.Text(), a.Text(), a.Text()
-	lane, id, _ := strings.Cut(name, ":")
-	e.Lane, e.Message = dispatcher.Lane(lane), id
 	return e
 }
 
@@ -240,7 +252,7 @@ func groups(lanes []dispatcher.Lane, partitions int) map[int][]dispatcher.Lane {
 // part that goes on ended: another part may have entries behind that.
 func (p *listing) join(parts []lanesPart, limit int) {
 	var all []one
-	var bound *Place
+	var bound *place
 	for i := range parts {
 		all = append(all, parts[i].entries...)
 		if parts[i].more && (bound == nil || newer(parts[i].reached, *bound) < 0) {

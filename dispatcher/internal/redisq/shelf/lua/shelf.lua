@@ -5,7 +5,7 @@
 --   newest; a ms without a lane: what was accepted before it), ms from which they were accepted (empty: any), statuses that
 --   are asked for, as words with a space at both ends (empty: any), then the lanes, at most 256
 -- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, place of the last
---   one that was looked at as ms, lane and id; then for each: delivery, ms when it was accepted, status, its time in ms (0:
+--   one that was looked at as ms and name; then for each: delivery, ms when it was accepted, status, its time in ms (0:
 --   none), what it waits for (empty: nothing), head of its record (empty: none), progress, newest of its history
 local MOST_NAMES, MOST_BYTES, MOST_LANES, BLOCK = 256, 1048576, 256, 16
 local wanted = math.min(tonumber(ARGV[rest]), MOST_NAMES)
@@ -14,11 +14,14 @@ local since, asked = tonumber(ARGV[rest + 4]) or 0, ARGV[rest + 5]
 local names = {}
 for i = rest + 6, math.min(#ARGV, rest + 5 + MOST_LANES) do names[#names + 1] = ARGV[i] end
 
+-- precedes_lane compares lanes by the names of their deliveries, which go on with a colon.
+local function precedes_lane(a, b) return precedes(a .. ':', b .. ':') end
+
 -- first_rank is where a lane goes on behind the place of the last one before. Of one ms the highest lane comes first.
 local function first_rank(lane)
   if after == '' then return 0 end
   if lane == last_lane then return offset(SHELF .. lane, after, last_id) end
-  return call('ZCOUNT', SHELF .. lane, precedes(lane, last_lane) and '(' .. after or after, '+inf')
+  return call('ZCOUNT', SHELF .. lane, last_lane ~= '' and precedes_lane(lane, last_lane) and '(' .. after or after, '+inf')
 end
 
 -- advance makes the next entry of a lane its head. It reads a block of them where none is left. It reports whether there
@@ -33,7 +36,7 @@ local function advance(s)
   return s.id and s.ms >= since
 end
 
-local function older(a, b) return a.ms < b.ms or a.ms == b.ms and precedes(a.lane, b.lane) end
+local function older(a, b) return a.ms < b.ms or a.ms == b.ms and precedes_lane(a.lane, b.lane) end
 
 -- The lanes by their heads, the newest last. First only the heads are read. Of more lanes than names are looked at, the
 -- older ones can't come on this page.
@@ -63,7 +66,8 @@ for _, f in ipairs(found) do
   end
 end
 load(used)
-local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, after, last_lane, last_id }
+local last_name = last_lane == '' and '' or last_lane .. ':' .. last_id
+local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, after, last_name }
 local bytes, nread, answered = 0, 0, 0
 looked = #found
 for i, f in ipairs(found) do
@@ -87,5 +91,5 @@ for i, f in ipairs(found) do
   end
 end
 answer[4], answer[5], answer[6] = more and 1 or 0, looked, nread
-if looked > 0 then answer[7], answer[8], answer[9] = num(found[looked][3]), found[looked][1], found[looked][2] end
+if looked > 0 then answer[7], answer[8] = num(found[looked][3]), found[looked][1] .. ':' .. found[looked][2] end
 return answer

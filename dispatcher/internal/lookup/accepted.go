@@ -1,0 +1,122 @@
+package lookup
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+)
+
+// accepted reads a page of both in the order of the acceptance. A delivery has one place
+// there, whether the store has it or forgot it, so it is on one page only.
+func (l *Lookup) accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+	from, err := l.store.ListPlace(ctx, f)
+	if err != nil {
+		return dispatcher.Page{}, err
+	}
+	before, err := l.store.Forgotten(ctx)
+	if err != nil {
+		return dispatcher.Page{}, err
+	}
+	q := acceptedLook{l: l, f: f, of: archivedOf(&f), from: from}
+	q.of.After, q.of.Accepted = from, true
+	if err := q.both(ctx, before); err != nil {
+		return dispatcher.Page{}, err
+	}
+	r, after, err := l.reachAnd(ctx, endsOf(&f))
+	if err != nil {
+		return dispatcher.Page{}, err
+	}
+	if f.Left {
+		r.forgotten = time.Now() // any end may be the archive's alone
+	}
+	if !q.recent(after) {
+		if err := q.join(ctx, after != before); err != nil {
+			return q.page, err
+		}
+		r.away = r.away || q.kept == nil
+	}
+	q.page.Next, q.page.CompleteSince = "", new(r.since())
+	if q.page.Reached != nil {
+		q.page.Next, err = l.store.ListCursor(ctx, f, *q.page.Reached)
+	}
+	return q.page, err
+}
+
+// acceptedLook reads one page.
+type acceptedLook struct {
+	l    *Lookup
+	f    dispatcher.Filter
+	of   archive.Filter
+	from *dispatcher.EndPlace
+	page dispatcher.Page  // the store's
+	kept *archive.EndPage // nil: the archive does not answer, or was not waited for
+	left bool             // it was not waited for
+}
+
+// recent reports whether all that the store forgot is older than its page, so that the
+// archive has nothing of it.
+func (q *acceptedLook) recent(f dispatcher.Forgotten) bool {
+	newest := f.Finished
+	if f.Dead.After(newest) {
+		newest = f.Dead
+	}
+	return !q.f.Left && q.page.Reached != nil && len(q.page.Deliveries) >= q.f.Limit && q.page.Reached.At.After(newest.Add(edge))
+}
+
+// both queries both at a time. It does not wait for an archive that is not needed.
+func (q *acceptedLook) both(ctx context.Context, before dispatcher.Forgotten) error {
+	part := q.f
+	part.Cursor, part.From = "", q.from
+	both, each := errgroup.WithContext(ctx)
+	asking, enough := context.WithCancel(each)
+	defer enough()
+	both.Go(func() (err error) {
+		if q.page, err = q.l.live.Deliveries(each, part); err == nil && q.recent(before) {
+			enough()
+		}
+		return err
+	})
+	both.Go(func() (err error) {
+		if q.kept, err = q.l.kept(asking, q.of); each.Err() == nil {
+			err = nil
+		}
+		return err
+	})
+	err := both.Wait()
+	q.left = asking.Err() != nil
+	return err
+}
+
+// join puts the archive's page into the store's. What the store forgot meanwhile may be in
+// neither: then the archive is queried again.
+func (q *acceptedLook) join(ctx context.Context, forgot bool) (err error) {
+	if forgot && (q.kept != nil || q.left) {
+		if q.kept, err = q.l.kept(ctx, q.of); err != nil {
+			return err
+		}
+	}
+	switch {
+	case q.kept != nil:
+		return q.l.merge(ctx, &q.page, q.kept, mergeBy{limit: q.f.Limit, place: acceptedPlace})
+	case q.f.Left:
+		return dispatcher.ErrArchiveAway
+	}
+	return nil
+}
+
+// archivedOf selects in the archive what a filter selects.
+func archivedOf(f *dispatcher.Filter) archive.Filter {
+	return archive.Filter{
+		Tenants: f.Tenants, Subjects: f.Subjects, Lanes: f.Lanes, Topics: f.Topics, Statuses: endsOf(f), Reasons: f.Reasons,
+		Since: f.Since, Until: f.Until, Limit: f.Limit,
+	}
+}
+
+// acceptedPlace is the place of a delivery in the order of the acceptance.
+func acceptedPlace(d *dispatcher.Delivery) dispatcher.EndPlace {
+	return dispatcher.EndPlace{At: d.Created, ID: d.ID.String()}
+}

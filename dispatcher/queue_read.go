@@ -94,7 +94,7 @@ func (f *Filter) Arrange() error {
 	switch f.Order {
 	case OrderAccepted:
 		if !f.OfSome() {
-			return errors.New("goes with destination: name one, or leave the order out")
+			return errors.New("goes with tenant or destination: name one, or leave the order out")
 		}
 	case OrderEnded:
 		if f.Failed || !only(EndStatuses) {
@@ -116,7 +116,7 @@ func (f *Filter) Arrange() error {
 
 // OfSome reports whether the filter names whose deliveries it selects, so that a list of them
 // reads no others.
-func (f *Filter) OfSome() bool { return len(f.Lanes) > 0 }
+func (f *Filter) OfSome() bool { return len(f.Tenants)+len(f.Lanes) > 0 }
 
 // Matches reports whether a filter selects a delivery, whose time in the order of the list is
 // at; zero: it has none.

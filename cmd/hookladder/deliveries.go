@@ -90,7 +90,7 @@ func newDeliveries(s world) *cobra.Command {
 		},
 		then: func(cmd *cobra.Command, page wire.Page, asJSON bool) error {
 			if page.NextCursor != nil && len(page.Data) < p.limit && !asJSON {
-				fmt.Fprintf(cmd.ErrOrStderr(), "looked at %d deliveries, there are others\n", page.LookedAt)
+				fmt.Fprintln(cmd.ErrOrStderr(), howFar(&page))
 			}
 			if !asJSON {
 				tellWhole(cmd, page.CompleteSince.Time)
@@ -100,8 +100,9 @@ func newDeliveries(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "deliveries",
 		Short: "Find deliveries",
-		Long: `Lists deliveries, those that wait first and then what ended last, and of these
-only what all filters match. A filter that is repeated matches any of its values.
+		Long: `Lists deliveries, and of these only what all filters match. With --tenant or
+--destination the newest accepted come first, else what ended last comes first, and
+then what is in flight, ready, or waits. A filter that is repeated matches any of its values.
 It reads page after page until it has as many as --limit says. What it could not
 reach is found with the --cursor that it tells, and the same filters.
 
@@ -121,6 +122,15 @@ it, so that no program takes it for a formula.`,
 	p.addUpTo(cmd, mostListed)
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print them as CSV, with a header line")
 	return cmd
+}
+
+// howFar says how far a list was read that goes on.
+func howFar(page *wire.Page) string {
+	text := fmt.Sprintf("looked at %d deliveries", page.LookedAt)
+	if !page.LookedUntil.IsZero() {
+		text += ", back to " + page.LookedUntil.Text()
+	}
+	return text + ", there are others"
 }
 
 // listDeliveries reads pages until so many deliveries are found, or too many pages

@@ -83,7 +83,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/model":      3500, // takers too
 	"dispatcher/internal/queuetest/rig":        1500,
 	"dispatcher/internal/queuetest/stored":     1100, // the index of tenants and subjects
-	"dispatcher/internal/redisq":               6400,
+	"dispatcher/internal/redisq":               6500,
 	"dispatcher/internal/redisq/access":        300,
 	"dispatcher/internal/redisq/access/lua":    200,
 	"dispatcher/internal/redisq/buried":        400,
@@ -104,7 +104,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/health":        500,
 	"dispatcher/internal/redisq/health/lua":    100,
 	"dispatcher/internal/redisq/redisqtest":    1600, // the index of tenants and subjects
-	"dispatcher/internal/redisq/jobs":          800,
+	"dispatcher/internal/redisq/jobs":          900,
 	"dispatcher/internal/redisq/jobs/lua":      200,
 	"dispatcher/internal/redisq/keys":          300,
 	"dispatcher/internal/redisq/lua":           2700, // a move shares its turn among the lanes that are due, and the index of tenants and subjects
@@ -114,8 +114,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/restore":       500,
 	"dispatcher/internal/redisq/restore/lua":   200,
 	"dispatcher/internal/redisq/script":        300,
-	"dispatcher/internal/redisq/shelf":         500, // the index of tenants and subjects
-	"dispatcher/internal/redisq/shelf/lua":     100,
+	"dispatcher/internal/redisq/shelf":         600, // the index of tenants and subjects
+	"dispatcher/internal/redisq/shelf/lua":     200,
 	"dispatcher/internal/redisq/start":         200,
 	"dispatcher/internal/redisq/script/lua":    2000, // the index of tenants and subjects
 	"dispatcher/internal/redisq/upcoming":      100,

@@ -175,9 +175,10 @@ type BriefDelivery struct {
 // Page is a part of a list of deliveries, newest first. It may be short, even empty,
 // and still have a NextCursor.
 type Page struct {
-	Data       []Delivery `json:"data"`
-	NextCursor *string    `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
-	LookedAt   int        `json:"looked_at" doc:"How many deliveries were looked at for this page: a filter that finds little ends it early, and its cursor goes on."`
+	Data        []Delivery `json:"data"`
+	NextCursor  *string    `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
+	LookedAt    int        `json:"looked_at,omitzero" doc:"How many deliveries were looked at for this page: a filter that finds little ends it early, and its cursor goes on. It is left out if the caller sees one tenant only."`
+	LookedUntil Time       `json:"looked_until,omitzero" doc:"Of a page that is short although the list goes on: the time, in the order of the list, down to which it was read."`
 
 	CompleteSince OptionalTime `json:"complete_since,omitzero" nullable:"true" doc:"With ARCHIVE_URL only: of what ended before, some may be missing. null: nothing was forgotten. The archive finds by tenant, subject and destination; with other filters, and while it is away, the list is the store's alone."`
 }

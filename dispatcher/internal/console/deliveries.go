@@ -34,7 +34,8 @@ type deliveriesPage struct {
 	Older    string // where the list goes on; empty: it does not
 	Newest   string // where it begins; empty: here
 	LookedAt int
-	Short    bool // the page is short, though the list goes on
+	Until    wire.Time // the list was read down to this time
+	Short    bool      // the page is short, though the list goes on
 	Filtered bool
 	Since    wire.Time // with an archive: it is whole from then on
 	Picked   string    // where the selected rows go
@@ -95,7 +96,7 @@ func deliveries(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	p.Rows = deliveryRows(v, page.Data)
-	p.LookedAt, p.Since = page.LookedAt, wire.Time{Time: page.CompleteSince.Time.Time}
+	p.LookedAt, p.Until, p.Since = page.LookedAt, page.LookedUntil, wire.Time{Time: page.CompleteSince.Time.Time}
 	if page.NextCursor != nil {
 		p.Older = filter.url(path, "cursor", *page.NextCursor)
 		p.Short = len(page.Data) < rowsAtOnce

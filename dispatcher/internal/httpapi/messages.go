@@ -92,7 +92,15 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 		if err != nil {
 			return nil, err
 		}
-		w := wire.Page{Data: convert(page.Deliveries, wireDelivery), LookedAt: page.LookedAt, NextCursor: nextCursor(page.Next)}
+		w := wire.Page{Data: convert(page.Deliveries, wireDelivery), NextCursor: nextCursor(page.Next)}
+		everything := q.view == dispatcher.View{}
+		if everything {
+			w.LookedAt = page.LookedAt
+		}
+		short := page.Next != "" && page.Reached != nil && len(page.Deliveries) < limit
+		if short && (everything || f.Order == dispatcher.OrderAccepted) { // another place may be of another tenant
+			w.LookedUntil = wire.Time{Time: page.Reached.At}
+		}
 		if since := page.CompleteSince; since != nil {
 			w.CompleteSince = wire.OptionalTime{Time: wire.Time{Time: *since}, Told: true}
 		}

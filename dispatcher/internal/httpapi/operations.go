@@ -139,7 +139,7 @@ func (s *server) listOperations() []operation {
 			summary: "List deliveries, newest first", do: s.deliveries,
 			answers: ok(wire.Page{}), query: append(append(filterParams(),
 				ofWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
-					"destination. ended: only what has ended, newest first; the default if only such statuses are named. "+
+					"tenant or destination, which has it by default. ended: only what has ended, newest first; the default if only such statuses are named. "+
 					"due: only what waits, by its next attempt, the earliest first. Other lists have what ended, newest first, then what is in flight, ready, or waits, "+
 					"by its next attempt.", dispatcher.Orders)), ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +23,7 @@ func TestAListHasTheOrderOfItsFilter(t *testing.T) {
 		"destination=u_1&status=ready":            {Order: dispatcher.OrderAccepted, Lanes: []dispatcher.Lane{"u_1"}, Statuses: []dispatcher.Status{"ready"}},
 		"destination=u_1&status=dead":             {Order: dispatcher.OrderEnded, Lanes: []dispatcher.Lane{"u_1"}, Statuses: []dispatcher.Status{"dead"}},
 		"destination=u_1&status=dead&failed=true": {Order: dispatcher.OrderAccepted, Lanes: []dispatcher.Lane{"u_1"}, Statuses: []dispatcher.Status{"dead"}, Failed: true},
+		"tenant=t":                                {Order: dispatcher.OrderAccepted, Tenants: []string{"t"}},
 		"dead_reason=gone":                        {Order: dispatcher.OrderEnded, Statuses: []dispatcher.Status{"dead"}, Reasons: []dispatcher.DeadReason{"gone"}},
 	} {
 		decodeAnswer[wire.Page](t, get(h, "/v1/deliveries?"+query), 200)
@@ -35,4 +37,15 @@ func TestAListHasTheOrderOfItsFilter(t *testing.T) {
 	} {
 		requireField(t, get(h, "/v1/deliveries?"+query), "query.order", cure)
 	}
+}
+
+func TestAShortPageSaysHowFarItLooked(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f := &fakeService{page: dispatcher.Page{LookedAt: 7, Next: "c", Reached: &dispatcher.EndPlace{At: at, ID: "u_1:m"}}}
+	h := newTestAPI(t, f)
+	got := decodeAnswer[wire.Page](t, get(h, "/v1/deliveries?tenant=t"), 200)
+	require.Equal(t, 7, got.LookedAt)
+	require.True(t, at.Equal(got.LookedUntil.Time))
+	f.page.Next, f.page.Reached = "", nil
+	require.Zero(t, decodeAnswer[wire.Page](t, get(h, "/v1/deliveries?tenant=t"), 200).LookedUntil)
 }

@@ -162,7 +162,7 @@ func TestAListIsFiltered(t *testing.T) {
 	require.Equal(t, "c1", f.filter.Cursor)
 
 	f.page = dispatcher.Page{}
-	require.Equal(t, `{"data":[],"next_cursor":null,"looked_at":0}`, get(h, "/v1/deliveries").Body.String())
+	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, "/v1/deliveries").Body.String())
 	require.Equal(t, 50, f.filter.Limit)
 	f.err = dispatcher.ErrCursor
 	requireField(t, get(h, "/v1/deliveries?cursor=x"), "query.cursor", "leave it out")

@@ -148,8 +148,8 @@ func (s *Store) noteHolders(ctx context.Context) error {
 // emptied, unless the filter asks for what is left.
 func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	read := s.list
-	if f.Order == dispatcher.OrderAccepted {
-		read = s.Accepted
+	if f.Order != "" && f.OfSome() {
+		read = s.shelved
 	}
 	if f.Left {
 		return read(ctx, f)

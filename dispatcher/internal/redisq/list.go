@@ -3,6 +3,7 @@ package redisq
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -111,9 +112,9 @@ func (s *Store) listAt(ctx context.Context, f *dispatcher.Filter) (at cursor, er
 	case f.Cursor == "":
 		return at, nil
 	}
-	var text string
-	if err = s.sealer.Open(ctx, shelf.ListOf(*f), f.Cursor, &text); err == nil {
-		at, err = readCursor(text)
+	var sealed json.RawMessage
+	if err = s.sealer.Open(ctx, shelf.ListOf(*f), f.Cursor, &sealed); err == nil {
+		at, err = placeOrCursor(f, sealed)
 	}
 	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= len(s.tags)) {
 		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
@@ -352,6 +353,7 @@ type cursor struct {
 	partition     int
 	scan          uint64
 	server        string // the process that scan is valid for
+	placed        bool   // it is only a place in the order, from a page of shelves
 	score         float64
 	name          string // empty: at the begin of the section or lane
 	key           string // empty: no delivery waits behind it, or all were read

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -203,6 +204,29 @@ type knownDelivery struct {
 	waitsFor     string    // a word, and the ms of the end where that is known, or how many go first; empty: nothing
 	progress     string    // entry of :progress
 	history      []string  // newest first
+}
+
+// shelved reads a page of a list of some lanes or tenants, from their shelves. Where these are
+// too many, or too large for the order, it walks the statuses.
+func (s *Store) shelved(ctx context.Context, f dispatcher.Filter) (page dispatcher.Page, err error) {
+	if f.Order == dispatcher.OrderAccepted {
+		page, err = s.Accepted(ctx, f)
+	} else {
+		var at cursor
+		if at, err = s.listAt(ctx, &f); err != nil {
+			return page, err
+		}
+		if f.Cursor == "" || at.placed {
+			var whole bool
+			if page, whole, err = s.Whole(ctx, f, at.anyPlace()); whole {
+				return page, err
+			}
+		}
+	}
+	if err == nil && f.Order != dispatcher.OrderAccepted || errors.Is(err, shelf.ErrMore) {
+		return s.list(ctx, f)
+	}
+	return page, err
 }
 
 // DecodeShelved is a delivery of a lane's list of all its deliveries, without its

@@ -66,6 +66,8 @@ var AcceptedCases = []rig.Case{
 		require.NoError(r, err, "another instance knows it")
 		require.Len(r, again.Deliveries, 2)
 	}},
+	{Name: "a tenant's lists have its own deliveries only, in each order", Run: listsOfTenants},
+	{Name: "so do they over several partitions", Setup: stored.Setup{Partitions: 4}, Run: listsOfTenants},
 	{Name: "a list by acceptance has each delivery once while they all move", Run: func(r *rig.Rig) {
 		for n := range 40 {
 			r.Pass(time.Millisecond)
@@ -150,4 +152,60 @@ func listsAlternating(r *rig.Rig) {
 		got = append(got, d.ID.Message)
 	}
 	require.Equal(r, all, got)
+}
+
+func listsOfTenants(r *rig.Rig) {
+	of := func(tenant string) func(*dispatcher.Message) {
+		return func(m *dispatcher.Message) { m.Tenant = tenant }
+	}
+	for n := range 24 {
+		tenant := []string{"t1", "t2", ""}[n%3]
+		lanes := rig.To("q_both", dispatcher.Lane("u_"+tenant), dispatcher.Lane("v_"+tenant))
+		r.Pass(time.Millisecond)
+		r.Schedule(r.Entry(fmt.Sprintf("m%02d", n), lanes[n%2:n%2+1], of(tenant), rig.Delay(time.Duration(n%4)*time.Minute)))
+	}
+	for i, c := range r.ClaimAll(rig.One) {
+		r.Pass(time.Second)
+		if i%2 == 0 {
+			r.MustSettle(rig.One, rig.Success(c))
+		} else {
+			r.MustSettle(rig.One, rig.Death(c, dispatcher.ReasonGone))
+		}
+	}
+	all := r.ListAll(dispatcher.Filter{}, 100)
+	for _, of := range []dispatcher.Filter{
+		{Order: dispatcher.OrderAccepted}, {Order: dispatcher.OrderAccepted, Statuses: []dispatcher.Status{dispatcher.StatusDead}},
+		{Order: dispatcher.OrderEnded, Statuses: dispatcher.EndStatuses}, {Order: dispatcher.OrderDue},
+	} {
+		for _, tenants := range [][]string{{"t1"}, {"t2", "t1"}, {"t3"}} {
+			for _, lanes := range [][]dispatcher.Lane{nil, rig.To("q_both", "u_t2")} {
+				f := of
+				f.Tenants, f.Lanes = tenants, lanes
+				want := map[dispatcher.DeliveryID]bool{}
+				for _, d := range all {
+					in := of.Order == dispatcher.OrderAccepted || d.Status.Ended() == (of.Order == dispatcher.OrderEnded)
+					if in && f.Matches(&d, d.Created) {
+						want[d.ID] = true
+					}
+				}
+				for _, limit := range []int{1, 3, 100} {
+					got := map[dispatcher.DeliveryID]bool{}
+					list := r.ListAll(f, limit)
+					for i, d := range list {
+						got[d.ID] = true
+						if i > 0 {
+							before := list[i-1]
+							require.False(r, of.Order == dispatcher.OrderAccepted && before.Created.Before(d.Created))
+							require.False(r, of.Order == dispatcher.OrderEnded && before.Ended.Before(d.Ended))
+							require.False(r, of.Order == dispatcher.OrderDue && before.Due.After(d.Due))
+						}
+					}
+					require.Equal(r, want, got, "%+v", f)
+				}
+				page, err := r.Queue.List(r.Ctx, f)
+				require.NoError(r, err)
+				require.LessOrEqual(r, page.LookedAt, 16, "nobody else's are read")
+			}
+		}
+	}
 }

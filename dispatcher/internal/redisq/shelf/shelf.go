@@ -106,6 +106,7 @@ type lanesPart struct {
 type listing struct {
 	dispatcher.Page
 	reached place
+	since   string // ms of the oldest acceptance; empty: any
 	more    bool
 	cost    int
 }
@@ -117,11 +118,11 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
 	}
 	f.Limit = cmp.Or(f.Limit, 50)
-	p := listing{more: true}
+	p := listing{more: true, since: millis(f.Since)}
 	if !f.Until.IsZero() {
 		p.reached.At = ceil(f.Until)
 	}
-	names, err := r.o.Names(ctx)
+	q, err := r.query(ctx, f)
 	var from *place
 	if err == nil {
 		from, err = r.ListPlace(ctx, f)
@@ -131,7 +132,7 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	}
 	for err == nil && p.more && len(p.Deliveries) < f.Limit && p.cost < pageCost {
 		var parts []lanesPart
-		if parts, err = r.read(ctx, f, names, &p); err == nil {
+		if parts, err = r.read(ctx, q, &p); err == nil {
 			p.join(parts, f.Limit)
 		}
 	}
@@ -165,19 +166,46 @@ func (r *Reader) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatche
 	return at, r.sealer.Open(ctx, ListOf(f), f.Cursor, at)
 }
 
-// read calls the script once for each group of lanes, all in one round trip.
-func (r *Reader) read(ctx context.Context, f dispatcher.Filter, names []any, p *listing) (parts []lanesPart, err error) {
+// query is what one page reads.
+type query struct {
+	f       dispatcher.Filter
+	names   []any
+	shelves map[int][]string // by partition
+}
+
+// query finds the shelves of a filter.
+func (r *Reader) query(ctx context.Context, f dispatcher.Filter) (query, error) {
+	q := query{f: f, shelves: groups(f.Lanes, r.conn.Partitions())}
+	var err error
+	if q.names, err = r.o.Names(ctx); err != nil || len(f.Tenants) == 0 {
+		return q, err
+	}
+	q.shelves, err = r.Shelves(ctx, f.Tenants)
+	if len(f.Lanes) > 0 {
+		for n := range q.shelves {
+			q.shelves[n] = slices.DeleteFunc(q.shelves[n], func(shelf string) bool {
+				lane, _ := Lane(shelf)
+				return !slices.Contains(f.Lanes, dispatcher.Lane(lane))
+			})
+		}
+	}
+	return q, err
+}
+
+// read calls the script once for each group of shelves, all in one round trip.
+func (r *Reader) read(ctx context.Context, q query, p *listing) (parts []lanesPart, err error) {
+	f := q.f
 	wanted := max(f.Limit-len(p.Deliveries), leastWanted)
-	if f.OfMessage() || len(f.Reasons) > 0 {
+	if len(f.Topics)+len(f.Subjects)+len(f.Reasons) > 0 || f.Failed {
 		wanted = wantedMost // of which only Go knows which match
 	}
-	args := slices.Concat(names, []any{wanted}, placeArgs(p.reached), []any{millis(f.Since), words(f.Statuses)})
+	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, words(f.Statuses)})
 	var calls []conn.Call
-	for n, lanes := range groups(f.Lanes, r.conn.Partitions()) {
-		for some := range slices.Chunk(lanes, lanesMost) {
+	for n, shelves := range q.shelves {
+		for some := range slices.Chunk(shelves, lanesMost) {
 			call := conn.Call{Partition: n, Args: slices.Clone(args)}
-			for _, lane := range some {
-				call.Args = append(call.Args, string(lane))
+			for _, shelf := range some {
+				call.Args = append(call.Args, shelf)
 			}
 			calls = append(calls, call)
 			p.cost += costOfScript + costOfLane*len(some)
@@ -203,7 +231,7 @@ func (r *Reader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (lanes
 	out.reached = place{At: a.Time(), ID: a.Text()}
 	for a.More() {
 		e := readEntry(a)
-		if d, ok := r.o.Decode(e); ok && f.Matches(&d, e.Accepted) {
+		if d, ok := r.o.Decode(e); ok && f.Matches(&d, timeOf(f.Order, &d)) {
 			out.entries = append(out.entries, one{at: place{At: e.Accepted, ID: e.ID.String()}, d: d})
 		}
 	}
@@ -238,12 +266,12 @@ func readEntry(a *conn.Reply) Entry {
 	return e
 }
 
-// groups are the lanes by their partitions, each lane once.
-func groups(lanes []dispatcher.Lane, partitions int) map[int][]dispatcher.Lane {
-	by := map[int][]dispatcher.Lane{}
+// groups are the shelves of lanes by their partitions, each once.
+func groups(lanes []dispatcher.Lane, partitions int) map[int][]string {
+	by := map[int][]string{}
 	for _, lane := range slices.Compact(slices.Sorted(slices.Values(lanes))) {
 		n := keys.Partition(string(lane), partitions)
-		by[n] = append(by[n], lane)
+		by[n] = append(by[n], string(lane))
 	}
 	return by
 }

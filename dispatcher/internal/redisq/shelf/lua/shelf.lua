@@ -3,7 +3,7 @@
 --
 -- ARGV[..] after those of read: most to answer, the place of the last one before as ms, lane and id (empty: from the
 --   newest; a ms without a lane: what was accepted before it), ms from which they were accepted (empty: any), statuses that
---   are asked for, as words with a space at both ends (empty: any), then the lanes, at most 256
+--   are asked for, as words with a space at both ends (empty: any), then the shelves, at most 256: lanes, or parts of queues
 -- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, place of the last
 --   one that was looked at as ms and name; then for each: delivery, ms when it was accepted, status, its time in ms (0:
 --   none), what it waits for (empty: nothing), head of its record (empty: none), progress, newest of its history
@@ -17,18 +17,24 @@ for i = rest + 6, math.min(#ARGV, rest + 5 + MOST_LANES) do names[#names + 1] = 
 -- precedes_lane compares lanes by the names of their deliveries, which go on with a colon.
 local function precedes_lane(a, b) return precedes(a .. ':', b .. ':') end
 
--- first_rank is where a lane goes on behind the place of the last one before. Of one ms the highest lane comes first.
-local function first_rank(lane)
+-- lane_of_shelf is the lane of a shelf. That of a tenant in a queue has ~ and a hash of 16 characters behind the lane.
+local function lane_of_shelf(name)
+  if #name > 17 and sub(name, -17, -17) == '~' then return sub(name, 1, -18) end
+  return name
+end
+
+-- first_rank is where a shelf goes on behind the place of the last one before. Of one ms the highest lane comes first.
+local function first_rank(name, lane)
   if after == '' then return 0 end
-  if lane == last_lane then return offset(SHELF .. lane, after, last_id) end
-  return call('ZCOUNT', SHELF .. lane, last_lane ~= '' and precedes_lane(lane, last_lane) and '(' .. after or after, '+inf')
+  if lane == last_lane then return offset(SHELF .. name, after, last_id) end
+  return call('ZCOUNT', SHELF .. name, last_lane ~= '' and precedes_lane(lane, last_lane) and '(' .. after or after, '+inf')
 end
 
 -- advance makes the next entry of a lane its head. It reads a block of them where none is left. It reports whether there
 -- is one.
 local function advance(s)
   if s.at > #s.block then
-    s.block = call('ZREVRANGE', SHELF .. s.lane, s.rank, s.rank + s.size - 1, 'WITHSCORES')
+    s.block = call('ZREVRANGE', SHELF .. s.name, s.rank, s.rank + s.size - 1, 'WITHSCORES')
     s.rank, s.at, s.size = s.rank + s.size, 1, BLOCK
   end
   s.id, s.ms = s.block[s.at], tonumber(s.block[s.at + 1])
@@ -36,13 +42,18 @@ local function advance(s)
   return s.id and s.ms >= since
 end
 
-local function older(a, b) return a.ms < b.ms or a.ms == b.ms and precedes_lane(a.lane, b.lane) end
+local function older(a, b)
+  if a.ms ~= b.ms then return a.ms < b.ms end
+  if a.lane ~= b.lane then return precedes_lane(a.lane, b.lane) end
+  return precedes(a.id, b.id)
+end
 
 -- The lanes by their heads, the newest last. First only the heads are read. Of more lanes than names are looked at, the
 -- older ones can't come on this page.
 local shelves = {}
-for _, lane in ipairs(names) do
-  local s = { lane = lane, rank = first_rank(lane), block = {}, at = 1, size = 1 }
+for _, name in ipairs(names) do
+  local lane = lane_of_shelf(name)
+  local s = { name = name, lane = lane, rank = first_rank(name, lane), block = {}, at = 1, size = 1 }
   if advance(s) then shelves[#shelves + 1] = s end
 end
 table.sort(shelves, older)

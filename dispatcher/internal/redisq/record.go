@@ -63,15 +63,9 @@ const usualContentType = "application/json"
 // ErrRecord says that a record is not whole.
 var ErrRecord = errors.New("broken record")
 
-// hidden is what of a message is hidden in its record, and how.
-type hidden struct {
-	box   *seal.Box // hides the values of headers; nil: they are stored as they are
-	token string    // 8 bytes that hide what the subject is found by; empty: there is no subject
-}
-
 // encodeRecord writes e as a record. The caller has estimated deliver. apart
 // says that the body lies apart and is not in the record.
-func encodeRecord(e dispatcher.Entry, deliver time.Time, h hidden) (record []byte, apart bool) {
+func encodeRecord(e dispatcher.Entry, deliver time.Time, h hiding) (record []byte, apart bool) {
 	if a := e.Message.Apart; a != nil && e.Message.Body == nil {
 		return encodeWith(e, deliver, a.Size, h), true
 	}
@@ -86,7 +80,7 @@ func encodeRecord(e dispatcher.Entry, deliver time.Time, h hidden) (record []byt
 
 // encodeWith writes a record with its body. If apart is set, the body lies
 // apart and has that size.
-func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, h hidden) []byte {
+func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, h hiding) []byte {
 	m := e.Message
 	size := 160 + len(m.URL)
 	if apart == 0 {
@@ -114,7 +108,7 @@ func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, h hidden) []by
 	return append(b, m.Body...)
 }
 
-func appendMeta(b []byte, m *dispatcher.Message, apart int, h hidden) []byte {
+func appendMeta(b []byte, m *dispatcher.Message, apart int, h hiding) []byte {
 	b = append(b, metaFormat)
 	b = appendNumber(b, metaBody, int64(apart))
 	b = appendField(b, metaToken, h.token)

@@ -41,7 +41,7 @@ var budgets = map[string]int{
 	"deploy/kit/pgtest":                        500,
 	"deploy/kit/redistest":                     1400, // it fills the disk of a server too
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               4700,
+	"dispatcher":                               4700, // tokens of subjects too
 	"dispatcher/access":                        200,
 	"dispatcher/archive":                       900,
 	"dispatcher/health":                        200,
@@ -114,8 +114,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/restore":       500,
 	"dispatcher/internal/redisq/restore/lua":   200,
 	"dispatcher/internal/redisq/script":        300,
-	"dispatcher/internal/redisq/shelf":         600, // the index of tenants and subjects
-	"dispatcher/internal/redisq/shelf/lua":     200,
+	"dispatcher/internal/redisq/shelf":         700, // the index of tenants and subjects, and their lists
+	"dispatcher/internal/redisq/shelf/lua":     300, // messages are found by their subjects too
 	"dispatcher/internal/redisq/start":         200,
 	"dispatcher/internal/redisq/script/lua":    2000, // the index of tenants and subjects
 	"dispatcher/internal/redisq/upcoming":      100,

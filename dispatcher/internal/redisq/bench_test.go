@@ -48,6 +48,39 @@ func BenchmarkSchedule(b *testing.B) {
 	}
 	b.Run("place=due", func(b *testing.B) { shapes(b, schedule(benchDelay), 8, 64) })
 	b.Run("place=leased", func(b *testing.B) { shapes(b, schedule(0), 8, 64) })
+	b.Run("place=due/subject", func(b *testing.B) {
+		shapes(b, func(r *benchRig) {
+			r.change = func(m *dispatcher.Message) {
+				m.Subject = "order_" + m.ID[4:14] + fmt.Sprint(r.next, "_", time.Now().UnixNano())
+			}
+			schedule(benchDelay)(r)
+		}, 8, 64)
+	})
+	b.Run("place=due/tenant", func(b *testing.B) {
+		shapes(b, func(r *benchRig) {
+			r.change = func(m *dispatcher.Message) { m.Tenant = "merchant_17" }
+			schedule(benchDelay)(r)
+		}, 8, 64)
+	})
+}
+
+func BenchmarkTrim(b *testing.B) {
+	trim := func(change func(*dispatcher.Message)) func(r *benchRig) {
+		return func(r *benchRig) {
+			r.change = change
+			r.calls(func() {
+				r.put(0)
+				r.finish()
+			}, func(int) {
+				_, err := r.store.Trim(r.Context(), "one", []int{0}, benchKeep, false)
+				require.NoError(r, err)
+			})
+		}
+	}
+	b.Run("plain", func(b *testing.B) { shapes(b, trim(nil), 64) })
+	b.Run("subject", func(b *testing.B) {
+		shapes(b, trim(func(m *dispatcher.Message) { m.Subject = fmt.Sprint("order_", time.Now().UnixNano()) }), 64)
+	})
 }
 
 func BenchmarkMove(b *testing.B) {
@@ -118,7 +151,10 @@ type benchRig struct {
 	store *redisqtest.Raw
 	lanes []dispatcher.Lane
 	batch int
-	next  int           // the lane of the next entry
+	next  int // the lane of the next entry
+
+	change func(*dispatcher.Message) // of each entry; nil: none
+
 	spent time.Duration // by Redis in the measured part
 }
 
@@ -184,7 +220,12 @@ func (r *benchRig) entries(delay time.Duration) [][]dispatcher.Entry {
 	batches := make([][]dispatcher.Entry, benchBlock)
 	for i := range batches {
 		for range r.batch {
-			batches[i] = append(batches[i], benchEntry(r.lanes[r.next], delay))
+			e := benchEntry(r.lanes[r.next], delay)
+			if r.change != nil {
+				r.change(e.Message)
+				e.Digest = e.Message.Digest()
+			}
+			batches[i] = append(batches[i], e)
 			r.next = (r.next + 1) % len(r.lanes)
 		}
 	}
@@ -271,6 +312,17 @@ func (r *benchRig) settle(batch []dispatcher.Settlement) {
 // empty delivers all that is left, and forgets most of it.
 func (r *benchRig) empty() {
 	r.Helper()
+	r.finish()
+	for more := true; more; {
+		trimmed, err := r.store.Trim(r.Context(), "one", []int{0}, benchKeep, false)
+		require.NoError(r, err)
+		more = trimmed.More
+	}
+}
+
+// finish delivers all that is left.
+func (r *benchRig) finish() {
+	r.Helper()
 	for {
 		leases, err := r.store.Leases(r.Context(), "one")
 		require.NoError(r, err)
@@ -284,10 +336,5 @@ func (r *benchRig) empty() {
 		if hint := r.move(); len(r.claim()) == 0 && hint.Due.IsZero() && len(leases) == 0 {
 			break
 		}
-	}
-	for more := true; more; {
-		trimmed, err := r.store.Trim(r.Context(), "one", []int{0}, benchKeep, false)
-		require.NoError(r, err)
-		more = trimmed.More
 	}
 }

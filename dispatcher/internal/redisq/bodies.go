@@ -2,8 +2,10 @@ package redisq
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
 // A large body lies in :bodies, so that no script but schedule carries it: 4
@@ -163,4 +166,29 @@ func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 		return nil, fmt.Errorf("body of %s: %w", id.Message, dispatcher.ErrNotFound)
 	}
 	return bytesOf(get.Val()), nil
+}
+
+// hiding is what of a message is hidden in its record, and how.
+type hiding struct {
+	box   *seal.Box // hides the values of headers; nil: they are stored as they are
+	token string    // 8 bytes that hide what the subject is found by; empty: there is no subject
+}
+
+// WithToken has a record, or its head, say what its subject is found by. One of another store
+// has the hash of that store's key. Without a subject it is a copy.
+func WithToken(record []byte, token string) []byte {
+	meta := atLane + 1 + int(record[atLane])
+	at := meta + 3 // behind the size and the version
+	size := int(binary.BigEndian.Uint16(record[meta:]))
+	if size > 2 && record[at] == metaBody {
+		at += 2 + int(record[at+1])
+	}
+	out, old := slices.Clone(record), 0
+	if at < meta+2+size && record[at] == metaToken {
+		old = 2 + int(record[at+1])
+	}
+	fresh := appendField(nil, metaToken, token)
+	out = slices.Replace(out, at, at+old, fresh...)
+	binary.BigEndian.PutUint16(out[meta:], uint16(size+len(fresh)-old))
+	return out
 }

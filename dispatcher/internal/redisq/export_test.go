@@ -25,13 +25,13 @@ var (
 
 // EncodeRecord writes a record whose body does not lie apart.
 func EncodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
-	record, _ := encodeRecord(e, deliver, nil)
+	record, _ := encodeRecord(e, deliver, hiding{token: (&conn.Client{}).SubjectHash(e.Message.Subject)})
 	return record
 }
 
 // EncodeSealed writes such a record with the values of headers sealed.
 func EncodeSealed(e dispatcher.Entry, box *seal.Box) string {
-	record, _ := encodeRecord(e, time.Time{}, box)
+	record, _ := encodeRecord(e, time.Time{}, hiding{box: box})
 	return string(record)
 }
 

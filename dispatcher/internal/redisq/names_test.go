@@ -34,7 +34,7 @@ func TestScriptsAndGoNameTheKeysAlike(t *testing.T) {
 }
 
 // withoutHint are parts of scripts, and scripts that need no hint.
-var withoutHint = []string{"audit", "common", "state", "doctor", "order", "reach", "server", "which_server", "taken", "expiry", "read", "job", "cut", "beat", "identify", "emptied", "job_put", "position", "archive_state", "archived", "unfinished", "named", "access_common", "health", "tenant"}
+var withoutHint = []string{"audit", "common", "state", "doctor", "order", "reach", "server", "which_server", "taken", "expiry", "read", "job", "cut", "beat", "identify", "emptied", "job_put", "position", "archive_state", "archived", "unfinished", "named", "access_common", "health", "tenant", "subject"}
 
 // atHome begin the names of scripts on the project's own keys.
 var atHome = []string{"endpoint_", "session_", "link_"}

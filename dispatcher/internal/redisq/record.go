@@ -55,6 +55,7 @@ const (
 	metaSubject
 	metaSealed // the values of all headers, sealed together
 	metaQueue
+	metaToken // hash of what the subject is found by: the first field, but for metaBody, so that scripts find it
 )
 
 const usualContentType = "application/json"
@@ -63,24 +64,23 @@ const usualContentType = "application/json"
 var ErrRecord = errors.New("broken record")
 
 // encodeRecord writes e as a record. The caller has estimated deliver. apart
-// says that the body lies apart and is not in the record. box hides the values of
-// headers; nil: they are stored as they are.
-func encodeRecord(e dispatcher.Entry, deliver time.Time, box *seal.Box) (record []byte, apart bool) {
+// says that the body lies apart and is not in the record.
+func encodeRecord(e dispatcher.Entry, deliver time.Time, h hiding) (record []byte, apart bool) {
 	if a := e.Message.Apart; a != nil && e.Message.Body == nil {
-		return encodeWith(e, deliver, a.Size, box), true
+		return encodeWith(e, deliver, a.Size, h), true
 	}
 	if len(e.Message.Body) <= dispatcher.ApartAbove {
-		record = encodeWith(e, deliver, 0, box)
+		record = encodeWith(e, deliver, 0, h)
 		if len(record) <= dispatcher.ApartAbove || len(e.Message.Body) == 0 {
 			return record, false
 		}
 	}
-	return encodeWith(e, deliver, len(e.Message.Body), box), true
+	return encodeWith(e, deliver, len(e.Message.Body), h), true
 }
 
 // encodeWith writes a record with its body. If apart is set, the body lies
 // apart and has that size.
-func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, box *seal.Box) []byte {
+func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, h hiding) []byte {
 	m := e.Message
 	size := 160 + len(m.URL)
 	if apart == 0 {
@@ -100,7 +100,7 @@ func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, box *seal.Box)
 	b = append(b, lane...)
 	at := len(b)
 	b = append(b, 0, 0)
-	b = appendMeta(b, m, apart, box)
+	b = appendMeta(b, m, apart, h)
 	binary.BigEndian.PutUint16(b[at:], uint16(len(b)-at-2))
 	if apart > 0 {
 		return b
@@ -108,9 +108,10 @@ func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, box *seal.Box)
 	return append(b, m.Body...)
 }
 
-func appendMeta(b []byte, m *dispatcher.Message, apart int, box *seal.Box) []byte {
+func appendMeta(b []byte, m *dispatcher.Message, apart int, h hiding) []byte {
 	b = append(b, metaFormat)
 	b = appendNumber(b, metaBody, int64(apart))
+	b = appendField(b, metaToken, h.token)
 	b = appendField(b, metaTopic, m.Topic)
 	b = appendField(b, metaTenant, m.Tenant)
 	b = appendField(b, metaURL, m.URL)
@@ -120,7 +121,7 @@ func appendMeta(b []byte, m *dispatcher.Message, apart int, box *seal.Box) []byt
 		b = append(b, m.ContentType...)
 	}
 	if len(m.Headers) > 0 {
-		b = appendHeaders(b, m, box)
+		b = appendHeaders(b, m, h.box)
 	}
 	if m.Ladder != nil {
 		text := m.Ladder.String()

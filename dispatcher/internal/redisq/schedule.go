@@ -179,7 +179,7 @@ func (s *Store) appendShard(list []shard, batch []dispatcher.Entry, i int, lanes
 	e := batch[i]
 	e.Lanes = lanes
 	deliver, when := whenOf(&e)
-	record, apart := encodeRecord(e, deliver, s.Box())
+	record, apart := encodeRecord(e, deliver, hiding{box: s.Box(), token: s.conn.SubjectHash(e.Message.Subject)})
 	var body bodyPart
 	if apart {
 		body = bodyOf(e.Message)

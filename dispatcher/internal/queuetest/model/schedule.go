@@ -96,6 +96,7 @@ func (m *model) someEntry() dispatcher.Entry {
 		if m.rng.IntN(8) == 0 {
 			msg.ExpiresAt = m.Now.Truncate(time.Millisecond).Add(pick(m.rng, time.Millisecond, 10*time.Second, 2*time.Hour))
 		}
+		msg.Subject = pick(m.rng, "", "", "order 17", "order "+id, "a refund")
 		if m.rng.IntN(12) == 0 {
 			msg.Body = []byte("other")
 		}

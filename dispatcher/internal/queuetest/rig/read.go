@@ -109,7 +109,7 @@ func (r *Rig) mustStandAlike(rec dispatcher.MessageView) {
 	looked := map[dispatcher.DeliveryID]dispatcher.Delivery{}
 	for _, d := range rec.Deliveries {
 		looked[d.ID] = dispatcher.Delivery{
-			ID: d.ID, Topic: d.Topic, Tenant: d.Tenant, URL: d.URL, Status: d.Status, Due: d.Due, Ended: d.Ended,
+			ID: d.ID, Topic: d.Topic, Tenant: d.Tenant, Subject: d.Subject, URL: d.URL, Status: d.Status, Due: d.Due, Ended: d.Ended,
 		}
 	}
 	e := dispatcher.Entry{Message: &rec.Message, Digest: rec.Message.Digest(), Lanes: LanesOfDeliveries(rec.Deliveries)}

@@ -22,7 +22,8 @@ func (s State) checkShelves(f *Faults) {
 }
 
 // checkTenants checks that tenants have those lists, and parts of lists, that have a
-// delivery of theirs, and no other. A lane without a delivery has no counts.
+// delivery of theirs, and no other. A lane without a delivery has no counts. A message is
+// found by its subject as long as its record is kept.
 func (s State) checkTenants(f *Faults) {
 	owned, owners, parts, used := map[string]bool{}, map[dispatcher.Lane]string{}, map[dispatcher.DeliveryID]string{}, map[dispatcher.Lane]bool{}
 	for _, id := range s.Deliveries() {
@@ -46,6 +47,9 @@ func (s State) checkTenants(f *Faults) {
 	}
 	if !maps.Equal(s.Parts, parts) {
 		f.Add("queues are said to have parts %v, and have %v", s.Parts, parts)
+	}
+	if !maps.Equal(s.Subjects, s.About) {
+		f.Add("messages are found by the subjects %v, and have %v", s.Subjects, s.About)
 	}
 	for _, lane := range SortedKeys(s.Used) {
 		if !used[lane] {

@@ -133,6 +133,8 @@ type State struct {
 	Owners   map[dispatcher.Lane]string       // whose each lane is said to be
 	Parts    map[dispatcher.DeliveryID]string // whose each is of a queue, by the tenant's part of its list
 	Used     map[dispatcher.Lane]bool         // lanes with counts, which say that something of them is kept
+	Subjects map[string]bool                  // "<token> <id>" by which each message is found
+	About    map[string]bool                  // the same by the records
 	Bodies   map[string]bool                  // bodies that lie apart; true: staged for a message that has not come yet
 	Seen     map[string]int64                 // ms: the time when the message was cut to its digest
 	Lanes    map[dispatcher.Lane]LaneState
@@ -168,6 +170,8 @@ func NewState() State {
 		Owners:   map[dispatcher.Lane]string{},
 		Parts:    map[dispatcher.DeliveryID]string{},
 		Used:     map[dispatcher.Lane]bool{},
+		Subjects: map[string]bool{},
+		About:    map[string]bool{},
 		Bodies:   map[string]bool{},
 		Seen:     map[string]int64{},
 		Lanes:    map[dispatcher.Lane]LaneState{},
@@ -199,6 +203,8 @@ func Merged(states []State) State {
 		maps.Copy(all.Owners, s.Owners)
 		maps.Copy(all.Parts, s.Parts)
 		maps.Copy(all.Used, s.Used)
+		maps.Copy(all.Subjects, s.Subjects)
+		maps.Copy(all.About, s.About)
 		maps.Copy(all.Bodies, s.Bodies)
 		maps.Copy(all.Lanes, s.Lanes)
 		maps.Copy(all.Buried, s.Buried)
@@ -302,6 +308,7 @@ func (s State) String() string {
 	tell(&b, "owner", s.Owners)
 	tell(&b, "part", s.Parts)
 	tell(&b, "used", s.Used)
+	tell(&b, "subject", s.Subjects)
 	tell(&b, "body", s.Bodies)
 	tell(&b, "seen", s.Seen)
 	tell(&b, "lane", s.Lanes)

@@ -160,6 +160,8 @@ var meanings = map[string]meaning{
 	"leftover":         {"its attempts or its entry in the list of its destination are kept, and it is not", "they are forgotten"},
 	"unlisted":         {"the list of its destination or of its tenant does not have it, or at another time than that of its acceptance", "it is listed there"},
 	"astray_shelf":     {"a list by tenants names what is not there, or is another's", "it is taken off the list"},
+	"unfound":          {"it is not found by its subject", "it is noted by that"},
+	"astray_subject":   {"a list by subjects names it, and it is gone or has another subject", "it is taken off the list"},
 	"unused":           {"the lane is noted as in use, and nothing of it is kept", "the note is removed"},
 	"mark":             {"it is marked as ended at a place where no script carries that out", "it ends as marked"},
 	"in_line":          {"it ended and still stands in its line, which holds those behind it", "it leaves, and the next goes on"},

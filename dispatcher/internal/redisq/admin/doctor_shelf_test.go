@@ -1,6 +1,9 @@
 package admin_test
 
 import (
+	"encoding/hex"
+	"fmt"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
@@ -26,6 +29,17 @@ var shelfDamages = []damage{
 		p.tenants()
 		p.do("ZADD", p.key("of:q_a~0123456789abcdef"), 1767323045000, "t3", 8, "nothing")
 	}, "astray_shelf", nil},
+
+	{"one that its subject does not find", func(p *ward) { p.subjects(); p.do("HSET", p.key("subjects"), p.few(), "s2") }, "unfound", map[string]stored.Place{"u_1:s1": stored.PlaceDue}},
+	{"no subject finds anything", func(p *ward) { p.subjects(); p.do("DEL", p.key("subjects")) }, "unfound", nil},
+	{"one of many that their subject does not find", func(p *ward) { p.subjects(); p.do("ZREM", p.crowds(), "c3") }, "unfound", nil},
+	{"many that are not there", func(p *ward) { p.subjects(); p.do("DEL", p.crowds()) }, "unfound", nil},
+	{"a subject finds what is gone", func(p *ward) { p.subjects(); p.do("HSET", p.key("subjects"), p.few(), "s1 gone1 s2") }, "astray_subject", nil},
+	{"a subject finds what has another", func(p *ward) { p.subjects(); p.do("HSET", p.key("subjects"), p.few(), "c3 s1 s2") }, "astray_subject", nil},
+	{"a subject of nothing finds", func(p *ward) { p.do("HSET", p.key("subjects"), "01234567", "nothing") }, "astray_subject", nil},
+	{"a subject of nothing is said to have many", func(p *ward) { p.do("HSET", p.key("subjects"), "01234567", "*") }, "astray_subject", nil},
+	{"one of many is gone", func(p *ward) { p.subjects(); p.do("ZADD", p.crowds(), 7, "nothing") }, "astray_subject", nil},
+
 	{"a lane is in use of which nothing is kept", func(p *ward) { p.do("HSET", p.key("in"), "u_x", "0 0") }, "unused", nil},
 }
 
@@ -39,3 +53,25 @@ func (p *ward) tenants() {
 
 // hash names the tenant in keys.
 func (p *ward) hash() string { return p.store.Conn().TenantHash("acme") }
+
+// subjects publishes messages of two subjects: one of few messages, and one of more than a
+// field of a hash names.
+func (p *ward) subjects() {
+	p.Helper()
+	about := func(subject string) func(*dispatcher.Message) {
+		return func(m *dispatcher.Message) { m.Subject = subject }
+	}
+	p.put("s1", to("u_1"), later, about("order 8713"))
+	p.put("s2", to("u_1", "u_2"), later, about("#8713"))
+	for i := range 18 {
+		p.put(fmt.Sprint("c", i), to("u_1"), later, about("a crowd"))
+	}
+	p.mustBeSound()
+}
+
+// few and crowd are the fields of these.
+func (p *ward) few() string   { return p.store.Conn().SubjectHash("8713") }
+func (p *ward) crowd() string { return p.store.Conn().SubjectHash("A crowd") }
+func (p *ward) crowds() string {
+	return p.key("subject:" + hex.EncodeToString([]byte(p.crowd())))
+}

@@ -31,6 +31,14 @@ func (d *doctor) shelves(ctx context.Context, n int) error {
 			return err
 		}
 	}
+	for _, hash := range d.rings[n][keys.Subject] { // before what says that they are there
+		if err := d.judgeShelves(ctx, n, keys.Find(keys.Subject), hash); err != nil {
+			return err
+		}
+	}
+	if err := d.judgeShelves(ctx, n, keys.Find(keys.Subjects), ""); err != nil {
+		return err
+	}
 	return d.judgeShelves(ctx, n, keys.Find(keys.Owners), "")
 }
 
@@ -63,7 +71,7 @@ func (d *doctor) judgeNames(ctx context.Context, n int, kind, of string, names [
 			return err
 		}
 		if err := readFaults(a, func(name, fault, detail string) {
-			if kind != "deliveries" {
+			if kind != "deliveries" && kind != "subjects" {
 				detail = strings.TrimSpace(kind + " " + of)
 			}
 			d.find(n, name, fault, detail, d.e.Fix)

@@ -87,7 +87,7 @@ func entriesMove(k keys.Kind) bool { return k.Name == keys.Health || k.Name == k
 // owner is the lane that a key belongs to; empty: none.
 func owner(name string) (k keys.Kind, lane string) {
 	k, of, known := keys.Explain(name)
-	if known && k.Named() && k.Name != keys.Leases && !entriesMove(k) { // leases are an instance's
+	if known && k.Named() && k.Name != keys.Leases && k.Name != keys.Subject && !entriesMove(k) { // leases are an instance's, a subject the messages'
 		lane, _, _ = strings.Cut(of, ":")
 		lane, _ = shelf.Lane(lane)
 	}

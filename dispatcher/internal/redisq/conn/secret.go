@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -81,21 +82,33 @@ func (c *Client) needIndex(ctx context.Context, meta map[string]string) error {
 	return err
 }
 
-// Hashed hides a text that deliveries are found by. kind tells texts apart that are equal
-// and mean something else. Scripts make the same hash, as hashed of common.lua does. It is
+// hashed hides a text that deliveries are found by. kind tells texts apart that are equal
+// and mean something else. Scripts make the same hash, as owned of tenant.lua does. It is
 // SHA-1, which is all that they have. The project's random key goes before the text, so no
 // caller can choose a text for its hash.
-func (c *Client) Hashed(kind byte, text string) [sha1.Size]byte {
+func (c *Client) hashed(kind byte, text string) [sha1.Size]byte {
 	return sha1.Sum([]byte(c.indexKey() + string(kind) + text))
 }
 
 // Kinds of texts that are hidden.
-const HashedTenant = 't'
+const (
+	hashedTenant  = 't'
+	hashedSubject = 's'
+)
 
 // TenantHash names a tenant in the names of keys.
 func (c *Client) TenantHash(tenant string) string {
-	sum := c.Hashed(HashedTenant, tenant)
+	sum := c.hashed(hashedTenant, tenant)
 	return hex.EncodeToString(sum[:8])
+}
+
+// SubjectHash are the 8 bytes that a subject is found by; empty without a subject.
+func (c *Client) SubjectHash(subject string) string {
+	if subject == "" {
+		return ""
+	}
+	sum := c.hashed(hashedSubject, dispatcher.SubjectToken(subject))
+	return string(sum[:8])
 }
 
 // knownIndex is the key of the index as noteEmptied writes it: the one that was known, by

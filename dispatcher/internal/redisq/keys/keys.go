@@ -13,6 +13,8 @@ const (
 	Messages  = ":messages"
 	Fan       = ":fan"
 	Bodies    = ":bodies"
+	Subjects  = ":subjects"
+	Subject   = ":subject:" // and the hash of a token
 	Staged    = ":staged"
 	Due       = ":due"
 	Ready     = ":ready:" // and the lane

@@ -36,6 +36,8 @@ type Kind struct {
 var Kinds = []Kind{
 	{Messages, "MESSAGES", "hash", OfMessage, "schedule.lua", "order.lua"},
 	{Bodies, "BODIES", "hash", OfMessage, "schedule.lua", "bodies.go"},
+	{Subjects, "SUBJECTS", "hash", OfMessage, "subject.lua", "subject.lua"},
+	{Subject, "SUBJECT", "zset", OfMessage, "subject.lua", "subjects.lua"},
 	{Staged, "STAGED", "zset", OfMessage, "bodies.go", "trim.lua"},
 	{Fan, "FAN", "hash", OfMessage, "schedule.lua", "common.lua"},
 	{Seen, "SEEN", "zset", OfMessage, "cut.lua", "trim.lua"},
@@ -63,7 +65,7 @@ var Kinds = []Kind{
 	{Lane, "LANE", "hash", OfLane, "state.lua", "state.lua"},
 	{LaneNames, "NAMES", "hash", OfLane, "state.lua", "lane_held.go"},
 	{Tenant, "TENANT", "zset", OfLane, "tenant.lua", "shelf/shelves.go"},
-	{Owners, "OWNERS", "hash", OfLane, "tenant.lua", "tenant.lua"},
+	{Owners, "OWNERS", "hash", OfLane, "tenant.lua", "doctor_shelves.lua"},
 	{Limits, "LIMITS", "hash", OfLanes, "lane.lua", "state.lua"},
 	{Held, "HELD", "hash", OfLanes, "lane.lua", "lane_held.go"},
 	{Buried, "BURIED", "hash", OfReason, "state.lua", "buried/buried.go"},

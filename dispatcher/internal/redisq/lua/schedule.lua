@@ -69,7 +69,7 @@ if all_held and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of w
 end
 if lease > 0 and (all_held or call('ZSCORE', FENCED, by)) then lease = 0 end
 
-local known, kept, fans, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, {}
+local known, kept, fans, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {} }
 local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
 
 local may_lease
@@ -235,6 +235,8 @@ local function accept(e)
   if e.body and not keep_body(e) then return '5' .. letter('f', e) end
   kept[e.id] = e.record
   put(fresh, e.id, e.record)
+  local token = token_of(e.record)
+  if token then put(fresh.subjects, token, e.id) end
   if told then
     local body = e.body == true and call('HSTRLEN', BODIES, body_of(e.id, e.record)) or e.body and #e.body or 0
     made, made_bytes = true, made_bytes + #e.record + body
@@ -295,6 +297,7 @@ count('ready', nready)
 count('scheduled', #dues / 2 + nbehind)
 
 each('HSET', MESSAGES, fresh)
+if #fresh.subjects > 0 then note_subjects(fresh.subjects) end
 for id, fan in pairs(fans) do sure('HSET', FAN, id, fan) end
 hold(leases)
 for shelf, list in pairs(shelves) do

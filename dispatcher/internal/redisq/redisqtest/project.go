@@ -152,6 +152,12 @@ func (p *Project) Entry(id string, lanes []dispatcher.Lane, change ...func(*disp
 	m := &dispatcher.Message{
 		ID: id, Topic: "a.b", Tenant: "t", URL: "https://example.com/" + id, Body: []byte(`{"id":"` + id + `"}`), CreatedAt: p.Now,
 	}
+	switch keys.CRC16(id) % 3 {
+	case 0:
+		m.Subject = "order " + id
+	case 1:
+		m.Subject = "order 17" // of more than 16
+	}
 	if keys.CRC16(id)%5 == 0 {
 		Bulky(m)
 	}

@@ -137,6 +137,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.readMessages()
 	r.readShelves()
 	r.readTenants()
+	r.readSubjects()
 	r.readLanes()
 	r.readLimits()
 	r.readHeld()

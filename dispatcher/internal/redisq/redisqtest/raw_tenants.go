@@ -3,13 +3,17 @@ package redisqtest
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// metaTenant is the tag of a tenant in meta.
-const metaTenant = 2
+// Tags of meta.
+const (
+	metaTenant  = 2
+	metaSubject = 13
+)
 
 // field reads a field of the meta of a record.
 func field(record string, tag byte) string {
@@ -85,5 +89,55 @@ func (r *raw) readTenants() {
 	}
 	for lane := range r.hashes["in"].Val() {
 		r.out.Used[dispatcher.Lane(lane)] = true
+	}
+}
+
+// readSubjects reads by which tokens messages are found.
+func (r *raw) readSubjects() {
+	note := func(token, id string) {
+		if name := fmt.Sprintf("%x %s", token, id); r.out.Subjects[name] {
+			r.fault("message %s is twice under one subject", id)
+		} else {
+			r.out.Subjects[name] = true
+		}
+	}
+	for token, text := range r.hashes["subjects"].Val() {
+		if text != "*" {
+			if ids := strings.Split(text, " "); len(ids) > 16 {
+				r.fault("%d messages are in one field", len(ids))
+			} else {
+				for _, id := range ids {
+					note(token, id)
+				}
+			}
+			continue
+		}
+		list := r.zsets[fmt.Sprintf("subject:%x", token)]
+		if list == nil {
+			r.fault("the messages of subject %x are not there", token)
+			continue
+		}
+		for _, z := range list.Val() {
+			id := z.Member.(string)
+			if note(token, id); int64(z.Score) != r.out.Messages[id].At {
+				r.fault("%s is found at %f, it was accepted at %d", id, z.Score, r.out.Messages[id].At)
+			}
+		}
+	}
+	for name := range r.zsets {
+		if hash, is := strings.CutPrefix(name, "subject:"); is {
+			token, err := hex.DecodeString(hash)
+			if text := r.hashes["subjects"].Val()[string(token)]; err != nil || text != "*" {
+				r.fault("%s is not said to be there", name)
+			}
+		}
+	}
+	for id, m := range r.out.Messages {
+		if m.Whole {
+			if subject := field(r.hashes["messages"].Val()[id], metaSubject); subject != "" {
+				sum := sha1.Sum([]byte(r.index + "s" + dispatcher.SubjectToken(subject)))
+				r.out.About[fmt.Sprintf("%x %s", sum[:8], id)] = true
+			}
+		}
 	}
 }

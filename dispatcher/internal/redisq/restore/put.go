@@ -130,7 +130,7 @@ func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []
 	if err != nil || len(m.Body) > 0 || m.Apart != nil && len(d.Body) != m.Apart.Size {
 		return of
 	}
-	record, apart := slices.Clone(d.Head), 0
+	record, apart := redisq.WithToken(d.Head, t.conn.SubjectHash(m.Subject)), 0
 	tried, status := history(d.History, m.URL)
 	if m.Apart == nil {
 		record = append(record, d.Body...)

@@ -28,6 +28,11 @@ var state string // lanes, counts and the end of each script: put behind Common
 //go:embed lua/tenant.lua
 var tenant string
 
+// subject finds messages by their subjects. It is put behind tenant.
+//
+//go:embed lua/subject.lua
+var subject string
+
 // Read tells where a delivery stands. It is a part for scripts that read.
 //
 //go:embed lua/read.lua
@@ -134,5 +139,5 @@ func Make(ofTest bool, name string, parts ...string) Script {
 		common = strings.Replace(common, realClock, testClock, 1)
 		state = strings.ReplaceAll(state, realID, testID)
 	}
-	return New(name, Prune(common+tenant+state+strings.Join(parts, "")))
+	return New(name, Prune(common+tenant+subject+state+strings.Join(parts, "")))
 }

@@ -82,11 +82,17 @@ type Reader struct {
 	conn   *conn.Client
 	script script.Script
 	sealer *cursor.Sealer
+
+	subjects script.Script
 }
 
 // NewReader makes a Reader.
 func NewReader(o Options) *Reader {
-	return &Reader{o: o, conn: o.Conn, script: script.Make(o.Conn.TestClock(), "shelf", script.Read, shelfSrc), sealer: o.Sealer}
+	test := o.Conn.TestClock()
+	return &Reader{
+		o: o, conn: o.Conn, sealer: o.Sealer,
+		script: script.Make(test, "shelf", script.Read, shelfSrc), subjects: script.Make(test, "subjects", subjectsSrc),
+	}
 }
 
 // one is an entry that the filter selects.

@@ -69,6 +69,13 @@ local function unowned(lane, id, record)
   return tonumber(call('ZSCORE', tag .. ':of:' .. shelf, id) or nil) ~= created(record)
 end
 
+-- unfound reports whether a message is not found by its token.
+local function unfound(token, id)
+  local text = call('HGET', SUBJECTS, token)
+  if text == '*' then return not call('ZSCORE', SUBJECT .. hex(token), id) end
+  return not text or not find(' ' .. text .. ' ', ' ' .. id .. ' ', 1, true)
+end
+
 -- stands reports whether a delivery is in a line.
 local function stands(name, id, record, seen)
   for _, set in ipairs(lines(name, record, seen)) do

@@ -13,6 +13,8 @@ end
 -- whole judges a message that is kept whole. It must have a delivery.
 local function whole(id, record, seen)
   if not readable(record) then return tell(id, 'broken_record', '') end
+  local token = token_of(record)
+  if token and unfound(token, id) and tell(id, 'unfound', '') then note_subjects({ token, id }) end
   if seen and tell(id, 'seen', 'a message that is kept whole') then call('ZREM', SEEN, id) end
   if apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0 then tell(id, 'no_body', '') end
   for _, lane in ipairs(lanes_of(id, record)) do
@@ -21,6 +23,7 @@ local function whole(id, record, seen)
   end
   if tell(id, 'no_delivery', '') then
     drop_body(id, record)
+    if token then forget_subjects({ token, id }) end
     call('HDEL', MESSAGES, id)
     call('HDEL', FAN, id)
   end

@@ -1,9 +1,9 @@
 -- doctor_shelves: find what is noted of shelves, the lists of :of:, and is not so, and take it away. It also finds deliveries
--- that the lists of their tenants lack, and adds them.
+-- that the lists of their tenants lack, and adds them. It takes away what names messages that have other subjects, or are gone.
 --
 -- ARGV[..] after those of doctor: 1 to repair, what the names are of: tenant (a tenant's list), owners, of (the part that a
---   tenant has of a queue), or deliveries, which one (a hash, nothing, a shelf, nothing), then names: shelves, lanes, messages,
---   deliveries
+--   tenant has of a queue), deliveries, subjects, or subject (the messages of one), which one (a hash, nothing, a shelf, nothing,
+--   nothing, a hash), then names: shelves, lanes, messages, deliveries, tokens, messages
 -- returns now, due, weight, then for each fault: name, kind, detail
 local fix, kind, of = ARGV[rest] == '1', ARGV[rest + 1], ARGV[rest + 2]
 if fix then call('DEL', tag) end
@@ -22,7 +22,29 @@ local tests = {
     return named(lane, id, record) == 'yes' and owned(lane, record) == of
   end,
 }
-local keys_of = { tenant = { 'ZREM', TENANT .. of }, owners = { 'HDEL', OWNERS }, of = { 'ZREM', SHELF .. of } }
+tests.subject = function(id)
+  local record = call('HGET', MESSAGES, id)
+  local token = record and token_of(record)
+  return token and hex(token) == of
+end
+
+-- judge_token takes from a field what is not of its subject. What lists more than the field has must be there.
+local function judge_token(token)
+  local text = call('HGET', SUBJECTS, token) or ''
+  if text == '*' and call('EXISTS', SUBJECT .. hex(token)) == 0 then
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = hex(token), 'astray_subject', ''
+    if fix then call('HDEL', SUBJECTS, token) end
+  end
+  for id in string.gmatch(text == '*' and '' or text, '%S+') do
+    local record = call('HGET', MESSAGES, id)
+    if not record or token_of(record) ~= token then
+      answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, 'astray_subject', ''
+      if fix then forget_subjects({ token, id }) end
+    end
+  end
+end
+
+local keys_of = { tenant = { 'ZREM', TENANT .. of }, owners = { 'HDEL', OWNERS }, of = { 'ZREM', SHELF .. of }, subject = { 'ZREM', SUBJECT .. of } }
 for i = rest + 3, #ARGV do
   if kind == 'deliveries' then
     local lane, id = parts(ARGV[i])
@@ -31,8 +53,10 @@ for i = rest + 3, #ARGV do
       answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = ARGV[i], 'unlisted', 'of its tenant'
       if fix then put_on_shelves(lane, id, record) end
     end
+  elseif kind == 'subjects' then
+    judge_token(ARGV[i])
   elseif not tests[kind](ARGV[i]) then
-    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = ARGV[i], 'astray_shelf', ''
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = ARGV[i], kind == 'subject' and 'astray_subject' or 'astray_shelf', ''
     if fix then call(keys_of[kind][1], keys_of[kind][2], ARGV[i]) end
   end
 end

@@ -66,7 +66,8 @@ local function message(id, record)
     end
   end
   local bodiless = apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0
-  if left == 0 or seen or bodiless then tell('m', id) end
+  local token = token_of(record)
+  if left == 0 or seen or bodiless or token and unfound(token, id) then tell('m', id) end
 end
 
 local function scan(command, key)

@@ -8,7 +8,9 @@ for i = 3, #ARGV, 2 do
   local record = call('HGET', MESSAGES, id)
   local list, living = named(ARGV[i + 1])
   if not record or #list == 0 then
+    local token = record and token_of(record)
     if record then drop_body(id, record) end
+    if token then forget_subjects({ token, id }) end
     call('HDEL', MESSAGES, id)
     call('HDEL', FAN, id)
     call('ZREM', SEEN, id)

@@ -17,6 +17,9 @@
 --                          endian, 0 none); key's hash 8; 1 byte length of lane, lane; 2 bytes length of meta, meta; body.
 --                          A record of 16 bytes is a digest alone: the id is known, the message is not kept.
 --                          Where the body lies apart, meta begins with its size, and no body follows.
+--   :subjects        hash  8 bytes, the hash of a subject's token with the project's key -> the messages with it: "<id> <id>", at
+--                          most 16; * where there are more, all of which are in :subject:<hash>
+--   :subject:<hash>  zset  message ids by ms of acceptance. hash: the 8 bytes in hex
 --   :bodies          hash  "<message id> <digest>" -> a body that with its head would be more than 16 KiB
 --   :staged          zset  fields of :bodies whose message is not written yet, by the ms when they were staged
 --   :fan             hash  message id -> "a b -c": its lanes here, - before each that is gone; only for more than one;
@@ -116,7 +119,7 @@ local TAKEN, TOKENS = tag .. ':taken', tag .. ':tokens'
 local EXPIRING = tag .. ':expiring'
 local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in', tag .. ':lane'
 local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':names', tag .. ':behind:'
-local BODIES, STAGED = tag .. ':bodies', tag .. ':staged'
+local BODIES, STAGED, SUBJECTS, SUBJECT = tag .. ':bodies', tag .. ':staged', tag .. ':subjects', tag .. ':subject:'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
 local HELD, ENDS, JOBS, ARCHIVE = tag .. ':held', tag .. ':ends', tag .. ':jobs', tag .. ':archive'
 local HEALTH, ADDED = tag .. ':health:', tag .. ':added'

@@ -56,13 +56,18 @@ end
 local function forget_messages(ids, digest)
   local RECORDS_READ = 64 -- at a time
   if #ids == 0 then return end
-  local gone, cut, seen = ids, {}, {}
-  if digest or large then
+  local gone, cut, seen, subjects = ids, {}, {}, {}
+  if digest or large or call('EXISTS', SUBJECTS) == 1 then
     gone = {}
     for from = 1, #ids, RECORDS_READ do
       local some = { unpack(ids, from, math.min(from + RECORDS_READ - 1, #ids)) }
       for i, record in ipairs(sure('HMGET', MESSAGES, unpack(some))) do
         if record and large then drop_body(some[i], record) end
+        local token = record and token_of(record)
+        if token then
+          subjects[#subjects + 1] = token
+          subjects[#subjects + 1] = some[i]
+        end
         if record and digest then
           cut[#cut + 1], cut[#cut + 2] = some[i], sub(record, 1, DIGEST)
           seen[#seen + 1], seen[#seen + 2] = at_now, some[i]
@@ -72,22 +77,10 @@ local function forget_messages(ids, digest)
       end
     end
   end
+  if #subjects > 0 then forget_subjects(subjects) end
   each('HDEL', MESSAGES, gone)
   each('HSET', MESSAGES, cut)
   each('ZADD', SEEN, seen)
-end
-
--- leave_lanes forgets what is kept of lanes as long as something of them is. Trim may have forgotten their states before.
--- trim answers how many lanes went.
-local function leave_lanes(idle)
-  each('HDEL', IN, idle)
-  local texts, limits, gone = sure('HMGET', LANE, unpack(idle)), sure('HMGET', LIMITS, unpack(idle)), {}
-  for i, lane in ipairs(idle) do
-    if not texts[i] and not limits[i] then gone[#gone + 1] = lane end
-  end
-  if #gone == 0 then return end
-  sums.left = (sums.left or 0) + sure('ZREM', KNOWN, unpack(gone))
-  sure('HDEL', NAMES, unpack(gone))
 end
 
 -- forget removes deliveries, as many as fit, from an end zset. With the last lane of a message the message goes too.
@@ -128,7 +121,17 @@ local function forget(key, deliveries, digest)
     end
   end
   if #bare > 0 then disown(bare) end
-  if #idle > 0 then leave_lanes(idle) end
+  if #idle > 0 then -- what is kept of a lane as long as something of it is; trim may have forgotten its state before
+    each('HDEL', IN, idle)
+    local texts, limits, left = sure('HMGET', LANE, unpack(idle)), sure('HMGET', LIMITS, unpack(idle)), {}
+    for i, lane in ipairs(idle) do
+      if not texts[i] and not limits[i] then left[#left + 1] = lane end
+    end
+    if #left > 0 then
+      sums.left = (sums.left or 0) + sure('ZREM', KNOWN, unpack(left)) -- trim answers how many lanes went
+      sure('HDEL', NAMES, unpack(left))
+    end
+  end
   each('HDEL', FAN, last)
   forget_messages(whole, digest)
   for id in pairs(changed) do sure('HSET', FAN, id, table.concat(fans[id].list, ' ')) end

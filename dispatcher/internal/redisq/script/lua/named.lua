@@ -35,11 +35,15 @@ local function keep_named(id, record, list)
     call('HSET', FAN, id, table.concat(list, ' '))
   end
   call('ZREM', SEEN, id)
+  local token = token_of(record)
+  if token then note_subjects({ token, id }) end
 end
 
 -- keep_id keeps only the id, with the later of its times.
 local function keep_id(id, record, ms)
   drop_body(id, record)
+  local token = token_of(record)
+  if token then forget_subjects({ token, id }) end
   call('HSET', MESSAGES, id, sub(record, 1, DIGEST))
   call('HDEL', FAN, id)
   local was = call('ZSCORE', SEEN, id)

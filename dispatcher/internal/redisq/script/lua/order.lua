@@ -29,24 +29,20 @@ local function ends_with(l, id, record)
   return record and #record > DIGEST and created(record) <= l.limits.cut or false
 end
 
--- unshelve takes a delivery off its shelf whose message is gone. Only that message said which shelf of a tenant it is on in
--- a queue: doctor takes it off that one. With the last entry goes that of :in. It names keys itself, since a script has few
--- locals.
-local function unshelve(lane, id)
-  sure('ZREM', tag .. ':of:' .. lane, id)
-  if call('EXISTS', tag .. ':of:' .. lane) == 1 then return end
-  local owner = sure('HGET', tag .. ':owners', lane)
-  if owner then
-    sure('ZREM', tag .. ':tenant:' .. owner, lane)
-    sure('HDEL', tag .. ':owners', lane)
-  end
-  sums.bare = sums.bare or {}
-  sums.bare[lane] = true
-end
-
 -- drop forgets a delivery whose message was removed by hand or by a repair. The delivery must not stop its lane and
 -- must not stay. The digest names a body that lies apart, where it is left.
 local function drop(delivery, id, record)
+  local function unshelve(lane, id)
+    sure('ZREM', tag .. ':of:' .. lane, id)
+    if call('EXISTS', tag .. ':of:' .. lane) == 1 then return end
+    local owner = sure('HGET', tag .. ':owners', lane)
+    if owner then
+      sure('ZREM', tag .. ':tenant:' .. owner, lane)
+      sure('HDEL', tag .. ':owners', lane)
+    end
+    sums.bare = sums.bare or {}
+    sums.bare[lane] = true
+  end
   if record then sure('HDEL', BODIES, body_of(id, record)) end
   sure('HDEL', PROGRESS, delivery)
   sure('HDEL', tag .. ':tokens', delivery)

@@ -56,14 +56,14 @@ local function put_on_shelves(lane, id, record)
   own_shelf(shelf, owner)
 end
 
--- disown takes shelves that are empty off the lists of their tenants.
+-- disown takes shelves that are empty off the lists of their tenants. It names keys itself, since a script has few locals.
 local function disown(shelves)
-  local owners = sure('HMGET', OWNERS, unpack(shelves))
+  local owners = sure('HMGET', tag .. ':owners', unpack(shelves))
   for i, shelf in ipairs(shelves) do
     local owner = owners[i] or #shelf > 17 and match(shelf, '~(%x+)$')
-    if owner then sure('ZREM', TENANT .. owner, shelf) end
+    if owner then sure('ZREM', tag .. ':tenant:' .. owner, shelf) end
   end
-  sure('HDEL', OWNERS, unpack(shelves))
+  sure('HDEL', tag .. ':owners', unpack(shelves))
 end
 
 -- off_shelf takes messages off a shelf, and reports whether it is empty then.

@@ -1,0 +1,44 @@
+package dispatcher_test
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+func TestSubjectsAreFoundByTheNumberThatPeopleSay(t *testing.T) {
+	for want, subjects := range map[string][]string{
+		"8713":        {"8713", "#8713", "order 8713", "ORDER_8713", "order_8713", "Bestellung №8713", "2026-11/order-8713", "order_8713_a1", "8713-2", "8713/x9"},
+		"a1":          {"order_a1", "ORDER A1", "12-a1"},
+		"12":          {"order 12", "a-12", "12"},
+		"order8713":   {"order8713", "Order8713", "x order8713"},
+		"":            {""},
+		"ordre été":   {"Ordre Été", "ORDRE ÉTÉ"},
+		"#":           {"#"},
+		"٣٤٥":         {"طلب ٣٤٥"},
+		"the refund ": {"The refund "},
+	} {
+		for _, subject := range subjects {
+			require.Equal(t, want, dispatcher.SubjectToken(subject), "%q", subject)
+		}
+	}
+}
+
+func FuzzSubjectToken(f *testing.F) {
+	for _, subject := range []string{"order_8713", "ORDER 12", "", "a b", "№ 7", "\xff1"} {
+		f.Add(subject)
+	}
+	f.Fuzz(func(t *testing.T, subject string) {
+		token := dispatcher.SubjectToken(subject)
+		require.Equal(t, token, dispatcher.SubjectToken(token), "a token is found by itself")
+		require.Equal(t, subject == "", token == "")
+		require.Contains(t, strings.ToLower(subject), token)
+		if strings.ContainsFunc(token, unicode.IsDigit) {
+			require.Equal(t, token, dispatcher.SubjectToken("# "+token+"!"), "what is around it does not matter")
+		}
+	})
+}

@@ -54,15 +54,15 @@ func fill(t *testing.T, v reflect.Value) {
 		one.Tenant = "m7"
 	case *bool:
 		*one = true
-	case *int:
-		*one = 1
 	default:
 		switch v.Kind() {
 		case reflect.String:
 			v.SetString("word")
+		case reflect.Int, reflect.Int64:
+			v.SetInt(1)
 		case reflect.Slice:
 			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-			v.Index(0).SetString("word")
+			fill(t, v.Index(0))
 		default:
 			require.Fail(t, "a field of another type", "%s", v.Type())
 		}

@@ -97,7 +97,12 @@ func (e *Degraded) Unwrap() []error { return e.Errs }
 // Every method may be called from several goroutines. An error that wraps
 // ErrUnavailable leaves open whether the change was made.
 type Queue interface {
-	Cursors
+	// SealCursor makes a cursor of the place where a page ended, which JSON can write. list
+	// is a ListName.
+	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
+	// OpenCursor reads the place of a cursor. It returns ErrCursor for one of another list,
+	// and for one of data that were lost since.
+	OpenCursor(ctx context.Context, list, cursor string, place any) error
 
 	// Messages come in, and what is due becomes ready.
 

@@ -48,16 +48,6 @@ func ListName(word string, filter any) string {
 	return word + " " + string(text)
 }
 
-// Cursors seal where a page of a list ended. What seals a cursor lies in the store, so it
-// opens at all instances.
-type Cursors interface {
-	// SealCursor makes a cursor of a place, which JSON can write. list is a ListName.
-	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
-	// OpenCursor reads the place of a cursor. It returns ErrCursor for one of another list,
-	// and for one of data that were lost since.
-	OpenCursor(ctx context.Context, list, cursor string, place any) error
-}
-
 // Order is an order of a list of deliveries. Without one come the ended deliveries, newest
 // first, then those in flight, those that are ready, and those that wait by their next attempt.
 type Order string

@@ -1,11 +1,14 @@
 package app_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -182,3 +185,77 @@ func TestAPageWithAWrongCursorGoesToItsFirstPage(t *testing.T) {
 	require.False(t, strings.Contains(merchants["B"].get("/link/endpoints").text, endpoint))
 	require.NoError(t, p.end())
 }
+
+// What a merchant's people get is the same, whatever another tenant does meanwhile.
+func TestPagesOfALinkAreTheSameWhateverAnotherTenantDoes(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	at := newTestTaker(t)
+	endpoint := p.mustEndpoint("A", at)
+	for i := range 60 { // of which a page has 50
+		p.mustDeliver(fmt.Sprintf("own_%d", i), "A", endpoint)
+	}
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	who := p.openedLink(path)
+	paths := []string{
+		"/link/", "/link/deliveries", "/link/deliveries?status=delivered", "/link/deliveries?subject=order-of-A", "/link/deliveries?status=scheduled",
+		"/link/endpoints", "/link/endpoints/" + endpoint, "/link/messages/own_1",
+	}
+	before := pagesOf(who, paths...)
+	require.Contains(t, strings.Join(before, "\n"), "own_59", "it shows its own")
+
+	other := p.mustEndpoint("OTHERTENANT", at)
+	var batch []wire.Message
+	for i := range 300 {
+		m := wire.Message{ID: fmt.Sprintf("other_%d", i), Tenant: "OTHERTENANT", Topic: "other.topic", Endpoint: other, Body: json.RawMessage(`1`)}
+		if i%2 == 0 {
+			m.Delay = wire.Duration(time.Hour)
+		}
+		batch = append(batch, m)
+	}
+	results, err := p.boss().PublishBatch(t.Context(), batch)
+	require.NoError(t, err)
+	require.Len(t, results, len(batch))
+	p.mustDeliver("other_last", "OTHERTENANT", other)
+
+	after := pagesOf(who, paths...)
+	require.Equal(t, before, after)
+	for _, text := range after {
+		for _, foreign := range []string{"other_", "OTHERTENANT", other, "looked at"} {
+			require.NotContains(t, text, foreign)
+		}
+	}
+	require.NoError(t, p.end())
+}
+
+// Cursors differ each time, since they are sealed, and so do the times that pass.
+var (
+	cursorsOf = regexp.MustCompile(`cursor=([A-Za-z0-9_%-]+)`)
+	older     = regexp.MustCompile(`href="(/link/[^"]*)" rel="next"`)
+)
+
+// pagesOf gets pages of a link, and those that follow them. It answers them with their
+// addresses, without the cursors, of which it requires that they open to nothing.
+func pagesOf(who *person, paths ...string) (pages []string) {
+	who.t.Helper()
+	for _, at := range paths {
+		for at != "" {
+			got := who.get(at)
+			require.Equal(who.t, http.StatusOK, got.StatusCode, at)
+			for _, found := range cursorsOf.FindAllStringSubmatch(at+got.text, -1) {
+				opened, err := base64.RawURLEncoding.DecodeString(found[1])
+				require.NoError(who.t, err)
+				require.NotContains(who.t, string(opened), "other_")
+			}
+			text := cursorsOf.ReplaceAllString(at+"\n"+got.text, "cursor=")
+			pages = append(pages, passing.ReplaceAllString(text, ""))
+			at = ""
+			if next := older.FindStringSubmatch(got.text); next != nil {
+				at = html.UnescapeString(next[1])
+			}
+		}
+	}
+	return pages
+}
+
+// passing are the parts of a page that change with the clock.
+var passing = regexp.MustCompile(`(?s)<svg.*?</svg>|<meta name="now" content="[^"]*">|>[^<]*</time>`)

@@ -170,6 +170,8 @@ type BriefDelivery struct {
 	ID          string `json:"id"`
 	Destination string `json:"destination"`
 	Status      string `json:"status"`
+	Retried     *bool  `json:"retried,omitempty" doc:"Only of a retry, as of one with the scope read."`
+	Why         string `json:"why,omitzero" enum:"ready,in_flight,order,delivered,expired,disabled,deleted" doc:"As of a retry with the scope read."`
 }
 
 // Page is a part of a list of deliveries, newest first. It may be short, even empty,

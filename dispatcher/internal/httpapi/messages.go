@@ -227,7 +227,11 @@ func (s *server) retry(ctx context.Context, q *request) (*response, error) {
 	}
 	var list any = full
 	if !q.reads {
-		list = convert(all, func(r *dispatcher.Retried) wire.BriefDelivery { return briefDelivery(&r.Delivery) })
+		list = convert(all, func(r *dispatcher.Retried) wire.BriefDelivery {
+			w := briefDelivery(&r.Delivery)
+			w.Retried, w.Why = new(r.Left == dispatcher.LeftNot), string(r.Left)
+			return w
+		})
 	}
 	if slices.ContainsFunc(all, func(r dispatcher.Retried) bool { return r.Left == dispatcher.LeftNot }) {
 		return answerJSON(http.StatusAccepted, deliveriesOf{q.id(), list})

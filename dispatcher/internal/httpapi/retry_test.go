@@ -63,15 +63,14 @@ func TestWhatWasDeliveredIsMeantOnlyWhereItIsSaid(t *testing.T) {
 	require.Empty(t, f.calls)
 }
 
-func TestAKeyThatMayNotReadIsToldHowEachDeliveryStandsAndNoMore(t *testing.T) {
+func TestAKeyThatMayNotReadGetsTheStatusOfEachDeliveryAndWhatTheRetryDid(t *testing.T) {
 	f := &fakeService{record: testRecord(t), left: []dispatcher.Left{"in_flight", "expired", "delivered"}}
 	h := newTestAPI(t, f, withKeys(t, testKeys()))
 	r := newRequest("POST", retryPath, "")
 	r.Header.Set("Authorization", "Bearer "+publishKey)
 	w := serve(h, r)
 	requireProblem(t, w, 409, "in-flight")
-	require.Contains(t, w.Body.String(), `"deliveries":[{"id":"u_1:a","destination":"u_1","status":"retrying"},`)
-	require.NotContains(t, w.Body.String(), "expired")
+	require.Contains(t, w.Body.String(), `"deliveries":[{"id":"u_1:a","destination":"u_1","status":"retrying","retried":false,"why":"in_flight"},`)
 	require.NotContains(t, w.Body.String(), "http://")
 
 	var told []string

@@ -21,7 +21,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	cursors "github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
+	sealing "github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -86,7 +86,7 @@ type Store struct {
 	access *access.Store
 
 	conn    *conn.Client
-	sealer  *cursors.Sealer
+	sealer  *sealing.Sealer
 	project string
 	tags    []string // of each partition
 	shares  shares
@@ -148,7 +148,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.sealer = cursors.New(s.conn)
+	s.sealer = sealing.New(s.conn)
 	s.Reader = attempts.NewReader(s.conn, DecodeRecord)
 	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
 	s.shelfReader = shelf.NewReader(shelf.Options{Conn: s.conn, Names: s.names, Decode: DecodeShelved, Sealer: s.sealer})

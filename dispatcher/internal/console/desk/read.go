@@ -150,6 +150,9 @@ func (d *Desk) Deliveries(ctx context.Context, f client.Filter) (wire.Page, erro
 	}
 	page, err := read(ctx, d, See, func(ctx context.Context) (wire.Page, error) { return d.api.Deliveries(ctx, f) })
 	page.Data = d.deliveries(page.Data, d.tenantOf)
+	if d.Link != nil {
+		page.LookedAt = 0 // it counts what others have
+	}
 	return page, err
 }
 
@@ -161,6 +164,7 @@ func (d *Desk) Attempts(ctx context.Context, f client.AttemptFilter) (wire.Logge
 	page, err := read(ctx, d, See, func(ctx context.Context) (wire.LoggedPage, error) { return d.api.Attempts(ctx, f) })
 	page.Data = slices.DeleteFunc(page.Data, func(a wire.LoggedAttempt) bool { return !d.Owns(a.Tenant, a.Destination) })
 	if d.Link != nil {
+		page.LookedAt = 0 // as in Deliveries
 		for i := range page.Data {
 			a := &page.Data[i]
 			a.Address, a.Error = "", outward(a.Error)
@@ -227,6 +231,9 @@ func (d *Desk) EndpointDeliveries(ctx context.Context, name string, f client.End
 	page.Data = slices.DeleteFunc(page.Data, func(one wire.EndedDelivery) bool { return !d.Owns(one.Tenant, one.Destination) })
 	for i := range page.Data {
 		d.delivery(&page.Data[i].Delivery)
+	}
+	if d.Link != nil {
+		page.LookedAt = 0 // as in Deliveries
 	}
 	return page, err
 }

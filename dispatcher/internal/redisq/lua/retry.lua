@@ -162,7 +162,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
     sure('HSET', JOBS, job.number .. ' probe ' .. l.name, text)
   end
 
-  -- succeeded_since reports whether any delivery of a lane was delivered since the job began, as far as that can be seen: the
+  -- succeeded_since reports whether any delivery of a lane was delivered since the job began, as far as that can be seen. Then the
   -- lane fails no more, or it is among the newest successes.
   local recent -- the lanes of the newest successes, read once
   local function succeeded_since(l, failing)

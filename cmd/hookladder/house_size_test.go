@@ -41,7 +41,7 @@ var budgets = map[string]int{
 	"deploy/kit/pgtest":                        500,
 	"deploy/kit/redistest":                     1400, // it fills the disk of a server too
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               4600,
+	"dispatcher":                               4700,
 	"dispatcher/access":                        200,
 	"dispatcher/archive":                       900,
 	"dispatcher/health":                        200,

@@ -88,7 +88,7 @@ local function again(delivery, l, id, record, i)
     local due = asked > 0 and asked or interrupted(dues[i]) -- a suspect that claim had wait may be asked for already
     l.waiting = l.waiting - 1
     count(waits(text), -1)
-    if owner(text) then conclude(4, { at_now, delivery }) end
+    if owner(text) then sums.conclude(4, { at_now, delivery }) end
     sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, due, '-', with_job(job, more, true)))
     push(l, now, id)
     note(delivery, 'resent', 0, 0, attempts, num(due) .. asked_by)

@@ -53,6 +53,7 @@ type Job struct {
 	Kind      JobKind
 	Filter    Filter // its statuses are never empty
 	Rate      Rate   // of the deliveries that it changes
+	Probe     bool   // a retry attempts one delivery of each destination first
 	State     JobState
 	Error     string // why it failed
 	By        string // the caller that asked for it, as the audit has it
@@ -139,6 +140,13 @@ const LeftGone Left = "gone"
 // another job, a person or an attempt was quicker.
 const LeftChanged Left = "changed"
 
+// Why a job that probes left the other deliveries of a destination.
+const (
+	LeftProbe    Left = "probe_failed" // its probe failed, or was not attempted within an hour
+	LeftHeld     Left = "held"         // its lane is paused
+	LeftUnprobed Left = "unprobed"     // the job probes others already, as many as it may
+)
+
 // ID is the job as callers name it.
 func (j *Job) ID() string { return jobPrefix + strconv.FormatInt(j.Number, 10) }
 
@@ -207,8 +215,9 @@ type JobStep struct {
 // JobStepped is what a step did.
 type JobStepped struct {
 	JobPart
-	Aside []DeliveryID // their lanes take no more now
-	Done  int          // changed by this step
+	Aside  []DeliveryID // their lanes take no more now
+	Done   int          // changed by this step
+	Probes int          // changed by this step beside those, as the first of their destination
 }
 
 // JobPage is a part of what a job may change.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -305,4 +306,54 @@ func listEnded(f client.EndedFilter, limit int, read func(client.EndedFilter) (w
 		f.Cursor = *all.NextCursor
 	}
 	return all, nil
+}
+
+// printReasons sums up the groups by reason, most first.
+func printReasons(out io.Writer, groups []wire.DeadGroup, more bool) {
+	if len(groups) == 0 {
+		return
+	}
+	type sum struct {
+		reason       string
+		count        int64
+		destinations int
+		newest       wire.Time
+	}
+	var sums []*sum
+	for _, g := range groups {
+		i := slices.IndexFunc(sums, func(s *sum) bool { return s.reason == g.Reason })
+		if i < 0 {
+			i, sums = len(sums), append(sums, &sum{reason: g.Reason})
+		}
+		of := sums[i]
+		of.count, of.destinations = of.count+g.Count, of.destinations+1
+		if g.Newest.After(of.newest.Time) {
+			of.newest = g.Newest
+		}
+	}
+	slices.SortStableFunc(sums, func(a, b *sum) int { return cmp.Compare(b.count, a.count) })
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "REASON\tDEAD\tDESTINATIONS\tNEWEST")
+	for _, s := range sums {
+		fmt.Fprintf(table, "%s\t%d\t%d\t%s\n", s.reason, s.count, s.destinations, term.When(s.newest))
+	}
+	_ = table.Flush() // out is a buffer
+	if more {
+		fmt.Fprintf(out, "of the %d largest groups by destination and reason; there are more\n", len(groups))
+	}
+	fmt.Fprintln(out)
+}
+
+func printDead(out io.Writer, list []wire.Delivery) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "DELIVERY\tDIED\tREASON\tATTEMPTS\tSTATUS\tTOPIC\tERROR")
+	for _, d := range list {
+		status := "-"
+		if d.LastStatusCode > 0 {
+			status = fmt.Sprint(d.LastStatusCode)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
+			d.ID, term.When(d.EndedAt), d.DeadReason, d.Attempts, status, cmp.Or(d.Topic, "-"), cmp.Or(term.Visible(d.LastError), "-"))
+	}
+	_ = table.Flush() // out is a buffer
 }

@@ -21,7 +21,7 @@ const mostFiles = 25
 // together. A folder that is not listed has none. Raise a number in the commit
 // that needs it, and say why.
 var budgets = map[string]int{
-	"cmd/hookladder":                           6200, // 3,200 were planned: a third of it is help
+	"cmd/hookladder":                           6300, // 3,200 were planned: a third of it is help
 	"cmd/hookladder/internal/bench":            3500,
 	"cmd/hookladder/internal/check":            600,
 	"cmd/hookladder/internal/demo":             300, // two merchants, and a path that can be mended
@@ -70,7 +70,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/httpapi/apikey":       300,
 	"dispatcher/internal/httpapi/events":       100,
 	"dispatcher/internal/httpapi/guests":       300,
-	"dispatcher/internal/jobs":                 1100,
+	"dispatcher/internal/jobs":                 1200, // a job counts what it expects, and probes destinations
 	"dispatcher/internal/lookup":               1100, // both orders of a list are joined
 	"dispatcher/internal/metrics":              700,
 	"dispatcher/internal/notices":              800,
@@ -87,7 +87,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/access":        300,
 	"dispatcher/internal/redisq/access/lua":    200,
 	"dispatcher/internal/redisq/buried":        400,
-	"dispatcher/internal/redisq/admin":         3900, // the index of tenants and subjects
+	"dispatcher/internal/redisq/admin":         4000, // the index of tenants and subjects
 	"dispatcher/internal/redisq/admin/lua":     1200, // the index of tenants and subjects
 	"dispatcher/internal/redisq/attempts":      1100,
 	"dispatcher/internal/redisq/audit":         400,
@@ -104,10 +104,10 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/health":        500,
 	"dispatcher/internal/redisq/health/lua":    100,
 	"dispatcher/internal/redisq/redisqtest":    1600, // the index of tenants and subjects
-	"dispatcher/internal/redisq/jobs":          900,
+	"dispatcher/internal/redisq/jobs":          1000, // what waits is read by lane; ends and probes of jobs
 	"dispatcher/internal/redisq/jobs/lua":      200,
 	"dispatcher/internal/redisq/keys":          300,
-	"dispatcher/internal/redisq/lua":           2700, // a move shares its turn among the lanes that are due, and the index of tenants and subjects
+	"dispatcher/internal/redisq/lua":           2900, // jobs that probe; a move shares its turn among the lanes that are due, and the index of tenants and subjects
 	"dispatcher/internal/redisq/partitions":    600,
 	"dispatcher/internal/redisq/probe":         800,
 	"dispatcher/internal/redisq/probe/lua":     100,
@@ -130,7 +130,7 @@ var budgets = map[string]int{
 	"dispatcher/outbox":                        200,
 	"dispatcher/queue":                         1500, // reads errors under a recover, and waits for overdue handlers
 	"dispatcher/success":                       900,
-	"dispatcher/wire":                          1000,
+	"dispatcher/wire":                          1100,
 	"ladder":                                   500,
 	"signer":                                   1400,
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -40,14 +38,14 @@ type deadFlags struct {
 	span                                             spanFlags
 }
 
-func (f *deadFlags) add(cmd *cobra.Command) {
+func (f *deadFlags) add(cmd *cobra.Command, span string) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint's id or uid, q_<queue>, or URL; may be repeated")
 	flags.StringArrayVar(&f.topics, "topic", nil, "only of this topic, or a pattern as payment.*; may be repeated")
 	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
 	flags.StringArrayVar(&f.subjects, "subject", nil, "only about this, such as the number of an order; may be repeated")
 	flags.StringArrayVar(&f.reasons, "reason", nil, "only those that died of it, as exhausted or disabled; may be repeated")
-	f.span.add(cmd, "only those that died")
+	f.span.add(cmd, span)
 }
 
 // deadList is a page of what is dead, behind how much is by reason.
@@ -96,59 +94,9 @@ have these.`,
   hookladder dead list --reason exhausted --since 24h`,
 		Args: noArgs,
 	}, s)
-	f.add(cmd)
+	f.add(cmd, "only those that died")
 	p.add(cmd)
 	return cmd
-}
-
-// printReasons sums up the groups by reason, most first.
-func printReasons(out io.Writer, groups []wire.DeadGroup, more bool) {
-	if len(groups) == 0 {
-		return
-	}
-	type sum struct {
-		reason       string
-		count        int64
-		destinations int
-		newest       wire.Time
-	}
-	var sums []*sum
-	for _, g := range groups {
-		i := slices.IndexFunc(sums, func(s *sum) bool { return s.reason == g.Reason })
-		if i < 0 {
-			i, sums = len(sums), append(sums, &sum{reason: g.Reason})
-		}
-		of := sums[i]
-		of.count, of.destinations = of.count+g.Count, of.destinations+1
-		if g.Newest.After(of.newest.Time) {
-			of.newest = g.Newest
-		}
-	}
-	slices.SortStableFunc(sums, func(a, b *sum) int { return cmp.Compare(b.count, a.count) })
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "REASON\tDEAD\tDESTINATIONS\tNEWEST")
-	for _, s := range sums {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%s\n", s.reason, s.count, s.destinations, term.When(s.newest))
-	}
-	_ = table.Flush() // out is a buffer
-	if more {
-		fmt.Fprintf(out, "of the %d largest groups by destination and reason; there are more\n", len(groups))
-	}
-	fmt.Fprintln(out)
-}
-
-func printDead(out io.Writer, list []wire.Delivery) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "DELIVERY\tDIED\tREASON\tATTEMPTS\tSTATUS\tTOPIC\tERROR")
-	for _, d := range list {
-		status := "-"
-		if d.LastStatusCode > 0 {
-			status = fmt.Sprint(d.LastStatusCode)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
-			d.ID, term.When(d.EndedAt), d.DeadReason, d.Attempts, status, cmp.Or(d.Topic, "-"), cmp.Or(term.Visible(d.LastError), "-"))
-	}
-	_ = table.Flush() // out is a buffer
 }
 
 // jobCommand asks for a job: a survey, a question, the job, and its progress on a
@@ -158,7 +106,9 @@ type jobCommand struct {
 	filters    deadFlags
 	request    wire.JobRequest
 	yes        bool
-	total      int // what the survey found
+	total      int  // what the survey found
+	waiting    bool // it takes what waits for its next attempt
+	resume     bool // it closes open breakers first
 }
 
 func newDeadReplay(s world) *cobra.Command {
@@ -172,8 +122,14 @@ dies again is not sent again by the same job. At most some deliveries wait in a
 destination at a time, so that what is published now goes first.
 
 On a terminal it says how much that is and asks; then it shows the progress. A
-script gives --yes, and gets the job, which "hookladder jobs show" tells of.`,
+script gives --yes, and gets the job, which "hookladder jobs show" tells of.
+
+After an outage --waiting sends what waits for its next attempt, in place of what is
+dead: each gets one attempt now beside its ladder, and waits until the same time if
+that fails. --probe tries one of each destination first. An open breaker lets one
+attempt through when its time has come; --resume closes it first.`,
 		Example: `  hookladder dead replay --destination shop-42 --rate 200/s
+  hookladder dead replay --waiting --probe --rate 200/s --all
   hookladder dead replay --reason disabled --since 24h --dry-run
   hookladder dead replay --all --yes --json`,
 		Args: noArgs,
@@ -203,30 +159,83 @@ func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if j.request.Since.Time, j.request.Until.Time, err = j.filters.span.read(); err != nil {
-			return err
-		}
-		f := j.filters
-		j.request.Destination, j.request.Topic, j.request.Tenant, j.request.Subject = f.destinations, f.topics, f.tenants, f.subjects
-		j.request.DeadReason = f.reasons
-		if j.request.DryRun {
-			survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
-			if err != nil {
-				return err
-			}
-			return apiCall[wire.Survey]{text: printSurvey}.show(cmd.OutOrStdout(), survey, asJSON)
-		}
-		return j.carryOut(cmd, s, c, asJSON)
+		return j.run(cmd, s, c, asJSON)
 	}
 	to.add(cmd, s)
-	j.filters.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job as JSON, and do not wait for its end")
+	j.filters.add(cmd, "only those that died, or are due,")
+	j.add(cmd)
+	if j.kind == client.JobRetry {
+		cmd.Flags().BoolVar(&j.waiting, "waiting", false, "send what waits for its next attempt, in place of what is dead")
+	}
+	return cmd
+}
+
+// allText explains --all.
+func (j *jobCommand) allText() string {
+	if j.verb == "Retry" {
+		return "with an id: also send again what was delivered; without one: needed where no filter is given"
+	}
+	return "all of them; needed where no filter is given"
+}
+
+// run shows what the job would change, or begins it.
+func (j *jobCommand) run(cmd *cobra.Command, s world, c *client.Client, asJSON bool) (err error) {
+	if j.request.Since.Time, j.request.Until.Time, err = j.filters.span.read(); err != nil {
+		return err
+	}
+	f := j.filters
+	if j.waiting {
+		j.request.Status = []string{"retrying"}
+	}
+	j.request.Destination, j.request.Topic, j.request.Tenant, j.request.Subject = f.destinations, f.topics, f.tenants, f.subjects
+	j.request.DeadReason = f.reasons
+	if j.request.DryRun {
+		survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
+		if err != nil {
+			return err
+		}
+		return apiCall[wire.Survey]{text: printSurvey}.show(cmd.OutOrStdout(), survey, asJSON)
+	}
+	return j.carryOut(cmd, s, c, asJSON)
+}
+
+// add adds the flags of all jobs.
+func (j *jobCommand) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&j.request.All, "all", false, "all that is dead; needed where no filter is given")
+	flags.BoolVar(&j.request.All, "all", false, j.allText())
+	if j.kind == client.JobRetry {
+		flags.BoolVar(&j.request.Probe, "probe", false, "first attempt one of each destination, and leave the others where that fails")
+		flags.BoolVar(&j.resume, "resume", false, "first close the breakers of these destinations that are open; what is paused stays so")
+	}
 	flags.StringVar(&j.request.Rate, "rate", "", "how many in a time, as 200/s or 600/m (default: as fast as their destinations take them)")
 	flags.BoolVar(&j.request.DryRun, "dry-run", false, "change nothing, only tell how many match, and show ten")
 	flags.BoolVar(&j.yes, "yes", false, "begin without asking")
-	flags.BoolVar(&asJSON, "json", false, "print the job as JSON, and do not wait for its end")
-	return cmd
+}
+
+// closeBreakers resumes the lanes of the filter whose breakers are open.
+func (j *jobCommand) closeBreakers(ctx context.Context, c *client.Client) error {
+	for cursor, more := "", true; more; {
+		page, err := c.Lanes(ctx, mostOfAPage, cursor)
+		if to := j.request.Destination; len(to) > 0 {
+			page, err = c.LanesOf(ctx, strings.Join(j.request.Tenant, ""), to...)
+		}
+		if err != nil {
+			return err
+		}
+		for _, l := range page.Data {
+			if l.State != "open" || len(j.request.Tenant) > 0 && !slices.Contains(j.request.Tenant, l.Tenant) {
+				continue
+			}
+			if _, err := c.ResumeLane(ctx, l.Lane, ""); err != nil {
+				return err
+			}
+		}
+		if more = page.NextCursor != nil; more {
+			cursor = *page.NextCursor
+		}
+	}
+	return nil
 }
 
 func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJSON bool) error {
@@ -248,6 +257,11 @@ func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJ
 			if !term.Agrees(cmd, j.question(survey)) {
 				return errors.New("nothing was changed")
 			}
+		}
+	}
+	if j.resume {
+		if err := j.closeBreakers(cmd.Context(), c); err != nil {
+			return err
 		}
 	}
 	job, err := c.StartJob(cmd.Context(), j.kind, j.request)

@@ -79,14 +79,54 @@ func newCancel(s world) *cobra.Command {
 		},
 		json: printDeliveriesJSON,
 	}.on(&cobra.Command{
-		Use:   "cancel <id>",
-		Short: "Cancel a message's unfinished deliveries",
+		Use:   "cancel [id]",
+		Short: "Cancel a message's unfinished deliveries, or all that match filters",
 		Long: `Cancels the deliveries of a message that are not finished: no attempt begins any
-more. An attempt that is under way can't be recalled.`,
-		Example: `  hookladder cancel order_17`,
-		Args:    oneID,
+more. An attempt that is under way can't be recalled.
+
+Without an id it begins a job, which cancels the unfinished deliveries that match the
+filters. It shows how many match and asks; a script gives --yes.`,
+		Example: `  hookladder cancel order_17
+  hookladder cancel --topic 'cart.*' --tenant shop
+  hookladder cancel --status scheduled --all --dry-run`,
 	}, s)
-	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint, q_<queue> or lane")
+	return byFilter(cmd, s, &jobCommand{kind: client.JobCancel, verb: "Cancel"}, &destination)
+}
+
+// byFilter has a command work on one message, or without an id on all deliveries that
+// match its filters. These it changes by a job, as dead replay does.
+func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *cobra.Command {
+	one := cmd.RunE
+	var statuses []string
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && (cmd.Flags().NFlag() > 0) {
+			return nil
+		}
+		return oneID(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f := &j.filters
+		if len(args) == 1 {
+			if len(f.destinations) > 1 || len(f.topics)+len(f.tenants)+len(f.subjects)+len(f.reasons)+len(statuses) > 0 {
+				return usagef("%s takes the id of a message with one --destination at most, or filters without an id", cmd.Name())
+			}
+			*destination = strings.Join(f.destinations, "")
+			return one(cmd, args)
+		}
+		to := clientFlags{vars: s.vars()}
+		to.server, _ = cmd.Flags().GetString("server")
+		to.keyFile, _ = cmd.Flags().GetString("key-file")
+		asJSON, _ := cmd.Flags().GetBool("json")
+		c, err := to.client()
+		if err != nil {
+			return err
+		}
+		j.request.Status = statuses
+		return j.run(cmd, s, c, asJSON)
+	}
+	cmd.Flags().StringArrayVar(&statuses, "status", nil, "only of this status; may be repeated")
+	j.filters.add(cmd, "only those that ended, or are due,")
+	j.add(cmd)
 	return cmd
 }
 
@@ -98,10 +138,10 @@ type retryAnswer struct {
 
 func newRetry(s world) *cobra.Command {
 	var destination string
-	var all bool
+	j := &jobCommand{kind: client.JobRetry, verb: "Retry"}
 	cmd := apiCall[retryAnswer]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (retryAnswer, error) {
-			list, err := retry(cmd.Context(), c, args[0], destination, all)
+			list, err := retry(cmd.Context(), c, args[0], destination, j.request.All)
 			if len(list) == 0 {
 				return retryAnswer{}, err
 			}
@@ -111,22 +151,24 @@ func newRetry(s world) *cobra.Command {
 		json: func(out io.Writer, a retryAnswer) error { return printRetriedJSON(out, a.Retried) },
 		then: func(_ *cobra.Command, a retryAnswer, _ bool) error { return a.failed },
 	}.on(&cobra.Command{
-		Use:   "retry <id>",
-		Short: "Attempt a message now",
+		Use:   "retry [id]",
+		Short: "Attempt a message now, or all deliveries that match filters",
 		Long: `Attempts the deliveries of a message now, as far as pause, breaker, rate and limit
 allow, and says which it leaves out and why. A delivery that waits gets an extra
 attempt: if it fails, the delivery waits until the same time as before. A dead or
 cancelled one starts a new ladder. A delivered one is left out, unless
 --destination names it or --all is given. The exit code is 0 if at least one is
-attempted, and 1 if none could be.`,
+attempted, and 1 if none could be.
+
+Without an id it begins a job, which sends what matches the filters: what is dead, or
+has another --status. It shows how many match and asks; a script gives --yes.`,
 		Example: `  hookladder retry order_17
   hookladder retry order_17 --destination https://shop.example/hooks
-  hookladder retry order_17 --all`,
-		Args: oneID,
+  hookladder retry order_17 --all
+  hookladder retry --status retrying --tenant shop --probe --rate 200/s
+  hookladder retry --status delivered --since 24h --destination shop-42 --dry-run`,
 	}, s)
-	cmd.Flags().StringVar(&destination, "destination", "", "only the delivery to this URL, endpoint, q_<queue> or lane")
-	cmd.Flags().BoolVar(&all, "all", false, "also send again what was delivered")
-	return cmd
+	return byFilter(cmd, s, j, &destination)
 }
 
 // retry asks for the attempts. An error that says what became of each delivery

@@ -14,6 +14,7 @@ type JobRequest struct {
 	Until       Time     `json:"until,omitzero" doc:"Ended, or due, before this time."`
 	All         bool     `json:"all,omitzero" doc:"true: needed where no filter is given."`
 	Rate        string   `json:"rate,omitempty" example:"200/s" doc:"How many are changed in a time, or a number a second."`
+	Probe       bool     `json:"probe,omitzero" doc:"Of a retry: true: first one delivery of each destination is attempted, beside the rate. The others follow when it succeeded, or any other in that destination since the job began. They are left if it fails or is not attempted within an hour (probe_failed), or if the destination is paused (held). Of more than 4,096 destinations in a partition the rest is left too (unprobed)."`
 	DryRun      bool     `json:"dry_run,omitzero" doc:"true: nothing is changed; the answer tells what would be."`
 }
 
@@ -37,13 +38,14 @@ type Job struct {
 	Matched   int          `json:"matched" doc:"Found so far: a job that goes on, or waits, may find more."`
 	Done      int          `json:"done" doc:"Set on the way, marked as cancelled, or forgotten."`
 	Failed    int          `json:"failed" doc:"Could not be, for a reason of their own: they are not kept any more, they have expired, or their endpoint takes nothing."`
-	Left      int          `json:"left" doc:"Not in the state any more in which the job looks for them: another job, a person or an attempt was quicker. They are no failures."`
-	Reasons   LeftReasons  `json:"left_by_reason,omitempty" doc:"How many were left for each reason."`
+	Left      int          `json:"left" doc:"Not in the state any more in which the job looks for them: another job, a person or an attempt was quicker; or passed over, as left_by_reason says. They are no failures."`
+	Reasons   LeftReasons  `json:"left_by_reason,omitempty" doc:"How many were left for each reason: changed, in_flight, order, delivered; and where it probes probe_failed, held, unprobed."`
 	Outcomes  *JobOutcomes `json:"outcomes,omitempty" doc:"Of a retry: how the deliveries ended that it sent and that still belong to it. It may change for 24 h after the last step of the job."`
 	Retrying  *int         `json:"retrying,omitempty" doc:"Of a retry: done without outcomes and taken_over. These deliveries wait, or are attempted."`
 	TakenOver *int         `json:"taken_over,omitempty" doc:"Of a retry: another job or a person asked for another attempt before they ended."`
 	Failures  []JobFailure `json:"failures,omitempty" doc:"The first 1,000 of them; left out of lists."`
 	Rate      string       `json:"rate,omitempty" example:"200/s"`
+	Probe     bool         `json:"probe,omitzero"`
 	StartedAt Time         `json:"started_at"`
 	EndedAt   Time         `json:"ended_at" nullable:"true"`
 	By        string       `json:"by,omitempty" doc:"The caller that asked for it: key:<name>, link:<id> or local."`
@@ -76,8 +78,8 @@ type JobOutcomes struct {
 	Cancelled int `json:"cancelled"`
 }
 
-// LeftReasons are how many deliveries a job left, by reason: changed, in_flight, order
-// or delivered.
+// LeftReasons are how many deliveries a job left, by reason: changed, in_flight,
+// order, delivered, and where it probes probe_failed, held or unprobed.
 type LeftReasons map[string]int
 
 // JobPage is a part of the list of jobs, newest first.

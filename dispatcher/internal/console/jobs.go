@@ -28,7 +28,10 @@ type jobRow struct {
 	List     string // where its deliveries are
 	Progress template.HTML
 	Percent  int
-	Left     string // how long it goes on, about
+	Whole    int  // what it is to change, or what it found by now
+	Known    bool // the whole was counted
+	Retrying int  // sent, and not ended
+	Taken    int  // sent again by others
 	Failures []jobFailure
 	More     int // failures that are not shown
 	Ended    bool
@@ -74,11 +77,19 @@ func rowOf(v *visit, j wire.Job) jobRow {
 		f.query.Set("status", "dead")
 	}
 	r := jobRow{Job: j, Title: kinds[j.Kind].Title, Chips: f.chips(v.base+"/deliveries", true), List: f.url(v.base + "/deliveries")}
-	r.Progress = draw.Progress(j.Done, j.Failed, j.Matched)
-	if whole := max(j.Matched, j.Done+j.Failed); whole > 0 {
-		r.Percent = 100 * (j.Done + j.Failed) / whole
-	}
 	r.Ended, r.Resume = !slices.Contains([]string{"running", "waiting"}, j.State), j.State == "stopped" || j.State == "failed"
+	if j.Retrying != nil && j.TakenOver != nil {
+		r.Retrying, r.Taken = *j.Retrying, *j.TakenOver
+	}
+	past := j.Done + j.Failed + j.Left
+	r.Whole, r.Known = max(j.Matched, past), j.Expected != nil || j.State == "done"
+	if j.Expected != nil {
+		r.Whole = max(*j.Expected, past)
+	}
+	if r.Known && r.Whole > 0 {
+		r.Percent = 100 * past / r.Whole
+		r.Progress = draw.Progress(j.Done, j.Failed, r.Whole)
+	}
 	for i, failure := range j.Failures {
 		if i == failuresShown {
 			r.More = len(j.Failures) - failuresShown

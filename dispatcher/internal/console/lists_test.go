@@ -181,7 +181,7 @@ func TestSelectedGroupsAreAJobForEachDestination(t *testing.T) {
 	require.True(t, api.called(`POST /v1/deliveries/retry {"status":["dead"],"destination":["ep_2"],"dead_reason":["gone"],"rate":"50/s"}`), api.calls)
 }
 
-const oneJob = `{"id":"job_1","kind":"retry","filter":{"tenant":["lumen"]},"state":"%s","matched":200,"done":90,"failed":10,"rate":"50/s","started_at":"2026-01-31T11:00:00.000Z","by":"<i>olga"%s}`
+const oneJob = `{"id":"job_1","kind":"retry","filter":{"tenant":["lumen"]},"state":"%s","expected":400,"matched":200,"done":90,"failed":10,"left":100,"left_by_reason":{"probe_failed":100},"outcomes":{"delivered":3,"dead":80,"cancelled":0},"retrying":5,"taken_over":2,"rate":"50/s","started_at":"2026-01-31T11:00:00.000Z","by":"<i>olga"%s}`
 
 func TestAJobIsFollowedStoppedAndResumed(t *testing.T) {
 	var failures []string
@@ -197,7 +197,7 @@ func TestAJobIsFollowedStoppedAndResumed(t *testing.T) {
 	})
 	page := ask(get("/console/jobs/job_1")).Body.String()
 	for _, want := range []string{
-		"50 %", "90 of 200 found", "Stop", "&lt;i&gt;olga", `href="/console/deliveries?status=dead&amp;tenant=lumen"`, `href="/console/messages/m0?to=ep_1"`, "And 50 more",
+		"50 %", "90 of about 400", "3 delivered, 80 dead again, 0 cancelled, 5 still retrying, 2 sent by others since", "100 probe failed", "Stop", "&lt;i&gt;olga", `href="/console/deliveries?status=dead&amp;tenant=lumen"`, `href="/console/messages/m0?to=ep_1"`, "And 50 more",
 	} {
 		require.Contains(t, page, want)
 	}
@@ -213,6 +213,39 @@ func TestAJobIsFollowedStoppedAndResumed(t *testing.T) {
 	require.Contains(t, page, `href="/console/jobs/job_1"`)
 	require.Contains(t, page, `href="/console/jobs?cursor=c2"`)
 	require.Equal(t, http.StatusNotFound, ask(get("/console/jobs/job_2")).Code)
+}
+
+// A job that was not counted yet is not at a hundred per cent of what it found.
+func TestAJobThatIsNotCountedHasNoPercent(t *testing.T) {
+	_, ask := newTestPages(t, map[string]string{"GET /v1/jobs/job_1": `{"id":"job_1","kind":"purge","filter":{},"state":"running","expected":null,"matched":1,"done":1}`})
+	page := ask(get("/console/jobs/job_1")).Body.String()
+	require.Contains(t, page, "1 of 1 found by now")
+	require.NotContains(t, page, "100 %")
+}
+
+// What waits for its next attempt is sent with a preview, and its destination is resumed
+// first where a person asks for that.
+func TestWhatWaitsIsSentFromItsList(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{
+		"POST /v1/deliveries/retry": survey + `]}`, "GET /v1/deliveries": `{"data":[],"next_cursor":null}`,
+		"GET /v1/lanes":              `{"data":[{"lane":"ep_1","state":"open"},{"lane":"ep_2","state":"paused"}],"next_cursor":null}`,
+		"POST /v1/lanes/ep_1/resume": `{"lane":"ep_1","state":"active"}`,
+	})
+	page := ask(get("/console/deliveries?status=retrying&destination=ep_1")).Body.String()
+	require.Contains(t, page, "Send all that match now")
+	require.NotContains(t, ask(get("/console/deliveries?status=dead&destination=ep_1")).Body.String(), "Send all that match now")
+	q := url.Values{"kind": {"retry"}, "status": {"retrying"}, "destination": {"ep_1"}, "rate": {"20"}}
+	page = ask(get("/console/jobs/new?" + q.Encode())).Body.String()
+	require.Contains(t, page, "Each gets one attempt now beside its ladder.")
+	require.Contains(t, page, `name="probe" value="yes" checked`)
+	require.Contains(t, page, `name="resume"`)
+	api.answers["POST /v1/deliveries/retry"] = `202{"id":"job_1","kind":"retry","filter":{},"state":"running"}`
+	q.Set("probe", "yes")
+	q.Set("resume", "yes")
+	require.Equal(t, "/console/jobs/job_1?told=job-started", ask(post("/console/jobs", q)).Header().Get("Location"))
+	require.True(t, api.called(`POST /v1/deliveries/retry {"status":["retrying"],"destination":["ep_1"],"rate":"20/s","probe":true}`), api.calls)
+	require.Contains(t, strings.Join(api.calls, "\n"), "POST /v1/lanes/ep_1/resume")
+	require.NotContains(t, strings.Join(api.calls, "\n"), "POST /v1/lanes/ep_2/resume", "what is paused stays so")
 }
 
 func TestTheDeadAreListedByDestinationAndReason(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +47,8 @@ type previewPage struct {
 	Back                      string
 	Wrong                     string
 	Sure                      bool // it is asked twice
+	Waiting                   bool // it sends what waits for its next attempt
+	Resumes                   bool // it may close the breaker of its destination first
 }
 
 // previewPart is one job of a preview.
@@ -128,6 +131,11 @@ func previewOf(v *visit, list []deliveryFilter) previewPage {
 		Kind: kind, Title: words.Title, Verb: words.Verb, Effect: words.Effect, Complete: true, Sure: kind != client.JobRetry,
 		Rate: cmp.Or(v.r.FormValue("rate"), strconv.Itoa(usualRate)), Back: list[0].url(v.base + "/deliveries"), Parts: make([]previewPart, len(list)),
 	}
+	if p.Waiting = kind == client.JobRetry && waitsOnly(list); p.Waiting {
+		p.Title, p.Verb = "Send now", "Send"
+		p.Effect = "Each gets one attempt now beside its ladder. If that fails, it waits until the same time as before."
+		p.Resumes = list[0].query.Get("destination") != ""
+	}
 	for i, f := range list {
 		p.Parts[i].Chips = f.chips(v.base+"/deliveries", true)
 		if v.r.Form["group"] == nil {
@@ -140,6 +148,17 @@ func previewOf(v *visit, list []deliveryFilter) previewPage {
 		}
 	}
 	return p
+}
+
+// waitsOnly reports whether a preview is of deliveries that wait for their time.
+func waitsOnly(list []deliveryFilter) bool {
+	for _, f := range list {
+		statuses := f.query["status"]
+		if len(statuses) == 0 || slices.ContainsFunc(statuses, func(s string) bool { return s != "retrying" && s != "scheduled" }) {
+			return false
+		}
+	}
+	return true
 }
 
 // survey asks what each part would change. A store that hangs is told of at once, as on
@@ -186,9 +205,15 @@ func startJob(v *visit) (pageAnswer, error) {
 	if wrong != "" {
 		return again(v, list, wrong)
 	}
+	if v.r.PostFormValue("resume") != "" {
+		if err := closeBreakers(v, list); err != nil {
+			return pageAnswer{}, err
+		}
+	}
 	id := ""
 	for _, f := range list {
 		r := f.job()
+		r.Probe = v.r.PostFormValue("probe") != ""
 		r.Rate = rateOf(v.r.PostFormValue("rate"))
 		job, err := v.StartJob(v.ctx, kind, r)
 		var problem *client.Problem
@@ -204,6 +229,30 @@ func startJob(v *visit) (pageAnswer, error) {
 		return pageAnswer{to: v.base + "/jobs", told: "jobs-started"}, nil
 	}
 	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), told: "job-started"}, nil
+}
+
+// closeBreakers resumes the destinations of a job whose breakers are open. What is
+// paused stays so.
+func closeBreakers(v *visit, list []deliveryFilter) error {
+	for _, f := range list {
+		r := f.job()
+		if len(r.Destination) == 0 {
+			continue
+		}
+		page, err := v.LanesOf(v.ctx, strings.Join(r.Tenant, ""), r.Destination...)
+		if err != nil {
+			return err
+		}
+		for _, l := range page.Data {
+			if l.State != "open" {
+				continue
+			}
+			if _, err := v.ResumeLane(v.ctx, l.Lane, ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // rateOf is what was typed as a rate: a number alone is one a second.

@@ -72,6 +72,7 @@ type jobRequest struct {
 	filters url.Values
 	all     bool
 	dryRun  bool
+	probe   bool
 	rate    dispatcher.Rate
 }
 
@@ -80,6 +81,7 @@ var jobFields = func() fieldset[jobRequest] {
 	fields := fieldset[jobRequest]{
 		{name: "all", set: func(r *jobRequest, v jsontext.Value) error { return boolean(&r.all, v) }, null: itself},
 		{name: "dry_run", set: func(r *jobRequest, v jsontext.Value) error { return boolean(&r.dryRun, v) }, null: itself},
+		{name: "probe", set: func(r *jobRequest, v jsontext.Value) error { return boolean(&r.probe, v) }, null: itself},
 		{name: "rate", set: func(r *jobRequest, v jsontext.Value) error { return jobRate(&r.rate, v) }},
 	}
 	for _, p := range filterParams() {
@@ -172,7 +174,7 @@ func (s *server) jobOf(kind dispatcher.JobKind) func(context.Context, *request) 
 			return s.survey(ctx, q, kind, f)
 		}
 		s.record(ctx, q, dispatcher.AuditEntry{Tenant: asked.value.tenant(), Detail: asked.value.detail()})
-		j, err := s.svc.StartJob(ctx, kind, f, asked.value.rate)
+		j, err := s.svc.StartJob(ctx, dispatcher.Job{Kind: kind, Filter: f, Rate: asked.value.rate, Probe: asked.value.probe})
 		if err != nil {
 			return nil, err
 		}
@@ -199,6 +201,9 @@ func (r *jobRequest) detail() string {
 	if r.all {
 		words = append(words, "all")
 	}
+	if r.probe {
+		words = append(words, "probe")
+	}
 	if !r.rate.IsZero() {
 		words = append(words, "rate="+r.rate.String())
 	}
@@ -214,6 +219,9 @@ func refuseJob(kind dispatcher.JobKind, r *jobRequest) (wrong []dispatcher.Field
 			wrong = append(wrong, dispatcher.FieldError{Path: "$.status", Detail: detail})
 			break
 		}
+	}
+	if r.probe && kind != dispatcher.JobRetry {
+		wrong = append(wrong, dispatcher.FieldError{Path: "$.probe", Detail: "only a retry probes destinations"})
 	}
 	if len(r.filters) == 0 && !r.all {
 		wrong = append(wrong, dispatcher.FieldError{Path: "$", Detail: `needs a filter, or "all": true`})
@@ -300,7 +308,7 @@ func (s *server) oneJob(ctx context.Context, q *request, do func(context.Context
 func wireJob(j *dispatcher.Job) wire.Job {
 	w := wire.Job{
 		ID: j.ID(), Kind: string(j.Kind), State: string(j.State), Matched: j.Matched, Done: j.Done, Failed: j.Failed, Left: j.Left,
-		Rate: j.Rate.String(), StartedAt: wire.Time{Time: j.StartedAt}, EndedAt: wire.Time{Time: j.EndedAt}, By: j.By, Error: j.Error,
+		Rate: j.Rate.String(), Probe: j.Probe, StartedAt: wire.Time{Time: j.StartedAt}, EndedAt: wire.Time{Time: j.EndedAt}, By: j.By, Error: j.Error,
 		Filter: wire.JobFilter{
 			Status: asTexts(j.Filter.Statuses), Topic: j.Filter.Topics, Tenant: j.Filter.Tenants, Subject: j.Filter.Subjects, Failed: j.Filter.Failed, Destination: asTexts(j.Filter.Lanes),
 			DeadReason: asTexts(j.Filter.Reasons), Since: wire.Time{Time: j.Filter.Since}, Until: wire.Time{Time: j.Filter.Until},

@@ -15,7 +15,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-func (f *fakeService) StartJob(ctx context.Context, kind dispatcher.JobKind, filter dispatcher.Filter, rate dispatcher.Rate) (dispatcher.Job, error) {
+func (f *fakeService) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error) {
+	kind, filter, rate := j.Kind, j.Filter, j.Rate
 	f.called("start job")
 	f.job.Kind, f.job.Filter, f.job.Rate, f.job.By = kind, filter, rate, dispatcher.CallerOf(ctx)
 	return f.job, f.err

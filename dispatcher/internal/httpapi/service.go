@@ -61,7 +61,7 @@ type Service interface {
 
 	// StartJob begins a job; dispatcher.ErrJobs where too many have not ended. One
 	// that finds nothing has ended at once.
-	StartJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter, rate dispatcher.Rate) (dispatcher.Job, error)
+	StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error)
 	// SurveyJob tells what a job would change.
 	SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error)
 	// Job reads a job.

@@ -263,7 +263,7 @@ func TestAJobWhoseBeginningWasNotHeardOfGoesOn(t *testing.T) {
 						return nil
 					}
 				})
-				_, err := i.StartJob(b.Context(), dispatcher.JobRetry, dispatcher.Filter{}, dispatcher.Rate{})
+				_, err := i.StartJob(b.Context(), dispatcher.Job{Kind: dispatcher.JobRetry})
 				require.ErrorIs(b, err, dispatcher.ErrUnavailable)
 				b.change(func() { b.lost = nil })
 				require.Equal(b, counts(100, 100, 0), b.await(1, dispatcher.JobDone).JobCounts)

@@ -122,12 +122,11 @@ func signal(c chan struct{}) {
 	}
 }
 
-// StartJob begins a job. One that finds nothing has ended at once.
-func (s *Jobs) StartJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter, rate dispatcher.Rate) (dispatcher.Job, error) {
-	j := dispatcher.Job{
-		Kind: kind, Filter: withStatuses(kind, f), Rate: rate, State: dispatcher.JobRunning, By: dispatcher.CallerOf(ctx),
-		Holder: s.o.Name(), Turn: 1, StartedAt: s.o.Now(),
-	}
+// StartJob begins a job of which the kind, the filter, the rate and whether it probes are
+// set. One that finds nothing has ended at once.
+func (s *Jobs) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error) {
+	j.Filter, j.State, j.By = withStatuses(j.Kind, j.Filter), dispatcher.JobRunning, dispatcher.CallerOf(ctx)
+	j.Holder, j.Turn, j.StartedAt = s.o.Name(), 1, s.o.Now()
 	first, err := s.survey(ctx, &j, firstTime, false)
 	if err != nil {
 		return j, err

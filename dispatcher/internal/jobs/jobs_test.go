@@ -107,7 +107,7 @@ func (b *bench) start(i *instance, kind dispatcher.JobKind, f dispatcher.Filter,
 		r, err = dispatcher.ParseRate(rate)
 		require.NoError(b, err)
 	}
-	j, err := i.StartJob(b.Context(), kind, f, r)
+	j, err := i.StartJob(b.Context(), dispatcher.Job{Kind: kind, Filter: f, Rate: r})
 	require.NoError(b, err)
 	return j
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// How long it is looked what a job would change: as the contract says, also where a job
-// begins without having been counted; and before it begins, in the call that starts it.
+// How long a job's deliveries are counted: as the contract says, also where a job begins
+// that was not counted; and before it begins, in the call that starts it.
 const (
 	surveyTime = 10 * time.Second
 	firstTime  = 2 * time.Second

@@ -141,6 +141,9 @@ func (w *jobWorker) rounds(ctx context.Context) error {
 	if err := w.expect(ctx); err != nil {
 		return err
 	}
+	if err := w.probe(ctx); err != nil {
+		return err
+	}
 	if w.job.Kind == dispatcher.JobCancel {
 		return w.cancel(ctx)
 	}
@@ -318,7 +321,7 @@ func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, left *[]d
 	w.jobs.report(ctx, "job", nil)
 	w.parts[step.Part] = out.JobPart
 	w.pace.made(out.Done)
-	if out.Done > 0 {
+	if out.Done+out.Probes > 0 {
 		w.changed = time.Now()
 		if w.jobs.o.Stirred != nil {
 			w.jobs.o.Stirred()

@@ -36,7 +36,9 @@ type Lanes interface {
 
 // Store tells what the store has no more.
 type Store interface {
-	dispatcher.Cursors
+	// SealCursor makes a cursor of the place where a page ended, and OpenCursor reads it. See dispatcher.Queue.
+	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
+	OpenCursor(ctx context.Context, list, cursor string, place any) error
 	// Forgotten is the newest end that it forgot.
 	Forgotten(ctx context.Context) (dispatcher.Forgotten, error)
 	// Has tells which deliveries it has, in whatever place.

@@ -45,7 +45,7 @@ func sentence(l wire.LaneState, link bool) Sentence {
 	case "paused":
 		return paused(l, link)
 	case "unverified":
-		return Sentence{Text: "Its URL was set by a link and waits for a successful test. What is published for it waits, and nothing is lost.", Cure: "Send a test: when the receiver takes it, all that waits goes out.", Act: true}
+		return Sentence{Text: "Its URL was set by a link and waits for a successful test. What is published for it waits, and nothing is lost.", Cure: "Send a test: when the receiver takes it, what is due goes out, and the others at their next attempt.", Act: true}
 	case "disabled":
 		return disabled(l.Why, link)
 	case "deleted":
@@ -56,7 +56,7 @@ func sentence(l wire.LaneState, link bool) Sentence {
 			Until: l.Until, Cure: "Mend the receiver, then press Resume or Send a test; or wait for the next attempt.",
 		}
 	case "failing":
-		return Sentence{Text: "No attempt succeeded for a while. Each delivery goes on climbing its ladder.", Until: l.Until, Cure: "Mend the receiver. Press Resume to try what waits at once."}
+		return Sentence{Text: "No attempt succeeded for a while. Each delivery goes on climbing its ladder.", Until: l.Until, Cure: "Mend the receiver. Then send what waits now, or let each wait for its next attempt."}
 	case "limited":
 		return limited(l, link)
 	}

@@ -202,6 +202,12 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 		}
 		number, what, _ := strings.Cut(name, " ")
 		turn, _, _ := strings.Cut(all.Val()[number], " ")
+		if lane, probes := strings.CutPrefix(what, "probe "); probes {
+			if q := r.target(lane); q != n {
+				set(q, r.s.tags[q]+keys.Jobs, name)
+			}
+			continue
+		}
 		switch what {
 		case "", "left":
 			if number == jobs.SentField { // its deliveries are anywhere now, and the newest of all partitions is not known yet

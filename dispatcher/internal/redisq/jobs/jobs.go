@@ -81,13 +81,14 @@ type jobRecord struct {
 
 	Forgotten bool `json:",omitempty"`
 	Expected  *int `json:",omitempty"`
+	Probe     bool `json:",omitempty"`
 }
 
 func encode(j *dispatcher.Job) string {
 	b, err := json.Marshal(jobRecord{
 		Kind: j.Kind, Filter: j.Filter, Rate: j.Rate.String(), State: j.State, Error: j.Error, By: j.By, Holder: j.Holder,
 		Turn: j.Turn, Started: conn.ToMillis(j.StartedAt), Ended: conn.ToMillis(j.EndedAt),
-		Forgotten: j.Forgotten, Expected: j.Expected,
+		Forgotten: j.Forgotten, Expected: j.Expected, Probe: j.Probe,
 	})
 	if err != nil {
 		panic(err) // its fields are texts, numbers and times of four digits
@@ -103,7 +104,7 @@ func decode(number int64, text string) (dispatcher.Job, error) {
 	j := dispatcher.Job{
 		Number: number, Kind: r.Kind, Filter: r.Filter, State: r.State, Error: r.Error, By: r.By, Holder: r.Holder, Turn: r.Turn,
 		StartedAt: conn.FromMillis(r.Started), EndedAt: conn.FromMillis(r.Ended),
-		Forgotten: r.Forgotten, Expected: r.Expected,
+		Forgotten: r.Forgotten, Expected: r.Expected, Probe: r.Probe,
 	}
 	j.Rate, _ = dispatcher.ParseRate(r.Rate) // none is empty
 	return j, nil

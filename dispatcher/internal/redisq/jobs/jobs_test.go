@@ -36,7 +36,7 @@ func TestJobs(t *testing.T) {
 	t.Parallel()
 	for name, server := range map[string]redistest.Redis{"redis": redistest.Start(t), "miniredis": redistest.StartMini(t)} {
 		t.Run(name, func(t *testing.T) {
-			for _, c := range slices.Concat(jobCases, boundCases, overlapCases, endCases, waitingCases) {
+			for _, c := range slices.Concat(jobCases, boundCases, overlapCases, endCases, waitingCases, probeCases) {
 				t.Run(c.name, func(t *testing.T) {
 					var store *redisqtest.Raw
 					open := func(t testing.TB, s stored.Setup) queuetest.Fixture {
@@ -59,10 +59,15 @@ func TestJobs(t *testing.T) {
 // add stores a job and begins it.
 func (b *bench) add(kind dispatcher.JobKind, f dispatcher.Filter) (*dispatcher.Job, map[int]dispatcher.JobPart) {
 	b.Helper()
-	if len(f.Statuses) == 0 {
-		_, f.Statuses = kind.Statuses()
+	return b.start(&dispatcher.Job{Kind: kind, Filter: f})
+}
+
+func (b *bench) start(j *dispatcher.Job) (*dispatcher.Job, map[int]dispatcher.JobPart) {
+	b.Helper()
+	if len(j.Filter.Statuses) == 0 {
+		_, j.Filter.Statuses = j.Kind.Statuses()
 	}
-	j := &dispatcher.Job{Kind: kind, Filter: f, State: dispatcher.JobRunning, Turn: 1, Holder: rig.One, StartedAt: b.Now}
+	j.State, j.Turn, j.Holder, j.StartedAt = dispatcher.JobRunning, 1, rig.One, b.Now
 	require.NoError(b, b.jobs.Add(b.Ctx, j))
 	parts, err := b.jobs.Turn(b.Ctx, rig.One, j)
 	require.NoError(b, err)

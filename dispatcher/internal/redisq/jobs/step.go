@@ -21,6 +21,7 @@ const (
 	failuresField = " failures"
 	leftField     = " left"
 	endsField     = " ends"
+	probeField    = " probe" // with a lane behind it, and with s how many there are
 )
 
 // SentField has when a job that retries made its last step here.
@@ -103,7 +104,9 @@ func CheckPart(field, text string) bool {
 		_, ok = parseLeft(text)
 	case strings.HasSuffix(field, endsField):
 		_, ok = parseEnds(text)
-	case field == SentField:
+	case strings.Contains(field, probeField+" "):
+		ok = true // which has an id in it
+	case field == SentField || strings.HasSuffix(field, probeField+"s"):
 		_, err := strconv.ParseInt(text, 10, 64)
 		ok = err == nil
 	default:
@@ -131,7 +134,10 @@ func parsePart(text string) (p dispatcher.JobPart, ok bool) {
 }
 
 // codes of the scripts: 1 is a change.
-const passedBy = -9
+const (
+	passedBy = -9
+	probed   = 3
+)
 
 // Step changes deliveries that the job found, and writes how far it is.
 func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error) {
@@ -139,7 +145,7 @@ func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (d
 	if step.Ended {
 		cursor = atEnd
 	}
-	text := fmt.Sprintf("%d %d %s %d %d %s", step.Job.Number, step.Job.Turn, indexes[step.Status], step.Passed, step.Named, cursor)
+	text := fmt.Sprintf("%d %d %s %d %d %d %s", step.Job.Number, step.Job.Turn, indexes[step.Status], step.Passed, step.Named, conn.Flag(step.Job.Probe), cursor)
 	told, codes, err := s.queue.JobStep(ctx, by, text, step)
 	if err != nil {
 		return dispatcher.JobStepped{}, err
@@ -153,6 +159,8 @@ func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (d
 		switch code {
 		case 1:
 			out.Done++
+		case probed:
+			out.Probes++
 		case passedBy:
 			out.Aside = append(out.Aside, step.IDs[i])
 		}

@@ -9,7 +9,8 @@
 -- returns now, due, weight, of a job its text (empty: the turn is another's, and nothing changed), then for each: 1 ready
 --   now, or in line for it, 0 was so already, -1 not kept, -2 an attempt is under way, -3 and -4 its lane takes nothing:
 --   disabled (or what was accepted by then ends), deleted; -5 delivered, -6 expired, -7 others of its key go first, -8 the
---   job had it before, -9 its lane takes no more now
+--   job had it before, -9 its lane takes no more now; of a job that probes 3 ready as the first of its lane, -11 the first one
+--   of its lane failed, -12 its lane is paused, -13 no more lanes are probed
 local resend, job, k = ARGV[3] == '1', job_of(ARGV[4]), tonumber(ARGV[6])
 local asked_by = ARGV[5] ~= '' and ',' .. string.gsub(ARGV[5], '%s', '_') or '' -- behind the reason of its line
 local instances, deliveries, names = {}, {}, {}
@@ -87,7 +88,7 @@ local function again(delivery, l, id, record, i)
     local due = asked > 0 and asked or interrupted(dues[i]) -- a suspect that claim had wait may be asked for already
     l.waiting = l.waiting - 1
     count(waits(text), -1)
-    if owner(text) then conclude(4, { at_now, delivery }) end
+    if owner(text) then sums.conclude(4, { at_now, delivery }) end
     sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, due, '-', with_job(job, more, true)))
     push(l, now, id)
     note(delivery, 'resent', 0, 0, attempts, num(due) .. asked_by)
@@ -140,22 +141,104 @@ local function retry(delivery, l, id, i)
   return again(delivery, l, id, record, i)
 end
 
+local judged, sent_first
+local probes = {} -- lane -> what :jobs has of its probe
+do -- this block ends its locals: there may be no more than some two hundred at a time
+  -- What a job that probes knows of lanes, as :jobs has it. A lane without a text was not probed yet.
+  local MOST_PROBED, PROBE_LASTS = 4096, 3600000 -- lanes of a job here; ms
+  local LOOK_BACK = 1000 -- newest successes here that are looked through
+  local PROBE, PROBE_FAILED, HELD_BACK, UNPROBED = 3, -11, -12, -13
+  if job and job.probes then
+    local seen, fields = {}, {}
+    for _, name in ipairs(names) do
+      if not seen[name] then
+        seen[name], seen[#seen + 1], fields[#fields + 1] = true, name, job.number .. ' probe ' .. name
+      end
+    end
+    for i, text in ipairs(sure('HMGET', JOBS, unpack(fields))) do probes[seen[i]] = text or nil end
+  end
+  local function learn(l, text)
+    probes[l.name] = text
+    sure('HSET', JOBS, job.number .. ' probe ' .. l.name, text)
+  end
+
+  -- succeeded_since reports whether any delivery of a lane was delivered since the job began, as far as that can be seen. Then the
+  -- lane fails no more, or it is among the newest successes.
+  local recent -- the lanes of the newest successes, read once
+  local function succeeded_since(l, failing)
+    if failing > 0 and l.state.failing == 0 then return true end
+    if not recent then
+      recent = {}
+      for _, delivery in ipairs(sure('ZREVRANGEBYSCORE', DONE, '+inf', num(job.since), 'LIMIT', 0, LOOK_BACK)) do
+        recent[lane_of(delivery)] = true
+      end
+    end
+    return recent[l.name] or false
+  end
+
+  -- outcome_of answers ok or failed of the delivery that was sent first, gone where that says nothing, nil where it is not known
+  -- yet.
+  local function outcome_of(l, text)
+    local at, before, failing, id = match(text, '^(%d+) (%d+) (%d+) (.*)$')
+    if not at then return 'gone' end
+    local probe = l.name .. ':' .. id
+    local tried = progress(sure('HGET', PROGRESS, probe)) > tonumber(before)
+    if sure('ZSCORE', DONE, probe) or succeeded_since(l, tonumber(failing)) then return 'ok' end
+    if not exists(l.name, id, wholes) then return 'gone' end
+    if sure('ZSCORE', CANCELLED, probe) then return tried and 'failed' or 'gone' end
+    if sure('ZSCORE', DEAD, probe) or tried and sure('ZSCORE', DUE, probe) then return 'failed' end
+    return now - tonumber(at) > PROBE_LASTS and 'failed' or nil
+  end
+
+  -- judged answers the code of a delivery that has to wait for the one that was sent first, or that is left because of it. It
+  -- answers nil where the delivery may be sent.
+  function judged(l)
+    if l.limits.held == 'p' or all_held then return HELD_BACK end
+    local text = probes[l.name]
+    if text and text ~= 'ok' and text ~= 'failed' then
+      local outcome = not l.probing and outcome_of(l, text)
+      if not outcome then
+        l.probing = true -- its other deliveries of this call need not ask again
+        return PASSED
+      end
+      if outcome == 'gone' then probes[l.name] = nil else learn(l, outcome) end
+    end
+    text = probes[l.name]
+    if text then return text == 'failed' and PROBE_FAILED or nil end
+    if now - job.since > PROBE_LASTS then
+      learn(l, 'failed')
+      return PROBE_FAILED
+    end
+    return tonumber(sure('HGET', JOBS, job.number .. ' probes') or 0) >= MOST_PROBED and UNPROBED or nil
+  end
+
+  -- sent_first notes which delivery of its lane was sent first.
+  function sent_first(l, id, text)
+    if sure('HEXISTS', JOBS, job.number .. ' probe ' .. l.name) == 0 then sure('HINCRBY', JOBS, job.number .. ' probes', 1) end
+    learn(l, format('%s %d %s %s', at_now, (progress(text)), num(l.state.failing), id))
+    return PROBE
+  end
+end
+
 -- replay is retry for a job. It leaves what ended since the job began, or was accepted since where it takes what waits. It
 -- leaves what the job had before, also if the clock went back. What can't be retried is noted too, so that the job counts
 -- it once. A delivery that waits for another job stays that one's.
 local places = job and sure('ZMSCORE', tag .. ':' .. job.index, unpack(deliveries))
 local function replay(delivery, l, id, i)
   local record = (not places[i] or job.index == 'due') and exists(l.name, id, wholes)
-  if not places[i] then return record and 0 or -1 end
   local text = sure('HGET', PROGRESS, delivery)
   if job_in(text) == job.number then return DONE_BEFORE end
+  if not places[i] then return record and 0 or -1 end
   if job.index ~= 'due' then
     if tonumber(places[i]) > job.since then return 0 end
   elseif record and created(record) > job.since then
     return DONE_BEFORE
   end
-  if slots_of(l) < 1 then return PASSED end
-  local code = retry(delivery, l, id, i)
+  local code = job.probes and judged(l) or nil
+  if not code and slots_of(l) < 1 then code = PASSED end
+  if code == PASSED then return code end
+  code = code or retry(delivery, l, id, i)
+  if code == 1 and job.probes and not probes[l.name] then code = sent_first(l, id, text) end
   if code < -1 and owner(text) then return DONE_BEFORE end
   if code < -1 then
     local attempts, base, deaths, status, asked, reason, more = progress(text)

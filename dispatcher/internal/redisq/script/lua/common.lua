@@ -84,6 +84,8 @@
 --                          "<number> failures" -> a line "<reason> <delivery>" for each of the first that could not be;
 --                          "<number> left" -> "<reason> <how many>" for each reason for which deliveries were left;
 --                          "<number> ends" -> how many of those that it sent were "delivered cancelled dead taken-over" since;
+--                          "<number> probe <lane>" -> ok, failed, or "<ms> <its attempts before> <failing of its lane> <message id>" of
+--                          the delivery of that lane which the job sent first; "<number> probes" -> how many such fields;
 --                          sent -> ms of the last step of a job that retries
 --   :fenced          zset  instances declared dead by when
 --   :attempts        stream what happened, a line each: delivery, verdict, status, took ms, number, reason. l: the lines.

@@ -8,13 +8,13 @@
 local DONE_BEFORE, PASSED = -8, -9 -- codes: the job had it before; its lane takes no more now
 local READY_LEAST = 64 -- ready deliveries up to which a job adds to a lane of any window
 
--- job_of reads "number turn index passed named cursor", an argument of the script; nil where no job calls. named: how
+-- job_of reads "number turn index passed named probes cursor", an argument of the script; nil where no job calls. named: how
 -- many more of its failures are told by name.
 local function job_of(text)
-  local number, turn, index, passed, named, cursor = match(text, '^(%d+) (%d+) (%a+) (%d+) (%d+) (.*)$')
+  local number, turn, index, passed, named, probes, cursor = match(text, '^(%d+) (%d+) (%a+) (%d+) (%d+) ([01]) (.*)$')
   if not number then return nil end
   return {
-    number = number, turn = turn, index = index, passed = tonumber(passed), named = tonumber(named), cursor = cursor,
+    number = number, turn = turn, index = index, passed = tonumber(passed), named = tonumber(named), probes = probes == '1', cursor = cursor,
     since = 0, done = 0, failed = 0, failures = {}, left = 0, reasons = {},
   }
 end
@@ -32,10 +32,10 @@ end
 -- counted adds a code to the sums of a job. A delivery that is not in the state any more in which the job looks for it is
 -- left: another job or a person was quicker, or its attempt was. Only what the job could not process has failed.
 local FAILED = { [-1] = 'gone', [-3] = 'disabled', [-4] = 'deleted', [-6] = 'expired' }
-local LEFT = { [0] = 'changed', [-2] = 'in_flight', [-5] = 'delivered', [-7] = 'order' }
+local LEFT = { [0] = 'changed', [-2] = 'in_flight', [-5] = 'delivered', [-7] = 'order', [-11] = 'probe_failed', [-12] = 'held', [-13] = 'unprobed' }
 local function counted(job, code, delivery)
   local left = LEFT[code]
-  if code == 1 then
+  if code == 1 or code == 3 then
     job.done = job.done + 1
   elseif left then
     job.left = job.left + 1

@@ -332,9 +332,10 @@ local function lease_ready(taken, given, most_bytes, answer)
   return leases, lost, later
 end
 
--- conclude counts the ends of deliveries that belong to a job: it sent them last, as a + behind its number in :progress says.
+-- sums.conclude counts the ends of deliveries that belong to a job: it sent them last, as a + behind its number in :progress says.
 -- It takes the + away, so that each is counted once. which: 1 they were delivered, 2 cancelled, 3 died, 4 are another's now.
-local function conclude(which, list)
+-- It is no local, since schedule may have no more.
+function sums.conclude(which, list)
   local jobs, texts, hash = {}, {}, tag .. ':jobs'
   for from = 1, #list, 1000 do
     local names = {}
@@ -384,6 +385,6 @@ local function flush()
   each('ZADD', DEAD, ended.dead)
   each('HSET', PROGRESS, entries_of_progress)
   each('HDEL', MARKS, unmarked)
-  for i, list in ipairs(sums.sent and { ended.done, ended.cancelled, ended.dead } or NONE) do conclude(i, list) end
+  for i, list in ipairs(sums.sent and { ended.done, ended.cancelled, ended.dead } or NONE) do sums.conclude(i, list) end
   ended, entries_of_progress, unmarked = { done = {}, cancelled = {}, dead = {} }, {}, {}
 end

@@ -7,8 +7,9 @@ local LONGEST = 3660000 -- ms; an hour, the longest lease, and a minute: what en
 local function first_end()
   local head = sure('ZRANGE', TAKEN, '0', '0', 'WITHSCORES')[2]
   if not head then return 0 end
-  if sure('ZCOUNT', TAKEN, '(' .. num(now + LONGEST), '+inf') > 0 then return now end
-  return math.max(1, floor(tonumber(head)))
+  local first = math.max(1, floor(tonumber(head)))
+  if sure('ZCOUNT', TAKEN, '(' .. num(now + LONGEST), '+inf') > 0 then return math.min(first, now) end
+  return first
 end
 
 -- set_timer has :parked say when the first of them ends, so that a mover comes then. It reports whether it did not.

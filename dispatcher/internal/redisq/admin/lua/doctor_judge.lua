@@ -182,20 +182,20 @@ end
 local function leftover(delivery, id)
   return call('ZSCORE', tag .. ':of:' .. name, id) or call('HEXISTS', PROGRESS, delivery) == 1 or call('HEXISTS', MARKS, delivery) == 1 or call('EXISTS', HISTORY .. delivery) == 1
 end
--- unshelve takes a delivery off its shelf whose message is gone. Only that message said which shelf of a tenant it is on in
--- a queue: doctor takes it off that one. With the last entry goes that of :in. It names keys itself, since a script has few
--- locals.
+
+-- unshelve is as in order's drop: it takes a delivery off its shelf, and a shelf that is empty then off its tenant's list.
 local function unshelve(lane, id)
-  sure('ZREM', tag .. ':of:' .. lane, id)
+  call('ZREM', tag .. ':of:' .. lane, id)
   if call('EXISTS', tag .. ':of:' .. lane) == 1 then return end
-  local owner = sure('HGET', tag .. ':owners', lane)
+  local owner = call('HGET', tag .. ':owners', lane)
   if owner then
-    sure('ZREM', tag .. ':tenant:' .. owner, lane)
-    sure('HDEL', tag .. ':owners', lane)
+    call('ZREM', tag .. ':tenant:' .. owner, lane)
+    call('HDEL', tag .. ':owners', lane)
   end
   sums.bare = sums.bare or {}
   sums.bare[lane] = true
 end
+
 local function forget(delivery, id)
   unshelve(name, id)
   call('HDEL', PROGRESS, delivery)

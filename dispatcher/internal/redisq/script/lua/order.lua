@@ -32,7 +32,9 @@ end
 -- drop forgets a delivery whose message was removed by hand or by a repair. The delivery must not stop its lane and
 -- must not stay. The digest names a body that lies apart, where it is left.
 local function drop(delivery, id, record)
-  local function unshelve(lane, id)
+  -- unshelve takes it off its shelf. Only the message said which shelf of a tenant it is on in a queue: doctor takes it off
+  -- that one. With the last entry goes that of :in. It names keys itself, and is in here, since a script has few locals.
+  local function unshelve(lane)
     sure('ZREM', tag .. ':of:' .. lane, id)
     if call('EXISTS', tag .. ':of:' .. lane) == 1 then return end
     local owner = sure('HGET', tag .. ':owners', lane)
@@ -43,11 +45,12 @@ local function drop(delivery, id, record)
     sums.bare = sums.bare or {}
     sums.bare[lane] = true
   end
+
   if record then sure('HDEL', BODIES, body_of(id, record)) end
   sure('HDEL', PROGRESS, delivery)
   sure('HDEL', tag .. ':tokens', delivery)
   sure('ZREM', tag .. ':expiring', delivery)
-  unshelve(sub(delivery, 1, -#id - 2), id)
+  unshelve(sub(delivery, 1, -#id - 2))
   sure('DEL', HISTORY .. delivery)
   sure('HDEL', FAN, id)
 end

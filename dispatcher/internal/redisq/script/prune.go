@@ -75,8 +75,11 @@ func piecesOf(text string) []piece {
 // constants is a line that gives numbers names.
 var constants = regexp.MustCompile(`^local ([A-Z][A-Z_]*(?:, [A-Z][A-Z_]*)*) = ([0-9]+(?:, [0-9]+)*)$`)
 
+// tuned is in the line of constants that tests of the engine replace in a script's text.
+const tuned = "FIRST_WINDOW"
+
 // inline puts numbers in place of the names that lines at the margin give them. A name that
-// is a local of some function too stays.
+// is a local of some function too stays, and so does the line that has tuned.
 func inline(pieces []piece) []piece {
 	values, all := map[string]string{}, ""
 	for _, p := range pieces {
@@ -88,7 +91,7 @@ func inline(pieces []piece) []piece {
 			return false
 		}
 		names, numbers := strings.Split(m[1], ", "), strings.Split(m[2], ", ")
-		if len(names) != len(numbers) || slices.ContainsFunc(names, func(name string) bool {
+		if len(names) != len(numbers) || slices.Contains(names, tuned) || slices.ContainsFunc(names, func(name string) bool {
 			return len(regexp.MustCompile(`(?m)^ *local [^=\n]*\b`+name+`\b`).FindAllString(all, 2)) > 1
 		}) {
 			return false

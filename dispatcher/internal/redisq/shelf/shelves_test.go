@@ -108,7 +108,13 @@ func TestTenantsHaveTheShelvesThatHaveDeliveriesOfTheirs(t *testing.T) {
 			require.Equal(t, []string{"q_a~", "u_2"}, l.shelves("other"))
 
 			l.publish("m5", "acme", "u_1")
-			require.Equal(t, []string{"u_1"}, l.shelves("acme"), "also where the lane is known")
+			require.Equal(t, []string{"u_1"}, l.shelves("acme"))
+			l.cancel(dispatcher.DeliveryID{Lane: "u_1", Message: "m5"})
+			l.Pass(time.Second)
+			l.trim(dispatcher.Keep{})
+			require.Empty(t, l.shelves("acme"))
+			l.publish("m6", "acme", "u_1")
+			require.Equal(t, []string{"u_1"}, l.shelves("acme"), "also where the state of the lane is kept still")
 			for _, state := range l.States(partitions) {
 				require.Empty(t, state.Unknown)
 			}

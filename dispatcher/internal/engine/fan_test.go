@@ -131,8 +131,8 @@ func TestARepeatIsAnsweredWithTheDeliveriesThereAre(t *testing.T) {
 		require.Equal(t, view.URL, again.Deliveries[0].URL)
 		require.True(t, again.CreatedAt.Equal(first.CreatedAt))
 		other := to("main", "m")
-		other.Topic, other.Endpoint, other.URL, other.Body = "other", "", "https://elsewhere.example/", []byte("other")
-		require.Equal(t, []string{"topic", "destination", "body"}, r.publish(t, other).Differs, "url and endpoint are one destination")
+		other.Topic, other.Endpoint, other.URL, other.Body = "other", "", "https://elsewhere.example/", []byte("other") // it has no endpoint, so no tenant
+		require.Equal(t, []string{"topic", "tenant", "destination", "body"}, r.publish(t, other).Differs, "url and endpoint are one destination")
 		other = to("main", "m")
 		other.Body = []byte("other")
 		refused := r.publish(t, other)

@@ -275,7 +275,7 @@ type movedCounts struct {
 	field   string
 }
 
-var movedField = regexp.MustCompile(`^([0-9]{1,15}) (was|left|ends) [0-9]+ [0-9A-Z]+$`)
+var movedField = regexp.MustCompile(`^([0-9]{1,15}) (was|left|ends) [0-9]+ [0-9A-Za-z-]+$`)
 
 // moved reads what jobs had in partitions before a repartition.
 func (s *Store) moved(ctx context.Context) (map[int64][]movedCounts, error) {

@@ -135,11 +135,13 @@ func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
 		"tenant":       s.asks(offer.Tenants()),
 		"topic":        s.asks(offer.Topics()),
 	}
+	ids := byCommand(map[string]cobra.CompletionFunc{"cancel": s.asks(offer.Messages(unfinished...))}, messages)
 	arguments = map[string]cobra.CompletionFunc{
 		"<destination>": destinations,
 		"<endpoint>":    endpoints,
 		"[<file>]":      oneOfFiles,
-		"<id>":          byCommand(map[string]cobra.CompletionFunc{"cancel": s.asks(offer.Messages(unfinished...))}, messages),
+		"<id>":          ids,
+		"[<id>]":        ids,
 		"<job>": byCommand(map[string]cobra.CompletionFunc{
 			"jobs stop":   s.asks(offer.Jobs("running", "waiting")),
 			"jobs resume": s.asks(offer.Jobs("stopped", "failed")),

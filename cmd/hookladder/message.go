@@ -79,7 +79,7 @@ func newCancel(s world) *cobra.Command {
 		},
 		json: printDeliveriesJSON,
 	}.on(&cobra.Command{
-		Use:   "cancel [id]",
+		Use:   "cancel [<id>]",
 		Short: "Cancel a message's unfinished deliveries, or all that match filters",
 		Long: `Cancels the deliveries of a message that are not finished: no attempt begins any
 more. An attempt that is under way can't be recalled.
@@ -151,7 +151,7 @@ func newRetry(s world) *cobra.Command {
 		json: func(out io.Writer, a retryAnswer) error { return printRetriedJSON(out, a.Retried) },
 		then: func(_ *cobra.Command, a retryAnswer, _ bool) error { return a.failed },
 	}.on(&cobra.Command{
-		Use:   "retry [id]",
+		Use:   "retry [<id>]",
 		Short: "Attempt a message now, or all deliveries that match filters",
 		Long: `Attempts the deliveries of a message now, as far as pause, breaker, rate and limit
 allow, and says which it leaves out and why. A delivery that waits gets an extra

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -72,28 +71,27 @@ func piecesOf(text string) []piece {
 	return pieces
 }
 
-// constants is a line that gives numbers names.
-var constants = regexp.MustCompile(`^local ([A-Z][A-Z_]*(?:, [A-Z][A-Z_]*)*) = ([0-9]+(?:, [0-9]+)*)$`)
-
 // tuned is in the line of constants that tests of the engine replace in a script's text.
 const tuned = "FIRST_WINDOW"
 
 // inline puts numbers in place of the names that lines at the margin give them. A name that
 // is a local of some function too stays, and so does the line that has tuned.
 func inline(pieces []piece) []piece {
-	values, all := map[string]string{}, ""
+	locals := map[string]int{} // how often a name is made
 	for _, p := range pieces {
-		all += p.text + "\n"
-	}
-	rest := slices.DeleteFunc(pieces, func(p piece) bool {
-		m := constants.FindStringSubmatch(p.text)
-		if m == nil || p.name != "" {
-			return false
+		for line := range strings.Lines(p.text) {
+			if after, found := strings.CutPrefix(strings.TrimLeft(line, " "), "local "); found {
+				left, _, _ := strings.Cut(after, "=")
+				for _, word := range strings.FieldsFunc(left, func(r rune) bool { return !isWord(r) }) {
+					locals[word]++
+				}
+			}
 		}
-		names, numbers := strings.Split(m[1], ", "), strings.Split(m[2], ", ")
-		if len(names) != len(numbers) || slices.Contains(names, tuned) || slices.ContainsFunc(names, func(name string) bool {
-			return len(regexp.MustCompile(`(?m)^ *local [^=\n]*\b`+name+`\b`).FindAllString(all, 2)) > 1
-		}) {
+	}
+	values := map[string]string{}
+	rest := slices.DeleteFunc(pieces, func(p piece) bool {
+		names, numbers := constantsOf(p)
+		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return name == tuned || locals[name] > 1 }) {
 			return false
 		}
 		for i, name := range names {
@@ -102,18 +100,58 @@ func inline(pieces []piece) []piece {
 		return true
 	})
 	for i := range rest {
-		rest[i].text = tokens.ReplaceAllStringFunc(rest[i].text, func(token string) string {
-			if number, ok := values[token]; ok {
-				return number
-			}
-			return token
-		})
+		rest[i].text = replaceWords(rest[i].text, values)
 	}
 	return rest
 }
 
-// tokens are the texts and words of a script.
-var tokens = regexp.MustCompile(`'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[A-Za-z_][A-Za-z0-9_]*`)
+// constantsOf reads a line that gives numbers names in capitals; none: it is another line.
+func constantsOf(p piece) (names, numbers []string) {
+	after, found := strings.CutPrefix(p.text, "local ")
+	left, right, made := strings.Cut(after, " = ")
+	if !found || !made || p.name != "" || strings.Trim(left, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_, ") != "" || strings.Trim(right, "0123456789, ") != "" {
+		return nil, nil
+	}
+	names, numbers = strings.Split(left, ", "), strings.Split(right, ", ")
+	if len(names) != len(numbers) {
+		return nil, nil
+	}
+	return names, numbers
+}
+
+// replaceWords replaces words of a script, but not in its texts.
+func replaceWords(text string, by map[string]string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		end := i + 1
+		switch c := text[i]; {
+		case c == '\'' || c == '"':
+			for end < len(text) && text[end] != c {
+				if text[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			end = min(end+1, len(text))
+		case isWord(rune(c)):
+			for end < len(text) && isWord(rune(text[end])) {
+				end++
+			}
+			if number, ok := by[text[i:end]]; ok {
+				b.WriteString(number)
+				i = end
+				continue
+			}
+		}
+		b.WriteString(text[i:end])
+		i = end
+	}
+	return b.String()
+}
+
+func isWord(r rune) bool {
+	return r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+}
 
 // pruneNames joins the pieces and leaves out the names of keys that no other
 // line uses.
@@ -154,9 +192,7 @@ func keyNames(p piece) (names, values []string, ok bool) {
 
 // addWords adds the words of a text.
 func addWords(words map[string]bool, text string) {
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
-		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !isWord(r) }) {
 		words[word] = true
 	}
 }

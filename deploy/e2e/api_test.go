@@ -201,10 +201,10 @@ func TestStatsAndListsTellWhatThereIs(t *testing.T) {
 	}
 	slices.Sort(all)
 	require.Equal(t, all, list(client.Filter{Limit: 3}), "each once, whatever its status")
-	newest, err := i.Deliveries(t.Context(), client.Filter{Statuses: []string{"scheduled"}})
+	waiting, err := i.Deliveries(t.Context(), client.Filter{Statuses: []string{"scheduled"}})
 	require.NoError(t, err)
-	for n, d := range newest.Data {
-		require.True(t, strings.HasSuffix(d.ID, fmt.Sprint(":scheduled-", len(newest.Data)-1-n)), "newest first: %s", d.ID)
+	for n, d := range waiting.Data {
+		require.True(t, strings.HasSuffix(d.ID, fmt.Sprint(":scheduled-", n)), "the earliest first: %s", d.ID)
 	}
 	require.Len(t, list(client.Filter{Statuses: []string{"delivered", "dead"}}), 1+5)
 	require.Len(t, list(client.Filter{Reasons: []string{"gone"}}), 3)

@@ -96,7 +96,7 @@ func TestWhatIsOldIsForgotten(t *testing.T) {
 	require.Len(t, w.receiver.arrivals("dies"), 3)
 	_, err = i.Message(t.Context(), "dies")
 	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
-	require.Equal(t, []string{"archive", "attempts", "ends", "in", "known", "lane", "limits", "names"}, w.keys(), "how many ended stays counted, by reason, and how far the log was cut")
+	require.Equal(t, []string{"archive", "attempts", "ends", "known", "lane", "limits", "names"}, w.keys(), "how many ended stays counted, by reason, and how far the log was cut")
 
 	again := i.send("plain")
 	require.False(t, again.Duplicate, "its id is forgotten too")

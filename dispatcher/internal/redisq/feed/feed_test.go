@@ -50,7 +50,7 @@ func (a *archived) accept(n, bytesOf int) {
 	for range n {
 		a.made++
 		batch = append(batch, a.Entry(fmt.Sprintf("n%d", a.made), []dispatcher.Lane{"u_a"}, func(m *dispatcher.Message) {
-			m.Body = bytes.Repeat([]byte("x"), bytesOf)
+			m.Body, m.Subject = bytes.Repeat([]byte("x"), bytesOf), "" // all are of one size
 		}))
 	}
 	a.Publish(a.store, batch...)

@@ -91,6 +91,11 @@ type archivedMessage struct {
 	sum                        []byte // SHA-256 of the body; nil: the archive has no body
 }
 
+// content is all that a message itself gives to its row.
+func (m archivedMessage) content() string {
+	return fmt.Sprint(m.tenant, m.subject, m.topic, m.sum)
+}
+
 // archivedEvent is a row of the archive's events.
 type archivedEvent struct {
 	id, lane               string

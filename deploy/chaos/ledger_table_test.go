@@ -45,6 +45,11 @@ func (b book) published() *message {
 	return m
 }
 
+// bare takes the content from the archive's row of a message.
+func (b book) bare(m *message) {
+	b.archived.messages = []archivedMessage{{id: m.id, created: m.tries[0].began}}
+}
+
 // last is the newest event of the archive.
 func (b book) last() *archivedEvent { return &b.archived.events[len(b.archived.events)-1] }
 
@@ -129,6 +134,17 @@ var pages = []struct {
 		b.archived.events = b.archived.events[1:]
 		b.cuts, b.dropped = []span{{at(20), at(30)}}, 1
 	}, unlogged},
+	{"a message has no content, and the backlog was cut", func(b book) {
+		b.bare(b.usual())
+		b.cuts, b.dropped = []span{{at(0), at(10)}}, 1
+	}, ""},
+	{"a message has no content, and nothing was cut", func(b book) {
+		b.bare(b.usual())
+	}, altered + ", " + altered},
+	{"a message has no content, and it is not counted", func(b book) {
+		b.bare(b.usual())
+		b.cuts = []span{{at(0), at(10)}}
+	}, uncounted},
 	{"more is missing than the program counted", func(b book) {
 		b.usual()
 		b.archived.events, b.archived.messages = b.archived.events[1:], nil

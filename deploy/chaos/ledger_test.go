@@ -102,6 +102,10 @@ func (l *ledger) acceptedAnew(m *message, rows []archivedMessage) bool {
 
 // equal judges that a message is as it was published.
 func (l *ledger) equal(m *message, row archivedMessage) {
+	if row.content() == (archivedMessage{}).content() && l.cut(m.tries[0].began, m.acceptedBy()) {
+		l.missing++ // its line was read, and given up with the message before the message itself was read
+		return
+	}
 	if row.tenant != m.tenant || row.subject != m.subject || row.topic != m.topic {
 		l.complain(altered, m.id, "published %q %q %q, archived %q %q %q", m.tenant, m.subject, m.topic, row.tenant, row.subject, row.topic)
 	}

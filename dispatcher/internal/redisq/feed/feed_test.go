@@ -211,6 +211,27 @@ func TestMemoryIsFreedAlsoOfWhatIsNotArchived(t *testing.T) {
 	})
 }
 
+// Memory may be freed between the reading of the log and that of its messages. Then the
+// part lacks messages, and the store has counted their lines.
+func TestWhatIsGivenUpWhileItIsReadIsCounted(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(8, 1000)
+		a.deliver()
+		a.Pass(2 * time.Minute)
+		a.accept(1, 1000)
+		reader := redisqtest.Open(a.T, a.Options)
+		a.feed = feed.New(reader.Bare())
+		before := a.state()
+		s := &swap{before: 1, do: func() { a.trim(0, true) }}
+		reader.Client().AddHook(s)
+		p, err := a.feed.Read(a.T.Context(), 0, before.At, 1<<20, 1<<30)
+		require.NoError(a.T, err)
+		require.Equal(a.T, 8, p.Missing)
+		require.Len(a.T, p.Accepted, 9)
+		require.EqualValues(a.T, 17, a.state().Dropped, "their lines of acceptance and end, and one of the ninth")
+	})
+}
+
 // What is archived makes room: so an archive begins where there is none.
 func TestAnArchiveBeginsWhileMemoryIsFull(t *testing.T) {
 	p := redisqtest.NewProject(t, redistest.Start(t), 1)

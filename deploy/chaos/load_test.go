@@ -159,7 +159,7 @@ func (c *caller) publish(ctx context.Context) {
 		w.Delay, cancels = wire.Duration(4*time.Second), true
 	case chance < 60 && c.owners != nil:
 		if e := c.owners.some(c.random); e != nil {
-			w.Endpoint, m.places = e.uid, []string{e.place}
+			w.Endpoint, m.places, m.tenant = e.uid, []string{e.place}, ownerTenant
 		}
 	case chance < 61:
 		w.Topic = "not a topic" // which is certainly refused
@@ -170,7 +170,10 @@ func (c *caller) publish(ctx context.Context) {
 	if c.random.IntN(2) == 0 {
 		w.Subject = fmt.Sprint("order-", c.random.IntN(1000))
 	}
-	m.topic, m.tenant, m.subject, m.delay = w.Topic, w.Tenant, w.Subject, time.Duration(w.Delay)
+	if w.Tenant != "" {
+		m.tenant = w.Tenant // else it is the endpoint's
+	}
+	m.topic, m.subject, m.delay = w.Topic, w.Subject, time.Duration(w.Delay)
 	if before := c.last[key+place]; key != "" && before != nil && before.told() == accepted {
 		m.after = before
 	}

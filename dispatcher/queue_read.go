@@ -26,6 +26,8 @@ type Filter struct {
 	Order    Order  `json:",omitzero"`
 	View     View   `json:",omitzero"`
 
+	SubjectLike []string `json:",omitempty"` // has the SubjectToken of one of these
+
 	Left bool      `json:"-"`         // what is left of an emptied store, which is no error then
 	Part ListPart  `json:",omitzero"` // of the list, where another goes on with the rest
 	From *EndPlace `json:",omitzero"` // of PartEnded, in place of a cursor: what stands behind it; nil: all
@@ -84,7 +86,7 @@ func (f *Filter) Arrange() error {
 	switch f.Order {
 	case OrderAccepted:
 		if !f.OfSome() {
-			return errors.New("goes with tenant or destination: name one, or leave the order out")
+			return errors.New("goes with tenant, destination or subject: name one, or leave the order out")
 		}
 	case OrderEnded:
 		if f.Failed || !only(EndStatuses) {
@@ -106,7 +108,10 @@ func (f *Filter) Arrange() error {
 
 // OfSome reports whether the filter names whose deliveries it selects, so that a list of them
 // reads no others.
-func (f *Filter) OfSome() bool { return len(f.Tenants)+len(f.Lanes) > 0 }
+func (f *Filter) OfSome() bool { return f.OfOwner() || len(f.Subjects)+len(f.SubjectLike) > 0 }
+
+// OfOwner reports whether the filter names tenants or destinations.
+func (f *Filter) OfOwner() bool { return len(f.Tenants)+len(f.Lanes) > 0 }
 
 // Matches reports whether a filter selects a delivery, whose time in the order of the list is
 // at; zero: it has none.
@@ -116,6 +121,7 @@ func (f *Filter) Matches(d *Delivery, at time.Time) bool {
 		any(len(f.Topics), slices.ContainsFunc(f.Topics, func(pattern string) bool { return MatchTopic(pattern, d.Topic) })) &&
 		any(len(f.Tenants), slices.Contains(f.Tenants, d.Tenant)) &&
 		any(len(f.Subjects), slices.Contains(f.Subjects, d.Subject)) &&
+		any(len(f.SubjectLike), d.Subject != "" && slices.ContainsFunc(f.SubjectLike, func(s string) bool { return SubjectToken(s) == SubjectToken(d.Subject) })) &&
 		(!f.Failed || d.Failed()) &&
 		any(len(f.Lanes), slices.Contains(f.Lanes, d.ID.Lane)) &&
 		any(len(f.Reasons), slices.Contains(f.Reasons, d.Reason)) &&
@@ -147,7 +153,9 @@ func (p EndPlace) Compare(q EndPlace) int {
 
 // OfMessage reports whether the filter asks for what only the message tells, and
 // not the name of a delivery, its end and its reason.
-func (f *Filter) OfMessage() bool { return len(f.Topics)+len(f.Tenants)+len(f.Subjects) > 0 }
+func (f *Filter) OfMessage() bool {
+	return len(f.Topics)+len(f.Tenants)+len(f.Subjects)+len(f.SubjectLike) > 0
+}
 
 // Page is a part of a list, newest first.
 type Page struct {

@@ -128,17 +128,17 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	if !f.Until.IsZero() {
 		p.reached.At = ceil(f.Until)
 	}
-	q, err := r.query(ctx, f)
-	var from *place
-	if err == nil {
-		from, err = r.ListPlace(ctx, f)
-	}
+	from, err := r.ListPlace(ctx, f)
 	if from != nil && (f.Until.IsZero() || from.At.Before(f.Until)) {
 		p.reached = *from
 	}
+	var q query
+	if err == nil {
+		q, err = r.query(ctx, f, p.reached)
+	}
 	for err == nil && p.more && len(p.Deliveries) < f.Limit && p.cost < pageCost {
 		var parts []lanesPart
-		if parts, err = r.read(ctx, q, &p); err == nil {
+		if parts, err = r.read(ctx, &q, &p); err == nil {
 			p.join(parts, f.Limit)
 		}
 	}
@@ -177,13 +177,20 @@ type query struct {
 	f       dispatcher.Filter
 	names   []any
 	shelves map[int][]string // by partition
+
+	subjects []string // not empty: messages are read, and no shelves
+	messages []About
+	older    bool // there are older ones of them
 }
 
-// query finds the shelves of a filter.
-func (r *Reader) query(ctx context.Context, f dispatcher.Filter) (query, error) {
+// query finds what a filter reads from a place on: messages or shelves.
+func (r *Reader) query(ctx context.Context, f dispatcher.Filter, from place) (query, error) {
 	q := query{f: f, shelves: groups(f.Lanes, r.conn.Partitions())}
 	var err error
-	if q.names, err = r.o.Names(ctx); err != nil || len(f.Tenants) == 0 {
+	if q.names, err = r.o.Names(ctx); err == nil {
+		err = r.findMessages(ctx, &q, from)
+	}
+	if err != nil || len(f.Tenants) == 0 || len(q.subjects) > 0 {
 		return q, err
 	}
 	q.shelves, err = r.Shelves(ctx, f.Tenants)
@@ -198,24 +205,26 @@ func (r *Reader) query(ctx context.Context, f dispatcher.Filter) (query, error) 
 	return q, err
 }
 
-// read calls the script once for each group of shelves, all in one round trip.
-func (r *Reader) read(ctx context.Context, q query, p *listing) (parts []lanesPart, err error) {
+// read calls the script once for each group of shelves or messages, all in one round trip.
+func (r *Reader) read(ctx context.Context, q *query, p *listing) (parts []lanesPart, err error) {
 	f := q.f
 	wanted := max(f.Limit-len(p.Deliveries), leastWanted)
+	calls, bound := shelfCalls(q.shelves), (*place)(nil)
+	if len(q.subjects) > 0 {
+		if calls, bound, err = r.messageCalls(ctx, q, p.reached, wanted); err != nil {
+			return nil, err
+		}
+	}
+	if bound != nil {
+		parts = append(parts, lanesPart{more: true, reached: *bound})
+	}
 	if len(f.Topics)+len(f.Subjects)+len(f.Reasons) > 0 || f.Failed {
 		wanted = wantedMost // of which only Go knows which match
 	}
 	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, words(f.Statuses)})
-	var calls []conn.Call
-	for n, shelves := range q.shelves {
-		for some := range slices.Chunk(shelves, lanesMost) {
-			call := conn.Call{Partition: n, Args: slices.Clone(args)}
-			for _, shelf := range some {
-				call.Args = append(call.Args, shelf)
-			}
-			calls = append(calls, call)
-			p.cost += costOfScript + costOfLane*len(some)
-		}
+	for i := range calls {
+		p.cost += costOfScript + costOfLane*len(calls[i].Args)
+		calls[i].Args = slices.Concat(args, calls[i].Args)
 	}
 	for _, a := range r.conn.Send(ctx, conn.Batch{Script: r.script, Calls: calls}) {
 		a.Hint()
@@ -226,6 +235,20 @@ func (r *Reader) read(ctx context.Context, q query, p *listing) (parts []lanesPa
 		parts = append(parts, one)
 	}
 	return parts, nil
+}
+
+// shelfCalls are the arguments of the script for shelves.
+func shelfCalls(shelves map[int][]string) (calls []conn.Call) {
+	for n, names := range shelves {
+		for some := range slices.Chunk(names, lanesMost) {
+			call := conn.Call{Partition: n}
+			for _, shelf := range some {
+				call.Args = append(call.Args, shelf)
+			}
+			calls = append(calls, call)
+		}
+	}
+	return calls
 }
 
 // readPart reads what one call answered.

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	_ "embed" // the script
+	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -21,10 +24,19 @@ const (
 	tokensAtOnce = 4
 )
 
-// Subjects names the messages whose subjects are found by the same token as one of these, the
-// newest first, at most 1,000. more reports that there are older ones. All partitions are read
-// in one round trip.
-func (r *Reader) Subjects(ctx context.Context, subjects []string) (ids []string, more bool, err error) {
+// About is a message with a subject that a filter asks for.
+type About struct {
+	ID string
+	At time.Time // of its acceptance
+
+	partitions []int // it lies in these
+}
+
+// Subjects finds the messages whose subjects have the same token as one of these, and that
+// were accepted by a time, the newest first, at most 1,000. Zero is any time. more reports
+// that there are older ones: then those that are answered have all of their ms. All partitions
+// are read in one round trip.
+func (r *Reader) Subjects(ctx context.Context, subjects []string, by time.Time) (found []About, more bool, err error) {
 	tokens := make([]any, 0, len(subjects))
 	for _, subject := range slices.Compact(slices.Sorted(slices.Values(subjects))) {
 		if token := r.conn.SubjectHash(subject); token != "" && !slices.Contains(tokens, any(token)) {
@@ -36,32 +48,105 @@ func (r *Reader) Subjects(ctx context.Context, subjects []string) (ids []string,
 	}
 	var calls []conn.Call
 	for some := range slices.Chunk(tokens, tokensAtOnce) {
-		calls = append(calls, r.conn.Everywhere(append([]any{subjectsMost + 1}, some...))...)
+		calls = append(calls, r.conn.Everywhere(append([]any{subjectsMost + 1, millis(by)}, some...))...)
 	}
-	type one struct {
-		id string
-		at time.Time
-	}
-	newest := map[string]time.Time{} // one message may lie in several partitions
+	all := map[string]About{}
 	for _, a := range r.conn.Send(ctx, conn.Batch{Script: r.subjects, Calls: calls}) {
 		a.Hint()
 		for a.More() {
-			id, at := a.Text(), a.Time()
-			if at.After(newest[id]) {
-				newest[id] = at
+			one := About{ID: a.Text(), At: a.Time(), partitions: []int{a.Partition}}
+			if old, ok := all[one.ID]; ok && !slices.Contains(old.partitions, a.Partition) {
+				one.partitions = append(old.partitions, a.Partition)
+				if old.At.After(one.At) {
+					one.At = old.At
+				}
 			}
+			all[one.ID] = one
 		}
 		if a.Err != nil {
 			return nil, false, r.conn.InPartition(a.Partition, a.Err)
 		}
 	}
-	var all []one
-	for id, at := range newest {
-		all = append(all, one{id, at})
+	found = slices.SortedFunc(maps.Values(all), func(a, b About) int {
+		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.ID, b.ID))
+	})
+	if len(found) <= subjectsMost {
+		return found, false, nil
 	}
-	slices.SortFunc(all, func(a, b one) int { return cmp.Or(b.at.Compare(a.at), strings.Compare(a.id, b.id)) })
-	for _, o := range all[:min(len(all), subjectsMost)] {
-		ids = append(ids, o.id)
+	found = found[:subjectsMost]
+	last := found[subjectsMost-1].At // others of this ms may be missing
+	if whole := slices.IndexFunc(found, func(m About) bool { return m.At.Equal(last) }); whole > 0 {
+		found = found[:whole]
 	}
-	return ids, len(all) > subjectsMost, nil
+	return found, true, nil
+}
+
+// messagesAtOnce is how many messages one call of the script reads.
+const messagesAtOnce = 4
+
+// findMessages finds what a filter with subjects reads in place of shelves, from a place on.
+// Where there are more of them than a call finds, and the filter names whose deliveries it
+// asks for, their shelves are read.
+func (r *Reader) findMessages(ctx context.Context, q *query, from place) (err error) {
+	f := &q.f
+	if q.subjects = f.Subjects; len(q.subjects) == 0 {
+		q.subjects = f.SubjectLike
+	}
+	if len(q.subjects) == 0 {
+		return nil
+	}
+	by := from.At
+	if from.ID == "" && !by.IsZero() {
+		by = by.Add(-time.Millisecond)
+	}
+	if q.messages, q.older, err = r.Subjects(ctx, q.subjects, by); q.older && f.OfOwner() {
+		q.subjects, q.messages, q.older = nil, nil, false
+	}
+	early := func(m About) bool {
+		return !f.Since.IsZero() && f.Order == dispatcher.OrderAccepted && m.At.Before(f.Since)
+	}
+	if at := slices.IndexFunc(q.messages, early); at >= 0 {
+		q.messages, q.older = q.messages[:at], false
+	}
+	return err
+}
+
+// window are the messages that a page reads next: as many as it wants, and all of their last
+// ms. bound is where they end; nil: there is no older one.
+func (q *query) window(from place, wanted int) (some []About, bound *place) {
+	first := sort.Search(len(q.messages), func(i int) bool {
+		at := q.messages[i].At
+		return from == (place{}) || at.Before(from.At) || at.Equal(from.At) && from.ID != ""
+	})
+	end := min(first+wanted, len(q.messages))
+	for end > first && end < len(q.messages) && q.messages[end].At.Equal(q.messages[end-1].At) {
+		end++
+	}
+	if some = q.messages[first:end]; len(some) > 0 && (end < len(q.messages) || q.older) {
+		bound = &place{At: some[len(some)-1].At}
+	}
+	return some, bound
+}
+
+// messageCalls are the arguments of the script for the next messages, by partition.
+func (r *Reader) messageCalls(ctx context.Context, q *query, from place, wanted int) (calls []conn.Call, bound *place, err error) {
+	some, bound := q.window(from, wanted)
+	if len(some) == 0 && q.older {
+		if err = r.findMessages(ctx, q, from); err != nil {
+			return nil, nil, err
+		}
+		some, bound = q.window(from, wanted)
+	}
+	names := map[int][]any{}
+	for _, m := range some {
+		for _, n := range m.partitions {
+			names[n] = append(names[n], "="+m.ID)
+		}
+	}
+	for n, list := range names {
+		for few := range slices.Chunk(list, messagesAtOnce) {
+			calls = append(calls, conn.Call{Partition: n, Args: few})
+		}
+	}
+	return calls, bound, nil
 }

@@ -3,6 +3,7 @@ package shelf_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +22,13 @@ func (l *library) about(id, subject string, lanes ...dispatcher.Lane) {
 }
 
 // find names the messages of subjects, and reports whether there are more.
-func (l *library) find(subjects ...string) ([]string, bool) {
+func (l *library) find(subjects ...string) (ids []string, more bool) {
 	l.Helper()
-	ids, more, err := l.store.Queue().Subjects(l.Context(), subjects)
+	found, more, err := l.store.Queue().Subjects(l.Context(), subjects, time.Time{})
 	require.NoError(l, err)
+	for _, m := range found {
+		ids = append(ids, m.ID)
+	}
 	return ids, more
 }
 
@@ -100,7 +104,86 @@ func TestMoreMessagesThanOneCallFindsAreReported(t *testing.T) {
 	}
 	ids, more := l.find("17")
 	require.True(t, more)
-	require.Len(t, ids, 1000)
+	require.Len(t, ids, 950, "all of each ms: the 1,000th was not the last of its own")
 	require.Equal(t, "m0950", ids[0])
 	require.NotContains(t, ids, "oldest")
+
+	list := l.walk(dispatcher.Filter{SubjectLike: []string{"#17"}, Limit: 64})
+	require.Len(t, list, 1001)
+	require.Equal(t, "u_1:oldest", list[1000])
+	list = l.walk(dispatcher.Filter{SubjectLike: []string{"#17"}, Lanes: []dispatcher.Lane{"u_1"}, Limit: 500})
+	require.Len(t, list, 1001, "from the shelf, since the subject has more than a call finds")
+}
+
+// walk names the deliveries on all pages of a list.
+func (l *library) walk(f dispatcher.Filter) (names []string) {
+	l.Helper()
+	require.NoError(l, f.Arrange())
+	for pages := 0; ; pages++ {
+		require.Less(l, pages, 2000, "the walk has no end")
+		page, err := l.store.Queue().List(l.Context(), f)
+		require.NoError(l, err)
+		require.LessOrEqual(l, len(page.Deliveries), f.Limit)
+		for i := range page.Deliveries {
+			names = append(names, page.Deliveries[i].ID.String())
+		}
+		if f.Cursor = page.Next; f.Cursor == "" {
+			return names
+		}
+	}
+}
+
+// A list by subject has each delivery of its messages once, whatever the size of its pages
+// and however many were accepted in one ms.
+func TestAListBySubjectIsWhole(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
+			t.Parallel()
+			l := openTestLibrary(t, partitions)
+			var want []string
+			for n := range 12 {
+				l.Pass(time.Millisecond)
+				var batch []dispatcher.Entry
+				var of []string
+				for k := range 5 { // of one ms
+					id, lanes, subject := fmt.Sprintf("m%d_%d", n, k), []dispatcher.Lane{"u_1", "ep_1", "q_a"}[:1+k%3], "order_8713"
+					switch k {
+					case 3:
+						subject = "ORDER 8713"
+					case 4:
+						subject = "order_8714"
+					}
+					batch = append(batch, l.Entry(id, lanes, func(m *dispatcher.Message) { m.Subject, m.Tenant, m.Delay = subject, "m7", time.Hour }))
+					for _, lane := range lanes {
+						if k != 4 {
+							of = append(of, string(lane)+":"+id)
+						}
+					}
+				}
+				l.Publish(l.store, batch...)
+				slices.Sort(of)
+				want = append(want, of...)
+			}
+			slices.Reverse(want)
+			like := []string{"#8713"}
+			exact := slices.DeleteFunc(slices.Clone(want), func(name string) bool { return strings.HasSuffix(name, "_3") })
+			inLane := slices.DeleteFunc(slices.Clone(want), func(name string) bool { return !strings.HasPrefix(name, "ep_1:") })
+			for _, limit := range []int{1, 2, 7, 50, 500} {
+				require.Equal(t, want, l.walk(dispatcher.Filter{SubjectLike: like, Limit: limit}), limit)
+				require.Equal(t, exact, l.walk(dispatcher.Filter{Subjects: []string{"order_8713"}, Limit: limit}), limit)
+				require.Equal(t, inLane, l.walk(dispatcher.Filter{SubjectLike: like, Lanes: []dispatcher.Lane{"ep_1"}, Limit: limit}), limit)
+				require.Equal(t, want, l.walk(dispatcher.Filter{SubjectLike: like, Tenants: []string{"m7"}, Statuses: []dispatcher.Status{"scheduled"}, Limit: limit}), limit)
+				require.Empty(t, l.walk(dispatcher.Filter{SubjectLike: like, Tenants: []string{"m8"}, Limit: limit}))
+				require.Empty(t, l.walk(dispatcher.Filter{SubjectLike: like, Statuses: []dispatcher.Status{"delivered"}, Limit: limit}))
+				require.Len(t, l.walk(dispatcher.Filter{SubjectLike: like, Order: dispatcher.OrderDue, Limit: limit}), len(want))
+			}
+			one, err := l.store.Read(t.Context(), "m5_0")
+			require.NoError(t, err)
+			later := l.walk(dispatcher.Filter{SubjectLike: like, Since: one.Message.CreatedAt, Limit: 4})
+			earlier := l.walk(dispatcher.Filter{SubjectLike: like, Until: one.Message.CreatedAt, Limit: 4})
+			require.Equal(t, want, append(slices.Clone(later), earlier...))
+			require.Len(t, earlier, len(want)*5/12)
+		})
+	}
 }

@@ -34,18 +34,21 @@ func timeOf(order dispatcher.Order, d *dispatcher.Delivery) time.Time {
 // filter. It reports false if they are too large for that: then the index of the statuses has
 // the order. Page and place are the same in both.
 func (r *Reader) Whole(ctx context.Context, f dispatcher.Filter, from *dispatcher.EndPlace) (page dispatcher.Page, ok bool, err error) {
-	q, err := r.query(ctx, f)
+	q, err := r.query(ctx, f, place{})
 	if err != nil {
 		return page, false, err
 	}
-	if ok, err = r.fits(ctx, q.shelves); !ok || err != nil {
+	if ok = !q.older; len(q.subjects) == 0 {
+		ok, err = r.fits(ctx, q.shelves)
+	}
+	if !ok || err != nil {
 		return page, false, err
 	}
 	f.Limit = cmp.Or(f.Limit, 50)
 	p := listing{more: true}
 	q.f.Limit = math.MaxInt32
 	for p.more {
-		parts, err := r.read(ctx, q, &p)
+		parts, err := r.read(ctx, &q, &p)
 		if err != nil {
 			return page, false, fmt.Errorf("list: %w", err)
 		}

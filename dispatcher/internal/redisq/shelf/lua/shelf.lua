@@ -3,7 +3,8 @@
 --
 -- ARGV[..] after those of read: most to answer, the place of the last one before as ms, lane and id (empty: from the
 --   newest; a ms without a lane: what was accepted before it), ms from which they were accepted (empty: any), statuses that
---   are asked for, as words with a space at both ends (empty: any), then the shelves, at most 256: lanes, or parts of queues
+--   are asked for, as words with a space at both ends (empty: any), then the shelves, at most 256: lanes, or parts of queues;
+--   or in place of shelves some messages, at most 4, each with = before its id: then the page is of their deliveries
 -- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, place of the last
 --   one that was looked at as ms and name; then for each: delivery, ms when it was accepted, status, its time in ms (0:
 --   none), what it waits for (empty: nothing), head of its record (empty: none), progress, newest of its history
@@ -42,22 +43,41 @@ local function advance(s)
   return s.id and s.ms >= since
 end
 
+-- older compares entries; of one ms, as a list does, by the names of their deliveries.
 local function older(a, b)
   if a.ms ~= b.ms then return a.ms < b.ms end
   if a.lane ~= b.lane then return precedes_lane(a.lane, b.lane) end
   return precedes(a.id, b.id)
 end
 
+-- of_messages are the deliveries of messages behind the place of the last one before, the newest first.
+local function of_messages()
+  local all, last = {}, { ms = tonumber(after) or SANE, lane = last_lane, id = last_id }
+  for i = 1, math.min(#names, 4) do
+    local id = sub(names[i], 2)
+    local record = call('HGET', MESSAGES, id)
+    local ms = record and #record > DIGEST and created(record) or -1
+    if ms >= since and (ms < last.ms or ms == last.ms and last_lane ~= '') then
+      for _, lane in ipairs(lanes_of(id, record)) do
+        local one = { ms = ms, lane = lane, id = id }
+        if lane ~= '' and sub(lane, 1, 1) ~= '-' and older(one, last) then all[#all + 1] = one end
+      end
+    end
+  end
+  table.sort(all, function(a, b) return older(b, a) end)
+  return all
+end
+
 -- The lanes by their heads, the newest last. First only the heads are read. Of more lanes than names are looked at, the
 -- older ones can't come on this page.
-local shelves = {}
-for _, name in ipairs(names) do
+local found, looked, more = {}, asked == '' and wanted or MOST_NAMES, false
+local shelves, about = {}, sub(names[1] or '', 1, 1) == '='
+for _, name in ipairs(about and NONE or names) do
   local lane = lane_of_shelf(name)
   local s = { name = name, lane = lane, rank = first_rank(name, lane), block = {}, at = 1, size = 1 }
   if advance(s) then shelves[#shelves + 1] = s end
 end
 table.sort(shelves, older)
-local found, looked = {}, asked == '' and wanted or MOST_NAMES
 while #found < looked and #shelves > 0 do
   local s = table.remove(shelves)
   found[#found + 1] = { s.lane, s.id, s.ms }
@@ -67,7 +87,12 @@ while #found < looked and #shelves > 0 do
     table.insert(shelves, at, s)
   end
 end
-local more = #shelves > 0
+more = #shelves > 0
+if about then
+  local all = of_messages()
+  more = #all > looked
+  for i = 1, math.min(#all, looked) do found[i] = { all[i].lane, all[i].id, all[i].ms } end
+end
 
 local used, is_used = {}, {}
 for _, f in ipairs(found) do

@@ -121,7 +121,7 @@ func (f *Filter) Matches(d *Delivery, at time.Time) bool {
 		any(len(f.Topics), slices.ContainsFunc(f.Topics, func(pattern string) bool { return MatchTopic(pattern, d.Topic) })) &&
 		any(len(f.Tenants), slices.Contains(f.Tenants, d.Tenant)) &&
 		any(len(f.Subjects), slices.Contains(f.Subjects, d.Subject)) &&
-		any(len(f.SubjectLike), d.Subject != "" && slices.ContainsFunc(f.SubjectLike, func(s string) bool { return SubjectToken(s) == SubjectToken(d.Subject) })) &&
+		(len(f.SubjectLike) == 0 || SubjectLike(f.SubjectLike, d.Subject)) &&
 		(!f.Failed || d.Failed()) &&
 		any(len(f.Lanes), slices.Contains(f.Lanes, d.ID.Lane)) &&
 		any(len(f.Reasons), slices.Contains(f.Reasons, d.Reason)) &&

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"mime"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -263,4 +264,10 @@ func SubjectToken(subject string) string {
 		return some
 	}
 	return lower
+}
+
+// SubjectLike reports whether a subject is found by one of these.
+func SubjectLike(these []string, subject string) bool {
+	token := SubjectToken(subject)
+	return subject != "" && slices.ContainsFunc(these, func(s string) bool { return SubjectToken(s) == token })
 }

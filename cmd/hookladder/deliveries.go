@@ -38,6 +38,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&of.Topics, "topic", nil, "a topic, or a pattern as payment.*")
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "a tenant")
 	flags.StringArrayVar(&of.Subjects, "subject", nil, "what the message is about, such as the number of an order")
+	flags.StringArrayVar(&of.SubjectLike, "subject-like", nil, "a subject as people write it: 8713, #8713 and \"ORDER 8713\" find order_8713")
 	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL, an endpoint's id or uid, q_<queue>, or a lane")
 	flags.StringArrayVar(&of.Reasons, "reason", nil, "why it is dead: exhausted, gone, expired, refused, disabled, overflow, poison or rejected")
 	flags.BoolVar(&of.Failed, "failed", false, "only what is not finished and had a failed attempt")

@@ -36,7 +36,7 @@ type Finder interface {
 	Since(ctx context.Context) (time.Time, error)
 }
 
-// Filter selects ends of deliveries. At least one of Tenants, Subjects and Lanes is
+// Filter selects ends of deliveries. At least one of Tenants, Subjects, SubjectLike and Lanes is
 // given, since only those are indexed. Of several values of one field any matches.
 type Filter struct {
 	Tenants  []string
@@ -51,6 +51,8 @@ type Filter struct {
 	Accepted bool      // in the order of the acceptance, the newest first
 	Limit    int
 	After    *dispatcher.EndPlace // the page begins behind it; nil: at the first
+
+	SubjectLike []string // see dispatcher.SubjectToken
 }
 
 // End is the newest end of a delivery, as lists have it.

@@ -47,7 +47,8 @@ type Filter struct {
 	Statuses     []string
 	Topics       []string // patterns too, such as payment.*
 	Tenants      []string
-	Subjects     []string
+	Subjects     []string // exactly
+	SubjectLike  []string // as people write them: 8713 finds order_8713; not for jobs
 	Failed       bool     // only what is not finished and had a failed attempt
 	Destinations []string // lanes, endpoints' ids or UIDs, or URLs
 	Reasons      []string
@@ -76,7 +77,7 @@ type AttemptFilter struct {
 func (c *Client) Deliveries(ctx context.Context, f Filter) (wire.Page, error) {
 	filters := map[string][]string{
 		"status": f.Statuses, "topic": f.Topics, "tenant": f.Tenants, "subject": f.Subjects,
-		"destination": f.Destinations, "dead_reason": f.Reasons,
+		"subject_like": f.SubjectLike, "destination": f.Destinations, "dead_reason": f.Reasons,
 	}
 	if f.Failed {
 		filters["failed"] = []string{"true"}

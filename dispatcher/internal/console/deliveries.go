@@ -108,7 +108,7 @@ func deliveries(v *visit) (pageAnswer, error) {
 // search finds what a person typed: a message, an endpoint, or else a subject. It answers
 // where the browser goes, or adds to the filter.
 func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to string, err error) {
-	p.Subject = v.base + "/deliveries?" + url.Values{"subject": {q}}.Encode()
+	p.Subject = v.base + "/deliveries?" + url.Values{"subject_like": {q}}.Encode()
 	id, lane := q, ""
 	if before, after, ok := strings.Cut(q, ":"); ok && !strings.Contains(q, "://") { // a delivery's id
 		lane, id = before, after
@@ -138,7 +138,7 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 		p.Looked = "as a message: there is none with this id, or it was forgotten"
 		filter.wrong = "There is no message " + id + ". It never was, or it was forgotten."
 	default:
-		filter.query.Add("subject", q)
+		filter.query.Add("subject_like", q)
 		p.Looked, p.Subject = "as a subject, since no message has this id", ""
 	}
 	return "", nil
@@ -162,7 +162,7 @@ func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 		p.Statuses = append(p.Statuses, choice{Word: status, URL: one.url(path), On: on})
 	}
 	p.Chips, p.Hidden = f.chips(path, false), f.hidden()
-	if f.empty() || !v.May(desk.Operate) {
+	if f.empty() || !v.May(desk.Operate) || len(f.query["subject_like"]) > 0 { // a job acts on exact subjects alone
 		return
 	}
 	only := func(allowed ...string) bool {

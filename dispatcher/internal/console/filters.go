@@ -15,10 +15,10 @@ import (
 
 // filterNames are the filters of deliveries as the API has them, in the order in which
 // they are shown.
-var filterNames = []string{"status", "destination", "tenant", "topic", "subject", "dead_reason", "failed", "since", "until"}
+var filterNames = []string{"status", "destination", "tenant", "topic", "subject", "subject_like", "dead_reason", "failed", "since", "until"}
 
 // filterWords are these names for people.
-var filterWords = map[string]string{"dead_reason": "reason", "failed": "failed before"}
+var filterWords = map[string]string{"dead_reason": "reason", "failed": "failed before", "subject_like": "subject like"}
 
 // deliveryFilter selects deliveries, as the query of a page's URL does.
 type deliveryFilter struct {
@@ -69,7 +69,7 @@ func (f deliveryFilter) empty() bool { return len(f.query) == 0 }
 // list is the filter for a page of deliveries.
 func (f deliveryFilter) list(limit int, cursor string) client.Filter {
 	return client.Filter{
-		Statuses: f.query["status"], Topics: f.query["topic"], Tenants: f.query["tenant"], Subjects: f.query["subject"], Destinations: f.query["destination"],
+		Statuses: f.query["status"], Topics: f.query["topic"], Tenants: f.query["tenant"], Subjects: f.query["subject"], SubjectLike: f.query["subject_like"], Destinations: f.query["destination"],
 		Reasons: f.query["dead_reason"], Failed: f.query.Get("failed") == "true", Since: f.since, Until: f.until, Limit: limit, Cursor: cursor,
 	}
 }

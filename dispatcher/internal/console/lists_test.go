@@ -89,7 +89,7 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 
 	page := to("order 4711")
 	require.Contains(t, page, "was looked for as a subject, since no message has this id")
-	require.True(t, api.called("GET /v1/deliveries?limit=50&subject=order+4711"), api.calls)
+	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_like=order+4711"), api.calls)
 	page = to("https://shop.example/x")
 	require.True(t, api.called("GET /v1/deliveries?destination=https%3A%2F%2Fshop.example%2Fx&limit=50"), api.calls)
 	require.Contains(t, page, "was looked for as a URL")
@@ -97,7 +97,7 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	for _, q := range []string{"msg_01K", "ep_2", "u_x:msg_2"} {
 		page = to(q)
 		require.Contains(t, page, "There is no", q)
-		require.Contains(t, page, `/console/deliveries?subject=`+strings.ReplaceAll(url.QueryEscape(q), "%", "%"), q)
+		require.Contains(t, page, `/console/deliveries?subject_like=`+strings.ReplaceAll(url.QueryEscape(q), "%", "%"), q)
 	}
 	api.answers["GET /v1/messages/order_18"] = `503{"type":"/problems/unavailable","title":"Away","status":503}`
 	require.Equal(t, http.StatusServiceUnavailable, ask(get("/console/deliveries?q=order_18")).Code, "it is not known whether there is one")

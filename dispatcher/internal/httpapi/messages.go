@@ -191,7 +191,8 @@ func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
 func (s *server) filter(ctx context.Context, q *request) (f dispatcher.Filter, err error) {
 	f = dispatcher.Filter{
 		Statuses: asWords[dispatcher.Status](q.all("status")), Reasons: asWords[dispatcher.DeadReason](q.all("dead_reason")),
-		Topics: q.all("topic"), Tenants: q.all("tenant"), Subjects: q.all("subject"), Failed: q.flag("failed"), Since: q.time("since"), Until: q.time("until"), View: q.view,
+		Topics: q.all("topic"), Tenants: q.all("tenant"), Subjects: q.all("subject"), SubjectLike: q.all("subject_like"),
+		Failed: q.flag("failed"), Since: q.time("since"), Until: q.time("until"), View: q.view,
 	}
 	f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants)
 	return f, err

@@ -138,6 +138,7 @@ func (s *server) listOperations() []operation {
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: apikey.Read,
 			summary: "List deliveries, newest first", do: s.deliveries,
 			answers: ok(wire.Page{}), query: append(append(filterParams(),
+				repeated(ofText("subject_like", "A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match. May be repeated.", refuseSubject)),
 				ofWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
 					"tenant or destination, which has it by default. ended: only what has ended, newest first; the default if only such statuses are named. "+
 					"due: only what waits, by its next attempt, the earliest first. Other lists have what ended, newest first, then what is in flight, ready, or waits, "+
@@ -192,7 +193,7 @@ func filterParams() []*param {
 		repeated(ofWord("status", "May be repeated: any of them matches.", dispatcher.Statuses)),
 		repeated(ofText("topic", "A topic, or a pattern as payment.*. May be repeated.", refusePattern)),
 		repeated(ofText("tenant", "May be repeated.", refuseTenant)),
-		repeated(ofText("subject", "The caller's own reference. May be repeated.", refuseSubject)),
+		repeated(ofText("subject", "The caller's own reference, exactly. May be repeated.", refuseSubject)),
 		ofFlag("failed", "true: only those that are not finished and had a failed attempt."),
 		repeated(ofText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", refuseDestination)),
 		repeated(ofWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),

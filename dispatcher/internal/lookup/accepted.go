@@ -111,7 +111,7 @@ func (q *acceptedLook) join(ctx context.Context, forgot bool) (err error) {
 // archivedOf selects in the archive what a filter selects.
 func archivedOf(f *dispatcher.Filter) archive.Filter {
 	return archive.Filter{
-		Tenants: f.Tenants, Subjects: f.Subjects, Lanes: f.Lanes, Topics: f.Topics, Statuses: endsOf(f), Reasons: f.Reasons,
+		Tenants: f.Tenants, Subjects: f.Subjects, SubjectLike: f.SubjectLike, Lanes: f.Lanes, Topics: f.Topics, Statuses: endsOf(f), Reasons: f.Reasons,
 		Since: f.Since, Until: f.Until, Limit: f.Limit,
 	}
 }

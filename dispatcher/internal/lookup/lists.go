@@ -75,7 +75,7 @@ func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach,
 // findable reports whether the archive has an index for a filter and its order, and may have
 // any of it.
 func findable(f *dispatcher.Filter) bool {
-	return len(f.Tenants)+len(f.Subjects)+len(f.Lanes) > 0 && len(endsOf(f)) > 0
+	return f.OfSome() && len(endsOf(f)) > 0
 }
 
 // endsOf are the statuses of ends that a filter asks for.

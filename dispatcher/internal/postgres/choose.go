@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
@@ -86,21 +87,21 @@ func collect(rows pgx.Rows, err error, place ...any) (page []archive.Chosen, n i
 // ended reads messages by the ends of their deliveries. An end of which no message is
 // known stands for it. The clocks of partitions may differ.
 func (e *Eraser) ended(ctx context.Context, s *archive.Selection, at *bookmark) ([]archive.Chosen, bool, error) {
-	column, of := "tenant", s.Tenant
+	column, of, indexed := "tenant", s.Tenant, "$9 = ''"
 	if s.Subject != "" {
-		column, of = "subject", s.Subject
+		column, of, indexed = "subject", s.Subject, "token = $9"
 	}
 	rows, err := e.session.conn.Query(ctx, e.session.schema.sql(`
 		with ends as (
 			select id, at, partition, pos from hookladder.event
-			where `+column+` = $1 and ($2 = '' or tenant = $2) and kind in ('d', 'x', 'c', '?') and at >= $3::timestamptz - interval '1 hour'
+			where `+indexed+` and `+column+` = $1 and ($2 = '' or tenant = $2) and kind in ('d', 'x', 'c', '?') and at >= $3::timestamptz - interval '1 hour'
 			and (at, partition, pos) > ($5::timestamptz, $6::int, $7::bigint)
 			order by at, partition, pos limit $8
 		)
 		select ends.id, coalesce(m.created, ends.at), coalesce(m.created, ends.at) >= $3 and coalesce(m.created, ends.at) < $4, ends.at, ends.partition, ends.pos
 		from ends left join hookladder.message m on m.id = ends.id and m.`+column+` = $1
 		order by ends.at, ends.partition, ends.pos`),
-		of, s.Tenant, s.Since, s.Before, at.At, at.Partition, at.Pos, mostErased)
+		of, s.Tenant, s.Since, s.Before, at.At, at.Partition, at.Pos, mostErased, dispatcher.SubjectToken(s.Subject))
 	if err != nil {
 		return nil, false, err
 	}

@@ -5,7 +5,7 @@ const (
 	messageColumns = "month, created, id, tenant, subject, topic, size, head, body"
 
 	eventColumns = "month, at, pos, partition, kind, id, lane, n, status, took, wait, began, " +
-		"class, reason, addr, url, by, mark, topic, tenant, subject, error, answer, accepted"
+		"class, reason, addr, url, by, mark, topic, tenant, subject, error, answer, accepted, token"
 
 	// Of head and body openColumns has nothing: only some rows have them, and few readers need them.
 	openColumns = "id, lane, partition, epoch, created, pos, due, attempts, base, beside, asked, topic, tenant, subject"

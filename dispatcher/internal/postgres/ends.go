@@ -30,8 +30,11 @@ const ended = "kind in ('d', 'x', 'c', '?')"
 func (r *Reader) Ends(ctx context.Context, f archive.Filter) (page archive.EndPage, err error) {
 	q := endsLook{f: f, page: &page, from: f.Since, to: f.Until, within: r.lookTime / endsPart}
 	switch {
-	case len(f.Subjects) > 0:
-		q.by, q.values = "subject", f.Subjects
+	case len(f.Subjects)+len(f.SubjectLike) > 0:
+		q.by = "token"
+		for _, subject := range slices.Concat(f.Subjects, f.SubjectLike) {
+			q.values = append(q.values, dispatcher.SubjectToken(subject))
+		}
 	case len(f.Lanes) > 0:
 		q.by, q.values = "lane", words(f.Lanes)
 	default:
@@ -195,6 +198,7 @@ func (q *endsLook) chunk(ctx context.Context, s *session, m month) (more bool, e
 
 func (q *endsLook) matches(e *archive.Event) bool {
 	return asks(q.f.Statuses, e.Kind.Status()) && asks(q.f.Reasons, e.Reason) && asks(q.f.Tenants, e.Tenant) && asks(q.f.Subjects, e.Subject) &&
+		(len(q.f.SubjectLike) == 0 || dispatcher.SubjectLike(q.f.SubjectLike, e.Subject)) &&
 		asks(q.f.Lanes, e.ID.Lane) &&
 		(len(q.f.Topics) == 0 || slices.ContainsFunc(q.f.Topics, func(pattern string) bool { return dispatcher.MatchTopic(pattern, e.Topic) }))
 }

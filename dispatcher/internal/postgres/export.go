@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
@@ -98,6 +99,10 @@ type partitioned struct {
 func (q *exported) ends(ctx context.Context, s *session) ([]partitioned, error) {
 	values := []any{q.month.first(), exportChunk}
 	where, values := selected(q.of, "at", values)
+	if q.of.Subject != "" {
+		values = append(values, dispatcher.SubjectToken(q.of.Subject))
+		where += " and token = $" + strconv.Itoa(len(values))
+	}
 	if q.after != nil {
 		first := any(q.after.ID.Message)
 		if q.order[0] == 'a' {

@@ -187,11 +187,11 @@ func scanEvent(row pgx.CollectableRow) (e archive.Event, err error) {
 	var number, took int32
 	var wait int64
 	var began, accepted *time.Time
-	var class, reason, addr, url, by, mark, topic, tenant, subject *string
+	var class, reason, addr, url, by, mark, topic, tenant, subject, token *string
 	var fault []byte
 	a := &e.Attempt
 	err = row.Scan(&month, &e.At, &e.Pos, &partition, &kind, &e.ID.Message, &lane, &number, &status, &took, &wait, &began,
-		&class, &reason, &addr, &url, &by, &mark, &topic, &tenant, &subject, &fault, &a.Excerpt, &accepted)
+		&class, &reason, &addr, &url, &by, &mark, &topic, &tenant, &subject, &fault, &a.Excerpt, &accepted, &token)
 	if err != nil {
 		return e, err
 	}

@@ -90,9 +90,9 @@ func (l *library) event(e archive.Event) archive.Event {
 		mark = "anew"
 	}
 	l.exec(`insert into hookladder.event values ($1, $2, $3, 0, $4, $5, $6, $7, $8, 5, $9, $10, null, nullif($11, ''), null, null, null,
-		nullif($12, ''), nullif($13, ''), nullif($14, ''), nullif($15, ''), $16, null, $17)`,
+		nullif($12, ''), nullif($13, ''), nullif($14, ''), nullif($15, ''), $16, null, $17, nullif($18, ''))`,
 		monthOf(e.At), e.At, e.Pos, string(e.Kind), e.ID.Message, string(e.ID.Lane), e.Attempt.Number, e.Attempt.Status, e.Wait.Milliseconds(), began,
-		string(e.Reason), mark, e.Topic, e.Tenant, e.Subject, []byte(e.Attempt.Error), e.Accepted)
+		string(e.Reason), mark, e.Topic, e.Tenant, e.Subject, []byte(e.Attempt.Error), e.Accepted, dispatcher.SubjectToken(e.Subject))
 	return e
 }
 
@@ -199,6 +199,7 @@ func TestEndsAreListedOnceInTheirOrderWhateverThePage(t *testing.T) {
 		{archive.Filter{Subjects: []string{"s3", "s4", "s3"}, Tenants: []string{"t0"}}, func(e archive.Event) bool {
 			return (e.Subject == "s3" || e.Subject == "s4") && e.Tenant == "t0"
 		}},
+		{archive.Filter{SubjectLike: []string{"#S3"}, Tenants: []string{"t0"}}, func(e archive.Event) bool { return e.Subject == "s3" && e.Tenant == "t0" }},
 		{archive.Filter{Lanes: []dispatcher.Lane{"l1"}, Statuses: []dispatcher.Status{dispatcher.StatusDead}}, func(e archive.Event) bool {
 			return e.ID.Lane == "l1" && (e.Kind == archive.Dead || e.Kind == archive.Lost)
 		}},

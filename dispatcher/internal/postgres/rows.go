@@ -206,7 +206,7 @@ func (c *cargo) eventRows() {
 // encode writes the columns of eventColumns.
 func (r *eventRow) encode(b *rowBuffer) {
 	at := &r.Attempt
-	b.row(24)
+	b.row(25)
 	b.date(r.month)
 	b.time(r.At)
 	b.int8(r.Pos)
@@ -235,6 +235,15 @@ func (r *eventRow) encode(b *rowBuffer) {
 	}
 	b.blobIf(at.Excerpt)
 	b.timeIf(r.accepted())
+	b.textIf(r.token())
+}
+
+// token is the value of that column: by it an end is found.
+func (r *eventRow) token() string {
+	if !r.Kind.Ends() {
+		return ""
+	}
+	return dispatcher.SubjectToken(r.Subject)
 }
 
 // accepted is the value of that column: the time when the message of an end was accepted. If

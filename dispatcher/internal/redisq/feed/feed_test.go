@@ -211,8 +211,7 @@ func TestMemoryIsFreedAlsoOfWhatIsNotArchived(t *testing.T) {
 	})
 }
 
-// Memory may be freed between the reading of the log and that of its messages. Then the
-// part lacks messages, and the store has counted their lines.
+// Memory may be freed between the reading of the log and that of its messages.
 func TestWhatIsGivenUpWhileItIsReadIsCounted(t *testing.T) {
 	onBoth(t, func(a *archived) {
 		a.accept(8, 1000)
@@ -222,8 +221,7 @@ func TestWhatIsGivenUpWhileItIsReadIsCounted(t *testing.T) {
 		reader := redisqtest.Open(a.T, a.Options)
 		a.feed = feed.New(reader.Bare())
 		before := a.state()
-		s := &swap{before: 1, do: func() { a.trim(0, true) }}
-		reader.Client().AddHook(s)
+		reader.Client().AddHook(&swap{before: 1, do: func() { a.trim(0, true) }})
 		p, err := a.feed.Read(a.T.Context(), 0, before.At, 1<<20, 1<<30)
 		require.NoError(a.T, err)
 		require.Equal(a.T, 8, p.Missing)

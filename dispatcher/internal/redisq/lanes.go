@@ -346,7 +346,7 @@ func (l *lister) readyLanes(ctx context.Context, at *cursor) (lanes []string, ne
 	if server := conn.ProcessName(r.Text()); r.Err == nil && !goesOn(at, server) {
 		return l.readyLanes(ctx, at)
 	}
-	l.cost += costOfLane*int(r.Number()) + costOfScript
+	l.cost += costOfScan*int(r.Number()) + costOfScript
 	for r.More() {
 		lanes = append(lanes, r.Text())
 	}

@@ -23,11 +23,12 @@ import (
 const (
 	listChunk = 256
 	listLeast = 8
-	listMost  = 80_000
+	listMost  = 55_000
 
 	costOfName   = 3
 	costOfRecord = 16
 	costOfLane   = 2
+	costOfScan   = 7 // of a lane, whose state is looked at
 	costOfScript = 100
 )
 

@@ -50,7 +50,7 @@ func TestAListByStatusCallsNoScriptForEachLane(t *testing.T) {
 		before, records := r.stat("evalsha"), r.stat("hget")
 		page := r.list(dispatcher.Filter{Statuses: []dispatcher.Status{status}, Limit: 10})
 		require.Less(t, r.stat("evalsha")-before, 20, "%s", status)
-		require.Less(t, r.stat("hget")-records, 10, "%s", status)
+		require.Less(t, r.stat("hget")-records, 16, "%s", status)
 		require.Empty(t, page.Next)
 		var got string
 		for _, d := range page.Deliveries {
@@ -100,6 +100,20 @@ func TestAListReadsTheRecordsOfWhatMatchesOnly(t *testing.T) {
 	before = r.stat("hget")
 	require.Empty(t, r.list(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Limit: 500}).Deliveries)
 	require.LessOrEqual(t, r.stat("hget")-before, 1, "the epoch, since nothing was found")
+}
+
+// Where nothing is ready, no lane is looked at for what is, or waits behind it.
+func TestAListLooksThroughNoLanesWhereNothingIsReady(t *testing.T) {
+	r := newTrap(t)
+	r.fill(200)
+	looks := func() int {
+		before := r.stat("hscan")
+		require.Len(t, r.list(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusScheduled}, Limit: 500}).Deliveries, 200)
+		return r.stat("hscan") - before
+	}
+	require.Zero(t, looks())
+	r.schedule(r.entry("here", "ready", 0))
+	require.Positive(t, looks())
 }
 
 func TestAPageEndsWhereItHasLookedAtEnoughAndItsCursorGoesOn(t *testing.T) {

@@ -2,13 +2,18 @@ package redisq_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
@@ -112,42 +117,157 @@ func (r *trap) cpuTime() (sum time.Duration) {
 	return sum
 }
 
-// BenchmarkMillionLists reads one page of lists that find nothing, or little, among a
-// million deliveries. A page may take 50 ms of Redis, and no script more than 5 ms.
-// Run it with -benchtime=1x -v, and -bench 'MillionLists/40000' for the small one: the
-// other takes minutes and 3 GB.
+// BenchmarkMillionLists reads lists among a million deliveries that wait and a million that
+// ended, while a thousand a second are accepted. One tenant has half of them, in a hundred
+// lanes. The rest belongs to 50,000 others, a lane each. A page may take 20 ms of Redis, no
+// script more than 5 ms, and the caller may wait 60 ms, also beside 16 other readers. Run it
+// with -benchtime=1x -v, and -bench 'MillionLists/40000' for the small one: the other takes
+// minutes and 4 GB.
 func BenchmarkMillionLists(b *testing.B) {
+	type page = dispatcher.Filter
+	big, small := []string{"big"}, []string{"t17"}
+	dead, waiting := []dispatcher.Status{dispatcher.StatusDead}, []dispatcher.Status{dispatcher.StatusScheduled}
+	cancelled := []dispatcher.Status{dispatcher.StatusCancelled}
 	for _, n := range []int{40_000, 1_000_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			for range b.N {
 				r := newTrap(b)
-				r.fill(n)
-				r.schedule(r.entry("few", "m", time.Hour))
-				hundred := make([]dispatcher.Lane, 100)
-				for i := range hundred {
-					hundred[i] = laneOf(i)
+				r.crowd(n)
+				lists := map[string]page{
+					"subject": {Subjects: []string{"order_8713"}}, "subject like": {SubjectLike: []string{"#8713"}}, "no such subject": {SubjectLike: []string{"0"}},
+					"subject, tenant": {SubjectLike: []string{"8713"}, Tenants: big}, "subject, status": {SubjectLike: []string{"8713"}, Statuses: waiting},
+					"subject, destination": {SubjectLike: []string{"8713"}, Lanes: []dispatcher.Lane{laneOf(13)}},
+					"large tenant":         {Tenants: big}, "small tenant": {Tenants: small}, "no such tenant": {Tenants: []string{"never"}},
+					"large tenant, waiting": {Tenants: big, Statuses: waiting}, "large tenant, dead": {Tenants: big, Statuses: dead}, "large tenant, cancelled": {Tenants: big, Statuses: cancelled},
+					"small tenant, waiting": {Tenants: small, Statuses: waiting}, "small tenant, dead": {Tenants: small, Statuses: dead},
+					"tenant, destination": {Tenants: big, Lanes: []dispatcher.Lane{laneOf(1)}},
+					"destination":         {Lanes: []dispatcher.Lane{laneOf(1)}}, "destination, dead": {Lanes: []dispatcher.Lane{laneOf(1)}, Statuses: dead},
+					"destination, failed": {Lanes: []dispatcher.Lane{laneOf(1)}, Failed: true}, "a topic of a large tenant": {Tenants: big, Topics: []string{"never.*"}},
+					"waiting": {Statuses: waiting}, "cancelled": {Statuses: cancelled}, "dead": {Statuses: dead}, "all": {},
 				}
-				accepted := dispatcher.OrderAccepted
-				for name, f := range map[string]dispatcher.Filter{
-					"a destination by acceptance":      {Lanes: hundred[:1], Order: accepted},
-					"a hundred by acceptance":          {Lanes: hundred, Order: accepted},
-					"a hundred by acceptance, no dead": {Lanes: hundred, Order: accepted, Statuses: []dispatcher.Status{dispatcher.StatusDead}},
-					"topic":                            {Topics: []string{"never"}}, "pattern": {Topics: []string{"never.*"}}, "subject": {Subjects: []string{"never"}},
-					"tenant": {Tenants: []string{"never"}}, "failed": {Failed: true}, "no destination": {Lanes: []dispatcher.Lane{"never"}},
-					"a destination with few": {Lanes: []dispatcher.Lane{"few"}}, "all": {Limit: 500},
-				} {
-					r.measure(name, func() { r.list(f) })
+				for _, name := range slices.Sorted(maps.Keys(lists)) {
+					r.measureList(name, lists[name], 20)
 				}
-				for from := 0; from < n; from += 20_000 {
-					r.ends("done", "others", 20_000, time.Duration(from-n)*time.Millisecond-time.Hour, time.Millisecond)
-				}
-				for name, lane := range map[string]dispatcher.Lane{"nothing that ended": "never", "what ended": "others"} {
-					r.measure(name, func() {
-						_, err := r.store.Ended(r.Context(), dispatcher.EndedFilter{Lane: lane, Limit: 500})
-						require.NoError(r, err)
+				stop := r.acceptMore()
+				var others sync.WaitGroup
+				done := make(chan struct{})
+				for i := range 16 {
+					others.Go(func() {
+						for from := i; ; from += 16 {
+							select {
+							case <-done:
+								return
+							default:
+								r.list(arranged(page{Tenants: []string{fmt.Sprint("t", from%1000)}}))
+							}
+						}
 					})
 				}
+				for _, name := range []string{"large tenant", "small tenant", "subject like", "destination"} {
+					r.measureList(name+", beside 16 readers and 1,000 accepted a second", lists[name], 20)
+				}
+				close(done)
+				others.Wait()
+				stop()
 			}
 		})
 	}
 }
+
+// crowd publishes n messages that wait and n that end, of the tenants of BenchmarkMillionLists.
+func (r *trap) crowd(n int) {
+	r.Helper()
+	for _, kind := range []string{"ended", "waits"} {
+		batch := make([]dispatcher.Entry, 0, 2000)
+		for i := range n {
+			e := r.entry(laneOf(i/2%100), fmt.Sprintf("%s%07d", kind, i), 24*time.Hour)
+			e.Message.Tenant, e.Message.Subject = "big", fmt.Sprint("order_", i)
+			if i%2 == 1 {
+				tenant := i / 2 % 50_000
+				e.Message.Tenant, e.Lanes = fmt.Sprint("t", tenant), []dispatcher.Lane{dispatcher.Lane(fmt.Sprint("u_t", tenant))}
+			}
+			e.Digest = e.Message.Digest()
+			if batch = append(batch, e); len(batch) < cap(batch) && i < n-1 {
+				continue
+			}
+			r.schedule(batch...)
+			if kind == "ended" {
+				ids := make([]dispatcher.DeliveryID, len(batch))
+				for k, e := range batch {
+					ids[k] = dispatcher.DeliveryID{Lane: e.Lanes[0], Message: e.Message.ID}
+				}
+				_, _, err := r.store.Cancel(r.Context(), "one", ids)
+				require.NoError(r, err)
+			}
+			r.setClock(r.now.Add(20 * time.Millisecond))
+			batch = batch[:0]
+		}
+	}
+}
+
+// acceptMore accepts a thousand messages a second until stop is called.
+func (r *trap) acceptMore() (stop func()) {
+	done, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for i := 0; kit.Rest(r.Context(), 10*time.Millisecond); i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			var batch []dispatcher.Entry
+			for k := range 10 {
+				batch = append(batch, r.entry(laneOf(k), fmt.Sprintf("more%d_%d", i, k), 24*time.Hour))
+			}
+			_, _, err := r.store.Schedule(r.Context(), "one", 0, 0, batch)
+			assert.NoError(r, err)
+		}
+	}()
+	return func() {
+		close(done)
+		<-over
+	}
+}
+
+// arranged gives a filter the order that it has by default.
+func arranged(f dispatcher.Filter) dispatcher.Filter {
+	f.Limit = 50
+	if err := f.Arrange(); err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// measureList reports what the first pages of a list cost, and what the caller waits for.
+func (r *trap) measureList(name string, f dispatcher.Filter, pages int) {
+	r.Helper()
+	f = arranged(f)
+	client, ctx := r.store.Client(), r.Context()
+	require.NoError(r, client.ConfigSet(ctx, "slowlog-log-slower-than", strconv.FormatInt(slowFrom.Microseconds(), 10)).Err())
+	require.NoError(r, client.ConfigSet(ctx, "slowlog-max-len", "100000").Err())
+	require.NoError(r, client.Do(ctx, "slowlog", "reset").Err())
+	found, looked, n := 0, 0, 0
+	var waits, cpus []time.Duration
+	for more := true; more && n < pages; n++ {
+		before, began := r.cpuTime(), time.Now()
+		page := r.list(f)
+		waits, cpus = append(waits, time.Since(began)), append(cpus, r.cpuTime()-before)
+		found, looked = found+len(page.Deliveries), looked+page.LookedAt
+		f.Cursor, more = page.Next, page.Next != ""
+	}
+	log, err := client.SlowLogGet(ctx, -1).Result()
+	require.NoError(r, err)
+	worst := time.Duration(0)
+	for _, s := range log {
+		if s.Args[0] == "evalsha" {
+			worst = max(worst, s.Duration)
+		}
+	}
+	slices.Sort(waits)
+	slices.Sort(cpus)
+	r.Logf("%-60s %2d pages, %4d found, %6d looked at; a page: Redis %5.1f ms (most %5.1f), caller %5.1f ms (most %5.1f); longest script %.1f ms",
+		name, n, found, looked, ms(cpus[n/2]), ms(cpus[n-1]), ms(waits[n/2]), ms(waits[n-1]), ms(worst))
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -37,7 +37,7 @@ var shelfSrc string
 // ends short, with a place to go on from. One call of the script reads at most lanesMost
 // lanes.
 const (
-	pageCost     = 50_000
+	pageCost     = 36_000
 	costOfName   = 28
 	costOfRecord = 16
 	costOfLane   = 6

@@ -16,8 +16,8 @@ import (
 )
 
 // wholeMost is the size of shelves that are read whole for a page in another order than by
-// acceptance. A delivery takes 16 µs at most, so this is 20 ms of Redis.
-const wholeMost = 1200
+// acceptance. A delivery takes 16 µs at most, so this is 16 ms of Redis.
+const wholeMost = 1000
 
 // timeOf is the time of a delivery in an order.
 func timeOf(order dispatcher.Order, d *dispatcher.Delivery) time.Time {

@@ -30,6 +30,8 @@ type model struct {
 	leases    []dispatcher.TakenLease        // that takers were given, the last ones
 	refused   []dispatcher.Entry             // entries that were not answered as accepted
 
+	walks []*walk
+
 	pull bool // EpTwo is taken from
 
 	trouble trouble                                         // of the call under way
@@ -159,7 +161,7 @@ func (m *model) step() {
 		{12, m.doPass, false}, {3, m.doSetBack, false}, {20, m.doSchedule, true}, {12, m.doMove, true}, {26, m.doClaim, true},
 		{26, m.doSettle, true}, {4, m.doSettleAgain, true}, {7, m.doCancel, true}, {7, m.doRetry, true}, {5, m.doReap, true}, {2, m.doSuspect, false}, {6, m.doBegin, true},
 		{4, m.doTrim, true}, {8, m.doLimit, true}, {1, m.doSweep, true}, {2, m.doBeat, true},
-		{6, m.doReconcile, true}, {14, m.doTake, true}, {8, m.doAdopt, true}, {3, m.doExtend, true}, {4, m.compareList, false}, {3, m.doEndWaits, true}, {3, m.doCopy, false}, {3, m.doRestore, false},
+		{6, m.doReconcile, true}, {14, m.doTake, true}, {8, m.doAdopt, true}, {3, m.doExtend, true}, {4, m.compareList, false}, {8, m.doWalk, false}, {3, m.doEndWaits, true}, {3, m.doCopy, false}, {3, m.doRestore, false},
 	}
 	sum := 0
 	for _, a := range acts {

@@ -106,6 +106,7 @@ func (m *model) doRestore() {
 	m.copy.restore()
 	m.kept = m.copy.kept.clone()
 	clear(m.Hints)
+	m.walks = nil // the store went back in time
 	for _, name := range append(m.stopped(), m.instances...) {
 		m.beatAs(name)
 	}

@@ -1,0 +1,83 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// walk is a list that is read page by page while other things happen.
+type walk struct {
+	filter dispatcher.Filter
+	there  map[dispatcher.DeliveryID]sight // what it must show, as long as it stays
+	shown  map[dispatcher.DeliveryID]int
+}
+
+// sight is a delivery as it was when a walk began.
+type sight struct {
+	*modelDelivery
+	found stored.Found
+}
+
+// mostWalks is how many lists are walked at a time.
+const mostWalks = 3
+
+// doWalk begins to walk a list, or reads the next page of one. At its end it has shown each
+// delivery that was in the list throughout once, and no other one twice. One that is sent again
+// may end once more.
+func (m *model) doWalk() {
+	m.Helper()
+	if len(m.walks) < mostWalks {
+		m.walks = append(m.walks, m.newWalk())
+	}
+	i := m.rng.IntN(len(m.walks))
+	w := m.walks[i]
+	w.filter.Limit = pick(m.rng, 1, 2, 7)
+	page, err := m.Good.List(m.Ctx, w.filter)
+	require.NoError(m, err)
+	for _, d := range page.Deliveries {
+		w.shown[d.ID]++
+		require.True(m, w.shown[d.ID] == 1 || w.filter.Order == dispatcher.OrderEnded, "%s is shown twice by %+v", d.ID, w.filter)
+	}
+	if w.filter.Cursor = page.Next; page.Next != "" {
+		return
+	}
+	m.walks = slices.Delete(m.walks, i, i+1)
+	for id, was := range w.there {
+		d := m.deliveries[id]
+		stayed := d == was.modelDelivery && (w.filter.Order != dispatcher.OrderEnded || d.Found == was.found)
+		require.True(m, !stayed || w.shown[id] == 1, "%s is shown %d times by %+v: %+v, now %+v", id, w.shown[id], w.filter, was.found, m.deliveries[id])
+	}
+}
+
+// newWalk chooses a list.
+func (m *model) newWalk() *walk {
+	w := &walk{there: map[dispatcher.DeliveryID]sight{}, shown: map[dispatcher.DeliveryID]int{}}
+	f := &w.filter
+	switch m.rng.IntN(4) {
+	case 0:
+		f.Lanes = []dispatcher.Lane{pick(m.rng, modelLanes...), pick(m.rng, modelLanes...)}
+	case 1:
+		f.Tenants = []string{"t1"}
+	case 2:
+		f.SubjectLike = []string{"ORDER #17"}
+	case 3:
+		f.Lanes, f.Order = []dispatcher.Lane{pick(m.rng, modelLanes...)}, dispatcher.OrderEnded
+	}
+	require.NoError(m, f.Arrange())
+	m.logf("walk %+v", *f)
+	for id, d := range m.deliveries {
+		kept := m.messages[recordKey{m.Partition(id.Lane), id.Message}]
+		of := dispatcher.Delivery{ID: id, Tenant: kept.message.Tenant, Subject: kept.message.Subject, Status: m.status(id), Created: kept.message.CreatedAt}
+		if f.Order == dispatcher.OrderEnded && d.Place != stored.PlaceDone && d.Place != stored.PlaceDead && d.Place != stored.PlaceCancelled {
+			continue
+		}
+		if f.Matches(&of, of.Created) {
+			w.there[id] = sight{d, d.Found}
+		}
+	}
+	return w
+}

@@ -27,6 +27,19 @@ const surveyWithin = 30 * time.Second
 
 var aJob = &subject{"id", "The id of the job.", known(dispatcher.ValidJobID, dispatcher.ErrNoJob)}
 
+func refuseJobID(v string) string {
+	return unless(dispatcher.ValidJobID(v), "must be the id of a job")
+}
+
+// jobs are the numbers of the jobs that a parameter names; refuseJobID has checked them.
+func (q *request) jobs(name string) (all []int64) {
+	for _, text := range q.all(name) {
+		number, _ := dispatcher.ParseJobID(text)
+		all = append(all, number)
+	}
+	return all
+}
+
 func (s *server) jobOperations() []operation {
 	answers := map[int]any{202: wire.Job{}, 200: wire.Survey{}}
 	one := ok(wire.Job{})

@@ -40,6 +40,14 @@ func (q *request) jobs(name string) (all []int64) {
 	return all
 }
 
+// jobID names a job to a caller who sees everything; empty: there is none, or it is hidden.
+func (q *request) jobID(number int64) string {
+	if number == 0 || q.view != (dispatcher.View{}) {
+		return ""
+	}
+	return (&dispatcher.Job{Number: number}).ID()
+}
+
 func (s *server) jobOperations() []operation {
 	answers := map[int]any{202: wire.Job{}, 200: wire.Survey{}}
 	one := ok(wire.Job{})

@@ -365,9 +365,7 @@ func (q *request) event(e *dispatcher.LogEvent) events.Event {
 // logged is a line of the log as its caller may see it.
 func (q *request) logged(l *dispatcher.Logged) wire.LoggedAttempt {
 	w := wireLogged(l)
-	if l.Job > 0 && q.view == (dispatcher.View{}) {
-		w.Job = (&dispatcher.Job{Number: l.Job}).ID()
-	}
+	w.Job = q.jobID(l.Job)
 	if !q.bodies {
 		w.ResponseExcerpt, w.ResponseBytes = "", len(l.Attempt.Excerpt)
 	}

@@ -278,6 +278,7 @@ type Logged struct {
 	Happening Happening
 	Reason    DeadReason // of HappenedDead without an attempt
 	Attempt   Attempt    // where none was made only its At and URL, and the number of those before
+	Job       int64      // the number of the job that sent the attempt; 0: none did, or it is not known
 }
 
 // Log is what happened to deliveries, as far as it is kept.
@@ -297,6 +298,7 @@ type LogFilter struct {
 	Messages   []string
 	Happenings []Happening
 	Statuses   []int     // HTTP statuses of answers
+	Jobs       []int64   // numbers of the jobs that sent the attempts
 	Since      time.Time `json:"-"` // inclusive; when the attempt began, or the delivery ended without one
 	Until      time.Time `json:"-"` // exclusive
 	View       View
@@ -318,6 +320,7 @@ func (f *LogFilter) MayMatch(l *Logged) bool {
 		(len(f.Messages) == 0 || slices.Contains(f.Messages, l.ID.Message)) &&
 		(len(f.Happenings) == 0 || slices.Contains(f.Happenings, l.Happening)) &&
 		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, l.Attempt.Status)) &&
+		(len(f.Jobs) == 0 || slices.Contains(f.Jobs, l.Job)) &&
 		(f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
 }
 

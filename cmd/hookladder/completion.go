@@ -124,6 +124,7 @@ func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
 		"content-type": oneOf("application/json", "application/xml", "application/x-www-form-urlencoded", "text/plain", "text/xml"),
 		"destination":  destinations,
 		"endpoint":     endpoints,
+		"job":          s.asks(offer.Jobs()),
 		"json":         oneOfFiles, // where it is no switch
 		"message":      messages,
 		"reason":       oneOf(texts(dispatcher.DeadReasons...)...),

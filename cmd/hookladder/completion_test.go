@@ -117,6 +117,7 @@ func TestTheShellIsOfferedWhatTheServerHas(t *testing.T) {
 		"cancel ":                           {"order_1"},
 		"get order_1 ":                      nil,
 		"tail --message ":                   {"order_1", "pay_2"},
+		"tail --job ":                       {"job_1", "job_2", "job_3"},
 		"send --topic ":                     {"order.paid", "pay.made"},
 		"send --tenant ":                    {"m7", "m8"},
 		"deliveries --tenant=m8":            {"m8"},

@@ -41,6 +41,7 @@ matches. With --since it begins with the attempts of that time, as far as they a
 		Example: `  hookladder tail
   hookladder tail --destination https://shop.example/hooks --outcome retry --outcome dead
   hookladder tail --topic 'payment.*' --status-code 401 --status-code 403
+  hookladder tail --job job_7 --since 1h
   hookladder tail --tenant acme --since 10m --json | jq .error`,
 		Args: func(cmd *cobra.Command, args []string) (err error) {
 			if err = noArgs(cmd, args); err == nil {
@@ -71,6 +72,7 @@ matches. With --since it begins with the attempts of that time, as far as they a
 	flags.StringArrayVar(&of.Messages, "message", nil, "only of the message with this id")
 	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only delivered, retry, dead, back or cancelled")
 	flags.IntSliceVar(&of.StatusCodes, "status-code", nil, "only with this status in the receiver's answer")
+	flags.StringArrayVar(&of.Jobs, "job", nil, "only what the job with this id sent")
 	flags.StringVar(&since, "since", "", "first those since this time: 2026-01-31T12:00:00Z, or 10m for so long ago")
 	flags.BoolVar(&asJSON, "json", false, "print each attempt as JSON, one a line")
 	completes(cmd, "outcome", texts(dispatcher.Happenings...)...)

@@ -58,7 +58,7 @@ func TestTailPrintsALineForEachAttempt(t *testing.T) {
 		"id: d\nevent: gap\ndata: {\"complete_since\":\"2026-01-31T12:00:00Z\"}\n\n"+
 		"event: end\ndata: {\"reason\":\"slow\"}\n\n"))
 	r := start(t, environ, "tail", "--destination", "shop", "--tenant", "acme", "--message", "m1", "--outcome", "retry", "--since", "10m",
-		"--topic", "a.*", "--subject", "order 7", "--status-code", "503", "--status-code", "404")
+		"--topic", "a.*", "--subject", "order 7", "--status-code", "503", "--status-code", "404", "--job", "job_7")
 	line := r.until("m1")
 	require.Regexp(t, `^2026-\S+ \S+ \S+  retry      500    12ms  u_1 https://shop.example  m1  #2  answered 500$`, line)
 	require.NotContains(t, line, "secret")
@@ -81,6 +81,7 @@ func TestTailPrintsALineForEachAttempt(t *testing.T) {
 		require.Equal(t, []string{"a.*"}, q.Form["topic"])
 		require.Equal(t, []string{"order 7"}, q.Form["subject"])
 		require.Equal(t, []string{"503", "404"}, q.Form["status_code"])
+		require.Equal(t, "job_7", q.FormValue("job"))
 		require.NotEmpty(t, q.FormValue("since"))
 	}
 }

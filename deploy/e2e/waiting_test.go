@@ -1,71 +1,160 @@
 package e2e_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"testing"
 
+	"github.com/dustin/go-humanize"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// After an outage one command sends what waits: one of each destination first, and the
-// others at the rate, but for the destination that still fails.
+// outage are destinations that fail, until it is over. Of each the first callback is
+// answered when those of all others came too: they go beside each other, and alone.
+type outage struct {
+	sick         string // the path of the one that fails on
+	destinations int
+
+	mu       sync.Mutex // guards what follows
+	over     bool
+	first    map[string]bool // the destinations that were called since; true: the first was answered
+	early    int             // callbacks that came before the first of their destination was answered
+	complete chan struct{}   // closed when all were called
+}
+
+func (o *outage) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
+}
+
+func (o *outage) tooEarly() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.early
+}
+
+func (o *outage) answer(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+	o.mu.Lock()
+	over := o.over
+	answered, called := o.first[r.URL.Path]
+	switch {
+	case !over:
+	case !called:
+		o.first[r.URL.Path] = false
+		if len(o.first) == o.destinations {
+			close(o.complete)
+		}
+	case !answered:
+		o.early++
+	}
+	o.mu.Unlock()
+	if over && !called {
+		select {
+		case <-o.complete:
+		case <-r.Context().Done():
+		}
+		o.mu.Lock()
+		o.first[r.URL.Path] = true
+		o.mu.Unlock()
+	}
+	if !over || r.URL.Path == o.sick {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// After an outage that opened all breakers one command sends what waits: one of each
+// destination first, and the others at the rate, but for the destination that still fails.
 func TestOneCommandSendsWhatWaitsAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	const destinations, sick = 10, 3
-	n := 2000
-	if more, err := strconv.Atoi(os.Getenv("JOBS_TEST_DELIVERIES")); err == nil {
-		n = more
+	const destinations, batch, rate = 10, 500, "3000/s"
+	n := 10_000
+	if other, err := strconv.Atoi(os.Getenv("JOBS_TEST_DELIVERIES")); err == nil {
+		n = other
 	}
 	w := newWorld(t)
-	var back atomic.Bool
-	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, _ string, _ int) {
-		if !back.Load() || r.URL.Path == fmt.Sprint("/", sick) {
-			rw.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
-	i := w.serve("BREAKER=off", "LADDER=5h,5h,5h", "QUICK_RETRIES=0")
-	tenants := make([]string, destinations)
-	for d := range tenants {
-		tenants[d] = fmt.Sprint("shop_", d)
-	}
-	for from := 0; from < n; from += 500 {
-		messages := make([]wire.Message, 500)
+	o := &outage{sick: "/3", destinations: destinations, first: map[string]bool{}, complete: make(chan struct{})}
+	w.receiver.answers(o.answer)
+	// A breaker opens at the last failure of its destination, so that all of them wait for a rung.
+	i := w.serve(fmt.Sprintf("BREAKER=%d/10m", n/destinations), "LADDER=5h,5h,5h", "QUICK_RETRIES=0")
+	for from := 0; from < n; from += batch {
+		messages := make([]wire.Message, batch)
 		for m := range messages {
 			d := m % destinations
-			messages[m] = wire.Message{ID: fmt.Sprintf("m-%06d", from+m), Topic: "t", Tenant: tenants[d], URL: w.receiver.URL(0) + fmt.Sprint("/", d), Body: []byte("1")}
+			messages[m] = wire.Message{ID: fmt.Sprintf("m-%06d", from+m), Topic: "t", Tenant: fmt.Sprint("shop_", d), URL: w.receiver.URL(0) + fmt.Sprint("/", d), Body: []byte("1")}
 		}
 		_, err := i.PublishBatch(t.Context(), messages)
 		require.NoError(t, err)
 	}
 	i.counts("all wait", func(s wire.Stats) bool { return s.Counts["retrying"] == int64(n) })
-	back.Store(true)
+	lanes, err := i.Lanes(t.Context(), 2*destinations, "")
+	require.NoError(t, err)
+	require.Len(t, lanes.Data, destinations)
+	for _, l := range lanes.Data {
+		require.Equal(t, "open", l.State)
+	}
+	o.end()
 	_, failed := w.receiver.ids()
 
-	got := mustRun(t, []string{"HOOKLADDER_URL=" + i.URL}, "", "dead", "replay", "--waiting", "--probe", "--all", "--rate", "1000/s", "--yes", "--json")
-	require.Equal(t, exitOK, got.code, got.err)
+	healthy, left := n-n/destinations, n/destinations-1
+	told := onTerminal(t, i, "dead", "replay", "--waiting", "--probe", "--resume", "--all", "--rate", rate, "--yes")
+	require.Contains(t, told, "of those done: ")
+	require.Contains(t, told, fmt.Sprintf("  %s left: probe_failed\n", humanize.Comma(int64(left))))
+	require.Contains(t, told, rate)
+
 	jobs, err := i.Jobs(t.Context(), 1, "")
 	require.NoError(t, err)
 	job := jobs.Data[0]
-	require.Equal(t, n, *job.Expected)
-	eventually(t, "the job ends", func() bool {
+	eventually(t, "what the job sent has ended", func() bool {
 		job, err = i.Job(t.Context(), job.ID)
-		return err == nil && job.State == "done" && job.Outcomes.Delivered == n-n/destinations && *job.Retrying == 1
+		return err == nil && job.State == "done" && job.Outcomes.Delivered == healthy && *job.Retrying == 1
 	})
-	healthy := n - n/destinations
-	require.Equal(t, []int{healthy + 1, 0, n/destinations - 1}, []int{job.Done, job.Failed, job.Left})
-	require.Equal(t, wire.LeftReasons{"probe_failed": n/destinations - 1}, job.Reasons)
+	require.Equal(t, []int{n, healthy + 1, 0, left}, []int{*job.Expected, job.Done, job.Failed, job.Left})
+	require.Equal(t, wire.LeftReasons{"probe_failed": left}, job.Reasons)
 	require.Equal(t, wire.JobOutcomes{Delivered: healthy}, *job.Outcomes)
+	require.Equal(t, []any{rate, true}, []any{job.Rate, job.Probe})
+	require.Zero(t, o.tooEarly(), "one of each destination goes first, and alone")
 	_, all := w.receiver.ids()
 	require.Equal(t, healthy+1, all-failed, "each once, and one of the destination that fails")
-	took := job.EndedAt.Sub(job.StartedAt.Time)
-	t.Log("the job took", took, "for", job.Done, "of", n)
+	t.Log("the job took", job.EndedAt.Sub(job.StartedAt.Time), "for", job.Done, "of", n)
 	i.counts("the others wait on", func(s wire.Stats) bool {
 		return s.Counts["retrying"] == int64(n/destinations) && s.Counts["delivered"] == int64(healthy)
 	})
+	shown := mustRun(t, []string{"HOOKLADDER_URL=" + i.URL}, "", "jobs", "show", job.ID)
+	require.Contains(t, shown.out, fmt.Sprintf("of those done: %s delivered, 0 dead again, 0 cancelled, 1 not ended, 0 taken over", humanize.Comma(int64(healthy))))
+
+	outcomes := map[string]int{}
+	for a, err := range i.EachAttempt(t.Context(), client.AttemptFilter{Jobs: []string{job.ID}}) {
+		require.NoError(t, err)
+		require.Equal(t, job.ID, a.Job)
+		outcomes[a.Outcome]++
+	}
+	require.Equal(t, map[string]int{"delivered": healthy, "retry": 1}, outcomes, "the attempts that the job sent")
+}
+
+// onTerminal runs a command of which a person sees the progress, and answers what it wrote at the
+// end. Any character device but the null device is a terminal to it.
+func onTerminal(t *testing.T, i *instance, args ...string) string {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/zero", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, screen.Close()) }()
+	ctx, stop := context.WithTimeout(context.Background(), kit.Patience)
+	defer stop()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, mustBinary(t), args...)
+	cmd.Env, cmd.Dir = []string{kit.NoExitSleep, "HOOKLADDER_URL=" + i.URL}, t.TempDir()
+	cmd.Stdout, cmd.Stderr = &out, screen
+	require.NoError(t, cmd.Run(), out.String())
+	return out.String()
 }

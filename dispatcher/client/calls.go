@@ -67,7 +67,8 @@ type AttemptFilter struct {
 	Subjects     []string
 	Messages     []string // ids
 	Outcomes     []string
-	StatusCodes  []int // of answers
+	StatusCodes  []int    // of answers
+	Jobs         []string // ids
 	Since, Until time.Time
 	Limit        int    // 0: the API's default
 	Cursor       string // NextCursor of the page before
@@ -98,7 +99,7 @@ func (c *Client) Attempts(ctx context.Context, f AttemptFilter) (wire.LoggedPage
 func (f *AttemptFilter) words() map[string][]string {
 	words := map[string][]string{
 		"destination": f.Destinations, "tenant": f.Tenants, "topic": f.Topics, "subject": f.Subjects,
-		"message": f.Messages, "outcome": f.Outcomes,
+		"message": f.Messages, "outcome": f.Outcomes, "job": f.Jobs,
 	}
 	for _, code := range f.StatusCodes {
 		words["status_code"] = append(words["status_code"], strconv.Itoa(code))

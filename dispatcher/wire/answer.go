@@ -99,6 +99,7 @@ type LoggedAttempt struct {
 	ResponseBytes   int    `json:"response_bytes,omitzero" doc:"Without the scope bodies, in place of response_excerpt: its size."`
 	NextAttemptAt   Time   `json:"next_attempt_at" nullable:"true"`
 	Resend          bool   `json:"resend,omitzero" doc:"A person asked for it."`
+	Job             string `json:"job,omitzero" doc:"The id of the job that sent it. Left out: none did, or it is not known."`
 }
 
 // LoggedPage is a part of the attempts, newest first. It may be short, even empty, and

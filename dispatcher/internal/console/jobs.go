@@ -26,6 +26,7 @@ type jobRow struct {
 	Title    string
 	Chips    []filterChip
 	List     string // where its deliveries are
+	Attempts string // where the attempts are that it sent; empty: it sends none
 	Progress template.HTML
 	Percent  int
 	Whole    int  // what it is to change, or what it found by now
@@ -78,6 +79,9 @@ func rowOf(v *visit, j wire.Job) jobRow {
 	}
 	r := jobRow{Job: j, Title: kinds[j.Kind].Title, Chips: f.chips(v.base+"/deliveries", true), List: f.url(v.base + "/deliveries")}
 	r.Ended, r.Resume = !slices.Contains([]string{"running", "waiting"}, j.State), j.State == "stopped" || j.State == "failed"
+	if j.Kind == client.JobRetry {
+		r.Attempts = v.base + "/tail?" + url.Values{"job": {j.ID}}.Encode()
+	}
 	if j.Retrying != nil && j.TakenOver != nil {
 		r.Retrying, r.Taken = *j.Retrying, *j.TakenOver
 	}

@@ -197,7 +197,7 @@ func TestAJobIsFollowedStoppedAndResumed(t *testing.T) {
 	})
 	page := ask(get("/console/jobs/job_1")).Body.String()
 	for _, want := range []string{
-		"50 %", "90 of about 400", "3 delivered, 80 dead again, 0 cancelled, 5 still retrying, 2 sent by others since", "100 probe failed", "Stop", "&lt;i&gt;olga", `href="/console/deliveries?status=dead&amp;tenant=lumen"`, `href="/console/messages/m0?to=ep_1"`, "And 50 more",
+		"50 %", "90 of about 400", "3 delivered, 80 dead again, 0 cancelled, 5 still retrying, 2 sent by others since", "100 probe failed", `href="/console/tail?job=job_1"`, "Stop", "&lt;i&gt;olga", `href="/console/deliveries?status=dead&amp;tenant=lumen"`, `href="/console/messages/m0?to=ep_1"`, "And 50 more",
 	} {
 		require.Contains(t, page, want)
 	}
@@ -221,6 +221,7 @@ func TestAJobThatIsNotCountedHasNoPercent(t *testing.T) {
 	page := ask(get("/console/jobs/job_1")).Body.String()
 	require.Contains(t, page, "1 of 1 found by now")
 	require.NotContains(t, page, "100 %")
+	require.NotContains(t, page, "Its attempts", "it sends none")
 }
 
 // What waits for its next attempt is sent with a preview, and its destination is resumed

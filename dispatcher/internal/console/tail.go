@@ -29,11 +29,14 @@ type tailPage struct {
 	Filtered bool
 	Outcomes []choice
 	Wrong    string // what the API says of the filter; empty: nothing
-	Events   string // where the script follows
+	Events   string // where the script follows; empty: this page is an older one
+	Older    string // where the list goes on; empty: it does not
+	Newest   string // where it begins; empty: here
+	LookedAt int
 }
 
 // tailFilter is what the page's form holds.
-type tailFilter struct{ Tenant, Destination, Topic, Subject, Message, Code string }
+type tailFilter struct{ Tenant, Destination, Topic, Subject, Message, Code, Job string }
 
 // choice is one of several links of which one or more are chosen.
 type choice struct {
@@ -47,7 +50,7 @@ var outcomes = []string{"delivered", "retry", "dead", "back", "cancelled"}
 // tailQuery is what a visitor asked for, with nothing else than the API knows.
 func tailQuery(v *visit) url.Values {
 	q := url.Values{}
-	for _, name := range []string{"outcome", "tenant", "destination", "topic", "subject", "message", "status_code"} {
+	for _, name := range []string{"outcome", "tenant", "destination", "topic", "subject", "message", "status_code", "job"} {
 		for _, value := range v.r.URL.Query()[name] {
 			if value != "" {
 				q.Add(name, value)
@@ -59,17 +62,17 @@ func tailQuery(v *visit) url.Values {
 
 // tail serves GET /console/tail: the newest attempts, to which a script adds what comes.
 func tail(v *visit) (pageAnswer, error) {
-	q := tailQuery(v)
+	q, cursor := tailQuery(v), v.r.URL.Query().Get("cursor")
 	page := tailPage{
 		Filter: tailFilter{
 			Tenant: q.Get("tenant"), Destination: q.Get("destination"), Topic: q.Get("topic"), Subject: q.Get("subject"),
-			Message: q.Get("message"), Code: q.Get("status_code"),
+			Message: q.Get("message"), Code: q.Get("status_code"), Job: q.Get("job"),
 		},
 		Events: v.base + "/tail/events?" + q.Encode(), Outcomes: choices(v.base+"/tail", q, "outcome", outcomes),
 	}
 	f := client.AttemptFilter{
 		Tenants: q["tenant"], Destinations: q["destination"], Topics: q["topic"], Subjects: q["subject"],
-		Messages: q["message"], Outcomes: q["outcome"], Limit: tailLines,
+		Messages: q["message"], Outcomes: q["outcome"], Jobs: q["job"], Limit: tailLines, Cursor: cursor,
 	}
 	for _, text := range q["status_code"] {
 		f.StatusCodes = append(f.StatusCodes, whole(text)) // the API refuses what is no status
@@ -78,7 +81,14 @@ func tail(v *visit) (pageAnswer, error) {
 	if page.Wrong, err = refusal(err); err != nil {
 		return pageAnswer{}, err
 	}
-	page.Lines, page.Filtered = log.Data, len(q) > 0
+	page.Lines, page.Filtered, page.LookedAt = log.Data, len(q) > 0, log.LookedAt
+	if cursor != "" {
+		page.Events, page.Newest = "", v.base+"/tail?"+q.Encode()
+	}
+	if log.NextCursor != nil && (page.Filtered || cursor != "") {
+		q.Set("cursor", *log.NextCursor)
+		page.Older = v.base + "/tail?" + q.Encode()
+	}
 	return pageAnswer{template: "tail", title: "Tail", section: "tail", body: page}, nil
 }
 

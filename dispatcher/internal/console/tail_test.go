@@ -121,3 +121,30 @@ func TestTheTailReadsWithoutAScript(t *testing.T) {
 		require.Contains(t, page, want)
 	}
 }
+
+func TestTheTailOfAJobHasItsAttemptsAndGoesFurtherBack(t *testing.T) {
+	var asked []string
+	answer := `{"data":[],"next_cursor":"c2","looked_at":1000}`
+	ask := newTestConsole(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path != "/v1/attempts" {
+			fmt.Fprint(w, `{}`)
+			return
+		}
+		asked = append(asked, r.URL.Query().Get("job")+" "+r.URL.Query().Get("cursor"))
+		fmt.Fprint(w, answer)
+	}, always)
+	page := ask(httptest.NewRequest("GET", "/console/tail?job=job_7", nil)).Body.String()
+	require.Contains(t, page, `name="job" value="job_7"`)
+	require.Contains(t, page, `data-events="/console/tail/events?job=job_7"`)
+	require.Contains(t, page, "Not found yet among the newest 1,000 attempts and ends.")
+	require.Contains(t, page, `href="/console/tail?cursor=c2&amp;job=job_7"`)
+	require.NotContains(t, page, "Nothing matches")
+
+	answer = `{"data":[],"next_cursor":null,"looked_at":7}`
+	page = ask(httptest.NewRequest("GET", "/console/tail?cursor=c2&job=job_7", nil)).Body.String()
+	require.NotContains(t, page, "data-events", "an older page does not go on")
+	require.Contains(t, page, "Nothing matches these filters here.")
+	require.Contains(t, page, `href="/console/tail?job=job_7"`)
+	require.Equal(t, []string{"job_7 ", "job_7 c2"}, asked)
+}

@@ -60,7 +60,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	"list-attempts": {func(ctx context.Context, c *client.Client) error {
 		return second(c.Attempts(ctx, client.AttemptFilter{
 			Destinations: []string{"u_1"}, Tenants: []string{"m"}, Messages: []string{"a"}, Outcomes: []string{"dead"},
-			Topics: []string{"a.*"}, Subjects: []string{"b"}, StatusCodes: []int{503},
+			Topics: []string{"a.*"}, Subjects: []string{"b"}, StatusCodes: []int{503}, Jobs: []string{"job_1"},
 			Since: testNow, Until: testNow, Limit: 1, Cursor: aCursor,
 		}))
 	}},

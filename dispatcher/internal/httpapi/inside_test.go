@@ -73,3 +73,12 @@ func TestAListHasTheViewOfItsCaller(t *testing.T) {
 		require.Zero(t, view(f), path)
 	}
 }
+
+// The numbers of jobs count what an operator did for all tenants.
+func TestAnAttemptNamesItsJobOnlyToWhoSeesEverything(t *testing.T) {
+	f := &fakeService{logPage: testLogPage}
+	r := newRequest("GET", "/v1/attempts", "")
+	require.Contains(t, serve(newTestAPI(t, f), r).Body.String(), `"job":"job_7"`)
+	merchant := access.Caller{Name: "lnk_7", View: dispatcher.View{Tenant: "m7"}}
+	require.NotContains(t, serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), merchant))).Body.String(), "job_7")
+}

@@ -27,6 +27,27 @@ const surveyWithin = 30 * time.Second
 
 var aJob = &subject{"id", "The id of the job.", known(dispatcher.ValidJobID, dispatcher.ErrNoJob)}
 
+func refuseJobID(v string) string {
+	return unless(dispatcher.ValidJobID(v), "must be the id of a job")
+}
+
+// jobs are the numbers of the jobs that a parameter names; refuseJobID has checked them.
+func (q *request) jobs(name string) (all []int64) {
+	for _, text := range q.all(name) {
+		number, _ := dispatcher.ParseJobID(text)
+		all = append(all, number)
+	}
+	return all
+}
+
+// jobID names a job to a caller who sees everything; empty: there is none, or it is hidden.
+func (q *request) jobID(number int64) string {
+	if number == 0 || q.view != (dispatcher.View{}) {
+		return ""
+	}
+	return (&dispatcher.Job{Number: number}).ID()
+}
+
 func (s *server) jobOperations() []operation {
 	answers := map[int]any{202: wire.Job{}, 200: wire.Survey{}}
 	one := ok(wire.Job{})

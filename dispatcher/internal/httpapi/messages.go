@@ -366,6 +366,7 @@ func (q *request) event(e *dispatcher.LogEvent) events.Event {
 // logged is a line of the log as its caller may see it.
 func (q *request) logged(l *dispatcher.Logged) wire.LoggedAttempt {
 	w := wireLogged(l)
+	w.Job = q.jobID(l.Job)
 	if !q.bodies {
 		w.ResponseExcerpt, w.ResponseBytes = "", len(l.Attempt.Excerpt)
 	}
@@ -375,7 +376,7 @@ func (q *request) logged(l *dispatcher.Logged) wire.LoggedAttempt {
 func (s *server) logFilter(ctx context.Context, q *request) (f dispatcher.LogFilter, err error) {
 	f = dispatcher.LogFilter{
 		Tenants: q.all("tenant"), Topics: q.all("topic"), Subjects: q.all("subject"), Messages: q.all("message"),
-		Happenings: asWords[dispatcher.Happening](q.all("outcome")), Statuses: q.numbers("status_code"),
+		Happenings: asWords[dispatcher.Happening](q.all("outcome")), Statuses: q.numbers("status_code"), Jobs: q.jobs("job"),
 		Since: q.time("since"), Until: q.time("until"), View: q.view,
 	}
 	f.Lanes, err = s.lanesOf(ctx, q.all("destination"), f.Tenants)

@@ -179,6 +179,7 @@ func (s *server) attemptOperations() []operation {
 				repeated(ofText("message", "The id of a message. May be repeated.", refuseMessage)),
 				repeated(ofWord("outcome", "May be repeated.", dispatcher.Happenings)),
 				repeated(ofStatusCode("status_code", "The status that the receiver answered. May be repeated.")),
+				repeated(ofText("job", "The id of a job: attempts of deliveries that it sent, as long as they are its own. May be repeated.", refuseJobID)),
 				ofTime("since", "Began at this time or later."),
 				ofTime("until", "Began before this time."),
 			}, ofPage(maxLimit)...),

@@ -193,7 +193,7 @@ func (h *Hub) wanted() func(*dispatcher.Logged) bool {
 	defer h.mu.Unlock()
 	filters := make([]*dispatcher.LogFilter, 0, len(h.followers))
 	for f := range h.followers {
-		if len(f.filter.Lanes)+len(f.filter.Messages)+len(f.filter.Happenings)+len(f.filter.Statuses) == 0 {
+		if len(f.filter.Lanes)+len(f.filter.Messages)+len(f.filter.Happenings)+len(f.filter.Statuses)+len(f.filter.Jobs) == 0 {
 			return nil // there is one that wants all, as mostly
 		}
 		filters = append(filters, &f.filter)

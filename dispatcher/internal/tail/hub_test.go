@@ -110,7 +110,8 @@ func TestAFilterShowsOnlyWhatMatches(t *testing.T) {
 		other := follow(t, h, dispatcher.LogFilter{Lanes: []dispatcher.Lane{"lane1"}, Tenants: []string{"t1"}}, "")
 		none := follow(t, h, dispatcher.LogFilter{Lanes: []dispatcher.Lane{"lane1"}, Tenants: []string{"t2"}}, "")
 		failed := follow(t, h, dispatcher.LogFilter{Statuses: []int{503}}, "")
-		for _, v := range []*viewer{one, other, none, failed} {
+		sent := follow(t, h, dispatcher.LogFilter{Jobs: []int64{7}}, "")
+		for _, v := range []*viewer{one, other, none, failed, sent} {
 			v.saw()
 		}
 		f.add("m1", "m2")
@@ -123,7 +124,9 @@ func TestAFilterShowsOnlyWhatMatches(t *testing.T) {
 		require.Empty(t, seen)
 		seen, _ = failed.saw()
 		require.Empty(t, seen)
-		for _, v := range []*viewer{one, other, none, failed} {
+		seen, _ = sent.saw()
+		require.Empty(t, seen)
+		for _, v := range []*viewer{one, other, none, failed, sent} {
 			v.stop()
 			require.NoError(t, <-v.done)
 		}

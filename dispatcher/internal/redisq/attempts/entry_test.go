@@ -57,6 +57,23 @@ func TestAnEntryStaysSmall(t *testing.T) {
 	}
 }
 
+func TestTheJobsOfAnEntryAreReadByTheirRuns(t *testing.T) {
+	for text, want := range map[string][]int64{
+		"":                      {0, 0, 0, 0},
+		"0 4 7":                 {7, 7, 7, 7},
+		"0 1 7 1 2 12 3 1 7":    {7, 12, 12, 7},
+		"1 1 7":                 {0, 7, 0, 0},
+		"2 9000000000 7":        {0, 0, 7, 7},
+		"-1 2 7":                {7, 0, 0, 0},
+		"1 1 7 nonsense 1 3":    {0, 7, 0, 0},
+		"9000000000000 1 7 1 1": {0, 0, 0, 0},
+	} {
+		lines := strings.TrimSuffix(strings.Repeat("a:m d 200 1 1 -\n", 4), "\n")
+		require.Equal(t, want, attempts.ReadJobs(lines, text), text)
+	}
+	require.Equal(t, []int64{7, 9}, attempts.ReadJobs("a:m d 200 1 1 -\nbroken\na:m d 200 1 1 -", "0 2 7 2 1 9"), "a line that can't be read keeps its place")
+}
+
 func FuzzEvidence(f *testing.F) {
 	var log attempts.Log
 	log.Add(outcome("a", 0, "ok"), "d", "-")

@@ -9,3 +9,11 @@ func Read(lines, codes, evidence string) (all []dispatcher.Attempt) {
 	}
 	return all
 }
+
+// ReadJobs reads the lines of an entry, and answers the jobs that sent them.
+func ReadJobs(lines, jobs string) (all []int64) {
+	for _, l := range linesOf(map[string]any{"l": lines, "j": jobs}) {
+		all = append(all, l.job)
+	}
+	return all
+}

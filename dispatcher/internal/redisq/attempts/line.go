@@ -20,6 +20,7 @@ type logLine struct {
 	attempt dispatcher.Attempt
 	wait    time.Duration // of a retry
 	next    time.Time     // of a retry: when it is due; zero: wait alone tells that
+	job     int64         // which sent it; 0: none did, or it is not known
 }
 
 // Line is one line of an entry, for archives.
@@ -50,11 +51,13 @@ func linesOf(values map[string]any) []logLine {
 	codes, _ := values["c"].(string)
 	evidence, _ := values["e"].(string)
 	nexts, _ := values["n"].(string)
+	jobs, _ := values["j"].(string)
 	proofs := newProofs(evidence)
 	texts := strings.Split(text, "\n")
-	lines := make([]logLine, 0, len(texts))
+	lines, sent := make([]logLine, 0, len(texts)), jobsOf(jobs, len(texts))
 	for i, text := range texts {
 		l, ok := parseLine(text)
+		l.job = sent[i]
 		if i < len(codes) {
 			l.code = codes[i]
 		}
@@ -71,6 +74,27 @@ func linesOf(values map[string]any) []logLine {
 		}
 	}
 	return lines
+}
+
+// jobsOf reads which job sent each line of an entry. settle.lua writes it by runs: how many
+// lines come before, how many it has, and the number of the job.
+func jobsOf(text string, lines int) map[int]int64 {
+	if text == "" {
+		return nil
+	}
+	jobs := map[int]int64{}
+	for words := strings.Fields(text); len(words) >= 3; words = words[3:] {
+		first, err := strconv.Atoi(words[0])
+		many, err2 := strconv.Atoi(words[1])
+		job, err3 := strconv.ParseInt(words[2], 10, 64)
+		if err != nil || err2 != nil || err3 != nil {
+			break
+		}
+		for i := max(first, 0); i < lines && i-first < many; i++ {
+			jobs[i] = job
+		}
+	}
+	return jobs
 }
 
 func parseLine(text string) (l logLine, ok bool) {

@@ -125,7 +125,7 @@ func placedOf(partition int, e redis.XMessage) []placed {
 // logged is what a line tells people, as far as it says it itself; false: nothing
 // that another line does not tell.
 func (p *placed) logged() (l dispatcher.Logged, ok bool) {
-	l = dispatcher.Logged{Place: p.place, ID: p.id, Attempt: p.attempt}
+	l = dispatcher.Logged{Place: p.place, ID: p.id, Attempt: p.attempt, Job: p.job}
 	written := conn.FromMillis(p.place.MS)
 	if l.Attempt.At.IsZero() {
 		l.Attempt.At = written

@@ -36,7 +36,7 @@ func TestJobs(t *testing.T) {
 	t.Parallel()
 	for name, server := range map[string]redistest.Redis{"redis": redistest.Start(t), "miniredis": redistest.StartMini(t)} {
 		t.Run(name, func(t *testing.T) {
-			for _, c := range slices.Concat(jobCases, boundCases, overlapCases, endCases, waitingCases, probeCases) {
+			for _, c := range slices.Concat(jobCases, boundCases, overlapCases, endCases, waitingCases, probeCases, attemptCases) {
 				t.Run(c.name, func(t *testing.T) {
 					var store *redisqtest.Raw
 					open := func(t testing.TB, s stored.Setup) queuetest.Fixture {

@@ -362,6 +362,28 @@ end
 
 -- write_entries writes the lines of the outcomes, each with its code, and when those are due that wait for their next rung.
 local function write_entries(codes)
+  -- jobs_of names the jobs to which the deliveries of some lines belong, for each run of one job. An attempt with a number
+  -- that was counted before was made before the job sent the delivery.
+  local function jobs_of(first, last)
+    local runs, before = {}, nil
+    for line = first, last do
+      local text, job = texts[line], nil
+      if text and find(text, '+', 1, true) then
+        local attempts, owner = match(text, '^(%d+) %d+ %d+ %d+ %d+ %S+ %d+ (%d+)%+')
+        local number = plain[line] and 1 or tonumber(ARGV[at[line] + 5])
+        job = owner and number > tonumber(attempts) and owner or nil
+      end
+      if job and job == before then
+        runs[#runs - 1] = runs[#runs - 1] + 1
+      elseif job then
+        put(runs, line - first, 1)
+        runs[#runs + 1] = job
+      end
+      before = job
+    end
+    return table.concat(runs, ' ')
+  end
+
   local first = 1
   for k = 4, 1 + 3 * tonumber(ARGV[3]), 3 do
     local last = first + tonumber(ARGV[k]) - 1
@@ -369,11 +391,10 @@ local function write_entries(codes)
     for line = first, sums.nexts and last or 0 do
       if sums.nexts[line] then due[#due + 1] = num(sums.nexts[line]) end
     end
-    if #due == 0 then
-      write_log('l', ARGV[k + 1], 'c', sub(codes, first, last), 'e', ARGV[k + 2])
-    else
-      write_log('l', ARGV[k + 1], 'c', sub(codes, first, last), 'e', ARGV[k + 2], 'n', table.concat(due, ' '))
-    end
+    local fields, jobs = { 'l', ARGV[k + 1], 'c', sub(codes, first, last), 'e', ARGV[k + 2] }, jobs_of(first, last)
+    if #due > 0 then put(fields, 'n', table.concat(due, ' ')) end
+    if jobs ~= '' then put(fields, 'j', jobs) end
+    write_log(unpack(fields))
     first = last + 1
   end
 end

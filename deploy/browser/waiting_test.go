@@ -1,0 +1,69 @@
+package browser_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// After an outage a person sends what waits from its list. The page of the job shows that
+// one goes first, and then how all of them ended, with their attempts.
+func TestWhatWaitsIsSentNowFromItsList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "BREAKER=off", "LADDER=1h,2h", "QUICK_RETRIES=0")
+	for n := range 3 {
+		w.publish(wire.Message{ID: fmt.Sprint("waits_", n), Tenant: "acme", URL: w.at("fail")})
+	}
+	w.publish(wire.Message{ID: "later_0", Tenant: "acme", URL: w.at("ok"), Delay: hour})
+	for n := range 3 {
+		w.until(fmt.Sprint("waits_", n), "retrying")
+	}
+	back := make(chan struct{}) // closed when the first one is answered
+	answer := sync.OnceFunc(func() { close(back) })
+	t.Cleanup(answer)
+	w.answers(func(rw http.ResponseWriter, _ string) bool {
+		<-back
+		rw.WriteHeader(http.StatusOK)
+		return true
+	})
+
+	b := w.tab(t)
+	b.Open(w.page("/console/deliveries"))
+	b.Click("link", "retrying 3")
+	b.WaitURL("status=retrying")
+	b.WaitGone("later_0")
+	b.WaitFor("waits_0", "waits_1", "waits_2")
+	b.Click("link", "Send all that match now…")
+	b.WaitURL("/console/jobs/new")
+	b.WaitFor("3 deliveries", "Each gets one attempt now beside its ladder.")
+	require.Equal(t, "true", b.Value("checkbox", "First try one of each destination"))
+	b.Shot("send-waiting")
+	require.Empty(t, b.Axe())
+	b.Click("button", "Send 3")
+	b.WaitURL("/console/jobs/job_")
+	b.WaitFor("33 %", "1 of about 3", "0 delivered, 0 dead again, 0 cancelled, 1 still retrying")
+	b.Shot("job-waiting")
+	answer()
+	b.WaitFor("100 %", "3 of about 3", "3 delivered, 0 dead again, 0 cancelled, 0 still retrying")
+	for n := range 3 {
+		w.until(fmt.Sprint("waits_", n), "delivered")
+	}
+	w.until("later_0", "scheduled")
+
+	b.Click("link", "Its attempts")
+	b.WaitURL("/console/tail?job=job_")
+	b.WaitFor("waits_0", "waits_1", "waits_2", "200")
+	b.WaitGone("503")
+	require.Len(t, b.Names("link", "waits_"), 3, "the attempts before the job are not its own")
+	b.Shot("job-attempts")
+	require.Empty(t, b.Axe())
+	b.Click("link", "failed, goes on") // of the outcomes
+	b.WaitURL("outcome=retry")
+	b.WaitFor("Nothing matches these filters yet.")
+	require.Equal(t, "job_1", b.Value("searchbox", "Job"))
+}

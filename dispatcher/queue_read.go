@@ -164,9 +164,9 @@ type Page struct {
 	LookedAt   int        // entries that were looked at, of which these match
 	Reached    *EndPlace  // of PartEnded: what stands before it was looked at, and it too; nil: all was
 
-	// CompleteSince says that what ended from then on is in the list, where that is told:
-	// zero stands for all that ever ended. nil: it is not told.
-	CompleteSince *time.Time
+	// CompleteSince says, with an archive, that what ended from then on is in the list.
+	// Zero stands for all that ever ended.
+	CompleteSince time.Time
 }
 
 // EndedFilter selects what ended in one lane.

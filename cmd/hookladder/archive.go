@@ -37,8 +37,8 @@ the same time, and needs no Redis. --since and --until are of the end of a deliv
 and of when a message was accepted. Those of a --tenant or --subject come oldest
 first; else only the months are in order.
 
-With --bodies it writes the bodies of messages, or what receivers answered, as base64
-and, where they are valid UTF-8, as text. Headers are never written.
+With --bodies it writes the bodies of messages, or with --format jsonl what receivers
+answered, as base64 and, where they are valid UTF-8, as text. Headers are never written.
 
 In CSV a text that begins with =, +, -, @, a tab or a line break gets a ' before it, so
 that no program takes it for a formula. A file of --out is there only when it is whole.
@@ -58,6 +58,8 @@ It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit
 				return usagef("export takes deliveries or messages, not %q; see %s --help", strings.Join(args, " "), cmd.CommandPath())
 			case e.Format != keep.CSV && e.Format != keep.JSONLines:
 				return usagef("--format must be csv or jsonl, not %q", e.Format)
+			case e.Bodies && e.What == keep.Deliveries && e.Format == keep.CSV:
+				return usagef("CSV has no column for what receivers answered: add --format jsonl, or leave out --bodies")
 			}
 			e.Of.Since, e.Of.Before, err = span.read()
 			return err

@@ -140,6 +140,7 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"export":                           "ARCHIVE_URL is not set: set the one that serve uses",
 		"export endpoints":                 "export takes deliveries or messages",
 		"export --format xml":              "--format must be csv or jsonl",
+		"export --bodies":                  "add --format jsonl",
 		"get a b":                          "get needs the id of one message",
 		"send --url u":                     "send needs --topic",
 		"send --url u --topic t --delay x": "--delay",

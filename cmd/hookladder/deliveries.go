@@ -85,7 +85,7 @@ func newDeliveries(s world) *cobra.Command {
 		},
 		text: func(out io.Writer, page wire.Page) {
 			if asCSV {
-				printDeliveriesCSV(out, page.Data)
+				_ = wire.WriteDeliveries(out, page.Data) // out is a buffer
 			} else {
 				printDeliveryTable(out, page.Data)
 			}
@@ -95,7 +95,7 @@ func newDeliveries(s world) *cobra.Command {
 				fmt.Fprintln(cmd.ErrOrStderr(), howFar(&page))
 			}
 			if !asJSON {
-				tellWhole(cmd, page.CompleteSince.Time)
+				tellWhole(cmd, page.CompleteSince)
 			}
 			return more(cmd, page.NextCursor, asJSON)
 		},
@@ -179,20 +179,6 @@ func printDeliveryTable(out io.Writer, list []wire.Delivery) {
 	_ = table.Flush() // out is a buffer
 }
 
-func printDeliveriesCSV(out io.Writer, list []wire.Delivery) {
-	rows := make([][]string, len(list))
-	for i, d := range list {
-		_, message, _ := strings.Cut(d.ID, ":")
-		rows[i] = []string{
-			d.ID, message, d.Subject, d.Topic, d.Tenant, d.URL, d.Status, d.EndedAt.Text(), d.NextAttemptAt.Text(),
-			strconv.Itoa(d.Attempts), wire.CSVStatus(d.LastStatusCode), d.DeadReason, d.LastError,
-		}
-	}
-	_ = wire.WriteCSV(out, []string{ // out is a buffer
-		"id", "message_id", "subject", "topic", "tenant", "url", "status", "ended_at", "next_attempt_at", "attempts", "status_code", "dead_reason", "error",
-	}, rows)
-}
-
 // endedFlags choose what ended of an endpoint, and how it is printed.
 type endedFlags struct {
 	statuses []string
@@ -220,14 +206,10 @@ func (f *endedFlags) read() (filter client.EndedFilter, err error) {
 
 func (f *endedFlags) print(out io.Writer, page wire.EndedPage) {
 	if f.asCSV {
-		_ = wire.WriteEnded(out, page.Data) // out is a buffer
+		_ = wire.WriteDeliveries(out, page.Data) // out is a buffer
 		return
 	}
-	list := make([]wire.Delivery, len(page.Data))
-	for i, d := range page.Data {
-		list[i] = d.Delivery
-	}
-	printDeliveryTable(out, list)
+	printDeliveryTable(out, page.Data)
 }
 
 // newEndpointsDeliveries lists what a merchant compares at the end of a day.
@@ -293,7 +275,7 @@ func tellWhole(cmd *cobra.Command, since wire.Time) {
 // listEnded reads pages until so many deliveries are found, all were told, or too many
 // pages were read.
 func listEnded(f client.EndedFilter, limit int, read func(client.EndedFilter) (wire.EndedPage, error)) (wire.EndedPage, error) {
-	all := wire.EndedPage{Data: []wire.EndedDelivery{}}
+	all := wire.EndedPage{Data: []wire.Delivery{}}
 	for range mostPages {
 		f.Limit = min(limit-len(all.Data), mostOfAPage)
 		page, err := read(f)

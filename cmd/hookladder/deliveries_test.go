@@ -11,9 +11,12 @@ import (
 )
 
 const (
-	deadOne = `{"id":"u_1:order_17","destination":"u_1","status":"dead","topic":"payment.paid","subject":"=1+1","tenant":"m7","url":"https://shop.example/a,b",` +
+	deadOne = `{"id":"u_1:order_17","message_id":"order_17","created_at":"2026-01-02T03:00:00Z","destination":"u_1","status":"dead","topic":"payment.paid","subject":"=1+1","tenant":"m7","url":"https://shop.example/a,b",` +
 		`"ended_at":"2026-01-02T03:04:05.678Z","next_attempt_at":null,"attempts":10,"last_status_code":500,"last_error":"status 500","dead_reason":"exhausted"}`
-	waitingOne = `{"id":"u_1:order_18","destination":"u_1","status":"retrying","topic":"payment.paid","next_attempt_at":"2026-01-02T03:04:05.678Z","attempts":1,"waiting_for":"rung"}`
+	waitingOne = `{"id":"u_1:order_18","message_id":"order_18","destination":"u_1","status":"retrying","topic":"payment.paid","next_attempt_at":"2026-01-02T03:04:05.678Z","attempts":1,"waiting_for":"rung"}`
+
+	csvHeader = "id,message_id,tenant,subject,topic,destination,url,status,created_at,ended_at,attempts,status_code,dead_reason,error\r\n"
+	deadRow   = "u_1:order_17,order_17,m7,'=1+1,payment.paid,u_1,\"https://shop.example/a,b\",dead,2026-01-02T03:00:00.000Z,2026-01-02T03:04:05.678Z,10,500,exhausted,status 500\r\n"
 )
 
 func listPage(next, deliveries string) string {
@@ -69,9 +72,7 @@ func TestDeliveriesThatFindTooLittleSayHowFarTheyLooked(t *testing.T) {
 func TestDeliveriesAsCSVAreNoFormulas(t *testing.T) {
 	environ, _ := newTestLanes(t, listPage("null", deadOne+","+waitingOne))
 	got := command(t, environ, "", "deliveries", "--csv")
-	require.Equal(t, "id,message_id,subject,topic,tenant,url,status,ended_at,next_attempt_at,attempts,status_code,dead_reason,error\r\n"+
-		"u_1:order_17,order_17,'=1+1,payment.paid,m7,\"https://shop.example/a,b\",dead,2026-01-02T03:04:05.678Z,,10,500,exhausted,status 500\r\n"+
-		"u_1:order_18,order_18,,payment.paid,,,retrying,,2026-01-02T03:04:05.678Z,1,,,\r\n", got.out)
+	require.Equal(t, csvHeader+deadRow+"u_1:order_18,order_18,,,payment.paid,u_1,,retrying,,,1,,,\r\n", got.out)
 }
 
 func endedPage(next, resume, deliveries string) string {
@@ -82,8 +83,7 @@ func endedPage(next, resume, deliveries string) string {
 }
 
 func TestWhatEndedOfAnEndpointIsReadPageByPage(t *testing.T) {
-	one := strings.TrimSuffix(deadOne, "}") + `,"message_id":"order_17","created_at":"2026-01-02T03:00:00Z"}`
-	pages := []string{endedPage("c2", "c2", one), endedPage("c3", "c3", ""), endedPage("null", "c4", one)}
+	pages := []string{endedPage("c2", "c2", deadOne), endedPage("c3", "c3", ""), endedPage("null", "c4", deadOne)}
 	environ, calls := newTestLanes(t, pages...)
 	got := command(t, environ, "", "endpoints", "deliveries", "shop-42", "--status", "dead", "--since", "2026-01-02T03:04:05Z", "--until", "2026-02-01T00:00:00Z", "--csv", "--limit", "3", "--cursor", "c1")
 	require.Equal(t, exitOK, got.code, got.err)
@@ -93,8 +93,7 @@ func TestWhatEndedOfAnEndpointIsReadPageByPage(t *testing.T) {
 		"GET /v1/endpoints/shop-42/deliveries?cursor=c2&limit=2" + span,
 		"GET /v1/endpoints/shop-42/deliveries?cursor=c3&limit=2" + span,
 	}, *calls)
-	row := "u_1:order_17,order_17,'=1+1,payment.paid,dead,2026-01-02T03:04:05.678Z,2026-01-02T03:00:00.000Z,10,500,exhausted,status 500\r\n"
-	require.Equal(t, "id,message_id,subject,topic,status,ended_at,created_at,attempts,status_code,dead_reason,error\r\n"+row+row, got.out)
+	require.Equal(t, csvHeader+deadRow+deadRow, got.out)
 	require.Equal(t, "whole since 2026-01-01T00:00:00.000Z: of what ended before, some was forgotten\nwhat ends later with --cursor c4\n", got.err)
 
 	environ, _ = newTestLanes(t, pages...)

@@ -264,7 +264,7 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 	}
 	tell = w.notices.Tell
 	w.jobs = jobs.New(jobs.Options{
-		Store: jobstore.New(store), List: store.List, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: tell, Log: o.Log,
+		Store: jobstore.New(store), List: store.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: tell, Log: o.Log,
 		Stirred: e.Stirred,
 	})
 	if o.Archive.URL != "" {

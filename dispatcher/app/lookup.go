@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,9 +9,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // openLookup makes what looks into store and archive; nil where there is no archive. It
@@ -40,10 +43,10 @@ type Export struct {
 	Tell   func(done, months int) // called at the beginning of each month, and at the end
 }
 
-// Exported is a delivery that ended, as an archive keeps it.
+// Exported is a delivery that ended, as lists show it, but with the URL that was called last.
 type Exported struct {
-	dispatcher.Delivery
-	Last dispatcher.Attempt // its last one; At is zero where it ended without one
+	wire.Delivery
+	Last dispatcher.Attempt // At is zero if it ended without one
 }
 
 // ExportDeliveries calls each for the deliveries of a selection that ended in its time,
@@ -51,7 +54,9 @@ type Exported struct {
 func ExportDeliveries(ctx context.Context, o Options, x Export, each func(*Exported) error) error {
 	return withReader(o, func(r *postgres.Reader) error {
 		return r.ExportEnds(ctx, x.Of, func(e *archive.End) error {
-			return each(&Exported{Delivery: lookup.Delivery(e, headOf(e.ID.Message, e.Head)), Last: e.Attempt})
+			d := lookup.Delivery(e, headOf(e.ID.Message, e.Head))
+			d.URL = cmp.Or(e.Attempt.URL, d.URL)
+			return each(&Exported{Delivery: httpapi.Listed(&d), Last: e.Attempt})
 		}, x.Tell)
 	})
 }

@@ -81,8 +81,8 @@ func (c *Client) EachEndpoint(ctx context.Context, f EndpointFilter) iter.Seq2[w
 
 // EachEnded goes through all that ended of an endpoint by now, oldest first. To go on
 // later, read pages with EndpointDeliveries, which have a ResumeCursor.
-func (c *Client) EachEnded(ctx context.Context, name string, f EndedFilter) iter.Seq2[wire.EndedDelivery, error] {
-	return each(f.Limit, f.Cursor, func(limit int, cursor string) ([]wire.EndedDelivery, *string, error) {
+func (c *Client) EachEnded(ctx context.Context, name string, f EndedFilter) iter.Seq2[wire.Delivery, error] {
+	return each(f.Limit, f.Cursor, func(limit int, cursor string) ([]wire.Delivery, *string, error) {
 		f := f
 		f.Limit, f.Cursor = limit, cursor
 		page, err := c.EndpointDeliveries(ctx, name, f)

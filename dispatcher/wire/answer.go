@@ -18,7 +18,7 @@ type DeliveryRef struct {
 	Destination   string `json:"destination" doc:"The lane: everything that goes to one place has the same."`
 	URL           string `json:"url,omitzero"`
 	Status        string `json:"status" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled"`
-	NextAttemptAt Time   `json:"next_attempt_at" required:"false" nullable:"true" doc:"null: no attempt is coming. Left out, as url is, without the scope read."`
+	NextAttemptAt Time   `json:"next_attempt_at" required:"false" nullable:"true" doc:"null: no attempt is coming, or it is ready, of which only the answer to a publish has it. Left out, as url is, without the scope read."`
 	EndedAt       Time   `json:"ended_at,omitzero" doc:"When it was delivered, died or was cancelled."`
 }
 
@@ -41,9 +41,11 @@ type Result struct {
 	Problem    *Problem `json:"problem,omitzero" doc:"Why the message was not taken. The other fields are left out then."`
 }
 
-// Delivery is one message to one destination, as read.
+// Delivery is one message to one destination, as read. Every list has this object, without History.
 type Delivery struct {
 	DeliveryRef
+	MessageID      string         `json:"message_id" required:"false"`
+	CreatedAt      Time           `json:"created_at,omitzero" doc:"When its message was accepted. Left out: it can't be read."`
 	Topic          string         `json:"topic,omitzero"`
 	Tenant         string         `json:"tenant,omitzero"`
 	Subject        string         `json:"subject,omitzero" doc:"The caller's own reference."`
@@ -183,24 +185,17 @@ type Page struct {
 	LookedAt    int        `json:"looked_at,omitzero" doc:"How many deliveries were looked at for this page: a filter that finds little ends it early, and its cursor goes on. It is left out if the caller sees one tenant only."`
 	LookedUntil Time       `json:"looked_until,omitzero" doc:"Of a page that is short although the list goes on: the time, in the order of the list, down to which it was read."`
 
-	CompleteSince OptionalTime `json:"complete_since,omitzero" nullable:"true" doc:"With ARCHIVE_URL only: of what ended before, some may be missing. null: nothing was forgotten. The archive finds by tenant, subject and destination; with other filters, and while it is away, the list is the store's alone."`
-}
-
-// EndedDelivery is a delivery that ended, in the order of the ends.
-type EndedDelivery struct {
-	Delivery
-	MessageID string `json:"message_id"`
-	CreatedAt Time   `json:"created_at" nullable:"true" doc:"When its message was accepted. null: it can't be read."`
+	CompleteSince Time `json:"complete_since,omitzero" doc:"With ARCHIVE_URL only: of what ended before, some may be missing. Left out: nothing was forgotten. The archive finds by tenant, subject and destination; with other filters, and while it is away, the list is the store's alone."`
 }
 
 // EndedPage is a part of what ended of an endpoint, oldest first. It may be short, even
 // empty, and still have a NextCursor.
 type EndedPage struct {
-	Data          []EndedDelivery `json:"data"`
-	NextCursor    *string         `json:"next_cursor" nullable:"true" doc:"null: all that ended before until, or by now, was told."`
-	ResumeCursor  string          `json:"resume_cursor" doc:"Goes on with what ends later, and skips nothing. since and until may be others then, status may not."`
-	LookedAt      int             `json:"looked_at" doc:"How many ends were looked at for this page, those of other endpoints too."`
-	CompleteSince Time            `json:"complete_since" nullable:"true" doc:"Of what ended before, some was forgotten by RETENTION, RETENTION_MAX or DEAD_RETENTION, and is not in the archive, where there is one. null: nothing was."`
+	Data          []Delivery `json:"data"`
+	NextCursor    *string    `json:"next_cursor" nullable:"true" doc:"null: all that ended before until, or by now, was told."`
+	ResumeCursor  string     `json:"resume_cursor" doc:"Goes on with what ends later, and skips nothing. since and until may be others then, status may not."`
+	LookedAt      int        `json:"looked_at" doc:"How many ends were looked at for this page, those of other endpoints too."`
+	CompleteSince Time       `json:"complete_since,omitzero" doc:"Of what ended before, some was forgotten by RETENTION, RETENTION_MAX or DEAD_RETENTION, and is not in the archive, where there is one. Left out: nothing was."`
 }
 
 // DeadGroup counts the dead deliveries to one destination that died of one reason.

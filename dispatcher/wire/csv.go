@@ -14,33 +14,30 @@ const (
 	HeaderCompleteSince = "complete-since" // only where something was forgotten
 )
 
-// EndedColumns are the columns of WriteEnded.
-var EndedColumns = []string{"id", "message_id", "subject", "topic", "status", "ended_at", "created_at", "attempts", "status_code", "dead_reason", "error"}
+// DeliveryColumns are the columns of every CSV of deliveries.
+var DeliveryColumns = []string{
+	"id", "message_id", "tenant", "subject", "topic", "destination", "url", "status", "created_at", "ended_at", "attempts", "status_code", "dead_reason", "error",
+}
 
-// WriteEnded writes deliveries that ended as CSV, behind a line of headers.
-func WriteEnded(out io.Writer, list []EndedDelivery) error {
-	w := NewCSV(out, EndedColumns)
+// WriteDeliveries writes deliveries as CSV, behind a line of headers.
+func WriteDeliveries(out io.Writer, list []Delivery) error {
+	w := NewCSV(out, DeliveryColumns)
 	for i := range list {
-		_ = w.Write(EndedRow(&list[i])) // Flush keeps its error
+		_ = w.Write(list[i].Row()) // Flush keeps its error
 	}
 	return w.Flush()
 }
 
-// EndedRow is a row of EndedColumns.
-func EndedRow(d *EndedDelivery) []string {
+// Row is the delivery in the order of DeliveryColumns.
+func (d *Delivery) Row() []string {
+	status := ""
+	if d.LastStatusCode != 0 { // an answer came
+		status = strconv.Itoa(d.LastStatusCode)
+	}
 	return []string{
-		d.ID, d.MessageID, d.Subject, d.Topic, d.Status, d.EndedAt.Text(), d.CreatedAt.Text(),
-		strconv.Itoa(d.Attempts), CSVStatus(d.LastStatusCode), d.DeadReason, d.LastError,
+		d.ID, d.MessageID, d.Tenant, d.Subject, d.Topic, d.Destination, d.URL, d.Status, d.CreatedAt.Text(), d.EndedAt.Text(),
+		strconv.Itoa(d.Attempts), status, d.DeadReason, d.LastError,
 	}
-}
-
-// WriteCSV writes rows as a CSV does.
-func WriteCSV(out io.Writer, columns []string, rows [][]string) error {
-	w := NewCSV(out, columns)
-	for _, row := range rows {
-		_ = w.Write(row)
-	}
-	return w.Flush()
 }
 
 // CSV writes rows as RFC 4180 has them, behind a line of headers. No spreadsheet takes a
@@ -75,14 +72,6 @@ func harmless(text string) string {
 		return "'" + text
 	}
 	return text
-}
-
-// CSVStatus is an HTTP status in CSV; empty: no answer came.
-func CSVStatus(status int) string {
-	if status == 0 {
-		return ""
-	}
-	return strconv.Itoa(status)
 }
 
 // Text is the time as the API writes it, without quotes; empty for the zero time.

@@ -66,21 +66,6 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return t.Time.UnmarshalJSON(b)
 }
 
-// OptionalTime is a Time that may be left out, which null is not.
-type OptionalTime struct {
-	Time
-	Told bool // it is not left out
-}
-
-// IsZero reports whether it is left out.
-func (t OptionalTime) IsZero() bool { return !t.Told }
-
-// UnmarshalJSON reads a Time.
-func (t *OptionalTime) UnmarshalJSON(b []byte) error {
-	t.Told = true
-	return t.Time.UnmarshalJSON(b)
-}
-
 // Duration is a duration as the API writes it: "15s" or "1d", or a number of seconds.
 type Duration time.Duration
 

@@ -96,7 +96,7 @@ func deliveries(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	p.Rows = deliveryRows(v, page.Data)
-	p.LookedAt, p.Until, p.Since = page.LookedAt, page.LookedUntil, wire.Time{Time: page.CompleteSince.Time.Time}
+	p.LookedAt, p.Until, p.Since = page.LookedAt, page.LookedUntil, page.CompleteSince
 	if page.NextCursor != nil {
 		p.Older = filter.url(path, "cursor", *page.NextCursor)
 		p.Short = len(page.Data) < rowsAtOnce

@@ -82,8 +82,6 @@ func asTime(t any) time.Time {
 		if t != nil {
 			return t.Time
 		}
-	case wire.OptionalTime:
-		return t.Time.Time
 	}
 	return time.Time{}
 }

@@ -46,6 +46,18 @@ func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	return page, e.Address(ctx, page.Deliveries)
 }
 
+// Show reads deliveries again, as their messages have them. It leaves out those that are gone.
+func (e *Engine) Show(ctx context.Context, found []dispatcher.Delivery) (list []dispatcher.Delivery, err error) {
+	for i := range found {
+		record, err := e.read(ctx, found[i].ID.Message)
+		if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+			return nil, err
+		}
+		list = append(list, only(record.Deliveries, found[i].ID.Lane)...)
+	}
+	return list, nil
+}
+
 // Ended reads a page of what ended of an endpoint, oldest first. ErrListing says that
 // too many callers list now.
 func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"encoding/csv"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -56,13 +55,13 @@ func TestWhatEndedOfAnEndpointIsListed(t *testing.T) {
 	require.Equal(t, "cursor2", got.ResumeCursor)
 	require.Equal(t, testNow.UTC().Truncate(time.Millisecond), got.CompleteSince.UTC())
 	require.Equal(t, 2000, got.LookedAt)
-	require.Contains(t, w.Body.String(), `"message_id":"m1","created_at":"2026-01-31T11:00:00.123Z"`)
-	require.Contains(t, w.Body.String(), `"created_at":null`)
+	require.Contains(t, w.Body.String(), `"message_id":"m1","created_at":"2026-01-31T11:00:00.123Z","topic"`)
+	require.Contains(t, w.Body.String(), `"message_id":"-m2","topic"`, "created_at is left out if it is not known")
 
 	f.ended.More, f.ended.CompleteSince = true, dispatcher.EndedPage{}.CompleteSince
 	got = decodeAnswer[wire.EndedPage](t, get(h, endedPath), 200)
 	require.Equal(t, "cursor2", *got.NextCursor)
-	require.True(t, got.CompleteSince.IsZero())
+	require.NotContains(t, get(h, endedPath).Body.String(), "complete_since")
 
 	for query, path := range map[string]string{
 		"status=ready": "query.status", "since=now": "query.since", "limit=0": "query.limit", "topic=a": "query.topic",
@@ -82,9 +81,9 @@ func TestWhatEndedIsCSVForThoseWhoAskForIt(t *testing.T) {
 	require.Equal(t, "cursor2", w.Header().Get("resume-cursor"))
 	require.Empty(t, w.Header()["Next-Cursor"])
 	require.Equal(t, "2026-01-31T11:00:00.123Z", w.Header().Get("complete-since"))
-	require.Equal(t, "id,message_id,subject,topic,status,ended_at,created_at,attempts,status_code,dead_reason,error\r\n"+
-		"ep_123456789:m1,m1,'=cmd|' /C calc'!A0,payment.paid,delivered,2026-01-31T11:00:00.123Z,2026-01-31T11:00:00.123Z,1,200,,\r\n"+
-		"ep_123456789:-m2,'-m2,,payment.paid,dead,2026-01-31T11:00:00.123Z,,10,,exhausted,\"no, \"\"it\"\" did\r\nnot\"\r\n", w.Body.String())
+	require.Equal(t, "id,message_id,tenant,subject,topic,destination,url,status,created_at,ended_at,attempts,status_code,dead_reason,error\r\n"+
+		"ep_123456789:m1,m1,,'=cmd|' /C calc'!A0,payment.paid,ep_123456789,,delivered,2026-01-31T11:00:00.123Z,2026-01-31T11:00:00.123Z,1,200,,\r\n"+
+		"ep_123456789:-m2,'-m2,,,payment.paid,ep_123456789,,dead,,2026-01-31T11:00:00.123Z,10,,exhausted,\"no, \"\"it\"\" did\r\nnot\"\r\n", w.Body.String())
 	f.ended.More = true
 	require.Equal(t, "cursor2", getCSV(h, endedPath, "text/csv").Header().Get("next-cursor"))
 
@@ -127,7 +126,7 @@ func TestNoPageHasMoreThanAMiB(t *testing.T) {
 	}
 	require.Len(t, f.endedOf, 2)
 	require.Equal(t, 500, f.endedOf[0].Limit)
-	rows, err := csv.NewReader(getCSV(h, endedPath+"?limit=500", "text/csv").Body).ReadAll()
-	require.NoError(t, err)
-	require.Len(t, rows, 501, "it has no URLs")
+	rows := getCSV(h, endedPath+"?limit=500", "text/csv").Body
+	require.Less(t, rows.Len(), 1<<20)
+	require.Greater(t, rows.Len(), 1<<19)
 }

@@ -282,13 +282,10 @@ func (s *server) survey(ctx context.Context, q *request, kind dispatcher.JobKind
 	}
 	w := wire.Survey{
 		Matched: found.Matched, Complete: found.Complete, ByReason: map[string]int{},
-		Oldest: wire.Time{Time: found.Oldest}, Newest: wire.Time{Time: found.Newest}, Sample: convert(found.Sample, wireDelivery),
+		Oldest: wire.Time{Time: found.Oldest}, Newest: wire.Time{Time: found.Newest}, Sample: convert(found.Sample, Listed),
 	}
 	for reason, n := range found.ByReason {
 		w.ByReason[string(reason)] = n
-	}
-	for i := range w.Sample {
-		w.Sample[i].History = nil // as in lists
 	}
 	return answerJSON(http.StatusOK, w)
 }

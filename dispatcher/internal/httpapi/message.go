@@ -274,14 +274,21 @@ func setWireBody(w *wire.Message, m *dispatcher.Message) {
 	}
 }
 
-// wireDelivery is a delivery as it is answered.
+// Listed is a delivery as every list shows it.
+func Listed(d *dispatcher.Delivery) wire.Delivery {
+	w := wireDelivery(d)
+	w.History = nil
+	return w
+}
+
+// wireDelivery is a delivery as its message shows it.
 func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 	w := wire.Delivery{
 		DeliveryRef: wire.DeliveryRef{
 			ID: d.ID.String(), Destination: string(d.ID.Lane), URL: d.URL,
 			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due}, EndedAt: wire.Time{Time: d.Ended},
 		},
-		Topic: d.Topic, Tenant: d.Tenant, Subject: d.Subject,
+		MessageID: d.ID.Message, CreatedAt: wire.Time{Time: d.Created}, Topic: d.Topic, Tenant: d.Tenant, Subject: d.Subject,
 		Attempts:       d.Attempts,
 		LastStatusCode: d.LastStatus,
 		LastError:      strings.ToValidUTF8(d.LastError, "�"),
@@ -291,8 +298,11 @@ func wireDelivery(d *dispatcher.Delivery) wire.Delivery {
 		WaitingBehind: d.WaitingBehind,
 		DeliveredAt:   wire.Time{Time: d.Delivered},
 	}
-	if d.Status == dispatcher.StatusDead {
+	switch d.Status {
+	case dispatcher.StatusDead:
 		w.DeadReason = string(d.Reason)
+	case dispatcher.StatusReady:
+		w.NextAttemptAt = wire.Time{} // only some lists know when it became due
 	}
 	if len(d.History) > 0 {
 		w.History = convert(d.History, wireAttempt)

@@ -92,7 +92,7 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 		if err != nil {
 			return nil, err
 		}
-		w := wire.Page{Data: convert(page.Deliveries, wireDelivery), NextCursor: nextCursor(page.Next)}
+		w := wire.Page{Data: convert(page.Deliveries, Listed), NextCursor: nextCursor(page.Next), CompleteSince: wire.Time{Time: page.CompleteSince}}
 		everything := q.view == dispatcher.View{}
 		if everything {
 			w.LookedAt = page.LookedAt
@@ -100,12 +100,6 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 		short := page.Next != "" && page.Reached != nil && len(page.Deliveries) < limit
 		if short && (everything || f.Order == dispatcher.OrderAccepted) { // another place may be of another tenant
 			w.LookedUntil = wire.Time{Time: page.Reached.At}
-		}
-		if since := page.CompleteSince; since != nil {
-			w.CompleteSince = wire.OptionalTime{Time: wire.Time{Time: *since}, Told: true}
-		}
-		for i := range w.Data {
-			w.Data[i].History = nil // lists have no history
 		}
 		return answerJSON(http.StatusOK, w)
 	})
@@ -127,7 +121,7 @@ func (s *server) ended(ctx context.Context, q *request) (*response, error) {
 			return nil, err
 		}
 		w := wire.EndedPage{
-			Data: convert(page.Deliveries, wireEnded), ResumeCursor: page.Resume, LookedAt: page.LookedAt,
+			Data: convert(page.Deliveries, Listed), ResumeCursor: page.Resume, LookedAt: page.LookedAt,
 			CompleteSince: wire.Time{Time: page.CompleteSince},
 		}
 		if page.More {
@@ -137,17 +131,11 @@ func (s *server) ended(ctx context.Context, q *request) (*response, error) {
 	})
 }
 
-func wireEnded(d *dispatcher.Delivery) wire.EndedDelivery {
-	w := wire.EndedDelivery{Delivery: wireDelivery(d), MessageID: d.ID.Message, CreatedAt: wire.Time{Time: d.Created}}
-	w.History = nil
-	return w
-}
-
 func answerEndedJSON(page *wire.EndedPage) (*response, error) { return answerJSON(http.StatusOK, page) }
 
 func answerEndedCSV(page *wire.EndedPage) (*response, error) {
 	var b bytes.Buffer
-	if err := wire.WriteEnded(&b, page.Data); err != nil {
+	if err := wire.WriteDeliveries(&b, page.Data); err != nil {
 		return nil, err
 	}
 	headers := map[string]string{wire.HeaderResumeCursor: page.ResumeCursor}

@@ -60,7 +60,6 @@ func describe(all []operation, version string) ([]byte, error) {
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Duration](), reflect.TypeFor[durationSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[ladder.Ladder](), reflect.TypeFor[ladderSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[wire.Time](), reflect.TypeFor[timeSchema]())
-	schemas.RegisterTypeAlias(reflect.TypeFor[wire.OptionalTime](), reflect.TypeFor[timeSchema]())
 	for _, o := range all {
 		document(doc, o)
 	}
@@ -164,12 +163,12 @@ func document(doc *huma.OpenAPI, o operation) {
 // documentCSV tells of an answer that it may be CSV.
 func documentCSV(answer *huma.Response) {
 	answer.Content[mediaCSV] = &huma.MediaType{Schema: textSchema}
-	answer.Description += ". With Accept: text/csv it is CSV as RFC 4180 has it, with a line of headers: " + strings.Join(wire.EndedColumns, ", ") +
+	answer.Description += ". With Accept: text/csv it is CSV as RFC 4180 has it, with a line of headers: " + strings.Join(wire.DeliveryColumns, ", ") +
 		". A text that begins with = + - @, a tab or a line break gets a ' before it."
 	answer.Headers = map[string]*huma.Param{}
 	for name, doc := range map[string]string{
 		wire.HeaderResumeCursor: "Of CSV: resume_cursor.", wire.HeaderNextCursor: "Of CSV: next_cursor, where it is not null.",
-		wire.HeaderCompleteSince: "Of CSV: complete_since, where it is not null.",
+		wire.HeaderCompleteSince: "Of CSV: complete_since, where it is told.",
 	} {
 		answer.Headers[name] = &huma.Param{Description: doc, Schema: textSchema}
 	}

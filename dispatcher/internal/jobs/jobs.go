@@ -31,8 +31,8 @@ type Store interface {
 	// far it is in each; dispatcher.ErrJobTurn where one has a higher turn.
 	Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int]dispatcher.JobPart, error)
 	// Page reads what a job may change in one part, the oldest first, without what
-	// belongs to lanes in skip. With heads it reads of their messages too.
-	Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane, heads bool) (dispatcher.JobPage, error)
+	// belongs to lanes in skip.
+	Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane) (dispatcher.JobPage, error)
 	// Step changes some deliveries and notes how far the job is; dispatcher.ErrJobTurn
 	// where its turn is over.
 	Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error)
@@ -54,10 +54,14 @@ type Store interface {
 // ListFunc reads a page of deliveries, as dispatcher.Queue does.
 type ListFunc func(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
 
+// ShowFunc reads deliveries again, as every list shows them. It leaves out those that are gone.
+type ShowFunc func(ctx context.Context, found []dispatcher.Delivery) ([]dispatcher.Delivery, error)
+
 // Options say with what Jobs work. All fields are needed.
 type Options struct {
 	Store     Store
 	List      ListFunc
+	Show      ShowFunc
 	Name      func() string         // of this instance
 	Now       func() time.Time      // by the queue's clock
 	PollEvery time.Duration         // how often it is looked for jobs without a holder, whatever was told
@@ -127,7 +131,7 @@ func signal(c chan struct{}) {
 func (s *Jobs) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error) {
 	j.Filter, j.State, j.By = withStatuses(j.Kind, j.Filter), dispatcher.JobRunning, dispatcher.CallerOf(ctx)
 	j.Holder, j.Turn, j.StartedAt = s.o.Name(), 1, s.o.Now()
-	first, err := s.survey(ctx, &j, firstTime, false)
+	first, err := s.survey(ctx, &j, firstTime)
 	if err != nil {
 		return j, err
 	}

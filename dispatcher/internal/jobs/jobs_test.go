@@ -69,6 +69,7 @@ func (b *bench) open(name string) *instance {
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Tell: func(n dispatcher.News) {
 			b.change(func() { b.news = append(b.news, n) })
 		},
+		Show:    func(_ context.Context, found []dispatcher.Delivery) ([]dispatcher.Delivery, error) { return found, nil },
 		Stirred: func() { b.change(func() { b.stirred++ }) },
 	})
 	ctx, stop := context.WithCancel(context.Background())

@@ -36,7 +36,7 @@ func (w *jobWorker) probePart(ctx context.Context, n int) error {
 	var skip []dispatcher.Lane
 	at := dispatcher.JobAt{Part: n, Since: w.parts[n].Since}
 	for more := true; more && len(seen) < probedMost; {
-		page, err := w.store.Page(ctx, &w.job, at, skip, false)
+		page, err := w.store.Page(ctx, &w.job, at, skip)
 		if err != nil {
 			return err
 		}

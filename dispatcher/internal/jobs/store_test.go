@@ -149,7 +149,7 @@ func (m *memory) Turn(ctx context.Context, _ string, j *dispatcher.Job) (map[int
 	return all, m.answer("turn")
 }
 
-func (m *memory) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane, _ bool) (dispatcher.JobPage, error) {
+func (m *memory) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane) (dispatcher.JobPage, error) {
 	if err := m.call(ctx, "page"); err != nil {
 		return dispatcher.JobPage{}, err
 	}

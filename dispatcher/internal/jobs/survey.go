@@ -21,7 +21,7 @@ func (w *jobWorker) expect(ctx context.Context) error {
 	if w.job.Expected != nil || w.job.Turn > 1 || w.sum() != (dispatcher.JobCounts{}) {
 		return nil
 	}
-	found, err := w.jobs.survey(ctx, &w.job, surveyTime, false)
+	found, err := w.jobs.survey(ctx, &w.job, surveyTime)
 	if err != nil || !found.Complete {
 		return err
 	}
@@ -35,12 +35,16 @@ const sampleMost = 10
 // SurveyJob tells what a job would change, as far as can be read in ten seconds.
 func (s *Jobs) SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error) {
 	j := dispatcher.Job{Kind: kind, Filter: withStatuses(kind, f)}
-	return s.survey(ctx, &j, surveyTime, true)
+	found, err := s.survey(ctx, &j, surveyTime)
+	if err == nil {
+		found.Sample, err = s.o.Show(ctx, found.Sample)
+	}
+	return found, err
 }
 
-// survey counts what it finds in so long, and with sample shows some of it.
-func (s *Jobs) survey(ctx context.Context, j *dispatcher.Job, most time.Duration, sample bool) (dispatcher.Survey, error) {
-	v := surveyor{sample: sample, until: time.Now().Add(most)}
+// survey counts what it finds in so long.
+func (s *Jobs) survey(ctx context.Context, j *dispatcher.Job, most time.Duration) (dispatcher.Survey, error) {
+	v := surveyor{until: time.Now().Add(most)}
 	v.ByReason = map[dispatcher.DeadReason]int{}
 	err := s.surveyAll(ctx, j, &v)
 	return v.Survey, err
@@ -49,8 +53,7 @@ func (s *Jobs) survey(ctx context.Context, j *dispatcher.Job, most time.Duration
 // surveyor counts what is found.
 type surveyor struct {
 	dispatcher.Survey
-	sample bool
-	until  time.Time
+	until time.Time
 }
 
 // over reports that it may look no further.
@@ -67,7 +70,7 @@ func (s *Jobs) surveyAll(ctx context.Context, j *dispatcher.Job, v *surveyor) er
 			if v.over() {
 				return nil
 			}
-			page, err := s.store.Page(ctx, j, at, nil, v.sample && len(v.Sample) < sampleMost)
+			page, err := s.store.Page(ctx, j, at, nil)
 			if err != nil {
 				return err
 			}

@@ -181,7 +181,7 @@ func (w *jobWorker) walk(ctx context.Context, n int) error {
 	var skip []dispatcher.Lane
 	for more := true; more; {
 		part := w.parts[n]
-		page, err := w.store.Page(ctx, &w.job, dispatcher.JobAt{Part: n, Since: part.Since, Cursor: part.Cursor}, skip, false)
+		page, err := w.store.Page(ctx, &w.job, dispatcher.JobAt{Part: n, Since: part.Since, Cursor: part.Cursor}, skip)
 		if err != nil {
 			return err
 		}

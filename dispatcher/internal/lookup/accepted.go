@@ -39,7 +39,7 @@ func (l *Lookup) accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 		}
 		r.away = r.away || q.kept == nil
 	}
-	q.page.Next, q.page.CompleteSince = "", new(r.since())
+	q.page.Next, q.page.CompleteSince = "", r.since()
 	if q.page.Reached != nil {
 		q.page.Next, err = l.store.ListCursor(ctx, f, *q.page.Reached)
 	}

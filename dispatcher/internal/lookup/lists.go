@@ -20,7 +20,7 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 			return page, err
 		}
 		r, err := l.storeReach(ctx, &f)
-		page.CompleteSince = new(r.since())
+		page.CompleteSince = r.since()
 		return page, err
 	}
 	if f.Order == dispatcher.OrderAccepted {
@@ -40,7 +40,7 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	}
 	if page.Next != "" || len(page.Deliveries) >= f.Limit {
 		r, err := l.reach(ctx, endsOf(&f))
-		page.CompleteSince = new(r.since())
+		page.CompleteSince = r.since()
 		if err == nil && page.Next == "" {
 			page.Next, err = l.store.SealCursor(ctx, endsName(&f), nil)
 		}
@@ -130,7 +130,7 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 			return page, err
 		}
 	}
-	page.CompleteSince = new(r.since())
+	page.CompleteSince = r.since()
 	return page, nil
 }
 

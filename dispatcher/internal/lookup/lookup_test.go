@@ -47,7 +47,7 @@ func TestAListOfBothHasAllOnceWhileTheStoreForgets(t *testing.T) {
 			page, err := l.Deliveries(t.Context(), f)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(page.Deliveries), f.Limit)
-			require.Equal(t, start, *page.CompleteSince)
+			require.Equal(t, start, page.CompleteSince)
 			got = append(got, page.Deliveries...)
 			if f.Cursor = page.Next; f.Cursor == "" {
 				break
@@ -135,7 +135,7 @@ func TestAListByAcceptanceSaysWhatTheArchiveHas(t *testing.T) {
 		for more := true; more; more = f.Cursor != "" {
 			page, err := l.Deliveries(t.Context(), f)
 			require.NoError(t, err)
-			n, f.Cursor, since = n+len(page.Deliveries), page.Next, *page.CompleteSince
+			n, f.Cursor, since = n+len(page.Deliveries), page.Next, page.CompleteSince
 		}
 		return n, since
 	}
@@ -229,7 +229,7 @@ func TestWhileTheArchiveIsAwayTheStoreAnswers(t *testing.T) {
 	for more := true; more; {
 		page, err := l.Deliveries(t.Context(), f)
 		require.NoError(t, err)
-		require.Equal(t, whole, *page.CompleteSince)
+		require.Equal(t, whole, page.CompleteSince)
 		n += len(page.Deliveries)
 		f.Cursor, more = page.Next, page.Next != ""
 	}
@@ -239,10 +239,10 @@ func TestWhileTheArchiveIsAwayTheStoreAnswers(t *testing.T) {
 	require.Equal(t, whole, ended.CompleteSince)
 	ready, err := l.Deliveries(t.Context(), dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusReady}, Limit: 100})
 	require.NoError(t, err)
-	require.Zero(t, *ready.CompleteSince, "what has not ended is never forgotten")
+	require.Zero(t, ready.CompleteSince, "what has not ended is never forgotten")
 	all, err := l.Deliveries(t.Context(), dispatcher.Filter{Limit: 100})
 	require.NoError(t, err)
-	require.Equal(t, whole, *all.CompleteSince)
+	require.Equal(t, whole, all.CompleteSince)
 	_, err = l.Message(t.Context(), "m")
 	require.ErrorIs(t, err, dispatcher.ErrArchiveAway)
 	_, err = l.Retry(t.Context(), "m", "", false)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +35,7 @@ type Export struct {
 	What   string // Deliveries or Messages
 	Format string // CSV or JSONLines
 	Of     archive.Selection
-	Bodies bool   // bodies of messages, and what receivers answered
+	Bodies bool   // bodies of messages, and what receivers answered, which CSV of deliveries has no column for
 	Out    string // a file; empty: Stdout
 
 	Stdout io.Writer
@@ -92,7 +91,7 @@ func (e *Export) write(ctx context.Context, o app.Options, to io.Writer) (rows i
 
 // exportRow is what is written of one delivery, or message.
 type exportRow interface {
-	columns() []string // in the order of the headers
+	Row() []string // in the order of the headers
 }
 
 // rows writes rows in one of the formats.
@@ -107,84 +106,40 @@ func (e *Export) rows(out *bufio.Writer) rows {
 		enc.SetEscapeHTML(false)
 		return rows{put: func(r exportRow) error { return enc.Encode(r) }, end: func() error { return nil }}
 	}
-	columns := append(slices.Clone(wire.EndedColumns), deliveryColumns...)
+	columns := wire.DeliveryColumns
 	if e.What == Messages {
-		columns = slices.Clone(messageColumns)
-	}
-	if e.Bodies {
-		columns = append(columns, e.bodyColumns()...)
+		columns = messageColumns[:len(messageColumns)-2]
+		if e.Bodies {
+			columns = messageColumns
+		}
 	}
 	w := wire.NewCSV(out, columns)
 	return rows{
-		put: func(r exportRow) error {
-			return w.Write(r.columns()[:len(columns)])
-		},
+		put: func(r exportRow) error { return w.Write(r.Row()[:len(columns)]) },
 		end: w.Flush,
 	}
 }
 
-// The columns beside those of the API's CSV.
-var (
-	deliveryColumns = []string{"tenant", "destination", "url", "address", "delivered_at"}
-	messageColumns  = []string{"id", "created_at", "topic", "tenant", "subject", "url", "endpoint", "queue", "content_type", "ordering_key", "body_bytes"}
-)
-
-func (e *Export) bodyColumns() []string {
-	if e.What == Messages {
-		return []string{"body", "body_base64"}
-	}
-	return []string{"response", "response_base64"}
+// messageColumns end with those of the body.
+var messageColumns = []string{
+	"id", "created_at", "topic", "tenant", "subject", "url", "endpoint", "queue", "content_type", "ordering_key", "body_bytes", "body", "body_base64",
 }
 
-// deliveryLine is a delivery that ended.
+// deliveryLine is a delivery that ended, with its last attempt.
 type deliveryLine struct {
-	ID          string    `json:"id"`
-	MessageID   string    `json:"message_id"`
-	Destination string    `json:"destination"`
-	Topic       string    `json:"topic,omitempty"`
-	Tenant      string    `json:"tenant,omitempty"`
-	Subject     string    `json:"subject,omitempty"`
-	Status      string    `json:"status"`
-	EndedAt     wire.Time `json:"ended_at"`
-	CreatedAt   wire.Time `json:"created_at"`
-	DeliveredAt wire.Time `json:"delivered_at"`
-	Attempts    int       `json:"attempts"`
-	StatusCode  int       `json:"status_code,omitempty"`
-	DeadReason  string    `json:"dead_reason,omitempty"`
-	Error       string    `json:"error,omitempty"`
-	URL         string    `json:"url,omitempty"`
-	Address     string    `json:"address,omitempty"`
-	DurationMS  int64     `json:"duration_ms,omitempty"`
-
-	Response       *string `json:"response,omitempty"`
+	wire.Delivery
+	Address        string  `json:"address,omitempty"`
+	DurationMS     int64   `json:"duration_ms,omitempty"`
+	Response       *string `json:"response,omitempty"` // if it is valid UTF-8
 	ResponseBase64 *string `json:"response_base64,omitempty"`
 }
 
 func (e *Export) delivery(d *app.Exported) exportRow {
-	r := &deliveryLine{
-		ID: d.ID.String(), MessageID: d.ID.Message, Destination: string(d.ID.Lane), Topic: d.Topic, Tenant: d.Tenant, Subject: d.Subject,
-		Status: string(d.Status), EndedAt: wire.Time{Time: d.Ended}, CreatedAt: wire.Time{Time: d.Created}, DeliveredAt: wire.Time{Time: d.Delivered},
-		Attempts: d.Attempts, StatusCode: d.LastStatus, DeadReason: string(d.Reason), Error: strings.ToValidUTF8(d.LastError, "�"),
-		URL: d.Last.URL, Address: d.Last.Address, DurationMS: d.Last.Duration.Milliseconds(),
-	}
-	if r.URL == "" {
-		r.URL = d.URL
-	}
+	r := &deliveryLine{Delivery: d.Delivery, Address: d.Last.Address, DurationMS: d.Last.Duration.Milliseconds()}
 	if e.Bodies && !d.Last.At.IsZero() {
 		r.Response, r.ResponseBase64 = both(d.Last.Excerpt)
 	}
 	return r
-}
-
-func (r *deliveryLine) columns() []string {
-	list := wire.EndedRow(&wire.EndedDelivery{
-		Delivery: wire.Delivery{
-			DeliveryRef: wire.DeliveryRef{ID: r.ID, Status: r.Status, EndedAt: r.EndedAt}, Topic: r.Topic, Subject: r.Subject,
-			Attempts: r.Attempts, LastStatusCode: r.StatusCode, DeadReason: r.DeadReason, LastError: r.Error,
-		},
-		MessageID: r.MessageID, CreatedAt: r.CreatedAt,
-	})
-	return append(list, r.Tenant, r.Destination, r.URL, r.Address, r.DeliveredAt.Text(), text(r.Response), text(r.ResponseBase64))
 }
 
 // messageLine is a message. Its headers are not written: their values are secrets.
@@ -215,7 +170,8 @@ func (e *Export) message(m *dispatcher.Message, size int) exportRow {
 	return r
 }
 
-func (r *messageLine) columns() []string {
+// Row is the message in the order of messageColumns.
+func (r *messageLine) Row() []string {
 	return []string{
 		r.ID, r.CreatedAt.Text(), r.Topic, r.Tenant, r.Subject, r.URL, r.Endpoint, r.Queue, r.ContentType, r.OrderingKey,
 		strconv.Itoa(r.BodyBytes), text(r.Body), text(r.BodyBase64),

@@ -111,7 +111,7 @@ func (f *fakeAPI) answer(r *http.Request) (int, any) {
 			return 404, missing
 		}
 		if len(parts) > 2 && parts[2] == "deliveries" {
-			return 200, wire.EndedPage{Data: []wire.EndedDelivery{{Delivery: f.messages[3].Deliveries[0]}, {Delivery: own(f.messages[0])}}}
+			return 200, wire.EndedPage{Data: []wire.Delivery{f.messages[3].Deliveries[0], own(f.messages[0])}}
 		}
 		if len(parts) > 2 && parts[2] == "test" {
 			return 200, wire.EndpointTest{Outcome: "failed", Error: "10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32"}

@@ -228,9 +228,9 @@ func (d *Desk) EndpointDeliveries(ctx context.Context, name string, f client.End
 		return wire.EndedPage{}, err
 	}
 	page, err := read(ctx, d, See, func(ctx context.Context) (wire.EndedPage, error) { return d.api.EndpointDeliveries(ctx, e.ID, f) })
-	page.Data = slices.DeleteFunc(page.Data, func(one wire.EndedDelivery) bool { return !d.Owns(one.Tenant, one.Destination) })
+	page.Data = slices.DeleteFunc(page.Data, func(one wire.Delivery) bool { return !d.Owns(one.Tenant, one.Destination) })
 	for i := range page.Data {
-		d.delivery(&page.Data[i].Delivery)
+		d.delivery(&page.Data[i])
 	}
 	if d.Link != nil {
 		page.LookedAt = 0 // as in Deliveries

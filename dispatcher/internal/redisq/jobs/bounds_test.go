@@ -141,7 +141,7 @@ var boundCases = []jobCase{
 		at := dispatcher.JobAt{Cursor: fmt.Sprintf("dead %d %s", b.Look(ids[0]).Ended.UnixMilli(), ids[0])}
 		b.Retry(ids[0])
 		b.MustSettle(rig.One, rig.Death(b.MustClaim(rig.One, ids[0])[0], dispatcher.ReasonGone))
-		page, err := b.jobs.Page(b.Ctx, j, at, nil, false)
+		page, err := b.jobs.Page(b.Ctx, j, at, nil)
 		require.NoError(b, err)
 		require.Len(b, page.Deliveries, 3)
 		require.Equal(b, ids[1], page.Deliveries[0].ID)

@@ -80,7 +80,7 @@ func (b *bench) page(j *dispatcher.Job, skip ...dispatcher.Lane) (ids []dispatch
 	parts, err := b.jobs.Turn(b.Ctx, rig.One, j)
 	require.NoError(b, err)
 	for at, more := (dispatcher.JobAt{Since: parts[0].Since}), true; more; {
-		page, err := b.jobs.Page(b.Ctx, j, at, skip, false)
+		page, err := b.jobs.Page(b.Ctx, j, at, skip)
 		require.NoError(b, err)
 		for _, d := range page.Deliveries {
 			ids = append(ids, d.ID)
@@ -177,7 +177,7 @@ var jobCases = []jobCase{
 	{name: "the next holder finds the cursor and the counts", run: func(b *bench) {
 		ids := b.die("a", 3)
 		j, parts := b.add(dispatcher.JobRetry, dispatcher.Filter{})
-		page, err := b.jobs.Page(b.Ctx, j, dispatcher.JobAt{Since: parts[0].Since}, nil, false)
+		page, err := b.jobs.Page(b.Ctx, j, dispatcher.JobAt{Since: parts[0].Since}, nil)
 		require.NoError(b, err)
 		_, err = b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: j, Status: page.Status, IDs: ids[:2], Cursor: page.Cursor, Passed: 1})
 		require.NoError(b, err)
@@ -282,11 +282,11 @@ var jobCases = []jobCase{
 		ids := b.page(j)
 		for i, id := range ids {
 			at := dispatcher.JobAt{Cursor: fmt.Sprintf("dead %d %s", b.Now.UnixMilli(), id)}
-			page, err := b.jobs.Page(b.Ctx, j, at, nil, false)
+			page, err := b.jobs.Page(b.Ctx, j, at, nil)
 			require.NoError(b, err)
 			require.Len(b, page.Deliveries, len(ids)-1-i)
 			b.step(j, dispatcher.StatusDead, id)
-			page, err = b.jobs.Page(b.Ctx, j, at, nil, false)
+			page, err = b.jobs.Page(b.Ctx, j, at, nil)
 			require.NoError(b, err)
 			require.Len(b, page.Deliveries, len(ids)-1-i)
 		}

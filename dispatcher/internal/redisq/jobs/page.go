@@ -21,8 +21,8 @@ var indexes = map[dispatcher.Status]string{
 
 // Page reads what a job may change in one part, the oldest first, from behind a
 // cursor. Lanes in skip are passed by. Deliveries of a job with a number are left
-// out that it had already. With heads the deliveries tell of their messages.
-func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane, heads bool) (dispatcher.JobPage, error) {
+// out that it had already.
+func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane) (dispatcher.JobPage, error) {
 	from := s.parseCursor(j, at)
 	f, status := j.Filter, from.status
 	page := dispatcher.JobPage{Status: status}
@@ -30,7 +30,7 @@ func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt
 		page.Cursor, page.More = s.after(j, at.Part, from)
 		return page, nil
 	}
-	r := s.conn.Send(ctx, conn.Batch{Script: s.page, Calls: []conn.Call{{Partition: at.Part, Args: pageArgs(j, at, from, words(skip), heads || f.OfMessage())}}})[0]
+	r := s.conn.Send(ctx, conn.Batch{Script: s.page, Calls: []conn.Call{{Partition: at.Part, Args: pageArgs(j, at, from, words(skip))}}})[0]
 	r.Hint()
 	if r.Err != nil {
 		return page, s.conn.InPartition(at.Part, r.Err)
@@ -62,8 +62,9 @@ func wanted(heads bool) int {
 }
 
 // pageArgs are the arguments of the script.
-func pageArgs(j *dispatcher.Job, at dispatcher.JobAt, from place, skip string, heads bool) []any {
+func pageArgs(j *dispatcher.Job, at dispatcher.JobAt, from place, skip string) []any {
 	f, index, status := j.Filter, indexes[from.status], ""
+	heads := f.OfMessage()
 	since, until := int64(0), int64(conn.LatestMillis)
 	if waits(from.status) {
 		status = string(from.status)

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// getCSV returns what the API answers as CSV.
+func getCSV(t testing.TB, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	r.Header.Set("Accept", "text/csv")
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, string(text))
+	require.NotEmpty(t, resp.Header.Get(wire.HeaderResumeCursor))
+	return string(text)
+}
+
+// endedAt finds the end behind created_at. That of the archive is the time of a line of the log, which may be a ms later.
+var endedAt = regexp.MustCompile(`(Z,)[0-9T:.-]+Z(,\d+,)`)
+
+func TestEveryCSVOfADeliveryIsTheSame(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("webhook-id") == "dead" {
+			w.WriteHeader(http.StatusGone)
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	port, err := kit.FreePort()
+	require.NoError(t, err)
+	at := kit.Loopback(port)
+	api := "http://" + at
+	archive := []string{"ARCHIVE_URL=" + pgtest.New(t), "ENCRYPTION_KEY=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}
+	server := start(t, append([]string{
+		"LISTEN=" + at, "REDIS_URL=" + redistest.Start(t).URL(), "ALLOW_NETS=127.0.0.0/8", "SIGNING_SECRET=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+	}, archive...), "serve")
+	environ := []string{"HOOKLADDER_URL=" + api}
+	require.Eventually(t, func() bool { return command(t, environ, "", "ping").code == exitOK }, patience, 10*time.Millisecond)
+	var endpoint struct{ ID string }
+	made := command(t, environ, "", "endpoints", "create", "--url", receiver.URL+"/a,b", "--tenant", "shop", "--json")
+	require.Equal(t, exitOK, made.code, made.err)
+	require.NoError(t, json.Unmarshal([]byte(made.out), &endpoint))
+	for _, id := range []string{"delivered", "dead"} { // the death disables the endpoint
+		subject := `=1+1, "` + id + `"`
+		sent := command(t, environ, "", "send", "--endpoint", endpoint.ID, "--tenant", "shop", "--id", id, "--topic", "a.b", "--subject", subject, "--body", "1")
+		require.Equal(t, exitOK, sent.code, sent.err)
+		var exported string
+		require.Eventually(t, func() bool {
+			got := command(t, archive, "", "export", "--subject", subject)
+			exported = got.out
+			return got.code == exitOK && strings.Count(exported, "\n") == 2
+		}, patience, 100*time.Millisecond)
+		require.True(t, strings.HasPrefix(exported, csvHeader+endpoint.ID+":"+id+","+id+",shop,"), exported)
+		require.Contains(t, exported, ","+endpoint.ID+`,"`+receiver.URL+`/a,b",`+id+",")
+		answered := getCSV(t, api+"/v1/endpoints/"+endpoint.ID+"/deliveries?status="+id)
+		require.Equal(t, endedAt.ReplaceAllString(answered, "$1$2"), endedAt.ReplaceAllString(exported, "$1$2"))
+		for _, args := range [][]string{
+			{"endpoints", "deliveries", endpoint.ID, "--status", id}, {"deliveries", "--status", id}, {"deliveries", "--tenant", "shop", "--subject", subject},
+		} {
+			got := command(t, environ, "", append(args, "--csv")...)
+			require.Equal(t, exitOK, got.code, got.err)
+			require.Equal(t, answered, got.out, args)
+		}
+	}
+	require.Equal(t, exitOK, server.end())
+}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -28,6 +29,9 @@ type RestoreOptions struct {
 	Tell        func(RestoreStep) // nil: it is not told
 }
 
+// restoreWaits is how long a restore into a running store waits until the archive has all of its log.
+const restoreWaits = 5 * time.Second
+
 // Restore makes the store of the options of their archive again.
 func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, err error) {
 	vault, err := postgres.OpenVault(ctx, archiveOptions(o))
@@ -38,6 +42,7 @@ func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, er
 	err = withStore(ctx, o, func(store *redisq.Store) error {
 		out, err = restorer.Restore(ctx, restorer.Options{
 			From: vault, To: restore.New(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
+			Wait: restoreWaits,
 			Keep: o.Engine.Keep, By: r.By, Tell: r.Tell,
 		})
 		return err

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
@@ -23,6 +24,9 @@ const page = 500
 // pageBytes bounds the bodies of a page.
 const pageBytes = 4 << 20
 
+// askEvery is how often a restore asks whether the archive has all of the log.
+const askEvery = 100 * time.Millisecond
+
 // Options say what is restored, and into what.
 type Options struct {
 	From archive.Vault
@@ -31,6 +35,8 @@ type Options struct {
 	IntoRunning bool // also where nothing counts as lost: what the store lacks besides
 	Dead        bool // what died is put back too
 	DryRun      bool // only counts
+
+	Wait time.Duration // with IntoRunning: at most so long until all of the store's log is archived
 
 	Keep dispatcher.Keep // for how long, and how many
 	By   string          // for the audit
@@ -86,7 +92,7 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 		r.Nothing = err == nil
 		return r, err
 	}
-	epochs, drained, err := o.To.Epochs(ctx)
+	epochs, drained, err := archived(ctx, &o, lost)
 	if err != nil {
 		return r, err
 	}
@@ -105,6 +111,22 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	return r, w.all(ctx)
+}
+
+// archived reads the epochs of the store, and whether all of its log is archived. It waits for that
+// where nothing is lost, because a restore before may have written to the log itself.
+func archived(ctx context.Context, o *Options, lost bool) (epochs []string, drained bool, err error) {
+	for late := time.Now().Add(o.Wait); ; {
+		epochs, drained, err = o.To.Epochs(ctx)
+		if err != nil || drained || lost || !time.Now().Before(late) {
+			return epochs, drained, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-time.After(askEvery):
+		}
+	}
 }
 
 // findLoss reports whether the store lacks something that it had. The archive tells it also

@@ -122,6 +122,8 @@ type target struct {
 	failAt int
 
 	drained bool
+	drains  int // which question finds all of the log archived; 0: none
+	asked   int
 	sound   bool // it lost nothing
 }
 
@@ -138,7 +140,8 @@ func (s *target) step(format string, args ...any) error {
 func (s *target) Emptied(context.Context, string, map[int]string) (bool, error) { return !s.sound, nil }
 func (s *target) ID() string                                                    { return "present" }
 func (s *target) Epochs(context.Context) ([]string, bool, error) {
-	return []string{"present"}, s.drained, nil
+	s.asked++
+	return []string{"present"}, s.drained || s.asked == s.drains, nil
 }
 func (s *target) Hold(context.Context) error    { return s.step("hold") }
 func (s *target) Release(context.Context) error { return s.step("release") }
@@ -268,6 +271,17 @@ func TestWhereNothingWasLostNothingIsDone(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, r.Open[archive.PutNew], "what the store has not, though all of its log is archived, it lost")
 	require.False(t, r.Behind)
+}
+
+func TestARestoreWaitsUntilTheLogIsArchived(t *testing.T) {
+	v, s := newWorld(3)
+	s.sound, s.drains = true, 3
+	o := options(v, s)
+	o.IntoRunning, o.Wait = true, time.Minute
+	r, err := restorer.Restore(t.Context(), o)
+	require.NoError(t, err)
+	require.False(t, r.Behind)
+	require.EqualValues(t, 3, r.Open[archive.PutNew])
 }
 
 func TestDeliveriesWithoutTheirEndpointAreReported(t *testing.T) {

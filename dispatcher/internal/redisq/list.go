@@ -28,7 +28,7 @@ const (
 	costOfName   = 3
 	costOfRecord = 16
 	costOfLane   = 2
-	costOfScan   = 7 // of a lane, whose state is looked at
+	costOfScan   = 7 // of a lane's state
 	costOfScript = 100
 )
 
@@ -142,22 +142,9 @@ func newLister(s *Store, f dispatcher.Filter, names []any) *lister {
 		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
 	}
 	l := &lister{s: s, f: f, names: names, limit: cmp.Or(f.Limit, 50)}
-	l.statuses, l.reasons, l.lanes = words(f.Statuses), words(f.Reasons), words(f.Lanes)
+	l.statuses, l.reasons, l.lanes = shelf.Words(f.Statuses), shelf.Words(f.Reasons), shelf.Words(f.Lanes)
 	l.byMarks = len(f.Statuses) > 0 && l.asks(dispatcher.StatusDelivered, dispatcher.StatusCancelled)
 	return l
-}
-
-// words puts a space at both ends of each word, so that only whole words are
-// found.
-func words[T ~string](list []T) string {
-	if len(list) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	for _, word := range list {
-		b.WriteString(" " + string(word))
-	}
-	return b.String() + " "
 }
 
 // asks reports whether the filter asks for any of some statuses.

@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // source is one index of one partition, in the order of its scores.
@@ -47,7 +48,7 @@ func (l *lister) due(ctx context.Context, at cursor) (*cursor, error) {
 	}
 	var from []*source
 	for n, lanes := range deleted {
-		from = append(from, &source{partition: n, index: "due", lanes: words(lanes), more: true})
+		from = append(from, &source{partition: n, index: "due", lanes: shelf.Words(lanes), more: true})
 	}
 	return l.merge(ctx, at, from)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // scanPage is how many fields one HSCAN reads.
@@ -280,7 +281,7 @@ func (s *Store) newestDead(ctx context.Context, groups []dispatcher.DeadGroup) e
 				after = scoreText(at[n].score)
 			}
 			calls = append(calls, conn.Call{Partition: n, Args: []any{
-				0, "dead", "", min(len(of), listChunk), after, at[n].name, " dead ", words(slices.Compact(reasons)), words(lanes), "0", "1",
+				0, "dead", "", min(len(of), listChunk), after, at[n].name, " dead ", shelf.Words(slices.Compact(reasons)), shelf.Words(lanes), "0", "1",
 			}})
 		}
 		chunks, err := l.read(ctx, calls...)

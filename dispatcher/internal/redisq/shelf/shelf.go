@@ -221,7 +221,7 @@ func (r *Reader) read(ctx context.Context, q *query, p *listing) (parts []lanesP
 	if len(f.Topics)+len(f.Subjects)+len(f.Reasons) > 0 || f.Failed {
 		wanted = wantedMost // of which only Go knows which match
 	}
-	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, words(f.Statuses)})
+	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, Words(f.Statuses)})
 	for i := range calls {
 		p.cost += costOfScript + costOfLane*len(calls[i].Args)
 		calls[i].Args = slices.Concat(args, calls[i].Args)
@@ -276,11 +276,12 @@ func placeArgs(p place) []any {
 	return []any{p.At.UnixMilli(), lane, id}
 }
 
-// words puts a space at both ends of each status; empty: there is none.
-func words(statuses []dispatcher.Status) string {
+// Words puts a space at both ends of each word, so that a script finds only whole ones; empty:
+// there is none.
+func Words[T ~string](list []T) string {
 	text := ""
-	for _, status := range statuses {
-		text += " " + string(status)
+	for _, word := range list {
+		text += " " + string(word)
 	}
 	if text != "" {
 		text += " "

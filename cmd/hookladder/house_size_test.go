@@ -80,7 +80,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest":            200,
 	"dispatcher/internal/queuetest/deliveries": 5800,
 	"dispatcher/internal/queuetest/lanes":      5100, // crowds of one lane too
-	"dispatcher/internal/queuetest/model":      3500, // takers too
+	"dispatcher/internal/queuetest/model":      3600, // takers too
 	"dispatcher/internal/queuetest/rig":        1500,
 	"dispatcher/internal/queuetest/stored":     1100, // the index of tenants and subjects
 	"dispatcher/internal/redisq":               6500,

@@ -30,7 +30,7 @@ type model struct {
 	leases    []dispatcher.TakenLease        // that takers were given, the last ones
 	refused   []dispatcher.Entry             // entries that were not answered as accepted
 
-	walks []*walk
+	walks []*listWalk
 
 	pull bool // EpTwo is taken from
 

@@ -9,8 +9,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// walk is a list that is read page by page while other things happen.
-type walk struct {
+// listWalk is a list that is read page by page while other things happen.
+type listWalk struct {
 	filter dispatcher.Filter
 	there  map[dispatcher.DeliveryID]sight // what it must show, as long as it stays
 	shown  map[dispatcher.DeliveryID]int
@@ -54,8 +54,8 @@ func (m *model) doWalk() {
 }
 
 // newWalk chooses a list.
-func (m *model) newWalk() *walk {
-	w := &walk{there: map[dispatcher.DeliveryID]sight{}, shown: map[dispatcher.DeliveryID]int{}}
+func (m *model) newWalk() *listWalk {
+	w := &listWalk{there: map[dispatcher.DeliveryID]sight{}, shown: map[dispatcher.DeliveryID]int{}}
 	f := &w.filter
 	switch m.rng.IntN(4) {
 	case 0:

@@ -102,8 +102,8 @@ func newDeliveries(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "deliveries",
 		Short: "Find deliveries",
-		Long: `Lists deliveries, and of these only what all filters match. With --tenant or
---destination the newest accepted come first, else what ended last comes first, and
+		Long: `Lists deliveries, and of these only what all filters match. With --tenant,
+--destination or a subject the newest accepted come first, else what ended last comes first, and
 then what is in flight, ready, or waits. A filter that is repeated matches any of its values.
 It reads page after page until it has as many as --limit says. What it could not
 reach is found with the --cursor that it tells, and the same filters.

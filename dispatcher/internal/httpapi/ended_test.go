@@ -73,6 +73,18 @@ func TestWhatEndedOfAnEndpointIsListed(t *testing.T) {
 	requireField(t, get(h, endedPath+"?cursor=x"), "query.cursor", "leave it out")
 }
 
+func TestAListIsTheSameCSV(t *testing.T) {
+	f := testEnded(t)
+	f.page = dispatcher.Page{Deliveries: f.ended.Deliveries, Next: "cursor3", CompleteSince: testNow}
+	h := newTestAPI(t, f)
+	w := getCSV(h, "/v1/deliveries", "text/csv")
+	require.Equal(t, getCSV(h, endedPath, "text/csv").Body.String(), w.Body.String())
+	require.Equal(t, "text/csv; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Equal(t, "cursor3", w.Header().Get("next-cursor"))
+	require.Equal(t, "2026-01-31T11:00:00.123Z", w.Header().Get("complete-since"))
+	require.Empty(t, w.Header()["Resume-Cursor"])
+}
+
 func TestWhatEndedIsCSVForThoseWhoAskForIt(t *testing.T) {
 	f := testEnded(t)
 	h := newTestAPI(t, f)

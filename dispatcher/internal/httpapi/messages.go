@@ -101,6 +101,9 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 		if short && (everything || f.Order == dispatcher.OrderAccepted) { // another place may be of another tenant
 			w.LookedUntil = wire.Time{Time: page.Reached.At}
 		}
+		if q.prefers(mediaCSV) {
+			return answerCSV(w.Data, w.NextCursor, w.CompleteSince)
+		}
 		return answerJSON(http.StatusOK, w)
 	})
 }
@@ -109,10 +112,6 @@ func (s *server) deliveries(ctx context.Context, q *request) (*response, error) 
 func (s *server) ended(ctx context.Context, q *request) (*response, error) {
 	f := dispatcher.EndedFilter{
 		Statuses: asWords[dispatcher.Status](q.all("status")), Since: q.time("since"), Until: q.time("until"), Cursor: q.cursor(), View: q.view,
-	}
-	answer := answerEndedJSON
-	if q.prefers(mediaCSV) {
-		answer = answerEndedCSV
 	}
 	return fitting(q.limit(), func(limit int) (*response, error) {
 		f.Limit = limit
@@ -127,23 +126,29 @@ func (s *server) ended(ctx context.Context, q *request) (*response, error) {
 		if page.More {
 			w.NextCursor = &w.ResumeCursor
 		}
-		return answer(&w)
+		if !q.prefers(mediaCSV) {
+			return answerJSON(http.StatusOK, w)
+		}
+		r, err := answerCSV(w.Data, w.NextCursor, w.CompleteSince)
+		if err == nil {
+			r.headers[wire.HeaderResumeCursor] = w.ResumeCursor
+		}
+		return r, err
 	})
 }
 
-func answerEndedJSON(page *wire.EndedPage) (*response, error) { return answerJSON(http.StatusOK, page) }
-
-func answerEndedCSV(page *wire.EndedPage) (*response, error) {
+// answerCSV answers a page of deliveries as CSV, with its cursor in a header.
+func answerCSV(list []wire.Delivery, next *string, complete wire.Time) (*response, error) {
 	var b bytes.Buffer
-	if err := wire.WriteDeliveries(&b, page.Data); err != nil {
+	if err := wire.WriteDeliveries(&b, list); err != nil {
 		return nil, err
 	}
-	headers := map[string]string{wire.HeaderResumeCursor: page.ResumeCursor}
-	if page.NextCursor != nil {
-		headers[wire.HeaderNextCursor] = *page.NextCursor
+	headers := map[string]string{}
+	if next != nil {
+		headers[wire.HeaderNextCursor] = *next
 	}
-	if !page.CompleteSince.IsZero() {
-		headers[wire.HeaderCompleteSince] = page.CompleteSince.Text()
+	if !complete.IsZero() {
+		headers[wire.HeaderCompleteSince] = complete.Text()
 	}
 	return &response{status: http.StatusOK, contentType: mediaCSV + "; charset=utf-8", body: b.Bytes(), headers: headers}, nil
 }

@@ -167,7 +167,7 @@ func documentCSV(answer *huma.Response) {
 		". A text that begins with = + - @, a tab or a line break gets a ' before it."
 	answer.Headers = map[string]*huma.Param{}
 	for name, doc := range map[string]string{
-		wire.HeaderResumeCursor: "Of CSV: resume_cursor.", wire.HeaderNextCursor: "Of CSV: next_cursor, where it is not null.",
+		wire.HeaderResumeCursor: "Of CSV: resume_cursor, where the list has one.", wire.HeaderNextCursor: "Of CSV: next_cursor, where it is not null.",
 		wire.HeaderCompleteSince: "Of CSV: complete_since, where it is told.",
 	} {
 		answer.Headers[name] = &huma.Param{Description: doc, Schema: textSchema}

@@ -136,11 +136,11 @@ func (s *server) listOperations() []operation {
 	return []operation{
 		{
 			id: "list-deliveries", method: "GET", path: "/v1/deliveries", scope: apikey.Read,
-			summary: "List deliveries, newest first", do: s.deliveries,
+			summary: "List deliveries, newest first, as JSON or CSV", do: s.deliveries, csv: true,
 			answers: ok(wire.Page{}), query: append(append(filterParams(),
 				repeated(ofText("subject_like", "A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match. May be repeated.", refuseSubject)),
 				ofWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
-					"tenant or destination, which has it by default. ended: only what has ended, newest first; the default if only such statuses are named. "+
+					"tenant, destination or a subject, which has it by default. ended: only what has ended, newest first; the default if only such statuses are named. "+
 					"due: only what waits, by its next attempt, the earliest first. Other lists have what ended, newest first, then what is in flight, ready, or waits, "+
 					"by its next attempt.", dispatcher.Orders)), ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},

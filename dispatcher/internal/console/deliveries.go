@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
@@ -81,7 +82,7 @@ func deliveries(v *visit) (pageAnswer, error) {
 	}
 	page, status, err := wire.Page{}, 0, error(nil)
 	if p.Wrong = filter.wrong; p.Wrong == "" {
-		page, err = v.Deliveries(v.ctx, filter.list(rowsAtOnce, cursor))
+		page, err = firstFound(v, filter, cursor)
 	} else {
 		status = http.StatusUnprocessableEntity
 	}
@@ -103,6 +104,33 @@ func deliveries(v *visit) (pageAnswer, error) {
 	}
 	p.Live = cursor == "" && !p.Short && p.Wrong == "" // a search that took its time is not repeated by itself
 	return pageAnswer{template: "deliveries", title: "Deliveries", section: "deliveries", status: status, body: p}, nil
+}
+
+// A page that finds nothing goes on by itself, so often and for so long.
+const (
+	searchPages  = 20
+	searchWithin = 2 * time.Second
+)
+
+// firstFound reads the first page of a list with anything on it, and says how far all of them
+// looked.
+func firstFound(v *visit, f deliveryFilter, cursor string) (page wire.Page, err error) {
+	looked, began := 0, time.Now()
+	for n := 1; ; n++ {
+		next, err := v.Deliveries(v.ctx, f.list(rowsAtOnce, cursor))
+		if err != nil && n > 1 && v.ctx.Err() == nil {
+			return page, nil // the page before tells where to go on
+		}
+		if page = next; err != nil {
+			return page, err
+		}
+		looked += page.LookedAt
+		page.LookedAt = looked
+		if len(page.Data) > 0 || page.NextCursor == nil || n == searchPages || time.Since(began) > searchWithin {
+			return page, nil
+		}
+		cursor = *page.NextCursor
+	}
 }
 
 // search finds what a person typed: a message, an endpoint, or else a subject. It answers

@@ -51,11 +51,23 @@ func TestNothingIsSaidToMatchOnlyAtTheEnd(t *testing.T) {
 	api, ask := newTestPages(t, map[string]string{"GET /v1/deliveries": pageOf("c2", 5000)})
 	page := ask(get("/console/deliveries?tenant=a")).Body.String()
 	require.Contains(t, page, "Not found yet. The list goes on.")
+	require.Contains(t, page, "of the 100,000 that this page looked at", "it went on by itself for a while")
 	require.Contains(t, page, ">Go on<")
 	require.NotContains(t, page, "No delivery matches")
 	api.answers["GET /v1/deliveries"] = pageOf("null", 5000)
 	require.Contains(t, ask(get("/console/deliveries?tenant=a")).Body.String(), "No delivery matches")
 	require.Contains(t, ask(get("/console/deliveries")).Body.String(), "Nothing was published yet")
+}
+
+// A page goes on by itself until it has found something.
+func TestASearchGoesOnUntilItFindsSomething(t *testing.T) {
+	_, ask := newTestPages(t, map[string]string{
+		"GET /v1/deliveries": pageOf("c2", 5000), "GET /v1/deliveries?cursor=c2&limit=50&tenant=a": pageOf("c3", 70, listed("late", "dead", "")),
+	})
+	page := ask(get("/console/deliveries?tenant=a")).Body.String()
+	require.Contains(t, page, "late")
+	require.Contains(t, page, "1 of the 5,070 that this page looked at")
+	require.Contains(t, page, "cursor=c3")
 }
 
 func TestAWrongFilterSaysSoWithTheWayBack(t *testing.T) {

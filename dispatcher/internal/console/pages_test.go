@@ -26,7 +26,10 @@ func (a *testAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.calls = append(a.calls, call)
 	a.mu.Unlock()
-	text, ok := a.answers[r.Method+" "+r.URL.Path]
+	text, ok := a.answers[r.Method+" "+r.URL.RequestURI()]
+	if !ok {
+		text, ok = a.answers[r.Method+" "+r.URL.Path]
+	}
 	if !ok {
 		text = `404{"type":"/problems/not-found","title":"Not found","status":404}`
 		if r.URL.Path == "/v1/stats" {

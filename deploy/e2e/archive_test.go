@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -171,11 +172,14 @@ func TestTheArchiveOutlivesKillsOfEverything(t *testing.T) {
 	ids, err := w.rdb.HKeys(t.Context(), "{default:0}:messages").Result()
 	require.NoError(t, err) // also what was stored without an answer
 	slices.Sort(ids)
-	eventually(t, "all is archived", func() bool {
+	require.NoError(t, kit.Until(t.Context(), "all is archived", func() error {
 		list, err := rows(t, pg.URL(), "select id from hookladder.message order by id")
 		open, err2 := rows(t, pg.URL(), "select id from hookladder.open")
-		return err == nil && err2 == nil && slices.Equal(list, ids) && len(open) == 0
-	})
+		if err != nil || err2 != nil || !slices.Equal(list, ids) || len(open) > 0 {
+			return fmt.Errorf("%d are archived, of %d in the store, and %d unfinished: %w", len(list), len(ids), len(open), errors.Join(err, err2))
+		}
+		return nil
+	}))
 	ends, err := rows(t, pg.URL(), "select id from hookladder.event where kind in ('d', 'x', 'c', '?', 'f') order by id")
 	require.NoError(t, err)
 	require.Equal(t, ids, ends, "each ended once")

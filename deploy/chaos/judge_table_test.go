@@ -108,6 +108,11 @@ var rows = []struct {
 	{"delivered without a receiver who said yes", func(p plot) {
 		p.message("m", yes(0, 0.1)).arrivals = []*arrival{comes("a1", 1, 0.2, 500)}
 	}, unseen},
+	{"delivered by an answer whose sender had read it and gone", func(p plot) {
+		a := comes("a1", 1, 0.2, 200)
+		a.over = time.Time{}
+		p.message("m", yes(0, 0.1)).arrivals = []*arrival{a}
+	}, ""},
 	{"dead before its ladder was climbed is lost", func(p plot) {
 		p.message("m", yes(0, 0.1)).endings["/d0"] = ending{status: "dead", reason: "exhausted", attempts: 2}
 	}, lost},

@@ -205,10 +205,10 @@ func (m *message) at(place string) (came []*arrival) {
 	return came
 }
 
-// mayCount reports whether some answer may have been taken for a yes: also one
-// that broke off behind its status.
+// mayCount reports whether some answer may have been taken for a yes: also one that broke off
+// behind its status, and one whose sender had read it and was gone before its end was noted.
 func mayCount(came []*arrival) bool {
-	return slices.ContainsFunc(came, func(a *arrival) bool { return a.ok() || a.torn && a.status/100 == 2 })
+	return slices.ContainsFunc(came, func(a *arrival) bool { return a.status/100 == 2 })
 }
 
 // ending judges where a delivery is when all is over. The store may let go of

@@ -86,7 +86,7 @@ func (s State) checkExpiring(f *Faults) {
 		first = earlier(first, s.Expiring[id])
 	}
 	latest := first
-	if now := s.Now / 1000; first <= now { // after a long search movers make a pause
+	if now := max(s.Now, s.Latest) / 1000; first <= now { // after a long search movers make a pause; the clock may have stepped back since
 		latest = now + 1000
 	}
 	if first > 0 && (s.Expiry == 0 || s.Expiry > latest) {

@@ -109,9 +109,7 @@ var rows = []struct {
 		p.message("m", yes(0, 0.1)).arrivals = []*arrival{comes("a1", 1, 0.2, 500)}
 	}, unseen},
 	{"delivered by an answer whose sender had read it and gone", func(p plot) {
-		a := comes("a1", 1, 0.2, 200)
-		a.over = time.Time{}
-		p.message("m", yes(0, 0.1)).arrivals = []*arrival{a}
+		p.message("m", yes(0, 0.1)).arrivals = []*arrival{{place: "/d0", attempt: 1, began: at(0.2), answered: at(0.3), line: &line{}, status: 200}}
 	}, ""},
 	{"dead before its ladder was climbed is lost", func(p plot) {
 		p.message("m", yes(0, 0.1)).endings["/d0"] = ending{status: "dead", reason: "exhausted", attempts: 2}

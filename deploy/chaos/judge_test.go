@@ -205,8 +205,8 @@ func (m *message) at(place string) (came []*arrival) {
 	return came
 }
 
-// mayCount reports whether some answer may have been taken for a yes: also one that broke off
-// behind its status, and one whose sender had read it and was gone before its end was noted.
+// mayCount reports whether some answer may have been taken for a yes. It may have broken off behind
+// its status. Its sender may have read it, and gone before its end was noted.
 func mayCount(came []*arrival) bool {
 	return slices.ContainsFunc(came, func(a *arrival) bool { return a.status/100 == 2 })
 }

@@ -164,7 +164,7 @@ type Page struct {
 	LookedAt   int        // entries that were looked at, of which these match
 	Reached    *EndPlace  // of PartEnded: what stands before it was looked at, and it too; nil: all was
 
-	// CompleteSince says, with an archive, that what ended from then on is in the list.
+	// CompleteSince is set with an archive: the list has every end from then on.
 	// Zero stands for all that ever ended.
 	CompleteSince time.Time
 }

@@ -103,10 +103,10 @@ func newDeliveries(s world) *cobra.Command {
 		Use:   "deliveries",
 		Short: "Find deliveries",
 		Long: `Lists deliveries, and of these only what all filters match. With --tenant,
---destination or a subject the newest accepted come first, else what ended last comes first, and
-then what is in flight, ready, or waits. A filter that is repeated matches any of its values.
-It reads page after page until it has as many as --limit says. What it could not
-reach is found with the --cursor that it tells, and the same filters.
+--destination or a subject the newest accepted come first. Other lists begin with the
+newest that ended. Then come those in flight, those that are ready, and those that wait.
+A filter that is repeated matches any of its values. The command reads page after page
+until it has as many as --limit says, and prints the --cursor that goes on.
 
 With --csv a text that begins with =, +, -, @, a tab or a line break gets a ' before
 it, so that no program takes it for a formula.`,

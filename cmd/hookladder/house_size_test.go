@@ -114,7 +114,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/restore":       500,
 	"dispatcher/internal/redisq/restore/lua":   200,
 	"dispatcher/internal/redisq/script":        400, // constants are written as numbers
-	"dispatcher/internal/redisq/shelf":         700, // the index of tenants and subjects, and their lists
+	"dispatcher/internal/redisq/shelf":         800, // the index of tenants and subjects, and their lists
 	"dispatcher/internal/redisq/shelf/lua":     300, // messages are found by their subjects too
 	"dispatcher/internal/redisq/start":         200,
 	"dispatcher/internal/redisq/script/lua":    2000, // the index of tenants and subjects

@@ -11,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// After an outage a person sends what waits from its list. The page of the job shows that
-// one goes first, and then how all of them ended, with their attempts.
+// After an outage a person retries the waiting deliveries from their list. The job's page shows the
+// probe, then how all deliveries ended, and links to their attempts.
 func TestWhatWaitsIsSentNowFromItsList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "BREAKER=off", "LADDER=1h,2h", "QUICK_RETRIES=0")

@@ -19,8 +19,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// outage are destinations that fail, until it is over. Of each the first callback is
-// answered when those of all others came too: they go beside each other, and alone.
+// outage has destinations that fail until it is over. It answers the first callback of each when
+// the first callbacks of all others have come too, which proves that the probes run in parallel.
 type outage struct {
 	sick         string // the path of the one that fails on
 	destinations int
@@ -73,8 +73,8 @@ func (o *outage) answer(w http.ResponseWriter, r *http.Request, _ string, _ int)
 	}
 }
 
-// After an outage that opened all breakers one command sends what waits: one of each
-// destination first, and the others at the rate, but for the destination that still fails.
+// One command retries the waiting deliveries after an outage that opened all breakers. It probes
+// each destination, and sends the rest at the rate, except to the one that still fails.
 func TestOneCommandSendsWhatWaitsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const destinations, batch, rate = 10, 500, "3000/s"

@@ -185,7 +185,7 @@ type Page struct {
 	LookedAt    int        `json:"looked_at,omitzero" doc:"How many deliveries were looked at for this page: a filter that finds little ends it early, and its cursor goes on. It is left out if the caller sees one tenant only."`
 	LookedUntil Time       `json:"looked_until,omitzero" doc:"Of a page that is short although the list goes on: the time, in the order of the list, down to which it was read."`
 
-	CompleteSince Time `json:"complete_since,omitzero" doc:"With ARCHIVE_URL only: of what ended before, some may be missing. Left out: nothing was forgotten. The archive finds by tenant, subject and destination; with other filters, and while it is away, the list is the store's alone."`
+	CompleteSince Time `json:"complete_since,omitzero" doc:"With ARCHIVE_URL only: of what ended before, some may be missing. Left out: nothing was forgotten, or there is no archive to ask. The archive finds by tenant, subject and destination; with other filters, and while it is away, the list is the store's alone."`
 }
 
 // EndedPage is a part of what ended of an endpoint, oldest first. It may be short, even

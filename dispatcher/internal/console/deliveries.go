@@ -106,7 +106,8 @@ func deliveries(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "deliveries", title: "Deliveries", section: "deliveries", status: status, body: p}, nil
 }
 
-// A page that finds nothing goes on by itself, so often and for so long.
+// A page that finds nothing goes on by itself, so often and for so long. One of a link does not,
+// because a stranger must not cost more than one page.
 const (
 	searchPages  = 20
 	searchWithin = 2 * time.Second
@@ -119,14 +120,14 @@ func firstFound(v *visit, f deliveryFilter, cursor string) (page wire.Page, err 
 	for n := 1; ; n++ {
 		next, err := v.Deliveries(v.ctx, f.list(rowsAtOnce, cursor))
 		if err != nil && n > 1 && v.ctx.Err() == nil {
-			return page, nil // the page before tells where to go on
+			return page, nil // its cursor goes on
 		}
 		if page = next; err != nil {
 			return page, err
 		}
 		looked += page.LookedAt
 		page.LookedAt = looked
-		if len(page.Data) > 0 || page.NextCursor == nil || n == searchPages || time.Since(began) > searchWithin {
+		if len(page.Data) > 0 || page.NextCursor == nil || v.Link != nil || n == searchPages || time.Since(began) > searchWithin {
 			return page, nil
 		}
 		cursor = *page.NextCursor

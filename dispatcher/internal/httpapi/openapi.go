@@ -168,7 +168,7 @@ func documentCSV(answer *huma.Response) {
 	answer.Headers = map[string]*huma.Param{}
 	for name, doc := range map[string]string{
 		wire.HeaderResumeCursor: "Of CSV: resume_cursor, where the list has one.", wire.HeaderNextCursor: "Of CSV: next_cursor, where it is not null.",
-		wire.HeaderCompleteSince: "Of CSV: complete_since, where it is told.",
+		wire.HeaderCompleteSince: "Of CSV: complete_since, if the page has one.",
 	} {
 		answer.Headers[name] = &huma.Param{Description: doc, Schema: textSchema}
 	}

@@ -89,7 +89,7 @@ func collect(rows pgx.Rows, err error, place ...any) (page []archive.Chosen, n i
 func (e *Eraser) ended(ctx context.Context, s *archive.Selection, at *bookmark) ([]archive.Chosen, bool, error) {
 	column, of, indexed := "tenant", s.Tenant, "$9 = ''"
 	if s.Subject != "" {
-		column, of, indexed = "subject", s.Subject, "token = $9"
+		column, of, indexed = "subject", s.Subject, foundBy+" in ($9, $1)"
 	}
 	rows, err := e.session.conn.Query(ctx, e.session.schema.sql(`
 		with ends as (

@@ -11,6 +11,10 @@ const (
 	openColumns = "id, lane, partition, epoch, created, pos, due, attempts, base, beside, asked, topic, tenant, subject"
 )
 
+// foundBy is what an end is found by: the token of its subject, or the subject of an end that was
+// archived before there were tokens.
+const foundBy = "coalesce(token, subject)"
+
 // The words in the column mark of an event.
 const (
 	markResend = "resend" // of an attempt: a person asked for it

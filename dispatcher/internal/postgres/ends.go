@@ -31,9 +31,9 @@ func (r *Reader) Ends(ctx context.Context, f archive.Filter) (page archive.EndPa
 	q := endsLook{f: f, page: &page, from: f.Since, to: f.Until, within: r.lookTime / endsPart}
 	switch {
 	case len(f.Subjects)+len(f.SubjectLike) > 0:
-		q.by = "token"
+		q.by = foundBy
 		for _, subject := range slices.Concat(f.Subjects, f.SubjectLike) {
-			q.values = append(q.values, dispatcher.SubjectToken(subject))
+			q.values = append(q.values, dispatcher.SubjectToken(subject), subject)
 		}
 	case len(f.Lanes) > 0:
 		q.by, q.values = "lane", words(f.Lanes)

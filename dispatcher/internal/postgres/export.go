@@ -100,8 +100,9 @@ func (q *exported) ends(ctx context.Context, s *session) ([]partitioned, error) 
 	values := []any{q.month.first(), exportChunk}
 	where, values := selected(q.of, "at", values)
 	if q.of.Subject != "" {
-		values = append(values, dispatcher.SubjectToken(q.of.Subject))
-		where += " and token = $" + strconv.Itoa(len(values))
+		n := len(values)
+		where += fmt.Sprintf(" and %s in ($%d, $%d)", foundBy, n+1, n+2)
+		values = append(values, dispatcher.SubjectToken(q.of.Subject), q.of.Subject)
 	}
 	if q.after != nil {
 		first := any(q.after.ID.Message)

@@ -90,9 +90,9 @@ func (l *library) event(e archive.Event) archive.Event {
 		mark = "anew"
 	}
 	l.exec(`insert into hookladder.event values ($1, $2, $3, 0, $4, $5, $6, $7, $8, 5, $9, $10, null, nullif($11, ''), null, null, null,
-		nullif($12, ''), nullif($13, ''), nullif($14, ''), nullif($15, ''), $16, null, $17, nullif($18, ''))`,
+		nullif($12, ''), nullif($13, ''), nullif($14, ''), nullif($15, ''), $16, null, $17, nullif(nullif($18, ''), 's4'))`,
 		monthOf(e.At), e.At, e.Pos, string(e.Kind), e.ID.Message, string(e.ID.Lane), e.Attempt.Number, e.Attempt.Status, e.Wait.Milliseconds(), began,
-		string(e.Reason), mark, e.Topic, e.Tenant, e.Subject, []byte(e.Attempt.Error), e.Accepted, dispatcher.SubjectToken(e.Subject))
+		string(e.Reason), mark, e.Topic, e.Tenant, e.Subject, []byte(e.Attempt.Error), e.Accepted, dispatcher.SubjectToken(e.Subject)) // s4 is from before there were tokens
 	return e
 }
 

@@ -102,7 +102,7 @@ func TestAListReadsTheRecordsOfWhatMatchesOnly(t *testing.T) {
 	require.LessOrEqual(t, r.stat("hget")-before, 1, "the epoch, since nothing was found")
 }
 
-// Where nothing is ready, no lane is looked at for what is, or waits behind it.
+// If nothing is ready, a list scans no lanes.
 func TestAListLooksThroughNoLanesWhereNothingIsReady(t *testing.T) {
 	r := newTrap(t)
 	r.fill(200)
@@ -114,6 +114,32 @@ func TestAListLooksThroughNoLanesWhereNothingIsReady(t *testing.T) {
 	require.Zero(t, looks())
 	r.schedule(r.entry("here", "ready", 0))
 	require.Positive(t, looks())
+}
+
+// A tenant with more destinations than one call reads is found by the statuses, on all pages.
+func TestATenantOfVeryManyDestinationsIsListedToTheEnd(t *testing.T) {
+	const n = 20_001
+	r := newTrap(t)
+	for from := 0; from < n; from += 2001 {
+		var batch []dispatcher.Entry
+		for i := from; i < min(from+2001, n); i++ {
+			e := r.entry(dispatcher.Lane(fmt.Sprint("u_", i)), fmt.Sprint("m", i), time.Hour)
+			e.Message.Tenant = "m7"
+			batch = append(batch, e)
+		}
+		r.schedule(batch...)
+	}
+	seen := map[dispatcher.DeliveryID]bool{}
+	f := dispatcher.Filter{Tenants: []string{"m7"}, Limit: 500, Order: dispatcher.OrderAccepted}
+	for more := true; more; more = f.Cursor != "" {
+		page := r.list(f)
+		for _, d := range page.Deliveries {
+			require.False(t, seen[d.ID], d.ID)
+			seen[d.ID] = true
+		}
+		f.Cursor = page.Next
+	}
+	require.Len(t, seen, n)
 }
 
 func TestAPageEndsWhereItHasLookedAtEnoughAndItsCursorGoesOn(t *testing.T) {

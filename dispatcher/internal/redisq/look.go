@@ -206,27 +206,29 @@ type knownDelivery struct {
 	history      []string  // newest first
 }
 
-// shelved reads a page of a list of some lanes or tenants, from their shelves. Where these are
-// too many, or too large for the order, it walks the statuses.
+// shelved reads a page of a list of some lanes, tenants or subjects, from their index. If that is
+// too large, or too large for the order, it walks the statuses. A walk ends as it began, since a
+// place in one order is none in another.
 func (s *Store) shelved(ctx context.Context, f dispatcher.Filter) (page dispatcher.Page, err error) {
-	if f.Order == dispatcher.OrderAccepted {
-		page, err = s.Accepted(ctx, f)
-	} else {
-		var at cursor
-		if at, err = s.listAt(ctx, &f); err != nil {
-			return page, err
-		}
-		if f.Cursor == "" || at.placed {
-			var whole bool
-			if page, whole, err = s.Whole(ctx, f, at.anyPlace()); whole {
-				return page, err
-			}
-		}
-	}
-	if err == nil && f.Order != dispatcher.OrderAccepted || errors.Is(err, shelf.ErrMore) {
+	at, err := s.listAt(ctx, &f)
+	if err != nil || f.Cursor != "" && !at.placed {
 		return s.list(ctx, f)
 	}
-	return page, err
+	if f.Order != dispatcher.OrderAccepted {
+		var whole bool
+		if page, whole, err = s.Whole(ctx, f, at.anyPlace()); whole || err != nil && !errors.Is(err, shelf.ErrMore) {
+			return page, err
+		}
+		return s.list(ctx, f)
+	}
+	page, err = s.Accepted(ctx, f)
+	switch {
+	case !errors.Is(err, shelf.ErrMore):
+		return page, err
+	case f.Cursor != "" || f.From != nil:
+		return page, fmt.Errorf("%w: %w", dispatcher.ErrCursor, err)
+	}
+	return s.list(ctx, f)
 }
 
 // DecodeShelved is a delivery of a lane's list of all its deliveries, without its

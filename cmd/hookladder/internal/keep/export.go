@@ -120,7 +120,7 @@ func (e *Export) rows(out *bufio.Writer) rows {
 	}
 }
 
-// messageColumns end with those of the body.
+// messageColumns has the columns of the body last.
 var messageColumns = []string{
 	"id", "created_at", "topic", "tenant", "subject", "url", "endpoint", "queue", "content_type", "ordering_key", "body_bytes", "body", "body_base64",
 }

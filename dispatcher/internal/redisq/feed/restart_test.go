@@ -17,7 +17,7 @@ import (
 func TestAWalkNeverGoesOnInAnotherProcessOfRedis(t *testing.T) {
 	for name, hides := range map[string]bool{"it tells which it is": false, "a service hides that": true} {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t, "user service on nopass ~* &* +@all -info")
+			server := redistest.Start(t, "appendfsync always", "user service on nopass ~* &* +@all -info")
 			p := redisqtest.NewProject(t, server, 1)
 			if hides {
 				p.Options.URL = strings.Replace(p.Options.URL, "redis://", "redis://service:any@", 1)

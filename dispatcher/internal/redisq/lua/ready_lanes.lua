@@ -4,7 +4,8 @@
 --   may wait behind what is ready, or whose work is cancelled
 -- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, how many were looked at, then the lanes
 local few = ARGV[rest + 2] == '1'
-local none = (tonumber(call('HGET', COUNTS, 'ready') or nil) or 0) <= 0 -- so no lane needs to be looked at
+local ready = call('HGET', COUNTS, 'ready')
+local none = not ready or ready == '0' -- so no lane needs to be looked at
 local scan = none and { '0', NONE } or call('HSCAN', IN, ARGV[rest], 'COUNT', ARGV[rest + 1])
 local names = {}
 for i = 1, #scan[2], 2 do

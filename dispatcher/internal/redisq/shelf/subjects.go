@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed" // the script
+	"fmt"
 	"maps"
 	"slices"
 	"sort"
@@ -20,8 +21,9 @@ var subjectsSrc string
 // Bounds of the messages that one call finds by their subjects. One call of the script looks
 // for tokensAtOnce tokens: it answers 4,000 ids at most, which are 600 KiB, in 2 ms.
 const (
-	subjectsMost = 1000
-	tokensAtOnce = 4
+	subjectsMost  = 1000
+	subjectsOfAMs = 5000 // if so many were accepted in one ms, in batches of 1,000
+	tokensAtOnce  = 4
 )
 
 // About is a message with a subject that a filter asks for.
@@ -33,9 +35,9 @@ type About struct {
 }
 
 // Subjects finds the messages whose subjects have the same token as one of these, and that
-// were accepted by a time, the newest first, at most 1,000. Zero is any time. more reports
-// that there are older ones: then those that are answered have all of their ms. All partitions
-// are read in one round trip.
+// were accepted by a time, the newest first, at most 1,000, or 5,000 of one ms. Zero is any time.
+// more reports that there are older ones: then those that are answered have all of their ms. If
+// one ms has more, the error is ErrMore. All partitions are read in one round trip.
 func (r *Reader) Subjects(ctx context.Context, subjects []string, by time.Time) (found []About, more bool, err error) {
 	tokens := make([]any, 0, len(subjects))
 	for _, subject := range slices.Compact(slices.Sorted(slices.Values(subjects))) {
@@ -46,39 +48,47 @@ func (r *Reader) Subjects(ctx context.Context, subjects []string, by time.Time) 
 	if len(tokens) == 0 {
 		return nil, false, nil
 	}
+	for most := subjectsMost; ; most = subjectsOfAMs {
+		if found, err = r.newestAbout(ctx, tokens, by, most); err != nil || len(found) <= most {
+			return found, false, err
+		}
+		found = found[:most]
+		last := found[most-1].At // others of this ms may be missing
+		whole := slices.IndexFunc(found, func(m About) bool { return m.At.Equal(last) })
+		if whole > 0 {
+			return found[:whole], true, nil
+		}
+		if most == subjectsOfAMs {
+			return nil, false, fmt.Errorf("more than %d messages of one ms have this subject: %w", most, ErrMore)
+		}
+	}
+}
+
+// newestAbout finds the newest messages with some tokens: those of each partition that has any.
+// Where there are more than most, it answers more.
+func (r *Reader) newestAbout(ctx context.Context, tokens []any, by time.Time, most int) ([]About, error) {
 	var calls []conn.Call
 	for some := range slices.Chunk(tokens, tokensAtOnce) {
-		calls = append(calls, r.conn.Everywhere(append([]any{subjectsMost + 1, millis(by)}, some...))...)
+		calls = append(calls, r.conn.Everywhere(append([]any{most + 1, millis(by)}, some...))...)
 	}
 	all := map[string]About{}
 	for _, a := range r.conn.Send(ctx, conn.Batch{Script: r.subjects, Calls: calls}) {
 		a.Hint()
 		for a.More() {
-			one := About{ID: a.Text(), At: a.Time(), partitions: []int{a.Partition}}
-			if old, ok := all[one.ID]; ok && !slices.Contains(old.partitions, a.Partition) {
-				one.partitions = append(old.partitions, a.Partition)
-				if old.At.After(one.At) {
-					one.At = old.At
-				}
+			one := About{ID: a.Text(), At: a.Time()}
+			if old := all[one.ID]; old.At.After(one.At) {
+				one.At = old.At
 			}
+			one.partitions = append(all[one.ID].partitions, a.Partition) // a message has one subject, so each names it once
 			all[one.ID] = one
 		}
 		if a.Err != nil {
-			return nil, false, r.conn.InPartition(a.Partition, a.Err)
+			return nil, r.conn.InPartition(a.Partition, a.Err)
 		}
 	}
-	found = slices.SortedFunc(maps.Values(all), func(a, b About) int {
+	return slices.SortedFunc(maps.Values(all), func(a, b About) int {
 		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.ID, b.ID))
-	})
-	if len(found) <= subjectsMost {
-		return found, false, nil
-	}
-	found = found[:subjectsMost]
-	last := found[subjectsMost-1].At // others of this ms may be missing
-	if whole := slices.IndexFunc(found, func(m About) bool { return m.At.Equal(last) }); whole > 0 {
-		found = found[:whole]
-	}
-	return found, true, nil
+	}), nil
 }
 
 // messagesAtOnce is how many messages one call of the script reads.

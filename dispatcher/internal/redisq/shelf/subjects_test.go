@@ -115,6 +115,20 @@ func TestMoreMessagesThanOneCallFindsAreReported(t *testing.T) {
 	require.Len(t, list, 1001, "from the shelf, since the subject has more than a call finds")
 }
 
+// However many messages with one subject were accepted in one ms, a list shows all of them.
+func TestManyOfOneMsAreAllListed(t *testing.T) {
+	t.Parallel()
+	l := openTestLibrary(t, 1)
+	for n := 0; n < 2000; n += 500 {
+		var batch []dispatcher.Entry
+		for k := n; k < n+500; k++ {
+			batch = append(batch, l.Entry(fmt.Sprintf("m%04d", k), []dispatcher.Lane{"u_1"}, func(m *dispatcher.Message) { m.Subject, m.Body = "nightly", []byte("{}") }))
+		}
+		l.Publish(l.store, batch...)
+	}
+	require.Equal(t, 2000, len(l.walk(dispatcher.Filter{Subjects: []string{"nightly"}, Limit: 500})))
+}
+
 // walk names the deliveries on all pages of a list.
 func (l *library) walk(f dispatcher.Filter) (names []string) {
 	l.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +97,10 @@ func TestWhatIsOldIsForgotten(t *testing.T) {
 	require.Len(t, w.receiver.arrivals("dies"), 3)
 	_, err = i.Message(t.Context(), "dies")
 	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
-	require.Equal(t, []string{"archive", "attempts", "ends", "known", "lane", "limits", "names"}, w.keys(), "how many ended stays counted, by reason, and how far the log was cut")
+	kept := slices.DeleteFunc(w.keys(), func(key string) bool { // figures, which instances add when a half hour begins meanwhile
+		return key == "added" || strings.HasPrefix(key, "health:")
+	})
+	require.Equal(t, []string{"archive", "attempts", "ends", "known", "lane", "limits", "names"}, kept, "how many ended stays counted, by reason, and how far the log was cut")
 
 	again := i.send("plain")
 	require.False(t, again.Duplicate, "its id is forgotten too")

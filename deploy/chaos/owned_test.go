@@ -2,7 +2,9 @@ package chaos_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -72,14 +74,15 @@ func (j *judge) final(e *owned) {
 	deleted := !e.exists.to.IsZero()
 	switch {
 	case deleted && e.seen != nil:
-		j.complain(changedBack, e.uid, "it was deleted, and is there: %s", e.seen.State)
+		j.complain(changedBack, e.uid, "it was deleted, and is there: %s\n%s", e.seen.State, j.chronicle(e))
 		return
 	case deleted:
 	case e.seen == nil:
-		j.complain(changedBack, e.uid, "it is not there")
+		j.complain(changedBack, e.uid, "it is not there\n%s", j.chronicle(e))
 		return
 	case e.seen.URL != e.url || e.seen.Rate != e.rate || (e.seen.State == "paused") != e.paused:
-		j.complain(changedBack, e.uid, "it is %s %s %s, and was set to %s %s, paused: %t", e.seen.URL, e.seen.Rate, e.seen.State, e.url, e.rate, e.paused)
+		j.complain(changedBack, e.uid, "it is %s %s %s, and was set to %s %s, paused: %t\n%s",
+			e.seen.URL, e.seen.Rate, e.seen.State, e.url, e.rate, e.paused, j.chronicle(e))
 	}
 	if j.h.archived == nil {
 		return
@@ -91,4 +94,26 @@ func (j *judge) final(e *owned) {
 	case !deleted && (!there || row.deleted || row.version != e.version || !bytes.Equal(row.record, e.record)):
 		j.complain(altered, e.uid, "in the archive: there %t, deleted %t, version %d of %d", there, row.deleted, row.version, e.version)
 	}
+}
+
+// chronicle is what an owner did to its endpoint and what the store and the archive lost meanwhile.
+func (j *judge) chronicle(e *owned) string {
+	const layout = "15:04:05.000"
+	var b strings.Builder
+	for _, s := range e.changed {
+		fmt.Fprintf(&b, "    %s-%s changed\n", s.from.Format(layout), s.to.Format(layout))
+	}
+	if !e.exists.to.IsZero() {
+		fmt.Fprintf(&b, "    %s deleted\n", e.exists.to.Format(layout))
+	}
+	for _, l := range j.h.losses {
+		fmt.Fprintf(&b, "    %s-%s lost, the log was cut until %s\n", l.from.Format(layout), l.to.Format(layout), l.gap.Format(layout))
+	}
+	for _, s := range j.h.forgot {
+		fmt.Fprintf(&b, "    %s-%s forgotten by a master\n", s.from.Format(layout), s.to.Format(layout))
+	}
+	for _, s := range j.h.cuts {
+		fmt.Fprintf(&b, "    %s-%s cut from the log\n", s.from.Format(layout), s.to.Format(layout))
+	}
+	return b.String()
 }

@@ -27,7 +27,7 @@ type owned struct {
 	unsure bool // a change had no answer, or the store may have lost it
 
 	pauses  []span // from the answer that paused it to the call that resumed it
-	changed []span // calls that changed it, whose answer was good
+	changed []span // from the first call for a change until a good answer to one
 
 	secrets []signer.Secret
 
@@ -148,7 +148,8 @@ func (w *owner) ask(ctx context.Context, e *owned, call func(*client.Client) err
 		err = call(api)
 		var refusal *client.Problem
 		if err == nil || errors.As(err, &refusal) && refusal.Status < http.StatusInternalServerError {
-			w.h.with(func() { e.changed = append(e.changed, span{asked, time.Now()}) })
+			// A call before this one, whose answer was lost, may have made the change.
+			w.h.with(func() { e.changed = append(e.changed, span{began, time.Now()}) })
 			if err != nil && refusal.Status == http.StatusNotFound {
 				w.h.absence(absence{span: span{asked, time.Now()}, what: "endpoint " + e.uid, place: e.place, words: p.name + ": " + err.Error()})
 			}

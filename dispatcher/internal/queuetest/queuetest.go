@@ -55,6 +55,7 @@ var groups = []struct {
 	{"held back", lanes.HeldBackCases},
 	{"list", deliveries.ListCases},
 	{"list by acceptance", deliveries.AcceptedCases},
+	{"list of all", deliveries.MovedCases},
 	{"ended", deliveries.EndedCases},
 	{"log", deliveries.LogCases},
 	{"follow", deliveries.FollowCases},

@@ -3,7 +3,6 @@ package redisq
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -289,46 +288,6 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 		st.Limit = dispatcher.WhyRate
 	}
 	return l, nil
-}
-
-// placeOrCursor reads the place of a page that was read from shelves, or a cursor.
-func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at cursor, err error) {
-	var text string
-	if json.Unmarshal(sealed, &text) == nil {
-		return readCursor(text)
-	}
-	var place dispatcher.EndPlace
-	if err := json.Unmarshal(sealed, &place); err != nil {
-		return at, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
-	}
-	at = cursor{section: sectionEnded, score: float64(conn.ToMillis(place.At)), name: place.ID, placed: true}
-	switch {
-	case f.Order == dispatcher.OrderDue:
-		at.section = sectionDue
-	case f.Part == dispatcher.PartUnfinished:
-		at.section = unfinished[0]
-	}
-	return at, nil
-}
-
-// anyPlace is the place of a cursor among ends or next attempts; nil: it has none.
-func (c cursor) anyPlace() *dispatcher.EndPlace {
-	if c.name == "" {
-		return nil
-	}
-	return &dispatcher.EndPlace{At: conn.FromMillis(int64(c.score)), ID: c.name}
-}
-
-// goesOn notes the process of a partition's server that answered. It reports whether the
-// cursor's scan is of that process, or at its start. Else the cursor goes back there, and the
-// section shows some deliveries again.
-func goesOn(at *cursor, server string) bool {
-	same := at.server == server || at.scan == 0 && at.lane == "" && at.name == ""
-	if !same {
-		*at = cursor{section: at.section, partition: at.partition}
-	}
-	at.server = server
-	return same
 }
 
 // readyLanes searches a page of the lanes of a partition.

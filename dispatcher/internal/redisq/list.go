@@ -3,9 +3,7 @@ package redisq
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,13 +28,16 @@ const (
 	costOfLane   = 2
 	costOfScan   = 7 // of a lane's state
 	costOfScript = 100
+	costOfState  = 25 // more than that of its name
 )
 
-// A list goes through up to six sections. First come deliveries that ended and are still in
+// A list goes through up to seven sections. First come deliveries that ended and are still in
 // their place, then those that have ended. Those under way follow, then those that are taken,
 // by the ends of their leases, and those that are ready. Last come those that wait for a time.
 // Each status has an index of its own; nothing else has one. Deliveries that wait behind
-// another of their ordering key come right after that one.
+// another of their ordering key come right after that one. A delivery can move past the page
+// that is read. So a list of all statuses shows at its end what moved since it began, some of
+// that once more: it misses none that was there throughout.
 const (
 	sectionDue    = "due"
 	sectionLeases = "leases"
@@ -44,28 +45,14 @@ const (
 	sectionReady  = "ready"
 	sectionMarks  = "marks"
 	sectionEnded  = "ended"
+	sectionMoved  = "moved"
 )
 
-var sections = []string{sectionMarks, sectionEnded, sectionLeases, sectionTaken, sectionReady, sectionDue}
+var sections = []string{sectionMarks, sectionEnded, sectionLeases, sectionTaken, sectionReady, sectionDue, sectionMoved}
 
 // unfinished are the sections of what is in no end set yet. They are read in the order of the
 // flow: what moves on meanwhile is in a later one.
 var unfinished = []string{sectionDue, sectionReady, sectionLeases, sectionTaken, sectionMarks}
-
-// sectionsOf are the sections of a list, in its order.
-func sectionsOf(f *dispatcher.Filter) []string {
-	switch {
-	case f.Order == dispatcher.OrderDue:
-		return []string{sectionDue}
-	case f.Part == dispatcher.PartEnded:
-		return []string{sectionEnded}
-	case f.Part == dispatcher.PartUnfinished:
-		return unfinished
-	case f.Order == dispatcher.OrderEnded:
-		return append(slices.Clip(unfinished), sectionEnded)
-	}
-	return sections
-}
 
 // listed is one delivery of a list, with the values that a cursor needs.
 type listed struct {
@@ -73,7 +60,7 @@ type listed struct {
 	name     string
 	score    float64   // ready: the position in its lane
 	at       time.Time // of its end, next attempt or claim; zero if it has none
-	line     string    // key and score of the line in which others wait behind it; empty: no others wait
+	line     string    // key and score of the line in which others wait behind it; empty: no others wait; moved: the ms in :known of its lane
 }
 
 // list reads a page.
@@ -88,6 +75,9 @@ func (s *Store) list(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 	}
 	l := newLister(s, f, names)
 	all := sectionsOf(&f)
+	if l.began, err = l.walkBegan(ctx, f.Cursor != "", at); err != nil {
+		return dispatcher.Page{}, fmt.Errorf("list: %w", err)
+	}
 	for _, section := range all[max(slices.Index(all, at.section), 0):] {
 		if at.section != section {
 			at = cursor{section: section}
@@ -97,30 +87,12 @@ func (s *Store) list(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 			return dispatcher.Page{}, fmt.Errorf("list: %w", err)
 		}
 		if next != nil {
-			l.page.Reached = next.place()
+			l.page.Reached, next.began = next.place(), l.began
 			l.page.Next, err = s.sealer.Seal(ctx, shelf.ListOf(f), next.text())
 			return l.page, err
 		}
 	}
 	return l.page, nil
-}
-
-// listAt is where a page begins.
-func (s *Store) listAt(ctx context.Context, f *dispatcher.Filter) (at cursor, err error) {
-	switch {
-	case f.Part == dispatcher.PartEnded && f.From != nil:
-		return cursor{section: sectionEnded, score: float64(millisOf(f.From.At)), name: cmp.Or(f.From.ID, "\x00")}, nil
-	case f.Cursor == "":
-		return at, nil
-	}
-	var sealed json.RawMessage
-	if err = s.sealer.Open(ctx, shelf.ListOf(*f), f.Cursor, &sealed); err == nil {
-		at, err = placeOrCursor(f, sealed)
-	}
-	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= len(s.tags)) {
-		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
-	}
-	return at, err
 }
 
 // lister fills one page.
@@ -131,7 +103,8 @@ type lister struct {
 	limit int
 	cost  int // of what was read so far
 	page  dispatcher.Page
-	up    bool // the section's entries are in the order of their scores, else newest first
+	up    bool  // the section's entries are in the order of their scores, else newest first
+	began int64 // ms when the walk began; 0: nothing moves in it
 
 	statuses, reasons, lanes string // the filters, as the script takes them
 	byMarks                  bool   // marked deliveries are found by their marks
@@ -186,6 +159,8 @@ func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
 		}
 	case sectionEnded:
 		return l.merge(ctx, at, l.ended())
+	case sectionMoved:
+		return l.moved(ctx, at)
 	}
 	return nil, nil
 }
@@ -211,7 +186,7 @@ func (l *lister) want() int { return min(max(l.limit-len(l.page.Deliveries), lis
 
 // args are the arguments of the script for one index.
 func (l *lister) args(index, of string, wanted int, after, last string) []any {
-	return append(slices.Clip(l.names), index, of, wanted, after, last, l.statuses, l.reasons, l.lanes, conn.Flag(l.byMarks))
+	return append(slices.Clip(l.names), index, of, wanted, after, last, l.statuses, l.reasons, l.lanes, conn.Flag(l.byMarks), l.began)
 }
 
 // read calls the script some times, all in one round trip.
@@ -237,7 +212,8 @@ func (l *lister) readChunk(r conn.Call, c *chunk) error {
 	score := r.Text()
 	c.last.score, _ = strconv.ParseFloat(score, 64)
 	c.last.scan, _ = strconv.ParseUint(score, 10, 64)
-	c.last.name, c.last.server = r.Text(), conn.ProcessName(r.Text())
+	c.last.name, c.last.known = r.Text(), r.Text()
+	c.last.server = conn.ProcessName(c.last.known)
 	for r.More() {
 		e, err := l.readListed(&r.Reply)
 		if err != nil {
@@ -330,59 +306,62 @@ func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
 	return nil, nil
 }
 
-// cursor is where a page ended: the section, and the score and name of the last
-// entry that was read. Ready lists and marks need more, since they have no
-// single order. Both need the partition and the cursor of its scan. Ready lists
-// need the lane, with the position as the score. If the page ended among the
-// deliveries that wait behind an entry, it has their ordering key and the score
-// of the last one read.
-type cursor struct {
-	section, lane string
-	partition     int
-	scan          uint64
-	server        string // the process that scan is valid for
-	placed        bool   // it is only a place in the order, from a page of shelves
-	score         float64
-	name          string // empty: at the begin of the section or lane
-	key           string // empty: no delivery waits behind it, or all were read
-	last          float64
-}
-
-// text is the cursor before it is sealed.
-func (c cursor) text() string {
-	return strings.Join([]string{
-		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),
-		scoreText(c.score), c.name, c.key, scoreText(c.last), c.server,
-	}, " ")
-}
-
-// scoreText is a score as Redis reads it.
-func scoreText(score float64) string {
-	switch {
-	case math.IsInf(score, 1):
-		return "+inf"
-	case math.IsInf(score, -1):
-		return "-inf"
+// walkBegan is the ms in which a walk of all began, by the earliest clock of the masters; 0: it is a walk
+// of some statuses, which are few where all are many.
+func (l *lister) walkBegan(ctx context.Context, goesOn bool, at cursor) (int64, error) {
+	if goesOn {
+		return at.began, nil
 	}
-	return strconv.FormatFloat(score, 'f', -1, 64)
-}
-
-// readCursor reads what text wrote.
-func readCursor(text string) (c cursor, err error) {
-	f := strings.Split(text, " ")
-	if len(f) != 9 || !slices.Contains(sections, f[0]) {
-		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	if f := &l.f; len(f.Statuses)+len(f.Reasons)+len(f.Lanes) > 0 || !slices.Contains(sectionsOf(f), sectionMoved) {
+		return 0, nil
 	}
-	c.section, c.lane, c.name, c.key, c.server = f[0], f[1], f[5], f[6], f[8]
-	var errs [4]error
-	c.partition, errs[0] = strconv.Atoi(f[2])
-	c.scan, errs[1] = strconv.ParseUint(f[3], 10, 64)
-	c.score, errs[2] = strconv.ParseFloat(f[4], 64)
-	c.last, errs[3] = strconv.ParseFloat(f[7], 64)
-	for _, err := range errs {
-		if err != nil || c.partition < 0 || c.score != c.score || c.last != c.last {
-			return cursor{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	first := time.Time{}
+	for _, r := range l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.list, Calls: l.s.conn.Everywhere(l.args(sectionReady, "", 1, "", ""))}) {
+		h, _ := r.Hint()
+		if r.Err != nil {
+			return 0, l.s.conn.InPartition(r.Partition, r.Err)
+		}
+		if first.IsZero() || h.Now.Before(first) {
+			first = h.Now
 		}
 	}
-	return c, nil
+	return first.UnixMilli(), nil
+}
+
+// moved reads what moved since a walk of all began, since that can have moved past the page that was
+// read. What is on this page already is left out.
+func (l *lister) moved(ctx context.Context, at cursor) (*cursor, error) {
+	if l.began == 0 {
+		return nil, nil
+	}
+	told := make(map[dispatcher.DeliveryID]bool, len(l.page.Deliveries))
+	for i := range l.page.Deliveries {
+		told[l.page.Deliveries[i].ID] = true
+	}
+	for ; at.partition < len(l.s.tags); at = (cursor{section: sectionMoved, partition: at.partition + 1}) {
+		for more := true; more; {
+			if l.spent() {
+				return &at, nil
+			}
+			args := l.args(sectionMoved, at.known, l.want(), scoreText(at.score), at.name)
+			before := l.page.LookedAt
+			chunks, err := l.read(ctx, conn.Call{Partition: at.partition, Args: args})
+			if err != nil {
+				return nil, err
+			}
+			l.cost += costOfState * (l.page.LookedAt - before)
+			for _, e := range chunks[0].entries {
+				at.known, at.score, at.name = e.line, e.score, e.name
+				if !told[e.delivery.ID] {
+					l.put(e)
+				}
+				if l.full() {
+					return &at, nil
+				}
+			}
+			last := chunks[0].last
+			at.known, at.score, at.name, more = last.known, last.score, last.name, chunks[0].more
+		}
+	}
+	return nil, nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,6 +15,21 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
+
+// sectionsOf are the sections of a list, in its order.
+func sectionsOf(f *dispatcher.Filter) []string {
+	switch {
+	case f.Order == dispatcher.OrderDue:
+		return []string{sectionDue}
+	case f.Part == dispatcher.PartEnded:
+		return []string{sectionEnded}
+	case f.Part == dispatcher.PartUnfinished:
+		return unfinished
+	case f.Order == dispatcher.OrderEnded:
+		return append(slices.Clip(unfinished), sectionEnded)
+	}
+	return sections
+}
 
 // source is one index of one partition, in the order of its scores.
 type source struct {
@@ -167,17 +181,6 @@ func (l *lister) order(a, b cursor) int {
 func newer(a, b cursor) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(b.name, a.name))
 }
-
-// place is where the cursor of a section of ends stands; nil: it is of another.
-func (c cursor) place() *dispatcher.EndPlace {
-	if c.section != sectionEnded {
-		return nil
-	}
-	return &dispatcher.EndPlace{At: conn.FromMillis(int64(c.score)), ID: c.name}
-}
-
-// millisOf is the first whole ms that is not before t.
-func millisOf(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
 
 // key is the name of a source's zset.
 func (s *source) key() string {

@@ -79,8 +79,8 @@ func TestAListReadsWhatThePageNeedsAndNoScriptMoreThanAMiB(t *testing.T) {
 	page := r.list(dispatcher.Filter{Topics: []string{"never"}, Limit: 500})
 	require.Empty(t, page.Deliveries)
 	require.Empty(t, page.Next, "it was read whole, though each script stopped early")
-	require.Equal(t, n, page.LookedAt)
-	require.LessOrEqual(t, r.stat("hget")-records, (r.stat("evalsha")-scripts)*((1<<20)/size+1))
+	require.Equal(t, 2*n, page.LookedAt, "once more at the end, for what moved")
+	require.LessOrEqual(t, r.stat("hget")-records, 2*(r.stat("evalsha")-scripts)*((1<<20)/size+1))
 }
 
 // A delivery that the filter excludes by lane or status costs no record.
@@ -156,8 +156,8 @@ func TestAPageEndsWhereItHasLookedAtEnoughAndItsCursorGoesOn(t *testing.T) {
 		looked += page.LookedAt
 		f.Cursor, more = page.Next, page.Next != ""
 	}
-	require.Equal(t, n, looked)
-	require.Equal(t, 2, pages)
+	require.Equal(t, 2*n, looked, "once more at the end, for what moved")
+	require.Equal(t, 7, pages)
 }
 
 // A name costs Redis some 1 µs, so that no script may look at many.

@@ -270,6 +270,7 @@ func (m *model) doSetBack() {
 		}
 	}
 	m.passBy(-pick(m.rng, back...))
+	m.setBackWalks()
 }
 
 func (m *model) passBy(d time.Duration) {

@@ -27,6 +27,9 @@ var readable = map[string]func(field, text string) bool{
 		if field == keys.Epoch {
 			return text != ""
 		}
+		if field == keys.Readied {
+			return isNumber(field, text)
+		}
 		_, err := redisq.ParseLimits(text)
 		return err == nil && limitsText.MatchString(text) && sane(text, 4)
 	},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
@@ -43,7 +42,7 @@ func laneOf(k keys.Kind) laneFunc {
 		return behind(" ")
 	case keys.OfLane, keys.OfLanes:
 		return func(entry string) string {
-			if entry == string(dispatcher.AllLanes) || entry == keys.Timer || entry == keys.Expiry || entry == keys.Epoch {
+			if keys.IsNoLane(entry) {
 				return ""
 			}
 			lane, _ := shelf.Lane(entry)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
@@ -215,7 +214,5 @@ func (w *walker) lanesOf(ctx context.Context, partition int) ([]string, error) {
 		lanes = append(lanes, lane)
 	}
 	slices.Sort(lanes)
-	return slices.DeleteFunc(slices.Compact(lanes), func(lane string) bool {
-		return lane == string(dispatcher.AllLanes) || lane == keys.Timer || lane == keys.Expiry || lane == keys.Epoch
-	}), nil
+	return slices.DeleteFunc(slices.Compact(lanes), keys.IsNoLane), nil
 }

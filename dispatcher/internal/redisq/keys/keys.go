@@ -63,6 +63,15 @@ const Expiry = "~expiring"
 // that a partition's data begin with. Data that were lost take it with them.
 const Epoch = "~epoch"
 
+// Readied stands in Limits too: the ms when a delivery last became ready that had been
+// accepted before. So a list knows whether what is ready was ready when it began.
+const Readied = "~readied"
+
+// IsNoLane reports whether a name that stands among those of lanes is none.
+func IsNoLane(name string) bool {
+	return name == "*" || name == Timer || name == Expiry || name == Epoch || name == Readied
+}
+
 // Clock holds the time, in microseconds, that scripts read instead of Redis'
 // own where a test sets the clock.
 const Clock = ":clock"

@@ -1,29 +1,30 @@
 -- list: read a page of one index, newest first, but of due the earliest first. It stops after so many names, records and bytes, so that it does not
 -- hold Redis up.
 --
--- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, taken, ready, behind, marks), its instance or lane or
---   empty, most to answer, score and name of the last one before (empty: from the start; ready: its position; behind: the key
---   for the name; marks: the cursor of a scan and the last name of it), then what is asked for, each as words with a space at
---   both ends, or empty for any: statuses, reasons, lanes; 1: marked deliveries are left out; 1: of each lane and reason only
---   the newest
+-- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, taken, ready, behind, marks, moved), its instance or
+--   lane or empty (moved: the ms in :known of the last lane), most to answer, score and name of the last one before (empty: from
+--   the start; ready: its position; behind: the key for the name; marks: the cursor of a scan and the last name of it), then what
+--   is asked for, each as words with a space at both ends, or empty for any: statuses, reasons, lanes; 1: marked deliveries are
+--   left out; of moved: ms since when
 -- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, score and name
---   of the last one that was looked at, the process that a cursor is valid for (empty but for marks), then for each: delivery, score (ready: position), time, status (empty: only its line
---   is asked for), head of the record (empty: none), progress, newest of its history (empty: none), what it waits for (empty:
---   nothing), "<key> <score>" of the line in which others wait behind it (empty: none do)
+--   of the last one that was looked at, the process that a cursor is valid for (only of marks; of moved: the ms in :known of the
+--   lane), then for each: delivery, score (ready: position), time, status (empty: only its line is asked for), head of the record
+--   (empty: none), progress, newest of its history (empty: none), what it waits for (empty: nothing), "<key> <score>" of the line
+--   in which others wait behind it (empty: none do; of moved: the ms in :known of the lane)
 local MOST_NAMES, MOST_RECORDS, MOST_BYTES = 2048, 256, 1048576
 local index, of, wanted = ARGV[rest], ARGV[rest + 1], math.min(tonumber(ARGV[rest + 2]), MOST_RECORDS)
 local after, last = ARGV[rest + 3], ARGV[rest + 4]
 local statuses, reasons, asked_lanes = ARGV[rest + 5], ARGV[rest + 6], ARGV[rest + 7]
-local unmarked = ARGV[rest + 8] == '1' and index ~= 'marks'
-local newest_only, told = ARGV[rest + 9] == '1', {}
+local moved, began = index == 'moved', ARGV[rest + 9]
+local unmarked = ARGV[rest + 8] == '1' and index ~= 'marks' and not moved
 local function asks(words, word) return words == '' or find(words, ' ' .. word .. ' ', 1, true) ~= nil end
-local asks_lines = asks(statuses, 'scheduled') or asks(statuses, 'cancelled')
+local asks_lines = not moved and (asks(statuses, 'scheduled') or asks(statuses, 'cancelled'))
 
 -- The entries of the index: delivery, score, time. more: the index has others after them.
 local found, more = {}, false
 local page = asked_lanes == '' and wanted or MOST_NAMES
 -- offset_up is offset in the order of ZRANGE.
-local function offset_up(key)
+local function offset_up(key, after, last)
   if after == '' then return 0 end
   local low = call('ZCOUNT', key, '-inf', '(' .. after)
   local high = low + call('ZCOUNT', key, after, after)
@@ -35,7 +36,7 @@ local function offset_up(key)
 end
 local function page_of_zset(key)
   local up = index == 'due'
-  local at = up and offset_up(key) or offset(key, after, last)
+  local at = up and offset_up(key, after, last) or offset(key, after, last)
   local list = call(up and 'ZRANGE' or 'ZREVRANGE', key, at, at + page - 1, 'WITHSCORES')
   for i = 1, #list, 2 do
     local at = index == 'taken' and taken_at(list[i]) or list[i + 1]
@@ -79,6 +80,29 @@ local function page_of_marks()
   more = next_scan ~= '0'
 end
 
+-- What may have moved since a walk began is read from the lists that lanes have of all their deliveries, which no move
+-- changes. The lanes come in the order in which they were last looked at, the last one at the end. So one that is looked at
+-- meanwhile comes once more, and none is missed.
+local MOST_LANES, ended_page = 64, nil -- ended_page: ms in :known, ms of the shelf and name behind which the next page begins
+local function page_of_moved()
+  local lane, id = match(last, '^([^:]*):(.*)$')
+  local rank = offset_up(KNOWN, of, lane or '')
+  if lane and rank > 0 and call('ZRANGE', KNOWN, rank - 1, rank - 1)[1] == lane then rank = rank - 1 end
+  local names = call('ZRANGE', KNOWN, rank, rank + MOST_LANES - 1, 'WITHSCORES')
+  for i = 1, #names, 2 do
+    local shelf, list = SHELF .. names[i], NONE
+    if safely('ZCARD', shelf) then
+      local at = names[i] == lane and offset(shelf, after, id) or call('ZCOUNT', shelf, '(' .. began, '+inf')
+      list = call('ZREVRANGE', shelf, at, at + MOST_RECORDS - #found - 1, 'WITHSCORES')
+    end
+    for k = 1, #list, 2 do found[#found + 1] = { names[i] .. ':' .. list[k], list[k + 1], '0', names[i + 1] } end
+    more = #found == MOST_RECORDS
+    if more then return end
+    ended_page = { names[i + 1], '0', names[i] .. ':' }
+  end
+  more = #names == 2 * MOST_LANES
+end
+
 local zsets = { due = DUE, done = DONE, dead = DEAD, cancelled = CANCELLED, leases = LEASES .. of, taken = TAKEN }
 if index == 'ready' then
   page_of_ready()
@@ -86,6 +110,8 @@ elseif index == 'behind' then
   page_of_line()
 elseif index == 'marks' then
   page_of_marks()
+elseif moved then
+  page_of_moved()
 else
   page_of_zset(zsets[index])
 end
@@ -123,6 +149,23 @@ local function standing(l, k, i)
   return status, waits_for(l, status == 'retrying' and 'rung' or 'due')
 end
 
+-- stood reports whether a delivery has not moved since the walk began. It had ended or was taken, nothing became ready since, or
+-- it waits for the attempt that its last failure led to, and that was LATE before. So late may an outcome be recorded, by the
+-- clock of its sender.
+local LATE = 60000 -- ms
+local readied = moved and tonumber(call('HGET', LIMITS, '~readied') or 0) or now
+local function stood(delivery, status, ms, text, lines)
+  if status == 'ready' then return lines == 0 and readied < tonumber(began) end
+  if ms == 0 then return false end
+  if status == 'delivered' or status == 'dead' or status == 'cancelled' then return ms < tonumber(began) end
+  if status == 'in_flight' then return ms < tonumber(began) end
+  if ms <= now or (status ~= 'scheduled' and status ~= 'retrying') then return false end
+  if not text then return true end
+  local next_ms, meta = match(newest(delivery, text), '^(%d+) %d+ (.*)$')
+  local at, took = match(meta or '', '"t":(%d+),"d":(%d+)')
+  return at and tonumber(next_ms) == ms and tonumber(at) + tonumber(took) + LATE < tonumber(began)
+end
+
 -- leads is the line of which a delivery is the first, with others behind it.
 local function leads(l, id, record)
   if not asks_lines or l.state.keys == 0 then return '' end
@@ -133,14 +176,11 @@ local function leads(l, id, record)
   return ''
 end
 
-local function wants(lane, status, text, mark)
+local function wants(status, text, mark)
   if not asks(statuses, status) or (mark and unmarked) then return false end
-  if reasons == '' and not newest_only then return true end
+  if reasons == '' then return true end
   local _, _, _, _, _, reason = progress(text)
-  local group = lane .. ' ' .. reason
-  if status ~= 'dead' or not asks(reasons, reason) or told[group] then return false end
-  told[group] = newest_only
-  return true
+  return status == 'dead' and asks(reasons, reason)
 end
 
 local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, '', '', index == 'marks' and server() or '' }
@@ -148,9 +188,14 @@ local bytes, nread, answered = 0, 0, 0
 for k, i in ipairs(chosen) do
   local delivery, l, text = found[i][1], lanes[names[k]], texts[k]
   local _, id = parts(delivery)
-  local status, why = standing(l, k, i)
-  local matching = wants(names[k], status, text, marks[k])
-  local record = false
+  local record, status, why, ms = false, '', '', 0
+  if moved then
+    status, ms, why = stands(delivery, l, id, l.state.keys > 0 and call('HGET', MESSAGES, id))
+    found[i][3] = num(ms)
+  else
+    status, why = standing(l, k, i)
+  end
+  local matching = wants(status, text, marks[k]) and not (moved and stood(delivery, status, tonumber(ms), text, l.state.keys))
   if matching or (asks_lines and l.state.keys > 0) then
     bytes = bytes + call('HSTRLEN', MESSAGES, id)
     if answered >= wanted or (nread > 0 and bytes > MOST_BYTES) then
@@ -159,10 +204,11 @@ for k, i in ipairs(chosen) do
     end
     record, nread = call('HGET', MESSAGES, id), nread + 1
   end
-  local line = leads(l, id, record)
-  if matching or line ~= '' then
+  local line = moved and found[i][4] or leads(l, id, record)
+  if matching or line ~= '' and not moved then
     local whole = matching and record and #record > DIGEST
-    local time = (marks[k] or (status == 'cancelled' and not ENDED[index])) and '0' or found[i][3]
+    local time = found[i][3]
+    if not moved and (marks[k] or (status == 'cancelled' and not ENDED[index])) then time = '0' end
     answered = answered + (matching and 1 or 0)
     for _, value in ipairs({
       delivery, found[i][2], time, matching and status or '', whole and head_of(record) or '', text or '',
@@ -177,7 +223,10 @@ if index == 'marks' then
   local whole = looked == #found
   answer[7] = whole and next_scan or (after == '' and '0' or after)
   answer[8] = whole and '' or looked > 0 and found[looked][1] or last
+elseif moved and looked == #found and #found < MOST_RECORDS then
+  local at = ended_page or { of, after, last }
+  answer[7], answer[8], answer[9] = at[2], at[3], at[1]
 elseif looked > 0 then
-  answer[7], answer[8] = found[looked][2], found[looked][1]
+  answer[7], answer[8], answer[9] = found[looked][2], found[looked][1], found[looked][4] or ''
 end
 return answer

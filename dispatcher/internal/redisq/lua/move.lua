@@ -121,6 +121,7 @@ for _, lane in ipairs(order) do
   if n > 0 then
     l.ready = sure('RPUSH', READY .. lane, unpack(groups[lane]))
     count('ready', n)
+    sums.readied = true
     if l.ready == n or l.ready > l.waiting then -- it was empty, or its count was lost: then it would not be placed
       l.place, l.waiting = true, math.max(l.waiting, l.ready)
     end

@@ -430,6 +430,7 @@ if news then write_entries(codes) end -- before the ends are written, since thei
 count('in_flight', -#leased)
 count('delivered', ndone + #ended.done / 2)
 count('ready', #fronts)
+sums.readied = #fronts > 0
 
 each('ZREM', DUE, gone)
 each('ZADD', DUE, dues)

@@ -103,7 +103,9 @@ var heldAs = map[string]dispatcher.Held{
 const pulled = " t"
 
 func (r *raw) readLimits() {
-	delete(r.hashes["limits"].Val(), keys.Epoch) // of no lane
+	for _, field := range []string{keys.Epoch, keys.Readied} { // of no lane
+		delete(r.hashes["limits"].Val(), field)
+	}
 	for name, text := range r.hashes["limits"].Val() {
 		if name == string(dispatcher.AllLanes) {
 			if r.out.AllHeld = text == "0 0 0 0 p"; !r.out.AllHeld {

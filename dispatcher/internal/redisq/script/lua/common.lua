@@ -73,7 +73,8 @@
 --                          0 or 1; held - no, p paused, d disabled, x deleted, g cut at the ms that stands for the version:
 --                          what was accepted by then ends; behind it " t" where its deliveries are taken; * -> all lanes are held. No text: no limits, but a lane ep_...
 --                          without one is not claimed from. ~epoch -> a name of this partition's data, made with the partition: the
---                          second at which that was, to the base 36, - and a random text. Where it is missing, or another one, the data were lost
+--                          second at which that was, to the base 36, - and a random text. Where it is missing, or another one, the data were lost.
+--                          ~readied -> ms when a delivery last became ready that was accepted before
 --   :held            hash  lane -> "held since by" of each that :limits says is held, * too: its letter, since when in ms, and
 --                          the name of the key that asked for it, or system
 --   :names           hash  lane -> "origin tenant" of a bare URL's, name of a queue's; written where the lane is made or held

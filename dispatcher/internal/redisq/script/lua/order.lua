@@ -17,6 +17,7 @@ local function push(l, due, id)
   l.ready = nil
   l.waiting = l.waiting + 1
   count('ready', 1)
+  sums.readied = true
 end
 
 -- ends_with reports whether a delivery ends with its lane: its endpoint is disabled or deleted, or it was accepted before the

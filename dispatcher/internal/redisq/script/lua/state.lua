@@ -410,6 +410,7 @@ local function finish()
   add(COUNTS, sums.counts)
   add(BURIED, sums.buried)
   add(ENDS, sums.ends)
+  if sums.readied then sure('HSET', LIMITS, '~readied', num(now)) end
   for k = 1, #sums.log, 64 do -- lines of an entry: readers read whole entries
     write_log('l', table.concat(sums.log, '\n', k, math.min(k + 63, #sums.log)))
   end

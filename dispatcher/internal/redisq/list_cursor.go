@@ -1,0 +1,148 @@
+package redisq
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
+)
+
+// cursor is where a page ended: the section, and the score and name of the last
+// entry that was read. Ready lists and marks need more, since they have no
+// single order. Both need the partition and the cursor of its scan. Ready lists
+// need the lane, with the position as the score. If the page ended among the
+// deliveries that wait behind an entry, it has their ordering key and the score
+// of the last one read. What moved is looked for in the lanes of a partition: it needs the ms
+// in :known of the lane, as known, and the ms of acceptance as the score.
+type cursor struct {
+	section, lane string
+	partition     int
+	scan          uint64
+	server        string // the process that scan is valid for
+	placed        bool   // it is only a place in the order, from a page of shelves
+	score         float64
+	name          string // empty: at the begin of the section or lane
+	key           string // empty: no delivery waits behind it, or all were read
+	last          float64
+	known         string
+	began         int64 // ms when a walk of all began; 0: it is another one
+}
+
+// text is the cursor before it is sealed.
+func (c cursor) text() string {
+	return strings.Join([]string{
+		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),
+		scoreText(c.score), c.name, c.key, scoreText(c.last), c.server, c.known, strconv.FormatInt(c.began, 10),
+	}, " ")
+}
+
+// scoreText is a score as Redis reads it.
+func scoreText(score float64) string {
+	switch {
+	case math.IsInf(score, 1):
+		return "+inf"
+	case math.IsInf(score, -1):
+		return "-inf"
+	}
+	return strconv.FormatFloat(score, 'f', -1, 64)
+}
+
+// readCursor reads what text wrote.
+func readCursor(text string) (c cursor, err error) {
+	f := strings.Split(text, " ")
+	if len(f) != 11 || !slices.Contains(sections, f[0]) {
+		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	}
+	c.section, c.lane, c.name, c.key, c.server = f[0], f[1], f[5], f[6], f[8]
+	c.known = f[9]
+	var errs [5]error
+	c.partition, errs[0] = strconv.Atoi(f[2])
+	c.scan, errs[1] = strconv.ParseUint(f[3], 10, 64)
+	c.score, errs[2] = strconv.ParseFloat(f[4], 64)
+	c.last, errs[3] = strconv.ParseFloat(f[7], 64)
+	c.began, errs[4] = strconv.ParseInt(f[10], 10, 64)
+	for _, err := range errs {
+		if err != nil || c.partition < 0 || c.began < 0 || c.score != c.score || c.last != c.last {
+			return cursor{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+		}
+	}
+	return c, nil
+}
+
+// placeOrCursor reads the place of a page that was read from shelves, or a cursor.
+func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at cursor, err error) {
+	var text string
+	if json.Unmarshal(sealed, &text) == nil {
+		return readCursor(text)
+	}
+	var place dispatcher.EndPlace
+	if err := json.Unmarshal(sealed, &place); err != nil {
+		return at, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
+	}
+	at = cursor{section: sectionEnded, score: float64(conn.ToMillis(place.At)), name: place.ID, placed: true}
+	switch {
+	case f.Order == dispatcher.OrderDue:
+		at.section = sectionDue
+	case f.Part == dispatcher.PartUnfinished:
+		at.section = unfinished[0]
+	}
+	return at, nil
+}
+
+// anyPlace is the place of a cursor among ends or next attempts; nil: it has none.
+func (c cursor) anyPlace() *dispatcher.EndPlace {
+	if c.name == "" {
+		return nil
+	}
+	return &dispatcher.EndPlace{At: conn.FromMillis(int64(c.score)), ID: c.name}
+}
+
+// goesOn notes the process of a partition's server that answered. It reports whether the
+// cursor's scan is of that process, or at its start. Else the cursor goes back there, and the
+// section shows some deliveries again.
+func goesOn(at *cursor, server string) bool {
+	same := at.server == server || at.scan == 0 && at.lane == "" && at.name == ""
+	if !same {
+		*at = cursor{section: at.section, partition: at.partition}
+	}
+	at.server = server
+	return same
+}
+
+// listAt is where a page begins.
+func (s *Store) listAt(ctx context.Context, f *dispatcher.Filter) (at cursor, err error) {
+	switch {
+	case f.Part == dispatcher.PartEnded && f.From != nil:
+		return cursor{section: sectionEnded, score: float64(millisOf(f.From.At)), name: cmp.Or(f.From.ID, "\x00")}, nil
+	case f.Cursor == "":
+		return at, nil
+	}
+	var sealed json.RawMessage
+	if err = s.sealer.Open(ctx, shelf.ListOf(*f), f.Cursor, &sealed); err == nil {
+		at, err = placeOrCursor(f, sealed)
+	}
+	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= len(s.tags)) {
+		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
+	}
+	return at, err
+}
+
+// place is where the cursor of a section of ends stands; nil: it is of another.
+func (c cursor) place() *dispatcher.EndPlace {
+	if c.section != sectionEnded {
+		return nil
+	}
+	return &dispatcher.EndPlace{At: conn.FromMillis(int64(c.score)), ID: c.name}
+}
+
+// millisOf is the first whole ms that is not before t.
+func millisOf(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }

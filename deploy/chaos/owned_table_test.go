@@ -1,12 +1,17 @@
 package chaos_test
 
 import (
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -241,4 +246,27 @@ func TestTheJudgeOfEndpointsAndLosses(t *testing.T) {
 			require.Equal(t, row.finds, strings.Join(all, ", "), "%v", found.complaints)
 		})
 	}
+}
+
+// A call whose answer was lost may have made the change that the next call finds done.
+func TestAChangeBeganWithItsFirstCall(t *testing.T) {
+	var calls []time.Time
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls = append(calls, time.Now())
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusNotFound}[len(calls) < 3])
+		_, _ = w.Write([]byte(`{"type":"/problems/x"}`))
+	}))
+	defer s.Close()
+	f := &fleet{slots: []*slot{{now: &process{Instance: &kit.Instance{URL: s.URL}}}}}
+	w := &owner{owners: &owners{h: newHistory(), fleet: f}, random: rand.New(rand.NewPCG(1, 1)), http: s.Client()}
+	e := &owned{uid: "m0-1"}
+	_, err := w.ask(t.Context(), e, func(api *client.Client) error {
+		_, err := api.DeleteEndpoint(t.Context(), e.uid)
+		return err
+	})
+	require.True(t, notFound(err), "%v", err)
+	require.Len(t, calls, 3)
+	require.Len(t, e.changed, 1)
+	require.False(t, e.changed[0].from.After(calls[0]))
 }

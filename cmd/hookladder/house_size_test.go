@@ -78,12 +78,12 @@ var budgets = map[string]int{
 	"dispatcher/internal/pgoutbox":             500,
 	"dispatcher/internal/postgres":             4100,
 	"dispatcher/internal/queuetest":            200,
-	"dispatcher/internal/queuetest/deliveries": 5800,
+	"dispatcher/internal/queuetest/deliveries": 5900,
 	"dispatcher/internal/queuetest/lanes":      5100, // crowds of one lane too
 	"dispatcher/internal/queuetest/model":      3600, // takers too
 	"dispatcher/internal/queuetest/rig":        1500,
 	"dispatcher/internal/queuetest/stored":     1100, // the index of tenants and subjects
-	"dispatcher/internal/redisq":               6500,
+	"dispatcher/internal/redisq":               6600,
 	"dispatcher/internal/redisq/access":        300,
 	"dispatcher/internal/redisq/access/lua":    200,
 	"dispatcher/internal/redisq/buried":        400,
@@ -117,7 +117,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/shelf":         800, // the index of tenants and subjects, and their lists
 	"dispatcher/internal/redisq/shelf/lua":     300, // messages are found by their subjects too
 	"dispatcher/internal/redisq/start":         200,
-	"dispatcher/internal/redisq/script/lua":    2000, // the index of tenants and subjects
+	"dispatcher/internal/redisq/script/lua":    2100, // the index of tenants and subjects
 	"dispatcher/internal/redisq/upcoming":      100,
 	"dispatcher/internal/redisq/upcoming/lua":  100,
 	"dispatcher/internal/restorer":             400,

@@ -306,8 +306,8 @@ func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
 	return nil, nil
 }
 
-// walkBegan is the ms in which a walk of all began, by the earliest clock of the masters; 0: it is a walk
-// of some statuses, which are few where all are many.
+// walkBegan is the ms in which a walk of all began, by the earliest clock of the masters. 0: it is a walk
+// of some statuses, and those can be few where all are many.
 func (l *lister) walkBegan(ctx context.Context, goesOn bool, at cursor) (int64, error) {
 	if goesOn {
 		return at.began, nil

@@ -156,10 +156,12 @@ type Bar struct {
 	Delivered int64
 	Failed    Failures
 	Took      Durations // the attempts that were answered
+	Unsure    bool      // there were too many lanes for each to have a bar: this one may have had more
 }
 
 // Merge adds what others counted of the same half hour.
 func (b *Bar) Merge(o Bar) {
+	b.Unsure = b.Unsure || o.Unsure
 	b.Delivered += o.Delivered
 	b.Failed.Merge(o.Failed)
 	b.Took.Merge(o.Took)

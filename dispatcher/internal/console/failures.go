@@ -24,6 +24,7 @@ type failures struct {
 	Uncounted bool           // there are no figures, so it is not known whether any failed
 	Since     time.Time      // the figures begin then, later than a day ago; zero: they don't
 	Unsure    bool           // when they begin is not known
+	Mixed     bool           // in some half hours it may have been counted together with others
 	Groups    []failureGroup // the most frequent first
 	Examples  []failureExample
 }
@@ -46,11 +47,13 @@ func (s *server) failuresOf(e *wire.EndpointView, bars []health.Bar) failures {
 	if s.Bars == nil {
 		return failures{Uncounted: true}
 	}
+	var f failures
 	var sum health.Failures
 	for _, b := range bars {
 		sum.Merge(b.Failed)
+		f.Mixed = f.Mixed || b.Unsure
 	}
-	f := failures{Groups: groupsOf(sum)}
+	f.Groups = groupsOf(sum)
 	began := time.Time{}
 	if s.FiguresSince != nil {
 		began = s.FiguresSince(dispatcher.Lane(e.ID))

@@ -269,6 +269,15 @@ func TestOfTooManyLanesTheRestIsCountedTogether(t *testing.T) {
 	require.EqualValues(t, 2001, r.client.HLen(t.Context(), r.key(0, 2)).Val())
 	require.EqualValues(t, 200, r.delivered(words.Others))
 	require.EqualValues(t, 4002, r.delivered(lanes...))
+
+	found, err := r.Bars(t.Context(), lanes[2000:2050], r.first)
+	require.NoError(t, err)
+	for _, lane := range lanes[2000:2050] {
+		require.Len(t, found[lane], 2, "half hours")
+		for _, b := range found[lane] {
+			require.Equal(t, words.Bar{At: b.At, Unsure: true}, b, "it is not known what it had")
+		}
+	}
 }
 
 func TestEachPartitionHasRoomForMoreThanItsShareOfLanes(t *testing.T) {

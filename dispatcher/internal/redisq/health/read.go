@@ -65,8 +65,9 @@ func (s *Store) Minutes(ctx context.Context, since, until time.Time) ([]health.M
 }
 
 // Bars reads the bars of at most MostLanes lanes in which something moved, the oldest
-// first: from the half hour in which since lies, KeptBars and one at most. What an
-// unreachable partition has is missing, and the error says so.
+// first: from the half hour in which since lies, KeptBars and one at most. Of a half hour
+// without a bar of a lane, in which some lanes were counted together, it answers an unsure
+// one. What an unreachable partition has is missing, and the error says so.
 func (s *Store) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) {
 	if len(lanes) > MostLanes {
 		return nil, fmt.Errorf("read health: %d lanes, at most %d", len(lanes), MostLanes)
@@ -80,7 +81,7 @@ func (s *Store) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Ti
 	var calls []conn.Call
 	texts := map[int]*[keptHalves]*redis.SliceCmd{}
 	for n, names := range fields {
-		of := new([keptHalves]*redis.SliceCmd)
+		of, names := new([keptHalves]*redis.SliceCmd), append(names, string(health.Others))
 		texts[n] = of
 		calls = append(calls, conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			for i := range of {
@@ -97,10 +98,16 @@ func (s *Store) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Ti
 			continue
 		}
 		for half, cmd := range texts[n] {
-			for i, value := range conn.Value(cmd) {
-				if text, ok := value.(string); ok {
-					lane := dispatcher.Lane(fields[n][i])
-					found[lane] = append(found[lane], readBar(text, timeIn(first+int64(half), health.Half, 0)))
+			values, at := conn.Value(cmd), timeIn(first+int64(half), health.Half, 0)
+			if len(values) == 0 { // the key is of another type
+				continue
+			}
+			for i, name := range fields[n] {
+				lane := dispatcher.Lane(name)
+				if text, ok := values[i].(string); ok {
+					found[lane] = append(found[lane], readBar(text, at))
+				} else if values[len(values)-1] != nil {
+					found[lane] = append(found[lane], health.Bar{At: at, Unsure: true})
 				}
 			}
 		}

@@ -147,7 +147,7 @@ func (s *Store) noteHolders(ctx context.Context) error {
 // List reads a page. It is an error if a part of the queue that may have more of it was
 // emptied, unless the filter asks for what is left.
 func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
-	read := s.list
+	read := s.listOf
 	if f.Order != "" && f.OfSome() {
 		read = s.shelved
 	}

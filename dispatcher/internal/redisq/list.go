@@ -3,6 +3,7 @@ package redisq
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -63,8 +64,33 @@ type listed struct {
 	line     string    // key and score of the line in which others wait behind it; empty: no others wait; moved: the ms in :known of its lane
 }
 
-// list reads a page.
-func (s *Store) list(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+// namedLanes bounds the lanes by which names are chosen: a script compares each name with them.
+const namedLanes = 64
+
+// listOf walks the statuses for deliveries of some lanes, or of tenants with as few.
+func (s *Store) listOf(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+	if len(f.Lanes) > 0 || len(f.Tenants) == 0 {
+		return s.list(ctx, f, f.Lanes)
+	}
+	shelves, err := s.Shelves(ctx, f.Tenants)
+	if err != nil && !errors.Is(err, shelf.ErrMore) {
+		return dispatcher.Page{}, fmt.Errorf("list: %w", err)
+	}
+	var lanes []dispatcher.Lane
+	for _, names := range shelves {
+		for _, name := range names {
+			lane, _ := shelf.Lane(name)
+			lanes = append(lanes, dispatcher.Lane(lane))
+		}
+	}
+	if err != nil || len(lanes) > namedLanes {
+		lanes = nil
+	}
+	return s.list(ctx, f, lanes)
+}
+
+// list reads a page. It looks at lanes only; none: at all of them.
+func (s *Store) list(ctx context.Context, f dispatcher.Filter, lanes []dispatcher.Lane) (dispatcher.Page, error) {
 	at, err := s.listAt(ctx, &f)
 	if err != nil {
 		return dispatcher.Page{}, err
@@ -73,7 +99,7 @@ func (s *Store) list(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
-	l := newLister(s, f, names)
+	l := newLister(s, f, names, lanes)
 	all := sectionsOf(&f)
 	if l.began, err = l.walkBegan(ctx, f.Cursor != "", at); err != nil {
 		return dispatcher.Page{}, fmt.Errorf("list: %w", err)
@@ -99,6 +125,7 @@ func (s *Store) list(ctx context.Context, f dispatcher.Filter) (dispatcher.Page,
 type lister struct {
 	s     *Store
 	f     dispatcher.Filter
+	of    []dispatcher.Lane // it looks at no others; none: it looks at all
 	names []any
 	limit int
 	cost  int // of what was read so far
@@ -110,12 +137,12 @@ type lister struct {
 	byMarks                  bool   // marked deliveries are found by their marks
 }
 
-func newLister(s *Store, f dispatcher.Filter, names []any) *lister {
+func newLister(s *Store, f dispatcher.Filter, names []any, of []dispatcher.Lane) *lister {
 	if f.Failed && len(f.Statuses) == 0 {
 		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
 	}
-	l := &lister{s: s, f: f, names: names, limit: cmp.Or(f.Limit, 50)}
-	l.statuses, l.reasons, l.lanes = shelf.Words(f.Statuses), shelf.Words(f.Reasons), shelf.Words(f.Lanes)
+	l := &lister{s: s, f: f, of: of, names: names, limit: cmp.Or(f.Limit, 50)}
+	l.statuses, l.reasons, l.lanes = shelf.Words(f.Statuses), shelf.Words(f.Reasons), shelf.Words(of)
 	l.byMarks = len(f.Statuses) > 0 && l.asks(dispatcher.StatusDelivered, dispatcher.StatusCancelled)
 	return l
 }
@@ -312,7 +339,7 @@ func (l *lister) walkBegan(ctx context.Context, goesOn bool, at cursor) (int64, 
 	if goesOn {
 		return at.began, nil
 	}
-	if f := &l.f; len(f.Statuses)+len(f.Reasons)+len(f.Lanes) > 0 || !slices.Contains(sectionsOf(f), sectionMoved) {
+	if f := &l.f; len(f.Statuses)+len(f.Reasons)+len(l.of) > 0 || !slices.Contains(sectionsOf(f), sectionMoved) {
 		return 0, nil
 	}
 	first := time.Time{}

@@ -77,11 +77,11 @@ func (l *lister) everywhere(index string) []*source {
 
 // partitions are those that may have matching deliveries.
 func (l *lister) partitions() []int {
-	if len(l.f.Lanes) == 0 {
+	if len(l.of) == 0 {
 		return l.s.all()
 	}
 	var list []int
-	for _, lane := range l.f.Lanes {
+	for _, lane := range l.of {
 		list = append(list, l.s.partition(lane))
 	}
 	slices.Sort(list)
@@ -286,9 +286,9 @@ const lanesChunk = 1000
 // ready reads the ready lists of lanes one after another. These are the lanes
 // of the filter, or all lanes with ready deliveries in the order of a scan.
 func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
-	if len(l.f.Lanes) > 0 {
-		lanes := make([]string, len(l.f.Lanes))
-		for i, lane := range l.f.Lanes {
+	if len(l.of) > 0 {
+		lanes := make([]string, len(l.of))
+		for i, lane := range l.of {
 			lanes[i] = string(lane)
 		}
 		slices.Sort(lanes)

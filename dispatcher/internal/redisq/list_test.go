@@ -102,6 +102,28 @@ func TestAListReadsTheRecordsOfWhatMatchesOnly(t *testing.T) {
 	require.LessOrEqual(t, r.stat("hget")-before, 1, "the epoch, since nothing was found")
 }
 
+// The same holds where the deliveries of a tenant are too many to be read whole for their order.
+func TestAListOfATenantByDueReadsNoRecordsOfOthers(t *testing.T) {
+	const n, others = 1200, 4000
+	r := newTrap(t)
+	for from := 0; from < n+others; from += 1300 {
+		var batch []dispatcher.Entry
+		for i := from; i < from+1300; i++ {
+			e := r.entry(laneOf(1000+i%100), fmt.Sprintf("other%04d", i), time.Hour)
+			if i%13 < 3 {
+				e = r.entry(laneOf(i%13), fmt.Sprintf("m%04d", i), time.Hour)
+				e.Message.Tenant = "shop"
+			}
+			batch = append(batch, e)
+		}
+		r.schedule(batch...)
+	}
+	before := r.stat("hget")
+	page := r.list(dispatcher.Filter{Tenants: []string{"shop"}, Order: dispatcher.OrderDue, Statuses: []dispatcher.Status{dispatcher.StatusScheduled}, Limit: 500})
+	require.Len(t, page.Deliveries, 500)
+	require.Less(t, r.stat("hget")-before, 1000, "one for each, and what is read ahead")
+}
+
 // If nothing is ready, a list scans no lanes.
 func TestAListLooksThroughNoLanesWhereNothingIsReady(t *testing.T) {
 	r := newTrap(t)

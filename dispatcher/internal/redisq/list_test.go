@@ -120,7 +120,7 @@ func TestAListOfATenantByDueReadsNoRecordsOfOthers(t *testing.T) {
 	}
 	before := r.stat("hget")
 	page := r.list(dispatcher.Filter{Tenants: []string{"shop"}, Order: dispatcher.OrderDue, Statuses: []dispatcher.Status{dispatcher.StatusScheduled}, Limit: 500})
-	require.Len(t, page.Deliveries, 500)
+	require.Equal(t, 500, len(page.Deliveries))
 	require.Less(t, r.stat("hget")-before, 1000, "one for each, and what is read ahead")
 }
 

@@ -3,6 +3,7 @@ package deliveries
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -270,6 +271,17 @@ var MovedCases = []rig.Case{
 			require.Positive(r, shown[id], "%s: %v", id, shown)
 		}
 		require.Equal(r, []int{1, 1}, []int{shown["near"], shown["far"]})
+	}},
+	{Name: "a list of all misses nothing that is taken over from a dead instance", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+		r.Beat(rig.One, "dead")
+		r.Publish("a", "a")
+		r.Publish("c", "c")
+		r.Schedule(r.Entry("near", rig.To("b"), rig.Delay(time.Hour)))
+		r.Pass(time.Second)
+		claim := sync.OnceFunc(func() { r.ClaimAll("dead") })
+		shown := walkAll(r, map[string]func(){"a": claim, "c": claim, "near": func() { r.Reap("dead") }})
+		require.Positive(r, shown["a"], "%v", shown)
+		require.Positive(r, shown["c"], "%v", shown)
 	}},
 	{Name: "a list of all shows what ended behind its page", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		ended := r.EndOne("z")

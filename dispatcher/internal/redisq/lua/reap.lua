@@ -59,6 +59,7 @@ for i, delivery in ipairs(deliveries) do
     if sure('LPUSH', READY .. lane, ms_of(held[2 * i]) .. ':' .. id) == 1 then l.place = true end
     l.waiting = l.waiting + 1
     count('ready', 1)
+    sums.readied = true
   end
   if over then leave(l, id) end
 end

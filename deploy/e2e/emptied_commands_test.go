@@ -49,6 +49,10 @@ func TestCommandsSayThatTheStoreLostData(t *testing.T) {
 	i.publish(wire.Message{ID: "lost", URL: w.receiver.URL(0), Delay: hour})
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	i.refusedWith(503, "unavailable", "GET", "/v1/messages/lost", "")
+	eventually(t, "all that is lost is known", func() bool { // a part of it is at once
+		_, err := i.Message(t.Context(), "lost")
+		return err != nil && strings.Contains(err.Error(), "the store lost its endpoints")
+	})
 	names := strings.NewReplacer("URL", w.receiver.URL(0), "API", i.URL)
 	env := append([]string{"HOOKLADDER_URL=" + i.URL}, w.settings...)
 	for _, row := range lossRows {

@@ -242,7 +242,7 @@ var MovedCases = []rig.Case{
 		for id := range r.Populate() {
 			want[id.Message] = 1
 		}
-		r.Pass(2 * time.Minute)
+		r.Pass(2 * time.Second)
 		require.Equal(r, want, walkAll(r, nil))
 	}},
 	{Name: "a list of all misses nothing that moves past its page", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {

@@ -150,9 +150,9 @@ local function standing(l, k, i)
 end
 
 -- stood reports whether a delivery has not moved since the walk began. It had ended or was taken, nothing became ready since, or
--- it waits for the attempt that its last failure led to, and that was LATE before. So late may an outcome be recorded, by the
--- clock of its sender.
-local LATE = 60000 -- ms
+-- it waits for the attempt that its last failure led to, and that one began before the walk. One that was in flight when the walk
+-- began was read there, or where it waits.
+local SKEW = 1000 -- ms by which a sender may take the time of the store to be earlier
 local readied = moved and tonumber(call('HGET', LIMITS, '~readied') or 0) or now
 local function stood(delivery, status, ms, text, lines)
   if status == 'ready' then return lines == 0 and readied < tonumber(began) end
@@ -162,8 +162,8 @@ local function stood(delivery, status, ms, text, lines)
   if ms <= now or (status ~= 'scheduled' and status ~= 'retrying') then return false end
   if not text then return true end
   local next_ms, meta = match(newest(delivery, text), '^(%d+) %d+ (.*)$')
-  local at, took = match(meta or '', '"t":(%d+),"d":(%d+)')
-  return at and tonumber(next_ms) == ms and tonumber(at) + tonumber(took) + LATE < tonumber(began)
+  local at = match(meta or '', '"t":(%d+)')
+  return at and tonumber(next_ms) == ms and tonumber(at) + SKEW < tonumber(began)
 end
 
 -- leads is the line of which a delivery is the first, with others behind it.

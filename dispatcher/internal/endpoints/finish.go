@@ -221,6 +221,9 @@ func (f *finisher) deleted(ctx context.Context) error {
 }
 
 func (f *finisher) end(ctx context.Context, id string, end int64) error {
+	if _, going := f.registry.deleting.Load(id); going {
+		return nil
+	}
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	_, err := f.registry.sweeper.delete(call, id, end)

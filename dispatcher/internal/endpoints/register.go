@@ -305,6 +305,12 @@ func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled i
 	if err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
 		return 0, err
 	}
+	r.deleting.Store(id, true) // the finisher leaves it alone until this has counted
+	defer func() {
+		if r.deleting.Delete(id); err != nil {
+			r.Suspect() // what this leaves half done is finished
+		}
+	}()
 	end, err := r.Store.DeleteEndpoint(ctx, id)
 	if err != nil {
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +43,7 @@ type Registry struct {
 	keys     *keyCache
 	gone     singleflight.Group // changes that disable an endpoint by an answer
 	quitter  *quitter
+	deleting sync.Map // ids of endpoints that calls of this process delete now
 
 	missing, sealed seldom // logged: endpoints that don't exist, and that can't be read
 }

@@ -1,0 +1,48 @@
+package endpoints
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// finishing is a store and a queue. Between the two steps of a deletion the finisher comes by.
+type finishing struct {
+	dispatcher.EndpointStore
+	dispatcher.Queue
+	registry *Registry
+	waiting  int
+}
+
+func (f *finishing) Endpoints(context.Context, []string) ([]*dispatcher.Endpoint, error) {
+	return []*dispatcher.Endpoint{nil}, nil
+}
+
+func (f *finishing) DeleteEndpoint(ctx context.Context, _ string) (int64, error) {
+	return 7, f.registry.finisher.deleted(ctx)
+}
+
+func (f *finishing) DeletedEndpoints(context.Context, string) (map[string]int64, string, error) {
+	return map[string]int64{"ep_000000001": 7}, "", nil
+}
+
+func (f *finishing) ForgetDeleted(context.Context, string) error { return nil }
+
+// Limit answers what waits. All of it is cancelled soon after the lane is marked.
+func (f *finishing) Limit(context.Context, string, dispatcher.Lane, dispatcher.LaneLimits, bool) (count dispatcher.LaneCount, err error) {
+	count.Waiting, f.waiting = f.waiting, 0
+	return count, nil
+}
+
+func TestADeletionCountsWhatItCancelsThoughTheFinisherComesBy(t *testing.T) {
+	f := &finishing{waiting: 3}
+	f.registry = New(Options{Store: f, Queue: f, Name: func() string { return "one" }, Stirred: func() {}})
+	cancelled, err := f.registry.DeleteEndpoint(t.Context(), "ep_000000001")
+	require.NoError(t, err)
+	require.Equal(t, 3, cancelled)
+	require.NoError(t, f.registry.finisher.deleted(t.Context()))
+	require.Zero(t, f.waiting)
+}

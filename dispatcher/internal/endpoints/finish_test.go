@@ -31,7 +31,7 @@ func (f *finishing) DeletedEndpoints(context.Context, string) (map[string]int64,
 
 func (f *finishing) ForgetDeleted(context.Context, string) error { return nil }
 
-// Limit answers what waits. All of it is cancelled soon after the lane is marked.
+// Limit returns the number of waiting deliveries, and then none, because a sweep cancels them.
 func (f *finishing) Limit(context.Context, string, dispatcher.Lane, dispatcher.LaneLimits, bool) (count dispatcher.LaneCount, err error) {
 	count.Waiting, f.waiting = f.waiting, 0
 	return count, nil

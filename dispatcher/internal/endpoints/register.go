@@ -307,8 +307,8 @@ func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled i
 	}
 	r.deleting.Store(id, true) // the finisher leaves it alone until this has counted
 	defer func() {
-		if r.deleting.Delete(id); err != nil {
-			r.Suspect() // what this leaves half done is finished
+		if r.deleting.Delete(id); err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
+			r.Suspect() // because this may leave it half deleted
 		}
 	}()
 	end, err := r.Store.DeleteEndpoint(ctx, id)

@@ -29,7 +29,9 @@ const (
 	costOfLane   = 2
 	costOfScan   = 7 // of a lane's state
 	costOfScript = 100
-	costOfState  = 25 // more than that of its name
+	costOfState  = 25 // beside its name
+	costOfShelf  = 12 // of a lane in which something may have moved
+	movedLanes   = 64 // of one call, as its script has it
 )
 
 // A list goes through up to seven sections. First come deliveries that ended and are still in
@@ -355,8 +357,8 @@ func (l *lister) walkBegan(ctx context.Context, goesOn bool, at cursor) (int64, 
 	return first.UnixMilli(), nil
 }
 
-// moved reads what moved since a walk of all began, since that can have moved past the page that was
-// read. What is on this page already is left out.
+// moved reads the deliveries that moved since a walk of all began, because they can have moved past the
+// page that was read. It leaves out those that this page has already.
 func (l *lister) moved(ctx context.Context, at cursor) (*cursor, error) {
 	if l.began == 0 {
 		return nil, nil
@@ -376,7 +378,7 @@ func (l *lister) moved(ctx context.Context, at cursor) (*cursor, error) {
 			if err != nil {
 				return nil, err
 			}
-			l.cost += costOfState * (l.page.LookedAt - before)
+			l.cost += costOfState*(l.page.LookedAt-before) + costOfShelf*movedLanes
 			for _, e := range chunks[0].entries {
 				at.known, at.score, at.name = e.line, e.score, e.name
 				if !told[e.delivery.ID] {

@@ -136,7 +136,7 @@ func (s *Store) listAt(ctx context.Context, f *dispatcher.Filter) (at cursor, er
 	return at, err
 }
 
-// place is where the cursor of a section of ends stands; nil: it is of another.
+// place returns the place of a cursor among the ends, or nil for a cursor of another section.
 func (c cursor) place() *dispatcher.EndPlace {
 	if c.section != sectionEnded {
 		return nil

@@ -212,8 +212,8 @@ func listsOfTenants(r *rig.Rig) {
 	}
 }
 
-// walkAll walks the list of all deliveries, one a page. After a delivery was shown it runs what
-// stands beside its message. It answers how often each was shown.
+// walkAll walks the list of all deliveries, one a page. When it has shown a delivery it calls the
+// function of its message. It returns how often it showed each message.
 func walkAll(r *rig.Rig, after map[string]func()) map[string]int {
 	r.Helper()
 	shown := map[string]int{}
@@ -255,13 +255,13 @@ var MovedCases = []rig.Case{
 		after := map[string]func(){}
 		var taken []dispatcher.Claimed
 		for _, lane := range lanes {
-			after[lane] = func() { // the list is past what is in flight
+			after[lane] = func() { // the list has read the leases by now
 				if taken == nil {
 					taken = slices.DeleteFunc(r.ClaimAll(rig.One), func(c dispatcher.Claimed) bool { return c.ID.Message == lane })
 				}
 			}
 		}
-		after["near"] = func() { // and past what is ready, and what is due before that
+		after["near"] = func() { // it has read the ready deliveries, and those that are due earlier
 			require.Len(r, taken, 2)
 			r.MustSettle(rig.One, rig.HandBack(taken[0]))
 			r.MustSettle(rig.One, rig.Failure(taken[1], time.Minute))
@@ -283,7 +283,7 @@ var MovedCases = []rig.Case{
 		require.Positive(r, shown["a"], "%v", shown)
 		require.Positive(r, shown["c"], "%v", shown)
 	}},
-	{Name: "a list of all shows what ended behind its page", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "a list of all shows a delivery that ended after its page of ends", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		ended := r.EndOne("z")
 		r.Publish("a", "forward")
 		r.Schedule(r.Entry("waits", rig.To("b"), rig.Delay(time.Hour)))

@@ -63,11 +63,11 @@ const Expiry = "~expiring"
 // that a partition's data begin with. Data that were lost take it with them.
 const Epoch = "~epoch"
 
-// Readied stands in Limits too: the ms when a delivery last became ready that had been
-// accepted before. So a list knows whether what is ready was ready when it began.
+// Readied stands in Limits too. It has the ms at which a delivery that had been accepted before
+// last became ready. A list compares it with its own begin, because ready deliveries have no time.
 const Readied = "~readied"
 
-// IsNoLane reports whether a name that stands among those of lanes is none.
+// IsNoLane reports whether a field or member among lanes is one of these, or * for all lanes.
 func IsNoLane(name string) bool {
 	return name == "*" || name == Timer || name == Expiry || name == Epoch || name == Readied
 }

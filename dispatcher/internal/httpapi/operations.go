@@ -142,7 +142,7 @@ func (s *server) listOperations() []operation {
 				ofWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
 					"tenant, destination or a subject, which has it by default. ended: only what has ended, newest first; the default if only such statuses are named. "+
 					"due: only what waits, by its next attempt, the earliest first. Other lists have what ended, newest first, then what is in flight, ready, or waits, "+
-					"by its next attempt; without a status they end with what moved while they were read, some of it for the second time.", dispatcher.Orders)), ofPage(maxLimit)...),
+					"by its next attempt; without a status they end with the deliveries that moved while they were read, and can show one twice.", dispatcher.Orders)), ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},
 		},
 		{

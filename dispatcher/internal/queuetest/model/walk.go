@@ -82,6 +82,9 @@ func (m *model) newWalk() *listWalk {
 	for id, d := range m.deliveries {
 		kept := m.messages[recordKey{m.Partition(id.Lane), id.Message}]
 		of := dispatcher.Delivery{ID: id, Tenant: kept.message.Tenant, Subject: kept.message.Subject, Status: m.status(id), Created: kept.message.CreatedAt}
+		if f.Order == "" && of.Created.After(m.Now) {
+			continue // accepted before the clock was set back: a list of all takes it for newer than the walk
+		}
 		if f.Order == dispatcher.OrderEnded && d.Place != stored.PlaceDone && d.Place != stored.PlaceDead && d.Place != stored.PlaceCancelled {
 			continue
 		}

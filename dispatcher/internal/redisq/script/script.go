@@ -105,12 +105,14 @@ func New(name, text string) Script {
 }
 
 // A test's clock numbers the entries of :attempts too, which go on from the last
-// one where it steps back.
+// one where it steps back, also from one that was trimmed.
 const (
 	realID = "'XADD', ATTEMPTS, '*'"
 	testID = "'XADD', ATTEMPTS, (function()\n" +
 		"  local last = redis.pcall('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)\n" +
-		"  local ms = last[1] and tonumber(match(last[1][1], '^%d+')) or 0\n" +
+		"  local id, info = last[1] and last[1][1], last[1] and {} or redis.pcall('XINFO', 'STREAM', ATTEMPTS)\n" +
+		"  for i = 1, #info, 2 do if info[i] == 'last-generated-id' then id = info[i + 1] end end\n" +
+		"  local ms = id and tonumber(match(id, '^%d+')) or 0\n" +
 		"  return num(math.max(ms, now)) .. '-*'\n" +
 		"end)()"
 )

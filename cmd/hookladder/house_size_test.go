@@ -31,7 +31,7 @@ var budgets = map[string]int{
 	"cmd/hookladder/internal/progress":         200,
 	"cmd/hookladder/internal/pull":             600,
 	"cmd/hookladder/internal/samples":          300,
-	"cmd/hookladder/internal/settings":         900,
+	"cmd/hookladder/internal/settings":         1000,
 	"cmd/hookladder/internal/term":             200,
 	"cmd/hookladder/internal/why":              200,
 	"deploy/interop":                           200,
@@ -49,6 +49,7 @@ var budgets = map[string]int{
 	"dispatcher/app":                           2150, // it joins the archive, the outbox and the console too, and announces a stop
 	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             1000,
+	"dispatcher/internal/callers":              1000,
 	"dispatcher/internal/console":              4500, // pages of operators and of merchants
 	"dispatcher/internal/console/brand":        200,
 	"dispatcher/internal/console/climb":        400,
@@ -66,10 +67,9 @@ var budgets = map[string]int{
 	"dispatcher/internal/engine":               5000, // it reports to notices, and serves takers
 	"dispatcher/internal/fields":               100,
 	"dispatcher/internal/gauge":                500,
-	"dispatcher/internal/httpapi":              6300, // it reads rows of an outbox, and makes links too
+	"dispatcher/internal/httpapi":              6400, // it reads rows of an outbox, and makes links too
 	"dispatcher/internal/httpapi/apikey":       300,
 	"dispatcher/internal/httpapi/events":       100,
-	"dispatcher/internal/httpapi/guests":       300,
 	"dispatcher/internal/jobs":                 1200, // a job counts what it expects, and probes destinations
 	"dispatcher/internal/lookup":               1100, // both orders of a list are joined
 	"dispatcher/internal/metrics":              700,
@@ -126,7 +126,6 @@ var budgets = map[string]int{
 	"dispatcher/internal/tail":                 600,
 	"dispatcher/internal/takers":               700,
 	"dispatcher/internal/ticks":                200,
-	"dispatcher/internal/turns":                100,
 	"dispatcher/outbox":                        200,
 	"dispatcher/queue":                         1500, // reads errors under a recover, and waits for overdue handlers
 	"dispatcher/success":                       900,

@@ -75,7 +75,7 @@ var rules = []rule{
 	{
 		name: "the engine imports no adapter",
 		broken: func(s source) []string {
-			return when(engine(s), slices.DeleteFunc(importing(s, module+"/dispatcher/"), core)...)
+			return when(engine(s), slices.DeleteFunc(importing(s, module+"/dispatcher/"), func(p string) bool { return core(p) || slices.Contains(shared, p) })...)
 		},
 		offence: `dispatcher package dispatcher; import _ "github.com/hookladder/hookladder/dispatcher/internal/egress"`,
 	},
@@ -175,7 +175,7 @@ var (
 	environment        = []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"}
 	environmentReaders = []string{"github.com/caarlos0/env", "github.com/joho/godotenv"}
 	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/dispatcher/internal/endpointtest", module + "/dispatcher/internal/redisq/redisqtest", module + "/deploy/kit/redistest", module + "/deploy/kit/pgtest", module + "/deploy/kit/browsertest"}
-	shared             = []string{module + "/dispatcher/internal/seal", module + "/dispatcher/internal/fields"} // tools, not adapters
+	shared             = []string{module + "/dispatcher/internal/seal", module + "/dispatcher/internal/fields", module + "/dispatcher/internal/callers"} // tools, not adapters
 )
 
 func TestTheHouseKeepsItsRules(t *testing.T) {
@@ -222,7 +222,7 @@ func when(condition bool, found ...string) []string {
 
 // cores are the packages of the engine below its words: what they decide and do
 // knows no technology.
-var cores = []string{"dispatcher/success", "dispatcher/access", "dispatcher/archive", "dispatcher/health", "dispatcher/internal/archiver", "dispatcher/internal/restorer", "dispatcher/internal/endpoints", "dispatcher/internal/engine", "dispatcher/internal/fields", "dispatcher/internal/gauge", "dispatcher/internal/jobs", "dispatcher/internal/lookup", "dispatcher/internal/notices", "dispatcher/internal/outage", "dispatcher/internal/relay", "dispatcher/internal/tail", "dispatcher/internal/takers", "dispatcher/internal/ticks", "dispatcher/internal/turns"}
+var cores = []string{"dispatcher/success", "dispatcher/access", "dispatcher/archive", "dispatcher/health", "dispatcher/internal/archiver", "dispatcher/internal/restorer", "dispatcher/internal/endpoints", "dispatcher/internal/engine", "dispatcher/internal/fields", "dispatcher/internal/gauge", "dispatcher/internal/jobs", "dispatcher/internal/lookup", "dispatcher/internal/notices", "dispatcher/internal/outage", "dispatcher/internal/relay", "dispatcher/internal/tail", "dispatcher/internal/takers", "dispatcher/internal/ticks"}
 
 func core(path string) bool { return slices.Contains(cores, strings.TrimPrefix(path, module+"/")) }
 

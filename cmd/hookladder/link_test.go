@@ -12,7 +12,7 @@ import (
 )
 
 func TestALinkIsMadeListedAndRevokedByTheCommand(t *testing.T) {
-	_, api, receiver := newTestDev(t, []string{"PUBLIC_URL=https://hooks.example"})
+	_, api, receiver := newTestDev(t, []string{"PUBLIC_URL=https://localhost"})
 	env := []string{"HOOKLADDER_URL=" + api}
 	c, err := client.New(api, "")
 	require.NoError(t, err)
@@ -21,14 +21,14 @@ func TestALinkIsMadeListedAndRevokedByTheCommand(t *testing.T) {
 
 	got := command(t, env, "", "link", "--tenant", "m7", "--for", "2d", "--manage", "--endpoint", "shop-42", "--name", "Anna")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Regexp(t, `^https://hooks\.example/link/[A-Za-z0-9_-]{43}\n  id       lnk_[a-z2-7]{20}\n  expires  \S.*\n$`, got.out)
-	token, _, _ := strings.Cut(strings.TrimPrefix(got.out, "https://hooks.example/link/"), "\n")
+	require.Regexp(t, `^https://localhost/link/[A-Za-z0-9_-]{43}\n  id       lnk_[a-z2-7]{20}\n  expires  \S.*\n$`, got.out)
+	token, _, _ := strings.Cut(strings.TrimPrefix(got.out, "https://localhost/link/"), "\n")
 
 	got = command(t, env, "", "link", "--tenant", "m8", "--json")
 	require.Equal(t, exitOK, got.code, got.err)
 	var made wire.NewLink
 	require.NoError(t, json.Unmarshal([]byte(got.out), &made))
-	require.Contains(t, made.URL, "https://hooks.example/link/")
+	require.Contains(t, made.URL, "https://localhost/link/")
 
 	got = command(t, env, "", "link", "list")
 	require.Equal(t, exitOK, got.code, got.err)

@@ -17,12 +17,12 @@ import (
 func TestALinkOpensAtEveryInstanceUntilItIsRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	all := w.serves(2, "PUBLIC_URL=http://hooks.example")
+	all := w.serves(2, "PUBLIC_URL=http://localhost")
 	env := []string{"HOOKLADDER_URL=" + all[0].URL}
 	got := mustRun(t, env, "", "link", "--tenant", "m7", "--for", "1h")
 	require.Equal(t, exitOK, got.code, got.err)
 	link, _, _ := strings.Cut(got.out, "\n")
-	path, ours := strings.CutPrefix(link, "http://hooks.example")
+	path, ours := strings.CutPrefix(link, "http://localhost")
 	require.True(t, ours, link)
 	id := strings.Fields(got.out)[2]
 

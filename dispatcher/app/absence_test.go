@@ -136,7 +136,7 @@ const lostPartition = 1
 func newAbsence(t *testing.T, archived bool) *absence {
 	o := newTestOptions(redistest.Start(t).URL())
 	o.Partitions = 2
-	o.Console.PublicURL, _ = url.Parse("https://hooks.example")
+	o.Console.PublicURL, _ = url.Parse("https://localhost")
 	pg := ""
 	if archived {
 		pg = pgtest.New(t)

@@ -18,12 +18,12 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/notices"
@@ -87,8 +87,9 @@ type Options struct {
 	Listen string // host:port of the API; empty: none, it only dispatches
 	Keys   Keys   // none: the API answers only this host, and only on a loopback address
 
-	MaxConnections int   // most connections of the API; 0: as the file descriptors allow
-	MemoryLimit    int64 // bytes that the process tries to stay within; 0: none
+	MaxConnections int            // most connections of the API; 0: as the file descriptors allow
+	Proxies        []netip.Prefix // networks of proxies whose X-Forwarded-For names the address of a caller
+	MemoryLimit    int64          // bytes that the process tries to stay within; 0: none
 
 	MetricsListen string // host:port of a server for /metrics, /healthz and /readyz, which need no key; empty: none
 
@@ -196,11 +197,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	callers := guests.New(share.accepted, o.Log)
-	figures.WatchConnections(callers)
+	visitors := callers.New(share.accepted, o.Proxies, o.Log)
+	figures.WatchConnections(visitors)
 	f := flow{
-		machinery: work, tail: hub, audit: store.Audit(), api: api, ln: guarded(ln, callers),
-		figures: newMetricsServer(svc, figures, keyring, o), figuresLn: guarded(metricsLn, guests.New(figuresConnections, o.Log)),
+		machinery: work, tail: hub, audit: store.Audit(), api: api, ln: guarded(ln, visitors),
+		figures: newMetricsServer(svc, figures, keyring, o), figuresLn: guarded(metricsLn, callers.New(figuresConnections, nil, o.Log)),
 		renew: renewer{keyring: keyring, engine: e, store: store},
 		o:     o, info: info, partitions: store.Partitions(),
 	}

@@ -155,22 +155,14 @@ func TestALinkExpires(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, who.get(path).StatusCode)
 }
 
-func TestWrongTokensAreLimited(t *testing.T) {
+func TestWrongTokensKeepNoRightOneOut(t *testing.T) {
 	p := start(t, peoplesOptions(t, ""))
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
 	who := newPerson(t, p.api)
-	for range 20 {
-		require.Equal(t, http.StatusNotFound, who.get("/link/favicon.ico").StatusCode, "what can be no token is no guess")
+	for i := range 30 {
+		require.Equal(t, http.StatusNotFound, who.get(fmt.Sprintf("/link/%043d", i)).StatusCode, "no token is ever guessed")
 	}
-	codes := map[int]int{}
-	for i := range 12 {
-		codes[who.get(fmt.Sprintf("/link/%043d", i)).StatusCode]++
-	}
-	require.Equal(t, map[int]int{http.StatusNotFound: 10, http.StatusTooManyRequests: 2}, codes)
-	got := who.post(path, nil)
-	require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
-	require.Equal(t, "60", got.Header.Get("Retry-After"))
-	require.Equal(t, http.StatusSeeOther, who.signIn(peoplesKeys["boss"]).StatusCode, "keys are counted by themselves")
+	require.Equal(t, http.StatusSeeOther, who.post(path, nil).StatusCode)
 }
 
 func TestALinkOpensItsPagesOnly(t *testing.T) {

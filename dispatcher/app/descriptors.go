@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
 // descriptors is the distribution of the file descriptors of the process. Each
@@ -28,7 +30,8 @@ const (
 	// mostIdle is one connection for each of many receivers. To keep more costs more
 	// than new ones.
 	mostIdle = 8192
-	// figuresConnections are for METRICS_LISTEN. They are part of the reserve.
+	// figuresConnections are for METRICS_LISTEN. They are part of the reserve, as is what
+	// both servers take beside their places.
 	figuresConnections = 32
 )
 
@@ -43,7 +46,7 @@ func shareDescriptors(limit, permits, connections int) (descriptors, error) {
 		return descriptors{}, fmt.Errorf("this process may open %d files, and needs at least %d: raise the limit (ulimit -n, LimitNOFILE, nofile)", limit, leastDescriptors)
 	}
 	// go-redis opens ten connections a core to each node; there may be some.
-	d := descriptors{limit: max(limit, 0), reserve: min(64+20*runtime.GOMAXPROCS(0), all/4)}
+	d := descriptors{limit: max(limit, 0), reserve: min(ownDescriptors(), all/4)}
 	rest := all - d.reserve
 	if most := rest - leastAttempts; connections > most {
 		return descriptors{}, fmt.Errorf("MAX_CONNECTIONS=%d does not fit: this process may open %d files, and needs some for its own calls; set it to at most %d, or raise the limit (ulimit -n, LimitNOFILE, nofile)",
@@ -62,9 +65,14 @@ func shareDescriptors(limit, permits, connections int) (descriptors, error) {
 	return d, nil
 }
 
+// ownDescriptors is what a process needs for itself.
+func ownDescriptors() int {
+	return 32 + figuresConnections + 2*callers.Beside + 20*runtime.GOMAXPROCS(0)
+}
+
 // fitting is the limit that so many permits need.
 func fitting(permits, connections int) int {
-	return 64 + 20*runtime.GOMAXPROCS(0) + 2*permits + connections
+	return ownDescriptors() + 2*permits + connections
 }
 
 // budget distributes the descriptors, lowers MAX_IN_FLIGHT where it does not fit, and

@@ -17,13 +17,13 @@ import (
 // A link leads to how people reach the process, and all of it is kept in the store.
 func TestALinkLeadsToThePublicURL(t *testing.T) {
 	o := newTestOptions("")
-	o.Console.PublicURL = &url.URL{Scheme: "https", Host: "hooks.example", Path: "/pay"}
+	o.Console.PublicURL = &url.URL{Scheme: "https", Host: "localhost", Path: "/pay"}
 	p := start(t, o)
 	c, err := client.New(p.api, "")
 	require.NoError(t, err)
 	made, err := c.CreateLink(t.Context(), wire.LinkRequest{Tenant: "m7", Manage: true})
 	require.NoError(t, err)
-	require.Regexp(t, `^https://hooks\.example/pay/link/[A-Za-z0-9_-]{43}$`, made.URL)
+	require.Regexp(t, `^https://localhost/pay/link/[A-Za-z0-9_-]{43}$`, made.URL)
 	var all []wire.Link
 	for l, err := range c.EachLink(t.Context()) {
 		require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestALinkLeadsToThePublicURL(t *testing.T) {
 
 func TestALinkThatLeadsNowhereIsRefusedByItsSetting(t *testing.T) {
 	off := newTestOptions("")
-	off.Console.Off, off.Console.PublicURL = true, &url.URL{Scheme: "https", Host: "hooks.example"}
+	off.Console.Off, off.Console.PublicURL = true, &url.URL{Scheme: "https", Host: "localhost"}
 	for name, o := range map[string]app.Options{"PUBLIC_URL": newTestOptions(""), "CONSOLE=off": off} {
 		p := start(t, o)
 		resp, err := http.Post(p.api+"/v1/links", "application/json", strings.NewReader(`{"tenant":"m7"}`))

@@ -15,13 +15,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
@@ -126,7 +126,7 @@ func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *a
 	if handler, err = withConsole(handler, s, keyring, o); err != nil {
 		return nil, err
 	}
-	return guests.Server(closing(handler, o.stopping), o.Log), nil
+	return callers.Server(closing(handler, o.stopping), o.Log), nil
 }
 
 // closing has each response of a process that stops close its connection. The caller sends
@@ -168,7 +168,7 @@ func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy
 // refuses pages in a browser of this host.
 func newMetricsServer(s service, figures http.Handler, keyring *apikey.Ring, o Options) *http.Server {
 	open := httpapi.Options{Keys: keyring, Metrics: figures, Log: o.Log}
-	return guests.Server(closing(httpapi.NewOpen(s, open, loopback(o.MetricsListen)), o.stopping), o.Log)
+	return callers.Server(closing(httpapi.NewOpen(s, open, loopback(o.MetricsListen)), o.stopping), o.Log)
 }
 
 // listenBoth listens before anything else is started, since an address in use is the
@@ -211,11 +211,11 @@ func reachable(addr net.Addr) string {
 }
 
 // guarded bounds the connections of a listener.
-func guarded(ln net.Listener, callers *guests.Guests) net.Listener {
+func guarded(ln net.Listener, visitors *callers.Guests) net.Listener {
 	if ln == nil {
 		return nil
 	}
-	return callers.Listen(ln)
+	return visitors.Listen(ln)
 }
 
 func closeListeners(listeners ...net.Listener) {

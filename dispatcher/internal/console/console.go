@@ -78,7 +78,6 @@ type server struct {
 	api     *client.Client
 	look    *look
 	guesses *guesses // wrong keys
-	tokens  *guesses // wrong tokens of links
 	guard   *http.CrossOriginProtection
 	secure  bool // people come by https
 }
@@ -88,7 +87,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &server{Options: o, bases: basesOf(o.PublicURL), mux: http.NewServeMux(), guesses: newGuesses(), tokens: newGuesses(), guard: http.NewCrossOriginProtection()}
+	s := &server{Options: o, bases: basesOf(o.PublicURL), mux: http.NewServeMux(), guesses: newGuesses(), guard: http.NewCrossOriginProtection()}
 	if o.PublicURL != nil {
 		s.secure = o.PublicURL.Scheme == "https"
 		if err := s.guard.AddTrustedOrigin(o.PublicURL.Scheme + "://" + o.PublicURL.Host); err != nil {

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -12,14 +11,15 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 )
 
 const (
 	// wrongKeys is how many keys that are not known may be tried in a minute by an address.
 	wrongKeys = 10
-	// mostAddresses bounds the addresses whose guesses are counted. Beyond it the count
-	// of all begins anew.
+	// mostAddresses bounds the addresses whose guesses are counted. All others are counted
+	// together.
 	mostAddresses = 10_000
 )
 
@@ -87,14 +87,11 @@ func (s *server) signIn(v *visit) (pageAnswer, error) {
 	wrong := func(status int, why string) (pageAnswer, error) {
 		return pageAnswer{template: "sign-in", title: "Sign in", status: status, body: signInForm{To: to, Wrong: why}}, nil
 	}
-	address, _, _ := net.SplitHostPort(v.r.RemoteAddr)
-	if !s.guesses.may(address, time.Now()) {
-		return wrong(http.StatusTooManyRequests, "Too many wrong keys from this address. Wait a minute, and try again.")
-	}
 	caller, ok := s.Find(key)
 	switch {
+	case !ok && !s.guesses.count(callers.Address(callers.AddressOf(v.r)), time.Now()):
+		return wrong(http.StatusTooManyRequests, "Too many wrong keys from this address. Wait a minute, and try again.")
 	case !ok:
-		s.guesses.count(address, time.Now())
 		return wrong(http.StatusUnauthorized, "There is no such key.")
 	case !caller.Read && !caller.Admin:
 		return wrong(http.StatusForbidden, "This key lacks the scope read, so there is nothing that it may see.")
@@ -132,37 +129,27 @@ func (s *server) ownPath(to string) string {
 	return s.console + "/"
 }
 
-// errGuesses says that an address tried too many wrong tokens.
-var errGuesses = errors.New("too many wrong tokens")
-
-// guesses counts the wrong keys of each address in the present minute.
+// guesses counts the wrong keys of each address in the present minute. Right keys are
+// never refused because of them.
 type guesses struct {
 	mu    sync.Mutex
 	since time.Time
-	of    map[string]int
+	of    map[callers.Identity]int
 }
 
-func newGuesses() *guesses { return &guesses{of: map[string]int{}} }
+func newGuesses() *guesses { return &guesses{of: map[callers.Identity]int{}} }
 
-// may reports whether an address may try a key.
-func (g *guesses) may(address string, now time.Time) bool {
+// count counts a wrong key of an address, and reports whether it may try so many.
+func (g *guesses) count(from callers.Identity, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.turn(now)
-	return g.of[address] < wrongKeys
-}
-
-// count counts a wrong key of an address.
-func (g *guesses) count(address string, now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.turn(now)
-	g.of[address]++
-}
-
-func (g *guesses) turn(now time.Time) {
-	if now.Sub(g.since) >= time.Minute || len(g.of) >= mostAddresses {
+	if now.Sub(g.since) >= time.Minute {
 		g.since = now
 		clear(g.of)
 	}
+	if _, ok := g.of[from]; !ok && len(g.of) >= mostAddresses {
+		from = callers.Identity{}
+	}
+	g.of[from]++
+	return g.of[from] <= wrongKeys
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -66,6 +67,9 @@ func (s *server) handle(o pageRoute, base string, who identify) http.HandlerFunc
 		looker, err := who(ctx, r)
 		v := &visit{Desk: desk.New(looker, s.api, s.Spend), srv: s, w: w, r: r, ctx: ctx, base: base, known: err == nil}
 		if err == nil {
+			err = callers.Identify(w, r, callerOf(looker, r))
+		}
+		if err == nil {
 			err = v.Refusal(o.needs)
 		}
 		var a pageAnswer
@@ -81,6 +85,17 @@ func (s *server) handle(o pageRoute, base string, who identify) http.HandlerFunc
 			s.render(v, a)
 		}
 	}
+}
+
+// callerOf is whose shares a visitor uses.
+func callerOf(v desk.Visitor, r *http.Request) callers.Identity {
+	switch {
+	case v.Link != nil:
+		return callers.Link(v.Link.Tenant)
+	case v.Key != nil:
+		return callers.Key(v.Key.Key)
+	}
+	return callers.Address(callers.AddressOf(r))
 }
 
 // withTold adds the word of what was done to a path.
@@ -105,9 +120,9 @@ func (s *server) fail(v *visit, err error) {
 		s.wrong(v, http.StatusForbidden, "Your key may not do this", "It lacks the scope for it. Sign in with another key, or ask for the scope admin.")
 	case errors.Is(err, desk.ErrHidden):
 		s.wrong(v, http.StatusNotFound, "Nothing here", "There is nothing of this name, or it was forgotten.")
-	case errors.Is(err, errGuesses):
-		v.w.Header().Set("Retry-After", "60")
-		s.wrong(v, http.StatusTooManyRequests, "Too many wrong links", "Too many links that open nothing were tried from this address. Wait a minute, and try again.")
+	case errors.Is(err, callers.ErrShare):
+		v.w.Header().Set("Retry-After", "1")
+		s.wrong(v, http.StatusTooManyRequests, "Too many at once", "Half of all connections are yours, and others need them. Try again in a moment.")
 	case errors.Is(err, desk.ErrHeld), errors.Is(err, desk.ErrEnough):
 		s.wrong(v, http.StatusConflict, "Not done", sentence(err))
 	case errors.As(err, &spent):

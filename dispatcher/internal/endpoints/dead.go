@@ -9,10 +9,11 @@ import (
 // Dead counts the dead deliveries by destination and reason. ErrListing says that too
 // many callers list now.
 func (r *Registry) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
-	if err := r.Lists.Enter(ctx); err != nil {
+	leave, err := r.Lists.Enter(ctx)
+	if err != nil {
 		return dispatcher.DeadPage{}, err
 	}
-	defer r.Lists.Leave()
+	defer leave()
 	if r.Store != nil {
 		for _, tenant := range f.Tenants {
 			list, err := r.Cache.tenant(ctx, tenant)

@@ -181,10 +181,11 @@ func exists(s dispatcher.LaneState) bool {
 // LaneStates reads those of these lanes that exist. ErrListing says that too many callers
 // list now.
 func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
-	if err := r.Lists.Enter(ctx); err != nil {
+	leave, err := r.Lists.Enter(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer r.Lists.Leave()
+	defer leave()
 	states, err := r.Queue.LaneStates(ctx, lanes)
 	if err != nil {
 		return nil, err
@@ -206,10 +207,11 @@ func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]d
 
 // Lanes reads a page of all lanes. ErrListing says that too many callers list now.
 func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispatcher.LaneState, string, error) {
-	if err := r.Lists.Enter(ctx); err != nil {
+	leave, err := r.Lists.Enter(ctx)
+	if err != nil {
 		return nil, "", err
 	}
-	defer r.Lists.Leave()
+	defer leave()
 	states, next, err := r.Queue.Lanes(ctx, limit, cursor)
 	if err != nil {
 		return nil, "", err

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
-	"github.com/hookladder/hookladder/dispatcher/internal/turns"
 )
 
 // Options are what a Registry needs of its instance.
@@ -22,7 +22,7 @@ type Options struct {
 	Log     *slog.Logger
 	Outages *outage.Log
 	Audit   dispatcher.Audit // nil: what is changed here is not kept
-	Lists   turns.Turns
+	Lists   *callers.Turns
 
 	Name     func() string // this instance's present name in the queue
 	PollSoon func()        // has the engine poll the queue soon

@@ -26,10 +26,11 @@ func (r *Registry) OtherTenants(ctx context.Context, destination, tenant string)
 	if err != nil {
 		return dispatcher.OtherTenants{}, err
 	}
-	if err := r.Lists.Enter(ctx); err != nil {
+	leave, err := r.Lists.Enter(ctx)
+	if err != nil {
 		return dispatcher.OtherTenants{}, err
 	}
-	defer r.Lists.Leave()
+	defer leave()
 	return r.eachTenant(ctx, &tenantWalk{origin: u, but: dispatcher.URLLane(u, tenant)})
 }
 

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
-	"github.com/hookladder/hookladder/dispatcher/internal/turns"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -62,8 +62,8 @@ type Engine struct {
 	diskLog   *outage.Log // it can't write to its disk
 	watching  watching
 	endpoints *endpoints.Registry
-	lists     turns.Turns   // for callers that read lists
-	tests     chan struct{} // holds one for each test message under way
+	lists     *callers.Turns  // for callers that read lists
+	tests     *callers.Places // holds one for each test message under way
 
 	// The stages, in the order of the flow.
 	accepter  *accepter
@@ -113,7 +113,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 		options: o, queue: q, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
 		outages: outage.New(o.Log, "store lost", "store back"),
 		fullLog: outage.New(o.Log, "store full", "store has room again"), diskLog: outage.New(o.Log, "store refuses changes", "store takes changes again"),
-		lists: turns.New(), tests: make(chan struct{}, mostTests), permits: newPermits(o.MaxInFlight),
+		lists: callers.NewTurns(dispatcher.ErrListing), tests: callers.NewPlaces(mostTests, testsEach), permits: newPermits(o.MaxInFlight),
 		wall: wallClock, rouse: make(chan struct{}, 1), leases: newLeaseSet(), doubt: make(chan struct{}, 1),
 		ready: make(chan struct{}, 1), due: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
 		poll: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),

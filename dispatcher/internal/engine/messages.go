@@ -35,10 +35,11 @@ func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, e
 
 // Deliveries reads a page of deliveries. ErrListing says that too many callers list now.
 func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
-	if err := e.lists.Enter(ctx); err != nil {
+	leave, err := e.lists.Enter(ctx)
+	if err != nil {
 		return dispatcher.Page{}, err
 	}
-	defer e.lists.Leave()
+	defer leave()
 	page, err := e.queue.List(ctx, f)
 	if err != nil {
 		return dispatcher.Page{}, err
@@ -65,10 +66,11 @@ func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilte
 	if err != nil {
 		return dispatcher.EndedPage{}, err
 	}
-	if err := e.lists.Enter(ctx); err != nil {
+	leave, err := e.lists.Enter(ctx)
+	if err != nil {
 		return dispatcher.EndedPage{}, err
 	}
-	defer e.lists.Leave()
+	defer leave()
 	f.Lane = endpoint.Lane()
 	page, err := e.queue.Ended(ctx, f)
 	if err != nil {
@@ -79,10 +81,11 @@ func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilte
 
 // Instances reads a page of the instances, with when this one saw them last.
 func (e *Engine) Instances(ctx context.Context, limit int, cursor string) ([]dispatcher.InstanceState, string, error) {
-	if err := e.lists.Enter(ctx); err != nil {
+	leave, err := e.lists.Enter(ctx)
+	if err != nil {
 		return nil, "", err
 	}
-	defer e.lists.Leave()
+	defer leave()
 	list, next, err := e.queue.Instances(ctx, limit, cursor)
 	e.seen.tell(list)
 	return list, next, err

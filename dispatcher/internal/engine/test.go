@@ -9,12 +9,17 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 )
 
 // mostTests is how many test messages may be under way at once. They take no permit,
 // since a person waits for each.
 const mostTests = 8
+
+// testsEach is how many of these one caller may have: a key leaves some to others, and all
+// links of a tenant have few.
+var testsEach = map[callers.Rank]int{callers.Keyed: 6, callers.Linked: 2}
 
 // TestEndpoint sends a message to an endpoint at once, whatever its state and however
 // much waits for it, and answers the attempt. Nothing of it is kept.
@@ -26,12 +31,11 @@ func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.Test
 	if endpoint.Pull {
 		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, dispatcher.ErrPull)
 	}
-	select {
-	case e.tests <- struct{}{}:
-		defer func() { <-e.tests }()
-	default:
+	leave, ok := e.tests.Enter(callers.Of(ctx))
+	if !ok {
 		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, dispatcher.ErrBusy)
 	}
+	defer leave()
 	dest := endpoints.NewDestination(endpoint)
 	if dest.Fault != nil {
 		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, dest.Fault)

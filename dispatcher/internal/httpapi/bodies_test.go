@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // waitMost ends a test that hangs.
@@ -27,11 +27,11 @@ const waitMost = 2 * time.Minute
 func newTestServer(t testing.TB, f httpapi.Service, change ...func(*httpapi.Options)) string {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	s := guests.Server(newTestAPI(t, f, change...), log)
+	s := callers.Server(newTestAPI(t, f, change...), log)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(guests.New(1000, log).Listen(l)) }()
+	go func() { served <- s.Serve(callers.New(1000, nil, log).Listen(l)) }()
 	t.Cleanup(func() {
 		_ = s.Close()
 		<-served

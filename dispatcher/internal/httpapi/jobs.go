@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -276,7 +277,15 @@ func inBody(err error) error {
 func (s *server) survey(ctx context.Context, q *request, kind dispatcher.JobKind, f dispatcher.Filter) (*response, error) {
 	// Where the deadline can't be changed, a late answer is cut.
 	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(surveyWithin))
-	found, err := s.svc.SurveyJob(ctx, kind, f)
+	waits, leave, ok := s.waiting.Enter(ctx, q.w.caller)
+	if !ok {
+		return nil, &problem{kind: waiting, detail: "half of MAX_CONNECTIONS do; make one dry run at a time, or raise the setting"}
+	}
+	defer leave()
+	found, err := s.svc.SurveyJob(waits, kind, f)
+	if callers.CrowdedOut(waits) && ctx.Err() == nil {
+		err = callers.ErrCrowdedOut
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/events"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -299,10 +300,11 @@ func (s *server) followAttempts(ctx context.Context, q *request, f dispatcher.Lo
 			return wrongField("query."+name, "an event stream has no pages: leave it out")
 		}
 	}
-	if !s.waiting.Enter() {
+	ctx, leave, ok := s.waiting.Enter(ctx, q.w.caller)
+	if !ok {
 		return &problem{kind: waiting, detail: "half of MAX_CONNECTIONS do; end one that is not needed, or raise the setting"}
 	}
-	defer s.waiting.Leave()
+	defer leave()
 	out := events.New(q.w)
 	err := s.svc.FollowLog(ctx, f, q.r.Header.Get(lastEventID), func(all []dispatcher.LogEvent) error {
 		if !s.stillAllowed(q) {
@@ -315,6 +317,9 @@ func (s *server) followAttempts(ctx context.Context, q *request, f dispatcher.Lo
 		}
 		return out.Flush()
 	})
+	if callers.CrowdedOut(ctx) {
+		err = callers.ErrCrowdedOut
+	}
 	switch {
 	case q.w.begun:
 		if why := ending(err); why != "" {
@@ -341,6 +346,8 @@ func ending(err error) string {
 		return "stopping"
 	case errors.Is(err, errKeyGone):
 		return "key"
+	case errors.Is(err, callers.ErrCrowdedOut):
+		return "busy"
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -59,6 +60,8 @@ var (
 	busy = &problemKind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
 	// A list takes some ms: all that may wait are done in less than a second.
 	listing = &problemKind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
+	// Connections end, and requests on them more often.
+	share = &problemKind{"busy", http.StatusTooManyRequests, "This caller has too much under way", 1}
 	// Such a call mostly lasts for minutes.
 	waiting = &problemKind{"waiting", http.StatusTooManyRequests, "Too many calls wait", 10}
 	// A person looks at the jobs, and stops one or waits for its end.
@@ -179,6 +182,8 @@ var table = []struct {
 	{dispatcher.ErrAcceptsOnly, acceptsOnly, "", "MAX_IN_FLIGHT=0 has it attempt nothing: ask one that dispatches, or run hookladder tick"},
 	{dispatcher.ErrJobState, notStopped, "", "only one that was stopped, or failed, can go on"},
 	{dispatcher.ErrJobForgotten, notStopped, "", "its filter named a tenant or subject that hookladder forget has taken out since: start another job"},
+	{callers.ErrShare, share, "", "half of MAX_CONNECTIONS are its own, and all are taken: keep fewer connections, or raise the setting"},
+	{callers.ErrCrowdedOut, waiting, "", "another caller with fewer calls that wait got the place: keep fewer of them, or raise MAX_CONNECTIONS"},
 	{dispatcher.ErrListing, listing, "", "ask for fewer pages at a time"},
 	{dispatcher.ErrSealed, sealed, "", "no key of ENCRYPTION_KEY opens them: start with the key they were stored with"},
 	{dispatcher.ErrCursor, invalid, "query.cursor", wrongCursor},

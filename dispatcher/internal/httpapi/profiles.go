@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // profilesPath is where tools look for the profiles of a process.
@@ -107,7 +107,7 @@ func given(seconds, usual int) int {
 
 // patient extends the deadline of an answer by so many seconds.
 func patient(w http.ResponseWriter, seconds int) {
-	until := time.Now().Add(time.Duration(seconds)*time.Second + guests.AnswerWithin)
+	until := time.Now().Add(time.Duration(seconds)*time.Second + callers.AnswerWithin)
 	_ = http.NewResponseController(w).SetWriteDeadline(until) // fails for a writer without a deadline, which needs no later one
 }
 

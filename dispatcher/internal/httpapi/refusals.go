@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
 // Counter counts the answers of the API, for metrics. It is called on the hot path.
@@ -107,8 +107,8 @@ const everyoneElse = "others"
 
 // refusals log the refusals of each caller at a limited rate.
 type refusals struct {
-	mu  sync.Mutex                 // guards all
-	all map[string]*guests.LogRate // by caller
+	mu  sync.Mutex                  // guards all
+	all map[string]*callers.LogRate // by caller
 }
 
 // note logs a refusal, if one of its caller may be logged now.
@@ -135,20 +135,20 @@ func (f *refusals) note(ctx context.Context, log *slog.Logger, w *responseWriter
 
 // of is the rate of a caller. Where too many are told apart, an address is told
 // apart no more.
-func (f *refusals) of(caller string) (as string, rate *guests.LogRate) {
+func (f *refusals) of(caller string) (as string, rate *callers.LogRate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all == nil {
-		f.all = map[string]*guests.LogRate{}
+		f.all = map[string]*callers.LogRate{}
 	}
 	if f.all[caller] == nil && len(f.all) >= mostRefused {
-		maps.DeleteFunc(f.all, func(_ string, l *guests.LogRate) bool { return l.Idle() })
+		maps.DeleteFunc(f.all, func(_ string, l *callers.LogRate) bool { return l.Idle() })
 		if len(f.all) >= mostRefused && !strings.HasPrefix(caller, "key ") {
 			caller = everyoneElse
 		}
 	}
 	if f.all[caller] == nil {
-		f.all[caller] = &guests.LogRate{}
+		f.all[caller] = &callers.LogRate{}
 	}
 	return caller, f.all[caller]
 }

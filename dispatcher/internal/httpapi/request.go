@@ -15,9 +15,9 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // handle routes to an operation. It checks the key and the request, and answers with
@@ -36,6 +36,9 @@ func (s *server) handle(o operation) {
 			ctx = dispatcher.WithCaller(ctx, w.by)
 		}
 		q := &request{r: r, w: w, of: &o, owner: k.Owner(), reads: k.Scope.Allows(apikey.Read), bodies: k.Scope.Allows(apikey.Bodies)}
+		if !o.fastPath { // what is fast shares nothing else
+			ctx = callers.With(ctx, w.caller)
+		}
 		c, _ := access.CallerOf(ctx)
 		q.view = c.View
 		var answer *response
@@ -206,18 +209,22 @@ func (s *server) authorised(w *responseWriter, r *http.Request, want apikey.Scop
 	w.call = operation
 	if c, inside := access.CallerOf(r.Context()); inside && c.Linked() { // what it may see was decided before
 		w.who, w.by = c.By(), c.By()
-		return apikey.Key{Scope: apikey.Admin, Name: c.By()}, true
+		return apikey.Key{Scope: apikey.Admin, Name: c.By()}, s.admit(w, r, callers.Link(c.View.Tenant))
 	}
 	keys := s.keys.Keys()
 	if keys.Empty() && !s.strangers { // only local callers get here
-		w.who, w.by = dispatcher.Local, dispatcher.Local
+		w.who, w.by, w.caller = dispatcher.Local, dispatcher.Local, callers.Key(dispatcher.Local)
 		return apikey.Key{Scope: apikey.Admin, Name: dispatcher.Local}, true
 	}
 	k, known := callerOf(r, keys)
 	w.who, w.by = k.Name, "key:"+k.Name
+	who := callers.Address(callers.AddressOf(r))
 	if known {
-		guests.Of(r.Context()).Trust()
+		who = callers.Key(k.Owner())
 		w.held.own = s.bodies.share(k.Name, keys.Len())
+	}
+	if !s.admit(w, r, who) {
+		return apikey.Key{}, false
 	}
 	switch {
 	case want == 0:
@@ -233,6 +240,21 @@ func (s *server) authorised(w *responseWriter, r *http.Request, want apikey.Scop
 		s.log.DebugContext(r.Context(), "request allowed", "key", k.Name, "operation", operation)
 	}
 	return k, true
+}
+
+// identify notes whose request it is, for all that is shared out by caller.
+func (s *server) identify(w *responseWriter, r *http.Request, who callers.Identity) error {
+	w.caller = who
+	return callers.Identify(w, r, who)
+}
+
+// admit is identify. It refuses a request beyond the caller's share.
+func (s *server) admit(w *responseWriter, r *http.Request, who callers.Identity) bool {
+	err := s.identify(w, r, who)
+	if err != nil {
+		w.refuse(s.problem(r.Context(), err))
+	}
+	return err == nil
 }
 
 // mayCall reports whether a key may make a call that needs a scope. A key may have the
@@ -279,6 +301,11 @@ func callerOf(r *http.Request, keys apikey.Keys) (apikey.Key, bool) {
 func local(r *http.Request) *problem {
 	if !isLoopback(r.Host) {
 		return &problem{kind: forbidden, detail: "without API_KEYS only requests to a loopback host (localhost, 127.0.0.1, ::1) are served"}
+	}
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
+			return &problem{kind: forbidden, detail: "this came through a proxy (" + name + "), so others than this host may have sent it: set API_KEYS"}
+		}
 	}
 	// A browser sends no Origin for what a page only loads, such as an image.
 	for _, site := range r.Header["Sec-Fetch-Site"] {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -27,6 +28,8 @@ type responseWriter struct {
 	begun  bool
 	status int  // 0: none was written
 	held   held // of the budget for bodies
+
+	caller callers.Identity // whose shares it uses
 
 	call    string   // one of Calls
 	who     string   // name of its key; empty: it had no known key

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 )
 
 // Options are the settings of the API.
@@ -50,7 +50,7 @@ type server struct {
 	fastPath  map[string]http.HandlerFunc // by path: the POSTs that most requests are, which need no mux
 	linksTo   *url.URL
 	noLinks   string
-	waiting   *guests.Waiting
+	waiting   *callers.Waiting
 	queues    queueSet
 }
 
@@ -74,7 +74,7 @@ func newServer(svc Service, o Options, bodies int64) *server {
 	s := &server{
 		svc: svc, keys: o.Keys, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
 		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, linksTo: o.LinksTo, noLinks: o.NoLinks,
-		waiting: guests.NewWaiting(cmp.Or(o.Waiting, mostWaiting)),
+		waiting: callers.NewWaiting(cmp.Or(o.Waiting, mostWaiting)),
 	}
 	if s.keys == nil {
 		s.keys = apikey.NewRing(apikey.Keys{})
@@ -123,7 +123,10 @@ func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.refuse(p)
 			return
 		}
-		guests.Of(r.Context()).Trust()
+		if err := s.identify(w, r, callers.Key(dispatcher.Local)); err != nil {
+			w.refuse(s.problem(r.Context(), err))
+			return
+		}
 	}
 	if h := s.fastPath[r.URL.Path]; h != nil && r.Method == http.MethodPost && r.URL.RawPath == "" {
 		h(w, r)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -67,14 +67,15 @@ const (
 
 // tick serves POST /v1/tick.
 func (s *server) tick(ctx context.Context, q *request) (*response, error) {
-	if !s.waiting.Enter() {
+	ctx, leave, ok := s.waiting.Enter(ctx, q.w.caller)
+	if !ok {
 		return nil, &problem{kind: waiting, detail: "half of MAX_CONNECTIONS do; call less often, or raise the setting"}
 	}
-	defer s.waiting.Leave()
+	defer leave()
 	within := q.duration("for", tickUsual)
 	conn := http.NewResponseController(q.w) // the server's deadlines would end it
 	_ = conn.SetReadDeadline(time.Time{})
-	_ = conn.SetWriteDeadline(time.Now().Add(within + guests.AnswerWithin))
+	_ = conn.SetWriteDeadline(time.Now().Add(within + callers.AnswerWithin))
 	t, err := s.svc.Tick(ctx, within)
 	if err != nil {
 		return nil, err

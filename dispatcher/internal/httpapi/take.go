@@ -16,8 +16,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/guests"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -115,17 +115,22 @@ func (s *server) take(ctx context.Context, q *request) (*response, error) {
 		return nil, err
 	}
 	if a.Wait > 0 {
-		if !s.waiting.Enter() {
+		waits, leave, ok := s.waiting.Enter(ctx, q.w.caller)
+		if !ok {
 			return nil, &problem{kind: waiting, detail: "half of MAX_CONNECTIONS do; take with one call at a time, or raise the setting"}
 		}
-		defer s.waiting.Leave()
+		defer leave()
+		ctx = waits
 		// The server's deadlines would end the wait, or pass for a caller that is gone. A writer
 		// that has none needs none.
 		conn := http.NewResponseController(q.w)
 		_ = conn.SetReadDeadline(time.Time{})
-		_ = conn.SetWriteDeadline(time.Now().Add(a.Wait + guests.AnswerWithin))
+		_ = conn.SetWriteDeadline(time.Now().Add(a.Wait + callers.AnswerWithin))
 	}
 	given, err := s.svc.Take(ctx, a)
+	if err != nil && callers.CrowdedOut(ctx) { // as if its time were over
+		given, err = nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
@@ -69,6 +70,8 @@ func (t *Ticker) Tick(ctx context.Context, within time.Duration) (dispatcher.Tic
 		f := t.look(ctx)
 		left := f.within(within) - time.Since(began)
 		switch {
+		case callers.CrowdedOut(ctx): // as if its time were over
+			return t.answer(f, before)
 		case ctx.Err() != nil:
 			return dispatcher.Tick{}, ctx.Err()
 		case t.o.Doing().Stopping:

@@ -63,6 +63,8 @@ type Settings struct {
 	UserAgent    string                  `env:"USER_AGENT" accepts:"1 to 256 printable ASCII characters"`
 	HeaderPrefix dispatcher.HeaderPrefix `env:"HEADER_PREFIX" envDefault:"hookladder-" accepts:"2 to 32 of a-z 0-9 -, with - at its end"`
 
+	TrustedProxies []netip.Prefix `env:"TRUSTED_PROXIES" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
+
 	AllowNets   []netip.Prefix `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
 	HTTPSOnly   bool           `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
 	EgressProxy *url.URL       `env:"EGRESS_PROXY" secret:"true" file:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`

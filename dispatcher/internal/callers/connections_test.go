@@ -1,0 +1,318 @@
+package callers_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+)
+
+// listener hands out what dial connects, in memory.
+type listener struct {
+	conns chan net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func newListener() *listener {
+	return &listener{conns: make(chan net.Conn, 16), ended: make(chan struct{})}
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error   { l.once.Do(func() { close(l.ended) }); return nil }
+func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// visitor is one connection to the API.
+type visitor struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (l *listener) dial() *visitor { return l.dialFrom("192.0.2.1") }
+
+// dialFrom connects from an address.
+func (l *listener) dialFrom(address string) *visitor {
+	ours, theirs := net.Pipe()
+	l.conns <- addressed{theirs, &net.TCPAddr{IP: net.ParseIP(address), Port: 1}}
+	return &visitor{ours, bufio.NewReader(ours)}
+}
+
+// addressed is a connection that comes from an address.
+type addressed struct {
+	net.Conn
+	from net.Addr
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a.from }
+
+// ask makes a request and reads its answer; err where the connection is closed.
+func (v *visitor) ask(path, key string, more ...string) (status int, err error) {
+	text := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + strings.Join(more, "")
+	if key != "" {
+		text += "Authorization: Bearer " + key + "\r\n"
+	}
+	if _, err := io.WriteString(v, text+"\r\n"); err != nil {
+		return 0, err
+	}
+	resp, err := http.ReadResponse(v.in, nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
+}
+
+// closed reports whether the API closed the connection. It waits for that.
+func (v *visitor) closed() bool {
+	_, err := v.in.ReadByte()
+	return errors.Is(err, io.EOF)
+}
+
+const (
+	readKey    = "read-key-0123456789abc"
+	publishKey = "publish-key-0123456789"
+)
+
+// api is a small API. The keys that are known each have one call.
+func api(keyless bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		who, known := callers.Key(key), key == readKey || key == publishKey
+		if keyless {
+			who, known = callers.Key("local"), true
+		}
+		if !known {
+			who = callers.Address(callers.AddressOf(r))
+		}
+		if err := callers.Identify(w, r, who); err != nil {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		switch {
+		case r.URL.Path == "/healthz":
+		case !known:
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.Method == http.MethodPost:
+			if _, err := io.Copy(io.Discard, r.Body); err == nil {
+				w.WriteHeader(http.StatusAccepted)
+			}
+		case key == publishKey:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	})
+}
+
+// visit serves an API for so many connections, inside a bubble.
+func visit(t *testing.T, most int, act func(l *listener, g *callers.Guests, log *bytes.Buffer)) {
+	t.Helper()
+	visitBehind(t, most, nil, false, act)
+}
+
+// visitBehind is visit with proxies that are trusted.
+func visitBehind(t *testing.T, most int, proxies callers.Proxies, keyless bool, act func(l *listener, g *callers.Guests, log *bytes.Buffer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		s := callers.Server(api(keyless), log)
+		l, g := newListener(), callers.New(most, proxies, log)
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(g.Listen(l)) }()
+		act(l, g, &out)
+		_ = s.Close()
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+		time.Sleep(time.Second) // simulated: a refusal leaves the caller half of that to read it
+		require.Zero(t, g.Open())
+	})
+}
+
+func TestStrangersMakeRoomForWhoComes(t *testing.T) {
+	visit(t, 2, func(l *listener, g *callers.Guests, log *bytes.Buffer) {
+		first := l.dial()
+		time.Sleep(time.Millisecond) // simulated
+		second := l.dial()
+		synctest.Wait()
+		require.EqualValues(t, 2, g.Open())
+		third := l.dial()
+		status, err := third.ask("/v1/stats", readKey)
+		require.NoError(t, err)
+		require.Equal(t, 200, status)
+		require.True(t, first.closed(), "the oldest goes")
+		fourth := l.dial()
+		status, err = fourth.ask("/v1/stats", readKey)
+		require.NoError(t, err)
+		require.Equal(t, 200, status)
+		require.True(t, second.closed())
+		full, strangers, failed := g.Refused()
+		require.Equal(t, [3]int64{0, 2, 0}, [3]int64{full, strangers, failed})
+		require.Equal(t, 1, strings.Count(log.String(), "all connections are taken"), "told once a minute")
+	})
+}
+
+func (v *visitor) mustAsk(t *testing.T, want int, path, key string, more ...string) {
+	t.Helper()
+	status, err := v.ask(path, key, more...)
+	require.NoError(t, err)
+	require.Equal(t, want, status)
+}
+
+// begin sends the head of a publish and a part of its body, so that its request is under way.
+func (v *visitor) begin(t *testing.T, key string) {
+	t.Helper()
+	_, err := io.WriteString(v, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"Authorization: Bearer "+key+"\r\nContent-Length: 1000\r\n\r\n{")
+	require.NoError(t, err)
+	synctest.Wait()
+}
+
+func TestStrangersNeverPushOutAKey(t *testing.T) {
+	visit(t, 2, func(l *listener, g *callers.Guests, log *bytes.Buffer) {
+		known := []*visitor{l.dial(), l.dial()}
+		for _, v := range known {
+			v.mustAsk(t, 200, "/v1/stats", readKey)
+		}
+		synctest.Wait()
+		for i := range 40 {
+			v := l.dialFrom(fmt.Sprintf("192.0.2.%d", 10+i))
+			v.mustAsk(t, 200, "/healthz", "")
+			require.True(t, v.closed(), "it is served beside the places, once")
+		}
+		for _, v := range known {
+			v.mustAsk(t, 200, "/v1/stats", readKey)
+		}
+		require.EqualValues(t, 2, g.Open())
+		require.Zero(t, log.Len(), "nothing was refused")
+	})
+}
+
+func TestTheOldestStrangerBesideThePlacesMakesRoom(t *testing.T) {
+	visit(t, 1, func(l *listener, g *callers.Guests, log *bytes.Buffer) {
+		known := l.dial()
+		known.mustAsk(t, 200, "/v1/stats", readKey)
+		synctest.Wait()
+		var silent []*visitor
+		for range callers.Beside {
+			silent = append(silent, l.dial())
+			synctest.Wait()
+		}
+		l.dialFrom("192.0.2.9").mustAsk(t, 200, "/healthz", "")
+		require.True(t, silent[0].closed())
+		_, evicted, _ := g.Refused()
+		require.EqualValues(t, 1, evicted)
+		require.Contains(t, log.String(), "MAX_CONNECTIONS")
+		began := time.Now()
+		for _, v := range silent[1:] {
+			require.True(t, v.closed())
+		}
+		require.Equal(t, 2*time.Second, time.Since(began), "they have that for a request")
+		known.mustAsk(t, 200, "/v1/stats", readKey)
+	})
+}
+
+// Of keys, the one with the most makes room for one with fewer, and for itself.
+func TestTheKeyWithTheMostConnectionsMakesRoom(t *testing.T) {
+	visit(t, 3, func(l *listener, g *callers.Guests, _ *bytes.Buffer) {
+		var many []*visitor
+		for range 3 {
+			v := l.dial()
+			v.mustAsk(t, 200, "/v1/stats", readKey)
+			many = append(many, v)
+			time.Sleep(time.Second) // simulated
+		}
+		few := l.dial()
+		few.mustAsk(t, 403, "/v1/stats", publishKey)
+		require.True(t, many[0].closed(), "it was idle longest")
+		again := l.dial()
+		again.mustAsk(t, 200, "/v1/stats", readKey)
+		require.True(t, many[1].closed(), "of its own, since the other has fewer")
+		few.mustAsk(t, 403, "/v1/stats", publishKey)
+		again.mustAsk(t, 200, "/v1/stats", readKey)
+		require.EqualValues(t, 3, g.Open())
+	})
+}
+
+// The weakest key opens all connections and sends requests that do not end.
+func TestAKeyThatHoldsAllConnectionsShutsNobodyOut(t *testing.T) {
+	visit(t, 8, func(l *listener, g *callers.Guests, _ *bytes.Buffer) {
+		var held []*visitor
+		for range 8 {
+			v := l.dial()
+			v.begin(t, publishKey)
+			held = append(held, v)
+		}
+		for range 40 {
+			more := l.dial()
+			_, _ = io.WriteString(more, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+				"Authorization: Bearer "+publishKey+"\r\nContent-Length: 1000\r\n\r\n")
+			resp, err := http.ReadResponse(more.in, nil)
+			require.NoError(t, err)
+			require.Equal(t, 429, resp.StatusCode, "it has half of all and more")
+			_ = more.Close()
+		}
+		other := l.dialFrom("192.0.2.7")
+		other.mustAsk(t, 200, "/v1/stats", readKey)
+		require.True(t, other.closed(), "no place came free")
+		l.dialFrom("192.0.2.8").mustAsk(t, 200, "/healthz", "")
+		_, err := io.WriteString(held[0], strings.Repeat(" ", 998)+"}")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(held[0].in, nil)
+		require.NoError(t, err)
+		require.Equal(t, 202, resp.StatusCode, "a request under way was not cut")
+		_, _ = io.Copy(io.Discard, resp.Body)
+		synctest.Wait()
+		stays := l.dialFrom("192.0.2.7")
+		stays.mustAsk(t, 200, "/v1/stats", readKey)
+		stays.mustAsk(t, 200, "/v1/stats", readKey)
+		require.True(t, held[0].closed(), "the idle one made room")
+	})
+}
+
+// Behind a proxy, the address is the one that it names, and a share counts requests.
+func TestBehindAProxyEachCallerHasItsShare(t *testing.T) {
+	proxies := callers.Proxies{netip.MustParsePrefix("10.0.0.0/8")}
+	visitBehind(t, 4, proxies, false, func(l *listener, g *callers.Guests, _ *bytes.Buffer) {
+		var held []*visitor
+		for range 2 {
+			v := l.dialFrom("10.0.0.1")
+			v.begin(t, publishKey)
+			held = append(held, v)
+		}
+		third := l.dialFrom("10.0.0.1")
+		third.mustAsk(t, 429, "/v1/stats", publishKey)
+		third.mustAsk(t, 200, "/v1/stats", readKey) // the same connection serves others
+		third.mustAsk(t, 200, "/healthz", "", "X-Forwarded-For: 192.0.2.7\r\n")
+		_, err := io.WriteString(held[0], strings.Repeat(" ", 998)+"}")
+		require.NoError(t, err)
+		_, err = http.ReadResponse(held[0].in, nil)
+		require.NoError(t, err)
+		synctest.Wait()
+		third.mustAsk(t, 403, "/v1/stats", publishKey)
+		for range 20 { // the proxy's connections are closed for no stranger
+			v := l.dialFrom("192.0.2.8")
+			v.mustAsk(t, 200, "/healthz", "")
+		}
+		third.mustAsk(t, 200, "/v1/stats", readKey)
+	})
+}

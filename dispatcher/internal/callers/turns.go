@@ -1,0 +1,181 @@
+package callers
+
+import (
+	"context"
+	"sync"
+)
+
+// Readers take turns: of one instance listsAtOnce lists are read at a time, so
+// that lists hold up no publish. Of each caller callerWaits more may wait, and of all
+// together listsWait.
+const (
+	listsAtOnce = 2
+	callerWaits = 16
+	listsWait   = 256
+)
+
+// Turns bounds how many lists are read at once, and how many wait for that. Those that
+// wait go round by caller.
+type Turns struct {
+	full error // what is returned where too many wait
+
+	mu      sync.Mutex // guards what follows
+	running int
+	waiting int
+	each    map[Identity]*queuer
+	round   []*queuer // those that wait, the next one first
+}
+
+// queuer is one caller that reads, or waits for it.
+type queuer struct {
+	who     Identity
+	running int
+	waiting []*turn
+}
+
+// turn is one that waits.
+type turn struct {
+	given chan struct{} // closed when its turn has come, or never will
+	err   error         // why it never will; nil: it has come
+}
+
+// NewTurns makes Turns that are all free. Where too many wait, Enter returns full.
+func NewTurns(full error) *Turns { return &Turns{full: full, each: map[Identity]*queuer{}} }
+
+// Enter waits for a turn of the context's caller, which ends with leave.
+func (t *Turns) Enter(ctx context.Context) (leave func(), err error) {
+	who := Of(ctx)
+	mine, err := t.enter(who)
+	if err != nil {
+		return nil, err
+	}
+	leave = func() { t.leave(who) }
+	select {
+	case <-mine.given:
+		if mine.err != nil {
+			return nil, mine.err
+		}
+		return leave, nil
+	case <-ctx.Done():
+		t.giveUp(who, mine)
+		return nil, ctx.Err()
+	}
+}
+
+// enter gives a turn at once, or a place to wait.
+func (t *Turns) enter(who Identity) (*turn, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.each[who]
+	if q == nil {
+		q = &queuer{who: who}
+		t.each[who] = q
+	}
+	if len(q.waiting) >= callerWaits || t.waiting >= listsWait && !t.makeRoom(q) {
+		t.forget(q)
+		return nil, t.full
+	}
+	mine := &turn{given: make(chan struct{})}
+	if len(q.waiting) == 0 {
+		t.round = append(t.round, q)
+	}
+	q.waiting = append(q.waiting, mine)
+	t.waiting++
+	t.next()
+	return mine, nil
+}
+
+// makeRoom refuses the newest of the caller with the most, if q has fewer.
+func (t *Turns) makeRoom(q *queuer) bool {
+	most := q
+	for _, other := range t.round {
+		if len(other.waiting) > len(most.waiting) {
+			most = other
+		}
+	}
+	if len(most.waiting) <= len(q.waiting)+1 {
+		return false
+	}
+	last := most.waiting[len(most.waiting)-1]
+	last.err = t.full
+	close(last.given)
+	t.remove(most, last)
+	return true
+}
+
+// next gives free turns to those that wait, one to each caller in the round. All links of
+// a tenant read one list at a time.
+func (t *Turns) next() {
+	for i := 0; i < len(t.round) && t.running < listsAtOnce; {
+		q := t.round[i]
+		if q.who.Rank == Linked && q.running > 0 {
+			i++
+			continue
+		}
+		first := q.waiting[0]
+		t.remove(q, first)
+		if len(q.waiting) > 0 { // to the end of the round
+			t.round = append(append(t.round[:i:i], t.round[i+1:]...), q)
+		}
+		t.running++
+		q.running++
+		close(first.given)
+	}
+}
+
+func (t *Turns) leave(who Identity) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running--
+	q := t.each[who]
+	q.running--
+	t.forget(q)
+	t.next()
+}
+
+// giveUp ends the wait of one whose context has ended. Its turn may have come meanwhile.
+func (t *Turns) giveUp(who Identity, mine *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.each[who]
+	select {
+	case <-mine.given:
+		if mine.err == nil {
+			t.running--
+			q.running--
+			t.forget(q)
+			t.next()
+		}
+	default:
+		t.remove(q, mine)
+		t.forget(q)
+	}
+}
+
+// remove takes one that waits out of its queue, and its caller out of the round after the
+// last.
+func (t *Turns) remove(q *queuer, one *turn) {
+	for i := range q.waiting {
+		if q.waiting[i] == one {
+			q.waiting = append(q.waiting[:i:i], q.waiting[i+1:]...)
+			t.waiting--
+			break
+		}
+	}
+	if len(q.waiting) > 0 {
+		return
+	}
+	for i := range t.round {
+		if t.round[i] == q {
+			t.round = append(t.round[:i:i], t.round[i+1:]...)
+			break
+		}
+	}
+}
+
+// forget removes a caller that reads nothing and waits for nothing.
+func (t *Turns) forget(q *queuer) {
+	if q != nil && q.running == 0 && len(q.waiting) == 0 {
+		delete(t.each, q.who)
+	}
+}

@@ -146,6 +146,9 @@ func (f *tailer) event(e client.Event) error {
 	case e.End != nil && e.End.Reason == "slow":
 		f.say("the server ended the stream, since this is too slow to show all: fewer would match with a filter")
 	}
+	if e.End != nil && e.End.Reason == "busy" {
+		f.say("the server ended the stream, because other callers need the places to wait")
+	}
 	switch {
 	case e.Gap != nil:
 		f.say("some attempts are missing: the server has all since %s", term.When(e.Gap.CompleteSince))

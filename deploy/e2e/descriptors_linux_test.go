@@ -73,7 +73,7 @@ func TestFewFileDescriptorsCostNoDelivery(t *testing.T) {
 	})
 	require.NotContains(t, figures, "\nhookladder_deliveries{status=\"retrying\"} 1")
 	require.Contains(t, figures, "\nhookladder_attempts_total{class=\"connect\",outcome=\"retry\"} 0\n")
-	require.NotContains(t, figures, "\nhookladder_connections_refused_total{why=\"stranger\"} 0\n")
+	require.NotContains(t, figures, "\nhookladder_connections_refused_total{why=\"idle\"} 0\n")
 }
 
 const e2eKey = "e2e-key-0123456789ab"

@@ -42,7 +42,7 @@ func TestWhatTheStoreForgotIsFoundInTheArchive(t *testing.T) {
 		_, err := c.Publish(ctx, m)
 		require.NoError(t, err)
 	}
-	later := message("later", receiver.URL)
+	later := message("newest", receiver.URL) // behind the others also where it came in the same ms
 	later.Tenant, later.Subject, later.Delay = "shop", "order 17", wire.Duration(time.Hour)
 	_, err = c.Publish(ctx, later)
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestWhatTheStoreForgotIsFoundInTheArchive(t *testing.T) {
 	require.False(t, page.CompleteSince.IsZero(), "what ended before is missing")
 	_, err = c.Message(ctx, "m3")
 	require.ErrorIs(t, err, client.ErrUnavailable)
-	_, err = c.Message(ctx, "later")
+	_, err = c.Message(ctx, "newest")
 	require.NoError(t, err)
 	require.NoError(t, p.end())
 }

@@ -120,7 +120,7 @@ type Gap struct {
 
 // StreamEnd is the last event of a stream that the server ends.
 type StreamEnd struct {
-	Reason string `json:"reason" enum:"slow,stopping,key" doc:"slow: its caller did not read fast enough. stopping: this instance stops; another one goes on. key: the caller's key is not known any more."`
+	Reason string `json:"reason" enum:"slow,stopping,key,busy" doc:"slow: its caller did not read fast enough. stopping: this instance stops; another one goes on. key: the caller's key is not known any more. busy: another caller needed the place to wait."`
 }
 
 // MessageView is a message as read, with its deliveries.

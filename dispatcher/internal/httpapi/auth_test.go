@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
 const (
@@ -87,6 +88,7 @@ func TestEveryUnknownKeyGetsOneAnswer(t *testing.T) {
 			w := serve(h, r)
 			requireProblem(t, w, 401, "unauthorized")
 			require.Equal(t, "Bearer", w.Header().Get("WWW-Authenticate"))
+			require.Equal(t, "close", w.Header().Get("Connection"))
 			if i == 0 {
 				first = w.Body.String()
 			}
@@ -175,6 +177,12 @@ func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
 	}
 	require.Equal(t, 200, serve(h, ask("localhost:8080", "http://localhost:8080")).Code)
 	f.calls = nil
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix", "Via", "X-Real-IP"} {
+		r := ask("localhost")
+		r.Header.Set(name, "")
+		require.Contains(t, requireProblem(t, serve(h, r), 403, "forbidden").Detail, "set API_KEYS", "%s: behind a proxy the world would be the operator", name)
+		require.Equal(t, 403, serve(httpapi.Local(http.NotFoundHandler()), r).Code, "%s: nor does it get pages", name)
+	}
 	for _, host := range []string{"", "hooks.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "0.0.0.0", "[::]", "evil.example:8080", "localhost@evil.example", "2130706433"} {
 		requireProblem(t, serve(h, ask(host)), 403, "forbidden")
 	}

@@ -5,9 +5,9 @@ import "github.com/prometheus/client_golang/prometheus"
 // Connections counts the connections of the API.
 type Connections interface {
 	Open() int64
-	// Refused counts new connections that were closed, strangers that were closed for
+	// Refused counts connections that were refused, idle ones that were closed for
 	// a new one, and failures of the system to accept.
-	Refused() (full, strangers, failed int64)
+	Refused() (full, idle, failed int64)
 }
 
 // WatchConnections adds the connections of the API to the metrics.
@@ -21,7 +21,7 @@ type connections struct{ of Connections }
 var (
 	connectionsOpen    = prometheus.NewDesc(prefix+"connections", "Connections to the API that are open.", nil, nil)
 	connectionsRefused = prometheus.NewDesc(prefix+"connections_refused_total",
-		"Connections to the API that were closed for want of room: full, since all were taken by callers with a key; stranger, since one without made room; error, since the system gave none.",
+		"Connections to the API that were closed for want of room: full: the new one was refused, because all were taken. idle: an idle one made room for another. error: the system gave none.",
 		[]string{"why"}, nil)
 )
 
@@ -34,8 +34,8 @@ func (c connections) Describe(out chan<- *prometheus.Desc) {
 // Collect reads the metrics.
 func (c connections) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(connectionsOpen, prometheus.GaugeValue, float64(c.of.Open()))
-	full, strangers, failed := c.of.Refused()
-	for why, n := range map[string]int64{"full": full, "stranger": strangers, "error": failed} {
+	full, idle, failed := c.of.Refused()
+	for why, n := range map[string]int64{"full": full, "idle": idle, "error": failed} {
 		out <- prometheus.MustNewConstMetric(connectionsRefused, prometheus.CounterValue, float64(n), why)
 	}
 }

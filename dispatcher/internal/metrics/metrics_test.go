@@ -81,7 +81,7 @@ func (s *fakeSource) Network() (bool, map[dispatcher.EgressFault]int64) {
 type fakeConnections struct{}
 
 func (fakeConnections) Open() int64                              { return 5 }
-func (fakeConnections) Refused() (full, strangers, failed int64) { return 1, 2, 3 }
+func (fakeConnections) Refused() (full, idle, failed int64) { return 1, 2, 3 }
 
 func TestConnectionsAreCounted(t *testing.T) {
 	m := metrics.New()
@@ -90,7 +90,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
 		"hookladder_connections 5", `hookladder_connections_refused_total{why="full"} 1`,
-		`hookladder_connections_refused_total{why="stranger"} 2`, `hookladder_connections_refused_total{why="error"} 3`,
+		`hookladder_connections_refused_total{why="idle"} 2`, `hookladder_connections_refused_total{why="error"} 3`,
 	} {
 		require.Contains(t, w.Body.String(), "\n"+line+"\n")
 	}

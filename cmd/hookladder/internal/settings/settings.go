@@ -36,21 +36,22 @@ type Settings struct {
 	SigningDerive string          `env:"SIGNING_DERIVE" envDefault:"none" accepts:"none or tenant"`
 	EncryptionKey Sealing         `env:"ENCRYPTION_KEY" secret:"true" file:"true" accepts:"the base64 of 32 bytes, several with spaces between"`
 
-	Ladder          ladder.Ladder `env:"LADDER" envDefault:"15s,3m,10m,30m,30m,1h,2h,6h,15h" accepts:"waits such as 15s, 3m, 1d or seconds, with commas between"`
-	LadderJitter    float64       `env:"LADDER_JITTER" envDefault:"0" min:"0" max:"1"`
-	Success         *success.Rule `env:"SUCCESS" envDefault:"2xx" accepts:"statuses such as 2xx,404 or a success as JSON"`
-	AttemptTimeout  time.Duration `env:"ATTEMPT_TIMEOUT" envDefault:"15s" min:"1s" max:"60s"`
-	MaxInFlight     int           `env:"MAX_IN_FLIGHT" envDefault:"1024" min:"0" max:"65536"`
-	MaxConns        int           `env:"MAX_CONNECTIONS" min:"1" max:"1000000"`
-	LaneMaxInFlight int           `env:"ENDPOINT_MAX_IN_FLIGHT" envDefault:"128" min:"1" max:"65536"`
-	MaxWaiting      int           `env:"ENDPOINT_MAX_WAITING" envDefault:"0" min:"0" max:"1000000000"`
-	MaxBytes        Size          `env:"MAX_IN_FLIGHT_BYTES" envDefault:"128MiB" min:"1MiB" max:"1TiB"`
-	FanoutMax       int           `env:"FANOUT_MAX" envDefault:"1000" min:"1" max:"1000000"`
-	ClaimBatch      int           `env:"CLAIM_BATCH" envDefault:"64" min:"1" max:"64"`
-	Breaker         Breaker       `env:"BREAKER" envDefault:"20/30s" accepts:"failures and the first wait such as 20/30s, or off"`
-	FailingAfter    time.Duration `env:"FAILING_AFTER" envDefault:"6h" min:"0s" max:"365d"`
-	DisableAfter    time.Duration `env:"DISABLE_AFTER" envDefault:"5d" min:"0s" max:"365d"`
-	QuickRetries    int           `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`
+	Ladder          ladder.Ladder  `env:"LADDER" envDefault:"15s,3m,10m,30m,30m,1h,2h,6h,15h" accepts:"waits such as 15s, 3m, 1d or seconds, with commas between"`
+	LadderJitter    float64        `env:"LADDER_JITTER" envDefault:"0" min:"0" max:"1"`
+	Success         *success.Rule  `env:"SUCCESS" envDefault:"2xx" accepts:"statuses such as 2xx,404 or a success as JSON"`
+	AttemptTimeout  time.Duration  `env:"ATTEMPT_TIMEOUT" envDefault:"15s" min:"1s" max:"60s"`
+	MaxInFlight     int            `env:"MAX_IN_FLIGHT" envDefault:"1024" min:"0" max:"65536"`
+	MaxConns        int            `env:"MAX_CONNECTIONS" min:"1" max:"1000000"`
+	TrustedProxies  []netip.Prefix `env:"TRUSTED_PROXIES" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
+	LaneMaxInFlight int            `env:"ENDPOINT_MAX_IN_FLIGHT" envDefault:"128" min:"1" max:"65536"`
+	MaxWaiting      int            `env:"ENDPOINT_MAX_WAITING" envDefault:"0" min:"0" max:"1000000000"`
+	MaxBytes        Size           `env:"MAX_IN_FLIGHT_BYTES" envDefault:"128MiB" min:"1MiB" max:"1TiB"`
+	FanoutMax       int            `env:"FANOUT_MAX" envDefault:"1000" min:"1" max:"1000000"`
+	ClaimBatch      int            `env:"CLAIM_BATCH" envDefault:"64" min:"1" max:"64"`
+	Breaker         Breaker        `env:"BREAKER" envDefault:"20/30s" accepts:"failures and the first wait such as 20/30s, or off"`
+	FailingAfter    time.Duration  `env:"FAILING_AFTER" envDefault:"6h" min:"0s" max:"365d"`
+	DisableAfter    time.Duration  `env:"DISABLE_AFTER" envDefault:"5d" min:"0s" max:"365d"`
+	QuickRetries    int            `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`
 
 	OpsURL string `env:"OPS_URL" secret:"true" file:"true" accepts:"an http or https URL"`
 
@@ -62,8 +63,6 @@ type Settings struct {
 
 	UserAgent    string                  `env:"USER_AGENT" accepts:"1 to 256 printable ASCII characters"`
 	HeaderPrefix dispatcher.HeaderPrefix `env:"HEADER_PREFIX" envDefault:"hookladder-" accepts:"2 to 32 of a-z 0-9 -, with - at its end"`
-
-	TrustedProxies []netip.Prefix `env:"TRUSTED_PROXIES" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
 
 	AllowNets   []netip.Prefix `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
 	HTTPSOnly   bool           `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`

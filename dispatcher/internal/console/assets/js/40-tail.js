@@ -108,6 +108,7 @@ async function followTail(table) {
     if (status === 401 || ended === "key") { location.reload(); return; }
     if (status === 503) setLive("away");
     if (status === 422) { behind = ""; show.newest = ""; }
+    if (ended === "busy") wait = 10000; // other callers need the places to wait
     if (ended === "slow") show.gap("This browser read too slowly, and was cut off.");
     if (Date.now() - last > 120000 && behind) { // not all of what came since is worth reading
       behind = show.newest = "";

@@ -39,7 +39,8 @@ const rollouts = 3
 
 func newTrio(w *world, settings ...string) *trio {
 	w.t.Helper()
-	f := &trio{w: w, settings: settings}
+	// Proxies say for whom they ask. Without keys that is refused.
+	f := &trio{w: w, settings: append(settings, "API_KEYS="+e2eKey+":admin:e2e", "TRUSTED_PROXIES=127.0.0.0/8")}
 	for range 3 {
 		port, err := kit.FreePort()
 		require.NoError(w.t, err)
@@ -57,7 +58,7 @@ func (f *trio) start(n int) *instance {
 // before has callers publish by an address before the fleet, each message once.
 func (f *trio) before(address string) *callers {
 	f.w.t.Helper()
-	c, err := client.New(address, "", kit.Once)
+	c, err := client.New(address, e2eKey, kit.Once)
 	require.NoError(f.w.t, err)
 	front := &instance{Instance: &kit.Instance{Client: c, URL: address}, t: f.w.t, receiver: f.w.receiver}
 	eventually(f.w.t, "calls are led to the fleet", func() bool {

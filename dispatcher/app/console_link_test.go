@@ -304,7 +304,7 @@ func TestRedisAwayIsNoRevokedLinkAndNoLogHasAToken(t *testing.T) {
 	who := p.openedLink(path)
 	redis.Stop()
 	who.away = true
-	for _, at := range []string{"/link/", path} {
+	for _, at := range []string{path, "/link/"} {
 		got := who.get(at)
 		require.Equal(t, http.StatusServiceUnavailable, got.StatusCode, at)
 		require.Empty(t, got.Cookies())
@@ -314,6 +314,7 @@ func TestRedisAwayIsNoRevokedLinkAndNoLogHasAToken(t *testing.T) {
 	require.Eventually(t, func() bool { return who.get("/link/").StatusCode == http.StatusOK }, patience, 10*time.Millisecond)
 	require.NotContains(t, logged.String(), strings.TrimPrefix(path, "/link/"))
 	require.Contains(t, logged.String(), "/link/***")
+	require.Equal(t, 1, strings.Count(logged.String(), "page failed"), "one in a minute")
 }
 
 func TestTestsAndResendsOfALinkAreLimited(t *testing.T) {

@@ -259,3 +259,18 @@ func TestPlacesAreLimitedByRank(t *testing.T) {
 	_, ok := p.Enter(ops)
 	require.True(t, ok)
 }
+
+func FuzzAddress(f *testing.F) {
+	f.Add("10.0.0.1, 192.0.2.9", "[2001:db8::1]:5")
+	f.Add(",,,", "10.0.0.1:x")
+	proxies := callers.Proxies{netip.MustParsePrefix("10.0.0.0/8")}
+	remote := netip.MustParseAddr("10.0.0.1")
+	f.Fuzz(func(t *testing.T, one, two string) {
+		a := proxies.Address(remote, []string{one, two})
+		require.True(t, a.IsValid())
+		require.Equal(t, callers.Stranger, callers.Address(a).Rank)
+		if a != remote {
+			require.Contains(t, strings.ToLower(one+two), strings.Split(a.String(), ":")[0])
+		}
+	})
+}

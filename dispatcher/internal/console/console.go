@@ -26,6 +26,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
 // Options are what the pages rest on.
@@ -78,8 +79,10 @@ type server struct {
 	api     *client.Client
 	look    *look
 	guesses *guesses // wrong keys
-	guard   *http.CrossOriginProtection
-	secure  bool // people come by https
+
+	failures callers.LogRate // of pages that could not be shown
+	guard    *http.CrossOriginProtection
+	secure   bool // people come by https
 }
 
 // New makes the handler of everything below /console and /link.

@@ -163,9 +163,11 @@ func refusal(err error) (sentence string, rest error) {
 }
 
 // away tells that the store can't be asked. It is never taken for a browser that is not
-// signed in.
+// signed in. While that lasts, one page in a minute is logged.
 func (s *server) away(v *visit, err error) {
-	s.Log.WarnContext(v.r.Context(), "page failed", "path", s.logPath(v.r), "err", err)
+	if missed, ok := s.failures.Allow(); ok {
+		s.Log.WarnContext(v.r.Context(), "page failed", "path", s.logPath(v.r), "err", err, "missed", missed)
+	}
 	v.w.Header().Set("Retry-After", "5")
 	late := v.known && errors.Is(v.ctx.Err(), context.DeadlineExceeded) // whether Redis is slow or was asked for much is not known
 	title := "Redis can't be reached"

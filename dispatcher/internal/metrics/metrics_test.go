@@ -80,7 +80,7 @@ func (s *fakeSource) Network() (bool, map[dispatcher.EgressFault]int64) {
 
 type fakeConnections struct{}
 
-func (fakeConnections) Open() int64                              { return 5 }
+func (fakeConnections) Open() int64                         { return 5 }
 func (fakeConnections) Refused() (full, idle, failed int64) { return 1, 2, 3 }
 
 func TestConnectionsAreCounted(t *testing.T) {

@@ -231,6 +231,40 @@ func TestTheOldestStrangerBesideThePlacesMakesRoom(t *testing.T) {
 	})
 }
 
+func TestTheAddressWithTheMostConnectionsMakesRoom(t *testing.T) {
+	visit(t, 5, func(l *listener, _ *callers.Guests, _ *bytes.Buffer) {
+		few := []*visitor{l.dialFrom("192.0.2.1"), l.dialFrom("192.0.2.1")}
+		time.Sleep(time.Second) // simulated
+		many := l.dialFrom("192.0.2.2")
+		time.Sleep(time.Second)
+		for range 2 {
+			l.dialFrom("192.0.2.2")
+		}
+		synctest.Wait()
+		l.dialFrom("192.0.2.3").mustAsk(t, 200, "/healthz", "")
+		require.True(t, many.closed(), "though others were idle for longer")
+		for _, v := range few {
+			v.mustAsk(t, 200, "/healthz", "")
+		}
+	})
+}
+
+// Callers that are known, and find no place, leave room beside the places to others.
+func TestHalfOfWhatIsBesideThePlacesIsForThoseThatAreNotKnown(t *testing.T) {
+	visit(t, 2, func(l *listener, _ *callers.Guests, _ *bytes.Buffer) {
+		for range 2 {
+			l.dial().begin(t, publishKey)
+		}
+		for range callers.Beside / 2 {
+			l.dial().begin(t, readKey)
+		}
+		l.dial().mustAsk(t, 429, "/v1/stats", readKey)
+		for range callers.Beside {
+			l.dial().mustAsk(t, 200, "/healthz", "")
+		}
+	})
+}
+
 // Of keys, the one with the most makes room for one with fewer, and for itself.
 func TestTheKeyWithTheMostConnectionsMakesRoom(t *testing.T) {
 	visit(t, 3, func(l *listener, g *callers.Guests, _ *bytes.Buffer) {
@@ -268,8 +302,7 @@ func TestAKeyThatHoldsAllConnectionsShutsNobodyOut(t *testing.T) {
 				"Authorization: Bearer "+publishKey+"\r\nContent-Length: 1000\r\n\r\n")
 			resp, err := http.ReadResponse(more.in, nil)
 			require.NoError(t, err)
-			require.Equal(t, 429, resp.StatusCode, "it has half of all and more")
-			_ = more.Close()
+			require.Equal(t, 429, resp.StatusCode, "it has half of all and more") // and it does not hang up
 		}
 		other := l.dialFrom("192.0.2.7")
 		other.mustAsk(t, 200, "/v1/stats", readKey)
@@ -309,9 +342,11 @@ func TestBehindAProxyEachCallerHasItsShare(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		third.mustAsk(t, 403, "/v1/stats", publishKey)
-		for range 20 { // the proxy's connections are closed for no stranger
-			v := l.dialFrom("192.0.2.8")
-			v.mustAsk(t, 200, "/healthz", "")
+		third.mustAsk(t, 200, "/healthz", "")
+		synctest.Wait()
+		for range 20 { // the proxy's connections are closed for nobody else
+			l.dialFrom("192.0.2.8").mustAsk(t, 200, "/healthz", "")
+			l.dialFrom("192.0.2.9").mustAsk(t, 200, "/v1/stats", readKey)
 		}
 		third.mustAsk(t, 200, "/v1/stats", readKey)
 	})

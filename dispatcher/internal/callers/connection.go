@@ -71,7 +71,7 @@ func (c *Guest) end() {
 	defer c.guests.mu.Unlock()
 	if c.counted {
 		c.counted = false
-		c.guests.less(c.who)
+		less(c.guests.asks, c.who)
 	}
 }
 
@@ -117,7 +117,7 @@ func (g *Guests) identify(c *Guest, who Identity) (gone *Guest, moved bool, err 
 		return nil, false, nil
 	}
 	if c.placed.Load() {
-		g.less(c.who)
+		less(g.has, c.who)
 		c.who = who
 		g.has[who]++
 		return nil, false, nil
@@ -152,15 +152,15 @@ func (g *Guests) begin(c *Guest, who Identity) error {
 		if c.who == who {
 			return nil
 		}
-		g.less(c.who)
+		less(g.asks, c.who)
 	}
 	c.who, c.counted = who, false
-	if g.has[who] >= max(g.most/2, 1) {
+	if g.asks[who] >= max(g.most/2, 1) {
 		g.full.Add(1)
 		g.report()
 		return ErrShare
 	}
-	g.has[who]++
+	g.asks[who]++
 	c.counted = true
 	return nil
 }
@@ -202,7 +202,7 @@ func (c *Guest) Close() error {
 		c.guests.remove(c)
 		if c.counted {
 			c.counted = false
-			c.guests.less(c.who)
+			less(c.guests.asks, c.who)
 		}
 		c.guests.mu.Unlock()
 		c.guests.open.Add(-1)

@@ -62,13 +62,14 @@ type Guests struct {
 	placed map[*Guest]struct{}
 	beside []*Guest         // without a place, the oldest first
 	known  int              // of these, how many have said who they are
-	has    map[Identity]int // connections of a caller; of one behind a proxy: requests under way
+	has    map[Identity]int // connections of a caller
+	asks   map[Identity]int // its requests under way that came through a proxy
 }
 
 // New makes places for so many connections. What comes from a proxy belongs to the caller
 // that the proxy names.
 func New(most int, proxies Proxies, log *slog.Logger) *Guests {
-	return &Guests{most: most, proxies: proxies, log: log, placed: map[*Guest]struct{}{}, has: map[Identity]int{}}
+	return &Guests{most: most, proxies: proxies, log: log, placed: map[*Guest]struct{}{}, has: map[Identity]int{}, asks: map[Identity]int{}}
 }
 
 // Open is how many connections are open.
@@ -211,7 +212,7 @@ func (g *Guests) remove(c *Guest) {
 		delete(g.placed, c)
 		c.placed.Store(false)
 		if !c.proxied {
-			g.less(c.who)
+			less(g.has, c.who)
 		}
 		return
 	}
@@ -223,9 +224,9 @@ func (g *Guests) remove(c *Guest) {
 	}
 }
 
-func (g *Guests) less(who Identity) {
-	if g.has[who]--; g.has[who] <= 0 {
-		delete(g.has, who)
+func less(count map[Identity]int, who Identity) {
+	if count[who]--; count[who] <= 0 {
+		delete(count, who)
 	}
 }
 

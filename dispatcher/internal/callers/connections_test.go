@@ -347,6 +347,7 @@ func TestBehindAProxyEachCallerHasItsShare(t *testing.T) {
 		for range 20 { // the proxy's connections are closed for nobody else
 			l.dialFrom("192.0.2.8").mustAsk(t, 200, "/healthz", "")
 			l.dialFrom("192.0.2.9").mustAsk(t, 200, "/v1/stats", readKey)
+			synctest.Wait()
 		}
 		third.mustAsk(t, 200, "/v1/stats", readKey)
 	})

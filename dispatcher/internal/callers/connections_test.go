@@ -344,7 +344,7 @@ func TestBehindAProxyEachCallerHasItsShare(t *testing.T) {
 		third.mustAsk(t, 403, "/v1/stats", publishKey)
 		third.mustAsk(t, 200, "/healthz", "")
 		synctest.Wait()
-		for range 20 { // the proxy's connections are closed for nobody else
+		for range 20 { // no connection of the proxy is closed for others
 			l.dialFrom("192.0.2.8").mustAsk(t, 200, "/healthz", "")
 			l.dialFrom("192.0.2.9").mustAsk(t, 200, "/v1/stats", readKey)
 			synctest.Wait()

@@ -31,21 +31,41 @@ var ownHeaders = map[string]string{
 	"x-signature":         "it is ours",
 	"stripe-signature":    "it is ours",
 	"x-hub-signature-256": "it is ours",
+}
 
-	// These tell a receiver of another request than the one that came.
-	"forwarded":              "it is for proxies",
-	"via":                    "it is for proxies",
-	"x-real-ip":              "it is for proxies",
+// forgedHeaders are names that describe another request than the one that came, in
+// lower case. Receivers believe them, since a proxy before them sets or removes them.
+// TestHeadersThatForgeTheWayAreRefused has the documents that list them.
+var forgedHeaders = map[string]string{
+	"forwarded":     "it is for proxies",
+	"forwarded-for": "it is for proxies",
+	"x-forwarded":   "it is for proxies",
+	"via":           "it is for proxies",
+	"proxy":         "CGI makes the setting HTTP_PROXY of it",
+
 	"x-original-url":         "the URL says it",
 	"x-rewrite-url":          "the URL says it",
 	"x-http-method":          "it is always POST",
 	"x-http-method-override": "it is always POST",
 	"x-method-override":      "it is always POST",
+
+	"appengine-user-ip":   "proxies name the client in it",
+	"cf-connecting-ip":    "proxies name the client in it",
+	"cf-connecting-ipv6":  "proxies name the client in it",
+	"cf-pseudo-ipv4":      "proxies name the client in it",
+	"client-ip":           "proxies name the client in it",
+	"fastly-client-ip":    "proxies name the client in it",
+	"true-client-ip":      "proxies name the client in it",
+	"x-client-ip":         "proxies name the client in it",
+	"x-cluster-client-ip": "proxies name the client in it",
+	"x-proxyuser-ip":      "proxies name the client in it",
+	"x-real-ip":           "proxies name the client in it",
 }
 
-// ownPrefixes are beginnings of such names. Some libraries read svix-* before
-// webhook-*.
-var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-", "svix-", "x-forwarded-"}
+// ownPrefixes are beginnings of the names of both lists. Some libraries read svix-*
+// before webhook-*. A receiver behind Envoy trusts x-envoy-*, since Envoy removes
+// it from the requests of strangers.
+var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-", "svix-", "x-forwarded-", "x-envoy-"}
 
 // HeaderPrefix begins the names of the headers that tell a receiver about an
 // attempt. The zero value is DefaultHeaderPrefix.
@@ -104,7 +124,7 @@ func CheckHeaderName(name string) error {
 		return fmt.Errorf("is not a header's name: %s", fields.Clip(name))
 	}
 	lower := asRead(name)
-	if why, ok := ownHeaders[lower]; ok {
+	if why := cmp.Or(ownHeaders[lower], forgedHeaders[lower]); why != "" {
 		return fmt.Errorf("can't be set: %s", why)
 	}
 	for _, p := range ownPrefixes {

@@ -77,8 +77,7 @@ func headers(n int, value string) []dispatcher.Header {
 func TestAHeaderThatReadsAsOursIsRefused(t *testing.T) {
 	for _, name := range []string{
 		"webhook_id", "Webhook_Signature", "Hookladder_Tenant", "HOOKLADDER.TOPIC", "content_length", "webhook~id", "x_signature",
-		"svix-id", "Svix-Signature", "svix_timestamp", "X-HTTP-Method-Override", "X_HTTP_Method", "x-method-override",
-		"X-Forwarded-For", "x_forwarded_host", "Forwarded", "Via", "X-Real-IP", "X-Original-URL", "X-Rewrite-Url",
+		"svix-id", "Svix-Signature", "svix_timestamp",
 	} {
 		require.ErrorContains(t, dispatcher.CheckHeaderName(name), "can't be set", name)
 	}

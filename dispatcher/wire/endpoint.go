@@ -18,7 +18,7 @@ type Endpoint struct {
 	Timeout         Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
 	MaxInFlight     int               `json:"max_in_flight,omitzero" minimum:"1" maximum:"65536" doc:"Most attempts under way at a time, over all instances. Default: the dispatcher's."`
 	Rate            string            `json:"rate,omitzero" pattern:"^[0-9]+/[smh]$" example:"100/s" doc:"Most attempts in a second (s), minute (m) or hour (h). Default: no bound."`
-	Headers         map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. They may be secret: in every answer *** stands for each value, and *** in a patch keeps the value there is."`
+	Headers         map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. Names that are ours, or by which proxies describe a request, are refused. They may be secret: in every answer *** stands for each value, and *** in a patch keeps the value there is."`
 	Success         *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 	Ordered         bool              `json:"ordered" required:"false" doc:"One at a time, and one that fails holds the rest."`
 	Disabled        bool              `json:"disabled" required:"false" doc:"What waits and what matches is recorded as dead with the reason disabled, unattempted. A receiver's 410 sets it too, and DISABLE_AFTER; resume ends it."`

@@ -28,7 +28,7 @@ type Message struct {
 	DeliverAt     Time              `json:"deliver_at,omitzero" doc:"When the first attempt is made; in the past: at once. At most a year ahead."`
 	ExpiresAt     Time              `json:"expires_at,omitzero" doc:"It is not attempted after this time. If it waits then, it ends as dead (expired)."`
 	OrderingKey   string            `json:"ordering_key,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"Messages with the same key go to a destination one at a time and in order."`
-	Headers       map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB."`
+	Headers       map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. Names that are ours, or by which proxies describe a request, are refused."`
 	Ladder        *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
 	MaxAttempts   int               `json:"max_attempts,omitzero" minimum:"1" maximum:"101" doc:"Cuts the ladder."`
 	Timeout       Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s; of a queue's handler to 1h. Default: the dispatcher's."`

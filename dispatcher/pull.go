@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // What is taken is never called: a queue's handler, or a caller of the API, takes
@@ -99,11 +100,12 @@ func JudgeHandled(c Case, h Handled) Outcome {
 }
 
 // handledText is what went wrong, as it may be kept: no more than handledError of it, and
-// nothing that is no text.
+// nothing that is no text. Only ends of lines and tabs stay of the controls, since stacks have them: to
+// refuse the others would lose the outcome.
 func handledText(h Handled) string {
 	switch {
 	case h.Error != "":
-		return strings.ToValidUTF8(h.Error[:min(len(h.Error), handledError)], "")
+		return fields.Printable(h.Error, handledError, "\n\t")
 	case h.Class == ClassLease:
 		return "its lease ended before the taker said what became of it"
 	}

@@ -97,4 +97,6 @@ func TestTheTextOfAFailureIsBoundedAndIsText(t *testing.T) {
 	require.Equal(t, strings.Repeat("ä", 2048), o.Error)
 	h.Error = "a" + h.Error // the bound is in the middle of a character
 	require.Equal(t, "a"+strings.Repeat("ä", 2047), dispatcher.JudgeHandled(dispatcher.Case{}, h).Error)
+	h.Error = "panic: no stock\n\tat 5\r\x1b]0;PWN\x07\u009b2J\u202e\u3000\xff"
+	require.Equal(t, "panic: no stock\n\tat 5\\u{d}\\u{1b}]0;PWN\\u{7}\\u{9b}2J\\u{202e}\u3000\\u{fffd}", dispatcher.JudgeHandled(dispatcher.Case{}, h).Error)
 }

@@ -109,7 +109,7 @@ func printer(out io.Writer) pull.Handler {
 	return func(_ context.Context, d *wire.TakenDelivery) (wire.Settlement, error) {
 		text, err := d.Append(nil)
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%s\n", text)
+			_, err = fmt.Fprintf(term.JSON{Out: out}, "%s\n", text)
 		}
 		if err != nil {
 			return wire.Settlement{Outcome: "retry", Error: "it could not be printed"}, fmt.Errorf("print %s: %w", d.ID, err)

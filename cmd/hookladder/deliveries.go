@@ -70,9 +70,10 @@ func (f *spanFlags) read() (since, until time.Time, err error) {
 func newDeliveries(s world) *cobra.Command {
 	var f filterFlags
 	var p pageFlags
-	var asCSV bool
+	var asCSV, shown bool
 	cmd := apiCall[wire.Page]{
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.Page, error) {
+			shown = term.IsTerminal(cmd.OutOrStdout())
 			filter, err := f.read()
 			if err != nil {
 				return wire.Page{}, err
@@ -85,7 +86,7 @@ func newDeliveries(s world) *cobra.Command {
 		},
 		text: func(out io.Writer, page wire.Page) {
 			if asCSV {
-				_ = wire.WriteDeliveries(out, page.Data) // out is a buffer
+				printCSV(out, page.Data, shown)
 			} else {
 				printDeliveryTable(out, page.Data)
 			}
@@ -181,6 +182,7 @@ func printDeliveryTable(out io.Writer, list []wire.Delivery) {
 
 // endedFlags choose what ended of an endpoint, and how it is printed.
 type endedFlags struct {
+	shown    bool // at a terminal
 	statuses []string
 	span     spanFlags
 	page     pageFlags
@@ -206,10 +208,21 @@ func (f *endedFlags) read() (filter client.EndedFilter, err error) {
 
 func (f *endedFlags) print(out io.Writer, page wire.EndedPage) {
 	if f.asCSV {
-		_ = wire.WriteDeliveries(out, page.Data) // out is a buffer
+		printCSV(out, page.Data, f.shown)
 		return
 	}
 	printDeliveryTable(out, page.Data)
+}
+
+// printCSV writes the list to a buffer. At a terminal an error with several lines would
+// look like several rows.
+func printCSV(out io.Writer, list []wire.Delivery, shown bool) {
+	for i := range list {
+		if d := &list[i]; shown {
+			d.LastError = term.Visible(d.LastError)
+		}
+	}
+	_ = wire.WriteDeliveries(out, list) // out is a buffer
 }
 
 // newEndpointsDeliveries lists what a merchant compares at the end of a day.
@@ -217,6 +230,7 @@ func newEndpointsDeliveries(s world) *cobra.Command {
 	var f endedFlags
 	cmd := apiCall[wire.EndedPage]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndedPage, error) {
+			f.shown = term.IsTerminal(cmd.OutOrStdout())
 			filter, err := f.read()
 			if err != nil {
 				return wire.EndedPage{}, err

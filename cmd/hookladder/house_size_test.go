@@ -32,7 +32,7 @@ var budgets = map[string]int{
 	"cmd/hookladder/internal/pull":             600,
 	"cmd/hookladder/internal/samples":          300,
 	"cmd/hookladder/internal/settings":         1000,
-	"cmd/hookladder/internal/term":             200,
+	"cmd/hookladder/internal/term":             300,
 	"cmd/hookladder/internal/why":              200,
 	"deploy/interop":                           200,
 	"deploy/interop/sign":                      100,

@@ -86,6 +86,11 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // run carries out one command line and answers the exit code.
 func run(ctx context.Context, s world) int {
+	for _, stream := range []*io.Writer{&s.out, &s.err} {
+		safe, flush := term.Safe(*stream)
+		*stream = safe
+		defer flush()
+	}
 	root := newRoot(s)
 	root.SetArgs(append([]string{}, s.args...)) // nil would stand for this process' own
 	root.SetIn(s.in)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // The headers of an answer as CSV, which has no place for them itself.
@@ -68,7 +69,7 @@ func (c CSV) Flush() error {
 
 // harmless puts a quote before a text that would be a formula.
 func harmless(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
+	if first, _ := utf8.DecodeRuneInString(text); text != "" && strings.ContainsRune("=+-@＝＋－＠\t\r\n", first) {
 		return "'" + text
 	}
 	return text

@@ -4,16 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
 // maxText bounds an error's text in bytes: each failed attempt keeps one.
@@ -36,7 +34,7 @@ func (t *callState) failed(err error) dispatcher.Answer {
 		err = withURL.Err
 	}
 	class, text := t.classify(err)
-	return dispatcher.Answer{Class: class, Err: &fault{clean(text), err}, Address: t.address}
+	return dispatcher.Answer{Class: class, Err: &fault{fields.Printable(text, maxText, ""), err}, Address: t.address}
 }
 
 // classify finds the class of a failure and its sentence.
@@ -147,20 +145,4 @@ func malformed(err error) string {
 		text = text[:end]
 	}
 	return "not a valid answer: " + strings.TrimSpace(text)
-}
-
-// clean escapes what does not print and cuts a text to maxText bytes.
-func clean(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		piece := string(r)
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			piece = fmt.Sprintf(`\u{%x}`, r)
-		}
-		if b.Len()+len(piece) > maxText {
-			break
-		}
-		b.WriteString(piece)
-	}
-	return b.String()
 }

@@ -3,8 +3,11 @@ package fields
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Error says what is wrong with one field, and where it is.
@@ -59,4 +62,21 @@ func Clip(s string) string {
 		return strconv.QuoteToASCII(s[:most]) + "…"
 	}
 	return strconv.QuoteToASCII(s)
+}
+
+// Printable escapes the characters of a text that are not shown, but for those to keep, and
+// cuts it to so many bytes.
+func Printable(text string, most int, keep string) string {
+	var b strings.Builder
+	for _, r := range text {
+		piece := string(r)
+		if r == utf8.RuneError || !unicode.IsGraphic(r) && !strings.ContainsRune(keep, r) {
+			piece = fmt.Sprintf(`\u{%x}`, r)
+		}
+		if b.Len()+len(piece) > most {
+			break
+		}
+		b.WriteString(piece)
+	}
+	return b.String()
 }

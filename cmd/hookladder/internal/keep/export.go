@@ -102,7 +102,7 @@ type rows struct {
 
 func (e *Export) rows(out *bufio.Writer) rows {
 	if e.Format == JSONLines {
-		enc := json.NewEncoder(out)
+		enc := json.NewEncoder(term.JSON{Out: out})
 		enc.SetEscapeHTML(false)
 		return rows{put: func(r exportRow) error { return enc.Encode(r) }, end: func() error { return nil }}
 	}
@@ -113,9 +113,17 @@ func (e *Export) rows(out *bufio.Writer) rows {
 			columns = messageColumns
 		}
 	}
-	w := wire.NewCSV(out, columns)
+	w, shown := wire.NewCSV(out, columns), e.Out == "" && term.IsTerminal(e.Stdout)
 	return rows{
-		put: func(r exportRow) error { return w.Write(r.Row()[:len(columns)]) },
+		put: func(r exportRow) error {
+			row := r.Row()[:len(columns)]
+			for i := range row {
+				if shown { // a text with several lines would look like several rows
+					row[i] = term.Visible(row[i])
+				}
+			}
+			return w.Write(row)
+		},
 		end: w.Flush,
 	}
 }
@@ -232,7 +240,7 @@ func (b *bar) show() {
 	if took := time.Since(b.began); took > time.Second {
 		line += fmt.Sprintf(", %.0f/s", float64(b.rows)/took.Seconds())
 	}
-	fmt.Fprintf(b.out, "\r\x1b[K%s", line)
+	term.Over(b.out, line)
 }
 
 func (b *bar) end() {

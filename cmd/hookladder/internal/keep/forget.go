@@ -32,11 +32,11 @@ func (f *Forget) Run(ctx context.Context, o app.Options) error {
 			"store": "Redis: " + term.Comma(s.Done) + " deliveries", "wait": "waiting for the archive to take in what Redis logged",
 			"archive": "archive: " + term.Comma(s.Done) + " messages",
 		}[s.Phase]
-		fmt.Fprintf(f.Told, "\r\x1b[K%s", text)
+		term.Over(f.Told, text)
 	}
 	out, err := app.Forget(ctx, o, app.ForgetOptions{Of: f.Of, By: "hookladder forget", Tell: tell})
 	if f.Told != nil {
-		fmt.Fprint(f.Told, "\r\x1b[K")
+		term.Over(f.Told, "")
 	}
 	if err != nil {
 		return err

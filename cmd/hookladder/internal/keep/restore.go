@@ -64,7 +64,7 @@ func (r *Restore) step(s app.RestoreStep, ended bool) {
 	}
 	switch {
 	case r.Line:
-		fmt.Fprintf(r.Told, "\r\x1b[K%s: %s", phases[s.Phase], text)
+		term.Over(r.Told, phases[s.Phase]+": "+text)
 		if ended {
 			fmt.Fprintln(r.Told)
 		}

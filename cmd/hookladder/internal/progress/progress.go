@@ -97,7 +97,7 @@ func Follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 	defer tick.Stop()
 	id, before := job.ID, job.Done
 	for {
-		fmt.Fprintf(out, "\r\x1b[K%s", Line(job, total, before, time.Since(began)))
+		term.Over(out, Line(job, total, before, time.Since(began)))
 		if !job.EndedAt.IsZero() {
 			break
 		}
@@ -115,7 +115,7 @@ func Follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 			fmt.Fprintln(out)
 			return err
 		case cmd.Context().Err() == nil:
-			fmt.Fprintf(out, "\r\x1b[K%s: %v; asking again", id, err)
+			term.Over(out, fmt.Sprintf("%s: %v; asking again", id, err))
 		}
 	}
 	fmt.Fprintln(out)

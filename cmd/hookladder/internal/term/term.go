@@ -20,8 +20,11 @@ import (
 // Visible makes foreign text safe for a terminal: characters that would move the
 // cursor, set a title or reverse the order of letters are escaped.
 func Visible(text string) string {
-	return escape(text, func(r rune) string { return fmt.Sprintf(`\u{%x}`, r) })
+	return escape(text, escaped)
 }
+
+// escaped stands for a character that deceives.
+func escaped(r rune) string { return fmt.Sprintf(`\u{%x}`, r) }
 
 // When is a time to the millisecond, since that is how exact ours are. None is a dash.
 func When(t wire.Time) string {
@@ -100,6 +103,9 @@ func Agrees(cmd *cobra.Command, question string) bool {
 
 // IsTerminal reports whether a stream is a terminal, with a person before it.
 func IsTerminal(stream any) bool {
+	if _, ok := stream.(*Screen); ok {
+		return true
+	}
 	file, ok := stream.(*os.File)
 	if !ok {
 		return false

@@ -1,0 +1,105 @@
+package term
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// Screen writes to a terminal. It escapes every character that a terminal would obey
+// and not show, except ends of lines and tabs, wherever the text came from. So a
+// command can't forget to.
+type Screen struct {
+	mu   sync.Mutex // of out and rest, since several goroutines may write
+	out  io.Writer
+	rest []byte // the beginning of a character, or of CR LF, whose end was not written yet
+}
+
+// NewScreen writes to a terminal.
+func NewScreen(out io.Writer) *Screen { return &Screen{out: out} }
+
+// Safe is out itself, or a Screen if out is a terminal. flush writes what is left at the
+// end. Files and pipes get every byte as it is.
+func Safe(out io.Writer) (safe io.Writer, flush func()) {
+	if !IsTerminal(out) {
+		return out, func() {}
+	}
+	s := NewScreen(out)
+	return s, s.flush
+}
+
+// Write writes what is whole.
+func (s *Screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := append(s.rest, b...)
+	whole := len(text) - unfinished(text)
+	s.rest = append([]byte(nil), text[whole:]...)
+	if err := s.show(text[:whole]); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// flush writes the rest, which is no whole character.
+func (s *Screen) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.show(s.rest) // the command has ended
+	s.rest = nil
+}
+
+// Over begins the terminal's line anew and writes a text there, as progress is shown.
+func Over(out io.Writer, text string) {
+	const begin = "\r\x1b[K" // to the left, and clear the line
+	s, ok := out.(*Screen)
+	if !ok {
+		fmt.Fprint(out, begin+text)
+		return
+	}
+	s.mu.Lock()
+	_, _ = io.WriteString(s.out, begin) // the next write fails too
+	s.mu.Unlock()
+	fmt.Fprint(s, text)
+}
+
+// show writes a text in which each character is whole, or no character.
+func (s *Screen) show(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0]) // some terminals obey such bytes
+		case r == '\r' && len(text) > 1 && text[1] == '\n', r == '\n', r == '\t', !Deceives(r), r == utf8.RuneError:
+			b.WriteRune(r)
+		default:
+			b.WriteString(escaped(r))
+		}
+		text = text[size:]
+	}
+	_, err := io.WriteString(s.out, b.String())
+	return err
+}
+
+// unfinished is how many bytes at the end may belong to a character, or to a CR LF, that
+// the next write completes.
+func unfinished(text []byte) int {
+	if n := len(text); n > 0 && text[n-1] == '\r' {
+		return 1
+	}
+	for n := 1; n <= min(len(text), utf8.UTFMax-1); n++ {
+		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}

@@ -3,13 +3,18 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -194,6 +199,11 @@ func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 	}
 	ctx, quit := context.WithCancel(cmd.Context())
 	defer quit()
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		// A terminal that was closed, or a pipe, ends it too. Else the endpoint would be left.
+		ctx, quit = signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGPIPE)
+		defer quit()
+	}
 	f.secret = cmp.Or(secret, f.to.vars["SIGNING_SECRET"])
 	endpoint, forget, err := f.open(ctx, api)
 	if err != nil {
@@ -222,7 +232,11 @@ func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 		Take: api.Take, Settle: api.Settle, Queue: endpoint, Workers: 8, Lease: time.Minute, Handle: app.Handle,
 		Say: func(format string, args ...any) { app.Println("%s", term.Visible(fmt.Sprintf(format, args...))) },
 	}
-	return errors.Join(loop.Run(ctx), forget())
+	err = loop.Run(ctx)
+	if isGone(err) {
+		return fmt.Errorf("%s was deleted, so nothing arrives here any more: %w", endpoint, err)
+	}
+	return errors.Join(err, forget())
 }
 
 // Keys that end it besides q: Ctrl-C and Ctrl-D, which a terminal hands on as they are
@@ -253,8 +267,14 @@ func (f *forwarding) press(ctx context.Context, key byte, api *client.Client, en
 	return true
 }
 
-// open finds the endpoint, or makes one under a name that the next start finds again,
-// where this one dies. forget deletes what was made.
+// isGone reports whether the API said that there is no such thing.
+func isGone(err error) bool {
+	var p *client.Problem
+	return errors.As(err, &p) && p.Status == http.StatusNotFound
+}
+
+// open finds the endpoint, or makes one that no other listener has: each of them deletes
+// its own. forget deletes what was made.
 func (f *forwarding) open(ctx context.Context, api *client.Client) (id string, forget func() error, err error) {
 	keep := func() error { return nil }
 	if f.endpoint != "" {
@@ -264,23 +284,13 @@ func (f *forwarding) open(ctx context.Context, api *client.Client) (id string, f
 		}
 		return view.ID, keep, err
 	}
-	target, err := url.Parse(f.target)
-	if err != nil {
-		return "", keep, usagef("--forward-to: %w", err)
-	}
 	host, _ := os.Hostname()
-	wanted := wire.Endpoint{
-		UID: uidOf("listen-" + host + "-" + target.Host), Kind: "pull", Tenant: f.tenant, Topics: f.topics, Secret: f.secret,
+	host = cmp.Or(host, "unknown")
+	view, _, err := api.CreateEndpoint(ctx, &wire.Endpoint{
+		UID: uidOf("listen-"+host[:min(len(host), 64)]) + "-" + strings.ToLower(rand.Text()), Kind: "pull", Tenant: f.tenant, Topics: f.topics, Secret: f.secret,
 		Description: "hookladder listen --forward-to: deleted when it ends",
-	}
-	view, _, err := api.CreateEndpoint(ctx, &wanted)
-	var p *client.Problem
-	if errors.As(err, &p) && p.Status == http.StatusConflict { // of a listener that died, with other topics
-		if _, err := api.DeleteEndpoint(ctx, wanted.UID); err != nil {
-			return "", keep, err
-		}
-		view, _, err = api.CreateEndpoint(ctx, &wanted)
-	}
+		Metadata:    map[string]string{"host": host, "pid": strconv.Itoa(os.Getpid()), "since": time.Now().UTC().Format(time.RFC3339)},
+	})
 	if err != nil {
 		return "", keep, err
 	}
@@ -288,8 +298,10 @@ func (f *forwarding) open(ctx context.Context, api *client.Client) (id string, f
 	return view.ID, func() error {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		_, err := api.DeleteEndpoint(call, view.ID)
-		return err
+		if _, err := api.DeleteEndpoint(call, view.ID); !isGone(err) {
+			return err
+		}
+		return nil
 	}, nil
 }
 

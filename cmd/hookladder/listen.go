@@ -38,7 +38,7 @@ processes: keep secrets that matter in a file.
 With --forward-to it takes deliveries from Hookladder instead and hands each to an app
 on this machine, as a callback would: no tunnel is needed, since nothing has to reach
 this machine. It makes an endpoint of kind pull for that, which gets a copy of what
-matches --topic, and deletes it at the end. It signs with --secret, --secret-file or
+matches --topic, shares it with no other listener, and deletes it at the end. It signs with --secret, --secret-file or
 SIGNING_SECRET, or else with a fresh secret that it prints. Each attempt is printed with
 the app's answer. At a terminal r sends the last one again, f has the next attempt fail,
 and q ends it. --fail has the first attempts fail, --status says with which answer (500),

@@ -88,6 +88,56 @@ func TestListenForwardsToAnAppThatNothingCanReach(t *testing.T) {
 	require.Empty(t, page.Data, "it was deleted")
 }
 
+// forwards starts a listener and returns it with the id of its endpoint.
+func (i *instance) forwards(t testing.TB, args ...string) (p *kit.Process, endpoint string) {
+	t.Helper()
+	p = i.run(t, append([]string{"listen", "--forward-to"}, args...)...)
+	line, err := p.Line(t.Context(), "taking from ep_")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(line, "taking from ")
+	endpoint, _, _ = strings.Cut(rest, " ")
+	return p, endpoint
+}
+
+func TestListenersOnOneHostAndPortShareNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.serve("LADDER=1h")
+	app := newTestApp(t, w.secret.Reveal())
+	one, first := i.forwards(t, app.URL+"/a", "--secret", w.secret.Reveal(), "--tenant", "one", "--topic", "x.*")
+	two, second := i.forwards(t, app.URL+"/b", "--secret", w.secret.Reveal(), "--tenant", "two", "--topic", "y.*")
+	three, _ := i.forwards(t, app.URL+"/a", "--secret", w.secret.Reveal(), "--tenant", "one", "--topic", "x.*") // the same in all
+	require.NotEqual(t, first, second)
+	sent := i.publish(wire.Message{Topic: "x.a", Tenant: "one", Body: []byte(`1`)})
+	require.Equal(t, 2, sent.Matched)
+	require.Equal(t, "x.a 1 1", <-app.got)
+	require.Equal(t, "x.a 1 1", <-app.got)
+	i.publish(wire.Message{Topic: "y.a", Tenant: "two", Body: []byte(`2`)})
+	require.Equal(t, "y.a 1 2", <-app.got)
+
+	require.NoError(t, one.Signal(syscall.SIGHUP)) // its terminal was closed
+	<-one.Ended
+	require.Zero(t, one.ExitCode(), one.Output.String())
+	view, err := i.Client.Endpoint(t.Context(), second)
+	require.NoError(t, err)
+	require.NotEmpty(t, view.Metadata["host"])
+	require.NotEmpty(t, view.Metadata["pid"])
+	_, err = i.Client.Endpoint(t.Context(), first)
+	require.ErrorContains(t, err, "endpoint", "it was deleted")
+
+	_, err = i.Client.DeleteEndpoint(t.Context(), second)
+	require.NoError(t, err)
+	<-two.Ended
+	require.Equal(t, exitNotFound, two.ExitCode())
+	require.Contains(t, two.Output.String(), second+" was deleted, so nothing arrives here any more")
+
+	require.NoError(t, three.Signal(syscall.SIGINT))
+	<-three.Ended
+	page, err := i.Client.Endpoints(t.Context(), client.EndpointFilter{})
+	require.NoError(t, err)
+	require.Empty(t, page.Data, "each deleted its own")
+}
+
 func TestConsumeHandsEachBodyToAProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

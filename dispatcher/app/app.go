@@ -245,6 +245,7 @@ func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics,
 		}
 	}
 	o.Engine.Takeable = func(lanes []dispatcher.Lane) { w.takers.OnTakeable(lanes) }
+	o.Engine.Gone = func(lane dispatcher.Lane) { w.takers.OnGone(lane) }
 	w.gauge = o.watched(store, figures)
 	if w.engine, err = newEngine(store, guard, share, o); err != nil {
 		return w, err

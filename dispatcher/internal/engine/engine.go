@@ -48,6 +48,7 @@ type Options struct {
 	Stirred      func()              // called when something may have happened in the queue, here or at another instance; must not block; nil: it is not
 
 	Takeable func([]dispatcher.Lane) // hears that there may be something to take; must not block; nil: nothing is taken here
+	Gone     func(dispatcher.Lane)   // hears that the lane's endpoint was deleted; must not block; nil: nothing is taken here
 	Tell     func(dispatcher.News)   // is told what notices tell of; must not block; nil: it is not
 }
 

@@ -38,6 +38,12 @@ func (w *watcher) Run(ctx context.Context) error {
 	if takeable == nil {
 		takeable = func([]dispatcher.Lane) {}
 	}
+	onEndpoint := func(change dispatcher.EndpointChange) {
+		e.endpoints.Cache.OnChange(change)
+		if change.Version == 0 && e.options.Gone != nil {
+			e.options.Gone(dispatcher.Lane(change.ID))
+		}
+	}
 	onGap := func() {
 		takeable([]dispatcher.Lane{dispatcher.AllLanes})
 		e.endpoints.Cache.SetSubscribed(true)
@@ -46,7 +52,7 @@ func (w *watcher) Run(ctx context.Context) error {
 		e.dead.suspect()
 		e.endpoints.Suspect()
 	}
-	subscriber := dispatcher.Subscriber{OnEndpoint: e.endpoints.Cache.OnChange, OnGap: onGap, OnTakeable: takeable}
+	subscriber := dispatcher.Subscriber{OnEndpoint: onEndpoint, OnGap: onGap, OnTakeable: takeable}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
 		err := e.queue.Watch(ctx, e.name(), subscriber)

@@ -3,6 +3,7 @@ package takers
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -61,6 +62,8 @@ func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.
 		select {
 		case <-w.wake:
 		case <-again:
+		case <-w.gone:
+			return nil, fmt.Errorf("take from %s: %w", a.Lane, dispatcher.ErrNoEndpoint)
 		case <-end.C:
 			last = true // something may have come in the end
 		case <-stop:

@@ -208,3 +208,21 @@ func TestNobodyIsToldThatALostLaneIsEmpty(t *testing.T) {
 		require.ErrorIs(t, c.err, errLost)
 	})
 }
+
+func TestThoseThatWaitLearnAtOnceThatTheirEndpointIsGone(t *testing.T) {
+	inBubble(t, func(q *fakeQueue, _ func()) {
+		one, two := q.call(t, d.TakerAsk{Lane: "ep_gone", Wait: half}), q.call(t, d.TakerAsk{Lane: "ep_gone", Wait: half})
+		other := q.call(t, d.TakerAsk{Wait: half})
+		require.True(t, one.waits() && two.waits() && other.waits())
+		q.t.OnGone("ep_gone")
+		q.t.OnGone("ep_gone") // each instance hears it from itself, and as others do
+		for _, c := range []*call{one, two} {
+			<-c.over
+			require.ErrorIs(t, c.err, d.ErrNoEndpoint)
+			require.Zero(t, c.took)
+		}
+		require.True(t, other.waits())
+		q.put(lane, "a")
+		require.Equal(t, []string{"a"}, other.answer(t))
+	})
+}

@@ -119,6 +119,18 @@ func (t *Takers) OnTakeable(lanes []dispatcher.Lane) {
 	}
 }
 
+// OnGone ends the waits for a lane whose endpoint was deleted.
+func (t *Takers) OnGone(lane dispatcher.Lane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, w := range t.lines[lane] {
+		if !w.ended {
+			w.ended = true
+			close(w.gone)
+		}
+	}
+}
+
 // awaited are the lanes that callers wait for.
 func (t *Takers) awaited() (lanes []dispatcher.Lane) {
 	t.mu.Lock()
@@ -161,11 +173,14 @@ func (t *Takers) look(ctx context.Context) {
 type waiter struct {
 	lane dispatcher.Lane
 	wake chan struct{} // 1 deep: it is its turn to ask
+	gone chan struct{} // closed once its endpoint was deleted
+
+	ended bool // gone is closed; guarded by the takers' mu
 }
 
 // join has a caller wait in the line of a lane.
 func (t *Takers) join(lane dispatcher.Lane) *waiter {
-	w := &waiter{lane: lane, wake: make(chan struct{}, 1)}
+	w := &waiter{lane: lane, wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines[lane] = append(t.lines[lane], w)

@@ -84,7 +84,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/rig":        1500,
 	"dispatcher/internal/queuetest/stored":     1100, // the index of tenants and subjects
 	"dispatcher/internal/redisq":               6600,
-	"dispatcher/internal/redisq/access":        300,
+	"dispatcher/internal/redisq/access":        400,
 	"dispatcher/internal/redisq/access/lua":    200,
 	"dispatcher/internal/redisq/buried":        400,
 	"dispatcher/internal/redisq/admin":         4000, // the index of tenants and subjects

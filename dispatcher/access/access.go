@@ -26,6 +26,8 @@ const (
 	MaxLinkFor = 30 * 24 * time.Hour
 	// LinkCalls is how many tests and resends a link may ask for in an hour, together.
 	LinkCalls = 60
+	// ShownFor is how long a page that answered an action can be loaded again.
+	ShownFor = time.Minute
 	// LinkPrefix begins the id of a link.
 	LinkPrefix = "lnk_"
 )
@@ -36,6 +38,8 @@ var (
 	ErrNoSession = errors.New("no such session")
 	// ErrNoLink says that there is no such link: it has expired, was revoked, or never was.
 	ErrNoLink = errors.New("no such link")
+	// ErrNotShown says that there is no such page for this session or link, or no more.
+	ErrNotShown = errors.New("no such page, or no more")
 	// ErrLinks says that there are too many links.
 	ErrLinks = errors.New("too many links: revoke those that are not needed")
 )

@@ -29,6 +29,7 @@ func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (
 		Keyless:  keyless,
 		Sessions: console.Sessions{Open: s.linkStore.OpenSession, Get: s.linkStore.Session, Close: s.linkStore.CloseSession},
 		Link:     s.linkStore.LinkByToken, Spend: s.linkStore.SpendLink,
+		Shown:   console.Shown{Put: s.linkStore.PutShown, Get: s.linkStore.Shown},
 		Minutes: s.health.Minutes, Bars: s.health.Bars, FiguresSince: s.health.Since, Archive: archived,
 
 		Settings: o.Console.Settings,

@@ -37,19 +37,19 @@ func TestPeopleMakeChangeAndDeleteAnEndpoint(t *testing.T) {
 	empty := who.do("GET", "/console/endpoints", nil)
 	require.Contains(t, empty.text, "hookladder endpoints create")
 
-	wrong := who.do("POST", "/console/endpoints", url.Values{"url": {"ftp://<i>"}, "topics": {"a, b c!"}, "max_in_flight": {"many"}, "description": {"typed"}})
+	wrong := who.post("/console/endpoints", url.Values{"url": {"ftp://<i>"}, "topics": {"a, b c!"}, "max_in_flight": {"many"}, "description": {"typed"}})
 	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
 	require.Contains(t, wrong.text, "must be a whole number")
 	require.Contains(t, wrong.text, `value="ftp://&lt;i&gt;"`)
 	require.Contains(t, wrong.text, "<details open>", "what is wrong is not hidden")
-	wrong = who.do("POST", "/console/endpoints", url.Values{"url": {"ftp://<i>"}, "topics": {"a, b c!"}, "description": {"typed"}})
+	wrong = who.post("/console/endpoints", url.Values{"url": {"ftp://<i>"}, "topics": {"a, b c!"}, "description": {"typed"}})
 	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
 	require.Contains(t, wrong.text, `id="w-url"`)
 	require.Contains(t, wrong.text, `id="w-topics"`)
 	require.Contains(t, wrong.text, ">typed</textarea>", "the form keeps what was typed")
 	require.NotContains(t, wrong.text, "<i>")
 
-	made := who.do("POST", "/console/endpoints", url.Values{
+	made := who.post("/console/endpoints", url.Values{
 		"url": {receiver.URL}, "uid": {"main"}, "tenant": {"shop"}, "topics": {"a.*"}, "headers": {"x-token: hidden\nx-other: kept"}, "rate": {"50/s"},
 	})
 	require.Equal(t, http.StatusOK, made.StatusCode)
@@ -76,25 +76,25 @@ func TestPeopleMakeChangeAndDeleteAnEndpoint(t *testing.T) {
 	_, err := p.client().PatchEndpoint(t.Context(), id, map[string]any{"description": "of another person"})
 	require.NoError(t, err)
 	edit["rate"], edit["headers"] = []string{"7/s"}, []string{"x-other: ***\nx-new: 1"}
-	require.Equal(t, path+"?told=changed", who.do("POST", path, edit).Header.Get("Location"))
+	require.Equal(t, path+"?told=changed", who.post(path, edit).Header.Get("Location"))
 	after, err := p.client().Endpoint(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, "of another person", after.Description)
 	require.Equal(t, "7/s", after.Rate)
 	require.Equal(t, map[string]string{"x-other": wire.Hidden, "x-new": wire.Hidden}, after.Headers)
 	edit["rate"] = []string{"<b>"}
-	wrong = who.do("POST", path, edit)
+	wrong = who.post(path, edit)
 	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
 	require.Contains(t, wrong.text, `id="w-rate"`)
 	require.Contains(t, wrong.text, `value="&lt;b&gt;"`)
 
-	tested := who.do("POST", path+"/test", url.Values{})
+	tested := who.post(path+"/test", url.Values{})
 	require.Equal(t, http.StatusOK, tested.StatusCode)
 	require.Contains(t, tested.text, "The test failed")
 	require.Contains(t, tested.text, ">418<")
 	require.Contains(t, tested.text, "&lt;b&gt;short&lt;/b&gt; and stout")
 
-	require.Equal(t, path+"?told=paused", who.do("POST", path+"/pause", url.Values{}).Header.Get("Location"))
+	require.Equal(t, path+"?told=paused", who.post(path+"/pause", url.Values{}).Header.Get("Location"))
 	paused := who.do("GET", path+"?told=paused", nil)
 	require.Contains(t, paused.text, "It is paused, by local.")
 	require.Contains(t, paused.text, path+"/resume")
@@ -106,17 +106,17 @@ func TestPeopleMakeChangeAndDeleteAnEndpoint(t *testing.T) {
 
 	rotate := who.do("GET", path+"/rotate", nil)
 	require.Contains(t, rotate.text, "signs too for")
-	require.Contains(t, who.do("POST", path+"/rotate", url.Values{"overlap": {"soon"}}).text, `id="w-overlap"`)
-	rotated := who.do("POST", path+"/rotate", url.Values{"overlap": {"1h"}})
+	require.Contains(t, who.post(path+"/rotate", url.Values{"overlap": {"soon"}}).text, `id="w-overlap"`)
+	rotated := who.post(path+"/rotate", url.Values{"overlap": {"1h"}})
 	second := shownSecrets(rotated)[0]
 	require.NotEqual(t, first, second)
 	require.Contains(t, rotated.text, "The secret before signs too, until")
-	secrets := who.do("POST", path+"/secret", url.Values{})
+	secrets := who.post(path+"/secret", url.Values{})
 	require.ElementsMatch(t, []string{second, first}, unique(shownSecrets(secrets)))
 
 	ask := who.do("GET", path+"/delete", nil)
 	require.Equal(t, "1", waitsFor.FindStringSubmatch(ask.text)[1])
-	require.Contains(t, who.do("POST", path+"/delete", url.Values{}).text, "1 waiting delivery was cancelled")
+	require.Contains(t, who.post(path+"/delete", url.Values{}).text, "1 waiting delivery was cancelled")
 	require.Equal(t, http.StatusNotFound, who.do("GET", path, nil).StatusCode)
 	require.NoError(t, p.end())
 }

@@ -127,12 +127,14 @@ func TestALinkIsOpenedByAButton(t *testing.T) {
 	who.header.Set("X-Refresh", "1")
 	require.Equal(t, http.StatusUnauthorized, who.get("/link/").StatusCode, "an open page loads anew")
 	who.header.Del("X-Refresh")
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		got = who.do(method, path, url.Values{})
-		require.Equal(t, http.StatusNotFound, got.StatusCode)
-		require.Contains(t, got.text, "This link opens nothing")
-		require.Empty(t, got.Cookies())
-	}
+	pressed := who.act(path, nil)
+	require.Equal(t, http.StatusSeeOther, pressed.StatusCode)
+	require.Equal(t, path, pressed.Header.Get("Location"), "which says why")
+	require.Empty(t, pressed.Cookies())
+	got = who.get(path)
+	require.Equal(t, http.StatusNotFound, got.StatusCode)
+	require.Contains(t, got.text, "This link opens nothing")
+	require.Empty(t, got.Cookies())
 }
 
 func TestAPageOfALinkFromAnotherSiteAsksOnceMore(t *testing.T) {
@@ -309,7 +311,7 @@ func TestRedisAwayIsNoRevokedLinkAndNoLogHasAToken(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, got.StatusCode, at)
 		require.Empty(t, got.Cookies())
 	}
-	require.Equal(t, http.StatusServiceUnavailable, who.post(path, nil).StatusCode)
+	require.Equal(t, path+"?told=unknown", who.act(path, nil).Header.Get("Location"), "where it says so")
 	redis.Restart()
 	require.Eventually(t, func() bool { return who.get("/link/").StatusCode == http.StatusOK }, patience, 10*time.Millisecond)
 	require.NotContains(t, logged.String(), strings.TrimPrefix(path, "/link/"))
@@ -327,10 +329,11 @@ func TestTestsAndResendsOfALinkAreLimited(t *testing.T) {
 		got := who.post("/link/messages/one/retry", url.Values{"to": {e}})
 		require.Equal(t, http.StatusSeeOther, got.StatusCode, "call %d: %s", i+1, got.text)
 	}
-	got := who.post("/link/messages/one/retry", url.Values{"to": {e}})
+	refused := who.act("/link/messages/one/retry", url.Values{"to": {e}})
+	got := who.get(refused.Header.Get("Location"))
 	require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
 	require.Contains(t, got.text, "Too many tests and resends by this link: one more in ")
-	wait, err := strconv.Atoi(got.Header.Get("Retry-After"))
+	wait, err := strconv.Atoi(refused.Header.Get("Retry-After"))
 	require.NoError(t, err)
 	require.InDelta(t, 1800, wait, 1800)
 	other := p.openedLink(func() string { path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true}); return path }())

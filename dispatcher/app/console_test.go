@@ -97,7 +97,19 @@ func (p *person) get(path string) page {
 	return got
 }
 
+// post acts. If a page answers that, it is the one behind the redirect.
 func (p *person) post(path string, form url.Values) page {
+	p.t.Helper()
+	got := p.act(path, form)
+	if to := got.Header.Get("Location"); strings.Contains(to, "shown=") {
+		require.Equal(p.t, http.StatusSeeOther, got.StatusCode)
+		return p.get(to)
+	}
+	return got
+}
+
+// act acts, and returns what the action itself answers.
+func (p *person) act(path string, form url.Values) page {
 	p.t.Helper()
 	if form == nil {
 		form = url.Values{}

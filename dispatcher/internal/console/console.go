@@ -38,6 +38,7 @@ type Options struct {
 	Sessions Sessions                                                     // where browsers that signed in are kept
 	Link     func(ctx context.Context, token string) (access.Link, error) // the link that a token opens
 	Spend    func(context.Context, string) (time.Duration, error)         // counts a call of a link
+	Shown    Shown                                                        // the pages that answer actions
 
 	Minutes      func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: they are not counted
 	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are

@@ -22,9 +22,9 @@ type secretPage struct {
 	Until      wire.Time // the one before signs too; zero: it does not
 }
 
-// once answers a page that no browser keeps.
+// once answers with secrets, on the page of their endpoint.
 func (v *visit) once(p secretPage) (pageAnswer, error) {
-	v.w.Header().Set("Cache-Control", "no-store")
+	v.at = v.base + "/endpoints/" + p.ID
 	title := "Secrets of " + p.Name
 	switch {
 	case p.Made:
@@ -156,5 +156,6 @@ func deleteEndpoint(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
+	v.at = v.base + "/endpoints"
 	return pageAnswer{template: "deleted", title: form.NameOf(e) + " was deleted", section: "endpoints", body: deletedPage{Name: form.NameOf(e), Cancelled: cancelled}}, nil
 }

@@ -78,6 +78,7 @@ func createEndpoint(v *visit) (pageAnswer, error) {
 			return pageAnswer{}, err
 		}
 	}
+	v.at = v.base + "/endpoints/new"
 	var f endpointForm
 	f.fill(form.Shown(false, all), typed, nil, wrong)
 	return formAnswer(f, http.StatusUnprocessableEntity)
@@ -127,6 +128,7 @@ func changeEndpoint(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
+	v.at = v.base + "/endpoints/" + e.ID + "/edit"
 	f := endpointForm{ID: e.ID, Name: form.NameOf(e)}
 	f.fill(shown, typed, was, wrong)
 	return formAnswer(f, http.StatusUnprocessableEntity)

@@ -143,6 +143,7 @@ func picked(v *visit) (pageAnswer, error) {
 	if len(list) > rowsAtOnce {
 		list = list[:rowsAtOnce]
 	}
+	v.at = back
 	ends := v.r.PostFormValue("do") == "cancel"
 	p := pickedPage{Verb: "due now", Results: make([]pickedRow, len(list)), Back: back}
 	if ends {

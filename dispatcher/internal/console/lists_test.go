@@ -142,7 +142,9 @@ func TestSelectedRowsAreChangedOneByOne(t *testing.T) {
 	require.Equal(t, "/console/deliveries?told=picked-none", w.Header().Get("Location"))
 	api.answers["POST /v1/messages/b/retry"] = `503{"type":"/problems/unavailable","title":"Away","status":503}`
 	pick.Set("do", "retry")
-	require.Equal(t, http.StatusServiceUnavailable, ask(post("/console/deliveries/picked", pick)).Code)
+	w = ask(post("/console/deliveries/picked", pick))
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	require.Contains(t, w.Header().Get("Location"), "told=unknown")
 }
 
 const survey = `{"matched":1234,"complete":false,"by_reason":{"exhausted":1200,"gone":34},"oldest":"2026-01-30T11:00:00.000Z","newest":"2026-01-31T11:00:00.000Z","sample":[`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,6 +24,8 @@ const (
 	previewFor = 15 * time.Second
 	// partsAtOnce is how many jobs one preview begins, one for each destination.
 	partsAtOnce = 20
+	// mostQuery bounds the query of a redirect: proxies take lines of 8 KiB.
+	mostQuery = 4 << 10
 	// usualRate is how many a second a preview offers: a receiver that has just been
 	// mended takes these.
 	usualRate = 50
@@ -266,6 +269,11 @@ func rateOf(text string) string {
 
 // again shows a preview with what is wrong with its form.
 func again(v *visit, list []deliveryFilter, wrong string) (pageAnswer, error) {
+	typed := maps.Clone(v.r.PostForm)
+	delete(typed, "sure") // a person says so each time
+	if q := typed.Encode(); len(q) < mostQuery {
+		v.at = v.base + "/jobs/new?" + q
+	}
 	a, err := preview(v, list, "")
 	if p, ok := a.body.(previewPage); ok {
 		p.Wrong = wrong

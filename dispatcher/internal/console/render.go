@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -186,6 +187,7 @@ func (l *look) serve(w http.ResponseWriter, r *http.Request) {
 type frame struct {
 	Title, Section string
 	Base, URL      string // /console or /link; path and query of this page
+	Still          bool   // it shows what an action answered, and does not refresh
 	Project        string
 	Version        string
 	Visitor        desk.Visitor
@@ -236,6 +238,9 @@ var tellings = map[string]string{
 	"unchanged": "Nothing was changed.",
 	"paused":    "Paused. What is published waits, and nothing is lost.",
 	"revoked":   "Revoked. All browsers that it let in are out.",
+	"unknown":   "It is not known whether this was done: look before you do it again.",
+	"unshown":   "What this answered can't be shown: look here for what was done.",
+	"gone":      "What was shown here is gone: it is kept for a minute, and for the browser that asked for it.",
 	"unsure":    "Nothing was paused: tick the box to say that you are sure.",
 	"resumed":   "Resumed. What is due goes out now. What waits for its next attempt waits until then.",
 }
@@ -244,7 +249,7 @@ var tellings = map[string]string{
 // is told by the data, not by the HTML, in which times go on.
 func (s *server) render(v *visit, a pageAnswer) {
 	f := frame{
-		Title: a.title, Section: a.section, Base: v.base, URL: v.r.URL.RequestURI(), Project: s.Project, Version: s.Version,
+		Title: a.title, Section: a.section, Base: v.base, URL: cmp.Or(v.at, v.r.URL.RequestURI()), Still: v.at != "", Project: s.Project, Version: s.Version,
 		Visitor: v.Visitor, Keyless: s.Keyless(), Told: tellings[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body,
 	}
 	if a.status == 0 {

@@ -134,11 +134,18 @@ func Routes() []Route {
 
 // register makes the routes known.
 func (s *server) register() {
-	for _, o := range s.consoleRoutes() {
-		s.mux.HandleFunc(o.method+" "+s.console+o.path, s.handle(o, s.console, s.operator))
-	}
-	for _, o := range s.linkRoutes() {
-		s.mux.HandleFunc(o.method+" "+s.link+o.path, s.handle(o, s.link, s.merchant))
+	for _, all := range []struct {
+		base   string
+		routes []pageRoute
+		who    identify
+	}{{s.console, s.consoleRoutes(), s.operator}, {s.link, s.linkRoutes(), s.merchant}} {
+		for _, o := range all.routes {
+			h := s.handle(o, all.base, all.who)
+			if o.method == http.MethodPost {
+				h = s.act(o, placeOf(o, all.routes), all.base, all.who)
+			}
+			s.mux.HandleFunc(o.method+" "+all.base+o.path, h)
+		}
 	}
 	for _, base := range []string{s.console, s.link} {
 		s.mux.HandleFunc("GET "+base+"/static/{name}", s.look.serve)

@@ -72,29 +72,41 @@ type signInForm struct {
 	Wrong string // why it did not work
 }
 
+// wrongSignIns are why a sign-in did not work, by the word in the URL that it leads to.
+// The browser has no session then, to which a page could belong.
+var wrongSignIns = map[string]struct {
+	status int
+	text   string
+}{
+	"key":   {http.StatusUnauthorized, "There is no such key."},
+	"scope": {http.StatusForbidden, "This key lacks the scope read, so there is nothing that it may see."},
+	"many":  {http.StatusTooManyRequests, "Too many wrong keys from this address. Wait a minute, and try again."},
+}
+
 // showSignIn serves GET /console/sign-in.
 func (s *server) showSignIn(v *visit) (pageAnswer, error) {
 	to := s.ownPath(v.r.FormValue("to"))
 	if v.Known() {
 		return pageAnswer{to: to}, nil
 	}
-	return pageAnswer{template: "sign-in", title: "Sign in", body: signInForm{To: to}}, nil
+	wrong := wrongSignIns[v.r.FormValue("wrong")]
+	return pageAnswer{template: "sign-in", title: "Sign in", status: wrong.status, body: signInForm{To: to, Wrong: wrong.text}}, nil
 }
 
 // signIn serves POST /console/sign-in.
 func (s *server) signIn(v *visit) (pageAnswer, error) {
 	to, key := s.ownPath(v.r.PostFormValue("to")), strings.TrimSpace(v.r.PostFormValue("key"))
-	wrong := func(status int, why string) (pageAnswer, error) {
-		return pageAnswer{template: "sign-in", title: "Sign in", status: status, body: signInForm{To: to, Wrong: why}}, nil
+	wrong := func(word string) (pageAnswer, error) {
+		return pageAnswer{to: s.console + "/sign-in?" + url.Values{"to": {to}, "wrong": {word}}.Encode()}, nil
 	}
 	caller, ok := s.Find(key)
 	switch {
 	case !ok && !s.guesses.count(callers.Address(callers.AddressOf(v.r)), time.Now()):
-		return wrong(http.StatusTooManyRequests, "Too many wrong keys from this address. Wait a minute, and try again.")
+		return wrong("many")
 	case !ok:
-		return wrong(http.StatusUnauthorized, "There is no such key.")
+		return wrong("key")
 	case !caller.Read && !caller.Admin:
-		return wrong(http.StatusForbidden, "This key lacks the scope read, so there is nothing that it may see.")
+		return wrong("scope")
 	}
 	token, err := s.Sessions.Open(v.ctx, caller.Key)
 	if err != nil {

@@ -230,7 +230,6 @@ func createLink(v *visit) (pageAnswer, error) {
 	}
 	made, err := v.CreateLink(v.ctx, wire.LinkRequest{Tenant: page.Tenant, Endpoint: page.Endpoint, Name: page.Name, Manage: page.Manage, For: wire.Duration(lasts)})
 	if err == nil {
-		v.w.Header().Set("Cache-Control", "no-store")
 		return v.linksPage(linksPage{Made: &made, Tenant: page.Tenant, For: "24h"}, 0)
 	}
 	fields := []form.Field{{Name: "tenant"}, {Name: "endpoint"}, {Name: "name"}, {Name: "for"}}

@@ -1,10 +1,14 @@
 package console_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +34,8 @@ func newTestConsole(t *testing.T, api http.HandlerFunc, in func() bool, change .
 			}
 			return access.Session{Key: key.Key}, nil
 		}},
-		Now: time.Now, Project: "test", Version: "test",
+		Shown: newTestShown(),
+		Now:   time.Now, Project: "test", Version: "test",
 	}
 	for _, one := range change {
 		one(&o)
@@ -41,7 +46,36 @@ func newTestConsole(t *testing.T, api http.HandlerFunc, in func() bool, change .
 		r.AddCookie(&http.Cookie{Name: "hookladder", Value: "token"})
 		w := httptest.NewRecorder()
 		pages.ServeHTTP(w, r)
+		if to := w.Header().Get("Location"); strings.Contains(to, "shown=") { // the page that answers an action
+			require.Equal(t, http.StatusSeeOther, w.Code)
+			r, w = get(to), httptest.NewRecorder()
+			r.AddCookie(&http.Cookie{Name: "hookladder", Value: "token"})
+			pages.ServeHTTP(w, r)
+		}
 		return w
+	}
+}
+
+// newTestShown keeps the pages that answer actions, of each owner.
+func newTestShown() console.Shown {
+	var mu sync.Mutex
+	pages := map[string][]byte{}
+	return console.Shown{
+		Put: func(_ context.Context, owner string, page []byte) (id string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			id = strconv.Itoa(len(pages) + 1)
+			pages[owner+" "+id] = bytes.Clone(page)
+			return id, nil
+		},
+		Get: func(_ context.Context, owner, id string) ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if page, ok := pages[owner+" "+id]; ok {
+				return page, nil
+			}
+			return nil, access.ErrNotShown
+		},
 	}
 }
 

@@ -34,6 +34,7 @@ type visit struct {
 	r    *http.Request
 	ctx  context.Context // ends when the page may take no longer
 	base string          // /console or /link
+	at   string          // of an action: path and query of the page that shows what it answers; empty: this is a page
 
 	known bool // its visitor is known, so the store answered just now
 }
@@ -54,36 +55,54 @@ type pageAnswer struct {
 // identify finds who looks.
 type identify func(ctx context.Context, r *http.Request) (desk.Visitor, error)
 
-// handle serves a route.
+// handle serves a route that is a page.
 func (s *server) handle(o pageRoute, base string, who identify) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		within := lookFor
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			within = actFor
-			r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), within)
+		ctx, cancel := context.WithTimeout(r.Context(), lookFor)
 		defer cancel()
-		looker, err := who(ctx, r)
-		v := &visit{Desk: desk.New(looker, s.api, s.Spend), srv: s, w: w, r: r, ctx: ctx, base: base, known: err == nil}
-		if err == nil {
-			err = callers.Identify(w, r, callerOf(looker, r))
-		}
-		if err == nil {
-			err = v.Refusal(o.needs)
-		}
-		var a pageAnswer
-		if err == nil {
+		s.answer(o, who, &visit{srv: s, w: w, r: r, ctx: ctx, base: base})
+	}
+}
+
+// act serves a route that is an action.
+func (s *server) act(o pageRoute, above int, base string, who identify) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		caught := catch(w)
+		v := &visit{srv: s, w: caught, r: r, base: base, at: place(r, base, above)}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		ctx, cancel := context.WithTimeout(r.Context(), actFor)
+		defer cancel()
+		v.ctx = ctx
+		s.answer(o, who, v)
+		s.leave(v, caught)
+	}
+}
+
+// answer finds who looks, and answers with the page or the action of a route.
+func (s *server) answer(o pageRoute, who identify, v *visit) {
+	looker, err := who(v.ctx, v.r)
+	v.Desk, v.known = desk.New(looker, s.api, s.Spend), err == nil
+	if err == nil {
+		err = callers.Identify(v.w, v.r, callerOf(looker, v.r))
+	}
+	if err == nil {
+		err = v.Refusal(o.needs)
+	}
+	var a pageAnswer
+	if err == nil {
+		if id := v.r.URL.Query().Get(shownParam); id != "" && v.at == "" {
+			err = s.showKept(v, id)
+		} else {
 			a, err = o.do(v)
 		}
-		switch {
-		case err != nil:
-			s.fail(v, err)
-		case a.to != "":
-			http.Redirect(w, r, withTold(a.to, a.told), http.StatusSeeOther)
-		case a.template != "":
-			s.render(v, a)
-		}
+	}
+	switch {
+	case err != nil:
+		s.fail(v, err)
+	case a.to != "":
+		http.Redirect(v.w, v.r, withTold(a.to, a.told), http.StatusSeeOther)
+	case a.template != "":
+		s.render(v, a)
 	}
 }
 

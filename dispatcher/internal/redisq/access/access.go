@@ -1,4 +1,5 @@
-// Package access keeps in Redis which browsers are signed in, and the links of merchants.
+// Package access keeps in Redis which browsers are signed in, the links of merchants, and
+// for a minute the pages that answer their actions.
 //
 // All of it lies under the project's own hash tag, at home, and nothing of it opens
 // anything: a token's SHA-256 is kept, never the token. A record that is there
@@ -21,6 +22,12 @@ var sessionOpenSrc string
 
 //go:embed lua/session_read.lua
 var sessionReadSrc string
+
+//go:embed lua/shown_put.lua
+var shownPutSrc string
+
+//go:embed lua/shown_read.lua
+var shownReadSrc string
 
 //go:embed lua/link_create.lua
 var linkCreateSrc string
@@ -45,7 +52,7 @@ type Store struct {
 
 	sealer *cursor.Sealer
 
-	openSession, readSession                                script.Script
+	openSession, readSession, putShown, readShown           script.Script
 	createLink, readLink, listLinks, revokeLink, spendLinks script.Script
 }
 
@@ -55,6 +62,7 @@ func New(c *conn.Client) *Store {
 	return &Store{
 		conn: c, home: c.Tag(conn.Home), sealer: cursor.New(c),
 		openSession: home("open session", sessionOpenSrc), readSession: home("read session", sessionReadSrc),
+		putShown: home("keep page", shownPutSrc), readShown: home("read page", shownReadSrc),
 		createLink: home("create link", linkCreateSrc), readLink: home("read link", linkReadSrc), listLinks: home("list links", linkListSrc),
 		revokeLink: home("revoke link", linkRevokeSrc), spendLinks: home("count call of link", linkSpendSrc),
 	}

@@ -84,6 +84,7 @@ const (
 	Departed    = ":departed"
 	Audit       = ":audit"
 	Session     = ":session:" // and the hash of its token
+	Shown       = ":shown:"   // and the hash of its owner
 	Links       = ":links"
 	Linked      = ":linked"
 	Lapse       = ":lapse"

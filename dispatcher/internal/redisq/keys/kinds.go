@@ -88,6 +88,7 @@ var HomeKinds = []Kind{
 	{Departed, "DEPARTED", "zset", OfInstance, "reap.go", "reap.go"},
 	{Audit, "AUDIT", "stream", OfNone, "audit.lua", "audit/read.go"},
 	{Session, "SESSION", "hash", OfNone, "session_open.lua", "session_read.lua"},
+	{Shown, "SHOWN", "hash", OfNone, "shown_put.lua", "shown_read.lua"},
 	{Links, "LINKS", "hash", OfNone, "link_create.lua", "access_common.lua"},
 	{Linked, "LINKED", "zset", OfNone, "link_create.lua", "link_list.lua"},
 	{Lapse, "LAPSE", "zset", OfNone, "link_create.lua", "link_create.lua"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -133,6 +134,17 @@ func CheckHeaderName(name string) error {
 		}
 	}
 	return nil
+}
+
+// ReservedHeaders lists the names that no message and no endpoint may set, in order. A
+// name that ends with * stands for all that begin so.
+func ReservedHeaders() []string {
+	names := slices.Concat(slices.Collect(maps.Keys(ownHeaders)), slices.Collect(maps.Keys(forgedHeaders)))
+	for _, p := range ownPrefixes {
+		names = append(names, p+"*")
+	}
+	slices.Sort(names)
+	return names
 }
 
 // asRead is how a name may reach a receiver that gets it by way of CGI, WSGI or

@@ -198,9 +198,13 @@ func (n names) addDocument(t testing.TB, text string) {
 	}
 }
 
-// addHeaders adds the headers that receivers get, of every scheme.
+// addHeaders adds the headers that receivers get, of every scheme, and those that callers
+// may not set.
 func (n names) addHeaders(t testing.TB, api string) {
 	t.Helper()
+	for _, name := range dispatcher.ReservedHeaders() {
+		n.add("header", "reserved "+name)
+	}
 	got := make(chan http.Header, 16)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
 	t.Cleanup(receiver.Close)

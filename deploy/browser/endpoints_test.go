@@ -1,12 +1,16 @@
 package browser_test
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
+
+// secretText is a secret as pages show it.
+var secretText = regexp.MustCompile(`whsec_[A-Za-z0-9+/=]+`)
 
 func TestAnEndpointIsMadeTestedHeldAndDeleted(t *testing.T) {
 	t.Parallel()
@@ -71,6 +75,10 @@ func TestAnEndpointIsMadeTestedHeldAndDeleted(t *testing.T) {
 	b.Shot("endpoint-rotate")
 	b.Click("button", "Rotate")
 	b.WaitFor("New secret of", "whsec_", "signs too, until")
+	rotated := secretText.FindString(b.Text())
+	require.NotEmpty(t, rotated)
+	b.Reload()
+	b.WaitFor("New secret of", rotated) // a reload rotates nothing
 	b.Click("link", "Go to the endpoint")
 	b.Click("button", "Show the secret")
 	b.WaitFor("Secrets of", "whsec_")

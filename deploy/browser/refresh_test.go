@@ -47,6 +47,21 @@ func TestAPageRefreshesInPlace(t *testing.T) {
 	require.LessOrEqual(t, browsertest.JS[int](b, "window.swaps"), 1, "what has not changed is not drawn again")
 }
 
+func TestAPageThatIsGoneIsNotLive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e, _, err := w.CreateEndpoint(t.Context(), &wire.Endpoint{URL: w.at("ok"), Topics: []string{"a"}})
+	require.NoError(t, err)
+	b := w.tab(t)
+	b.Allow("404")
+	b.Open(w.page("/console/endpoints/" + e.ID))
+	b.WaitFor("Live")
+	_, err = w.DeleteEndpoint(t.Context(), e.ID)
+	require.NoError(t, err)
+	browsertest.JS[bool](b, quick)
+	b.WaitFor("Not live")
+}
+
 func TestAPageDoesNotRefreshWhileAPersonIsAtIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -41,7 +41,7 @@ async function again() {
   try {
     const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "follow" });
     if (answer.status === 401) { location.reload(); return null; }
-    setLive(answer.status === 503 ? "away" : "on");
+    setLive(answer.status === 503 ? "away" : answer.ok || answer.status === 304 ? "on" : "old");
     if (answer.status === 304) return null;
     const text = await answer.text();
     if (!answer.ok && !(answer.status === 503 && document.querySelector("[data-away]"))) return null;
@@ -67,7 +67,7 @@ function setLive(state) {
   if (!chip) return;
   chip.dataset.state = state;
   chip.setAttribute("aria-pressed", String(!live.paused));
-  chip.querySelector(".live-word").textContent = live.paused ? "Paused" : state === "away" ? (document.body.dataset.base.endsWith("/link") ? "Away" : "Redis is away") : "Live";
+  chip.querySelector(".live-word").textContent = live.paused ? "Paused" : state === "old" ? "Not live" : state === "away" ? (document.body.dataset.base.endsWith("/link") ? "Away" : "Redis is away") : "Live";
 }
 
 function toggleLive() { live.paused = !live.paused; setLive("on"); document.dispatchEvent(new Event("live")); if (!live.paused && document.body.dataset.poll !== "off") refresh(); }

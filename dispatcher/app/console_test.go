@@ -101,7 +101,7 @@ func (p *person) get(path string) page {
 func (p *person) post(path string, form url.Values) page {
 	p.t.Helper()
 	got := p.act(path, form)
-	if to := got.Header.Get("Location"); strings.Contains(to, "shown=") {
+	if to := got.Header.Get("Location"); strings.Contains(to, "shown=") || strings.Contains(to, "wrong=") {
 		require.Equal(p.t, http.StatusSeeOther, got.StatusCode)
 		return p.get(to)
 	}

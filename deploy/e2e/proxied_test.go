@@ -30,7 +30,7 @@ func signInFrom(t testing.TB, address, api, key string) (wrong string) {
 	return to.Query().Get("wrong")
 }
 
-// One who tries wrong keys behind a proxy keeps nobody else out, and no right key.
+// Wrong keys from one address behind a proxy keep no other address out, and no right key.
 func TestBehindNginxWrongKeysAreCountedByAddress(t *testing.T) {
 	t.Parallel()
 	redistest.Long(t)

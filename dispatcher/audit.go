@@ -22,7 +22,7 @@ type AuditEntry struct {
 
 // AuditWords are the words of AuditEntry.What: a noun and a verb each.
 var AuditWords = []string{
-	"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.test", "endpoint.disable",
+	"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.confirm", "endpoint.test", "endpoint.disable",
 	"secret.read", "secret.rotate", "lane.pause", "lane.resume", "message.cancel", "message.retry",
 	"deliveries.retry", "deliveries.cancel", "deliveries.purge", "job.stop", "job.resume", "link.create", "link.revoke",
 	"doctor.fix", "doctor.seal", "repartition", "forget",

@@ -33,6 +33,7 @@ type Endpoint struct {
 	Tenant      string   // empty: none
 	Pull        bool     // its deliveries are taken, and not called; it never changes
 	URL         string   // empty where it is of kind pull
+	Linked      bool     // a link set its URL, and no operator
 	Topics      []string // patterns; none: only what names the endpoint goes there
 	Description string
 	Metadata    map[string]string
@@ -46,6 +47,7 @@ type Endpoint struct {
 	MaxInFlight int            // 0: the dispatcher's
 	Rate        Rate           // zero: none
 	Headers     []Header
+	HeadersFor  string        // the URL that an operator set Headers for, if a link has set another one since; empty: URL itself
 	Success     *success.Rule // nil: the dispatcher's
 	Ordered     bool          // one at a time, a failing one holds the rest
 
@@ -58,6 +60,9 @@ type Endpoint struct {
 	HeldAt   time.Time // since when; zero: nothing does
 
 	Unverified bool // a link set its URL, of which no test has succeeded yet: deliveries are made and held
+
+	TopicsAllowed []string // what links may choose among, see AllowedTopics; nil: an operator set no such list
+	TopicsGiven   []string // what an operator set last as Topics, if a link has set them since; nil: Topics itself
 
 	Since int64 // version of its last change of URL, or resume: an answer to an earlier version says nothing of it
 
@@ -138,7 +143,7 @@ func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 func (e *Endpoint) Same(o *Endpoint) bool {
 	sameLadder := e.Ladder == o.Ladder || e.Ladder != nil && o.Ladder != nil && e.Ladder.String() == o.Ladder.String()
 	sameSecret := len(e.Secrets) == 0 || len(o.Secrets) > 0 && e.Secrets[0].Secret.Equal(o.Secrets[0].Secret)
-	return e.Tenant == o.Tenant && e.Pull == o.Pull && e.URL == o.URL && slices.Equal(e.Topics, o.Topics) &&
+	return e.Tenant == o.Tenant && e.Pull == o.Pull && e.URL == o.URL && slices.Equal(e.Topics, o.Topics) && sameList(e.TopicsAllowed, o.TopicsAllowed) &&
 		e.Description == o.Description && maps.Equal(e.Metadata, o.Metadata) && e.Signature == o.Signature &&
 		strings.EqualFold(e.SignatureHeader, o.SignatureHeader) && sameLadder && sameSecret && e.Timeout == o.Timeout && e.MaxInFlight == o.MaxInFlight &&
 		e.Rate.Interval() == o.Rate.Interval() && slices.Equal(e.Headers, o.Headers) && e.Success.Equal(o.Success) &&
@@ -151,7 +156,7 @@ func sameWait(a, b *time.Duration) bool { return a == b || a != nil && b != nil 
 // Clone is a copy that may be changed.
 func (e *Endpoint) Clone() *Endpoint {
 	c := *e
-	c.Topics = slices.Clone(e.Topics)
+	c.Topics, c.TopicsAllowed, c.TopicsGiven = slices.Clone(e.Topics), slices.Clone(e.TopicsAllowed), slices.Clone(e.TopicsGiven)
 	c.Secrets = slices.Clone(e.Secrets)
 	c.Headers = slices.Clone(e.Headers)
 	c.Metadata = maps.Clone(e.Metadata)
@@ -227,7 +232,8 @@ func (e *Endpoint) Validate(l Policy) []FieldError {
 		f.add("$.tenant", "must be at most 128 printable ASCII characters without spaces")
 	}
 	e.validateKind(&f, l)
-	e.validateTopics(&f)
+	validateTopics(&f, "$.topics", e.Topics)
+	validateTopics(&f, "$.topics_allowed", e.TopicsAllowed)
 	e.validateWords(&f)
 	e.validateSecrets(&f, l.HeaderPrefix)
 	f.headers(e.Headers, l.HeaderPrefix)
@@ -269,14 +275,14 @@ func (e *Endpoint) validateKind(f *faults, l Policy) {
 	}
 }
 
-func (e *Endpoint) validateTopics(f *faults) {
-	if len(e.Topics) > maxTopics {
-		f.add("$.topics", fmt.Sprintf("has %d patterns, at most %d are taken", len(e.Topics), maxTopics))
+func validateTopics(f *faults, path string, topics []string) {
+	if len(topics) > maxTopics {
+		f.add(path, fmt.Sprintf("has %d patterns, at most %d are taken", len(topics), maxTopics))
 		return
 	}
-	for i, pattern := range e.Topics {
+	for i, pattern := range topics {
 		if !ValidPattern(pattern) {
-			f.add(fmt.Sprintf("$.topics[%d]", i), "must be a topic, a topic whose last word is *, or *")
+			f.add(fmt.Sprintf("%s[%d]", path, i), "must be a topic, a topic whose last word is *, or *")
 		}
 	}
 }

@@ -16,6 +16,7 @@ type Call struct {
 	Header http.Header // canonical names
 	Body   []byte      // not to be changed
 	Lane   Lane        // calls of other lanes never use the same connection
+	Linked bool        // a link set the URL: other networks are private for it, and it shares no connection either
 }
 
 // ErrExhausted says that this host had no file descriptor, port or buffer left

@@ -54,9 +54,17 @@ type Policy struct {
 	HTTPSOnly bool                 // plain http is refused
 	CheckURL  func(*url.URL) error // says why a literal address may not be called; nil: all may
 	Now       func() time.Time     // nil: time.Now
-	Passed    *Passed              // remembers URLs that may be called; nil: each is looked at anew
+
+	CheckLinkURL func(*url.URL) error // CheckURL of URLs that a link sets
+	Passed       *Passed              // remembers URLs that may be called; nil: each is looked at anew
 
 	HeaderPrefix HeaderPrefix // of our own headers, which no message may set
+}
+
+// OfLink is the policy for what a link sets.
+func (l Policy) OfLink() Policy {
+	l.CheckURL, l.Passed = l.CheckLinkURL, nil
+	return l
 }
 
 func (l Policy) now() time.Time {

@@ -27,11 +27,12 @@ import (
 
 // devDefaults are what dev has in place of a setting's own default.
 var devDefaults = map[string]string{
-	"ALLOW_NETS":     "127.0.0.0/8,::1/128", // the demo receiver, and what a person writes on this machine
-	"RETENTION_MAX":  "2000",                // the Redis in memory sorts all of them for each look
-	"SHUTDOWN_GRACE": "2s",                  // a person waits after Ctrl-C
-	"LOG_LEVEL":      "warn",                // the lines about attempts tell the story
-	"LOG_FORMAT":     "text",
+	"LINK_ALLOW_NETS": "127.0.0.0/8,::1/128",
+	"ALLOW_NETS":      "127.0.0.0/8,::1/128", // the demo receiver, and what a person writes on this machine
+	"RETENTION_MAX":   "2000",                // the Redis in memory sorts all of them for each look
+	"SHUTDOWN_GRACE":  "2s",                  // a person waits after Ctrl-C
+	"LOG_LEVEL":       "warn",                // the lines about attempts tell the story
+	"LOG_FORMAT":      "text",
 }
 
 // devFlags are the flags of dev.

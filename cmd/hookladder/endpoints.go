@@ -37,7 +37,7 @@ An endpoint is named by its id or by the uid that you gave it.`,
 	}
 	cmd.AddCommand(
 		newEndpointsCreate(s), newEndpointsList(s), newEndpointsGet(s), newEndpointsUpdate(s), newEndpointsDelete(s),
-		newEndpointsPause(s), newEndpointsResume(s), newEndpointsDeliveries(s),
+		newEndpointsPause(s), newEndpointsResume(s), newEndpointsConfirm(s), newEndpointsDeliveries(s),
 		newEndpointsRotateSecret(s), newEndpointsSecret(s), newEndpointsTest(s),
 	)
 	return cmd
@@ -90,6 +90,28 @@ func newEndpointsResume(s world) *cobra.Command {
 		Long: `Lets an endpoint go on that was paused or disabled. Its breaker is closed, and
 what it asked for with Retry-After is forgotten.`,
 		Example: `  hookladder endpoints resume shop-42`,
+	}, s)
+}
+
+func newEndpointsConfirm(s world) *cobra.Command {
+	return apiCall[wire.EndpointView]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointView, error) {
+			return c.ConfirmEndpoint(cmd.Context(), args[0], args[1])
+		},
+		text: printEndpoint,
+	}.on(&cobra.Command{
+		Use:   "confirm <endpoint> <url>",
+		Short: "Make the URL that a link set your own",
+		Long: `Makes the URL that a merchant's people set by a link your own: the endpoint's
+headers are sent to it, and ALLOW_NETS holds for it. Give the URL as you have read it.
+If the endpoint has another one by now, nothing is changed.`,
+		Example: `  hookladder endpoints confirm shop-42 https://new.shop.example/hooks`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 || args[0] == "" || args[1] == "" {
+				return usagef("confirm needs the id or uid of one endpoint, and its URL; see %s --help", cmd.CommandPath())
+			}
+			return nil
+		},
 	}, s)
 }
 

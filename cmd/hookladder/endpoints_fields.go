@@ -21,7 +21,7 @@ import (
 // said of an endpoint.
 type endpointFlags struct {
 	texts             map[string]*string // by the field's name
-	topics            []string
+	topics, allowed   []string
 	headers, metadata []string
 	maxInFlight       int
 	ordered, disabled bool
@@ -43,7 +43,7 @@ var endpointTexts = [][2]string{
 
 // unsettable are the fields of an endpoint that have a default to go back to.
 var unsettable = []string{
-	"topics", "description", "metadata", "signature", "signature_header", "headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
+	"topics", "topics_allowed", "description", "metadata", "signature", "signature_header", "headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
 	"disable_after",
 }
 
@@ -54,6 +54,7 @@ func (f *endpointFlags) add(cmd *cobra.Command) {
 		f.texts[text[0]] = flags.String(flagOf(text[0]), "", text[1])
 	}
 	flags.StringArrayVar(&f.topics, "topic", nil, "a topic it gets, such as payment.paid, payment.* or *; may be repeated (a new one: *)")
+	flags.StringArrayVar(&f.allowed, "allow-topic", nil, "a pattern that links may choose among; may be repeated (default: the topics that you set)")
 	flags.StringArrayVar(&f.headers, "header", nil, "an extra header for it, \"name: value\"; may be repeated")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "a text for your own use, \"name=text\"; may be repeated")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 0, "most attempts at once (default ENDPOINT_MAX_IN_FLIGHT)")
@@ -88,6 +89,9 @@ func (f *endpointFlags) fields(cmd *cobra.Command) (map[string]any, error) {
 	}
 	if given("topic") {
 		fields["topics"] = f.topics
+	}
+	if given("allow-topic") {
+		fields["topics_allowed"] = f.allowed
 	}
 	if given("header") {
 		if fields["headers"], err = pairs("header", ":", f.headers); err != nil {
@@ -220,6 +224,7 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	row("tenant", e.Tenant)
 	row("to", reachedAt(&e, e.URL))
 	row("topics", strings.Join(e.Topics, " "))
+	row("for links", strings.Join(e.TopicsAllowed, " "))
 	row("description", e.Description)
 	for _, name := range slices.Sorted(maps.Keys(e.Metadata)) {
 		row("metadata", name+"="+e.Metadata[name])
@@ -252,6 +257,9 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		row("header", name)
+	}
+	if e.HeadersHeld {
+		row("headers held", "a link set the URL: hookladder endpoints confirm")
 	}
 	row("created", term.When(e.CreatedAt))
 }

@@ -128,6 +128,7 @@ func TestEachCommandMakesItsCall(t *testing.T) {
 		"endpoints get a:b":                                      {"GET /v1/endpoints/a:b", "", anEndpoint, "ep_012345678"},
 		"endpoints pause m":                                      {"POST /v1/endpoints/m/pause", "", anEndpoint, "ep_012345678"},
 		"endpoints resume m":                                     {"POST /v1/endpoints/m/resume", "", anEndpoint, "ep_012345678"},
+		"endpoints confirm m https://b.example/":                 {"POST /v1/endpoints/m/confirm", `{"url":"https://b.example/"}`, anEndpoint, "ep_012345678"},
 		"endpoints delete m --yes":                               {"DELETE /v1/endpoints/m", "", `{"cancelled":7}`, "m deleted; cancelled deliveries: 7"},
 		"endpoints delete m --yes --json":                        {"DELETE /v1/endpoints/m", "", `{"cancelled":7}`, `"cancelled": 7`},
 		"endpoints list":                                         {"GET /v1/endpoints?limit=50", "", `{"data":[` + anEndpoint + `],"next_cursor":null}`, "ep_012345678  shop-42  shop_42  open   payment.* refund.made  https://"},

@@ -41,20 +41,20 @@ var budgets = map[string]int{
 	"deploy/kit/pgtest":                        500,
 	"deploy/kit/redistest":                     1400, // it fills the disk of a server too
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               4800, // tokens of subjects, orders of lists, and what a job reports too
+	"dispatcher":                               4900, // tokens of subjects, orders of lists, what a job reports, and what a link may change too
 	"dispatcher/access":                        200,
 	"dispatcher/archive":                       900,
 	"dispatcher/health":                        200,
 	"dispatcher/explain":                       600,
 	"dispatcher/app":                           2150, // it joins the archive, the outbox and the console too, and announces a stop
-	"dispatcher/client":                        1500, // it repeats calls, and goes through lists
+	"dispatcher/client":                        1600, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             1000,
 	"dispatcher/internal/callers":              1000,
 	"dispatcher/internal/console":              4500, // pages of operators and of merchants
 	"dispatcher/internal/console/brand":        200,
 	"dispatcher/internal/console/climb":        400,
 	"dispatcher/internal/console/content":      300,
-	"dispatcher/internal/console/desk":         700, // what a link may see, and in which words
+	"dispatcher/internal/console/desk":         800, // what a link may see, and in which words
 	"dispatcher/internal/console/draw":         600,
 	"dispatcher/internal/console/needs":        300,
 	"dispatcher/internal/console/form":         300,

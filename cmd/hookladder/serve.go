@@ -155,6 +155,7 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 		OutboxURL:    s.OutboxURL,
 		QuickRetries: s.QuickRetries,
 		AllowNets:    s.AllowNets,
+		LinkNets:     s.LinkNets,
 		Proxies:      s.TrustedProxies,
 		HTTPSOnly:    s.HTTPSOnly,
 		Proxy:        s.EgressProxy,

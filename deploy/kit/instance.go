@@ -23,7 +23,7 @@ type Instance struct {
 func Environ(redisURL string, secret signer.Secret, more ...string) []string {
 	return append([]string{
 		"REDIS_URL=" + redisURL, "LISTEN=127.0.0.1:0", "LOG_FORMAT=json", "SIGNING_SECRET=" + secret.Reveal(),
-		"ALLOW_NETS=127.0.0.0/8", NoExitSleep,
+		"ALLOW_NETS=127.0.0.0/8", "LINK_ALLOW_NETS=127.0.0.0/8", NoExitSleep,
 	}, more...)
 }
 

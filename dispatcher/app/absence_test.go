@@ -97,6 +97,7 @@ var absenceRows = []absenceRow{
 	{"POST /v1/endpoints/kept/rotate-secret", "", "503 200 503", "503 200 503"},
 	{"POST /v1/endpoints/kept/test", "", "503 200 503", "503 200 503"},
 	{"POST /v1/endpoints/kept/pause", "", "503 200 503", "503 200 503"},
+	{"POST /v1/endpoints/kept/confirm", `{"url":"URL"}`, "503 200 503", "503 200 503"},
 	{"POST /v1/endpoints/kept/resume", "", "503 200 503", "503 200 503"},
 	{"DELETE /v1/endpoints/never", "", "503 404 503", "503 404 503"},
 	{"GET /.well-known/webhook-keys", "", "503 200 503", "503 200 503"},

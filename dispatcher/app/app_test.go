@@ -41,6 +41,7 @@ func newTestOptions(redisURL string) app.Options {
 		Project:         "test",
 		LaneMaxInFlight: 16,
 		AllowNets:       []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		LinkNets:        []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		MaxBody:         64 << 10,
 		Version:         "test",
 		Log:             slog.New(slog.DiscardHandler),

@@ -158,7 +158,10 @@ func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy
 		Unsigned:  len(o.Engine.Secrets) == 0,
 		HTTPSOnly: o.HTTPSOnly,
 		CheckURL:  guard.URL,
-		Now:       e.Now, // the store's clock: the clocks of hosts differ
+
+		CheckLinkURL: egress.NewLinkGuard(o.LinkNets).URL,
+
+		Now: e.Now, // the store's clock: the clocks of hosts differ
 
 		HeaderPrefix: o.Engine.HeaderPrefix,
 	}

@@ -73,6 +73,14 @@ func (c *Client) ResumeEndpoint(ctx context.Context, name string) (wire.Endpoint
 	return c.endpoint(ctx, "resume endpoint", http.MethodPost, name, "/resume")
 }
 
+// ConfirmEndpoint makes a URL that a link set the operator's, so that the endpoint's
+// headers are sent to it. ErrConflict: the endpoint has another URL by now.
+func (c *Client) ConfirmEndpoint(ctx context.Context, name, url string) (wire.EndpointView, error) {
+	return send[wire.EndpointView](ctx, c, apiRequest{
+		verb: "confirm endpoint " + name, method: http.MethodPost, path: endpointPath(name, "/confirm"), repeats: safe,
+	}, wire.Confirmation{URL: url})
+}
+
 // RotateSecret gives an endpoint another secret, which the answer has.
 func (c *Client) RotateSecret(ctx context.Context, name string, r wire.Rotation) (wire.Rotated, error) {
 	return send[wire.Rotated](ctx, c, apiRequest{verb: "rotate secret of " + name, method: http.MethodPost, path: endpointPath(name, "/rotate-secret")}, r)

@@ -1,5 +1,7 @@
 package explain
 
+import "strings"
+
 // died says what a dead delivery died of, by the words of dead_reason, and what helps
 // where its endpoint is there and enabled.
 func (f Facts) died() (how, cure string) {
@@ -63,6 +65,9 @@ func (f Facts) expired() string {
 func (f Facts) allowed() string {
 	if f.For == Merchant {
 		return "correct the URL: its host needs a public address"
+	}
+	if strings.Contains(f.Delivery.LastError, "LINK_ALLOW_NETS") {
+		return "correct the URL, confirm it, or allow the address for links with LINK_ALLOW_NETS"
 	}
 	return "correct the URL, or allow the address with ALLOW_NETS"
 }

@@ -9,6 +9,7 @@ type Endpoint struct {
 	Kind            string            `json:"kind,omitzero" enum:"push,pull" doc:"push: its URL is called. pull: it has no url, success or timeout, and what it gets is taken. Default: push. It can't be changed."`
 	URL             string            `json:"url,omitzero" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it is: an absolute http or https URL. Needed, but for the kind pull, which has none."`
 	Topics          []string          `json:"topics,omitzero" maxItems:"64" example:"[\"payment.*\"]" doc:"Patterns of the topics it gets: a topic, one whose last word is *, or * for all but notices. Default: *. Notices about its tenant go where a pattern begins with hookladder., and those of deaths only where hookladder.delivery.dead stands itself. An empty list: only messages that name the endpoint."`
+	TopicsAllowed   []string          `json:"topics_allowed,omitzero" maxItems:"64" example:"[\"payment.*\"]" doc:"What links may choose among. A link to this endpoint alone sets only topics that lie within one of these patterns. Any link sets topics that begin with hookladder. only where a pattern here names them. Default: the topics that an operator set last; all but hookladder. where none did."`
 	Description     string            `json:"description,omitzero" maxLength:"1024"`
 	Metadata        map[string]string `json:"metadata,omitzero" maxProperties:"16" doc:"The caller's own notes, together at most 4 KiB."`
 	Secret          string            `json:"secret,omitzero" doc:"What it is signed with, as the signature wants it. Default: one is made. Only the answers that create the endpoint or rotate the secret, and GET /v1/endpoints/{id}/secret, ever hold it."`
@@ -18,7 +19,7 @@ type Endpoint struct {
 	Timeout         Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
 	MaxInFlight     int               `json:"max_in_flight,omitzero" minimum:"1" maximum:"65536" doc:"Most attempts under way at a time, over all instances. Default: the dispatcher's."`
 	Rate            string            `json:"rate,omitzero" pattern:"^[0-9]+/[smh]$" example:"100/s" doc:"Most attempts in a second (s), minute (m) or hour (h). Default: no bound."`
-	Headers         map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. Names that are ours, or by which proxies describe a request, are refused. They may be secret: in every answer *** stands for each value, and *** in a patch keeps the value there is."`
+	Headers         map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. Names that are ours, or by which proxies describe a request, are refused. They may be secret: in every answer *** stands for each value, and *** in a patch keeps the value there is. They belong to the url that they were set for: see headers_held."`
 	Success         *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 	Ordered         bool              `json:"ordered" required:"false" doc:"One at a time, and one that fails holds the rest."`
 	Disabled        bool              `json:"disabled" required:"false" doc:"What waits and what matches is recorded as dead with the reason disabled, unattempted. A receiver's 410 sets it too, and DISABLE_AFTER; resume ends it."`
@@ -36,6 +37,8 @@ type EndpointView struct {
 	State    string `json:"state" enum:"active,paused,unverified,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt. unverified: a link set its url, which waits for a test that succeeds."`
 	InFlight int    `json:"in_flight"`
 	Waiting  int    `json:"waiting"`
+
+	HeadersHeld bool `json:"headers_held,omitzero" doc:"true: a link set another url than the one that headers were set for, and they are not sent, tests included. POST /v1/endpoints/{id}/confirm ends it, a patch that gives a header a value, or the former url."`
 
 	FailingSince Time `json:"failing_since,omitzero" doc:"Its first failed attempt without a success since; 429 and our own faults don't count. Resume, another url or a test that succeeds end it."`
 
@@ -55,6 +58,11 @@ type EndpointPage struct {
 // EndpointDeleted answers the deletion of an endpoint.
 type EndpointDeleted struct {
 	Cancelled int `json:"cancelled" doc:"How many deliveries waited for it; they are cancelled."`
+}
+
+// Confirmation is an operator's word for a URL that a link set.
+type Confirmation struct {
+	URL string `json:"url" maxLength:"2048" format:"uri" doc:"The url that the endpoint has, as you have read it."`
 }
 
 // Rotation asks for another secret.

@@ -47,6 +47,12 @@ func resumeEndpoint(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "resumed"}, err
 }
 
+// confirmEndpoint serves POST …/endpoints/{id}/confirm, with the URL that the page showed.
+func confirmEndpoint(v *visit) (pageAnswer, error) {
+	e, err := v.ConfirmEndpoint(v.ctx, v.r.PathValue("id"), v.r.PostFormValue("url"))
+	return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "confirmed"}, err
+}
+
 // testEndpoint serves POST …/endpoints/{id}/test: the endpoint's page, with what its
 // receiver answered.
 func testEndpoint(v *visit) (pageAnswer, error) {

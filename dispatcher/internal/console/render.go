@@ -242,6 +242,7 @@ var tellings = map[string]string{
 	"unshown":   "What this answered can't be shown: look here for what was done.",
 	"gone":      "What was shown here is gone: it is kept for a minute, and for the browser that asked for it.",
 	"unsure":    "Nothing was paused: tick the box to say that you are sure.",
+	"confirmed": "Confirmed. Its headers are sent to this URL from the next attempt on.",
 	"resumed":   "Resumed. What is due goes out now. What waits for its next attempt waits until then.",
 }
 

@@ -65,6 +65,7 @@ func (s *server) consoleRoutes() []pageRoute {
 		{"POST", "/endpoints/{id}/test", desk.Attempt, testEndpoint},
 		{"POST", "/endpoints/{id}/pause", desk.Hold, pauseEndpoint},
 		{"POST", "/endpoints/{id}/resume", desk.Hold, resumeEndpoint},
+		{"POST", "/endpoints/{id}/confirm", desk.Configure, confirmEndpoint},
 		{"GET", "/endpoints/{id}/rotate", desk.Edit, askRotate},
 		{"POST", "/endpoints/{id}/rotate", desk.Edit, rotateSecret},
 		{"POST", "/endpoints/{id}/secret", desk.Configure, showSecret},

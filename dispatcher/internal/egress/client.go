@@ -51,6 +51,7 @@ type Resolver interface {
 // Options say how a Client works. The zero value is safe.
 type Options struct {
 	Guard          *Guard            // nil: only what the whole internet reaches
+	LinkGuard      *Guard            // of calls to URLs that a link set; nil: the same
 	HTTPSOnly      bool              // refuses http URLs
 	QuickRetries   int               // repeats within a call, of connection faults before any answer; see mayRepeat
 	MaxIdle        int               // idle connections in all; 0: 8192
@@ -83,6 +84,9 @@ func New(o Options) *Client {
 func (o Options) filled() Options {
 	if o.Guard == nil {
 		o.Guard = NewGuard(nil)
+	}
+	if o.LinkGuard == nil {
+		o.LinkGuard = NewLinkGuard(nil)
 	}
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver

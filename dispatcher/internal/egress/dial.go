@@ -30,6 +30,7 @@ const (
 // does not answer.
 type dialer struct {
 	guard    *Guard
+	links    *Guard // of URLs that a link set
 	uplink   *uplink
 	resolver Resolver
 	tls      *tls.Config
@@ -40,7 +41,7 @@ type dialer struct {
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 func newDialer(o Options) *dialer {
-	d := &dialer{guard: o.Guard, resolver: o.Resolver, tls: &tls.Config{
+	d := &dialer{guard: o.Guard, links: o.LinkGuard, resolver: o.Resolver, tls: &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		RootCAs:            o.RootCAs,
 		Certificates:       o.Certificates,
@@ -54,13 +55,21 @@ func newDialer(o Options) *dialer {
 	return d
 }
 
+// guardOf is the guard of the call that a dial belongs to.
+func (d *dialer) guardOf(ctx context.Context) *Guard {
+	if t := callStateOf(ctx); t != nil && t.call.Linked {
+		return d.links
+	}
+	return d.guard
+}
+
 // control judges the address that is really connected to, last of all.
-func (d *dialer) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+func (d *dialer) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
 	}
-	return d.guard.Addr(to.Addr())
+	return d.guardOf(ctx).Addr(to.Addr())
 }
 
 // stageError says which part of a dial failed.
@@ -116,7 +125,7 @@ func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	may, err := d.allowed(found)
+	may, err := allowed(d.guardOf(ctx), found)
 	if err != nil {
 		return nil, err
 	}
@@ -169,12 +178,12 @@ var errNoAddresses = errors.New("no addresses")
 
 // allowed keeps the addresses that may be called, the families in turn and the
 // resolver's first choice first. If there are none it says why.
-func (d *dialer) allowed(found []netip.Addr) ([]netip.Addr, error) {
+func allowed(guard *Guard, found []netip.Addr) ([]netip.Addr, error) {
 	var refused error
 	var first, second []netip.Addr // by family; first has that of the first choice
 	for _, a := range found {
 		a = a.Unmap()
-		if err := d.guard.Addr(a); err != nil {
+		if err := guard.Addr(a); err != nil {
 			if refused == nil {
 				refused = err
 			}
@@ -294,7 +303,7 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 // more: this is the last step before the system or the proxy gets it.
 func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	if d.proxy != nil {
-		if err := d.guard.Addr(to.Addr()); err != nil {
+		if err := d.guardOf(ctx).Addr(to.Addr()); err != nil {
 			return nil, err
 		}
 		conn, err := d.proxy.open(ctx, to)

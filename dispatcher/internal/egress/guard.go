@@ -10,14 +10,20 @@ import (
 )
 
 // Guard says which addresses may be called: all that the whole internet
-// reaches, and what ALLOW_NETS names.
+// reaches, and what its setting names.
 type Guard struct {
-	allow []netip.Prefix
+	setting string // its name
+	allow   []netip.Prefix
 }
 
-// NewGuard makes a guard that also lets through what allow holds.
-func NewGuard(allow []netip.Prefix) *Guard {
-	g := &Guard{}
+// NewGuard makes a guard that also lets through what ALLOW_NETS holds.
+func NewGuard(allow []netip.Prefix) *Guard { return newGuard("ALLOW_NETS", allow) }
+
+// NewLinkGuard makes the guard of URLs that a link set, of LINK_ALLOW_NETS.
+func NewLinkGuard(allow []netip.Prefix) *Guard { return newGuard("LINK_ALLOW_NETS", allow) }
+
+func newGuard(setting string, allow []netip.Prefix) *Guard {
+	g := &Guard{setting: setting}
 	for _, p := range allow {
 		if p.Addr().Is4In6() && p.Bits() >= 96 {
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
@@ -29,9 +35,10 @@ func NewGuard(allow []netip.Prefix) *Guard {
 
 // RefusedError says that an address may not be called, and what would cure it.
 type RefusedError struct {
-	Host string     // as it was written, where that is not the address
-	Addr netip.Addr // invalid where Host looks like an address and is none
-	Word string     // what the address is: private, loopback, ...
+	Host    string     // as it was written, where that is not the address
+	Addr    netip.Addr // invalid where Host looks like an address and is none
+	Word    string     // what the address is: private, loopback, ...
+	Setting string     // that may allow it
 }
 
 // Error is one sentence with the cure.
@@ -43,7 +50,7 @@ func (e *RefusedError) Error() string {
 	if e.Host != "" && e.Host != name {
 		name = fmt.Sprintf("%.80s (%s)", e.Host, name)
 	}
-	return fmt.Sprintf("%s is %s; allow it with ALLOW_NETS=%s/%d", name, e.Word, e.Addr, e.Addr.BitLen())
+	return fmt.Sprintf("%s is %s; allow it with %s=%s/%d", name, e.Word, e.Setting, e.Addr, e.Addr.BitLen())
 }
 
 // Addr is nil if address a may be called, and a *RefusedError if not. An
@@ -52,18 +59,18 @@ func (g *Guard) Addr(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
 	if inner, ok := carried(a); ok {
 		if word := g.word(inner); word != "" {
-			return refused(a.String(), inner, word)
+			return g.refused(a.String(), inner, word)
 		}
 	}
 	if word := g.word(a); word != "" {
-		return refused("", a, word)
+		return g.refused("", a, word)
 	}
 	return nil
 }
 
 // refused hides the concrete type, so that no nil pointer becomes an error.
-func refused(host string, a netip.Addr, word string) error {
-	return &RefusedError{Host: host, Addr: a, Word: word}
+func (g *Guard) refused(host string, a netip.Addr, word string) error {
+	return &RefusedError{Host: host, Addr: a, Word: word, Setting: g.setting}
 }
 
 // word is why a may not be called, empty if it may.
@@ -108,7 +115,7 @@ func (g *Guard) URL(u *url.URL) error {
 // foreign refuses a name that is not in ASCII: some programs read ① as 1, and ß
 // as ss.
 func foreign(host string) error {
-	return refused(host, netip.Addr{}, "not a name in ASCII; write it in punycode, as xn--…")
+	return &RefusedError{Host: host, Word: "not a name in ASCII; write it in punycode, as xn--…"}
 }
 
 func ascii(s string) bool {
@@ -126,7 +133,7 @@ func (g *Guard) localhost(host string) error {
 	if g.word(v4) == "" || g.word(v6) == "" {
 		return nil
 	}
-	return refused(host, v4, g.word(v4))
+	return g.refused(host, v4, g.word(v4))
 }
 
 // literal reads a host that is an address: in the usual forms, and in those

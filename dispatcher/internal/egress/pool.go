@@ -20,6 +20,7 @@ const shedLeast = 64
 type target struct {
 	scheme, host string
 	lane         dispatcher.Lane
+	linked       bool // a link set the URL: what it may reach was judged by other rules
 }
 
 // place is where a connection is in the pool.

@@ -73,7 +73,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // have closed others of that age.
 func (t *transport) connect(s *callState) (*conn, error) {
 	u := s.call.URL
-	to := target{u.Scheme, u.Host, s.call.Lane}
+	to := target{u.Scheme, u.Host, s.call.Lane, s.call.Linked}
 	if !s.repeated {
 		for c := t.idle.take(to); c != nil; c = t.idle.take(to) {
 			if c.probe() == stateQuiet {

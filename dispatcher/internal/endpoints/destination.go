@@ -17,7 +17,7 @@ import (
 type Destination struct {
 	Endpoint *dispatcher.Endpoint
 	URL      *url.URL            // nil: it is of kind pull, or see Fault
-	Headers  []dispatcher.Header // names in canonical form
+	Headers  []dispatcher.Header // names in canonical form; none while they are held
 	header   string              // for the signature, in canonical form too; empty: the scheme's
 	phases   []phase             // in the order of their ends; the last one has none
 	Fault    error               // why it can't be used; nil: it can
@@ -41,7 +41,7 @@ func NewDestination(e *dispatcher.Endpoint) *Destination {
 		d.Fault = dispatcher.ErrSealed // each endpoint is stored with a secret, so this one could not be opened
 		return d
 	}
-	for _, h := range e.Headers {
+	for _, h := range sent(e) {
 		d.Headers = append(d.Headers, dispatcher.Header{Name: textproto.CanonicalMIMEHeaderKey(h.Name), Value: h.Value})
 	}
 	if e.SignatureHeader != "" {
@@ -49,6 +49,14 @@ func NewDestination(e *dispatcher.Endpoint) *Destination {
 	}
 	d.phases, d.Fault = phases(e)
 	return d
+}
+
+// sent are the headers that go to the endpoint's URL.
+func sent(e *dispatcher.Endpoint) []dispatcher.Header {
+	if e.HeadersHeld() {
+		return nil
+	}
+	return e.Headers
 }
 
 // phases are the periods between the ends of an endpoint's secrets.

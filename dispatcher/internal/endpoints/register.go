@@ -43,7 +43,7 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (
 	asked := e
 	e = e.Clone()
 	e.Version, e.Since = 1, 1
-	e.Unverified = byLink(ctx) && !e.Pull
+	e.NoteCreator(byLink(ctx))
 	e.CreatedAt = r.Queue.Now().Truncate(time.Millisecond)
 	e.UpdatedAt = e.CreatedAt
 	e.NoteHold(&dispatcher.Endpoint{}, dispatcher.CallerOf(ctx), e.CreatedAt)
@@ -204,6 +204,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 			return dispatcher.EndpointView{}, err
 		}
 		e.Unverified = unverified(ctx, before, e, clear)
+		e.NoteSetter(before, byLink(ctx))
 		e.Version++
 		if clear || e.URL != before.URL || before.Disabled && !e.Disabled {
 			e.Since = e.Version

@@ -28,6 +28,7 @@ var keepCases = []testCase{
 	{name: "no list and an empty one are not the same", run: func(r *rig) {
 		r.mustKeep(func(e *dispatcher.Endpoint) { e.Topics, e.Headers, e.Metadata = nil, nil, nil })
 		r.mustKeep(func(e *dispatcher.Endpoint) {
+			e.TopicsAllowed, e.TopicsGiven = []string{}, []string{}
 			e.Topics, e.Headers, e.Metadata = []string{}, []dispatcher.Header{}, map[string]string{}
 		})
 	}},
@@ -97,6 +98,7 @@ var keepCases = []testCase{
 			for range 64 {
 				e.Topics = append(e.Topics, strings.Repeat("o", 126)+".*")
 			}
+			e.TopicsAllowed, e.TopicsGiven, e.HeadersFor = e.Topics, e.Topics, e.URL
 			e.Headers = []dispatcher.Header{{Name: "X-Large", Value: strings.Repeat("v", 8<<10)}}
 		})
 	}},
@@ -129,6 +131,8 @@ func everything(r *rig) func(*dispatcher.Endpoint) {
 	return func(e *dispatcher.Endpoint) {
 		e.UID, e.Tenant, e.URL = "shop-1/main", "shop:1{a}", "https://user@example.com:8443/a?b=c#d"
 		e.Topics = []string{"payment.*", "refund.done", "payment.*"}
+		e.TopicsAllowed, e.TopicsGiven = []string{"payment.*", "refund.*"}, []string{"payment.*"}
+		e.Linked, e.HeadersFor = true, "https://example.com/before"
 		e.Description, e.Metadata = "first", map[string]string{"a": "1", "b": "2"}
 		e.Signature = signer.Stripe
 		e.Secrets = []dispatcher.EndpointSecret{

@@ -151,7 +151,7 @@ func (d *deliverer) attempt(c dispatcher.Claimed, began time.Time, s *dispatcher
 	}
 	ctx, cancel := context.WithTimeout(d.cut, r.timeout)
 	defer cancel()
-	answer := d.sender.Send(ctx, dispatcher.Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane})
+	answer := d.sender.Send(ctx, dispatcher.Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane, Linked: r.linked()})
 	if answer.Status == 0 && d.cut.Err() != nil {
 		s.Verdict = dispatcher.Back
 		return r
@@ -184,6 +184,9 @@ type route struct {
 	body         []byte        // of the answer, once it is there
 	secrets      []string      // masked in an excerpt of the answer: signatures, and the headers of endpoint and message
 }
+
+// linked reports whether a link set the URL.
+func (r *route) linked() bool { return r.endpoint != nil && r.endpoint.Linked }
 
 func (r *route) host() string {
 	if r.url == nil {

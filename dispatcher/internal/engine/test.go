@@ -79,7 +79,7 @@ func (d *deliverer) testAttempt(ctx context.Context, dest *endpoints.Destination
 	header := d.headers(c, at, &r)
 	call, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	answer := d.sender.Send(call, dispatcher.Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane})
+	answer := d.sender.Send(call, dispatcher.Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane, Linked: r.linked()})
 	var s dispatcher.Settlement
 	d.judge(c, r, answer, at, &s)
 	s.Attempt.Excerpt = dispatcher.Excerpt(answer.Body, d.excerpt, r.secrets)

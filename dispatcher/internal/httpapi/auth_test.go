@@ -45,6 +45,7 @@ var operations = []struct{ method, path, scope string }{
 	{"DELETE", "/v1/endpoints/a", "admin"},
 	{"POST", "/v1/endpoints/a/pause", "admin"},
 	{"POST", "/v1/endpoints/a/resume", "admin"},
+	{"POST", "/v1/endpoints/a/confirm", "admin"},
 	{"POST", "/v1/endpoints/a/rotate-secret", "admin"},
 	{"POST", "/v1/endpoints/a/test", "admin"},
 	{"GET", "/v1/endpoints/a/secret", "admin"},

@@ -94,7 +94,10 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	}},
 	"pause-endpoint":  {func(ctx context.Context, c *client.Client) error { return second(c.PauseEndpoint(ctx, "a")) }},
 	"resume-endpoint": {func(ctx context.Context, c *client.Client) error { return second(c.ResumeEndpoint(ctx, "a")) }},
-	"get-secret":      {func(ctx context.Context, c *client.Client) error { return second(c.EndpointSecret(ctx, "a")) }},
+	"confirm-endpoint": {func(ctx context.Context, c *client.Client) error {
+		return second(c.ConfirmEndpoint(ctx, "a", "https://a.example/"))
+	}},
+	"get-secret": {func(ctx context.Context, c *client.Client) error { return second(c.EndpointSecret(ctx, "a")) }},
 	"rotate-secret": {func(ctx context.Context, c *client.Client) error {
 		return second(c.RotateSecret(ctx, "a", wire.Rotation{}))
 	}},

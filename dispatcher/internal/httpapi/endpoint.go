@@ -32,6 +32,7 @@ const (
 var endpointFields = fieldset[endpointDraft]{
 	{name: "url", set: func(e *endpointDraft, v jsontext.Value) error { return filled(&e.URL, v) }},
 	{name: "topics", set: setTopics, null: `["*"]`},
+	{name: "topics_allowed", set: setTopicsAllowed, null: itself},
 	{name: "description", set: func(e *endpointDraft, v jsontext.Value) error { return text(&e.Description, v) }, null: `""`},
 	{name: "metadata", set: setMetadata, merge: mergeMetadata, null: itself},
 	{name: "signature", set: setSignature, merge: mergeSignature, null: `"standard"`},
@@ -60,6 +61,7 @@ var endpointFields = fieldset[endpointDraft]{
 	},
 	{name: "id", why: "is made by the server; a uid is a name of your own"},
 	{name: "state", why: isReadOnly + "; POST /v1/endpoints/{id}/pause or resume changes it"},
+	{name: "headers_held", why: isReadOnly + "; POST /v1/endpoints/{id}/confirm ends it"},
 	{name: "failing_since", why: isReadOnly},
 	{name: "disabled_at", why: isReadOnly},
 	{name: "disabled_reason", why: isReadOnly},
@@ -110,7 +112,14 @@ func setKind(e *endpointDraft, v jsontext.Value) error {
 // mergeKind refuses any kind but the endpoint's own.
 func mergeKind(e *endpointDraft, v jsontext.Value) error { return same(kindOf(e.Endpoint), v) }
 
-func setTopics(e *endpointDraft, v jsontext.Value) error {
+func setTopics(e *endpointDraft, v jsontext.Value) error { return patterns(&e.Topics, v) }
+
+// setTopicsAllowed reads the operator's list; null: there is none.
+func setTopicsAllowed(e *endpointDraft, v jsontext.Value) error {
+	return nullable(&e.TopicsAllowed, v, patterns)
+}
+
+func patterns(to *[]string, v jsontext.Value) error {
 	var raw []jsontext.Value
 	if v.Kind() != '[' || json.Unmarshal(v, &raw) != nil {
 		return errors.New("must be a list of texts")
@@ -121,7 +130,7 @@ func setTopics(e *endpointDraft, v jsontext.Value) error {
 			return dispatcher.FieldError{Path: fmt.Sprintf("$[%d]", i), Detail: err.Error()}
 		}
 	}
-	e.Topics = topics
+	*to = topics
 	return nil
 }
 
@@ -234,14 +243,14 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 	w := wire.EndpointView{
 		ID: v.ID,
 		Endpoint: wire.Endpoint{
-			UID: v.UID, Tenant: v.Tenant, Kind: kindOf(v.Endpoint), URL: v.URL, Topics: v.Topics,
+			UID: v.UID, Tenant: v.Tenant, Kind: kindOf(v.Endpoint), URL: v.URL, Topics: v.Topics, TopicsAllowed: v.TopicsAllowed,
 			Description: v.Description, Metadata: v.Metadata, Signature: v.Signature.String(), SignatureHeader: v.SignatureHeader,
 			Ladder: v.Ladder, Timeout: wire.Duration(v.Timeout), MaxInFlight: v.MaxInFlight,
 			Rate: v.Rate.String(), Success: wireSuccess(v.Success), Ordered: v.Ordered, Disabled: v.Disabled,
 		},
 		State: string(v.State), InFlight: v.InFlight, Waiting: v.Waiting,
-		FailingSince: wire.Time{Time: v.Failing},
-		CreatedAt:    wire.Time{Time: v.CreatedAt}, UpdatedAt: wire.Time{Time: v.UpdatedAt},
+		FailingSince: wire.Time{Time: v.Failing}, HeadersHeld: v.HeadersHeld(),
+		CreatedAt: wire.Time{Time: v.CreatedAt}, UpdatedAt: wire.Time{Time: v.UpdatedAt},
 	}
 	if v.DisableAfter != nil {
 		after := wire.Duration(*v.DisableAfter)

@@ -13,13 +13,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
 
 // endpointBytes bounds the description of an endpoint. All its fields at their
-// largest have some 45 KiB, and space and escapes may double that.
+// largest have some 55 KiB, and space and escapes may double that.
 const endpointBytes = 128 << 10
 
 // mediaPatch is the media type of a JSON Merge Patch; plain JSON is taken too.
@@ -32,7 +33,11 @@ func (s *server) createEndpoint(ctx context.Context, q *request) (*response, err
 		return nil, err
 	}
 	if p.value != nil {
-		p.wrong = join(p.wrong, p.value.Validate(s.policy))
+		policy, l := s.policyOf(ctx)
+		p.wrong = join(p.wrong, p.value.Validate(policy))
+		if l != nil {
+			p.wrong = join(p.wrong, dispatcher.CheckLinkTopics(p.value.Topics, nil, l.View.Endpoint != ""))
+		}
 	}
 	if err := wrongFields(p.wrong); err != nil {
 		return nil, err
@@ -103,10 +108,66 @@ func (s *server) patchEndpoint(ctx context.Context, q *request) (*response, erro
 		if len(e.Secrets) == 0 { // they could not be opened, and would be lost
 			return dispatcher.ErrSealed
 		}
-		if err := wrongFields(p.apply(e, s.policy)); err != nil {
+		before := e.Clone()
+		policy, l := s.policyOf(ctx)
+		wrong := p.apply(e, policy)
+		if l != nil && !slices.Equal(before.Topics, e.Topics) {
+			wrong = join(wrong, dispatcher.CheckLinkTopics(e.Topics, before.AllowedTopics(), l.View.Endpoint != ""))
+		}
+		if err := wrongFields(wrong); err != nil {
 			return err
 		}
 		s.record(ctx, q, dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: p.fields()})
+		return nil
+	}))
+}
+
+// policyOf is the policy for what a caller sets, and the caller where that is a link.
+func (s *server) policyOf(ctx context.Context) (dispatcher.Policy, *access.Caller) {
+	if c, ok := access.CallerOf(ctx); ok && c.Linked() {
+		return s.policy.OfLink(), &c
+	}
+	return s.policy, nil
+}
+
+// confirmation is the body of a call to confirm a URL.
+type confirmation struct{ url string }
+
+var confirmationFields = fieldset[confirmation]{
+	{name: "url", set: func(c *confirmation, v jsontext.Value) error { return filled(&c.url, v) }},
+}
+
+func decodeConfirmation(d *decoder) decoded[confirmation] {
+	return confirmationFields.fill(d, single, &confirmation{})
+}
+
+// confirmEndpoint serves POST /v1/endpoints/{id}/confirm: the URL is the operator's then,
+// so the networks of the operator hold for it, and the headers are sent to it.
+func (s *server) confirmEndpoint(ctx context.Context, q *request) (*response, error) {
+	p, err := decode(q, decodeConfirmation)
+	if err == nil && len(p.wrong) == 0 && p.value.url == "" {
+		p.wrong = []dispatcher.FieldError{{Path: "$.url", Detail: "is needed: the url that you have read"}}
+	}
+	if err == nil {
+		err = wrongFields(p.wrong)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answerEndpoint(s.svc.ChangeEndpoint(ctx, q.id(), func(e *dispatcher.Endpoint) error {
+		if len(e.Secrets) == 0 {
+			return dispatcher.ErrSealed
+		}
+		if e.URL != p.value.url {
+			return &problem{kind: changed, detail: "the endpoint has another url by now: read it, and confirm that one if it is right"}
+		}
+		for _, wrong := range e.Validate(s.policy) {
+			if wrong.Path == "$.url" {
+				return invalidFields([]dispatcher.FieldError{wrong})
+			}
+		}
+		e.Confirm()
+		s.record(ctx, q, dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: "url " + withoutSecrets(e.URL)})
 		return nil
 	}))
 }

@@ -81,7 +81,7 @@ func (o operation) kinds() []*problemKind {
 
 // operations is the list of all operations.
 func (s *server) operations() []operation {
-	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.jobOperations(), s.queueOperations(), s.endpointOperations(), s.secretOperations(), s.laneOperations(), s.linkOperations(), s.auditOperations(), s.plainOperations())
+	return slices.Concat(s.messageOperations(), s.listOperations(), s.attemptOperations(), s.jobOperations(), s.queueOperations(), s.endpointOperations(), s.holdOperations(), s.secretOperations(), s.laneOperations(), s.linkOperations(), s.auditOperations(), s.plainOperations())
 }
 
 // The calls that take messages.
@@ -248,6 +248,13 @@ func (s *server) endpointOperations() []operation {
 			}, ofPage(maxLimit)...),
 			problems: []*problemKind{malformed, listing},
 		},
+	}
+}
+
+// holdOperations decide whether an endpoint is called, and what is sent to it.
+func (s *server) holdOperations() []operation {
+	one := ok(wire.EndpointView{})
+	return []operation{
 		{
 			id: "pause-endpoint", method: "POST", path: endpointPath + "/pause", scope: apikey.Admin, audit: "endpoint.pause",
 			summary: "Pause the deliveries to an endpoint", do: s.pauseEndpoint,
@@ -258,6 +265,12 @@ func (s *server) endpointOperations() []operation {
 			id: "resume-endpoint", method: "POST", path: endpointPath + "/resume", scope: apikey.Admin, audit: "endpoint.resume",
 			summary: "Resume an endpoint that is paused or disabled, or whose breaker is open", do: s.resumeEndpoint,
 			subject: anEndpoint, answers: one,
+			problems: []*problemKind{changed, sealed},
+		},
+		{
+			id: "confirm-endpoint", method: "POST", path: endpointPath + "/confirm", scope: apikey.Admin, audit: "endpoint.confirm",
+			summary: "Make the url that a link set the operator's, so that headers are sent to it", do: s.confirmEndpoint,
+			subject: anEndpoint, body: wire.Confirmation{}, limit: rotationBytes, answers: one,
 			problems: []*problemKind{changed, sealed},
 		},
 	}

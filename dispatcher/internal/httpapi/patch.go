@@ -202,6 +202,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 		next = slices.DeleteFunc(next, named)
 		if !t.null {
 			next = append(next, dispatcher.Header{Name: t.name, Value: t.text})
+			e.HeadersFor = "" // they are meant for the URL that there is now
 		}
 	}
 	e.Headers = inOrder(next)

@@ -22,8 +22,8 @@ func TestAStoreOfAnotherLayoutIsRefusedNamingTheCure(t *testing.T) {
 	meta := "{" + p.Options.Project + "}:meta"
 	p.Open(2)
 	for layout, cure := range map[string]string{
-		"4":    "older layout 4, this version knows 5 only: stop all older instances and use another PROJECT",
-		"6":    "start the newer version that made them",
+		"5":    "older layout 5, this version knows 6 only: stop all older instances and use another PROJECT",
+		"7":    "start the newer version that made them",
 		"x\ny": `layout "x\ny"`,
 	} {
 		require.NoError(t, p.Client.HSet(t.Context(), meta, "schema", layout).Err())
@@ -78,7 +78,7 @@ func TestAnInstanceWhoseStoreGotAnotherLayoutStops(t *testing.T) {
 			happens(t, s, proxy)
 			require.NoError(t, beat(2), "nothing has changed")
 
-			require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "schema", 6).Err())
+			require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "schema", 7).Err())
 			err := beat(3)
 			require.ErrorIs(t, err, dispatcher.ErrMoved)
 			require.ErrorContains(t, err, "start the newer version")
@@ -102,7 +102,7 @@ func TestAnInstanceOfAStoreThatLostEverythingLooksUntilItIsMadeAnew(t *testing.T
 	require.NoError(t, p.Client.FlushAll(t.Context()).Err())
 	require.NoError(t, beat(2))
 	require.NoError(t, beat(3))
-	require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "partitions", 2, "schema", 6).Err())
+	require.NoError(t, p.Client.HSet(t.Context(), "{"+p.Options.Project+"}:meta", "partitions", 2, "schema", 7).Err())
 	require.ErrorIs(t, beat(4), dispatcher.ErrMoved)
 }
 

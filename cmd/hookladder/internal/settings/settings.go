@@ -65,6 +65,7 @@ type Settings struct {
 	HeaderPrefix dispatcher.HeaderPrefix `env:"HEADER_PREFIX" envDefault:"hookladder-" accepts:"2 to 32 of a-z 0-9 -, with - at its end"`
 
 	AllowNets   []netip.Prefix `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
+	LinkNets    []netip.Prefix `env:"LINK_ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
 	HTTPSOnly   bool           `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
 	EgressProxy *url.URL       `env:"EGRESS_PROXY" secret:"true" file:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`
 	EgressCA    string         `env:"EGRESS_CA_FILE" accepts:"a file of PEM certificates"`

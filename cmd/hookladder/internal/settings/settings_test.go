@@ -70,7 +70,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"PARTITIONS": "8", "DURABILITY": "replicas:2", "API_KEYS": testKey, "SIGNING_SECRET": secret.Reveal(),
 		"LADDER": "10 30/1d", "LADDER_JITTER": "0.25", "SUCCESS": "2xx,404", "ATTEMPT_TIMEOUT": "10",
 		"MAX_IN_FLIGHT": "0", "MAX_IN_FLIGHT_BYTES": "64MiB", "MAX_CONNECTIONS": "900", "ENDPOINT_MAX_IN_FLIGHT": "7", "CLAIM_BATCH": "5", "FANOUT_MAX": "3", "QUICK_RETRIES": "0",
-		"ALLOW_NETS": "10.0.0.0/8, 192.168.1.7", "TRUSTED_PROXIES": "10.1.0.0/16", "HTTPS_ONLY": "true", "MAX_BODY": "1MiB", "EXCERPT": "2000",
+		"ALLOW_NETS": "10.0.0.0/8, 192.168.1.7", "LINK_ALLOW_NETS": "10.2.0.0/16", "TRUSTED_PROXIES": "10.1.0.0/16", "HTTPS_ONLY": "true", "MAX_BODY": "1MiB", "EXCERPT": "2000",
 		"RETENTION": "1d", "RETENTION_MAX": "10", "DEDUP_MAX": "20", "DEAD_RETENTION": "30d", "DEAD_MAX": "30",
 		"GUARD_INTERVAL": "5s", "SHUTDOWN_GRACE": "0s", "SHUTDOWN_DELAY": "5s", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
 		"BREAKER": "5/1m", "FAILING_AFTER": "1h", "DISABLE_AFTER": "2d", "ENDPOINT_MAX_WAITING": "9", "SIGNING_DERIVE": "tenant",
@@ -100,6 +100,7 @@ func TestEverySettingIsRead(t *testing.T) {
 	require.Equal(t, 10*time.Second, s.AttemptTimeout)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, s.TrustedProxies)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.1.7/32")}, s.AllowNets)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, s.LinkNets)
 	require.Equal(t, Size(1<<20), s.MaxBody)
 	require.Equal(t, Size(2000), s.Excerpt)
 	require.Equal(t, 30*24*time.Hour, s.DeadRetention)

@@ -173,6 +173,13 @@ func (d *Desk) PatchEndpoint(ctx context.Context, name string, patch map[string]
 	})
 }
 
+// ConfirmEndpoint makes a URL that a link set the operator's, if the endpoint still has it.
+func (d *Desk) ConfirmEndpoint(ctx context.Context, name, url string) (wire.EndpointView, error) {
+	return d.changeEndpoint(ctx, Configure, name, func(ctx context.Context, id string) (wire.EndpointView, error) {
+		return d.api.ConfirmEndpoint(ctx, id, url)
+	})
+}
+
 // changeEndpoint is change where the answer is the endpoint.
 func (d *Desk) changeEndpoint(ctx context.Context, r Right, name string, call func(context.Context, string) (wire.EndpointView, error)) (wire.EndpointView, error) {
 	e, err := change(ctx, d, r, name, call)

@@ -127,6 +127,9 @@ var deskCalls = map[string]deskCall{
 	}},
 	"DeleteEndpoint": {desk.Configure, func(ctx context.Context, d *desk.Desk) error { return just(d.DeleteEndpoint(ctx, ofA)) }},
 	"PauseEndpoint":  {desk.Hold, func(ctx context.Context, d *desk.Desk) error { return just(d.PauseEndpoint(ctx, ofA)) }},
+	"ConfirmEndpoint": {desk.Configure, func(ctx context.Context, d *desk.Desk) error {
+		return just(d.ConfirmEndpoint(ctx, ofA, "https://A.example/"))
+	}},
 	"ResumeEndpoint": {desk.Hold, func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeEndpoint(ctx, ofA)) }},
 	"RotateSecret":   {desk.Edit, func(ctx context.Context, d *desk.Desk) error { return just(d.RotateSecret(ctx, ofA, wire.Rotation{})) }},
 	"EndpointSecret": {desk.Configure, func(ctx context.Context, d *desk.Desk) error { return just(d.EndpointSecret(ctx, ofA)) }},
@@ -352,11 +355,11 @@ func TestALinkIsToldNothingOfTheInside(t *testing.T) {
 	for name, v := range all {
 		text, err := json.Marshal(v)
 		require.NoError(t, err)
-		for _, inner := range []string{"ALLOW_NETS", "EGRESS", "10.0.0.9", "proxy", "permits", "risk", "x-inner", "uid-", "boss"} {
+		for _, inner := range []string{"ALLOW_NETS", "EGRESS", "10.0.0.9", "10.1.2.3", "proxy", "permits", "risk", "x-inner", "uid-", "boss"} {
 			require.NotContains(t, string(text), inner, name)
 		}
 	}
-	require.Contains(t, m.Deliveries[0].LastError, "10.1.2.3 is private, and may not be called")
+	require.Contains(t, m.Deliveries[0].LastError, "its address may not be called")
 
 	seen, err := api.desk(t, admin).Message(t.Context(), "of_a")
 	require.NoError(t, err)

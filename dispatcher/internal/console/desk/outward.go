@@ -3,6 +3,7 @@ package desk
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func (d *Desk) retried(all []wire.RetriedDelivery) []wire.RetriedDelivery {
 // endpoint takes the operator's notes out of an endpoint.
 func (d *Desk) endpoint(e *wire.EndpointView) {
 	if d.Link != nil {
-		e.UID, e.Metadata, e.Headers = "", nil, nil
+		e.UID, e.Metadata, e.Headers, e.TopicsAllowed = "", nil, nil, nil
 	}
 }
 
@@ -89,11 +90,41 @@ func (d *Desk) delivery(one *wire.Delivery) {
 // setting is a name such as ALLOW_NETS.
 var setting = regexp.MustCompile(`\b[A-Z]{2,}_[A-Z_]{2,}\b`)
 
-// outward is an error in the words for a merchant: without a cure that is the operator's.
+// What an address looks like in an error: with its port, and within brackets or a URL. Of
+// the first kind some are no addresses, such as times.
+var (
+	sixLike  = regexp.MustCompile(`(^|[^0-9A-Za-z:.])(\[?(?:[0-9A-Fa-f]{0,4}:){2,8}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w+)?\]?(?::\d+)?)`)
+	fourLike = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
+)
+
+// itsAddress stands for an address, which a merchant's people must not learn: it would tell
+// how the operator's network is built.
+const itsAddress = "its address"
+
+// withoutAddresses is a text without network addresses.
+func withoutAddresses(text string) string {
+	text = sixLike.ReplaceAllStringFunc(text, func(found string) string {
+		parts := sixLike.FindStringSubmatch(found)
+		address := strings.TrimSuffix(parts[2], ":")
+		_, err := netip.ParseAddr(strings.Trim(address, "[]"))
+		if err != nil {
+			_, err = netip.ParseAddrPort(address)
+		}
+		if err != nil {
+			return found
+		}
+		return parts[1] + itsAddress + parts[2][len(address):]
+	})
+	return fourLike.ReplaceAllString(text, itsAddress)
+}
+
+// outward is an error in the words for a merchant: without a cure that is the operator's,
+// and without addresses.
 func outward(text string) string {
-	if head, _, cut := strings.Cut(text, "; allow it with "); cut {
-		return head + ", and may not be called"
+	if strings.Contains(text, "; allow it with ") {
+		return itsAddress + " may not be called"
 	}
+	text = withoutAddresses(text)
 	if setting.MatchString(text) || strings.Contains(strings.ToLower(text), "proxy") {
 		return "it could not be called; ask the operator"
 	}

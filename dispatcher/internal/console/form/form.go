@@ -46,6 +46,7 @@ var Fields = []Field{
 	{Name: "description", Label: "Description", Example: "Orders and refunds", Basic: true, Kind: Area, Hint: "For people, what it is for."},
 	{Name: "tenant", Label: "Tenant", Once: true, Kind: Text, Hint: "Whose messages it gets. Empty: those without a tenant."},
 	{Name: "uid", Label: "UID", Once: true, Kind: Text, Example: "shop-42", Hint: "A name of your own, usable wherever its id is."},
+	{Name: "topics_allowed", Label: "Topics for links", Kind: List, Example: "payment.*", Hint: "What links may choose among. Empty: the topics that an operator set last."},
 	{Name: "ladder", Label: "Ladder", Kind: List, Example: "15s, 3m, 30m, 1h", Hint: "The waits between attempts. Empty: the setting LADDER."},
 	{Name: "timeout", Label: "Timeout", Kind: Text, Example: "15s", Hint: "Of one attempt, 1s to 60s."},
 	{Name: "max_in_flight", Label: "Most in flight", Kind: Number, Example: "64", Hint: "Over all instances."},

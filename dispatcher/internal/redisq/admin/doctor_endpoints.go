@@ -25,8 +25,8 @@ var (
 )
 
 // astrayChunk is how many entries of an index one call compares: whole records,
-// each of 32 KiB at most, pass through Redis for them.
-const astrayChunk = 32
+// each of 48 KiB at most, pass through Redis for them.
+const astrayChunk = 20
 
 // indexes compares what endpoints are found by with what their records say: an
 // endpoint that an index leaves out gets nothing, or is not listed. Each page is

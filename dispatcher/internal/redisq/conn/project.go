@@ -26,7 +26,7 @@ const clusterPartitions = 128
 
 // schemaVersion is the layout of the keys that this version knows, as :meta has it.
 // A project with another layout is not touched.
-const schemaVersion = "5"
+const schemaVersion = "6"
 
 // Agree settles the number of partitions and takes over the project's id. The first
 // start fixes the number, since every lane's place depends on it. It writes only

@@ -13,10 +13,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of one call: versionsChunk whole records, each of 32 KiB at most, pass
+// Bounds of one call: versionsChunk whole records, each of 48 KiB at most, pass
 // through Lua to tell their versions, and gonePage deleted endpoints are listed.
 const (
-	versionsChunk = 32
+	versionsChunk = 20
 	gonePage      = 100
 )
 

@@ -27,7 +27,10 @@ type record struct {
 	Tenant          string            `json:"tenant,omitzero"`
 	Pull            bool              `json:"pull,omitzero"` // its kind; push where it is absent
 	URL             string            `json:"url"`
+	Linked          bool              `json:"linked,omitzero"` // a link set it
 	Topics          []string          `json:"topics,omitzero"`
+	TopicsAllowed   []string          `json:"topics_allowed,omitzero"`
+	TopicsGiven     []string          `json:"topics_given,omitzero"`
 	Description     string            `json:"about,omitzero"`
 	Metadata        map[string]string `json:"meta,omitzero"`
 	Signature       signer.Scheme     `json:"sig,omitzero"`
@@ -38,6 +41,7 @@ type record struct {
 	MaxInFlight     int               `json:"max,omitzero"`
 	Rate            string            `json:"rate,omitzero"`
 	Headers         []headerRecord    `json:"headers,omitzero"`
+	HeadersFor      string            `json:"headers_for,omitzero"` // URL
 	Success         string            `json:"success,omitzero"`
 	Ordered         bool              `json:"ordered,omitzero"`
 	Paused          bool              `json:"paused,omitzero"`
@@ -78,6 +82,7 @@ var errEndpoint = errors.New("broken endpoint record")
 func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	r := record{
 		UID: e.UID, Tenant: e.Tenant, Pull: e.Pull, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
+		Linked: e.Linked, TopicsAllowed: e.TopicsAllowed, TopicsGiven: e.TopicsGiven, HeadersFor: e.HeadersFor,
 		Signature: e.Signature, SignatureHeader: e.SignatureHeader, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
 		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Unverified: e.Unverified, Since: e.Since,
 		Gone: e.Cause == dispatcher.WhyGone, Failing: e.Cause == dispatcher.WhyFailing, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
@@ -138,6 +143,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 	}
 	e := &dispatcher.Endpoint{
 		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, Pull: r.Pull, URL: r.URL, Topics: r.Topics,
+		Linked: r.Linked, TopicsAllowed: r.TopicsAllowed, TopicsGiven: r.TopicsGiven, HeadersFor: r.HeadersFor,
 		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, SignatureHeader: r.SignatureHeader, Timeout: time.Duration(r.Timeout),
 		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Unverified: r.Unverified, Since: r.Since,
 		HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),

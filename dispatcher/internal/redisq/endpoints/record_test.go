@@ -109,12 +109,16 @@ func (d dice) endpoint(t testing.TB) *dispatcher.Endpoint {
 		ID: "ep_a", Version: 1 + d.Int64N(1<<53), UID: d.text(), Tenant: d.text(), URL: d.text(), Description: d.text(), SignatureHeader: d.text(),
 		Signature: signer.Schemes[d.IntN(len(signer.Schemes))],
 		Timeout:   time.Duration(d.Int64()), MaxInFlight: d.Int(), Pull: d.coin(),
-		Ordered: d.coin(), Paused: d.coin(), Disabled: d.coin(), Unverified: d.coin(), CreatedAt: d.time(), UpdatedAt: d.time(),
+		Ordered: d.coin(), Paused: d.coin(), Disabled: d.coin(), Unverified: d.coin(),
+		Linked: d.coin(), HeadersFor: d.text(), CreatedAt: d.time(), UpdatedAt: d.time(),
 	}
 	for range d.IntN(4) {
 		e.Topics = append(e.Topics, d.text())
 		e.Headers = append(e.Headers, dispatcher.Header{Name: d.text(), Value: d.bytes()})
 		e.Secrets = append(e.Secrets, dispatcher.EndpointSecret{Secret: e.Signature.NewSecret(), Until: d.time()})
+	}
+	if d.coin() {
+		e.TopicsAllowed, e.TopicsGiven = []string{}, []string{d.text()}
 	}
 	if d.coin() {
 		e.Metadata = map[string]string{d.text(): d.text(), d.text(): d.text()}

@@ -234,6 +234,8 @@ func TestNoPartOfAProvedRecordCanBeChanged(t *testing.T) {
 	options := endpointOptions(redistest.StartMini(t), newTestBox(t))
 	store := openTestStore(t, options)
 	e, other := secretive("ep_a"), secretive("ep_b")
+	e.Linked, e.HeadersFor = true, "https://before.example/"
+	e.TopicsAllowed, e.TopicsGiven = []string{"allowed.*"}, []string{"given.*"}
 	mustCreate(t, store, e, other)
 	old := endpointValue(t, store.Client(), options.Project, e.ID)
 	changed := nextVersion(e)
@@ -244,6 +246,11 @@ func TestNoPartOfAProvedRecordCanBeChanged(t *testing.T) {
 	_, oldRecord, _ := strings.Cut(old, " ")
 	for name, forged := range map[string]string{
 		"its URL":              strings.Replace(value, "https://example.com/", "https://attacker.example/", 1),
+		"who set its URL":      strings.Replace(value, `"linked":true,`, "", 1),
+		"the URL of headers":   strings.Replace(value, "https://before.example/", "https://example.com/", 1),
+		"that headers wait":    strings.Replace(value, `"headers_for":"https://before.example/",`, "", 1),
+		"topics of links":      strings.Replace(value, "allowed.*", "*", 1),
+		"topics given":         strings.Replace(value, "given.*", "*", 1),
 		"its tenant":           strings.Replace(value, `"tenant":"shop"`, `"tenant":"evil"`, 1),
 		"its version":          strings.Replace(value, "2 ", "3 ", 1),
 		"an old record":        "2 " + oldRecord,

@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// storedAtOnce are the records of one command, of 32 KiB each at most: a MiB.
-const storedAtOnce = 32
+// storedAtOnce are the records of one command, of 48 KiB each at most: a MiB.
+const storedAtOnce = 20
 
 // Stored is what the store has of an endpoint, undecoded.
 type Stored struct {

@@ -33,7 +33,7 @@ type logPlace struct {
 	tailLost         bool
 }
 
-// mostChanges bounds those of one part: with records of 32 KiB they have 4 MiB.
+// mostChanges bounds those of one part: with records of 48 KiB they have 6 MiB.
 const mostChanges = 128
 
 // changed takes in such a line.

@@ -1,0 +1,4 @@
+package desk
+
+// Outward is for tests.
+var Outward = outward

@@ -1,0 +1,182 @@
+package httpapi_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+const confirmPath = patchPath + "/confirm"
+
+// heldEndpoint is one whose URL a link set, in place of the operator's.
+func heldEndpoint(t testing.TB) *dispatcher.Endpoint {
+	e := testEndpoint(t)
+	e.Linked, e.Unverified, e.HeadersFor = true, true, "https://former.example/"
+	require.True(t, e.HeadersHeld())
+	return e
+}
+
+func TestAConfirmedURLIsTheOperators(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: heldEndpoint(t), races: 1}}
+	h := newTestAPI(t, f)
+	held := decodeAnswer[wire.EndpointView](t, get(h, patchPath), 200)
+	require.True(t, held.HeadersHeld)
+	require.Equal(t, map[string]string{"Authorization": "***", "x-b": "***"}, held.Headers)
+	got := decodeAnswer[wire.EndpointView](t, serve(h, newRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
+	require.False(t, got.HeadersHeld)
+	require.Equal(t, testEndpoint(t), f.there)
+	got = decodeAnswer[wire.EndpointView](t, serve(h, newRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
+	require.False(t, got.HeadersHeld, "again it is as it was")
+}
+
+func TestAURLThatIsNotTheEndpointsIsNotConfirmed(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: heldEndpoint(t)}}
+	h := newTestAPI(t, f)
+	for _, other := range []string{"https://former.example/", "https://shop.example/hooks", "https://shop.example/hooks?k=1&l=2#", "x"} {
+		p := requireProblem(t, serve(h, newRequest("POST", confirmPath, `{"url":"`+other+`"}`)), 409, "changed")
+		require.Contains(t, p.Detail, "another url by now")
+	}
+	for body, path := range map[string]string{`{}`: "$.url", `{"url":""}`: "$.url", `{"url":null}`: "$.url", `{"url":1}`: "$.url", `{"link":"x"}`: "$.link", `[]`: "$"} {
+		w := serve(h, newRequest("POST", confirmPath, body))
+		p := requireProblem(t, w, 422, "invalid")
+		require.Equal(t, path, p.Errors[0].Path, body)
+	}
+	require.Equal(t, heldEndpoint(t), f.there)
+
+	f.there.URL = "http://10.1.2.3/"
+	requireField(t, serve(h, newRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), "$.url", "ALLOW_NETS=10.1.2.3/32")
+	require.True(t, f.there.Linked, "the operator's networks hold for it from then on")
+	f.there.Secrets = nil
+	requireProblem(t, serve(h, newRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), 500, "sealed")
+	f.there = &dispatcher.Endpoint{ID: "ep_123456789", Pull: true, Secrets: testEndpoint(t).Secrets}
+	requireProblem(t, serve(h, newRequest("POST", confirmPath, `{"url":"https://shop.example/"}`)), 409, "changed")
+}
+
+func TestOnlyAPatchThatGivesAHeaderAValueConfirms(t *testing.T) {
+	for body, held := range map[string]bool{
+		`{}`:                                           true,
+		`{"description":"new"}`:                        true,
+		`{"headers":{"x-b":"***"}}`:                    true,
+		`{"headers":{"X-B":"***"}}`:                    true,
+		`{"headers":{}}`:                               true,
+		`{"headers":{"x-c":null}}`:                     true,
+		`{"headers":{"x-b":null}}`:                     true,
+		`{"url":"https://third.example/"}`:             true,
+		`{"url":"https://shop.example/hooks?k=1&l=2"}`: true,
+		`{"headers_held":false}`:                       true,
+		`{"disabled":false,"topics_allowed":["*"]}`:    true,
+		`{"headers":{"x-b":"9"}}`:                      false,
+		`{"headers":{"x-c":"9"}}`:                      false,
+		`{"headers":{"x-b":"***","x-c":"9"}}`:          false,
+		`{"headers":{"x-c":"9"},"url":"https://third.example/","ordered":false}`: false,
+		`{"headers":null}`: false, // there are none any more
+	} {
+		f := &fakeService{fakeEndpoints: fakeEndpoints{there: heldEndpoint(t)}}
+		got := decodeAnswer[wire.EndpointView](t, patch(newTestAPI(t, f), body), 200)
+		require.Equal(t, held, got.HeadersHeld, body)
+	}
+}
+
+func TestTheOperatorsListOfTopics(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f)
+	require.NotContains(t, get(h, patchPath).Body.String(), "topics_allowed")
+	for body, want := range map[string][]string{`["order.*","*"]`: {"order.*", "*"}, `[]`: {}, `null`: nil} {
+		got := decodeAnswer[wire.EndpointView](t, patch(h, `{"topics_allowed":`+body+`}`), 200)
+		require.Equal(t, want, got.TopicsAllowed)
+		require.Equal(t, want, f.there.TopicsAllowed)
+	}
+	requireField(t, patch(h, `{"topics_allowed":["a b"]}`), "$.topics_allowed[0]", "must be a topic")
+	requireField(t, patch(h, `{"topics_allowed":"*"}`), "$.topics_allowed", "list")
+}
+
+// asLink makes a call on behalf of a link.
+func asLink(h http.Handler, view dispatcher.View, method, path, body string) *httptest.ResponseRecorder {
+	r := newRequest(method, path, body)
+	return serve(h, r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "lnk_7", View: view})))
+}
+
+var (
+	tenantLink = dispatcher.View{Tenant: "m7"}
+	singleLink = dispatcher.View{Tenant: "m7", Endpoint: "ep_123456789"}
+)
+
+func TestALinkSetsTopicsWithinTheOperatorsList(t *testing.T) {
+	given := func(e *dispatcher.Endpoint) { e.Topics = []string{"payment.*", "hookladder.endpoint.failing"} }
+	allowed := func(e *dispatcher.Endpoint) { e.TopicsAllowed = []string{"order.*"} }
+	narrowed := func(e *dispatcher.Endpoint) {
+		e.Topics, e.TopicsGiven = []string{"payment.paid"}, []string{"payment.*"}
+	}
+	for _, c := range []struct {
+		of     func(*dispatcher.Endpoint)
+		view   dispatcher.View
+		topics string
+		wrong  string
+	}{
+		{given, singleLink, `["payment.paid"]`, ""},
+		{given, singleLink, `["payment.*"]`, ""},
+		{given, singleLink, `[]`, ""},
+		{given, singleLink, `["hookladder.endpoint.failing"]`, ""},
+		{given, singleLink, `["payment.paid","*"]`, "$.topics[1]"},
+		{given, singleLink, `null`, "$.topics[0]"},
+		{given, singleLink, `["hookladder.*"]`, "$.topics[0]"},
+		{given, singleLink, `["hookladder.delivery.dead"]`, "$.topics[0]"},
+		{given, singleLink, `["refund.made"]`, "$.topics[0]"},
+		{given, tenantLink, `["refund.made","*"]`, ""},
+		{given, tenantLink, `["hookladder.endpoint.failing"]`, ""},
+		{given, tenantLink, `["hookladder.*"]`, "$.topics[0]"},
+		{allowed, singleLink, `["order.paid"]`, ""},
+		{allowed, singleLink, `["payment.paid"]`, "$.topics[0]"},
+		{allowed, singleLink, `["payment.*"]`, ""}, // it is so already
+		{narrowed, singleLink, `["payment.*"]`, ""},
+		{narrowed, singleLink, `["*"]`, "$.topics[0]"},
+	} {
+		f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+		c.of(f.there)
+		before := f.there.Clone()
+		w := asLink(newTestAPI(t, f), c.view, "PATCH", patchPath, `{"topics":`+c.topics+`}`)
+		if c.wrong == "" {
+			require.Equal(t, http.StatusOK, w.Code, "%+v: %s", c, w.Body)
+			continue
+		}
+		requireField(t, w, c.wrong, "ask the operator")
+		require.Equal(t, before, f.there)
+	}
+	f := &fakeService{}
+	requireField(t, asLink(newTestAPI(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/","topics":["hookladder.delivery.dead"]}`), "$.topics[0]", "ask the operator")
+	require.Equal(t, http.StatusCreated, asLink(newTestAPI(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/"}`).Code)
+	f = &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	require.Equal(t, http.StatusOK, patch(newTestAPI(t, f), `{"topics":["hookladder.*"]}`).Code, "an operator sets any")
+}
+
+// A URL that passed for an operator has not passed for a link.
+func TestALinksURLIsJudgedByItsOwnNetworks(t *testing.T) {
+	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+	h := newTestAPI(t, f, func(o *httpapi.Options) {
+		o.Policy.CheckURL = nil
+		o.Policy.CheckLinkURL = func(u *url.URL) error {
+			if u.Hostname() == "10.1.2.3" {
+				return errors.New("not for links")
+			}
+			return nil
+		}
+	})
+	const inside = `{"url":"http://10.1.2.3/"}`
+	for range 2 {
+		require.Equal(t, http.StatusCreated, post(h, "/v1/endpoints", inside).Code)
+		requireField(t, asLink(h, tenantLink, "POST", "/v1/endpoints", inside), "$.url", "not for links")
+		f.there = testEndpoint(t)
+		requireField(t, asLink(h, singleLink, "PATCH", patchPath, inside), "$.url", "not for links")
+		require.Equal(t, http.StatusOK, asLink(h, singleLink, "PATCH", patchPath, `{"url":"http://10.1.2.4/"}`).Code)
+		require.Equal(t, http.StatusOK, patch(h, inside).Code)
+	}
+}

@@ -114,6 +114,9 @@ func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
 		}
 		for id, held := range map[string]dispatcher.Held{"ep_p": dispatcher.HeldPaused, "ep_x": dispatcher.HeldDeleted, "ep_n": dispatcher.HeldNone} {
 			e := redisqtest.Endpoint(id)
+			e.Headers = []dispatcher.Header{{Name: "X-Token", Value: "t"}}
+			e.Linked, e.HeadersFor = true, "https://before.example/"
+			e.TopicsAllowed, e.TopicsGiven = []string{"order.*"}, []string{"order.paid"}
 			redisqtest.MustCreate(t, s.Bare(), e)
 			stored, _, err := s.Bare().StoredByID(ctx, []string{id})
 			require.NoError(t, err)
@@ -141,6 +144,9 @@ func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
 		require.Nil(t, found[1], "it was deleted")
 		require.Equal(t, []any{int64(5), true, "key:shop"}, []any{found[0].Version, found[0].Paused, found[0].HeldBy})
 		require.Equal(t, []any{int64(5), false}, []any{found[2].Version, found[2].Paused})
+		for _, e := range []*dispatcher.Endpoint{found[0], found[2]} { // what a link set stays a link's
+			require.Equal(t, []any{true, true, "order.*", "order.paid"}, []any{e.Linked, e.HeadersHeld(), e.TopicsAllowed[0], e.TopicsGiven[0]})
+		}
 		resumed := redisqtest.NextVersion(found[0])
 		resumed.Paused = false
 		require.NoError(t, s.Bare().ChangeEndpoint(ctx, resumed))

@@ -23,6 +23,9 @@ func (f Facts) died() (how, cure string) {
 		}
 		return how + after, "publish it anew under another id"
 	case "refused":
+		if f.For == Merchant { // the error names an address
+			return how + ", since its address may not be called", f.allowed() + "; then " + again
+		}
 		return how + ", since its address may not be called" + f.answer(), f.allowed() + "; then " + again
 	case "disabled":
 		switch {

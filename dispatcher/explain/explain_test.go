@@ -143,6 +143,7 @@ var sentences = []struct {
 	{dead("expired", func(d *wire.Delivery) { d.Attempts = 1 }), nil, "died at 11:00:00 after 1 attempt, since it had expired at 10:59:00; publish it anew under another id"},
 	{dead("expired", func(d *wire.Delivery) { d.Attempts, d.EndedAt = 1, at(10, 58) }), nil, "died at 10:58:00 after 1 attempt, because its next attempt would have been after it expires at 10:59:00; publish it anew under another id"},
 	{dead("refused", func(d *wire.Delivery) { d.LastError = "10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32" }), nil, "died at 11:00:00, since its address may not be called (10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32); correct the URL, or allow the address with ALLOW_NETS; then " + again},
+	{dead("refused", func(d *wire.Delivery) { d.LastError = "10.1.2.3 is private; allow it with LINK_ALLOW_NETS=10.1.2.3/32" }), nil, "died at 11:00:00, since its address may not be called (10.1.2.3 is private; allow it with LINK_ALLOW_NETS=10.1.2.3/32); correct the URL, confirm it, or allow the address for links with LINK_ALLOW_NETS; then " + again},
 	{dead("disabled", nil), off, "died at 11:00:00, since its endpoint api.shop.example was disabled; it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
 	{dead("disabled", nil), hopeless, "died at 11:00:00, since its endpoint api.shop.example was disabled: none of its attempts succeeded for too long; it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
 	{dead("disabled", func(d *wire.Delivery) { d.Destination = "u_0123456789" }), nil, "died at 11:00:00, since no attempt at api.shop.example succeeded for DISABLE_AFTER; once it answers again, `hookladder retry order_17 --destination u_0123456789` starts a new ladder"},
@@ -246,7 +247,7 @@ func TestInTheConsoleButtonsHelp(t *testing.T) {
 func TestAMerchantIsToldNothingOfOurInside(t *testing.T) {
 	for _, text := range told(explain.Merchant) {
 		for _, word := range []string{
-			"ALLOW_NETS", "MAX_WAITING", "DISABLE_AFTER", "MAX_IN_FLIGHT", "ENCRYPTION_KEY", "hookladder ", "instance", "permit", " by ", "lane", "System",
+			"ALLOW_NETS", "MAX_WAITING", "DISABLE_AFTER", "MAX_IN_FLIGHT", "10.1.2.3", "ENCRYPTION_KEY", "hookladder ", "instance", "permit", " by ", "lane", "System",
 		} {
 			require.NotContains(t, text, word)
 		}

@@ -273,6 +273,9 @@ func printEndpoints(out io.Writer, list []wire.EndpointView) {
 		if e.DisabledReason != "" && e.DisabledReason != "operator" {
 			state += " (" + e.DisabledReason + ")"
 		}
+		if e.HeadersHeld {
+			state += ", headers held"
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n",
 			e.ID, cmp.Or(e.UID, "-"), cmp.Or(e.Tenant, "-"), state, cmp.Or(strings.Join(e.Topics, " "), "-"), reachedAt(&e, e.URL))
 	}

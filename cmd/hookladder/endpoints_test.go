@@ -95,6 +95,19 @@ func TestAnEndpointOfKindPullIsShownWithoutAURL(t *testing.T) {
 	require.Contains(t, got.err, "--url, or --pull")
 }
 
+func TestHeadersThatWaitForAConfirmationAreShown(t *testing.T) {
+	held := strings.Replace(anEndpoint, `"url"`, `"headers_held":true,"topics_allowed":["payment.*"],"url"`, 1)
+	environ, _ := newTestAPI(t, http.StatusOK, held)
+	out := command(t, environ, "", "endpoints", "get", "shop-42").out
+	require.Regexp(t, `(?m)^  headers held +.*hookladder endpoints confirm$`, out)
+	require.Regexp(t, `(?m)^  for links +payment\.\*$`, out)
+	environ, _ = newTestAPI(t, http.StatusOK, `{"data":[`+held+`],"next_cursor":null}`)
+	require.Contains(t, command(t, environ, "", "endpoints", "list").out, "open, headers held")
+	got := command(t, environ, "", "endpoints", "confirm", "shop-42")
+	require.Equal(t, exitUsage, got.code)
+	require.Contains(t, got.err, "and its URL")
+}
+
 func TestLanesTellWhatIsTakenFromThem(t *testing.T) {
 	environ, _ := newTestAPI(t, http.StatusOK, `{"data":[{"lane":"q_~abc","kind":"pull","queue":"order.cancellations","state":"active"},
 		{"lane":"ep_012345678","kind":"pull","state":"active"}],"next_cursor":null}`)
@@ -105,13 +118,15 @@ func TestLanesTellWhatIsTakenFromThem(t *testing.T) {
 
 func TestAnUpdateSaysOnlyWhatItsFlagsName(t *testing.T) {
 	for line, want := range map[string]string{
-		"--url https://b.example/":         `{"url":"https://b.example/"}`,
-		"--rate 5/s --ordered=false":       `{"rate":"5/s","ordered":false}`,
-		"--header x-a:1 --header x-b:":     `{"headers":{"x-a":"1","x-b":null}}`,
-		"--metadata plan=":                 `{"metadata":{"plan":null}}`,
-		"--unset rate,max-in-flight":       `{"rate":null,"max_in_flight":null}`,
-		"--topic a --unset ladder":         `{"topics":["a"],"ladder":null}`,
-		"--disabled --description a=b:c,d": `{"disabled":true,"description":"a=b:c,d"}`,
+		"--url https://b.example/":          `{"url":"https://b.example/"}`,
+		"--rate 5/s --ordered=false":        `{"rate":"5/s","ordered":false}`,
+		"--header x-a:1 --header x-b:":      `{"headers":{"x-a":"1","x-b":null}}`,
+		"--metadata plan=":                  `{"metadata":{"plan":null}}`,
+		"--unset rate,max-in-flight":        `{"rate":null,"max_in_flight":null}`,
+		"--allow-topic a.* --allow-topic b": `{"topics_allowed":["a.*","b"]}`,
+		"--unset topics_allowed":            `{"topics_allowed":null}`,
+		"--topic a --unset ladder":          `{"topics":["a"],"ladder":null}`,
+		"--disabled --description a=b:c,d":  `{"disabled":true,"description":"a=b:c,d"}`,
 	} {
 		environ, got := newTestAPI(t, http.StatusOK, anEndpoint)
 		ran := command(t, environ, "", append([]string{"endpoints", "update", "shop-42"}, strings.Fields(line)...)...)

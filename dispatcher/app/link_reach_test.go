@@ -105,8 +105,9 @@ func TestALinkThatMovesAnEndpointGetsNoneOfItsHeaders(t *testing.T) {
 					got := one.landed(one.post(at+"/test", nil))
 					require.NotContains(t, got.text, "SHOP-TOKEN")
 					require.Contains(t, one.get(at).text, "Extra headers are held")
-					require.NotContains(t, one.get(at).text, "Authorization")
+					require.NotContains(t, one.get(at).text, "Authorization", "not even their names")
 				}
+				require.Contains(t, who[0].get("/link/endpoints").text, "headers held")
 				require.Equal(t, []string{"", ""}, append(append(merchants.took(), own.took()...), leads.took()...), to)
 				move(who[0], to, own.URL)
 			}

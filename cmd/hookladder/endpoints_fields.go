@@ -259,7 +259,7 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 		row("header", name)
 	}
 	if e.HeadersHeld {
-		row("headers held", "a link set the URL: hookladder endpoints confirm")
+		row("headers held", "set for another URL; to send them: hookladder endpoints confirm")
 	}
 	row("created", term.When(e.CreatedAt))
 }

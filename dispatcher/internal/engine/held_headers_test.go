@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,13 @@ const merchantsURL = "https://merchant.example/hook"
 func TestHeadersAreNotSentToAURLThatALinkSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
+		var fails atomic.Bool
+		r.sender.answer = func(context.Context, d.Call) d.Answer {
+			if fails.Load() {
+				return d.Answer{Status: 500}
+			}
+			return d.Answer{Status: 200}
+		}
 		r.start(t)
 		view := r.create(t, uid("main"), func(e *d.Endpoint) { e.Headers = []d.Header{{Name: "authorization", Value: "Bearer t"}} })
 		last := func() (to, token string, linked bool) {
@@ -48,11 +56,11 @@ func TestHeadersAreNotSentToAURLThatALinkSet(t *testing.T) {
 		_, err := r.Retry(t.Context(), "m1", "", true)
 		require.NoError(t, err)
 		requireLast(merchantsURL, "", true, "a resend of what had them before")
-		r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 500} }
+		fails.Store(true)
 		r.publish(t, to("main", "m2"))
 		requireLast(merchantsURL, "", true, "a delivery")
 		before := len(r.sender.sent())
-		r.sender.answer = nil
+		fails.Store(false)
 		pass(24 * time.Hour)
 		require.Greater(t, len(r.sender.sent()), before, "it is attempted again")
 		requireLast(merchantsURL, "", true, "a retry")

@@ -46,7 +46,7 @@ var budgets = map[string]int{
 	"dispatcher/archive":                       900,
 	"dispatcher/health":                        200,
 	"dispatcher/explain":                       600,
-	"dispatcher/app":                           2150, // it joins the archive, the outbox and the console too, and announces a stop
+	"dispatcher/app":                           2200, // it joins the archive, the outbox and the console too, and announces a stop
 	"dispatcher/client":                        1600, // it repeats calls, and goes through lists
 	"dispatcher/internal/archiver":             1000,
 	"dispatcher/internal/callers":              1000,

@@ -121,14 +121,13 @@ type Options struct {
 
 	QuickRetries int            // repeats within an attempt, of connection faults before any answer
 	AllowNets    []netip.Prefix // networks that may be called besides the public ones
-	// LinkNets are these networks where a link set the URL.
-	LinkNets  []netip.Prefix
-	HTTPSOnly bool
-	Proxy     *url.URL // of ParseProxy: all calls go through it; nil: none does
-	CAFile    string   // certificates trusted besides the system's; empty: none
-	CertFile  string   // the client certificate for receivers; empty: none
-	KeyFile   string   // its key
-	MaxBody   int      // bytes of a message's body
+	LinkNets     []netip.Prefix // these networks, if a link set the URL
+	HTTPSOnly    bool
+	Proxy        *url.URL // of ParseProxy: all calls go through it; nil: none does
+	CAFile       string   // certificates trusted besides the system's; empty: none
+	CertFile     string   // the client certificate for receivers; empty: none
+	KeyFile      string   // its key
+	MaxBody      int      // bytes of a message's body
 
 	Engine  EngineOptions // but for Instance, Endpoints and Log, which Run sets
 	Version string

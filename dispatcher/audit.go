@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -11,14 +12,17 @@ type AuditEntry struct {
 	At     time.Time // by the store's clock
 	By     string    // key:<name>, link:<id>, System or Local
 	What   string    // one of AuditWords
-	Target string    // the id of an endpoint, a message or a link, a lane, the origin of a URL, or * for all lanes
+	Target string    // the id of an endpoint, a message, a job or a link, a lane, the origin of a URL, or * for all lanes
 	Tenant string    // where it is known
 	Detail string    // the names of changed fields, the parameters of the call, or why it failed
 
-	// Not kept. Bulk: such calls come in thousands, so one entry stands for all of a
-	// minute. Failed: it tells how the change before it ended.
-	Bulk, Failed bool
+	// Not kept. Person: one acted in the console or by a link, so it has an entry of its
+	// own; calls come in thousands, and are counted. Failed: it tells how a change ended.
+	Person, Failed bool
 }
+
+// ByLink reports whether a link made the change.
+func (e AuditEntry) ByLink() bool { return strings.HasPrefix(e.By, "link:") }
 
 // AuditWords are the words of AuditEntry.What: a noun and a verb each.
 var AuditWords = []string{

@@ -21,6 +21,8 @@ var (
 	ErrUnmatched = errors.New("no endpoint matches")
 	// ErrEndpoints says that a project has as many endpoints as it may, a million.
 	ErrEndpoints = errors.New("too many endpoints are registered")
+	// ErrTenantEndpoints says that a tenant has as many endpoints as a link may add.
+	ErrTenantEndpoints = errors.New("the tenant has too many endpoints for a link to add one")
 	// ErrDisabled says that a destination takes nothing until it is resumed.
 	ErrDisabled = errors.New("its endpoint is disabled")
 	// ErrDeleted says that a destination is gone for good.

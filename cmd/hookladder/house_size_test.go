@@ -41,13 +41,13 @@ var budgets = map[string]int{
 	"deploy/kit/pgtest":                        500,
 	"deploy/kit/redistest":                     1400, // it fills the disk of a server too
 	"deploy/kit/redistest/miniserver":          100,
-	"dispatcher":                               4900, // tokens of subjects, orders of lists, what a job reports, and what a link may change too
-	"dispatcher/access":                        200,
+	"dispatcher":                               4900,
+	"dispatcher/access":                        300,
 	"dispatcher/archive":                       900,
 	"dispatcher/health":                        200,
 	"dispatcher/explain":                       600,
 	"dispatcher/app":                           2200, // it joins the archive, the outbox and the console too, and announces a stop
-	"dispatcher/client":                        1600, // it repeats calls, and goes through lists
+	"dispatcher/client":                        1600,
 	"dispatcher/internal/archiver":             1000,
 	"dispatcher/internal/callers":              1000,
 	"dispatcher/internal/console":              4500, // pages of operators and of merchants
@@ -67,8 +67,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/engine":               5000, // it reports to notices, and serves takers
 	"dispatcher/internal/fields":               100,
 	"dispatcher/internal/gauge":                500,
-	"dispatcher/internal/httpapi":              6400, // it reads rows of an outbox, and makes links too
-	"dispatcher/internal/httpapi/apikey":       300,
+	"dispatcher/internal/httpapi":              6400,
+	"dispatcher/internal/httpapi/apikey":       400,
 	"dispatcher/internal/httpapi/events":       100,
 	"dispatcher/internal/jobs":                 1200, // a job counts what it expects, and probes destinations
 	"dispatcher/internal/lookup":               1100, // both orders of a list are joined
@@ -84,7 +84,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/rig":        1500,
 	"dispatcher/internal/queuetest/stored":     1100, // the index of tenants and subjects
 	"dispatcher/internal/redisq":               6600,
-	"dispatcher/internal/redisq/access":        400,
+	"dispatcher/internal/redisq/access":        600,
 	"dispatcher/internal/redisq/access/lua":    200,
 	"dispatcher/internal/redisq/buried":        400,
 	"dispatcher/internal/redisq/admin":         4000, // the index of tenants and subjects

@@ -4,30 +4,40 @@ package access
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 const (
 	// SessionFor is how long a session lasts that is not used. One that is used when
 	// less than half is left lasts anew.
 	SessionFor = 12 * time.Hour
+	// SessionMost is how long a session lasts that is used all the time: a stolen cookie
+	// must not open the console for ever.
+	SessionMost = 30 * 24 * time.Hour
+	// MostSessions is how many sessions a key has. One more ends the oldest.
+	MostSessions = 100
+	// SignIns is how often a minute people may sign in with one key.
+	SignIns = 30
 	// UsualLinkFor is how long a link lasts that says nothing else.
 	UsualLinkFor = 24 * time.Hour
 	// MaxLinkFor is the longest that a link may last.
 	MaxLinkFor = 30 * 24 * time.Hour
-	// LinkCalls is how many tests and resends a link may ask for in an hour, together.
+	// LinkCalls is how many changes a link may make in an hour, tests and resends among them.
 	LinkCalls = 60
 	// ShownFor is how long a page that answered an action can be loaded again.
 	ShownFor = time.Minute
+	// LinkEndpoints is how many endpoints a tenant may have for a link to add one. Each gets
+	// its own delivery of all that matches, so without an end one link could fill the store.
+	LinkEndpoints = 50
 	// LinkPrefix begins the id of a link.
 	LinkPrefix = "lnk_"
 )
@@ -42,7 +52,17 @@ var (
 	ErrNotShown = errors.New("no such page, or no more")
 	// ErrLinks says that there are too many links.
 	ErrLinks = errors.New("too many links: revoke those that are not needed")
+	// ErrNoKey says that the key is not valid any more, with which something was to be made.
+	ErrNoKey = errors.New("this key was taken away")
 )
+
+// SignInsError says that people signed in too often with a key.
+type SignInsError struct{ Wait time.Duration }
+
+// Error says when they may again.
+func (e *SignInsError) Error() string {
+	return fmt.Sprintf("too many sign-ins with this key: the next in %s", ladder.FormatDuration(e.Wait.Round(time.Second)))
+}
 
 // Session is a browser that is signed in with an API key.
 type Session struct {
@@ -59,16 +79,14 @@ type Link struct {
 	Manage    bool
 	Name      string // what it is for, in the words of its maker; may be empty
 	By        string // its maker, as the audit has it
+	Key       string // the owner text of its maker's key: it ends with this key
+	Ended     string // EndedKey: it opens nothing any more; empty: it opens
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }
 
-// NewToken makes what opens a session or a link: 32 random bytes.
-func NewToken() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return base64.RawURLEncoding.EncodeToString(b[:])
-}
+// EndedKey says of a link that its maker's key was taken away.
+const EndedKey = "key"
 
 // HashToken is what a store keeps of a token: 64 hex digits.
 func HashToken(token string) string {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
@@ -187,12 +188,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer closeLook()
+	keyring := newRing(store, o)
 	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, o.stopping, look, work.archiver, store.Access(), work.gauge}
 	if err := e.ReadClock(ctx); err != nil {
 		return err
 	}
 	figures.Watch(e)
-	keyring := apikey.NewRing(o.Keys)
 	o.waiting = share.accepted / 2
 	api, err := newAPI(svc, guard, figures, keyring, o)
 	if err != nil {
@@ -203,10 +204,17 @@ func Run(ctx context.Context, o Options) (err error) {
 	f := flow{
 		machinery: work, tail: hub, audit: store.Audit(), api: api, ln: guarded(ln, visitors),
 		figures: newMetricsServer(svc, figures, keyring, o), figuresLn: guarded(metricsLn, callers.New(figuresConnections, nil, o.Log)),
-		renew: renewer{keyring: keyring, engine: e, store: store},
+		renew: renewer{keyring: keyring, engine: e, store: store, log: o.Log},
 		o:     o, info: info, partitions: store.Partitions(),
 	}
 	return f.run(ctx)
+}
+
+// newRing makes the ring of keys, by which sessions and links are known too.
+func newRing(store *redisq.Store, o Options) *apikey.Ring {
+	ring := apikey.NewRing(o.Keys)
+	store.Access().UseKeys(func() access.Keys { return ring.Keys().Bindings() })
+	return ring
 }
 
 // inspected describes a store that this process can work with.

@@ -7,6 +7,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
@@ -28,7 +29,7 @@ func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (
 		Owned:    func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
 		Keyless:  keyless,
 		Sessions: console.Sessions{Open: s.linkStore.OpenSession, Get: s.linkStore.Session, Close: s.linkStore.CloseSession},
-		Link:     s.linkStore.LinkByToken, Spend: s.linkStore.SpendLink,
+		Link:     s.linkStore.LinkByToken, Meter: desk.Meter{Spend: s.linkStore.SpendLink, TakeBack: s.linkStore.UnspendLink},
 		Shown:   console.Shown{Put: s.linkStore.PutShown, Get: s.linkStore.Shown},
 		Minutes: s.health.Minutes, Bars: s.health.Bars, FiguresSince: s.health.Since, Archive: archived,
 

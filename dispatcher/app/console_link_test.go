@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -317,27 +315,6 @@ func TestRedisAwayIsNoRevokedLinkAndNoLogHasAToken(t *testing.T) {
 	require.NotContains(t, logged.String(), strings.TrimPrefix(path, "/link/"))
 	require.Contains(t, logged.String(), "/link/***")
 	require.Equal(t, 1, strings.Count(logged.String(), "page failed"), "one in a minute")
-}
-
-func TestTestsAndResendsOfALinkAreLimited(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
-	e := p.mustEndpoint("A", newTestTaker(t))
-	p.mustDeliver("one", "A", e)
-	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
-	who := p.openedLink(path)
-	for i := range access.LinkCalls {
-		got := who.post("/link/messages/one/retry", url.Values{"to": {e}})
-		require.Equal(t, http.StatusSeeOther, got.StatusCode, "call %d: %s", i+1, got.text)
-	}
-	refused := who.act("/link/messages/one/retry", url.Values{"to": {e}})
-	got := who.get(refused.Header.Get("Location"))
-	require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
-	require.Contains(t, got.text, "Too many tests and resends by this link: one more in ")
-	wait, err := strconv.Atoi(refused.Header.Get("Retry-After"))
-	require.NoError(t, err)
-	require.InDelta(t, 1800, wait, 1800)
-	other := p.openedLink(func() string { path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true}); return path }())
-	require.Equal(t, http.StatusSeeOther, other.post("/link/messages/one/retry", url.Values{"to": {e}}).StatusCode, "each link has its own")
 }
 
 func TestWhatALinkDoesIsItsOwnInTheAudit(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
@@ -25,6 +27,7 @@ type renewer struct {
 	keyring *apikey.Ring
 	engine  *engine.Engine
 	store   *redisq.Store
+	log     *slog.Logger
 }
 
 // run applies renewals until ctx ends.
@@ -34,8 +37,29 @@ func (r renewer) run(ctx context.Context, renewals <-chan Renewal) {
 		case <-ctx.Done():
 			return
 		case n := <-renewals:
+			before := r.keyring.Keys()
 			n.Done <- r.renew(n)
+			r.countLinks(ctx, before.Without(r.keyring.Keys()))
 		}
+	}
+}
+
+// countFor bounds how long links are counted: 10,000 take some 50 ms of Redis.
+const countFor = 10 * time.Second
+
+// countLinks logs how many links ended with keys that were taken away.
+func (r renewer) countLinks(ctx context.Context, gone []string) {
+	if len(gone) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, countFor)
+	defer cancel()
+	n, err := r.store.Access().CountLinks(ctx, gone)
+	switch {
+	case err != nil:
+		r.log.WarnContext(ctx, "links of keys that were taken away were not counted", "keys", len(gone), "err", err)
+	case n > 0:
+		r.log.InfoContext(ctx, "links ended with their keys", "keys", len(gone), "links", n)
 	}
 }
 

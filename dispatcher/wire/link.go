@@ -26,6 +26,7 @@ type Link struct {
 	By        string `json:"by" doc:"The caller that made it: key:<name of the API key>, or local while there are no keys."`
 	CreatedAt Time   `json:"created_at"`
 	ExpiresAt Time   `json:"expires_at"`
+	Ended     string `json:"ended,omitzero" enum:"key" doc:"key: the API key that made it was taken away, so it opens nothing. Left out: it opens."`
 }
 
 // LinkPage is a part of the links, newest first.

@@ -27,6 +27,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 )
 
 // Options are what the pages rest on.
@@ -37,8 +38,8 @@ type Options struct {
 	Keyless  func() bool                                                  // there are no keys: the API serves this host alone
 	Sessions Sessions                                                     // where browsers that signed in are kept
 	Link     func(ctx context.Context, token string) (access.Link, error) // the link that a token opens
-	Spend    func(context.Context, string) (time.Duration, error)         // counts a call of a link
 	Shown    Shown                                                        // the pages that answer actions
+	Meter    desk.Meter                                                   // counts the changes of links
 
 	Minutes      func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: they are not counted
 	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are
@@ -99,7 +100,7 @@ func New(o Options) (http.Handler, error) {
 		}
 	}
 	s.Sessions.Open, s.Sessions.Get = ending(o.Sessions.Open), ending(o.Sessions.Get)
-	s.Link, s.Spend = ending(o.Link), ending(o.Spend)
+	s.Link, s.Meter.Spend = ending(o.Link), ending(o.Meter.Spend)
 	var err error
 	if s.api, err = inside(o.API); err != nil {
 		return nil, err

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
@@ -81,6 +83,8 @@ var wrongSignIns = map[string]struct {
 	"key":   {http.StatusUnauthorized, "There is no such key."},
 	"scope": {http.StatusForbidden, "This key lacks the scope read, so there is nothing that it may see."},
 	"many":  {http.StatusTooManyRequests, "Too many wrong keys from this address. Wait a minute, and try again."},
+	"often": {http.StatusTooManyRequests, "Too many people signed in with this key just now. Wait a minute, and try again."},
+	"full":  {http.StatusServiceUnavailable, "Redis has no memory left, so nobody new can sign in. Give it more (maxmemory), or delete what is not needed."},
 }
 
 // showSignIn serves GET /console/sign-in.
@@ -109,7 +113,16 @@ func (s *server) signIn(v *visit) (pageAnswer, error) {
 		return wrong("scope")
 	}
 	token, err := s.Sessions.Open(v.ctx, caller.Key)
-	if err != nil {
+	var many *access.SignInsError
+	switch {
+	case errors.As(err, &many):
+		v.w.Header().Set("Retry-After", strconv.Itoa(int(many.Wait.Seconds())+1))
+		return wrong("often")
+	case errors.Is(err, dispatcher.ErrFull):
+		return wrong("full")
+	case errors.Is(err, access.ErrNoKey):
+		return wrong("key")
+	case err != nil:
 		return pageAnswer{}, err
 	}
 	s.setCookie(v.w, v.r, token)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 )
 
 // formsRig is a console whose API answers every call alike, and counts those that change
@@ -55,7 +56,10 @@ func newFormsRig(t *testing.T) *formsRig {
 			}
 			return access.Link{}, access.ErrNoLink
 		},
-		Spend: func(context.Context, string) (time.Duration, error) { return 0, nil },
+		Meter: desk.Meter{
+			Spend:    func(context.Context, string) (time.Duration, error) { return 0, nil },
+			TakeBack: func(context.Context, string) error { return nil },
+		},
 		Shown: console.Shown{Get: shown.Get, Put: func(ctx context.Context, owner string, page []byte) (string, error) {
 			if r.keepErr != nil {
 				return "", r.keepErr

@@ -81,7 +81,7 @@ func (s *server) act(o pageRoute, above int, base string, who identify) http.Han
 // answer finds who looks, and answers with the page or the action of a route.
 func (s *server) answer(o pageRoute, who identify, v *visit) {
 	looker, err := who(v.ctx, v.r)
-	v.Desk, v.known = desk.New(looker, s.api, s.Spend), err == nil
+	v.Desk, v.known = desk.New(looker, s.api, s.Meter), err == nil
 	if err == nil {
 		err = callers.Identify(v.w, v.r, callerOf(looker, v.r))
 	}
@@ -233,7 +233,7 @@ func (s *server) toSignIn(v *visit) {
 
 // refuse answers without looking who it is.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
-	v := &visit{Desk: desk.New(desk.Visitor{}, s.api, s.Spend), srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
+	v := &visit{Desk: desk.New(desk.Visitor{}, s.api, s.Meter), srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
 	if underBase(r.URL.Path, s.link) {
 		v.base = s.link
 	}

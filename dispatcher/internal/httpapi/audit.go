@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -15,6 +16,9 @@ import (
 // entry is recorded before the change: by handle, where the path names all that is
 // changed, and else by the handler with record. If that forgets it, handle records it
 // after the change. What failed gets a second entry.
+//
+// A call that makes something is recorded after it (recordMade), so that its entry names
+// what there is.
 
 // readAudit serves GET /v1/audit.
 func (s *server) readAudit(ctx context.Context, q *request) (*response, error) {
@@ -37,13 +41,27 @@ func (s *server) record(ctx context.Context, q *request, e dispatcher.AuditEntry
 	if q.of.audit == "" || q.recorded != nil {
 		return
 	}
-	e.By, e.What, e.Bulk = q.w.by, q.of.audit, q.of.scope == apikey.Publish
+	_, e.Person = access.CallerOf(q.r.Context())
+	e.By, e.What = q.w.by, q.of.audit
 	q.recorded = &e
 	s.svc.Record(ctx, e)
 }
 
-// recordNamed is record for a call without a body. An endpoint that can't be read now
-// is recorded after the call, if that succeeds.
+// recordMade is record for what a call has made, which is e.Target. The entry of a call
+// that failed names nothing.
+func (s *server) recordMade(ctx context.Context, q *request, e dispatcher.AuditEntry, err error) {
+	if err != nil {
+		p, _ := asProblem(err)
+		e.Target, e.Failed, e.Detail = "", true, strings.TrimSpace(e.Detail+", "+failure(p))
+	}
+	s.record(context.WithoutCancel(ctx), q, e)
+}
+
+// failure is the detail of a call that failed.
+func failure(p *problem) string { return fmt.Sprintf("failed: %d %s", p.kind.status, p.kind.word) }
+
+// recordNamed is record for a call without a body. What is not there has no entry. What
+// can't be read now is recorded after the call, if that succeeds.
 func (s *server) recordNamed(ctx context.Context, q *request) {
 	switch {
 	case q.of.audit == "" || q.of.body != nil || q.of.subject == nil:
@@ -51,30 +69,39 @@ func (s *server) recordNamed(ctx context.Context, q *request) {
 		s.recordEndpoint(ctx, q, "")
 	default:
 		e := q.named()
-		s.complete(ctx, q, &e)
-		s.record(ctx, q, e)
+		if s.complete(ctx, q, &e) == nil {
+			s.record(ctx, q, e)
+		}
 	}
 }
 
-// complete adds the tenant of a message or a link, and calls an endpoint's lane as the endpoint. What
-// can't be read now stays as the path names it.
-func (s *server) complete(ctx context.Context, q *request, e *dispatcher.AuditEntry) {
+// complete adds the tenant of a message or a link, and calls an endpoint's lane as the
+// endpoint. Its error says that what the path names can't be read, or is not there.
+func (s *server) complete(ctx context.Context, q *request, e *dispatcher.AuditEntry) (err error) {
 	switch {
 	case q.of.subject == aMessage:
-		e.Tenant, _ = s.svc.MessageTenant(ctx, q.id())
+		e.Tenant, err = s.svc.MessageTenant(ctx, q.id())
+	case q.of.subject == aJob:
+		number, _ := dispatcher.ParseJobID(q.id()) // aJob has checked it
+		_, err = s.svc.Job(ctx, number)
 	case q.of.subject == aLink:
-		if l, err := s.svc.Link(ctx, q.id()); err == nil {
-			e.Tenant = l.Tenant
+		var l access.Link
+		l, err = s.svc.Link(ctx, q.id())
+		e.Tenant = l.Tenant
+	case q.of.subject == aLane && !isURL(q.id()) && q.id() != "*":
+		var lane dispatcher.Lane
+		if lane, err = s.svc.Lane(ctx, q.id(), ""); err != nil {
+			return err
 		}
-	case q.of.subject == aLane && !isURL(q.id()):
-		lane, err := s.svc.Lane(ctx, q.id(), "")
-		if err != nil || !lane.IsEndpoint() {
-			return
+		if !lane.IsEndpoint() { // the call shows whether it is there
+			return dispatcher.ErrNoLane
 		}
-		if view, err := s.svc.Endpoint(ctx, string(lane)); err == nil {
+		var view dispatcher.EndpointView
+		if view, err = s.svc.Endpoint(ctx, string(lane)); err == nil {
 			e.Target, e.Tenant = view.ID, view.Tenant
 		}
 	}
+	return err
 }
 
 // recordEndpoint is record for the endpoint that the path names.
@@ -123,26 +150,21 @@ func (s *server) recordResult(ctx context.Context, q *request, answer *response,
 	case q.of.audit == "":
 	case q.recorded == nil && !failed:
 		s.record(ctx, q, q.named())
-	case q.recorded != nil && failed && p != nil:
-		s.recordOther(ctx, q, fmt.Sprintf("failed: %d %s", p.kind.status, p.kind.word))
+	case q.recorded != nil && !q.recorded.Failed && failed && p != nil:
+		e := *q.recorded
+		e.Failed, e.Detail = true, failure(p)
+		s.svc.Record(context.WithoutCancel(ctx), e)
 	}
-}
-
-// recordOther records that a call ended otherwise than its entry says.
-func (s *server) recordOther(ctx context.Context, q *request, how string) {
-	e := *q.recorded
-	e.Failed, e.Detail = true, how
-	s.svc.Record(context.WithoutCancel(ctx), e)
 }
 
 func (s *server) auditOperations() []operation {
 	return []operation{{
 		id: "list-audit", method: "GET", path: "/v1/audit", scope: apikey.Admin,
-		summary: "List what was changed and by whom, newest first; the newest 10,000 entries are kept", do: s.readAudit,
+		summary: "List what was changed and by whom, newest first; the newest 10,000 entries are kept, and beside them the newest 2,000 by links", do: s.readAudit,
 		answers: ok(wire.AuditPage{}), query: append([]*param{
 			repeated(ofText("by", "key:<name>, link:<id>, system or local. May be repeated: any of them matches.", nil)),
 			repeated(ofWord("what", "May be repeated.", dispatcher.AuditWords)),
-			repeated(ofText("target", "The id of an endpoint, a message or a link, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", nil)),
+			repeated(ofText("target", "The id of an endpoint, a message, a job or a link, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", nil)),
 			repeated(ofText("tenant", "May be repeated.", refuseTenant)),
 			ofTime("since", "At this time or later."),
 			ofTime("until", "Before this time."),

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -36,7 +37,7 @@ var auditedCalls = map[string]struct {
 	"pause-lane": {"/v1/lanes/" + url.PathEscape("https://user.example/a?token=hunter2") + "/pause?tenant=m7", "",
 		dispatcher.AuditEntry{What: "lane.pause", Target: "https://user.example", Tenant: "m7"}},
 	"resume-lane":    {"/v1/lanes/*/resume", "", dispatcher.AuditEntry{What: "lane.resume", Target: "*"}},
-	"cancel-message": {"/v1/messages/m1?destination=u_1", "", dispatcher.AuditEntry{What: "message.cancel", Target: "m1", Tenant: "of m1", Detail: "destination=u_1", Bulk: true}},
+	"cancel-message": {"/v1/messages/m1?destination=u_1", "", dispatcher.AuditEntry{What: "message.cancel", Target: "m1", Tenant: "of m1", Detail: "destination=u_1"}},
 	"retry-deliveries": {"/v1/deliveries/retry", `{"destination":"https://shop.example/hooks?token=hunter2","tenant":"m7","subject":"7","rate":200}`,
 		dispatcher.AuditEntry{What: "deliveries.retry", Tenant: "m7", Detail: "destination=https://shop.example subject=7 tenant=m7 rate=200/s"}},
 	"cancel-deliveries": {"/v1/deliveries/cancel", `{"all":true}`, dispatcher.AuditEntry{What: "deliveries.cancel", Detail: "all"}},
@@ -46,14 +47,14 @@ var auditedCalls = map[string]struct {
 	"create-link": {"/v1/links", `{"tenant":"m7","for":"2h","manage":true,"endpoint":"merchant:7","name":"Anna"}`,
 		dispatcher.AuditEntry{What: "link.create", Tenant: "m7", Detail: "for 2h manage ep_123456789 Anna"}},
 	"revoke-link":   {"/v1/links/" + testLink().ID, "", dispatcher.AuditEntry{What: "link.revoke", Target: testLink().ID, Tenant: "m7"}},
-	"retry-message": {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "all=true", Bulk: true}},
+	"retry-message": {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "all=true"}},
 }
 
 // changes are the calls of the service that change something, as the fake names them,
 // but for a change of fields, which is made behind the call.
 var changes = []string{"create", "delete", "pause", "resume", "test", "rotate", "cancel", "retry", "start job", "stop job", "resume job", "create link", "revoke link"}
 
-func TestEveryChangeIsInTheAuditBeforeItIsMade(t *testing.T) {
+func TestEveryChangeIsInTheAuditBeforeItIsMadeAndWhatIsMadeAfterIt(t *testing.T) {
 	var doc struct {
 		Paths map[string]map[string]struct{ OperationID string }
 	}
@@ -73,13 +74,17 @@ func TestEveryChangeIsInTheAuditBeforeItIsMade(t *testing.T) {
 			require.Less(t, w.Code, 300, "%s: %s", id, w.Body)
 			require.NotEmpty(t, f.recorded, id)
 			got := f.recorded[0]
-			if id == "create-endpoint" || id == "create-link" {
-				require.Regexp(t, "^(ep_[a-z2-7]{9}|lnk_[a-z2-7]{20})$", got.Target)
+			made := strings.HasPrefix(id, "create-") || strings.HasSuffix(id, "-deliveries")
+			if made {
+				require.Regexp(t, "^(ep_[a-z2-7]{9}|lnk_[a-z2-7]{20}|ep_123456789|job_7)$", got.Target, "what was made")
 				got.Target = ""
 			}
 			c.want.By = "local"
 			require.Equal(t, c.want, got, id)
 			require.Contains(t, dispatcher.AuditWords, got.What)
+			if made {
+				continue
+			}
 			require.Equal(t, testEndpoint(t).URL, f.url, "%s was recorded after its change", id)
 			for _, call := range f.before[0] {
 				require.NotContains(t, changes, call, "%s was recorded after its change", id)
@@ -112,10 +117,60 @@ func TestACallThatChangesNothingIsNotInTheAudit(t *testing.T) {
 }
 
 func TestAFailedChangeIsInTheAuditTwice(t *testing.T) {
-	f := &fakeService{err: dispatcher.ErrNoLane}
-	require.Equal(t, 404, serve(newTestAPI(t, f), newRequest("POST", "/v1/lanes/u_1/pause", "")).Code)
+	f := &fakeService{err: dispatcher.ErrUnavailable}
+	require.Equal(t, 503, serve(newTestAPI(t, f), newRequest("POST", "/v1/messages/m1/retry", "")).Code)
 	require.Len(t, f.recorded, 2)
-	require.Equal(t, dispatcher.AuditEntry{By: "local", What: "lane.pause", Target: "u_1", Detail: "failed: 404 not-found", Failed: true}, f.recorded[1])
+	require.Equal(t, dispatcher.AuditEntry{By: "local", What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "failed: 503 unavailable", Failed: true}, f.recorded[1])
+}
+
+func TestNoEntryNamesWhatNeverWas(t *testing.T) {
+	for _, c := range []struct {
+		method, path, body string
+		err                error
+	}{
+		{"POST", "/v1/lanes/u_1/pause", "", dispatcher.ErrNoLane}, {"POST", "/v1/lanes/q_1/resume", "", dispatcher.ErrNoLane},
+		{"POST", "/v1/messages/none/retry", "", dispatcher.ErrNotFound}, {"DELETE", "/v1/messages/none", "", dispatcher.ErrNotFound},
+		{"DELETE", "/v1/jobs/job_9", "", dispatcher.ErrNoJob}, {"POST", "/v1/jobs/job_9/resume", "", dispatcher.ErrNoJob},
+		{"DELETE", "/v1/links/" + access.LinkID("none"), "", access.ErrNoLink},
+	} {
+		f := &fakeService{err: c.err, missing: true, fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
+		require.Equal(t, 404, serve(newTestAPI(t, f), newRequest(c.method, c.path, c.body)).Code, c.path)
+		require.Empty(t, f.recorded, c.path)
+	}
+	for path, body := range map[string]string{
+		"/v1/endpoints": `{"uid":"s7","tenant":"m7","url":"https://shop.example/"}`, "/v1/links": `{"tenant":"m7"}`, "/v1/deliveries/retry": `{"all":true}`,
+	} {
+		f := &fakeService{err: dispatcher.ErrUnavailable}
+		require.Equal(t, 503, serve(newTestAPI(t, f, withLinks), newRequest("POST", path, body)).Code, path)
+		require.Len(t, f.recorded, 1, path)
+		require.Empty(t, f.recorded[0].Target, path)
+		require.Contains(t, f.recorded[0].Detail, "failed: 503 unavailable", path)
+		require.True(t, f.recorded[0].Failed)
+	}
+	// An equal endpoint is there: nothing was made.
+	f := &fakeService{fakeEndpoints: fakeEndpoints{equal: true}}
+	require.Equal(t, 200, serve(newTestAPI(t, f), newRequest("POST", "/v1/endpoints", `{"url":"https://shop.example/"}`)).Code)
+	require.Len(t, f.recorded, 1)
+	require.Equal(t, "ep_123456789", f.recorded[0].Target)
+	require.Contains(t, f.recorded[0].Detail, "an equal one was there")
+	// A dry run changes nothing, also when it fails.
+	f = &fakeService{err: dispatcher.ErrUnavailable}
+	require.Equal(t, 503, serve(newTestAPI(t, f), newRequest("POST", "/v1/deliveries/retry", `{"all":true,"dry_run":true}`)).Code)
+	require.Empty(t, f.recorded)
+}
+
+// What a person does in the console or by a link is never counted with others.
+func TestAnActOfAPersonSaysSo(t *testing.T) {
+	for _, c := range []access.Caller{{Name: "ops", Key: "local", Admin: true}, {Name: "lnk_1", View: dispatcher.View{Tenant: "m7"}}} {
+		f := &fakeService{}
+		r := newRequest("POST", "/v1/messages/m1/retry", "")
+		serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), c)))
+		require.NotEmpty(t, f.recorded)
+		require.True(t, f.recorded[0].Person)
+	}
+	f := &fakeService{}
+	serve(newTestAPI(t, f), newRequest("POST", "/v1/messages/m1/retry", ""))
+	require.False(t, f.recorded[0].Person)
 }
 
 func TestTheAuditIsListed(t *testing.T) {

@@ -48,14 +48,17 @@ func (s *server) createEndpoint(ctx context.Context, q *request) (*response, err
 	if e.Pull {
 		where = "kind " + kindPull
 	}
-	asked := dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: strings.TrimSpace(where + " " + e.UID)}
-	s.record(ctx, q, asked)
 	view, created, err := s.svc.CreateEndpoint(ctx, e)
+	made := dispatcher.AuditEntry{Tenant: e.Tenant, Detail: strings.TrimSpace(where + " " + e.UID)}
+	if err == nil {
+		made.Target = view.ID
+	}
+	if err == nil && !created {
+		made.Detail += ", an equal one was there"
+	}
+	s.recordMade(ctx, q, made, err)
 	if err != nil {
 		return nil, err
-	}
-	if view.ID != asked.Target { // an equal one is there, or the id was taken
-		s.recordOther(ctx, q, "it is "+view.ID)
 	}
 	w := wireEndpoint(&view)
 	if !created {

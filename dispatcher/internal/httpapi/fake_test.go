@@ -171,6 +171,9 @@ func (f *fakeService) TestEndpoint(_ context.Context, name string) (dispatcher.T
 }
 
 func (f *fakeService) MessageTenant(_ context.Context, id string) (string, error) {
+	if f.missing {
+		return "", f.err
+	}
 	return "of " + id, nil
 }
 

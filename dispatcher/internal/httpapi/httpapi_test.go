@@ -45,6 +45,7 @@ type fakeService struct {
 	stats     dispatcher.Stats
 	store     dispatcher.StoreInfo
 	lane      dispatcher.Lane
+	missing   bool              // err is of what a call names: it is not there
 	left      []dispatcher.Left // why a retry leaves the first deliveries of record
 	dead      dispatcher.DeadFilter
 	groups    dispatcher.DeadPage

@@ -192,11 +192,11 @@ func (s *server) jobOf(kind dispatcher.JobKind) func(context.Context, *request) 
 			return nil, inBody(err)
 		}
 		if asked.value.dryRun {
-			q.recorded = &dispatcher.AuditEntry{} // it changes nothing
+			q.recorded = &dispatcher.AuditEntry{Failed: true} // it changes nothing, so there is no entry
 			return s.survey(ctx, q, kind, f)
 		}
-		s.record(ctx, q, dispatcher.AuditEntry{Tenant: asked.value.tenant(), Detail: asked.value.detail()})
 		j, err := s.svc.StartJob(ctx, dispatcher.Job{Kind: kind, Filter: f, Rate: asked.value.rate, Probe: asked.value.probe})
+		s.recordMade(ctx, q, dispatcher.AuditEntry{Target: j.ID(), Tenant: asked.value.tenant(), Detail: asked.value.detail()}, err)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ import (
 func (f *fakeService) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error) {
 	kind, filter, rate := j.Kind, j.Filter, j.Rate
 	f.called("start job")
+	f.job.Number = 7
 	f.job.Kind, f.job.Filter, f.job.Rate, f.job.By = kind, filter, rate, dispatcher.CallerOf(ctx)
 	return f.job, f.err
 }

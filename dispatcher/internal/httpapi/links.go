@@ -101,10 +101,11 @@ func (s *server) createLink(ctx context.Context, q *request) (*response, error) 
 	if err := wrongFields(p.wrong); err != nil {
 		return nil, err
 	}
-	token, l := access.NewToken(), p.value.Link
-	l.By = q.w.by
-	s.record(ctx, q, dispatcher.AuditEntry{Target: access.LinkID(token), Tenant: l.Tenant, Detail: linkDetail(l, p.value.lasts)})
-	if l, err = s.svc.CreateLink(ctx, token, l, p.value.lasts); err != nil {
+	l := p.value.Link
+	l.By, l.Key = q.w.by, q.owner
+	token, l, err := s.svc.CreateLink(ctx, l, p.value.lasts)
+	s.recordMade(ctx, q, dispatcher.AuditEntry{Target: l.ID, Tenant: l.Tenant, Detail: linkDetail(l, p.value.lasts)}, err)
+	if err != nil {
 		return nil, err
 	}
 	return answerJSON(http.StatusCreated, wire.NewLink{
@@ -157,7 +158,7 @@ func (s *server) links(ctx context.Context, q *request) (*response, error) {
 func wireLink(l *access.Link) wire.Link {
 	return wire.Link{
 		ID: l.ID, Tenant: l.Tenant, Endpoint: l.Endpoint, Manage: l.Manage, Name: l.Name, By: l.By,
-		CreatedAt: wire.Time{Time: l.CreatedAt}, ExpiresAt: wire.Time{Time: l.ExpiresAt},
+		CreatedAt: wire.Time{Time: l.CreatedAt}, ExpiresAt: wire.Time{Time: l.ExpiresAt}, Ended: l.Ended,
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -34,11 +35,12 @@ func testLink() access.Link {
 	}
 }
 
-func (f *fakeService) CreateLink(_ context.Context, token string, l access.Link, lasts time.Duration) (access.Link, error) {
+func (f *fakeService) CreateLink(_ context.Context, l access.Link, lasts time.Duration) (string, access.Link, error) {
 	f.called("create link")
+	token := access.Key{}.NewLink()
 	f.token, f.lasts, f.link = token, lasts, l
 	l.ID, l.CreatedAt, l.ExpiresAt = access.LinkID(token), testNow, testNow.Add(lasts)
-	return l, f.err
+	return token, l, f.err
 }
 
 func (f *fakeService) Link(_ context.Context, id string) (access.Link, error) {
@@ -62,6 +64,9 @@ func (f *fakeService) RevokeLink(_ context.Context, id string) error {
 	return f.err
 }
 
+// keylessOwner is the owner text of a caller without keys: the store has a key of its own.
+var keylessOwner = apikey.Key{}.Owner()
+
 func withLinks(o *httpapi.Options) {
 	o.LinksTo = &url.URL{Scheme: "https", Host: "hooks.example", Path: "/pay"}
 }
@@ -76,7 +81,7 @@ func TestALinkIsMadeForATenant(t *testing.T) {
 	require.Equal(t, map[string]string{
 		"id": access.LinkID(f.token), "url": "https://hooks.example/pay/link/" + f.token, "expires_at": "2026-02-02T11:00:00.123Z",
 	}, made)
-	require.Equal(t, access.Link{Tenant: "m7", Endpoint: "ep_123456789", Manage: true, Name: "Anna", By: "local"}, f.link)
+	require.Equal(t, access.Link{Tenant: "m7", Endpoint: "ep_123456789", Manage: true, Name: "Anna", By: "local", Key: keylessOwner}, f.link)
 	require.Equal(t, 48*time.Hour, f.lasts)
 	require.NotContains(t, fmt.Sprint(f.recorded), f.token)
 
@@ -85,7 +90,7 @@ func TestALinkIsMadeForATenant(t *testing.T) {
 	requireProblem(t, w, http.StatusUnprocessableEntity, "invalid")
 	w = serve(h, newRequest("POST", "/v1/links", `{"tenant":"unknown","for":null,"manage":null,"endpoint":null,"name":null}`))
 	require.Equal(t, http.StatusCreated, w.Code, "a tenant needs no endpoint: %s", w.Body)
-	require.Equal(t, access.Link{Tenant: "unknown", By: "local"}, f.link)
+	require.Equal(t, access.Link{Tenant: "unknown", By: "local", Key: keylessOwner}, f.link)
 	require.Equal(t, 24*time.Hour, f.lasts)
 	require.NotEqual(t, before, f.token)
 }
@@ -186,7 +191,7 @@ func TestTheClientMakesAndRevokesALink(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "https://hooks.example/pay/link/"+f.token, made.URL)
 	require.Equal(t, testNow.Add(time.Hour).Truncate(time.Millisecond).UTC(), made.ExpiresAt.Time)
-	require.Equal(t, access.Link{Tenant: "m7", Name: "Anna", By: "key:ops"}, f.link)
+	require.Equal(t, access.Link{Tenant: "m7", Name: "Anna", By: "key:ops", Key: f.link.Key}, f.link)
 	require.NoError(t, c.RevokeLink(t.Context(), testLink().ID))
 	require.Error(t, c.RevokeLink(t.Context(), access.LinkID("other")))
 	require.NotContains(t, log.String(), f.token)

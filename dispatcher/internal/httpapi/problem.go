@@ -178,6 +178,8 @@ var table = []struct {
 	{dispatcher.ErrNoJob, notFound, "", "there is no such job: GET /v1/jobs lists those of the last 7 days"},
 	{dispatcher.ErrJobs, tooManyJobs, "", "100 have not ended: GET /v1/jobs lists them, and DELETE /v1/jobs/{id} stops one"},
 	{access.ErrNoLink, notFound, "", "there is no such link, or it has expired: GET /v1/links lists them"},
+	{dispatcher.ErrTenantEndpoints, registered, "", "a link adds endpoints up to 50 of a tenant; nothing was stored"},
+	{access.ErrNoKey, unauthorized, "", "the key was taken away while the call was made"},
 	{access.ErrLinks, tooManyLinks, "", "10,000 have not expired: revoke some that are not needed (DELETE /v1/links/{id})"},
 	{dispatcher.ErrAcceptsOnly, acceptsOnly, "", "MAX_IN_FLIGHT=0 has it attempt nothing: ask one that dispatches, or run hookladder tick"},
 	{dispatcher.ErrJobState, notStopped, "", "only one that was stopped, or failed, can go on"},

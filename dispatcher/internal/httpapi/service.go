@@ -140,9 +140,9 @@ type Service interface {
 	// Links let people of a tenant look in. access.ErrNoLink says that there is none of
 	// an id.
 
-	// CreateLink keeps a link that a token opens for so long, with its id and times;
-	// access.ErrLinks where there are too many.
-	CreateLink(ctx context.Context, token string, l access.Link, lasts time.Duration) (access.Link, error)
+	// CreateLink keeps a link for so long. It answers its token, and the link with its id
+	// and times; access.ErrLinks where there are too many.
+	CreateLink(ctx context.Context, l access.Link, lasts time.Duration) (token string, made access.Link, err error)
 	// Link reads a link.
 	Link(ctx context.Context, id string) (access.Link, error)
 	// Links reads a page of those that have not expired, newest first.

@@ -277,7 +277,7 @@ func each(n, size int, do func(from, to int)) {
 }
 
 // replaceable are the keys of home that come again by themselves.
-var replaceable = []string{keys.Instances, keys.About, keys.Departed, keys.Sealed, keys.Audit, keys.Added}
+var replaceable = []string{keys.Instances, keys.About, keys.Departed, keys.Sealed, keys.Audit, keys.AuditLinks, keys.Added}
 
 // typesOf are the types of the keys of a partition, or of conn.Home, that removeWrong
 // looks at, by their names.

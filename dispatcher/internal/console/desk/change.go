@@ -4,35 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// SpentError says that a link asked for too many tests and resends.
+// SpentError says that a link made too many changes.
 type SpentError struct{ Wait time.Duration }
 
 // Error says when there will be one more.
 func (e *SpentError) Error() string {
-	return fmt.Sprintf("too many tests and resends by this link: one more in %s", ladder.FormatDuration(e.Wait.Round(time.Second)))
+	return fmt.Sprintf("too many changes by this link: one more in %s", ladder.FormatDuration(e.Wait.Round(time.Second)))
 }
 
 // ErrHeld says that the operator disabled an endpoint, so that a link may not let it go on.
 var ErrHeld = errors.New("the operator switched this endpoint off; ask them to switch it on")
 
 // ErrEnough says that a link may add no further endpoint.
-var ErrEnough = fmt.Errorf("there are %d endpoints already; ask the operator for more", mostEndpoints)
-
-// mostEndpoints is how many endpoints a tenant may have for a link to add one. Each gets
-// its own delivery of all that matches, so without an end one link could fill the store.
-const mostEndpoints = 50
+var ErrEnough = fmt.Errorf("there are %d endpoints already; ask the operator for more", access.LinkEndpoints)
 
 // change makes a call that changes something of one endpoint, if the visitor has a right
-// and the endpoint is its own. Where it counts as one of a link's calls, the count goes first.
+// and the endpoint is its own.
 func change[T any](ctx context.Context, d *Desk, r Right, name string, call func(context.Context, string) (T, error)) (out T, err error) {
 	inside, err := d.as(ctx, r)
 	if err != nil {
@@ -44,22 +42,31 @@ func change[T any](ctx context.Context, d *Desk, r Right, name string, call func
 			return out, err
 		}
 		name = e.ID
-		if err := d.count(ctx, r); err != nil {
-			return out, err
-		}
 	}
-	out, err = call(inside, name)
+	err = d.counted(ctx, func() (err error) {
+		out, err = call(inside, name)
+		return err
+	})
 	return out, d.told(err)
 }
 
-// count counts an attempt that a link asks for.
-func (d *Desk) count(ctx context.Context, r Right) error {
-	if d.Link == nil || r != Attempt {
-		return nil
+// counted makes a change, of which a link may make so many in an hour. The count goes first,
+// because calls come at once. A change that the API refused is taken back.
+func (d *Desk) counted(ctx context.Context, change func() error) error {
+	if d.Link == nil {
+		return change()
 	}
-	wait, err := d.spend(ctx, d.Link.ID)
-	if err == nil && wait > 0 {
-		err = &SpentError{Wait: wait}
+	wait, err := d.meter.Spend(ctx, d.Link.ID)
+	switch {
+	case err != nil:
+		return err
+	case wait > 0:
+		return &SpentError{Wait: wait}
+	}
+	err = change()
+	var p *client.Problem
+	if errors.As(err, &p) && p.Status < http.StatusInternalServerError {
+		_ = d.meter.TakeBack(context.WithoutCancel(ctx), d.Link.ID) // else it counts
 	}
 	return err
 }
@@ -79,11 +86,12 @@ func (d *Desk) Retry(ctx context.Context, id, destination string) ([]wire.Retrie
 		if !slices.ContainsFunc(m.Deliveries, func(one wire.Delivery) bool { return one.Destination == destination }) {
 			return nil, ErrHidden
 		}
-		if err := d.count(ctx, Attempt); err != nil {
-			return nil, err
-		}
 	}
-	all, err := d.api.Retry(inside, id, destination)
+	var all []wire.RetriedDelivery
+	err = d.counted(ctx, func() (err error) {
+		all, err = d.api.Retry(inside, id, destination)
+		return err
+	})
 	all = slices.DeleteFunc(all, func(one wire.RetriedDelivery) bool { return d.Link != nil && one.Destination != destination })
 	for i := range all {
 		d.delivery(&all[i].Delivery)
@@ -142,16 +150,17 @@ func (d *Desk) CreateEndpoint(ctx context.Context, e wire.Endpoint) (wire.Endpoi
 		if d.Link.Endpoint != "" {
 			return wire.EndpointView{}, ErrHidden
 		}
-		page, err := d.Endpoints(ctx, client.EndpointFilter{Limit: mostEndpoints})
-		if err != nil {
-			return wire.EndpointView{}, err
-		}
-		if len(page.Data) >= mostEndpoints {
-			return wire.EndpointView{}, ErrEnough
-		}
 		e = wire.Endpoint{Tenant: d.Link.Tenant, URL: e.URL, Topics: e.Topics, Description: e.Description}
 	}
-	view, _, err := d.api.CreateEndpoint(inside, &e)
+	var view wire.EndpointView
+	err = d.counted(ctx, func() (err error) {
+		view, _, err = d.api.CreateEndpoint(inside, &e)
+		return err
+	})
+	var p *client.Problem
+	if d.Link != nil && errors.As(err, &p) && p.Type == "/problems/endpoint-limit" {
+		err = ErrEnough
+	}
 	d.endpoint(&view)
 	return view, d.told(err)
 }

@@ -274,9 +274,7 @@ func TestWhatALinkMayAddAndEdit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "PATCH /v1/endpoints/ep_aaaaaaaaa", api.calls[len(api.calls)-1], "the one that was checked")
 
-	for range 60 {
-		api.endpoints = append(api.endpoints, wire.EndpointView{ID: "ep_more", Endpoint: wire.Endpoint{Tenant: "A"}})
-	}
+	api.refusal = &wire.Problem{Type: "/problems/endpoint-limit", Title: "Too many", Status: 422}
 	_, err = d.CreateEndpoint(t.Context(), wire.Endpoint{URL: "https://x.example"})
 	require.ErrorIs(t, err, desk.ErrEnough)
 }
@@ -293,31 +291,48 @@ func TestALinkDoesNotUndoWhatTheOperatorDisabled(t *testing.T) {
 	}
 }
 
-func TestALinksTestsAndResendsCount(t *testing.T) {
-	api := newFakeAPI()
-	d := api.desk(t, manageA)
-	_, err := d.TestEndpoint(t.Context(), ofA)
-	require.NoError(t, err)
-	_, err = d.Retry(t.Context(), "of_a", ofA)
-	require.NoError(t, err)
-	_, err = d.PauseEndpoint(t.Context(), ofA)
-	require.NoError(t, err)
-	require.Equal(t, []string{"lnk_manage", "lnk_manage"}, api.spent)
+// linkChanges are all changes that a link may make.
+var linkChanges = map[string]func(ctx context.Context, d *desk.Desk) error{
+	"test":   func(ctx context.Context, d *desk.Desk) error { return just(d.TestEndpoint(ctx, ofA)) },
+	"retry":  func(ctx context.Context, d *desk.Desk) error { return just(d.Retry(ctx, "of_a", ofA)) },
+	"pause":  func(ctx context.Context, d *desk.Desk) error { return just(d.PauseEndpoint(ctx, ofA)) },
+	"resume": func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeEndpoint(ctx, ofA)) },
+	"rotate": func(ctx context.Context, d *desk.Desk) error { return just(d.RotateSecret(ctx, ofA, wire.Rotation{})) },
+	"edit": func(ctx context.Context, d *desk.Desk) error {
+		return just(d.PatchEndpoint(ctx, ofA, map[string]any{"url": "https://x.example"}))
+	},
+	"create": func(ctx context.Context, d *desk.Desk) error {
+		return just(d.CreateEndpoint(ctx, wire.Endpoint{URL: "https://x.example"}))
+	},
+}
 
-	api.wait, api.calls = 90*time.Second, nil
-	_, err = d.TestEndpoint(t.Context(), ofA)
-	var spent *desk.SpentError
-	require.ErrorAs(t, err, &spent)
-	require.Equal(t, 90*time.Second, spent.Wait)
-	_, err = d.Retry(t.Context(), "of_a", ofA)
-	require.ErrorAs(t, err, &spent)
-	for _, call := range api.calls {
-		require.True(t, strings.HasPrefix(call, "GET "), "nothing was sent: %s", call)
+func TestAllChangesOfALinkCount(t *testing.T) {
+	for name, change := range linkChanges {
+		t.Run(name, func(t *testing.T) {
+			api := newFakeAPI()
+			d := api.desk(t, manageA)
+			require.NoError(t, change(t.Context(), d))
+			require.Equal(t, []string{"lnk_manage"}, api.spent)
+
+			api.refusal = &wire.Problem{Type: "/problems/too-many-tests", Status: 429} // such as for want of a place
+			require.Error(t, change(t.Context(), d))
+			require.Equal(t, []string{"lnk_manage"}, api.spent, "what was refused costs nothing")
+			api.refusal = &wire.Problem{Type: "/problems/unavailable", Status: 503}
+			require.Error(t, change(t.Context(), d))
+			require.Len(t, api.spent, 2, "it may have been made")
+
+			api.refusal, api.wait, api.calls = nil, 90*time.Second, nil
+			var spent *desk.SpentError
+			require.ErrorAs(t, change(t.Context(), d), &spent)
+			require.Equal(t, 90*time.Second, spent.Wait)
+			for _, call := range api.calls {
+				require.True(t, strings.HasPrefix(call, "GET "), "nothing was sent: %s", call)
+			}
+			api.spent = nil
+			require.NoError(t, change(t.Context(), api.desk(t, admin)))
+			require.Empty(t, api.spent, "an operator's are not counted")
+		})
 	}
-	api.spent = nil
-	_, err = api.desk(t, admin).TestEndpoint(t.Context(), ofA)
-	require.NoError(t, err)
-	require.Empty(t, api.spent, "an operator's are not counted")
 }
 
 func TestALinkIsToldNothingOfTheInside(t *testing.T) {

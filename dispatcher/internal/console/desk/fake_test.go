@@ -27,6 +27,7 @@ type fakeAPI struct {
 	queries []string
 	bodies  []string
 	spent   []string
+	refusal *wire.Problem // of each change; nil: it is made
 	wait    time.Duration
 
 	endpoints []wire.EndpointView
@@ -67,9 +68,15 @@ func (f *fakeAPI) desk(t testing.TB, v desk.Visitor) *desk.Desk {
 	t.Helper()
 	c, err := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: f}), client.WithRepeats(client.Repeats{Tries: 1}))
 	require.NoError(t, err)
-	return desk.New(v, c, func(_ context.Context, link string) (time.Duration, error) {
-		f.spent = append(f.spent, link)
-		return f.wait, nil
+	return desk.New(v, c, desk.Meter{
+		Spend: func(_ context.Context, link string) (time.Duration, error) {
+			f.spent = append(f.spent, link)
+			return f.wait, nil
+		},
+		TakeBack: func(context.Context, string) error {
+			f.spent = f.spent[:len(f.spent)-1]
+			return nil
+		},
 	})
 }
 
@@ -101,6 +108,9 @@ func (f *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (f *fakeAPI) answer(r *http.Request) (int, any) {
 	missing := wire.Problem{Type: "/problems/not-found", Title: "There is no such thing", Status: 404, Detail: "never was"}
+	if f.refusal != nil && r.Method != "GET" {
+		return f.refusal.Status, f.refusal
+	}
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
 	switch {
 	case r.Method == "GET" && r.URL.Path == "/v1/endpoints":

@@ -17,13 +17,18 @@ import (
 type Desk struct {
 	Visitor
 	api   *client.Client
-	spend func(ctx context.Context, link string) (wait time.Duration, err error)
+	meter Meter
 }
 
-// New makes a Desk that calls api. spend counts a test or a resend of a link, and says
-// how long to wait where there were too many.
-func New(v Visitor, api *client.Client, spend func(ctx context.Context, link string) (time.Duration, error)) *Desk {
-	return &Desk{Visitor: v, api: api, spend: spend}
+// Meter counts the changes of links.
+type Meter struct {
+	Spend    func(ctx context.Context, link string) (wait time.Duration, err error) // counts one; wait: there were too many
+	TakeBack func(ctx context.Context, link string) error                           // one that was counted
+}
+
+// New makes a Desk that calls api.
+func New(v Visitor, api *client.Client, meter Meter) *Desk {
+	return &Desk{Visitor: v, api: api, meter: meter}
 }
 
 // as makes the calls under ctx those of the visitor, if it has a right.

@@ -86,6 +86,9 @@ func (k Key) MayTake(queue string) bool {
 // own. A key that was only given another name or another scope has the same one.
 func (k Key) Owner() string { return hex.EncodeToString(k.sum[:8]) }
 
+// Binding binds sessions and links to the key.
+func (k Key) Binding() access.Key { return access.NewKey(k.Owner(), k.sum) }
+
 // Keys are the keys with which the API may be called.
 type Keys struct {
 	keys []Key
@@ -96,6 +99,25 @@ func (k Keys) Empty() bool { return len(k.keys) == 0 }
 
 // Len is how many there are.
 func (k Keys) Len() int { return len(k.keys) }
+
+// Bindings bind sessions and links to each of the keys.
+func (k Keys) Bindings() access.Keys {
+	all := make(access.Keys, len(k.keys))
+	for i, one := range k.keys {
+		all[i] = one.Binding()
+	}
+	return all
+}
+
+// Without are the owner texts of the keys that others lack.
+func (k Keys) Without(others Keys) (owners []string) {
+	for _, one := range k.keys {
+		if _, ok := others.Owned(one.Owner()); !ok {
+			owners = append(owners, one.Owner())
+		}
+	}
+	return owners
+}
 
 // Ring holds the keys that are valid now. It may be used from several
 // goroutines.

@@ -2,13 +2,16 @@
 // for a minute the pages that answer their actions.
 //
 // All of it lies under the project's own hash tag, at home, and nothing of it opens
-// anything: a token's SHA-256 is kept, never the token. A record that is there
+// anything: a token's SHA-256 is kept, never the token. Each record has a MAC of an API key,
+// which Redis does not know: what was written there by hand opens nothing either. A record
 // counts until its own end, by the store's clock: what Redis evicts or forgets opens nothing.
 package access
 
 import (
 	_ "embed" // the scripts
+	"sync/atomic"
 
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
@@ -28,6 +31,15 @@ var shownPutSrc string
 
 //go:embed lua/shown_read.lua
 var shownReadSrc string
+
+//go:embed lua/session_renew.lua
+var sessionRenewSrc string
+
+//go:embed lua/session_clock.lua
+var clockSrc string
+
+//go:embed lua/link_unspend.lua
+var linkUnspendSrc string
 
 //go:embed lua/link_create.lua
 var linkCreateSrc string
@@ -52,8 +64,11 @@ type Store struct {
 
 	sealer *cursor.Sealer
 
-	openSession, readSession, putShown, readShown           script.Script
-	createLink, readLink, listLinks, revokeLink, spendLinks script.Script
+	keys  func() access.Keys // nil, or none: there are no API keys
+	local atomic.Pointer[localKey]
+
+	clock, openSession, readSession, renewSession, putShown, readShown  script.Script
+	createLink, readLink, listLinks, revokeLink, spendLink, unspendLink script.Script
 }
 
 // New makes a Store by a connection.
@@ -61,9 +76,11 @@ func New(c *conn.Client) *Store {
 	home := func(name, src string) script.Script { return script.AtHome(c.TestClock(), name, commonSrc, src) }
 	return &Store{
 		conn: c, home: c.Tag(conn.Home), sealer: cursor.New(c),
-		openSession: home("open session", sessionOpenSrc), readSession: home("read session", sessionReadSrc),
+		clock: home("read clock", clockSrc), openSession: home("open session", sessionOpenSrc),
+		readSession: home("read session", sessionReadSrc), renewSession: home("renew session", sessionRenewSrc),
 		putShown: home("keep page", shownPutSrc), readShown: home("read page", shownReadSrc),
 		createLink: home("create link", linkCreateSrc), readLink: home("read link", linkReadSrc), listLinks: home("list links", linkListSrc),
-		revokeLink: home("revoke link", linkRevokeSrc), spendLinks: home("count call of link", linkSpendSrc),
+		revokeLink: home("revoke link", linkRevokeSrc), spendLink: home("count call of link", linkSpendSrc),
+		unspendLink: home("take back call of link", linkUnspendSrc),
 	}
 }

@@ -2,6 +2,10 @@ package access
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -10,31 +14,109 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
+// signInsWithin is the minute of access.SignIns.
+const signInsWithin = time.Minute
+
 // OpenSession begins a session of an API key, by its owner text. The token is for the
-// browser only.
-func (s *Store) OpenSession(ctx context.Context, key string) (token string, err error) {
-	token = access.NewToken()
-	if _, err := s.conn.RunHome(ctx, s.openSession, access.HashToken(token), key, access.SessionFor.Milliseconds()); err != nil {
+// browser only. Too many of them are an access.SignInsError.
+func (s *Store) OpenSession(ctx context.Context, owner string) (token string, err error) {
+	key, err := s.maker(ctx, owner)
+	if err != nil {
 		return "", err
 	}
-	return token, nil
+	now, err := s.storeTime(ctx)
+	if err != nil {
+		return "", err
+	}
+	token = key.NewSession()
+	hash, until := access.HashToken(token), now.Add(access.SessionFor)
+	r, err := s.conn.RunHome(ctx, s.openSession, key.Owner, hash, sessionText(key, hash, now, until), conn.ToMillis(until),
+		access.MostSessions, access.SignIns, signInsWithin.Milliseconds())
+	if err != nil {
+		return "", err
+	}
+	if wait := r.Number(); wait > 0 && r.Err == nil {
+		return "", &access.SignInsError{Wait: time.Duration(wait) * time.Millisecond}
+	}
+	return token, r.Err
 }
 
 // Session is that of a token. It answers access.ErrNoSession where there is none; any
-// other error is the store's.
+// other error is the store's. A token that no valid key made costs no query.
 func (s *Store) Session(ctx context.Context, token string) (access.Session, error) {
-	r, err := s.conn.RunHome(ctx, s.readSession, access.HashToken(token), access.SessionFor.Milliseconds())
-	switch {
-	case err != nil:
+	all, err := s.keysNow(ctx)
+	if err != nil {
 		return access.Session{}, err
-	case !r.More():
+	}
+	key, ok := all.OfSession(token)
+	if !ok {
 		return access.Session{}, access.ErrNoSession
 	}
-	found := access.Session{Key: r.Text(), Until: r.Time()}
-	return found, r.Err
+	hash := access.HashToken(token)
+	r, err := s.conn.RunHome(ctx, s.readSession, key.Owner, hash)
+	if err != nil {
+		return access.Session{}, err
+	}
+	now, text := r.Time(), ""
+	if r.More() {
+		text = r.Text()
+	}
+	if r.Err != nil {
+		return access.Session{}, r.Err
+	}
+	began, until, ok := decodeSession(key, hash, text)
+	if !ok || !until.After(now) {
+		return access.Session{}, access.ErrNoSession
+	}
+	if anew, ok := lastsAnew(now, began, until); ok { // not where another instance wrote one, or it was closed
+		until = anew
+		_, err = s.conn.RunHome(ctx, s.renewSession, key.Owner, hash, text, sessionText(key, hash, began, until), conn.ToMillis(until))
+	}
+	return access.Session{Key: key.Owner, Until: until}, err
+}
+
+// lastsAnew is the new end of a session that is used. ok is false while more than half is left.
+func lastsAnew(now, began, until time.Time) (end time.Time, ok bool) {
+	left := until.Sub(now)
+	if left >= access.SessionFor/2 && left <= access.SessionFor { // the clock of another master may have been ahead
+		return until, false
+	}
+	end = now.Add(access.SessionFor)
+	if last := began.Add(access.SessionMost); end.After(last) {
+		end = last
+	}
+	return end, !end.Equal(until)
 }
 
 // CloseSession ends the session of a token, if there is one.
 func (s *Store) CloseSession(ctx context.Context, token string) error {
-	return s.conn.At(ctx, "close session", conn.Home, func(p redis.Pipeliner) { p.Del(ctx, s.home+keys.Session+access.HashToken(token)) })
+	all, err := s.keysNow(ctx)
+	if err != nil {
+		return err
+	}
+	key, ok := all.OfSession(token)
+	if !ok {
+		return access.ErrNoSession
+	}
+	return s.conn.At(ctx, "close session", conn.Home, func(p redis.Pipeliner) {
+		p.HDel(ctx, s.home+keys.Session+key.Owner, access.HashToken(token))
+	})
+}
+
+// sessionText is a session's record. Its MAC covers the hash of the token and both times,
+// so a session that is written or prolonged by hand is none. The begin bounds its whole life.
+func sessionText(key access.Key, hash string, began, until time.Time) string {
+	from, to := strconv.FormatInt(conn.ToMillis(began), 10), strconv.FormatInt(conn.ToMillis(until), 10)
+	return from + " " + to + " " + key.SignSession(hash, from, to)
+}
+
+// decodeSession reads a record; ok is false where the key did not sign it.
+func decodeSession(key access.Key, hash, text string) (began, until time.Time, ok bool) {
+	parts := strings.Split(text, " ")
+	if len(parts) != 3 || !access.Same(parts[2], key.SignSession(hash, parts[0], parts[1])) {
+		return began, until, false
+	}
+	from, err1 := strconv.ParseInt(parts[0], 10, 64)
+	to, err2 := strconv.ParseInt(parts[1], 10, 64)
+	return conn.FromMillis(from), conn.FromMillis(to), errors.Join(err1, err2) == nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	words "github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -17,10 +18,7 @@ func (r *rig) open(key string) (token, record string) {
 	r.Helper()
 	token, err := r.OpenSession(r.Context(), key)
 	require.NoError(r, err)
-	names, err := r.client.Keys(r.Context(), r.home+":session:*").Result()
-	require.NoError(r, err)
-	require.Len(r, names, 1)
-	return token, names[0]
+	return token, r.home + ":session:" + key
 }
 
 // session is that of a token, at an instance that has not seen it yet.
@@ -31,11 +29,11 @@ func (r *rig) session(token string) (words.Session, error) {
 
 func TestASessionLastsUntilItIsClosed(t *testing.T) {
 	both(t, func(t *testing.T, r *rig) {
-		token, _ := r.open("0123abcd")
+		token, _ := r.open("ops")
 		require.Len(t, token, 43, "32 bytes")
 		have, err := r.session(token)
 		require.NoError(t, err)
-		require.Equal(t, words.Session{Key: "0123abcd", Until: r.now.Add(words.SessionFor).UTC()}, have)
+		require.Equal(t, words.Session{Key: "ops", Until: r.now.Add(words.SessionFor).UTC()}, have)
 		elsewhere, err := r.another().Session(t.Context(), token)
 		require.NoError(t, err)
 		require.Equal(t, have, elsewhere, "every instance knows it")
@@ -43,8 +41,9 @@ func TestASessionLastsUntilItIsClosed(t *testing.T) {
 			_, err := r.session(other)
 			require.ErrorIs(t, err, words.ErrNoSession, "%q", other)
 		}
-		require.NoError(t, r.CloseSession(t.Context(), "x"), "there is none")
+		require.ErrorIs(t, r.CloseSession(t.Context(), "x"), words.ErrNoSession)
 		require.NoError(t, r.CloseSession(t.Context(), token))
+		require.NoError(t, r.CloseSession(t.Context(), token), "it is closed already")
 		_, err = r.another().Session(t.Context(), token)
 		require.ErrorIs(t, err, words.ErrNoSession)
 	})
@@ -53,7 +52,7 @@ func TestASessionLastsUntilItIsClosed(t *testing.T) {
 // Its end counts, whatever became of the TTL; and what was evicted is no session.
 func TestATTLOnlyTidiesASession(t *testing.T) {
 	both(t, func(t *testing.T, r *rig) {
-		token, record := r.open("0123abcd")
+		token, record := r.open("ops")
 		require.InDelta(t, words.SessionFor, r.client.PTTL(t.Context(), record).Val(), float64(time.Minute))
 		require.NoError(t, r.client.Persist(t.Context(), record).Err())
 		r.pass(words.SessionFor - time.Millisecond)
@@ -64,7 +63,7 @@ func TestATTLOnlyTidiesASession(t *testing.T) {
 		require.ErrorIs(t, err, words.ErrNoSession, "it has ended")
 
 		require.NoError(t, r.client.Del(t.Context(), record).Err())
-		token, record = r.open("0123abcd")
+		token, record = r.open("ops")
 		require.NoError(t, r.client.Del(t.Context(), record).Err())
 		_, err = r.session(token)
 		require.ErrorIs(t, err, words.ErrNoSession, "it was evicted")
@@ -74,7 +73,7 @@ func TestATTLOnlyTidiesASession(t *testing.T) {
 func TestASessionThatIsUsedLastsAnew(t *testing.T) {
 	both(t, func(t *testing.T, r *rig) {
 		began := r.now
-		token, record := r.open("0123abcd")
+		token, record := r.open("ops")
 		at := func(d, want time.Duration) {
 			t.Helper()
 			r.pass(d - r.now.Sub(began))
@@ -88,23 +87,110 @@ func TestASessionThatIsUsedLastsAnew(t *testing.T) {
 		at(12*time.Hour, 18*time.Hour+time.Millisecond)
 		at(18*time.Hour, 30*time.Hour)
 
-		// A master whose clock was ahead made it last longer.
-		require.NoError(t, r.client.HSet(t.Context(), record, "until", began.Add(1000*time.Hour).UnixMilli()).Err())
-		at(18*time.Hour, 30*time.Hour)
+		r.now = began.Add(12 * time.Hour) // a master whose clock was ahead made it last longer
+		at(12*time.Hour, 24*time.Hour)
 	})
+}
+
+// A stolen cookie must not open the console for ever.
+func TestASessionThatIsUsedAllTheTimeEnds(t *testing.T) {
+	r := newRig(t, redistest.StartMini(t))
+	began := r.now
+	token, _ := r.open("ops")
+	step := words.SessionFor / 3
+	for r.now.Sub(began) < words.SessionMost-step {
+		r.pass(step)
+		have, err := r.session(token)
+		require.NoError(t, err)
+		require.False(t, have.Until.After(began.Add(words.SessionMost)))
+	}
+	r.pass(step - time.Millisecond)
+	_, err := r.session(token)
+	require.NoError(t, err)
+	r.pass(time.Millisecond)
+	_, err = r.session(token)
+	require.ErrorIs(t, err, words.ErrNoSession)
+}
+
+func TestAKeyHasSoManySessions(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		var tokens []string
+		for range words.MostSessions {
+			r.pass(time.Minute / words.SignIns * 2)
+			token, _ := r.open("ops")
+			tokens = append(tokens, token)
+		}
+		other, _ := r.open("shop")
+		_, err := r.session(tokens[0])
+		require.NoError(t, err)
+		one, err := r.another().OpenSession(t.Context(), "ops")
+		require.NoError(t, err)
+		_, err = r.session(tokens[0])
+		require.ErrorIs(t, err, words.ErrNoSession, "the oldest")
+		for _, token := range append(tokens[1:], one, other) {
+			_, err := r.session(token)
+			require.NoError(t, err)
+		}
+		require.EqualValues(t, words.MostSessions+1, r.client.HLen(t.Context(), r.home+":session:ops").Val(), "and the count of sign-ins")
+
+		r.pass(words.SessionFor)
+		r.open("ops")
+		require.EqualValues(t, 2, r.client.HLen(t.Context(), r.home+":session:ops").Val(), "what has ended is forgotten")
+	})
+}
+
+func TestPeopleSignInSoOftenAMinuteWithAKey(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		stores := []*access.Store{r.Store, r.another()}
+		for i := range words.SignIns {
+			token, err := stores[i%2].OpenSession(t.Context(), "ops")
+			require.NoError(t, err)
+			require.NoError(t, r.CloseSession(t.Context(), token), "signing out gives no sign-in back")
+		}
+		r.pass(20 * time.Second)
+		for _, s := range stores {
+			_, err := s.OpenSession(t.Context(), "ops")
+			var many *words.SignInsError
+			require.ErrorAs(t, err, &many)
+			require.Equal(t, 40*time.Second, many.Wait)
+		}
+		r.open("shop")
+		r.pass(40 * time.Second)
+		r.open("ops")
+	})
+}
+
+// Sign-ins must not fill a store that is full.
+func TestNobodySignsInWhileMemoryIsFull(t *testing.T) {
+	r := newRig(t, redistest.Start(t))
+	token, record := r.open("ops")
+	r.full()
+	before := r.client.HGetAll(t.Context(), record).Val()
+	_, err := r.OpenSession(t.Context(), "ops")
+	require.ErrorIs(t, err, dispatcher.ErrFull)
+	require.Equal(t, before, r.client.HGetAll(t.Context(), record).Val())
+	r.client.ConfigSet(t.Context(), "maxmemory", "0")
+	r.pass(7 * time.Hour)
+	r.full()
+	have, err := r.session(token)
+	require.NoError(t, err)
+	require.Equal(t, r.now.Add(words.SessionFor).UTC(), have.Until, "it lasts anew")
+	require.NoError(t, r.CloseSession(t.Context(), token))
+	_, err = r.session(token)
+	require.ErrorIs(t, err, words.ErrNoSession)
 }
 
 func TestNothingInRedisOpensASessionOrALink(t *testing.T) {
 	both(t, func(t *testing.T, r *rig) {
-		session, _ := r.open("0123abcd")
-		_, link := r.create(words.Link{Tenant: "m7"}, time.Hour)
-		require.Contains(t, r.raw(), "0123abcd")
+		session, _ := r.open("ops")
+		_, link := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+		require.Contains(t, r.raw(), "ops")
 		require.Contains(t, r.raw(), "m7")
 		for _, token := range []string{session, link} {
 			require.NotContains(t, r.raw(), token)
 			require.NotContains(t, r.raw(), token[:12])
 		}
-		other, _ := r.create(words.Link{Tenant: "m7"}, time.Hour)
+		other, _ := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 		_, err := r.session(other.ID)
 		require.ErrorIs(t, err, words.ErrNoSession)
 		_, err = r.session(link)
@@ -116,8 +202,8 @@ func TestNothingInRedisOpensASessionOrALink(t *testing.T) {
 
 func TestALookUpIsOneRoundTrip(t *testing.T) {
 	r := newRig(t, redistest.StartMini(t))
-	session, _ := r.open("0123abcd")
-	_, link := r.create(words.Link{Tenant: "m7"}, time.Hour)
+	session, _ := r.open("ops")
+	_, link := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	look := func() {
 		_, err := r.Session(t.Context(), session)
 		require.NoError(t, err)
@@ -134,23 +220,15 @@ func TestALookUpIsOneRoundTrip(t *testing.T) {
 	require.Len(t, trips, 2)
 }
 
-func TestPeopleGetInAndAreKeptOutWhileMemoryIsFull(t *testing.T) {
+func TestLinksAreMadeAndRevokedWhileMemoryIsFull(t *testing.T) {
 	r := newRig(t, redistest.Start(t))
-	before, _ := r.create(words.Link{Tenant: "m7"}, time.Hour)
+	before, _ := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	r.full()
-	token, _ := r.open("0123abcd")
 	r.client.ConfigSet(t.Context(), "maxmemory", "0")
 	r.pass(7 * time.Hour)
-	before, _ = r.create(words.Link{Tenant: "m8"}, time.Hour)
+	before, _ = r.create(words.Link{Key: "ops", Tenant: "m8"}, time.Hour)
 	r.full()
-	have, err := r.session(token)
-	require.NoError(t, err)
-	require.Equal(t, r.now.Add(words.SessionFor).UTC(), have.Until, "it lasts anew")
-	require.NoError(t, r.CloseSession(t.Context(), token))
-	_, err = r.session(token)
-	require.ErrorIs(t, err, words.ErrNoSession)
-
-	made, opens := r.create(words.Link{Tenant: "m7"}, time.Hour)
+	made, opens := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	require.Equal(t, []string{made.ID, before.ID}, r.ids(10), "the expired one was removed")
 	wait, err := r.SpendLink(t.Context(), made.ID)
 	require.NoError(t, err)
@@ -164,15 +242,15 @@ func TestPeopleGetInAndAreKeptOutWhileMemoryIsFull(t *testing.T) {
 func TestAStoreThatIsAwayIsNotTakenForNobody(t *testing.T) {
 	server := redistest.Start(t)
 	r := newRig(t, server)
-	session, _ := r.open("0123abcd")
-	l, link := r.create(words.Link{Tenant: "m7"}, time.Hour)
+	session, _ := r.open("ops")
+	l, link := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	server.Stop()
 	ctx := t.Context()
 	_, session1 := r.Session(ctx, session)
 	_, link1 := r.LinkByToken(ctx, link)
 	_, link2 := r.Link(ctx, l.ID)
-	_, open := r.OpenSession(ctx, "0123abcd")
-	_, create := r.CreateLink(ctx, words.NewToken(), words.Link{Tenant: "m7"}, time.Hour)
+	_, open := r.OpenSession(ctx, "ops")
+	_, _, create := r.CreateLink(ctx, words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	_, _, list := r.Links(ctx, 10, "")
 	_, spend := r.SpendLink(ctx, l.ID)
 	for name, err := range map[string]error{

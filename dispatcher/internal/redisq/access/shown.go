@@ -7,7 +7,9 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"io"
 
@@ -34,7 +36,9 @@ func (s *Store) PutShown(ctx context.Context, owner string, page []byte) (id str
 	if len(page) > shownPlain || packed.Len() > shownBytes {
 		return "", fmt.Errorf("keep page: it has %d bytes, %d compressed, and at most %d and %d are kept", len(page), packed.Len(), shownPlain, shownBytes)
 	}
-	id = access.NewToken()
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	id = base64.RawURLEncoding.EncodeToString(random[:])
 	lock, err := shownLock(id, owner)
 	if err != nil {
 		return "", err

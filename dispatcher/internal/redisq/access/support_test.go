@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ type rig struct {
 	client  redis.UniversalClient
 	home    string
 	now     time.Time
+	keys    words.Keys // that are valid now
 }
 
 func newRig(t *testing.T, server redisqtest.Server) *rig {
@@ -34,14 +36,21 @@ func newRig(t *testing.T, server redisqtest.Server) *rig {
 	r.home = "{" + r.options.Project + "}"
 	store := redisqtest.Open(t, r.options)
 	r.Store, r.client = store.Access(), store.Client()
+	r.keys = words.Keys{testKey("ops"), testKey("shop")}
+	r.UseKeys(func() words.Keys { return r.keys })
 	r.pass(0)
 	return r
 }
 
+// testKey is the key of a name, which is its owner text too.
+func testKey(name string) words.Key { return words.NewKey(name, sha256.Sum256([]byte("key "+name))) }
+
 // another is the store of another instance.
 func (r *rig) another() *access.Store {
 	r.Helper()
-	return redisqtest.Open(r.T, r.options).Access()
+	other := redisqtest.Open(r.T, r.options).Access()
+	other.UseKeys(func() words.Keys { return r.keys })
+	return other
 }
 
 // pass lets time pass.
@@ -77,8 +86,7 @@ func (r *rig) full() {
 
 func (r *rig) create(l words.Link, lasts time.Duration) (made words.Link, token string) {
 	r.Helper()
-	token = words.NewToken()
-	made, err := r.CreateLink(r.Context(), token, l, lasts)
+	token, made, err := r.CreateLink(r.Context(), l, lasts)
 	require.NoError(r, err)
 	return made, token
 }

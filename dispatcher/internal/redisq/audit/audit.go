@@ -1,7 +1,8 @@
 // Package audit keeps in Redis who changed what.
 //
-// The entries are a stream under the project's own hash tag, at home, which keeps the
-// newest 10,000. record.go adds entries, read.go lists them.
+// The entries are two streams under the project's own hash tag, at home: what links
+// changed, and all else. So no link pushes out what others did. record.go adds entries,
+// read.go lists them.
 package audit
 
 import (
@@ -15,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
@@ -25,8 +27,9 @@ var auditSrc string
 var auditScript = script.New("audit", auditSrc)
 
 const (
-	// most is how many entries are kept, as the contract says: some 3 MB of Redis.
-	most = 10_000
+	// most and mostByLinks are how many entries are kept, as the contract says: some 3 MB
+	// of Redis and 600 kB.
+	most, mostByLinks = 10_000, 2_000
 	// maxTarget and maxDetail bound the texts of an entry. The other texts are bounded
 	// where they are taken; 500 of the largest entries are less than a MiB.
 	maxTarget, maxDetail = 256, 1024
@@ -35,7 +38,7 @@ const (
 // Log is a dispatcher.Audit in Redis.
 type Log struct {
 	conn *conn.Client
-	home string // tag of the key
+	home string // tag of the keys
 	log  *slog.Logger
 	now  func() time.Time // tests set it
 
@@ -50,14 +53,14 @@ func New(c *conn.Client, log *slog.Logger) *Log {
 	return &Log{conn: c, home: c.Tag(conn.Home), log: log, now: time.Now, sealer: cursor.New(c), minutes: map[callKind]*minuteOf{}}
 }
 
-// write adds an entry, in place of another where instead is its id, and answers its id.
-func (l *Log) write(ctx context.Context, e dispatcher.AuditEntry, instead string) (id string, err error) {
-	r, err := l.conn.RunHome(ctx, auditScript, most, instead, e.By, e.What, e.Target, e.Tenant, e.Detail)
-	if err != nil {
-		return "", err
+// write adds an entry.
+func (l *Log) write(ctx context.Context, e dispatcher.AuditEntry) error {
+	key, kept := keys.Audit, most
+	if e.ByLink() {
+		key, kept = keys.AuditLinks, mostByLinks
 	}
-	id = r.Text()
-	return id, r.Err
+	_, err := l.conn.RunHome(ctx, auditScript, key, kept, e.By, e.What, e.Target, e.Tenant, e.Detail)
+	return err
 }
 
 // clip shortens a text, so that an entry stays small.

@@ -26,7 +26,8 @@ type rig struct {
 	*testing.T
 	*audit.Log
 	client redis.UniversalClient
-	key    string
+	key    string // of the operator's entries
+	acts   string // of those by links
 	log    bytes.Buffer
 	now    time.Time
 }
@@ -41,6 +42,7 @@ func newRig(t *testing.T, server redistest.Redis) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	r.Log, r.client, r.key = store.Audit(), store.Client(), "{"+project+"}:audit"
+	r.acts = "{" + project + "}:acts"
 	r.SetClock(func() time.Time { return r.now })
 	return r
 }
@@ -168,11 +170,11 @@ func TestTheAuditKeepsTheNewestTenThousand(t *testing.T) {
 }
 
 // A loop of calls must not push out the rest of the audit.
-func TestALoopOfCallsIsAFewEntriesAMinute(t *testing.T) {
+func TestALoopOfCallsIsTenEntriesAMinuteAndACount(t *testing.T) {
 	both(t, func(t *testing.T, r *rig) {
 		retries := func(key string, n int) {
 			for i := range n {
-				r.Record(t.Context(), dispatcher.AuditEntry{By: key, What: "message.retry", Target: fmt.Sprintf("msg_%d", i), Bulk: true})
+				r.Record(t.Context(), dispatcher.AuditEntry{By: key, What: "message.retry", Target: fmt.Sprintf("msg_%d", i), Tenant: "m7"})
 			}
 		}
 		retries("key:shop", 500)
@@ -181,55 +183,122 @@ func TestALoopOfCallsIsAFewEntriesAMinute(t *testing.T) {
 			r.Record(t.Context(), dispatcher.AuditEntry{By: "key:shop", What: "endpoint.delete", Target: fmt.Sprintf("ep_%d", i), Detail: "why"})
 		}
 		r.Count(t.Context())
-		require.Len(t, r.targets(dispatcher.AuditFilter{}), 12, "the minute is not over")
+		before := r.read(dispatcher.AuditFilter{}).Entries
+		require.Len(t, before, 21, "the minute is not over")
 
 		r.now = r.now.Add(time.Minute)
 		r.Count(t.Context())
-		all := r.read(dispatcher.AuditFilter{})
-		require.Len(t, all.Entries, 12)
-		found := map[string]string{}
-		for _, e := range all.Entries {
-			found[e.By+" "+e.What+" "+e.Target] = e.Detail
+		all := r.read(dispatcher.AuditFilter{}).Entries
+		require.Len(t, all, 23)
+		require.Equal(t, before, all[2:], "an entry never moves or changes")
+		require.False(t, all[1].At.Before(before[0].At))
+		require.Equal(t, []string{"msg_9", "msg_8", "msg_7", "msg_6", "msg_5", "msg_4", "msg_3", "msg_2", "msg_1", "msg_0"},
+			r.targets(dispatcher.AuditFilter{By: []string{"key:shop"}, What: []string{"message.retry"}, Tenants: []string{"m7"}}))
+		for _, e := range all[:2] {
+			require.Equal(t, "key:shop", e.By)
+			require.Empty(t, e.Target)
+			require.Empty(t, e.Tenant)
+			more := map[string]string{"message.retry": "490 more calls in the minute from ", "endpoint.delete": "15 more calls in the minute from "}[e.What]
+			last := map[string]string{"message.retry": ", the last of msg_499", "endpoint.delete": ", the last of ep_24"}[e.What]
+			require.True(t, strings.HasPrefix(e.Detail, more) && strings.HasSuffix(e.Detail, last), e.Detail)
 		}
-		require.Contains(t, found["key:shop message.retry msg_0"], "and 499 more calls")
-		require.Contains(t, found["key:shop message.retry msg_0"], "the last of msg_499")
-		require.Contains(t, found["key:shop endpoint.delete ep_9"], "why; and 15 more calls")
-		require.Empty(t, found["key:other message.retry msg_0"])
-		require.Equal(t, "why", found["key:shop endpoint.delete ep_0"])
 
-		retries("key:shop", 2) // the next minute, which the next but one ends
+		retries("key:shop", 11) // the next minute, which the next but one ends
 		r.now = r.now.Add(time.Minute)
 		retries("key:shop", 1)
-		details := r.read(dispatcher.AuditFilter{By: []string{"key:shop"}, What: []string{"message.retry"}})
-		require.Len(t, details.Entries, 3)
-		require.Empty(t, details.Entries[0].Detail)
-		require.Contains(t, details.Entries[1].Detail, "and 1 more")
+		details := r.read(dispatcher.AuditFilter{By: []string{"key:shop"}, What: []string{"message.retry"}}).Entries
+		require.Len(t, details, 11+10+2)
+		require.Contains(t, details[1].Detail, "1 more calls")
+	})
+}
+
+// An auditor asks by whom order 17 was resent.
+func TestEachActOfAPersonIsAnEntry(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		for i := range 60 {
+			for _, by := range []string{"key:ops", "link:lnk_1"} {
+				r.Record(t.Context(), dispatcher.AuditEntry{By: by, What: "message.retry", Target: fmt.Sprintf("order_%d", i), Person: true})
+			}
+		}
+		r.now = r.now.Add(time.Minute)
+		r.Count(t.Context())
+		require.Len(t, r.targets(dispatcher.AuditFilter{}), 120)
+		found := r.read(dispatcher.AuditFilter{Targets: []string{"order_17"}}).Entries
+		require.Len(t, found, 2)
+		require.ElementsMatch(t, []string{"key:ops", "link:lnk_1"}, []string{found[0].By, found[1].By})
 	})
 }
 
 func TestACountIsWrittenWhenTheProcessEnds(t *testing.T) {
 	r := newRig(t, redistest.StartMini(t))
-	for range 3 {
-		r.Record(t.Context(), dispatcher.AuditEntry{By: "key:shop", What: "message.cancel", Target: "m", Bulk: true})
+	for range 13 {
+		r.Record(t.Context(), dispatcher.AuditEntry{By: "key:shop", What: "message.cancel", Target: "m"})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, r.Log.Run(ctx))
 	all := r.read(dispatcher.AuditFilter{})
-	require.Len(t, all.Entries, 1)
-	require.Contains(t, all.Entries[0].Detail, "and 2 more")
+	require.Len(t, all.Entries, 11)
+	require.Contains(t, all.Entries[0].Detail, "3 more calls")
 }
 
-// The result is an entry where the call itself is one.
-func TestAFailureIsAnEntryWhereItsCallIsOne(t *testing.T) {
+// Failures are counted as calls are, so each of them is somewhere.
+func TestFailuresAreCountedBesideTheirCalls(t *testing.T) {
 	r := newRig(t, redistest.StartMini(t))
-	for range 3 {
-		e := dispatcher.AuditEntry{By: "key:shop", What: "message.retry", Target: "m", Bulk: true}
+	for range 12 {
+		e := dispatcher.AuditEntry{By: "key:shop", What: "message.retry", Target: "m"}
 		r.Record(t.Context(), e)
 		e.Failed, e.Detail = true, "failed: 404 not-found"
 		r.Record(t.Context(), e)
 	}
-	require.Equal(t, []string{"m", "m"}, r.targets(dispatcher.AuditFilter{}))
+	r.now = r.now.Add(time.Minute)
+	r.Count(t.Context())
+	all := r.read(dispatcher.AuditFilter{}).Entries
+	require.Len(t, all, 22)
+	counts := all[0].Detail + " " + all[1].Detail
+	require.Contains(t, counts, "2 more calls")
+	require.Contains(t, counts, "2 more failures")
+}
+
+// What one link does in a loop must not push out what the operator did.
+func TestLinksHaveTwoThousandEntriesBesideTheOthers(t *testing.T) {
+	r := newRig(t, redistest.Start(t))
+	r.Record(t.Context(), dispatcher.AuditEntry{By: "key:ops", What: "endpoint.delete", Target: "first"})
+	pipe := r.client.Pipeline()
+	for i := range 2_500 {
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.acts, Values: []string{"by", "link:lnk_1", "target", fmt.Sprint(i)}})
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	r.Record(t.Context(), dispatcher.AuditEntry{By: "key:ops", What: "endpoint.delete", Target: "second"})
+	r.Record(t.Context(), dispatcher.AuditEntry{By: "link:lnk_1", What: "endpoint.pause", Target: "last", Person: true})
+	require.EqualValues(t, 2_000, r.client.XLen(t.Context(), r.acts).Val())
+	require.EqualValues(t, 2, r.client.XLen(t.Context(), r.key).Val())
+	found := r.targets(dispatcher.AuditFilter{Limit: 300})
+	require.Len(t, found, 2_002)
+	require.Equal(t, "last", found[0])
+	require.Contains(t, found, "second")
+	require.Equal(t, []string{"501", "first"}, found[len(found)-2:])
+	require.Equal(t, []string{"second", "first"}, r.targets(dispatcher.AuditFilter{By: []string{"key:ops"}, Limit: 1}))
+}
+
+// Two entries of one millisecond have one id in both streams: each is listed once.
+func TestPagesOfBothStreamsMissNothing(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		var want []string
+		for i := range 30 {
+			for name, key := range map[string]string{"a": r.key, "l": r.acts} {
+				target := fmt.Sprint(name, i)
+				want = append(want, target)
+				require.NoError(t, r.client.XAdd(t.Context(), &redis.XAddArgs{Stream: key, ID: fmt.Sprintf("%d-0", 1000+i), Values: []string{"target", target}}).Err())
+			}
+		}
+		for _, limit := range []int{1, 2, 7, 100} {
+			found := r.targets(dispatcher.AuditFilter{Limit: limit})
+			require.ElementsMatch(t, want, found)
+			require.Equal(t, "29", found[0][1:])
+		}
+	})
 }
 
 func TestTheAuditWorksWhileMemoryIsFull(t *testing.T) {

@@ -25,39 +25,49 @@ const (
 	usualLimit = 50
 )
 
+// streams is how many a page merges: that of the links is the second one.
+const streams = 2
+
+// readFrom is how far a page has read one stream.
+type readFrom struct {
+	start string           // of the next command
+	last  string           // id of the last entry that was looked at
+	next  []redis.XMessage // read, and not looked at
+	more  bool             // it may have more than these
+}
+
 // ReadAudit reads a page of entries, newest first.
 func (l *Log) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page dispatcher.AuditPage, err error) {
 	list, limit := dispatcher.ListName("audit", f), cmp.Or(f.Limit, usualLimit)
 	start, end, some := between(f.Since, f.Until)
-	last := "" // id of the last entry that was looked at
+	var last [streams]string
 	if f.Cursor != "" {
 		if err := l.sealer.Open(ctx, list, f.Cursor, &last); err != nil {
 			return page, err
 		}
-		start = older(start, last)
 	}
-	more := some
-	for looked := 0; more && looked < maxLooked && len(page.Entries) < limit; looked += chunk {
-		var found *redis.XMessageSliceCmd
-		err := l.conn.At(ctx, "read audit", conn.Home, func(p redis.Pipeliner) {
-			found = p.XRevRangeN(ctx, l.home+keys.Audit, start, end, chunk)
-		})
-		if err != nil {
+	var from [streams]*readFrom
+	for i := range from {
+		from[i] = &readFrom{start: older(start, last[i]), last: last[i], more: some}
+	}
+	looked := 0
+	for ; looked < maxLooked && len(page.Entries) < limit; looked++ {
+		if err := l.fill(ctx, from[:], end); err != nil {
 			return dispatcher.AuditPage{}, err
 		}
-		entries := found.Val()
-		more = len(entries) == chunk
-		for i, m := range entries {
-			last = m.ID
-			if e := entry(m); matches(f, e) {
-				page.Entries = append(page.Entries, e)
-			}
-			if len(page.Entries) == limit {
-				more = more || i+1 < len(entries)
-				break
-			}
+		at := newest(from[:])
+		if at == nil {
+			break
 		}
-		start = "(" + last
+		m := at.next[0]
+		at.next, at.last = at.next[1:], m.ID
+		if e := entry(m); matches(f, e) {
+			page.Entries = append(page.Entries, e)
+		}
+	}
+	more := false
+	for i, at := range from {
+		more, last[i] = more || at.more || len(at.next) > 0, at.last
 	}
 	switch {
 	case more:
@@ -68,9 +78,63 @@ func (l *Log) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page dis
 	return page, err
 }
 
+// fill reads on in each stream of which nothing is left, all in one round trip.
+func (l *Log) fill(ctx context.Context, from []*readFrom, end string) error {
+	found := make([]*redis.XMessageSliceCmd, len(from))
+	empty := func(at *readFrom) bool { return at.more && len(at.next) == 0 }
+	if !slices.ContainsFunc(from, empty) {
+		return nil
+	}
+	err := l.conn.At(ctx, "read audit", conn.Home, func(p redis.Pipeliner) {
+		for i, at := range from {
+			switch {
+			case !empty(at):
+			case i == 0:
+				found[i] = p.XRevRangeN(ctx, l.home+keys.Audit, at.start, end, chunk)
+			default:
+				found[i] = p.XRevRangeN(ctx, l.home+keys.AuditLinks, at.start, end, chunk)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for i, at := range from {
+		if found[i] == nil {
+			continue
+		}
+		at.next = found[i].Val()
+		if at.more = len(at.next) == chunk; at.more {
+			at.start = "(" + at.next[chunk-1].ID
+		}
+	}
+	return nil
+}
+
+// newest is the stream whose next entry is the newest; nil: there is none.
+func newest(from []*readFrom) (found *readFrom) {
+	for _, at := range from {
+		if len(at.next) > 0 && (found == nil || later(at.next[0].ID, found.next[0].ID)) {
+			found = at
+		}
+	}
+	return found
+}
+
+// later reports whether an id is later than another one.
+func later(one, other string) bool {
+	ms1, seq1, _ := strings.Cut(one, "-")
+	ms2, seq2, _ := strings.Cut(other, "-")
+	number := func(text string) uint64 { n, _ := strconv.ParseUint(text, 10, 64); return n }
+	return cmp.Or(cmp.Compare(number(ms1), number(ms2)), cmp.Compare(number(seq1), number(seq2))) > 0
+}
+
 // older is the start of a page behind an entry, and not before the newest that its times
-// allow.
+// allow. Without an entry it is the latter.
 func older(start, last string) string {
+	if last == "" {
+		return start
+	}
 	newest, err := strconv.ParseInt(start, 10, 64)
 	ms, _, _ := strings.Cut(last, "-")
 	if at, _ := strconv.ParseInt(ms, 10, 64); err == nil && newest < at {

@@ -10,13 +10,13 @@ import (
 )
 
 // A loop of calls would push out of the audit who deleted what. So only the first calls
-// of a minute, key and kind have entries of their own. The last of these entries also
-// counts what follows. It is replaced at the end of the minute, when the count is known.
+// of a minute, key and kind have entries of their own. One more entry, at the end of the
+// minute, counts the others. What a person does in the console or by a link is never
+// counted: each act has its entry.
 
 const (
 	minute = time.Minute
-	// alone is how many calls of a minute have entries of their own: a person makes no
-	// more.
+	// alone is how many calls of a minute have entries of their own, as the contract says.
 	alone = 10
 	// patience bounds one entry: the change that it tells of must not wait for a store
 	// that hangs.
@@ -25,71 +25,66 @@ const (
 	countEvery = 10 * time.Second
 )
 
-// callKind is the key and the kind of calls.
-type callKind struct{ by, what string }
+// callKind is the key and the kind of calls. Failures are a kind of their own.
+type callKind struct {
+	by, what string
+	failed   bool
+}
 
 // minuteOf is a minute of calls of one kind.
 type minuteOf struct {
+	callKind
 	began   time.Time
-	written int                   // entries of their own
-	last    dispatcher.AuditEntry // the last of these, once no more may be written
-	id      string                // its id; empty: it could not be written
-	more    int                   // calls after it
-	target  string                // of the last of them
+	written int    // entries of their own
+	more    int    // calls after these
+	target  string // of the last of them
 }
 
 // Record adds an entry, or counts the call.
 func (l *Log) Record(ctx context.Context, e dispatcher.AuditEntry) {
 	e.Target, e.Detail = clip(e.Target, maxTarget), clip(e.Detail, maxDetail)
-	own, last, ended := l.enter(e)
+	own, ended := l.enter(e)
 	if ended != nil {
-		l.writeCount(ctx, ended)
+		l.put(ctx, ended.count())
 	}
-	if !own {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	id, err := l.write(ctx, e, "")
-	if err != nil {
-		l.tell(ctx, e, err)
-	}
-	if last != nil {
-		l.mu.Lock()
-		last.id = id
-		l.mu.Unlock()
+	if own {
+		l.put(ctx, e)
 	}
 }
 
-// enter finds the minute of a call, and whether it gets an entry of its own. last is the
-// minute whose last entry that is. ended is the minute before, if it counts calls.
-func (l *Log) enter(e dispatcher.AuditEntry) (own bool, last, ended *minuteOf) {
-	of, mayBe := callKind{e.By, e.What}, alone
-	if e.Bulk {
-		mayBe = 1
+// put writes an entry. The log has it where the store does not take it.
+func (l *Log) put(ctx context.Context, e dispatcher.AuditEntry) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := l.write(ctx, e); err != nil {
+		l.tell(ctx, e, err)
+	}
+}
+
+// enter finds the minute of a call, and whether it gets an entry of its own. ended is the
+// minute before, if it counts calls.
+func (l *Log) enter(e dispatcher.AuditEntry) (own bool, ended *minuteOf) {
+	if e.Person {
+		return true, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	of := callKind{e.By, e.What, e.Failed}
 	m := l.minutes[of]
-	if e.Failed { // the call itself may have no entry
-		return m == nil || m.more == 0, nil, nil
-	}
 	if m == nil || l.now().Sub(m.began) >= minute {
 		if m != nil && m.more > 0 {
 			ended = m
 		}
-		m = &minuteOf{began: l.now()}
+		m = &minuteOf{callKind: of, began: l.now()}
 		l.minutes[of] = m
 	}
-	if m.written == mayBe {
+	if m.written == alone {
 		m.more++
 		m.target = e.Target
-		return false, nil, ended
+		return false, ended
 	}
-	if m.written++; m.written == mayBe {
-		m.last, last = e, m
-	}
-	return true, last, ended
+	m.written++
+	return true, ended
 }
 
 // Run writes the counts of minutes that ended, until ctx ends, and then all others.
@@ -121,25 +116,21 @@ func (l *Log) count(ctx context.Context, age time.Duration) {
 	}
 	l.mu.Unlock()
 	for _, m := range ended {
-		l.writeCount(ctx, m)
+		l.put(ctx, m.count())
 	}
 }
 
-// writeCount replaces the last entry of a minute that ended by one that counts too.
-func (l *Log) writeCount(ctx context.Context, m *minuteOf) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	l.mu.Lock()
-	e, instead := m.last, m.id
-	count := fmt.Sprintf("and %d more calls in the minute from %s, the last of %s", m.more, m.began.UTC().Format(time.TimeOnly), m.target)
-	l.mu.Unlock()
-	if e.Detail != "" {
-		count = clip(e.Detail, maxDetail/2) + "; " + count
+// count is the entry of the calls that had none of their own.
+func (m *minuteOf) count() dispatcher.AuditEntry {
+	what := "calls"
+	if m.failed {
+		what = "failures"
 	}
-	e.Detail = clip(count, maxDetail)
-	if _, err := l.write(ctx, e, instead); err != nil {
-		l.tell(ctx, e, err)
+	detail := fmt.Sprintf("%d more %s in the minute from %s", m.more, what, m.began.UTC().Format(time.TimeOnly))
+	if m.target != "" {
+		detail += ", the last of " + m.target
 	}
+	return dispatcher.AuditEntry{By: m.by, What: m.what, Detail: detail}
 }
 
 // tell has the log keep what could not be written.

@@ -48,7 +48,7 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 		}
 		b.Version = e.Version
 	}
-	a, err := s.conn.RunHome(ctx, createScript, b.ID, b.Version, b.Record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0), mostEndpoints)
+	a, err := s.conn.RunHome(ctx, createScript, b.ID, b.Version, b.Record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0), mostEndpoints, 0)
 	if err != nil {
 		return l, false, err
 	}

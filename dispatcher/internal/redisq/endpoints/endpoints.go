@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
@@ -92,7 +93,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 	if len(e.Secrets) == 0 {
 		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, signer.ErrNoSecret)
 	}
-	a, err := s.put(ctx, createScript, e, int64(mostEndpoints))
+	a, err := s.put(ctx, createScript, e, mostEndpoints, mostOfTenant(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +102,8 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 		return nil, nil
 	case "id":
 		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, dispatcher.ErrTaken)
+	case "enough":
+		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, dispatcher.ErrTenantEndpoints)
 	case "full":
 		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, dispatcher.ErrEndpoints)
 	case "uid":
@@ -112,6 +115,14 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 	default:
 		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, conn.ErrReply)
 	}
+}
+
+// mostOfTenant is how many endpoints a tenant may have for this call to add one; 0: any number.
+func mostOfTenant(ctx context.Context) int {
+	if c, ok := access.CallerOf(ctx); ok && c.Linked() {
+		return access.LinkEndpoints
+	}
+	return 0
 }
 
 // ChangeEndpoint stores a changed endpoint and tells all instances. One without
@@ -144,7 +155,7 @@ func (s *Store) RaiseEndpoint(ctx context.Context, before int64, e *dispatcher.E
 }
 
 // put calls a script that stores an endpoint; last is its last argument.
-func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint, last int64) (*conn.Reply, error) {
+func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint, last ...any) (*conn.Reply, error) {
 	record, err := encode(e, s.seal.Load())
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
@@ -152,7 +163,8 @@ func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoin
 	if err := s.conn.Intact(ctx); err != nil { // what is changed has to be there, and what is new must not be
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
 	}
-	a, err := s.conn.RunHome(ctx, sc, e.ID, e.Version, record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0), last)
+	args := []any{e.ID, e.Version, record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0)}
+	a, err := s.conn.RunHome(ctx, sc, append(args, last...)...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)
 	}

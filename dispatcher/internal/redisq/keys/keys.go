@@ -83,7 +83,8 @@ const (
 	About       = ":about"
 	Departed    = ":departed"
 	Audit       = ":audit"
-	Session     = ":session:" // and the hash of its token
+	AuditLinks  = ":acts"
+	Session     = ":session:" // and the owner text of an API key
 	Shown       = ":shown:"   // and the hash of its owner
 	Links       = ":links"
 	Linked      = ":linked"

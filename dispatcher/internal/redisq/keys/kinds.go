@@ -87,6 +87,7 @@ var HomeKinds = []Kind{
 	{About, "ABOUT", "hash", OfInstance, "shares.go", "shares.go"},
 	{Departed, "DEPARTED", "zset", OfInstance, "reap.go", "reap.go"},
 	{Audit, "AUDIT", "stream", OfNone, "audit.lua", "audit/read.go"},
+	{AuditLinks, "ACTS", "stream", OfNone, "audit.lua", "audit/read.go"},
 	{Session, "SESSION", "hash", OfNone, "session_open.lua", "session_read.lua"},
 	{Shown, "SHOWN", "hash", OfNone, "shown_put.lua", "shown_read.lua"},
 	{Links, "LINKS", "hash", OfNone, "link_create.lua", "access_common.lua"},

@@ -1,17 +1,18 @@
 -- access_common: names, the clock, and which link is there. It is a part before each script of this folder.
 --
 -- KEYS[1] tag    {<project>}, under which lie
---   :session:<h> hash  of a browser that is signed in, by the SHA-256 of its token in hex: key -> the owner text of its API
---                      key, until -> when it ends in ms. Its TTL only tidies
+--   :session:<k> hash  of an API key, by its owner text. The SHA-256 of a token in hex -> its session: <began ms> <ends ms>
+--                      <MAC>; opened -> <since ms> <how often people signed in since>. Its TTL only tidies
 --   :shown:<h>   hash  of a session, a link or the local operator, by the SHA-256 of its name: SHA-256 of an id in hex ->
 --                      <ends ms> <sealed page>. Its TTL only tidies
---   :links       hash  id -> its record: <SHA-256 of its token in hex> <created ms> <expires ms> <spent> <what it allows, as JSON>;
---                      spent has the ms of its calls within an hour with commas between, or -
+--   :links       hash  id -> its record: <SHA-256 of its token in hex> <created ms> <expires ms> <spent> <MAC> <what it allows,
+--                      as JSON>; spent has the ms of its calls within an hour with commas between, or -
 --   :linked      zset  id by when it was made: no two have one score
 --   :lapse       zset  id by when it expires
 -- ARGV[...]      of the script
 local tag, call = KEYS[1], redis.call
 local SESSION, SHOWN, LINKS, LINKED, LAPSE = tag .. ':session:', tag .. ':shown:', tag .. ':links', tag .. ':linked', tag .. ':lapse'
+local OPENED = 'opened'
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 

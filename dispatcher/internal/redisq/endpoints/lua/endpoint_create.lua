@@ -12,7 +12,8 @@
 -- ARGV[7] project  its id, with which each published text begins; empty: nothing is published, since PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
 -- ARGV[9] most     endpoints that a project may have
--- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken; "full"
+-- ARGV[10] of      endpoints that the tenant may have; 0: any number
+-- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken; "full"; "enough": the tenant has too many
 local id, record, uid, tenant = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
 local version, created = string.format('%.0f', tonumber(ARGV[2])), string.format('%.0f', tonumber(ARGV[6]))
 
@@ -28,6 +29,10 @@ if call('HEXISTS', ENDPOINTS, id) == 1 or call('HEXISTS', GONE, id) == 1 then
 end
 if call('HLEN', ENDPOINTS) >= tonumber(ARGV[9]) then
   return { 'full' }
+end
+local of = tonumber(ARGV[10])
+if of > 0 and call('ZCARD', TENANT .. tenant) >= of then
+  return { 'enough' }
 end
 
 call('HSET', ENDPOINTS, id, version .. ' ' .. record)

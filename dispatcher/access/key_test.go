@@ -1,0 +1,64 @@
+package access_test
+
+import (
+	"crypto/sha256"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+)
+
+func testKey(name string) access.Key { return access.NewKey(name, sha256.Sum256([]byte(name))) }
+
+var testKeys = access.Keys{testKey("ops"), testKey("shop")}
+
+func TestATokenIsOfItsKeyAndItsPurpose(t *testing.T) {
+	for _, k := range testKeys {
+		session, link := k.NewSession(), k.NewLink()
+		require.Len(t, session, access.TokenLength)
+		require.Len(t, link, access.TokenLength)
+		require.NotEqual(t, link, k.NewLink())
+		found, ok := testKeys.OfSession(session)
+		require.True(t, ok)
+		require.Equal(t, k, found)
+		found, ok = testKeys.OfLink(link)
+		require.True(t, ok)
+		require.Equal(t, k, found)
+		_, ok = testKeys.OfLink(session)
+		require.False(t, ok, "a session is no link")
+		_, ok = testKeys.OfSession(link)
+		require.False(t, ok, "a link is no session")
+		_, ok = access.Keys{testKey("boss")}.OfLink(link)
+		require.False(t, ok)
+	}
+	// The owner text alone makes none: the MAC has the whole hash.
+	_, ok := testKeys.OfLink(access.NewKey("ops", [32]byte{}).NewLink())
+	require.False(t, ok)
+}
+
+func TestAMACIsOfItsKeyItsPurposeAndEachPart(t *testing.T) {
+	k, other := testKey("ops"), testKey("shop")
+	mac := k.SignLink("a", "b")
+	require.True(t, access.Same(mac, k.SignLink("a", "b")))
+	for _, different := range []string{other.SignLink("a", "b"), k.SignSession("a", "b"), k.SignLink("a"), k.SignLink("ab"), k.SignLink("b", "a"), ""} {
+		require.False(t, access.Same(mac, different))
+	}
+}
+
+// A token that was changed in any byte opens nothing.
+func FuzzTokens(f *testing.F) {
+	const session, link = "jyD3jRT8scD9geNblQW3mRCp8ORFyYtSKzSNfyumxrs", "qz_aqdxQhiazD_XtoFFvrsuty3ZusmtrwJ4C2bdCTq4" // of testKeys
+	for _, seed := range []string{session, link, "", "x", session[1:], session + "=", session[:42] + "\n", strings.Repeat("A", 43)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, ok := testKeys.OfSession(text); ok != (text == session) {
+			t.Fatalf("session %q: %v", text, ok)
+		}
+		if _, ok := testKeys.OfLink(text); ok != (text == link) {
+			t.Fatalf("link %q: %v", text, ok)
+		}
+	})
+}

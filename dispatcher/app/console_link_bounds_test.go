@@ -1,0 +1,76 @@
+package app_test
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+func TestAllChangesOfALinkAreLimited(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	e := p.mustEndpoint("A", newTestTaker(t))
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
+	who := p.openedLink(path)
+	got := who.post("/link/messages/none/retry", url.Values{"to": {e}})
+	require.Equal(t, http.StatusNotFound, got.StatusCode)
+	got = who.post("/link/endpoints/"+e, url.Values{"url": {"ftp://a.example"}, "was.url": {"x"}})
+	require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode, "what is refused costs nothing")
+	for i := range access.LinkCalls {
+		act := []string{"pause", "resume"}[i%2]
+		got := who.post("/link/endpoints/"+e+"/"+act, nil)
+		require.Equal(t, http.StatusSeeOther, got.StatusCode, "call %d: %s", i+1, got.text)
+	}
+	for _, act := range []string{"/pause", "/resume", "/test", "/rotate", ""} {
+		got = who.post("/link/endpoints/"+e+act, url.Values{"overlap": {"0s"}, "description": {"new"}})
+		require.Equal(t, http.StatusTooManyRequests, got.StatusCode, act)
+		require.Contains(t, got.text, "Too many changes by this link: one more in ")
+		wait, err := strconv.Atoi(got.Header.Get("Retry-After"))
+		require.NoError(t, err)
+		require.InDelta(t, 1800, wait, 1800)
+	}
+	require.Equal(t, http.StatusTooManyRequests, who.post("/link/endpoints", url.Values{"url": {"https://a.example/"}, "topics": {"*"}}).StatusCode)
+	other := p.openedLink(func() string { path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true}); return path }())
+	require.Equal(t, http.StatusSeeOther, other.post("/link/endpoints/"+e+"/pause", nil).StatusCode, "each link has its own")
+}
+
+// A bound that is read before the change holds for one call after another alone.
+func TestALinkAddsSoManyEndpointsAlsoAtOnce(t *testing.T) {
+	redis := redistest.Start(t)
+	instances := []*process{start(t, peoplesOptions(t, redis.URL())), start(t, peoplesOptions(t, redis.URL()))}
+	const there = access.LinkEndpoints - 10
+	for range there {
+		instances[0].mustEndpoint("A", "https://a.example/")
+	}
+	path, _ := instances[0].mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
+	var all sync.WaitGroup
+	var made, enough atomic.Int32
+	for i := range 40 {
+		all.Go(func() {
+			who := newPerson(t, instances[i%2].api)
+			who.post(path, nil)
+			switch got := who.post("/link/endpoints", url.Values{"url": {"https://new.example/"}, "topics": {"*"}}); got.StatusCode {
+			case http.StatusUnprocessableEntity:
+				enough.Add(1)
+			case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+			default: // it may show the secret by a redirect
+				made.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	page, err := instances[0].boss().Endpoints(t.Context(), client.EndpointFilter{Tenants: []string{"A"}, Limit: 500})
+	require.NoError(t, err)
+	require.Len(t, page.Data, access.LinkEndpoints)
+	require.EqualValues(t, 10, made.Load())
+	require.Positive(t, enough.Load())
+}

@@ -144,8 +144,8 @@ What has not finished is cancelled first, also where it is paused. A delivery wi
 attempt under way is left: then the exit code is 1, and a later run forgets it. It can't
 be undone, so it wants --yes.
 
-That it was done stays in the audit of both, with counts, and with a hash in place of
-the tenant and the subject. Redis still knows the ids, so that a repeat is not sent
+That it was done stays in the audit of both, with the counts of both, and with an HMAC
+in place of the arguments, which this prints too. Redis still knows the ids, so that a repeat is not sent
 again, as long as RETENTION, and keeps the heads of answers in its log as long. Filters
 of jobs get the hash in place of the name, and such a job can't be resumed. Old entries
 of the audit, endpoints, and backups of either are not touched; nor are links, which

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,8 +65,15 @@ func TestATenantIsForgottenInTheStoreAndInTheArchive(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, page.Data, 1)
 	require.NotContains(t, page.Data[0].Detail+page.Data[0].Tenant, "gone")
+	require.Regexp(t, `^deliveries 4, cancelled 2, left 0, jobs 0; archive: messages 4, events \d+, unfinished \d+, months 0; arguments hmac:[0-9a-f]{64}$`, page.Data[0].Detail)
+	_, mac, _ := strings.Cut(page.Data[0].Detail, "hmac:")
+	require.Contains(t, out, "the audit has it as hmac:"+mac)
+	mustRows(t, url, "select detail->>'arguments_hmac' from hookladder.audit", mac)
 
-	require.Contains(t, run("--tenant", "gone", "--yes"), "forgot 0 deliveries in Redis")
+	again := run("--tenant", "gone", "--yes")
+	require.Contains(t, again, "forgot 0 deliveries in Redis")
+	require.Contains(t, again, mac, "the same arguments")
+	require.NotContains(t, run("--tenant", "gon", "--yes"), mac)
 
 	send("late", wire.Message{ID: "idle", Delay: hour})
 	mustRows(t, url, "select id from hookladder.open", "idle")

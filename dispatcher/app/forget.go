@@ -19,7 +19,6 @@ import (
 // ForgetOptions say what is forgotten.
 type ForgetOptions struct {
 	Of   archive.Selection
-	By   string           // for the audits
 	Tell func(ForgetStep) // nil: it is not told
 }
 
@@ -37,6 +36,7 @@ type Forgotten struct {
 	Jobs       int            // whose filters named the tenant or subject
 	Archive    archive.Erased // zero where there is no archive
 	Archived   bool           // there is one
+	Arguments  string         // an HMAC of them, as both audits have it
 }
 
 // Forget takes messages out of the store, and out of the archive where there is one. The
@@ -73,16 +73,19 @@ type forgetting struct {
 
 // all forgets in the store first: what it logs of that comes to the archive before the
 // archive forgets.
-func (w *forgetting) all(ctx context.Context) error {
+func (w *forgetting) all(ctx context.Context) (err error) {
+	of := w.o.Of
+	w.out.Arguments, err = w.store.Audit().Hide(ctx, of.Tenant, of.Subject, timeText(of.Since), timeText(of.Before))
+	if err != nil {
+		return err
+	}
+	defer func() { w.record(context.WithoutCancel(ctx), err) }()
 	if err := w.inStore(ctx); err != nil {
 		return err
 	}
 	if err := w.inJobs(ctx); err != nil {
 		return err
 	}
-	w.store.Audit().Record(ctx, dispatcher.AuditEntry{
-		By: dispatcher.System, What: "forget", Detail: fmt.Sprintf("deliveries %d, cancelled %d", w.out.Deliveries, w.out.Cancelled),
-	})
 	if w.eraser == nil {
 		return nil
 	}
@@ -90,6 +93,29 @@ func (w *forgetting) all(ctx context.Context) error {
 		return err
 	}
 	return w.inArchive(ctx)
+}
+
+// record leaves in the audit that it was done, when all is counted.
+func (w *forgetting) record(ctx context.Context, err error) {
+	detail := fmt.Sprintf("deliveries %d, cancelled %d, left %d, jobs %d", w.out.Deliveries, w.out.Cancelled, w.out.Left, w.out.Jobs)
+	if w.eraser != nil {
+		a := w.out.Archive
+		detail += fmt.Sprintf("; archive: messages %d, events %d, unfinished %d, months %d", a.Messages, a.Events, a.Open, a.Months)
+	}
+	if err != nil {
+		detail += "; it stopped before its end"
+	}
+	w.store.Audit().Record(ctx, dispatcher.AuditEntry{
+		By: dispatcher.System, What: "forget", Detail: detail + "; arguments hmac:" + w.out.Arguments, Failed: err != nil,
+	})
+}
+
+// timeText is a time of the arguments; empty: there is none.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // forgetPage is how many deliveries are read at a time.
@@ -117,7 +143,7 @@ func (w *forgetting) inStore(ctx context.Context) error {
 // carryOut ends what was cancelled and could not be found in the long list of its lane.
 func (w *forgetting) carryOut(ctx context.Context) (ended int, err error) {
 	for lane := range w.lanes {
-		some, err := w.store.CarryOut(ctx, w.o.By, lane)
+		some, err := w.store.CarryOut(ctx, dispatcher.System, lane)
 		if ended += some; err != nil {
 			return ended, err
 		}
@@ -163,7 +189,7 @@ func (w *forgetting) pass(ctx context.Context) error {
 // inJobs takes the names out of the filters of jobs.
 func (w *forgetting) inJobs(ctx context.Context) (err error) {
 	w.out.Jobs, err = jobstore.New(w.store).HideNames(ctx, jobstore.Names{
-		Tenant: w.o.Of.Tenant, Subject: w.o.Of.Subject, Since: w.o.Of.Since, Before: w.o.Of.Before, By: w.o.By, Now: w.store.Now(),
+		Tenant: w.o.Of.Tenant, Subject: w.o.Of.Subject, Since: w.o.Of.Since, Before: w.o.Of.Before, By: dispatcher.System, Now: w.store.Now(),
 	})
 	return err
 }
@@ -176,7 +202,7 @@ func accepted(at time.Time, s archive.Selection) bool {
 // erase ends what has not ended, and forgets all.
 func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryID) error {
 	if len(open) > 0 {
-		changes, err := w.store.Cancel(ctx, w.o.By, open)
+		changes, err := w.store.Cancel(ctx, dispatcher.System, open)
 		if err != nil {
 			return err
 		}
@@ -187,7 +213,7 @@ func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryI
 		}
 	}
 	for len(all) > 0 {
-		changes, err := w.store.Erase(ctx, w.o.By, all)
+		changes, err := w.store.Erase(ctx, dispatcher.System, all)
 		if err != nil {
 			return err
 		}
@@ -292,6 +318,6 @@ func (w *forgetting) inArchive(ctx context.Context) error {
 		}
 	}
 	var err error
-	*all, err = w.eraser.Finish(ctx, w.o.Of, w.o.By, *all)
+	*all, err = w.eraser.Finish(ctx, w.o.Of, w.out.Arguments, *all)
 	return err
 }

@@ -2,14 +2,13 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
@@ -127,9 +126,9 @@ func (e *Eraser) whole(ctx context.Context, s archive.Selection) (whole []monthT
 	return whole, nil
 }
 
-// Finish drops whole months, and notes the fact, with counts and a hash of whom it was
-// about. all is what Erase counted.
-func (e *Eraser) Finish(ctx context.Context, s archive.Selection, by string, all archive.Erased) (archive.Erased, error) {
+// Finish drops whole months, and notes the fact, with counts and an HMAC of the arguments.
+// all is what Erase counted.
+func (e *Eraser) Finish(ctx context.Context, s archive.Selection, arguments string, all archive.Erased) (archive.Erased, error) {
 	whole, err := e.whole(ctx, s)
 	if err != nil {
 		return all, fault("forget", err)
@@ -144,12 +143,12 @@ func (e *Eraser) Finish(ctx context.Context, s archive.Selection, by string, all
 		all.Months++
 	}
 	detail, err := json.Marshal(noted{
-		Tenant: hashOf(s.Tenant), Subject: hashOf(s.Subject), Since: nullTime(s.Since), Before: nullTime(s.Before), Erased: all,
+		Arguments: arguments, Since: nullTime(s.Since), Before: nullTime(s.Before), Erased: all,
 	})
 	if err != nil {
 		return all, fmt.Errorf("forget: %w", err)
 	}
-	err = e.session.exec(ctx, "insert into hookladder.audit (by, what, detail) values ($1, 'forget', $2::text::jsonb)", mended(by), string(detail))
+	err = e.session.exec(ctx, "insert into hookladder.audit (by, what, detail) values ($1, 'forget', $2::text::jsonb)", dispatcher.System, string(detail))
 	if err != nil {
 		return all, fault("note that it was forgotten", err)
 	}
@@ -158,18 +157,8 @@ func (e *Eraser) Finish(ctx context.Context, s archive.Selection, by string, all
 
 // noted is what stays of what was forgotten.
 type noted struct {
-	Tenant  string         `json:"tenant_sha256,omitempty"`
-	Subject string         `json:"subject_sha256,omitempty"`
-	Since   *time.Time     `json:"since,omitempty"`
-	Before  *time.Time     `json:"before,omitempty"`
-	Erased  archive.Erased `json:"erased"`
-}
-
-// hashOf lets somebody who has a name check that it was meant.
-func hashOf(name string) string {
-	if name == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(name))
-	return hex.EncodeToString(sum[:])
+	Arguments string         `json:"arguments_hmac"`
+	Since     *time.Time     `json:"since,omitempty"`
+	Before    *time.Time     `json:"before,omitempty"`
+	Erased    archive.Erased `json:"erased"`
 }

@@ -34,7 +34,7 @@ func (f *Forget) Run(ctx context.Context, o app.Options) error {
 		}[s.Phase]
 		term.Over(f.Told, text)
 	}
-	out, err := app.Forget(ctx, o, app.ForgetOptions{Of: f.Of, By: "hookladder forget", Tell: tell})
+	out, err := app.Forget(ctx, o, app.ForgetOptions{Of: f.Of, Tell: tell})
 	if f.Told != nil {
 		term.Over(f.Told, "")
 	}
@@ -49,6 +49,7 @@ func (f *Forget) Run(ctx context.Context, o app.Options) error {
 		}
 	}
 	fmt.Fprintf(f.Stdout, ", in %s\n", ladder.FormatDuration(time.Since(began).Round(100*time.Millisecond)))
+	fmt.Fprintf(f.Stdout, "the audit has it as hmac:%s\n", out.Arguments)
 	if out.Jobs > 0 {
 		fmt.Fprintf(f.Stdout, "put a hash in place of the name in the filters of %s jobs, which can't be resumed\n", term.Comma(int64(out.Jobs)))
 	}

@@ -7,7 +7,10 @@ package audit
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	_ "embed" // the script
+	"encoding/hex"
 	"log/slog"
 	"strings"
 	"sync"
@@ -61,6 +64,18 @@ func (l *Log) write(ctx context.Context, e dispatcher.AuditEntry) error {
 	}
 	_, err := l.conn.RunHome(ctx, auditScript, key, kept, e.By, e.What, e.Target, e.Tenant, e.Detail)
 	return err
+}
+
+// Hide is an HMAC of texts, by a random key of the project: somebody who has the texts can
+// check with it that they were meant, and nobody can guess them.
+func (l *Log) Hide(ctx context.Context, texts ...string) (string, error) {
+	key, err := l.conn.Secret(ctx, conn.MetaForgets)
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(strings.Join(texts, "\n")))
+	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
 // clip shortens a text, so that an entry stays small.

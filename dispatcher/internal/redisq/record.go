@@ -158,13 +158,14 @@ func appendHeaders(b []byte, m *dispatcher.Message, box *seal.Box) []byte {
 	return appendField(b, metaSealed, box.Seal(string(values), headersPlace(m)))
 }
 
-// headersPlace binds values to their message and to the names they are of.
+// headersPlace binds values to their message, to where it goes, and to the names they are
+// of. So a person that can write to Redis can't have them sent to another address.
 func headersPlace(m *dispatcher.Message) seal.Place {
 	field := "headers"
 	for _, h := range m.Headers {
 		field += " " + h.Name
 	}
-	return seal.Place{Owner: m.ID, Field: field}
+	return seal.Place{Owner: m.ID, Field: strings.Join([]string{field, m.Tenant, m.URL, m.Endpoint, m.Queue}, "\n")}
 }
 
 // openHeaders fills in the values of a message's headers where they are sealed.

@@ -248,6 +248,30 @@ func TestWhatIsSealedGoesNowhereElseThoughRedisSaysSo(t *testing.T) {
 		require.Contains(t, text, at)
 		h.set(tag+":messages", "url", strings.Replace(text, at, same, 1))
 		require.NoError(t, h.redis.ZAdd(t.Context(), tag+":due", redis.Z{Score: 1, Member: m.Deliveries[0].ID}, redis.Z{Score: 1, Member: own.ID + ":fan"}).Err())
+		// Their own queue and their own pull endpoint.
+		publish("queued", wire.Message{Tenant: "A", Queue: "orders", Headers: map[string]string{"X-Key": secret}, Delay: wire.Duration(time.Hour)})
+		pull, _, err := boss.CreateEndpoint(t.Context(), &wire.Endpoint{Tenant: "B", Kind: "pull", Topics: []string{"x.y"}})
+		require.NoError(t, err)
+		for _, into := range []string{"mine", pull.ID} {
+			lane := into
+			m := wire.Message{Tenant: "B", Queue: into, Delay: wire.Duration(time.Hour)} // so that the lane is there
+			if into == pull.ID {
+				m.Queue, m.Endpoint = "", into
+			} else {
+				lane = "q_" + into
+			}
+			publish("known-"+lane, m)
+			for _, id := range []string{"queued", "fan", "url"} {
+				require.NoError(t, h.redis.ZAdd(t.Context(), tag+":due", redis.Z{Score: 1, Member: lane + ":" + id}).Err())
+			}
+			for range 3 {
+				got, err := boss.Take(t.Context(), into, wire.Take{Max: 10, Wait: wire.Duration(100 * time.Millisecond)})
+				require.NoError(t, err)
+				text, _ := json.Marshal(got)
+				require.NotContains(t, string(text), secret, into)
+			}
+			require.NotEqual(t, 1.0, h.redis.ZScore(t.Context(), tag+":due", lane+":queued").Val(), "it was looked at")
+		}
 		require.NoError(t, h.redis.Publish(t.Context(), h.home+":wake", "0").Err())
 		judged := func(lane, id string) bool { // it was sent, or its lane waits for the key
 			return h.redis.ZScore(t.Context(), tag+":parked", lane).Err() == nil || strings.Contains(h.seen(), "Webhook-Id:["+id+"]")

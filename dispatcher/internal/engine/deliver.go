@@ -224,7 +224,7 @@ func (d *deliverer) toEndpoint(c dispatcher.Claimed, at time.Time) (route, error
 	if err == nil && r.url == nil { // its lane's copy does not say that it is of kind pull
 		return route{}, errStalled
 	}
-	if err == nil && len(c.Message.Headers) > 0 && r.endpoint.Tenant != c.Message.Tenant { // somebody moved it there in Redis
+	if err == nil && misplaced(c.Message, r.endpoint) {
 		return route{}, errStalled
 	}
 	return r, err

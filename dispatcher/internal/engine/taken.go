@@ -83,14 +83,15 @@ const bodiesAtOnce = 4
 // Settle. The order of both is that of the call.
 func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int) (fit []dispatcher.Claimed, unfit []dispatcher.Settlement) {
 	var rest, toEndpoints []dispatcher.Claimed
+	stalled := func(c *dispatcher.Claimed) dispatcher.Settlement {
+		return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased, Pause: endpoints.StalledFor, Stalled: dispatcher.WhySealed}
+	}
 	for _, c := range leased {
 		switch {
 		case c.Message == nil:
 			unfit = append(unfit, poisoned(c, e.queue.Now()))
 		case c.Message.Sealed != "": // without its headers it is not what was published
-			unfit = append(unfit, dispatcher.Settlement{
-				ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased, Pause: endpoints.StalledFor, Stalled: dispatcher.WhySealed,
-			})
+			unfit = append(unfit, stalled(&c))
 		case c.ID.Lane.IsEndpoint():
 			toEndpoints = append(toEndpoints, c)
 		default:
@@ -100,7 +101,14 @@ func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int
 	if len(toEndpoints) > 0 {
 		may, back, err := e.endpoints.CheckVersions(ctx, toEndpoints)
 		e.outages.Report("admit", err)
-		rest, unfit = append(rest, may...), append(unfit, back...)
+		unfit = append(unfit, back...)
+		for _, c := range may {
+			if misplaced(c.Message, e.endpoints.Cache.Cached(c.ID.Lane)) {
+				unfit = append(unfit, stalled(&c))
+				continue
+			}
+			rest = append(rest, c)
+		}
 	}
 	n, left := 0, bytes
 	for ; n < len(rest); n++ {
@@ -117,6 +125,12 @@ func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int
 		}
 	}
 	return fit, unfit
+}
+
+// misplaced reports whether a message with headers is of another tenant than its endpoint.
+// Only a person that can write to Redis can have put it there, and must not read them.
+func misplaced(m *dispatcher.Message, e *dispatcher.Endpoint) bool {
+	return e != nil && len(m.Headers) > 0 && e.Tenant != m.Tenant
 }
 
 // size is that of a delivery's body.

@@ -173,7 +173,7 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	m, err := DecodeRecord(id.Message, record)
 	if err != nil {
 		s.log.Error("message can't be read", "delivery_id", name, "err", err)
-	} else if err := openHeaders(m, s.Box()); err != nil && s.tellsSealed() {
+	} else if err := openFor(id.Lane, m, s.Box()); err != nil && s.tellsSealed() {
 		s.log.Error("deliveries wait for a message whose headers this instance can't open", "delivery_id", name, "err", err,
 			"cure", "start it with the ENCRYPTION_KEY that the others have")
 	}

@@ -32,10 +32,13 @@ func newAudit(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "audit",
 		Short: "List who changed what, newest first",
-		Long: `Lists who changed what: endpoints, secrets, pauses, retries. BY is key:<name> for
-an API key, or system for Hookladder itself. An entry is written before its change,
-and another one if the change failed. Of a loop of calls the first of a minute have
-entries, and the last of these counts the others. The newest 10,000 entries are kept.
+		Long: `Lists who changed what: endpoints, secrets, pauses, retries, jobs, links. BY is
+key:<name> for an API key, link:<id> for a link, system for Hookladder itself, or
+local while there are no keys. An entry is written before its change, and another one
+if the change failed. TARGET is the id of what was changed or made. Each act in the
+console or by a link has its entry. Of the calls of one kind that a key makes in a
+minute, the first ten have entries, and one more counts the others. The newest 10,000
+entries are kept, and beside them the newest 2,000 by links.
 
 The key needs the scope admin. Filters may be repeated: any of their values matches.`,
 		Example: `  hookladder audit
@@ -54,7 +57,7 @@ The key needs the scope admin. Filters may be repeated: any of their values matc
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.By, "by", nil, "only what this caller changed: key:<name>, link:<id>, system or local")
 	flags.StringArrayVar(&f.What, "what", nil, "only this kind of change, as endpoint.delete")
-	flags.StringArrayVar(&f.Targets, "target", nil, "only changes of this endpoint, message, lane or origin of URLs")
+	flags.StringArrayVar(&f.Targets, "target", nil, "only changes of this endpoint, message, job, link, lane or origin of URLs")
 	flags.StringArrayVar(&f.Tenants, "tenant", nil, "only changes for this tenant")
 	flags.StringVar(&since, "since", "", "only from this time on: 2026-01-31T12:00:00Z, or 24h for so long ago")
 	flags.StringVar(&until, "until", "", "only before this time")

@@ -90,7 +90,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/redisq/admin":         4000, // the index of tenants and subjects
 	"dispatcher/internal/redisq/admin/lua":     1200, // the index of tenants and subjects
 	"dispatcher/internal/redisq/attempts":      1200, // a line names its job
-	"dispatcher/internal/redisq/audit":         400,
+	"dispatcher/internal/redisq/audit":         500,
 	"dispatcher/internal/redisq/audit/lua":     100,
 	"dispatcher/internal/redisq/conn":          3000, // it also notices that data were lost, and walks through keys of all partitions, and the index of tenants and subjects
 	"dispatcher/internal/redisq/conn/lua":      100,

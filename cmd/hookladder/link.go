@@ -38,8 +38,9 @@ func newLink(s world) *cobra.Command {
 		Long: `Makes a link for the people of one tenant: with it they see its deliveries in a
 browser, without a key. It is printed this once. With --manage they may also add an
 endpoint, change URL, topics and description, pause, resume, rotate the secret, test
-and resend; what they point elsewhere is called after a test succeeded. With
---endpoint they see that endpoint only.
+and resend, 60 changes an hour in all; what they point elsewhere is called after a
+test succeeded. With --endpoint they see that endpoint only. A link ends with the API
+key that made it.
 
 The link leads to PUBLIC_URL of the server. The key needs the scope admin.`,
 		Example: `  hookladder link --tenant m7 --for 24h
@@ -69,9 +70,10 @@ func newLinkList(s world) *cobra.Command {
 			return more(cmd, page.NextCursor, asJSON)
 		},
 	}.on(&cobra.Command{
-		Use:     "list",
-		Short:   "List the links that have not expired, the newest first",
-		Long:    `Lists the links that have not expired, the newest first. What opens them is kept nowhere.`,
+		Use:   "list",
+		Short: "List the links that have not expired, the newest first",
+		Long: `Lists the links that have not expired, the newest first. What opens them is kept
+nowhere. "ended: key" is a link whose API key was taken away: it opens nothing.`,
 		Example: `  hookladder link list`,
 		Args:    noArgs,
 	}, s)
@@ -83,12 +85,15 @@ func printLinks(out io.Writer, list []wire.Link) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "LINK\tTENANT\tENDPOINT\tRIGHT\tNAME\tBY\tEXPIRES")
 	for _, l := range list {
-		right := "view"
+		right, expires := "view", term.When(l.ExpiresAt)
+		if l.Ended != "" {
+			expires = "ended: " + l.Ended
+		}
 		if l.Manage {
 			right = "manage"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, term.Visible(l.Tenant), cmp.Or(l.Endpoint, "all"), right,
-			cmp.Or(term.Visible(l.Name), "-"), term.Visible(l.By), term.When(l.ExpiresAt))
+			cmp.Or(term.Visible(l.Name), "-"), term.Visible(l.By), expires)
 	}
 	_ = table.Flush() // out is a buffer
 }

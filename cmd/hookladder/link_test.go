@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,4 +62,13 @@ func TestALinkIsMadeListedAndRevokedByTheCommand(t *testing.T) {
 	got = command(t, env, "", "link", "--tenant", "m8", "--endpoint", "shop-42")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.err, "$.endpoint: is no endpoint of this tenant")
+}
+
+func TestAListOfLinksSaysWhichEndedWithTheirKey(t *testing.T) {
+	ends := wire.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	var out strings.Builder
+	printLinks(&out, []wire.Link{{ID: "lnk_1", Tenant: "m7", By: "key:ops", ExpiresAt: ends}, {ID: "lnk_2", Tenant: "m7", By: "key:leaver", ExpiresAt: ends, Ended: "key"}})
+	lines := strings.Split(out.String(), "\n")
+	require.NotContains(t, lines[1], "ended")
+	require.Regexp(t, `lnk_2 .* key:leaver +ended: key$`, lines[2])
 }

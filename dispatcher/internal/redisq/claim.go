@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
 // moveBatch bounds one call: 128 deliveries of as many lanes block Redis for
@@ -280,4 +281,13 @@ func readVersions(a *conn.Reply) (versions map[dispatcher.Lane]int64, waits map[
 		a.Err = list.Err
 	}
 	return versions, waits
+}
+
+// openFor is openHeaders for a delivery. A person that can write to Redis can put it into
+// another queue, so each queue gets its own messages opened only.
+func openFor(lane dispatcher.Lane, m *dispatcher.Message, box *seal.Box) error {
+	if m.Sealed != "" && lane.IsQueue() && dispatcher.QueueLane(m.Queue) != lane {
+		return fmt.Errorf("headers of message %s: %w: it is not of this queue", m.ID, dispatcher.ErrSealed)
+	}
+	return openHeaders(m, box)
 }

@@ -188,15 +188,6 @@ func openHeaders(m *dispatcher.Message, box *seal.Box) error {
 	return nil
 }
 
-// openFor is openHeaders for a delivery. A person that can write to Redis can put it into
-// another queue, so each queue gets its own messages opened only.
-func openFor(lane dispatcher.Lane, m *dispatcher.Message, box *seal.Box) error {
-	if m.Sealed != "" && lane.IsQueue() && dispatcher.QueueLane(m.Queue) != lane {
-		return fmt.Errorf("headers of message %s: %w: it is not of this queue", m.ID, dispatcher.ErrSealed)
-	}
-	return openHeaders(m, box)
-}
-
 // SealRecord has the values of a record's headers sealed with the first key. It
 // answers the record as it is where it has none, or they are already.
 func SealRecord(id, record string, box *seal.Box) (string, error) {

@@ -66,8 +66,8 @@ func (l *Log) write(ctx context.Context, e dispatcher.AuditEntry) error {
 	return err
 }
 
-// Hide is an HMAC of texts, by a random key of the project: somebody who has the texts can
-// check with it that they were meant, and nobody can guess them.
+// Hide is an HMAC of texts, by a random key of the project. The same texts have the same one,
+// so a person that has them can see that they were meant. They can't be guessed without the key.
 func (l *Log) Hide(ctx context.Context, texts ...string) (string, error) {
 	key, err := l.conn.Secret(ctx, conn.MetaForgets)
 	if err != nil {

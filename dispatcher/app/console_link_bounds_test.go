@@ -74,3 +74,33 @@ func TestALinkAddsSoManyEndpointsAlsoAtOnce(t *testing.T) {
 	require.EqualValues(t, 10, made.Load())
 	require.Positive(t, enough.Load())
 }
+
+// An auditor asks by whom an order was resent, and what became of a job.
+func TestTheAuditHasEachActByItsTarget(t *testing.T) {
+	p := start(t, peoplesOptions(t, ""))
+	e := p.mustEndpoint("A", newTestTaker(t))
+	for _, id := range []string{"order_17", "order_18"} {
+		p.mustDeliver(id, "A", e)
+	}
+	path, id := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
+	merchant, boss := p.openedLink(path), p.signedIn("boss")
+	for _, order := range []string{"order_17", "order_18"} {
+		require.Equal(t, http.StatusSeeOther, merchant.post("/link/messages/"+order+"/retry", url.Values{"to": {e}}).StatusCode)
+	}
+	require.Equal(t, http.StatusSeeOther, boss.post("/console/endpoints/"+e+"/pause", nil).StatusCode)
+	job, err := p.boss().StartJob(t.Context(), client.JobRetry, wire.JobRequest{Tenant: []string{"A"}})
+	require.NoError(t, err)
+	bys := func(target string) (all []string) {
+		page, err := p.boss().Audit(t.Context(), client.AuditFilter{Targets: []string{target}})
+		require.NoError(t, err)
+		for _, entry := range page.Data {
+			all = append(all, entry.By+" "+entry.What)
+		}
+		return all
+	}
+	require.Equal(t, []string{"link:" + id + " message.retry"}, bys("order_17"))
+	require.Equal(t, []string{"key:boss endpoint.pause", "key:boss endpoint.create"}, bys(e))
+	require.Equal(t, []string{"key:boss deliveries.retry"}, bys(job.ID))
+	require.Equal(t, "key:boss", job.By)
+	require.Equal(t, []string{"key:boss link.create"}, bys(id))
+}

@@ -18,7 +18,7 @@ import (
 // after the change. What failed gets a second entry.
 //
 // A call that makes something is recorded after it (recordMade), so that its entry names
-// what there is.
+// what there is. A call by a link is too (recordLinked).
 
 // readAudit serves GET /v1/audit.
 func (s *server) readAudit(ctx context.Context, q *request) (*response, error) {
@@ -41,10 +41,29 @@ func (s *server) record(ctx context.Context, q *request, e dispatcher.AuditEntry
 	if q.of.audit == "" || q.recorded != nil {
 		return
 	}
-	_, e.Person = access.CallerOf(q.r.Context())
-	e.By, e.What = q.w.by, q.of.audit
+	c, person := access.CallerOf(q.r.Context())
+	e.By, e.What, e.Person = q.w.by, q.of.audit, person
 	q.recorded = &e
-	s.svc.Record(ctx, e)
+	if !person || !c.Linked() {
+		s.svc.Record(ctx, e)
+	}
+}
+
+// recordLinked records what a link did, when it is known how that ended. What was refused
+// costs a link nothing, so it may come in a loop: it is counted as calls are.
+func (s *server) recordLinked(ctx context.Context, q *request, p *problem) {
+	c, person := access.CallerOf(q.r.Context())
+	if q.recorded == nil || !person || !c.Linked() {
+		return
+	}
+	e := *q.recorded
+	if p != nil && !e.Failed {
+		e.Failed, e.Detail = true, strings.TrimPrefix(e.Detail+", "+failure(p), ", ")
+	}
+	e.Person = !e.Failed
+	s.svc.Record(context.WithoutCancel(ctx), e)
+	e.Failed = true // it has its entry
+	q.recorded = &e
 }
 
 // recordMade is record for what a call has made, which is e.Target. The entry of a call
@@ -52,7 +71,7 @@ func (s *server) record(ctx context.Context, q *request, e dispatcher.AuditEntry
 func (s *server) recordMade(ctx context.Context, q *request, e dispatcher.AuditEntry, err error) {
 	if err != nil {
 		p, _ := asProblem(err)
-		e.Target, e.Failed, e.Detail = "", true, strings.TrimSpace(e.Detail+", "+failure(p))
+		e.Target, e.Failed, e.Detail = "", true, strings.TrimPrefix(e.Detail+", "+failure(p), ", ")
 	}
 	s.record(context.WithoutCancel(ctx), q, e)
 }
@@ -146,11 +165,17 @@ func (s *server) recordResult(ctx context.Context, q *request, answer *response,
 		p, _ = asProblem(err)
 	}
 	failed := err != nil || answer != nil && answer.status >= http.StatusBadRequest
-	switch {
-	case q.of.audit == "":
-	case q.recorded == nil && !failed:
+	if q.of.audit == "" {
+		return
+	}
+	if q.recorded == nil && !failed {
 		s.record(ctx, q, q.named())
-	case q.recorded != nil && !q.recorded.Failed && failed && p != nil:
+	}
+	if !failed {
+		p = nil
+	}
+	s.recordLinked(ctx, q, p)
+	if p != nil && q.recorded != nil && !q.recorded.Failed {
 		e := *q.recorded
 		e.Failed, e.Detail = true, failure(p)
 		s.svc.Record(context.WithoutCancel(ctx), e)

@@ -162,13 +162,22 @@ func TestNoEntryNamesWhatNeverWas(t *testing.T) {
 // What a person does in the console or by a link is never counted with others.
 func TestAnActOfAPersonSaysSo(t *testing.T) {
 	for _, c := range []access.Caller{{Name: "ops", Key: "local", Admin: true}, {Name: "lnk_1", View: dispatcher.View{Tenant: "m7"}}} {
-		f := &fakeService{}
+		f := &fakeService{record: testRecord(t)}
 		r := newRequest("POST", "/v1/messages/m1/retry", "")
 		serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), c)))
 		require.NotEmpty(t, f.recorded)
+		require.Len(t, f.recorded, 1)
 		require.True(t, f.recorded[0].Person)
 	}
-	f := &fakeService{}
+	// A link's that is refused costs it nothing, so a loop of them is counted as calls are.
+	link := access.Caller{Name: "lnk_1", View: dispatcher.View{Tenant: "m7"}}
+	r := newRequest("POST", "/v1/messages/m1/retry", "")
+	f := &fakeService{err: dispatcher.ErrUnavailable}
+	serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), link)))
+	require.Equal(t, []dispatcher.AuditEntry{
+		{By: "link:lnk_1", What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "failed: 503 unavailable", Failed: true},
+	}, f.recorded)
+	f = &fakeService{}
 	serve(newTestAPI(t, f), newRequest("POST", "/v1/messages/m1/retry", ""))
 	require.False(t, f.recorded[0].Person)
 }

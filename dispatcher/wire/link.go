@@ -4,7 +4,7 @@ package wire
 type LinkRequest struct {
 	Tenant   string   `json:"tenant"`
 	For      Duration `json:"for,omitzero" doc:"1s to 30d; left out: 24h."`
-	Manage   bool     `json:"manage,omitzero" doc:"true: they may add an endpoint (not with endpoint), edit url, topics and description, pause, resume, rotate, test and resend. A url that they set is called after a test succeeded."`
+	Manage   bool     `json:"manage,omitzero" doc:"true: they may add an endpoint (not with endpoint), edit url, topics and description, pause, resume, rotate, test and resend, 60 changes an hour in all. A url that they set is called after a test succeeded."`
 	Endpoint string   `json:"endpoint,omitzero" doc:"Id or uid of one of the tenant's endpoints: they see only that one."`
 	Name     string   `json:"name,omitzero" maxLength:"128" doc:"Whom it is for, for those who list links."`
 }

@@ -276,9 +276,10 @@ func TestLinksHaveTwoThousandEntriesBesideTheOthers(t *testing.T) {
 	require.EqualValues(t, 2, r.client.XLen(t.Context(), r.key).Val())
 	found := r.targets(dispatcher.AuditFilter{Limit: 300})
 	require.Len(t, found, 2_002)
-	require.Equal(t, "last", found[0])
+	require.Contains(t, found[:2], "last") // within a ms the order of the two streams is not known
 	require.Contains(t, found, "second")
-	require.Equal(t, []string{"501", "first"}, found[len(found)-2:])
+	require.Contains(t, found, "first")
+	require.NotContains(t, found, "500")
 	require.Equal(t, []string{"second", "first"}, r.targets(dispatcher.AuditFilter{By: []string{"key:ops"}, Limit: 1}))
 }
 

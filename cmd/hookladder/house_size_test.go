@@ -46,7 +46,7 @@ var budgets = map[string]int{
 	"dispatcher/archive":                       900,
 	"dispatcher/health":                        200,
 	"dispatcher/explain":                       600,
-	"dispatcher/app":                           2200, // it joins the archive, the outbox and the console too, and announces a stop
+	"dispatcher/app":                           2300, // it joins the archive, the outbox and the console too, and announces a stop
 	"dispatcher/client":                        1600,
 	"dispatcher/internal/archiver":             1000,
 	"dispatcher/internal/callers":              1000,
@@ -67,7 +67,7 @@ var budgets = map[string]int{
 	"dispatcher/internal/engine":               5000, // it reports to notices, and serves takers
 	"dispatcher/internal/fields":               100,
 	"dispatcher/internal/gauge":                500,
-	"dispatcher/internal/httpapi":              6400,
+	"dispatcher/internal/httpapi":              6500,
 	"dispatcher/internal/httpapi/apikey":       400,
 	"dispatcher/internal/httpapi/events":       100,
 	"dispatcher/internal/jobs":                 1200, // a job counts what it expects, and probes destinations
@@ -84,8 +84,8 @@ var budgets = map[string]int{
 	"dispatcher/internal/queuetest/rig":        1500,
 	"dispatcher/internal/queuetest/stored":     1100, // the index of tenants and subjects
 	"dispatcher/internal/redisq":               6600,
-	"dispatcher/internal/redisq/access":        600,
-	"dispatcher/internal/redisq/access/lua":    200,
+	"dispatcher/internal/redisq/access":        700,
+	"dispatcher/internal/redisq/access/lua":    300,
 	"dispatcher/internal/redisq/buried":        400,
 	"dispatcher/internal/redisq/admin":         4000, // the index of tenants and subjects
 	"dispatcher/internal/redisq/admin/lua":     1200, // the index of tenants and subjects

@@ -19,6 +19,14 @@ type Key struct {
 // NewKey makes a Key of the SHA-256 of an API key.
 func NewKey(owner string, sum [sha256.Size]byte) Key { return Key{owner, sum} }
 
+// Bound is the key for one project, by the project's secret. Without that, a person with a
+// token could try API keys that a person thought of, as fast as a machine hashes.
+func (k Key) Bound(secret [sha256.Size]byte) Key {
+	mac := hmac.New(sha256.New, k.sum[:])
+	mac.Write(secret[:])
+	return Key{k.Owner, [sha256.Size]byte(mac.Sum(nil))}
+}
+
 // Keys are those of all API keys that are valid now.
 type Keys []Key
 

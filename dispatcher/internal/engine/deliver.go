@@ -185,9 +185,6 @@ type route struct {
 	secrets      []string      // masked in an excerpt of the answer: signatures, and the headers of endpoint and message
 }
 
-// linked reports whether a link set the URL.
-func (r *route) linked() bool { return r.endpoint != nil && r.endpoint.Linked }
-
 func (r *route) host() string {
 	if r.url == nil {
 		return ""

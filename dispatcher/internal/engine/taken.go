@@ -284,3 +284,6 @@ func (e *Engine) HandBack(leased ...dispatcher.Claimed) { e.settler.put(backs(le
 func (e *Engine) HandBackLater(leased ...dispatcher.Claimed) {
 	e.settler.put(backs(leased, backPause)...)
 }
+
+// linked reports whether a link set the URL.
+func (r *route) linked() bool { return r.endpoint != nil && r.endpoint.Linked }

@@ -64,8 +64,8 @@ type Store struct {
 
 	sealer *cursor.Sealer
 
-	keys  func() access.Keys // nil, or none: there are no API keys
-	local atomic.Pointer[localKey]
+	keys func() access.Keys // nil, or none: there are no API keys
+	own  atomic.Pointer[ownSecret]
 
 	clock, openSession, readSession, renewSession, putShown, readShown  script.Script
 	createLink, readLink, listLinks, revokeLink, spendLink, unspendLink script.Script

@@ -106,13 +106,16 @@ func TestATokenThatNoKeyMadeOpensNothingAndAsksNothing(t *testing.T) {
 	require.NoError(t, r.client.ZAdd(t.Context(), r.home+":linked", redis.Z{Score: 1, Member: id}).Err())
 	require.Empty(t, r.ids(10))
 
+	_, ownLink := r.create(words.Link{Tenant: "m7", Key: r.keys[0].Owner}, time.Hour)
+	ownSession, err := r.OpenSession(t.Context(), r.keys[0].Owner)
+	require.NoError(t, err)
 	gauge := redisqtest.Measure(r.client, nil)
-	for _, token := range []string{session, link, stranger.NewSession(), stranger.NewLink(), "", "x", r.keys[0].NewLink()} {
+	for _, token := range []string{session, link, stranger.NewSession(), stranger.NewLink(), "", "x", ownLink, r.keys[0].NewSession()} {
 		_, err := r.session(token)
 		require.ErrorIs(t, err, words.ErrNoSession)
 		require.ErrorIs(t, r.CloseSession(t.Context(), token), words.ErrNoSession)
 	}
-	for _, token := range []string{session, link, stranger.NewSession(), stranger.NewLink(), "", "x", r.keys[0].NewSession()} {
+	for _, token := range []string{session, link, stranger.NewSession(), stranger.NewLink(), "", "x", ownSession, r.keys[0].NewLink()} {
 		_, err := r.LinkByToken(t.Context(), token)
 		require.ErrorIs(t, err, words.ErrNoLink)
 	}
@@ -173,4 +176,14 @@ func TestWithoutAPIKeysAKeyOfTheStoreSigns(t *testing.T) {
 		_, err = r.session(session)
 		require.ErrorIs(t, err, words.ErrNoSession)
 	})
+}
+
+// A merchant has a token. It must not serve to try API keys, which people may have thought of.
+func TestATokenDoesNotHelpToTryKeys(t *testing.T) {
+	r := newRig(t, redistest.Start(t))
+	_, link := r.create(words.Link{Tenant: "m7", Key: r.keys[0].Owner}, time.Hour)
+	_, found := r.keys.OfLink(link)
+	require.False(t, found, "the hash of the key alone does not show that it made the token")
+	_, err := r.LinkByToken(t.Context(), link)
+	require.NoError(t, err)
 }

@@ -11,35 +11,38 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// localKey is the key of a project that has no API keys, by the id of the project's data.
-type localKey struct {
+// ownSecret is the secret of a project, by the id of the project's data.
+type ownSecret struct {
 	id  string
-	all access.Keys
+	sum [sha256.Size]byte
 }
 
 // UseKeys sets where the keys come from that are valid now. It is called before any other
 // method.
 func (s *Store) UseKeys(now func() access.Keys) { s.keys = now }
 
-// keysNow are the keys that are valid now. Without API keys a random key of the project
-// stands in for them: then only this host may call.
-func (s *Store) keysNow(ctx context.Context) (access.Keys, error) {
+// keysNow are the keys that are valid now, bound to the project's secret. Without API keys
+// that secret stands in for them: then only this host may call.
+func (s *Store) keysNow(ctx context.Context) (all access.Keys, err error) {
+	own := s.own.Load()
+	if own == nil || own.id != s.conn.ID() {
+		own = &ownSecret{id: s.conn.ID()}
+		raw, err := s.conn.Secret(ctx, conn.MetaLocal)
+		if err != nil {
+			return nil, err
+		}
+		own.sum = [sha256.Size]byte(raw)
+		s.own.Store(own)
+	}
 	if s.keys != nil {
-		if all := s.keys(); len(all) > 0 {
-			return all, nil
+		for _, k := range s.keys() {
+			all = append(all, k.Bound(own.sum))
 		}
 	}
-	if k := s.local.Load(); k != nil && k.id == s.conn.ID() {
-		return k.all, nil
+	if len(all) == 0 {
+		all = access.Keys{access.NewKey(dispatcher.Local, own.sum)}
 	}
-	k := &localKey{id: s.conn.ID()}
-	raw, err := s.conn.Secret(ctx, conn.MetaLocal)
-	if err != nil {
-		return nil, err
-	}
-	k.all = access.Keys{access.NewKey(dispatcher.Local, [sha256.Size]byte(raw))}
-	s.local.Store(k)
-	return k.all, nil
+	return all, nil
 }
 
 // maker is the key with which something is made.

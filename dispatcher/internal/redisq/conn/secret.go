@@ -18,7 +18,7 @@ import (
 // one makes it.
 const (
 	MetaCursors = "cursors" // seals the cursors of lists
-	MetaLocal   = "local"   // binds links and sessions while there are no API keys
+	MetaLocal   = "local"   // binds links and sessions to this project, with the API keys
 	MetaForgets = "forgets" // hides in the audit what was forgotten
 	metaIndex   = "index"   // hides what deliveries are found by
 )

@@ -41,6 +41,8 @@ func TestDeliveriesAreSearchedAndFiltered(t *testing.T) {
 	b.Shot("deliveries-filter")
 	require.Empty(t, b.Axe())
 	b.Fill("textbox", "Tenant", "acme")
+	require.Equal(t, "acme", b.JSText(`(document.activeElement.blur(), live.tag = "", refresh().then(() => document.querySelector("main input[name=tenant]").value))`),
+		"a refresh keeps what was typed")
 	b.Click("button", "Add")
 	b.WaitURL("tenant=acme")
 	b.WaitGone("dead_1")

@@ -3,6 +3,7 @@ package app_test
 import (
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,19 +20,21 @@ import (
 )
 
 func TestSignInsWithAKeyAreLimitedAtAllInstancesTogether(t *testing.T) {
-	url := redistest.Start(t).URL()
-	instances := []*process{start(t, peoplesOptions(t, url)), start(t, peoplesOptions(t, url))}
+	at := redistest.Start(t).URL()
+	instances := []*process{start(t, peoplesOptions(t, at)), start(t, peoplesOptions(t, at))}
 	for i := range access.SignIns {
 		instances[i%2].signedIn("audit")
 	}
 	for _, p := range instances {
-		got := newPerson(t, p.api).signIn(peoplesKeys["audit"])
-		require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
-		require.Contains(t, got.text, "Too many people signed in with this key")
-		wait, err := strconv.Atoi(got.Header.Get("Retry-After"))
+		who := newPerson(t, p.api)
+		refused := who.act("/console/sign-in", url.Values{"key": {peoplesKeys["audit"]}})
+		wait, err := strconv.Atoi(refused.Header.Get("Retry-After"))
 		require.NoError(t, err)
 		require.InDelta(t, 30, wait, 31)
-		require.Empty(t, got.Cookies())
+		require.Empty(t, refused.Cookies())
+		got := who.get(refused.Header.Get("Location"))
+		require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
+		require.Contains(t, got.text, "Too many people signed in with this key")
 		p.signedIn("boss")
 	}
 }

@@ -22,9 +22,15 @@ const keep = {
   },
   beforeNodeMorphed(node) {
     if (node.nodeType !== 1) return true;
-    return !node.matches("[data-keep], main input[type=radio], main input[type=checkbox]");
+    return !node.matches("[data-keep], main input[type=radio], main input[type=checkbox]") && !typed(node);
   },
 };
+
+// typed tells whether a person changed a field. A refresh that was slow must not take that back.
+function typed(node) {
+  if (node.matches("main select")) return [...node.options].some((o) => o.defaultSelected && !o.selected);
+  return node.matches("main input, main textarea") && node.value !== node.defaultValue;
+}
 
 async function refresh() {
   live.busy = true;

@@ -218,9 +218,10 @@ func (s *server) authorised(w *responseWriter, r *http.Request, want apikey.Scop
 	}
 	k, known := callerOf(r, keys)
 	w.who, w.by = k.Name, "key:"+k.Name
-	who := callers.Address(callers.AddressOf(r))
-	if known {
-		who = callers.Key(k.Owner())
+	who := callers.Key(k.Owner())
+	if !known {
+		who = callers.Address(callers.AddressOf(r))
+	} else {
 		w.held.own = s.bodies.share(k.Name, keys.Len())
 	}
 	if !s.admit(w, r, who) {

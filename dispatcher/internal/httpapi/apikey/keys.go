@@ -73,6 +73,7 @@ type Key struct {
 	Name  string // for logs
 
 	queues []string // it may take from these, where Scope does not allow all
+	owner  string
 	sum    [sha256.Size]byte
 }
 
@@ -84,7 +85,7 @@ func (k Key) MayTake(queue string) bool {
 
 // Owner is a text that stands for the key, and tells nothing of it: what it takes is its
 // own. A key that was only given another name or another scope has the same one.
-func (k Key) Owner() string { return hex.EncodeToString(k.sum[:8]) }
+func (k Key) Owner() string { return k.owner }
 
 // Binding binds sessions and links to the key.
 func (k Key) Binding() access.Key { return access.NewKey(k.Owner(), k.sum) }
@@ -232,7 +233,7 @@ func parseKey(entry string) (k Key, named bool, err error) {
 	if k.Scope, k.queues, err = parseScopes(granted); err != nil {
 		return Key{}, false, err
 	}
-	k.Name = name
+	k.owner, k.Name = ownerOf(k.sum), name
 	if !named {
 		k.Name = hex.EncodeToString(k.sum[:4])
 	} else if !validName(name) {
@@ -240,6 +241,9 @@ func parseKey(entry string) (k Key, named bool, err error) {
 	}
 	return k, named, nil
 }
+
+// ownerOf is the owner text of the key with this hash.
+func ownerOf(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:8]) }
 
 // sumKey hashes a key that is given in plain text.
 func sumKey(text string) (sum [sha256.Size]byte, err error) {

@@ -15,10 +15,10 @@ import (
 // Every operation that changes something has a word in the audit (operation.audit). Its
 // entry is recorded before the change: by handle, where the path names all that is
 // changed, and else by the handler with record. If that forgets it, handle records it
-// after the change. What failed gets a second entry.
+// after the change. A call by a key that failed gets a second entry.
 //
 // A call that makes something is recorded after it (recordMade), so that its entry names
-// what there is. A call by a link is too (recordLinked).
+// what there is. An act of a person is too (recordAct), so that it has one entry.
 
 // readAudit serves GET /v1/audit.
 func (s *server) readAudit(ctx context.Context, q *request) (*response, error) {
@@ -41,26 +41,26 @@ func (s *server) record(ctx context.Context, q *request, e dispatcher.AuditEntry
 	if q.of.audit == "" || q.recorded != nil {
 		return
 	}
-	c, person := access.CallerOf(q.r.Context())
+	_, person := access.CallerOf(q.r.Context())
 	e.By, e.What, e.Person = q.w.by, q.of.audit, person
 	q.recorded = &e
-	if !person || !c.Linked() {
+	if !person {
 		s.svc.Record(ctx, e)
 	}
 }
 
-// recordLinked records what a link did, when it is known how that ended. What was refused
-// costs a link nothing, so it may come in a loop: it is counted as calls are.
-func (s *server) recordLinked(ctx context.Context, q *request, p *problem) {
+// recordAct records an act of a person, when it is known how that ended. A link's that was
+// refused costs it nothing, so it may come in a loop: it is counted as calls are.
+func (s *server) recordAct(ctx context.Context, q *request, p *problem) {
 	c, person := access.CallerOf(q.r.Context())
-	if q.recorded == nil || !person || !c.Linked() {
+	if q.recorded == nil || !person {
 		return
 	}
 	e := *q.recorded
 	if p != nil && !e.Failed {
 		e.Failed, e.Detail = true, strings.TrimPrefix(e.Detail+", "+failure(p), ", ")
 	}
-	e.Person = !e.Failed
+	e.Person = !e.Failed || !c.Linked()
 	s.svc.Record(context.WithoutCancel(ctx), e)
 	e.Failed = true // it has its entry
 	q.recorded = &e
@@ -174,7 +174,7 @@ func (s *server) recordResult(ctx context.Context, q *request, answer *response,
 	if !failed {
 		p = nil
 	}
-	s.recordLinked(ctx, q, p)
+	s.recordAct(ctx, q, p)
 	if p != nil && q.recorded != nil && !q.recorded.Failed {
 		e := *q.recorded
 		e.Failed, e.Detail = true, failure(p)

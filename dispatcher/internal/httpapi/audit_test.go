@@ -177,6 +177,11 @@ func TestAnActOfAPersonSaysSo(t *testing.T) {
 	require.Equal(t, []dispatcher.AuditEntry{
 		{By: "link:lnk_1", What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "failed: 503 unavailable", Failed: true},
 	}, f.recorded)
+	f = &fakeService{err: dispatcher.ErrUnavailable}
+	ops := access.Caller{Name: "ops", Key: "local", Admin: true}
+	serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), ops)))
+	require.Len(t, f.recorded, 1, "an act that failed has one entry too")
+	require.True(t, f.recorded[0].Person && f.recorded[0].Failed)
 	f = &fakeService{}
 	serve(newTestAPI(t, f), newRequest("POST", "/v1/messages/m1/retry", ""))
 	require.False(t, f.recorded[0].Person)

@@ -85,7 +85,12 @@ func (k Key) MayTake(queue string) bool {
 
 // Owner is a text that stands for the key, and tells nothing of it: what it takes is its
 // own. A key that was only given another name or another scope has the same one.
-func (k Key) Owner() string { return k.owner }
+func (k Key) Owner() string {
+	if k.owner == "" { // it was not parsed: it stands for this host, or for a link
+		return ownerOf(k.sum)
+	}
+	return k.owner
+}
 
 // Binding binds sessions and links to the key.
 func (k Key) Binding() access.Key { return access.NewKey(k.Owner(), k.sum) }

@@ -113,3 +113,7 @@ func TestTheOwnerOfALeaseIsTheKeyWhateverItIsCalled(t *testing.T) {
 	other, _ := keys.Find("key-of-another-001")
 	require.NotEqual(t, other.Owner(), owner("key-of-a-taker-001:consume:a"))
 }
+
+func TestThisHostWithoutKeysHasAnOwnerToo(t *testing.T) {
+	require.Len(t, apikey.Key{}.Owner(), 16)
+}

@@ -38,7 +38,7 @@ func wireAudit(e *dispatcher.AuditEntry) wire.AuditEntry {
 
 // record adds the entry of a call to the audit, once.
 func (s *server) record(ctx context.Context, q *request, e dispatcher.AuditEntry) {
-	if q.of.audit == "" || q.recorded != nil {
+	if q.of.audit == "" || q.recorded != nil || q.idle {
 		return
 	}
 	_, person := access.CallerOf(q.r.Context())

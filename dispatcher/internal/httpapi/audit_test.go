@@ -177,8 +177,12 @@ func TestAnActOfAPersonSaysSo(t *testing.T) {
 	require.Equal(t, []dispatcher.AuditEntry{
 		{By: "link:lnk_1", What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "failed: 503 unavailable", Failed: true},
 	}, f.recorded)
-	f = &fakeService{err: dispatcher.ErrUnavailable}
 	ops := access.Caller{Name: "ops", Key: "local", Admin: true}
+	f = &fakeService{}
+	dry := newRequest("POST", "/v1/deliveries/retry", `{"all":true,"dry_run":true}`)
+	require.Equal(t, 200, serve(newTestAPI(t, f), dry.WithContext(access.WithCaller(dry.Context(), ops))).Code)
+	require.Empty(t, f.recorded, "a page that shows what a job would do changes nothing")
+	f = &fakeService{err: dispatcher.ErrUnavailable}
 	serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), ops)))
 	require.Len(t, f.recorded, 1, "an act that failed has one entry too")
 	require.True(t, f.recorded[0].Person && f.recorded[0].Failed)

@@ -192,7 +192,7 @@ func (s *server) jobOf(kind dispatcher.JobKind) func(context.Context, *request) 
 			return nil, inBody(err)
 		}
 		if asked.value.dryRun {
-			q.recorded = &dispatcher.AuditEntry{Failed: true} // it changes nothing, so there is no entry
+			q.idle = true
 			return s.survey(ctx, q, kind, f)
 		}
 		j, err := s.svc.StartJob(ctx, dispatcher.Job{Kind: kind, Filter: f, Rate: asked.value.rate, Probe: asked.value.probe})

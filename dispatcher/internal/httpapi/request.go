@@ -75,6 +75,7 @@ type request struct {
 	query  url.Values // of known parameters only
 
 	recorded *dispatcher.AuditEntry // what the audit has of the call; nil: nothing yet
+	idle     bool                   // it changes nothing, so the audit gets no entry
 }
 
 // id is what the path names.

@@ -112,8 +112,10 @@ var rules = []rule{
 		offence: `deploy/kit package kit; import _ "testing"`,
 	},
 	{
-		name:    "callers get the client without the adapters",
-		broken:  func(s source) []string { return when(callers(s), importing(s, module+"/dispatcher/internal/")...) },
+		name: "callers get the client without the adapters",
+		broken: func(s source) []string {
+			return when(callers(s), slices.DeleteFunc(importing(s, module+"/dispatcher/internal/"), func(p string) bool { return slices.Contains(shared, p) })...)
+		},
 		offence: `dispatcher/client package client; import _ "github.com/hookladder/hookladder/dispatcher/internal/httpapi"`,
 	},
 	{
@@ -175,7 +177,7 @@ var (
 	environment        = []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"}
 	environmentReaders = []string{"github.com/caarlos0/env", "github.com/joho/godotenv"}
 	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/dispatcher/internal/endpointtest", module + "/dispatcher/internal/redisq/redisqtest", module + "/deploy/kit/redistest", module + "/deploy/kit/pgtest", module + "/deploy/kit/browsertest"}
-	shared             = []string{module + "/dispatcher/internal/seal", module + "/dispatcher/internal/fields", module + "/dispatcher/internal/callers"} // tools, not adapters
+	shared             = []string{module + "/dispatcher/internal/seal", module + "/dispatcher/internal/fields", module + "/dispatcher/internal/callers", module + "/dispatcher/internal/wait"} // tools, not adapters
 )
 
 func TestTheHouseKeepsItsRules(t *testing.T) {

@@ -254,7 +254,7 @@ func TestCompletionIsTold(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, nil} {
 		require.Contains(t, command(t, nil, "", args...).out, "hookladder completion bash")
 	}
-	require.Contains(t, section(t, "Commands"), "hookladder completion bash")
+	require.Contains(t, page(t, "commands"), "hookladder completion bash")
 	require.Contains(t, command(t, nil, "", "completion", "bash", "--help").out, "~/.bashrc")
 	for _, args := range [][]string{{"completion"}, {"completion", "tcsh"}, {"completion", "bash", "zsh"}} {
 		got := command(t, nil, "", args...)

@@ -12,7 +12,15 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 )
 
-// section is what README.md has between a heading and the next one.
+// page returns a page of deploy/docs.
+func page(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "docs", name+".md"))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// section returns the text of README.md between a heading and the next one.
 func section(t testing.TB, heading string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
@@ -39,7 +47,7 @@ func rows(text string, cells int) (found [][]string) {
 	return found
 }
 
-func TestTheSettingsOfTheReadmeAreThoseOfTheCode(t *testing.T) {
+func TestTheSettingsPageListsTheSettingsOfTheCode(t *testing.T) {
 	var want [][]string
 	for _, s := range settings.Table() {
 		value := s.Default
@@ -48,19 +56,19 @@ func TestTheSettingsOfTheReadmeAreThoseOfTheCode(t *testing.T) {
 		}
 		want = append(want, []string{s.Name, value})
 	}
-	require.Equal(t, want, rows(section(t, "Settings"), 2))
+	require.Equal(t, want, rows(page(t, "settings"), 2))
 }
 
-func TestTheReadmeNamesTheSettingsThatAFileMayHold(t *testing.T) {
-	text := section(t, "Settings")
+func TestTheSettingsPageListsTheSettingsThatAFileMayHave(t *testing.T) {
+	text := page(t, "settings")
 	for _, s := range settings.Table() {
 		require.Equal(t, s.File, strings.Contains(text, "`"+s.Name+"_FILE`"), s.Name)
 	}
 }
 
-func TestTheCommandsOfTheReadmeAreThoseOfTheCode(t *testing.T) {
+func TestTheCommandsPageListsTheCommandsOfTheCode(t *testing.T) {
 	var have, want []string
-	for _, row := range rows(section(t, "Commands"), 1) {
+	for _, row := range rows(page(t, "commands"), 1) {
 		have = append(have, strings.TrimPrefix(row[0], "hookladder "))
 	}
 	for _, cmd := range newRoot(world{}).Commands() {
@@ -69,21 +77,28 @@ func TestTheCommandsOfTheReadmeAreThoseOfTheCode(t *testing.T) {
 	require.ElementsMatch(t, want, have)
 }
 
-func TestTheReadmeUsesNoUnknownCommand(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+func TestTheDocumentsUseNoUnknownCommand(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "deploy", "docs", "*.md"))
 	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	var all strings.Builder
+	for _, file := range append(files, filepath.Join("..", "..", "README.md")) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all.WriteString(code(string(text)))
+	}
 	known := map[string]bool{}
 	for _, cmd := range newRoot(world{}).Commands() {
 		known[cmd.Name()] = true
 	}
-	used := regexp.MustCompile(`(?m)(?:^|[ ;&|])(?:bin/hookladder|hookladder|\./cmd/hookladder) ([a-z]+)`).FindAllStringSubmatch(code(string(text)), -1)
+	used := regexp.MustCompile(`(?m)(?:^|[ ;&|])(?:bin/hookladder|hookladder|\./cmd/hookladder) ([a-z]+)`).FindAllStringSubmatch(all.String(), -1)
 	require.NotEmpty(t, used)
 	for _, u := range used {
 		require.True(t, known[u[1]], u[0])
 	}
 }
 
-// code is what stands between the fences.
+// code returns the text between the fences.
 func code(text string) string {
 	var out strings.Builder
 	for i, part := range strings.Split(text, "\n```") {

@@ -18,12 +18,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/queue"
 )
 
-// mustBuildReadme builds the program of the README in a module of its own.
+// mustBuildReadme builds the program of the page about queues in a module of its own.
 func mustBuildReadme(t testing.TB) string {
 	t.Helper()
 	top, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(top, "README.md"))
+	text, err := os.ReadFile(filepath.Join(top, "deploy", "docs", "queues.md"))
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(text), "\n## In a Go program\n")
 	require.True(t, ok)

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,16 +22,19 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// apiCall is what a command asks of a running Hookladder, and how it shows the
-// answer.
+// apiCall is a command's request to a running Hookladder, and how the command prints the
+// response.
 type apiCall[T any] struct {
 	do   func(cmd *cobra.Command, c *client.Client, args []string) (T, error)
 	text func(out io.Writer, answer T)
 	json func(out io.Writer, answer T) error                   // nil: the answer as it is
-	then func(cmd *cobra.Command, answer T, asJSON bool) error // after the answer was shown; nil: nothing
+	then func(cmd *cobra.Command, answer T, asJSON bool) error // runs after the answer was printed; may be nil
+
+	page *pageFlags             // of a list; nil for other calls
+	next func(answer T) *string // returns the cursor of the next page; nil for other calls
 }
 
-// on makes the call what cmd runs, and gives cmd the flags for it.
+// on makes cmd run the call, and gives cmd its flags.
 func (a apiCall[T]) on(cmd *cobra.Command, s world) *cobra.Command {
 	var to clientFlags
 	var asJSON bool
@@ -45,10 +47,21 @@ func (a apiCall[T]) on(cmd *cobra.Command, s world) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := a.show(cmd.OutOrStdout(), answer, asJSON); err != nil || a.then == nil {
+		if err := a.show(cmd.OutOrStdout(), answer, asJSON); err != nil {
 			return err
 		}
-		return a.then(cmd, answer, asJSON)
+		if a.then != nil {
+			if err := a.then(cmd, answer, asJSON); err != nil {
+				return err
+			}
+		}
+		if a.next != nil && !asJSON { // JSON has the cursor itself
+			printNext(cmd.ErrOrStderr(), a.next(answer))
+		}
+		return nil
+	}
+	if a.page != nil {
+		a.page.add(cmd)
 	}
 	to.add(cmd, s)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
@@ -159,32 +172,6 @@ func printJSON(out io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// pageFlags are the flags of every list.
-type pageFlags struct {
-	limit  int
-	cursor string
-}
-
-func (p *pageFlags) add(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&p.limit, "limit", 50, "the most entries of a page, up to 500")
-	cmd.Flags().StringVar(&p.cursor, "cursor", "", "where the list goes on, as the page before says")
-}
-
-// addUpTo is add for a list that is read page by page, up to so many.
-func (p *pageFlags) addUpTo(cmd *cobra.Command, most int) {
-	p.add(cmd)
-	cmd.Flags().Lookup("limit").Usage = fmt.Sprintf("the most deliveries to list, up to %d", most)
-}
-
-// more tells how the list goes on. It is no part of the list, so it goes to
-// standard error; in JSON the list itself tells.
-func more(cmd *cobra.Command, next *string, asJSON bool) error {
-	if next != nil && !asJSON {
-		fmt.Fprintf(cmd.ErrOrStderr(), "more with --cursor %s\n", *next)
-	}
-	return nil
-}
-
 // pingPatience is below the usual timeout of a health check (5 s in the
 // Dockerfile), so that the reason is printed before the command is killed.
 const pingPatience = 4 * time.Second
@@ -257,15 +244,11 @@ func pausedText(ready wire.Ready) string {
 }
 
 func printInstances(out io.Writer, list []wire.Instance, now time.Time) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "INSTANCE\tVERSION\tAGE\tSEEN\tIN FLIGHT\tPERMITS\tHOLDING")
-	for _, i := range list {
+	term.Table(out, "INSTANCE\tVERSION\tAGE\tSEEN\tIN FLIGHT\tPERMITS\tHOLDING", list, func(i wire.Instance) []any {
 		age := "-"
 		if !i.StartedAt.IsZero() {
 			age = ladder.FormatDuration(max(now.Sub(i.StartedAt.Time), 0).Truncate(time.Second))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n",
-			term.Visible(i.Name), term.Visible(cmp.Or(i.Version, "-")), age, term.When(i.SeenAt), i.InFlight, i.Permits, i.Holding)
-	}
-	_ = table.Flush() // what could not be written is out's to tell
+		return []any{i.Name, cmp.Or(i.Version, "-"), age, i.SeenAt, i.InFlight, i.Permits, i.Holding}
+	})
 }

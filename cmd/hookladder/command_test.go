@@ -16,6 +16,12 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 )
 
+// TestMain has every machine show times in UTC, as the golden files do.
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	os.Exit(m.Run())
+}
+
 // patience bounds how long a test waits for something that always comes. It only
 // ends a test that hangs.
 const patience = 3 * time.Minute

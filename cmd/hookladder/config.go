@@ -1,14 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/url"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 )
 
 func newConfig(s world) *cobra.Command {
@@ -47,12 +48,10 @@ are not shown. If settings are wrong, the errors follow, and the exit code is 2.
 }
 
 func printSettings(out io.Writer, found []settings.Found) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SETTING\tVALUE\tSOURCE")
-	for _, c := range found {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", c.Name, shown(c), c.Source)
-	}
-	return table.Flush()
+	var text bytes.Buffer
+	term.Table(&text, "SETTING\tVALUE\tSOURCE", found, func(c settings.Found) []any { return []any{c.Name, shown(c), c.Source} })
+	_, err := text.WriteTo(out)
+	return err
 }
 
 // shown is a value without its secret parts.

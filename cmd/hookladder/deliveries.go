@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,14 +14,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
-)
-
-// Bounds of one command. The deliveries are printed together, so all are held in
-// memory, some KiB each. A filter that finds little ends its pages early.
-const (
-	mostListed  = 100_000
-	mostPages   = 1000
-	mostOfAPage = 500
 )
 
 // filterFlags choose deliveries, for every command that does.
@@ -52,24 +42,9 @@ func (f *filterFlags) read() (client.Filter, error) {
 	return f.filter, err
 }
 
-// spanFlags choose a span of time.
-type spanFlags struct{ since, until string }
-
-func (f *spanFlags) add(cmd *cobra.Command, what string) {
-	cmd.Flags().StringVar(&f.since, "since", "", what+" at this time or later, as 2026-01-31T12:00:00Z; or so long ago, as 36h or 7d")
-	cmd.Flags().StringVar(&f.until, "until", "", what+" before this time; or longer ago than that")
-}
-
-func (f *spanFlags) read() (since, until time.Time, err error) {
-	if since, err = timeFlag("since", f.since); err == nil {
-		until, err = timeFlag("until", f.until)
-	}
-	return since, until, err
-}
-
 func newDeliveries(s world) *cobra.Command {
 	var f filterFlags
-	var p pageFlags
+	p := pageFlags{many: true}
 	var asCSV, shown bool
 	cmd := apiCall[wire.Page]{
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.Page, error) {
@@ -78,11 +53,10 @@ func newDeliveries(s world) *cobra.Command {
 			if err != nil {
 				return wire.Page{}, err
 			}
-			if p.limit < 1 || p.limit > mostListed {
-				return wire.Page{}, usagef("--limit must be 1 to %d", mostListed)
-			}
-			filter.Cursor = p.cursor
-			return listDeliveries(filter, p.limit, func(f client.Filter) (wire.Page, error) { return c.Deliveries(cmd.Context(), f) })
+			return readDeliveries(&p, func(limit int, cursor string) (wire.Page, error) {
+				filter.Limit, filter.Cursor = limit, cursor
+				return c.Deliveries(cmd.Context(), filter)
+			}, func(p *wire.Page) (*[]wire.Delivery, *int, *string) { return &p.Data, &p.LookedAt, p.NextCursor })
 		},
 		text: func(out io.Writer, page wire.Page) {
 			if asCSV {
@@ -98,8 +72,10 @@ func newDeliveries(s world) *cobra.Command {
 			if !asJSON {
 				tellWhole(cmd, page.CompleteSince)
 			}
-			return more(cmd, page.NextCursor, asJSON)
+			return nil
 		},
+		page: &p,
+		next: func(page wire.Page) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "deliveries",
 		Short: "Find deliveries",
@@ -122,7 +98,6 @@ it, so that no program takes it for a formula.`,
 		},
 	}, s)
 	f.add(cmd)
-	p.addUpTo(cmd, mostListed)
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print them as CSV, with a header line")
 	return cmd
 }
@@ -136,48 +111,42 @@ func howFar(page *wire.Page) string {
 	return text + ", there are others"
 }
 
-// listDeliveries reads pages until so many deliveries are found, or too many pages
-// were read.
-func listDeliveries(f client.Filter, limit int, read func(client.Filter) (wire.Page, error)) (all wire.Page, err error) {
-	for range mostPages {
-		f.Limit = min(limit-len(all.Data), mostOfAPage)
-		page, err := read(f)
-		if err != nil {
-			return wire.Page{}, err
-		}
-		page.Data, page.LookedAt = append(all.Data, page.Data...), all.LookedAt+page.LookedAt
+// readDeliveries reads pages up to the limit, and returns the last one with the deliveries of
+// all. parts returns the fields that every page of deliveries has.
+func readDeliveries[P any](p *pageFlags, read func(limit int, cursor string) (P, error), parts func(*P) (*[]wire.Delivery, *int, *string)) (all P, err error) {
+	list, examined := []wire.Delivery{}, 0
+	err = p.read(func(limit int, cursor string) (int, *string, error) {
+		page, err := read(limit, cursor)
+		data, lookedAt, next := parts(&page)
+		entries := len(*data)
+		list, examined = append(list, *data...), examined+*lookedAt
+		*data, *lookedAt = list, examined
 		all = page
-		if page.NextCursor == nil || len(all.Data) >= limit {
-			break
-		}
-		f.Cursor = *page.NextCursor
-	}
-	if all.Data == nil {
-		all.Data = []wire.Delivery{}
-	}
-	return all, nil
+		return entries, next, err
+	})
+	return all, err
 }
 
 func printDeliveryTable(out io.Writer, list []wire.Delivery) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSTATUS\tATTEMPTS\tANSWER\tENDED OR NEXT\tTOPIC\tSUBJECT\tTENANT\tWHY")
-	for _, d := range list {
+	term.Table(out, "ID\tSTATUS\tATTEMPTS\tANSWER\tENDED OR NEXT\tTOPIC\tSUBJECT\tTENANT\tWHY", list, func(d wire.Delivery) []any {
 		at := d.EndedAt
 		if at.IsZero() {
 			at = d.NextAttemptAt
-		}
-		answer := "-"
-		if d.LastStatusCode > 0 {
-			answer = strconv.Itoa(d.LastStatusCode)
 		}
 		why := cmp.Or(d.DeadReason, d.WaitingFor)
 		if d.LastError != "" {
 			why = strings.TrimPrefix(why+": ", ": ") + d.LastError
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.ID, d.Status, d.Attempts, answer, term.When(at),
-			d.Topic, term.Visible(cmp.Or(d.Subject, "-")), cmp.Or(d.Tenant, "-"), term.Visible(cmp.Or(why, "-")))
+		return []any{d.ID, d.Status, d.Attempts, statusCode(d), at, d.Topic, cmp.Or(d.Subject, "-"), cmp.Or(d.Tenant, "-"), cmp.Or(why, "-")}
+	})
+}
+
+// statusCode is the status of the last response, or a dash.
+func statusCode(d wire.Delivery) string {
+	if d.LastStatusCode == 0 {
+		return "-"
 	}
-	_ = table.Flush() // out is a buffer
+	return strconv.Itoa(d.LastStatusCode)
 }
 
 // endedFlags choose what ended of an endpoint, and how it is printed.
@@ -193,15 +162,11 @@ func (f *endedFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.statuses, "status", nil, "delivered, dead or cancelled; may be repeated")
 	completes(cmd, "status", texts(dispatcher.EndStatuses...)...)
 	f.span.add(cmd, "ended")
-	f.page.addUpTo(cmd, mostListed)
 	cmd.Flags().BoolVar(&f.asCSV, "csv", false, "print them as CSV, with a header line")
 }
 
 func (f *endedFlags) read() (filter client.EndedFilter, err error) {
-	if f.page.limit < 1 || f.page.limit > mostListed {
-		return filter, usagef("--limit must be 1 to %d", mostListed)
-	}
-	filter.Statuses, filter.Cursor = f.statuses, f.page.cursor
+	filter.Statuses = f.statuses
 	filter.Since, filter.Until, err = f.span.read()
 	return filter, err
 }
@@ -227,7 +192,7 @@ func printCSV(out io.Writer, list []wire.Delivery, shown bool) {
 
 // newEndpointsDeliveries lists what a merchant compares at the end of a day.
 func newEndpointsDeliveries(s world) *cobra.Command {
-	var f endedFlags
+	f := endedFlags{page: pageFlags{many: true}}
 	cmd := apiCall[wire.EndedPage]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndedPage, error) {
 			f.shown = term.IsTerminal(cmd.OutOrStdout())
@@ -235,12 +200,15 @@ func newEndpointsDeliveries(s world) *cobra.Command {
 			if err != nil {
 				return wire.EndedPage{}, err
 			}
-			return listEnded(filter, f.page.limit, func(f client.EndedFilter) (wire.EndedPage, error) {
-				return c.EndpointDeliveries(cmd.Context(), args[0], f)
-			})
+			return readDeliveries(&f.page, func(limit int, cursor string) (wire.EndedPage, error) {
+				filter.Limit, filter.Cursor = limit, cursor
+				return c.EndpointDeliveries(cmd.Context(), args[0], filter)
+			}, func(p *wire.EndedPage) (*[]wire.Delivery, *int, *string) { return &p.Data, &p.LookedAt, p.NextCursor })
 		},
 		text: f.print,
 		then: tellEnded,
+		page: &f.page,
+		next: func(page wire.EndedPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "deliveries <endpoint>",
 		Short: "List what ended of an endpoint, oldest first",
@@ -272,10 +240,9 @@ func tellEnded(cmd *cobra.Command, page wire.EndedPage, asJSON bool) error {
 		return nil
 	}
 	tellWhole(cmd, page.CompleteSince)
-	if page.NextCursor != nil {
-		return more(cmd, page.NextCursor, false)
+	if page.NextCursor == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "what ends later with --cursor %s\n", page.ResumeCursor)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "what ends later with --cursor %s\n", page.ResumeCursor)
 	return nil
 }
 
@@ -284,25 +251,6 @@ func tellWhole(cmd *cobra.Command, since wire.Time) {
 	if !since.IsZero() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "whole since %s: of what ended before, some was forgotten\n", since.Text())
 	}
-}
-
-// listEnded reads pages until so many deliveries are found, all were told, or too many
-// pages were read.
-func listEnded(f client.EndedFilter, limit int, read func(client.EndedFilter) (wire.EndedPage, error)) (wire.EndedPage, error) {
-	all := wire.EndedPage{Data: []wire.Delivery{}}
-	for range mostPages {
-		f.Limit = min(limit-len(all.Data), mostOfAPage)
-		page, err := read(f)
-		if err != nil {
-			return wire.EndedPage{}, err
-		}
-		page.Data, page.LookedAt = append(all.Data, page.Data...), all.LookedAt+page.LookedAt
-		if all = page; all.NextCursor == nil || len(all.Data) >= limit {
-			break
-		}
-		f.Cursor = *all.NextCursor
-	}
-	return all, nil
 }
 
 // printReasons sums up the groups by reason, most first.
@@ -329,12 +277,7 @@ func printReasons(out io.Writer, groups []wire.DeadGroup, more bool) {
 		}
 	}
 	slices.SortStableFunc(sums, func(a, b *sum) int { return cmp.Compare(b.count, a.count) })
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "REASON\tDEAD\tDESTINATIONS\tNEWEST")
-	for _, s := range sums {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%s\n", s.reason, s.count, s.destinations, term.When(s.newest))
-	}
-	_ = table.Flush() // out is a buffer
+	term.Table(out, "REASON\tDEAD\tDESTINATIONS\tNEWEST", sums, func(s *sum) []any { return []any{s.reason, s.count, s.destinations, s.newest} })
 	if more {
 		fmt.Fprintf(out, "of the %d largest groups by destination and reason; there are more\n", len(groups))
 	}
@@ -342,15 +285,7 @@ func printReasons(out io.Writer, groups []wire.DeadGroup, more bool) {
 }
 
 func printDead(out io.Writer, list []wire.Delivery) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "DELIVERY\tDIED\tREASON\tATTEMPTS\tSTATUS\tTOPIC\tERROR")
-	for _, d := range list {
-		status := "-"
-		if d.LastStatusCode > 0 {
-			status = fmt.Sprint(d.LastStatusCode)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
-			d.ID, term.When(d.EndedAt), d.DeadReason, d.Attempts, status, cmp.Or(d.Topic, "-"), cmp.Or(term.Visible(d.LastError), "-"))
-	}
-	_ = table.Flush() // out is a buffer
+	term.Table(out, "DELIVERY\tDIED\tREASON\tATTEMPTS\tSTATUS\tTOPIC\tERROR", list, func(d wire.Delivery) []any {
+		return []any{d.ID, d.EndedAt, d.DeadReason, d.Attempts, statusCode(d), cmp.Or(d.Topic, "-"), cmp.Or(d.LastError, "-")}
+	})
 }

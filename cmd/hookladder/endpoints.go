@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -248,9 +247,8 @@ func newEndpointsList(s world) *cobra.Command {
 			return c.Endpoints(cmd.Context(), client.EndpointFilter{Tenants: tenants, Limit: p.limit, Cursor: p.cursor})
 		},
 		text: func(out io.Writer, page wire.EndpointPage) { printEndpoints(out, page.Data) },
-		then: func(cmd *cobra.Command, page wire.EndpointPage, asJSON bool) error {
-			return more(cmd, page.NextCursor, asJSON)
-		},
+		page: &p,
+		next: func(page wire.EndpointPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "list",
 		Short: "List endpoints, the newest first",
@@ -260,15 +258,12 @@ repeated. With --tenant '' it lists those without a tenant.`,
   hookladder endpoints list --tenant shop_42 --json`,
 		Args: noArgs,
 	}, s)
-	p.add(cmd)
 	cmd.Flags().StringArrayVar(&tenants, "tenant", nil, "only those of this tenant; may be repeated")
 	return cmd
 }
 
 func printEndpoints(out io.Writer, list []wire.EndpointView) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ENDPOINT\tUID\tTENANT\tSTATE\tTOPICS\tURL")
-	for _, e := range list {
+	term.Table(out, "ENDPOINT\tUID\tTENANT\tSTATE\tTOPICS\tURL", list, func(e wire.EndpointView) []any {
 		state := e.State
 		if e.DisabledReason != "" && e.DisabledReason != "operator" {
 			state += " (" + e.DisabledReason + ")"
@@ -276,8 +271,6 @@ func printEndpoints(out io.Writer, list []wire.EndpointView) {
 		if e.HeadersHeld {
 			state += ", headers held"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n",
-			e.ID, cmp.Or(e.UID, "-"), cmp.Or(e.Tenant, "-"), state, cmp.Or(strings.Join(e.Topics, " "), "-"), reachedAt(&e, e.URL))
-	}
-	_ = table.Flush() // out is a buffer
+		return []any{e.ID, cmp.Or(e.UID, "-"), cmp.Or(e.Tenant, "-"), state, cmp.Or(strings.Join(e.Topics, " "), "-"), reachedAt(&e, e.URL)}
+	})
 }

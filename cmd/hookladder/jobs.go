@@ -82,7 +82,8 @@ func newDeadList(s world) *cobra.Command {
 			printDead(out, list.Data)
 		},
 		json: func(out io.Writer, list deadList) error { return printJSON(out, list.Page) },
-		then: func(cmd *cobra.Command, list deadList, asJSON bool) error { return more(cmd, list.NextCursor, asJSON) },
+		page: &p,
+		next: func(list deadList) *string { return list.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "list",
 		Short: "List what is dead, the newest first",
@@ -95,7 +96,6 @@ have these.`,
 		Args: noArgs,
 	}, s)
 	f.add(cmd, "only those that died")
-	p.add(cmd)
 	return cmd
 }
 
@@ -215,27 +215,24 @@ func (j *jobCommand) add(cmd *cobra.Command) {
 
 // closeBreakers resumes the lanes of the filter whose breakers are open.
 func (j *jobCommand) closeBreakers(ctx context.Context, c *client.Client) error {
-	for cursor, more := "", true; more; {
+	return eachPage("", func(cursor string) (*string, error) {
 		page, err := c.Lanes(ctx, mostOfAPage, cursor)
 		if to := j.request.Destination; len(to) > 0 {
 			page, err = c.LanesOf(ctx, strings.Join(j.request.Tenant, ""), to...)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, l := range page.Data {
 			if l.State != "open" || len(j.request.Tenant) > 0 && !slices.Contains(j.request.Tenant, l.Tenant) {
 				continue
 			}
 			if _, err := c.ResumeLane(ctx, l.Lane, ""); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		if more = page.NextCursor != nil; more {
-			cursor = *page.NextCursor
-		}
-	}
-	return nil
+		return page.NextCursor, nil
+	})
 }
 
 func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJSON bool) error {
@@ -339,9 +336,8 @@ func newJobsList(s world) *cobra.Command {
 			return c.Jobs(cmd.Context(), p.limit, p.cursor)
 		},
 		text: func(out io.Writer, page wire.JobPage) { progress.PrintJobs(out, page.Data...) },
-		then: func(cmd *cobra.Command, page wire.JobPage, asJSON bool) error {
-			return more(cmd, page.NextCursor, asJSON)
-		},
+		page: &p,
+		next: func(page wire.JobPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:     "list",
 		Short:   "List jobs, the newest first",
@@ -349,7 +345,6 @@ func newJobsList(s world) *cobra.Command {
 		Example: "  hookladder jobs list",
 		Args:    noArgs,
 	}, s)
-	p.add(cmd)
 	return cmd
 }
 

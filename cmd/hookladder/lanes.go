@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -23,9 +22,8 @@ func newLanes(s world) *cobra.Command {
 			return c.Lanes(cmd.Context(), p.limit, p.cursor)
 		},
 		text: func(out io.Writer, page wire.LanePage) { printLanes(out, page.Data...) },
-		then: func(cmd *cobra.Command, page wire.LanePage, asJSON bool) error {
-			return more(cmd, page.NextCursor, asJSON)
-		},
+		page: &p,
+		next: func(page wire.LanePage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "lanes",
 		Short: "List the lanes, and how each stands",
@@ -37,19 +35,16 @@ it; * stands for all lanes, and is listed while all are paused.`,
   hookladder lanes --json`,
 		Args: noArgs,
 	}, s)
-	p.add(cmd)
 	return cmd
 }
 
 func printLanes(out io.Writer, lanes ...wire.LaneState) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "LANE\tSTATE\tWHY\tSINCE\tBY\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tUID\tTO")
-	for _, l := range lanes {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n",
-			l.Lane, l.State, cmp.Or(l.Why, "-"), term.When(l.Since), cmp.Or(l.By, "-"), l.InFlight, l.Window, l.Waiting,
-			term.When(l.Until), cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), leadsTo(&l))
-	}
-	_ = table.Flush() // out is a buffer
+	term.Table(out, "LANE\tSTATE\tWHY\tSINCE\tBY\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tUID\tTO", lanes, func(l wire.LaneState) []any {
+		return []any{
+			l.Lane, l.State, cmp.Or(l.Why, "-"), l.Since, cmp.Or(l.By, "-"), l.InFlight, l.Window, l.Waiting,
+			l.Until, cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), leadsTo(&l),
+		}
+	})
 }
 
 // leadsTo is where the deliveries of a lane go.
@@ -132,25 +127,22 @@ func (calls laneCalls) on(cmd *cobra.Command, s world) *cobra.Command {
 	return cmd
 }
 
-// eachTenant makes the call until all pages are done, and sums up what they say.
-func eachTenant(ctx context.Context, c *client.Client, destination string, calls laneCalls) (wire.LaneState, error) {
+// eachTenant makes the call for all pages, and returns the lane with the sums of their counts.
+func eachTenant(ctx context.Context, c *client.Client, destination string, calls laneCalls) (lane wire.LaneState, err error) {
 	var sum wire.OtherTenants
-	for cursor := ""; ; {
-		lane, err := calls.all(c, ctx, destination, cursor)
-		if err != nil {
-			if sum.Changed > 0 {
-				err = fmt.Errorf("%w (lanes of other tenants changed before: %d; repeat the command)", err, sum.Changed)
-			}
-			return lane, err
+	err = eachPage("", func(cursor string) (*string, error) {
+		if lane, err = calls.all(c, ctx, destination, cursor); err != nil {
+			return nil, err
 		}
 		page := cmp.Or(lane.OtherTenants, &wire.OtherTenants{})
 		sum.Lanes, sum.Changed, sum.Failed = sum.Lanes+page.Lanes, sum.Changed+page.Changed, sum.Failed+page.Failed
-		if page.NextCursor == nil {
-			lane.OtherTenants = &sum
-			return lane, nil
-		}
-		cursor = *page.NextCursor
+		return page.NextCursor, nil
+	})
+	if err != nil && sum.Changed > 0 {
+		err = fmt.Errorf("%w (lanes of other tenants changed before: %d; repeat the command)", err, sum.Changed)
 	}
+	lane.OtherTenants = &sum
+	return lane, err
 }
 
 // tellTenants says what became of the other tenants at a URL's origin. It is an

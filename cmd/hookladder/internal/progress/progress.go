@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,13 +21,12 @@ import (
 
 // PrintJobs prints a table of jobs.
 func PrintJobs(out io.Writer, list ...wire.Job) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "JOB\tKIND\tSTATE\tEXPECTED\tMATCHED\tDONE\tLEFT\tFAILED\tRATE\tSTARTED\tENDED\tBY\tFILTER")
-	for _, j := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Kind, j.State, expected(j), j.Matched, j.Done, j.Left, j.Failed,
-			cmp.Or(j.Rate, "-"), term.When(j.StartedAt), term.When(j.EndedAt), cmp.Or(j.By, "-"), term.Visible(FilterText(j.Filter)))
-	}
-	_ = table.Flush() // out is a buffer
+	term.Table(out, "JOB\tKIND\tSTATE\tEXPECTED\tMATCHED\tDONE\tLEFT\tFAILED\tRATE\tSTARTED\tENDED\tBY\tFILTER", list, func(j wire.Job) []any {
+		return []any{
+			j.ID, j.Kind, j.State, expected(j), j.Matched, j.Done, j.Left, j.Failed,
+			cmp.Or(j.Rate, "-"), j.StartedAt, j.EndedAt, cmp.Or(j.By, "-"), FilterText(j.Filter),
+		}
+	})
 }
 
 // expected is how many a job is to change, as it was counted.

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -66,9 +66,8 @@ func newLinkList(s world) *cobra.Command {
 			return c.Links(cmd.Context(), p.limit, p.cursor)
 		},
 		text: func(out io.Writer, page wire.LinkPage) { printLinks(out, page.Data) },
-		then: func(cmd *cobra.Command, page wire.LinkPage, asJSON bool) error {
-			return more(cmd, page.NextCursor, asJSON)
-		},
+		page: &p,
+		next: func(page wire.LinkPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "list",
 		Short: "List the links that have not expired, the newest first",
@@ -77,14 +76,11 @@ nowhere. "ended: key" is a link whose API key was taken away: it opens nothing.`
 		Example: `  hookladder link list`,
 		Args:    noArgs,
 	}, s)
-	p.add(cmd)
 	return cmd
 }
 
 func printLinks(out io.Writer, list []wire.Link) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "LINK\tTENANT\tENDPOINT\tRIGHT\tNAME\tBY\tEXPIRES")
-	for _, l := range list {
+	term.Table(out, "LINK\tTENANT\tENDPOINT\tRIGHT\tNAME\tBY\tEXPIRES", list, func(l wire.Link) []any {
 		right, expires := "view", term.When(l.ExpiresAt)
 		if l.Ended != "" {
 			expires = "ended: " + l.Ended
@@ -92,10 +88,8 @@ func printLinks(out io.Writer, list []wire.Link) {
 		if l.Manage {
 			right = "manage"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, term.Visible(l.Tenant), cmp.Or(l.Endpoint, "all"), right,
-			cmp.Or(term.Visible(l.Name), "-"), term.Visible(l.By), expires)
-	}
-	_ = table.Flush() // out is a buffer
+		return []any{l.ID, l.Tenant, cmp.Or(l.Endpoint, "all"), right, cmp.Or(l.Name, "-"), l.By, expires}
+	})
 }
 
 func newLinkRevoke(s world) *cobra.Command {
@@ -119,4 +113,62 @@ func newLinkRevoke(s world) *cobra.Command {
 			return nil
 		},
 	}, s)
+}
+
+func newAudit(s world) *cobra.Command {
+	var p pageFlags
+	var f client.AuditFilter
+	var since, until string
+	cmd := apiCall[wire.AuditPage]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.AuditPage, error) {
+			f.Limit, f.Cursor = p.limit, p.cursor
+			return c.Audit(cmd.Context(), f)
+		},
+		text: func(out io.Writer, page wire.AuditPage) { printAudit(out, page.Data) },
+		page: &p,
+		next: func(page wire.AuditPage) *string { return page.NextCursor },
+	}.on(&cobra.Command{
+		Use:   "audit",
+		Short: "List who changed what, newest first",
+		Long: `Lists who changed what: endpoints, secrets, pauses, retries, jobs and links. BY is
+key:<name> for an API key, link:<id> for a link, system for Hookladder itself, or
+local if there are no keys. TARGET is the id of the thing that was changed or created.
+
+A call with an API key has an entry before its change, and a second entry if the
+change failed. An act in the console or by a link has one entry, which is written when
+the act has ended. If an instance is killed during such an act, there is no entry.
+
+For calls of one kind, the first ten of a key in a minute have entries, and one more
+entry counts the others. The newest 10,000 entries are kept, and in addition the newest
+2,000 by links.
+
+The key needs the scope admin. Filters may be repeated: any of their values matches.`,
+		Example: `  hookladder audit
+  hookladder audit --what endpoint.delete --since 24h
+  hookladder audit --by key:ops --target ep_2mzgqjcn4 --json`,
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			if err = noArgs(cmd, args); err != nil {
+				return err
+			}
+			if f.Since, err = timeFlag("since", since); err == nil {
+				f.Until, err = timeFlag("until", until)
+			}
+			return err
+		},
+	}, s)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.By, "by", nil, "only what this caller changed: key:<name>, link:<id>, system or local")
+	flags.StringArrayVar(&f.What, "what", nil, "only this kind of change, as endpoint.delete")
+	flags.StringArrayVar(&f.Targets, "target", nil, "only changes of this endpoint, message, job, link, lane or origin of URLs")
+	flags.StringArrayVar(&f.Tenants, "tenant", nil, "only changes for this tenant")
+	flags.StringVar(&since, "since", "", "only from this time on: 2026-01-31T12:00:00Z, or 24h for so long ago")
+	flags.StringVar(&until, "until", "", "only before this time")
+	completes(cmd, "what", dispatcher.AuditWords...)
+	return cmd
+}
+
+func printAudit(out io.Writer, entries []wire.AuditEntry) {
+	term.Table(out, "AT\tBY\tWHAT\tTARGET\tTENANT\tDETAIL", entries, func(e wire.AuditEntry) []any {
+		return []any{e.At, e.By, e.What, cmp.Or(e.Target, "-"), cmp.Or(e.Tenant, "-"), cmp.Or(e.Detail, "-")}
+	})
 }

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+)
+
+// tableAnswers are pages with full rows and with rows in which each optional field is empty.
+var tableAnswers = map[string]string{
+	"/v1/deliveries":             `{"data":[` + deadOne + `,` + waitingOne + `],"next_cursor":"c2","looked_at":7,"complete_since":"2026-01-01T00:00:00Z"}`,
+	"/v1/endpoints/e/deliveries": `{"data":[` + deadOne + `],"next_cursor":null,"resume_cursor":"c3","looked_at":7}`,
+	"/v1/dead":                   `{"data":[{"destination":"u_1","reason":"gone","count":40,"newest":"2026-01-02T03:04:05Z"},{"destination":"u_2","reason":"exhausted","count":50,"newest":null}],"next_cursor":"c2"}`,
+	"/v1/jobs": `{"data":[{"id":"job_7","kind":"retry","state":"done","filter":{"tenant":["m7"],"failed":true},"expected":41203,"matched":41203,"done":41200,"left":2,"failed":1,` +
+		`"rate":"200/s","by":"key:ops","started_at":"2026-01-31T12:00:00Z","ended_at":"2026-01-31T12:00:09Z"},` +
+		`{"id":"job_8","kind":"cancel","state":"running","filter":{},"started_at":"2026-01-31T12:00:00Z","ended_at":null}],"next_cursor":"c2"}`,
+	"/v1/lanes": `{"data":[{"lane":"ep_1","url":"https://shop.example/a","state":"paused","why":"operator","since":"2026-01-31T12:00:00Z","by":"key:ops","in_flight":3,"window":64,"waiting":1000,` +
+		`"until":"2026-01-31T13:00:00Z","tenant":"m7","uid":"shop-42"},{"lane":"q_orders","state":"closed","queue":"orders"},{"lane":"ep_2","state":"closed","kind":"pull"},{"lane":"*","state":"paused"}],"next_cursor":"c2"}`,
+	"/v1/endpoints": `{"data":[{"id":"ep_1","uid":"shop-42","tenant":"m7","state":"disabled","disabled_reason":"gone","headers_held":true,"topics":["a.*","b"],"url":"https://shop.example/a"},` +
+		`{"id":"ep_2","state":"active","kind":"pull"}],"next_cursor":"c2"}`,
+	"/v1/links": `{"data":[{"id":"lnk_1","tenant":"m7","endpoint":"ep_1","manage":true,"name":"anna","by":"key:ops","expires_at":"2026-01-31T12:00:00Z"},` +
+		`{"id":"lnk_2","tenant":"m7","by":"key:leaver","expires_at":"2026-01-31T12:00:00Z","ended":"key"}],"next_cursor":"c2"}`,
+	"/v1/audit": `{"data":[{"at":"2026-01-31T12:00:00Z","by":"key:ops","what":"endpoint.update","target":"ep_1","tenant":"m7","detail":"url\tand\u202eheaders"},` +
+		`{"at":"2026-01-31T12:00:00Z","by":"local","what":"lane.pause"}],"next_cursor":"c2"}`,
+	"/v1/instances": `{"data":[{"name":"a-1","version":"0.1.0","seen_at":"2026-01-31T12:00:00Z","in_flight":3,"permits":64,"holding":9},{"name":"a-2"}],"next_cursor":null}`,
+	"/readyz":       `{"status":"ready","store":{"kind":"redis","version":"8.0.2"},"paused_lanes":3,"paused":[{"lane":"ep_1","uid":"shop-42","since":"2026-01-31T12:00:00Z","by":"key:ops"},{"lane":"*"}]}`,
+}
+
+func TestTablesAreThoseOfTheGoldenFile(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(tableAnswers[r.URL.Path]))
+	}))
+	defer api.Close()
+	var all strings.Builder
+	for _, line := range []string{
+		"deliveries --limit 2", "deliveries --limit 2 --csv", "endpoints deliveries e", "endpoints deliveries e --csv", "dead list", "jobs list", "lanes",
+		"endpoints list", "link list", "audit", "ping --instances",
+		"deliveries --limit 2 --json", "jobs list --json", "lanes --json", "audit --json",
+	} {
+		got := command(t, []string{"HOOKLADDER_URL=" + api.URL}, "", strings.Fields(line)...)
+		require.Equal(t, exitOK, got.code, "%s: %s", line, got.err)
+		all.WriteString("$ hookladder " + line + "\n" + got.out + got.err + "\n")
+	}
+	var config bytes.Buffer
+	require.NoError(t, printSettings(&config, []settings.Found{
+		{Setting: settings.Setting{Name: "PROJECT"}, Value: "pay", Source: "environment"}, {Setting: settings.Setting{Name: "REDIS_URL"}, Value: "redis://a:b@c", Source: ".env"}, {Setting: settings.Setting{Name: "PORT"}, Source: "default"},
+	}))
+	all.WriteString("$ hookladder config\n" + config.String())
+	got := strings.ReplaceAll(all.String(), "\r\n", "\n")
+	golden := filepath.Join("testdata", "tables.txt")
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+}

@@ -17,12 +17,12 @@ for i = 5, #ARGV, 3 do deliveries[#deliveries + 1] = ARGV[i] end
 if lasts == 0 and call('ZSCORE', FENCED, by) then return { 'fenced' } end
 call('DEL', tag)
 
-local codes, answer = {}, { 0, 0, 0, lasts == 0 and '0' or num(from + lasts), '', {} }
+local codes, answer = {}, { 0, 0, 0, lasts == 0 and '0' or num(ceil_now + lasts), '', {} }
 local mine, texts_of_mine, places, longer, met_before = {}, {}, {}, {}, {}
 local texts = #deliveries > 0 and sure('HMGET', TOKENS, unpack(deliveries)) or NONE
 local ends = #deliveries > 0 and sure('ZMSCORE', TAKEN, unpack(deliveries)) or NONE
 for i, delivery in ipairs(deliveries) do
-  local taken_at, token, owner, attempt = since(texts[i])
+  local taken_at, token, owner, attempt = parse_token(texts[i])
   local untold, asked = match(ARGV[3 * i + 3], '^(%-?)(.*)$')
   if not token or asked ~= '' and asked ~= token or lasts == 0 and never_told[delivery] then
     codes[i] = '2'
@@ -30,20 +30,20 @@ for i, delivery in ipairs(deliveries) do
     codes[i] = '3'
   elseif not ends[i] or lasts == 0 and met_before[delivery] then
     codes[i] = '2'
-    if asked == '' and tonumber(taken_at) >= now - KEPT then put(answer[6], i, attempt) end
+    if asked == '' and tonumber(taken_at) >= now - KEPT then append_pair(answer[6], i, attempt) end
   else
     codes[i], met_before[delivery] = '1', true
     local k = #mine + 1
     mine[k], texts_of_mine[k], places[k] = delivery, texts[i], i
-    put(longer, answer[4], delivery)
+    append_pair(longer, answer[4], delivery)
     if untold == '-' then never_told[delivery] = true end
   end
 end
 if lasts > 0 then
-  each('ZADD', TAKEN, longer)
+  in_chunks('ZADD', TAKEN, longer)
 else
   local before = #answer
-  for k = adopt(mine, texts_of_mine, most_bytes, answer) + 1, #mine do codes[places[k]] = '0' end
+  for k = adopt_taken(mine, texts_of_mine, most_bytes, answer) + 1, #mine do codes[places[k]] = '0' end
   local kept = {} -- those without a record are not
   for at = before + 1, #answer, 4 do kept[answer[at]] = true end
   for k, i in ipairs(places) do
@@ -53,6 +53,6 @@ else
 end
 set_timer()
 answer[5] = table.concat(codes)
-flush()
+write_ends()
 answer[1], answer[2], answer[3] = finish()
 return answer

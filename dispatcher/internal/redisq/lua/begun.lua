@@ -7,12 +7,12 @@
 local BEGUN, BESIDE, ALONE, BEGUN_ALONE = 3, 4, 5, 6 -- as reap has them
 local delivery, leased = ARGV[3], tonumber(ARGV[4])
 local score = call('ZSCORE', LEASES .. by, delivery)
-if not score or floor(tonumber(score)) ~= leased then return { micros, before_due, weighs(before_weight), 0 } end
+if not score or floor(tonumber(score)) ~= leased then return { micros, before_due, hint_weight(before_weight), 0 } end
 call('DEL', tag)
 local text = sure('HGET', PROGRESS, delivery)
 if text then -- a late first success leaves none: an entry of no attempts would hide it
-  local a, b, deaths, s, q, r, more = progress(text)
+  local a, b, deaths, s, q, r, more = parse_progress(text)
   local begun = ARGV[5] == '1' and BESIDE or deaths == ALONE and BEGUN_ALONE or BEGUN
-  sure('HSET', PROGRESS, delivery, progressed(a, b, begun, s, q, r, more))
+  sure('HSET', PROGRESS, delivery, progress_text(a, b, begun, s, q, r, more))
 end
-return { micros, before_due, weighs(before_weight), 1 }
+return { micros, before_due, hint_weight(before_weight), 1 }

@@ -9,9 +9,9 @@
 -- returns now, due, weight, next place (empty at the end), the process that it is valid for, ms since when the oldest is ready (0: nothing is), deliveries that
 --   are held: paused, breaker, retry_after, rate, consumer, sealed, missing, egress; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
 --   for each lane told: lane, in flight, waiting
-local hash, at, left = sub(ARGV[rest], 1, 1), sub(ARGV[rest], 2), tonumber(ARGV[rest + 1])
-local fewest, most_told = tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
-local failing_after = tonumber(ARGV[rest + 4])
+local hash, at, left = sub(ARGV[args_from], 1, 1), sub(ARGV[args_from], 2), tonumber(ARGV[args_from + 1])
+local fewest, most_told = tonumber(ARGV[args_from + 2]), tonumber(ARGV[args_from + 3])
+local failing_after = tonumber(ARGV[args_from + 4])
 local oldest, told = 0, {}
 local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0, consumer = 0, sealed = 0, missing = 0, egress = 0 }
 local standing = { open = 0, limited = 0, failing = 0, paused = 0, disabled = 0 }
@@ -20,8 +20,8 @@ local standing = { open = 0, limited = 0, failing = 0, paused = 0, disabled = 0 
 -- counts as held by its rate while the rate is in use, since it is mostly between two attempts. One that is taken from is
 -- held by its takers, also where they have as many as they may.
 local function held_by(l)
-  if waits_for(l, '') == 'paused' then return 'paused' end
-  local why = match(waits_ready(l), '^%S+')
+  if wait_reason(l, '') == 'paused' then return 'paused' end
+  local why = match(ready_wait_reason(l), '^%S+')
   if why ~= 'consumer' and held_back[why] then return why end
   local interval, tat = l.limits.interval, l.state.tat
   if interval > 0 and tat > 0 and tat + interval + IDLE > micros then return 'rate' end
@@ -31,7 +31,7 @@ end
 
 -- ready_of adds the ready deliveries of a lane: to those held, or as a candidate for the oldest.
 local function ready_of(l)
-  if ends(l) then return end
+  if lane_ends(l) then return end
   local why = held_by(l)
   if l.limits.held == '?' then standing.limited = standing.limited + 1 end
   if why then
@@ -57,7 +57,7 @@ function look.i(page)
       if waiting >= fewest then told[#told + 1] = { name, flying, waiting } end
     end
   end
-  load(names)
+  load_lanes(names)
   for _, name in ipairs(names) do ready_of(lanes[name]) end
 end
 
@@ -67,7 +67,7 @@ function look.l(page)
   for i = 1, #page, 2 do
     if not find(page[i + 1], '^%d+ %d+ 0 0 0 %d+ %d+ 0 ') then names[#names + 1] = page[i] end
   end
-  load(names)
+  load_lanes(names)
   for _, name in ipairs(names) do
     local l = lanes[name]
     if l.limits.held == '-' then
@@ -104,12 +104,12 @@ table.sort(told, function(a, b)
   if a[2] ~= b[2] then return a[2] > b[2] end
   return a[1] < b[1]
 end)
-if all_held == nil then all_held = holds_all(call('HGET', LIMITS, '*')) end
+if all_paused == nil then all_paused = pauses_all(call('HGET', LIMITS, '*')) end
 local answer = {
-  micros, before_due, weighs(before_weight), hash and hash .. at or '', server(), num(oldest),
+  micros, before_due, hint_weight(before_weight), hash and hash .. at or '', server(), num(oldest),
   held_back.paused, held_back.breaker, held_back.retry_after, held_back.rate, held_back.consumer, held_back.sealed,
   held_back.missing, held_back.egress,
-  standing.open, standing.limited, standing.failing, standing.paused, standing.disabled, all_held and 1 or 0,
+  standing.open, standing.limited, standing.failing, standing.paused, standing.disabled, all_paused and 1 or 0,
 }
 for i = 1, math.min(#told, most_told) do
   for _, value in ipairs(told[i]) do answer[#answer + 1] = value end

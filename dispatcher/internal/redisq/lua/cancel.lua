@@ -6,35 +6,35 @@
 -- returns now, due, weight, of a job its text (empty: the turn is another's, and nothing changed), then for each: 1 cancelled
 --   now, 2 a person cancelled it, and it may lie deep in a list, where sweep ends it, 0 was finished or cancelled already, -1 not
 --   kept, -8 it was published since the job began
-local job, deliveries, names = job_of(ARGV[3]), {}, {}
+local job, deliveries, names = parse_job(ARGV[3]), {}, {}
 for i = 4, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
-  names[#names + 1] = (parts(ARGV[i]))
+  names[#names + 1] = (split(ARGV[i]))
 end
 call('DEL', tag)
-if job and not begins(job) then
+if job and not read_job(job) then
   local t, d, w = finish()
   return { t, d, w, '' }
 end
 if #deliveries == 0 then
   local t, d, w = finish()
-  return { t, d, w, job and keep_job(job) or '' }
+  return { t, d, w, job and write_job(job) or '' }
 end
-load(names)
+load_lanes(names)
 
 local function cancelled(delivery, l, status)
   l.waiting = l.waiting - 1
   count(status, -1)
   count('cancelled', 1)
-  put(ended.cancelled, now, delivery)
+  append_pair(ended.cancelled, now, delivery)
 end
 
 -- withdraw ends a ready delivery. It reports whether the delivery was found.
 local function withdraw(l, delivery, id, record, text)
   if not take_out(l, id) then return false end
   cancelled(delivery, l, 'ready')
-  note(delivery, 'cancelled', 0, 0, (progress(text)), '-')
-  leave(l, id, record)
+  log_line(delivery, 'cancelled', 0, 0, (parse_progress(text)), '-')
+  leave_line(l, id, record)
   return true
 end
 
@@ -43,24 +43,24 @@ local MARKED = 2 -- the list was not read to its end
 
 -- cancel answers the code of one delivery.
 local function cancel(delivery, l, id)
-  local record = exists(l.name, id, wholes)
+  local record = kept_record(l.name, id, wholes)
   if not record then return -1 end
-  if job and created(record) > job.since then return DONE_BEFORE end
+  if job and created_at(record) > job.since then return DONE_BEFORE end
   local text = sure('HGET', PROGRESS, delivery)
   if sure('ZREM', DUE, delivery) == 1 then
-    cancelled(delivery, l, waits(text))
-    note(delivery, 'cancelled', 0, 0, (progress(text)), '-')
-    leave(l, id, record)
+    cancelled(delivery, l, waiting_status(text))
+    log_line(delivery, 'cancelled', 0, 0, (parse_progress(text)), '-')
+    leave_line(l, id, record)
     return 1
   end
   if sure('ZSCORE', DONE, delivery) or sure('ZSCORE', DEAD, delivery) or sure('ZSCORE', CANCELLED, delivery) then
     return 0
   end
-  local behind = stands_behind(l, id, record)
+  local behind = set_ahead_of(l, id, record)
   if behind then
     sure('ZREM', behind, id)
     cancelled(delivery, l, 'scheduled')
-    note(delivery, 'cancelled', 0, 0, (progress(text)), '-')
+    log_line(delivery, 'cancelled', 0, 0, (parse_progress(text)), '-')
     return 1
   end
   if sure('HEXISTS', MARKS, delivery) == 1 then return 0 end
@@ -72,13 +72,13 @@ end
 
 local codes = {}
 for i, delivery in ipairs(deliveries) do
-  local lane, id = parts(delivery)
+  local lane, id = split(delivery)
   local l = lanes[lane]
   codes[i] = cancel(delivery, l, id)
-  if job then counted(job, codes[i], delivery) end
-  flush()
+  if job then count_code(job, codes[i], delivery) end
+  write_ends()
 end
 close_lists()
-local told = job and keep_job(job)
+local told = job and write_job(job)
 local t, d, w = finish()
 return { t, d, w, told or '', unpack(codes) }

@@ -25,11 +25,11 @@ if #heads == 0 or free <= 0 then return nothing() end
 local nread = 0
 local function read_more()
   local upto = math.min(nread + LANES_READ, #heads)
-  load({ unpack(heads, nread + 1, upto) })
+  load_lanes({ unpack(heads, nread + 1, upto) })
   nread = upto
 end
 read_more()
-if all_held then return nothing() end
+if all_paused then return nothing() end
 
 -- All turns are given before anything is taken, so that all deliveries of a lane are taken at once.
 local turns, given = {}, {} -- lane, deliveries of each turn; lane -> those of all its turns
@@ -67,8 +67,8 @@ do -- this block ends its locals: there may be no more than some two hundred at 
       return 0
     end
     if l.limits.held ~= '-' or l.state.till > now then return 0 end
-    local fair = math.max(1, math.ceil((free * total - burden(l) * permits) / (permits + total)))
-    return math.min(TURN_MOST, fair, room(l) - l.flying, wanted, free, tokens_of(l))
+    local fair = math.max(1, math.ceil((free * all_permits - burden(l) * permits) / (permits + all_permits)))
+    return math.min(TURN_MOST, fair, slots(l) - l.flying, wanted, free, tokens_of(l))
   end
 
   local whole = {} -- lane -> whether its whole list was read
@@ -79,11 +79,11 @@ do -- this block ends its locals: there may be no more than some two hundred at 
   local function read_head(l, n)
     local list, had = lists[l], given[l] or 0
     if not list then
-      local upto = alone and math.max(n, math.min(wanted, room(l) - l.flying)) or n
+      local upto = alone and math.max(n, math.min(wanted, slots(l) - l.flying)) or n
       list = sure('LRANGE', READY .. l.name, 0, upto)
       lists[l], whole[l] = list, #list <= upto
     elseif not whole[l] and #list <= had + n then
-      local upto, length = had + math.min(wanted, room(l) - l.flying), #list
+      local upto, length = had + math.min(wanted, slots(l) - l.flying), #list
       local more = call('LRANGE', READY .. l.name, length, upto)
       for i = 1, #more do list[length + i] = more[i] end
       whole[l] = #list <= upto
@@ -97,7 +97,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
   while wanted > 0 do
     local l = next_lane()
     if not l then break end
-    local heavy = not light(l, free)
+    local heavy = not light_enough(l, free)
     if heavy then
       if given[l] or stale == STALE_MOST then break end
       local score = tonumber(call('ZSCORE', LANES, l.name)) or SANE
@@ -112,11 +112,11 @@ do -- this block ends its locals: there may be no more than some two hundred at 
     if not heavy then read_head(l, n) end
     n = math.min(n, l.ready or 0)
     if n > 0 then
-      put(turns, l, n)
+      append_pair(turns, l, n)
       given[l] = (given[l] or 0) + n
       l.flying, l.waiting, free, wanted = l.flying + n, l.waiting - n, free - n, wanted - n
       l.ready = l.ready - n
-      if l.limits.interval > 0 then take(l, n) end
+      if l.limits.interval > 0 then take_tokens(l, n) end
     end
     if l.ready and l.ready > l.waiting then l.waiting = l.ready end -- its count was lost; the rest of its list must not be lost too
     if l.ready == 0 then
@@ -135,7 +135,7 @@ for i = 1, #turns, 2 do
   local l, at = turns[i], used[turns[i]] or 0
   local list = lists[l]
   for j = at + 1, at + turns[i + 1] do
-    local due, id = parts(list[j])
+    local due, id = split(list[j])
     k = k + 1
     deliveries[k], dues[k], ids[k], owners[k] = l.name .. ':' .. id, due, id, l
   end
@@ -148,10 +148,10 @@ do
   for i = 7, #ARGV do apart[ARGV[i]] = true end
   local taken = { names = deliveries, dues = dues, ids = ids, owners = owners, suspects = tonumber(ARGV[6]), apart = apart }
   local leases, lost, later = lease_ready(taken, given, most_bytes, answer)
-  hold(leases)
+  write_leases(leases)
   answer[5], answer[6] = lost, stale + later
 end
-for _, l in ipairs(met) do
+for _, l in ipairs(loaded) do
   if sub(l.name, 1, 3) == 'ep_' then
     answer[7][#answer[7] + 1] = l.name
     answer[7][#answer[7] + 1] = l.limits.v
@@ -162,6 +162,6 @@ for _, l in ipairs(met) do
   end
 end
 answer[4] = (#ended.done + #ended.cancelled + #ended.dead) / 2
-flush()
+write_ends()
 answer[1], answer[2], answer[3] = finish()
 return answer

@@ -3,7 +3,7 @@
 --
 -- ARGV[3..] message ids
 -- returns now, due, weight, then for each: the digest, empty where no such message is known
-local answer = { micros, before_due, weighs(before_weight) }
+local answer = { micros, before_due, hint_weight(before_weight) }
 for i = 3, #ARGV do
   local record = call('HGET', MESSAGES, ARGV[i])
   answer[#answer + 1] = record and sub(record, 1, DIGEST) or ''

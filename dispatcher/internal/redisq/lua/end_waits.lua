@@ -6,9 +6,9 @@
 local names = {}
 for i = 3, #ARGV do names[#names + 1] = ARGV[i] end
 call('DEL', tag)
-load(names)
-for _, l in ipairs(met) do
-  if l.state.egress > 0 and l.state.opened == 0 and l.state.till > now then own(l).till, l.place = now, true end
+load_lanes(names)
+for _, l in ipairs(loaded) do
+  if l.state.egress > 0 and l.state.opened == 0 and l.state.till > now then writable(l).till, l.place = now, true end
 end
 local t, d, w = finish()
 return { t, d, w }

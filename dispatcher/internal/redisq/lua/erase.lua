@@ -6,9 +6,9 @@
 --   read, -1 not kept, -2 it has not ended
 local deliveries, codes, wholes = {}, {}, {}
 for i = 3, #ARGV do
-  local lane, id = parts(ARGV[i])
+  local lane, id = split(ARGV[i])
   deliveries[i - 2] = ARGV[i]
-  codes[i - 2] = exists(lane, id, wholes) and -2 or -1
+  codes[i - 2] = kept_record(lane, id, wholes) and -2 or -1
 end
 call('DEL', tag)
 local at = {}
@@ -21,14 +21,14 @@ for _, end_ in ipairs({ { DONE, 'delivered' }, { CANCELLED, 'cancelled' }, { DEA
       codes[i] = 0
     end
   end
-  ended = fit(ended)
+  ended = limit_by_fans(ended)
   for i, text in ipairs(#ended > 0 and sure('HMGET', PROGRESS, unpack(ended)) or NONE) do
-    local attempts, _, _, _, _, reason = progress(text)
-    if status == 'dead' then bury((parts(ended[i])), reason, -1) end
-    note(ended[i], 'forgotten', 0, 0, attempts, '-')
+    local attempts, _, _, _, _, reason = parse_progress(text)
+    if status == 'dead' then count_dead((split(ended[i])), reason, -1) end
+    log_line(ended[i], 'forgotten', 0, 0, attempts, '-')
     codes[at[ended[i]]] = 1
   end
-  forget(key, ended, true)
+  forget_deliveries(key, ended, true)
   count(status, -#ended)
 end
 local t, d, w = finish()

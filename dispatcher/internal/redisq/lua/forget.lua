@@ -9,16 +9,16 @@
 -- returns now, due, weight, 1 if it is gone
 local name, v, age = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 call('DEL', tag)
-load({ name })
+load_lanes({ name })
 local l, noted = lanes[name], tonumber(call('ZSCORE', KNOWN, name) or 0)
 if l.limits.v == v and l.limits.held == 'p' and l.waiting > 0 then
   call('HDEL', LIMITS, name)
   call('HDEL', HELD, name)
-  return { micros, before_due, weighs(before_weight), 0 }
+  return { micros, before_due, hint_weight(before_weight), 0 }
 end
 if l.limits.v ~= v or l.flying > 0 or l.waiting > 0 or call('EXISTS', READY .. name, SHELF .. name) > 0 or noted > now - age then
-  return { micros, before_due, weighs(before_weight), 0 }
+  return { micros, before_due, hint_weight(before_weight), 0 }
 end
 for _, hash in ipairs({ LIMITS, HELD, IN, LANE, NAMES }) do call('HDEL', hash, name) end
 for _, zset in ipairs({ KNOWN, LANES, PARKED }) do call('ZREM', zset, name) end
-return { micros, before_due, weighs(before_weight), 1 }
+return { micros, before_due, hint_weight(before_weight), 1 }

@@ -37,25 +37,25 @@ local function log_change()
 end
 
 if name == '*' then
-  before_weight = weighs(before_weight)
-  all_held = held ~= '-'
+  before_weight = hint_weight(before_weight)
+  all_paused = held ~= '-'
   if sure('HEXISTS', ARCHIVE, 'restoring') == 1 then -- what was asked for counts when that ends
     local was = sure('HGET', ARCHIVE, 'restoring')
-    sure('HSET', ARCHIVE, 'restoring', all_held and 'held' or 'free')
-    if all_held and was == 'free' then sure('HSET', HELD, '*', 'p ' .. since .. ' ' .. who) end
-    all_held = true
+    sure('HSET', ARCHIVE, 'restoring', all_paused and 'held' or 'free')
+    if all_paused and was == 'free' then sure('HSET', HELD, '*', 'p ' .. since .. ' ' .. who) end
+    all_paused = true
     local t, d, w = finish()
     return { t, d, w, {}, 0, 0, 0 }
   end
-  if all_held then sure('HSET', LIMITS, '*', '0 0 0 0 p') else sure('HDEL', LIMITS, '*') end
-  note_held(all_held and 'p' or '-')
+  if all_paused then sure('HSET', LIMITS, '*', '0 0 0 0 p') else sure('HDEL', LIMITS, '*') end
+  note_held(all_paused and 'p' or '-')
   if match(tag, ':0}$') then log_change() end
-  if not all_held then sums.takeable[1] = '*' end
+  if not all_paused then sums.takeable[1] = '*' end
   local t, d, w = finish()
   return { t, d, w, {}, 0, 0, 0 }
 end
 
-load({ name })
+load_lanes({ name })
 local l, breakers = lanes[name], {}
 local flying, waiting, failed = l.flying, l.waiting, 0
 local old = sure('HGET', LIMITS, name)
@@ -76,23 +76,23 @@ elseif not works and (v == 0 or not old or v > l.limits.v or held == 'x' and l.l
     l.limits = limits_of(name, text)
   end
 end
-by_this_clock(l) -- by the new rate
+correct_clock(l) -- by the new rate
 note_held(l.limits.cut and 'g' or l.limits.held)
 if works and l.text then -- as settle has it
-  local s = own(l)
+  local s = writable(l)
   failed = s.failing
   if s.opened > 0 then breakers, s.till = { name, 0 }, 0 end
   s.fails, s.opened = 0, 0
-  fails_since(l, 0, 0, 0)
+  set_failing(l, 0, 0, 0)
   if s.egress > 0 then
     s.more, s.egress, s.wait, s.till = (string.gsub(s.more, ' e[%d-]+$', '')), 0, 0, 0
   end
 end
 if clear and l.text then -- a lane without a state gets none
-  local s = own(l)
+  local s = writable(l)
   if s.opened > 0 then breakers = { name, 0 } end
   s.fails, s.opened, s.till, s.tat, failed = 0, 0, 0, 0, s.failing
-  if s.failing > 0 then fails_since(l, 0, 0, 0) end
+  if s.failing > 0 then set_failing(l, 0, 0, 0) end
 end
 if not works then sure('ZADD', KNOWN, 'NX', now, name) end
 if leads ~= '' then sure('HSET', NAMES, name, leads) end

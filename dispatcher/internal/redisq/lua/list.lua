@@ -12,11 +12,11 @@
 --   (empty: none), progress, newest of its history (empty: none), what it waits for (empty: nothing), "<key> <score>" of the line
 --   in which others wait behind it (empty: none do; of moved: the ms in :known of the lane)
 local MOST_NAMES, MOST_RECORDS, MOST_BYTES = 2048, 256, 1048576
-local index, of, wanted = ARGV[rest], ARGV[rest + 1], math.min(tonumber(ARGV[rest + 2]), MOST_RECORDS)
-local after, last = ARGV[rest + 3], ARGV[rest + 4]
-local statuses, reasons, asked_lanes = ARGV[rest + 5], ARGV[rest + 6], ARGV[rest + 7]
-local moved, began = index == 'moved', ARGV[rest + 9]
-local unmarked = ARGV[rest + 8] == '1' and index ~= 'marks' and not moved
+local index, of, wanted = ARGV[args_from], ARGV[args_from + 1], math.min(tonumber(ARGV[args_from + 2]), MOST_RECORDS)
+local after, last = ARGV[args_from + 3], ARGV[args_from + 4]
+local statuses, reasons, asked_lanes = ARGV[args_from + 5], ARGV[args_from + 6], ARGV[args_from + 7]
+local moved, began = index == 'moved', ARGV[args_from + 9]
+local unmarked = ARGV[args_from + 8] == '1' and index ~= 'marks' and not moved
 local function asks(words, word) return words == '' or find(words, ' ' .. word .. ' ', 1, true) ~= nil end
 local asks_lines = not moved and (asks(statuses, 'scheduled') or asks(statuses, 'cancelled'))
 
@@ -36,7 +36,7 @@ local function offset_up(key, after, last)
 end
 local function page_of_zset(key)
   local up = index == 'due'
-  local at = up and offset_up(key, after, last) or offset(key, after, last)
+  local at = up and offset_up(key, after, last) or page_start(key, after, last)
   local list = call(up and 'ZRANGE' or 'ZREVRANGE', key, at, at + page - 1, 'WITHSCORES')
   for i = 1, #list, 2 do
     local at = index == 'taken' and taken_at(list[i]) or list[i + 1]
@@ -53,7 +53,7 @@ local function page_of_ready()
   local bottom = math.max(0, top - wanted + 1)
   local list = call('LRANGE', READY .. of, bottom, top)
   for i = #list, 1, -1 do
-    local due, id = parts(list[i])
+    local due, id = split(list[i])
     found[#found + 1] = { of .. ':' .. id, num(bottom + i - 1), due }
   end
   more = bottom > 0
@@ -92,7 +92,7 @@ local function page_of_moved()
   for i = 1, #names, 2 do
     local shelf, list = SHELF .. names[i], NONE
     if safely('ZCARD', shelf) then
-      local at = names[i] == lane and offset(shelf, after, id) or call('ZCOUNT', shelf, '(' .. began, '+inf')
+      local at = names[i] == lane and page_start(shelf, after, id) or call('ZCOUNT', shelf, '(' .. began, '+inf')
       list = call('ZREVRANGE', shelf, at, at + MOST_RECORDS - #found - 1, 'WITHSCORES')
     end
     for k = 1, #list, 2 do found[#found + 1] = { names[i] .. ':' .. list[k], list[k + 1], '0', names[i + 1] } end
@@ -129,7 +129,7 @@ for i, f in ipairs(found) do
     chosen[#chosen + 1], names[#names + 1], reads[#reads + 1] = i, lane, f[1]
   end
 end
-load(names)
+load_lanes(names)
 local ENDED = { done = 'delivered', dead = 'dead', cancelled = 'cancelled' }
 local texts, marks = NONE, NONE
 if #reads > 0 then
@@ -140,13 +140,13 @@ end
 -- standing answers the status of a delivery by the index in which it was found, and the reason that it waits for.
 local function standing(l, k, i)
   if ENDED[index] then return ENDED[index], '' end
-  if marks[k] then return delivers(marks[k]) and 'delivered' or 'cancelled', '' end
+  if marks[k] then return marked_delivered(marks[k]) and 'delivered' or 'cancelled', '' end
   if index == 'leases' or index == 'taken' then return 'in_flight', '' end
   if l.limits.held == 'x' then return 'cancelled', '' end
   if index == 'behind' then return 'scheduled', 'order ' .. num(before + i - 1) end
-  if index == 'ready' then return 'ready', waits_for(l, waits_ready(l)) end
-  local status = waits(texts[k])
-  return status, waits_for(l, status == 'retrying' and 'rung' or 'due')
+  if index == 'ready' then return 'ready', wait_reason(l, ready_wait_reason(l)) end
+  local status = waiting_status(texts[k])
+  return status, wait_reason(l, status == 'retrying' and 'rung' or 'due')
 end
 
 -- stood reports whether a delivery has not moved since the walk began. It had ended or was taken, nothing became ready since, or
@@ -161,7 +161,7 @@ local function stood(delivery, status, ms, text, lines)
   if status == 'in_flight' then return ms < tonumber(began) end
   if ms <= now or (status ~= 'scheduled' and status ~= 'retrying') then return false end
   if not text then return true end
-  local next_ms, meta = match(newest(delivery, text), '^(%d+) %d+ (.*)$')
+  local next_ms, meta = match(last_attempt(delivery, text), '^(%d+) %d+ (.*)$')
   local at = match(meta or '', '"t":(%d+)')
   return at and tonumber(next_ms) == ms and tonumber(at) + SKEW < tonumber(began)
 end
@@ -179,18 +179,18 @@ end
 local function wants(status, text, mark)
   if not asks(statuses, status) or (mark and unmarked) then return false end
   if reasons == '' then return true end
-  local _, _, _, _, _, reason = progress(text)
+  local _, _, _, _, _, reason = parse_progress(text)
   return status == 'dead' and asks(reasons, reason)
 end
 
-local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, '', '', index == 'marks' and server() or '' }
+local answer = { micros, before_due, hint_weight(before_weight), 0, 0, 0, '', '', index == 'marks' and server() or '' }
 local bytes, nread, answered = 0, 0, 0
 for k, i in ipairs(chosen) do
   local delivery, l, text = found[i][1], lanes[names[k]], texts[k]
-  local _, id = parts(delivery)
+  local _, id = split(delivery)
   local record, status, why, ms = false, '', '', 0
   if moved then
-    status, ms, why = stands(delivery, l, id, l.state.keys > 0 and call('HGET', MESSAGES, id))
+    status, ms, why = status_of(delivery, l, id, l.state.keys > 0 and call('HGET', MESSAGES, id))
     found[i][3] = num(ms)
   else
     status, why = standing(l, k, i)
@@ -212,7 +212,7 @@ for k, i in ipairs(chosen) do
     answered = answered + (matching and 1 or 0)
     for _, value in ipairs({
       delivery, found[i][2], time, matching and status or '', whole and head_of(record) or '', text or '',
-      whole and newest(delivery, text) or '', why, line,
+      whole and last_attempt(delivery, text) or '', why, line,
     }) do
       answer[#answer + 1] = value
     end

@@ -8,9 +8,9 @@
 -- returns now, due, weight, the record (empty: none, only its digest, or first is not 1), the place to go on with (0: there
 --   is no more), a list of deliveries, each lane, status, ms, what it waits for (empty: nothing), progress, history (a list,
 --   newest first)
-local id, first, most_lanes, bytes = ARGV[rest], tonumber(ARGV[rest + 1]), tonumber(ARGV[rest + 2]), tonumber(ARGV[rest + 3])
+local id, first, most_lanes, bytes = ARGV[args_from], tonumber(ARGV[args_from + 1]), tonumber(ARGV[args_from + 2]), tonumber(ARGV[args_from + 3])
 local record = call('HGET', MESSAGES, id)
-if not record or #record <= DIGEST then return { micros, before_due, weighs(before_weight), '', 0, {} } end
+if not record or #record <= DIGEST then return { micros, before_due, hint_weight(before_weight), '', 0, {} } end
 
 -- names are the lanes of the page. behind is the place after its last one.
 local all, names, behind = lanes_of(id, record), {}, first
@@ -18,14 +18,14 @@ while behind <= #all and #names < most_lanes do
   if sub(all[behind], 1, 1) ~= '-' then names[#names + 1] = all[behind] end
   behind = behind + 1
 end
-load(names)
+load_lanes(names)
 
 local list, size, at = {}, first == 1 and #record or 0, first
 while at < behind and (#list == 0 or size < bytes) do
   local lane = all[at]
   if sub(lane, 1, 1) ~= '-' then
     local delivery = lane .. ':' .. id
-    local status, ms, why = stands(delivery, lanes[lane], id, record)
+    local status, ms, why = status_of(delivery, lanes[lane], id, record)
     local text, history = call('HGET', PROGRESS, delivery) or '', safely('LRANGE', HISTORY .. delivery, 0, -1) or {}
     list[#list + 1] = { lane, status, num(ms), why, text, history }
     size = size + #delivery + #text
@@ -33,4 +33,4 @@ while at < behind and (#list == 0 or size < bytes) do
   end
   at = at + 1
 end
-return { micros, before_due, weighs(before_weight), first == 1 and record or '', at <= #all and at or 0, list }
+return { micros, before_due, hint_weight(before_weight), first == 1 and record or '', at <= #all and at or 0, list }

@@ -36,7 +36,7 @@ local function choose()
       groups[lane] = {}
       order[#order + 1] = lane
     end
-    elements[#elements + 1] = ms_of(score) .. ':' .. id
+    elements[#elements + 1] = score_ms(score) .. ':' .. id
   end
 
   -- behind_run answers the rank behind the run, of which the delivery at a rank is one; nil after too many reads. Most
@@ -47,7 +47,7 @@ local function choose()
     while high - low > 1 do
       if reads >= READS then return nil end
       reads = reads + 1
-      local lane = parts(call('ZRANGE', DUE, probe, probe)[1])
+      local lane = split(call('ZRANGE', DUE, probe, probe)[1])
       if lane == run_lane then low = probe else high = probe end
       probe = floor((low + high) / 2)
     end
@@ -63,7 +63,7 @@ local function choose()
       page = call('ZRANGE', DUE, rank, rank + PAGE - 1, 'WITHSCORES')
       reads = reads + 1
       for i = 1, #page, 2 do
-        local lane, id = parts(page[i])
+        local lane, id = split(page[i])
         if tonumber(page[i + 1]) > now or #deliveries == batch then return end
         if fits(page[i + 1], lane) then pick(page[i], page[i + 1], lane, id) end
       end
@@ -73,7 +73,7 @@ local function choose()
 
   local left_out = {}
   for i = 1, #due, 2 do
-    local lane, id = parts(due[i])
+    local lane, id = split(due[i])
     if fits(due[i + 1], lane) then
       pick(due[i], due[i + 1], lane, id)
     else
@@ -83,12 +83,12 @@ local function choose()
   if #left_out > 0 then take_others(batch) end
   for _, i in ipairs(left_out) do
     if #deliveries == batch then break end
-    pick(due[i], due[i + 1], parts(due[i]))
+    pick(due[i], due[i + 1], split(due[i]))
   end
 end
 choose()
 local timer = before_parked > 0 and tonumber(call('ZSCORE', PARKED, TIMER) or nil)
-local some_end = timer and (timer <= now or timer > now + LONGEST)
+local some_end = timer and (timer <= now or timer > now + LONGEST_LEASE)
 local expiry = before_parked > 0 and before_parked <= now and tonumber(call('ZSCORE', PARKED, '~expiring') or nil)
 if #deliveries == 0 and #parked == 0 and not some_end then return { finish() } end
 if some_end and call('ZSCORE', FENCED, by) then return { 'fenced' } end
@@ -99,20 +99,20 @@ for _, lane in ipairs(parked) do
     names[#names + 1], waiting[#waiting + 1] = lane, lane
   end
 end
-load(names)
+load_lanes(names)
 
-local texts = #deliveries > 0 and of(PROGRESS, deliveries) or NONE
+local texts = #deliveries > 0 and read_fields(PROGRESS, deliveries) or NONE
 if #deliveries == 0 then call('DEL', tag) end -- a removal first
-each('ZREM', DUE, deliveries)
+in_chunks('ZREM', DUE, deliveries)
 for i, delivery in ipairs(deliveries) do
   local l = lanes[owners[i]]
   local id = sub(delivery, #l.name + 2)
-  if ends_with(l, id) then
-    expel(l, delivery, id, texts[i])
+  if ends_with_lane(l, id) then
+    end_due_with_lane(l, delivery, id, texts[i])
   else
     local list = groups[l.name]
     list[#list + 1] = elements[i]
-    count(waits(texts[i]), -1)
+    count(waiting_status(texts[i]), -1)
   end
 end
 for _, lane in ipairs(order) do
@@ -132,7 +132,7 @@ local left = batch
 for _, lane in ipairs(waiting) do
   local l = lanes[lane]
   l.place = true
-  if ends(l) and left > 0 then left = left - end_ready(l, left) end
+  if lane_ends(l) and left > 0 then left = left - end_ready(l, left) end
 end
 
 -- end_leases takes over what has ended, and what another clock has set an end for that may never come.
@@ -140,10 +140,10 @@ local function end_leases(answer)
   local LEASES_MOST = 64 -- that one call takes over
   local list = sure('ZRANGEBYSCORE', TAKEN, '-inf', now, 'LIMIT', 0, LEASES_MOST)
   if #list < LEASES_MOST then
-    local ahead = sure('ZRANGEBYSCORE', TAKEN, '(' .. num(now + LONGEST), '+inf', 'LIMIT', 0, LEASES_MOST - #list)
+    local ahead = sure('ZRANGEBYSCORE', TAKEN, '(' .. num(now + LONGEST_LEASE), '+inf', 'LIMIT', 0, LEASES_MOST - #list)
     for _, delivery in ipairs(ahead) do list[#list + 1] = delivery end
   end
-  if #list > 0 then adopt(list, sure('HMGET', TOKENS, unpack(list)), most_bytes, answer) end
+  if #list > 0 then adopt_taken(list, sure('HMGET', TOKENS, unpack(list)), most_bytes, answer) end
   set_timer()
 end
 
@@ -151,7 +151,7 @@ local pause = expiry and expiry <= now and end_expired()
 
 local answer = { 0, 0, 0 }
 if some_end then end_leases(answer) end
-flush()
+write_ends()
 if pause then set_expiry(pause) end
 answer[1], answer[2], answer[3] = finish()
 return answer

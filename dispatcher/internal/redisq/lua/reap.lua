@@ -19,21 +19,21 @@ local held = call('ZREVRANGE', LEASES .. gone, 0, most_taken - 1, 'WITHSCORES')
 local deliveries, names = {}, {}
 for i = 1, #held, 2 do
   deliveries[#deliveries + 1] = held[i]
-  names[#names + 1] = (parts(held[i]))
+  names[#names + 1] = (split(held[i]))
 end
 if #deliveries == 0 then
   local t, d, w = finish()
   return { t, d, w, 0, 0 }
 end
-load(names)
+load_lanes(names)
 local texts = call('HMGET', PROGRESS, unpack(deliveries))
 local marks = call('HMGET', MARKS, unpack(deliveries))
-each('ZREM', LEASES .. gone, deliveries)
+in_chunks('ZREM', LEASES .. gone, deliveries)
 
 for i, delivery in ipairs(deliveries) do
-  local lane, id = parts(delivery)
+  local lane, id = split(delivery)
   local l = lanes[lane]
-  local attempts, base, deaths, status, asked, _, more = progress(texts[i])
+  local attempts, base, deaths, status, asked, _, more = parse_progress(texts[i])
   local begun = deaths == BEGUN or deaths == BEGUN_ALONE
   if begun then
     deaths = deaths == BEGUN and 3 or 4
@@ -48,21 +48,21 @@ for i, delivery in ipairs(deliveries) do
   elseif begun then
     -- Each of the dead holders may have called the receiver, and none of them got an answer.
     attempts = attempts + deaths
-    die(l, delivery, 'poison', attempts)
-    put(entries_of_progress, delivery, progressed(attempts, base, deaths, 0, 0, 'poison', more))
-    note(delivery, 'dead', 0, 0, attempts, 'poison')
-  elseif ends_with(l, id) then
-    doom(l, delivery, progressed(attempts, base, deaths, status, 0, '-', more))
+    end_dead(l, delivery, 'poison', attempts)
+    append_pair(progress_entries, delivery, progress_text(attempts, base, deaths, 0, 0, 'poison', more))
+    log_line(delivery, 'dead', 0, 0, attempts, 'poison')
+  elseif ends_with_lane(l, id) then
+    end_with_lane(l, delivery, progress_text(attempts, base, deaths, status, 0, '-', more))
   else
     over = false
-    put(entries_of_progress, delivery, progressed(attempts, base, deaths, status, asked, '-', more))
-    if sure('LPUSH', READY .. lane, ms_of(held[2 * i]) .. ':' .. id) == 1 then l.place = true end
+    append_pair(progress_entries, delivery, progress_text(attempts, base, deaths, status, asked, '-', more))
+    if sure('LPUSH', READY .. lane, score_ms(held[2 * i]) .. ':' .. id) == 1 then l.place = true end
     l.waiting = l.waiting + 1
     count('ready', 1)
     sums.readied = true
   end
-  if over then leave(l, id) end
+  if over then leave_line(l, id) end
 end
-flush()
+write_ends()
 local t, d, w = finish()
 return { t, d, w, #deliveries, call('ZCARD', LEASES .. gone) }

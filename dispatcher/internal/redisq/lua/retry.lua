@@ -11,24 +11,24 @@
 --   disabled (or what was accepted by then ends), deleted; -5 delivered, -6 expired, -7 others of its key go first, -8 the
 --   job had it before, -9 its lane takes no more now; of a job that probes 3 ready as the first of its lane, -11 the first one
 --   of its lane failed, -12 its lane is paused, -13 no more lanes are probed
-local resend, job, k = ARGV[3] == '1', job_of(ARGV[4]), tonumber(ARGV[6])
+local resend, job, k = ARGV[3] == '1', parse_job(ARGV[4]), tonumber(ARGV[6])
 local asked_by = ARGV[5] ~= '' and ',' .. string.gsub(ARGV[5], '%s', '_') or '' -- behind the reason of its line
 local instances, deliveries, names = {}, {}, {}
 for i = 7, 6 + k do instances[#instances + 1] = ARGV[i] end
 for i = 7 + k, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
-  names[#names + 1] = (parts(ARGV[i]))
+  names[#names + 1] = (split(ARGV[i]))
 end
 call('DEL', tag)
-if job and not begins(job) then
+if job and not read_job(job) then
   local t, d, w = finish()
   return { t, d, w, '' }
 end
 if #deliveries == 0 then
   local t, d, w = finish()
-  return { t, d, w, job and keep_job(job) or '' }
+  return { t, d, w, job and write_job(job) or '' }
 end
-load(names)
+load_lanes(names)
 
 -- under_way are the deliveries with an attempt under way. Each instance with leases is asked once for all deliveries.
 local under_way = {}
@@ -50,16 +50,16 @@ local done, dues = sure('ZMSCORE', DONE, unpack(deliveries)), sure('ZMSCORE', DU
 -- delivered_once adds to the text after progress when a delivery was first delivered, with its status and attempt. That
 -- stays, whatever the resend brings.
 local function delivered_once(more, at, status, number)
-  return find(more, '^ %d+ %d+%+?$') and format('%s %s %d %d', more, ms_of(at), status, number) or more
+  return find(more, '^ %d+ %d+%+?$') and format('%s %s %d %d', more, score_ms(at), status, number) or more
 end
 
 -- ended_before takes a delivery out of the place where it ended and answers its progress with a new ladder, and its
 -- attempts so far. It answers nil where the delivery has not ended.
 local function ended_before(delivery, l, text, done_at)
-  local attempts, _, _, status, _, reason, more = progress(text)
+  local attempts, _, _, status, _, reason, more = parse_progress(text)
   if sure('ZREM', DEAD, delivery) == 1 then
     count('dead', -1)
-    bury(l.name, reason, -1)
+    count_dead(l.name, reason, -1)
   elseif sure('ZREM', CANCELLED, delivery) == 1 then
     count('cancelled', -1)
   elseif sure('ZREM', DONE, delivery) == 1 then
@@ -69,7 +69,7 @@ local function ended_before(delivery, l, text, done_at)
   else
     return nil
   end
-  return progressed(attempts, attempts, 0, status, 1, '-', with_job(job, besides(more, 0), true)), attempts
+  return progress_text(attempts, attempts, 0, status, 1, '-', with_job(job, with_beside(more, 0), true)), attempts
 end
 
 -- interrupted is a due time as :progress keeps it. 0 and 1 mean something else there, and a malformed time counts as
@@ -84,24 +84,24 @@ end
 local function again(delivery, l, id, record, i)
   local text = sure('HGET', PROGRESS, delivery)
   if sure('ZREM', DUE, delivery) == 1 then
-    local attempts, base, deaths, status, asked, _, more = progress(text)
+    local attempts, base, deaths, status, asked, _, more = parse_progress(text)
     local due = asked > 0 and asked or interrupted(dues[i]) -- a suspect that claim had wait may be asked for already
     l.waiting = l.waiting - 1
-    count(waits(text), -1)
-    if owner(text) then sums.conclude(4, { at_now, delivery }) end
-    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, due, '-', with_job(job, more, true)))
-    push(l, now, id)
-    note(delivery, 'resent', 0, 0, attempts, num(due) .. asked_by)
+    count(waiting_status(text), -1)
+    if sending_job(text) then sums.conclude(4, { at_now, delivery }) end
+    sure('HSET', PROGRESS, delivery, progress_text(attempts, base, deaths, status, due, '-', with_job(job, more, true)))
+    push_ready(l, now, id)
+    log_line(delivery, 'resent', 0, 0, attempts, num(due) .. asked_by)
     return 1
   end
   local anew, attempts = ended_before(delivery, l, text, done[i])
-  if not anew then return stands_behind(l, id, record) and -7 or 0 end
-  note(delivery, 'resent', 0, 0, attempts, 'anew' .. asked_by)
-  watch(delivery, record)
+  if not anew then return set_ahead_of(l, id, record) and -7 or 0 end
+  log_line(delivery, 'resent', 0, 0, attempts, 'anew' .. asked_by)
+  watch_expiry(delivery, record)
   sure('HSET', PROGRESS, delivery, anew)
-  local key = line(l, record)
-  if not key or join(l, key, id) then
-    push(l, now, id)
+  local key = line_of(l, record)
+  if not key or join_line(l, key, id) then
+    push_ready(l, now, id)
   else
     l.waiting = l.waiting + 1
     count('scheduled', 1)
@@ -121,23 +121,23 @@ local wholes = {}
 
 -- retry answers the code of one delivery. It reports a delivered one first, since no other reason matters then.
 local function retry(delivery, l, id, i)
-  local record = exists(l.name, id, wholes)
+  local record = kept_record(l.name, id, wholes)
   if not record then return -1 end
   local mark = sure('HGET', MARKS, delivery)
-  if not resend and (done[i] or delivers(mark)) then return -5 end
-  local cut = l.limits.cut and created(record) <= l.limits.cut
+  if not resend and (done[i] or marked_delivered(mark)) then return -5 end
+  local cut = l.limits.cut and created_at(record) <= l.limits.cut
   if cut and (done[i] or sure('ZSCORE', DEAD, delivery) or sure('ZSCORE', CANCELLED, delivery)) then uncut(l) end
-  if ends_with(l, id, record) then return l.limits.held == 'x' and -4 or -3 end
-  if delivers(mark) then return -2 end
+  if ends_with_lane(l, id, record) then return l.limits.held == 'x' and -4 or -3 end
+  if marked_delivered(mark) then return -2 end
   if under_way[delivery] and not mark then return -2 end
-  local expiry = expires(record)
+  local expiry = expires_at(record)
   if expiry > 0 and expiry <= now and not under_way[delivery] then return -6 end
   if mark then
     sure('HDEL', MARKS, delivery)
-    note(delivery, 'resent', 0, 0, (progress(sure('HGET', PROGRESS, delivery))), '-' .. asked_by)
+    log_line(delivery, 'resent', 0, 0, (parse_progress(sure('HGET', PROGRESS, delivery))), '-' .. asked_by)
     return 1
   end
-  if not l.text then l.leads = leads_to(record) end
+  if not l.text then l.leads = origin_and_tenant(record) end
   return again(delivery, l, id, record, i)
 end
 
@@ -182,9 +182,9 @@ do -- this block ends its locals: there may be no more than some two hundred at 
     local at, before, failing, id = match(text, '^(%d+) (%d+) (%d+) (.*)$')
     if not at then return 'gone' end
     local probe = l.name .. ':' .. id
-    local tried = progress(sure('HGET', PROGRESS, probe)) > tonumber(before)
+    local tried = parse_progress(sure('HGET', PROGRESS, probe)) > tonumber(before)
     if sure('ZSCORE', DONE, probe) or succeeded_since(l, tonumber(failing)) then return 'ok' end
-    if not exists(l.name, id, wholes) then return 'gone' end
+    if not kept_record(l.name, id, wholes) then return 'gone' end
     if sure('ZSCORE', CANCELLED, probe) then return tried and 'failed' or 'gone' end
     if sure('ZSCORE', DEAD, probe) or tried and sure('ZSCORE', DUE, probe) then return 'failed' end
     return now - tonumber(at) > PROBE_LASTS and 'failed' or nil
@@ -193,7 +193,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
   -- judged answers the code of a delivery that has to wait for the one that was sent first, or that is left because of it. It
   -- answers nil where the delivery may be sent.
   function judged(l)
-    if l.limits.held == 'p' or all_held then return HELD_BACK end
+    if l.limits.held == 'p' or all_paused then return HELD_BACK end
     local text = probes[l.name]
     if text and text ~= 'ok' and text ~= 'failed' then
       local outcome = not l.probing and outcome_of(l, text)
@@ -215,7 +215,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
   -- sent_first notes which delivery of its lane was sent first.
   function sent_first(l, id, text)
     if sure('HEXISTS', JOBS, job.number .. ' probe ' .. l.name) == 0 then sure('HINCRBY', JOBS, job.number .. ' probes', 1) end
-    learn(l, format('%s %d %s %s', at_now, (progress(text)), num(l.state.failing), id))
+    learn(l, format('%s %d %s %s', at_now, (parse_progress(text)), num(l.state.failing), id))
     return PROBE
   end
 end
@@ -225,36 +225,36 @@ end
 -- it once. A delivery that waits for another job stays that one's.
 local places = job and sure('ZMSCORE', tag .. ':' .. job.index, unpack(deliveries))
 local function replay(delivery, l, id, i)
-  local record = (not places[i] or job.index == 'due') and exists(l.name, id, wholes)
+  local record = (not places[i] or job.index == 'due') and kept_record(l.name, id, wholes)
   local text = sure('HGET', PROGRESS, delivery)
-  if job_in(text) == job.number then return DONE_BEFORE end
+  if job_of_progress(text) == job.number then return DONE_BEFORE end
   if not places[i] then return record and 0 or -1 end
   if job.index ~= 'due' then
     if tonumber(places[i]) > job.since then return 0 end
-  elseif record and created(record) > job.since then
+  elseif record and created_at(record) > job.since then
     return DONE_BEFORE
   end
   local code = job.probes and judged(l) or nil
-  if not code and slots_of(l) < 1 then code = PASSED end
+  if not code and job_slots(l) < 1 then code = PASSED end
   if code == PASSED then return code end
   code = code or retry(delivery, l, id, i)
   if code == 1 and job.probes and not probes[l.name] then code = sent_first(l, id, text) end
-  if code < -1 and owner(text) then return DONE_BEFORE end
+  if code < -1 and sending_job(text) then return DONE_BEFORE end
   if code < -1 then
-    local attempts, base, deaths, status, asked, reason, more = progress(text)
+    local attempts, base, deaths, status, asked, reason, more = parse_progress(text)
     if not text and job.index ~= 'due' then attempts, status = 1, 200 end
-    sure('HSET', PROGRESS, delivery, progressed(attempts, base, deaths, status, asked, reason, with_job(job, more)))
+    sure('HSET', PROGRESS, delivery, progress_text(attempts, base, deaths, status, asked, reason, with_job(job, more)))
   end
   return code
 end
 
 local codes = {}
 for i, delivery in ipairs(deliveries) do
-  local lane, id = parts(delivery)
-  codes[i] = job and counted(job, replay(delivery, lanes[lane], id, i), delivery) or retry(delivery, lanes[lane], id, i)
+  local lane, id = split(delivery)
+  codes[i] = job and count_code(job, replay(delivery, lanes[lane], id, i), delivery) or retry(delivery, lanes[lane], id, i)
 end
 if #sums.watched > 0 then set_expiry() end
-local told = job and keep_job(job)
+local told = job and write_job(job)
 if job then sure('HSET', JOBS, 'sent', at_now) end
 local t, d, w = finish()
 return { t, d, w, told or '', unpack(codes) }

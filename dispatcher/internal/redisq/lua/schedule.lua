@@ -20,7 +20,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
   local at, many, nnames = told and 7 or 6, 0, 0
   while ARGV[at] do
     local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local lane, list, fan, body, sign = only(record), false, false, nil, sub(when, 1, 1)
+    local lane, list, fan, body, sign = only_lane(record), false, false, nil, sub(when, 1, 1)
     at = at + 3
     if sign == '&' then
       body, at = ARGV[at], at + 1
@@ -36,7 +36,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
       sign = sub(when, 1, 1)
     end
     local ms = tonumber(sub(when, 2))
-    local due = sign == '@' and math.max(ms, now) or from + ms -- the time before a message was accepted does not make its attempt late
+    local due = sign == '@' and math.max(ms, now) or ceil_now + ms -- the time before a message was accepted does not make its attempt late
     if lane == '' then
       list = {}
       for i = 1, tonumber(ARGV[at]) do
@@ -62,31 +62,31 @@ if #ids == 0 then
   local t, d, w = finish()
   return { t, d, w, {}, '' }
 end
-load(names)
-if met.epoch ~= ARGV[5] then return redis.error_reply('EMPTIED the data of this partition were lost') end
-if all_held and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of what was delivered would be new here
+load_lanes(names)
+if loaded.epoch ~= ARGV[5] then return redis.error_reply('EMPTIED the data of this partition were lost') end
+if all_paused and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of what was delivered would be new here
   return redis.error_reply('RESTORING what was archived: not all ids are known yet')
 end
-if lease > 0 and (all_held or call('ZSCORE', FENCED, by)) then lease = 0 end
+if lease > 0 and (all_paused or call('ZSCORE', FENCED, by)) then lease = 0 end
 
 local known, kept, fans, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {} }
 local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
 
 local may_lease
 do
-  local rooms = {} -- lane -> how many more it may have in flight by leases given here
+  local leasable = {} -- lane -> how many more it may have in flight by leases given here
 
   -- may_lease reports whether a delivery may be attempted by the caller at once, before any other instance claims it. An
   -- expired delivery is not leased; a claim ends it.
   function may_lease(e, l)
-    if nleases >= lease or not e.soon or (l.ready or queued(l)) > 0 then return false end
-    local most = rooms[l]
+    if nleases >= lease or not e.soon or (l.ready or ready_length(l)) > 0 then return false end
+    local most = leasable[l]
     if not most then
-      most = l.limits.held == '-' and not l.limits.pull and l.state.till <= now and l.state.egress == 0 and room(l) or 0
-      rooms[l] = most
+      most = l.limits.held == '-' and not l.limits.pull and l.state.till <= now and l.state.egress == 0 and slots(l) or 0
+      leasable[l] = most
     end
-    if l.flying >= most or not light(l, free - nleases) or (l.limits.interval > 0 and tokens_of(l) == 0) then return false end
-    local expiry = expires(e.record)
+    if l.flying >= most or not light_enough(l, free - nleases) or (l.limits.interval > 0 and tokens_of(l) == 0) then return false end
+    local expiry = expires_at(e.record)
     return expiry == 0 or expiry > now
   end
 end
@@ -98,18 +98,18 @@ local function refused(e)
   if e.fan then return false end
   for _, name in ipairs(e.list or { e.lane }) do
     local l = lanes[name]
-    if full(l) and not ends(l) then
-      local key = line(l, e.record)
-      if (key and last_of(l, key)) or not may_lease(e, l) then return true end
+    if full(l) and not lane_ends(l) then
+      local key = line_of(l, e.record)
+      if (key and last_score(l, key)) or not may_lease(e, l) then return true end
     end
   end
   return false
 end
 
 local function overflow(l, delivery)
-  die(l, delivery, 'overflow', 0)
-  put(entries_of_progress, delivery, progressed(0, 0, 0, 0, 0, 'overflow', MORE))
-  note(delivery, 'dead', 0, 0, 0, 'overflow')
+  end_dead(l, delivery, 'overflow', 0)
+  append_pair(progress_entries, delivery, progress_text(0, 0, 0, 0, 0, 'overflow', NO_MORE_PROGRESS))
+  log_line(delivery, 'dead', 0, 0, 0, 'overflow')
 end
 
 -- digits writes a due time. Mostly all due times are the same, and writing one costs as much as the rest of its answer.
@@ -130,22 +130,22 @@ do
   local accepted, accepted_digits
   function shelve(e, l)
     local list, at = shelves[l.name], sub(e.record, 17, 22)
-    if at ~= accepted then accepted, accepted_digits = at, num(created(e.record)) end
+    if at ~= accepted then accepted, accepted_digits = at, num(created_at(e.record)) end
     local queue = l.limits.pull and sub(l.name, 1, 2) == 'q_'
     if not list then
       list = {}
       shelves[l.name] = list
       if not l.was and not queue then
-        local _, owner = owned(l.name, e.record)
+        local _, owner = tenant_shelf(l.name, e.record)
         list.owner = owner
       end
     end
-    put(list, accepted_digits, e.id)
+    append_pair(list, accepted_digits, e.id)
     if queue then
-      local shelf, owner = owned(l.name, e.record)
+      local shelf, owner = tenant_shelf(l.name, e.record)
       if not shelf then return end
       shelves[shelf] = shelves[shelf] or { owner = owner }
-      put(shelves[shelf], accepted_digits, e.id)
+      append_pair(shelves[shelf], accepted_digits, e.id)
     end
   end
 end
@@ -153,14 +153,14 @@ end
 -- make puts one delivery where it belongs and answers the letter of the place.
 local function make(e, l)
   local delivery = l.name .. ':' .. e.id
-  if not l.text and not l.leads then l.leads = leads_to(e.record) end
-  if ends(l) then
+  if not l.text and not l.leads then l.leads = origin_and_tenant(e.record) end
+  if lane_ends(l) then
     shelve(e, l)
-    doom(l, delivery)
+    end_with_lane(l, delivery)
     return l.limits.held == 'x' and 'c' or 'x'
   end
-  local key = line(l, e.record)
-  local behind = key and last_of(l, key)
+  local key = line_of(l, e.record)
+  local behind = key and last_score(l, key)
   local now_leased = not behind and may_lease(e, l)
   if not now_leased and full(l) then
     if not e.fan then return 'f' end
@@ -169,13 +169,13 @@ local function make(e, l)
     return 'o'
   end
   shelve(e, l)
-  if key then join(l, key, e.id) end
-  if sub(e.record, 29, 34) ~= NEVER then watch(delivery, e.record) end -- mostly it does not expire: then this saves two calls
+  if key then join_line(l, key, e.id) end
+  if sub(e.record, 29, 34) ~= NEVER then watch_expiry(delivery, e.record) end -- mostly it does not expire: then this saves two calls
   if now_leased then
-    put(leases, at_now, delivery)
+    append_pair(leases, at_now, delivery)
     nleases = nleases + 1
     l.flying = l.flying + 1
-    if l.limits.interval > 0 then take(l, 1) end
+    if l.limits.interval > 0 then take_tokens(l, 1) end
     return 'l'
   end
   l.waiting = l.waiting + 1
@@ -184,7 +184,7 @@ local function make(e, l)
     return 'b'
   end
   if not e.soon then
-    put(dues, digits(e.due), delivery)
+    append_pair(dues, digits(e.due), delivery)
     return 'd'
   end
   nready = nready + 1
@@ -194,7 +194,7 @@ local function make(e, l)
     pushes[l.name] = list
   end
   list[#list + 1] = format('%d:', math.min(e.due, now)) .. e.id
-  l.ready = queued(l) + 1
+  l.ready = ready_length(l) + 1
   return 'r'
 end
 
@@ -234,9 +234,9 @@ local function accept(e)
   end
   if e.body and not keep_body(e) then return '5' .. letter('f', e) end
   kept[e.id] = e.record
-  put(fresh, e.id, e.record)
+  append_pair(fresh, e.id, e.record)
   local token = token_of(e.record)
-  if token then put(fresh.subjects, token, e.id) end
+  if token then append_pair(fresh.subjects, token, e.id) end
   if told then
     local body = e.body == true and call('HSTRLEN', BODIES, body_of(e.id, e.record)) or e.body and #e.body or 0
     made, made_bytes = true, made_bytes + #e.record + body
@@ -258,9 +258,9 @@ local function again(e, old)
     e.due = 0
     return '2' .. letter('s', e)
   end
-  e.due = math.max(deliver(old), now) -- a lane that a repeat adds is due with the first ones, or now if that has passed
+  e.due = math.max(deliver_at(old), now) -- a lane that a repeat adds is due with the first ones, or now if that has passed
   e.soon = e.due <= now
-  local fan = fans[e.id] or sure('HGET', FAN, e.id) or only(old)
+  local fan = fans[e.id] or sure('HGET', FAN, e.id) or only_lane(old)
   local named, letters, more = {}, { '2' }, false
   for lane in string.gmatch(fan, '%S+') do named[string.gsub(lane, '^%-', '')] = true end
   for i, lane in ipairs(e.list or { e.lane }) do
@@ -288,7 +288,7 @@ for i, e in ipairs(entries) do
     n = n + 2
   else
     words[n + 1] = again(e, old)
-    words[n + 2], words[n + 3] = digits(e.due), #old > DIGEST and num(created(old)) or '0'
+    words[n + 2], words[n + 3] = digits(e.due), #old > DIGEST and num(created_at(old)) or '0'
     n = n + 3
   end
 end
@@ -296,17 +296,17 @@ count('in_flight', nleases)
 count('ready', nready)
 count('scheduled', #dues / 2 + nbehind)
 
-each('HSET', MESSAGES, fresh)
+in_chunks('HSET', MESSAGES, fresh)
 if #fresh.subjects > 0 then note_subjects(fresh.subjects) end
 for id, fan in pairs(fans) do sure('HSET', FAN, id, fan) end
-hold(leases)
+write_leases(leases)
 for shelf, list in pairs(shelves) do
-  each('ZADD', SHELF .. shelf, list)
-  if list.owner then own_shelf(shelf, list.owner) end
+  in_chunks('ZADD', SHELF .. shelf, list)
+  if list.owner then add_tenant_shelf(shelf, list.owner) end
 end
-each('ZADD', DUE, dues)
+in_chunks('ZADD', DUE, dues)
 for lane, list in pairs(pushes) do
-  each('RPUSH', READY .. lane, list)
+  in_chunks('RPUSH', READY .. lane, list)
   if lanes[lane].ready == #list then lanes[lane].place = true end
 end
 if #sums.watched > 0 then set_expiry() end
@@ -314,7 +314,7 @@ for field, gone in pairs(staged) do
   if gone then sure('HDEL', BODIES, field) end
   sure('ZREM', STAGED, field)
 end
-for _, l in ipairs(met) do
+for _, l in ipairs(loaded) do
   if sub(l.name, 1, 3) == 'ep_' then
     answer[4][#answer[4] + 1] = l.name
     answer[4][#answer[4] + 1] = l.limits.v
@@ -323,8 +323,8 @@ end
 answer[5] = table.concat(words, ' ')
 if told and made then
   write_log('a', sub(told, 2), 'w', answer[5], 'b', made_bytes)
-  add(ARCHIVE, { b = made_bytes })
+  add_counts(ARCHIVE, { b = made_bytes })
 end
-flush()
+write_ends()
 answer[1], answer[2], answer[3] = finish()
 return answer

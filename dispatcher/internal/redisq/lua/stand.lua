@@ -6,8 +6,8 @@
 --   for each that was begun: result (0 not kept, 2 the same, 3 other content), created ms, the number of deliveries that
 --   follow, and of each lane, status, ms
 local MOST_LANES, MOST_BYTES = 64, 1048576
-local names, asked, bytes, whole, begun = {}, {}, 0, 0, tonumber(ARGV[rest])
-for i = rest + 1, #ARGV, 2 do
+local names, asked, bytes, whole, begun = {}, {}, 0, 0, tonumber(ARGV[args_from])
+for i = args_from + 1, #ARGV, 2 do
   if #names == MOST_LANES or bytes >= MOST_BYTES then break end
   local id = ARGV[i]
   local record = call('HGET', MESSAGES, id)
@@ -31,16 +31,16 @@ for i = rest + 1, #ARGV, 2 do
   end
   whole, begun = whole + 1, 0
 end
-load(names)
+load_lanes(names)
 
 local words = {}
 for _, e in ipairs(asked) do
   words[#words + 1] = e.code
-  words[#words + 1] = e.code == '2' and num(created(e.record)) or '0'
+  words[#words + 1] = e.code == '2' and num(created_at(e.record)) or '0'
   words[#words + 1] = format('%d', e.last - e.first + 1)
   for i = e.first, e.last do
-    local status, at = stands(names[i] .. ':' .. e.id, lanes[names[i]], e.id, e.record)
-    words[#words + 1], words[#words + 2], words[#words + 3] = names[i], status, ms_of(num(at))
+    local status, at = status_of(names[i] .. ':' .. e.id, lanes[names[i]], e.id, e.record)
+    words[#words + 1], words[#words + 2], words[#words + 3] = names[i], status, score_ms(num(at))
   end
 end
-return { micros, before_due, weighs(before_weight), whole, begun, table.concat(words, ' ') }
+return { micros, before_due, hint_weight(before_weight), whole, begun, table.concat(words, ' ') }

@@ -12,15 +12,15 @@ local READ = 1024 -- elements of which one call looks for marks
 local LONGEST = 120000 -- ms; no attempt takes longer, with its quick repeats
 local name, what, ids = ARGV[3], ARGV[4], {}
 for i = 5, what == 't' and #ARGV or 4 do
-  local lane, id = parts(ARGV[i])
+  local lane, id = split(ARGV[i])
   if lane == name then ids[#ids + 1] = id end
 end
 call('DEL', tag)
-load({ name })
+load_lanes({ name })
 local l = lanes[name]
 for _, id in ipairs(ids) do
   local delivery = name .. ':' .. id
-  if ends_with(l, id) and sure('ZREM', DUE, delivery) == 1 then expel(l, delivery, id, sure('HGET', PROGRESS, delivery)) end
+  if ends_with_lane(l, id) and sure('ZREM', DUE, delivery) == 1 then end_due_with_lane(l, delivery, id, sure('HGET', PROGRESS, delivery)) end
 end
 if what == 'r' and l.limits.cut then
   end_ready(l, MOST)
@@ -34,38 +34,38 @@ end
 -- end_marks ends marked deliveries among some elements. Redis removes from the middle of a list by passing all elements
 -- from one end, so those that end are overwritten and leave together.
 local function end_marks(skip)
-  local key, length, names = READY .. name, queued(l), {}
+  local key, length, names = READY .. name, ready_length(l), {}
   local page = sure('LRANGE', key, -skip - READ, -skip - 1)
-  for i, element in ipairs(page) do names[i] = name .. ':' .. select(2, parts(element)) end
-  local marks, first, n = #page > 0 and of(MARKS, names) or NONE, length - skip - #page, 0
+  for i, element in ipairs(page) do names[i] = name .. ':' .. select(2, split(element)) end
+  local marks, first, n = #page > 0 and read_fields(MARKS, names) or NONE, length - skip - #page, 0
   for i, delivery in ipairs(names) do
     if n == MOST then break end
     if marks[i] then
-      local _, id = parts(delivery)
+      local _, id = split(delivery)
       local record = sure('HGET', MESSAGES, id)
       sure('LSET', key, first + i - 1, '')
       n = n + 1
       l.waiting = l.waiting - 1
       count('ready', -1)
       if record and #record > DIGEST then
-        count(end_marked(delivery, marks[i], (progress(sure('HGET', PROGRESS, delivery)))), 1)
+        count(end_marked(delivery, marks[i], (parse_progress(sure('HGET', PROGRESS, delivery)))), 1)
       else
-        unmarked[#unmarked + 1] = delivery
-        drop(delivery, id, record)
+        removed_marks[#removed_marks + 1] = delivery
+        drop_delivery(delivery, id, record)
       end
-      leave(l, id, record)
+      leave_line(l, id, record)
     end
   end
   if n > 0 then
     sure('LREM', key, skip < length / 2 and -n or n, '')
     l.ready = nil
-    if queued(l) == 0 then l.emptied = true end
+    if ready_length(l) == 0 then l.emptied = true end
   end
   if n == MOST then return skip end
   return #page < READ and -1 or skip + READ - n
 end
 local more = what == 'm' and end_marks(tonumber(ARGV[5])) or nil
 local n = (#ended.cancelled + #ended.dead + #ended.done) / 2
-flush()
+write_ends()
 local t, d, w = finish()
 return { t, d, w, n, more }

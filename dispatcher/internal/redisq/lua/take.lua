@@ -15,7 +15,7 @@ local names = { unpack(ARGV, 9) }
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
 call('DEL', tag)
 local answer = { 0, 0, 0, 0, 0, 0, {}, {} }
-load({ unpack(names) })
+load_lanes({ unpack(names) })
 
 -- free is how many deliveries of a lane may be taken now, by its limits and as far as they are ready. The list is
 -- looked at whatever its count says, since that may have been lost. The lane is placed anew, since it may be listed
@@ -24,8 +24,8 @@ local function free(l)
   if not l.limits.pull then return 0 end
   l.place, l.ready = true, sure('LLEN', READY .. l.name)
   l.waiting = math.max(l.waiting, l.ready)
-  if all_held or l.limits.held ~= '-' or l.state.till > now then return 0 end
-  return math.max(0, math.min(room(l) - l.flying, tokens_of(l), l.ready))
+  if all_paused or l.limits.held ~= '-' or l.state.till > now then return 0 end
+  return math.max(0, math.min(slots(l) - l.flying, tokens_of(l), l.ready))
 end
 
 -- What a lane leaves of its share the next ones get; a lane may get a second share.
@@ -48,12 +48,12 @@ for _, name in ipairs(names) do
     local list = sure('LRANGE', READY .. name, 0, n - 1)
     for _, element in ipairs(list) do
       k = k + 1
-      taken.dues[k], taken.ids[k] = parts(element)
+      taken.dues[k], taken.ids[k] = split(element)
       taken.names[k], taken.owners[k] = name .. ':' .. taken.ids[k], l
     end
     given[l] = #list
     l.flying, l.waiting, l.ready = l.flying + #list, l.waiting - #list, l.ready - #list
-    if l.limits.interval > 0 then take(l, #list) end
+    if l.limits.interval > 0 then take_tokens(l, #list) end
     l.emptied = l.ready == 0
   end
 end
@@ -62,25 +62,25 @@ if k > 0 then
   local leases
   leases, answer[6] = lease_ready(taken, given, most_bytes, answer)
   if lasts == 0 then
-    if call('HLEN', TOKENS) > 0 then each('HDEL', TOKENS, taken.names) end -- the last lease is the caller's now
-    hold(leases)
+    if call('HLEN', TOKENS) > 0 then in_chunks('HDEL', TOKENS, taken.names) end -- the last lease is the caller's now
+    write_leases(leases)
   elseif #leases > 0 then
     local rungs = {}
     for at = 9, #answer, 4 do rungs[answer[at]] = answer[at + 2] end
-    answer[4] = num(from + lasts)
-    lease_until(leases, from + lasts, ARGV[6], ARGV[7], rungs)
+    answer[4] = num(ceil_now + lasts)
+    lease_until(leases, ceil_now + lasts, ARGV[6], ARGV[7], rungs)
   end
 end
-for _, l in ipairs(met) do
+for _, l in ipairs(loaded) do
   if sub(l.name, 1, 3) == 'ep_' then
     answer[8][#answer[8] + 1] = l.name
     answer[8][#answer[8] + 1] = l.limits.v
   end
 end
 answer[5] = (#ended.done + #ended.cancelled + #ended.dead) / 2
-flush()
+write_ends()
 answer[1], answer[2], answer[3] = finish()
-if not all_held then
+if not all_paused then
   for i, since in ipairs(call('ZMSCORE', PULLS, unpack(names))) do
     if since then answer[7][#answer[7] + 1] = names[i] end
   end

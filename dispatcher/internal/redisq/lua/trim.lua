@@ -16,7 +16,7 @@ local YOUNG = 15 * 1000 -- ms; making room leaves these: callers repeat a call t
 
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local room, log_most, backlog = ARGV[9] == '1', tonumber(ARGV[10]), tonumber(ARGV[11])
+local make_room, log_most, backlog = ARGV[9] == '1', tonumber(ARGV[10]), tonumber(ARGV[11])
 call('DEL', tag)
 
 -- What is not archived stays: ends from ends_below on, in ms, and entries behind archived. An end may be so much later than
@@ -29,7 +29,7 @@ local function note_cut(id)
   local ms, known = tonumber(match(id, '^%d+')), sure('HMGET', ARCHIVE, 'cut', 'p')
   local before = match(known[1] or '', '^%d+')
   if not before or tonumber(before) < ms then sure('HSET', ARCHIVE, 'cut', id) end
-  if known[2] and not archived and later(id, known[2]) then sure('HSET', ARCHIVE, 'gap', id) end
+  if known[2] and not archived and is_later(id, known[2]) then sure('HSET', ARCHIVE, 'gap', id) end
 end
 local log_entries, log_bytes = sure('XLEN', ATTEMPTS), 0 -- the memory that they take; 0: they are too few to ask
 do -- this block ends its locals: there may be no more than some two hundred at a time
@@ -64,8 +64,8 @@ do -- this block ends its locals: there may be no more than some two hundred at 
     sure('XDEL', ATTEMPTS, unpack(ids))
     sure('HSET', ARCHIVE, 'gap', first)
     note_cut(first)
-    add(ARCHIVE, { dropped = lines, b = -bytes })
-    log_entries, more = log_entries - #ids, 1
+    add_counts(ARCHIVE, { dropped = lines, b = -bytes })
+    log_entries, has_more = log_entries - #ids, 1
     return first
   end
 
@@ -81,19 +81,19 @@ do -- this block ends its locals: there may be no more than some two hundred at 
   end
 
   local kept = backlog > 0 and sure('HMGET', ARCHIVE, 'p', 'b', 'gap') or NONE
-  local p, waits_for, gap = kept[1], tonumber(kept[2] or nil) or 0, kept[3]
+  local p, waiting_bytes, gap = kept[1], tonumber(kept[2] or nil) or 0, kept[3]
   if ms_and_seq(p) then
-    local known = gap and later(gap, p) and gap or p
-    local over = waits_for + math.max(0, log_bytes - log_most) > backlog
-    if over or room and hinders(ms_and_seq(known) - EARLIER) then known = give_up(known) or known end
+    local known = gap and is_later(gap, p) and gap or p
+    local over = waiting_bytes + math.max(0, log_bytes - log_most) > backlog
+    if over or make_room and hinders(ms_and_seq(known) - EARLIER) then known = give_up(known) or known end
     archived = p
     local newest = sure('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
-    if newest and later(newest[1], known) then ends_below = math.max(0, ms_and_seq(known) - EARLIER) end -- else all is
+    if newest and is_later(newest[1], known) then ends_below = math.max(0, ms_and_seq(known) - EARLIER) end -- else all is
   end
 end
 
 local function full(list)
-  if #list >= batch then more = 1 end
+  if #list >= batch then has_more = 1 end
   return #list
 end
 
@@ -118,12 +118,12 @@ local function lose(field, key, deliveries, digest)
     local newest = tonumber(sure('ZSCORE', key, deliveries[#deliveries])) or 0
     lost[field] = math.max(lost[field], math.min(newest, now))
   end
-  forget(key, deliveries, digest)
+  forget_deliveries(key, deliveries, digest)
 end
 
 local nfinished = 0
 for _, end_ in ipairs({ { DONE, 'delivered' }, { CANCELLED, 'cancelled' } }) do
-  local old = fit(aged(end_[1], finished_ms))
+  local old = limit_by_fans(aged(end_[1], finished_ms))
   lose('ended', end_[1], old, false)
   count(end_[2], -#old)
   nfinished = nfinished + full(old)
@@ -139,11 +139,11 @@ end
 -- ago has no young message.
 local function without_young(key, deliveries)
   local ids, old = {}, {}
-  for i, delivery in ipairs(deliveries) do ids[i] = select(2, parts(delivery)) end
+  for i, delivery in ipairs(deliveries) do ids[i] = select(2, split(delivery)) end
   local records = #ids > 0 and sure('HMGET', MESSAGES, unpack(ids)) or NONE
   for i, delivery in ipairs(deliveries) do
     local record = records[i]
-    if not record or created(record) <= now - YOUNG or tonumber(sure('ZSCORE', key, delivery)) <= now - YOUNG then
+    if not record or created_at(record) <= now - YOUNG or tonumber(sure('ZSCORE', key, delivery)) <= now - YOUNG then
       old[#old + 1] = delivery
     end
   end
@@ -152,10 +152,10 @@ end
 
 local much = sure('ZCARD', DONE) + sure('ZCARD', CANCELLED) - finished_most
 local cut_age, many = 0, much
-if room then much = math.max(much, batch) end
+if make_room then much = math.max(much, batch) end
 local function cut_oldest(key, status)
-  local cut = fit(over(key, much))
-  if room then cut = without_young(key, cut) end
+  local cut = limit_by_fans(over(key, much))
+  if make_room then cut = without_young(key, cut) end
   if many > 0 and #cut > 0 then
     -- A trim for room may cut more than are too many. The newest of those that are too many tells how short the time
     -- is.
@@ -165,13 +165,13 @@ local function cut_oldest(key, status)
   lose('ended', key, cut, true)
   count(status, -#cut)
   nfinished = nfinished + #cut
-  if #cut < much and #cut > 0 then more = 1 end
+  if #cut < much and #cut > 0 then has_more = 1 end
   return #cut
 end
 if much > 0 then
   local first, other = { DONE, 'delivered' }, { CANCELLED, 'cancelled' }
   if age_of_head(CANCELLED) < age_of_head(DONE) then first, other = other, first end
-  if cut_oldest(unpack(first)) == 0 and room then cut_oldest(unpack(other)) end
+  if cut_oldest(unpack(first)) == 0 and make_room then cut_oldest(unpack(other)) end
 end
 
 local seen = sure('ZRANGEBYSCORE', SEEN, '-inf', now - finished_ms, 'LIMIT', 0, batch)
@@ -180,34 +180,34 @@ if #seen < batch then
   local extra = math.min(batch - #seen, spare)
   if extra > 0 then
     seen = sure('ZRANGE', SEEN, 0, #seen + extra - 1)
-  elseif room and nfinished == 0 then
+  elseif make_room and nfinished == 0 then
     seen = sure('ZRANGEBYSCORE', SEEN, '-inf', now - YOUNG, 'LIMIT', 0, batch)
   end
 end
-each('ZREM', SEEN, seen)
-each('HDEL', MESSAGES, seen)
+in_chunks('ZREM', SEEN, seen)
+in_chunks('HDEL', MESSAGES, seen)
 full(seen)
 
 local old = #aged(DEAD, dead_ms)
-local dead = fit(over(DEAD, math.max(old, sure('ZCARD', DEAD) - dead_most)))
+local dead = limit_by_fans(over(DEAD, math.max(old, sure('ZCARD', DEAD) - dead_most)))
 local early = math.max(0, #dead - old)
 if #dead > 0 then
   for i, text in ipairs(sure('HMGET', PROGRESS, unpack(dead))) do
-    local _, _, _, _, _, reason = progress(text)
-    bury((parts(dead[i])), reason, -1)
+    local _, _, _, _, _, reason = parse_progress(text)
+    count_dead((split(dead[i])), reason, -1)
   end
   lose('dead', DEAD, dead, false)
   count('dead', -full(dead))
 end
 
 -- Bodies whose message never came. If the message is kept, the body is its own and a repeat has staged it again.
-if large then
+if has_bodies then
   local STAGED_AGE = 3600 * 1000 -- ms; the call that staged a body so long ago has given up
   local given_up = sure('ZRANGEBYSCORE', STAGED, '-inf', now - STAGED_AGE, 'LIMIT', 0, batch)
   for _, field in ipairs(given_up) do
     local id = sub(field, 1, -DIGEST - 2)
     local record = sure('HGET', MESSAGES, id)
-    if not (record and apart(record) and body_of(id, record) == field) then sure('HDEL', BODIES, field) end
+    if not (record and body_apart(record) and body_of(id, record) == field) then sure('HDEL', BODIES, field) end
     sure('ZREM', STAGED, field)
   end
   full(given_up)
@@ -235,16 +235,16 @@ do -- this block ends its locals
         end
       end
     end
-    each('ZREM', KNOWN, gone)
-    each('HDEL', IN, gone)
-    each('HDEL', NAMES, gone)
-    each('HDEL', LANE, idle)
-    each('HDEL', LIMITS, idle)
-    each('HDEL', HELD, idle)
-    each('ZADD', KNOWN, kept)
+    in_chunks('ZREM', KNOWN, gone)
+    in_chunks('HDEL', IN, gone)
+    in_chunks('HDEL', NAMES, gone)
+    in_chunks('HDEL', LANE, idle)
+    in_chunks('HDEL', LIMITS, idle)
+    in_chunks('HDEL', HELD, idle)
+    in_chunks('ZADD', KNOWN, kept)
     if #kept > 0 then -- Redis may have started anew meanwhile
       for _, hash in ipairs({ IN, LANE }) do
-        if call('EXISTS', hash) == 1 then spread(hash) end
+        if call('EXISTS', hash) == 1 then force_table(hash) end
       end
     end
     nlanes = #gone
@@ -263,10 +263,10 @@ local function look_ahead()
   for i = 1, #ahead, 2 do
     if ahead[i] ~= TIMER and ahead[i] ~= '~expiring' then names[#names + 1] = ahead[i] end
   end
-  load(names)
+  load_lanes(names)
   for i = 1, #ahead, 2 do
     local l, at = lanes[ahead[i]], tonumber(ahead[i + 1])
-    if l and at > now and at > (ends(l) and now or allows(l)) then l.place = true end
+    if l and at > now and at > (lane_ends(l) and now or allowed_from(l)) then l.place = true end
     if l and l.place then anew = 1 end
   end
   return anew
@@ -286,12 +286,12 @@ local function cut_log()
   if entries == 0 then return end
   local oldest = tonumber(sure('ZRANGE', DONE, 0, 0, 'WITHSCORES')[2] or now - finished_ms) or 0
   local behind = num(math.max(0, math.min(oldest, now) - EARLIER)) .. '-0'
-  if archived and later(behind, archived) then behind = archived end
+  if archived and is_later(behind, archived) then behind = archived end
   local gone = sure('XTRIM', ATTEMPTS, 'MINID', '~', behind, 'LIMIT', LOG_BATCH)
   if gone > 0 then note_cut(behind) end
   local left = entries - gone
   local most = log_bytes > log_most and floor(entries * log_most / log_bytes) or left
-  if room then most = math.min(most, floor(left / 2)) end
+  if make_room then most = math.min(most, floor(left / 2)) end
   if most < left then
     local cut = archived and sure('XTRIM', ATTEMPTS, 'MINID', '~', archived, 'LIMIT', math.min(LOG_BATCH, left - most))
       or sure('XTRIM', ATTEMPTS, 'MAXLEN', '~', most, 'LIMIT', LOG_BATCH)
@@ -299,8 +299,8 @@ local function cut_log()
     if cut > 0 then note_cut(first and first[1] or at_now .. '-0') end
     gone = gone + cut
   end
-  if gone >= LOG_BATCH then more = 1 end
+  if gone >= LOG_BATCH then has_more = 1 end
 end
 cut_log()
 local t, d, w = finish()
-return { t, d, w, nfinished, #seen, #dead, early, nlanes + (sums.left or 0), more, num(cut_age), stay, anew }
+return { t, d, w, nfinished, #seen, #dead, early, nlanes + (sums.left or 0), has_more, num(cut_age), stay, anew }

@@ -3,19 +3,19 @@
 -- there.
 --
 -- ARGV[3] count, ARGV[4..] the names of all that may hold leases
-local k = tonumber(ARGV[3])
-local holders = {}
-for i = 4, 3 + k do holders[#holders + 1] = ARGV[i] end
-local rest = 4 + k
+local instance_count = tonumber(ARGV[3])
+local lease_holders = {}
+for i = 4, 3 + instance_count do lease_holders[#lease_holders + 1] = ARGV[i] end
+local args_from = 4 + instance_count
 
 -- readable reports whether a record is whole, so that scripts can read it.
 local function readable(record)
   return record and #record > 45 and #record >= 45 + string.byte(record, 43)
 end
 
--- named answers how a message names a lane: yes, gone, or no. It answers none where the message is not kept, and broken
+-- how_named answers how a message names a lane: yes, gone, or no. It answers none where the message is not kept, and broken
 -- where the record can't be read.
-local function named(lane, id, record)
+local function how_named(lane, id, record)
   if not record or #record <= DIGEST then return 'none' end
   if not readable(record) then return 'broken' end
   for _, name in ipairs(lanes_of(id, record)) do
@@ -26,27 +26,27 @@ local function named(lane, id, record)
 end
 
 local ZSETS = { { 'done', DONE }, { 'dead', DEAD }, { 'cancelled', CANCELLED }, { 'due', DUE } }
-local function over(place) return place == 'done' or place == 'dead' or place == 'cancelled' end
+local function has_ended(place) return place == 'done' or place == 'dead' or place == 'cancelled' end
 
--- lines answers the sets in which a delivery may be. The record says which set is its key's. Without a record it is
+-- line_sets answers the sets in which a delivery may be. The record says which set is its key's. Without a record it is
 -- seen, the set in which the delivery was found.
-local function lines(name, record, seen)
+local function line_sets(name, record, seen)
   local sets = sets_of({ name = name }, readable(record) and record)
   if seen and seen ~= '' and BEHIND .. seen ~= sets[1] and BEHIND .. seen ~= sets[2] then sets[#sets + 1] = BEHIND .. seen end
   return sets
 end
 
--- places lists where a delivery is, each with its key and its member. It does not search ready lists.
-local function places(delivery, name, id, record, seen)
+-- places_of lists where a delivery is, each with its key and its member. It does not search ready lists.
+local function places_of(delivery, name, id, record, seen)
   local list = {}
   for _, zset in ipairs(ZSETS) do
     if call('ZSCORE', zset[2], delivery) then list[#list + 1] = { zset[1], zset[2], delivery } end
   end
-  for _, holder in ipairs(holders) do
+  for _, holder in ipairs(lease_holders) do
     if call('ZSCORE', LEASES .. holder, delivery) then list[#list + 1] = { 'leased', LEASES .. holder, delivery } end
   end
   if call('ZSCORE', TAKEN, delivery) then list[#list + 1] = { 'leased', TAKEN, delivery } end
-  for _, set in ipairs(lines(name, record, seen)) do
+  for _, set in ipairs(line_sets(name, record, seen)) do
     local rank = call('ZRANK', set, id)
     if rank and rank > 0 then list[#list + 1] = { 'behind', set, id } end
   end
@@ -56,17 +56,17 @@ end
 -- over_or_none reports whether a delivery that may have a last lease, or may expire, ended or is not kept.
 local function over_or_none(delivery, name, id, record)
   if call('ZSCORE', TAKEN, delivery) then return false end
-  if named(name, id, record) ~= 'yes' then return true end
+  if how_named(name, id, record) ~= 'yes' then return true end
   return call('ZSCORE', DONE, delivery) or call('ZSCORE', DEAD, delivery) or call('ZSCORE', CANCELLED, delivery)
 end
 
 -- unowned reports whether the lists of its tenant lack a delivery.
 local function unowned(lane, id, record)
-  local shelf, owner = owned(lane, record)
+  local shelf, owner = tenant_shelf(lane, record)
   if not owner then return false end
   if not call('ZSCORE', TENANT .. owner, shelf) then return true end
   if shelf == lane then return call('HGET', OWNERS, lane) ~= owner end
-  return tonumber(call('ZSCORE', tag .. ':of:' .. shelf, id) or nil) ~= created(record)
+  return tonumber(call('ZSCORE', tag .. ':of:' .. shelf, id) or nil) ~= created_at(record)
 end
 
 -- unfound reports whether a message is not found by its token.
@@ -76,9 +76,9 @@ local function unfound(token, id)
   return not text or not find(' ' .. text .. ' ', ' ' .. id .. ' ', 1, true)
 end
 
--- stands reports whether a delivery is in a line.
-local function stands(name, id, record, seen)
-  for _, set in ipairs(lines(name, record, seen)) do
+-- in_line reports whether a delivery is in a line.
+local function in_line(name, id, record, seen)
+  for _, set in ipairs(line_sets(name, record, seen)) do
     if call('ZSCORE', set, id) then return true end
   end
   return false

@@ -29,19 +29,19 @@ local function add_to(delivery, i)
   by_lane[lane][i] = by_lane[lane][i] + 1
 end
 
-local due = page(DUE, ARGV[rest], ARGV[rest + 1])
+local due = page(DUE, ARGV[args_from], ARGV[args_from + 1])
 local scheduled, retrying = 0, 0
 local texts = texts_of(due)
 for i, delivery in ipairs(due) do
   add_to(delivery, 1)
-  if waits(texts[i]) == 'retrying' then retrying = retrying + 1 else scheduled = scheduled + 1 end
+  if waiting_status(texts[i]) == 'retrying' then retrying = retrying + 1 else scheduled = scheduled + 1 end
 end
 local taken = call('ZCARD', TAKEN)
-for _, delivery in ipairs(page(TAKEN, ARGV[rest], ARGV[rest + 1])) do add_to(delivery, 2) end
+for _, delivery in ipairs(page(TAKEN, ARGV[args_from], ARGV[args_from + 1])) do add_to(delivery, 2) end
 local flying = taken
-for _, holder in ipairs(holders) do
+for _, holder in ipairs(lease_holders) do
   flying = flying + call('ZCARD', LEASES .. holder)
-  if ARGV[rest] == '0' then
+  if ARGV[args_from] == '0' then
     for _, delivery in ipairs(call('ZRANGE', LEASES .. holder, 0, -1)) do add_to(delivery, 2) end
   end
 end
@@ -53,10 +53,10 @@ for _, lane in ipairs(order_of) do
 end
 
 local graves, graves_found = {}, {}
-local dead = page(DEAD, ARGV[rest + 2], ARGV[rest + 3])
+local dead = page(DEAD, ARGV[args_from + 2], ARGV[args_from + 3])
 texts = texts_of(dead)
 for i, delivery in ipairs(dead) do
-  local _, _, _, _, _, reason = progress(texts[i])
+  local _, _, _, _, _, reason = parse_progress(texts[i])
   local field = string.match(delivery, '^[^:]*') .. ' ' .. reason
   graves[field] = (graves[field] or 0) + 1
 end
@@ -65,13 +65,13 @@ for field, n in pairs(graves) do
   graves_found[#graves_found + 1] = n
 end
 
-local said, last = {}, rest + 4 + tonumber(ARGV[rest + 4])
-if last > rest + 4 then
-  local ins, texts = call('HMGET', IN, unpack(ARGV, rest + 5, last)), call('HMGET', LANE, unpack(ARGV, rest + 5, last))
+local said, last = {}, args_from + 4 + tonumber(ARGV[args_from + 4])
+if last > args_from + 4 then
+  local ins, texts = call('HMGET', IN, unpack(ARGV, args_from + 5, last)), call('HMGET', LANE, unpack(ARGV, args_from + 5, last))
   for i = 1, #ins do
     said[#said + 1] = ins[i] or ''
-    said[#said + 1] = texts[i] and shape(texts[i]).keys or 0
-    said[#said + 1] = call('LLEN', READY .. ARGV[rest + 4 + i])
+    said[#said + 1] = texts[i] and parse_lane(texts[i]).keys or 0
+    said[#said + 1] = call('LLEN', READY .. ARGV[args_from + 4 + i])
   end
 end
 local sets = {}
@@ -83,7 +83,7 @@ local fence = call('ZREVRANGE', FENCED, 0, 0, 'WITHSCORES')
 local first, last_end = call('ZRANGE', TAKEN, 0, 0, 'WITHSCORES'), call('ZREVRANGE', TAKEN, 0, 0, 'WITHSCORES')
 local token = taken .. '|' .. (first[2] or '') .. '|' .. (last_end[2] or '') .. '|' .. table.concat(call('HGETALL', COUNTS), ' ') .. '|' .. (entry and entry[1] or '') .. '|' .. (fence[2] or '')
 return {
-  micros, before_due, weighs(before_weight), token,
+  micros, before_due, hint_weight(before_weight), token,
   { call('ZCARD', DUE), call('ZCARD', DEAD), flying, call('HLEN', IN), call('ZCARD', DONE), call('ZCARD', CANCELLED), taken },
   scheduled, retrying, lanes_found, graves_found, said, sets, call('HGETALL', COUNTS), call('HGETALL', BURIED),
 }

@@ -6,11 +6,11 @@
 --   was seen)
 -- returns now, due, weight, then for each fault: id, kind, detail; of kind unsure: it may be in the list, which is too long
 --   to be read here
-local fix, sure, name = ARGV[rest] == '1', ARGV[rest + 1] == '1', ARGV[rest + 2]
+local fix, sure, name = ARGV[args_from] == '1', ARGV[args_from + 1] == '1', ARGV[args_from + 2]
 if fix then call('DEL', tag) end
-load({ name })
+load_lanes({ name })
 local l, list = lanes[name], READY .. name
-local answer, repaired = { micros, before_due, weighs(before_weight) }, false
+local answer, repaired = { micros, before_due, hint_weight(before_weight) }, false
 local function tell(id, kind, detail)
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, kind, detail
   repaired = repaired or fix
@@ -18,7 +18,7 @@ local function tell(id, kind, detail)
 end
 
 local ids, given, elements, seen = {}, {}, {}, {}
-for i = rest + 3, #ARGV, 3 do
+for i = args_from + 3, #ARGV, 3 do
   ids[#ids + 1], given[ARGV[i]], elements[ARGV[i]], seen[ARGV[i]] = ARGV[i], ARGV[i + 1], {}, ARGV[i + 2]
 end
 local entire
@@ -67,32 +67,32 @@ end
 local function take(delivery, p)
   local place, text = p[1], call('HGET', PROGRESS, delivery)
   remove(p)
-  count(statuses[place] or waits(text), -1)
+  count(statuses[place] or waiting_status(text), -1)
   if place == 'leased' then
     l.flying = l.flying - 1
-  elseif not over(place) then
+  elseif not has_ended(place) then
     l.waiting = l.waiting - 1
   elseif place == 'dead' then
-    local _, _, _, _, _, reason = progress(text)
-    bury(name, reason, -1)
+    local _, _, _, _, _, reason = parse_progress(text)
+    count_dead(name, reason, -1)
   end
 end
 
 -- step_out takes a delivery out of its line, whatever number of lines the lane has, and releases the next one.
 local function step_out(id, record)
-  for _, set in ipairs(lines(name, record, seen[id])) do
+  for _, set in ipairs(line_sets(name, record, seen[id])) do
     local rank = call('ZRANK', set, id)
     if rank then
       call('ZREM', set, id)
-      if rank == 0 then release(l, set) end
+      if rank == 0 then release_next(l, set) end
     end
   end
 end
 
 -- expected is the ms at which a lost delivery may be attempted, by its last attempt, else by its message.
 local function expected(delivery, record, text)
-  if not text then return deliver(record) end
-  local _, _, _, _, asked = progress(text)
+  if not text then return deliver_at(record) end
+  local _, _, _, _, asked = parse_progress(text)
   local newest = call('LINDEX', HISTORY .. delivery, 0)
   local due = newest and tonumber(string.match(newest, '^(%d+) ')) or 0
   return asked > 0 and now or due
@@ -102,24 +102,24 @@ end
 -- goes on. A lost delivery is mostly still counted; if not, counts are compared later.
 local function restore(delivery, id, record)
   local mark, text = call('HGET', MARKS, delivery), call('HGET', PROGRESS, delivery)
-  local _, _, _, _, _, reason = progress(text)
+  local _, _, _, _, _, reason = parse_progress(text)
   local over_now = true
   if mark then
-    end_marked(delivery, mark, (progress(text)))
+    end_marked(delivery, mark, (parse_progress(text)))
   elseif reason ~= '-' then
-    put(ended.dead, now, delivery)
-  elseif ends_with(l, id, record) then
-    doom(l, delivery, text)
+    append_pair(ended.dead, now, delivery)
+  elseif ends_with_lane(l, id, record) then
+    end_with_lane(l, delivery, text)
   else
     over_now = false
   end
   if over_now then
-    flush()
+    write_ends()
     return step_out(id, record)
   end
-  watch(delivery, record)
-  local key, due = line(l, record), expected(delivery, record, text)
-  if key and not stands(name, id, record, seen[id]) and not join(l, key, id) then return end
+  watch_expiry(delivery, record)
+  local key, due = line_of(l, record), expected(delivery, record, text)
+  if key and not in_line(name, id, record, seen[id]) and not join_line(l, key, id) then return end
   if due > now then
     call('ZADD', DUE, num(due), delivery)
   else
@@ -130,8 +130,8 @@ end
 -- alive gives a delivery that is not dead after all a new ladder.
 local function alive(delivery)
   local text = call('HGET', PROGRESS, delivery)
-  local a, _, _, s, _, reason, more = progress(text)
-  if reason ~= '-' then call('HSET', PROGRESS, delivery, progressed(a, a, 0, s, 0, '-', besides(more, 0))) end
+  local a, _, _, s, _, reason, more = parse_progress(text)
+  if reason ~= '-' then call('HSET', PROGRESS, delivery, progress_text(a, a, 0, s, 0, '-', with_beside(more, 0))) end
 end
 
 -- Which of two places is kept. A delivered one is not attempted again. One that waits behind another keeps its turn. A
@@ -144,7 +144,7 @@ local function settle_places(delivery, id, record, found)
   local kept = found[1][1]
   if kept ~= 'dead' then alive(delivery) end
   if kept ~= 'ready' and kept ~= 'leased' then call('HDEL', MARKS, delivery) end
-  if over(kept) then
+  if has_ended(kept) then
     call('ZREM', EXPIRING, delivery)
     step_out(id, record)
   end
@@ -154,16 +154,16 @@ end
 local function carry_out(delivery, id, record, p)
   local mark = call('HGET', MARKS, delivery)
   call('HDEL', MARKS, delivery)
-  if over(p[1]) then return end
+  if has_ended(p[1]) then return end
   take(delivery, p)
-  count(end_marked(delivery, mark, (progress(call('HGET', PROGRESS, delivery)))), 1)
-  flush()
+  count(end_marked(delivery, mark, (parse_progress(call('HGET', PROGRESS, delivery)))), 1)
+  write_ends()
   step_out(id, record)
 end
 
 -- fall_in puts a waiting delivery that is in no line at the end of its own.
 local function fall_in(delivery, id, record, p)
-  if join(l, line(l, record), id) then return end
+  if join_line(l, line_of(l, record), id) then return end
   take(delivery, p)
   l.waiting = l.waiting + 1
   count('scheduled', 1)
@@ -171,7 +171,7 @@ end
 
 -- name_again lets a kept message name the lane of a delivery that is there.
 local function name_again(id, record)
-  local fan, out = call('HGET', FAN, id) or only(record), {}
+  local fan, out = call('HGET', FAN, id) or only_lane(record), {}
   for lane in string.gmatch(fan, '%S+') do
     if lane ~= '-' .. name then out[#out + 1] = lane end
   end
@@ -234,22 +234,22 @@ local function alone(delivery, id, record, p)
     if tell(id, 'mark', place .. ', marked ' .. mark) then carry_out(delivery, id, record, p) end
     return
   end
-  if over(place) and stands(name, id, record, seen[id]) then
+  if has_ended(place) and in_line(name, id, record, seen[id]) then
     if tell(id, 'in_line', place) then step_out(id, record) end
   end
-  local a, b, d, s, q, reason, more = progress(call('HGET', PROGRESS, delivery))
+  local a, b, d, s, q, reason, more = parse_progress(call('HGET', PROGRESS, delivery))
   if place == 'dead' and reason == '-' and tell(id, 'reason', 'it has none') then
-    call('HSET', PROGRESS, delivery, progressed(a, b, d, s, q, 'exhausted', more))
-    bury(name, '-', -1)
-    bury(name, 'exhausted', 1)
+    call('HSET', PROGRESS, delivery, progress_text(a, b, d, s, q, 'exhausted', more))
+    count_dead(name, '-', -1)
+    count_dead(name, 'exhausted', 1)
   elseif place ~= 'dead' and reason ~= '-' and tell(id, 'reason', place .. ', ' .. reason) then
     alive(delivery)
   end
-  if not over(place) and expires(record) > 0 and not call('ZSCORE', EXPIRING, delivery) and tell(id, 'no_expiry', '') then
-    watch(delivery, record)
+  if not has_ended(place) and expires_at(record) > 0 and not call('ZSCORE', EXPIRING, delivery) and tell(id, 'no_expiry', '') then
+    watch_expiry(delivery, record)
   end
   -- A delivery that was leased is out of its line already.
-  if not over(place) and place ~= 'leased' and key_of(record) ~= NO_KEY and not stands(name, id, record, seen[id]) then
+  if not has_ended(place) and place ~= 'leased' and key_of(record) ~= NO_KEY and not in_line(name, id, record, seen[id]) then
     if tell(id, 'no_line', place) then fall_in(delivery, id, record, p) end
   end
 end
@@ -258,12 +258,12 @@ local function judge(id)
   local delivery = name .. ':' .. id
   local record = call('HGET', MESSAGES, id)
   taken(delivery, id)
-  local found, how = places(delivery, name, id, record, seen[id]), named(name, id, record)
+  local found, how = places_of(delivery, name, id, record, seen[id]), how_named(name, id, record)
   for _, p in ipairs(elements[id]) do found[#found + 1] = p end
   if how == 'broken' then
     tell(id, 'broken_record', '')
   elseif how == 'none' then
-    if #found == 0 and not stands(name, id, record, seen[id]) then
+    if #found == 0 and not in_line(name, id, record, seen[id]) then
       if leftover(delivery, id) and tell(id, 'leftover', '') then forget(delivery, id) end
     elseif tell(id, 'no_record', spell(found)) then
       for _, p in ipairs(found) do take(delivery, p) end
@@ -277,25 +277,25 @@ local function judge(id)
   elseif #found == 0 and not entire and not sure then
     answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, 'unsure', ''
   elseif #found == 0 then
-    if tell(id, 'no_place', stands(name, id, record, seen[id]) and 'it is the first of its line' or '') then restore(delivery, id, record) end
+    if tell(id, 'no_place', in_line(name, id, record, seen[id]) and 'it is the first of its line' or '') then restore(delivery, id, record) end
   elseif #found > 1 then
     if tell(id, 'two_places', spell(found)) then settle_places(delivery, id, record, found) end
   else
     alone(delivery, id, record, found[1])
   end
-  if named(name, id, record) ~= 'yes' then return end
-  local at, accepted = call('ZSCORE', tag .. ':of:' .. name, id), created(record) -- the lane lists what exists, by that time
+  if how_named(name, id, record) ~= 'yes' then return end
+  local at, accepted = call('ZSCORE', tag .. ':of:' .. name, id), created_at(record) -- the lane lists what exists, by that time
   if tonumber(at or nil) ~= accepted and tell(id, 'unlisted', at and 'at ' .. at .. ', not at ' .. num(accepted) or '') then
     call('ZADD', tag .. ':of:' .. name, num(accepted), id)
   end
 end
 for _, id in ipairs(ids) do
-  lasts = {} -- of lines that the delivery before may have left
+  last_scores = {} -- of lines that the delivery before may have left
   judge(id)
 end
 
 if repaired then
-  flush()
+  write_ends()
   set_expiry()
   l.ready, l.place = call('LLEN', list), true
   l.flying, l.waiting = math.max(0, l.flying), math.max(0, l.waiting) -- they may have been wrong; they are counted again

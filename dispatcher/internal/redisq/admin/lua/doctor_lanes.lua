@@ -4,25 +4,25 @@
 --
 -- ARGV[..] after those of doctor: 1 to repair, lanes
 -- returns now, due, weight, then for each fault: lane, kind, detail
-local fix = ARGV[rest] == '1'
+local fix = ARGV[args_from] == '1'
 local names = {}
-for i = rest + 1, #ARGV do names[#names + 1] = ARGV[i] end
+for i = args_from + 1, #ARGV do names[#names + 1] = ARGV[i] end
 if fix then call('DEL', tag) end
-load(names)
-local answer = { micros, before_due, weighs(before_weight) }
+load_lanes(names)
+local answer = { micros, before_due, hint_weight(before_weight) }
 
 -- judge answers the fault of a lane's turn: kind and detail, nil for none.
 local function judge(l, listed, parked)
   local n = l.ready
-  if ends(l) then
+  if lane_ends(l) then
     if n > 0 and (not parked or parked > now) then return 'stuck', n .. ' to end, and no mover comes to it' end
   elseif n == 0 or l.limits.held ~= '-' then
     if listed or parked then return 'turn', n == 0 and 'nothing is ready' or 'it is held' end
   elseif listed and parked then
     return 'turn', 'it has one now and another later'
   elseif not listed and not parked then
-    if l.flying < room(l) then return 'stuck', n .. ' ready, ' .. l.flying .. ' in flight, and no turn' end
-  elseif parked and parked > now and parked ~= allows(l) then
+    if l.flying < slots(l) then return 'stuck', n .. ' ready, ' .. l.flying .. ' in flight, and no turn' end
+  elseif parked and parked > now and parked ~= allowed_from(l) then
     return 'stuck', n .. ' ready, and its turn comes at a time that nothing asks for'
   end
 end
@@ -31,12 +31,12 @@ end
 -- names a URL.
 local function name_of(l)
   local element = sub(l.name, 1, 3) ~= 'ep_' and call('LINDEX', READY .. l.name, 0)
-  local record = element and call('HGET', MESSAGES, (select(2, parts(element))))
-  return record and #record > DIGEST and leads_to(record) or nil
+  local record = element and call('HGET', MESSAGES, (select(2, split(element))))
+  return record and #record > DIGEST and origin_and_tenant(record) or nil
 end
 
 local repaired = false
-local first, told = first_end(), tonumber(call('ZSCORE', PARKED, TIMER) or 0)
+local first, told = first_lease_end(), tonumber(call('ZSCORE', PARKED, TIMER) or 0)
 if first == 0 and told > 0 or first > 0 and (told == 0 or told > first) then
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = 'leases', 'timer', 'movers come at ' .. num(told) .. ', the first ends at ' .. num(first)
   if fix then repaired = set_timer() end
@@ -46,7 +46,7 @@ if expiring > 0 and (known == 0 or known > math.max(expiring, now + 1000)) then 
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = 'expiries', 'timer', 'movers come at ' .. num(known) .. ', the first expires at ' .. num(expiring)
   if fix then repaired = set_expiry() or repaired end
 end
-for _, l in ipairs(met) do
+for _, l in ipairs(loaded) do
   l.ready = call('LLEN', READY .. l.name)
   local listed, parked = call('ZSCORE', l.limits.pull and PULLS or LANES, l.name), call('ZSCORE', PARKED, l.name)
   local kind, detail = judge(l, listed, parked and tonumber(parked))

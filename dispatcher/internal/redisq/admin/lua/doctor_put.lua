@@ -3,6 +3,6 @@
 -- ARGV[..] after those of doctor: message, the record as it was read, the one to put there
 -- returns now, due, weight, 1 if it was put there
 call('DEL', tag)
-local put = sure('HGET', MESSAGES, ARGV[rest]) == ARGV[rest + 1]
-if put then sure('HSET', MESSAGES, ARGV[rest], ARGV[rest + 2]) end
-return { micros, before_due, weighs(before_weight), put and 1 or 0 }
+local put = sure('HGET', MESSAGES, ARGV[args_from]) == ARGV[args_from + 1]
+if put then sure('HSET', MESSAGES, ARGV[args_from], ARGV[args_from + 2]) end
+return { micros, before_due, hint_weight(before_weight), put and 1 or 0 }

@@ -2,9 +2,9 @@
 --
 -- ARGV[..] after those of doctor: 1 to repair, 1 where fields of :bodies follow, else 0; ids or fields
 -- returns now, due, weight, then for each fault: id, kind, detail
-local fix = ARGV[rest] == '1'
+local fix = ARGV[args_from] == '1'
 if fix then call('DEL', tag) end
-local answer = { micros, before_due, weighs(before_weight) }
+local answer = { micros, before_due, hint_weight(before_weight) }
 local function tell(id, kind, detail)
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, kind, detail
   return fix
@@ -16,10 +16,10 @@ local function whole(id, record, seen)
   local token = token_of(record)
   if token and unfound(token, id) and tell(id, 'unfound', '') then note_subjects({ token, id }) end
   if seen and tell(id, 'seen', 'a message that is kept whole') then call('ZREM', SEEN, id) end
-  if apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0 then tell(id, 'no_body', '') end
+  if body_apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0 then tell(id, 'no_body', '') end
   for _, lane in ipairs(lanes_of(id, record)) do
     if lane == '' then return tell(id, 'no_lanes', '') end
-    if sub(lane, 1, 1) ~= '-' or #places(sub(lane, 2) .. ':' .. id, sub(lane, 2), id, record) > 0 then return end
+    if sub(lane, 1, 1) ~= '-' or #places_of(sub(lane, 2) .. ':' .. id, sub(lane, 2), id, record) > 0 then return end
   end
   if tell(id, 'no_delivery', '') then
     drop_body(id, record)
@@ -33,15 +33,15 @@ end
 local function body(field)
   local id = sub(field, 1, -DIGEST - 2)
   local record = call('HGET', MESSAGES, id)
-  if record and apart(record) and body_of(id, record) == field or call('ZSCORE', STAGED, field) then return end
+  if record and body_apart(record) and body_of(id, record) == field or call('ZSCORE', STAGED, field) then return end
   if tell(id, 'body', '') then call('HDEL', BODIES, field) end
 end
 
-if ARGV[rest + 1] == '1' then
-  for i = rest + 2, #ARGV do body(ARGV[i]) end
+if ARGV[args_from + 1] == '1' then
+  for i = args_from + 2, #ARGV do body(ARGV[i]) end
   return answer
 end
-for i = rest + 2, #ARGV do
+for i = args_from + 2, #ARGV do
   local id = ARGV[i]
   local record, seen = call('HGET', MESSAGES, id), call('ZSCORE', SEEN, id)
   if record and #record > DIGEST then

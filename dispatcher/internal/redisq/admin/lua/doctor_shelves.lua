@@ -5,9 +5,9 @@
 --   tenant has of a queue), deliveries, subjects, or subject (the messages of one), which one (a hash, nothing, a shelf, nothing,
 --   nothing, a hash), then names: shelves, lanes, messages, deliveries, tokens, messages
 -- returns now, due, weight, then for each fault: name, kind, detail
-local fix, kind, of = ARGV[rest] == '1', ARGV[rest + 1], ARGV[rest + 2]
+local fix, kind, of = ARGV[args_from] == '1', ARGV[args_from + 1], ARGV[args_from + 2]
 if fix then call('DEL', tag) end
-local answer = { micros, before_due, weighs(before_weight) }
+local answer = { micros, before_due, hint_weight(before_weight) }
 
 local function holds(shelf) return call('EXISTS', SHELF .. shelf) == 1 end
 
@@ -19,7 +19,7 @@ local tests = {
   owners = function(lane) return holds(lane) and sub(lane, 1, 2) ~= 'q_' end,
   of = function(id)
     local lane, record = sub(of, 1, -18), call('HGET', MESSAGES, id)
-    return named(lane, id, record) == 'yes' and owned(lane, record) == of
+    return how_named(lane, id, record) == 'yes' and tenant_shelf(lane, record) == of
   end,
 }
 tests.subject = function(id)
@@ -45,11 +45,11 @@ local function judge_token(token)
 end
 
 local keys_of = { tenant = { 'ZREM', TENANT .. of }, owners = { 'HDEL', OWNERS }, of = { 'ZREM', SHELF .. of }, subject = { 'ZREM', SUBJECT .. of } }
-for i = rest + 3, #ARGV do
+for i = args_from + 3, #ARGV do
   if kind == 'deliveries' then
-    local lane, id = parts(ARGV[i])
+    local lane, id = split(ARGV[i])
     local record = call('HGET', MESSAGES, id)
-    if named(lane, id, record) == 'yes' and unowned(lane, id, record) then
+    if how_named(lane, id, record) == 'yes' and unowned(lane, id, record) then
       answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = ARGV[i], 'unlisted', 'of its tenant'
       if fix then put_on_shelves(lane, id, record) end
     end
@@ -60,5 +60,5 @@ for i = rest + 3, #ARGV do
     if fix then call(keys_of[kind][1], keys_of[kind][2], ARGV[i]) end
   end
 end
-if fix and kind == 'of' and not holds(of) then disown({ of }) end
+if fix and kind == 'of' and not holds(of) then remove_owners({ of }) end
 return answer

@@ -3,8 +3,8 @@
 -- ARGV[..] after those of doctor: the hash's name, then for each: field, text
 -- returns now, due, weight
 call('DEL', tag)
-local hash = tag .. ARGV[rest]
-for i = rest + 1, #ARGV, 2 do
+local hash = tag .. ARGV[args_from]
+for i = args_from + 1, #ARGV, 2 do
   if call('HGET', hash, ARGV[i]) == ARGV[i + 1] then call('HDEL', hash, ARGV[i]) end
 end
-return { micros, before_due, weighs(before_weight) }
+return { micros, before_due, hint_weight(before_weight) }

@@ -8,8 +8,8 @@
 --   read, what was read (ready: the elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
 --   in its ready list, m a message, o a delivery that its
 --   tenant's lists lack, x a member that names no delivery
-local kind, of, cursor, most = ARGV[rest], ARGV[rest + 1], ARGV[rest + 2], tonumber(ARGV[rest + 3])
-local answer = { micros, before_due, weighs(before_weight), '0', server(), 0, 0 }
+local kind, of, cursor, most = ARGV[args_from], ARGV[args_from + 1], ARGV[args_from + 2], tonumber(ARGV[args_from + 3])
+local answer = { micros, before_due, hint_weight(before_weight), '0', server(), 0, 0 }
 local bytes = 0
 
 local function tell(letter, name)
@@ -27,21 +27,21 @@ local function visit(delivery, place)
   local lane, id = string.match(delivery, '^([^:]+):(.+)$')
   if not lane then return tell('x', delivery) end
   local record = record_of(id)
-  local list = places(delivery, lane, id, record, place == 'behind' and of)
+  local list = places_of(delivery, lane, id, record, place == 'behind' and of)
   local n = #list + (place == 'ready' and 1 or 0)
-  if named(lane, id, record) ~= 'yes' or n > 1 then return tell('s', delivery) end
+  if how_named(lane, id, record) ~= 'yes' or n > 1 then return tell('s', delivery) end
   if place == 'marks' or place == 'progress' or place == 'history' then
     if place == 'marks' and n == 1 and list[1][1] ~= 'leased' then tell('s', delivery) end
     return
   end
   if place == 'taken' and not match(call('HGET', TOKENS, delivery) or '', '^%d+ %S+ %S+ %d+$') then return tell('s', delivery) end
   if n == 0 then return tell('n', delivery) end -- the first of a line
-  if not over(place) and expires(record) > 0 and not call('ZSCORE', EXPIRING, delivery) then return tell('s', delivery) end
-  if place == 'behind' and over(list[1][1]) then return tell('s', delivery) end
+  if not has_ended(place) and expires_at(record) > 0 and not call('ZSCORE', EXPIRING, delivery) then return tell('s', delivery) end
+  if place == 'behind' and has_ended(list[1][1]) then return tell('s', delivery) end
   if place == 'dead' then
-    local _, _, _, _, _, reason = progress(call('HGET', PROGRESS, delivery))
+    local _, _, _, _, _, reason = parse_progress(call('HGET', PROGRESS, delivery))
     if reason == '-' then tell('s', delivery) end
-  elseif not over(place) and key_of(record) ~= NO_KEY and not stands(lane, id, record) then
+  elseif not has_ended(place) and key_of(record) ~= NO_KEY and not in_line(lane, id, record) then
     tell('s', delivery)
   end
 end
@@ -58,14 +58,14 @@ local function message(id, record)
   for _, lane in ipairs(readable(record) and lanes_of(id, record) or {}) do
     if lane ~= '' and sub(lane, 1, 1) ~= '-' then
       left = left + 1
-      local n = #places(lane .. ':' .. id, lane, id, record)
+      local n = #places_of(lane .. ':' .. id, lane, id, record)
       local at = call('ZSCORE', SHELF .. lane, id)
       if n ~= 1 then tell(n == 0 and 'n' or 's', lane .. ':' .. id) end
-      if tonumber(at or nil) ~= created(record) then tell('s', lane .. ':' .. id) end
+      if tonumber(at or nil) ~= created_at(record) then tell('s', lane .. ':' .. id) end
       if unowned(lane, id, record) then tell('o', lane .. ':' .. id) end
     end
   end
-  local bodiless = apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0
+  local bodiless = body_apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0
   local token = token_of(record)
   if left == 0 or seen or bodiless or token and unfound(token, id) then tell('m', id) end
 end
@@ -90,7 +90,7 @@ elseif kind == 'behind' then
 elseif kind == 'of' then
   local page = scan('ZSCAN', SHELF .. of)
   for i = 1, #page, 2 do
-    if named(of, page[i], record_of(page[i])) ~= 'yes' then tell('s', of .. ':' .. page[i]) end
+    if how_named(of, page[i], record_of(page[i])) ~= 'yes' then tell('s', of .. ':' .. page[i]) end
   end
 elseif kind == 'ready' then
   -- From the tail, since claims and takeovers work at the head and do not shift it. So no element that stays in the
@@ -107,7 +107,7 @@ elseif kind == 'progress' or kind == 'marks' then
   local page = scan('HSCAN', kind == 'marks' and MARKS or PROGRESS)
   for i = 1, #page, 2 do
     visit(page[i], kind)
-    local _, _, _, _, _, reason = progress(kind == 'progress' and page[i + 1])
+    local _, _, _, _, _, reason = parse_progress(kind == 'progress' and page[i + 1])
     if reason ~= '-' and not call('ZSCORE', DEAD, page[i]) then tell('s', page[i]) end
   end
 elseif kind == 'tokens' then
@@ -135,7 +135,7 @@ elseif kind == 'seen' then
     if not record or #record > DIGEST then tell('m', page[i]) end
   end
 else
-  for i = rest + 4, #ARGV do visit(ARGV[i], kind) end
+  for i = args_from + 4, #ARGV do visit(ARGV[i], kind) end
 end
 answer[6] = bytes
 return answer

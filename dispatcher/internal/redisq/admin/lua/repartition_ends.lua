@@ -7,7 +7,7 @@ local n, all = 0, call('HGETALL', ENDS)
 for i = 1, #all, 2 do
   local own = match(all[i], '^(%S+ %S+) %d+$') -- the number of the removed partition follows
   if own then
-    add(ENDS, { [own] = tonumber(all[i + 1]) or 0 })
+    add_counts(ENDS, { [own] = tonumber(all[i + 1]) or 0 })
     call('HDEL', ENDS, all[i])
     n = n + 1
   end

@@ -6,7 +6,7 @@ call('DEL', tag)
 for i = 3, #ARGV, 2 do
   local id = ARGV[i]
   local record = call('HGET', MESSAGES, id)
-  local list, living = named(ARGV[i + 1])
+  local list, living = parse_named(ARGV[i + 1])
   if not record or #list == 0 then
     local token = record and token_of(record)
     if record then drop_body(id, record) end
@@ -15,9 +15,9 @@ for i = 3, #ARGV, 2 do
     call('HDEL', FAN, id)
     call('ZREM', SEEN, id)
   elseif living and #record > DIGEST then
-    keep_named(id, record, list)
+    write_named(id, record, list)
   else
-    keep_id(id, record, now)
+    write_known_id(id, record, now)
   end
 end
 return {}

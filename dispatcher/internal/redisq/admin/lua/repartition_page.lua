@@ -11,7 +11,7 @@ local answer, found = { page[1], server() }, page[2]
 for i = 1, #found, 2 do
   answer[#answer + 1] = found[i]
   answer[#answer + 1] = #found[i + 1]
-  answer[#answer + 1] = apart(found[i + 1]) and call('HSTRLEN', BODIES, body_of(found[i], found[i + 1])) or 0
+  answer[#answer + 1] = body_apart(found[i + 1]) and call('HSTRLEN', BODIES, body_of(found[i], found[i + 1])) or 0
   answer[#answer + 1] = sub(found[i + 1], 1, HEAD)
   answer[#answer + 1] = call('HGET', FAN, found[i]) or ''
 end

@@ -9,17 +9,17 @@ for i = 3, #ARGV, 4 do
   local old = call('HGET', MESSAGES, id)
   local same = not old or sub(old, 1, DIGEST) == sub(record, 1, DIGEST)
   local whole = old and #old > DIGEST
-  local _, living = named(names)
+  local _, living = parse_named(names)
   answer[#answer + 1] = 1
   if whole and not same then
     if living then answer[#answer] = 0 end -- of two messages with one id, the one with deliveries counts
   elseif whole then
-    keep_named(id, old, (named(table.concat(lanes_of(id, old), ' ') .. ' ' .. names)))
+    write_named(id, old, (parse_named(table.concat(lanes_of(id, old), ' ') .. ' ' .. names)))
   elseif living then
     if old and same then names = names .. ' -*' end
-    keep_named(id, record, (named(names)))
+    write_named(id, record, (parse_named(names)))
   elseif same then
-    keep_id(id, record, ms > 0 and ms or now)
+    write_known_id(id, record, ms > 0 and ms or now)
   end
 end
 return answer

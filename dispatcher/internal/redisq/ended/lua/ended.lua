@@ -11,9 +11,9 @@
 --   one (empty: none was); then for each: delivery, score, set, head of its record (empty: none), progress, newest of its
 --   history (empty: none)
 local MOST_NAMES, LEAST_NAMES, MOST_RECORDS, MOST_BYTES = 2048, 256, 256, 1048576
-local lane, asked, wanted = ARGV[rest] .. ':', ARGV[rest + 1], math.min(tonumber(ARGV[rest + 2]), MOST_RECORDS)
-local after, last, since = ARGV[rest + 3], ARGV[rest + 4], ARGV[rest + 5]
-local before = math.min(now, tonumber(ARGV[rest + 6]) or now)
+local lane, asked, wanted = ARGV[args_from] .. ':', ARGV[args_from + 1], math.min(tonumber(ARGV[args_from + 2]), MOST_RECORDS)
+local after, last, since = ARGV[args_from + 3], ARGV[args_from + 4], ARGV[args_from + 5]
+local before = math.min(now, tonumber(ARGV[args_from + 6]) or now)
 if since ~= '' and (after == '' or tonumber(after) < tonumber(since)) then after, last = since, '' end
 
 -- start is the rank of the first name behind the last one before. That one may be gone, and many share one ms.
@@ -77,9 +77,9 @@ while #chosen <= wanted do
 end
 
 local texts = #names > 0 and call('HMGET', PROGRESS, unpack(names)) or NONE
-local answer, bytes, nread = { micros, before_due, weighs(before_weight), 0, 0, 0, '', '', '', '' }, 0, 0
+local answer, bytes, nread = { micros, before_due, hint_weight(before_weight), 0, 0, 0, '', '', '', '' }, 0, 0
 for k, one in ipairs(chosen) do
-  local _, id = parts(one[1])
+  local _, id = split(one[1])
   bytes = bytes + call('HSTRLEN', MESSAGES, id)
   if bytes > MOST_BYTES and nread > 0 then
     looked, more, position = chosen[k - 1][4], true, { chosen[k - 1][2], chosen[k - 1][1] }
@@ -89,7 +89,7 @@ for k, one in ipairs(chosen) do
   nread = nread + 1
   local whole = record and #record > DIGEST
   for _, value in ipairs({
-    one[1], one[2], one[3], whole and head_of(record) or '', texts[k] or '', whole and newest(one[1], texts[k]) or '',
+    one[1], one[2], one[3], whole and head_of(record) or '', texts[k] or '', whole and last_attempt(one[1], texts[k]) or '',
   }) do
     answer[#answer + 1] = value
   end

@@ -13,7 +13,7 @@ if ARGV[3] == '1' and epoch ~= '' and not ms_and_seq(p) then
   began = 1
   call('DEL', tag)
   p = last == '' and '0-0' or last
-  if later(cut, p) then p = cut end
+  if is_later(cut, p) then p = cut end
   waits, gap = '', next_id(p)
   call('HDEL', ARCHIVE, 'b')
   call('HSET', ARCHIVE, 'p', p, 'gap', gap)

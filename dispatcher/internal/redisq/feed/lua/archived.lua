@@ -7,12 +7,12 @@
 -- ARGV[5] bytes  that schedule stored up to there, since the entry that was archived before
 -- returns { 1 }, or { 0 } where that was known already or the data is another: then nothing changed
 local p, known = ARGV[4], call('HMGET', ARCHIVE, 'p', 'cut')
-if call('HGET', LIMITS, '~epoch') ~= ARGV[3] or not later(p, known[1]) then return { 0 } end
+if call('HGET', LIMITS, '~epoch') ~= ARGV[3] or not is_later(p, known[1]) then return { 0 } end
 call('DEL', tag)
 call('HSET', ARCHIVE, 'p', p)
 local newest = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
 local left = redis.pcall('HINCRBY', ARCHIVE, 'b', ARGV[5] == '0' and '0' or '-' .. ARGV[5])
-if type(left) ~= 'number' or left <= 0 or not newest or not later(newest[1], p) then call('HDEL', ARCHIVE, 'b') end
+if type(left) ~= 'number' or left <= 0 or not newest or not is_later(newest[1], p) then call('HDEL', ARCHIVE, 'b') end
 
 local there = newest and newest[1] == p or #call('XRANGE', ATTEMPTS, p, p) > 0
 if not there and (ms_and_seq(known[2]) or -1) < ms_and_seq(p) then

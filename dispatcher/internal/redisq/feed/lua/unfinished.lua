@@ -64,7 +64,7 @@ for _, m in ipairs(messages) do
   local deliveries = {}
   for k, lane in ipairs(m.lanes) do
     local at, n = m.first + k - 1, #deliveries
-    if not ended[at] and not delivers(marks[at]) then
+    if not ended[at] and not marked_delivered(marks[at]) then
       deliveries[n + 1], deliveries[n + 2] = lane, texts[at] or ''
       deliveries[n + 3], deliveries[n + 4] = dues[at] and num(dues[at]) or '', in_line(lane, m.id, m.record)
     end

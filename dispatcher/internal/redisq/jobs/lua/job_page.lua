@@ -8,10 +8,10 @@
 -- returns now, due, weight, 1 if there is more, how many names were looked at, score and name of the last one, then for each:
 --   delivery, score (of of: when it is due), head of the record (empty: none), progress (empty: none)
 local MOST_NAMES, MOST_BYTES, CHUNK = 1000, 1048576, 128
-local key, min, max = tag .. ':' .. ARGV[rest], ARGV[rest + 1], ARGV[rest + 2]
-local after, last, wanted = ARGV[rest + 3], ARGV[rest + 4], tonumber(ARGV[rest + 5])
-local passed, lanes_asked, reasons, job, heads = ARGV[rest + 6], ARGV[rest + 7], ARGV[rest + 8], ARGV[rest + 9], ARGV[rest + 10] == '1'
-local shelf, status = match(ARGV[rest], '^of:(.*)$'), ARGV[rest + 11]
+local key, min, max = tag .. ':' .. ARGV[args_from], ARGV[args_from + 1], ARGV[args_from + 2]
+local after, last, wanted = ARGV[args_from + 3], ARGV[args_from + 4], tonumber(ARGV[args_from + 5])
+local passed, lanes_asked, reasons, job, heads = ARGV[args_from + 6], ARGV[args_from + 7], ARGV[args_from + 8], ARGV[args_from + 9], ARGV[args_from + 10] == '1'
+local shelf, status = match(ARGV[args_from], '^of:(.*)$'), ARGV[args_from + 11]
 local function has(words, word) return find(words, ' ' .. word .. ' ', 1, true) ~= nil end
 
 -- start is the rank of the first name of the page. The last one before may be gone, and many share one ms, so it is found
@@ -32,7 +32,7 @@ end
 local from = start()
 local list = call('ZRANGE', key, from, from + MOST_NAMES - 1, 'WITHSCORES')
 local looked, more, bytes = 0, #list == 2 * MOST_NAMES, 0
-local answer = { micros, before_due, weighs(before_weight), 0, 0, after, last }
+local answer = { micros, before_due, hint_weight(before_weight), 0, 0, after, last }
 
 -- take answers some names with their texts, and reports whether the page goes on.
 local hits = 0
@@ -42,13 +42,13 @@ local function take(chunk)
   for i, at in ipairs(chunk) do names[i] = shelf and shelf .. ':' .. list[at] or list[at] end
   local dues = shelf and call('ZMSCORE', DUE, unpack(names))
   for i, text in ipairs(call('HMGET', PROGRESS, unpack(names))) do
-    local _, _, _, _, _, reason, rest_of = progress(text)
+    local _, _, _, _, _, reason, rest_of = parse_progress(text)
     local at = list[chunk[i] + 1]
     if shelf then at = dues[i] end
-    if at and (status == '' or waits(text) == status) and (reasons == '' or has(reasons, reason)) and (job == '' or match(rest_of, '^ %d+ (%d+)') ~= job) then
+    if at and (status == '' or waiting_status(text) == status) and (reasons == '' or has(reasons, reason)) and (job == '' or match(rest_of, '^ %d+ (%d+)') ~= job) then
       local record
       if heads then
-        local _, id = parts(names[i])
+        local _, id = split(names[i])
         bytes = bytes + call('HSTRLEN', MESSAGES, id)
         record = (bytes <= MOST_BYTES or hits == 0) and call('HGET', MESSAGES, id)
       end

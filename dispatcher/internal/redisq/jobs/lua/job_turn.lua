@@ -7,8 +7,8 @@
 local number, turn, since = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 call('DEL', tag)
 local had, began, rest = match(sure('HGET', JOBS, number) or '', '^(%d+) (%d+) (%d+ %d+ %d+ %d+ %d+ .*)$')
-if had and tonumber(had) > turn then return { micros, before_due, weighs(before_weight), '' } end
+if had and tonumber(had) > turn then return { micros, before_due, hint_weight(before_weight), '' } end
 if not had then began, rest = num(since > 0 and since or now), '0 0 0 0 0 ' end
 local text = num(turn) .. ' ' .. began .. ' ' .. rest
 sure('HSET', JOBS, number, text)
-return { micros, before_due, weighs(before_weight), text }
+return { micros, before_due, hint_weight(before_weight), text }

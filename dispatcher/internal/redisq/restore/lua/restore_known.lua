@@ -9,4 +9,4 @@ for i = 3, #ARGV, 3 do
     call('ZADD', SEEN, ARGV[i + 2] .. '.5', id)
   end
 end
-return { micros, before_due, weighs(before_weight) }
+return { micros, before_due, hint_weight(before_weight) }

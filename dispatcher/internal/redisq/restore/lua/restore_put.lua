@@ -9,7 +9,7 @@
 local WIDTH = 12
 local names, records = {}, {}
 for i = 3, #ARGV, WIDTH do names[#names + 1] = ARGV[i] end
-load(names)
+load_lanes(names)
 
 -- named_so_far lists the lanes of a message that is there, as :fan has them. It answers nil where nothing may be put back.
 -- An id that an archive told of has lanes that are gone, which are not known.
@@ -28,7 +28,7 @@ end
 
 -- has_body makes a staged body the message's. It reports whether the body is there.
 local function has_body(id, record)
-  if not apart(record) then return true end
+  if not body_apart(record) then return true end
   sure('ZREM', STAGED, body_of(id, record))
   return sure('HEXISTS', BODIES, body_of(id, record)) == 1
 end
@@ -43,30 +43,30 @@ local function remember_again(delivery, packed)
     at = from + length
   end
   sure('DEL', HISTORY .. delivery)
-  each('RPUSH', HISTORY .. delivery, entries)
+  in_chunks('RPUSH', HISTORY .. delivery, entries)
 end
 
 -- bury_again puts a delivery that died into the dead list.
 local function bury_again(l, delivery, reason, at)
   sure('ZADD', DEAD, at, delivery)
   count('dead', 1)
-  bury(l.name, reason, 1)
+  count_dead(l.name, reason, 1)
 end
 
 -- place_again puts a delivery where it waits.
 local function place_again(l, delivery, id, record, due, text)
-  local key = line(l, record)
-  if ends_with(l, id, record) then return doom(l, delivery, text or nil) end
-  watch(delivery, record)
-  if key and not join(l, key, id) then
+  local key = line_of(l, record)
+  if ends_with_lane(l, id, record) then return end_with_lane(l, delivery, text or nil) end
+  watch_expiry(delivery, record)
+  if key and not join_line(l, key, id) then
     l.waiting = l.waiting + 1
     count('scheduled', 1)
   elseif due > now then
     sure('ZADD', DUE, num(due), delivery)
     l.waiting = l.waiting + 1
-    count(waits(text or nil), 1)
+    count(waiting_status(text or nil), 1)
   else
-    push(l, due > 0 and due or now, id)
+    push_ready(l, due > 0 and due or now, id)
   end
 end
 
@@ -82,21 +82,21 @@ local function put_back(i)
   if old and #old > DIGEST then record = old end
   if not has_body(id, record) then return '4' end
   list[#list + 1] = lane
-  keep_named(id, record, list)
+  write_named(id, record, list)
   records[id] = sure('HGET', MESSAGES, id)
   put_on_shelves(lane, id, record)
-  if not l.text and not l.leads then l.leads = leads_to(record) end
+  if not l.text and not l.leads then l.leads = origin_and_tenant(record) end
   local due, attempts, base, beside = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6])
   local asked, status, reason, text = tonumber(ARGV[i + 7]), tonumber(ARGV[i + 8]), ARGV[i + 9], false
   if attempts > 0 or asked > 0 or reason ~= '-' then
-    text = progressed(attempts, base, 0, status, asked, reason, besides(MORE, beside))
+    text = progress_text(attempts, base, 0, status, asked, reason, with_beside(NO_MORE_PROGRESS, beside))
     sure('HSET', PROGRESS, delivery, text)
     remember_again(delivery, ARGV[i + 11])
   end
   if reason ~= '-' then
     bury_again(l, delivery, reason, ARGV[i + 10])
   else
-    note(delivery, 'restored', 0, 0, attempts, '-')
+    log_line(delivery, 'restored', 0, 0, attempts, '-')
     place_again(l, delivery, id, record, due, text)
   end
   return '1'
@@ -106,7 +106,7 @@ call('DEL', tag)
 local codes = {}
 for i = 3, #ARGV, WIDTH do
   codes[#codes + 1] = put_back(i)
-  flush()
+  write_ends()
 end
 if #sums.watched > 0 then set_expiry() end
 local t, d, w = finish()

@@ -139,11 +139,11 @@ local IDLE = 1000000 -- us; a lane without an attempt for so long begins with on
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = floor(micros / 1000)           -- what is due by now
-local from = math.ceil(micros / 1000)      -- waits are counted from here, so that no attempt is early
+local ceil_now = math.ceil(micros / 1000)      -- waits are counted from here, so that no attempt is early
 local at_now = format('%d', now)           -- now as a score; each number in a command is made a text again, which is the dearest part of the command
-local most, permits, total, threshold, first_wait, most_waiting, silent =
+local max_window, permits, all_permits, breaker_threshold, first_wait, most_waiting, silent =
   string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) %x+ %x+$')
-most, permits, total, threshold = tonumber(most), tonumber(permits), tonumber(total), tonumber(threshold)
+max_window, permits, all_permits, breaker_threshold = tonumber(max_window), tonumber(permits), tonumber(all_permits), tonumber(breaker_threshold)
 first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 
 local function num(x) return format('%.0f', tonumber(x)) end
@@ -160,16 +160,16 @@ local function sure(command, key, ...)
   return redis.call(command, key, ...)
 end
 
--- each calls command for the values of a list, in chunks, since unpack has a limit.
-local function each(command, key, values)
+-- in_chunks calls command for the values of a list, in chunks, since unpack has a limit.
+local function in_chunks(command, key, values)
   for i = 1, #values, 1000 do
     sure(command, key, unpack(values, i, math.min(i + 999, #values)))
   end
 end
 
--- of reads fields of a hash that is mostly empty. An empty hash costs one short call.
+-- read_fields reads fields of a hash that is mostly empty. An empty hash costs one short call.
 local NONE = {}
-local function of(hash, fields)
+local function read_fields(hash, fields)
   if #fields > 4 and call('HLEN', hash) == 0 then return NONE end
   return call('HMGET', hash, unpack(fields))
 end
@@ -177,20 +177,20 @@ end
 local find, sub, match = string.find, string.sub, string.match
 -- A malformed name, written by hand, is a lane without a message. The script that finds it drops it and goes on.
 local function lane_of(delivery) return sub(delivery, 1, (find(delivery, ':', 1, true) or #delivery + 1) - 1) end
-local function parts(delivery)
+local function split(delivery)
   local colon = find(delivery, ':', 1, true) or #delivery + 1
   return sub(delivery, 1, colon - 1), sub(delivery, colon + 1)
 end
 
--- delivers reports whether a mark says that its delivery was delivered.
-local function delivers(mark) return mark and sub(mark, 1, 1) == 'd' end
+-- marked_delivered reports whether a mark says that its delivery was delivered.
+local function marked_delivered(mark) return mark and sub(mark, 1, 1) == 'd' end
 
 -- A record that was cut by hand may lack its time, key or lane. The instance that gets it reports that it can't be
 -- read.
 local SANE = 9007199254740992 -- 2^53: no number of ours is larger
 local HEAD = 43 -- bytes of a record that have fixed places
--- ms_of writes a score as ms. A score that is no time counts as long ago.
-local function ms_of(score)
+-- score_ms writes a score as ms. A score that is no time counts as long ago.
+local function score_ms(score)
   return string.find(score, '^%d+$') and #score < 16 and score or num(math.max(0, math.min(tonumber(score) or 0, SANE)))
 end
 local function stamp(record, at)
@@ -198,23 +198,23 @@ local function stamp(record, at)
   if not f then return 0 end
   return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
 end
-local function created(record) return stamp(record, 17) end
-local function deliver(record) return stamp(record, 23) end
+local function created_at(record) return stamp(record, 17) end
+local function deliver_at(record) return stamp(record, 23) end
 local NO_KEY = string.rep('\0', 8)
 local function key_of(record) return #record < HEAD and NO_KEY or sub(record, 35, 42) end
 local function hex(key) return format('%02x%02x%02x%02x%02x%02x%02x%02x', string.byte(key, 1, 8)) end
 local NEVER = string.rep('\0', 6)
-local function expires(record) return sub(record, 29, 34) == NEVER and 0 or stamp(record, 29) end
-local function only(record) return #record < HEAD and '' or sub(record, 44, 43 + string.byte(record, HEAD)) end
+local function expires_at(record) return sub(record, 29, 34) == NEVER and 0 or stamp(record, 29) end
+local function only_lane(record) return #record < HEAD and '' or sub(record, 44, 43 + string.byte(record, HEAD)) end
 
 -- A body that lies apart: apart reports whether a record says so, by the first field of its meta. body_of is the field
 -- of :bodies. drop_body removes it.
-local function apart(record)
+local function body_apart(record)
   return #record > 46 and string.byte(record, 47 + string.byte(record, 43)) == 12
 end
 local function body_of(id, record) return id .. ' ' .. sub(record, 1, DIGEST) end
 local function drop_body(id, record)
-  if apart(record) then call('HDEL', BODIES, body_of(id, record)) end
+  if body_apart(record) then call('HDEL', BODIES, body_of(id, record)) end
 end
 
 -- head_of cuts the body off a record. It answers only a part of a record that can't be read, which is enough to report
@@ -228,16 +228,16 @@ end
 -- lanes_of lists the lanes of a message here. Those that are gone have - before them.
 local function lanes_of(id, record)
   local fan = call('HGET', FAN, id)
-  if not fan then return { only(record) } end
+  if not fan then return { only_lane(record) } end
   local list = {}
   for lane in string.gmatch(fan, '%S+') do list[#list + 1] = lane end
   return list
 end
 
--- exists answers the record of a delivery that is kept whole: its message is, and its lane is named and not gone.
+-- kept_record answers the record of a delivery that is kept whole: its message is, and its lane is named and not gone.
 -- wholes is a table of the script. It holds a message and its lanes, up to a thousand, so that they are read once for
 -- all its deliveries.
-local function exists(lane, id, wholes)
+local function kept_record(lane, id, wholes)
   local whole = wholes[id]
   if whole == nil then
     local record = call('HGET', MESSAGES, id)

@@ -1,18 +1,18 @@
 -- cut: how deliveries that ended are forgotten. It is put between state and trim and purge. It takes no arguments of its
 -- own: ARGV[3..] is the script's.
-local large = call('HLEN', BODIES) > 0 -- mostly not: then no record is read
+local has_bodies = call('HLEN', BODIES) > 0 -- mostly not: then no record is read
 
-local more = 0 -- 1: a list was cut
+local has_more = 0 -- 1: a list was cut
 
 -- fans are the lanes of messages by id, read once for all their deliveries, a few at a time. The entry is false where a
 -- message has one lane only. One message may have a thousand lanes. So fit cuts a list where the lanes read so far are
 -- more than FAN_BYTES.
-local fanned = call('HLEN', FAN) > 0 -- mostly not: then each message has one lane
-local fans, walked = {}, 0
-local function fit(deliveries)
+local has_fans = call('HLEN', FAN) > 0 -- mostly not: then each message has one lane
+local fans, fan_bytes_read = {}, 0
+local function limit_by_fans(deliveries)
   local FAN_BYTES = 65536 -- of messages' lanes that one call goes through: some 4,000 lanes, a ms
   local FANS_READ = 4
-  if not fanned then return deliveries end
+  if not has_fans then return deliveries end
 
   local function parse_fan(text)
     local fan = { list = {}, at = {}, left = 0 }
@@ -28,13 +28,13 @@ local function fit(deliveries)
 
   local some = {}
   for from = 1, #deliveries, FANS_READ do
-    if walked >= FAN_BYTES then
-      more = 1
+    if fan_bytes_read >= FAN_BYTES then
+      has_more = 1
       return some
     end
     local ids = {}
     for i = from, math.min(from + FANS_READ - 1, #deliveries) do
-      local _, id = parts(deliveries[i])
+      local _, id = split(deliveries[i])
       if fans[id] == nil then
         fans[id] = false
         ids[#ids + 1] = id
@@ -44,7 +44,7 @@ local function fit(deliveries)
     local texts = #ids > 0 and sure('HMGET', FAN, unpack(ids)) or {}
     for i, text in ipairs(texts) do
       if text then
-        walked = walked + #text
+        fan_bytes_read = fan_bytes_read + #text
         fans[ids[i]] = parse_fan(text)
       end
     end
@@ -57,12 +57,12 @@ local function forget_messages(ids, digest)
   local RECORDS_READ = 64 -- at a time
   if #ids == 0 then return end
   local gone, cut, seen, subjects = ids, {}, {}, {}
-  if digest or large or call('EXISTS', SUBJECTS) == 1 then
+  if digest or has_bodies or call('EXISTS', SUBJECTS) == 1 then
     gone = {}
     for from = 1, #ids, RECORDS_READ do
       local some = { unpack(ids, from, math.min(from + RECORDS_READ - 1, #ids)) }
       for i, record in ipairs(sure('HMGET', MESSAGES, unpack(some))) do
-        if record and large then drop_body(some[i], record) end
+        if record and has_bodies then drop_body(some[i], record) end
         local token = record and token_of(record)
         if token then
           subjects[#subjects + 1] = token
@@ -78,19 +78,19 @@ local function forget_messages(ids, digest)
     end
   end
   if #subjects > 0 then forget_subjects(subjects) end
-  each('HDEL', MESSAGES, gone)
-  each('HSET', MESSAGES, cut)
-  each('ZADD', SEEN, seen)
+  in_chunks('HDEL', MESSAGES, gone)
+  in_chunks('HSET', MESSAGES, cut)
+  in_chunks('ZADD', SEEN, seen)
 end
 
--- forget removes deliveries, as many as fit, from an end zset. With the last lane of a message the message goes too.
-local function forget(key, deliveries, digest)
+-- forget_deliveries removes deliveries, as many as fit, from an end zset. With the last lane of a message the message goes too.
+local function forget_deliveries(key, deliveries, digest)
   if #deliveries == 0 then return end
-  each('ZREM', key, deliveries)
-  each('HDEL', PROGRESS, deliveries)
+  in_chunks('ZREM', key, deliveries)
+  in_chunks('HDEL', PROGRESS, deliveries)
   local histories, whole, last, changed, shelved = {}, {}, {}, {}, {}
   for i, delivery in ipairs(deliveries) do
-    local lane, id = parts(delivery)
+    local lane, id = split(delivery)
     histories[i] = HISTORY .. delivery
     local ids = shelved[lane]
     if not ids then
@@ -114,15 +114,15 @@ local function forget(key, deliveries, digest)
   call('DEL', unpack(histories))
   local bare, idle = {}, {}
   for lane, ids in pairs(shelved) do
-    if sub(lane, 1, 2) == 'q_' then off_queue(lane, ids, bare) end
-    if off_shelf(lane, ids) then
+    if sub(lane, 1, 2) == 'q_' then remove_from_tenant_shelves(lane, ids, bare) end
+    if remove_from_shelf(lane, ids) then
       bare[#bare + 1] = lane
       idle[#idle + 1] = lane
     end
   end
-  if #bare > 0 then disown(bare) end
+  if #bare > 0 then remove_owners(bare) end
   if #idle > 0 then -- what is kept of a lane as long as something of it is; trim may have forgotten its state before
-    each('HDEL', IN, idle)
+    in_chunks('HDEL', IN, idle)
     local texts, limits, left = sure('HMGET', LANE, unpack(idle)), sure('HMGET', LIMITS, unpack(idle)), {}
     for i, lane in ipairs(idle) do
       if not texts[i] and not limits[i] then left[#left + 1] = lane end
@@ -132,7 +132,7 @@ local function forget(key, deliveries, digest)
       sure('HDEL', NAMES, unpack(left))
     end
   end
-  each('HDEL', FAN, last)
+  in_chunks('HDEL', FAN, last)
   forget_messages(whole, digest)
   for id in pairs(changed) do sure('HSET', FAN, id, table.concat(fans[id].list, ' ')) end
 end

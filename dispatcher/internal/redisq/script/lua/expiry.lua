@@ -1,9 +1,9 @@
 -- expiry: deliveries end when their message expires, wherever they wait. It is put between order, with reach where they end,
 -- and the scripts that have them wait or end them. It takes no arguments of its own: ARGV[3..] is the script's.
 
--- watch notes that a delivery ends when its message expires, if it does. set_expiry writes that.
-local function watch(delivery, record)
-  if #record > DIGEST and expires(record) > 0 then put(sums.watched, num(expires(record)), delivery) end
+-- watch_expiry notes that a delivery ends when its message expires, if it does. set_expiry writes that.
+local function watch_expiry(delivery, record)
+  if #record > DIGEST and expires_at(record) > 0 then append_pair(sums.watched, num(expires_at(record)), delivery) end
 end
 
 -- set_expiry has :parked say when a mover looks at :expiring, under a name that no lane has. It reports whether that changed.
@@ -11,7 +11,7 @@ end
 -- script has a mover come during a pause. It goes where nothing expires any more.
 local function set_expiry(pause)
   local EXPIRY, SOON = '~expiring', 1000
-  each('ZADD', EXPIRING, sums.watched)
+  in_chunks('ZADD', EXPIRING, sums.watched)
   sums.watched = {}
   local head = sure('ZRANGE', EXPIRING, '0', '0', 'WITHSCORES')[2]
   local first, told = head and math.max(1, math.ceil(tonumber(head))) or 0, tonumber(sure('ZSCORE', PARKED, EXPIRY) or 0)
@@ -26,30 +26,30 @@ local function set_expiry(pause)
   return true
 end
 
--- look_again has a delivery looked at later that could not be ended: it is in flight, or too deep in its lane's list to be
+-- check_expiry_later has a delivery looked at later that could not be ended: it is in flight, or too deep in its lane's list to be
 -- found. The half of a ms says that it has expired. The more deliveries expire, the later it is looked at, since that may
 -- be a long search.
-local function look_again(delivery)
+local function check_expiry_later(delivery)
   sure('ZADD', EXPIRING, format('%d.5', now + math.min(2000 + 3 * sure('ZCARD', EXPIRING), 600000)), delivery)
 end
 
 -- end_at_expiry ends a delivery that has expired, if it waits.
 local function end_at_expiry(delivery)
-  local name, id = parts(delivery)
+  local name, id = split(delivery)
   local l, record, text = lanes[name], sure('HGET', MESSAGES, id), sure('HGET', PROGRESS, delivery)
-  local at, status = record and #record > DIGEST and expires(record) or 0, nil
+  local at, status = record and #record > DIGEST and expires_at(record) or 0, nil
   if at > now then return sure('ZADD', EXPIRING, num(at), delivery) end
   if at > 0 and sure('ZREM', DUE, delivery) == 1 then
-    status = waits(text)
+    status = waiting_status(text)
   elseif at == 0 or sure('ZSCORE', DONE, delivery) or sure('ZSCORE', DEAD, delivery) or sure('ZSCORE', CANCELLED, delivery) then
     return sure('ZREM', EXPIRING, delivery)
   elseif not sure('ZSCORE', TAKEN, delivery) then
-    local behind = stands_behind(l, id, record)
+    local behind = set_ahead_of(l, id, record)
     if behind then
       sure('ZREM', behind, id)
       status = 'scheduled'
     else
-      local near, late, r = not text and math.max(created(record), deliver(record)) or nil, spent(), reach_of(l)
+      local near, late, r = not text and math.max(created_at(record), deliver_at(record)) or nil, search_spent(), reach_of(l)
       if take_out(l, id, near) then
         status = 'ready'
       elseif near and late and r.length > SEARCHED then
@@ -59,18 +59,18 @@ local function end_at_expiry(delivery)
       end
     end
   end
-  if not status then return look_again(delivery) end
+  if not status then return check_expiry_later(delivery) end
   l.waiting = l.waiting - 1
   count(status, -1)
   local mark = status == 'ready' and sure('HGET', MARKS, delivery)
   if mark then
-    count(end_marked(delivery, mark, (progress(text))), 1)
-  elseif ends_with(l, id, record) then
-    doom(l, delivery, text)
+    count(end_marked(delivery, mark, (parse_progress(text))), 1)
+  elseif ends_with_lane(l, id, record) then
+    end_with_lane(l, delivery, text)
   else
-    die_unattempted(l, delivery, text, 'expired')
+    end_dead_unattempted(l, delivery, text, 'expired')
   end
-  leave(l, id, record)
+  leave_line(l, id, record)
 end
 
 -- end_deep ends what has expired in some part of a list that is too long to be read for each delivery. It leaves out what
@@ -84,13 +84,13 @@ local function end_deep(l, most)
   local first = r.head + micros % span
   if 2 * (micros % span) >= span then first = first + middle - span end
   local page = sure('LRANGE', READY .. l.name, first, math.min(first + PAGE, r.head + middle) - 1)
-  searched = searched + #page
-  for i, element in ipairs(page) do names[i] = l.name .. ':' .. select(2, parts(element)) end
+  elements_read = elements_read + #page
+  for i, element in ipairs(page) do names[i] = l.name .. ':' .. select(2, split(element)) end
   for i, score in ipairs(sure('ZMSCORE', EXPIRING, unpack(names))) do
-    if score and (tonumber(score) <= now or find(score, '.5', 1, true)) and #places < 2 * most then put(places, names[i], first + i - 1) end
+    if score and (tonumber(score) <= now or find(score, '.5', 1, true)) and #places < 2 * most then append_pair(places, names[i], first + i - 1) end
   end
   for i = 1, #places, 2 do
-    r.at[select(2, parts(places[i]))] = places[i + 1]
+    r.at[select(2, split(places[i]))] = places[i + 1]
     end_at_expiry(places[i])
   end
   return #places / 2
@@ -101,12 +101,12 @@ end
 local function end_expired()
   local MOST, COST, SHARE = 40, 160, 10 -- COST: elements that may be read for each delivery that ends
   local list, names = sure('ZRANGEBYSCORE', EXPIRING, '-inf', now, 'LIMIT', 0, MOST), {}
-  searched = SEARCHED / 2 -- the other half of the time is for what ends
+  elements_read = SEARCHED / 2 -- the other half of the time is for what ends
   for i, delivery in ipairs(list) do names[i] = lane_of(delivery) end
-  load(names)
+  load_lanes(names)
   for _, delivery in ipairs(list) do end_at_expiry(delivery) end
   if sums.deep and end_deep(sums.deep, MOST) > 0 then sure('ZADD', EXPIRING, format('%d.5', now - 1), sums.missed) end -- there may be more
   close_lists()
   local over = (#ended.done + #ended.cancelled + #ended.dead) / 2
-  return floor(math.max(0, searched - SEARCHED / 2 - COST * over) / SHARE)
+  return floor(math.max(0, elements_read - SEARCHED / 2 - COST * over) / SHARE)
 end

@@ -8,9 +8,9 @@
 local DONE_BEFORE, PASSED = -8, -9 -- codes: the job had it before; its lane takes no more now
 local READY_LEAST = 64 -- ready deliveries up to which a job adds to a lane of any window
 
--- job_of reads "number turn index passed named probes cursor", an argument of the script; nil where no job calls. named: how
+-- parse_job reads "number turn index passed named probes cursor", an argument of the script; nil where no job calls. named: how
 -- many more of its failures are told by name.
-local function job_of(text)
+local function parse_job(text)
   local number, turn, index, passed, named, probes, cursor = match(text, '^(%d+) (%d+) (%a+) (%d+) (%d+) ([01]) (.*)$')
   if not number then return nil end
   return {
@@ -19,8 +19,8 @@ local function job_of(text)
   }
 end
 
--- begins reads how far a job is. It reports false where the turn is another's.
-local function begins(job)
+-- read_job reads how far a job is. It reports false where the turn is another's.
+local function read_job(job)
   local turn, since, matched, done, failed, left =
     match(sure('HGET', JOBS, job.number) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) %d+ ')
   if turn ~= job.turn then return false end
@@ -29,11 +29,11 @@ local function begins(job)
   return true
 end
 
--- counted adds a code to the sums of a job. A delivery that is not in the state any more in which the job looks for it is
+-- count_code adds a code to the sums of a job. A delivery that is not in the state any more in which the job looks for it is
 -- left: another job or a person was quicker, or its attempt was. Only what the job could not process has failed.
 local FAILED = { [-1] = 'gone', [-3] = 'disabled', [-4] = 'deleted', [-6] = 'expired' }
 local LEFT = { [0] = 'changed', [-2] = 'in_flight', [-5] = 'delivered', [-7] = 'order', [-11] = 'probe_failed', [-12] = 'held', [-13] = 'unprobed' }
-local function counted(job, code, delivery)
+local function count_code(job, code, delivery)
   local left = LEFT[code]
   if code == 1 or code == 3 then
     job.done = job.done + 1
@@ -47,8 +47,8 @@ local function counted(job, code, delivery)
   return code
 end
 
--- keep_reasons adds up why deliveries were left, as "reason number" for each.
-local function keep_reasons(job)
+-- write_left_reasons adds up why deliveries were left, as "reason number" for each.
+local function write_left_reasons(job)
   local field, words = job.number .. ' left', {}
   for reason, n in string.gmatch(sure('HGET', JOBS, field) or '', '(%S+) (%d+)') do
     job.reasons[reason] = (job.reasons[reason] or 0) + tonumber(n)
@@ -57,14 +57,14 @@ local function keep_reasons(job)
   sure('HSET', JOBS, field, table.concat(words, ' '))
 end
 
--- keep_job writes the sums and the cursor, and answers them as a text.
-local function keep_job(job)
+-- write_job writes the sums and the cursor, and answers them as a text.
+local function write_job(job)
   local done, failed, left = job.had_done + job.done, job.had_failed + job.failed, job.had_left + job.left
   local known = done + failed + left + job.passed
   local matched = job.cursor == '.' and known or math.max(job.matched, known)
   local text = format('%s %.0f %.0f %.0f %.0f %.0f %.0f %s', job.turn, job.since, matched, done, failed, left, job.passed, job.cursor)
   sure('HSET', JOBS, job.number, text)
-  if job.left > 0 then keep_reasons(job) end
+  if job.left > 0 then write_left_reasons(job) end
   if #job.failures > 0 then
     local field = job.number .. ' failures'
     sure('HSET', JOBS, field, (sure('HGET', JOBS, field) or '') .. table.concat(job.failures, '\n') .. '\n')
@@ -72,10 +72,10 @@ local function keep_job(job)
   return text
 end
 
--- job_in is the job that a text of :progress names. with_job puts another in the fields after the reason. Its + says
+-- job_of_progress is the job that a text of :progress names. with_job puts another in the fields after the reason. Its + says
 -- that the delivery belongs to it from now on.
-local function job_in(text)
-  local _, _, _, _, _, _, more = progress(text)
+local function job_of_progress(text)
+  local _, _, _, _, _, _, more = parse_progress(text)
   return match(more, '^ %d+ (%d+)')
 end
 local function with_job(job, more, sent)
@@ -83,18 +83,18 @@ local function with_job(job, more, sent)
   return (string.gsub(more, '^( %d+ )%d+%+?', '%1' .. job.number .. (sent and '+' or '')))
 end
 
--- owner is the job to which a delivery belongs, nil for none.
-local function owner(text)
+-- sending_job is the job to which a delivery belongs, nil for none.
+local function sending_job(text)
   return text and match(text, '^%d+ %d+ %d+ %d+ %d+ %S+ %d+ (%d+)%+')
 end
 
--- slots_of is how many more ready deliveries a job may add to a lane. More would stand before those that are published
+-- job_slots is how many more ready deliveries a job may add to a lane. More would stand before those that are published
 -- now. An open lane takes one, the probe, once its time has come.
-local function slots_of(l)
-  if ends(l) then return 1 end -- the codes tell
+local function job_slots(l)
+  if lane_ends(l) then return 1 end -- the codes tell
   local s = l.state
-  if l.limits.held == 'p' or all_held or s.till > now then return 0 end
-  local waiting = l.limits.ordered and math.max(queued(l), l.waiting) or queued(l)
+  if l.limits.held == 'p' or all_paused or s.till > now then return 0 end
+  local waiting = l.limits.ordered and math.max(ready_length(l), l.waiting) or ready_length(l)
   if s.opened > 0 then return 1 - waiting - l.flying end
-  return math.max(READY_LEAST, 4 * room(l)) - waiting
+  return math.max(READY_LEAST, 4 * slots(l)) - waiting
 end

@@ -2,9 +2,9 @@
 -- named as in :fan. The name -* says that other lanes were here, which are unknown and gone. It takes no
 -- arguments of its own: ARGV[3..] is the script's.
 
--- named lists the lanes of a text in their order, each once, and whether one of them is not gone. A lane that is named
+-- parse_named lists the lanes of a text in their order, each once, and whether one of them is not gone. A lane that is named
 -- both as gone and as not gone is not gone.
-local function named(text)
+local function parse_named(text)
   local list, at, living = {}, {}, false
   for name in string.gmatch(text, '%S+') do
     local gone = sub(name, 1, 1) == '-'
@@ -20,18 +20,18 @@ local function named(text)
   return list, living
 end
 
--- to_lane is a record that names this lane as its only one. It names none where the lane is empty.
-local function to_lane(record, lane)
+-- with_only_lane is a record that names this lane as its only one. It names none where the lane is empty.
+local function with_only_lane(record, lane)
   return sub(record, 1, 42) .. string.char(#lane) .. lane .. sub(record, 44 + string.byte(record, 43))
 end
 
--- keep_named keeps a message whole for its lanes, of which at least one is not gone.
-local function keep_named(id, record, list)
+-- write_named keeps a message whole for its lanes, of which at least one is not gone.
+local function write_named(id, record, list)
   if #list == 1 then
-    call('HSET', MESSAGES, id, to_lane(record, list[1]))
+    call('HSET', MESSAGES, id, with_only_lane(record, list[1]))
     call('HDEL', FAN, id)
   else
-    call('HSET', MESSAGES, id, to_lane(record, ''))
+    call('HSET', MESSAGES, id, with_only_lane(record, ''))
     call('HSET', FAN, id, table.concat(list, ' '))
   end
   call('ZREM', SEEN, id)
@@ -39,8 +39,8 @@ local function keep_named(id, record, list)
   if token then note_subjects({ token, id }) end
 end
 
--- keep_id keeps only the id, with the later of its times.
-local function keep_id(id, record, ms)
+-- write_known_id keeps only the id, with the later of its times.
+local function write_known_id(id, record, ms)
   drop_body(id, record)
   local token = token_of(record)
   if token then forget_subjects({ token, id }) end

@@ -7,8 +7,8 @@ local function ms_and_seq(id)
   return tonumber(ms), tonumber(seq)
 end
 
--- later reports whether an entry is behind another one. What is no id is before all.
-local function later(id, other)
+-- is_later reports whether an entry is behind another one. What is no id is before all.
+local function is_later(id, other)
   local ms, seq = ms_and_seq(id)
   local before, n = ms_and_seq(other)
   if not ms or not before then return ms ~= nil end

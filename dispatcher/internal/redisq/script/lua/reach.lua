@@ -7,7 +7,7 @@
 local SEARCHED = 2048 -- elements of lists that one call reads: a ms or two
 local PART = 128      -- elements that are read at once, at first, at both ends of a list, and where one is looked for
 
-local reaches, searched = {}, 0
+local reaches, elements_read = {}, 0
 
 -- reach_of is what is known of a lane's list. at has the positions of what was read, by id; length is the list's at that
 -- time. head and tail count what was read from its ends, from_head and from_tail what was taken out of each half. dues has
@@ -15,7 +15,7 @@ local reaches, searched = {}, 0
 local function reach_of(l)
   local r = reaches[l]
   if not r then
-    r = { at = {}, dues = {}, sought = {}, length = queued(l), head = 0, tail = 0, from_head = 0, from_tail = 0 }
+    r = { at = {}, dues = {}, sought = {}, length = ready_length(l), head = 0, tail = 0, from_head = 0, from_tail = 0 }
     reaches[l] = r
   end
   return r
@@ -24,25 +24,25 @@ end
 -- read_span reads elements of a list, counted from its end where they are nearer to that. It answers the last one.
 local function read_span(l, r, first, n, from_tail)
   if n <= 0 then return end
-  local shift = from_tail and queued(l) or 0
+  local shift = from_tail and ready_length(l) or 0
   local list = sure('LRANGE', READY .. l.name, first - shift, first + n - 1 - shift)
   for i, element in ipairs(list) do
     r.at[sub(element, (find(element, ':', 1, true) or #element) + 1)] = first + i - 1
   end
-  searched = searched + n
+  elements_read = elements_read + n
   return list[#list]
 end
 
 -- read_on reads more of a list and reports whether there was more. What came to its tail since comes first: the next of an
 -- ordering key.
 local function read_on(l, r)
-  local more = queued(l) - r.length
+  local more = ready_length(l) - r.length
   if more > 0 then
     read_span(l, r, r.length, more, true)
     r.length, r.tail = r.length + more, r.tail + more
     return true
   end
-  local n = math.min(math.max(PART, r.head), SEARCHED - searched, r.length - r.head - r.tail)
+  local n = math.min(math.max(PART, r.head), SEARCHED - elements_read, r.length - r.head - r.tail)
   if n <= 0 then return false end
   local half = math.ceil(n / 2)
   read_span(l, r, r.head, half, false)
@@ -51,8 +51,8 @@ local function read_on(l, r)
   return true
 end
 
--- spent reports whether this call may read no further part of a list.
-local function spent() return searched + PART > SEARCHED end
+-- search_spent reports whether this call may read no further part of a list.
+local function search_spent() return elements_read + PART > SEARCHED end
 
 -- seek reads the part of a list that became ready at about some time, until it meets a delivery. A list is in that order but
 -- for what came back to its head, and what a line released. Where it meets these it gives up.
@@ -66,7 +66,7 @@ local function seek(l, r, id, near)
     if due < near then low = middle + 1 else high = middle end
   end
   local at = r.sought[low] or math.max(r.head, low - PART / 4)
-  while at < over and not r.at[id] and not spent() do
+  while at < over and not r.at[id] and not search_spent() do
     local last = read_span(l, r, at, math.min(PART, over - at), false)
     at = (tonumber(match(last or '', '^%d+')) or 0) > near + LATER and over or at + PART
   end
@@ -79,7 +79,7 @@ end
 local function take_out(l, id, near)
   local r = reach_of(l)
   if near and not r.at[id] and r.head == 0 then read_on(l, r) end
-  if near and not r.at[id] and not spent() then seek(l, r, id, near) end
+  if near and not r.at[id] and not search_spent() then seek(l, r, id, near) end
   while not r.at[id] do
     if near and r.length > SEARCHED or not read_on(l, r) then return false end
   end
@@ -89,7 +89,7 @@ local function take_out(l, id, near)
     sure('LSET', READY .. l.name, at, '')
     r.from_head = r.from_head + 1
   else
-    sure('LSET', READY .. l.name, at - queued(l), '')
+    sure('LSET', READY .. l.name, at - ready_length(l), '')
     r.from_tail = r.from_tail + 1
   end
   return true
@@ -102,7 +102,7 @@ local function close_lists()
     if r.from_tail > 0 then sure('LREM', READY .. l.name, -r.from_tail, '') end
     if r.from_head + r.from_tail > 0 then
       l.ready = nil
-      if queued(l) == 0 then l.emptied = true end
+      if ready_length(l) == 0 then l.emptied = true end
     end
   end
   reaches = {}

@@ -1,10 +1,10 @@
 -- read: where a delivery is. It is put between common and look, list and lanes, which share it. They change nothing.
 --
 -- ARGV[3] count, ARGV[4..] the instances' names
-local k = tonumber(ARGV[3])
+local instance_count = tonumber(ARGV[3])
 local instances = {}
-for i = 4, 3 + k do instances[#instances + 1] = ARGV[i] end
-local rest = 4 + k
+for i = 4, 3 + instance_count do instances[#instances + 1] = ARGV[i] end
+local args_from = 4 + instance_count
 
 -- safely reads a key that may be of another type, written by hand. Such a key counts as empty.
 local function safely(command, ...)
@@ -13,23 +13,23 @@ local function safely(command, ...)
   return value
 end
 
--- behind is how many deliveries of its ordering key, or of its ordered lane, go before a delivery.
-local function behind(l, id, record)
+-- number_ahead is how many deliveries of its ordering key, or of its ordered lane, go before a delivery.
+local function number_ahead(l, id, record)
   local before = 0
   if l.state.keys == 0 then return before end
   for _, set in ipairs(sets_of(l, record)) do before = math.max(before, safely('ZRANK', set, id) or 0) end
   return before
 end
 
--- holders are the keys of leases that exist, of those instances.
-local held
-local function holders()
-  if held then return held end
-  held = {}
+-- lease_keys are the keys of leases that exist, of those instances.
+local known_lease_keys
+local function lease_keys()
+  if known_lease_keys then return known_lease_keys end
+  known_lease_keys = {}
   for _, name in ipairs(instances) do
-    if call('EXISTS', LEASES .. name) == 1 then held[#held + 1] = LEASES .. name end
+    if call('EXISTS', LEASES .. name) == 1 then known_lease_keys[#known_lease_keys + 1] = LEASES .. name end
   end
-  return held
+  return known_lease_keys
 end
 
 -- taken_at is the ms when a delivery was taken whose lease ends by itself, false where it has none.
@@ -38,35 +38,35 @@ local function taken_at(delivery)
   return match(safely('HGET', TOKENS, delivery) or '', '^%d+') or '0'
 end
 
--- why_left_alone answers why a lane waits for its until while its breaker is closed.
+-- pause_reason answers why a lane waits for its until while its breaker is closed.
 local STALLED = { s = 'sealed', m = 'missing', e = 'egress' }
-local function why_left_alone(l)
+local function pause_reason(l)
   return l.limits.held == '?' and 'missing' or STALLED[match(l.state.more, ' (%l)[%d-]*$')] or 'retry_after'
 end
 
 -- The reason that a delivery waits for: the first one that holds. A lane of an endpoint whose limits are not there lost its
 -- endpoint, or gets them with the next publish. Behind a space follows the ms when the wait ends,
 -- where that is known, and with order how many deliveries go first.
-local function waits_ready(l)
+local function ready_wait_reason(l)
   local s = l.state
   if l.limits.held == '?' then return 'missing' end
   if s.opened > 0 then return s.till > now and 'breaker ' .. num(s.till) or 'breaker' end
   if s.egress > 0 and s.till <= now then return 'egress' end
-  if s.till > now then return why_left_alone(l) .. ' ' .. num(s.till) end
+  if s.till > now then return pause_reason(l) .. ' ' .. num(s.till) end
   if l.limits.interval > 0 and s.tat > micros then return 'rate ' .. num(math.ceil(s.tat / 1000)) end
-  if l.flying >= room(l) then return 'limit' end
+  if l.flying >= slots(l) then return 'limit' end
   return l.limits.pull and 'consumer' or 'permits'
 end
-local function waits_for(l, why)
-  if l.limits.held == 'p' or all_held then return 'paused' end
+local function wait_reason(l, why)
+  if l.limits.held == 'p' or all_paused then return 'paused' end
   return why
 end
 
--- stands answers the status of a delivery, the first one that holds. Then it answers the time in ms: of the end, of the
+-- status_of answers the status of a delivery, the first one that holds. Then it answers the time in ms: of the end, of the
 -- next attempt, of the claim, or 0. Last it answers the reason that the delivery waits for, empty for none.
-local function stands(delivery, l, id, record)
+local function status_of(delivery, l, id, record)
   local mark = call('HGET', MARKS, delivery)
-  if mark then return delivers(mark) and 'delivered' or 'cancelled', 0, '' end
+  if mark then return marked_delivered(mark) and 'delivered' or 'cancelled', 0, '' end
   local at = call('ZSCORE', DONE, delivery)
   if at then return 'delivered', at, '' end
   at = call('ZSCORE', DEAD, delivery)
@@ -77,25 +77,25 @@ local function stands(delivery, l, id, record)
   at = call('ZSCORE', DUE, delivery)
   if at and deleted then return 'cancelled', 0, '' end
   if at then
-    local status = waits(call('HGET', PROGRESS, delivery))
-    return status, at, waits_for(l, status == 'retrying' and 'rung' or 'due')
+    local status = waiting_status(call('HGET', PROGRESS, delivery))
+    return status, at, wait_reason(l, status == 'retrying' and 'rung' or 'due')
   end
-  for _, key in ipairs(holders()) do
+  for _, key in ipairs(lease_keys()) do
     at = safely('ZSCORE', key, delivery)
     if at then return 'in_flight', at, '' end
   end
   at = taken_at(delivery)
   if at then return 'in_flight', at, '' end
   if deleted then return 'cancelled', 0, '' end
-  local before = behind(l, id, record)
+  local before = number_ahead(l, id, record)
   if before > 0 then return 'scheduled', 0, 'order ' .. num(before) end
-  return 'ready', 0, waits_for(l, waits_ready(l))
+  return 'ready', 0, wait_reason(l, ready_wait_reason(l))
 end
 
--- newest is the last attempt of a delivery's history, without the text of its answer; empty: it has none, since it has no
+-- last_attempt is the last attempt of a delivery's history, without the text of its answer; empty: it has none, since it has no
 -- progress or did not fail.
 local NEWEST = 256 -- bytes of one that can't be read: enough to tell that
-local function newest(delivery, text)
+local function last_attempt(delivery, text)
   local entry = text and safely('LINDEX', HISTORY .. delivery, 0)
   if not entry then return '' end
   local head, length = match(entry, '^(%d+ (%d+) )')
@@ -112,9 +112,9 @@ local function precedes(a, b)
   return #a < #b
 end
 
--- offset is where a page begins: after the last entry of the page before, also if that entry is gone. Many entries
+-- page_start is where a page begins: after the last entry of the page before, also if that entry is gone. Many entries
 -- share one ms, so the place is found by binary search, by score and then by name.
-local function offset(key, after, last)
+local function page_start(key, after, last)
   if after == '' then return 0 end
   local rank = call('ZREVRANK', key, last)
   if rank and tonumber(call('ZSCORE', key, last)) == tonumber(after) then return rank + 1 end

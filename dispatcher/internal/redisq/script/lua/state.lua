@@ -5,21 +5,21 @@
 -- set where a list got its first element or a limit changed. emptied is set where a list lost its last element. Only
 -- these, or a change of its deliveries in flight, place a lane anew. So a lane that is published to all the time keeps
 -- its turn.
-local lanes, met, shapes = {}, {}, {}
-local all_held -- nil before it was read; met.epoch is the partition's epoch then
+local lanes, loaded, parsed_lanes = {}, {}, {}
+local all_paused -- nil before it was read; loaded.epoch is the partition's epoch then
 
 local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, opened = 0, till = 0, tat = 0, keys = 0, failing = 0, egress = 0, wait = 0 }
 -- DEFAULTS are the limits of lanes that :limits has no text of. A bare URL's has none. A queue's is taken from. An
 -- endpoint's lost them: the instance that notices writes them again.
 local DEFAULTS = {
-  none = { v = 0, top = most, interval = 0, ordered = false, held = '-' },
-  taken = { v = 0, top = most, interval = 0, ordered = false, held = '-', pull = true },
-  lost = { v = 0, top = most, interval = 0, ordered = false, held = '?' },
+  none = { v = 0, top = max_window, interval = 0, ordered = false, held = '-' },
+  taken = { v = 0, top = max_window, interval = 0, ordered = false, held = '-', pull = true },
+  lost = { v = 0, top = max_window, interval = 0, ordered = false, held = '?' },
 }
 
--- shape reads a text of :lane. A malformed text counts as a new lane, and stops no other.
-local function shape(text)
-  local s = shapes[text]
+-- parse_lane reads a text of :lane. A malformed text counts as a new lane, and stops no other.
+local function parse_lane(text)
+  local s = parsed_lanes[text]
   if not s then
     local w, f, o, u, t, k, c, more, since = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( (%d+) %d+.*)$')
     s = FRESH
@@ -33,7 +33,7 @@ local function shape(text)
       }
       if s.window < 1 or s.slow > WORST or math.max(s.window, s.fails, s.opened, s.till, s.tat, s.keys, s.failing, s.egress, s.wait) >= SANE then s = FRESH end
     end
-    shapes[text] = s
+    parsed_lanes[text] = s
   end
   return s
 end
@@ -45,8 +45,8 @@ local function parse_limits(text)
   if not v then return nil end
   v, top, interval = tonumber(v), tonumber(top), tonumber(interval)
   if math.max(v, top, interval) >= SANE then return nil end
-  if held == 'g' then return { v = 0, top = most, interval = 0, ordered = false, held = '-', cut = v } end
-  return { v = v, top = top > 0 and top or most, interval = interval, ordered = ordered == '1', held = held, pull = pull == ' t' }
+  if held == 'g' then return { v = 0, top = max_window, interval = 0, ordered = false, held = '-', cut = v } end
+  return { v = v, top = top > 0 and top or max_window, interval = interval, ordered = ordered == '1', held = held, pull = pull == ' t' }
 end
 local function limits_of(name, text)
   if sub(name, 1, 2) == 'q_' then
@@ -56,13 +56,13 @@ local function limits_of(name, text)
   end
   return text and parse_limits(text) or sub(name, 1, 3) == 'ep_' and DEFAULTS.lost or DEFAULTS.none
 end
-local function holds_all(text)
+local function pauses_all(text)
   local l = text and parse_limits(text)
   return l and l.held ~= '-' or false
 end
 
--- own is a lane's state, ready to change. Until then lanes with equal texts share the parsed one.
-local function own(l)
+-- writable is a lane's state, ready to change. Until then lanes with equal texts share the parsed one.
+local function writable(l)
   if not l.own then
     local s = l.state
     l.state = {
@@ -74,24 +74,24 @@ local function own(l)
   return l.state
 end
 
--- fails_since notes since when a lane fails (0: it does not), whether somebody was told of that, and its last attempt.
-local function fails_since(l, since, told, last)
-  local s = own(l)
+-- set_failing notes since when a lane fails (0: it does not), whether somebody was told of that, and its last attempt.
+local function set_failing(l, since, told, last)
+  local s = writable(l)
   local beyond = string.gsub(match(s.more, '^ %d+ %d+(.*)$') or '', '^ %d+', '')
   s.failing, s.more = since, ' ' .. num(since) .. ' ' .. told .. ' ' .. last .. beyond
 end
 
--- by_this_clock corrects a time that is further ahead than an attempt can set it. Another clock set it, which went back
+-- correct_clock corrects a time that is further ahead than an attempt can set it. Another clock set it, which went back
 -- since or gave way to a node whose clock is behind. It counts as now. A turn is of 8 at most, so 9 intervals and the
 -- burst are more than any attempt sets. A receiver may ask for a day. A second is allowed for the difference of clocks
 -- at a takeover, and a minute for a wait of a day.
-local function by_this_clock(l)
+local function correct_clock(l)
   local s, interval = l.state, l.limits.interval
   if interval > 0 and s.tat > micros + 9 * interval + BURST + 1000000 then
-    own(l).tat, l.place = micros, true
+    writable(l).tat, l.place = micros, true
   end
   if s.till > now + 86460000 then
-    own(l).till, l.place = now, true
+    writable(l).till, l.place = now, true
   end
 end
 
@@ -99,7 +99,7 @@ local function read_lanes(names)
   local ins, texts = call('HMGET', IN, unpack(names)), call('HMGET', LANE, unpack(names))
   names[#names + 1], names[#names + 2] = '*', '~epoch'
   local limits = call('HMGET', LIMITS, unpack(names))
-  all_held, met.epoch = holds_all(limits[#names - 1]), limits[#names]
+  all_paused, loaded.epoch = pauses_all(limits[#names - 1]), limits[#names]
   names[#names], names[#names - 1] = nil, nil
   for i, name in ipairs(names) do
     local inside, text, flying, waiting = ins[i], texts[i], 0, 0
@@ -108,19 +108,19 @@ local function read_lanes(names)
       -- A malformed text must not stop its lane; doctor counts again.
       if a and #inside < 20 then flying, waiting = tonumber(a), tonumber(b) end
     end
-    local s, limit = text and (shapes[text] or shape(text)) or FRESH, limits_of(name, limits[i])
+    local s, limit = text and (parsed_lanes[text] or parse_lane(text)) or FRESH, limits_of(name, limits[i])
     local l = {
       name = name, flying = flying, waiting = waiting, was = inside, text = text,
       window = s.window or math.min(FIRST_WINDOW, limit.top), slow = s.slow, state = s, limits = limit,
       own = false, had = flying, ready = nil, emptied = false, place = false,
     }
     lanes[name] = l
-    met[#met + 1] = l
-    by_this_clock(l)
+    loaded[#loaded + 1] = l
+    correct_clock(l)
   end
 end
 
-local function load(names)
+local function load_lanes(names)
   local new = {}
   for _, name in ipairs(names) do
     if not lanes[name] then
@@ -135,7 +135,7 @@ local function load(names)
   for i = 1, #new, 1000 do read_lanes({ unpack(new, i, math.min(i + 999, #new)) }) end
 end
 
-local function queued(l)
+local function ready_length(l)
   if not l.ready then
     l.ready = l.waiting > 0 and sure('LLEN', READY .. l.name) or 0
   end
@@ -150,9 +150,9 @@ local function sets_of(l, record)
   return sets
 end
 
--- room is how many deliveries a lane may have in flight. It is one, the probe, while the lane's breaker is open, and
+-- slots is how many deliveries a lane may have in flight. It is one, the probe, while the lane's breaker is open, and
 -- while the lane waits for our own network. A lane that is taken from grows no window, since its takers say how many.
-local function room(l)
+local function slots(l)
   if l.limits.ordered then return 1 end
   if l.limits.pull then return l.limits.top end
   if l.state.opened > 0 or l.state.egress > 0 then return 1 end
@@ -171,39 +171,39 @@ local function tokens_of(l)
   if tat > micros then return 0 end
   return floor((micros - counted_from(tat)) / interval) + 1
 end
-local function take(l, n)
-  local s = own(l)
+local function take_tokens(l, n)
+  local s = writable(l)
   s.tat = counted_from(s.tat) + n * l.limits.interval
 end
-local function give_back(l)
+local function return_token(l)
   if l.limits.interval == 0 then return end
-  local s = own(l)
+  local s = writable(l)
   s.tat = math.max(0, s.tat - l.limits.interval)
 end
 
--- allows is the ms from which on a lane's state allows an attempt.
-local function allows(l)
+-- allowed_from is the ms from which on a lane's state allows an attempt.
+local function allowed_from(l)
   local s = l.state
   if l.limits.interval == 0 then return s.till end
   return math.max(s.till, math.ceil(s.tat / 1000))
 end
 
--- ends reports whether all deliveries of a lane end, since its endpoint is disabled or deleted.
-local function ends(l) return l.limits.held == 'd' or l.limits.held == 'x' end
+-- lane_ends reports whether all deliveries of a lane end, since its endpoint is disabled or deleted.
+local function lane_ends(l) return l.limits.held == 'd' or l.limits.held == 'x' end
 
 -- burden is the number of a lane's deliveries in flight, plus its class for each so many permits. So lanes that hang
 -- leave 64 of 1,024 permits to better ones. That is as many as can begin to hang at once without taking the last. With
 -- few permits the classes count less. Otherwise lanes of quick answers would hold all of them for ever.
-local function burden(l) return math.max(0, l.flying) + floor(l.slow * total / CLASS_PERMITS) end
+local function burden(l) return math.max(0, l.flying) + floor(l.slow * all_permits / CLASS_PERMITS) end
 
 -- weight is a lane's burden as a part of all instances' permits. It is the same for every caller, since it orders the
 -- lanes from which all of them claim.
-local function weight(l) return math.min(MOST_WEIGHT, floor(WHOLE * burden(l) / total)) end
+local function weight(l) return math.min(MOST_WEIGHT, floor(WHOLE * burden(l) / all_permits)) end
 
--- light reports whether a lane may get a permit of an instance with free ones. It may while it weighs less than the
+-- light_enough reports whether a lane may get a permit of an instance with free ones. It may while it weighs less than the
 -- free part of the instance's own permits. The classes keep the last permits for better lanes. An instance that holds
 -- nothing may claim from any lane. The last free permit of very many weighs one.
-local function light(l, free)
+local function light_enough(l, free)
   if free <= 0 then return false end
   return free == permits or weight(l) < math.max(1, floor(WHOLE * free / permits))
 end
@@ -212,37 +212,37 @@ end
 -- added to their hashes. log has the lines for :attempts, and died what finish tells the caller. takeable are lanes
 -- that came to :pulls, of which finish tells those who wait for them. watched are deliveries that expire (expiry.lua).
 local sums = { counts = {}, buried = {}, ends = {}, log = {}, died = {}, takeable = {}, watched = {} }
-local function add_one(list, field, n) list[field] = (list[field] or 0) + n end
-local function count(status, n) add_one(sums.counts, status, n) end
-local function bury(lane, reason, n)
-  add_one(sums.buried, lane .. ' ' .. reason, n)
+local function add_to(list, field, n) list[field] = (list[field] or 0) + n end
+local function count(status, n) add_to(sums.counts, status, n) end
+local function count_dead(lane, reason, n)
+  add_to(sums.buried, lane .. ' ' .. reason, n)
 end
-local function note(delivery, verdict, status, took, number, reason)
+local function log_line(delivery, verdict, status, took, number, reason)
   local log = sums.log
   log[#log + 1] = delivery .. ' ' .. verdict .. ' ' .. status .. ' ' .. took .. ' ' .. number .. ' ' .. reason
 end
 
--- progress parses a text of :progress: attempts, base, deaths, status, asked, reason. It answers the text of the fields
+-- parse_progress parses a text of :progress: attempts, base, deaths, status, asked, reason. It answers the text of the fields
 -- after them too, which scripts keep as it is, and the first of these, beside.
-local MORE = ' 0 0' -- beside, job
+local NO_MORE_PROGRESS = ' 0 0' -- beside, job
 local MOST_PROGRESS, MOST_ATTEMPTS = 256, 2147483647 -- bytes and attempts; a text with more was not written by us
-local function progress(text)
-  if not text then return 0, 0, 0, 0, 0, '-', MORE, 0 end
+local function parse_progress(text)
+  if not text then return 0, 0, 0, 0, 0, '-', NO_MORE_PROGRESS, 0 end
   local a, b, d, s, q, r, more, e = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)( (%d+) %d+.*)$')
-  if not a or #text > MOST_PROGRESS then return 0, 0, 0, 0, 0, '-', MORE, 0 end
+  if not a or #text > MOST_PROGRESS then return 0, 0, 0, 0, 0, '-', NO_MORE_PROGRESS, 0 end
   a, b, d, s, q, e = tonumber(a), tonumber(b), tonumber(d), tonumber(s), tonumber(q), tonumber(e)
-  if b + e > a or math.max(a, d, s) > MOST_ATTEMPTS or q >= SANE then return 0, 0, 0, 0, 0, '-', MORE, 0 end
+  if b + e > a or math.max(a, d, s) > MOST_ATTEMPTS or q >= SANE then return 0, 0, 0, 0, 0, '-', NO_MORE_PROGRESS, 0 end
   return a, b, d, s, q, r, more, e
 end
-local function progressed(a, b, d, s, q, r, more) return format('%d %d %d %d %.0f %s%s', a, b, d, s, q, r, more) end
-local function besides(more, n) return (string.gsub(more, '^ %d+', ' ' .. n)) end
-local function waits(text)
-  local attempts, base, _, _, _, _, _, beside = progress(text)
+local function progress_text(a, b, d, s, q, r, more) return format('%d %d %d %d %.0f %s%s', a, b, d, s, q, r, more) end
+local function with_beside(more, n) return (string.gsub(more, '^ %d+', ' ' .. n)) end
+local function waiting_status(text)
+  local attempts, base, _, _, _, _, _, beside = parse_progress(text)
   return attempts - beside > base and 'retrying' or 'scheduled'
 end
 
--- add changes counts. A field that is no number begins again; doctor compares it.
-local function add(hash, deltas)
+-- add_counts changes counts. A field that is no number begins again; doctor compares it.
+local function add_counts(hash, deltas)
   for field, n in pairs(deltas) do
     if n ~= 0 then
       local sum = redis.pcall('HINCRBY', hash, field, n)
@@ -276,11 +276,11 @@ end
 local before_parked, before_weight = earliest(PARKED), lightest()
 local before_due = sooner(earliest(DUE), before_parked)
 
--- weighs is the weight that a hint tells. It is -1 while all lanes are held.
-local function weighs(w)
+-- hint_weight is the weight that a hint tells. It is -1 while all lanes are held.
+local function hint_weight(w)
   if w < 0 then return w end
-  if all_held == nil then all_held = holds_all(call('HGET', LIMITS, '*')) end
-  return all_held and -1 or w
+  if all_paused == nil then all_paused = pauses_all(call('HGET', LIMITS, '*')) end
+  return all_paused and -1 or w
 end
 
 -- place_lanes puts each lane that changed where it belongs. A lane that may be claimed from goes to :lanes, or to
@@ -289,18 +289,18 @@ end
 -- whether :parked may have changed.
 local function place_lanes()
   local claimable, parked, unlisted, unparked, untaken = {}, {}, {}, {}, {}
-  for _, l in ipairs(met) do
+  for _, l in ipairs(loaded) do
     if l.place or l.emptied or l.flying ~= l.had then
-      local n, name, pull = queued(l), l.name, l.limits.pull
+      local n, name, pull = ready_length(l), l.name, l.limits.pull
       local at -- ms from which on it may be claimed from; nil: never
       if n > 0 then
-        if ends(l) then
+        if lane_ends(l) then
           at = now
-        elseif l.limits.held == '-' and l.flying < room(l) then
-          at = allows(l)
+        elseif l.limits.held == '-' and l.flying < slots(l) then
+          at = allowed_from(l)
         end
       end
-      if at and (at > now or ends(l)) then
+      if at and (at > now or lane_ends(l)) then
         parked[#parked + 1] = num(at)
         parked[#parked + 1] = name
         if pull then untaken[#untaken + 1] = name else unlisted[#unlisted + 1] = name end
@@ -318,39 +318,39 @@ local function place_lanes()
       if l.stray then unlisted[#unlisted + 1] = name end
     end
   end
-  each('ZREM', LANES, unlisted)
-  each('ZREM', PULLS, untaken)
-  if before_parked > 0 then each('ZREM', PARKED, unparked) end
-  each('ZADD', LANES, claimable)
-  each('ZADD', PARKED, parked)
+  in_chunks('ZREM', LANES, unlisted)
+  in_chunks('ZREM', PULLS, untaken)
+  if before_parked > 0 then in_chunks('ZREM', PARKED, unparked) end
+  in_chunks('ZADD', LANES, claimable)
+  in_chunks('ZADD', PARKED, parked)
   return #parked > 0 or (before_parked > 0 and #unparked > 0)
 end
 
--- spread makes Redis keep a hash of lanes as a table, in which a field is found at once. Redis keeps up to 512 short
+-- force_table makes Redis keep a hash of lanes as a table, in which a field is found at once. Redis keeps up to 512 short
 -- texts as a list, which each look-up walks; most stores have no more. One long text makes the hash a table as long as
 -- it is in memory. The hash must have a field already, or it would go with the long one.
-local LONG = string.rep(' ', 65)
-local function spread(hash)
-  call('HSET', hash, ' ', LONG)
+local LONG_FIELD = string.rep(' ', 65)
+local function force_table(hash)
+  call('HSET', hash, ' ', LONG_FIELD)
   call('HDEL', hash, ' ')
 end
 
--- hold writes leases of the caller: times and deliveries. Redis keeps up to 128 of them as a list too, as many as one
+-- write_leases writes leases of the caller: times and deliveries. Redis keeps up to 128 of them as a list too, as many as one
 -- lane may have in flight. An instance that works for one lane walks that list three times for each delivery. So it is
 -- made a table, but not for a few leases.
-local MANY = 8
-local function hold(leases)
+local MANY_LEASES = 8
+local function write_leases(leases)
   local key = LEASES .. by
-  if #leases < 2 * MANY then return each('ZADD', key, leases) end
-  sure('ZADD', key, '0', LONG)
-  each('ZADD', key, leases)
-  call('ZREM', key, LONG)
+  if #leases < 2 * MANY_LEASES then return in_chunks('ZADD', key, leases) end
+  sure('ZADD', key, '0', LONG_FIELD)
+  in_chunks('ZADD', key, leases)
+  call('ZREM', key, LONG_FIELD)
 end
 
 -- write_lanes writes the states that changed.
 local function write_lanes()
   local ins, texts, made, names, fresh = {}, {}, {}, {}, false
-  for _, l in ipairs(met) do
+  for _, l in ipairs(loaded) do
     -- A count that was wrong may be below zero here.
     local flying, waiting = l.flying, l.waiting
     local inside = format('%d %d', flying > 0 and flying or 0, waiting > 0 and waiting or 0)
@@ -380,12 +380,12 @@ local function write_lanes()
       end
     end
   end
-  each('HSET', IN, ins)
-  each('HSET', LANE, texts)
-  each('ZADD', KNOWN, made)
-  each('HSET', NAMES, names)
-  if fresh then spread(IN) end
-  if #made > 0 then spread(LANE) end
+  in_chunks('HSET', IN, ins)
+  in_chunks('HSET', LANE, texts)
+  in_chunks('ZADD', KNOWN, made)
+  in_chunks('HSET', NAMES, names)
+  if fresh then force_table(IN) end
+  if #made > 0 then force_table(LANE) end
 end
 
 -- write_log adds an entry to :attempts, which trim cuts. It begins the stream anew if the last entry has the highest
@@ -407,16 +407,16 @@ end
 local function finish()
   local moved = place_lanes()
   write_lanes()
-  add(COUNTS, sums.counts)
-  add(BURIED, sums.buried)
-  add(ENDS, sums.ends)
+  add_counts(COUNTS, sums.counts)
+  add_counts(BURIED, sums.buried)
+  add_counts(ENDS, sums.ends)
   if sums.readied then sure('HSET', LIMITS, '~readied', num(now)) end
   for k = 1, #sums.log, 64 do -- lines of an entry: readers read whole entries
     write_log('l', table.concat(sums.log, '\n', k, math.min(k + 63, #sums.log)))
   end
 
   local due = sooner(earliest(DUE), (moved or sums.parked) and earliest(PARKED) or before_parked)
-  local w = weighs(lightest())
+  local w = hint_weight(lightest())
   local earlier = due > 0 and (before_due == 0 or due < before_due)
   local lighter = w >= 0 and (before_weight < 0 or w < before_weight)
   if silent == '0' and (earlier or lighter or #sums.takeable > 0) then

@@ -45,7 +45,7 @@ local function note_subjects(list)
     end
     for _, one in ipairs(ids or {}) do
       local record = sure('HGET', MESSAGES, one)
-      if record then sure('ZADD', SUBJECT .. hex(token), num(created(record)), one) end
+      if record then sure('ZADD', SUBJECT .. hex(token), num(created_at(record)), one) end
     end
   end
   local fields = {}

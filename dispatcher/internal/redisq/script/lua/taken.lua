@@ -1,53 +1,53 @@
 -- taken: leases that end by themselves, which no instance holds. It is put between order and the scripts that give and end
 -- them. It takes no arguments of its own: ARGV[3..] is the script's.
 local TIMER = '~taken' -- in :parked; no lane has such a name
-local LONGEST = 3660000 -- ms; an hour, the longest lease, and a minute: what ends later is of another clock, and has ended
+local LONGEST_LEASE = 3660000 -- ms; an hour, the longest lease, and a minute: what ends later is of another clock, and has ended
 
--- first_end is the ms when the first of these leases ends, 0 where there is none.
-local function first_end()
+-- first_lease_end is the ms when the first of these leases ends, 0 where there is none.
+local function first_lease_end()
   local head = sure('ZRANGE', TAKEN, '0', '0', 'WITHSCORES')[2]
   if not head then return 0 end
   local first = math.max(1, floor(tonumber(head)))
-  if sure('ZCOUNT', TAKEN, '(' .. num(now + LONGEST), '+inf') > 0 then return math.min(first, now) end
+  if sure('ZCOUNT', TAKEN, '(' .. num(now + LONGEST_LEASE), '+inf') > 0 then return math.min(first, now) end
   return first
 end
 
 -- set_timer has :parked say when the first of them ends, so that a mover comes then. It reports whether it did not.
 local function set_timer()
-  local first, told = first_end(), sure('ZSCORE', PARKED, TIMER)
+  local first, told = first_lease_end(), sure('ZSCORE', PARKED, TIMER)
   if first == (tonumber(told or nil) or 0) then return false end
   if first == 0 then sure('ZREM', PARKED, TIMER) else sure('ZADD', PARKED, num(first), TIMER) end
   sums.parked = true
   return true
 end
 
--- lease_until writes leases that end by themselves: names, each behind its time, as hold has them. rungs has the progress of
+-- lease_until writes leases that end by themselves: names, each behind its time, as write_leases has them. rungs has the progress of
 -- each name.
 local function lease_until(leases, ends, token, owner, rungs)
   local until_then, texts = {}, {}
   for i = 2, #leases, 2 do
-    put(until_then, num(ends), leases[i])
-    put(texts, leases[i], at_now .. ' ' .. token .. ' ' .. owner .. ' ' .. (progress(rungs[leases[i]])) + 1)
+    append_pair(until_then, num(ends), leases[i])
+    append_pair(texts, leases[i], at_now .. ' ' .. token .. ' ' .. owner .. ' ' .. (parse_progress(rungs[leases[i]])) + 1)
   end
-  each('ZADD', TAKEN, until_then)
-  each('HSET', TOKENS, texts)
+  in_chunks('ZADD', TAKEN, until_then)
+  in_chunks('HSET', TOKENS, texts)
   set_timer()
 end
 
--- since is the ms when a delivery was taken, by its text of :tokens, and whose it is: token, owner and number of the attempt.
+-- parse_token is the ms when a delivery was taken, by its text of :tokens, and whose it is: token, owner and number of the attempt.
 -- A text that can't be read has none of these.
-local function since(text)
+local function parse_token(text)
   local at, token, owner, attempt = match(text or '', '^(%d+) (%S+) (%S+) (%d+)$')
-  return at and ms_of(at) or at_now, token, owner, attempt
+  return at and score_ms(at) or at_now, token, owner, attempt
 end
 
--- adopt makes taken deliveries leases of the caller. It adds them to the answer: delivery, ms when it was taken, progress,
+-- adopt_taken makes taken deliveries leases of the caller. It adds them to the answer: delivery, ms when it was taken, progress,
 -- head of the record. It drops those without a record. It answers how many of the list it went through, since an answer
 -- may be full.
-local function adopt(deliveries, texts, most_bytes, answer)
+local function adopt_taken(deliveries, texts, most_bytes, answer)
   if #deliveries == 0 then return 0 end
   local ids, heads, bytes, n = {}, {}, 0, 0
-  for i, delivery in ipairs(deliveries) do ids[i] = select(2, parts(delivery)) end
+  for i, delivery in ipairs(deliveries) do ids[i] = select(2, split(delivery)) end
   local records = sure('HMGET', MESSAGES, unpack(ids))
   for i in ipairs(deliveries) do
     local record = records[i]
@@ -57,23 +57,23 @@ local function adopt(deliveries, texts, most_bytes, answer)
     n = i
   end
   local some = { unpack(deliveries, 1, n) }
-  each('ZREM', TAKEN, some)
+  in_chunks('ZREM', TAKEN, some)
   local leases, rungs, at = {}, sure('HMGET', PROGRESS, unpack(some)), #answer
   for i, delivery in ipairs(some) do
     if heads[i] == '' then
       local name = lane_of(delivery)
-      load({ name })
+      load_lanes({ name })
       lanes[name].flying = lanes[name].flying - 1
       count('in_flight', -1)
-      unmarked[#unmarked + 1] = delivery
-      drop(delivery, ids[i], records[i])
-      leave(lanes[name], ids[i], records[i])
+      removed_marks[#removed_marks + 1] = delivery
+      drop_delivery(delivery, ids[i], records[i])
+      leave_line(lanes[name], ids[i], records[i])
     else
-      put(leases, at_now, delivery)
-      answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = delivery, (since(texts[i])), rungs[i] or '', heads[i]
+      append_pair(leases, at_now, delivery)
+      answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = delivery, (parse_token(texts[i])), rungs[i] or '', heads[i]
       at = at + 4
     end
   end
-  hold(leases)
+  write_leases(leases)
   return n
 end

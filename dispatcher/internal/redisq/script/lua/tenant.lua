@@ -1,10 +1,10 @@
 -- tenant: whose shelves are, which are the lists of :of:. It is put between common and state. It takes no arguments of its
 -- own: ARGV[3..] is the script's.
 
--- leads_to answers the origin of a message's URL and its tenant, or its queue, as :names has them, or nil where the message
+-- origin_and_tenant answers the origin of a message's URL and its tenant, or its queue, as :names has them, or nil where the message
 -- has neither. It also answers its tenant, empty for none. The meta of a record (record.go) has fields of a tag, a length and
 -- a text, the tenant before the URL.
-local function leads_to(record)
+local function origin_and_tenant(record)
   local TENANT_FIELD, URL, QUEUE = 2, 3, 15
   local byte = string.byte
   local at = 44 + (byte(record, 43) or 0)
@@ -31,33 +31,33 @@ local function leads_to(record)
   return nil, tenant
 end
 
--- owned answers the shelf that a tenant has with a delivery, and the hash of the tenant, with the project's key as
+-- tenant_shelf answers the shelf that a tenant has with a delivery, and the hash of the tenant, with the project's key as
 -- TenantHash of package conn makes it. It answers nil where the message has no tenant. Queues mix tenants, so that each has a
 -- shelf of its own there.
-local function owned(lane, record)
-  local _, tenant = leads_to(record)
+local function tenant_shelf(lane, record)
+  local _, tenant = origin_and_tenant(record)
   if tenant == '' then return nil end
   local owner = sub(redis.sha1hex(match(ARGV[2], '(%x+) %x+$') .. 't' .. tenant), 1, 16)
   return sub(lane, 1, 2) == 'q_' and lane .. '~' .. owner or lane, owner
 end
 
--- own_shelf lists a shelf among those of its tenant.
-local function own_shelf(shelf, owner)
+-- add_tenant_shelf lists a shelf among those of its tenant.
+local function add_tenant_shelf(shelf, owner)
   sure('ZADD', TENANT .. owner, '0', shelf)
   if sub(shelf, 1, 2) ~= 'q_' then sure('HSET', OWNERS, shelf, owner) end
 end
 
 -- put_on_shelves notes a delivery among those of its lane, and of its tenant.
 local function put_on_shelves(lane, id, record)
-  local at, shelf, owner = num(created(record)), owned(lane, record)
+  local at, shelf, owner = num(created_at(record)), tenant_shelf(lane, record)
   sure('ZADD', tag .. ':of:' .. lane, at, id)
   if not owner then return end
   if shelf ~= lane then sure('ZADD', tag .. ':of:' .. shelf, at, id) end
-  own_shelf(shelf, owner)
+  add_tenant_shelf(shelf, owner)
 end
 
--- disown takes shelves that are empty off the lists of their tenants. It names keys itself, since a script has few locals.
-local function disown(shelves)
+-- remove_owners takes shelves that are empty off the lists of their tenants. It names keys itself, since a script has few locals.
+local function remove_owners(shelves)
   local owners = sure('HMGET', tag .. ':owners', unpack(shelves))
   for i, shelf in ipairs(shelves) do
     local owner = owners[i] or #shelf > 17 and match(shelf, '~(%x+)$')
@@ -66,20 +66,20 @@ local function disown(shelves)
   sure('HDEL', tag .. ':owners', unpack(shelves))
 end
 
--- off_shelf takes messages off a shelf, and reports whether it is empty then.
-local function off_shelf(shelf, ids)
-  each('ZREM', SHELF .. shelf, ids)
+-- remove_from_shelf takes messages off a shelf, and reports whether it is empty then.
+local function remove_from_shelf(shelf, ids)
+  in_chunks('ZREM', SHELF .. shelf, ids)
   return call('EXISTS', SHELF .. shelf) == 0
 end
 
--- off_queue takes messages off the shelves that tenants have in a queue. It adds those that are empty then to a list.
-local function off_queue(lane, ids, bare)
+-- remove_from_tenant_shelves takes messages off the shelves that tenants have in a queue. It adds those that are empty then to a list.
+local function remove_from_tenant_shelves(lane, ids, bare)
   local RECORDS_READ = 64 -- at a time
   local lists = {}
   for from = 1, #ids, RECORDS_READ do
     local some = { unpack(ids, from, math.min(from + RECORDS_READ - 1, #ids)) }
     for i, record in ipairs(sure('HMGET', MESSAGES, unpack(some))) do
-      local shelf = record and #record > DIGEST and owned(lane, record)
+      local shelf = record and #record > DIGEST and tenant_shelf(lane, record)
       if shelf then
         lists[shelf] = lists[shelf] or {}
         table.insert(lists[shelf], some[i])
@@ -87,6 +87,6 @@ local function off_queue(lane, ids, bare)
     end
   end
   for shelf, list in pairs(lists) do
-    if off_shelf(shelf, list) then bare[#bare + 1] = shelf end
+    if remove_from_shelf(shelf, list) then bare[#bare + 1] = shelf end
   end
 end

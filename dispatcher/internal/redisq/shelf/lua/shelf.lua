@@ -9,11 +9,11 @@
 --   one that was looked at as ms and name; then for each: delivery, ms when it was accepted, status, its time in ms (0:
 --   none), what it waits for (empty: nothing), head of its record (empty: none), progress, newest of its history
 local MOST_NAMES, MOST_BYTES, MOST_LANES, BLOCK = 256, 1048576, 256, 16
-local wanted = math.min(tonumber(ARGV[rest]), MOST_NAMES)
-local after, last_lane, last_id = ARGV[rest + 1], ARGV[rest + 2], ARGV[rest + 3]
-local since, asked = tonumber(ARGV[rest + 4]) or 0, ARGV[rest + 5]
+local wanted = math.min(tonumber(ARGV[args_from]), MOST_NAMES)
+local after, last_lane, last_id = ARGV[args_from + 1], ARGV[args_from + 2], ARGV[args_from + 3]
+local since, asked = tonumber(ARGV[args_from + 4]) or 0, ARGV[args_from + 5]
 local names = {}
-for i = rest + 6, math.min(#ARGV, rest + 5 + MOST_LANES) do names[#names + 1] = ARGV[i] end
+for i = args_from + 6, math.min(#ARGV, args_from + 5 + MOST_LANES) do names[#names + 1] = ARGV[i] end
 
 -- precedes_lane compares lanes by the names of their deliveries, which go on with a colon.
 local function precedes_lane(a, b) return precedes(a .. ':', b .. ':') end
@@ -27,7 +27,7 @@ end
 -- first_rank is where a shelf goes on behind the place of the last one before. Of one ms the highest lane comes first.
 local function first_rank(name, lane)
   if after == '' then return 0 end
-  if lane == last_lane then return offset(SHELF .. name, after, last_id) end
+  if lane == last_lane then return page_start(SHELF .. name, after, last_id) end
   return call('ZCOUNT', SHELF .. name, last_lane ~= '' and precedes_lane(lane, last_lane) and '(' .. after or after, '+inf')
 end
 
@@ -56,7 +56,7 @@ local function of_messages()
   for i = 1, math.min(#names, 4) do
     local id = sub(names[i], 2)
     local record = call('HGET', MESSAGES, id)
-    local ms = record and #record > DIGEST and created(record) or -1
+    local ms = record and #record > DIGEST and created_at(record) or -1
     if ms >= since and (ms < last.ms or ms == last.ms and last_lane ~= '') then
       for _, lane in ipairs(lanes_of(id, record)) do
         local one = { ms = ms, lane = lane, id = id }
@@ -101,16 +101,16 @@ for _, f in ipairs(found) do
     used[#used + 1] = f[1]
   end
 end
-load(used)
+load_lanes(used)
 local last_name = last_lane == '' and '' or last_lane .. ':' .. last_id
-local answer = { micros, before_due, weighs(before_weight), 0, 0, 0, after, last_name }
+local answer = { micros, before_due, hint_weight(before_weight), 0, 0, 0, after, last_name }
 local bytes, nread, answered = 0, 0, 0
 looked = #found
 for i, f in ipairs(found) do
   local lane, id = f[1], f[2]
   local l, delivery, record = lanes[lane], lane .. ':' .. id, nil
   if l.state.keys > 0 then record = call('HGET', MESSAGES, id) end -- it names the line in which the delivery may wait
-  local status, ms, why = stands(delivery, l, id, record)
+  local status, ms, why = status_of(delivery, l, id, record)
   if asked == '' or find(asked, ' ' .. status .. ' ', 1, true) then
     bytes = bytes + call('HSTRLEN', MESSAGES, id)
     if answered == wanted or nread > 0 and bytes > MOST_BYTES then
@@ -120,7 +120,7 @@ for i, f in ipairs(found) do
     record, nread, answered = record or call('HGET', MESSAGES, id), nread + 1, answered + 1
     local whole, text = record and #record > DIGEST, call('HGET', PROGRESS, delivery)
     for _, value in ipairs({
-      delivery, num(f[3]), status, num(ms), why, whole and head_of(record) or '', text or '', whole and newest(delivery, text) or '',
+      delivery, num(f[3]), status, num(ms), why, whole and head_of(record) or '', text or '', whole and last_attempt(delivery, text) or '',
     }) do
       answer[#answer + 1] = value
     end

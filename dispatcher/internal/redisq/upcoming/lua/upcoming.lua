@@ -18,20 +18,20 @@ end
 for i = 1, #due, 2 do
   names[#names + 1] = lane_of(due[i])
 end
-load(names)
+load_lanes(names)
 
-local first, paced = weighs(before_weight) >= 0 and now or 0, 0
+local first, paced = hint_weight(before_weight) >= 0 and now or 0, 0
 -- note_time notes a time. A score that is no time was written by hand, and never comes.
 local function note_time(at)
   if at < SANE then first = sooner(first, math.max(at, 1)) end
 end
-local function is_held(l) return all_held or l.limits.held == 'p' end
+local function is_held(l) return all_paused or l.limits.held == 'p' end
 
 for i = 1, #parked, 2 do
   local l, at = lanes[parked[i]], tonumber(parked[i + 1])
   if i > 2 * most_looked or not l then -- TIMER is no lane, and what expires neither
     note_time(at)
-  elseif ends(l) or not is_held(l) then
+  elseif lane_ends(l) or not is_held(l) then
     note_time(at)
     local s = l.state
     local rated = l.limits.interval > 0 and not l.limits.pull -- what is taken waits for its takers
@@ -41,10 +41,10 @@ end
 for i = 1, #due, 2 do
   local l, at = lanes[lane_of(due[i])], tonumber(due[i + 1])
   if first > 0 and at >= first then break end
-  if i > 2 * most_looked or ends(l) then
+  if i > 2 * most_looked or lane_ends(l) then
     note_time(at)
   elseif not is_held(l) then
-    note_time(math.max(at, allows(l)))
+    note_time(math.max(at, allowed_from(l)))
   end
 end
-return { micros, before_due, weighs(before_weight), num(first), num(paced) }
+return { micros, before_due, hint_weight(before_weight), num(first), num(paced) }

@@ -3,39 +3,25 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"net/netip"
 	"net/url"
 	"sync/atomic"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
-	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
-	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
-	"github.com/hookladder/hookladder/dispatcher/internal/notices"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
-	"github.com/hookladder/hookladder/dispatcher/internal/relay"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
-	"github.com/hookladder/hookladder/dispatcher/internal/tail"
-	"github.com/hookladder/hookladder/dispatcher/internal/takers"
-	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
 )
 
 // Keys are the keys with which the API may be called.
@@ -144,7 +130,7 @@ type Options struct {
 	stopping *atomic.Bool // of Run; true: it is not ready any more, and its responses close their connections
 	waiting  int          // of Run; connections of the API that may wait for events
 
-	once func(context.Context, machinery) // what the process is for, after which it ends; nil: it serves
+	once func(context.Context, *process) // what the process is for, after which it ends; nil: it serves
 }
 
 // Run runs a process until ctx ends. Then it announces its stop for as long as Delay says,
@@ -176,45 +162,29 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	guard := egress.NewGuard(o.AllowNets)
-	figures := metrics.New()
-	work, err := newWork(store, guard, figures, share, o)
+	p, err := newProcess(store, share, o)
 	if err != nil {
 		return err
 	}
-	e, hub := work.engine, tail.New(store, o.Log)
-	look, closeLook, err := openLookup(e, store, o)
-	if err != nil {
+	defer p.close()
+	p.info = info
+	if err := p.engine.ReadClock(ctx); err != nil {
 		return err
 	}
-	defer closeLook()
-	keyring := newRing(store, o)
-	svc := service{e, e.Registry(), work.jobs, store, hub, store.Audit(), work.ticker, work.takers, o.stopping, look, work.archiver, store.Access(), work.gauge}
-	if err := e.ReadClock(ctx); err != nil {
-		return err
-	}
-	figures.Watch(e)
+	p.figures.Watch(p.engine)
 	o.waiting = share.accepted / 2
-	api, err := newAPI(svc, guard, figures, keyring, o)
+	api, err := newAPI(p, o)
 	if err != nil {
 		return err
 	}
 	visitors := callers.New(share.accepted, o.Proxies, o.Log)
-	figures.WatchConnections(visitors)
+	p.figures.WatchConnections(visitors)
 	f := flow{
-		machinery: work, tail: hub, audit: store.Audit(), api: api, ln: guarded(ln, visitors),
-		figures: newMetricsServer(svc, figures, keyring, o), figuresLn: guarded(metricsLn, callers.New(figuresConnections, nil, o.Log)),
-		renew: renewer{keyring: keyring, engine: e, store: store, log: o.Log},
-		o:     o, info: info, partitions: store.Partitions(),
+		process: p, o: o, api: api, ln: guarded(ln, visitors),
+		figures: newMetricsServer(p, o), figuresLn: guarded(metricsLn, callers.New(figuresConnections, nil, o.Log)),
+		renew: renewer{keyring: p.keyring, engine: p.engine, store: store, log: o.Log},
 	}
 	return f.run(ctx)
-}
-
-// newRing makes the ring of keys, by which sessions and links are known too.
-func newRing(store *redisq.Store, o Options) *apikey.Ring {
-	ring := apikey.NewRing(o.Keys)
-	store.Access().UseKeys(func() access.Keys { return ring.Keys().Bindings() })
-	return ring
 }
 
 // inspected describes a store that this process can work with.
@@ -226,113 +196,4 @@ func inspected(ctx context.Context, store *redisq.Store, o Options) (info dispat
 		return info, fmt.Errorf("open store: %w", err)
 	}
 	return info, nil
-}
-
-// machinery is what works besides answering callers.
-type machinery struct {
-	engine  *engine.Engine
-	jobs    *jobs.Jobs
-	notices *notices.Notices
-	ticker  *ticks.Ticker
-	takers  *takers.Takers
-	gauge   *gauge.Gauge
-	relay   *relay.Relay // nil: there is no outbox
-
-	archiver *archiver.Archiver // nil: there is no archive
-}
-
-// newWork makes the engine, the jobs, which are told by it that an instance is gone, and
-// the takers, which are told that there is something to take. Engine and jobs tell the
-// notices what happened, and those publish through the engine.
-func newWork(store *redisq.Store, guard *egress.Guard, figures *metrics.Metrics, share descriptors, o Options) (w machinery, err error) {
-	var tell func(dispatcher.News)
-	o.Engine.Departed = func() { w.jobs.Departed() } // not before the engine runs
-	o.Engine.Tell = func(n dispatcher.News) { tell(n) }
-	o.Engine.Stirred = func() {
-		if w.archiver != nil {
-			w.archiver.Stirred()
-		}
-	}
-	o.Engine.Takeable = func(lanes []dispatcher.Lane) { w.takers.OnTakeable(lanes) }
-	o.Engine.Gone = func(lane dispatcher.Lane) { w.takers.OnGone(lane) }
-	w.gauge = o.watched(store, figures)
-	if w.engine, err = newEngine(store, guard, share, o); err != nil {
-		return w, err
-	}
-	e := w.engine
-	watched := store.Store
-	if o.once != nil {
-		watched = nil // each process would tell anew what it finds, and none that it is over
-		store.TrimFrom(mathrand.IntN(store.Partitions()))
-	}
-	w.takers = takers.New(store, e, o.Log)
-	w.notices, err = notices.New(notices.Options{
-		URL: o.OpsURL, Publish: e.Publish, Lanes: e.Registry().LaneStates, Listeners: e.Registry().Listeners, Known: store.Known,
-		Store: watched, Now: e.Now, PollEvery: o.Engine.PollEvery, Log: o.Log,
-	})
-	if err != nil {
-		return w, fmt.Errorf("OPS_URL: %w", err)
-	}
-	tell = w.notices.Tell
-	w.jobs = jobs.New(jobs.Options{
-		Store: jobstore.New(store), List: store.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: tell, Log: o.Log,
-		Stirred: e.Stirred,
-	})
-	if o.Archive.URL != "" {
-		if w.archiver, err = newArchiver(store, e, tell, o); err != nil {
-			return w, err
-		}
-		figures.WatchArchive(w.archiver.Figures)
-	}
-	if w.relay, err = newRelay(e, o.policy(e, guard), o); err != nil {
-		return w, err
-	}
-	if w.relay != nil {
-		figures.WatchOutbox(w.relay)
-	}
-	w.ticker = ticks.New(ticks.Options{
-		Permits: o.Engine.MaxInFlight, Rouse: e.Rouse, Doing: e.Doing, Upcoming: e.Upcoming, Others: e.Others, Now: e.Now,
-		Jobs: w.jobs.Busy, Notices: w.notices.Busy, Outbox: w.relay.Busy,
-	})
-	return w, nil
-}
-
-func newEngine(store *redisq.Store, guard *egress.Guard, share descriptors, o Options) (*engine.Engine, error) {
-	sender, err := newSender(guard, share.idle, o)
-	if err != nil {
-		return nil, err
-	}
-	e := o.Engine
-	e.Instance = start.Instance()
-	e.UserAgent = cmp.Or(e.UserAgent, "Hookladder/"+o.Version)
-	e.Version = o.Version
-	e.Log = o.Log
-	e.Endpoints = store
-	e.Audit = store.Audit()
-	return engine.New(store, sender, e)
-}
-
-// newSender makes the client that calls receivers.
-func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error) {
-	e := egress.Options{
-		Guard:          guard,
-		LinkGuard:      egress.NewLinkGuard(o.LinkNets),
-		HTTPSOnly:      o.HTTPSOnly,
-		QuickRetries:   o.QuickRetries,
-		MaxIdle:        idle,
-		MaxIdlePerHost: o.LaneMaxInFlight,
-		Proxy:          o.Proxy,
-	}
-	var err error
-	if o.CAFile != "" {
-		if e.RootCAs, err = egress.LoadRoots(o.CAFile); err != nil {
-			return nil, fmt.Errorf("EGRESS_CA_FILE: %w", err)
-		}
-	}
-	if o.CertFile != "" || o.KeyFile != "" {
-		if e.Certificates, err = egress.LoadCertificate(o.CertFile, o.KeyFile); err != nil {
-			return nil, fmt.Errorf("EGRESS_CERT_FILE, EGRESS_KEY_FILE: %w", err)
-		}
-	}
-	return egress.New(e), nil
 }

@@ -13,28 +13,29 @@ import (
 )
 
 // withConsole serves the pages for people besides the API, unless they are turned off.
-func withConsole(api http.Handler, s service, keyring *apikey.Ring, o Options) (http.Handler, error) {
+func withConsole(api http.Handler, p *process, o Options) (http.Handler, error) {
 	if o.Console.Off {
 		return api, nil
 	}
+	keyring, links := p.keyring, p.store.Access()
 	caller := func(k apikey.Key, ok bool) (access.Caller, bool) { return k.Caller(), ok }
 	keyless := func() bool { return keyring.Keys().Empty() }
 	var archived func() archive.Status
-	if s.archiver != nil {
-		archived = s.archiver.Status
+	if p.archiver != nil {
+		archived = p.archiver.Status
 	}
 	pages, err := console.New(console.Options{
 		API:      api,
 		Find:     func(key string) (access.Caller, bool) { return caller(keyring.Keys().Find(key)) },
 		Owned:    func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
 		Keyless:  keyless,
-		Sessions: console.Sessions{Open: s.linkStore.OpenSession, Get: s.linkStore.Session, Close: s.linkStore.CloseSession},
-		Link:     s.linkStore.LinkByToken, Meter: desk.Meter{Spend: s.linkStore.SpendLink, TakeBack: s.linkStore.UnspendLink},
-		Shown:   console.Shown{Put: s.linkStore.PutShown, Get: s.linkStore.Shown},
-		Minutes: s.health.Minutes, Bars: s.health.Bars, FiguresSince: s.health.Since, Archive: archived,
+		Sessions: console.Sessions{Open: links.OpenSession, Get: links.Session, Close: links.CloseSession},
+		Link:     links.LinkByToken, Meter: desk.Meter{Spend: links.SpendLink, TakeBack: links.UnspendLink},
+		Shown:   console.Shown{Put: links.PutShown, Get: links.Shown},
+		Minutes: p.gauge.Minutes, Bars: p.gauge.Bars, FiguresSince: p.gauge.Since, Archive: archived,
 
 		Settings: o.Console.Settings,
-		Now:      s.Engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,
+		Now:      p.engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,
 		Brand: console.Brand{Name: o.Console.Name, Logo: o.Console.Logo, Color: o.Console.Color},
 	})
 	if err != nil {

@@ -9,10 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
-	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 )
 
 // flow is the running process. It stops in the order of the flow:
@@ -28,17 +24,13 @@ import (
 // Options.Delay, Engine.Grace, answerGrace, and the engine's own limit for a store that
 // does not answer.
 type flow struct {
-	machinery
-	audit      *audit.Log
-	tail       *tail.Hub
-	api        *http.Server
-	ln         net.Listener // nil: it only dispatches
-	figures    *http.Server
-	figuresLn  net.Listener // nil: only the API has metrics
-	renew      renewer
-	o          Options
-	info       dispatcher.StoreInfo
-	partitions int
+	process   *process
+	o         Options
+	api       *http.Server
+	ln        net.Listener // nil: it only dispatches
+	figures   *http.Server
+	figuresLn net.Listener // nil: only the API has metrics
+	renew     renewer
 }
 
 // answerGrace bounds the answers to open requests during the stop. A publish takes
@@ -62,7 +54,7 @@ func (f flow) run(ctx context.Context) error {
 	if f.o.once != nil {
 		g.Go(func() error {
 			defer leave()
-			f.o.once(leaving, f.machinery)
+			f.o.once(leaving, f.process)
 			return nil
 		})
 	}
@@ -72,7 +64,7 @@ func (f flow) run(ctx context.Context) error {
 	relayed := make(chan struct{})
 	g.Go(func() error {
 		defer stopCounting() // behind the last outcome
-		if err := f.engine.Run(working); err != nil {
+		if err := f.process.engine.Run(working); err != nil {
 			return fmt.Errorf("dispatch: %w", err)
 		}
 		return nil
@@ -85,17 +77,17 @@ func (f flow) run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer close(relayed)
-		return f.relay.Run(ctx)
+		return f.process.relay.Run(ctx)
 	})
-	g.Go(func() error { return f.gauge.Run(counting) })
-	g.Go(func() error { return f.audit.Run(working) })
-	g.Go(func() error { return f.jobs.Run(ctx) }) // others take over what it gives up
-	g.Go(func() error { return f.notices.Run(working) })
-	if f.archiver != nil {
-		g.Go(func() error { return f.archiver.Run(counting) }) // the last outcomes are archived too
+	g.Go(func() error { return f.process.gauge.Run(counting) })
+	g.Go(func() error { return f.process.store.Audit().Run(working) })
+	g.Go(func() error { return f.process.jobs.Run(ctx) }) // others take over what it gives up
+	g.Go(func() error { return f.process.notices.Run(working) })
+	if f.process.archiver != nil {
+		g.Go(func() error { return f.process.archiver.Run(counting) }) // the last outcomes are archived too
 	}
-	g.Go(func() error { return f.tail.Run(leaving) })   // its followers go to others
-	g.Go(func() error { return f.takers.Run(leaving) }) // callers that wait are answered
+	g.Go(func() error { return f.process.tail.Run(leaving) })   // its followers go to others
+	g.Go(func() error { return f.process.takers.Run(leaving) }) // callers that wait are answered
 	g.Go(func() error {
 		f.renew.run(working, f.o.Renew)
 		return nil
@@ -140,7 +132,7 @@ func (f flow) serve(ctx context.Context) error {
 		return fmt.Errorf("serve api: %w", err)
 	case <-ctx.Done():
 	}
-	f.engine.Drain(context.WithoutCancel(ctx)) // it has its own limit
+	f.process.engine.Drain(context.WithoutCancel(ctx)) // it has its own limit
 	if f.ln == nil {
 		return nil
 	}
@@ -171,9 +163,9 @@ func (f flow) tell() {
 	if f.figuresLn != nil {
 		figures = f.figuresLn.Addr().String()
 	}
-	f.o.Log.Info("started", "listen", addr, "metrics", figures, "project", f.o.Project, "partitions", f.partitions,
-		"permits", f.o.Engine.MaxInFlight, "store", f.info.Kind, "mode", f.info.Mode,
-		"durability", f.o.Durability.String(), "loses", f.info.Loses, "version", f.o.Version)
+	f.o.Log.Info("started", "listen", addr, "metrics", figures, "project", f.o.Project, "partitions", f.process.store.Partitions(),
+		"permits", f.o.Engine.MaxInFlight, "store", f.process.info.Kind, "mode", f.process.info.Mode,
+		"durability", f.o.Durability.String(), "loses", f.process.info.Loses, "version", f.o.Version)
 	if f.o.Ready != nil {
 		f.o.Ready(addr)
 	}

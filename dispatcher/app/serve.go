@@ -17,66 +17,26 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
-	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
-	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
-	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
-	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/access"
-	"github.com/hookladder/hookladder/dispatcher/internal/tail"
-	"github.com/hookladder/hookladder/dispatcher/internal/takers"
-	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
 )
 
-// service is an engine with its endpoints, its jobs, the log and the audit, as the API
-// has them.
-type service struct {
-	*engine.Engine
-	*endpoints.Registry
-	*jobRunner
-	dispatcher.Log
-	*tail.Hub
-	dispatcher.Audit
-	*ticks.Ticker
-	*takers.Takers
-
-	stopping   *atomic.Bool       // true: it is not ready any more
-	look       *lookup.Lookup     // nil: there is no archive
-	archiver   *archiver.Archiver // likewise
-	*linkStore                    // how people come in
-	health     *gauge.Gauge       // how deliveries went over time
+// readiness is the state of the process for GET /readyz.
+type readiness struct {
+	engine   *engine.Engine
+	stopping *atomic.Bool
+	archiver *archiver.Archiver // nil: it is not described
 }
 
-// lookedUp is a service whose look-ups go into the archive too.
-type lookedUp struct {
-	service
-	*lookup.Lookup
-}
-
-// api is what the API calls.
-func (s service) api() httpapi.Service {
-	if s.look == nil {
-		return s
+// Ready describes the store, and the archive, which stops no publish. From the beginning of a
+// stop it returns an error, so that load balancers send callers elsewhere.
+func (r readiness) Ready(ctx context.Context) (info dispatcher.StoreInfo, err error) {
+	if err = dispatcher.ErrStopping; !r.stopping.Load() {
+		info, err = r.engine.Ready(ctx)
 	}
-	return lookedUp{s, s.look}
-}
-
-// Ready describes the store. From the beginning of a stop it returns an error, so that
-// load balancers send callers elsewhere.
-func (s service) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
-	if s.stopping.Load() {
-		return dispatcher.StoreInfo{}, dispatcher.ErrStopping
+	if r.archiver != nil {
+		info.Checks = append(slices.Clone(info.Checks), archiveCheck(r.archiver.Status()))
 	}
-	return s.Engine.Ready(ctx)
-}
-
-// Ready describes the store, and how the archive does, which stops no publish.
-func (l lookedUp) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
-	info, err := l.service.Ready(ctx)
-	info.Checks = append(slices.Clone(info.Checks), archiveCheck(l.archiver.Status()))
 	return info, err
 }
 
@@ -100,30 +60,22 @@ func archiveCheck(s archive.Status) dispatcher.Check {
 	return c
 }
 
-// These are names under which they can stand beside the methods Jobs and Store.
-type (
-	jobRunner = jobs.Jobs
-	linkStore = access.Store
-)
-
-func newAPI(s service, guard *egress.Guard, figures *metrics.Metrics, keyring *apikey.Ring, o Options) (*http.Server, error) {
-	linksTo, noLinks := o.linksTo()
-	handler, err := httpapi.New(s.api(), httpapi.Options{
-		Keys:    keyring,
-		Policy:  o.policy(s.Engine, guard),
-		Bodies:  o.bodyBudget(),
-		Waiting: max(o.waiting, 1),
-		LinksTo: linksTo,
-		NoLinks: noLinks,
-		Version: o.Version,
-		Metrics: figures,
-		Counter: figures.WatchRequests(httpapi.Calls()),
-		Log:     o.Log,
-	})
+func newAPI(p *process, o Options) (*http.Server, error) {
+	api := p.apiOptions()
+	api.Keys = p.keyring
+	api.Policy = o.policy(p.engine, p.guard)
+	api.Bodies = o.bodyBudget()
+	api.Waiting = max(o.waiting, 1)
+	api.LinksTo, api.NoLinks = o.linksTo()
+	api.Version = o.Version
+	api.Metrics = p.figures
+	api.Counter = p.figures.WatchRequests(httpapi.Calls())
+	api.Log = o.Log
+	handler, err := httpapi.New(api)
 	if err != nil {
 		return nil, err
 	}
-	if handler, err = withConsole(handler, s, keyring, o); err != nil {
+	if handler, err = withConsole(handler, p, o); err != nil {
 		return nil, err
 	}
 	return callers.Server(closing(handler, o.stopping), o.Log), nil
@@ -169,9 +121,11 @@ func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy
 
 // newMetricsServer serves metrics and health without a key. On a loopback address it
 // refuses pages in a browser of this host.
-func newMetricsServer(s service, figures http.Handler, keyring *apikey.Ring, o Options) *http.Server {
-	open := httpapi.Options{Keys: keyring, Metrics: figures, Log: o.Log}
-	return callers.Server(closing(httpapi.NewOpen(s, open, loopback(o.MetricsListen)), o.stopping), o.Log)
+func newMetricsServer(p *process, o Options) *http.Server {
+	open := p.apiOptions()
+	open.Readiness = readiness{engine: p.engine, stopping: p.stopping}
+	open.Keys, open.Metrics, open.Log = p.keyring, p.figures, o.Log
+	return callers.Server(closing(httpapi.NewOpen(open, loopback(o.MetricsListen)), o.stopping), o.Log)
 }
 
 // listenBoth listens before anything else is started, since an address in use is the

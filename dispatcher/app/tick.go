@@ -12,15 +12,15 @@ import (
 // and ends as Run does. Attempts under way then have their grace. Where ctx ends, the answer
 // tells what was done until then. o has no address to listen on.
 func Tick(ctx context.Context, o Options, within time.Duration) (tick dispatcher.Tick, err error) {
-	var work machinery
+	var work *process
 	var failed error
-	o.once = func(ctx context.Context, m machinery) {
-		work = m
-		if tick, failed = m.ticker.Tick(ctx, within); errors.Is(failed, context.Canceled) || errors.Is(failed, dispatcher.ErrStopping) {
-			tick.Next, failed = m.engine.Now().Truncate(time.Millisecond), nil
+	o.once = func(ctx context.Context, p *process) {
+		work = p
+		if tick, failed = p.ticker.Tick(ctx, within); errors.Is(failed, context.Canceled) || errors.Is(failed, dispatcher.ErrStopping) {
+			tick.Next, failed = p.engine.Now().Truncate(time.Millisecond), nil
 		}
 	}
-	if err := errors.Join(Run(ctx, o), failed); err != nil || work.engine == nil {
+	if err := errors.Join(Run(ctx, o), failed); err != nil || work == nil {
 		return dispatcher.Tick{}, err
 	}
 	d := work.engine.Doing() // with what ended in the grace time

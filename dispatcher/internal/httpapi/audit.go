@@ -22,7 +22,7 @@ import (
 
 // readAudit serves GET /v1/audit.
 func (s *server) readAudit(ctx context.Context, q *request) (*response, error) {
-	page, err := s.svc.ReadAudit(ctx, dispatcher.AuditFilter{
+	page, err := s.o.Audit.ReadAudit(ctx, dispatcher.AuditFilter{
 		By: q.all("by"), What: q.all("what"), Targets: q.all("target"), Tenants: q.all("tenant"),
 		Since: q.time("since"), Until: q.time("until"), Limit: q.limit(), Cursor: q.cursor(), View: q.view,
 	})
@@ -45,7 +45,7 @@ func (s *server) record(ctx context.Context, q *request, e dispatcher.AuditEntry
 	e.By, e.What, e.Person = q.w.by, q.of.audit, person
 	q.recorded = &e
 	if !person {
-		s.svc.Record(ctx, e)
+		s.o.Audit.Record(ctx, e)
 	}
 }
 
@@ -61,7 +61,7 @@ func (s *server) recordAct(ctx context.Context, q *request, p *problem) {
 		e.Failed, e.Detail = true, strings.TrimPrefix(e.Detail+", "+failure(p), ", ")
 	}
 	e.Person = !e.Failed || !c.Linked()
-	s.svc.Record(context.WithoutCancel(ctx), e)
+	s.o.Audit.Record(context.WithoutCancel(ctx), e)
 	e.Failed = true // it has its entry
 	q.recorded = &e
 }
@@ -99,24 +99,24 @@ func (s *server) recordNamed(ctx context.Context, q *request) {
 func (s *server) complete(ctx context.Context, q *request, e *dispatcher.AuditEntry) (err error) {
 	switch {
 	case q.of.subject == aMessage:
-		e.Tenant, err = s.svc.MessageTenant(ctx, q.id())
+		e.Tenant, err = s.o.MessageLanes.MessageTenant(ctx, q.id())
 	case q.of.subject == aJob:
 		number, _ := dispatcher.ParseJobID(q.id()) // aJob has checked it
-		_, err = s.svc.Job(ctx, number)
+		_, err = s.o.Jobs.Job(ctx, number)
 	case q.of.subject == aLink:
 		var l access.Link
-		l, err = s.svc.Link(ctx, q.id())
+		l, err = s.o.Links.Link(ctx, q.id())
 		e.Tenant = l.Tenant
 	case q.of.subject == aLane && !isURL(q.id()) && q.id() != "*":
 		var lane dispatcher.Lane
-		if lane, err = s.svc.Lane(ctx, q.id(), ""); err != nil {
+		if lane, err = s.o.Lanes.Lane(ctx, q.id(), ""); err != nil {
 			return err
 		}
 		if !lane.IsEndpoint() { // the call shows whether it is there
 			return dispatcher.ErrNoLane
 		}
 		var view dispatcher.EndpointView
-		if view, err = s.svc.Endpoint(ctx, string(lane)); err == nil {
+		if view, err = s.o.Endpoints.Endpoint(ctx, string(lane)); err == nil {
 			e.Target, e.Tenant = view.ID, view.Tenant
 		}
 	}
@@ -125,7 +125,7 @@ func (s *server) complete(ctx context.Context, q *request, e *dispatcher.AuditEn
 
 // recordEndpoint is record for the endpoint that the path names.
 func (s *server) recordEndpoint(ctx context.Context, q *request, detail string) {
-	if view, err := s.svc.Endpoint(ctx, q.id()); err == nil {
+	if view, err := s.o.Endpoints.Endpoint(ctx, q.id()); err == nil {
 		s.record(ctx, q, dispatcher.AuditEntry{Target: view.ID, Tenant: view.Tenant, Detail: detail})
 	}
 }
@@ -178,7 +178,7 @@ func (s *server) recordResult(ctx context.Context, q *request, answer *response,
 	if p != nil && q.recorded != nil && !q.recorded.Failed {
 		e := *q.recorded
 		e.Failed, e.Detail = true, failure(p)
-		s.svc.Record(context.WithoutCancel(ctx), e)
+		s.o.Audit.Record(context.WithoutCancel(ctx), e)
 	}
 }
 

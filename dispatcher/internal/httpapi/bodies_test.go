@@ -24,7 +24,7 @@ import (
 const waitMost = 2 * time.Minute
 
 // newTestServer serves an API over TCP, as a process does.
-func newTestServer(t testing.TB, f httpapi.Service, change ...func(*httpapi.Options)) string {
+func newTestServer(t testing.TB, f service, change ...func(*httpapi.Options)) string {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	s := callers.Server(newTestAPI(t, f, change...), log)

@@ -19,6 +19,31 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
+// Endpoints are registered and changed. dispatcher.ErrNoEndpoint: no endpoint has this id or uid.
+type Endpoints interface {
+	// CreateEndpoint registers an endpoint, whose secret may be missing. If an equal one with its
+	// uid exists, created is false; if an unequal one does, the error is dispatcher.ErrTaken.
+	CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error)
+	// Endpoint reads one endpoint.
+	Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error)
+	// Endpoints reads a page of endpoints.
+	Endpoints(ctx context.Context, f dispatcher.EndpointFilter) (views []dispatcher.EndpointView, next string, err error)
+	// PublicKeys reads a page of public keys, from a cache.
+	PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error)
+	// ChangeEndpoint has change edit a copy, and stores that; it calls change again after a race.
+	ChangeEndpoint(ctx context.Context, name string, change func(e *dispatcher.Endpoint) error) (dispatcher.EndpointView, error)
+	// DeleteEndpoint deletes an endpoint and counts the deliveries that it cancels.
+	DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error)
+	// RotateSecret gives an endpoint another secret. If next is zero, it makes one.
+	RotateSecret(ctx context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error)
+}
+
+// Tester tests endpoints.
+type Tester interface {
+	// TestEndpoint sends a message and returns the receiver's response.
+	TestEndpoint(ctx context.Context, name string) (dispatcher.TestResult, error)
+}
+
 // endpointBytes bounds the description of an endpoint. All its fields at their
 // largest have some 55 KiB, and space and escapes may double that.
 const endpointBytes = 128 << 10
@@ -48,7 +73,7 @@ func (s *server) createEndpoint(ctx context.Context, q *request) (*response, err
 	if e.Pull {
 		where = "kind " + kindPull
 	}
-	view, created, err := s.svc.CreateEndpoint(ctx, e)
+	view, created, err := s.o.Endpoints.CreateEndpoint(ctx, e)
 	made := dispatcher.AuditEntry{Tenant: e.Tenant, Detail: strings.TrimSpace(where + " " + e.UID)}
 	if err == nil {
 		made.Target = view.ID
@@ -72,12 +97,12 @@ func (s *server) createEndpoint(ctx context.Context, q *request) (*response, err
 
 // endpoint serves GET /v1/endpoints/{id}.
 func (s *server) endpoint(ctx context.Context, q *request) (*response, error) {
-	return answerEndpoint(s.svc.Endpoint(ctx, q.id()))
+	return answerEndpoint(s.o.Endpoints.Endpoint(ctx, q.id()))
 }
 
 // pauseEndpoint serves POST /v1/endpoints/{id}/pause.
 func (s *server) pauseEndpoint(ctx context.Context, q *request) (*response, error) {
-	if _, err := s.svc.Pause(ctx, q.id(), ""); err != nil {
+	if _, err := s.o.Lanes.Pause(ctx, q.id(), ""); err != nil {
 		return nil, err
 	}
 	return s.endpoint(ctx, q)
@@ -85,7 +110,7 @@ func (s *server) pauseEndpoint(ctx context.Context, q *request) (*response, erro
 
 // resumeEndpoint serves POST /v1/endpoints/{id}/resume.
 func (s *server) resumeEndpoint(ctx context.Context, q *request) (*response, error) {
-	if _, err := s.svc.Resume(ctx, q.id(), ""); err != nil {
+	if _, err := s.o.Lanes.Resume(ctx, q.id(), ""); err != nil {
 		return nil, err
 	}
 	return s.endpoint(ctx, q)
@@ -94,7 +119,7 @@ func (s *server) resumeEndpoint(ctx context.Context, q *request) (*response, err
 // endpoints serves GET /v1/endpoints.
 func (s *server) endpoints(ctx context.Context, q *request) (*response, error) {
 	f := dispatcher.EndpointFilter{Tenants: q.all("tenant"), Limit: q.limit(), Cursor: q.cursor(), View: q.view}
-	views, next, err := s.svc.Endpoints(ctx, f)
+	views, next, err := s.o.Endpoints.Endpoints(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +132,7 @@ func (s *server) patchEndpoint(ctx context.Context, q *request) (*response, erro
 	if err != nil {
 		return nil, err
 	}
-	return answerEndpoint(s.svc.ChangeEndpoint(ctx, q.id(), func(e *dispatcher.Endpoint) error {
+	return answerEndpoint(s.o.Endpoints.ChangeEndpoint(ctx, q.id(), func(e *dispatcher.Endpoint) error {
 		if len(e.Secrets) == 0 { // they could not be opened, and would be lost
 			return dispatcher.ErrSealed
 		}
@@ -157,7 +182,7 @@ func (s *server) confirmEndpoint(ctx context.Context, q *request) (*response, er
 	if err != nil {
 		return nil, err
 	}
-	return answerEndpoint(s.svc.ChangeEndpoint(ctx, q.id(), func(e *dispatcher.Endpoint) error {
+	return answerEndpoint(s.o.Endpoints.ChangeEndpoint(ctx, q.id(), func(e *dispatcher.Endpoint) error {
 		if len(e.Secrets) == 0 {
 			return dispatcher.ErrSealed
 		}
@@ -177,7 +202,7 @@ func (s *server) confirmEndpoint(ctx context.Context, q *request) (*response, er
 
 // deleteEndpoint serves DELETE /v1/endpoints/{id}.
 func (s *server) deleteEndpoint(ctx context.Context, q *request) (*response, error) {
-	cancelled, err := s.svc.DeleteEndpoint(ctx, q.id())
+	cancelled, err := s.o.Endpoints.DeleteEndpoint(ctx, q.id())
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +240,7 @@ func (s *server) rotateSecret(ctx context.Context, q *request) (*response, error
 	}
 	var next signer.Secret
 	if p.has(bitNextSecret) {
-		view, err := s.svc.Endpoint(ctx, q.id()) // its signature says what a valid secret is
+		view, err := s.o.Endpoints.Endpoint(ctx, q.id()) // its signature says what a valid secret is
 		if err != nil {
 			return nil, err
 		}
@@ -227,7 +252,7 @@ func (s *server) rotateSecret(ctx context.Context, q *request) (*response, error
 		return nil, err
 	}
 	s.recordEndpoint(ctx, q, "overlap "+ladder.FormatDuration(p.value.overlap))
-	view, err := s.svc.RotateSecret(ctx, q.id(), next, p.value.overlap)
+	view, err := s.o.Endpoints.RotateSecret(ctx, q.id(), next, p.value.overlap)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +302,7 @@ func wireRotated(v dispatcher.EndpointView) wire.Rotated {
 
 // secret serves GET /v1/endpoints/{id}/secret.
 func (s *server) secret(ctx context.Context, q *request) (*response, error) {
-	view, err := s.svc.Endpoint(ctx, q.id())
+	view, err := s.o.Endpoints.Endpoint(ctx, q.id())
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +335,7 @@ func (s *server) test(ctx context.Context, q *request) (*response, error) {
 	// The receiver may take longer than any other call. Where the deadline can't be
 	// changed, a late answer is cut.
 	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(testTime))
-	result, err := s.svc.TestEndpoint(ctx, q.id())
+	result, err := s.o.Tester.TestEndpoint(ctx, q.id())
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +379,7 @@ func wirePublicKey(k *dispatcher.PublicKey) wire.PublicKey {
 func (s *server) publicKeys(ctx context.Context, f dispatcher.PublicKeyFilter, names []string) (dispatcher.PublicKeyPage, error) {
 	if len(names) <= 1 {
 		f.Name = strings.Join(names, "")
-		return s.svc.PublicKeys(ctx, f)
+		return s.o.Endpoints.PublicKeys(ctx, f)
 	}
 	var all dispatcher.PublicKeyPage
 	for i, name := range names {
@@ -362,7 +387,7 @@ func (s *server) publicKeys(ctx context.Context, f dispatcher.PublicKeyFilter, n
 			continue
 		}
 		f.Name = name
-		page, err := s.svc.PublicKeys(ctx, f)
+		page, err := s.o.Endpoints.PublicKeys(ctx, f)
 		if err != nil {
 			return all, err
 		}

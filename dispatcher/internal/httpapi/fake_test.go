@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -41,6 +42,35 @@ type fakeEndpoints struct {
 	overlap   time.Duration
 	inside    access.Caller // on whose behalf one was created inside the process
 	caller    string        // the same, as lanes keep it
+}
+
+// service is all that the handlers call.
+type service interface {
+	httpapi.Publisher
+	httpapi.Messages
+	httpapi.MessageLanes
+	httpapi.Lists
+	httpapi.Dead
+	dispatcher.Log
+	httpapi.Followers
+	httpapi.Jobs
+	httpapi.Endpoints
+	httpapi.Tester
+	httpapi.Lanes
+	httpapi.Takers
+	httpapi.Links
+	dispatcher.Audit
+	httpapi.Stats
+	httpapi.Ticks
+	httpapi.Readiness
+}
+
+// portsOf are options whose ports are all one fake.
+func portsOf(f service) httpapi.Options {
+	return httpapi.Options{
+		Publisher: f, Messages: f, MessageLanes: f, Lists: f, Dead: f, Attempts: f, Followers: f, Jobs: f,
+		Endpoints: f, Tester: f, Lanes: f, Takers: f, Links: f, Audit: f, Stats: f, Ticks: f, Readiness: f,
+	}
 }
 
 // testEndpoint has every field.

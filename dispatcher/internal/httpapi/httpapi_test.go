@@ -218,13 +218,14 @@ func testLimits() dispatcher.Policy {
 }
 
 // newTestAPI is the real handler on a fake engine, open to this host.
-func newTestAPI(t testing.TB, f httpapi.Service, change ...func(*httpapi.Options)) http.Handler {
+func newTestAPI(t testing.TB, f service, change ...func(*httpapi.Options)) http.Handler {
 	t.Helper()
-	o := httpapi.Options{Policy: testLimits(), Version: "1.2.3", Log: slog.New(slog.DiscardHandler)}
+	o := portsOf(f)
+	o.Policy, o.Version, o.Log = testLimits(), "1.2.3", slog.New(slog.DiscardHandler)
 	for _, c := range change {
 		c(&o)
 	}
-	h, err := httpapi.New(f, o)
+	h, err := httpapi.New(o)
 	require.NoError(t, err)
 	return h
 }

@@ -19,6 +19,24 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
+// Jobs change many deliveries. dispatcher.ErrNoJob says that no job has a number.
+type Jobs interface {
+	// StartJob begins a job; dispatcher.ErrJobs if too many have not ended. A job
+	// that finds nothing has ended at once.
+	StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error)
+	// SurveyJob counts the deliveries that a job would change.
+	SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error)
+	// Job reads a job.
+	Job(ctx context.Context, number int64) (dispatcher.Job, error)
+	// Jobs reads a page of jobs, the newest first.
+	Jobs(ctx context.Context, limit int, cursor string) (list []dispatcher.Job, next string, err error)
+	// StopJob ends a job: when it returns, nothing more is changed.
+	StopJob(ctx context.Context, number int64) (dispatcher.Job, error)
+	// ResumeJob continues a job; dispatcher.ErrJobState if it was not stopped and
+	// did not fail.
+	ResumeJob(ctx context.Context, number int64) (dispatcher.Job, error)
+}
+
 // jobBytes bounds a request for a job, whose filter is kept with it: a hundred
 // destinations.
 const jobBytes = 16 << 10
@@ -195,7 +213,7 @@ func (s *server) jobOf(kind dispatcher.JobKind) func(context.Context, *request) 
 			q.idle = true
 			return s.survey(ctx, q, kind, f)
 		}
-		j, err := s.svc.StartJob(ctx, dispatcher.Job{Kind: kind, Filter: f, Rate: asked.value.rate, Probe: asked.value.probe})
+		j, err := s.o.Jobs.StartJob(ctx, dispatcher.Job{Kind: kind, Filter: f, Rate: asked.value.rate, Probe: asked.value.probe})
 		s.recordMade(ctx, q, dispatcher.AuditEntry{Target: j.ID(), Tenant: asked.value.tenant(), Detail: asked.value.detail()}, err)
 		if err != nil {
 			return nil, err
@@ -282,7 +300,7 @@ func (s *server) survey(ctx context.Context, q *request, kind dispatcher.JobKind
 		return nil, &problem{kind: waiting, detail: "half of MAX_CONNECTIONS do; make one dry run at a time, or raise the setting"}
 	}
 	defer leave()
-	found, err := s.svc.SurveyJob(waits, kind, f)
+	found, err := s.o.Jobs.SurveyJob(waits, kind, f)
 	if callers.CrowdedOut(waits) && ctx.Err() == nil {
 		err = callers.ErrCrowdedOut
 	}
@@ -301,7 +319,7 @@ func (s *server) survey(ctx context.Context, q *request, kind dispatcher.JobKind
 
 // jobs serves GET /v1/jobs.
 func (s *server) jobs(ctx context.Context, q *request) (*response, error) {
-	found, next, err := s.svc.Jobs(ctx, q.limit(), q.cursor())
+	found, next, err := s.o.Jobs.Jobs(ctx, q.limit(), q.cursor())
 	if err != nil {
 		return nil, err
 	}
@@ -310,17 +328,17 @@ func (s *server) jobs(ctx context.Context, q *request) (*response, error) {
 
 // job serves GET /v1/jobs/{id}.
 func (s *server) job(ctx context.Context, q *request) (*response, error) {
-	return s.oneJob(ctx, q, s.svc.Job)
+	return s.oneJob(ctx, q, s.o.Jobs.Job)
 }
 
 // stopJob serves DELETE /v1/jobs/{id}.
 func (s *server) stopJob(ctx context.Context, q *request) (*response, error) {
-	return s.oneJob(ctx, q, s.svc.StopJob)
+	return s.oneJob(ctx, q, s.o.Jobs.StopJob)
 }
 
 // resumeJob serves POST /v1/jobs/{id}/resume.
 func (s *server) resumeJob(ctx context.Context, q *request) (*response, error) {
-	return s.oneJob(ctx, q, s.svc.ResumeJob)
+	return s.oneJob(ctx, q, s.o.Jobs.ResumeJob)
 }
 
 func (s *server) oneJob(ctx context.Context, q *request, do func(context.Context, int64) (dispatcher.Job, error)) (*response, error) {

@@ -11,6 +11,40 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
+// Lanes are paused and resumed. A destination is a lane, an endpoint's id or uid, a URL,
+// or * for all lanes.
+type Lanes interface {
+	// Lane is the lane of a destination, for a URL the lane of tenant;
+	// dispatcher.ErrNoEndpoint if no endpoint has a uid.
+	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
+	// Lanes reads a page of all lanes.
+	Lanes(ctx context.Context, limit int, cursor string) (states []dispatcher.LaneState, next string, err error)
+	// LaneStates reads these lanes, without the ones that do not exist.
+	LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error)
+	// PausedLanes are the lanes that were paused last, and the number of all paused.
+	PausedLanes(ctx context.Context) (states []dispatcher.LaneState, total int, err error)
+	// Pause pauses a destination; dispatcher.ErrNoEndpoint or dispatcher.ErrNoLane
+	// if there is no such endpoint or lane.
+	Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+	// Resume ends a pause.
+	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+	// OtherTenants counts the lanes of other tenants at a URL's origin.
+	OtherTenants(ctx context.Context, url, tenant string) (dispatcher.OtherTenants, error)
+	// PauseTenants pauses the lanes of all tenants there.
+	PauseTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
+	// ResumeTenants ends these pauses.
+	ResumeTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
+}
+
+// MessageLanes are the lanes of a message's destinations. dispatcher.ErrNotFound says that
+// there is no such message. While there is an archive, it is asked too.
+type MessageLanes interface {
+	// MessageTenant is the tenant of a message.
+	MessageTenant(ctx context.Context, id string) (string, error)
+	// MessageLane is the lane of a destination, for a URL with the tenant of a message.
+	MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error)
+}
+
 // destination is the lane of the message's destination that the query names;
 // empty: it names none.
 func (s *server) destination(ctx context.Context, q *request) (dispatcher.Lane, error) {
@@ -18,7 +52,7 @@ func (s *server) destination(ctx context.Context, q *request) (dispatcher.Lane, 
 	if text == "" {
 		return "", nil
 	}
-	lane, err := s.svc.MessageLane(ctx, q.id(), text)
+	lane, err := s.o.MessageLanes.MessageLane(ctx, q.id(), text)
 	if err := q.elsewhere(err); err != nil {
 		return "", unknownDestination(err)
 	}
@@ -44,7 +78,7 @@ func (s *server) lanesOf(ctx context.Context, destinations, tenants []string) (l
 			of = tenants
 		}
 		for _, tenant := range of {
-			lane, err := s.svc.Lane(ctx, destination, tenant)
+			lane, err := s.o.Lanes.Lane(ctx, destination, tenant)
 			if err != nil {
 				return nil, unknownDestination(err)
 			}
@@ -91,7 +125,7 @@ func (s *server) lanes(ctx context.Context, q *request) (*response, error) {
 	if len(q.all("tenant")) > 0 {
 		return nil, wrongField("query.tenant", "goes with a URL as destination only")
 	}
-	states, next, err := s.svc.Lanes(ctx, q.limit(), q.cursor())
+	states, next, err := s.o.Lanes.Lanes(ctx, q.limit(), q.cursor())
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +141,7 @@ func (s *server) namedLanes(ctx context.Context, q *request, destinations []stri
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.svc.LaneStates(ctx, lanes)
+	states, err := s.o.Lanes.LaneStates(ctx, lanes)
 	if err != nil {
 		return nil, err
 	}
@@ -116,12 +150,12 @@ func (s *server) namedLanes(ctx context.Context, q *request, destinations []stri
 
 // pauseLane serves POST /v1/lanes/{lane}/pause.
 func (s *server) pauseLane(ctx context.Context, q *request) (*response, error) {
-	return s.hold(ctx, q, s.svc.Pause, s.svc.PauseTenants)
+	return s.hold(ctx, q, s.o.Lanes.Pause, s.o.Lanes.PauseTenants)
 }
 
 // resumeLane serves POST /v1/lanes/{lane}/resume.
 func (s *server) resumeLane(ctx context.Context, q *request) (*response, error) {
-	return s.hold(ctx, q, s.svc.Resume, s.svc.ResumeTenants)
+	return s.hold(ctx, q, s.o.Lanes.Resume, s.o.Lanes.ResumeTenants)
 }
 
 type (
@@ -153,7 +187,7 @@ func (s *server) hold(ctx context.Context, q *request, one holdFunc, all tenants
 		return nil, err
 	}
 	if isURL(asked.destination) && !asked.all {
-		if others, err = s.svc.OtherTenants(ctx, asked.destination, asked.tenant); err != nil {
+		if others, err = s.o.Lanes.OtherTenants(ctx, asked.destination, asked.tenant); err != nil {
 			others.Failed++ // the destination itself is paused or resumed
 		}
 	}

@@ -16,6 +16,19 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
+// Links let people of a tenant look in. access.ErrNoLink says that no link has an id.
+type Links interface {
+	// CreateLink stores a link. It returns its token, and the link with its id
+	// and times; access.ErrLinks if there are too many.
+	CreateLink(ctx context.Context, l access.Link, lasts time.Duration) (token string, made access.Link, err error)
+	// Link reads a link.
+	Link(ctx context.Context, id string) (access.Link, error)
+	// Links reads a page of the links that have not expired, newest first.
+	Links(ctx context.Context, limit int, cursor string) (list []access.Link, next string, err error)
+	// RevokeLink ends a link and its sessions.
+	RevokeLink(ctx context.Context, id string) error
+}
+
 // linkBytes bounds the description of a link: its longest texts and space.
 const linkBytes = 8 << 10
 
@@ -103,7 +116,7 @@ func (s *server) createLink(ctx context.Context, q *request) (*response, error) 
 	}
 	l := p.value.Link
 	l.By, l.Key = q.w.by, q.owner
-	token, l, err := s.svc.CreateLink(ctx, l, p.value.lasts)
+	token, l, err := s.o.Links.CreateLink(ctx, l, p.value.lasts)
 	s.recordMade(ctx, q, dispatcher.AuditEntry{Target: l.ID, Tenant: l.Tenant, Detail: linkDetail(l, p.value.lasts)}, err)
 	if err != nil {
 		return nil, err
@@ -119,7 +132,7 @@ func (s *server) ownEndpoint(ctx context.Context, l *access.Link) ([]dispatcher.
 	err := dispatcher.ErrNoEndpoint
 	var view dispatcher.EndpointView
 	if dispatcher.ValidName(l.Endpoint) {
-		view, err = s.svc.Endpoint(ctx, l.Endpoint)
+		view, err = s.o.Endpoints.Endpoint(ctx, l.Endpoint)
 	}
 	switch {
 	case errors.Is(err, dispatcher.ErrNoEndpoint), err == nil && view.Tenant != l.Tenant:
@@ -148,7 +161,7 @@ func linkDetail(l access.Link, lasts time.Duration) string {
 
 // links serves GET /v1/links.
 func (s *server) links(ctx context.Context, q *request) (*response, error) {
-	list, next, err := s.svc.Links(ctx, q.limit(), q.cursor())
+	list, next, err := s.o.Links.Links(ctx, q.limit(), q.cursor())
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +177,7 @@ func wireLink(l *access.Link) wire.Link {
 
 // revokeLink serves DELETE /v1/links/{id}.
 func (s *server) revokeLink(ctx context.Context, q *request) (*response, error) {
-	if err := s.svc.RevokeLink(ctx, q.id()); err != nil {
+	if err := s.o.Links.RevokeLink(ctx, q.id()); err != nil {
 		return nil, err
 	}
 	return &response{status: http.StatusNoContent}, nil

@@ -15,6 +15,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
+// Publisher takes messages.
+type Publisher interface {
+	// Publish takes a batch and returns one Published for each message, in order. A
+	// failure of one message is the Err of its Published. Publish may keep the
+	// messages, and replaces the uid of an endpoint by its id.
+	Publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error)
+}
+
 // batchBytes bounds the request of a batch, as the contract says.
 const batchBytes = 4 << 20
 
@@ -52,7 +60,7 @@ func (s *server) publish(ctx context.Context, q *request) (*response, error) {
 	}
 	q.w.handed = true
 	m := p.value
-	results, err := s.svc.Publish(ctx, []*dispatcher.Message{m})
+	results, err := s.o.Publisher.Publish(ctx, []*dispatcher.Message{m})
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +196,7 @@ func (s *server) publishBatch(ctx context.Context, q *request) (*response, error
 	}
 	q.w.handed, q.w.refused = true, len(o.bad)-len(o.good)
 	if len(o.good) > 0 {
-		if o.results, err = s.svc.Publish(ctx, o.good); err != nil {
+		if o.results, err = s.o.Publisher.Publish(ctx, o.good); err != nil {
 			return nil, err
 		}
 		if len(o.results) != len(o.good) {

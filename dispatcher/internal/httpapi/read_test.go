@@ -375,6 +375,6 @@ func TestTheDocumentListsEveryRoute(t *testing.T) {
 }
 
 func TestHandlersNeedALimit(t *testing.T) {
-	_, err := httpapi.New(&fakeService{}, httpapi.Options{})
+	_, err := httpapi.New(portsOf(&fakeService{}))
 	require.Error(t, err)
 }

@@ -1,3 +1,21 @@
+// Package httpapi serves the HTTP API: it checks the caller's key and the request,
+// gives it to the engine, and writes the answer.
+//
+// operations.go is the list of all calls. request.go serves each: it checks the key,
+// the name in the path, and the parameters of the query (params.go). Then the handler in
+// the file of its noun calls the port that the same file declares, and answers (response.go):
+// publish.go, messages.go, lists.go, endpoints.go, lanes.go, take.go, links.go, stats.go.
+// Options names the value behind each port.
+//
+// A body is decoded strictly (decode.go, values.go) into the fields of a message
+// (message.go), an endpoint (endpoint.go, patch.go) or a rotation (endpoints.go). Every
+// error becomes a problem, by the table in problem.go. The document at /openapi.json
+// (openapi.go) describes the calls, the parameters, the fields and the problems from
+// the same lists.
+//
+// A list is a row of operations.go, whose query ends with ofPage, and a handler that
+// makes a filter of the parameters. An operation that changes something has a word in
+// the audit (audit.go).
 package httpapi
 
 import (
@@ -17,8 +35,26 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
-// Options are the settings of the API.
+// Options are the parts of the process that the handlers call, and the settings of the API.
 type Options struct {
+	Publisher    Publisher
+	Messages     Messages
+	MessageLanes MessageLanes
+	Lists        Lists
+	Dead         Dead
+	Attempts     dispatcher.Log
+	Followers    Followers
+	Jobs         Jobs
+	Endpoints    Endpoints
+	Tester       Tester
+	Lanes        Lanes
+	Takers       Takers
+	Links        Links
+	Audit        dispatcher.Audit
+	Stats        Stats
+	Ticks        Ticks
+	Readiness    Readiness
+
 	Keys    *apikey.Ring      // nil, or without keys: only requests of this host are served
 	Policy  dispatcher.Policy // what may be published; MaxBody is needed
 	Version string
@@ -36,7 +72,7 @@ const mostWaiting = 1000
 
 // server serves the API.
 type server struct {
-	svc       Service
+	o         Options // the ports
 	keys      *apikey.Ring
 	strangers bool // may call from anywhere: where there are no keys, they have no scope either
 	policy    dispatcher.Policy
@@ -55,14 +91,14 @@ type server struct {
 }
 
 // New makes the handler of the API.
-func New(svc Service, o Options) (http.Handler, error) {
+func New(o Options) (http.Handler, error) {
 	if o.Policy.MaxBody <= 0 {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
 	o.Policy.Passed = &dispatcher.Passed{}
 	// One key may hold half of the budget, which has room for the largest message at least.
 	budget := max(cmp.Or(max(o.Bodies, 0), bodyBytes), 2*(plainBytes(o.Policy.MaxBody)+firstBody))
-	s := newServer(svc, o, budget)
+	s := newServer(o, budget)
 	s.single = singleBytes(o.Policy.MaxBody, budget)
 	s.register(o.Version)
 	s.routeProfiles()
@@ -70,9 +106,9 @@ func New(svc Service, o Options) (http.Handler, error) {
 	return s, nil
 }
 
-func newServer(svc Service, o Options, bodies int64) *server {
+func newServer(o Options, bodies int64) *server {
 	s := &server{
-		svc: svc, keys: o.Keys, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
+		o: o, keys: o.Keys, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
 		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, linksTo: o.LinksTo, noLinks: o.NoLinks,
 		waiting: callers.NewWaiting(cmp.Or(o.Waiting, mostWaiting)),
 	}
@@ -89,8 +125,8 @@ func newServer(svc Service, o Options, bodies int64) *server {
 // /metrics for a scraper, /healthz and /readyz for an orchestrator. /readyz gives
 // its reason only to a key with the scope read. Where there are no keys and the
 // address is local (a loopback one), every caller gets it.
-func NewOpen(svc Service, o Options, isLocal bool) http.Handler {
-	s := newServer(svc, o, o.Bodies)
+func NewOpen(o Options, isLocal bool) http.Handler {
+	s := newServer(o, o.Bodies)
 	s.strangers = !isLocal
 	for _, op := range s.healthOperations() {
 		s.handle(op)

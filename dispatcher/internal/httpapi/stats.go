@@ -13,9 +13,30 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
+// Stats describe the queue.
+type Stats interface {
+	// Stats counts deliveries and lanes.
+	Stats(ctx context.Context) (dispatcher.Stats, error)
+	// Instances reads a page of the instances.
+	Instances(ctx context.Context, limit int, cursor string) (list []dispatcher.InstanceState, next string, err error)
+}
+
+// Ticks do due work on request.
+type Ticks interface {
+	// Tick waits until nothing is due any more, or within is over.
+	// dispatcher.ErrAcceptsOnly says that this instance attempts nothing.
+	Tick(ctx context.Context, within time.Duration) (dispatcher.Tick, error)
+}
+
+// Readiness is the state of the store.
+type Readiness interface {
+	// Ready describes the store, or says why it can't be used now.
+	Ready(ctx context.Context) (dispatcher.StoreInfo, error)
+}
+
 // stats serves GET /v1/stats.
 func (s *server) stats(ctx context.Context, q *request) (*response, error) {
-	st, err := s.svc.Stats(ctx)
+	st, err := s.o.Stats.Stats(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +52,7 @@ func (s *server) stats(ctx context.Context, q *request) (*response, error) {
 		Store:       wireStore(st.Store),
 		Lanes:       convert(st.Lanes, wireLane),
 	}
-	paused, total, err := s.svc.PausedLanes(ctx)
+	paused, total, err := s.o.Lanes.PausedLanes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +71,7 @@ func (s *server) stats(ctx context.Context, q *request) (*response, error) {
 
 // instances serves GET /v1/instances.
 func (s *server) instances(ctx context.Context, q *request) (*response, error) {
-	list, next, err := s.svc.Instances(ctx, q.limit(), q.cursor())
+	list, next, err := s.o.Stats.Instances(ctx, q.limit(), q.cursor())
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +97,7 @@ func (s *server) tick(ctx context.Context, q *request) (*response, error) {
 	conn := http.NewResponseController(q.w) // the server's deadlines would end it
 	_ = conn.SetReadDeadline(time.Time{})
 	_ = conn.SetWriteDeadline(time.Now().Add(within + callers.AnswerWithin))
-	t, err := s.svc.Tick(ctx, within)
+	t, err := s.o.Ticks.Tick(ctx, within)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +125,7 @@ func (s *server) healthz(context.Context, *request) (*response, error) {
 // is not ready. A load balancer has no key, so the call needs none. The reason names
 // the store, so only a key with the scope read gets it.
 func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
-	store, err := s.svc.Ready(ctx)
+	store, err := s.o.Readiness.Ready(ctx)
 	lost := store.Emptied
 	if !q.reads && (err != nil || store.Durable == dispatcher.No || lost != nil && lost.Archived) {
 		return nil, &problem{kind: notReady, detail: "a key with the scope read gets the reason"}
@@ -132,7 +153,7 @@ func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
 		}
 		told := wireStore(store)
 		w.Store = &told
-		if paused, total, err := s.svc.PausedLanes(ctx); err == nil { // else it is ready too
+		if paused, total, err := s.o.Lanes.PausedLanes(ctx); err == nil { // else it is ready too
 			w.PausedLanes, w.Paused = total, convert(paused, wireLane)
 		}
 	}

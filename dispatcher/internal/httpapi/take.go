@@ -21,6 +21,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
+// Takers take deliveries of queues, and of endpoints of kind pull.
+type Takers interface {
+	// Take leases deliveries to a caller, and waits for some if there are none. If
+	// ctx ends, nothing is taken.
+	Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.Given, error)
+	// GiveBack returns deliveries that a caller did not get after all.
+	GiveBack(given []dispatcher.Given)
+	// SettleTaken records the results of deliveries that were taken from a lane.
+	SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error)
+}
+
 // Bounds of requests, and what a take asks for that does not say.
 const (
 	takeBytes   = 1 << 10
@@ -127,7 +138,7 @@ func (s *server) take(ctx context.Context, q *request) (*response, error) {
 		_ = conn.SetReadDeadline(time.Time{})
 		_ = conn.SetWriteDeadline(time.Now().Add(a.Wait + callers.AnswerWithin))
 	}
-	given, err := s.svc.Take(ctx, a)
+	given, err := s.o.Takers.Take(ctx, a)
 	if err != nil && callers.CrowdedOut(ctx) { // as if its time were over
 		given, err = nil, nil
 	}
@@ -135,7 +146,7 @@ func (s *server) take(ctx context.Context, q *request) (*response, error) {
 		return nil, err
 	}
 	if len(given) > 0 && !s.stillAllowed(q) { // it was taken away while it waited
-		s.svc.GiveBack(given)
+		s.o.Takers.GiveBack(given)
 		return nil, &problem{kind: unauthorized, detail: errKeyGone.Error()}
 	}
 	return nil, s.give(ctx, q, given)
@@ -146,7 +157,7 @@ func (s *server) takenLane(ctx context.Context, name string) (dispatcher.Lane, e
 	if !dispatcher.Lane(name).IsEndpoint() {
 		return dispatcher.QueueLane(name), nil
 	}
-	view, err := s.svc.Endpoint(ctx, name)
+	view, err := s.o.Endpoints.Endpoint(ctx, name)
 	switch {
 	case err != nil:
 		return "", err
@@ -162,13 +173,13 @@ func (s *server) refuseUID(ctx context.Context, name string, lane dispatcher.Lan
 	if !lane.IsQueue() || s.queues.has(name) {
 		return nil
 	}
-	view, err := s.svc.Endpoint(ctx, name)
+	view, err := s.o.Endpoints.Endpoint(ctx, name)
 	pull := err == nil && view.Pull && view.UID == name
 	if err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
 		return nil // take says itself what is wrong with the store
 	}
 	if pull {
-		states, err := s.svc.LaneStates(ctx, []dispatcher.Lane{lane})
+		states, err := s.o.Lanes.LaneStates(ctx, []dispatcher.Lane{lane})
 		if err != nil {
 			return err
 		}
@@ -214,13 +225,13 @@ func (s *server) give(ctx context.Context, q *request, given []dispatcher.Given)
 		}
 		w := wireTaken(&given[i])
 		if b, err = w.Append(b); err != nil {
-			s.svc.GiveBack(given)
+			s.o.Takers.GiveBack(given)
 			return err
 		}
 	}
 	b = append(b, "]}"...)
 	if len(given) > 0 && ctx.Err() != nil {
-		s.svc.GiveBack(given)
+		s.o.Takers.GiveBack(given)
 		return ctx.Err()
 	}
 	h := q.w.Header()
@@ -232,7 +243,7 @@ func (s *server) give(ctx context.Context, q *request, given []dispatcher.Given)
 		err = flushed
 	}
 	if err != nil {
-		s.svc.GiveBack(given)
+		s.o.Takers.GiveBack(given)
 	}
 	return nil // the answer was begun
 }
@@ -365,7 +376,7 @@ func (s *server) settle(ctx context.Context, q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	told, err := s.svc.SettleTaken(ctx, lane, q.owner, *asked.value)
+	told, err := s.o.Takers.SettleTaken(ctx, lane, q.owner, *asked.value)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,190 @@
+package app
+
+import (
+	"cmp"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync/atomic"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
+	"github.com/hookladder/hookladder/dispatcher/internal/egress"
+	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
+	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
+	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
+	"github.com/hookladder/hookladder/dispatcher/internal/notices"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
+	"github.com/hookladder/hookladder/dispatcher/internal/relay"
+	"github.com/hookladder/hookladder/dispatcher/internal/tail"
+	"github.com/hookladder/hookladder/dispatcher/internal/takers"
+	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
+)
+
+// process is the parts of a running process. newProcess builds it; apiOptions names the
+// part behind each port of the API.
+type process struct {
+	store   *redisq.Store
+	info    dispatcher.StoreInfo
+	guard   *egress.Guard
+	figures *metrics.Metrics
+	keyring *apikey.Ring
+
+	engine    *engine.Engine
+	endpoints *endpoints.Registry
+	takers    *takers.Takers
+	jobs      *jobs.Jobs
+	notices   *notices.Notices
+	ticker    *ticks.Ticker
+	gauge     *gauge.Gauge
+	tail      *tail.Hub
+
+	relay    *relay.Relay       // nil: there is no outbox
+	archiver *archiver.Archiver // nil: there is no archive
+	lookup   *lookup.Lookup     // likewise
+
+	stopping *atomic.Bool // true: it is not ready any more
+	close    func()       // ends the lookup's connections
+}
+
+// newProcess builds the parts, in the order in which they need each other. The engine
+// runs only after this, so its hooks may use parts that are built later.
+func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, err error) {
+	p = &process{store: store, stopping: o.stopping, guard: egress.NewGuard(o.AllowNets), figures: metrics.New(), keyring: newRing(store, o)}
+	o.Engine.Departed = func() { p.jobs.Departed() }
+	o.Engine.Tell = func(n dispatcher.News) { p.notices.Tell(n) }
+	o.Engine.Stirred = func() {
+		if p.archiver != nil {
+			p.archiver.Stirred()
+		}
+	}
+	o.Engine.Takeable = func(lanes []dispatcher.Lane) { p.takers.OnTakeable(lanes) }
+	o.Engine.Gone = func(lane dispatcher.Lane) { p.takers.OnGone(lane) }
+	p.gauge = o.watched(store, p.figures)
+	if p.engine, err = newEngine(store, p.guard, share, o); err != nil {
+		return nil, err
+	}
+	e := p.engine
+	p.endpoints = e.Registry()
+	p.tail = tail.New(store, o.Log)
+	p.takers = takers.New(store, e, o.Log)
+	if p.notices, err = newNotices(store, e, o); err != nil {
+		return nil, fmt.Errorf("OPS_URL: %w", err)
+	}
+	p.jobs = jobs.New(jobs.Options{
+		Store: jobstore.New(store), List: store.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: p.notices.Tell, Log: o.Log,
+		Stirred: e.Stirred,
+	})
+	if o.Archive.URL != "" {
+		if p.archiver, err = newArchiver(store, e, p.notices.Tell, o); err != nil {
+			return nil, err
+		}
+		p.figures.WatchArchive(p.archiver.Figures)
+	}
+	if p.relay, err = newRelay(e, o.policy(e, p.guard), o); err != nil {
+		return nil, err
+	}
+	if p.relay != nil {
+		p.figures.WatchOutbox(p.relay)
+	}
+	p.ticker = ticks.New(ticks.Options{
+		Permits: o.Engine.MaxInFlight, Rouse: e.Rouse, Doing: e.Doing, Upcoming: e.Upcoming, Others: e.Others, Now: e.Now,
+		Jobs: p.jobs.Busy, Notices: p.notices.Busy, Outbox: p.relay.Busy,
+	})
+	p.lookup, p.close, err = openLookup(e, store, o)
+	return p, err
+}
+
+// apiOptions names the part behind each port of the API. While there is an archive, it is
+// read for the messages and lists that the store forgot.
+func (p *process) apiOptions() httpapi.Options {
+	ports := httpapi.Options{
+		Publisher:    p.engine,
+		Messages:     p.engine,
+		MessageLanes: p.endpoints,
+		Lists:        p.engine,
+		Dead:         p.endpoints,
+		Attempts:     p.store,
+		Followers:    p.tail,
+		Jobs:         p.jobs,
+		Endpoints:    p.endpoints,
+		Tester:       p.engine,
+		Lanes:        p.endpoints,
+		Takers:       p.takers,
+		Links:        p.store.Access(),
+		Audit:        p.store.Audit(),
+		Stats:        p.engine,
+		Ticks:        p.ticker,
+		Readiness:    readiness{p.engine, p.stopping, p.archiver},
+	}
+	if p.lookup != nil {
+		ports.Messages, ports.MessageLanes, ports.Lists = p.lookup, p.lookup, p.lookup
+	}
+	return ports
+}
+
+// newRing makes the ring of keys, by which sessions and links are known too.
+func newRing(store *redisq.Store, o Options) *apikey.Ring {
+	ring := apikey.NewRing(o.Keys)
+	store.Access().UseKeys(func() access.Keys { return ring.Keys().Bindings() })
+	return ring
+}
+
+func newNotices(store *redisq.Store, e *engine.Engine, o Options) (*notices.Notices, error) {
+	watched := store.Store
+	if o.once != nil {
+		watched = nil // each process would report its findings again, and none would report their end
+		store.TrimFrom(mathrand.IntN(store.Partitions()))
+	}
+	return notices.New(notices.Options{
+		URL: o.OpsURL, Publish: e.Publish, Lanes: e.Registry().LaneStates, Listeners: e.Registry().Listeners, Known: store.Known,
+		Store: watched, Now: e.Now, PollEvery: o.Engine.PollEvery, Log: o.Log,
+	})
+}
+
+func newEngine(store *redisq.Store, guard *egress.Guard, share descriptors, o Options) (*engine.Engine, error) {
+	sender, err := newSender(guard, share.idle, o)
+	if err != nil {
+		return nil, err
+	}
+	e := o.Engine
+	e.Instance = start.Instance()
+	e.UserAgent = cmp.Or(e.UserAgent, "Hookladder/"+o.Version)
+	e.Version = o.Version
+	e.Log = o.Log
+	e.Endpoints = store
+	e.Audit = store.Audit()
+	return engine.New(store, sender, e)
+}
+
+// newSender makes the client that calls receivers.
+func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error) {
+	e := egress.Options{
+		Guard:          guard,
+		LinkGuard:      egress.NewLinkGuard(o.LinkNets),
+		HTTPSOnly:      o.HTTPSOnly,
+		QuickRetries:   o.QuickRetries,
+		MaxIdle:        idle,
+		MaxIdlePerHost: o.LaneMaxInFlight,
+		Proxy:          o.Proxy,
+	}
+	var err error
+	if o.CAFile != "" {
+		if e.RootCAs, err = egress.LoadRoots(o.CAFile); err != nil {
+			return nil, fmt.Errorf("EGRESS_CA_FILE: %w", err)
+		}
+	}
+	if o.CertFile != "" || o.KeyFile != "" {
+		if e.Certificates, err = egress.LoadCertificate(o.CertFile, o.KeyFile); err != nil {
+			return nil, fmt.Errorf("EGRESS_CERT_FILE, EGRESS_KEY_FILE: %w", err)
+		}
+	}
+	return egress.New(e), nil
+}

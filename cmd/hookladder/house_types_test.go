@@ -181,7 +181,7 @@ func (h *typedHouse) interfaces() (found []*types.TypeName) {
 func (h *typedHouse) implementations(of *types.TypeName) (found []string) {
 	for _, p := range h.packages {
 		same := of
-		if p.types.Path() == of.Pkg().Path() && p.types != of.Pkg() {
+		if p.types.Path() == of.Pkg().Path() && p.types.Name() == of.Pkg().Name() && p.types != of.Pkg() { // with the tests inside
 			same, _ = p.types.Scope().Lookup(of.Name()).(*types.TypeName)
 		}
 		if same == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -27,7 +28,7 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 		return nil, nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
 	look = lookup.New(lookup.Options{
-		Live: e, Lanes: e.Registry(), Store: store, Archive: reader, Decode: redisq.DecodeHead, Log: o.Log,
+		Live: e, Lanes: e.Registry(), Store: store, Archive: reader, Decode: codec.DecodeHead, Log: o.Log,
 		Comparing: func(ctx context.Context) (bool, error) {
 			due, _, err := stillToCompare(ctx, store, reader)
 			return due > 0, err
@@ -77,7 +78,7 @@ func headOf(id string, head []byte) *dispatcher.Message {
 	if head == nil {
 		return nil
 	}
-	m, err := redisq.DecodeHead(id, head)
+	m, err := codec.DecodeHead(id, head)
 	if err != nil {
 		return nil
 	}

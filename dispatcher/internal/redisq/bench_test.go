@@ -115,24 +115,6 @@ func BenchmarkSettle(b *testing.B) {
 	b.Run("verdict=retry", func(b *testing.B) { shapes(b, settle(dispatcher.Retry), 8, 64) })
 }
 
-func BenchmarkEncode(b *testing.B) {
-	e := benchEntry("u_0000000001", 0)
-	b.ReportAllocs()
-	for b.Loop() {
-		redisq.EncodeRecord(e, e.Message.CreatedAt)
-	}
-}
-
-func BenchmarkDecode(b *testing.B) {
-	e := benchEntry("u_0000000001", 0)
-	record := string(redisq.EncodeRecord(e, e.Message.CreatedAt))
-	b.ReportAllocs()
-	for b.Loop() {
-		_, err := redisq.DecodeRecord(e.Message.ID, record)
-		require.NoError(b, err)
-	}
-}
-
 // shapes measures batches of several sizes, to one lane and to a hundred. The
 // cost of a script has parts for its call, its lanes and its messages.
 func shapes(b *testing.B, run func(r *benchRig), batches ...int) {

@@ -2,10 +2,8 @@ package redisq
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,9 +11,9 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
 // A large body lies in :bodies, so that no script but schedule carries it: 4
@@ -59,18 +57,6 @@ const codeNoBody = '5'
 
 var errNoBody = fmt.Errorf("its body was not stored: %w", dispatcher.ErrUnavailable)
 
-// BodyField is the field of a message in :bodies.
-func BodyField(id string, digest dispatcher.Digest) string { return id + " " + string(digest[:]) }
-
-// SplitRecord cuts the body off a record. Where that lies apart it is nil.
-func SplitRecord(id, record string) (head, body []byte, err error) {
-	end, err := headSize(record)
-	if err != nil {
-		return nil, nil, fmt.Errorf("message %s: %w", id, err)
-	}
-	return bytesOf(record[:end]), bytesOf(record[end:]), nil
-}
-
 // stage queues the commands that must run before the script. It answers nil if
 // there are none.
 func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) func(redis.Pipeliner) {
@@ -87,7 +73,7 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) fun
 		ctx := context.Background() // counts of the pipeline itself
 		for _, p := range large {
 			e := &batch[p.entry]
-			field := BodyField(e.Message.ID, e.Digest)
+			field := codec.BodyField(e.Message.ID, e.Digest)
 			pipe.ZAdd(ctx, s.tags[partition]+keys.Staged, redis.Z{Score: float64(e.Message.CreatedAt.UnixMilli()), Member: field})
 			pipe.HSet(ctx, s.tags[partition]+keys.Bodies, field, p.body.text)
 		}
@@ -157,7 +143,7 @@ func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 	defer cancel()
 	var get *redis.StringCmd
 	err = s.conn.At(call, "body of "+id.Message, n, func(p redis.Pipeliner) {
-		get = p.HGet(call, s.tags[n]+keys.Bodies, BodyField(id.Message, a.Digest))
+		get = p.HGet(call, s.tags[n]+keys.Bodies, codec.BodyField(id.Message, a.Digest))
 	})
 	switch {
 	case err != nil:
@@ -165,30 +151,5 @@ func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 	case errors.Is(get.Err(), redis.Nil) || len(get.Val()) != a.Size: // a value of another length is not the body
 		return nil, fmt.Errorf("body of %s: %w", id.Message, dispatcher.ErrNotFound)
 	}
-	return bytesOf(get.Val()), nil
-}
-
-// hiding is what of a message is hidden in its record, and how.
-type hiding struct {
-	box   *seal.Box // hides the values of headers; nil: they are stored as they are
-	token string    // 8 bytes that hide what the subject is found by; empty: there is no subject
-}
-
-// WithToken has a record, or its head, say what its subject is found by. One of another store
-// has the hash of that store's key. Without a subject it is a copy.
-func WithToken(record []byte, token string) []byte {
-	meta := atLane + 1 + int(record[atLane])
-	at := meta + 3 // behind the size and the version
-	size := int(binary.BigEndian.Uint16(record[meta:]))
-	if size > 2 && record[at] == metaBody {
-		at += 2 + int(record[at+1])
-	}
-	out, old := slices.Clone(record), 0
-	if at < meta+2+size && record[at] == metaToken {
-		old = 2 + int(record[at+1])
-	}
-	fresh := appendField(nil, metaToken, token)
-	out = slices.Replace(out, at, at+old, fresh...)
-	binary.BigEndian.PutUint16(out[meta:], uint16(size+len(fresh)-old))
-	return out
+	return codec.Bytes(get.Val()), nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
-	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
 // moveBatch bounds one call: 128 deliveries of as many lanes block Redis for
@@ -167,21 +167,21 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 		s.log.Error("name can't be read", "delivery_id", name)
 		return claimed
 	}
-	p, err := parseProgress(text)
+	p, err := codec.ParseProgress(text)
 	if err != nil {
 		s.log.Error("progress can't be read: its ladder begins anew", "delivery_id", name, "err", err)
 	}
-	m, err := DecodeRecord(id.Message, record)
+	m, err := codec.DecodeRecord(id.Message, record)
 	if err != nil {
 		s.log.Error("message can't be read", "delivery_id", name, "err", err)
-	} else if err := openFor(id.Lane, m, s.Box()); err != nil && s.tellsSealed() {
+	} else if err := codec.OpenHeaders(id.Lane, m, s.Box()); err != nil && s.tellsSealed() {
 		s.log.Error("deliveries wait for a message whose headers this instance can't open", "delivery_id", name, "err", err,
 			"cure", "start it with the ENCRYPTION_KEY that the others have")
 	}
 	return append(claimed, dispatcher.Claimed{
 		ID: id, Message: m, Due: due,
-		Attempt: p.attempts + 1, Rung: p.climbed() + 1, Asked: p.asked != 0, WaitsOn: p.waitsOn(), First: text == "",
-		Suspect: p.deaths >= suspectDeaths, Alone: p.deaths >= aloneDeaths,
+		Attempt: p.Attempts + 1, Rung: p.Climbed() + 1, Asked: p.Asked != 0, WaitsOn: p.WaitsOn(), First: text == "",
+		Suspect: p.Suspect(), Alone: p.Alone(),
 	})
 }
 
@@ -281,13 +281,4 @@ func readVersions(a *conn.Reply) (versions map[dispatcher.Lane]int64, waits map[
 		a.Err = list.Err
 	}
 	return versions, waits
-}
-
-// openFor is openHeaders for a delivery. A person that can write to Redis can put it into
-// another queue, so each queue gets its own messages opened only.
-func openFor(lane dispatcher.Lane, m *dispatcher.Message, box *seal.Box) error {
-	if m.Sealed != "" && lane.IsQueue() && dispatcher.QueueLane(m.Queue) != lane {
-		return fmt.Errorf("headers of message %s: %w: it is not of this queue", m.ID, dispatcher.ErrSealed)
-	}
-	return openHeaders(m, box)
 }

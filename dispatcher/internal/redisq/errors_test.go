@@ -2,7 +2,6 @@ package redisq_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,18 +38,6 @@ func TestAChangeOfAnEndpointIsReadAsItWasPublished(t *testing.T) {
 	}
 	for _, bad := range []string{"", "7", "7 ", "x ep_000000001 acme", "-1 ep_000000001 acme"} {
 		_, err := redisq.ParseChange(bad)
-		require.Error(t, err, bad)
-	}
-}
-
-func TestLimitsThatCantBeReadAreAnError(t *testing.T) {
-	got, err := redisq.ParseLimits("3 64 50000 1 d")
-	require.NoError(t, err)
-	require.Equal(t, dispatcher.LaneLimits{
-		Version: 3, MaxInFlight: 64, Interval: 50 * time.Millisecond, Ordered: true, Held: dispatcher.HeldDisabled,
-	}, got)
-	for _, bad := range []string{"3", "3 64 50000 1 y", "3 64 50000 1", "a 0 0 0 -"} {
-		_, err := redisq.ParseLimits(bad)
 		require.Error(t, err, bad)
 	}
 }

@@ -7,12 +7,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/buried"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
-	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
 // Internals that the tests of this package use.
@@ -23,26 +21,8 @@ var (
 	Turn        = float64(keys.Turn)
 )
 
-// EncodeRecord writes a record whose body does not lie apart.
-func EncodeRecord(e dispatcher.Entry, deliver time.Time) []byte {
-	record, _ := encodeRecord(e, deliver, hiding{token: (&conn.Client{}).SubjectHash(e.Message.Subject)})
-	return record
-}
-
-// EncodeSealed writes such a record with the values of headers sealed.
-func EncodeSealed(e dispatcher.Entry, box *seal.Box) string {
-	record, _ := encodeRecord(e, time.Time{}, hiding{box: box})
-	return string(record)
-}
-
-// OpenHeaders is openHeaders.
-var OpenHeaders = openHeaders
-
 // Codes are the letters of the verdicts in settle.lua.
 var Codes = verdicts
-
-// ReadTime is readTime of a record's 6 bytes.
-func ReadTime(s string) time.Time { return readTime(s) }
 
 // ParseCursor reads a cursor and writes it again.
 func ParseCursor(text string) (string, error) {

@@ -5,33 +5,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// helds are the letters by which :limits says why a lane is held.
-var helds = map[dispatcher.Held]string{
-	dispatcher.HeldNone: "-", dispatcher.HeldPaused: "p", dispatcher.HeldDisabled: "d", dispatcher.HeldDeleted: "x",
-	dispatcher.HeldCut: "g",
-}
-
-// pulled stands behind such a letter where the deliveries of a lane are taken.
-const pulled = " t"
-
 // Limit writes the copy of a lane's limits. Those of AllLanes are written in
 // every partition.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
-	held := helds[l.Held]
-	if l.Pull && lane.IsEndpoint() {
-		held += pulled
-	}
+	held := codec.LimitsHeld(l.Held, l.Pull && lane.IsEndpoint())
 	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), held, conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System), conn.ToMillis(l.Since)}
 	calls := []conn.Call{{Partition: s.partition(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
@@ -65,7 +53,7 @@ func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane,
 // Cut gives up a bare URL's lane that fails since then, unless somebody holds it: what
 // was accepted until now ends. It reports whether it did.
 func (s *Store) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, err error) {
-	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, helds[dispatcher.HeldCut], 0, "", dispatcher.System, 0}
+	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, codec.LimitsHeld(dispatcher.HeldCut, false), 0, "", dispatcher.System, 0}
 	n, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: args}})
 	return n.Waiting, !failed.IsZero(), err
 }
@@ -76,7 +64,7 @@ const worked = 2
 // Works has a lane fail no more, since an attempt that was none of a delivery's
 // succeeded.
 func (s *Store) Works(ctx context.Context, by string, lane dispatcher.Lane) error {
-	args := []any{string(lane), 0, 0, 0, 0, helds[dispatcher.HeldNone], worked, "", dispatcher.System, 0}
+	args := []any{string(lane), 0, 0, 0, 0, codec.LimitsHeld(dispatcher.HeldNone, false), worked, "", dispatcher.System, 0}
 	_, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: args}})
 	if !failed.IsZero() {
 		s.events.Failing(dispatcher.LaneFailing{Lane: lane, Since: failed, Recovered: true})
@@ -207,25 +195,4 @@ func (s *Store) sweep(ctx context.Context, by string, lane dispatcher.Lane, call
 func (s *Store) Uncut(ctx context.Context, by string, lane dispatcher.Lane) error {
 	_, _, err := s.sweep(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: []any{string(lane), "u"}}})
 	return err
-}
-
-// ParseLimits reads a text of :limits: version, most in flight, interval in
-// µs, 1 for an ordered lane, why it is held.
-func ParseLimits(text string) (l dispatcher.LaneLimits, err error) {
-	if text == "" {
-		return l, nil
-	}
-	var micros, ordered int64
-	var held string
-	if _, err := fmt.Sscanf(text, "%d %d %d %d %s", &l.Version, &l.MaxInFlight, &micros, &ordered, &held); err != nil {
-		return l, fmt.Errorf("limits %q: %w", text, conn.ErrReply)
-	}
-	l.Interval, l.Ordered, l.Pull = time.Duration(micros)*time.Microsecond, ordered == 1, strings.HasSuffix(text, pulled)
-	for h, letter := range helds {
-		if letter == held {
-			l.Held = h
-			return l, nil
-		}
-	}
-	return l, fmt.Errorf("limits %q: %w", text, conn.ErrReply)
 }

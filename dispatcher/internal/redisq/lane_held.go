@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
@@ -70,7 +71,7 @@ func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (
 		if found[i] == string(dispatcher.AllLanes) {
 			continue
 		}
-		l, ok := ParseHeld(found[i+1])
+		l, ok := codec.ParseHeld(found[i+1])
 		if !ok {
 			continue // doctor reports it
 		}
@@ -87,7 +88,7 @@ func (s *Store) heldLanesIn(ctx context.Context, partition int, cursor string) (
 	}
 	for i, value := range limits.Val() {
 		text, _ := value.(string)
-		if l, err := ParseLimits(text); err == nil {
+		if l, err := codec.ParseLimits(text); err == nil {
 			list[i].Version = l.Version
 		}
 	}
@@ -120,24 +121,6 @@ func (s *Store) laneNamesIn(ctx context.Context, partition int, cursor string) (
 		list = append(list, dispatcher.LaneName{Lane: dispatcher.Lane(found[i]), Name: found[i+1]})
 	}
 	return list, next, nil
-}
-
-// ParseHeld reads a text of :held: a letter, the ms of its begin, and the name
-// of the key or system.
-func ParseHeld(text string) (l dispatcher.HeldLane, ok bool) {
-	var since int64
-	letter, rest, _ := strings.Cut(text, " ")
-	if n, err := fmt.Sscanf(rest, "%d %s", &since, &l.By); n == 0 || err != nil && l.By != "" {
-		return l, false
-	}
-	l.Since = conn.FromMillis(since)
-	for h, own := range helds {
-		if own == letter && h != dispatcher.HeldNone {
-			l.Held = h
-			return l, true
-		}
-	}
-	return l, false
 }
 
 // ForgetLane removes the copy of limits of an endpoint that never existed.
@@ -173,7 +156,7 @@ func (s *Store) eachHeld(ctx context.Context, do func(partition int, lane, text 
 // paused.
 func (s *Store) paused(ctx context.Context) (list []dispatcher.HeldLane, all *dispatcher.HeldLane, err error) {
 	err = s.eachHeld(ctx, func(_ int, lane, text string) {
-		h, ok := ParseHeld(text)
+		h, ok := codec.ParseHeld(text)
 		switch h.Lane = dispatcher.Lane(lane); {
 		case !ok || h.Held != dispatcher.HeldPaused: // doctor reports it
 		case h.Lane != dispatcher.AllLanes:
@@ -250,7 +233,7 @@ func (s *Store) PausedLanes(ctx context.Context, most int) (states []dispatcher.
 func (s *Store) deletedLanes(ctx context.Context) (map[int][]string, error) {
 	deleted := make(map[int][]string)
 	err := s.eachHeld(ctx, func(partition int, lane, text string) {
-		if strings.HasPrefix(text, helds[dispatcher.HeldDeleted]) {
+		if h, _ := codec.ParseHeld(text); h.Held == dispatcher.HeldDeleted {
 			deleted[partition] = append(deleted[partition], lane)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -241,7 +242,7 @@ func readLanes(r conn.Call, failingAfter time.Duration) (held *dispatcher.HeldLa
 	now := time.Time{}
 	if h, ok := r.Hint(); ok {
 		now = h.Now
-		if all, ok := ParseHeld(r.Text()); ok {
+		if all, ok := codec.ParseHeld(r.Text()); ok {
 			held = &all
 		}
 		more = r.Number() == 1
@@ -268,14 +269,14 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 	if token := a.Number(); token > 0 {
 		st.Token = time.UnixMicro(token).UTC()
 	}
-	st.Limits, _ = ParseLimits(a.Text()) // the script tells what it can read
+	st.Limits, _ = codec.ParseLimits(a.Text()) // the script tells what it can read
 	name := a.Text()
 	if st.Lane.IsQueue() {
 		st.Queue = dispatcher.QueueOf(st.Lane, name)
 	} else {
 		st.URL, st.Tenant, _ = strings.Cut(name, " ")
 	}
-	if held, ok := ParseHeld(a.Text()); ok {
+	if held, ok := codec.ParseHeld(a.Text()); ok {
 		st.Since, st.By = held.Since, held.By
 	}
 	why := dispatcher.LaneWhy(a.Text())

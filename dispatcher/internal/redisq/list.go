@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
@@ -272,12 +273,12 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	if !ok || head == "" { // a malformed name, written by hand, must not stop the list
 		return e, nil
 	}
-	m, err := DecodeRecord(id.Message, head)
+	m, err := codec.DecodeRecord(id.Message, head)
 	f.lane = string(id.Lane)
 	e.delivery = f.delivery(m, id.Message)
 	e.delivery.History = nil
 	if err != nil {
-		e.delivery.LastError = ErrRecord.Error()
+		e.delivery.LastError = codec.ErrRecord.Error()
 	}
 	return e, nil
 }

@@ -3,7 +3,6 @@ package redisq
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
@@ -161,7 +161,7 @@ func (s *Store) lookOn(ctx context.Context, names []any, id string, todo []*look
 		if first {
 			var err error
 			l.found = true
-			if l.message, err = DecodeRecord(id, record); err != nil {
+			if l.message, err = codec.DecodeRecord(id, record); err != nil {
 				s.log.Error("message can't be read", "message_id", id, "err", err)
 				l.message = nil
 			}
@@ -242,7 +242,7 @@ func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
 	if _, ok := dispatcher.ParseDeliveryID(id.String()); !ok || e.Head == "" {
 		return dispatcher.Delivery{}, false
 	}
-	m, err := DecodeRecord(id.Message, e.Head)
+	m, err := codec.DecodeRecord(id.Message, e.Head)
 	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.Time, waitsFor: e.WaitsFor, progress: e.Progress}
 	if e.Newest != "" {
 		f.history = []string{e.Newest}
@@ -250,7 +250,7 @@ func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
 	d := f.delivery(m, id.Message)
 	d.History = nil
 	if err != nil {
-		d.LastError = ErrRecord.Error()
+		d.LastError = codec.ErrRecord.Error()
 	}
 	return d, true
 }
@@ -264,7 +264,7 @@ func DecodeEnded(e ended.Entry) (dispatcher.Delivery, bool) {
 	}
 	var m *dispatcher.Message
 	if e.Head != "" {
-		m, _ = DecodeRecord(id.Message, e.Head) // what can't be read is not told
+		m, _ = codec.DecodeRecord(id.Message, e.Head) // what can't be read is not told
 	}
 	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.At, progress: e.Progress}
 	if e.Newest != "" {
@@ -286,9 +286,9 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.Topic, d.Tenant, d.Subject, d.URL, d.Created = m.Topic, m.Tenant, m.Subject, m.URL, m.CreatedAt
 		d.MaxAttempts, d.Ladder = m.MaxAttempts, m.Ladder
 	}
-	p, _ := parseProgress(f.progress) // a malformed text counts as none, as in the scripts
-	d.Climbed, d.LadderFrom = p.climbed(), p.base+1
-	d.Attempts, d.LastStatus = p.attempts, p.status
+	p, _ := codec.ParseProgress(f.progress) // a malformed text counts as none, as in the scripts
+	d.Climbed, d.LadderFrom = p.Climbed(), p.Base+1
+	d.Attempts, d.LastStatus = p.Attempts, p.Status
 	word, number, _ := strings.Cut(f.waitsFor, " ")
 	d.WaitingFor = word
 	switch n, err := strconv.ParseInt(number, 10, 64); {
@@ -305,7 +305,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 			d.Attempts, d.Climbed, d.LastStatus = 1, 1, 200 // the most common end leaves no entry
 		}
 	case dispatcher.StatusDead:
-		d.Ended, d.Reason = f.at, p.reason
+		d.Ended, d.Reason = f.at, p.Reason
 	case dispatcher.StatusCancelled:
 		d.Ended = f.at
 	case dispatcher.StatusScheduled, dispatcher.StatusRetrying, dispatcher.StatusReady:
@@ -315,23 +315,23 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		}
 	}
 	for i := len(f.history) - 1; i >= 0; i-- {
-		if attempt, err := decodeAttempt(f.history[i]); err == nil {
+		if attempt, err := codec.ParseAttempt(f.history[i]); err == nil {
 			d.History = append(d.History, attempt)
 		}
 	}
-	if !p.delivered.IsZero() {
-		d.Delivered = p.delivered
+	if !p.Delivered.IsZero() {
+		d.Delivered = p.Delivered
 		d.History = withSuccess(d.History, p)
 	}
 	withoutStatus(&d)
 	if n := len(d.History); n > 0 {
 		d.LastError = d.History[n-1].Error
 	}
-	if d.Reason == dispatcher.ReasonPoison && p.deaths > 0 { // the attempts that would say so are gone
-		d.LastError = fmt.Sprintf("the last %d instances that held it died before they had an answer", p.deaths)
+	if d.Reason == dispatcher.ReasonPoison && p.Deaths > 0 { // the attempts that would say so are gone
+		d.LastError = fmt.Sprintf("the last %d instances that held it died before they had an answer", p.Deaths)
 	}
 	if m == nil {
-		d.LastError = ErrRecord.Error()
+		d.LastError = codec.ErrRecord.Error()
 	}
 	return d
 }
@@ -352,41 +352,16 @@ func withoutStatus(d *dispatcher.Delivery) {
 // again, where it was in time, if the history does not have it. No attempt is kept
 // of a first attempt that succeeded. It may be told late, after its lease was lost
 // and an attempt of the same number failed elsewhere.
-func withSuccess(history []dispatcher.Attempt, p progress) []dispatcher.Attempt {
+func withSuccess(history []dispatcher.Attempt, p codec.Progress) []dispatcher.Attempt {
 	if slices.ContainsFunc(history, func(a dispatcher.Attempt) bool {
-		return a.Number == p.number && a.Verdict == dispatcher.Delivered
+		return a.Number == p.Number && a.Verdict == dispatcher.Delivered
 	}) {
 		return history
 	}
-	first := dispatcher.Attempt{Number: p.number, At: p.delivered, Status: p.answered, Verdict: dispatcher.Delivered}
-	at := slices.IndexFunc(history, func(a dispatcher.Attempt) bool { return a.Number > p.number || a.At.After(p.delivered) })
+	first := dispatcher.Attempt{Number: p.Number, At: p.Delivered, Status: p.Answered, Verdict: dispatcher.Delivered}
+	at := slices.IndexFunc(history, func(a dispatcher.Attempt) bool { return a.Number > p.Number || a.At.After(p.Delivered) })
 	if at < 0 {
 		at = len(history)
 	}
 	return slices.Insert(history, at, first)
-}
-
-// decodeAttempt reads an element of a history: the ms of the next attempt, the
-// length of meta, meta, excerpt.
-func decodeAttempt(text string) (dispatcher.Attempt, error) {
-	due, rest, _ := strings.Cut(text, " ")
-	size, rest, _ := strings.Cut(rest, " ")
-	next, err := strconv.ParseInt(due, 10, 64)
-	n, err2 := strconv.Atoi(size)
-	if err != nil || err2 != nil || n < 0 || n > len(rest) {
-		return dispatcher.Attempt{}, fmt.Errorf("history: %w", conn.ErrReply)
-	}
-	var m attemptMeta
-	if err := json.Unmarshal([]byte(rest[:n]), &m); err != nil {
-		return dispatcher.Attempt{}, fmt.Errorf("history: %w", err)
-	}
-	a := dispatcher.Attempt{
-		Number: m.Number, At: conn.FromMillis(m.At), Duration: time.Duration(m.Took) * time.Millisecond,
-		Status: m.Status, Verdict: m.Verdict, Class: m.Class, Error: m.Error, Next: conn.FromMillis(next),
-		URL: m.URL, Address: m.Address, Resend: m.Resend,
-	}
-	if rest = rest[n:]; rest != "" {
-		a.Excerpt = []byte(rest)
-	}
-	return a, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -179,7 +180,7 @@ func (s *Store) appendShard(list []shard, batch []dispatcher.Entry, i int, lanes
 	e := batch[i]
 	e.Lanes = lanes
 	deliver, when := whenOf(&e)
-	record, apart := encodeRecord(e, deliver, hiding{box: s.Box(), token: s.conn.SubjectHash(e.Message.Subject)})
+	record, apart := codec.EncodeRecord(e, deliver, codec.Hiding{Box: s.Box(), Token: s.conn.SubjectHash(e.Message.Subject)})
 	var body bodyPart
 	if apart {
 		body = bodyOf(e.Message)
@@ -233,7 +234,7 @@ func (s *Store) scheduleArgs(partition, free, lease int, batch []dispatcher.Entr
 		if p.body.inScript() > 0 {
 			args = append(args, p.body.text)
 		}
-		if p.record[atLane] > 0 {
+		if codec.RecordNamesLane(p.record) {
 			continue // the record names its only lane
 		}
 		args = append(args, len(p.lanes))
@@ -275,7 +276,7 @@ func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, 
 	var created time.Time
 	switch result {
 	case dispatcher.Accepted:
-		created = readTime(string(p.record[atCreated:atDeliver]))
+		created = codec.RecordCreated(p.record)
 	case dispatcher.Duplicate:
 		created = list.time()
 	}

@@ -2,13 +2,13 @@ package redisq
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
@@ -153,7 +153,7 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	// A first attempt that succeeded has no history, which would cost memory
 	// for each delivery.
 	if o.Verdict != dispatcher.Back && o.Attempt.Number > 0 && !(o.First && o.Verdict == dispatcher.Delivered) {
-		meta, excerpt = encodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
+		meta, excerpt = codec.EncodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
 	return append(args, o.ID.String(), verdicts[o.Verdict], tookMillis(o), o.Attempt.Status,
 		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o), leasedMillis(o))
@@ -203,41 +203,4 @@ func reasonOf(o *dispatcher.Settlement) string {
 		return "-"
 	}
 	return string(o.Reason)
-}
-
-// attemptMeta is an attempt as the history keeps it, without the excerpt.
-type attemptMeta struct {
-	Number  int                `json:"n"`
-	At      int64              `json:"t"` // ms
-	Took    int64              `json:"d"` // ms
-	Status  int                `json:"s,omitempty"`
-	Verdict dispatcher.Verdict `json:"v"`
-	Class   dispatcher.Class   `json:"c,omitempty"`
-	Error   string             `json:"e,omitempty"`
-	URL     string             `json:"u,omitempty"`
-	Address string             `json:"a,omitempty"`
-	Resend  bool               `json:"r,omitempty"`
-}
-
-// HistoryEntry is an attempt as :history keeps it, without the excerpt unless that is
-// wanted.
-func HistoryEntry(a *dispatcher.Attempt, excerpt bool) string {
-	meta := encodeAttempt(a)
-	text := strconv.FormatInt(conn.ToMillis(a.Next), 10) + " " + strconv.Itoa(len(meta)) + " " + meta
-	if excerpt {
-		text += string(a.Excerpt)
-	}
-	return text
-}
-
-func encodeAttempt(a *dispatcher.Attempt) string {
-	b, err := json.Marshal(attemptMeta{
-		Number: a.Number, At: a.At.UnixMilli(), Took: a.Duration.Milliseconds(),
-		Status: a.Status, Verdict: a.Verdict, Class: a.Class, Error: a.Error,
-		URL: a.URL, Address: a.Address, Resend: a.Resend,
-	})
-	if err != nil {
-		panic(err) // numbers and texts only: can't fail
-	}
-	return string(b)
 }

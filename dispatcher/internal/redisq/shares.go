@@ -4,17 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -66,47 +64,19 @@ func (s *shares) count(names map[string]int64) (unknown []string) {
 	return unknown
 }
 
-const (
-	AboutAtOnce = 256     // instances that one call asks for
-	mostPermits = 1 << 20 // of one instance; an instance never writes more
-)
-
-// aboutText is the stored text about an instance: permits, ms of its start, its
-// version, and a word where it has an archive.
-func aboutText(a dispatcher.Instance, archives bool) string {
-	text := fmt.Sprintf("%d %d %s", a.Permits, a.StartedAt.UnixMilli(), a.Version)
-	if archives {
-		text += archiving
-	}
-	return text
-}
-
-// archiving ends the text about an instance that has an archive.
-const archiving = " archive"
-
-// Archives reports whether the text about an instance says that it has an archive.
-func Archives(text string) bool { return strings.HasSuffix(text, archiving) }
-
-// permitsOf reads the permits of such a text. It answers 0 for a malformed one.
-func permitsOf(text string) int {
-	word, _, _ := strings.Cut(text, " ")
-	n, err := strconv.Atoi(word)
-	if err != nil || n < 0 || n > mostPermits {
-		return 0
-	}
-	return n
-}
+// AboutAtOnce is the most instances about which one call reads.
+const AboutAtOnce = 256
 
 // Join tells the other instances of a new one, so that they know its permits.
 // When memory is full a script does it, which Redis accepts.
 func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) error {
-	key, text := s.home()+keys.About, aboutText(a, s.shares.options.Archive)
+	key, text := s.home()+keys.About, codec.EncodeInstance(a, s.shares.options.Archive)
 	err := s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
 	if errors.Is(err, dispatcher.ErrFull) {
 		_, err = s.SetFull(ctx, keys.About, by, text)
 	}
 	if err == nil {
-		s.shares.add(map[string]int{by: permitsOf(text)})
+		s.shares.add(map[string]int{by: codec.ParseInstance(text).Permits})
 	}
 	return err
 }
@@ -144,8 +114,8 @@ func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 	permits := make(map[string]int, len(unknown))
 	for i, text := range read.Val() {
 		if text, ok := text.(string); ok {
-			permits[unknown[i]] = permitsOf(text)
-			if Archives(text) {
+			permits[unknown[i]] = codec.ParseInstance(text).Permits
+			if codec.InstanceArchives(text) {
 				s.conn.SetArchives(true)
 			}
 		}
@@ -175,7 +145,7 @@ func (s *Store) Instances(ctx context.Context, limit int, after string) (list []
 		return nil, "", err
 	}
 	for _, name := range there.Val() {
-		one := dispatcher.InstanceState{Name: name, Instance: parseAbout(about.Val()[name])}
+		one := dispatcher.InstanceState{Name: name, Instance: codec.ParseInstance(about.Val()[name])}
 		if after == "" || compareInstances(one, last.state()) > 0 {
 			list = append(list, one)
 		}
@@ -207,14 +177,6 @@ type instancePlace struct {
 
 func (p instancePlace) state() dispatcher.InstanceState {
 	return dispatcher.InstanceState{Name: p.Name, Instance: dispatcher.Instance{StartedAt: p.Started}}
-}
-
-// parseAbout reads a text of aboutText, as far as it can be read.
-func parseAbout(text string) dispatcher.Instance {
-	_, rest, _ := strings.Cut(text, " ")
-	number, version, _ := strings.Cut(strings.TrimSuffix(rest, archiving), " ")
-	ms, _ := strconv.ParseInt(number, 10, 64)
-	return dispatcher.Instance{Permits: permitsOf(text), Version: version, StartedAt: conn.FromMillis(ms)}
 }
 
 // countLeases adds what each instance holds.

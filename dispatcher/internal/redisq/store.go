@@ -20,6 +20,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	sealing "github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
@@ -149,7 +150,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.sealer = sealing.New(s.conn)
-	s.Reader = attempts.NewReader(s.conn, DecodeRecord)
+	s.Reader = attempts.NewReader(s.conn, codec.DecodeRecord)
 	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
 	s.shelfReader = shelf.NewReader(shelf.Options{Conn: s.conn, Names: s.names, Decode: DecodeShelved, Sealer: s.sealer})
 	s.upcomingReader = upcoming.NewReader(s.conn, func(h partitions.Hint) { s.partitions.Heard(h) })

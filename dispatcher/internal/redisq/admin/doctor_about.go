@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -46,7 +47,7 @@ func (d *doctor) archive(ctx context.Context) error {
 		return err
 	}
 	for _, text := range about.Val() {
-		if redisq.Archives(text) {
+		if codec.InstanceArchives(text) {
 			return nil
 		}
 	}

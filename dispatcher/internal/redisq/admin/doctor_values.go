@@ -5,11 +5,10 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -22,7 +21,7 @@ const valuesPage = 1000
 // them. What is not read as one is as if it were not there, so to take it away
 // changes nothing but that it is told.
 var readable = map[string]func(field, text string) bool{
-	keys.Lane: func(_, text string) bool { return laneText.MatchString(text) && sane(text, 9) },
+	keys.Lane: func(_, text string) bool { return codec.LaneWhole(text) },
 	keys.Limits: func(field, text string) bool {
 		if field == keys.Epoch {
 			return text != ""
@@ -30,11 +29,11 @@ var readable = map[string]func(field, text string) bool{
 		if field == keys.Readied {
 			return isNumber(field, text)
 		}
-		_, err := redisq.ParseLimits(text)
-		return err == nil && limitsText.MatchString(text) && sane(text, 4)
+		return codec.LimitsWhole(text)
 	},
 	keys.Progress: func(_, text string) bool {
-		return redisq.CheckProgress(text) == nil
+		_, err := codec.ParseProgress(text)
+		return err == nil
 	},
 	keys.Tokens: func(_, text string) bool { return tokenText.MatchString(text) },
 	keys.Counts: isNumber,
@@ -57,8 +56,6 @@ var readable = map[string]func(field, text string) bool{
 }
 
 var (
-	laneText    = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
-	limitsText  = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdxg]( t)?$`)
 	inText      = regexp.MustCompile(`^[0-9]+ [0-9]+$`)
 	tokenText   = regexp.MustCompile(`^[0-9]{1,15} [^ ]+ [^ ]+ [0-9]{1,10}$`)
 	figuresText = regexp.MustCompile(`^[0-9]{1,14}( [0-9]{1,14})*$`)
@@ -67,20 +64,7 @@ var (
 
 func isNumber(_, text string) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
-	return err == nil && n < sanest && n > -sanest
-}
-
-// sanest is 2^53: no number of ours is as great.
-const sanest = 1 << 53
-
-// sane reports that none of the first numbers of a text is too great to be ours.
-func sane(text string, numbers int) bool {
-	for i, word := range strings.Fields(text) {
-		if n, err := strconv.ParseInt(word, 10, 64); i < numbers && (err != nil || n >= sanest) {
-			return false
-		}
-	}
-	return true
+	return err == nil && n < codec.NumbersMost && n > -codec.NumbersMost
 }
 
 // values looks for keys of another type than ours, texts that can't be read and

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -50,7 +51,7 @@ func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)
 func (s *projectStore) sealSome(ctx context.Context, n int, found []string, fail func(error)) (sealed int, err error) {
 	var calls []conn.Call
 	for i := 0; i+1 < len(found); i += 2 {
-		record, err := redisq.SealRecord(found[i], found[i+1], s.Box())
+		record, err := codec.SealRecord(found[i], found[i+1], s.Box())
 		if err != nil {
 			fail(err)
 		}

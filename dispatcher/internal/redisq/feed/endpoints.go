@@ -9,7 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -122,7 +122,7 @@ func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.La
 			text, _ := held.Val()[i].(string)
 			name, _ := named.Val()[i].(string)
 			one := archive.Hold{Lane: dispatcher.Lane(lane), Epoch: h.Epoch, Resumed: true}
-			if l, ok := redisq.ParseHeld(text); ok && l.Held == dispatcher.HeldPaused {
+			if l, ok := codec.ParseHeld(text); ok && l.Held == dispatcher.HeldPaused {
 				one = archive.Hold{Lane: one.Lane, Epoch: h.Epoch, Name: name, Since: l.Since, By: l.By}
 			}
 			h.Lanes = append(h.Lanes, one)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -142,10 +142,10 @@ func (f *Feed) some(ctx context.Context, call conn.Call) (page archive.Page, nex
 // readMessage fills in what a record says of some deliveries. It answers a body that is
 // still to be read.
 func readMessage(id, record string, deliveries []archive.Open) *apartBody {
-	head, body, err := redisq.SplitRecord(id, record)
+	head, body, err := codec.SplitRecord(id, record)
 	var m *dispatcher.Message
 	if err == nil {
-		m, err = redisq.DecodeRecord(id, string(head))
+		m, err = codec.DecodeRecord(id, string(head))
 	}
 	for i := range deliveries {
 		o := &deliveries[i]
@@ -166,8 +166,8 @@ func readMessage(id, record string, deliveries []archive.Open) *apartBody {
 // readOpen reads what is told of one delivery.
 func readOpen(r *conn.Reply, o *archive.Open) {
 	o.ID.Lane = dispatcher.Lane(r.Text())
-	rungs := redisq.ReadRungs(r.Text())
-	o.Attempts, o.Base, o.Beside, o.Asked = rungs.Attempts, rungs.Base, rungs.Beside, rungs.Asked
+	p, _ := codec.ParseProgress(r.Text()) // a broken entry counts as none
+	o.Attempts, o.Base, o.Beside, o.Asked = p.Attempts, p.Base, p.Beside, p.WaitsOn()
 	o.Due = scoreTime(r.Text())
 	joined := scoreTime(r.Text())
 	if joined.IsZero() {
@@ -185,7 +185,7 @@ func scoreTime(text string) time.Time {
 // Message makes a message of what an archive keeps of it. A nil body was not kept, or
 // lies apart. Values of headers that are sealed stay so.
 func Message(id string, head, body []byte) (*dispatcher.Message, error) {
-	m, err := redisq.DecodeRecord(id, string(head))
+	m, err := codec.DecodeRecord(id, string(head))
 	if err != nil {
 		return nil, fmt.Errorf("archived %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
@@ -126,11 +126,11 @@ func (t *Target) putAll(ctx context.Context, list []delivery) ([]archive.Put, er
 // add adds a delivery to the last share of its partition, or to another one. One whose
 // record can't be read is left out.
 func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []*share {
-	m, err := redisq.DecodeRecord(d.ID.Message, string(d.Head))
+	m, err := codec.DecodeRecord(d.ID.Message, string(d.Head))
 	if err != nil || len(m.Body) > 0 || m.Apart != nil && len(d.Body) != m.Apart.Size {
 		return of
 	}
-	record, apart := redisq.WithToken(d.Head, t.conn.SubjectHash(m.Subject)), 0
+	record, apart := codec.WithToken(d.Head, t.conn.SubjectHash(m.Subject)), 0
 	tried, status := history(d.History, m.URL)
 	if m.Apart == nil {
 		record = append(record, d.Body...)
@@ -145,7 +145,7 @@ func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []
 	s.Args = append(s.Args, string(d.ID.Lane), d.ID.Message, record, conn.ToMillis(d.Due), d.Attempts, d.Base, d.Beside,
 		conn.ToMillis(d.Asked), cmp.Or(d.status, status), d.reason, d.ended, tried)
 	if apart > 0 {
-		field, before, tag, now := redisq.BodyField(d.ID.Message, m.Apart.Digest), s.Fill, t.conn.Tag(n), t.store.Now()
+		field, before, tag, now := codec.BodyField(d.ID.Message, m.Apart.Digest), s.Fill, t.conn.Tag(n), t.store.Now()
 		s.Fill = func(p redis.Pipeliner) {
 			if before != nil {
 				before(p)
@@ -174,7 +174,7 @@ func history(newest []archive.Event, url string) (packed string, status int) {
 		if n == 0 {
 			status = a.Status
 		}
-		entry := redisq.HistoryEntry(&a, n < withExcerpt)
+		entry := codec.AttemptEntry(&a, n < withExcerpt)
 		b.WriteString(strconv.Itoa(len(entry)) + " " + entry)
 		n++
 	}

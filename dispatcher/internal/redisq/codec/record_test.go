@@ -1,4 +1,4 @@
-package redisq_test
+package codec_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
@@ -44,9 +44,9 @@ func TestARecordKeepsEverythingOfAMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m.CreatedAt = at
-			record := string(redisq.EncodeRecord(entryOf(&m), at.Add(time.Minute)))
+			record := string(codec.Encode(entryOf(&m), at.Add(time.Minute)))
 			m.DeliverAt = at.Add(time.Minute)
-			got, err := redisq.DecodeRecord(m.ID, record)
+			got, err := codec.DecodeRecord(m.ID, record)
 			require.NoError(t, err)
 			if m.Success != nil {
 				require.Equal(t, m.Success.String(), got.Success.String())
@@ -63,7 +63,7 @@ func TestARecordKeepsEverythingOfAMessage(t *testing.T) {
 func TestARecordHasTheHashOfItsOrderingKey(t *testing.T) {
 	hash := func(key string) string {
 		m := &dispatcher.Message{ID: "m", Topic: "t", OrderingKey: key}
-		return string(redisq.EncodeRecord(entryOf(m), time.Now())[34:42])
+		return string(codec.Encode(entryOf(m), time.Now())[34:42])
 	}
 	sum := sha256.Sum256([]byte("order 17"))
 	require.Equal(t, string(sum[:8]), hash("order 17"))
@@ -74,15 +74,15 @@ func TestARecordHasTheHashOfItsOrderingKey(t *testing.T) {
 // body. The next class costs 256 bytes more.
 func TestTheHeadOfAPlainMessageIsSmall(t *testing.T) {
 	m := &dispatcher.Message{ID: "msg_01J", Topic: "payment.refund.created", Tenant: "merchant_1234567890", URL: "https://hooks.merchant-example.com/webhooks/payments?source=hookladder", Body: []byte("{}"), ContentType: "application/json"}
-	require.LessOrEqual(t, len(redisq.EncodeRecord(entryOf(m), time.Now()))-len(m.Body), 240)
+	require.LessOrEqual(t, len(codec.Encode(entryOf(m), time.Now()))-len(m.Body), 240)
 }
 
 func TestABrokenRecordIsAnErrorAndNeverAPanic(t *testing.T) {
 	m := &dispatcher.Message{ID: "m", Topic: "t", URL: "http://example.com", Body: []byte("body"), ContentType: "application/json"}
-	record := string(redisq.EncodeRecord(entryOf(m), time.Now()))
+	record := string(codec.Encode(entryOf(m), time.Now()))
 	head := len(record) - len(m.Body)
 	for n := range head {
-		_, err := redisq.DecodeRecord("m", record[:n])
+		_, err := codec.DecodeRecord("m", record[:n])
 		require.Error(t, err, "cut after %d bytes", n)
 	}
 }
@@ -92,29 +92,29 @@ func TestABrokenRecordIsAnErrorAndNeverAPanic(t *testing.T) {
 func TestReadingARecordCompilesNoPattern(t *testing.T) {
 	m := &dispatcher.Message{ID: "m", Topic: "t", URL: "http://example.com", Body: []byte("body"), ContentType: "application/json",
 		Success: mustSuccess(t, `{"body":{"matches":"(?:once|twice|\\pL){15}$"}}`)}
-	record := string(redisq.EncodeRecord(entryOf(m), time.Now()))
-	got, err := redisq.DecodeRecord("m", record)
+	record := string(codec.Encode(entryOf(m), time.Now()))
+	got, err := codec.DecodeRecord("m", record)
 	require.NoError(t, err)
 	require.Equal(t, m.Success.String(), got.Success.String())
 
 	broken := strings.Replace(record, "){15}", "){9(9", 1) // of the same length
 	require.NotEqual(t, record, broken)
-	got, err = redisq.DecodeRecord("m", broken)
+	got, err = codec.DecodeRecord("m", broken)
 	require.NoError(t, err, "it was not compiled")
 	require.Error(t, got.Success.Check())
 }
 
 func FuzzDecodeRecord(f *testing.F) {
 	m := &dispatcher.Message{ID: "m", Topic: "t", Tenant: "x", URL: "http://example.com", Body: []byte("body"), Headers: []dispatcher.Header{{Name: "A", Value: "b"}}}
-	f.Add(string(redisq.EncodeRecord(entryOf(m), time.Now())))
+	f.Add(string(codec.Encode(entryOf(m), time.Now())))
 	f.Fuzz(func(t *testing.T, record string) {
-		m, err := redisq.DecodeRecord("m", record)
+		m, err := codec.DecodeRecord("m", record)
 		if err != nil {
 			return
 		}
 		lane := dispatcher.Lane(record[43 : 43+int(record[42])])
-		again := string(redisq.EncodeRecord(dispatcher.Entry{Message: m, Digest: dispatcher.Digest([]byte(record[:16])), Lanes: []dispatcher.Lane{lane}}, m.DeliverAt))
-		twice, err := redisq.DecodeRecord("m", again)
+		again := string(codec.Encode(dispatcher.Entry{Message: m, Digest: dispatcher.Digest([]byte(record[:16])), Lanes: []dispatcher.Lane{lane}}, m.DeliverAt))
+		twice, err := codec.DecodeRecord("m", again)
 		require.NoError(t, err)
 		require.Equal(t, m.Body, twice.Body)
 		require.Equal(t, m.URL, twice.URL)
@@ -142,36 +142,36 @@ func withHeaders() *dispatcher.Message {
 
 func TestTheHeadersOfARecordAreSealed(t *testing.T) {
 	m := withHeaders()
-	record := redisq.EncodeSealed(entryOf(m), mustBox(t, 1))
+	record := codec.EncodeSealed(entryOf(m), mustBox(t, 1))
 	require.NotContains(t, record, "hunter")
 	require.Contains(t, record, "Authorization", "the names are told")
 	for name, box := range map[string]*seal.Box{"no key": nil, "another key": mustBox(t, 2)} {
-		got, err := redisq.DecodeRecord("m1", record)
+		got, err := codec.DecodeRecord("m1", record)
 		require.NoError(t, err)
-		require.ErrorIs(t, redisq.OpenHeaders(got, box), dispatcher.ErrSealed, name)
+		require.ErrorIs(t, codec.OpenSealed(got, box), dispatcher.ErrSealed, name)
 		require.NotEmpty(t, got.Sealed)
 		require.Equal(t, []dispatcher.Header{{Name: "Authorization"}, {Name: "X-Empty"}, {Name: "X-Bytes"}}, got.Headers)
 	}
-	got, err := redisq.DecodeRecord("m1", record)
+	got, err := codec.DecodeRecord("m1", record)
 	require.NoError(t, err)
-	require.NoError(t, redisq.OpenHeaders(got, mustBox(t, 2, 1)))
+	require.NoError(t, codec.OpenSealed(got, mustBox(t, 2, 1)))
 	require.Equal(t, m, got)
 
-	got, err = redisq.DecodeRecord("m2", record)
+	got, err = codec.DecodeRecord("m2", record)
 	require.NoError(t, err)
-	require.ErrorIs(t, redisq.OpenHeaders(got, mustBox(t, 1)), dispatcher.ErrSealed, "they are of another message")
-	got, err = redisq.DecodeRecord("m1", strings.Replace(record, "X-Empty", "X-Other", 1))
+	require.ErrorIs(t, codec.OpenSealed(got, mustBox(t, 1)), dispatcher.ErrSealed, "they are of another message")
+	got, err = codec.DecodeRecord("m1", strings.Replace(record, "X-Empty", "X-Other", 1))
 	require.NoError(t, err)
-	require.ErrorIs(t, redisq.OpenHeaders(got, mustBox(t, 1)), dispatcher.ErrSealed, "they are of other names")
+	require.ErrorIs(t, codec.OpenSealed(got, mustBox(t, 1)), dispatcher.ErrSealed, "they are of other names")
 }
 
 func TestARecordWithoutHeadersIsTheSameWithAKey(t *testing.T) {
 	m := withHeaders()
 	m.Headers = nil
-	require.Equal(t, redisq.EncodeSealed(entryOf(m), nil), redisq.EncodeSealed(entryOf(m), mustBox(t, 1)))
+	require.Equal(t, codec.EncodeSealed(entryOf(m), nil), codec.EncodeSealed(entryOf(m), mustBox(t, 1)))
 	large := withHeaders()
 	large.Body = bytes.Repeat([]byte("b"), 20<<10)
-	require.Less(t, len(redisq.EncodeSealed(entryOf(large), mustBox(t, 1))), 1<<10, "its body lies apart")
+	require.Less(t, len(codec.EncodeSealed(entryOf(large), mustBox(t, 1))), 1<<10, "its body lies apart")
 }
 
 func TestARecordIsSealedAnewWithTheFirstKey(t *testing.T) {
@@ -179,26 +179,26 @@ func TestARecordIsSealedAnewWithTheFirstKey(t *testing.T) {
 	steps := ladder.Default()
 	m.Ladder, m.MaxAttempts, m.OrderingKey = &steps, 7, "order 17"
 	old, now := mustBox(t, 1), mustBox(t, 2, 1)
-	plain, first := redisq.EncodeSealed(entryOf(m), nil), redisq.EncodeSealed(entryOf(m), old)
+	plain, first := codec.EncodeSealed(entryOf(m), nil), codec.EncodeSealed(entryOf(m), old)
 	for name, record := range map[string]string{"plain": plain, "with an older key": first} {
-		sealed, err := redisq.SealRecord("m1", record, now)
+		sealed, err := codec.SealRecord("m1", record, now)
 		require.NoError(t, err, name)
 		require.NotEqual(t, record, sealed)
 		require.NotContains(t, sealed, "hunter")
 		require.Equal(t, record[:55], sealed[:55], "its head is the same")
-		got, err := redisq.DecodeRecord("m1", sealed)
+		got, err := codec.DecodeRecord("m1", sealed)
 		require.NoError(t, err)
-		require.NoError(t, redisq.OpenHeaders(got, mustBox(t, 2)), "the old key is not needed any more")
+		require.NoError(t, codec.OpenSealed(got, mustBox(t, 2)), "the old key is not needed any more")
 		require.Equal(t, m, got)
-		again, err := redisq.SealRecord("m1", sealed, now)
+		again, err := codec.SealRecord("m1", sealed, now)
 		require.NoError(t, err)
 		require.Equal(t, sealed, again)
 	}
-	got, err := redisq.SealRecord("m1", first, mustBox(t, 3))
+	got, err := codec.SealRecord("m1", first, mustBox(t, 3))
 	require.ErrorIs(t, err, dispatcher.ErrSealed)
 	require.Equal(t, first, got, "it stays as it is")
 	digest := plain[:dispatcher.DigestSize]
-	got, err = redisq.SealRecord("m1", digest, now)
+	got, err = codec.SealRecord("m1", digest, now)
 	require.NoError(t, err)
 	require.Equal(t, digest, got)
 }

@@ -1,0 +1,54 @@
+package codec
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+)
+
+// limitsPull ends a text of :limits if consumers take the deliveries of the lane.
+const limitsPull = " t"
+
+// LimitsHeld is the last word of a text of :limits: why the lane is paused or ended, and
+// whether consumers take its deliveries.
+func LimitsHeld(h dispatcher.Held, pull bool) string {
+	word := heldLetters[h]
+	if pull {
+		word += limitsPull
+	}
+	return word
+}
+
+// ParseLimits reads a text of :limits:
+//
+//	version | most in flight | interval in µs | 1 for an ordered lane | letter of dispatcher.Held | t
+func ParseLimits(text string) (l dispatcher.LaneLimits, err error) {
+	if text == "" {
+		return l, nil
+	}
+	var micros, ordered int64
+	var held string
+	if _, err := fmt.Sscanf(text, "%d %d %d %d %s", &l.Version, &l.MaxInFlight, &micros, &ordered, &held); err != nil {
+		return l, fmt.Errorf("limits %q: %w", text, conn.ErrReply)
+	}
+	l.Interval, l.Ordered, l.Pull = time.Duration(micros)*time.Microsecond, ordered == 1, strings.HasSuffix(text, limitsPull)
+	for h, letter := range heldLetters {
+		if letter == held {
+			l.Held = h
+			return l, nil
+		}
+	}
+	return l, fmt.Errorf("limits %q: %w", text, conn.ErrReply)
+}
+
+var limitsText = regexp.MustCompile(`^[0-9]+ [0-9]+ [0-9]+ [01] [-pdxg]( t)?$`)
+
+// LimitsWhole reports whether the scripts can read a text of :limits.
+func LimitsWhole(text string) bool {
+	_, err := ParseLimits(text)
+	return err == nil && limitsText.MatchString(text) && numbersFit(text, 4)
+}

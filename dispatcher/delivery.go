@@ -40,20 +40,32 @@ type DeadReason string
 
 // The reasons a delivery dies of.
 const (
-	ReasonExhausted DeadReason = "exhausted" // the last rung failed
-	ReasonGone      DeadReason = "gone"      // the receiver answered 410
-	ReasonExpired   DeadReason = "expired"   // its expires_at passed
-	ReasonRefused   DeadReason = "refused"   // its address may not be called
-	ReasonDisabled  DeadReason = "disabled"  // its endpoint was
-	ReasonOverflow  DeadReason = "overflow"  // its lane was full
-	ReasonPoison    DeadReason = "poison"    // three of its holders died, the last one after its attempt began
-	ReasonRejected  DeadReason = "rejected"  // the receiver said that it is not to be sent again
+	ReasonExhausted DeadReason = "exhausted"
+	ReasonGone      DeadReason = "gone"
+	ReasonExpired   DeadReason = "expired"
+	ReasonRefused   DeadReason = "refused"
+	ReasonDisabled  DeadReason = "disabled"
+	ReasonOverflow  DeadReason = "overflow"
+	ReasonPoison    DeadReason = "poison" // the last of the three died after its attempt began
+	ReasonRejected  DeadReason = "rejected"
 )
 
-// DeadReasons lists all of them.
-var DeadReasons = []DeadReason{
-	ReasonExhausted, ReasonGone, ReasonExpired, ReasonRefused, ReasonDisabled, ReasonOverflow, ReasonPoison, ReasonRejected,
+var deadReasons = words[DeadReason]{
+	{ReasonExhausted, "the last attempt of its ladder failed"},
+	{ReasonGone, "its receiver answered 410"},
+	{ReasonExpired, "it had expired"},
+	{ReasonRefused, "its address may not be called"},
+	{ReasonDisabled, "its endpoint was disabled"},
+	{ReasonOverflow, "too many deliveries waited in its lane"},
+	{ReasonPoison, "three instances died during its attempts"},
+	{ReasonRejected, "its receiver wants no further attempt"},
 }
+
+// DeadReasons lists all of them.
+var DeadReasons = deadReasons.list()
+
+// Means is the reason as a clause that people read.
+func (r DeadReason) Means() string { return deadReasons.means(r) }
 
 // Verdict is what an attempt's answer means for its delivery.
 type Verdict uint8
@@ -66,6 +78,9 @@ const (
 	Dead              // no further attempt
 	Back              // not attempted after all: to the head of its lane, no rung spent
 )
+
+// Verdicts lists all of them.
+var Verdicts = []Verdict{Delivered, Retry, Dead, Back}
 
 // String is the verdict as logs and answers spell it.
 func (v Verdict) String() string {
@@ -90,21 +105,44 @@ type Class string
 // The classes of a failed attempt; the empty one is a success.
 const (
 	ClassNone     Class = ""
-	ClassStatus   Class = "status"   // an answer, but not one that means delivered
-	ClassBody     Class = "body"     // the right status, but not the body asked for
-	ClassTimeout  Class = "timeout"  // no whole answer within the attempt's time
-	ClassConnect  Class = "connect"  // no connection
-	ClassReset    Class = "reset"    // the connection broke before an answer
-	ClassTLS      Class = "tls"      // no trust, no common version
-	ClassDNS      Class = "dns"      // the name could not be resolved
-	ClassProtocol Class = "protocol" // the answer was not HTTP as we speak it
-	ClassRefused  Class = "refused"  // the address may not be called
-	ClassExpired  Class = "expired"  // its expires_at had passed
-	ClassEgress   Class = "egress"   // our own network failed
-	ClassInternal Class = "internal" // our own fault
-	ClassLease    Class = "lease"    // the lease of what was taken ended, and nothing was said of it
-	ClassHandler  Class = "handler"  // its handler, or the caller that took it, said that it failed
+	ClassStatus   Class = "status"
+	ClassBody     Class = "body"
+	ClassTimeout  Class = "timeout"
+	ClassConnect  Class = "connect"
+	ClassReset    Class = "reset"
+	ClassTLS      Class = "tls"
+	ClassDNS      Class = "dns"
+	ClassProtocol Class = "protocol"
+	ClassRefused  Class = "refused"
+	ClassExpired  Class = "expired"
+	ClassEgress   Class = "egress"
+	ClassInternal Class = "internal"
+	ClassLease    Class = "lease"
+	ClassHandler  Class = "handler" // its handler, or the caller that took it, reported a failure
 )
+
+var classes = words[Class]{
+	{ClassStatus, "its status is no success"},
+	{ClassBody, "its response does not say success"},
+	{ClassTimeout, "no response in time"},
+	{ClassConnect, "no connection"},
+	{ClassReset, "the connection broke"},
+	{ClassTLS, "its certificate is not valid"},
+	{ClassDNS, "its name was not found"},
+	{ClassProtocol, "its response is no HTTP"},
+	{ClassRefused, "its address may not be called"},
+	{ClassExpired, "it had expired"},
+	{ClassEgress, "our own network failed"},
+	{ClassInternal, "our own fault"},
+	{ClassLease, "it was not settled in time"},
+	{ClassHandler, "its handler failed"},
+}
+
+// Classes lists all of them but ClassNone.
+var Classes = classes.list()
+
+// Means is the class as a clause that people read.
+func (c Class) Means() string { return classes.means(c) }
 
 // Attempt is the record of one attempt, kept for deliveries that failed.
 type Attempt struct {
@@ -173,12 +211,10 @@ type Delivery struct {
 
 	MaxAttempts int // of the message: it cuts the ladder; 0: it does not
 
-	LastStatus int    // HTTP status of the last attempt, 0 when none came
-	LastError  string // what went wrong with it, empty after a success
-	Reason     DeadReason
-	// WaitingFor is due, rung, paused, breaker, retry_after, rate, sealed, missing, egress,
-	// order, limit, permits or consumer; empty when nothing is waited for.
-	WaitingFor    string
+	LastStatus    int    // HTTP status of the last attempt, 0 when none came
+	LastError     string // what went wrong with it, empty after a success
+	Reason        DeadReason
+	WaitingFor    string    // one of Waits; empty: it waits for nothing
 	WaitingUntil  time.Time // zero: that is not known
 	WaitingBehind int       // with order: so many go first
 
@@ -209,6 +245,31 @@ func (d *Delivery) Rung() int {
 	return max(n, 0)
 }
 
+// Wait is what an unfinished delivery waits for.
+type Wait string
+
+var waits = words[Wait]{
+	{"due", "waiting for its time"},
+	{"rung", "waiting for its next attempt"},
+	{"paused", "its destination is paused"},
+	{"breaker", "its destination keeps failing, so the breaker is open"},
+	{"retry_after", "its destination asked for a pause (Retry-After)"},
+	{"rate", "its endpoint's rate is used up"},
+	{"sealed", "an instance can't open its endpoint or its headers: its ENCRYPTION_KEY lacks a key"},
+	{"missing", "its endpoint is not in the store"},
+	{"egress", "our own network failed: its destination is not to blame"},
+	{"order", "waiting for its turn"},
+	{"limit", "as many attempts to its destination as allowed are under way"},
+	{"permits", "waiting for a free permit"},
+	{"consumer", "waiting to be taken"},
+}
+
+// Waits lists all of them.
+var Waits = waits.list()
+
+// Means is the wait as a clause that people read.
+func (w Wait) Means() string { return waits.means(w) }
+
 // Left is why a delivery was left as it was where somebody asked for an attempt.
 type Left string
 
@@ -223,6 +284,9 @@ const (
 	LeftDisabled  Left = "disabled"  // its endpoint is
 	LeftDeleted   Left = "deleted"   // its endpoint was
 )
+
+// Lefts lists the reasons why a retry leaves a delivery.
+var Lefts = []Left{LeftReady, LeftInFlight, LeftOrder, LeftDelivered, LeftExpired, LeftDisabled, LeftDeleted}
 
 // Retried is a delivery of which an attempt was asked for, as it is then.
 type Retried struct {

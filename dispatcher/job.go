@@ -18,6 +18,9 @@ const (
 	JobPurge  JobKind = "purge"  // forget what is dead; the ids of its messages stay known
 )
 
+// JobKinds lists all of them.
+var JobKinds = []JobKind{JobRetry, JobCancel, JobPurge}
+
 // Statuses are those that a job of the kind may take, the first ones where its
 // filter names none.
 func (k JobKind) Statuses() (may, default_ []Status) {
@@ -43,6 +46,9 @@ const (
 	JobStopped JobState = "stopped" // by a person
 	JobFailed  JobState = "failed"  // it could not go on; Job.Error says why
 )
+
+// JobStates lists all of them.
+var JobStates = []JobState{JobRunning, JobWaiting, JobDone, JobStopped, JobFailed}
 
 // Ended reports whether a job does not go on by itself.
 func (s JobState) Ended() bool { return s == JobDone || s == JobStopped || s == JobFailed }
@@ -145,6 +151,13 @@ const (
 	LeftProbe    Left = "probe_failed" // its probe failed, or was not attempted within an hour
 	LeftHeld     Left = "held"         // its lane is paused
 	LeftUnprobed Left = "unprobed"     // the job probes others already, as many as it may
+)
+
+// JobFailures lists the reasons why a job could not change a delivery, and JobLefts the
+// reasons why it left one.
+var (
+	JobFailures = []Left{LeftGone, LeftExpired, LeftDisabled, LeftDeleted}
+	JobLefts    = []Left{LeftChanged, LeftInFlight, LeftOrder, LeftDelivered, LeftProbe, LeftHeld, LeftUnprobed}
 )
 
 // ID is the job as callers name it.

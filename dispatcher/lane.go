@@ -1,6 +1,10 @@
 package dispatcher
 
 import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -112,6 +116,12 @@ const (
 	StateDeleted EndpointState = "deleted" // its endpoint was: what waits is being cancelled
 )
 
+// LaneStates and EndpointStates list the states of lanes and of endpoints.
+var (
+	LaneStates     = []EndpointState{StateActive, StateLimited, StateOpen, StateFailing, StatePaused, StateDisabled, StateDeleted}
+	EndpointStates = []EndpointState{StateActive, StatePaused, StateUnverified, StateOpen, StateDisabled}
+)
+
 // LaneWhy says in one word why a lane is in its state. One that is active has no
 // reason.
 type LaneWhy string
@@ -135,6 +145,14 @@ const (
 	WhyChanged    LaneWhy = "changed"     // of notices only: its endpoint was changed, so that it fails anew or not at all
 	WhyResumed    LaneWhy = "resumed"     // of notices only: likewise, since somebody resumed it
 	WhyConsumer   LaneWhy = "consumer"    // of deliveries only: they wait to be taken
+)
+
+// LaneWhys lists the reasons of lanes, and DisabledWhys those of disabled endpoints.
+var (
+	LaneWhys = []LaneWhy{
+		WhyPaused, WhyUnverified, WhyAll, WhyOperator, WhyGone, WhyFailing, WhyDeleted, WhyBreaker, WhyRetryAfter, WhyRate, WhySealed, WhyMissing, WhyEgress,
+	}
+	DisabledWhys = []LaneWhy{WhyOperator, WhyGone, WhyFailing}
 )
 
 // Standing is how a lane stands, and why.
@@ -190,4 +208,54 @@ type OtherTenants struct {
 	Changed int    // of these, so many were paused or resumed
 	Failed  int    // lanes that could not be changed, and partitions that could not be read to their end
 	Next    string // where another call goes on; empty: all partitions were looked at
+}
+
+// Rate is how many attempts may begin in a time. The zero Rate is no bound.
+type Rate struct {
+	Count int
+	Per   time.Duration // a second, a minute or an hour
+}
+
+// maxRate is the most attempts a second that a rate may name: twice what one
+// core sends, and an interval that is still whole microseconds.
+const maxRate = 100_000
+
+var errRate = errors.New("is not a rate: write 100/s, 600/m or 50/h")
+
+// units of a rate, by their letter.
+var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
+
+// ParseRate reads <count>/<unit>, as in 100/s, 600/m or 50/h.
+func ParseRate(text string) (Rate, error) {
+	count, unit, ok := strings.Cut(text, "/")
+	per := rateUnits[unit]
+	n, err := strconv.Atoi(count)
+	if !ok || per == 0 || err != nil || strings.HasPrefix(count, "+") {
+		return Rate{}, errRate
+	}
+	if n < 1 || n > maxRate {
+		return Rate{}, fmt.Errorf("must be between 1 and %d a time", maxRate)
+	}
+	return Rate{Count: n, Per: per}, nil
+}
+
+// IsZero reports whether there is no bound.
+func (r Rate) IsZero() bool { return r.Count == 0 }
+
+// Interval is the time between two attempts, in whole microseconds; 0: no bound.
+func (r Rate) Interval() time.Duration {
+	if r.IsZero() {
+		return 0
+	}
+	return (r.Per / time.Duration(r.Count)).Truncate(time.Microsecond)
+}
+
+// String is the rate as ParseRate reads it; empty for no bound.
+func (r Rate) String() string {
+	for unit, per := range rateUnits {
+		if per == r.Per {
+			return strconv.Itoa(r.Count) + "/" + unit
+		}
+	}
+	return ""
 }

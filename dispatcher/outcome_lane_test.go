@@ -3,6 +3,8 @@ package dispatcher_test
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,8 +21,10 @@ func TestOnlyTroubleOfTheReceiverIsBlamed(t *testing.T) {
 		dispatcher.ClassTimeout: true, dispatcher.ClassConnect: true, dispatcher.ClassReset: true, dispatcher.ClassTLS: true,
 		dispatcher.ClassDNS: true, dispatcher.ClassProtocol: true,
 		dispatcher.ClassRefused: false, dispatcher.ClassExpired: false, dispatcher.ClassInternal: false,
-		dispatcher.ClassLease: false, dispatcher.ClassHandler: false,
+		dispatcher.ClassLease: false, dispatcher.ClassHandler: false, dispatcher.ClassEgress: false,
+		dispatcher.ClassStatus: false, dispatcher.ClassBody: false, // by the status, see below
 	}
+	require.ElementsMatch(t, append(slices.Clone(dispatcher.Classes), dispatcher.ClassNone), slices.Collect(maps.Keys(classes)))
 	for class, want := range classes {
 		t.Run("no answer, class "+string(class), func(t *testing.T) {
 			o := dispatcher.Judge(newTestCase(t, dispatcher.Answer{Class: class, Err: errors.New("no")}))

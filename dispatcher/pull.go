@@ -152,6 +152,9 @@ const (
 	TakerUnknown TakerResult = "unknown" // it is no lease of this caller
 )
 
+// TakerResults lists all of them.
+var TakerResults = []TakerResult{TakerOK, TakerLate, TakerUnknown}
+
 // Told is what a taker is told of one TakerOutcome.
 type Told struct {
 	ID     DeliveryID

@@ -56,6 +56,9 @@ const (
 	LaneFull         // as much waits in its lane as may; nothing changed
 )
 
+// Results lists all of them.
+var Results = []Result{Accepted, Duplicate, Conflict, LaneFull}
+
 // String is the result as metrics spell it.
 func (r Result) String() string {
 	switch r {

@@ -47,11 +47,17 @@ const (
 	LosesUnknown       = "unknown"
 )
 
+// Losses lists all of them.
+var Losses = []string{LosesNothing, LosesLastSecond, LosesUnreplicated, LosesSinceSnapshot, LosesEverything, LosesUnknown}
+
+// StoreModes are the ways in which a store is set up.
+var StoreModes = []string{"single", "cluster", "sentinel"}
+
 // StoreInfo is what the store says of itself; a nil pointer means that it does not tell.
 type StoreInfo struct {
 	Kind       string // redis, valkey, miniredis, unknown
 	Version    string
-	Mode       string // single, cluster, sentinel
+	Mode       string // one of StoreModes
 	Nodes      int    // masters that hold partitions; 1 unless in a cluster
 	UsedBytes  *int64 // of the fullest master
 	MaxBytes   *int64 // of the same; 0: no limit

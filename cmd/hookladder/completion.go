@@ -188,6 +188,15 @@ func (s world) asks(from offer.Source) cobra.CompletionFunc {
 	}
 }
 
+// anyReason is the reasons of death for a help text.
+var anyReason = anyOf(dispatcher.DeadReasons)
+
+// anyOf is a list of words for a help text: a, b or c.
+func anyOf[T ~string](words []T) string {
+	plain, last := texts(words...), len(words)-1
+	return strings.Join(plain[:last], ", ") + " or " + plain[last]
+}
+
 // texts are words as plain texts.
 func texts[T ~string](words ...T) []string {
 	plain := make([]string, len(words))

@@ -263,3 +263,36 @@ func TestCompletionIsTold(t *testing.T) {
 	}
 	require.NotEmpty(t, command(t, nil, "", "completion", "powershell").out)
 }
+
+// The help of a flag, or the text of its command, has each word that the flag takes.
+func TestTheHelpHasEachWordOfAFlag(t *testing.T) {
+	t.Parallel()
+	for line, words := range map[string][]string{
+		"deliveries --status":           texts(dispatcher.Statuses...),
+		"deliveries --reason":           texts(dispatcher.DeadReasons...),
+		"dead list --reason":            texts(dispatcher.DeadReasons...),
+		"endpoints deliveries --status": texts(dispatcher.EndStatuses...),
+		"tail --outcome":                texts(dispatcher.Happenings...),
+		"listen --signature":            schemeNames(),
+		"tail":                          texts(dispatcher.Happenings...),
+	} {
+		command, flag, _ := strings.Cut(line, " --")
+		cmd, _, err := newRoot(world{}).Find(strings.Fields(command))
+		require.NoError(t, err, line)
+		help := cmd.Long
+		if flag != "" {
+			help = cmd.Flags().Lookup(flag).Usage
+		}
+		for _, word := range words {
+			require.Regexp(t, `\b`+word+`\b`, help, line)
+		}
+	}
+}
+
+// A person reads a sentence for each word.
+func TestEachWordHasASentenceForPeople(t *testing.T) {
+	t.Parallel()
+	for _, left := range dispatcher.Lefts {
+		require.NotEmpty(t, lefts[string(left)], left)
+	}
+}

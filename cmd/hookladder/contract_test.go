@@ -102,8 +102,8 @@ func everyName(t *testing.T) names {
 	for _, cmd := range newRoot(world{}).Commands() {
 		n.add("command", cmd.Name())
 	}
-	for _, notice := range dispatcher.Notices {
-		n.add("notice", string(notice))
+	for kind, words := range dispatcher.WordLists() {
+		n.add(kind, words...)
 	}
 	_, api, _ := newTestDev(t, nil)
 	get := func(path string) string {
@@ -142,17 +142,16 @@ func (n names) addMetrics(page string) {
 	}
 }
 
-// addDocument adds calls, what they answer, problems, fields and words.
+// addDocument adds calls, their successes, problems and fields.
 func (n names) addDocument(t testing.TB, text string) {
 	t.Helper()
-	type property struct{ Enum []string }
 	var doc struct {
 		Paths map[string]map[string]struct {
 			Parameters []struct{ Name, In string }
 			Responses  map[string]struct{ Description string }
 		}
 		Components struct {
-			Schemas map[string]struct{ Properties map[string]property }
+			Schemas map[string]struct{ Properties map[string]any }
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(text), &doc))
@@ -184,17 +183,6 @@ func (n names) addDocument(t testing.TB, text string) {
 		for name := range maps.Keys(schemas[schema].Properties) {
 			n.add("field", of+" "+name)
 		}
-	}
-	for kind, values := range map[string][]string{
-		"status":  schemas["Delivery"].Properties["status"].Enum,
-		"reason":  schemas["Delivery"].Properties["dead_reason"].Enum,
-		"waiting": schemas["Delivery"].Properties["waiting_for"].Enum,
-		"outcome": schemas["Attempt"].Properties["outcome"].Enum,
-		"state":   schemas["EndpointView"].Properties["state"].Enum,
-		"why":     schemas["RetriedDelivery"].Properties["why"].Enum, // a retry left it
-		"scheme":  schemas["EndpointView"].Properties["signature"].Enum,
-	} {
-		n.add(kind, values...)
 	}
 }
 

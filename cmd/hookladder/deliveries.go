@@ -24,13 +24,13 @@ type filterFlags struct {
 
 func (f *filterFlags) add(cmd *cobra.Command) {
 	flags, of := cmd.Flags(), &f.filter
-	flags.StringArrayVar(&of.Statuses, "status", nil, "scheduled, ready, in_flight, retrying, delivered, dead or cancelled; may be repeated, as each filter may")
+	flags.StringArrayVar(&of.Statuses, "status", nil, anyOf(dispatcher.Statuses)+"; may be repeated, as each filter may")
 	flags.StringArrayVar(&of.Topics, "topic", nil, "a topic, or a pattern as payment.*")
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "a tenant")
 	flags.StringArrayVar(&of.Subjects, "subject", nil, "what the message is about, such as the number of an order")
 	flags.StringArrayVar(&of.SubjectLike, "subject-like", nil, "a subject as people write it: 8713, #8713 and \"ORDER 8713\" find order_8713")
 	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL, an endpoint's id or uid, q_<queue>, or a lane")
-	flags.StringArrayVar(&of.Reasons, "reason", nil, "why it is dead: exhausted, gone, expired, refused, disabled, overflow, poison or rejected")
+	flags.StringArrayVar(&of.Reasons, "reason", nil, "why it is dead: "+anyReason)
 	flags.BoolVar(&of.Failed, "failed", false, "only what is not finished and had a failed attempt")
 	f.span.add(cmd, "ended or due")
 }
@@ -159,7 +159,7 @@ type endedFlags struct {
 }
 
 func (f *endedFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.statuses, "status", nil, "delivered, dead or cancelled; may be repeated")
+	cmd.Flags().StringArrayVar(&f.statuses, "status", nil, anyOf(dispatcher.EndStatuses)+"; may be repeated")
 	completes(cmd, "status", texts(dispatcher.EndStatuses...)...)
 	f.span.add(cmd, "ended")
 	cmd.Flags().BoolVar(&f.asCSV, "csv", false, "print them as CSV, with a header line")

@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -255,12 +255,10 @@ func TestATenantsSecretIsDerivedFromTheSigningSecrets(t *testing.T) {
 }
 
 func TestADeliverySaysWhatItWaitsFor(t *testing.T) {
-	field, ok := reflect.TypeFor[wire.Delivery]().FieldByName("WaitingFor")
-	require.True(t, ok)
-	for word := range strings.SplitSeq(field.Tag.Get("enum"), ",") {
+	for _, wait := range dispatcher.Waits {
 		var out strings.Builder
-		printDelivery(&out, wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: word})
-		require.Regexp(t, `(?m)^  status +ready, \S.*$`, out.String(), word)
+		printDelivery(&out, wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: string(wait)})
+		require.Regexp(t, `(?m)^  status +ready, \S.*$`, out.String(), wait)
 	}
 }
 

@@ -44,7 +44,7 @@ func (f *deadFlags) add(cmd *cobra.Command, span string) {
 	flags.StringArrayVar(&f.topics, "topic", nil, "only of this topic, or a pattern as payment.*; may be repeated")
 	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
 	flags.StringArrayVar(&f.subjects, "subject", nil, "only about this, such as the number of an order; may be repeated")
-	flags.StringArrayVar(&f.reasons, "reason", nil, "only those that died of it, as exhausted or disabled; may be repeated")
+	flags.StringArrayVar(&f.reasons, "reason", nil, "only those that died of it: "+anyReason+"; may be repeated")
 	f.span.add(cmd, span)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/why"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -280,23 +281,6 @@ func printRetried(out io.Writer, list []wire.RetriedDelivery) {
 // clock is how times of day are shown: to the millisecond, since that is how exact they are.
 const clock = "15:04:05.000"
 
-// waits are the words of waiting_for as people say them.
-var waits = map[string]string{
-	"due":         "waiting for its time",
-	"rung":        "waiting for its next rung",
-	"paused":      "its destination is paused",
-	"breaker":     "its destination keeps failing, so the breaker is open",
-	"retry_after": "its destination asked for a pause (Retry-After)",
-	"rate":        "its endpoint's rate is used up",
-	"sealed":      "an instance can't open its endpoint or its headers: its ENCRYPTION_KEY lacks a key",
-	"missing":     "its endpoint is not in the store",
-	"egress":      "our own network failed: its destination is not to blame",
-	"order":       "waiting for its turn",
-	"limit":       "as many attempts to its destination as allowed are under way",
-	"permits":     "waiting for a free permit",
-	"consumer":    "waiting to be taken",
-}
-
 // printDelivery tells how one delivery stands.
 func printDelivery(out io.Writer, d wire.Delivery) {
 	fmt.Fprintf(out, "%s\n", d.ID)
@@ -310,7 +294,7 @@ func printDelivery(out io.Writer, d wire.Delivery) {
 	if d.DeadReason != "" {
 		status += ", " + d.DeadReason
 	}
-	if why := waits[d.WaitingFor]; why != "" {
+	if why := dispatcher.Wait(d.WaitingFor).Means(); why != "" {
 		status += ", " + why
 		if until := d.WaitingUntil; !until.IsZero() && until != d.NextAttemptAt {
 			status += ", until " + term.When(until)

@@ -70,7 +70,7 @@ matches. With --since it begins with the attempts of that time, as far as they a
 	flags.StringArrayVar(&of.Topics, "topic", nil, "only with this topic, or a pattern as payment.*")
 	flags.StringArrayVar(&of.Subjects, "subject", nil, "only with this subject, such as the number of an order")
 	flags.StringArrayVar(&of.Messages, "message", nil, "only of the message with this id")
-	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only delivered, retry, dead, back or cancelled")
+	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only "+anyOf(dispatcher.Happenings))
 	flags.IntSliceVar(&of.StatusCodes, "status-code", nil, "only with this status in the receiver's answer")
 	flags.StringArrayVar(&of.Jobs, "job", nil, "only what the job with this id sent")
 	flags.StringVar(&since, "since", "", "first those since this time: 2026-01-31T12:00:00Z, or 10m for so long ago")

@@ -73,8 +73,10 @@ func (f Facts) stands() (how, cure string) {
 			cure = f.enabled(f.retry("starts a new ladder"))
 		}
 		return how, cure
+	case "scheduled", "ready", "retrying":
+		return f.waits()
 	}
-	return f.waits()
+	return "is " + d.Status, ""
 }
 
 // place is where the delivery goes, as people call it.

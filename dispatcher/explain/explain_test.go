@@ -1,13 +1,13 @@
 package explain_test
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/explain"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -170,17 +170,27 @@ func TestEachWayToStandHasASentenceWithItsCure(t *testing.T) {
 	}
 }
 
-// A word that comes to the API needs a sentence here.
+// A new word needs a sentence here.
 func TestNoWordOfTheAPIIsWithoutASentence(t *testing.T) {
-	told := map[string]bool{}
+	known := map[string]bool{}
 	for _, c := range sentences {
-		told[c.delivery.WaitingFor], told[c.delivery.DeadReason] = true, true
+		known[c.delivery.WaitingFor], known[c.delivery.DeadReason] = true, true
 	}
-	for _, name := range []string{"WaitingFor", "DeadReason"} {
-		field, ok := reflect.TypeFor[wire.Delivery]().FieldByName(name)
-		require.True(t, ok)
-		for word := range strings.SplitSeq(field.Tag.Get("enum"), ",") {
-			require.True(t, told[word], "%s %s", name, word)
+	for _, reader := range []explain.Reader{explain.Terminal, explain.Console, explain.Merchant} {
+		sentence := func(d wire.Delivery) string {
+			how, _ := explain.Standing(explain.Facts{Delivery: d, Now: noon, For: reader})
+			return how
+		}
+		for _, reason := range dispatcher.DeadReasons {
+			require.True(t, known[string(reason)], reason)
+			require.NotEqual(t, sentence(dead("moonlight", nil)), sentence(dead(string(reason), nil)), "%s has no sentence of its own", reason)
+		}
+		for _, wait := range dispatcher.Waits {
+			require.True(t, known[string(wait)], wait)
+			require.NotEqual(t, sentence(waiting("moonlight", nil)), sentence(waiting(string(wait), nil)), "%s has no sentence of its own", wait)
+		}
+		for _, status := range dispatcher.Statuses {
+			require.NotEqual(t, "is "+string(status), sentence(delivery(string(status), nil)), "it has no sentence of its own")
 		}
 	}
 }

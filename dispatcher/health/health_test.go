@@ -36,6 +36,7 @@ func TestDurationsHaveQuantiles(t *testing.T) {
 }
 
 func TestFailuresAreCountedByWhatWentWrong(t *testing.T) {
+	known := map[dispatcher.Class]bool{}
 	for _, c := range []struct {
 		class    dispatcher.Class
 		status   int
@@ -58,7 +59,9 @@ func TestFailuresAreCountedByWhatWentWrong(t *testing.T) {
 		{dispatcher.ClassInternal, 0, health.Failures{Internal: 1}, false},
 		{dispatcher.ClassLease, 0, health.Failures{Internal: 1}, false},
 		{dispatcher.ClassExpired, 0, health.Failures{Internal: 1}, false},
+		{dispatcher.ClassEgress, 0, health.Failures{Internal: 1}, false},
 	} {
+		known[c.class] = true
 		var f health.Failures
 		f.Add(&dispatcher.Attempt{Class: c.class, Status: c.status})
 		require.Equal(t, c.want, f, "%v", c)
@@ -66,6 +69,9 @@ func TestFailuresAreCountedByWhatWentWrong(t *testing.T) {
 		require.Equal(t, c.answered, health.Answered(c.class), "%v", c)
 	}
 	require.True(t, health.Answered(dispatcher.ClassNone))
+	for _, class := range dispatcher.Classes {
+		require.True(t, known[class], "say here as what %s counts", class)
+	}
 }
 
 func TestFiguresOfTheSameTimeAreMerged(t *testing.T) {

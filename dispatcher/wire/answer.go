@@ -17,7 +17,7 @@ type DeliveryRef struct {
 	ID            string `json:"id" doc:"<destination>:<message id>"`
 	Destination   string `json:"destination" doc:"The lane: everything that goes to one place has the same."`
 	URL           string `json:"url,omitzero"`
-	Status        string `json:"status" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled"`
+	Status        string `json:"status" words:"status"`
 	NextAttemptAt Time   `json:"next_attempt_at" required:"false" nullable:"true" doc:"null: no attempt is coming, or it is ready, of which only the answer to a publish has it. Left out, as url is, without the scope read."`
 	EndedAt       Time   `json:"ended_at,omitzero" doc:"When it was delivered, died or was cancelled."`
 }
@@ -55,8 +55,8 @@ type Delivery struct {
 	LastStatusCode int            `json:"last_status_code,omitzero"`
 	LastError      string         `json:"last_error,omitzero"`
 	DeliveredAt    Time           `json:"delivered_at,omitzero" doc:"When it was delivered first: it stays where it was sent again since, whatever that brought."`
-	DeadReason     string         `json:"dead_reason,omitzero" enum:"exhausted,gone,expired,refused,disabled,overflow,poison,rejected"`
-	WaitingFor     string         `json:"waiting_for,omitzero" enum:"due,rung,paused,breaker,retry_after,rate,sealed,missing,egress,order,limit,permits,consumer" doc:"consumer: it waits to be taken. retry_after: its receiver asked for it. sealed: an instance can't open its endpoint, or a message's headers, with its ENCRYPTION_KEY. missing: its endpoint is not there. egress: our own network failed, and the attempt that it made fail does not count."`
+	DeadReason     string         `json:"dead_reason,omitzero" words:"reason"`
+	WaitingFor     string         `json:"waiting_for,omitzero" words:"waiting" doc:"consumer: it waits to be taken. retry_after: its receiver asked for it. sealed: an instance can't open its endpoint, or a message's headers, with its ENCRYPTION_KEY. missing: its endpoint is not there. egress: our own network failed, and the attempt that it made fail does not count."`
 	Ladder         *ladder.Ladder `json:"ladder,omitzero" doc:"The waits in force: the message's, its endpoint's or the setting's, cut by max_attempts."`
 	WaitingUntil   Time           `json:"waiting_until,omitzero" doc:"Left out: that is not known. What waits behind others may wait longer."`
 	WaitingBehind  int            `json:"waiting_behind,omitzero" doc:"With order: so many of its ordering key, or of its ordered endpoint, go first."`
@@ -69,8 +69,8 @@ type Attempt struct {
 	At              Time   `json:"at"`
 	DurationMS      int64  `json:"duration_ms"`
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
-	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back"`
-	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,egress,internal,lease,handler" doc:"What went wrong, in a word. egress: our own network failed, and no receiver is blamed. Left out: nothing did."`
+	Outcome         string `json:"outcome" words:"outcome"`
+	Class           string `json:"class,omitzero" words:"class" doc:"What went wrong, in a word. egress: our own network failed, and no receiver is blamed. Left out: nothing did."`
 	URL             string `json:"url,omitzero" doc:"Which was called. Left out, as address is: none was reached, or it is not kept."`
 	Address         string `json:"address,omitzero" doc:"Which was connected to, with its port."`
 	Resend          bool   `json:"resend,omitzero" doc:"A person asked for it."`
@@ -94,8 +94,8 @@ type LoggedAttempt struct {
 	At              Time   `json:"at" doc:"When it began, or the delivery ended."`
 	DurationMS      int64  `json:"duration_ms"`
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
-	Class           string `json:"class,omitzero" enum:"status,body,timeout,connect,reset,tls,dns,protocol,refused,expired,egress,internal,lease,handler" doc:"What went wrong, in a word. egress: our own network failed, and no receiver is blamed. Left out: nothing did."`
-	Outcome         string `json:"outcome" enum:"delivered,retry,dead,back,cancelled" doc:"retry: it failed, and its delivery did not die of it. cancelled, and dead without a status or class: the delivery ended without an attempt."`
+	Class           string `json:"class,omitzero" words:"class" doc:"What went wrong, in a word. egress: our own network failed, and no receiver is blamed. Left out: nothing did."`
+	Outcome         string `json:"outcome" words:"event" doc:"retry: it failed, and its delivery did not die of it. cancelled, and dead without a status or class: the delivery ended without an attempt."`
 	Error           string `json:"error,omitzero" doc:"Of an end without an attempt its reason."`
 	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the answer, 128 bytes at most. The history of a message has more of a failure's. Needs the scope bodies."`
 	ResponseBytes   int    `json:"response_bytes,omitzero" doc:"Without the scope bodies, in place of response_excerpt: its size."`
@@ -120,7 +120,7 @@ type Gap struct {
 
 // StreamEnd is the last event of a stream that the server ends.
 type StreamEnd struct {
-	Reason string `json:"reason" enum:"slow,stopping,key,busy" doc:"slow: its caller did not read fast enough. stopping: this instance stops; another one goes on. key: the caller's key is not known any more. busy: another caller needed the place to wait."`
+	Reason string `json:"reason" words:"stream-end" doc:"slow: its caller did not read fast enough. stopping: this instance stops; another one goes on. key: the caller's key is not known any more. busy: another caller needed the place to wait."`
 }
 
 // MessageView is a message as read, with its deliveries.
@@ -158,7 +158,7 @@ type Retried struct {
 type RetriedDelivery struct {
 	Delivery
 	Retried bool   `json:"retried" required:"false" doc:"It is due now: paused, breaker, rate and limit still hold it."`
-	Why     string `json:"why,omitzero" enum:"ready,in_flight,order,delivered,expired,disabled,deleted" doc:"Why it was left as it was: it is due already; an attempt is under way; others of its ordering key go first; the receiver has it, and it was not asked for by destination or all; its expires_at has passed; its endpoint is disabled, or was deleted."`
+	Why     string `json:"why,omitzero" words:"why" doc:"Why it was left as it was: it is due already; an attempt is under way; others of its ordering key go first; the receiver has it, and it was not asked for by destination or all; its expires_at has passed; its endpoint is disabled, or was deleted."`
 }
 
 // BriefDeliveries is what a key without the scope read is answered in place of
@@ -174,7 +174,7 @@ type BriefDelivery struct {
 	Destination string `json:"destination"`
 	Status      string `json:"status"`
 	Retried     *bool  `json:"retried,omitempty" doc:"Only of a retry, as of one with the scope read."`
-	Why         string `json:"why,omitzero" enum:"ready,in_flight,order,delivered,expired,disabled,deleted" doc:"As of a retry with the scope read."`
+	Why         string `json:"why,omitzero" words:"why" doc:"As of a retry with the scope read."`
 }
 
 // Page is a part of a list of deliveries, newest first. It may be short, even empty,
@@ -204,7 +204,7 @@ type DeadGroup struct {
 	URL            string `json:"url,omitzero" doc:"Scheme, host and port, where they are known."`
 	Endpoint       string `json:"endpoint,omitzero" doc:"The id of the endpoint whose lane it is."`
 	UID            string `json:"uid,omitzero" doc:"Its uid."`
-	Reason         string `json:"reason" enum:"exhausted,gone,expired,refused,disabled,overflow,poison,rejected"`
+	Reason         string `json:"reason" words:"reason"`
 	Count          int64  `json:"count"`
 	Newest         Time   `json:"newest" nullable:"true" doc:"When the newest of them died. null: too many others died since to look for it, and what follows is left out."`
 	LastStatusCode int    `json:"last_status_code,omitzero" doc:"Of the newest one's last attempt."`

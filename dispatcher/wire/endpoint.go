@@ -6,14 +6,14 @@ import "github.com/hookladder/hookladder/ladder"
 type Endpoint struct {
 	UID             string            `json:"uid,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_.:@-]+$" example:"merchant-7" doc:"The caller's own name, usable wherever an id is. To create it again is 200 if it is equal and 409 if not. It doesn't begin with ep_, u_ or q_, as lanes do."`
 	Tenant          string            `json:"tenant,omitzero" maxLength:"128" pattern:"^[!-~]+$" doc:"Whose messages it gets: those of the same tenant, or without one those without."`
-	Kind            string            `json:"kind,omitzero" enum:"push,pull" doc:"push: its URL is called. pull: it has no url, success or timeout, and what it gets is taken. Default: push. It can't be changed."`
+	Kind            string            `json:"kind,omitzero" words:"kind" doc:"push: its URL is called. pull: it has no url, success or timeout, and what it gets is taken. Default: push. It can't be changed."`
 	URL             string            `json:"url,omitzero" maxLength:"2048" format:"uri" example:"https://shop.example/hooks" doc:"Where it is: an absolute http or https URL. Needed, but for the kind pull, which has none."`
 	Topics          []string          `json:"topics,omitzero" maxItems:"64" example:"[\"payment.*\"]" doc:"Patterns of the topics it gets: a topic, one whose last word is *, or * for all but notices. Default: *. Notices about its tenant go where a pattern begins with hookladder., and those of deaths only where hookladder.delivery.dead stands itself. An empty list: only messages that name the endpoint."`
 	TopicsAllowed   []string          `json:"topics_allowed,omitzero" maxItems:"64" example:"[\"payment.*\"]" doc:"What links may choose among. A link to this endpoint alone sets only topics that lie within one of these patterns. Any link sets topics that begin with hookladder. only where a pattern here names them. Default: the topics that an operator set last; all but hookladder. where none did."`
 	Description     string            `json:"description,omitzero" maxLength:"1024"`
 	Metadata        map[string]string `json:"metadata,omitzero" maxProperties:"16" doc:"The caller's own notes, together at most 4 KiB."`
 	Secret          string            `json:"secret,omitzero" doc:"What it is signed with, as the signature wants it. Default: one is made. Only the answers that create the endpoint or rotate the secret, and GET /v1/endpoints/{id}/secret, ever hold it."`
-	Signature       string            `json:"signature,omitzero" enum:"standard,standard-ed25519,stripe,github,hmac-hex" doc:"How it is signed. Default: standard."`
+	Signature       string            `json:"signature,omitzero" words:"scheme" doc:"How it is signed. Default: standard."`
 	SignatureHeader string            `json:"signature_header,omitzero" maxLength:"64" example:"x-acme-sign" doc:"The header that holds the signature; of hmac-hex only. Default: x-signature."`
 	Ladder          *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
 	Timeout         Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s. Default: the dispatcher's."`
@@ -34,7 +34,7 @@ const Hidden = "***"
 type EndpointView struct {
 	ID string `json:"id" doc:"Also the lane of its deliveries."`
 	Endpoint
-	State    string `json:"state" enum:"active,paused,unverified,open,disabled" doc:"open: its breaker is, so it waits or is tried with one attempt. unverified: a link set its url, which waits for a test that succeeds."`
+	State    string `json:"state" words:"state" doc:"open: its breaker is, so it waits or is tried with one attempt. unverified: a link set its url, which waits for a test that succeeds."`
 	InFlight int    `json:"in_flight"`
 	Waiting  int    `json:"waiting"`
 
@@ -43,7 +43,7 @@ type EndpointView struct {
 	FailingSince Time `json:"failing_since,omitzero" doc:"Its first failed attempt without a success since; 429 and our own faults don't count. Resume, another url or a test that succeeds end it."`
 
 	DisabledAt     Time   `json:"disabled_at,omitzero"`
-	DisabledReason string `json:"disabled_reason,omitzero" enum:"operator,gone,failing" doc:"gone: its receiver answered 410. failing: none of its attempts succeeded for disable_after."`
+	DisabledReason string `json:"disabled_reason,omitzero" words:"disabled" doc:"gone: its receiver answered 410. failing: none of its attempts succeeded for disable_after."`
 
 	CreatedAt Time `json:"created_at"`
 	UpdatedAt Time `json:"updated_at"`
@@ -82,7 +82,7 @@ type Rotated struct {
 // EndpointSecrets are the secrets that callbacks to an endpoint are signed with.
 type EndpointSecrets struct {
 	ID        string           `json:"id" doc:"Of the endpoint."`
-	Signature string           `json:"signature" enum:"standard,standard-ed25519,stripe,github,hmac-hex"`
+	Signature string           `json:"signature" words:"scheme"`
 	Secrets   []EndpointSecret `json:"secrets" doc:"The current one first."`
 }
 
@@ -99,7 +99,7 @@ type EndpointTest struct {
 	At              Time   `json:"at"`
 	DurationMS      int64  `json:"duration_ms"`
 	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
-	Outcome         string `json:"outcome" enum:"delivered,failed" doc:"Whether the receiver took it; a test is not repeated."`
+	Outcome         string `json:"outcome" words:"test-outcome" doc:"Whether the receiver took it; a test is not repeated."`
 	Error           string `json:"error,omitzero"`
 	ResponseExcerpt string `json:"response_excerpt,omitzero"`
 }

@@ -3,13 +3,13 @@ package wire
 // JobRequest is the body of a retry, a cancel or a purge of many deliveries: what is
 // selected, and how. A filter may be a text, or a list of which any matches.
 type JobRequest struct {
-	Status      []string `json:"status,omitempty" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled" doc:"retry: dead; if they are named also cancelled and delivered, which begin a new ladder, and retrying and scheduled, which get one attempt now beside their ladder. cancel: what is unfinished. purge: dead."`
+	Status      []string `json:"status,omitempty" words:"status" doc:"retry: dead; if they are named also cancelled and delivered, which begin a new ladder, and retrying and scheduled, which get one attempt now beside their ladder. cancel: what is unfinished. purge: dead."`
 	Topic       []string `json:"topic,omitempty" doc:"Topics, or patterns as payment.*."`
 	Tenant      []string `json:"tenant,omitempty"`
 	Subject     []string `json:"subject,omitempty"`
 	Failed      bool     `json:"failed,omitzero"`
 	Destination []string `json:"destination,omitempty" doc:"Lanes, endpoints' ids or uids, or URLs."`
-	DeadReason  []string `json:"dead_reason,omitempty" enum:"exhausted,gone,expired,refused,disabled,overflow,poison,rejected"`
+	DeadReason  []string `json:"dead_reason,omitempty" words:"reason"`
 	Since       Time     `json:"since,omitzero" doc:"Ended, or due, at this time or later."`
 	Until       Time     `json:"until,omitzero" doc:"Ended, or due, before this time."`
 	All         bool     `json:"all,omitzero" doc:"true: needed where no filter is given."`
@@ -31,9 +31,9 @@ type Survey struct {
 // Job is a change of many deliveries that goes on by itself.
 type Job struct {
 	ID        string       `json:"id"`
-	Kind      string       `json:"kind" enum:"retry,cancel,purge"`
+	Kind      string       `json:"kind" words:"job-kind"`
 	Filter    JobFilter    `json:"filter"`
-	State     string       `json:"state" enum:"running,waiting,done,stopped,failed" doc:"waiting: what is left belongs to lanes that take no more now, since they are open or paused, or have as many ready as a job adds: their takers take none, or their attempts are slow."`
+	State     string       `json:"state" words:"job-state" doc:"waiting: what is left belongs to lanes that take no more now, since they are open or paused, or have as many ready as a job adds: their takers take none, or their attempts are slow."`
 	Expected  *int         `json:"expected" nullable:"true" doc:"How many matched when it began: those that are counted in the two seconds of the call, or in the job's first ten. null: not counted yet, or more than can be counted so."`
 	Matched   int          `json:"matched" doc:"Found so far: a job that goes on, or waits, may find more."`
 	Done      int          `json:"done" doc:"Set on the way, marked as cancelled, or forgotten."`
@@ -68,7 +68,7 @@ type JobFilter struct {
 // JobFailure is a delivery that a job could not change.
 type JobFailure struct {
 	ID  string `json:"id"`
-	Why string `json:"why" enum:"gone,expired,disabled,deleted" doc:"gone: it is not kept any more."`
+	Why string `json:"why" words:"job-failure" doc:"gone: it is not kept any more."`
 }
 
 // JobOutcomes are how deliveries ended that a job sent.

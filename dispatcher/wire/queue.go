@@ -61,7 +61,7 @@ type Settle struct {
 type Settlement struct {
 	ID      string    `json:"id" doc:"Of the delivery."`
 	Lease   string    `json:"lease,omitzero" doc:"As take answered it. Left out: the newest lease of this delivery and key. Leave it out only where one process takes."`
-	Outcome string    `json:"outcome" enum:"delivered,retry,dead,extend" doc:"retry: it failed, and is tried again after the next rung of its ladder. dead: it is not to be tried again. extend: the lease ends after from now."`
+	Outcome string    `json:"outcome" words:"settle-outcome" doc:"retry: it failed, and is tried again after the next rung of its ladder. dead: it is not to be tried again. extend: the lease ends after from now."`
 	After   *Duration `json:"after,omitzero" nullable:"false" doc:"retry: in place of the rung's wait, at most 24h. extend: needed, 1s to 1h."`
 	Error   string    `json:"error,omitzero" doc:"Why it failed, for its history. 4 KiB of it are kept. Control characters other than ends of lines and tabs are escaped."`
 }
@@ -74,7 +74,7 @@ type Settled struct {
 // SettledDelivery is what became of one result.
 type SettledDelivery struct {
 	ID         string `json:"id"`
-	Result     string `json:"result" enum:"ok,late,unknown" doc:"late: the lease had ended. delivered counts all the same, if the delivery has not ended; nothing else does. unknown: it is no lease of this key and queue, or without lease the last one is another key's or more than a day old."`
-	Status     string `json:"status,omitzero" enum:"scheduled,ready,in_flight,retrying,delivered,dead,cancelled" doc:"Of the delivery. Left out: it is unknown, or no longer kept."`
+	Result     string `json:"result" words:"settle-result" doc:"late: the lease had ended. delivered counts all the same, if the delivery has not ended; nothing else does. unknown: it is no lease of this key and queue, or without lease the last one is another key's or more than a day old."`
+	Status     string `json:"status,omitzero" words:"status" doc:"Of the delivery. Left out: it is unknown, or no longer kept."`
 	LeaseUntil Time   `json:"lease_until,omitzero" doc:"Of an extended lease."`
 }

@@ -44,7 +44,7 @@ type Ends struct {
 type Store struct {
 	Kind       string  `json:"kind"`
 	Version    string  `json:"version,omitzero"`
-	Mode       string  `json:"mode" enum:"single,cluster,sentinel"`
+	Mode       string  `json:"mode" words:"store-mode"`
 	Nodes      int     `json:"nodes" doc:"Masters that hold partitions."`
 	UsedBytes  *int64  `json:"used_bytes,omitzero" nullable:"false"`
 	MaxBytes   *int64  `json:"max_bytes,omitzero" nullable:"false" doc:"0: no limit."`
@@ -52,15 +52,15 @@ type Store struct {
 	Fsync      string  `json:"fsync,omitzero"`
 	Eviction   string  `json:"eviction,omitzero"`
 	Durability string  `json:"durability" doc:"What a publish waits for: none, fsync or replicas:<n>."`
-	Durable    string  `json:"durable" enum:"yes,no,unknown" doc:"Whether that holds now."`
-	WouldLose  string  `json:"would_lose" enum:"nothing,last_second,unreplicated,since_snapshot,everything,unknown" doc:"What is lost of what was acknowledged if the host of its master dies."`
+	Durable    string  `json:"durable" words:"holds" doc:"Whether that holds now."`
+	WouldLose  string  `json:"would_lose" words:"store-loss" doc:"What is lost of what was acknowledged if the host of its master dies."`
 	Checks     []Check `json:"checks" doc:"What it should be able to, or be set to."`
 }
 
 // Check is one ability or setting that the store should have.
 type Check struct {
 	Name   string `json:"name"`
-	Holds  string `json:"holds" enum:"yes,no,unknown"`
+	Holds  string `json:"holds" words:"holds"`
 	Needed bool   `json:"needed" doc:"no is a reason not to start."`
 	Detail string `json:"detail"`
 }

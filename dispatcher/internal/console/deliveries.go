@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
@@ -209,7 +210,7 @@ func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 }
 
 // deadReasons are what a delivery may have died of.
-var deadReasons = []string{"exhausted", "gone", "expired", "refused", "disabled", "overflow", "poison", "rejected"}
+var deadReasons = dispatcher.Texts(dispatcher.DeadReasons)
 
 // deliveryRows are deliveries for a list.
 func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {

@@ -11,4 +11,11 @@ var (
 	Clock   = clock
 	Rel     = relative
 	Inside  = inside
+
+	Urgency      = urgency
+	OutcomeWords = outcomeWords
+	Tellings     = tellings
+	Lost         = lost
+	Kinds        = kinds
+	Files        = files
 )

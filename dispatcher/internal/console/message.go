@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/explain"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
@@ -245,15 +246,14 @@ func (p *messagePage) sign(m *wire.MessageView, list []wire.Delivery, of []wire.
 	}
 }
 
-// statuses are those of deliveries in the order of their lives, and urgency in that of
-// what a person looks for first.
+// statuses are in the order of the flow, and urgency in the order in which a person needs them.
 var (
-	statuses = []string{"scheduled", "ready", "in_flight", "retrying", "delivered", "dead", "cancelled"}
+	statuses = dispatcher.Texts(dispatcher.Statuses)
 	urgency  = []string{"dead", "retrying", "in_flight", "ready", "scheduled", "cancelled", "delivered"}
 )
 
 func ended(status string) bool {
-	return status == "delivered" || status == "dead" || status == "cancelled"
+	return dispatcher.Status(status).Ended()
 }
 
 // retryWord is what the button of a delivery does; empty: there is none.

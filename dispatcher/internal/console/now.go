@@ -173,7 +173,10 @@ func (p *nowPage) describe(stats wire.Stats, present time.Time) {
 	}
 	p.Lost = lost[stats.Store.WouldLose]
 	var parts []draw.Part
-	for _, status := range []string{"scheduled", "ready", "in_flight", "retrying"} {
+	for _, status := range statuses {
+		if ended(status) {
+			continue
+		}
 		n := stats.Counts[status]
 		p.Stacked = append(p.Stacked, statusCount{Status: status, N: int(n)})
 		parts = append(parts, draw.Part{Class: status, N: n})

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -45,7 +46,7 @@ type choice struct {
 }
 
 // outcomes are what the tail can be filtered by.
-var outcomes = []string{"delivered", "retry", "dead", "back", "cancelled"}
+var outcomes = dispatcher.Texts(dispatcher.Happenings)
 
 // tailQuery is what a visitor asked for, with nothing else than the API knows.
 func tailQuery(v *visit) url.Values {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
@@ -105,7 +108,9 @@ func TestAnEventStreamThatCanNotBeginIsAProblem(t *testing.T) {
 }
 
 func TestAnEventStreamSaysWhyItEnds(t *testing.T) {
-	for err, want := range map[error]string{dispatcher.ErrBehind: "slow", dispatcher.ErrStopping: "stopping"} {
+	ends := map[error]string{dispatcher.ErrBehind: "slow", dispatcher.ErrStopping: "stopping", callers.ErrCrowdedOut: "busy"}
+	require.ElementsMatch(t, dispatcher.StreamEnds, append(slices.Collect(maps.Values(ends)), "key"), "the next test has the last one")
+	for err, want := range ends {
 		f := &fakeService{follow: shows(err, dispatcher.LogEvent{At: "p0"})}
 		require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\""+want+"\"}\n\n", stream(newTestAPI(t, f), "", "").Body.String())
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -138,24 +136,4 @@ func TestJobsAreReadStoppedAndResumed(t *testing.T) {
 		f.err = err
 		requireProblem(t, ask("POST", "/v1/jobs/job_7/resume"), map[string]int{"not-stopped": 409, "not-found": 404, "too-many-jobs": 429}[word], word)
 	}
-}
-
-// A word that a filter may have is one that the document tells.
-func TestTheDocumentTellsEachWordOfAJobsFilter(t *testing.T) {
-	request := reflect.TypeFor[wire.JobRequest]()
-	for name, words := range map[string]string{
-		"Status": joined(dispatcher.Statuses), "DeadReason": joined(dispatcher.DeadReasons),
-	} {
-		field, ok := request.FieldByName(name)
-		require.True(t, ok)
-		require.ElementsMatch(t, strings.Split(words, ","), strings.Split(field.Tag.Get("enum"), ","), name)
-	}
-}
-
-func joined[T ~string](words []T) string {
-	texts := make([]string, len(words))
-	for i, w := range words {
-		texts[i] = string(w)
-	}
-	return strings.Join(texts, ",")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -64,6 +65,9 @@ func describe(all []operation, version string) ([]byte, error) {
 		document(doc, o)
 	}
 	amend(schemas.Map())
+	if err := fillWords(schemas); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("write openapi document: %w", err)
@@ -100,6 +104,38 @@ func amend(schemas map[string]*huma.Schema) {
 	view.Required = append(view.Required, "topics", "signature")
 	record := schemas["Record"]
 	record.Required = append(record.Required, "id", "content_type")
+}
+
+// fillWords writes the enums of the document. A field of package wire names its list of words
+// in the tag words.
+func fillWords(r huma.Registry) error {
+	lists := dispatcher.WordLists()
+	for name, s := range r.Map() {
+		t := r.TypeFromRef("#/components/schemas/" + name)
+		if t == nil || t.Kind() != reflect.Struct {
+			continue
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			list := f.Tag.Get("words")
+			if list == "" {
+				continue
+			}
+			words := lists[list]
+			if len(words) == 0 {
+				return fmt.Errorf("write openapi document: there is no list of words %q, which %s.%s names", list, t, f.Name)
+			}
+			member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			p := s.Properties[member]
+			if p.Items != nil {
+				p = p.Items
+			}
+			p.Enum = make([]any, len(words))
+			for i, w := range words {
+				p.Enum[i] = w
+			}
+		}
+	}
+	return nil
 }
 
 // document puts one operation into the document. The framework does nothing else:

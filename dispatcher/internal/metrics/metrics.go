@@ -37,13 +37,8 @@ var (
 		resultAccepted, resultDuplicate, resultConflict, resultLaneFull,
 		resultUnmatched, resultStoreFull, resultUnavailable, resultRefused,
 	}
-	verdicts = []dispatcher.Verdict{dispatcher.Delivered, dispatcher.Retry, dispatcher.Dead}
-	classes  = []dispatcher.Class{
-		dispatcher.ClassStatus, dispatcher.ClassBody, dispatcher.ClassTimeout, dispatcher.ClassConnect,
-		dispatcher.ClassReset, dispatcher.ClassTLS, dispatcher.ClassDNS, dispatcher.ClassProtocol,
-		dispatcher.ClassRefused, dispatcher.ClassExpired, dispatcher.ClassInternal,
-		dispatcher.ClassLease, dispatcher.ClassHandler,
-	}
+	// failures are the verdicts of failed attempts.
+	failures = []dispatcher.Verdict{dispatcher.Retry, dispatcher.Dead}
 )
 
 // Upper bounds of the histograms in seconds. An attempt takes up to a minute, and a
@@ -127,9 +122,12 @@ func (m *Metrics) resolve(attempts, dead, accepted *prometheus.CounterVec) {
 	m.attempts[dispatcher.ClassNone] = &[dispatcher.Back + 1]prometheus.Counter{
 		dispatcher.Delivered: attempts.WithLabelValues(dispatcher.Delivered.String(), "none"),
 	}
-	for _, class := range classes {
+	for _, class := range dispatcher.Classes {
+		if class == dispatcher.ClassEgress { // egress_faults_total counts these by their reason
+			continue
+		}
 		m.attempts[class] = &[dispatcher.Back + 1]prometheus.Counter{}
-		for _, verdict := range verdicts[1:] { // a failure is never delivered
+		for _, verdict := range failures {
 			m.attempts[class][verdict] = attempts.WithLabelValues(verdict.String(), string(class))
 		}
 	}

@@ -355,3 +355,40 @@ func TestAnArchiveHasMetricsOfItsOwn(t *testing.T) {
 	require.NotContains(t, text, "\nhookladder_archive_lag_seconds", "the store does not tell")
 	require.Contains(t, text, "\nhookladder_archive_up 1")
 }
+
+// A label has each word of its list, so a new one is counted.
+func TestEachWordIsALabel(t *testing.T) {
+	m := metrics.New()
+	m.Watch(&fakeSource{})
+	text := scrape(t, m)
+	for _, status := range dispatcher.Statuses {
+		require.Contains(t, text, fmt.Sprintf(`hookladder_deliveries{status="%s"}`, status))
+	}
+	for _, reason := range dispatcher.DeadReasons {
+		require.Contains(t, text, fmt.Sprintf(`hookladder_dead_total{reason="%s"}`, reason))
+	}
+	for _, result := range dispatcher.Results {
+		require.Contains(t, text, fmt.Sprintf(`hookladder_accepted_total{result="%s"}`, result))
+	}
+	for _, class := range dispatcher.Classes {
+		label := fmt.Sprintf(`hookladder_attempts_total{class="%s",outcome="dead"}`, class)
+		if class == dispatcher.ClassEgress { // it is counted by its reason
+			require.NotContains(t, text, label)
+			continue
+		}
+		require.Contains(t, text, label)
+	}
+	for _, state := range dispatcher.LaneStates {
+		if state != dispatcher.StateDeleted { // such a lane is disabled here
+			require.Contains(t, text, fmt.Sprintf(`hookladder_lanes{state="%s"}`, state))
+		}
+	}
+	otherwise := map[dispatcher.Wait]string{
+		"due": "it is not due", "rung": "it is not due", "limit": "its lane is busy, and held by nothing", "permits": "the instances are busy",
+	}
+	for _, wait := range dispatcher.Waits {
+		if otherwise[wait] == "" {
+			require.Contains(t, text, fmt.Sprintf(`hookladder_held{why="%s"}`, wait))
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -44,12 +45,14 @@ func Steps(d Delivery) []Step {
 	b := &builder{Delivery: d}
 	b.add(Step{Knob: draw.Ground, At: d.Accepted, Text: "Accepted"})
 	b.made()
-	switch d.Status {
-	case "delivered", "dead", "cancelled":
+	switch dispatcher.Status(d.Status) {
+	case dispatcher.StatusDelivered, dispatcher.StatusDead, dispatcher.StatusCancelled:
 		b.ended()
-	default:
+	case dispatcher.StatusScheduled, dispatcher.StatusReady, dispatcher.StatusInFlight, dispatcher.StatusRetrying:
 		b.next()
 		b.left()
+	default:
+		b.add(Step{Knob: draw.Bare, Text: d.Status})
 	}
 	slices.Reverse(b.steps)
 	return b.steps
@@ -163,7 +166,7 @@ func (b *builder) ended() {
 		a := wire.Attempt{Attempt: max(b.Attempts, 1), StatusCode: b.LastStatusCode, Outcome: "delivered"}
 		b.add(Step{Knob: draw.Delivered, N: a.Attempt, Attempt: &a, At: b.EndedAt, Text: "Its answer was not kept"})
 	case b.Status == "dead" && (last == nil || last.Outcome != "dead"):
-		b.add(Step{Knob: draw.Dead, At: b.EndedAt, Text: "Dead: " + reasons[b.DeadReason]})
+		b.add(Step{Knob: draw.Dead, At: b.EndedAt, Text: "Dead: " + dispatcher.DeadReason(b.DeadReason).Means()})
 	}
 }
 
@@ -217,8 +220,10 @@ func knobOf(outcome string) draw.Knob {
 		return draw.Delivered
 	case "dead":
 		return draw.Dead
+	case "retry", "back":
+		return draw.Failed
 	}
-	return draw.Failed
+	return draw.Bare
 }
 
 // Meter is a delivery's climb for a row of a list.
@@ -256,8 +261,8 @@ func Words(a wire.Attempt) string {
 		return "a status of its own"
 	case a.Error != "":
 		return a.Error
-	case classes[a.Class] != "":
-		return classes[a.Class]
+	case a.Class != "":
+		return dispatcher.Class(a.Class).Means()
 	case a.Outcome == "delivered":
 		return "done"
 	}
@@ -269,7 +274,7 @@ func Words(a wire.Attempt) string {
 func masked(a wire.Attempt) wire.Attempt {
 	switch a.Class {
 	case "refused", "internal", "lease", "handler":
-		a.Error = classes[a.Class]
+		a.Error = dispatcher.Class(a.Class).Means()
 		a.Address = ""
 	}
 	return a

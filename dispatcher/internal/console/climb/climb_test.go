@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -148,6 +150,19 @@ func TestEachWordOfTheAPIHasWords(t *testing.T) {
 	} {
 		require.NotEmpty(t, climb.Why(d, false))
 	}
-	require.Equal(t, "its turn", climb.Why(wire.Delivery{WaitingFor: "permits"}, true))
-	climb.EachWord(t)
+	require.Equal(t, "its turn", climb.Why(wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: "permits"}, true))
+	for _, word := range dispatcher.Waits {
+		require.Contains(t, climb.Waits, string(word))
+		require.Contains(t, climb.Short, string(word))
+	}
+	for _, status := range dispatcher.Statuses {
+		d := wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: string(status)}}
+		require.NotEqual(t, string(status), climb.Why(d, false), "its words are missing")
+		for _, step := range climb.Steps(climb.Delivery{Delivery: d, Now: noon}) {
+			require.NotEqual(t, string(status), step.Text, "it has no picture")
+		}
+	}
+	for _, verdict := range dispatcher.Verdicts {
+		require.NotEqual(t, draw.Bare, climb.KnobOf(verdict.String()), verdict.String())
+	}
 }

@@ -3,22 +3,9 @@ package climb
 import (
 	"fmt"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
-
-// reasons say in a few words what a delivery died of.
-var reasons = map[string]string{
-	"exhausted": "its ladder is climbed", "gone": "its receiver answered 410", "expired": "it had expired", "refused": "its address may not be called",
-	"disabled": "its endpoint was disabled", "overflow": "too much waited", "poison": "its holders died", "rejected": "its receiver wants no further attempt",
-}
-
-// classes say in a few words what went wrong with an attempt.
-var classes = map[string]string{
-	"status": "its status is no success", "body": "its answer does not say success", "timeout": "no answer in time", "connect": "no connection",
-	"reset": "the connection broke", "tls": "its certificate is not valid", "dns": "its name was not found", "protocol": "its answer is no HTTP",
-	"refused": "its address may not be called", "expired": "it had expired", "egress": "our own network failed", "internal": "our own fault", "lease": "it was not settled in time",
-	"handler": "its handler failed",
-}
 
 // waits say what an attempt waits for, besides its time.
 var waits = map[string]string{
@@ -43,21 +30,24 @@ var short = map[string]string{
 	"sealed": "a key", "missing": "no endpoint", "egress": "our network", "order": "others first", "limit": "its limit", "permits": "a permit", "consumer": "to be taken",
 }
 
-// Why says in a word or two how a delivery stands.
+// Why says in a word or two why a delivery has its status. A word that this package does not
+// know is shown as it is.
 func Why(d wire.Delivery, masked bool) string {
-	switch d.Status {
-	case "delivered":
+	switch dispatcher.Status(d.Status) {
+	case dispatcher.StatusDelivered:
 		if d.Attempts <= 1 {
 			return "at once"
 		}
 		return fmt.Sprintf("at attempt %d", d.Attempts)
-	case "dead":
+	case dispatcher.StatusDead:
 		return d.DeadReason
-	case "cancelled", "in_flight":
+	case dispatcher.StatusCancelled, dispatcher.StatusInFlight:
 		return ""
+	case dispatcher.StatusScheduled, dispatcher.StatusReady, dispatcher.StatusRetrying:
+		if masked && inside[d.WaitingFor] {
+			return "its turn"
+		}
+		return short[d.WaitingFor]
 	}
-	if masked && inside[d.WaitingFor] {
-		return "its turn"
-	}
-	return short[d.WaitingFor]
+	return d.Status
 }

@@ -1,11 +1,14 @@
 package stand_test
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/stand"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -56,4 +59,29 @@ func TestHowAnEndpointStands(t *testing.T) {
 	}
 	require.Equal(t, until, stand.Lane(wire.LaneState{State: "open", Until: until}, false).Until)
 	require.Zero(t, stand.Lane(wire.LaneState{State: "limited", Why: "rate", Until: until}, false).Until, "it changes all the time")
+}
+
+// A new state or reason needs a sentence here.
+func TestEachWordOfALaneHasASentence(t *testing.T) {
+	text := func(state, why string) string {
+		return stand.Lane(wire.LaneState{State: state, Why: why, Fails: 1, Rate: "1/s"}, false).Text
+	}
+	for _, state := range append(slices.Clone(dispatcher.LaneStates), dispatcher.EndpointStates...) {
+		if state != dispatcher.StateActive && state != dispatcher.StateLimited {
+			require.NotEmpty(t, text(string(state), ""), state)
+		}
+	}
+	for _, why := range dispatcher.DisabledWhys {
+		if why != dispatcher.WhyOperator {
+			require.NotEqual(t, text("disabled", ""), text("disabled", string(why)), why)
+		}
+	}
+	// The reasons of the other states are those states themselves.
+	of := map[dispatcher.LaneWhy]string{
+		dispatcher.WhyPaused: "paused", dispatcher.WhyUnverified: "unverified", dispatcher.WhyAll: "paused", dispatcher.WhyOperator: "disabled",
+		dispatcher.WhyGone: "disabled", dispatcher.WhyFailing: "disabled", dispatcher.WhyDeleted: "deleted", dispatcher.WhyBreaker: "open",
+	}
+	for _, why := range dispatcher.LaneWhys {
+		require.NotEmpty(t, text(cmp.Or(of[why], "limited"), string(why)), why)
+	}
 }

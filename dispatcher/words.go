@@ -1,0 +1,99 @@
+package dispatcher
+
+import "github.com/hookladder/hookladder/signer"
+
+// A word of a closed list, with a clause that people read about what has it.
+type word[T ~string] struct {
+	word  T
+	means string
+}
+
+// words is a closed list, in the order in which people read it.
+type words[T ~string] []word[T]
+
+// list returns the words alone.
+func (w words[T]) list() []T {
+	list := make([]T, len(w))
+	for i := range w {
+		list[i] = w[i].word
+	}
+	return list
+}
+
+// means returns the clause of a word. It is empty for a word that is not in the list.
+func (w words[T]) means(of T) string {
+	for i := range w {
+		if w[i].word == of {
+			return w[i].means
+		}
+	}
+	return ""
+}
+
+// Kinds of endpoints, and what a lane of a kind has.
+var (
+	EndpointKinds = []string{"push", "pull"}
+	LaneKinds     = []string{"pull"}
+)
+
+// TestOutcomes are the outcomes of a test message, and TakerOutcomes those that a taker may
+// report.
+var (
+	TestOutcomes  = []string{"delivered", "failed"}
+	TakerOutcomes = []string{Delivered.String(), Retry.String(), Dead.String(), "extend"}
+)
+
+// StreamEnds are the reasons why the server ends a stream of events.
+var StreamEnds = []string{"slow", "stopping", "key", "busy"}
+
+// WordLists returns all closed lists of the API by name. The tag words of package wire has
+// these names, and so have the rows of the contract.
+func WordLists() map[string][]string {
+	return map[string][]string{
+		"status":         Texts(Statuses),
+		"reason":         Texts(DeadReasons),
+		"waiting":        Texts(Waits),
+		"outcome":        named(Verdicts),
+		"event":          Texts(Happenings),
+		"class":          Texts(Classes),
+		"why":            Texts(Lefts),
+		"state":          Texts(EndpointStates),
+		"kind":           EndpointKinds,
+		"disabled":       Texts(DisabledWhys),
+		"scheme":         Texts(signer.Schemes),
+		"test-outcome":   TestOutcomes,
+		"lane-state":     Texts(LaneStates),
+		"lane-why":       Texts(LaneWhys),
+		"lane-kind":      LaneKinds,
+		"job-kind":       Texts(JobKinds),
+		"job-state":      Texts(JobStates),
+		"job-failure":    Texts(JobFailures),
+		"job-left":       Texts(JobLefts),
+		"settle-outcome": TakerOutcomes,
+		"settle-result":  Texts(TakerResults),
+		"stream-end":     StreamEnds,
+		"store-mode":     StoreModes,
+		"store-loss":     Losses,
+		"holds":          named([]Tristate{Yes, No, Unknown}),
+		"notice":         Texts(Notices),
+		"audit":          AuditWords,
+	}
+}
+
+// Texts returns words as plain texts.
+func Texts[T ~string](words []T) []string {
+	list := make([]string, len(words))
+	for i, w := range words {
+		list[i] = string(w)
+	}
+	return list
+}
+
+// named returns the names of values.
+func named[T interface{ String() string }](values []T) []string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = v.String()
+	}
+	return list
+}

@@ -11,23 +11,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// callState is the state of one call that is under way. It is the context of its
-// requests too, so that the transport, the dialer and the code that classifies a
-// fault find it without another allocation. Only the goroutine that called Send
-// writes it.
+// callState is the state of one call. It is also the context of the call's requests, so
+// the transport, the dialer and the code that classifies an error find it without another
+// allocation. Only the goroutine that called Send writes it.
 type callState struct {
 	context.Context
-	call     dispatcher.Call
-	got      bool   // there was a connection
-	reused   bool   // that connection had carried a request before
-	repeated bool   // it takes a new connection and does not keep it, see connect
-	answered bool   // something came back, if only an announcement
-	stage    int    // how far its dial came
-	location string // of a redirect; empty: none
-	address  string // of the receiver, with its port; empty: it was not reached
+	call      dispatcher.Call
+	connected bool   // a connection was opened or taken from the pool
+	reused    bool   // the connection had carried a request before
+	repeated  bool   // a retry, which uses a new connection and does not pool it, see connect
+	answered  bool   // the receiver sent something, if only an informational response
+	stage     int    // how far the dial got
+	location  string // of a redirect; empty: no redirect
+	address   string // of the receiver, with its port; empty: no connection
 }
 
-// The stages of a dial.
+// The stages of a dial, in order.
 const (
 	stageNone = iota
 	stageLookup
@@ -38,7 +37,7 @@ const (
 
 type callStateKey struct{}
 
-// Value finds the callState itself under callStateKey.
+// Value returns the callState itself for callStateKey.
 func (t *callState) Value(key any) any {
 	if key == (callStateKey{}) {
 		return t
@@ -46,15 +45,15 @@ func (t *callState) Value(key any) any {
 	return t.Context.Value(key)
 }
 
-// callStateOf is the call that a request or a dial belongs to.
+// callStateOf returns the state of the call that a request or a dial belongs to, or nil.
 func callStateOf(ctx context.Context) *callState {
 	t, _ := ctx.Value(callStateKey{}).(*callState)
 	return t
 }
 
-// checkRetry lets retryablehttp repeat a request whose connection failed before
-// any answer. After an answer the request is never repeated, whatever the answer
-// says. Neither is a request that took long.
+// checkRetry is the retry policy of retryablehttp. It retries a request whose connection
+// failed before any response. It never retries after a response, because the receiver may
+// have processed the request. It does not retry either if less than quickWait is left.
 func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
 	if err == nil || ctx.Err() != nil {
 		return false, nil
@@ -64,31 +63,31 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 		return false, nil
 	}
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= quickWait {
-		return false, nil // the fault says more than "timeout" would
+		return false, nil // because err says more than a timeout would
 	}
-	t.repeated = t.repeated || t.got
-	t.got, t.reused = false, false
+	t.repeated = t.repeated || t.connected
+	t.connected, t.reused = false, false
 	return true, nil
 }
 
-// mayRepeat reports whether err is a fault of the connection alone.
+// mayRepeat reports whether err is a connection fault after which a retry is safe.
 //
-// Without a connection nothing was sent, and another try costs the receiver
-// nothing. If a new connection breaks, the request may have crashed the receiver:
-// the next attempt waits for the ladder. An idle connection was probably closed
-// by the receiver just before, the most common fault of all. Then the request is
-// repeated once, on a new connection. If it did arrive, its id shows the repeat.
+// Without a connection nothing was sent, so a retry costs the receiver nothing. If a new
+// connection breaks, the request may have crashed the receiver, so the retry is left to
+// the next attempt. An idle connection was probably closed by the receiver just before.
+// This is the most common fault of all, so the request is retried once, on a new
+// connection. If the first one did arrive, the receiver recognizes the second by its id.
 func (t *callState) mayRepeat(err error) bool {
-	if !t.got {
+	if !t.connected {
 		return errors.Is(err, syscall.ECONNREFUSED) || broken(err)
 	}
 	return t.reused && !t.answered && (broken(err) || closed(err))
 }
 
-// broken reports whether a connection was torn down.
+// broken reports whether a connection was reset.
 func broken(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// closed reports whether a connection was closed in good order before an answer.
+// closed reports whether a connection was closed in an orderly way before a response.
 func closed(err error) bool { return errors.Is(err, io.EOF) }

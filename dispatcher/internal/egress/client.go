@@ -1,6 +1,13 @@
-// Package egress makes the calls to receivers. Neither their addresses nor
-// their answers are to be trusted: a Guard decides what may be dialled, and
-// each call is bounded in time and bytes by the Client.
+// Package egress sends the requests of attempts to receivers.
+//
+// The engine calls Client.Send for each attempt. Client checks the URL, takes an idle
+// connection from its pool or dials a new one, writes the request, and reads the
+// response. It returns an Answer with the status, or with the class of the error.
+//
+// Neither the addresses nor the responses of receivers are trusted. A Guard decides which
+// addresses may be dialled, and each call is limited in time and in bytes. If a call
+// fails because our own network is down, its class is ClassEgress, so no receiver is
+// blamed.
 package egress
 
 import (
@@ -21,48 +28,50 @@ import (
 )
 
 const (
-	// maxHeader is far above what receivers send, all lines of an answer together.
+	// maxHeader bounds the header of a response, all lines together. It is far above what
+	// receivers send.
 	maxHeader = 16 << 10
-	// maxLines is how many lines a header may have. A header of tiny lines takes
-	// twenty times its size in memory, so bytes alone are no bound.
+	// maxLines bounds the lines of a header. A header of tiny lines takes twenty times
+	// its size in memory, so a limit in bytes is not enough.
 	maxLines = 100
-	// idleTimeout is below the 75 s after which nginx and many load balancers
-	// close an idle connection: the side that closes first never writes into a closed one.
-	// Those that close sooner cost a quick retry at worst.
+	// idleTimeout is below the 75 s after which nginx and many load balancers close an
+	// idle connection. We close first, because the side that closes first never writes
+	// into a closed connection. Receivers with a shorter timeout cost a quick retry at
+	// worst.
 	idleTimeout = 60 * time.Second
-	// maxIdle is the default of Options.MaxIdle. It bounds the file descriptors of
-	// idle connections, however many hosts there are.
+	// maxIdle is the default of Options.MaxIdle. It bounds the file descriptors of idle
+	// connections over all hosts.
 	maxIdle = 8192
-	// maxIdlePerHost is the default of Options.MaxIdlePerHost, and that of
+	// maxIdlePerHost is the default of Options.MaxIdlePerHost, and also of
 	// ENDPOINT_MAX_IN_FLIGHT.
 	maxIdlePerHost = 128
-	// maxSessions bounds the TLS sessions kept to be resumed, a few KiB each.
+	// maxSessions bounds the TLS sessions cached for resumption, a few KiB each.
 	maxSessions = 1024
-	// quickWait is enough for a listener to restart or a load balancer to switch,
-	// and short beside any attempt.
+	// quickWait is the wait before a retry within a call. It is enough for a listener to
+	// restart or a load balancer to switch, and short compared to an attempt.
 	quickWait = 50 * time.Millisecond
 )
 
-// Resolver finds the addresses of a name; *net.Resolver is one.
+// Resolver returns the addresses of a name. *net.Resolver is one.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Options say how a Client works. The zero value is safe.
+// Options configure a Client. The zero value is safe.
 type Options struct {
-	Guard          *Guard            // nil: only what the whole internet reaches
-	LinkGuard      *Guard            // of calls to URLs that a link set; nil: the same
+	Guard          *Guard            // nil: only public addresses are called
+	LinkGuard      *Guard            // for URLs that were set through a link; nil: only public addresses
 	HTTPSOnly      bool              // refuses http URLs
-	QuickRetries   int               // repeats within a call, of connection faults before any answer; see mayRepeat
-	MaxIdle        int               // idle connections in all; 0: 8192
-	MaxIdlePerHost int               // as many as a lane may have in flight; 0: 128
-	Resolver       Resolver          // nil: the system's
-	RootCAs        *x509.CertPool    // nil: the system's
-	Certificates   []tls.Certificate // shown to receivers that ask for one
-	Proxy          *url.URL          // as ParseProxy gives it; nil: none, whatever the environment says
+	QuickRetries   int               // retries within a call after connection faults, before any response; see mayRepeat
+	MaxIdle        int               // idle connections in total; 0: 8192
+	MaxIdlePerHost int               // idle connections of one target, as many as a lane may have in flight; 0: 128
+	Resolver       Resolver          // nil: the system's resolver
+	RootCAs        *x509.CertPool    // nil: the system's roots
+	Certificates   []tls.Certificate // client certificates, for receivers that ask for one
+	Proxy          *url.URL          // from ParseProxy; nil: no proxy, because the environment's proxy variables are ignored
 }
 
-// Client makes calls over HTTP/1.1. It is safe for use by many goroutines.
+// Client sends requests over HTTP/1.1. It is safe for concurrent use.
 type Client struct {
 	httpsOnly bool
 	transport *transport
@@ -74,13 +83,13 @@ var (
 	_ dispatcher.Network = (*Client)(nil)
 )
 
-// New makes a Client.
+// New returns a Client.
 func New(o Options) *Client {
 	o = o.filled()
 	return newClient(o, newDialer(o))
 }
 
-// filled puts defaults in the place of what is not set.
+// filled returns the options with their defaults.
 func (o Options) filled() Options {
 	if o.Guard == nil {
 		o.Guard = NewGuard(nil)
@@ -104,7 +113,8 @@ func newClient(o Options, d *dialer) *Client {
 	c := &Client{httpsOnly: o.HTTPSOnly, transport: &transport{d, newPool(o.MaxIdle, o.MaxIdlePerHost)}}
 	c.retry = &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			// It has no timeout of its own: the call's context bounds all, and costs less.
+			// It has no timeout of its own, because the call's context bounds everything
+			// and costs less.
 			Transport: c.transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
@@ -115,13 +125,13 @@ func newClient(o Options, d *dialer) *Client {
 		RetryWaitMax: quickWait,
 		CheckRetry:   checkRetry,
 		Backoff:      func(wait, _ time.Duration, _ int, _ *http.Response) time.Duration { return wait },
-		ErrorHandler: retryablehttp.PassthroughErrorHandler, // the cause alone, without "giving up after"
+		ErrorHandler: retryablehttp.PassthroughErrorHandler, // returns the cause alone, without "giving up after"
 	}
 	return c
 }
 
-// Send makes a call and reads its answer. It ends when ctx does, whatever the
-// receiver does.
+// Send makes a call and reads its response. It returns when ctx ends, even if the
+// receiver does not respond. The error of a failed call is in Answer.Err.
 func (c *Client) Send(ctx context.Context, call dispatcher.Call) dispatcher.Answer {
 	began := time.Now()
 	answer := c.send(ctx, call)
@@ -129,10 +139,10 @@ func (c *Client) Send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 	return answer
 }
 
-// Close closes the connections that are idle. Those in use close with their calls.
+// Close closes the idle connections. The others close when their calls return.
 func (c *Client) Close() { c.transport.idle.close() }
 
-// NetworkState is what the last controls of our network found.
+// NetworkState returns the result of the last network checks.
 func (c *Client) NetworkState() dispatcher.NetworkState {
 	u := c.transport.dialer.uplink
 	u.mu.Lock()
@@ -140,18 +150,18 @@ func (c *Client) NetworkState() dispatcher.NetworkState {
 	return u.state()
 }
 
-// WatchNetwork has changed called whenever what the controls find changes, until ctx ends.
-// As long as that lasts, a control that failed is repeated every second.
+// WatchNetwork calls changed whenever the result of the network checks changes, until ctx
+// ends. While it runs, a failed check is retried every second.
 func (c *Client) WatchNetwork(ctx context.Context, changed func(dispatcher.EgressFault, error)) {
 	c.transport.dialer.uplink.watch(ctx, changed)
 }
 
-// CheckNetwork makes a control, unless one began within the last second.
+// CheckNetwork starts a network check, unless one began within the last second.
 func (c *Client) CheckNetwork() {
 	u := c.transport.dialer.uplink
-	u.control(dispatcher.FaultResolver, "")
+	u.check(dispatcher.FaultResolver, "")
 	if u.proxy != nil {
-		u.control(dispatcher.FaultProxy, "")
+		u.check(dispatcher.FaultProxy, "")
 	}
 }
 
@@ -169,16 +179,17 @@ func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 		if resp != nil {
 			_ = resp.Body.Close()
 		}
-		return c.judged(t, t.failed(err))
+		return c.withEgressFault(t, t.failed(err))
 	}
 	answer := read(resp)
 	answer.Location, answer.Address = t.location, t.address
 	return answer
 }
 
-// judged changes the class of a failed call to ClassEgress if our own network made it fail.
-func (c *Client) judged(t *callState, a dispatcher.Answer) dispatcher.Answer {
-	if t.got {
+// withEgressFault changes the class of a failed call to ClassEgress if our own network
+// caused it.
+func (c *Client) withEgressFault(t *callState, a dispatcher.Answer) dispatcher.Answer {
+	if t.connected {
 		return a
 	}
 	why := c.transport.dialer.uplink.fault(t.Context, t.call.URL.Hostname(), a.Err)
@@ -189,7 +200,7 @@ func (c *Client) judged(t *callState, a dispatcher.Answer) dispatcher.Answer {
 	return a
 }
 
-// blocked is why a URL is not called at all.
+// blocked returns why a URL is never called, or ClassNone.
 func (c *Client) blocked(u *url.URL) (dispatcher.Class, error) {
 	switch {
 	case u == nil || u.Hostname() == "":
@@ -197,7 +208,7 @@ func (c *Client) blocked(u *url.URL) (dispatcher.Class, error) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return dispatcher.ClassInternal, fmt.Errorf("the URL's scheme is neither http nor https: %.20q", u.Scheme)
 	case c.httpsOnly && u.Scheme != "https":
-		return dispatcher.ClassRefused, errors.New("http is refused, since HTTPS_ONLY is set; use https")
+		return dispatcher.ClassRefused, errors.New("http is refused because HTTPS_ONLY is set; use https")
 	case !ascii(u.Hostname()):
 		return dispatcher.ClassRefused, foreign(u.Hostname())
 	default:
@@ -205,11 +216,11 @@ func (c *Client) blocked(u *url.URL) (dispatcher.Class, error) {
 	}
 }
 
-// noHeader is shared by all requests: http.Client makes its own where it needs one.
+// noHeader is shared by all requests. http.Client makes its own if it needs one.
 var noHeader = http.Header{}
 
-// request stands for the call on its way to the transport, which takes the rest
-// from the callState.
+// request returns the http.Request that carries the call to the transport. The transport
+// takes the headers and the body from the callState.
 func (t *callState) request() *http.Request {
 	r := http.Request{Method: http.MethodPost, URL: t.call.URL, Header: noHeader}
 	return r.WithContext(t)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// drainWait is how long an idle connection is read where the system can't say
-// what has come: long enough to read it, and short beside a call.
+// drainWait is how long an idle connection is read on a system that can't report pending
+// bytes. It is enough to read a byte, and short compared to a call.
 const drainWait = time.Millisecond
 
-// past is a deadline for what must end now.
+// past is a deadline that makes reads and writes return at once.
 var past = time.Unix(1, 0)
 
 var (
@@ -21,21 +21,21 @@ var (
 	errTooMany = fmt.Errorf("server response headers exceeded %d lines", maxLines)
 )
 
-// conn is a connection to a receiver. It belongs to one exchange, or to the pool.
+// conn is a connection to a receiver. Either one exchange or the pool owns it.
 type conn struct {
-	wire  net.Conn        // what is spoken on
-	root  net.Conn        // what is under it, where that is TLS; else the same
-	raw   syscall.RawConn // of root; nil: the system can't be asked what has come
-	look  func(fd uintptr) bool
-	cut   func()    // ends all that waits for the connection; made once, as look is
-	limit int64     // what may still be read
-	head  head      // of the answer that is read
-	found connState // look's answer
-	one   [1]byte
+	wire    net.Conn              // HTTP is written to it and read from it
+	root    net.Conn              // the TCP connection below TLS; without TLS the same as wire
+	raw     syscall.RawConn       // of root; nil: the system can't report pending bytes
+	inspect func(fd uintptr) bool // c.inspectFD, made once to save allocations
+	cut     func()                // interrupts every read and write; made once, as inspect is
+	limit   int64                 // bytes that may still be read
+	head    head                  // the header of the response that is read now
+	found   connState             // the result of inspect
+	one     [1]byte
 
-	address string // of the receiver, as callState has it
+	address string // of the receiver, see callState
 
-	place // in the pool
+	place
 }
 
 func newConn(wire net.Conn, to target) *conn {
@@ -49,18 +49,18 @@ func newConn(wire net.Conn, to target) *conn {
 		c.root = over.NetConn()
 	}
 	c.raw = rawOf(c.root)
-	c.look = c.lookAt
+	c.inspect = c.inspectFD
 	c.cut = func() { _ = c.root.SetDeadline(past) }
 	return c
 }
 
-// close closes the connection without the goodbye of TLS, which may block. Each
-// request says how long it is, so none is mistaken for another if it breaks off.
+// close closes the connection without TLS's close_notify, because writing it may block.
+// The receiver can't take a cut request for a whole one, because each states its length.
 func (c *conn) close() { _ = c.root.Close() }
 
-// Read reads what the limit allows.
+// Read reads at most as many bytes as the limit allows.
 func (c *conn) Read(p []byte) (int, error) {
-	switch { // again and again: net/http may pass over an error once
+	switch { // checked on each call, because net/http may ignore an error once
 	case c.head.lines > maxLines:
 		return 0, errTooMany
 	case c.limit <= 0:
@@ -74,18 +74,18 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// connState is how an idle connection is found.
+// connState is the state of an idle connection.
 type connState int
 
 const (
 	stateQuiet  connState = iota
-	stateSpoken           // bytes came that answer no request
+	stateSpoken           // bytes came that belong to no response
 	stateGone             // closed or broken
 )
 
-// probe finds the state of an idle connection. No call reads from it, so that its
-// end is noticed here. What a receiver sends without a request must never be
-// taken for the answer to the next one.
+// probe returns the state of an idle connection. No call reads from an idle connection,
+// so probe is how a closed one is noticed. Bytes that a receiver sends without a request
+// must never be taken for the response to the next one.
 func (c *conn) probe() connState {
 	if c.raw == nil {
 		return c.drain(time.Now().Add(drainWait))
@@ -93,17 +93,17 @@ func (c *conn) probe() connState {
 	if found := c.peek(); found != stateQuiet || c.wire == c.root {
 		return found
 	}
-	return c.drain(past) // what TLS has read ahead: it reads nothing more
+	return c.drain(past) // reports the bytes that TLS has buffered, and reads no more
 }
 
-// peek finds what the system has for us, without taking it.
+// peek returns the state of the connection and leaves its bytes in the system's buffer.
 func (c *conn) peek() connState {
 	c.found = stateGone
-	_ = c.raw.Read(c.look) // fails where it is closed, and calls nothing then
+	_ = c.raw.Read(c.inspect) // fails on a closed connection, and does not call inspect then
 	return c.found
 }
 
-// drain reads one byte, if it comes before a time.
+// drain reads one byte, and waits for it until a time.
 func (c *conn) drain(until time.Time) connState {
 	if c.wire.SetReadDeadline(until) != nil {
 		return stateGone

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// headStart is how long an address has before the next one is tried beside
-	// it; RFC 8305 recommends a quarter of a second.
+	// headStart is how long a connection attempt runs before the next address is tried
+	// beside it. RFC 8305 recommends a quarter of a second.
 	headStart = 250 * time.Millisecond
-	// maxAddrs bounds how many addresses of a name are tried, so that a name can't
-	// make us connect to hundreds of hosts.
+	// maxAddrs bounds the addresses tried for one name, so that a name can't make us
+	// connect to hundreds of hosts.
 	maxAddrs = 8
 )
 
-// dialer opens connections to what the guard lets through. It resolves names
-// itself, so that it can tell an address that may not be called from one that
-// does not answer.
+// dialer opens connections to addresses that the guard allows. It resolves names itself,
+// so that it can distinguish an address that is not allowed from one that does not
+// respond.
 type dialer struct {
 	guard    *Guard
-	links    *Guard // of URLs that a link set
+	links    *Guard // for URLs that were set through a link
 	uplink   *uplink
 	resolver Resolver
 	tls      *tls.Config
-	proxy    *proxy // nil: none
+	proxy    *proxy // nil: no proxy
 	tcp      dialFunc
 }
 
@@ -55,7 +55,7 @@ func newDialer(o Options) *dialer {
 	return d
 }
 
-// guardOf is the guard of the call that a dial belongs to.
+// guardOf returns the guard for the call that a dial belongs to.
 func (d *dialer) guardOf(ctx context.Context) *Guard {
 	if t := callStateOf(ctx); t != nil && t.call.Linked {
 		return d.links
@@ -63,7 +63,8 @@ func (d *dialer) guardOf(ctx context.Context) *Guard {
 	return d.guard
 }
 
-// control judges the address that is really connected to, last of all.
+// control checks the address that the system is about to connect to. It is the last
+// check.
 func (d *dialer) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -72,17 +73,17 @@ func (d *dialer) control(ctx context.Context, _, address string, _ syscall.RawCo
 	return d.guardOf(ctx).Addr(to.Addr())
 }
 
-// stageError says which part of a dial failed.
+// stageError is the error of one part of a dial.
 type stageError struct {
 	class dispatcher.Class
-	text  string // for people, before the cause
+	text  string // for people, printed before the cause
 	err   error
 }
 
 func (e *stageError) Error() string { return e.text + ": " + e.err.Error() }
 func (e *stageError) Unwrap() error { return e.err }
 
-// dialTLS opens a connection and shakes hands.
+// dialTLS opens a connection and makes the TLS handshake.
 func (d *dialer) dialTLS(ctx context.Context, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -103,7 +104,7 @@ func (d *dialer) dialTLS(ctx context.Context, address string) (net.Conn, error) 
 	return secure, nil
 }
 
-// enter notes how far the dial of a call came.
+// enter records how far the dial of a call got.
 func enter(ctx context.Context, stage int) {
 	if t := callStateOf(ctx); t != nil {
 		t.stage = stage
@@ -151,14 +152,14 @@ func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// reached is a connection that says where it leads: behind a proxy that is not its
-// other end.
+// reached is a connection with the receiver's address. Behind a proxy, the address of the
+// connection itself is the proxy's.
 type reached struct {
 	net.Conn
 	to netip.AddrPort
 }
 
-// lookup finds the addresses of a host, which may be one in any form.
+// lookup returns the addresses of a host. The host may be an address itself, in any form.
 func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if a, is := literal(host); is {
 		return []netip.Addr{a}, nil
@@ -168,19 +169,20 @@ func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 		err = errNoAddresses
 	}
 	if err != nil {
-		return nil, &stageError{dispatcher.ClassDNS, "lookup " + host, ownLookup(err)}
+		return nil, &stageError{dispatcher.ClassDNS, "lookup " + host, markLookup(err)}
 	}
-	d.uplink.questions.resolved(host)
+	d.uplink.resolver.resolved(host)
 	return found, nil
 }
 
 var errNoAddresses = errors.New("no addresses")
 
-// allowed keeps the addresses that may be called, the families in turn and the
-// resolver's first choice first. If there are none it says why.
+// allowed returns the addresses that the guard allows, at most maxAddrs. The two families
+// alternate, and the resolver's first choice comes first. If no address is allowed, it
+// returns the first refusal.
 func allowed(guard *Guard, found []netip.Addr) ([]netip.Addr, error) {
 	var refused error
-	var first, second []netip.Addr // by family; first has that of the first choice
+	var first, second []netip.Addr // by family; the family of the first choice is in first
 	for _, a := range found {
 		a = a.Unmap()
 		if err := guard.Addr(a); err != nil {
@@ -210,8 +212,8 @@ func allowed(guard *Guard, found []netip.Addr) ([]netip.Addr, error) {
 	return turns[:min(len(turns), maxAddrs)], nil
 }
 
-// race connects to the first of several addresses that answers. If the system knew no way
-// to any of them, the error is a noRouteError.
+// race connects to the first address that responds. If the system has no route to any of
+// them, it returns a noRouteError.
 func (d *dialer) race(ctx context.Context, to []netip.AddrPort) (net.Conn, error) {
 	if d.proxy != nil {
 		return race(ctx, to, d.connect)
@@ -222,7 +224,7 @@ func (d *dialer) race(ctx context.Context, to []netip.AddrPort) (net.Conn, error
 	conn, err := race(ctx, to, func(ctx context.Context, a netip.AddrPort) (net.Conn, error) {
 		conn, err := d.connect(ctx, a)
 		if err == nil {
-			d.uplink.answered(a)
+			d.uplink.reachedAddr(a)
 			return conn, nil
 		}
 		var errno syscall.Errno
@@ -244,9 +246,9 @@ func (d *dialer) race(ctx context.Context, to []netip.AddrPort) (net.Conn, error
 
 type connectFunc func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 
-// race connects to the first of several addresses that answers. Each has a head
-// start on the next; one that fails gives way at once. It returns when all that
-// it started has ended.
+// race connects to the first address that responds. Each has a head start on the next,
+// and if one fails, the next starts at once. It returns after all its goroutines have
+// ended.
 func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Conn, error) {
 	if len(to) == 1 {
 		return connect(ctx, to[0])
@@ -272,7 +274,7 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 	turn := time.NewTimer(headStart)
 	defer turn.Stop()
 	var won net.Conn
-	var failed error // the first one: mostly that of the resolver's first choice
+	var failed error // the first error, because it is mostly about the resolver's first choice
 	for running > 0 {
 		select {
 		case r := <-results:
@@ -284,7 +286,7 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 			case r.err == nil:
 				_ = r.conn.Close()
 			case failed == nil || exhausted(r.err) && !exhausted(failed):
-				failed = r.err // our own exhaustion says that the receiver was not called
+				failed = r.err // exhaustion wins, because it means that the receiver was not called
 			}
 		case <-turn.C:
 		}
@@ -299,8 +301,8 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 	return nil, failed
 }
 
-// connect opens a connection to an address that was judged, and judges it once
-// more: this is the last step before the system or the proxy gets it.
+// connect opens a connection to an address that the guard allowed, and checks it once
+// more. This is the last step before the system or the proxy gets the address.
 func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	if d.proxy != nil {
 		if err := d.guardOf(ctx).Addr(to.Addr()); err != nil {
@@ -314,13 +316,12 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, erro
 	}
 	conn, err := d.tcp(ctx, "tcp", to.String())
 	if err != nil {
-		return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), own(bare(err), to, d.uplink.datagram)}
+		return nil, &stageError{dispatcher.ClassConnect, "connect to " + to.String(), markExhausted(bare(err), to, d.uplink.datagram)}
 	}
 	return &reached{conn, to}, nil
 }
 
-// bare is the system's own error, without the addresses that its wrapper's text
-// has.
+// bare returns the system's own error, without the addresses in the text of its wrapper.
 func bare(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

@@ -88,7 +88,7 @@ func reply(query []byte, rcode byte, addrs ...string) []byte {
 	return b
 }
 
-// TestResolverThatFails: where the resolver answers no question, the control fails too.
+// TestResolverThatFails: where the resolver answers no query, the check fails too.
 func TestResolverThatFails(t *testing.T) {
 	t.Parallel()
 	with := func(rcode byte) func([]byte) []byte {

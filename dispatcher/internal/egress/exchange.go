@@ -10,34 +10,34 @@ import (
 	"time"
 )
 
-// lastByte is how long an answer waits to learn that its request is written: the
-// goroutine that writes it may not have run since.
+// lastByte is how long a response waits for the report that its request is written. The
+// goroutine that writes it may not have been scheduled since.
 const lastByte = time.Millisecond
 
-// exchange is one request and its answer on a connection, and the body of the
-// answer. It belongs to the goroutine that made the request.
+// exchange is one request and its response on a connection. It is also the body of the
+// response. It belongs to the goroutine that made the request.
 type exchange struct {
 	state   *callState
 	conn    *conn // nil: closed
-	home    *pool // where the connection may go when it is over; nil: nowhere
+	home    *pool // returned to when the exchange is over; nil: closed instead
 	read    *bufio.Reader
-	stop    func() bool // keeps the end of the call from cutting the connection
-	written chan error  // of a request that another goroutine writes; nil: it is written
-	early   bool        // the answer began before the request was out
+	stop    func() bool // stops the context's AfterFunc; false: it has already cut the connection
+	written chan error  // result of the goroutine that writes the request; nil: the request is written
+	early   bool        // the response began before the whole request was written
 	body    io.Reader
-	reuse   bool // the answer leaves the connection fit to be used again
-	ended   bool // the answer was read to its end
+	reuse   bool // the response allows another request on the connection
+	ended   bool // the body was read to its end
 }
 
-// readers are kept from one exchange to the next, so that an idle connection
-// has no buffer. Trailers and the lines of chunks must fit into it.
+// readers is the pool of read buffers, so that an idle connection has no buffer. Trailers
+// and the lines of chunks must fit into one.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
 
-// do sends a request and reads the header of its answer, whose body is x. If it
-// fails, the connection is closed.
+// do sends a request and reads the header of its response. The body of the response is x.
+// If it fails, it closes the connection.
 func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
 	x.stop = context.AfterFunc(x.state.Context, x.conn.cut)
-	x.conn.limit, x.conn.head = maxHeader, head{} // of all headers together
+	x.conn.limit, x.conn.head = maxHeader, head{} // the limit is for all headers together
 	x.read = readers.Get().(*bufio.Reader)
 	x.read.Reset(x.conn)
 	err := x.write(out)
@@ -50,7 +50,7 @@ func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
 		_ = x.Close()
 		return nil, err
 	}
-	both := x.conn.head.sized && x.conn.head.coded
+	both := x.conn.head.hasLength && x.conn.head.hasEncoding
 	x.conn.limit, x.conn.head.over = math.MaxInt64, true
 	x.body, resp.Body = resp.Body, x
 	x.ended = x.body == http.NoBody
@@ -58,9 +58,9 @@ func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
 	return resp, nil
 }
 
-// write writes a request. One that the system may not take at once is written by
-// another goroutine. The receiver may answer before it has read all of it, or
-// never read it: then both sides would wait for each other.
+// write writes a request. A request that the system may not buffer at once is written by
+// another goroutine, because the receiver may respond before it has read everything, or
+// never read it. Otherwise both sides would wait for each other.
 func (x *exchange) write(out *outgoing) error {
 	if len(out.buf)+len(out.rest) <= atOnce {
 		defer out.free()
@@ -75,12 +75,13 @@ func (x *exchange) write(out *outgoing) error {
 			_, err = wire.Write(out.rest)
 		}
 		out.free()
-		written <- err // the reader finds out: an answer may have come before
+		written <- err // the reader of the response reports a fault, because a response may have come before
 	}()
 	return nil
 }
 
-// answer reads the header of the answer, and those of announcements before it.
+// answer reads the header of the response, and the informational responses (1xx) before
+// it.
 func (x *exchange) answer(r *http.Request) (*http.Response, error) {
 	if _, err := x.read.Peek(1); err != nil {
 		return nil, err
@@ -102,14 +103,14 @@ func (x *exchange) answer(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// speaksHTTP2 reports whether an answer begins with the frame that a server has
-// to begin with in HTTP/2: SETTINGS of at most 64 KiB, for the whole connection.
+// speaksHTTP2 reports whether a response begins with the frame that starts each HTTP/2
+// connection: SETTINGS of at most 64 KiB, on stream 0.
 func speaksHTTP2(ahead []byte) bool {
 	return len(ahead) >= 9 && ahead[0] == 0 && ahead[3] == 4 && string(ahead[5:9]) == "\x00\x00\x00\x00"
 }
 
-// cause is why there is no answer. When the time is over or the limit is reached
-// in the middle of a line, net/http takes it for a whole one and complains of that.
+// cause returns the reason why there is no response. If the deadline or the limit cuts a
+// line, net/http parses the rest as a whole line and reports that instead.
 func (x *exchange) cause(err error) error {
 	switch {
 	case x.state.Err() != nil:
@@ -123,7 +124,7 @@ func (x *exchange) cause(err error) error {
 	}
 }
 
-// Read reads the body of the answer.
+// Read reads the body of the response.
 func (x *exchange) Read(p []byte) (int, error) {
 	if x.conn == nil {
 		return 0, http.ErrBodyReadAfterClose
@@ -135,8 +136,8 @@ func (x *exchange) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the exchange. The connection goes back to the pool if it is fit for
-// another request, and is closed at once if not.
+// Close ends the exchange. It returns the connection to the pool if it can carry another
+// request, and closes it if not.
 func (x *exchange) Close() error {
 	c := x.conn
 	if c == nil {
@@ -152,7 +153,7 @@ func (x *exchange) Close() error {
 	}
 	c.close()
 	if x.written != nil {
-		<-x.written // it ends with the connection; then the caller may use the body again
+		<-x.written // it returns because the connection is closed; then the caller may reuse the body
 	}
 	return nil
 }

@@ -240,7 +240,7 @@ func TestCallIsCalledOffWhateverItWaitsFor(t *testing.T) {
 			call.Body = make([]byte, tc.size)
 			a := newTestClient(t, quickRetries(3)).Send(ctx, call)
 			require.ErrorIs(t, a.Err, context.Canceled)
-			require.EqualError(t, a.Err, "the attempt was called off")
+			require.EqualError(t, a.Err, "the attempt was cancelled")
 			require.EqualValues(t, 1, r.accepted.Load())
 		})
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// maxText bounds an error's text in bytes: each failed attempt keeps one.
+// maxText bounds the text of an error in bytes, because each failed attempt stores one.
 const maxText = 300
 
-// fault is an error whose text is fit to be kept and shown: no URL, no query,
-// nothing that the receiver sent. Its cause is there for errors.Is.
+// fault is an error whose text is safe to store and to show. It has no URL, no query, and
+// no byte that the receiver sent. Its cause is there for errors.Is.
 type fault struct {
 	text  string
 	cause error
@@ -27,7 +27,7 @@ type fault struct {
 func (f *fault) Error() string { return f.text }
 func (f *fault) Unwrap() error { return f.cause }
 
-// failed makes an Answer of a call that got none.
+// failed returns the Answer of a call without a response.
 func (t *callState) failed(err error) dispatcher.Answer {
 	var withURL *url.Error
 	if errors.As(err, &withURL) {
@@ -37,7 +37,7 @@ func (t *callState) failed(err error) dispatcher.Answer {
 	return dispatcher.Answer{Class: class, Err: &fault{fields.Printable(text, maxText, ""), err}, Address: t.address}
 }
 
-// classify finds the class of a failure and its sentence.
+// classify returns the class of an error and its text.
 func (t *callState) classify(err error) (dispatcher.Class, string) {
 	var refused *RefusedError
 	var stage *stageError
@@ -45,7 +45,7 @@ func (t *callState) classify(err error) (dispatcher.Class, string) {
 	case errors.As(err, &refused):
 		return dispatcher.ClassRefused, refused.Error()
 	case errors.Is(err, context.Canceled):
-		return dispatcher.ClassInternal, "the attempt was called off"
+		return dispatcher.ClassInternal, "the attempt was cancelled"
 	case exhausted(err):
 		return dispatcher.ClassInternal, err.Error()
 	case errors.As(err, &stage):
@@ -56,7 +56,7 @@ func (t *callState) classify(err error) (dispatcher.Class, string) {
 		return dispatcher.ClassReset, "the connection was reset before an answer"
 	case closed(err), errors.Is(err, io.ErrUnexpectedEOF):
 		return dispatcher.ClassReset, "the connection was closed before an answer"
-	case !t.got: // the request was refused before there was a connection
+	case !t.connected: // the request was refused before there was a connection
 		return dispatcher.ClassInternal, err.Error()
 	case alert(err):
 		return dispatcher.ClassTLS, err.Error()
@@ -67,7 +67,7 @@ func (t *callState) classify(err error) (dispatcher.Class, string) {
 	}
 }
 
-// classify finds the class of a dial that failed.
+// classify returns the class of a failed dial and its text.
 func (e *stageError) classify() (dispatcher.Class, string) {
 	var dns *net.DNSError
 	switch {
@@ -90,19 +90,19 @@ func (e *stageError) classify() (dispatcher.Class, string) {
 	}
 }
 
-// errHTTP2 says what to change at a receiver that HTTP/1.1 gets nowhere with.
+// errHTTP2 names the cure for a receiver that does not speak HTTP/1.1.
 var errHTTP2 = errors.New("the receiver speaks only HTTP/2: have it take HTTP/1.1 too")
 
-// lookupFault is why a lookup failed, without the resolver's address, which comes
-// before the last colon where there is one.
+// lookupFault returns the reason of a failed lookup without the resolver's address, which
+// is before the last colon.
 func lookupFault(dns *net.DNSError) string {
 	return strings.TrimSpace(dns.Err[strings.LastIndex(dns.Err, ": ")+1:])
 }
 
-// late says what a call was waiting for when its time was over.
+// late returns the class and the text of a timeout, which depend on the stage of the call.
 func (t *callState) late() (dispatcher.Class, string) {
 	switch {
-	case t.got:
+	case t.connected:
 		return dispatcher.ClassTimeout, "timed out waiting for the answer"
 	case t.stage == stageLookup:
 		return dispatcher.ClassDNS, "lookup: timed out"
@@ -116,26 +116,26 @@ func (t *callState) late() (dispatcher.Class, string) {
 }
 
 func late(err error) bool {
-	var timeout interface{ Timeout() bool } // net.Error, and what the system calls ETIMEDOUT
+	var timeout interface{ Timeout() bool } // a net.Error, or the system's ETIMEDOUT
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// plaintext reports whether the far side answered a handshake with something else.
+// plaintext reports whether the receiver responded to a TLS handshake without TLS.
 func plaintext(err error) bool {
 	var header tls.RecordHeaderError
 	return errors.As(err, &header) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// alert reports whether TLS failed after its handshake, as it does where a
-// client certificate is wanted.
+// alert reports whether TLS failed after its handshake. A missing client certificate is
+// reported that late.
 func alert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
 }
 
-// malformed is the text of net/http's error about an answer that is not HTTP, up
-// to where it quotes the answer: receivers may send our own headers back. These
-// errors have no types, so the text is all there is.
+// malformed returns the text of net/http's error about a response that is not HTTP. It
+// cuts the text where it quotes the response, because receivers may send our own headers
+// back. These errors have no types, so only their text can be used.
 func malformed(err error) string {
 	text := err.Error()
 	for _, prefix := range []string{"net/http: ", "http: "} {

@@ -9,17 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// Guard says which addresses may be called: all that the whole internet
-// reaches, and what its setting names.
+// Guard decides which addresses may be called: all public addresses, and the networks
+// that its setting allows.
 type Guard struct {
 	setting string // its name
 	allow   []netip.Prefix
 }
 
-// NewGuard makes a guard that also lets through what ALLOW_NETS holds.
+// NewGuard returns a guard that also allows the networks of ALLOW_NETS.
 func NewGuard(allow []netip.Prefix) *Guard { return newGuard("ALLOW_NETS", allow) }
 
-// NewLinkGuard makes the guard of URLs that a link set, of LINK_ALLOW_NETS.
+// NewLinkGuard returns the guard for URLs that were set through a link, with the networks
+// of LINK_ALLOW_NETS.
 func NewLinkGuard(allow []netip.Prefix) *Guard { return newGuard("LINK_ALLOW_NETS", allow) }
 
 func newGuard(setting string, allow []netip.Prefix) *Guard {
@@ -33,15 +34,15 @@ func newGuard(setting string, allow []netip.Prefix) *Guard {
 	return g
 }
 
-// RefusedError says that an address may not be called, and what would cure it.
+// RefusedError says that an address may not be called, and how to allow it.
 type RefusedError struct {
-	Host    string     // as it was written, where that is not the address
-	Addr    netip.Addr // invalid where Host looks like an address and is none
-	Word    string     // what the address is: private, loopback, ...
-	Setting string     // that may allow it
+	Host    string     // as it was written, if that is not the address
+	Addr    netip.Addr // invalid if Host looks like an address but is none
+	Word    string     // the kind of the address: private, loopback, ...
+	Setting string     // the setting that can allow it
 }
 
-// Error is one sentence with the cure.
+// Error returns one sentence with the cure.
 func (e *RefusedError) Error() string {
 	if !e.Addr.IsValid() {
 		return fmt.Sprintf("%.80q is %s", e.Host, e.Word)
@@ -53,8 +54,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s is %s; allow it with %s=%s/%d", name, e.Word, e.Setting, e.Addr, e.Addr.BitLen())
 }
 
-// Addr is nil if address a may be called, and a *RefusedError if not. An
-// address that carries another one needs leave for both.
+// Addr returns nil if address a may be called, and a *RefusedError if not. If a carries
+// another address, as in NAT64, both must be allowed.
 func (g *Guard) Addr(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
 	if inner, ok := carried(a); ok {
@@ -68,12 +69,12 @@ func (g *Guard) Addr(a netip.Addr) error {
 	return nil
 }
 
-// refused hides the concrete type, so that no nil pointer becomes an error.
+// refused returns an error, not a *RefusedError, so that no nil pointer becomes an error.
 func (g *Guard) refused(host string, a netip.Addr, word string) error {
 	return &RefusedError{Host: host, Addr: a, Word: word, Setting: g.setting}
 }
 
-// word is why a may not be called, empty if it may.
+// word returns the reason why a may not be called, or "" if it may.
 func (g *Guard) word(a netip.Addr) string {
 	if !a.IsValid() {
 		return "not an address"
@@ -86,9 +87,9 @@ func (g *Guard) word(a netip.Addr) string {
 	return wordFor(a)
 }
 
-// URL is a *RefusedError if the host of u is an address that may not be called, in
-// whatever form it is written, and nil if not. Names pass: their addresses are
-// judged when they are dialled.
+// URL returns a *RefusedError if the host of u is an address that may not be called, in
+// any form. It returns nil for names, because their addresses are checked when they are
+// dialled.
 func (g *Guard) URL(u *url.URL) error {
 	host := u.Hostname()
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
@@ -103,7 +104,7 @@ func (g *Guard) URL(u *url.URL) error {
 		return nil
 	}
 	if err := g.Addr(a); err != nil {
-		r := err.(*RefusedError) // Addr makes no other
+		r := err.(*RefusedError) // Addr returns no other type
 		if r.Host == "" {
 			r.Host = host
 		}
@@ -112,8 +113,8 @@ func (g *Guard) URL(u *url.URL) error {
 	return nil
 }
 
-// foreign refuses a name that is not in ASCII: some programs read ① as 1, and ß
-// as ss.
+// foreign returns the refusal of a name that is not in ASCII. Programs disagree about
+// such names: some read ① as 1, and ß as ss.
 func foreign(host string) error {
 	return &RefusedError{Host: host, Word: "not a name in ASCII; write it in punycode, as xn--…"}
 }
@@ -127,7 +128,7 @@ func ascii(s string) bool {
 	return true
 }
 
-// localhost lets the name through if one of the addresses that it has may be called.
+// localhost allows the name if one of its addresses may be called.
 func (g *Guard) localhost(host string) error {
 	v4, v6 := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 	if g.word(v4) == "" || g.word(v6) == "" {
@@ -136,10 +137,10 @@ func (g *Guard) localhost(host string) error {
 	return g.refused(host, v4, g.word(v4))
 }
 
-// literal reads a host that is an address: in the usual forms, and in those
-// that inet_aton and browsers take too, such as 2130706433, 0x7f.1 or 0177.0.0.1.
-// A resolver might take them as well, so they are no names. A host that ends in
-// a number but is no address gives the invalid one, as browsers refuse it.
+// literal parses a host that is an address. It accepts the usual forms, and also the
+// forms of inet_aton and browsers, such as 2130706433, 0x7f.1 or 0177.0.0.1. A resolver
+// might accept them too, so they are not names. A host that ends in a number but is no
+// address returns the invalid Addr, as browsers refuse it.
 func literal(host string) (a netip.Addr, is bool) {
 	if strings.Contains(host, ":") {
 		a, _ := netip.ParseAddr(host)
@@ -157,7 +158,7 @@ func literal(host string) (a netip.Addr, is bool) {
 	for i, part := range parts {
 		bits := 8
 		if i == last {
-			bits = 8 * (4 - i) // the last part fills what is left
+			bits = 8 * (4 - i) // the last part has the remaining bytes
 		}
 		n, ok := number(part, bits)
 		if !ok {
@@ -168,16 +169,16 @@ func literal(host string) (a netip.Addr, is bool) {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}), true
 }
 
-// numeric reports whether a part looks like a number, even one that is none (09).
+// numeric reports whether a part looks like a number, even if it is not valid (09).
 func numeric(s string) bool {
 	digits, hex := "0123456789", s
-	if len(s) > 1 && (s[:2] == "0x" || s[:2] == "0X") { // 0x alone is 0 to some
+	if len(s) > 1 && (s[:2] == "0x" || s[:2] == "0X") { // some programs read 0x alone as 0
 		digits, hex = "0123456789abcdefABCDEF", s[2:]
 	}
 	return s != "" && strings.Trim(hex, digits) == ""
 }
 
-// number reads one part of an IPv4 address: decimal, 0x hexadecimal, 0 octal.
+// number parses one part of an IPv4 address: decimal, 0x hexadecimal, 0 octal.
 func number(s string, bits int) (uint64, bool) {
 	base := 10
 	switch {

@@ -2,26 +2,26 @@ package egress
 
 import "bytes"
 
-// head watches the lines of an answer's header as they are read, before
-// net/http makes a map of them: it counts no lines.
+// head counts the lines of a response's header while they are read. net/http has no such
+// limit and would build a map of all of them.
 type head struct {
-	lines int
-	over  bool // its last line was read: what follows is the body
-	sized bool // a line says how long the body is
-	coded bool // a line says how the body is framed
-	name  [nameMost]byte
-	begun int // bytes of the line that is read, name has the first of them
+	lines       int
+	over        bool           // the last line was read: the body follows
+	hasLength   bool           // there is a Content-Length
+	hasEncoding bool           // there is a Transfer-Encoding
+	name        [nameMost]byte // the first bytes of the current line
+	begun       int            // bytes of the current line
 }
 
-// The names of the lines that head looks for, in lower case. An answer with both
-// can be read as two answers by some programs.
+// The names of the lines that head looks for, in lower case. Some programs read a
+// response with both as two responses.
 const (
-	nameSized = "content-length:"
-	nameCoded = "transfer-encoding:"
-	nameMost  = len(nameCoded)
+	nameLength   = "content-length:"
+	nameEncoding = "transfer-encoding:"
+	nameMost     = len(nameEncoding)
 )
 
-// scan takes the next bytes, and reports whether the lines are not too many.
+// scan reads the next bytes, and reports whether the number of lines is within the limit.
 func (h *head) scan(b []byte) bool {
 	for len(b) > 0 && !h.over {
 		line, rest, ended := bytes.Cut(b, newline)
@@ -39,15 +39,15 @@ func (h *head) scan(b []byte) bool {
 
 var newline = []byte{'\n'}
 
-// line judges a line that is complete.
+// line processes a complete line.
 func (h *head) line() {
 	switch name := h.name[:min(h.begun, nameMost)]; {
 	case h.begun == 0, h.begun == 1 && name[0] == '\r':
 		h.over = true
 	default:
 		h.lines++
-		h.sized = h.sized || begins(name, nameSized)
-		h.coded = h.coded || begins(name, nameCoded)
+		h.hasLength = h.hasLength || begins(name, nameLength)
+		h.hasEncoding = h.hasEncoding || begins(name, nameEncoding)
 	}
 	h.begun = 0
 }
@@ -56,8 +56,8 @@ func begins(line []byte, name string) bool {
 	return len(line) >= len(name) && bytes.EqualFold(line[:len(name)], []byte(name))
 }
 
-// next makes ready for the header after an announcement. Its lines are counted
-// on, and what of it was read ahead is looked at now.
+// next prepares for the header after an informational response. It keeps the count of
+// lines, and scans the bytes of the next header that are buffered already.
 func (h *head) next(ahead []byte) bool {
 	*h = head{lines: h.lines}
 	return h.scan(ahead)

@@ -14,28 +14,28 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// atOnce is how much of a request the system takes before the receiver reads: the
-// smallest send buffer of a TCP connection on the systems we run on.
+// atOnce is the size of a request that the system buffers before the receiver reads. It
+// is the smallest send buffer of a TCP connection on the systems we run on.
 const atOnce = 16 << 10
 
-// outgoing is a request as it goes out.
+// outgoing is a request as it is written to the connection.
 type outgoing struct {
-	buf   []byte   // the header, and as much of the body as goes out with it
-	rest  []byte   // of the body
+	buf   []byte   // the header, and the part of the body that is sent with it
+	rest  []byte   // the rest of the body
 	names []string // of the header, to be sorted
 }
 
 var outgoings = sync.Pool{New: func() any { return &outgoing{} }}
 
-// free lets go of a request.
+// free returns the request to its pool.
 func (o *outgoing) free() {
 	clear(o.names)
 	*o = outgoing{buf: o.buf[:0], names: o.names[:0]}
 	outgoings.Put(o)
 }
 
-// newOutgoing puts the request of a call together; last asks the receiver to
-// close the connection after it.
+// newOutgoing builds the request of a call. With last it asks the receiver to close the
+// connection after the response.
 func newOutgoing(call dispatcher.Call, last bool) (*outgoing, error) {
 	o := outgoings.Get().(*outgoing)
 	err := o.line(call.URL)
@@ -55,14 +55,14 @@ func newOutgoing(call dispatcher.Call, last bool) (*outgoing, error) {
 	o.buf = append(o.buf, "Content-Length: "...)
 	o.buf = strconv.AppendInt(o.buf, int64(len(call.Body)), 10)
 	o.buf = append(o.buf, "\r\n\r\n"...)
-	// With the header in one piece, it is a packet less.
+	// One piece with the header saves a packet.
 	n := min(len(call.Body), max(atOnce-len(o.buf), 0))
 	o.buf = append(o.buf, call.Body[:n]...)
 	o.rest = call.Body[n:]
 	return o, nil
 }
 
-// line writes the request line, and the host.
+// line writes the request line and the Host header.
 func (o *outgoing) line(u *url.URL) error {
 	what, host := u.RequestURI(), unzoned(u.Host)
 	if strings.ContainsFunc(what, breaks) || strings.ContainsFunc(host, breaks) {
@@ -75,8 +75,8 @@ func (o *outgoing) line(u *url.URL) error {
 	return nil
 }
 
-// unzoned is a host without the zone of its address, which means something on
-// this host only.
+// unzoned returns a host without the zone of its address, which only this host
+// understands.
 func unzoned(host string) string {
 	zone, end := strings.IndexByte(host, '%'), strings.LastIndexByte(host, ']')
 	if zone < 0 || end < zone {
@@ -85,7 +85,7 @@ func unzoned(host string) string {
 	return host[:zone] + host[end:]
 }
 
-// breaks reports whether a character would end what it is in.
+// breaks reports whether a character would end the request line or the Host header.
 func breaks(c rune) bool { return c <= ' ' || c == 0x7f }
 
 func basic(user *url.Userinfo) string {
@@ -101,7 +101,7 @@ func (o *outgoing) field(name, value string) {
 	o.buf = append(o.buf, "\r\n"...)
 }
 
-// fields writes the caller's headers, in the order of their names.
+// fields writes the caller's headers, sorted by name.
 func (o *outgoing) fields(h http.Header) error {
 	for name := range h {
 		if !framing(name) {
@@ -123,8 +123,8 @@ func (o *outgoing) fields(h http.Header) error {
 	return nil
 }
 
-// framing reports whether a header says where a request goes or ends, in
-// whatever spelling: that is not for the caller to say.
+// framing reports whether a header controls where a request goes or ends, in any
+// spelling. The caller may not set such a header.
 func framing(name string) bool {
 	switch len(name) {
 	case len("Host"):

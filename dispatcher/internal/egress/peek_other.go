@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// rawOf is nil: other systems are not asked what has come, but read from.
+// rawOf returns nil, because these systems can't report pending bytes.
 func rawOf(net.Conn) syscall.RawConn { return nil }
 
-func (c *conn) lookAt(uintptr) bool { return true }
+func (c *conn) inspectFD(uintptr) bool { return true }

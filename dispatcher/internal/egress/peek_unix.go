@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// rawOf is what lies under a connection, nil if that is nothing of the system's.
+// rawOf returns the file descriptor below a connection, or nil if it has none.
 func rawOf(c net.Conn) syscall.RawConn {
 	s, ok := c.(syscall.Conn)
 	if !ok {
@@ -20,8 +20,9 @@ func rawOf(c net.Conn) syscall.RawConn {
 	return raw
 }
 
-// lookAt asks the system what has come. It never waits, since Go's sockets don't block.
-func (c *conn) lookAt(fd uintptr) bool {
+// inspectFD reports the pending bytes of the connection. It never waits, because Go's
+// sockets do not block.
+func (c *conn) inspectFD(fd uintptr) bool {
 	n, _, err := syscall.Recvfrom(int(fd), c.one[:], syscall.MSG_PEEK)
 	for err == syscall.EINTR {
 		n, _, err = syscall.Recvfrom(int(fd), c.one[:], syscall.MSG_PEEK)

@@ -7,58 +7,58 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// sweepEvery is how long we keep an idle connection that its receiver has
-// closed. To peek at all of them costs some microseconds.
+// sweepEvery is the longest time that we keep an idle connection after its receiver has
+// closed it. Peeking at all of them takes some microseconds.
 const sweepEvery = time.Second
 
-// shedLeast is some descriptors for each attempt that may run at once.
+// shedLeast frees some descriptors for each attempt that may run at once.
 const shedLeast = 64
 
-// target is where connections lead that may stand in for each other. Lanes share
-// none: a receiver could write an answer before it is asked, and the next call on
-// that connection, which may be another tenant's, would take it for its own.
+// target is the key of the pool: connections of one target can replace each other. Lanes
+// share no connections, because a receiver could write a response before the request. The
+// next call on that connection, maybe another tenant's, would take it for its own.
 type target struct {
 	scheme, host string
 	lane         dispatcher.Lane
-	linked       bool // a link set the URL: what it may reach was judged by other rules
+	linked       bool // the URL was set through a link, so other rules decided which addresses it may reach
 }
 
-// place is where a connection is in the pool.
+// place is the position of a connection in the pool.
 type place struct {
 	to           target
 	idle         bool
 	since        time.Time // when it was put there
-	older, newer *conn     // of all that are idle
+	older, newer *conn     // in the list of all idle connections
 }
 
-// pool keeps connections that are idle. While there are none, it costs nothing.
+// pool keeps idle connections. An empty pool has no timer.
 type pool struct {
-	most    int // in all
+	most    int // in total
 	perHost int
 
-	mu       sync.Mutex // guards all below, and the places of idle connections
+	mu       sync.Mutex // guards the fields below, and the places of idle connections
 	hosts    map[target]*host
 	size     int
 	oldest   *conn
 	newest   *conn
-	shut     bool        // connections that come back are closed, until one is taken again
-	sweeping bool        // a sweep is due or under way
-	timer    *time.Timer // nil: none yet
+	closed   bool        // put closes connections until the next take
+	sweeping bool        // a sweep is scheduled or running
+	timer    *time.Timer // nil: not made yet
 }
 
-// host has its idle connections, the newest last.
+// host has the idle connections of one target, the newest last.
 type host struct{ conns []*conn }
 
 func newPool(most, perHost int) *pool {
 	return &pool{most: most, perHost: perHost, hosts: map[target]*host{}}
 }
 
-// take takes the newest idle connection to a target, nil if there is none. So
-// those that are not needed grow old and expire.
+// take takes the newest idle connection to a target out of the pool, or returns nil. So
+// connections that are not needed grow old and expire.
 func (p *pool) take(to target) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.shut = false
+	p.closed = false
 	h := p.hosts[to]
 	if h == nil || len(h.conns) == 0 {
 		return nil
@@ -68,13 +68,13 @@ func (p *pool) take(to target) *conn {
 	return c
 }
 
-// put keeps a connection, and reports whether it did.
+// put adds a connection to the pool, and reports whether it did.
 func (p *pool) put(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.hosts[c.to]
 	switch {
-	case p.shut || p.most <= 0 || h != nil && len(h.conns) >= p.perHost:
+	case p.closed || p.most <= 0 || h != nil && len(h.conns) >= p.perHost:
 		return false
 	case h == nil:
 		h = &host{}
@@ -95,13 +95,13 @@ func (p *pool) put(c *conn) bool {
 	p.size++
 	if !p.sweeping {
 		p.sweeping = true
-		p.rest()
+		p.scheduleSweep()
 	}
 	return true
 }
 
-// rest has a sweep made after a while. The caller holds mu.
-func (p *pool) rest() {
+// scheduleSweep schedules the next sweep. The caller holds mu.
+func (p *pool) scheduleSweep() {
 	if p.timer == nil {
 		p.timer = time.AfterFunc(sweepEvery, p.sweep)
 		return
@@ -115,10 +115,10 @@ func (p *pool) drop(c *conn) {
 	c.close()
 }
 
-// remove takes an idle connection out. The caller holds mu.
+// remove takes an idle connection out of the pool. The caller holds mu.
 func (p *pool) remove(c *conn, h *host) {
 	last := len(h.conns) - 1
-	for i := last; i >= 0; i-- { // mostly it is the last
+	for i := last; i >= 0; i-- { // usually it is the last
 		if h.conns[i] == c {
 			copy(h.conns[i:], h.conns[i+1:])
 			break
@@ -140,14 +140,14 @@ func (p *pool) remove(c *conn, h *host) {
 	p.size--
 }
 
-// sweep closes connections that were idle too long, and those that the receiver
-// closed or spoke on meanwhile.
+// sweep closes connections that were idle for too long, and connections that the receiver
+// has closed or written to.
 func (p *pool) sweep() {
 	now := time.Now()
 	for _, c := range p.resting(now) {
 		p.mu.Lock()
-		// It may have been in use since. Where the system can't be asked, the
-		// probe takes a millisecond, and waits until the connection is taken.
+		// It may have been used since. If the system can't report pending bytes, probe
+		// takes a millisecond, so it waits until the connection is taken.
 		rested := now.Sub(c.since)
 		if c.idle && (rested >= idleTimeout || rested >= sweepEvery && c.raw != nil && c.probe() != stateQuiet) {
 			p.drop(c)
@@ -163,11 +163,11 @@ func (p *pool) sweep() {
 	}
 	p.sweeping = p.size > 0
 	if p.sweeping {
-		p.rest()
+		p.scheduleSweep()
 	}
 }
 
-// resting lists what has been idle since the last sweep, the oldest first.
+// resting returns the connections that have been idle since the last sweep, oldest first.
 func (p *pool) resting(now time.Time) []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,8 +178,8 @@ func (p *pool) resting(now time.Time) []*conn {
 	return all
 }
 
-// shed closes the older half of the idle connections, at least shedLeast, and
-// reports whether there were any. The newer half is likelier to be used again.
+// shed closes the older half of the idle connections, at least shedLeast, and reports
+// whether there were any. The newer half is more likely to be used again.
 func (p *pool) shed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,11 +190,11 @@ func (p *pool) shed() bool {
 	return had
 }
 
-// close closes all that are idle.
+// close closes all idle connections.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.shut = true
+	p.closed = true
 	for p.oldest != nil {
 		p.drop(p.oldest)
 	}

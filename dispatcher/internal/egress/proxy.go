@@ -21,27 +21,28 @@ import (
 
 // proxy opens connections through an HTTP proxy.
 //
-// It is asked by CONNECT, for http and https alike, and for an address that was
-// resolved and judged here, never for a name. The proxy would resolve a name once
-// more, and a name that resolves to another address each time would make it call
-// an address that the guard refuses. A forwarded request (POST
-// http://… HTTP/1.1) could not name an address either: a proxy must make the
-// Host header out of what it is asked for (RFC 9112, section 3.2.2). Inside the
-// tunnel Host, SNI and the certificate's name are those of the URL, and the
-// proxy sees nothing of an https request. So it must let CONNECT through to the
-// ports in use, 80 among them where http is called. Where the proxy itself is,
-// the operator decides: the guard does not judge it.
+// It uses CONNECT for http and https alike, with an address that was resolved and checked
+// here, never with a name. The proxy would resolve a name once more, and a name that
+// resolves to another address each time would make it call an address that the guard
+// refuses. A forwarded request (POST http://… HTTP/1.1) could not name an address either,
+// because a proxy must derive the Host header from the request target (RFC 9112, section
+// 3.2.2).
+//
+// Inside the tunnel Host, SNI and the certificate's name are from the URL, and the proxy
+// can't read an https request. So the proxy must allow CONNECT to the ports in use,
+// including 80 if http is called. The guard does not check the proxy's own address,
+// because the operator sets it.
 type proxy struct {
-	name string      // scheme, host and port, for errors: there is no user in it
+	name string      // scheme, host and port, for errors: without the user
 	addr string      // host and port
-	tls  *tls.Config // nil: plain
-	auth string      // Proxy-Authorization; empty: none
+	tls  *tls.Config // nil: a plain connection
+	auth string      // Proxy-Authorization; empty: no header
 	dial dialFunc
 }
 
-// ParseProxy reads the URL of a proxy: http or https, a host, and if need be a
-// port, a user and a password. Its errors do not repeat the text, which may
-// hold that password.
+// ParseProxy parses the URL of a proxy: http or https, a host, and optionally a port, a
+// user and a password. Its errors do not repeat the text, because it may contain the
+// password.
 func ParseProxy(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -65,7 +66,7 @@ func ParseProxy(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// newProxy makes a proxy of what ParseProxy gave, nil of nil.
+// newProxy returns a proxy for a URL from ParseProxy, or nil for nil.
 func newProxy(u *url.URL, t *tls.Config) *proxy {
 	if u == nil {
 		return nil
@@ -82,7 +83,7 @@ func newProxy(u *url.URL, t *tls.Config) *proxy {
 		}
 		p.tls = t.Clone()
 		p.tls.ServerName = u.Hostname()
-		p.tls.Certificates = nil // ours is for receivers
+		p.tls.Certificates = nil // our certificate is for receivers
 	}
 	p.addr = net.JoinHostPort(u.Hostname(), port)
 	p.name = u.Scheme + "://" + p.addr
@@ -93,16 +94,16 @@ func newProxy(u *url.URL, t *tls.Config) *proxy {
 	return p
 }
 
-// open opens a connection to an address by way of the proxy. Whatever goes wrong
-// at the proxy counts as no connection: nothing was sent to the receiver.
+// open opens a connection to an address through the proxy. Any fault at the proxy counts
+// as no connection, because nothing was sent to the receiver.
 func (p *proxy) open(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	conn, err := p.reach(ctx)
 	if err != nil {
-		return nil, p.fault(&proxyAway{ownDial(err)})
+		return nil, p.fault(&proxyUnreachable{markDial(err)})
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err = p.ask(conn, to)
-	if !stop() { // the call is over, and the connection's deadline set for good
+	err = p.tunnel(conn, to)
+	if !stop() { // the call is over, and the connection's deadline stays set
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -112,17 +113,18 @@ func (p *proxy) open(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	return conn, nil
 }
 
-// proxyAway is why the proxy itself was not reached. No receiver is to blame for that.
-type proxyAway struct{ err error }
+// proxyUnreachable is the error of a connection to the proxy itself. No receiver is to blame for
+// it.
+type proxyUnreachable struct{ err error }
 
-func (e *proxyAway) Error() string { return e.err.Error() }
-func (e *proxyAway) Unwrap() error { return e.err }
+func (e *proxyUnreachable) Error() string { return e.err.Error() }
+func (e *proxyUnreachable) Unwrap() error { return e.err }
 
 // check opens a connection to the proxy, and closes it.
 func (p *proxy) check(ctx context.Context) error {
 	conn, err := p.reach(ctx)
 	if err != nil {
-		return p.fault(ownDial(err))
+		return p.fault(markDial(err))
 	}
 	return conn.Close()
 }
@@ -141,12 +143,12 @@ func (p *proxy) reach(ctx context.Context) (net.Conn, error) {
 	return secure, nil
 }
 
-// errNoProxy does not repeat what the proxy sent instead.
+// errNoProxy does not quote the response, because it may contain anything.
 var errNoProxy = errors.New("does not answer as a proxy does")
 
-// ask sends CONNECT and reads the answer, and not a byte more: what comes next
-// is the receiver's.
-func (p *proxy) ask(conn net.Conn, to netip.AddrPort) error {
+// tunnel sends CONNECT and reads the response, and not a byte more, because the next byte
+// is from the receiver.
+func (p *proxy) tunnel(conn net.Conn, to netip.AddrPort) error {
 	text := "CONNECT " + to.String() + " HTTP/1.1\r\nHost: " + to.String() + "\r\n"
 	if p.auth != "" {
 		text += "Proxy-Authorization: " + p.auth + "\r\n"
@@ -154,7 +156,7 @@ func (p *proxy) ask(conn net.Conn, to netip.AddrPort) error {
 	if _, err := io.WriteString(conn, text+"\r\n"); err != nil {
 		return err
 	}
-	head := bufio.NewReader(singly{io.LimitReader(conn, maxHeader)})
+	head := bufio.NewReader(byteReader{io.LimitReader(conn, maxHeader)})
 	resp, err := http.ReadResponse(head, &http.Request{Method: http.MethodConnect})
 	switch {
 	case err == nil:
@@ -168,7 +170,7 @@ func (p *proxy) ask(conn net.Conn, to netip.AddrPort) error {
 	}
 }
 
-// refusal is what a status means as an answer to CONNECT, nil if it is granted.
+// refusal returns the error for a status in response to CONNECT, or nil if it is granted.
 func refusal(status int) error {
 	switch {
 	case status/100 == 2:
@@ -182,11 +184,11 @@ func refusal(status int) error {
 	}
 }
 
-// fault names the proxy and the cause, without the addresses that the system or
-// the resolver put into their text.
+// fault names the proxy and the cause, without the addresses that the system or the
+// resolver put into their text.
 func (p *proxy) fault(err error) error {
 	var dns *net.DNSError
-	var away *proxyAway
+	var away *proxyUnreachable
 	cause := err
 	switch {
 	case exhausted(err):
@@ -196,13 +198,13 @@ func (p *proxy) fault(err error) error {
 		cause = bare(err)
 	}
 	if errors.As(err, &away) {
-		cause = &proxyAway{cause}
+		cause = &proxyUnreachable{cause}
 	}
 	return &stageError{dispatcher.ClassConnect, "proxy " + p.name, cause}
 }
 
-// singly reads byte by byte, so that nothing is read ahead. An answer to
-// CONNECT is short, and there is one for each connection.
-type singly struct{ r io.Reader }
+// byteReader reads byte by byte, so that it never reads ahead. A response to CONNECT is
+// short, and there is one for each connection.
+type byteReader struct{ r io.Reader }
 
-func (s singly) Read(p []byte) (int, error) { return s.r.Read(p[:min(len(p), 1)]) }
+func (s byteReader) Read(p []byte) (int, error) { return s.r.Read(p[:min(len(p), 1)]) }

@@ -30,7 +30,7 @@ func TestCallThatIsCalledOffSaysSo(t *testing.T) {
 	})
 	a := newTestClient(t, quickRetries(1)).Send(ctx, newTestCall(r.url(t)))
 	require.ErrorIs(t, a.Err, context.Canceled)
-	require.EqualError(t, a.Err, "the attempt was called off")
+	require.EqualError(t, a.Err, "the attempt was cancelled")
 	require.Zero(t, a.Status)
 }
 

@@ -8,29 +8,31 @@ import (
 	"net/url"
 )
 
-// transport makes requests over HTTP/1.1, each on the goroutine that asks for
-// it: it opens a connection or takes an idle one, writes, and reads. The
-// transport of net/http has two goroutines of its own for every connection, and
-// hands a request and its answer over between them. Where a delivery costs
-// little else, that was a third of it. The answer is still parsed by net/http.
+// transport makes requests over HTTP/1.1, each on the goroutine of its caller. It takes
+// an idle connection or opens one, writes, and reads.
 //
-// It repeats nothing: how often a receiver is called is for checkRetry to
-// decide. It has no CloseIdleConnections either: retryablehttp would call that
-// after each failed call, and close everybody's connections.
+// The transport of net/http has two goroutines for every connection and passes a request
+// and its response between them. That took a third of the time of a cheap delivery.
+// net/http still parses the response.
+//
+// It never retries, because checkRetry decides that. It has no CloseIdleConnections,
+// because retryablehttp would call it after each failed call and close the connections of
+// all lanes.
 type transport struct {
 	dialer *dialer
 	idle   *pool
 }
 
-// errUnasked is for a receiver that answers before it was asked.
+// errUnasked is the error for a receiver that responds before the request.
 var errUnasked = errors.New("it came before the request")
 
-// longestURL is that of a receiver; a redirect to a longer one is told without.
-const longestURL = 2048
+// maxURL is the longest URL of a receiver. A longer Location of a redirect is not
+// reported.
+const maxURL = 2048
 
-// RoundTrip sends the request of a call and reads the header of its answer. It
-// takes the call from its callState: http.Client would copy the headers of a request
-// each time, for redirects that it is not to follow.
+// RoundTrip sends the request of a call and reads the header of its response. It takes
+// the headers from the callState, because http.Client would copy those of the request
+// each time, in case it follows a redirect.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	s := callStateOf(r.Context())
 	out, err := newOutgoing(s.call, s.repeated)
@@ -58,9 +60,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if resp.StatusCode/100 == 3 {
-		// http.Client would parse it, though it does not follow it, and make an
-		// error of one that is no URL.
-		if to := resp.Header["Location"]; len(to) > 0 && len(to[0]) <= longestURL {
+		// http.Client would parse it although it does not follow it, and return an error
+		// if it is not a URL.
+		if to := resp.Header["Location"]; len(to) > 0 && len(to[0]) <= maxURL {
 			s.location = to[0]
 		}
 		delete(resp.Header, "Location")
@@ -68,16 +70,16 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// connect finds a connection for a call: an idle one, or a new one. A call that
-// is repeated takes a new one: the receiver closed its idle connection, and may
-// have closed others of that age.
+// connect returns an idle connection for a call, or opens a new one. A retry always opens
+// a new one: the receiver closed its idle connection, and may have closed others of that
+// age.
 func (t *transport) connect(s *callState) (*conn, error) {
 	u := s.call.URL
 	to := target{u.Scheme, u.Host, s.call.Lane, s.call.Linked}
 	if !s.repeated {
 		for c := t.idle.take(to); c != nil; c = t.idle.take(to) {
 			if c.probe() == stateQuiet {
-				s.got, s.reused, s.address = true, true, c.address
+				s.connected, s.reused, s.address = true, true, c.address
 				return c, nil
 			}
 			c.close()
@@ -91,8 +93,8 @@ func (t *transport) connect(s *callState) (*conn, error) {
 		return nil, err
 	}
 	c := newConn(wire, to)
-	s.got, c.address = true, s.address
-	// Under TLS there may be bytes that belong to TLS itself.
+	s.connected, c.address = true, s.address
+	// With TLS there may be bytes that belong to TLS itself.
 	if c.wire == c.root && c.raw != nil && c.peek() == stateSpoken {
 		c.close()
 		return nil, errUnasked
@@ -100,7 +102,7 @@ func (t *transport) connect(s *callState) (*conn, error) {
 	return c, nil
 }
 
-// dial opens a connection to where a URL points.
+// dial opens a connection to the host of a URL.
 func (t *transport) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	port := u.Port()
 	switch {

@@ -11,15 +11,14 @@ import (
 	"strings"
 )
 
-// The kinds of PEM blocks that tell what a file holds.
+// The types of PEM blocks.
 const (
 	pemCertificate = "CERTIFICATE"
-	pemKey         = "PRIVATE KEY" // the end of all its kinds
+	pemKey         = "PRIVATE KEY" // the suffix of all its types
 )
 
-// LoadRoots reads the certificates of authorities from a PEM file, and trusts
-// them besides those that the system trusts: receivers within and without are
-// called by the same client.
+// LoadRoots reads the certificates of authorities from a PEM file, and adds them to the
+// system's roots, because one client calls internal and public receivers.
 func LoadRoots(path string) (*x509.CertPool, error) {
 	certs, err := loadCertificates(path)
 	if err != nil {
@@ -35,11 +34,11 @@ func LoadRoots(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// LoadCertificate reads the certificate that receivers may ask for, with those
-// between it and its root, and its private key, from two PEM files.
+// LoadCertificate reads the client certificate, its intermediate certificates and its
+// private key from two PEM files. It is shown to receivers that ask for one.
 func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
 	if certFile == "" || keyFile == "" {
-		return nil, errors.New("a client certificate needs both its own file and that of its private key")
+		return nil, errors.New("a client certificate needs two files: the certificate and its private key")
 	}
 	certs, err := loadCertificates(certFile)
 	if err != nil {
@@ -55,13 +54,13 @@ func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
-		// The likeliest by far is a key of another certificate.
+		// The likeliest cause is the key of another certificate.
 		return nil, fmt.Errorf("%s with the key in %s: %w", certFile, keyFile, err)
 	}
 	return []tls.Certificate{pair}, nil
 }
 
-// loadCertificates reads all certificates of a file; there is at least one.
+// loadCertificates reads all certificates of a file, at least one.
 func loadCertificates(path string) ([]*x509.Certificate, error) {
 	blocks, err := loadPEM(path)
 	if err != nil {
@@ -84,7 +83,7 @@ func loadCertificates(path string) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// loadKey reads the private key of a file, as PEM.
+// loadKey reads the private key of a file and returns it as PEM.
 func loadKey(path string) ([]byte, error) {
 	blocks, err := loadPEM(path)
 	if err != nil {
@@ -94,7 +93,7 @@ func loadKey(path string) ([]byte, error) {
 		switch {
 		case !strings.HasSuffix(b.Type, pemKey):
 		case strings.Contains(b.Type, "ENCRYPTED") || strings.Contains(b.Headers["Proc-Type"], "ENCRYPTED"):
-			return nil, fmt.Errorf("%s: the private key is encrypted: its password can't be asked for", path)
+			return nil, fmt.Errorf("%s: the private key is encrypted: decrypt it first", path)
 		default:
 			return pem.EncodeToMemory(b), nil
 		}
@@ -102,7 +101,7 @@ func loadKey(path string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: holds no private key, but %s", path, kinds(blocks))
 }
 
-// loadPEM reads the blocks of a file; there is at least one.
+// loadPEM reads the blocks of a file, at least one.
 func loadPEM(path string) ([]*pem.Block, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -122,7 +121,7 @@ func loadPEM(path string) ([]*pem.Block, error) {
 	}
 }
 
-// kinds lists what blocks are, not what they hold.
+// kinds lists the types of blocks, without their content.
 func kinds(blocks []*pem.Block) string {
 	var all []string
 	for _, b := range blocks {

@@ -133,8 +133,8 @@ func TestCertificateThatCannotBeLoadedIsNamed(t *testing.T) {
 		cert, key string
 		want      []string
 	}{
-		"without a key":             {cert, "", []string{"needs both"}},
-		"without a certificate":     {"", key, []string{"needs both"}},
+		"without a key":             {cert, "", []string{"needs two files"}},
+		"without a certificate":     {"", key, []string{"needs two files"}},
 		"certificate not there":     {gone, key, []string{gone, "no such file"}},
 		"key not there":             {cert, gone, []string{gone, "no such file"}},
 		"the one for the other":     {key, cert, []string{key, `holds no certificate, but "PRIVATE KEY"`}},

@@ -12,34 +12,34 @@ import (
 )
 
 const (
-	// controlEvery is the shortest time between two controls of one kind. While our
-	// network is down, they are made that often.
-	controlEvery = time.Second
-	// controlWithin bounds a control.
-	controlWithin = 2 * time.Second
+	// checkEvery is the shortest time between two checks of one kind. While our network
+	// is down, a check runs that often.
+	checkEvery = time.Second
+	// checkWithin is the timeout of a check.
+	checkWithin = 2 * time.Second
 )
 
-// uplink judges whether a failed attempt is the fault of our own network. It makes
-// controls for that: calls that fail only if our network is down. A tenant decides
-// which receivers fail, so no number of failed attempts says anything about us.
+// uplink decides whether a failed attempt is the fault of our own network. For that it
+// runs checks: calls that fail only if our network is down. It never counts failed
+// attempts, because a tenant decides which receivers fail.
 type uplink struct {
-	proxy     *proxy
-	questions *questions
-	datagram  func(to netip.AddrPort) error // connects a datagram socket, which sends nothing
+	proxy    *proxy
+	resolver *resolverCheck
+	datagram func(to netip.AddrPort) error // connects a datagram socket, which sends nothing
 
-	mu      sync.Mutex // guards what follows
-	latest  map[dispatcher.EgressFault]*control
-	down    map[dispatcher.EgressFault]error    // why the last control of a kind failed
-	known   bool                                // there was a control
-	failing string                              // the host whose look-up failed last
-	worked  [2]netip.AddrPort                   // the address that answered last: IPv4, IPv6
-	lost    [2]bool                             // families whose route is missing
-	timer   *time.Timer                         // of the next round of controls; nil: none is due
-	changed func(dispatcher.EgressFault, error) // nil: it is not watched
+	mu      sync.Mutex // guards the fields below
+	latest  map[dispatcher.EgressFault]*networkCheck
+	down    map[dispatcher.EgressFault]error    // the error of the last failed check, by kind
+	known   bool                                // there was a check
+	failing string                              // the host whose lookup failed last
+	worked  [2]netip.AddrPort                   // the address that was reached last: IPv4, IPv6
+	lost    [2]bool                             // families without a route
+	timer   *time.Timer                         // of the next round of checks; nil: none is scheduled
+	changed func(dispatcher.EgressFault, error) // nil: there is no watcher
 }
 
-// control is one control, which several attempts may wait for.
-type control struct {
+// networkCheck is one check, which several attempts may wait for.
+type networkCheck struct {
 	began time.Time
 	done  chan struct{} // closed when err is set
 	err   error         // nil: it succeeded
@@ -47,16 +47,16 @@ type control struct {
 
 func newUplink(r Resolver, p *proxy) *uplink {
 	return &uplink{
-		proxy: p, questions: &questions{resolver: r}, datagram: datagramTo,
-		latest: map[dispatcher.EgressFault]*control{}, down: map[dispatcher.EgressFault]error{},
+		proxy: p, resolver: &resolverCheck{resolver: r}, datagram: datagramTo,
+		latest: map[dispatcher.EgressFault]*networkCheck{}, down: map[dispatcher.EgressFault]error{},
 	}
 }
 
-// watch has changed called whenever what the controls find changes, until ctx ends.
+// watch calls changed whenever the result of the checks changes, until ctx ends.
 func (u *uplink) watch(ctx context.Context, changed func(dispatcher.EgressFault, error)) {
 	u.mu.Lock()
 	u.changed = changed
-	u.rest()
+	u.scheduleRecheck()
 	u.mu.Unlock()
 	context.AfterFunc(ctx, func() {
 		u.mu.Lock()
@@ -69,14 +69,14 @@ func (u *uplink) watch(ctx context.Context, changed func(dispatcher.EgressFault,
 	})
 }
 
-// answered remembers an address that a connection was opened to.
-func (u *uplink) answered(to netip.AddrPort) {
+// reachedAddr remembers an address that a connection was opened to.
+func (u *uplink) reachedAddr(to netip.AddrPort) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.worked[family(to.Addr())] = to
 }
 
-// family is the place of an address in uplink.worked.
+// family returns the index of an address in uplink.worked.
 func family(a netip.Addr) int {
 	if a.Unmap().Is4() {
 		return 0
@@ -84,18 +84,18 @@ func family(a netip.Addr) int {
 	return 1
 }
 
-// fault is the kind of our own fault that made the attempt of a call fail; empty: it
-// is not ours. It may wait for a control, but not once the call was cancelled.
+// fault returns the kind of our own fault that made the attempt fail, or "" if it is not
+// ours. It may wait for a check, but no longer than the call is not cancelled.
 func (u *uplink) fault(call context.Context, host string, err error) dispatcher.EgressFault {
 	var stage *stageError
-	var away *proxyAway
+	var away *proxyUnreachable
 	var routes *noRouteError
 	switch {
 	case errors.Is(err, context.Canceled), exhausted(err):
 		return ""
 	case errors.As(err, &away):
-		if c := u.control(dispatcher.FaultProxy, host); late(err) && !c.failed(call) {
-			return "" // the receiver's endpoint may allow very little time
+		if c := u.check(dispatcher.FaultProxy, host); late(err) && !c.failed(call) {
+			return "" // because the endpoint's timeout may be very short
 		}
 		return dispatcher.FaultProxy
 	case errors.As(err, &routes):
@@ -104,17 +104,17 @@ func (u *uplink) fault(call context.Context, host string, err error) dispatcher.
 		}
 		return ""
 	case errors.As(err, &stage) && stage.class == dispatcher.ClassDNS && !answeredLookup(stage.err):
-		if u.control(dispatcher.FaultResolver, host).failed(call) {
+		if u.check(dispatcher.FaultResolver, host).failed(call) {
 			return dispatcher.FaultResolver
 		}
 	}
 	return ""
 }
 
-// failed waits for a control and reports whether it failed. It does not wait any longer
-// once the call was cancelled. The end of a call's time does not matter: a look-up that
-// used all of it needs the control as well.
-func (c *control) failed(call context.Context) bool {
+// failed waits for a check and reports whether it failed. It returns false early if the
+// call is cancelled. The call's timeout does not end the wait, because a lookup that used
+// all of the time needs the check as well.
+func (c *networkCheck) failed(call context.Context) bool {
 	select {
 	case <-c.done:
 		return c.err != nil
@@ -123,31 +123,32 @@ func (c *control) failed(call context.Context) bool {
 	if errors.Is(call.Err(), context.Canceled) {
 		return false
 	}
-	<-c.done // within controlWithin
+	<-c.done // returns within checkWithin
 	return c.err != nil
 }
 
-// control is the last control of a kind, or a new one if that began a while ago.
-func (u *uplink) control(why dispatcher.EgressFault, host string) *control {
+// check returns the last check of a kind, or starts a new one if the last began a while
+// ago.
+func (u *uplink) check(why dispatcher.EgressFault, host string) *networkCheck {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if why == dispatcher.FaultResolver && host != "" {
 		u.failing = host
 	}
 	c := u.latest[why]
-	if c != nil && time.Since(c.began) < controlEvery {
+	if c != nil && time.Since(c.began) < checkEvery {
 		return c
 	}
-	c = &control{began: time.Now(), done: make(chan struct{})}
+	c = &networkCheck{began: time.Now(), done: make(chan struct{})}
 	u.latest[why] = c
 	failing := u.failing
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), controlWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), checkWithin)
 		defer cancel()
 		if why == dispatcher.FaultProxy {
 			c.err = u.proxy.check(ctx)
 		} else {
-			c.err = u.questions.ask(ctx, failing)
+			c.err = u.resolver.run(ctx, failing)
 		}
 		u.found(why, c.err)
 		close(c.done)
@@ -155,11 +156,11 @@ func (u *uplink) control(why dispatcher.EgressFault, host string) *control {
 	return c
 }
 
-// routes are the system's errors that say that there is no way to an address.
+// routes are the system's errors for an address without a route.
 var routes = []syscall.Errno{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.ENETDOWN}
 
-// noRouteError is the error of an attempt for which the system knew no way to any
-// address of the receiver.
+// noRouteError is the error of an attempt if the system has no route to any address of
+// the receiver.
 type noRouteError struct {
 	err      error
 	families [2]bool // of the addresses
@@ -169,9 +170,10 @@ type noRouteError struct {
 func (e *noRouteError) Error() string { return e.err.Error() }
 func (e *noRouteError) Unwrap() error { return e.err }
 
-// routeLost reports whether our own route is missing. The receiver's own address says
-// little: a tenant may name one that has no route. So the address of the same family
-// that answered last is used. A family that never worked is not ours to have.
+// routeLost reports whether our own route is missing. The receiver's address is no
+// evidence, because a tenant may name one that has no route. So routeLost checks the
+// address of the same family that was reached last. A family that never worked is not
+// counted.
 func (u *uplink) routeLost(e *noRouteError) bool {
 	u.mu.Lock()
 	worked := u.worked
@@ -197,7 +199,7 @@ func (u *uplink) routeLost(e *noRouteError) bool {
 	return why != nil || e.netDown
 }
 
-// checkRoutes connects a datagram socket again for each family whose route is missing.
+// checkRoutes connects a datagram socket again for each family without a route.
 func (u *uplink) checkRoutes() error {
 	u.mu.Lock()
 	lost, worked := u.lost, u.worked
@@ -219,7 +221,7 @@ func (u *uplink) checkRoutes() error {
 	return why
 }
 
-// found notes the result of a control. While one fails, controls go on.
+// found records the result of a check. While a check fails, it is repeated.
 func (u *uplink) found(why dispatcher.EgressFault, err error) {
 	u.mu.Lock()
 	news := !u.known || (u.down[why] == nil) != (err == nil)
@@ -229,7 +231,7 @@ func (u *uplink) found(why dispatcher.EgressFault, err error) {
 	} else {
 		delete(u.down, why)
 	}
-	u.rest()
+	u.scheduleRecheck()
 	changed := u.changed
 	u.mu.Unlock()
 	if news && changed != nil {
@@ -237,16 +239,16 @@ func (u *uplink) found(why dispatcher.EgressFault, err error) {
 	}
 }
 
-// rest has what is down controlled again after a while, if it is watched. The caller
+// scheduleRecheck schedules the failed checks again, if there is a watcher. The caller
 // holds mu.
-func (u *uplink) rest() {
+func (u *uplink) scheduleRecheck() {
 	if len(u.down) > 0 && u.timer == nil && u.changed != nil {
-		u.timer = time.AfterFunc(controlEvery, u.again)
+		u.timer = time.AfterFunc(checkEvery, u.recheck)
 	}
 }
 
-// again makes the controls that failed once more.
-func (u *uplink) again() {
+// recheck runs the failed checks once more.
+func (u *uplink) recheck() {
 	u.mu.Lock()
 	u.timer = nil
 	down := make([]dispatcher.EgressFault, 0, len(u.down))
@@ -263,15 +265,15 @@ func (u *uplink) again() {
 			u.found(why, u.checkRoutes())
 			continue
 		}
-		c := u.control(why, "")
+		c := u.check(why, "")
 		<-c.done
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.rest()
+	u.scheduleRecheck()
 }
 
-// state is what the controls found. The caller holds mu.
+// state returns the result of the checks. The caller holds mu.
 func (u *uplink) state() dispatcher.NetworkState {
 	switch {
 	case len(u.down) > 0:

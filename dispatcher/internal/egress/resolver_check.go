@@ -14,33 +14,36 @@ import (
 )
 
 const (
-	// maxDomains is how many registrable domains a control can choose from.
+	// maxDomains bounds the registrable domains that a resolver check can choose from.
 	maxDomains = 16
-	// maxQuestions is how many look-ups a control makes if the first one fails. They are
-	// of different domains, since a tenant may break a few of its own at once.
-	maxQuestions = 4
-	// firstAlone is how long a control waits for its first look-up before it makes the others.
+	// maxQueries is how many lookups a resolver check makes if the first one fails. They
+	// are of different domains, because one tenant may break a few domains of its own at
+	// once.
+	maxQueries = 4
+	// firstAlone is how long a check waits for its first lookup before it starts the
+	// others.
 	firstAlone = 500 * time.Millisecond
-	// rootZone is asked for its name servers where too few names are known.
+	// rootZone is queried for its name servers if too few names are known.
 	rootZone = "."
 )
 
-// questions chooses the look-ups of controls, and makes them.
-type questions struct {
+// resolverCheck finds out whether the resolver works. It queries names that were resolved
+// before, and the root zone.
+type resolverCheck struct {
 	resolver Resolver
 
 	mu    sync.Mutex     // guards known
-	known []resolvedName // the last one first, one for each domain
+	known []resolvedName // most recent first, at most one of each domain
 }
 
 // resolvedName is a name that was resolved.
 type resolvedName struct {
 	host, domain string
-	public       bool // its domain is registrable, so that public name servers know it
+	public       bool // its domain is registrable, so public name servers know it
 }
 
-// nameOf finds the registrable domain of a host. A host that has none, such as a name of
-// one label in a local network, counts as its own domain.
+// nameOf returns the registrable domain of a host. A host that has none, such as a name
+// of one label in a local network, counts as its own domain.
 func nameOf(host string) resolvedName {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if domain, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
@@ -49,8 +52,9 @@ func nameOf(host string) resolvedName {
 	return resolvedName{host, host, false}
 }
 
-// resolved remembers a name that was resolved. localhost says nothing about a resolver.
-func (q *questions) resolved(host string) {
+// resolved remembers a name that was resolved. It skips localhost, because a system knows
+// that name without a resolver.
+func (q *resolverCheck) resolved(host string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.known) > 0 && q.known[0].host == host {
@@ -66,16 +70,16 @@ func (q *questions) resolved(host string) {
 		q.known = append(q.known, resolvedName{})
 		at = len(q.known) - 1
 	case at < 0:
-		at = len(q.known) - 1 // the oldest
+		at = len(q.known) - 1 // overwrite the oldest
 	}
 	copy(q.known[1:at+1], q.known[:at])
 	q.known[0] = name
 }
 
-// choose lists what a control asks for after a look-up of a host failed: the name of another
-// domain that was resolved last, then others. A local name is no control for a public
-// one, since a local resolver may know it by itself.
-func (q *questions) choose(host string) []string {
+// choose returns the names to query after the lookup of host failed. The first is the
+// most recently resolved name of another domain. A local name does not check a public
+// one, because a local resolver may know it by itself.
+func (q *resolverCheck) choose(host string) []string {
 	failed := nameOf(host)
 	q.mu.Lock()
 	var others []string
@@ -85,30 +89,30 @@ func (q *questions) choose(host string) []string {
 		}
 	}
 	q.mu.Unlock()
-	if len(others) < maxQuestions {
+	if len(others) < maxQueries {
 		if _, ok := q.resolver.(nsResolver); ok {
 			others = append(others, rootZone)
 		}
 		return others
 	}
 	chosen := others[:1:1]
-	for i := 1; i < maxQuestions; i++ { // spread: one tenant may have resolved the newest ones
-		chosen = append(chosen, others[i*(len(others)-1)/(maxQuestions-1)])
+	for i := 1; i < maxQueries; i++ { // spread over the list, because one tenant may have resolved the newest ones
+		chosen = append(chosen, others[i*(len(others)-1)/(maxQueries-1)])
 	}
 	return chosen
 }
 
-// nsResolver is a Resolver that can be asked for name servers; *net.Resolver is one.
+// nsResolver is a Resolver that can also query name servers. *net.Resolver is one.
 type nsResolver interface {
 	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
 }
 
-// ask makes a control after a look-up of a host failed. It answers nil if the resolver
-// answers at least one question, if only by saying that there is no such name.
-func (q *questions) ask(ctx context.Context, host string) error {
+// run checks the resolver after the lookup of host failed. It returns nil if the resolver
+// answers at least one query, even if it answers that there is no such name.
+func (q *resolverCheck) run(ctx context.Context, host string) error {
 	chosen := q.choose(host)
 	if len(chosen) == 0 {
-		return nil // nothing can be asked, so nothing speaks against our network
+		return nil // no name to query, so there is no evidence against our network
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,8 +144,8 @@ func (q *questions) ask(ctx context.Context, host string) error {
 	return why
 }
 
-// lookup asks for one name. It answers nil if the resolver answered.
-func (q *questions) lookup(ctx context.Context, name string) error {
+// lookup queries one name. It returns nil if the resolver answered.
+func (q *resolverCheck) lookup(ctx context.Context, name string) error {
 	var err error
 	if name == rootZone {
 		_, err = q.resolver.(nsResolver).LookupNS(ctx, name)
@@ -154,15 +158,15 @@ func (q *questions) lookup(ctx context.Context, name string) error {
 	return err
 }
 
-// answeredLookup reports whether the resolver answered: with addresses, or by saying that
-// there are none.
+// answeredLookup reports whether the resolver answered, with addresses or with "no such
+// name".
 func answeredLookup(err error) bool {
 	var dns *net.DNSError
 	return err == nil || errors.Is(err, errNoAddresses) || errors.As(err, &dns) && dns.IsNotFound
 }
 
-// datagramTo connects a datagram socket to an address, for which the system has to know
-// a way. Nothing is sent.
+// datagramTo connects a datagram socket to an address, which fails if the system has no
+// route to it. Nothing is sent.
 func datagramTo(to netip.AddrPort) error {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 	if err != nil {

@@ -67,7 +67,7 @@ func shareDescriptors(limit, permits, connections int) (descriptors, error) {
 
 // ownDescriptors is what a process needs for itself.
 func ownDescriptors() int {
-	return 32 + figuresConnections + 2*callers.Beside + 20*runtime.GOMAXPROCS(0)
+	return 32 + figuresConnections + 2*callers.Overflow + 20*runtime.GOMAXPROCS(0)
 }
 
 // fitting is the limit that so many permits need.

@@ -1,7 +1,11 @@
-// Package callers shares out what is scarce in this process among those that call it:
-// connections, places to wait, turns of lists, places of tests, lines of the log. Each has
-// its own rule, but all of them count by Identity, so that one caller that takes all it can
-// get leaves enough to the others.
+// Package callers shares the scarce resources of this process among its callers:
+// connections (Guests), long polls (Waiting), turns to read lists (Turns), tests of
+// endpoints (Places) and log lines (LogRate). Each has its own rule, but all of them
+// count by Identity. So a caller that takes as much as it can get leaves enough to the
+// others.
+//
+// The HTTP server identifies the caller of a request (Identify) and puts it into the
+// context (With). The handlers then enter the other limits with it.
 package callers
 
 import (
@@ -11,13 +15,13 @@ import (
 	"strings"
 )
 
-// Rank orders callers: where room is short, those of a lower rank make room first.
+// Rank orders callers. If a resource is scarce, callers of a lower rank lose it first.
 type Rank uint8
 
-// The ranks.
+// The ranks, lowest first.
 const (
-	Stranger Rank = iota + 1 // without a key that is known
-	Linked                   // merchants, by their links
+	Stranger Rank = iota + 1 // without a valid key
+	Linked                   // merchants with a link
 	Keyed                    // API keys
 )
 
@@ -28,14 +32,14 @@ type Identity struct {
 	Name string
 }
 
-// Key is the caller with an API key, by the key's owner text.
+// Key returns the caller with an API key, by the key's owner.
 func Key(owner string) Identity { return Identity{Keyed, owner} }
 
-// Link is the caller that came by a link of a tenant.
+// Link returns the caller with a link of a tenant.
 func Link(tenant string) Identity { return Identity{Linked, tenant} }
 
-// Address is the caller at an address. One network of IPv6 (a /64) is one caller: each
-// host has so many addresses.
+// Address returns the caller at an address. An IPv6 network (a /64) is one caller,
+// because each host has that many addresses.
 func Address(a netip.Addr) Identity {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
@@ -50,21 +54,21 @@ func Address(a netip.Addr) Identity {
 
 type identityKey struct{}
 
-// With makes the calls under a context those of a caller.
+// With returns a context whose calls belong to a caller.
 func With(ctx context.Context, who Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, who)
 }
 
-// Of is the caller of With; the zero value is this process itself.
+// Of returns the caller of With. The zero value is this process itself.
 func Of(ctx context.Context) Identity {
 	who, _ := ctx.Value(identityKey{}).(Identity)
 	return who
 }
 
-// Proxies are the networks of proxies whose word on the address of a caller is taken.
+// Proxies are the networks of trusted proxies. Their X-Forwarded-For is used.
 type Proxies []netip.Prefix
 
-// Trust reports whether an address is that of such a proxy.
+// Trust reports whether an address belongs to a trusted proxy.
 func (p Proxies) Trust(a netip.Addr) bool {
 	for _, net := range p {
 		if net.Contains(a.Unmap().WithZone("")) {
@@ -74,14 +78,14 @@ func (p Proxies) Trust(a netip.Addr) bool {
 	return false
 }
 
-// mostHops bounds the addresses of X-Forwarded-For that are looked at.
-const mostHops = 16
+// maxHops bounds the addresses of X-Forwarded-For that are read.
+const maxHops = 16
 
-// Address is the address of a caller whose connection comes from remote. Where that is a
-// trusted proxy, it is the last address in the values of X-Forwarded-For that is none.
-// If all are proxies, or one is no address, it is the last that was understood.
+// Address returns the address of a caller whose connection comes from remote. If that is
+// a trusted proxy, it is the last address in X-Forwarded-For that does not belong to one.
+// If all belong to proxies, or one can't be parsed, it is the last address before that.
 func (p Proxies) Address(remote netip.Addr, forwarded []string) netip.Addr {
-	for hop := 0; hop < mostHops && p.Trust(remote); hop++ {
+	for hop := 0; hop < maxHops && p.Trust(remote); hop++ {
 		var text string
 		if text, forwarded = lastOf(forwarded); text == "" {
 			break
@@ -95,7 +99,7 @@ func (p Proxies) Address(remote netip.Addr, forwarded []string) netip.Addr {
 	return remote
 }
 
-// lastOf takes the last element off lists of elements with commas between.
+// lastOf splits the last element off comma-separated lists.
 func lastOf(lists []string) (last string, rest []string) {
 	if len(lists) == 0 {
 		return "", nil
@@ -116,7 +120,7 @@ func cutLast(list string) (before, after string, found bool) {
 	return list[:at], list[at+1:], true
 }
 
-// parseAddress reads an address, with or without a port.
+// parseAddress parses an address with or without a port.
 func parseAddress(text string) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
 		return a, nil

@@ -213,7 +213,7 @@ func TestTheOldestStrangerBesideThePlacesMakesRoom(t *testing.T) {
 		known.mustAsk(t, 200, "/v1/stats", readKey)
 		synctest.Wait()
 		var silent []*visitor
-		for range callers.Beside {
+		for range callers.Overflow {
 			silent = append(silent, l.dial())
 			synctest.Wait()
 		}
@@ -255,11 +255,11 @@ func TestHalfOfWhatIsBesideThePlacesIsForThoseThatAreNotKnown(t *testing.T) {
 		for range 2 {
 			l.dial().begin(t, publishKey)
 		}
-		for range callers.Beside / 2 {
+		for range callers.Overflow / 2 {
 			l.dial().begin(t, readKey)
 		}
 		l.dial().mustAsk(t, 429, "/v1/stats", readKey)
-		for range callers.Beside {
+		for range callers.Overflow {
 			l.dial().mustAsk(t, 200, "/healthz", "")
 		}
 	})

@@ -8,24 +8,23 @@ import (
 	"time"
 )
 
-// toldEvery is the time between two equal lines of the log that strangers can
-// cause as often as they like.
-const toldEvery = time.Minute
+// logEvery is the shortest time between two equal log lines that strangers can cause.
+const logEvery = time.Minute
 
-// LogRate allows a line once in toldEvery, and counts the rest.
+// LogRate allows one line in logEvery, and counts the others. The zero value is ready to
+// use.
 type LogRate struct {
-	mu     sync.Mutex // guards what follows
-	last   time.Time  // that it was allowed; zero: never
-	missed int        // since then
+	mu     sync.Mutex // guards the fields below
+	last   time.Time  // when a line was allowed; zero: never
+	missed int        // lines not allowed since then
 }
 
-// Allow reports whether it is allowed now, and how often it was not since the
-// last time.
+// Allow reports whether a line is allowed now, and how many were not since the last one.
 func (l *LogRate) Allow() (missed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if !l.last.IsZero() && now.Sub(l.last) < toldEvery {
+	if !l.last.IsZero() && now.Sub(l.last) < logEvery {
 		l.missed++
 		return 0, false
 	}
@@ -33,22 +32,21 @@ func (l *LogRate) Allow() (missed int, ok bool) {
 	return missed, true
 }
 
-// Idle reports whether it would be allowed now.
+// Idle reports whether a line would be allowed now.
 func (l *LogRate) Idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Since(l.last) >= toldEvery
+	return time.Since(l.last) >= logEvery
 }
 
-// serverLog logs the first line of each entry of http.Server, such as that it
-// can't accept a connection.
+// serverLog logs the first line of each message of http.Server, such as a failed accept.
 type serverLog struct {
 	log  *slog.Logger
 	rate LogRate
 }
 
-// longestText bounds a line of the server's log.
-const longestText = 300
+// maxText bounds a message of the server.
+const maxText = 300
 
 func newServerLog(l *slog.Logger) *log.Logger {
 	if l == nil {
@@ -57,10 +55,10 @@ func newServerLog(l *slog.Logger) *log.Logger {
 	return log.New(&serverLog{log: l}, "", 0)
 }
 
-// Write takes one entry.
+// Write logs one message.
 func (s *serverLog) Write(p []byte) (int, error) {
 	if missed, ok := s.rate.Allow(); ok {
-		text, _, _ := strings.Cut(string(p[:min(len(p), longestText)]), "\n")
+		text, _, _ := strings.Cut(string(p[:min(len(p), maxText)]), "\n")
 		s.log.Error("http server", "err", strings.ToValidUTF8(text, "?"), "missed", missed)
 	}
 	return len(p), nil

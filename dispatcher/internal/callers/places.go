@@ -2,22 +2,23 @@ package callers
 
 import "sync"
 
-// Places bounds how many do something at once, in all and by caller.
+// Places limits how many callers do something at once, in total and for each caller.
 type Places struct {
 	most int
-	each map[Rank]int // of one caller; a rank that is not there: most
+	each map[Rank]int // the limit of one caller by rank; missing: most
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	n   int
 	has map[Identity]int
 }
 
-// NewPlaces makes room for so many, of which a caller of a rank takes at most each.
+// NewPlaces returns Places for most callers at once. each is the limit of one caller, by
+// rank.
 func NewPlaces(most int, each map[Rank]int) *Places {
 	return &Places{most: most, each: each, has: map[Identity]int{}}
 }
 
-// Enter takes a place for a caller until leave is called; ok is false where there is none
+// Enter takes a place for a caller until leave is called. ok is false if there is none
 // for it.
 func (p *Places) Enter(who Identity) (leave func(), ok bool) {
 	p.mu.Lock()

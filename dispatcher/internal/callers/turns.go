@@ -5,44 +5,45 @@ import (
 	"sync"
 )
 
-// Readers take turns: of one instance listsAtOnce lists are read at a time, so
-// that lists hold up no publish. Of each caller callerWaits more may wait, and of all
-// together listsWait.
+// An instance reads listsAtOnce lists at a time, so that lists do not slow down
+// publishing. Of each caller callerWaits more may wait, and of all callers together
+// listsWait.
 const (
 	listsAtOnce = 2
 	callerWaits = 16
 	listsWait   = 256
 )
 
-// Turns bounds how many lists are read at once, and how many wait for that. Those that
-// wait go round by caller.
+// Turns limits how many lists are read at once, and how many wait for that. The waiting
+// callers take turns (round robin).
 type Turns struct {
-	full error // what is returned where too many wait
+	full error // returned if too many wait
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	running int
 	waiting int
 	each    map[Identity]*queuer
-	round   []*queuer // those that wait, the next one first
+	round   []*queuer // callers that wait, the next one first
 }
 
-// queuer is one caller that reads, or waits for it.
+// queuer is one caller that reads a list or waits.
 type queuer struct {
 	who     Identity
 	running int
 	waiting []*turn
 }
 
-// turn is one that waits.
+// turn is one waiting call.
 type turn struct {
-	given chan struct{} // closed when its turn has come, or never will
-	err   error         // why it never will; nil: it has come
+	given chan struct{} // closed when the turn has come, or is refused
+	err   error         // why it is refused; nil: it has come
 }
 
-// NewTurns makes Turns that are all free. Where too many wait, Enter returns full.
+// NewTurns returns Turns. Enter returns full if too many wait.
 func NewTurns(full error) *Turns { return &Turns{full: full, each: map[Identity]*queuer{}} }
 
-// Enter waits for a turn of the context's caller, which ends with leave.
+// Enter waits for a turn of the context's caller. The turn ends with leave. It returns
+// full if too many wait, and the context's error if ctx ends first.
 func (t *Turns) Enter(ctx context.Context) (leave func(), err error) {
 	who := Of(ctx)
 	mine, err := t.enter(who)
@@ -85,7 +86,8 @@ func (t *Turns) enter(who Identity) (*turn, error) {
 	return mine, nil
 }
 
-// makeRoom refuses the newest of the caller with the most, if q has fewer.
+// makeRoom refuses the newest call of the caller with the most waiting calls, if q has
+// fewer.
 func (t *Turns) makeRoom(q *queuer) bool {
 	most := q
 	for _, other := range t.round {
@@ -103,8 +105,8 @@ func (t *Turns) makeRoom(q *queuer) bool {
 	return true
 }
 
-// next gives free turns to those that wait, one to each caller in the round. All links of
-// a tenant read one list at a time.
+// next gives free turns to waiting callers, one to each in the round. All links of a
+// tenant read one list at a time.
 func (t *Turns) next() {
 	for i := 0; i < len(t.round) && t.running < listsAtOnce; {
 		q := t.round[i]
@@ -133,7 +135,8 @@ func (t *Turns) leave(who Identity) {
 	t.next()
 }
 
-// giveUp ends the wait of one whose context has ended. Its turn may have come meanwhile.
+// giveUp ends the wait of a call whose context has ended. Its turn may have come
+// meanwhile.
 func (t *Turns) giveUp(who Identity, mine *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,8 +155,8 @@ func (t *Turns) giveUp(who Identity, mine *turn) {
 	}
 }
 
-// remove takes one that waits out of its queue, and its caller out of the round after the
-// last.
+// remove removes a waiting call from its caller's queue, and the caller from the round
+// after its last call.
 func (t *Turns) remove(q *queuer, one *turn) {
 	for i := range q.waiting {
 		if q.waiting[i] == one {

@@ -6,30 +6,30 @@ import (
 	"sync"
 )
 
-// ErrCrowdedOut says that a call lost its place to wait to another caller.
+// ErrCrowdedOut is the cause of the context of a call that lost its place to another
+// caller.
 var ErrCrowdedOut = errors.New("another caller needed the place")
 
-// Waiting bounds how many calls wait at once. Their connections are lost to others
-// meanwhile.
+// Waiting limits how many calls wait at once, because each occupies a connection.
 type Waiting struct {
 	most int
 
-	mu   sync.Mutex               // guards what follows
-	n    int                      // that wait
-	each map[Identity][]*longCall // by caller, the oldest first
+	mu   sync.Mutex               // guards the fields below
+	n    int                      // calls that wait
+	each map[Identity][]*longCall // by caller, oldest first
 }
 
 // longCall is one call that waits.
 type longCall struct{ lose context.CancelCauseFunc }
 
-// NewWaiting makes room for at most so many.
+// NewWaiting returns Waiting for most calls at once.
 func NewWaiting(most int) *Waiting {
 	return &Waiting{most: max(most, 1), each: map[Identity][]*longCall{}}
 }
 
-// Enter takes a place for a caller until leave is called. If all are taken, the caller
-// with the most loses its oldest: the context of that call ends, with ErrCrowdedOut as its
-// cause. A caller that would have no fewer than it takes none, and ok is false.
+// Enter takes a place for a caller until leave is called. If all places are taken, the
+// caller with the most loses its oldest: the context of that call ends with ErrCrowdedOut
+// as its cause. ok is false if the new caller would have no fewer places than that one.
 func (w *Waiting) Enter(ctx context.Context, who Identity) (waits context.Context, leave func(), ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,8 +48,8 @@ func (w *Waiting) Enter(ctx context.Context, who Identity) (waits context.Contex
 	}, true
 }
 
-// makeRoom ends the oldest wait of the caller with the most, if the one that wants a place
-// has fewer even with one more.
+// makeRoom ends the oldest call of the caller with the most, if who has fewer even with
+// one more.
 func (w *Waiting) makeRoom(who Identity) bool {
 	var from Identity
 	for one, all := range w.each {
@@ -66,7 +66,7 @@ func (w *Waiting) makeRoom(who Identity) bool {
 	return true
 }
 
-// remove takes a wait out, if it is still there.
+// remove removes a waiting call, if it is still there.
 func (w *Waiting) remove(who Identity, one *longCall) {
 	all := w.each[who]
 	for i := range all {

@@ -12,51 +12,53 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 	"github.com/hookladder/hookladder/ladder"
 )
 
 const (
-	pollEvery = 20 * time.Millisecond // a server with nothing to load answers after some 20 ms
-	stallMost = time.Minute           // without a byte more loaded; a file of 1 GiB takes some ten seconds
-	askWithin = time.Second           // it is on this machine
+	pollEvery    = 20 * time.Millisecond // a server with an empty file responds after some 20 ms
+	maxStall     = time.Minute           // the longest time without progress of the load; a file of 1 GiB takes some ten seconds
+	queryTimeout = time.Second           // the server is on this machine
 )
 
-// await returns when the server answers for the first time.
+// await returns when the server responds for the first time.
 func (r *Redis) await(ctx context.Context, c *child) error {
-	told, loaded, progress := false, int64(-1), time.Now()
+	logged, loaded, progress := false, int64(-1), time.Now()
 	for {
-		_, err := ask(ctx, r.socket, "PING")
+		_, err := query(ctx, r.socket, "PING")
 		if err == nil {
 			return nil
 		}
 		if errors.Is(err, errLoading) {
 			bytes, total := r.loading(ctx)
-			if !told {
+			if !logged {
 				r.o.Log.Info("embedded redis loads its file", "bytes", total)
-				told = true
+				logged = true
 			}
 			if bytes > loaded {
 				loaded, progress = bytes, time.Now()
 			}
 		}
-		if time.Since(progress) > stallMost {
-			return fmt.Errorf("%s makes no progress since %s: %w", filepath.Base(r.program), ladder.FormatDuration(stallMost), err)
+		if time.Since(progress) > maxStall {
+			return fmt.Errorf("%s has made no progress for %s: %w", filepath.Base(r.program), ladder.FormatDuration(maxStall), err)
 		}
 		select {
 		case <-c.exited:
 			return r.refusal(c)
 		default:
 		}
-		if err := pause(ctx, pollEvery); err != nil {
-			return fmt.Errorf("wait for %s: %w", filepath.Base(r.program), err)
+		if !wait.Sleep(ctx, pollEvery) {
+			return fmt.Errorf("wait for %s: %w", filepath.Base(r.program), context.Cause(ctx))
 		}
 	}
 }
 
-// loading is how many bytes of its file the server has read; -1: it does not tell.
+// loading returns how many bytes of its file the server has read; -1: the server does not
+// report it.
 func (r *Redis) loading(ctx context.Context) (bytes, total int64) {
 	bytes, total = -1, -1
-	text, err := ask(ctx, r.socket, "INFO persistence")
+	text, err := query(ctx, r.socket, "INFO persistence")
 	if err != nil {
 		return bytes, total
 	}
@@ -76,7 +78,7 @@ func (r *Redis) loading(ctx context.Context) (bytes, total int64) {
 	return bytes, total
 }
 
-// refusal is why the server ended before it answered, and what helps.
+// refusal returns the reason why the server ended before it responded, and the cure.
 func (r *Redis) refusal(c *child) error {
 	err := fmt.Errorf("%s ended: %w", filepath.Base(r.program), c.death())
 	if !c.output.damaged() {
@@ -84,23 +86,23 @@ func (r *Redis) refusal(c *child) error {
 	}
 	check := strings.Replace(filepath.Base(r.program), "-server", "-check-aof", 1)
 	manifest := filepath.Join(r.dir, "appendonlydir", "appendonly.aof.manifest")
-	return fmt.Errorf("%w; its append-only file is damaged: copy %s, then run %s --fix %s, which cuts what follows the damage", err, r.dir, check, manifest)
+	return fmt.Errorf("%w; its append-only file is damaged: copy %s, then run %s --fix %s, which removes the changes after the damage", err, r.dir, check, manifest)
 }
 
-var errLoading = errors.New("it is loading")
+var errLoading = errors.New("it loads its file")
 
-// ask asks the server one thing, on a connection of its own, and answers its
-// words. The server may not be there yet, or may know few commands yet: a client
-// of Redis would wait between its attempts.
-func ask(ctx context.Context, socket, command string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+// query sends one command on a connection of its own and returns the text of the
+// response. It does not use a client of Redis, because the client would wait between its
+// retries while the server starts, and would send commands that a loading server refuses.
+func query(ctx context.Context, socket, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close() //nolint:errcheck // it was only asked
+	defer conn.Close() //nolint:errcheck // it was only read
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
 	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
 		return "", err

@@ -3,7 +3,6 @@ package embedded
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,42 +10,43 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Waits before a server that died is started again: they double from
-// restartFirst to restartMost, and start over once it ran for restartCalm.
+// Backoff before a server that died is started again. It doubles from restartFirst to
+// restartMost, and starts over once the server has run for restartCalm.
 const (
 	restartFirst = 100 * time.Millisecond
 	restartMost  = 5 * time.Second
 	restartCalm  = time.Minute
 )
 
-// stopMost is how long the server may take to write its data. What it has not
-// synced by then is in the system's buffers, and reaches the disk unless the
-// machine dies.
-const stopMost = 10 * time.Second
+// stopTimeout is how long the server may take to write its data. Data that is not synced
+// by then is in the system's buffers, and reaches the disk unless the machine dies.
+const stopTimeout = 10 * time.Second
 
-// outputMost is how long we wait for the output of a server that ended: a child
-// of its own, which rewrites the file, may hold the pipe open.
-const outputMost = time.Second
+// outputTimeout is how long we wait for the output of a server that ended. One of its own
+// children, which rewrites the file, may keep the pipe open.
+const outputTimeout = time.Second
 
 // child is one process of the server.
 type child struct {
 	cmd    *exec.Cmd
 	output *output
-	exited chan struct{} // closed when it has ended and was waited for
+	exited chan struct{} // closed when the process has ended
 }
 
-// firstStart is how the first start went.
+// firstStart is the result of the first start.
 type firstStart struct {
 	child *child
 	err   error
 }
 
-// run starts the server, and again when it dies, until stop.
+// run starts the server, and restarts it when it dies, until stop is closed.
 func (r *Redis) run(started chan<- firstStart) {
-	// The kernel ends the child together with the thread that made it, so this
-	// one must last: it belongs to this goroutine until both end.
+	// The kernel ends the child together with the thread that made it, so this thread
+	// must last as long as this goroutine.
 	runtime.LockOSThread()
 	defer close(r.ended)
 	c, err := r.spawn(false)
@@ -54,7 +54,7 @@ func (r *Redis) run(started chan<- firstStart) {
 	if err != nil {
 		return
 	}
-	for wait := restartFirst; ; wait = min(2*wait, restartMost) {
+	for delay := restartFirst; ; delay = min(2*delay, restartMost) {
 		began := time.Now()
 		if err == nil {
 			if r.watch(c) {
@@ -63,19 +63,19 @@ func (r *Redis) run(started chan<- firstStart) {
 			err = c.death()
 		}
 		if time.Since(began) > restartCalm {
-			wait = restartFirst
+			delay = restartFirst
 		}
-		r.o.Log.Error("embedded redis died, starting it again", "err", err, "wait_s", wait.Seconds())
+		r.o.Log.Error("embedded redis died, starting it again", "err", err, "wait_s", delay.Seconds())
 		select {
 		case <-r.stop:
 			return
-		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		case <-time.After(wait.Jitter(delay)):
 		}
 		c, err = r.spawn(true)
 	}
 }
 
-// watch returns when the server ended, and reports whether that was for good.
+// watch returns when the server ended. last reports that it must not be restarted.
 func (r *Redis) watch(c *child) (last bool) {
 	select {
 	case <-r.stop:
@@ -86,13 +86,13 @@ func (r *Redis) watch(c *child) (last bool) {
 	select {
 	case <-r.ready:
 		return false
-	case <-r.stop: // Start, which waits for the first answer, knows why there is none
+	case <-r.stop: // Start waits for the first response and returns the reason
 		return true
 	}
 }
 
-// spawn starts a process. It inherits the lock of the servers, which is held for
-// as long as it lives. It inherits no environment, since that holds secrets.
+// spawn starts a process. The process inherits the server lock, which stays locked while
+// it lives. It inherits no environment, because that contains secrets.
 func (r *Redis) spawn(again bool) (*child, error) {
 	c := &child{output: &output{log: r.o.Log, again: again}, exited: make(chan struct{})}
 	c.cmd = exec.Command(r.program, r.arguments()...)
@@ -100,20 +100,20 @@ func (r *Redis) spawn(again bool) (*child, error) {
 	c.cmd.Env = []string{}
 	c.cmd.ExtraFiles = []*os.File{r.servers}
 	c.cmd.Stdout, c.cmd.Stderr = c.output, c.output
-	c.cmd.WaitDelay = outputMost
+	c.cmd.WaitDelay = outputTimeout
 	c.cmd.SysProcAttr = processAttributes()
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", filepath.Base(r.program), err)
 	}
 	go func() {
 		defer close(c.exited)
-		_ = c.cmd.Wait() // its state says how it ended
+		_ = c.cmd.Wait() // ProcessState has the reason
 	}()
 	r.o.Log.Info("embedded redis started", "program", r.program, "pid", c.cmd.Process.Pid, "dir", r.dir)
 	return c, nil
 }
 
-// arguments are what differs from the server's own defaults.
+// arguments returns the settings that differ from the server's defaults.
 func (r *Redis) arguments() []string {
 	fsync := "everysec"
 	if r.o.Fsync {
@@ -126,13 +126,13 @@ func (r *Redis) arguments() []string {
 		"--daemonize", "no",
 		"--databases", "1",
 		"--loglevel", "warning",
-		"--crash-log-enabled", "no", // it would print what clients sent
+		"--crash-log-enabled", "no", // the log would print data of clients
 		"--dir", r.dir,
-		"--save", "", // the append-only file holds all data
+		"--save", "", // the append-only file has all data
 		"--appendonly", "yes",
 		"--appendfsync", fsync,
 		"--no-appendfsync-on-rewrite", "no",
-		"--aof-load-truncated", "yes", // a power loss may cut the last change, which was not acknowledged
+		"--aof-load-truncated", "yes", // a power loss may cut the last change, which was not confirmed
 		"--maxmemory", strconv.FormatInt(memory(), 10),
 		"--maxmemory-policy", "noeviction",
 		"--lazyfree-lazy-user-del", "yes",
@@ -140,23 +140,23 @@ func (r *Redis) arguments() []string {
 	}, r.o.settings...)
 }
 
-// end has the server write its data, and waits until it is gone.
+// end makes the server write its data, and waits until the process has ended.
 func (c *child) end(r *Redis) {
 	c.output.farewell()
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // an error says that it has ended
-	late := time.NewTimer(stopMost)
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+	late := time.NewTimer(stopTimeout)
 	defer late.Stop()
 	select {
 	case <-c.exited:
 		return
 	case <-late.C:
 	}
-	r.o.Log.Warn("embedded redis did not end, killing it", "waited_s", stopMost.Seconds())
+	r.o.Log.Warn("embedded redis did not end, killing it", "waited_s", stopTimeout.Seconds())
 	_ = c.cmd.Process.Kill()
 	<-c.exited
 }
 
-// death is how the process ended, with the last lines that it printed.
+// death returns how the process ended, with the last lines that it printed.
 func (c *child) death() error {
 	how := c.cmd.ProcessState.String()
 	if tail := c.output.tail(); tail != "" {

@@ -1,10 +1,11 @@
-// Package embedded runs a redis-server, or a valkey-server, as a private child
-// of this process. It listens on a Unix socket that only this user may open, and
-// has an append-only file in a folder of its own: one process and one folder are
-// a durable Hookladder.
+// Package embedded runs a redis-server, or a valkey-server, as a private child of this
+// process. It listens on a Unix socket that only this user may open, and writes an
+// append-only file into its own folder. So one process and one folder are a durable
+// Hookladder.
 //
-// embedded.go takes the folder, child.go starts the server and restarts it when it
-// dies, await.go waits until it answers, and output.go reads what it prints.
+// Start locks the folder (embedded.go), starts the server and restarts it when it dies
+// (child.go), and waits until it responds (await.go). The server's output goes to the log
+// (output.go). Close stops the server.
 package embedded
 
 import (
@@ -20,51 +21,53 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Options say where the data lie.
+// Options configure the server.
 type Options struct {
-	Dir   string // made, if it is not there
-	Fsync bool   // each change is on the disk before it is answered; else each second
+	Dir   string // created if it does not exist
+	Fsync bool   // sync each change to the disk before it is confirmed; otherwise once a second
 	Log   *slog.Logger
 
 	settings []string // more arguments of the server, for tests
 }
 
-// ErrInUse says that another process runs on the folder.
+// ErrInUse is returned by Start if another process uses the folder.
 var ErrInUse = errors.New("in use by another process")
 
-// Redis is a server that runs, and is started again when it dies, until Close.
+// Redis is a running server. It is restarted when it dies, until Close.
 type Redis struct {
 	o       Options
 	program string
-	dir     string   // of the server alone, below Options.Dir
+	dir     string   // the server's folder, below Options.Dir
 	socket  string   // where it listens
 	own     *os.File // locked while this process uses the folder
-	servers *os.File // locked while a server uses the folder: the server inherits it
+	servers *os.File // locked while a server uses the folder, because the server inherits it
 
-	ready chan struct{} // closed when it answered for the first time
-	stop  chan struct{} // closed when it is to end
-	ended chan struct{} // closed when it has ended for good
+	ready chan struct{} // closed after the first response
+	stop  chan struct{} // closed by Close
+	ended chan struct{} // closed when the server has ended for good
 }
 
-// Names in the folder. The server makes appendonlydir beside them.
+// Names in the folder. The server adds appendonlydir.
 const (
-	storeDir   = "store"       // all of it: the folder itself may be a volume with other things in it
-	ownLock    = "lock"        // holds the pid of the process that uses the folder
-	serverLock = "server.lock" // holds the socket of its server
+	storeDir   = "store"       // has all the rest, because the folder may be a volume with other files
+	ownLock    = "lock"        // contains the pid of the process that uses the folder
+	serverLock = "server.lock" // contains the socket of its server
 	socketName = "redis.sock"
 )
 
-// socketMost is how long the path of a socket may be on every system.
-const socketMost = 103
+// maxSocketPath is the longest path of a socket that every system allows.
+const maxSocketPath = 103
 
-// programs are what can be run, the first that is installed.
+// programs are the supported servers. The first one that is installed is used.
 var programs = []string{"redis-server", "valkey-server"}
 
-// Start starts the server on what the folder holds, and returns when it
-// answers. It takes long to load much data, so Start waits until ctx ends or the
-// load makes no more progress.
+// Start starts the server on the folder's data, and returns when it responds. Loading
+// much data takes long, so Start waits until ctx ends, or until the load makes no
+// progress for a minute.
 func Start(ctx context.Context, o Options) (_ *Redis, err error) {
 	r := &Redis{o: o, ready: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{})}
 	if r.program, err = find(); err != nil {
@@ -92,7 +95,7 @@ func Start(ctx context.Context, o Options) (_ *Redis, err error) {
 	return r, nil
 }
 
-// URL is how to connect.
+// URL returns the address of the server for a client of Redis.
 func (r *Redis) URL() string { return socketURL(r.socket) }
 
 func socketURL(socket string) string {
@@ -100,8 +103,8 @@ func socketURL(socket string) string {
 	return u.String()
 }
 
-// Running is how to connect to the server that another process runs on a
-// folder now; empty: no server answers there.
+// Running returns the address of the server that another process runs on a folder, or ""
+// if no server responds there.
 func Running(ctx context.Context, dir string) string {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -112,13 +115,13 @@ func Running(ctx context.Context, dir string) string {
 		return ""
 	}
 	socket := string(note)
-	if _, err := ask(ctx, socket, "PING"); err != nil && !errors.Is(err, errLoading) {
+	if _, err := query(ctx, socket, "PING"); err != nil && !errors.Is(err, errLoading) {
 		return ""
 	}
 	return socketURL(socket)
 }
 
-// Close has the server write what it holds and end. It is called once.
+// Close makes the server write its data and end. It must be called once.
 func (r *Redis) Close() error {
 	close(r.stop)
 	<-r.ended
@@ -135,7 +138,7 @@ func find() (string, error) {
 		strings.Join(programs, " nor "))
 }
 
-// makeDir makes the server's folder, which no other user may read.
+// makeDir creates the server's folder, which no other user may read.
 func makeDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -154,8 +157,8 @@ func makeDir(dir string) (string, error) {
 	return store, nil
 }
 
-// makeOwn makes a folder that is ours alone. Through a link we would change the
-// rights of another folder, and write into it.
+// makeOwn creates a folder that only this user may use. It refuses a link, because we
+// would change the rights of another folder and write into it.
 func makeOwn(store string) error {
 	if err := os.Mkdir(store, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -172,17 +175,16 @@ func makeOwn(store string) error {
 	return os.Chmod(store, 0o700)
 }
 
-// How long to wait for a folder that is in use. The lock of a process that ended
-// may be held for a moment longer, by children that it had just started. The server
-// of a process that was killed writes its data first, which takes some seconds on
-// a slow disk.
+// Timeouts for a folder that is in use. The lock of an ended process may stay locked for
+// a moment by children that it had just started. The server of a killed process writes
+// its data first, which takes some seconds on a slow disk.
 const (
 	userWait   = time.Second
 	orphanWait = 30 * time.Second
 )
 
-// take makes this process the folder's only user. The server of a process that
-// was killed may still be about to end, or run on.
+// take makes this process the folder's only user. The server of a killed process may
+// still be ending, or running.
 func (r *Redis) take(ctx context.Context) (err error) {
 	if r.own, err = open(filepath.Join(r.dir, ownLock)); err != nil {
 		return err
@@ -192,7 +194,7 @@ func (r *Redis) take(ctx context.Context) (err error) {
 		return err
 	}
 	if !free {
-		return fmt.Errorf("%s is %w (%s): each needs a folder of its own", r.o.Dir, ErrInUse, read(r.own))
+		return fmt.Errorf("%s is %w (%s): each process needs its own folder", r.o.Dir, ErrInUse, read(r.own))
 	}
 	if err := write(r.own, "pid "+strconv.Itoa(os.Getpid())); err != nil {
 		return err
@@ -200,40 +202,40 @@ func (r *Redis) take(ctx context.Context) (err error) {
 	if r.servers, err = open(filepath.Join(r.dir, serverLock)); err != nil {
 		return err
 	}
-	told := false
+	logged := false
 	free, err = lockWithin(ctx, r.servers, orphanWait, func() {
-		if !told {
+		if !logged {
 			r.o.Log.Info("ending the embedded redis of a process that was killed", "socket", read(r.servers))
-			told = true
+			logged = true
 		}
-		// Whether it ends shows in its lock: it may be ending already.
-		_, _ = ask(ctx, read(r.servers), "SHUTDOWN NOSAVE")
+		// Its lock shows whether it ends, so the result does not matter.
+		_, _ = query(ctx, read(r.servers), "SHUTDOWN NOSAVE")
 	})
 	if err == nil && !free {
-		err = fmt.Errorf("a server that an earlier process started still uses %s, and does not end: end it (it listens on %s), then start again", r.dir, read(r.servers))
+		err = fmt.Errorf("a server that an earlier process started still uses %s and does not end: stop it (it listens on %s), then start again", r.dir, read(r.servers))
 	}
 	return err
 }
 
-// lockWithin locks a file, if it comes free in time. It calls busy each time that
-// it is not free.
+// lockWithin locks a file as soon as it is free, until a timeout. It calls busy each time
+// that the file is locked.
 func lockWithin(ctx context.Context, f *os.File, most time.Duration, busy func()) (free bool, err error) {
 	for began := time.Now(); ; {
 		if free, err = lock(f); free || err != nil || time.Since(began) > most {
 			return free, err
 		}
 		busy()
-		if err := pause(ctx, pollEvery); err != nil {
-			return false, fmt.Errorf("wait for %s to come free: %w", f.Name(), err)
+		if !wait.Sleep(ctx, pollEvery) {
+			return false, fmt.Errorf("wait for the lock %s: %w", f.Name(), context.Cause(ctx))
 		}
 	}
 }
 
-// chooseSocket puts the socket into the folder, or where its path would be too
-// long into one that is made for it.
+// chooseSocket puts the socket into the folder, or into a new folder if its path would be
+// too long.
 func (r *Redis) chooseSocket() error {
 	r.socket = filepath.Join(r.dir, socketName)
-	if len(r.socket) > socketMost {
+	if len(r.socket) > maxSocketPath {
 		dir, err := os.MkdirTemp("", "hookladder-")
 		if err != nil {
 			return fmt.Errorf("make folder for the socket: %w", err)
@@ -242,16 +244,16 @@ func (r *Redis) chooseSocket() error {
 	}
 	before := read(r.servers)
 	if before != "" && before != r.socket && filepath.Base(before) == socketName {
-		_ = os.Remove(before) // what a process that was killed left; it may be gone already
+		_ = os.Remove(before) // left by a killed process; it may be gone already
 		_ = os.Remove(filepath.Dir(before))
 	}
 	return write(r.servers, r.socket)
 }
 
-// release gives the folder back.
+// release unlocks the folder.
 func (r *Redis) release() error {
 	if r.socket != "" && filepath.Dir(r.socket) != r.dir {
-		_ = os.RemoveAll(filepath.Dir(r.socket)) // nothing but a socket is in it
+		_ = os.RemoveAll(filepath.Dir(r.socket)) // it contains only the socket
 	}
 	var errs []error
 	for _, f := range []*os.File{r.servers, r.own} {
@@ -265,11 +267,11 @@ func (r *Redis) release() error {
 func open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open lock, which must be a file and no link: %w", err)
+		return nil, fmt.Errorf("open lock, which must be a file, not a link: %w", err)
 	}
 	info, err := f.Stat()
 	if err == nil && (!info.Mode().IsRegular() || !ours(info)) {
-		err = fmt.Errorf("%s is no file of this process' user: remove it", path)
+		err = fmt.Errorf("%s is not a file of this process' user: remove it", path)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open lock: %w", err), f.Close())
@@ -277,12 +279,12 @@ func open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// noteMost is longer than any note in a lock file.
-const noteMost = 4 << 10
+// maxNote is longer than any note in a lock file.
+const maxNote = 4 << 10
 
-// read is the note of the process that locked a file; empty: there is none.
+// read returns the note of the process that locked a file, or "".
 func read(f *os.File) string {
-	b := make([]byte, noteMost)
+	b := make([]byte, maxNote)
 	n, _ := f.ReadAt(b, 0) // the note is shorter than b
 	return string(b[:n])
 }
@@ -296,16 +298,4 @@ func write(f *os.File, note string) error {
 		return fmt.Errorf("write %s: %w", f.Name(), err)
 	}
 	return nil
-}
-
-// pause waits, or answers why ctx ended.
-func pause(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

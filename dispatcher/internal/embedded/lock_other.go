@@ -8,14 +8,15 @@ import (
 	"syscall"
 )
 
-// lock can't be done here: a file is not locked for a process and its children.
+// lock is not supported, because this system can't lock a file for a process and its
+// children.
 func lock(*os.File) (free bool, err error) {
-	return false, errors.New("a Redis of its own is not run on this system: name one with REDIS_URL")
+	return false, errors.New("the embedded Redis is not supported on this system: set REDIS_URL")
 }
 
 func processAttributes() *syscall.SysProcAttr { return nil }
 
-// noFollow and ours say nothing here.
+// noFollow and ours have no effect here.
 const noFollow = 0
 
 func ours(os.FileInfo) bool { return true }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// lock locks a file for this process and the children that inherit it, and
-// reports whether it was free. The lock ends with the last of them.
+// lock locks a file for this process and the children that inherit it, and reports
+// whether it was free. The lock ends with the last of these processes.
 func lock(f *os.File) (free bool, err error) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	switch {
@@ -22,7 +22,7 @@ func lock(f *os.File) (free bool, err error) {
 	return false, fmt.Errorf("lock %s: %w", f.Name(), err)
 }
 
-// noFollow has an open fail where the name is a link.
+// noFollow makes an open fail if the name is a link.
 const noFollow = syscall.O_NOFOLLOW
 
 // ours reports whether a file belongs to the user of this process.

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// memory is the most that the server may keep: half of what this process may
-// use, or of the machine's. The rest is for us, and for the copy while the file
-// is rewritten. Without a limit the kernel would kill one of both where now
-// publishing is refused.
+// memory returns the server's maxmemory: half of the memory that this process may use, or
+// of the machine's. The rest is for this process, and for the copy while the file is
+// rewritten. Without a limit the kernel would kill one of both, but with it Redis refuses
+// to publish.
 func memory() int64 { return limit("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup") / 2 }
 
-// limit is the least that any of them sets; 0: none tells.
+// limit returns the lowest limit that is set; 0: no limit is known.
 func limit(machine, own, top string) int64 {
 	limit := machineMemory(machine)
 	for _, file := range limitFiles(own, top) {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // another kind of control group, or none
+			continue // another version of control groups, or none
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		if err == nil && n > 0 && (limit == 0 || n < limit) {
@@ -29,7 +29,7 @@ func limit(machine, own, top string) int64 {
 	return limit
 }
 
-// machineMemory reads how much the machine has; 0: it does not tell.
+// machineMemory returns the memory of the machine; 0: unknown.
 func machineMemory(file string) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -45,8 +45,8 @@ func machineMemory(file string) int64 {
 	return 0
 }
 
-// limitFiles are where the limits of this process may stand: those of its
-// control group and all above it, in both versions of control groups.
+// limitFiles returns the files that may contain the limits of this process: its control
+// group and all groups above it, in both versions of control groups.
 func limitFiles(own, top string) []string {
 	files := []string{filepath.Join(top, "memory.max"), filepath.Join(top, "memory", "memory.limit_in_bytes")}
 	text, err := os.ReadFile(own)

@@ -2,5 +2,5 @@
 
 package embedded
 
-// memory is the most that the server may keep; 0: as much as there is.
+// memory returns the server's maxmemory; 0: no limit.
 func memory() int64 { return 0 }

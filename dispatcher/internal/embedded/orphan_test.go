@@ -160,7 +160,7 @@ func TestAServerThatDoesNotEndIsNotJoined(t *testing.T) {
 	o.Log = slog.New(onLine{Handler: o.Log.Handler(), text: "ending the embedded redis of a process that was killed", do: stop})
 	_, err = embedded.Start(ctx, o)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, "server.lock to come free")
+	require.ErrorContains(t, err, "wait for the lock")
 	require.NoDirExists(t, r.file("appendonlydir"), "none was started beside it")
 }
 

@@ -9,37 +9,37 @@ import (
 	"sync"
 )
 
-// output takes what the server prints: warnings, a line each. They go into our
-// log, and the last ones explain why it died.
+// output receives the warnings that the server prints, one a line. It logs them, and
+// keeps the last lines to explain why the server died.
 type output struct {
 	log   *slog.Logger
-	again bool // it was started before: its advice is in the log already
+	again bool // this is a restart, so its advice is in the log already
 
-	mu      sync.Mutex // guards what follows
-	partial []byte     // a line that has not ended
+	mu      sync.Mutex // guards the fields below
+	partial []byte     // the line that has no end yet
 	lines   []string   // the last keepLines
-	leaving bool       // it was asked to end, and prints that
+	leaving bool       // the server is ending, and its lines about that are no warnings
 }
 
 const (
 	keepLines = 10
-	lineMost  = 4 << 10 // a longer one is cut
+	maxLine   = 4 << 10 // a longer line is cut
 )
 
-// stamp is what the server puts before a warning: its pid, the time and the level.
+// stamp is the server's prefix of a warning: its pid, the time and the level.
 var stamp = regexp.MustCompile(`^\d+:(?:[A-Z] .{0,30}? [.*#-]|signal-handler \(\d+\)) `)
 
-// routine are parts of lines that are no warnings: the server prints them whenever
-// it starts.
+// routine has parts of lines that are no warnings, because the server prints them at
+// every start.
 var routine = []string{"is starting", "just started", "Configuration loaded", "Server initialized"}
 
-// Write takes output of the server.
+// Write processes output of the server.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for rest := p; len(rest) > 0; {
 		line, after, whole := bytes.Cut(rest, []byte("\n"))
-		if room := lineMost - len(o.partial); room > 0 {
+		if room := maxLine - len(o.partial); room > 0 {
 			o.partial = append(o.partial, line[:min(len(line), room)]...)
 		}
 		if whole {
@@ -51,9 +51,9 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line takes a whole line. mu is held.
+// line processes a whole line. The caller holds mu.
 func (o *output) line(text string) {
-	if text == "" || strings.Contains(text, "argv") { // it would log what a client sent
+	if text == "" || strings.Contains(text, "argv") { // the line would log data of a client
 		return
 	}
 	for _, words := range routine {
@@ -61,7 +61,7 @@ func (o *output) line(text string) {
 			return
 		}
 	}
-	advice := strings.HasPrefix(text, "WARNING") // about the machine's settings: no server dies of them
+	advice := strings.HasPrefix(text, "WARNING") // about the machine's settings, which no server dies of
 	if !advice {
 		o.lines = append(o.lines, text)
 		o.lines = o.lines[max(0, len(o.lines)-keepLines):]
@@ -73,25 +73,25 @@ func (o *output) line(text string) {
 	o.log.Log(context.Background(), level, "embedded redis says", "text", text)
 }
 
-// farewell is called when the server is asked to end: what it prints about that
-// is no warning.
+// farewell is called before the server is stopped, because its lines about that are no
+// warnings.
 func (o *output) farewell() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leaving = true
 }
 
-// lastFew is how many lines explain a death: where it happened, and what.
+// lastFew is how many lines explain a death: the place and the reason.
 const lastFew = 3
 
-// tail is the newest of what was printed.
+// tail returns the last lines.
 func (o *output) tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return strings.Join(o.lines[max(0, len(o.lines)-lastFew):], "; ")
 }
 
-// damaged reports whether the server complained of its append-only file.
+// damaged reports whether the server printed that its append-only file is damaged.
 func (o *output) damaged() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -4,8 +4,8 @@ package embedded
 
 import "syscall"
 
-// processAttributes give the server a group of its own, so that Ctrl-C in a
-// terminal reaches only us and it ends last. When we are killed it goes on, and
+// processAttributes puts the server into its own process group, so Ctrl-C in a terminal
+// reaches only us and the server ends last. When we are killed the server continues, and
 // the next start ends it.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}

@@ -12,22 +12,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// MostKnown bounds the cached endpoints, some 2 KiB each. Beyond it the least recently
-// used ones are evicted.
+// MostKnown bounds the cached endpoints, some 2 KiB each. If the cache is full, it evicts
+// the least recently used one.
 const MostKnown = 20_000
 
-// Cache holds the endpoints that were read, until an event tells that they changed.
-// Nothing is kept while this instance is not subscribed to these events.
+// Cache caches endpoints until an event reports that they changed. It caches nothing
+// while this instance is not subscribed to these events, because an event might be lost.
 type Cache struct {
 	store   dispatcher.EndpointStore // nil: there are no endpoints
-	changed func()                   // is told of each change, and that one may have been missed
+	changed func()                   // called after each change, and if one may have been missed
 
-	mu         sync.Mutex // guards what follows
-	subscribed bool       // to events of changes
-	changes    int        // counts events: what was read before one may be old
-	known      *simplelru.LRU[string, *Destination]
-	tenants    *simplelru.LRU[string, []*Destination]
-	listed     int // size of tenants: their endpoints, and one for each tenant
+	mu         sync.Mutex                             // guards the fields below
+	subscribed bool                                   // to the events of changes
+	changes    int                                    // counts events, because a read that began before one may be stale
+	known      *simplelru.LRU[string, *Destination]   // by id
+	tenants    *simplelru.LRU[string, []*Destination] // by tenant
+	listed     int                                    // size of tenants: one for each tenant and one for each endpoint
 }
 
 func newEndpointCache(store dispatcher.EndpointStore, changed func()) *Cache {
@@ -36,7 +36,7 @@ func newEndpointCache(store dispatcher.EndpointStore, changed func()) *Cache {
 	return c
 }
 
-// newLRU makes an LRU cache of MostKnown entries. It has no lock of its own.
+// newLRU returns an LRU cache of MostKnown entries. It is not safe for concurrent use.
 func newLRU[V any](forgotten func(name string, v V)) *simplelru.LRU[string, V] {
 	lru, err := simplelru.NewLRU(MostKnown, forgotten)
 	if err != nil {
@@ -45,7 +45,7 @@ func newLRU[V any](forgotten func(name string, v V)) *simplelru.LRU[string, V] {
 	return lru
 }
 
-// OnChange removes an endpoint that was changed.
+// OnChange removes a changed endpoint from the cache.
 func (c *Cache) OnChange(change dispatcher.EndpointChange) {
 	defer c.changed()
 	c.mu.Lock()
@@ -55,13 +55,13 @@ func (c *Cache) OnChange(change dispatcher.EndpointChange) {
 	c.tenants.Remove(change.Tenant)
 }
 
-// SetSubscribed says whether events arrive from now on. It empties the cache either way,
-// since an event may have been missed.
-func (c *Cache) SetSubscribed(hears bool) {
+// SetSubscribed sets whether events arrive from now on. It empties the cache in both
+// cases, because an event may have been missed.
+func (c *Cache) SetSubscribed(subscribed bool) {
 	defer c.changed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.subscribed = hears
+	c.subscribed = subscribed
 	c.changes++
 	c.known.Purge()
 	c.tenants.Purge()
@@ -77,7 +77,8 @@ func (c *Cache) Clear() {
 	c.tenants.Purge()
 }
 
-// forget removes an endpoint, so that it is read anew.
+// forget removes an endpoint from the cache, so that the next read returns the stored
+// one.
 func (c *Cache) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +88,8 @@ func (c *Cache) forget(id string) {
 	c.known.Remove(id)
 }
 
-// recall answers the cached ones of ids, and which have to be read. asOf goes to keep.
+// recall returns the cached endpoints of ids, and the ids that must be read. The caller
+// passes asOf to keep.
 func (c *Cache) recall(ids []string) (found map[string]*Destination, missing []string, asOf int) {
 	found = make(map[string]*Destination, len(ids))
 	c.mu.Lock()
@@ -102,8 +104,9 @@ func (c *Cache) recall(ids []string) (found map[string]*Destination, missing []s
 	return found, missing, c.changes
 }
 
-// keep caches what was read, unless something changed since asOf. An endpoint with a fault
-// is not cached: the fault may end without a change of the endpoint.
+// keep caches endpoints that were read, unless something changed since asOf. It does not
+// cache an endpoint with a fault, because the fault may end without a change of the
+// endpoint.
 func (c *Cache) keep(asOf int, read []*Destination) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +120,8 @@ func (c *Cache) keep(asOf int, read []*Destination) {
 	}
 }
 
-// Load answers endpoints by id. Ids without an endpoint are missing in the answer.
+// Load returns endpoints by id, from the cache or the store. Ids without an endpoint are
+// not in the map.
 func (c *Cache) Load(ctx context.Context, ids ...string) (map[string]*Destination, error) {
 	found, missing, asOf := c.recall(ids)
 	if len(missing) == 0 {
@@ -144,7 +148,7 @@ func (c *Cache) Load(ctx context.Context, ids ...string) (map[string]*Destinatio
 	return found, nil
 }
 
-// Cached is an endpoint as it is in the cache, or nil.
+// Cached returns the endpoint of a lane if it is cached, or nil.
 func (c *Cache) Cached(lane dispatcher.Lane) *dispatcher.Endpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +158,7 @@ func (c *Cache) Cached(lane dispatcher.Lane) *dispatcher.Endpoint {
 	return nil
 }
 
-// Get answers an endpoint by id, or ErrNoEndpoint.
+// Get returns an endpoint by id, or ErrNoEndpoint.
 func (c *Cache) Get(ctx context.Context, id string) (*Destination, error) {
 	c.mu.Lock()
 	dest, ok := c.known.Get(id)
@@ -172,7 +176,7 @@ func (c *Cache) Get(ctx context.Context, id string) (*Destination, error) {
 	return found[id], nil
 }
 
-// id is the id of an endpoint that is named by its id or its uid.
+// id returns the id of an endpoint that is named by its id or its uid.
 func (c *Cache) id(ctx context.Context, name string) (string, error) {
 	switch {
 	case dispatcher.Lane(name).IsEndpoint():
@@ -183,7 +187,7 @@ func (c *Cache) id(ctx context.Context, name string) (string, error) {
 	return c.store.EndpointID(ctx, name)
 }
 
-// Named answers an endpoint by its id or its uid.
+// Named returns an endpoint by its id or its uid, or ErrNoEndpoint.
 func (c *Cache) Named(ctx context.Context, name string) (*Destination, error) {
 	id, err := c.id(ctx, name)
 	if err != nil {
@@ -191,7 +195,7 @@ func (c *Cache) Named(ctx context.Context, name string) (*Destination, error) {
 	}
 	dest, err := c.Get(ctx, id)
 	if err == nil && id != name && dest.Endpoint.UID != name {
-		// The index may be out of date: what counts is the uid of the endpoint itself.
+		// The index may be out of date, so the uid of the endpoint itself decides.
 		return nil, fmt.Errorf("endpoint %s: %w", fields.Clip(name), dispatcher.ErrNoEndpoint)
 	}
 	return dest, err

@@ -6,7 +6,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Dead counts the dead deliveries by destination and reason. ErrListing says that too
+// Dead counts the dead deliveries by destination and reason. It returns ErrListing if too
 // many callers list now.
 func (r *Registry) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
 	leave, err := r.Lists.Enter(ctx)
@@ -33,7 +33,7 @@ func (r *Registry) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatche
 	for i, g := range page.Groups {
 		states[i].Lane = g.Lane
 	}
-	if err := r.TellURLs(ctx, states); err != nil {
+	if err := r.FillURLs(ctx, states); err != nil {
 		return dispatcher.DeadPage{}, err
 	}
 	for i, s := range states {

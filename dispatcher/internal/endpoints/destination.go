@@ -12,24 +12,24 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Destination is an endpoint ready to be called, or to be taken from. It is parsed once,
-// and used by each attempt until the endpoint changes.
+// Destination is an endpoint that is parsed and ready for attempts, or for takes if it is
+// of kind pull. It is parsed once and used by each attempt until the endpoint changes.
 type Destination struct {
 	Endpoint *dispatcher.Endpoint
-	URL      *url.URL            // nil: it is of kind pull, or see Fault
-	Headers  []dispatcher.Header // names in canonical form; none while they are held
-	header   string              // for the signature, in canonical form too; empty: the scheme's
-	phases   []phase             // in the order of their ends; the last one has none
-	Fault    error               // why it can't be used; nil: it can
+	URL      *url.URL            // nil: the endpoint is of kind pull, or see Fault
+	Headers  []dispatcher.Header // names in canonical form; none while they are withheld
+	header   string              // of the signature, in canonical form; empty: the scheme's default
+	phases   []phase             // ordered by until; the last one has none
+	Fault    error               // why the endpoint can't be used; nil: it can
 }
 
 // phase is a period in which the same secrets sign.
 type phase struct {
-	until  time.Time // exclusive; zero: for ever
+	until  time.Time // exclusive; zero: no end
 	signer *signer.Signer
 }
 
-// NewDestination parses an endpoint. What is wrong with it is in Fault.
+// NewDestination parses an endpoint. It returns a parse error in Fault.
 func NewDestination(e *dispatcher.Endpoint) *Destination {
 	d := &Destination{Endpoint: e}
 	if !e.Pull {
@@ -38,7 +38,7 @@ func NewDestination(e *dispatcher.Endpoint) *Destination {
 		}
 	}
 	if len(e.Secrets) == 0 {
-		d.Fault = dispatcher.ErrSealed // each endpoint is stored with a secret, so this one could not be opened
+		d.Fault = dispatcher.ErrSealed // each endpoint is stored with a secret, so this one could not be decrypted
 		return d
 	}
 	for _, h := range sent(e) {
@@ -51,7 +51,7 @@ func NewDestination(e *dispatcher.Endpoint) *Destination {
 	return d
 }
 
-// sent are the headers that go to the endpoint's URL.
+// sent returns the headers that are sent to the endpoint's URL.
 func sent(e *dispatcher.Endpoint) []dispatcher.Header {
 	if e.HeadersHeld() {
 		return nil
@@ -59,7 +59,7 @@ func sent(e *dispatcher.Endpoint) []dispatcher.Header {
 	return e.Headers
 }
 
-// phases are the periods between the ends of an endpoint's secrets.
+// phases returns the periods between the ends of an endpoint's secrets.
 func phases(e *dispatcher.Endpoint) ([]phase, error) {
 	ends := []time.Time{{}}
 	for _, s := range e.Secrets {
@@ -93,7 +93,8 @@ func phases(e *dispatcher.Endpoint) ([]phase, error) {
 	return list, nil
 }
 
-// Signer signs at a time, and header is where its signature stands, in canonical form.
+// Signer returns the signer for a time, and the header of its signature in canonical
+// form.
 func (d *Destination) Signer(at time.Time) (sign *signer.Signer, header string) {
 	for _, p := range d.phases {
 		if p.until.IsZero() || at.Before(p.until) {
@@ -103,7 +104,8 @@ func (d *Destination) Signer(at time.Time) (sign *signer.Signer, header string) 
 	return nil, ""
 }
 
-// Origin is the part of the URL that holds no secret.
+// Origin returns the scheme and the host of the URL, because the rest may contain a
+// secret.
 func (d *Destination) Origin() string {
 	if d.URL == nil {
 		return ""

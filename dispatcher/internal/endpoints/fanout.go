@@ -8,7 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Matching are the endpoints of a tenant that match a topic.
+// Matching returns the endpoints of a tenant that match a topic.
 func (c *Cache) Matching(ctx context.Context, tenant, topic string) ([]*Destination, error) {
 	all, err := c.tenant(ctx, tenant)
 	if err != nil {
@@ -23,7 +23,7 @@ func (c *Cache) Matching(ctx context.Context, tenant, topic string) ([]*Destinat
 	return list, nil
 }
 
-// Listeners are the endpoints of a tenant that take notices of a topic.
+// Listeners returns the endpoints of a tenant that receive notices of a topic.
 func (r *Registry) Listeners(ctx context.Context, tenant, topic string) ([]*dispatcher.Endpoint, error) {
 	matching, err := r.Cache.Matching(ctx, tenant, topic)
 	list := make([]*dispatcher.Endpoint, len(matching))
@@ -33,7 +33,7 @@ func (r *Registry) Listeners(ctx context.Context, tenant, topic string) ([]*disp
 	return list, err
 }
 
-// tenant answers all endpoints of a tenant, from the cache or the store.
+// tenant returns all endpoints of a tenant, from the cache or the store.
 func (c *Cache) tenant(ctx context.Context, tenant string) ([]*Destination, error) {
 	if c.store == nil {
 		return nil, nil

@@ -9,92 +9,94 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// A change of an endpoint has two steps: the endpoint itself, and the copy of its limits
-// that its lane keeps. They may lie on two servers, and the instance may die between
-// them. If the lane may be claimed from, the next claim finds that out (see
-// CheckVersions). A lane that is held, or whose endpoint was deleted, is never claimed
-// from. Every instance compares those: at its start, when another died, and at each poll.
+// A change of an endpoint has two steps: first the endpoint itself, then the lane's copy
+// of its limits. They may be on two servers, and the instance may die between the steps.
+// If the lane can be claimed, the next claim finds the stale copy (see CheckVersions). A
+// lane that is paused, or whose endpoint was disabled or deleted, is never claimed. Every
+// instance compares such lanes with their endpoints: at its start, after another instance
+// died, and at each poll.
 
 const (
-	// finishAgain is the wait before the next comparison where something did not answer.
-	finishAgain = 5 * time.Second
-	// finishLeast is the least time between two comparisons, which many deaths at once ask for.
-	finishLeast = time.Second
-	// notYet is how long the endpoint of a copy may not exist yet, since it is being
-	// created: far longer than any call lasts.
-	notYet = 10 * time.Minute
-	// toldWithin is how long after an endpoint was disabled its notice may be missing: longer
-	// than it takes to find a dead instance, or for the next poll.
-	toldWithin = 10 * time.Minute
-	// versionsCost is how many commands it takes to read versionsAtOnce versions.
+	// finishRetry is the wait before the next comparison if the store did not respond.
+	finishRetry = 5 * time.Second
+	// finishMin is the shortest time between two comparisons, because many deaths at once
+	// request one each.
+	finishMin = time.Second
+	// creationGrace is how long a lane's copy may exist before its endpoint, because the
+	// endpoint is being created. It is far longer than any call.
+	creationGrace = 10 * time.Minute
+	// noticeWithin is how long after the disabling of an endpoint its notice may be
+	// missing. It is longer than the detection of a dead instance, or the wait for the
+	// next poll.
+	noticeWithin = 10 * time.Minute
+	// versionsCost is the number of commands that read versionsAtOnce versions.
 	versionsCost, versionsAtOnce = 3, 64
 )
 
 // finisher finishes changes of endpoints that stopped half-way.
 type finisher struct {
-	registry *Registry
-	wake     chan struct{} // 1 deep
-	asked    atomic.Bool   // to compare, and it has not begun
-	works    atomic.Bool   // it compares
-	rests    atomic.Bool   // it did so just now
-	spent    atomic.Int64  // commands of the comparison under way, about
-	cost     atomic.Int64  // commands of the last one
+	registry  *Registry
+	wake      wait.Signal
+	requested atomic.Bool  // a comparison is requested, and has not begun
+	working   atomic.Bool  // a comparison is running
+	resting   atomic.Bool  // a comparison has just ended
+	spent     atomic.Int64 // commands of the running comparison, about
+	cost      atomic.Int64 // commands of the last comparison
 }
 
 func newFinisher(r *Registry) *finisher {
-	return &finisher{registry: r, wake: make(chan struct{}, 1)}
+	return &finisher{registry: r, wake: wait.NewSignal()}
 }
 
-// Run compares at the start, and when it is woken, until ctx ends.
+// Run compares at its start and after each signal, until ctx ends.
 func (f *finisher) Run(ctx context.Context) error {
 	if f.registry.Store == nil {
 		return nil
 	}
 	f.suspect()
-	again := time.NewTimer(finishAgain)
-	again.Stop()
-	defer again.Stop()
+	retry := time.NewTimer(finishRetry)
+	retry.Stop()
+	defer retry.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-f.wake:
-		case <-again.C:
+		case <-retry.C:
 		}
-		f.works.Store(true)
-		f.asked.Store(false)
+		f.working.Store(true)
+		f.requested.Store(false)
 		err := f.finish(ctx)
-		f.rests.Store(true)
-		f.works.Store(false)
+		f.resting.Store(true)
+		f.working.Store(false)
 		if ctx.Err() != nil {
 			return nil
 		}
 		f.registry.Outages.Report("finish", err)
 		if err != nil {
-			again.Reset(finishAgain)
+			retry.Reset(finishRetry)
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, finishMin) {
 			return nil
-		case <-time.After(finishLeast):
 		}
-		f.rests.Store(false)
+		f.resting.Store(false)
 	}
 }
 
-// finish goes through all that may be half done. One failure does not stop the rest.
+// finish compares everything that may be half done. One failure does not stop the rest.
 func (f *finisher) finish(ctx context.Context) error {
 	f.spent.Store(0)
 	defer func() { f.cost.Store(f.spent.Load()) }()
-	return errors.Join(f.held(ctx), f.deleted(ctx))
+	return errors.Join(f.paused(ctx), f.deleted(ctx))
 }
 
-// held compares the held lanes with their endpoints. It reads the copies before the
-// endpoints. So an endpoint may be newer than a copy that has been raised since, which is
-// harmless: a copy is never replaced by an older one.
-func (f *finisher) held(ctx context.Context) error {
+// paused compares the paused lanes, including the disabled and deleted ones, with their
+// endpoints. It reads the copies first. So an endpoint may be newer than a copy that was
+// updated since. This is harmless, because an older version never replaces a copy.
+func (f *finisher) paused(ctx context.Context) error {
 	var errs []error
 	for cursor := ""; ; {
 		call, cancel := outage.Within(ctx)
@@ -105,42 +107,46 @@ func (f *finisher) held(ctx context.Context) error {
 			f.spent.Add(1) // their versions too
 		}
 		var copies []dispatcher.LaneVersion
-		var disabled []string // lately
+		var disabled []string // recently
 		for _, l := range page {
 			if l.Held == dispatcher.HeldCut {
 				f.registry.sweeper.put(l.Lane, 0)
 			}
-			if l.Held == dispatcher.HeldDisabled && f.registry.Queue.Now().Sub(l.Since) < toldWithin {
+			if l.Held == dispatcher.HeldDisabled && f.registry.Queue.Now().Sub(l.Since) < noticeWithin {
 				disabled = append(disabled, string(l.Lane))
 			}
 			if l.Lane.IsEndpoint() && l.Held != dispatcher.HeldDeleted {
 				copies = append(copies, l.LaneVersion)
 			}
 		}
-		errs = append(errs, err, f.compare(ctx, copies, notYet), f.tellDisabled(ctx, disabled))
+		errs = append(errs, err, f.compare(ctx, copies, creationGrace), f.notifyDisabled(ctx, disabled))
 		if cursor = next; cursor == "" || ctx.Err() != nil {
 			return errors.Join(errs...)
 		}
 	}
 }
 
-// tellDisabled tells once more which endpoints were disabled: the instance that did so may
-// have died before its notice was stored, which is kept once.
-func (f *finisher) tellDisabled(ctx context.Context, ids []string) error {
+// notifyDisabled publishes the notices of disabled endpoints once more, because the
+// instance that disabled them may have died before. A notice that is stored already is
+// not stored again.
+func (f *finisher) notifyDisabled(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	found, err := f.registry.Cache.Load(ctx, ids...)
 	for _, dest := range found {
-		f.registry.tellNotice(dest.Endpoint)
+		f.registry.notify(dest.Endpoint)
 	}
 	return err
 }
 
-// compare gives lanes the limits of their endpoints where these are newer, and makes newer
-// the endpoints that are older than their lanes. The copies were read before. A copy without
-// an endpoint that was not deleted either comes from a creation that failed: it is removed
-// once it has that age. If something waits in its lane, the store lost the endpoint.
+// compare gives lanes the limits of their endpoints if these are newer. If an endpoint is
+// older than its lane's copy, it raises the endpoint's version. The copies must be read
+// before.
+//
+// If a copy has no endpoint and no deletion is recorded, a creation failed. Then compare
+// removes the copy once it is older than age. If deliveries wait in its lane, the store
+// lost the endpoint.
 func (f *finisher) compare(ctx context.Context, copies []dispatcher.LaneVersion, age time.Duration) error {
 	if len(copies) == 0 {
 		return nil
@@ -174,7 +180,7 @@ func (f *finisher) compare(ctx context.Context, copies []dispatcher.LaneVersion,
 	return errors.Join(errs...)
 }
 
-// raise gives a lane the present limits of its endpoint.
+// raise gives a lane the current limits of its endpoint.
 func (f *finisher) raise(ctx context.Context, c dispatcher.LaneVersion) error {
 	r := f.registry
 	r.Cache.forget(string(c.Lane)) // the cached one may be as old as the copy
@@ -200,7 +206,7 @@ func (f *finisher) raise(ctx context.Context, c dispatcher.LaneVersion) error {
 	return nil
 }
 
-// deleted goes through the deleted endpoints whose lanes may not be empty.
+// deleted finishes the deletions of endpoints whose lanes may not be empty.
 func (f *finisher) deleted(ctx context.Context) error {
 	var errs []error
 	for cursor := ""; ; {
@@ -230,29 +236,29 @@ func (f *finisher) end(ctx context.Context, id string, end int64) error {
 	return err
 }
 
-// Suspect has the finisher look soon for changes that stopped half-way.
+// Suspect wakes the finisher, because a change may have stopped half-way.
 func (r *Registry) Suspect() { r.finisher.suspect() }
 
 func (f *finisher) suspect() {
-	f.asked.Store(f.registry.Store != nil)
-	wake(f.wake)
+	f.requested.Store(f.registry.Store != nil)
+	f.wake.Set()
 }
 
-// busy reports whether it compares, or is about to, but not after one that just ended: what
-// asks for another is told several times.
-func (f *finisher) busy() bool { return f.asked.Load() && !f.rests.Load() || f.works.Load() }
+// busy reports whether a comparison is running or requested. It returns false just after
+// a comparison, because one cause may request several.
+func (f *finisher) busy() bool { return f.requested.Load() && !f.resting.Load() || f.working.Load() }
 
-// Compare gives lanes that a trim has read the limits of their endpoints where these are
-// newer: an empty lane that is not held is never claimed from either. Without such lanes
-// it makes no call and reports nothing about the store.
-func (r *Registry) Compare(ctx context.Context, looked []dispatcher.LaneVersion) {
-	if r.Store != nil && len(looked) > 0 {
-		r.Outages.Report("trim", r.finisher.compare(ctx, looked, 0))
+// Compare gives lanes that a trim has read the limits of their endpoints if these are
+// newer. An empty lane is never claimed, so no claim would find that out. Without such
+// lanes it makes no call and reports nothing about the store.
+func (r *Registry) Compare(ctx context.Context, trimmed []dispatcher.LaneVersion) {
+	if r.Store != nil && len(trimmed) > 0 {
+		r.Outages.Report("trim", r.finisher.compare(ctx, trimmed, 0))
 	}
 }
 
-// FinishCost is about how many commands it takes to look for half-done changes; held of
-// them read the held lanes. It is 0 without a store of endpoints.
+// FinishCost returns about how many commands one comparison takes. Of them held read the
+// paused lanes. It is 0 without a store of endpoints.
 func (r *Registry) FinishCost(held int) int {
 	if r.Store == nil {
 		return 0

@@ -39,7 +39,7 @@ func (f *finishing) Limit(context.Context, string, dispatcher.Lane, dispatcher.L
 
 func TestADeletionCountsWhatItCancelsThoughTheFinisherComesBy(t *testing.T) {
 	f := &finishing{waiting: 3}
-	f.registry = New(Options{Store: f, Queue: f, Name: func() string { return "one" }, Stirred: func() {}})
+	f.registry = New(Options{Store: f, Queue: f, Name: func() string { return "one" }, OnActivity: func() {}})
 	cancelled, err := f.registry.DeleteEndpoint(t.Context(), "ep_000000001")
 	require.NoError(t, err)
 	require.Equal(t, 3, cancelled)

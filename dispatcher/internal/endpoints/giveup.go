@@ -9,71 +9,72 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// quitter gives up destinations that failed for too long. It does so apart from the
-// goroutine that found that out, which has outcomes to record. What it does not reach
-// before this process ends, the next failure asks for again.
-type quitter struct {
+// giveUps gives up destinations that failed for too long. It has its own goroutine,
+// because the attempt that found it out must record its outcome. A request that is lost
+// when this process ends is made again by the next failure.
+type giveUps struct {
 	registry *Registry
 
-	mu    sync.Mutex                                 // guards what follows
-	lanes map[dispatcher.Lane]hopeless               // to give up
-	works bool                                       // at a lane that was taken
-	told  map[dispatcher.Lane]dispatcher.LaneFailing // logged as failing
+	mu      sync.Mutex                                 // guards the fields below
+	lanes   map[dispatcher.Lane]giveUp                 // lanes to give up
+	working bool                                       // a lane is being given up
+	logged  map[dispatcher.Lane]dispatcher.LaneFailing // lanes that were logged as failing
 
-	wake chan struct{} // 1 deep
+	wake wait.Signal
 }
 
-// hopeless is why a lane is given up.
-type hopeless struct {
-	called *dispatcher.Endpoint // as it was called; nil: it is a bare URL's
-	since  time.Time            // it fails
+// giveUp is one request to give up a lane.
+type giveUp struct {
+	called *dispatcher.Endpoint // the endpoint as it was called; nil: the lane is of a bare URL
+	since  time.Time            // the lane fails since then
 }
 
-func newQuitter(r *Registry) *quitter {
-	return &quitter{
-		registry: r, lanes: map[dispatcher.Lane]hopeless{}, told: map[dispatcher.Lane]dispatcher.LaneFailing{},
-		wake: make(chan struct{}, 1),
+func newGiveUps(r *Registry) *giveUps {
+	return &giveUps{
+		registry: r, lanes: map[dispatcher.Lane]giveUp{}, logged: map[dispatcher.Lane]dispatcher.LaneFailing{},
+		wake: wait.NewSignal(),
 	}
 }
 
-// hopelessMost bounds the lanes that are to be given up. Beyond it their next failure asks
-// for it again.
-const hopelessMost = 10_000
+// maxGiveUps bounds the requests. If there are more, the next failure of a lane requests
+// it again.
+const maxGiveUps = 10_000
 
-// GiveUp ends what waits for a destination that fails since then, which is too long.
-// called is its endpoint, as it was called, which is disabled; nil: a bare URL, of which
-// only what was accepted until now ends.
+// GiveUp requests that a destination that fails since a time is given up. called is its
+// endpoint as it was called, which is disabled. If called is nil, the lane is of a bare
+// URL, and only the deliveries that were accepted until now end.
 func (r *Registry) GiveUp(lane dispatcher.Lane, called *dispatcher.Endpoint, since time.Time) {
-	q := r.quitter
+	q := r.giveUps
 	q.mu.Lock()
-	if len(q.lanes) < hopelessMost {
-		q.lanes[lane] = hopeless{called, since}
+	if len(q.lanes) < maxGiveUps {
+		q.lanes[lane] = giveUp{called, since}
 	}
 	q.mu.Unlock()
-	wake(q.wake)
+	q.wake.Set()
 }
 
-func (q *quitter) take() (lane dispatcher.Lane, h hopeless, ok bool) {
+func (q *giveUps) take() (lane dispatcher.Lane, h giveUp, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.works = len(q.lanes) > 0
+	q.working = len(q.lanes) > 0
 	for lane, h = range q.lanes {
 		delete(q.lanes, lane)
 		return lane, h, true
 	}
-	return "", hopeless{}, false
+	return "", giveUp{}, false
 }
 
-func (q *quitter) busy() bool {
+func (q *giveUps) busy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.works || len(q.lanes) > 0
+	return q.working || len(q.lanes) > 0
 }
 
 // Run gives up lanes until ctx ends.
-func (q *quitter) Run(ctx context.Context) error {
+func (q *giveUps) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		lane, h, ok := q.take()
 		switch {
@@ -91,39 +92,41 @@ func (q *quitter) Run(ctx context.Context) error {
 	return nil
 }
 
-// cut ends what was accepted for a bare URL until now. What is published later is
-// attempted, and its failures count anew. Another instance may have cut it already.
-func (q *quitter) cut(ctx context.Context, lane dispatcher.Lane, since time.Time) {
+// cut ends the deliveries that were accepted for a bare URL until now. Later ones are
+// attempted, and their failures count from zero. Another instance may have cut the lane
+// already.
+func (q *giveUps) cut(ctx context.Context, lane dispatcher.Lane, since time.Time) {
 	r := q.registry
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	waiting, cut, err := r.Queue.Cut(call, r.Name(), lane, since)
 	r.Outages.Report("give up", err)
 	if err != nil {
-		r.PollSoon() // it may be done, and only its answer lost
+		r.PollSoon() // the cut may be made, with only its response lost
 	}
 	if !cut {
 		return
 	}
 	r.Log.LogAttrs(ctx, slog.LevelInfo, "destination given up", slog.String("lane", string(lane)),
 		slog.String("why", string(dispatcher.WhyFailing)), slog.Time("since", since), slog.Int("waiting", waiting))
-	r.Tell(dispatcher.News{
+	r.Notify(dispatcher.News{
 		Notice: dispatcher.NoticeDisabled, Lane: lane, Key: dispatcher.Summary(since, 0), State: string(dispatcher.StateActive),
-		Since: since, Reason: string(dispatcher.WhyFailing), Count: waiting, // what comes is attempted
+		Since: since, Reason: string(dispatcher.WhyFailing), Count: waiting, // new deliveries are attempted
 	})
 	r.sweeper.put(lane, 0)
 }
 
-// failingTold bounds what is remembered of lanes that are logged as failing. Beyond it
-// some are logged again.
-const failingTold = 10_000
+// maxFailingLogged bounds the lanes remembered as logged. If there are more, some are
+// logged again.
+const maxFailingLogged = 10_000
 
-// Failing logs, once for each time, that a destination fails for FailingAfter, and that it
-// answers again. Notices tell it too, and once an hour that it still fails: whichever
-// instance meets its next failure. status is the last answer.
+// Failing logs that a destination has failed for FailingAfter, and that it has recovered,
+// each once. It also publishes notices of both, and once an hour that the destination
+// still fails. The notice comes from the instance that records the failure. status is the
+// last response's.
 func (r *Registry) Failing(f dispatcher.LaneFailing, status int) {
 	if f.Recovered {
-		f.For = max(f.For, r.Queue.Now().Sub(f.Since)) // a test that succeeded does not tell
+		f.For = max(f.For, r.Queue.Now().Sub(f.Since)) // a test that succeeded does not report For
 	}
 	if r.FailingAfter == 0 || f.For < r.FailingAfter {
 		return
@@ -135,36 +138,36 @@ func (r *Registry) Failing(f dispatcher.LaneFailing, status int) {
 	if f.Recovered {
 		news.Notice, news.Key, news.Reason = dispatcher.NoticeRecovered, dispatcher.Summary(f.Since, 0), string(f.Why)
 	}
-	r.Tell(news)
-	q := r.quitter
+	r.Notify(news)
+	q := r.giveUps
 	q.mu.Lock()
-	was, told := q.told[f.Lane]
-	told = told && was.Since.Equal(f.Since)
+	was, logged := q.logged[f.Lane]
+	logged = logged && was.Since.Equal(f.Since)
 	switch {
 	case f.Recovered:
-		delete(q.told, f.Lane)
-	case !told:
-		if len(q.told) >= failingTold {
-			clear(q.told)
+		delete(q.logged, f.Lane)
+	case !logged:
+		if len(q.logged) >= maxFailingLogged {
+			clear(q.logged)
 		}
-		q.told[f.Lane] = f
+		q.logged[f.Lane] = f
 	}
 	q.mu.Unlock()
 	text := "destination failing"
 	switch {
-	case f.Recovered && told:
+	case f.Recovered && logged:
 		text = "destination recovered"
-	case f.Recovered || told:
+	case f.Recovered || logged:
 		return
 	}
 	r.Log.LogAttrs(context.Background(), slog.LevelInfo, text, slog.String("lane", string(f.Lane)),
 		slog.Time("since", f.Since), slog.Float64("for_s", f.For.Seconds()))
 }
 
-// Works has an endpoint's lane fail no more, since a test of it succeeded. If its URL waited
-// for that, and is still the same, it waits no more.
+// Works clears the failures of an endpoint's lane after a test of the endpoint succeeded.
+// It also verifies the endpoint's URL if that is still the same.
 func (r *Registry) Works(ctx context.Context, e *dispatcher.Endpoint) error {
-	ctx, cancel := outage.Within(context.WithoutCancel(ctx)) // the caller of the test may be gone
+	ctx, cancel := outage.Within(context.WithoutCancel(ctx)) // the caller of the test may have gone
 	defer cancel()
 	r.Outages.Report("works", r.Queue.Works(ctx, r.Name(), e.Lane()))
 	if !e.Unverified {

@@ -12,16 +12,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// Lane is the lane of a destination. That is a lane, an endpoint's id or uid, q_<name> for
-// a queue, a URL, or * for all lanes. A URL means the lane of its origin and of tenant.
-// ErrNoEndpoint says that no endpoint has that uid.
+// Lane returns the lane of a destination. A destination is a lane, an endpoint's id or
+// uid, q_<name> for a queue, a URL, or * for all lanes. A URL means the lane of its
+// origin and of tenant. It returns ErrNoEndpoint if no endpoint has that uid.
 func (r *Registry) Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error) {
 	lane, _, err := r.laneAndName(ctx, destination, tenant)
 	return lane, err
 }
 
-// MessageLane is Lane of one message: a URL means the lane of its origin and of
-// the message's tenant.
+// MessageLane is Lane for a message: a URL means the lane of its origin and of the
+// message's tenant.
 func (r *Registry) MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error) {
 	tenant := ""
 	if strings.Contains(destination, "://") {
@@ -33,7 +33,8 @@ func (r *Registry) MessageLane(ctx context.Context, id, destination string) (dis
 	return r.Lane(ctx, destination, tenant)
 }
 
-// MessageTenant is the tenant of a message. ErrNotFound says that there is no such message.
+// MessageTenant returns the tenant of a message, or ErrNotFound if there is no such
+// message.
 func (r *Registry) MessageTenant(ctx context.Context, id string) (string, error) {
 	record, err := r.Queue.Read(ctx, id)
 	if err != nil {
@@ -42,8 +43,8 @@ func (r *Registry) MessageTenant(ctx context.Context, id string) (string, error)
 	return record.Message.Tenant, nil
 }
 
-// laneAndName is Lane, and what the lane is for where the destination says it: a URL's
-// origin and tenant, or the name of a queue.
+// laneAndName is Lane, and also returns the lane's name if the destination contains it: a
+// URL's origin and tenant, or the name of a queue.
 func (r *Registry) laneAndName(ctx context.Context, destination, tenant string) (lane dispatcher.Lane, name string, err error) {
 	if !strings.Contains(destination, "://") {
 		if queue, ok := dispatcher.QueueNamed(destination); ok {
@@ -59,7 +60,7 @@ func (r *Registry) laneAndName(ctx context.Context, destination, tenant string) 
 	return dispatcher.URLLane(u, tenant), dispatcher.URLLaneName(u, tenant), nil
 }
 
-// namedLane is the lane of a destination that is no URL.
+// namedLane returns the lane of a destination that is not a URL.
 func (r *Registry) namedLane(ctx context.Context, destination string) (dispatcher.Lane, error) {
 	switch {
 	case destination == string(dispatcher.AllLanes):
@@ -74,19 +75,21 @@ func (r *Registry) namedLane(ctx context.Context, destination string) (dispatche
 	return dispatcher.Lane(id), err
 }
 
-// Pause holds a destination: deliveries to it wait. A URL means the lane of tenant.
+// Pause pauses a destination: its deliveries wait. A URL means the lane of tenant.
 func (r *Registry) Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error) {
-	return r.hold(ctx, destination, tenant, true)
+	return r.setPaused(ctx, destination, tenant, true)
 }
 
-// Resume ends whatever holds a destination: a pause, being disabled, its breaker, or a
-// Retry-After. A URL that waits for a test goes on waiting where a link resumes, and a
-// link's resume is ErrDisabled where the operator disabled the endpoint.
+// Resume makes a destination active again. It ends a pause, enables an endpoint, closes
+// the breaker and drops a Retry-After.
+//
+// A person with a link can't resume everything. A URL that waits for a test keeps
+// waiting, and the call returns ErrDisabled if the operator disabled the endpoint.
 func (r *Registry) Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error) {
-	return r.hold(ctx, destination, tenant, false)
+	return r.setPaused(ctx, destination, tenant, false)
 }
 
-func (r *Registry) hold(ctx context.Context, destination, tenant string, held bool) (dispatcher.LaneState, error) {
+func (r *Registry) setPaused(ctx context.Context, destination, tenant string, paused bool) (dispatcher.LaneState, error) {
 	lane, name, err := r.laneAndName(ctx, destination, tenant)
 	if err == nil {
 		err = r.checkLane(ctx, lane, destination)
@@ -96,43 +99,43 @@ func (r *Registry) hold(ctx context.Context, destination, tenant string, held bo
 		return dispatcher.LaneState{}, err
 	case lane.IsEndpoint():
 		_, err = r.changeEndpoint(ctx, string(lane), func(e *dispatcher.Endpoint) error {
-			if !held && e.Disabled && e.Cause == "" && byLink(ctx) { // a person of the operator did that
+			if !paused && e.Disabled && e.Cause == "" && byLink(ctx) { // the operator disabled it
 				return fmt.Errorf("resume endpoint %s: %w", e.ID, dispatcher.ErrDisabled)
 			}
-			e.Paused = held
-			if !held {
+			e.Paused = paused
+			if !paused {
 				e.Disabled = false
 			}
 			return nil
-		}, !held)
+		}, !paused)
 	default:
 		limits := dispatcher.LaneLimits{Name: name, By: dispatcher.CallerOf(ctx)}
-		if held {
+		if paused {
 			limits.Held = dispatcher.HeldPaused
 		}
-		_, err = r.setLimits(ctx, lane, limits, clears(dispatcher.WhyResumed, !held))
-		r.Stirred()
+		_, err = r.setLimits(ctx, lane, limits, clears(dispatcher.WhyResumed, !paused))
+		r.OnActivity()
 	}
 	if err != nil {
 		return dispatcher.LaneState{}, err
 	}
 	states, err := r.Queue.LaneStates(ctx, []dispatcher.Lane{lane})
 	if err == nil {
-		err = r.TellURLs(ctx, states)
+		err = r.FillURLs(ctx, states)
 	} else {
 		states, err = []dispatcher.LaneState{{Lane: lane}}, fmt.Errorf("read lane %s: %w", lane, err)
 	}
-	r.tellHeld(ctx, &states[0], held) // the change is made, even where its state could not be read
+	r.logPaused(ctx, &states[0], paused) // the change is made even if its state could not be read
 	return states[0], err
 }
 
-// tellHeld logs that a lane was paused or resumed. A lane's URL has no secret part.
-func (r *Registry) tellHeld(ctx context.Context, s *dispatcher.LaneState, held bool) {
+// logPaused logs that a lane was paused or resumed. A lane's URL has no secret part.
+func (r *Registry) logPaused(ctx context.Context, s *dispatcher.LaneState, paused bool) {
 	text := "lane resumed"
 	switch {
-	case held && s.Lane == dispatcher.AllLanes:
+	case paused && s.Lane == dispatcher.AllLanes:
 		text = "all lanes paused"
-	case held:
+	case paused:
 		text = "lane paused"
 	case s.Lane == dispatcher.AllLanes:
 		text = "all lanes resumed"
@@ -144,24 +147,24 @@ func (r *Registry) tellHeld(ctx context.Context, s *dispatcher.LaneState, held b
 	r.Log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
 }
 
-// pausedTold is how many paused lanes are listed; all are counted.
-const pausedTold = 50
+// maxPausedListed bounds the listed paused lanes; all are counted.
+const maxPausedListed = 50
 
-// PausedLanes lists the lanes that were paused last, after AllLanes if that is paused, and
-// counts all that are.
+// PausedLanes returns the most recently paused lanes, after AllLanes if that is paused,
+// and the number of all paused lanes.
 func (r *Registry) PausedLanes(ctx context.Context) ([]dispatcher.LaneState, int, error) {
-	states, total, err := r.Queue.PausedLanes(ctx, pausedTold)
-	return states, total, errors.Join(err, r.TellURLs(ctx, states))
+	states, total, err := r.Queue.PausedLanes(ctx, maxPausedListed)
+	return states, total, errors.Join(err, r.FillURLs(ctx, states))
 }
 
-// checkLane answers ErrNoLane for an unknown lane that was named as a lane. A URL, an
-// endpoint and a queue may be held before their first message.
+// checkLane returns ErrNoLane for an unknown lane id. A URL, an endpoint and a queue may
+// be paused before their first message.
 func (r *Registry) checkLane(ctx context.Context, lane dispatcher.Lane, destination string) error {
 	if string(lane) != destination || lane == dispatcher.AllLanes || lane.IsEndpoint() {
 		return nil
 	}
 	if lane.IsQueue() && (dispatcher.QueueOf(lane, "") != "" || len(lane) == dispatcher.MaxLane) {
-		return nil // the lane of a long name can't be told from others of its length
+		return nil // a long name has a hash, so the lane can't be checked by its name
 	}
 	states, err := r.Queue.LaneStates(ctx, []dispatcher.Lane{lane})
 	if err != nil {
@@ -173,13 +176,13 @@ func (r *Registry) checkLane(ctx context.Context, lane dispatcher.Lane, destinat
 	return nil
 }
 
-// exists reports whether anything is known of a lane.
+// exists reports whether the queue knows anything about a lane.
 func exists(s dispatcher.LaneState) bool {
 	return s.Known || s.URL != "" || s.LaneCount != (dispatcher.LaneCount{})
 }
 
-// LaneStates reads those of these lanes that exist. ErrListing says that too many callers
-// list now.
+// LaneStates returns the states of the lanes that exist. It returns ErrListing if too
+// many callers list now.
 func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
 	leave, err := r.Lists.Enter(ctx)
 	if err != nil {
@@ -202,10 +205,10 @@ func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]d
 			return nil, fmt.Errorf("read lanes: %w", err)
 		}
 	}
-	return states, r.TellURLs(ctx, states)
+	return states, r.FillURLs(ctx, states)
 }
 
-// Lanes reads a page of all lanes. ErrListing says that too many callers list now.
+// Lanes returns a page of all lanes. It returns ErrListing if too many callers list now.
 func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispatcher.LaneState, string, error) {
 	leave, err := r.Lists.Enter(ctx)
 	if err != nil {
@@ -216,11 +219,12 @@ func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispa
 	if err != nil {
 		return nil, "", err
 	}
-	return states, next, r.TellURLs(ctx, states)
+	return states, next, r.FillURLs(ctx, states)
 }
 
-// Known loads endpoints to describe deliveries and lanes with. If the store lost its
-// endpoints there are none, and what is described is still there.
+// Known returns the endpoints of deliveries and lanes, to describe these. If the store
+// lost its endpoints it returns none and no error, because the deliveries and lanes are
+// still there.
 func (r *Registry) Known(ctx context.Context, ids ...string) (map[string]*Destination, error) {
 	found, err := r.Cache.Load(ctx, ids...)
 	var lost *dispatcher.Emptied
@@ -230,8 +234,8 @@ func (r *Registry) Known(ctx context.Context, ids ...string) (map[string]*Destin
 	return found, err
 }
 
-// TellURLs fills in the present URLs of endpoints' lanes.
-func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) error {
+// FillURLs fills in the current URLs of endpoints' lanes.
+func (r *Registry) FillURLs(ctx context.Context, states []dispatcher.LaneState) error {
 	var ids []string
 	for _, s := range states {
 		if s.Lane.IsEndpoint() {
@@ -254,12 +258,12 @@ func (r *Registry) TellURLs(ctx context.Context, states []dispatcher.LaneState) 
 	return nil
 }
 
-// setLimits writes the limits that a lane keeps. Where a reason to clear is given, its
-// breaker closes, and it fails anew or not at all.
+// setLimits writes the limits that a lane keeps. With a reason to clear, it also closes
+// the lane's breaker and clears its failures.
 func (r *Registry) setLimits(ctx context.Context, lane dispatcher.Lane, l dispatcher.LaneLimits, clear dispatcher.LaneWhy) (dispatcher.LaneCount, error) {
 	count, err := r.Queue.Limit(ctx, r.Name(), lane, l, clear != "")
 	if err != nil {
-		r.PollSoon() // the change may be made, and only its answer lost, which tells what is ready
+		r.PollSoon() // the change may be made, with only its response lost, and make deliveries ready
 	}
 	if !count.Failed.IsZero() {
 		r.Failing(dispatcher.LaneFailing{Lane: lane, Since: count.Failed, Recovered: true, Why: clear}, 0)
@@ -267,7 +271,7 @@ func (r *Registry) setLimits(ctx context.Context, lane dispatcher.Lane, l dispat
 	return count, err
 }
 
-// clears is a reason to clear a lane, where it is to be cleared.
+// clears returns the reason to clear a lane, or "" if it is not to be cleared.
 func clears(why dispatcher.LaneWhy, clear bool) dispatcher.LaneWhy {
 	if !clear {
 		return ""
@@ -275,8 +279,8 @@ func clears(why dispatcher.LaneWhy, clear bool) dispatcher.LaneWhy {
 	return why
 }
 
-// limit is setLimits where no caller waits for the result. A failure is only logged: the
-// next claim finds the old limits again.
+// limit is setLimits without a result. It only logs a failure, because the next claim
+// finds the old limits again.
 func (r *Registry) limit(ctx context.Context, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) {
 	_, err := r.setLimits(ctx, lane, l, clears(dispatcher.WhyChanged, clear))
 	r.Outages.Report("limit", err)

@@ -12,23 +12,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Anyone may ask for public keys. So they are read all at once and cached: however many
-// callers ask, the store is read once in keysFor.
+// Public keys need no authentication. So they are read all at once and cached: the store
+// is read once in keysFor, however many callers there are.
 
 const (
-	// keysFor is how long public keys are cached, so a new one is shown by then.
+	// keysFor is how long public keys are cached, and so the longest delay of a new one.
 	keysFor = time.Minute
-	// keysAgain is the wait after a reading that failed.
-	keysAgain = time.Second
-	// keysWithin bounds one reading.
-	keysWithin = 30 * time.Second
-	// keysPage bounds one call: 100 endpoints have 2.5 MiB at the most.
+	// keysRetry is the wait after a read that failed.
+	keysRetry = time.Second
+	// keysTimeout is the timeout of one read.
+	keysTimeout = 30 * time.Second
+	// keysPage bounds one call: 100 endpoints have at most 2.5 MiB.
 	keysPage = 100
-	// keysMost bounds the memory, some 300 bytes each.
-	keysMost = 100_000
+	// maxKeys bounds the memory, some 300 bytes for each endpoint.
+	maxKeys = 100_000
 )
 
-// keySet holds the public keys as of one reading, or its error.
+// keySet has the public keys of one read, or its error.
 type keySet struct {
 	list  []keyOwner // by id
 	byUID map[string]int
@@ -44,7 +44,7 @@ type keyOwner struct {
 // keyCache is the cache of public keys.
 type keyCache struct {
 	registry *Registry
-	turn     chan struct{} // 1 deep: a mutex that can be waited for with a context; guards set
+	turn     chan struct{} // a mutex with a context; guards set
 	set      *keySet
 }
 
@@ -52,10 +52,10 @@ func newKeyCache(r *Registry) *keyCache {
 	return &keyCache{registry: r, turn: make(chan struct{}, 1), set: &keySet{}}
 }
 
-// PublicKeys reads a page of the public keys of endpoints, at most keysFor old. It leaves
-// out endpoints that have none.
+// PublicKeys returns a page of the public keys of endpoints, at most keysFor old. It
+// skips endpoints that have none.
 func (r *Registry) PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error) {
-	last := "" // id of the last endpoint of the page before
+	last := "" // id of the last endpoint on the page before
 	if f.Cursor != "" {
 		if err := r.Queue.OpenCursor(ctx, keyList, f.Cursor, &last); err != nil {
 			return dispatcher.PublicKeyPage{}, err
@@ -89,10 +89,10 @@ func (r *Registry) PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter)
 	return page, nil
 }
 
-// keyList is the name of the list of all keys.
+// keyList is the name of the list in its cursors.
 var keyList = dispatcher.ListName("keys", nil)
 
-// after is the place of the first id behind one.
+// after returns the index of the first id after one.
 func (s *keySet) after(id string) int {
 	at, found := s.find(id)
 	if found {
@@ -101,7 +101,7 @@ func (s *keySet) after(id string) int {
 	return at
 }
 
-// named is the owner with that id or uid, or none.
+// named returns the owner with that id or uid, or none.
 func (s *keySet) named(name string) []keyOwner {
 	at, found := s.byUID[name]
 	if dispatcher.Lane(name).IsEndpoint() {
@@ -117,8 +117,8 @@ func (s *keySet) find(id string) (at int, found bool) {
 	return slices.BinarySearchFunc(s.list, id, func(o keyOwner, id string) int { return strings.Compare(o.id, id) })
 }
 
-// get answers the keys, and reads them first where they are too old. Other callers wait
-// for that reading, which goes on even if its own caller leaves.
+// get returns the keys, and reads them first if the cache is too old. Other callers wait
+// for that read, which continues even if its own caller leaves.
 func (c *keyCache) get(ctx context.Context) (*keySet, error) {
 	select {
 	case c.turn <- struct{}{}:
@@ -127,7 +127,7 @@ func (c *keyCache) get(ctx context.Context) (*keySet, error) {
 	}
 	defer func() { <-c.turn }()
 	if !time.Now().Before(c.set.until) {
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysWithin)
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 		defer cancel()
 		c.set = c.read(call)
 	}
@@ -142,7 +142,7 @@ func (c *keyCache) read(ctx context.Context) *keySet {
 	for f := (dispatcher.EndpointFilter{Public: true, Limit: keysPage}); store != nil; {
 		page, next, err := store.ListEndpoints(ctx, f)
 		if err != nil {
-			return &keySet{until: time.Now().Add(keysAgain), err: err}
+			return &keySet{until: time.Now().Add(keysRetry), err: err}
 		}
 		for _, e := range page {
 			if keys := e.PublicKeys(); len(keys) > 0 {
@@ -150,9 +150,9 @@ func (c *keyCache) read(ctx context.Context) *keySet {
 				uids[e.ID] = e.UID
 			}
 		}
-		if len(s.list) > keysMost {
-			c.registry.Log.LogAttrs(ctx, slog.LevelWarn, "more endpoints have public keys than are told: only the newest are", slog.Int("told", keysMost))
-			s.list = s.list[:keysMost]
+		if len(s.list) > maxKeys {
+			c.registry.Log.LogAttrs(ctx, slog.LevelWarn, "too many endpoints have public keys: only the newest are published", slog.Int("told", maxKeys))
+			s.list = s.list[:maxKeys]
 			next = ""
 		}
 		if f.Cursor = next; next == "" {

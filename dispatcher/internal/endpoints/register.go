@@ -17,30 +17,31 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Every change of an endpoint has two steps in one order: first the endpoint in its store,
-// which also tells all instances, then the copy of its limits that its lane keeps. A new
-// endpoint gets its copy first, since a lane without limits can't be claimed from. If an
-// instance dies between the two steps, the copy has an older version than the endpoint.
-// The next claim finds that out (see CheckVersions).
+// Every change of an endpoint has two steps in this order: first the endpoint in its
+// store, which also notifies all instances, then the lane's copy of its limits. A new
+// endpoint gets its copy first, because a lane without limits can't be claimed. If an
+// instance dies between the steps, the copy has an older version than the endpoint. The
+// next claim finds that out (see CheckVersions).
 
-// raceTries is how often a change is tried in all while others come first.
-const raceTries = 20
+// maxRaces is how many times a change is tried in all if other changes come first.
+const maxRaces = 20
 
-// CreateEndpoint registers a valid endpoint and answers it as stored. It sets version
-// and times, and an id and a secret where there is none. created is false where an equal endpoint
-// with that uid exists already. ErrTaken says that an endpoint with that uid is another.
+// CreateEndpoint registers a valid endpoint and returns it as stored. It sets version and
+// times, and an id and a secret if there is none. created is false if an equal endpoint
+// with that uid exists already. It returns ErrTaken if an endpoint with that uid is
+// different.
 func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error) {
 	if r.Store == nil {
 		return dispatcher.EndpointView{}, false, errNoStore
 	}
 	if e.UID != "" {
-		if there, err := r.Cache.Named(ctx, e.UID); err == nil {
-			return r.sameEndpoint(ctx, e, there.Endpoint)
+		if existing, err := r.Cache.Named(ctx, e.UID); err == nil {
+			return r.sameEndpoint(ctx, e, existing.Endpoint)
 		} else if !errors.Is(err, dispatcher.ErrNoEndpoint) {
 			return dispatcher.EndpointView{}, false, err
 		}
 	}
-	asked := e
+	requested := e
 	e = e.Clone()
 	e.Version, e.Since = 1, 1
 	e.NoteCreator(byLink(ctx))
@@ -50,14 +51,15 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (
 	if len(e.Secrets) == 0 {
 		e.Secrets = []dispatcher.EndpointSecret{{Secret: e.Signature.NewSecret()}}
 	}
-	for n := range raceTries {
+	for n := range maxRaces {
 		if n > 0 || e.ID == "" {
 			e.ID = dispatcher.NewEndpointID()
 		}
-		// Ask before the limits are written: those of an endpoint that has this id must stay.
-		if there, err := r.Store.Endpoints(ctx, []string{e.ID}); err != nil {
+		// Read first, because writing the limits would overwrite the limits of an existing
+		// endpoint with this id.
+		if existing, err := r.Store.Endpoints(ctx, []string{e.ID}); err != nil {
 			return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
-		} else if there[0] != nil {
+		} else if existing[0] != nil {
 			continue
 		}
 		if _, err := r.setLimits(ctx, e.Lane(), e.Limits(), ""); err != nil {
@@ -68,25 +70,25 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (
 			r.Cache.OnChange(dispatcher.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 			return dispatcher.EndpointView{Endpoint: e, State: stateOf(e, dispatcher.LaneState{})}, true, nil
 		}
-		r.unmade(ctx, e, taken, err)
+		r.removeLimits(ctx, e, taken, err)
 		switch {
 		case !errors.Is(err, dispatcher.ErrTaken):
 			return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
 		case taken != nil && taken.ID != e.ID: // another call took that uid first
-			return r.sameEndpoint(ctx, asked, taken)
+			return r.sameEndpoint(ctx, requested, taken)
 		}
 	}
 	return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", dispatcher.ErrTaken)
 }
 
-// unmade removes the lane's limits where it is certain that no endpoint was created.
+// removeLimits removes the lane's limits if it is certain that no endpoint was created.
 // Otherwise they stay, and the finisher finds them.
-func (r *Registry) unmade(ctx context.Context, e, taken *dispatcher.Endpoint, err error) {
+func (r *Registry) removeLimits(ctx context.Context, e, taken *dispatcher.Endpoint, err error) {
 	if errors.Is(err, dispatcher.ErrUnavailable) || taken != nil && taken.ID == e.ID {
-		return // the endpoint may exist, or does
+		return // the endpoint exists, or may exist
 	}
 	if errors.Is(err, dispatcher.ErrTaken) && taken == nil {
-		return // the id is another's, and so is its lane
+		return // another endpoint has the id, and so the lane
 	}
 	call, cancel := outage.Within(context.WithoutCancel(ctx))
 	defer cancel()
@@ -96,19 +98,19 @@ func (r *Registry) unmade(ctx context.Context, e, taken *dispatcher.Endpoint, er
 
 var errNoStore = errors.New("this dispatcher has no store of endpoints")
 
-// sameEndpoint answers the existing endpoint if it equals the one asked for.
-func (r *Registry) sameEndpoint(ctx context.Context, asked, there *dispatcher.Endpoint) (dispatcher.EndpointView, bool, error) {
-	if !asked.Same(there) {
-		return dispatcher.EndpointView{}, false, fmt.Errorf("uid %s: %w", asked.UID, dispatcher.ErrTaken)
+// sameEndpoint returns the existing endpoint if it equals the requested one, or ErrTaken.
+func (r *Registry) sameEndpoint(ctx context.Context, requested, existing *dispatcher.Endpoint) (dispatcher.EndpointView, bool, error) {
+	if !requested.Same(existing) {
+		return dispatcher.EndpointView{}, false, fmt.Errorf("uid %s: %w", requested.UID, dispatcher.ErrTaken)
 	}
-	views, err := r.views(ctx, []*dispatcher.Endpoint{there})
+	views, err := r.views(ctx, []*dispatcher.Endpoint{existing})
 	if err != nil {
 		return dispatcher.EndpointView{}, false, err
 	}
 	return views[0], false, nil
 }
 
-// Endpoint reads an endpoint by its id or its uid, or answers ErrNoEndpoint.
+// Endpoint returns an endpoint by its id or its uid, or ErrNoEndpoint.
 func (r *Registry) Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error) {
 	e, err := r.Stored(ctx, name)
 	if err != nil {
@@ -121,7 +123,7 @@ func (r *Registry) Endpoint(ctx context.Context, name string) (dispatcher.Endpoi
 	return views[0], nil
 }
 
-// Stored reads an endpoint from the store, past the cache.
+// Stored reads an endpoint from the store and bypasses the cache.
 func (r *Registry) Stored(ctx context.Context, name string) (*dispatcher.Endpoint, error) {
 	id, err := r.Cache.id(ctx, name)
 	if err != nil {
@@ -140,7 +142,7 @@ func (r *Registry) Stored(ctx context.Context, name string) (*dispatcher.Endpoin
 	return list[0], nil
 }
 
-// Endpoints reads a page of endpoints, newest first.
+// Endpoints returns a page of endpoints, newest first.
 func (r *Registry) Endpoints(ctx context.Context, f dispatcher.EndpointFilter) ([]dispatcher.EndpointView, string, error) {
 	if r.Store == nil {
 		return nil, "", nil
@@ -153,7 +155,7 @@ func (r *Registry) Endpoints(ctx context.Context, f dispatcher.EndpointFilter) (
 	return views, next, err
 }
 
-// views adds the states of the lanes.
+// views adds the states of the lanes to endpoints.
 func (r *Registry) views(ctx context.Context, list []*dispatcher.Endpoint) ([]dispatcher.EndpointView, error) {
 	lanes := make([]dispatcher.Lane, len(list))
 	for i, e := range list {
@@ -170,7 +172,7 @@ func (r *Registry) views(ctx context.Context, list []*dispatcher.Endpoint) ([]di
 	return views, nil
 }
 
-// stateOf is an endpoint's state: what it says itself, and the breaker of its lane.
+// stateOf returns an endpoint's state from its own fields and the breaker of its lane.
 func stateOf(e *dispatcher.Endpoint, lane dispatcher.LaneState) dispatcher.EndpointState {
 	lane.Limits = e.Limits()
 	state := lane.State()
@@ -180,19 +182,19 @@ func stateOf(e *dispatcher.Endpoint, lane dispatcher.LaneState) dispatcher.Endpo
 	return state
 }
 
-// ChangeEndpoint applies change to a copy of an endpoint and stores it. Where another
-// change came first it does so again. Waiting deliveries use the new version.
+// ChangeEndpoint applies change to a copy of an endpoint and stores it. If another change
+// came first it starts again. Waiting deliveries use the new version.
 func (r *Registry) ChangeEndpoint(ctx context.Context, name string, change func(*dispatcher.Endpoint) error) (dispatcher.EndpointView, error) {
 	return r.changeEndpoint(ctx, name, change, false)
 }
 
-// changeEndpoint makes a change; with clear it is a resume. A resume closes the lane's
-// breaker and drops a Retry-After, and so does a new URL.
+// changeEndpoint makes a change. With clear it is a resume, which closes the lane's
+// breaker and drops a Retry-After. A new URL does so too.
 func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(*dispatcher.Endpoint) error, clear bool) (dispatcher.EndpointView, error) {
 	var e *dispatcher.Endpoint
 	var was bool
-	for try := 1; ; try++ {
-		before, err := r.overtaken(ctx, name)
+	for n := 1; ; n++ {
+		before, err := r.storedAboveLane(ctx, name)
 		if err != nil {
 			return dispatcher.EndpointView{}, err
 		}
@@ -215,12 +217,12 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, dispatcher.ErrStale) || try == raceTries {
+		if !errors.Is(err, dispatcher.ErrStale) || n == maxRaces {
 			return dispatcher.EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
 		}
 	}
 	r.Cache.OnChange(dispatcher.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
-	r.tellDisabled(ctx, e, was)
+	r.logDisabled(ctx, e, was)
 	why := dispatcher.WhyChanged
 	if clear {
 		why = dispatcher.WhyResumed
@@ -228,7 +230,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 	if _, err := r.setLimits(ctx, e.Lane(), e.Limits(), clears(why, e.Since == e.Version)); err != nil {
 		return dispatcher.EndpointView{}, fmt.Errorf("change endpoint %s: %w", e.ID, err)
 	}
-	r.Stirred() // the log has the change by now
+	r.OnActivity() // the log has the change by now
 	if e.Disabled {
 		r.sweeper.put(e.Lane(), 0)
 	}
@@ -239,15 +241,15 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 	return views[0], nil
 }
 
-// byLink reports whether a call is made on behalf of people who came by a link.
+// byLink reports whether the caller is a person with a link.
 func byLink(ctx context.Context) bool {
 	c, ok := access.CallerOf(ctx)
 	return ok && c.Linked()
 }
 
-// unverified reports whether an endpoint's URL waits for a test after a change. A URL that
-// a link set does, until a test succeeded (see Works), or the operator resumes the endpoint
-// or gives it another URL.
+// unverified reports whether an endpoint's URL waits for a test after a change. A URL
+// that was set through a link waits until a test succeeded (see Works), or until the
+// operator resumes the endpoint or sets another URL.
 func unverified(ctx context.Context, before, e *dispatcher.Endpoint, resume bool) bool {
 	switch moved := e.URL != before.URL; {
 	case byLink(ctx):
@@ -258,8 +260,9 @@ func unverified(ctx context.Context, before, e *dispatcher.Endpoint, resume bool
 	return e.Unverified
 }
 
-// tellDisabled logs that an endpoint was disabled or enabled; was is the state before.
-func (r *Registry) tellDisabled(ctx context.Context, e *dispatcher.Endpoint, was bool) {
+// logDisabled logs that an endpoint was disabled or enabled, and publishes a notice. was
+// is the state before.
+func (r *Registry) logDisabled(ctx context.Context, e *dispatcher.Endpoint, was bool) {
 	text := "endpoint disabled"
 	switch {
 	case e.Disabled == was:
@@ -272,12 +275,13 @@ func (r *Registry) tellDisabled(ctx context.Context, e *dispatcher.Endpoint, was
 		attrs = append(attrs, slog.String("why", string(e.Cause)))
 	}
 	r.Log.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
-	r.tellNotice(e)
+	r.notify(e)
 }
 
-// tellNotice has a notice tell that an endpoint is disabled, if it is. An instance may do
-// so again (see finisher): the key is of the endpoint as it is stored.
-func (r *Registry) tellNotice(e *dispatcher.Endpoint) {
+// notify publishes a notice if an endpoint is disabled. An instance may do so again (see
+// finisher), because the key is made of the stored endpoint, so equal notices are stored
+// once.
+func (r *Registry) notify(e *dispatcher.Endpoint) {
 	if !e.Disabled {
 		return
 	}
@@ -288,12 +292,12 @@ func (r *Registry) tellNotice(e *dispatcher.Endpoint) {
 	if e.Cause == dispatcher.WhyGone {
 		news.Status = http.StatusGone
 	}
-	r.Tell(news)
+	r.Notify(news)
 }
 
-// DeleteEndpoint deletes an endpoint. It cancels and counts the deliveries that wait; one
-// in flight ends with its attempt. For an endpoint that was deleted before, it counts what
-// still waits.
+// DeleteEndpoint deletes an endpoint. It cancels the waiting deliveries and returns their
+// number. A delivery in flight ends with its attempt. For an endpoint that was deleted
+// before, it counts the deliveries that still wait.
 func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error) {
 	id, err := r.Cache.id(ctx, name)
 	if err != nil {
@@ -306,7 +310,7 @@ func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled i
 	if err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
 		return 0, err
 	}
-	r.deleting.Store(id, true) // the finisher leaves it alone until this has counted
+	r.deleting.Store(id, true) // so the finisher does not cancel, and count, its deliveries
 	defer func() {
 		if r.deleting.Delete(id); err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
 			r.Suspect() // because this may leave it half deleted
@@ -322,12 +326,12 @@ func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled i
 	if cancelled, err = r.sweeper.delete(ctx, id, end); err != nil {
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)
 	}
-	r.Stirred()
+	r.OnActivity()
 	return cancelled, nil
 }
 
-// RotateSecret gives an endpoint the secret next, or a generated one where next is zero.
-// For overlap the old secrets sign too, as far as the signature has room for several.
+// RotateSecret gives an endpoint the secret next, or a generated one if next is zero. For
+// overlap the old secrets sign too, as many as a signature can have.
 func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error) {
 	return r.ChangeEndpoint(ctx, name, func(e *dispatcher.Endpoint) error {
 		secret := next
@@ -353,25 +357,25 @@ func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Se
 	})
 }
 
-// Disable disables an endpoint since its receiver answered 410, or failed for too long;
-// called is the endpoint as it was called. Where that fails the next such answer does it.
-// Many calls at once make one change.
+// Disable disables an endpoint because its receiver responded 410, or failed for too
+// long. called is the endpoint as it was called. If it fails, the next such response
+// tries again. Concurrent calls make one change.
 func (r *Registry) Disable(called *dispatcher.Endpoint, cause dispatcher.LaneWhy) {
-	if now := r.Cache.Cached(called.Lane()); now != nil && !says(called, now) {
+	if now := r.Cache.Cached(called.Lane()); now != nil && !justifies(called, now) {
 		return
 	}
 	flight := called.ID + " " + strconv.FormatInt(called.Version, 10)
 	_, _, _ = r.gone.Do(flight, func() (any, error) {
 		ctx, cancel := outage.Within(context.Background())
 		defer cancel()
-		var once sync.Once // the change may be tried again
+		var once sync.Once // the change may run again
 		_, err := r.changeEndpoint(ctx, called.ID, func(e *dispatcher.Endpoint) error {
-			if !says(called, e) {
+			if !justifies(called, e) {
 				return errAlready
 			}
 			e.Disabled, e.Cause = true, cause
 			once.Do(func() {
-				r.record(ctx, dispatcher.AuditEntry{What: "endpoint.disable", Target: e.ID, Tenant: e.Tenant, Detail: because[cause]})
+				r.record(ctx, dispatcher.AuditEntry{What: "endpoint.disable", Target: e.ID, Tenant: e.Tenant, Detail: disableReasons[cause]})
 			})
 			return nil
 		}, false)
@@ -385,16 +389,17 @@ func (r *Registry) Disable(called *dispatcher.Endpoint, cause dispatcher.LaneWhy
 	})
 }
 
-// because says in the audit why an endpoint was disabled that no person disabled.
-var because = map[dispatcher.LaneWhy]string{
+// disableReasons are the details in the audit log of an endpoint that no person disabled.
+var disableReasons = map[dispatcher.LaneWhy]string{
 	dispatcher.WhyGone:    "its receiver answered 410",
 	dispatcher.WhyFailing: "none of its attempts succeeded for too long",
 }
 
-// says reports whether an answer to called is a reason to disable the endpoint as it is now.
-// It is if the URL is the same, and was not set anew since, nor the endpoint resumed.
-func says(called, now *dispatcher.Endpoint) bool {
+// justifies reports whether a response to called is a reason to disable the endpoint as
+// it is now. It is one if the URL is the same and was not set again since, and the
+// endpoint was not resumed.
+func justifies(called, now *dispatcher.Endpoint) bool {
 	return !now.Disabled && now.URL == called.URL && called.Version >= now.Since
 }
 
-var errAlready = errors.New("it is so already, or was corrected meanwhile")
+var errAlready = errors.New("the change is already made, or no longer needed")

@@ -15,71 +15,68 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Options are what a Registry needs of its instance.
+// Options configure a Registry.
 type Options struct {
-	Store   dispatcher.EndpointStore // nil: there are none
+	Store   dispatcher.EndpointStore // nil: there are no endpoints
 	Queue   dispatcher.Queue
 	Log     *slog.Logger
 	Outages *outage.Log
-	Audit   dispatcher.Audit // nil: what is changed here is not kept
+	Audit   dispatcher.Audit // nil: changes made by Hookladder itself are not recorded
 	Lists   *callers.Turns
 
-	Name     func() string // this instance's present name in the queue
-	PollSoon func()        // has the engine poll the queue soon
+	Name     func() string // the current name of this instance in the queue
+	PollSoon func()        // makes the engine poll the queue soon
 
-	FailingAfter time.Duration // a lane that fails for so long is logged, and told of; 0: none is
+	FailingAfter time.Duration // how long a lane fails before it is logged and notified; 0: never
 
-	Stirred func()                // is told that something happened in the queue; must not block
-	Tell    func(dispatcher.News) // is told of lanes that fail and endpoints that are disabled; must not block
+	OnActivity func()                // called when something happened in the queue; must not block
+	Notify     func(dispatcher.News) // called for failing lanes and disabled endpoints; must not block
 }
 
-// Registry keeps the endpoints. It creates, changes, deletes and caches them, and writes
-// their limits to their lanes. It also pauses and resumes lanes, those of bare URLs too.
+// Registry manages the endpoints. It creates, changes, deletes and caches them, and
+// writes their limits to their lanes. It also pauses and resumes lanes, including the
+// lanes of bare URLs.
+//
+// The engine reads endpoints from the Cache and reports failing destinations (Failing,
+// GiveUp). The API calls the other methods. Three goroutines of Run do the rest in the
+// background: the sweeper, the giveUps and the finisher.
 type Registry struct {
 	Options
 	Cache    *Cache
 	sweeper  *sweeper
 	finisher *finisher
 	keys     *keyCache
-	gone     singleflight.Group // changes that disable an endpoint by an answer
-	quitter  *quitter
-	deleting sync.Map // ids of endpoints that calls of this process delete now
+	gone     singleflight.Group // merges changes that disable one endpoint
+	giveUps  *giveUps
+	deleting sync.Map // ids of endpoints that are being deleted by this process
 
-	missing, sealed seldom // logged: endpoints that don't exist, and that can't be read
+	missing, sealed logLimiter // limit the log about missing endpoints, and about unreadable ones
 }
 
-// New makes a Registry.
+// New returns a Registry.
 func New(o Options) *Registry {
-	r := &Registry{Options: o, Cache: newEndpointCache(o.Store, o.Stirred)}
+	r := &Registry{Options: o, Cache: newEndpointCache(o.Store, o.OnActivity)}
 	r.sweeper = newSweeper(r)
 	r.finisher = newFinisher(r)
 	r.keys = newKeyCache(r)
-	r.quitter = newQuitter(r)
+	r.giveUps = newGiveUps(r)
 	return r
 }
 
-// Run sweeps lanes, gives up those that failed for too long, and finishes changes that
-// stopped half-way, until ctx ends.
+// Run sweeps lanes, gives up failing destinations, and finishes changes that stopped
+// half-way, until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	var all errgroup.Group
 	all.Go(func() error { return r.sweeper.Run(ctx) })
-	all.Go(func() error { return r.quitter.Run(ctx) })
+	all.Go(func() error { return r.giveUps.Run(ctx) })
 	all.Go(func() error { return r.finisher.Run(ctx) })
 	return all.Wait()
 }
 
-// Busy reports whether something of this is under way.
-func (r *Registry) Busy() bool { return r.sweeper.busy() || r.quitter.busy() || r.finisher.busy() }
+// Busy reports whether a background task is running or requested.
+func (r *Registry) Busy() bool { return r.sweeper.busy() || r.giveUps.busy() || r.finisher.busy() }
 
-// wake wakes the goroutine that waits for c, or the next that will.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// record adds what Hookladder itself changes to the audit.
+// record adds an act of Hookladder itself to the audit log.
 func (r *Registry) record(ctx context.Context, e dispatcher.AuditEntry) {
 	if r.Audit != nil {
 		e.By = dispatcher.System
@@ -87,7 +84,7 @@ func (r *Registry) record(ctx context.Context, e dispatcher.AuditEntry) {
 	}
 }
 
-// byCaller is the attribute of the log that names the caller.
+// byCaller returns the log attribute with the caller's name.
 func byCaller(ctx context.Context) slog.Attr {
 	return slog.String("by", cmp.Or(dispatcher.CallerOf(ctx), dispatcher.System))
 }

@@ -8,38 +8,40 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// sweeper ends at once the scheduled deliveries of lanes that were disabled or deleted, and
-// all that waits in those that were cut.
-// What it does not reach before this process ends, ends when it becomes due.
+// sweeper ends the scheduled deliveries of disabled and deleted lanes, and all waiting
+// deliveries of lanes that were given up. If this process ends first, the others end when
+// they become due.
 type sweeper struct {
 	registry *Registry
 
-	mu    sync.Mutex // guards what follows
-	lanes []dispatcher.LaneVersion
-	works bool // at a lane that was taken
+	mu      sync.Mutex // guards the fields below
+	lanes   []dispatcher.LaneVersion
+	working bool // a lane is being swept
 
-	wake chan struct{} // 1 deep
+	wake wait.Signal
 }
 
-func newSweeper(r *Registry) *sweeper { return &sweeper{registry: r, wake: make(chan struct{}, 1)} }
+func newSweeper(r *Registry) *sweeper { return &sweeper{registry: r, wake: wait.NewSignal()} }
 
-// put has a lane swept. end is the end of a deleted endpoint, which is forgotten once
-// nothing is left in its lane; else 0. A lane that waits to be swept is not added again.
+// put requests a sweep of a lane. end is the last version of a deleted endpoint, which is
+// forgotten when its lane is empty; otherwise 0. A lane that waits for its sweep is not
+// added again.
 func (s *sweeper) put(lane dispatcher.Lane, end int64) {
 	s.mu.Lock()
 	if next := (dispatcher.LaneVersion{Lane: lane, Version: end}); !slices.Contains(s.lanes, next) {
 		s.lanes = append(s.lanes, next)
 	}
 	s.mu.Unlock()
-	wake(s.wake)
+	s.wake.Set()
 }
 
 func (s *sweeper) take() (lane dispatcher.LaneVersion, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.works = len(s.lanes) > 0; !s.works {
+	if s.working = len(s.lanes) > 0; !s.working {
 		return dispatcher.LaneVersion{}, false
 	}
 	lane, s.lanes = s.lanes[0], s.lanes[1:]
@@ -49,11 +51,11 @@ func (s *sweeper) take() (lane dispatcher.LaneVersion, ok bool) {
 func (s *sweeper) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.works || len(s.lanes) > 0
+	return s.working || len(s.lanes) > 0
 }
 
-// delete marks the lane of a deleted endpoint as deleted, and counts what waits in it.
-// Where nothing waits the endpoint is forgotten at once.
+// delete marks the lane of a deleted endpoint as deleted and returns the number of
+// waiting deliveries. If there are none, the endpoint is forgotten at once.
 func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int, err error) {
 	r := s.registry
 	count, err := r.setLimits(ctx, dispatcher.Lane(id), dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted, By: dispatcher.CallerOf(ctx)}, "")
@@ -67,7 +69,7 @@ func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int
 	return 0, r.Store.ForgetDeleted(ctx, id)
 }
 
-// Run sweeps until ctx ends.
+// Run sweeps lanes until ctx ends.
 func (s *sweeper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		lane, ok := s.take()
@@ -94,7 +96,7 @@ func (s *sweeper) sweep(ctx context.Context, lane dispatcher.Lane) {
 		ended, next, err := r.Queue.Sweep(call, r.Name(), lane, cursor)
 		cancel()
 		if total += ended; ended > 0 {
-			r.Stirred()
+			r.OnActivity()
 		}
 		if failures = r.Outages.Repeat(ctx, "sweep", failures, err); failures > 0 {
 			continue
@@ -111,15 +113,16 @@ func (s *sweeper) sweep(ctx context.Context, lane dispatcher.Lane) {
 	}
 }
 
-// uncut takes away the cut of a lane that was given up, once nothing is left to end.
+// uncut removes the cut of a lane that was given up, once it has no deliveries left to
+// end.
 func (r *Registry) uncut(ctx context.Context, lane dispatcher.Lane) error {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	return r.Queue.Uncut(call, r.Name(), lane)
 }
 
-// settle forgets a deleted endpoint if nothing waits for it any more. Otherwise the
-// finisher tries again.
+// settle forgets a deleted endpoint if its lane is empty. Otherwise the finisher retries
+// later.
 func (s *sweeper) settle(ctx context.Context, lane dispatcher.LaneVersion) {
 	r := s.registry
 	call, cancel := outage.Within(ctx)

@@ -11,16 +11,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Bounds of one call about the tenants of an origin, which reads the names of all lanes.
+// Limits of one call about the tenants of an origin, which reads the names of all lanes.
 // Reading tenantNames takes a tenth of a second, and so do the scripts of tenantLanes.
-// The call ends after the page that reaches one of them.
+// The call returns after the page that reaches a limit.
 const (
 	tenantNames = 100_000
 	tenantLanes = 1000
 )
 
-// OtherTenants counts the lanes of other tenants at the origin of a URL: Pause and Resume
-// of that URL don't change them.
+// OtherTenants counts the lanes of other tenants at the origin of a URL, because Pause
+// and Resume of that URL do not change them.
 func (r *Registry) OtherTenants(ctx context.Context, destination, tenant string) (dispatcher.OtherTenants, error) {
 	u, err := dispatcher.ParseURL(destination)
 	if err != nil {
@@ -34,19 +34,19 @@ func (r *Registry) OtherTenants(ctx context.Context, destination, tenant string)
 	return r.eachTenant(ctx, &tenantWalk{origin: u, but: dispatcher.URLLane(u, tenant)})
 }
 
-// PauseTenants pauses the lanes of all tenants at the origin of a URL, each in a step of
-// its own, but not the lane of messages without a tenant. It may be repeated. cursor is
+// PauseTenants pauses the lanes of all tenants at the origin of a URL, each in its own
+// step. It skips the lane of messages without a tenant. It may be repeated. cursor is
 // Next of the call before.
 func (r *Registry) PauseTenants(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error) {
-	return r.holdTenants(ctx, destination, cursor, true)
+	return r.setTenantsPaused(ctx, destination, cursor, true)
 }
 
 // ResumeTenants resumes these lanes in the same way.
 func (r *Registry) ResumeTenants(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error) {
-	return r.holdTenants(ctx, destination, cursor, false)
+	return r.setTenantsPaused(ctx, destination, cursor, false)
 }
 
-func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, held bool) (dispatcher.OtherTenants, error) {
+func (r *Registry) setTenantsPaused(ctx context.Context, destination, cursor string, paused bool) (dispatcher.OtherTenants, error) {
 	u, err := dispatcher.ParseURL(destination)
 	if err != nil {
 		return dispatcher.OtherTenants{}, err
@@ -54,10 +54,10 @@ func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, 
 	w := &tenantWalk{origin: u, but: dispatcher.URLLane(u, ""), cursor: cursor}
 	w.change = func(lane dispatcher.Lane) error {
 		limits := dispatcher.LaneLimits{By: dispatcher.CallerOf(ctx)}
-		if held {
+		if paused {
 			limits.Held = dispatcher.HeldPaused
 		}
-		_, err := r.setLimits(ctx, lane, limits, clears(dispatcher.WhyResumed, !held))
+		_, err := r.setLimits(ctx, lane, limits, clears(dispatcher.WhyResumed, !paused))
 		return err
 	}
 	found, err := r.eachTenant(ctx, w)
@@ -65,7 +65,7 @@ func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, 
 		return found, err
 	}
 	text := "lanes of all tenants resumed"
-	if held {
+	if paused {
 		text = "lanes of all tenants paused"
 	}
 	r.Log.LogAttrs(ctx, slog.LevelInfo, text, byCaller(ctx), slog.String("url", u.Scheme+"://"+u.Host),
@@ -76,17 +76,17 @@ func (r *Registry) holdTenants(ctx context.Context, destination, cursor string, 
 // tenantWalk is one walk over the names of all lanes.
 type tenantWalk struct {
 	origin *url.URL
-	but    dispatcher.Lane             // left out
+	but    dispatcher.Lane             // skipped
 	change func(dispatcher.Lane) error // nil: the lanes are only counted
-	cursor string                      // of the call before; empty: from the first name on
+	cursor string                      // of the call before; empty: start
 }
 
-// list is the name of the list of lanes at the origin.
+// list returns the name of the list in its cursors.
 func (w *tenantWalk) list() string {
 	return dispatcher.ListName("tenants", dispatcher.URLLane(w.origin, ""))
 }
 
-// eachTenant walks to the last page, or as far as one call may go.
+// eachTenant walks to the last page, or until a limit of one call.
 func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatcher.OtherTenants, err error) {
 	at := ""
 	if w.cursor != "" {
@@ -94,23 +94,23 @@ func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatc
 			return found, err
 		}
 	}
-	for looked := 0; ; {
+	for read := 0; ; {
 		page, next, err := r.Queue.LaneNames(ctx, at)
 		if ctx.Err() != nil {
 			return found, ctx.Err()
 		}
 		if _, rest := outage.Split(err); rest != nil {
-			return found, rest // no such cursor
+			return found, rest // an invalid cursor
 		}
 		if err != nil {
 			found.Failed++ // the other parts of the queue can still be read
 		}
-		looked += len(page)
+		read += len(page)
 		w.take(page, &found)
 		if at = next; next == "" {
 			return found, nil
 		}
-		if looked >= tenantNames || found.Changed+found.Failed >= tenantLanes {
+		if read >= tenantNames || found.Changed+found.Failed >= tenantLanes {
 			found.Next, err = r.Queue.SealCursor(ctx, w.list(), at)
 			return found, err
 		}
@@ -121,7 +121,7 @@ func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatc
 func (w *tenantWalk) take(page []dispatcher.LaneName, found *dispatcher.OtherTenants) {
 	host := strings.ToLower(w.origin.Hostname())
 	for _, l := range page {
-		if l.Lane == w.but || !strings.Contains(l.Name, host) || !w.means(l) {
+		if l.Lane == w.but || !strings.Contains(l.Name, host) || !w.matches(l) {
 			continue
 		}
 		found.Lanes++
@@ -135,9 +135,9 @@ func (w *tenantWalk) take(page []dispatcher.LaneName, found *dispatcher.OtherTen
 	}
 }
 
-// means reports whether a lane belongs to the origin. It compares lanes, since a name may
-// have the default port or not.
-func (w *tenantWalk) means(l dispatcher.LaneName) bool {
+// matches reports whether a lane belongs to the origin. It compares lane ids, because a
+// name may have the default port or not.
+func (w *tenantWalk) matches(l dispatcher.LaneName) bool {
 	origin, tenant, _ := strings.Cut(l.Name, " ")
 	u, err := url.Parse(origin)
 	return err == nil && dispatcher.URLLane(u, tenant) == l.Lane && dispatcher.URLLane(u, "") == dispatcher.URLLane(w.origin, "")

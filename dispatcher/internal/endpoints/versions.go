@@ -12,15 +12,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// checkWithin bounds the check of a claim: reading endpoints and writing limits.
+// checkWithin is the timeout for the check of a claim: reading endpoints and writing
+// limits.
 const checkWithin = 2 * time.Second
 
-// CheckVersions tells which of the deliveries that were just leased may be attempted. The
-// lane's copy of the limits may be older than the endpoint: then the lane gets the newer
-// limits, and what they forbid goes back. So a change counts from the next claim on, even
-// if the instance that made it died before it wrote to the lane.
+// CheckVersions divides the deliveries that were just leased: may can be attempted, back
+// must be returned to their lanes. If the lane's copy of the limits is older than the
+// endpoint, the lane gets the newer limits, and they decide. So a change is effective
+// from the next claim on, even if the instance that made it died before it wrote to the
+// lane.
 //
-// With an error the store did not answer, and everything goes back.
+// If the store does not respond, it returns the error, and all deliveries in back.
 func (r *Registry) CheckVersions(ctx context.Context, leased []dispatcher.Claimed) (may []dispatcher.Claimed, back []dispatcher.Settlement, err error) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkWithin)
 	defer cancel()
@@ -49,11 +51,11 @@ func (r *Registry) CheckVersions(ctx context.Context, leased []dispatcher.Claime
 	return may, back, err
 }
 
-// StalledFor is how long a lane rests whose endpoint can't be called for a reason on our
-// side. Without a pause its deliveries would be claimed again at once, in a loop.
+// StalledFor is how long a lane is paused if its endpoint can't be called for a reason on
+// our side. Without the pause its deliveries would be claimed again at once, in a loop.
 const StalledFor = 10 * time.Second
 
-// stallOf is why a lane is stalled.
+// stallOf returns the reason why a lane is stalled.
 func stallOf(dest *Destination) dispatcher.LaneWhy {
 	if dest == nil {
 		return dispatcher.WhyMissing
@@ -61,16 +63,16 @@ func stallOf(dest *Destination) dispatcher.LaneWhy {
 	return dispatcher.WhySealed
 }
 
-// fitness says whether a lane's deliveries may be attempted.
+// fitness is the result of the check of a lane.
 type fitness uint8
 
 const (
-	blocked fitness = iota // not now: the limits forbid it
-	fits                   // they may
-	stalled                // not for a while: the endpoint can't be read, or does not exist
+	blocked fitness = iota // not now, because the limits forbid it
+	fits                   // the deliveries may be attempted
+	stalled                // not for a while, because the endpoint can't be read or does not exist
 )
 
-// endpointsOf are the ids of the endpoints whose deliveries these are.
+// endpointsOf returns the ids of the deliveries' endpoints.
 func endpointsOf(leased []dispatcher.Claimed) (ids []string) {
 	for _, c := range leased {
 		if !slices.Contains(ids, string(c.ID.Lane)) {
@@ -80,7 +82,7 @@ func endpointsOf(leased []dispatcher.Claimed) (ids []string) {
 	return ids
 }
 
-// refresh reads again the endpoints of which a lane has a newer version.
+// refresh reads endpoints again if their lanes have a newer version than the cache.
 func (r *Registry) refresh(ctx context.Context, leased []dispatcher.Claimed, found map[string]*Destination) error {
 	var old []string
 	for _, c := range leased {
@@ -101,8 +103,9 @@ func (r *Registry) refresh(ctx context.Context, leased []dispatcher.Claimed, fou
 	return err
 }
 
-// fit judges a lane, and gives it newer limits. A missing endpoint counts as deleted only
-// where the store says so: a store that lost an endpoint must end no delivery.
+// fit checks a lane, and gives it newer limits. A missing endpoint counts as deleted only
+// if the store recorded the deletion, because a store that lost an endpoint must not end
+// deliveries.
 func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destination) fitness {
 	if dest == nil {
 		end, err := r.end(ctx, c.ID.Lane)
@@ -111,14 +114,14 @@ func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destinat
 			r.Outages.Report("admit", err)
 			return stalled
 		case end == 0:
-			r.tellMissing(ctx, c.ID.Lane)
+			r.logMissing(ctx, c.ID.Lane)
 			return stalled
 		}
 		r.limit(ctx, c.ID.Lane, dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted}, false)
 		return blocked
 	}
 	if dest.Fault != nil {
-		r.tellSealed(ctx, c.ID.Lane, dest.Fault)
+		r.logSealed(ctx, c.ID.Lane, dest.Fault)
 		return stalled
 	}
 	limits := dest.Endpoint.Limits()
@@ -134,7 +137,7 @@ func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destinat
 	return fits
 }
 
-// end is the version with which an endpoint was deleted; 0: it was not.
+// end returns the version with which an endpoint was deleted, or 0.
 func (r *Registry) end(ctx context.Context, lane dispatcher.Lane) (int64, error) {
 	versions, err := r.Store.EndpointVersions(ctx, []string{string(lane)})
 	if err != nil {
@@ -143,54 +146,54 @@ func (r *Registry) end(ctx context.Context, lane dispatcher.Lane) (int64, error)
 	return versions[0].End, nil
 }
 
-// tellMissing logs, at most once in toldEvery, that deliveries wait for an endpoint that
+// logMissing logs, at most once in logEvery, that deliveries wait for an endpoint that
 // does not exist and was not deleted.
-func (r *Registry) tellMissing(ctx context.Context, lane dispatcher.Lane) {
-	if r.missing.tell() {
-		r.Log.LogAttrs(ctx, slog.LevelWarn, "deliveries wait for an endpoint that is not there, and was not deleted",
+func (r *Registry) logMissing(ctx context.Context, lane dispatcher.Lane) {
+	if r.missing.allow() {
+		r.Log.LogAttrs(ctx, slog.LevelWarn, "deliveries wait for an endpoint that does not exist and was not deleted",
 			slog.String("lane", string(lane)), slog.String("cure", "the store lost it: cancel its messages, or restore the store"))
 	}
 }
 
-// tellSealed logs, at most once in toldEvery, that deliveries wait since this instance
-// can't open or read an endpoint.
-func (r *Registry) tellSealed(ctx context.Context, lane dispatcher.Lane, fault error) {
-	if r.sealed.tell() {
+// logSealed logs, at most once in logEvery, that deliveries wait because this instance
+// can't decrypt or read an endpoint.
+func (r *Registry) logSealed(ctx context.Context, lane dispatcher.Lane, fault error) {
+	if r.sealed.allow() {
 		r.Log.LogAttrs(ctx, slog.LevelError, "deliveries wait for an endpoint that this instance can't open or read",
 			slog.String("lane", string(lane)), slog.Any("err", fault),
 			slog.String("cure", "start it with the ENCRYPTION_KEY that the others have; hookladder lanes shows which endpoints wait (sealed)"))
 	}
 }
 
-// seldom says whether something that goes on is to be logged again.
-type seldom struct {
-	mu   sync.Mutex // guards told
-	told time.Time  // zero: never
+// logLimiter limits how often a lasting condition is logged.
+type logLimiter struct {
+	mu   sync.Mutex // guards last
+	last time.Time  // zero: never
 }
 
-// toldEvery keeps a log readable while a thousand lanes wait for one mistake.
-const toldEvery = time.Minute
+// logEvery keeps a log readable while a thousand lanes wait for the same reason.
+const logEvery = time.Minute
 
-func (s *seldom) tell() bool {
+func (s *logLimiter) allow() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if !s.told.IsZero() && now.Sub(s.told) < toldEvery {
+	if !s.last.IsZero() && now.Sub(s.last) < logEvery {
 		return false
 	}
-	s.told = now
+	s.last = now
 	return true
 }
 
-// RepairLimits gives lanes the limits that they lack, or have an older version of, as
-// a publish found out: used are the endpoints that it went to, one for each place.
+// RepairLimits repairs the limits of lanes after a publish found them missing or stale.
+// used are the endpoints of the deliveries in placed, in the same order.
 func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed, used []*Destination) error {
 	for i := range placed {
 		lane, version, known := placed[i].Lane, placed[i].Version, used[i].Endpoint.Version
 		if version == known {
 			continue
 		}
-		r.Cache.forget(string(lane)) // the cached one may be older than the lane's
+		r.Cache.forget(string(lane)) // the cached one may be older than the lane's copy
 		found, err := r.Cache.Load(ctx, string(lane))
 		if err != nil {
 			return err
@@ -202,7 +205,7 @@ func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed,
 				return err
 			}
 			if end == 0 && version == 0 {
-				end = known + 1 // the endpoint existed; it was deleted and forgotten since, and so was its lane's copy
+				end = known + 1 // the endpoint and its lane's copy were deleted and forgotten since
 			}
 			if end > version {
 				r.limit(ctx, lane, dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted}, false)
@@ -220,22 +223,22 @@ func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed,
 	return nil
 }
 
-// overtake makes an endpoint newer than its lane, if it is older: a failover lost its last
-// changes, of which the lane knows. Otherwise the lane would take none of the next changes.
-// A lane that was deleted has its endpoint deleted.
+// overtake makes an endpoint newer than its lane. The endpoint is older if a failover
+// lost its last changes, which the lane still has. Otherwise the lane would ignore the
+// next changes. If the lane was deleted, it deletes the endpoint.
 func (r *Registry) overtake(ctx context.Context, id string) error {
 	lane := dispatcher.Lane(id)
 	states, err := r.Queue.LaneStates(ctx, []dispatcher.Lane{lane})
 	if err != nil {
 		return fmt.Errorf("read lane %s: %w", lane, err)
 	}
-	e, err := r.Stored(ctx, id) // after the lane: each change is made here first
+	e, err := r.Stored(ctx, id) // after the lane, because each change is stored here first
 	switch limits := &states[0].Limits; {
 	case errors.Is(err, dispatcher.ErrNoEndpoint):
 		return nil
 	case err != nil:
 		return err
-	case e.Version >= limits.Version, len(e.Secrets) == 0: // what this instance can't open, another can
+	case e.Version >= limits.Version, len(e.Secrets) == 0: // this instance can't decrypt it, but another can
 		return nil
 	case limits.Held == dispatcher.HeldDeleted:
 		_, err = r.DeleteEndpoint(ctx, id)
@@ -243,7 +246,7 @@ func (r *Registry) overtake(ctx context.Context, id string) error {
 		before := e.Version
 		limits.Since, limits.By = states[0].Since, states[0].By
 		e.Overtake(*limits)
-		if err = r.Store.RaiseEndpoint(ctx, before, e); errors.Is(err, dispatcher.ErrStale) {
+		if err = r.Store.RaiseEndpoint(ctx, before, e); errors.Is(err, dispatcher.ErrStale) { // another instance did so
 			return nil // somebody else did so
 		}
 		if err == nil {
@@ -254,15 +257,15 @@ func (r *Registry) overtake(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("endpoint %s: %w", id, err)
 	}
-	r.Stirred() // the log has the change by now
-	r.Log.LogAttrs(ctx, slog.LevelWarn, "the store lost the last changes of an endpoint, and has kept that it was paused, disabled, resumed or deleted",
-		slog.String("lane", id), slog.String("cure", "look at the endpoint's other settings: they may be older than those that were answered"))
+	r.OnActivity() // the log has the change by now
+	r.Log.LogAttrs(ctx, slog.LevelWarn, "the store lost the last changes of an endpoint: its state was restored from its lane",
+		slog.String("lane", id), slog.String("cure", "check the endpoint's other settings: its last changes may be lost"))
 	return nil
 }
 
-// overtaken reads an endpoint that is to be changed. If its lane is newer, it becomes newer
-// than the lane first, so that its next version is.
-func (r *Registry) overtaken(ctx context.Context, name string) (*dispatcher.Endpoint, error) {
+// storedAboveLane reads an endpoint that is to be changed. If its lane is newer, it
+// raises the endpoint first, so that the next version is above the lane's.
+func (r *Registry) storedAboveLane(ctx context.Context, name string) (*dispatcher.Endpoint, error) {
 	e, err := r.Stored(ctx, name)
 	if err != nil {
 		return nil, err

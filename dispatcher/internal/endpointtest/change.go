@@ -27,7 +27,7 @@ var createCases = []testCase{
 		r.mustNotFind("other")
 		require.Empty(r, r.tenantIDs("else"))
 	}},
-	{name: "a uid is given once, in all tenants, and its endpoint is answered", run: func(r *rig) {
+	{name: "a uid is given once, in all tenants, and its endpoint is returned", run: func(r *rig) {
 		e := r.create(uid("main"))
 		other := r.endpoint(uid("main"), tenant("else"))
 		taken, err := r.Store.CreateEndpoint(r.ctx, other)
@@ -36,7 +36,7 @@ var createCases = []testCase{
 		r.mustNotBe(other)
 		r.mustFind("main", e)
 	}},
-	{name: "a creation that is repeated is answered with what it made", run: func(r *rig) {
+	{name: "a repeated creation returns the endpoint of the first", run: func(r *rig) {
 		e := r.create(uid("main"))
 		taken, err := r.Store.CreateEndpoint(r.ctx, e)
 		require.ErrorIs(r, err, dispatcher.ErrTaken)
@@ -116,7 +116,7 @@ var changeCases = []testCase{
 		require.ErrorIs(r, r.Store.ChangeEndpoint(r.ctx, next(e)), dispatcher.ErrNoEndpoint)
 		r.mustNotBe(e)
 	}},
-	{name: "a change without secrets is refused, since it was read without the key to them", run: func(r *rig) {
+	{name: "a change without secrets is refused, because the endpoint was read without the key to them", run: func(r *rig) {
 		e := r.create()
 		bare := next(e)
 		bare.Secrets = nil
@@ -168,7 +168,7 @@ var deleteCases = []testCase{
 		_, err = r.Store.DeleteEndpoint(r.ctx, e.ID)
 		require.ErrorIs(r, err, dispatcher.ErrNoEndpoint)
 	}},
-	{name: "a delete is noted with a version above all others, until that is forgotten", run: func(r *rig) {
+	{name: "a deletion is recorded with a version above all others, until it is forgotten", run: func(r *rig) {
 		e, other := r.create(), r.create()
 		for range 3 {
 			e = next(e)
@@ -180,14 +180,14 @@ var deleteCases = []testCase{
 		require.Equal(r, []dispatcher.EndpointVersion{{End: 5}, {Version: 1}}, r.versions(e.ID, other.ID))
 		require.Equal(r, map[string]int64{e.ID: 5}, r.deleted())
 		end, err := r.Store.DeleteEndpoint(r.ctx, e.ID)
-		require.NoError(r, err, "who repeats it finishes it")
+		require.NoError(r, err, "a repeated deletion finishes the first")
 		require.Equal(r, int64(5), end)
 		require.NoError(r, r.Store.ForgetDeleted(r.ctx, e.ID))
 		require.NoError(r, r.Store.ForgetDeleted(r.ctx, e.ID))
 		require.Empty(r, r.deleted())
 		require.Equal(r, []dispatcher.EndpointVersion{{}, {Version: 1}}, r.versions(e.ID, other.ID))
 	}},
-	{name: "no other endpoint gets the id of a deleted one while that is noted", run: func(r *rig) {
+	{name: "no other endpoint gets the id of a deleted one while the deletion is recorded", run: func(r *rig) {
 		e := r.create(uid("main"))
 		r.mustDelete(e)
 		taken, err := r.Store.CreateEndpoint(r.ctx, e)
@@ -198,7 +198,7 @@ var deleteCases = []testCase{
 		require.NoError(r, r.Store.ForgetDeleted(r.ctx, e.ID))
 		r.mustCreate(e)
 	}},
-	{name: "any number of deletes may be noted, and their versions read", run: func(r *rig) {
+	{name: "any number of deletions may be recorded, and their versions read", run: func(r *rig) {
 		want, ids := map[string]int64{}, []string{}
 		for range 700 {
 			e := r.create()

@@ -1,6 +1,6 @@
-// Package endpointtest is the conformance suite that every
-// dispatcher.EndpointStore must pass. It has readable cases for each method and
-// rule, races between instances, and a random test against a model.
+// Package endpointtest is the conformance suite for dispatcher.EndpointStore. A store's
+// test calls Run. The suite has readable cases for each method and rule, races between
+// instances, and a random test that compares the store with a model.
 package endpointtest
 
 import (
@@ -16,19 +16,19 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Fixture is an empty store and a second connection to it.
+// Fixture is an empty store.
 type Fixture struct {
 	Store dispatcher.EndpointStore
-	// Open connects to the same store once more, as another process would.
+	// Open opens another connection to the same store, as another process would.
 	Open func() dispatcher.EndpointStore
 	// Watch is the store's dispatcher.Queue.Watch.
-	Watch func(ctx context.Context, by string, ears dispatcher.Subscriber) error
+	Watch func(ctx context.Context, by string, subscriber dispatcher.Subscriber) error
 }
 
-// OpenFunc makes the empty store of one case, which ends with the case.
+// OpenFunc opens an empty store for one case, and closes it after the case.
 type OpenFunc func(t testing.TB) Fixture
 
-// Run runs every case on stores that open makes.
+// Run runs every case on stores from open.
 func Run(t *testing.T, open OpenFunc) {
 	t.Helper()
 	for _, group := range []struct {
@@ -53,13 +53,13 @@ func Run(t *testing.T, open OpenFunc) {
 	}
 }
 
-// testCase is one rule.
+// testCase is one rule of a store.
 type testCase struct {
 	name string
 	run  func(r *rig)
 }
 
-// rig is an empty store with short words for what cases do.
+// rig is an empty store with short methods for the cases.
 type rig struct {
 	testing.TB
 	Fixture
@@ -72,10 +72,10 @@ func newRig(t testing.TB, open OpenFunc) *rig {
 	return &rig{TB: t, Fixture: open(t), ctx: t.Context()}
 }
 
-// start is when the first endpoint of each case is made.
+// start is the creation time of the first endpoint of each case.
 var start = time.Date(2026, 3, 1, 12, 0, 0, int(7*time.Millisecond), time.UTC)
 
-// endpoint is a new endpoint of the tenant shop, made a second after the one
+// endpoint returns a new endpoint of the tenant shop, created a second after the one
 // before. It is not stored.
 func (r *rig) endpoint(with ...func(*dispatcher.Endpoint)) *dispatcher.Endpoint {
 	at := start.Add(time.Duration(r.made) * time.Second)
@@ -104,7 +104,7 @@ func madeAt(at time.Time) func(*dispatcher.Endpoint) {
 	return func(e *dispatcher.Endpoint) { e.CreatedAt = at }
 }
 
-// create stores a new endpoint.
+// create stores a new endpoint and returns it.
 func (r *rig) create(with ...func(*dispatcher.Endpoint)) *dispatcher.Endpoint {
 	r.Helper()
 	e := r.endpoint(with...)
@@ -119,7 +119,7 @@ func (r *rig) mustCreate(e *dispatcher.Endpoint) {
 	require.Nil(r, taken)
 }
 
-// next is the next version of an endpoint.
+// next returns the next version of an endpoint.
 func next(e *dispatcher.Endpoint, with ...func(*dispatcher.Endpoint)) *dispatcher.Endpoint {
 	c := *e
 	c.Version++
@@ -130,7 +130,7 @@ func next(e *dispatcher.Endpoint, with ...func(*dispatcher.Endpoint)) *dispatche
 	return &c
 }
 
-// public and private make an endpoint sign with another kind of secret.
+// public and private give an endpoint a signature with a public key, and one without.
 func public(e *dispatcher.Endpoint)  { signs(e, signer.StandardEd25519) }
 func private(e *dispatcher.Endpoint) { signs(e, signer.Standard) }
 
@@ -140,8 +140,7 @@ func signs(e *dispatcher.Endpoint, by signer.Scheme) {
 
 func paused(e *dispatcher.Endpoint) { e.Paused = true }
 
-// mustBe fails the case unless the store holds these endpoints as they are
-// here.
+// mustBe fails the case unless the store returns exactly these endpoints.
 func (r *rig) mustBe(want ...*dispatcher.Endpoint) {
 	r.Helper()
 	got, err := r.Store.Endpoints(r.ctx, idsOf(want))
@@ -156,7 +155,7 @@ func (r *rig) mustDelete(e *dispatcher.Endpoint) {
 	require.Positive(r, end)
 }
 
-// deleted reads all ends that are noted.
+// deleted returns all recorded deletions.
 func (r *rig) deleted() map[string]int64 {
 	r.Helper()
 	all := map[string]int64{}
@@ -177,7 +176,7 @@ func (r *rig) versions(ids ...string) []dispatcher.EndpointVersion {
 	return all
 }
 
-// mustNotBe fails the case if any part of an endpoint is found.
+// mustNotBe fails the case if any read of the store returns an endpoint.
 func (r *rig) mustNotBe(e *dispatcher.Endpoint) {
 	r.Helper()
 	got, err := r.Store.Endpoints(r.ctx, []string{e.ID})
@@ -194,7 +193,7 @@ func (r *rig) tenantIDs(name string) []string {
 	return idsOf(all)
 }
 
-// listedIDs reads all pages of a list.
+// listedIDs reads all pages of a list and returns the ids.
 func (r *rig) listedIDs(f dispatcher.EndpointFilter) []string {
 	r.Helper()
 	ids := []string{}
@@ -208,7 +207,7 @@ func (r *rig) listedIDs(f dispatcher.EndpointFilter) []string {
 		if next == "" {
 			return ids
 		}
-		require.NotEqual(r, f.Cursor, next, "a list that does not go on")
+		require.NotEqual(r, f.Cursor, next, "the cursor does not advance")
 		f.Cursor = next
 	}
 }

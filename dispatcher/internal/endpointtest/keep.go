@@ -12,9 +12,9 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// keepCases hold that an endpoint is read as it was stored, field by field.
+// keepCases check that an endpoint is read as it was stored, field by field.
 var keepCases = []testCase{
-	{name: "an endpoint with nothing but what it must have", run: func(r *rig) {
+	{name: "an endpoint with only the required fields", run: func(r *rig) {
 		r.mustKeep(func(e *dispatcher.Endpoint) { e.Tenant, e.Topics = "", nil })
 	}},
 	{name: "an endpoint with everything", run: func(r *rig) { r.mustKeep(everything(r)) }},
@@ -47,7 +47,7 @@ var keepCases = []testCase{
 			e.Metadata = map[string]string{"Ключ": "значение", "": "empty key", "empty": "", "a b": "{\"json\":1}"}
 		})
 	}},
-	{name: "secrets of each scheme, and until when they sign", run: func(r *rig) {
+	{name: "secrets of each scheme, with their ends", run: func(r *rig) {
 		for _, scheme := range signer.Schemes {
 			r.mustKeep(func(e *dispatcher.Endpoint) {
 				e.Signature = scheme
@@ -58,7 +58,7 @@ var keepCases = []testCase{
 			})
 		}
 	}},
-	{name: "the answers that count as success", run: func(r *rig) {
+	{name: "the responses that count as success", run: func(r *rig) {
 		for _, text := range []string{
 			"2xx", "*", "200,204,5xx", `{"status":["200"],"body":"success"}`, `{"body":{"path":"data.code","equals":"SUCCESS"}}`,
 			`{"body":{"path":"code","equals":12345678901234567890}}`, `{"status":["*"],"body":{"matches":"<return_code><!\\[CDATA\\[SUCCESS\\]\\]>"}}`,
@@ -104,8 +104,8 @@ var keepCases = []testCase{
 	}},
 }
 
-// mustKeep stores an endpoint, once new and once as a change of another.
-// Another instance must read it the same both times.
+// mustKeep stores an endpoint, once as a new one and once as a change of another. Another
+// instance must read the same endpoint both times.
 func (r *rig) mustKeep(with ...func(*dispatcher.Endpoint)) {
 	r.Helper()
 	e := r.create(with...)
@@ -124,7 +124,7 @@ func (r *rig) mustKeep(with ...func(*dispatcher.Endpoint)) {
 	require.Contains(r, got, pull, "one of kind pull is whole without a URL")
 }
 
-// everything fills every field.
+// everything sets every field.
 func everything(r *rig) func(*dispatcher.Endpoint) {
 	success, err := success.Parse(`{"status":["200","5xx"],"body":{"path":"code","equals":"SUCCESS"}}`)
 	require.NoError(r, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// modelSteps is the number of random steps of one run: some fifty of each kind.
+// modelSteps is the number of random steps of one run, some fifty of each kind.
 const modelSteps = 200
 
 var modelCases = []testCase{
@@ -27,13 +27,13 @@ var modelCases = []testCase{
 	}},
 }
 
-// model is what a store should hold.
+// model is the expected content of a store.
 type model struct {
 	*rig
 	dice *rand.Rand
 	by   map[string]*dispatcher.Endpoint // id
 	gone []*dispatcher.Endpoint
-	ends map[string]int64 // noted ends
+	ends map[string]int64 // recorded deletions
 }
 
 func (m *model) step() {
@@ -96,7 +96,7 @@ func (m *model) change() {
 	case had.Version+1 != e.Version:
 		require.ErrorIs(m, err, dispatcher.ErrStale)
 	case had.UID != e.UID || had.Tenant != e.Tenant || !had.CreatedAt.Equal(e.CreatedAt):
-		require.Error(m, err, "it is one that was deleted, and its id another's by now")
+		require.Error(m, err, "the endpoint was deleted, and another one has its id now")
 	default:
 		require.NoError(m, err)
 		m.by[e.ID] = e
@@ -128,7 +128,7 @@ func (m *model) delete() {
 	}
 }
 
-// any is a stored endpoint, or sometimes a deleted one.
+// any returns a stored endpoint, or sometimes a deleted one.
 func (m *model) any() *dispatcher.Endpoint {
 	all := m.sorted()
 	if len(m.gone) > 0 && m.dice.IntN(6) == 0 {
@@ -149,7 +149,7 @@ func (m *model) named(name string) *dispatcher.Endpoint {
 	return nil
 }
 
-// sorted are the endpoints of some tenants, or all, in the order of creation.
+// sorted returns the endpoints of these tenants, or all, in the order of creation.
 func (m *model) sorted(tenants ...string) []*dispatcher.Endpoint {
 	var out []*dispatcher.Endpoint
 	for _, e := range m.by {

@@ -45,7 +45,7 @@ var raceCases = []testCase{
 			}
 			require.ErrorIs(r, err, dispatcher.ErrTaken)
 		}
-		require.NotNil(r, winner, "nobody has it")
+		require.NotNil(r, winner, "no endpoint has it")
 		r.mustFind("main", winner)
 		r.mustBe(winner)
 		require.Equal(r, []string{winner.ID}, r.tenantIDs("shop"))
@@ -67,7 +67,7 @@ var raceCases = []testCase{
 		}
 		require.Equal(r, 1, done)
 	}},
-	{name: "all of many deletes answer the same version, and no change brings the endpoint back", run: func(r *rig) {
+	{name: "all of many deletes return the same version, and no change brings the endpoint back", run: func(r *rig) {
 		e := r.create(uid("main"))
 		var ends [racers]int64
 		signed := int64(0)
@@ -94,7 +94,7 @@ var raceCases = []testCase{
 	}},
 }
 
-// race does one thing in many goroutines at once and answers the error of each.
+// race calls do in many goroutines at once and returns the error of each.
 func race(do func(n int) error) []error {
 	errs := make([]error, racers)
 	var all sync.WaitGroup
@@ -110,8 +110,8 @@ func race(do func(n int) error) []error {
 	return errs
 }
 
-// sign adds a name to an endpoint's metadata. It tries again until no other
-// change was faster.
+// sign adds a name to an endpoint's metadata. It retries until no other change comes
+// first.
 func (r *rig) sign(store dispatcher.EndpointStore, id, name string) error {
 	for {
 		got, err := store.Endpoints(r.ctx, []string{id})

@@ -17,7 +17,7 @@ var readCases = []testCase{
 		require.NoError(r, err)
 		require.Equal(r, []*dispatcher.Endpoint{b, nil, a, nil, b}, got)
 	}},
-	{name: "an empty request has an empty answer", run: func(r *rig) {
+	{name: "an empty query returns nothing", run: func(r *rig) {
 		r.create()
 		got, err := r.Store.Endpoints(r.ctx, nil)
 		require.NoError(r, err)
@@ -29,7 +29,7 @@ var readCases = []testCase{
 		require.Empty(r, r.listedIDs(dispatcher.EndpointFilter{}))
 		r.mustNotFind("main")
 	}},
-	{name: "a tenant's endpoints come in the order of creation, without those of others", run: func(r *rig) {
+	{name: "a tenant's endpoints come in the order of creation, without endpoints of others", run: func(r *rig) {
 		late := r.create(madeAt(start.Add(time.Hour)))
 		early := r.create(madeAt(start.Add(-time.Hour)))
 		between := r.create(madeAt(start))
@@ -65,7 +65,7 @@ var readCases = []testCase{
 	}},
 }
 
-// many is more than a store should read in one piece.
+// many is more than a store should read in one query.
 const many = 600
 
 var listCases = []testCase{
@@ -88,7 +88,7 @@ var listCases = []testCase{
 		require.Len(r, page, 50)
 		require.NotEmpty(r, next)
 	}},
-	{name: "the last page has no cursor, also where it is full", run: func(r *rig) {
+	{name: "the last page has no cursor, even if it is full", run: func(r *rig) {
 		for range 4 {
 			r.create()
 		}
@@ -113,7 +113,7 @@ var listCases = []testCase{
 			require.Equal(r, all, r.listedIDs(dispatcher.EndpointFilter{Limit: limit}), "limit %d", limit)
 		}
 	}},
-	{name: "a list of one tenant, or of those without", run: func(r *rig) {
+	{name: "a list of one tenant, or of endpoints without a tenant", run: func(r *rig) {
 		var shop, none []string
 		for range 5 {
 			shop = append([]string{r.create().ID}, shop...)
@@ -144,7 +144,7 @@ var listCases = []testCase{
 		r.mustDelete(c)
 		require.Empty(r, r.listedIDs(all))
 	}},
-	{name: "a list goes on though its last endpoint was deleted, and new ones do not shift it", run: func(r *rig) {
+	{name: "a list continues though its last endpoint was deleted, and new ones do not shift it", run: func(r *rig) {
 		var made []*dispatcher.Endpoint
 		for range 6 {
 			made = append(made, r.create(madeAt(start)))

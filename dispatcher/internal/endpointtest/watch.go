@@ -9,12 +9,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// patience is how long a change may take to arrive on a busy machine before the
-// test fails.
+// patience is the timeout for the event of a change on a busy machine.
 const patience = 20 * time.Second
 
 var watchCases = []testCase{
-	{name: "each change is told to all instances, its own included, in order", run: func(r *rig) {
+	{name: "each change is published to all instances, including its own, in order", run: func(r *rig) {
 		one, two := r.watch("one"), r.watch("two")
 		e := r.create()
 		f := r.create(tenant(""))
@@ -25,12 +24,12 @@ var watchCases = []testCase{
 			{ID: e.ID, Tenant: "shop", Version: 1}, {ID: f.ID, Version: 1},
 			{ID: e.ID, Tenant: "shop", Version: 2}, {ID: e.ID, Tenant: "shop", Version: 3}, {ID: e.ID, Tenant: "shop"},
 		}
-		require.Equal(r, want, r.hear(one, len(want)))
-		require.Equal(r, want, r.hear(two, len(want)))
+		require.Equal(r, want, r.receive(one, len(want)))
+		require.Equal(r, want, r.receive(two, len(want)))
 	}},
-	{name: "a refused change is not told", run: func(r *rig) {
+	{name: "a refused change is not published", run: func(r *rig) {
 		e := r.create(uid("main"))
-		heard := r.watch("one")
+		changes := r.watch("one")
 		_, err := r.Store.CreateEndpoint(r.ctx, e)
 		require.ErrorIs(r, err, dispatcher.ErrTaken)
 		_, err = r.Store.CreateEndpoint(r.ctx, r.endpoint(uid("main")))
@@ -40,10 +39,10 @@ var watchCases = []testCase{
 		_, err = r.Store.DeleteEndpoint(r.ctx, "ep_none")
 		require.ErrorIs(r, err, dispatcher.ErrNoEndpoint)
 		last := r.create(tenant("else"))
-		require.Equal(r, []dispatcher.EndpointChange{{ID: last.ID, Tenant: "else", Version: 1}}, r.hear(heard, 1))
+		require.Equal(r, []dispatcher.EndpointChange{{ID: last.ID, Tenant: "else", Version: 1}}, r.receive(changes, 1))
 	}},
-	{name: "a change that is told can be read already", run: func(r *rig) {
-		heard := r.watch("one")
+	{name: "a published change can be read already", run: func(r *rig) {
+		changes := r.watch("one")
 		other := r.Open()
 		e := r.endpoint()
 		written := make(chan error, 1)
@@ -58,27 +57,27 @@ var watchCases = []testCase{
 			written <- err
 		}()
 		for range 21 {
-			told := r.hear(heard, 1)[0]
-			got, err := other.Endpoints(r.ctx, []string{told.ID})
+			change := r.receive(changes, 1)[0]
+			got, err := other.Endpoints(r.ctx, []string{change.ID})
 			require.NoError(r, err)
 			require.NotNil(r, got[0])
-			require.GreaterOrEqual(r, got[0].Version, told.Version)
+			require.GreaterOrEqual(r, got[0].Version, change.Version)
 		}
 		require.NoError(r, <-written)
 	}},
 }
 
-// watch listens as instance by until the case ends. It returns when the
-// subscription is active.
+// watch subscribes as instance by until the case ends. It returns when the subscription
+// is active.
 func (r *rig) watch(by string) <-chan dispatcher.EndpointChange {
 	r.Helper()
 	ctx, stop := context.WithCancel(r.ctx)
 	ended := make(chan error, 1)
-	heard := make(chan dispatcher.EndpointChange, 1000)
+	changes := make(chan dispatcher.EndpointChange, 1000)
 	ready := make(chan struct{}, 1)
 	go func() {
 		ended <- r.Watch(ctx, by, dispatcher.Subscriber{
-			OnEndpoint: func(c dispatcher.EndpointChange) { heard <- c },
+			OnEndpoint: func(c dispatcher.EndpointChange) { changes <- c },
 			OnGap: func() {
 				select {
 				case ready <- struct{}{}:
@@ -96,19 +95,19 @@ func (r *rig) watch(by string) <-chan dispatcher.EndpointChange {
 	case <-time.After(patience):
 		require.FailNow(r, "nothing is watched")
 	}
-	return heard
+	return changes
 }
 
-// hear waits for so many changes.
-func (r *rig) hear(heard <-chan dispatcher.EndpointChange, n int) []dispatcher.EndpointChange {
+// receive waits for n changes.
+func (r *rig) receive(changes <-chan dispatcher.EndpointChange, n int) []dispatcher.EndpointChange {
 	r.Helper()
 	var got []dispatcher.EndpointChange
 	for range n {
 		select {
-		case c := <-heard:
+		case c := <-changes:
 			got = append(got, c)
 		case <-time.After(patience):
-			require.FailNow(r, "a change was not told", "after %v", got)
+			require.FailNow(r, "a change was not published", "after %v", got)
 		}
 	}
 	return got

@@ -133,7 +133,7 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.dead = newReaper(e)
 	e.endpoints = endpoints.New(endpoints.Options{
 		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
-		FailingAfter: o.FailingAfter, Stirred: e.Stirred, Tell: e.tell,
+		FailingAfter: o.FailingAfter, OnActivity: e.Stirred, Notify: e.tell,
 	})
 	e.accepter = newAccepter(e)
 	e.deliverer = &deliverer{

@@ -201,7 +201,7 @@ func TestAnEndpointThatTheStoreLostEndsNothing(t *testing.T) {
 		require.Empty(t, status)
 		require.Equal(t, d.HeldNone, r.queue.limitsOf(view.Lane()).Held)
 		require.LessOrEqual(t, r.queue.verdicts()[d.Back], 31, "nor is it taken in a circle")
-		require.Contains(t, r.log.String(), "an endpoint that is not there")
+		require.Contains(t, r.log.String(), "an endpoint that does not exist")
 		r.store.put(view.Endpoint)
 		pass(10 * time.Second)
 		require.Len(t, r.sender.sent(), 1)

@@ -99,7 +99,7 @@ func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	if err != nil {
 		return dispatcher.Stats{}, err
 	}
-	return stats, e.endpoints.TellURLs(ctx, stats.Lanes)
+	return stats, e.endpoints.FillURLs(ctx, stats.Lanes)
 }
 
 // Cancel ends the unfinished deliveries of a message, or the one in a lane, and answers

@@ -1,8 +1,11 @@
-// Package seal hides values from readers of the store that keeps them.
+// Package seal encrypts values before they are stored, so that readers of the store can't
+// read them.
 //
-// A Box has one or more keys: the first seals, all of them open. A sealed value
-// is bound to its Place, so that a writer to the store can't put one in the place of
-// another.
+// A Box has one or more keys. Seal encrypts with the first key, and Open decrypts with
+// any of them. So a new key is added in front of the old ones, and the old ones can be
+// removed once all values are sealed again. A sealed value is bound to its Place, so a
+// writer to the store can't copy it to another place. Sign and Verify do the same for
+// public texts, with an HMAC.
 package seal
 
 import (
@@ -19,35 +22,35 @@ import (
 	"strings"
 )
 
-// prefix begins every sealed text: it is AES-256-GCM with a random nonce. The
-// key's id and the base64 of nonce, ciphertext and tag follow it.
+// prefix is the prefix of every sealed text. It means AES-256-GCM with a random nonce.
+// The key's id and the base64 of nonce, ciphertext and tag follow.
 const prefix = "seal1."
 
-// keySize is that of AES-256, in bytes.
+// keySize is the size of an AES-256 key in bytes.
 const keySize = 32
 
-// maxKeys bounds the keys of a box. A rotation needs two, and each further one was
-// forgotten after a rotation.
+// maxKeys bounds the keys of a box. A rotation needs two, so more are old keys that were
+// not removed.
 const maxKeys = 16
 
-// idSize is how many bytes of a hash name a key: enough that a few keys never have the
-// same. If two do, both are tried.
+// idSize is the number of bytes of a hash in the id of a key. A few keys never have the
+// same id; if two do, both are tried.
 const idSize = 4
 
-// What may be wrong. No error of this package has any of a key or a value in it.
+// The errors contain no part of a key or a value.
 var (
-	// ErrNoKey says that a text of keys has none.
+	// ErrNoKey means that a text contains no key.
 	ErrNoKey = errors.New("no key")
-	// ErrKey says that a text is not a key.
+	// ErrKey means that a text is not a key.
 	ErrKey = errors.New("not a key: want the base64 of 32 bytes, as openssl rand -base64 32 prints it")
-	// ErrLocked says that a value was sealed with a key that is not in the box.
-	ErrLocked = errors.New("sealed with a key that is not here")
-	// ErrBroken says that a value is not one that was sealed, or not for this place.
-	ErrBroken = errors.New("not what was sealed here")
+	// ErrLocked means that a value was sealed with a key that is not in the box.
+	ErrLocked = errors.New("sealed with a key that this process does not have")
+	// ErrBroken means that a value is not a sealed one, or not one of this place.
+	ErrBroken = errors.New("not a value that was sealed for this place")
 )
 
-// Box seals and opens. It may be used from several goroutines. The nil Box has
-// no keys: it opens nothing, and must not seal.
+// Box seals and opens values. It is safe for concurrent use. The nil Box has no keys:
+// Open returns an error, and Seal panics.
 type Box struct {
 	keys []key // at least one; the first seals
 }
@@ -57,10 +60,10 @@ type key struct {
 	// A random nonce is safe for 2^32 values of one key: a million endpoints, each
 	// changed a hundred times, with forty values each.
 	aead cipher.AEAD
-	mac  []byte // derived: of proofs
+	mac  []byte // the derived key of proofs
 }
 
-// Covers reports whether a box opens all that another one does.
+// Covers reports whether a box has all keys of another one.
 func (b *Box) Covers(other *Box) bool {
 	for _, k := range other.all() {
 		if !slices.ContainsFunc(b.all(), func(own key) bool { return hmac.Equal(own.mac, k.mac) }) {
@@ -72,12 +75,12 @@ func (b *Box) Covers(other *Box) bool {
 
 // Place is where a value is stored. It can't be opened at another place.
 type Place struct {
-	Owner string // what it belongs to
-	Field string // which of its values it is
+	Owner string // the record that has the value
+	Field string // the name of the value in the record
 }
 
-// ParseKeys makes a box of keys, each the standard base64 of 32 bytes, with
-// white space between two. No error repeats any of the text.
+// ParseKeys parses keys, each the standard base64 of 32 bytes, separated by white space.
+// Its errors contain no part of the text.
 func ParseKeys(text string) (*Box, error) {
 	b := &Box{}
 	seen := map[string]int{}
@@ -126,17 +129,19 @@ func newKey(raw []byte) (key, error) {
 	return key{id: hex.EncodeToString(sum[:idSize]), aead: aead, mac: mac}, nil
 }
 
-// Seal hides a value with the first key. The sealed text differs each time.
+// Seal encrypts a value with the first key. The sealed text differs each time.
 func (b *Box) Seal(value string, at Place) string {
 	k := b.keys[0]
 	sealed := k.aead.Seal(nil, nil, []byte(value), at.data())
 	return prefix + k.id + "." + base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// Seals reports whether a text is sealed with the first key, so that it needs no other.
+// Seals reports whether a text is sealed with the first key, so that no other key is
+// needed for it.
 func (b *Box) Seals(text string) bool { return strings.HasPrefix(text, prefix+b.keys[0].id+".") }
 
-// Open reads a sealed value, or answers ErrLocked or ErrBroken.
+// Open decrypts a sealed value. It returns ErrLocked if the box does not have the key,
+// and ErrBroken if the text is not valid at this place.
 func (b *Box) Open(text string, at Place) (string, error) {
 	rest, ok := strings.CutPrefix(text, prefix)
 	id, encoded, found := strings.Cut(rest, ".")
@@ -145,7 +150,7 @@ func (b *Box) Open(text string, at Place) (string, error) {
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
 	if err != nil {
-		return "", ErrBroken // its error only has a position, which is of no use
+		return "", ErrBroken // its error only has a position, which does not help
 	}
 	err = ErrLocked
 	for _, k := range b.all() {
@@ -168,11 +173,11 @@ func (b *Box) all() []key {
 	return b.keys
 }
 
-// data is a text that differs for each place.
+// data returns a text that differs for each place.
 func (p Place) data() []byte {
 	out := binary.AppendUvarint(nil, uint64(len(p.Owner)))
 	return append(append(out, p.Owner...), p.Field...)
 }
 
-// Format prints the number of keys for every verb, and nothing of the keys.
+// Format prints the number of keys for every verb, and no part of a key.
 func (b Box) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "box of %d keys", len(b.keys)) }

@@ -12,33 +12,33 @@ import (
 	"time"
 )
 
-// ErrShare says that a caller has so many connections or requests under way that no more
-// are served, so that others are.
+// ErrShare is returned for a request of a caller with half of all connections, or with
+// half of the requests in flight, so that others are served.
 var ErrShare = errors.New("this caller has half of all connections, and others need them")
 
-// Guest is one connection.
+// Guest is one connection of a caller.
 type Guest struct {
 	net.Conn
 	guests  *Guests
 	remote  netip.Addr
-	proxied bool // it comes from a trusted proxy, so its requests are of different callers
+	proxied bool // it comes from a trusted proxy, so its requests belong to different callers
 
-	idle   atomic.Int64 // ns since 1970 when it began to wait for its next request; 0: one is under way
-	known  atomic.Bool  // a request on it had a valid key, or came by a link
+	idle   atomic.Int64 // ns since 1970 when it began to wait for the next request; 0: a request is in flight
+	known  atomic.Bool  // a request on it had a valid key or a link
 	closed atomic.Bool
 
-	placed atomic.Bool // it has one of the places; changed under Guests.mu
+	placed atomic.Bool // it has a regular slot; changed under Guests.mu
 
 	// Guests.mu guards these.
-	who     Identity // whose it is; of a proxied one: whose request is under way
-	counted bool     // that request counts
+	who     Identity // the caller; of a proxied connection, the caller of the request in flight
+	counted bool     // Guests.requests counts the request in flight
 
-	mu    sync.Mutex // guards asked
-	asked time.Time  // the deadline of the server, where a shorter one is set; zero: there is none
+	mu       sync.Mutex // guards deadline
+	deadline time.Time  // the server's deadline, if a shorter one is set instead; zero: none
 }
 
-// handler serves the requests of guests. What is beside the places is closed after its
-// first request, unless that finds a place.
+// handler serves the requests of guests. A connection without a slot is closed after its
+// first request, unless the request gets it a slot.
 func handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := of(r.Context())
@@ -55,7 +55,7 @@ func handler(h http.Handler) http.Handler {
 	})
 }
 
-// follow notes when a connection has written a response and waits.
+// follow records when a connection has written a response and becomes idle.
 func follow(conn net.Conn, state http.ConnState) {
 	if c, ok := conn.(*Guest); ok && state == http.StateIdle {
 		c.idle.Store(time.Now().UnixNano())
@@ -71,13 +71,13 @@ func (c *Guest) end() {
 	defer c.guests.mu.Unlock()
 	if c.counted {
 		c.counted = false
-		less(c.guests.asks, c.who)
+		decrement(c.guests.requests, c.who)
 	}
 }
 
-// Identify notes whose request it is. A connection beside the places gets a place, if one
-// makes room for this caller. ErrShare refuses the request. Requests that came by no guest
-// are all served.
+// Identify sets the caller of a request. A connection without a slot gets one if another
+// connection can be evicted for this caller. It returns ErrShare if the request must be
+// refused. Requests without a Guest are all allowed.
 func Identify(w http.ResponseWriter, r *http.Request, who Identity) error {
 	c := of(r.Context())
 	switch {
@@ -101,15 +101,15 @@ func Identify(w http.ResponseWriter, r *http.Request, who Identity) error {
 	return err
 }
 
-// owned reports whether it is this caller's already.
+// owned reports whether the connection has a slot and belongs to this caller.
 func (c *Guest) owned(who Identity) bool {
 	c.guests.mu.Lock()
 	defer c.guests.mu.Unlock()
 	return c.placed.Load() && c.who == who
 }
 
-// identify makes a connection a caller's. One of a higher rank keeps it. moved: it was
-// beside the places, and has one now.
+// identify sets the caller of a connection, unless the connection has one of a higher
+// rank. moved reports that it got a slot now. The caller closes gone.
 func (g *Guests) identify(c *Guest, who Identity) (gone *Guest, moved bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -117,15 +117,15 @@ func (g *Guests) identify(c *Guest, who Identity) (gone *Guest, moved bool, err 
 		return nil, false, nil
 	}
 	if c.placed.Load() {
-		less(g.has, c.who)
+		decrement(g.conns, c.who)
 		c.who = who
-		g.has[who]++
+		g.conns[who]++
 		return nil, false, nil
 	}
 	was := c.who
 	c.who = who
 	if g.place(c, &gone) {
-		g.beside = slices.DeleteFunc(g.beside, func(one *Guest) bool { return one == c })
+		g.overflow = slices.DeleteFunc(g.overflow, func(one *Guest) bool { return one == c })
 		if was.Rank > Stranger {
 			g.known--
 		}
@@ -134,8 +134,8 @@ func (g *Guests) identify(c *Guest, who Identity) (gone *Guest, moved bool, err 
 	if who.Rank == Stranger || was.Rank > Stranger {
 		return nil, false, nil
 	}
-	if g.has[who] >= max(g.most/2, 1) || g.known >= Beside/2 {
-		c.who = was // so it makes room for the next one, though its refusal is under way
+	if g.conns[who] >= max(g.most/2, 1) || g.known >= Overflow/2 {
+		c.who = was // so another connection can evict it while its refusal is written
 		g.full.Add(1)
 		g.report()
 		return nil, false, ErrShare
@@ -144,7 +144,7 @@ func (g *Guests) identify(c *Guest, who Identity) (gone *Guest, moved bool, err 
 	return nil, false, nil
 }
 
-// begin counts a request that came through a proxy as its caller's.
+// begin counts a request through a proxy for its caller.
 func (g *Guests) begin(c *Guest, who Identity) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,57 +152,58 @@ func (g *Guests) begin(c *Guest, who Identity) error {
 		if c.who == who {
 			return nil
 		}
-		less(g.asks, c.who)
+		decrement(g.requests, c.who)
 	}
 	c.who, c.counted = who, false
-	if g.asks[who] >= max(g.most/2, 1) {
+	if g.requests[who] >= max(g.most/2, 1) {
 		g.full.Add(1)
 		g.report()
 		return ErrShare
 	}
-	g.asks[who]++
+	g.requests[who]++
 	c.counted = true
 	return nil
 }
 
-// trust gives a connection the time that the server asks for.
+// trust sets the deadline that the server requested.
 func (c *Guest) trust() {
 	if c.known.Swap(true) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.asked.IsZero() {
-		_ = c.Conn.SetReadDeadline(c.asked)
+	if !c.deadline.IsZero() {
+		_ = c.Conn.SetReadDeadline(c.deadline)
 	}
 }
 
-// SetReadDeadline sets a shorter deadline for strangers than the server asks for.
+// SetReadDeadline sets a shorter deadline than the server requests while the caller is a
+// stranger.
 func (c *Guest) SetReadDeadline(t time.Time) error {
 	if c.known.Load() || c.proxied {
 		return c.Conn.SetReadDeadline(t)
 	}
-	held := strangerIdle
+	limit := strangerIdle
 	if !c.placed.Load() {
-		held = besideIdle
+		limit = overflowIdle
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = time.Time{}
-	if most := time.Now().Add(held); t.After(most) {
-		c.asked, t = t, most
+	c.deadline = time.Time{}
+	if most := time.Now().Add(limit); t.After(most) {
+		c.deadline, t = t, most
 	}
 	return c.Conn.SetReadDeadline(t)
 }
 
-// Close closes the connection and makes room for another.
+// Close closes the connection and frees its slot.
 func (c *Guest) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.guests.mu.Lock()
 		c.guests.remove(c)
 		if c.counted {
 			c.counted = false
-			less(c.guests.asks, c.who)
+			decrement(c.guests.requests, c.who)
 		}
 		c.guests.mu.Unlock()
 		c.guests.open.Add(-1)
@@ -212,7 +213,7 @@ func (c *Guest) Close() error {
 
 type guestKey struct{}
 
-// withGuest puts a connection into the context of its requests.
+// withGuest adds a connection to the context of its requests.
 func withGuest(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*Guest); ok {
 		return context.WithValue(ctx, guestKey{}, c)
@@ -220,14 +221,14 @@ func withGuest(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// of is the connection of a request; nil: it came by a listener without Guests.
+// of returns the connection of a request; nil: its listener has no Guests.
 func of(ctx context.Context) *Guest {
 	c, _ := ctx.Value(guestKey{}).(*Guest)
 	return c
 }
 
-// AddressOf is the address of a request's caller: that of the connection, or the one that a
-// trusted proxy names.
+// AddressOf returns the address of a request's caller: the address of the connection, or
+// the one from a trusted proxy.
 func AddressOf(r *http.Request) netip.Addr {
 	if c := of(r.Context()); c != nil {
 		return c.guests.proxies.Address(c.remote, r.Header["X-Forwarded-For"])

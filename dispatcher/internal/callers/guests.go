@@ -1,0 +1,242 @@
+package callers
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// AnswerWithin is the timeout for a response: reading the request, waiting for the store,
+// and writing some MiB.
+const AnswerWithin = time.Minute
+
+// Server returns an HTTP server with timeouts against slow clients. It logs to log.
+func Server(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler(h),
+		ReadHeaderTimeout: 5 * time.Second,  // a header is one or two packets
+		ReadTimeout:       30 * time.Second, // the 4 MiB of a batch at 140 KiB/s
+		WriteTimeout:      AnswerWithin,
+		IdleTimeout:       2 * time.Minute, // longer than the idle timeout of most clients' pools
+		MaxHeaderBytes:    8 << 10,         // a key, an id and the headers of proxies; net/http adds 4 KiB
+		ConnContext:       withGuest,
+		ConnState:         follow,
+		ErrorLog:          newServerLog(log),
+	}
+}
+
+const (
+	// strangerIdle is how long a connection may wait for its next request before any
+	// request on it had a valid key. It is longer than the usual 10 s between two health
+	// checks of an orchestrator.
+	strangerIdle = 15 * time.Second
+	// overflowIdle is how long a connection without a slot may take for its request.
+	overflowIdle = 2 * time.Second
+	// Overflow is the number of connections without a slot. They exist so that a caller
+	// can always send its key, and an orchestrator can always query /healthz. Known
+	// callers without a slot take at most half of these.
+	Overflow = 16
+)
+
+// Guests limits the open connections of a server. There are most slots. If all slots are
+// taken, a new connection evicts an idle one: first from strangers, then from links, then
+// from keys. Among equals the caller with the most connections loses the one that was
+// idle longest.
+//
+// A connection never evicts one of a higher rank, or of a caller with fewer connections.
+// A connection without a slot serves one request and is closed.
+type Guests struct {
+	most    int
+	proxies Proxies
+	log     *slog.Logger
+	rate    LogRate // of log
+
+	open                  atomic.Int64
+	full, evicted, failed atomic.Int64
+
+	mu       sync.Mutex // guards the fields below, and fields of Guest
+	placed   map[*Guest]struct{}
+	overflow []*Guest         // without a slot, oldest first
+	known    int              // how many of overflow have identified themselves
+	conns    map[Identity]int // connections, by caller
+	requests map[Identity]int // requests in flight through a proxy, by caller
+}
+
+// New returns Guests with most slots. A connection from one of the proxies belongs to the
+// callers that the proxy names.
+func New(most int, proxies Proxies, log *slog.Logger) *Guests {
+	return &Guests{most: most, proxies: proxies, log: log, placed: map[*Guest]struct{}{}, conns: map[Identity]int{}, requests: map[Identity]int{}}
+}
+
+// Open returns the number of open connections.
+func (g *Guests) Open() int64 { return g.open.Load() }
+
+// Refused returns three counts: connections closed or requests refused because all slots
+// were taken, idle connections evicted, and failures of the system to accept.
+func (g *Guests) Refused() (full, evicted, failed int64) {
+	return g.full.Load(), g.evicted.Load(), g.failed.Load()
+}
+
+// Listen returns a listener whose connections are limited.
+func (g *Guests) Listen(ln net.Listener) net.Listener { return &guestListener{ln, g} }
+
+type guestListener struct {
+	net.Listener
+	guests *Guests
+}
+
+// Accept waits for the next connection.
+func (l *guestListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				l.guests.failed.Add(1)
+			}
+			return nil, err
+		}
+		if c := l.guests.admit(conn); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// admit counts a connection, or closes it and returns nil.
+func (g *Guests) admit(conn net.Conn) net.Conn {
+	c := &Guest{Conn: conn, guests: g}
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		c.remote = a.AddrPort().Addr()
+	}
+	c.proxied = g.proxies.Trust(c.remote)
+	c.who = Address(c.remote)
+	c.idle.Store(time.Now().UnixNano())
+	g.mu.Lock()
+	var gone *Guest
+	ok := true
+	if !g.place(c, &gone) {
+		ok = g.takeOverflow(c, &gone)
+	}
+	g.mu.Unlock()
+	if gone != nil {
+		_ = gone.Close()
+	}
+	if !ok {
+		g.full.Add(1)
+		g.report()
+		_ = conn.Close()
+		return nil
+	}
+	g.open.Add(1)
+	return c
+}
+
+// place gives a connection a slot if one is free or another connection can be evicted.
+// The caller closes that: gone.
+func (g *Guests) place(c *Guest, gone **Guest) bool {
+	if len(g.placed) >= g.most {
+		out := g.weakest(c)
+		if out == nil {
+			return false
+		}
+		g.evicted.Add(1)
+		g.report()
+		g.remove(out)
+		*gone = out
+	}
+	g.placed[c] = struct{}{}
+	c.placed.Store(true)
+	if !c.proxied {
+		g.conns[c.who]++
+	}
+	return true
+}
+
+// weakest returns the idle connection that can be evicted for another one, or nil.
+func (g *Guests) weakest(c *Guest) (out *Guest) {
+	rank, own := c.who.Rank, g.conns[c.who]
+	if c.proxied {
+		rank, own = Keyed, 0
+	}
+	var since int64
+	for one := range g.placed {
+		idle := one.idle.Load()
+		if idle == 0 || one.proxied || one.who.Rank > rank || one.who.Rank == rank && one.who != c.who && g.conns[one.who] <= own {
+			continue
+		}
+		if out == nil || g.before(one, out, idle, since) {
+			out, since = one, idle
+		}
+	}
+	return out
+}
+
+// before reports whether one is evicted before other. They are idle since since and
+// otherSince.
+func (g *Guests) before(one, other *Guest, since, otherSince int64) bool {
+	if one.who.Rank != other.who.Rank {
+		return one.who.Rank < other.who.Rank
+	}
+	if a, b := g.conns[one.who], g.conns[other.who]; a != b {
+		return a > b
+	}
+	return since < otherSince
+}
+
+// takeOverflow keeps a connection without a slot. If there are too many, it evicts the
+// oldest stranger.
+func (g *Guests) takeOverflow(c *Guest, gone **Guest) bool {
+	if len(g.overflow) >= Overflow {
+		for _, one := range g.overflow {
+			if one.who.Rank == Stranger {
+				*gone = one
+				break
+			}
+		}
+		if *gone == nil {
+			return false
+		}
+		g.evicted.Add(1)
+		g.report()
+		g.remove(*gone)
+	}
+	g.overflow = append(g.overflow, c)
+	return true
+}
+
+// remove removes a connection from the lists.
+func (g *Guests) remove(c *Guest) {
+	if c.placed.Load() {
+		delete(g.placed, c)
+		c.placed.Store(false)
+		if !c.proxied {
+			decrement(g.conns, c.who)
+		}
+		return
+	}
+	if at := slices.Index(g.overflow, c); at >= 0 {
+		g.overflow = slices.Delete(g.overflow, at, at+1)
+		if c.who.Rank > Stranger {
+			g.known--
+		}
+	}
+}
+
+func decrement(count map[Identity]int, who Identity) {
+	if count[who]--; count[who] <= 0 {
+		delete(count, who)
+	}
+}
+
+// report logs that all connections are taken, once in logEvery.
+func (g *Guests) report() {
+	if missed, ok := g.rate.Allow(); ok {
+		g.log.Warn("all connections are taken: idle ones are evicted, and new ones serve one request",
+			"connections", g.most, "missed", missed,
+			"cure", "raise MAX_CONNECTIONS, and the limit of file descriptors (ulimit -n) with it")
+	}
+}

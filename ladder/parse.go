@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Parse reads a ladder: durations as ParseDuration takes them, with a comma, a
-// slash or white space between two. A text with nothing in it is the ladder
-// without rungs. A comma or slash with no rung on one of its sides is refused:
-// something is missing there, and it would shift all that follow.
+// Parse parses a ladder: durations in the form of ParseDuration, separated by commas,
+// slashes or white space. An empty text is the ladder without rungs. It returns an error
+// for a comma or slash without a rung on both sides, because a missing rung would shift
+// the others.
 func Parse(s string) (Ladder, error) {
 	return parseItems(split(s))
 }
 
-// split cuts a text into rungs. An item is empty only where a comma or slash
-// has nothing beside it, for ParseDuration to refuse by its place.
+// split cuts a text into rungs. An item is empty only if a comma or slash has nothing
+// beside it, so that ParseDuration reports its position.
 func split(s string) []string {
 	if strings.TrimSpace(s) == "" {
 		return nil
@@ -35,7 +35,7 @@ func parseItems(items []string) (Ladder, error) {
 	if len(items) > MaxRungs {
 		return Ladder{}, tooMany(len(items))
 	}
-	var steps []time.Duration // stays nil for none, as New has it
+	var steps []time.Duration // stays nil if there are none, as in New
 	for i, item := range items {
 		d, why := parseDuration(item)
 		if why != "" {
@@ -46,10 +46,10 @@ func parseItems(items []string) (Ladder, error) {
 	return Ladder{steps: steps}, nil
 }
 
-// ParseDuration reads one duration: a Go duration (15s, 1h30m), which may count
-// days too (1d, 1d12h), or a bare number of seconds, with a fraction if need be
-// (10, 0.5). It refuses negative ones, exponents, white space, and anything above
-// MaxDuration. What is finer than a nanosecond is cut off.
+// ParseDuration parses one duration: a Go duration (15s, 1h30m), which may also have days
+// (1d, 1d12h), or a number of seconds with an optional fraction (10, 0.5). It returns an
+// error for negative numbers, exponents, white space, and anything above MaxDuration. It
+// truncates to nanoseconds.
 func ParseDuration(s string) (time.Duration, error) {
 	d, why := parseDuration(s)
 	if why != "" {
@@ -58,7 +58,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseDuration does the work of ParseDuration; why is empty when it succeeded.
+// parseDuration does the work of ParseDuration. why is empty if it succeeded.
 func parseDuration(s string) (sum time.Duration, why string) {
 	switch {
 	case s == "":
@@ -76,8 +76,8 @@ func parseDuration(s string) (sum time.Duration, why string) {
 		if why != "" {
 			return 0, why
 		}
-		// Each part is at most MaxDuration, so that the sum can not overflow
-		// before it is found too long.
+		// Each part is at most MaxDuration, so the sum can't overflow before it is found
+		// too long.
 		if sum += d; sum > MaxDuration {
 			return 0, tooLong
 		}
@@ -85,7 +85,7 @@ func parseDuration(s string) (sum time.Duration, why string) {
 	return sum, ""
 }
 
-// parsePart reads one number with its unit.
+// parsePart parses one number with its unit.
 func parsePart(number, unit string) (d time.Duration, why string) {
 	if !isNumber(number) {
 		return 0, "not a duration"
@@ -94,7 +94,7 @@ func parsePart(number, unit string) (d time.Duration, why string) {
 	switch unit {
 	case "":
 		return 0, "a number without its unit"
-	case "d": // Go knows none, so it reads hours
+	case "d": // Go has no days, so parse hours
 		unit, size = "h", 24
 	case "ns", "us", "µs", "μs", "ms", "s", "m", "h": // the micro sign and the Greek letter, as in Go
 	default:
@@ -102,13 +102,13 @@ func parsePart(number, unit string) (d time.Duration, why string) {
 	}
 	d, err := time.ParseDuration(number + unit)
 	if err != nil || d > math.MaxInt64/size || d*size > MaxDuration {
-		return 0, tooLong // nothing else is left that could be wrong with it
+		return 0, tooLong // no other mistake is possible here
 	}
 	return d * size, ""
 }
 
-// isNumber reports whether s is made of digits, with at most one dot among them.
-// It leaves out signs, exponents, inf and NaN, which no wait needs.
+// isNumber reports whether s has only digits, with at most one dot. It refuses signs,
+// exponents, inf and NaN, because no wait needs them.
 func isNumber(s string) bool {
 	whole, fraction, _ := strings.Cut(s, ".")
 	digits := whole + fraction
@@ -123,10 +123,10 @@ func isNumber(s string) bool {
 	return true
 }
 
-// isDigit reports whether c belongs to a number, its dot included.
+// isDigit reports whether c belongs to a number, including its dot.
 func isDigit(c byte) bool { return c == '.' || '0' <= c && c <= '9' }
 
-// cutWhere cuts s before the first byte for which stop holds.
+// cutWhere cuts s before the first byte that stop reports.
 func cutWhere(s string, stop func(byte) bool) (head, tail string) {
 	for i := range len(s) {
 		if stop(s[i]) {

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// String is the ladder in its canonical form, which Parse reads back: rungs with
-// a comma between two, each as FormatDuration writes it. It is empty when there
-// are no rungs.
+// String returns the canonical form, which Parse reads: rungs separated by commas, each
+// as FormatDuration writes it. It is empty if there are no rungs.
 func (l Ladder) String() string { return strings.Join(l.texts(), ",") }
 
 func (l Ladder) texts() []string {
@@ -23,9 +22,8 @@ func (l Ladder) texts() []string {
 	return texts
 }
 
-// FormatDuration writes a duration as people do: with days, and without the zero
-// parts of time.Duration's own form (1d12h, not 36h0m0s). ParseDuration reads it
-// back.
+// FormatDuration formats a duration as people write it: with days, and without the zero
+// parts of time.Duration's form (1d12h, not 36h0m0s). ParseDuration reads it.
 func FormatDuration(d time.Duration) string {
 	b := make([]byte, 0, 24)
 	rest := uint64(d)
@@ -47,10 +45,10 @@ func FormatDuration(d time.Duration) string {
 	return string(b)
 }
 
-// MarshalText writes the canonical form.
+// MarshalText returns the canonical form.
 func (l Ladder) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads what Parse reads.
+// UnmarshalText reads the forms of Parse.
 func (l *Ladder) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if err != nil {
@@ -60,14 +58,14 @@ func (l *Ladder) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes a list of texts, one for each rung.
+// MarshalJSON returns a list of texts, one for each rung.
 func (l Ladder) MarshalJSON() ([]byte, error) { return json.Marshal(l.texts()) }
 
-// errShape refuses JSON that is no ladder at all.
+// errShape is the error for JSON of another shape.
 var errShape = errors.New(`ladder: want a list such as ["15s", 180] or a text such as "15s,3m"`)
 
-// UnmarshalJSON reads a list of texts and numbers, which are seconds, or one text
-// as Parse reads it. As everywhere in JSON, null changes nothing.
+// UnmarshalJSON reads a list of texts and numbers, which are seconds, or one text in the
+// form of Parse. As usual in JSON, null changes nothing.
 func (l *Ladder) UnmarshalJSON(data []byte) error {
 	data = bytes.TrimSpace(data)
 	switch {
@@ -93,7 +91,7 @@ func (l *Ladder) UnmarshalJSON(data []byte) error {
 	}
 	items := make([]string, len(raw))
 	for i, item := range raw {
-		// A number is read as it was written, not as a float: 0.1 stays 0.1.
+		// Parse the number as it was written, not as a float, so that 0.1 stays 0.1.
 		items[i] = string(item)
 		if item[0] != '"' {
 			continue

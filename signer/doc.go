@@ -1,11 +1,11 @@
-// Package signer proves where a webhook comes from. It signs and verifies HTTP
-// callbacks as Standard Webhooks describes them, or as the libraries of others
-// verify them, and imports nothing but the standard library.
+// Package signer signs and verifies webhooks. It supports Standard Webhooks, and the
+// schemes of Stripe and GitHub, which their libraries verify. It imports only the
+// standard library.
 //
 // # To receive
 //
-// Wrap the handler. Every request that reaches it was signed with the secret, no
-// more than five minutes ago, and its body can be read as usual:
+// Wrap the handler in the middleware. Every request that reaches the handler was signed
+// with the secret in the last five minutes, and its body can be read as usual:
 //
 //	secrets, err := signer.ParseSecrets(os.Getenv("WEBHOOK_SECRET"))
 //	if err != nil {
@@ -14,15 +14,14 @@
 //	verifier := &signer.Verifier{Secrets: secrets}
 //	http.Handle("POST /webhooks", verifier.Middleware(handler))
 //
-// A delivery may come more than once: when an answer gets lost, the sender can't
-// know that the delivery arrived. Every repeat has the same webhook-id, so keep the
-// ids of what was processed and answer a repeat with 200. A router that reads the
-// body before the middleware must pass on the same bytes: JSON that is parsed and
-// written again has other bytes.
+// A delivery may come more than once, because the sender retries if the response is lost.
+// Every retry has the same webhook-id, so store the ids of processed deliveries and
+// return 200 for a repeat. A router that reads the body before the middleware must pass
+// on the same bytes, because JSON that is parsed and encoded again has other bytes.
 //
-// To exchange a secret without losing a delivery, first give the receiver both
-// secrets, separated by a space. Then let the sender use the new one. At last remove
-// the old one from the receiver.
+// To replace a secret without losing a delivery, first give the receiver both secrets,
+// separated by a space. Then let the sender use the new one. Finally remove the old one
+// from the receiver.
 //
 // # To send
 //
@@ -35,8 +34,8 @@
 //
 // # The schemes
 //
-// Sender and receiver agree on a scheme. Everything above is Standard; for the others
-// begin with Scheme.NewSecret, Scheme.NewSigner and Scheme.NewVerifier.
+// Sender and receiver agree on a scheme. The functions above use Standard. For the others
+// use Scheme.NewSecret, Scheme.NewSigner and Scheme.NewVerifier.
 //
 //	scheme            header               its value                          signed             key
 //	standard          webhook-signature    v1,<base64 HMAC-SHA256> ...        id.timestamp.body  whsec_: the bytes of its base64
@@ -48,29 +47,30 @@
 // A receiver of standard-ed25519 has a public key, which verifies but can't sign. The
 // secret is a private key of 32 bytes, or of 64 with the public half.
 //
-// The same text is another key under standard than under stripe, even where it begins
-// with whsec_. A Secret knows its kind, and a scheme refuses a secret of another kind
-// with ErrMisfit.
+// The same text is a different key in standard than in stripe, even if it begins with
+// whsec_. A Secret knows its kind, and a scheme returns ErrMisfit for a secret of another
+// kind.
 //
-// While secrets are rotated, standard, standard-ed25519 and stripe have one
-// signature by each of them in the header. The headers of github and hmac-hex have
-// room for one: the first secret signs alone, so the receiver must know the new
-// one before the sender changes to it.
+// While secrets are rotated, the header of standard, standard-ed25519 and stripe has one
+// signature by each secret. The header of github and hmac-hex has only one signature,
+// which is made by the first secret. So the receiver must have the new secret before the
+// sender uses it.
 //
-// Only what is signed is proven. github and hmac-hex don't sign the time: there is no
-// tolerance, and a recorded request verifies again at any time. These two and stripe
-// don't sign the id either. If you can choose, choose standard.
+// A signature proves only the signed parts. github and hmac-hex do not sign the time, so
+// there is no tolerance, and a recorded request verifies at any time. They and stripe do
+// not sign the id either. If you can choose, choose standard.
 //
-// # What is signed
+// # The signed bytes
 //
 // standard signs the bytes of id.timestamp.body: the header webhook-id, a dot, the
-// header webhook-timestamp, a dot, and the body. The header webhook-signature is a
-// list of signatures with spaces between. A v1 signature is v1, a comma and the
-// base64 of the HMAC. Others are ignored, so one header may hold v1 and v1a. The
-// folder testdata has test vectors of every scheme for any language.
+// header webhook-timestamp, a dot, and the body. The header webhook-signature is a list
+// of signatures separated by spaces. A v1 signature is v1, a comma and the base64 of the
+// HMAC. A verifier ignores other versions, so one header may have v1 and v1a. The folder
+// testdata has test vectors of every scheme for any language.
 //
 // # A secret for each tenant
 //
-// Secret.Derive makes a tenant's own secret of one that only the sender knows: the
-// HMAC-SHA256 of hookladder: and the tenant's name. No tenant can sign as another.
+// Secret.Derive returns a tenant's own secret, derived from a secret that only the sender
+// knows: the HMAC-SHA256 of hookladder: and the tenant's name. So no tenant can sign as
+// another.
 package signer

@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// PrivatePrefix begins the text of an Ed25519 private key, as in Standard Webhooks.
+// PrivatePrefix is the prefix of an Ed25519 private key, as in Standard Webhooks.
 const PrivatePrefix = "whsk_"
 
-// Sizes of a key that is a text of its own, in characters. Below 16 it could be
-// guessed in time; 256 is more than any dashboard makes.
+// Limits of a key that is a plain text, in characters. A shorter one could be guessed in
+// time; 256 is more than any dashboard generates.
 const (
 	minText = 16
 	maxText = 256
 )
 
-// kind is how the bytes of a key come from its text.
+// kind says how a key is made from its text.
 type kind uint8
 
 const (
-	kindNone    kind = iota // of the zero Secret
+	kindNone    kind = iota // the zero Secret
 	kindShared              // whsec_, and the base64 of the key
 	kindPrivate             // whsk_, and the base64 of an Ed25519 key
 	kindText                // the text itself is the key
 )
 
-// String says what a secret of the kind looks like.
+// String describes the texts of the kind.
 func (k kind) String() string {
 	switch k {
 	case kindShared:
@@ -44,18 +44,18 @@ func (k kind) String() string {
 	}
 }
 
-// NewSecret makes a secret for the scheme, of 32 random bytes. For an unknown scheme
-// it is zero.
+// NewSecret returns a secret for the scheme, made of 32 random bytes. For an unknown
+// scheme it returns the zero Secret.
 func (s Scheme) NewSecret() Secret {
 	switch s.orStandard() {
 	case Standard:
 		return NewSecret()
 	case StandardEd25519:
-		_, private, _ := ed25519.GenerateKey(nil) // never fails with its own source of randomness
+		_, private, _ := ed25519.GenerateKey(nil) // never fails with its default source of randomness
 		return newSecret(kindPrivate, private)
 	case Stripe:
-		// As its dashboard shows them, but without padding: so it can't be taken
-		// for a standard secret, whose key would be other bytes.
+		// As Stripe's dashboard shows them, but without padding. So it can't be used as a
+		// standard secret, whose key would be other bytes.
 		return newSecret(kindText, []byte(SecretPrefix+base64.RawURLEncoding.EncodeToString(newKey())))
 	case GitHub, HMACHex:
 		return newSecret(kindText, []byte(hex.EncodeToString(newKey())))
@@ -64,18 +64,21 @@ func (s Scheme) NewSecret() Secret {
 	}
 }
 
-// newKey is 32 random bytes, as many as SHA-256 yields.
+// newKey returns 32 random bytes, the output size of SHA-256.
 func newKey() []byte {
 	key := make([]byte, sizeNew)
 	rand.Read(key) // never fails; without randomness the program ends
 	return key
 }
 
-// ParseSecret reads a secret that fits the scheme. For Standard it is whsec_ and the
-// base64 of 24 to 64 bytes. For StandardEd25519 it is whsk_ and the base64 of a seed
-// of 32 bytes, or of the 64 bytes of seed and public key. For the others it is the
-// key itself: 16 to 256 printable ASCII characters without spaces. Every error wraps
-// ErrSecret or ErrScheme, and none repeats any of the text.
+// ParseSecret parses a secret of the scheme's kind:
+//
+//   - Standard: whsec_ and the base64 of 24 to 64 bytes.
+//   - StandardEd25519: whsk_ and the base64 of a seed of 32 bytes, or of the 64 bytes of
+//     seed and public key.
+//   - The others: the key itself, 16 to 256 printable ASCII characters without spaces.
+//
+// Every error wraps ErrSecret or ErrScheme, and contains no part of the text.
 func (s Scheme) ParseSecret(text string) (Secret, error) {
 	switch s.layout().kind {
 	case kindShared:
@@ -89,8 +92,8 @@ func (s Scheme) ParseSecret(text string) (Secret, error) {
 	}
 }
 
-// ParseSecrets reads at least one secret that fits the scheme, and at most
-// MaxSecrets, with white space between two. A text with nothing in it is ErrNoSecret.
+// ParseSecrets parses 1 to MaxSecrets secrets of the scheme's kind, separated by white
+// space. For an empty text it returns ErrNoSecret.
 func (s Scheme) ParseSecrets(text string) ([]Secret, error) {
 	return parseList(text, "secret", s.ParseSecret)
 }
@@ -113,13 +116,13 @@ func parseList[T any](text, what string, parse func(string) (T, error)) ([]T, er
 	return list, nil
 }
 
-// decodeKey reads prefix and base64. wrong says what a text must be.
+// decodeKey decodes a prefix and base64. wrong is the error that describes a valid text.
 func decodeKey(text, prefix string, wrong error) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(text, prefix)
 	if !ok {
 		return nil, fmt.Errorf("%w, it does not begin with %s", wrong, prefix)
 	}
-	// The decoder skips line breaks, and would take one key broken in two.
+	// The decoder skips line breaks, and would accept one key broken in two.
 	if strings.ContainsAny(encoded, "\r\n") {
 		return nil, fmt.Errorf("%w, it has a line break inside", wrong)
 	}
@@ -162,10 +165,10 @@ func parseText(text string) (Secret, error) {
 	return newSecret(kindText, []byte(text)), nil
 }
 
-// wanted is ErrSecret and what a secret of the kind looks like.
+// wanted returns ErrSecret with a description of a secret of the kind.
 func wanted(k kind) error { return fmt.Errorf("%w: want %s", ErrSecret, k) }
 
-// private is the key that an Ed25519 secret signs with.
+// private returns the key that an Ed25519 secret signs with.
 func (s Secret) private() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed([]byte(*s.key)[:ed25519.SeedSize])
 }

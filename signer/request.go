@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// DefaultMaxBody is the most that a Verifier reads of a body by default: 1 MiB, four
-// times the largest body that Hookladder sends by default.
+// DefaultMaxBody is the default limit of a body that a Verifier reads: 1 MiB, four times
+// the largest body that Hookladder sends by default.
 const DefaultMaxBody = 1 << 20
 
 // VerifyRequest verifies a request and returns its body, which can be read again from
-// r.Body. It reads the body only if the headers are in order, and at most MaxBody.
+// r.Body. It reads the body only if the headers are valid, and at most MaxBody bytes.
 func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
 	id, timestamp, signature, err := v.headers(r.Header)
 	if err != nil {
@@ -34,7 +34,7 @@ func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
 	return body, nil
 }
 
-// headers are the ones that the scheme reads.
+// headers returns the headers that the scheme needs.
 func (v *Verifier) headers(h http.Header) (id, timestamp, signature string, err error) {
 	if l := v.Scheme.layout(); !l.id {
 		signature, err = single(h, l.header)
@@ -46,17 +46,17 @@ func (v *Verifier) headers(h http.Header) (id, timestamp, signature string, err 
 	if timestamp, err = single(h, HeaderTimestamp); err != nil {
 		return "", "", "", err
 	}
-	// This one is a list, and a list may be spread over several lines.
+	// This header is a list, and a list may have several lines.
 	return id, timestamp, strings.Join(h.Values(HeaderSignature), " "), nil
 }
 
-// single is the value of a header that must not be there twice: else the verified
-// value and the one that a handler reads could be different ones.
+// single returns the value of a header that must not be repeated. Otherwise the verified
+// value and the value that a handler reads could differ.
 func single(h http.Header, name string) (string, error) {
 	values := h.Values(name)
 	switch len(values) {
 	case 0:
-		return "", nil // Verify knows the word for it
+		return "", nil // Verify returns the error for it
 	case 1:
 		return values[0], nil
 	default:
@@ -73,11 +73,11 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	if r.Body == nil { // a request that was made, not received
+	if r.Body == nil { // a request that was built, not received
 		r.Body = http.NoBody
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
-	var over *http.MaxBytesError // ours, or of another reader around the body
+	var over *http.MaxBytesError // from this limit, or from another reader around the body
 	switch {
 	case errors.As(err, &over):
 		return nil, tooLarge(over.Limit)
@@ -95,13 +95,16 @@ func tooLarge(limit int64) error {
 	return fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, limit)
 }
 
-// Middleware passes a request that verifies to next, with its body unread. It answers
-// any other with the reason in one line. The status is 401 where the signature is
-// missing, wrong or not fresh, 413 where the body is too large, and 400 where the
-// request is malformed. It is 500 where the Verifier has no key that fits.
+// Middleware passes a verified request to next, with its body unread. It responds to any
+// other with the reason in one line, and the status:
+//
+//   - 401: the signature is missing, wrong or not fresh.
+//   - 413: the body is too large.
+//   - 400: the request is malformed.
+//   - 500: the Verifier has no key for its scheme.
 func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(r.Context()) // a copy: the caller's request keeps its own Body
+		r = r.WithContext(r.Context()) // a copy, so the caller's request keeps its own Body
 		if _, err := v.VerifyRequest(r); err != nil {
 			status, text := answer(err)
 			http.Error(w, text, status)
@@ -111,8 +114,9 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// answer is the answer to the sender. No error has a secret or a signature in it. The
-// cause of a body that could not be read is left out, since it is the receiver's own.
+// answer returns the response to the sender. No error contains a secret or a signature.
+// The cause of a failed read of the body is left out, because it is internal to the
+// receiver.
 func answer(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, ErrNoSecret):

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Scheme is a way to sign: which header, over what, with which kind of key. The
-// zero Scheme works as Standard.
+// Scheme defines how a request is signed: the header, the signed bytes and the kind of
+// key. The zero Scheme works as Standard.
 type Scheme string
 
-// The schemes, as settings and answers spell them.
+// The schemes, by their names in settings and in the API.
 const (
 	Standard        Scheme = "standard"         // Standard Webhooks: webhook-signature: v1,<base64 HMAC-SHA256 of id.timestamp.body>
 	StandardEd25519 Scheme = "standard-ed25519" // Standard Webhooks: webhook-signature: v1a,<base64 Ed25519 of id.timestamp.body>
@@ -21,13 +21,13 @@ const (
 	HMACHex         Scheme = "hmac-hex"         // x-signature: <hex HMAC-SHA256 of body>
 )
 
-// Schemes are all there are, the default first.
+// Schemes lists all schemes, the default first.
 var Schemes = []Scheme{Standard, StandardEd25519, Stripe, GitHub, HMACHex}
 
-// ErrScheme says that a text names no scheme.
+// ErrScheme means that a text is not the name of a scheme.
 var ErrScheme = errors.New("not a signature scheme")
 
-// ParseScheme reads the name of a scheme, as it is written.
+// ParseScheme parses the name of a scheme. The name is case-sensitive.
 func ParseScheme(text string) (Scheme, error) {
 	s := Scheme(text)
 	if slices.Contains(Schemes, s) {
@@ -40,13 +40,13 @@ func ParseScheme(text string) (Scheme, error) {
 	return "", fmt.Errorf("%w: want one of %s", ErrScheme, strings.Join(names, ", "))
 }
 
-// layout is what a scheme is made of, for Signer and Verifier alike.
+// layout has the properties of a scheme, for Signer and Verifier.
 type layout struct {
-	header    string // as errors spell it
-	canonical string // as http.Header keeps it
+	header    string // as errors print it
+	canonical string // as http.Header stores it
 	kind      kind   // of the keys
-	rotates   bool   // room for a signature by each secret
-	id, time  bool   // what is signed before the body
+	rotates   bool   // the header has a signature by each secret
+	id, time  bool   // signed before the body
 }
 
 func newLayout(header string, l layout) layout {
@@ -62,7 +62,7 @@ var layouts = map[Scheme]layout{
 	HMACHex:         newLayout(HeaderHMACHex, layout{kind: kindText}),
 }
 
-// layout is zero for what is no scheme.
+// layout returns the zero layout for an unknown scheme.
 func (s Scheme) layout() layout { return layouts[s.orStandard()] }
 
 func (s Scheme) orStandard() Scheme {
@@ -72,20 +72,20 @@ func (s Scheme) orStandard() Scheme {
 	return s
 }
 
-// String is the name as ParseScheme reads it.
+// String returns the name that ParseScheme reads.
 func (s Scheme) String() string { return string(s.orStandard()) }
 
-// Header is the header that holds the signature, in the spelling under which
-// http.Header keeps it; empty for what is no scheme.
+// Header returns the header of the signature, in the canonical form of http.Header. It is
+// empty for an unknown scheme.
 func (s Scheme) Header() string { return s.layout().canonical }
 
-// Rotates reports whether the header has room for a signature by each secret.
-// Else only the first secret signs: the receiver must have the new secret before the
-// sender uses it.
+// Rotates reports whether the header can have a signature by each secret. If not, only
+// the first secret signs, so the receiver must have the new secret before the sender uses
+// it.
 func (s Scheme) Rotates() bool { return s.layout().rotates }
 
-// check refuses a secret of another kind than the scheme signs with: the receiver
-// would read another key from its text, or must not have it.
+// check returns an error for a secret of another kind than the scheme signs with, because
+// the receiver would make another key from its text, or must not have it.
 func (s Scheme) check(secrets []Secret) error {
 	want := s.layout().kind
 	if want == kindNone {

@@ -12,62 +12,62 @@ import (
 	"log/slog"
 )
 
-// SecretPrefix begins the text of every standard secret, so that people and leak
-// scanners know one when they see it.
+// SecretPrefix is the prefix of every standard secret, so that people and leak scanners
+// recognize it.
 const SecretPrefix = "whsec_"
 
-// Sizes of a standard secret's key in bytes, as Standard Webhooks asks for. Below
-// 24 it could be guessed in time; above 64, the block of SHA-256, HMAC would hash it down.
+// Limits of a standard secret's key in bytes, from Standard Webhooks. A key below 24
+// bytes could be guessed in time. Above 64 bytes, the block size of SHA-256, HMAC would
+// hash it first.
 const (
 	minKey  = 24
 	maxKey  = 64
-	sizeNew = 32 // as long as what SHA-256 yields
+	sizeNew = 32 // the output size of SHA-256
 )
 
-// MaxSecrets is the most secrets that sign or verify at a time. A rotation needs
-// two; each further one costs every call another hash.
+// MaxSecrets is the most secrets that sign or verify at once. A rotation needs two, and
+// each further one costs every call another hash.
 const MaxSecrets = 16
 
-// derived begins what a tenant's secret is derived from. No id of a message has a
-// colon, so that a tenant's secret is never a signature that a receiver got.
+// derived is the prefix of the text that a tenant's secret is derived from. No message id
+// contains a colon, so no signature that a receiver got is also a tenant's secret.
 const derived = "hookladder:"
 
-// hidden stands for all of a secret but its prefix.
+// hidden replaces all of a secret but its prefix.
 const hidden = "[redacted]"
 
 var (
-	// ErrNoSecret says that there is nothing to sign or verify with.
+	// ErrNoSecret means that there is no secret to sign or verify with.
 	ErrNoSecret = errors.New("no signing secret")
-	// ErrSecret says that a text is not a secret; it never tells the text.
+	// ErrSecret means that a text is not a secret. It never contains the text.
 	ErrSecret = errors.New("not a secret")
-	// ErrMisfit says that a secret is of another kind than the scheme signs with.
+	// ErrMisfit means that a secret is of another kind than the scheme signs with.
 	ErrMisfit = errors.New("secret of another scheme")
 )
 
-// Secret is a key to sign with, of one of the kinds that the schemes use. It is
-// redacted wherever it is printed, logged or encoded; only Reveal shows it. The zero
+// Secret is a signing key of one of the kinds that the schemes use. It is redacted
+// wherever it is printed, logged or encoded, and only Reveal returns its text. The zero
 // Secret is no key and can't sign.
 type Secret struct {
 	// The bytes of the key. fmt calls no method of a Secret in an unexported field of
-	// another struct. There it would print bytes or a string, and with the wrong verb
-	// the struct or slice that a pointer points to. Of a pointer to a string it prints
-	// the address.
+	// another struct. So it would print bytes or a string, and with the wrong verb the
+	// struct or slice behind a pointer. Of a pointer to a string it prints only the
+	// address.
 	key  *string
 	kind kind
 }
 
-// newSecret keeps a copy of key.
+// newSecret stores a copy of key.
 func newSecret(k kind, key []byte) Secret {
 	text := string(key)
 	return Secret{&text, k}
 }
 
-// NewSecret makes a standard secret of 32 random bytes.
+// NewSecret returns a standard secret of 32 random bytes.
 func NewSecret() Secret { return newSecret(kindShared, newKey()) }
 
-// ParseSecret reads a standard secret: whsec_ and the base64 of 24 to 64 bytes,
-// in the standard alphabet and padded. Every error wraps ErrSecret, and none
-// repeats any of the text.
+// ParseSecret parses a standard secret: whsec_ and the standard base64 of 24 to 64 bytes,
+// with padding. Every error wraps ErrSecret, and contains no part of the text.
 func ParseSecret(text string) (Secret, error) {
 	wrong := wanted(kindShared)
 	key, err := decodeKey(text, SecretPrefix, wrong)
@@ -80,15 +80,15 @@ func ParseSecret(text string) (Secret, error) {
 	return newSecret(kindShared, key), nil
 }
 
-// ParseSecrets reads at least one standard secret, and at most MaxSecrets, with
-// white space between two. A text with nothing in it is ErrNoSecret.
+// ParseSecrets parses 1 to MaxSecrets standard secrets, separated by white space. For an
+// empty text it returns ErrNoSecret.
 func ParseSecrets(text string) ([]Secret, error) { return Standard.ParseSecrets(text) }
 
-// IsZero reports whether s is no key at all.
+// IsZero reports whether s is the zero Secret.
 func (s Secret) IsZero() bool { return s.key == nil }
 
-// Equal reports whether two secrets sign alike, in a time that tells nothing of
-// their keys but how long they are. Two zero Secrets are equal.
+// Equal reports whether two secrets make the same signatures. It takes constant time for
+// keys of equal length. Two zero Secrets are equal.
 func (s Secret) Equal(other Secret) bool {
 	if s.IsZero() || other.IsZero() {
 		return s.IsZero() && other.IsZero()
@@ -96,8 +96,8 @@ func (s Secret) Equal(other Secret) bool {
 	return s.kind == other.kind && subtle.ConstantTimeCompare(s.signs(), other.signs()) == 1
 }
 
-// signs is the part of the key that decides the signatures: the seed of an
-// Ed25519 key, whose public half follows from it.
+// signs returns the part of the key that decides the signatures: the seed of an Ed25519
+// key, because its public half follows from it.
 func (s Secret) signs() []byte {
 	if s.kind == kindPrivate {
 		return []byte(*s.key)[:ed25519.SeedSize]
@@ -105,13 +105,13 @@ func (s Secret) signs() []byte {
 	return []byte(*s.key)
 }
 
-// Derive is a tenant's own standard secret: its 32 bytes are the HMAC-SHA256,
-// with the key of s, of hookladder: and the tenant's name. Neither s nor another
-// tenant's secret can be found from it.
+// Derive returns a tenant's own standard secret. Its 32 bytes are the HMAC-SHA256, with
+// the key of s, of hookladder: and the tenant's name. Neither s nor another tenant's
+// secret can be computed from it.
 //
 // Messages without a tenant are signed with the secret of the empty name. Give their
-// receiver that secret and not s, which would derive all secrets. Only a standard
-// secret derives others; for another kind the answer is the zero Secret.
+// receiver that secret and not s, because s derives all secrets. Only a standard secret
+// derives others. For another kind it returns the zero Secret.
 func (s Secret) Derive(tenant string) Secret {
 	if s.kind != kindShared {
 		return Secret{}
@@ -121,9 +121,8 @@ func (s Secret) Derive(tenant string) Secret {
 	return newSecret(kindShared, mac.Sum(nil))
 }
 
-// Reveal is exactly the text that was parsed, or that ParseSecret of its scheme
-// reads; empty for the zero Secret. It is for the one answer that hands a secret
-// out; nothing else needs it.
+// Reveal returns the text of the secret, as ParseSecret of its scheme reads it, or "" for
+// the zero Secret. Use it only in the one response that gives the secret to its owner.
 func (s Secret) Reveal() string {
 	if s.kind == kindText {
 		return *s.key
@@ -134,8 +133,8 @@ func (s Secret) Reveal() string {
 	return s.prefix() + base64.StdEncoding.EncodeToString([]byte(*s.key))
 }
 
-// prefix is what people may see of a secret. A text's own beginning is a part of
-// its key.
+// prefix returns the part of a secret that people may see. For a plain text it is empty,
+// because its beginning is part of the key.
 func (s Secret) prefix() string {
 	switch s.kind {
 	case kindPrivate:
@@ -147,20 +146,22 @@ func (s Secret) prefix() string {
 	}
 }
 
-// String is redacted.
+// String returns a redacted text.
 func (s Secret) String() string { return s.prefix() + hidden }
 
-// GoString is redacted.
+// GoString returns a redacted text.
 func (s Secret) GoString() string { return s.String() }
 
-// Format is redacted, whatever the verb: %x would show the bytes of a String too.
+// Format prints a redacted text for every verb, because %x would print the bytes of a
+// String too.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
-// LogValue is redacted.
+// LogValue returns a redacted text.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText is redacted: what was encoded by accident can't be read back.
+// MarshalText returns a redacted text, so a secret that was encoded by accident can't be
+// read.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// MarshalJSON is redacted.
+// MarshalJSON returns a redacted text.
 func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + s.String() + `"`), nil }

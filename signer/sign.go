@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// The headers of a request signed by Standard or StandardEd25519. They are
-// written in lower case, as the standard does; http.Header's methods take them in
-// any case.
+// The headers of a request signed by Standard or StandardEd25519. They are in lower case,
+// as in the standard. The methods of http.Header accept any case.
 const (
 	HeaderID        = "webhook-id"
 	HeaderTimestamp = "webhook-timestamp"
@@ -30,7 +29,7 @@ const (
 	HeaderHMACHex = "x-signature"
 )
 
-// What stands before the parts of a signature.
+// The prefixes of the parts of a signature.
 const (
 	version      = "v1,"     // HMAC-SHA256 with a shared secret
 	versionEd    = "v1a,"    // Ed25519
@@ -41,36 +40,35 @@ const (
 
 const macSize = sha256.Size
 
-// maxKept is the largest head that is kept for the next call, in bytes. Only
-// Ed25519 has the body in it, which may be a mebibyte once and then no more.
+// maxKept is the largest head that is kept for the next call, in bytes. Only for Ed25519
+// it contains the body, which may have a mebibyte once and never again.
 const maxKept = 64 << 10
 
-// Signer signs with the same secrets again and again. It may be used by any
-// number of goroutines at once.
+// Signer signs many requests with the same secrets. It is safe for concurrent use.
 type Signer struct {
 	scheme Scheme
 	layout *layout
-	pool   sync.Pool // of *tools; keyed anew, a signature over 1 KiB takes twice as long
+	pool   sync.Pool // of *tools; setting the key anew makes a signature over 1 KiB take twice as long
 }
 
-// tools is what one call of Sign needs, kept for the next one.
+// tools has the buffers and hashes of one call of Sign. It is pooled.
 type tools struct {
-	macs     []hash.Hash          // one for each secret, keyed
-	privates []ed25519.PrivateKey // instead of macs where the scheme is StandardEd25519; shared
-	head     []byte               // what is signed before the body, for Ed25519 with it
+	macs     []hash.Hash          // one for each secret, with its key set
+	privates []ed25519.PrivateKey // replaces macs for StandardEd25519; shared
+	head     []byte               // the bytes signed before the body; for Ed25519 with the body
 	sum      [macSize]byte
 	out      []byte
 }
 
-// NewSigner makes a Signer for Standard: Scheme.NewSigner has the rest.
+// NewSigner returns a Signer for Standard, see Scheme.NewSigner.
 func NewSigner(secrets ...Secret) (*Signer, error) { return Standard.NewSigner(secrets...) }
 
-// NewSigner makes a Signer. With several secrets every signature is made by each
-// of them, so that a receiver may know any: that is how secrets are rotated. GitHub
-// and HMACHex have room for one signature only, which the first secret makes.
+// NewSigner returns a Signer. With several secrets each of them makes a signature, so
+// that a receiver needs only one of them while the secrets are rotated. The headers of
+// GitHub and HMACHex have one signature only, which is made by the first secret.
 //
-// It fails with ErrNoSecret when there is none or one of them is zero, and with
-// ErrMisfit when one is not of the kind that the scheme signs with.
+// It returns ErrNoSecret if there is no secret or one of them is zero, and ErrMisfit if
+// one is not of the scheme's kind.
 func (s Scheme) NewSigner(secrets ...Secret) (*Signer, error) {
 	if err := s.check(secrets); err != nil {
 		return nil, err
@@ -108,16 +106,15 @@ func (s Scheme) NewSigner(secrets ...Secret) (*Signer, error) {
 	return made, nil
 }
 
-// Header is the header that Sign makes the value of, in the spelling under which
-// http.Header keeps it.
+// Header returns the header for the value of Sign, in the canonical form of http.Header.
 func (s *Signer) Header() string { return s.layout.canonical }
 
-// Sign is the value of the header for a body sent at a time: one signature for
-// each secret. Of the time only its whole Unix seconds count, which the header
-// webhook-timestamp must repeat.
+// Sign returns the value of the header for a body sent at a time: one signature for each
+// secret. Only the whole Unix seconds of the time are signed, and the header
+// webhook-timestamp must repeat them.
 //
-// Where the scheme signs the id, there is no signature for one that no receiver
-// may accept (see ErrID), and Sign returns an empty text.
+// If the scheme signs the id, Sign returns "" for an id that no receiver may accept (see
+// ErrID).
 func (s *Signer) Sign(id string, at time.Time, body []byte) string {
 	if s.layout.id && checkID(id) != nil {
 		return ""
@@ -184,7 +181,7 @@ func (t *tools) stripe(body []byte) {
 	}
 }
 
-// over is the sum of head and body, until the next one is made.
+// over returns the sum of head and body. It is valid until the next call.
 func (t *tools) over(mac hash.Hash, body []byte) []byte {
 	mac.Reset()
 	mac.Write(t.head)
@@ -192,9 +189,9 @@ func (t *tools) over(mac hash.Hash, body []byte) []byte {
 	return mac.Sum(t.sum[:0])
 }
 
-// Sign is Signer.Sign by Standard for a single call: slower, but with nothing to
-// keep. The zero Secret, and one that is not a standard secret, signs nothing, and
-// the text is empty as for an id that can't be signed.
+// Sign signs one request with Standard. It is slower than a Signer, but needs no setup.
+// It returns "" for the zero Secret, for one that is not a standard secret, and for an id
+// that can't be signed.
 func Sign(secret Secret, id string, at time.Time, body []byte) string {
 	if secret.kind != kindShared || checkID(id) != nil {
 		return ""
@@ -203,7 +200,7 @@ func Sign(secret Secret, id string, at time.Time, body []byte) string {
 	return version + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// sum is the HMAC of a body and what is signed before it.
+// sum returns the HMAC of head and body.
 func (s Secret) sum(head string, body []byte) (sum [macSize]byte) {
 	mac := hmac.New(sha256.New, []byte(*s.key))
 	mac.Write([]byte(head))
@@ -212,12 +209,12 @@ func (s Secret) sum(head string, body []byte) (sum [macSize]byte) {
 	return sum
 }
 
-// maxID is the longest id, in bytes. Hookladder's own have at most 128; other
-// senders of the standard may have longer ones.
+// maxID is the longest id in bytes. Hookladder's ids have at most 128, but other senders
+// of the standard may have longer ones.
 const maxID = 256
 
-// checkID refuses what would blur where the id ends in id.timestamp.body: with a
-// dot in it, a part of a signed body could be passed off as another timestamp.
+// checkID returns an error for an id that hides its own end in id.timestamp.body. With a
+// dot in the id, a part of a signed body could be used as another timestamp.
 func checkID(id string) error {
 	switch {
 	case id == "":

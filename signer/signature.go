@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// maxCandidates is the most signatures looked at in one header. It leaves room
-// for every secret of a sender in two versions.
+// maxCandidates is the most signatures that are checked in one header. It is enough for
+// every secret of a sender in two versions.
 const maxCandidates = 2 * MaxSecrets
 
-// parseSignatures reads the signatures of a scheme's version in a header of
-// Standard Webhooks. What is malformed or of another version is passed over as
-// long as there is one to try.
+// parseSignatures returns the signatures of a scheme's version in a header of Standard
+// Webhooks. It skips malformed ones and other versions if there is a valid one.
 func parseSignatures(s Scheme, header string) ([][]byte, error) {
 	version, size := version, macSize
 	if s == StandardEd25519 {
@@ -27,7 +26,7 @@ func parseSignatures(s Scheme, header string) ([][]byte, error) {
 		}
 		text, ours := strings.CutPrefix(word, version)
 		switch sum := decode64(text, size); {
-		case !ours: // a version to come, or one for another kind of key
+		case !ours: // a future version, or one for another kind of key
 			malformed = malformed || !strings.Contains(word, ",")
 		case sum == nil:
 			malformed = true
@@ -47,8 +46,8 @@ func parseSignatures(s Scheme, header string) ([][]byte, error) {
 	}
 }
 
-// parseStripe reads t=<unix>,v1=<hex>,… with one t. Other versions, and what is
-// malformed beside a good v1, are passed over; there may be no v1 at all.
+// parseStripe parses t=<unix>,v1=<hex>,… with one t. It skips other versions, and
+// malformed parts beside a valid v1. It may return no v1 at all.
 func parseStripe(header string) (timestamp string, sums [][]byte, err error) {
 	if header == "" {
 		return "", nil, refuse(ErrNoSignature, "no %s", HeaderStripe)
@@ -59,7 +58,7 @@ func parseStripe(header string) (timestamp string, sums [][]byte, err error) {
 			return "", nil, refuse(ErrSignature, "malformed %s: more than %d signatures", HeaderStripe, maxCandidates)
 		}
 		if t, ok := strings.CutPrefix(part, stripeTime); ok {
-			if timed { // what was verified and what somebody reads could be different ones
+			if timed { // the verified t and the one that another program reads could differ
 				return "", nil, refuse(ErrSignature, "malformed %s: more than one t", HeaderStripe)
 			}
 			timestamp, timed = t, true
@@ -81,7 +80,7 @@ func parseStripe(header string) (timestamp string, sums [][]byte, err error) {
 	return timestamp, sums, nil
 }
 
-// parseHex reads the one signature of GitHub, or of HMACHex.
+// parseHex parses the single signature of GitHub or HMACHex.
 func parseHex(s Scheme, header string) ([]byte, error) {
 	if header == "" {
 		return nil, refuse(ErrNoSignature, "no %s", s.layout().header)
@@ -97,10 +96,10 @@ func parseHex(s Scheme, header string) ([]byte, error) {
 	return nil, refuse(ErrSignature, "malformed %s: want %s<hex of %d bytes in lower case>", s.layout().header, prefix, macSize)
 }
 
-// decode64 reads the one base64 that stands for so many bytes; being strict, it
-// leaves no second text that would mean the same. It is nil for any other text.
+// decode64 decodes base64 of exactly size bytes. It is strict, so no two texts mean the
+// same bytes. It returns nil for any other text.
 func decode64(text string, size int) []byte {
-	// The decoder skips line breaks, which the length leaves no room for.
+	// The decoder skips line breaks, but the length leaves no room for them.
 	if len(text) != base64.StdEncoding.EncodedLen(size) {
 		return nil
 	}
@@ -111,7 +110,7 @@ func decode64(text string, size int) []byte {
 	return sum
 }
 
-// decodeHex is decode64 for a sum in hex, lower case only.
+// decodeHex is decode64 for a sum in hex, in lower case only.
 func decodeHex(text string) []byte {
 	if len(text) != hex.EncodedLen(macSize) || strings.ContainsAny(text, "ABCDEF") {
 		return nil

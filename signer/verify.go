@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// DefaultTolerance is how far a timestamp may be from the receiver's clock when a
-// Verifier does not say: five minutes, the standard's advice. It forgives a clock
-// that is wrong and still makes a recorded request useless soon.
+// DefaultTolerance is how far a timestamp may be from the receiver's clock if a Verifier
+// sets no tolerance: five minutes, as the standard recommends. It accepts a wrong clock,
+// but makes a recorded request useless soon.
 const DefaultTolerance = 5 * time.Minute
 
-// What may be wrong with a request. Verify's errors wrap one of these each, and
-// say in the words of the scheme's headers where.
+// The errors of verification. Each error of Verify wraps one of these, and names the
+// header of the scheme.
 var (
 	ErrNoID         = errors.New("no " + HeaderID)
 	ErrID           = errors.New("malformed " + HeaderID)
@@ -25,7 +25,7 @@ var (
 	ErrTooOld       = errors.New("timestamp too old")
 	ErrTooNew       = errors.New("timestamp too far in the future")
 	ErrNoSignature  = errors.New("no signature")
-	ErrNoVersion    = errors.New("no signature of the version that is verified") // only others
+	ErrNoVersion    = errors.New("no signature of the version that is verified") // there are only other versions
 	ErrSignature    = errors.New("malformed signature")
 	ErrMismatch     = errors.New("signature does not match")
 	ErrRepeated     = errors.New("header given more than once")
@@ -33,7 +33,7 @@ var (
 	ErrBodyTooLarge = errors.New("body too large")
 )
 
-// refusal is one of the errors above in the words of a scheme.
+// refusal is one of the errors above with the words of a scheme.
 type refusal struct {
 	reason error
 	text   string
@@ -46,27 +46,25 @@ func refuse(reason error, format string, a ...any) error {
 	return &refusal{reason, fmt.Sprintf(format, a...)}
 }
 
-// Verifier checks that a request was signed with a secret, and that it is fresh. Do
-// not change its fields once it is in use; then any number of goroutines may share
-// it.
+// Verifier checks that a request was signed with a secret, and that it is fresh. Do not
+// change its fields after the first use. Then it is safe for concurrent use.
 //
-// It keeps no state: within the tolerance a repeated request verifies again. A
-// receiver finds repeats by their webhook-id. GitHub and HMACHex sign no time: there
-// is no tolerance, and a recorded request verifies for as long as its secret does.
-// They and Stripe don't sign the webhook-id either: a replayed request may have
-// another one.
+// It has no state, so a repeated request verifies again within the tolerance. A receiver
+// recognizes repeats by their webhook-id. GitHub and HMACHex sign no time, so there is no
+// tolerance, and a recorded request verifies while its secret is valid. They and Stripe
+// do not sign the webhook-id either, so a replayed request may have another one.
 type Verifier struct {
 	Scheme     Scheme           // zero: Standard
-	Secrets    []Secret         // any of them may have signed; needed, but for StandardEd25519
+	Secrets    []Secret         // any of them may have signed; required, except for StandardEd25519
 	PublicKeys []PublicKey      // for StandardEd25519 only, whose receivers need no secret
-	Tolerance  time.Duration    // between the timestamp and now, either way; 0: DefaultTolerance
+	Tolerance  time.Duration    // between the timestamp and now, in both directions; 0: DefaultTolerance
 	Now        func() time.Time // the receiver's clock; nil: time.Now
 	MaxBody    int64            // most bytes of a body that VerifyRequest reads; 0: DefaultMaxBody
 }
 
-// NewVerifier makes a Verifier out of a text: the secrets that fit the scheme,
-// or for StandardEd25519 public keys (a private one stands for its public half),
-// with white space between two.
+// NewVerifier returns a Verifier for a text with keys, separated by white space: secrets
+// of the scheme's kind, or public keys for StandardEd25519. A private key counts as
+// its public half.
 func (s Scheme) NewVerifier(keys string) (*Verifier, error) {
 	if s != StandardEd25519 {
 		secrets, err := s.ParseSecrets(keys)
@@ -91,11 +89,11 @@ func (s Scheme) NewVerifier(keys string) (*Verifier, error) {
 	return &Verifier{Scheme: s, PublicKeys: public}, nil
 }
 
-// Verify checks the headers of a request, as they were sent, against its body,
-// byte for byte as it came: webhook-id, webhook-timestamp and the one that holds
-// the signature (Scheme.Header). Schemes that don't sign the first two don't look
-// at them. It is nil only when one of the keys made one of the signatures, and the
-// timestamp, where there is a signed one, is within the tolerance.
+// Verify checks the headers of a request, as they were sent, against its body, byte for
+// byte. The headers are webhook-id, webhook-timestamp and the header of the signature
+// (Scheme.Header). Schemes that do not sign the first two ignore them. It returns nil
+// only if one of the keys made one of the signatures, and the timestamp is within the
+// tolerance if it is signed.
 func (v *Verifier) Verify(id, timestamp, signature string, body []byte) error {
 	c, err := v.check(id, timestamp, signature)
 	if err != nil {
@@ -104,13 +102,13 @@ func (v *Verifier) Verify(id, timestamp, signature string, body []byte) error {
 	return v.match(c, body)
 }
 
-// claim is what a request says of itself, well formed and fresh but unproven.
+// claim is the valid form of a request's headers before its signature is verified.
 type claim struct {
-	head       string   // what is signed before the body
-	signatures [][]byte // each as long as the scheme's are
+	head       string   // the bytes signed before the body
+	signatures [][]byte // each of the scheme's length
 }
 
-// check does all that can be done without the body.
+// check does everything that is possible without the body.
 func (v *Verifier) check(id, timestamp, signature string) (claim, error) {
 	if err := v.usable(); err != nil {
 		return claim{}, err
@@ -146,8 +144,8 @@ func (v *Verifier) checkStripe(signature string) (claim, error) {
 	return claim{timestamp + ".", sums}, nil
 }
 
-// usable refuses to verify with nothing, an empty key would accept what anybody
-// signs, and with a key of another scheme, which would accept nothing.
+// usable returns an error if there is no key, or one of another scheme. An empty key
+// would accept signatures of anyone, and a key of another scheme would accept none.
 func (v *Verifier) usable() error {
 	if err := v.Scheme.check(v.Secrets); err != nil {
 		return err
@@ -166,11 +164,11 @@ func (v *Verifier) usable() error {
 	return nil
 }
 
-// maxTimestamp is the most digits of a timestamp: enough until the year 33658,
-// and few enough never to overflow.
+// maxTimestamp is the most digits of a timestamp. It is enough until the year 33658, and
+// never overflows.
 const maxTimestamp = 12
 
-// checkTime judges a timestamp; where says in which header it was.
+// checkTime checks a timestamp. where is its header.
 func (v *Verifier) checkTime(where, timestamp string) error {
 	if timestamp == "" {
 		return refuse(ErrNoTimestamp, "no %s", where)
@@ -204,7 +202,7 @@ func (v *Verifier) checkTime(where, timestamp string) error {
 	}
 }
 
-// brief is a duration without the zeros of Go's own form: 5m, not 5m0s.
+// brief formats a duration without the zeros of Go's own form: 5m, not 5m0s.
 func brief(d time.Duration) string {
 	text, minutes := strings.CutSuffix(d.String(), "m0s")
 	if !minutes {
@@ -216,9 +214,8 @@ func brief(d time.Duration) string {
 	return text + "m"
 }
 
-// match tries every key on every signature. It compares in constant time and does
-// not stop at the first that fits, so that the time it takes tells nothing of
-// which did.
+// match checks every key against every signature. It compares in constant time and does
+// not stop at the first match, so its time does not reveal which one matched.
 func (v *Verifier) match(c claim, body []byte) error {
 	ok := false
 	if v.Scheme == StandardEd25519 {
@@ -239,7 +236,7 @@ func (v *Verifier) match(c claim, body []byte) error {
 	return nil
 }
 
-// matchPublic may stop early: nothing it compares is secret.
+// matchPublic may stop early, because it compares nothing secret.
 func (v *Verifier) matchPublic(c claim, body []byte) bool {
 	signed := append([]byte(c.head), body...)
 	keys := v.PublicKeys

@@ -1,5 +1,8 @@
-// Package access has the words of looking in with a browser. People of the operator sign
-// in with an API key; people of a merchant come by a link.
+// Package access has the types of access with a browser: sessions, links and their
+// tokens. People of the operator sign in with an API key and get a Session. People of a
+// merchant open a Link. A Key signs the tokens and the stored records of both, so neither
+// a forged token nor a record that was written into the store by hand is accepted.
+// Package redisq/access stores the records.
 package access
 
 import (
@@ -17,116 +20,120 @@ import (
 )
 
 const (
-	// SessionFor is how long a session lasts that is not used. One that is used when
-	// less than half is left lasts anew.
+	// SessionFor is how long an unused session lasts. Using it renews it if less than
+	// half of that time is left.
 	SessionFor = 12 * time.Hour
-	// SessionMost is how long a session lasts that is used all the time: a stolen cookie
-	// must not open the console for ever.
+	// SessionMost is the longest lifetime of a session, because a stolen cookie must not
+	// open the console for ever.
 	SessionMost = 30 * 24 * time.Hour
-	// MostSessions is how many sessions a key has. One more ends the oldest.
+	// MostSessions is the number of sessions of a key. One more ends the oldest.
 	MostSessions = 100
-	// SignIns is how often a minute people may sign in with one key.
+	// SignIns is the limit of sign-ins with one key in a minute.
 	SignIns = 30
-	// UsualLinkFor is how long a link lasts that says nothing else.
+	// UsualLinkFor is the default lifetime of a link.
 	UsualLinkFor = 24 * time.Hour
-	// MaxLinkFor is the longest that a link may last.
+	// MaxLinkFor is the longest lifetime of a link.
 	MaxLinkFor = 30 * 24 * time.Hour
-	// LinkCalls is how many changes a link may make in an hour, tests and resends among them.
+	// LinkCalls is how many changes a link may make in an hour, including tests and
+	// resends.
 	LinkCalls = 60
-	// ShownFor is how long a page that answered an action can be loaded again.
+	// ShownFor is how long the page after an action can be loaded again.
 	ShownFor = time.Minute
-	// LinkEndpoints is how many endpoints a tenant may have for a link to add one. Each gets
-	// its own delivery of all that matches, so without an end one link could fill the store.
+	// LinkEndpoints is how many endpoints a tenant may have if a link adds one. Each gets
+	// its own delivery of every matching message, so without a limit one link could fill
+	// the store.
 	LinkEndpoints = 50
-	// LinkPrefix begins the id of a link.
+	// LinkPrefix is the prefix of a link's id.
 	LinkPrefix = "lnk_"
 )
 
 var (
-	// ErrNoSession says that a cookie belongs to no session: it has ended, or there was
-	// none. A store that can't be asked answers another error.
+	// ErrNoSession means that a cookie belongs to no session, because it has ended or
+	// never existed. A store that does not respond returns another error.
 	ErrNoSession = errors.New("no such session")
-	// ErrNoLink says that there is no such link: it has expired, was revoked, or never was.
+	// ErrNoLink means that there is no such link, because it has expired, was revoked, or
+	// never existed.
 	ErrNoLink = errors.New("no such link")
-	// ErrNotShown says that there is no such page for this session or link, or no more.
-	ErrNotShown = errors.New("no such page, or no more")
-	// ErrLinks says that there are too many links.
+	// ErrNotShown means that this session or link has no such page, or that the page has
+	// expired.
+	ErrNotShown = errors.New("no such page, or it has expired")
+	// ErrLinks means that there are too many links.
 	ErrLinks = errors.New("too many links: revoke those that are not needed")
-	// ErrNoKey says that the key is not valid any more, with which something was to be made.
-	ErrNoKey = errors.New("this key was taken away")
+	// ErrNoKey means that the API key of the call is not valid any more.
+	ErrNoKey = errors.New("this key was removed")
 )
 
-// SignInsError says that people signed in too often with a key.
+// SignInsError means that there were too many sign-ins with a key.
 type SignInsError struct{ Wait time.Duration }
 
-// Error says when they may again.
+// Error returns a sentence with the wait.
 func (e *SignInsError) Error() string {
 	return fmt.Sprintf("too many sign-ins with this key: the next in %s", ladder.FormatDuration(e.Wait.Round(time.Second)))
 }
 
 // Session is a browser that is signed in with an API key.
 type Session struct {
-	Key   string // the key's owner text, which tells nothing of the key
+	Key   string // the key's owner, which reveals nothing of the key
 	Until time.Time
 }
 
-// Link lets people of one tenant see its deliveries, and with Manage its endpoints
-// changed. It holds nothing that opens it.
+// Link lets people of one tenant see its deliveries, and with Manage change its
+// endpoints. It does not contain the token that opens it.
 type Link struct {
 	ID        string // lnk_…
 	Tenant    string // never empty
-	Endpoint  string // its id; empty: all of the tenant's
+	Endpoint  string // its id; empty: all endpoints of the tenant
 	Manage    bool
-	Name      string // what it is for, in the words of its maker; may be empty
-	By        string // its maker, as the audit has it
-	Key       string // the owner text of its maker's key: it ends with this key
-	Ended     string // EndedKey: it opens nothing any more; empty: it opens
+	Name      string // the purpose, as its maker wrote it; may be empty
+	By        string // its maker, as in the audit log
+	Key       string // the owner of its maker's key; the link ends with that key
+	Ended     string // EndedKey: it opens nothing any more; empty: it is valid
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }
 
-// EndedKey says of a link that its maker's key was taken away.
+// EndedKey is the value of Link.Ended if the key of the link's maker was removed.
 const EndedKey = "key"
 
-// HashToken is what a store keeps of a token: 64 hex digits.
+// HashToken returns the form of a token that a store has: 64 hex digits.
 func HashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// linkIDs has digits that are read aloud without mistakes.
+// linkIDs has only digits that can be read aloud without mistakes.
 var linkIDs = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// linkIDLength is so long that no two ids are ever the same: 100 bits.
+// linkIDLength is long enough to be unique: 100 bits.
 const linkIDLength = 20
 
-// LinkID is the id of the link that a token opens. It tells nothing of the token.
+// LinkID returns the id of the link that a token opens. It reveals nothing of the token.
 func LinkID(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return LinkPrefix + linkIDs.EncodeToString(sum[:])[:linkIDLength]
 }
 
-// ValidLinkID reports whether a text may be the id of a link.
+// ValidLinkID reports whether a text has the form of a link's id.
 func ValidLinkID(text string) bool {
 	rest, ok := strings.CutPrefix(text, LinkPrefix)
 	return ok && len(rest) == linkIDLength && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-// Caller is on whose behalf a call of the API is made inside the process: of a browser
-// that is signed in, or came by a link.
+// Caller is the browser for which a call of the API is made inside the process. It is
+// signed in, or has a link.
 type Caller struct {
 	Name string // of the API key, or the id of a link
-	Key  string // the API key's owner text; empty: a link
+	Key  string // the API key's owner; empty: a link
 
-	Read, Bodies, Admin bool // what the key's scopes allow; of a link its page decides that
+	Read, Bodies, Admin bool // the scopes of the key; for a link its page decides that
 
 	View dispatcher.View // of a link; a key sees everything
 }
 
-// Linked reports whether the caller came by a link.
+// Linked reports whether the caller has a link.
 func (c Caller) Linked() bool { return c.Key == "" }
 
-// By is how the audit names the caller.
+// By returns the caller's name in the audit log.
 func (c Caller) By() string {
 	if c.Linked() {
 		return "link:" + c.Name
@@ -136,13 +143,13 @@ func (c Caller) By() string {
 
 type insideKey struct{}
 
-// WithCaller makes the calls of the API under a context those of a caller. A request
-// from outside has no such context, whatever it sends.
+// WithCaller returns a context whose API calls belong to a caller. A request from outside
+// never has such a context, whatever it sends.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, insideKey{}, c)
 }
 
-// CallerOf is the caller of WithCaller.
+// CallerOf returns the caller of WithCaller.
 func CallerOf(ctx context.Context) (c Caller, ok bool) {
 	c, ok = ctx.Value(insideKey{}).(Caller)
 	return c, ok

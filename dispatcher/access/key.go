@@ -10,35 +10,35 @@ import (
 )
 
 // Key binds sessions and links to an API key. It signs with the whole hash of that key,
-// which no store has: what somebody writes into a store by hand opens nothing.
+// which is in no store. So a record that was written into a store by hand opens nothing.
 type Key struct {
-	Owner string // stands for the API key in the store, and reveals nothing of it
+	Owner string // identifies the API key in the store, and reveals nothing of it
 	sum   [sha256.Size]byte
 }
 
-// NewKey makes a Key of the SHA-256 of an API key.
+// NewKey returns the Key for the SHA-256 of an API key.
 func NewKey(owner string, sum [sha256.Size]byte) Key { return Key{owner, sum} }
 
-// Bound is the key for one project, by the project's secret. Without that, a person with a
-// token could try API keys that a person thought of, as fast as a machine hashes.
+// Bound returns the key for one project, with the project's secret. Without it, anyone
+// with a token could guess the API key offline, as fast as a machine hashes.
 func (k Key) Bound(secret [sha256.Size]byte) Key {
 	mac := hmac.New(sha256.New, k.sum[:])
 	mac.Write(secret[:])
 	return Key{k.Owner, [sha256.Size]byte(mac.Sum(nil))}
 }
 
-// Keys are those of all API keys that are valid now.
+// Keys are the keys for all valid API keys.
 type Keys []Key
 
 const (
-	// TokenLength is how long the token of a session or of a link is.
+	// TokenLength is the length of the token of a session or of a link.
 	TokenLength = 43
-	// half of a token's bytes are random. The other half are the tag, an HMAC of the random
-	// ones. So a token is refused without a query to the store if no valid key made it.
+	// half is the number of random bytes in a token. The other half is an HMAC of them,
+	// so a token without a valid key is refused without a query to the store.
 	half = 16
 )
 
-// The first words of all that a Key signs. They keep the purposes apart.
+// The first words of every signed text. They separate the purposes.
 const (
 	sessionToken  = "hookladder session token"
 	linkToken     = "hookladder link token"
@@ -46,19 +46,19 @@ const (
 	linkRecord    = "hookladder link record"
 )
 
-// NewSession makes the token of a session.
+// NewSession returns the token of a new session.
 func (k Key) NewSession() string { return k.newToken(sessionToken) }
 
-// NewLink makes the token of a link.
+// NewLink returns the token of a new link.
 func (k Key) NewLink() string { return k.newToken(linkToken) }
 
-// OfSession finds the key that made the token of a session.
+// OfSession returns the key that made the token of a session.
 func (all Keys) OfSession(token string) (Key, bool) { return all.ofToken(sessionToken, token) }
 
-// OfLink finds the key that made the token of a link.
+// OfLink returns the key that made the token of a link.
 func (all Keys) OfLink(token string) (Key, bool) { return all.ofToken(linkToken, token) }
 
-// Of finds a key by its owner text.
+// Of returns a key by its owner.
 func (all Keys) Of(owner string) (Key, bool) {
 	for _, k := range all {
 		if k.Owner == owner {
@@ -68,24 +68,25 @@ func (all Keys) Of(owner string) (Key, bool) {
 	return Key{}, false
 }
 
-// SignSession is the MAC of a session's record: of each part that decides.
+// SignSession returns the MAC of a session's record. Its parts are all fields that decide
+// anything.
 func (k Key) SignSession(parts ...string) string { return encode(k.sign(sessionRecord, parts...)) }
 
-// SignLink is the MAC of a link's record.
+// SignLink returns the MAC of a link's record.
 func (k Key) SignLink(parts ...string) string { return encode(k.sign(linkRecord, parts...)) }
 
-// Same reports whether two MACs are equal, in a time that reveals nothing.
+// Same compares two MACs in constant time.
 func Same(one, other string) bool { return subtle.ConstantTimeCompare([]byte(one), []byte(other)) == 1 }
 
 func (k Key) newToken(purpose string) string {
 	var b [half]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return encode(append(b[:], k.sign(purpose, string(b[:]))...))
 }
 
 func (all Keys) ofToken(purpose, token string) (found Key, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(token) != TokenLength { // the decoder skips line ends
+	if err != nil || len(token) != TokenLength { // the decoder skips line breaks
 		return Key{}, false
 	}
 	for _, k := range all {
@@ -96,7 +97,7 @@ func (all Keys) ofToken(purpose, token string) (found Key, ok bool) {
 	return found, ok
 }
 
-// sign is an HMAC of texts, of which none but the last has a line end.
+// sign returns the HMAC of texts. Only the last one may contain a line break.
 func (k Key) sign(purpose string, parts ...string) []byte {
 	mac := hmac.New(sha256.New, k.sum[:])
 	mac.Write([]byte(purpose + "\n" + strings.Join(parts, "\n")))

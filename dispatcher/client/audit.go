@@ -8,11 +8,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// AuditFilter selects entries of the audit. An empty field matches everything, and one
-// with several values any of these.
+// AuditFilter selects entries of the audit log. An empty field matches everything, and a
+// field with several values matches any of them.
 type AuditFilter struct {
 	By           []string // key:<name>, or system
-	What         []string // as endpoint.delete
+	What         []string // such as endpoint.delete
 	Targets      []string // ids of endpoints or messages, lanes, origins of URLs
 	Tenants      []string
 	Since, Until time.Time
@@ -20,7 +20,7 @@ type AuditFilter struct {
 	Cursor       string // NextCursor of the page before
 }
 
-// Audit reads a page of what was changed and by whom, newest first.
+// Audit returns a page of the audit log, newest first.
 func (c *Client) Audit(ctx context.Context, f AuditFilter) (wire.AuditPage, error) {
 	q := page(f.Limit, f.Cursor)
 	for name, values := range map[string][]string{"by": f.By, "what": f.What, "target": f.Targets, "tenant": f.Tenants} {

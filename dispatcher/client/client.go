@@ -1,7 +1,7 @@
-// Package client calls the HTTP API of a Hookladder.
+// Package client calls the HTTP API of Hookladder.
 //
 //	c, err := client.New("http://localhost:8080", key)
-//	answer, err := c.Publish(ctx, &wire.Message{
+//	published, err := c.Publish(ctx, &wire.Message{
 //		Topic: "payment.paid",
 //		URL:   "https://shop.example/hooks",
 //		Body:  json.RawMessage(`{"amount":12345678901234567890}`),
@@ -9,9 +9,9 @@
 //
 // # Errors
 //
-// A refusal of the API is a *Problem, which has its type, its status and the fields that
-// are wrong. Where no answer came, the error wraps ErrUnreachable, and that of a ctx that
-// has ended:
+// An error response of the API is returned as a *Problem, which has its type, its status and
+// the wrong fields. If no response came, the error wraps ErrUnreachable, and also the error
+// of a ctx that has ended:
 //
 //	var p *client.Problem
 //	switch {
@@ -20,31 +20,26 @@
 //	case errors.Is(err, client.ErrUnreachable):
 //	}
 //
-// # Repeats
+// # Retries
 //
-// A try may fail though the next one would not. Which calls are made again depends on
-// what is known of the try that failed:
+// The client retries a failed call if that is safe. This depends on the failure:
 //
-//   - The API did nothing: there was no connection to it, or it answered 429 with
-//     Retry-After, or 503 since it received too much at once (overloaded). Every call is
-//     repeated.
-//   - The answer was lost: the connection broke, the try took too long, or 502, 503 or 504
-//     was answered. What was asked for may have been done. Only such calls are repeated
-//     whose effect is the same twice: all that read, Publish, PublishBatch, Cancel,
+//   - The API did nothing, because there was no connection, or it returned 429 with
+//     Retry-After, or 503 because it is overloaded. Every call is retried.
+//   - The response was lost, because the connection broke, the try timed out, or the status
+//     was 502, 503 or 504. The call may have had its effect. A call is retried only if the
+//     effect of two calls is the same as of one: every read, Publish, PublishBatch, Cancel,
 //     PatchEndpoint, StopJob, SurveyJob, and CreateEndpoint with a UID.
-//   - The API refused the call: it is not repeated. Neither are Ready, which tells how it
-//     is now, and Follow.
+//   - The API refused the call. It is not retried. Ready and Follow are never retried.
 //
-// Messages without an ID get one before the first try, so the API knows a repeat. All
-// other calls, such as Retry, StartJob and RotateSecret, would do their work
-// a second time. Where their answer was lost, read what came of them before you call again.
-// Of a CreateEndpoint that was repeated, created may be false and the secret missing:
-// EndpointSecret reads it.
+// A message without an ID gets one before the first try, so the API recognizes a retry. Other
+// calls, such as Retry, StartJob and RotateSecret, would do their work a second time. If
+// their response is lost, read the result before you call again. After a retried
+// CreateEndpoint, created may be false and the secret missing: EndpointSecret returns it.
 //
-// Before a repeat the client waits for 0.1 s, twice as long each time up to 5 s, with half
-// of it random, and besides for Retry-After. WithRepeats bounds the tries and the time.
-// Where the next try would lie beyond these bounds, or the deadline of ctx, the last error
-// is returned at once.
+// The backoff before a retry starts at 0.1 s and doubles up to 5 s, and half of it is random.
+// Retry-After is added. WithRepeats limits the tries and the time. If the next try would be
+// after that time, or after the deadline of ctx, the last error is returned at once.
 package client
 
 import (
@@ -62,16 +57,16 @@ import (
 )
 
 const (
-	// maxAnswer bounds an answer. A page of 500 deliveries, or a message with a large
+	// maxAnswer bounds a response. A page of 500 deliveries, or a message with a large
 	// body and histories, has a few MiB.
 	maxAnswer = 32 << 20
 
-	// patience bounds a call that is not safe to repeat and whose context has no
-	// deadline: the server gives up after 60 s.
+	// patience is the timeout of a call that is not safe to retry and whose context has
+	// no deadline, because the server gives up after 60 s.
 	patience = 65 * time.Second
 )
 
-// Client calls one Hookladder. It may be used from several goroutines.
+// Client calls the API of one Hookladder. It is safe for concurrent use.
 type Client struct {
 	base    string
 	key     string
@@ -79,18 +74,19 @@ type Client struct {
 	repeats Repeats
 }
 
-// Option changes how a Client works.
+// Option configures a Client.
 type Option func(*Client)
 
-// WithHTTPClient makes the calls with h, which should follow no redirects. The client
-// does not change h. A service that calls from many goroutines gives one whose transport
-// has a higher MaxIdleConnsPerHost than Go's 2: else most calls make a connection.
+// WithHTTPClient makes the calls with h, which should not follow redirects. The client
+// does not change h. A service that calls from many goroutines should set a transport
+// with a higher MaxIdleConnsPerHost than Go's 2, because otherwise most calls open a
+// connection.
 func WithHTTPClient(h *http.Client) Option {
 	return func(c *Client) { c.http = h }
 }
 
-// New makes a client of the API at baseURL, such as http://localhost:8080. The
-// key may be empty where the API needs none.
+// New returns a client for the API at baseURL, such as http://localhost:8080. The key may
+// be empty if the API needs none.
 func New(baseURL, key string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	switch {
@@ -108,7 +104,7 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 		base: strings.TrimRight(baseURL, "/"),
 		key:  key,
 		http: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the API never redirects, and the key must not go elsewhere
+			return http.ErrUseLastResponse // the API never redirects, and the key must not be sent elsewhere
 		}},
 	}
 	for _, o := range opts {
@@ -131,12 +127,12 @@ type apiRequest struct {
 	query    url.Values
 	body     []byte        // nil: none
 	media    string        // of the body; empty: JSON
-	patience time.Duration // how long a try takes at most; 0: the default
+	patience time.Duration // timeout of one try; 0: the default
 	repeats  repetition
-	status   *int // set to the answer's status; nil: it is not needed
+	status   *int // set to the status of the response; nil: not needed
 }
 
-// call makes a call and decodes its answer.
+// call makes a call and decodes its response.
 func call[T any](ctx context.Context, c *Client, q apiRequest) (T, error) {
 	return callIn[T](ctx, c, c.newTries(), q)
 }
@@ -164,7 +160,7 @@ func send[T any](ctx context.Context, c *Client, q apiRequest, value any) (out T
 	return call[T](ctx, c, q)
 }
 
-// request makes the request of a call, without its body.
+// request returns the HTTP request of a call without its body.
 func (c *Client) request(ctx context.Context, q apiRequest) (*http.Request, error) {
 	target := c.base + q.path
 	if len(q.query) > 0 {
@@ -183,7 +179,7 @@ func (c *Client) request(ctx context.Context, q apiRequest) (*http.Request, erro
 	return req, nil
 }
 
-// read reads an answer, or the problem in it.
+// read returns the body of a response, or the problem in it.
 func (q *apiRequest) read(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close() //nolint:errcheck // it was read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -202,7 +198,7 @@ func (q *apiRequest) read(resp *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-// page is the query for a page of a list.
+// page returns the query parameters of a page.
 func page(limit int, cursor string) url.Values {
 	q := url.Values{}
 	if limit != 0 {

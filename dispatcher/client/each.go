@@ -7,17 +7,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// The most entries of a page that the API gives.
+// The largest pages that the API returns.
 const (
-	mostOfAPage = 500
-	mostKeys    = 50
+	maxPage     = 500
+	maxKeysPage = 50
 )
 
-// each goes through the pages of a list. A page is read when it is needed, and an error
-// is the last element.
+// each iterates over the entries of all pages. It reads a page when it is needed, and
+// yields an error as the last element.
 func each[T any](limit int, cursor string, read func(limit int, cursor string) ([]T, *string, error)) iter.Seq2[T, error] {
 	if limit == 0 {
-		limit = mostOfAPage
+		limit = maxPage
 	}
 	return func(yield func(T, error) bool) {
 		for next := &cursor; next != nil; {
@@ -37,9 +37,9 @@ func each[T any](limit int, cursor string, read func(limit int, cursor string) (
 	}
 }
 
-// EachDelivery goes through all deliveries that f selects, newest first, from f.Cursor
-// on. Here and below pages are read as they are needed, with f.Limit entries each, or as
-// many as the API allows; an error comes as the last element.
+// EachDelivery iterates over all deliveries that f selects, newest first, starting at
+// f.Cursor. Here and below a page is read when it is needed, with f.Limit entries, or as
+// many as the API allows. An error is yielded as the last element.
 func (c *Client) EachDelivery(ctx context.Context, f Filter) iter.Seq2[wire.Delivery, error] {
 	return each(f.Limit, f.Cursor, func(limit int, cursor string) ([]wire.Delivery, *string, error) {
 		f := f
@@ -49,7 +49,7 @@ func (c *Client) EachDelivery(ctx context.Context, f Filter) iter.Seq2[wire.Deli
 	})
 }
 
-// EachAttempt goes through all attempts that f selects, newest first.
+// EachAttempt iterates over all attempts that f selects, newest first.
 func (c *Client) EachAttempt(ctx context.Context, f AttemptFilter) iter.Seq2[wire.LoggedAttempt, error] {
 	return each(f.Limit, f.Cursor, func(limit int, cursor string) ([]wire.LoggedAttempt, *string, error) {
 		f := f
@@ -59,7 +59,7 @@ func (c *Client) EachAttempt(ctx context.Context, f AttemptFilter) iter.Seq2[wir
 	})
 }
 
-// EachDead goes through all groups of dead deliveries that f selects, most first.
+// EachDead iterates over all groups of dead deliveries that f selects, largest first.
 func (c *Client) EachDead(ctx context.Context, f DeadFilter) iter.Seq2[wire.DeadGroup, error] {
 	return each(f.Limit, f.Cursor, func(limit int, cursor string) ([]wire.DeadGroup, *string, error) {
 		f := f
@@ -69,7 +69,7 @@ func (c *Client) EachDead(ctx context.Context, f DeadFilter) iter.Seq2[wire.Dead
 	})
 }
 
-// EachEndpoint goes through all endpoints that f selects, newest first.
+// EachEndpoint iterates over all endpoints that f selects, newest first.
 func (c *Client) EachEndpoint(ctx context.Context, f EndpointFilter) iter.Seq2[wire.EndpointView, error] {
 	return each(f.Limit, f.Cursor, func(limit int, cursor string) ([]wire.EndpointView, *string, error) {
 		f := f
@@ -79,8 +79,8 @@ func (c *Client) EachEndpoint(ctx context.Context, f EndpointFilter) iter.Seq2[w
 	})
 }
 
-// EachEnded goes through all that ended of an endpoint by now, oldest first. To go on
-// later, read pages with EndpointDeliveries, which have a ResumeCursor.
+// EachEnded iterates over the finished deliveries of an endpoint, oldest first. To
+// continue later, use EndpointDeliveries, whose pages have a ResumeCursor.
 func (c *Client) EachEnded(ctx context.Context, name string, f EndedFilter) iter.Seq2[wire.Delivery, error] {
 	return each(f.Limit, f.Cursor, func(limit int, cursor string) ([]wire.Delivery, *string, error) {
 		f := f
@@ -90,7 +90,7 @@ func (c *Client) EachEnded(ctx context.Context, name string, f EndedFilter) iter
 	})
 }
 
-// EachLane goes through all lanes, newest first.
+// EachLane iterates over all lanes, newest first.
 func (c *Client) EachLane(ctx context.Context) iter.Seq2[wire.LaneState, error] {
 	return each(0, "", func(limit int, cursor string) ([]wire.LaneState, *string, error) {
 		page, err := c.Lanes(ctx, limit, cursor)
@@ -98,7 +98,7 @@ func (c *Client) EachLane(ctx context.Context) iter.Seq2[wire.LaneState, error] 
 	})
 }
 
-// EachJob goes through all jobs, newest first.
+// EachJob iterates over all jobs, newest first.
 func (c *Client) EachJob(ctx context.Context) iter.Seq2[wire.Job, error] {
 	return each(0, "", func(limit int, cursor string) ([]wire.Job, *string, error) {
 		page, err := c.Jobs(ctx, limit, cursor)
@@ -106,7 +106,7 @@ func (c *Client) EachJob(ctx context.Context) iter.Seq2[wire.Job, error] {
 	})
 }
 
-// EachInstance goes through all instances, those that started last first.
+// EachInstance iterates over all instances, most recently started first.
 func (c *Client) EachInstance(ctx context.Context) iter.Seq2[wire.Instance, error] {
 	return each(0, "", func(limit int, cursor string) ([]wire.Instance, *string, error) {
 		page, err := c.Instances(ctx, limit, cursor)
@@ -114,7 +114,7 @@ func (c *Client) EachInstance(ctx context.Context) iter.Seq2[wire.Instance, erro
 	})
 }
 
-// EachAuditEntry goes through what was changed and by whom, newest first.
+// EachAuditEntry iterates over the entries of the audit log that f selects, newest first.
 func (c *Client) EachAuditEntry(ctx context.Context, f AuditFilter) iter.Seq2[wire.AuditEntry, error] {
 	return each(f.Limit, f.Cursor, func(limit int, cursor string) ([]wire.AuditEntry, *string, error) {
 		f := f
@@ -124,10 +124,10 @@ func (c *Client) EachAuditEntry(ctx context.Context, f AuditFilter) iter.Seq2[wi
 	})
 }
 
-// EachWebhookKey goes through the public keys of all endpoints, or of the one with this
-// name.
+// EachWebhookKey iterates over the public keys of all endpoints, or of one if name is not
+// empty.
 func (c *Client) EachWebhookKey(ctx context.Context, name string) iter.Seq2[wire.PublicKey, error] {
-	return each(mostKeys, "", func(limit int, cursor string) ([]wire.PublicKey, *string, error) {
+	return each(maxKeysPage, "", func(limit int, cursor string) ([]wire.PublicKey, *string, error) {
 		page, err := c.WebhookKeys(ctx, name, limit, cursor)
 		return page.Data, page.NextCursor, err
 	})

@@ -9,12 +9,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// testPatience bounds a test whose context has no deadline: an attempt takes 60 s at
-// most.
+// testPatience is the timeout of a test whose context has no deadline, because an attempt
+// takes at most 60 s.
 const testPatience = 80 * time.Second
 
-// CreateEndpoint registers an endpoint. The answer has its secret where it is new;
-// created is false where an equal one with its UID exists.
+// CreateEndpoint registers an endpoint. The response of a new endpoint has its secret.
+// created is false if an equal endpoint with its UID exists.
 func (c *Client) CreateEndpoint(ctx context.Context, e *wire.Endpoint) (view wire.EndpointView, created bool, err error) {
 	status, repeats := 0, untaken
 	if e.UID != "" {
@@ -26,19 +26,19 @@ func (c *Client) CreateEndpoint(ctx context.Context, e *wire.Endpoint) (view wir
 	return view, err == nil && status == http.StatusCreated, err
 }
 
-// Endpoint reads an endpoint. Here and below, name is its id or its UID.
+// Endpoint returns an endpoint. Here and below, name is its id or its UID.
 func (c *Client) Endpoint(ctx context.Context, name string) (wire.EndpointView, error) {
 	return c.endpoint(ctx, "get endpoint", http.MethodGet, name, "")
 }
 
 // EndpointFilter selects endpoints.
 type EndpointFilter struct {
-	Tenants []string // none: all; an empty one: those without a tenant
+	Tenants []string // none: all; "": endpoints without a tenant
 	Limit   int      // 0: the API's default
 	Cursor  string   // NextCursor of the page before
 }
 
-// Endpoints reads a page of endpoints, newest first.
+// Endpoints returns a page of endpoints, newest first.
 func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (wire.EndpointPage, error) {
 	q := page(f.Limit, f.Cursor)
 	for _, tenant := range f.Tenants {
@@ -48,22 +48,22 @@ func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (wire.Endpoint
 }
 
 // PatchEndpoint changes an endpoint. The patch is a JSON Merge Patch, such as a
-// map[string]any or a json.RawMessage: what it leaves out stays, null is the
-// default.
+// map[string]any or a json.RawMessage. Missing fields keep their values, and null sets
+// the default.
 func (c *Client) PatchEndpoint(ctx context.Context, name string, patch any) (wire.EndpointView, error) {
 	return send[wire.EndpointView](ctx, c, apiRequest{
 		verb: "patch endpoint " + name, method: http.MethodPatch, path: endpointPath(name, ""), media: "application/merge-patch+json", repeats: safe,
 	}, patch)
 }
 
-// DeleteEndpoint deletes an endpoint and counts its waiting deliveries, which are
-// cancelled.
+// DeleteEndpoint deletes an endpoint. It cancels the waiting deliveries and returns their
+// number.
 func (c *Client) DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error) {
 	out, err := call[wire.EndpointDeleted](ctx, c, apiRequest{verb: "delete endpoint " + name, method: http.MethodDelete, path: endpointPath(name, "")})
 	return out.Cancelled, err
 }
 
-// PauseEndpoint holds the deliveries to an endpoint.
+// PauseEndpoint pauses an endpoint: its deliveries wait.
 func (c *Client) PauseEndpoint(ctx context.Context, name string) (wire.EndpointView, error) {
 	return c.endpoint(ctx, "pause endpoint", http.MethodPost, name, "/pause")
 }
@@ -73,34 +73,34 @@ func (c *Client) ResumeEndpoint(ctx context.Context, name string) (wire.Endpoint
 	return c.endpoint(ctx, "resume endpoint", http.MethodPost, name, "/resume")
 }
 
-// ConfirmEndpoint makes a URL that a link set the operator's, so that the endpoint's
-// headers are sent to it. ErrConflict: the endpoint has another URL by now.
+// ConfirmEndpoint accepts a URL that was set through a link, so that the endpoint's
+// headers are sent to it. It returns ErrConflict if the endpoint has another URL by now.
 func (c *Client) ConfirmEndpoint(ctx context.Context, name, url string) (wire.EndpointView, error) {
 	return send[wire.EndpointView](ctx, c, apiRequest{
 		verb: "confirm endpoint " + name, method: http.MethodPost, path: endpointPath(name, "/confirm"), repeats: safe,
 	}, wire.Confirmation{URL: url})
 }
 
-// RotateSecret gives an endpoint another secret, which the answer has.
+// RotateSecret gives an endpoint a new secret and returns it.
 func (c *Client) RotateSecret(ctx context.Context, name string, r wire.Rotation) (wire.Rotated, error) {
 	return send[wire.Rotated](ctx, c, apiRequest{verb: "rotate secret of " + name, method: http.MethodPost, path: endpointPath(name, "/rotate-secret")}, r)
 }
 
-// EndpointSecret reads the secrets of an endpoint, the current one first.
+// EndpointSecret returns the secrets of an endpoint, the current one first.
 func (c *Client) EndpointSecret(ctx context.Context, name string) (wire.EndpointSecrets, error) {
 	return call[wire.EndpointSecrets](ctx, c, apiRequest{verb: "get secret of " + name, method: http.MethodGet, path: endpointPath(name, "/secret")})
 }
 
-// TestEndpoint sends a test message to an endpoint and answers what its receiver
-// answered. A refusal by the receiver is no error here.
+// TestEndpoint sends a test message to an endpoint and returns the receiver's response.
+// An error status of the receiver is not an error here.
 func (c *Client) TestEndpoint(ctx context.Context, name string) (wire.EndpointTest, error) {
 	return call[wire.EndpointTest](ctx, c, apiRequest{
 		verb: "test endpoint " + name, method: http.MethodPost, path: endpointPath(name, "/test"), patience: testPatience,
 	})
 }
 
-// WebhookKeys reads a page of the public keys of endpoints that are signed with
-// ed25519, or the keys of one endpoint.
+// WebhookKeys returns a page of the public keys of endpoints that sign with ed25519, or
+// the keys of one endpoint if name is not empty.
 func (c *Client) WebhookKeys(ctx context.Context, name string, limit int, cursor string) (wire.PublicKeyPage, error) {
 	q := page(limit, cursor)
 	if name != "" {
@@ -109,7 +109,7 @@ func (c *Client) WebhookKeys(ctx context.Context, name string, limit int, cursor
 	return call[wire.PublicKeyPage](ctx, c, apiRequest{verb: "list public keys", method: http.MethodGet, path: "/.well-known/webhook-keys", query: q})
 }
 
-// endpoint makes a call without a body whose answer is an endpoint.
+// endpoint makes a call without a body that returns an endpoint.
 func (c *Client) endpoint(ctx context.Context, verb, method, name, below string) (wire.EndpointView, error) {
 	return call[wire.EndpointView](ctx, c, apiRequest{verb: verb + " " + name, method: method, path: endpointPath(name, below)})
 }

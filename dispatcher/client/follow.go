@@ -15,25 +15,27 @@ import (
 )
 
 const (
-	// silentFor is how long nothing may come: the server sends something each 15 s.
+	// silentFor is the longest time without data, because the server sends data every 15
+	// s.
 	silentFor = 45 * time.Second
 
 	// mostEvent bounds an event. An attempt has a few KiB.
 	mostEvent = 1 << 20
 )
 
-// Event is what Follow shows.
+// Event is one event of Follow.
 type Event struct {
-	ID      string              // with which the next Follow goes on behind it
-	Attempt *wire.LoggedAttempt // nil: it is none
-	Gap     *wire.Gap           // some before are missing; nil: none are
-	End     *wire.StreamEnd     // the server ends the stream, and why; nil: it does not
+	ID      string              // pass it to the next Follow to continue after this event
+	Attempt *wire.LoggedAttempt // nil: the event is not an attempt
+	Gap     *wire.Gap           // attempts before this event are missing; nil: none are
+	End     *wire.StreamEnd     // the server ends the stream, with the reason; nil: it does not
 }
 
-// Follow shows attempts as they happen, until ctx ends, show fails or the connection is
-// lost, and never returns nil. behind is the ID of the last event that was shown, so
-// that none is missed; empty: from now on, or from f.Since. The first event comes at
-// once and has only an ID, as those have that say that the connection stands.
+// Follow calls show for each attempt as it happens. It returns when ctx ends, show
+// returns an error or the connection is lost, and never returns nil. behind is the ID of
+// the last event that was shown, so that no event is missed. If it is empty, Follow
+// starts now, or at f.Since. The first event comes at once and has only an ID, like the
+// events that keep the connection alive.
 func (c *Client) Follow(ctx context.Context, f AttemptFilter, behind string, show func(Event) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -50,9 +52,9 @@ func (c *Client) Follow(ctx context.Context, f AttemptFilter, behind string, sho
 	return fmt.Errorf("follow attempts: %w", err)
 }
 
-var errSilent = errors.New("nothing came for 45 s")
+var errSilent = errors.New("no data came for 45 s")
 
-// stream makes a call and shows the events of its answer. It never returns nil.
+// stream makes a call and shows the events of its response. It never returns nil.
 func (c *Client) stream(ctx context.Context, q apiRequest, behind string, show func(Event) error) error {
 	req, err := c.request(ctx, q)
 	if err != nil {
@@ -75,7 +77,7 @@ func (c *Client) stream(ctx context.Context, q apiRequest, behind string, show f
 		return problem(resp, body)
 	}
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		return errors.New("the answer is no event stream: is the server of an older version?")
+		return errors.New("the response is not an event stream: is the server older?")
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, mostEvent)
@@ -99,10 +101,10 @@ func (c *Client) stream(ctx context.Context, q apiRequest, behind string, show f
 	return unreachable(io.EOF)
 }
 
-// rawEvent is an event as it is read, line by line.
+// rawEvent is an event that is read line by line.
 type rawEvent struct{ name, id, data string }
 
-// add adds a line. It reports whether the event is complete.
+// add adds a line, and reports whether the event is complete.
 func (e *rawEvent) add(line string) (complete bool) {
 	field, value, _ := strings.Cut(line, ":")
 	value = strings.TrimPrefix(value, " ")
@@ -135,7 +137,7 @@ func (e *rawEvent) event() (out Event, err error) {
 		out.End = &wire.StreamEnd{}
 		to = out.End
 	default:
-		return out, nil // of a later version
+		return out, nil // from a later version of the server
 	}
 	if err := json.Unmarshal([]byte(e.data), to); err != nil {
 		return out, fmt.Errorf("read event: %w", err)

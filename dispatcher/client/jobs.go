@@ -11,24 +11,24 @@ import (
 
 // The kinds of jobs, for StartJob and SurveyJob.
 const (
-	JobRetry  = "retry"  // send again what is dead
-	JobCancel = "cancel" // end what is unfinished
-	JobPurge  = "purge"  // forget what is dead
+	JobRetry  = "retry"  // retries dead deliveries
+	JobCancel = "cancel" // cancels unfinished deliveries
+	JobPurge  = "purge"  // forgets dead deliveries
 )
 
-// StartJob begins a job that changes the deliveries a request selects.
+// StartJob starts a job that changes the deliveries that the request selects.
 func (c *Client) StartJob(ctx context.Context, kind string, r wire.JobRequest) (wire.Job, error) {
 	r.DryRun = false
 	return send[wire.Job](ctx, c, jobRequest(kind, untaken), r)
 }
 
-// SurveyJob tells what such a job would change.
+// SurveyJob returns which deliveries such a job would change.
 func (c *Client) SurveyJob(ctx context.Context, kind string, r wire.JobRequest) (wire.Survey, error) {
 	r.DryRun = true
 	return send[wire.Survey](ctx, c, jobRequest(kind, safe), r)
 }
 
-// surveyPatience is longer than the server looks.
+// surveyPatience is longer than the server's timeout of a survey.
 const surveyPatience = 30 * time.Second
 
 func jobRequest(kind string, repeats repetition) apiRequest {
@@ -37,17 +37,17 @@ func jobRequest(kind string, repeats repetition) apiRequest {
 	}
 }
 
-// Job reads a job.
+// Job returns a job.
 func (c *Client) Job(ctx context.Context, id string) (wire.Job, error) {
 	return c.oneJob(ctx, "get", id, apiRequest{method: http.MethodGet, path: jobPath(id)})
 }
 
-// StopJob ends a job: when it returns, nothing more is changed.
+// StopJob stops a job. After it returns, the job changes nothing more.
 func (c *Client) StopJob(ctx context.Context, id string) (wire.Job, error) {
 	return c.oneJob(ctx, "stop", id, apiRequest{method: http.MethodDelete, path: jobPath(id), repeats: safe})
 }
 
-// ResumeJob goes on with a job that was stopped, or failed.
+// ResumeJob continues a job that was stopped or has failed.
 func (c *Client) ResumeJob(ctx context.Context, id string) (wire.Job, error) {
 	return c.oneJob(ctx, "resume", id, apiRequest{method: http.MethodPost, path: jobPath(id) + "/resume"})
 }
@@ -59,8 +59,8 @@ func (c *Client) oneJob(ctx context.Context, verb, id string, q apiRequest) (wir
 
 func jobPath(id string) string { return "/v1/jobs/" + url.PathEscape(id) }
 
-// Jobs reads a page of jobs, the newest first. A limit of 0 is the API's default;
-// cursor is NextCursor of the page before.
+// Jobs returns a page of jobs, newest first. A limit of 0 is the API's default. cursor is
+// NextCursor of the page before.
 func (c *Client) Jobs(ctx context.Context, limit int, cursor string) (wire.JobPage, error) {
 	return call[wire.JobPage](ctx, c, apiRequest{verb: "list jobs", method: http.MethodGet, path: "/v1/jobs", query: page(limit, cursor)})
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// AllLanes is every lane, for PauseLane and ResumeLane.
+// AllLanes means every lane, for PauseLane and ResumeLane.
 const AllLanes = "*"
 
-// Lanes reads a page of all lanes, newest first. A limit of 0 is the API's default;
+// Lanes returns a page of all lanes, newest first. A limit of 0 is the API's default.
 // cursor is NextCursor of the page before.
 func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.LanePage, error) {
 	return call[wire.LanePage](ctx, c, apiRequest{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: page(limit, cursor)})
 }
 
-// LanesOf reads the lanes of up to 100 destinations: lanes, endpoints' ids or UIDs, or
-// URLs, of a tenant or with an empty one of those without a tenant. One that is not there
-// is left out.
+// LanesOf returns the lanes of up to 100 destinations: lanes, endpoints' ids or UIDs, or
+// URLs. A URL means the lane of tenant, and with an empty tenant the lane without one.
+// Lanes that do not exist are left out.
 func (c *Client) LanesOf(ctx context.Context, tenant string, destinations ...string) (wire.LanePage, error) {
 	query := url.Values{"destination": destinations}
 	if tenant != "" {
@@ -29,9 +29,9 @@ func (c *Client) LanesOf(ctx context.Context, tenant string, destinations ...str
 	return call[wire.LanePage](ctx, c, apiRequest{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: query})
 }
 
-// PauseLane holds the deliveries to a destination: a lane, an endpoint's id or UID, a
-// URL, or AllLanes. For a URL these are the deliveries of a tenant to its origin, and
-// with an empty tenant those without a tenant.
+// PauseLane pauses a destination, so that its deliveries wait: a lane, an endpoint's id
+// or UID, a URL, or AllLanes. A URL means the lane of tenant, and with an empty tenant
+// the lane without one.
 func (c *Client) PauseLane(ctx context.Context, destination, tenant string) (wire.LaneState, error) {
 	return c.lane(ctx, "pause", destination, url.Values{"tenant": {tenant}})
 }
@@ -41,8 +41,8 @@ func (c *Client) ResumeLane(ctx context.Context, destination, tenant string) (wi
 	return c.lane(ctx, "resume", destination, url.Values{"tenant": {tenant}})
 }
 
-// PauseTenants holds the deliveries of all tenants, and of none, to the origin of a
-// URL that exist by now. One call changes 1,000 lanes: repeat it with NextCursor of
+// PauseTenants pauses the existing lanes of all tenants at the origin of a URL, including
+// the lane without a tenant. One call changes 1,000 lanes: repeat it with NextCursor of
 // OtherTenants until there is none.
 func (c *Client) PauseTenants(ctx context.Context, destination, cursor string) (wire.LaneState, error) {
 	return c.lane(ctx, "pause", destination, url.Values{"all_tenants": {"true"}, "cursor": {cursor}})
@@ -59,8 +59,8 @@ func (c *Client) lane(ctx context.Context, verb, destination string, query url.V
 	return call[wire.LaneState](ctx, c, apiRequest{verb: verb + " " + named(destination), method: http.MethodPost, path: path, query: query})
 }
 
-// named is a destination for errors: of a URL only the origin, since the rest may have
-// a token in it.
+// named returns a destination for errors. Of a URL it returns only the origin, because
+// the rest may contain a token.
 func named(destination string) string {
 	u, err := url.Parse(destination)
 	if err != nil || u.Host == "" {

@@ -14,21 +14,21 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// ErrUnreachable says that no answer came: nothing listens there, or the
-// connection broke. Whether the call had an effect is unknown.
+// ErrUnreachable means that no response came, because no server listens there or the
+// connection broke. It is unknown whether the call had an effect.
 var ErrUnreachable = errors.New("hookladder can't be reached")
 
-// What a *Problem is, for errors.Is. Its Type is more exact.
+// The kinds of a *Problem, for errors.Is. Its Type is more exact.
 var (
-	ErrInvalid     = errors.New("invalid")       // 422: its Errors name the fields
+	ErrInvalid     = errors.New("invalid")       // 422: Errors names the fields
 	ErrDenied      = errors.New("denied")        // 401 or 403: the key is unknown, or lacks the scope
 	ErrNotFound    = errors.New("not found")     // 404
-	ErrConflict    = errors.New("conflict")      // 409: as an id that another message has
-	ErrBusy        = errors.New("busy")          // 429: nothing was done; ask again after RetryAfter
+	ErrConflict    = errors.New("conflict")      // 409: for example, another message has the id
+	ErrBusy        = errors.New("busy")          // 429: nothing was done; retry after RetryAfter
 	ErrUnavailable = errors.New("not available") // 502, 503 or 504
 )
 
-// statuses are what these errors stand for.
+// statuses maps these errors to HTTP statuses.
 var statuses = map[error][]int{
 	ErrInvalid:     {http.StatusUnprocessableEntity},
 	ErrDenied:      {http.StatusUnauthorized, http.StatusForbidden},
@@ -38,23 +38,22 @@ var statuses = map[error][]int{
 	ErrUnavailable: {http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout},
 }
 
-// Problem is an error that the API answered. errors.Is finds ErrNotFound and the others
-// above in it.
+// Problem is an error response of the API. errors.Is compares its status with ErrNotFound
+// and the others above.
 type Problem struct {
 	wire.Problem
-	RetryAfter time.Duration // when to ask again; 0: the API did not say
+	RetryAfter time.Duration // the wait before a retry; 0: the API returned none
 }
 
-// Is reports whether target stands for the status of the problem.
+// Is reports whether the status of the problem belongs to target.
 func (p *Problem) Is(target error) bool { return slices.Contains(statuses[target], p.Status) }
 
-// problem reads an error. Something else than the API, such as a proxy, may
-// have answered it.
+// problem reads an error response. It may come from another server, such as a proxy.
 func problem(resp *http.Response, body []byte) *Problem {
 	p := &Problem{}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if media != "application/problem+json" || json.Unmarshal(body, &p.Problem) != nil || p.Title == "" {
-		p.Problem = wire.Problem{Type: "about:blank", Title: "the answer is " + resp.Status}
+		p.Problem = wire.Problem{Type: "about:blank", Title: "the response is " + resp.Status}
 	}
 	p.Status = resp.StatusCode
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
@@ -63,7 +62,7 @@ func problem(resp *http.Response, body []byte) *Problem {
 	return p
 }
 
-// unreachable keeps the cause without the URL, which callers know.
+// unreachable wraps the cause without the URL, because callers know it.
 func unreachable(err error) error {
 	var at *url.Error
 	if errors.As(err, &at) {

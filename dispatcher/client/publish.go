@@ -13,11 +13,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Publish publishes a message. Its body goes out byte for byte. A message without an ID
-// gets one here, so that a repeat is never a second message; m itself stays as it is.
+// Publish publishes a message. Its body is sent byte for byte. A message without an ID
+// gets one here, so that a retry never publishes a second message. m is not changed.
 //
-// The answer always has the ID, also with an error. Unless the API refused the message,
-// it may have been taken: publish it again with that ID until an answer comes.
+// The result always has the ID, even with an error. Unless the API refused the message,
+// it may be stored: publish it again with that ID until the call succeeds.
 func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, error) {
 	named, made := withID(m)
 	body, err := named.Append(nil)
@@ -34,7 +34,7 @@ func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, 
 	return out, nil
 }
 
-// withID is the message with an ID, which is made where it has none.
+// withID returns a copy of the message with an ID. made reports that the ID is new.
 func withID(m *wire.Message) (named wire.Message, made bool) {
 	named = *m
 	if named.ID == "" {
@@ -43,14 +43,13 @@ func withID(m *wire.Message) (named wire.Message, made bool) {
 	return named, made
 }
 
-// PublishBatch publishes up to 1000 messages. The results are in their order, and each
-// has the ID of its message, which is made here where the message has none. A message
-// that was not taken has a Problem in its result; those of status 503 are repeated
-// alone.
+// PublishBatch publishes up to 1000 messages. The results are in the same order, and each
+// has the ID of its message, which is generated if the message has none. The result of a
+// failed message has a Problem. Messages with status 503 are retried alone.
 //
-// Where none was taken since the store is away, the error is a *Problem besides the
-// results. After any other error those results have an ID and no Status of which nothing
-// is known: unless the API refused the call, publish these again with that ID.
+// If all messages failed because the store is unavailable, it returns the results and a
+// *Problem. After any other error, the results of messages with an unknown state have an
+// ID and no Status. Publish these again with that ID, unless the API refused the call.
 func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]wire.Result, error) {
 	b, err := newBatch(messages)
 	if err != nil {
@@ -78,13 +77,13 @@ func (c *Client) PublishBatch(ctx context.Context, messages []wire.Message) ([]w
 	}
 }
 
-// batchCall is what became of several messages so far.
+// batchCall has the results of several messages so far.
 type batchCall struct {
 	texts   [][]byte // the messages as JSON
-	made    []bool   // whose IDs were made here
+	made    []bool   // the ID was generated here
 	ids     []string
 	results []wire.Result
-	left    []int // those that are not taken or refused yet
+	left    []int // indexes of messages that are neither stored nor refused yet
 }
 
 func newBatch(messages []wire.Message) (*batchCall, error) {
@@ -100,7 +99,7 @@ func newBatch(messages []wire.Message) (*batchCall, error) {
 	return b, nil
 }
 
-// body is the call with what is left.
+// body returns the body of a call with the remaining messages.
 func (b *batchCall) body() []byte {
 	texts := make([][]byte, len(b.left))
 	for n, i := range b.left {
@@ -109,7 +108,7 @@ func (b *batchCall) body() []byte {
 	return append(append([]byte(`{"messages":[`), bytes.Join(texts, []byte(","))...), "]}"...)
 }
 
-// take puts the results of a call in their places.
+// take stores the results of a call.
 func (b *batchCall) take(results []wire.Result) error {
 	if len(results) != len(b.left) {
 		return fmt.Errorf("publish batch: %d results for %d messages", len(results), len(b.left))
@@ -120,7 +119,7 @@ func (b *batchCall) take(results []wire.Result) error {
 		switch {
 		case r.Problem != nil || r.Published == nil:
 			r.Published = &wire.Published{ID: b.ids[i]}
-		case r.Duplicate && b.made[i]: // of a try whose answer was lost
+		case r.Duplicate && b.made[i]: // a try whose response was lost has stored it
 			r.Duplicate, r.Status = false, http.StatusAccepted
 		}
 		if b.results[i] = r; r.Status == http.StatusServiceUnavailable {
@@ -131,7 +130,7 @@ func (b *batchCall) take(results []wire.Result) error {
 	return nil
 }
 
-// unknown are the results where the last call brought none.
+// unknown returns the results if the last call returned none.
 func (b *batchCall) unknown() []wire.Result {
 	for _, i := range b.left {
 		b.results[i] = wire.Result{Published: &wire.Published{ID: b.ids[i]}}
@@ -139,8 +138,8 @@ func (b *batchCall) unknown() []wire.Result {
 	return b.results
 }
 
-// refusal is the error of a batch whose last call had results: nil where a message
-// was taken.
+// refusal returns the error of a batch whose last call had results. It is nil if a
+// message was stored.
 func (b *batchCall) refusal(err error) error {
 	var p *Problem
 	if !errors.As(err, &p) {

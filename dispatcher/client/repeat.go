@@ -5,36 +5,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Repeats bound how often a call is repeated. The zero value stands for the defaults.
+// Repeats limits the retries of a call. The zero value of each field is its default.
 type Repeats struct {
-	Tries  int           // of one call, the first among them; 0: 5; 1: no call is repeated
-	Within time.Duration // no try begins later than so long after the call; 0: 30 s
-	Try    time.Duration // how long one try of a call that is safe to repeat may take, with its upload; 0: 30 s
+	Tries  int           // tries of one call, including the first; 0: 5; 1: no retry
+	Within time.Duration // no try begins later than this after the call; 0: 30 s
+	Try    time.Duration // timeout of one try of a call that is safe to retry, including its upload; 0: 30 s
 }
 
-// WithRepeats gives calls other bounds.
+// WithRepeats sets the limits of retries.
 func WithRepeats(r Repeats) Option {
 	return func(c *Client) { c.repeats = r }
 }
 
 const (
-	// The defaults of Repeats. A restart of an instance, or of its store, is over by
-	// then, and a person or a load balancer that waits is mostly still there.
+	// The defaults of Repeats. A restart of an instance, or of its store, takes less
+	// time, and most people and load balancers still wait.
 	defaultTries  = 5
 	defaultWithin = 30 * time.Second
 	defaultTry    = 30 * time.Second
 
-	// The waits double from the first. With these a restarted process is met again
-	// at the third or fourth try.
+	// The backoff doubles from firstWait. With these values the third or fourth try
+	// reaches a restarted process.
 	firstWait = 100 * time.Millisecond
 	mostWait  = 5 * time.Second
 )
@@ -52,16 +53,16 @@ func (r Repeats) filled() Repeats {
 	return r
 }
 
-// repetition says after which failures a call is made again.
+// repetition says after which failures a call is retried.
 type repetition int
 
 const (
-	untaken repetition = iota // where it is certain that nothing was done
-	safe                      // also where the answer was lost: twice has the effect of once
-	never                     // its failure is its answer
+	untaken repetition = iota // only if the call certainly had no effect
+	safe                      // also if the response was lost, because two calls have the effect of one
+	never                     // never, because the failure is the result
 )
 
-// after reports whether a call may be made again after a failed try.
+// after reports whether a call may be retried after an error.
 func (r repetition) after(err error) bool {
 	var answered *Problem
 	var broken *url.Error
@@ -73,17 +74,17 @@ func (r repetition) after(err error) bool {
 	case errors.As(err, &broken), errors.Is(err, ErrUnreachable):
 		return r == safe || unsent(err)
 	}
-	return false // the answer is there, and can't be read
+	return false // the response came, but can't be read
 }
 
-// nothingDone reports whether the API says that it did not begin with the call.
+// nothingDone reports whether the API refused the call before it did anything.
 func (p *Problem) nothingDone() bool {
 	return p.Status == http.StatusTooManyRequests && p.RetryAfter > 0 ||
 		p.Status == http.StatusServiceUnavailable && p.Type == "/problems/overloaded"
 }
 
-// away reports whether the API, or its store, could not be reached. Of a batch single
-// messages are repeated, not the call.
+// away reports whether the API, or its store, could not be reached. In a batch single
+// messages are retried, not the call.
 func (p *Problem) away() bool {
 	switch p.Status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -92,28 +93,27 @@ func (p *Problem) away() bool {
 	return false
 }
 
-// unsent reports whether there was not even a connection.
+// unsent reports whether there was no connection.
 func unsent(err error) bool {
 	var at *net.OpError
 	return errors.As(err, &at) && at.Op == "dial"
 }
 
-// tries are those of one call.
+// tries counts the tries of one call.
 type tries struct {
 	Repeats
 	began time.Time
 	made  int
-	wait  time.Duration // before the next
+	wait  time.Duration // before the next try
 }
 
 func (c *Client) newTries() *tries { return &tries{Repeats: c.repeats, began: time.Now()} }
 
-// another counts a failed try, and reports whether another one fits into the bounds and
-// into ctx. It then sets the wait before it, which half of is random.
+// another counts a failed try, and reports whether another one fits into the limits and
+// into ctx. It also sets the backoff before it.
 func (t *tries) another(ctx context.Context, err error) bool {
-	wait := min(firstWait<<min(t.made, 16), mostWait)
 	t.made++
-	t.wait = wait/2 + rand.N(wait/2)
+	t.wait = wait.Backoff(t.made, firstWait, mostWait)
 	var p *Problem
 	if errors.As(err, &p) && p.RetryAfter > 0 {
 		t.wait += p.RetryAfter
@@ -126,19 +126,15 @@ func (t *tries) another(ctx context.Context, err error) bool {
 	return !ends || next.Before(end)
 }
 
-// sleep waits until the next try is due, or ctx ends.
+// sleep waits until the next try is due, or returns the error of ctx.
 func (t *tries) sleep(ctx context.Context) error {
-	timer := time.NewTimer(t.wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !wait.Sleep(ctx, t.wait) {
 		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
-// exchange makes a call, again where that may help, and reads its answer or the problem
+// exchange makes a call with retries, and returns the body of the response or the problem
 // in it.
 func (c *Client) exchange(ctx context.Context, q apiRequest, t *tries) (body []byte, err error) {
 	plain, err := c.request(ctx, q)
@@ -164,7 +160,7 @@ func (c *Client) exchange(ctx context.Context, q apiRequest, t *tries) (body []b
 				return false, nil
 			}
 			last = err
-			sensible, _ := retryablehttp.DefaultRetryPolicy(ctx, nil, err) // a bad certificate stays one
+			sensible, _ := retryablehttp.DefaultRetryPolicy(ctx, nil, err) // a bad certificate is not retried
 			return sensible && q.repeats.after(err) && t.another(ctx, err), nil
 		},
 		Backoff:      func(time.Duration, time.Duration, int, *http.Response) time.Duration { return t.wait },
@@ -176,7 +172,7 @@ func (c *Client) exchange(ctx context.Context, q apiRequest, t *tries) (body []b
 	return body, nil
 }
 
-// within is the HTTP client for the tries of a call, each with its time limit.
+// within returns the HTTP client for the tries of a call, with the timeout of one try.
 func (c *Client) within(ctx context.Context, q apiRequest, t *tries) *http.Client {
 	h, limit := *c.http, max(q.patience, patience)
 	_, ends := ctx.Deadline()
@@ -192,8 +188,8 @@ func (c *Client) within(ctx context.Context, q apiRequest, t *tries) *http.Clien
 	return &h
 }
 
-// failure is the error of a call by that of its last try. It always wraps that of a ctx
-// that has ended.
+// failure returns the error of a call from the error of its last try. It always wraps the
+// error of a ctx that has ended.
 func failure(ctx context.Context, last error) error {
 	var broken *url.Error
 	if errors.As(last, &broken) {
@@ -205,6 +201,6 @@ func failure(ctx context.Context, last error) error {
 	return last
 }
 
-// ownTransport hides the method CloseIdleConnections. A call that fails would else close
-// the connections of all others that use the same transport.
+// ownTransport hides the method CloseIdleConnections. Otherwise a failed call would close
+// the connections of all calls that use the same transport.
 type ownTransport struct{ http.RoundTripper }

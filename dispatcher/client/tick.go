@@ -13,8 +13,9 @@ import (
 // tickPatience is longer than the longest tick.
 const tickPatience = 90 * time.Second
 
-// Tick has an instance do what is due, and waits until nothing is, or within is over: 1s to
-// 1m, or 0 for the API's default. The answer tells when to call again.
+// Tick makes an instance do all due work, and returns when nothing is due, or after
+// within: 1s to 1m, or 0 for the API's default. The response has the time of the next
+// call.
 func (c *Client) Tick(ctx context.Context, within time.Duration) (wire.Tick, error) {
 	query := url.Values{}
 	if within > 0 {

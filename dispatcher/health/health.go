@@ -1,5 +1,7 @@
-// Package health has the words of how deliveries went over time: how many were accepted,
-// delivered and failed in each minute, and how each destination did.
+// Package health has the statistics of deliveries over time. An instance counts them as
+// it attempts deliveries, and stores a Count for each minute. The store merges the counts
+// of all instances into a Minute for the project and a Bar for each lane. The console and
+// the API show these.
 package health
 
 import (
@@ -10,21 +12,21 @@ import (
 )
 
 const (
-	// KeptMinutes is for how long minutes are kept.
+	// KeptMinutes is how long minutes are kept.
 	KeptMinutes = 72 * time.Hour
-	// Half is the length of one bar of a lane, and KeptBars how many there are.
+	// Half is the duration of one bar of a lane, and KeptBars the number of bars.
 	Half     = 30 * time.Minute
 	KeptBars = 48
 )
 
-// Bounds are the upper ends of the classes of a duration, in ms. What is longer than the
-// last is in a class of its own: there are len(Bounds)+1.
+// Bounds are the upper bounds of the histogram's buckets in ms. Longer durations have
+// their own bucket, so there are len(Bounds)+1.
 var Bounds = [...]int64{10, 50, 100, 250, 500, 1000, 5000}
 
-// Durations counts durations by class.
+// Durations is a histogram of durations.
 type Durations [len(Bounds) + 1]int64
 
-// Add counts one.
+// Add counts one duration.
 func (d *Durations) Add(took time.Duration) {
 	ms := took.Milliseconds()
 	for i, bound := range Bounds {
@@ -36,7 +38,7 @@ func (d *Durations) Add(took time.Duration) {
 	d[len(Bounds)]++
 }
 
-// Total is how many were counted.
+// Total returns the number of durations.
 func (d Durations) Total() (n int64) {
 	for _, one := range d {
 		n += one
@@ -44,8 +46,8 @@ func (d Durations) Total() (n int64) {
 	return n
 }
 
-// Quantile is the upper end of the class in which the q-th of the durations lies, such
-// as 0.95. more says that it is longer than the last bound. 0: none was counted.
+// Quantile returns the upper bound of the bucket with the q-th quantile, such as 0.95.
+// more reports that it is above the last bound. It returns 0 if there are no durations.
 func (d Durations) Quantile(q float64) (at time.Duration, more bool) {
 	total := d.Total()
 	if total == 0 {
@@ -60,25 +62,25 @@ func (d Durations) Quantile(q float64) (at time.Duration, more bool) {
 	return time.Duration(Bounds[len(Bounds)-1]) * time.Millisecond, true
 }
 
-// Merge adds what others counted.
+// Merge adds the counts of another histogram.
 func (d *Durations) Merge(o Durations) {
 	for i, n := range o {
 		d[i] += n
 	}
 }
 
-// Failures are counted by what went wrong.
+// Failures counts failed attempts by their cause.
 type Failures struct {
-	Refused  int64 // any other status, or an answer or a handler that says no
+	Refused  int64 // any other status, or a response or a handler that reports a failure
 	Server   int64 // 5xx
-	Timeout  int64 // no answer in time
-	Connect  int64 // no connection, also where none is allowed, one that broke, or an answer that is not HTTP
+	Timeout  int64 // no response before the timeout
+	Connect  int64 // no connection, one that broke or is not allowed, or a response that is not HTTP
 	TLS      int64 // no trust, or no common version
 	DNS      int64 // a name that is not found
 	Internal int64 // our own fault, or a lease that ended
 }
 
-// Add counts an attempt that failed.
+// Add counts a failed attempt.
 func (f *Failures) Add(a *dispatcher.Attempt) {
 	switch a.Class {
 	case dispatcher.ClassStatus:
@@ -102,8 +104,8 @@ func (f *Failures) Add(a *dispatcher.Attempt) {
 	}
 }
 
-// Answered reports whether somebody said what became of an attempt: the time that it took
-// is theirs.
+// Answered reports whether the receiver or the handler ended an attempt, so that the
+// duration is theirs.
 func Answered(c dispatcher.Class) bool {
 	switch c {
 	case dispatcher.ClassNone, dispatcher.ClassStatus, dispatcher.ClassBody, dispatcher.ClassHandler:
@@ -112,7 +114,7 @@ func Answered(c dispatcher.Class) bool {
 	return false
 }
 
-// Merge adds what others counted.
+// Merge adds other counts.
 func (f *Failures) Merge(o Failures) {
 	f.Refused += o.Refused
 	f.Server += o.Server
@@ -123,22 +125,22 @@ func (f *Failures) Merge(o Failures) {
 	f.Internal += o.Internal
 }
 
-// Total is how many attempts failed.
+// Total returns the number of failed attempts.
 func (f Failures) Total() int64 {
 	return f.Refused + f.Server + f.Timeout + f.Connect + f.TLS + f.DNS + f.Internal
 }
 
-// Minute is what one minute brought to a project.
+// Minute has the counts of a project in one minute.
 type Minute struct {
-	At        time.Time // its beginning, by the store's clock
+	At        time.Time // its start, by the store's clock
 	Accepted  int64     // messages
 	Delivered int64     // attempts that succeeded
 	Failed    int64     // attempts that failed
 	Dead      int64     // deliveries
-	Late      Durations // from due to attempted
+	Late      Durations // from the due time to the attempt
 }
 
-// Merge adds what others counted of the same minute.
+// Merge adds other counts of the same minute.
 func (m *Minute) Merge(o Minute) {
 	m.Accepted += o.Accepted
 	m.Delivered += o.Delivered
@@ -147,19 +149,19 @@ func (m *Minute) Merge(o Minute) {
 	m.Late.Merge(o.Late)
 }
 
-// Moved reports that something was counted.
+// Moved reports whether any count is not zero.
 func (m *Minute) Moved() bool { return m.Accepted|m.Delivered|m.Failed|m.Dead != 0 }
 
-// Bar is what half an hour brought to one lane.
+// Bar has the counts of one lane in half an hour.
 type Bar struct {
-	At        time.Time // its beginning, by the store's clock
+	At        time.Time // its start, by the store's clock
 	Delivered int64
 	Failed    Failures
-	Took      Durations // the attempts that were answered
-	Unsure    bool      // there were too many lanes for each to have a bar: this one may have had more
+	Took      Durations // of the attempts that the receiver ended
+	Unsure    bool      // there were too many lanes for a bar each, so this one may be incomplete
 }
 
-// Merge adds what others counted of the same half hour.
+// Merge adds other counts of the same half hour.
 func (b *Bar) Merge(o Bar) {
 	b.Unsure = b.Unsure || o.Unsure
 	b.Delivered += o.Delivered
@@ -167,7 +169,7 @@ func (b *Bar) Merge(o Bar) {
 	b.Took.Merge(o.Took)
 }
 
-// Others is the lane of the bar for all lanes that have none of their own, since there
+// Others is the lane of the common bar for lanes without their own bar, because there
 // were too many.
 const Others = dispatcher.AllLanes
 
@@ -177,10 +179,10 @@ type LaneBar struct {
 	Bar
 }
 
-// Count is what one instance counted in one minute. It is added once, however often it
-// is given.
+// Count has the counts of one instance in one minute. The store adds it once, even if it
+// is sent again.
 type Count struct {
-	Number int64     // of the instance's counts: each is greater than the one before
-	Minute           // what it brought to the project; nothing moved: that part is added
-	Lanes  []LaneBar // of the half hour in which the minute lies; those that are added are missing
+	Number int64     // increases with each count of the instance
+	Minute           // the project's part; if nothing moved, it is stored already
+	Lanes  []LaneBar // of the half hour with the minute; stored lanes are removed
 }

@@ -19,22 +19,22 @@ type attempt struct {
 	delivery Delivery
 	began    time.Time
 	timeout  time.Duration
-	beside   bool // others may be under way beside it
+	shared   bool // other handlers may run at the same time
 
-	recording atomic.Bool                // it is alone, and its outcome is not recorded yet
-	told      atomic.Bool                // its outcome was given to the engine, which happens once
+	recording atomic.Bool                // it runs alone, and its outcome is not recorded yet
+	settled   atomic.Bool                // the outcome was given to the engine, which happens once
 	last      atomic.Pointer[time.Timer] // ends an overdue attempt; nil: it is not overdue
 }
 
-// lateAfter is how long after its deadline a handler counts as overdue. One that heeds its
-// context returns by then.
+// lateAfter is how long after its deadline a handler counts as overdue. A handler that
+// obeys its context returns before.
 const lateAfter = 100 * time.Millisecond
 
-// work handles tasks until there are no more.
+// work is a worker: it handles tasks until there are no more.
 func (h *handlers) work() {
 	whole := false
 	defer func() {
-		if !whole { // a handler ended its goroutine, and another one takes its place
+		if !whole { // a handler ended its goroutine, so another worker replaces it
 			h.all.Go(h.work)
 		}
 	}()
@@ -53,23 +53,24 @@ func (h *handlers) handle(t task) {
 	case !entered:
 		h.engine.HandBack(t.claimed)
 	case !a.fits():
-	case !h.engine.Begins(h.cut, &a.claimed, a.beside):
+	case !h.engine.Begins(h.cut, &a.claimed, a.shared):
 		h.engine.HandBackLater(a.claimed)
 	default:
 		a.run()
 	}
 }
 
-// enter waits for the turn of an attempt, which mostly is at once. It reports false when h stops.
+// enter waits for the turn of an attempt, which usually comes at once. It returns false
+// when h stops.
 //
-// A suspect that began beside others when its holder died begins alone: if the program ends
-// again, nothing else was to blame. That waits for the handlers that are under way, but not for
-// one that never returns: then it begins beside that one.
+// A suspect is a delivery that was handled beside others when its program died. It runs
+// alone now: if the program dies again, no other delivery is to blame. So it waits for
+// the running handlers, but not for one that never returns. Then it runs beside that one.
 func (h *handlers) enter(a *attempt) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a.beside = h.workers > 1
-	if a.claimed.Alone && a.beside {
+	a.shared = h.workers > 1
+	if a.claimed.Alone && a.shared {
 		h.waitAlone(a)
 	} else {
 		for h.alone != nil && !h.stopping {
@@ -83,7 +84,8 @@ func (h *handlers) enter(a *attempt) bool {
 	return true
 }
 
-// waitAlone waits until nothing is under way, for as long as a handler may take. mu is held.
+// waitAlone waits until no handler runs, but no longer than a handler may take. The
+// caller holds mu.
 func (h *handlers) waitAlone(a *attempt) {
 	over := false
 	timer := time.AfterFunc(2*h.engine.Timeout(a.claimed)+lateAfter, func() {
@@ -99,7 +101,7 @@ func (h *handlers) waitAlone(a *attempt) {
 	for h.alone = a; len(h.under) > 0 && !over && !h.stopping; {
 		h.turn.Wait()
 	}
-	if a.beside = len(h.under) > 0; a.beside {
+	if a.shared = len(h.under) > 0; a.shared {
 		h.alone = nil
 		h.turn.Broadcast()
 	}
@@ -117,14 +119,14 @@ func (h *handlers) returned(a *attempt) {
 	a.of.running--
 	h.free++
 	if h.need > 0 && h.free >= h.need {
-		h.signal()
+		h.wake.Set()
 	}
 	if h.stopping && len(h.under) == 0 {
 		h.closeIdle()
 	}
 }
 
-// closeIdle tells that nothing is under way. mu is held.
+// closeIdle reports that no handler runs. The caller holds mu.
 func (h *handlers) closeIdle() {
 	select {
 	case <-h.idle:
@@ -133,10 +135,10 @@ func (h *handlers) closeIdle() {
 	}
 }
 
-// cutWithin is how long handlers have to return once their contexts were cancelled.
+// cutWithin is how long handlers have to return after their contexts were cancelled.
 const cutWithin = 2 * time.Second
 
-// stop waits for what is under way, as Queue.Run says.
+// stop waits for the running handlers, see Queue.Run.
 func (h *handlers) stop() {
 	h.mu.Lock()
 	h.stopping = true
@@ -153,7 +155,7 @@ func (h *handlers) stop() {
 	h.mu.Lock()
 	left := len(h.under)
 	for a := range h.under {
-		if a.told.CompareAndSwap(false, true) {
+		if a.settled.CompareAndSwap(false, true) {
 			h.engine.HandBack(a.claimed)
 		}
 	}
@@ -162,10 +164,10 @@ func (h *handlers) stop() {
 		h.all.Wait()
 		return
 	}
-	h.log.Error("handlers do not heed their contexts and go on beside the end of Run", "handlers", left)
+	h.log.Error("handlers ignore their contexts and still run after Run has returned", "handlers", left)
 }
 
-// waitIdle waits until nothing is under way, and reports whether that is so.
+// waitIdle waits until no handler runs, and reports whether that is so within most.
 func (h *handlers) waitIdle(most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -177,8 +179,8 @@ func (h *handlers) waitIdle(most time.Duration) bool {
 	}
 }
 
-// fits reports whether the delivery can be handled, and reads a large body. What can't be is
-// settled.
+// fits reports whether the delivery can be handled, and loads a large body. It settles a
+// delivery that can't be handled.
 func (a *attempt) fits() bool {
 	m := a.claimed.Message
 	if m != nil && m.Apart == nil && m.Sealed == "" {
@@ -192,7 +194,7 @@ func (a *attempt) fits() bool {
 	return len(fit) > 0
 }
 
-// run calls the handler and records what it made of the delivery.
+// run calls the handler and records the outcome.
 func (a *attempt) run() {
 	h, m := a.handlers, a.claimed.Message
 	a.began, a.timeout = h.engine.Now(), h.engine.Timeout(a.claimed)
@@ -210,7 +212,7 @@ func (a *attempt) run() {
 	defer cancel()
 	late := time.AfterFunc(a.timeout+lateAfter, a.overdue)
 	result := noReturn
-	defer func() { // also where the handler ended its goroutine
+	defer func() { // runs even if the handler ended its goroutine
 		late.Stop()
 		if t := a.last.Load(); t != nil {
 			t.Stop()
@@ -220,13 +222,13 @@ func (a *attempt) run() {
 	result = a.call(ctx)
 }
 
-// handlerContext is the context of a handler, which knows its delivery.
+// handlerContext is the context of a handler. It contains the delivery.
 type handlerContext struct {
 	context.Context
 	delivery *Delivery
 }
 
-// Value is the delivery, or what the context has besides.
+// Value returns the delivery for deliveryKey.
 func (c handlerContext) Value(key any) any {
 	if key == (deliveryKey{}) {
 		return c.delivery
@@ -234,14 +236,14 @@ func (c handlerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// finish records the outcome of an attempt whose handler returned. A handler that returns nil
-// has handled its delivery, however late that is.
+// finish records the outcome after the handler has returned. A nil error means success,
+// however late it is.
 func (a *attempt) finish(ctx context.Context, r handlerResult) {
 	h := a.handlers
-	if !a.told.CompareAndSwap(false, true) {
+	if !a.settled.CompareAndSwap(false, true) {
 		h.log.Warn("a handler returned after its attempt was given up", "delivery_id", a.delivery.ID, "attempt", a.delivery.Attempt,
 			"took_s", h.engine.Now().Sub(a.began).Round(time.Millisecond).Seconds(), "succeeded", !r.failed)
-		if !r.failed { // this counts while the delivery has not ended
+		if !r.failed { // this counts if the delivery has not ended
 			h.engine.Succeeded(a.claimed.ID, a.claimed.Attempt, h.recorded)
 		}
 		return
@@ -255,7 +257,7 @@ func (a *attempt) finish(ctx context.Context, r handlerResult) {
 		out.Verdict = dispatcher.Dead
 	case r.raised, r.after != nil, expired:
 	case h.cut.Err() != nil:
-		h.engine.HandBack(a.claimed) // it failed because the program ends
+		h.engine.HandBack(a.claimed) // it failed because the program stops
 		return
 	}
 	if r.failed && expired {
@@ -264,11 +266,12 @@ func (a *attempt) finish(ctx context.Context, r handlerResult) {
 	a.record(out)
 }
 
-// record hands the outcome over. Nothing begins beside an attempt that is alone until the outcome
-// is recorded: if the program ended before, that attempt would be to blame.
+// record gives the outcome to the engine. If the attempt runs alone, no other one begins
+// until the outcome is recorded, because that attempt would be to blame if the program
+// died.
 func (a *attempt) record(out dispatcher.Handled) {
 	h := a.handlers
-	if a.beside {
+	if a.shared {
 		h.engine.Finish(a.claimed, out, h.recorded)
 		return
 	}
@@ -281,22 +284,23 @@ func (a *attempt) record(out dispatcher.Handled) {
 		if h.alone == a {
 			h.alone = nil
 			h.turn.Broadcast()
-			h.signal()
+			h.wake.Set()
 		}
 	})
 }
 
-// recorded counts an outcome that could not be recorded.
+// recorded counts outcomes that could not be recorded.
 func (h *handlers) recorded(is dispatcher.Settled) {
 	if is.Err != nil {
 		h.unrecorded.Add(1)
 	}
 }
 
-// overdue reports a handler that did not return by its deadline. Its delivery stays leased as
-// long again: then its success counts, and no other attempt runs beside it.
+// overdue logs a handler that did not return by its deadline. Its delivery stays leased
+// for the same time again, so its success still counts and no other attempt runs beside
+// it.
 func (a *attempt) overdue() {
-	if a.told.Load() {
+	if a.settled.Load() {
 		return
 	}
 	a.last.Store(time.AfterFunc(a.timeout, a.giveUp))
@@ -304,16 +308,16 @@ func (a *attempt) overdue() {
 		"attempt", a.delivery.Attempt, "timeout_s", a.timeout.Seconds())
 }
 
-// giveUp fails an attempt whose handler took twice its time. Its worker is taken until the
-// handler returns.
+// giveUp fails an attempt whose handler took twice its timeout. Its worker is free only
+// when the handler returns.
 func (a *attempt) giveUp() {
-	if !a.told.CompareAndSwap(false, true) {
+	if !a.settled.CompareAndSwap(false, true) {
 		return
 	}
-	a.handlers.log.Warn("a handler took twice its time: its delivery goes on without it", "delivery_id", a.delivery.ID,
+	a.handlers.log.Warn("a handler took twice its timeout: its attempt has failed", "delivery_id", a.delivery.ID,
 		"attempt", a.delivery.Attempt, "timeout_s", a.timeout.Seconds())
 	a.record(dispatcher.Handled{
 		Verdict: dispatcher.Retry, Class: dispatcher.ClassTimeout, At: a.began,
-		Error: fmt.Sprintf("the handler did not return within %s, nor in as long again", ladder.FormatDuration(a.timeout)),
+		Error: fmt.Sprintf("the handler did not return within %s, nor within twice that time", ladder.FormatDuration(a.timeout)),
 	})
 }

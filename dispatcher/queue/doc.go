@@ -1,5 +1,6 @@
-// Package queue runs Hookladder's queues in a Go program: call this function in 30 minutes,
-// and again if it fails. It needs a Redis, and nothing else.
+// Package queue runs Hookladder's queues in a Go program. A program publishes a message,
+// for example with a delay of 30 minutes, and a handler function of any program is called
+// with it, with retries if it fails. It needs Redis, and nothing else.
 //
 //	q, err := queue.Open(ctx, "redis://127.0.0.1:6379", queue.Options{Project: "shop"})
 //	...
@@ -12,18 +13,22 @@
 //	})
 //	err = q.Run(ctx)
 //
-// What was published ends delivered, dead or cancelled, whichever program dies and whenever.
-// A handler that fails is called again up the ladder of waits; a panic is a failure too. What
-// a killed program had in hand another one handles within ten seconds. So a handler may meet
-// a message twice: it can tell by Delivery.MessageID. What two programs had in hand when they
-// died each program handles one at a time. It is dead if a third one dies while it handles it.
+// Every published message ends delivered, dead or cancelled, whichever programs die. A
+// failed handler is retried after the waits of the ladder. A panic is a failure too. If a
+// program is killed, another one handles its deliveries within ten seconds. So a handler
+// may receive a message twice, and recognizes it by Delivery.MessageID.
 //
-// A queue is there by being named. Until a program handles it, what is published waits. Each
-// program handles the queues that it likes, and all share one project, with each other and
-// with hookladder serve, whose API, commands and console show the queues as any destination.
-// What this package publishes and what the API publishes is the same.
+// A delivery that was in progress when two programs died is a suspect. Each program
+// handles suspects one at a time, because one of them may crash the program. If a third
+// program dies while it handles the delivery, the delivery is dead.
 //
-// The other files, in the order of a delivery's way: publish.go accepts, handle.go says what
-// a handler is, take.go takes for free workers. Then attempt.go calls a handler and settles,
-// and result.go reads its error.
+// A queue exists as soon as a message or a handler names it. Messages wait until a
+// program handles their queue. Each program handles any queues of its project, and shares
+// the project with other programs and with hookladder serve. Its API, commands and
+// console show a queue like any other destination. Messages from this package and from
+// the API are the same.
+//
+// Read the other files in the order of a delivery: publish.go accepts a message,
+// handle.go defines handlers, take.go leases deliveries for free workers, attempt.go
+// calls a handler and settles the delivery, and result.go reads the handler's error.
 package queue

@@ -7,12 +7,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
-// Look reads a message with its deliveries.
+// Look returns a message with its deliveries.
 func (q *Queue) Look(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	return q.engine.Message(ctx, id)
 }
 
-// StoreOptions are those of the store.
+// StoreOptions returns the options of the store.
 func (o Options) StoreOptions(url string) (start.Options, error) {
 	s, err := o.settings(url)
 	return s.store, err

@@ -11,10 +11,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Delivery is what a handler gets: one message, for one attempt.
+// Delivery is the argument of a handler: one message, for one attempt.
 type Delivery struct {
 	ID          string // <destination>:<message id>
-	MessageID   string // the same at each attempt: what your side tells a repeat by
+	MessageID   string // the same at each attempt, so your side can recognize a repeat
 	Queue       string
 	Topic       string
 	Tenant      string
@@ -22,22 +22,26 @@ type Delivery struct {
 	Attempt     int // from 1
 	Body        []byte
 	ContentType string
-	Headers     map[string]string // the message's own; not to be changed
-	CreatedAt   time.Time         // when it was published, by Redis' clock
+	Headers     map[string]string // the message's own headers; read only
+	CreatedAt   time.Time         // when it was published, by the clock of Redis
 }
 
-// HandlerFunc handles one delivery. Where it returns nil the delivery is delivered, else
-// the attempt failed: the next one is a rung of the ladder later, or it is dead after the
-// last. A panic is a failed attempt too. ctx ends at the attempt's deadline, and when the
-// program has to stop. A handler that goes on after its deadline keeps its delivery for as
-// long again, and where it returns nil the delivery is delivered all the same. A handler may be
-// called twice for the same message: where its program died in its midst, or was cut off from
-// Redis.
+// HandlerFunc handles one delivery. If it returns nil, the delivery is delivered. If it
+// returns an error or panics, the attempt has failed: the next attempt follows after a
+// rung of the ladder, and after the last one the delivery is dead.
+//
+// ctx ends at the attempt's deadline, and when the program must stop. A handler that
+// ignores its deadline keeps its delivery for the same time again. If it returns nil by
+// then, the delivery is still delivered.
+//
+// A handler may be called twice with the same message, because its program may die during
+// the call or lose Redis.
 type HandlerFunc func(ctx context.Context, d Delivery) error
 
-// Handle has a queue's deliveries handled by h, once Run runs. Other programs may handle the
-// same queue: each delivery goes to one of them. It panics where the name can't be a
-// queue's, has a handler, or comes after Run: that is a mistake of the program.
+// Handle registers h for the deliveries of a queue. They are handled once Run runs. Other
+// programs may handle the same queue: each delivery goes to one of them. It panics on a
+// mistake of the program: an invalid name, a second handler for a queue, or a call after
+// Run.
 func (q *Queue) Handle(name string, h HandlerFunc) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,8 +58,9 @@ func (q *Queue) Handle(name string, h HandlerFunc) {
 	q.handlers.add(name, h)
 }
 
-// Handle is the method with the body read as JSON into a T. A body that can't be is dead at
-// once, with the error: it would never be read another time.
+// Handle is the method of Queue with the body decoded from JSON into a T. If the body
+// can't be decoded, the delivery is dead at once with the error, because a retry would
+// not help.
 func Handle[T any](q *Queue, name string, h func(ctx context.Context, body T, d Delivery) error) {
 	if h == nil {
 		q.Handle(name, nil)
@@ -69,13 +74,13 @@ func Handle[T any](q *Queue, name string, h func(ctx context.Context, body T, d 
 	})
 }
 
-// unreadable is why a body could not be read, without what it holds.
+// unreadable returns why a body could not be decoded, without quoting the body.
 func unreadable(err error) error {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &kind):
-		found, _, _ := strings.Cut(kind.Value, " ") // behind it is the number itself
+		found, _, _ := strings.Cut(kind.Value, " ") // the rest is the number itself
 		if kind.Field == "" {
 			return fmt.Errorf("a JSON %s is no %s", found, kind.Type)
 		}
@@ -86,7 +91,7 @@ func unreadable(err error) error {
 	return err
 }
 
-// skipError ends a delivery, and retryError says when its next attempt is.
+// skipError ends a delivery. retryError sets the wait before its next attempt.
 type (
 	skipError  struct{ error }
 	retryError struct {
@@ -98,8 +103,8 @@ type (
 func (e skipError) Unwrap() error  { return e.error }
 func (e retryError) Unwrap() error { return e.error }
 
-// SkipRetry is err, and says that no further attempt makes sense: the delivery is dead, with
-// reason rejected. Of nil it is nil.
+// SkipRetry wraps err to say that another attempt makes no sense: the delivery is dead,
+// with reason rejected. It returns nil for nil.
 func SkipRetry(err error) error {
 	if err == nil {
 		return nil
@@ -107,14 +112,14 @@ func SkipRetry(err error) error {
 	return skipError{err}
 }
 
-// mostAfter bounds the wait that a handler may ask for, as of a taker over HTTP.
+// mostAfter is the longest wait that a handler may request, as for a taker over HTTP.
 const mostAfter = 24 * time.Hour
 
-var errAgain = errors.New("the handler asks to be called again later")
+var errAgain = errors.New("the handler requested a retry")
 
-// RetryAfter is err, and says when the next attempt is: after d, at most 24 h, in place of the
-// rung's wait. The attempt failed all the same, and after the last rung the delivery is dead. err
-// may be nil.
+// RetryAfter wraps err to set the wait before the next attempt: d, at most 24 h, in place
+// of the ladder's. The attempt counts as failed, and after the last rung the delivery is
+// dead. err may be nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errAgain
@@ -122,10 +127,10 @@ func RetryAfter(d time.Duration, err error) error {
 	return retryError{error: err, after: min(max(d, 0), mostAfter)}
 }
 
-// deliveryKey is that of the delivery in a handler's context.
+// deliveryKey is the key of the delivery in a handler's context.
 type deliveryKey struct{}
 
-// FromContext is the delivery that a handler's context is for; ok is false for any other
+// FromContext returns the delivery of a handler's context. ok is false for any other
 // context.
 func FromContext(ctx context.Context) (d Delivery, ok bool) {
 	p, ok := ctx.Value(deliveryKey{}).(*Delivery)

@@ -89,7 +89,7 @@ func TestAHandlerSaysWhenToComeAgain(t *testing.T) {
 	id := p.publish(t, queue.Message{Queue: "far"}).ID
 	d = p.delivery(t, id, func(d dispatcher.Delivery) bool { return d.Attempts == 1 })
 	require.WithinRange(t, d.Due, d.History[0].At.Add(24*time.Hour-time.Second), d.History[0].At.Add(24*time.Hour+patience), "a day at most")
-	require.Contains(t, d.History[0].Error, "asks to be called again")
+	require.Contains(t, d.History[0].Error, "requested a retry")
 }
 
 func TestOfNothingItIsNothing(t *testing.T) {

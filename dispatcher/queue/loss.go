@@ -9,16 +9,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// Emptied says what of a project's data Redis lost. It is the error of each call that needs
-// these data, and an ErrUnavailable, until they are restored, or AcceptLoss gives them up.
+// Emptied says which data of a project Redis lost. Every call that needs these data
+// returns it, and it is also an ErrUnavailable. It ends when the data are restored, or
+// given up by AcceptLoss.
 type Emptied = dispatcher.Emptied
 
-// errArchived refuses to give up what an archive has.
-var errArchived = errors.New("the project has an archive: hookladder restore brings the data back, hookladder doctor --accept-loss --discard-archive gives them up")
+// errArchived is returned because the archive still has the lost data.
+var errArchived = errors.New("the project has an archive: restore the data with hookladder restore, or give them up with hookladder doctor --accept-loss --discard-archive")
 
-// AcceptLoss gives up the data that the Redis at url lost, with the same options as Open.
-// Queues that are open continue within some seconds. It reports whether anything had been
-// lost; where nothing was, it changes nothing.
+// AcceptLoss gives up the data that the Redis at url lost. Pass the same options as to
+// Open. Open queues continue within some seconds. It returns false if nothing was lost,
+// and changes nothing then.
 func AcceptLoss(ctx context.Context, url string, o Options) (accepted bool, err error) {
 	s, err := o.settings(url)
 	if err != nil {

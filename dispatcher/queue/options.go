@@ -19,48 +19,48 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Options are the settings of a Queue. Their zero values are the defaults. Programs of one
-// project, and its hookladder serve, should have the same, but for Workers, AttemptTimeout,
-// Grace and Log.
+// Options configure a Queue. The zero value of each field is its default. Programs of one
+// project, and its hookladder serve, should have the same options, except Workers,
+// AttemptTimeout, Grace and Log.
 type Options struct {
-	Project    string // begins all keys in Redis; empty: default
-	Partitions int    // 0: what the store says, for an empty one 1, in a cluster 128
+	Project    string // prefix of all keys in Redis; empty: default
+	Partitions int    // 0: as stored in Redis; an empty Redis gets 1, a cluster 128
 	Durability string // what a publish waits for: none, fsync or replicas:<n>; empty: none
-	Poll       bool   // look once a second instead of being told: for proxies without pub/sub
+	Poll       bool   // poll once a second instead of subscribing, for proxies without pub/sub
 
 	RedisMode   string // auto, single, cluster or sentinel; empty: auto
-	RedisMaster string // the name of the master that sentinels watch
-	RedisCAFile string // certificates trusted for rediss:// besides the system's
-	Forgetful   bool   // a store that keeps nothing is taken, such as miniredis in a test
+	RedisMaster string // the name of the master in Sentinel
+	RedisCAFile string // certificates trusted for rediss:// in addition to the system's
+	Forgetful   bool   // accept a Redis without persistence, such as miniredis in a test
 
 	Workers        int           // handlers that run at once in this program; 0: 64, at most 4,096
-	AttemptTimeout time.Duration // of a handler, where the message has no timeout: 1 s to 1 h; 0: 15 s
-	Grace          time.Duration // how long handlers may go on once Run is to end; 0: 20 s, negative: not at all
+	AttemptTimeout time.Duration // of a handler, if the message has no timeout: 1 s to 1 h; 0: 15 s
+	Grace          time.Duration // how long handlers may continue after Run is told to stop; 0: 20 s, negative: not at all
 
 	Ladder       []time.Duration // the waits between attempts; nil: 15s, 3m, 10m, 30m, 30m, 1h, 2h, 6h, 15h; empty: one attempt
-	LadderJitter float64         // a fraction of each wait, 0 to 1, only ever later
+	LadderJitter float64         // a random fraction added to each wait, 0 to 1
 
-	MaxInFlight int // deliveries of one queue that run at once, over all programs; 0: 128
-	MaxWaiting  int // deliveries that may wait in one queue: one more is ErrLaneFull; 0: any number
+	MaxInFlight int // deliveries of one queue in progress at once, in all programs; 0: 128
+	MaxWaiting  int // deliveries that may wait in one queue, otherwise Publish returns ErrLaneFull; 0: any number
 	MaxBody     int // bytes of a body; 0: 256 KiB, at most 4 MiB
 	FanoutMax   int // endpoints that one message may match; 0: 1,000
 
-	EncryptionKey string // hides the headers of messages, as ENCRYPTION_KEY; empty: they are stored as they are
-	HeaderPrefix  string // of the headers that no message may have, as HEADER_PREFIX; empty: hookladder-
+	EncryptionKey string // encrypts the headers of messages, as ENCRYPTION_KEY; empty: not encrypted
+	HeaderPrefix  string // of the reserved headers, as HEADER_PREFIX; empty: hookladder-
 
-	Retention     time.Duration // for how long finished deliveries are kept; 0: 24 h
-	RetentionMax  int           // how many of them are kept whole; 0: 100,000
-	DedupMax      int           // of the others, ids that are still known; 0: 1,000,000
-	DeadRetention time.Duration // for how long dead deliveries are kept; 0: 720 h
+	Retention     time.Duration // how long finished deliveries are kept; 0: 24 h
+	RetentionMax  int           // how many of them are kept in full; 0: 100,000
+	DedupMax      int           // how many ids of older ones are kept; 0: 1,000,000
+	DeadRetention time.Duration // how long dead deliveries are kept; 0: 720 h
 	DeadMax       int           // how many of them; 0: 250,000
 
 	Log *slog.Logger // nil: warnings and errors go to slog.Default()
 }
 
-// Bounds and defaults that the contract does not name.
+// Limits and defaults that are not part of the documented contract.
 const (
-	// usualWorkers is enough for handlers that wait for a database or a service, and no
-	// more than a pool of connections has places for.
+	// usualWorkers is enough for handlers that wait for a database or a service, and
+	// below the usual size of a pool of connections.
 	usualWorkers = 64
 	// mostWorkers bounds the goroutines, and with the largest bodies the memory: 16 GiB.
 	mostWorkers = 4096
@@ -73,7 +73,7 @@ const (
 
 var projectName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// settings are Options as the parts want them.
+// settings are Options in the form that the parts of a Queue need.
 type settings struct {
 	store   start.Options
 	engine  engine.Options
@@ -83,8 +83,7 @@ type settings struct {
 	log     *slog.Logger
 }
 
-// settings checks the options and fills in what they leave out. All mistakes are told at
-// once.
+// settings checks the options and fills in the defaults. It reports all mistakes at once.
 func (o Options) settings(url string) (settings, error) {
 	var errs []error
 	check := func(ok bool, name, accepts string) {
@@ -135,7 +134,7 @@ func (o Options) settings(url string) (settings, error) {
 	return s, errors.Join(errs...)
 }
 
-// store are the options of the store.
+// store returns the options of the store.
 func (o Options) store(url, project string, keep dispatcher.Keep) (start.Options, error) {
 	durability, err := dispatcher.ParseDurability(cmp.Or(o.Durability, "none"))
 	if err != nil {
@@ -177,7 +176,7 @@ func headerPrefix(text string) (dispatcher.HeaderPrefix, error) {
 	return p, nil
 }
 
-// warnings passes on warnings and errors only.
+// warnings is a handler that passes on warnings and errors only.
 type warnings struct{ slog.Handler }
 
 func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {

@@ -18,80 +18,81 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Message is what is published: what the API's POST /v1/messages takes, in Go's types. At
-// most one of Queue, URL and Endpoint is set; with none it goes to every endpoint of its
-// tenant whose topics match. Callbacks are made by a hookladder serve of the project.
+// Message is a message to publish. Its fields are the same as in POST /v1/messages of the
+// API. At most one of Queue, URL and Endpoint may be set. Without them it goes to every
+// endpoint of its tenant with a matching topic. Only a hookladder serve of the project
+// makes callbacks to URLs and endpoints.
 type Message struct {
-	ID      string // what makes a repeat the same message; empty: msg_ and a ULID
-	Topic   string // what it is about: words with dots between
-	Tenant  string // on whose behalf; may be empty
-	Subject string // your own reference, such as an order's number, for search; may be empty
+	ID      string // recognizes a repeat; empty: msg_ and a ULID
+	Topic   string // words separated by dots
+	Tenant  string // may be empty
+	Subject string // your own reference, such as an order number, for search; may be empty
 
-	Queue    string // whose handler gets it
-	URL      string // that is called back
-	Endpoint string // id or uid of the endpoint that is called back
+	Queue    string // the queue whose handler is called
+	URL      string // the URL that is called
+	Endpoint string // the id or uid of the endpoint that is called
 
-	Body        any    // written as JSON; a json.RawMessage byte for byte
-	Raw         []byte // in place of Body: sent byte for byte; nil: there is Body
+	Body        any    // encoded as JSON; a json.RawMessage is sent byte for byte
+	Raw         []byte // in place of Body, sent byte for byte; nil: Body is used
 	ContentType string // empty: application/json for Body, application/octet-stream for Raw
 
-	Delay       time.Duration // until the first attempt, at most a year
-	DeliverAt   time.Time     // in place of Delay: when the first attempt is made
-	ExpiresAt   time.Time     // not attempted from then on; zero: never
-	OrderingKey string        // one at a time and in order among those of one key and destination; empty: none
+	Delay       time.Duration // before the first attempt, at most a year
+	DeliverAt   time.Time     // time of the first attempt, in place of Delay
+	ExpiresAt   time.Time     // no attempt begins after it; zero: none
+	OrderingKey string        // deliveries of one key and destination are handled in order, one at a time; empty: none
 
 	Headers      map[string]string // more headers for the receiver, at most 20
-	Ladder       []time.Duration   // the waits between attempts; nil: Options'; empty: one attempt
-	MaxAttempts  int               // cuts the ladder; 0: does not
-	Timeout      time.Duration     // of one attempt: of a handler 1 s to 1 h, of a callback to 60 s; 0: the usual
-	RequireMatch bool              // of one for all that match: ErrUnmatched where nothing does
-	Success      *success.Rule     // what a callback's receiver must answer; nil: the usual
+	Ladder       []time.Duration   // the waits between attempts; nil: from Options; empty: one attempt
+	MaxAttempts  int               // limits the ladder; 0: no limit
+	Timeout      time.Duration     // of one attempt: a handler 1 s to 1 h, a callback up to 60 s; 0: the default
+	RequireMatch bool              // return ErrUnmatched if no endpoint matches
+	Success      *success.Rule     // which responses to a callback are a success; nil: the default
 }
 
-// Published is what became of a message.
+// Published is the result of Publish.
 type Published struct {
 	ID         string
-	CreatedAt  time.Time // by Redis' clock; of a duplicate that of the first
-	Duplicate  bool      // the same id and content was there already
+	CreatedAt  time.Time // by the clock of Redis; of a duplicate, of the first message
+	Duplicate  bool      // a message with the same id and content exists already
 	Deliveries []Placed  // one for each destination; none: no endpoint matches
 }
 
-// Placed is a delivery of a message as it was published.
+// Placed is one delivery of a published message.
 type Placed struct {
-	ID            string // <destination>:<message id>, as hookladder why takes it
+	ID            string // <destination>:<message id>, the argument of hookladder why
 	Destination   string
 	Status        dispatcher.Status
-	NextAttemptAt time.Time // zero: it waits for others of its ordering key, or it ended
+	NextAttemptAt time.Time // zero: it waits for others of its ordering key, or it has ended
 }
 
-// What Publish and Cancel may answer. They are to be asked for with errors.Is.
+// The errors of Publish and Cancel, for errors.Is.
 var (
-	// ErrInvalid is each *InvalidError.
+	// ErrInvalid is matched by every *InvalidError.
 	ErrInvalid = errors.New("invalid message")
-	// ErrConflict says that another message has the id. Nothing was changed.
+	// ErrConflict means that another message has the id. Nothing was changed.
 	ErrConflict = errors.New("the id is taken by another message")
-	// ErrLaneFull says that as much waits in its lane as Options.MaxWaiting allows.
+	// ErrLaneFull means that Options.MaxWaiting deliveries wait in the lane.
 	ErrLaneFull = errors.New("its lane is full")
-	// ErrUnmatched says that no endpoint matches, and that one is required.
+	// ErrUnmatched means that no endpoint matches, although one is required.
 	ErrUnmatched = dispatcher.ErrUnmatched
-	// ErrUnavailable says that Redis could not be reached, or did not answer: it may be
-	// stored. To publish the same again, with its id, is safe.
+	// ErrUnavailable means that Redis did not respond. The message may be stored. It is
+	// safe to publish it again with the same ID.
 	ErrUnavailable = dispatcher.ErrUnavailable
-	// ErrFull says that Redis has no memory left. Nothing was changed.
+	// ErrFull means that Redis has no memory left. Nothing was changed.
 	ErrFull = dispatcher.ErrFull
-	// ErrNotFound says that no such message is kept.
+	// ErrNotFound means that there is no such message.
 	ErrNotFound = dispatcher.ErrNotFound
 )
 
-// FieldError says what is wrong with one field, by its path in the API: $.topic.
+// FieldError is the mistake in one field, which is named by its path in the API: $.topic.
 type FieldError = dispatcher.FieldError
 
-// InvalidError says all that is wrong with a message, which was not published.
+// InvalidError has all mistakes in a message. The message was not published.
 type InvalidError struct {
 	Fields []FieldError
 }
 
-// Error names the fields, and what is wrong with each.
+// Error names each field with its mistake.
 func (e *InvalidError) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrInvalid.Error())
@@ -101,11 +102,12 @@ func (e *InvalidError) Error() string {
 	return b.String()
 }
 
-// Is has errors.Is find ErrInvalid.
+// Is makes errors.Is(err, ErrInvalid) true.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// Publish stores a message. Once it returned, the message ends delivered, dead or cancelled,
-// whatever dies. If ctx ends first, it may be stored.
+// Publish stores a message. After it has returned without an error, the message ends
+// delivered, dead or cancelled, whatever process dies. If ctx ends first, the message may
+// be stored.
 func (q *Queue) Publish(ctx context.Context, m Message) (Published, error) {
 	q.mu.Lock()
 	closed := q.closed
@@ -149,8 +151,9 @@ func published(id string, r *dispatcher.Published) Published {
 	return p
 }
 
-// Cancel ends all deliveries of a message that are not finished: nothing new is attempted. A
-// handler that runs goes on; if it succeeds, that counts.
+// Cancel cancels all unfinished deliveries of a message: no new attempt begins. A running
+// handler continues, and its success counts. It returns ErrNotFound if there is no such
+// message.
 func (q *Queue) Cancel(ctx context.Context, id string) error {
 	if _, err := q.engine.Cancel(ctx, id, ""); err != nil {
 		return fmt.Errorf("cancel %s: %w", id, err)
@@ -158,8 +161,8 @@ func (q *Queue) Cancel(ctx context.Context, id string) error {
 	return nil
 }
 
-// inner is the message as the engine takes it, and what is wrong with what the engine can't
-// see any more.
+// inner converts the message for the engine, and returns the mistakes that the engine
+// can't see.
 func (m *Message) inner() (*dispatcher.Message, []FieldError) {
 	var wrong []FieldError
 	fault := func(path, detail string) { wrong = append(wrong, FieldError{Path: path, Detail: detail}) }
@@ -198,7 +201,7 @@ func (m *Message) inner() (*dispatcher.Message, []FieldError) {
 	return out, wrong
 }
 
-// body is what is sent. It is copied: the caller may go on with its own.
+// body returns the encoded body. It is a copy, so the caller may reuse its own.
 func (m *Message) body() ([]byte, error) {
 	if m.Raw != nil {
 		return bytes.Clone(m.Raw), nil

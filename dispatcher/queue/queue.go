@@ -18,31 +18,30 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
-// Queue publishes messages, and runs the handlers of queues. Its methods may be called from
-// several goroutines. It is an instance of its project, as a hookladder serve is, but it
-// makes no callbacks.
+// Queue publishes messages and runs handlers. It is safe for concurrent use. It is an
+// instance of its project, like a hookladder serve, but it makes no callbacks.
 type Queue struct {
 	store  *redisq.Store
 	engine *engine.Engine
 	policy dispatcher.Policy
 	log    *slog.Logger
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	handlers *handlers
 	running  bool // Run was called
-	closed   bool // or Close was, or Run has ended
+	closed   bool // Close was called, or Run has ended
 
-	end   context.CancelFunc // ends the engine
-	ended chan struct{}      // closed when it has
-	why   error              // of the engine; read after ended
-	shut  sync.Once
-	fault error // of closing; read after shut
+	end       context.CancelFunc // stops the engine
+	ended     chan struct{}      // closed when the engine has stopped
+	engineErr error              // the engine's error; read after ended
+	closeOnce sync.Once
+	closeErr  error // the error of close; read after shut
 }
 
-// Open connects to the Redis at url: redis://, rediss:// or unix://, with go-redis' options,
-// and several ?addr= for a cluster or sentinels. It refuses a store that would lose what was
-// acknowledged. ctx bounds the opening only. A Queue that was opened is to be ended, by Run
-// or by Close.
+// Open connects to the Redis at url: redis://, rediss:// or unix://, with the options of
+// go-redis in the query. Several ?addr= are the nodes of a cluster, or sentinels. It
+// returns an error for a Redis that may lose confirmed data. ctx bounds only the call of
+// Open. The caller must call Run or Close.
 func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	s, err := o.settings(url)
 	if err != nil {
@@ -57,7 +56,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	s.engine.Endpoints, s.engine.Takeable = store, q.handlers.takeable
 	counts := gauge.New(health.New(store.Conn()), gauge.Options{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
 	s.engine.Observer = counts
-	if q.engine, err = engine.New(store, nil, s.engine); err == nil { // nil: with no permits nothing is called
+	if q.engine, err = engine.New(store, nil, s.engine); err == nil { // nil: without permits no receiver is called
 		err = q.engine.ReadClock(ctx)
 	}
 	if err != nil {
@@ -74,17 +73,19 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	return q, nil
 }
 
-// work runs the engine until ctx ends, and counts until that has ended.
+// work runs the engine until ctx ends. The metrics are counted until the engine has
+// stopped.
 func (q *Queue) work(ctx context.Context, counts *gauge.Gauge) {
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var counter errgroup.Group
 	counter.Go(func() error { return counts.Run(counting) })
-	q.why = q.engine.Run(ctx)
+	q.engineErr = q.engine.Run(ctx)
 	stop()
-	q.why = errors.Join(q.why, counter.Wait())
+	q.engineErr = errors.Join(q.engineErr, counter.Wait())
 }
 
-// version is that of this module in the program, which other instances are told.
+// version returns this module's version in the program, which is shown to other
+// instances.
 func version() string {
 	const module = "github.com/hookladder/hookladder"
 	info, ok := debug.ReadBuildInfo()
@@ -99,21 +100,26 @@ func version() string {
 	return "unknown"
 }
 
-// ErrClosed says that the queue was closed, or that its Run has ended.
+// ErrClosed means that Close was called, or that Run has ended.
 var ErrClosed = errors.New("the queue is closed")
 
-// ErrUnrecorded says that outcomes of attempts could not be recorded. The text has their
+// ErrUnrecorded means that outcomes of attempts could not be recorded. The text has their
 // number.
 var ErrUnrecorded = errors.New("outcomes of attempts were not recorded")
 
-// Run has the handlers take what comes to their queues, until ctx ends. Then nothing more is
-// taken, and what was taken and not begun goes back to the head of its lane. Handlers may go on for
-// Options.Grace; then their contexts are cancelled. What they leave goes back too, and no
-// attempt of it was made. At last the outcomes are recorded and the Queue is closed.
+// Run takes deliveries of the handled queues and calls the handlers, until ctx ends. Then
+// it stops in this order:
 //
-// Run returns nil after such an end, or an ErrUnrecorded where outcomes of attempts could not
-// be recorded: Redis was away, say. It returns an error at once where there is no handler, and
-// where it was called before.
+//   - It takes no more deliveries. Deliveries that no handler has begun return to the
+//     head of their lanes.
+//   - Handlers may continue for Options.Grace. Then their contexts are cancelled, and the
+//     deliveries that are still unfinished return to their lanes without a counted
+//     attempt.
+//   - The outcomes are recorded, and the Queue is closed.
+//
+// Run returns nil after that, or ErrUnrecorded if outcomes could not be recorded, for
+// example because Redis was down. It returns an error at once if there is no handler, or
+// if it was called before.
 func (q *Queue) Run(ctx context.Context) error {
 	q.mu.Lock()
 	var err error
@@ -132,7 +138,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { // the engine may end by itself
+	go func() { // the engine may stop by itself
 		<-q.ended
 		stop()
 	}()
@@ -144,8 +150,8 @@ func (q *Queue) Run(ctx context.Context) error {
 	return err
 }
 
-// Close records what is under way and ends the connections. A program that calls Run need
-// not call it. It may be called again, and while Run runs: then it does nothing.
+// Close records the finished outcomes and closes the connections. A program that calls
+// Run need not call it. It may be called again, or while Run runs: then it does nothing.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	running := q.running
@@ -157,13 +163,13 @@ func (q *Queue) Close() error {
 }
 
 func (q *Queue) close() error {
-	q.shut.Do(func() {
+	q.closeOnce.Do(func() {
 		q.mu.Lock()
 		q.closed = true
 		q.mu.Unlock()
 		q.end()
 		<-q.ended
-		q.fault = errors.Join(q.why, q.store.Close())
+		q.closeErr = errors.Join(q.engineErr, q.store.Close())
 	})
-	return q.fault
+	return q.closeErr
 }

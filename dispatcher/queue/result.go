@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// handlerResult is what a handler made of its delivery. It holds plain values only: all
-// methods of the handler's error, and of what it panicked with, were called before.
+// handlerResult is the result of a handler as plain values. All methods of the handler's
+// error, or of its panic value, were called before.
 type handlerResult struct {
 	failed bool
 	raised bool           // it panicked, or ended its goroutine
-	skip   bool           // no further attempt makes sense
-	after  *time.Duration // when the next attempt is; nil: the ladder says
+	skip   bool           // no retry
+	after  *time.Duration // the wait before the next attempt; nil: the ladder's
 	text   string
 }
 
 // noReturn is the result of a handler that ended its goroutine.
 var noReturn = handlerResult{failed: true, raised: true, text: "the handler ended its goroutine"}
 
-// call calls the handler and reads its error. A panic of either is a failed attempt. Where the
-// handler ends its goroutine, call does not return.
+// call calls the handler and reads its error. A panic of either is a failed attempt. If
+// the handler ends its goroutine, call does not return.
 func (a *attempt) call(ctx context.Context) (r handlerResult) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -35,8 +35,8 @@ func (a *attempt) call(ctx context.Context) (r handlerResult) {
 	return readError(a.of.handle(handlerContext{ctx, &a.delivery}, a.delivery))
 }
 
-// readError reads a handler's error. Its methods are the caller's code and may panic: a nil
-// pointer that is returned as an error does.
+// readError reads a handler's error. The error's methods are the caller's code and may
+// panic, for example on a nil pointer that was returned as an error.
 func readError(err error) handlerResult {
 	if err == nil {
 		return handlerResult{}
@@ -57,7 +57,7 @@ func readError(err error) handlerResult {
 	return r
 }
 
-// guarded answers what read answers, or the panic that came instead.
+// guarded returns the text of read, or of its panic.
 func guarded(err error, read func() string) (text string) {
 	defer func() {
 		p := recover()
@@ -73,7 +73,7 @@ func guarded(err error, read func() string) (text string) {
 	return read()
 }
 
-// panicText is the value of a panic as a text. Its methods may panic too.
+// panicText formats the value of a panic. Its methods may panic too.
 func panicText(p any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -83,7 +83,7 @@ func panicText(p any) (text string) {
 	return fmt.Sprint(p)
 }
 
-// raised is a stack from where the panic was raised on.
+// raised returns the part of a stack below the call of panic.
 func raised(stack []byte) string {
 	text := string(stack)
 	if _, rest, ok := strings.Cut(text, "\npanic("); ok {

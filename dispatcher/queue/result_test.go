@@ -101,7 +101,7 @@ func (l logged) waitFor(t testing.TB, line string) {
 
 const (
 	isOverdue = "WARN a handler did not return by its deadline; its worker is not free until it does"
-	gaveUp    = "WARN a handler took twice its time: its delivery goes on without it"
+	gaveUp    = "WARN a handler took twice its timeout: its attempt has failed"
 	cameLate  = "WARN a handler returned after its attempt was given up"
 )
 
@@ -167,7 +167,7 @@ func TestAHandlerThatTakesTwiceItsTimeLosesItsDeliveryAndItsSuccessCountsStill(t
 	d := p.delivery(t, id, func(d dispatcher.Delivery) bool { return d.Attempts == 1 })
 	require.Equal(t, dispatcher.StatusRetrying, d.Status)
 	require.Equal(t, dispatcher.ClassTimeout, d.History[0].Class)
-	require.Equal(t, "the handler did not return within 1s, nor in as long again", d.History[0].Error)
+	require.Equal(t, "the handler did not return within 1s, nor within twice that time", d.History[0].Error)
 	close(release)
 	log.waitFor(t, cameLate)
 	require.Equal(t, dispatcher.StatusDelivered, p.ends(t, id).Status)

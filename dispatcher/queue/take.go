@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // handledLane is a queue with its handler.
@@ -19,44 +20,44 @@ type handledLane struct {
 	lane    dispatcher.Lane
 	queue   string
 	handle  HandlerFunc
-	running int  // workers that it has
-	asked   bool // there may be something to take
+	running int  // workers that handle its deliveries
+	pending bool // there may be deliveries to take
 }
 
-// handlers take deliveries and have workers handle them. A worker is free before anything is
-// taken for it: what waits in Redis another program may take.
+// handlers takes deliveries and gives them to workers. It takes only as many as there are
+// free workers, because other programs may take the rest.
 type handlers struct {
 	engine *engine.Engine
 	store  *redisq.Store
 	log    *slog.Logger
 	grace  time.Duration
-	polls  bool // nothing is told: look once a second
+	polls  bool // there are no notifications, so poll once a second
 
-	cut    context.Context // ends when handlers may no longer go on
+	cut    context.Context // ends when handlers must stop
 	cutOff context.CancelFunc
 
 	unrecorded atomic.Int64 // outcomes of attempts that could not be recorded
 
-	wake  chan struct{} // 1 deep: a worker is free, or there may be something to take
-	tasks chan task     // as deep as there are workers: there is always room for one more
+	wake  wait.Signal // a worker is free, or there may be deliveries to take
+	tasks chan task   // its capacity is the number of workers, so a send never blocks
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	lanes    []*handledLane
 	of       map[dispatcher.Lane]*handledLane
-	next     int // the lane whose turn it is
-	workers  int // in all
-	started  int // goroutines of them
+	next     int // index of the lane that is first in the next take
+	workers  int // in total
+	started  int // workers whose goroutine was started
 	free     int
-	need     int // so many free workers wake the taker; 0: it does not wait for any
+	need     int // number of free workers that wakes the taker; 0: none
 	stopping bool
 	under    map[*attempt]struct{} // begun and not returned
-	alone    *attempt              // begins once nothing is under way, and nothing begins beside it; nil: none does so
-	turn     *sync.Cond            // told when under or alone change while one is alone, and when stopping does
-	idle     chan struct{}         // closed when it stops and nothing is under way
+	alone    *attempt              // an attempt that must run alone, or waits for it; nil: none
+	turn     *sync.Cond            // signals changes of under, alone and stopping
+	idle     chan struct{}         // closed when it stops and no handler runs
 	all      sync.WaitGroup        // of workers
 }
 
-// task is a delivery on its way to a worker.
+// task is a delivery for a worker.
 type task struct {
 	of      *handledLane
 	claimed dispatcher.Claimed
@@ -65,7 +66,7 @@ type task struct {
 func newHandlers(s settings) *handlers {
 	h := &handlers{
 		log: s.log, grace: s.grace, workers: s.workers, free: s.workers,
-		wake: make(chan struct{}, 1), tasks: make(chan task, s.workers),
+		wake: wait.NewSignal(), tasks: make(chan task, s.workers),
 		of: map[dispatcher.Lane]*handledLane{}, under: map[*attempt]struct{}{}, idle: make(chan struct{}),
 	}
 	h.cut, h.cutOff = context.WithCancel(context.Background())
@@ -79,7 +80,7 @@ func (h *handlers) has(name string) bool {
 	return h.of[dispatcher.QueueLane(name)] != nil
 }
 
-// count is how many queues have a handler.
+// count returns how many queues have a handler.
 func (h *handlers) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,19 +89,19 @@ func (h *handlers) count() int {
 
 // add adds a handler, before run.
 func (h *handlers) add(name string, f HandlerFunc) {
-	l := &handledLane{lane: dispatcher.QueueLane(name), queue: name, handle: f, asked: true}
+	l := &handledLane{lane: dispatcher.QueueLane(name), queue: name, handle: f, pending: true}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.of[l.lane] = l
 	h.lanes = append(h.lanes, l)
 }
 
-// run takes until ctx ends, and then waits for the handlers as Queue.Run says.
+// run takes deliveries until ctx ends, and then waits for the handlers, see Queue.Run.
 func (h *handlers) run(ctx context.Context) {
 	defer h.cutOff()
-	var looking sync.WaitGroup
+	var polling sync.WaitGroup
 	if h.polls {
-		looking.Go(func() { h.look(ctx) })
+		polling.Go(func() { h.poll(ctx) })
 	}
 	for failures := 0; ctx.Err() == nil; {
 		lanes, most := h.choose(ctx)
@@ -118,15 +119,15 @@ func (h *handlers) run(ctx context.Context) {
 			outage.Pause(ctx, failures)
 		}
 	}
-	looking.Wait()
+	polling.Wait()
 	h.stop()
 }
 
-// lookEvery is the time between two looks where nothing is told.
-const lookEvery = time.Second
+// pollEach is the time between two polls if there are no notifications.
+const pollEach = time.Second
 
-func (h *handlers) look(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+func (h *handlers) poll(ctx context.Context) {
+	tick := time.NewTicker(pollEach)
 	defer tick.Stop()
 	for {
 		select {
@@ -138,49 +139,42 @@ func (h *handlers) look(ctx context.Context) {
 	}
 }
 
-// takeable hears that there may be something to take from lanes.
+// takeable is called when there may be deliveries to take from lanes.
 func (h *handlers) takeable(lanes []dispatcher.Lane) {
 	h.mu.Lock()
 	found := false
 	for _, name := range lanes {
 		if name == dispatcher.AllLanes {
 			for _, l := range h.lanes {
-				l.asked = true
+				l.pending = true
 			}
 			found = true
 		} else if l := h.of[name]; l != nil {
-			l.asked, found = true, true
+			l.pending, found = true, true
 		}
 	}
 	h.mu.Unlock()
 	if found {
-		h.signal()
+		h.wake.Set()
 	}
 }
 
-func (h *handlers) signal() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
-}
-
-// A take is for gatherLeast deliveries or more, unless that many workers take longer than
-// gatherWait to come free: as the engine gathers permits for a claim.
+// A take waits for gatherLeast free workers, but no longer than gatherWait. The engine
+// gathers permits for a claim in the same way.
 const (
 	gatherLeast = 32
 	gatherWait  = time.Millisecond
 )
 
-// choose answers from which lanes to take now, and how many; 0: none.
+// choose returns the lanes to take from now, and the number of deliveries; 0: none.
 func (h *handlers) choose(ctx context.Context) (lanes []dispatcher.Lane, most int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.need = 0
-	if !slices.ContainsFunc(h.lanes, func(l *handledLane) bool { return l.asked }) {
+	if !slices.ContainsFunc(h.lanes, func(l *handledLane) bool { return l.pending }) {
 		return nil, 0
 	}
-	if h.alone != nil { // what it takes now, another program may begin
+	if h.alone != nil { // another program may handle the deliveries sooner
 		h.need = 1
 		return nil, 0
 	}
@@ -190,21 +184,21 @@ func (h *handlers) choose(ctx context.Context) (lanes []dispatcher.Lane, most in
 	most = min(h.free, dispatcher.TakeMost)
 	for i := range h.lanes {
 		l := h.lanes[(h.next+i)%len(h.lanes)]
-		if may := h.share(l); l.asked && may > 0 && len(lanes) < dispatcher.TakeLanes {
+		if may := h.share(l); l.pending && may > 0 && len(lanes) < dispatcher.TakeLanes {
 			lanes, most = append(lanes, l.lane), min(most, may)
-			l.asked = false // whatever is told from now on counts
+			l.pending = false // notifications from now on count
 		}
 	}
 	if len(lanes) == 0 {
-		h.need = 1 // only that can change it
+		h.need = 1 // only a free worker can change it
 		return nil, 0
 	}
-	h.next = (h.next + 1) % len(h.lanes) // each lane is the first one in turn
+	h.next = (h.next + 1) % len(h.lanes) // each lane is first in turn
 	return lanes, most
 }
 
-// gather waits until so many workers are free, for gatherWait at most. mu is held, but not
-// while it waits.
+// gather waits until least workers are free, for at most gatherWait. The caller holds mu,
+// which is unlocked during the wait.
 func (h *handlers) gather(ctx context.Context, least int) {
 	timer := time.NewTimer(gatherWait)
 	defer timer.Stop()
@@ -223,9 +217,9 @@ func (h *handlers) gather(ctx context.Context, least int) {
 	h.need = 0
 }
 
-// share is how many more workers a lane may get. Where there are several queues, one takes
-// only while it has fewer workers than are free, so that slow handlers of one, or of some,
-// leave workers to those of another. mu is held.
+// share returns how many more workers a lane may get. If there are several queues, a lane
+// gets more only while it has fewer workers than are free. So slow handlers of some
+// queues leave workers to the others. The caller holds mu.
 func (h *handlers) share(l *handledLane) int {
 	switch {
 	case len(h.lanes) == 1:
@@ -236,23 +230,23 @@ func (h *handlers) share(l *handledLane) int {
 	return max((h.free-l.running)/2, 1)
 }
 
-// mostBytes bounds the records of one take, as those of a claim.
+// mostBytes bounds the records of one take, as in a claim.
 const mostBytes = 1 << 20
 
-// take makes one call, and has workers begin what it got.
+// take makes one take, and gives the deliveries to workers.
 func (h *handlers) take(ctx context.Context, lanes []dispatcher.Lane, most int) error {
 	var more []dispatcher.Lane
 	claimed, err := h.engine.Lease(ctx, func(ctx context.Context, by string) ([]dispatcher.Claimed, error) {
-		ask := dispatcher.Take{Lanes: lanes, Most: most, Bytes: mostBytes, Suspects: 1}
-		if h.engine.HasSuspect() { // one at a time: if its handler ends the program, no other suspect is blamed
-			ask.Suspects = 0
+		request := dispatcher.Take{Lanes: lanes, Most: most, Bytes: mostBytes, Suspects: 1}
+		if h.engine.HasSuspect() { // one at a time: if its handler crashes the program, no other suspect is blamed
+			request.Suspects = 0
 		}
-		taken, err := h.store.Take(ctx, by, ask)
+		taken, err := h.store.Take(ctx, by, request)
 		more = taken.More
 		return taken.Claimed, err
 	})
 	if err != nil {
-		more = lanes // what there is can still be taken
+		more = lanes // all lanes may still have deliveries
 	}
 	h.takeable(more)
 	h.begin(claimed)

@@ -14,13 +14,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// The bounds of a body's rule.
+// maxWord is the longest word or value of a body's rule, in bytes.
 const maxWord = 256
 
-// bodyRule is what the body of an answer must be like.
+// bodyRule is the rule for the body of a response.
 type bodyRule interface {
 	holds(b []byte) bool
-	// broken is the sentence for a body that does not hold.
+	// broken returns the sentence for a body that fails the rule.
 	broken() string
 }
 
@@ -30,7 +30,7 @@ type bodyJSON struct {
 	Matches jsontext.Value `json:"matches,omitzero"`
 }
 
-// parseBody reads the body's rule and answers its canonical form beside it.
+// parseBody parses the body's rule, and also returns its canonical form.
 func parseBody(raw jsontext.Value) (bodyRule, jsontext.Value, error) {
 	switch raw.Kind() {
 	case '"':
@@ -62,7 +62,7 @@ func parseBodyObject(b bodyJSON) (bodyRule, jsontext.Value, error) {
 		var m matchRule
 		m, err = parseMatches(b.Matches)
 		rule = m
-		b.Matches, _ = json.Marshal(m.text) // read from JSON a moment ago, so it can be written
+		b.Matches, _ = json.Marshal(m.text) // parsed from JSON just before, so it can't fail
 	case b.Matches == nil && b.Path != nil && b.Equals != nil:
 		var p pathRule
 		p, err = parsePathRule(b.Path, b.Equals)
@@ -79,7 +79,7 @@ func parseBodyObject(b bodyJSON) (bodyRule, jsontext.Value, error) {
 	return rule, canonical, err
 }
 
-// parseString reads a JSON text of 1 to most bytes.
+// parseString parses a JSON string of 1 to most bytes.
 func parseString(raw jsontext.Value, most int) (string, error) {
 	var s string
 	if raw.Kind() != '"' {
@@ -97,18 +97,18 @@ func parseString(raw jsontext.Value, most int) (string, error) {
 	return s, nil
 }
 
-// wordRule wants the trimmed answer to be one word.
+// wordRule requires a trimmed body that is one word.
 type wordRule string
 
 func (w wordRule) holds(b []byte) bool { return string(bytes.TrimSpace(b)) == string(w) }
 func (w wordRule) broken() string      { return fmt.Sprintf("the body is not %q", string(w)) }
 
-// pathRule wants one value inside a JSON answer.
+// pathRule requires one value inside a JSON body.
 type pathRule struct {
 	path   string
 	steps  []string
-	equals jsontext.Value // a text, number, true or false
-	word   string         // the text, where equals is one
+	equals jsontext.Value // a string, number, true or false
+	word   string         // the string, if equals is one
 }
 
 func parsePathRule(rawPath, rawEquals jsontext.Value) (pathRule, error) {
@@ -127,10 +127,10 @@ func parsePathRule(rawPath, rawEquals jsontext.Value) (pathRule, error) {
 	return p, nil
 }
 
-// parseEquals checks the value that is wanted.
+// parseEquals checks the required value.
 func (p *pathRule) parseEquals() error {
 	tooLong := fmt.Errorf("longer than %d bytes", maxWord)
-	if len(p.equals) > 6*maxWord { // a text may be written in six-byte escapes
+	if len(p.equals) > 6*maxWord { // a string may be written in six-byte escapes
 		return tooLong
 	}
 	switch p.equals.Kind() {
@@ -156,9 +156,9 @@ func (p *pathRule) parseEquals() error {
 	}
 }
 
-// pathSteps are the names and positions of a path. Errors of this API and most
-// tools write paths that begin with $, so $.data[0].code means data.0.code; a
-// member that is named $ itself is $.$ then.
+// pathSteps returns the names and positions of a path. Errors of this API and most tools
+// write paths that begin with $, so $.data[0].code means data.0.code. A member with the
+// name $ is $.$ then.
 func pathSteps(path string) ([]string, error) {
 	rest, rooted := strings.CutPrefix(path, "$")
 	if !rooted || rest != "" && rest[0] != '.' && rest[0] != '[' {
@@ -199,10 +199,10 @@ func (p pathRule) broken() string {
 }
 
 func (p pathRule) holds(b []byte) bool {
-	// A receiver's JSON is its own affair, as long as it can be read.
+	// The receiver's JSON need not be strict, if it can be parsed.
 	loose := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 	if len(b) < AnswerLimit && !jsontext.Value(b).IsValid(loose...) {
-		return false // only an answer that was cut may end anywhere
+		return false // only a response that was cut may end anywhere
 	}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(b), loose...)
 	for _, step := range p.steps {
@@ -222,13 +222,14 @@ func (p pathRule) holds(b []byte) bool {
 		return found.String() == p.word
 	case '0':
 		return sameNumber(found.String(), string(p.equals))
-	default: // true or false: their kinds are equal
+	default: // true or false, because their kinds are equal
 		return true
 	}
 }
 
-// descend moves dec to the value under one step of a path: a member's name in
-// an object, a position in an array. Of members with one name the first counts.
+// descend moves dec to the value of one step of a path: a member's name in an object, a
+// position in an array. If an object has several members with one name, the first one
+// counts.
 func descend(dec *jsontext.Decoder, step string) bool {
 	switch dec.PeekKind() {
 	case '{':
@@ -246,7 +247,7 @@ func descend(dec *jsontext.Decoder, step string) bool {
 			}
 		}
 	case '[':
-		n, err := strconv.ParseUint(step, 10, 16) // an answer has at most 2^15 elements
+		n, err := strconv.ParseUint(step, 10, 16) // a body has at most 2^15 elements
 		if err != nil || step != strconv.FormatUint(n, 10) {
 			return false
 		}
@@ -262,16 +263,16 @@ func descend(dec *jsontext.Decoder, step string) bool {
 	return false
 }
 
-// sameNumber compares two JSON numbers by value and exactly, however large:
-// floats would take 12345678901234567890 and its neighbours for one, and a
-// receiver must not be able to make us compute 1e999999999.
+// sameNumber compares two JSON numbers exactly, even large ones. Floats would treat
+// 12345678901234567890 and its neighbours as equal. A receiver must not make us compute
+// 1e999999999 either.
 func sameNumber(a, b string) bool {
 	an, ok1 := splitNumber(a)
 	bn, ok2 := splitNumber(b)
 	return ok1 && ok2 && an == bn
 }
 
-// number is digits × 10^exponent, without zeros at either end.
+// number is digits × 10^exponent, without zeros at both ends.
 type number struct {
 	negative bool
 	digits   string

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// The bounds of the cache of texts that were read. A compiled pattern has some
-// KiB, the worst that is taken 60 (measured), so that all of them stay below 32 MiB.
+// Limits of the cache of parsed rules. A compiled pattern has some KiB, at most 60
+// (measured), so all of them stay below 32 MiB.
 const (
 	mostTexts        = 512
-	longestKeptBytes = 2 << 10 // more than a usual text has; a longer one is read each time
+	longestKeptBytes = 2 << 10 // longer than usual; a longer rule is not cached
 )
 
-// textCache remembers what texts say: most messages want what others want. Beyond its
-// bound everything is forgotten at once, which costs one more parsing for each.
+// textCache caches parsed rules by their text, because most messages have the same rule.
+// If it is full, it is emptied, and each rule is parsed once more.
 type textCache struct {
 	mu    sync.RWMutex // guards known
 	known map[string]parsed
@@ -25,11 +25,11 @@ type parsed struct {
 	err   error
 }
 
-// cache is one for the process: its entries depend on nothing but their text.
+// cache is shared by the process, because its entries depend only on their text.
 var cache textCache
 
-// cachedParts parses a text by way of the cache. A text that makes no sense is
-// remembered too: a batch may hold it a thousand times.
+// cachedParts parses a rule through the cache. It also caches errors, because a batch may
+// have the same bad text a thousand times.
 func cachedParts(text string) (*parts, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("success: longer than %d bytes", maxText)
@@ -40,7 +40,7 @@ func cachedParts(text string) (*parts, error) {
 	p, err := parse(text)
 	cache.keep(text, parsed{p, err})
 	if err == nil {
-		cache.keep(p.text, parsed{parts: p}) // the form in which the store has it
+		cache.keep(p.text, parsed{parts: p}) // the form in the store
 	}
 	return p, err
 }

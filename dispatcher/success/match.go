@@ -11,31 +11,31 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// The bounds of a pattern. They hold before anything is compiled: `\pL` is
-// three bytes and 650 ranges, `.{1000}` seven bytes and a thousand steps.
+// Limits of a pattern. They are checked before it is compiled, because `\pL` has three
+// bytes and 650 ranges, and `.{1000}` has seven bytes and a thousand steps.
 const (
 	maxRegexp = 256 // bytes
-	// maxSteps bounds the instructions of the compiled pattern: any plain text fits.
+	// maxSteps bounds the instructions of the compiled pattern. Any plain text fits.
 	maxSteps = 256
 	// maxRanges bounds the ranges of characters: one \pL and some more.
 	maxRanges = 1000
-	// maxTables bounds \p and \P, which the parser unfolds before they can be
-	// counted: 0.1 ms each (measured), in alternatives more.
+	// maxTables bounds \p and \P, because the parser expands them before they can be
+	// counted: 0.1 ms each (measured), and more in alternatives.
 	maxTables = 2
-	// maxFolded bounds how many characters ranges may span beside a flag such as
-	// (?i): the parser looks each of them up, 50 ns each (measured).
+	// maxFolded bounds the characters in ranges with a flag such as (?i), because the
+	// parser looks up each one: 50 ns each (measured).
 	maxFolded = 4 << 10
-	// matchWork bounds steps times bytes for one answer. The worst takes some
-	// 20 ns each (measured), so that a judgement stays within 20 ms.
+	// matchWork bounds steps times bytes for one response. The worst pattern takes some
+	// 20 ns each (measured), so a match takes at most 20 ms.
 	matchWork = 1_000_000
 )
 
-// matchRule wants the answer to match a regular expression somewhere.
+// matchRule requires a body that matches a regular expression.
 type matchRule struct {
 	text  string
 	re    *regexp.Regexp
 	steps int // at most, for each byte
-	most  int // bytes of an answer that are judged
+	most  int // bytes of a body that are matched
 }
 
 func parseMatches(raw jsontext.Value) (matchRule, error) {
@@ -59,10 +59,10 @@ func newMatchRule(text string) (matchRule, error) {
 	}
 	steps, ranges := weigh(tree)
 	if ranges > maxRanges {
-		return matchRule{}, fmt.Errorf("stands for %d ranges of characters, more than %d", ranges, maxRanges)
+		return matchRule{}, fmt.Errorf("has %d ranges of characters, more than %d", ranges, maxRanges)
 	}
 	if steps > maxSteps {
-		return matchRule{}, fmt.Errorf("stands for more than %d steps: repeat less, or a shorter part", maxSteps)
+		return matchRule{}, fmt.Errorf("compiles to more than %d steps: repeat less, or a shorter part", maxSteps)
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
@@ -80,8 +80,8 @@ func (m matchRule) broken() string {
 	return "the body does not match the pattern asked for"
 }
 
-// checkUnfolding refuses what would cost the parser itself too much. It looks
-// at the text alone, and takes an escaped backslash before p for a table too.
+// checkUnfolding returns an error if the parser itself would take too long. It reads only
+// the text, and counts an escaped backslash before p as a table too.
 func checkUnfolding(text string) error {
 	if strings.Count(text, `\p`)+strings.Count(text, `\P`) > maxTables {
 		return fmt.Errorf(`has \p more than %d times`, maxTables)
@@ -92,8 +92,8 @@ func checkUnfolding(text string) error {
 	return nil
 }
 
-// spanned is how many characters the ranges of a pattern have at most. A bound
-// that is written as an escape counts from 0, and to the last character.
+// spanned returns the most characters that the ranges of a pattern may contain. A bound
+// that is an escape counts from 0, and to the last character.
 func spanned(text string) (n int) {
 	for i := range len(text) {
 		if text[i] != '-' || i == 0 || i == len(text)-1 {
@@ -115,9 +115,9 @@ func spanned(text string) (n int) {
 	return n
 }
 
-// weigh counts what a pattern compiles to, from above: its steps, where a part
-// that is repeated counts each time, and its ranges of characters, which are
-// shared. Steps stop growing once they are more than is taken.
+// weigh returns upper bounds of the compiled pattern: its steps, with each repetition of
+// a part, and its ranges of characters, which are shared. It stops counting steps above
+// the limit.
 func weigh(re *syntax.Regexp) (steps, ranges int) {
 	for _, sub := range re.Sub {
 		s, r := weigh(sub)
@@ -132,7 +132,8 @@ func weigh(re *syntax.Regexp) (steps, ranges int) {
 	case syntax.OpAlternate:
 		steps += len(re.Sub)
 	case syntax.OpRepeat:
-		// So many copies, and a branch before each beyond the first Min.
+		// This is the number of copies, with a branch before each one beyond the first
+		// Min.
 		times := max(re.Min, re.Max, 1)
 		steps = steps*times + max(re.Max-re.Min, 2)
 	default:

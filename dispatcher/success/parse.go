@@ -13,10 +13,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// The bounds of a Rule. They keep it small beside the message it is stored with, and
-// quick to judge.
+// Limits of a Rule. They keep it small, because it is stored with the message, and quick
+// to evaluate.
 const (
-	maxText     = 16 << 10 // of the whole text; more than all its parts together, escapes included
+	maxText     = 16 << 10 // of the whole text; more than all its parts together, with escapes
 	maxPatterns = 16
 )
 
@@ -33,8 +33,8 @@ func parse(text string) (p *parts, err error) {
 	return p, nil
 }
 
-// ruleJSON is the written form. It is read member by member, since null and the
-// several shapes of a body are told apart by their kind.
+// ruleJSON is the JSON form. It is parsed member by member, because the kind of a value
+// distinguishes null and the shapes of a body.
 type ruleJSON struct {
 	Status jsontext.Value `json:"status,omitzero"`
 	Body   jsontext.Value `json:"body,omitzero"`
@@ -57,8 +57,8 @@ func fromJSON(text []byte) (*parts, error) {
 	return newParts(patterns, raw.Body)
 }
 
-// newParts parses the status patterns and the body's rule, if there is one, and
-// writes both in their canonical form.
+// newParts parses the status patterns and the optional rule of the body, and writes both
+// in canonical form.
 func newParts(patterns []string, body jsontext.Value) (*parts, error) {
 	spans, err := parseStatus(patterns)
 	if err != nil {
@@ -117,8 +117,8 @@ func parsePattern(p string) (statusSpan, error) {
 	return statusSpan{code, code, p}, nil
 }
 
-// readMembers reads an object of known members. One that is null counts as left
-// out. Errors name the member in the caller's words, not in those of Go.
+// readMembers reads an object with known members. A null member counts as missing. Its
+// errors name the member, without the words of Go.
 func readMembers(text []byte, known map[string]*jsontext.Value) error {
 	var all map[string]jsontext.Value
 	if err := json.Unmarshal(text, &all); err != nil {

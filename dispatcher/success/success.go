@@ -1,5 +1,6 @@
-// Package success says which answers of a receiver count as delivered. A Rule is
-// written as a list of statuses, or as JSON that says what the body must be like too.
+// Package success decides which responses of a receiver count as delivered. A Rule is a
+// list of statuses, or JSON with statuses and a rule for the body. Parse parses it once
+// when it is set, the store keeps its text, and Judge applies it to each response.
 package success
 
 import (
@@ -10,27 +11,26 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// AnswerLimit is how much of an answer's body is judged, in bytes.
+// AnswerLimit is how many bytes of a response's body are checked.
 const AnswerLimit = 64 << 10
 
-// Rule says what a receiver must answer for a delivery to count as delivered: a
-// status, and where asked for, a body. Both must hold. A nil *Rule, and its zero
-// value, want any 2xx. It is not changed once it is made.
+// Rule says which responses count as delivered: a status, and optionally a body. Both
+// must match. A nil *Rule and its zero value accept any 2xx. It is immutable.
 //
-// It carries its text, which is parsed where an answer is judged: a list or a claim
-// of a thousand deliveries compiles no pattern.
+// It stores only its text, and parses that when a response is checked. So a list or a
+// claim of a thousand deliveries compiles no pattern.
 type Rule struct {
-	text string // what String answers; empty in the zero value
+	text string // the result of String; empty in the zero value
 }
 
 const anyText = `{"status":["2xx"]}`
 
 var anyParts = &parts{text: anyText, status: []statusSpan{{200, 299, "2xx"}}}
 
-// Parse reads a list of status patterns (2xx or 200,204 or *), or the JSON that
-// String writes: {"status":["2xx"],"body":...}, where body is a word equal to the
-// trimmed answer, {"path":"code","equals":"SUCCESS"} or {"matches":"<RE2>"}.
-// Without status any 2xx is meant.
+// Parse parses a list of status patterns (2xx or 200,204 or *), or the JSON of String:
+// {"status":["2xx"],"body":...}. There body is a word that must equal the trimmed
+// response, {"path":"code","equals":"SUCCESS"} or {"matches":"<RE2>"}. The default status
+// is any 2xx.
 func Parse(text string) (*Rule, error) {
 	p, err := cachedParts(text)
 	if err == nil {
@@ -42,12 +42,11 @@ func Parse(text string) (*Rule, error) {
 	return &Rule{text: p.text}, nil
 }
 
-// Stored is a Rule whose text String once wrote. It is not parsed before an answer
-// is judged; Check tells whether it can be.
+// Stored returns a Rule for a text of String. It is not parsed before a response is
+// checked. Check reports whether it can be parsed.
 func Stored(text string) *Rule { return &Rule{text: text} }
 
-// Check says why the text can't be parsed, or nothing. Only a text that was stored
-// can be broken.
+// Check returns the error of the text, or nil. Only a stored text can be invalid.
 func (r *Rule) Check() error {
 	_, err := r.parts()
 	return err
@@ -60,8 +59,8 @@ func (r *Rule) parts() (*parts, error) {
 	return cachedParts(r.text)
 }
 
-// String is the canonical form that the queue keeps: compact JSON that Parse reads
-// back to an equal value.
+// String returns the canonical form that the queue stores: compact JSON that Parse parses
+// to an equal value.
 func (r *Rule) String() string {
 	if r == nil || r.text == "" {
 		return anyText
@@ -69,13 +68,13 @@ func (r *Rule) String() string {
 	return r.text
 }
 
-// Equal reports whether both want the same.
+// Equal reports whether both rules are the same.
 func (r *Rule) Equal(o *Rule) bool { return r.String() == o.String() }
 
-// MarshalJSON writes what String answers.
+// MarshalJSON returns the text of String.
 func (r *Rule) MarshalJSON() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalJSON reads the JSON form; null changes nothing.
+// UnmarshalJSON parses the JSON form. null changes nothing.
 func (r *Rule) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
@@ -91,34 +90,33 @@ func (r *Rule) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Status reports whether an answer's status is one of those asked for. No 1xx ever
-// is: it announces an answer, or leaves HTTP. A text that can't be parsed asks for
-// what no answer has.
+// Status reports whether a status matches. A 1xx never does, because it precedes a
+// response, or leaves HTTP. A text that can't be parsed matches no status.
 func (r *Rule) Status(code int) bool {
 	p, err := r.parts()
 	return err == nil && p.holdsStatus(code)
 }
 
-// Body reports whether the body of an answer is as asked for. What follows the first
-// AnswerLimit bytes does not count, and of a pattern that has many steps less does.
+// Body reports whether a body matches. It checks only the first AnswerLimit bytes, and
+// fewer with a pattern of many steps.
 func (r *Rule) Body(b []byte) bool {
 	p, err := r.parts()
 	return err == nil && p.holdsBody(b)
 }
 
-// Result says whether an answer is as asked for, or else what is wrong with it.
+// Result is the result of Judge.
 type Result uint8
 
 // The results of Judge.
 const (
-	Met         Result = iota // the answer is a success
+	Met         Result = iota // the response is a success
 	Unreadable                // the stored text can't be parsed
-	WrongStatus               // the status is none of those asked for
-	WrongBody                 // the body is not as asked for
+	WrongStatus               // the status does not match
+	WrongBody                 // the body does not match
 )
 
-// Judge compares status and body with the rule. why lists the statuses asked for, or
-// says what the body lacks.
+// Judge checks a status and a body. why lists the required statuses, or says why the body
+// does not match.
 func (r *Rule) Judge(status int, body []byte) (result Result, why string) {
 	p, err := r.parts()
 	switch {
@@ -132,14 +130,14 @@ func (r *Rule) Judge(status int, body []byte) (result Result, why string) {
 	return Met, ""
 }
 
-// parts are what the text of a Rule says.
+// parts is a parsed Rule.
 type parts struct {
-	text   string // in its canonical form
+	text   string // in canonical form
 	status []statusSpan
 	body   bodyRule // nil: any body
 }
 
-// statusSpan is one status pattern: the codes from low to high, both included.
+// statusSpan is one status pattern: the codes from low to high, inclusive.
 type statusSpan struct {
 	low, high int
 	pattern   string
@@ -158,7 +156,7 @@ func (p *parts) holdsBody(b []byte) bool {
 	return p.body == nil || p.body.holds(b[:min(len(b), AnswerLimit)])
 }
 
-// patternsOf lists the statuses asked for, as a person reads them.
+// patternsOf returns the required statuses as people write them.
 func patternsOf(spans []statusSpan) []string {
 	names := make([]string, len(spans))
 	for i, span := range spans {
@@ -167,8 +165,8 @@ func patternsOf(spans []statusSpan) []string {
 	return names
 }
 
-// possible says why no answer can have a status asked for. A stored text is read
-// all the same: it was taken before this was refused.
+// possible returns an error if no response can have a required status. A stored text is
+// still accepted, because it may be older than this check.
 func (p *parts) possible() error {
 	const highest = 599 // of HTTP
 	for i, span := range p.status {

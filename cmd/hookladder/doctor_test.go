@@ -44,13 +44,13 @@ func TestDoctorTellsWhatIsWrongAndRepairsIt(t *testing.T) {
 
 	got := command(t, environ, "", "doctor")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.out, "partition 0: a:m: its attempts or its entry in the list of its destination are kept, and it is not\n  --fix: they are forgotten\n")
+	require.Contains(t, got.out, "partition 0: a:m: attempts or a list entry are stored for a delivery that does not exist\n  --fix: they are removed\n")
 	require.Contains(t, got.out, "2 findings, 0 repaired")
 	require.Contains(t, got.err, "2 findings are left; hookladder doctor --fix repairs 2 of them")
 
 	got = command(t, environ, "", "doctor", "--fix")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Contains(t, got.out, "  repaired: the difference is added\n")
+	require.Contains(t, got.out, "  repaired: the counter is corrected\n")
 	require.Contains(t, command(t, environ, "", "doctor").out, "0 findings")
 
 	damage()
@@ -127,7 +127,7 @@ func TestDoctorOfWhatNoRepairHelps(t *testing.T) {
 	require.NoError(t, mustOpenRedis(t, server).Set(t.Context(), "{default:7}:due", "x", 0).Err())
 	got := command(t, environ, "", "doctor", "--fix")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.out, "{default:7}:due: the key is of a partition that there is not")
+	require.Contains(t, got.out, "{default:7}:due: the key belongs to a partition that does not exist")
 	require.Contains(t, got.err, "1 findings are left")
 
 	evicts := "REDIS_URL=" + redistest.Start(t, "maxmemory-policy allkeys-lfu").URL()

@@ -226,7 +226,7 @@ func (f *fleet) examine(t testing.TB, afterLoss bool) {
 }
 
 // endless is the finding of a lane without its endpoint.
-const endless = "the lane is of an endpoint that is not there"
+const endless = "the lane belongs to an endpoint that does not exist"
 
 var findingsLeft = regexp.MustCompile(`(\d+) findings are left`)
 

@@ -28,7 +28,11 @@
 // console show a queue like any other destination. Messages from this package and from
 // the API are the same.
 //
-// Read the other files in the order of a delivery: publish.go accepts a message,
-// handle.go defines handlers, take.go leases deliveries for free workers, attempt.go
-// calls a handler and settles the delivery, and result.go reads the handler's error.
+// Read the other files in the order of a delivery:
+//
+//   - publish.go accepts a message.
+//   - handle.go defines handlers.
+//   - take.go leases deliveries for free workers.
+//   - attempt.go calls a handler and settles the delivery.
+//   - result.go reads the handler's error.
 package queue

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -239,12 +238,6 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 		return dispatcher.EndpointView{}, err
 	}
 	return views[0], nil
-}
-
-// byLink reports whether the caller is a person with a link.
-func byLink(ctx context.Context) bool {
-	c, ok := access.CallerOf(ctx)
-	return ok && c.Linked()
 }
 
 // unverified reports whether an endpoint's URL waits for a test after a change. A URL

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
@@ -87,4 +88,10 @@ func (r *Registry) record(ctx context.Context, e dispatcher.AuditEntry) {
 // byCaller returns the log attribute with the caller's name.
 func byCaller(ctx context.Context) slog.Attr {
 	return slog.String("by", cmp.Or(dispatcher.CallerOf(ctx), dispatcher.System))
+}
+
+// byLink reports whether the caller is a person with a link.
+func byLink(ctx context.Context) bool {
+	c, ok := access.CallerOf(ctx)
+	return ok && c.Linked()
 }

@@ -98,7 +98,7 @@ func TestAnEmptyClusterGetsManyPartitions(t *testing.T) {
 
 	one := cluster.Nodes()[0].Server
 	_, err = redisqtest.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Mode: conn.ModeSingle, Project: "cluster"})
-	require.ErrorContains(t, err, "REDIS_MODE=single, but it is a node of a cluster")
+	require.ErrorContains(t, err, "REDIS_MODE=single, but the server is a node of a cluster")
 	found, err := redisqtest.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Project: "cluster"})
 	require.NoError(t, err, "one node leads to all")
 	require.NoError(t, schedule(t.Context(), found, entryIn("m1", 0, 128), entryIn("m2", 1, 128), entryIn("m3", 2, 128)))

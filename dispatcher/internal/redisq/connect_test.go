@@ -39,8 +39,8 @@ func TestAModeThatIsNotThereIsRefused(t *testing.T) {
 		o    redisq.Options
 		want string
 	}{
-		"a single one is no cluster":        {redisq.Options{Mode: conn.ModeCluster}, "it is no node of a cluster"},
-		"several addresses are a cluster's": {redisq.Options{URL: server.URL() + "?addr=" + server.Addr()}, "it is no node of a cluster"},
+		"a single one is no cluster":        {redisq.Options{Mode: conn.ModeCluster}, "the server is not a node of a cluster"},
+		"several addresses are a cluster's": {redisq.Options{URL: server.URL() + "?addr=" + server.Addr()}, "the server is not a node of a cluster"},
 		"several addresses are not one":     {redisq.Options{Mode: conn.ModeSingle, URL: server.URL() + "?addr=127.0.0.1:1"}, "has several addr="},
 		"an unknown mode":                   {redisq.Options{Mode: "ring"}, `REDIS_MODE="ring" is not`},
 		"sentinels without a name":          {redisq.Options{Mode: conn.ModeSentinel}, "needs REDIS_MASTER"},

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// Bounds of comparing counts: how often a partition is counted until all that
-// was read belongs together, and how often a repair is looked at again.
+// Limits of comparing counters: how often a partition is counted until the result is
+// consistent, and how often a repair is checked.
 const (
 	countTries = 20
 	countMost  = 3
 )
 
-// counts compares all counts of a partition with what there is.
+// counts compares all counters of a partition with the data.
 func (d *doctor) counts(ctx context.Context, n int) error {
 	for range countMost {
 		first, ok, err := d.differences(ctx, n)
 		if err == nil && ok && len(first) > 0 {
-			// A difference is the same whenever it is looked at; what was only
-			// missed, or came in between, is not.
+			// A real difference is the same each time. Entries that were missed, or came
+			// in between, are not.
 			var second tally
 			if second, ok, err = d.differences(ctx, n); err == nil && ok {
 				maps.DeleteFunc(first, func(field string, by int64) bool { return second[field] != by })
@@ -37,7 +37,7 @@ func (d *doctor) counts(ctx context.Context, n int) error {
 			return nil
 		}
 		for _, field := range slices.Sorted(maps.Keys(first)) {
-			d.find(n, field, "counts", fmt.Sprintf("%+d", -first[field]), d.e.Fix)
+			d.report(n, field, "counts", fmt.Sprintf("off by %+d", -first[field]), d.e.Fix)
 		}
 		if !d.e.Fix {
 			return nil
@@ -49,9 +49,8 @@ func (d *doctor) counts(ctx context.Context, n int) error {
 	return nil
 }
 
-// differences counts until all that was read belongs together, and answers what
-// has to be added to each count that is wrong. ok is false where the partition
-// was never at rest for so long.
+// differences counts until the result is consistent, and returns the number to add to
+// each wrong counter. ok is false if the partition was always busy.
 func (d *doctor) differences(ctx context.Context, n int) (add tally, ok bool, err error) {
 	for range countTries {
 		c, err := d.newRecount(ctx, n)
@@ -66,7 +65,7 @@ func (d *doctor) differences(ctx context.Context, n int) (add tally, ok bool, er
 	return nil, false, nil
 }
 
-// correct adds differences to the counts.
+// correct adds the differences to the counters.
 func (d *doctor) correct(ctx context.Context, n int, add tally) error {
 	lanes := map[string]*[3]int64{}
 	var rest []any

@@ -4,8 +4,12 @@ import (
 	"context"
 	_ "embed" // the scripts
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
@@ -21,16 +25,16 @@ var endpointAstraySrc string
 
 var (
 	endpointIndex  = script.New("compare indexes of endpoints", endpointIndexSrc)
-	endpointAstray = script.New("look for endpoints astray", endpointAstraySrc)
+	endpointAstray = script.New("check entries of endpoint indexes", endpointAstraySrc)
 )
 
-// astrayChunk is how many entries of an index one call compares: whole records,
-// each of 48 KiB at most, pass through Redis for them.
+// astrayChunk is how many entries of an index one call compares. The script reads a whole
+// record for each, with at most 48 KiB.
 const astrayChunk = 20
 
-// indexes compares what endpoints are found by with what their records say: an
-// endpoint that an index leaves out gets nothing, or is not listed. Each page is
-// judged, and repaired, in one script.
+// indexes compares the indexes of endpoints with their records. An endpoint that is
+// missing in an index gets no deliveries, or is not listed. One script checks and repairs
+// each page.
 func (d *doctor) indexes(ctx context.Context) error {
 	if err := d.eachEndpoint(ctx); err != nil {
 		return err
@@ -55,7 +59,7 @@ func (d *doctor) indexes(ctx context.Context) error {
 	return nil
 }
 
-// eachEndpoint goes through the records, and looks for each in the indexes.
+// eachEndpoint reads all records, and checks each in the indexes.
 func (d *doctor) eachEndpoint(ctx context.Context) error {
 	for found, err := range d.pages(ctx, conn.Home, keys.Find(keys.Endpoints), "", astrayChunk) {
 		if err != nil {
@@ -70,7 +74,7 @@ func (d *doctor) eachEndpoint(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := readFaults(a, func(id, kind, detail string) { d.find(-1, id, kind, detail, d.e.Fix) }); err != nil {
+			if err := readFaults(a, func(id, kind, detail string) { d.report(-1, id, kind, detail, d.e.Fix) }); err != nil {
 				return fmt.Errorf("%s: %w", endpointIndex.Name, err)
 			}
 		}
@@ -78,8 +82,8 @@ func (d *doctor) eachEndpoint(ctx context.Context) error {
 	return nil
 }
 
-// indexOf is what the indexes are to say of a record: of one that can't be read,
-// opened or proved only that it is there.
+// indexOf returns the index entries that a record should have. If it can't be decoded or
+// decrypted, only its existence is checked.
 func (d *doctor) indexOf(id, stored string) []any {
 	version, text, _ := strings.Cut(stored, " ")
 	e, err := d.s.Decode(id, stored)
@@ -89,8 +93,8 @@ func (d *doctor) indexOf(id, stored string) []any {
 	return []any{id, version, endpoints.CreatedAt(text), "-", "", ""}
 }
 
-// astray looks for names in an index that name nothing, or what is found by
-// another.
+// astray checks an index for entries without an endpoint, or with an endpoint that does
+// not match.
 func (d *doctor) astray(ctx context.Context, index keys.Kind, tenant string) error {
 	word := strings.Trim(index.Name, ":")
 	for page, err := range d.pages(ctx, conn.Home, index, tenant, entriesAtOnce) {
@@ -107,7 +111,7 @@ func (d *doctor) astray(ctx context.Context, index keys.Kind, tenant string) err
 				return err
 			}
 			for a.More() {
-				d.find(-1, a.Text()+" in :"+strings.TrimSuffix(word+":"+tenant, ":"), "astray", "", d.e.Fix)
+				d.report(-1, a.Text()+" in :"+strings.TrimSuffix(word+":"+tenant, ":"), "astray", "", d.e.Fix)
 			}
 			if a.Err != nil {
 				return fmt.Errorf("%s: %w", endpointAstray.Name, a.Err)
@@ -115,4 +119,56 @@ func (d *doctor) astray(ctx context.Context, index keys.Kind, tenant string) err
 		}
 	}
 	return nil
+}
+
+// sealed compares the counts of endpoints for each encryption key with the records. It
+// reports nothing if the counts change meanwhile.
+func (d *doctor) sealed(ctx context.Context) error {
+	before, _, err := d.s.SealedCounts(ctx)
+	if err != nil {
+		return err
+	}
+	seen, found := map[string]bool{}, map[string]int{}
+	_, err = d.s.EachRecord(ctx, math.MaxInt, func(id, stored string) {
+		if !seen[id] {
+			seen[id] = true
+			found[endpoints.SealedBy(stored)]++
+		}
+	})
+	if err != nil {
+		return err
+	}
+	after, _, err := d.s.SealedCounts(ctx)
+	if err != nil || !maps.Equal(before, after) {
+		return err
+	}
+	all := maps.Clone(found)
+	maps.Copy(all, before)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if found[id] == before[id] && found[id] > 0 {
+			continue
+		}
+		if d.e.Fix {
+			if err := d.tally(ctx, id, found[id], before[id]); err != nil {
+				return err
+			}
+		}
+		d.report(-1, keys.Sealed, "index", fmt.Sprintf("key %s: %d endpoints, but the count is %d", id, found[id], before[id]), d.e.Fix)
+	}
+	return nil
+}
+
+// tally corrects a count by the difference, because an instance may change it at the same
+// time.
+func (d *doctor) tally(ctx context.Context, id string, found, counted int) error {
+	return d.s.conn.At(ctx, "count endpoints by key", conn.Home, func(p redis.Pipeliner) {
+		key := d.s.home() + keys.Sealed
+		if counted == endpoints.BrokenCount || found == 0 {
+			p.HDel(ctx, key, id)
+			counted = 0
+		}
+		if found > 0 {
+			p.HIncrBy(ctx, key, id, int64(found-counted))
+		}
+	})
 }

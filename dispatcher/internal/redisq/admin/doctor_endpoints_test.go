@@ -63,17 +63,17 @@ func TestDoctorOfTheIndexesOfEndpoints(t *testing.T) {
 		"its uid names nothing":           {"index", id, ":uids", func(p *ward) { p.do("HSET", p.home("uids"), "uid100", "ep_x") }},
 		"not in :public":                  {"index", "ep_000000101", ":public", func(p *ward) { p.do("ZREM", p.home("public"), "ep_000000101") }},
 		"in :public without a public key": {"index", id, ":public", func(p *ward) { p.do("ZADD", p.home("public"), 5, id) }},
-		"in :all and not there":           {"astray", "ep_x in :all", "not there", func(p *ward) { p.do("ZADD", p.home("all"), 5, "ep_x") }},
-		"in :public and not there":        {"astray", "ep_x in :public", "not there", func(p *ward) { p.do("ZADD", p.home("public"), 5, "ep_x") }},
-		"in a tenant's and not there":     {"astray", "ep_x in :tenant:gone", "not there", func(p *ward) { p.do("ZADD", p.home("tenant:gone"), 5, "ep_x") }},
-		"in another tenant's":             {"astray", id + " in :tenant:t1", "not there", func(p *ward) { p.do("ZADD", p.home("tenant:t1"), 5, id) }},
-		"among those without a tenant":    {"astray", id + " in :tenant", "not there", func(p *ward) { p.do("ZADD", p.home("tenant:"), 5, id) }},
-		"a uid of nothing":                {"astray", "uidx in :uids", "not there", func(p *ward) { p.do("HSET", p.home("uids"), "uidx", "ep_x") }},
-		"a count by key too high":         {"index", ":sealed", "counted are", func(p *ward) { p.do("HINCRBY", p.home("sealed"), "-", 1) }},
-		"a count by key that is none":     {"index", ":sealed", "counted are", func(p *ward) { p.do("HSET", p.home("sealed"), "-", "x") }},
-		"a count by key of another key":   {"index", ":sealed", "0, counted are 7", func(p *ward) { p.do("HSET", p.home("sealed"), "0a1b2c3d", 7) }},
-		"no counts by key":                {"index", ":sealed", "counted are 0", func(p *ward) { p.do("DEL", p.home("sealed")) }},
-		"a uid of what has another":       {"astray", "uidx in :uids", "not there", func(p *ward) { p.do("HSET", p.home("uids"), "uidx", id) }},
+		"in :all and not there":           {"astray", "ep_x in :all", "without a matching endpoint", func(p *ward) { p.do("ZADD", p.home("all"), 5, "ep_x") }},
+		"in :public and not there":        {"astray", "ep_x in :public", "without a matching endpoint", func(p *ward) { p.do("ZADD", p.home("public"), 5, "ep_x") }},
+		"in a tenant's and not there":     {"astray", "ep_x in :tenant:gone", "without a matching endpoint", func(p *ward) { p.do("ZADD", p.home("tenant:gone"), 5, "ep_x") }},
+		"in another tenant's":             {"astray", id + " in :tenant:t1", "without a matching endpoint", func(p *ward) { p.do("ZADD", p.home("tenant:t1"), 5, id) }},
+		"among those without a tenant":    {"astray", id + " in :tenant", "without a matching endpoint", func(p *ward) { p.do("ZADD", p.home("tenant:"), 5, id) }},
+		"a uid of nothing":                {"astray", "uidx in :uids", "without a matching endpoint", func(p *ward) { p.do("HSET", p.home("uids"), "uidx", "ep_x") }},
+		"a count by key too high":         {"index", ":sealed", "but the count is", func(p *ward) { p.do("HINCRBY", p.home("sealed"), "-", 1) }},
+		"a count by key that is none":     {"index", ":sealed", "but the count is", func(p *ward) { p.do("HSET", p.home("sealed"), "-", "x") }},
+		"a count by key of another key":   {"index", ":sealed", "0a1b2c3d: 0 endpoints, but the count is 7", func(p *ward) { p.do("HSET", p.home("sealed"), "0a1b2c3d", 7) }},
+		"no counts by key":                {"index", ":sealed", "but the count is 0", func(p *ward) { p.do("DEL", p.home("sealed")) }},
+		"a uid of what has another":       {"astray", "uidx in :uids", "without a matching endpoint", func(p *ward) { p.do("HSET", p.home("uids"), "uidx", id) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *filled
@@ -97,7 +97,7 @@ func TestDoctorOfTheIndexesOfEndpoints(t *testing.T) {
 			require.Equal(t, c.subject, found[at].Subject)
 			require.Contains(t, found[at].What, c.what)
 			for _, kind := range kinds(found) {
-				require.Contains(t, []string{"index", "astray"}, kind, "nothing is concluded from what an index leaves out")
+				require.Contains(t, []string{"index", "astray"}, kind, "a missing index entry causes no other finding")
 			}
 			require.Equal(t, broken, p.indexes(), "it was only looked at")
 			out, _ := p.examine(true)

@@ -11,19 +11,18 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of judging. A list that is too long for one script is read judgeRounds
-// times. If that does not find a delivery, it counts as absent. To be missed, it
-// would have to be taken between two looks each time, and put back behind
-// thousands of others.
+// Limits of a check. A list that is too long for one script is read judgeRounds times. If
+// a delivery is not in it, it counts as absent. It could be missed only if it was taken
+// before each read, and put back behind thousands of others.
 const (
 	judgeBatch  = 64
 	judgeRounds = 2
 	listPage    = 5000 // elements of one LRANGE: 0.5 ms
 )
 
-// judge has suspects of one lane judged, and repaired. Each is judged twice: the
-// instance that leased it may have begun after the instances were read. Before it
-// could lease anything it was one of them, so that the second time it is known.
+// judge checks the suspects of one lane, and repairs them. Each is checked twice, because
+// the instance that leased it may have started after the instances were read. It
+// registers before it leases anything, so the second check knows it.
 func (d *doctor) judge(ctx context.Context, n int, suspects []suspect) error {
 	for some := range slices.Chunk(suspects, judgeBatch) {
 		wrong, unsure, err := d.judgeSome(ctx, n, some, judging{})
@@ -47,16 +46,16 @@ func (d *doctor) judge(ctx context.Context, n int, suspects []suspect) error {
 	return nil
 }
 
-// judging is how suspects are judged.
+// judging configures one check.
 type judging struct {
-	last bool // for good: what is found is told, and repaired
+	last bool // the final check, which reports and repairs
 	sure bool // the whole ready list was read
 
-	bodies bool // of messages: by the fields of their bodies
+	bodies bool // the names are fields of bodies, not messages
 }
 
-// judgeSome has at most a batch judged, and answers those with which something
-// is wrong, and those that may be in a list that is too long to be looked at.
+// judgeSome checks at most judgeBatch suspects. It returns the wrong ones, and those that
+// may be in a list that is too long for a script.
 func (d *doctor) judgeSome(ctx context.Context, n int, suspects []suspect, j judging) (wrong, unsure []suspect, err error) {
 	lane, fix := suspects[0].lane, d.e.Fix && j.last
 	args := []any{conn.Flag(fix), conn.Flag(j.sure), lane}
@@ -74,7 +73,7 @@ func (d *doctor) judgeSome(ctx context.Context, n int, suspects []suspect, j jud
 		case kind == "unsure":
 			unsure = append(unsure, by[id])
 		case j.last:
-			d.find(n, lane+":"+id, kind, detail, fix)
+			d.report(n, lane+":"+id, kind, detail, fix)
 		case len(wrong) == 0 || wrong[len(wrong)-1].id != id:
 			wrong = append(wrong, by[id])
 		}
@@ -82,8 +81,8 @@ func (d *doctor) judgeSome(ctx context.Context, n int, suspects []suspect, j jud
 	return wrong, unsure, err
 }
 
-// notReady reads a lane's ready list and answers those that are not in it. From
-// the tail, since what comes and goes at the head does not shift it.
+// notReady returns the suspects that are not in their lane's ready list. It reads from
+// the tail, because changes at the head do not shift it.
 func (d *doctor) notReady(ctx context.Context, n int, suspects []suspect) ([]suspect, error) {
 	key := d.s.tags[n] + keys.Ready + suspects[0].lane
 	there := map[string]bool{}
@@ -112,7 +111,7 @@ func (d *doctor) notReady(ctx context.Context, n int, suspects []suspect) ([]sus
 	return left, nil
 }
 
-// judgeBodies judges bodies that lie apart by their fields, a page at a time.
+// judgeBodies checks separately stored bodies by their field names, a page at a time.
 func (d *doctor) judgeBodies(ctx context.Context, n int) error {
 	scan := bodyScan{d: d, key: d.s.tags[n] + keys.Bodies, count: judgeBatch}
 	for {
@@ -131,14 +130,14 @@ func (d *doctor) judgeBodies(ctx context.Context, n int) error {
 	}
 }
 
-// bodyScan reads the fields of bodies. Before Redis 7.4 no page of fields comes
-// without their bodies: then a page is as short as their sizes ask for.
+// bodyScan reads the field names of bodies. Before Redis 7.4 they come only with the
+// bodies, so the length of a page depends on their sizes.
 type bodyScan struct {
 	d      *doctor
 	key    string
 	cursor string
 	count  int64
-	whole  bool // bodies come too
+	whole  bool // bodies are read too
 }
 
 func (b *bodyScan) page(ctx context.Context, n int) (fields []string, err error) {
@@ -175,7 +174,8 @@ func (b *bodyScan) page(ctx context.Context, n int) (fields []string, err error)
 	return fields, nil
 }
 
-// judgeRecords has messages judged, and repaired, twice for the same reason.
+// judgeRecords checks messages and repairs them. It checks twice, for the same reason as
+// judge.
 func (d *doctor) judgeRecords(ctx context.Context, n int, ids []string) error {
 	for some := range slices.Chunk(ids, judgeBatch) {
 		wrong, err := d.judgeMessages(ctx, n, some, judging{})
@@ -191,7 +191,7 @@ func (d *doctor) judgeRecords(ctx context.Context, n int, ids []string) error {
 	return nil
 }
 
-// judgeMessages has at most a batch judged.
+// judgeMessages checks at most judgeBatch messages, and returns the wrong ones.
 func (d *doctor) judgeMessages(ctx context.Context, n int, ids []string, j judging) (wrong []string, err error) {
 	fix := d.e.Fix && j.last
 	args := []any{conn.Flag(fix), conn.Flag(j.bodies)}
@@ -205,7 +205,7 @@ func (d *doctor) judgeMessages(ctx context.Context, n int, ids []string, j judgi
 	err = readFaults(a, func(id, kind, detail string) {
 		wrong = append(wrong, id)
 		if j.last {
-			d.find(n, id, kind, detail, fix)
+			d.report(n, id, kind, detail, fix)
 		}
 	})
 	return slices.Compact(wrong), err

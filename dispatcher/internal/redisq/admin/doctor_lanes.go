@@ -12,38 +12,37 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// turns looks at the lanes of a partition: that each which may be claimed from
-// comes to its turn, and that it lies where it belongs.
+// turns checks the lanes of a partition: a lane with deliveries must have its turn for
+// claims, and must be in its own partition.
 func (d *doctor) turns(ctx context.Context, n int) error {
-	d.out.Lanes += len(d.lanes[n])
+	d.out.Lanes += len(d.lanes[n])                                               // once even without lanes
 	for first := 0; first == 0 || first < len(d.lanes[n]); first += judgeBatch { // once also where there are none
 		lanes := d.lanes[n][first:min(first+judgeBatch, len(d.lanes[n]))]
 		args := []any{conn.Flag(d.e.Fix)}
 		for _, lane := range lanes {
 			args = append(args, lane)
 			if d.s.partition(dispatcher.Lane(lane)) != n {
-				d.find(n, lane, "wrong_partition", "", false)
+				d.report(n, lane, "wrong_partition", "", false)
 			}
 		}
 		a, err := d.call(ctx, d.s.scripts.lanes, n, args...)
 		if err != nil {
 			return err
 		}
-		if err := readFaults(a, func(lane, kind, detail string) { d.find(n, lane, kind, detail, d.e.Fix) }); err != nil {
+		if err := readFaults(a, func(lane, kind, detail string) { d.report(n, lane, kind, detail, d.e.Fix) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// project looks at what is not a partition's, twice, since it is being changed
-// while it is looked at: an endpoint is made in two steps, an instance begins
-// with a beat.
+// project checks the data that belong to no partition. It checks them twice, because an
+// endpoint is created in two steps, and a starting instance writes twice.
 func (d *doctor) project(ctx context.Context) error {
 	if err := d.ends(ctx); err != nil {
 		return err
 	}
-	if err := d.indexes(ctx); err != nil { // before what reads endpoints by them
+	if err := d.indexes(ctx); err != nil { // before the checks that read endpoints through the indexes
 		return err
 	}
 	limits, err := d.wrongLimits(ctx)
@@ -57,8 +56,8 @@ func (d *doctor) project(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	look := vigil{readings: dispatcher.DeadReadings, every: d.e.Still / dispatcher.DeadReadings, wait: d.wait, read: d.beats}
-	gone, err := look.silent(ctx)
+	watch := instanceWatch{readings: dispatcher.DeadReadings, every: d.e.Still / dispatcher.DeadReadings, wait: d.wait, read: d.beats}
+	gone, err := watch.silent(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,13 +77,14 @@ func (d *doctor) project(ctx context.Context) error {
 				return err
 			}
 		}
-		d.find(-1, name, "dead_instance", "", d.e.Fix)
+		d.report(-1, name, "dead_instance", "", d.e.Fix)
 	}
 	return d.forgetUnmet(ctx, about)
 }
 
-// beats are the numbers of all instances, and 0 for each name that holds leases
-// and is not among them: it never beats, so what it holds stays in flight for ever.
+// beats returns the heartbeat number of each instance, and 0 for each unknown name with
+// leases. Such a name never has a heartbeat, so its deliveries would stay in flight
+// forever.
 func (d *doctor) beats(ctx context.Context) (map[string]int64, error) {
 	if err := d.readHolders(ctx); err != nil {
 		return nil, err
@@ -97,27 +97,27 @@ func (d *doctor) beats(ctx context.Context) (map[string]int64, error) {
 		if _, known := numbers[name]; known {
 			continue
 		}
-		held, err := d.s.Leases(ctx, name)
+		leases, err := d.s.Leases(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		if len(held) > 0 {
+		if len(leases) > 0 {
 			numbers[name] = 0
 		}
 	}
 	return numbers, nil
 }
 
-// wrongLimit is what is wrong with a lane's copy of its endpoint's limits.
+// wrongLimit is the fault in a lane's copy of its endpoint's limits.
 type wrongLimit struct {
 	kind      string
 	had, want int64 // versions
 }
 
-// endpointsAtOnce is how many endpoints, and their lanes, are compared at a time.
+// endpointsAtOnce is how many endpoints, and their lanes, are compared at once.
 const endpointsAtOnce = 256
 
-// wrongLimits compares the endpoints with what their lanes keep of them.
+// wrongLimits compares the limits of endpoints with their lanes' copies.
 func (d *doctor) wrongLimits(ctx context.Context) (map[string]wrongLimit, error) {
 	wrong := map[string]wrongLimit{}
 	known := map[string]bool{}
@@ -137,7 +137,7 @@ func (d *doctor) wrongLimits(ctx context.Context) (map[string]wrongLimit, error)
 		}
 		for i, e := range page {
 			switch {
-			case len(e.Secrets) == 0: // what can't be opened, or proved, says nothing of its lane
+			case len(e.Secrets) == 0: // the limits of an endpoint that can't be decrypted are unknown
 				wrong[e.ID] = wrongLimit{kind: "unopened", want: e.Version}
 			case states[i].Limits.Version < e.Version:
 				wrong[e.ID] = wrongLimit{kind: "limits", had: states[i].Limits.Version, want: e.Version}
@@ -147,11 +147,11 @@ func (d *doctor) wrongLimits(ctx context.Context) (map[string]wrongLimit, error)
 			break
 		}
 	}
-	return wrong, d.strays(ctx, known, wrong)
+	return wrong, d.orphans(ctx, known, wrong)
 }
 
-// strays adds the lanes of endpoints that are not there.
-func (d *doctor) strays(ctx context.Context, known map[string]bool, wrong map[string]wrongLimit) error {
+// orphans adds the lanes whose endpoints do not exist.
+func (d *doctor) orphans(ctx context.Context, known map[string]bool, wrong map[string]wrongLimit) error {
 	var lanes []dispatcher.Lane
 	for _, some := range d.lanes {
 		for _, lane := range some {
@@ -171,7 +171,7 @@ func (d *doctor) strays(ctx context.Context, known map[string]bool, wrong map[st
 		}
 		for i, s := range states {
 			switch {
-			case versions[i].Version != 0: // an index left it out
+			case versions[i].Version != 0: // it is missing in an index only
 			case s.Limits.Held == dispatcher.HeldDeleted:
 			case versions[i].End > 0:
 				wrong[string(s.Lane)] = wrongLimit{kind: "half_deleted", had: s.Limits.Version, want: versions[i].End}
@@ -193,7 +193,7 @@ func names(lanes []dispatcher.Lane) []string {
 	return out
 }
 
-// ends tells of deleted endpoints whose end can't be read.
+// ends reports deleted endpoints whose version can't be read.
 func (d *doctor) ends(ctx context.Context) error {
 	for e, err := range d.entries(ctx, conn.Home, keys.Find(keys.Gone), "") {
 		if err != nil {
@@ -207,13 +207,13 @@ func (d *doctor) ends(ctx context.Context) error {
 				return err
 			}
 		}
-		d.find(-1, e.name, "broken_end", "", d.e.Fix)
+		d.report(-1, e.name, "broken_end", "", d.e.Fix)
 	}
 	return nil
 }
 
-// repairLimits writes copies of limits, and ends lanes without work whose
-// endpoint is not there.
+// repairLimits copies limits to lanes, and marks empty lanes without an endpoint as
+// deleted.
 func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) error {
 	for _, id := range slices.Sorted(maps.Keys(wrong)) {
 		kind, lane := wrong[id].kind, dispatcher.Lane(id)
@@ -237,7 +237,7 @@ func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) 
 				return err
 			}
 		}
-		d.find(d.s.partition(lane), id, kind, "", fix)
+		d.report(d.s.partition(lane), id, kind, "", fix)
 	}
 	return nil
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// ofTenant reports whether a shelf is the part that a tenant has of a queue.
+// ofTenant reports whether a list is one tenant's part of a queue.
 func ofTenant(name string) bool {
 	_, is := shelf.Lane(name)
 	return is
 }
 
-// shelves looks through what is noted of shelves. What they lack was found by the
-// deliveries before.
+// shelves checks the entries of the lists of deliveries. Missing entries were found by
+// the walk through the deliveries before.
 func (d *doctor) shelves(ctx context.Context, n int) error {
 	for _, name := range d.rings[n][keys.Shelf] {
 		if ofTenant(name) {
@@ -31,7 +31,7 @@ func (d *doctor) shelves(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	for _, hash := range d.rings[n][keys.Subject] { // before what says that they are there
+	for _, hash := range d.rings[n][keys.Subject] { // before the index of subjects
 		if err := d.judgeShelves(ctx, n, keys.Find(keys.Subject), hash); err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (d *doctor) shelves(ctx context.Context, n int) error {
 	return d.judgeShelves(ctx, n, keys.Find(keys.Owners), "")
 }
 
-// judgeShelves goes through one key, and takes away what is not so.
+// judgeShelves checks the entries of one key, and removes wrong ones.
 func (d *doctor) judgeShelves(ctx context.Context, n int, k keys.Kind, of string) error {
 	for page, err := range d.pages(ctx, n, k, of, walkPage) {
 		if err != nil {
@@ -59,7 +59,7 @@ func (d *doctor) judgeShelves(ctx context.Context, n int, k keys.Kind, of string
 	return nil
 }
 
-// judgeNames has the script judge some names.
+// judgeNames checks some names with the script.
 func (d *doctor) judgeNames(ctx context.Context, n int, kind, of string, names []string) error {
 	for some := range slices.Chunk(names, walkPage) {
 		args := []any{conn.Flag(d.e.Fix), kind, of}
@@ -74,7 +74,7 @@ func (d *doctor) judgeNames(ctx context.Context, n int, kind, of string, names [
 			if kind != "deliveries" && kind != "subjects" {
 				detail = strings.TrimSpace(kind + " " + of)
 			}
-			d.find(n, name, fault, detail, d.e.Fix)
+			d.report(n, name, fault, detail, d.e.Fix)
 		}); err != nil {
 			return err
 		}

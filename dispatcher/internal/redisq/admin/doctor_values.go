@@ -14,12 +14,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// valuesPage is how many keys, or members of a sorted set, are looked at in one call.
+// valuesPage is how many keys, or members of a sorted set, one call reads.
 const valuesPage = 1000
 
-// readable are the texts that the scripts can read, by the hashes that hold
-// them. What is not read as one is as if it were not there, so to take it away
-// changes nothing but that it is told.
+// readable checks the values of hashes that scripts decode. The scripts ignore an invalid
+// value, so removing it changes nothing else.
 var readable = map[string]func(field, text string) bool{
 	keys.Lane: func(_, text string) bool { return codec.LaneWhole(text) },
 	keys.Limits: func(field, text string) bool {
@@ -67,9 +66,9 @@ func isNumber(_, text string) bool {
 	return err == nil && n < codec.NumbersMost && n > -codec.NumbersMost
 }
 
-// values looks for keys of another type than ours, texts that can't be read and
-// scores that are no times. What is behind a key of another type can be judged
-// only when that is gone: then whole is false.
+// values checks the types of keys, the values of hashes, and the scores that are times.
+// If a key has a wrong type, the data in it can be checked only after it was deleted:
+// then whole is false.
 func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 	wrong, err := d.wrongKinds(ctx, n)
 	if err != nil || wrong && !d.e.Fix {
@@ -97,7 +96,7 @@ func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 	return true, nil
 }
 
-// wrongKinds tells the keys that are of another type, and removes them.
+// wrongKinds reports the keys with a wrong type, and deletes them.
 func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) {
 	tag := d.s.tags[n]
 	var names []string
@@ -129,7 +128,7 @@ func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) 
 			if d.e.Fix {
 				err = d.s.conn.At(ctx, "remove "+tag+name, n, func(p redis.Pipeliner) { p.Unlink(ctx, tag+name) })
 			}
-			d.find(n, tag+name, "wrong_type", is+" in place of "+k.Type, d.e.Fix && err == nil)
+			d.report(n, tag+name, "wrong_type", is+" in place of "+k.Type, d.e.Fix && err == nil)
 			if err != nil {
 				return found, err
 			}
@@ -138,7 +137,7 @@ func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) 
 	return found, nil
 }
 
-// texts tells what can't be read of a hash, and takes it away.
+// texts reports the invalid values of a hash, and removes them.
 func (d *doctor) texts(ctx context.Context, n int, hash keys.Kind, of string) error {
 	for page, err := range d.pages(ctx, n, hash, of, entriesAtOnce) {
 		if err != nil {
@@ -147,7 +146,7 @@ func (d *doctor) texts(ctx context.Context, n int, hash keys.Kind, of string) er
 		args := []any{hash.Name + of}
 		for _, e := range page {
 			if !readable[hash.Name](e.name, e.value) {
-				d.find(n, e.name, "broken_value", "in "+d.s.tags[n]+hash.Name+of, d.e.Fix)
+				d.report(n, e.name, "broken_value", "in "+d.s.tags[n]+hash.Name+of, d.e.Fix)
 				args = append(args, e.name, e.value)
 			}
 		}
@@ -160,8 +159,7 @@ func (d *doctor) texts(ctx context.Context, n int, hash keys.Kind, of string) er
 	return nil
 }
 
-// scores tells the members of a zset by time that have none, and gives them the
-// present one.
+// scores reports the scores that are no valid times, and sets them to the current time.
 func (d *doctor) scores(ctx context.Context, n int, zset string) error {
 	key := d.s.tags[n] + zset
 	spans := []*redis.ZRangeBy{
@@ -177,13 +175,13 @@ func (d *doctor) scores(ctx context.Context, n int, zset string) error {
 				return call.Err
 			}
 			for _, member := range list.Val() {
-				d.find(n, member, "score", "in "+key, d.e.Fix)
+				d.report(n, member, "score", "in "+key, d.e.Fix)
 			}
 			if !d.e.Fix || len(list.Val()) == 0 {
 				break
 			}
 			now := float64(call.Now.UnixMilli())
-			err := d.s.conn.At(ctx, "mend "+key, n, func(p redis.Pipeliner) {
+			err := d.s.conn.At(ctx, "repair "+key, n, func(p redis.Pipeliner) {
 				for _, member := range list.Val() {
 					p.ZAddXX(ctx, key, redis.Z{Score: now, Member: member})
 				}

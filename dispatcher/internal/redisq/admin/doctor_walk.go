@@ -13,43 +13,41 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of one page of a walk. Each delivery takes about ten commands, so that
-// a page holds Redis up for a millisecond; where records are large, their bytes
-// count, so it becomes shorter.
+// Limits of one page of a walk. Each delivery takes about ten commands, so a page
+// occupies Redis for a millisecond. If records are large, the page becomes shorter.
 const (
 	walkPage     = 128
 	walkLeast    = 4
 	walkBytes    = 512 << 10
-	suspectsMost = 2000 // that wait to be judged
+	suspectsMost = 2000 // before they are checked
 )
 
-// suspect is a delivery that may not be as it should.
+// suspect is a delivery that may have a fault.
 type suspect struct {
 	lane, id string
-	element  string // of its ready list
+	element  string // in the ready list
 	line     string // <lane>:<key>
 }
 
-// walk is a way through one kind of thing in one partition.
+// walk reads one kind of data in one partition.
 type walk struct {
 	d         *doctor
 	partition int
 	kind      keys.Kind
-	of        string // what the key is named after
-	names     []any  // deliveries that have a history
+	of        string // the second part of the key's name
+	names     []any  // deliveries with a history
 
 	size     int
 	suspects []suspect
 	messages []string
-	unowned  []string // deliveries that the lists of their tenants lack
-	garbage  []string // members that name no delivery
+	unowned  []string // deliveries that are missing in their tenants' lists
+	garbage  []string // members that are no names of deliveries
 }
 
-// ready are the deliveries that were seen in ready lists, by their hashes: a
-// million of them take 40 MB.
+// ready has the hashes of the deliveries in ready lists. A million of them take 40 MB.
 type ready map[uint64]struct{}
 
-// places walks through all places, and judges what is suspicious there.
+// places reads all lists and sets of deliveries, and checks the suspects.
 func (d *doctor) places(ctx context.Context, n int) error {
 	seen := ready{}
 	for _, lane := range d.rings[n][keys.Ready] {
@@ -59,7 +57,7 @@ func (d *doctor) places(ctx context.Context, n int) error {
 		}
 	}
 	for _, k := range keys.Kinds {
-		if k.Of != keys.OfDelivery || k.Type != "zset" || k.Name == keys.Expiring { // which is no place
+		if k.Of != keys.OfDelivery || k.Type != "zset" || k.Name == keys.Expiring { // the set of expiries is not a state
 			continue
 		}
 		names := []string{""}
@@ -82,8 +80,8 @@ func (d *doctor) places(ctx context.Context, n int) error {
 	return w.run(ctx, seen)
 }
 
-// records walks through what is kept beside the deliveries. What the places
-// showed is repaired by then, so that nothing is forgotten that they need.
+// records reads the other data of deliveries. It runs after places, so that it does not
+// remove data that a repaired delivery needs.
 func (d *doctor) records(ctx context.Context, n int) error {
 	for _, name := range []string{keys.Fan, keys.Seen, keys.Progress, keys.Marks, keys.Tokens, keys.Expiring} {
 		w := &walk{d: d, partition: n, kind: keys.Find(name)}
@@ -106,11 +104,11 @@ func (d *doctor) records(ctx context.Context, n int) error {
 	return nil
 }
 
-// word is what the script calls the kind.
+// word returns the script's word for the kind.
 func (w *walk) word() string { return strings.Trim(w.kind.Name, ":") }
 
-// run walks from page to page to the end. seen: what is ready, to which a walk
-// through a ready list adds.
+// run reads all pages. seen has the ready deliveries, and a walk through a ready list
+// adds to it.
 func (w *walk) run(ctx context.Context, seen ready) error {
 	w.size = walkPage
 	for cursor, server := "0", ""; ; {
@@ -120,7 +118,7 @@ func (w *walk) run(ctx context.Context, seen ready) error {
 		}
 		next := a.Text()
 		now := w.d.s.conn.ServerName(a.Text())
-		if cursor != "0" && now != server && w.kind.Name != keys.Ready { // a cursor is valid for one process
+		if cursor != "0" && now != server && w.kind.Name != keys.Ready { // a cursor is valid for one process only
 			cursor = "0"
 			continue
 		}
@@ -146,7 +144,7 @@ func (w *walk) run(ctx context.Context, seen ready) error {
 	}
 }
 
-// fit has the next page read about as many bytes as it should.
+// fit adjusts the size of the next page to the number of bytes.
 func (w *walk) fit(bytes int64) {
 	switch {
 	case bytes > walkBytes:
@@ -156,7 +154,7 @@ func (w *walk) fit(bytes int64) {
 	}
 }
 
-// take reads the suspects of a page. elements: of a ready list, by their ids.
+// take reads the suspects of a page. elements are the entries of a ready list by id.
 func (w *walk) take(a *conn.Reply, seen ready, elements map[string]string) error {
 	line := ""
 	if w.kind.Name == keys.Behind {
@@ -185,8 +183,8 @@ func (w *walk) take(a *conn.Reply, seen ready, elements map[string]string) error
 
 func (d *doctor) hash(name string) uint64 { return maphash.String(d.seed, name) }
 
-// noteReady notes the elements of a page of a ready list, and suspects those that
-// were seen before. It answers them by their ids.
+// noteReady records the entries of a page of a ready list, and returns them by id.
+// Entries that were seen before are suspects.
 func (w *walk) noteReady(page []any, seen ready) map[string]string {
 	elements := map[string]string{}
 	for _, v := range page {
@@ -205,7 +203,7 @@ func (w *walk) noteReady(page []any, seen ready) map[string]string {
 	return elements
 }
 
-// judge has all suspects judged that were found so far.
+// judge checks all suspects so far.
 func (w *walk) judge(ctx context.Context) error {
 	slices.SortFunc(w.suspects, func(a, b suspect) int { return cmp.Or(strings.Compare(a.lane, b.lane), strings.Compare(a.id, b.id)) })
 	all := slices.CompactFunc(w.suspects, func(a, b suspect) bool { return a.lane == b.lane && a.id == b.id })
@@ -230,10 +228,10 @@ func (w *walk) judge(ctx context.Context) error {
 	return err
 }
 
-// removeNames tells of members that name no delivery, and removes them.
+// removeNames reports members that are no names of deliveries, and removes them.
 func (w *walk) removeNames(ctx context.Context) error {
 	key := w.d.s.tags[w.partition] + w.kind.Name + w.of
-	fix := w.d.e.Fix && w.kind.Name != keys.History // whose members are attempts
+	fix := w.d.e.Fix && w.kind.Name != keys.History // its members are attempts
 	for _, name := range w.garbage {
 		if fix {
 			err := w.d.s.conn.At(ctx, "remove a name", w.partition, func(p redis.Pipeliner) {
@@ -250,7 +248,7 @@ func (w *walk) removeNames(ctx context.Context) error {
 				return err
 			}
 		}
-		w.d.find(w.partition, name, "broken_name", "in "+key, fix)
+		w.d.report(w.partition, name, "broken_name", "in "+key, fix)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 func ExamineAmong(ctx context.Context, s *redisq.Store, e Examination, wait func()) (Examined, error) {
 	d := newDoctor(newStore(s), e)
 	d.wait = func(context.Context, time.Duration) bool { wait(); return true }
-	err := d.look(ctx)
+	err := d.examine(ctx)
 	return d.out, err
 }
 
@@ -28,7 +28,7 @@ func ExamineLate(ctx context.Context, s *redisq.Store, e Examination, meanwhile 
 		return d.out, err
 	}
 	meanwhile()
-	err := d.lookThrough(ctx)
+	err := d.examinePartitions(ctx)
 	return d.out, err
 }
 

@@ -11,13 +11,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// countPage bounds counting: so many entries of each of four kinds are read in one
-// call: as many take some 4 ms. A partition that holds more is counted in several
-// calls, which only belong together where nothing happened between them.
+// countPage bounds one call: it reads that many entries of each of four kinds, in some 4
+// ms. A larger partition is counted in several calls, whose results are consistent only
+// if nothing changed between them.
 const countPage = 1000
 
-// tally are numbers by what they count: "in <lane>", "waiting <lane>", "sets
-// <lane>", "counts <status>", "buried <lane> <reason>".
+// tally has counters by name: "in <lane>", "waiting <lane>", "sets <lane>", "counts
+// <status>", "buried <lane> <reason>".
 type tally map[string]int64
 
 // recount counts one partition once.
@@ -25,17 +25,17 @@ type recount struct {
 	w         *walker
 	partition int
 	lanes     []string
-	behind    []string // sets
+	behind    []string // queues of ordering keys
 
-	is    tally            // what there is
-	said  tally            // what the counts say
-	sets  map[string]int64 // of each lane, that are not empty and known
-	shows map[string]int64 // as many it says to have
-	token string
-	whole bool // it belongs together, and nothing that is counted was left out
+	counted tally            // counted entries
+	stored  tally            // stored counters
+	sets    map[string]int64 // by lane: known queues of ordering keys that are not empty
+	shows   map[string]int64 // by lane: the stored number of them
+	token   string
+	whole   bool // the result is consistent, and nothing was left out
 }
 
-// newRecount counts a partition, whose names must have been read, once.
+// newRecount counts a partition once. The names of its keys must have been read.
 func (w *walker) newRecount(ctx context.Context, partition int) (*recount, error) {
 	lanes, err := w.lanesOf(ctx, partition)
 	if err == nil {
@@ -46,12 +46,12 @@ func (w *walker) newRecount(ctx context.Context, partition int) (*recount, error
 	}
 	c := &recount{
 		w: w, partition: partition, lanes: lanes, behind: w.rings[partition][keys.Behind],
-		is: tally{}, said: tally{}, sets: map[string]int64{}, shows: map[string]int64{},
+		counted: tally{}, stored: tally{}, sets: map[string]int64{}, shows: map[string]int64{},
 	}
 	return c, c.read(ctx)
 }
 
-// read counts, in as many calls as it takes.
+// read counts in one or more calls.
 func (c *recount) read(ctx context.Context) error {
 	var due, dead, taken int64 = 1, 1, 0
 	complete, listed := int64(0), int64(0)
@@ -74,10 +74,10 @@ func (c *recount) read(ctx context.Context) error {
 		flying := sizes.Number()
 		listed = sizes.Number()
 		if page == 0 {
-			c.is.put("counts in_flight", flying)
-			c.is.put("counts dead", dead)
-			c.is.put("counts delivered", sizes.Number())
-			c.is.put("counts cancelled", sizes.Number())
+			c.counted.put("counts in_flight", flying)
+			c.counted.put("counts dead", dead)
+			c.counted.put("counts delivered", sizes.Number())
+			c.counted.put("counts cancelled", sizes.Number())
 			taken = sizes.Number()
 		}
 		complete += c.take(a, lanes, sets, page == 0)
@@ -89,53 +89,52 @@ func (c *recount) read(ctx context.Context) error {
 	return c.settle(ctx)
 }
 
-// take reads what one call counted, and answers how many of its lanes have a
-// count.
+// take reads the result of one call, and returns how many of its lanes have a counter.
 func (c *recount) take(a *conn.Reply, lanes, sets []string, first bool) (counted int64) {
-	c.is.put("counts scheduled", a.Number())
-	c.is.put("counts retrying", a.Number())
+	c.counted.put("counts scheduled", a.Number())
+	c.counted.put("counts retrying", a.Number())
 	for found := (conn.Reply{Values: a.List()}); found.More(); {
 		lane := found.Text()
-		c.is.put("waiting "+lane, found.Number())
-		c.is.put("in "+lane, found.Number())
+		c.counted.put("waiting "+lane, found.Number())
+		c.counted.put("in "+lane, found.Number())
 	}
 	for found := (conn.Reply{Values: a.List()}); found.More(); {
-		c.is.put("buried "+found.Text(), found.Number())
+		c.counted.put("buried "+found.Text(), found.Number())
 	}
-	said := conn.Reply{Values: a.List()}
+	stored := conn.Reply{Values: a.List()}
 	for _, lane := range lanes {
 		var flying, waiting int64
-		if text := said.Text(); text != "" {
+		if text := stored.Text(); text != "" {
 			counted++
-			_, _ = fmt.Sscanf(text, "%d %d", &flying, &waiting) // what can't be read counts as nothing, as in the scripts
+			_, _ = fmt.Sscanf(text, "%d %d", &flying, &waiting) // an invalid text counts as 0, as in the scripts
 		}
-		c.said.put("in "+lane, flying)
-		c.said.put("waiting "+lane, waiting)
-		c.shows[lane] = said.Number()
-		ready := said.Number()
-		c.is.put("waiting "+lane, ready)
-		c.is.put("counts ready", ready)
+		c.stored.put("in "+lane, flying)
+		c.stored.put("waiting "+lane, waiting)
+		c.shows[lane] = stored.Number()
+		ready := stored.Number()
+		c.counted.put("waiting "+lane, ready)
+		c.counted.put("counts ready", ready)
 	}
 	lengths := conn.Reply{Values: a.List()}
 	for _, set := range sets {
 		if n := lengths.Number(); n > 0 {
 			lane, _, _ := strings.Cut(set, ":")
 			c.sets[lane]++
-			c.is.put("waiting "+lane, n-1)
-			c.is.put("counts scheduled", n-1)
+			c.counted.put("waiting "+lane, n-1)
+			c.counted.put("counts scheduled", n-1)
 		}
 	}
 	for _, prefix := range []string{"counts ", "buried "} {
 		for found := (conn.Reply{Values: a.List()}); first && found.More(); {
-			c.said.put(prefix+found.Text(), found.Number())
+			c.stored.put(prefix+found.Text(), found.Number())
 		}
 	}
 	return counted
 }
 
-// settle judges the lines: a lane that says to have more sets than are known
-// may have made them since their names were read. Then they are read again, and
-// it is believed only if nothing happened meanwhile.
+// settle compares the queues of ordering keys. A lane may have added some since their
+// names were read. If its counter is higher, the names are read again, and the counter is
+// wrong only if nothing changed meanwhile.
 func (c *recount) settle(ctx context.Context) error {
 	hidden := false
 	for _, lane := range c.lanes {
@@ -156,18 +155,18 @@ func (c *recount) settle(ctx context.Context) error {
 	return a.Err
 }
 
-// compare answers what has to be added to what the counts say.
+// compare returns the numbers to add to the stored counters.
 func (c *recount) compare() tally {
 	for _, lane := range c.lanes {
-		c.is.put("sets "+lane, c.sets[lane])
-		c.said.put("sets "+lane, c.shows[lane])
+		c.counted.put("sets "+lane, c.sets[lane])
+		c.stored.put("sets "+lane, c.shows[lane])
 	}
 	add := tally{}
-	for field, n := range c.is {
-		add.put(field, n-c.said[field])
+	for field, n := range c.counted {
+		add.put(field, n-c.stored[field])
 	}
-	for field, n := range c.said {
-		if _, counted := c.is[field]; !counted {
+	for field, n := range c.stored {
+		if _, counted := c.counted[field]; !counted {
 			add.put(field, -n)
 		}
 	}
@@ -177,7 +176,7 @@ func (c *recount) compare() tally {
 
 func (t tally) put(field string, n int64) { t[field] += n }
 
-// paged is one page of a list, empty behind its end.
+// paged returns one page of a list. It is empty after the end.
 func paged(list []string, from int64) []string {
 	if from >= int64(len(list)) {
 		return nil
@@ -185,7 +184,7 @@ func paged(list []string, from int64) []string {
 	return list[from:min(int(from)+countPage, len(list))]
 }
 
-// readSets reads the names of the partition's lines again.
+// readSets reads the names of the partition's ordering keys again.
 func (c *recount) readSets(ctx context.Context) error {
 	prefix := c.w.s.tags[c.partition] + keys.Behind
 	var sets []string

@@ -15,83 +15,84 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// A repartition moves a project to another number of partitions while nothing
-// serves it. A lane's partition is CRC-16 of its name modulo their number, and
-// old and new ones share their tags, so lanes move from one to another.
+// A repartition moves a project to another number of partitions while no instance runs. A
+// lane's partition is CRC-16 of its name modulo the number of partitions, so lanes move
+// from one partition to another.
 //
-// It may end anywhere, and be run again. Whatever moves is first written to its
-// new place, in a way that may be repeated. Only then it is removed from the old
-// one. So each thing is in one of the two places, or in both and the same. A mark
-// in :meta tells the progress. While it is there, no instance serves.
+// It can be stopped at any time and run again. All data are first written to their new
+// place, in a way that may be repeated. Only then they are removed from the old place. So
+// everything is in one of the two places, or the same in both. A mark in :meta has the
+// progress. While it exists, no instance starts.
 //
-// The stream of attempts stays where it is, and goes with its partition; from when
-// on the log is whole is noted anew. An archive begins anew with what has not finished.
+// The stream of attempts stays in its partition. The time from which the log is complete
+// is recorded again. An archive starts again with the unfinished deliveries.
 
-// RepartitionOptions say what a repartition does.
+// RepartitionOptions configure a repartition.
 type RepartitionOptions struct {
 	To     int           // partitions
-	DryRun bool          // nothing is changed, only counted
-	Quiet  time.Duration // how long no instance's number may grow
+	DryRun bool          // only count, and change nothing
+	Quiet  time.Duration // how long no instance may have a heartbeat
 
-	// Unarchived allows it while something is not archived, which then never will be
-	// but for what has not finished.
+	// Unarchived allows a repartition before everything is archived. The missing events
+	// are never archived, except events of unfinished
+	// deliveries.
 	Unarchived bool
 
-	// Tell is called at each step; may be nil.
+	// Tell is called at each step. It may be nil.
 	Tell func(RepartitionStep)
 
-	hook  redis.Hook // of tests, which end it anywhere
-	page  int        // entries that are moved at a time; 0: entriesPage
-	bytes int        // of messages that are carried at a time; 0: carriedAtOnce
+	hook  redis.Hook // for tests, which stop the repartition anywhere
+	page  int        // entries moved at once; 0: entriesPage
+	bytes int        // bytes of messages copied at once; 0: carriedAtOnce
 }
 
-// RepartitionStep is how far a repartition is.
+// RepartitionStep is the progress of a repartition.
 type RepartitionStep struct {
 	Phase     string // begin, ids, move or count
-	Partition int    // that was gone through; -1: none yet
+	Partition int    // the last finished one; -1: none
 	Of        int
 	Moved     Moved // so far
 }
 
-// Moved counts what a repartition carried to other partitions, or of a dry run
-// would carry. One that is run again counts from there.
+// Moved counts the data that a repartition has copied to other partitions, or would copy
+// in a dry run. A repeated repartition starts at 0.
 type Moved struct {
-	Messages   int // each once for every partition that it went to
+	Messages   int // once for each partition that it was copied to
 	Deliveries int
 	Lanes      int
-	IDs        int // known ids of messages that are gone, copied to each partition that may be asked for them; of a dry run about
-	Forgotten  int // such ids that DEDUP_MAX has no room for in so many partitions
+	IDs        int // known ids of forgotten messages, copied to each partition that may need them; estimated in a dry run
+	Forgotten  int // known ids above DEDUP_MAX with the new number of partitions
 }
 
-// Repartitioned is what came of a repartition.
+// Repartitioned is the result of a repartition.
 type Repartitioned struct {
 	From, To int
-	Again    bool // it went on with one that had not ended
-	Reaped   int  // deliveries that dead instances still held
+	Again    bool // it continued an unfinished one
+	Reaped   int  // deliveries that dead instances had leased
 	Moved    Moved
 }
 
-// ErrAlive says that an instance is at work.
+// ErrAlive means that an instance is running.
 var ErrAlive = errors.New("an instance is alive")
 
-// repartition is one under way.
+// repartition is a running repartition.
 type repartition struct {
 	walker
 	options RepartitionOptions
-	name    string // as which it is among the instances
+	name    string // its name among the instances
 	page    int64
-	known   int // ids of messages that are gone, which a project may keep
+	known   int // how many ids of forgotten messages a project may keep
 	mark    conn.Mark
 	out     Repartitioned
 }
 
-// Repartition moves all of a project to another number of partitions.
+// Repartition moves a project to another number of partitions.
 func Repartition(ctx context.Context, o redisq.Options, r RepartitionOptions) (Repartitioned, error) {
 	queue, err := redisq.Connect(ctx, o)
 	if err != nil {
 		return Repartitioned{}, fmt.Errorf("open redis: %w", err)
 	}
-	defer queue.Close() //nolint:errcheck // all that was written was answered
+	defer queue.Close() //nolint:errcheck // all writes were confirmed
 	s := newStore(queue)
 	if r.hook != nil {
 		s.conn.Redis().AddHook(r.hook)
@@ -114,13 +115,13 @@ func (r *repartition) carryOut(ctx context.Context, o redisq.Options) error {
 		if r.options.DryRun {
 			return nil
 		}
-		return r.unmark(ctx) // one that was ended before it changed anything
+		return r.unmark(ctx) // it was stopped before it changed anything
 	}
 	if err := r.s.Divide(ctx, o, max(r.mark.From, r.mark.To)); err != nil {
 		return err
 	}
 	r.s.divide()
-	if !r.out.Again { // what is lost would be looked for in partitions that have other data then
+	if !r.out.Again { // the partitions have moved data then, so a loss can't be detected
 		if err := r.s.conn.Whole(ctx, r.mark.From); err != nil {
 			return err
 		}
@@ -143,12 +144,12 @@ func (r *repartition) carryOut(ctx context.Context, o redisq.Options) error {
 		By: dispatcher.System, What: "repartition", Detail: fmt.Sprintf("from %d to %d partitions", r.out.From, r.out.To),
 	})
 	if err := r.move(ctx); err != nil {
-		return fmt.Errorf("%w; run it again, it goes on from here", err)
+		return fmt.Errorf("%w; run it again, it continues from here", err)
 	}
 	return nil
 }
 
-// move goes through the phases that are left.
+// move runs the remaining phases.
 func (r *repartition) move(ctx context.Context) error {
 	for _, step := range []struct {
 		phase conn.Phase
@@ -167,11 +168,10 @@ func (r *repartition) move(ctx context.Context) error {
 	return nil
 }
 
-// begin marks the project, so that no instance starts, and waits until it is
-// sure that none works. Where something is in the way the mark goes again,
-// unless things were moved already.
+// begin marks the project, so that no instance starts, and waits until no instance runs.
+// If it fails it removes the mark, unless data were moved already.
 func (r *repartition) begin(ctx context.Context) error {
-	r.tell(conn.PhaseBegin, -1)
+	r.report(conn.PhaseBegin, -1)
 	if !r.out.Again {
 		if err := r.reach(ctx, conn.PhaseBegin); err != nil {
 			return err
@@ -184,17 +184,17 @@ func (r *repartition) begin(ctx context.Context) error {
 		}
 	}
 	if err != nil && r.mark.Phase == conn.PhaseBegin && !errors.Is(err, errBoth) {
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), withinMark) // also where somebody pressed Ctrl-C
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), withinMark) // even after Ctrl-C
 		defer cancel()
 		err = errors.Join(err, r.unmark(after))
 	}
 	return err
 }
 
-// withinMark is how long taking the mark away again may take.
+// withinMark is the timeout for removing the mark.
 const withinMark = 5 * time.Second
 
-// rehearse counts what would move.
+// rehearse counts the data that would move.
 func (r *repartition) rehearse(ctx context.Context) error {
 	if err := r.mustNotClash(ctx); err != nil {
 		return err
@@ -210,13 +210,12 @@ func (r *repartition) rehearse(ctx context.Context) error {
 		if err := r.moveKey(ctx, n, in, ""); err != nil {
 			return err
 		}
-		r.tell(conn.PhaseMove, n)
+		r.report(conn.PhaseMove, n)
 	}
 	return nil
 }
 
-// moveAll moves what belongs to lanes. Only the old partitions have any that
-// have to.
+// moveAll moves the data of lanes. Only the old partitions have data to move.
 func (r *repartition) moveAll(ctx context.Context) error {
 	for n := range r.mark.From {
 		if err := r.moveMessages(ctx, n); err != nil {
@@ -231,23 +230,23 @@ func (r *repartition) moveAll(ctx context.Context) error {
 		if err := r.moveJobs(ctx, n); err != nil {
 			return err
 		}
-		r.tell(conn.PhaseMove, n)
+		r.report(conn.PhaseMove, n)
 	}
 	return r.moveKeys(ctx)
 }
 
-func (r *repartition) tell(p conn.Phase, partition int) {
+func (r *repartition) report(p conn.Phase, partition int) {
 	if r.options.Tell != nil {
 		r.options.Tell(RepartitionStep{Phase: p.String(), Partition: partition, Of: r.mark.From, Moved: r.out.Moved})
 	}
 }
 
-// target is where a lane lies from now on.
+// target returns the new partition of a lane.
 func (r *repartition) target(lane string) int { return keys.Partition(lane, r.mark.To) }
 
-// trip makes a round trip. A durable one is a copy, which may lie on another server.
-// There it has to be as durable as DURABILITY asks before the original is removed.
-// One server writes things in their order.
+// trip sends a batch. A durable batch writes copies, maybe to another server. There they
+// must be as durable as DURABILITY requires before the originals are removed. One server
+// keeps the order of its writes.
 func (r *repartition) trip(ctx context.Context, b conn.Batch) error {
 	b.Durable = b.Durable && r.s.conn.InCluster()
 	for _, e := range r.s.conn.Send(ctx, b) {

@@ -11,8 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// end makes the counts of the partitions anew, removes those that are no more,
-// and gives the project back.
+// end counts the partitions again, removes the old ones, and lets instances start again.
 func (r *repartition) end(ctx context.Context) error {
 	if err := r.mustBeMarked(ctx); err != nil {
 		return err
@@ -27,7 +26,7 @@ func (r *repartition) end(ctx context.Context) error {
 		if err := r.count(ctx, q); err != nil {
 			return err
 		}
-		r.tell(conn.PhaseCount, q)
+		r.report(conn.PhaseCount, q)
 	}
 	if err := r.addEnds(ctx); err != nil {
 		return err
@@ -46,7 +45,7 @@ func (r *repartition) end(ctx context.Context) error {
 	return r.serve(ctx)
 }
 
-// mustHaveMoved makes sure that each key of a lane is in the lane's new partition.
+// mustHaveMoved returns an error if a key of a lane is not in the lane's new partition.
 func (r *repartition) mustHaveMoved() error {
 	for n, ring := range r.rings {
 		for prefix, list := range ring {
@@ -60,7 +59,7 @@ func (r *repartition) mustHaveMoved() error {
 	return nil
 }
 
-// count writes the counts of a partition anew.
+// count writes the counters of a partition again.
 func (r *repartition) count(ctx context.Context, q int) error {
 	c, err := r.newRecount(ctx, q)
 	if err != nil {
@@ -72,7 +71,7 @@ func (r *repartition) count(ctx context.Context, q int) error {
 	}
 	return r.s.conn.At(ctx, "count", q, func(p redis.Pipeliner) {
 		p.Del(ctx, key)
-		for field, n := range c.is {
+		for field, n := range c.counted {
 			if status, ok := strings.CutPrefix(field, "counts "); ok && n > 0 {
 				p.HSet(ctx, key, status, n)
 			}
@@ -80,9 +79,9 @@ func (r *repartition) count(ctx context.Context, q int) error {
 	})
 }
 
-// remove forgets a partition that is no more, once nothing of a lane is there.
-// What is left are messages of which only the id is known, that all lanes are
-// held, what is the partition's own, and figures of lanes that had none of their own.
+// remove deletes a partition that no longer exists, once it has no data of a lane. It
+// still has messages with only their ids, the pause of all lanes, its own data, and the
+// statistics of lanes without their own.
 func (r *repartition) remove(ctx context.Context, n int) error {
 	var empty, rest []string
 	for _, k := range keys.Kinds {

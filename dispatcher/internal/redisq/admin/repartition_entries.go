@@ -20,14 +20,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// entriesPage is how many entries are moved at a time.
+// entriesPage is how many entries are moved at once.
 const entriesPage = 500
 
-// laneFunc is the lane that an entry belongs to; empty: none, it stays.
+// laneFunc returns the lane that an entry belongs to, or "" for an entry that stays.
 type laneFunc func(entry string) string
 
-// laneOf tells of a kind of keys how its entries name their lanes; nil: entries
-// belong to no lane. * is each partition's own, and so are the timer and the epoch.
+// laneOf returns the laneFunc for a kind of keys, or nil if its entries belong to no
+// lane. The entry * belongs to its partition, and so do the timer and the epoch.
 func laneOf(k keys.Kind) laneFunc {
 	behind := func(mark string) laneFunc {
 		return func(entry string) string {
@@ -52,9 +52,8 @@ func laneOf(k keys.Kind) laneFunc {
 	return nil
 }
 
-// setTimers has each partition tell when its first lease ends that does so by itself,
-// and when its first delivery expires. These moved, and what tells of them is each
-// partition's own.
+// setTimers sets the timers of each partition to its first expiring lease and its first
+// expiring delivery, because these have moved.
 func (r *repartition) setTimers(ctx context.Context) error {
 	for n := range max(r.mark.From, r.mark.To) {
 		for timer, zset := range map[string]string{keys.Timer: keys.Taken, keys.Expiry: keys.Expiring} {
@@ -66,14 +65,14 @@ func (r *repartition) setTimers(ctx context.Context) error {
 	return nil
 }
 
-// setTimer has a partition tell the first time of a sorted set.
+// setTimer sets a timer to the first time of a sorted set.
 func (r *repartition) setTimer(ctx context.Context, n int, timer, zset string) error {
 	var first *redis.ZSliceCmd
 	err := r.s.conn.At(ctx, "read "+zset, n, func(p redis.Pipeliner) { first = p.ZRangeWithScores(ctx, r.s.tags[n]+zset, 0, 0) })
 	if err != nil {
 		return err
 	}
-	return r.s.conn.At(ctx, "tell of "+zset, n, func(p redis.Pipeliner) {
+	return r.s.conn.At(ctx, "set the timer of "+zset, n, func(p redis.Pipeliner) {
 		if head := first.Val(); len(head) > 0 {
 			p.ZAdd(ctx, r.s.tags[n]+keys.Parked, redis.Z{Score: math.Ceil(head[0].Score), Member: timer})
 		} else {
@@ -82,7 +81,7 @@ func (r *repartition) setTimer(ctx context.Context, n int, timer, zset string) e
 	})
 }
 
-// moveEntries moves what stands in a partition's own keys.
+// moveEntries moves the entries of a partition's own keys.
 func (r *repartition) moveEntries(ctx context.Context, n int) error {
 	for _, k := range keys.Kinds {
 		if laneOf(k) == nil || k.Named() {
@@ -95,9 +94,8 @@ func (r *repartition) moveEntries(ctx context.Context, n int) error {
 	return nil
 }
 
-// copyEnds gives what a partition that will be no more counted of ends to one
-// that stays, under names of its own: so it may be done again. addEnds adds them
-// up.
+// copyEnds copies the counts of finished deliveries of an old partition to a remaining
+// one, under their own names, so that it may be repeated. addEnds adds them up.
 func (r *repartition) copyEnds(ctx context.Context, n int) error {
 	if n < r.mark.To {
 		return nil
@@ -117,7 +115,7 @@ func (r *repartition) copyEnds(ctx context.Context, n int) error {
 	return r.s.conn.At(ctx, "copy ends", q, func(p redis.Pipeliner) { p.HSet(ctx, r.s.tags[q]+keys.Ends, fields...) })
 }
 
-// addEnds adds up what copyEnds brought.
+// addEnds adds up the counts from copyEnds.
 func (r *repartition) addEnds(ctx context.Context) error {
 	var calls []conn.Call
 	for q := range r.mark.To {
@@ -130,16 +128,17 @@ func (r *repartition) addEnds(ctx context.Context) error {
 	return partitions.Join(errs...)
 }
 
-// forgottenFields are the ms of the newest ends that trim forgot, in :archive.
+// forgottenFields have the ms of the newest finished deliveries that a trim forgot, in
+// :archive.
 var forgottenFields = []string{"ended", "dead"}
 
-// forgotten are these ms in all partitions, the latest of each: the deliveries of any
-// may lie in any now.
+// forgotten returns the latest of these ms of all partitions, because their deliveries
+// may be in any partition now.
 func (r *repartition) forgotten(ctx context.Context) (fields []any, err error) {
 	latest := map[string]int64{}
 	for n := range max(r.mark.From, r.mark.To) {
 		var texts *redis.SliceCmd
-		if err := r.s.conn.At(ctx, "read what was forgotten", n, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.s.tags[n]+keys.Archive, forgottenFields...) }); err != nil {
+		if err := r.s.conn.At(ctx, "read the times of forgotten deliveries", n, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.s.tags[n]+keys.Archive, forgottenFields...) }); err != nil {
 			return nil, err
 		}
 		for i, value := range texts.Val() {
@@ -156,9 +155,9 @@ func (r *repartition) forgotten(ctx context.Context) (fields []any, err error) {
 	return fields, nil
 }
 
-// cutLogs notes that what the log of attempts has is not whole. The entries of two
-// streams can't be put in one order, so that they stay where they were written. The
-// partitions have other data now, so they get other epochs.
+// cutLogs records that the log of attempts is incomplete. The entries of two streams have
+// no common order, so they stay where they were written. The partitions have other data
+// now, so they get new epochs.
 func (r *repartition) cutLogs(ctx context.Context) error {
 	forgotten, err := r.forgotten(ctx)
 	if err != nil {
@@ -181,9 +180,9 @@ func (r *repartition) cutLogs(ctx context.Context) error {
 	return r.s.endArchive(ctx, max(r.mark.From, r.mark.To))
 }
 
-// moveJobs gives home what jobs did in a partition, under names of its own: so it
-// may be done again. A job that has not ended begins anew in each partition, and
-// passes over what it had.
+// moveJobs copies the results of jobs in a partition to the home partition, under their
+// own names, so that it may be repeated. An unfinished job starts again in each
+// partition, and skips the deliveries that it has changed.
 func (r *repartition) moveJobs(ctx context.Context, n int) error {
 	from, home, to := r.s.tags[n]+keys.Jobs, r.s.home()+keys.Jobs, n%r.mark.To
 	var all *redis.MapStringStringCmd
@@ -209,7 +208,7 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 		}
 		switch what {
 		case "", "left":
-			if number == jobs.SentField { // its deliveries are anywhere now, and the newest of all partitions is not known yet
+			if number == jobs.SentField { // its deliveries are in any partition now, and the newest one is not known yet
 				text = strconv.FormatInt(time.Now().UnixMilli(), 10)
 				for q := range r.mark.To {
 					set(q, r.s.tags[q]+keys.Jobs, name)
@@ -218,7 +217,7 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 			}
 			gone = append(gone, name)
 			set(conn.Home, home, fmt.Sprintf("%s %s %d %s", number, cmp.Or(what, "was"), n, cmp.Or(turn, "0")))
-		case "ends": // they go on also when the turn does not
+		case "ends": // they are kept even if the turn is not
 			gone = append(gone, name)
 			set(conn.Home, home, fmt.Sprintf("%s %s %d %s", number, what, n, cmp.Or(epoch.Val(), "0")))
 		default:
@@ -233,8 +232,8 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 	return r.s.conn.At(ctx, "move jobs", n, func(p redis.Pipeliner) { p.HDel(ctx, from, gone...) })
 }
 
-// moveKey moves the entries of a hash or a sorted set, of one that is named after
-// something by that. Those of :in are counted, one for each lane.
+// moveKey moves the entries of a hash or a sorted set. of is the second part of the key's
+// name. The entries of :in are counted, one for each lane.
 func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, of string) error {
 	name, lane := k.Name+of, laneOf(k)
 	from := r.s.tags[n] + name
@@ -293,7 +292,7 @@ func add(ctx context.Context, p redis.Pipeliner, kind, key string, entries []ent
 	}
 	members := make([]redis.Z, len(entries))
 	for i, e := range entries {
-		score, _ := strconv.ParseFloat(e.value, 64) // Redis wrote it
+		score, _ := strconv.ParseFloat(e.value, 64) // written by Redis, so it is valid
 		members[i] = redis.Z{Score: score, Member: e.name}
 	}
 	p.ZAdd(ctx, key, members...)

@@ -2,6 +2,11 @@ package admin
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -11,8 +16,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// class are the partitions in which a lane of the old partition n may lie from
-// now on: CRC-16 leaves the same rest for both numbers' common divisor.
+// class returns the new partitions of the lanes of the old partition n. CRC-16 leaves the
+// same remainder for the common divisor of both numbers.
 func (r *repartition) class(n int) []int {
 	step := divisor(r.mark.From, r.mark.To)
 	var all []int
@@ -29,10 +34,10 @@ func divisor(a, b int) int {
 	return a
 }
 
-// moveIDs copies what is no lane's own to every partition that it may concern:
-// that all lanes are held, which instances were declared dead, and known ids of
-// messages that are gone. The lanes of such an id are not kept, and a repeat must
-// be known wherever its destination lies now.
+// moveIDs copies data without a lane to every partition that may need them: the pause of
+// all lanes, the dead instances, and the known ids of forgotten messages. The lanes of
+// such an id are not stored, so a repeat must be recognized in each partition that its
+// destination may be in.
 func (r *repartition) moveIDs(ctx context.Context) error {
 	for n := range r.mark.From {
 		if !r.options.DryRun {
@@ -43,17 +48,17 @@ func (r *repartition) moveIDs(ctx context.Context) error {
 		if err := r.copyIDs(ctx, n); err != nil {
 			return err
 		}
-		r.tell(conn.PhaseIDs, n)
+		r.report(conn.PhaseIDs, n)
 	}
 	return nil
 }
 
 func (r *repartition) copyShared(ctx context.Context, n int) error {
 	var fenced *redis.ZSliceCmd
-	var limits, held *redis.StringCmd
+	var limits, paused *redis.StringCmd
 	err := r.s.conn.At(ctx, "read fenced", n, func(p redis.Pipeliner) {
 		fenced = p.ZRangeWithScores(ctx, r.s.tags[n]+keys.Fenced, 0, -1)
-		limits, held = p.HGet(ctx, r.s.tags[n]+keys.Limits, "*"), p.HGet(ctx, r.s.tags[n]+keys.Held, "*")
+		limits, paused = p.HGet(ctx, r.s.tags[n]+keys.Limits, "*"), p.HGet(ctx, r.s.tags[n]+keys.Held, "*")
 	})
 	if err != nil {
 		return err
@@ -70,17 +75,17 @@ func (r *repartition) copyShared(ctx context.Context, n int) error {
 			if limits.Val() != "" {
 				p.HSet(ctx, r.s.tags[q]+keys.Limits, "*", limits.Val())
 			}
-			if held.Val() != "" {
-				p.HSet(ctx, r.s.tags[q]+keys.Held, "*", held.Val())
+			if paused.Val() != "" {
+				p.HSet(ctx, r.s.tags[q]+keys.Held, "*", paused.Val())
 			}
 		}})
 	}
 	return r.trip(ctx, conn.Batch{Doing: "copy fenced", Durable: true, Calls: copies})
 }
 
-// idsKept is how many of a partition's ids are copied. Where each goes to one
-// partition only, that is all; else the newest, so many that all of the old
-// partitions together do not bring a new one more than its share.
+// idsKept returns how many of a partition's ids are copied. If each goes to one partition
+// only, all are copied. Otherwise only the newest, so that no new partition gets more
+// than its share.
 func (r *repartition) idsKept(all int) int {
 	step := divisor(r.mark.From, r.mark.To)
 	if r.mark.To == step {
@@ -89,8 +94,8 @@ func (r *repartition) idsKept(all int) int {
 	return min(all, max(redisq.Share(r.known, r.mark.To)*step/r.mark.From, 1))
 }
 
-// copyIDs copies a partition's ids, the newest first. They stay where they are:
-// what is not needed there goes at the end, or is trimmed.
+// copyIDs copies a partition's ids, newest first. The originals are removed at the end,
+// or by a trim.
 func (r *repartition) copyIDs(ctx context.Context, n int) error {
 	seen := r.s.tags[n] + keys.Seen
 	var size *redis.IntCmd
@@ -131,7 +136,7 @@ func (r *repartition) copyPageOfIDs(ctx context.Context, n int, page []redis.Z) 
 	for i, z := range page {
 		record, _ := records[i].(string)
 		if len(record) != dispatcher.DigestSize {
-			continue // no id of a message that is gone
+			continue // not the id of a forgotten message
 		}
 		for _, q := range r.class(n) {
 			if q != n {
@@ -144,4 +149,83 @@ func (r *repartition) copyPageOfIDs(ctx context.Context, n int, page []redis.Z) 
 		return nil
 	}
 	return r.put(ctx, puts)
+}
+
+// clashIDs bounds the ids in memory at once, some 40 bytes each. With more messages they
+// are read more than once.
+const clashIDs = 1_000_000
+
+// maxClashes is how many messages an error names.
+const maxClashes = 5
+
+// mustNotClash returns an error if two messages with one id would be in one partition,
+// because only one of them could be kept. Two partitions may have one each, because no
+// script reads both.
+func (r *repartition) mustNotClash(ctx context.Context) error {
+	if r.mark.From == 1 {
+		return nil
+	}
+	total := int64(0)
+	for n := range r.mark.From {
+		var size *redis.IntCmd
+		err := r.s.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { size = p.HLen(ctx, r.s.tags[n]+keys.Messages) })
+		if err != nil {
+			return err
+		}
+		total += size.Val()
+	}
+	rounds := uint64(total/clashIDs) + 1
+	var clashes []string
+	for round := range rounds {
+		found, err := r.clashes(ctx, round, rounds)
+		if err != nil {
+			return err
+		}
+		clashes = append(clashes, found...)
+	}
+	if len(clashes) == 0 {
+		return nil
+	}
+	slices.Sort(clashes)
+	clashes = slices.Compact(clashes)
+	told := strings.Join(clashes[:min(len(clashes), maxClashes)], ", ")
+	return fmt.Errorf("%d ids have two messages each, which would be in one partition: %s; "+
+		"wait until one of the two is forgotten, or choose another number", len(clashes), told)
+}
+
+// clashes checks the messages whose ids belong to one of several rounds.
+func (r *repartition) clashes(ctx context.Context, round, rounds uint64) (ids []string, err error) {
+	seed := maphash.MakeSeed()
+	digests := map[uint64]uint64{} // by id and new partition; the digests are parts of hashes that are long enough
+	for n := range r.mark.From {
+		err := r.eachPage(ctx, n, func(page []stored) error {
+			for _, m := range page {
+				if !m.whole() || uint64(keys.CRC16(m.id))%rounds != round {
+					continue
+				}
+				digest := binary.BigEndian.Uint64([]byte(m.digest()))
+				for q, lanes := range r.targets(n, m) {
+					if living(lanes) == 0 {
+						continue
+					}
+					at := maphash.Comparable(seed, place{m.id, q})
+					if other, there := digests[at]; there && other != digest {
+						ids = append(ids, m.id)
+					}
+					digests[at] = digest
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// place is an id in a new partition.
+type place struct {
+	id        string
+	partition int
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// keysBatch is how many keys are moved at a time: a history may hold some
-// hundred KiB of excerpts.
+// keysBatch is how many keys are moved at once. A history may have some hundred KiB of
+// excerpts.
 const keysBatch = 100
 
-// keyMove is a key on its way.
+// keyMove is one key to move.
 type keyMove struct {
-	name     string // behind the tag
+	name     string // without the tag
 	from, to int
-	line     bool // it is a sorted set, else a list
+	line     bool // a sorted set, otherwise a list
 
-	list *redis.StringSliceCmd // its first page
+	list *redis.StringSliceCmd // the first page
 	set  *redis.ZSliceCmd
 }
 
-// read queues the reading of a page.
+// read queues the commands that read a page.
 func (k *keyMove) read(ctx context.Context, p redis.Pipeliner, r *repartition, start int64) {
 	if key := r.s.tags[k.from] + k.name; k.line {
 		k.set = p.ZRangeWithScores(ctx, key, start, start+r.page-1)
@@ -35,10 +35,10 @@ func (k *keyMove) read(ctx context.Context, p redis.Pipeliner, r *repartition, s
 	}
 }
 
-// size is how many entries were read.
+// size returns the number of entries read.
 func (k *keyMove) size() int { return len(conn.Value(k.set)) + len(conn.Value(k.list)) }
 
-// write queues the writing of what was read.
+// write queues the commands that write the page.
 func (k *keyMove) write(ctx context.Context, p redis.Pipeliner, tags []string) {
 	if key := tags[k.to] + k.name; k.line {
 		p.ZAdd(ctx, key, k.set.Val()...)
@@ -51,7 +51,7 @@ func (k *keyMove) write(ctx context.Context, p redis.Pipeliner, tags []string) {
 	}
 }
 
-// moveKeys moves the keys that a lane or a delivery has for itself, and the bars and the
+// moveKeys moves the keys that belong to one lane or one delivery, and the statistics and
 // tenants of lanes.
 func (r *repartition) moveKeys(ctx context.Context) error {
 	var batch []*keyMove
@@ -80,23 +80,22 @@ func (r *repartition) moveKeys(ctx context.Context) error {
 	return r.moveBatch(ctx, batch)
 }
 
-// entriesMove reports whether keys of a kind have entries of several lanes: they are named
-// after a time, or a tenant.
+// entriesMove reports whether keys of a kind have entries of several lanes, because they
+// are named after a time or a tenant.
 func entriesMove(k keys.Kind) bool { return k.Name == keys.Health || k.Name == keys.Tenant }
 
-// owner is the lane that a key belongs to; empty: none.
+// owner returns the lane that a key belongs to, or "".
 func owner(name string) (k keys.Kind, lane string) {
 	k, of, known := keys.Explain(name)
-	if known && k.Named() && k.Name != keys.Leases && k.Name != keys.Subject && !entriesMove(k) { // leases are an instance's, a subject the messages'
+	if known && k.Named() && k.Name != keys.Leases && k.Name != keys.Subject && !entriesMove(k) { // leases belong to an instance, a subject to messages
 		lane, _, _ = strings.Cut(of, ":")
 		lane, _ = shelf.Lane(lane)
 	}
 	return k, lane
 }
 
-// moveBatch moves some keys. What is there already where one goes was left by a
-// run before, which did not get to the end of it. A key that is not here any
-// more came twice, and what was moved of it must stay.
+// moveBatch moves some keys. An existing target was left by a run that did not finish,
+// and is replaced. A missing source was listed twice, and its target stays.
 func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
 	reads := make([]conn.Call, len(batch))
 	for i, k := range batch {
@@ -162,7 +161,7 @@ func (r *repartition) moveLong(ctx context.Context, k *keyMove) error {
 	return r.trip(ctx, conn.Batch{Doing: "remove keys", Calls: []conn.Call{r.removal(ctx, k)}})
 }
 
-// errLeft says that a key is still in its old place.
+// errLeft is the error for a key that is still in its old place.
 func errLeft(key string) error {
 	return fmt.Errorf("%s is still there: something else writes to this project; run it again", key)
 }

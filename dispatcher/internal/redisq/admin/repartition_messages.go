@@ -13,32 +13,32 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Pages of messages. Their bodies are carried through this process, so what is
-// carried at a time is bounded by bytes too.
+// Pages of messages. Their bodies are copied through this process, so the bytes copied at
+// once are limited too.
 const (
 	messagesPage  = 256
 	carriedAtOnce = 1 << 20 // bytes
 )
 
-// othersGone stands in :fan for lanes that were here and are gone, of a message
-// whose record was cut to the digest: their names are not kept.
+// othersGone in :fan means lanes that were here and are gone. It belongs to a message
+// whose record was cut to the digest, because then their names are not stored.
 const othersGone = "-*"
 
-// stored is what a page tells of a message.
+// stored is the entry of a message on a page.
 type stored struct {
 	id    string
 	size  int // of its record
-	apart int // of its body, where that lies apart
+	apart int // of its body, if that is stored separately
 	head  string
-	lanes []string // as :fan has them
+	lanes []string // from :fan
 }
 
-// whole reports whether more than the digest is kept.
+// whole reports whether more than the digest is stored.
 func (m stored) whole() bool { return m.size > dispatcher.DigestSize }
 
 func (m stored) digest() string { return m.head[:dispatcher.DigestSize] }
 
-// eachPage goes through the messages of a partition. One may come twice.
+// eachPage reads the messages of a partition. It may return one twice.
 func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) error) error {
 	for cursor, server := "0", ""; ; {
 		a := r.s.conn.Send(ctx, conn.Batch{Script: r.s.scripts.page, By: r.by, Calls: []conn.Call{{Partition: n, Args: []any{cursor, messagesPage}}}})[0]
@@ -47,7 +47,7 @@ func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) err
 		}
 		next := a.Text()
 		now := r.s.conn.ServerName(a.Text())
-		if cursor != "0" && now != server { // a cursor is valid for one process
+		if cursor != "0" && now != server { // a cursor is valid for one process only
 			cursor = "0"
 			continue
 		}
@@ -77,7 +77,7 @@ func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) err
 	}
 }
 
-// targets are the lanes of a message by where they lie from now on.
+// targets returns the lanes of a message by their new partitions.
 func (r *repartition) targets(n int, m stored) map[int][]string {
 	to := map[int][]string{}
 	for _, name := range m.lanes {
@@ -103,21 +103,21 @@ func living(lanes []string) (n int) {
 	return n
 }
 
-// split is a message that does not stay as it is.
+// split is a message that moves.
 type split struct {
 	stored
-	to map[int][]string // its lanes by partition
+	to map[int][]string // its lanes by new partition
 }
 
-// moveMessages moves the messages of a partition that have lanes in others. One
-// with lanes in several goes to each of them, with those lanes.
+// moveMessages moves the messages of a partition that have lanes in others. A message
+// with lanes in several partitions is copied to each of them, with these lanes.
 func (r *repartition) moveMessages(ctx context.Context, n int) error {
 	return r.eachPage(ctx, n, func(page []stored) error {
 		var batch []split
 		bytes := 0
 		for _, m := range page {
 			if !m.whole() {
-				continue // moveIDs copied it
+				continue // moveIDs has copied it
 			}
 			to := r.targets(n, m)
 			if len(to) == 1 && to[n] != nil {
@@ -141,7 +141,7 @@ func (r *repartition) moveMessages(ctx context.Context, n int) error {
 	})
 }
 
-// records reads messages as they lie in a partition; nil where one is not there.
+// records reads messages of a partition; nil for a missing one.
 func (r *repartition) records(ctx context.Context, n int, ids []string) ([]any, error) {
 	var records *redis.SliceCmd
 	err := r.s.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, r.s.tags[n]+keys.Messages, ids...) })
@@ -168,7 +168,7 @@ func (r *repartition) moveSome(ctx context.Context, n int, batch []split) error 
 	for i, m := range batch {
 		record, ok := records[i].(string)
 		if !ok {
-			continue // it came twice, and went with the first time
+			continue // it was listed twice, and moved already
 		}
 		for q, lanes := range m.to {
 			if q == n {
@@ -188,8 +188,8 @@ func (r *repartition) moveSome(ctx context.Context, n int, batch []split) error 
 	return r.s.conn.Send(ctx, conn.Batch{Script: r.s.scripts.keep, By: r.by, Calls: []conn.Call{{Partition: n, Args: keeps}}})[0].Err
 }
 
-// moveBodies copies the bodies that lie apart to where their messages go. They
-// go from here with the records.
+// moveBodies copies the separately stored bodies to the new partitions of their messages.
+// The originals are removed with the records.
 func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) error {
 	for _, m := range batch {
 		if m.apart == 0 {
@@ -202,7 +202,7 @@ func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) erro
 			return err
 		}
 		if body.Err() != nil {
-			continue // it came twice, and went with the first time
+			continue // it was listed twice, and moved already
 		}
 		var copies []conn.Call
 		for q, lanes := range m.to {
@@ -219,10 +219,10 @@ func (r *repartition) moveBodies(ctx context.Context, n int, batch []split) erro
 	return nil
 }
 
-// putWidth is how many arguments repartition_put takes for a message.
+// putWidth is the number of arguments of repartition_put for a message.
 const putWidth = 4
 
-// put has partitions take messages over.
+// put writes messages to their new partitions.
 func (r *repartition) put(ctx context.Context, puts map[int][]any) error {
 	calls := make([]conn.Call, 0, len(puts))
 	for n, args := range puts {

@@ -12,20 +12,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// SealEndpoints has all endpoints sealed anew with the first key, and their lanes
-// told. tell is called for each that was not yet.
-func SealEndpoints(ctx context.Context, s *redisq.Store, tell func(id string, err error)) error {
+// SealEndpoints seals all endpoints again with the first key, and copies their limits to
+// their lanes. report is called for each endpoint that was not sealed with it.
+func SealEndpoints(ctx context.Context, s *redisq.Store, report func(id string, err error)) error {
 	return s.SealEndpoints(ctx, func(e *dispatcher.Endpoint) error {
 		_, err := s.Limit(ctx, doctorName, e.Lane(), e.Limits(), false)
 		return err
-	}, tell)
+	}, report)
 }
 
-// sealPage is how many records one call reads: each has 16 KiB at most.
+// sealPage is how many records one call reads. Each has at most 16 KiB.
 const sealPage = 32
 
-// SealMessages has the headers of all messages sealed anew with the first key. It
-// answers how many were not yet. fail is called for each that can't be opened.
+// SealMessages seals the headers of all messages again with the first key. It returns how
+// many were not sealed with it. fail is called for each that can't be opened.
 func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)) (sealed int, err error) {
 	s := newStore(queue)
 	for n, tag := range s.tags {
@@ -46,8 +46,8 @@ func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)
 	return sealed, nil
 }
 
-// sealSome seals what is left of some messages, each behind its id. One that changed
-// meanwhile is cut or gone: a record is written once.
+// sealSome seals some messages, each after its id. One that changed meanwhile was cut or
+// forgotten, because a record is written only once.
 func (s *projectStore) sealSome(ctx context.Context, n int, found []string, fail func(error)) (sealed int, err error) {
 	var calls []conn.Call
 	for i := 0; i+1 < len(found); i += 2 {

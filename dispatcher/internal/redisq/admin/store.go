@@ -1,9 +1,9 @@
-// Package admin looks after what a project keeps: doctor examines and repairs it
-// while others work, and a repartition moves it to another number of partitions
-// while none does.
+// Package admin checks and changes all stored data of a project. Examine is the doctor:
+// it checks the data and repairs them while instances work. Repartition moves a project
+// to another number of partitions while no instance runs. SealEndpoints and SealMessages
+// encrypt with a new key. The commands of cmd/hookladder call them.
 //
-// Both go through all keys with one walker, by the table of keys.Kinds, and
-// count in one way.
+// All read the keys with one walker, by the table keys.Kinds, and count in one way.
 package admin
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 //go:embed lua/doctor.lua
-var doctorSrc string // where a delivery lies: put before each of the others
+var doctorSrc string // put before each of the other scripts of doctor
 
 //go:embed lua/doctor_walk.lua
 var walkSrc string
@@ -59,7 +59,7 @@ var keepSrc string
 //go:embed lua/repartition_ends.lua
 var endsSrc string
 
-// adminScripts are those of doctor, and those of a repartition.
+// adminScripts has the scripts of the doctor and of a repartition.
 type adminScripts struct {
 	walk, judge, records, lanes, count, add, values script.Script
 	page, put, keep, ends, putRecord, shelves       script.Script
@@ -87,17 +87,16 @@ func makeScripts(testClock bool) adminScripts {
 	}
 }
 
-// projectStore is what is worked on: the queue, the endpoints beside it, and the
-// connection below both.
+// projectStore is the store of a project: the queue, the endpoints, and their connection.
 type projectStore struct {
 	*redisq.Store
 	conn    *conn.Client
 	project string
-	tags    []string // of each partition
+	tags    []string // by partition
 	scripts adminScripts
 }
 
-// newStore works on a store whose partitions are known, or will be.
+// newStore returns the projectStore of a store.
 func newStore(s *redisq.Store) *projectStore {
 	a := &projectStore{Store: s, conn: s.Conn(), project: s.Conn().Project(), scripts: realScripts()}
 	if s.Conn().TestClock() {
@@ -107,7 +106,7 @@ func newStore(s *redisq.Store) *projectStore {
 	return a
 }
 
-// divide takes over the partitions that the connection knows.
+// divide reads the partitions from the connection.
 func (s *projectStore) divide() {
 	s.tags = nil
 	for n := range s.conn.Partitions() {
@@ -119,7 +118,7 @@ func (s *projectStore) home() string { return s.conn.Tag(conn.Home) }
 
 func (s *projectStore) instances() string { return s.home() + keys.Instances }
 
-// partition is where a lane lies.
+// partition returns the partition of a lane.
 func (s *projectStore) partition(lane dispatcher.Lane) int {
 	return keys.Partition(string(lane), len(s.tags))
 }

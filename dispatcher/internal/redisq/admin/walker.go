@@ -15,34 +15,34 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// Bounds of a walk. A page of keys is those of the whole database that one SCAN
-// looks at: 0.2 ms. A page of entries is read with as little delay for others.
+// Limits of a walk. A page of keys is the number of keys of the whole database that one
+// SCAN reads, in 0.2 ms. A page of entries takes about as long.
 const (
 	keysAtOnce    = 1000
 	entriesAtOnce = 1000
 )
 
-// walker goes through all that a project keeps, while others may work.
+// walker reads all data of a project while instances may work.
 type walker struct {
 	s       *projectStore
-	by      string    // as which it calls scripts
-	rings   []keyring // of each partition
-	holders []string  // all that may hold leases
+	by      string    // the name of the caller in scripts
+	rings   []keyring // by partition
+	holders []string  // all names that may have leases
 }
 
-// keyring are the keys of one partition that are named after something, by the
-// names of their kinds: what each is named after.
+// keyring has the keys of one partition with a second part in their names. It maps each
+// kind to these parts.
 type keyring map[string][]string
 
-// located is a key of a partition.
+// located is a key with its partition.
 type located struct {
 	whole     string
-	partition int    // -1: it is of none
-	name      string // behind the tag
+	partition int    // -1: none
+	name      string // without the tag
 }
 
-// eachKey goes through all keys of all partitions, also of such that should not
-// be. One may come twice, and one that comes or goes meanwhile may be missed.
+// eachKey yields all keys of all partitions, including unknown ones. One may come twice,
+// and one that is added or removed meanwhile may be missed.
 func (w *walker) eachKey(ctx context.Context) iter.Seq2[located, error] {
 	prefix := "{" + w.s.project + ":"
 	return func(yield func(located, error) bool) {
@@ -59,17 +59,16 @@ func (w *walker) eachKey(ctx context.Context) iter.Seq2[located, error] {
 	}
 }
 
-// matching goes through the keys that match, of all masters.
+// matching yields the keys that match, on all masters.
 func (w *walker) matching(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	return w.s.conn.KeyNames(ctx, pattern, keysAtOnce)
 }
 
-// entry is a field of a hash with its text, or a member of a sorted set with its
-// score.
+// entry is a field of a hash with its value, or a member of a sorted set with its score.
 type entry struct{ name, value string }
 
-// pages goes through a hash or a sorted set of a partition, or of conn.Home, in pages
-// of about so many. An entry may come twice.
+// pages yields a hash or a sorted set of a partition, or of conn.Home, in pages of about
+// count entries. An entry may come twice.
 func (w *walker) pages(ctx context.Context, partition int, k keys.Kind, of string, count int64) iter.Seq2[[]entry, error] {
 	key := w.s.conn.Tag(partition) + k.Name + of
 	return func(yield func([]entry, error) bool) {
@@ -96,7 +95,7 @@ func (w *walker) pages(ctx context.Context, partition int, k keys.Kind, of strin
 	}
 }
 
-// entries goes through what pages reads, one by one.
+// entries yields the entries of pages, one by one.
 func (w *walker) entries(ctx context.Context, partition int, k keys.Kind, of string) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		for page, err := range w.pages(ctx, partition, k, of, entriesAtOnce) {
@@ -113,8 +112,8 @@ func (w *walker) entries(ctx context.Context, partition int, k keys.Kind, of str
 	}
 }
 
-// readRings reads which keys are named after something, and tells of each key
-// that nothing explains: foreign_part or foreign_key.
+// readRings reads the second parts of all key names, and calls strange for each unknown
+// key, with the kind foreign_part or foreign_key.
 func (w *walker) readRings(ctx context.Context, strange func(key located, kind string)) error {
 	rings := make([]keyring, len(w.s.tags))
 	for n := range rings {
@@ -144,7 +143,8 @@ func (w *walker) readRings(ctx context.Context, strange func(key located, kind s
 	return w.readHolders(ctx)
 }
 
-// readHolders notes which names may hold leases: the instances, and those that have some.
+// readHolders reads the names that may have leases: the instances, and all names with
+// leases.
 func (w *walker) readHolders(ctx context.Context) error {
 	numbers, err := w.numbers(ctx)
 	if err != nil {
@@ -162,8 +162,8 @@ func (w *walker) readHolders(ctx context.Context) error {
 	return nil
 }
 
-// numbers reads the instances and the numbers that they beat. What is no number
-// does not grow.
+// numbers reads the heartbeat numbers of the instances. An invalid number counts as no
+// heartbeat.
 func (w *walker) numbers(ctx context.Context) (map[string]int64, error) {
 	var all *redis.MapStringStringCmd
 	err := w.s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { all = p.HGetAll(ctx, w.s.instances()) })
@@ -189,8 +189,8 @@ func (w *walker) call(ctx context.Context, sc script.Script, partition int, args
 	return &r.Reply, r.Err
 }
 
-// lanesOf are the lanes of which a partition keeps something, but a note of when
-// to look at them, in their order.
+// lanesOf returns the lanes with data in a partition, sorted. The time of a lane's next
+// check does not count as data.
 func (w *walker) lanesOf(ctx context.Context, partition int) ([]string, error) {
 	var lanes []string
 	for _, k := range keys.Kinds {

@@ -16,36 +16,35 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// Call is what one partition, or home, is asked in a round trip, and what it
-// answers.
+// Call is the part of a batch for one partition, or home, with its response.
 type Call struct {
 	Partition int
-	Args      []any                 // of the batch's script; in a partition they stand behind by and conf
-	Fill      func(redis.Pipeliner) // queues plain commands, before the script; it is called again where they are sent again
+	Args      []any                 // of the batch's script; in a partition they follow by and conf
+	Fill      func(redis.Pipeliner) // queues plain commands before the script; it is called again if they are sent again
 
-	Reply           // Values are of the script, Err is of the first command that failed
-	Weak  error     // what was written is not as durable as asked
-	Now   time.Time // by its master's clock, where the batch asks for it
-	Sent  time.Time // by this host's clock, before it was sent last
+	Reply           // Values of the script, and Err of the first command that failed
+	Weak  error     // the write is not as durable as required
+	Now   time.Time // by its master's clock, if the batch requests it
+	Sent  time.Time // by this host's clock, before it was last sent
 
-	ran    *redis.Cmd // the script
-	load   bool       // its script has to be loaded first
-	loaded bool       // it was
+	ran    *redis.Cmd // the script's command
+	load   bool       // the script must be loaded first
+	loaded bool       // the script was loaded
 }
 
-// Batch is one round trip to all masters that its calls concern.
+// Batch is one round trip to all masters of its calls.
 type Batch struct {
-	Script  script.Script // each call runs it once; without a SHA they are plain commands
+	Script  script.Script // run once by each call; without a SHA there are only plain commands
 	By      string        // the instance that calls the script
-	Doing   string        // the verb of its errors; empty: the script's name
-	Clock   bool          // each master's time is read besides
-	Durable bool          // what is written has to be as durable as the options ask
+	Doing   string        // the verb in errors; empty: the script's name
+	Clock   bool          // read each master's time too
+	Durable bool          // writes must be as durable as the options require
 	Calls   []Call
 
 	conf string // ARGV[2] of the script
 }
 
-// Everywhere is one call in each partition.
+// Everywhere returns one call for each partition.
 func (c *Client) Everywhere(args []any) []Call {
 	calls := make([]Call, len(c.tags))
 	for n := range calls {
@@ -54,9 +53,8 @@ func (c *Client) Everywhere(args []any) []Call {
 	return calls
 }
 
-// At makes plain commands where a partition lies, or home. What they answer is
-// in what fill keeps of them. The error is of the first that failed; a missing
-// value is none.
+// At runs plain commands in a partition, or at home. fill keeps the commands, which have
+// the results. The error is the first one; a missing value is not an error.
 func (c *Client) At(ctx context.Context, doing string, partition int, fill func(redis.Pipeliner)) error {
 	return c.Send(ctx, Batch{Doing: doing, Calls: []Call{{Partition: partition, Fill: fill}}})[0].Err
 }
@@ -67,8 +65,8 @@ func (c *Client) RunHome(ctx context.Context, sc script.Script, args ...any) (*R
 	return &done[0].Reply, done[0].Err
 }
 
-// EachPartition makes plain commands in partitions, all in one round trip. The
-// error says which failed.
+// EachPartition runs plain commands in several partitions, in one round trip. The error
+// names the partition that failed.
 func (c *Client) EachPartition(ctx context.Context, doing string, in []int, fill func(p redis.Pipeliner, i int)) error {
 	b := Batch{Doing: doing, Calls: make([]Call, len(in))}
 	for i, n := range in {
@@ -81,7 +79,7 @@ func (c *Client) EachPartition(ctx context.Context, doing string, in []int, fill
 	return partitions.Join(errs...)
 }
 
-// Value is what a command answered, nothing where it was never sent.
+// Value returns the result of a command, or the zero value if it was never sent.
 func Value[V, C any, P interface {
 	*C
 	Val() V
@@ -92,15 +90,15 @@ func Value[V, C any, P interface {
 	return v
 }
 
-// Send sends a batch and answers its calls. Redis may answer that it did not carry
-// out a call: its keys are being moved, a node is taking over, or does not know the
-// script. Such a call is sent again for a while. Without an answer it is unknown
-// whether the call was carried out, and only the caller may repeat it.
+// Send sends a batch and returns its calls. Redis may report that it did not run a call,
+// because its keys are being moved, a node is taking over, or the script is unknown. Send
+// retries such a call for a while. Without a response it is unknown whether the call ran,
+// so only the caller may retry it.
 func (c *Client) Send(ctx context.Context, b Batch) []Call {
 	if b.Script.SHA != "" {
 		b.conf = *c.conf.Load() + " " + c.indexKey() + " " + c.ID()
 	}
-	began, moved := time.Now(), c.stands()
+	began, moved := time.Now(), c.changed()
 	todo := make([]int, 0, len(b.Calls))
 	for i := range b.Calls {
 		e := &b.Calls[i]
@@ -131,8 +129,8 @@ func (c *Client) Send(ctx context.Context, b Batch) []Call {
 	return b.Calls
 }
 
-// exec sends calls to the masters of their partitions, to all at the same time. A
-// slow master holds up its own calls only.
+// exec sends calls to the masters of their partitions, all at the same time. A slow
+// master delays only its own calls.
 func (c *Client) exec(ctx context.Context, b *Batch, todo []int) {
 	if c.cluster == nil {
 		if len(todo) > 0 {
@@ -154,7 +152,7 @@ func (c *Client) exec(ctx context.Context, b *Batch, todo []int) {
 	}
 	var others sync.WaitGroup
 	for master, at := range groups {
-		if delete(groups, master); len(groups) == 0 { // the last, often the only one, needs no goroutine
+		if delete(groups, master); len(groups) == 0 { // the last one, often the only one, needs no goroutine
 			c.roundTrip(ctx, master, b, at)
 			break
 		}
@@ -219,8 +217,8 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 	}
 }
 
-// queue puts the commands of a call in a pipeline. A script of the project's own
-// keys gets no more arguments than the call's.
+// queue adds the commands of a call to a pipeline. A script of the project's own keys
+// gets only the call's arguments.
 func (c *Client) queue(ctx context.Context, pipe redis.Pipeliner, b *Batch, e *Call) {
 	if e.Fill != nil {
 		e.Fill(pipe)
@@ -237,9 +235,9 @@ func (c *Client) queue(ctx context.Context, pipe redis.Pipeliner, b *Batch, e *C
 	_ = pipe.Process(ctx, e.ran) // it is only queued
 }
 
-// unsent is the error of commands for which Redis refused a connection: too many
-// clients, a wrong password, a sentinel that knows no such master. go-redis tells
-// it of the pipeline only: the commands look as if each had an empty answer.
+// unsent returns the error of commands for which Redis refused a connection: too many
+// clients, a wrong password, or an unknown master in Sentinel. go-redis reports it for
+// the pipeline only, and each command seems to have an empty response.
 func unsent(cmds []redis.Cmder, err error) error {
 	if err == nil || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
 		return nil
@@ -247,7 +245,7 @@ func unsent(cmds []redis.Cmder, err error) error {
 	return fmt.Errorf("%w: %w", ErrNotTried, err)
 }
 
-// firstError is the first error of commands. A missing value is none.
+// firstError returns the first error of commands. A missing value is not an error.
 func firstError(cmds []redis.Cmder) error {
 	for _, cmd := range cmds {
 		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
@@ -257,13 +255,13 @@ func firstError(cmds []redis.Cmder) error {
 	return nil
 }
 
-// askTime queues a question for the time by the clock that scripts read.
+// askTime queues a query for the time, by the clock that scripts read.
 func (c *Client) askTime(ctx context.Context, pipe redis.Pipeliner, b *Batch, at []int) func() (time.Time, error) {
 	if !c.options.TestClock {
 		return pipe.Time(ctx).Result
 	}
 	for _, i := range at {
-		if n := b.Calls[i].Partition; n != Home { // which has no clock
+		if n := b.Calls[i].Partition; n != Home { // home has no clock
 			given := pipe.Get(ctx, c.tags[n]+keys.Clock)
 			return func() (time.Time, error) {
 				micros, err := given.Int64()

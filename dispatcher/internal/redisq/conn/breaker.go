@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Times of asking a master that did not answer. It is asked at once, since only one
-// connection may have failed, then after probeFirst, doubling to probeMost. So a
-// node that takes over from it is found within a second.
+// Backoff of probes to a master that did not respond. The first probe is sent at once,
+// because only one connection may have failed. The next follows after probeFirst, and the
+// wait doubles to probeMost. So a node that takes over is found within a second.
 const (
 	probeFirst  = 50 * time.Millisecond
 	probeMost   = 500 * time.Millisecond
 	probeWithin = time.Second
 )
 
-// reason says why calls are kept away from a master.
+// reason says why the breaker is open for a master.
 type reason string
 
-// The reasons: the first is of all calls, the second of durable ones.
+// The reasons. The first stops all calls, the second only durable ones.
 const (
 	silentMaster reason = "does not answer"
-	weakMaster   reason = "does not make durable what is written"
+	weakMaster   reason = "does not make writes durable"
 )
 
 // tripped is one fault of one master.
@@ -32,20 +32,20 @@ type tripped struct {
 	reason reason
 }
 
-// nodeBreaker keeps calls away from masters of a cluster that do not answer. A
-// batch waits for all its masters: one that hangs would hold up the others by a
-// timeout each time. After the first timeout, calls to it fail at once, until a
-// probe of our own got through. It trips in a cluster only. Where there is one
-// master it can hold up only itself, and it is reached as soon as it is back.
+// nodeBreaker is a circuit breaker for each master of a cluster. A batch waits for all
+// its masters, so a master that hangs would delay the others by a timeout each time.
+// After the first timeout, calls to it fail at once, until a probe succeeds. It is used
+// in a cluster only, because a single master delays only itself, and is used again as
+// soon as it responds.
 type nodeBreaker struct {
-	any atomic.Bool // it tripped for some master; every call reads it
+	any atomic.Bool // it is open for some master; every call reads it
 
-	mu    sync.Mutex        // guards what follows
-	open  map[tripped]error // why
+	mu    sync.Mutex        // guards the fields below
+	open  map[tripped]error // with the first error
 	ended bool              // no more probes
 
 	probes sync.WaitGroup
-	end    context.Context // of the client
+	end    context.Context // ends with the client
 	stop   context.CancelFunc
 }
 
@@ -55,7 +55,7 @@ func newNodeBreaker() *nodeBreaker {
 	return b
 }
 
-// check is the error of a call to a master that is not tried, else nil.
+// check returns the error of a call to a master with an open breaker, or nil.
 func (b *nodeBreaker) check(addr string, durable bool) error {
 	if !b.any.Load() {
 		return nil
@@ -64,14 +64,13 @@ func (b *nodeBreaker) check(addr string, durable bool) error {
 	defer b.mu.Unlock()
 	for _, r := range []reason{silentMaster, weakMaster} {
 		if why := b.open[tripped{addr, r}]; why != nil && (durable || r == silentMaster) {
-			return fmt.Errorf("%w: %s %s: %v", ErrNotTried, addr, r, why) // which is of another call
+			return fmt.Errorf("%w: %s %s: %v", ErrNotTried, addr, r, why) // the error of another call
 		}
 	}
 	return nil
 }
 
-// trip keeps calls away from a master, and has probe called until it reports
-// that they may go there again.
+// trip opens the breaker for a master, and calls probe until it returns true.
 func (b *nodeBreaker) trip(at tripped, why error, probe func(ctx context.Context) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

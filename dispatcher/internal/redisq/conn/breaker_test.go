@@ -22,7 +22,7 @@ func TestTheNodeBreakerRefusesCallsToAMasterUntilAProbeGetsThrough(t *testing.T)
 		words string
 	}{
 		"one that does not answer":    {false, true, "a does not answer: i/o timeout"},
-		"one that makes nothing last": {true, false, "a does not make durable what is written: i/o timeout"},
+		"one that makes nothing last": {true, false, "a does not make writes durable: i/o timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

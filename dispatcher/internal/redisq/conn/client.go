@@ -15,22 +15,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// Home stands for a partition where the project's own keys are meant.
+// Home is the number for the project's own keys, in place of a partition.
 const Home = -1
 
-// Options say which Redis, and whose part of it.
+// Options name the Redis and the project in it.
 type Options struct {
 	URL        string                // redis://, rediss:// or unix://, with go-redis' options; several ?addr= for a cluster or sentinels
-	Mode       Mode                  // what is behind the URL
-	Master     string                // name of the master that sentinels watch
-	CAFile     string                // certificates trusted for rediss:// besides the system's; empty: none
-	Durability dispatcher.Durability // what a durable call waits for
+	Mode       Mode                  // the kind of Redis behind the URL
+	Master     string                // name of the master in Sentinel
+	CAFile     string                // certificates trusted for rediss:// in addition to the system's; empty: none
+	Durability dispatcher.Durability // how durable a durable call must be
 	Project    string                // prefix of all keys
 	Dial       DialFunc              // nil: the network
-	TestClock  bool                  // the time is read from <tag>:clock, in microseconds, instead of Redis' TIME
+	TestClock  bool                  // scripts read the time from <tag>:clock, in microseconds, instead of TIME
 
-	// Repair removes keys of another type than ours from a partition, or from
-	// home, and reports whether there were any. It is called where a call met one.
+	// Repair removes keys of a wrong type from a partition, or from home, and reports
+	// whether there were any. It is called after a call failed because of one.
 	Repair func(ctx context.Context, partition int) bool
 }
 
@@ -40,26 +40,26 @@ type Client struct {
 	mode    Mode
 	rdb     redis.UniversalClient
 	single  *redis.Client        // nil in a cluster
-	cluster *redis.ClusterClient // nil elsewhere
+	cluster *redis.ClusterClient // nil without a cluster
 	conns   *openConns
-	where   string // for errors: the address, without any password
+	where   string // for errors: the address without a password
 
 	home       string                   // tag of the project's own keys
-	tags       []string                 // of each partition
-	epochs     []atomic.Pointer[string] // of each partition; nil: not known yet
-	impatient  []atomic.Bool            // of home and each partition: it used up a call's patience, and did not answer since
-	conf       atomic.Pointer[string]   // ARGV[2] of every script, but for the key of the index and the id of the project
-	durableWay string                   // one of the by words
+	tags       []string                 // by partition
+	epochs     []atomic.Pointer[string] // by partition; nil: not known yet
+	impatient  []atomic.Bool            // of home and each partition: its last call retried until its time was over
+	conf       atomic.Pointer[string]   // ARGV[2] of every script, without the key of the index and the id of the project
+	durableWay string                   // one of the By constants
 
 	division  division
 	archives  atomic.Bool            // :meta says that there is an archive
 	id        atomic.Pointer[string] // of the project; nil: it has none yet
-	index     atomic.Pointer[string] // key of what deliveries are found by, in hex; nil: it is not known yet
+	index     atomic.Pointer[string] // key of the hashes of tenants and subjects, in hex; nil: not known yet
 	breaker   *nodeBreaker
 	takeovers chan struct{} // 1 deep: another node may serve a partition now
 }
 
-// Dial makes the client that the options ask for. It has no partitions yet.
+// Dial returns the client for the options. It has no partitions yet.
 func Dial(ctx context.Context, o Options) (*Client, error) {
 	redis.SetLogger(silent{})
 	c := &Client{
@@ -73,13 +73,13 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-// silent drops what go-redis would print to standard error. The calls here get the
-// same as errors.
+// silent discards the log of go-redis on standard error, because the calls return the
+// same errors.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Divide gives the client so many partitions.
+// Divide sets the number of partitions.
 func (c *Client) Divide(partitions int) {
 	c.impatient = make([]atomic.Bool, 1+partitions)
 	c.epochs = make([]atomic.Pointer[string], partitions)
@@ -88,15 +88,15 @@ func (c *Client) Divide(partitions int) {
 	}
 }
 
-// SetConf sets what scripts have to know of the settings and of all instances'
-// permits: ARGV[2] of every script, but for the key of the index and the id of the project.
+// SetConf sets the settings and permits that scripts read: ARGV[2] of every script,
+// without the key of the index and the id of the project.
 func (c *Client) SetConf(conf string) { c.conf.Store(&conf) }
 
-// Partitions is the number of partitions.
+// Partitions returns the number of partitions.
 func (c *Client) Partitions() int { return len(c.tags) }
 
-// Tag is the hash tag of a partition, or of home. All names of its keys begin
-// with it.
+// Tag returns the hash tag of a partition, or of home. It is the prefix of the names of
+// its keys.
 func (c *Client) Tag(partition int) string {
 	if partition == Home {
 		return c.home
@@ -104,38 +104,38 @@ func (c *Client) Tag(partition int) string {
 	return c.tags[partition]
 }
 
-// Project is the prefix of all keys.
+// Project returns the prefix of all keys.
 func (c *Client) Project() string { return c.options.Project }
 
 // TestClock reports whether scripts read the tests' clock.
 func (c *Client) TestClock() bool { return c.options.TestClock }
 
-// Where is the address, without any password, for errors.
+// Where returns the address without a password, for errors.
 func (c *Client) Where() string { return c.where }
 
-// Mode is the kind of Redis that was found.
+// Mode returns the kind of Redis.
 func (c *Client) Mode() Mode { return c.mode }
 
-// InCluster reports whether partitions may lie on several masters.
+// InCluster reports whether partitions may be on several masters.
 func (c *Client) InCluster() bool { return c.cluster != nil }
 
-// Redis is go-redis' client, for subscriptions and for tests that read raw keys.
+// Redis returns go-redis' client, for subscriptions and for tests that read raw keys.
 func (c *Client) Redis() redis.UniversalClient { return c.rdb }
 
-// Ping reports whether Redis answers: in a cluster the master of home, without
-// which no instance is known to be alive.
+// Ping returns nil if Redis responds. In a cluster that is the master of home, because
+// without it no heartbeat can be read.
 func (c *Client) Ping(ctx context.Context) error {
 	return c.At(ctx, "ping", Home, func(p redis.Pipeliner) { p.Ping(ctx) })
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (c *Client) Close() error {
 	c.breaker.finish()
 	return c.rdb.Close()
 }
 
-// Load makes all masters know scripts. One that can't be reached gets them when
-// it is back and says that it does not know one.
+// Load loads scripts on all masters. A master that can't be reached gets them when it is
+// back and reports an unknown script.
 func (c *Client) Load(ctx context.Context, scripts []script.Script) error {
 	masters, err := c.Masters(ctx)
 	if err != nil {
@@ -155,9 +155,9 @@ func (c *Client) Load(ctx context.Context, scripts []script.Script) error {
 	return nil
 }
 
-// loadMissing makes a master know scripts. Mostly it does, from another instance or
-// an earlier start. To load all of them again takes it some milliseconds, in which
-// it serves no other call. A master that does not tell what it knows gets all.
+// loadMissing loads the scripts that a master does not have. Usually it has all of them,
+// from another instance or an earlier start. Loading all of them again would block it for
+// some milliseconds. A master that does not report its scripts gets all of them.
 func loadMissing(ctx context.Context, master *redis.Client, all []script.Script) error {
 	shas := make([]string, len(all))
 	for i, sc := range all {
@@ -181,7 +181,7 @@ func loadMissing(ctx context.Context, master *redis.Client, all []script.Script)
 	return err
 }
 
-// Masters are the nodes that hold partitions, or home, in no order.
+// Masters returns the nodes with partitions or home, in no order.
 func (c *Client) Masters(ctx context.Context) ([]*redis.Client, error) {
 	if c.cluster == nil {
 		return []*redis.Client{c.single}, nil
@@ -201,7 +201,7 @@ func (c *Client) Masters(ctx context.Context) ([]*redis.Client, error) {
 	return list, nil
 }
 
-// MasterOf is the node that holds a partition, or home.
+// MasterOf returns the node with a partition, or with home.
 func (c *Client) MasterOf(ctx context.Context, partition int) (*redis.Client, error) {
 	if c.cluster == nil {
 		return c.single, nil
@@ -213,7 +213,7 @@ func (c *Client) MasterOf(ctx context.Context, partition int) (*redis.Client, er
 	return master, nil
 }
 
-// holds reports whether the master with an address holds any partition, or home.
+// holds reports whether the master with an address has any partition, or home.
 func (c *Client) holds(addr string) bool {
 	for n := Home; n < len(c.tags); n++ {
 		master, err := c.MasterOf(c.breaker.end, n)
@@ -224,17 +224,17 @@ func (c *Client) holds(addr string) bool {
 	return false
 }
 
-// reload has the table of a cluster's slots read again, in the background and at
-// most every 200 ms. Without it go-redis reads the table after MOVED, and else once
-// a minute: it learns late of a node that took over from a dead one. (Measured:
-// 58 s without, under 4 with.)
+// reload reads the table of a cluster's slots again, in the background and at most every
+// 200 ms. go-redis itself reads it after MOVED, and otherwise once a minute. So it would
+// learn late of a node that took over from a dead one. (Measured: 58 s without, under 4
+// with.)
 func (c *Client) reload(ctx context.Context) {
 	if c.cluster != nil {
 		c.cluster.ReloadState(ctx)
 	}
 }
 
-// Flag is a yes or no as scripts take it.
+// Flag returns a boolean as scripts expect it.
 func Flag(yes bool) int {
 	if yes {
 		return 1

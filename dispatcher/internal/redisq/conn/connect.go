@@ -14,33 +14,32 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Times of a connection, unless the URL names them.
+// Timeouts of a connection, unless the URL sets them.
 const (
-	// dialWithin lets a lost SYN be sent once more, which is after a second.
+	// dialWithin allows a lost SYN to be sent again, which happens after a second.
 	dialWithin = 2 * time.Second
-	// ReadWithin is waitMost and a second for the script before it. A server that
-	// answers later hangs. All our calls end after 5 s anyway.
+	// ReadWithin is waitMost and a second for the script before it. A server that takes
+	// longer hangs. All our calls end after 5 s anyway.
 	ReadWithin = 3 * time.Second
-	// poolWithin is how long a call may wait for a free connection. Each is used for
-	// one round trip, so all of them are seldom in use for longer than an answer may
-	// take. Then the caller gets the error while it still has some of its time.
+	// poolWithin is how long a call may wait for a free connection of the pool. Each is
+	// used for one round trip, so all of them are rarely in use for longer than one
+	// response takes. Then the caller gets the error while it still has some of its time.
 	poolWithin = ReadWithin
-	// idleMost is below the time after which a balancer forgets a connection (in
-	// clouds from 60 s), and far below the time for which a machine sleeps. A
-	// connection that was idle for longer is not used again.
+	// idleMost is below the time after which a load balancer forgets a connection (in
+	// clouds from 60 s), and far below the time that a machine sleeps. A connection that
+	// was idle for longer is not used again.
 	idleMost = 50 * time.Second
 )
 
-// bufferSize is what go-redis gives the connections of its pool for pipelines.
-// All our calls are pipelines: so they need no pool of their own, and pool_size
-// is what it says.
+// bufferSize is the buffer size that go-redis uses for pipelines. All our calls are
+// pipelines, so they need no pool of their own, and pool_size limits all connections.
 const bufferSize = 128 << 10
 
-// Mode is what kind of Redis a URL leads to.
+// Mode is the kind of Redis behind a URL.
 type Mode string
 
-// The modes. ModeAuto finds out which of the others it is: sentinels where a
-// master is named, else what the server says of itself.
+// The modes. ModeAuto detects the mode: Sentinel if a master is named, otherwise from the
+// server's INFO.
 const (
 	ModeAuto     Mode = "auto"
 	ModeSingle   Mode = "single"
@@ -48,8 +47,8 @@ const (
 	ModeSentinel Mode = "sentinel"
 )
 
-// connect makes the client that the options ask for. It dials only where it has
-// to ask the server for its kind.
+// connect makes the client for the options. It opens a connection only if it must query
+// the server's mode.
 func (c *Client) connect(ctx context.Context) error {
 	o := c.options
 	u, err := readURL(o.URL, o.CAFile)
@@ -89,7 +88,7 @@ func (c *Client) connect(ctx context.Context) error {
 	return c.confirm(ctx)
 }
 
-// find opens what one address leads to.
+// find connects to the single address of the URL in the mode of its server.
 func (c *Client) find(ctx context.Context, u *redisURL) error {
 	if err := c.openSingle(u); err != nil {
 		return err
@@ -108,16 +107,16 @@ func (c *Client) find(ctx context.Context, u *redisURL) error {
 	return c.openCluster(u)
 }
 
-// confirm makes sure that the server is of the mode asked for. Else a client of one
-// node would get errors for the partitions of the others, and a client of a
-// cluster would fail at its first command.
+// confirm checks that the server has the configured mode. Otherwise a client of one node
+// would get errors for the partitions of the others, and a client of a cluster would fail
+// at its first command.
 func (c *Client) confirm(ctx context.Context) error {
 	clustered, err := false, error(nil)
 	if c.mode == ModeSingle {
 		clustered, err = inCluster(ctx, c.single)
 	} else {
 		err = c.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // reads the slots
-		if clustered = !strings.Contains(Word(err), "cluster support disabled"); !clustered {
+		if clustered = !strings.Contains(Word(err), "cluster support disabled"); !clustered {         // reads the slots
 			err = nil
 		}
 	}
@@ -125,9 +124,9 @@ func (c *Client) confirm(ctx context.Context) error {
 	case err != nil:
 		err = Failed("ask "+c.where, err)
 	case c.mode == ModeSingle && clustered:
-		err = errors.New("REDIS_MODE=single, but it is a node of a cluster: set REDIS_MODE=cluster, or unset it")
+		err = errors.New("REDIS_MODE=single, but the server is a node of a cluster: set REDIS_MODE=cluster, or unset it")
 	case c.mode == ModeCluster && !clustered:
-		err = errors.New("it is no node of a cluster, which REDIS_MODE=cluster or several addr= in REDIS_URL ask for")
+		err = errors.New("the server is not a node of a cluster, but REDIS_MODE=cluster or several addr= in REDIS_URL require one")
 	}
 	if err != nil {
 		return errors.Join(err, c.rdb.Close())
@@ -135,8 +134,8 @@ func (c *Client) confirm(ctx context.Context) error {
 	return nil
 }
 
-// inCluster asks a server whether it is a node of a cluster. A server that does
-// not tell is taken for none.
+// inCluster queries whether a server is a node of a cluster. If the server does not
+// report it, it is not.
 func inCluster(ctx context.Context, client *redis.Client) (bool, error) {
 	info, err := client.Info(ctx, "cluster").Result()
 	if err != nil && Word(err) == "" {
@@ -145,8 +144,8 @@ func inCluster(ctx context.Context, client *redis.Client) (bool, error) {
 	if err == nil {
 		return strings.Contains(info, "cluster_enabled:1"), nil
 	}
-	info, err = client.ClusterInfo(ctx).Result() // a user may be forbidden the one and not the other
-	return err == nil && strings.Contains(info, "cluster_state:"), nil
+	info, err = client.ClusterInfo(ctx).Result()                       // a user may be forbidden the one and not the other
+	return err == nil && strings.Contains(info, "cluster_state:"), nil // a user may have the right to one of the two commands only
 }
 
 func (c *Client) openSingle(u *redisURL) error {
@@ -180,14 +179,14 @@ func (c *Client) openCluster(u *redisURL) error {
 	}
 	opts.Addrs = parsed.Addrs
 	opts.FailingTimeoutSeconds = parsed.FailingTimeoutSeconds
-	opts.MaxRedirects = -1 // ASK must not be followed, and repeating is ours to decide
-	c.mode, c.cluster = ModeCluster, redis.NewClusterClient(opts.Cluster())
+	opts.MaxRedirects = -1                                                  // ASK must not be followed, and repeating is ours to decide
+	c.mode, c.cluster = ModeCluster, redis.NewClusterClient(opts.Cluster()) // ASK must not be followed, and Send decides about retries
 	c.rdb = c.cluster
 	return nil
 }
 
-// openSentinel makes a client of the master that sentinels name. What the URL
-// says of user, password and database is the master's.
+// openSentinel makes a client for the master in Sentinel. User, password and database of
+// the URL are for the master.
 func (c *Client) openSentinel(u *redisURL, master string) error {
 	parsed, err := redis.ParseFailoverURL(u.text("sentinel_username", "sentinel_password"))
 	if err != nil {
@@ -207,8 +206,8 @@ func (c *Client) openSentinel(u *redisURL, master string) error {
 	return nil
 }
 
-// ofOneKind are the parameters that go-redis knows only for clusters or only for
-// sentinels. Its parser for that kind has judged them already.
+// ofOneKind are the parameters that go-redis accepts only for clusters or only for
+// sentinels. Its parser for that kind has checked them already.
 var ofOneKind = []string{
 	"addr", "dialer_retries", "dialer_retry_timeout", "max_redirects", "read_only", "replica_only", "route_by_latency",
 	"route_by_latency_tolerance", "route_randomly", "failing_timeout_seconds", "master_name", "username", "password",
@@ -216,9 +215,9 @@ var ofOneKind = []string{
 	"identitySuffix", "unstable_resp3",
 }
 
-// universal makes the options that all kinds of clients share. It reads them from
-// the URL, but for the parameters in without, and adds our own times. Some options
-// are the same whatever the URL says.
+// universal returns the options that all kinds of clients share. It reads them from the
+// URL, except the parameters in without, and adds our timeouts. Some options do not
+// depend on the URL.
 func (c *Client) universal(u *redisURL, without ...string) (*redis.UniversalOptions, error) {
 	o, err := redis.ParseURL(u.text(without...))
 	if err != nil {
@@ -233,11 +232,11 @@ func (c *Client) universal(u *redisURL, without ...string) (*redis.UniversalOpti
 		MinIdleConns: o.MinIdleConns, MaxIdleConns: o.MaxIdleConns, MaxActiveConns: o.MaxActiveConns,
 		ConnMaxIdleTime: cmp.Or(o.ConnMaxIdleTime, idleMost), ConnMaxLifetime: o.ConnMaxLifetime, ConnMaxLifetimeJitter: o.ConnMaxLifetimeJitter,
 		PipelinePoolSize: o.PipelinePoolSize, PipelineReadBufferSize: o.PipelineReadBufferSize, PipelineWriteBufferSize: o.PipelineWriteBufferSize,
-		MaxRetries:               -1, // go-redis would run a claim twice; callers repeat what may be repeated
-		DialerRetries:            1,  // callers repeat; five dials of a server that is gone take half a second
-		ContextTimeoutEnabled:    true,
-		DisableIdentity:          true, // unknown before 7.2, and an error in its statistics for each connection
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaxRetries:               -1,                                                                // go-redis would run a claim twice; callers repeat what may be repeated
+		DialerRetries:            1,                                                                 // go-redis would run a claim twice; callers retry if that is safe
+		ContextTimeoutEnabled:    true,                                                              // callers retry; five dials to a dead server take half a second
+		DisableIdentity:          true,                                                              // unknown before 7.2, and an error in its statistics for each connection
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // unknown before 7.2, and counted as an error for each connection
 	}
 	if opts.PipelinePoolSize == 0 {
 		opts.PipelinePoolSize = -1

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// keepAlive finds a connection whose other end is gone, also while no call uses it.
+// keepAlive detects a connection whose other end is gone, even while no call uses it.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// openConns are the open connections. After a machine slept, or a balancer forgot
-// them, all of them may be dead while each looks alive. Then one timeout must be
-// enough to find them all.
+// openConns has the open connections. After a machine slept, or a load balancer forgot
+// them, all of them may be dead although each looks alive. Then one timeout must be
+// enough to detect all of them.
 type openConns struct {
 	born time.Time
-	made atomic.Int64 // so many were made
+	made atomic.Int64 // number of connections ever made
 
 	mu   sync.Mutex // guards open
 	open map[*openConn]struct{}
@@ -26,10 +26,10 @@ type openConns struct {
 
 func newConns() *openConns { return &openConns{born: time.Now(), open: map[*openConn]struct{}{}} }
 
-// DialFunc makes a connection.
+// DialFunc opens a connection.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// openConn is a connection that knows when it was last heard from.
+// openConn is a connection that records when data last came.
 type openConn struct {
 	net.Conn
 	of    *openConns
@@ -37,9 +37,9 @@ type openConn struct {
 	heard atomic.Int64 // ns from born
 }
 
-// dialer makes connections as go-redis' own dialer does, and notes each of them.
-// TLS lies above them, so that cut closes a connection without TLS' own goodbye,
-// which would have to wait for the other end.
+// dialer opens connections as go-redis' own dialer does, and records them. TLS is above
+// them, so cut closes a connection without TLS' close_notify, which would wait for the
+// other end.
 func (s *openConns) dialer(dial DialFunc, within time.Duration, secure *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, within)
@@ -59,16 +59,16 @@ func (s *openConns) dialer(dial DialFunc, within time.Duration, secure *tls.Conf
 		}
 		encrypted := tls.Client(cn, secure)
 		if err := encrypted.HandshakeContext(ctx); err != nil {
-			_ = cn.Close() // the handshake's error tells more
+			_ = cn.Close() // the handshake's error says more
 			return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: err}
 		}
 		return encrypted, nil
 	}
 }
 
-// cut closes the connections to an address that were silent since began, when a
-// call began that got no answer. An empty address means all. Other calls on them
-// get an error now instead of a timeout later, and go-redis makes new connections.
+// cut closes the connections to an address without data since began, because a call that
+// began then got no response. An empty address means all. Other calls on them fail now
+// instead of at their timeouts, and go-redis opens new connections.
 func (s *openConns) cut(addr string, began time.Time) {
 	since := int64(began.Sub(s.born))
 	var unheard []*openConn
@@ -80,11 +80,11 @@ func (s *openConns) cut(addr string, began time.Time) {
 	}
 	s.mu.Unlock()
 	for _, cn := range unheard {
-		_ = cn.Close() // dead or not, it is not used any more
+		_ = cn.Close() // even a live one is not used any more
 	}
 }
 
-// Read notes when the other end was last heard from.
+// Read records when data last came.
 func (c *openConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
@@ -93,7 +93,7 @@ func (c *openConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close forgets the connection.
+// Close removes the connection from the list.
 func (c *openConn) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.open, c)
@@ -101,12 +101,11 @@ func (c *openConn) Close() error {
 	return c.Conn.Close()
 }
 
-// SyscallConn lets go-redis find out whether the other end closed an idle
-// connection.
+// SyscallConn lets go-redis detect whether the other end closed an idle connection.
 func (c *openConn) SyscallConn() (syscall.RawConn, error) {
 	raw, ok := c.Conn.(syscall.Conn)
 	if !ok {
-		return nil, net.ErrClosed // neither TCP nor a Unix socket: nothing dials such
+		return nil, net.ErrClosed // neither TCP nor a Unix socket, which is never dialled
 	}
 	return raw.SyscallConn()
 }

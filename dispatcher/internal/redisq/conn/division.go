@@ -15,92 +15,92 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// A process may be stopped for so long that it is taken for dead, or its machine
-// may sleep. When it wakes up, a repartition may have changed the partitions:
-// then the messages that it accepted would never be delivered. Another version may
-// have changed the layout of the keys meanwhile, or another store may be behind the
-// same address. So the instance reads :meta with each beat, and before it accepts
-// anything where its last beat is old. It compares the epochs of partitions too
+// A process may be stopped until others take it for dead, or its machine may sleep. When
+// it continues, a repartition may have changed the partitions. Then the messages that it
+// accepted would never be delivered. Another version may have changed the layout of the
+// keys, or another Redis may be behind the same address. So the instance reads :meta with
+// each heartbeat, and before it accepts anything after an old heartbeat. It also compares
+// the epochs of partitions
 //
-//   - where :meta is not as it was,
-//   - with the beat that finds its name forgotten,
-//   - with the next beat after a connection was lost, the subscription began
-//     anew or another node took over,
-//   - where schedule finds another epoch, or a call finds nothing,
-//   - with each compareEach-th beat, for a partition that nothing is published to.
+//   - if :meta has changed,
+//   - with the heartbeat that finds its name forgotten,
+//   - with the next heartbeat after a connection was lost, the subscription started again
+//     or another node took over,
+//   - if schedule finds another epoch, or a call finds nothing,
+//   - with each compareEach-th heartbeat, for a partition without traffic.
 //
-// Where the project is not as it was, every call of the instance fails, and its
-// engine ends. Where data were lost, emptied.go says what is refused.
+// If the project has changed, every call of the instance fails, and its engine ends. If
+// data were lost, emptied.go says which calls fail.
 
-// compareEach bounds how long it takes to notice an emptied partition without traffic:
-// ten seconds. To compare costs Redis one command a partition.
+// compareEach limits how long an emptied partition without traffic stays unnoticed: ten
+// seconds. A comparison costs Redis one command for each partition.
 const compareEach = 5
 
-// division knows whether the project is still divided, and its keys laid out, as
-// when it was opened, and which of its data were lost.
+// division checks that the partitions and the layout of the keys are the same as when the
+// project was opened, and knows which data were lost.
 type division struct {
-	beaten atomic.Int64          // wall clock in ns of the last beat; the monotonic one stops while a machine sleeps
-	doubts atomic.Int64          // grows with each event after which the data may be others
-	solved atomic.Int64          // doubts when all epochs were compared last
-	moved  atomic.Pointer[error] // nil: it is still as it was
+	beaten atomic.Int64          // wall clock in ns of the last heartbeat; the monotonic clock stops while a machine sleeps
+	doubts atomic.Int64          // grows with each event after which the data may be different
+	solved atomic.Int64          // doubts at the last comparison of all epochs
+	moved  atomic.Pointer[error] // nil: nothing has changed
 
-	beats int // since one compared all epochs; mu guards it
+	beats int // since a heartbeat compared all epochs; guarded by mu
 
-	mu      sync.Mutex // one Verify at a time; held while what follows is written
+	mu      sync.Mutex // one Verify at a time; guards writes of the fields below
 	settled atomic.Pointer[string]
 	loss    atomic.Pointer[dispatcher.Emptied] // nil: nothing was lost
-	told    *dispatcher.Emptied                // of loss, by onLoss
+	told    *dispatcher.Emptied                // the loss that onLoss was called with
 	onLoss  atomic.Pointer[func(*dispatcher.Emptied)]
 }
 
-// Archives reports whether what happens in the project is archived.
+// Archives reports whether the project has an archive.
 func (c *Client) Archives() bool { return c.archives.Load() }
 
-// SetArchives notes that it is, or that it no longer is.
+// SetArchives sets whether the project has an archive.
 func (c *Client) SetArchives(on bool) { c.archives.Store(on) }
 
-// Beaten notes when a beat was answered.
+// Beaten records the time of a successful heartbeat.
 func (c *Client) Beaten(at time.Time) { c.division.beaten.Store(at.UnixNano()) }
 
-// BeatOld reports whether the last beat is so old that anything may have happened
+// BeatOld reports whether the last heartbeat is so old that anything may have changed
 // since.
 func (c *Client) BeatOld() bool {
 	beaten := c.division.beaten.Load()
 	return beaten != 0 && time.Now().UnixNano()-beaten > int64(dispatcher.BeatOld)
 }
 
-// Doubt has the epochs compared with the next beat.
+// Doubt requests a comparison of the epochs with the next heartbeat.
 func (c *Client) Doubt() { c.division.doubts.Add(1) }
 
-// MustStand makes sure that the project is as it was. Where :meta can't be read that
-// is no error: other partitions may answer.
+// MustStand returns an error if the project has changed. It returns nil if :meta can't be
+// read, because other partitions may respond.
 func (c *Client) MustStand(ctx context.Context) error {
 	if err := c.Verify(ctx); err != nil {
-		return c.stands()
+		return c.changed()
 	}
 	return nil
 }
 
-// Recheck reads :meta again together with the commands of another call.
+// Recheck reads :meta again, in the pipeline of another call.
 type Recheck struct {
 	c    *Client
 	have *redis.MapStringStringCmd
 }
 
-// Recheck begins to read :meta again.
+// Recheck returns a new Recheck.
 func (c *Client) Recheck() *Recheck { return &Recheck{c: c} }
 
-// Read queues the reading of :meta.
+// Read queues the query for :meta.
 func (r *Recheck) Read(ctx context.Context, p redis.Pipeliner) {
 	r.have = p.HGetAll(ctx, r.c.home+keys.Meta)
 }
 
-// Err compares what was read with what is known, and all epochs where that is due. It
-// is the error of a project that is not as it was.
+// Err compares :meta with the known state, and all epochs if that is due. It returns an
+// error if the project has changed.
 func (r *Recheck) Err(ctx context.Context) error {
 	c, meta := r.c, Value(r.have)
 	if r.have == nil || r.have.Err() != nil {
-		return c.stands()
+		return c.changed()
 	}
 	c.division.mu.Lock()
 	defer c.division.mu.Unlock()
@@ -108,23 +108,23 @@ func (r *Recheck) Err(ctx context.Context) error {
 	c.division.beats++
 	if c.division.beats < compareEach && doubts == c.division.solved.Load() && meta[MetaID] == c.ID() && meta[metaSettled] == c.settled() && meta[MetaPartitions] != "" {
 		c.take(meta)
-		return c.stands()
+		return c.changed()
 	}
 	if err := c.verify(ctx, meta); err != nil {
-		return c.stands() // it is tried again with the next beat
+		return c.changed() // retried with the next heartbeat
 	}
 	c.division.solved.Store(doubts)
 	c.division.beats = 0
 	return nil
 }
 
-// take takes over what :meta says. mu is held.
+// take stores the content of :meta. The caller holds mu.
 func (c *Client) take(meta map[string]string) {
-	if c.checkDivision(meta); c.stands() != nil {
+	if c.checkDivision(meta); c.changed() != nil {
 		return
 	}
 	if id := meta[MetaID]; id != c.ID() && c.TakeID(id) {
-		c.NoteTakeover() // what was published under it was not heard
+		c.NoteTakeover() // events published under the old id were missed
 	}
 	c.TakeIndex(meta)
 	settled, loss := meta[metaSettled], lossOf(meta)
@@ -137,8 +137,8 @@ func (c *Client) take(meta map[string]string) {
 	}
 }
 
-// checkDivision ends the instance where :meta has another number of partitions, or
-// another layout.
+// checkDivision stops the instance if :meta has another number of partitions, or another
+// layout.
 func (c *Client) checkDivision(meta map[string]string) {
 	text, partitions, schema := meta[MetaRepartition], meta[MetaPartitions], meta[MetaSchema]
 	under, err := ParseMark(text)
@@ -154,8 +154,8 @@ func (c *Client) checkDivision(meta map[string]string) {
 
 func (c *Client) move(err error) { c.division.moved.CompareAndSwap(nil, &err) }
 
-// stands is the error of every call once the project is not as it was.
-func (c *Client) stands() error {
+// changed returns the error of every call after the project has changed.
+func (c *Client) changed() error {
 	if moved := c.division.moved.Load(); moved != nil {
 		return *moved
 	}

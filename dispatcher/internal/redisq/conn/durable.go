@@ -11,27 +11,27 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// How long a durable call waits for the disk or for replicas. A disk that takes
-// longer is in trouble: the caller gets an error and may repeat. waitLeft is
-// what is left of the caller's time for the answer to come back.
+// Timeouts of a durable call for the disk or for replicas. A disk that takes longer has a
+// fault, so the caller gets an error and may retry. waitLeft is the part of the caller's
+// time that is left for the response.
 const (
 	waitMost = 2 * time.Second
 	waitLeft = 200 * time.Millisecond
 )
 
-// The ways in which writes are made durable.
+// The ways to make writes durable.
 const (
 	ByNothing = "none"
-	ByWait    = "wait"               // WAIT: so many replicas have the write in memory
+	ByWait    = "wait"               // WAIT: the required number of replicas have the write in memory
 	ByWaitAOF = "waitaof"            // WAITAOF: the master has the write on its disk
-	ByAlways  = "appendfsync always" // an older master that is set so answers only when the write is on its disk
+	ByAlways  = "appendfsync always" // an older master with this setting responds only when the write is on its disk
 )
 
-// DurableBy is the way in which calls are made as durable as the options ask.
+// DurableBy returns the way in which calls are made durable.
 func (c *Client) DurableBy() string { return c.durableWay }
 
-// FindDurable finds that way. It tries WAITAOF instead of looking it up: the server
-// may know it and still forbid it to the user.
+// FindDurable detects that way. It tries WAITAOF instead of a version check, because the
+// server may have it and still forbid it to the user.
 func (c *Client) FindDurable(ctx context.Context) error {
 	switch {
 	case c.options.Durability.Replicas > 0:
@@ -51,15 +51,15 @@ func (c *Client) FindDurable(ctx context.Context) error {
 	return nil
 }
 
-// askDurable queues one wait for all writes that were queued before it on the same
-// connection. The function that it answers has to be called after the round trip;
-// it answers nil where the writes are durable.
+// askDurable queues one wait for all writes before it on the same connection. The
+// returned function must be called after the round trip. It returns nil if the writes are
+// durable.
 func (c *Client) askDurable(ctx context.Context, pipe redis.Pipeliner) func() error {
 	most := waitMost
 	if deadline, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(deadline)-waitLeft)
 	}
-	ms := max(most.Milliseconds(), 1) // 0 would wait for ever
+	ms := max(most.Milliseconds(), 1) // 0 would wait forever
 	switch c.durableWay {
 	case ByWait:
 		n := pipe.Do(ctx, "wait", c.options.Durability.Replicas, ms)
@@ -81,7 +81,7 @@ func (c *Client) askDurable(ctx context.Context, pipe redis.Pipeliner) func() er
 	return func() error { return nil }
 }
 
-// notDurable is the error of a write that too few disks or replicas have.
+// notDurable returns the error of a write that too few disks or replicas have.
 func notDurable(have, want int, what string, err error) error {
 	switch {
 	case err != nil:

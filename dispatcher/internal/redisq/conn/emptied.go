@@ -17,11 +17,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// A store that lost its data answers as one that was always empty: nothing matches, there
-// is no such message. So what was lost is noted in :meta, by the first instance that
-// notices, before anything else: emptied is the id that home had, emptied:<n> the epoch
-// of partition n. All instances obey these fields, also those that start later. They stay
-// until a person restored the data, or gave them up.
+// A Redis that lost its data responds like one that was always empty: nothing matches,
+// there is no such message. So the first instance that notices a loss records it in :meta
+// before anything else: emptied is the id that home had, emptied:<n> the epoch of
+// partition n. All instances obey these fields, including later ones. The fields stay
+// until a person has restored the data, or given them up.
 
 //go:embed lua/emptied.lua
 var emptiedSrc string
@@ -30,13 +30,13 @@ var emptiedScript = script.New("emptied", emptiedSrc)
 
 const (
 	metaEmptied = "emptied"
-	metaSettled = "settled" // a random text, another one after each loss that was restored or given up
+	metaSettled = "settled" // a random text, which changes after each loss that was restored or given up
 
-	// unknownEpoch stands for the epoch of data that no instance knew.
+	// unknownEpoch is recorded for data whose epoch no instance knew.
 	unknownEpoch = "?"
 )
 
-// emptiedOf is the field that says that a partition, or home, was emptied.
+// emptiedOf returns the field for the loss of a partition, or of home.
 func emptiedOf(partition int) string {
 	if partition == Home {
 		return metaEmptied
@@ -44,7 +44,7 @@ func emptiedOf(partition int) string {
 	return metaEmptied + ":" + strconv.Itoa(partition)
 }
 
-// lossOf reads what :meta says was lost; nil: nothing was.
+// lossOf returns the loss that :meta records, or nil.
 func lossOf(meta map[string]string) *dispatcher.Emptied {
 	loss := &dispatcher.Emptied{Archived: meta[MetaArchive] != ""}
 	for field := range meta {
@@ -62,13 +62,15 @@ func lossOf(meta map[string]string) *dispatcher.Emptied {
 	return loss
 }
 
-// Loss is what of the project was lost, and neither restored nor given up; nil: nothing.
+// Loss returns the data that were lost, and neither restored nor given up; nil: none.
 func (c *Client) Loss() *dispatcher.Emptied { return c.division.loss.Load() }
 
-// OnLoss has a function called when something was lost, and with nil when that is over.
-func (c *Client) OnLoss(told func(*dispatcher.Emptied)) { c.division.onLoss.Store(&told) }
+// OnLoss sets a function that is called when data were lost, and with nil when the loss
+// is over.
+func (c *Client) OnLoss(reported func(*dispatcher.Emptied)) { c.division.onLoss.Store(&reported) }
 
-// LostHome is the error of calls that need the project's own keys after they were lost.
+// LostHome returns the error of calls that need the project's own keys after they were
+// lost, or nil.
 func (c *Client) LostHome() error {
 	if loss := c.Loss(); loss != nil && loss.Home {
 		return loss
@@ -76,8 +78,8 @@ func (c *Client) LostHome() error {
 	return nil
 }
 
-// LostOf is the error of calls that need the deliveries of these lanes, or without lanes
-// all deliveries, after some of them were lost.
+// LostOf returns the error of calls that need the deliveries of these lanes after some of
+// them were lost. Without lanes it means all deliveries.
 func (c *Client) LostOf(lanes []dispatcher.Lane) error {
 	loss := c.Loss()
 	if loss == nil || len(loss.Partitions) == 0 || len(lanes) > 0 && !slices.ContainsFunc(c.partitionsOf(lanes), loss.Has) {
@@ -86,9 +88,9 @@ func (c *Client) LostOf(lanes []dispatcher.Lane) error {
 	return loss
 }
 
-// IntactOf makes sure, after nothing was found of these lanes, that the store still has
-// the data with which this instance began. These are the data of their partitions, and the
-// project's own if a lane is an endpoint's. Without lanes all data are meant.
+// IntactOf returns an error if data were lost, after nothing was found of these lanes. It
+// checks the partitions of the lanes, and home if a lane is an endpoint's. Without lanes
+// it checks everything.
 func (c *Client) IntactOf(ctx context.Context, lanes []dispatcher.Lane) error {
 	if len(lanes) == 0 {
 		return c.IntactAll(ctx)
@@ -102,7 +104,7 @@ func (c *Client) IntactOf(ctx context.Context, lanes []dispatcher.Lane) error {
 	return err
 }
 
-// partitionsOf are the partitions in which lanes lie, in order.
+// partitionsOf returns the partitions of lanes, in order.
 func (c *Client) partitionsOf(lanes []dispatcher.Lane) (in []int) {
 	for _, lane := range lanes {
 		in = append(in, keys.Partition(string(lane), len(c.tags)))
@@ -111,8 +113,9 @@ func (c *Client) partitionsOf(lanes []dispatcher.Lane) (in []int) {
 	return slices.Compact(in)
 }
 
-// Intact makes sure, after something was not found in some partitions or home, that these
-// are the data with which this instance began. Without partitions home alone is meant.
+// Intact returns an error if data were lost, after something was not found in some
+// partitions or home. It compares their epochs with those at the start of this instance.
+// Without partitions it checks home.
 func (c *Client) Intact(ctx context.Context, in ...int) error {
 	if err := c.lostAmong(in); err != nil {
 		return err
@@ -146,7 +149,7 @@ func (c *Client) Intact(ctx context.Context, in ...int) error {
 // IntactAll is Intact for home and all partitions.
 func (c *Client) IntactAll(ctx context.Context) error { return c.Intact(ctx, c.all()...) }
 
-// sameHome reports whether id, emptied and settled of :meta are as they were.
+// sameHome reports whether id, emptied and settled of :meta are unchanged.
 func (c *Client) sameHome(have []any) bool {
 	text := func(i int) string {
 		t, _ := have[i].(string)
@@ -173,9 +176,9 @@ func (c *Client) settled() string {
 	return ""
 }
 
-// Verify compares the epochs of home and of all partitions with those that this instance
-// knows, and notes in :meta what was lost. The error is that of a project that is not as
-// it was, or that :meta could not be read.
+// Verify compares the epochs of home and of all partitions with the ones that this
+// instance knows, and records losses in :meta. It returns an error if the project has
+// changed, or :meta could not be read.
 func (c *Client) Verify(ctx context.Context) error {
 	c.division.mu.Lock()
 	defer c.division.mu.Unlock()
@@ -186,10 +189,10 @@ func (c *Client) Verify(ctx context.Context) error {
 	return c.verify(ctx, meta)
 }
 
-// verify is Verify with what :meta says. mu is held.
+// verify is Verify with the content of :meta. The caller holds mu.
 func (c *Client) verify(ctx context.Context, meta map[string]string) error {
-	if c.checkDivision(meta); c.stands() != nil {
-		return c.stands()
+	if c.checkDivision(meta); c.changed() != nil {
+		return c.changed()
 	}
 	anew := meta[metaSettled] != "" && meta[metaSettled] != c.settled()
 	if meta[MetaID] != c.ID() && !anew && meta[metaEmptied] == "" {
@@ -203,14 +206,13 @@ func (c *Client) verify(ctx context.Context, meta map[string]string) error {
 	meta, err := c.ReadMeta(ctx)
 	if err == nil {
 		c.take(meta)
-		err = c.stands()
+		err = c.changed()
 	}
 	return err
 }
 
-// verifyPartitions notes which partitions lost their data, and learns the epochs of those
-// that they have now. Where a loss ended since the epochs were read, other ones are no
-// other loss.
+// verifyPartitions records which partitions lost their data, and stores their new epochs.
+// If a loss ended since the epochs were read, new epochs are not another loss.
 func (c *Client) verifyPartitions(ctx context.Context, meta map[string]string, anew bool) error {
 	found, err := c.readEpochs(ctx, c.all())
 	if err != nil {
@@ -237,9 +239,9 @@ func (c *Client) verifyPartitions(ctx context.Context, meta map[string]string, a
 	return c.giveEpochs(ctx, slices.Collect(maps.Keys(lost)))
 }
 
-// noteEmptied notes in :meta what was lost, with the epochs that were known. Home that
-// was lost gets what it needs to be opened, and another id: an archive that knows
-// endpoints of the lost one must not take them for deleted.
+// noteEmptied records a loss in :meta, with the known epochs. If home was lost it gets
+// the fields that are needed to open it, and another id. Otherwise an archive would treat
+// the lost endpoints as deleted.
 func (c *Client) noteEmptied(ctx context.Context, lost map[int]string) error {
 	var fields []any
 	for n, epoch := range lost {
@@ -252,8 +254,8 @@ func (c *Client) noteEmptied(ctx context.Context, lost map[int]string) error {
 	return c.writeMeta(ctx, fields, false)
 }
 
-// writeMeta writes fields of :meta that are not there, or over those that are, and
-// removes others, all at once.
+// writeMeta writes fields of :meta and removes others in one step. With over it
+// overwrites existing fields.
 func (c *Client) writeMeta(ctx context.Context, fields []any, over bool, gone ...string) error {
 	args := append([]any{len(fields) / 2}, fields...)
 	args = append(args, Flag(over))
@@ -270,7 +272,7 @@ func (c *Client) writeMeta(ctx context.Context, fields []any, over bool, gone ..
 	return err
 }
 
-// giveEpochs gives partitions without an epoch a new one, and learns it.
+// giveEpochs gives partitions without an epoch a new one, and stores it.
 func (c *Client) giveEpochs(ctx context.Context, in []int) error {
 	given := make([]*redis.StringCmd, len(in))
 	err := c.EachPartition(ctx, "make epochs", in, func(p redis.Pipeliner, i int) {
@@ -285,8 +287,8 @@ func (c *Client) giveEpochs(ctx context.Context, in []int) error {
 	return err
 }
 
-// EndLoss notes that what was lost was restored, or given up. All instances go on with
-// their next beat.
+// EndLoss records that the lost data were restored, or given up. All instances continue
+// with their next heartbeat.
 func (c *Client) EndLoss(ctx context.Context, loss *dispatcher.Emptied) error {
 	var gone []string
 	if loss.Home {
@@ -301,8 +303,8 @@ func (c *Client) EndLoss(ctx context.Context, loss *dispatcher.Emptied) error {
 	return c.Verify(ctx)
 }
 
-// NoteLost notes which data were lost that an archive knows: of home by the id that it
-// had, and then of partitions by their epochs.
+// NoteLost records the loss of data that an archive knows: of home by its id, or else of
+// partitions by their epochs.
 func (c *Client) NoteLost(ctx context.Context, id string, epochs map[int]string) error {
 	if id == "" || id == c.ID() || c.Loss() != nil {
 		return nil

@@ -15,15 +15,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// The data of each partition begin with a name of their own, its epoch. It is made with the
-// partition and lies among the data, so it is lost with them. An instance remembers the
-// epochs that it began with. If one is missing or another one later, the data of that
-// partition were lost.
+// Each partition has an epoch, a random name for its data. It is created with the
+// partition and stored among the data, so it is lost with them. An instance remembers the
+// epochs at its start. If one is missing or different later, the data of that partition
+// were lost.
 
-// NewEpoch is a name that no data had before. It begins with the present second.
+// NewEpoch returns a unique epoch. It begins with the current second.
 func NewEpoch() string { return strconv.FormatInt(time.Now().Unix(), 36) + "-" + rand.Text() }
 
-// EpochTime is when the data with an epoch began. Zero: that is not known.
+// EpochTime returns when the data of an epoch began, or zero if that is unknown.
 func EpochTime(epoch string) time.Time {
 	second, _, named := strings.Cut(epoch, "-")
 	if at, err := strconv.ParseInt(second, 36, 64); named && err == nil && at > 0 {
@@ -32,7 +32,7 @@ func EpochTime(epoch string) time.Time {
 	return time.Time{}
 }
 
-// Epoch is the epoch of a partition as this instance knows it; empty: not known yet.
+// Epoch returns the epoch of a partition as this instance knows it; empty: not known yet.
 func (c *Client) Epoch(partition int) string {
 	if e := c.epochs[partition].Load(); e != nil {
 		return *e
@@ -40,7 +40,7 @@ func (c *Client) Epoch(partition int) string {
 	return ""
 }
 
-// Epochs are those of all partitions, as far as they are known.
+// Epochs returns the known epochs of all partitions.
 func (c *Client) Epochs() (all []string) {
 	for n := range c.tags {
 		if e := c.Epoch(n); e != "" {
@@ -50,11 +50,11 @@ func (c *Client) Epochs() (all []string) {
 	return all
 }
 
-// learnEpoch notes the epoch of a partition.
+// learnEpoch stores the epoch of a partition.
 func (c *Client) learnEpoch(partition int, epoch string) { c.epochs[partition].Store(&epoch) }
 
-// MakeEpochs makes the epochs of a new project, and reads those of one that is there. A
-// partition whose master can't be reached is left out as long as another one answers.
+// MakeEpochs creates the epochs of a new project, or reads the existing ones. It skips a
+// partition whose master can't be reached, unless all fail.
 func (c *Client) MakeEpochs(ctx context.Context) error {
 	meta, err := c.ReadMeta(ctx)
 	if err != nil {
@@ -81,8 +81,8 @@ func (c *Client) MakeEpochs(ctx context.Context) error {
 	return c.makeMissing(ctx, missing, len(found) == len(c.tags))
 }
 
-// Whole makes sure that a project has all data of its first partitions, as far as a process
-// can see that did not know them before.
+// Whole returns an error if a project lost data of its first partitions, as far as a
+// process can see that did not know them before.
 func (c *Client) Whole(ctx context.Context, partitions int) error {
 	meta, err := c.ReadMeta(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Client) Whole(ctx context.Context, partitions int) error {
 	return nil
 }
 
-// verifyKnown notes which partitions of a project that is there have lost their epochs.
+// verifyKnown records which partitions of an existing project have lost their epochs.
 func (c *Client) verifyKnown(ctx context.Context, found map[int]string) error {
 	for _, epoch := range found {
 		if epoch == "" {
@@ -120,8 +120,8 @@ func (c *Client) verifyKnown(ctx context.Context, found map[int]string) error {
 	return nil
 }
 
-// makeMissing gives partitions of a new project their epochs. all says that these are all
-// that lack one.
+// makeMissing creates the epochs of partitions in a new project. all reports that no
+// other partition lacks one.
 func (c *Client) makeMissing(ctx context.Context, missing []int, all bool) error {
 	if len(missing) > 0 {
 		err := c.EachPartition(ctx, "make epochs", missing, func(p redis.Pipeliner, i int) {
@@ -146,7 +146,7 @@ func (c *Client) makeMissing(ctx context.Context, missing []int, all bool) error
 	return c.At(ctx, "write "+key, Home, func(p redis.Pipeliner) { p.HSet(ctx, key, metaEpochs, 1) })
 }
 
-// all are the numbers of all partitions.
+// all returns the numbers of all partitions.
 func (c *Client) all() []int {
 	all := make([]int, len(c.tags))
 	for n := range all {
@@ -155,8 +155,8 @@ func (c *Client) all() []int {
 	return all
 }
 
-// readEpochs reads the epochs of partitions; empty: there is none. A partition that
-// can't be reached is left out, unless it is so with all.
+// readEpochs reads the epochs of partitions; empty: none. It skips a partition that can't
+// be reached, unless all fail.
 func (c *Client) readEpochs(ctx context.Context, in []int) (map[int]string, error) {
 	read := make([]*redis.StringCmd, len(in))
 	calls := make([]Call, len(in))

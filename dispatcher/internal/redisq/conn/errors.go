@@ -15,47 +15,47 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// unavailable are the prefixes of Redis' answers that pass, some by themselves and
-// some once a person has set Redis right. It is loading, failing over, being
-// resharded or busy, has too few replicas or too many
-// clients. RESTORING and EMPTIED are schedule's own: an archive is being put back, or
-// the partition lost its data.
+// unavailable are the prefixes of temporary errors of Redis. Some end by themselves,
+// others after a person has fixed Redis. It is loading, failing over, being resharded or
+// busy, or has too few replicas or too many clients. RESTORING and EMPTIED come from
+// schedule: an archive is being restored, or the partition lost its data.
 var unavailable = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED ", "ASK ",
 	"BUSY ", "NOREPLICAS", "NOSCRIPT", "RESTORING", "EMPTIED", "NOAUTH", "WRONGPASS", "ERR max number of clients",
 }
 
-// readOnly begins Redis' answer to every change while it can't write to its disk, and
-// diskFull is in it where that is full.
+// readOnly is the prefix of the response to every write while Redis can't write to its
+// disk. diskFull is part of it if the disk is full.
 const (
 	readOnly = "MISCONF"
 	diskFull = "No space left on device"
 )
 
-// full are the words of Redis and its managed kinds for no memory left.
+// full are the words of Redis and its managed versions for no memory left.
 var full = []string{"OOM", "size exceeded", "quota exceeded"}
 
-// brokenOff are the errors of calls without an answer. A connection that ends in
-// the middle of one says io.EOF or io.ErrUnexpectedEOF.
+// brokenOff are the errors of calls without a response. A connection that ends within one
+// returns io.EOF or io.ErrUnexpectedEOF.
 var brokenOff = []error{
 	io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 	context.DeadlineExceeded, context.Canceled, ErrNotTried,
 }
 
 var (
-	// ErrReply says that a script answered what it never should.
-	ErrReply = errors.New("unexpected answer of a script")
-	// ErrNotTried says that a call was not sent.
+	// ErrReply means that a script returned an unexpected value.
+	ErrReply = errors.New("unexpected response of a script")
+	// ErrNotTried means that a call was not sent.
 	ErrNotTried = errors.New("not tried")
 )
 
-// asAnswer finds Redis' answer in an error. A missing value is no error of Redis.
+// asAnswer reports whether an error contains an error response of Redis. A missing value
+// does not count.
 func asAnswer(err error, answer *redis.Error) bool {
 	return errors.As(err, answer) && !errors.Is(err, redis.Nil)
 }
 
-// Meaning tells what an error of go-redis means to the engine: that the store is
-// full, read only or unavailable. It is nil for a fault of ours.
+// Meaning returns the engine's error for an error of go-redis: the store is full, read
+// only or unavailable. It returns nil for a bug of ours.
 func Meaning(err error) error {
 	text := Word(err)
 	if text == "" {
@@ -89,18 +89,17 @@ func Meaning(err error) error {
 	return nil
 }
 
-// refusing are the prefixes of Redis' answers to an unknown user or a wrong
-// password.
+// refusing are the prefixes of responses to an unknown user or a wrong password.
 var refusing = []string{"NOAUTH", "WRONGPASS"}
 
-// Refused reports whether Redis refused the user or the password. That does not
-// pass by itself.
+// Refused reports whether Redis refused the user or the password. A retry does not help
+// then.
 func Refused(err error) bool {
 	text := Word(err)
 	return slices.ContainsFunc(refusing, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
-// Failed wraps an error with the verb and with its meaning. It is nil for nil.
+// Failed wraps an error with the verb and its Meaning. It returns nil for nil.
 func Failed(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -111,8 +110,7 @@ func Failed(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// InPartition says which partition an error is of. nil stays nil, and an error of
-// home stays as it is.
+// InPartition adds the partition to an error. nil and an error of home are unchanged.
 func (c *Client) InPartition(n int, err error) error {
 	if n == Home {
 		return err

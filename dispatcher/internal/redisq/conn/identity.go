@@ -15,25 +15,25 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// Pub/sub knows no databases: two deployments with the same PROJECT, each in a
-// database of its own, publish on the same channels. A hint of one would send
-// the other to sleep. So each project has a random id in :meta. All that is
-// published begins with it, and what begins with another id is passed over.
+// Pub/sub has no databases, so two deployments with the same PROJECT in different
+// databases publish on the same channels. A hint of one would mislead the other. So each
+// project has a random id in :meta. It is the prefix of every published message, and
+// messages with another id are ignored.
 
 //go:embed lua/identify.lua
 var identifySrc string
 
 var identifyScript = script.New("identify", identifySrc)
 
-// nameless stands for the id of a project that has none. It is never published to
-// a listener: no instance runs without an id.
+// nameless is used for the id of a project without one. No subscriber receives it,
+// because no instance runs without an id.
 const nameless = "0"
 
 // identities is the form of an id. Scripts rely on it.
 var identities = regexp.MustCompile(`^[0-9a-f]{1,32}$`)
 
-// ID is the project's id. It changes while an instance runs only where the store
-// lost everything and another instance wrote to it first.
+// ID returns the project's id. It changes while an instance runs only if Redis lost
+// everything and another instance wrote to it first.
 func (c *Client) ID() string {
 	if id := c.id.Load(); id != nil {
 		return *id
@@ -41,14 +41,14 @@ func (c *Client) ID() string {
 	return nameless
 }
 
-// newID is an id that no project had before.
+// newID returns a unique id.
 func newID() string {
 	var random [8]byte
-	_, _ = rand.Read(random[:]) // it never fails
+	_, _ = rand.Read(random[:]) // never fails
 	return hex.EncodeToString(random[:])
 }
 
-// TakeID takes over an id, and reports whether the text is one.
+// TakeID stores an id, and reports whether the text is a valid one.
 func (c *Client) TakeID(id string) bool {
 	if !identities.MatchString(id) {
 		return false
@@ -57,8 +57,8 @@ func (c *Client) TakeID(id string) bool {
 	return true
 }
 
-// identify takes over the id that :meta has. An earlier version made projects
-// without one: then the first start makes it, also where memory is full.
+// identify stores the id from :meta. Projects of an earlier version have none, so the
+// first start creates it, even if memory is full.
 func (c *Client) identify(ctx context.Context, have string) error {
 	if have == "" {
 		var err error
@@ -72,8 +72,8 @@ func (c *Client) identify(ctx context.Context, have string) error {
 	return nil
 }
 
-// KeepRandom stores a random text in a field of :meta, also where memory is full. It
-// returns the text of the instance that was first.
+// KeepRandom stores a random text in a field of :meta, even if memory is full. It returns
+// the text of the instance that was first.
 func (c *Client) KeepRandom(ctx context.Context, field, text string) (string, error) {
 	var made *redis.Cmd
 	err := c.At(ctx, "identify", Home, func(p redis.Pipeliner) {
@@ -89,8 +89,8 @@ func (c *Client) KeepRandom(ctx context.Context, field, text string) (string, er
 	return kept, nil
 }
 
-// Ours cuts the project's id off what was published, and reports whether it is
-// this project's.
+// Ours removes the project's id from a published message, and reports whether the message
+// is from this project.
 func (c *Client) Ours(text string) (rest string, ours bool) {
 	id, rest, _ := strings.Cut(text, " ")
 	return rest, id == c.ID()

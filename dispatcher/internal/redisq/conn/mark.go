@@ -2,34 +2,34 @@ package conn
 
 import "fmt"
 
-// Mark is how far a repartition came.
+// Mark is the progress of a repartition.
 type Mark struct {
 	From, To int
 	Phase    Phase
 }
 
-// Phase is a part of a repartition. Each may be done again, but not after the next
-// one has begun.
+// Phase is a part of a repartition. Each may be repeated, but not after the next one has
+// begun.
 type Phase int
 
-// The phases, in their order.
+// The phases, in order.
 const (
-	PhaseBegin Phase = iota // nothing was changed yet
-	PhaseIDs                // known ids are copied to where they may be asked for
-	PhaseMove               // what belongs to lanes is moved
-	PhaseCount              // counts are made anew, what is left over goes
+	PhaseBegin Phase = iota // nothing has changed yet
+	PhaseIDs                // known ids are copied to the partitions that may need them
+	PhaseMove               // the data of lanes are moved
+	PhaseCount              // counts are written again, and leftovers removed
 )
 
-// Phases are their words.
+// Phases are their names.
 var Phases = [...]string{"begin", "ids", "move", "count"}
 
-// String is the phase's word.
+// String returns the name of the phase.
 func (p Phase) String() string { return Phases[p] }
 
-// String is the text of a mark.
+// String returns the text of a mark.
 func (m Mark) String() string { return fmt.Sprintf("%d %d %s", m.From, m.To, m.Phase) }
 
-// ParseMark reads the text of a mark.
+// ParseMark parses the text of a mark.
 func ParseMark(text string) (Mark, error) {
 	var m Mark
 	var word string
@@ -44,8 +44,8 @@ func ParseMark(text string) (Mark, error) {
 	return m, fmt.Errorf("its mark of a repartition is %q, which this version does not know", text)
 }
 
-// underWay refuses a project while a repartition of it has not ended: some of its
-// deliveries lie in partitions where no instance would look.
+// underWay returns an error while a repartition has not ended, because some deliveries
+// are in partitions that no instance would poll.
 func underWay(meta map[string]string) error {
 	text := meta[MetaRepartition]
 	if text == "" {

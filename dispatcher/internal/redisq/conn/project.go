@@ -14,23 +14,23 @@ import (
 const (
 	MetaPartitions  = "partitions"
 	MetaSchema      = "schema"
-	MetaID          = "id"          // random, of the project, in all that is published
-	MetaRepartition = "repartition" // "<from> <to> <phase>" while one is under way
-	MetaArchive     = "archive"     // 1: what happens is archived, so all instances name what they accept
-	metaEpochs      = "epochs"      // 1: all partitions were given their epochs
+	MetaID          = "id"          // random, of the project; prefix of every published message
+	MetaRepartition = "repartition" // "<from> <to> <phase>" while a repartition runs
+	MetaArchive     = "archive"     // 1: the project has an archive, so all instances log what they accept
+	metaEpochs      = "epochs"      // 1: all partitions have epochs
 )
 
-// clusterPartitions is how many partitions an empty store gets in a cluster. By
-// their hashes its masters then have equally many within 10 %.
+// clusterPartitions is the number of partitions of an empty store in a cluster. Their
+// hashes spread them over the masters with a difference of at most 10 %.
 const clusterPartitions = 128
 
-// schemaVersion is the layout of the keys that this version knows, as :meta has it.
-// A project with another layout is not touched.
+// schemaVersion is the layout of the keys in this version, as in :meta. A project with
+// another layout is not changed.
 const schemaVersion = "6"
 
-// Agree settles the number of partitions and takes over the project's id. The first
-// start fixes the number, since every lane's place depends on it. It writes only
-// to an empty store: one whose memory is full must be opened too.
+// Agree returns the number of partitions and stores the project's id. The first start
+// fixes the number, because every lane's partition depends on it. It writes only to an
+// empty store, because one whose memory is full must be opened too.
 func (c *Client) Agree(ctx context.Context, wanted int) (int, error) {
 	key := c.home + keys.Meta
 	have, err := c.ReadMeta(ctx)
@@ -81,7 +81,7 @@ func (c *Client) ReadMeta(ctx context.Context) (map[string]string, error) {
 	return Value(have), err
 }
 
-// CheckLayout refuses a layout of the keys that this version does not know.
+// CheckLayout returns an error for a layout of the keys that this version does not know.
 func (c *Client) CheckLayout(schema string) error {
 	known, _ := strconv.Atoi(schemaVersion)
 	switch n, err := strconv.Atoi(schema); {
@@ -89,7 +89,7 @@ func (c *Client) CheckLayout(schema string) error {
 		return nil
 	case err == nil && n < known:
 		return fmt.Errorf("the keys of project %s have the older layout %s, this version knows %s only: stop all older instances and use another PROJECT, "+
-			"or an empty database; let the older version finish first what waits there", c.options.Project, schema, schemaVersion)
+			"or an empty database; let the older version finish its deliveries first", c.options.Project, schema, schemaVersion)
 	default:
 		return fmt.Errorf("the keys of project %s have layout %q, this version knows %s only: start the newer version that made them", c.options.Project, schema, schemaVersion)
 	}

@@ -9,40 +9,38 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How long a call waits before it repeats what Redis said it did not carry out. It
-// waits for repeatAfter, and for up to half of it more so that instances spread.
-// After MOVED it waits between movedLeast and movedMost, while the table of the
-// slots is read again. (Measured on a slot that moves: 8 repeats of 100 ms, and
-// 95 ms until the new table was there.)
+// The wait before a retry of a call that Redis did not run. It is repeatAfter with up to
+// half of it added, so that instances spread. After MOVED it is between movedLeast and
+// movedMost, while the table of the slots is read again. (Measured on a moving slot: 8
+// retries of 100 ms, and 95 ms until the new table was read.)
 const (
 	repeatAfter = 100 * time.Millisecond
 	movedLeast  = 20 * time.Millisecond
 	movedMost   = 100 * time.Millisecond
 )
 
-// patience is how long a call repeats at most, since it holds up the other calls of
-// its batch. A slot with ten thousand messages moves in a fraction of that. A
-// partition that took longer is tried once a call until it answers again, so that
-// it holds up others only once. Where each answer takes long, the time alone
-// proves nothing: triesLeast are made whatever they take. In that time the table
-// of the slots has been read again.
+// patience is how long a call may retry, because it delays the other calls of its batch.
+// A slot with ten thousand messages moves in a fraction of that. After a partition took
+// longer, each call tries it only once until it responds again. If each response takes
+// long, the time alone says nothing, so triesLeast tries are always made. By then the
+// table of the slots has been read again.
 const (
 	patience   = time.Second
 	triesLeast = 5
 )
 
-// passing are the answers which say that nothing was carried out, for a reason that
-// passes. A slot is being moved, its replica takes over, the node loads its data,
-// is a replica by now, or is busy with another user's script. ASK is never followed:
-// the node that it names does not have the keys that have not moved yet.
+// passing are the responses for a temporary reason, which say that nothing was done. A
+// slot is being moved, its replica takes over, or the node loads its data, is a replica
+// by now, or is busy with another script. ASK is never followed, because that node does
+// not have the keys that have not moved yet.
 var passing = []string{"ASK ", "TRYAGAIN", "CLUSTERDOWN", "MOVED ", "LOADING", "READONLY", "MASTERDOWN", "BUSY "}
 
-// mayRepeat tells whether a call has to be sent again, and after which time. It was
-// sent so many times since it began.
+// mayRepeat reports whether a call must be sent again, and after which wait. It has been
+// sent tries times.
 func (c *Client) mayRepeat(e *Call, began time.Time, tries int) (after time.Duration, ok bool) {
 	impatient := &c.impatient[e.Partition-Home]
 	if e.Err == nil {
-		if impatient.Load() { // asked first: all callers would write to the same cache line
+		if impatient.Load() { // checked first, because all callers would write to the same cache line
 			impatient.Store(false)
 		}
 		return 0, false
@@ -75,8 +73,8 @@ func (c *Client) mayRepeat(e *Call, began time.Time, tries int) (after time.Dura
 	return 0, false
 }
 
-// ofWrongType are the calls that met a key of another type than ours, which a
-// person wrote. Scripts read before they change anything, so nothing was changed.
+// ofWrongType returns the calls that failed because of a key with a wrong type, which a
+// person wrote. Scripts read before they write, so nothing was changed.
 func ofWrongType(b *Batch, todo []int) (wrong []int) {
 	for _, i := range todo {
 		if err := b.Calls[i].Err; err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
@@ -86,9 +84,8 @@ func ofWrongType(b *Batch, todo []int) (wrong []int) {
 	return wrong
 }
 
-// repair removes the keys of another type that calls met, and answers which calls
-// have to be made again. Such a key holds nothing of ours, and it would stop its
-// whole partition.
+// repair removes the keys of wrong types, and returns the calls to retry. Such a key has
+// no data of ours, and it would stop its whole partition.
 func (c *Client) repair(ctx context.Context, b *Batch, wrong []int) (again []int) {
 	if c.options.Repair == nil {
 		return nil
@@ -106,9 +103,9 @@ func (c *Client) repair(ctx context.Context, b *Batch, wrong []int) (again []int
 	return again
 }
 
-// Word is Redis' answer from the word on that tells what it means, or empty where
-// Redis did not answer. Before version 7 an error in a script stands behind the
-// error of the script: "ERR Error running script (…): … -OOM command …".
+// Word returns the error response of Redis from its first significant word, or "" without
+// a response. Before version 7 an error in a script comes after the error of the script:
+// "ERR Error running script (…): … -OOM command …".
 func Word(err error) string {
 	var answer redis.Error
 	if !asAnswer(err, &answer) {
@@ -123,7 +120,7 @@ func Word(err error) string {
 	return text
 }
 
-// Sleep waits for d or until ctx ends, and reports whether ctx goes on.
+// Sleep waits for d or until ctx ends. It returns false if ctx has ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -9,11 +9,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// Reply is what one call of a script answered. Its values are read in order. The
-// first that is of another kind than asked for ends it: Err says so, and all
-// values after it are zero.
+// Reply is the response of one call of a script. Its values are read in order. The first
+// value of a wrong kind sets Err, and all later values are zero.
 type Reply struct {
-	Values []any // that were not read yet
+	Values []any // not read yet
 	Err    error
 }
 
@@ -56,7 +55,7 @@ func (r *Reply) Number() int64 {
 	return 0
 }
 
-// List reads a list. miniredis answers an empty one as nil.
+// List reads a list. miniredis returns nil for an empty one.
 func (r *Reply) List() []any {
 	v := r.next()
 	list, ok := v.([]any)
@@ -66,7 +65,8 @@ func (r *Reply) List() []any {
 	return list
 }
 
-// Time reads ms since 1970. It is zero for what is no time, since a person wrote it.
+// Time reads ms since 1970. It returns zero for an invalid time, which a person may have
+// written.
 func (r *Reply) Time() time.Time {
 	text := r.Text()
 	ms, err := strconv.ParseFloat(text, 64)
@@ -76,11 +76,11 @@ func (r *Reply) Time() time.Time {
 	return FromMillis(int64(ms))
 }
 
-// LatestMillis is the end of the year 9999: no time that we write is later.
+// LatestMillis is the end of the year 9999. We never write a later time.
 const LatestMillis = 253402300799999
 
-// FromMillis is the time of ms since 1970 in UTC. It is zero for 0, and for what
-// is no time.
+// FromMillis returns the time of ms since 1970 in UTC. It returns zero for 0, and for an
+// invalid time.
 func FromMillis(ms int64) time.Time {
 	if ms <= 0 || ms > LatestMillis {
 		return time.Time{}
@@ -88,7 +88,7 @@ func FromMillis(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// ToMillis is what FromMillis reads.
+// ToMillis returns the ms that FromMillis reads.
 func ToMillis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -96,9 +96,9 @@ func ToMillis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// Hint reads now (microseconds), due (ms) and weight, with which the answer of
-// every script in a partition begins. Where deliveries died the weight is a text,
-// followed by a line for each. ok is false where the call failed.
+// Hint reads now (microseconds), due (ms) and weight, which are the first values of every
+// script in a partition. If deliveries died the weight is a text with a line for each. ok
+// is false if the call failed.
 func (e *Call) Hint() (h partitions.Hint, ok bool) {
 	h.Partition, h.Sent = e.Partition, e.Sent
 	if e.Err != nil {
@@ -118,8 +118,8 @@ func (e *Call) Hint() (h partitions.Hint, ok bool) {
 	return h, e.Err == nil
 }
 
-// deaths reads a line for each delivery that died: attempts, reason, delivery. A
-// name that is no delivery's, since a person wrote it, is passed over.
+// deaths parses a line for each dead delivery: attempts, reason, delivery. It skips an
+// invalid name, which a person may have written.
 func (r *Reply) deaths(text string) (died []dispatcher.Death) {
 	for line := range strings.SplitSeq(text, "\n") {
 		words := strings.SplitN(line, " ", 3)

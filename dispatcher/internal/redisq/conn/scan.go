@@ -15,21 +15,21 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// Each process of Redis hashes with a seed of its own. After a restart, or on a replica
-// that took over, the same hash has another order, so that a cursor of SCAN skips a part
-// of it. A scan that takes several calls asks for the process with each page, in the same
-// round trip. If the process is another one, the scan begins again.
+// Each Redis process hashes with its own seed. After a restart, or on a replica that took
+// over, the same hash has another order, so a cursor of SCAN would skip a part of it. A
+// scan with several calls reads the id of the process with each page, in the same round
+// trip. If the process has changed, the scan starts again.
 
 //go:embed lua/which_server.lua
 var serverSrc string
 
 var serverScript = script.New("which_server", script.Server+serverSrc)
 
-// betweenServer stands in a cursor between the place and the process.
+// betweenServer separates the place and the process in a cursor.
 const betweenServer = "@"
 
-// Scan reads a page of a hash or of a sorted set, from a cursor of the page before; empty:
-// from the start. An entry may be in several pages. next is empty at the end.
+// Scan reads a page of a hash or of a sorted set. cursor is next of the page before;
+// empty: start. An entry may be in several pages. next is empty at the end.
 func (c *Client) Scan(ctx context.Context, doing string, partition int, cursor string, scan func(p redis.Pipeliner, at uint64) *redis.ScanCmd) (found []string, next string, err error) {
 	w := c.Walk(doing, []int{partition})
 	for w.Cursors[partition] = cursor; found == nil && err == nil; {
@@ -43,24 +43,24 @@ func (c *Client) Scan(ctx context.Context, doing string, partition int, cursor s
 	return found, w.Cursors[partition], nil
 }
 
-// Walk reads a hash or a sorted set of each of several partitions to its end. An entry may
-// be in several pages.
+// Walk reads a hash or a sorted set of each of several partitions to its end. An entry
+// may be in several pages.
 type Walk struct {
-	Left    []int          // partitions of which there is more to read
-	Cursors map[int]string // where it goes on in each; empty: from the start
-	Again   bool           // it began again somewhere
+	Left    []int          // partitions with more to read
+	Cursors map[int]string // the next cursor of each; empty: start
+	Again   bool           // a scan started again
 
 	conn  *Client
 	doing string
 }
 
-// Walk makes a walk through some partitions.
+// Walk returns a walk through some partitions.
 func (c *Client) Walk(doing string, in []int) *Walk {
 	return &Walk{Left: in, Cursors: map[int]string{}, conn: c, doing: doing}
 }
 
-// Pages reads a page of each partition that has more, all in one round trip. A partition
-// that does not answer is left out from then on, and its error is answered.
+// Pages reads the next page of each partition that has more, in one round trip. It skips
+// a partition after an error, and returns the error.
 func (w *Walk) Pages(ctx context.Context, scan func(p redis.Pipeliner, partition int, at uint64) *redis.ScanCmd, take func(partition int, page []string)) error {
 	var errs []error
 	w.round(ctx, scan, func(n int, page []string, err error) {
@@ -73,8 +73,8 @@ func (w *Walk) Pages(ctx context.Context, scan func(p redis.Pipeliner, partition
 	return partitions.Join(errs...)
 }
 
-// round reads a page of each partition. None is taken of a partition in which it has to
-// begin again.
+// round reads a page of each partition. It takes no page of a partition whose scan starts
+// again.
 func (w *Walk) round(ctx context.Context, scan func(p redis.Pipeliner, partition int, at uint64) *redis.ScanCmd, take func(n int, page []string, err error)) {
 	type place struct {
 		at     uint64
@@ -101,7 +101,7 @@ func (w *Walk) round(ctx context.Context, scan func(p redis.Pipeliner, partition
 			continue
 		}
 		now := w.conn.ServerName(r.Text())
-		if of.at != 0 && of.server != "" && now != of.server { // empty: callers carried it
+		if of.at != 0 && of.server != "" && now != of.server { // empty: the cursor came from a caller
 			w.Cursors[n], w.Again = "", true
 			left = append(left, n)
 			continue
@@ -115,8 +115,8 @@ func (w *Walk) round(ctx context.Context, scan func(p redis.Pipeliner, partition
 	w.Left = left
 }
 
-// KeyNames goes through the names of the keys that match, of all masters, about count at a
-// time. It ends with the first error. A name may come twice.
+// KeyNames yields the names of the keys that match, on all masters, in pages of about
+// count. It ends with the first error. A name may come twice.
 func (c *Client) KeyNames(ctx context.Context, pattern string, count int64) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		masters, err := c.Masters(ctx)
@@ -141,8 +141,8 @@ func (c *Client) KeyNames(ctx context.Context, pattern string, count int64) iter
 	}
 }
 
-// ScanKeys reads a page of the names of a master's keys that match, as Scan does. No key of
-// a project need lie there, so that no script tells the process.
+// ScanKeys is Scan for the names of a master's keys that match. It does not use a script
+// for the process, because the master may have no key of the project.
 func (c *Client) ScanKeys(ctx context.Context, master *redis.Client, cursor, pattern string, count int64) (names []string, next string, err error) {
 	at, server, err := ParseCursor(cursor)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Client) ScanKeys(ctx context.Context, master *redis.Client, cursor, pat
 		if err := page.Err(); err != nil {
 			return nil, "", Failed("read keys", err)
 		}
-		_, id, _ := strings.Cut(info.Val(), "run_id:") // empty where a service hides it
+		_, id, _ := strings.Cut(info.Val(), "run_id:") // empty if a service hides it
 		id, _, _ = strings.Cut(id, "\r")
 		now := c.ServerName(id)
 		if at != 0 && now != server {
@@ -170,9 +170,9 @@ func (c *Client) ScanKeys(ctx context.Context, master *redis.Client, cursor, pat
 	}
 }
 
-// ServerName is what a cursor has of the process of a server, whose id it told. Where a
-// service hides that, it is the number of connections that were ever made: a restart needs
-// a new one, so a scan begins again after each.
+// ServerName returns the name of a process in a cursor, from the id of the process. If a
+// service hides the id, it is the number of connections ever made: a restart needs a new
+// connection, so a scan starts again after each.
 func (c *Client) ServerName(id string) string {
 	if id == "" {
 		return hidden + strconv.FormatInt(c.conns.made.Load(), 10)
@@ -180,14 +180,15 @@ func (c *Client) ServerName(id string) string {
 	return ProcessName(id)
 }
 
-// hidden stands before a number of connections. An id has no such letter.
+// hidden is the prefix of a number of connections. No id has this letter.
 const hidden = "~"
 
-// ProcessName is what a cursor that callers carry has of a process. It is empty where a
-// service hides its id: each instance counts connections of its own. Then a scan goes on.
+// ProcessName returns the name of a process in a cursor for callers. It is empty if a
+// service hides the id, because each instance counts its own connections. Then a scan
+// continues.
 func ProcessName(id string) string { return id[:min(len(id), serverDigits)] }
 
-// Carried is a cursor as callers carry it.
+// Carried returns a cursor in the form for callers.
 func Carried(cursor string) string {
 	if at, _, yes := strings.Cut(cursor, betweenServer+hidden); yes {
 		return at
@@ -195,10 +196,11 @@ func Carried(cursor string) string {
 	return cursor
 }
 
-// serverDigits of a process's id tell it from others: it has 40, of which 64 bits do.
+// serverDigits is how many digits of a process's id are used. Of its 40 digits, 64 bits
+// are enough.
 const serverDigits = 16
 
-// ParseCursor reads a cursor that CursorText made; empty: from the start.
+// ParseCursor parses a cursor from CursorText; empty: start.
 func ParseCursor(text string) (at uint64, server string, err error) {
 	if text == "" {
 		return 0, "", nil
@@ -210,10 +212,30 @@ func ParseCursor(text string) (at uint64, server string, err error) {
 	return at, server, nil
 }
 
-// CursorText is the cursor of a process's scan; empty: the scan is at its end.
+// CursorText returns the cursor of a process's scan; empty: end.
 func CursorText(at uint64, server string) string {
 	if at == 0 {
 		return ""
 	}
 	return strconv.FormatUint(at, 10) + betweenServer + server
+}
+
+// ParsePage parses the cursor of a scan; empty: start.
+func ParsePage(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	at, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	}
+	return at, nil
+}
+
+// PageText returns a scan's cursor as text; empty: end.
+func PageText(at uint64) string {
+	if at == 0 {
+		return ""
+	}
+	return strconv.FormatUint(at, 10)
 }

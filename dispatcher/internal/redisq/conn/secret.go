@@ -15,12 +15,12 @@ import (
 )
 
 // Random keys of the project, in hex, are fields of :meta. The first instance that needs
-// one makes it.
+// one creates it.
 const (
-	MetaCursors = "cursors" // seals the cursors of lists
+	MetaCursors = "cursors" // encrypts the cursors of lists
 	MetaLocal   = "local"   // binds links and sessions to this project, with the API keys
-	MetaForgets = "forgets" // hides in the audit what was forgotten
-	metaIndex   = "index"   // hides what deliveries are found by
+	MetaForgets = "forgets" // hashes forgotten names in the audit log
+	metaIndex   = "index"   // hashes tenants and subjects in the names of keys
 )
 
 // secretSize is the length of such a key in bytes.
@@ -29,7 +29,7 @@ const secretSize = 32
 // secrets is the form of a key. Scripts rely on it.
 var secrets = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Secret reads a random key of the project, and makes it where there is none, also where
+// Secret reads a random key of the project, and creates it if there is none, even if
 // memory is full.
 func (c *Client) Secret(ctx context.Context, field string) ([]byte, error) {
 	meta := c.home + keys.Meta
@@ -45,26 +45,26 @@ func (c *Client) Secret(ctx context.Context, field string) ([]byte, error) {
 		}
 	}
 	if !secrets.MatchString(text) {
-		return nil, fmt.Errorf("%s of %s is no key: remove the field, so that another one is made", field, meta)
+		return nil, fmt.Errorf("%s of %s is not a key: remove the field, so that another one is created", field, meta)
 	}
 	return hex.DecodeString(text)
 }
 
 func newSecret() string {
 	fresh := make([]byte, secretSize)
-	_, _ = rand.Read(fresh) // it never fails
+	_, _ = rand.Read(fresh) // never fails
 	return hex.EncodeToString(fresh)
 }
 
-// TakeIndex takes over the key of the index that :meta has. Where it has none, the key that
-// was known stays.
+// TakeIndex stores the key of the index from :meta. If :meta has none, the known key
+// stays.
 func (c *Client) TakeIndex(meta map[string]string) {
 	if text := meta[metaIndex]; secrets.MatchString(text) {
 		c.index.Store(&text)
 	}
 }
 
-// indexKey is the key of the index in hex; nameless before it is known.
+// indexKey returns the key of the index in hex, or nameless before it is known.
 func (c *Client) indexKey() string {
 	if text := c.index.Load(); text != nil {
 		return *text
@@ -72,7 +72,7 @@ func (c *Client) indexKey() string {
 	return nameless
 }
 
-// needIndex takes over the key of the index, and makes it where there is none.
+// needIndex stores the key of the index, and creates it if there is none.
 func (c *Client) needIndex(ctx context.Context, meta map[string]string) error {
 	if c.TakeIndex(meta); meta[metaIndex] != "" && c.index.Load() != nil {
 		return nil
@@ -84,27 +84,27 @@ func (c *Client) needIndex(ctx context.Context, meta map[string]string) error {
 	return err
 }
 
-// hashed hides a text that deliveries are found by. kind tells texts apart that are equal
-// and mean something else. Scripts make the same hash, as owned of tenant.lua does. It is
-// SHA-1, which is all that they have. The project's random key goes before the text, so no
+// hashed returns the hash of a tenant or subject. kind separates equal texts with
+// different meanings. Scripts make the same hash, as owned of tenant.lua does. It is
+// SHA-1, the only hash in scripts. The project's random key comes before the text, so no
 // caller can choose a text for its hash.
 func (c *Client) hashed(kind byte, text string) [sha1.Size]byte {
 	return sha1.Sum([]byte(c.indexKey() + string(kind) + text))
 }
 
-// Kinds of texts that are hidden.
+// Kinds of hashed texts.
 const (
 	hashedTenant  = 't'
 	hashedSubject = 's'
 )
 
-// TenantHash names a tenant in the names of keys.
+// TenantHash returns the hash of a tenant in the names of keys.
 func (c *Client) TenantHash(tenant string) string {
 	sum := c.hashed(hashedTenant, tenant)
 	return hex.EncodeToString(sum[:8])
 }
 
-// SubjectHash are the 8 bytes that a subject is found by; empty without a subject.
+// SubjectHash returns the 8 bytes of a subject in the index; empty without a subject.
 func (c *Client) SubjectHash(subject string) string {
 	if subject == "" {
 		return ""
@@ -113,8 +113,8 @@ func (c *Client) SubjectHash(subject string) string {
 	return string(sum[:8])
 }
 
-// knownIndex is the key of the index as noteEmptied writes it: the one that was known, by
-// which what other partitions keep is found.
+// knownIndex returns the key of the index for noteEmptied. It is the known key, because
+// the index of other partitions uses it.
 func (c *Client) knownIndex() string {
 	if text := c.index.Load(); text != nil {
 		return *text

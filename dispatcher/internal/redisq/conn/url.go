@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// redisURL is REDIS_URL taken apart.
+// redisURL is a parsed REDIS_URL.
 type redisURL struct {
 	url   *url.URL
 	query url.Values
-	roots *x509.CertPool // trusted besides the system's; nil: none
+	roots *x509.CertPool // trusted in addition to the system's; nil: none
 }
 
 func readURL(text, caFile string) (*redisURL, error) {
@@ -36,7 +36,7 @@ func readURL(text, caFile string) (*redisURL, error) {
 	return u, nil
 }
 
-// text is the URL without some of its parameters.
+// text returns the URL without some of its parameters.
 func (u *redisURL) text(without ...string) string {
 	left := *u.url
 	query := left.Query()
@@ -47,7 +47,7 @@ func (u *redisURL) text(without ...string) string {
 	return left.String()
 }
 
-// where names the addresses.
+// where returns the addresses.
 func (u *redisURL) where() string {
 	if u.url.Scheme == "unix" {
 		return u.url.Path
@@ -62,17 +62,17 @@ func (u *redisURL) where() string {
 	return strings.Join(slices.Concat([]string{net.JoinHostPort(host, port)}, u.query["addr"]), ", ")
 }
 
-// secure sets which certificates TLS trusts. A nil config means no TLS.
+// secure sets the certificates that TLS trusts. A nil config means no TLS.
 func secure(c *tls.Config, u *redisURL) {
 	if c == nil {
 		return
 	}
 	c.MinVersion = tls.VersionTLS12
 	c.RootCAs = u.roots
-	c.InsecureSkipVerify = c.InsecureSkipVerify || u.query.Get("skip_verify") == "true" // go-redis knows it for one kind of client only
+	c.InsecureSkipVerify = c.InsecureSkipVerify || u.query.Get("skip_verify") == "true" // go-redis reads it for one kind of client only
 }
 
-// loadRoots reads certificates that are trusted besides those of the system.
+// loadRoots reads certificates that are trusted in addition to the system's.
 func loadRoots(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -88,7 +88,7 @@ func loadRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// withoutURL takes the URL out of an error, since it may have a password.
+// withoutURL removes the URL from an error, because it may contain a password.
 func withoutURL(err error) error {
 	var parse *url.Error
 	if errors.As(err, &parse) {

@@ -4,20 +4,22 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// unmet are the instances of which something is told and that are not there:
-// one died between the two writes with which it begins.
+// unmet returns the instances that have a description but never sent a heartbeat, because
+// they died between the two writes of their start.
 func (d *doctor) unmet(ctx context.Context) (map[string]bool, error) {
 	var about *redis.StringSliceCmd
-	err := d.s.conn.At(ctx, "read what instances told", conn.Home, func(p redis.Pipeliner) { about = p.HKeys(ctx, d.s.home()+keys.About) })
+	err := d.s.conn.At(ctx, "read descriptions of instances", conn.Home, func(p redis.Pipeliner) { about = p.HKeys(ctx, d.s.home()+keys.About) })
 	if err != nil {
 		return nil, err
 	}
@@ -34,13 +36,13 @@ func (d *doctor) unmet(ctx context.Context) (map[string]bool, error) {
 	return unmet, nil
 }
 
-// archive looks whether the log is kept for an archive while instances run of which
-// none has one. With Fix it no longer is.
+// archive reports that the log is kept for an archive although no running instance has
+// one. With Fix it stops that.
 func (d *doctor) archive(ctx context.Context) error {
 	key := d.s.home() + keys.Meta
 	var flag *redis.StringCmd
 	var about *redis.MapStringStringCmd
-	err := d.s.conn.At(ctx, "read whether there is an archive", conn.Home, func(p redis.Pipeliner) {
+	err := d.s.conn.At(ctx, "read the archive flag", conn.Home, func(p redis.Pipeliner) {
 		flag, about = p.HGet(ctx, key, conn.MetaArchive), p.HGetAll(ctx, d.s.home()+keys.About)
 	})
 	if err != nil || flag.Val() == "" || len(about.Val()) == 0 {
@@ -57,11 +59,11 @@ func (d *doctor) archive(ctx context.Context) error {
 			err = d.s.endArchive(ctx, len(d.s.tags))
 		}
 	}
-	d.find(-1, key, "unarchived", "", d.e.Fix && err == nil)
+	d.report(-1, key, "unarchived", "", d.e.Fix && err == nil)
 	return err
 }
 
-// endArchive forgets how far partitions are archived. An archive begins anew there.
+// endArchive forgets how far each partition is archived. A new archive starts again.
 func (s *projectStore) endArchive(ctx context.Context, partitions int) error {
 	all := make([]int, partitions)
 	for n := range all {
@@ -72,8 +74,8 @@ func (s *projectStore) endArchive(ctx context.Context, partitions int) error {
 	})
 }
 
-// forgetUnmet removes what is told of those that were not there some readings
-// ago, and are not now.
+// forgetUnmet removes the descriptions of instances that were unmet some reads ago and
+// still are.
 func (d *doctor) forgetUnmet(ctx context.Context, before map[string]bool) error {
 	if len(before) == 0 {
 		return nil
@@ -85,7 +87,7 @@ func (d *doctor) forgetUnmet(ctx context.Context, before map[string]bool) error 
 	maps.DeleteFunc(before, func(name string, _ bool) bool { return !now[name] })
 	names := slices.Sorted(maps.Keys(before))
 	if d.e.Fix && len(names) > 0 {
-		err := d.s.conn.At(ctx, "forget what instances told", conn.Home, func(p redis.Pipeliner) {
+		err := d.s.conn.At(ctx, "forget descriptions of instances", conn.Home, func(p redis.Pipeliner) {
 			for some := range slices.Chunk(names, redisq.AboutAtOnce) {
 				p.HDel(ctx, d.s.home()+keys.About, some...)
 			}
@@ -95,7 +97,42 @@ func (d *doctor) forgetUnmet(ctx context.Context, before map[string]bool) error 
 		}
 	}
 	for _, name := range names {
-		d.find(-1, name, "unmet_instance", "", d.e.Fix)
+		d.report(-1, name, "unmet_instance", "", d.e.Fix)
 	}
 	return nil
+}
+
+// instanceWatch reads the heartbeats of the instances until it is known which are dead.
+type instanceWatch struct {
+	readings int           // after the first
+	every    time.Duration // between two reads
+	wait     func(ctx context.Context, d time.Duration) bool
+	read     func(ctx context.Context) (map[string]int64, error)
+	grown    func(names []string) error // called with the names of live instances; an error ends the watch; nil: stop as soon as the dead ones are known
+}
+
+// silent returns the names of the dead instances.
+func (v instanceWatch) silent(ctx context.Context) ([]string, error) {
+	pulses := dispatcher.NewPulses(v.every, v.readings)
+	for last := time.Now(); ; {
+		began := time.Now()
+		numbers, err := v.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		grown, dead := pulses.Read(numbers, time.Since(last))
+		last = time.Now()
+		if v.grown != nil && len(grown) > 0 {
+			if err := v.grown(grown); err != nil {
+				return nil, err
+			}
+		}
+		if pulses.Complete() || v.grown == nil && pulses.Decided() {
+			slices.Sort(dead)
+			return dead, nil
+		}
+		if !v.wait(ctx, v.every-time.Since(began)) {
+			return nil, ctx.Err()
+		}
+	}
 }

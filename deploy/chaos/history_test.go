@@ -137,7 +137,7 @@ const (
 	takeover   = "takeover"
 	unrecorded = "outcomes not recorded, their deliveries will be attempted again"
 	handedBack = "unknown leases handed back"
-	tailGone   = "the store lost what it took last"
+	tailGone   = "the store lost its newest data"
 )
 
 func newHistory() *history {

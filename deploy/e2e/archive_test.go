@@ -206,7 +206,7 @@ func TestDeliveriesGoOnWhileTheArchiveIsAwayAndItCatchesUp(t *testing.T) {
 		text := i.metrics()
 		return strings.Contains(text, "\nhookladder_archive_up 0\n") && !strings.Contains(text, "\nhookladder_archive_lag_seconds 0\n")
 	})
-	require.Contains(t, i.log(), "archive lost: deliveries go on")
+	require.Contains(t, i.log(), "archive lost: deliveries continue")
 	_, text := i.call(http.MethodGet, "/readyz", "", nil)
 	require.Contains(t, text, "the archive takes nothing: deliveries go on", "and it is ready")
 	pg.Restart()

@@ -141,7 +141,7 @@ func newAbsence(t *testing.T, archived bool) *absence {
 	pg := ""
 	if archived {
 		pg = pgtest.New(t)
-		o.Archive = app.ArchiveOptions{URL: pg, Bodies: "all", Backlog: 64 << 20, LookTime: 20 * time.Second}
+		o.Archive = app.ArchiveOptions{URL: pg, Bodies: "all", Backlog: 64 << 20, QueryTimeout: 20 * time.Second}
 	}
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)

@@ -17,11 +17,11 @@ var ArchiveBodies = []string{"all", "failed", "none"}
 
 // ArchiveOptions say where what happened is kept beyond the store, and how long.
 type ArchiveOptions struct {
-	URL       string        // of a PostgreSQL; empty: there is no archive
-	Bodies    string        // one of ArchiveBodies
-	Backlog   int64         // bytes that the store keeps while the archive is away
-	Retention time.Duration // 0: for ever
-	LookTime  time.Duration // that a caller's look-up may take; 0: 800 ms
+	URL          string        // of a PostgreSQL; empty: there is no archive
+	Bodies       string        // one of ArchiveBodies
+	Backlog      int64         // bytes that the store keeps while the archive is away
+	Retention    time.Duration // 0: for ever
+	QueryTimeout time.Duration // that a caller's look-up may take; 0: 800 ms
 }
 
 // newArchiver makes what brings the store's log into the archive.
@@ -31,7 +31,7 @@ func newArchiver(store *redisq.Store, e *engine.Engine, tell func(dispatcher.New
 		return nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
 	return archiver.New(archiver.Options{
-		Source: feed.New(store), Archive: a, Name: e.Name(), Retention: o.Archive.Retention, Now: e.Now, Tell: tell, Log: o.Log,
+		Source: feed.New(store), Archive: a, Name: e.Name(), Retention: o.Archive.Retention, Now: e.Now, Notify: tell, Log: o.Log,
 	}), nil
 }
 

@@ -265,7 +265,7 @@ func (w *forgetting) archived(ctx context.Context) error {
 	}
 	within := archivedWithin
 	if w.store.Polls() { // instances can't be asked
-		within += archiver.LookEvery(len(all))
+		within += archiver.PollEvery(len(all))
 	}
 	asked := time.Time{}
 	for began := time.Now(); ; {

@@ -23,7 +23,7 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 	if o.Archive.URL == "" {
 		return nil, func() {}, nil
 	}
-	reader, err := postgres.OpenReader(postgres.Options{URL: o.Archive.URL, Project: o.Project, Log: o.Log, LookTime: o.Archive.LookTime})
+	reader, err := postgres.OpenReader(postgres.Options{URL: o.Archive.URL, Project: o.Project, Log: o.Log, QueryTimeout: o.Archive.QueryTimeout})
 	if err != nil {
 		return nil, nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
@@ -89,7 +89,7 @@ func headOf(id string, head []byte) *dispatcher.Message {
 const exportTime = time.Minute
 
 func withReader(o Options, do func(*postgres.Reader) error) error {
-	r, err := postgres.OpenReader(postgres.Options{URL: o.Archive.URL, Project: o.Project, Log: o.Log, LookTime: exportTime})
+	r, err := postgres.OpenReader(postgres.Options{URL: o.Archive.URL, Project: o.Project, Log: o.Log, QueryTimeout: exportTime})
 	if err != nil {
 		return fmt.Errorf("ARCHIVE_URL: %w", err)
 	}

@@ -28,7 +28,7 @@ func TestWhatTheStoreForgotIsFoundInTheArchive(t *testing.T) {
 	var err error
 	o.Seal, err = app.ParseEncryptionKeys("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
 	require.NoError(t, err)
-	o.Archive = app.ArchiveOptions{URL: pg.URL(), Bodies: "all", Backlog: 64 << 20, LookTime: 20 * time.Second}
+	o.Archive = app.ArchiveOptions{URL: pg.URL(), Bodies: "all", Backlog: 64 << 20, QueryTimeout: 20 * time.Second}
 	o.Engine.Keep = dispatcher.Keep{Finished: time.Second, FinishedMax: 1, SeenMax: 1000, Dead: time.Hour, DeadMax: 1000}
 	p := start(t, o)
 	c := p.client()

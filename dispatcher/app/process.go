@@ -62,7 +62,7 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 	o.Engine.Tell = func(n dispatcher.News) { p.notices.Tell(n) }
 	o.Engine.Stirred = func() {
 		if p.archiver != nil {
-			p.archiver.Stirred()
+			p.archiver.Wake()
 		}
 	}
 	o.Engine.Takeable = func(lanes []dispatcher.Lane) { p.takers.OnTakeable(lanes) }

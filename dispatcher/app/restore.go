@@ -42,8 +42,8 @@ func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, er
 	err = withStore(ctx, o, func(store *redisq.Store) error {
 		out, err = restorer.Restore(ctx, restorer.Options{
 			From: vault, To: restore.New(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
-			Wait: restoreWaits,
-			Keep: o.Engine.Keep, By: r.By, Tell: r.Tell,
+			Wait:   restoreWaits,
+			Limits: o.Engine.Keep, By: r.By, Progress: r.Tell,
 		})
 		return err
 	})

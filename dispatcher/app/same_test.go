@@ -181,7 +181,7 @@ func TestAListShowsWhatOnlyTheArchiveHasAsItsMessageDoes(t *testing.T) {
 	var err error
 	o.Seal, err = app.ParseEncryptionKeys("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
 	require.NoError(t, err)
-	o.Archive = app.ArchiveOptions{URL: pgtest.New(t), Bodies: "all", Backlog: 64 << 20, LookTime: 20 * time.Second}
+	o.Archive = app.ArchiveOptions{URL: pgtest.New(t), Bodies: "all", Backlog: 64 << 20, QueryTimeout: 20 * time.Second}
 	o.Engine.Keep = dispatcher.Keep{Finished: time.Second, FinishedMax: 1, SeenMax: 1000, Dead: time.Second, DeadMax: 1}
 	p := start(t, o)
 	endpoint := p.fillWithStates(newTestJudge(t))

@@ -1,9 +1,15 @@
-// Package archive has the words of what is kept beyond the store: every message, each
-// attempt with its proof, and what has not finished. It knows no technology.
+// Package archive defines the types and ports of the archive: a durable copy of every
+// message, every attempt with its proof, and the unfinished deliveries. It knows no
+// technology.
 //
-// The store writes a log. A reader of it makes Parts of that log, each of them of one
-// partition, in the order in which things happened there. An archive keeps Parts, and
-// where each ended, in one transaction. So a part that is read twice is kept once.
+// Data flows in this order:
+//   - The store writes a log for each partition. A Source reads it as Parts, in the order
+//     of the log.
+//   - Package archiver passes the Parts to an Archive, which stores each one together with
+//     its end position in one transaction. So a Part that is read twice is stored once.
+//   - Fold applies Parts to the unfinished deliveries.
+//   - A Finder returns messages and ends to the API.
+//   - A Vault and a Target restore a lost store.
 package archive
 
 import (
@@ -16,75 +22,75 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// What an archive may answer besides success.
+// Errors of an archive.
 var (
-	// ErrUnavailable says that the archive could not be reached, did not answer, or
-	// takes nothing now. Whether something was kept is unknown.
+	// ErrUnavailable says that the archive could not be reached, did not respond, or
+	// accepts no writes now. Whether something was stored is unknown.
 	ErrUnavailable = errors.New("archive unavailable")
-	// ErrMoved says that a partition is held by another instance, or was kept further
-	// than this instance knows. Nothing was kept.
+	// ErrMoved says that another instance owns a partition, or has archived more of it.
+	// Nothing was stored.
 	ErrMoved = errors.New("another instance archives this partition")
-	// ErrVersion says that the archive's tables are newer than this program, or older
-	// and may not be changed by it.
-	ErrVersion = errors.New("the archive's tables are of another version")
-	// ErrAnew says that another process of the store's server answered than the one that
-	// the cursor is of. The walk has to begin again.
-	ErrAnew = errors.New("the store's server was restarted or replaced")
+	// ErrVersion says that the archive's tables are newer than this program, or older and
+	// its role may not migrate them.
+	ErrVersion = errors.New("the archive's tables have another version")
+	// ErrServerChanged says that the cursor comes from another process of the store's server. The
+	// walk must start again.
+	ErrServerChanged = errors.New("the store's server was restarted or replaced")
 )
 
-// Position is a place in the log of one partition: the id of an entry. The zero value
-// is before all.
+// Position is a place in the log of one partition: the id of an entry. The zero value is
+// before all entries.
 type Position struct {
 	MS  int64 // by the partition's clock
 	Seq uint64
 }
 
-// String is the position as the log has it: ms-seq.
+// String returns the position as the log writes it: ms-seq.
 func (p Position) String() string {
 	return strconv.FormatInt(p.MS, 10) + "-" + strconv.FormatUint(p.Seq, 10)
 }
 
-// ParsePosition reads what String wrote.
+// ParsePosition parses the result of String.
 func ParsePosition(text string) (p Position, err error) {
 	ms, seq, found := strings.Cut(text, "-")
 	if p.MS, err = strconv.ParseInt(ms, 10, 64); err == nil && found {
 		p.Seq, err = strconv.ParseUint(seq, 10, 64)
 	}
 	if err != nil || !found || p.MS < 0 {
-		return Position{}, fmt.Errorf("%q is no position in a log", text)
+		return Position{}, fmt.Errorf("%q is not a position in a log", text)
 	}
 	return p, nil
 }
 
-// After reports whether p is behind q.
+// After reports whether p is after q.
 func (p Position) After(q Position) bool {
 	return p.MS > q.MS || p.MS == q.MS && p.Seq > q.Seq
 }
 
-// Kind is what an event tells of its delivery.
+// Kind is the kind of an event.
 type Kind byte
 
-// The kinds of events. Those that end a delivery are Delivered, Dead, Cancelled, Lost
-// and Forgotten.
+// The kinds of events. A delivery ends with Delivered, Dead, Cancelled, Lost or Forgotten.
 const (
 	Delivered Kind = 'd'
 	Retry     Kind = 'r' // an attempt failed, and another one is due
 	Dead      Kind = 'x'
 	Cancelled Kind = 'c'
-	Late      Kind = 'l' // an attempt of which nothing came, since its delivery had ended, or ended otherwise
-	Resent    Kind = 's' // an attempt was asked for
-	Restored  Kind = 'o' // it was put into a store again
-	Forgotten Kind = 'f' // it was taken out of the store on request
-	Lost      Kind = '?' // it ended, and the log that told how was cut before it was read
+	Late      Kind = 'l' // an attempt without effect, because its delivery had ended
+	Resent    Kind = 's' // an attempt was requested
+	Restored  Kind = 'o' // it was restored into a store
+	Forgotten Kind = 'f' // it was erased from the store on request
+	Lost      Kind = '?' // it ended, but the log was cut before its end was read
 )
 
-// Ends reports whether a delivery has ended by such an event, until it is resent.
+// Ends reports whether a delivery ends with such an event. It may be resent later.
 func (k Kind) Ends() bool {
 	return k == Delivered || k == Dead || k == Cancelled || k == Lost || k == Forgotten
 }
 
-// Status is that of a delivery which ended by such an event; empty: it does not tell one.
-// How one ended that is lost is not known. It is told as dead, so that somebody looks.
+// Status returns the final status of a delivery that ended with such an event, or empty if
+// the kind has none. A lost delivery counts as dead, because its outcome is unknown and an
+// operator should check it.
 func (k Kind) Status() dispatcher.Status {
 	switch k {
 	case Delivered:
@@ -97,32 +103,32 @@ func (k Kind) Status() dispatcher.Status {
 	return ""
 }
 
-// Event is something that happened to a delivery.
+// Event is one change of a delivery.
 type Event struct {
 	ID      dispatcher.DeliveryID
-	Pos     int64     // orders the events and the accepted messages of a partition; see Part.Number
-	At      time.Time // when it was written, by the partition's clock; of an end, when that was
+	Pos     int64     // order of the events and accepted messages of a partition; see Part.Number
+	At      time.Time // when it was written, by the partition's clock; for an end, when it ended
 	Kind    Kind
-	Attempt dispatcher.Attempt // Number: those so far; At is zero where none was made
+	Attempt dispatcher.Attempt // Number counts all attempts so far; At is zero if there was no attempt
 	Wait    time.Duration      // of Retry: until the next attempt
 	Reason  dispatcher.DeadReason
 	Anew    bool      // of Resent: a new ladder begins
 	Due     time.Time // of Resent, unless Anew: the due time that the attempt interrupted
-	By      string    // of Resent: the caller that asked, as the audit has it; empty: that is not known
-	Repeats bool      // of Delivered: the attempt that succeeded has an event of its own, before this one
+	By      string    // of Resent: the caller as in the audit; empty if unknown
+	Repeats bool      // of Delivered: an earlier event has the attempt that succeeded
 
-	// Of the message, where it is known. Archive.Write fills them in.
+	// Fields of the message, if it is known. Archive.Write fills them in.
 	Topic, Tenant, Subject string
-	Accepted               time.Time // zero: that is not known
+	Accepted               time.Time // zero if unknown
 }
 
-// verdicts are those of attempts by what became of them.
+// verdicts maps the kinds with an attempt to its verdict.
 var verdicts = map[Kind]dispatcher.Verdict{
 	Delivered: dispatcher.Delivered, Retry: dispatcher.Retry, Dead: dispatcher.Dead, Cancelled: dispatcher.Retry,
 }
 
-// Made is the attempt of an event, as a history has it. made is false where there was none,
-// or nothing came of it. url is the message's own.
+// Made returns the attempt of an event for a history. made is false if there was no
+// attempt, or if it had no effect. url is the message's own.
 func (e *Event) Made(url string) (a dispatcher.Attempt, made bool) {
 	a = e.Attempt
 	if a.Verdict = verdicts[e.Kind]; a.Verdict == 0 || a.At.IsZero() {
@@ -140,50 +146,49 @@ func (e *Event) Made(url string) (a dispatcher.Attempt, made bool) {
 	return a, true
 }
 
-// Accepted is a message that one partition took.
+// Accepted is a message that one partition accepted.
 type Accepted struct {
 	ID    string
-	Lanes []dispatcher.Lane // deliveries that were made and have not ended at once
+	Lanes []dispatcher.Lane // its deliveries, except those that ended at once
 	Pos   int64
 	At    time.Time // when it was written
-	Due   time.Time // of the first attempts; zero: they wait for others of their key
-	Again bool      // the message was kept before: it is resent, or has more lanes
+	Due   time.Time // of the first attempts; zero if they wait for others of their ordering key
+	Again bool      // the message was archived before: it is resent, or has more lanes
 
-	// Message is what its head says; nil: its record had gone before it was read.
+	// Message is decoded from Head. It is nil if the record was gone before it was read.
 	Message *dispatcher.Message
 	Head    []byte // of the record, as it is stored, without the body
 	Body    []byte // as published
 }
 
-// Part is what happened in one partition from one position to another.
+// Part is the log of one partition from one position to another.
 type Part struct {
-	Partition int
-	Epoch     string // names the partition's data: an emptied store makes another
-	From, To  Position
-	Accepted  []Accepted // in the order of Pos, as Events; a Pos stands in one of them only
-	Events    []Event
-	Endpoints []Endpoint // that were changed, as they are now or later
-	Holds     []Hold     // likewise
-	Bytes     int64      // of the records accepted: so much the backlog shrinks
-	Missing   int        // messages whose record had gone
-	TailLost  bool       // the store lost what it took last before, of which some is archived
-	More      bool       // there is more behind To
-	Gap       Position   // the newest gap in the log; zero: there was none
-	Dropped   int64      // lines that were ever cut before they were archived, as State.Dropped
-	Waits     bool       // what follows is a change of an endpoint which the endpoint does not have yet
+	Partition   int
+	Epoch       string // identifies the partition's data; an emptied store gets a new one
+	From, To    Position
+	Accepted    []Accepted // ordered by Pos, like Events; each Pos is in one of the two lists
+	Events      []Event
+	Endpoints   []Endpoint   // that changed, in their present state or a later one
+	PausedLanes []PausedLane // lanes that were paused or resumed, likewise
+	Bytes       int64        // size of the accepted records, by which the backlog shrinks
+	Missing     int          // messages whose record was gone
+	TailLost    bool         // the store lost its newest data, and some of it is archived
+	More        bool         // the log has more after To
+	Gap         Position     // the newest gap in the log; zero: there was none
+	Dropped     int64        // lines that were ever cut before they were archived, like State.Dropped
+	Waits       bool         // the next line is a change of an endpoint that the endpoint does not have yet
 }
 
-// WaitFor is how long a reader waits for an endpoint to have a change that the log has. The
-// call that makes the change ends sooner.
+// WaitFor is how long a reader waits until an endpoint has a change that is in the log. The
+// call that makes the change has a shorter timeout.
 const WaitFor = 10 * time.Second
 
-// posShift leaves a ms so many places: 2^20 things that happen in one ms, until the
-// year 2248.
+// posShift leaves room for 2^20 events in one millisecond, until the year 2248.
 const posShift = 20
 
-// Number gives the events and accepted messages of a part their Pos: in their order, and
-// behind last, which is the partition's highest so far. It answers the highest now. Where
-// things happened is not known more closely than by entries, whose ms are in At.
+// Number sets the Pos of a part's events and accepted messages, in their order and after
+// last, the partition's highest Pos so far. It returns the new highest Pos. Times are exact
+// to the entry of the log, whose ms are in At.
 func (p *Part) Number(last int64) int64 {
 	a, e := p.Accepted, p.Events
 	for len(a)+len(e) > 0 {
@@ -198,5 +203,5 @@ func (p *Part) Number(last int64) int64 {
 	return last
 }
 
-// PosAt is the lowest Pos of a time.
+// PosAt returns the lowest Pos of a time.
 func PosAt(at time.Time) int64 { return max(at.UnixMilli(), 0) << posShift }

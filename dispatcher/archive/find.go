@@ -7,37 +7,38 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Found is a message as the archive has it.
+// Found is a message in the archive.
 type Found struct {
-	Message dispatcher.Message // Body is nil where HasBody is false
+	Message dispatcher.Message // Body is nil if HasBody is false
 	HasBody bool
-	Size    int // of the body, also where that is not kept
+	Size    int // of the body, even if the body is not kept
 	Head    []byte
 
 	Deliveries []FoundDelivery // by lane
 }
 
-// FoundDelivery is a delivery with all that happened to it.
+// FoundDelivery is a delivery and its events.
 type FoundDelivery struct {
 	ID     dispatcher.DeliveryID
 	Events []Event // oldest first
-	Open   *Open   // as long as it has not finished
+	Open   *Open   // nil after it finished
 }
 
-// Finder looks up what an archive keeps. It answers soon: an archive that is away, or
-// does not answer in time, is an ErrUnavailable.
+// Finder queries an archive for the API. It fails fast: an archive that is away or slow is
+// an ErrUnavailable.
 type Finder interface {
-	// Find reads a message with all that happened to it, or answers dispatcher.ErrNotFound.
+	// Find reads a message and its events, or returns dispatcher.ErrNotFound.
 	Find(ctx context.Context, id string) (*Found, error)
 	// Ends reads a page of ends.
 	Ends(ctx context.Context, f Filter) (EndPage, error)
-	// Since is from when on the archive is whole: what ended later is in it, or still in
-	// the store.
+	// Since returns the time from which the archive is complete. A delivery that ended
+	// later is in the archive or still in the store.
 	Since(ctx context.Context) (time.Time, error)
 }
 
-// Filter selects ends of deliveries. At least one of Tenants, Subjects, SubjectLike and Lanes is
-// given, since only those are indexed. Of several values of one field any matches.
+// Filter selects ends of deliveries. At least one of Tenants, Subjects, SubjectLike and
+// Lanes is set, because only these have an index. A field matches if one of its values
+// does.
 type Filter struct {
 	Tenants  []string
 	Subjects []string
@@ -45,39 +46,39 @@ type Filter struct {
 	Topics   []string // patterns, see dispatcher.MatchTopic
 	Statuses []dispatcher.Status
 	Reasons  []dispatcher.DeadReason
-	Since    time.Time // inclusive; of the end, or of the acceptance
-	Until    time.Time // exclusive; zero: there is none
-	Oldest   bool      // the oldest first, else the newest
-	Accepted bool      // in the order of the acceptance, the newest first
+	Since    time.Time // inclusive; the time of the end, or of the acceptance if Accepted
+	Until    time.Time // exclusive; zero if there is no limit
+	Oldest   bool      // oldest first, else newest first
+	Accepted bool      // ordered by acceptance, newest first
 	Limit    int
-	After    *dispatcher.EndPlace // the page begins behind it; nil: at the first
+	After    *dispatcher.EndPlace // the page begins after it; nil for the first page
 
 	SubjectLike []string // see dispatcher.SubjectToken
 }
 
-// End is the newest end of a delivery, as lists have it.
+// End is the newest end of a delivery, for lists.
 type End struct {
 	Event
-	Created time.Time // of its message; zero: that is not known
-	Head    []byte    // of its record; nil: that had gone
+	Created time.Time // of its message; zero if unknown
+	Head    []byte    // of its record; nil if the record is gone
 
 	Base       int       // attempts before its last ladder began
-	Delivered  time.Time // when it was delivered first; zero: it was not
+	Delivered  time.Time // when it was first delivered; zero if never
 	LastStatus int       // of its last attempt
-	LastError  string    // likewise
+	LastError  string    // of its last attempt
 }
 
-// Place is where the end is in the order of ends.
+// Place returns the end's place in the order of ends.
 func (e *End) Place() dispatcher.EndPlace { return dispatcher.EndPlace{At: e.At, ID: e.ID.String()} }
 
-// EndPage is a part of a list of ends. Deliveries that are resent since are not in it.
+// EndPage is a page of a list of ends. Deliveries that were resent later are not in it.
 type EndPage struct {
 	Ends     []End
-	LookedAt int                  // ends that were looked at, of which these match
-	Reached  *dispatcher.EndPlace // what stands before it was looked at, and it too; nil: all was
+	LookedAt int                  // ends that were read to find these
+	Reached  *dispatcher.EndPlace // all ends up to and including this place were read; nil if all were
 }
 
-// Selection says what to forget, or to export: at least one field is given.
+// Selection selects messages to erase or export. At least one field is set.
 type Selection struct {
 	Tenant  string
 	Subject string

@@ -6,44 +6,44 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Open is a delivery that has not finished, as the archive knows it. It is what a lost
-// store is made of again.
+// Open is an unfinished delivery, as the archive knows it. A restore makes the store's
+// delivery from it.
 type Open struct {
 	ID      dispatcher.DeliveryID
 	Epoch   string // of the partition in which it was last seen
-	Pos     int64  // its place among those of its partition and key
+	Pos     int64  // its order within its partition and key
 	Created time.Time
-	Due     time.Time // of the next attempt; zero: at once, or behind others of its key
+	Due     time.Time // of the next attempt; zero if it is due at once, or waits for others of its key
 
-	Attempts int       // made so far
-	Base     int       // of them, those before its ladder began
-	Beside   int       // of them, those of this ladder that somebody asked for while it waited
-	Asked    time.Time // an attempt was asked for, which interrupted the wait until then; zero: none was
+	Attempts int       // attempts so far
+	Base     int       // attempts before its present ladder began
+	Beside   int       // attempts of this ladder that were requested during a wait
+	Asked    time.Time // until when the ladder was to wait when an attempt was requested; zero if none was
 
 	Topic, Tenant, Subject string
 
-	Head []byte // only where a message that is just kept for it has to be written too
+	Head []byte // only if its message has to be written too
 	Body []byte
 	New  bool // it was not known before
 
-	History []Event // its newest attempts, newest first; only where Vault.History was asked for it
+	History []Event // newest attempts, newest first; filled in by Vault.History
 }
 
-// Folded is what some parts make of the deliveries that have not finished.
+// Folded is the effect of some parts on the unfinished deliveries.
 type Folded struct {
-	Open    []Open                  // new, or changed, in the order of their first change
-	Ended   []dispatcher.DeliveryID // that were known and have ended
-	Unnamed []*Event                // ends whose message these parts do not have, and which was not open
+	Open    []Open                  // new or changed, in the order of their first change
+	Ended   []dispatcher.DeliveryID // known before, and ended
+	Unnamed []*Event                // ends whose message is neither in these parts nor open
 }
 
-// Touched names the deliveries that Fold needs to know: those that parts tell of, but
-// for those that they tell the beginning of.
+// Touched returns the deliveries that Fold needs to know: all deliveries in the parts,
+// except those that begin there.
 func Touched(parts []Part) []dispatcher.DeliveryID {
-	met := make(map[dispatcher.DeliveryID]struct{}, deliveries(parts))
+	seen := make(map[dispatcher.DeliveryID]struct{}, deliveries(parts))
 	var touched []dispatcher.DeliveryID
-	meet := func(id dispatcher.DeliveryID, begins bool) {
-		before := len(met)
-		if met[id] = struct{}{}; len(met) > before && !begins {
+	add := func(id dispatcher.DeliveryID, begins bool) {
+		before := len(seen)
+		if seen[id] = struct{}{}; len(seen) > before && !begins {
 			touched = append(touched, id)
 		}
 	}
@@ -51,21 +51,21 @@ func Touched(parts []Part) []dispatcher.DeliveryID {
 		for k := range parts[i].Accepted {
 			a := &parts[i].Accepted[k]
 			for _, lane := range a.Lanes {
-				meet(dispatcher.DeliveryID{Lane: lane, Message: a.ID}, !a.Again)
+				add(dispatcher.DeliveryID{Lane: lane, Message: a.ID}, !a.Again)
 			}
 		}
 	}
 	for i := range parts {
 		for k := range parts[i].Events {
 			if e := &parts[i].Events[k]; e.Kind != Late {
-				meet(e.ID, false)
+				add(e.ID, false)
 			}
 		}
 	}
 	return touched
 }
 
-// deliveries is about how many deliveries parts tell of.
+// deliveries estimates the number of deliveries in some parts.
 func deliveries(parts []Part) (n int) {
 	for i := range parts {
 		n += max(len(parts[i].Accepted), len(parts[i].Events))
@@ -73,18 +73,17 @@ func deliveries(parts []Part) (n int) {
 	return n
 }
 
-// Fold goes through parts in their order and answers what becomes of the deliveries
-// that have not finished. known are those of Touched that the archive has. It fills in
-// what events lack of their messages.
+// Fold applies parts in their order to the unfinished deliveries. known has the deliveries
+// of Touched that the archive has. Fold also sets the message's fields of events.
 func Fold(parts []Part, known map[dispatcher.DeliveryID]Open) Folded {
 	n := deliveries(parts)
-	f := folder{parts: parts, at: make(map[dispatcher.DeliveryID]int, n), told: make([]tale, 0, n), known: known}
+	f := folder{parts: parts, at: make(map[dispatcher.DeliveryID]int, n), deliveries: make([]foldedDelivery, 0, n), known: known}
 	for i := range parts {
 		f.part(&parts[i])
 	}
 	out := Folded{Unnamed: f.unnamed}
-	for i := range f.told {
-		t := &f.told[i]
+	for i := range f.deliveries {
+		t := &f.deliveries[i]
 		switch {
 		case !t.changed:
 		case t.open:
@@ -97,21 +96,21 @@ func Fold(parts []Part, known map[dispatcher.DeliveryID]Open) Folded {
 	return out
 }
 
-// folder is one Fold.
+// folder is the state of one Fold.
 type folder struct {
-	parts    []Part
-	at       map[dispatcher.DeliveryID]int // in told
-	told     []tale
-	known    map[dispatcher.DeliveryID]Open
-	messages map[string]*dispatcher.Message // that parts accept; nil: not needed so far
-	unnamed  []*Event
+	parts      []Part
+	at         map[dispatcher.DeliveryID]int // index in deliveries
+	deliveries []foldedDelivery
+	known      map[dispatcher.DeliveryID]Open
+	messages   map[string]*dispatcher.Message // messages that parts accept, read on demand
+	unnamed    []*Event
 }
 
-// tale is a delivery of which parts tell.
-type tale struct {
-	Open    Open // its ID alone, where it is not open
-	open    bool // by now, as far as is known
-	known   bool // it was open before
+// foldedDelivery is a delivery in the parts.
+type foldedDelivery struct {
+	Open    Open // only its ID if it is not open
+	open    bool // unfinished now, as far as known
+	known   bool // it was unfinished before
 	changed bool
 }
 
@@ -128,14 +127,14 @@ func (f *folder) part(p *Part) {
 	}
 }
 
-// get is a delivery as it is by now. It is good until the next call.
-func (f *folder) get(id dispatcher.DeliveryID) *tale {
-	if i, met := f.at[id]; met {
-		return &f.told[i]
+// get returns the state of a delivery. The pointer is valid until the next call.
+func (f *folder) get(id dispatcher.DeliveryID) *foldedDelivery {
+	if i, seen := f.at[id]; seen {
+		return &f.deliveries[i]
 	}
-	f.at[id] = len(f.told)
-	f.told = append(f.told, tale{})
-	t := &f.told[len(f.told)-1]
+	f.at[id] = len(f.deliveries)
+	f.deliveries = append(f.deliveries, foldedDelivery{})
+	t := &f.deliveries[len(f.deliveries)-1]
 	if len(f.known) > 0 {
 		t.Open, t.known = f.known[id]
 		t.open = t.known
@@ -159,8 +158,8 @@ func (f *folder) accepted(p *Part, a *Accepted) {
 	}
 }
 
-// message is what the parts accept under an id; nil: nothing. A delivery may end as its
-// message is accepted, and is never open then.
+// message returns the message that the parts accept under an id, or nil. It is needed for a
+// delivery that ends when it is accepted, because that delivery is never open.
 func (f *folder) message(id string) *dispatcher.Message {
 	if f.messages == nil {
 		f.messages = map[string]*dispatcher.Message{}
@@ -189,12 +188,12 @@ func (f *folder) event(p *Part, e *Event) {
 	case e.Kind == Late:
 		return
 	case e.Repeats && !t.open:
-		e.Kind = 0 // its end is archived already
+		e.Kind = 0 // its end is already archived
 	case e.Kind.Ends():
 		t.open, t.changed = false, true
 		return
 	case !t.open:
-		return // it ended before, or its beginning was never read
+		return // it ended before, or its start was never read
 	}
 	t.changed = true
 	o.Epoch = p.Epoch
@@ -202,10 +201,10 @@ func (f *folder) event(p *Part, e *Event) {
 	case Retry:
 		o.Attempts = max(o.Attempts, e.Attempt.Number)
 		o.Due = e.At.Add(e.Wait)
-		if o.Asked.After(e.At) { // else the rung's wait begins again
+		if o.Asked.After(e.At) { // otherwise the wait of the rung starts again
 			o.Due = o.Asked
 		}
-		if !o.Asked.IsZero() && e.Attempt.Number > 0 { // 0: no attempt was made, so it is still asked for
+		if !o.Asked.IsZero() && e.Attempt.Number > 0 { // with number 0 no attempt was made, so it is still requested
 			o.Beside++
 			o.Asked = time.Time{}
 		}
@@ -213,10 +212,10 @@ func (f *folder) event(p *Part, e *Event) {
 		o.Attempts = max(o.Attempts, e.Attempt.Number)
 		switch {
 		case e.Anew:
-			o.Pos = e.Pos // it is the last of its key now
+			o.Pos = e.Pos // it is now the last of its key
 			o.Base, o.Beside, o.Asked, o.Due = o.Attempts, 0, time.Time{}, e.At
 		case !e.Due.IsZero():
 			o.Asked, o.Due = e.Due, e.At
-		} // else only its cancelling was called off
+		} // else only its cancellation was revoked
 	}
 }

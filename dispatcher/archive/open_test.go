@@ -129,7 +129,7 @@ func TestAPositionIsReadAsItIsWritten(t *testing.T) {
 	require.True(t, p.After(archive.Position{MS: p.MS, Seq: 5}))
 	for _, text := range []string{"", "1", "-", "1-", "-1-0", "1-2-3", "a-b"} {
 		_, err := archive.ParsePosition(text)
-		require.ErrorContains(t, err, "no position", text)
+		require.ErrorContains(t, err, "not a position", text)
 	}
 }
 

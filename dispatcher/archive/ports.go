@@ -7,195 +7,197 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// State is how far the log of a partition is archived, by what the store knows.
+// State is the progress of archiving one partition, as the store knows it.
 type State struct {
 	Partition int
-	Epoch     string    // never empty: it is made where there is none
-	At        Position  // archived up to here
-	First     time.Time // of the first entry behind At; zero: there is none
+	Epoch     string    // never empty, because reading creates it
+	At        Position  // the log is archived up to here
+	First     time.Time // of the first entry after At; zero if there is none
 	Last      Position  // of the newest entry
 	Now       time.Time // by the partition's clock
-	Backlog   int64     // bytes that are kept only since they are not archived
+	Backlog   int64     // bytes that are kept only because they are not archived
 	Dropped   int64     // lines that were ever cut before they were archived
-	Gap       Position  // the log is whole from here on; zero: nothing was cut before it was archived
+	Gap       Position  // the log is complete from here on; zero if nothing was cut before it was archived
 }
 
 // Source is the store whose log is archived.
 type Source interface {
-	// Partitions is how many parts the log has.
+	// Partitions returns the number of partitions of the log.
 	Partitions() int
-	// Begin has all partitions name what they accept in their log, and keep what is not
-	// archived, and makes their epochs where there are none. It may be repeated.
+	// Begin makes all partitions log the messages they accept, keep the log until it is
+	// archived, and create missing epochs. It may be repeated.
 	Begin(ctx context.Context) error
-	// Lost notes what the store lost by what the archive has: the id of the project's data
-	// and the epochs of its partitions. It answers the present id; empty: something is lost,
-	// and neither restored nor given up.
+	// Lost compares the store with the archive's data id and epochs, and records the loss.
+	// It returns the present id, or empty while a loss is neither restored nor given up.
 	Lost(ctx context.Context, id string, epochs map[int]string) (present string, err error)
-	// States reads how far some partitions are archived.
+	// States reads the progress of some partitions.
 	States(ctx context.Context, partitions []int) ([]State, error)
-	// Read reads what happened in a partition behind a position: whole entries, until
-	// there are so many lines or bytes of bodies.
+	// Read reads a partition's log after a position: whole entries, up to a number of lines
+	// or bytes of bodies.
 	Read(ctx context.Context, partition int, from Position, lines, bytes int) (Part, error)
-	// Archived tells the store what is safe: it may trim it. A lower position than it
-	// was told before changes nothing. Where the store lacks what it is told last, it
-	// lost its tail: a part that is read later tells that.
+	// Archived reports to the store which parts are archived, so it may trim its log. A
+	// lower position than before is ignored. If the store's log ends before the position,
+	// it lost its newest data, and a later Read reports that.
 	Archived(ctx context.Context, parts []Part) error
-	// Unfinished reads a page of the deliveries that a partition has not finished, with
-	// what a restore needs of them: head and body too. Their Pos is PosAt of when they were
-	// accepted, or joined the line of their key. A cursor is valid for one process of the
-	// store's server: if another one answers, the error is ErrAnew.
+	// Unfinished reads a page of the unfinished deliveries of a partition, with the head
+	// and body that a restore needs. Their Pos is PosAt of the time when they were accepted
+	// or joined the queue of their key. A cursor is valid for one process of the store's
+	// server. Another process returns ErrServerChanged.
 	Unfinished(ctx context.Context, partition int, cursor string) (Page, error)
-	// UnfinishedOf reads those of some deliveries that a partition has not finished.
+	// UnfinishedOf reads which of some deliveries are unfinished in a partition.
 	UnfinishedOf(ctx context.Context, partition int, ids []dispatcher.DeliveryID) (Page, error)
 	// Endpoints reads a page of the records of all endpoints as they are stored, sealed.
-	// Those that are created or changed meanwhile may be left out, since the log has them.
-	// next is empty at the end.
+	// Endpoints that are created or changed meanwhile may be missing, because the log has
+	// them. next is empty on the last page.
 	Endpoints(ctx context.Context, cursor string) (page []Endpoint, next string, err error)
-	// Deleted answers which of some endpoints, as an archive has them, the store deleted.
-	// It answers none that the store lost: those have another Home.
+	// Deleted returns which of the archive's endpoints the store deleted. It omits
+	// endpoints that the store lost, because those have another Home.
 	Deleted(ctx context.Context, kept []Endpoint) ([]Endpoint, error)
-	// Holds reads which lanes of a partition are paused, without those of endpoints: their
-	// records say it. kept are those that an archive has: it answers those that were resumed.
-	Holds(ctx context.Context, partition int, kept []Hold) (Holds, error)
+	// PausedLanes reads which lanes of a partition are paused, except lanes of endpoints, whose
+	// records have it. kept are the archive's paused lanes. The result also has those of
+	// them that were resumed.
+	PausedLanes(ctx context.Context, partition int, kept []PausedLane) (PausedLanes, error)
 }
 
-// Page is a page of what a partition has not finished.
+// Page is a page of the unfinished deliveries of a partition.
 type Page struct {
-	Epoch string // of the data that it was read from
+	Epoch string // of the data when it was read
 	Open  []Open
-	Next  string // cursor of the next page; empty: there is none
+	Next  string // cursor of the next page; empty if there is none
 
-	// Messages were read for this page, of so many that the partition has.
+	// Messages is the number read for this page, Total is the partition's.
 	Messages, Total int
 }
 
 // Endpoint is an endpoint's record.
 type Endpoint struct {
 	ID      string
-	Home    string // names the data of the store that the record was read from; see Part.Epoch
+	Home    string // identifies the store's data when the record was read; see Part.Epoch
 	Version int64
-	Record  []byte // as it is stored; empty: the archive keeps the one that it has
+	Record  []byte // as stored; empty if the archive should keep its own
 	Deleted bool
 }
 
-// Hold is a lane that is paused, or was resumed.
-type Hold struct {
+// PausedLane is a lane that is paused or was resumed.
+type PausedLane struct {
 	Lane    dispatcher.Lane // or dispatcher.AllLanes
-	Epoch   string          // of its partition's data; empty: that is not known
-	Resumed bool            // it is not paused any more; the rest is empty then
-	Name    string          // what the lane is for, as dispatcher.URLLaneName has it; empty: that is not known
+	Epoch   string          // of its partition's data; empty if unknown
+	Resumed bool            // it is not paused any more; the fields below are empty then
+	Name    string          // the lane's destination, see dispatcher.URLLaneName; empty if unknown
 	Since   time.Time
 	By      string
 }
 
-// Holds are lanes of one partition.
-type Holds struct {
+// PausedLanes are paused and resumed lanes of one partition.
+type PausedLanes struct {
 	Partition int
 	Epoch     string
-	Lanes     []Hold
+	Lanes     []PausedLane
 }
 
-// Held is a partition that an instance may archive.
-type Held struct {
+// PartitionLease is an instance's lease on a partition: only this instance may archive it.
+type PartitionLease struct {
 	Partition int
 	Epoch     string
 	At        Position // archived up to here, as the archive knows it
 	Last      int64    // the highest Pos so far
-	Began     bool     // this epoch was never compared: the archive does not know what the store had already
-	Gap       Position // the newest gap that At has passed
-	Walked    Position // the newest gap that a comparison has closed
-	Dropped   int64    // lines of which the log was cut before they were archived, when At was written
-	Orphans   int64    // deliveries of other epochs of it that have not finished: Redis was emptied
+	Began     bool     // this epoch was never compared: the store may have older deliveries
+	Gap       Position // the newest gap in the log before At
+	Walked    Position // the newest gap that a comparison closed
+	Dropped   int64    // lines that were cut before they were archived, when At was written
+	Orphans   int64    // unfinished deliveries of its other epochs: Redis was emptied
 }
 
-// Want is a partition that an instance would archive.
+// Want is a partition that an instance wants to archive.
 type Want struct {
 	Partition int
 	Epoch     string
-	At        Position // where its log begins to be archived, if the epoch is new to the archive
-	Old       bool     // the store was read some time ago, and may hold other data by now
+	At        Position // the start of its log, if the epoch is new to the archive
+	Old       bool     // the store was read some time ago and may have other data now
 }
 
-// Archive is where parts are kept. Every error that time may mend is an ErrUnavailable.
+// Archive stores parts. It returns ErrUnavailable for every error that may be temporary.
 type Archive interface {
-	// Hold renews what an instance holds, takes what is free of what it wants, and
-	// gives up the rest. What is not renewed for HoldFor is free. ErrMoved says that the
-	// archive has another epoch of something free, and that what is wanted is Old.
-	Hold(ctx context.Context, by string, want []Want) ([]Held, error)
-	// Write keeps parts, if all begin where the archive's partitions end and are held by
-	// the instance, else ErrMoved. They are numbered already. What can't be kept as it
-	// is, is kept changed, or counted and passed over.
+	// Lease renews the instance's leases, leases free partitions of want, and releases the
+	// others. A lease ends after LeaseTime without renewal. ErrMoved says that a free
+	// partition has another epoch in the archive and its Want is Old.
+	Lease(ctx context.Context, by string, want []Want) ([]PartitionLease, error)
+	// Write stores numbered parts. It returns ErrMoved unless the instance owns the
+	// partitions and each part begins at the archive's position. A row that can't be stored
+	// as it is gets changed, or is counted and skipped.
 	Write(ctx context.Context, by string, parts []Part) (Written, error)
-	// See takes in a page of a walk: what the archive lacks is added, messages too, and all
-	// is marked as seen by that walk.
+	// See stores a page of a walk. It adds the deliveries and messages that the archive
+	// lacks, and marks all of them as seen by that walk.
 	See(ctx context.Context, by string, w Walk, page []Open) error
-	// Unseen names deliveries that a walk has not seen and that may have ended in its gap,
-	// at most UnseenMost of them.
+	// Unseen returns at most UnseenMost deliveries that a walk has not seen and that may
+	// have ended in its gap.
 	Unseen(ctx context.Context, by string, w Walk) ([]dispatcher.DeliveryID, error)
-	// Miss ends as Lost those of some deliveries that a walk still has not seen, and counts
-	// them. Their events stand behind the Pos last.
-	Miss(ctx context.Context, by string, w Walk, last int64, ids []dispatcher.DeliveryID) (lost int, err error)
-	// Compared ends a walk: its gap is closed.
-	Compared(ctx context.Context, by string, w Walk) error
-	// KeepEndpoints keeps records that are newer than those it has.
+	// EndLost ends deliveries as Lost if a walk still has not seen them, and counts them. The
+	// Pos of their events is after last.
+	EndLost(ctx context.Context, by string, w Walk, last int64, ids []dispatcher.DeliveryID) (lost int, err error)
+	// EndWalk ends a walk and closes its gap.
+	EndWalk(ctx context.Context, by string, w Walk) error
+	// KeepEndpoints stores records that are newer than the archive's.
 	KeepEndpoints(ctx context.Context, page []Endpoint) error
-	// Endpoints reads a page of the endpoints that it has and that were not deleted, without
-	// their records, in the order of their ids. The page begins behind an id.
+	// Endpoints reads a page of the endpoints that were not deleted, ordered by id and
+	// without records. The page begins after the id behind.
 	Endpoints(ctx context.Context, behind string) ([]Endpoint, error)
-	// Holds are the lanes that it has as paused, of these data of a partition or of unknown ones.
-	Holds(ctx context.Context, epoch string) ([]Hold, error)
-	// KeepHolds keeps which lanes of a partition were paused and resumed. ErrMoved says that
-	// the instance does not hold the partition.
-	KeepHolds(ctx context.Context, by string, h Holds) error
-	// Home is the id of the data that are archived, and the epochs of the partitions; empty:
-	// nothing was archived so far.
+	// PausedLanes reads the paused lanes whose epoch is the given one or unknown.
+	PausedLanes(ctx context.Context, epoch string) ([]PausedLane, error)
+	// KeepPausedLanes stores which lanes of a partition were paused and resumed. It returns
+	// ErrMoved if the instance does not own the partition.
+	KeepPausedLanes(ctx context.Context, by string, h PausedLanes) error
+	// Home reads the id of the archived data and the epochs of the partitions. Both are
+	// empty before the first write.
 	Home(ctx context.Context) (id string, epochs map[int]string, err error)
-	// KeepHome keeps that id.
+	// KeepHome stores the id of the archived data.
 	KeepHome(ctx context.Context, id string) error
-	// Maintain makes the tables of the months to come, and drops those that are too old.
+	// Maintain creates the tables of the coming months and drops those older than
+	// retention.
 	Maintain(ctx context.Context, retention time.Duration) error
-	// Release gives up what an instance holds.
+	// Release releases all partitions of an instance.
 	Release(ctx context.Context, by string) error
-	// Close ends all connections.
+	// Close closes all connections.
 	Close()
 }
 
-// HoldFor is how long a partition is held without being renewed, by the archive's clock.
-const HoldFor = 6 * time.Second
+// LeaseTime is the time after which a lease that is not renewed ends, by the archive's clock.
+const LeaseTime = 6 * time.Second
 
-// Written counts what was kept.
+// Written counts the stored rows.
 type Written struct {
 	Messages, Events int
-	Changed          int // rows of which a text was replaced, since the archive does not take it
-	Passed           int // rows that it did not take in any case
+	Changed          int // rows with a text that was replaced, because the archive can't store it
+	Passed           int // rows that were rejected and skipped
 }
 
-// UnseenMost is how many deliveries Unseen names: asking the store for them takes some
-// 20 ms.
+// UnseenMost is how many deliveries Unseen returns. The store needs some 20 ms to read
+// them.
 const UnseenMost = 1000
 
-// Walk is a comparison of what a partition has not finished with what the archive has.
+// Walk is one comparison of a partition's unfinished deliveries in the store with the
+// archive's.
 type Walk struct {
 	Partition int
 	Epoch     string
-	Name      int64    // marks what it saw
-	Gap       Position // the newest gap that was known when it began
-	Left      float64  // the share that is still to compare, for other processes to read
+	Name      int64    // unique, marks the rows that it saw
+	Gap       Position // the newest gap when it began
+	Left      float64  // the share that is not compared yet, for other processes to read
 }
 
-// Comparison is how far a partition is compared, as the archive knows.
+// Comparison is how far a partition is compared, as the archive knows it.
 type Comparison struct {
-	Held
-	Left float64 // the share that is still to compare, where a comparison is due
+	PartitionLease
+	Left float64 // the share that is not compared yet, if a comparison is due
 }
 
-// Due reports whether a partition is still to be compared, whose store is in a state.
+// Due reports whether the partition must be compared with the store, whose state is s.
 func (c *Comparison) Due(s *State) bool {
 	return c.Began || c.Epoch != s.Epoch || c.Gap.After(c.Walked) || s.Gap.After(c.Walked)
 }
 
-// Until is the highest Pos of what may have ended in the gap without the archive's
-// knowledge: what began later has its end in the log. Without a gap it is negative.
+// Until is the highest Pos of deliveries that may have ended in the gap. The log has the
+// end of all later ones. It is negative without a gap.
 func (w *Walk) Until() int64 {
 	if w.Gap == (Position{}) {
 		return -1

@@ -8,103 +8,104 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Target is a store into which an archive is put back. Each of its methods may be
-// repeated, also by another process after a crash: what is there already stays as it is.
+// Target is a store into which an archive is restored. Each method may be repeated, even by
+// another process after a crash: data that exist are not changed.
 type Target interface {
-	// Emptied notes what the store lost by what the archive has: the id of the project's data
-	// and the epochs of its partitions. It reports whether something was lost, and neither
-	// restored nor given up. Then the other methods leave alone what was not.
+	// Emptied compares the store with the archive's data id and epochs, and records the
+	// loss. It reports whether there is a loss that is neither restored nor given up. The
+	// other methods then change only the lost partitions.
 	Emptied(ctx context.Context, id string, epochs map[int]string) (bool, error)
-	// Epochs are those of its partitions, which it makes where there are none. drained says
-	// that all of its log is archived: what the archive has as unfinished then is so, or
-	// the store lost it.
+	// Epochs returns the epochs of its partitions and creates missing ones. drained reports
+	// whether all of its log is archived. Then a delivery that is unfinished in the archive
+	// is unfinished in the store too, or the store lost it.
 	Epochs(ctx context.Context) (epochs []string, drained bool, err error)
-	// ID is that of the data that the store has now.
+	// ID is the id of the store's present data.
 	ID() string
-	// Hold has the store take no message and attempt nothing until Release.
+	// Hold stops the store from accepting messages and making attempts until Release.
 	Hold(ctx context.Context) error
-	// PutEndpoints puts endpoints back, deleted ones apart, and what is held. It counts
-	// those that were not there.
-	PutEndpoints(ctx context.Context, endpoints []Endpoint, holds []Hold) (int, error)
-	// PutKnown has ids be known, so that a repeat of one is a duplicate.
+	// PutEndpoints restores endpoints, except deleted ones, and paused lanes. It returns
+	// how many were missing.
+	PutEndpoints(ctx context.Context, endpoints []Endpoint, holds []PausedLane) (int, error)
+	// PutKnown restores known ids, so that a repeat of one is a duplicate.
 	PutKnown(ctx context.Context, known []Known) error
-	// Put puts unfinished deliveries back, in the order of Pos. The answers are in the
-	// order of the deliveries.
+	// Put restores unfinished deliveries, ordered by Pos. It returns one result for each.
 	Put(ctx context.Context, open []Open) ([]Put, error)
-	// Lost are the lanes with unfinished deliveries whose endpoint the store does not have and
-	// did not delete, and how many that are.
+	// Lost returns the lanes that have unfinished deliveries but no endpoint, although the
+	// endpoint was not deleted, with the number of deliveries.
 	Lost(ctx context.Context) (map[dispatcher.Lane]int64, error)
-	// PutDead puts dead deliveries back into the dead list.
+	// PutDead restores dead deliveries into the dead list.
 	PutDead(ctx context.Context, dead []DeadOne) ([]Put, error)
-	// Release has the store take messages, and attempt what is due, unless that was held
-	// before Hold. Then nothing counts as lost.
+	// Release lets the store accept messages and make attempts again, unless it was paused
+	// before Hold. The loss is then over.
 	Release(ctx context.Context) error
 }
 
-// Put is what became of a delivery that was put back.
+// Put is the result of restoring one delivery.
 type Put uint8
 
-// What may become of it. The zero value is none of them.
+// The results. The zero value is none of them.
 const (
-	_       Put = iota
-	PutNew      // it was put back
-	PutOld      // it was there, or its message had ended there
-	PutOdd      // another message has its id
-	PutBad      // its record can't be read, or is not kept
-	putKind     // how many there are
+	_             Put = iota
+	PutNew            // it was restored
+	PutExists         // it existed, or its message had ended
+	PutConflict       // another message has its id
+	PutUnreadable     // its record can't be read, or was not archived
+	putKind           // the number of results
 )
 
-// Puts are the kinds of Put.
+// Puts is the number of results.
 const Puts = int(putKind)
 
 // Known is an id whose deliveries have ended.
 type Known struct {
 	ID     string
 	Digest [dispatcher.DigestSize]byte
-	Lane   dispatcher.Lane // one of its deliveries'; an id with several comes several times
+	Lane   dispatcher.Lane // of one of its deliveries; an id with several is listed several times
 	Ended  time.Time
 }
 
-// DeadOne is a delivery that died.
+// DeadOne is a dead delivery.
 type DeadOne struct {
-	Open             // Head and Body too
+	Open             // with Head and Body
 	Ended  time.Time // when it died
 	Reason dispatcher.DeadReason
-	Status int // of the last answer
+	Status int // of the last response
 }
 
-// Ends are how far an archive goes of the partitions that were lost.
+// Ends are the times until which the lost partitions are archived.
 type Ends struct {
-	First, Last time.Time // in the one that is furthest behind, and furthest ahead; zero: nothing was archived
-	Gap         time.Time // the log was cut until then, and the archive not compared with the store since; zero: it was not cut
+	First, Last time.Time // of the partition that is furthest behind, and of the one furthest ahead; zero if none was archived
+	Gap         time.Time // the log was cut until then and the archive was not compared since; zero if not
 	Now         time.Time // by the archive's clock
 }
 
-// Vault is what a lost store is made of again. The sequences end with the first error.
+// Vault reads an archive for a restore. The sequences stop at the first error.
 type Vault interface {
-	// Lock keeps others from restoring until it is released.
+	// Lock prevents other restores until it is released.
 	Lock(ctx context.Context) (release func(), err error)
-	// Ends are when something was archived last, of data that do not have the given epochs.
+	// Ends returns until when the partitions are archived, except those with the given
+	// epochs.
 	Ends(ctx context.Context, but []string) (Ends, error)
-	// Home is the id of the data that were archived, and the epochs of the partitions.
+	// Home reads the id of the archived data and the epochs of the partitions.
 	Home(ctx context.Context) (id string, epochs map[int]string, err error)
-	// Sever keeps instances from archiving what they read before the loss, of data that do not
-	// have the present epochs.
+	// Sever stops instances from archiving data of other epochs than the present ones,
+	// which they read before the loss.
 	Sever(ctx context.Context, present []string) error
-	// KeepHome notes that the archive is of the data with this id.
+	// KeepHome stores the id of the archived data.
 	KeepHome(ctx context.Context, id string) error
-	// CountOpen counts unfinished deliveries, but for those of the given epochs.
+	// CountOpen counts unfinished deliveries, except of the given epochs.
 	CountOpen(ctx context.Context, but []string) (int64, error)
-	// Open are they, in the order of Pos, with head and body.
+	// Open reads these deliveries ordered by Pos, with head and body.
 	Open(ctx context.Context, but []string) iter.Seq2[Open, error]
 	// History fills in the newest attempts of deliveries that were attempted.
 	History(ctx context.Context, of []*Open) error
-	// Endpoints are all endpoints, and what is held.
-	Endpoints(ctx context.Context) ([]Endpoint, []Hold, error)
-	// Known are the ids of what ended since then, newest first, at most so many.
+	// Endpoints reads all endpoints and paused lanes.
+	Endpoints(ctx context.Context) ([]Endpoint, []PausedLane, error)
+	// Known reads the ids of deliveries that ended since then, newest first, at most most.
 	Known(ctx context.Context, since time.Time, most int) iter.Seq2[Known, error]
-	// Dead are what died since then, and was not resent, newest first, at most so many.
+	// Dead reads deliveries that died since then and were not resent, newest first, at most
+	// most.
 	Dead(ctx context.Context, since time.Time, most int) iter.Seq2[DeadOne, error]
-	// Note writes into the archive's audit.
+	// Note writes an entry into the archive's audit.
 	Note(ctx context.Context, by, what string, detail map[string]any) error
 }

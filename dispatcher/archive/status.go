@@ -2,27 +2,27 @@ package archive
 
 import "time"
 
-// Status is how an archive does, as one instance knows.
+// Status is the state of archiving on one instance.
 type Status struct {
-	Up      bool      // it took what it was given last
-	Since   time.Time // when Up became so, by this host's clock
-	Err     error     // why it is not up
-	Holds   int       // partitions that this instance archives
-	Orphans int64     // unfinished deliveries of stores that were emptied, as far as this instance holds them
+	Up         bool      // the last write succeeded
+	Since      time.Time // when Up changed last, by this host's clock
+	Err        error     // the cause if it is not up
+	Partitions int       // partitions that this instance archives
+	Orphans    int64     // unfinished deliveries of emptied stores, in the partitions of this instance
 
-	// Comparing is the share of its partitions' deliveries that this instance has still to
-	// compare with the archive; 0: all are compared.
+	// Comparing is the share of its partitions' deliveries that this instance has not
+	// compared yet; 0 if all are compared.
 	Comparing float64
 
-	// What this instance kept since its start. Of Changed rows a text was replaced. Passed
-	// and Lost could not be kept: the archive did not take them, or the store cut them.
+	// Counts since the instance started. Changed rows have a replaced text. Passed rows
+	// were rejected by the archive, and Lost ones were cut by the store.
 	Messages, Events, Changed, Passed, Lost int64
 }
 
-// Figures are a Status, and how far the store is archived.
+// Figures are a Status and the progress of archiving.
 type Figures struct {
 	Status
-	Lag     time.Duration // since the oldest of what happened and is not archived; 0: all is
-	Backlog int64         // bytes that the store keeps since they are not archived
+	Lag     time.Duration // age of the oldest event that is not archived; 0 if all are
+	Backlog int64         // bytes that the store keeps because they are not archived
 	Dropped int64         // lines that the store ever cut before they were archived
 }

@@ -1,6 +1,6 @@
-// Package outbox publishes inside a transaction of the caller's PostgreSQL: a message exists
-// if, and only if, the transaction commits. No order is committed whose callback is lost, and
-// none is called back that was rolled back.
+// Package outbox publishes a message inside a transaction of the caller's PostgreSQL. The
+// message exists if, and only if, the transaction commits. So a committed order always has
+// its callback, and a rolled back one never has.
 //
 //	tx, err := pool.Begin(ctx)
 //	...
@@ -13,13 +13,13 @@
 //	...
 //	err = tx.Commit(ctx)
 //
-// The database needs the tables of Schema, which hookladder outbox schema prints, and a
-// hookladder serve that has its URL as OUTBOX_URL and relays what was committed. Programs in
-// other languages call the same function:
+// The database needs the tables of Schema, which hookladder outbox schema prints. A
+// hookladder serve with the database's URL as OUTBOX_URL relays the committed messages.
+// Programs in other languages call the same function:
 //
 //	select hookladder_publish('{"topic":"order.paid","endpoint":"shop-1"}', convert_to('{"order":4711}', 'UTF8'))
 //
-// The package needs no driver: what it asks of a transaction is one method.
+// The package needs no driver, because it calls only one method of a transaction.
 package outbox
 
 import (
@@ -36,15 +36,16 @@ import (
 //go:embed schema.sql
 var schema string
 
-// Schema is the SQL that makes the outbox, for a migration. It may be applied again.
+// Schema returns the SQL that creates the outbox, for a migration. It may be applied again.
 func Schema() string { return schema }
 
-// Publish puts a message into the outbox of tx, a transaction of pgx, and answers its id,
-// which is made where the message has none. The message is relayed once tx has committed. An
-// error has PostgreSQL roll tx back: it is a mistake in the message, or the database is away.
+// Publish inserts a message into the outbox of tx, a transaction of pgx, and returns its
+// id. It makes an id if the message has none. The message is relayed after tx has
+// committed. An error makes PostgreSQL roll tx back, because the message is invalid or the
+// database is down.
 //
-// What Publish can't see, such as an endpoint that is not there, is found by the relay. It
-// puts the message into the table hookladder_rejected.
+// The relay finds errors that Publish can't, such as an unknown endpoint. It moves the
+// message to the table hookladder_rejected.
 func Publish[Tag any](ctx context.Context, tx interface {
 	Exec(ctx context.Context, sql string, args ...any) (Tag, error)
 }, m *wire.Message) (id string, err error) {
@@ -58,8 +59,8 @@ func Publish[Tag any](ctx context.Context, tx interface {
 	return r.id, nil
 }
 
-// PublishSQL is Publish for package database/sql and what has the methods of a *sql.Tx, with
-// any driver whose placeholders are $1 and $2, as those of PostgreSQL are.
+// PublishSQL is Publish for package database/sql and other types with the methods of a
+// *sql.Tx. The driver must use the placeholders $1 and $2, as drivers for PostgreSQL do.
 func PublishSQL(ctx context.Context, tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }, m *wire.Message) (id string, err error) {
@@ -73,10 +74,10 @@ func PublishSQL(ctx context.Context, tx interface {
 	return r.id, nil
 }
 
-// publish names the types, which some drivers would otherwise have to ask for.
+// publish has the types of its arguments, because some drivers would otherwise query them.
 const publish = `select hookladder_publish($1::jsonb, $2::bytea, $3::text)`
 
-// row is a message as the outbox keeps it.
+// row is a message as the outbox stores it.
 type row struct {
 	id      string
 	message string // JSON without the body
@@ -99,7 +100,7 @@ func rowOf(m *wire.Message) (row, error) {
 		}
 	}
 	if m.Body != nil {
-		take(m.Body, "") // that it is JSON is seen where it is relayed
+		take(m.Body, "") // the relay checks that it is JSON
 	}
 	if m.RawBody != nil {
 		take([]byte(*m.RawBody), "text/plain; charset=utf-8")

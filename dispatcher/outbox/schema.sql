@@ -1,25 +1,25 @@
 -- The outbox of Hookladder, for PostgreSQL 13 or later. A transaction that changes an
--- order publishes with hookladder_publish, and what is published there exists if, and
--- only if, the transaction commits. hookladder serve with OUTBOX_URL relays it.
+-- order publishes a message with hookladder_publish. The message exists if, and only if,
+-- the transaction commits. hookladder serve with OUTBOX_URL relays it.
 --
--- It may be applied again: what is there stays. The role of OUTBOX_URL needs all rights
--- on the three tables. A role that publishes needs no more than
+-- This file may be applied again, because it keeps existing rows. The role of OUTBOX_URL
+-- needs all rights on the three tables. A role that publishes needs only
 --   grant insert (id, message, body) on hookladder_outbox to shop;
 --   grant select on hookladder_relay to shop;
 -- The other columns belong to the relay.
 
--- What waits for the relay, which deletes it when it was accepted.
+-- Messages that wait for the relay. It deletes them after they are accepted.
 create table if not exists hookladder_outbox (
     seq      bigint generated always as identity primary key,
-    id       text collate "C" not null, -- of the message: a row that is relayed twice is one message
+    id       text collate "C" not null, -- of the message: a row that is relayed twice makes one message
     message  jsonb not null,            -- as POST /v1/messages takes it, without id and delay
     body     bytea,                     -- sent byte for byte; null: the message has it
     key      text collate "C" generated always as (message ->> 'ordering_key') stored,
     at       timestamptz not null default clock_timestamp(),
-    retry_at timestamptz                -- not relayed before; null: at once
+    retry_at timestamptz                -- the row is not relayed before this time; null: relayed at once
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- The relay can't compute with an infinite time. Tables of an older schema take none from here on either.
+-- The relay can't calculate with an infinite time. This adds the check to tables of an older schema.
 update hookladder_outbox set at = clock_timestamp() where not isfinite(at);
 update hookladder_outbox set retry_at = null where not isfinite(retry_at);
 alter table hookladder_outbox drop constraint if exists hookladder_outbox_times;
@@ -27,7 +27,7 @@ alter table hookladder_outbox add constraint hookladder_outbox_times check (isfi
 
 create index if not exists hookladder_outbox_waits on hookladder_outbox (key, seq) where retry_at is not null;
 
--- What was refused, with the problem as the API answers it. When the cause is gone:
+-- Rejected messages, with the problem that the API returns. To retry one after the cause is gone:
 --   with r as (delete from hookladder_rejected where seq = 17 returning *)
 --   insert into hookladder_outbox (id, message, body) select id, message, body from r;
 create table if not exists hookladder_rejected (
@@ -40,16 +40,16 @@ create table if not exists hookladder_rejected (
     rejected_at timestamptz not null default clock_timestamp()
 );
 
--- One row, locked by the relay that works. While asleep is true publishing notifies, which
--- has commits wait for each other: sixteen callers lose a third of them, and more on a slow disk.
+-- One row, which is locked by the working relay. While asleep is true, publishing notifies the relay.
+-- A notify makes commits wait for each other: 16 callers lose a third of their rate, more on a slow disk.
 create table if not exists hookladder_relay (
     one    boolean primary key default true check (one),
     asleep boolean not null default true
 ) with (fillfactor = 50);
 insert into hookladder_relay (one) values (true) on conflict do nothing;
 
--- An id as the API makes it: msg_ and a ULID. Of the ULID's random digits it uses sixteen
--- of 32, which makes 64 bits, since hexadecimal ones cost a quarter of the time.
+-- Returns an id as the API makes it: msg_ and a ULID. Its random digits are hexadecimal, which makes
+-- 64 random bits, because that takes a quarter of the time.
 create or replace function hookladder_id() returns text
 language plpgsql volatile parallel safe as $$
 declare
@@ -66,7 +66,7 @@ begin
 end
 $$;
 
--- The seconds of a delay: a number of them, or a text such as 15s, 1h30m, 1d; null: it is none.
+-- Returns the seconds of a delay: a number of seconds, or a text such as 15s, 1h30m, 1d. Returns null if it is invalid.
 create or replace function hookladder_seconds(delay jsonb) returns double precision
 language sql immutable parallel safe as $$
     select case
@@ -78,15 +78,15 @@ language sql immutable parallel safe as $$
     end
 $$;
 
--- Publishes a message in the transaction that calls it, and answers the message's id.
+-- Publishes a message in the caller's transaction and returns the message's id.
 --
 -- message has the fields of POST /v1/messages. body is sent byte for byte; without a
 -- content_type it must be JSON. Without body the message has a field body (whose members
--- jsonb sorts), raw_body or raw_body_base64. id makes a repeat the same message: the same
--- again is published once, other content under it is rejected.
+-- jsonb sorts), raw_body or raw_body_base64. A repeat with the same id and content is
+-- published once; other content under the id is rejected.
 --
--- A mistake that can be seen here fails the transaction. What only the dispatcher sees,
--- such as an endpoint that is not there, goes to hookladder_rejected.
+-- An invalid argument fails the transaction. If only the dispatcher can find the error,
+-- such as an unknown endpoint, the message goes to hookladder_rejected.
 create or replace function hookladder_publish(message jsonb, body bytea default null, id text default null) returns text
 language plpgsql volatile set search_path from current as $$
 declare
@@ -112,7 +112,7 @@ begin
         elsif jsonb_typeof(message -> 'deliver_at') <> 'null' then
             raise invalid_parameter_value using message = 'hookladder_publish: give delay or deliver_at, not both';
         end if;
-        -- It counts from now, not from when the row is relayed.
+        -- The delay counts from now, not from when the row is relayed.
         message := message - 'delay' || jsonb_build_object('deliver_at', to_char(
             (clock_timestamp() + wait * interval '1 second' + interval '999 microseconds') at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'));
     end if;

@@ -1,111 +1,115 @@
-// Package archiver brings what the store's log tells into the archive. It is never in
-// the way of a delivery. While the archive is away, the store keeps what is not archived
-// as long as it may. Then the archiver goes on where it was.
+// Package archiver copies the store's log into the archive. Package app runs one Archiver
+// in each instance. A pass does the following:
+//   - lease partitions of the archive (Archive.Lease),
+//   - read their logs (Source.Read),
+//   - write the parts in one transaction (Archive.Write),
+//   - report to the store what is archived, so that it may trim its log (Source.Archived),
+//   - compare one page of unfinished deliveries, if a comparison is due (walk.go,
+//     records.go).
 //
-// One instance archives a partition at a time. Where it is gone for archive.HoldFor,
-// another goes on from where the archive says it was.
+// Deliveries never wait for it. While the archive is down, the store keeps its log up to
+// ARCHIVE_BACKLOG, and the archiver continues at its last position.
+//
+// Each partition is archived by one instance at a time. If the instance stops, its lease
+// ends after archive.LeaseTime and another instance continues at the archive's position.
 package archiver
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 const (
-	// linger is how long what happens is gathered before it is read: what is accepted and
-	// delivered within it is never written as unfinished.
-	linger = 200 * time.Millisecond
-	// A transaction takes at most so much: 4,096 lines take PostgreSQL some 80 ms.
+	// gatherTime is how long changes are gathered before the log is read. A message that is
+	// accepted and delivered within it is never written as unfinished.
+	gatherTime = 200 * time.Millisecond
+	// Limits of a transaction: 4,096 lines take PostgreSQL some 80 ms.
 	mostLines = 4096
 	mostBytes = 8 << 20
 
-	holdEvery = archive.HoldFor / 3
+	holdEvery = archive.LeaseTime / 3
 
-	// What was missed, since its hint was lost, is found by looking so often. A look takes
-	// some five commands for each partition: a third of a command a second.
-	lookEvery     = 30 * time.Second
-	lookPartition = 16 * time.Second // at least, for each partition
+	// A lost notification is made up for by polling the log. A poll takes some five
+	// commands for each partition, which is a third of a command a second.
+	pollEvery     = 30 * time.Second
+	pollPartition = 16 * time.Second // at least, for each partition
 
-	pauseLeast, pauseMost = 100 * time.Millisecond, 5 * time.Second // after a failure
-	versionPause          = time.Minute                             // while the tables are of another version
+	firstPause, mostPause = 200 * time.Millisecond, 5 * time.Second // backoff after a failure
+	versionPause          = time.Minute                             // while the tables have another version
 	releaseWithin         = time.Second
-	lastWithin            = 3 * time.Second // for what happened last, when this instance stops
+	lastWithin            = 3 * time.Second // for the last changes when this instance stops
 )
 
-// LookEvery is how often a log of so many partitions is looked at though nothing tells of
-// anything.
-func LookEvery(partitions int) time.Duration {
-	return max(lookEvery, time.Duration(partitions)*lookPartition)
+// PollEvery returns how often a log is polled without a notification.
+func PollEvery(partitions int) time.Duration {
+	return max(pollEvery, time.Duration(partitions)*pollPartition)
 }
 
-// Options say what is archived, and where.
+// Options say what to archive, and where.
 type Options struct {
 	Source    archive.Source
 	Archive   archive.Archive
 	Name      string        // of this instance
-	Retention time.Duration // of the archive; 0: for ever
+	Retention time.Duration // of the archive; 0 keeps all
 	Now       func() time.Time
-	Tell      func(dispatcher.News) // is told of what is lost to the archive; must not block
+	Notify    func(dispatcher.News) // reports data that the archive or the store lost; must not block
 	Log       *slog.Logger
 }
 
-// Archiver brings a store's log into an archive.
+// Archiver copies a store's log into an archive.
 type Archiver struct {
 	o       Options
 	source  archive.Source
 	archive archive.Archive
-	stirred chan struct{} // 1 deep: something happened in the store
+	changed wait.Signal // the store's log has changed
 
-	// What Run's goroutine alone uses.
-	wants    []archive.Want
-	held     map[int]*archive.Held
-	unsaid   []archive.Part // kept, and the store was not told
-	renewed  time.Time      // when held was read
-	records  records
-	walks    map[int]*walking // of what is held, as far as it has to be compared
-	cared    time.Time        // when the tables of months were looked after last
-	dropped  map[string]int64 // by epoch: lines cut before they were archived, as they were reported last
-	failures int              // in a row
-	from     int              // the partition with which the next pass begins
-	waits    bool             // the last pass met a change that an endpoint does not have yet
-	stops    bool             // it archives what there is, and begins nothing more
+	// The fields below are used by Run's goroutine only.
+	wants          []archive.Want
+	leases         map[int]*archive.PartitionLease
+	unreported     []archive.Part // written, but not reported to the store yet
+	renewed        time.Time      // when leases was read
+	records        records
+	walks          map[int]*runningWalk // running comparisons, by partition
+	maintained     time.Time            // when the months were maintained last
+	dropped        map[string]int64     // cut lines that were reported, by epoch
+	failures       int                  // consecutive failures
+	firstPartition int                  // index of the partition with which the next pass starts
+	waiting        bool                 // the last pass stopped at a change that an endpoint does not have yet
+	stopping       bool                 // Run archives the rest of the log and starts nothing else
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards status
 	status archive.Status
 }
 
 // New makes an Archiver.
 func New(o Options) *Archiver {
 	return &Archiver{
-		o: o, source: o.Source, archive: o.Archive, stirred: make(chan struct{}, 1),
-		held: map[int]*archive.Held{}, dropped: map[string]int64{}, records: newRecords(), walks: map[int]*walking{},
+		o: o, source: o.Source, archive: o.Archive, changed: wait.NewSignal(),
+		leases: map[int]*archive.PartitionLease{}, dropped: map[string]int64{}, records: newRecords(), walks: map[int]*runningWalk{},
 	}
 }
 
-// Stirred tells that something happened in the store. It does not block.
-func (a *Archiver) Stirred() {
-	select {
-	case a.stirred <- struct{}{}:
-	default:
-	}
+// Wake wakes Run after a change in the store. It does not block.
+func (a *Archiver) Wake() {
+	a.changed.Set()
 }
 
-// Status is how the archive does.
+// Status returns the state of archiving on this instance.
 func (a *Archiver) Status() archive.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.status
 }
 
-// Figures are how the archive does, and how far the store is archived.
+// Figures returns the status and the progress over all partitions.
 func (a *Archiver) Figures(ctx context.Context) (archive.Figures, error) {
 	f := archive.Figures{Status: a.Status()}
 	states, err := a.source.States(ctx, a.all())
@@ -119,7 +123,7 @@ func (a *Archiver) Figures(ctx context.Context) (archive.Figures, error) {
 	return f, err
 }
 
-// all are all partitions.
+// all returns the numbers of all partitions.
 func (a *Archiver) all() []int {
 	all := make([]int, a.source.Partitions())
 	for n := range all {
@@ -128,15 +132,15 @@ func (a *Archiver) all() []int {
 	return all
 }
 
-// Run archives until ctx ends. Then others go on.
+// Run archives until ctx ends. Then it releases its partitions to other instances.
 func (a *Archiver) Run(ctx context.Context) error {
 	defer a.release(ctx)
 	again := time.NewTimer(0) // the first try
 	defer again.Stop()
 	hold := time.NewTicker(holdEvery)
 	defer hold.Stop()
-	look := time.NewTicker(LookEvery(a.source.Partitions()))
-	defer look.Stop()
+	poll := time.NewTicker(PollEvery(a.source.Partitions()))
+	defer poll.Stop()
 	for ctx.Err() == nil {
 		var err error
 		select {
@@ -147,15 +151,15 @@ func (a *Archiver) Run(ctx context.Context) error {
 				continue // again comes sooner
 			}
 			err = a.renew(ctx)
-		case <-a.stirred:
-			if a.failures > 0 || len(a.held) == 0 {
+		case <-a.changed:
+			if a.failures > 0 || len(a.leases) == 0 {
 				continue
 			}
-			if !sleep(ctx, linger) {
+			if !wait.Sleep(ctx, gatherTime) {
 				return nil
 			}
 			err = a.work(ctx)
-		case <-look.C:
+		case <-poll.C:
 			if a.failures > 0 {
 				continue
 			}
@@ -163,38 +167,26 @@ func (a *Archiver) Run(ctx context.Context) error {
 		case <-again.C:
 			err = a.work(ctx)
 		}
-		if wait := a.report(ctx, err); wait > 0 {
-			again.Reset(wait)
+		if pause := a.report(ctx, err); pause > 0 {
+			again.Reset(pause)
 		}
 	}
 	return nil
 }
 
-// sleep waits, and reports whether ctx did not end.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
-// report takes in how a step came out, and answers when to try again; 0: not on account
-// of that.
+// report handles the result of a step. It returns the wait before a retry, or 0 if none is
+// needed.
 func (a *Archiver) report(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
-	if errors.Is(err, archive.ErrMoved) { // another instance holds it by now
-		a.o.Log.Info("another instance archives this, or the store was emptied: what there is to archive is read again", "err", err)
-		clear(a.held)
-		a.wants = nil // the store may hold other data by now
+	if errors.Is(err, archive.ErrMoved) { // another instance owns it now
+		a.o.Log.Info("another instance archives this partition, or the store was emptied: the partitions are read again", "err", err)
+		clear(a.leases)
+		a.wants = nil // the store may have other data now
 		err = nil
 	}
-	a.tellUp(err)
+	a.reportUp(err)
 	if err == nil {
 		a.failures = 0
 		return 0
@@ -203,91 +195,90 @@ func (a *Archiver) report(ctx context.Context, err error) time.Duration {
 	if errors.Is(err, archive.ErrVersion) {
 		return versionPause
 	}
-	most := min(pauseLeast<<min(a.failures, 10), pauseMost)
-	return pauseLeast + rand.N(most)
+	return wait.Backoff(a.failures, firstPause, mostPause)
 }
 
-// tellUp tells once that the archive is away, and once that it is back. That the store
-// does not answer, the engine tells.
-func (a *Archiver) tellUp(err error) {
+// reportUp logs once that the archive is down and once that it is back. If the store is down,
+// the engine logs it.
+func (a *Archiver) reportUp(err error) {
 	if err != nil && !errors.Is(err, archive.ErrUnavailable) && !errors.Is(err, archive.ErrVersion) {
 		if a.failures == 0 && !errors.Is(err, dispatcher.ErrUnavailable) {
-			a.o.Log.Error("the store can't be read for the archive", "err", err)
+			a.o.Log.Error("reading the store for the archive failed", "err", err)
 		}
 		return
 	}
 	a.mu.Lock()
 	was, since := a.status.Up, a.status.Since
 	first := since.IsZero()
-	a.status.Up, a.status.Err, a.status.Holds = err == nil, err, len(a.held)
+	a.status.Up, a.status.Err, a.status.Partitions = err == nil, err, len(a.leases)
 	if was != a.status.Up || first {
 		a.status.Since = time.Now()
 	}
 	a.mu.Unlock()
 	switch {
 	case err != nil && (was || first):
-		a.o.Log.Warn("archive lost: deliveries go on, and the store keeps what is not archived", "err", err)
+		a.o.Log.Warn("archive lost: deliveries continue, and the store keeps its log", "err", err)
 	case err == nil && !was && !first:
 		a.o.Log.Info("archive back", "after_s", time.Since(since).Round(time.Millisecond).Seconds())
 	}
 }
 
-// accepts tells that the archive took what it was given, also in the middle of a pass.
-func (a *Archiver) accepts() {
+// reportWritten reports the archive as up after a successful write, even in the middle of a pass.
+func (a *Archiver) reportWritten() {
 	if !a.Status().Up {
-		a.tellUp(nil)
+		a.reportUp(nil)
 	}
 }
 
-// release archives what happened until the end, and gives up what this instance holds.
+// release archives the rest of the log and releases the partitions.
 func (a *Archiver) release(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	if len(a.held) > 0 && a.failures == 0 {
+	if len(a.leases) > 0 && a.failures == 0 {
 		last, cancel := context.WithTimeout(ctx, lastWithin)
-		a.stops = true
+		a.stopping = true
 		if err := a.work(last); err != nil {
-			a.o.Log.Warn("could not archive what happened last, the next instance does", "err", err)
+			a.o.Log.Warn("archiving the last changes failed, another instance continues", "err", err)
 		}
 		cancel()
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 	defer cancel()
-	if len(a.held) > 0 {
+	if len(a.leases) > 0 {
 		if err := a.archive.Release(ctx, a.o.Name); err != nil {
-			a.o.Log.Warn("could not give up the archive, another instance takes it over", "err", err)
+			a.o.Log.Warn("releasing the archive's partitions failed, another instance takes over when the leases end", "err", err)
 		}
 	}
 	a.archive.Close()
 }
 
-// renew holds what there is to hold, and takes what is free.
+// renew renews the leases and leases free partitions.
 func (a *Archiver) renew(ctx context.Context) error {
 	if len(a.wants) == 0 {
 		if err := a.begin(ctx); err != nil {
 			return err
 		}
 	}
-	before := len(a.held)
-	held, err := a.archive.Hold(ctx, a.o.Name, a.wants)
+	before := len(a.leases)
+	held, err := a.archive.Lease(ctx, a.o.Name, a.wants)
 	if err != nil {
-		clear(a.held)
+		clear(a.leases)
 		return err
 	}
 	a.renewed = time.Now()
 	for i := range a.wants {
 		a.wants[i].Old = true
 	}
-	now := make(map[int]*archive.Held, len(held))
+	now := make(map[int]*archive.PartitionLease, len(held))
 	orphans := int64(0)
 	for i := range held {
 		h := &held[i]
 		now[h.Partition] = h
 		orphans += h.Orphans
 	}
-	a.held = now
+	a.leases = now
 	a.mu.Lock()
 	more := orphans > a.status.Orphans
-	a.status.Orphans, a.status.Holds = orphans, len(now)
+	a.status.Orphans, a.status.Partitions = orphans, len(now)
 	if len(now) == 0 {
 		a.status.Comparing = 0
 	}
@@ -297,13 +288,12 @@ func (a *Archiver) renew(ctx context.Context) error {
 	}
 	if before == 0 && len(now) > 0 {
 		a.o.Log.Info("archiving", "partitions", len(now))
-		a.Stirred()
+		a.Wake()
 	}
 	return nil
 }
 
-// begin has the store name what it accepts and keep what is not archived, and learns its
-// epochs.
+// begin starts logging and log retention in the store and reads its epochs.
 func (a *Archiver) begin(ctx context.Context) error {
 	all := a.all()
 	if err := a.source.Begin(ctx); err != nil {
@@ -324,8 +314,8 @@ func (a *Archiver) begin(ctx context.Context) error {
 	return nil
 }
 
-// checkHome compares the store with the one that was archived last, before the archive
-// takes the epochs of this one.
+// checkHome compares the store with the archived one. It runs before the archive leases
+// partitions with this store's epochs.
 func (a *Archiver) checkHome(ctx context.Context) error {
 	id, epochs, err := a.archive.Home(ctx)
 	if err != nil {
@@ -338,18 +328,18 @@ func (a *Archiver) checkHome(ctx context.Context) error {
 	return a.archive.KeepHome(ctx, present)
 }
 
-// partitions are those that this instance archives, in another order each time: a pass
-// may not reach all.
+// partitions returns the partitions of this instance. Each call starts with another one,
+// because a pass may not reach all of them.
 func (a *Archiver) partitions() []int {
 	var all []int
-	for n := range a.held {
+	for n := range a.leases {
 		all = append(all, n)
 	}
 	slices.Sort(all)
 	if len(all) == 0 {
 		return nil
 	}
-	a.from++
-	k := a.from % len(all)
+	a.firstPartition++
+	k := a.firstPartition % len(all)
 	return append(all[k:len(all):len(all)], all[:k]...)
 }

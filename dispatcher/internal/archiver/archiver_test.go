@@ -20,7 +20,7 @@ func TestWhatHappensIsArchivedSoonAndOnce(t *testing.T) {
 		defer stop()
 		for n := range 10 {
 			w.happen(n%2, archive.Delivered, fmt.Sprint(n))
-			a.Stirred()
+			a.Wake()
 		}
 		pass(time.Second)
 		require.Equal(t, []string{"0d0", "0d2", "0d4", "0d6", "0d8", "1d1", "1d3", "1d5", "1d7", "1d9"}, w.kept())
@@ -44,7 +44,7 @@ func TestAnAnswerThatIsLostDoublesNothing(t *testing.T) {
 		for n := range 20 {
 			w.happen(0, archive.Retry, fmt.Sprint(n))
 		}
-		a.Stirred()
+		a.Wake()
 		pass(time.Minute)
 		require.Len(t, w.kept(), 20)
 		require.Equal(t, archive.Position{Seq: 20}, w.store.at[0], "the store was told again")
@@ -59,19 +59,19 @@ func TestAnotherInstanceGoesOn(t *testing.T) {
 		defer stopSecond()
 		both := func(id string) {
 			w.happen(0, archive.Delivered, id)
-			first.Stirred()
-			second.Stirred()
+			first.Wake()
+			second.Wake()
 			pass(time.Second)
 		}
 		both("a")
-		require.Equal(t, []int{2, 0}, []int{first.Status().Holds, second.Status().Holds})
+		require.Equal(t, []int{2, 0}, []int{first.Status().Partitions, second.Status().Partitions})
 		w.do(func() { w.rows[0].until, w.rows[1].until = time.Time{}, time.Time{} }) // as if x had not been heard of for a while
-		_, err := w.Hold(t.Context(), "y", []archive.Want{{Partition: 0, Epoch: "a"}, {Partition: 1, Epoch: "b"}})
+		_, err := w.Lease(t.Context(), "y", []archive.Want{{Partition: 0, Epoch: "a"}, {Partition: 1, Epoch: "b"}})
 		require.NoError(t, err)
 		both("b") // x writes, and is told that it may not
 		pass(5 * time.Second)
 		both("c")
-		require.Equal(t, []int{0, 2}, []int{first.Status().Holds, second.Status().Holds})
+		require.Equal(t, []int{0, 2}, []int{first.Status().Partitions, second.Status().Partitions})
 		stop()
 		both("d")
 		require.Equal(t, []string{"0da", "0db", "0dc", "0dd"}, w.kept())
@@ -85,7 +85,7 @@ func TestOneThatStopsGivesUpWhatItHolds(t *testing.T) {
 		stop()
 		second, stop := w.start(t, "y")
 		defer stop()
-		require.Equal(t, 2, second.Status().Holds, "without waiting")
+		require.Equal(t, 2, second.Status().Partitions, "without waiting")
 	})
 }
 
@@ -97,7 +97,7 @@ func TestAnArchiveThatIsAwayIsToldOnceAndCaughtUpWith(t *testing.T) {
 		w.do(func() { w.keeper.away = true })
 		for n := range 100 {
 			w.happen(n%2, archive.Delivered, fmt.Sprint(n))
-			a.Stirred()
+			a.Wake()
 			pass(time.Second)
 		}
 		require.False(t, a.Status().Up)
@@ -132,11 +132,11 @@ func TestAStoreThatLostItsTailIsToldAgainAndToldOf(t *testing.T) {
 		for n := range 5 {
 			w.happen(0, archive.Delivered, fmt.Sprint(n))
 		}
-		a.Stirred()
+		a.Wake()
 		pass(time.Second)
 		w.do(func() { w.at[0], w.tailLost[0] = archive.Position{Seq: 2}, true })
 		w.happen(0, archive.Delivered, "new")
-		a.Stirred()
+		a.Wake()
 		pass(time.Second)
 		require.Equal(t, archive.Position{Seq: 6}, w.store.at[0])
 		var said []uint64
@@ -185,15 +185,15 @@ func TestAStoreThatWasEmptiedBeginsAnew(t *testing.T) {
 		for n := range 5 {
 			w.happen(0, archive.Delivered, fmt.Sprint(n))
 		}
-		a.Stirred()
+		a.Wake()
 		pass(time.Second)
 		w.do(func() { w.entries[0], w.at[0], w.epoch[0] = nil, archive.Position{}, "c" })
 		w.happen(0, archive.Delivered, "new")
-		a.Stirred()
+		a.Wake()
 		pass(10 * time.Second)
 		require.Equal(t, "0dnew", w.kept()[5])
 		require.Equal(t, 2, w.began)
-		require.Contains(t, w.logged.String(), "holds other data than before")
+		require.Contains(t, w.logged.String(), "has other data than before")
 	})
 }
 
@@ -207,11 +207,11 @@ func TestAnInstanceThatWaitedNeverGoesBackToOtherData(t *testing.T) {
 		pass(time.Second)
 		w.do(func() { w.entries[0], w.at[0], w.epoch[0] = nil, archive.Position{}, "c" })
 		w.happen(0, archive.Delivered, "new")
-		first.Stirred()
+		first.Wake()
 		pass(10 * time.Second)
 		stop()
 		w.happen(0, archive.Delivered, "newer")
-		second.Stirred()
+		second.Wake()
 		pass(10 * time.Second)
 		require.Equal(t, []string{"0dnew", "0dnewer"}, w.kept())
 		require.Equal(t, []string{"a", "b", "c"}, w.epochs)

@@ -136,7 +136,7 @@ func (s *store) Read(_ context.Context, n int, from archive.Position, lines, _ i
 			if e.ID.Lane.IsEndpoint() {
 				p.Endpoints = append(p.Endpoints, archive.Endpoint{ID: id, Home: "h", Version: s.records[id]})
 			} else {
-				p.Holds = append(p.Holds, archive.Hold{Lane: e.ID.Lane, Epoch: s.epoch[n], Resumed: !s.paused[e.ID.Lane]})
+				p.PausedLanes = append(p.PausedLanes, archive.PausedLane{Lane: e.ID.Lane, Epoch: s.epoch[n], Resumed: !s.paused[e.ID.Lane]})
 			}
 			continue
 		}
@@ -182,7 +182,7 @@ func (s *store) Unfinished(_ context.Context, n int, cursor string) (page archiv
 	}
 	if s.anew && cursor != "" {
 		s.anew = false
-		return page, archive.ErrAnew
+		return page, archive.ErrServerChanged
 	}
 	at := len(cursor)
 	page.Epoch, page.Total = s.epoch[n], len(s.open[n])
@@ -240,18 +240,18 @@ func (s *store) Deleted(_ context.Context, kept []archive.Endpoint) (gone []arch
 	return gone, nil
 }
 
-func (s *store) Holds(_ context.Context, n int, kept []archive.Hold) (archive.Holds, error) {
+func (s *store) PausedLanes(_ context.Context, n int, kept []archive.PausedLane) (archive.PausedLanes, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := archive.Holds{Partition: n, Epoch: s.epoch[n]}
+	h := archive.PausedLanes{Partition: n, Epoch: s.epoch[n]}
 	for lane, paused := range s.paused {
 		if n == 0 && paused {
-			h.Lanes = append(h.Lanes, archive.Hold{Lane: lane, Epoch: s.epoch[n]})
+			h.Lanes = append(h.Lanes, archive.PausedLane{Lane: lane, Epoch: s.epoch[n]})
 		}
 	}
 	for _, k := range kept {
 		if !s.paused[k.Lane] {
-			h.Lanes = append(h.Lanes, archive.Hold{Lane: k.Lane, Resumed: true})
+			h.Lanes = append(h.Lanes, archive.PausedLane{Lane: k.Lane, Resumed: true})
 		}
 	}
 	return h, nil
@@ -268,7 +268,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	w := &world{store: newStore(), keeper: &keeper{seen: map[int64][]string{}, endpoints: map[string]archive.Endpoint{}, holds: map[dispatcher.Lane]archive.Hold{}}}
+	w := &world{store: newStore(), keeper: &keeper{seen: map[int64][]string{}, endpoints: map[string]archive.Endpoint{}, holds: map[dispatcher.Lane]archive.PausedLane{}}}
 	w.log = slog.New(slog.NewTextHandler(&w.logged, nil))
 	return w
 }
@@ -277,7 +277,7 @@ func newWorld() *world {
 func (w *world) start(t *testing.T, name string) (a *archiver.Archiver, stop func()) {
 	t.Helper()
 	a = archiver.New(archiver.Options{
-		Source: w.store, Archive: w.keeper, Name: name, Now: time.Now, Tell: func(n dispatcher.News) { w.news = append(w.news, n) },
+		Source: w.store, Archive: w.keeper, Name: name, Now: time.Now, Notify: func(n dispatcher.News) { w.news = append(w.news, n) },
 		Log: w.log,
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -29,7 +29,7 @@ type keeper struct {
 	cared  int
 
 	endpoints map[string]archive.Endpoint // that are kept
-	holds     map[dispatcher.Lane]archive.Hold
+	holds     map[dispatcher.Lane]archive.PausedLane
 	epochs    []string // that were archived, in their order
 }
 
@@ -53,7 +53,7 @@ func (k *keeper) down() error {
 	return nil
 }
 
-func (k *keeper) Hold(_ context.Context, by string, want []archive.Want) (held []archive.Held, err error) {
+func (k *keeper) Lease(_ context.Context, by string, want []archive.Want) (held []archive.PartitionLease, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.down(); err != nil {
@@ -71,8 +71,8 @@ func (k *keeper) Hold(_ context.Context, by string, want []archive.Want) (held [
 			*r = row{epoch: w.Epoch, at: w.At, last: r.last}
 			k.epochs = append(k.epochs, w.Epoch)
 		}
-		r.holder, r.until = by, time.Now().Add(archive.HoldFor)
-		held = append(held, archive.Held{Partition: w.Partition, Epoch: r.epoch, At: r.at, Last: r.last, Began: !r.walked, Walked: r.gap, Dropped: r.dropped})
+		r.holder, r.until = by, time.Now().Add(archive.LeaseTime)
+		held = append(held, archive.PartitionLease{Partition: w.Partition, Epoch: r.epoch, At: r.at, Last: r.last, Began: !r.walked, Walked: r.gap, Dropped: r.dropped})
 	}
 	return held, nil
 }
@@ -101,7 +101,7 @@ func (k *keeper) Write(_ context.Context, by string, parts []archive.Part) (w ar
 			}
 			k.events = append(k.events, fmt.Sprintf("%d%c%s", p.Partition, e.Kind, e.ID.Message))
 		}
-		k.keep(p.Endpoints, p.Holds)
+		k.keep(p.Endpoints, p.PausedLanes)
 		r.at, r.dropped = p.To, max(r.dropped, p.Dropped)
 		w.Events += len(p.Events)
 	}
@@ -140,7 +140,7 @@ func (k *keeper) Unseen(_ context.Context, _ string, w archive.Walk) ([]dispatch
 	return slices.Clone(k.unseen[w.Partition]), k.down()
 }
 
-func (k *keeper) Miss(_ context.Context, _ string, w archive.Walk, _ int64, ids []dispatcher.DeliveryID) (int, error) {
+func (k *keeper) EndLost(_ context.Context, _ string, w archive.Walk, _ int64, ids []dispatcher.DeliveryID) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before := len(k.unseen[w.Partition])
@@ -153,7 +153,7 @@ func (k *keeper) Miss(_ context.Context, _ string, w archive.Walk, _ int64, ids 
 	return before - len(k.unseen[w.Partition]), k.down()
 }
 
-func (k *keeper) Compared(_ context.Context, _ string, w archive.Walk) error {
+func (k *keeper) EndWalk(_ context.Context, _ string, w archive.Walk) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.missed = append(k.missed, w)
@@ -173,7 +173,7 @@ func (k *keeper) KeepEndpoints(_ context.Context, page []archive.Endpoint) error
 }
 
 // keep keeps what changed. mu is held.
-func (k *keeper) keep(endpoints []archive.Endpoint, holds []archive.Hold) {
+func (k *keeper) keep(endpoints []archive.Endpoint, holds []archive.PausedLane) {
 	for _, e := range endpoints {
 		k.endpoints[e.ID] = e
 	}
@@ -195,7 +195,7 @@ func (k *keeper) Endpoints(_ context.Context, behind string) (page []archive.End
 	return page, k.down()
 }
 
-func (k *keeper) Holds(_ context.Context, epoch string) (holds []archive.Hold, err error) {
+func (k *keeper) PausedLanes(_ context.Context, epoch string) (holds []archive.PausedLane, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range k.holds {
@@ -206,7 +206,7 @@ func (k *keeper) Holds(_ context.Context, epoch string) (holds []archive.Hold, e
 	return holds, k.down()
 }
 
-func (k *keeper) KeepHolds(_ context.Context, by string, h archive.Holds) error {
+func (k *keeper) KeepPausedLanes(_ context.Context, by string, h archive.PausedLanes) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := k.rows[h.Partition]; r.holder != by || r.epoch != h.Epoch {

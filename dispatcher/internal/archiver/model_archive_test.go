@@ -12,10 +12,12 @@ import (
 type modelArchive struct{ *model }
 
 func (a modelArchive) Endpoints(context.Context, string) ([]archive.Endpoint, error) { return nil, nil }
-func (a modelArchive) Holds(context.Context, string) ([]archive.Hold, error)         { return nil, nil }
-func (a modelArchive) KeepHolds(context.Context, string, archive.Holds) error        { return nil }
-func (a modelArchive) KeepEndpoints(context.Context, []archive.Endpoint) error       { return nil }
-func (a modelArchive) Maintain(context.Context, time.Duration) error                 { return nil }
+func (a modelArchive) PausedLanes(context.Context, string) ([]archive.PausedLane, error) {
+	return nil, nil
+}
+func (a modelArchive) KeepPausedLanes(context.Context, string, archive.PausedLanes) error { return nil }
+func (a modelArchive) KeepEndpoints(context.Context, []archive.Endpoint) error            { return nil }
+func (a modelArchive) Maintain(context.Context, time.Duration) error                      { return nil }
 
 // in is a transaction of the instance that holds the partition. It may fail, before it is
 // kept or behind that.
@@ -33,17 +35,17 @@ func (a modelArchive) in(by string, do func() error) error {
 	return err
 }
 
-func (a modelArchive) Hold(_ context.Context, by string, want []archive.Want) (held []archive.Held, err error) {
+func (a modelArchive) Lease(_ context.Context, by string, want []archive.Want) (held []archive.PartitionLease, err error) {
 	err = a.call(archive.ErrUnavailable)
 	defer a.mu.Unlock()
 	if err != nil || a.by != by && time.Now().Before(a.until) {
 		return nil, err
 	}
 	if a.row.Epoch == "" {
-		a.row = archive.Held{Epoch: want[0].Epoch, At: want[0].At, Began: true}
+		a.row = archive.PartitionLease{Epoch: want[0].Epoch, At: want[0].At, Began: true}
 	}
-	a.by, a.until = by, time.Now().Add(archive.HoldFor)
-	return []archive.Held{a.row}, nil
+	a.by, a.until = by, time.Now().Add(archive.LeaseTime)
+	return []archive.PartitionLease{a.row}, nil
 }
 
 func (a modelArchive) Release(_ context.Context, by string) error {
@@ -106,7 +108,7 @@ func (a modelArchive) Unseen(_ context.Context, by string, w archive.Walk) (ids 
 	return ids, err
 }
 
-func (a modelArchive) Miss(_ context.Context, by string, w archive.Walk, _ int64, ids []dispatcher.DeliveryID) (lost int, err error) {
+func (a modelArchive) EndLost(_ context.Context, by string, w archive.Walk, _ int64, ids []dispatcher.DeliveryID) (lost int, err error) {
 	err = a.in(by, func() error {
 		for _, id := range ids {
 			if r := a.rows[id.Message]; r != nil && r.pos <= w.Until() && r.seen != w.Name {
@@ -120,7 +122,7 @@ func (a modelArchive) Miss(_ context.Context, by string, w archive.Walk, _ int64
 	return lost, err
 }
 
-func (a modelArchive) Compared(_ context.Context, by string, w archive.Walk) error {
+func (a modelArchive) EndWalk(_ context.Context, by string, w archive.Walk) error {
 	return a.in(by, func() error {
 		a.row.Began, a.row.Walked = false, w.Gap
 		return nil

@@ -39,7 +39,7 @@ type model struct {
 	ended   map[string]bool
 	process int
 	// The archive.
-	row   archive.Held
+	row   archive.PartitionLease
 	by    string
 	until time.Time
 	rows  map[string]*modelRow
@@ -187,7 +187,7 @@ func (m *model) Unfinished(_ context.Context, _ int, cursor string) (archive.Pag
 	behind := uint64(0)
 	if process, place, ok := strings.Cut(cursor, " "); ok {
 		if process != strconv.Itoa(m.process) {
-			return page, archive.ErrAnew
+			return page, archive.ErrServerChanged
 		}
 		behind, _ = strconv.ParseUint(place, 10, 64)
 	}
@@ -231,8 +231,8 @@ func (m *model) Endpoints(context.Context, string) ([]archive.Endpoint, string, 
 func (m *model) Deleted(context.Context, []archive.Endpoint) ([]archive.Endpoint, error) {
 	return nil, nil
 }
-func (m *model) Holds(_ context.Context, n int, _ []archive.Hold) (archive.Holds, error) {
-	return archive.Holds{Partition: n, Epoch: "a"}, nil
+func (m *model) PausedLanes(_ context.Context, n int, _ []archive.PausedLane) (archive.PausedLanes, error) {
+	return archive.PausedLanes{Partition: n, Epoch: "a"}, nil
 }
 
 // run runs instances one behind the other, or beside each other, while things happen.
@@ -245,7 +245,7 @@ func (m *model) run(t *testing.T) {
 		go func() { done <- a.Run(ctx) }()
 		stops = append(stops, func() { stop(); require.NoError(t, <-done) })
 		for range 30 {
-			a.Stirred()
+			a.Wake()
 			time.Sleep(time.Duration(m.chance(1000)) * time.Millisecond)
 		}
 		if n%2 == 1 { // one at least goes on

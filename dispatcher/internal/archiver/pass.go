@@ -9,41 +9,41 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// work archives all there is.
+// work archives until the log has no more.
 func (a *Archiver) work(ctx context.Context) error {
 	for more := true; more && ctx.Err() == nil; {
-		if time.Since(a.renewed) >= holdEvery || len(a.held) == 0 {
+		if time.Since(a.renewed) >= holdEvery || len(a.leases) == 0 {
 			if err := a.renew(ctx); err != nil {
 				return err
 			}
 		}
-		if len(a.held) == 0 {
+		if len(a.leases) == 0 {
 			return nil
 		}
 		var comparing bool
 		var err error
-		if more, comparing, err = a.pass(ctx); err == nil && !more && !a.stops {
-			more, err = a.care(ctx)
+		if more, comparing, err = a.pass(ctx); err == nil && !more && !a.stopping {
+			more, err = a.maintain(ctx)
 		}
 		if err != nil {
 			return err
 		}
 		more = more || comparing
 	}
-	if a.waits && !a.stops {
-		a.Stirred()
+	if a.waiting && !a.stopping {
+		a.Wake()
 	}
 	return nil
 }
 
-// pass archives what one transaction takes, and compares a page. It reports whether there
-// may be more in the log, and to compare. A partition that can't be read holds up none of
-// the others.
+// pass archives one transaction and compares one page. It reports whether the log may have
+// more, and whether a comparison may. A partition that can't be read does not block the
+// others.
 func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
-	if err := a.say(ctx); err != nil {
+	if err := a.reportArchived(ctx); err != nil {
 		return false, false, err
 	}
-	a.waits = false
+	a.waiting = false
 	in := a.partitions()
 	states, err := a.source.States(ctx, in)
 	if err != nil {
@@ -54,14 +54,14 @@ func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
 	lines, bytes := mostLines, mostBytes
 	for i := range states {
 		s := &states[i]
-		h := a.held[s.Partition]
-		if !a.same(h, s) {
-			return true, false, nil // it is held anew
+		h := a.leases[s.Partition]
+		if !a.sameEpoch(h, s) {
+			return true, false, nil // it has to be leased again
 		}
-		a.tellDropped(h, s)
+		a.notifyDropped(h, s)
 		switch {
-		case h.At.After(s.At): // it was not told, or lost that it was
-			a.unsaid = append(a.unsaid, archive.Part{Partition: s.Partition, Epoch: h.Epoch, From: h.At, To: h.At})
+		case h.At.After(s.At): // the store missed the report, or lost it
+			a.unreported = append(a.unreported, archive.Part{Partition: s.Partition, Epoch: h.Epoch, From: h.At, To: h.At})
 			more = true
 			continue
 		case !s.Last.After(h.At):
@@ -75,12 +75,12 @@ func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
 			errs = append(errs, err)
 			continue
 		}
-		if p.Epoch != h.Epoch { // it was emptied since its state was read
+		if p.Epoch != h.Epoch { // it was emptied after its state was read
 			return true, false, nil
 		}
 		p.Gap, p.Dropped = newest(p.Gap, gapOf(h, s)), s.Dropped
-		a.waits, more = a.waits || p.Waits, more || p.More
-		lines, bytes = lines-len(p.Accepted)-len(p.Events)-len(p.Endpoints)-len(p.Holds), bytes-size(&p)
+		a.waiting, more = a.waiting || p.Waits, more || p.More
+		lines, bytes = lines-len(p.Accepted)-len(p.Events)-len(p.Endpoints)-len(p.PausedLanes), bytes-size(&p)
 		if p.To.After(p.From) {
 			parts = append(parts, p)
 		}
@@ -88,13 +88,13 @@ func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
 	if err := a.write(ctx, parts); err != nil {
 		return false, false, err
 	}
-	if !a.stops {
+	if !a.stopping {
 		comparing, err = a.compare(ctx, states)
 	}
 	return more, comparing, errors.Join(append(errs, err)...)
 }
 
-// size is how many bytes of messages and endpoints a part has.
+// size returns the bytes of messages and endpoints in a part.
 func size(p *archive.Part) (n int) {
 	for i := range p.Accepted {
 		n += len(p.Accepted[i].Head) + len(p.Accepted[i].Body)
@@ -105,96 +105,97 @@ func size(p *archive.Part) (n int) {
 	return n
 }
 
-// same reports whether a partition still has the data of which this instance knows how
-// far they are archived. Else it forgets the partition, which is held anew.
-func (a *Archiver) same(h *archive.Held, s *archive.State) bool {
+// sameEpoch reports whether a partition still has the leased epoch. If not, all leases are
+// forgotten and taken again.
+func (a *Archiver) sameEpoch(h *archive.PartitionLease, s *archive.State) bool {
 	if s.Epoch != "" && s.Epoch == h.Epoch {
 		return true
 	}
-	a.o.Log.Warn("a part of the store holds other data than before: it was emptied, or its node gave way to one without them", "partition", s.Partition)
+	a.o.Log.Warn("a partition of the store has other data than before: it was emptied, or its node failed over to one without them", "partition", s.Partition)
 	a.wants = nil
-	clear(a.held)
+	clear(a.leases)
 	delete(a.dropped, h.Epoch)
 	return false
 }
 
-// write keeps parts, and tells the store.
+// write writes parts to the archive and reports them to the store.
 func (a *Archiver) write(ctx context.Context, parts []archive.Part) error {
 	if len(parts) == 0 {
 		return nil
 	}
 	last := make([]int64, len(parts))
 	for i := range parts {
-		last[i] = parts[i].Number(a.held[parts[i].Partition].Last)
+		last[i] = parts[i].Number(a.leases[parts[i].Partition].Last)
 	}
 	written, err := a.archive.Write(ctx, a.o.Name, parts)
 	if err != nil {
 		return err
 	}
-	a.accepts()
+	a.reportWritten()
 	missing := int64(0)
 	for i := range parts {
-		h := a.held[parts[i].Partition]
+		h := a.leases[parts[i].Partition]
 		h.At, h.Last, h.Gap = parts[i].To, last[i], newest(h.Gap, parts[i].Gap)
 		missing += int64(parts[i].Missing)
 		if parts[i].TailLost {
-			a.tellLost(parts[i].Partition)
+			a.notifyTailLost(parts[i].Partition)
 		}
-		parts[i].Accepted, parts[i].Events, parts[i].Endpoints, parts[i].Holds = nil, nil, nil, nil
+		parts[i].Accepted, parts[i].Events, parts[i].Endpoints, parts[i].PausedLanes = nil, nil, nil, nil
 	}
 	a.mu.Lock()
 	s := &a.status
 	s.Messages, s.Events = s.Messages+int64(written.Messages), s.Events+int64(written.Events)
 	s.Changed, s.Passed, s.Lost = s.Changed+int64(written.Changed), s.Passed+int64(written.Passed), s.Lost+missing
 	a.mu.Unlock()
-	a.unsaid = append(a.unsaid, parts...)
-	return a.say(ctx)
+	a.unreported = append(a.unreported, parts...)
+	return a.reportArchived(ctx)
 }
 
-// say tells the store what is safe. What it could not be told is said again.
-func (a *Archiver) say(ctx context.Context) error {
-	if len(a.unsaid) == 0 {
+// reportArchived reports to the store which parts are archived. If that fails, the next pass repeats
+// it.
+func (a *Archiver) reportArchived(ctx context.Context) error {
+	if len(a.unreported) == 0 {
 		return nil
 	}
-	if err := a.source.Archived(ctx, a.unsaid); err != nil {
+	if err := a.source.Archived(ctx, a.unreported); err != nil {
 		return err
 	}
-	a.unsaid = nil
+	a.unreported = nil
 	return nil
 }
 
-// tellLost tells that the store went back in time. What the archive has of the time that
-// is lost, a person puts back: another store may attempt it as yet.
-func (a *Archiver) tellLost(partition int) {
-	const detail = "the store lost what it took last: hookladder restore --into-running puts back what the archive has of that"
+// notifyTailLost reports that the store lost its newest data. Restoring it is left to the
+// operator, because another store may still have these deliveries and attempt them.
+func (a *Archiver) notifyTailLost(partition int) {
+	const detail = "the store lost its newest data: hookladder restore --into-running restores it from the archive"
 	a.o.Log.Warn(detail, "partition", partition)
-	a.tell(reasonTail, 0, detail)
+	a.notify(reasonTail, 0, detail)
 }
 
-// tell tells of a fault that is over when it is met.
-func (a *Archiver) tell(reason string, count int, detail string) {
-	if a.o.Tell == nil {
+// notify reports a problem that is over when it is found.
+func (a *Archiver) notify(reason string, count int, detail string) {
+	if a.o.Notify == nil {
 		return
 	}
 	at := a.o.Now().Truncate(time.Millisecond)
-	a.o.Tell(dispatcher.News{Notice: dispatcher.NoticeUnhealthy, At: at, Since: at, Reason: reason, Count: count, Detail: detail})
+	a.o.Notify(dispatcher.News{Notice: dispatcher.NoticeUnhealthy, At: at, Since: at, Reason: reason, Count: count, Detail: detail})
 }
 
-// The reasons of news: something is lost to the archive, or to the store.
+// The reasons in the reports: the archive or the store lost data.
 const (
 	reasonBacklog = "archive_backlog"
 	reasonTail    = "tail_lost"
 )
 
-// tellDropped reports that the store cut lines that were not archived. The archive knows
-// how many of them were reported before this instance began.
-func (a *Archiver) tellDropped(h *archive.Held, s *archive.State) {
+// notifyDropped reports log lines that the store cut before they were archived. The archive
+// has the number that was reported before this instance started.
+func (a *Archiver) notifyDropped(h *archive.PartitionLease, s *archive.State) {
 	before := max(a.dropped[s.Epoch], h.Dropped)
 	a.dropped[s.Epoch] = s.Dropped
 	if s.Dropped <= before {
 		return
 	}
 	n := int(s.Dropped - before)
-	a.o.Log.Warn("the store cut what was not archived: ARCHIVE_BACKLOG was reached", "partition", s.Partition, "lines", n)
-	a.tell(reasonBacklog, n, "what happened in the store was cut before it was archived, since ARCHIVE_BACKLOG was reached")
+	a.o.Log.Warn("the store cut log lines that were not archived: ARCHIVE_BACKLOG was reached", "partition", s.Partition, "lines", n)
+	a.notify(reasonBacklog, n, "log lines were cut before they were archived, because ARCHIVE_BACKLOG was reached")
 }

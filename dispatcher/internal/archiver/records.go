@@ -7,44 +7,44 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// careFor is how long the comparison of endpoints may keep the log from being archived.
-const careFor = 500 * time.Millisecond
+// endpointsTime limits the comparison of endpoints in one pass, because archiving waits for it.
+const endpointsTime = 500 * time.Millisecond
 
 const maintainEvery = 24 * time.Hour // tables of months
 
-// Changes of endpoints, and pauses of lanes, are lines of the log: a pass archives them. The
-// records are compared only where the log does not tell everything: when it begins to be
-// archived, and after a gap. One comparison of all endpoints serves all partitions that were
-// waiting for one when it began. It takes what the store has, and then marks as deleted what
-// the archive has and the store does not.
+// Changes of endpoints and pauses of lanes are lines of the log, which a pass archives. The
+// records are compared only if the log is incomplete: when archiving starts, and after a
+// gap. One comparison of all endpoints serves all partitions that waited for one when it
+// began. It stores the store's records, and then marks archived endpoints as deleted if the
+// store has deleted them.
 
-// records is how far the endpoints were compared.
+// records is the state of the comparison of endpoints.
 type records struct {
-	wanted  map[int]occasion // partitions that wait for a comparison that begins later
-	serves  map[int]occasion // those for which the present one is
-	done    map[int]occasion // those that it was last made for
+	wanted  map[int]compareReason // partitions that need a comparison that starts later
+	serves  map[int]compareReason // partitions that the running comparison serves
+	done    map[int]compareReason // partitions that the last comparison served
 	walking bool
-	archive bool   // the archive's endpoints are read by now
-	cursor  string // in the store's endpoints, or the archive's
+	archive bool   // the store's endpoints are read, the archive's are next
+	cursor  string // in the store's or the archive's endpoints
 }
 
 func newRecords() records {
-	return records{wanted: map[int]occasion{}, serves: map[int]occasion{}, done: map[int]occasion{}}
+	return records{wanted: map[int]compareReason{}, serves: map[int]compareReason{}, done: map[int]compareReason{}}
 }
 
-// occasion is why the records of a partition are compared. Another gap is another one.
-type occasion struct {
+// compareReason is the reason to compare a partition's records. A new gap is a new reason.
+type compareReason struct {
 	epoch string
 	gap   archive.Position
 }
 
-// compareRecords has the archive hold the endpoints, and the pauses of a partition, that the
-// store has. It reports whether that is done, by a comparison that began after its occasion
-// arose. Until then it is called with each pass, and care makes the comparison.
-func (a *Archiver) compareRecords(ctx context.Context, h *archive.Held, gap archive.Position) (done bool, err error) {
-	why := occasion{epoch: h.Epoch, gap: gap}
+// compareRecords compares the endpoints and the paused lanes of a partition. It reports
+// whether that is done by a comparison that began after the reason arose. Until then each
+// pass calls it again, and maintain runs the comparison.
+func (a *Archiver) compareRecords(ctx context.Context, h *archive.PartitionLease, gap archive.Position) (done bool, err error) {
+	why := compareReason{epoch: h.Epoch, gap: gap}
 	if a.records.done[h.Partition] == why {
-		return true, a.keepHolds(ctx, h)
+		return true, a.keepPausedLanes(ctx, h)
 	}
 	if a.records.serves[h.Partition] != why {
 		a.records.wanted[h.Partition] = why
@@ -52,36 +52,35 @@ func (a *Archiver) compareRecords(ctx context.Context, h *archive.Held, gap arch
 	return false, nil
 }
 
-// keepHolds keeps which lanes of a partition are paused.
-func (a *Archiver) keepHolds(ctx context.Context, h *archive.Held) error {
-	kept, err := a.archive.Holds(ctx, h.Epoch)
+// keepPausedLanes stores which lanes of a partition are paused.
+func (a *Archiver) keepPausedLanes(ctx context.Context, h *archive.PartitionLease) error {
+	kept, err := a.archive.PausedLanes(ctx, h.Epoch)
 	if err != nil {
 		return err
 	}
-	now, err := a.source.Holds(ctx, h.Partition, kept)
+	now, err := a.source.PausedLanes(ctx, h.Partition, kept)
 	if err != nil {
 		return err
 	}
 	if now.Epoch != h.Epoch {
-		return archive.ErrMoved // it was emptied meanwhile
+		return archive.ErrMoved // it was emptied in the meantime
 	}
-	return a.archive.KeepHolds(ctx, a.o.Name, now)
+	return a.archive.KeepPausedLanes(ctx, a.o.Name, now)
 }
 
-// care compares endpoints where that is wanted, and looks after the tables. It reports
-// whether there is more to compare. The instance that archives the first partition looks
-// after the tables.
-func (a *Archiver) care(ctx context.Context) (more bool, err error) {
-	if a.held[0] != nil && time.Since(a.cared) >= maintainEvery {
+// maintain runs the comparison of endpoints and maintains the months. It reports whether there
+// is more to compare. The instance with the first partition maintains the months.
+func (a *Archiver) maintain(ctx context.Context) (more bool, err error) {
+	if a.leases[0] != nil && time.Since(a.maintained) >= maintainEvery {
 		if err := a.archive.Maintain(ctx, a.o.Retention); err != nil {
 			return false, err
 		}
-		a.cared = time.Now()
+		a.maintained = time.Now()
 	}
 	r := &a.records
-	for began := time.Now(); (r.walking || len(r.wanted) > 0) && time.Since(began) < careFor && ctx.Err() == nil; {
+	for began := time.Now(); (r.walking || len(r.wanted) > 0) && time.Since(began) < endpointsTime && ctx.Err() == nil; {
 		if !r.walking {
-			*r = records{walking: true, serves: r.wanted, wanted: map[int]occasion{}, done: r.done}
+			*r = records{walking: true, serves: r.wanted, wanted: map[int]compareReason{}, done: r.done}
 		}
 		if err := a.compareEndpoints(ctx); err != nil {
 			return false, err
@@ -90,13 +89,13 @@ func (a *Archiver) care(ctx context.Context) (more bool, err error) {
 			for n, why := range r.serves {
 				r.done[n] = why
 			}
-			return true, nil // the comparisons that waited for it go on
+			return true, nil // the walks that waited for it continue
 		}
 	}
 	return r.walking || len(r.wanted) > 0, nil
 }
 
-// compareEndpoints takes in a page of the store's endpoints, or of the archive's.
+// compareEndpoints reads a page of the store's endpoints, or of the archive's.
 func (a *Archiver) compareEndpoints(ctx context.Context) error {
 	r := &a.records
 	if r.archive {
@@ -113,7 +112,7 @@ func (a *Archiver) compareEndpoints(ctx context.Context) error {
 	return nil
 }
 
-// findDeleted asks the store by name for a page of the endpoints that the archive has.
+// findDeleted queries the store by id for a page of the archive's endpoints.
 func (a *Archiver) findDeleted(ctx context.Context) error {
 	r := &a.records
 	page, err := a.archive.Endpoints(ctx, r.cursor)

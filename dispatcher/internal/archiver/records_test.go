@@ -47,7 +47,7 @@ func TestAChangeIsArchivedAsWhatHappensToDeliveries(t *testing.T) {
 		w.endpoints(1, 1)
 		w.change(0, "ep_0", 1)
 		w.pause(1, "u_1", true)
-		a.Stirred()
+		a.Wake()
 		pass(time.Second)
 		versions, paused := w.archived()
 		require.Equal(t, map[string]int64{"ep_0": 1}, versions)
@@ -57,7 +57,7 @@ func TestAChangeIsArchivedAsWhatHappensToDeliveries(t *testing.T) {
 		w.endpoints(1, 2)
 		w.change(0, "ep_0", 2)
 		w.pause(1, "u_1", false)
-		a.Stirred()
+		a.Wake()
 		pass(time.Second)
 		versions, paused = w.archived()
 		require.Equal(t, map[string]int64{"ep_0": 2}, versions)
@@ -74,7 +74,7 @@ func TestNothingIsArchivedBeforeTheChangeThatCameFirst(t *testing.T) {
 		w.change(0, "ep_0", 1) // the endpoint itself is not there yet
 		w.happen(0, archive.Delivered, "behind")
 		w.happen(1, archive.Delivered, "elsewhere")
-		a.Stirred()
+		a.Wake()
 		pass(5 * time.Second)
 		require.Equal(t, []string{"1delsewhere"}, w.kept())
 		require.Zero(t, w.store.at[0])
@@ -95,7 +95,7 @@ func TestWhatHappensUntilTheStopIsArchived(t *testing.T) {
 		w.change(0, "ep_0", 3)
 		w.pause(0, dispatcher.AllLanes, true)
 		w.happen(1, archive.Delivered, "last")
-		a.Stirred()
+		a.Wake()
 		stop()
 		require.Equal(t, []string{"1dlast"}, w.kept())
 		versions, paused := w.archived()
@@ -112,8 +112,8 @@ func TestWhatTheLogDoesNotHaveIsCompared(t *testing.T) {
 			w.store.paused["u_1"] = true
 			w.keeper.endpoints["ep_gone"] = archive.Endpoint{ID: "ep_gone", Home: "h", Version: 1}
 			w.keeper.endpoints["ep_lost"] = archive.Endpoint{ID: "ep_lost", Home: "before", Version: 1}
-			w.keeper.holds["u_2"] = archive.Hold{Lane: "u_2", Epoch: "a"}
-			w.keeper.holds["u_3"] = archive.Hold{Lane: "u_3", Epoch: "before"}
+			w.keeper.holds["u_2"] = archive.PausedLane{Lane: "u_2", Epoch: "a"}
+			w.keeper.holds["u_3"] = archive.PausedLane{Lane: "u_3", Epoch: "before"}
 		})
 		a, stop := w.start(t, "x")
 		defer stop()
@@ -125,11 +125,11 @@ func TestWhatTheLogDoesNotHaveIsCompared(t *testing.T) {
 		require.Equal(t, 4, w.store.pages, "once for all partitions")
 
 		all = w.endpoints(40, 8)
-		a.Stirred()
+		a.Wake()
 		pass(time.Hour)
 		require.Equal(t, 4, w.store.pages, "the log has what changes")
 		w.do(func() { w.store.gap[1] = archive.Position{Seq: 9}; w.store.paused["u_1"] = false })
-		a.Stirred()
+		a.Wake()
 		pass(10 * time.Second)
 		all["ep_lost"] = 1
 		versions, _ = w.archived()
@@ -145,7 +145,7 @@ func TestManyEndpointsHoldUpNothing(t *testing.T) {
 		defer stop()
 		pass(time.Second)
 		w.happen(1, archive.Delivered, "meanwhile")
-		a.Stirred()
+		a.Wake()
 		pass(time.Second)
 		versions, _ := w.archived()
 		require.Less(t, len(versions), len(all))
@@ -153,7 +153,7 @@ func TestManyEndpointsHoldUpNothing(t *testing.T) {
 		w.do(func() { require.Empty(t, w.missed, "no comparison has ended") })
 		for range 30 {
 			pass(time.Second)
-			require.Equal(t, 2, a.Status().Holds)
+			require.Equal(t, 2, a.Status().Partitions)
 		}
 		versions, _ = w.archived()
 		require.Equal(t, all, versions)

@@ -10,38 +10,38 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// A walk compares what the archive has as unfinished with what the store has. It finds
-// what the log can't tell: what the store had before it named what it accepts, and what
-// was cut from the log. It takes one page between two transactions of the log, so that
-// archiving goes on beside it. Two rules keep the two from contradicting each other:
+// A walk compares the unfinished deliveries in the archive with the store's. It finds
+// changes that the log does not have: messages from before logging began, and lines that
+// were cut. It reads one page between two transactions of the log, so archiving continues
+// meanwhile. Two rules keep the page and the log consistent:
 //
-//   - A page is read behind what the log told last, and kept before the log is read
-//     again. So what ends after the page is in a later part of the log.
-//   - A delivery ends as lost only after the store was asked for it by its name, and after
-//     the log was read up to there.
+//   - A page is read after the last part of the log, and written before the next part is
+//     read. So a later part has the end of each delivery that ends after the page.
+//   - A delivery ends as lost only after the store was queried for it by id, and after the
+//     log was read up to that moment.
 
-// compareFor is how long the walks of one pass may keep what happens from being archived:
-// a page of 1,000 deliveries takes some 50 ms.
-const compareFor = linger
+// compareTime limits the walks of one pass, because archiving waits for them. A page of
+// 1,000 deliveries takes some 50 ms.
+const compareTime = gatherTime
 
-// walking is a comparison that goes on.
-type walking struct {
+// runningWalk is the state of a running walk.
+type runningWalk struct {
 	archive.Walk
 	began  time.Time
 	cursor string // of the next page
-	read   bool   // the last page was
+	read   bool   // the last page is read
 
-	records bool // endpoints and pauses are compared too
+	records bool // endpoints and paused lanes are compared too
 
-	until  *archive.Position       // the log has to be archived so far before a delivery is lost; nil: not known yet
-	absent []dispatcher.DeliveryID // the store does not have them; the log may still tell how they ended
+	until  *archive.Position       // the log must be archived up to here before a delivery is lost; nil if unknown
+	absent []dispatcher.DeliveryID // deliveries that the store does not have; the log may still have their end
 
 	messages, seen, lost int
 }
 
-// gapOf is the newest gap in a partition's log, whether the archive has passed it or not.
-// Where the store was told more than the archive knows, the archive lost that.
-func gapOf(h *archive.Held, s *archive.State) archive.Position {
+// gapOf returns the newest gap in a partition's log. If the store's position is after the
+// archive's, the archive lost the part between.
+func gapOf(h *archive.PartitionLease, s *archive.State) archive.Position {
 	gap := newest(h.Gap, s.Gap)
 	if s.At.After(h.At) {
 		gap = newest(gap, s.At)
@@ -56,41 +56,40 @@ func newest(a, b archive.Position) archive.Position {
 	return a
 }
 
-// walkOf is the comparison that a partition needs; nil: it needs none. A gap stays open
-// until a comparison that began after it has ended.
-func (a *Archiver) walkOf(h *archive.Held, s *archive.State) *walking {
+// walkOf returns the walk that a partition needs, or nil. A gap is closed only by a walk
+// that began after it.
+func (a *Archiver) walkOf(h *archive.PartitionLease, s *archive.State) *runningWalk {
 	gap, w := gapOf(h, s), a.walks[h.Partition]
 	switch {
 	case !h.Began && !gap.After(h.Walked):
-		delete(a.walks, h.Partition) // another instance may have ended it
+		delete(a.walks, h.Partition) // another instance may have finished it
 		return nil
 	case w != nil && w.Epoch == h.Epoch:
 		return w
 	}
-	w = &walking{began: time.Now(), Walk: archive.Walk{
+	w = &runningWalk{began: time.Now(), Walk: archive.Walk{
 		Partition: h.Partition, Epoch: h.Epoch, Name: time.Now().UnixNano(), Gap: gap, Left: 1,
 	}}
 	a.walks[h.Partition] = w
 	return w
 }
 
-// compare takes the next step of each walk, as far as there is time. It reports whether
-// there is another step to take at once: one that waits for the log, or for the endpoints,
-// is taken when those went on.
+// compare runs one step of each walk until compareTime is over. It reports whether another
+// step can run at once. A step that waits for the log or for the endpoints can't.
 func (a *Archiver) compare(ctx context.Context, states []archive.State) (more bool, err error) {
 	began, left := time.Now(), 0.0
 	var errs []error
 	for i := range states {
-		h := a.held[states[i].Partition]
+		h := a.leases[states[i].Partition]
 		if h == nil || h.Epoch != states[i].Epoch {
-			continue // it is held anew
+			continue // it has to be leased again
 		}
 		w := a.walkOf(h, &states[i])
 		if w == nil {
 			continue
 		}
 		waits := false
-		if time.Since(began) < compareFor {
+		if time.Since(began) < compareTime {
 			var err error
 			if waits, err = a.step(ctx, h, &states[i], w); err != nil {
 				errs = append(errs, err)
@@ -101,24 +100,24 @@ func (a *Archiver) compare(ctx context.Context, states []archive.State) (more bo
 		}
 	}
 	a.mu.Lock()
-	a.status.Comparing = left / float64(max(len(a.held), 1))
+	a.status.Comparing = left / float64(max(len(a.leases), 1))
 	a.mu.Unlock()
 	return more, errors.Join(errs...)
 }
 
-// step reads the next page of a walk. After the last one it looks for what was not seen,
-// and compares endpoints and pauses. It reports whether it waits for others.
-func (a *Archiver) step(ctx context.Context, h *archive.Held, s *archive.State, w *walking) (waits bool, err error) {
+// step reads the next page of a walk. After the last page it queries unseen deliveries, and
+// then compares endpoints and paused lanes. It reports whether it waits.
+func (a *Archiver) step(ctx context.Context, h *archive.PartitionLease, s *archive.State, w *runningWalk) (waits bool, err error) {
 	if !w.read {
-		return false, a.seePage(ctx, h, w)
+		return false, a.readPage(ctx, h, w)
 	}
 	if w.until == nil {
-		w.until = &s.Last // the state was read behind the last page, or behind what was asked for
+		w.until = &s.Last // the state was read after the last page or query
 	}
-	if w.until.After(h.At) && s.Last.After(h.At) { // else the log has no more: its end may have been cut
+	if w.until.After(h.At) && s.Last.After(h.At) { // at the log's end nothing more can come, because the end may have been cut
 		return true, nil
 	}
-	if err := a.miss(ctx, h, w); err != nil {
+	if err := a.endLost(ctx, h, w); err != nil {
 		return false, err
 	}
 	ids, err := a.archive.Unseen(ctx, a.o.Name, w.Walk)
@@ -126,26 +125,26 @@ func (a *Archiver) step(ctx context.Context, h *archive.Held, s *archive.State, 
 		return false, err
 	}
 	if len(ids) > 0 {
-		return false, a.askFor(ctx, h, w, ids)
+		return false, a.queryUnseen(ctx, h, w, ids)
 	}
 	if !w.records {
 		if w.records, err = a.compareRecords(ctx, h, w.Gap); !w.records || err != nil {
 			return true, err
 		}
 	}
-	return false, a.compared(ctx, h, w)
+	return false, a.endWalk(ctx, h, w)
 }
 
-// miss ends what the store does not have, and of which the log does not tell.
-func (a *Archiver) miss(ctx context.Context, h *archive.Held, w *walking) error {
+// endLost ends deliveries that neither the store nor the log has.
+func (a *Archiver) endLost(ctx context.Context, h *archive.PartitionLease, w *runningWalk) error {
 	if len(w.absent) == 0 {
 		return nil
 	}
-	lost, err := a.archive.Miss(ctx, a.o.Name, w.Walk, h.Last, w.absent)
+	lost, err := a.archive.EndLost(ctx, a.o.Name, w.Walk, h.Last, w.absent)
 	if err != nil {
 		return err
 	}
-	a.accepts()
+	a.reportWritten()
 	h.Last, w.lost, w.absent = h.Last+int64(lost), w.lost+lost, nil
 	a.mu.Lock()
 	a.status.Lost += int64(lost)
@@ -153,9 +152,9 @@ func (a *Archiver) miss(ctx context.Context, h *archive.Held, w *walking) error 
 	return nil
 }
 
-// compared ends a walk.
-func (a *Archiver) compared(ctx context.Context, h *archive.Held, w *walking) error {
-	if err := a.archive.Compared(ctx, a.o.Name, w.Walk); err != nil {
+// endWalk ends a walk.
+func (a *Archiver) endWalk(ctx context.Context, h *archive.PartitionLease, w *runningWalk) error {
+	if err := a.archive.EndWalk(ctx, a.o.Name, w.Walk); err != nil {
 		return err
 	}
 	h.Began, h.Walked = false, w.Gap
@@ -165,13 +164,13 @@ func (a *Archiver) compared(ctx context.Context, h *archive.Held, w *walking) er
 	return nil
 }
 
-// leftLeast is the share that is told as left of a walk whose pages are all read.
+// leftLeast is the remaining share of a walk after its last page.
 const leftLeast = 0.01
 
-// seePage reads a page of a walk and keeps it.
-func (a *Archiver) seePage(ctx context.Context, h *archive.Held, w *walking) error {
+// readPage reads a page of a walk and stores it.
+func (a *Archiver) readPage(ctx context.Context, h *archive.PartitionLease, w *runningWalk) error {
 	page, err := a.source.Unfinished(ctx, h.Partition, w.cursor)
-	if errors.Is(err, archive.ErrAnew) {
+	if errors.Is(err, archive.ErrServerChanged) {
 		a.o.Log.Info("the store's server was restarted or replaced: the comparison with the archive begins again", "partition", h.Partition)
 		w.cursor, w.messages, w.seen, w.Left = "", 0, 0, 1
 		return nil
@@ -181,7 +180,7 @@ func (a *Archiver) seePage(ctx context.Context, h *archive.Held, w *walking) err
 	}
 	w.messages += page.Messages
 	w.Left = max(leftLeast, 1-float64(w.messages)/float64(max(page.Total, 1)))
-	if err := a.see(ctx, h, w, &page); err != nil {
+	if err := a.storePage(ctx, h, w, &page); err != nil {
 		return err
 	}
 	w.seen += len(page.Open)
@@ -189,10 +188,10 @@ func (a *Archiver) seePage(ctx context.Context, h *archive.Held, w *walking) err
 	return nil
 }
 
-// see keeps a page of a walk.
-func (a *Archiver) see(ctx context.Context, h *archive.Held, w *walking, page *archive.Page) error {
+// storePage stores a page of a walk.
+func (a *Archiver) storePage(ctx context.Context, h *archive.PartitionLease, w *runningWalk, page *archive.Page) error {
 	if page.Epoch != h.Epoch {
-		return archive.ErrMoved // it was emptied meanwhile
+		return archive.ErrMoved // it was emptied in the meantime
 	}
 	if len(page.Open) == 0 {
 		return nil
@@ -200,17 +199,17 @@ func (a *Archiver) see(ctx context.Context, h *archive.Held, w *walking, page *a
 	if err := a.archive.See(ctx, a.o.Name, w.Walk, page.Open); err != nil {
 		return err
 	}
-	a.accepts()
+	a.reportWritten()
 	return nil
 }
 
-// askFor asks the store by name for deliveries that a walk has not seen.
-func (a *Archiver) askFor(ctx context.Context, h *archive.Held, w *walking, ids []dispatcher.DeliveryID) error {
+// queryUnseen queries the store by id for deliveries that a walk has not seen.
+func (a *Archiver) queryUnseen(ctx context.Context, h *archive.PartitionLease, w *runningWalk, ids []dispatcher.DeliveryID) error {
 	page, err := a.source.UnfinishedOf(ctx, h.Partition, ids)
 	if err != nil {
 		return err
 	}
-	if err := a.see(ctx, h, w, &page); err != nil {
+	if err := a.storePage(ctx, h, w, &page); err != nil {
 		return err
 	}
 	there := make(map[dispatcher.DeliveryID]bool, len(page.Open))

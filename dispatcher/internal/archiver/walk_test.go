@@ -53,7 +53,7 @@ func TestACutIsFollowedByAComparisonThoughTheLogGoesOn(t *testing.T) {
 		for n := range 20 {
 			w.happen(0, archive.Delivered, fmt.Sprint(n))
 		}
-		a.Stirred()
+		a.Wake()
 		pass(time.Second)
 		require.Len(t, w.kept(), 20)
 		require.Len(t, w.ended(0), 2)
@@ -211,7 +211,7 @@ func TestAnArchiveThatLostWhatItHadIsCompared(t *testing.T) {
 		for n := range 6 {
 			w.happen(0, archive.Delivered, fmt.Sprint(n))
 		}
-		a.Stirred()
+		a.Wake()
 		pass(time.Second)
 		stop()
 		w.do(func() { w.rows[0].at = archive.Position{Seq: 2} })

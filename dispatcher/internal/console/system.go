@@ -67,7 +67,7 @@ func system(v *visit) (pageAnswer, error) {
 	}
 	if v.srv.Archive != nil {
 		status := v.srv.Archive()
-		page.Archive = &archiveState{Up: status.Up, Since: status.Since, Holds: status.Holds, Passed: status.Passed, Lost: status.Lost}
+		page.Archive = &archiveState{Up: status.Up, Since: status.Since, Holds: status.Partitions, Passed: status.Passed, Lost: status.Lost}
 		if status.Err != nil {
 			page.Archive.Why = status.Err.Error()
 		}

@@ -1,4 +1,9 @@
-// Package pgoutbox is an outbox in PostgreSQL, whose tables package dispatcher/outbox makes.
+// Package pgoutbox implements dispatcher.Outbox in PostgreSQL. Package relay calls it. The
+// tables are in package dispatcher/outbox.
+//
+// Relay runs one transaction: lock the relay's row, read due rows (read.go), call the
+// relay, and delete, reject or delay the rows. Look, Sleep and Wait are for the time when
+// there is nothing to relay.
 package pgoutbox
 
 import (
@@ -18,32 +23,32 @@ import (
 )
 
 const (
-	// batchBytes bounds what one transaction carries, as a batch over HTTP.
+	// batchBytes limits a transaction, like a batch over HTTP.
 	batchBytes = 4 << 20
-	// dialWithin and keepAlive find a server out that does not answer.
+	// dialWithin and keepAlive detect a server that does not respond.
 	dialWithin = 5 * time.Second
 	keepAlive  = 5 * time.Second
-	// closeWithin bounds the farewell to a server.
+	// closeWithin is the timeout for closing a connection.
 	closeWithin = time.Second
-	// mostWaiting bounds what is read of the rows that others wait behind. They are as many as
-	// a batch has keys, times the destinations of one key.
+	// mostWaiting limits how many waiting rows are read. There is one for each key of a
+	// batch and destination of the key.
 	mostWaiting = 10_000
 )
 
-// Outbox is the outbox of one database. It has a connection on which it relays, and one on
-// which it hears callers. A connection that failed is replaced.
+// Outbox is the outbox of one database. It has one connection for relaying and one for
+// notifications. A connection that failed is replaced.
 type Outbox struct {
 	config *pgx.ConnConfig
-	most   int  // bytes of a row that are read
-	singly bool // the last batch could not be read: the next one is read row by row
+	most   int  // larger rows are not read
+	singly bool // the last batch could not be read: read the next one row by row
 	work   *pgx.Conn
 	ear    *pgx.Conn
 }
 
 var _ dispatcher.Outbox = (*Outbox)(nil)
 
-// New makes the outbox of a URL. Of a larger row than most bytes only its size is read. The
-// error does not repeat the URL, which may hold a password.
+// New returns the outbox at a URL. If a row has more than most bytes, only its size is
+// read. Errors do not repeat the URL, because it may have a password.
 func New(url string, most int) (*Outbox, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -52,7 +57,7 @@ func New(url string, most int) (*Outbox, error) {
 	dialer := net.Dialer{KeepAlive: keepAlive}
 	config.DialFunc = dialer.DialContext
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, dialWithin)
-	if config.ValidateConnect == nil && len(config.Fallbacks) > 0 { // one of several is written to
+	if config.ValidateConnect == nil && len(config.Fallbacks) > 0 { // of several hosts, use the one that accepts writes
 		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	if config.RuntimeParams["application_name"] == "" {
@@ -61,7 +66,7 @@ func New(url string, most int) (*Outbox, error) {
 	return &Outbox{config: config, most: most}, nil
 }
 
-// connect answers a connection that works, as far as is known.
+// connect returns a connection, and makes one if there is none.
 func (o *Outbox) connect(ctx context.Context, c **pgx.Conn) (*pgx.Conn, error) {
 	if *c != nil && (*c).IsClosed() {
 		*c = nil
@@ -92,15 +97,16 @@ func drop(c **pgx.Conn) {
 	*c = nil
 }
 
-// begin bounds what a relay that stops in the middle keeps from others. A pooler may hand
-// the connection to others, so it is said for the transaction.
+// begin sets timeouts, so that a relay that stops in a transaction does not block others
+// for long. They are local to the transaction, because a pooler may hand the connection to
+// another client.
 const begin = `begin; set local statement_timeout = '30s'; set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = '30s'`
 
-// lockRelay has one relay work at a time. The lock ends with the transaction, so there is no
-// moment in which two take themselves for it.
+// lockRelay lets one relay work at a time. The lock ends with the transaction, so two
+// relays never overlap.
 const lockRelay = `select asleep from hookladder_relay for update skip locked`
 
-// readRows reads bodies only of the rows that are carried.
+// readRows reads due rows. It omits the texts of rows that are too large.
 const readRows = `
 select seq, id, case when size <= $3 then text end, case when size <= $3 then body end, age, key from (
 	select *, sum(size) over (order by seq) as upto from (
@@ -113,7 +119,7 @@ select seq, id, case when size <= $3 then text end, case when size <= $3 then bo
 	) as sized
 ) as summed where upto <= $2 or upto = size order by seq`
 
-// readOne reads one row that is locked already.
+// readOne reads one row that is already locked.
 const readOne = `
 select seq, id, case when size <= $2 then text end, case when size <= $2 then body end, age, key from (
 	select seq, id, message::text as text, body, key, octet_length(message::text) + coalesce(octet_length(body), 0) as size,
@@ -121,15 +127,15 @@ select seq, id, case when size <= $2 then text end, case when size <= $2 then bo
 	from hookladder_outbox where seq = $1
 ) as sized`
 
-// readWaiting reads the first waiting row of each key and destination. For their bodies
-// stands one that any message may have.
+// readWaiting reads the first waiting row of each key and destination. It returns null as
+// the body, because only the destination is needed.
 const readWaiting = `
 select distinct on (key, message ->> 'endpoint', message ->> 'queue', message ->> 'url', message ->> 'tenant')
 	seq, id, message::text, case when body is not null then 'null'::bytea end, key, extract(epoch from retry_at - now())::float8
 from hookladder_outbox where retry_at > now() and isfinite(retry_at) and key = any($1)
 order by key, message ->> 'endpoint', message ->> 'queue', message ->> 'url', message ->> 'tenant', seq limit $2`
 
-// Relay carries a batch.
+// Relay relays one batch.
 func (o *Outbox) Relay(ctx context.Context, most int, carry func(context.Context, dispatcher.OutboxBatch) (dispatcher.OutboxDone, error)) error {
 	conn, err := o.connect(ctx, &o.work)
 	if err != nil {
@@ -138,10 +144,10 @@ func (o *Outbox) Relay(ctx context.Context, most int, carry func(context.Context
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	if err != nil {
 		drop(&o.work)
-		return told(err)
+		return outboxError(err)
 	}
-	ours := false // the error is none of the database
-	err = told(o.relay(ctx, tx, most, func(ctx context.Context, b dispatcher.OutboxBatch) (dispatcher.OutboxDone, error) {
+	ours := false // the error comes from carry, not from the database
+	err = outboxError(o.relay(ctx, tx, most, func(ctx context.Context, b dispatcher.OutboxBatch) (dispatcher.OutboxDone, error) {
 		done, err := carry(ctx, b)
 		ours = err != nil
 		return done, err
@@ -153,12 +159,12 @@ func (o *Outbox) Relay(ctx context.Context, most int, carry func(context.Context
 	defer cancel()
 	failed := tx.Rollback(back)
 	if !ours && (failed != nil || !answered(err)) {
-		drop(&o.work) // the next one may be to another server: this one may be read-only by now
+		drop(&o.work) // the next connection may be to another server, because this one may be read-only now
 	}
 	return err
 }
 
-// answered reports whether an error is that of a server that works.
+// answered reports whether the error comes from a server that works.
 func answered(err error) bool {
 	return errors.Is(err, dispatcher.ErrOutboxBusy) || errors.Is(err, dispatcher.ErrOutboxData) || errors.Is(err, dispatcher.ErrOutboxMissing)
 }
@@ -178,7 +184,7 @@ func (o *Outbox) relay(ctx context.Context, tx pgx.Tx, most int, carry func(cont
 	} else {
 		b.Rows, err = o.readDue(ctx, tx, readRows, most, batchBytes, o.most)
 	}
-	if o.singly = errors.Is(told(err), dispatcher.ErrOutboxData); err != nil {
+	if o.singly = errors.Is(outboxError(err), dispatcher.ErrOutboxData); err != nil {
 		return err
 	}
 	var keys []string
@@ -203,7 +209,8 @@ func (o *Outbox) relay(ctx context.Context, tx pgx.Tx, most int, carry func(cont
 	return tx.Commit(ctx)
 }
 
-// busy says why the relay's row could not be locked: another relay works, or there is none.
+// busy explains why the relay's row could not be locked: another relay works, or there is
+// no outbox.
 func busy(ctx context.Context, tx pgx.Tx) error {
 	var there bool
 	if err := tx.QueryRow(ctx, `select exists (select from hookladder_relay)`).Scan(&there); err != nil {
@@ -215,13 +222,14 @@ func busy(ctx context.Context, tx pgx.Tx) error {
 	return dispatcher.ErrOutboxBusy
 }
 
-// seconds is a time of at most 200 years: a clock, or a caller, may be wrong.
+// seconds converts seconds to a Duration of at most 200 years, because a clock or a caller
+// may be wrong.
 func seconds(s float64) time.Duration {
 	const most = 200 * 365 * 24 * 3600
 	return time.Duration(min(max(s, -most), most) * float64(time.Second))
 }
 
-// readBehind reads what rows with an ordering key have to wait behind.
+// readBehind reads the waiting rows of some ordering keys.
 func readBehind(ctx context.Context, tx pgx.Tx, keys []string) ([]dispatcher.OutboxRow, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -238,7 +246,7 @@ func readBehind(ctx context.Context, tx pgx.Tx, keys []string) ([]dispatcher.Out
 	})
 }
 
-// end does with the rows what became of them.
+// end writes the results of a batch.
 func end(ctx context.Context, tx pgx.Tx, done dispatcher.OutboxDone) error {
 	var gone, rejected, waits []int64
 	var problems []string
@@ -276,36 +284,37 @@ from unnest($1::bigint[], $2::float8[]) as w(seq, wait) where o.seq = w.seq`, wa
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-// storable is a problem as jsonb takes it, which has no NUL. A text that is no JSON would
-// fail the batch.
+// storable returns a problem that jsonb can store, without NUL. Invalid JSON would fail the
+// batch.
 func storable(problem []byte) string {
 	return string(bytes.ReplaceAll(problem, []byte(`\u0000`), []byte(`\ufffd`)))
 }
 
-// Look reads how the outbox is.
-func (o *Outbox) Look(ctx context.Context) (look dispatcher.OutboxLook, err error) {
+// Look reads the state of the outbox.
+func (o *Outbox) Look(ctx context.Context) (state dispatcher.OutboxLook, err error) {
 	var oldest float64
-	err = o.ask(ctx, `select exists (select from hookladder_outbox where retry_at is null or retry_at <= now() or not isfinite(retry_at)),
+	err = o.queryRow(ctx, `select exists (select from hookladder_outbox where retry_at is null or retry_at <= now() or not isfinite(retry_at)),
 	coalesce((select extract(epoch from clock_timestamp() - at)::float8 from hookladder_outbox where isfinite(at) order by seq limit 1), 0),
-	(select asleep from hookladder_relay)`, &look.Due, &oldest, &look.Asleep)
-	look.Oldest = max(seconds(oldest), 0)
-	return look, err
+	(select asleep from hookladder_relay)`, &state.Due, &oldest, &state.Asleep)
+	state.Oldest = max(seconds(oldest), 0)
+	return state, err
 }
 
-// Sleep has callers notify.
+// Sleep makes callers notify.
 func (o *Outbox) Sleep(ctx context.Context) error {
 	var asleep bool
-	err := o.ask(ctx, `update hookladder_relay set asleep = true
+	err := o.queryRow(ctx, `update hookladder_relay set asleep = true
 where one in (select one from hookladder_relay where not asleep for update skip locked) returning asleep`, &asleep)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // another relay works, or did it
+		return nil // another relay works, or did it already
 	}
 	return err
 }
 
-// Held is for how long in transactions others keep what is deleted from being tidied up.
+// Held returns the age, in transactions, of the oldest transaction that blocks vacuum, and
+// its process id.
 func (o *Outbox) Held(ctx context.Context) (age, pid int64, err error) {
-	err = o.ask(ctx, `select age(backend_xmin), pid from pg_stat_activity
+	err = o.queryRow(ctx, `select age(backend_xmin), pid from pg_stat_activity
 where backend_xmin is not null and datname = current_database() order by 1 desc limit 1`, &age, &pid)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, 0, nil
@@ -313,8 +322,8 @@ where backend_xmin is not null and datname = current_database() order by 1 desc 
 	return age, pid, err
 }
 
-// ask reads one row outside of a transaction.
-func (o *Outbox) ask(ctx context.Context, query string, into ...any) error {
+// queryRow reads one row outside of a transaction.
+func (o *Outbox) queryRow(ctx context.Context, query string, into ...any) error {
 	conn, err := o.connect(ctx, &o.work)
 	if err != nil {
 		return err
@@ -323,10 +332,10 @@ func (o *Outbox) ask(ctx context.Context, query string, into ...any) error {
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		drop(&o.work)
 	}
-	return told(err)
+	return outboxError(err)
 }
 
-// Wait waits for a caller that notifies.
+// Wait waits for a notification of a caller.
 func (o *Outbox) Wait(ctx context.Context, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -351,8 +360,8 @@ func (o *Outbox) Wait(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// told is an error as the relay knows it.
-func told(err error) error {
+// outboxError converts an error of PostgreSQL to the errors of dispatcher.Outbox.
+func outboxError(err error) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// readDue reads rows that may be relayed now.
+// readDue reads rows that are due.
 func (o *Outbox) readDue(ctx context.Context, tx pgx.Tx, query string, values ...any) ([]dispatcher.OutboxRow, error) {
 	rows, err := tx.Query(ctx, query, values...)
 	if err != nil {
@@ -28,13 +28,14 @@ func (o *Outbox) readDue(ctx context.Context, tx pgx.Tx, query string, values ..
 }
 
 const (
-	// singlyMost bounds a batch that is read row by row, each in its own savepoint.
+	// singlyMost limits a batch that is read row by row, each in its own savepoint.
 	singlyMost = 50
-	// unreadableWait is how long a row waits that could not be read. Somebody has to mend it.
+	// unreadableWait is the delay of a row that could not be read. An operator has to fix
+	// it.
 	unreadableWait = time.Minute
 )
 
-// readSingly reads rows one by one. A row that can't be read keeps back no other.
+// readSingly reads rows one by one, so that an unreadable row does not block the others.
 func (o *Outbox) readSingly(ctx context.Context, tx pgx.Tx, most int) (all []dispatcher.OutboxRow, unreadable []int64, err error) {
 	rows, err := tx.Query(ctx, `select seq from hookladder_outbox
 where retry_at is null or retry_at <= now() or not isfinite(retry_at) order by seq limit $1 for update skip locked`, min(most, singlyMost))
@@ -57,7 +58,7 @@ where retry_at is null or retry_at <= now() or not isfinite(retry_at) order by s
 		one, err := o.readDue(ctx, point, readOne, seq, o.most)
 		if err == nil {
 			err = point.Commit(ctx)
-		} else if errors.Is(told(err), dispatcher.ErrOutboxData) {
+		} else if errors.Is(outboxError(err), dispatcher.ErrOutboxData) {
 			unreadable = append(unreadable, seq)
 			err = point.Rollback(ctx)
 		}

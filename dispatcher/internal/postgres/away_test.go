@@ -52,7 +52,7 @@ func TestAnArchiveThatDoesNotAnswerKeepsNobodyWaiting(t *testing.T) {
 // the next one is not refused for it.
 func TestAnArchiveWithoutItsTablesIsAskedAgain(t *testing.T) {
 	url := pgtest.New(t)
-	r, err := postgres.OpenReader(postgres.Options{URL: url, LookTime: time.Minute})
+	r, err := postgres.OpenReader(postgres.Options{URL: url, QueryTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	_, err = r.Find(t.Context(), "m")

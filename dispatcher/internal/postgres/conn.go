@@ -17,20 +17,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// How a connection is made, and noticed as dead where nothing says so.
+// How to connect, and how to detect a dead connection.
 const (
 	connectTime = 5 * time.Second
-	keepAlive   = 5 * time.Second // between probes; three go unanswered
+	keepAlive   = 5 * time.Second // between probes; three without an answer end the connection
 )
 
-// parse reads a URL. Its errors do not repeat it, since it has a password.
+// parse reads a URL. Its errors do not repeat the URL, because it has a password.
 func parse(text string) (*pgx.ConnConfig, error) {
 	if u, err := url.Parse(text); err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return nil, errors.New("the archive's URL is not of the form postgres://user:password@host/database")
 	}
 	config, err := pgx.ParseConfig(text)
 	if err != nil {
-		return nil, errors.New("the archive's URL has a part that PostgreSQL does not know")
+		return nil, errors.New("the archive's URL has a parameter that PostgreSQL does not know")
 	}
 	if config.ConnectTimeout == 0 || config.ConnectTimeout > connectTime {
 		config.ConnectTimeout = connectTime
@@ -43,26 +43,26 @@ func parse(text string) (*pgx.ConnConfig, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "hookladder"
 	}
-	if config.ValidateConnect == nil { // of several hosts it is the one that takes writes
+	if config.ValidateConnect == nil { // of several hosts, use the one that accepts writes
 		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	if !strings.Contains(text, "default_query_exec_mode") {
-		// Without prepared statements, which a pooler may hand to another connection.
+		// No prepared statements, because a connection pooler may hand the connection to another client.
 		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	return config, nil
 }
 
-// session is a connection, and what is known of the tables by it.
+// session is a connection with a cache of the months.
 type session struct {
 	conn   *pgx.Conn
 	schema schema
 	log    *slog.Logger
-	months months    // there are, for both tables
-	read   time.Time // when that was
+	months months    // that have a table for messages and for events
+	read   time.Time // when months was read
 
-	orphans map[int]int64  // of partitions, as counted last
-	epochs  map[int]string // at that time
+	orphans map[int]int64  // per partition, as counted last
+	epochs  map[int]string // when they were counted
 	counted time.Time
 }
 
@@ -74,19 +74,19 @@ func (a *Archive) dial(ctx context.Context) (*session, error) {
 	return &session{conn: conn, schema: a.schema, log: a.log}, nil
 }
 
-// oldest is the first version that detaches a month beside its readers.
-const oldest = 14
+// oldestVersion is the first version that can detach a partition concurrently.
+const oldestVersion = 14
 
-// unfit is why a server of a version can't be used; nil: it can.
+// unfit returns an error if the server's version is too old.
 func unfit(version string) error {
 	digits := version[:len(version)-len(strings.TrimLeft(version, "0123456789"))]
-	if n, err := strconv.Atoi(digits); err != nil || n < oldest {
-		return fmt.Errorf("PostgreSQL %d or later is needed, and the server is %q", oldest, version)
+	if n, err := strconv.Atoi(digits); err != nil || n < oldestVersion {
+		return fmt.Errorf("PostgreSQL %d or later is needed, and the server is %q", oldestVersion, version)
 	}
 	return nil
 }
 
-// begin brings the tables to this program's version, and reads which months there are.
+// begin migrates the tables and reads which months exist.
 func (s *session) begin(ctx context.Context) error {
 	if err := unfit(s.conn.PgConn().ParameterStatus("server_version")); err != nil {
 		return err
@@ -95,33 +95,33 @@ func (s *session) begin(ctx context.Context) error {
 		return err
 	}
 	err := s.makeMonths(ctx)
-	if err != nil { // those that are there may do
-		s.log.WarnContext(ctx, "no tables made for the months to come", "err", explain(err))
+	if err != nil { // the existing tables may suffice
+		s.log.WarnContext(ctx, "creating tables of the coming months failed", "err", explain(err))
 	}
 	return s.readMonths(ctx)
 }
 
-// goodbye bounds the last words to a server.
-const goodbye = time.Second
+// closeTimeout is the timeout for closing a connection.
+const closeTimeout = time.Second
 
 func (s *session) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	_ = s.conn.Close(ctx) // there is nothing more to say
+	_ = s.conn.Close(ctx) // the connection is not needed any more
 }
 
-// opening begins a transaction. A statement that hangs ends, and so does a transaction
-// of which nothing more is heard: it would keep its locks. What is confirmed is on the
-// server's disk, whatever is usual there.
-const opening = `begin;
+// beginTransaction begins a transaction. It limits the time of a statement and of an idle
+// transaction, because an abandoned transaction keeps its locks. A commit waits for the
+// server's disk, even if the server's default is another.
+const beginTransaction = `begin;
 set local statement_timeout = '30s';
 set local lock_timeout = '10s';
 set local idle_in_transaction_session_timeout = '60s';
 select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'`
 
-// transaction does something as a whole, or not at all.
+// transaction runs a function in one transaction.
 func (s *session) transaction(ctx context.Context, do func(context.Context, *session) error) error {
-	if _, err := s.conn.PgConn().Exec(ctx, opening).ReadAll(); err != nil {
+	if _, err := s.conn.PgConn().Exec(ctx, beginTransaction).ReadAll(); err != nil {
 		return err
 	}
 	if err := do(ctx, s); err != nil {
@@ -129,7 +129,7 @@ func (s *session) transaction(ctx context.Context, do func(context.Context, *ses
 	}
 	tag, err := s.conn.Exec(ctx, "commit")
 	if err == nil && tag.String() != "COMMIT" {
-		err = errors.New("the server rolled back what it was told to commit")
+		err = errors.New("the server rolled back instead of committing")
 	}
 	return err
 }
@@ -144,7 +144,7 @@ func (s *session) exec(ctx context.Context, text string, values ...any) error {
 	return err
 }
 
-// codeOf is the SQLSTATE of an error; empty: the server did not answer with one.
+// codeOf returns the SQLSTATE of an error, empty if the server did not return one.
 func codeOf(err error) string {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
@@ -153,29 +153,31 @@ func codeOf(err error) string {
 	return ""
 }
 
-// SQLSTATEs that are treated in a way of their own.
+// SQLSTATEs that this package handles.
 const (
 	codeExists    = "42P07" // a table
 	codeNoTable   = "42P01"
 	codeNoSchema  = "3F000"
 	codeForbidden = "42501"
-	codeLocked    = "55P03" // by another
+	codeLocked    = "55P03" // by another session
 )
 
-// noTables reports whether the tables are not there: no instance made them yet.
+// noTables reports whether the tables do not exist, because no instance has created them
+// yet.
 func noTables(err error) bool {
 	code := codeOf(err)
 	return code == codeNoTable || code == codeNoSchema
 }
 
-// ofData reports whether a row is at fault: it is of no known month, repeats another one,
-// or has what its column does not take. Whatever else happens may pass.
+// ofData reports whether a row caused the error: its month does not exist, it repeats
+// another row, or a column rejects its value. Other errors may be temporary.
 func ofData(err error) bool {
 	code := codeOf(err)
 	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54")
 }
 
-// fault is an error as callers get it.
+// fault returns an error for callers. It adds ErrUnavailable to all errors except ErrMoved and
+// ErrVersion, because a retry may succeed.
 func fault(verb string, err error) error {
 	if errors.Is(err, archive.ErrMoved) || errors.Is(err, archive.ErrVersion) {
 		return fmt.Errorf("%s: %w", verb, err)
@@ -183,23 +185,22 @@ func fault(verb string, err error) error {
 	return fmt.Errorf("%s: %w: %w", verb, archive.ErrUnavailable, explain(err))
 }
 
-// oneLine is an error whose text has no line breaks: those of a failed connection have one
-// for each address.
+// oneLine is an error without line breaks. A failed connection has one for each address.
 type oneLine struct{ error }
 
-// Error is the text.
+// Error returns the text on one line.
 func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
 
-// Unwrap is the error itself.
+// Unwrap returns the cause.
 func (e oneLine) Unwrap() error { return e.error }
 
-// explain adds a cure to an error that a person can mend.
+// explain adds a fix to an error that the operator can fix.
 func explain(err error) error {
 	if strings.ContainsAny(err.Error(), "\n\t") {
 		err = oneLine{err}
 	}
 	if codeOf(err) == codeForbidden {
-		return fmt.Errorf("%w: the role of the archive's URL has to own the archive's tables", err)
+		return fmt.Errorf("%w: the role of the archive's URL must own the archive's tables", err)
 	}
 	return err
 }

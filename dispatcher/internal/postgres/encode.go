@@ -9,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// The binary form of COPY: a head, rows of fields with their lengths, and an end.
+// The binary format of COPY: a header, rows of fields with their lengths, and a trailer.
 const (
 	copyHead = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	copyEnd  = "\xff\xff"
 )
 
-// epoch2000 is where PostgreSQL counts from.
+// epoch2000 is the zero time of PostgreSQL.
 var epoch2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// rowBuffer is the text of a COPY.
+// rowBuffer encodes rows for COPY.
 type rowBuffer struct {
 	bytes   []byte
-	changed bool // a text of the row was replaced
+	changed bool // a text of the row had to be replaced
 }
 
 func (b *rowBuffer) row(columns int) {
@@ -38,7 +38,7 @@ func (b *rowBuffer) int8(n int64) {
 	b.bytes = binary.BigEndian.AppendUint64(b.bytes, uint64(n))
 }
 
-// int4 and int2 cut a number that does not fit: none is expected.
+// int4 and int2 clamp a number that does not fit, which is not expected.
 func (b *rowBuffer) int4(n int) {
 	b.length(4)
 	b.bytes = binary.BigEndian.AppendUint32(b.bytes, uint32(min(max(n, -1<<31), 1<<31-1)))
@@ -61,10 +61,10 @@ func (b *rowBuffer) date(m month) {
 
 func (b *rowBuffer) time(t time.Time) { b.int8(within(t).UnixMicro() - epoch2000.UnixMicro()) }
 
-// The times that are kept: a clock that tells others is wrong.
+// The range of times that are stored. A time outside comes from a wrong clock.
 var firstTime, lastTime = time.Time{}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// within is the nearest time that is kept.
+// within clamps a time to that range.
 func within(t time.Time) time.Time {
 	switch {
 	case t.Before(firstTime):
@@ -75,7 +75,7 @@ func within(t time.Time) time.Time {
 	return t
 }
 
-// timeIf writes null where there is no time.
+// timeIf writes null for the zero time.
 func (b *rowBuffer) timeIf(t time.Time) {
 	if t.IsZero() {
 		b.null()
@@ -114,13 +114,13 @@ func (b *rowBuffer) blobIf(s []byte) {
 	b.blob(s)
 }
 
-// valid reports whether a column takes a text: it takes no NUL and no invalid UTF-8.
+// valid reports whether a text column accepts s. It rejects NUL and invalid UTF-8.
 func valid(s string) bool { return strings.IndexByte(s, 0) < 0 && utf8.ValidString(s) }
 
-// mend replaces what a column does not take.
+// mend replaces the characters that a text column rejects.
 func mend(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?") }
 
-// mended is a text that a column takes.
+// mended returns s, mended if it is not valid.
 func mended(s string) string {
 	if valid(s) {
 		return s
@@ -128,7 +128,7 @@ func mended(s string) string {
 	return mend(s)
 }
 
-// copyIn sends rows to a table by COPY. They are written to the archive's own buffer.
+// copyIn sends rows to a table by COPY. It reuses the archive's buffer.
 func (a *Archive) copyIn(ctx context.Context, s *session, table, columns string, rows func(*rowBuffer)) error {
 	b := rowBuffer{bytes: append(a.buffer[:0], copyHead...)}
 	rows(&b)
@@ -140,5 +140,26 @@ func (a *Archive) copyIn(ctx context.Context, s *session, table, columns string,
 	return err
 }
 
-// keepBuffer is up to which size a buffer is used again: a batch has 8 MiB of bodies.
+// keepBuffer is the largest buffer that is reused. A batch has 8 MiB of bodies.
 const keepBuffer = 16 << 20
+
+// The columns of the tables, for writing and reading. Each list is written here only.
+const (
+	messageColumns = "month, created, id, tenant, subject, topic, size, head, body"
+
+	eventColumns = "month, at, pos, partition, kind, id, lane, n, status, took, wait, began, " +
+		"class, reason, addr, url, by, mark, topic, tenant, subject, error, answer, accepted, token"
+
+	// openColumns does not have head and body, because only some rows have them and few queries need them.
+	openColumns = "id, lane, partition, epoch, created, pos, due, attempts, base, beside, asked, topic, tenant, subject"
+)
+
+// foundBy is the indexed expression for ends: the token of the subject, or the subject of
+// an event from before there were tokens.
+const foundBy = "coalesce(token, subject)"
+
+// The values of the column mark of an event.
+const (
+	markResend = "resend" // of an attempt that a person requested
+	markAnew   = "anew"   // of Resent: a new ladder begins; otherwise the column has the interrupted due time in ms
+)

@@ -10,9 +10,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// keepRecords takes records that are newer, and learns whose data they are of. Of a deleted
-// one the last record stays. A store that lost its last second may give a version twice: then
-// its own record counts.
+// keepRecords stores records that are newer, and the store that they are from. It keeps the
+// last record of a deleted endpoint. A store that lost its last second may use a version
+// twice; then the record of the present store wins.
 const keepRecords = `
 insert into hookladder.endpoint as e (id, version, record, deleted, home)
 select id, version, coalesce(record, ''), case when deleted then now() end, home
@@ -23,15 +23,15 @@ on conflict (id) do update set version = greatest(e.version, excluded.version),
 where e.version < excluded.version or excluded.deleted is not null and e.deleted is null
   or e.version = excluded.version and (e.home <> excluded.home or e.deleted is null and excluded.record <> '' and e.record <> excluded.record)`
 
-// keepHolds takes what is held.
-const keepHolds = `
+// keepPausedLanes stores paused lanes.
+const keepPausedLanes = `
 insert into hookladder.hold as h (lane, since, by, name, epoch)
 select lane, since, by, name, epoch
 from unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::text[]) as new (lane, since, by, name, epoch)
 on conflict (lane) do update set since = excluded.since, by = excluded.by, name = excluded.name, epoch = excluded.epoch
 where (h.since, h.by, h.name, h.epoch) is distinct from (excluded.since, excluded.by, excluded.name, excluded.epoch)`
 
-// KeepEndpoints keeps records that are newer than those it has.
+// KeepEndpoints stores the records that are newer than the archive's.
 func (a *Archive) KeepEndpoints(ctx context.Context, page []archive.Endpoint) error {
 	if len(page) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (a *Archive) KeepEndpoints(ctx context.Context, page []archive.Endpoint) er
 	return a.in(ctx, "archive endpoints", func(ctx context.Context, s *session) error { return s.keepEndpoints(ctx, page) })
 }
 
-// keepEndpoints keeps records. One may be there several times: the last one counts.
+// keepEndpoints stores records. If an endpoint occurs several times, the last one wins.
 func (s *session) keepEndpoints(ctx context.Context, list []archive.Endpoint) error {
 	var ids, homes []string
 	var versions []int64
@@ -60,7 +60,7 @@ func (s *session) keepEndpoints(ctx context.Context, list []archive.Endpoint) er
 	return s.exec(ctx, keepRecords, ids, versions, records, deleted, homes)
 }
 
-// namesAtOnce are endpoints of one page without their records.
+// namesAtOnce is the size of a page of endpoints without their records.
 const namesAtOnce = 256
 
 // Endpoints reads a page of the endpoints that were not deleted, without their records.
@@ -79,31 +79,31 @@ func (a *Archive) Endpoints(ctx context.Context, behind string) (page []archive.
 	return page, err
 }
 
-// Holds are the lanes that are paused, of these data of a partition or of unknown ones.
-func (a *Archive) Holds(ctx context.Context, epoch string) (holds []archive.Hold, err error) {
+// PausedLanes reads the paused lanes whose epoch is the given one or unknown.
+func (a *Archive) PausedLanes(ctx context.Context, epoch string) (holds []archive.PausedLane, err error) {
 	err = a.in(ctx, "read archived holds", func(ctx context.Context, s *session) error {
-		rows, err := s.conn.Query(ctx, s.schema.sql("select "+holdColumns+" from hookladder.hold where epoch in ('', $1) order by lane"), epoch)
+		rows, err := s.conn.Query(ctx, s.schema.sql("select "+pausedColumns+" from hookladder.hold where epoch in ('', $1) order by lane"), epoch)
 		if err != nil {
 			return err
 		}
-		holds, err = pgx.CollectRows(rows, scanHold)
+		holds, err = pgx.CollectRows(rows, scanPausedLane)
 		return err
 	})
 	return holds, err
 }
 
-const holdColumns = "lane, since, by, name, epoch"
+const pausedColumns = "lane, since, by, name, epoch"
 
-// scanHold reads a row of holdColumns.
-func scanHold(row pgx.CollectableRow) (h archive.Hold, err error) {
+// scanPausedLane scans a row of pausedColumns.
+func scanPausedLane(row pgx.CollectableRow) (h archive.PausedLane, err error) {
 	var lane string
 	err = row.Scan(&lane, &h.Since, &h.By, &h.Name, &h.Epoch)
 	h.Lane, h.Since = dispatcher.Lane(lane), h.Since.UTC()
 	return h, err
 }
 
-// KeepHolds keeps which lanes of a partition were paused and resumed.
-func (a *Archive) KeepHolds(ctx context.Context, by string, h archive.Holds) error {
+// KeepPausedLanes stores which lanes of a partition were paused and resumed.
+func (a *Archive) KeepPausedLanes(ctx context.Context, by string, h archive.PausedLanes) error {
 	return a.in(ctx, "archive holds", func(ctx context.Context, s *session) error {
 		tag, err := s.conn.Exec(ctx, s.schema.sql(
 			"select from hookladder.position where partition = $1 and epoch = $2 and holder = $3 for share"), h.Partition, h.Epoch, by)
@@ -113,13 +113,13 @@ func (a *Archive) KeepHolds(ctx context.Context, by string, h archive.Holds) err
 		if err != nil {
 			return err
 		}
-		return s.keepHolds(ctx, h.Lanes)
+		return s.keepPausedLanes(ctx, h.Lanes)
 	})
 }
 
-// keepHolds keeps lanes that were paused, and drops those that were resumed. A lane may be
-// there several times: the last one counts.
-func (s *session) keepHolds(ctx context.Context, list []archive.Hold) error {
+// keepPausedLanes stores paused lanes and deletes resumed ones. If a lane occurs several times,
+// the last one wins.
+func (s *session) keepPausedLanes(ctx context.Context, list []archive.PausedLane) error {
 	at := map[dispatcher.Lane]int{}
 	for i := range list {
 		at[list[i].Lane] = i
@@ -145,20 +145,20 @@ func (s *session) keepHolds(ctx context.Context, list []archive.Hold) error {
 	if len(lanes) == 0 {
 		return nil
 	}
-	return s.exec(ctx, keepHolds, lanes, since, by, names, epochs)
+	return s.exec(ctx, keepPausedLanes, lanes, since, by, names, epochs)
 }
 
-// keepChanges keeps the endpoints and lanes that changed.
-func (c *cargo) keepChanges(ctx context.Context) error {
+// keepChanges stores the endpoints and lanes that changed.
+func (c *copier) keepChanges(ctx context.Context) error {
 	var endpoints []archive.Endpoint
-	var holds []archive.Hold
+	var holds []archive.PausedLane
 	for i := range c.parts {
-		endpoints, holds = append(endpoints, c.parts[i].Endpoints...), append(holds, c.parts[i].Holds...)
+		endpoints, holds = append(endpoints, c.parts[i].Endpoints...), append(holds, c.parts[i].PausedLanes...)
 	}
 	if len(endpoints) > 0 {
 		if err := c.session.keepEndpoints(ctx, endpoints); err != nil {
 			return err
 		}
 	}
-	return c.session.keepHolds(ctx, holds)
+	return c.session.keepPausedLanes(ctx, holds)
 }

@@ -59,22 +59,22 @@ func TestPausesAreKeptByTheInstanceThatHoldsTheirPartition(t *testing.T) {
 	url := pgtest.New(t)
 	a, l := newTestArchive(t, url), newLine()
 	l.hold(t, a)
-	keep := func(by, epoch string, lanes ...archive.Hold) error {
-		return a.KeepHolds(t.Context(), by, archive.Holds{Epoch: epoch, Lanes: lanes})
+	keep := func(by, epoch string, lanes ...archive.PausedLane) error {
+		return a.KeepPausedLanes(t.Context(), by, archive.PausedLanes{Epoch: epoch, Lanes: lanes})
 	}
-	paused := archive.Hold{Lane: "u_1", Epoch: "e0", Since: now, By: "ops\x00", Name: "https://a.example shop"}
-	require.NoError(t, keep(me, "e0", paused, archive.Hold{Lane: dispatcher.AllLanes, Epoch: "e0", Since: now}))
+	paused := archive.PausedLane{Lane: "u_1", Epoch: "e0", Since: now, By: "ops\x00", Name: "https://a.example shop"}
+	require.NoError(t, keep(me, "e0", paused, archive.PausedLane{Lane: dispatcher.AllLanes, Epoch: "e0", Since: now}))
 	require.Equal(t, []string{"*   e0", "u_1 ops? https://a.example shop e0"}, readHolds(t, url))
-	require.ErrorIs(t, keep("another", "e0", archive.Hold{Lane: "u_1", Resumed: true}), archive.ErrMoved)
-	require.ErrorIs(t, keep(me, "before", archive.Hold{Lane: "u_1", Resumed: true}), archive.ErrMoved)
-	require.NoError(t, keep(me, "e0", archive.Hold{Lane: dispatcher.AllLanes, Resumed: true}))
+	require.ErrorIs(t, keep("another", "e0", archive.PausedLane{Lane: "u_1", Resumed: true}), archive.ErrMoved)
+	require.ErrorIs(t, keep(me, "before", archive.PausedLane{Lane: "u_1", Resumed: true}), archive.ErrMoved)
+	require.NoError(t, keep(me, "e0", archive.PausedLane{Lane: dispatcher.AllLanes, Resumed: true}))
 	require.Len(t, readHolds(t, url), 1)
 
-	known, err := a.Holds(t.Context(), "e0")
+	known, err := a.PausedLanes(t.Context(), "e0")
 	require.NoError(t, err)
 	paused.By = "ops?"
-	require.Equal(t, []archive.Hold{paused}, known)
-	known, err = a.Holds(t.Context(), "another")
+	require.Equal(t, []archive.PausedLane{paused}, known)
+	known, err = a.PausedLanes(t.Context(), "another")
 	require.NoError(t, err)
 	require.Empty(t, known, "of an emptied store nothing is known")
 }
@@ -86,7 +86,7 @@ func TestChangesAreKeptTogetherWithThePosition(t *testing.T) {
 	l.hold(t, a)
 	p := l.part(accepted("m"))
 	p.Endpoints = []archive.Endpoint{record("a", 1, "a1"), record("a", 2, "a2")}
-	p.Holds = []archive.Hold{{Lane: "u_1", Epoch: "e0", Since: now, By: "ops"}, {Lane: "u_1", Resumed: true}, {Lane: "u_2", Epoch: "e0", Since: now, By: "ops"}}
+	p.PausedLanes = []archive.PausedLane{{Lane: "u_1", Epoch: "e0", Since: now, By: "ops"}, {Lane: "u_1", Resumed: true}, {Lane: "u_2", Epoch: "e0", Since: now, By: "ops"}}
 	_, err := a.Write(t.Context(), "another", []archive.Part{p})
 	require.ErrorIs(t, err, archive.ErrMoved)
 	require.Empty(t, readEndpoints(t, url))

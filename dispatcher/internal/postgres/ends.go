@@ -12,23 +12,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Bounds of a page. One that finds little ends short, and says how far it looked.
+// Limits of a page. A page that finds few matches ends early and returns where it stopped.
 const (
-	endsChunk = 500 // rows of one statement
-	endsPart  = 2   // in this part of a look-up's time all statements begin
+	endsChunk = 500 // rows of one query
+	endsPart  = 2   // a page starts no query after 1/endsPart of the timeout
 )
 
-// endsMost is how many rows are looked at for a page; tests have it look at fewer.
+// endsMost is how many rows are read for a page. Tests set it lower.
 var endsMost = 5000
 
-// ended are the kinds that the indexes have: those that say how a delivery ended. One
-// that was forgotten had ended before, or is shown by its message only.
+// ended selects the kinds with which a delivery ends, as the indexes do. Forgotten is not
+// one of them: its delivery ended before, or only its message is listed.
 const ended = "kind in ('d', 'x', 'c', '?')"
 
-// Ends reads a page of ends, month by month. It looks at so many of one tenant, subject
-// or lane, whichever says most, and leaves out what does not match otherwise.
+// Ends reads a page of finished deliveries, month by month. It queries by one indexed
+// column, subject, lane or tenant, and filters the rest in Go.
 func (r *Reader) Ends(ctx context.Context, f archive.Filter) (page archive.EndPage, err error) {
-	q := endsLook{f: f, page: &page, from: f.Since, to: f.Until, within: r.lookTime / endsPart}
+	q := endsQuery{f: f, page: &page, from: f.Since, to: f.Until, within: r.timeout / endsPart}
 	switch {
 	case len(f.Subjects)+len(f.SubjectLike) > 0:
 		q.by = foundBy
@@ -48,7 +48,7 @@ func (r *Reader) Ends(ctx context.Context, f archive.Filter) (page archive.EndPa
 	if f.Accepted {
 		read = q.readAccepted
 	}
-	err = r.look(ctx, "read ends", read)
+	err = r.query(ctx, "read ends", read)
 	if err != nil {
 		return archive.EndPage{}, err
 	}
@@ -63,19 +63,19 @@ func words[T ~string](list []T) []string {
 	return texts
 }
 
-// endsLook reads one page.
-type endsLook struct {
+// endsQuery is the state of one page.
+type endsQuery struct {
 	f        archive.Filter
 	page     *archive.EndPage
-	by       string // the column that is looked in
+	by       string // the indexed column
 	values   []string
 	from, to time.Time
 	within   time.Duration
-	until    time.Time // then the page ends
+	until    time.Time // deadline of the page
 	behind   *dispatcher.EndPlace
 }
 
-func (q *endsLook) read(ctx context.Context, s *session) error {
+func (q *endsQuery) read(ctx context.Context, s *session) error {
 	if err := s.readMonths(ctx); err != nil {
 		return err
 	}
@@ -96,16 +96,16 @@ func (q *endsLook) read(ctx context.Context, s *session) error {
 	return nil
 }
 
-// edge is the place behind all ends of a month.
-func (q *endsLook) edge(m month) *dispatcher.EndPlace {
+// edge returns the place after all ends of a month.
+func (q *endsQuery) edge(m month) *dispatcher.EndPlace {
 	if q.f.Oldest {
 		return &dispatcher.EndPlace{At: (m + 1).first().Add(-time.Millisecond), ID: "\xff"}
 	}
 	return &dispatcher.EndPlace{At: m.first()}
 }
 
-// order are the months that may have ends of the page, in the order of the list.
-func (q *endsLook) order(ms months) []month {
+// order returns the months that may have matching ends, in the order of the list.
+func (q *endsQuery) order(ms months) []month {
 	list := slices.DeleteFunc(slices.Clone(ms), func(m month) bool {
 		from, to := q.span(m, ms)
 		return !from.Before(to)
@@ -116,9 +116,9 @@ func (q *endsLook) order(ms months) []month {
 	return list
 }
 
-// span is the time of which a month's ends are told. Rows of other times, which a wrong
-// clock made, are told with the first and the last month only.
-func (q *endsLook) span(m month, ms months) (from, to time.Time) {
+// span returns the time range to read in a month. Rows with other times, which come from a
+// wrong clock, are read with the first and the last month.
+func (q *endsQuery) span(m month, ms months) (from, to time.Time) {
 	from, to = q.from, q.to
 	if m != ms[0] && m.first().After(from) {
 		from = m.first()
@@ -131,21 +131,21 @@ func (q *endsLook) span(m month, ms months) (from, to time.Time) {
 	case q.f.Oldest && at.At.After(from):
 		from = at.At
 	case !q.f.Oldest && at.At.Before(to):
-		to = at.At.Add(time.Microsecond) // the rows of that very time among them
+		to = at.At.Add(time.Microsecond) // includes the rows of that same time
 	}
 	return from, to
 }
 
-// endName is the name of a delivery, by which ends of one ms are in order.
+// endName is the name of a delivery. It orders the ends of one millisecond.
 const endName = `(lane || ':' || id) collate "C"`
 
-// chunk reads on in a month. It reports whether there may be more.
-func (q *endsLook) chunk(ctx context.Context, s *session, m month) (more bool, err error) {
+// chunk reads the next rows of a month. It reports whether there may be more.
+func (q *endsQuery) chunk(ctx context.Context, s *session, m month) (more bool, err error) {
 	direction, behind := "desc", "<"
 	if q.f.Oldest {
 		direction, behind = "", ">"
 	}
-	at, name := lastMonth.first(), "" // before all
+	at, name := lastMonth.first(), "" // before all rows
 	if q.f.Oldest {
 		at = time.Time{}
 	}
@@ -160,7 +160,7 @@ func (q *endsLook) chunk(ctx context.Context, s *session, m month) (more bool, e
 			select * from hookladder.event
 			where `+q.by+` = wanted.value collate "C" and month = $2 and `+ended+` and at >= $3 and at < $4
 			and (at <> $5 or convert_to(lane || ':' || id, 'UTF8') `+behind+` $6)`+sorted+`) e`+sorted),
-		q.values, m.first(), from, to, at, []byte(name), limit) // a place need not be text
+		q.values, m.first(), from, to, at, []byte(name), limit) // an id need not be valid text
 	if err != nil {
 		return false, err
 	}
@@ -175,7 +175,7 @@ func (q *endsLook) chunk(ctx context.Context, s *session, m month) (more bool, e
 			some = append(some, archive.End{Event: events[i]})
 		}
 	}
-	since, err := s.tellMessages(ctx, some, m)
+	since, err := s.fillMessages(ctx, some, m)
 	if err == nil {
 		some, err = s.newest(ctx, some, since)
 	}
@@ -193,21 +193,23 @@ func (q *endsLook) chunk(ctx context.Context, s *session, m month) (more bool, e
 		q.behind, more = &place, true
 	}
 	q.page.Ends = append(q.page.Ends, some...)
-	return more, s.tellAttempts(ctx, q.page.Ends[len(q.page.Ends)-len(some):])
+	return more, s.fillAttempts(ctx, q.page.Ends[len(q.page.Ends)-len(some):])
 }
 
-func (q *endsLook) matches(e *archive.Event) bool {
-	return asks(q.f.Statuses, e.Kind.Status()) && asks(q.f.Reasons, e.Reason) && asks(q.f.Tenants, e.Tenant) && asks(q.f.Subjects, e.Subject) &&
+func (q *endsQuery) matches(e *archive.Event) bool {
+	return includes(q.f.Statuses, e.Kind.Status()) && includes(q.f.Reasons, e.Reason) && includes(q.f.Tenants, e.Tenant) && includes(q.f.Subjects, e.Subject) &&
 		(len(q.f.SubjectLike) == 0 || dispatcher.SubjectLike(q.f.SubjectLike, e.Subject)) &&
-		asks(q.f.Lanes, e.ID.Lane) &&
+		includes(q.f.Lanes, e.ID.Lane) &&
 		(len(q.f.Topics) == 0 || slices.ContainsFunc(q.f.Topics, func(pattern string) bool { return dispatcher.MatchTopic(pattern, e.Topic) }))
 }
 
-// asks reports whether a value is one of those that are asked for; none: any is.
-func asks[T comparable](asked []T, has T) bool { return len(asked) == 0 || slices.Contains(asked, has) }
+// includes reports whether a filter's list contains a value. An empty list contains all.
+func includes[T comparable](asked []T, has T) bool {
+	return len(asked) == 0 || slices.Contains(asked, has)
+}
 
-// newest leaves out ends of deliveries that were resent later, or ended anew. Of the
-// others it fills in what was before. Nothing of them is in a month before since.
+// newest removes the ends of deliveries that were resent later or ended again. It fills in
+// the earlier state of the others. Their events are not older than month since.
 func (s *session) newest(ctx context.Context, some []archive.End, since month) ([]archive.End, error) {
 	if len(some) == 0 {
 		return nil, nil
@@ -247,9 +249,10 @@ func messagesOf(some []archive.End) []string {
 	return slices.Compact(ids)
 }
 
-// tellMessages fills in what their messages tell of the ends of a month. It answers the
-// month of the oldest message. Most are found in that of their ends, or in the one before.
-func (s *session) tellMessages(ctx context.Context, some []archive.End, m month) (oldest month, err error) {
+// fillMessages fills in the fields that the messages of a month's ends have. It returns the
+// month of the oldest message. Most messages are in the month of their end or the month
+// before.
+func (s *session) fillMessages(ctx context.Context, some []archive.End, m month) (oldest month, err error) {
 	of := map[string][]*archive.End{}
 	for i := range some {
 		of[some[i].ID.Message] = append(of[some[i].ID.Message], &some[i])
@@ -282,13 +285,13 @@ func (s *session) tellMessages(ctx context.Context, some []archive.End, m month)
 		}
 	}
 	if len(of) > 0 {
-		return 0, nil // where their events begin is not known
+		return 0, nil // the month of their first event is unknown
 	}
 	return oldest, nil
 }
 
-// tellAttempts fills in the last attempts of those that ended without one.
-func (s *session) tellAttempts(ctx context.Context, some []archive.End) error {
+// fillAttempts fills in the last attempt of deliveries that ended without one.
+func (s *session) fillAttempts(ctx context.Context, some []archive.End) error {
 	without := map[dispatcher.DeliveryID]*archive.End{}
 	var ids []string
 	for i := range some {
@@ -317,4 +320,76 @@ func (s *session) tellAttempts(ctx context.Context, some []archive.End) error {
 		return nil
 	})
 	return err
+}
+
+// acceptedPlace returns the place of an end in the order of acceptance.
+func acceptedPlace(e *archive.Event) dispatcher.EndPlace {
+	return dispatcher.EndPlace{At: e.Accepted, ID: e.ID.String()}
+}
+
+// readAccepted reads a page ordered by acceptance, over all months at once, because a
+// delivery may end in a later month than its message was accepted in.
+func (q *endsQuery) readAccepted(ctx context.Context, s *session) error {
+	if q.behind = q.f.After; q.behind == nil {
+		q.behind = &dispatcher.EndPlace{At: q.to}
+	}
+	q.until = time.Now().Add(q.within)
+	for first, more := true, true; more; first = false {
+		if len(q.page.Ends) >= q.f.Limit || !first && (q.page.LookedAt >= endsMost || time.Now().After(q.until)) {
+			q.page.Reached = q.behind
+			return nil
+		}
+		var err error
+		if more, err = q.acceptedChunk(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acceptedOrder orders ends by acceptance, and the ends of one delivery newest first.
+const acceptedOrder = " order by accepted desc, " + endName + " desc, partition desc, pos desc limit $6"
+
+// acceptedChunk reads the next rows. It reports whether there may be more.
+func (q *endsQuery) acceptedChunk(ctx context.Context, s *session) (more bool, err error) {
+	limit := min(max(2*(q.f.Limit-len(q.page.Ends)), 64), endsChunk)
+	rows, err := s.conn.Query(ctx, s.schema.sql(`
+		select `+eventColumns+` from unnest($1::text[]) as wanted (value) cross join lateral (
+			select * from hookladder.event
+			where `+q.by+` = wanted.value collate "C" and `+ended+` and accepted >= $2 and accepted < $3 and accepted <= $4
+			and (accepted < $4 or convert_to(lane || ':' || id, 'UTF8') < $5)`+acceptedOrder+`) e`+acceptedOrder),
+		q.values, q.from, q.to, q.behind.At, []byte(q.behind.ID), limit) // an id need not be valid text
+	if err != nil {
+		return false, err
+	}
+	events, err := pgx.CollectRows(rows, scanEvent)
+	if err != nil || len(events) == 0 {
+		return false, err
+	}
+	q.page.LookedAt += len(events)
+	some := make([]archive.End, 0, len(events))
+	for i := range events {
+		if q.matches(&events[i]) {
+			some = append(some, archive.End{Event: events[i]})
+		}
+	}
+	since, err := s.fillMessages(ctx, some, monthOf(events[0].Accepted))
+	if err == nil {
+		some, err = s.newest(ctx, some, since)
+	}
+	if err != nil {
+		return false, err
+	}
+	place := acceptedPlace(&events[len(events)-1])
+	q.behind, more = &place, len(events) == limit
+	if left := q.f.Limit - len(q.page.Ends); len(some) > left {
+		some = some[:left]
+		place = acceptedPlace(&some[left-1].Event)
+		more = true
+	}
+	for i := range some {
+		some[i].Created = some[i].Accepted // a later message may have the same id
+	}
+	q.page.Ends = append(q.page.Ends, some...)
+	return more, s.fillAttempts(ctx, q.page.Ends[len(q.page.Ends)-len(some):])
 }

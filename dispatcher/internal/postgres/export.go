@@ -14,21 +14,21 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Bounds of an export. It takes as long as its reader, but not for ever: a transaction
-// that is open keeps old rows, and a month that is to be dropped.
+// Limits of an export. It runs as long as its reader needs, but not forever, because an
+// open transaction blocks vacuum and the dropping of a month.
 const exportIdle = 4 * time.Hour // of one month
 
-// exportChunk is how many ends one statement reads; tests have it read fewer.
+// exportChunk is how many ends one query reads. Tests set it lower.
 var exportChunk = 1000
 
-// Exporting is told how far an export is: months done, of how many.
-type Exporting func(done, months int)
+// ProgressFunc is called with the progress of an export: months done, and their total.
+type ProgressFunc func(done, months int)
 
-// ExportEnds calls each for the newest end of each delivery of a selection that ended in
-// its time. Those of one tenant, or subject, come by the time of the end, the oldest first;
-// else the months do. Each month is read as it was at one moment.
-func (r *Reader) ExportEnds(ctx context.Context, of archive.Selection, each func(*archive.End) error, tell Exporting) error {
-	return r.export(ctx, of, tell, func(ctx context.Context, s *session, m month) error {
+// ExportEnds calls each with the newest end of every selected delivery that ended in the
+// selection's time. With a tenant or subject they are ordered by the time of the end,
+// oldest first; otherwise only the months are in order. Each month is read in one snapshot.
+func (r *Reader) ExportEnds(ctx context.Context, of archive.Selection, each func(*archive.End) error, progress ProgressFunc) error {
+	return r.export(ctx, of, progress, func(ctx context.Context, s *session, m month) error {
 		q := exported{of: of, month: m, order: "id, partition, pos"}
 		if of.Tenant+of.Subject != "" {
 			q.order = "at, partition, pos"
@@ -45,7 +45,7 @@ func (r *Reader) ExportEnds(ctx context.Context, of archive.Selection, each func
 			for i := range ends {
 				list[i].Event = ends[i].Event
 			}
-			if err := tellEach(ctx, s, list, m, each); err != nil {
+			if err := eachNewest(ctx, s, list, m, each); err != nil {
 				return err
 			}
 		}
@@ -53,36 +53,36 @@ func (r *Reader) ExportEnds(ctx context.Context, of archive.Selection, each func
 	})
 }
 
-// tellEach calls each for those of a month's ends that are the newest of their deliveries.
-func tellEach(ctx context.Context, s *session, list []archive.End, m month, each func(*archive.End) error) error {
+// eachNewest calls each with the ends of a month that are the newest of their deliveries.
+func eachNewest(ctx context.Context, s *session, list []archive.End, m month, each func(*archive.End) error) error {
 	if len(list) == 0 {
 		return nil
 	}
-	since, err := s.tellMessages(ctx, list, m)
+	since, err := s.fillMessages(ctx, list, m)
 	if err == nil {
 		list, err = s.newest(ctx, list, since)
 	}
 	if err == nil {
-		err = s.tellAttempts(ctx, list)
+		err = s.fillAttempts(ctx, list)
 	}
 	if err != nil {
 		return err
 	}
 	for i := range list {
 		if err := each(&list[i]); err != nil {
-			return toldErr{err}
+			return callerError{err}
 		}
 	}
 	return nil
 }
 
-// toldErr is an error of the function that takes what is exported, and none of the archive.
-type toldErr struct{ error }
+// callerError is an error of the caller's function, not of the archive.
+type callerError struct{ error }
 
-// Unwrap is the error itself.
-func (e toldErr) Unwrap() error { return e.error }
+// Unwrap returns the cause.
+func (e callerError) Unwrap() error { return e.error }
 
-// exported reads a month's ends, some at a time.
+// exported reads the ends of a month in chunks.
 type exported struct {
 	of    archive.Selection
 	month month
@@ -90,7 +90,7 @@ type exported struct {
 	after *partitioned
 }
 
-// partitioned is an event with its partition, which tells two of one Pos apart.
+// partitioned is an event with its partition, because two partitions may use the same Pos.
 type partitioned struct {
 	archive.Event
 	partition int16
@@ -119,21 +119,21 @@ func (q *exported) ends(ctx context.Context, s *session) ([]partitioned, error) 
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p partitioned, err error) {
-		p.Event, err = scanEvent(lessOne{row, &p.partition})
+		p.Event, err = scanEvent(withExtraColumn{row, &p.partition})
 		return p, err
 	})
 }
 
-// lessOne is a row with a column more than is scanned.
-type lessOne struct {
+// withExtraColumn is a row with one column more than the scan function expects.
+type withExtraColumn struct {
 	pgx.CollectableRow
 	last any
 }
 
-// Scan reads the last column too.
-func (r lessOne) Scan(to ...any) error { return r.CollectableRow.Scan(append(to, r.last)...) }
+// Scan scans the last column too.
+func (r withExtraColumn) Scan(to ...any) error { return r.CollectableRow.Scan(append(to, r.last)...) }
 
-// selected are the conditions of a selection, whose times are those of a column.
+// selected returns the SQL conditions of a selection. at is the column of its times.
 func selected(of archive.Selection, at string, values []any) (string, []any) {
 	where := ""
 	add := func(condition string, value any) {
@@ -155,10 +155,10 @@ func selected(of archive.Selection, at string, values []any) (string, []any) {
 	return where, values
 }
 
-// ExportMessages calls each for the messages of a selection that were accepted in its
-// time, with their bodies where they are asked for. They come as ExportEnds has them.
-func (r *Reader) ExportMessages(ctx context.Context, of archive.Selection, bodies bool, each func(*archive.Found) error, tell Exporting) error {
-	return r.export(ctx, of, tell, func(ctx context.Context, s *session, m month) error {
+// ExportMessages calls each with the selected messages, with their bodies if bodies is
+// true. The order is as in ExportEnds.
+func (r *Reader) ExportMessages(ctx context.Context, of archive.Selection, bodies bool, each func(*archive.Found) error, progress ProgressFunc) error {
+	return r.export(ctx, of, progress, func(ctx context.Context, s *session, m month) error {
 		columns, order := "id, created, tenant, subject, topic, size, head, body", ""
 		if !bodies {
 			columns = "id, created, tenant, subject, topic, size, head, null::bytea"
@@ -172,7 +172,7 @@ func (r *Reader) ExportMessages(ctx context.Context, of archive.Selection, bodie
 			return err
 		}
 		defer rows.Close()
-		for rows.Next() { // each comes from the connection when it is asked for
+		for rows.Next() { // pgx reads each row when Next is called
 			var f archive.Found
 			var tenant, subject *string
 			n := &f.Message
@@ -181,18 +181,18 @@ func (r *Reader) ExportMessages(ctx context.Context, of archive.Selection, bodie
 			}
 			n.CreatedAt, n.Tenant, n.Subject, f.HasBody = n.CreatedAt.UTC(), value(tenant), value(subject), n.Body != nil
 			if err := each(&f); err != nil {
-				return toldErr{err}
+				return callerError{err}
 			}
 		}
 		return rows.Err()
 	})
 }
 
-// export goes through the months of a selection, each in a transaction of its own.
-func (r *Reader) export(ctx context.Context, of archive.Selection, tell Exporting, do func(context.Context, *session, month) error) error {
+// export runs a function for each month of a selection, each in its own transaction.
+func (r *Reader) export(ctx context.Context, of archive.Selection, progress ProgressFunc, do func(context.Context, *session, month) error) error {
 	const verb = "export"
 	var list months
-	err := r.inSnapshot(ctx, r.lookTime, func(ctx context.Context, s *session) error {
+	err := r.inSnapshot(ctx, r.timeout, func(ctx context.Context, s *session) error {
 		err := s.readMonths(ctx)
 		list = slices.Clone(s.months)
 		return err
@@ -202,25 +202,25 @@ func (r *Reader) export(ctx context.Context, of archive.Selection, tell Exportin
 	}
 	list = monthsOf(list, of)
 	for i, m := range list {
-		tell(i, len(list))
+		progress(i, len(list))
 		err := r.inSnapshot(ctx, exportIdle, func(ctx context.Context, s *session) error {
 			s.months = list
 			return do(ctx, s, m)
 		})
-		var told toldErr
+		var failed callerError
 		switch {
-		case errors.As(err, &told):
-			return told.error
+		case errors.As(err, &failed):
+			return failed.error
 		case err != nil:
 			return fault(verb, err)
 		}
 	}
-	tell(len(list), len(list))
+	progress(len(list), len(list))
 	return ctx.Err()
 }
 
-// monthsOf are the months that may have something of a selection. The first and the last
-// one have also rows of times before and after.
+// monthsOf returns the months that may have selected rows. The first and the last month
+// also have rows of earlier and later times.
 func monthsOf(list months, of archive.Selection) months {
 	first, last := list[0], list[len(list)-1]
 	return slices.DeleteFunc(list, func(m month) bool {

@@ -30,7 +30,7 @@ func Migration(t testing.TB, name string) string {
 var Unfit = unfit
 
 // LookAlways has every call look which months there are.
-func LookAlways(t testing.TB) {
+func ReadMonthsAlways(t testing.TB) {
 	was := monthsEvery
 	monthsEvery = 0
 	t.Cleanup(func() { monthsEvery = was })

@@ -17,14 +17,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// mostOfADelivery is how many events of one delivery are read, the newest: more than a
-// ladder has, several times over. Its successes are read besides.
+// mostOfADelivery is how many events of one delivery Find reads, the newest ones. It is
+// several times the length of a ladder. Successes are read besides.
 const mostOfADelivery = 64
 
-// Find reads a message with all that happened to it.
+// Find reads a message and all its events.
 func (r *Reader) Find(ctx context.Context, id string) (*archive.Found, error) {
 	f := &finding{id: id, found: &archive.Found{Message: dispatcher.Message{ID: id}}}
-	err := r.look(ctx, "find message "+id, func(ctx context.Context, s *session) error {
+	err := r.query(ctx, "find message "+id, func(ctx context.Context, s *session) error {
 		err := f.message(ctx, s)
 		if err == nil {
 			err = f.events(ctx, s)
@@ -44,16 +44,16 @@ func (r *Reader) Find(ctx context.Context, id string) (*archive.Found, error) {
 	return f.found, nil
 }
 
-// finding is one Find.
+// finding is the state of one Find.
 type finding struct {
 	id    string
 	found *archive.Found
 	known bool
-	since time.Time // what happened before was to another message of the id; zero: there was none
+	since time.Time // earlier events belong to an earlier message with the same id; zero: none
 }
 
-// message reads the message itself. An id of ours says about when it was made: so not all
-// months have to be looked at for most of them.
+// message reads the message itself. An id made by Hookladder contains its time, so most
+// queries read three months only.
 func (f *finding) message(ctx context.Context, s *session) error {
 	if made, err := ulid.ParseStrict(strings.TrimPrefix(f.id, "msg_")); err == nil {
 		this := monthOf(made.Timestamp())
@@ -64,11 +64,11 @@ func (f *finding) message(ctx context.Context, s *session) error {
 	return f.messageIn(ctx, s, 0, lastMonth)
 }
 
-// lastMonth is behind all months.
+// lastMonth is after all months.
 const lastMonth = month(9999 * 12)
 
-// messageIn reads it from some months. A fan-out may be there once for each partition; of
-// two messages that had one id, one after the other, the newer one is meant.
+// messageIn reads the message from some months. A fan-out may have a row for each
+// partition. If two messages had the same id, the newer one is returned.
 func (f *finding) messageIn(ctx context.Context, s *session, from, to month) error {
 	rows, err := s.conn.Query(ctx, s.schema.sql("select "+messageColumns+
 		" from hookladder.message where id = $1 and month between $2 and $3 order by created desc"), f.id, from.first(), to.first())
@@ -91,7 +91,7 @@ func (f *finding) messageIn(ctx context.Context, s *session, from, to month) err
 			*got = next
 			m.ID, m.Tenant, m.Subject, got.HasBody, f.known = id, value(tenant), value(subject), m.Body != nil, true
 		case digestOf(next.Head) != digestOf(got.Head):
-			f.since = m.CreatedAt.Add(-time.Minute) // by the store's clocks, which differ a little
+			f.since = m.CreatedAt.Add(-time.Minute) // the clocks of the partitions differ a little
 			return nil
 		}
 		m.CreatedAt = n.CreatedAt.UTC()
@@ -99,12 +99,12 @@ func (f *finding) messageIn(ctx context.Context, s *session, from, to month) err
 	return rows.Err()
 }
 
-// digestOf tells the content of a message from another's.
+// digestOf returns the digest of a message's content.
 func digestOf(head []byte) string {
 	return string(head[:min(len(head), dispatcher.DigestSize)])
 }
 
-// events reads what happened to its deliveries.
+// events reads the events of the message's deliveries.
 func (f *finding) events(ctx context.Context, s *session) error {
 	rows, err := s.conn.Query(ctx, s.schema.sql("select "+eventColumns+` from (
 			select *, row_number() over (partition by lane order by pos desc) as back
@@ -121,8 +121,8 @@ func (f *finding) events(ctx context.Context, s *session) error {
 	return err
 }
 
-// open reads which of them have not finished, and what only they still have of the
-// message.
+// open reads the unfinished deliveries, and the fields of the message that only they still
+// have.
 func (f *finding) open(ctx context.Context, s *session) error {
 	rows, err := s.conn.Query(ctx, s.schema.sql("select "+openColumns+" from hookladder.open where id = $1 order by lane"), f.id)
 	if err != nil {
@@ -160,7 +160,7 @@ func (f *finding) open(ctx context.Context, s *session) error {
 	return nil
 }
 
-// fill adds what is told of the message where it is missing itself.
+// fill sets the message's fields that are still empty.
 func (f *finding) fill(topic, tenant, subject string) {
 	m := &f.found.Message
 	m.Topic, m.Tenant, m.Subject = cmp.Or(m.Topic, topic), cmp.Or(m.Tenant, tenant), cmp.Or(m.Subject, subject)
@@ -169,7 +169,7 @@ func (f *finding) fill(topic, tenant, subject string) {
 
 func (f *finding) delivery(id dispatcher.DeliveryID) *archive.FoundDelivery {
 	list := &f.found.Deliveries
-	for i := len(*list) - 1; i >= 0; i-- { // mostly the last one, since they come by lane
+	for i := len(*list) - 1; i >= 0; i-- { // usually the last one, because rows are ordered by lane
 		if (*list)[i].ID == id {
 			return &(*list)[i]
 		}
@@ -178,7 +178,7 @@ func (f *finding) delivery(id dispatcher.DeliveryID) *archive.FoundDelivery {
 	return &(*list)[len(*list)-1]
 }
 
-// scanEvent reads a row of eventColumns.
+// scanEvent scans a row of eventColumns.
 func scanEvent(row pgx.CollectableRow) (e archive.Event, err error) {
 	var month time.Time
 	var partition, status int16

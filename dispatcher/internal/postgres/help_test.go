@@ -46,9 +46,9 @@ type line struct {
 func newLine() *line { return &line{epoch: "e0"} }
 
 // hold takes the line's partition.
-func (l *line) hold(t testing.TB, a archive.Archive) archive.Held {
+func (l *line) hold(t testing.TB, a archive.Archive) archive.PartitionLease {
 	t.Helper()
-	held, err := a.Hold(t.Context(), me, []archive.Want{{Partition: l.partition, Epoch: l.epoch, At: l.at}})
+	held, err := a.Lease(t.Context(), me, []archive.Want{{Partition: l.partition, Epoch: l.epoch, At: l.at}})
 	require.NoError(t, err)
 	require.Len(t, held, 1)
 	return held[0]

@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// beginPositions makes the rows of partitions that were never archived.
+// beginPositions inserts rows for partitions that were never archived.
 const beginPositions = `
 insert into hookladder.position (partition, epoch, ms, seq, last)
 select partition, epoch, ms, seq, 0
@@ -18,15 +18,15 @@ where not exists (select from hookladder.position p where p.partition = want.par
 order by partition
 on conflict do nothing`
 
-// giveUp frees what is not wanted any more.
-const giveUp = `
+// releaseUnwanted releases partitions that the instance does not want any more.
+const releaseUnwanted = `
 update hookladder.position set holder = null, until = null
 where holder = $1 and partition >= 0 and partition <> all ($2::int[])`
 
-// hold takes what is free, and renews. A row that a batch is just being written behind is
-// left alone: its writer has it. By a new epoch a partition begins anew, and how far the data
-// of the earlier one went stays known until KeepHome. A severed one has noted that already.
-const hold = `
+// leasePartitions leases free partitions and renews leases. It skips a locked row, because a writer is
+// using it. With a new epoch a partition starts from the beginning. The last position of
+// the lost data is kept until KeepHome; for a severed partition it was saved before.
+const leasePartitions = `
 with want as (
   select * from unnest($2::int[], $3::text[], $4::bigint[], $5::bigint[]) as want (partition, epoch, ms, seq)
 ), free as (
@@ -53,17 +53,17 @@ from want join free using (partition)
 where p.partition = want.partition
 returning p.partition, p.epoch, p.ms, p.seq, p.last, p.walk_ms, p.walk_seq, p.gap_ms, p.gap_seq, p.dropped`
 
-// moved reports whether something free has another epoch than is wanted.
-const moved = `
+// epochMoved reports whether a free partition has another epoch than the wanted one.
+const epochMoved = `
 select exists (
   select from hookladder.position p join unnest($2::int[], $3::text[]) as want (partition, epoch) using (partition)
   where p.epoch <> want.epoch and (p.holder = $1 or p.holder is null or p.until < clock_timestamp())
 )`
 
-// Hold renews what an instance holds, takes what is free of what it wants, and gives up
-// the rest.
-func (a *Archive) Hold(ctx context.Context, by string, want []archive.Want) (held []archive.Held, err error) {
-	partitions, epochs := []int32{}, []string{} // not nil, which is null
+// Lease renews the instance's leases, leases free partitions that it wants, and releases the
+// others.
+func (a *Archive) Lease(ctx context.Context, by string, want []archive.Want) (leases []archive.PartitionLease, err error) {
+	partitions, epochs := []int32{}, []string{} // not nil, because nil is encoded as null
 	var ms, seq []int64
 	old := false
 	for _, w := range want {
@@ -71,40 +71,40 @@ func (a *Archive) Hold(ctx context.Context, by string, want []archive.Want) (hel
 		partitions, epochs = append(partitions, int32(w.Partition)), append(epochs, w.Epoch)
 		ms, seq = append(ms, w.At.MS), append(seq, int64(w.At.Seq))
 	}
-	err = a.in(ctx, "hold partitions of the archive", func(ctx context.Context, s *session) error {
+	err = a.in(ctx, "lease partitions of the archive", func(ctx context.Context, s *session) error {
 		if err := s.exec(ctx, beginPositions, partitions, epochs, ms, seq); err != nil {
 			return err
 		}
-		if err := s.exec(ctx, giveUp, by, partitions); err != nil {
+		if err := s.exec(ctx, releaseUnwanted, by, partitions); err != nil {
 			return err
 		}
-		rows, err := s.conn.Query(ctx, s.schema.sql(hold), by, partitions, epochs, ms, seq, archive.HoldFor.Seconds(), old)
+		rows, err := s.conn.Query(ctx, s.schema.sql(leasePartitions), by, partitions, epochs, ms, seq, archive.LeaseTime.Seconds(), old)
 		if err != nil {
 			return err
 		}
-		if held, err = pgx.CollectRows(rows, scanHeld); err != nil {
+		if leases, err = pgx.CollectRows(rows, scanLease); err != nil {
 			return err
 		}
-		if old && len(held) < len(want) {
+		if old && len(leases) < len(want) {
 			var other bool
-			if err := s.conn.QueryRow(ctx, s.schema.sql(moved), by, partitions, epochs).Scan(&other); err != nil {
+			if err := s.conn.QueryRow(ctx, s.schema.sql(epochMoved), by, partitions, epochs).Scan(&other); err != nil {
 				return err
 			} else if other {
 				return archive.ErrMoved
 			}
 		}
-		return s.countOrphans(ctx, held)
+		return s.countOrphans(ctx, leases)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return held, nil
+	return leases, nil
 }
 
-func scanHeld(row pgx.CollectableRow) (archive.Held, error) { return scanHeldAnd(row) }
+func scanLease(row pgx.CollectableRow) (archive.PartitionLease, error) { return scanLeaseAnd(row) }
 
-// scanHeldAnd reads such a row, behind which there are more columns.
-func scanHeldAnd(row pgx.CollectableRow, more ...any) (h archive.Held, err error) {
+// scanLeaseAnd scans such a row with more columns at its end.
+func scanLeaseAnd(row pgx.CollectableRow, more ...any) (h archive.PartitionLease, err error) {
 	var seq int64
 	var walkMS, walkSeq, gapMS, gapSeq *int64
 	err = row.Scan(append([]any{&h.Partition, &h.Epoch, &h.At.MS, &seq, &h.Last, &walkMS, &walkSeq, &gapMS, &gapSeq, &h.Dropped}, more...)...)
@@ -115,32 +115,32 @@ func scanHeldAnd(row pgx.CollectableRow, more ...any) (h archive.Held, err error
 	return h, err
 }
 
-// countEvery is how often orphans are counted: all that has not finished is read for it.
+// countEvery is how often orphans are counted, because the query reads all of table open.
 const countEvery = time.Minute
 
-// countOrphans tells how many deliveries there are of other epochs. It counts where a
-// partition's epoch is new to this connection, and again as long as there are any.
-func (s *session) countOrphans(ctx context.Context, held []archive.Held) error {
+// countOrphans sets how many unfinished deliveries have another epoch. It counts when a
+// partition's epoch is new to this connection, and repeats that until there are none.
+func (s *session) countOrphans(ctx context.Context, leases []archive.PartitionLease) error {
 	stale := time.Since(s.counted) > countEvery
 	count := false
-	for _, h := range held {
+	for _, h := range leases {
 		count = count || s.epochs[h.Partition] != h.Epoch || stale && s.orphans[h.Partition] > 0
 	}
 	if count {
-		if err := s.readOrphans(ctx, held); err != nil {
+		if err := s.readOrphans(ctx, leases); err != nil {
 			return err
 		}
 	}
-	for i := range held {
-		held[i].Orphans = s.orphans[held[i].Partition]
+	for i := range leases {
+		leases[i].Orphans = s.orphans[leases[i].Partition]
 	}
 	return nil
 }
 
-func (s *session) readOrphans(ctx context.Context, held []archive.Held) error {
+func (s *session) readOrphans(ctx context.Context, leases []archive.PartitionLease) error {
 	s.epochs, s.orphans, s.counted = map[int]string{}, map[int]int64{}, time.Now()
 	var partitions []int32
-	for _, h := range held {
+	for _, h := range leases {
 		s.epochs[h.Partition] = h.Epoch
 		partitions = append(partitions, int32(h.Partition))
 	}
@@ -159,9 +159,9 @@ func (s *session) readOrphans(ctx context.Context, held []archive.Held) error {
 	return err
 }
 
-// Release gives up what an instance holds.
+// Release releases all partitions of an instance.
 func (a *Archive) Release(ctx context.Context, by string) error {
 	return a.in(ctx, "release partitions of the archive", func(ctx context.Context, s *session) error {
-		return s.exec(ctx, giveUp, by, []int32{})
+		return s.exec(ctx, releaseUnwanted, by, []int32{})
 	})
 }

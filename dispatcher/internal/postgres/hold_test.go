@@ -23,7 +23,7 @@ func wants(epochs ...string) (all []archive.Want) {
 // numbers are the partitions that are held.
 func numbers(t testing.TB, a archive.Archive, by string, want []archive.Want) (all []int) {
 	t.Helper()
-	held, err := a.Hold(t.Context(), by, want)
+	held, err := a.Lease(t.Context(), by, want)
 	require.NoError(t, err)
 	for _, h := range held {
 		all = append(all, h.Partition)
@@ -68,13 +68,13 @@ func TestAnEmptiedStoreBeginsAnewAndWhatItLostStaysKnown(t *testing.T) {
 	l.hold(t, a)
 	l.write(t, a, accepted("a", "b", "c"), event(archive.Delivered, "a", 1))
 	last := l.last
-	require.NoError(t, a.Compared(t.Context(), me, archive.Walk{Epoch: "e0", Name: 1, Gap: archive.Position{MS: 3, Seq: 4}}))
+	require.NoError(t, a.EndWalk(t.Context(), me, archive.Walk{Epoch: "e0", Name: 1, Gap: archive.Position{MS: 3, Seq: 4}}))
 	held := l.hold(t, a)
-	require.Equal(t, archive.Held{Epoch: "e0", At: l.at, Last: last, Walked: archive.Position{MS: 3, Seq: 4}}, held)
+	require.Equal(t, archive.PartitionLease{Epoch: "e0", At: l.at, Last: last, Walked: archive.Position{MS: 3, Seq: 4}}, held)
 
 	l.epoch, l.at = "other", archive.Position{MS: 70}
 	held = l.hold(t, a)
-	require.Equal(t, archive.Held{Epoch: "other", At: l.at, Last: last, Began: true, Orphans: 2}, held)
+	require.Equal(t, archive.PartitionLease{Epoch: "other", At: l.at, Last: last, Began: true, Orphans: 2}, held)
 	l.write(t, a, accepted("d"))
 	require.EqualValues(t, 2, l.hold(t, a).Orphans)
 	require.Equal(t, archive.PosAt(now)+last-archive.PosAt(now)+1, l.last, "numbers go on")
@@ -120,9 +120,9 @@ func TestAWalkAddsWhatIsMissingAndEndsWhatItDoesNotSee(t *testing.T) {
 	require.Equal(t, []dispatcher.DeliveryID{of("gone")}, ids)
 	_, err = a.Unseen(t.Context(), "other", w)
 	require.ErrorIs(t, err, archive.ErrMoved)
-	_, err = a.Miss(t.Context(), "other", w, l.last, ids)
+	_, err = a.EndLost(t.Context(), "other", w, l.last, ids)
 	require.ErrorIs(t, err, archive.ErrMoved)
-	lost, err := a.Miss(t.Context(), me, w, l.last, append(ids, of("kept"), of("later"), of("unknown")))
+	lost, err := a.EndLost(t.Context(), me, w, l.last, append(ids, of("kept"), of("later"), of("unknown")))
 	require.NoError(t, err)
 	require.Equal(t, 1, lost, "what was seen, or began later, stays")
 	require.Equal(t, []string{"kept 0", "later 0", "moved 1", "new 2"}, read(t, url, "select id || ' ' || attempts from hookladder.open order by id"))
@@ -132,8 +132,8 @@ func TestAWalkAddsWhatIsMissingAndEndsWhatItDoesNotSee(t *testing.T) {
 	held := l.hold(t, a)
 	require.Equal(t, l.last+1, held.Last)
 	require.True(t, held.Began, "until the walk ends")
-	require.ErrorIs(t, a.Compared(t.Context(), "other", w), archive.ErrMoved)
-	require.NoError(t, a.Compared(t.Context(), me, w))
+	require.ErrorIs(t, a.EndWalk(t.Context(), "other", w), archive.ErrMoved)
+	require.NoError(t, a.EndWalk(t.Context(), me, w))
 	held = l.hold(t, a)
 	require.False(t, held.Began)
 	require.Equal(t, w.Gap, held.Walked)
@@ -167,14 +167,14 @@ func TestAWalkEndsWhatWasRestoredAndWhoseLinesWereCut(t *testing.T) {
 	}
 	all := []dispatcher.DeliveryID{of("again"), of("kept")}
 	require.Empty(t, unseen(), "a restore needs what was lost")
-	lost, err := a.Miss(t.Context(), me, w, l.last, all)
+	lost, err := a.EndLost(t.Context(), me, w, l.last, all)
 	require.NoError(t, err)
 	require.Zero(t, lost)
 	require.NoError(t, vault.KeepHome(t.Context(), "home"))
 	require.ElementsMatch(t, all, unseen())
 	require.NoError(t, a.See(t.Context(), me, w, page("e1", "kept")))
 	require.Equal(t, all[:1], unseen())
-	lost, err = a.Miss(t.Context(), me, w, l.last, all)
+	lost, err = a.EndLost(t.Context(), me, w, l.last, all)
 	require.NoError(t, err)
 	require.Equal(t, 1, lost)
 	require.Equal(t, []string{"kept e1"}, read(t, url, "select concat_ws(' ', id, epoch) from hookladder.open"))
@@ -217,9 +217,9 @@ func TestAGapThatThePositionPassedStaysKnown(t *testing.T) {
 		return all[0].Due(&archive.State{Epoch: "e0", Gap: stored})
 	}
 	require.True(t, due(archive.Position{}), "it was never compared")
-	require.NoError(t, a.Compared(t.Context(), me, archive.Walk{Epoch: "e0", Gap: archive.Position{MS: 1}}))
+	require.NoError(t, a.EndWalk(t.Context(), me, archive.Walk{Epoch: "e0", Gap: archive.Position{MS: 1}}))
 	require.True(t, due(archive.Position{}), "the gap is newer")
-	require.NoError(t, a.Compared(t.Context(), me, archive.Walk{Epoch: "e0", Gap: gap}))
+	require.NoError(t, a.EndWalk(t.Context(), me, archive.Walk{Epoch: "e0", Gap: gap}))
 	require.False(t, due(gap))
 	require.True(t, due(archive.Position{MS: 9}), "the store cut more, which the archive has not read yet")
 	l.epoch, l.at = "other", archive.Position{}
@@ -233,7 +233,7 @@ func TestOnlyAnInstanceThatJustReadTheStoreTakesAnotherEpoch(t *testing.T) {
 	a, l := newTestArchive(t, url), newLine()
 	l.hold(t, a)
 	want := func(epoch string, old bool) (string, error) {
-		held, err := a.Hold(t.Context(), me, []archive.Want{{Partition: l.partition, Epoch: epoch, Old: old}})
+		held, err := a.Lease(t.Context(), me, []archive.Want{{Partition: l.partition, Epoch: epoch, Old: old}})
 		if len(held) == 0 {
 			return "", err
 		}
@@ -250,6 +250,6 @@ func TestOnlyAnInstanceThatJustReadTheStoreTakesAnotherEpoch(t *testing.T) {
 			require.Equal(t, row.epoch, held)
 		}
 	}
-	_, err := newTestArchive(t, url).Hold(t.Context(), "another", []archive.Want{{Partition: l.partition, Epoch: l.epoch, Old: true}})
+	_, err := newTestArchive(t, url).Lease(t.Context(), "another", []archive.Want{{Partition: l.partition, Epoch: l.epoch, Old: true}})
 	require.NoError(t, err, "it is not free")
 }

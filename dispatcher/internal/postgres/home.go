@@ -6,11 +6,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// home is the row of positions whose epoch is the id of the store's data.
+// home is the row of table position whose epoch column has the id of the store's data.
 const home = -2
 
-// severed is the epoch of a partition whose data were lost and are being restored or given up,
-// until an instance archives the present ones.
+// severed is the epoch of a partition whose data were lost, until an instance archives the
+// new data.
 const severed = ""
 
 const (
@@ -19,9 +19,9 @@ const (
 on conflict (partition) do update set epoch = excluded.epoch`
 )
 
-// Home is the id of the data that are archived, and the epochs of the partitions.
+// Home reads the id of the archived data and the epochs of the partitions.
 func (a *Archive) Home(ctx context.Context) (id string, epochs map[int]string, err error) {
-	err = a.in(ctx, "read which store is archived", func(ctx context.Context, s *session) error {
+	err = a.in(ctx, "read the archived store's id", func(ctx context.Context, s *session) error {
 		rows, err := s.conn.Query(ctx, s.schema.sql(readHome), home)
 		if err == nil {
 			id, epochs, err = scanHome(rows)
@@ -47,21 +47,21 @@ func scanHome(rows pgx.Rows) (id string, epochs map[int]string, err error) {
 	return id, epochs, err
 }
 
-// KeepHome keeps that id.
+// KeepHome stores the id of the archived data.
 func (a *Archive) KeepHome(ctx context.Context, id string) error {
-	return a.in(ctx, "note which store is archived", func(ctx context.Context, s *session) error {
+	return a.in(ctx, "save the archived store's id", func(ctx context.Context, s *session) error {
 		return s.exec(ctx, keepHome, home, id)
 	})
 }
 
-// Home is the id of the data that are archived, and the epochs of the partitions.
+// Home reads the id of the archived data and the epochs of the partitions.
 func (v *Vault) Home(ctx context.Context) (id string, epochs map[int]string, err error) {
 	rows, err := v.pool.Query(ctx, v.schema.sql(readHome), home)
 	if err == nil {
 		id, epochs, err = scanHome(rows)
 	}
 	if err != nil {
-		return "", nil, fault("read which store is archived", err)
+		return "", nil, fault("read the archived store's id", err)
 	}
 	return id, epochs, nil
 }
@@ -72,31 +72,32 @@ update hookladder.position set
   epoch = '', holder = null, until = null
 where partition >= 0 and epoch <> '' and epoch <> all ($1::text[])`
 
-// Sever ends the archiving of what a store lost, which are the data of other epochs than the
-// present ones. An instance may still have lines of them that it read before the loss. It can't
-// write them any more: they would come behind what is restored.
+// Sever stops instances from archiving lost data, which have other epochs than the present
+// ones. An instance may still have lines in memory that it read before the loss. Written
+// now, they would come after the restored data.
 func (v *Vault) Sever(ctx context.Context, present []string) error {
 	if _, err := v.pool.Exec(ctx, v.schema.sql(sever), list(present)); err != nil {
-		return fault("end the archiving of what was lost", err)
+		return fault("sever the lost partitions", err)
 	}
 	return nil
 }
 
-// KeepHome keeps that id. What was lost before is restored or given up.
+// KeepHome stores the id of the archived data. The earlier loss is then restored or given
+// up.
 func (v *Vault) KeepHome(ctx context.Context, id string) error {
 	_, err := v.pool.Exec(ctx, v.schema.sql(keepHome), home, id)
 	if err == nil {
 		_, err = v.pool.Exec(ctx, v.schema.sql("update hookladder.position set left_last = null, left_gap = null where left_last is not null"))
 	}
 	if err != nil {
-		return fault("note which store is archived", err)
+		return fault("save the archived store's id", err)
 	}
 	return nil
 }
 
-// Discard gives up what the archive has of a lost store: its unfinished deliveries but
-// those of some epochs, and with home its endpoints and holds. What happened stays. It
-// counts the deliveries and endpoints.
+// Discard deletes the unfinished deliveries of a lost store, except those with the epochs
+// in but. With home it also deletes its endpoints and paused lanes. Events stay. It returns
+// the number of deliveries and endpoints.
 func (v *Vault) Discard(ctx context.Context, but []string, home bool) (open, endpoints int64, err error) {
 	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, v.schema.sql("delete from hookladder.open where epoch <> all ($1::text[])"), list(but))
@@ -114,7 +115,7 @@ func (v *Vault) Discard(ctx context.Context, but []string, home bool) (open, end
 		return err
 	})
 	if err != nil {
-		return 0, 0, fault("give up what the store lost", err)
+		return 0, 0, fault("give up the lost data", err)
 	}
 	return open, endpoints, nil
 }

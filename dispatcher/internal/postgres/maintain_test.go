@@ -156,7 +156,7 @@ func TestAMonthThatIsReadGoesAnotherTimeAndNobodyWaits(t *testing.T) {
 			l.write(t, a, []archive.Accepted{acceptedAt(month(-5), fmt.Sprint("beside", l.at.MS))})
 		}
 	}
-	require.Contains(t, told.String(), "still read")
+	require.Contains(t, told.String(), "still being read")
 	require.Equal(t, []string{tableOf("event", -5)}, read(t, url, "select relname from pg_inherits join pg_class on oid = inhrelid where inhdetachpending"), "new statements have left it already")
 	_, err := long.Exec(t.Context(), "rollback")
 	require.NoError(t, err)
@@ -184,7 +184,7 @@ func TestMonthsThatAnotherInstanceMadeAreFound(t *testing.T) {
 	a, l := newTestArchive(t, url), newLine()
 	l.hold(t, a)
 	addMonth(t, url, 4)
-	postgres.LookAlways(t)
+	postgres.ReadMonthsAlways(t)
 	e := event(archive.Delivered, "a", 1)
 	e.At = month(4)
 	l.write(t, a, []archive.Accepted{acceptedAt(month(4), "a")}, e)

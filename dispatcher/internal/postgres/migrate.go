@@ -11,12 +11,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Migrations only add: an older program of a running update goes on.
+// Migrations only add columns and tables, so an older program keeps working during a rolling update.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// texts are the migrations in their order: the first one makes version 1.
+// texts returns the migrations in order. The first one makes version 1.
 var texts = sync.OnceValue(func() (all []string) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	for i := 0; err == nil && i < len(files); i++ {
@@ -26,12 +26,12 @@ var texts = sync.OnceValue(func() (all []string) {
 		}
 	}
 	if err != nil {
-		panic(err) // they are in the binary
+		panic(err) // they are embedded in the binary
 	}
 	return all
 })
 
-// migrate makes the tables, or adds what they lack.
+// migrate creates the tables or adds the missing migrations.
 func (s *session) migrate(ctx context.Context) error {
 	newest := texts()
 	version, err := s.version(ctx)
@@ -39,7 +39,7 @@ func (s *session) migrate(ctx context.Context) error {
 		return s.refused(ctx, 0, err)
 	}
 	if version > len(newest) {
-		return fmt.Errorf("%w: they are of version %d, newer than this program's %d: update it", archive.ErrVersion, version, len(newest))
+		return fmt.Errorf("%w: they have version %d, newer than this program's %d: update it", archive.ErrVersion, version, len(newest))
 	}
 	for ; version < len(newest); version++ {
 		err := s.transaction(ctx, func(ctx context.Context, s *session) error {
@@ -53,7 +53,7 @@ func (s *session) migrate(ctx context.Context) error {
 	return nil
 }
 
-// version is that of the tables; 0: there are none.
+// version reads the version of the tables; 0 if there are none.
 func (s *session) version(ctx context.Context) (version int, err error) {
 	err = s.conn.QueryRow(ctx, s.schema.sql("select coalesce(max(n), 0) from hookladder.version")).Scan(&version)
 	if noTables(err) {
@@ -62,10 +62,10 @@ func (s *session) version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// migrateTo makes one version. Of several programs that want that, one does it.
+// migrateTo applies one migration. A lock ensures that one of several programs does it.
 func (s *session) migrateTo(ctx context.Context, version int, text string) error {
 	lock := fnv.New64a()
-	_, _ = lock.Write([]byte("hookladder migration " + s.schema)) // it never fails
+	_, _ = lock.Write([]byte("hookladder migration " + s.schema)) // it never returns an error
 	if err := s.exec(ctx, "select pg_advisory_xact_lock($1)", int64(lock.Sum64())); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (s *session) migrateTo(ctx context.Context, version int, text string) error
 	return s.exec(ctx, "insert into hookladder.version (n) values ($1)", version)
 }
 
-// refused is why the tables could not be changed, with the cure where a right lacks.
+// refused explains why the migration failed, and adds a fix if a right is missing.
 func (s *session) refused(ctx context.Context, version int, err error) error {
 	if codeOf(err) != codeForbidden {
 		return err
@@ -99,7 +99,7 @@ func (s *session) refused(ctx context.Context, version int, err error) error {
 		return err
 	}
 	if version > 0 {
-		return fmt.Errorf("%w: they are of version %d, this program has %d, and its role may not change them: have their owner start it once",
+		return fmt.Errorf("%w: they have version %d, this program has %d, and its role may not change them: start it once as their owner",
 			archive.ErrVersion, version, len(texts()))
 	}
 	var role, in string
@@ -108,14 +108,14 @@ func (s *session) refused(ctx context.Context, version int, err error) error {
 		string(s.schema)).Scan(&role, &in) != nil {
 		return err
 	}
-	return &noRight{err, fmt.Sprintf("the archive's tables can't be made: grant %s to %s", in, role)}
+	return &missingRight{err, fmt.Sprintf("the archive's tables can't be made: grant %s to %s", in, role)}
 }
 
-// noRight tells of a right that lacks, and how to give it.
-type noRight struct {
+// missingRight is an error about a missing right. Its text says how to grant it.
+type missingRight struct {
 	cause error
 	cure  string
 }
 
-func (r *noRight) Error() string { return r.cure }
-func (r *noRight) Unwrap() error { return r.cause }
+func (r *missingRight) Error() string { return r.cure }
+func (r *missingRight) Unwrap() error { return r.cause }

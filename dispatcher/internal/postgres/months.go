@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// month is a month of the calendar, in UTC: years times twelve, and months.
+// month is a month of the calendar in UTC: the year times twelve plus the month.
 type month int
 
 func monthOf(t time.Time) month {
@@ -24,13 +24,13 @@ func (m month) first() time.Time {
 	return time.Date(int(m)/12, time.Month(int(m)%12+1), 1, 0, 0, 0, 0, time.UTC)
 }
 
-// String is its first day, as SQL has it.
+// String returns its first day, as SQL writes a date.
 func (m month) String() string { return m.first().Format(time.DateOnly) }
 
-// of is the name of its part of a table.
+// of returns the name of the month's part of a table.
 func (m month) of(table string) string { return table + m.first().Format("_2006_01") }
 
-// monthIn reads the name of a part of a table.
+// monthIn parses the name of a part of a table.
 func monthIn(table, part string) (m month, ok bool) {
 	y, text, _ := strings.Cut(strings.TrimPrefix(part, table+"_"), "_")
 	year, err := strconv.Atoi(y)
@@ -39,11 +39,11 @@ func monthIn(table, part string) (m month, ok bool) {
 	return m, err == nil && err2 == nil && m.of(table) == part
 }
 
-// months are those that have a part of both tables, in order. There is one at least.
+// months are the months with a part of both tables, in order. There is at least one.
 type months []month
 
-// clamp is where rows of a time are kept: in their own month, else the next one below
-// that there is, else the first one. So no clock refuses a row.
+// clamp returns the month in which rows of a time are stored: their own, else the nearest
+// earlier one, else the first. So a wrong clock never makes a write fail.
 func (ms months) clamp(t time.Time) month {
 	m := monthOf(t)
 	i, found := slices.BinarySearch(ms, m)
@@ -53,17 +53,18 @@ func (ms months) clamp(t time.Time) month {
 	return ms[max(i-1, 0)]
 }
 
-// ahead is for how many months to come there are tables.
+// ahead is the number of coming months for which tables are created.
 const ahead = 3
 
-// divided are the tables that have a part for each month.
+// divided are the tables with a part for each month.
 var divided = []string{"message", "event"}
 
-// monthTable is a part of a table, or a table that was one, or was to become one.
+// monthTable is a table of one month: a part, a former part or one that is not attached
+// yet.
 type monthTable struct {
 	table, name string
 	month       month
-	state       string // attached, pending (its detaching was interrupted) or loose
+	state       string // attached, pending (a detach was interrupted) or loose
 }
 
 // parts reads the parts of both tables.
@@ -88,7 +89,7 @@ func (s *session) parts(ctx context.Context) ([]monthTable, error) {
 	return all, err
 }
 
-// readMonths reads which months there are.
+// readMonths reads which months exist.
 func (s *session) readMonths(ctx context.Context) error {
 	parts, err := s.parts(ctx)
 	if err != nil {
@@ -117,7 +118,7 @@ const (
 	loose    = "loose"
 )
 
-// makeMonths makes the tables of this month and those to come, by the server's clock.
+// makeMonths creates the tables of this month and the coming ones, by the server's clock.
 func (s *session) makeMonths(ctx context.Context) error {
 	var now time.Time
 	if err := s.conn.QueryRow(ctx, "select now()").Scan(&now); err != nil {
@@ -141,8 +142,8 @@ func (s *session) makeMonths(ctx context.Context) error {
 	return nil
 }
 
-// makePart makes a table and attaches it. PARTITION OF would wait for every reader of
-// the whole table, and writers would wait behind it.
+// makePart creates a table and attaches it. With PARTITION OF the statement would wait for
+// every reader of the whole table, and writers would wait behind it.
 func (s *session) makePart(ctx context.Context, table string, m month) error {
 	err := s.transaction(ctx, func(ctx context.Context, s *session) error {
 		name := m.of(table)
@@ -163,11 +164,125 @@ func (s *session) makePart(ctx context.Context, table string, m month) error {
 	if rollback := s.rollback(ctx); rollback != nil {
 		return err
 	}
-	// Another instance may have made it meanwhile.
+	// Another instance may have created it in the meantime.
 	if parts, reading := s.parts(ctx); reading == nil && slices.ContainsFunc(parts, func(p monthTable) bool {
 		return p.table == table && p.month == m && p.state == attached
 	}) {
 		return nil
 	}
 	return err
+}
+
+// maintainTime is the timeout of Maintain, which copies at most the messages of a month.
+const maintainTime = 10 * time.Minute
+
+// detachTime is how long to wait for readers of a month. A later call finishes an
+// interrupted detach.
+const detachTime = 4 * time.Second
+
+// Maintain creates the tables of the coming months, and drops months whose last day is
+// older than retention; 0 keeps all. It uses its own connection, because it waits for
+// readers and must not block writers.
+func (a *Archive) Maintain(ctx context.Context, retention time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, maintainTime)
+	defer cancel()
+	s, err := a.dial(ctx)
+	if err == nil {
+		defer s.close()
+		err = s.maintain(ctx, retention)
+	}
+	if err != nil {
+		return fault("maintain the archive's months", err)
+	}
+	return a.in(ctx, "read the archive's months", func(ctx context.Context, s *session) error { return s.readMonths(ctx) })
+}
+
+func (s *session) maintain(ctx context.Context, retention time.Duration) error {
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	if err := s.makeMonths(ctx); err != nil {
+		return err
+	}
+	if retention <= 0 {
+		return nil
+	}
+	var now time.Time
+	if err := s.conn.QueryRow(ctx, "select now()").Scan(&now); err != nil {
+		return err
+	}
+	parts, err := s.parts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if (p.month + 1).first().After(now.Add(-retention)) || p.month >= monthOf(now) {
+			continue
+		}
+		err := s.dropPart(ctx, p, next(parts, p))
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "an expired month of the archive is still being read, it is dropped later", "table", p.name, "err", err)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("drop the table %s: %w", p.name, err)
+		}
+		s.log.InfoContext(ctx, "month of the archive dropped", "table", p.name)
+	}
+	return nil
+}
+
+// next returns the month that takes the rows of a dropped month; see clamp.
+func next(parts []monthTable, p monthTable) month {
+	after := monthOf(time.Unix(1<<40, 0))
+	for _, other := range parts {
+		if other.table == p.table && other.state == attached && other.month > p.month {
+			after = min(after, other.month)
+		}
+	}
+	return after
+}
+
+// dropPart detaches a month's table and drops it. It takes only a short lock, so writers do
+// not wait. Messages of unfinished deliveries are copied to another month.
+func (s *session) dropPart(ctx context.Context, p monthTable, to month) error {
+	if p.state == attached { // before the detach too, so that no unfinished delivery lacks its message
+		if err := s.copyUnfinished(ctx, p, to); err != nil {
+			return err
+		}
+	}
+	wait, cancel := context.WithTimeout(ctx, detachTime) // in Go, because a setting would stay on a pooled connection
+	defer cancel()
+	if err := s.detach(wait, p); err != nil {
+		return err
+	}
+	// Something may have been resent in the meantime.
+	if err := s.copyUnfinished(ctx, p, to); err != nil {
+		return err
+	}
+	return s.exec(ctx, "drop table hookladder."+p.name)
+}
+
+// detach makes a month's table independent. It finishes a detach that was interrupted.
+func (s *session) detach(ctx context.Context, p monthTable) error {
+	text := "alter table hookladder." + p.table + " detach partition hookladder." + p.name
+	switch p.state {
+	case attached:
+		return s.exec(ctx, text+" concurrently")
+	case pending:
+		return s.exec(ctx, text+" finalize")
+	}
+	return nil
+}
+
+// copyUnfinished copies the messages of unfinished deliveries to another month.
+func (s *session) copyUnfinished(ctx context.Context, p monthTable, to month) error {
+	if p.table != "message" {
+		return nil
+	}
+	return s.exec(ctx, `
+		insert into hookladder.message (`+messageColumns+`)
+		select '`+to.String()+`', created, id, tenant, subject, topic, size, head, body from hookladder.`+p.name+` m
+		where exists (select from hookladder.open o where o.id = m.id)
+		on conflict do nothing`)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// open reads those of some deliveries that have not finished.
+// open reads which of some deliveries are unfinished.
 func (s *session) open(ctx context.Context, ids []dispatcher.DeliveryID) (map[dispatcher.DeliveryID]archive.Open, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -30,10 +30,10 @@ func (s *session) open(ctx context.Context, ids []dispatcher.DeliveryID) (map[di
 	return known, err
 }
 
-// scanOpen reads the columns of openColumns.
+// scanOpen scans a row of openColumns.
 func scanOpen(row pgx.CollectableRow) (archive.Open, error) { return scanOpenAnd(row) }
 
-// scanOpenAnd reads such a row, behind which there are more columns.
+// scanOpenAnd scans such a row with more columns at its end.
 func scanOpenAnd(row pgx.CollectableRow, more ...any) (o archive.Open, err error) {
 	var partition int
 	var due, asked *time.Time
@@ -45,7 +45,7 @@ func scanOpenAnd(row pgx.CollectableRow, more ...any) (o archive.Open, err error
 	return o, err
 }
 
-// value is the zero value for null.
+// value returns *p, or the zero value if p is nil.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -53,7 +53,7 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// nullText and nullTime are null for the zero value.
+// nullText and nullTime return nil for the zero value.
 func nullText(s string) *string {
 	if s == "" {
 		return nil
@@ -78,7 +78,7 @@ func idArrays(ids []dispatcher.DeliveryID) (messages, lanes []string) {
 	return messages, lanes
 }
 
-// openArrays are columns of the table open.
+// openArrays are rows of the table open, as one array for each column.
 type openArrays struct {
 	ids, lanes, epochs      []string
 	partitions              []int32
@@ -100,7 +100,7 @@ func (r *openArrays) add(o *archive.Open, partition int, walk int64) {
 	r.walks = append(r.walks, walk)
 }
 
-// openRow is a row of the table open, as a walk found it. The message has its head.
+// openRow is a row of the table open that a walk found. Its message has the head.
 type openRow struct {
 	*archive.Open
 	partition int
@@ -130,7 +130,7 @@ func (r *openRow) encode(b *rowBuffer) {
 	b.blobIf(r.body)
 }
 
-// fromArrays are rows to be put into the table open.
+// fromArrays selects rows for the table open from arrays.
 const fromArrays = `
 insert into hookladder.open (` + openColumns + `, seen, head, body)
 select ` + openColumns + `, seen, head, body from unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::timestamptz[], $6::bigint[],
@@ -143,15 +143,15 @@ func (s *session) putOpen(ctx context.Context, r *openArrays, conflict string) e
 		r.due, r.attempts, r.base, r.beside, r.asked, r.topic, r.tenant, r.subjects, r.walks, r.heads, r.bodies)
 }
 
-// changeOpen takes what a log tells, which goes on from what was known.
+// changeOpen updates the columns that the log changes.
 const changeOpen = `
 on conflict (id, lane) do update set
   partition = excluded.partition, epoch = excluded.epoch, created = excluded.created, pos = excluded.pos, due = excluded.due, attempts = excluded.attempts,
   base = excluded.base, beside = excluded.beside, asked = excluded.asked, seen = greatest(open.seen, excluded.seen),
   head = coalesce(open.head, excluded.head), body = coalesce(open.body, excluded.body)`
 
-// keepOpen writes what has begun, or changed, and has not finished.
-func (c *cargo) keepOpen(ctx context.Context) error {
+// keepOpen writes the deliveries that began or changed and have not finished.
+func (c *copier) keepOpen(ctx context.Context) error {
 	open := c.folded.Open
 	if len(open) == 0 {
 		return nil
@@ -168,17 +168,17 @@ func (c *cargo) keepOpen(ctx context.Context) error {
 		}
 		return c.session.putOpen(ctx, &rows, changeOpen)
 	}
-	if !c.care {
+	if !c.careful {
 		return put(0, len(open))
 	}
 	return c.halves(ctx, 0, len(open), put, func(i int, err error) {
-		c.session.log.ErrorContext(ctx, "the archive does not take a row, and goes on without it", "table", "hookladder.open", "id", open[i].ID.String(), "err", err)
+		c.session.log.ErrorContext(ctx, "the archive rejected a row, which is skipped", "table", "hookladder.open", "id", open[i].ID.String(), "err", err)
 	})
 }
 
-// keepBodies gives messages their bodies of which a delivery died, where only those are
-// kept. Until then the body is with what has not finished.
-func (c *cargo) keepBodies(ctx context.Context) error {
+// keepBodies copies the bodies of messages with a dead delivery to table message, if only
+// those are kept. Until then table open has the body.
+func (c *copier) keepBodies(ctx context.Context) error {
 	if c.archive.bodies != bodiesFailed {
 		return nil
 	}
@@ -202,10 +202,10 @@ func (c *cargo) keepBodies(ctx context.Context) error {
 		ids, created, months, lanes)
 }
 
-// deleteEnded takes away what has finished. What began and ended in these parts is
-// looked for too: a store that lost its newest data takes the same once more, as new.
-// What began again is written behind this.
-func (c *cargo) deleteEnded(ctx context.Context) error {
+// deleteEnded deletes finished deliveries from table open. It also deletes deliveries that
+// began and ended in these parts, because a store that lost its newest data may take a
+// message twice. keepOpen runs later and writes deliveries that began again.
+func (c *copier) deleteEnded(ctx context.Context) error {
 	gone := make([]dispatcher.DeliveryID, 0, len(c.events))
 	for _, e := range c.events {
 		if e.Kind.Ends() {

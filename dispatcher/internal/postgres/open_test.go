@@ -18,7 +18,7 @@ func TestAnArchiveMayBeAwayWhenItIsOpened(t *testing.T) {
 	s := pgtest.Start(t, pgtest.Options{})
 	s.Stop()
 	a, l := newTestArchive(t, s.URL()), newLine()
-	_, err := a.Hold(t.Context(), me, []archive.Want{{Epoch: "e0"}})
+	_, err := a.Lease(t.Context(), me, []archive.Want{{Epoch: "e0"}})
 	require.ErrorIs(t, err, archive.ErrUnavailable)
 	s.Restart()
 	l.hold(t, a)
@@ -37,7 +37,7 @@ func TestNoErrorRepeatsThePassword(t *testing.T) {
 		require.NotContains(t, err.Error(), secret)
 	}
 	a := newTestArchive(t, fmt.Sprintf("postgres://u:%s@127.0.0.1:%d/d", secret, port))
-	_, err = a.Hold(t.Context(), me, nil)
+	_, err = a.Lease(t.Context(), me, nil)
 	require.ErrorIs(t, err, archive.ErrUnavailable)
 	require.NotContains(t, err.Error(), secret)
 	_, err = postgres.Open(postgres.Options{URL: "postgres://h/d", Bodies: "some"})
@@ -77,7 +77,7 @@ func TestSeveralInstancesMakeTheTablesAtOnce(t *testing.T) {
 	for n := range 5 {
 		a := newTestArchive(t, where)
 		go func() {
-			_, err := a.Hold(t.Context(), fmt.Sprint(n), []archive.Want{{Partition: n, Epoch: fmt.Sprint(n)}})
+			_, err := a.Lease(t.Context(), fmt.Sprint(n), []archive.Want{{Partition: n, Epoch: fmt.Sprint(n)}})
 			errs <- err
 		}()
 	}
@@ -94,7 +94,7 @@ func TestTablesOfAnotherVersionStopTheArchive(t *testing.T) {
 	l.hold(t, newTestArchive(t, where))
 	run(t, where, "insert into hookladder.version values (99)")
 	a := newTestArchive(t, where)
-	_, err := a.Hold(t.Context(), me, nil)
+	_, err := a.Lease(t.Context(), me, nil)
 	require.ErrorIs(t, err, archive.ErrVersion)
 	require.ErrorContains(t, err, fmt.Sprint("version 99, newer than this program's ", postgres.Newest()))
 	require.ErrorIs(t, a.Maintain(t.Context(), 0), archive.ErrVersion)
@@ -104,9 +104,9 @@ func TestTablesOfAnotherVersionStopTheArchive(t *testing.T) {
 	limited := asRole(t, where, "grant usage on schema hookladder to %s", "grant all on all tables in schema hookladder to %s")
 	postgres.Migrate(t, "alter table hookladder.hold add column more text")
 	old := newTestArchive(t, limited)
-	_, err = old.Hold(t.Context(), me, nil)
+	_, err = old.Lease(t.Context(), me, nil)
 	require.ErrorIs(t, err, archive.ErrVersion)
-	require.ErrorContains(t, err, "have their owner start it once")
+	require.ErrorContains(t, err, "start it once as their owner")
 	l.hold(t, newTestArchive(t, where)) // the owner
 	require.Equal(t, []string{fmt.Sprint(postgres.Newest())}, read(t, where, "select count(*) from hookladder.version"))
 	l.hold(t, old)
@@ -130,11 +130,11 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	where := pgtest.New(t)
 	limited := asRole(t, where)
 	a, l := newTestArchive(t, limited), newLine()
-	_, err := a.Hold(t.Context(), me, nil)
+	_, err := a.Lease(t.Context(), me, nil)
 	require.ErrorIs(t, err, archive.ErrUnavailable)
 	require.ErrorContains(t, err, "grant create on database test_")
 	run(t, where, "create schema hookladder")
-	_, err = a.Hold(t.Context(), me, nil)
+	_, err = a.Lease(t.Context(), me, nil)
 	require.ErrorContains(t, err, "grant usage, create on schema hookladder to role_test_")
 	u, err := url.Parse(limited)
 	require.NoError(t, err)
@@ -153,8 +153,8 @@ func TestARoleThatMayOnlyWriteArchivesIntoTheMonthsThereAre(t *testing.T) {
 	l.hold(t, a)
 	l.write(t, a, []archive.Accepted{acceptedAt(month(3), "a")}, event(archive.Dead, "a", 1))
 	l.write(t, a, []archive.Accepted{acceptedAt(month(3), "a")}) // with care
-	require.Contains(t, told.String(), "no tables made for the months to come")
+	require.Contains(t, told.String(), "creating tables of the coming months failed")
 	err := a.Maintain(t.Context(), 0)
 	require.ErrorIs(t, err, archive.ErrUnavailable)
-	require.ErrorContains(t, err, "has to own the archive's tables")
+	require.ErrorContains(t, err, "must own the archive's tables")
 }

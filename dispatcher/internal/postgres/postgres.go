@@ -1,8 +1,16 @@
-// Package postgres keeps an archive in PostgreSQL, 14 or later: messages and events in a
-// partition for each month, and what has not finished in one small table.
+// Package postgres keeps an archive in PostgreSQL, version 14 or later. Messages and events
+// are in tables with a partition for each month; unfinished deliveries are in one small
+// table.
 //
-// An Archive has one connection, which it opens when it needs one, and closes after any
-// error. So a server may come and go. All times are the server's, or come from the store.
+// Its types follow its callers:
+//   - Archive is written by package archiver: Lease, then Write and See, and Maintain for
+//     the months.
+//   - Reader answers lookups and exports.
+//   - Vault is read by the restore command, and Eraser is used by the forget command.
+//
+// An Archive has one connection. It connects on the first call and closes the connection
+// after any error, so a server may restart at any time. All times are the server's, or come
+// from the store.
 package postgres
 
 import (
@@ -21,41 +29,41 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Options say which archive it is.
+// Options select an archive and its settings.
 type Options struct {
 	URL     string // postgres://user:password@host/database
-	Project string // has tables of its own
-	Bodies  string // whose bodies are kept: all, failed (of dead ones) or none; empty: all
+	Project string // of the store; each project has its own schema
+	Bodies  string // which bodies are kept: all, failed (only of dead deliveries) or none; default all
 	Log     *slog.Logger
 
-	LookTime time.Duration // of one look-up by a Reader, its connection included; 0: 800 ms
+	QueryTimeout time.Duration // timeout of one query of a Reader, including the connection; default 800 ms
 }
 
-// The words for Options.Bodies.
+// The values of Options.Bodies.
 const (
 	bodiesAll    = "all"
 	bodiesFailed = "failed"
 	bodiesNone   = "none"
 )
 
-// Archive keeps an archive in PostgreSQL. Its methods may be called from several
-// goroutines, and wait for each other, but for Maintain.
+// Archive writes an archive in PostgreSQL. Its methods may be called from several
+// goroutines. They run one at a time, except Maintain.
 type Archive struct {
 	config *pgx.ConnConfig
 	schema schema
 	bodies string
 	log    *slog.Logger
 
-	mu      sync.Mutex // guards what follows, for as long as a call takes
-	session *session   // nil: there is no connection
-	walks   map[string]int64
-	buffer  []byte // of a COPY
+	mu      sync.Mutex       // guards the fields below for the whole of a call
+	session *session         // nil if not connected
+	walks   map[string]int64 // names of the running walks, by epoch
+	buffer  []byte           // reused for COPY
 }
 
 var _ archive.Archive = (*Archive)(nil)
 
-// Open prepares an archive, and connects to nothing: the server may be away. It fails
-// where the options can't be used.
+// Open prepares an archive. It does not connect, because the server may be down. It returns
+// an error if the options are invalid.
 func Open(o Options) (*Archive, error) {
 	config, err := parse(o.URL)
 	if err != nil {
@@ -74,14 +82,14 @@ func Open(o Options) (*Archive, error) {
 	return &Archive{config: config, schema: schemaOf(o.Project), bodies: o.Bodies, log: o.Log, walks: map[string]int64{}}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (a *Archive) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.drop()
 }
 
-// drop closes the connection. mu is held.
+// drop closes the connection. The caller holds mu.
 func (a *Archive) drop() {
 	if a.session != nil {
 		a.session.close()
@@ -89,17 +97,17 @@ func (a *Archive) drop() {
 	}
 }
 
-// schema is the name of a project's schema, as SQL has it.
+// schema is the quoted name of a project's schema.
 type schema string
 
-// plain is what the SQL texts of this package have as the schema's name.
+// plain is the name of the schema in the SQL texts of this package.
 const plain = "hookladder"
 
-// longestName is how long a name may be in PostgreSQL, in bytes. It cuts longer ones.
+// longestName is PostgreSQL's limit for a name, in bytes. It truncates longer names.
 const longestName = 63
 
-// schemaOf is hookladder for the project default, else hookladder_<project>. The end of
-// a long name is replaced by a hash.
+// schemaOf returns hookladder for the project default, and hookladder_<project> for others.
+// A hash replaces the end of a name that is too long.
 func schemaOf(project string) schema {
 	if project == "" || project == "default" {
 		return plain
@@ -113,7 +121,7 @@ func schemaOf(project string) schema {
 	return schema(pgx.Identifier{name}.Sanitize())
 }
 
-// sql is a text with the schema's own name.
+// sql returns a text with the project's schema in it.
 func (s schema) sql(text string) string {
 	if s == plain {
 		return text
@@ -121,16 +129,16 @@ func (s schema) sql(text string) string {
 	return strings.ReplaceAll(text, plain+".", string(s)+".")
 }
 
-// callTime bounds each call: longer than the server may need for a statement, since a
-// server that is gone does not say so.
+// callTime is the timeout of each call. It is longer than the server's own timeout for a
+// statement, because a server that is gone reports nothing.
 const callTime = 45 * time.Second
 
-// monthsEvery is how often it is looked which months there are: far less than they are
-// made ahead.
+// monthsEvery is how often the list of months is read again. Months are made long before
+// they are needed.
 var monthsEvery = time.Hour
 
-// in does something in one transaction. After any error but ErrMoved the connection is
-// closed, so that the next call begins anew.
+// in runs a function in one transaction. After any error except ErrMoved and bad data it
+// closes the connection, so the next call starts with a new one.
 func (a *Archive) in(ctx context.Context, verb string, do func(context.Context, *session) error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,13 +158,13 @@ func (a *Archive) in(ctx context.Context, verb string, do func(context.Context, 
 	return fault(verb, err)
 }
 
-// connected opens the connection where there is none. mu is held.
+// connected connects if there is no connection. The caller holds mu.
 func (a *Archive) connected(ctx context.Context) error {
 	if s := a.session; s != nil && !s.conn.IsClosed() {
 		if time.Since(s.read) < monthsEvery {
 			return nil
 		}
-		return s.readMonths(ctx) // another instance makes them
+		return s.readMonths(ctx) // another instance may have made some
 	}
 	a.session = nil
 	s, err := a.dial(ctx)

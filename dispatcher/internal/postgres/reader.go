@@ -12,33 +12,33 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Bounds of looking up. A caller waits, and has the store's answer already: so it is
-// told soon that the archive does not answer.
+// Limits of a lookup. The caller waits and has the store's result already, so a lookup must
+// fail fast.
 const (
-	readers  = 4                      // connections: the archive's writer has one of its own
-	lookTime = 800 * time.Millisecond // of one look-up, its connection included
-	restTime = 3 * time.Second        // in which nothing is asked after a failure
-	freshFor = 5 * time.Second        // Since is not asked again
+	readers      = 4                      // connections; the writer has its own
+	queryTimeout = 800 * time.Millisecond // timeout of one query, including the connection
+	restTime     = 3 * time.Second        // without queries after a failure
+	freshFor     = 5 * time.Second        // how long Since is cached
 )
 
-// Reader looks up what an archive keeps, over connections of its own, which are opened
-// when they are needed. Its methods may be called from several goroutines.
+// Reader queries an archive through a connection pool. It connects on demand. Its methods
+// may be called from several goroutines.
 type Reader struct {
 	pool    *pgxpool.Pool
 	schema  schema
 	breaker breaker
 
-	lookTime time.Duration
+	timeout time.Duration
 
-	mu    sync.Mutex // guards since and asked
-	since time.Time
-	asked time.Time // when since was read; zero: it was not
+	mu          sync.Mutex // guards since and sinceReadAt
+	since       time.Time
+	sinceReadAt time.Time // when since was read; zero: never
 }
 
 var _ archive.Finder = (*Reader)(nil)
 
-// OpenReader prepares a reader, and connects to nothing. It fails where the options
-// can't be used.
+// OpenReader prepares a reader. It does not connect. It returns an error if the options are
+// invalid.
 func OpenReader(o Options) (*Reader, error) {
 	conn, err := parse(o.URL)
 	if err != nil {
@@ -49,64 +49,64 @@ func OpenReader(o Options) (*Reader, error) {
 		return nil, fmt.Errorf("archive: %w", err)
 	}
 	config.ConnConfig, config.MaxConns, config.MinConns = conn, readers, 0
-	config.MaxConnIdleTime = 5 * time.Minute // most look-ups come in series
+	config.MaxConnIdleTime = 5 * time.Minute // lookups often come in series
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("archive: %w", err)
 	}
-	return &Reader{pool: pool, schema: schemaOf(o.Project), lookTime: cmp.Or(o.LookTime, lookTime)}, nil
+	return &Reader{pool: pool, schema: schemaOf(o.Project), timeout: cmp.Or(o.QueryTimeout, queryTimeout)}, nil
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (r *Reader) Close() { r.pool.Close() }
 
-// looking begins a transaction that sees one state of the archive, and ends by itself
-// where nothing more is heard of it.
-const looking = `begin isolation level repeatable read read only;
+// beginSnapshot begins a read-only transaction with one snapshot. It limits the time of a
+// statement and of an idle transaction.
+const beginSnapshot = `begin isolation level repeatable read read only;
 set local statement_timeout = '%dms';
 set local idle_in_transaction_session_timeout = '%dms'`
 
-// look reads in one transaction, soon or not at all.
-func (r *Reader) look(ctx context.Context, verb string, do func(context.Context, *session) error) error {
+// query runs queries in one transaction, and fails fast if the breaker is open.
+func (r *Reader) query(ctx context.Context, verb string, do func(context.Context, *session) error) error {
 	if !r.breaker.enter() {
-		return fmt.Errorf("%s: %w: it did not answer a moment ago", verb, archive.ErrUnavailable)
+		return fmt.Errorf("%s: %w: the last query failed a moment ago", verb, archive.ErrUnavailable)
 	}
-	short, cancel := context.WithTimeout(ctx, r.lookTime)
+	short, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	err := r.inSnapshot(short, r.lookTime, do)
-	r.breaker.leave(err == nil || ctx.Err() != nil || noTables(err)) // a caller that left says nothing of the archive
+	err := r.inSnapshot(short, r.timeout, do)
+	r.breaker.leave(err == nil || ctx.Err() != nil || noTables(err)) // a canceled caller is no failure of the archive
 	if err == nil {
 		return nil
 	}
 	return fault(verb, err)
 }
 
-// inSnapshot reads in one transaction. Statements may take so long.
+// inSnapshot runs queries in one transaction. most limits the time of each statement.
 func (r *Reader) inSnapshot(ctx context.Context, most time.Duration, do func(context.Context, *session) error) error {
 	return r.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 		conn := c.Conn()
 		s := &session{conn: conn, schema: r.schema}
-		if _, err := conn.PgConn().Exec(ctx, fmt.Sprintf(looking, most.Milliseconds(), most.Milliseconds())).ReadAll(); err != nil {
+		if _, err := conn.PgConn().Exec(ctx, fmt.Sprintf(beginSnapshot, most.Milliseconds(), most.Milliseconds())).ReadAll(); err != nil {
 			return err
 		}
 		if err := do(ctx, s); err != nil {
-			_ = s.rollback(ctx) // the pool drops a connection that is in a transaction still
+			_ = s.rollback(ctx) // the pool closes a connection that is still in a transaction
 			return err
 		}
 		return s.exec(ctx, "commit")
 	})
 }
 
-// Since is from when on the archive is whole: since all partitions of the store are
-// archived, without a gap, and no month of it was dropped.
+// Since returns the time from which the archive is complete: all partitions are archived,
+// without a gap, and no month is dropped.
 func (r *Reader) Since(ctx context.Context) (time.Time, error) {
 	r.mu.Lock()
-	since, fresh := r.since, !r.asked.IsZero() && time.Since(r.asked) < freshFor
+	since, fresh := r.since, !r.sinceReadAt.IsZero() && time.Since(r.sinceReadAt) < freshFor
 	r.mu.Unlock()
 	if fresh && r.breaker.closed() {
 		return since, nil
 	}
-	err := r.look(ctx, "read since when the archive is whole", func(ctx context.Context, s *session) error {
+	err := r.query(ctx, "read since when the archive is complete", func(ctx context.Context, s *session) error {
 		err := s.conn.QueryRow(ctx, r.schema.sql(`
 			select coalesce(max(greatest(began, to_timestamp(greatest(walk_ms, gap_ms, 0) / 1000.0))), now())
 			from hookladder.position where partition >= 0`)).Scan(&since)
@@ -125,20 +125,20 @@ func (r *Reader) Since(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	r.mu.Lock()
-	r.since, r.asked = since, time.Now()
+	r.since, r.sinceReadAt = since, time.Now()
 	r.mu.Unlock()
 	return since, nil
 }
 
-// breaker keeps callers from waiting for an archive that does not answer: after a failure
-// none asks for a while, and then one does.
+// breaker is a circuit breaker. After a failure it rejects queries for restTime, and then
+// lets one through as a probe.
 type breaker struct {
 	mu      sync.Mutex
-	failed  time.Time // zero: the last look-up was answered
+	failed  time.Time // zero: the last query succeeded
 	probing bool
 }
 
-// enter reports whether the archive may be asked.
+// enter reports whether a query may run.
 func (b *breaker) enter() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +152,7 @@ func (b *breaker) enter() bool {
 	return true
 }
 
-// leave takes in what became of a look-up.
+// leave records the result of a query.
 func (b *breaker) leave(ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,7 +162,7 @@ func (b *breaker) leave(ok bool) {
 	}
 }
 
-// closed reports whether the last look-up was answered.
+// closed reports whether the last query succeeded.
 func (b *breaker) closed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

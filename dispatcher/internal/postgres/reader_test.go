@@ -34,7 +34,7 @@ func newLibrary(t testing.TB) *library {
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	require.NoError(t, a.Maintain(t.Context(), 0))
-	r, err := postgres.OpenReader(postgres.Options{URL: url, LookTime: time.Minute})
+	r, err := postgres.OpenReader(postgres.Options{URL: url, QueryTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	conn, err := pgx.Connect(t.Context(), url)

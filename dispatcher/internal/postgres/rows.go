@@ -41,7 +41,8 @@ func (r *messageRow) encode(b *rowBuffer) {
 	b.blobIf(r.body)
 }
 
-// messageOf is the row of an accepted message. Its body is left out unless all are kept.
+// messageOf returns the row of an accepted message. It omits the body unless all bodies are
+// kept.
 func (a *Archive) messageOf(m *archive.Accepted, ms months) messageRow {
 	created := m.At
 	r := messageRow{size: len(m.Body), head: m.Head}
@@ -61,9 +62,9 @@ func keyOf(id string, created time.Time, ms months) messageKey {
 	return messageKey{id: id, created: created.UnixMicro(), month: ms.clamp(created)}
 }
 
-// messageRows makes the rows of messages. One that may have been kept before, by another
-// partition, for another attempt or by a walk that goes on, is looked for first.
-func (c *cargo) messageRows(ctx context.Context) error {
+// messageRows makes the rows of messages. A row may exist already, because another
+// partition, an earlier attempt or a running walk wrote it. Such rows are queried first.
+func (c *copier) messageRows(ctx context.Context) error {
 	maybe := map[messageKey]*archive.Accepted{}
 	var keys []messageKey
 	dead := c.dead()
@@ -72,7 +73,7 @@ func (c *cargo) messageRows(ctx context.Context) error {
 		for k := range c.parts[i].Accepted {
 			m := &c.parts[i].Accepted[k]
 			if m.Message == nil && m.Again {
-				continue // its row is there, or nothing is known
+				continue // its row exists, or its record is gone
 			}
 			row := c.archive.messageOf(m, c.session.months)
 			if dead[m.ID] {
@@ -102,8 +103,8 @@ func (c *cargo) messageRows(ctx context.Context) error {
 	return nil
 }
 
-// dead names the messages of which a delivery died, where the bodies of those are kept.
-func (c *cargo) dead() map[string]bool {
+// dead returns the messages with a dead delivery, if only their bodies are kept.
+func (c *copier) dead() map[string]bool {
 	if c.archive.bodies != bodiesFailed {
 		return nil
 	}
@@ -116,13 +117,13 @@ func (c *cargo) dead() map[string]bool {
 	return dead
 }
 
-// fansOut reports whether a message goes to all endpoints that match, which may be of
-// several partitions.
+// fansOut reports whether a message goes to all matching endpoints, which may be in several
+// partitions.
 func fansOut(m *dispatcher.Message) bool {
 	return m != nil && m.URL == "" && m.Endpoint == "" && m.Queue == ""
 }
 
-// messagesThere tells which rows there are.
+// messagesThere returns the keys whose rows exist.
 func (s *session) messagesThere(ctx context.Context, keys []messageKey) (map[messageKey]bool, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -145,9 +146,9 @@ func (s *session) messagesThere(ctx context.Context, keys []messageKey) (map[mes
 	return there, err
 }
 
-// nameEnds fills in what ends lack of their messages. These were accepted in earlier
-// parts, and their deliveries died as they were accepted, so that they were never open. Of several
-// messages that had one id an end is of the last one before it.
+// nameEnds fills in the topic, tenant and subject of ends that lack them. Their messages
+// were accepted in earlier parts, and their deliveries died at once, so table open never
+// had them. If several messages had the same id, the last one before the end is used.
 func (s *session) nameEnds(ctx context.Context, ends []*archive.Event) error {
 	if len(ends) == 0 {
 		return nil
@@ -190,7 +191,7 @@ type eventRow struct {
 }
 
 // eventRows makes the rows of events.
-func (c *cargo) eventRows() {
+func (c *copier) eventRows() {
 	for i := range c.parts {
 		p := &c.parts[i]
 		for k := range p.Events {
@@ -238,7 +239,7 @@ func (r *eventRow) encode(b *rowBuffer) {
 	b.textIf(r.token())
 }
 
-// token is the value of that column: by it an end is found.
+// token returns the column token, by which ends are queried.
 func (r *eventRow) token() string {
 	if !r.Kind.Ends() {
 		return ""
@@ -246,8 +247,8 @@ func (r *eventRow) token() string {
 	return dispatcher.SubjectToken(r.Subject)
 }
 
-// accepted is the value of that column: the time when the message of an end was accepted. If
-// that is not known, it is the time of the end, so that no list leaves the end out.
+// accepted returns the column accepted: the time when the message of an end was accepted.
+// If that is unknown it is the time of the end, so that each list has the end.
 func (r *eventRow) accepted() time.Time {
 	if !r.Kind.Ends() {
 		return time.Time{}
@@ -255,7 +256,7 @@ func (r *eventRow) accepted() time.Time {
 	return cmp.Or(r.Accepted, r.At)
 }
 
-// mark is what the column of that name has.
+// mark returns the column mark.
 func (r *eventRow) mark() string {
 	switch {
 	case r.Attempt.Resend:

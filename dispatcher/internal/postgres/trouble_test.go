@@ -37,7 +37,7 @@ func (j *journal) grow(n int) {
 }
 
 // read is what stands behind a position: some entries at once.
-func (j *journal) read(h *archive.Held) archive.Part {
+func (j *journal) read(h *archive.PartitionLease) archive.Part {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	p := archive.Part{Partition: h.Partition, Epoch: h.Epoch, From: h.At, To: h.At}
@@ -61,7 +61,7 @@ const rivalRest = 5 * time.Millisecond
 // archive does what an instance's archiver does, until ctx ends.
 func (j *journal) archive(ctx context.Context, by string, a archive.Archive, want []archive.Want, kept func(int)) error {
 	for {
-		held, err := a.Hold(ctx, by, want)
+		held, err := a.Lease(ctx, by, want)
 		for again := err == nil; again; {
 			again = false
 			var parts []archive.Part
@@ -162,7 +162,7 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 func keep(t testing.TB, a archive.Archive, p archive.Part) {
 	t.Helper()
 	require.NoError(t, kit.Until(t.Context(), "the part is kept", func() error {
-		held, err := a.Hold(t.Context(), me, []archive.Want{{Partition: p.Partition, Epoch: p.Epoch}})
+		held, err := a.Lease(t.Context(), me, []archive.Want{{Partition: p.Partition, Epoch: p.Epoch}})
 		if err != nil || len(held) == 0 {
 			return errors.Join(err, errors.New("not held"))
 		}

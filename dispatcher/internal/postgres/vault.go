@@ -16,8 +16,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Vault reads what a lost store is made of again. It is for one command, which may take as
-// long as it likes.
+// Vault reads an archive to restore a lost store. One command uses it, without a time
+// limit.
 type Vault struct {
 	pool   *pgxpool.Pool
 	schema schema
@@ -35,7 +35,7 @@ func OpenVault(ctx context.Context, o Options) (*Vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("archive: %w", err)
 	}
-	config.ConnConfig, config.MaxConns = conn, 3 // one holds the lock, one streams, one answers
+	config.ConnConfig, config.MaxConns = conn, 3 // for the lock, a stream, and one more query
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fault("open the archive", err)
@@ -52,10 +52,10 @@ func OpenVault(ctx context.Context, o Options) (*Vault, error) {
 	return nil, fault("open the archive", err)
 }
 
-// ErrNothing says that there is no archive, though there is a database.
+// ErrNothing is returned if the database has no archive of the project.
 var ErrNothing = errors.New("there are no tables of this project: nothing was ever archived here")
 
-// check says why there is nothing to read.
+// check returns an error if the archive can't be read by this program.
 func (v *Vault) check(ctx context.Context) error {
 	var n int
 	err := v.pool.QueryRow(ctx, v.schema.sql("select max(n) from hookladder.version")).Scan(&n)
@@ -72,15 +72,15 @@ func (v *Vault) check(ctx context.Context) error {
 	return nil
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (v *Vault) Close() { v.pool.Close() }
 
-// restoring is the row of positions that one restore at a time locks.
+// restoring is the row of table position that a restore locks.
 const restoring = -1
 
-// Lock keeps others from restoring until release, or until this process is gone.
+// Lock prevents other restores until release is called or this process ends.
 func (v *Vault) Lock(ctx context.Context) (release func(), err error) {
-	_, err = v.pool.Exec(ctx, v.schema.sql( // seen by others at once, or they would wait here
+	_, err = v.pool.Exec(ctx, v.schema.sql( // committed at once, or other restores would wait here
 		"insert into hookladder.position (partition, epoch, ms, seq, last) values ($1, '', 0, 0, 0) on conflict do nothing"), restoring)
 	if err != nil {
 		return nil, fault("begin a restore", err)
@@ -99,13 +99,14 @@ func (v *Vault) Lock(ctx context.Context) (release func(), err error) {
 	}
 	give()
 	if codeOf(err) == codeLocked {
-		return nil, errors.New("another restore runs: wait for it, or end it")
+		return nil, errors.New("another restore is running: wait until it ends, or stop it")
 	}
 	return nil, fault("begin a restore", err)
 }
 
-// howFar takes what a partition had when it was lost, also if its present data are archived by now.
-const howFar = `
+// archivedUntil selects how far a partition was archived when it was lost, even if its new data
+// are archived already.
+const archivedUntil = `
 with lost as (
   select coalesce(left_last, last) as last, case when left_last is null then gap_ms else left_gap end as gap
   from hookladder.position
@@ -115,13 +116,14 @@ select coalesce(min(lost.last), every.last, 0) >> 20, coalesce(max(lost.last), e
 from lost right join (select max(last) from hookladder.position where partition >= 0) as every (last) on true
 group by every.last`
 
-// Ends are when something was archived last, by the store's clock, of partitions whose epochs are
-// not among those given, or that were lost since the last KeepHome. Of others the store has all. If
-// the archive knows no such partition, they are of all. One of which nothing was archived does not count.
+// Ends returns when the lost partitions were archived last, by the store's clock. A
+// partition is lost if its epoch is not in but, or if it was lost after the last KeepHome.
+// If the archive has no lost partition, all count. Partitions that were never archived are
+// ignored.
 func (v *Vault) Ends(ctx context.Context, but []string) (e archive.Ends, err error) {
 	var first, last, gap int64
-	if err = v.pool.QueryRow(ctx, v.schema.sql(howFar), list(but)).Scan(&first, &last, &gap, &e.Now); err != nil {
-		return e, fault("read how far it is archived", err)
+	if err = v.pool.QueryRow(ctx, v.schema.sql(archivedUntil), list(but)).Scan(&first, &last, &gap, &e.Now); err != nil {
+		return e, fault("read how far the store is archived", err)
 	}
 	if last > 0 {
 		e.First, e.Last = time.UnixMilli(first).UTC(), time.UnixMilli(last).UTC()
@@ -133,20 +135,20 @@ func (v *Vault) Ends(ctx context.Context, but []string) (e archive.Ends, err err
 	return e, nil
 }
 
-// CountOpen counts unfinished deliveries, but for those of the given epochs.
+// CountOpen counts unfinished deliveries, except those of the given epochs.
 func (v *Vault) CountOpen(ctx context.Context, but []string) (n int64, err error) {
 	err = v.pool.QueryRow(ctx, v.schema.sql("select count(*) from hookladder.open where epoch <> all ($1::text[])"), list(but)).Scan(&n)
 	if err != nil {
-		return 0, fault("count what has not finished", err)
+		return 0, fault("count unfinished deliveries", err)
 	}
 	return n, nil
 }
 
-// list is never null.
+// list returns a slice that is never nil, because nil is encoded as null.
 func list(texts []string) []string { return append([]string{}, texts...) }
 
-// ofMessage finds the message of a row o, where the row itself does not have it: in the
-// month of its time, and where that was another one in any month.
+// ofMessage joins the message of a row o of table open that lacks its own head. It reads
+// the month of the row's time first, then all months.
 const ofMessage = `
 left join lateral (
   select head, body from (
@@ -161,17 +163,17 @@ left join lateral (
   ) found order by rank limit 1
 ) m on true`
 
-// Open are unfinished deliveries, but for those of the given epochs, in the order of Pos,
-// with head and body.
+// Open reads unfinished deliveries with head and body, ordered by Pos, except those of the
+// given epochs.
 func (v *Vault) Open(ctx context.Context, but []string) iter.Seq2[archive.Open, error] {
 	text := "select o." + strings.ReplaceAll(openColumns, ", ", ", o.") + `, coalesce(o.head, m.head), coalesce(o.body, m.body)
 		from (select * from hookladder.open where epoch <> all ($1::text[]) order by pos, lane, id) o ` + ofMessage
-	q := vaultQuery{"read what has not finished", text, []any{list(but)}}
+	q := vaultQuery{"read unfinished deliveries", text, []any{list(but)}}
 	return stream(ctx, v, q, func(row pgx.CollectableRow) (archive.Open, error) { return scanWhole(row) })
 }
 
-// historyMost are the attempts of one delivery that are brought back: most ladders have as
-// many rungs.
+// historyMost is how many attempts of one delivery are restored: as many as most ladders
+// have rungs.
 const historyMost = 10
 
 // History fills in the newest attempts of deliveries that were attempted.
@@ -210,8 +212,8 @@ func (v *Vault) History(ctx context.Context, of []*archive.Open) error {
 	return nil
 }
 
-// Endpoints are all endpoints, and what is held.
-func (v *Vault) Endpoints(ctx context.Context) (endpoints []archive.Endpoint, holds []archive.Hold, err error) {
+// Endpoints reads all endpoints and paused lanes.
+func (v *Vault) Endpoints(ctx context.Context) (endpoints []archive.Endpoint, holds []archive.PausedLane, err error) {
 	rows, err := v.pool.Query(ctx, v.schema.sql("select id, version, record, deleted is not null from hookladder.endpoint order by id"))
 	if err == nil {
 		endpoints, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e archive.Endpoint, err error) {
@@ -219,10 +221,10 @@ func (v *Vault) Endpoints(ctx context.Context) (endpoints []archive.Endpoint, ho
 		})
 	}
 	if err == nil {
-		rows, err = v.pool.Query(ctx, v.schema.sql("select "+holdColumns+" from hookladder.hold order by lane"))
+		rows, err = v.pool.Query(ctx, v.schema.sql("select "+pausedColumns+" from hookladder.hold order by lane"))
 	}
 	if err == nil {
-		holds, err = pgx.CollectRows(rows, scanHold)
+		holds, err = pgx.CollectRows(rows, scanPausedLane)
 	}
 	if err != nil {
 		return nil, nil, fault("read endpoints", err)
@@ -230,7 +232,7 @@ func (v *Vault) Endpoints(ctx context.Context) (endpoints []archive.Endpoint, ho
 	return endpoints, holds, nil
 }
 
-// Known are the ids of what ended since then, newest first, at most so many.
+// Known reads the ids of deliveries that ended since then, newest first, at most most.
 func (v *Vault) Known(ctx context.Context, since time.Time, most int) iter.Seq2[archive.Known, error] {
 	text := `select o.id, o.lane, o.at, substring(m.head for 16)
 		from hookladder.event o
@@ -239,7 +241,7 @@ func (v *Vault) Known(ctx context.Context, since time.Time, most int) iter.Seq2[
 		) m on true
 		where o.kind in ('d', 'x', 'c', '?') and o.at >= $1 and o.month >= $2
 		order by o.at desc limit $3`
-	q := vaultQuery{"read which ids are known", text, []any{since, monthOf(since).first(), most}}
+	q := vaultQuery{"read known ids", text, []any{since, monthOf(since).first(), most}}
 	return stream(ctx, v, q, func(row pgx.CollectableRow) (k archive.Known, err error) {
 		var lane string
 		var digest []byte
@@ -250,7 +252,8 @@ func (v *Vault) Known(ctx context.Context, since time.Time, most int) iter.Seq2[
 	})
 }
 
-// Dead are what died since then and was not resent, newest first, at most so many.
+// Dead reads the deliveries that died since then and were not resent, newest first, at most
+// most.
 func (v *Vault) Dead(ctx context.Context, since time.Time, most int) iter.Seq2[archive.DeadOne, error] {
 	text := `select o.id, o.lane, o.partition, '', m.created, o.pos, null::timestamptz, o.n, o.n, 0, null::timestamptz, o.topic, o.tenant, o.subject,
 			m.head, m.body, o.at, o.reason, o.status
@@ -271,7 +274,7 @@ func (v *Vault) Dead(ctx context.Context, since time.Time, most int) iter.Seq2[a
 	})
 }
 
-// Note writes into the archive's audit.
+// Note writes an entry into the archive's audit.
 func (v *Vault) Note(ctx context.Context, by, what string, detail map[string]any) error {
 	text, err := json.Marshal(detail)
 	if err != nil {
@@ -284,7 +287,7 @@ func (v *Vault) Note(ctx context.Context, by, what string, detail map[string]any
 	return nil
 }
 
-// scanWhole reads a row of openColumns, head and body, and more.
+// scanWhole scans a row of openColumns, head and body, and more columns.
 func scanWhole(row pgx.CollectableRow, more ...any) (o archive.Open, err error) {
 	var head, body []byte
 	o, err = scanOpenAnd(row, append([]any{&head, &body}, more...)...)
@@ -292,13 +295,13 @@ func scanWhole(row pgx.CollectableRow, more ...any) (o archive.Open, err error) 
 	return o, err
 }
 
-// vaultQuery is what is read, and how that is told.
+// vaultQuery is a query and its verb for errors.
 type vaultQuery struct {
 	verb, text string
 	values     []any
 }
 
-// stream reads rows one by one, however many there are.
+// stream reads rows one by one, so that any number fits into memory.
 func stream[T any](ctx context.Context, v *Vault, q vaultQuery, scan pgx.RowToFunc[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T

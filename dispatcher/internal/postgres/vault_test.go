@@ -234,7 +234,7 @@ func TestOneRestoreAtATimeAndItIsNoted(t *testing.T) {
 	release, err := one.Lock(t.Context())
 	require.NoError(t, err)
 	_, err = other.Lock(t.Context())
-	require.EqualError(t, err, "another restore runs: wait for it, or end it")
+	require.EqualError(t, err, "another restore is running: wait until it ends, or stop it")
 	release()
 	release, err = other.Lock(t.Context())
 	require.NoError(t, err)
@@ -251,8 +251,8 @@ func TestEndpointsComeBackAsTheyAreStored(t *testing.T) {
 	l.hold(t, a)
 	kept := []archive.Endpoint{{ID: "ep_1", Version: 3, Record: []byte("sealed\x00")}, {ID: "ep_2", Version: 4, Record: []byte("gone"), Deleted: true}}
 	require.NoError(t, a.KeepEndpoints(t.Context(), kept))
-	paused := []archive.Hold{{Lane: "*", Epoch: l.epoch, Since: now, By: "key:ops"}, {Lane: "u_1", Epoch: l.epoch, Name: "https://a.example shop", Since: now, By: "key:ops"}}
-	require.NoError(t, a.KeepHolds(t.Context(), me, archive.Holds{Epoch: l.epoch, Lanes: paused}))
+	paused := []archive.PausedLane{{Lane: "*", Epoch: l.epoch, Since: now, By: "key:ops"}, {Lane: "u_1", Epoch: l.epoch, Name: "https://a.example shop", Since: now, By: "key:ops"}}
+	require.NoError(t, a.KeepPausedLanes(t.Context(), me, archive.PausedLanes{Epoch: l.epoch, Lanes: paused}))
 	v := mustOpenVault(t, postgres.Options{URL: url})
 	endpoints, holds, err := v.Endpoints(t.Context())
 	require.NoError(t, err)

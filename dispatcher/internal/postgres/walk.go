@@ -10,16 +10,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// See takes in a page of a walk through what a partition has not finished. What the
-// archive lacks is added, messages too. What a later part of the log changes is seen as
-// well: it may have gone from one place to another between two pages.
+// See stores a page of a walk. It adds the deliveries and messages that the archive lacks,
+// and marks all as seen. It also marks rows that a later part of the log changed, because a
+// delivery may have moved between two pages.
 func (a *Archive) See(ctx context.Context, by string, w archive.Walk, page []archive.Open) (err error) {
 	if len(page) == 0 {
 		return nil
 	}
-	for _, care := range []bool{false, true} {
-		err = a.in(ctx, "see what has not finished", func(ctx context.Context, s *session) error {
-			c := &cargo{archive: a, session: s, by: by, care: care}
+	for _, careful := range []bool{false, true} {
+		err = a.in(ctx, "compare unfinished deliveries", func(ctx context.Context, s *session) error {
+			c := &copier{archive: a, session: s, by: by, careful: careful}
 			return c.see(ctx, w, page)
 		})
 		if err == nil || !ofData(err) {
@@ -29,18 +29,19 @@ func (a *Archive) See(ctx context.Context, by string, w archive.Walk, page []arc
 	return err
 }
 
-// sawOpen marks what was known. It is of the store's present epoch by that.
+// sawOpen marks known rows as seen. The epoch is updated too, because the present store has
+// them.
 const sawOpen = `
 on conflict (id, lane) do update set
   partition = excluded.partition, epoch = excluded.epoch, seen = excluded.seen`
 
-func (c *cargo) see(ctx context.Context, w archive.Walk, page []archive.Open) error {
-	if c.care {
+func (c *copier) see(ctx context.Context, w archive.Walk, page []archive.Open) error {
+	if c.careful {
 		if err := c.session.readMonths(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.session.walks(ctx, c.by, w); err != nil {
+	if err := c.session.saveWalk(ctx, c.by, w); err != nil {
 		return err
 	}
 	c.archive.walks[w.Epoch] = w.Name
@@ -58,9 +59,10 @@ func (c *cargo) see(ctx context.Context, w archive.Walk, page []archive.Open) er
 	return c.copySeen(ctx, rows)
 }
 
-// walks makes sure that an instance holds the partition of a walk, and notes how far the
-// walk is. Until the transaction ends, nothing of the partition is written by others.
-func (s *session) walks(ctx context.Context, by string, w archive.Walk) error {
+// saveWalk checks that the instance owns the walk's partition, and stores the walk's
+// progress. Its row lock keeps other writers of the partition out until the transaction
+// ends.
+func (s *session) saveWalk(ctx context.Context, by string, w archive.Walk) error {
 	tag, err := s.conn.Exec(ctx, s.schema.sql("update hookladder.position set walk_left = $4 where partition = $1 and epoch = $2 and holder = $3"),
 		w.Partition, w.Epoch, by, float32(w.Left))
 	if err == nil && tag.RowsAffected() == 0 {
@@ -70,7 +72,7 @@ func (s *session) walks(ctx context.Context, by string, w archive.Walk) error {
 }
 
 // seeMessages writes the messages of a page that the archive lacks.
-func (c *cargo) seeMessages(ctx context.Context, page []archive.Open) error {
+func (c *copier) seeMessages(ctx context.Context, page []archive.Open) error {
 	var keys []messageKey
 	of := map[messageKey]*archive.Open{}
 	for i := range page {
@@ -96,8 +98,8 @@ func (c *cargo) seeMessages(ctx context.Context, page []archive.Open) error {
 	return c.copyMessages(ctx)
 }
 
-// copySeen writes what a page has of deliveries, and marks what was there.
-func (c *cargo) copySeen(ctx context.Context, rows []openRow) error {
+// copySeen writes the deliveries of a page and marks known ones as seen.
+func (c *copier) copySeen(ctx context.Context, rows []openRow) error {
 	const columns = openColumns + ", seen, head, body"
 	s := c.session
 	if err := s.exec(ctx, "create temp table walked on commit drop as select "+columns+" from hookladder.open where false"); err != nil {
@@ -112,28 +114,28 @@ func (c *cargo) copySeen(ctx context.Context, rows []openRow) error {
 		if err == nil {
 			err = s.exec(ctx, "insert into hookladder.open ("+columns+") select distinct on (id, lane) "+columns+" from walked"+sawOpen)
 		}
-		if err == nil && c.care {
+		if err == nil && c.careful {
 			err = s.exec(ctx, "truncate walked")
 		}
 		return err
 	}
-	if !c.care {
+	if !c.careful {
 		return put(0, len(rows))
 	}
 	return c.halves(ctx, 0, len(rows), put, func(i int, err error) {
-		s.log.ErrorContext(ctx, "the archive does not take a row, and goes on without it", "table", "hookladder.open", "id", rows[i].ID.String(), "err", err)
+		s.log.ErrorContext(ctx, "the archive rejected a row, which is skipped", "table", "hookladder.open", "id", rows[i].ID.String(), "err", err)
 	})
 }
 
-// ofStore selects what the store of a walk has or had: rows of its epoch, and those of data that were
-// lost, once they are restored. Such a row keeps the epoch of the lost data if the lines of its
-// restore and of its end were both cut from the log. A loss that is not over has its left_last.
+// ofStore selects rows that the walked store has or had: rows of its epoch, and rows of
+// lost data after they were restored. A restored row keeps its old epoch if the log was cut
+// before its lines were read. While a loss is not resolved, left_last is set.
 const ofStore = "(o.epoch = $2 or exists (select from hookladder.position p where p.partition = $1 and p.left_last is null))"
 
-// Unseen names deliveries that a walk has not seen and that may have ended in its gap.
+// Unseen returns deliveries that a walk has not seen and that may have ended in its gap.
 func (a *Archive) Unseen(ctx context.Context, by string, w archive.Walk) (ids []dispatcher.DeliveryID, err error) {
-	err = a.in(ctx, "read what was not seen", func(ctx context.Context, s *session) error {
-		if err := s.walks(ctx, by, w); err != nil {
+	err = a.in(ctx, "read unseen deliveries", func(ctx context.Context, s *session) error {
+		if err := s.saveWalk(ctx, by, w); err != nil {
 			return err
 		}
 		rows, err := s.conn.Query(ctx, s.schema.sql(`
@@ -151,7 +153,8 @@ func (a *Archive) Unseen(ctx context.Context, by string, w archive.Walk) (ids []
 	return ids, err
 }
 
-// missed ends what a walk did not see: it goes, and an event says that it has ended.
+// missed deletes unseen deliveries from table open and inserts an event of kind Lost for
+// each.
 const missed = `
 with gone as (
   delete from hookladder.open o using unnest($7::text[], $8::text[]) as lost (id, lane)
@@ -161,10 +164,10 @@ with gone as (
 insert into hookladder.event (month, at, pos, partition, kind, id, lane, n, status, took, wait, topic, tenant, subject)
 select $6::text::date, now(), $5::bigint + row_number() over (), $1, '?', id, lane, attempts, 0, 0, 0, topic, tenant, subject from gone`
 
-// Miss ends deliveries that a walk still has not seen as Lost.
-func (a *Archive) Miss(ctx context.Context, by string, w archive.Walk, last int64, ids []dispatcher.DeliveryID) (lost int, err error) {
-	err = a.in(ctx, "miss what has not finished", func(ctx context.Context, s *session) error {
-		if err := s.walks(ctx, by, w); err != nil {
+// EndLost ends deliveries as Lost if a walk still has not seen them.
+func (a *Archive) EndLost(ctx context.Context, by string, w archive.Walk, last int64, ids []dispatcher.DeliveryID) (lost int, err error) {
+	err = a.in(ctx, "end unseen deliveries", func(ctx context.Context, s *session) error {
+		if err := s.saveWalk(ctx, by, w); err != nil {
 			return err
 		}
 		var now time.Time
@@ -184,10 +187,10 @@ func (a *Archive) Miss(ctx context.Context, by string, w archive.Walk, last int6
 	return lost, err
 }
 
-// Compared ends a walk: its gap is closed.
-func (a *Archive) Compared(ctx context.Context, by string, w archive.Walk) error {
+// EndWalk ends a walk and marks its gap as closed.
+func (a *Archive) EndWalk(ctx context.Context, by string, w archive.Walk) error {
 	return a.in(ctx, "end a comparison", func(ctx context.Context, s *session) error {
-		if err := s.walks(ctx, by, w); err != nil {
+		if err := s.saveWalk(ctx, by, w); err != nil {
 			return err
 		}
 		delete(a.walks, w.Epoch)
@@ -196,9 +199,9 @@ func (a *Archive) Compared(ctx context.Context, by string, w archive.Walk) error
 	})
 }
 
-// Comparisons tells how far the partitions are compared with the store.
+// Comparisons reads how far each partition is compared with the store.
 func (r *Reader) Comparisons(ctx context.Context) (all []archive.Comparison, err error) {
-	err = r.look(ctx, "read what is compared", func(ctx context.Context, s *session) error {
+	err = r.query(ctx, "read the comparisons", func(ctx context.Context, s *session) error {
 		rows, err := s.conn.Query(ctx, r.schema.sql(`
 			select partition, epoch, ms, seq, last, walk_ms, walk_seq, gap_ms, gap_seq, dropped, coalesce(walk_left, 1)::float8
 			from hookladder.position where partition >= 0`))
@@ -206,7 +209,7 @@ func (r *Reader) Comparisons(ctx context.Context) (all []archive.Comparison, err
 			return err
 		}
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c archive.Comparison, err error) {
-			c.Held, err = scanHeldAnd(row, &c.Left)
+			c.PartitionLease, err = scanLeaseAnd(row, &c.Left)
 			return c, err
 		})
 		return err

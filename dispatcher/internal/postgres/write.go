@@ -9,13 +9,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Write keeps parts, if all begin where the archive's partitions end and are held by the
-// instance. All of it is one transaction. Where a row is at fault, or was kept before,
-// the same is done once more with care.
+// Write stores parts in one transaction. It returns ErrMoved unless the instance holds the
+// partitions and each part begins where the archive's position is. If a row is invalid or
+// exists already, it writes once more in careful mode, which skips such rows.
 func (a *Archive) Write(ctx context.Context, by string, parts []archive.Part) (w archive.Written, err error) {
-	for _, care := range []bool{false, true} {
+	for _, careful := range []bool{false, true} {
 		err = a.in(ctx, "archive", func(ctx context.Context, s *session) error {
-			c := &cargo{archive: a, session: s, by: by, parts: parts, care: care}
+			c := &copier{archive: a, session: s, by: by, parts: parts, careful: careful}
 			err := c.write(ctx)
 			w = c.written
 			return err
@@ -30,13 +30,13 @@ func (a *Archive) Write(ctx context.Context, by string, parts []archive.Part) (w
 	return archive.Written{}, err
 }
 
-// cargo is one Write.
-type cargo struct {
+// copier is the state of one Write or See.
+type copier struct {
 	archive *Archive
 	session *session
 	by      string
 	parts   []archive.Part
-	care    bool // a row is at fault
+	careful bool // a row failed: skip bad rows and rows that exist
 
 	partitions map[string]int // by epoch
 	known      map[dispatcher.DeliveryID]archive.Open
@@ -46,8 +46,8 @@ type cargo struct {
 	written    archive.Written
 }
 
-func (c *cargo) write(ctx context.Context) error {
-	if c.care { // a month may have gone
+func (c *copier) write(ctx context.Context) error {
+	if c.careful { // a month may be gone
 		if err := c.session.readMonths(ctx); err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func (c *cargo) write(ctx context.Context) error {
 	return nil
 }
 
-// movePositions brings partitions from one position to another, and notes a gap that they
-// pass. Where it changes fewer rows than partitions, another instance was there.
+// movePositions moves partitions to new positions and records the newest gap in the log. If
+// it changes fewer rows than there are partitions, another instance has written.
 const movePositions = `
 update hookladder.position p set
   ms = m.to_ms, seq = m.to_seq, last = greatest(p.last, m.last),
@@ -87,8 +87,8 @@ from unnest($2::int[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7:
   as m (partition, epoch, from_ms, from_seq, to_ms, to_seq, last, gap_ms, gap_seq, dropped)
 where p.partition = m.partition and p.holder = $1 and p.epoch = m.epoch and p.ms = m.from_ms and p.seq = m.from_seq`
 
-// way is where a partition's parts begin and end: one goes on where another one ends.
-type way struct {
+// positionMove is the move of one partition's position over all its parts.
+type positionMove struct {
 	partition int
 	epoch     string
 	from, to  archive.Position
@@ -97,9 +97,9 @@ type way struct {
 	dropped   int64
 }
 
-// move moves the positions of all parts.
-func (c *cargo) move(ctx context.Context) error {
-	ways, err := c.ways()
+// move moves the positions of all partitions.
+func (c *copier) move(ctx context.Context) error {
+	moves, err := c.moves()
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c *cargo) move(ctx context.Context) error {
 	var partitions []int32
 	var epochs []string
 	var fromMS, fromSeq, toMS, toSeq, last, gapMS, gapSeq, dropped []int64
-	for _, w := range ways {
+	for _, w := range moves {
 		c.partitions[w.epoch] = w.partition
 		partitions, epochs, last = append(partitions, int32(w.partition)), append(epochs, w.epoch), append(last, w.last)
 		fromMS, fromSeq = append(fromMS, w.from.MS), append(fromSeq, int64(w.from.Seq))
@@ -116,25 +116,25 @@ func (c *cargo) move(ctx context.Context) error {
 		dropped = append(dropped, w.dropped)
 	}
 	tag, err := c.session.conn.Exec(ctx, c.session.schema.sql(movePositions),
-		c.by, partitions, epochs, fromMS, fromSeq, toMS, toSeq, archive.HoldFor.Seconds(), last, gapMS, gapSeq, dropped)
-	if err == nil && int(tag.RowsAffected()) != len(ways) {
+		c.by, partitions, epochs, fromMS, fromSeq, toMS, toSeq, archive.LeaseTime.Seconds(), last, gapMS, gapSeq, dropped)
+	if err == nil && int(tag.RowsAffected()) != len(moves) {
 		err = archive.ErrMoved
 	}
 	return err
 }
 
-// ways joins the parts of each partition.
-func (c *cargo) ways() (ways []way, err error) {
+// moves joins the parts of each partition and checks that they follow each other.
+func (c *copier) moves() (moves []positionMove, err error) {
 	at := map[int]int{}
 	for i := range c.parts {
 		p := &c.parts[i]
-		k, met := at[p.Partition]
-		if !met {
-			k = len(ways)
+		k, seen := at[p.Partition]
+		if !seen {
+			k = len(moves)
 			at[p.Partition] = k
-			ways = append(ways, way{partition: p.Partition, epoch: p.Epoch, from: p.From, to: p.From})
+			moves = append(moves, positionMove{partition: p.Partition, epoch: p.Epoch, from: p.From, to: p.From})
 		}
-		w := &ways[k]
+		w := &moves[k]
 		if w.to != p.From || w.epoch != p.Epoch {
 			return nil, fmt.Errorf("partition %d: a part begins at %s, and the one before it ends at %s", p.Partition, p.From, w.to)
 		}
@@ -149,12 +149,12 @@ func (c *cargo) ways() (ways []way, err error) {
 			w.last = max(w.last, p.Events[n-1].Pos)
 		}
 	}
-	return ways, nil
+	return moves, nil
 }
 
 // copyMessages writes the rows of messages.
-func (c *cargo) copyMessages(ctx context.Context) error {
-	return c.copyRows(ctx, sheet{
+func (c *copier) copyMessages(ctx context.Context) error {
+	return c.copyRows(ctx, tableRows{
 		table: "hookladder.message", columns: messageColumns, rows: len(c.messages),
 		encode: func(b *rowBuffer, i int) { c.messages[i].encode(b) },
 		name:   func(i int) string { return c.messages[i].id },
@@ -162,53 +162,52 @@ func (c *cargo) copyMessages(ctx context.Context) error {
 }
 
 // copyEvents writes the rows of events.
-func (c *cargo) copyEvents(ctx context.Context) error {
-	return c.copyRows(ctx, sheet{
+func (c *copier) copyEvents(ctx context.Context) error {
+	return c.copyRows(ctx, tableRows{
 		table: "hookladder.event", columns: eventColumns, rows: len(c.events),
 		encode: func(b *rowBuffer, i int) { c.events[i].encode(b) },
 		name:   func(i int) string { return c.events[i].ID.String() },
 	}, &c.written.Events)
 }
 
-// sheet is what is to be written to one table.
-type sheet struct {
+// tableRows are the rows to write to one table.
+type tableRows struct {
 	table, columns string
 	rows           int
 	encode         func(*rowBuffer, int)
 	name           func(int) string // of a row, for the log
 }
 
-func (c *cargo) copyRows(ctx context.Context, sh sheet, written *int) error {
-	if sh.rows == 0 {
+func (c *copier) copyRows(ctx context.Context, t tableRows, written *int) error {
+	if t.rows == 0 {
 		return nil
 	}
-	if c.care {
-		return c.insertRows(ctx, sh, written)
+	if c.careful {
+		return c.insertRows(ctx, t, written)
 	}
-	err := c.archive.copyIn(ctx, c.session, sh.table, sh.columns, func(b *rowBuffer) {
-		for i := range sh.rows {
-			sh.encode(b, i)
+	err := c.archive.copyIn(ctx, c.session, t.table, t.columns, func(b *rowBuffer) {
+		for i := range t.rows {
+			t.encode(b, i)
 			if b.changed {
 				c.written.Changed++
 			}
 		}
 	})
-	*written += sh.rows
+	*written += t.rows
 	return err
 }
 
-// insertRows writes rows so that those that are there already do no harm, and one that
-// is not taken keeps back no other.
-func (c *cargo) insertRows(ctx context.Context, sh sheet, written *int) error {
+// insertRows writes rows and skips those that exist or that the table rejects.
+func (c *copier) insertRows(ctx context.Context, t tableRows, written *int) error {
 	s := c.session
-	if err := s.exec(ctx, "create temp table incoming on commit drop as select "+sh.columns+" from "+sh.table+" where false"); err != nil {
+	if err := s.exec(ctx, "create temp table incoming on commit drop as select "+t.columns+" from "+t.table+" where false"); err != nil {
 		return err
 	}
 	put := func(from, to int) error {
 		changed := 0
-		if err := c.archive.copyIn(ctx, s, "incoming", sh.columns, func(b *rowBuffer) {
+		if err := c.archive.copyIn(ctx, s, "incoming", t.columns, func(b *rowBuffer) {
 			for i := from; i < to; i++ {
-				sh.encode(b, i)
+				t.encode(b, i)
 				if b.changed {
 					changed++
 				}
@@ -216,7 +215,7 @@ func (c *cargo) insertRows(ctx context.Context, sh sheet, written *int) error {
 		}); err != nil {
 			return err
 		}
-		tag, err := s.conn.Exec(ctx, s.schema.sql("insert into "+sh.table+" ("+sh.columns+") select "+sh.columns+" from incoming on conflict do nothing"))
+		tag, err := s.conn.Exec(ctx, s.schema.sql("insert into "+t.table+" ("+t.columns+") select "+t.columns+" from incoming on conflict do nothing"))
 		if err == nil {
 			err = s.exec(ctx, "truncate incoming")
 		}
@@ -226,17 +225,17 @@ func (c *cargo) insertRows(ctx context.Context, sh sheet, written *int) error {
 		}
 		return err
 	}
-	if err := c.halves(ctx, 0, sh.rows, put, func(i int, err error) {
-		s.log.ErrorContext(ctx, "the archive does not take a row, and goes on without it", "table", sh.table, "id", sh.name(i), "err", err)
+	if err := c.halves(ctx, 0, t.rows, put, func(i int, err error) {
+		s.log.ErrorContext(ctx, "the archive rejected a row, which is skipped", "table", t.table, "id", t.name(i), "err", err)
 	}); err != nil {
 		return err
 	}
 	return s.exec(ctx, "drop table incoming")
 }
 
-// halves does something for rows from one to another. Where a row is at fault it does it
-// for each half, until it is alone and is passed over.
-func (c *cargo) halves(ctx context.Context, from, to int, put func(from, to int) error, pass func(int, error)) error {
+// halves calls put for a range of rows. If a row is invalid it splits the range in halves,
+// until the bad row is alone and is skipped.
+func (c *copier) halves(ctx context.Context, from, to int, put func(from, to int) error, pass func(int, error)) error {
 	if from == to {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 func TestWhatHappensIsKept(t *testing.T) {
 	url := pgtest.New(t)
 	a, l := newTestArchive(t, url), newLine()
-	require.Equal(t, archive.Held{Epoch: "e0", Began: true}, l.hold(t, a))
+	require.Equal(t, archive.PartitionLease{Epoch: "e0", Began: true}, l.hold(t, a))
 	failed := event(archive.Retry, "b", 1)
 	failed.Wait, failed.Attempt.Class, failed.Attempt.Error = time.Minute, dispatcher.ClassTimeout, "too slow"
 	require.Equal(t, archive.Written{Messages: 2, Events: 2}, l.write(t, a, accepted("a", "b"), event(archive.Delivered, "a", 1), failed))
@@ -32,7 +32,7 @@ func TestWhatHappensIsKept(t *testing.T) {
 
 	require.Equal(t, archive.Written{Events: 1}, l.write(t, a, nil, event(archive.Delivered, "b", 2)))
 	require.Empty(t, read(t, url, "select id from hookladder.open"))
-	require.Equal(t, archive.Held{Epoch: "e0", Began: true, At: l.at, Last: l.last}, l.hold(t, a))
+	require.Equal(t, archive.PartitionLease{Epoch: "e0", Began: true, At: l.at, Last: l.last}, l.hold(t, a))
 }
 
 func TestWhatARetryAndAResendLeaveIsReadAgain(t *testing.T) {
@@ -81,7 +81,7 @@ func TestPartsOfSeveralPartitionsAreKeptTogetherOrNotAtAll(t *testing.T) {
 	url := pgtest.New(t)
 	a := newTestArchive(t, url)
 	first, second := newLine(), &line{partition: 1, epoch: "e1"}
-	held, err := a.Hold(t.Context(), me, []archive.Want{{Partition: 0, Epoch: "e0"}, {Partition: 1, Epoch: "e1"}, {Partition: 2, Epoch: "e2", At: archive.Position{MS: 7, Seq: 3}}})
+	held, err := a.Lease(t.Context(), me, []archive.Want{{Partition: 0, Epoch: "e0"}, {Partition: 1, Epoch: "e1"}, {Partition: 2, Epoch: "e2", At: archive.Position{MS: 7, Seq: 3}}})
 	require.NoError(t, err)
 	require.Len(t, held, 3)
 	one, two := first.part(accepted("a")), second.part(accepted("b"))
@@ -103,7 +103,7 @@ func TestAMessageOfSeveralPartitionsHasOneRow(t *testing.T) {
 	url := s.URL()
 	a := newTestArchive(t, url)
 	first, second := newLine(), &line{partition: 1, epoch: "e1"}
-	_, err := a.Hold(t.Context(), me, []archive.Want{{Partition: 0, Epoch: "e0"}, {Partition: 1, Epoch: "e1"}})
+	_, err := a.Lease(t.Context(), me, []archive.Want{{Partition: 0, Epoch: "e0"}, {Partition: 1, Epoch: "e1"}})
 	require.NoError(t, err)
 	fan := func(lane dispatcher.Lane, id string) []archive.Accepted {
 		m := acceptedAt(now, id)

@@ -11,69 +11,71 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// errAway says that the store took nothing of a batch.
-var errAway = errors.New("the store takes nothing")
+// errAway says that the store accepted nothing of a batch.
+var errAway = errors.New("the store accepts nothing")
 
-// goOnAfter is how many batches in a row fail as a whole before their rows are put off. One
-// part of a store may be away for long, and what is for the others must not wait for it.
-const goOnAfter = 3
+// delayAfter is how many batches in a row may fail as a whole before their rows are delayed.
+// One part of the store may be down for long, and rows for other parts must not wait for
+// it.
+const delayAfter = 3
 
-// A row that waits is tried again after an eighth of its age: the longer a destination is
-// full, the fewer rows ask again and again. The least is what the API says in Retry-After.
+// A row that could not be accepted is retried after an eighth of its age. So the longer a
+// destination is full, the fewer rows are retried. The minimum is the Retry-After of the
+// API.
 const (
 	waitLeast = 5 * time.Second
 	waitMost  = time.Minute
 	waitPart  = 8
 )
 
-// load is a batch on its way.
-type load struct {
+// relayedBatch is the state of one batch.
+type relayedBatch struct {
 	r       *Relay
-	pending []carried
-	waiting []behind // by the first row of each
+	pending []pendingRow
+	waiting []waitingRow // by the first row of each key and destination
 	done    dispatcher.OutboxDone
-	taken   bool // the store took something, or refused it for good
+	taken   bool // the store accepted or rejected something
 	tried   bool
 }
 
-// carried is a row with its message.
-type carried struct {
+// pendingRow is a row with its message.
+type pendingRow struct {
 	row     *dispatcher.OutboxRow
 	message *dispatcher.Message
-	place   place // as the caller named it: publishing replaces an endpoint's uid
+	place   place // as the caller named it, because publishing replaces an endpoint's uid
 }
 
-// behind is what rows wait behind: those of a key and destination, after a row.
-type behind struct {
+// waitingRow is a waiting row. Later rows of its key and destination wait too.
+type waitingRow struct {
 	seq   int64
 	key   string
 	place place
 	wait  time.Duration
 }
 
-// place is a destination as far as a message tells. Those of a fan-out are any endpoints.
+// place is a destination as far as a message has it. A fan-out may go to any endpoint.
 type place struct {
 	name string
 	fan  bool
-	to   bool // it is one endpoint
-	any  bool // it is not known
+	to   bool // one endpoint
+	any  bool // unknown
 }
 
-// meets reports whether messages for two places may go to one destination.
+// meets reports whether messages for two places may go to the same destination.
 func (p place) meets(q place) bool {
 	return p == q || p.any || p.fan && q.to || q.fan && p.to
 }
 
-// carry gives the rows to the engine, and answers what becomes of them.
+// carry publishes the rows and returns what to do with each.
 func (r *Relay) carry(ctx context.Context, b dispatcher.OutboxBatch) (dispatcher.OutboxDone, error) {
-	l := load{r: r, done: dispatcher.OutboxDone{Awake: b.Asleep && len(b.Rows) >= busyRows}}
+	l := relayedBatch{r: r, done: dispatcher.OutboxDone{Awake: b.Asleep && len(b.Rows) >= busyRows}}
 	for i := range b.Waiting {
 		row := &b.Waiting[i]
-		at := place{any: true} // it was a message when it was put off
+		at := place{any: true} // it was a valid message when it was delayed
 		if m, _ := r.o.Read(row); m != nil {
 			at = placeOf(m)
 		}
-		l.waiting = append(l.waiting, behind{row.Seq, row.Key, at, row.Wait})
+		l.waiting = append(l.waiting, waitingRow{row.Seq, row.Key, at, row.Wait})
 	}
 	l.read(b.Rows)
 	for len(l.pending) > 0 {
@@ -83,14 +85,14 @@ func (r *Relay) carry(ctx context.Context, b dispatcher.OutboxBatch) (dispatcher
 		r.failed = 0
 		return l.done, nil
 	}
-	if r.failed++; r.failed <= goOnAfter {
+	if r.failed++; r.failed <= delayAfter {
 		return dispatcher.OutboxDone{}, errAway
 	}
 	return l.done, nil
 }
 
-// read makes messages of the rows, and puts aside those that are none.
-func (l *load) read(rows []dispatcher.OutboxRow) {
+// read decodes the rows and rejects invalid ones.
+func (l *relayedBatch) read(rows []dispatcher.OutboxRow) {
 	r := l.r
 	old, rejected := 0, 0
 	for i := range rows {
@@ -108,30 +110,30 @@ func (l *load) read(rows []dispatcher.OutboxRow) {
 			l.reject(row, refusal)
 			continue
 		}
-		l.pending = append(l.pending, carried{row, m, placeOf(m)})
+		l.pending = append(l.pending, pendingRow{row, m, placeOf(m)})
 	}
-	if n, ok := r.aged.allow(old); ok {
-		r.o.Log.Warn("rows of the outbox are older than RETENTION: one that was relayed before would be a new message", "rows", n, "first", rows[0].ID)
+	if n, ok := r.ageLog.allow(old); ok {
+		r.o.Log.Warn("rows of the outbox are older than RETENTION: a repeat of a relayed one would be a new message", "rows", n, "first", rows[0].ID)
 	}
 }
 
-// round publishes the first row of each ordering key, and all rows that have none: what comes
-// behind a row that can't be accepted must not overtake it.
-func (l *load) round(ctx context.Context) {
-	var now, later []carried
-	met := map[string]bool{}
+// round publishes the first row of each ordering key, and all rows without a key. A later
+// row of a key must not overtake one that can't be accepted now.
+func (l *relayedBatch) round(ctx context.Context) {
+	var now, later []pendingRow
+	seen := map[string]bool{}
 	for _, c := range l.pending {
 		if b := l.blocked(&c); b != nil {
 			l.putOff(c.row, b.wait)
 			continue
 		}
 		key, id := "key "+c.row.Key, "id "+c.row.ID
-		if met[id] || c.row.Key != "" && met[key] {
+		if seen[id] || c.row.Key != "" && seen[key] {
 			later = append(later, c)
 		} else {
 			now = append(now, c)
 		}
-		met[id], met[key] = true, true
+		seen[id], seen[key] = true, true
 	}
 	l.pending = later
 	if len(now) == 0 {
@@ -157,7 +159,7 @@ func (l *load) round(ctx context.Context) {
 	}
 }
 
-// taken is what becomes of a row whose message was not refused.
+// taken returns the result of a row whose message was accepted.
 func taken(p *dispatcher.Published) dispatcher.RowResult {
 	switch {
 	case p.Result == dispatcher.Duplicate:
@@ -168,8 +170,8 @@ func taken(p *dispatcher.Published) dispatcher.RowResult {
 	return dispatcher.RowAccepted
 }
 
-// judge notes what becomes of a row that was published; is is that of one that was taken.
-func (l *load) judge(c *carried, why Refusal, is dispatcher.RowResult) {
+// judge sets the result of a published row. is is the result if it was accepted.
+func (l *relayedBatch) judge(c *pendingRow, why Refusal, is dispatcher.RowResult) {
 	switch {
 	case why.Status < 300:
 		l.taken = true
@@ -185,28 +187,28 @@ func (l *load) judge(c *carried, why Refusal, is dispatcher.RowResult) {
 	}
 }
 
-func (l *load) reject(row *dispatcher.OutboxRow, why Refusal) {
+func (l *relayedBatch) reject(row *dispatcher.OutboxRow, why Refusal) {
 	l.done.Fates = append(l.done.Fates, dispatcher.RowFate{Seq: row.Seq, Result: dispatcher.RowRejected, Problem: why.Problem})
-	if n, ok := l.r.told.allow(1); ok {
+	if n, ok := l.r.rejectLog.allow(1); ok {
 		l.r.o.Log.Warn("rows of the outbox were rejected: hookladder_rejected has them, with the problems", "rows", n, "id", row.ID, "status", why.Status)
 	}
 }
 
-// wait puts a row off, and what comes behind it.
-func (l *load) wait(c *carried) {
+// wait delays a row and the rows behind it.
+func (l *relayedBatch) wait(c *pendingRow) {
 	wait := waitOf(c.row)
 	l.putOff(c.row, wait)
 	if c.row.Key != "" {
-		l.waiting = append(l.waiting, behind{c.row.Seq, c.row.Key, c.place, wait})
+		l.waiting = append(l.waiting, waitingRow{c.row.Seq, c.row.Key, c.place, wait})
 	}
 }
 
-func (l *load) putOff(row *dispatcher.OutboxRow, wait time.Duration) {
+func (l *relayedBatch) putOff(row *dispatcher.OutboxRow, wait time.Duration) {
 	l.done.Fates = append(l.done.Fates, dispatcher.RowFate{Seq: row.Seq, Result: dispatcher.RowWaits, Wait: wait})
 }
 
-// blocked is what a row has to wait behind; nil: nothing.
-func (l *load) blocked(c *carried) *behind {
+// blocked returns the row that a row has to wait for, or nil.
+func (l *relayedBatch) blocked(c *pendingRow) *waitingRow {
 	if c.row.Key == "" || len(l.waiting) == 0 {
 		return nil
 	}
@@ -222,7 +224,8 @@ func waitOf(row *dispatcher.OutboxRow) time.Duration {
 	return min(max(row.Age/waitPart, waitLeast), waitMost)
 }
 
-// placeOf is where a message goes. URLs of one origin and tenant are one destination.
+// placeOf returns the destination of a message. URLs of one origin and tenant are one
+// destination.
 func placeOf(m *dispatcher.Message) place {
 	switch {
 	case m.Queue != "":

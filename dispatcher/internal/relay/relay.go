@@ -1,13 +1,18 @@
-// Package relay carries what callers published inside their own transactions, the rows of an
-// outbox, to the engine. It knows no technology.
+// Package relay moves messages from an outbox to the engine. Callers insert them as rows in
+// their own transactions. Package app runs one Relay in each instance that has an outbox,
+// and only one of them works at a time. It knows no technology.
 //
-// A row leaves the outbox in the transaction in which the relay read it, after the engine
-// accepted its message. So it is relayed at least once; its id makes it one message.
+// For each batch, Run does the following:
+//   - read rows in a transaction of the outbox (relay.go),
+//   - publish them through the engine, and decide what happens to each row (carry.go),
+//   - delete, reject or delay the rows, and commit.
 //
-// The rows of an ordering key go in the order of their numbers: each is accepted before the
-// next is given to the engine. What can't be accepted now waits, and the later rows of its
-// key and destination wait behind it. What never will be is put aside with the reason. Rows
-// that have nothing to do with either are held up by none.
+// So each row is relayed at least once, and its id makes repeats duplicates.
+//
+// Rows with an ordering key are published in the order of their numbers: each is accepted
+// before the next one is published. If a row can't be accepted now, it is retried later,
+// and the later rows of its key and destination wait for it. If a row can never be
+// accepted, it is rejected with the reason. Other rows are not delayed.
 package relay
 
 import (
@@ -19,80 +24,82 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 const (
-	// mostRows is how many rows go in one transaction. Measured: 20,000 rows a second with
-	// 500; more only take longer to repeat.
+	// mostRows is the number of rows in one transaction. 500 rows relay 20,000 rows a
+	// second; larger batches only take longer to repeat.
 	mostRows = 500
-	// pollEvery is how often a relay looks that was not woken. A caller whose transaction is
-	// open while the relay falls asleep does not notify.
+	// pollEvery is how often the outbox is polled without a notification. A transaction
+	// that was open when the relay fell asleep does not notify.
 	pollEvery = time.Second
-	// emptyLooks, with pauses of emptyPause, find nothing before callers have to notify:
-	// where they publish all the time they need not.
-	emptyLooks = 3
+	// emptyPolls is how many polls, emptyPause apart, find nothing before callers have to
+	// notify. While callers publish all the time, they need not notify.
+	emptyPolls = 3
 	emptyPause = 10 * time.Millisecond
-	// busyRows in one batch mean that callers publish faster than the relay looks. With fewer
-	// it stays asleep, which saves two writes each time.
+	// busyRows in one batch mean that callers publish faster than the relay polls. With
+	// fewer rows it stays asleep, which saves two writes each time.
 	busyRows = 16
-	// publishWithin bounds how long a batch waits for the store, and batchWithin how long it
-	// takes, so that a database that does not answer is left.
+	// publishWithin is the timeout of a publish. batchWithin is the timeout of a batch,
+	// because a database may not respond.
 	publishWithin = 15 * time.Second
 	batchWithin   = time.Minute
-	// stopWithin is for the batch under way when the relay is stopped.
+	// stopWithin is how long the running batch may take after the relay is stopped.
 	stopWithin = 4 * time.Second
-	// heldEvery is how often it is looked for transactions that were left open. Those of
-	// heldMost transactions ago are told of: by then a look reads as many dead rows.
-	heldEvery = 5 * time.Minute
-	heldMost  = 200_000
+	// openEvery is how often the relay queries for transactions that were left open. It
+	// warns if one is openMost transactions old, because each poll then reads as many dead
+	// rows.
+	openEvery = 5 * time.Minute
+	openMost  = 200_000
 )
 
-// Refusal is why a row's message was not taken. Status is as the API answers it; below 300:
-// it was taken.
+// Refusal says why a row's message was rejected. Status is the API's status; below 300 the
+// message was accepted.
 type Refusal struct {
 	Status  int
 	Problem []byte // JSON
 }
 
-// Options are with what a Relay works. All fields are needed.
+// Options are the dependencies of a Relay. All fields are needed.
 type Options struct {
 	Outbox dispatcher.Outbox
-	// Read makes a message of a row, or says why it is none.
+	// Read decodes a row into a message, or returns why it can't.
 	Read    func(*dispatcher.OutboxRow) (*dispatcher.Message, Refusal)
 	Publish func(context.Context, []*dispatcher.Message) ([]dispatcher.Published, error)
-	// Judge says what Publish did with a message.
+	// Judge returns the outcome of a published message.
 	Judge     func(*dispatcher.Published) Refusal
-	Retention time.Duration // for how long a repeat is known
+	Retention time.Duration // how long a repeat is detected
 	Log       *slog.Logger
 }
 
-// Relay carries rows from an outbox to the engine.
+// Relay relays rows from an outbox to the engine.
 type Relay struct {
 	o     Options
 	state *outage.Log
 
-	// Owned by Run.
-	most    int       // rows in the next batch
-	stuck   int64     // a row whose end the database refused; 0: none
-	failed  int       // batches in a row of which the store took nothing
-	looked  time.Time // when the outbox was looked at, for metrics
-	asked   time.Time // when it was looked for open transactions
-	missing bool      // it was told that there is no outbox
-	told    logRate   // of rows that were rejected
-	aged    logRate   // of rows that are older than Retention
+	// Used by Run only.
+	most      int       // rows in the next batch
+	stuck     int64     // a row that the database can't update; 0 if none
+	failed    int       // consecutive batches of which the store accepted nothing
+	polledAt  time.Time // when the outbox was polled, for metrics
+	watchedAt time.Time // when open transactions were queried
+	missing   bool      // the missing outbox was logged
+	rejectLog logRate   // of rejected rows
+	ageLog    logRate   // of rows older than Retention
 
 	results [dispatcher.RowUnmatched + 1]atomic.Int64
-	oldest  atomic.Int64 // age of the oldest row when it was looked at; ns
+	oldest  atomic.Int64 // age of the oldest row at the last poll; ns
 	up      atomic.Bool
-	quiet   atomic.Bool // it found nothing to relay, or can't read the outbox
+	quiet   atomic.Bool // nothing to relay, or the outbox can't be read
 }
 
 // New makes a Relay.
 func New(o Options) *Relay {
-	return &Relay{o: o, most: mostRows, state: outage.New(o.Log, "outbox lost: what is published there waits", "outbox is back")}
+	return &Relay{o: o, most: mostRows, state: outage.New(o.Log, "outbox lost: messages published there wait", "outbox is back")}
 }
 
-// Run relays until ctx ends, and ends the batch that is under way then. A nil Relay has no
+// Run relays until ctx ends, and then finishes the running batch. A nil Relay has no
 // outbox.
 func (r *Relay) Run(ctx context.Context) error {
 	if r == nil {
@@ -115,8 +122,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// judge tells of an error, and waits before the next try. It answers how many times in a row
-// the outbox could not be reached.
+// judge logs an error and waits before the next try. It returns how often in a row the
+// outbox could not be reached.
 func (r *Relay) judge(ctx context.Context, failures int, err error) int {
 	switch {
 	case err == nil:
@@ -126,11 +133,11 @@ func (r *Relay) judge(ctx context.Context, failures int, err error) int {
 			r.missing = true
 			r.o.Log.Error("the database of OUTBOX_URL has no outbox", "err", err)
 		}
-		sleep(ctx, pollEvery)
+		wait.Sleep(ctx, pollEvery)
 	case errors.Is(err, dispatcher.ErrOutboxBusy):
 		r.works()
-		sleep(ctx, pollEvery)
-	case errors.Is(err, errAway): // the engine tells of its store
+		wait.Sleep(ctx, pollEvery)
+	case errors.Is(err, errAway): // the engine logs the outage of its store
 		r.works()
 		outage.Pause(ctx, r.failed)
 	default:
@@ -140,13 +147,13 @@ func (r *Relay) judge(ctx context.Context, failures int, err error) int {
 	return 0
 }
 
-// works notes that the database answers.
+// works records that the database responds.
 func (r *Relay) works() {
 	r.state.Report("relay", nil)
 	r.up.Store(true)
 }
 
-// found notes that the outbox was read.
+// found records that the outbox was read.
 func (r *Relay) found() {
 	if r.works(); r.missing {
 		r.missing = false
@@ -154,7 +161,7 @@ func (r *Relay) found() {
 	}
 }
 
-// batch relays rows, and answers how many it met.
+// batch relays rows and returns how many it read.
 func (r *Relay) batch(ctx context.Context) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchWithin)
 	defer cancel()
@@ -184,25 +191,25 @@ func (r *Relay) batch(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// idle waits until something may be relayed. It falls asleep on the way, and looks once more
-// then: callers that published before that did not notify.
+// idle waits until there may be rows. After some empty polls it sets the outbox asleep and
+// polls once more, because callers that published before that did not notify.
 func (r *Relay) idle(ctx context.Context) error {
 	for empty := 1; ctx.Err() == nil; empty++ {
-		look, err := r.look(ctx)
-		r.quiet.Store(!look.Due)
+		state, err := r.poll(ctx)
+		r.quiet.Store(!state.Due)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			return err
-		case look.Due:
+		case state.Due:
 			return nil
-		case look.Asleep:
+		case state.Asleep:
 			if err := r.o.Outbox.Wait(ctx, pollEvery); err != nil {
-				sleep(ctx, pollEvery) // it is polled: poolers do not carry notifications
+				wait.Sleep(ctx, pollEvery) // poll instead, because poolers do not forward notifications
 			}
-		case empty < emptyLooks:
-			sleep(ctx, emptyPause)
+		case empty < emptyPolls:
+			wait.Sleep(ctx, emptyPause)
 		default:
 			if err := within(ctx, r.o.Outbox.Sleep); err != nil {
 				return err
@@ -213,49 +220,50 @@ func (r *Relay) idle(ctx context.Context) error {
 	return nil
 }
 
-func (r *Relay) look(ctx context.Context) (look dispatcher.OutboxLook, err error) {
+func (r *Relay) poll(ctx context.Context) (state dispatcher.OutboxLook, err error) {
 	err = within(ctx, func(ctx context.Context) (err error) {
-		look, err = r.o.Outbox.Look(ctx)
+		state, err = r.o.Outbox.Look(ctx)
 		return err
 	})
 	if err == nil {
-		r.looked = time.Now()
-		r.oldest.Store(int64(look.Oldest))
+		r.polledAt = time.Now()
+		r.oldest.Store(int64(state.Oldest))
 		r.found()
 	}
-	return look, err
+	return state, err
 }
 
-// watch keeps the figures while the relay works, and looks for transactions that were left
-// open: what was deleted since they began is read again and again.
+// watch updates the metrics while the relay works. It also queries for transactions that
+// were left open, because the database can't remove rows that were deleted after such a
+// transaction began.
 func (r *Relay) watch(ctx context.Context) {
-	if r.up.Load() && time.Since(r.looked) >= pollEvery {
-		_, _ = r.look(ctx) // the next batch tells of an error
+	if r.up.Load() && time.Since(r.polledAt) >= pollEvery {
+		_, _ = r.poll(ctx) // the next batch reports an error
 	}
-	if !r.up.Load() || time.Since(r.asked) < heldEvery {
+	if !r.up.Load() || time.Since(r.watchedAt) < openEvery {
 		return
 	}
-	r.asked = time.Now()
+	r.watchedAt = time.Now()
 	_ = within(ctx, func(ctx context.Context) error {
 		age, pid, err := r.o.Outbox.Held(ctx)
-		if err == nil && age > heldMost {
-			r.o.Log.Warn("a transaction in the outbox' database was left open: what was relayed since can't be tidied up, and slows the relay down",
+		if err == nil && age > openMost {
+			r.o.Log.Warn("a transaction in the outbox database was left open: vacuum can't remove relayed rows, which slows the relay down",
 				"transactions", age, "pid", pid)
 		}
 		return err
 	})
 }
 
-// Busy reports whether there may be something that is due to be relayed.
+// Busy reports whether there may be rows that are due.
 func (r *Relay) Busy() bool { return r != nil && !r.quiet.Load() }
 
-// words are those of the metrics.
+// words are the results as the metrics name them.
 var words = map[dispatcher.RowResult]string{
 	dispatcher.RowAccepted: "accepted", dispatcher.RowDuplicate: "duplicate", dispatcher.RowRejected: "rejected", dispatcher.RowWaits: "waits",
 	dispatcher.RowUnmatched: "unmatched",
 }
 
-// Relayed is how many rows came to each result, by its word.
+// Relayed returns the number of rows for each result.
 func (r *Relay) Relayed() map[string]int64 {
 	all := map[string]int64{}
 	for result, word := range words {
@@ -264,7 +272,7 @@ func (r *Relay) Relayed() map[string]int64 {
 	return all
 }
 
-// Lag is the age of the oldest row, and whether the outbox can be read.
+// Lag returns the age of the oldest row, and whether the outbox can be read.
 func (r *Relay) Lag() (oldest time.Duration, up bool) {
 	return time.Duration(r.oldest.Load()), r.up.Load()
 }
@@ -275,16 +283,7 @@ func within(ctx context.Context, call func(context.Context) error) error {
 	return call(ctx)
 }
 
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
-// logRate lets one line pass in ten seconds, and counts what it was about meanwhile.
+// logRate allows one log line in ten seconds, and counts the rows in between.
 type logRate struct {
 	at   time.Time
 	rows int

@@ -1,9 +1,15 @@
-// Package restorer makes a lost store of its archive again: the endpoints, what is held,
-// the ids that are known, and all that has not finished, at its place on the ladder.
+// Package restorer restores a lost store from its archive: endpoints, paused lanes, known
+// ids and all unfinished deliveries, each at its rung of the ladder. The restore command
+// calls Restore, which runs these steps in order:
+//   - lock the archive and find out what was lost,
+//   - stop instances from archiving older data (Vault.Sever),
+//   - stop the store from accepting messages and making attempts (Target.Hold),
+//   - restore endpoints, known ids, unfinished and then dead deliveries,
+//   - record the restore and release the store.
 //
-// It may be stopped anywhere, also by a crash, and run again: what is there stays. Until
-// it has ended the store takes no message, since a repeat of one that was delivered would
-// be new to it, and attempts nothing.
+// A restore may be stopped at any time, even by a crash, and run again, because existing
+// data are not changed. Until it ends, the store accepts no message, because a repeat of a
+// delivered message would look new.
 package restorer
 
 import (
@@ -15,72 +21,72 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// page is how many rows go to the store at a time. It divides them so that no script is
-// long.
+// page is how many rows go to the store at a time. It is small so that no script runs long.
 const page = 500
 
-// pageBytes bounds the bodies of a page.
+// pageBytes limits the bodies of a page.
 const pageBytes = 4 << 20
 
-// askEvery is how often a restore asks whether the archive has all of the log.
-const askEvery = 100 * time.Millisecond
+// pollEvery is how often a restore polls whether the whole log is archived.
+const pollEvery = 100 * time.Millisecond
 
-// Options say what is restored, and into what.
+// Options say what to restore, and into which store.
 type Options struct {
 	From archive.Vault
 	To   archive.Target
 
-	IntoRunning bool // also where nothing counts as lost: what the store lacks besides
-	Dead        bool // what died is put back too
-	DryRun      bool // only counts
+	IntoRunning bool // restore missing data even if the store lost nothing
+	Dead        bool // restore dead deliveries too
+	DryRun      bool // only count
 
-	Wait time.Duration // with IntoRunning: at most so long until all of the store's log is archived
+	Wait time.Duration // with IntoRunning: how long to wait until the store's whole log is archived
 
-	Keep dispatcher.Keep // for how long, and how many
-	By   string          // for the audit
+	Limits dispatcher.Keep // age and number of the ids and dead deliveries to restore
+	By     string          // for the audit
 
-	Tell func(Step) // nil: it is not told
+	Progress func(Step) // reports progress; may be nil
 }
 
 // Step is the progress of a restore.
 type Step struct {
 	Phase string // endpoints, known, open or dead
 	Done  int64
-	Of    int64 // 0: not known
+	Of    int64 // 0 if unknown
 }
 
-// Report is what a restore did.
+// Report is the result of a restore.
 type Report struct {
 	Endpoints int
 	Known     int64
 	Open      [archive.Puts]int64 // by archive.Put
 	Dead      [archive.Puts]int64
-	Refused   []string // ids of PutOdd and PutBad, the first ones
+	Refused   []string // the first ids with PutConflict or PutUnreadable
 	Lost      []LostEndpoint
 
 	Nothing bool // nothing was lost, so nothing was done
 
-	Behind bool // not all of the store's log is archived, so what the archive has of its present data was left out
+	Behind bool // the store's log is not archived completely, so data of its present epochs were not restored
 
-	archive.Ends // what happened later is not known
+	archive.Ends // later events are unknown
 }
 
-// LostEndpoint is one that neither the store nor the archive has. Its deliveries wait until
-// it is there, or somebody cancels them.
+// LostEndpoint is an endpoint that neither the store nor the archive has. Its deliveries
+// wait until it is registered again or they are cancelled.
 type LostEndpoint struct {
 	Lane       dispatcher.Lane
-	Deliveries int64 // that are unfinished
+	Deliveries int64 // unfinished ones
 }
 
-// mostRefused bounds Report.Refused.
+// mostRefused limits Report.Refused.
 const mostRefused = 100
 
-// Restore restores.
+// Restore restores a store from its archive.
 func Restore(ctx context.Context, o Options) (r Report, err error) {
-	if o.Tell == nil {
-		o.Tell = func(Step) {}
+	if o.Progress == nil {
+		o.Progress = func(Step) {}
 	}
 	release, err := o.From.Lock(ctx)
 	if err != nil {
@@ -101,9 +107,9 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	}
 	present := epochs
 	if r.Behind = !drained && !lost; drained && !lost {
-		epochs = nil // what the store lost of its last second is put back too
+		epochs = nil // the store may have lost data of its last second too
 	}
-	w := &restoring{o: o, from: o.From, to: o.To, report: &r, epochs: epochs}
+	w := &restoreRun{o: o, from: o.From, to: o.To, report: &r, epochs: epochs}
 	if o.DryRun {
 		return r, w.count(ctx)
 	}
@@ -113,24 +119,22 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 	return r, w.all(ctx)
 }
 
-// archived reads the epochs of the store, and whether all of its log is archived. It waits for that
-// where nothing is lost, because a restore before may have written to the log itself.
+// archived returns the epochs of the store, and whether its whole log is archived. It waits
+// for that if nothing is lost, because an earlier restore may have written to the log.
 func archived(ctx context.Context, o *Options, lost bool) (epochs []string, drained bool, err error) {
 	for late := time.Now().Add(o.Wait); ; {
 		epochs, drained, err = o.To.Epochs(ctx)
 		if err != nil || drained || lost || !time.Now().Before(late) {
 			return epochs, drained, err
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, pollEvery) {
 			return nil, false, ctx.Err()
-		case <-time.After(askEvery):
 		}
 	}
 }
 
-// findLoss reports whether the store lacks something that it had. The archive tells it also
-// where no instance noticed.
+// findLoss reports whether the store lost data. It compares the archive with the store, so
+// it works even if no instance noticed the loss.
 func findLoss(ctx context.Context, o Options) (bool, error) {
 	id, epochs, err := o.From.Home(ctx)
 	if err != nil {
@@ -141,21 +145,21 @@ func findLoss(ctx context.Context, o Options) (bool, error) {
 
 func (r *Report) detail() map[string]any {
 	return map[string]any{
-		"endpoints": r.Endpoints, "known": r.Known, "restored": r.Open[archive.PutNew], "there": r.Open[archive.PutOld],
-		"refused": r.Open[archive.PutOdd] + r.Open[archive.PutBad], "lost_endpoints": len(r.Lost), "dead": r.Dead[archive.PutNew], "archived_until": r.First,
+		"endpoints": r.Endpoints, "known": r.Known, "restored": r.Open[archive.PutNew], "there": r.Open[archive.PutExists],
+		"refused": r.Open[archive.PutConflict] + r.Open[archive.PutUnreadable], "lost_endpoints": len(r.Lost), "dead": r.Dead[archive.PutNew], "archived_until": r.First,
 	}
 }
 
-// restoring is one restore.
-type restoring struct {
+// restoreRun is the state of one restore.
+type restoreRun struct {
 	o      Options
 	from   archive.Vault
 	to     archive.Target
 	report *Report
-	epochs []string // of the store, where what the archive has of these may have ended
+	epochs []string // of the store, whose archived data may have ended already
 }
 
-func (w *restoring) count(ctx context.Context) error {
+func (w *restoreRun) count(ctx context.Context) error {
 	list, _, err := w.from.Endpoints(ctx)
 	if err != nil {
 		return err
@@ -169,9 +173,9 @@ func (w *restoring) count(ctx context.Context) error {
 	return err
 }
 
-// all restores in the order in which one thing needs another: nothing goes out before all
-// is there, and nothing is taken before it is known what was taken before.
-func (w *restoring) all(ctx context.Context) error {
+// all restores in the order of dependencies. No attempt is made before all data are there,
+// and no message is accepted before all known ids are.
+func (w *restoreRun) all(ctx context.Context) error {
 	if err := w.to.Hold(ctx); err != nil {
 		return err
 	}
@@ -180,7 +184,7 @@ func (w *restoring) all(ctx context.Context) error {
 			return err
 		}
 	}
-	// First the archive: if this ends here, what was lost still counts as lost, and a repeat reports it.
+	// The archive is first, because if this fails here, the data still count as lost and a repeat reports them.
 	if err := w.from.Note(ctx, w.o.By, "restore", w.report.detail()); err != nil {
 		return err
 	}
@@ -190,13 +194,13 @@ func (w *restoring) all(ctx context.Context) error {
 	return w.to.Release(ctx)
 }
 
-func (w *restoring) endpoints(ctx context.Context) error {
+func (w *restoreRun) endpoints(ctx context.Context) error {
 	list, holds, err := w.from.Endpoints(ctx)
 	if err != nil {
 		return err
 	}
-	holds = slices.DeleteFunc(holds, func(h archive.Hold) bool { return slices.Contains(w.epochs, h.Epoch) }) // the store knows better
-	w.o.Tell(Step{Phase: "endpoints", Of: int64(len(list))})
+	holds = slices.DeleteFunc(holds, func(h archive.PausedLane) bool { return slices.Contains(w.epochs, h.Epoch) }) // the store has newer data
+	w.o.Progress(Step{Phase: "endpoints", Of: int64(len(list))})
 	for done := 0; len(list) > 0 || len(holds) > 0; {
 		some := list[:min(len(list), page)]
 		n, err := w.to.PutEndpoints(ctx, some, holds)
@@ -205,29 +209,29 @@ func (w *restoring) endpoints(ctx context.Context) error {
 		}
 		w.report.Endpoints += n
 		list, holds, done = list[len(some):], nil, done+len(some)
-		w.o.Tell(Step{Phase: "endpoints", Done: int64(done), Of: int64(done + len(list))})
+		w.o.Progress(Step{Phase: "endpoints", Done: int64(done), Of: int64(done + len(list))})
 	}
 	return nil
 }
 
-func (w *restoring) known(ctx context.Context) error {
-	all := w.from.Known(ctx, w.report.Now.Add(-w.o.Keep.Finished), w.o.Keep.SeenMax)
+func (w *restoreRun) known(ctx context.Context) error {
+	all := w.from.Known(ctx, w.report.Now.Add(-w.o.Limits.Finished), w.o.Limits.SeenMax)
 	return paged(all, func(archive.Known) int { return 0 }, func(some []archive.Known) error {
 		if err := w.to.PutKnown(ctx, some); err != nil {
 			return err
 		}
 		w.report.Known += int64(len(some))
-		w.o.Tell(Step{Phase: "known", Done: w.report.Known})
+		w.o.Progress(Step{Phase: "known", Done: w.report.Known})
 		return nil
 	})
 }
 
-func (w *restoring) open(ctx context.Context) error {
+func (w *restoreRun) open(ctx context.Context) error {
 	of, err := w.from.CountOpen(ctx, w.epochs)
 	if err != nil {
 		return err
 	}
-	w.o.Tell(Step{Phase: "open", Of: of})
+	w.o.Progress(Step{Phase: "open", Of: of})
 	done := int64(0)
 	return paged(w.from.Open(ctx, w.epochs), sizeOf, func(some []archive.Open) error {
 		tried := make([]*archive.Open, len(some))
@@ -245,17 +249,17 @@ func (w *restoring) open(ctx context.Context) error {
 			w.note(&w.report.Open, p, some[i].ID)
 		}
 		done += int64(len(some))
-		w.o.Tell(Step{Phase: "open", Done: done, Of: max(of, done)})
+		w.o.Progress(Step{Phase: "open", Done: done, Of: max(of, done)})
 		return nil
 	})
 }
 
-func (w *restoring) dead(ctx context.Context) error {
+func (w *restoreRun) dead(ctx context.Context) error {
 	if !w.o.Dead {
 		return nil
 	}
 	done := int64(0)
-	all := w.from.Dead(ctx, w.report.Now.Add(-w.o.Keep.Dead), w.o.Keep.DeadMax)
+	all := w.from.Dead(ctx, w.report.Now.Add(-w.o.Limits.Dead), w.o.Limits.DeadMax)
 	return paged(all, func(d archive.DeadOne) int { return sizeOf(d.Open) }, func(some []archive.DeadOne) error {
 		tried := make([]*archive.Open, len(some))
 		for i := range some {
@@ -272,14 +276,14 @@ func (w *restoring) dead(ctx context.Context) error {
 			w.note(&w.report.Dead, p, some[i].ID)
 		}
 		done += int64(len(some))
-		w.o.Tell(Step{Phase: "dead", Done: done})
+		w.o.Progress(Step{Phase: "dead", Done: done})
 		return nil
 	})
 }
 
-// lost finds the deliveries whose endpoint is neither in the archive nor in the store. Some may be
-// in data that were not lost.
-func (w *restoring) lost(ctx context.Context) error {
+// lost finds deliveries whose endpoint is neither in the archive nor in the store. Some may
+// be in data that were not lost.
+func (w *restoreRun) lost(ctx context.Context) error {
 	lost, err := w.to.Lost(ctx)
 	for _, lane := range slices.Sorted(maps.Keys(lost)) {
 		w.report.Lost = append(w.report.Lost, LostEndpoint{Lane: lane, Deliveries: lost[lane]})
@@ -289,7 +293,7 @@ func (w *restoring) lost(ctx context.Context) error {
 
 func sizeOf(o archive.Open) int { return len(o.Head) + len(o.Body) }
 
-// paged puts all of a sequence, some at a time.
+// paged calls put with pages of a sequence.
 func paged[T any](all iter.Seq2[T, error], size func(T) int, put func([]T) error) error {
 	var some []T
 	bytes := 0
@@ -314,9 +318,9 @@ func paged[T any](all iter.Seq2[T, error], size func(T) int, put func([]T) error
 	return flush()
 }
 
-func (w *restoring) note(counts *[archive.Puts]int64, p archive.Put, id dispatcher.DeliveryID) {
+func (w *restoreRun) note(counts *[archive.Puts]int64, p archive.Put, id dispatcher.DeliveryID) {
 	counts[p]++
-	if (p == archive.PutOdd || p == archive.PutBad) && len(w.report.Refused) < mostRefused {
+	if (p == archive.PutConflict || p == archive.PutUnreadable) && len(w.report.Refused) < mostRefused {
 		w.report.Refused = append(w.report.Refused, id.String())
 	}
 }

@@ -24,7 +24,7 @@ type vault struct {
 	endpoints []archive.Endpoint
 	known     []archive.Known
 	dead      []archive.DeadOne
-	holds     []archive.Hold
+	holds     []archive.PausedLane
 	locked    bool
 	home      string // the id of the store
 	notes     []map[string]any
@@ -35,7 +35,7 @@ type vault struct {
 
 func (v *vault) Lock(context.Context) (func(), error) {
 	if v.locked {
-		return nil, errors.New("another restore runs")
+		return nil, errors.New("another restore is running")
 	}
 	v.locked = true
 	return func() { v.locked = false }, nil
@@ -82,7 +82,7 @@ func (v *vault) History(_ context.Context, of []*archive.Open) error {
 	return nil
 }
 
-func (v *vault) Endpoints(context.Context) ([]archive.Endpoint, []archive.Hold, error) {
+func (v *vault) Endpoints(context.Context) ([]archive.Endpoint, []archive.PausedLane, error) {
 	return v.endpoints, v.holds, nil
 }
 
@@ -146,7 +146,7 @@ func (s *target) Epochs(context.Context) ([]string, bool, error) {
 func (s *target) Hold(context.Context) error    { return s.step("hold") }
 func (s *target) Release(context.Context) error { return s.step("release") }
 
-func (s *target) PutEndpoints(_ context.Context, list []archive.Endpoint, holds []archive.Hold) (int, error) {
+func (s *target) PutEndpoints(_ context.Context, list []archive.Endpoint, holds []archive.PausedLane) (int, error) {
 	return len(list), s.step("endpoints %d %d", len(list), len(holds))
 }
 
@@ -158,11 +158,11 @@ func (s *target) Put(_ context.Context, list []archive.Open) (puts []archive.Put
 	for _, o := range list {
 		switch {
 		case o.ID.Message == s.odd:
-			puts = append(puts, archive.PutOdd)
+			puts = append(puts, archive.PutConflict)
 		case len(o.History) != 1:
 			panic("its attempts were not read")
 		case s.has[o.ID]:
-			puts = append(puts, archive.PutOld)
+			puts = append(puts, archive.PutExists)
 		default:
 			s.has[o.ID] = true
 			puts = append(puts, archive.PutNew)
@@ -188,14 +188,14 @@ func newWorld(unfinished int) (*vault, *target) {
 		v.open = append(v.open, archive.Open{ID: dispatcher.DeliveryID{Lane: "u_1", Message: fmt.Sprint("m", n)}, Epoch: "lost", Body: []byte("b")})
 	}
 	v.endpoints = []archive.Endpoint{{ID: "ep_1"}, {ID: "ep_2", Deleted: true}}
-	v.holds = []archive.Hold{{Lane: "u_1"}}
+	v.holds = []archive.PausedLane{{Lane: "u_1"}}
 	v.known = make([]archive.Known, 7)
 	v.dead = make([]archive.DeadOne, 3)
 	return v, s
 }
 
 func options(v *vault, s *target) restorer.Options {
-	return restorer.Options{From: v, To: s, Keep: dispatcher.Keep{Finished: time.Hour, SeenMax: 5, Dead: 48 * time.Hour, DeadMax: 2}}
+	return restorer.Options{From: v, To: s, Limits: dispatcher.Keep{Finished: time.Hour, SeenMax: 5, Dead: 48 * time.Hour, DeadMax: 2}}
 }
 
 func TestAStoreIsRestoredBeforeAnythingGoesOut(t *testing.T) {
@@ -203,7 +203,7 @@ func TestAStoreIsRestoredBeforeAnythingGoesOut(t *testing.T) {
 	s.odd = "m7"
 	var last restorer.Step
 	o := options(v, s)
-	o.Dead, o.Tell = true, func(step restorer.Step) {
+	o.Dead, o.Progress = true, func(step restorer.Step) {
 		if step.Phase == "open" {
 			last = step
 		}
@@ -231,7 +231,7 @@ func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 		r, err := restorer.Restore(t.Context(), options(v, s))
 		require.NoError(t, err)
 		require.Len(t, s.has, 1200)
-		require.EqualValues(t, 1200, r.Open[archive.PutNew]+r.Open[archive.PutOld])
+		require.EqualValues(t, 1200, r.Open[archive.PutNew]+r.Open[archive.PutExists])
 		require.Equal(t, "release", s.steps[len(s.steps)-1])
 	}
 }
@@ -246,7 +246,7 @@ func TestARestoreThatCanNotBeNotedIsNotOver(t *testing.T) {
 	v.away = false
 	r, err := restorer.Restore(t.Context(), options(v, s))
 	require.NoError(t, err)
-	require.EqualValues(t, 3, r.Open[archive.PutNew]+r.Open[archive.PutOld])
+	require.EqualValues(t, 3, r.Open[archive.PutNew]+r.Open[archive.PutExists])
 }
 
 func TestWhereNothingWasLostNothingIsDone(t *testing.T) {
@@ -293,7 +293,7 @@ func TestDeliveriesWithoutTheirEndpointAreReported(t *testing.T) {
 
 func TestOnlyWhatIsPausedInLostDataIsPausedAgain(t *testing.T) {
 	v, s := newWorld(0)
-	v.holds = []archive.Hold{{Lane: "u_1", Epoch: "present"}, {Lane: "u_2", Epoch: "lost"}}
+	v.holds = []archive.PausedLane{{Lane: "u_1", Epoch: "present"}, {Lane: "u_2", Epoch: "lost"}}
 	o := options(v, s)
 	o.IntoRunning = true
 	_, err := restorer.Restore(t.Context(), o)

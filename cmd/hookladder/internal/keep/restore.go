@@ -90,10 +90,10 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 		fmt.Fprintf(r.Stdout, " in %s; %s ids are known", ladder.FormatDuration(took.Round(100*time.Millisecond)), term.Comma(done.Known))
 	}
 	fmt.Fprintln(r.Stdout)
-	if n := done.Open[archive.PutOld]; n > 0 {
+	if n := done.Open[archive.PutExists]; n > 0 {
 		fmt.Fprintf(r.Stdout, "%s were there already, or had ended there\n", term.Comma(n))
 	}
-	if n := done.Open[archive.PutOdd] + done.Open[archive.PutBad] + done.Dead[archive.PutOdd] + done.Dead[archive.PutBad]; n > 0 {
+	if n := done.Open[archive.PutConflict] + done.Open[archive.PutUnreadable] + done.Dead[archive.PutConflict] + done.Dead[archive.PutUnreadable]; n > 0 {
 		fmt.Fprintf(r.Stdout, "%s could not be: another message has the id, or its record is not whole\n", term.Comma(n))
 		for _, id := range done.Refused {
 			fmt.Fprintf(r.Stdout, "  %s\n", term.Visible(id))

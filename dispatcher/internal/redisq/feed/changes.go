@@ -75,7 +75,7 @@ func (r *passage) changesNow(ctx context.Context) error {
 		return nil
 	}
 	h, err := r.f.holdsOf(ctx, r.part.Partition, lanes)
-	r.part.Epoch, r.part.Holds = h.Epoch, h.Lanes
+	r.part.Epoch, r.part.PausedLanes = h.Epoch, h.Lanes
 	return err
 }
 

@@ -56,8 +56,8 @@ func (f *Feed) Deleted(ctx context.Context, kept []archive.Endpoint) (gone []arc
 	return gone, nil
 }
 
-// Holds reads which lanes of a partition are paused, without those of endpoints.
-func (f *Feed) Holds(ctx context.Context, partition int, kept []archive.Hold) (h archive.Holds, err error) {
+// PausedLanes reads which lanes of a partition are paused, without those of endpoints.
+func (f *Feed) PausedLanes(ctx context.Context, partition int, kept []archive.PausedLane) (h archive.PausedLanes, err error) {
 	met := map[dispatcher.Lane]bool{}
 	var lanes []dispatcher.Lane
 	add := func(lane dispatcher.Lane) {
@@ -95,7 +95,7 @@ func (f *Feed) logs(partition int, lane dispatcher.Lane) bool {
 }
 
 // holdsOf reads whether some lanes of a partition are paused.
-func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.Lane) (h archive.Holds, err error) {
+func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.Lane) (h archive.PausedLanes, err error) {
 	h.Partition = partition
 	names := make([]string, len(lanes))
 	for i, lane := range lanes {
@@ -121,9 +121,9 @@ func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.La
 			}
 			text, _ := held.Val()[i].(string)
 			name, _ := named.Val()[i].(string)
-			one := archive.Hold{Lane: dispatcher.Lane(lane), Epoch: h.Epoch, Resumed: true}
+			one := archive.PausedLane{Lane: dispatcher.Lane(lane), Epoch: h.Epoch, Resumed: true}
 			if l, ok := codec.ParseHeld(text); ok && l.Held == dispatcher.HeldPaused {
-				one = archive.Hold{Lane: one.Lane, Epoch: h.Epoch, Name: name, Since: l.Since, By: l.By}
+				one = archive.PausedLane{Lane: one.Lane, Epoch: h.Epoch, Name: name, Since: l.Since, By: l.By}
 			}
 			h.Lanes = append(h.Lanes, one)
 		}

@@ -87,10 +87,10 @@ func TestWhatIsPausedIsRead(t *testing.T) {
 		for _, lane := range []dispatcher.Lane{"u_a", "ep_a", dispatcher.AllLanes} {
 			a.limit(lane, paused)
 		}
-		holds, err := a.feed.Holds(a.T.Context(), 0, []archive.Hold{{Lane: "u_resumed"}, {Lane: "u_a"}})
+		holds, err := a.feed.PausedLanes(a.T.Context(), 0, []archive.PausedLane{{Lane: "u_resumed"}, {Lane: "u_a"}})
 		require.NoError(a.T, err)
 		epoch, since := a.state().Epoch, a.Now.Truncate(time.Millisecond)
-		require.Equal(a.T, archive.Holds{Epoch: epoch, Lanes: []archive.Hold{
+		require.Equal(a.T, archive.PausedLanes{Epoch: epoch, Lanes: []archive.PausedLane{
 			{Lane: "u_resumed", Epoch: epoch, Resumed: true},
 			{Lane: "u_a", Epoch: epoch, Name: "https://a.example shop", Since: since, By: "key:ops"},
 			{Lane: dispatcher.AllLanes, Epoch: epoch, Since: since, By: "key:ops"},
@@ -167,15 +167,15 @@ func TestAPauseIsALineOfTheLog(t *testing.T) {
 		a.limit("u_a", paused)
 		a.limit(dispatcher.AllLanes, paused)
 		p := a.read()
-		require.Equal(a.T, []archive.Hold{
+		require.Equal(a.T, []archive.PausedLane{
 			{Lane: "u_a", Epoch: p.Epoch, Name: "https://a.example shop", Since: a.Now.Truncate(time.Millisecond), By: "key:ops"},
 			{Lane: dispatcher.AllLanes, Epoch: p.Epoch, Since: a.Now.Truncate(time.Millisecond), By: "key:ops"},
-		}, p.Holds)
+		}, p.PausedLanes)
 		a.archive(p)
 		a.limit("u_a", dispatcher.LaneLimits{})
 		a.limit(dispatcher.AllLanes, dispatcher.LaneLimits{})
 		p = a.read()
-		require.Equal(a.T, []archive.Hold{{Lane: "u_a", Epoch: p.Epoch, Resumed: true}, {Lane: dispatcher.AllLanes, Epoch: p.Epoch, Resumed: true}}, p.Holds)
+		require.Equal(a.T, []archive.PausedLane{{Lane: "u_a", Epoch: p.Epoch, Resumed: true}, {Lane: dispatcher.AllLanes, Epoch: p.Epoch, Resumed: true}}, p.PausedLanes)
 	})
 }
 

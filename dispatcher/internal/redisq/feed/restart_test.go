@@ -35,11 +35,11 @@ func TestAWalkNeverGoesOnInAnotherProcessOfRedis(t *testing.T) {
 			require.NoError(t, err, "the same process")
 			server.Restart()
 			_, err = a.feed.Unfinished(t.Context(), 0, next.Next)
-			for err != nil && err != archive.ErrAnew { // it is still starting
+			for err != nil && err != archive.ErrServerChanged { // it is still starting
 				require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 				_, err = a.feed.Unfinished(t.Context(), 0, next.Next)
 			}
-			require.ErrorIs(t, err, archive.ErrAnew)
+			require.ErrorIs(t, err, archive.ErrServerChanged)
 			met := map[string]bool{}
 			for cursor := ""; ; {
 				page, err := a.feed.Unfinished(t.Context(), 0, cursor)

@@ -37,7 +37,7 @@ func (f *Feed) Unfinished(ctx context.Context, partition int, cursor string) (pa
 			return page, f.conn.InPartition(partition, err)
 		}
 		if at != 0 && next.server != server {
-			return page, archive.ErrAnew
+			return page, archive.ErrServerChanged
 		}
 		at, server = next.at, next.server
 		page.Next = conn.CursorText(at, server)

@@ -46,10 +46,10 @@ func TestARestoreThatWasKilledIsRepeatedInACluster(t *testing.T) {
 			for i, put := range puts {
 				o := &was.open[i]
 				want[o.ID.String()] = told(o, p.Now)
-				require.Equal(t, i < len(some), put == archive.PutOld, "%s: %v", o.ID, put)
+				require.Equal(t, i < len(some), put == archive.PutExists, "%s: %v", o.ID, put)
 			}
 			for i, put := range dead {
-				require.Equal(t, cut == 3, put == archive.PutOld, "%s: %v", was.dead[i].ID, put)
+				require.Equal(t, cut == 3, put == archive.PutExists, "%s: %v", was.dead[i].ID, put)
 			}
 			require.NoError(t, second.Release(ctx))
 			require.Equal(t, want, unfinished(t, s, p.Now))
@@ -80,7 +80,7 @@ func TestABodyThatIsPutBackIsNotOldForATrim(t *testing.T) {
 		require.NoError(t, target.PutKnown(ctx, []archive.Known{other}))
 		puts, err := target.Put(ctx, was.open[k:k+1])
 		require.NoError(t, err)
-		require.Equal(t, []archive.Put{archive.PutOdd}, puts)
+		require.Equal(t, []archive.Put{archive.PutConflict}, puts)
 		staged, err := s.Client().ZRangeWithScores(ctx, keys.Tag(p.Options.Project, 0)+keys.Staged, 0, -1).Result()
 		require.NoError(t, err)
 		require.Len(t, staged, 1)

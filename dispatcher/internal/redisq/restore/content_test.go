@@ -70,7 +70,7 @@ func TestPausesComeBackAsTheyWere(t *testing.T) {
 		require.NoError(t, target.Hold(ctx))
 		since := p.Now.Add(-time.Hour).Truncate(time.Millisecond)
 		p.Pass(time.Minute)
-		_, err := target.PutEndpoints(ctx, nil, []archive.Hold{
+		_, err := target.PutEndpoints(ctx, nil, []archive.PausedLane{
 			{Lane: "u_a", Name: "https://a.example shop", Since: since, By: "key:ops"}, {Lane: dispatcher.AllLanes, Since: since, By: "key:ops"},
 		})
 		require.NoError(t, err)

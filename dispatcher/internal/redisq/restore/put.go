@@ -99,12 +99,12 @@ func (t *Target) putAll(ctx context.Context, list []delivery) ([]archive.Put, er
 	for i := range list {
 		n := t.partition(list[i].ID.Lane)
 		if !t.fills(n) {
-			puts[i] = archive.PutOld // nothing of it was lost
+			puts[i] = archive.PutExists // nothing of it was lost
 			continue
 		}
 		rounds[n] = t.add(ctx, rounds[n], n, i, &list[i])
 		if rounds[n] == nil || !slices.Contains(rounds[n][len(rounds[n])-1].at, i) {
-			puts[i] = archive.PutBad
+			puts[i] = archive.PutUnreadable
 		}
 	}
 	for len(rounds) > 0 {

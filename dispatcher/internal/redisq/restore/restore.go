@@ -133,7 +133,7 @@ func (t *Target) everywhere(ctx context.Context, begin int) error {
 }
 
 // PutEndpoints puts endpoints back with the limits of their lanes, and what is held.
-func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, holds []archive.Hold) (put int, err error) {
+func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, holds []archive.PausedLane) (put int, err error) {
 	lanes := make([]dispatcher.Lane, len(list))
 	for i := range list {
 		lanes[i] = dispatcher.Lane(list[i].ID)

@@ -291,7 +291,7 @@ func TestADeliveryOfAKnownMessageIsPutBackBesideThoseThatEnded(t *testing.T) {
 		bad.ID.Message, bad.Head = "bad", nil
 		puts, err = target.Put(ctx, []archive.Open{odd, bad, page[1]})
 		require.NoError(t, err)
-		require.Equal(t, []archive.Put{archive.PutOdd, archive.PutBad, archive.PutOld}, puts)
+		require.Equal(t, []archive.Put{archive.PutConflict, archive.PutUnreadable, archive.PutExists}, puts)
 	})
 }
 
@@ -314,14 +314,14 @@ func TestWhatEndedInTheStoreItselfIsNotPutBack(t *testing.T) {
 		target := restore.New(s.Bare(), "one")
 		puts, err := target.Put(ctx, page)
 		require.NoError(t, err)
-		require.Equal(t, []archive.Put{archive.PutOld}, puts)
+		require.Equal(t, []archive.Put{archive.PutExists}, puts)
 		p.Pass(time.Minute)
 		_, err = s.Trim(ctx, "one", []int{0}, dispatcher.Keep{Finished: time.Hour, SeenMax: 10, Dead: time.Hour}, false)
 		require.NoError(t, err)
 		require.False(t, p.States(1)[0].Messages["m"].Whole, "%+v", p.States(1)[0])
 		puts, err = target.Put(ctx, page)
 		require.NoError(t, err)
-		require.Equal(t, []archive.Put{archive.PutOld}, puts)
+		require.Equal(t, []archive.Put{archive.PutExists}, puts)
 	})
 }
 

@@ -55,7 +55,7 @@ type EndpointVersion struct {
 
 // EndpointStore keeps the endpoints: what it says is the truth, of which the
 // lanes have copies. Each change is one step, and told to all instances by that
-// same step (see Queue.Watch).
+// same step (see Subscriber).
 type EndpointStore interface {
 	// CreateEndpoint stores a new endpoint. ErrTaken: there is one with that id
 	// or, if taken is set, one with that UID, which is answered. ErrEndpoints:

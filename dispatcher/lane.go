@@ -54,7 +54,7 @@ type LaneCount struct {
 	InFlight int
 	Waiting  int // due, ready or behind
 
-	Failed time.Time // of Queue.Limit: since when it had failed, which begins anew now; zero: it did not
+	Failed time.Time // of Limit: since when it had failed, before the limit cleared that; zero: it did not fail
 }
 
 // LaneState is a lane as read.

@@ -46,7 +46,7 @@ type Take struct {
 
 // Taken is what a Take got.
 type Taken struct {
-	Claimed []Claimed // a large body is read by Queue.Body
+	Claimed []Claimed // a large body is read by Body
 	Until   time.Time // when leases end by themselves; zero: they do not
 	More    []Lane    // of those asked for: they have more that may be taken now
 }

@@ -117,7 +117,7 @@ type Claimed struct {
 	Asked   bool      // a person asked for this attempt
 	WaitsOn time.Time // until when it waits if this attempt fails, since that interrupted its ladder; zero: its ladder goes on
 	First   bool      // nothing ever happened to it before
-	Suspect bool      // two of its holders died: Queue.Begin comes before its attempt
+	Suspect bool      // two of its holders died: Begin is called before its attempt
 	Alone   bool      // a suspect that began beside others when one more holder died: nothing else may run beside it
 	Version int64     // of the limits that its lane keeps; 0: none
 	Leased  time.Time // when that was; see Lease

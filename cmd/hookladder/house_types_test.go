@@ -179,6 +179,11 @@ func (h *typedHouse) interfaces() (found []*types.TypeName) {
 // implementations are the types with the methods of an interface, fakes too,
 // named folder.type.
 func (h *typedHouse) implementations(of *types.TypeName) (found []string) {
+	return h.implementing(of, func(t types.Type) *types.Interface { return t.Underlying().(*types.Interface) })
+}
+
+// implementing are the types with all methods that methodsOf finds in a type.
+func (h *typedHouse) implementing(of *types.TypeName, methodsOf func(types.Type) *types.Interface) (found []string) {
 	for _, p := range h.packages {
 		same := of
 		if p.types.Path() == of.Pkg().Path() && p.types.Name() == of.Pkg().Name() && p.types != of.Pkg() { // with the tests inside
@@ -187,7 +192,7 @@ func (h *typedHouse) implementations(of *types.TypeName) (found []string) {
 		if same == nil {
 			continue
 		}
-		i := same.Type().Underlying().(*types.Interface)
+		i := methodsOf(same.Type())
 		for _, name := range p.types.Scope().Names() {
 			n, ok := p.types.Scope().Lookup(name).(*types.TypeName)
 			if !ok || n.IsAlias() || types.IsInterface(n.Type()) || wraps(n.Type(), i) {
@@ -295,8 +300,7 @@ func (h *typedHouse) lonely() (found []string) {
 	return found
 }
 
-// unproven are the implementations of Queue whose package does not have
-// queuetest.Run prove them.
+// unproven are the stores whose package does not have queuetest.Run prove them.
 var unproven = []string{}
 
 func TestTheQueuesOfTheHouseAreProven(t *testing.T) {
@@ -306,7 +310,7 @@ func TestTheQueuesOfTheHouseAreProven(t *testing.T) {
 	require.NotEmpty(t, proven)
 	open := unprovenOf(queues, proven)
 	for _, q := range slices.Sorted(maps.Keys(open)) {
-		require.Contains(t, unproven, q, "%s implements Queue, and no test of its package calls queuetest.Run; all: %q", q, queues)
+		require.Contains(t, unproven, q, "%s is a store for an engine, and no test of its package calls queuetest.Run; all: %q", q, queues)
 	}
 	require.Empty(t, stale(unproven, open), "these are proven or gone: take them out of unproven")
 }
@@ -322,14 +326,26 @@ func unprovenOf(queues []string, proven map[string]bool) map[string]bool {
 	return found
 }
 
-// queues are the implementations of dispatcher.Queue.
+// enginePackage has the struct Queue: all ports through which an engine uses its store.
+const enginePackage = "dispatcher/internal/engine"
+
+// queues are the types that implement all ports of an engine's Queue.
 func (h *typedHouse) queues() []string {
-	for _, i := range h.interfaces() {
-		if i.Name() == "Queue" && i.Pkg().Path() == module+"/dispatcher" {
-			return h.implementations(i)
+	if p := h.proper[enginePackage]; p != nil {
+		if queue, ok := p.Scope().Lookup("Queue").(*types.TypeName); ok {
+			return h.implementing(queue, portsOf)
 		}
 	}
 	return nil
+}
+
+// portsOf has the methods of all interfaces that are fields of a struct.
+func portsOf(t types.Type) *types.Interface {
+	var ports []types.Type
+	for f := range t.Underlying().(*types.Struct).Fields() {
+		ports = append(ports, f.Type())
+	}
+	return types.NewInterfaceType(nil, ports).Complete()
 }
 
 // provenFolders are the folders whose tests run the suite for stores.
@@ -346,29 +362,38 @@ func provenFolders(texts map[string]string) map[string]bool {
 // Each rule about types finds an offence.
 func TestTheRulesAboutTypesOfTheHouseCanFail(t *testing.T) {
 	texts := map[string]string{
-		"dispatcher/queue.go": `package dispatcher
-			type Queue interface { Claim() Lease }
-			type Lease struct{}
+		"dispatcher/lease.go": `package dispatcher; type Lease struct{}`,
+		"dispatcher/internal/engine/queue.go": `package engine; import "` + module + `/dispatcher"
+			type Queue struct { Claims Claims; Clock Clock }
+			type Claims interface { Claim() dispatcher.Lease }
+			type Clock interface { Now() int }
+			func use(Claims) {}
+			func useClock(Clock) {}
 			type lonely interface { Alone() }
 			type one struct{}
 			func (one) Alone() {}
-			func use(lonely) {}
+			func useLonely(lonely) {}
 			type crowd interface { lonely; Move() }
 			func first(crowd) {}
 			func second(crowd) {}
 			var _, _ = first, second`,
-		"dispatcher/inside_test.go":     `package dispatcher; type fake struct{}; func (*fake) Claim() Lease { return Lease{} }`,
-		"dispatcher/redisq/redisq.go":   `package redisq; import "` + module + `/dispatcher"; type Queue struct{}; func (Queue) Claim() (l dispatcher.Lease) { return l }`,
+		"dispatcher/internal/engine/inside_test.go": `package engine; import "` + module + `/dispatcher"; type fake struct{}
+			func (*fake) Claim() (l dispatcher.Lease) { return l }
+			func (*fake) Now() int { return 0 }`,
+		"dispatcher/redisq/redisq.go": `package redisq; import "` + module + `/dispatcher"; type Store struct{}
+			func (Store) Claim() (l dispatcher.Lease) { return l }
+			func (Store) Now() int { return 0 }`,
 		"dispatcher/redisq/all_test.go": `package redisq_test; func test() { queuetest.Run(nil) }`,
-		"dispatcher/wrap/wrap_test.go": `package wrap_test; import "` + module + `/dispatcher"; type slow struct{ dispatcher.Queue }
+		"dispatcher/wrap/wrap_test.go": `package wrap_test; import "` + module + `/dispatcher/redisq"; type slow struct{ redisq.Store }
 			func (slow) Slow() {}`,
-		"dispatcher/fake/fake_test.go": `package fake_test; import "` + module + `/dispatcher"; type fake struct{ dispatcher.Queue }
+		"dispatcher/fake/fake_test.go": `package fake_test; import ("` + module + `/dispatcher"; "` + module + `/dispatcher/redisq"); type fake struct{ redisq.Store }
 			func (fake) Claim() (l dispatcher.Lease) { return l }`,
+		"dispatcher/part/part.go":        `package part; type clock struct{}; func (clock) Now() int { return 0 }`,
 		"dispatcher/other/other_test.go": `package other_test; type almost struct{}; func (almost) Claim() int { return 0 }`,
 	}
 	h := mustTypeHouse(t, texts)
-	require.Equal(t, []string{"dispatcher.lonely"}, h.lonely())
-	require.Equal(t, []string{"dispatcher.fake", "dispatcher/fake.fake", "dispatcher/redisq.Queue"}, h.queues())
+	require.Equal(t, []string{enginePackage + ".lonely"}, h.lonely())
+	require.Equal(t, []string{"dispatcher/fake.fake", enginePackage + ".fake", "dispatcher/redisq.Store"}, h.queues())
 	require.Equal(t, map[string]bool{"dispatcher/redisq": true}, provenFolders(texts))
-	require.Equal(t, map[string]bool{"dispatcher.fake": true, "dispatcher/fake.fake": true}, unprovenOf(h.queues(), provenFolders(texts)))
+	require.Equal(t, map[string]bool{enginePackage + ".fake": true, "dispatcher/fake.fake": true}, unprovenOf(h.queues(), provenFolders(texts)))
 }

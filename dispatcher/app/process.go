@@ -161,7 +161,8 @@ func newEngine(store *redisq.Store, guard *egress.Guard, share descriptors, o Op
 	e.Log = o.Log
 	e.Endpoints = store
 	e.Audit = store.Audit()
-	return engine.New(store, sender, e)
+	queue := engine.Queue{Deliveries: store, Reads: store, Instances: store, Store: store, Lanes: store, LaneReads: store}
+	return engine.New(queue, sender, e)
 }
 
 // newSender makes the client that calls receivers.

@@ -56,7 +56,8 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	s.engine.Endpoints, s.engine.Takeable = store, q.handlers.takeable
 	counts := gauge.New(health.New(store.Conn()), gauge.Options{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
 	s.engine.Observer = counts
-	if q.engine, err = engine.New(store, nil, s.engine); err == nil { // nil: without permits no receiver is called
+	queue := engine.Queue{Deliveries: store, Reads: store, Instances: store, Store: store, Lanes: store, LaneReads: store}
+	if q.engine, err = engine.New(queue, nil, s.engine); err == nil { // nil: without permits no receiver is called
 		err = q.engine.ReadClock(ctx)
 	}
 	if err != nil {

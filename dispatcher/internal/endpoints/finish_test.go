@@ -12,7 +12,7 @@ import (
 // finishing is a store and a queue. Between the two steps of a deletion the finisher comes by.
 type finishing struct {
 	dispatcher.EndpointStore
-	dispatcher.Queue
+	Lanes
 	registry *Registry
 	waiting  int
 }

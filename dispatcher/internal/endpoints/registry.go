@@ -19,7 +19,8 @@ import (
 // Options configure a Registry.
 type Options struct {
 	Store   dispatcher.EndpointStore // nil: there are no endpoints
-	Queue   dispatcher.Queue
+	Queue   Lanes
+	Reads   LaneReads
 	Log     *slog.Logger
 	Outages *outage.Log
 	Audit   dispatcher.Audit // nil: changes made by Hookladder itself are not recorded

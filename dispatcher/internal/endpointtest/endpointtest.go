@@ -21,7 +21,7 @@ type Fixture struct {
 	Store dispatcher.EndpointStore
 	// Open opens another connection to the same store, as another process would.
 	Open func() dispatcher.EndpointStore
-	// Watch is the store's dispatcher.Queue.Watch.
+	// Watch is the Watch of the store's queue.
 	Watch func(ctx context.Context, by string, subscriber dispatcher.Subscriber) error
 }
 

@@ -176,7 +176,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	call, cancel := context.WithTimeout(ctx, flushWithin)
 	defer cancel()
 	under := e.leases.enter()
-	out, err := e.queue.Schedule(call, by, free, lease, batch)
+	out, err := e.deliveries.Schedule(call, by, free, lease, batch)
 	claimed := leasedOf(batch, out)
 	e.leased(under, claimed)
 	out = spreadError(out, len(batch), err)

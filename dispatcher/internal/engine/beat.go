@@ -109,7 +109,7 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	delete(all, name)
 	h.compare(all)
 	grown, dead := h.peers.Read(all, since)
-	e.seen.note(append(grown, name), all, e.queue.Now())
+	e.seen.note(append(grown, name), all, e.store.Now())
 	return dead
 }
 
@@ -139,13 +139,13 @@ func (h *heartbeat) compare(all map[string]int64) {
 func (h *heartbeat) call(ctx context.Context, name string) (fresh bool, all map[string]int64, err error) {
 	e := h.engine
 	if !h.joined {
-		i := dispatcher.Instance{Permits: e.permits.total, Version: e.options.Version, StartedAt: e.queue.Now()}
-		if err := e.queue.Join(ctx, name, i); err != nil {
+		i := dispatcher.Instance{Permits: e.permits.total, Version: e.options.Version, StartedAt: e.store.Now()}
+		if err := e.instances.Join(ctx, name, i); err != nil {
 			return false, nil, err
 		}
 		h.joined = true
 	}
-	return e.queue.Beat(ctx, name, h.number)
+	return e.instances.Beat(ctx, name, h.number)
 }
 
 // beatFailed notes a beat that was not answered (see alive).

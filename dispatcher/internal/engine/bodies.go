@@ -145,7 +145,7 @@ func (l *loader) free(lane dispatcher.Lane, size int) {
 // read reads a body and hands its delivery to the workers.
 func (l *loader) read(c dispatcher.Claimed) {
 	e := l.engine
-	body, err := e.queue.Body(l.ctx, c.ID, *c.Message.Apart)
+	body, err := e.deliveries.Body(l.ctx, c.ID, *c.Message.Apart)
 	m := *c.Message
 	m.Body = body
 	switch {
@@ -179,7 +179,7 @@ func (l *loader) missed(c dispatcher.Claimed, err error) {
 func (l *loader) unfinished(id dispatcher.DeliveryID) bool {
 	call, cancel := outage.Within(l.ctx)
 	defer cancel()
-	record, err := l.engine.queue.Read(call, id.Message)
+	record, err := l.engine.reads.Read(call, id.Message)
 	at := slices.IndexFunc(record.Deliveries, func(d dispatcher.Delivery) bool { return d.ID == id })
 	return err == nil && at >= 0 && !record.Deliveries[at].Status.Ended()
 }

@@ -87,8 +87,6 @@ type testConn struct {
 	q *testQueue
 }
 
-var _ d.Queue = (*testConn)(nil)
-
 // connect is a new connection for an instance with so many permits.
 func connect(t testing.TB, q *testQueue, permits int) *testConn {
 	t.Helper()

@@ -44,7 +44,7 @@ type deliverer struct {
 // the outcome is recorded.
 func (d *deliverer) deliver(c dispatcher.Claimed) {
 	s := dispatcher.Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased}
-	began, local := d.engine.queue.Now(), time.Now()
+	began, local := d.engine.store.Now(), time.Now()
 	var r route
 	if c.Message == nil || c.Message.Success.Check() != nil {
 		s = poisoned(c, began)
@@ -53,7 +53,7 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	} else {
 		r = d.guarded(c, began, &s)
 	}
-	s.Attempt.Place(d.engine.queue.Now(), time.Since(local))
+	s.Attempt.Place(d.engine.store.Now(), time.Since(local))
 	d.engine.loader.done(&c)
 	d.engine.permits.release(1)
 	kept := d.excerpt
@@ -336,7 +336,7 @@ func (d *deliverer) judge(c dispatcher.Claimed, r route, answer dispatcher.Answe
 	}
 	o := dispatcher.Judge(dispatcher.Case{
 		Answer: answer, Success: r.success, Rung: c.Rung, Ladder: r.ladder, MaxAttempts: m.MaxAttempts, WaitsOn: c.WaitsOn,
-		Now: d.engine.queue.Now(), ExpiresAt: m.ExpiresAt, Jitter: d.jitter, Random: rand.Float64(),
+		Now: d.engine.store.Now(), ExpiresAt: m.ExpiresAt, Jitter: d.jitter, Random: rand.Float64(),
 	})
 	s.Verdict, s.Wait, s.Reason, s.Blame, s.Fails, s.Pause = o.Verdict, o.Wait, o.Reason, o.Blame, o.Fails, o.Pause
 	s.Endpoint, s.DisableAfter = r.endpoint, r.disableAfter
@@ -350,7 +350,7 @@ func (d *deliverer) judge(c dispatcher.Claimed, r route, answer dispatcher.Answe
 
 // fail records an attempt that was our own fault; the ladder decides what follows.
 func (d *deliverer) fail(c dispatcher.Claimed, r route, began time.Time, s *dispatcher.Settlement, err error) {
-	took := max(d.engine.queue.Now().Sub(began), 0)
+	took := max(d.engine.store.Now().Sub(began), 0)
 	d.judge(c, r, dispatcher.Answer{Class: dispatcher.ClassInternal, Err: err, Took: took}, began, s)
 }
 

@@ -55,8 +55,14 @@ type Options struct {
 // Engine takes messages and delivers them. Its methods may be called from several
 // goroutines. Nothing is delivered before Run, nor after it.
 type Engine struct {
-	options   Options
-	queue     dispatcher.Queue
+	options Options
+
+	// The store, as Queue has it.
+	deliveries Deliveries
+	reads      Reads
+	instances  Instances
+	store      Store
+
 	log       *slog.Logger
 	outages   *outage.Log // the store does not answer
 	fullLog   *outage.Log // it has no memory left
@@ -109,9 +115,9 @@ type Engine struct {
 }
 
 // New makes an Engine of a queue and a sender.
-func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
+func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e := &Engine{
-		options: o, queue: q, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
+		options: o, deliveries: q.Deliveries, reads: q.Reads, instances: q.Instances, store: q.Store, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
 		outages: outage.New(o.Log, "store lost", "store back"),
 		fullLog: outage.New(o.Log, "store full", "store has room again"), diskLog: outage.New(o.Log, "store refuses changes", "store takes changes again"),
 		lists: callers.NewTurns(dispatcher.ErrListing), tests: callers.NewPlaces(mostTests, testsEach), permits: newPermits(o.MaxInFlight),
@@ -129,10 +135,10 @@ func New(q dispatcher.Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.deaths = &deaths{log: e.log, of: map[deathKind]*deathCount{}}
 	e.settler = newSettler(e, 4*max(o.MaxInFlight, settleMost))
 	e.trimmer = newTrimmer(e, o.Keep)
-	q.Notify(e.events())
+	e.store.Notify(e.events())
 	e.dead = newReaper(e)
 	e.endpoints = endpoints.New(endpoints.Options{
-		Store: o.Endpoints, Queue: q, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
+		Store: o.Endpoints, Queue: q.Lanes, Reads: q.LaneReads, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
 		FailingAfter: o.FailingAfter, OnActivity: e.Stirred, Notify: e.tell,
 	})
 	e.accepter = newAccepter(e)
@@ -165,7 +171,7 @@ func (e *Engine) Resign(secrets []signer.Secret) error {
 }
 
 // Ping reports whether the store answers.
-func (e *Engine) Ping(ctx context.Context) error { return e.queue.Ping(ctx) }
+func (e *Engine) Ping(ctx context.Context) error { return e.store.Ping(ctx) }
 
 // Ready asks the queue what it is and whether it answers. Once the shutdown has begun
 // it answers ErrStopping, so that a load balancer sends callers elsewhere.
@@ -173,10 +179,10 @@ func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	if e.taking.Err() != nil {
 		return dispatcher.StoreInfo{}, dispatcher.ErrStopping
 	}
-	if err := e.queue.Ping(ctx); err != nil {
+	if err := e.store.Ping(ctx); err != nil {
 		return dispatcher.StoreInfo{}, err
 	}
-	return e.queue.Store(ctx)
+	return e.store.Store(ctx)
 }
 
 // Emptied is what the store lost, and was neither restored nor given up; nil: nothing.
@@ -189,7 +195,7 @@ func (e *Engine) emptied(lost *dispatcher.Emptied) {
 	if lost != nil {
 		e.log.Error("the store lost data: what needs them is refused", "err", lost)
 		news.Notice, news.Detail = dispatcher.NoticeUnhealthy, lost.Error()
-		news.Since = e.queue.Now().Truncate(time.Millisecond)
+		news.Since = e.store.Now().Truncate(time.Millisecond)
 	} else {
 		e.log.Info("the data that the store lost were restored or given up")
 		e.endpoints.Cache.Clear() // it may have endpoints that are no more
@@ -203,7 +209,7 @@ func (e *Engine) emptied(lost *dispatcher.Emptied) {
 // ReadClock reads the queue's clock. It is called at the start, so that Now is right
 // for the first caller too.
 func (e *Engine) ReadClock(ctx context.Context) error {
-	if err := e.queue.ReadClock(ctx); err != nil {
+	if err := e.store.ReadClock(ctx); err != nil {
 		return fmt.Errorf("read the queue's clock: %w", err)
 	}
 	return nil
@@ -211,7 +217,7 @@ func (e *Engine) ReadClock(ctx context.Context) error {
 
 // Now is the time by the queue's clock. Before the queue's first answer it is the time
 // by this host's.
-func (e *Engine) Now() time.Time { return e.queue.Now() }
+func (e *Engine) Now() time.Time { return e.store.Now() }
 
 // Permits tells how many permits are taken, and how many there are.
 func (e *Engine) Permits() (used, all int) {
@@ -234,7 +240,7 @@ func (e *Engine) events() dispatcher.Events {
 		Opened: func(lane dispatcher.Lane, since time.Time, wait time.Duration) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened", slog.String("lane", string(lane)), seconds("wait_s", wait))
 			e.tellBreaker(dispatcher.News{
-				Notice: dispatcher.NoticeOpened, Lane: lane, Key: dispatcher.Summary(since, e.queue.Now().Sub(since)),
+				Notice: dispatcher.NoticeOpened, Lane: lane, Key: dispatcher.Summary(since, e.store.Now().Sub(since)),
 				Since: since, Reason: string(dispatcher.WhyBreaker),
 			})
 		},
@@ -250,7 +256,7 @@ func (e *Engine) tell(news dispatcher.News) {
 	if e.options.Tell == nil {
 		return
 	}
-	news.At = e.queue.Now().Truncate(time.Millisecond)
+	news.At = e.store.Now().Truncate(time.Millisecond)
 	e.options.Tell(news)
 }
 
@@ -258,7 +264,7 @@ func (e *Engine) tell(news dispatcher.News) {
 // when its lane failed, and no outcome is being recorded.
 func (e *Engine) tellBreaker(news dispatcher.News) {
 	if news.Since.IsZero() {
-		news.Key = dispatcher.Summary(e.queue.Now(), 0)
+		news.Key = dispatcher.Summary(e.store.Now(), 0)
 	} else {
 		news.Status = e.settler.lastStatus(news.Lane)
 	}
@@ -272,7 +278,7 @@ func (e *Engine) storeNews(reason string) func(time.Time, error) {
 		if why != nil {
 			news.Notice, news.Detail = dispatcher.NoticeUnhealthy, why.Error()
 		}
-		news.Since = e.queue.Now().Add(-time.Since(since)).Truncate(time.Millisecond)
+		news.Since = e.store.Now().Add(-time.Since(since)).Truncate(time.Millisecond)
 		e.tell(news)
 	}
 }

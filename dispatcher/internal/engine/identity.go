@@ -67,7 +67,7 @@ func (e *Engine) alive(s *identity) bool {
 		return true
 	}
 	missed := s.missed.Load()
-	return e.queue.Nodes() > 1 && missed != nil && now.elapsed(*missed) < dispatcher.BeatOld && silent < missedMost
+	return e.instances.Nodes() > 1 && missed != nil && now.elapsed(*missed) < dispatcher.BeatOld && silent < missedMost
 }
 
 // clockReading is a time by both clocks of this host. The monotonic clock stands still

@@ -14,7 +14,7 @@ import (
 func (e *Engine) Message(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	record, err := e.read(ctx, id)
 	if a := record.Message.Apart; err == nil && a != nil && len(record.Deliveries) > 0 {
-		record.Message.Body, err = e.queue.Body(ctx, record.Deliveries[0].ID, *a)
+		record.Message.Body, err = e.deliveries.Body(ctx, record.Deliveries[0].ID, *a)
 		if errors.Is(err, dispatcher.ErrNotFound) {
 			err = nil // it is shown without a body
 		}
@@ -25,7 +25,7 @@ func (e *Engine) Message(ctx context.Context, id string) (dispatcher.MessageView
 // read reads a message without its large body, and the present URLs of its deliveries. Of
 // a fan-out it returns what is left beside an Emptied.
 func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, error) {
-	record, err := e.queue.Read(ctx, id)
+	record, err := e.reads.Read(ctx, id)
 	var lost *dispatcher.Emptied
 	if err != nil && !errors.As(err, &lost) {
 		return dispatcher.MessageView{}, err
@@ -40,7 +40,7 @@ func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 		return dispatcher.Page{}, err
 	}
 	defer leave()
-	page, err := e.queue.List(ctx, f)
+	page, err := e.reads.List(ctx, f)
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
@@ -72,7 +72,7 @@ func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilte
 	}
 	defer leave()
 	f.Lane = endpoint.Lane()
-	page, err := e.queue.Ended(ctx, f)
+	page, err := e.reads.Ended(ctx, f)
 	if err != nil {
 		return dispatcher.EndedPage{}, err
 	}
@@ -86,7 +86,7 @@ func (e *Engine) Instances(ctx context.Context, limit int, cursor string) ([]dis
 		return nil, "", err
 	}
 	defer leave()
-	list, next, err := e.queue.Instances(ctx, limit, cursor)
+	list, next, err := e.reads.Instances(ctx, limit, cursor)
 	e.seen.tell(list)
 	return list, next, err
 }
@@ -95,7 +95,7 @@ func (e *Engine) Instances(ctx context.Context, limit int, cursor string) ([]dis
 func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
-	stats, err := e.queue.Stats(call)
+	stats, err := e.reads.Stats(call)
 	if err != nil {
 		return dispatcher.Stats{}, err
 	}
@@ -106,7 +106,7 @@ func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
 // all of these as they are then.
 func (e *Engine) Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error) {
 	_, list, err := e.change(ctx, id, lane, func(ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
-		return e.queue.Cancel(ctx, e.name(), ids)
+		return e.deliveries.Cancel(ctx, e.name(), ids)
 	})
 	return list, err
 }
@@ -115,7 +115,7 @@ func (e *Engine) Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([
 // deliveries as they are then. Delivered ones are sent again only with delivered.
 func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error) {
 	changes, list, err := e.change(ctx, id, lane, func(ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
-		return e.queue.Retry(ctx, e.name(), ids, delivered)
+		return e.deliveries.Retry(ctx, e.name(), ids, delivered)
 	})
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, del
 // change changes the deliveries of a message, or the one in a lane, and reads them as
 // they are then.
 func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, call func([]dispatcher.DeliveryID) ([]dispatcher.Change, error)) ([]dispatcher.Change, []dispatcher.Delivery, error) {
-	record, err := e.queue.Read(ctx, id)
+	record, err := e.reads.Read(ctx, id)
 	found := only(record.Deliveries, lane)
 	if err = besideLoss(found, lane, err); err != nil {
 		return nil, nil, err

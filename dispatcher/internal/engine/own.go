@@ -114,7 +114,7 @@ func (n *ownNetwork) failed(c *dispatcher.Claimed, fault *dispatcher.EgressError
 			"why", string(fault.Why), "err", fault.Err, "attempts", n.again, "cure", networkCures[fault.Why])
 		n.logged, n.again = now, 0
 	}
-	if !since.IsZero() && n.engine.queue.Now().Sub(since) >= networkBlame {
+	if !since.IsZero() && n.engine.store.Now().Sub(since) >= networkBlame {
 		return 0, false
 	}
 	n.remember(c.ID.Lane)
@@ -160,7 +160,7 @@ func (n *ownNetwork) endWaits(ctx context.Context) error {
 	}
 	ctx, cancel := outage.Within(ctx)
 	defer cancel()
-	err := n.engine.queue.EndWaits(ctx, n.engine.name(), lanes)
+	err := n.engine.deliveries.EndWaits(ctx, n.engine.name(), lanes)
 	if err != nil {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -173,7 +173,7 @@ func (n *ownNetwork) endWaits(ctx context.Context) error {
 
 // changed logs and tells that controls of a kind fail, or succeed again.
 func (n *ownNetwork) changed(why dispatcher.EgressFault, err error) {
-	now := n.engine.queue.Now()
+	now := n.engine.store.Now()
 	n.mu.Lock()
 	since, was := n.down[why]
 	if err != nil {

@@ -34,7 +34,7 @@ func (e *Engine) Publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 }
 
 func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
-	created := e.queue.Now().Truncate(time.Millisecond)
+	created := e.store.Now().Truncate(time.Millisecond)
 	all := make([]routed, len(batch))
 	entries := make([]dispatcher.Entry, 0, len(batch))
 	lanes := 0
@@ -96,7 +96,7 @@ func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, 
 	if len(ids) == 0 {
 		return
 	}
-	known, err := e.queue.Known(ctx, ids)
+	known, err := e.reads.Known(ctx, ids)
 	for k, i := range at {
 		switch {
 		case err != nil:

@@ -89,7 +89,7 @@ func (r *reaper) reapOrphans(ctx context.Context) bool {
 	e := r.engine
 	call, cancel := outage.Within(ctx)
 	defer cancel()
-	names, err := e.queue.Orphans(call)
+	names, err := e.instances.Orphans(call)
 	for _, name := range names {
 		r.reap(ctx, name)
 	}
@@ -111,7 +111,7 @@ func (r *reaper) reap(ctx context.Context, name string) (taken int, ok bool) {
 	e := r.engine
 	call, cancel := outage.Within(ctx)
 	defer cancel()
-	taken, err := e.queue.Reap(call, e.name(), name)
+	taken, err := e.instances.Reap(call, e.name(), name)
 	if ctx.Err() == nil {
 		e.goOn(ctx, "reap", 0, err)
 	}

@@ -73,11 +73,11 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 	unknown, err := e.leases.diff(ctx, func() ([]dispatcher.Lease, error) {
 		call, cancel := outage.Within(ctx)
 		defer cancel()
-		return e.queue.Leases(call, e.name())
+		return e.deliveries.Leases(call, e.name())
 	})
 	if len(unknown) > 0 {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "unknown leases handed back", slog.Int("deliveries", len(unknown)))
-		e.settler.put(unbegun(unknown, e.queue.Now())...)
+		e.settler.put(unbegun(unknown, e.store.Now())...)
 	}
 	return err
 }

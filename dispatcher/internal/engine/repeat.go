@@ -19,7 +19,7 @@ func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out 
 	for k, i := range repeats {
 		batch[k] = all[i].entry
 	}
-	standing, err := e.queue.Standing(ctx, batch)
+	standing, err := e.reads.Standing(ctx, batch)
 	if err != nil {
 		standing = make([]dispatcher.Standing, len(batch))
 	}
@@ -116,7 +116,7 @@ func (e *Engine) tellConflicts(ctx context.Context, all []routed, out []dispatch
 	if len(at) == 0 {
 		return
 	}
-	kept, err := e.queue.Kept(ctx, batch) // an error is no reason to fail the publish
+	kept, err := e.reads.Kept(ctx, batch) // an error is no reason to fail the publish
 	for k, i := range at {
 		if err == nil && kept[k] != nil {
 			out[i].Differs = batch[k].Message.Differs(kept[k])

@@ -256,9 +256,20 @@ type instance struct {
 // Run is the engine's, which runs the endpoints too.
 func (i instance) Run(ctx context.Context) error { return i.Engine.Run(ctx) }
 
-func newTestInstance(t testing.TB, q d.Queue, s d.Sender, o engine.Options) instance {
+// wholeQueue is one store for all that an engine uses.
+type wholeQueue interface {
+	engine.Deliveries
+	engine.Reads
+	engine.Instances
+	engine.Store
+	endpoints.Lanes
+	endpoints.LaneReads
+}
+
+func newTestInstance(t testing.TB, q wholeQueue, s d.Sender, o engine.Options) instance {
 	t.Helper()
-	e, err := engine.New(q, s, o)
+	queue := engine.Queue{Deliveries: q, Reads: q, Instances: q, Store: q, Lanes: q, LaneReads: q}
+	e, err := engine.New(queue, s, o)
 	require.NoError(t, err)
 	return instance{e, e.Registry()}
 }

@@ -96,7 +96,7 @@ func (e *Engine) leave(ctx context.Context) {
 			rest[i].tell(dispatcher.Settled{Err: errOver})
 		}
 	}
-	leases, unread := e.queue.Leases(ctx, e.name())
+	leases, unread := e.deliveries.Leases(ctx, e.name())
 	err = errors.Join(err, unread)
 	var back []dispatcher.Lease
 	for _, l := range leases {
@@ -105,7 +105,7 @@ func (e *Engine) leave(ctx context.Context) {
 		}
 	}
 	if len(back) > 0 {
-		settled := e.queue.Settle(ctx, e.name(), unbegun(back, e.queue.Now()))
+		settled := e.deliveries.Settle(ctx, e.name(), unbegun(back, e.store.Now()))
 		for i := range settled {
 			if settled[i].Died != nil {
 				e.died(*settled[i].Died, nil)
@@ -114,7 +114,7 @@ func (e *Engine) leave(ctx context.Context) {
 		err = errors.Join(err, failureOf(settled))
 	}
 	if err == nil {
-		err = e.queue.Leave(ctx, e.name())
+		err = e.instances.Leave(ctx, e.name())
 	}
 	if err != nil {
 		e.log.Warn("could not sign off, others will take over", "err", err)

@@ -212,7 +212,7 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 		s.batch = append(s.batch, batch[i].Settlement)
 	}
 	by := e.name()
-	settled := e.queue.Settle(call, by, s.batch)
+	settled := e.deliveries.Settle(call, by, s.batch)
 	clear(s.batch) // excerpts are large
 	s.batch = s.batch[:0]
 	for i := range batch {

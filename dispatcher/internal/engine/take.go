@@ -71,7 +71,7 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 	e := c.engine
 	if _, may := e.mayLease(); may {
 		free := e.permits.free()
-		batches, waiting := e.queue.Claimable(free)
+		batches, waiting := e.deliveries.Claimable(free)
 		if batches > 0 && free > 0 {
 			return min(batches, batchesAtOnce), true
 		}
@@ -96,7 +96,7 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	e := c.engine
 	claimed, err := e.lease(ctx, func(call context.Context) ([]dispatcher.Claimed, error) {
-		return e.queue.Claim(call, name, dispatcher.Claim{Wanted: got, Free: e.permits.free() + got, Suspects: e.leases.suspectLanes()})
+		return e.deliveries.Claim(call, name, dispatcher.Claim{Wanted: got, Free: e.permits.free() + got, Suspects: e.leases.suspectLanes()})
 	})
 	e.permits.release(got - len(claimed))
 	e.begin(ctx, claimed)

@@ -64,7 +64,7 @@ func (e *Engine) Begins(ctx context.Context, c *dispatcher.Claimed, beside bool)
 	}
 	ctx, cancel := outage.Within(ctx)
 	defer cancel()
-	ok, err := e.queue.Begin(ctx, e.name(), dispatcher.Lease{ID: c.ID, At: c.Leased}, beside)
+	ok, err := e.deliveries.Begin(ctx, e.name(), dispatcher.Lease{ID: c.ID, At: c.Leased}, beside)
 	e.outages.Report("begin", err)
 	if err != nil || !ok {
 		return false
@@ -89,7 +89,7 @@ func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int
 	for _, c := range leased {
 		switch {
 		case c.Message == nil:
-			unfit = append(unfit, poisoned(c, e.queue.Now()))
+			unfit = append(unfit, poisoned(c, e.store.Now()))
 		case c.Message.Sealed != "": // without its headers it is not what was published
 			unfit = append(unfit, stalled(&c))
 		case c.ID.Lane.IsEndpoint():
@@ -153,7 +153,7 @@ func (e *Engine) readBodies(ctx context.Context, list []dispatcher.Claimed) (los
 			continue
 		}
 		reading.Go(func() error {
-			body, err := e.queue.Body(ctx, c.ID, *c.Message.Apart)
+			body, err := e.deliveries.Body(ctx, c.ID, *c.Message.Apart)
 			m := *c.Message
 			m.Body = body
 			switch {
@@ -162,7 +162,7 @@ func (e *Engine) readBodies(ctx context.Context, list []dispatcher.Claimed) (los
 			case errors.Is(err, dispatcher.ErrNotFound) && e.loader.unfinished(c.ID):
 				e.log.LogAttrs(ctx, slog.LevelError, "body missing, its delivery can't be made",
 					slog.String("delivery_id", c.ID.String()), slog.Any("err", err))
-				s := poisoned(*c, e.queue.Now())
+				s := poisoned(*c, e.store.Now())
 				lost[i] = &s
 			default:
 				lost[i] = &backs([]dispatcher.Claimed{*c}, backPause)[0]
@@ -226,7 +226,7 @@ func (e *Engine) Timeout(c dispatcher.Claimed) time.Duration {
 // becomes of the delivery if the lease still counts. done is told once that was recorded, or
 // can't be any more, and must not block.
 func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(dispatcher.Settled)) dispatcher.Verdict {
-	d, now := e.deliverer, e.queue.Now()
+	d, now := e.deliverer, e.store.Now()
 	if h.At.IsZero() {
 		h.At = now
 	}
@@ -262,7 +262,7 @@ func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(di
 // Succeeded records that an attempt at a delivery succeeded whose lease had ended. That
 // counts where the delivery has not ended. done is told as by Finish.
 func (e *Engine) Succeeded(id dispatcher.DeliveryID, attempt int, done func(dispatcher.Settled)) {
-	now := e.queue.Now()
+	now := e.store.Now()
 	s := dispatcher.Settlement{ID: id, Verdict: dispatcher.Delivered}
 	s.Attempt = dispatcher.Attempt{Number: attempt, At: now, Verdict: dispatcher.Delivered}
 	e.settler.putAndTell(s, false, func(is dispatcher.Settled) {

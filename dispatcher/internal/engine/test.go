@@ -43,7 +43,7 @@ func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.Test
 	if endpoint.Success.Check() != nil {
 		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, errSuccess)
 	}
-	at := e.queue.Now()
+	at := e.store.Now()
 	m, err := testMessage(endpoint, at)
 	if err != nil {
 		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, err)

@@ -54,7 +54,7 @@ func (e *Engine) Rouse() {
 
 // Upcoming tells when there is something to do next. The mover and the claimer learn of it too.
 func (e *Engine) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) {
-	return e.queue.Upcoming(ctx)
+	return e.reads.Upcoming(ctx)
 }
 
 // lately is how long ago the last beat of an instance was seen that counts as alive: one
@@ -73,7 +73,7 @@ func (e *Engine) Others(ctx context.Context) (inFlight map[string]int, silent []
 	}
 	inFlight = map[string]int{}
 	for cursor := ""; ; {
-		list, next, err := e.queue.Instances(ctx, othersAtOnce, cursor)
+		list, next, err := e.reads.Instances(ctx, othersAtOnce, cursor)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -85,7 +85,7 @@ func (e *Engine) Others(ctx context.Context) (inFlight map[string]int, silent []
 		}
 	}
 	delete(inFlight, e.name())
-	return inFlight, e.seen.silent(e.queue.Now().Add(-lately)), nil
+	return inFlight, e.seen.silent(e.store.Now().Add(-lately)), nil
 }
 
 // othersAtOnce is how many instances are read at a time.

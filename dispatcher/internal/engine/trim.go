@@ -113,7 +113,7 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 	e := t.engine
 	for more := true; more && ctx.Err() == nil; where = dispatcher.TrimMore {
 		call, cancel := outage.Within(ctx)
-		trimmed, err := e.queue.Trim(call, e.name(), t.keep, where)
+		trimmed, err := e.deliveries.Trim(call, e.name(), t.keep, where)
 		cancel()
 		if trimmed.Asked == 0 && err == nil {
 			return
@@ -175,7 +175,7 @@ func (r *evictor) makeRoom(ctx context.Context, wanted int) bool {
 	call, cancel := context.WithTimeout(ctx, evictWithin)
 	defer cancel()
 	for made := false; ; made = true {
-		trimmed, err := e.queue.Trim(call, e.name(), e.trimmer.keep, dispatcher.TrimFull)
+		trimmed, err := e.deliveries.Trim(call, e.name(), e.trimmer.keep, dispatcher.TrimFull)
 		if trimmed.Asked == 0 && err == nil {
 			return made
 		}

@@ -31,7 +31,7 @@ const pollLeast = time.Second
 // where the queue has no pub/sub.
 func (w *watcher) Run(ctx context.Context) error {
 	e := w.engine
-	if e.queue.Polls() {
+	if e.store.Polls() {
 		return nil
 	}
 	takeable := e.options.Takeable
@@ -55,7 +55,7 @@ func (w *watcher) Run(ctx context.Context) error {
 	subscriber := dispatcher.Subscriber{OnEndpoint: onEndpoint, OnGap: onGap, OnTakeable: takeable}
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
-		err := e.queue.Watch(ctx, e.name(), subscriber)
+		err := e.store.Watch(ctx, e.name(), subscriber)
 		e.endpoints.Cache.SetSubscribed(false)
 		if err == nil {
 			err = errWatchEnded
@@ -81,7 +81,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 	var last time.Time
 	for failures, failed := 0, false; ctx.Err() == nil; {
 		due := time.Until(last.Add(pollLeast))
-		wants := asked || e.queue.Polls()
+		wants := asked || e.store.Polls()
 		all := wants && due <= 0
 		if all {
 			last = time.Now()
@@ -123,7 +123,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 // pause is the time until the next poll: PollEvery, or longer where a poll takes so many
 // commands that pollRate asks for it.
 func (w *watcher) pause() time.Duration {
-	cost, held := w.engine.queue.Cost()
+	cost, held := w.engine.store.Cost()
 	cost += w.engine.endpoints.FinishCost(held)
 	return max(w.pollEvery, time.Duration(float64(cost)/pollRate*float64(time.Second)))
 }
@@ -131,7 +131,7 @@ func (w *watcher) pause() time.Duration {
 func (w *watcher) pollOnce(ctx context.Context, all bool) (wait time.Duration, err error) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
-	return w.engine.queue.Look(call, all)
+	return w.engine.store.Look(call, all)
 }
 
 // mover makes ready what is due. It sleeps until the queue's next due time.
@@ -165,7 +165,7 @@ func (m *mover) Run(ctx context.Context) error {
 func (m *mover) move(ctx context.Context) (wait time.Duration, err error) {
 	e, by := m.engine, m.engine.name()
 	ended, err := e.lease(ctx, func(call context.Context) (ended []dispatcher.Claimed, err error) {
-		wait, ended, err = e.queue.Move(call, by)
+		wait, ended, err = e.deliveries.Move(call, by)
 		return ended, err
 	})
 	if errors.Is(err, dispatcher.ErrFenced) {

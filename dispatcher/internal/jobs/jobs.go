@@ -51,7 +51,7 @@ type Store interface {
 	Forget(ctx context.Context, now time.Time) error
 }
 
-// ListFunc reads a page of deliveries, as dispatcher.Queue does.
+// ListFunc reads a page of deliveries.
 type ListFunc func(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
 
 // ShowFunc reads deliveries again, as every list shows them. It leaves out those that are gone.

@@ -36,7 +36,7 @@ type Lanes interface {
 
 // Store tells what the store has no more.
 type Store interface {
-	// SealCursor makes a cursor of the place where a page ended, and OpenCursor reads it. See dispatcher.Queue.
+	// SealCursor makes a cursor of the place where a page ended, and OpenCursor reads it. See endpoints.Lanes.
 	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
 	OpenCursor(ctx context.Context, list, cursor string, place any) error
 	// Forgotten is the newest end that it forgot.

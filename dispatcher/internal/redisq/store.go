@@ -76,7 +76,7 @@ type (
 	shelfReader    = shelf.Reader
 )
 
-// Store is a dispatcher.Queue in Redis, with the endpoints beside it.
+// Store is the queue in Redis, with the endpoints beside it.
 type Store struct {
 	*endpointStore
 	*attempts.Reader
@@ -109,8 +109,6 @@ type Store struct {
 	events     dispatcher.Events
 	answered   func(partitions.Hint) // tests listen to the hints of answers; else nil
 }
-
-var _ dispatcher.Queue = (*Store)(nil)
 
 // Open connects to Redis, agrees with :meta on the number of partitions, finds
 // out what the server can and loads the scripts.

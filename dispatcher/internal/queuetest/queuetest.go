@@ -1,10 +1,9 @@
-// Package queuetest is the conformance suite that every store behind
-// dispatcher.Queue must pass. It has readable cases for each method and rule. A
-// random test compares the store with a model after every step.
+// Package queuetest has the tests of the queue, which every store of an engine must pass:
+// readable cases for each method and rule. Package model compares the store with a model
+// after every random step.
 //
-// The cases need to see the state that the store keeps, and not only its
-// answers. So a store brings a Fixture that reads all of it as States. Time is
-// the test's: nothing here sleeps.
+// The cases check the stored state, and not only the answers: package redisqtest reads all
+// keys as a stored.State. The clock is the test's, so nothing here sleeps.
 package queuetest
 
 import (
@@ -13,17 +12,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/deliveries"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
-)
-
-// What a store under test gives to the suite, as package rig has it.
-type (
-	Queue      = rig.Queue
-	Hint       = rig.Hint
-	Trimmed    = rig.Trimmed
-	Subscriber = rig.Subscriber
-	Fixture    = rig.Fixture
-	Cut        = rig.Cut
-	OpenFunc   = rig.OpenFunc
 )
 
 // groups are all cases, by what they are about.

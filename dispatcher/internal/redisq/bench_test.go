@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -236,7 +235,7 @@ func (r *benchRig) schedule(batch []dispatcher.Entry, lease int) {
 	require.Equal(r, lease > 0 && batch[0].Message.Delay == 0, len(rig.Leased(got[len(got)-1])) > 0, "leased")
 }
 
-func (r *benchRig) move() queuetest.Hint {
+func (r *benchRig) move() redisqtest.Hint {
 	r.Helper()
 	_, hints, err := r.store.Move(r.Context(), "one", []int{0})
 	require.NoError(r, err)

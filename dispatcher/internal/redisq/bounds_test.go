@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -99,12 +98,12 @@ func TestAThousandDeliveriesOfAMessageAreChangedSomeAtATime(t *testing.T) {
 	r := newTrap(t)
 	ids := r.fanned("fan", n)
 	g := measured(r.store)
-	retryAll := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []queuetest.Hint, error) {
+	retryAll := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error) {
 		return r.store.Retry(ctx, by, ids, true)
 	}
 	for _, change := range []struct {
 		name string
-		do   func(context.Context, string, []dispatcher.DeliveryID) ([]dispatcher.Change, []queuetest.Hint, error)
+		do   func(context.Context, string, []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error)
 	}{{"cancel", r.store.Cancel}, {"retry", retryAll}, {"cancel", r.store.Cancel}} {
 		before := r.stat("hget")
 		changes, _, err := change.do(t.Context(), "one", ids)
@@ -258,7 +257,7 @@ func TestDigestsAreReadSomeAtATime(t *testing.T) {
 	const n = 300
 	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: 2, LaneMaxInFlight: 128, Permits: 1024})
 	f.SetClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	store := f.Queue.(*redisqtest.Raw)
+	store := f.Queue
 	lanes := make([]dispatcher.Lane, 0, 2)
 	for i := 0; len(lanes) < 2; i++ {
 		if len(lanes) == 0 || f.Partition(laneOf(i)) != f.Partition(lanes[0]) {
@@ -296,7 +295,7 @@ func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 	t.Parallel()
 	const partitions, n, limit = 16, 1600, 100
 	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024})
-	store, now := f.Queue.(*redisqtest.Raw), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	store, now := f.Queue, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var want []dispatcher.Lane
 	publish := func(lane dispatcher.Lane) {
 		now = now.Add(time.Second)

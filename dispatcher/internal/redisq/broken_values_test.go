@@ -15,7 +15,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // All data of lanes that begin with sick may be broken by hand. The data of
@@ -303,7 +302,7 @@ func (r *trap) cure() {
 func newPatient(t testing.TB, server *redistest.Server) *trap {
 	t.Helper()
 	f := newTestStores(server)(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
-	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisqtest.Raw)}
+	r := &trap{TB: t, fixture: f, store: f.Queue}
 	t.Cleanup(func() { require.NoError(t, r.store.Client().FlushAll(context.Background()).Err()) }) // before the store is closed
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for _, name := range []string{"one", "two"} {

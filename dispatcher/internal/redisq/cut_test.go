@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // cutLine is a connection that lets a number of scripts through to Redis and
@@ -28,7 +28,7 @@ type cutLine struct {
 }
 
 // openCut opens a store over a connection that breaks.
-func openCut(t testing.TB, o redisq.Options, partitions, scripts int, answered bool) queuetest.Cut {
+func openCut(t testing.TB, o redisq.Options, partitions, scripts int, answered bool) redisqtest.Cut {
 	t.Helper()
 	store := openTestStore(t, o)
 	line := &cutLine{tags: map[string]int{}, answered: answered, left: scripts, ran: map[int]bool{}}
@@ -36,7 +36,7 @@ func openCut(t testing.TB, o redisq.Options, partitions, scripts int, answered b
 		line.tags[tagOf(o.Project, n)] = n
 	}
 	store.Client().AddHook(line)
-	return queuetest.Cut{
+	return redisqtest.Cut{
 		Queue: store,
 		Ran: func(partition int) bool {
 			line.mu.Lock()

@@ -10,12 +10,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 func TestMoreGroupsOfDeadThanAPageOrdersComeInSeveralOrders(t *testing.T) {
 	f, options := newTestFixture(t, stored.Setup{Partitions: 4}, redistest.Start(t))
-	store := f.Queue.(*redisqtest.Raw)
+	store := f.Queue
 	want := map[string]bool{}
 	for n := range 4 {
 		fields := map[string]any{}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -19,19 +18,19 @@ import (
 // heard is what one instance is told by the others.
 type heard struct {
 	begun   chan struct{}
-	hints   chan queuetest.Hint
+	hints   chan redisqtest.Hint
 	changes chan dispatcher.EndpointChange
 }
 
 // listen makes a store watch until the test ends.
 func listen(t *testing.T, s *redisqtest.Raw) heard {
 	t.Helper()
-	h := heard{make(chan struct{}, 10), make(chan queuetest.Hint, 10), make(chan dispatcher.EndpointChange, 10)}
+	h := heard{make(chan struct{}, 10), make(chan redisqtest.Hint, 10), make(chan dispatcher.EndpointChange, 10)}
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		_ = s.Watch(ctx, "listener", queuetest.Subscriber{
-			OnHint: func(hint queuetest.Hint) { h.hints <- hint },
+		_ = s.Watch(ctx, "listener", redisqtest.Subscriber{
+			OnHint: func(hint redisqtest.Hint) { h.hints <- hint },
 			Subscriber: dispatcher.Subscriber{
 				OnEndpoint: func(c dispatcher.EndpointChange) { h.changes <- c },
 				OnGap:      func() { h.begun <- struct{}{} },

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -75,8 +74,8 @@ func TestACallThatTakesTooLongCutsNoOtherLine(t *testing.T) {
 	watching, stop := context.WithCancel(t.Context())
 	defer stop()
 	watch.Go(func() {
-		ended <- store.Watch(watching, "two", queuetest.Subscriber{
-			Subscriber: dispatcher.Subscriber{OnGap: func() { begun <- struct{}{} }}, OnHint: func(queuetest.Hint) { told <- struct{}{} },
+		ended <- store.Watch(watching, "two", redisqtest.Subscriber{
+			Subscriber: dispatcher.Subscriber{OnGap: func() { begun <- struct{}{} }}, OnHint: func(redisqtest.Hint) { told <- struct{}{} },
 		})
 	})
 	<-begun

@@ -3,6 +3,7 @@ package redisq_test
 import (
 	"context"
 	"fmt"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"slices"
 	"strings"
 	"testing"
@@ -39,18 +40,18 @@ func TestQueueModel(t *testing.T) {
 }
 
 // newTestStores makes stores on one server.
-func newTestStores(server redistest.Redis) queuetest.OpenFunc {
-	return func(t testing.TB, s stored.Setup) queuetest.Fixture {
+func newTestStores(server redistest.Redis) rig.OpenFunc {
+	return func(t testing.TB, s stored.Setup) redisqtest.Fixture {
 		t.Helper()
 		f, _ := newTestFixture(t, s, server)
 		return f
 	}
 }
 
-func newTestFixture(t testing.TB, s stored.Setup, server redistest.Redis) (queuetest.Fixture, redisq.Options) {
+func newTestFixture(t testing.TB, s stored.Setup, server redistest.Redis) (redisqtest.Fixture, redisq.Options) {
 	t.Helper()
-	f, options := redisqtest.Fixture(t, s, server, openTestStore)
-	f.Cut = func(scripts int, answered bool) queuetest.Cut {
+	f, options := redisqtest.NewFixture(t, s, server, openTestStore)
+	f.Cut = func(scripts int, answered bool) redisqtest.Cut {
 		return openCut(t, options, s.Partitions, scripts, answered)
 	}
 	return f, options
@@ -58,11 +59,11 @@ func newTestFixture(t testing.TB, s stored.Setup, server redistest.Redis) (queue
 
 // newRealStores makes stores that can go back in time and be full. Their server
 // must have no other work.
-func newRealStores(server redistest.Redis) queuetest.OpenFunc {
-	return func(t testing.TB, s stored.Setup) queuetest.Fixture {
+func newRealStores(server redistest.Redis) rig.OpenFunc {
+	return func(t testing.TB, s stored.Setup) redisqtest.Fixture {
 		t.Helper()
 		f, options := newTestFixture(t, s, server)
-		client := f.Queue.(*redisqtest.Raw).Client()
+		client := f.Queue.Client()
 		f.Copy = func() func() { return copyKeys(t, client, options.Project) }
 		f.Fill = func(full bool) {
 			limit := "0"

@@ -136,7 +136,7 @@ func newRestarted(t *testing.T) (*trap, *restarter) {
 	t.Helper()
 	server := redistest.Start(t)
 	f := newTestStores(server)(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
-	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisqtest.Raw)}
+	r := &trap{TB: t, fixture: f, store: f.Queue}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	h := &restarter{UniversalClient: r.store.Client(), t: t, server: server, scripts: redisq.SHAs()}
 	r.store.Client().AddHook(h)

@@ -11,7 +11,6 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // Redis keeps a small hash as a list, which each look-up walks. With some
@@ -19,7 +18,7 @@ import (
 func TestTheStatesOfLanesAreFoundAtOnce(t *testing.T) {
 	server := redistest.Start(t, "enable-debug-command yes")
 	f := newTestStores(server)(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
-	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisqtest.Raw)}
+	r := &trap{TB: t, fixture: f, store: f.Queue}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	client := r.store.Client()
 	encodings := func() (all []string) {

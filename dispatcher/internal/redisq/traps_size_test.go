@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // calls counts the commands that Redis has run, those in scripts included.
@@ -124,9 +124,9 @@ func TestBatchesFitWithThousandsOfInstances(t *testing.T) {
 	for i, lane := range lanes {
 		ids[i] = dispatcher.DeliveryID{Lane: lane, Message: "fan"}
 	}
-	for name, f := range map[string]func() ([]dispatcher.Change, []queuetest.Hint, error){
-		"retry":  func() ([]dispatcher.Change, []queuetest.Hint, error) { return r.store.Retry(ctx, "one", ids, true) },
-		"cancel": func() ([]dispatcher.Change, []queuetest.Hint, error) { return r.store.Cancel(ctx, "one", ids) },
+	for name, f := range map[string]func() ([]dispatcher.Change, []redisqtest.Hint, error){
+		"retry":  func() ([]dispatcher.Change, []redisqtest.Hint, error) { return r.store.Retry(ctx, "one", ids, true) },
+		"cancel": func() ([]dispatcher.Change, []redisqtest.Hint, error) { return r.store.Cancel(ctx, "one", ids) },
 	} {
 		changes, _, err := f()
 		require.NoError(t, err, name)

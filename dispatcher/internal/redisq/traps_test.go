@@ -13,7 +13,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -25,14 +24,14 @@ import (
 type trap struct {
 	testing.TB
 	store   *redisqtest.Raw
-	fixture queuetest.Fixture
+	fixture redisqtest.Fixture
 	now     time.Time
 }
 
 func newTrap(t testing.TB) *trap {
 	t.Helper()
 	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
-	r := &trap{TB: t, fixture: f, store: f.Queue.(*redisqtest.Raw)}
+	r := &trap{TB: t, fixture: f, store: f.Queue}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for _, name := range []string{"one", "two"} {
 		_, _, err := r.store.Beat(t.Context(), name, 1)
@@ -62,7 +61,7 @@ func (r *trap) schedule(batch ...dispatcher.Entry) []dispatcher.ScheduleResult {
 	return got
 }
 
-func (r *trap) move() queuetest.Hint {
+func (r *trap) move() redisqtest.Hint {
 	r.Helper()
 	_, hints, err := r.store.Move(r.Context(), "one", []int{0})
 	require.NoError(r, err)

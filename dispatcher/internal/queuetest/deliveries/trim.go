@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // TrimCases are about forgetting ended work.
@@ -19,7 +20,7 @@ var TrimCases = []rig.Case{
 		r.Pass(24*time.Hour - time.Millisecond)
 		r.Trim(rig.KeepAll) // looks at the lane's state, which is still in use
 		r.MustChangeNothing(func() {
-			require.Equal(r, rig.Trimmed{}, r.TrimOnce(rig.KeepAll, false))
+			require.Equal(r, redisqtest.Trimmed{}, r.TrimOnce(rig.KeepAll, false))
 		})
 	}},
 	{Name: "an unfinished delivery is never trimmed", Run: func(r *rig.Rig) {
@@ -270,15 +271,15 @@ var TrimCases = []rig.Case{
 			r.DieOne("a")
 		}
 		got := r.Trim(keep)
-		require.Equal(r, rig.Trimmed{Trimmed: dispatcher.Trimmed{Finished: 5, Seen: 2, Dead: 8, DeadCut: 8}}, got)
+		require.Equal(r, redisqtest.Trimmed{Trimmed: dispatcher.Trimmed{Finished: 5, Seen: 2, Dead: 8, DeadCut: 8}}, got)
 		require.Equal(r, int64(5), r.State().Counts[dispatcher.StatusDelivered])
 		require.Equal(r, int64(2), r.State().Counts[dispatcher.StatusDead])
 		require.Len(r, r.State().Seen, 3)
 	}},
 	{Name: "trimming an empty store does nothing", Run: func(r *rig.Rig) {
 		r.MustChangeNothing(func() {
-			require.Equal(r, rig.Trimmed{}, r.TrimOnce(rig.KeepNothing, false))
-			require.Equal(r, rig.Trimmed{}, r.TrimOnce(rig.KeepNothing, true))
+			require.Equal(r, redisqtest.Trimmed{}, r.TrimOnce(rig.KeepNothing, false))
+			require.Equal(r, redisqtest.Trimmed{}, r.TrimOnce(rig.KeepNothing, true))
 		})
 	}},
 }

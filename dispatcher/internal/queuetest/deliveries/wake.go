@@ -8,6 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // WakeCases are about hints of work to other instances.
@@ -18,11 +19,11 @@ var WakeCases = []rig.Case{
 	{Name: "others are told of work at once and for later", Run: func(r *rig.Rig) {
 		w := r.Watch(rig.Two)
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute)))
-		require.Equal(r, rig.Hint{Now: rig.Start, Due: rig.Start.Add(time.Minute), Weight: -1}, w.Next())
+		require.Equal(r, redisqtest.Hint{Now: rig.Start, Due: rig.Start.Add(time.Minute), Weight: -1}, w.Next())
 		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Second)))
 		require.Equal(r, rig.Start.Add(time.Second), w.Next().Due)
 		r.Publish("b", "m3")
-		require.Equal(r, rig.Hint{Now: rig.Start, Due: rig.Start.Add(time.Second), Weight: r.Setup.Weight(4, 0)}, w.Next())
+		require.Equal(r, redisqtest.Hint{Now: rig.Start, Due: rig.Start.Add(time.Second), Weight: r.Setup.Weight(4, 0)}, w.Next())
 	}},
 	{Name: "a lighter lane is told though there was work already", Run: func(r *rig.Rig) {
 		r.Succeed("light")

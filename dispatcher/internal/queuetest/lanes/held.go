@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // HeldCases are about paused lanes, one or all of them.
@@ -154,7 +155,7 @@ var HeldCases = []rig.Case{
 		r.Schedule(r.Entry("m4", rig.To("b"), rig.Delay(time.Hour)))
 		c := r.Claim(rig.One, 1)
 		holdAll(r)
-		hints := func(h []rig.Hint, err error) {
+		hints := func(h []redisqtest.Hint, err error) {
 			require.NoError(r, err)
 			require.NotEmpty(r, h)
 			for _, hint := range h {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // HintCases are about the hints that lanes give: lanes that wait for a time,
@@ -21,7 +22,7 @@ var HintCases = []rig.Case{
 		require.NoError(r, err)
 		require.Equal(r, rig.Start.Add(10*time.Second), hints[0].Due)
 		require.Equal(r, -1, hints[0].Weight)
-		require.Equal(r, rig.Hint{Now: rig.Start, Due: rig.Start.Add(10 * time.Second), Weight: -1}, w.Next())
+		require.Equal(r, redisqtest.Hint{Now: rig.Start, Due: rig.Start.Add(10 * time.Second), Weight: -1}, w.Next())
 		peeked, err := r.Queue.ReadHints(r.Ctx, r.All())
 		require.NoError(r, err)
 		require.Equal(r, hints[0].Due, peeked[0].Due)

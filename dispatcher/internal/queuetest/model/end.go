@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // The steps that end work: settle and cancel.
@@ -140,7 +141,7 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.
 }
 
 // compareBreakers checks that the hints tell which breakers opened and closed.
-func (m *model) compareBreakers(hints []rig.Hint) {
+func (m *model) compareBreakers(hints []redisqtest.Hint) {
 	m.Helper()
 	opened, closed := map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
 	for _, h := range hints {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // The steps in which a person asks for an attempt.
@@ -16,7 +16,7 @@ func (m *model) doRetry() {
 	m.Helper()
 	ids, delivered := m.someDeliveries(), m.rng.IntN(2) == 0
 	m.logf("retry %v, delivered too %v", ids, delivered)
-	retry := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []rig.Hint, error) {
+	retry := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error) {
 		return m.Queue.Retry(ctx, by, ids, delivered)
 	}
 	for i, got := range m.changeSome(retry, ids) {

@@ -10,6 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // The steps that forget ended work.
@@ -28,7 +29,7 @@ func (m *model) doTrim() {
 func (m *model) trimAs(keep dispatcher.Keep, room bool) {
 	m.Helper()
 	m.logf("trim %+v, for room %v", keep, room)
-	var got rig.Trimmed
+	var got redisqtest.Trimmed
 	answered := true
 	if m.trouble == (trouble{}) {
 		got = m.Trim(keep)

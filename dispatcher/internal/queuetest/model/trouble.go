@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // The faults in the model: connections that break, full memory, and a store
@@ -16,8 +16,8 @@ import (
 
 // trouble is the fault of one call.
 type trouble struct {
-	cut  *rig.Cut // the connection breaks; nil: it holds
-	full bool     // there is no memory left
+	cut  *redisqtest.Cut // the connection breaks; nil: it holds
+	full bool            // there is no memory left
 }
 
 // suffer lets act happen, sometimes over a connection that breaks or with full

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // Lanes of endpoints.
@@ -75,7 +76,7 @@ func (r *Rig) NewLimits(lane dispatcher.Lane, changes ...LimitsChange) dispatche
 }
 
 // LimitAs gives a lane these limits. clear also resumes it.
-func (r *Rig) LimitAs(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []Hint) {
+func (r *Rig) LimitAs(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []redisqtest.Hint) {
 	r.Helper()
 	count, hints, err := r.Queue.Limit(r.Ctx, One, lane, l, clear)
 	require.NoError(r, err)
@@ -84,7 +85,7 @@ func (r *Rig) LimitAs(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool)
 }
 
 // Resume resumes a lane without an endpoint and closes its breaker.
-func (r *Rig) Resume(lane dispatcher.Lane) []Hint {
+func (r *Rig) Resume(lane dispatcher.Lane) []redisqtest.Hint {
 	r.Helper()
 	_, hints := r.LimitAs(lane, dispatcher.LaneLimits{}, true)
 	return hints

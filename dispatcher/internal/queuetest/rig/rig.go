@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // The instances of every case. Both are alive when it begins.
@@ -31,14 +32,14 @@ var Start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // that must not fail ends the case if it does.
 type Rig struct {
 	testing.TB
-	Fixture
+	redisqtest.Fixture
 	Setup    stored.Setup
 	Ctx      context.Context
 	Now      time.Time
 	Serial   int                       // of the last id that NewID made
 	Latest   time.Time                 // the latest time that the clock ever showed
-	Good     Queue                     // the store, while Queue is a connection that breaks
-	Hints    map[int]Hint              // the last of each partition
+	Good     *redisqtest.Raw           // the store, while Queue is a connection that breaks
+	Hints    map[int]redisqtest.Hint   // the last of each partition
 	Died     []dispatcher.Death        // the deaths that answers told so far
 	Versions map[dispatcher.Lane]int64 // the last version of each endpoint's limits
 }
@@ -61,7 +62,7 @@ func NewRig(t testing.TB, open OpenFunc, s stored.Setup) *Rig {
 	if s.BreakerWait == 0 {
 		s.BreakerWait = 30 * time.Second
 	}
-	r := &Rig{TB: t, Fixture: open(t, s), Setup: s, Ctx: t.Context(), Versions: map[dispatcher.Lane]int64{}, Hints: map[int]Hint{}}
+	r := &Rig{TB: t, Fixture: open(t, s), Setup: s, Ctx: t.Context(), Versions: map[dispatcher.Lane]int64{}, Hints: map[int]redisqtest.Hint{}}
 	r.SetNow(Start)
 	r.Beat(One, Two)
 	if s.Total > 0 {
@@ -208,7 +209,7 @@ func (r *Rig) Publish(lane dispatcher.Lane, ids ...string) {
 }
 
 // Move makes due deliveries ready and answers the only partition's hint.
-func (r *Rig) Move() Hint {
+func (r *Rig) Move() redisqtest.Hint {
 	r.Helper()
 	ended, hints, err := r.Queue.Move(r.Ctx, One, r.All())
 	require.NoError(r, err)
@@ -292,7 +293,7 @@ func (r *Rig) MustSettle(by string, s dispatcher.Settlement) {
 }
 
 // MustBeCurrent checks the hints of any call.
-func (r *Rig) MustBeCurrent(hints []Hint) {
+func (r *Rig) MustBeCurrent(hints []redisqtest.Hint) {
 	r.Helper()
 	for _, h := range hints {
 		require.Less(r, h.Partition, r.Setup.Partitions)
@@ -327,7 +328,7 @@ func (r *Rig) MustStand(id dispatcher.DeliveryID, want dispatcher.Status) dispat
 }
 
 // ChangeFunc is Cancel or Retry.
-type ChangeFunc func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error)
+type ChangeFunc func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error)
 
 // Change calls f, with the hints checked.
 func (r *Rig) Change(f ChangeFunc, ids ...dispatcher.DeliveryID) []dispatcher.Change {
@@ -349,12 +350,12 @@ func (r *Rig) Cancel(ids ...dispatcher.DeliveryID) []bool {
 }
 
 // Resend is Retry that also sends delivered ones again.
-func (r *Rig) Resend(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error) {
+func (r *Rig) Resend(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error) {
 	return r.Queue.Retry(ctx, by, ids, true)
 }
 
 // Spare is Retry that leaves delivered ones.
-func (r *Rig) Spare(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error) {
+func (r *Rig) Spare(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error) {
 	return r.Queue.Retry(ctx, by, ids, false)
 }
 

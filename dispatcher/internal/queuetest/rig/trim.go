@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,9 +29,9 @@ var KeepAnHour = dispatcher.Keep{Finished: time.Hour, FinishedMax: 1000, SeenMax
 const RoomLeaves = 15 * time.Second
 
 // Trim trims until there is no more and answers the sum.
-func (r *Rig) Trim(keep dispatcher.Keep) Trimmed {
+func (r *Rig) Trim(keep dispatcher.Keep) redisqtest.Trimmed {
 	r.Helper()
-	var sum Trimmed
+	var sum redisqtest.Trimmed
 	for range 1000 {
 		got := r.TrimOnce(keep, false)
 		sum.Finished += got.Finished
@@ -49,7 +50,7 @@ func (r *Rig) Trim(keep dispatcher.Keep) Trimmed {
 }
 
 // TrimOnce trims one batch of every partition.
-func (r *Rig) TrimOnce(keep dispatcher.Keep, room bool) Trimmed {
+func (r *Rig) TrimOnce(keep dispatcher.Keep, room bool) redisqtest.Trimmed {
 	r.Helper()
 	got, err := r.Queue.Trim(r.Ctx, One, r.All(), keep, room)
 	require.NoError(r, err)

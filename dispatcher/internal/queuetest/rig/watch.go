@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // hintWait is the longest wait for a hint that must come. It takes well under a
@@ -15,7 +16,7 @@ const hintWait = 20 * time.Second
 // Watcher collects the hints of one instance.
 type Watcher struct {
 	r     *Rig
-	hints chan Hint
+	hints chan redisqtest.Hint
 	lanes chan []dispatcher.Lane
 	Ended chan error
 	Stop  context.CancelFunc
@@ -26,16 +27,16 @@ type Watcher struct {
 func (r *Rig) Watch(by string) *Watcher { return r.WatchOn(r.Queue, by) }
 
 // WatchOn is Watch over another connection.
-func (r *Rig) WatchOn(q Queue, by string) *Watcher {
+func (r *Rig) WatchOn(q *redisqtest.Raw, by string) *Watcher {
 	r.Helper()
 	ctx, stop := context.WithCancel(r.Ctx)
-	w := &Watcher{r: r, hints: make(chan Hint, 1000), lanes: make(chan []dispatcher.Lane, 1000), Ended: make(chan error, 1), Stop: stop}
+	w := &Watcher{r: r, hints: make(chan redisqtest.Hint, 1000), lanes: make(chan []dispatcher.Lane, 1000), Ended: make(chan error, 1), Stop: stop}
 	listening := make(chan struct{})
 	lost := sync.OnceFunc(func() { close(listening) })
 	var running sync.WaitGroup
 	running.Go(func() {
-		w.Ended <- q.Watch(ctx, by, Subscriber{
-			OnHint: func(h Hint) { w.hints <- h },
+		w.Ended <- q.Watch(ctx, by, redisqtest.Subscriber{
+			OnHint: func(h redisqtest.Hint) { w.hints <- h },
 			Subscriber: dispatcher.Subscriber{
 				OnEndpoint: func(c dispatcher.EndpointChange) { r.Errorf("endpoint %s was changed by nobody", c.ID) },
 				OnGap:      lost,
@@ -72,7 +73,7 @@ func (w *Watcher) NextTakeable() []dispatcher.Lane {
 }
 
 // Next waits for a hint.
-func (w *Watcher) Next() Hint {
+func (w *Watcher) Next() redisqtest.Hint {
 	w.r.Helper()
 	select {
 	case h := <-w.hints:
@@ -82,5 +83,5 @@ func (w *Watcher) Next() Hint {
 	case <-time.After(hintWait):
 		w.r.Fatal("no hint came")
 	}
-	return Hint{}
+	return redisqtest.Hint{}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
@@ -24,7 +23,7 @@ import (
 // ward is a store with something in every place, which can be damaged.
 type ward struct {
 	testing.TB
-	queuetest.Fixture
+	redisqtest.Fixture
 	store  *redisqtest.Raw
 	client redis.UniversalClient
 	tag    string
@@ -38,7 +37,7 @@ func newTestWard(t testing.TB, server redistest.Redis) *ward {
 	t.Helper()
 	p := &ward{TB: t, beats: 1, setup: stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	p.Fixture = redisqtest.Stores(server)(t, p.setup)
-	p.store = p.Queue.(*redisqtest.Raw)
+	p.store = p.Queue
 	p.client = p.store.Client()
 	p.tag = p.store.Conn().Tag(0)
 	p.SetClock(p.now)

@@ -3,6 +3,7 @@ package feed_test
 import (
 	"context"
 	"fmt"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"testing"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/model"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
@@ -43,11 +43,11 @@ type follower struct {
 
 // followed makes stores of which a follower reads the log after each step. Nothing is
 // kept for it: it sees all in time.
-func followed(server redistest.Redis) queuetest.OpenFunc {
-	return func(t testing.TB, s stored.Setup) queuetest.Fixture {
+func followed(server redistest.Redis) rig.OpenFunc {
+	return func(t testing.TB, s stored.Setup) redisqtest.Fixture {
 		t.Helper()
-		f, options := redisqtest.Fixture(t, s, server, redisqtest.Open)
-		raw := f.Queue.(*redisqtest.Raw)
+		f, options := redisqtest.NewFixture(t, s, server, redisqtest.Open)
+		raw := f.Queue
 		raw.Conn().SetArchives(true)
 		require.NoError(t, raw.Client().HSet(context.Background(), keys.Home(options.Project)+keys.Meta, conn.MetaArchive, 1).Err())
 		w := newFollower(t, feed.New(raw.Bare()))

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -39,8 +38,8 @@ func TestJobs(t *testing.T) {
 			for _, c := range slices.Concat(jobCases, boundCases, overlapCases, endCases, waitingCases, probeCases, attemptCases) {
 				t.Run(c.name, func(t *testing.T) {
 					var store *redisqtest.Raw
-					open := func(t testing.TB, s stored.Setup) queuetest.Fixture {
-						f, _ := redisqtest.Fixture(t, s, server, func(t testing.TB, o redisq.Options) *redisqtest.Raw {
+					open := func(t testing.TB, s stored.Setup) redisqtest.Fixture {
+						f, _ := redisqtest.NewFixture(t, s, server, func(t testing.TB, o redisq.Options) *redisqtest.Raw {
 							store = redisqtest.Open(t, o)
 							return store
 						})

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
@@ -22,10 +21,8 @@ type Raw struct {
 	*queue
 
 	mu    sync.Mutex // guards hints
-	hints []queuetest.Hint
+	hints []Hint
 }
-
-var _ queuetest.Queue = (*Raw)(nil)
 
 // OpenRaw opens a store like redisq.Open.
 func OpenRaw(ctx context.Context, o redisq.Options) (*Raw, error) {
@@ -46,7 +43,7 @@ func OpenRaw(ctx context.Context, o redisq.Options) (*Raw, error) {
 func (r *Raw) Bare() *redisq.Store { return r.queue }
 
 // heard are the hints of answers since it was last called.
-func (r *Raw) heard() []queuetest.Hint {
+func (r *Raw) heard() []Hint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	hints := slices.Clone(r.hints)
@@ -54,15 +51,29 @@ func (r *Raw) heard() []queuetest.Hint {
 	return hints
 }
 
-// hintOf is a hint without when it was asked for.
-func hintOf(h partitions.Hint) queuetest.Hint {
-	return queuetest.Hint{
-		Partition: h.Partition, Now: h.Now, Due: h.Due, Weight: h.Weight, Ended: h.Ended, Lost: h.Lost, Placed: h.Placed,
-		Opened: h.Opened, Closed: h.Closed, Dead: h.Dead,
-	}
+// Hint is what a store takes in with an answer: the work that a partition has.
+type Hint = partitions.Hint
+
+// hintOf is a hint without the time of its query, which a case can't know.
+func hintOf(h partitions.Hint) Hint {
+	h.Sent = time.Time{}
+	return h
 }
 
-func hintsOf(list []partitions.Hint) (hints []queuetest.Hint) {
+// Trimmed is the result of a Trim, with the hints of partitions in which a lane was placed
+// anew, because another clock had set its time.
+type Trimmed struct {
+	dispatcher.Trimmed
+	Hints []Hint
+}
+
+// Subscriber is a subscriber that also gets the hints of other instances.
+type Subscriber struct {
+	dispatcher.Subscriber
+	OnHint func(Hint)
+}
+
+func hintsOf(list []partitions.Hint) (hints []Hint) {
 	for _, h := range list {
 		hints = append(hints, hintOf(h))
 	}
@@ -72,44 +83,44 @@ func hintsOf(list []partitions.Hint) (hints []queuetest.Hint) {
 // Queue is the Store itself.
 func (r *Raw) Queue() *redisq.Store { return r.queue }
 
-func (r *Raw) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []queuetest.Hint, error) {
+func (r *Raw) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []Hint, error) {
 	out, err := r.queue.Schedule(ctx, by, free, lease, batch)
 	return out, r.heard(), err
 }
 
-func (r *Raw) Move(ctx context.Context, by string, in []int) ([]dispatcher.Claimed, []queuetest.Hint, error) {
+func (r *Raw) Move(ctx context.Context, by string, in []int) ([]dispatcher.Claimed, []Hint, error) {
 	ended, err := r.MoveIn(ctx, by, in)
 	return ended, r.heard(), err
 }
 
-func (r *Raw) Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) ([]dispatcher.Adopted, []queuetest.Hint) {
+func (r *Raw) Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) ([]dispatcher.Adopted, []Hint) {
 	adopted := r.queue.Adopt(ctx, by, leases)
 	return adopted, r.heard()
 }
 
-func (r *Raw) Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) ([]dispatcher.Adopted, []queuetest.Hint) {
+func (r *Raw) Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) ([]dispatcher.Adopted, []Hint) {
 	extended := r.queue.Extend(ctx, by, leases, lasts)
 	return extended, r.heard()
 }
 
-func (r *Raw) Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []queuetest.Hint, error) {
+func (r *Raw) Claim(ctx context.Context, by string, in []int, wanted, free int) ([]dispatcher.Claimed, []Hint, error) {
 	return r.ClaimBeside(ctx, by, in, dispatcher.Claim{Wanted: wanted, Free: free})
 }
 
 // ClaimBeside is Claim for an instance that has suspects.
-func (r *Raw) ClaimBeside(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []queuetest.Hint, error) {
+func (r *Raw) ClaimBeside(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []Hint, error) {
 	claimed, hints, err := r.ClaimIn(ctx, by, in, c)
 	r.heard()
 	return claimed, hintsOf(hints), err
 }
 
-func (r *Raw) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.SettleResult, []queuetest.Hint, error) {
+func (r *Raw) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.SettleResult, []Hint, error) {
 	results, err := resultsOf(r.queue.Settle(ctx, by, batch))
 	return results, r.heard(), err
 }
 
 // Settled is Settle with all that is told of each settlement.
-func (r *Raw) Settled(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []queuetest.Hint) {
+func (r *Raw) Settled(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []Hint) {
 	settled := r.queue.Settle(ctx, by, batch)
 	return settled, r.heard()
 }
@@ -127,48 +138,48 @@ func resultsOf(settled []dispatcher.Settled) ([]dispatcher.SettleResult, error) 
 	return results, partitions.Join(errs...)
 }
 
-func (r *Raw) Reap(ctx context.Context, by, dead string) (int, []queuetest.Hint, error) {
+func (r *Raw) Reap(ctx context.Context, by, dead string) (int, []Hint, error) {
 	taken, err := r.queue.Reap(ctx, by, dead)
 	return taken, r.heard(), err
 }
 
-func (r *Raw) Trim(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (queuetest.Trimmed, error) {
+func (r *Raw) Trim(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (Trimmed, error) {
 	t, _, err := r.TrimIn(ctx, by, in, keep, room)
 	t.Asked = 0 // the test said so
-	return queuetest.Trimmed{Trimmed: t, Hints: r.heard()}, err
+	return Trimmed{Trimmed: t, Hints: r.heard()}, err
 }
 
-func (r *Raw) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []queuetest.Hint, error) {
+func (r *Raw) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error) {
 	changes, err := r.queue.Cancel(ctx, by, ids)
 	return changes, r.heard(), err
 }
 
-func (r *Raw) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, []queuetest.Hint, error) {
+func (r *Raw) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, []Hint, error) {
 	changes, err := r.queue.Retry(ctx, by, ids, delivered)
 	return changes, r.heard(), err
 }
 
-func (r *Raw) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []queuetest.Hint, error) {
+func (r *Raw) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []Hint, error) {
 	n, err := r.queue.Limit(ctx, by, lane, l, clear)
 	return n, r.heard(), err
 }
 
-func (r *Raw) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (int, bool, []queuetest.Hint, error) {
+func (r *Raw) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (int, bool, []Hint, error) {
 	waiting, cut, err := r.queue.Cut(ctx, by, lane, since)
 	return waiting, cut, r.heard(), err
 }
 
-func (r *Raw) Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, []queuetest.Hint, error) {
+func (r *Raw) Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, []Hint, error) {
 	taken, err := r.queue.Take(ctx, by, t)
 	return taken, r.heard(), err
 }
 
-func (r *Raw) Works(ctx context.Context, by string, lane dispatcher.Lane) ([]queuetest.Hint, error) {
+func (r *Raw) Works(ctx context.Context, by string, lane dispatcher.Lane) ([]Hint, error) {
 	err := r.queue.Works(ctx, by, lane)
 	return r.heard(), err
 }
 
-func (r *Raw) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) ([]queuetest.Hint, error) {
+func (r *Raw) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) ([]Hint, error) {
 	err := r.queue.EndWaits(ctx, by, lanes)
 	return r.heard(), err
 }
@@ -177,19 +188,19 @@ func (r *Raw) Uncut(ctx context.Context, by string, lane dispatcher.Lane) error 
 	return r.queue.Uncut(ctx, by, lane)
 }
 
-func (r *Raw) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (int, string, []queuetest.Hint, error) {
+func (r *Raw) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (int, string, []Hint, error) {
 	ended, next, err := r.queue.Sweep(ctx, by, lane, cursor)
 	return ended, next, r.heard(), err
 }
 
-func (r *Raw) ReadHints(ctx context.Context, in []int) ([]queuetest.Hint, error) {
+func (r *Raw) ReadHints(ctx context.Context, in []int) ([]Hint, error) {
 	hints, err := r.queue.ReadHints(ctx, in)
 	return hintsOf(hints), err
 }
 
-func (r *Raw) Watch(ctx context.Context, by string, to queuetest.Subscriber) error {
+func (r *Raw) Watch(ctx context.Context, by string, to Subscriber) error {
 	if to.OnHint == nil {
-		to.OnHint = func(queuetest.Hint) {}
+		to.OnHint = func(Hint) {}
 	}
 	return r.WatchHints(ctx, by, to.Subscriber, func(h partitions.Hint) { to.OnHint(hintOf(h)) })
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -41,18 +40,49 @@ func Open(t testing.TB, options redisq.Options) *Raw {
 	return store
 }
 
+// A Fixture is an empty store, with ways to read and change its state behind its back.
+type Fixture struct {
+	Queue *Raw
+	// Open connects to the same store once more, as another process would.
+	Open func() *Raw
+	// SetClock sets the time of every partition, in steps of a microsecond.
+	SetClock func(now time.Time)
+	// States reads everything that is stored, partition by partition.
+	States func() []stored.State
+	// Lose deletes only the record of a message, as a mistake of an operator could.
+	Lose func(message string)
+	// Partition is the partition of a lane.
+	Partition func(lane dispatcher.Lane) int
+
+	// Cut opens a connection that breaks after some scripts. The answers of the last scripts
+	// arrive or are lost. It ends with the case. nil: nothing can break.
+	Cut func(scripts int, answered bool) Cut
+	// Copy copies all that is stored but the clock. restore brings the copy back, any number
+	// of times. nil: the server has other work.
+	Copy func() (restore func())
+	// Fill makes the store's memory full, or ends that. nil: the store has no limit.
+	Fill func(full bool)
+}
+
+// Cut is a connection to a store that breaks.
+type Cut struct {
+	Queue *Raw
+	// Ran reports whether a script that may change something ran in a partition.
+	Ran func(partition int) bool
+}
+
 // Stores makes stores on one server.
-func Stores(server Server) queuetest.OpenFunc {
-	return func(t testing.TB, s stored.Setup) queuetest.Fixture {
+func Stores(server Server) func(t testing.TB, s stored.Setup) Fixture {
+	return func(t testing.TB, s stored.Setup) Fixture {
 		t.Helper()
-		f, _ := Fixture(t, s, server, Open)
+		f, _ := NewFixture(t, s, server, Open)
 		return f
 	}
 }
 
-// Fixture makes a store of a project of its own, and answers its options. No
-// call of it can be cut.
-func Fixture(t testing.TB, s stored.Setup, server Server, open OpenFunc) (queuetest.Fixture, redisq.Options) {
+// NewFixture makes a store of a project of its own, and returns its options. Its connection
+// can't break.
+func NewFixture(t testing.TB, s stored.Setup, server Server, open OpenFunc) (Fixture, redisq.Options) {
 	t.Helper()
 	options := redisq.Options{
 		URL: server.URL() + "?read_timeout=30s", Project: ProjectName(),
@@ -67,9 +97,9 @@ func Fixture(t testing.TB, s stored.Setup, server Server, open OpenFunc) (queuet
 			require.NoError(t, client.Del(context.Background(), keys...).Err())
 		}
 	})
-	return queuetest.Fixture{
+	return Fixture{
 		Queue: store,
-		Open:  func() queuetest.Queue { return open(t, options) },
+		Open:  func() *Raw { return open(t, options) },
 		SetClock: func(now time.Time) {
 			for n := range s.Partitions {
 				require.NoError(t, client.Set(context.Background(), keys.Tag(options.Project, n)+keys.Clock, now.UnixMicro(), 0).Err())

@@ -163,6 +163,12 @@ type Settlement struct {
 	Leased time.Time
 }
 
+// Judged sets the meaning of an answer. The attempt's number and its begin are still to be set.
+func (s *Settlement) Judged(o Outcome) {
+	s.Verdict, s.Wait, s.Reason, s.Attempt = o.Verdict, o.Wait, o.Reason, o.Attempt
+	s.Blame, s.Fails, s.Pause = o.Blame, o.Fails, o.Pause
+}
+
 // Settled is what became of a settlement.
 type Settled struct {
 	Result  SettleResult // zero: Err says why it was not recorded

@@ -235,21 +235,21 @@ const mostBytes = 1 << 20
 
 // take makes one take, and gives the deliveries to workers.
 func (h *handlers) take(ctx context.Context, lanes []dispatcher.Lane, most int) error {
-	var more []dispatcher.Lane
-	claimed, err := h.engine.Lease(ctx, func(ctx context.Context, by string) ([]dispatcher.Claimed, error) {
-		request := dispatcher.Take{Lanes: lanes, Most: most, Bytes: mostBytes, Suspects: 1}
-		if h.engine.HasSuspect() { // one at a time: if its handler crashes the program, no other suspect is blamed
-			request.Suspects = 0
-		}
-		taken, err := h.store.Take(ctx, by, request)
-		more = taken.More
-		return taken.Claimed, err
-	})
+	call, err := h.engine.BeginLease(ctx)
 	if err != nil {
-		more = lanes // all lanes may still have deliveries
+		h.takeable(lanes) // all of them may still have deliveries
+		return err
 	}
-	h.takeable(more)
-	h.begin(claimed)
+	request := dispatcher.Take{Lanes: lanes, Most: most, Bytes: mostBytes, Suspects: 1}
+	if h.engine.HasSuspect() { // one at a time: if its handler crashes the program, no other suspect is blamed
+		request.Suspects = 0
+	}
+	taken, err := h.store.Take(call.Ctx, call.By, request)
+	if err = h.engine.EndLease(call, taken.Claimed, err); err != nil {
+		taken.More = lanes // all of them may still have deliveries
+	}
+	h.takeable(taken.More)
+	h.begin(taken.Claimed)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // acceptQueue is how many publishes may wait for a flush before the next one blocks.
@@ -26,7 +27,7 @@ type accepter struct {
 	engine  *Engine
 	evictor *evictor
 	tickets chan *ticket
-	more    chan struct{} // 1 deep: more waits than one call takes
+	more    wait.Signal // more waits than one call takes
 }
 
 // ticket is one Publish on its way.
@@ -40,7 +41,7 @@ type ticket struct {
 }
 
 func newAccepter(e *Engine) *accepter {
-	return &accepter{engine: e, evictor: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: make(chan struct{}, 1)}
+	return &accepter{engine: e, evictor: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: wait.NewSignal()}
 }
 
 // accept stores entries and answers what became of each. If ctx ends first, it is not
@@ -97,10 +98,7 @@ func (a *accepter) Run(ctx context.Context) error {
 		}
 		open = a.gather(open)
 		if enough(open) && len(a.tickets) > 0 {
-			select {
-			case a.more <- struct{}{}:
-			default: // it was signalled already
-			}
+			a.more.Set()
 		}
 		left, begun := a.flush(calls, open)
 		// A ticket that had a turn goes behind all that wait by now, and before those that come later.
@@ -186,7 +184,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 		e.unsure() // leases of a lost answer are found by reconciling
 	}
 	e.outages.Report("schedule", failed)
-	if _, rest := outage.Split(firstError(out, isUnknown)); rest != nil {
+	if outage.Whole(firstError(out, isUnknown)) != nil {
 		e.pollSoon() // it may be stored, and the answer with its due time was lost
 	}
 	e.Stirred()

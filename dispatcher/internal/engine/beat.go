@@ -104,7 +104,7 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	_, could := e.mayLease()
 	h.identity.beaten.Store(&began) // the time before the call: the queue may have answered late
 	if !could {
-		signal(e.ready) // the claimer may have had to leave work alone until now
+		e.ready.Set() // the claimer may have had to leave work alone until now
 	}
 	delete(all, name)
 	h.compare(all)
@@ -156,7 +156,7 @@ func (h *heartbeat) beatFailed(began clockReading, err error) {
 	_, could := h.engine.mayLease()
 	h.identity.missed.Store(&began)
 	if !could {
-		signal(h.engine.ready)
+		h.engine.ready.Set()
 	}
 }
 

@@ -10,7 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
@@ -198,3 +201,97 @@ func (l *loader) close() []dispatcher.Claimed {
 
 // wait blocks until nothing is being read.
 func (l *loader) wait() { l.reading.Wait() }
+
+// bodiesAtOnce is how many large bodies one Fit reads at once: the store has few
+// connections for them.
+const bodiesAtOnce = 4
+
+// Fit tells which of the deliveries that a taker just got may be given to it, with their
+// bodies: at most so many bytes of them, or one. unfit is what becomes of the others, for
+// Settle. The order of both is that of the call.
+func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int) (fit []dispatcher.Claimed, unfit []dispatcher.Settlement) {
+	var rest, toEndpoints []dispatcher.Claimed
+	stalled := func(c *dispatcher.Claimed) dispatcher.Settlement {
+		return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased, Pause: endpoints.StalledFor, Stalled: dispatcher.WhySealed}
+	}
+	for _, c := range leased {
+		switch {
+		case c.Message == nil:
+			unfit = append(unfit, poisoned(c, e.store.Now()))
+		case c.Message.Sealed != "": // without its headers it is not what was published
+			unfit = append(unfit, stalled(&c))
+		case c.ID.Lane.IsEndpoint():
+			toEndpoints = append(toEndpoints, c)
+		default:
+			rest = append(rest, c)
+		}
+	}
+	if len(toEndpoints) > 0 {
+		may, back, err := e.endpoints.CheckVersions(ctx, toEndpoints)
+		e.outages.Report("admit", err)
+		unfit = append(unfit, back...)
+		for _, c := range may {
+			if misplaced(c.Message, e.endpoints.Cache.Cached(c.ID.Lane)) {
+				unfit = append(unfit, stalled(&c))
+				continue
+			}
+			rest = append(rest, c)
+		}
+	}
+	n, left := 0, bytes
+	for ; n < len(rest); n++ {
+		if left -= size(&rest[n]); left < 0 && n > 0 {
+			break
+		}
+	}
+	unfit = append(unfit, backs(rest[n:], 0)...)
+	for i, lost := range e.readBodies(ctx, rest[:n]) {
+		if lost != nil {
+			unfit = append(unfit, *lost)
+		} else {
+			fit = append(fit, rest[i])
+		}
+	}
+	return fit, unfit
+}
+
+// size is that of a delivery's body.
+func size(c *dispatcher.Claimed) int {
+	if large(c) {
+		return c.Message.Apart.Size
+	}
+	return len(c.Message.Body)
+}
+
+// readBodies reads the bodies of those that were leased without. lost is what becomes of
+// each that has none; nil: it has one.
+func (e *Engine) readBodies(ctx context.Context, list []dispatcher.Claimed) (lost []*dispatcher.Settlement) {
+	lost = make([]*dispatcher.Settlement, len(list))
+	var reading errgroup.Group
+	reading.SetLimit(bodiesAtOnce)
+	for i := range list {
+		c := &list[i]
+		if !large(c) || c.Message.Body != nil {
+			continue
+		}
+		reading.Go(func() error {
+			body, err := e.deliveries.Body(ctx, c.ID, *c.Message.Apart)
+			m := *c.Message
+			m.Body = body
+			switch {
+			case err == nil:
+				c.Message = &m
+			case errors.Is(err, dispatcher.ErrNotFound) && e.loader.unfinished(c.ID):
+				e.log.LogAttrs(ctx, slog.LevelError, "body missing, its delivery can't be made",
+					slog.String("delivery_id", c.ID.String()), slog.Any("err", err))
+				s := poisoned(*c, e.store.Now())
+				lost[i] = &s
+			default:
+				lost[i] = &backs([]dispatcher.Claimed{*c}, backPause)[0]
+			}
+			return nil
+		})
+	}
+	_ = reading.Wait() // none fails: each says what becomes of its own
+	return lost
+}

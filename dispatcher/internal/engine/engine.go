@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -99,16 +100,16 @@ type Engine struct {
 
 	worked atomic.Bool // since the last beat
 	tally  tickCounts
-	rouse  chan struct{} // 1 deep: the heartbeat beats now, unless it just did
+	rouse  wait.Signal // the heartbeat beats now, unless it just did
 	leases *leaseSet
-	rounds atomic.Int32  // how many more times the reconciler compares leases
-	doubt  chan struct{} // 1 deep: an answer was lost, the reconciler compares soon
+	rounds atomic.Int32 // how many more times the reconciler compares leases
+	doubt  wait.Signal  // an answer was lost, the reconciler compares soon
 
-	ready   chan struct{} // 1 deep: something may be claimed
-	due     chan struct{} // 1 deep: something is due sooner than the mover knows
-	unseen  chan struct{} // 1 deep: an answer was lost, the watcher polls what it concerned
-	poll    chan struct{} // 1 deep: the watcher polls the whole queue
-	settled chan struct{} // 1 deep: outcomes were recorded
+	ready   wait.Signal   // something may be claimed
+	due     wait.Signal   // something is due sooner than the mover knows
+	unseen  wait.Signal   // an answer was lost, the watcher polls what it concerned
+	poll    wait.Signal   // the watcher polls the whole queue
+	settled wait.Signal   // outcomes were recorded
 	stopped chan struct{} // closed when nothing is accepted any more
 
 	lost atomic.Pointer[dispatcher.Emptied] // by the store; nil: nothing
@@ -121,9 +122,9 @@ func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 		outages: outage.New(o.Log, "store lost", "store back"),
 		fullLog: outage.New(o.Log, "store full", "store has room again"), diskLog: outage.New(o.Log, "store refuses changes", "store takes changes again"),
 		lists: callers.NewTurns(dispatcher.ErrListing), tests: callers.NewPlaces(mostTests, testsEach), permits: newPermits(o.MaxInFlight),
-		wall: wallClock, rouse: make(chan struct{}, 1), leases: newLeaseSet(), doubt: make(chan struct{}, 1),
-		ready: make(chan struct{}, 1), due: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
-		poll: make(chan struct{}, 1), settled: make(chan struct{}, 1), stopped: make(chan struct{}),
+		wall: wallClock, rouse: wait.NewSignal(), leases: newLeaseSet(), doubt: wait.NewSignal(),
+		ready: wait.NewSignal(), due: wait.NewSignal(), unseen: wait.NewSignal(),
+		poll: wait.NewSignal(), settled: wait.NewSignal(), stopped: make(chan struct{}),
 	}
 	e.outages.Told, e.fullLog.Told, e.diskLog.Told = e.storeNews("unreachable"), e.storeNews("full"), e.storeNews("read_only")
 	e.outages.ReadOnly, e.outages.Writes = e.diskLog, stageBeat
@@ -228,7 +229,7 @@ func (e *Engine) Permits() (used, all int) {
 // events are what the engine does with what its queue tells besides answers.
 func (e *Engine) events() dispatcher.Events {
 	return dispatcher.Events{
-		Ready: func() { signal(e.ready) }, Due: func() { signal(e.due) }, Unseen: func() { signal(e.unseen) },
+		Ready: func() { e.ready.Set() }, Due: func() { e.due.Set() }, Unseen: func() { e.unseen.Set() },
 		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: e.buried, Emptied: e.emptied,
 		Failing: func(f dispatcher.LaneFailing) {
 			status := 0
@@ -298,29 +299,11 @@ func (e *Engine) Stirred() {
 // the queue may have lost its last changes in a failover.
 func (e *Engine) unsure() {
 	e.rounds.Store(roundsAfter)
-	signal(e.doubt)
+	e.doubt.Set()
 }
 
 // pollSoon has the watcher poll the whole queue soon.
-func (e *Engine) pollSoon() { signal(e.poll) }
-
-// goOn is outages.Repeat for a call that concerns many parts of the queue. Where only
-// some of them failed the next call need not wait: the queue leaves those out.
-func (e *Engine) goOn(ctx context.Context, stage string, failures int, err error) int {
-	if _, rest := outage.Split(err); rest != nil || ctx.Err() != nil {
-		return e.outages.Repeat(ctx, stage, failures, err)
-	}
-	e.outages.Report(stage, err)
-	return 0
-}
-
-// signal wakes the goroutine that waits for c, or the next that will.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (e *Engine) pollSoon() { e.poll.Set() }
 
 // sooner is the smaller of two waits. A negative wait has no end.
 func sooner(a, b time.Duration) time.Duration {

@@ -46,7 +46,11 @@ func (e *Engine) TakePermits(n int) int { return e.permits.try(n) }
 func (e *Engine) GivePermits(n int) { e.permits.release(n) }
 
 // Held is how many leases the instance believes it has.
-func (e *Engine) Held() int { return e.leases.count() }
+func (e *Engine) Held() int {
+	e.leases.mu.Lock()
+	defer e.leases.mu.Unlock()
+	return len(e.leases.held)
+}
 
 // Waiting is how many outcomes wait to be recorded.
 func (e *Engine) Waiting() int {

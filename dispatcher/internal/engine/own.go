@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 type ownNetwork struct {
 	engine *Engine
 	sender dispatcher.Network // nil: the sender does not know its network
-	works  chan struct{}      // 1 deep: signalled when controls succeed again
+	works  wait.Signal        // signalled when controls succeed again
 	faults map[dispatcher.EgressFault]*atomic.Int64
 
 	mu     sync.Mutex                           // guards what follows
@@ -50,7 +50,7 @@ type ownNetwork struct {
 
 func newOwnNetwork(e *Engine, s dispatcher.Sender) *ownNetwork {
 	n := &ownNetwork{
-		engine: e, works: make(chan struct{}, 1), faults: map[dispatcher.EgressFault]*atomic.Int64{},
+		engine: e, works: wait.NewSignal(), faults: map[dispatcher.EgressFault]*atomic.Int64{},
 		lanes: map[dispatcher.Lane]struct{}{}, down: map[dispatcher.EgressFault]time.Time{},
 	}
 	n.sender, _ = s.(dispatcher.Network)
@@ -193,7 +193,7 @@ func (n *ownNetwork) changed(why dispatcher.EgressFault, err error) {
 			slog.String("why", string(why)), seconds("after_s", now.Sub(since)))
 		n.engine.tell(dispatcher.News{Notice: dispatcher.NoticeEgressUp, Since: since.Truncate(time.Millisecond), Reason: string(why)})
 	}
-	signal(n.works)
+	n.works.Set()
 }
 
 // Network reports whether our own network works, as far as controls found, and how many
@@ -207,30 +207,13 @@ func (e *Engine) Network() (up bool, faults map[dispatcher.EgressFault]int64) {
 	return n.sender == nil || n.sender.NetworkState() != dispatcher.NetworkDown, faults
 }
 
-// cutOff settles an attempt that our own network made fail, and reports whether it did. If the
-// lane has waited for too long, the answer becomes one that blames the receiver.
-func (d *deliverer) cutOff(c *dispatcher.Claimed, answer *dispatcher.Answer, s *dispatcher.Settlement) bool {
-	var fault *dispatcher.EgressError
-	if answer.Class != dispatcher.ClassEgress || !errors.As(answer.Err, &fault) {
-		return false
-	}
-	wait, back := d.engine.network.failed(c, fault)
-	s.Stalled = dispatcher.WhyEgress
-	if !back {
-		answer.Class, answer.Err = fault.Class(), fault.Err
-		return false
-	}
-	s.Verdict, s.Pause = dispatcher.Back, wait
-	return true
-}
-
 // shortage is the state in which this host has no file descriptor, port or buffer left
 // for a connection to a receiver. No receiver is to blame, so the delivery goes back to
 // the head of its lane. Leasing pauses: else the delivery would be leased again at once
 // and fail again.
 type shortage struct {
 	log  *slog.Logger
-	over chan struct{} // signalled when leases may be taken again
+	over wait.Signal // signalled when leases may be taken again
 
 	on    atomic.Bool  // leasing pauses now
 	total atomic.Int64 // attempts that were not made
@@ -283,7 +266,7 @@ func (s *shortage) end() {
 	s.ended = time.Now()
 	s.on.Store(false)
 	s.mu.Unlock()
-	signal(s.over)
+	s.over.Set()
 }
 
 // Exhausted is how many attempts were not made since this host had no file descriptor,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // reaper takes over the leases of dead instances. It has a goroutine of its own, since
@@ -20,17 +21,17 @@ type reaper struct {
 	mu   sync.Mutex // guards dead
 	dead []string   // by the last beat
 
-	wake chan struct{} // 1 deep
-	back chan struct{} // 1 deep: there may be orphans
+	wake wait.Signal
+	back wait.Signal // there may be orphans
 }
 
 func newReaper(e *Engine) *reaper {
-	return &reaper{engine: e, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
+	return &reaper{engine: e, wake: wait.NewSignal(), back: wait.NewSignal()}
 }
 
 // suspect has orphans looked for: leases of instances that are gone, whose heartbeats are
 // not read any more. A replica that took over may have brought them back.
-func (r *reaper) suspect() { signal(r.back) }
+func (r *reaper) suspect() { r.back.Set() }
 
 // put tells which instances are dead now. Where taking over from one fails, the next beat
 // finds it dead again.
@@ -39,7 +40,7 @@ func (r *reaper) put(dead []string) {
 	r.dead = dead
 	r.mu.Unlock()
 	if len(dead) > 0 {
-		signal(r.wake)
+		r.wake.Set()
 	}
 }
 
@@ -113,7 +114,7 @@ func (r *reaper) reap(ctx context.Context, name string) (taken int, ok bool) {
 	defer cancel()
 	taken, err := e.instances.Reap(call, e.name(), name)
 	if ctx.Err() == nil {
-		e.goOn(ctx, "reap", 0, err)
+		e.outages.Continue(ctx, "reap", 0, err)
 	}
 	if err == nil || taken > 0 { // parts that did not answer are reaped the next time
 		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // settleMost is how many outcomes one call records.
@@ -47,13 +48,13 @@ type settler struct {
 	given        int                              // outcomes of which the queue has not said yet what became
 	over         bool                             // nothing more is recorded
 
-	wake chan struct{} // 1 deep
+	wake wait.Signal
 
 	batch []dispatcher.Settlement // of the call under way, which only Run makes, and leave after it
 }
 
 func newSettler(e *Engine, most int) *settler {
-	return &settler{engine: e, most: most, stalled: map[dispatcher.Lane]*stalledLane{}, wake: make(chan struct{}, 1)}
+	return &settler{engine: e, most: most, stalled: map[dispatcher.Lane]*stalledLane{}, wake: wait.NewSignal()}
 }
 
 // put adds outcomes.
@@ -66,7 +67,7 @@ func (s *settler) put(settlements ...dispatcher.Settlement) {
 		s.add(outcome{Settlement: settlements[i]})
 	}
 	s.mu.Unlock()
-	signal(s.wake)
+	s.wake.Set()
 }
 
 // putAndTell adds an outcome, and has done told what became of it. held: it ends a lease of
@@ -82,7 +83,7 @@ func (s *settler) putAndTell(o dispatcher.Settlement, held bool, done func(dispa
 		done(dispatcher.Settled{Err: errOver})
 		return
 	}
-	signal(s.wake)
+	s.wake.Set()
 }
 
 // add adds one outcome. mu is held.
@@ -138,11 +139,10 @@ func (s *settler) Run(ctx context.Context) error {
 			continue
 		}
 		left, err := s.settle(calls, batch)
-		_, whole := outage.Split(err)
 		switch {
 		case err == nil:
 			failures = 0
-		case len(left) < len(batch) || whole == nil && !ended:
+		case len(left) < len(batch) || outage.Whole(err) == nil && !ended:
 			failures = 0 // what could be recorded was
 		default:
 			outage.Pause(calls, failures+1)
@@ -245,7 +245,7 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 			o.tell(settled[i])
 		}
 	}
-	signal(e.settled)
+	e.settled.Set()
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // claimer leases what is ready: permits first, then a claim of that many.
@@ -47,7 +48,7 @@ func (c *claimer) Run(ctx context.Context) error {
 			e.rename(name)
 			err = nil
 		}
-		failures = e.goOn(ctx, "claim", failures, err)
+		failures = e.outages.Continue(ctx, "claim", failures, err)
 	}
 	return nil
 }
@@ -95,35 +96,12 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 // claim leases up to as many deliveries as permits were got, and begins them.
 func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	e := c.engine
-	claimed, err := e.lease(ctx, func(call context.Context) ([]dispatcher.Claimed, error) {
-		return e.deliveries.Claim(call, name, dispatcher.Claim{Wanted: got, Free: e.permits.free() + got, Suspects: e.leases.suspectLanes()})
-	})
+	call := e.beginLease(ctx, name)
+	claimed, err := e.deliveries.Claim(call.Ctx, name, dispatcher.Claim{Wanted: got, Free: e.permits.free() + got, Suspects: e.leases.suspectLanes()})
+	e.endLease(call, claimed, err)
 	e.permits.release(got - len(claimed))
 	e.begin(ctx, claimed)
 	return err
-}
-
-// leased records in the lease set that a call has ended, and what it leased.
-func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
-	if len(claimed) > 0 {
-		e.rounds.Store(roundsAfter)
-	}
-	e.leases.leave(c, claimed)
-}
-
-// lease makes a call that may lease something, so that the reconciler knows of it.
-func (e *Engine) lease(ctx context.Context, call func(context.Context) ([]dispatcher.Claimed, error)) ([]dispatcher.Claimed, error) {
-	// The call has an end of its own, since the reconciler waits for it. The stop signal does not cut
-	// it: without its answer the leases could not be handed back.
-	within, cancel := outage.Within(context.WithoutCancel(ctx))
-	defer cancel()
-	under := e.leases.enter()
-	claimed, err := call(within)
-	e.leased(under, claimed)
-	if err != nil && !errors.Is(err, dispatcher.ErrNothing) {
-		e.unsure()
-	}
-	return claimed, err
 }
 
 // begin has leased deliveries attempted. Deliveries to endpoints are checked first, and
@@ -213,12 +191,12 @@ type permits struct {
 	total int
 	sem   *semaphore.Weighted
 	held  atomic.Int64
-	asked atomic.Bool   // the claimer waits for freed
-	freed chan struct{} // 1 deep
+	asked atomic.Bool // the claimer waits for freed
+	freed wait.Signal
 }
 
 func newPermits(total int) *permits {
-	return &permits{total: total, sem: semaphore.NewWeighted(int64(total)), freed: make(chan struct{}, 1)}
+	return &permits{total: total, sem: semaphore.NewWeighted(int64(total)), freed: wait.NewSignal()}
 }
 
 // free is how many are not held now.
@@ -277,6 +255,6 @@ func (p *permits) release(n int) {
 	p.held.Add(int64(-n))
 	p.sem.Release(int64(n))
 	if p.asked.Load() && p.asked.CompareAndSwap(true, false) {
-		signal(p.freed)
+		p.freed.Set()
 	}
 }

@@ -28,9 +28,12 @@ func newTakerRig(t testing.TB, change func(*engine.Options)) *rig {
 // takeOf leases what is ready, as a taker does.
 func takeOf(r *rig, n int) ([]d.Claimed, error) {
 	r.Note()
-	return r.Lease(context.Background(), func(ctx context.Context, by string) ([]d.Claimed, error) {
-		return r.conn.Claim(ctx, by, d.Claim{Wanted: n, Free: n})
-	})
+	call, err := r.BeginLease(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	claimed, err := r.conn.Claim(call.Ctx, call.By, d.Claim{Wanted: n, Free: n})
+	return claimed, r.EndLease(call, claimed, err)
 }
 
 // outcomesOf collects what Finish tells.
@@ -125,8 +128,8 @@ func TestATakerIsToldThatItsOutcomeWasNotRecorded(t *testing.T) {
 		r.Finish(got[1], d.Handled{Verdict: d.Delivered}, told.done)
 		require.Len(t, told.list(), 2, "at once: nothing is recorded any more")
 		require.ErrorIs(t, told.list()[1].Err, d.ErrUnavailable)
-		_, err = r.Regain(t.Context(), func(context.Context, string) ([]d.Claimed, error) { panic("it has left") })
-		require.ErrorIs(t, err, d.ErrUnavailable)
+		_, err = r.BeginRegain(t.Context())
+		require.ErrorIs(t, err, d.ErrUnavailable, "it has left")
 	})
 }
 
@@ -150,25 +153,23 @@ func TestAnOutcomeThatIsRefusedForGoodIsTold(t *testing.T) {
 func TestATakerLeasesOnlyWhileItsInstanceMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
-		never := func(context.Context, string) ([]d.Claimed, error) { panic("it may not") }
-		_, err := r.Lease(t.Context(), never)
+		_, err := r.BeginLease(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable, "it has not beaten yet")
 		r.start(t)
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
 		pass(2 * d.BeatOld)
-		_, err = r.Lease(t.Context(), never)
+		_, err = r.BeginLease(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable, "it may have been declared dead")
-		_, err = r.Regain(t.Context(), never)
+		_, err = r.BeginRegain(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable)
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(d.BeatEvery)
 		r.drain(t.Context())
-		_, err = r.Lease(t.Context(), never)
+		_, err = r.BeginLease(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable, "it stops")
-		called := false
-		_, err = r.Regain(t.Context(), func(context.Context, string) ([]d.Claimed, error) { called = true; return nil, nil })
-		require.NoError(t, err)
-		require.True(t, called, "what was given out is settled as long as outcomes are recorded")
+		call, err := r.BeginRegain(t.Context())
+		require.NoError(t, err, "a taken delivery is settled as long as outcomes are recorded")
+		require.NoError(t, r.EndLease(call, nil, nil))
 		r.stop(t)
 	})
 }
@@ -215,12 +216,11 @@ func TestTheCallOfATakerThatIsGoneIsAnswered(t *testing.T) {
 		r.start(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := r.Lease(ctx, func(ctx context.Context, _ string) ([]d.Claimed, error) {
-			_, bounded := ctx.Deadline()
-			require.True(t, bounded)
-			return nil, ctx.Err()
-		})
+		call, err := r.BeginLease(ctx)
 		require.NoError(t, err)
+		_, bounded := call.Ctx.Deadline()
+		require.True(t, bounded)
+		require.NoError(t, r.EndLease(call, nil, call.Ctx.Err()))
 		r.stop(t)
 	})
 }

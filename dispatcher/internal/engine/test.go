@@ -75,13 +75,13 @@ func testMessage(e *dispatcher.Endpoint, at time.Time) (*dispatcher.Message, err
 // testAttempt makes one attempt outside the queue.
 func (d *deliverer) testAttempt(ctx context.Context, dest *endpoints.Destination, m *dispatcher.Message, at time.Time) dispatcher.Attempt {
 	c := dispatcher.Claimed{ID: dispatcher.DeliveryID{Lane: dest.Endpoint.Lane(), Message: m.ID}, Message: m, Attempt: 1, Rung: 1}
-	r := d.routeTo(dest, m, at)
-	header := d.headers(c, at, &r)
+	a := deliveryAttempt{deliverer: d, claimed: c, began: at, route: d.routeTo(dest, m, at)}
+	r := &a.route
+	header := d.headers(&c, at, r)
 	call, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	answer := d.sender.Send(call, dispatcher.Call{URL: r.url, Header: header, Body: m.Body, Lane: c.ID.Lane, Linked: r.linked()})
-	var s dispatcher.Settlement
-	d.judge(c, r, answer, at, &s)
-	s.Attempt.Excerpt = dispatcher.Excerpt(answer.Body, d.excerpt, r.secrets)
-	return s.Attempt
+	a.judge(answer)
+	a.outcome.Attempt.Excerpt = dispatcher.Excerpt(answer.Body, d.excerpt, r.secrets)
+	return a.outcome.Attempt
 }

@@ -48,7 +48,7 @@ func (e *Engine) Doing() Doing {
 // Rouse has the engine go on at once where the process stood still: its timers are late, and
 // it may be taken for dead. Where the process is awake it costs next to nothing.
 func (e *Engine) Rouse() {
-	signal(e.rouse)
+	e.rouse.Set()
 	e.trimmer.age()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // A trim follows when trimAfter deliveries have ended, at most once in trimEvery.
@@ -31,7 +32,7 @@ type trimmer struct {
 	works bool                 // a trim was asked for, and has not ended
 	aged  time.Time            // when one by age was asked for last
 
-	wake chan struct{} // 1 deep
+	wake wait.Signal
 	told cuts
 }
 
@@ -42,7 +43,7 @@ type cuts struct {
 }
 
 func newTrimmer(e *Engine, keep dispatcher.Keep) *trimmer {
-	return &trimmer{engine: e, keep: keep, wake: make(chan struct{}, 1)}
+	return &trimmer{engine: e, keep: keep, wake: wait.NewSignal()}
 }
 
 // ended counts n deliveries that ended.
@@ -50,7 +51,7 @@ func (t *trimmer) ended(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.count += n; t.count >= trimAfter {
-		signal(t.wake)
+		t.wake.Set()
 	}
 }
 
@@ -61,7 +62,7 @@ func (t *trimmer) age() {
 	defer t.mu.Unlock()
 	if now := time.Now(); t.count > 0 || now.Sub(t.aged) >= trimLeast {
 		t.aged, t.where, t.works = now, dispatcher.TrimAged, true
-		signal(t.wake)
+		t.wake.Set()
 	}
 }
 
@@ -120,11 +121,11 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 		}
 		t.tell(ctx, trimmed)
 		e.endpoints.Compare(ctx, trimmed.Looked)
-		if _, rest := outage.Split(err); rest != nil {
+		if outage.Whole(err) != nil {
 			e.outages.Repeat(ctx, "trim", 0, err)
 			return // the next poll wakes it again
 		}
-		e.goOn(ctx, "trim", 0, err)
+		e.outages.Continue(ctx, "trim", 0, err)
 		more = trimmed.More
 	}
 }

@@ -94,7 +94,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 				e.endpoints.Suspect()
 			}
 			failed = err != nil
-			failures = e.goOn(ctx, "look", failures, err)
+			failures = e.outages.Continue(ctx, "look", failures, err)
 			asked = failures > 0 || asked && !all
 			continue
 		}
@@ -145,7 +145,7 @@ func (m *mover) Run(ctx context.Context) error {
 	for failures := 0; ctx.Err() == nil; {
 		wait, err := m.move(ctx)
 		if wait == 0 {
-			failures = e.goOn(ctx, "move", failures, err)
+			failures = e.outages.Continue(ctx, "move", failures, err)
 			continue
 		}
 		if wait > 0 {
@@ -164,10 +164,9 @@ func (m *mover) Run(ctx context.Context) error {
 // that their attempts failed.
 func (m *mover) move(ctx context.Context) (wait time.Duration, err error) {
 	e, by := m.engine, m.engine.name()
-	ended, err := e.lease(ctx, func(call context.Context) (ended []dispatcher.Claimed, err error) {
-		wait, ended, err = e.deliveries.Move(call, by)
-		return ended, err
-	})
+	call := e.beginLease(ctx, by)
+	wait, ended, err := e.deliveries.Move(call.Ctx, by)
+	e.endLease(call, ended, err)
 	if errors.Is(err, dispatcher.ErrFenced) {
 		e.rename(by)
 		err = nil

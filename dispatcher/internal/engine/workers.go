@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Only some of the leased deliveries are attempted at once: on 2 cores the queue drains
@@ -31,7 +32,7 @@ type workers struct {
 	idle    []*worker // the one that was last busy comes last
 	closed  bool      // nothing new is started
 	all     sync.WaitGroup
-	crowded chan struct{} // 1 deep: something waits for a slot
+	crowded wait.Signal // something waits for a slot
 }
 
 type worker struct {
@@ -41,7 +42,7 @@ type worker struct {
 }
 
 func newWorkers(run func(dispatcher.Claimed)) *workers {
-	return &workers{run: run, slots: slotsPerCore * runtime.GOMAXPROCS(0), crowded: make(chan struct{}, 1)}
+	return &workers{run: run, slots: slotsPerCore * runtime.GOMAXPROCS(0), crowded: wait.NewSignal()}
 }
 
 // start starts tasks, or queues them for the next free slots. Once the pool is closed it
@@ -63,7 +64,7 @@ func (g *workers) start(tasks ...dispatcher.Claimed) bool {
 	waits := g.head < len(g.queue)
 	g.mu.Unlock()
 	if waits {
-		signal(g.crowded)
+		g.crowded.Set()
 	}
 	return true
 }

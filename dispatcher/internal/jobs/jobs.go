@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Store keeps jobs and carries out their steps. The queue has parts, numbered from
@@ -77,8 +78,8 @@ type Jobs struct {
 	log   *slog.Logger
 	down  *outage.Log
 
-	wake  chan struct{} // 1 deep: an instance is gone
-	begun chan struct{} // 1 deep: a job is to be carried out
+	wake  wait.Signal // an instance is gone
+	begun wait.Signal // a job is to be carried out
 
 	mu      sync.Mutex           // guards what follows
 	here    map[int64]*jobWorker // the jobs of this instance
@@ -92,7 +93,7 @@ type Jobs struct {
 func New(o Options) *Jobs {
 	return &Jobs{
 		store: o.Store, o: o, log: o.Log, down: outage.New(o.Log, "store lost for jobs", "store back for jobs"),
-		wake: make(chan struct{}, 1), begun: make(chan struct{}, 1), here: map[int64]*jobWorker{},
+		wake: wait.NewSignal(), begun: wait.NewSignal(), here: map[int64]*jobWorker{},
 		asked: true, // Run begins with it
 	}
 }
@@ -115,15 +116,7 @@ func (s *Jobs) Departed() {
 	s.mu.Lock()
 	s.asked = true
 	s.mu.Unlock()
-	signal(s.wake)
-}
-
-// signal wakes the goroutine that waits for c, or the next that will.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	s.wake.Set()
 }
 
 // StartJob begins a job of which the kind, the filter, the rate and whether it probes are

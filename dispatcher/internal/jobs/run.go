@@ -198,7 +198,7 @@ func (s *Jobs) take(j dispatcher.Job, parts map[int]dispatcher.JobPart) {
 	s.here[j.Number] = w
 	s.fresh = append(s.fresh, w)
 	s.mu.Unlock()
-	signal(s.begun)
+	s.begun.Set()
 }
 
 // met takes the jobs that Run has not met yet.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // stepMost is how many deliveries one step changes: some ms of the store.
@@ -337,14 +338,7 @@ func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, left *[]d
 // the place.
 func (w *jobWorker) sleep(ctx context.Context, d time.Duration) bool {
 	w.leave()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return w.enter(ctx)
-	}
+	return wait.Sleep(ctx, d) && w.enter(ctx)
 }
 
 // enter waits for a place, and reports false where ctx ended before.

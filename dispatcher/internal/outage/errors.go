@@ -31,6 +31,13 @@ func Split(err error) (sum *dispatcher.Degraded, rest error) {
 	return Split(errors.Unwrap(err))
 }
 
+// Whole returns the error of an error that concerns the whole store; nil: only parts of it
+// failed, or nothing.
+func Whole(err error) error {
+	_, rest := Split(err)
+	return rest
+}
+
 // plus is the sum of two, either of which may be nil.
 func plus(a, b *dispatcher.Degraded) *dispatcher.Degraded {
 	switch {
@@ -93,4 +100,5 @@ func Passes(err error) bool {
 	return false
 }
 
+// Refuses reports whether a call that failed for this reason would fail again.
 func Refuses(err error) bool { return !Passes(err) }

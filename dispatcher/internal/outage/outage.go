@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Log tells once that the queue can't be reached, and once that it can
@@ -164,31 +164,21 @@ func Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, CallWithin)
 }
 
-// Waits between repeats of a call that failed: they double from pauseFirst to
-// pauseMost, so that a store that comes back is met soon and not by a crowd.
+// Waits before retries double from pauseFirst to PauseMost: an instance finds out soon that
+// the store is back, and not all instances at the same time.
 const (
 	pauseFirst = 50 * time.Millisecond
 	PauseMost  = 2 * time.Second
 )
 
-// WaitBefore is the wait before repeat n, from 1.
-func WaitBefore(n int) time.Duration {
-	wait := min(pauseFirst<<min(n-1, 10), PauseMost)
-	return wait/2 + rand.N(wait/2+1)
-}
+// WaitBefore returns the wait before retry n, which counts from 1.
+func WaitBefore(n int) time.Duration { return wait.Backoff(n, pauseFirst, PauseMost) }
 
-// Pause waits before repeat n, or until ctx ends.
-func Pause(ctx context.Context, n int) {
-	timer := time.NewTimer(WaitBefore(n))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
+// Pause waits before retry n, or until ctx ends.
+func Pause(ctx context.Context, n int) { wait.Sleep(ctx, WaitBefore(n)) }
 
-// Repeat tells of err, if it is one, and waits before the call is made again.
-// It answers how many have failed in a row.
+// Repeat reports err, and waits before the call is made again. It returns how many calls
+// have failed in a row.
 func (t *Log) Repeat(ctx context.Context, stage string, failures int, err error) int {
 	if ctx.Err() != nil {
 		return failures
@@ -199,4 +189,14 @@ func (t *Log) Repeat(ctx context.Context, stage string, failures int, err error)
 	}
 	Pause(ctx, failures+1)
 	return failures + 1
+}
+
+// Continue is Repeat for a call to many parts of the store. If only some parts failed it
+// does not wait, because the next call leaves them out.
+func (t *Log) Continue(ctx context.Context, stage string, failures int, err error) int {
+	if Whole(err) != nil || ctx.Err() != nil {
+		return t.Repeat(ctx, stage, failures, err)
+	}
+	t.Report(stage, err)
+	return 0
 }

@@ -88,10 +88,7 @@ func (h *Hub) join(ctx context.Context, f *follower) error {
 	h.mu.Lock()
 	h.joining = append(h.joining, f)
 	h.mu.Unlock()
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
+	h.wake.Set()
 	select {
 	case <-f.joined:
 		return f.err

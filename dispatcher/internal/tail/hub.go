@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 const (
@@ -49,7 +50,7 @@ type Hub struct {
 	log  Source
 	down *outage.Log
 
-	wake    chan struct{} // 1 deep: somebody joins
+	wake    wait.Signal   // a follower joins
 	stopped chan struct{} // closed when Run returns
 	turns   chan struct{} // of followers that read what was logged before they came
 
@@ -67,7 +68,7 @@ const readersAtOnce = 8
 func New(log Source, to *slog.Logger) *Hub {
 	return &Hub{
 		log: log, down: outage.New(to, "store lost for the log of attempts", "store back for the log of attempts"),
-		wake: make(chan struct{}, 1), stopped: make(chan struct{}), turns: make(chan struct{}, readersAtOnce),
+		wake: wait.NewSignal(), stopped: make(chan struct{}), turns: make(chan struct{}, readersAtOnce),
 		followers: map[*follower]bool{},
 	}
 }

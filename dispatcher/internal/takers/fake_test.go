@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 )
 
@@ -139,13 +140,15 @@ func (q *fakeQueue) Read(_ context.Context, id string) (d.MessageView, error) {
 	return d.MessageView{}, d.ErrNotFound
 }
 
-func (q *fakeQueue) Lease(ctx context.Context, call func(context.Context, string) ([]d.Claimed, error)) ([]d.Claimed, error) {
-	return call(context.WithoutCancel(ctx), "here")
+func (q *fakeQueue) BeginLease(ctx context.Context) (engine.LeaseCall, error) {
+	return engine.LeaseCall{Ctx: context.WithoutCancel(ctx), By: "here"}, nil
 }
 
-func (q *fakeQueue) Regain(ctx context.Context, call func(context.Context, string) ([]d.Claimed, error)) ([]d.Claimed, error) {
-	return call(context.WithoutCancel(ctx), "here")
+func (q *fakeQueue) BeginRegain(ctx context.Context) (engine.LeaseCall, error) {
+	return q.BeginLease(ctx)
 }
+
+func (q *fakeQueue) EndLease(_ engine.LeaseCall, _ []d.Claimed, err error) error { return err }
 
 func (q *fakeQueue) Fit(_ context.Context, leased []d.Claimed, _ int) (fit []d.Claimed, unfit []d.Settlement) {
 	q.mu.Lock()

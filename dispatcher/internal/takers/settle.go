@@ -105,12 +105,12 @@ func (s *settling) taken(some []int) []dispatcher.TakenLease {
 
 // extend has some leases last longer.
 func (s *settling) extend(ctx context.Context, some []int, lasts time.Duration) error {
-	var adopted []dispatcher.Adopted
-	_, err := s.t.engine.Regain(ctx, func(ctx context.Context, by string) ([]dispatcher.Claimed, error) {
-		adopted = s.t.store.Extend(ctx, by, s.taken(some), lasts)
-		return nil, storeError(adopted)
-	})
+	call, err := s.t.engine.BeginRegain(ctx)
 	if err != nil {
+		return fmt.Errorf("extend leases: %w", err)
+	}
+	adopted := s.t.store.Extend(call.Ctx, call.By, s.taken(some), lasts)
+	if err := s.t.engine.EndLease(call, nil, storeError(adopted)); err != nil {
 		return fmt.Errorf("extend leases: %w", err)
 	}
 	for k, i := range some {

@@ -90,13 +90,14 @@ func (t *Takers) unlessGone(ctx context.Context, lane dispatcher.Lane, given []d
 // take asks once. more says that there is more to take at once.
 func (t *Takers) take(ctx context.Context, a dispatcher.TakerAsk) (given []dispatcher.Given, more bool, err error) {
 	token := rand.Text()
-	var taken dispatcher.Taken
-	_, err = t.engine.Lease(ctx, func(ctx context.Context, by string) (_ []dispatcher.Claimed, err error) {
-		taken, err = t.store.Take(ctx, by, dispatcher.Take{
-			Lanes: []dispatcher.Lane{a.Lane}, Most: a.Most, Bytes: recordBytes, For: a.For, Token: token, Owner: a.Owner,
-		})
-		return nil, err // these leases are no instance's
+	call, err := t.engine.BeginLease(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	taken, err := t.store.Take(call.Ctx, call.By, dispatcher.Take{
+		Lanes: []dispatcher.Lane{a.Lane}, Most: a.Most, Bytes: recordBytes, For: a.For, Token: token, Owner: a.Owner,
 	})
+	err = t.engine.EndLease(call, nil, err) // no instance holds these leases
 	if err != nil || len(taken.Claimed) == 0 {
 		return nil, err == nil && len(taken.More) > 0, err
 	}
@@ -167,14 +168,16 @@ func (t *Takers) refuse(ctx context.Context, outcomes []dispatcher.Settlement, t
 // adopt has this instance hold leases that it or another one gave out. The error is of the
 // store, of any of them.
 func (t *Takers) adopt(ctx context.Context, leases []dispatcher.TakenLease) (adopted []dispatcher.Adopted, err error) {
-	_, err = t.engine.Regain(ctx, func(ctx context.Context, by string) (held []dispatcher.Claimed, err error) {
-		adopted = t.store.Adopt(ctx, by, leases)
-		for i := range adopted {
-			if adopted[i].Claimed != nil {
-				held = append(held, *adopted[i].Claimed)
-			}
+	call, err := t.engine.BeginRegain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	adopted = t.store.Adopt(call.Ctx, call.By, leases)
+	var held []dispatcher.Claimed
+	for i := range adopted {
+		if adopted[i].Claimed != nil {
+			held = append(held, *adopted[i].Claimed)
 		}
-		return held, storeError(adopted)
-	})
-	return adopted, err
+	}
+	return adopted, t.engine.EndLease(call, held, storeError(adopted))
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Store is what takers ask of the queue.
@@ -29,8 +31,9 @@ type Store interface {
 
 // Engine is what takers need of it.
 type Engine interface {
-	Lease(ctx context.Context, call func(ctx context.Context, by string) ([]dispatcher.Claimed, error)) ([]dispatcher.Claimed, error)
-	Regain(ctx context.Context, call func(ctx context.Context, by string) ([]dispatcher.Claimed, error)) ([]dispatcher.Claimed, error)
+	BeginLease(ctx context.Context) (engine.LeaseCall, error)
+	BeginRegain(ctx context.Context) (engine.LeaseCall, error)
+	EndLease(call engine.LeaseCall, held []dispatcher.Claimed, err error) error
 	Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int) (fit []dispatcher.Claimed, unfit []dispatcher.Settlement)
 	Headers(c dispatcher.Claimed, at time.Time) (http.Header, error)
 	Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(dispatcher.Settled)) dispatcher.Verdict
@@ -50,14 +53,14 @@ type Takers struct {
 	stopped bool
 
 	stop chan struct{} // closed when no caller may wait any more
-	gaps chan struct{} // 1 deep: something may have been missed
+	gaps wait.Signal   // something may have been missed
 }
 
 // New makes Takers. OnTakeable has to be told what the queue tells.
 func New(store Store, engine Engine, log *slog.Logger) *Takers {
 	return &Takers{
 		store: store, engine: engine, log: log, lines: map[dispatcher.Lane][]*waiter{},
-		stop: make(chan struct{}), gaps: make(chan struct{}, 1),
+		stop: make(chan struct{}), gaps: wait.NewSignal(),
 	}
 }
 
@@ -109,10 +112,7 @@ func (t *Takers) OnTakeable(lanes []dispatcher.Lane) {
 	defer t.mu.Unlock()
 	for _, lane := range lanes {
 		if lane == dispatcher.AllLanes {
-			select {
-			case t.gaps <- struct{}{}:
-			default:
-			}
+			t.gaps.Set()
 			continue
 		}
 		t.wakeOne(lane)
@@ -147,10 +147,7 @@ func (t *Takers) askAll(ctx context.Context) {
 		n := min(gapLanes, len(lanes))
 		t.OnTakeable(lanes[:n])
 		if lanes = lanes[n:]; len(lanes) > 0 {
-			select {
-			case <-ctx.Done():
-			case <-time.After(gapPause):
-			}
+			wait.Sleep(ctx, gapPause)
 		}
 	}
 }
@@ -160,11 +157,13 @@ func (t *Takers) askAll(ctx context.Context) {
 func (t *Takers) look(ctx context.Context) {
 	for lanes := t.awaited(); len(lanes) > 0; {
 		n := min(dispatcher.TakeLanes, len(lanes))
-		_, _ = t.engine.Lease(ctx, func(ctx context.Context, by string) ([]dispatcher.Claimed, error) {
-			found, err := t.store.Take(ctx, by, dispatcher.Take{Lanes: lanes[:n]})
+		call, err := t.engine.BeginLease(ctx)
+		if err == nil {
+			var found dispatcher.Taken
+			found, err = t.store.Take(call.Ctx, call.By, dispatcher.Take{Lanes: lanes[:n]})
 			t.OnTakeable(found.More)
-			return found.Claimed, err
-		})
+			_ = t.engine.EndLease(call, found.Claimed, err)
+		}
 		lanes = lanes[n:]
 	}
 }

@@ -86,7 +86,7 @@ func (t *Ticker) Tick(ctx context.Context, within time.Duration) (dispatcher.Tic
 // answer says what became of it. An error of a part of the queue hides nothing: the next
 // tick may come at once.
 func (t *Ticker) answer(f found, before engine.Doing) (dispatcher.Tick, error) {
-	if _, whole := outage.Split(f.err); whole != nil {
+	if whole := outage.Whole(f.err); whole != nil {
 		return dispatcher.Tick{}, fmt.Errorf("tick: %w", whole)
 	}
 	after := t.o.Doing()

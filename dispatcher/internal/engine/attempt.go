@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// deliverer makes attempts. It has the parts that they share.
+type deliverer struct {
+	engine       *Engine
+	sender       dispatcher.Sender
+	signers      atomic.Pointer[signers] // of bare URLs; nil: there is no secret, and nothing is sent to one
+	ladder       ladder.Ladder
+	jitter       float64
+	success      *success.Rule
+	timeout      time.Duration
+	disableAfter time.Duration // 0: a destination may fail for ever
+	excerpt      int
+	agent        []string // the user-agent header's values, shared by all calls
+	prefix       dispatcher.HeaderPrefix
+	names        dispatcher.CallbackHeaders // that begin with it
+	targets      targets
+	cut          context.Context // ends when running attempts are cancelled
+}
+
+// deliveryAttempt is one attempt at a delivery. Its stages follow in their order: deliver, make,
+// prepare, send, judge, record.
+type deliveryAttempt struct {
+	*deliverer
+	claimed dispatcher.Claimed
+	began   time.Time
+	route   route // zero until it is found
+	body    []byte
+	outcome dispatcher.Settlement
+}
+
+// deliver makes one attempt. Its permit is released once there is an answer, before the
+// outcome is recorded.
+func (d *deliverer) deliver(c dispatcher.Claimed) {
+	began, local := d.engine.store.Now(), time.Now()
+	a := deliveryAttempt{deliverer: d, claimed: c, began: began}
+	a.outcome = dispatcher.Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased}
+	switch {
+	case c.Message == nil || c.Message.Success.Check() != nil:
+		a.outcome = poisoned(c, began)
+	case !d.engine.alive(d.engine.identity.Load()):
+		a.goBack(0, "") // this process was suspended, and another instance may have the lease by now
+	default:
+		a.make()
+	}
+	a.outcome.Attempt.Place(d.engine.store.Now(), time.Since(local))
+	d.engine.loader.done(&a.claimed)
+	d.engine.permits.release(1)
+	a.record()
+}
+
+// poisoned is the outcome of a delivery whose record no instance can read. Its attempt has
+// no number, because none was made.
+func poisoned(c dispatcher.Claimed, at time.Time) dispatcher.Settlement {
+	return dispatcher.Settlement{
+		ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased, Verdict: dispatcher.Dead, Reason: dispatcher.ReasonPoison,
+		Attempt: dispatcher.Attempt{At: at, Verdict: dispatcher.Dead, Class: dispatcher.ClassInternal, Error: errRecord.Error()},
+	}
+}
+
+// Why no attempt was made, for the message's history. Most of these are refused when a
+// message is published: something has changed since then.
+var (
+	errRecord     = errors.New("the stored message can't be read")
+	errTarget     = errors.New("the URL can't be read")
+	errNoSecret   = errors.New("no SIGNING_SECRET is set: nothing is sent unsigned")
+	errSuccess    = errors.New("the endpoint's stored success can't be read: set it anew with PATCH")
+	errHeld       = errors.New("its endpoint may not be called now")
+	errStalled    = errors.New("its endpoint can't be read")
+	errUnsignable = errors.New("this id can't be signed: nothing is sent unsigned")
+	errPanic      = errors.New("a fault of the dispatcher, which its log describes")
+)
+
+// make prepares and sends the request. A panic in our own code costs the delivery one rung,
+// and does not end the process.
+func (a *deliveryAttempt) make() {
+	defer func() {
+		if p := recover(); p != nil {
+			e, c := a.engine, &a.claimed
+			e.log.Error("attempt panicked", "delivery_id", c.ID.String(), "attempt", c.Attempt,
+				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			a.route = a.defaults(c.Message, e.endpoints.Cache.Cached(c.ID.Lane))
+			a.fail(errPanic)
+		}
+	}()
+	if header := a.prepare(); header != nil {
+		a.send(header)
+	}
+}
+
+// prepare finds the route, and makes the signed headers of the request. It returns nil if no
+// request may be sent: then it has set the outcome.
+func (a *deliveryAttempt) prepare() http.Header {
+	c, m := &a.claimed, a.claimed.Message
+	var err error
+	a.route, err = a.routeOf(c, a.began)
+	switch {
+	case errors.Is(err, errHeld):
+		a.goBack(0, "")
+	case errors.Is(err, errStalled):
+		a.goBack(endpoints.StalledFor, dispatcher.WhySealed)
+	case err != nil:
+		a.fail(err)
+	case a.route.success.Check() != nil:
+		a.fail(errSuccess)
+	case !m.ExpiresAt.IsZero() && !a.began.Before(m.ExpiresAt): // while it waited for a worker
+		a.judge(dispatcher.Answer{Class: dispatcher.ClassExpired})
+		a.outcome.Attempt.Number = 0 // none was made
+	case m.Sealed != "": // a receiver may refuse it without its headers
+		a.goBack(endpoints.StalledFor, dispatcher.WhySealed)
+	default:
+		header := a.headers(c, a.began, &a.route)
+		if header == nil {
+			a.fail(errUnsignable)
+		}
+		return header
+	}
+	return nil
+}
+
+// send sends the request, unless this host can't send it now, and has the answer judged.
+func (a *deliveryAttempt) send(header http.Header) {
+	e, c, r := a.engine, &a.claimed, &a.route
+	if wait, may := e.network.mayAttempt(c); !may {
+		a.goBack(wait, dispatcher.WhyEgress)
+		return
+	}
+	if !e.Begins(a.cut, c, false) {
+		a.goBack(backPause, "")
+		return
+	}
+	ctx, cancel := context.WithTimeout(a.cut, r.timeout)
+	defer cancel()
+	answer := a.sender.Send(ctx, dispatcher.Call{URL: r.url, Header: header, Body: c.Message.Body, Lane: c.ID.Lane, Linked: r.linked()})
+	switch {
+	case answer.Status == 0 && a.cut.Err() != nil:
+		a.goBack(0, "")
+	case answer.Status == 0 && errors.Is(answer.Err, dispatcher.ErrExhausted):
+		e.shortage.report(answer.Err)
+		a.goBack(0, "")
+	case a.ownFault(&answer):
+	default:
+		a.judge(answer)
+		a.body = answer.Body
+	}
+}
+
+// goBack returns the delivery to the head of its lane, without an attempt. The lane pauses
+// for pause because of why; empty: for no reason that people have to know.
+func (a *deliveryAttempt) goBack(pause time.Duration, why dispatcher.LaneWhy) {
+	a.outcome.Verdict, a.outcome.Pause, a.outcome.Stalled = dispatcher.Back, pause, why
+}
+
+// ownFault returns the delivery to its lane if our own network made the attempt fail, and
+// reports whether it did. If the lane has waited for too long, the answer becomes one that
+// blames the receiver.
+func (a *deliveryAttempt) ownFault(answer *dispatcher.Answer) bool {
+	var fault *dispatcher.EgressError
+	if answer.Class != dispatcher.ClassEgress || !errors.As(answer.Err, &fault) {
+		return false
+	}
+	wait, back := a.engine.network.failed(&a.claimed, fault)
+	if back {
+		a.goBack(wait, dispatcher.WhyEgress)
+		return true
+	}
+	a.outcome.Stalled = dispatcher.WhyEgress
+	answer.Class, answer.Err = fault.Class(), fault.Err
+	return false
+}
+
+// fail judges an attempt that failed by our own fault; the ladder decides what follows.
+func (a *deliveryAttempt) fail(err error) {
+	took := max(a.engine.store.Now().Sub(a.began), 0)
+	a.judge(dispatcher.Answer{Class: dispatcher.ClassInternal, Err: err, Took: took})
+}
+
+// judge sets the outcome to the meaning of an answer.
+func (a *deliveryAttempt) judge(answer dispatcher.Answer) {
+	c, r, s := &a.claimed, &a.route, &a.outcome
+	if answer.Location != "" {
+		answer.Location = string(dispatcher.Excerpt([]byte(answer.Location), len(answer.Location), r.secrets))
+	}
+	s.Judged(dispatcher.Judge(dispatcher.Case{
+		Answer: answer, Success: r.success, Rung: c.Rung, Ladder: r.ladder, MaxAttempts: c.Message.MaxAttempts, WaitsOn: c.WaitsOn,
+		Now: a.engine.store.Now(), ExpiresAt: c.Message.ExpiresAt, Jitter: a.jitter, Random: rand.Float64(),
+	}))
+	s.Attempt.Number, s.Attempt.At, s.Attempt.Address, s.Attempt.Resend = c.Attempt, a.began, answer.Address, c.Asked
+	s.Endpoint, s.DisableAfter = r.endpoint, r.disableAfter
+	if r.endpoint != nil {
+		s.Attempt.URL = r.endpoint.URL
+	}
+}
+
+// record gives the outcome to the settler, and logs the attempt.
+func (a *deliveryAttempt) record() {
+	c, r, s := &a.claimed, &a.route, &a.outcome
+	kept := a.excerpt
+	if c.First && s.Verdict == dispatcher.Delivered {
+		kept = min(kept, dispatcher.ProofBytes) // it has no history
+	}
+	s.Attempt.Excerpt = dispatcher.Excerpt(a.body, kept, r.secrets) // after the permit was released, because a long answer takes long
+	if s.Reason == dispatcher.ReasonGone && r.endpoint != nil {
+		// Before the outcome is recorded: if this process dies here, the delivery is attempted again.
+		a.engine.endpoints.Disable(r.endpoint, dispatcher.WhyGone)
+	}
+	if r.url != nil {
+		s.Host = r.url.Host
+	}
+	a.engine.settler.put(*s)
+	if s.Verdict != dispatcher.Back {
+		a.report(*c, *s, a.began, false)
+	}
+}
+
+// report logs an attempt, and reports it to the observer. The fate of its delivery is decided
+// in the queue.
+func (d *deliverer) report(c dispatcher.Claimed, s dispatcher.Settlement, began time.Time, taken bool) {
+	ctx := context.Background() // for the log, which must not be cut off
+	if d.engine.log.Enabled(ctx, slog.LevelDebug) {
+		d.engine.log.LogAttrs(ctx, slog.LevelDebug, "attempt finished",
+			slog.String("delivery_id", c.ID.String()), slog.Int("attempt", c.Attempt), slog.String("host", s.Host),
+			slog.String("verdict", s.Verdict.String()), slog.Int("status", s.Attempt.Status),
+			slog.String("reason", string(s.Reason)), seconds("wait_s", s.Wait),
+			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", s.Attempt.Logged()))
+	}
+	d.engine.watching.tell(func(o dispatcher.Observer) {
+		a := dispatcher.Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: lateness(c, began), Taken: taken}
+		if c.Message != nil {
+			a.Topic = c.Message.Topic
+			a.Since = tookInAll(c, &s)
+		}
+		o.Attempted(a)
+	})
+}
+
+// lateness is how long after its due time an attempt began. Nothing is due before it
+// was accepted.
+func lateness(c dispatcher.Claimed, began time.Time) time.Duration {
+	due := c.Due
+	if c.Message != nil && c.Message.CreatedAt.After(due) {
+		due = c.Message.CreatedAt
+	}
+	return max(began.Sub(due), 0)
+}
+
+// tookInAll is the time from acceptance to success; 0: the delivery was not delivered,
+// or a person asked for one of its attempts.
+func tookInAll(c dispatcher.Claimed, s *dispatcher.Settlement) time.Duration {
+	if s.Verdict != dispatcher.Delivered || c.Asked || c.Rung != c.Attempt {
+		return 0
+	}
+	from := c.Message.CreatedAt
+	if c.Message.DeliverAt.After(from) {
+		from = c.Message.DeliverAt
+	}
+	return max(s.Attempt.At.Add(s.Attempt.Duration).Sub(from), 1)
+}

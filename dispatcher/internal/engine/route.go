@@ -1,0 +1,309 @@
+package engine
+
+import (
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// route has all that one attempt needs besides its message: the URL, the signer, and how
+// the answer is judged.
+type route struct {
+	endpoint     *dispatcher.Endpoint // as it is called; nil: a bare URL
+	url          *url.URL
+	signer       *signer.Signer
+	signed       string              // the header that holds the signature, in canonical form
+	headers      []dispatcher.Header // of the endpoint, names in canonical form
+	ladder       ladder.Ladder
+	success      *success.Rule
+	timeout      time.Duration
+	disableAfter time.Duration // 0: never
+	secrets      []string      // masked in an excerpt of the answer: signatures, and the headers of endpoint and message
+}
+
+// linked reports whether a link set the URL.
+func (r *route) linked() bool { return r.endpoint != nil && r.endpoint.Linked }
+
+// routeOf finds the route of an attempt at a time. errHeld says that the attempt may not be
+// made now, errStalled that its endpoint can't be used now, and any other error that the
+// attempt can't be made.
+func (d *deliverer) routeOf(c *dispatcher.Claimed, at time.Time) (route, error) {
+	if c.ID.Lane.IsEndpoint() {
+		r, err := d.endpointRoute(c, at)
+		if err == nil && (r.url == nil || misplaced(c.Message, r.endpoint)) { // no URL: it is of kind pull, which its lane's copy does not say
+			return route{}, errStalled
+		}
+		return r, err
+	}
+	r := d.defaults(c.Message, nil)
+	target, err := d.targets.of(c.Message)
+	if err != nil {
+		return r, errTarget
+	}
+	r.url = target.url
+	signers := d.signers.Load()
+	if signers == nil {
+		return r, errNoSecret
+	}
+	r.signer, r.signed, err = signers.of(c.Message.Tenant)
+	return r, err
+}
+
+// takenRoute is the route of a delivery that takers get. A queue has no URL, and no signer
+// if there is no secret.
+func (d *deliverer) takenRoute(c *dispatcher.Claimed, at time.Time) (r route, err error) {
+	if c.ID.Lane.IsEndpoint() {
+		return d.endpointRoute(c, at)
+	}
+	r = d.defaults(c.Message, nil)
+	if signers := d.signers.Load(); signers != nil {
+		r.signer, r.signed, err = signers.of(c.Message.Tenant)
+	}
+	return r, err
+}
+
+// endpointRoute is the route of a delivery to an endpoint as it is now: an endpoint that was
+// paused, disabled or deleted after the claim is not called. An endpoint of kind pull has no
+// URL.
+func (d *deliverer) endpointRoute(c *dispatcher.Claimed, at time.Time) (route, error) {
+	dest, err := d.engine.endpoints.Cache.Get(d.cut, string(c.ID.Lane))
+	switch {
+	case err != nil:
+		return route{}, errHeld
+	case dest.Fault != nil: // then its limits may be wrong too
+		return route{}, errStalled
+	case dest.Endpoint.Limits().Held != dispatcher.HeldNone:
+		return route{}, errHeld
+	}
+	return d.routeTo(dest, c.Message, at), nil
+}
+
+// misplaced reports whether a message with headers is of another tenant than its endpoint.
+// Only a person that can write to Redis can have put it there, and must not read them.
+func misplaced(m *dispatcher.Message, e *dispatcher.Endpoint) bool {
+	return e != nil && len(m.Headers) > 0 && e.Tenant != m.Tenant
+}
+
+func (d *deliverer) routeTo(dest *endpoints.Destination, m *dispatcher.Message, at time.Time) route {
+	r := d.defaults(m, dest.Endpoint)
+	r.endpoint, r.url, r.headers = dest.Endpoint, dest.URL, dest.Headers
+	r.signer, r.signed = dest.Signer(at)
+	for _, h := range dest.Headers {
+		r.secrets = append(r.secrets, h.Value)
+	}
+	return r
+}
+
+// defaults is the ladder, success and timeout of a route: the message's, else the
+// endpoint's, else those of the settings.
+func (d *deliverer) defaults(m *dispatcher.Message, e *dispatcher.Endpoint) route {
+	r := route{ladder: d.ladder, success: d.success, timeout: d.timeout, disableAfter: d.disableAfter}
+	if e != nil {
+		if e.DisableAfter != nil {
+			r.disableAfter = *e.DisableAfter
+		}
+		if e.Ladder != nil {
+			r.ladder = *e.Ladder
+		}
+		if e.Success != nil {
+			r.success = e.Success
+		}
+		if e.Timeout > 0 {
+			r.timeout = e.Timeout
+		}
+	}
+	if m.Ladder != nil {
+		r.ladder = *m.Ladder
+	}
+	if m.Success != nil {
+		r.success = m.Success
+	}
+	if m.Timeout > 0 {
+		r.timeout = m.Timeout
+	}
+	return r
+}
+
+// Timeout is how long an attempt at a delivery may take.
+func (e *Engine) Timeout(c dispatcher.Claimed) time.Duration {
+	return e.deliverer.defaults(c.Message, e.endpoints.Cache.Cached(c.ID.Lane)).timeout
+}
+
+// Headers returns the headers of a taken delivery at a time. They are the headers that a
+// call of it would have, signed if there is a secret.
+func (e *Engine) Headers(c dispatcher.Claimed, at time.Time) (http.Header, error) {
+	r, err := e.deliverer.takenRoute(&c, at)
+	if err != nil {
+		return nil, fmt.Errorf("headers of %s: %w", c.ID, err)
+	}
+	h := e.deliverer.headers(&c, at, &r)
+	if h == nil {
+		return nil, fmt.Errorf("headers of %s: %w", c.ID, errUnsignable)
+	}
+	return h, nil
+}
+
+// Names of headers, in canonical form.
+var (
+	headerID        = textproto.CanonicalMIMEHeaderKey(signer.HeaderID)
+	headerTimestamp = textproto.CanonicalMIMEHeaderKey(signer.HeaderTimestamp)
+)
+
+// headers are those of the contract, then the message's and the endpoint's own, which
+// can't replace any of them. It is nil where the request can't be signed. What is taken
+// from a queue is signed only if there is a secret.
+func (d *deliverer) headers(c *dispatcher.Claimed, at time.Time, r *route) http.Header {
+	m := c.Message
+	signature := ""
+	if r.signer != nil {
+		if signature = r.signer.Sign(m.ID, at, m.Body); signature == "" {
+			return nil
+		}
+		r.secrets = append(r.secrets, signature)
+	} else if !c.ID.Lane.IsQueue() {
+		return nil
+	}
+	values := make([]string, 6) // one allocation for all headers with one value
+	h := make(http.Header, 8+len(m.Headers)+len(r.headers))
+	set := func(i int, name, value string) {
+		values[i] = value
+		h[name] = values[i : i+1 : i+1]
+	}
+	set(0, "Content-Type", m.ContentType)
+	set(1, headerID, m.ID)
+	set(2, headerTimestamp, strconv.FormatInt(at.Unix(), 10))
+	set(3, d.names.Topic, m.Topic)
+	set(4, d.names.Attempt, strconv.Itoa(c.Attempt))
+	h["User-Agent"] = d.agent
+	if m.Tenant != "" {
+		h[d.names.Tenant] = []string{m.Tenant}
+	}
+	if c.Asked {
+		h[d.names.Resend] = []string{"true"}
+	}
+	if signature != "" {
+		set(5, r.signed, signature) // last: whatever its name is, no attempt is unsigned
+	}
+	for _, own := range m.Headers {
+		r.secrets = append(r.secrets, own.Value)
+		d.addHeader(h, textproto.CanonicalMIMEHeaderKey(own.Name), own)
+	}
+	for _, own := range r.headers {
+		d.addHeader(h, own.Name, own) // after the message's own, which they can't replace
+	}
+	return h
+}
+
+// addHeader adds a header that is not there yet. Reserved names are refused when a
+// message is published or an endpoint registered. They are skipped here too, since
+// another version, or other settings, may have stored them: where a message has no tenant, a header of
+// the tenant's name would pass for ours.
+func (d *deliverer) addHeader(h http.Header, name string, own dispatcher.Header) {
+	if _, taken := h[name]; !taken && d.prefix.CheckName(own.Name) == nil {
+		h[name] = []string{own.Value}
+	}
+}
+
+// mostSigners bounds the memory of tenants' own signers. Beyond it the least recently
+// used one is evicted.
+const mostSigners = 20_000
+
+// signers sign for bare URLs: one signer for all tenants, or one for each.
+type signers struct {
+	plain   *signer.Signer
+	secrets []signer.Secret // nil: tenants have none of their own
+
+	mu    sync.Mutex // guards known
+	known *simplelru.LRU[string, *signer.Signer]
+}
+
+func newSigners(secrets []signer.Secret, derive bool) (*signers, error) {
+	plain, err := signer.NewSigner(secrets...)
+	if err != nil {
+		return nil, err
+	}
+	known, err := simplelru.NewLRU[string, *signer.Signer](mostSigners, nil)
+	if err != nil {
+		return nil, err // impossible: it fails for a bound below 1 only
+	}
+	s := &signers{plain: plain, known: known}
+	if derive {
+		s.secrets = secrets
+	}
+	return s, nil
+}
+
+// of returns the signer of a tenant, and the header of its signatures. Messages without a
+// tenant count as one more tenant.
+func (s *signers) of(tenant string) (sign *signer.Signer, header string, err error) {
+	if s.secrets == nil {
+		return s.plain, s.plain.Header(), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sign, ok := s.known.Get(tenant); ok {
+		return sign, sign.Header(), nil
+	}
+	own := make([]signer.Secret, len(s.secrets))
+	for i, secret := range s.secrets {
+		own[i] = secret.Derive(tenant)
+	}
+	if sign, err = signer.NewSigner(own...); err != nil {
+		return nil, "", err
+	}
+	s.known.Add(tenant, sign)
+	return sign, sign.Header(), nil
+}
+
+// target is where the messages of a tenant with a bare URL go. It is never changed.
+type target struct {
+	url   *url.URL
+	lanes []dispatcher.Lane // its only one
+}
+
+// targetKey names a target. One URL leads to another lane for each tenant.
+type targetKey struct{ url, tenant string }
+
+// targets is a cache of parsed URLs: most messages go where others went.
+type targets struct {
+	mu    sync.RWMutex // guards known
+	known map[targetKey]*target
+}
+
+// mostTargets bounds the memory. Beyond it the whole cache is dropped, which costs one
+// more parsing for each URL.
+const mostTargets = 10_000
+
+func (t *targets) of(m *dispatcher.Message) (*target, error) {
+	at := targetKey{url: m.URL, tenant: m.Tenant}
+	t.mu.RLock()
+	found := t.known[at]
+	t.mu.RUnlock()
+	if found != nil {
+		return found, nil
+	}
+	u, err := dispatcher.ParseURL(m.URL)
+	if err != nil {
+		return nil, err
+	}
+	found = &target{url: u, lanes: []dispatcher.Lane{dispatcher.URLLane(u, m.Tenant)}}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil || len(t.known) >= mostTargets {
+		t.known = map[targetKey]*target{}
+	}
+	t.known[at] = found
+	return found, nil
+}

@@ -41,20 +41,20 @@
 // What counts as delivered is a rule of package success, the waits between attempts
 // are a ladder of package ladder. The engine is in internal/engine, a file for each stage, in this order:
 //
-//	publish.go   finds the lanes of a message, and answers what became of it
-//	accept.go    coalesces concurrent publishes into one call of the queue (deal.go: in which turns)
-//	move.go      makes ready what is due
+//	publish.go   finds the lanes of a message, and returns the result of publishing it
+//	accept.go    coalesces concurrent publishes into one call of the queue (deal.go: the turns of callers)
+//	watch.go     moves due deliveries, and polls the queue for events that were lost
 //	take.go      takes permits, claims as many deliveries, and starts their attempts
 //	bodies.go    reads large bodies first
 //	workers.go   bounds how many attempts run at once
-//	deliver.go   makes an attempt and has Judge say what it means (bare.go: targets and signers of bare URLs)
-//	settle.go    records the outcome (settle_stalled.go: what could not be recorded at once)
+//	attempt.go   makes an attempt and judges the answer (route.go: URL, signer and headers of a delivery)
+//	settle.go    records the outcome (settle_stalled.go: outcomes that could not be recorded at once)
 //
-// Around these, beat.go keeps the instance alive and finds dead ones, and reap.go
-// takes over from them. reconcile.go hands back leases whose answer was lost. watch.go
-// looks for what no event told, trim.go forgets what is old, or more than there is memory
-// for. taken.go is for takers, which the engine does not call. run.go starts all that and
-// ends it in order.
+// queue.go has the methods of the store that the stages call. lease.go knows the leases of
+// this instance, and hands back those whose answer was lost. beat.go keeps the instance alive
+// and finds dead ones, and reap.go takes over from them. trim.go deletes old deliveries.
+// taken.go is for takers, which the engine does not call. run.go starts all that and ends it in
+// order.
 //
 // The endpoints are in internal/endpoints. register.go makes and changes them,
 // cache.go knows those that were asked for, and fanout.go finds those that match a

@@ -35,13 +35,13 @@ func (k JobKind) Statuses() (may, default_ []Status) {
 	}
 }
 
-// JobState says how a job stands.
+// JobState is the state of a job.
 type JobState string
 
 // The states of a job.
 const (
 	JobRunning JobState = "running"
-	JobWaiting JobState = "waiting" // what is left belongs to lanes that take no more now
+	JobWaiting JobState = "waiting" // all lanes of its deliveries are full
 	JobDone    JobState = "done"
 	JobStopped JobState = "stopped" // by a person
 	JobFailed  JobState = "failed"  // it could not go on; Job.Error says why
@@ -50,10 +50,10 @@ const (
 // JobStates lists all of them.
 var JobStates = []JobState{JobRunning, JobWaiting, JobDone, JobStopped, JobFailed}
 
-// Ended reports whether a job does not go on by itself.
+// Ended reports whether a job has ended.
 func (s JobState) Ended() bool { return s == JobDone || s == JobStopped || s == JobFailed }
 
-// Job is a change of many deliveries that goes on by itself.
+// Job is a change of many deliveries, which an instance makes by and by.
 type Job struct {
 	Number    int64
 	Kind      JobKind
@@ -197,43 +197,43 @@ var (
 	ErrJobTurn = errors.New("the job is another instance's by now")
 )
 
-// JobPart is how far a job is in one part of the queue.
+// JobPart is the progress of a job in one part of the queue.
 type JobPart struct {
 	JobCounts
-	Since  time.Time // when it began there: what ended later is left
-	Passed int       // matched, and passed by since it last began at the first, since their lanes took no more
-	Cursor string    // behind what it has looked at; empty: at the first
-	Ended  bool      // nothing is left there
+	Since   time.Time // when it began there: it leaves out deliveries that ended later
+	Skipped int       // matched, and skipped in this round, because their lanes were full
+	Cursor  string    // of the next page; empty: of the first
+	Ended   bool      // nothing is left there
 }
 
-// JobAt is where a page of a job begins.
+// JobAt selects a page of a job.
 type JobAt struct {
 	Part   int
-	Since  time.Time // what ended later is left; zero: nothing is
+	Since  time.Time // it leaves out deliveries that ended later; zero: none
 	Cursor string    // empty: at the first
 }
 
 // JobStep is a change of some deliveries that a job found, all in one part.
 type JobStep struct {
-	Job    *Job
-	Part   int
-	Status Status // by which they were found
-	IDs    []DeliveryID
-	Passed int    // what JobPart has then
-	Cursor string // likewise
-	Ended  bool   // likewise
-	Named  int    // how many more failures are kept by name
+	Job     *Job
+	Part    int
+	Status  Status // by which they were found
+	IDs     []DeliveryID
+	Skipped int    // of JobPart, then
+	Cursor  string // likewise
+	Ended   bool   // likewise
+	Named   int    // how many more failures are kept by name
 }
 
-// JobStepped is what a step did.
+// JobStepped is the result of a step.
 type JobStepped struct {
 	JobPart
-	Aside  []DeliveryID // their lanes take no more now
+	Full   []DeliveryID // not changed, because their lanes are full
 	Done   int          // changed by this step
 	Probes int          // changed by this step beside those, as the first of their destination
 }
 
-// JobPage is a part of what a job may change.
+// JobPage is a page of deliveries that a job may change.
 type JobPage struct {
 	Status     Status     // of all of them
 	Deliveries []Delivery // oldest first, those of its filter
@@ -242,10 +242,10 @@ type JobPage struct {
 	LookedAt   int
 }
 
-// Survey is what a job would change.
+// Survey counts the deliveries that a job would change.
 type Survey struct {
 	Matched  int
-	Complete bool // it looked at everything
+	Complete bool // all deliveries were read
 	ByReason map[DeadReason]int
 	Oldest   time.Time
 	Newest   time.Time

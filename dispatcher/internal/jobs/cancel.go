@@ -9,9 +9,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// cancel ends what is unfinished. A delivery may come to a place that was looked at
-// before, as one whose attempt fails. So it goes through all again, until it finds
-// nothing more to end.
+// cancel cancels unfinished deliveries. A delivery may move to a list that was read before,
+// for example if its attempt fails. So all lists are read again, until there is nothing more
+// to cancel.
 func (w *jobWorker) cancel(ctx context.Context) error {
 	for {
 		before := w.sum().Done
@@ -23,14 +23,14 @@ func (w *jobWorker) cancel(ctx context.Context) error {
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(w.parts)) {
-		if err := w.conclude(ctx, n, func(part *dispatcher.JobPart) { part.Ended = true }); err != nil {
+		if err := w.writePart(ctx, n, func(part *dispatcher.JobPart) { part.Ended = true }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// cancelOnce goes through all that is unfinished.
+// cancelOnce reads the list of all unfinished deliveries once.
 func (w *jobWorker) cancelOnce(ctx context.Context) error {
 	f := w.job.Filter
 	for f.Limit = listPage; ; {
@@ -46,13 +46,13 @@ func (w *jobWorker) cancelOnce(ctx context.Context) error {
 		}
 		for _, n := range slices.Sorted(maps.Keys(in)) {
 			for some := range slices.Chunk(in[n], stepMost) {
-				if _, err := w.move(ctx, dispatcher.JobStep{Part: n}, some, nil); err != nil {
+				if _, err := w.steps(ctx, dispatcher.JobStep{Part: n}, some, nil); err != nil {
 					return err
 				}
 			}
 		}
-		w.changed = time.Now() // it never has to wait for a lane
-		if err := w.stand(ctx); err != nil {
+		w.changed = time.Now() // no lane is full for it
+		if err := w.reportState(ctx); err != nil {
 			return err
 		}
 		if f.Cursor = page.Next; f.Cursor == "" {

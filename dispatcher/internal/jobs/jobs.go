@@ -1,9 +1,17 @@
 // Package jobs changes many deliveries that a filter selects: it replays, cancels
-// and purges. It knows the queue by its Store only.
+// and purges. It uses the queue only through its Store.
 //
-// A job is carried out by one instance, its holder, and by another when that is
-// gone. What it has done is written by the step that did it, so that the next
-// holder goes on from there. run.go keeps the holder, work.go carries a job out.
+// One instance runs a job, its holder. If the holder dies, another instance takes the job
+// over. Each step writes its progress, so the next holder continues there. run.go finds jobs
+// and their holders, work.go runs a job. These words say where a job is:
+//
+//	turn     the time of one holder; the store refuses steps of an older turn
+//	part     one part of the queue, with its own progress and cursor
+//	round    one reading of all parts, from their first deliveries to their last
+//	step     one change of up to 64 deliveries of a part
+//	full     a lane, or its delivery, that can't take more now
+//	skipped  full deliveries that are left for the next round
+//	slot     the right to run here; an instance has 8 for all its jobs
 package jobs
 
 import (
@@ -19,8 +27,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Store keeps jobs and carries out their steps. The queue has parts, numbered from
-// 0: each step lies in one.
+// Store stores jobs and makes their steps. The parts of the queue are numbered from 0. Each
+// step is in one part.
 type Store interface {
 	// Add stores a new job and sets its number; dispatcher.ErrJobs where too many
 	// have not ended.
@@ -28,18 +36,18 @@ type Store interface {
 	// Change stores what change makes of a job. It returns an error of change as it
 	// is, and calls change again after a race.
 	Change(ctx context.Context, number int64, change func(j *dispatcher.Job) error) (dispatcher.Job, error)
-	// Turn has the parts refuse steps of a lower turn than the job's, and answers how
-	// far it is in each; dispatcher.ErrJobTurn where one has a higher turn.
+	// Turn makes all parts refuse steps of an older turn, and returns the job's progress in
+	// each; dispatcher.ErrJobTurn if a part has a newer turn.
 	Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int]dispatcher.JobPart, error)
-	// Page reads what a job may change in one part, the oldest first, without what
-	// belongs to lanes in skip.
-	Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane) (dispatcher.JobPage, error)
-	// Step changes some deliveries and notes how far the job is; dispatcher.ErrJobTurn
-	// where its turn is over.
+	// Page reads deliveries of one part that a job may change, oldest first. It leaves out
+	// lanes that are full.
+	Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, full []dispatcher.Lane) (dispatcher.JobPage, error)
+	// Step changes some deliveries and writes the job's progress; dispatcher.ErrJobTurn if
+	// its turn is over.
 	Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error)
-	// Parts are those where a filter may find something.
+	// Parts returns the parts in which a filter may find something.
 	Parts(f dispatcher.Filter) []int
-	// Part is where a lane lies.
+	// Part returns the part of a lane.
 	Part(lane dispatcher.Lane) int
 	// Live reads the jobs that have not ended, without counts, and the names of all
 	// instances.
@@ -58,20 +66,20 @@ type ListFunc func(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, e
 // ShowFunc reads deliveries again, as every list shows them. It leaves out those that are gone.
 type ShowFunc func(ctx context.Context, found []dispatcher.Delivery) ([]dispatcher.Delivery, error)
 
-// Options say with what Jobs work. All fields are needed.
+// Options are the dependencies of Jobs. All fields without a remark are needed.
 type Options struct {
 	Store     Store
 	List      ListFunc
 	Show      ShowFunc
 	Name      func() string         // of this instance
 	Now       func() time.Time      // by the queue's clock
-	PollEvery time.Duration         // how often it is looked for jobs without a holder, whatever was told
-	Tell      func(dispatcher.News) // is told which jobs ended; must not block
-	Stirred   func()                // is told that one changed something; must not block; nil: it is not
+	PollEvery time.Duration         // time between two searches for jobs without a holder
+	Tell      func(dispatcher.News) // called when a job ended; must not block
+	Stirred   func()                // called after a change of deliveries; must not block; nil: it is not
 	Log       *slog.Logger
 }
 
-// Jobs starts, stops and carries out jobs.
+// Jobs starts, stops and runs jobs.
 type Jobs struct {
 	store Store
 	o     Options
@@ -79,17 +87,17 @@ type Jobs struct {
 	down  *outage.Log
 
 	wake  wait.Signal // an instance is gone
-	begun wait.Signal // a job is to be carried out
+	begun wait.Signal // a job was added
 
-	mu      sync.Mutex           // guards what follows
-	here    map[int64]*jobWorker // the jobs of this instance
-	fresh   []*jobWorker         // those that Run has not met yet
-	holders []string             // of other jobs that have not ended
-	looks   int                  // how many times it is looked for jobs just now
-	asked   bool                 // to look for jobs
+	mu       sync.Mutex           // guards what follows
+	here     map[int64]*jobWorker // the jobs of this instance
+	added    []*jobWorker         // that Run does not know yet
+	holders  []string             // of other jobs that have not ended
+	searches int                  // for jobs, that are running
+	asked    bool                 // to search for jobs
 }
 
-// New makes Jobs. Run carries them out.
+// New makes Jobs. Run runs them.
 func New(o Options) *Jobs {
 	return &Jobs{
 		store: o.Store, o: o, log: o.Log, down: outage.New(o.Log, "store lost for jobs", "store back for jobs"),
@@ -98,20 +106,20 @@ func New(o Options) *Jobs {
 	}
 }
 
-// Busy reports whether a job moves on here, or it is being looked for one. holders are the
-// other instances that have one.
+// Busy reports whether a job is running here, or a search for jobs. holders are the other
+// instances that have jobs.
 func (s *Jobs) Busy() (busy bool, holders []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	busy = s.looks > 0 || s.asked
+	busy = s.searches > 0 || s.asked
 	for _, w := range s.here {
 		busy = busy || !w.waits.Load()
 	}
 	return busy, slices.Clone(s.holders)
 }
 
-// Departed tells that an instance is gone, whose jobs another has to take over. It
-// does not block.
+// Departed starts a search for jobs to take over, because an instance is gone. It does not
+// block.
 func (s *Jobs) Departed() {
 	s.mu.Lock()
 	s.asked = true
@@ -135,7 +143,7 @@ func (s *Jobs) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, 
 		j.State, j.Holder, j.EndedAt = dispatcher.JobDone, "", s.o.Now()
 		err := s.store.Add(ctx, &j)
 		if err == nil {
-			s.tell(&j)
+			s.notify(&j)
 		}
 		return j, err
 	}
@@ -145,14 +153,14 @@ func (s *Jobs) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, 
 	return s.begin(ctx, j)
 }
 
-// begin has the parts accept this turn, and carries the job out.
+// begin makes the parts accept this turn, and adds the job to those that run here.
 func (s *Jobs) begin(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error) {
 	parts, err := s.store.Turn(ctx, s.o.Name(), &j)
 	switch {
 	case errors.Is(err, dispatcher.ErrJobTurn): // another took it over, or stopped it, between two calls
 		return s.store.Job(ctx, j.Number)
 	case err != nil:
-		s.Departed() // it is looked for again
+		s.Departed() // another search finds it
 		return j, err
 	}
 	begun := j
@@ -163,7 +171,7 @@ func (s *Jobs) begin(ctx context.Context, j dispatcher.Job) (dispatcher.Job, err
 	return begun, nil
 }
 
-// withStatuses is a filter that names statuses, each once, and is of no page. Pages go
+// withStatuses returns a filter that names its statuses, each once, without a page. Pages go
 // from one status to the next.
 func withStatuses(kind dispatcher.JobKind, f dispatcher.Filter) dispatcher.Filter {
 	if len(f.Statuses) == 0 {
@@ -180,8 +188,8 @@ func withStatuses(kind dispatcher.JobKind, f dispatcher.Filter) dispatcher.Filte
 	return f
 }
 
-// StopJob ends a job: when it returns, nothing more is changed. One that has ended is
-// left.
+// StopJob ends a job: after it returns, the job changes nothing more. A job that has ended
+// does not change.
 func (s *Jobs) StopJob(ctx context.Context, number int64) (dispatcher.Job, error) {
 	j, err := s.store.Change(ctx, number, func(j *dispatcher.Job) error {
 		if j.State.Ended() {
@@ -202,14 +210,14 @@ func (s *Jobs) StopJob(ctx context.Context, number int64) (dispatcher.Job, error
 	}
 	ended, read := s.store.Job(ctx, number)
 	if err == nil && read == nil {
-		s.tell(&ended)
+		s.notify(&ended)
 	}
 	return ended, read
 }
 
 var errEnded = errors.New("ended")
 
-// ResumeJob has a job go on that was stopped, or failed.
+// ResumeJob continues a job that was stopped, or that failed.
 func (s *Jobs) ResumeJob(ctx context.Context, number int64) (dispatcher.Job, error) {
 	j, err := s.store.Change(ctx, number, func(j *dispatcher.Job) error {
 		if j.State != dispatcher.JobStopped && j.State != dispatcher.JobFailed {

@@ -6,23 +6,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// pace keeps a job to its rate, counted by what it changed.
+// pace limits the deliveries that a job changes to its rate.
 type pace struct {
 	interval time.Duration // between two; 0: no bound
 	next     time.Time     // when the next may be changed
 	now      func() time.Time
 }
 
-// paceSteps is how many steps a second a job of a rate makes, where it may: large
-// ones cost the store less, small ones are smooth.
+// paceSteps is how many steps a second a job with a rate makes at most. Large steps cost the
+// store less, small ones are smooth.
 const paceSteps = 20
 
 func newPace(r dispatcher.Rate) pace {
 	return pace{interval: r.Interval(), now: time.Now}
 }
 
-// may is how many of some may be changed now, fewer than all only where the rate asks
-// for it.
+// may returns how many of some deliveries may be changed now: all, unless the rate allows
+// fewer.
 func (p *pace) may(some int) int {
 	if p.interval == 0 {
 		return some
@@ -31,7 +31,7 @@ func (p *pace) may(some int) int {
 	if now.Before(p.next) {
 		return 0
 	}
-	// What was missed is made up for, as far as a step takes.
+	// A step makes up for missed time, up to twice its size.
 	batch := max(1, int(time.Second/paceSteps/p.interval))
 	if missed := int(now.Sub(p.next) / p.interval); !p.next.IsZero() && missed > batch {
 		batch = min(missed, 2*batch)
@@ -39,17 +39,17 @@ func (p *pace) may(some int) int {
 	return min(some, batch)
 }
 
-// wait is how long nothing may be changed.
+// wait is the time until the next change.
 func (p *pace) wait() time.Duration { return max(p.next.Sub(p.now()), time.Millisecond) }
 
-// made counts what was changed.
+// made counts changes.
 func (p *pace) made(n int) {
 	if p.interval == 0 || n == 0 {
 		return
 	}
 	now := p.now()
 	if late := now.Add(-2 * time.Second / paceSteps); p.next.Before(late) {
-		p.next = late // no more than that is made up for
+		p.next = late // it makes up for no more than that
 	}
 	p.next = p.next.Add(time.Duration(n) * p.interval)
 }

@@ -8,14 +8,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// probedMost bounds the lanes of one part for which a holder looks for a first delivery.
-// The store probes no more of them either.
+// probedMost bounds the lanes of one part that a holder probes. The store has the same bound.
 const probedMost = 4096
 
-// probe sends the first delivery of each lane, beside the rate. The store notes which
-// that was, and keeps back the others of the lane until it knows how it ended. So a
-// holder that takes over may do this again. A lane that takes none now is probed when
-// the job comes to its deliveries.
+// probe sends the first delivery of each lane, beside the rate. The store records which one
+// that was, and returns the others of the lane as full until it has ended. So the next holder
+// may probe again. A lane that is full now is probed when the job comes to its deliveries.
 func (w *jobWorker) probe(ctx context.Context) error {
 	if !w.job.Probe {
 		return nil
@@ -33,10 +31,10 @@ func (w *jobWorker) probe(ctx context.Context) error {
 
 func (w *jobWorker) probePart(ctx context.Context, n int) error {
 	seen := map[dispatcher.Lane]bool{}
-	var skip []dispatcher.Lane
+	var probed []dispatcher.Lane
 	at := dispatcher.JobAt{Part: n, Since: w.parts[n].Since}
 	for more := true; more && len(seen) < probedMost; {
-		page, err := w.store.Page(ctx, &w.job, at, skip)
+		page, err := w.store.Page(ctx, &w.job, at, probed)
 		if err != nil {
 			return err
 		}
@@ -47,8 +45,8 @@ func (w *jobWorker) probePart(ctx context.Context, n int) error {
 				continue
 			}
 			seen[id.Lane] = true
-			if first = append(first, id); len(skip) < lanesPassed {
-				skip = append(skip, id.Lane)
+			if first = append(first, id); len(probed) < fullMost {
+				probed = append(probed, id.Lane)
 			}
 		}
 		for some := range slices.Chunk(first, stepMost) {

@@ -13,25 +13,25 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// atOnce is how many jobs one instance carries out at a time: each keeps a node of
-// the store busy with short scripts. Others wait for a place, which a job leaves while
-// it waits for its rate or for a lane.
+// atOnce is the number of slots of an instance. Each running job keeps a node of the store
+// busy with short scripts. A job gives its slot to another one while it waits for its rate
+// or for a lane.
 const atOnce = 8
 
-// forgetEvery is how often it is looked for jobs that ended long ago.
+// forgetEvery is the time between two deletions of jobs that ended long ago.
 const forgetEvery = time.Hour
 
-// lookAgain is how soon it is looked again for jobs without a holder where the store
+// searchAgain is the wait before another search for jobs without a holder, after the store
 // did not answer.
-const lookAgain = 5 * time.Second
+const searchAgain = 5 * time.Second
 
-// Run carries out this instance's jobs, and takes over those of instances that are
-// gone, until ctx ends. Then it gives up those under way, so that others take them.
+// Run runs this instance's jobs, and takes over jobs of instances that are gone, until ctx
+// ends. Then it gives up its jobs, so that other instances take them over.
 func (s *Jobs) Run(ctx context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
-	places := make(chan struct{}, atOnce)
-	guard := time.NewTicker(max(s.o.PollEvery, lookAgain))
+	slots := make(chan struct{}, atOnce)
+	guard := time.NewTicker(max(s.o.PollEvery, searchAgain))
 	defer guard.Stop()
 	again := time.NewTimer(0)
 	defer again.Stop()
@@ -41,8 +41,8 @@ func (s *Jobs) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.begun:
-			for _, w := range s.met() {
-				working.Go(func() { s.carryOut(ctx, w, places) })
+			for _, w := range s.takeNew() {
+				working.Go(func() { s.carryOut(ctx, w, slots) })
 			}
 			continue
 		case <-s.wake:
@@ -50,11 +50,11 @@ func (s *Jobs) Run(ctx context.Context) error {
 			guarded = true
 		case <-again.C:
 		}
-		s.lookFrom()
+		s.searchBegins()
 		working.Go(func() {
-			defer s.looked()
-			if !s.look(ctx) || !guarded && !s.tellEnded(ctx) {
-				again.Reset(lookAgain)
+			defer s.searchEnded()
+			if !s.takeOverAll(ctx) || !guarded && !s.notifyEnded(ctx) {
+				again.Reset(searchAgain)
 			}
 		})
 		if now := time.Now(); now.Sub(forgot) > forgetEvery {
@@ -64,17 +64,17 @@ func (s *Jobs) Run(ctx context.Context) error {
 	}
 }
 
-// lookFrom and looked note when it is looked for jobs.
-func (s *Jobs) lookFrom() {
+// searchBegins counts a search for jobs.
+func (s *Jobs) searchBegins() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks, s.asked = s.looks+1, false
+	s.searches, s.asked = s.searches+1, false
 }
 
-func (s *Jobs) looked() {
+func (s *Jobs) searchEnded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks--
+	s.searches--
 }
 
 func (s *Jobs) report(ctx context.Context, stage string, err error) {
@@ -83,16 +83,16 @@ func (s *Jobs) report(ctx context.Context, stage string, err error) {
 	}
 }
 
-// carryOut works at a job until it has ended, or another has it. Where this instance
-// stops first, the job is left without a holder.
-func (s *Jobs) carryOut(ctx context.Context, w *jobWorker, places chan struct{}) {
+// carryOut runs a job until it has ended, or another instance has it. If this instance
+// stops first, the job has no holder afterwards.
+func (s *Jobs) carryOut(ctx context.Context, w *jobWorker, slots chan struct{}) {
 	defer s.forget(w)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(w.life, stop)()
-	if w.places = places; w.enter(ctx) {
+	if w.slots = slots; w.takeSlot(ctx) {
 		w.work(ctx)
-		w.leave()
+		w.freeSlot()
 	}
 	if w.ended {
 		return
@@ -105,9 +105,9 @@ func (s *Jobs) carryOut(ctx context.Context, w *jobWorker, places chan struct{})
 	}
 }
 
-// look takes over the jobs that no living instance holds, and reports whether all
-// could be looked at.
-func (s *Jobs) look(ctx context.Context) bool {
+// takeOverAll takes over the jobs that no living instance holds, and reports whether all
+// jobs were read.
+func (s *Jobs) takeOverAll(ctx context.Context) bool {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	live, instances, err := s.store.Live(call)
@@ -131,30 +131,31 @@ func (s *Jobs) look(ctx context.Context) bool {
 	return err == nil
 }
 
-// toldWithin is how long after a job ended its notice may be missing: longer than it takes
-// to find a dead instance. Of more than endedMost at once the oldest are not looked at.
+// noticeWithin is how long after the end of a job its notice may be missing: longer than it takes
+// to detect a dead instance. Only the last endedMost jobs are checked.
 const (
-	toldWithin = 10 * time.Minute
-	endedMost  = 50
+	noticeWithin = 10 * time.Minute
+	endedMost    = 50
 )
 
-// tellEnded tells once more which jobs ended: the instance that ended one may have died
-// before its notice was stored, which is kept once. It reports whether they could be read.
-func (s *Jobs) tellEnded(ctx context.Context) bool {
+// notifyEnded repeats the notices of jobs that ended lately, because an instance may have
+// died before its notice was stored. Each is stored once. It reports whether the jobs were
+// read.
+func (s *Jobs) notifyEnded(ctx context.Context) bool {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	list, _, err := s.store.Jobs(call, endedMost, "")
 	for i := range list {
-		if j := &list[i]; j.State.Ended() && s.o.Now().Sub(j.EndedAt) < toldWithin {
-			s.tell(j)
+		if j := &list[i]; j.State.Ended() && s.o.Now().Sub(j.EndedAt) < noticeWithin {
+			s.notify(j)
 		}
 	}
 	s.report(ctx, "look for jobs", err)
 	return err == nil
 }
 
-// tell has a notice tell that a job ended.
-func (s *Jobs) tell(j *dispatcher.Job) {
+// notify sends the notice that a job ended.
+func (s *Jobs) notify(j *dispatcher.Job) {
 	detail := fmt.Sprintf("%s, %s by %s: %d done, %d failed, %d left", j.ID(), j.Kind, j.By, j.Done, j.Failed, j.Left)
 	if j.Error != "" {
 		detail += ": " + j.Error
@@ -165,7 +166,7 @@ func (s *Jobs) tell(j *dispatcher.Job) {
 	})
 }
 
-// takeOver makes this instance the holder of a job, unless another was quicker.
+// takeOver makes this instance the holder of a job, unless another instance was faster.
 func (s *Jobs) takeOver(ctx context.Context, j dispatcher.Job) error {
 	before := j.Turn
 	j, err := s.store.Change(ctx, j.Number, func(now *dispatcher.Job) error {
@@ -190,24 +191,24 @@ func (s *Jobs) takeOver(ctx context.Context, j dispatcher.Job) error {
 	return err
 }
 
-// take notes that a job is this instance's, and hands it to Run. An older turn of it
-// ends by itself.
+// take adds a job to this instance's, and passes it to Run. An older turn of it ends by
+// itself.
 func (s *Jobs) take(j dispatcher.Job, parts map[int]dispatcher.JobPart) {
 	w := newWorker(s, j, parts)
 	s.mu.Lock()
 	s.here[j.Number] = w
-	s.fresh = append(s.fresh, w)
+	s.added = append(s.added, w)
 	s.mu.Unlock()
 	s.begun.Set()
 }
 
-// met takes the jobs that Run has not met yet.
-func (s *Jobs) met() []*jobWorker {
+// takeNew returns the jobs that were added since the last call.
+func (s *Jobs) takeNew() []*jobWorker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fresh := s.fresh
-	s.fresh = nil
-	return fresh
+	added := s.added
+	s.added = nil
+	return added
 }
 
 func (s *Jobs) isHere(number int64) bool {
@@ -216,7 +217,7 @@ func (s *Jobs) isHere(number int64) bool {
 	return s.here[number] != nil
 }
 
-// drop ends the work at a job that was stopped, unless it was resumed since.
+// drop cancels the run of a job that was stopped, unless it was resumed since.
 func (s *Jobs) drop(stopped *dispatcher.Job) {
 	s.mu.Lock()
 	w := s.here[stopped.Number]
@@ -226,7 +227,7 @@ func (s *Jobs) drop(stopped *dispatcher.Job) {
 	}
 }
 
-// forget notes that a turn of a job has ended here.
+// forget removes a turn of a job that has ended here.
 func (s *Jobs) forget(w *jobWorker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

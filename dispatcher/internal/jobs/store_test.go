@@ -225,7 +225,7 @@ func (m *memory) Step(ctx context.Context, _ string, step dispatcher.JobStep) (d
 		i := slices.IndexFunc(m.deliveries[status], func(d *stored) bool { return d.ID == id })
 		switch {
 		case m.full[id.Lane]:
-			out.Aside = append(out.Aside, id)
+			out.Full = append(out.Full, id)
 		case i < 0:
 			p.Left++
 		case m.deliveries[status][i].job == step.Job.Number:
@@ -238,8 +238,8 @@ func (m *memory) Step(ctx context.Context, _ string, step dispatcher.JobStep) (d
 			out.Done++
 		}
 	}
-	known := p.Done + p.Failed + p.Left + step.Passed
-	p.Matched, p.Passed, p.Cursor, p.Ended = max(p.Matched, known), step.Passed, step.Cursor, step.Ended
+	known := p.Done + p.Failed + p.Left + step.Skipped
+	p.Matched, p.Skipped, p.Cursor, p.Ended = max(p.Matched, known), step.Skipped, step.Cursor, step.Ended
 	if step.Ended {
 		p.Matched = known
 	}

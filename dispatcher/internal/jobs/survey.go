@@ -7,16 +7,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// How long a job's deliveries are counted: as the contract says, also where a job begins
-// that was not counted; and before it begins, in the call that starts it.
+// The time limits of counting a job's deliveries: of a survey, and of a job that begins
+// without a count; and of the call that starts a job.
 const (
 	surveyTime = 10 * time.Second
 	firstTime  = 2 * time.Second
 )
 
-// expect counts what a job is to change before it changes anything, where the call that
-// started it had not the time. More than can be read in ten seconds stays unknown: the
-// job must not wait for longer.
+// expect counts the deliveries of a job before it changes any, if the call that started the
+// job had no time to. After ten seconds the number stays unknown, because the job must not
+// wait for longer.
 func (w *jobWorker) expect(ctx context.Context) error {
 	if w.job.Expected != nil || w.job.Turn > 1 || w.sum() != (dispatcher.JobCounts{}) {
 		return nil
@@ -32,7 +32,7 @@ func (w *jobWorker) expect(ctx context.Context) error {
 // sampleMost is how many deliveries a survey shows.
 const sampleMost = 10
 
-// SurveyJob tells what a job would change, as far as can be read in ten seconds.
+// SurveyJob counts the deliveries that a job would change, for ten seconds at most.
 func (s *Jobs) SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error) {
 	j := dispatcher.Job{Kind: kind, Filter: withStatuses(kind, f)}
 	found, err := s.survey(ctx, &j, surveyTime)
@@ -42,7 +42,7 @@ func (s *Jobs) SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatc
 	return found, err
 }
 
-// survey counts what it finds in so long.
+// survey counts the deliveries of a job, for most at most.
 func (s *Jobs) survey(ctx context.Context, j *dispatcher.Job, most time.Duration) (dispatcher.Survey, error) {
 	v := surveyor{until: time.Now().Add(most)}
 	v.ByReason = map[dispatcher.DeadReason]int{}
@@ -50,13 +50,13 @@ func (s *Jobs) survey(ctx context.Context, j *dispatcher.Job, most time.Duration
 	return v.Survey, err
 }
 
-// surveyor counts what is found.
+// surveyor is a survey that is running.
 type surveyor struct {
 	dispatcher.Survey
 	until time.Time
 }
 
-// over reports that it may look no further.
+// over reports that its time is over.
 func (v *surveyor) over() bool {
 	return time.Now().After(v.until)
 }
@@ -92,7 +92,7 @@ func (s *Jobs) surveyAll(ctx context.Context, j *dispatcher.Job, v *surveyor) er
 // listPage is how many deliveries are listed at a time.
 const listPage = 256
 
-// surveyList counts what is unfinished.
+// surveyList counts unfinished deliveries.
 func (s *Jobs) surveyList(ctx context.Context, j *dispatcher.Job, v *surveyor) error {
 	f := j.Filter
 	f.Limit = listPage

@@ -14,23 +14,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// stepMost is how many deliveries one step changes: some ms of the store.
+// stepMost is how many deliveries one step changes. It takes the store some ms.
 const stepMost = 64
 
-// The times of a job that meets lanes which take no more. A receiver that takes more
-// than a step in patience is waited for, since to read on costs the store more. Else
-// the job goes on with other lanes, and comes back after a round.
+// The times of a job with full lanes. It waits patience for them, because a full lane of a
+// fast receiver soon takes another step, and reading on costs the store more. Then the job
+// continues with other lanes, and comes back in the next round.
 const (
-	patience    = 250 * time.Millisecond
-	slotsFirst  = 20 * time.Millisecond // until a lane is asked again
-	roundFirst  = 200 * time.Millisecond
-	waitsAfter  = time.Second // without a change: the job is waiting
-	waitMost    = 5 * time.Second
-	turnEvery   = 2 * time.Second // how often it is looked whether the job is still this instance's
-	lanesPassed = 500             // most lanes that one reading leaves out
+	patience   = 250 * time.Millisecond
+	slotsFirst = 20 * time.Millisecond // until a full lane is tried again
+	roundFirst = 200 * time.Millisecond
+	waitsAfter = time.Second // without a change: the job is waiting
+	waitMost   = 5 * time.Second
+	turnEvery  = 2 * time.Second // time between two checks that the turn is not over
+	fullMost   = 500             // most lanes that one page leaves out
 )
 
-// jobWorker carries out one turn of a job.
+// jobWorker runs one turn of a job.
 type jobWorker struct {
 	jobs  *Jobs
 	store Store
@@ -41,26 +41,26 @@ type jobWorker struct {
 	drop  context.CancelFunc
 	ended bool // the job has, or this turn of it
 
-	places    chan struct{} // as many as jobs are carried out at once
-	placed    bool          // it has a place of them
-	searching bool          // it goes through the parts for the first time
+	slots      chan struct{} // of this instance
+	hasSlot    bool          // one of slots is its own
+	firstRound bool
 
-	changed time.Time // when it last changed something, or did not have to pass anything by
-	looked  time.Time // when it last looked whether the turn is its own
+	changed time.Time // when it last changed something, or had nothing to skip
+	checked time.Time // when it last checked that the turn is not over
 
 	waits atomic.Bool // it is dispatcher.JobWaiting
 }
 
 func newWorker(s *Jobs, j dispatcher.Job, parts map[int]dispatcher.JobPart) *jobWorker {
 	w := &jobWorker{
-		jobs: s, store: s.store, job: j, parts: parts, pace: newPace(j.Rate), searching: true, changed: time.Now(), looked: time.Now(),
+		jobs: s, store: s.store, job: j, parts: parts, pace: newPace(j.Rate), firstRound: true, changed: time.Now(), checked: time.Now(),
 	}
 	w.life, w.drop = context.WithCancel(context.Background())
 	return w
 }
 
-// work carries the job out, whatever the store does, until it has ended or is
-// another's. It returns early when ctx ends.
+// work runs the job until it has ended, or another instance has it. It retries while the
+// store does not answer. It returns early when ctx ends.
 func (w *jobWorker) work(ctx context.Context) {
 	defer w.drop()
 	for failures := 0; ctx.Err() == nil && !w.ended; {
@@ -79,8 +79,8 @@ func (w *jobWorker) work(ctx context.Context) {
 	}
 }
 
-// end notes how the job ended. Where that fails the work is repeated, which then
-// finds nothing.
+// end records the end of the job. If recording fails, the job runs again; the second run has
+// nothing left to do.
 func (w *jobWorker) end(ctx context.Context, state dispatcher.JobState, why string) {
 	at := w.jobs.o.Now()
 	err := w.change(ctx, func(j *dispatcher.Job) { j.State, j.Error, j.Holder, j.EndedAt = state, why, "", at })
@@ -92,12 +92,12 @@ func (w *jobWorker) end(ctx context.Context, state dispatcher.JobState, why stri
 	w.ended = true
 	if err == nil {
 		sum := w.sum()
-		told := w.job
-		told.State, told.Error, told.EndedAt, told.JobCounts = state, why, at, sum
-		told.Account()
-		w.jobs.tell(&told)
+		ended := w.job
+		ended.State, ended.Error, ended.EndedAt, ended.JobCounts = state, why, at, sum
+		ended.Account()
+		w.jobs.notify(&ended)
 		w.jobs.log.LogAttrs(ctx, slog.LevelInfo, "job ended", slog.String("job", w.job.ID()), slog.String("kind", string(w.job.Kind)),
-			slog.String("state", string(state)), slog.Int("done", sum.Done), slog.Int("failed", sum.Failed), slog.Int("left", told.Left))
+			slog.String("state", string(state)), slog.Int("done", sum.Done), slog.Int("failed", sum.Failed), slog.Int("left", ended.Left))
 	}
 }
 
@@ -108,7 +108,7 @@ func (w *jobWorker) sum() (sum dispatcher.JobCounts) {
 	return sum
 }
 
-// change changes the job's record, if the turn is still this one.
+// change changes the job's record, unless the turn is over.
 func (w *jobWorker) change(ctx context.Context, change func(j *dispatcher.Job)) error {
 	j, err := w.store.Change(ctx, w.job.Number, func(j *dispatcher.Job) error {
 		if j.Turn != w.job.Turn {
@@ -123,21 +123,21 @@ func (w *jobWorker) change(ctx context.Context, change func(j *dispatcher.Job)) 
 	return err
 }
 
-// stand has the record say whether the job moves on.
-func (w *jobWorker) stand(ctx context.Context) error {
+// reportState records whether the job waits for full lanes.
+func (w *jobWorker) reportState(ctx context.Context) error {
 	state := dispatcher.JobRunning
 	if time.Since(w.changed) > waitsAfter {
 		state = dispatcher.JobWaiting
 	}
 	w.waits.Store(state == dispatcher.JobWaiting)
-	if state == w.job.State && time.Since(w.looked) < turnEvery {
+	if state == w.job.State && time.Since(w.checked) < turnEvery {
 		return nil
 	}
-	w.looked = time.Now()
+	w.checked = time.Now()
 	return w.change(ctx, func(j *dispatcher.Job) { j.State = state })
 }
 
-// rounds goes through all parts until nothing is left there.
+// rounds makes rounds until nothing is left in any part.
 func (w *jobWorker) rounds(ctx context.Context) error {
 	if err := w.expect(ctx); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (w *jobWorker) rounds(ctx context.Context) error {
 			if w.parts[n].Ended {
 				continue
 			}
-			if err := w.walk(ctx, n); err != nil {
+			if err := w.readPart(ctx, n); err != nil {
 				return err
 			}
 			left = left || !w.parts[n].Ended
@@ -162,11 +162,11 @@ func (w *jobWorker) rounds(ctx context.Context) error {
 		if !left {
 			return nil
 		}
-		w.searching = false
+		w.firstRound = false
 		if w.sum().Done > before {
 			wait = roundFirst
 		}
-		if err := w.stand(ctx); err != nil {
+		if err := w.reportState(ctx); err != nil {
 			return err
 		}
 		if !w.sleep(ctx, wait) {
@@ -176,13 +176,13 @@ func (w *jobWorker) rounds(ctx context.Context) error {
 	}
 }
 
-// walk goes through one part once. What it has to pass by there is left for the next
-// time.
-func (w *jobWorker) walk(ctx context.Context, n int) error {
-	var skip []dispatcher.Lane
+// readPart reads one part once, and changes its deliveries. It skips full lanes: their
+// deliveries are left for the next round.
+func (w *jobWorker) readPart(ctx context.Context, n int) error {
+	var full []dispatcher.Lane
 	for more := true; more; {
 		part := w.parts[n]
-		page, err := w.store.Page(ctx, &w.job, dispatcher.JobAt{Part: n, Since: part.Since, Cursor: part.Cursor}, skip)
+		page, err := w.store.Page(ctx, &w.job, dispatcher.JobAt{Part: n, Since: part.Since, Cursor: part.Cursor}, full)
 		if err != nil {
 			return err
 		}
@@ -191,18 +191,18 @@ func (w *jobWorker) walk(ctx context.Context, n int) error {
 			ids[i] = page.Deliveries[i].ID
 		}
 		for some := range slices.Chunk(ids, stepMost) {
-			passed, err := w.move(ctx, dispatcher.JobStep{Part: n, Status: page.Status}, some, skip)
+			now, err := w.steps(ctx, dispatcher.JobStep{Part: n, Status: page.Status}, some, full)
 			if err != nil {
 				return err
 			}
-			if skip = passed; len(skip) > lanesPassed {
-				skip = skip[:lanesPassed]
+			if full = now; len(full) > fullMost {
+				full = full[:fullMost]
 			}
 		}
 		part = w.parts[n]
 		part.Cursor = page.Cursor
 		w.parts[n] = part
-		if w.searching && len(skip) == 0 {
+		if w.firstRound && len(full) == 0 {
 			w.changed = time.Now()
 		}
 		if more = page.More; more && len(ids) == 0 {
@@ -211,14 +211,14 @@ func (w *jobWorker) walk(ctx context.Context, n int) error {
 			}
 		}
 	}
-	return w.conclude(ctx, n, func(part *dispatcher.JobPart) {
-		part.Cursor, part.Ended, part.Passed = "", part.Passed == 0, 0
+	return w.writePart(ctx, n, func(part *dispatcher.JobPart) {
+		part.Cursor, part.Ended, part.Skipped = "", part.Skipped == 0, 0
 	})
 }
 
-// conclude writes how a part stands at the end of a walk. It is not so before it is
-// written: else it would not be written again.
-func (w *jobWorker) conclude(ctx context.Context, n int, change func(part *dispatcher.JobPart)) error {
+// writePart writes the progress of a part at the end of a round. If that fails, the part is
+// as before, so that it is written again.
+func (w *jobWorker) writePart(ctx context.Context, n int, change func(part *dispatcher.JobPart)) error {
 	before := w.parts[n]
 	part := before
 	change(&part)
@@ -230,63 +230,58 @@ func (w *jobWorker) conclude(ctx context.Context, n int, change func(part *dispa
 	return err
 }
 
-// move changes deliveries of one part. It waits a while where their lanes take no
-// more, and for ever where the job has only one lane. Then it passes them by, and
-// answers their lanes with those passed by before.
-func (w *jobWorker) move(ctx context.Context, step dispatcher.JobStep, todo []dispatcher.DeliveryID, skip []dispatcher.Lane) ([]dispatcher.Lane, error) {
-	began, wait := time.Now(), slotsFirst
-	var aside []dispatcher.DeliveryID // in the order of their lanes
-	todo, aside = parted(todo, skip)
-	w.pass(step.Part, len(aside))
-	aside = nil
-	for len(todo)+len(aside) > 0 {
+// steps changes deliveries of one part, in steps. It waits a while for full lanes, and for
+// ever if the job has only one lane. Then it skips them, and returns all lanes that are full.
+func (w *jobWorker) steps(ctx context.Context, step dispatcher.JobStep, todo []dispatcher.DeliveryID, full []dispatcher.Lane) ([]dispatcher.Lane, error) {
+	todo, skipped := split(todo, full)
+	w.skip(step.Part, len(skipped))
+	var later []dispatcher.DeliveryID // of full lanes, in their order
+	for began, wait := time.Now(), slotsFirst; len(todo)+len(later) > 0; {
 		if len(todo) == 0 {
 			if len(w.job.Filter.Lanes) != 1 && time.Since(began) > patience {
-				w.pass(step.Part, len(aside))
-				return withLanes(skip, aside), nil
+				w.skip(step.Part, len(later))
+				return withLanes(full, later), nil
 			}
-			if err := w.stand(ctx); err != nil {
-				return skip, err
+			if err := w.reportState(ctx); err != nil {
+				return full, err
 			}
 			if !w.sleep(ctx, wait) {
-				return skip, ctx.Err()
+				return full, ctx.Err()
 			}
 			wait = min(wait*5/4, waitMost)
-			todo, aside = aside, nil
+			todo, later = later, nil
 		}
 		n := w.pace.may(min(len(todo), stepMost))
 		if n == 0 {
 			if !w.sleep(ctx, w.pace.wait()) {
-				return skip, ctx.Err()
+				return full, ctx.Err()
 			}
 			continue
 		}
 		before := w.parts[step.Part].Done
 		step.IDs = todo[:n]
-		var left []dispatcher.DeliveryID
-		if err := w.step(ctx, step, &left); err != nil {
-			return skip, err
+		var refused []dispatcher.DeliveryID
+		if err := w.step(ctx, step, &refused); err != nil {
+			return full, err
 		}
 		if w.parts[step.Part].Done > before {
 			wait = slotsFirst
 		}
-		aside = append(aside, left...)
-		var held []dispatcher.DeliveryID
-		todo, held = parted(todo[n:], withLanes(nil, left))
-		aside = append(aside, held...)
+		others, same := split(todo[n:], withLanes(nil, refused))
+		todo, later = others, append(append(later, refused...), same...)
 	}
-	return skip, nil
+	return full, nil
 }
 
-// pass counts deliveries that are left for the next round.
-func (w *jobWorker) pass(n, count int) {
+// skip counts deliveries that are left for the next round.
+func (w *jobWorker) skip(n, count int) {
 	part := w.parts[n]
-	part.Passed += count
+	part.Skipped += count
 	w.parts[n] = part
 }
 
-// parted divides deliveries by whether their lanes are of some.
-func parted(ids []dispatcher.DeliveryID, lanes []dispatcher.Lane) (others, of []dispatcher.DeliveryID) {
+// split divides deliveries into those of other lanes, and those of these lanes.
+func split(ids []dispatcher.DeliveryID, lanes []dispatcher.Lane) (others, of []dispatcher.DeliveryID) {
 	for _, id := range ids {
 		if slices.Contains(lanes, id.Lane) {
 			of = append(of, id)
@@ -307,11 +302,11 @@ func withLanes(lanes []dispatcher.Lane, ids []dispatcher.DeliveryID) []dispatche
 	return lanes
 }
 
-// step makes one step, and writes how far the job is in that part. left gets the
-// deliveries whose lanes take no more.
-func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, left *[]dispatcher.DeliveryID) error {
+// step makes one step, and writes the progress of its part. full gets the deliveries whose
+// lanes are full.
+func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, full *[]dispatcher.DeliveryID) error {
 	part := w.parts[step.Part]
-	step.Job, step.Passed, step.Cursor, step.Ended = &w.job, part.Passed, part.Cursor, part.Ended
+	step.Job, step.Skipped, step.Cursor, step.Ended = &w.job, part.Skipped, part.Cursor, part.Ended
 	step.Named = max(0, dispatcher.MostFailures-w.sum().Failed)
 	call, cancel := outage.Within(ctx)
 	defer cancel()
@@ -328,33 +323,33 @@ func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, left *[]d
 			w.jobs.o.Stirred()
 		}
 	}
-	if left != nil {
-		*left = out.Aside
+	if full != nil {
+		*full = out.Full
 	}
-	return w.stand(ctx)
+	return w.reportState(ctx)
 }
 
-// sleep waits, and reports false where ctx ended before. Meanwhile another job may have
-// the place.
+// sleep waits, and reports false if ctx ended before. Meanwhile another job may have the
+// slot.
 func (w *jobWorker) sleep(ctx context.Context, d time.Duration) bool {
-	w.leave()
-	return wait.Sleep(ctx, d) && w.enter(ctx)
+	w.freeSlot()
+	return wait.Sleep(ctx, d) && w.takeSlot(ctx)
 }
 
-// enter waits for a place, and reports false where ctx ended before.
-func (w *jobWorker) enter(ctx context.Context) bool {
+// takeSlot waits for a slot, and reports false if ctx ended before.
+func (w *jobWorker) takeSlot(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
-	case w.places <- struct{}{}:
-		w.placed = true
+	case w.slots <- struct{}{}:
+		w.hasSlot = true
 	}
-	return w.placed
+	return w.hasSlot
 }
 
-// leave gives the place back.
-func (w *jobWorker) leave() {
-	if w.placed {
-		w.placed = false
-		<-w.places
+// freeSlot gives the slot back.
+func (w *jobWorker) freeSlot() {
+	if w.hasSlot {
+		w.hasSlot = false
+		<-w.slots
 	}
 }

@@ -18,7 +18,7 @@ var boundCases = []jobCase{
 		id := b.die("a", 1)[0]
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		b.Limit(dispatcher.AllLanes, rig.Held(dispatcher.HeldPaused))
-		require.Equal(b, []dispatcher.DeliveryID{id}, b.step(j, dispatcher.StatusDead, id).Aside)
+		require.Equal(b, []dispatcher.DeliveryID{id}, b.step(j, dispatcher.StatusDead, id).Full)
 		b.Limit(dispatcher.AllLanes)
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, id).Done)
 	}},
@@ -32,7 +32,7 @@ var boundCases = []jobCase{
 		b.Pass(time.Minute)
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, ids...).Done)
 		b.MustClaim(rig.One, ids[0])
-		require.Equal(b, ids[1:], b.step(j, dispatcher.StatusDead, ids[1:]...).Aside)
+		require.Equal(b, ids[1:], b.step(j, dispatcher.StatusDead, ids[1:]...).Full)
 	}},
 	{name: "an ordered lane gets no more than another, though only one of it is ready", run: func(b *bench) {
 		b.Limit(rig.EpOne, rig.Ordered)
@@ -129,7 +129,7 @@ var boundCases = []jobCase{
 	}},
 	{name: "what is passed by is not counted less when the job comes back", run: func(b *bench) {
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
-		for _, step := range []dispatcher.JobStep{{Job: j, Passed: 5, Cursor: "dead 1 a:b"}, {Job: j}, {Job: j, Passed: 2}} {
+		for _, step := range []dispatcher.JobStep{{Job: j, Skipped: 5, Cursor: "dead 1 a:b"}, {Job: j}, {Job: j, Skipped: 2}} {
 			out, err := b.jobs.Step(b.Ctx, rig.One, step)
 			require.NoError(b, err)
 			require.Equal(b, 5, out.Matched)

@@ -178,13 +178,13 @@ var jobCases = []jobCase{
 		j, parts := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		page, err := b.jobs.Page(b.Ctx, j, dispatcher.JobAt{Since: parts[0].Since}, nil)
 		require.NoError(b, err)
-		_, err = b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: j, Status: page.Status, IDs: ids[:2], Cursor: page.Cursor, Passed: 1})
+		_, err = b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: j, Status: page.Status, IDs: ids[:2], Cursor: page.Cursor, Skipped: 1})
 		require.NoError(b, err)
 		b.Pass(time.Hour)
 		j.Turn++
 		after, err := b.jobs.Turn(b.Ctx, rig.Two, j)
 		require.NoError(b, err)
-		require.Equal(b, dispatcher.JobPart{JobCounts: counts(3, 2, 0), Since: parts[0].Since, Passed: 1, Cursor: page.Cursor}, after[0])
+		require.Equal(b, dispatcher.JobPart{JobCounts: counts(3, 2, 0), Since: parts[0].Since, Skipped: 1, Cursor: page.Cursor}, after[0])
 		_, err = b.jobs.Step(b.Ctx, rig.Two, dispatcher.JobStep{Job: j, Ended: true})
 		require.NoError(b, err)
 		j.Turn++
@@ -199,10 +199,10 @@ var jobCases = []jobCase{
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		out := b.step(j, dispatcher.StatusDead, ids...)
 		require.Equal(b, 64, out.Done)
-		require.Equal(b, ids[64:], out.Aside)
+		require.Equal(b, ids[64:], out.Full)
 		require.Equal(b, counts(64, 64, 0), out.JobCounts)
 		require.Equal(b, 2, len(b.Claim(rig.One, 2)))
-		require.Equal(b, 2, b.step(j, dispatcher.StatusDead, out.Aside...).Done)
+		require.Equal(b, 2, b.step(j, dispatcher.StatusDead, out.Full...).Done)
 	}},
 	{name: "a paused lane is passed by, and one whose endpoint is disabled is a failure", run: func(b *bench) {
 		b.Limit(rig.EpOne)
@@ -211,7 +211,7 @@ var jobCases = []jobCase{
 		b.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		out := b.step(j, dispatcher.StatusDead, paused, disabled)
-		require.Equal(b, []dispatcher.DeliveryID{paused}, out.Aside)
+		require.Equal(b, []dispatcher.DeliveryID{paused}, out.Full)
 		require.Equal(b, counts(1, 0, 1), out.JobCounts)
 		require.Equal(b, []dispatcher.DeliveryID{paused}, b.page(j), "what failed is not found again")
 		require.Empty(b, b.page(j, "a"))

@@ -19,18 +19,17 @@ var indexes = map[dispatcher.Status]string{
 	"": "none", dispatcher.StatusRetrying: "due", dispatcher.StatusScheduled: "due", dispatcher.StatusDead: "dead", dispatcher.StatusCancelled: "cancelled", dispatcher.StatusDelivered: "done",
 }
 
-// Page reads what a job may change in one part, the oldest first, from behind a
-// cursor. Lanes in skip are passed by. Deliveries of a job with a number are left
-// out that it had already.
-func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, skip []dispatcher.Lane) (dispatcher.JobPage, error) {
+// Page reads deliveries of one part that a job may change, oldest first, from behind a
+// cursor. It leaves out lanes that are full, and deliveries that the job has changed already.
+func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, full []dispatcher.Lane) (dispatcher.JobPage, error) {
 	from := s.parseCursor(j, at)
 	f, status := j.Filter, from.status
 	page := dispatcher.JobPage{Status: status}
-	if from.lane != "" && slices.Contains(skip, from.lane) {
+	if from.lane != "" && slices.Contains(full, from.lane) {
 		page.Cursor, page.More = s.after(j, at.Part, from)
 		return page, nil
 	}
-	r := s.conn.Send(ctx, conn.Batch{Script: s.page, Calls: []conn.Call{{Partition: at.Part, Args: pageArgs(j, at, from, words(skip))}}})[0]
+	r := s.conn.Send(ctx, conn.Batch{Script: s.page, Calls: []conn.Call{{Partition: at.Part, Args: pageArgs(j, at, from, words(full))}}})[0]
 	r.Hint()
 	if r.Err != nil {
 		return page, s.conn.InPartition(at.Part, r.Err)
@@ -62,7 +61,7 @@ func wanted(heads bool) int {
 }
 
 // pageArgs are the arguments of the script.
-func pageArgs(j *dispatcher.Job, at dispatcher.JobAt, from place, skip string) []any {
+func pageArgs(j *dispatcher.Job, at dispatcher.JobAt, from position, skip string) []any {
 	f, index, status := j.Filter, indexes[from.status], ""
 	heads := f.OfMessage()
 	since, until := int64(0), int64(conn.LatestMillis)
@@ -91,28 +90,27 @@ func waits(status dispatcher.Status) bool {
 	return status == dispatcher.StatusRetrying || status == dispatcher.StatusScheduled
 }
 
-// place is where a page begins: behind a score and a name of one index. What waits is
-// read lane by lane where the filter has lanes, so that the deliveries of others cost
-// nothing.
-type place struct {
+// position is the begin of a page: behind a score and a name of one index. Waiting
+// deliveries are read lane by lane if the filter has lanes, so that other lanes cost nothing.
+type position struct {
 	status      dispatcher.Status
 	lane        dispatcher.Lane // empty: the index has all lanes
 	score, name string
 }
 
-func (p place) String() string {
+func (p position) String() string {
 	return string(p.status) + "/" + string(p.lane) + " " + p.score + " " + p.name
 }
 
-// places are the beginnings of all indexes of a job in a part.
-func (s *Store) places(j *dispatcher.Job, part int) (all []place) {
+// starts returns the begins of all indexes of a job in a part.
+func (s *Store) starts(j *dispatcher.Job, part int) (all []position) {
 	for _, status := range j.Filter.Statuses {
 		if !waits(status) || len(j.Filter.Lanes) == 0 {
-			all = append(all, place{status: status})
+			all = append(all, position{status: status})
 			continue
 		}
 		for _, lane := range j.Filter.Lanes {
-			if p := (place{status: status, lane: lane}); s.Part(lane) == part && !slices.Contains(all, p) {
+			if p := (position{status: status, lane: lane}); s.Part(lane) == part && !slices.Contains(all, p) {
 				all = append(all, p)
 			}
 		}
@@ -121,18 +119,18 @@ func (s *Store) places(j *dispatcher.Job, part int) (all []place) {
 }
 
 // after is the beginning of the next index, if there is one.
-func (s *Store) after(j *dispatcher.Job, part int, p place) (cursor string, more bool) {
-	all := s.places(j, part)
-	i := slices.IndexFunc(all, func(other place) bool { return other.status == p.status && other.lane == p.lane })
+func (s *Store) after(j *dispatcher.Job, part int, p position) (cursor string, more bool) {
+	all := s.starts(j, part)
+	i := slices.IndexFunc(all, func(other position) bool { return other.status == p.status && other.lane == p.lane })
 	if i < 0 || i+1 == len(all) {
 		return p.String(), false
 	}
 	return all[i+1].String(), true
 }
 
-// parseCursor reads where a page begins. What is no cursor of the job is its beginning.
-func (s *Store) parseCursor(j *dispatcher.Job, at dispatcher.JobAt) place {
-	all := s.places(j, at.Part)
+// parseCursor reads the begin of a page. A text that is no cursor of the job is its first page.
+func (s *Store) parseCursor(j *dispatcher.Job, at dispatcher.JobAt) position {
+	all := s.starts(j, at.Part)
 	words := strings.SplitN(at.Cursor, " ", 3)
 	status, lane, _ := strings.Cut(words[0], "/")
 	for _, p := range all {
@@ -142,7 +140,7 @@ func (s *Store) parseCursor(j *dispatcher.Job, at dispatcher.JobAt) place {
 		}
 	}
 	if len(all) == 0 {
-		return place{status: j.Filter.Statuses[0]}
+		return position{status: j.Filter.Statuses[0]}
 	}
 	return all[0]
 }

@@ -16,8 +16,8 @@ var probeCases = []jobCase{
 		all := append(good, bad...)
 		j := b.probing()
 		out := b.step(j, dispatcher.StatusRetrying, all...)
-		require.Equal(b, []int{0, 2, 6}, []int{out.Done, out.Probes, len(out.Aside)})
-		require.Len(b, b.step(j, dispatcher.StatusRetrying, out.Aside...).Aside, 6, "nothing is known of them yet")
+		require.Equal(b, []int{0, 2, 6}, []int{out.Done, out.Probes, len(out.Full)})
+		require.Len(b, b.step(j, dispatcher.StatusRetrying, out.Full...).Full, 6, "nothing is known of them yet")
 		for _, c := range b.ClaimAll(rig.One) {
 			if c.ID == good[0] {
 				b.MustSettle(rig.One, rig.Success(c))
@@ -28,7 +28,7 @@ var probeCases = []jobCase{
 		j.Turn++ // another instance goes on
 		_, err := b.jobs.Turn(b.Ctx, rig.Two, j)
 		require.NoError(b, err)
-		require.Equal(b, 3, b.step(j, dispatcher.StatusRetrying, out.Aside...).Done)
+		require.Equal(b, 3, b.step(j, dispatcher.StatusRetrying, out.Full...).Done)
 		b.left(j, 8, 5, map[dispatcher.Left]int{dispatcher.LeftProbe: 3})
 		require.Empty(b, b.page(j), "each is left once")
 		b.MustStand(bad[1], dispatcher.StatusRetrying)
@@ -59,7 +59,7 @@ var probeCases = []jobCase{
 		b.MustSettle(rig.One, s)
 		j := b.probing()
 		out := b.step(j, dispatcher.StatusRetrying, append(ids, other...)...)
-		require.Equal(b, []int{1, 3}, []int{out.Probes, len(out.Aside)})
+		require.Equal(b, []int{1, 3}, []int{out.Probes, len(out.Full)})
 		b.Pass(61 * time.Minute)
 		b.step(j, dispatcher.StatusRetrying, append(ids, other...)...)
 		b.left(j, 4, 1, map[dispatcher.Left]int{dispatcher.LeftProbe: 3})
@@ -70,7 +70,7 @@ var probeCases = []jobCase{
 		b.step(j, dispatcher.StatusRetrying, ids...)
 		b.Cancel(ids[0])
 		out := b.step(j, dispatcher.StatusRetrying, ids[1:]...)
-		require.Equal(b, []int{1, 1}, []int{out.Probes, len(out.Aside)})
+		require.Equal(b, []int{1, 1}, []int{out.Probes, len(out.Full)})
 	}},
 	{name: "what died has probes too", run: func(b *bench) {
 		ids := b.die("a", 3)

@@ -32,7 +32,7 @@ func TestAJobOutlivesARepartition(t *testing.T) {
 		require.NoError(t, err)
 		for n := range 4 {
 			unknown := dispatcher.DeliveryID{Lane: "a", Message: "unknown"}
-			_, err := mine.Step(t.Context(), "one", dispatcher.JobStep{Job: j, Part: n, Status: dispatcher.StatusDead, IDs: []dispatcher.DeliveryID{unknown}, Passed: 5, Named: 9})
+			_, err := mine.Step(t.Context(), "one", dispatcher.JobStep{Job: j, Part: n, Status: dispatcher.StatusDead, IDs: []dispatcher.DeliveryID{unknown}, Skipped: 5, Named: 9})
 			require.NoError(t, err)
 		}
 		all[kind] = j

@@ -27,7 +27,7 @@ const (
 // SentField has when a job that retries made its last step here.
 const SentField = "sent"
 
-// Parts are those parts of the queue where a filter may find something.
+// Parts returns the parts of the queue in which a filter may find something.
 func (s *Store) Parts(f dispatcher.Filter) []int {
 	if len(f.Lanes) == 0 {
 		return s.every()
@@ -40,7 +40,7 @@ func (s *Store) Parts(f dispatcher.Filter) []int {
 	return slices.Compact(list)
 }
 
-// Part is where a lane lies.
+// Part returns the part of a lane.
 func (s *Store) Part(lane dispatcher.Lane) int {
 	return int(keys.CRC16(string(lane))) % s.conn.Partitions()
 }
@@ -53,12 +53,12 @@ func (s *Store) every() []int {
 	return all
 }
 
-// Turn has all parts of a job refuse the steps of lower turns. It begins the job
-// where it has not begun, and answers how far it is in each. ErrJobTurn says that
-// one has a higher turn.
+// Turn makes all parts of a job refuse the steps of older turns. It begins the job in parts
+// where it has not begun, and returns the progress in each. ErrJobTurn says that a part has a
+// newer turn.
 func (s *Store) Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int]dispatcher.JobPart, error) {
 	since := int64(0)
-	if j.Turn > 1 { // what ended after it began must not be its own where a part missed that
+	if j.Turn > 1 { // a part that missed the begin must leave out deliveries that ended later
 		since = conn.ToMillis(j.StartedAt)
 	}
 	in := s.Parts(j.Filter)
@@ -126,7 +126,7 @@ func parsePart(text string) (p dispatcher.JobPart, ok bool) {
 		numbers[i], _ = strconv.ParseInt(digits, 10, 64) // of 15 digits at most
 	}
 	p.Since = conn.FromMillis(numbers[1])
-	p.Matched, p.Done, p.Failed, p.Left, p.Passed = int(numbers[2]), int(numbers[3]), int(numbers[4]), int(numbers[5]), int(numbers[6])
+	p.Matched, p.Done, p.Failed, p.Left, p.Skipped = int(numbers[2]), int(numbers[3]), int(numbers[4]), int(numbers[5]), int(numbers[6])
 	if p.Cursor = m[2]; p.Cursor == atEnd {
 		p.Cursor, p.Ended = "", true
 	}
@@ -135,17 +135,17 @@ func parsePart(text string) (p dispatcher.JobPart, ok bool) {
 
 // codes of the scripts: 1 is a change.
 const (
-	passedBy = -9
+	laneFull = -9
 	probed   = 3
 )
 
-// Step changes deliveries that the job found, and writes how far it is.
+// Step changes deliveries that the job found, and writes its progress.
 func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error) {
 	cursor := step.Cursor
 	if step.Ended {
 		cursor = atEnd
 	}
-	text := fmt.Sprintf("%d %d %s %d %d %d %s", step.Job.Number, step.Job.Turn, indexes[step.Status], step.Passed, step.Named, conn.Flag(step.Job.Probe), cursor)
+	text := fmt.Sprintf("%d %d %s %d %d %d %s", step.Job.Number, step.Job.Turn, indexes[step.Status], step.Skipped, step.Named, conn.Flag(step.Job.Probe), cursor)
 	told, codes, err := s.queue.JobStep(ctx, by, text, step)
 	if err != nil {
 		return dispatcher.JobStepped{}, err
@@ -161,8 +161,8 @@ func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (d
 			out.Done++
 		case probed:
 			out.Probes++
-		case passedBy:
-			out.Aside = append(out.Aside, step.IDs[i])
+		case laneFull:
+			out.Full = append(out.Full, step.IDs[i])
 		}
 	}
 	return out, nil
@@ -313,7 +313,7 @@ func movedOf(kind, text, field string) (m movedCounts) {
 		return m
 	}
 	part, _ := parsePart(text)
-	// Of what was passed by there it may find the same again.
+	// It may find the skipped deliveries again.
 	part.Matched = part.Done + part.Failed + part.Left
 	m.JobCounts = part.JobCounts
 	return m

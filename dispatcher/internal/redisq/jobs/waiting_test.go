@@ -42,7 +42,7 @@ var waitingCases = []jobCase{
 		ids := b.fail("a", 2)
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Lanes: []dispatcher.Lane{"a", "a", "b"}})
 		b.Limit("a", rig.Held(dispatcher.HeldPaused))
-		require.Equal(b, ids, b.step(j, dispatcher.StatusRetrying, ids...).Aside)
+		require.Equal(b, ids, b.step(j, dispatcher.StatusRetrying, ids...).Full)
 		require.Empty(b, b.page(j, "a"))
 		b.Limit("a")
 		b.Retry(ids[0])
@@ -76,7 +76,7 @@ func (b *bench) sendsWaiting(lanes ...dispatcher.Lane) {
 	require.ElementsMatch(b, want, b.page(j))
 	before := b.Look(ids[0])
 	out := b.step(j, dispatcher.StatusRetrying, ids...)
-	require.Equal(b, []int{64, 6}, []int{out.Done, len(out.Aside)}, "as many as a lane takes")
+	require.Equal(b, []int{64, 6}, []int{out.Done, len(out.Full)}, "as many as a lane takes")
 	for sent := 0; sent < 64; {
 		for _, c := range b.ClaimAll(rig.One) {
 			require.True(b, c.Asked)
@@ -84,7 +84,7 @@ func (b *bench) sendsWaiting(lanes ...dispatcher.Lane) {
 			sent++
 		}
 	}
-	require.Equal(b, 6, b.step(j, dispatcher.StatusRetrying, out.Aside...).Done)
+	require.Equal(b, 6, b.step(j, dispatcher.StatusRetrying, out.Full...).Done)
 	b.ClaimAll(rig.One)
 	after := b.Look(ids[0])
 	require.Equal(b, before.Due, after.Due)

@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -57,7 +57,7 @@ func ExportDeliveries(ctx context.Context, o Options, x Export, each func(*Expor
 		return r.ExportEnds(ctx, x.Of, func(e *archive.End) error {
 			d := lookup.Delivery(e, headOf(e.ID.Message, e.Head))
 			d.URL = cmp.Or(e.Attempt.URL, d.URL)
-			return each(&Exported{Delivery: httpapi.Listed(&d), Last: e.Attempt})
+			return each(&Exported{Delivery: api.Listed(&d), Last: e.Attempt})
 		}, x.Tell)
 	})
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
 	"github.com/hookladder/hookladder/dispatcher/internal/relay"
 )
@@ -29,12 +29,12 @@ func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Rel
 	return relay.New(relay.Options{
 		Outbox: rows,
 		Read: func(r *dispatcher.OutboxRow) (*dispatcher.Message, relay.Refusal) {
-			m, status, problem := httpapi.Row(r.ID, r.Message, r.Body, policy)
+			m, status, problem := messages.Row(r.ID, r.Message, r.Body, policy)
 			return m, relay.Refusal{Status: status, Problem: problem}
 		},
 		Publish: e.Publish,
 		Judge: func(p *dispatcher.Published) relay.Refusal {
-			status, problem := httpapi.Outcome(p)
+			status, problem := messages.Outcome(p)
 			return relay.Refusal{Status: status, Problem: problem}
 		},
 		Retention: o.Engine.Keep.Finished,

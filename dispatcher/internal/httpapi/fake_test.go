@@ -11,6 +11,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/jobs"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/links"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -46,19 +53,19 @@ type fakeEndpoints struct {
 
 // service is all that the handlers call.
 type service interface {
-	httpapi.Publisher
-	httpapi.Messages
-	httpapi.MessageLanes
-	httpapi.Lists
-	httpapi.Dead
+	messages.Publisher
+	messages.Messages
+	messages.MessageLanes
+	lists.Lists
+	lists.Dead
 	dispatcher.Log
-	httpapi.Followers
-	httpapi.Jobs
-	httpapi.Endpoints
-	httpapi.Tester
-	httpapi.Lanes
-	httpapi.Takers
-	httpapi.Links
+	lists.Followers
+	jobs.Jobs
+	endpoints.Endpoints
+	endpoints.Tester
+	lanes.Lanes
+	takers.Takers
+	links.Links
 	dispatcher.Audit
 	httpapi.Stats
 	httpapi.Ticks

@@ -11,9 +11,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -27,20 +27,20 @@ func (s *server) register(version string) {
 	}
 	written := sync.OnceValues(func() ([]byte, error) { return describe(all, version) })
 	s.mux.HandleFunc("GET /openapi.json", func(rw http.ResponseWriter, r *http.Request) {
-		w := rw.(*responseWriter)
-		w.call = callDocument
+		w := rw.(*api.ResponseWriter)
+		w.Call = callDocument
 		text, err := written()
 		if err != nil {
-			w.refuse(s.problem(r.Context(), err).of(r.Method))
+			w.Refuse(s.problem(r.Context(), err).ForMethod(r.Method))
 			return
 		}
-		w.Header().Set("Content-Type", mediaJSON)
+		w.Header().Set("Content-Type", api.MediaJSON)
 		_, _ = w.Write(text) // fails where the caller is gone
 	})
 }
 
 // describe writes the document.
-func describe(all []operation, version string) ([]byte, error) {
+func describe(all []api.Operation, version string) ([]byte, error) {
 	config := huma.Config{OpenAPI: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
@@ -141,56 +141,56 @@ func fillWords(r huma.Registry) error {
 // document puts one operation into the document. The framework does nothing else:
 // it would decode each body a second and a third time, and its own work costs as
 // much as the rest of a publish.
-func document(doc *huma.OpenAPI, o operation) {
+func document(doc *huma.OpenAPI, o api.Operation) {
 	schemas := doc.Components.Schemas
 	op := huma.Operation{
-		OperationID: o.id, Method: o.method, Path: o.path, Summary: o.summary,
+		OperationID: o.ID, Method: o.Method, Path: o.Path, Summary: o.Summary,
 		Responses: map[string]*huma.Response{},
 	}
-	if of := o.subject; of != nil {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: of.name, In: "path", Required: true, Description: of.doc, Schema: textSchema})
+	if of := o.Subject; of != nil {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: of.Name, In: "path", Required: true, Description: of.Doc, Schema: api.TextSchema})
 	}
-	for _, p := range o.query {
-		op.Parameters = append(op.Parameters, p.document())
+	for _, p := range o.Query {
+		op.Parameters = append(op.Parameters, p.Document())
 	}
-	if o.header != nil {
-		op.Parameters = append(op.Parameters, o.header)
+	if o.Header != nil {
+		op.Parameters = append(op.Parameters, o.Header)
 	}
 	op.Security = []map[string][]string{} // none; left out, it would mean unknown
-	if o.scope != 0 {
+	if o.Scope != 0 {
 		op.Security = []map[string][]string{{"key": {}}}
-		op.Description = "Needs a key with the scope " + o.scope.String() + "; admin includes all."
+		op.Description = "Needs a key with the scope " + o.Scope.String() + "; admin includes all."
 	}
-	produces := mediaJSON
-	if o.produces != "" {
-		produces = o.produces
+	produces := api.MediaJSON
+	if o.Produces != "" {
+		produces = o.Produces
 	}
-	for status, answer := range o.answers {
+	for status, answer := range o.Answers {
 		if answer == nil { // it has no body
 			op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status)}
 			continue
 		}
 		op.Responses[strconv.Itoa(status)] = responseDoc(http.StatusText(status), produces, schemas.Schema(reflect.TypeOf(answer), true, ""))
 	}
-	if o.csv {
+	if o.CSV {
 		documentCSV(op.Responses["200"])
 	}
-	if o.events != "" {
-		op.Responses["200"].Content[mediaEvents] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: o.events}}
+	if o.Events != "" {
+		op.Responses["200"].Content[api.MediaEvents] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: o.Events}}
 	}
-	for _, k := range o.kinds() {
-		status, title := strconv.Itoa(k.status), k.title+" ("+k.word+")"
+	for _, k := range o.Kinds() {
+		status, title := strconv.Itoa(k.Status), k.Title+" ("+k.Word+")"
 		if other := op.Responses[status]; other != nil {
 			title = other.Description + "; " + title
 		}
-		op.Responses[status] = responseDoc(title, mediaProblem, schemas.Schema(reflect.TypeFor[wire.Problem](), true, ""))
+		op.Responses[status] = responseDoc(title, api.MediaProblem, schemas.Schema(reflect.TypeFor[wire.Problem](), true, ""))
 		op.Responses[status].Headers = headersOf(k)
 	}
-	if o.body != nil {
-		taken := &huma.MediaType{Schema: schemas.Schema(reflect.TypeOf(o.body), true, "")}
-		op.RequestBody = &huma.RequestBody{Required: !o.optional, Content: map[string]*huma.MediaType{mediaJSON: taken}}
-		if o.media != "" {
-			op.RequestBody.Content[o.media] = taken
+	if o.Body != nil {
+		taken := &huma.MediaType{Schema: schemas.Schema(reflect.TypeOf(o.Body), true, "")}
+		op.RequestBody = &huma.RequestBody{Required: !o.Optional, Content: map[string]*huma.MediaType{api.MediaJSON: taken}}
+		if o.Media != "" {
+			op.RequestBody.Content[o.Media] = taken
 		}
 	}
 	doc.AddOperation(&op)
@@ -198,7 +198,7 @@ func document(doc *huma.OpenAPI, o operation) {
 
 // documentCSV tells of an answer that it may be CSV.
 func documentCSV(answer *huma.Response) {
-	answer.Content[mediaCSV] = &huma.MediaType{Schema: textSchema}
+	answer.Content[api.MediaCSV] = &huma.MediaType{Schema: api.TextSchema}
 	answer.Description += ". With Accept: text/csv it is CSV as RFC 4180 has it, with a line of headers: " + strings.Join(wire.DeliveryColumns, ", ") +
 		". A text that begins with = + - @, a tab or a line break gets a ' before it."
 	answer.Headers = map[string]*huma.Param{}
@@ -206,18 +206,18 @@ func documentCSV(answer *huma.Response) {
 		wire.HeaderResumeCursor: "Of CSV: resume_cursor, where the list has one.", wire.HeaderNextCursor: "Of CSV: next_cursor, where it is not null.",
 		wire.HeaderCompleteSince: "Of CSV: complete_since, if the page has one.",
 	} {
-		answer.Headers[name] = &huma.Param{Description: doc, Schema: textSchema}
+		answer.Headers[name] = &huma.Param{Description: doc, Schema: api.TextSchema}
 	}
 }
 
 // headersOf are the headers of a problem besides the usual ones.
-func headersOf(k *problemKind) map[string]*huma.Param {
+func headersOf(k *api.Kind) map[string]*huma.Param {
 	switch {
-	case k.retry > 0:
+	case k.Retry > 0:
 		return map[string]*huma.Param{"Retry-After": {
 			Description: "Seconds after which to ask again.", Schema: &huma.Schema{Type: huma.TypeInteger},
 		}}
-	case k == unauthorized:
+	case k == api.Unauthorized:
 		return map[string]*huma.Param{"WWW-Authenticate": {Description: "Bearer.", Schema: &huma.Schema{Type: huma.TypeString}}}
 	}
 	return nil
@@ -232,7 +232,6 @@ type (
 	durationSchema struct{}
 	ladderSchema   struct{}
 	timeSchema     struct{}
-	patchSchema    struct{}
 )
 
 // Schema is a text or a number of seconds.
@@ -258,55 +257,4 @@ func (ladderSchema) Schema(r huma.Registry) *huma.Schema {
 // Schema is RFC 3339.
 func (timeSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
-}
-
-// Schema is an endpoint whose fields may be left out or null.
-func (patchSchema) Schema(r huma.Registry) *huma.Schema {
-	r.Schema(reflect.TypeFor[wire.EndpointView](), true, "")
-	r.Schema(reflect.TypeFor[wire.Endpoint](), true, "")
-	patch := &huma.Schema{
-		Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{},
-		Description: "A JSON Merge Patch of an endpoint: what is left out stays, null is the default. It may repeat an answer: read-only fields are ignored, and *** keeps the value of a header. It can't change uid, tenant and secret.",
-	}
-	for name, field := range r.Map()["Endpoint"].Properties {
-		switch f := endpointField(name); {
-		case f.why != "":
-		case f.null == "":
-			patch.Properties[name] = field
-		default:
-			patch.Properties[name] = orNull(merged(r, field))
-		}
-	}
-	for name, field := range r.Map()["EndpointView"].Properties {
-		if endpointField(name).set == nil {
-			patch.Properties[name] = orNull(field)
-		}
-	}
-	return patch
-}
-
-func endpointField(name string) *field[endpointDraft] {
-	i, _ := endpointFields.find(jsontext.Value(strconv.Quote(name)))
-	return &endpointFields[i]
-}
-
-// merged is an object whose members may be null, which removes them. Other schemas
-// stay as they are.
-func merged(r huma.Registry, s *huma.Schema) *huma.Schema {
-	switch to := r.SchemaFromRef(s.Ref); {
-	case to != nil:
-		out := &huma.Schema{Type: huma.TypeObject, Description: s.Description, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
-		for name, p := range to.Properties {
-			out.Properties[name] = orNull(p)
-		}
-		return out
-	case s.Type == huma.TypeObject:
-		return &huma.Schema{Type: huma.TypeObject, Description: s.Description, AdditionalProperties: orNull(textSchema)}
-	default:
-		return s
-	}
-}
-
-func orNull(s *huma.Schema) *huma.Schema {
-	return &huma.Schema{AnyOf: []*huma.Schema{s, {Type: "null"}}}
 }

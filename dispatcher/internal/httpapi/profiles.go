@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
@@ -45,12 +46,12 @@ type profiles struct {
 func (s *server) routeProfiles() {
 	p := &profiles{}
 	h := func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := s.authorised(w.(*responseWriter), r, apikey.Admin, callProfile); ok {
+		if _, ok := s.authorised(w.(*api.ResponseWriter), r, apikey.Admin, callProfile); ok {
 			p.ServeHTTP(w, r)
 		}
 	}
 	s.mux.HandleFunc(strings.TrimSuffix(profilesPath, "/"), func(w http.ResponseWriter, _ *http.Request) { // the mux would redirect the caller
-		(&problem{kind: notFound, detail: "no such path; the profiles are at " + profilesPath}).write(w)
+		(&api.Problem{Kind: api.NotFound, Detail: "no such path; the profiles are at " + profilesPath}).Write(w)
 	})
 	s.mux.HandleFunc("GET "+profilesPath, h)
 	s.mux.HandleFunc("POST "+profilesPath+"symbol", h) // addresses may be too many for a URL
@@ -60,7 +61,7 @@ func (s *server) routeProfiles() {
 func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seconds, wrong := profiledFor(r)
 	if wrong != nil {
-		wrong.write(w)
+		wrong.Write(w)
 		return
 	}
 	switch name := strings.TrimPrefix(r.URL.Path, profilesPath); name {
@@ -74,7 +75,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		record(w, r, given(seconds, usualTrace), func() error { return trace.Start(w) }, trace.Stop)
 	default:
 		if name != "" && pprof.Lookup(name) == nil {
-			(&problem{kind: notFound, detail: "there is no such profile; GET " + profilesPath + " lists them"}).write(w)
+			(&api.Problem{Kind: api.NotFound, Detail: "there is no such profile; GET " + profilesPath + " lists them"}).Write(w)
 			return
 		}
 		if seconds == 0 { // since the start of the process
@@ -86,14 +87,14 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // profiledFor is the duration that the caller asks for in seconds; 0: the default.
-func profiledFor(r *http.Request) (seconds int, wrong *problem) {
+func profiledFor(r *http.Request) (seconds int, wrong *api.Problem) {
 	q := r.URL.Query()
 	if !q.Has("seconds") {
 		return 0, nil
 	}
 	seconds, err := strconv.Atoi(q.Get("seconds"))
 	if err != nil || seconds < 1 || seconds > mostProfiled {
-		return 0, wrongField("query.seconds", "must be a whole number of 1 to "+strconv.Itoa(mostProfiled))
+		return 0, api.WrongField("query.seconds", "must be a whole number of 1 to "+strconv.Itoa(mostProfiled))
 	}
 	return seconds, nil
 }
@@ -120,7 +121,7 @@ func record(w http.ResponseWriter, r *http.Request, seconds int, start func() er
 	h.Set("Content-Disposition", `attachment; filename="`+strings.TrimPrefix(r.URL.Path, profilesPath)+`"`)
 	if err := start(); err != nil {
 		h.Del("Content-Disposition")
-		(&problem{kind: profiling, detail: "ask again when it has ended"}).write(w)
+		(&api.Problem{Kind: api.Profiling, Detail: "ask again when it has ended"}).Write(w)
 		return
 	}
 	defer stop()
@@ -137,7 +138,7 @@ func (p *profiles) difference(w http.ResponseWriter, r *http.Request, name strin
 	patient(w, seconds)
 	if name == "mutex" || name == "block" {
 		if !p.sampling.TryLock() {
-			(&problem{kind: profiling, detail: "ask again when it has ended"}).write(w)
+			(&api.Problem{Kind: api.Profiling, Detail: "ask again when it has ended"}).Write(w)
 			return
 		}
 		defer p.sampling.Unlock()

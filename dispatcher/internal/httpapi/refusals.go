@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 )
 
 // Counter counts the answers of the API, for metrics. It is called on the hot path.
@@ -39,63 +41,65 @@ func Calls() map[string][]int {
 	}
 	for _, o := range s.operations() {
 		var all []int
-		for status := range o.answers {
+		for status := range o.Answers {
 			all = append(all, status)
 		}
-		for _, k := range o.kinds() {
-			all = append(all, k.status)
+		for _, k := range o.Kinds() {
+			all = append(all, k.Status)
 		}
 		slices.Sort(all)
-		calls[o.id] = slices.Compact(all)
+		calls[o.ID] = slices.Compact(all)
 	}
 	return calls
 }
 
 // publishes reports whether the call takes messages.
-func (w *responseWriter) publishes() bool { return w.call == idPublish || w.call == idBatch }
+func publishes(w *api.ResponseWriter) bool {
+	return w.Call == messages.IDPublish || w.Call == messages.IDBatch
+}
 
 // tell counts a call, and logs it where it was refused.
-func (s *server) tell(w *responseWriter, r *http.Request) {
-	status := w.status
+func (s *server) tell(w *api.ResponseWriter, r *http.Request) {
+	status := w.Status
 	if status == 0 {
 		status = http.StatusOK
 	}
 	refused := 400 <= status && status < 500
 	if s.counter != nil {
-		s.counter.Requested(w.call, status)
+		s.counter.Requested(w.Call, status)
 		switch {
-		case w.refused > 0:
-			s.counter.Refused(w.refused)
-		case refused && w.publishes() && !w.handed:
+		case w.Refused > 0:
+			s.counter.Refused(w.Refused)
+		case refused && publishes(w) && !w.Handed:
 			s.counter.Refused(1)
 		}
 	}
-	if w.refusal == nil || w.refusal.kind.status >= 500 { // a failure of ours is logged elsewhere
+	if w.Refusal == nil || w.Refusal.Kind.Status >= 500 { // a failure of ours is logged elsewhere
 		return
 	}
 	ctx := r.Context()
 	if s.log.Enabled(ctx, slog.LevelDebug) {
-		s.log.LogAttrs(ctx, slog.LevelDebug, "request refused", w.why()...)
+		s.log.LogAttrs(ctx, slog.LevelDebug, "request refused", why(w)...)
 	}
-	if status := w.refusal.kind.status; status == http.StatusUnauthorized || status == http.StatusForbidden || w.publishes() {
+	if status := w.Refusal.Kind.Status; status == http.StatusUnauthorized || status == http.StatusForbidden || publishes(w) {
 		s.refusals.note(ctx, s.log, w, r)
 	}
 }
 
 // why describes a refusal for the log. Of a field it has only the path: the detail
 // may repeat a value, which is for the caller alone.
-func (w *responseWriter) why() []slog.Attr {
-	p := w.refusal
+func why(w *api.ResponseWriter) []slog.Attr {
+	p := w.Refusal
 	attrs := []slog.Attr{
-		slog.String("call", w.call), slog.Int("status", p.kind.status), slog.String("problem", p.kind.word),
+		slog.String("call", w.Call), slog.Int("status", p.Kind.Status), slog.String("problem", p.Kind.Word),
 	}
-	if w.who != "" {
-		attrs = append(attrs, slog.String("key", w.who))
+	if w.Who != "" {
+		attrs = append(attrs, slog.String("key", w.Who))
 	}
-	if len(p.fields) > 0 {
-		return append(attrs, slog.String("field", p.fields[0].Path))
+	if len(p.Fields) > 0 {
+		return append(attrs, slog.String("field", p.Fields[0].Path))
 	}
-	return append(attrs, slog.String("detail", p.detail))
+	return append(attrs, slog.String("detail", p.Detail))
 }
 
 // mostRefused is how many callers are told apart at a time: keys are few, but the
@@ -112,9 +116,9 @@ type refusals struct {
 }
 
 // note logs a refusal, if one of its caller may be logged now.
-func (f *refusals) note(ctx context.Context, log *slog.Logger, w *responseWriter, r *http.Request) {
-	caller, address := "key "+w.who, ""
-	if w.who == "" {
+func (f *refusals) note(ctx context.Context, log *slog.Logger, w *api.ResponseWriter, r *http.Request) {
+	caller, address := "key "+w.Who, ""
+	if w.Who == "" {
 		address = r.RemoteAddr
 		if host, _, err := net.SplitHostPort(address); err == nil {
 			address = host
@@ -126,7 +130,7 @@ func (f *refusals) note(ctx context.Context, log *slog.Logger, w *responseWriter
 	if !ok {
 		return
 	}
-	attrs := w.why()
+	attrs := why(w)
 	if address != "" && caller != everyoneElse {
 		attrs = append(attrs, slog.String("address", address))
 	}

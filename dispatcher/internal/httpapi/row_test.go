@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -32,7 +32,7 @@ func TestARowOfAnOutboxIsReadAsAPublish(t *testing.T) {
 			if row.body == "none" {
 				body = nil
 			}
-			m, _, problem := httpapi.Row("row-1", []byte(row.message), body, rowPolicy)
+			m, _, problem := messages.Row("row-1", []byte(row.message), body, rowPolicy)
 			require.Empty(t, string(problem))
 			require.Equal(t, "row-1", m.ID)
 			require.Equal(t, "t", m.Topic)
@@ -68,7 +68,7 @@ func TestABadRowOfAnOutboxHasTheProblemOfAPublish(t *testing.T) {
 			if row.body == none {
 				body = nil
 			}
-			m, status, text := httpapi.Row("row-1", []byte(row.message), body, rowPolicy)
+			m, status, text := messages.Row("row-1", []byte(row.message), body, rowPolicy)
 			require.Nil(t, m)
 			require.Equal(t, row.status, status)
 			var problem wire.Problem
@@ -79,10 +79,10 @@ func TestABadRowOfAnOutboxHasTheProblemOfAPublish(t *testing.T) {
 	}
 	deep := rowPolicy
 	deep.MaxBody = 1000
-	_, status, text := httpapi.Row("row-1", []byte(`{"topic":"t"}`), []byte(strings.Repeat("[", 65)+strings.Repeat("]", 65)), deep)
+	_, status, text := messages.Row("row-1", []byte(`{"topic":"t"}`), []byte(strings.Repeat("[", 65)+strings.Repeat("]", 65)), deep)
 	require.Equal(t, 422, status)
 	require.Contains(t, string(text), "nests deeper than 64")
-	_, status, text = httpapi.Row("row-1", nil, nil, rowPolicy)
+	_, status, text = messages.Row("row-1", nil, nil, rowPolicy)
 	require.Equal(t, 413, status)
 	require.Contains(t, string(text), "MAX_BODY")
 }
@@ -103,7 +103,7 @@ func TestTheOutcomeOfARowIsThatOfAPublish(t *testing.T) {
 		{dispatcher.Published{Err: dispatcher.ErrFull}, 503, "/problems/full"},
 		{dispatcher.Published{}, 500, "/problems/internal"},
 	} {
-		status, text := httpapi.Outcome(&row.p)
+		status, text := messages.Outcome(&row.p)
 		require.Equal(t, row.status, status)
 		require.Equal(t, row.word != "", len(text) > 0)
 		require.Contains(t, string(text), row.word)

@@ -1,21 +1,17 @@
-// Package httpapi serves the HTTP API: it checks the caller's key and the request,
-// gives it to the engine, and writes the answer.
+// Package httpapi serves the HTTP API: it checks the caller's key and the request, calls a
+// part of the process, and writes the response.
 //
-// operations.go is the list of all calls. request.go serves each: it checks the key,
-// the name in the path, and the parameters of the query (params.go). Then the handler in
-// the file of its noun calls the port that the same file declares, and answers (response.go):
-// publish.go, messages.go, lists.go, endpoints.go, lanes.go, take.go, links.go, stats.go.
-// Options names the value behind each port.
+// Each noun has a package: messages, lists, jobs, takers, endpoints, lanes, links. It has the
+// rows of its operations, their handlers, and the interface of the part that they call.
+// Options names the value behind each of these interfaces. Package api is their common base.
 //
-// A body is decoded strictly (decode.go, values.go) into the fields of a message
-// (message.go), an endpoint (endpoint.go, patch.go) or a rotation (endpoints.go). Every
-// error becomes a problem, by the table in problem.go. The document at /openapi.json
-// (openapi.go) describes the calls, the parameters, the fields and the problems from
-// the same lists.
+// operations.go joins the rows to the list of all operations. handle.go serves each: it
+// checks the key (auth.go), the name in the path, and the parameters of the query. The
+// document at /openapi.json (openapi.go), the rights, the audit (audit.go) and the metrics
+// are made from the same list. The calls about the process itself are in stats.go.
 //
-// A list is a row of operations.go, whose query ends with ofPage, and a handler that
-// makes a filter of the parameters. An operation that changes something has a word in
-// the audit (audit.go).
+// A list is a row whose query ends with api.OfPage, and a handler that makes a filter of the
+// parameters. An operation that changes something has a word in the audit.
 package httpapi
 
 import (
@@ -32,24 +28,32 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/jobs"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/links"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
 )
 
 // Options are the parts of the process that the handlers call, and the settings of the API.
 type Options struct {
-	Publisher    Publisher
-	Messages     Messages
-	MessageLanes MessageLanes
-	Lists        Lists
-	Dead         Dead
+	Publisher    messages.Publisher
+	Messages     messages.Messages
+	MessageLanes messages.MessageLanes
+	Lists        lists.Lists
+	Dead         lists.Dead
 	Attempts     dispatcher.Log
-	Followers    Followers
-	Jobs         Jobs
-	Endpoints    Endpoints
-	Tester       Tester
-	Lanes        Lanes
-	Takers       Takers
-	Links        Links
+	Followers    lists.Followers
+	Jobs         jobs.Jobs
+	Endpoints    endpoints.Endpoints
+	Tester       endpoints.Tester
+	Lanes        lanes.Lanes
+	Takers       takers.Takers
+	Links        links.Links
 	Audit        dispatcher.Audit
 	Stats        Stats
 	Ticks        Ticks
@@ -75,8 +79,7 @@ type server struct {
 	o         Options // the ports
 	keys      *apikey.Ring
 	strangers bool // may call from anywhere: where there are no keys, they have no scope either
-	policy    dispatcher.Policy
-	bodies    *bodies
+	bodies    *api.Bodies
 	single    int64        // most bytes of the request of one message
 	figures   http.Handler // nil: there is no GET /metrics
 	log       *slog.Logger
@@ -84,10 +87,8 @@ type server struct {
 	counter   Counter // nil: answers are not counted
 	refusals  refusals
 	fastPath  map[string]http.HandlerFunc // by path: the POSTs that most requests are, which need no mux
-	linksTo   *url.URL
-	noLinks   string
 	waiting   *callers.Waiting
-	queues    queueSet
+	allowed   func(*api.Request) bool // stillAllowed
 }
 
 // New makes the handler of the API.
@@ -97,9 +98,9 @@ func New(o Options) (http.Handler, error) {
 	}
 	o.Policy.Passed = &dispatcher.Passed{}
 	// One key may hold half of the budget, which has room for the largest message at least.
-	budget := max(cmp.Or(max(o.Bodies, 0), bodyBytes), 2*(plainBytes(o.Policy.MaxBody)+firstBody))
+	budget := max(cmp.Or(max(o.Bodies, 0), api.BodyBytes), 2*(messages.PlainBytes(o.Policy.MaxBody)+api.FirstBody))
 	s := newServer(o, budget)
-	s.single = singleBytes(o.Policy.MaxBody, budget)
+	s.single = messages.SingleBytes(o.Policy.MaxBody, budget)
 	s.register(o.Version)
 	s.routeProfiles()
 	s.mux.HandleFunc("/", s.noRoute)
@@ -108,10 +109,11 @@ func New(o Options) (http.Handler, error) {
 
 func newServer(o Options, bodies int64) *server {
 	s := &server{
-		o: o, keys: o.Keys, policy: o.Policy, bodies: newBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
-		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, linksTo: o.LinksTo, noLinks: o.NoLinks,
+		o: o, keys: o.Keys, bodies: api.NewBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
+		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{},
 		waiting: callers.NewWaiting(cmp.Or(o.Waiting, mostWaiting)),
 	}
+	s.allowed = s.stillAllowed
 	if s.keys == nil {
 		s.keys = apikey.NewRing(apikey.Keys{})
 	}
@@ -151,16 +153,16 @@ var (
 // panics.
 func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w := s.begin(rw)
-	defer w.held.end()
+	defer w.Reserved.End()
 	defer s.tell(w, r)
 	defer s.recover(w, r)
 	if s.keys.Keys().Empty() {
 		if p := local(r); p != nil {
-			w.refuse(p)
+			w.Refuse(p)
 			return
 		}
 		if err := s.identify(w, r, callers.Key(dispatcher.Local)); err != nil {
-			w.refuse(s.problem(r.Context(), err))
+			w.Refuse(s.problem(r.Context(), err))
 			return
 		}
 	}
@@ -176,11 +178,11 @@ func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // begin wraps a writer, with the headers that every answer has.
-func (s *server) begin(w http.ResponseWriter) *responseWriter {
+func (s *server) begin(w http.ResponseWriter) *api.ResponseWriter {
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
-	return &responseWriter{ResponseWriter: w, call: callOther, held: held{from: s.bodies}}
+	return &api.ResponseWriter{ResponseWriter: w, Call: callOther, Reserved: api.Reservation{From: s.bodies}}
 }
 
 // unclean looks at a path as it was sent, as the mux does: a URL may stand
@@ -192,7 +194,7 @@ func unclean(escaped string) bool {
 
 // recover makes an answer of a panic, or cuts the connection where one was
 // begun: half an answer must not pass for a whole one.
-func (s *server) recover(w *responseWriter, r *http.Request) {
+func (s *server) recover(w *api.ResponseWriter, r *http.Request) {
 	v := recover()
 	if v == nil {
 		return
@@ -202,11 +204,11 @@ func (s *server) recover(w *responseWriter, r *http.Request) {
 	}
 	s.log.ErrorContext(r.Context(), "request panicked",
 		"method", r.Method, "route", r.Pattern, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
-	if w.begun {
+	if w.Begun {
 		panic(http.ErrAbortHandler)
 	}
-	p, _ := asProblem(errPanic)
-	p.write(w)
+	p, _ := api.ProblemFor(errPanic)
+	p.Write(w)
 }
 
 var errPanic = errors.New("panic")
@@ -223,22 +225,17 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allow) == 0 {
-		(&problem{kind: notFound, detail: "no such path; GET /openapi.json lists them"}).write(w)
+		(&api.Problem{Kind: api.NotFound, Detail: "no such path; GET /openapi.json lists them"}).Write(w)
 		return
 	}
 	if slices.Contains(allow, "GET") {
 		allow = append(allow, "HEAD")
 	}
 	methods := strings.Join(allow, ", ")
-	(&problem{kind: badMethod, detail: "the methods of this path are " + methods, allow: methods}).write(w)
+	(&api.Problem{Kind: api.BadMethod, Detail: "the methods of this path are " + methods, Allow: methods}).Write(w)
 }
 
-// problem finds what an error means to the caller, and logs one that is not in
-// the table.
-func (s *server) problem(ctx context.Context, err error) *problem {
-	p, known := asProblem(err)
-	if !known {
-		s.log.ErrorContext(ctx, "request failed", "err", err)
-	}
-	return p
+// problem finds what an error means to the caller, and logs an unknown one.
+func (s *server) problem(ctx context.Context, err error) *api.Problem {
+	return api.LoggedProblem(ctx, s.log, err)
 }

@@ -5,12 +5,19 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // Stats describe the queue.
@@ -34,8 +41,53 @@ type Readiness interface {
 	Ready(ctx context.Context) (dispatcher.StoreInfo, error)
 }
 
+// plainOperations are about the whole process.
+func (s *server) plainOperations() []api.Operation {
+	return slices.Concat(s.metricsOperations(), s.healthOperations(), []api.Operation{{
+		ID: "stats", Method: "GET", Path: "/v1/stats", Scope: apikey.Read,
+		Summary: "Count what is in the queue", Do: s.stats,
+		Answers: api.OK(wire.Stats{}),
+	}, {
+		ID: "list-instances", Method: "GET", Path: "/v1/instances", Scope: apikey.Read,
+		Summary: "List the instances, those that started last first", Do: s.instances,
+		Query: api.OfPage(api.MaxLimit), Answers: api.OK(wire.InstancePage{}),
+		Problems: []*api.Kind{api.Malformed, api.Listing},
+	}, {
+		ID: "tick", Method: "POST", Path: "/v1/tick", Scope: apikey.Tick,
+		Summary: "Do what is due, wait until nothing is, and tell when to call again: for platforms that scale to zero", Do: s.tick,
+		Query:   []*api.Param{ofTicks("for", "How long to wait at most: 1s to 1m. Where an instance that died may hold deliveries it takes 10s, however short this is.")},
+		Answers: api.OK(wire.Tick{}), Problems: []*api.Kind{api.AcceptsOnly, api.Waiting},
+	}})
+}
+
+// metricsOperations are empty where there are no metrics.
+func (s *server) metricsOperations() []api.Operation {
+	if s.figures == nil {
+		return nil
+	}
+	return []api.Operation{{
+		ID: "metrics", Method: "GET", Path: "/metrics", Scope: apikey.Read, AnyQuery: true,
+		Summary: "Read the metrics, for Prometheus", Do: s.metrics,
+		Answers: api.OK(""), Produces: mediaText,
+	}}
+}
+
+// healthOperations are for orchestrators, which have no key.
+func (s *server) healthOperations() []api.Operation {
+	return []api.Operation{
+		{
+			ID: "healthz", Method: "GET", Path: "/healthz", Summary: "Tell that the process is alive",
+			AnyQuery: true, Do: s.healthz, Answers: api.OK(wire.Health{}),
+		},
+		{
+			ID: "readyz", Method: "GET", Path: "/readyz", Summary: "Tell whether the store can be used",
+			AnyQuery: true, Do: s.readyz, Answers: api.OK(wire.Ready{}), Problems: []*api.Kind{api.Unavailable},
+		},
+	}
+}
+
 // stats serves GET /v1/stats.
-func (s *server) stats(ctx context.Context, q *request) (*response, error) {
+func (s *server) stats(ctx context.Context, q *api.Request) (*api.Response, error) {
 	st, err := s.o.Stats.Stats(ctx)
 	if err != nil {
 		return nil, err
@@ -50,13 +102,13 @@ func (s *server) stats(ctx context.Context, q *request) (*response, error) {
 		Instances:   st.Instances,
 		Retention:   st.Retention.Seconds(),
 		Store:       wireStore(st.Store),
-		Lanes:       convert(st.Lanes, wireLane),
+		Lanes:       api.Convert(st.Lanes, lanes.Wire),
 	}
 	paused, total, err := s.o.Lanes.PausedLanes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.PausedLanes, w.Paused = total, convert(paused, wireLane)
+	w.PausedLanes, w.Paused = total, api.Convert(paused, lanes.Wire)
 	for _, status := range dispatcher.Statuses { // those at 0 too, so that readers need no default
 		w.Counts[string(status)] = st.Counts[status]
 	}
@@ -66,16 +118,16 @@ func (s *server) stats(ctx context.Context, q *request) (*response, error) {
 	for _, reason := range dispatcher.DeadReasons {
 		w.Ends.Dead[string(reason)] = st.EverDead[reason]
 	}
-	return answerJSON(http.StatusOK, w)
+	return api.JSON(http.StatusOK, w)
 }
 
 // instances serves GET /v1/instances.
-func (s *server) instances(ctx context.Context, q *request) (*response, error) {
-	list, next, err := s.o.Stats.Instances(ctx, q.limit(), q.cursor())
+func (s *server) instances(ctx context.Context, q *api.Request) (*api.Response, error) {
+	list, next, err := s.o.Stats.Instances(ctx, q.Limit(), q.Cursor())
 	if err != nil {
 		return nil, err
 	}
-	return answerJSON(http.StatusOK, wire.InstancePage{Data: convert(list, wireInstance), NextCursor: nextCursor(next)})
+	return api.JSON(http.StatusOK, wire.InstancePage{Data: api.Convert(list, wireInstance), NextCursor: api.NextCursor(next)})
 }
 
 // How long a tick may last: usually less than the 30 s after which many schedulers give a
@@ -87,14 +139,14 @@ const (
 )
 
 // tick serves POST /v1/tick.
-func (s *server) tick(ctx context.Context, q *request) (*response, error) {
-	ctx, leave, ok := s.waiting.Enter(ctx, q.w.caller)
+func (s *server) tick(ctx context.Context, q *api.Request) (*api.Response, error) {
+	ctx, leave, ok := q.Wait(ctx)
 	if !ok {
-		return nil, &problem{kind: waiting, detail: "half of MAX_CONNECTIONS do; call less often, or raise the setting"}
+		return nil, &api.Problem{Kind: api.Waiting, Detail: "half of MAX_CONNECTIONS do; call less often, or raise the setting"}
 	}
 	defer leave()
-	within := q.duration("for", tickUsual)
-	conn := http.NewResponseController(q.w) // the server's deadlines would end it
+	within := q.Duration("for", tickUsual)
+	conn := http.NewResponseController(q.Writer) // the server's deadlines would end it
 	_ = conn.SetReadDeadline(time.Time{})
 	_ = conn.SetWriteDeadline(time.Now().Add(within + callers.AnswerWithin))
 	t, err := s.o.Ticks.Tick(ctx, within)
@@ -105,7 +157,7 @@ func (s *server) tick(ctx context.Context, q *request) (*response, error) {
 	if !t.Next.IsZero() {
 		w.NextDueAt = &wire.Time{Time: t.Next}
 	}
-	return answerJSON(http.StatusOK, w)
+	return api.JSON(http.StatusOK, w)
 }
 
 func wireInstance(i *dispatcher.InstanceState) wire.Instance {
@@ -117,47 +169,47 @@ func wireInstance(i *dispatcher.InstanceState) wire.Instance {
 }
 
 // healthz serves GET /healthz.
-func (s *server) healthz(context.Context, *request) (*response, error) {
-	return answerJSON(http.StatusOK, wire.Health{Status: "ok"})
+func (s *server) healthz(context.Context, *api.Request) (*api.Response, error) {
+	return api.JSON(http.StatusOK, wire.Health{Status: "ok"})
 }
 
 // readyz serves GET /readyz. A store that does not keep what DURABILITY promises
 // is not ready. A load balancer has no key, so the call needs none. The reason names
 // the store, so only a key with the scope read gets it.
-func (s *server) readyz(ctx context.Context, q *request) (*response, error) {
+func (s *server) readyz(ctx context.Context, q *api.Request) (*api.Response, error) {
 	store, err := s.o.Readiness.Ready(ctx)
 	lost := store.Emptied
-	if !q.reads && (err != nil || store.Durable == dispatcher.No || lost != nil && lost.Archived) {
-		return nil, &problem{kind: notReady, detail: "a key with the scope read gets the reason"}
+	if !q.Reads && (err != nil || store.Durable == dispatcher.No || lost != nil && lost.Archived) {
+		return nil, &api.Problem{Kind: api.NotReady, Detail: "a key with the scope read gets the reason"}
 	}
 	if errors.Is(err, dispatcher.ErrStopping) {
 		return nil, err
 	}
 	if err != nil {
-		kind := unavailable
+		kind := api.Unavailable
 		if errors.Is(err, dispatcher.ErrReadOnly) {
-			kind = readOnly
+			kind = api.ReadOnly
 		}
-		return nil, &problem{kind: kind, detail: strings.ToValidUTF8(err.Error(), "�")}
+		return nil, &api.Problem{Kind: kind, Detail: strings.ToValidUTF8(err.Error(), "�")}
 	}
 	if store.Durable == dispatcher.No {
-		return nil, &problem{kind: weak, detail: notDurable(store)}
+		return nil, &api.Problem{Kind: api.Weak, Detail: notDurable(store)}
 	}
 	if lost != nil && lost.Archived { // it can be brought back
-		return nil, emptied(lost)
+		return nil, api.Emptied(lost)
 	}
 	w := wire.Ready{Status: "ready"}
-	if q.reads {
+	if q.Reads {
 		if lost != nil {
 			w.Emptied = lost.Error()
 		}
 		told := wireStore(store)
 		w.Store = &told
 		if paused, total, err := s.o.Lanes.PausedLanes(ctx); err == nil { // else it is ready too
-			w.PausedLanes, w.Paused = total, convert(paused, wireLane)
+			w.PausedLanes, w.Paused = total, api.Convert(paused, lanes.Wire)
 		}
 	}
-	return answerJSON(http.StatusOK, w)
+	return api.JSON(http.StatusOK, w)
 }
 
 // notDurable says why a store is not as durable as asked.
@@ -177,16 +229,29 @@ func wireStore(i dispatcher.StoreInfo) wire.Store {
 		AppendOnly: i.AppendOnly, Fsync: i.Fsync, Eviction: i.Eviction,
 		Durability: i.Durability.String(), Durable: i.Durable.String(),
 		WouldLose: cmp.Or(i.Loses, dispatcher.LosesUnknown),
-		Checks: convert(i.Checks, func(c *dispatcher.Check) wire.Check {
+		Checks: api.Convert(i.Checks, func(c *dispatcher.Check) wire.Check {
 			return wire.Check{Name: c.Name, Holds: c.Holds.String(), Needed: c.Needed, Detail: c.Detail}
 		}),
 	}
 }
 
 // metrics serves GET /metrics.
-func (s *server) metrics(ctx context.Context, q *request) (*response, error) {
-	r := q.r.Clone(ctx)
+func (s *server) metrics(ctx context.Context, q *api.Request) (*api.Response, error) {
+	r := q.HTTP.Clone(ctx)
 	r.Header.Del("Accept-Encoding") // no answer of the API is compressed
-	s.figures.ServeHTTP(q.w, r)
+	s.figures.ServeHTTP(q.Writer, r)
 	return nil, nil
 }
+
+// ofTicks is a parameter whose value is how long a tick may last.
+func ofTicks(name, doc string) *api.Param {
+	return &api.Param{
+		Name: name, Doc: doc, Schema: &huma.Schema{Type: huma.TypeString, Default: ladder.FormatDuration(tickUsual)},
+		Refuse: func(v string) string {
+			d, err := ladder.ParseDuration(v)
+			return api.Unless(err == nil && d >= tickLeast && d <= tickMost, "must be 1s to 1m, as in 25s")
+		},
+	}
+}
+
+const mediaText = "text/plain"

@@ -1,5 +1,4 @@
-// Package events writes an event stream, as browsers read it with EventSource.
-package events
+package lists
 
 import (
 	"net/http"
@@ -31,8 +30,8 @@ type Stream struct {
 	buf   []byte
 }
 
-// New makes a Stream.
-func New(w http.ResponseWriter) *Stream {
+// NewStream makes a Stream.
+func NewStream(w http.ResponseWriter) *Stream {
 	return &Stream{w: w, conn: http.NewResponseController(w)}
 }
 

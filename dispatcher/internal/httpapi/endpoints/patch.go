@@ -1,4 +1,4 @@
-package httpapi
+package endpoints
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -24,25 +25,25 @@ type patch struct {
 
 // step changes one field.
 type step struct {
-	field *field[endpointDraft]
+	field *api.Field[endpointDraft]
 	value jsontext.Value
 }
 
 // decodePatch reads the body of PATCH /v1/endpoints/{id}.
-func decodePatch(d *decoder) (p patch) {
-	_, p.wrong = endpointFields.read(d, single, func(i int, v jsontext.Value) error {
+func decodePatch(d *api.Decoder) (p patch) {
+	_, p.wrong = endpointFields.Read(d, api.Single, func(i int, v jsontext.Value) error {
 		f := &endpointFields[i]
 		switch {
-		case f.set == nil: // a patch may repeat what was answered, which may be old by now
+		case f.Set == nil: // a patch may repeat what was answered, which may be old by now
 			return nil
-		case f.why != "":
-			return errors.New(f.why)
+		case f.Why != "":
+			return errors.New(f.Why)
 		case v.Kind() != 'n':
 			v = v.Clone()
-		case f.null == "":
+		case f.Null == "":
 			return errors.New("must not be null; leave it out")
 		default:
-			v = jsontext.Value(f.null)
+			v = jsontext.Value(f.Null)
 		}
 		p.steps = append(p.steps, step{f, v})
 		return nil
@@ -57,12 +58,12 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.
 	wrong := p.wrong[:len(p.wrong):len(p.wrong)]
 	draft := &endpointDraft{Endpoint: e}
 	for _, s := range p.steps {
-		change := s.field.merge
+		change := s.field.Merge
 		if change == nil {
-			change = s.field.set
+			change = s.field.Set
 		}
 		if err := change(draft, s.value); err != nil {
-			wrong = append(wrong, fields.At("$."+s.field.name, err))
+			wrong = append(wrong, fields.At("$."+s.field.Name, err))
 		}
 	}
 	var more []dispatcher.FieldError
@@ -71,14 +72,14 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.
 			more = append(more, w)
 		}
 	}
-	return join(wrong, more)
+	return api.JoinErrors(wrong, more)
 }
 
 // fields are the names of the fields that the patch changes.
 func (p *patch) fields() string {
 	names := make([]string, len(p.steps))
 	for i, s := range p.steps {
-		names[i] = s.field.name
+		names[i] = s.field.Name
 	}
 	return strings.Join(names, ", ")
 }
@@ -86,7 +87,7 @@ func (p *patch) fields() string {
 // names reports whether a path leads into a field that the patch changes.
 func (p *patch) names(path string) bool {
 	for _, s := range p.steps {
-		if rest, ok := strings.CutPrefix(path, "$."+s.field.name); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+		if rest, ok := strings.CutPrefix(path, "$."+s.field.Name); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 			return true
 		}
 	}
@@ -128,7 +129,7 @@ func mergeValue(target, with jsontext.Value) (jsontext.Value, error) {
 // same refuses any text but the present one.
 func same(now string, v jsontext.Value) error {
 	var given string
-	if err := text(&given, v); err != nil {
+	if err := api.Text(&given, v); err != nil {
 		return err
 	}
 	if given != now {
@@ -144,13 +145,13 @@ func mergeMetadata(e *endpointDraft, v jsontext.Value) error {
 		e.Metadata = nil
 		return nil
 	}
-	all, err := texts(v)
+	all, err := api.Texts(v)
 	if err != nil {
 		return err
 	}
 	for _, t := range all {
-		if t.null {
-			delete(e.Metadata, t.name)
+		if t.Null {
+			delete(e.Metadata, t.Name)
 		} else {
 			e.note(t)
 		}
@@ -180,7 +181,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 		e.Headers = nil
 		return nil
 	}
-	all, err := texts(v)
+	all, err := api.Texts(v)
 	if err != nil {
 		return err
 	}
@@ -189,19 +190,19 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 	}
 	next := e.Headers
 	for i, t := range all {
-		if slices.ContainsFunc(all[:i], func(o named) bool { return strings.EqualFold(o.name, t.name) }) {
-			return fmt.Errorf("has %s twice: upper and lower case are one name", fields.Clip(t.name))
+		if slices.ContainsFunc(all[:i], func(o api.Named) bool { return strings.EqualFold(o.Name, t.Name) }) {
+			return fmt.Errorf("has %s twice: upper and lower case are one name", fields.Clip(t.Name))
 		}
-		named := func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.name) }
-		if !t.null && t.text == wire.Hidden { // an answer repeated
+		named := func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.Name) }
+		if !t.Null && t.Text == wire.Hidden { // an answer repeated
 			if !slices.ContainsFunc(next, named) {
-				return errHidden(t.name)
+				return errHidden(t.Name)
 			}
 			continue
 		}
 		next = slices.DeleteFunc(next, named)
-		if !t.null {
-			next = append(next, dispatcher.Header{Name: t.name, Value: t.text})
+		if !t.Null {
+			next = append(next, dispatcher.Header{Name: t.Name, Value: t.Text})
 			e.HeadersFor = "" // they are meant for the URL that there is now
 		}
 	}
@@ -211,8 +212,8 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 
 // mergeSuccess changes parts of the rule of success.
 func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
-	if v.Kind() != '{' || nests(v) {
-		return nullable(&e.Success, v, successRule)
+	if v.Kind() != '{' || api.Nests(v) {
+		return api.Nullable(&e.Success, v, api.SuccessRule)
 	}
 	var before jsontext.Value
 	if e.Success != nil {
@@ -222,5 +223,5 @@ func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
 	if err != nil {
 		return err
 	}
-	return successRule(&e.Success, merged)
+	return api.SuccessRule(&e.Success, merged)
 }

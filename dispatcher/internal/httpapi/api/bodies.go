@@ -1,4 +1,4 @@
-package httpapi
+package api
 
 import (
 	"bytes"
@@ -10,40 +10,41 @@ import (
 )
 
 const (
-	// firstBody is the buffer that a request gets before its body has come, whatever
+	// FirstBody is the buffer that a request gets before its body has come, whatever
 	// length it announces. Most bodies fit. It does not count against the budget:
 	// the number of connections bounds it.
-	firstBody = 16 << 10
+	FirstBody = 16 << 10
 	// keptBuffer is the largest buffer that is kept for another request, so that a
 	// few large bodies do not hold memory for ever.
 	keptBuffer = 256 << 10
-	// bodyBytes is the default budget for larger bodies: sixteen of the largest
+	// BodyBytes is the default budget for larger bodies: sixteen of the largest
 	// batches. In the engine and on the way to the store a body takes two or three
 	// times its size besides.
-	bodyBytes = 64 << 20
+	BodyBytes = 64 << 20
 )
 
 // Buffers have a pool for each size, so that a small request never holds a large
 // buffer.
 var (
-	smallBuffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, firstBody+bytes.MinRead)) }}
+	smallBuffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, FirstBody+bytes.MinRead)) }}
 	largeBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 )
 
-// bodies is the budget of the process for the bodies of requests.
-type bodies struct {
+// Bodies is the budget of the process for the bodies of requests.
+type Bodies struct {
 	most   int64
 	all    *semaphore.Weighted
 	shares sync.Map // by a key's name: its *semaphore.Weighted
 }
 
-func newBodies(most int64) *bodies {
-	return &bodies{most: most, all: semaphore.NewWeighted(most)}
+// NewBodies makes a budget of some bytes.
+func NewBodies(most int64) *Bodies {
+	return &Bodies{most: most, all: semaphore.NewWeighted(most)}
 }
 
-// share is what one of so many keys may take of the budget: half of it, so that
+// Share is what one of so many keys may take of the budget: half of it, so that
 // no key takes all; nil: there is only one key, which may take all.
-func (b *bodies) share(name string, keys int) *semaphore.Weighted {
+func (b *Bodies) Share(name string, keys int) *semaphore.Weighted {
 	if keys < 2 {
 		return nil
 	}
@@ -54,42 +55,42 @@ func (b *bodies) share(name string, keys int) *semaphore.Weighted {
 	return share.(*semaphore.Weighted)
 }
 
-// held is what one request has taken of the budget.
-type held struct {
-	from *bodies
-	own  *semaphore.Weighted // its key's share; nil: the whole budget
+// Reservation is what one request has taken of the budget.
+type Reservation struct {
+	From *Bodies
+	Own  *semaphore.Weighted // its key's share; nil: the whole budget
 	n    int64
 }
 
 // take takes n more bytes, if so many are left.
-func (h *held) take(n int64) bool {
+func (h *Reservation) take(n int64) bool {
 	switch {
-	case !h.from.all.TryAcquire(n):
+	case !h.From.all.TryAcquire(n):
 		return false
-	case h.own != nil && !h.own.TryAcquire(n):
-		h.from.all.Release(n)
+	case h.Own != nil && !h.Own.TryAcquire(n):
+		h.From.all.Release(n)
 		return false
 	}
 	h.n += n
 	return true
 }
 
-// end gives everything back.
-func (h *held) end() {
+// End gives everything back.
+func (h *Reservation) End() {
 	if h.n == 0 {
 		return
 	}
-	h.from.all.Release(h.n)
-	if h.own != nil {
-		h.own.Release(h.n)
+	h.From.all.Release(h.n)
+	if h.Own != nil {
+		h.Own.Release(h.n)
 	}
 	h.n = 0
 }
 
-// borrow takes an empty buffer with room for n bytes from a pool.
-func borrow(n int) *bytes.Buffer {
+// Borrow takes an empty buffer with room for n bytes from a pool.
+func Borrow(n int) *bytes.Buffer {
 	pool := &smallBuffers
-	if n > firstBody {
+	if n > FirstBody {
 		pool = &largeBuffers
 	}
 	buf := pool.Get().(*bytes.Buffer)
@@ -98,10 +99,11 @@ func borrow(n int) *bytes.Buffer {
 	return buf
 }
 
-func release(buf *bytes.Buffer) {
+// Release returns a buffer to its pool.
+func Release(buf *bytes.Buffer) {
 	switch n := buf.Cap(); {
-	case n < firstBody || n > keptBuffer:
-	case n <= firstBody+bytes.MinRead+firstBody/8: // the allocator rounds up
+	case n < FirstBody || n > keptBuffer:
+	case n <= FirstBody+bytes.MinRead+FirstBody/8: // the allocator rounds up
 		smallBuffers.Put(buf)
 	default:
 		largeBuffers.Put(buf)
@@ -113,8 +115,8 @@ var errNoRoom = errors.New("no room for the body")
 
 // receive reads a body of at most so many bytes into a buffer that grows as bytes
 // come. The caller releases the buffer, also after an error.
-func receive(body io.Reader, h *held, most int64) (*bytes.Buffer, error) {
-	buf := borrow(firstBody)
+func receive(body io.Reader, h *Reservation, most int64) (*bytes.Buffer, error) {
+	buf := Borrow(FirstBody)
 	for {
 		if buf.Available() < bytes.MinRead {
 			larger, ok := grow(buf, h, most)
@@ -137,7 +139,7 @@ func receive(body io.Reader, h *held, most int64) (*bytes.Buffer, error) {
 
 // grow doubles a buffer, up to the most that it will ever hold, and takes the
 // larger one from the budget.
-func grow(buf *bytes.Buffer, h *held, most int64) (larger *bytes.Buffer, ok bool) {
+func grow(buf *bytes.Buffer, h *Reservation, most int64) (larger *bytes.Buffer, ok bool) {
 	size := max(min(2*buf.Cap(), int(most)+bytes.MinRead), buf.Cap()+bytes.MinRead)
 	larger = largeBuffers.Get().(*bytes.Buffer)
 	larger.Reset()
@@ -147,6 +149,6 @@ func grow(buf *bytes.Buffer, h *held, most int64) (larger *bytes.Buffer, ok bool
 	}
 	larger.Grow(size)
 	_, _ = larger.Write(buf.Bytes())
-	release(buf)
+	Release(buf)
 	return larger, true
 }

@@ -1,4 +1,4 @@
-package events_test
+package lists_test
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/events"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
 )
 
 // listener hands one connection to a server.
@@ -28,7 +28,7 @@ func (l listener) Close() error { close(l.conns); return nil }
 func (listener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // visit has a server answer one request by a handler.
-func visit(t *testing.T, answer func(*events.Stream) error, read func(conn net.Conn), want func(err error, took time.Duration)) {
+func visit(t *testing.T, answer func(*lists.Stream) error, read func(conn net.Conn), want func(err error, took time.Duration)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		client, conn := net.Pipe()
@@ -38,7 +38,7 @@ func visit(t *testing.T, answer func(*events.Stream) error, read func(conn net.C
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				defer close(done)
 				begin := time.Now()
-				err := answer(events.New(w))
+				err := answer(lists.NewStream(w))
 				want(err, time.Since(begin))
 			}),
 		}
@@ -57,10 +57,10 @@ func visit(t *testing.T, answer func(*events.Stream) error, read func(conn net.C
 }
 
 func TestEventsAreWrittenAsBrowsersReadThem(t *testing.T) {
-	visit(t, func(s *events.Stream) error {
-		require.NoError(t, s.Send(events.Event{Name: "attempt", ID: "1", Data: map[string]string{"a": "x\ny"}}))
-		require.NoError(t, s.Send(events.Event{ID: "2"}))
-		require.NoError(t, s.Send(events.Event{Name: "end", Data: 7}))
+	visit(t, func(s *lists.Stream) error {
+		require.NoError(t, s.Send(lists.Event{Name: "attempt", ID: "1", Data: map[string]string{"a": "x\ny"}}))
+		require.NoError(t, s.Send(lists.Event{ID: "2"}))
+		require.NoError(t, s.Send(lists.Event{Name: "end", Data: 7}))
 		return s.Flush()
 	}, func(conn net.Conn) {
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -78,9 +78,9 @@ func TestEventsAreWrittenAsBrowsersReadThem(t *testing.T) {
 }
 
 func TestAStreamOutlivesTheTimeouts(t *testing.T) {
-	visit(t, func(s *events.Stream) error {
+	visit(t, func(s *lists.Stream) error {
 		for range 20 {
-			if err := s.Send(events.Event{ID: "1"}); err != nil {
+			if err := s.Send(lists.Event{ID: "1"}); err != nil {
 				return err
 			}
 			if err := s.Flush(); err != nil {
@@ -104,9 +104,9 @@ func TestAStreamOutlivesTheTimeouts(t *testing.T) {
 }
 
 func TestACallerThatDoesNotReadIsCutOff(t *testing.T) {
-	visit(t, func(s *events.Stream) error {
+	visit(t, func(s *lists.Stream) error {
 		for {
-			if err := s.Send(events.Event{Name: "attempt", ID: "1", Data: strings.Repeat("x", 1000)}); err != nil {
+			if err := s.Send(lists.Event{Name: "attempt", ID: "1", Data: strings.Repeat("x", 1000)}); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package httpapi
+package endpoints
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -29,83 +30,82 @@ const (
 )
 
 // endpointFields are all fields of the contract.
-var endpointFields = fieldset[endpointDraft]{
-	{name: "url", set: func(e *endpointDraft, v jsontext.Value) error { return filled(&e.URL, v) }},
-	{name: "topics", set: setTopics, null: `["*"]`},
-	{name: "topics_allowed", set: setTopicsAllowed, null: itself},
-	{name: "description", set: func(e *endpointDraft, v jsontext.Value) error { return text(&e.Description, v) }, null: `""`},
-	{name: "metadata", set: setMetadata, merge: mergeMetadata, null: itself},
-	{name: "signature", set: setSignature, merge: mergeSignature, null: `"standard"`},
-	{name: "signature_header", set: setSignatureHeader, null: `""`},
-	{name: "ladder", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Ladder, v, rungs) }, null: itself},
-	{name: "timeout", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Timeout, v, timeout) }, null: itself},
-	{name: "max_in_flight", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.MaxInFlight, v, atLeastOne) }, null: itself},
-	{name: "rate", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Rate, v, rate) }, null: itself},
-	{name: "headers", set: setEndpointHeaders, merge: mergeHeaders, null: itself},
-	{name: "success", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.Success, v, successRule) }, merge: mergeSuccess, null: itself},
-	{name: "ordered", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Ordered, v) }, null: "false"},
-	{name: "disable_after", set: func(e *endpointDraft, v jsontext.Value) error { return nullable(&e.DisableAfter, v, optionalDuration) }, null: itself},
-	{name: "disabled", set: func(e *endpointDraft, v jsontext.Value) error { return boolean(&e.Disabled, v) }, null: "false"},
+var endpointFields = api.Fieldset[endpointDraft]{
+	{Name: "url", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Filled(&e.URL, v) }},
+	{Name: "topics", Set: setTopics, Null: `["*"]`},
+	{Name: "topics_allowed", Set: setTopicsAllowed, Null: api.Itself},
+	{Name: "description", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Text(&e.Description, v) }, Null: `""`},
+	{Name: "metadata", Set: setMetadata, Merge: mergeMetadata, Null: api.Itself},
+	{Name: "signature", Set: setSignature, Merge: mergeSignature, Null: `"standard"`},
+	{Name: "signature_header", Set: setSignatureHeader, Null: `""`},
+	{Name: "ladder", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.Ladder, v, api.Rungs) }, Null: api.Itself},
+	{Name: "timeout", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.Timeout, v, api.Timeout) }, Null: api.Itself},
+	{Name: "max_in_flight", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.MaxInFlight, v, atLeastOne) }, Null: api.Itself},
+	{Name: "rate", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.Rate, v, rate) }, Null: api.Itself},
+	{Name: "headers", Set: setEndpointHeaders, Merge: mergeHeaders, Null: api.Itself},
+	{Name: "success", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.Success, v, api.SuccessRule) }, Merge: mergeSuccess, Null: api.Itself},
+	{Name: "ordered", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Boolean(&e.Ordered, v) }, Null: "false"},
+	{Name: "disable_after", Set: func(e *endpointDraft, v jsontext.Value) error {
+		return api.Nullable(&e.DisableAfter, v, api.OptionalDuration)
+	}, Null: api.Itself},
+	{Name: "disabled", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Boolean(&e.Disabled, v) }, Null: "false"},
 	{
-		name: "uid", set: func(e *endpointDraft, v jsontext.Value) error { return filled(&e.UID, v) },
-		merge: func(e *endpointDraft, v jsontext.Value) error { return same(e.UID, v) }, null: `""`,
+		Name: "uid", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Filled(&e.UID, v) },
+		Merge: func(e *endpointDraft, v jsontext.Value) error { return same(e.UID, v) }, Null: `""`,
 	},
 	{
-		name: "tenant", set: func(e *endpointDraft, v jsontext.Value) error { return filled(&e.Tenant, v) },
-		merge: func(e *endpointDraft, v jsontext.Value) error { return same(e.Tenant, v) }, null: `""`,
+		Name: "tenant", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Filled(&e.Tenant, v) },
+		Merge: func(e *endpointDraft, v jsontext.Value) error { return same(e.Tenant, v) }, Null: `""`,
 	},
-	{name: "kind", set: setKind, merge: mergeKind, null: `"push"`},
+	{Name: "kind", Set: setKind, Merge: mergeKind, Null: `"push"`},
 	{
-		name: "secret", set: func(e *endpointDraft, v jsontext.Value) error { return text(&e.secret, v) },
-		why: "can't be patched: POST /v1/endpoints/{id}/rotate-secret changes it",
+		Name: "secret", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Text(&e.secret, v) },
+		Why: "can't be patched: POST /v1/endpoints/{id}/rotate-secret changes it",
 	},
-	{name: "id", why: "is made by the server; a uid is a name of your own"},
-	{name: "state", why: isReadOnly + "; POST /v1/endpoints/{id}/pause or resume changes it"},
-	{name: "headers_held", why: isReadOnly + "; POST /v1/endpoints/{id}/confirm ends it"},
-	{name: "failing_since", why: isReadOnly},
-	{name: "disabled_at", why: isReadOnly},
-	{name: "disabled_reason", why: isReadOnly},
-	{name: "in_flight", why: isReadOnly},
-	{name: "waiting", why: isReadOnly},
-	{name: "created_at", why: isReadOnly},
-	{name: "updated_at", why: isReadOnly},
+	{Name: "id", Why: "is made by the server; a uid is a name of your own"},
+	{Name: "state", Why: isReadOnly + "; POST /v1/endpoints/{id}/pause or resume changes it"},
+	{Name: "headers_held", Why: isReadOnly + "; POST /v1/endpoints/{id}/confirm ends it"},
+	{Name: "failing_since", Why: isReadOnly},
+	{Name: "disabled_at", Why: isReadOnly},
+	{Name: "disabled_reason", Why: isReadOnly},
+	{Name: "in_flight", Why: isReadOnly},
+	{Name: "waiting", Why: isReadOnly},
+	{Name: "created_at", Why: isReadOnly},
+	{Name: "updated_at", Why: isReadOnly},
 }
 
-var bitSecret = endpointFields.bit("secret")
+var bitSecret = endpointFields.Bit("secret")
 
 // decodeEndpoint reads an endpoint that is to be created.
-func decodeEndpoint(d *decoder) decoded[endpointDraft] {
-	p := endpointFields.fill(d, single, &endpointDraft{Endpoint: &dispatcher.Endpoint{Topics: []string{"*"}, Signature: signer.Standard}})
-	if p.value == nil || !p.has(bitSecret) {
+func decodeEndpoint(d *api.Decoder) api.Decoded[endpointDraft] {
+	p := endpointFields.Fill(d, api.Single, &endpointDraft{Endpoint: &dispatcher.Endpoint{Topics: []string{"*"}, Signature: signer.Standard}})
+	if p.Value == nil || !p.Has(bitSecret) {
 		return p
 	}
-	secret, err := p.value.Signature.ParseSecret(p.value.secret) // read last, since it depends on the signature
+	secret, err := p.Value.Signature.ParseSecret(p.Value.secret) // read last, since it depends on the signature
 	if err != nil {
-		p.wrong = join(p.wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
+		p.Wrong = api.JoinErrors(p.Wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
 	}
-	p.value.Secrets = []dispatcher.EndpointSecret{{Secret: secret}}
+	p.Value.Secrets = []dispatcher.EndpointSecret{{Secret: secret}}
 	return p
 }
 
-// The kinds of endpoints, as requests and answers have them.
-const kindPush, kindPull = "push", "pull"
-
 func kindOf(e *dispatcher.Endpoint) string {
 	if e.Pull {
-		return kindPull
+		return api.KindPull
 	}
-	return kindPush
+	return api.KindPush
 }
 
 func setKind(e *endpointDraft, v jsontext.Value) error {
 	var kind string
-	if err := text(&kind, v); err != nil {
+	if err := api.Text(&kind, v); err != nil {
 		return err
 	}
-	if kind != kindPush && kind != kindPull {
+	if kind != api.KindPush && kind != api.KindPull {
 		return errors.New("must be push or pull")
 	}
-	e.Pull = kind == kindPull
+	e.Pull = kind == api.KindPull
 	return nil
 }
 
@@ -116,7 +116,7 @@ func setTopics(e *endpointDraft, v jsontext.Value) error { return patterns(&e.To
 
 // setTopicsAllowed reads the operator's list; null: there is none.
 func setTopicsAllowed(e *endpointDraft, v jsontext.Value) error {
-	return nullable(&e.TopicsAllowed, v, patterns)
+	return api.Nullable(&e.TopicsAllowed, v, patterns)
 }
 
 func patterns(to *[]string, v jsontext.Value) error {
@@ -126,7 +126,7 @@ func patterns(to *[]string, v jsontext.Value) error {
 	}
 	topics := make([]string, len(raw)) // never nil, which would mean all topics
 	for i, item := range raw {
-		if err := text(&topics[i], item); err != nil {
+		if err := api.Text(&topics[i], item); err != nil {
 			return dispatcher.FieldError{Path: fmt.Sprintf("$[%d]", i), Detail: err.Error()}
 		}
 	}
@@ -136,12 +136,12 @@ func patterns(to *[]string, v jsontext.Value) error {
 
 // setMetadata reads an object of texts, and ignores nulls.
 func setMetadata(e *endpointDraft, v jsontext.Value) error {
-	all, err := texts(v)
+	all, err := api.Texts(v)
 	if err != nil {
 		return err
 	}
 	for _, t := range all {
-		if !t.null {
+		if !t.Null {
 			e.note(t)
 		}
 	}
@@ -149,16 +149,16 @@ func setMetadata(e *endpointDraft, v jsontext.Value) error {
 }
 
 // note adds a text to the metadata.
-func (e *endpointDraft) note(t named) {
+func (e *endpointDraft) note(t api.Named) {
 	if e.Metadata == nil {
 		e.Metadata = map[string]string{}
 	}
-	e.Metadata[t.name] = t.text
+	e.Metadata[t.Name] = t.Text
 }
 
 func setSignature(e *endpointDraft, v jsontext.Value) error {
 	var name string
-	if err := text(&name, v); err != nil {
+	if err := api.Text(&name, v); err != nil {
 		return err
 	}
 	scheme, err := signer.ParseScheme(name)
@@ -170,7 +170,7 @@ func setSignature(e *endpointDraft, v jsontext.Value) error {
 
 // setSignatureHeader reads a name. The scheme's own is the default.
 func setSignatureHeader(e *endpointDraft, v jsontext.Value) error {
-	if err := text(&e.SignatureHeader, v); err != nil {
+	if err := api.Text(&e.SignatureHeader, v); err != nil {
 		return err
 	}
 	if strings.EqualFold(e.SignatureHeader, signer.HeaderHMACHex) {
@@ -191,7 +191,7 @@ func atLeastOne(to *int, v jsontext.Value) error {
 
 func rate(to *dispatcher.Rate, v jsontext.Value) (err error) {
 	var s string
-	if err := text(&s, v); err != nil {
+	if err := api.Text(&s, v); err != nil {
 		return err
 	}
 	*to, err = dispatcher.ParseRate(s)
@@ -199,19 +199,19 @@ func rate(to *dispatcher.Rate, v jsontext.Value) (err error) {
 }
 
 func setEndpointHeaders(e *endpointDraft, v jsontext.Value) error {
-	all, err := texts(v)
+	all, err := api.Texts(v)
 	if err != nil {
 		return err
 	}
 	next := make([]dispatcher.Header, 0, len(all))
 	for _, t := range all {
 		switch {
-		case t.null: // left out
+		case t.Null: // left out
 			continue
-		case t.text == wire.Hidden:
-			return errHidden(t.name)
+		case t.Text == wire.Hidden:
+			return errHidden(t.Name)
 		}
-		next = append(next, dispatcher.Header{Name: t.name, Value: t.text})
+		next = append(next, dispatcher.Header{Name: t.Name, Value: t.Text})
 	}
 	e.Headers = inOrder(next)
 	return nil
@@ -246,7 +246,7 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 			UID: v.UID, Tenant: v.Tenant, Kind: kindOf(v.Endpoint), URL: v.URL, Topics: v.Topics, TopicsAllowed: v.TopicsAllowed,
 			Description: v.Description, Metadata: v.Metadata, Signature: v.Signature.String(), SignatureHeader: v.SignatureHeader,
 			Ladder: v.Ladder, Timeout: wire.Duration(v.Timeout), MaxInFlight: v.MaxInFlight,
-			Rate: v.Rate.String(), Success: wireSuccess(v.Success), Ordered: v.Ordered, Disabled: v.Disabled,
+			Rate: v.Rate.String(), Success: api.Success(v.Success), Ordered: v.Ordered, Disabled: v.Disabled,
 		},
 		State: string(v.State), InFlight: v.InFlight, Waiting: v.Waiting,
 		FailingSince: wire.Time{Time: v.Failing}, HeadersHeld: v.HeadersHeld(),

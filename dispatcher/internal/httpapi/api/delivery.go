@@ -1,0 +1,64 @@
+package api
+
+import (
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// HideResponses replaces what a receiver answered by its size, for a key without the
+// scope bodies.
+func HideResponses(w *wire.Delivery, d *dispatcher.Delivery) {
+	for k := range w.History {
+		w.History[k].ResponseExcerpt, w.History[k].ResponseBytes = "", len(d.History[k].Excerpt)
+	}
+}
+
+// Listed is a delivery as every list shows it.
+func Listed(d *dispatcher.Delivery) wire.Delivery {
+	w := Delivery(d)
+	w.History = nil
+	return w
+}
+
+// Delivery is a delivery as its message shows it.
+func Delivery(d *dispatcher.Delivery) wire.Delivery {
+	w := wire.Delivery{
+		DeliveryRef: wire.DeliveryRef{
+			ID: d.ID.String(), Destination: string(d.ID.Lane), URL: d.URL,
+			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due}, EndedAt: wire.Time{Time: d.Ended},
+		},
+		MessageID: d.ID.Message, CreatedAt: wire.Time{Time: d.Created}, Topic: d.Topic, Tenant: d.Tenant, Subject: d.Subject,
+		Attempts:       d.Attempts,
+		LastStatusCode: d.LastStatus,
+		LastError:      strings.ToValidUTF8(d.LastError, "�"),
+		Rung:           d.Rung(), LadderFrom: d.LadderFrom, Ladder: d.Ladder,
+		WaitingFor:    d.WaitingFor,
+		WaitingUntil:  wire.Time{Time: d.WaitingUntil},
+		WaitingBehind: d.WaitingBehind,
+		DeliveredAt:   wire.Time{Time: d.Delivered},
+	}
+	switch d.Status {
+	case dispatcher.StatusDead:
+		w.DeadReason = string(d.Reason)
+	case dispatcher.StatusReady:
+		w.NextAttemptAt = wire.Time{} // only some lists know when it became due
+	}
+	if len(d.History) > 0 {
+		w.History = Convert(d.History, Attempt)
+	}
+	return w
+}
+
+// Attempt is an attempt as its delivery shows it.
+func Attempt(a *dispatcher.Attempt) wire.Attempt {
+	return wire.Attempt{
+		Attempt: a.Number, At: wire.Time{Time: a.At}, DurationMS: a.Duration.Milliseconds(),
+		StatusCode: a.Status, Outcome: a.Verdict.String(), Class: string(a.Class),
+		URL: a.URL, Address: a.Address, Resend: a.Resend,
+		Error:           strings.ToValidUTF8(a.Error, "�"),
+		ResponseExcerpt: strings.ToValidUTF8(string(a.Excerpt), "�"),
+		NextAttemptAt:   wire.Time{Time: a.Next},
+	}
+}

@@ -1,0 +1,76 @@
+// Package api is the base of the HTTP API's calls: the row of an operation, the request and
+// its checks, the response, and the table of problems. Each noun has a package beside it,
+// with its rows, its handlers, and the interface of the part of the process that it calls.
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+)
+
+// Operation is one row of the API: its name, the scope that it needs, its request
+// and its answers.
+type Operation struct {
+	ID, Method, Path string
+	Summary          string
+	Scope            apikey.Scope // 0: needs no key
+	Subject          *Subject     // what the path names; nil: nothing
+	Query            []*Param     // parameters of the query
+	AnyQuery         bool         // unknown parameters are ignored
+	Header           *huma.Param  // a header that is read; nil: none
+	Body             any          // of a POST or PATCH; nil: none
+	Limit            int64        // most bytes of the request
+	Cure             string       // what a refusal of more says besides
+	Optional         bool         // the body may be left out
+	Media            string       // of the body, besides JSON
+	Answers          map[int]any  // by status; nil: without a body
+	Produces         string       // media type of the answers; empty: JSON
+	CSV              bool         // it answers as CSV too, with cursors in headers
+	Events           string       // what its event stream has, which it answers to Accept: text/event-stream; empty: there is none
+	Problems         []*Kind      // besides those that follow from the other fields
+	Audit            string       // its word there, one of dispatcher.AuditWords; empty: it changes nothing
+	FastPath         bool         // one of the POSTs that most requests are: it needs no mux
+
+	Do func(context.Context, *Request) (*Response, error) // nil, nil: it has written the response
+}
+
+// Subject is the sort of thing that a path names.
+type Subject struct {
+	Name, Doc string // of the parameter in the path
+	Check     func(value string) error
+}
+
+// Known checks a name. What has no valid name is not there.
+func Known(valid func(string) bool, missing error) func(string) error {
+	return func(name string) error {
+		if !valid(name) {
+			return missing
+		}
+		return nil
+	}
+}
+
+// Kinds are all problems that an operation may answer with.
+func (o Operation) Kinds() []*Kind {
+	all := []*Kind{internal, Forbidden} // 403: without keys only this host may call
+	if o.Scope != 0 {
+		all = append(all, Unauthorized)
+	}
+	if o.Body != nil {
+		all = append(all, Malformed, tooSlow, TooLarge, BadMedia)
+	}
+	if o.Subject != nil {
+		all = append(all, NotFound)
+	}
+	if !o.AnyQuery { // it checks its request, and asks the store
+		all = append(all, Invalid, Unavailable)
+	}
+	return append(all, o.Problems...)
+}
+
+// OK are the answers of a call whose only success is 200.
+func OK(answer any) map[int]any { return map[int]any{http.StatusOK: answer} }

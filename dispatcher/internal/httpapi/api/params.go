@@ -1,0 +1,281 @@
+package api
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// Entries in a page of a list, as the contract says.
+const (
+	defaultLimit = 50
+	MaxLimit     = 500
+)
+
+// MaxValues bounds the values of one parameter: each entry of a list is compared
+// with all of them.
+const MaxValues = 100
+
+// Param is a parameter of the query. The document describes it, every request is
+// checked by it, and a handler reads it with the functions at the end of this file.
+type Param struct {
+	Name, Doc string
+	Schema    *huma.Schema
+	Many      bool                            // it may be repeated
+	Refuse    func(value string) (why string) // empty: the value is taken; nil: all are
+}
+
+// OfText is a parameter whose value is a text.
+func OfText(name, doc string, refuse func(value string) string) *Param {
+	return &Param{Name: name, Doc: doc, Schema: TextSchema, Refuse: refuse}
+}
+
+// Repeated is a parameter that may be given several times. Any of its values matches.
+func Repeated(p *Param) *Param {
+	p.Many = true
+	p.Schema = &huma.Schema{Type: huma.TypeArray, Items: p.Schema}
+	return p
+}
+
+// OfWord is a parameter whose value is one of these words.
+func OfWord[T ~string](name, doc string, words []T) *Param {
+	p := &Param{Name: name, Doc: doc, Schema: &huma.Schema{Type: huma.TypeString}}
+	known := make([]string, len(words))
+	for i, w := range words {
+		known[i] = string(w)
+		p.Schema.Enum = append(p.Schema.Enum, known[i])
+	}
+	p.Refuse = func(v string) string {
+		return Unless(slices.Contains(known, v), "must be one of "+strings.Join(known, ", "))
+	}
+	return p
+}
+
+// OfFlag is a parameter that is true or false, and false where it is left out.
+func OfFlag(name, doc string) *Param {
+	p := OfWord(name, doc, []string{"true", "false"})
+	p.Refuse = func(v string) string { return Unless(v == "true" || v == "false", "must be true or false") }
+	return p
+}
+
+// OfTime is a parameter whose value is a time.
+func OfTime(name, doc string) *Param {
+	return &Param{Name: name, Doc: doc, Schema: &huma.Schema{Type: huma.TypeString, Format: "date-time"}, Refuse: func(v string) string {
+		_, err := time.Parse(time.RFC3339, v) // a + that was not encoded arrives as a space
+		return Unless(err == nil, "must be a time as in 2026-01-31T12:00:00Z (a + of its offset is written %2B)")
+	}}
+}
+
+// OfStatusCode is a parameter whose value is a status of HTTP.
+func OfStatusCode(name, doc string) *Param {
+	least, most := 100.0, 599.0
+	return &Param{
+		Name: name, Doc: doc, Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &least, Maximum: &most},
+		Refuse: func(v string) string {
+			n, err := strconv.Atoi(v)
+			return Unless(err == nil && n >= 100 && n <= 599, "must be 100 to 599")
+		},
+	}
+}
+
+// OfPage are the parameters of a list, whose pages have at most so many entries.
+func OfPage(limit int) []*Param {
+	one, most := 1.0, float64(limit)
+	return []*Param{
+		{
+			Name: "limit", Doc: "How many at most; a page may be shorter.",
+			Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &one, Maximum: &most, Default: defaultLimit},
+			Refuse: func(v string) string {
+				n, err := strconv.Atoi(v)
+				return Unless(err == nil && n >= 1 && n <= limit, "must be 1 to "+strconv.Itoa(limit))
+			},
+		},
+		OfText("cursor", "next_cursor of the page before.", nil),
+	}
+}
+
+// RefuseTenant says what is wrong with a tenant; empty: nothing.
+func RefuseTenant(v string) string { return Unless(dispatcher.ValidTenant(v), "must be a tenant") }
+
+// RefusePattern says what is wrong with a pattern of topics.
+func RefusePattern(v string) string {
+	return Unless(dispatcher.ValidPattern(v), "must be a topic, one whose last word is *, or * alone")
+}
+
+// RefuseSubject says what is wrong with a subject.
+func RefuseSubject(v string) string {
+	return Unless(dispatcher.ValidSubject(v), "must be 1 to 128 characters, none of them a control one")
+}
+
+// RefuseTenantOrNone says what is wrong with a tenant that may be empty.
+func RefuseTenantOrNone(v string) string {
+	return Unless(v == "" || dispatcher.ValidTenant(v), "must be a tenant, or empty for the endpoints without one")
+}
+
+// RefuseName says what is wrong with the name of an endpoint.
+func RefuseName(v string) string {
+	return Unless(dispatcher.ValidName(v), "must be the id or the uid of an endpoint")
+}
+
+// Unless is why, or nothing if ok.
+func Unless(ok bool, why string) string {
+	if ok {
+		return ""
+	}
+	return why
+}
+
+// TextSchema is the schema of a text.
+var TextSchema = &huma.Schema{Type: huma.TypeString}
+
+// Document describes the parameter.
+func (p *Param) Document() *huma.Param {
+	explode := true // status=dead&status=cancelled
+	return &huma.Param{Name: p.Name, In: "query", Description: p.Doc, Schema: p.Schema, Explode: &explode}
+}
+
+// Check says why the values of a parameter are refused, or nothing.
+func (p *Param) Check(values []string) string {
+	switch {
+	case len(values) == 0:
+		return ""
+	case p.Many && len(values) > MaxValues:
+		return "is given more than 100 times"
+	case !p.Many && len(values) > 1:
+		return "may be given once"
+	case !p.Many && values[0] == "":
+		return "is empty"
+	case p.Refuse == nil:
+		return ""
+	}
+	for _, v := range values {
+		if why := p.Refuse(v); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// parseQuery reads the parameters of a request. The operation must know each.
+func (q *Request) parseQuery() (err error) {
+	if q.HTTP.URL.RawQuery == "" || q.Operation.AnyQuery {
+		return nil
+	}
+	if q.Query, err = url.ParseQuery(q.HTTP.URL.RawQuery); err != nil {
+		return &Problem{Kind: Malformed, Detail: "the query is not properly encoded"}
+	}
+	if err := q.refuseUnknown(); err != nil {
+		return err
+	}
+	var wrong []dispatcher.FieldError
+	for _, p := range q.Operation.Query {
+		if why := p.Check(q.Query[p.Name]); why != "" {
+			wrong = append(wrong, dispatcher.FieldError{Path: "query." + p.Name, Detail: why})
+		}
+	}
+	return WrongFields(wrong)
+}
+
+// refuseUnknown names all parameters that the operation does not know.
+func (q *Request) refuseUnknown() error {
+	known := make([]string, len(q.Operation.Query))
+	for i, p := range q.Operation.Query {
+		known[i] = p.Name
+	}
+	var wrong []dispatcher.FieldError
+	for name := range q.Query {
+		if !slices.Contains(known, name) {
+			wrong = append(wrong, dispatcher.FieldError{
+				Path: "query" + fields.Member(name), Detail: "is unknown; known are " + cmp.Or(strings.Join(known, ", "), "none"),
+			})
+		}
+	}
+	slices.SortFunc(wrong, func(a, b dispatcher.FieldError) int { return strings.Compare(a.Path, b.Path) })
+	return WrongFields(wrong)
+}
+
+// All are the values of a parameter that may be repeated.
+func (q *Request) All(name string) []string { return q.Query[name] }
+
+// One is the value of a parameter; empty: it was left out.
+func (q *Request) One(name string) string { return q.Query.Get(name) }
+
+// Flag reports whether a parameter is true.
+func (q *Request) Flag(name string) bool { return q.One(name) == "true" }
+
+// Time is the value of a parameter; zero: it was left out.
+func (q *Request) Time(name string) time.Time {
+	t, _ := time.Parse(time.RFC3339, q.One(name)) // ofTime has checked it
+	return t
+}
+
+// Duration is the value of a parameter, or usual where it was left out.
+func (q *Request) Duration(name string, usual time.Duration) time.Duration {
+	if d, err := ladder.ParseDuration(q.One(name)); err == nil { // it was checked
+		return d
+	}
+	return usual
+}
+
+// Limit is how many entries the page of a list may have.
+func (q *Request) Limit() int {
+	if n, err := strconv.Atoi(q.One("limit")); err == nil { // ofPage has checked it
+		return n
+	}
+	return defaultLimit
+}
+
+// Cursor is where the page of a list begins; empty: at the first entry.
+func (q *Request) Cursor() string { return q.One("cursor") }
+
+// NextCursor is the cursor of the next page as lists answer it.
+func NextCursor(next string) *string {
+	if next == "" {
+		return nil
+	}
+	return &next
+}
+
+// Numbers are the values of a parameter that may be repeated; ofStatusCode has checked them.
+func (q *Request) Numbers(name string) (all []int) {
+	for _, text := range q.All(name) {
+		n, _ := strconv.Atoi(text)
+		all = append(all, n)
+	}
+	return all
+}
+
+// AsWords gives texts the type of words, whose values were checked.
+func AsWords[T ~string](texts []string) (words []T) {
+	for _, t := range texts {
+		words = append(words, T(t))
+	}
+	return words
+}
+
+// QueryDestination is the path of the parameter destination in errors.
+const QueryDestination = "query.destination"
+
+// IsURL reports whether a destination is a URL.
+func IsURL(destination string) bool { return strings.Contains(destination, "://") }
+
+// RefuseDestination says why a text can't name a destination, or nothing.
+func RefuseDestination(text string) string {
+	if IsURL(text) {
+		if _, err := dispatcher.ParseURL(text); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	_, queue := dispatcher.QueueNamed(text)
+	return Unless(queue || dispatcher.ValidLane(text) || dispatcher.ValidUID(text), "must be a lane, an endpoint's id or uid, a URL, or q_ and the name of a queue")
+}

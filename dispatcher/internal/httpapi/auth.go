@@ -1,0 +1,166 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
+)
+
+// authorised finds the caller's key and refuses a call that needs a scope which
+// the key lacks. The answer to a missing, a malformed and an unknown key is the
+// same. A call that needs no scope is served without a key too.
+func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want apikey.Scope, operation string) (k apikey.Key, ok bool) {
+	w.Call = operation
+	if c, inside := access.CallerOf(r.Context()); inside && c.Linked() { // what it may see was decided before
+		w.Who, w.By = c.By(), c.By()
+		return apikey.Key{Scope: apikey.Admin, Name: c.By()}, s.admit(w, r, callers.Link(c.View.Tenant))
+	}
+	keys := s.keys.Keys()
+	if keys.Empty() && !s.strangers { // only local callers get here
+		w.Who, w.By, w.Caller = dispatcher.Local, dispatcher.Local, callers.Key(dispatcher.Local)
+		return apikey.Key{Scope: apikey.Admin, Name: dispatcher.Local}, true
+	}
+	k, known := callerOf(r, keys)
+	w.Who, w.By = k.Name, "key:"+k.Name
+	who := callers.Key(k.Owner())
+	if !known {
+		who = callers.Address(callers.AddressOf(r))
+	} else {
+		w.Reserved.Own = s.bodies.Share(k.Name, keys.Len())
+	}
+	if !s.admit(w, r, who) {
+		return apikey.Key{}, false
+	}
+	switch {
+	case want == 0:
+		return k, true
+	case !known:
+		w.Refuse(&api.Problem{Kind: api.Unauthorized, Detail: "send a known key as Authorization: Bearer <key>"})
+		return apikey.Key{}, false
+	case !mayCall(k, r, want):
+		w.Refuse(&api.Problem{Kind: api.Forbidden, Detail: "this key lacks the scope " + want.String()})
+		return apikey.Key{}, false
+	}
+	if s.log.Enabled(r.Context(), slog.LevelDebug) {
+		s.log.DebugContext(r.Context(), "request allowed", "key", k.Name, "operation", operation)
+	}
+	return k, true
+}
+
+// identify notes whose request it is, for all that is shared out by caller.
+func (s *server) identify(w *api.ResponseWriter, r *http.Request, who callers.Identity) error {
+	w.Caller = who
+	return callers.Identify(w, r, who)
+}
+
+// admit is identify. It refuses a request beyond the caller's share.
+func (s *server) admit(w *api.ResponseWriter, r *http.Request, who callers.Identity) bool {
+	err := s.identify(w, r, who)
+	if err != nil {
+		w.Refuse(s.problem(r.Context(), err))
+	}
+	return err == nil
+}
+
+// mayCall reports whether a key may make a call that needs a scope. A key may have the
+// scope to take from some queues only.
+func mayCall(k apikey.Key, r *http.Request, want apikey.Scope) bool {
+	if want == apikey.Consume {
+		return k.MayTake(r.PathValue(takers.Subject.Name))
+	}
+	return k.Scope.Allows(want)
+}
+
+// stillAllowed reports whether the caller's key still has its scope: keys may be taken
+// away while an answer lasts.
+func (s *server) stillAllowed(q *api.Request) bool {
+	if c, inside := access.CallerOf(q.HTTP.Context()); inside && c.Linked() {
+		return true
+	}
+	keys := s.keys.Keys()
+	if keys.Empty() {
+		return true
+	}
+	k, known := callerOf(q.HTTP, keys)
+	return known && mayCall(k, q.HTTP, q.Operation.Scope) && (!q.Bodies || k.Scope.Allows(apikey.Bodies))
+}
+
+// callerOf finds the key that a request carries, or that its browser signed in with.
+func callerOf(r *http.Request, keys apikey.Keys) (apikey.Key, bool) {
+	if c, inside := access.CallerOf(r.Context()); inside {
+		return keys.Owned(c.Key)
+	}
+	given := r.Header["Authorization"]
+	text := ""
+	if len(given) == 1 {
+		if scheme, rest, ok := strings.Cut(given[0], " "); ok && strings.EqualFold(scheme, "Bearer") {
+			text = strings.TrimLeft(rest, " ")
+		}
+	}
+	return keys.Find(text) // even an empty one, so that the time tells nothing
+}
+
+// local says why a request may not be served while there are no keys. A page in a
+// browser on this host could call the API, by a name that leads here or from
+// another site.
+func local(r *http.Request) *api.Problem {
+	if !isLoopback(r.Host) {
+		return &api.Problem{Kind: api.Forbidden, Detail: "without API_KEYS only requests to a loopback host (localhost, 127.0.0.1, ::1) are served"}
+	}
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
+			return &api.Problem{Kind: api.Forbidden, Detail: "this came through a proxy (" + name + "), so others than this host may have sent it: set API_KEYS"}
+		}
+	}
+	// A browser sends no Origin for what a page only loads, such as an image.
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		if site != "same-origin" && site != "none" {
+			return &api.Problem{Kind: api.Forbidden, Detail: "without API_KEYS no requests of other sites are served"}
+		}
+	}
+	for _, origin := range r.Header["Origin"] {
+		if origin == "null" && r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+			continue // a form of a page that sends no referrer, which the console's are
+		}
+		if u, err := url.Parse(origin); err != nil || u.Host != r.Host {
+			return &api.Problem{Kind: api.Forbidden, Detail: "without API_KEYS no requests of foreign origins are served"}
+		}
+	}
+	return nil
+}
+
+// Local serves only requests of this host, as the API does without keys. It is for
+// a handler without keys on a loopback address.
+func Local(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := local(r); p != nil {
+			p.Write(w)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether a Host header names this host and nothing else.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	} else {
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}

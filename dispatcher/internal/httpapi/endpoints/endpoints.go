@@ -1,0 +1,297 @@
+// Package endpoints serves the calls about endpoints, their secrets and their public keys.
+package endpoints
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// Endpoints are registered and changed. dispatcher.ErrNoEndpoint: no endpoint has this id or uid.
+type Endpoints interface {
+	// CreateEndpoint registers an endpoint, whose secret may be missing. If an equal one with its
+	// uid exists, created is false; if an unequal one does, the error is dispatcher.ErrTaken.
+	CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error)
+	// Endpoint reads one endpoint.
+	Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error)
+	// Endpoints reads a page of endpoints.
+	Endpoints(ctx context.Context, f dispatcher.EndpointFilter) (views []dispatcher.EndpointView, next string, err error)
+	// PublicKeys reads a page of public keys, from a cache.
+	PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error)
+	// ChangeEndpoint has change edit a copy, and stores that; it calls change again after a race.
+	ChangeEndpoint(ctx context.Context, name string, change func(e *dispatcher.Endpoint) error) (dispatcher.EndpointView, error)
+	// DeleteEndpoint deletes an endpoint and counts the deliveries that it cancels.
+	DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error)
+	// RotateSecret gives an endpoint another secret. If next is zero, it makes one.
+	RotateSecret(ctx context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error)
+}
+
+// Pauser pauses the deliveries to endpoints.
+type Pauser interface {
+	// Pause pauses the deliveries to the endpoint with an id or a uid.
+	Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+	// Resume ends a pause.
+	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+}
+
+// Server serves the calls about endpoints.
+type Server struct {
+	Endpoints Endpoints
+	Tester    Tester
+	Lanes     Pauser
+	Policy    dispatcher.Policy
+}
+
+// Operations are the calls about endpoints.
+func (s *Server) Operations() []api.Operation {
+	return slices.Concat(s.endpointOperations(), s.holdOperations(), s.secretOperations())
+}
+
+const endpointPath = "/v1/endpoints/{id}"
+
+func (s *Server) endpointOperations() []api.Operation {
+	one := api.OK(wire.EndpointView{})
+	return []api.Operation{
+		{
+			ID: "create-endpoint", Method: "POST", Path: "/v1/endpoints", Scope: apikey.Admin, Audit: "endpoint.create",
+			Summary: "Register an endpoint; the answer holds its secret where it is new", Do: s.createEndpoint,
+			Body: wire.Endpoint{}, Limit: endpointBytes, Answers: map[int]any{201: wire.EndpointView{}, 200: wire.EndpointView{}},
+			Problems: []*api.Kind{api.Taken, api.Registered},
+		},
+		{
+			ID: "list-endpoints", Method: "GET", Path: "/v1/endpoints", Scope: apikey.Read,
+			Summary: "List endpoints, newest first", Do: s.endpoints,
+			Answers: api.OK(wire.EndpointPage{}), Query: append([]*api.Param{
+				api.Repeated(api.OfText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", api.RefuseTenantOrNone)),
+			}, api.OfPage(api.MaxLimit)...),
+			Problems: []*api.Kind{api.Malformed},
+		},
+		{
+			ID: "get-endpoint", Method: "GET", Path: endpointPath, Scope: apikey.Read,
+			Summary: "Read an endpoint, without its secrets", Do: s.endpoint,
+			Subject: Subject, Answers: one,
+		},
+		{
+			ID: "patch-endpoint", Method: "PATCH", Path: endpointPath, Scope: apikey.Admin, Audit: "endpoint.update",
+			Summary: "Change an endpoint; its waiting deliveries follow the change", Do: s.patchEndpoint,
+			Subject: Subject, Body: patchSchema{}, Limit: endpointBytes, Media: mediaPatch, Answers: one,
+			Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+		{
+			ID: "delete-endpoint", Method: "DELETE", Path: endpointPath, Scope: apikey.Admin, Audit: "endpoint.delete",
+			Summary: "Delete an endpoint and cancel its waiting deliveries", Do: s.deleteEndpoint,
+			Subject: Subject, Answers: api.OK(wire.EndpointDeleted{}),
+		},
+	}
+}
+
+// holdOperations decide whether an endpoint is called, and what is sent to it.
+func (s *Server) holdOperations() []api.Operation {
+	one := api.OK(wire.EndpointView{})
+	return []api.Operation{
+		{
+			ID: "pause-endpoint", Method: "POST", Path: endpointPath + "/pause", Scope: apikey.Admin, Audit: "endpoint.pause",
+			Summary: "Pause the deliveries to an endpoint", Do: s.pauseEndpoint,
+			Subject: Subject, Answers: one,
+			Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+		{
+			ID: "resume-endpoint", Method: "POST", Path: endpointPath + "/resume", Scope: apikey.Admin, Audit: "endpoint.resume",
+			Summary: "Resume an endpoint that is paused or disabled, or whose breaker is open", Do: s.resumeEndpoint,
+			Subject: Subject, Answers: one,
+			Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+		{
+			ID: "confirm-endpoint", Method: "POST", Path: endpointPath + "/confirm", Scope: apikey.Admin, Audit: "endpoint.confirm",
+			Summary: "Make the url that a link set the operator's, so that headers are sent to it", Do: s.confirmEndpoint,
+			Subject: Subject, Body: wire.Confirmation{}, Limit: rotationBytes, Answers: one,
+			Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+	}
+}
+
+// Subject is an endpoint in a path.
+var Subject = &api.Subject{Name: "id", Doc: "The id or the uid of the endpoint.", Check: api.Known(dispatcher.ValidName, dispatcher.ErrNoEndpoint)}
+
+// endpointBytes bounds the description of an endpoint. All its fields at their
+// largest have some 55 KiB, and space and escapes may double that.
+const endpointBytes = 128 << 10
+
+// mediaPatch is the media type of a JSON Merge Patch; plain JSON is taken too.
+const mediaPatch = "application/merge-patch+json"
+
+// createEndpoint serves POST /v1/endpoints.
+func (s *Server) createEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	p, err := api.Decode(q, decodeEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	if p.Value != nil {
+		policy, l := s.policyOf(ctx)
+		p.Wrong = api.JoinErrors(p.Wrong, p.Value.Validate(policy))
+		if l != nil {
+			p.Wrong = api.JoinErrors(p.Wrong, dispatcher.CheckLinkTopics(p.Value.Topics, nil, l.View.Endpoint != ""))
+		}
+	}
+	if err := api.WrongFields(p.Wrong); err != nil {
+		return nil, err
+	}
+	e := p.Value.Endpoint
+	e.ID = dispatcher.NewEndpointID()
+	where := "url " + api.WithoutSecrets(e.URL)
+	if e.Pull {
+		where = "kind " + api.KindPull
+	}
+	view, created, err := s.Endpoints.CreateEndpoint(ctx, e)
+	made := dispatcher.AuditEntry{Tenant: e.Tenant, Detail: strings.TrimSpace(where + " " + e.UID)}
+	if err == nil {
+		made.Target = view.ID
+	}
+	if err == nil && !created {
+		made.Detail += ", an equal one was there"
+	}
+	q.RecordMade(ctx, made, err)
+	if err != nil {
+		return nil, err
+	}
+	w := wireEndpoint(&view)
+	if !created {
+		return api.JSON(http.StatusOK, w)
+	}
+	if len(view.Secrets) > 0 { // only this answer has it
+		w.Secret = view.Secrets[0].Secret.Reveal()
+	}
+	return api.JSON(http.StatusCreated, w)
+}
+
+// endpoint serves GET /v1/endpoints/{id}.
+func (s *Server) endpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	return answerEndpoint(s.Endpoints.Endpoint(ctx, q.ID()))
+}
+
+// pauseEndpoint serves POST /v1/endpoints/{id}/pause.
+func (s *Server) pauseEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if _, err := s.Lanes.Pause(ctx, q.ID(), ""); err != nil {
+		return nil, err
+	}
+	return s.endpoint(ctx, q)
+}
+
+// resumeEndpoint serves POST /v1/endpoints/{id}/resume.
+func (s *Server) resumeEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if _, err := s.Lanes.Resume(ctx, q.ID(), ""); err != nil {
+		return nil, err
+	}
+	return s.endpoint(ctx, q)
+}
+
+// endpoints serves GET /v1/endpoints.
+func (s *Server) endpoints(ctx context.Context, q *api.Request) (*api.Response, error) {
+	f := dispatcher.EndpointFilter{Tenants: q.All("tenant"), Limit: q.Limit(), Cursor: q.Cursor(), View: q.View}
+	views, next, err := s.Endpoints.Endpoints(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wire.EndpointPage{Data: api.Convert(views, wireEndpoint), NextCursor: api.NextCursor(next)})
+}
+
+// patchEndpoint serves PATCH /v1/endpoints/{id}.
+func (s *Server) patchEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	p, err := api.Decode(q, decodePatch)
+	if err != nil {
+		return nil, err
+	}
+	return answerEndpoint(s.Endpoints.ChangeEndpoint(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
+		if len(e.Secrets) == 0 { // they could not be opened, and would be lost
+			return dispatcher.ErrSealed
+		}
+		before := e.Clone()
+		policy, l := s.policyOf(ctx)
+		wrong := p.apply(e, policy)
+		if l != nil && !slices.Equal(before.Topics, e.Topics) {
+			wrong = api.JoinErrors(wrong, dispatcher.CheckLinkTopics(e.Topics, before.AllowedTopics(), l.View.Endpoint != ""))
+		}
+		if err := api.WrongFields(wrong); err != nil {
+			return err
+		}
+		q.Record(ctx, dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: p.fields()})
+		return nil
+	}))
+}
+
+// policyOf is the policy for what a caller sets, and the caller where that is a link.
+func (s *Server) policyOf(ctx context.Context) (dispatcher.Policy, *access.Caller) {
+	if c, ok := access.CallerOf(ctx); ok && c.Linked() {
+		return s.Policy.OfLink(), &c
+	}
+	return s.Policy, nil
+}
+
+// confirmation is the body of a call to confirm a URL.
+type confirmation struct{ url string }
+
+var confirmationFields = api.Fieldset[confirmation]{
+	{Name: "url", Set: func(c *confirmation, v jsontext.Value) error { return api.Filled(&c.url, v) }},
+}
+
+func decodeConfirmation(d *api.Decoder) api.Decoded[confirmation] {
+	return confirmationFields.Fill(d, api.Single, &confirmation{})
+}
+
+// confirmEndpoint serves POST /v1/endpoints/{id}/confirm: the URL is the operator's then,
+// so the networks of the operator hold for it, and the headers are sent to it.
+func (s *Server) confirmEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	p, err := api.Decode(q, decodeConfirmation)
+	if err == nil && len(p.Wrong) == 0 && p.Value.url == "" {
+		p.Wrong = []dispatcher.FieldError{{Path: "$.url", Detail: "is needed: the url that you have read"}}
+	}
+	if err == nil {
+		err = api.WrongFields(p.Wrong)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answerEndpoint(s.Endpoints.ChangeEndpoint(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
+		if len(e.Secrets) == 0 {
+			return dispatcher.ErrSealed
+		}
+		if e.URL != p.Value.url {
+			return &api.Problem{Kind: api.Changed, Detail: "the endpoint has another url by now: read it, and confirm that one if it is right"}
+		}
+		for _, wrong := range e.Validate(s.Policy) {
+			if wrong.Path == "$.url" {
+				return api.InvalidFields([]dispatcher.FieldError{wrong})
+			}
+		}
+		e.Confirm()
+		q.Record(ctx, dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: "url " + api.WithoutSecrets(e.URL)})
+		return nil
+	}))
+}
+
+// deleteEndpoint serves DELETE /v1/endpoints/{id}.
+func (s *Server) deleteEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	cancelled, err := s.Endpoints.DeleteEndpoint(ctx, q.ID())
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wire.EndpointDeleted{Cancelled: cancelled})
+}
+
+func answerEndpoint(view dispatcher.EndpointView, err error) (*api.Response, error) {
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wireEndpoint(&view))
+}

@@ -1,0 +1,52 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+)
+
+// handle routes to an operation. It checks the key and the request, and answers with
+// what the operation returns, or with a problem.
+func (s *server) handle(o api.Operation) {
+	pattern := o.Method + " " + o.Path
+	h := func(rw http.ResponseWriter, r *http.Request) {
+		w := rw.(*api.ResponseWriter)
+		r.Pattern = pattern
+		k, ok := s.authorised(w, r, o.Scope, o.ID)
+		if !ok {
+			return
+		}
+		ctx := r.Context()
+		if o.Audit != "" { // changes are stored with their caller
+			ctx = dispatcher.WithCaller(ctx, w.By)
+		}
+		q := &api.Request{HTTP: r, Writer: w, Operation: &o, Owner: k.Owner(), Reads: k.Scope.Allows(apikey.Read), Bodies: k.Scope.Allows(apikey.Bodies), Audit: s.o.Audit, Waiting: s.waiting, Allowed: s.allowed}
+		if !o.FastPath { // what is fast shares nothing else
+			ctx = callers.With(ctx, w.Caller)
+		}
+		c, _ := access.CallerOf(ctx)
+		q.View = c.View
+		var answer *api.Response
+		err := q.Check()
+		if err == nil {
+			s.recordNamed(ctx, q)
+			answer, err = o.Do(ctx, q)
+			q.RecordResult(ctx, answer, err)
+		}
+		switch {
+		case err != nil:
+			w.Refuse(s.problem(ctx, err).ForMethod(r.Method))
+		case answer != nil:
+			answer.Write(w)
+		}
+	}
+	s.mux.HandleFunc(pattern, h)
+	if o.FastPath {
+		s.fastPath[o.Path] = h
+	}
+}

@@ -1,0 +1,170 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
+)
+
+// jobBytes bounds a request for a job, whose filter is kept with it: a hundred
+// destinations.
+const jobBytes = 16 << 10
+
+// jobRequest is the body of a request for a job.
+type jobRequest struct {
+	filters url.Values
+	all     bool
+	dryRun  bool
+	probe   bool
+	rate    dispatcher.Rate
+}
+
+// jobFields are the filters of lists, and what only jobs have.
+var jobFields = func() api.Fieldset[jobRequest] {
+	fields := api.Fieldset[jobRequest]{
+		{Name: "all", Set: func(r *jobRequest, v jsontext.Value) error { return api.Boolean(&r.all, v) }, Null: api.Itself},
+		{Name: "dry_run", Set: func(r *jobRequest, v jsontext.Value) error { return api.Boolean(&r.dryRun, v) }, Null: api.Itself},
+		{Name: "probe", Set: func(r *jobRequest, v jsontext.Value) error { return api.Boolean(&r.probe, v) }, Null: api.Itself},
+		{Name: "rate", Set: func(r *jobRequest, v jsontext.Value) error { return jobRate(&r.rate, v) }},
+	}
+	for _, p := range lists.FilterParams() {
+		fields = append(fields, api.Field[jobRequest]{Name: p.Name, Null: api.Itself, Set: func(r *jobRequest, v jsontext.Value) error {
+			values, err := filterValues(p, v)
+			if err == nil && (p.Name != "failed" || values[0] == "true") { // false asks for nothing
+				r.filters[p.Name] = values
+			}
+			return err
+		}})
+	}
+	return fields
+}()
+
+// filterValues reads a filter: a text, or a list of texts where it may be repeated.
+func filterValues(p *api.Param, v jsontext.Value) ([]string, error) {
+	values := make([]string, 1)
+	if kind := v.Kind(); kind == 't' || kind == 'f' {
+		values[0] = string(v)
+	} else if err := api.Filled(&values[0], v); err != nil {
+		if v.Kind() != '[' || !p.Many {
+			return nil, err
+		}
+		if values, err = list(v); err != nil {
+			return nil, err
+		}
+	}
+	if why := p.Check(values); why != "" {
+		return nil, errors.New(why)
+	}
+	return values, nil
+}
+
+var errTextList = errors.New("must be a text or a list of texts, with one at least")
+
+// list reads a list of texts.
+func list(v jsontext.Value) (all []string, err error) {
+	d := jsontext.NewDecoder(strings.NewReader(string(v)))
+	if _, err := d.ReadToken(); err != nil {
+		return nil, errTextList
+	}
+	for d.PeekKind() == '"' {
+		one, err := d.ReadValue()
+		if err != nil {
+			return nil, errTextList
+		}
+		all = append(all, string(api.Unquoted(one)))
+	}
+	if d.PeekKind() != ']' || len(all) == 0 {
+		return nil, errTextList
+	}
+	return all, nil
+}
+
+// jobRate reads a rate as endpoints have it, or a number a second.
+func jobRate(to *dispatcher.Rate, v jsontext.Value) (err error) {
+	s := string(v) + "/s"
+	if v.Kind() != '0' {
+		if err := api.Text(&s, v); err != nil {
+			return errors.New("must be a rate as in 200/s, or a number a second")
+		}
+	}
+	*to, err = dispatcher.ParseRate(s)
+	return err
+}
+
+// tenant is the only tenant that it asks for; empty: there are others.
+func (r *jobRequest) tenant() string {
+	if tenants := r.filters["tenant"]; len(tenants) == 1 {
+		return tenants[0]
+	}
+	return ""
+}
+
+// detail is the request for the audit: its filters, without the paths of URLs.
+func (r *jobRequest) detail() string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(r.filters)) {
+		for _, value := range r.filters[name] {
+			words = append(words, name+"="+api.WithoutSecrets(value))
+		}
+	}
+	if r.all {
+		words = append(words, "all")
+	}
+	if r.probe {
+		words = append(words, "probe")
+	}
+	if !r.rate.IsZero() {
+		words = append(words, "rate="+r.rate.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// refuseJob says what is wrong with a request for a job.
+func refuseJob(kind dispatcher.JobKind, r *jobRequest) (wrong []dispatcher.FieldError) {
+	may, _ := kind.Statuses()
+	for _, status := range r.filters["status"] {
+		if !slices.Contains(may, dispatcher.Status(status)) {
+			detail := fmt.Sprintf("a %s takes only what is %s", kind, wordsOf(may))
+			wrong = append(wrong, dispatcher.FieldError{Path: "$.status", Detail: detail})
+			break
+		}
+	}
+	if r.probe && kind != dispatcher.JobRetry {
+		wrong = append(wrong, dispatcher.FieldError{Path: "$.probe", Detail: "only a retry probes destinations"})
+	}
+	if len(r.filters) == 0 && !r.all {
+		wrong = append(wrong, dispatcher.FieldError{Path: "$", Detail: `needs a filter, or "all": true`})
+	}
+	return wrong
+}
+
+func wordsOf(statuses []dispatcher.Status) string {
+	words := make([]string, len(statuses))
+	for i, status := range statuses {
+		words[i] = string(status)
+	}
+	return strings.Join(words, ", ")
+}
+
+// inBody names the field of the body in place of the parameter of a query.
+func inBody(err error) error {
+	var p *api.Problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	for i := range p.Fields {
+		if name, ok := strings.CutPrefix(p.Fields[i].Path, "query."); ok {
+			p.Fields[i].Path = "$." + name
+		}
+	}
+	return p
+}

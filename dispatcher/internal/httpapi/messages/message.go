@@ -1,0 +1,198 @@
+package messages
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+)
+
+// maxBatch is the most messages in one call, as the contract says.
+const maxBatch = 1000
+
+// decodedMessage is a message of a publish.
+type decodedMessage = api.Decoded[dispatcher.Message]
+
+// messageFields are all fields of the contract.
+var messageFields = api.Fieldset[dispatcher.Message]{
+	{Name: "topic", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Text(&m.Topic, v) }},
+	{Name: "url", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.URL, v) }},
+	{Name: "body", Set: setBody, Null: api.Itself},
+	{Name: "id", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Text(&m.ID, v) }},
+	{Name: "tenant", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.Tenant, v) }},
+	{Name: "subject", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.Subject, v) }},
+	{Name: "raw_body", Set: setRawBody},
+	{Name: "raw_body_base64", Set: setRawBodyBase64},
+	{Name: "content_type", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Text(&m.ContentType, v) }},
+	{Name: "delay", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Duration(&m.Delay, v) }},
+	{Name: "deliver_at", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Moment(&m.DeliverAt, v) }},
+	{Name: "expires_at", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Moment(&m.ExpiresAt, v) }},
+	{Name: "headers", Set: setHeaders},
+	{Name: "ladder", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Rungs(&m.Ladder, v) }},
+	{Name: "max_attempts", Set: setMaxAttempts},
+	{Name: "timeout", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Timeout(&m.Timeout, v) }},
+	{Name: "success", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.SuccessRule(&m.Success, v) }},
+	{Name: "endpoint", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.Endpoint, v) }},
+	{Name: "ordering_key", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.OrderingKey, v) }},
+	{Name: "require_match", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Boolean(&m.RequireMatch, v) }},
+	{Name: "queue", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.Queue, v) }},
+}
+
+// Fields of which it matters whether they are given.
+var (
+	bitBody          = messageFields.Bit("body")
+	bitRawBody       = messageFields.Bit("raw_body")
+	bitRawBodyBase64 = messageFields.Bit("raw_body_base64")
+	bitContentType   = messageFields.Bit("content_type")
+	bitDelay         = messageFields.Bit("delay")
+	bitDeliverAt     = messageFields.Bit("deliver_at")
+	bitID            = messageFields.Bit("id")
+)
+
+// decodeMessage reads the body of POST /v1/messages.
+func decodeMessage(d *api.Decoder) decodedMessage { return decodeAt(d, api.Single) }
+
+// batch is the body of POST /v1/messages/batch.
+type batch struct {
+	messages []decodedMessage
+	wrong    []dispatcher.FieldError // with the object around them: then no message is taken
+}
+
+func decodeBatch(d *api.Decoder) (b batch) {
+	if !d.Object() {
+		b.fault("$", "must be an object")
+		return b
+	}
+	for raw := range d.Members() {
+		name := string(api.Unquoted(raw))
+		switch {
+		case name == "messages" && d.Peek() == '[':
+			b.messages = decodeMessages(d)
+			continue
+		case name == "messages":
+			b.fault("$.messages", "must be a list")
+		case len(b.wrong) < api.MaxFaults:
+			b.fault("$"+fields.Member(name), "is unknown")
+		}
+		d.Skip()
+	}
+	if len(b.wrong) == 0 && (len(b.messages) == 0 || len(b.messages) > maxBatch) {
+		b.fault("$.messages", "must have 1 to 1000 messages")
+	}
+	return b
+}
+
+func (b *batch) fault(path, detail string) {
+	b.wrong = append(b.wrong, dispatcher.FieldError{Path: path, Detail: detail})
+}
+
+// decodeMessages reads the list of a batch, and skips what is far too many.
+func decodeMessages(d *api.Decoder) (all []decodedMessage) {
+	d.Token()
+	for n := 0; d.Err == nil && d.Peek() != ']'; n++ {
+		if n > maxBatch {
+			d.Skip()
+			continue
+		}
+		all = append(all, decodeAt(d, api.BatchIndex(n)))
+	}
+	d.Token()
+	return all
+}
+
+// decodeAt reads one message.
+func decodeAt(d *api.Decoder, at api.BatchIndex) decodedMessage {
+	p := messageFields.Fill(d, at, &dispatcher.Message{})
+	complete(&p, at)
+	return p
+}
+
+// complete checks fields that depend on each other, and fills in defaults.
+func complete(p *decodedMessage, at api.BatchIndex) {
+	if p.Value == nil {
+		return
+	}
+	switch bodies := p.Given & (bitBody | bitRawBody | bitRawBodyBase64); {
+	case bodies == 0:
+		p.Value.ContentType = api.MediaJSON // so that no error is about it
+		p.Fault(at.Path()+".body", "one of body, raw_body and raw_body_base64 is needed")
+	case bodies&(bodies-1) != 0:
+		p.Value.ContentType = api.MediaJSON
+		p.Fault(at.Path()+".body", "give one of body, raw_body and raw_body_base64, not several; null is a body")
+	case p.Has(bitContentType):
+	case bodies == bitBody:
+		p.Value.ContentType = api.MediaJSON
+	case bodies == bitRawBody:
+		p.Value.ContentType = "text/plain; charset=utf-8"
+	default:
+		p.Value.ContentType = "application/octet-stream"
+	}
+	if p.Has(bitDelay) && p.Has(bitDeliverAt) {
+		p.Fault(at.Path()+".delay", "give delay or deliver_at, not both")
+	}
+}
+
+// setBody keeps the value byte for byte.
+func setBody(m *dispatcher.Message, v jsontext.Value) error {
+	if api.Nests(v) {
+		return fmt.Errorf("nests deeper than %d", api.MaxDepth)
+	}
+	m.Body = bytes.Clone(v)
+	return nil
+}
+
+func setRawBody(m *dispatcher.Message, v jsontext.Value) error {
+	if v.Kind() != '"' {
+		return api.ErrText
+	}
+	var err error
+	m.Body, err = jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	if len(m.Body) < cap(m.Body)/2 { // escapes take up to six bytes for one: the engine must not keep the room of them
+		m.Body = bytes.Clone(m.Body)
+	}
+	return err
+}
+
+func setRawBodyBase64(m *dispatcher.Message, v jsontext.Value) error {
+	var coded string
+	if err := api.Text(&coded, v); err != nil {
+		return err
+	}
+	body, err := base64.StdEncoding.Strict().DecodeString(coded)
+	if err != nil || base64.StdEncoding.EncodedLen(len(body)) != len(coded) { // the decoder ignores line ends
+		return errors.New("must be base64 with padding")
+	}
+	m.Body = body
+	return nil
+}
+
+// setHeaders reads an object of texts, in its order.
+func setHeaders(m *dispatcher.Message, v jsontext.Value) error {
+	all, err := api.Texts(v)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if !t.Null { // else it is left out
+			m.Headers = append(m.Headers, dispatcher.Header{Name: t.Name, Value: t.Text})
+		}
+	}
+	return nil
+}
+
+// setMaxAttempts reads a number. 0 is refused, since inside it means no limit.
+func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
+	n, err := strconv.Atoi(string(v))
+	if err != nil || n < 1 || n > 101 {
+		return errors.New("must be a whole number of 1 to 101")
+	}
+	m.MaxAttempts = n
+	return nil
+}

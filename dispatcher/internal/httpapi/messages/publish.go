@@ -1,0 +1,174 @@
+package messages
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+)
+
+// Publisher takes messages.
+type Publisher interface {
+	// Publish takes a batch and returns one Published for each message, in order. A
+	// failure of one message is the Err of its Published. Publish may keep the
+	// messages, and replaces the uid of an endpoint by its id.
+	Publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error)
+}
+
+// batchBytes bounds the request of a batch, as the contract says.
+const batchBytes = 4 << 20
+
+// envelope bounds what a single message has besides its body.
+const envelope = 64 << 10
+
+// answerBytes is the size of an answer about a message to one destination with a
+// usual URL. The buffer grows for a longer one.
+const answerBytes = 512
+
+// escaped is the most bytes of JSON that one byte of a body takes: \u0001. Base64
+// takes less, unless its letters are escaped.
+const escaped = 6
+
+// SingleBytes bounds the request of one message whose body has at most maxBody
+// bytes, at their longest in JSON. One key may take half of the budget, so the bound
+// is within that.
+func SingleBytes(maxBody int, budget int64) int64 {
+	return max(PlainBytes(maxBody), min(int64(maxBody)*escaped+envelope, budget/2-api.FirstBody))
+}
+
+// PlainBytes is the size of such a request where the body is base64, or JSON without
+// escapes. So much is always taken, whatever the budget is.
+func PlainBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
+
+// publish serves POST /v1/messages.
+func (s *Server) publish(ctx context.Context, q *api.Request) (*api.Response, error) {
+	p, err := api.Decode(q, decodeMessage)
+	if err != nil {
+		return nil, err
+	}
+	takeKey(&p, q.HTTP.Header["Idempotency-Key"])
+	if bad := judge(&p, api.Single, s.Policy); bad != nil {
+		return nil, bad
+	}
+	q.Writer.Handed = true
+	m := p.Value
+	results, err := s.Publisher.Publish(ctx, []*dispatcher.Message{m})
+	if err != nil {
+		return nil, err
+	}
+	if len(results) != 1 {
+		return nil, fmt.Errorf("publish %s: %d results for one message", m.ID, len(results))
+	}
+	if err := refused(&results[0], api.Single); err != nil {
+		return nil, err
+	}
+	buf := api.Borrow(answerBytes)
+	_, _ = buf.Write(append(appendPublished(append(buf.AvailableBuffer(), '{'), m, &results[0], q.Reads), '}'))
+	return &api.Response{Status: publishedStatus(&results[0]), ContentType: api.MediaJSON, Body: buf.Bytes(), Borrowed: buf}, nil
+}
+
+const (
+	// longestKey is the most characters of an Idempotency-Key, as the contract says.
+	longestKey = 255
+	// keyPrefix and keyDigits are for the id of a key that is not a valid id itself.
+	keyPrefix = "idk_"
+	keyDigits = 32
+)
+
+// takeKey sets the id by the header Idempotency-Key, where the message has none.
+func takeKey(p *decodedMessage, given []string) {
+	if p.Value == nil || len(given) == 0 || p.Has(bitID) {
+		return
+	}
+	id, wrong := idOfKey(given)
+	if wrong != "" {
+		p.Fault("header.Idempotency-Key", wrong)
+	}
+	p.Value.ID = id
+	p.Given |= bitID
+}
+
+// idOfKey is the id that an Idempotency-Key stands for, or what is wrong with it. In
+// the draft of the IETF it has quotes, which most callers leave out.
+func idOfKey(given []string) (id, wrong string) {
+	if len(given) > 1 {
+		return dispatcher.NewID(), "may be given once"
+	}
+	key := given[0]
+	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
+		key = key[1 : n-1]
+	}
+	printable := utf8.ValidString(key) && !strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) })
+	switch {
+	case key == "" || !printable || utf8.RuneCountInString(key) > longestKey:
+		return dispatcher.NewID(), fmt.Sprintf("must be 1 to %d printable characters", longestKey)
+	case dispatcher.ValidID(key):
+		return key, ""
+	}
+	sum := sha256.Sum256([]byte(key))
+	return keyPrefix + hex.EncodeToString(sum[:])[:keyDigits], ""
+}
+
+// judge gives a message its id, and says why it can't be published.
+func judge(p *decodedMessage, at api.BatchIndex, policy dispatcher.Policy) *api.Problem {
+	m := p.Value
+	if m == nil {
+		return api.InvalidFields(p.Wrong)
+	}
+	if !p.Has(bitID) {
+		m.ID = dispatcher.NewID()
+	}
+	if most := policy.MaxBody; len(m.Body) > most {
+		return &api.Problem{Kind: api.TooLarge, Detail: fmt.Sprintf("the message's body has %d bytes, at most %d are taken (MAX_BODY): send less, or raise the setting", len(m.Body), most)}
+	}
+	more := m.Validate(policy)
+	if len(more) == 0 && len(p.Wrong) == 0 {
+		return nil
+	}
+	for i := range more {
+		more[i].Path = at.Path() + strings.TrimPrefix(more[i].Path, "$")
+	}
+	return api.InvalidFields(api.JoinErrors(p.Wrong, more))
+}
+
+// refused is why the engine did not take a message, or nil.
+func refused(r *dispatcher.Published, at api.BatchIndex) error {
+	switch {
+	case errors.Is(r.Err, dispatcher.ErrNoEndpoint), errors.Is(r.Err, dispatcher.ErrTenant):
+		// One text: else a caller could find out which names other tenants use.
+		return api.WrongField(at.Path()+".endpoint", "there is no such endpoint of the message's tenant")
+	case r.Err != nil:
+		return r.Err
+	case r.Result == dispatcher.Conflict:
+		return &api.Problem{Kind: api.Conflict, Detail: conflictDetail(r.Differs)}
+	case r.Result == dispatcher.LaneFull:
+		return &api.Problem{Kind: api.LaneFull, Detail: "as many deliveries wait for it as ENDPOINT_MAX_WAITING allows; nothing was changed"}
+	case r.Result != dispatcher.Accepted && r.Result != dispatcher.Duplicate:
+		return fmt.Errorf("publish: no result")
+	}
+	return nil
+}
+
+// conflictDetail says what differs, where that is known.
+func conflictDetail(differs []string) string {
+	const cure = "nothing was changed: take another id, or send the same again"
+	if len(differs) == 0 {
+		return "topic, tenant, destination, body or content_type differ from the first, which is no longer kept whole; " + cure
+	}
+	return strings.Join(differs, ", ") + " not as in the first; " + cure
+}
+
+func publishedStatus(r *dispatcher.Published) int {
+	if r.Result == dispatcher.Duplicate || r.Unmatched() { // nothing new was kept
+		return http.StatusOK
+	}
+	return http.StatusAccepted
+}

@@ -1,0 +1,83 @@
+package messages
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// appendPublished writes the members of wire.Published without the braces, and
+// without reads neither URLs nor times. Each publish pays for it, so it is written by
+// hand. Ids, topics and lanes were checked to need no quoting.
+func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published, reads bool) []byte {
+	b = appendPlain(append(b, `"id":`...), m.ID)
+	b = appendPlain(append(b, `,"topic":`...), m.Topic)
+	repeat := r.Result == dispatcher.Duplicate
+	known := !repeat || !r.CreatedAt.IsZero()
+	if known {
+		b = appendTime(append(b, `,"created_at":`...), r.CreatedAt)
+	}
+	b = strconv.AppendBool(append(b, `,"duplicate":`...), repeat)
+	if known {
+		b = strconv.AppendInt(append(b, `,"matched":`...), int64(len(r.Deliveries)), 10)
+	}
+	b = append(b, `,"deliveries":[`...)
+	for i := range r.Deliveries {
+		d := &r.Deliveries[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"id":"`...)
+		b = append(b, d.ID.Lane...)
+		b = append(b, ':')
+		b = append(b, d.ID.Message...)
+		b = appendPlain(append(b, `","destination":`...), string(d.ID.Lane))
+		if d.URL != "" && reads {
+			b = appendText(append(b, `,"url":`...), d.URL)
+		}
+		b = appendPlain(append(b, `,"status":`...), string(d.Status))
+		if reads {
+			b = appendTime(append(b, `,"next_attempt_at":`...), d.Due)
+			if !d.Ended.IsZero() {
+				b = appendTime(append(b, `,"ended_at":`...), d.Ended)
+			}
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// appendResult begins the result of a batch.
+func appendResult(b []byte, status int) []byte {
+	b = strconv.AppendInt(append(b, `{"status":`...), int64(status), 10)
+	return append(b, ',')
+}
+
+// appendProblem writes the result of a message that was not taken.
+func appendProblem(b []byte, p *api.Problem) []byte {
+	b = append(appendResult(b, p.Kind.Status), `"problem":`...)
+	b = append(b, p.Body()...)
+	return append(b, '}')
+}
+
+// appendPlain quotes a text that has nothing to escape.
+func appendPlain(b []byte, s string) []byte {
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}
+
+// appendText quotes any text, and replaces what is not UTF-8 in it.
+func appendText(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s) // its error says that it replaced something
+	return b
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	return wire.Time{Time: t}.AppendTo(b)
+}

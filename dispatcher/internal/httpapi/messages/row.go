@@ -1,0 +1,69 @@
+package messages
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+)
+
+// Row reads a message as an outbox has it, with the errors of POST /v1/messages: the JSON of
+// its fields, and the body, unless that is in the JSON. A nil message is one that was too
+// large to be read. m is nil where the row is no message; refusal says why.
+func Row(id string, message, body []byte, policy dispatcher.Policy) (m *dispatcher.Message, status int, refusal []byte) {
+	if message == nil {
+		bad := &api.Problem{Kind: api.TooLarge, Detail: fmt.Sprintf("its body may have %d bytes (MAX_BODY): send less, or raise the setting", policy.MaxBody)}
+		return nil, bad.Kind.Status, bad.Body()
+	}
+	d := api.Lend(message)
+	defer d.Free()
+	p := messageFields.Fill(d, api.Single, &dispatcher.Message{})
+	if d.End(); d.Err != nil {
+		bad, _ := api.ProblemFor(api.MalformedJSON(d.Err))
+		return nil, bad.Kind.Status, bad.Body()
+	}
+	if p.Value != nil {
+		if p.Has(bitID) && p.Value.ID != id {
+			p.Fault("$.id", "is not the id of the row")
+		}
+		p.Value.ID, p.Given = id, p.Given|bitID
+		if body != nil {
+			giveBody(&p, d, body)
+		}
+	}
+	complete(&p, api.Single)
+	if bad := judge(&p, api.Single, policy); bad != nil {
+		return nil, bad.Kind.Status, bad.Body()
+	}
+	return p.Value, 0, nil
+}
+
+// giveBody takes the body of a row. Without a content type it has to be JSON, as the field is.
+func giveBody(p *decodedMessage, d *api.Decoder, body []byte) {
+	if p.Has(bitBody | bitRawBody | bitRawBodyBase64) {
+		p.Fault("$.body", "give the body in the message or beside it, not both")
+		return
+	}
+	p.Value.Body, p.Given = body, p.Given|bitBody
+	if p.Has(bitContentType) {
+		return
+	}
+	d.Reset(bytes.NewBuffer(body))
+	v := d.Value()
+	switch d.End(); {
+	case d.Err != nil:
+		p.Fault("$.body", "is not JSON: give the content_type of any other body")
+	case api.Nests(v):
+		p.Fault("$.body", fmt.Sprintf("nests deeper than %d", api.MaxDepth))
+	}
+}
+
+// Outcome says what became of a message as POST /v1/messages would have answered it.
+func Outcome(r *dispatcher.Published) (status int, refusal []byte) {
+	if err := refused(r, api.Single); err != nil {
+		p, _ := api.ProblemFor(err)
+		return p.Kind.Status, p.Body()
+	}
+	return publishedStatus(r), nil
+}

@@ -11,17 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // benchService costs next to nothing, so that the handler is measured.
 type benchService struct {
-	fakeService
 	answers []dispatcher.Published
 }
 
+// withBench has messages taken by a benchService.
+func withBench(o *httpapi.Options) { o.Publisher = &benchService{} }
+
 func (f *benchService) Publish(_ context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
 	for n := len(f.answers); n < len(batch); n++ {
-		f.answers = append(f.answers, accepted(batch[n]))
+		f.answers = append(f.answers, apitest.Accepted(batch[n]))
 	}
 	return f.answers[:len(batch)], nil
 }
@@ -37,8 +41,8 @@ type benchCaller struct {
 }
 
 func newBenchCaller(path, text string) *benchCaller {
-	c := &benchCaller{r: newRequest("POST", path, text), body: strings.NewReader(text), text: text, header: http.Header{}}
-	c.r.Header.Set("Authorization", "Bearer "+publishKey)
+	c := &benchCaller{r: apitest.NewRequest("POST", path, text), body: strings.NewReader(text), text: text, header: http.Header{}}
+	c.r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
 	c.r.Body = io.NopCloser(c.body)
 	return c
 }
@@ -60,15 +64,15 @@ func BenchmarkPublish(b *testing.B) {
 	for name, body := range map[string]string{"text": `{"text":"` + strings.Repeat("x", 1000) + `"}`, "nested": nested} {
 		var batch []string
 		for i := range 100 {
-			batch = append(batch, message(`"body":`+body+`,"id":"msg_`+strconv.Itoa(i)+`"`))
+			batch = append(batch, apitest.Message(`"body":`+body+`,"id":"msg_`+strconv.Itoa(i)+`"`))
 		}
 		for kind, c := range map[string]*benchCaller{
 			"single": newBenchCaller("/v1/messages", batch[0]),
-			"no id":  newBenchCaller("/v1/messages", message(`"body":`+body)),
+			"no id":  newBenchCaller("/v1/messages", apitest.Message(`"body":`+body)),
 			"batch":  newBenchCaller("/v1/messages/batch", `{"messages":[`+strings.Join(batch, ",")+`]}`),
 		} {
 			b.Run(kind+"/"+name, func(b *testing.B) {
-				h := newTestAPI(b, &benchService{}, withKeys(b, testKeys()))
+				h := apitest.New(b, &apitest.Fake{}, withBench, apitest.WithKeys(b, apitest.Keys()))
 				b.ReportAllocs()
 				for b.Loop() {
 					c.call(h)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -16,28 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
-
-// waitMost ends a test that hangs.
-const waitMost = 2 * time.Minute
-
-// newTestServer serves an API over TCP, as a process does.
-func newTestServer(t testing.TB, f service, change ...func(*httpapi.Options)) string {
-	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	s := callers.Server(newTestAPI(t, f, change...), log)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(callers.New(1000, nil, log).Listen(l)) }()
-	t.Cleanup(func() {
-		_ = s.Close()
-		<-served
-	})
-	return l.Addr().String()
-}
 
 // begin sends the head of a batch of n bytes and what of it there is at once.
 func begin(t testing.TB, addr, key string, n int, body string) net.Conn {
@@ -45,7 +25,7 @@ func begin(t testing.TB, addr, key string, n int, body string) net.Conn {
 	c, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(waitMost)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(apitest.WaitMost)))
 	_, err = fmt.Fprintf(c, "POST /v1/messages/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", key, n, body)
 	require.NoError(t, err)
@@ -65,20 +45,18 @@ func batchOf(n int) string {
 	return fmt.Sprintf(one, strings.Repeat("x", n-len(one)+2))
 }
 
-const otherKey = "other-key-0123456789ab"
-
 func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
-	addr := newTestServer(t, &fakeService{}, withKeys(t, publishKey+":publish"))
+	addr := apitest.NewServer(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish"))
 	const calls = 100
-	warm := begin(t, addr, publishKey, 4<<20, "{")
+	warm := begin(t, addr, apitest.PublishKey, 4<<20, "{")
 	before := inUse()
 	for range calls {
-		begin(t, addr, publishKey, 4<<20, "{")
+		begin(t, addr, apitest.PublishKey, 4<<20, "{")
 	}
 	// All are read from: one more is answered after them.
-	last := begin(t, addr, publishKey, 2, "{}")
+	last := begin(t, addr, apitest.PublishKey, 2, "{}")
 	require.Equal(t, 422, answerOf(t, last).StatusCode)
-	require.Eventually(t, func() bool { return (inUse()-before)/calls < 64<<10 }, waitMost, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return (inUse()-before)/calls < 64<<10 }, apitest.WaitMost, 10*time.Millisecond)
 	_ = warm.Close()
 }
 
@@ -92,20 +70,20 @@ func inUse() int64 {
 func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 	const budget = 1 << 20
 	entered, leave := make(chan string), make(chan struct{})
-	f := &fakeService{publish: func(batch []*dispatcher.Message) ([]dispatcher.Published, error) {
+	f := &apitest.Fake{OnPublish: func(batch []*dispatcher.Message) ([]dispatcher.Published, error) {
 		if len(batch[0].Body) > 100_000 { // holds what it has until it is told
 			entered <- batch[0].Topic
 			<-leave
 		}
-		return []dispatcher.Published{accepted(batch[0])}, nil
+		return []dispatcher.Published{apitest.Accepted(batch[0])}, nil
 	}}
-	addr := newTestServer(t, f, withKeys(t, publishKey+":publish:shop,"+otherKey+":publish:other"), func(o *httpapi.Options) { o.Bodies = budget })
+	addr := apitest.NewServer(t, f, apitest.WithKeys(t, apitest.PublishKey+":publish:shop,"+apitest.OtherKey+":publish:other"), func(o *httpapi.Options) { o.Bodies = budget })
 	large, small := batchOf(262_000), batchOf(10_000)
 
-	first := begin(t, addr, publishKey, len(large), large)
+	first := begin(t, addr, apitest.PublishKey, len(large), large)
 	<-entered
 	for range 3 {
-		second := begin(t, addr, publishKey, len(large), large)
+		second := begin(t, addr, apitest.PublishKey, len(large), large)
 		resp := answerOf(t, second)
 		require.Equal(t, 503, resp.StatusCode, "one key has at most half")
 		require.Equal(t, "1", resp.Header.Get("Retry-After"))
@@ -113,10 +91,10 @@ func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(text), "/problems/overloaded")
 	}
-	third := begin(t, addr, otherKey, len(large), large)
+	third := begin(t, addr, apitest.OtherKey, len(large), large)
 	<-entered // the other key's half is its own
-	require.Equal(t, 202, answerOf(t, begin(t, addr, publishKey, len(small), small)).StatusCode, "small ones always find room")
-	require.Equal(t, 503, answerOf(t, begin(t, addr, otherKey, len(large), large)).StatusCode)
+	require.Equal(t, 202, answerOf(t, begin(t, addr, apitest.PublishKey, len(small), small)).StatusCode, "small ones always find room")
+	require.Equal(t, 503, answerOf(t, begin(t, addr, apitest.OtherKey, len(large), large)).StatusCode)
 
 	close(leave)
 	require.Equal(t, 202, answerOf(t, first).StatusCode)
@@ -126,31 +104,31 @@ func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 			<-entered
 		}
 	}()
-	for _, key := range []string{publishKey, otherKey} {
+	for _, key := range []string{apitest.PublishKey, apitest.OtherKey} {
 		require.Eventually(t, func() bool { // the answer is out a little before the request ends
 			return answerOf(t, begin(t, addr, key, len(large), large)).StatusCode == 202
-		}, waitMost, time.Millisecond, "what has ended gave its bytes back")
+		}, apitest.WaitMost, time.Millisecond, "what has ended gave its bytes back")
 	}
 }
 
 func TestABodyThatBreaksOffGivesItsBytesBack(t *testing.T) {
-	addr := newTestServer(t, &fakeService{}, withKeys(t, publishKey+":publish"), func(o *httpapi.Options) { o.Bodies = 600_000 })
+	addr := apitest.NewServer(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish"), func(o *httpapi.Options) { o.Bodies = 600_000 })
 	large := batchOf(200_000)
 	for range 10 {
-		c := begin(t, addr, publishKey, len(large), large[:150_000])
+		c := begin(t, addr, apitest.PublishKey, len(large), large[:150_000])
 		_ = c.(*net.TCPConn).CloseWrite()
 		resp := answerOf(t, c)
 		require.Contains(t, []int{400, 503}, resp.StatusCode)
 		_ = c.Close()
 	}
 	require.Eventually(t, func() bool {
-		return answerOf(t, begin(t, addr, publishKey, len(large), large)).StatusCode == 202
-	}, waitMost, 10*time.Millisecond)
+		return answerOf(t, begin(t, addr, apitest.PublishKey, len(large), large)).StatusCode == 202
+	}, apitest.WaitMost, 10*time.Millisecond)
 }
 
 func TestABodyOfAnySizeIsReadWhole(t *testing.T) {
-	f := &fakeService{}
-	addr := newTestServer(t, f, withKeys(t, publishKey+":publish"))
+	f := &apitest.Fake{}
+	addr := apitest.NewServer(t, f, apitest.WithKeys(t, apitest.PublishKey+":publish"))
 	for _, n := range []int{100, 16_000, 16_383, 16_384, 16_385, 16_896, 16_897, 33_000, 40_000, 70_000, 140_000, 262_000} {
 		for _, chunked := range []bool{false, true} {
 			text := batchOf(n)
@@ -161,12 +139,12 @@ func TestABodyOfAnySizeIsReadWhole(t *testing.T) {
 			r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+addr+"/v1/messages/batch", body)
 			require.NoError(t, err)
 			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Authorization", "Bearer "+publishKey)
+			r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
 			resp, err := http.DefaultClient.Do(r)
 			require.NoError(t, err)
 			_ = resp.Body.Close()
 			require.Equal(t, 202, resp.StatusCode)
-			last := f.published[len(f.published)-1]
+			last := f.Published[len(f.Published)-1]
 			require.Contains(t, text, `"body":`+string(last.Body)+`}]}`)
 		}
 	}

@@ -9,76 +9,77 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // A browser's call has the scopes that its key has now: a key that was taken away or
 // narrowed counts at once.
 func TestACallFromInsideHasTheScopesOfItsKey(t *testing.T) {
-	keys, err := apikey.Parse(testKeys())
+	keys, err := apikey.Parse(apitest.Keys())
 	require.NoError(t, err)
 	of := func(text string) access.Caller {
 		k, ok := keys.Find(text)
 		require.True(t, ok)
 		return k.Caller()
 	}
-	ask := func(f *fakeService, method, path string, c access.Caller) int {
-		r := newRequest(method, path, "")
-		return serve(newTestAPI(t, f, withKeys(t, testKeys())), r.WithContext(access.WithCaller(r.Context(), c))).Code
+	ask := func(f *apitest.Fake, method, path string, c access.Caller) int {
+		r := apitest.NewRequest(method, path, "")
+		return apitest.Serve(apitest.New(t, f, apitest.WithKeys(t, apitest.Keys())), r.WithContext(access.WithCaller(r.Context(), c))).Code
 	}
-	require.Equal(t, access.Caller{Name: "ops", Key: of(adminKey).Key, Read: true, Bodies: true, Admin: true}, of(adminKey))
-	require.False(t, of(readKey).Bodies || of(readKey).Admin)
-	require.Equal(t, http.StatusOK, ask(&fakeService{}, "GET", "/v1/stats", of(readKey)))
-	require.Equal(t, http.StatusForbidden, ask(&fakeService{}, "GET", "/v1/stats", of(publishKey)))
-	require.Equal(t, http.StatusForbidden, ask(&fakeService{}, "POST", "/v1/endpoints/merchant:7/pause", of(readKey)))
-	removed := of(adminKey)
+	require.Equal(t, access.Caller{Name: "ops", Key: of(apitest.AdminKey).Key, Read: true, Bodies: true, Admin: true}, of(apitest.AdminKey))
+	require.False(t, of(apitest.ReadKey).Bodies || of(apitest.ReadKey).Admin)
+	require.Equal(t, http.StatusOK, ask(&apitest.Fake{}, "GET", "/v1/stats", of(apitest.ReadKey)))
+	require.Equal(t, http.StatusForbidden, ask(&apitest.Fake{}, "GET", "/v1/stats", of(apitest.PublishKey)))
+	require.Equal(t, http.StatusForbidden, ask(&apitest.Fake{}, "POST", "/v1/endpoints/merchant:7/pause", of(apitest.ReadKey)))
+	removed := of(apitest.AdminKey)
 	removed.Key = "0123456789abcdef"
-	require.Equal(t, http.StatusUnauthorized, ask(&fakeService{}, "GET", "/v1/stats", removed), "its key was taken away")
+	require.Equal(t, http.StatusUnauthorized, ask(&apitest.Fake{}, "GET", "/v1/stats", removed), "its key was taken away")
 
-	f := &fakeService{}
-	require.Equal(t, http.StatusOK, ask(f, "POST", "/v1/lanes/*/pause", of(adminKey)))
+	f := &apitest.Fake{}
+	require.Equal(t, http.StatusOK, ask(f, "POST", "/v1/lanes/*/pause", of(apitest.AdminKey)))
 	require.Equal(t, http.StatusOK, ask(f, "POST", "/v1/lanes/*/pause", access.Caller{Name: "lnk_7"}))
-	require.Len(t, f.recorded, 2)
-	require.Equal(t, []string{"key:ops", "link:lnk_7"}, []string{f.recorded[0].By, f.recorded[1].By})
+	require.Len(t, f.Recorded, 2)
+	require.Equal(t, []string{"key:ops", "link:lnk_7"}, []string{f.Recorded[0].By, f.Recorded[1].By})
 }
 
 // What people change who came by a link counts as theirs where it is carried out.
 func TestACallFromInsideIsItsCallersWhereItIsCarriedOut(t *testing.T) {
-	f := &fakeService{}
-	r := newRequest("POST", "/v1/endpoints", `{"url":"https://shop.example/hook"}`)
-	w := serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "lnk_7"})))
+	f := &apitest.Fake{}
+	r := apitest.NewRequest("POST", "/v1/endpoints", `{"url":"https://shop.example/hook"}`)
+	w := apitest.Serve(apitest.New(t, f), r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "lnk_7"})))
 	require.Equal(t, http.StatusCreated, w.Code)
-	require.Equal(t, access.Caller{Name: "lnk_7"}, f.inside)
-	require.Equal(t, "link:lnk_7", f.caller)
+	require.Equal(t, access.Caller{Name: "lnk_7"}, f.Inside)
+	require.Equal(t, "link:lnk_7", f.Caller)
 }
 
 // A cursor belongs to the view that it was made for, so each filter has the view.
 func TestAListHasTheViewOfItsCaller(t *testing.T) {
 	merchant := access.Caller{Name: "lnk_7", View: dispatcher.View{Tenant: "m7", Endpoint: "ep_123456789"}}
-	for path, view := range map[string]func(*fakeService) dispatcher.View{
-		"/v1/deliveries":                        func(f *fakeService) dispatcher.View { return f.filter.View },
-		"/v1/attempts":                          func(f *fakeService) dispatcher.View { return f.logFilter.View },
-		"/v1/endpoints":                         func(f *fakeService) dispatcher.View { return f.filterOf.View },
-		"/v1/endpoints/ep_123456789/deliveries": func(f *fakeService) dispatcher.View { return f.endedOf[0].View },
-		"/v1/dead":                              func(f *fakeService) dispatcher.View { return f.dead.View },
-		"/v1/audit":                             func(f *fakeService) dispatcher.View { return f.auditOf.View },
+	for path, view := range map[string]func(*apitest.Fake) dispatcher.View{
+		"/v1/deliveries":                        func(f *apitest.Fake) dispatcher.View { return f.Filter.View },
+		"/v1/attempts":                          func(f *apitest.Fake) dispatcher.View { return f.LogFilter.View },
+		"/v1/endpoints":                         func(f *apitest.Fake) dispatcher.View { return f.FilterOf.View },
+		"/v1/endpoints/ep_123456789/deliveries": func(f *apitest.Fake) dispatcher.View { return f.EndedOf[0].View },
+		"/v1/dead":                              func(f *apitest.Fake) dispatcher.View { return f.DeadOf.View },
+		"/v1/audit":                             func(f *apitest.Fake) dispatcher.View { return f.AuditOf.View },
 	} {
 		for _, c := range []access.Caller{merchant, {Name: "lnk_8", View: dispatcher.View{Tenant: "m7"}}} {
-			f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-			r := newRequest("GET", path, "")
-			require.Equal(t, http.StatusOK, serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), c))).Code, path)
+			f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+			r := apitest.NewRequest("GET", path, "")
+			require.Equal(t, http.StatusOK, apitest.Serve(apitest.New(t, f), r.WithContext(access.WithCaller(r.Context(), c))).Code, path)
 			require.Equal(t, c.View, view(f), path)
 		}
-		f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-		require.Equal(t, http.StatusOK, serve(newTestAPI(t, f), newRequest("GET", path, "")).Code, path)
+		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+		require.Equal(t, http.StatusOK, apitest.Serve(apitest.New(t, f), apitest.NewRequest("GET", path, "")).Code, path)
 		require.Zero(t, view(f), path)
 	}
 }
 
 // The numbers of jobs count what an operator did for all tenants.
 func TestAnAttemptNamesItsJobOnlyToWhoSeesEverything(t *testing.T) {
-	f := &fakeService{logPage: testLogPage}
-	r := newRequest("GET", "/v1/attempts", "")
-	require.Contains(t, serve(newTestAPI(t, f), r).Body.String(), `"job":"job_7"`)
+	f := &apitest.Fake{LogPage: apitest.LogPage}
+	r := apitest.NewRequest("GET", "/v1/attempts", "")
+	require.Contains(t, apitest.Serve(apitest.New(t, f), r).Body.String(), `"job":"job_7"`)
 	merchant := access.Caller{Name: "lnk_7", View: dispatcher.View{Tenant: "m7"}}
-	require.NotContains(t, serve(newTestAPI(t, f), r.WithContext(access.WithCaller(r.Context(), merchant))).Body.String(), "job_7")
+	require.NotContains(t, apitest.Serve(apitest.New(t, f), r.WithContext(access.WithCaller(r.Context(), merchant))).Body.String(), "job_7")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 func withMetrics(o *httpapi.Options) {
@@ -21,24 +22,24 @@ func withMetrics(o *httpapi.Options) {
 }
 
 func TestMetricsAreServedToWhoMayRead(t *testing.T) {
-	h := newTestAPI(t, &fakeService{}, withMetrics, withKeys(t, "0123456789abcdef:read,0123456789abcdeg:publish"))
-	requireProblem(t, get(h, "/metrics"), http.StatusUnauthorized, "unauthorized")
+	h := apitest.New(t, &apitest.Fake{}, withMetrics, apitest.WithKeys(t, "0123456789abcdef:read,0123456789abcdeg:publish"))
+	apitest.RequireProblem(t, apitest.Get(h, "/metrics"), http.StatusUnauthorized, "unauthorized")
 	for key, status := range map[string]int{"0123456789abcdef": http.StatusOK, "0123456789abcdeg": http.StatusForbidden} {
-		r := newRequest("GET", "/metrics", "")
+		r := apitest.NewRequest("GET", "/metrics", "")
 		r.Header.Set("Authorization", "Bearer "+key)
 		r.Header.Set("Accept-Encoding", "gzip")
-		w := serve(h, r)
+		w := apitest.Serve(h, r)
 		require.Equal(t, status, w.Code, w.Body.String())
 		if status == http.StatusOK {
 			require.Equal(t, "hookladder_store_up 1\n", w.Body.String())
 			require.Equal(t, "text/plain; version=0.0.4", w.Header().Get("Content-Type"))
 		}
 	}
-	require.Contains(t, get(h, "/openapi.json").Body.String(), `"/metrics"`)
+	require.Contains(t, apitest.Get(h, "/openapi.json").Body.String(), `"/metrics"`)
 }
 
 func TestWhereNobodyCountsThereAreNoMetrics(t *testing.T) {
-	h := newTestAPI(t, &fakeService{})
-	requireProblem(t, get(h, "/metrics"), http.StatusNotFound, "not-found")
-	require.NotContains(t, get(h, "/openapi.json").Body.String(), "/metrics")
+	h := apitest.New(t, &apitest.Fake{})
+	apitest.RequireProblem(t, apitest.Get(h, "/metrics"), http.StatusNotFound, "not-found")
+	require.NotContains(t, apitest.Get(h, "/openapi.json").Body.String(), "/metrics")
 }

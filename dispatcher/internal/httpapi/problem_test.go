@@ -8,14 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 func TestWithoutASigningSecretAURLIsRefused(t *testing.T) {
-	l := testLimits()
+	l := apitest.Policy()
 	l.Unsigned = true
-	h := newTestAPI(t, &fakeService{}, withLimits(l))
-	requireField(t, post(h, "/v1/messages", message("")), "$.url", "SIGNING_SECRET")
-	require.Equal(t, 202, post(h, "/v1/messages", bare+`}`).Code, "endpoints have secrets of their own")
+	h := apitest.New(t, &apitest.Fake{}, apitest.WithLimits(l))
+	apitest.RequireField(t, apitest.Post(h, "/v1/messages", apitest.Message("")), "$.url", "SIGNING_SECRET")
+	require.Equal(t, 202, apitest.Post(h, "/v1/messages", apitest.Bare+`}`).Code, "endpoints have secrets of their own")
 }
 
 func TestWhatTheStoreAnswersBecomesAStatus(t *testing.T) {
@@ -30,13 +31,13 @@ func TestWhatTheStoreAnswersBecomesAStatus(t *testing.T) {
 		{fmt.Errorf("schedule: %w", dispatcher.ErrFull), 503, "full", true},
 		{errors.New("secret detail"), 500, "internal", false},
 	} {
-		whole := &fakeService{err: c.err}
-		each := &fakeService{publish: func([]*dispatcher.Message) ([]dispatcher.Published, error) {
+		whole := &apitest.Fake{Err: c.err}
+		each := &apitest.Fake{OnPublish: func([]*dispatcher.Message) ([]dispatcher.Published, error) {
 			return []dispatcher.Published{{Err: c.err}}, nil
 		}}
-		for _, f := range []*fakeService{whole, each} {
-			w := post(newTestAPI(t, f), "/v1/messages", message(""))
-			requireProblem(t, w, c.status, c.word)
+		for _, f := range []*apitest.Fake{whole, each} {
+			w := apitest.Post(apitest.New(t, f), "/v1/messages", apitest.Message(""))
+			apitest.RequireProblem(t, w, c.status, c.word)
 			require.Equal(t, c.retry, w.Header().Get("Retry-After") != "")
 			require.NotContains(t, w.Body.String(), "secret detail")
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // profilePaths are all that the process tells of itself.
@@ -21,43 +23,43 @@ var profilePaths = []string{
 }
 
 func TestOnlyWhoMayDoEverythingSeesProfiles(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f, withKeys(t, testKeys()))
+	f := &apitest.Fake{}
+	h := apitest.New(t, f, apitest.WithKeys(t, apitest.Keys()))
 	for _, path := range append(profilePaths, "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1", "/debug/pprof/none") {
-		requireProblem(t, get(h, path), http.StatusUnauthorized, "unauthorized")
-		for _, key := range []string{publishKey, readKey, tickKey} {
-			r := newRequest("GET", path, "")
+		apitest.RequireProblem(t, apitest.Get(h, path), http.StatusUnauthorized, "unauthorized")
+		for _, key := range []string{apitest.PublishKey, apitest.ReadKey, apitest.TickKey} {
+			r := apitest.NewRequest("GET", path, "")
 			r.Header.Set("Authorization", "Bearer "+key)
-			requireProblem(t, serve(h, r), http.StatusForbidden, "forbidden")
+			apitest.RequireProblem(t, apitest.Serve(h, r), http.StatusForbidden, "forbidden")
 		}
 	}
 	for _, path := range profilePaths {
-		r := newRequest("GET", path, "")
+		r := apitest.NewRequest("GET", path, "")
 		r.Host = "hooks.example"
-		r.Header.Set("Authorization", "Bearer "+adminKey)
-		w := serve(h, r)
+		r.Header.Set("Authorization", "Bearer "+apitest.AdminKey)
+		w := apitest.Serve(h, r)
 		require.Equal(t, http.StatusOK, w.Code, path)
 		require.NotEmpty(t, w.Body.Bytes(), path)
 		require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 	}
-	require.Empty(t, f.calls)
+	require.Empty(t, f.Calls)
 }
 
 func TestWithoutKeysThisHostSeesProfiles(t *testing.T) {
-	h := newTestAPI(t, &fakeService{})
+	h := apitest.New(t, &apitest.Fake{})
 	for _, path := range profilePaths {
-		require.Equal(t, http.StatusOK, get(h, path).Code, path)
-		r := newRequest("GET", path, "")
+		require.Equal(t, http.StatusOK, apitest.Get(h, path).Code, path)
+		r := apitest.NewRequest("GET", path, "")
 		r.Host = "hooks.example"
-		requireProblem(t, serve(h, r), http.StatusForbidden, "forbidden")
+		apitest.RequireProblem(t, apitest.Serve(h, r), http.StatusForbidden, "forbidden")
 	}
-	require.Equal(t, http.StatusOK, post(h, "/debug/pprof/symbol", "0x1+0x2").Code)
-	requireProblem(t, post(h, "/debug/pprof/heap", ""), http.StatusMethodNotAllowed, "method-not-allowed")
-	requireProblem(t, get(h, "/debug/pprof/none"), http.StatusNotFound, "not-found")
-	require.NotContains(t, get(h, "/openapi.json").Body.String(), "pprof")
+	require.Equal(t, http.StatusOK, apitest.Post(h, "/debug/pprof/symbol", "0x1+0x2").Code)
+	apitest.RequireProblem(t, apitest.Post(h, "/debug/pprof/heap", ""), http.StatusMethodNotAllowed, "method-not-allowed")
+	apitest.RequireProblem(t, apitest.Get(h, "/debug/pprof/none"), http.StatusNotFound, "not-found")
+	require.NotContains(t, apitest.Get(h, "/openapi.json").Body.String(), "pprof")
 	for _, seconds := range []string{"0", "-1", "301", "1.5", "x", ""} {
 		for _, name := range []string{"profile", "trace", "heap", "mutex"} {
-			requireField(t, get(h, "/debug/pprof/"+name+"?seconds="+seconds), "query.seconds", "1 to 300")
+			apitest.RequireField(t, apitest.Get(h, "/debug/pprof/"+name+"?seconds="+seconds), "query.seconds", "1 to 300")
 		}
 	}
 }
@@ -65,7 +67,7 @@ func TestWithoutKeysThisHostSeesProfiles(t *testing.T) {
 // TestAProfileTakesLongerThanAnyOtherAnswer: it would end early where the
 // request does, and have no end where its answer is cut.
 func TestAProfileTakesLongerThanAnyOtherAnswer(t *testing.T) {
-	server := httptest.NewUnstartedServer(newTestAPI(t, &fakeService{}))
+	server := httptest.NewUnstartedServer(apitest.New(t, &apitest.Fake{}))
 	server.Config.ReadTimeout, server.Config.WriteTimeout = 2*time.Second, 2*time.Second // of the three
 	server.Start()
 	t.Cleanup(server.Close)
@@ -89,13 +91,13 @@ func TestAProfileTakesLongerThanAnyOtherAnswer(t *testing.T) {
 }
 
 func TestOneProfileOfASortIsTakenAtATime(t *testing.T) {
-	h := newTestAPI(t, &fakeService{})
+	h := apitest.New(t, &apitest.Fake{})
 	// These fail where somebody takes one of the tests, which is as good.
 	_ = pprof.StartCPUProfile(io.Discard)
 	_ = trace.Start(io.Discard)
 	for _, name := range []string{"profile", "trace"} {
-		w := get(h, "/debug/pprof/"+name+"?seconds=1")
-		requireProblem(t, w, http.StatusConflict, "profiling")
+		w := apitest.Get(h, "/debug/pprof/"+name+"?seconds=1")
+		apitest.RequireProblem(t, w, http.StatusConflict, "profiling")
 		require.Empty(t, w.Header().Get("Content-Disposition"))
 	}
 	trace.Stop()
@@ -106,7 +108,7 @@ func TestOneProfileOfASortIsTakenAtATime(t *testing.T) {
 	leave()
 	for range 2 {
 		for _, name := range []string{"profile", "trace"} {
-			w := serve(h, newRequest("GET", "/debug/pprof/"+name, "").WithContext(gone))
+			w := apitest.Serve(h, apitest.NewRequest("GET", "/debug/pprof/"+name, "").WithContext(gone))
 			require.Equal(t, http.StatusOK, w.Code)
 			require.NotEmpty(t, w.Body.Bytes(), name)
 		}
@@ -114,23 +116,23 @@ func TestOneProfileOfASortIsTakenAtATime(t *testing.T) {
 }
 
 func TestLocksAreSampledForOneCallerAtATime(t *testing.T) {
-	h := newTestAPI(t, &fakeService{})
+	h := apitest.New(t, &apitest.Fake{})
 	waits, leave := context.WithCancel(t.Context())
 	first := make(chan int, 1)
 	go func() {
 		code := http.StatusConflict // with those who ask below
 		for code == http.StatusConflict {
-			code = serve(h, newRequest("GET", "/debug/pprof/mutex?seconds=300", "").WithContext(waits)).Code
+			code = apitest.Serve(h, apitest.NewRequest("GET", "/debug/pprof/mutex?seconds=300", "").WithContext(waits)).Code
 		}
 		first <- code
 	}()
 	gone, end := context.WithCancel(t.Context())
 	end()
 	require.Eventually(t, func() bool {
-		return serve(h, newRequest("GET", "/debug/pprof/block?seconds=300", "").WithContext(gone)).Code == http.StatusConflict
+		return apitest.Serve(h, apitest.NewRequest("GET", "/debug/pprof/block?seconds=300", "").WithContext(gone)).Code == http.StatusConflict
 	}, time.Minute, time.Millisecond)
 	leave()
 	require.NotEqual(t, http.StatusOK, <-first, "there is no profile for who did not wait")
-	w := serve(h, newRequest("GET", "/debug/pprof/block?seconds=300", "").WithContext(gone))
+	w := apitest.Serve(h, apitest.NewRequest("GET", "/debug/pprof/block?seconds=300", "").WithContext(gone))
 	require.NotEqual(t, http.StatusConflict, w.Code, "the first has ended")
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 func TestABodyTooLargeIs413(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
-	fits := message(`"body":"` + strings.Repeat("a", 256<<10-2) + `"`)
-	require.Equal(t, 202, post(h, "/v1/messages", fits).Code)
-	f.calls = nil
-	p := requireProblem(t, post(h, "/v1/messages", message(`"body":"`+strings.Repeat("a", 256<<10-1)+`"`)), 413, "too-large")
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
+	fits := apitest.Message(`"body":"` + strings.Repeat("a", 256<<10-2) + `"`)
+	require.Equal(t, 202, apitest.Post(h, "/v1/messages", fits).Code)
+	f.Calls = nil
+	p := apitest.RequireProblem(t, apitest.Post(h, "/v1/messages", apitest.Message(`"body":"`+strings.Repeat("a", 256<<10-1)+`"`)), 413, "too-large")
 	require.Contains(t, p.Detail, "MAX_BODY")
 	require.Contains(t, p.Detail, "raise the setting")
 	for name, most := range map[string]string{ // each of 256 KiB as JSON writes it at worst
@@ -29,49 +30,49 @@ func TestABodyTooLargeIs413(t *testing.T) {
 		"control characters": strings.Repeat(`\u0001`, 256<<10),
 		"Chinese":            strings.Repeat(`\u4e2d`, 256<<10/3),
 	} {
-		require.Equal(t, 202, post(h, "/v1/messages", message(`"raw_body":"`+most+`"`)).Code, name)
-		chunked := newRequest("POST", "/v1/messages", message(`"raw_body":"`+most+`"`))
+		require.Equal(t, 202, apitest.Post(h, "/v1/messages", apitest.Message(`"raw_body":"`+most+`"`)).Code, name)
+		chunked := apitest.NewRequest("POST", "/v1/messages", apitest.Message(`"raw_body":"`+most+`"`))
 		chunked.ContentLength = -1
-		require.Equal(t, 202, serve(h, chunked).Code, name)
-		p := requireProblem(t, post(h, "/v1/messages", message(`"raw_body":"`+most+`\u4e2d"`)), 413, "too-large")
+		require.Equal(t, 202, apitest.Serve(h, chunked).Code, name)
+		p := apitest.RequireProblem(t, apitest.Post(h, "/v1/messages", apitest.Message(`"raw_body":"`+most+`\u4e2d"`)), 413, "too-large")
 		require.Contains(t, p.Detail, "the message's body has")
 	}
-	for _, m := range f.published {
+	for _, m := range f.Published {
 		require.LessOrEqual(t, cap(m.Body), 2*len(m.Body)+bytes.MinRead, "its escapes hold no memory")
 	}
-	f.calls = nil
-	huge := message(`"body":"` + strings.Repeat("a", 4<<20) + `"`)
-	requireProblem(t, post(h, "/v1/messages", huge), 413, "too-large")
-	chunked := newRequest("POST", "/v1/messages", huge)
+	f.Calls = nil
+	huge := apitest.Message(`"body":"` + strings.Repeat("a", 4<<20) + `"`)
+	apitest.RequireProblem(t, apitest.Post(h, "/v1/messages", huge), 413, "too-large")
+	chunked := apitest.NewRequest("POST", "/v1/messages", huge)
 	chunked.ContentLength = -1
-	p = requireProblem(t, serve(h, chunked), 413, "too-large")
+	p = apitest.RequireProblem(t, apitest.Serve(h, chunked), 413, "too-large")
 	require.Contains(t, p.Detail, "the request has more", "it was not read to its end")
 	require.Contains(t, p.Detail, "262144 (MAX_BODY)")
-	batch := `{"messages":[` + message(`"raw_body":"`+strings.Repeat("a", 4<<20)+`"`) + `]}`
-	requireProblem(t, post(h, "/v1/messages/batch", batch), 413, "too-large")
-	require.Empty(t, f.calls)
+	batch := `{"messages":[` + apitest.Message(`"raw_body":"`+strings.Repeat("a", 4<<20)+`"`) + `]}`
+	apitest.RequireProblem(t, apitest.Post(h, "/v1/messages/batch", batch), 413, "too-large")
+	require.Empty(t, f.Calls)
 }
 
 // What no key may hold of the budget could never be read: it is told at once.
 func TestARequestStaysWithinTheBudget(t *testing.T) {
-	h := newTestAPI(t, &fakeService{}, withKeys(t, publishKey+":publish,"+otherKey+":publish"), func(o *httpapi.Options) { o.Bodies = 1 << 20 })
+	h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish,"+apitest.OtherKey+":publish"), func(o *httpapi.Options) { o.Bodies = 1 << 20 })
 	call := func(n int) *httptest.ResponseRecorder {
-		r := newRequest("POST", "/v1/messages", message(`"raw_body":"`+strings.Repeat(`\u0001`, n)+`"`))
-		r.Header.Set("Authorization", "Bearer "+publishKey)
-		return serve(h, r)
+		r := apitest.NewRequest("POST", "/v1/messages", apitest.Message(`"raw_body":"`+strings.Repeat(`\u0001`, n)+`"`))
+		r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
+		return apitest.Serve(h, r)
 	}
 	require.Equal(t, 202, call(80_000).Code)
-	requireProblem(t, call(90_000), 413, "too-large")
+	apitest.RequireProblem(t, call(90_000), 413, "too-large")
 }
 
 func TestTheLargestMessageFitsHoweverSmallTheBudget(t *testing.T) {
-	limits := testLimits()
+	limits := apitest.Policy()
 	limits.MaxBody = 4 << 20
-	addr := newTestServer(t, &fakeService{}, withLimits(limits), withKeys(t, publishKey+":publish,"+otherKey+":publish"), func(o *httpapi.Options) { o.Bodies = 8 << 20 })
-	text := message(`"raw_body_base64":"` + base64.StdEncoding.EncodeToString(make([]byte, 4<<20)) + `"`)
+	addr := apitest.NewServer(t, &apitest.Fake{}, apitest.WithLimits(limits), apitest.WithKeys(t, apitest.PublishKey+":publish,"+apitest.OtherKey+":publish"), func(o *httpapi.Options) { o.Bodies = 8 << 20 })
+	text := apitest.Message(`"raw_body_base64":"` + base64.StdEncoding.EncodeToString(make([]byte, 4<<20)) + `"`)
 	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/messages", strings.NewReader(text))
 	require.NoError(t, err)
-	r.Header.Set("Authorization", "Bearer "+publishKey)
+	r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
 	r.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
@@ -85,49 +86,49 @@ func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }
 func (b brokenReader) Close() error             { return nil }
 
 func TestABodyThatDoesNotArriveIsAProblem(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
-	r := newRequest("POST", "/v1/messages", message(""))
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
+	r := apitest.NewRequest("POST", "/v1/messages", apitest.Message(""))
 	r.Body = brokenReader{os.ErrDeadlineExceeded}
-	requireProblem(t, serve(h, r), 408, "timeout")
-	r = newRequest("POST", "/v1/messages", message(""))
+	apitest.RequireProblem(t, apitest.Serve(h, r), 408, "timeout")
+	r = apitest.NewRequest("POST", "/v1/messages", apitest.Message(""))
 	r.Body = brokenReader{io.ErrUnexpectedEOF}
-	requireProblem(t, serve(h, r), 400, "malformed")
-	requireField(t, post(h, "/v1/messages?id=a", message("")), "query.id", "unknown")
-	require.Empty(t, f.calls)
+	apitest.RequireProblem(t, apitest.Serve(h, r), 400, "malformed")
+	apitest.RequireField(t, apitest.Post(h, "/v1/messages?id=a", apitest.Message("")), "query.id", "unknown")
+	require.Empty(t, f.Calls)
 }
 
 func TestOtherContentTypesAre415(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
 	for _, media := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/jsonp", "application/json; charset=latin1", "application/json; charset", "a,b"} {
-		r := newRequest("POST", "/v1/messages", message(""))
+		r := apitest.NewRequest("POST", "/v1/messages", apitest.Message(""))
 		r.Header.Set("Content-Type", media)
-		require.Contains(t, requireProblem(t, serve(h, r), 415, "unsupported-media-type").Title+" UTF-8", "application/json")
+		require.Contains(t, apitest.RequireProblem(t, apitest.Serve(h, r), 415, "unsupported-media-type").Title+" UTF-8", "application/json")
 	}
-	form := newRequest("POST", "/v1/messages", message(""))
+	form := apitest.NewRequest("POST", "/v1/messages", apitest.Message(""))
 	form.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	p := requireProblem(t, serve(h, form), 415, "unsupported-media-type")
+	p := apitest.RequireProblem(t, apitest.Serve(h, form), 415, "unsupported-media-type")
 	require.Contains(t, p.Detail, "send the header Content-Type: application/json")
-	none := newRequest("POST", "/v1/messages", message(""))
+	none := apitest.NewRequest("POST", "/v1/messages", apitest.Message(""))
 	none.Header.Del("Content-Type")
-	requireProblem(t, serve(h, none), 415, "unsupported-media-type")
-	packed := newRequest("POST", "/v1/messages", message(""))
+	apitest.RequireProblem(t, apitest.Serve(h, none), 415, "unsupported-media-type")
+	packed := apitest.NewRequest("POST", "/v1/messages", apitest.Message(""))
 	packed.Header.Set("Content-Encoding", "gzip")
-	requireProblem(t, serve(h, packed), 415, "unsupported-media-type")
-	require.Empty(t, f.calls)
+	apitest.RequireProblem(t, apitest.Serve(h, packed), 415, "unsupported-media-type")
+	require.Empty(t, f.Calls)
 	for _, media := range []string{"application/json", "application/json; charset=UTF-8", "Application/JSON;x=y"} {
-		r := newRequest("POST", "/v1/messages", message(""))
+		r := apitest.NewRequest("POST", "/v1/messages", apitest.Message(""))
 		r.Header.Set("Content-Type", media)
-		require.Equal(t, 202, serve(h, r).Code, media)
+		require.Equal(t, 202, apitest.Serve(h, r).Code, media)
 	}
 }
 
 // TestAPublishAllocatesLittle: most callers publish one message at a time, and
 // what each of them costs besides the network's work is mostly this.
 func TestAPublishAllocatesLittle(t *testing.T) {
-	h := newTestAPI(t, &benchService{}, withKeys(t, testKeys()))
-	c := newBenchCaller("/v1/messages", message(`"body":{"text":"`+strings.Repeat("x", 1000)+`"},"id":"msg_1"`))
+	h := apitest.New(t, &apitest.Fake{}, withBench, apitest.WithKeys(t, apitest.Keys()))
+	c := newBenchCaller("/v1/messages", apitest.Message(`"body":{"text":"`+strings.Repeat("x", 1000)+`"},"id":"msg_1"`))
 	c.call(h)
 	require.Equal(t, 202, c.status)
 	// It is 9; some more under the race detector, for which a pool forgets some of

@@ -15,42 +15,14 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
-	"github.com/hookladder/hookladder/ladder"
 )
 
-func testRecord(t testing.TB) dispatcher.MessageView {
-	t.Helper()
-	l, err := ladder.Parse("15s/3m")
-	require.NoError(t, err)
-	s, err := success.Parse(`{"status":["200"],"body":{"path":"code","equals":"SUCCESS"}}`)
-	require.NoError(t, err)
-	return dispatcher.MessageView{
-		Message: dispatcher.Message{
-			ID: "a", Topic: "payment.paid", Tenant: "m7", Subject: "order 17", URL: "http://a/x?q=\"<&", OrderingKey: "k:1", Body: []byte(`{ "n" : 12345678901234567890, "h":"<" }`),
-			ContentType: "application/json", Delay: 90 * time.Second, ExpiresAt: testNow.Add(time.Hour), CreatedAt: testNow,
-			Headers: []dispatcher.Header{{Name: "x-b", Value: "2\xff"}}, Ladder: &l, MaxAttempts: 2, Timeout: 2 * time.Second, Success: s,
-		},
-		Deliveries: []dispatcher.Delivery{
-			{
-				ID: dispatcher.DeliveryID{Lane: "u_1", Message: "a"}, Topic: "payment.paid", Tenant: "m7", URL: "http://a/x",
-				Status: dispatcher.StatusRetrying, Due: testNow.Add(time.Minute), Attempts: 1, LastStatus: 500, LastError: "status 500", WaitingFor: "rung",
-				History: []dispatcher.Attempt{{
-					Number: 1, At: testNow, Duration: 1500 * time.Microsecond, Status: 500, Verdict: dispatcher.Retry,
-					Error: "status 500", Excerpt: []byte("oops\xff"), Next: testNow.Add(time.Minute),
-				}},
-			},
-			{ID: dispatcher.DeliveryID{Lane: "u_2", Message: "a"}, Status: dispatcher.StatusDelivered, Ended: testNow, Delivered: testNow, Attempts: 1, LastStatus: 200},
-			{ID: dispatcher.DeliveryID{Lane: "u_3", Message: "a"}, Status: dispatcher.StatusDead, Ended: testNow, Reason: dispatcher.ReasonExhausted},
-		},
-	}
-}
-
 func TestAMessageIsReadWithItsDeliveries(t *testing.T) {
-	f := &fakeService{record: testRecord(t)}
-	w := get(newTestAPI(t, f), "/v1/messages/a")
-	got := decodeAnswer[wire.MessageView](t, w, 200)
+	f := &apitest.Fake{View: apitest.Record(t)}
+	w := apitest.Get(apitest.New(t, f), "/v1/messages/a")
+	got := apitest.DecodeAnswer[wire.MessageView](t, w, 200)
 	require.Contains(t, w.Body.String(), `"body":{ "n" : 12345678901234567890, "h":"<" }`, "the body keeps its bytes")
 	require.Contains(t, w.Body.String(), `"delay":"1m30s"`)
 	require.Contains(t, w.Body.String(), `"created_at":"2026-01-31T11:00:00.123Z"`)
@@ -87,9 +59,9 @@ func TestABodyIsReadAsWhatItIs(t *testing.T) {
 		"JSON that is bytes": {"application/json", "\"\xff\"", `"raw_body_base64":"Iv8i"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &fakeService{record: dispatcher.MessageView{Message: dispatcher.Message{ID: "a", Topic: "t", URL: "http://a", ContentType: c.media, Body: []byte(c.body)}}}
-			w := get(newTestAPI(t, f), "/v1/messages/a")
-			decodeAnswer[wire.MessageView](t, w, 200)
+			f := &apitest.Fake{View: dispatcher.MessageView{Message: dispatcher.Message{ID: "a", Topic: "t", URL: "http://a", ContentType: c.media, Body: []byte(c.body)}}}
+			w := apitest.Get(apitest.New(t, f), "/v1/messages/a")
+			apitest.DecodeAnswer[wire.MessageView](t, w, 200)
 			require.Contains(t, w.Body.String(), c.says)
 			require.Contains(t, w.Body.String(), `"deliveries":[]`)
 		})
@@ -101,96 +73,96 @@ func TestCancelAndRetryNameTheirDelivery(t *testing.T) {
 		method, path string
 		status       int
 	}{{"DELETE", "/v1/messages/a", 200}, {"POST", "/v1/messages/a/retry", 202}} {
-		f := &fakeService{record: testRecord(t)}
-		h := newTestAPI(t, f)
-		got := decodeAnswer[wire.Retried](t, serve(h, newRequest(c.method, c.path, "")), c.status)
+		f := &apitest.Fake{View: apitest.Record(t)}
+		h := apitest.New(t, f)
+		got := apitest.DecodeAnswer[wire.Retried](t, apitest.Serve(h, apitest.NewRequest(c.method, c.path, "")), c.status)
 		require.Equal(t, "a", got.ID)
 		require.Len(t, got.Deliveries, 3)
-		require.Empty(t, f.lane)
-		serve(h, newRequest(c.method, c.path+"?destination=u_1", ""))
-		require.EqualValues(t, "u_1", f.lane)
-		serve(h, newRequest(c.method, c.path+"?destination=http://a/y", ""))
+		require.Empty(t, f.InLane)
+		apitest.Serve(h, apitest.NewRequest(c.method, c.path+"?destination=u_1", ""))
+		require.EqualValues(t, "u_1", f.InLane)
+		apitest.Serve(h, apitest.NewRequest(c.method, c.path+"?destination=http://a/y", ""))
 		u, err := dispatcher.ParseURL("http://a:80/")
 		require.NoError(t, err)
-		require.Equal(t, dispatcher.URLLane(u, "of a"), f.lane, "of the message's own tenant")
+		require.Equal(t, dispatcher.URLLane(u, "of a"), f.InLane, "of the message's own tenant")
 
-		f.calls = nil
+		f.Calls = nil
 		for query, path := range map[string]string{
 			"?destination=": "query.destination", "?destination=a:b": "query.destination", "?destination=u_1&destination=u_2": "query.destination",
 			"?destination=ftp://a": "query.destination", "?lane=u_1": "query.lane", "?destination=%00": "query.destination",
 		} {
-			requireField(t, serve(h, newRequest(c.method, c.path+query, "")), path, "")
+			apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest(c.method, c.path+query, "")), path, "")
 		}
-		require.Empty(t, f.calls)
+		require.Empty(t, f.Calls)
 
-		f.err = fmt.Errorf("cancel a: %w", dispatcher.ErrNotFound)
-		requireProblem(t, serve(h, newRequest(c.method, c.path, "")), 404, "not-found")
-		f.err = fmt.Errorf("message a to u_1: %w", dispatcher.ErrNoDelivery)
-		p := requireProblem(t, serve(h, newRequest(c.method, c.path+"?destination=u_1", "")), 404, "not-found")
+		f.Err = fmt.Errorf("cancel a: %w", dispatcher.ErrNotFound)
+		apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest(c.method, c.path, "")), 404, "not-found")
+		f.Err = fmt.Errorf("message a to u_1: %w", dispatcher.ErrNoDelivery)
+		p := apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest(c.method, c.path+"?destination=u_1", "")), 404, "not-found")
 		require.Contains(t, p.Detail, "does not go to this destination")
 		require.NotContains(t, p.Detail, "never published")
 	}
 }
 
 func TestWhatCannotBeAnIDIsNotFound(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
 	for _, id := range []string{"a.b", "%7Ba%7D", "%00", "a%2Fb", "%20", strings.Repeat("a", 129), "a:b", "*", "%C3%A9"} {
-		requireProblem(t, get(h, "/v1/messages/"+id), 404, "not-found")
+		apitest.RequireProblem(t, apitest.Get(h, "/v1/messages/"+id), 404, "not-found")
 	}
-	require.Empty(t, f.calls)
+	require.Empty(t, f.Calls)
 }
 
 func TestAListIsFiltered(t *testing.T) {
-	f := &fakeService{page: dispatcher.Page{Deliveries: testRecord(t).Deliveries, Next: "c2"}}
-	h := newTestAPI(t, f)
-	w := get(h, "/v1/deliveries?status=dead&status=cancelled&topic=a.b&subject=order%2017&failed=true&tenant=m7&tenant=m8&destination=u_1&destination=http://a&dead_reason=gone&since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00%2B01:00&limit=500&cursor=c1")
-	got := decodeAnswer[wire.Page](t, w, 200)
+	f := &apitest.Fake{Page: dispatcher.Page{Deliveries: apitest.Record(t).Deliveries, Next: "c2"}}
+	h := apitest.New(t, f)
+	w := apitest.Get(h, "/v1/deliveries?status=dead&status=cancelled&topic=a.b&subject=order%2017&failed=true&tenant=m7&tenant=m8&destination=u_1&destination=http://a&dead_reason=gone&since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00%2B01:00&limit=500&cursor=c1")
+	got := apitest.DecodeAnswer[wire.Page](t, w, 200)
 	require.Len(t, got.Data, 3)
 	require.Nil(t, got.Data[0].History, "lists are without histories")
 	require.Equal(t, "c2", *got.NextCursor)
-	require.Equal(t, []dispatcher.Status{"dead", "cancelled"}, f.filter.Statuses)
-	require.Equal(t, []string{"a.b"}, f.filter.Topics)
-	require.Equal(t, []string{"order 17"}, f.filter.Subjects)
-	require.True(t, f.filter.Failed)
-	require.Equal(t, []string{"m7", "m8"}, f.filter.Tenants)
-	require.Len(t, f.filter.Lanes, 3, "that of each tenant")
-	require.Equal(t, []dispatcher.DeadReason{"gone"}, f.filter.Reasons)
-	require.True(t, f.filter.Since.Equal(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
-	require.True(t, f.filter.Until.Equal(time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)))
-	require.Equal(t, 500, f.filter.Limit)
-	require.Equal(t, "c1", f.filter.Cursor)
+	require.Equal(t, []dispatcher.Status{"dead", "cancelled"}, f.Filter.Statuses)
+	require.Equal(t, []string{"a.b"}, f.Filter.Topics)
+	require.Equal(t, []string{"order 17"}, f.Filter.Subjects)
+	require.True(t, f.Filter.Failed)
+	require.Equal(t, []string{"m7", "m8"}, f.Filter.Tenants)
+	require.Len(t, f.Filter.Lanes, 3, "that of each tenant")
+	require.Equal(t, []dispatcher.DeadReason{"gone"}, f.Filter.Reasons)
+	require.True(t, f.Filter.Since.Equal(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
+	require.True(t, f.Filter.Until.Equal(time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)))
+	require.Equal(t, 500, f.Filter.Limit)
+	require.Equal(t, "c1", f.Filter.Cursor)
 
-	f.page = dispatcher.Page{}
-	require.Equal(t, `{"data":[],"next_cursor":null}`, get(h, "/v1/deliveries").Body.String())
-	require.Equal(t, 50, f.filter.Limit)
-	f.err = dispatcher.ErrCursor
-	requireField(t, get(h, "/v1/deliveries?cursor=x"), "query.cursor", "leave it out")
+	f.Page = dispatcher.Page{}
+	require.Equal(t, `{"data":[],"next_cursor":null}`, apitest.Get(h, "/v1/deliveries").Body.String())
+	require.Equal(t, 50, f.Filter.Limit)
+	f.Err = dispatcher.ErrCursor
+	apitest.RequireField(t, apitest.Get(h, "/v1/deliveries?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestTheDeadAreCounted(t *testing.T) {
-	f := &fakeService{groups: dispatcher.DeadPage{Next: "c2", Groups: []dispatcher.DeadGroup{
-		{Lane: "ep_123456789", URL: "https://shop.example", Tenant: "m7", UID: "merchant:7", Reason: "gone", Count: 3, Newest: testNow, LastStatus: 410, LastError: "status 410"},
+	f := &apitest.Fake{Groups: dispatcher.DeadPage{Next: "c2", Groups: []dispatcher.DeadGroup{
+		{Lane: "ep_123456789", URL: "https://shop.example", Tenant: "m7", UID: "merchant:7", Reason: "gone", Count: 3, Newest: apitest.Now, LastStatus: 410, LastError: "status 410"},
 		{Lane: "u_1", Reason: "exhausted", Count: 1},
 	}}}
-	h := newTestAPI(t, f)
-	w := get(h, "/v1/dead?tenant=m7&tenant=m8&destination=u_1&destination=http://a&dead_reason=gone&limit=500&cursor=c1")
+	h := apitest.New(t, f)
+	w := apitest.Get(h, "/v1/dead?tenant=m7&tenant=m8&destination=u_1&destination=http://a&dead_reason=gone&limit=500&cursor=c1")
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, `{"data":[{"destination":"ep_123456789","url":"https://shop.example","endpoint":"ep_123456789","uid":"merchant:7","reason":"gone","count":3,`+
-		`"newest":"`+testNow.UTC().Format("2006-01-02T15:04:05.000Z")+`","last_status_code":410,"last_error":"status 410"},`+
+		`"newest":"`+apitest.Now.UTC().Format("2006-01-02T15:04:05.000Z")+`","last_status_code":410,"last_error":"status 410"},`+
 		`{"destination":"u_1","reason":"exhausted","count":1,"newest":null}],"next_cursor":"c2"}`, w.Body.String())
-	require.Len(t, f.dead.Lanes, 3, "that of each tenant")
-	f.dead.Lanes = nil
-	require.Equal(t, dispatcher.DeadFilter{Tenants: []string{"m7", "m8"}, Reasons: []dispatcher.DeadReason{"gone"}, Limit: 500, Cursor: "c1"}, f.dead)
-	requireField(t, get(h, "/v1/dead?status=dead"), "query.status", "unknown")
-	requireField(t, get(h, "/v1/dead?dead_reason=x"), "query.dead_reason", "")
-	f.err = dispatcher.ErrCursor
-	requireField(t, get(h, "/v1/dead?cursor=x"), "query.cursor", "leave it out")
+	require.Len(t, f.DeadOf.Lanes, 3, "that of each tenant")
+	f.DeadOf.Lanes = nil
+	require.Equal(t, dispatcher.DeadFilter{Tenants: []string{"m7", "m8"}, Reasons: []dispatcher.DeadReason{"gone"}, Limit: 500, Cursor: "c1"}, f.DeadOf)
+	apitest.RequireField(t, apitest.Get(h, "/v1/dead?status=dead"), "query.status", "unknown")
+	apitest.RequireField(t, apitest.Get(h, "/v1/dead?dead_reason=x"), "query.dead_reason", "")
+	f.Err = dispatcher.ErrCursor
+	apitest.RequireField(t, apitest.Get(h, "/v1/dead?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestABadFilterIs422(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
 	for query, path := range map[string]string{
 		"status=gone": "query.status", "status=": "query.status", "status=dead&status=x": "query.status", "dead_reason=x": "query.dead_reason",
 		"topic=a..b": "query.topic", "topic=a*": "query.topic", "subject=": "query.subject", "subject=a%00": "query.subject", "failed=1": "query.failed", "tenant=": "query.tenant", "destination=a:b": "query.destination", "since=yesterday": "query.since",
@@ -198,26 +170,26 @@ func TestABadFilterIs422(t *testing.T) {
 		"limit=-1": "query.limit", "limit=1.5": "query.limit", "limit=99999999999999999999": "query.limit", "limit=1&limit=2": "query.limit",
 		"cursor=": "query.cursor", "page=2": "query.page", "Status=dead": "query.Status", strings.Repeat("topic=a&", 101): "query.topic",
 	} {
-		requireField(t, get(h, "/v1/deliveries?"+query), path, "")
+		apitest.RequireField(t, apitest.Get(h, "/v1/deliveries?"+query), path, "")
 	}
-	requireProblem(t, get(h, "/v1/deliveries?a;b"), 400, "malformed")
-	requireProblem(t, get(h, "/v1/deliveries?topic=%zz"), 400, "malformed")
-	require.Empty(t, f.calls)
+	apitest.RequireProblem(t, apitest.Get(h, "/v1/deliveries?a;b"), 400, "malformed")
+	apitest.RequireProblem(t, apitest.Get(h, "/v1/deliveries?topic=%zz"), 400, "malformed")
+	require.Empty(t, f.Calls)
 }
 
 func TestStatsAndHealth(t *testing.T) {
 	yes := true
-	f := &fakeService{
-		store: dispatcher.StoreInfo{Kind: "redis", AppendOnly: &yes, Fsync: "everysec", Loses: dispatcher.LosesLastSecond},
-		stats: dispatcher.Stats{
+	f := &apitest.Fake{
+		Store: dispatcher.StoreInfo{Kind: "redis", AppendOnly: &yes, Fsync: "everysec", Loses: dispatcher.LosesLastSecond},
+		Counts: dispatcher.Stats{
 			Counts: map[dispatcher.Status]int64{"dead": 3, "in_flight": 2}, Dead: map[dispatcher.DeadReason]int64{"gone": 3},
 			EverDead: map[dispatcher.DeadReason]int64{"gone": 5}, Cancelled: 4,
-			Now: testNow, Instances: 2, Lanes: []dispatcher.LaneState{{Lane: "u_1", URL: "http://a:80", LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9}}},
+			Now: apitest.Now, Instances: 2, Lanes: []dispatcher.LaneState{{Lane: "u_1", URL: "http://a:80", LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9}}},
 		},
 	}
-	f.stats.Store = f.store
-	h := newTestAPI(t, f)
-	got := decodeAnswer[wire.Stats](t, get(h, "/v1/stats"), 200)
+	f.Counts.Store = f.Store
+	h := apitest.New(t, f)
+	got := apitest.DecodeAnswer[wire.Stats](t, apitest.Get(h, "/v1/stats"), 200)
 	require.EqualValues(t, 3, got.Counts["dead"])
 	require.Contains(t, got.Counts, "delivered")
 	require.EqualValues(t, 2, got.InFlight)
@@ -228,13 +200,13 @@ func TestStatsAndHealth(t *testing.T) {
 	require.Equal(t, "last_second", got.Store.WouldLose)
 	require.Equal(t, []wire.LaneState{{Lane: "u_1", URL: "http://a:80", State: "active", InFlight: 1, Waiting: 9}}, got.Lanes)
 
-	require.Equal(t, `{"status":"ok"}`, get(h, "/healthz").Body.String())
-	require.Equal(t, "ready", decodeAnswer[wire.Ready](t, get(h, "/readyz"), 200).Status)
-	f.err = errors.New("redis: connection refused")
-	w := get(h, "/readyz")
-	require.Contains(t, requireProblem(t, w, 503, "unavailable").Detail, "connection refused")
+	require.Equal(t, `{"status":"ok"}`, apitest.Get(h, "/healthz").Body.String())
+	require.Equal(t, "ready", apitest.DecodeAnswer[wire.Ready](t, apitest.Get(h, "/readyz"), 200).Status)
+	f.Err = errors.New("redis: connection refused")
+	w := apitest.Get(h, "/readyz")
+	require.Contains(t, apitest.RequireProblem(t, w, 503, "unavailable").Detail, "connection refused")
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
-	require.Equal(t, 200, get(h, "/healthz").Code, "alive, though not ready")
+	require.Equal(t, 200, apitest.Get(h, "/healthz").Code, "alive, though not ready")
 }
 
 // testStore has every field.
@@ -253,68 +225,68 @@ func testStore() dispatcher.StoreInfo {
 
 func TestTheStoreIsToldAsItIs(t *testing.T) {
 	store := testStore()
-	h := newTestAPI(t, &fakeService{store: store, stats: dispatcher.Stats{Store: store, Retention: 90 * time.Minute}})
+	h := apitest.New(t, &apitest.Fake{Store: store, Counts: dispatcher.Stats{Store: store, Retention: 90 * time.Minute}})
 	want := `{"kind":"valkey","version":"8.1.0","mode":"cluster","nodes":3,"used_bytes":7,"max_bytes":70,"append_only":true,` +
 		`"fsync":"everysec","eviction":"noeviction","durability":"replicas:2","durable":"yes","would_lose":"unreplicated",` +
 		`"checks":[{"name":"eviction","holds":"yes","needed":true,"detail":"nothing is removed"},` +
 		`{"name":"durability","holds":"yes","needed":false,"detail":"2 replicas"}]}`
-	require.Equal(t, `{"status":"ready","store":`+want+`}`, get(h, "/readyz").Body.String())
-	stats := get(h, "/v1/stats")
+	require.Equal(t, `{"status":"ready","store":`+want+`}`, apitest.Get(h, "/readyz").Body.String())
+	stats := apitest.Get(h, "/v1/stats")
 	require.Contains(t, stats.Body.String(), `"store":`+want)
-	require.EqualValues(t, 5400, decodeAnswer[wire.Stats](t, stats, 200).Retention)
+	require.EqualValues(t, 5400, apitest.DecodeAnswer[wire.Stats](t, stats, 200).Retention)
 
-	h = newTestAPI(t, &fakeService{})
+	h = apitest.New(t, &apitest.Fake{})
 	require.JSONEq(t, `{"status":"ready","store":{"kind":"","mode":"","nodes":0,"durability":"none","durable":"unknown","would_lose":"unknown","checks":[]}}`,
-		get(h, "/readyz").Body.String(), "what the store hides is left out")
+		apitest.Get(h, "/readyz").Body.String(), "what the store hides is left out")
 }
 
 func TestAStoreThatIsNotAsDurableAsAskedIsNotReady(t *testing.T) {
 	store := testStore()
 	store.Durable, store.Checks[1].Detail = dispatcher.No, "one of them is away"
-	h := newTestAPI(t, &fakeService{store: store, stats: dispatcher.Stats{Store: store}})
-	w := get(h, "/readyz")
-	require.Contains(t, requireProblem(t, w, 503, "not-durable").Detail, "one of them is away")
+	h := apitest.New(t, &apitest.Fake{Store: store, Counts: dispatcher.Stats{Store: store}})
+	w := apitest.Get(h, "/readyz")
+	require.Contains(t, apitest.RequireProblem(t, w, 503, "not-durable").Detail, "one of them is away")
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
-	require.Equal(t, "no", decodeAnswer[wire.Stats](t, get(h, "/v1/stats"), 200).Store.Durable, "stats tell it too")
+	require.Equal(t, "no", apitest.DecodeAnswer[wire.Stats](t, apitest.Get(h, "/v1/stats"), 200).Store.Durable, "stats tell it too")
 
 	store.Durable = dispatcher.Unknown
-	require.Equal(t, 200, get(newTestAPI(t, &fakeService{store: store}), "/readyz").Code, "what is unknown is taken")
+	require.Equal(t, 200, apitest.Get(apitest.New(t, &apitest.Fake{Store: store}), "/readyz").Code, "what is unknown is taken")
 }
 
 func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {
-	h := newTestAPI(t, &fakeService{})
+	h := apitest.New(t, &apitest.Fake{})
 	for _, path := range []string{"/", "/v1", "/v1/messages/", "/v1//messages", "/v1/messages/../messages", "/v1/messages/a/b", "/docs", "/schemas/Message.json", "/openapi.yaml", "/V1/messages", "//evil.example/v1/messages"} {
-		requireProblem(t, serve(h, newRequest("GET", path, "")), 404, "not-found")
-		requireProblem(t, serve(h, newRequest("POST", path, "")), 404, "not-found")
+		apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("GET", path, "")), 404, "not-found")
+		apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", path, "")), 404, "not-found")
 	}
 	for path, allow := range map[string]string{
 		"/v1/messages": "POST", "/v1/messages/a": "GET, DELETE, HEAD", "/v1/messages/a/retry": "POST",
 		"/v1/deliveries": "GET, HEAD", "/v1/endpoints/a/secret": "GET, HEAD", "/v1/lanes/http%3A%2F%2Fa/pause": "POST", "/healthz": "GET, HEAD", "/openapi.json": "GET, HEAD",
 	} {
-		w := serve(h, newRequest("PATCH", path, ""))
-		requireProblem(t, w, 405, "method-not-allowed")
+		w := apitest.Serve(h, apitest.NewRequest("PATCH", path, ""))
+		apitest.RequireProblem(t, w, 405, "method-not-allowed")
 		require.Equal(t, allow, w.Header().Get("Allow"))
 	}
-	require.Equal(t, 405, serve(h, newRequest("GET", "/v1/messages", "")).Code)
-	require.Equal(t, 200, serve(h, newRequest("HEAD", "/healthz", "")).Code)
+	require.Equal(t, 405, apitest.Serve(h, apitest.NewRequest("GET", "/v1/messages", "")).Code)
+	require.Equal(t, 200, apitest.Serve(h, apitest.NewRequest("HEAD", "/healthz", "")).Code)
 }
 
 func TestAPanicIsA500AndLogged(t *testing.T) {
 	var log bytes.Buffer
-	h := newTestAPI(t, &fakeService{panics: "boom 42"}, withLog(&log))
-	w := get(h, "/v1/stats")
-	requireProblem(t, w, 500, "internal")
+	h := apitest.New(t, &apitest.Fake{Panics: "boom 42"}, apitest.WithLog(&log))
+	w := apitest.Get(h, "/v1/stats")
+	apitest.RequireProblem(t, w, 500, "internal")
 	require.NotContains(t, w.Body.String(), "boom")
 	require.Contains(t, log.String(), "boom 42")
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
-		get(newTestAPI(t, &fakeService{panics: http.ErrAbortHandler}), "/v1/stats")
+		apitest.Get(apitest.New(t, &apitest.Fake{Panics: http.ErrAbortHandler}), "/v1/stats")
 	})
 }
 
 func TestAnUnforeseenErrorIsLoggedAndKeptFromTheCaller(t *testing.T) {
 	var log bytes.Buffer
-	w := get(newTestAPI(t, &fakeService{err: errors.New("redis://:hunter2@host")}, withLog(&log)), "/v1/stats")
-	requireProblem(t, w, 500, "internal")
+	w := apitest.Get(apitest.New(t, &apitest.Fake{Err: errors.New("redis://:hunter2@host")}, apitest.WithLog(&log)), "/v1/stats")
+	apitest.RequireProblem(t, w, 500, "internal")
 	require.NotContains(t, w.Body.String(), "hunter2")
 	require.Contains(t, log.String(), "request failed")
 }
@@ -322,14 +294,14 @@ func TestAnUnforeseenErrorIsLoggedAndKeptFromTheCaller(t *testing.T) {
 func TestAGivenUpRequestIsNoFault(t *testing.T) {
 	var log bytes.Buffer
 	for _, err := range []error{context.Canceled, context.DeadlineExceeded} {
-		w := get(newTestAPI(t, &fakeService{err: fmt.Errorf("stats: %w", err)}, withLog(&log)), "/v1/stats")
-		requireProblem(t, w, 503, "unavailable")
+		w := apitest.Get(apitest.New(t, &apitest.Fake{Err: fmt.Errorf("stats: %w", err)}, apitest.WithLog(&log)), "/v1/stats")
+		apitest.RequireProblem(t, w, 503, "unavailable")
 	}
 	require.Empty(t, log.String())
 }
 
 func TestTheDocumentListsEveryRoute(t *testing.T) {
-	w := get(newTestAPI(t, &fakeService{}), "/openapi.json")
+	w := apitest.Get(apitest.New(t, &apitest.Fake{}), "/openapi.json")
 	var doc struct {
 		OpenAPI    string
 		Info       struct{ Version string }
@@ -339,11 +311,11 @@ func TestTheDocumentListsEveryRoute(t *testing.T) {
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &doc))
 	require.Equal(t, "3.1.0", doc.OpenAPI)
 	require.Equal(t, "1.2.3", doc.Info.Version)
-	for _, o := range operations {
-		path := strings.Replace(o.path, "lanes/a", "lanes/{lane}", 1)
+	for _, o := range apitest.Operations {
+		path := strings.Replace(o.Path, "lanes/a", "lanes/{lane}", 1)
 		path = strings.Replace(path, "/a", "/{id}", 1)
 		require.Contains(t, doc.Paths, path)
-		require.Contains(t, doc.Paths[path], strings.ToLower(o.method))
+		require.Contains(t, doc.Paths[path], strings.ToLower(o.Method))
 	}
 	require.Contains(t, doc.Paths, "/healthz")
 	require.Contains(t, doc.Paths, "/readyz")
@@ -375,6 +347,6 @@ func TestTheDocumentListsEveryRoute(t *testing.T) {
 }
 
 func TestHandlersNeedALimit(t *testing.T) {
-	_, err := httpapi.New(portsOf(&fakeService{}))
+	_, err := httpapi.New(apitest.PortsOf(&apitest.Fake{}))
 	require.Error(t, err)
 }

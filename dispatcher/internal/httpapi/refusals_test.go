@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // fakeCounter counts what it is told.
@@ -36,31 +37,31 @@ func (c *fakeCounter) Refused(messages int) { c.refused += messages }
 
 func TestEveryCallIsCountedByNameAndStatus(t *testing.T) {
 	c := &fakeCounter{}
-	f := &fakeService{}
-	h := newTestAPI(t, f, withKeys(t, publishKey+":publish:shop,"+otherKey+":admin:boss"), func(o *httpapi.Options) { o.Counter = c })
+	f := &apitest.Fake{}
+	h := apitest.New(t, f, apitest.WithKeys(t, apitest.PublishKey+":publish:shop,"+apitest.OtherKey+":admin:boss"), func(o *httpapi.Options) { o.Counter = c })
 	call := func(key, method, target, body string) {
-		r := newRequest(method, target, body)
+		r := apitest.NewRequest(method, target, body)
 		if key != "" {
 			r.Header.Set("Authorization", "Bearer "+key)
 		}
-		serve(h, r)
+		apitest.Serve(h, r)
 	}
-	call(publishKey, "POST", "/v1/messages", message(""))
+	call(apitest.PublishKey, "POST", "/v1/messages", apitest.Message(""))
 	require.Zero(t, c.refused)
-	call(publishKey, "POST", "/v1/messages", message(`"delay":-1`)) // one
-	call(publishKey, "POST", "/v1/messages", `{`)                   // one
-	call("", "POST", "/v1/messages", message(""))                   // one
-	call(otherKey, "GET", "/v1/messages/m", "")
-	call(publishKey, "GET", "/v1/messages/m", "")
-	call(publishKey, "POST", "/v1/messages/batch", batch(message(""), message(`"delay":-1`), `7`)) // two
+	call(apitest.PublishKey, "POST", "/v1/messages", apitest.Message(`"delay":-1`)) // one
+	call(apitest.PublishKey, "POST", "/v1/messages", `{`)                           // one
+	call("", "POST", "/v1/messages", apitest.Message(""))                           // one
+	call(apitest.OtherKey, "GET", "/v1/messages/m", "")
+	call(apitest.PublishKey, "GET", "/v1/messages/m", "")
+	call(apitest.PublishKey, "POST", "/v1/messages/batch", apitest.Batch(apitest.Message(""), apitest.Message(`"delay":-1`), `7`)) // two
 	require.Equal(t, 5, c.refused)
-	f.publish = func([]*dispatcher.Message) ([]dispatcher.Published, error) {
+	f.OnPublish = func([]*dispatcher.Message) ([]dispatcher.Published, error) {
 		return []dispatcher.Published{{Result: dispatcher.Conflict}}, nil
 	}
-	call(publishKey, "POST", "/v1/messages", message(""))
+	call(apitest.PublishKey, "POST", "/v1/messages", apitest.Message(""))
 	require.Equal(t, 5, c.refused, "the engine counts what it saw")
-	f.panics = "oops"
-	call(otherKey, "GET", "/v1/stats", "")
+	f.Panics = "oops"
+	call(apitest.OtherKey, "GET", "/v1/stats", "")
 	call("", "GET", "/healthz", "")
 	call("", "GET", "/openapi.json", "")
 	call("", "GET", "/nothing", "")
@@ -80,7 +81,7 @@ func TestEveryCallIsCountedByNameAndStatus(t *testing.T) {
 func TestARefusedCallerIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		h := newTestAPI(t, &fakeService{}, withKeys(t, publishKey+":publish:shop,"+otherKey+":read:boss"), func(o *httpapi.Options) {
+		h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish:shop,"+apitest.OtherKey+":read:boss"), func(o *httpapi.Options) {
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		said := func(n int, words ...string) {
@@ -93,40 +94,40 @@ func TestARefusedCallerIsLoggedOnceAMinute(t *testing.T) {
 			log.Reset()
 		}
 		call := func(key, address, body string) {
-			r := newRequest("POST", "/v1/messages", body)
+			r := apitest.NewRequest("POST", "/v1/messages", body)
 			r.RemoteAddr = address
 			if key != "" {
 				r.Header.Set("Authorization", "Bearer "+key)
 			}
-			serve(h, r)
+			apitest.Serve(h, r)
 		}
 		for range 5 {
-			call(publishKey, "192.0.2.1:1", message(`"delay":"hunter2"`))
+			call(apitest.PublishKey, "192.0.2.1:1", apitest.Message(`"delay":"hunter2"`))
 		}
 		said(1, "level=INFO", `msg="call refused"`, "call=publish", "status=422", "key=shop", "field=$.delay", "missed=0")
 		time.Sleep(time.Minute)
-		call(publishKey, "192.0.2.1:1", message(`"url":7`))
+		call(apitest.PublishKey, "192.0.2.1:1", apitest.Message(`"url":7`))
 		said(1, "missed=4")
-		call(otherKey, "192.0.2.1:1", message(""))
+		call(apitest.OtherKey, "192.0.2.1:1", apitest.Message(""))
 		said(1, "status=403", "key=boss", "scope publish")
 		for n := range 1000 {
-			call("a-stranger-hunter2", fmt.Sprintf("192.0.%d.%d:1", n/250, n%250), message(""))
+			call("a-stranger-hunter2", fmt.Sprintf("192.0.%d.%d:1", n/250, n%250), apitest.Message(""))
 		}
 		require.LessOrEqual(t, strings.Count(log.String(), "\n"), 65, "as many strangers as there are tell no more")
 		require.Contains(t, log.String(), "address=192.0.0.7")
 		log.Reset()
-		call(publishKey, "192.0.2.1:1", message(""))
-		call(otherKey, "192.0.2.1:1", "")
-		r := newRequest("GET", "/v1/deliveries?color=red", "")
-		r.Header.Set("Authorization", "Bearer "+otherKey)
-		require.Equal(t, 422, serve(h, r).Code)
+		call(apitest.PublishKey, "192.0.2.1:1", apitest.Message(""))
+		call(apitest.OtherKey, "192.0.2.1:1", "")
+		r := apitest.NewRequest("GET", "/v1/deliveries?color=red", "")
+		r.Header.Set("Authorization", "Bearer "+apitest.OtherKey)
+		require.Equal(t, 422, apitest.Serve(h, r).Code)
 		said(0)
 	})
 }
 
 func TestAtDebugARefusedCallSaysSo(t *testing.T) {
 	var log bytes.Buffer
-	h := newTestAPI(t, &fakeService{}, withLog(&log))
-	require.Equal(t, 422, get(h, "/v1/deliveries?color=red").Code)
+	h := apitest.New(t, &apitest.Fake{}, apitest.WithLog(&log))
+	require.Equal(t, 422, apitest.Get(h, "/v1/deliveries?color=red").Code)
 	require.Contains(t, log.String(), `msg="request refused" call=list-deliveries status=422 problem=invalid key=local field=query.color`)
 }

@@ -9,54 +9,55 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 func TestATickAnswersWhatWasDoneAndWhenToCallAgain(t *testing.T) {
-	f := &fakeService{ticked: dispatcher.Tick{Attempted: 3, Delivered: 2, Dead: 1, Next: time.Date(2026, 1, 31, 12, 0, 0, 1e6, time.UTC)}}
-	h := newTestAPI(t, f)
-	w := post(h, "/v1/tick", "")
+	f := &apitest.Fake{Ticked: dispatcher.Tick{Attempted: 3, Delivered: 2, Dead: 1, Next: time.Date(2026, 1, 31, 12, 0, 0, 1e6, time.UTC)}}
+	h := apitest.New(t, f)
+	w := apitest.Post(h, "/v1/tick", "")
 	require.Equal(t, 200, w.Code)
 	require.JSONEq(t, `{"attempted":3,"delivered":2,"dead":1,"next_due_at":"2026-01-31T12:00:00.001Z"}`, w.Body.String())
-	require.Equal(t, 25*time.Second, f.within)
-	f.ticked.Next = time.Time{}
+	require.Equal(t, 25*time.Second, f.Within)
+	f.Ticked.Next = time.Time{}
 	for text, want := range map[string]time.Duration{"1s": time.Second, "2.5": 2500 * time.Millisecond, "60": time.Minute, "1m": time.Minute} {
-		w = post(h, "/v1/tick?for="+text, "{}")
+		w = apitest.Post(h, "/v1/tick?for="+text, "{}")
 		require.Equal(t, 200, w.Code)
 		require.JSONEq(t, `{"attempted":3,"delivered":2,"dead":1,"next_due_at":null}`, w.Body.String())
-		require.Equal(t, want, f.within)
+		require.Equal(t, want, f.Within)
 	}
 }
 
 func TestATickLastsASecondToAMinute(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
 	for _, text := range []string{"0s", "999ms", "61s", "1d", "-5s", "soon", "1e3", "%205s", ""} {
-		requireField(t, post(h, "/v1/tick?for="+text, ""), "query.for", "")
+		apitest.RequireField(t, apitest.Post(h, "/v1/tick?for="+text, ""), "query.for", "")
 	}
-	requireField(t, post(h, "/v1/tick?wait=5s", ""), "query.wait", "unknown")
-	requireField(t, post(h, "/v1/tick", `{"for":"5s"}`), "$", "no body")
-	require.Empty(t, f.calls)
+	apitest.RequireField(t, apitest.Post(h, "/v1/tick?wait=5s", ""), "query.wait", "unknown")
+	apitest.RequireField(t, apitest.Post(h, "/v1/tick", `{"for":"5s"}`), "$", "no body")
+	require.Empty(t, f.Calls)
 }
 
 func TestAnInstanceThatAcceptsOnlyRefusesTicks(t *testing.T) {
-	f := &fakeService{err: dispatcher.ErrAcceptsOnly}
-	requireProblem(t, post(newTestAPI(t, f), "/v1/tick", ""), 409, "accepts-only")
-	f.err = dispatcher.ErrStopping
-	requireProblem(t, post(newTestAPI(t, f), "/v1/tick", ""), 503, "unavailable")
+	f := &apitest.Fake{Err: dispatcher.ErrAcceptsOnly}
+	apitest.RequireProblem(t, apitest.Post(apitest.New(t, f), "/v1/tick", ""), 409, "accepts-only")
+	f.Err = dispatcher.ErrStopping
+	apitest.RequireProblem(t, apitest.Post(apitest.New(t, f), "/v1/tick", ""), 503, "unavailable")
 }
 
 func TestTicksThatWaitAreBounded(t *testing.T) {
-	f := &fakeService{waits: make(chan struct{})}
-	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Waiting = 1 })
+	f := &apitest.Fake{Waits: make(chan struct{})}
+	h := apitest.New(t, f, func(o *httpapi.Options) { o.Waiting = 1 })
 	first := make(chan *httptest.ResponseRecorder)
-	go func() { first <- post(h, "/v1/tick", "") }()
+	go func() { first <- apitest.Post(h, "/v1/tick", "") }()
 	require.Eventually(t, func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return len(f.calls) == 1
+		f.Mu.Lock()
+		defer f.Mu.Unlock()
+		return len(f.Calls) == 1
 	}, 10*time.Second, time.Millisecond)
-	requireProblem(t, post(h, "/v1/tick", ""), 429, "waiting")
-	close(f.waits)
+	apitest.RequireProblem(t, apitest.Post(h, "/v1/tick", ""), 429, "waiting")
+	close(f.Waits)
 	require.Equal(t, 200, (<-first).Code)
-	require.Equal(t, 200, post(h, "/v1/tick", "").Code)
+	require.Equal(t, 200, apitest.Post(h, "/v1/tick", "").Code)
 }

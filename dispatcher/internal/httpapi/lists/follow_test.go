@@ -1,4 +1,4 @@
-package httpapi_test
+package lists_test
 
 import (
 	"context"
@@ -18,11 +18,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // stream asks for events of attempts.
 func stream(h http.Handler, query, key string, header ...string) *httptest.ResponseRecorder {
-	r := newRequest("GET", "/v1/attempts"+query, "")
+	r := apitest.NewRequest("GET", "/v1/attempts"+query, "")
 	r.Header.Set("Accept", "text/event-stream")
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
@@ -30,7 +31,7 @@ func stream(h http.Handler, query, key string, header ...string) *httptest.Respo
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	return serve(h, r)
+	return apitest.Serve(h, r)
 }
 
 // shows is a log that tells some events and ends.
@@ -44,9 +45,9 @@ func shows(end error, all ...dispatcher.LogEvent) func(context.Context, func([]d
 }
 
 func TestAttemptsAreFollowed(t *testing.T) {
-	f := &fakeService{follow: shows(nil,
-		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &testLogPage.Lines[0], At: "p1"}, dispatcher.LogEvent{Gap: testNow, At: "p2"})}
-	w := stream(newTestAPI(t, f), "?destination=u_1&tenant=acme&outcome=dead&since=2026-01-02T03:04:05Z", "", "Last-Event-ID", "p9")
+	f := &apitest.Fake{OnFollow: shows(nil,
+		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &apitest.LogPage.Lines[0], At: "p1"}, dispatcher.LogEvent{Gap: apitest.Now, At: "p2"})}
+	w := stream(apitest.New(t, f), "?destination=u_1&tenant=acme&outcome=dead&since=2026-01-02T03:04:05Z", "", "Last-Event-ID", "p9")
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
@@ -54,56 +55,56 @@ func TestAttemptsAreFollowed(t *testing.T) {
 	require.Equal(t, "id: p0\n:", parts[0])
 	require.True(t, strings.HasPrefix(parts[1], "id: p1\nevent: attempt\ndata: {\"id\":\"u_1:m1\","), parts[1])
 	require.Equal(t, "id: p2\nevent: gap\ndata: {\"complete_since\":\"2026-01-31T11:00:00.123Z\"}", parts[2])
-	require.Equal(t, "p9", f.behind)
-	require.Equal(t, []string{"acme"}, f.logFilter.Tenants)
-	require.Equal(t, []dispatcher.Happening{"dead"}, f.logFilter.Happenings)
-	require.Len(t, f.logFilter.Lanes, 1)
-	require.False(t, f.logFilter.Since.IsZero())
+	require.Equal(t, "p9", f.Behind)
+	require.Equal(t, []string{"acme"}, f.LogFilter.Tenants)
+	require.Equal(t, []dispatcher.Happening{"dead"}, f.LogFilter.Happenings)
+	require.Len(t, f.LogFilter.Lanes, 1)
+	require.False(t, f.LogFilter.Since.IsZero())
 }
 
 func TestAnEventHasWhatTheListHas(t *testing.T) {
-	f := &fakeService{logPage: testLogPage, follow: shows(nil, dispatcher.LogEvent{Line: &testLogPage.Lines[0], At: "p1"})}
-	h := newTestAPI(t, f, withKeys(t, "read-key-0123456789:read,full-key-0123456789:read+bodies"))
+	f := &apitest.Fake{LogPage: apitest.LogPage, OnFollow: shows(nil, dispatcher.LogEvent{Line: &apitest.LogPage.Lines[0], At: "p1"})}
+	h := apitest.New(t, f, apitest.WithKeys(t, "read-key-0123456789:read,full-key-0123456789:read+bodies"))
 	for key, want := range map[string]string{"read-key-0123456789": `"response_bytes":3`, "full-key-0123456789": `"response_excerpt":"ok`} {
 		body := stream(h, "", key).Body.String()
 		require.Contains(t, body, want, key)
-		r := newRequest("GET", "/v1/attempts", "")
+		r := apitest.NewRequest("GET", "/v1/attempts", "")
 		r.Header.Set("Authorization", "Bearer "+key)
 		_, data, _ := strings.Cut(body, "data: ")
-		require.Contains(t, serve(h, r).Body.String(), strings.TrimSpace(data), key)
+		require.Contains(t, apitest.Serve(h, r).Body.String(), strings.TrimSpace(data), key)
 	}
 	require.NotContains(t, stream(h, "", "read-key-0123456789").Body.String(), "response_excerpt")
 	require.Equal(t, 401, stream(h, "", "").Code)
 }
 
 func TestAnEventStreamIsAnsweredToThoseThatAskForIt(t *testing.T) {
-	f := &fakeService{logPage: testLogPage, follow: shows(nil, dispatcher.LogEvent{At: "p0"})}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{LogPage: apitest.LogPage, OnFollow: shows(nil, dispatcher.LogEvent{At: "p0"})}
+	h := apitest.New(t, f)
 	for accept, want := range map[string]string{
 		"text/event-stream": "text/event-stream", "text/event-stream, */*": "text/event-stream", "text/event-stream;q=0.5, text/html": "text/event-stream",
 		"": "application/json", "*/*": "application/json", "application/json, text/event-stream;q=0.9": "application/json", "text/event-stream;q=0": "application/json",
 	} {
-		r := newRequest("GET", "/v1/attempts", "")
+		r := apitest.NewRequest("GET", "/v1/attempts", "")
 		r.Header.Set("Accept", accept)
-		require.Equal(t, want, serve(h, r).Header().Get("Content-Type"), accept)
+		require.Equal(t, want, apitest.Serve(h, r).Header().Get("Content-Type"), accept)
 		r.Method = "HEAD"
-		require.Equal(t, "application/json", serve(h, r).Header().Get("Content-Type"), accept)
+		require.Equal(t, "application/json", apitest.Serve(h, r).Header().Get("Content-Type"), accept)
 	}
 }
 
 func TestAnEventStreamThatCanNotBeginIsAProblem(t *testing.T) {
-	for want, f := range map[string]*fakeService{
-		"422 header.Last-Event-ID": {err: fmt.Errorf("%w: other", dispatcher.ErrCursor)},
-		"503 unavailable":          {err: dispatcher.ErrUnavailable},
-		"503 This instance stops":  {err: dispatcher.ErrStopping},
+	for want, f := range map[string]*apitest.Fake{
+		"422 header.Last-Event-ID": {Err: fmt.Errorf("%w: other", dispatcher.ErrCursor)},
+		"503 unavailable":          {Err: dispatcher.ErrUnavailable},
+		"503 This instance stops":  {Err: dispatcher.ErrStopping},
 	} {
 		status, text, _ := strings.Cut(want, " ")
-		w := stream(newTestAPI(t, f), "", "")
+		w := stream(apitest.New(t, f), "", "")
 		require.Equal(t, status, fmt.Sprint(w.Code), want)
 		require.Contains(t, w.Body.String(), text)
 	}
 	for _, query := range []string{"?limit=5", "?cursor=x", "?outcome=none", "?topic=a.*.b"} {
-		require.Equal(t, 422, stream(newTestAPI(t, &fakeService{}), query, "").Code, query)
+		require.Equal(t, 422, stream(apitest.New(t, &apitest.Fake{}), query, "").Code, query)
 	}
 }
 
@@ -111,18 +112,18 @@ func TestAnEventStreamSaysWhyItEnds(t *testing.T) {
 	ends := map[error]string{dispatcher.ErrBehind: "slow", dispatcher.ErrStopping: "stopping", callers.ErrCrowdedOut: "busy"}
 	require.ElementsMatch(t, dispatcher.StreamEnds, append(slices.Collect(maps.Values(ends)), "key"), "the next test has the last one")
 	for err, want := range ends {
-		f := &fakeService{follow: shows(err, dispatcher.LogEvent{At: "p0"})}
-		require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\""+want+"\"}\n\n", stream(newTestAPI(t, f), "", "").Body.String())
+		f := &apitest.Fake{OnFollow: shows(err, dispatcher.LogEvent{At: "p0"})}
+		require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\""+want+"\"}\n\n", stream(apitest.New(t, f), "", "").Body.String())
 	}
-	f := &fakeService{follow: shows(errors.Join(errors.New("gone")), dispatcher.LogEvent{At: "p0"})}
-	require.Equal(t, "id: p0\n:\n\n", stream(newTestAPI(t, f), "", "").Body.String())
+	f := &apitest.Fake{OnFollow: shows(errors.Join(errors.New("gone")), dispatcher.LogEvent{At: "p0"})}
+	require.Equal(t, "id: p0\n:\n\n", stream(apitest.New(t, f), "", "").Body.String())
 }
 
 func TestAnEventStreamEndsWhenItsKeyIsTakenAway(t *testing.T) {
 	keys, err := apikey.Parse("read-key-0123456789:read,other-key-0123456789:read")
 	require.NoError(t, err)
 	ring := apikey.NewRing(keys)
-	f := &fakeService{follow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
+	f := &apitest.Fake{OnFollow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
 		if err := show([]dispatcher.LogEvent{{At: "p0"}}); err != nil {
 			return err
 		}
@@ -131,20 +132,20 @@ func TestAnEventStreamEndsWhenItsKeyIsTakenAway(t *testing.T) {
 			return err
 		}
 		ring.Renew(fewer)
-		return show([]dispatcher.LogEvent{{Line: &testLogPage.Lines[0], At: "p1"}})
+		return show([]dispatcher.LogEvent{{Line: &apitest.LogPage.Lines[0], At: "p1"}})
 	}}
-	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Keys = ring })
+	h := apitest.New(t, f, func(o *httpapi.Options) { o.Keys = ring })
 	require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\"key\"}\n\n", stream(h, "", "read-key-0123456789").Body.String())
 }
 
 func TestEventStreamsAreBounded(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
-	f := &fakeService{follow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
+	f := &apitest.Fake{OnFollow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
 		begun <- struct{}{}
 		<-end
 		return show([]dispatcher.LogEvent{{At: "p0"}})
 	}}
-	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Waiting = 2 })
+	h := apitest.New(t, f, func(o *httpapi.Options) { o.Waiting = 2 })
 	done := make(chan int, 2)
 	for range 2 {
 		go func() { done <- stream(h, "", "").Code }()
@@ -163,9 +164,9 @@ func TestEventStreamsAreBounded(t *testing.T) {
 }
 
 func TestTheClientFollowsAttempts(t *testing.T) {
-	f := &fakeService{follow: shows(dispatcher.ErrBehind,
-		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &testLogPage.Lines[1], At: "p1"}, dispatcher.LogEvent{Gap: testNow, At: "p2"})}
-	c := newTestClient(t, f)
+	f := &apitest.Fake{OnFollow: shows(dispatcher.ErrBehind,
+		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &apitest.LogPage.Lines[1], At: "p1"}, dispatcher.LogEvent{Gap: apitest.Now, At: "p2"})}
+	c := apitest.NewClient(t, f)
 	var got []string
 	err := c.Follow(t.Context(), client.AttemptFilter{Messages: []string{"m1"}}, "p9", func(e client.Event) error {
 		switch {
@@ -181,18 +182,18 @@ func TestTheClientFollowsAttempts(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, client.ErrUnreachable)
-	require.Equal(t, "p9", f.behind)
-	require.Equal(t, []string{"m1"}, f.logFilter.Messages)
+	require.Equal(t, "p9", f.Behind)
+	require.Equal(t, []string{"m1"}, f.LogFilter.Messages)
 	require.Len(t, got, 4)
 	require.Equal(t, []string{"p0", "p1 m2"}, got[:2])
 	require.Contains(t, got[2], "p2 gap 2026-01-31")
 	require.Equal(t, "p2 end slow", got[3])
 
-	f.follow, f.err = nil, dispatcher.ErrUnavailable
+	f.OnFollow, f.Err = nil, dispatcher.ErrUnavailable
 	var p *client.Problem
 	require.ErrorAs(t, c.Follow(t.Context(), client.AttemptFilter{}, "", nil), &p)
 	require.Equal(t, 503, p.Status)
 	gone := errors.New("gone")
-	f.follow = shows(nil, dispatcher.LogEvent{At: "p0"})
+	f.OnFollow = shows(nil, dispatcher.LogEvent{At: "p0"})
 	require.ErrorIs(t, c.Follow(t.Context(), client.AttemptFilter{}, "", func(client.Event) error { return gone }), gone)
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package takers_test
 
 import (
 	"bufio"
@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,66 +19,29 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
-
-// fakeTakers is what fakeService gives out.
-type fakeTakers struct {
-	take   func(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.Given, error) // nil: there is nothing
-	asks   []dispatcher.TakerAsk
-	settle []dispatcher.TakerOutcome
-	owner  string
-	from   dispatcher.Lane
-	told   []dispatcher.Told
-
-	backMu sync.Mutex // guards back
-	back   []dispatcher.Given
-}
-
-func (f *fakeTakers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.Given, error) {
-	f.asks = append(f.asks, a)
-	if f.take == nil {
-		return nil, nil
-	}
-	return f.take(ctx, a)
-}
-
-func (f *fakeTakers) GiveBack(given []dispatcher.Given) {
-	f.backMu.Lock()
-	defer f.backMu.Unlock()
-	f.back = append(f.back, given...)
-}
-
-func (f *fakeTakers) given() int {
-	f.backMu.Lock()
-	defer f.backMu.Unlock()
-	return len(f.back)
-}
-
-func (f *fakeTakers) SettleTaken(_ context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error) {
-	f.from, f.owner, f.settle = lane, owner, list
-	return f.told, nil
-}
 
 func given(contentType, body string) dispatcher.Given {
 	return dispatcher.Given{
 		Claimed: dispatcher.Claimed{
 			ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "msg_1"}, Attempt: 2,
 			Message: &dispatcher.Message{
-				ID: "msg_1", Topic: "order.unpaid", Tenant: "acme", Subject: "o-7", Body: []byte(body), ContentType: contentType, CreatedAt: testNow,
+				ID: "msg_1", Topic: "order.unpaid", Tenant: "acme", Subject: "o-7", Body: []byte(body), ContentType: contentType, CreatedAt: apitest.Now,
 			},
 		},
-		Lease: "2.TOKEN.0123456789", Until: testNow.Add(time.Minute),
+		Lease: "2.TOKEN.0123456789", Until: apitest.Now.Add(time.Minute),
 		Header: http.Header{"Webhook-Id": {"msg_1"}, "X-Shop": {"7"}},
 	}
 }
 
 func TestATakeAnswersWhatACallWouldBring(t *testing.T) {
-	f := &fakeService{}
-	f.take = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
+	f := &apitest.Fake{}
+	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		return []dispatcher.Given{given("application/json", `{"b": 1,  "a":"<é>"}`), given("text/plain", "hi")}, nil
 	}
-	w := post(newTestAPI(t, f), "/v1/queues/orders/take", "")
+	w := apitest.Post(apitest.New(t, f), "/v1/queues/orders/take", "")
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
 	head := `"id":"q_orders:msg_1","lease":"2.TOKEN.0123456789","lease_until":"2026-01-31T11:01:00.123Z","attempt":2,` +
@@ -87,17 +49,17 @@ func TestATakeAnswersWhatACallWouldBring(t *testing.T) {
 		`"headers":{"webhook-id":"msg_1","x-shop":"7"}`
 	require.Equal(t, `{"data":[{`+fmt.Sprintf(head, "application/json")+`,"body":{"b": 1,  "a":"<é>"}},`+
 		`{`+fmt.Sprintf(head, "text/plain")+`,"raw_body_base64":"aGk="}]}`, w.Body.String())
-	require.Equal(t, []dispatcher.TakerAsk{{Lane: "q_orders", Owner: (apikey.Key{}).Owner(), Most: 10, For: 30 * time.Second}}, f.asks)
-	require.Zero(t, f.given())
+	require.Equal(t, []dispatcher.TakerAsk{{Lane: "q_orders", Owner: (apikey.Key{}).Owner(), Most: 10, For: 30 * time.Second}}, f.Asks)
+	require.Zero(t, f.Given())
 }
 
 func TestABodyIsShownByteForByte(t *testing.T) {
 	for _, body := range []string{`{"a":1}`, "{\n \"a\" : 1.0e5 }", ` {"a":1}`, `[1]` + "\n", `{"a":1,"a":2}`, `"\ud800"`, "\"\xff\"", `{`, ``, `null`} {
-		f := &fakeService{}
-		f.take = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
+		f := &apitest.Fake{}
+		f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 			return []dispatcher.Given{given("application/cloudevents+json; charset=utf-8", body)}, nil
 		}
-		w := post(newTestAPI(t, f), "/v1/queues/orders/take", "")
+		w := apitest.Post(apitest.New(t, f), "/v1/queues/orders/take", "")
 		var got wire.Taken
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got), w.Body.String())
 		require.Equal(t, body, string(got.Data[0].Bytes()))
@@ -105,77 +67,77 @@ func TestABodyIsShownByteForByte(t *testing.T) {
 }
 
 func TestATakeSaysWhatItWants(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
-	w := post(h, "/v1/queues/a.b-c_D/take", `{"max":100,"lease":"1h","wait":30}`)
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
+	w := apitest.Post(h, "/v1/queues/a.b-c_D/take", `{"max":100,"lease":"1h","wait":30}`)
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.JSONEq(t, `{"data":[]}`, w.Body.String())
-	require.Equal(t, dispatcher.TakerAsk{Lane: "q_a.b-c_D", Owner: (apikey.Key{}).Owner(), Most: 100, For: time.Hour, Wait: 30 * time.Second}, f.asks[0])
+	require.Equal(t, dispatcher.TakerAsk{Lane: "q_a.b-c_D", Owner: (apikey.Key{}).Owner(), Most: 100, For: time.Hour, Wait: 30 * time.Second}, f.Asks[0])
 	for body, path := range map[string]string{
 		`{"max":0}`: "$.max", `{"max":101}`: "$.max", `{"max":"1"}`: "$.max", `{"lease":"999ms"}`: "$.lease", `{"lease":"1h1s"}`: "$.lease",
 		`{"wait":"31s"}`: "$.wait", `{"wait":"-1s"}`: "$.wait", `{"limit":1}`: "$.limit", `[]`: "$",
 	} {
-		p := requireProblem(t, post(h, "/v1/queues/orders/take", body), 422, "invalid")
+		p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/orders/take", body), 422, "invalid")
 		require.Equal(t, path, p.Errors[0].Path, body)
 	}
-	require.Len(t, f.asks, 1)
+	require.Len(t, f.Asks, 1)
 }
 
 func TestOnlyQueuesAndPullEndpointsAreTakenFrom(t *testing.T) {
-	f := &fakeService{}
-	f.there = testEndpoint(t)
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{}
+	f.There = apitest.Endpoint(t)
+	h := apitest.New(t, f)
 	for _, call := range []string{"take", "settle"} {
 		body := ""
 		if call == "settle" {
 			body = `{"results":[{"id":"q_a:b","outcome":"delivered"}]}`
 		}
 		for _, name := range []string{"u_1", "q_orders", "a%20b", "a~b", strings.Repeat("x", 65), "a%2Fb"} {
-			p := requireProblem(t, post(h, "/v1/queues/"+name+"/"+call, body), 422, "invalid")
+			p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/"+name+"/"+call, body), 422, "invalid")
 			require.Equal(t, "path.name", p.Errors[0].Path, name)
 		}
-		p := requireProblem(t, post(h, "/v1/queues/ep_123456789/"+call, body), 422, "invalid")
+		p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/ep_123456789/"+call, body), 422, "invalid")
 		require.Contains(t, p.Errors[0].Detail, "kind pull")
 	}
-	f.there.Pull = true
-	require.Equal(t, 200, post(h, "/v1/queues/ep_123456789/take", "").Code)
-	require.Equal(t, dispatcher.Lane("ep_123456789"), f.asks[0].Lane)
-	f.there = nil
-	requireProblem(t, post(h, "/v1/queues/ep_123456789/take", ""), 404, "not-found")
-	requireProblem(t, post(h, "/v1/queues/ep_/take", ""), 404, "not-found")
+	f.There.Pull = true
+	require.Equal(t, 200, apitest.Post(h, "/v1/queues/ep_123456789/take", "").Code)
+	require.Equal(t, dispatcher.Lane("ep_123456789"), f.Asks[0].Lane)
+	f.There = nil
+	apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/ep_123456789/take", ""), 404, "not-found")
+	apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/ep_/take", ""), 404, "not-found")
 	settles := `{"results":[{"id":"ep_123456789:m","outcome":"delivered"}]}`
-	require.Equal(t, 200, post(h, "/v1/queues/ep_123456789/settle", settles).Code, "it was deleted while this was taken")
+	require.Equal(t, 200, apitest.Post(h, "/v1/queues/ep_123456789/settle", settles).Code, "it was deleted while this was taken")
 }
 
 // The queue would stay empty, and its caller would wait for ever.
 func TestTheUIDOfAPullEndpointIsNoUnknownQueue(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	f.there.UID = "pull-1"
-	h := newTestAPI(t, f)
-	f.there.Pull = true
-	p := requireProblem(t, post(h, "/v1/queues/pull-1/take", `{"wait":"30s"}`), 422, "invalid")
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	f.There.UID = "pull-1"
+	h := apitest.New(t, f)
+	f.There.Pull = true
+	p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/pull-1/take", `{"wait":"30s"}`), 422, "invalid")
 	require.Equal(t, []string{"path.name", "is no queue, but the uid of an endpoint: take from its id, ep_123456789"}, []string{p.Errors[0].Path, p.Errors[0].Detail})
-	require.Empty(t, f.asks)
-	require.Equal(t, []dispatcher.Lane{"q_pull-1"}, f.lanes)
-	require.Equal(t, 200, post(h, "/v1/queues/other/take", "").Code)
-	f.state.Lane = "q_pull-1"
-	require.Equal(t, 200, post(h, "/v1/queues/pull-1/take", "").Code, "a queue of that name is there")
-	f.state.Lane = ""
-	require.Equal(t, 200, post(h, "/v1/queues/pull-1/take", "").Code, "it is known")
+	require.Empty(t, f.Asks)
+	require.Equal(t, []dispatcher.Lane{"q_pull-1"}, f.AskedLanes)
+	require.Equal(t, 200, apitest.Post(h, "/v1/queues/other/take", "").Code)
+	f.State.Lane = "q_pull-1"
+	require.Equal(t, 200, apitest.Post(h, "/v1/queues/pull-1/take", "").Code, "a queue of that name is there")
+	f.State.Lane = ""
+	require.Equal(t, 200, apitest.Post(h, "/v1/queues/pull-1/take", "").Code, "it is known")
 
-	push := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	push.there.UID = "push-1"
-	require.Equal(t, 200, post(newTestAPI(t, push), "/v1/queues/push-1/take", "").Code)
+	push := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	push.There.UID = "push-1"
+	require.Equal(t, 200, apitest.Post(apitest.New(t, push), "/v1/queues/push-1/take", "").Code)
 }
 
 func TestAKeyTakesOnlyFromItsQueues(t *testing.T) {
 	const all, orders, reads = "consume-all-0123456789", "consume-orders-0123456", "read-0123456789abcdef"
-	f := &fakeService{}
-	h := newTestAPI(t, f, withKeys(t, all+":consume,"+orders+":consume@orders+consume@ep_123456789,"+reads+":read+publish"))
+	f := &apitest.Fake{}
+	h := apitest.New(t, f, apitest.WithKeys(t, all+":consume,"+orders+":consume@orders+consume@ep_123456789,"+reads+":read+publish"))
 	take := func(key, queue string) int {
-		r := newRequest("POST", "/v1/queues/"+queue+"/take", "")
+		r := apitest.NewRequest("POST", "/v1/queues/"+queue+"/take", "")
 		r.Header.Set("Authorization", "Bearer "+key)
-		return serve(h, r).Code
+		return apitest.Serve(h, r).Code
 	}
 	require.Equal(t, 200, take(all, "orders"))
 	require.Equal(t, 200, take(all, "other"))
@@ -184,26 +146,26 @@ func TestAKeyTakesOnlyFromItsQueues(t *testing.T) {
 	require.Equal(t, 403, take(orders, "Orders"))
 	require.Equal(t, 403, take(reads, "orders"))
 	require.Equal(t, 401, take("unknown-0123456789abc", "orders"))
-	require.NotEqual(t, f.asks[0].Owner, f.asks[2].Owner)
-	require.Equal(t, f.asks[0].Owner, f.asks[1].Owner)
+	require.NotEqual(t, f.Asks[0].Owner, f.Asks[2].Owner)
+	require.Equal(t, f.Asks[0].Owner, f.Asks[1].Owner)
 }
 
 func TestSoManyMayWait(t *testing.T) {
-	f := &fakeService{}
+	f := &apitest.Fake{}
 	entered, leave := make(chan struct{}), make(chan struct{})
-	f.take = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
+	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		entered <- struct{}{}
 		<-leave
 		return nil, nil
 	}
-	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Waiting = 1 })
+	h := apitest.New(t, f, func(o *httpapi.Options) { o.Waiting = 1 })
 	over := make(chan int)
-	go func() { over <- post(h, "/v1/queues/orders/take", `{"wait":"5s"}`).Code }()
+	go func() { over <- apitest.Post(h, "/v1/queues/orders/take", `{"wait":"5s"}`).Code }()
 	<-entered
-	w := post(h, "/v1/queues/orders/take", `{"wait":"5s"}`)
-	requireProblem(t, w, 429, "waiting")
+	w := apitest.Post(h, "/v1/queues/orders/take", `{"wait":"5s"}`)
+	apitest.RequireProblem(t, w, 429, "waiting")
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
-	go func() { over <- post(h, "/v1/queues/orders/take", "").Code }()
+	go func() { over <- apitest.Post(h, "/v1/queues/orders/take", "").Code }()
 	<-entered // it does not wait
 	close(leave)
 	require.Equal(t, 200, <-over)
@@ -216,30 +178,30 @@ type brokenWriter struct{ *httptest.ResponseRecorder }
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestAnAnswerThatCanNotBeWrittenIsGivenBack(t *testing.T) {
-	f := &fakeService{}
-	f.take = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
+	f := &apitest.Fake{}
+	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		return []dispatcher.Given{given("text/plain", "a"), given("text/plain", "b")}, nil
 	}
-	h := newTestAPI(t, f)
-	h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, newRequest("POST", "/v1/queues/orders/take", ""))
-	require.Equal(t, 2, f.given())
+	h := apitest.New(t, f)
+	h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, apitest.NewRequest("POST", "/v1/queues/orders/take", ""))
+	require.Equal(t, 2, f.Given())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	serve(h, newRequest("POST", "/v1/queues/orders/take", "").WithContext(ctx))
-	require.Equal(t, 4, f.given())
+	apitest.Serve(h, apitest.NewRequest("POST", "/v1/queues/orders/take", "").WithContext(ctx))
+	require.Equal(t, 4, f.Given())
 }
 
 func TestACallerThatHangsUpEndsItsWait(t *testing.T) {
-	f := &fakeService{}
+	f := &apitest.Fake{}
 	entered, ended := make(chan struct{}), make(chan error, 1)
-	f.take = func(ctx context.Context, _ dispatcher.TakerAsk) ([]dispatcher.Given, error) {
+	f.OnTake = func(ctx context.Context, _ dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		close(entered)
 		<-ctx.Done()
 		ended <- ctx.Err()
 		return nil, ctx.Err()
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		newTestAPI(t, f).ServeHTTP(w, r)
+		apitest.New(t, f).ServeHTTP(w, r)
 	}))
 	t.Cleanup(srv.Close)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -256,30 +218,30 @@ func TestACallerThatHangsUpEndsItsWait(t *testing.T) {
 
 func TestAKeyThatIsTakenAwayWhileItWaitsGetsNothing(t *testing.T) {
 	const key = "consume-orders-0123456"
-	f := &fakeService{}
+	f := &apitest.Fake{}
 	keys, err := apikey.Parse(key + ":consume@orders")
 	require.NoError(t, err)
 	ring := apikey.NewRing(keys)
-	f.take = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
+	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		other, err := apikey.Parse(key + ":consume@other")
 		ring.Renew(other)
 		return []dispatcher.Given{given("text/plain", "a")}, err
 	}
-	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Keys = ring })
-	r := newRequest("POST", "/v1/queues/orders/take", "")
+	h := apitest.New(t, f, func(o *httpapi.Options) { o.Keys = ring })
+	r := apitest.NewRequest("POST", "/v1/queues/orders/take", "")
 	r.Header.Set("Authorization", "Bearer "+key)
-	requireProblem(t, serve(h, r), 401, "unauthorized")
-	require.Equal(t, 1, f.given())
+	apitest.RequireProblem(t, apitest.Serve(h, r), 401, "unauthorized")
+	require.Equal(t, 1, f.Given())
 }
 
 func TestASettleSaysWhatBecameOfEach(t *testing.T) {
-	f := &fakeService{}
-	f.told = []dispatcher.Told{
-		{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "a"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusInFlight, Until: testNow},
+	f := &apitest.Fake{}
+	f.Told = []dispatcher.Told{
+		{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "a"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusInFlight, Until: apitest.Now},
 		{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "b"}, Result: dispatcher.TakerUnknown},
 	}
-	h := newTestAPI(t, f)
-	w := post(h, "/v1/queues/orders/settle", `{"results":[
+	h := apitest.New(t, f)
+	w := apitest.Post(h, "/v1/queues/orders/settle", `{"results":[
 		{"id":"q_orders:a","lease":"1.t.h","outcome":"extend","after":"1m"},{"id":"q_orders:b","outcome":"retry","after":0,"error":"no stock"},
 		{"id":"q_orders:c","lease":"1.t.h","outcome":"retry"},{"id":"q_orders:d","outcome":"dead","after":null},{"id":"q_orders:e","outcome":"delivered"}]}`)
 	require.Equal(t, 200, w.Code, w.Body.String())
@@ -292,13 +254,13 @@ func TestASettleSaysWhatBecameOfEach(t *testing.T) {
 		{ID: id("c"), Lease: "1.t.h", Handled: dispatcher.Handled{Verdict: dispatcher.Retry}},
 		{ID: id("d"), Handled: dispatcher.Handled{Verdict: dispatcher.Dead}},
 		{ID: id("e"), Handled: dispatcher.Handled{Verdict: dispatcher.Delivered}},
-	}, f.settle)
-	require.Equal(t, dispatcher.Lane("q_orders"), f.from)
+	}, f.OnSettle)
+	require.Equal(t, dispatcher.Lane("q_orders"), f.From)
 }
 
 func TestASettleNamesEachMistake(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
 	one := func(more string) string {
 		return `{"results":[{"id":"q_a:b","outcome":"delivered"},{"id":"q_a:b",` + more + `}]}`
 	}
@@ -312,23 +274,23 @@ func TestASettleNamesEachMistake(t *testing.T) {
 		one(`"outcome":"extend","after":"0s"`): "$.results[1].after", one(`"outcome":"retry","more":1`): "$.results[1].more",
 		one(`"outcome":"retry","error":7`): "$.results[1].error", one(`"outcome":"retry","after":"soon"`): "$.results[1].after",
 	} {
-		p := requireProblem(t, post(h, "/v1/queues/orders/settle", body), 422, "invalid")
+		p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/orders/settle", body), 422, "invalid")
 		require.Equal(t, path, p.Errors[0].Path, body)
 	}
 	many := strings.Repeat(`{"id":"q_a:b","outcome":"delivered"},`, 1001)
-	p := requireProblem(t, post(h, "/v1/queues/orders/settle", `{"results":[`+strings.TrimSuffix(many, ",")+`]}`), 422, "invalid")
+	p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/orders/settle", `{"results":[`+strings.TrimSuffix(many, ",")+`]}`), 422, "invalid")
 	require.Contains(t, p.Errors[0].Detail, "1000")
-	requireProblem(t, post(h, "/v1/queues/orders/settle", ""), 415, "unsupported-media-type")
-	require.Nil(t, f.settle)
+	apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/orders/settle", ""), 415, "unsupported-media-type")
+	require.Nil(t, f.OnSettle)
 }
 
 func TestTheClientTakesAndSettles(t *testing.T) {
-	f := &fakeService{}
-	f.take = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
+	f := &apitest.Fake{}
+	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		return []dispatcher.Given{given("application/json", `{"a":1.0}`)}, nil
 	}
-	f.told = []dispatcher.Told{{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "msg_1"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusRetrying}}
-	srv := httptest.NewServer(newTestAPI(t, f))
+	f.Told = []dispatcher.Told{{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "msg_1"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusRetrying}}
+	srv := httptest.NewServer(apitest.New(t, f))
 	t.Cleanup(srv.Close)
 	c, err := client.New(srv.URL, "")
 	require.NoError(t, err)
@@ -336,17 +298,17 @@ func TestTheClientTakesAndSettles(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.Equal(t, `{"a":1.0}`, string(got[0].Bytes()))
-	require.Equal(t, 5, f.asks[0].Most)
+	require.Equal(t, 5, f.Asks[0].Most)
 	after := wire.Duration(0)
 	told, err := c.Settle(t.Context(), "orders", []wire.Settlement{{ID: got[0].ID, Lease: got[0].Lease, Outcome: "retry", After: &after, Error: "no"}})
 	require.NoError(t, err)
 	require.Equal(t, []wire.SettledDelivery{{ID: "q_orders:msg_1", Result: "ok", Status: "retrying"}}, told)
-	require.Equal(t, time.Duration(0), *f.settle[0].Handled.After)
+	require.Equal(t, time.Duration(0), *f.OnSettle[0].Handled.After)
 }
 
 func TestALongWaitOutlastsTheServersDeadlines(t *testing.T) {
-	f := &fakeService{}
-	f.take = func(ctx context.Context, _ dispatcher.TakerAsk) ([]dispatcher.Given, error) {
+	f := &apitest.Fake{}
+	f.OnTake = func(ctx context.Context, _ dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -354,7 +316,7 @@ func TestALongWaitOutlastsTheServersDeadlines(t *testing.T) {
 			return []dispatcher.Given{given("text/plain", "hi")}, nil
 		}
 	}
-	srv := httptest.NewUnstartedServer(newTestAPI(t, f))
+	srv := httptest.NewUnstartedServer(apitest.New(t, f))
 	srv.Config.ReadTimeout, srv.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
 	srv.Start()
 	t.Cleanup(srv.Close)
@@ -364,5 +326,5 @@ func TestALongWaitOutlastsTheServersDeadlines(t *testing.T) {
 	b, err := io.ReadAll(bufio.NewReader(resp.Body))
 	require.NoError(t, err)
 	require.Contains(t, string(b), "aGk=")
-	require.Zero(t, f.given())
+	require.Zero(t, f.Given())
 }

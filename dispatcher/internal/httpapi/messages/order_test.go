@@ -1,4 +1,4 @@
-package httpapi_test
+package messages_test
 
 import (
 	"testing"
@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func TestAListHasTheOrderOfItsFilter(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
 	for query, want := range map[string]dispatcher.Filter{
 		"status=dead&status=delivered":            {Order: dispatcher.OrderEnded, Statuses: []dispatcher.Status{"dead", "delivered"}},
 		"status=dead&status=ready":                {Statuses: []dispatcher.Status{"dead", "ready"}},
@@ -26,26 +27,26 @@ func TestAListHasTheOrderOfItsFilter(t *testing.T) {
 		"tenant=t":                                {Order: dispatcher.OrderAccepted, Tenants: []string{"t"}},
 		"dead_reason=gone":                        {Order: dispatcher.OrderEnded, Statuses: []dispatcher.Status{"dead"}, Reasons: []dispatcher.DeadReason{"gone"}},
 	} {
-		decodeAnswer[wire.Page](t, get(h, "/v1/deliveries?"+query), 200)
-		f.filter.Limit = 0
-		require.Equal(t, want, f.filter, query)
+		apitest.DecodeAnswer[wire.Page](t, apitest.Get(h, "/v1/deliveries?"+query), 200)
+		f.Filter.Limit = 0
+		require.Equal(t, want, f.Filter, query)
 	}
 	for query, cure := range map[string]string{
 		"order=ended&status=ready": "no other status than delivered", "order=ended&failed=true": "leave failed out",
 		"order=accepted": "destination", "order=oldest": "accepted",
 		"order=due&status=ready": "scheduled and retrying", "order=due&dead_reason=gone": "leave dead_reason out",
 	} {
-		requireField(t, get(h, "/v1/deliveries?"+query), "query.order", cure)
+		apitest.RequireField(t, apitest.Get(h, "/v1/deliveries?"+query), "query.order", cure)
 	}
 }
 
 func TestAShortPageSaysHowFarItLooked(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	f := &fakeService{page: dispatcher.Page{LookedAt: 7, Next: "c", Reached: &dispatcher.EndPlace{At: at, ID: "u_1:m"}}}
-	h := newTestAPI(t, f)
-	got := decodeAnswer[wire.Page](t, get(h, "/v1/deliveries?tenant=t"), 200)
+	f := &apitest.Fake{Page: dispatcher.Page{LookedAt: 7, Next: "c", Reached: &dispatcher.EndPlace{At: at, ID: "u_1:m"}}}
+	h := apitest.New(t, f)
+	got := apitest.DecodeAnswer[wire.Page](t, apitest.Get(h, "/v1/deliveries?tenant=t"), 200)
 	require.Equal(t, 7, got.LookedAt)
 	require.True(t, at.Equal(got.LookedUntil.Time))
-	f.page.Next, f.page.Reached = "", nil
-	require.Zero(t, decodeAnswer[wire.Page](t, get(h, "/v1/deliveries?tenant=t"), 200).LookedUntil)
+	f.Page.Next, f.Page.Reached = "", nil
+	require.Zero(t, apitest.DecodeAnswer[wire.Page](t, apitest.Get(h, "/v1/deliveries?tenant=t"), 200).LookedUntil)
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package endpoints_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -19,46 +20,46 @@ const confirmPath = patchPath + "/confirm"
 
 // heldEndpoint is one whose URL a link set, in place of the operator's.
 func heldEndpoint(t testing.TB) *dispatcher.Endpoint {
-	e := testEndpoint(t)
+	e := apitest.Endpoint(t)
 	e.Linked, e.Unverified, e.HeadersFor = true, true, "https://former.example/"
 	require.True(t, e.HeadersHeld())
 	return e
 }
 
 func TestAConfirmedURLIsTheOperators(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: heldEndpoint(t), races: 1}}
-	h := newTestAPI(t, f)
-	held := decodeAnswer[wire.EndpointView](t, get(h, patchPath), 200)
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: heldEndpoint(t), Races: 1}}
+	h := apitest.New(t, f)
+	held := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Get(h, patchPath), 200)
 	require.True(t, held.HeadersHeld)
 	require.Equal(t, map[string]string{"Authorization": "***", "x-b": "***"}, held.Headers)
-	got := decodeAnswer[wire.EndpointView](t, serve(h, newRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
+	got := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
 	require.False(t, got.HeadersHeld)
-	require.Equal(t, testEndpoint(t), f.there)
-	got = decodeAnswer[wire.EndpointView](t, serve(h, newRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
+	require.Equal(t, apitest.Endpoint(t), f.There)
+	got = apitest.DecodeAnswer[wire.EndpointView](t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
 	require.False(t, got.HeadersHeld, "again it is as it was")
 }
 
 func TestAURLThatIsNotTheEndpointsIsNotConfirmed(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: heldEndpoint(t)}}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: heldEndpoint(t)}}
+	h := apitest.New(t, f)
 	for _, other := range []string{"https://former.example/", "https://shop.example/hooks", "https://shop.example/hooks?k=1&l=2#", "x"} {
-		p := requireProblem(t, serve(h, newRequest("POST", confirmPath, `{"url":"`+other+`"}`)), 409, "changed")
+		p := apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"`+other+`"}`)), 409, "changed")
 		require.Contains(t, p.Detail, "another url by now")
 	}
 	for body, path := range map[string]string{`{}`: "$.url", `{"url":""}`: "$.url", `{"url":null}`: "$.url", `{"url":1}`: "$.url", `{"link":"x"}`: "$.link", `[]`: "$"} {
-		w := serve(h, newRequest("POST", confirmPath, body))
-		p := requireProblem(t, w, 422, "invalid")
+		w := apitest.Serve(h, apitest.NewRequest("POST", confirmPath, body))
+		p := apitest.RequireProblem(t, w, 422, "invalid")
 		require.Equal(t, path, p.Errors[0].Path, body)
 	}
-	require.Equal(t, heldEndpoint(t), f.there)
+	require.Equal(t, heldEndpoint(t), f.There)
 
-	f.there.URL = "http://10.1.2.3/"
-	requireField(t, serve(h, newRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), "$.url", "ALLOW_NETS=10.1.2.3/32")
-	require.True(t, f.there.Linked, "the operator's networks hold for it from then on")
-	f.there.Secrets = nil
-	requireProblem(t, serve(h, newRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), 500, "sealed")
-	f.there = &dispatcher.Endpoint{ID: "ep_123456789", Pull: true, Secrets: testEndpoint(t).Secrets}
-	requireProblem(t, serve(h, newRequest("POST", confirmPath, `{"url":"https://shop.example/"}`)), 409, "changed")
+	f.There.URL = "http://10.1.2.3/"
+	apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), "$.url", "ALLOW_NETS=10.1.2.3/32")
+	require.True(t, f.There.Linked, "the operator's networks hold for it from then on")
+	f.There.Secrets = nil
+	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), 500, "sealed")
+	f.There = &dispatcher.Endpoint{ID: "ep_123456789", Pull: true, Secrets: apitest.Endpoint(t).Secrets}
+	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"https://shop.example/"}`)), 409, "changed")
 }
 
 func TestOnlyAPatchThatGivesAHeaderAValueConfirms(t *testing.T) {
@@ -80,29 +81,29 @@ func TestOnlyAPatchThatGivesAHeaderAValueConfirms(t *testing.T) {
 		`{"headers":{"x-c":"9"},"url":"https://third.example/","ordered":false}`: false,
 		`{"headers":null}`: false, // there are none any more
 	} {
-		f := &fakeService{fakeEndpoints: fakeEndpoints{there: heldEndpoint(t)}}
-		got := decodeAnswer[wire.EndpointView](t, patch(newTestAPI(t, f), body), 200)
+		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: heldEndpoint(t)}}
+		got := apitest.DecodeAnswer[wire.EndpointView](t, patch(apitest.New(t, f), body), 200)
 		require.Equal(t, held, got.HeadersHeld, body)
 	}
 }
 
 func TestTheOperatorsListOfTopics(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	h := newTestAPI(t, f)
-	require.NotContains(t, get(h, patchPath).Body.String(), "topics_allowed")
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	h := apitest.New(t, f)
+	require.NotContains(t, apitest.Get(h, patchPath).Body.String(), "topics_allowed")
 	for body, want := range map[string][]string{`["order.*","*"]`: {"order.*", "*"}, `[]`: {}, `null`: nil} {
-		got := decodeAnswer[wire.EndpointView](t, patch(h, `{"topics_allowed":`+body+`}`), 200)
+		got := apitest.DecodeAnswer[wire.EndpointView](t, patch(h, `{"topics_allowed":`+body+`}`), 200)
 		require.Equal(t, want, got.TopicsAllowed)
-		require.Equal(t, want, f.there.TopicsAllowed)
+		require.Equal(t, want, f.There.TopicsAllowed)
 	}
-	requireField(t, patch(h, `{"topics_allowed":["a b"]}`), "$.topics_allowed[0]", "must be a topic")
-	requireField(t, patch(h, `{"topics_allowed":"*"}`), "$.topics_allowed", "list")
+	apitest.RequireField(t, patch(h, `{"topics_allowed":["a b"]}`), "$.topics_allowed[0]", "must be a topic")
+	apitest.RequireField(t, patch(h, `{"topics_allowed":"*"}`), "$.topics_allowed", "list")
 }
 
 // asLink makes a call on behalf of a link.
 func asLink(h http.Handler, view dispatcher.View, method, path, body string) *httptest.ResponseRecorder {
-	r := newRequest(method, path, body)
-	return serve(h, r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "lnk_7", View: view})))
+	r := apitest.NewRequest(method, path, body)
+	return apitest.Serve(h, r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "lnk_7", View: view})))
 }
 
 var (
@@ -140,28 +141,28 @@ func TestALinkSetsTopicsWithinTheOperatorsList(t *testing.T) {
 		{narrowed, singleLink, `["payment.*"]`, ""},
 		{narrowed, singleLink, `["*"]`, "$.topics[0]"},
 	} {
-		f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-		c.of(f.there)
-		before := f.there.Clone()
-		w := asLink(newTestAPI(t, f), c.view, "PATCH", patchPath, `{"topics":`+c.topics+`}`)
+		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+		c.of(f.There)
+		before := f.There.Clone()
+		w := asLink(apitest.New(t, f), c.view, "PATCH", patchPath, `{"topics":`+c.topics+`}`)
 		if c.wrong == "" {
 			require.Equal(t, http.StatusOK, w.Code, "%+v: %s", c, w.Body)
 			continue
 		}
-		requireField(t, w, c.wrong, "ask the operator")
-		require.Equal(t, before, f.there)
+		apitest.RequireField(t, w, c.wrong, "ask the operator")
+		require.Equal(t, before, f.There)
 	}
-	f := &fakeService{}
-	requireField(t, asLink(newTestAPI(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/","topics":["hookladder.delivery.dead"]}`), "$.topics[0]", "ask the operator")
-	require.Equal(t, http.StatusCreated, asLink(newTestAPI(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/"}`).Code)
-	f = &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	require.Equal(t, http.StatusOK, patch(newTestAPI(t, f), `{"topics":["hookladder.*"]}`).Code, "an operator sets any")
+	f := &apitest.Fake{}
+	apitest.RequireField(t, asLink(apitest.New(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/","topics":["hookladder.delivery.dead"]}`), "$.topics[0]", "ask the operator")
+	require.Equal(t, http.StatusCreated, asLink(apitest.New(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/"}`).Code)
+	f = &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	require.Equal(t, http.StatusOK, patch(apitest.New(t, f), `{"topics":["hookladder.*"]}`).Code, "an operator sets any")
 }
 
 // A URL that passed for an operator has not passed for a link.
 func TestALinksURLIsJudgedByItsOwnNetworks(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	h := newTestAPI(t, f, func(o *httpapi.Options) {
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	h := apitest.New(t, f, func(o *httpapi.Options) {
 		o.Policy.CheckURL = nil
 		o.Policy.CheckLinkURL = func(u *url.URL) error {
 			if u.Hostname() == "10.1.2.3" {
@@ -172,10 +173,10 @@ func TestALinksURLIsJudgedByItsOwnNetworks(t *testing.T) {
 	})
 	const inside = `{"url":"http://10.1.2.3/"}`
 	for range 2 {
-		require.Equal(t, http.StatusCreated, post(h, "/v1/endpoints", inside).Code)
-		requireField(t, asLink(h, tenantLink, "POST", "/v1/endpoints", inside), "$.url", "not for links")
-		f.there = testEndpoint(t)
-		requireField(t, asLink(h, singleLink, "PATCH", patchPath, inside), "$.url", "not for links")
+		require.Equal(t, http.StatusCreated, apitest.Post(h, "/v1/endpoints", inside).Code)
+		apitest.RequireField(t, asLink(h, tenantLink, "POST", "/v1/endpoints", inside), "$.url", "not for links")
+		f.There = apitest.Endpoint(t)
+		apitest.RequireField(t, asLink(h, singleLink, "PATCH", patchPath, inside), "$.url", "not for links")
 		require.Equal(t, http.StatusOK, asLink(h, singleLink, "PATCH", patchPath, `{"url":"http://10.1.2.4/"}`).Code)
 		require.Equal(t, http.StatusOK, patch(h, inside).Code)
 	}

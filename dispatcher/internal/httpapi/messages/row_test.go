@@ -1,4 +1,4 @@
-package httpapi_test
+package messages_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package httpapi_test
+package endpoints_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
@@ -20,20 +21,20 @@ import (
 const patchPath = "/v1/endpoints/ep_123456789"
 
 func patch(h http.Handler, body string) *httptest.ResponseRecorder {
-	r := newRequest("PATCH", patchPath, body)
+	r := apitest.NewRequest("PATCH", patchPath, body)
 	r.Header.Set("Content-Type", "application/merge-patch+json")
-	return serve(h, r)
+	return apitest.Serve(h, r)
 }
 
 func TestAPatchNamesNoMoreHeadersThanItCanMean(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	h := apitest.New(t, f)
 	var b strings.Builder
 	for i := range 41 {
 		fmt.Fprintf(&b, `,"h%d":null`, i)
 	}
-	w := serve(h, newRequest("PATCH", "/v1/endpoints/"+f.there.ID, `{"headers":{`+b.String()[1:]+`}}`))
-	requireField(t, w, "$.headers", "names 41 headers, an endpoint has at most 20")
+	w := apitest.Serve(h, apitest.NewRequest("PATCH", "/v1/endpoints/"+f.There.ID, `{"headers":{`+b.String()[1:]+`}}`))
+	apitest.RequireField(t, w, "$.headers", "names 41 headers, an endpoint has at most 20")
 }
 
 func TestAPatchChangesWhatItNames(t *testing.T) {
@@ -83,20 +84,20 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 		`{"signature":"standard","url":"http://b"}`: func(e *dispatcher.Endpoint) { e.URL = "http://b" },
 	} {
 		t.Run(body, func(t *testing.T) {
-			f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t), races: 1}}
-			before := f.there
-			w := patch(newTestAPI(t, f), body)
+			f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t), Races: 1}}
+			before := f.There
+			w := patch(apitest.New(t, f), body)
 			require.Equal(t, 200, w.Code, w.Body.String())
 			requireNoSecret(t, w.Body.String())
-			want := testEndpoint(t)
+			want := apitest.Endpoint(t)
 			change(want)
-			require.Equal(t, want.Success.String(), f.there.Success.String())
-			require.Equal(t, want.Success == nil, f.there.Success == nil)
-			require.Equal(t, want.Ladder == nil, f.there.Ladder == nil)
-			want.Success, want.Ladder = f.there.Success, f.there.Ladder
-			require.Equal(t, want, f.there)
-			require.Equal(t, testEndpoint(t).Headers, before.Headers, "who else reads it sees no change")
-			require.Equal(t, testEndpoint(t).Metadata, before.Metadata)
+			require.Equal(t, want.Success.String(), f.There.Success.String())
+			require.Equal(t, want.Success == nil, f.There.Success == nil)
+			require.Equal(t, want.Ladder == nil, f.There.Ladder == nil)
+			want.Success, want.Ladder = f.There.Success, f.There.Ladder
+			require.Equal(t, want, f.There)
+			require.Equal(t, apitest.Endpoint(t).Headers, before.Headers, "who else reads it sees no change")
+			require.Equal(t, apitest.Endpoint(t).Metadata, before.Metadata)
 		})
 	}
 }
@@ -109,12 +110,12 @@ func mustSuccess(t testing.TB, text string) *success.Rule {
 }
 
 func TestAPatchOfAnEndpointWithNothingSetsIt(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: &dispatcher.Endpoint{
-		ID: "ep_123456789", URL: "http://a", Signature: signer.Standard, Secrets: testEndpoint(t).Secrets,
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: &dispatcher.Endpoint{
+		ID: "ep_123456789", URL: "http://a", Signature: signer.Standard, Secrets: apitest.Endpoint(t).Secrets,
 	}}}
-	h := newTestAPI(t, f)
-	got := decodeAnswer[wire.EndpointView](t, patch(h, `{"success":{"body":"ok"},"metadata":{"a":"1","b":null},"headers":{"x":"1"},"ladder":["1s"]}`), 200)
-	require.Equal(t, `{"status":["2xx"],"body":"ok"}`, f.there.Success.String())
+	h := apitest.New(t, f)
+	got := apitest.DecodeAnswer[wire.EndpointView](t, patch(h, `{"success":{"body":"ok"},"metadata":{"a":"1","b":null},"headers":{"x":"1"},"ladder":["1s"]}`), 200)
+	require.Equal(t, `{"status":["2xx"],"body":"ok"}`, f.There.Success.String())
 	require.Equal(t, map[string]string{"a": "1"}, got.Metadata)
 	require.Equal(t, map[string]string{"x": "***"}, got.Headers)
 	require.Equal(t, 1, got.Ladder.Len())
@@ -122,30 +123,30 @@ func TestAPatchOfAnEndpointWithNothingSetsIt(t *testing.T) {
 }
 
 func TestABadPatchChangesNothing(t *testing.T) {
-	f := &fakeService{}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
 	for body, want := range map[string][2]string{
 		`[]`: {"$", "object"}, `null`: {"$", "object"},
-		`{"color":1}`:                          {"$.color", "unknown"},
-		`{"uid":"other"}`:                      {"$.uid", "create another"},
-		`{"uid":null}`:                         {"$.uid", "create another"},
-		`{"tenant":"m8"}`:                      {"$.tenant", "create another"},
-		`{"tenant":null}`:                      {"$.tenant", "create another"},
-		`{"uid":7}`:                            {"$.uid", "text"},
-		`{"secret":"` + secretNew + `"}`:       {"$.secret", "rotate-secret"},
-		`{"url":null}`:                         {"$.url", "null"},
-		`{"url":""}`:                           {"$.url", "empty"},
-		`{"url":"http://10.1.2.3/"}`:           {"$.url", "ALLOW_NETS"},
-		`{"topics":["a b"]}`:                   {"$.topics[0]", "topic"},
-		`{"metadata":"x"}`:                     {"$.metadata", "object of texts"},
-		`{"metadata":{"a":{}}}`:                {"$.metadata.a", "text"},
-		`{"headers":{"x":"***"}}`:              {"$.headers.x", "stands for"},
-		`{"headers":{"x":"1","X":null}}`:       {"$.headers", "twice"},
-		`{"headers":{"Host":"1"}}`:             {"$.headers.Host", "can't be set"},
-		`{"headers":[]}`:                       {"$.headers", "object of texts"},
-		`{"success":"2xx"}`:                    {"$.success", ""},
-		`{"success":{"body":{"matches":"("}}}`: {"$.success.body.matches", ""},
-		`{"success":{"color":"red"}}`:          {"$.success.color", "unknown"},
+		`{"color":1}`:                            {"$.color", "unknown"},
+		`{"uid":"other"}`:                        {"$.uid", "create another"},
+		`{"uid":null}`:                           {"$.uid", "create another"},
+		`{"tenant":"m8"}`:                        {"$.tenant", "create another"},
+		`{"tenant":null}`:                        {"$.tenant", "create another"},
+		`{"uid":7}`:                              {"$.uid", "text"},
+		`{"secret":"` + apitest.SecretNew + `"}`: {"$.secret", "rotate-secret"},
+		`{"url":null}`:                           {"$.url", "null"},
+		`{"url":""}`:                             {"$.url", "empty"},
+		`{"url":"http://10.1.2.3/"}`:             {"$.url", "ALLOW_NETS"},
+		`{"topics":["a b"]}`:                     {"$.topics[0]", "topic"},
+		`{"metadata":"x"}`:                       {"$.metadata", "object of texts"},
+		`{"metadata":{"a":{}}}`:                  {"$.metadata.a", "text"},
+		`{"headers":{"x":"***"}}`:                {"$.headers.x", "stands for"},
+		`{"headers":{"x":"1","X":null}}`:         {"$.headers", "twice"},
+		`{"headers":{"Host":"1"}}`:               {"$.headers.Host", "can't be set"},
+		`{"headers":[]}`:                         {"$.headers", "object of texts"},
+		`{"success":"2xx"}`:                      {"$.success", ""},
+		`{"success":{"body":{"matches":"("}}}`:   {"$.success.body.matches", ""},
+		`{"success":{"color":"red"}}`:            {"$.success.color", "unknown"},
 		`{"success":` + strings.Repeat(`{"a":`, 65) + `1` + strings.Repeat("}", 65) + `}`: {"$.success.a", "unknown"},
 		`{"timeout":"soon"}`:               {"$.timeout", ""},
 		`{"timeout":"2m"}`:                 {"$.timeout", "1s to 60s"},
@@ -154,91 +155,91 @@ func TestABadPatchChangesNothing(t *testing.T) {
 		`{"signature":"standard-ed25519"}`: {"$.signature", "other secrets"},
 		`{"signature":"none"}`:             {"$.signature", "one of"},
 	} {
-		before := testEndpoint(t)
-		f.there = before
+		before := apitest.Endpoint(t)
+		f.There = before
 		w := patch(h, body)
-		t.Run(clipName(body), func(t *testing.T) { requireField(t, w, want[0], want[1]) })
-		require.Same(t, before, f.there, body)
-		require.NotContains(t, w.Body.String(), secretNew)
+		t.Run(apitest.ClipName(body), func(t *testing.T) { apitest.RequireField(t, w, want[0], want[1]) })
+		require.Same(t, before, f.There, body)
+		require.NotContains(t, w.Body.String(), apitest.SecretNew)
 	}
-	p := requireProblem(t, patch(h, `{"uid":"a","x":1,"url":"ftp://a","timeout":"soon","topics":["a b"]}`), 422, "invalid")
+	p := apitest.RequireProblem(t, patch(h, `{"uid":"a","x":1,"url":"ftp://a","timeout":"soon","topics":["a b"]}`), 422, "invalid")
 	require.Len(t, p.Errors, 5, "all mistakes are told at once")
 }
 
 // A caller reads, changes a member, and sends all of it back.
 func TestAPatchMayRepeatAnAnswer(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	h := apitest.New(t, f)
 	var whole map[string]any
-	require.NoError(t, json.Unmarshal(get(h, patchPath).Body.Bytes(), &whole))
+	require.NoError(t, json.Unmarshal(apitest.Get(h, patchPath).Body.Bytes(), &whole))
 	whole["description"] = "changed"
 	whole["state"], whole["waiting"], whole["id"], whole["disabled_at"] = "open", 77, nil, "2026-01-01T00:00:00Z"
 	text, err := json.Marshal(whole)
 	require.NoError(t, err)
 	w := patch(h, string(text))
 	require.Equal(t, 200, w.Code, w.Body.String())
-	want := testEndpoint(t)
+	want := apitest.Endpoint(t)
 	want.Description = "changed"
-	require.Equal(t, want, f.there, "and a header that is *** keeps its value")
+	require.Equal(t, want, f.There, "and a header that is *** keeps its value")
 
 	require.Equal(t, 200, patch(h, `{"headers":{"AUTHORIZATION":"***","x-b":"9"}}`).Code)
-	require.Equal(t, []dispatcher.Header{{Name: "Authorization", Value: "Bearer hunter2"}, {Name: "x-b", Value: "9"}}, f.there.Headers)
-	f.there.UID, f.there.Tenant = "", ""
-	require.Equal(t, 200, serve(h, newRequest("PATCH", "/v1/endpoints/ep_123456789", `{"uid":null,"tenant":null}`)).Code)
+	require.Equal(t, []dispatcher.Header{{Name: "Authorization", Value: "Bearer hunter2"}, {Name: "x-b", Value: "9"}}, f.There.Headers)
+	f.There.UID, f.There.Tenant = "", ""
+	require.Equal(t, 200, apitest.Serve(h, apitest.NewRequest("PATCH", "/v1/endpoints/ep_123456789", `{"uid":null,"tenant":null}`)).Code)
 }
 
 func TestAPatchMayBeSentAsPlainJSON(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	h := newTestAPI(t, f)
-	require.Equal(t, 200, serve(h, newRequest("PATCH", patchPath, `{"description":"x"}`)).Code)
-	require.Equal(t, "x", f.there.Description)
-	r := newRequest("POST", "/v1/endpoints", endpoint(""))
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	h := apitest.New(t, f)
+	require.Equal(t, 200, apitest.Serve(h, apitest.NewRequest("PATCH", patchPath, `{"description":"x"}`)).Code)
+	require.Equal(t, "x", f.There.Description)
+	r := apitest.NewRequest("POST", "/v1/endpoints", endpoint(""))
 	r.Header.Set("Content-Type", "application/merge-patch+json")
-	requireProblem(t, serve(h, r), 415, "unsupported-media-type")
-	requireProblem(t, serve(h, newRequest("PATCH", "/v1/endpoints/gone", `{"x":1}`)), 404, "not-found")
+	apitest.RequireProblem(t, apitest.Serve(h, r), 415, "unsupported-media-type")
+	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("PATCH", "/v1/endpoints/gone", `{"x":1}`)), 404, "not-found")
 }
 
 // Settings change: what was taken once may be refused today, and must not keep
 // everything else from being changed.
 func TestAPatchIsNotRefusedForWhatItLeavesAlone(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	f.there.URL = "http://10.1.2.3/"
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	f.There.URL = "http://10.1.2.3/"
+	h := apitest.New(t, f)
 	require.Equal(t, 200, patch(h, `{"max_in_flight":1}`).Code)
-	requireField(t, patch(h, `{"max_in_flight":1,"url":"http://10.1.2.3/x"}`), "$.url", "ALLOW_NETS")
+	apitest.RequireField(t, patch(h, `{"max_in_flight":1,"url":"http://10.1.2.3/x"}`), "$.url", "ALLOW_NETS")
 }
 
 // An endpoint that can't be opened has neither secrets nor header values: to
 // store it so would lose them.
 func TestAnEndpointThatCannotBeOpenedIsNotChanged(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	f.there.Secrets = nil
-	before := f.there
-	require.Contains(t, requireProblem(t, patch(newTestAPI(t, f), `{"description":"x"}`), 500, "sealed").Detail, "ENCRYPTION_KEY")
-	require.Same(t, before, f.there)
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	f.There.Secrets = nil
+	before := f.There
+	require.Contains(t, apitest.RequireProblem(t, patch(apitest.New(t, f), `{"description":"x"}`), 500, "sealed").Detail, "ENCRYPTION_KEY")
+	require.Same(t, before, f.There)
 }
 
 func TestAnotherSignatureKeepsTheTextsOfTheSecrets(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	h := apitest.New(t, f)
 	require.Equal(t, 200, patch(h, `{"signature":"stripe"}`).Code)
-	require.Equal(t, signer.Stripe, f.there.Signature)
-	require.Equal(t, secretNew, f.there.Secrets[0].Secret.Reveal())
-	require.True(t, f.there.Secrets[0].Secret.Equal(mustSecret(t, signer.Stripe, secretNew)), "its text is the key")
-	require.Equal(t, testNow.Add(time.Hour), f.there.Secrets[1].Until)
+	require.Equal(t, signer.Stripe, f.There.Signature)
+	require.Equal(t, apitest.SecretNew, f.There.Secrets[0].Secret.Reveal())
+	require.True(t, f.There.Secrets[0].Secret.Equal(apitest.MustSecret(t, signer.Stripe, apitest.SecretNew)), "its text is the key")
+	require.Equal(t, apitest.Now.Add(time.Hour), f.There.Secrets[1].Until)
 	require.Equal(t, 200, patch(h, `{"signature":null}`).Code)
-	require.True(t, f.there.Secrets[0].Secret.Equal(mustSecret(t, signer.Standard, secretNew)))
+	require.True(t, f.There.Secrets[0].Secret.Equal(apitest.MustSecret(t, signer.Standard, apitest.SecretNew)))
 }
 
 // The buffer of a request serves the next one before the endpoint is changed.
 func TestAPatchOutlivesItsBuffer(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	h := apitest.New(t, f)
 	other := endpoint(`"description":"` + strings.Repeat("z", 1000) + `","topics":7`)
-	f.meanwhile = func() { requireField(t, post(h, "/v1/endpoints", other), "$.topics", "list") }
+	f.Meanwhile = func() { apitest.RequireField(t, apitest.Post(h, "/v1/endpoints", other), "$.topics", "list") }
 	for range 50 { // the pool may forget a buffer now and then
 		require.Equal(t, 200, patch(h, `{"url":"http://b/hooks","description":"`+strings.Repeat("a", 500)+`"}`).Code)
-		require.Equal(t, strings.Repeat("a", 500), f.there.Description)
+		require.Equal(t, strings.Repeat("a", 500), f.There.Description)
 	}
 }
 
@@ -250,47 +251,47 @@ func FuzzPatch(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	service := &fakeService{}
-	h := newTestAPI(f, service)
+	service := &apitest.Fake{}
+	h := apitest.New(f, service)
 	f.Fuzz(func(t *testing.T, text string) {
-		before := testEndpoint(t)
-		service.there, service.calls = before, nil
+		before := apitest.Endpoint(t)
+		service.There, service.Calls = before, nil
 		w := patch(h, text)
 		require.Contains(t, []int{200, 400, 413, 415, 422}, w.Code)
 		require.True(t, json.Valid(w.Body.Bytes()))
 		require.NotContains(t, w.Body.String(), "hunter3")
 		if w.Code != 200 {
-			require.Same(t, before, service.there)
+			require.Same(t, before, service.There)
 			return
 		}
 		require.True(t, json.Valid([]byte(text)))
-		require.Empty(t, service.there.Validate(testLimits()))
-		require.Len(t, service.there.Secrets, 2)
-		require.Equal(t, "merchant:7", service.there.UID)
+		require.Empty(t, service.There.Validate(apitest.Policy()))
+		require.Len(t, service.There.Secrets, 2)
+		require.Equal(t, "merchant:7", service.There.UID)
 	})
 }
 
 func TestTheKindOfAnEndpointIsFixed(t *testing.T) {
-	f := &fakeService{fakeEndpoints: fakeEndpoints{there: testEndpoint(t)}}
-	h := newTestAPI(t, f)
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	h := apitest.New(t, f)
 	for _, same := range []string{`{"kind":"push"}`, `{"kind":null}`} {
 		require.Equal(t, 200, patch(h, same).Code, same)
 	}
-	requireField(t, patch(h, `{"kind":"pull"}`), "$.kind", "create another endpoint")
-	require.False(t, f.there.Pull)
+	apitest.RequireField(t, patch(h, `{"kind":"pull"}`), "$.kind", "create another endpoint")
+	require.False(t, f.There.Pull)
 
-	f.there.Pull, f.there.URL, f.there.Success, f.there.Timeout = true, "", nil, 0
-	read := serve(h, newRequest("GET", patchPath, ""))
-	got := decodeAnswer[wire.EndpointView](t, read, 200)
+	f.There.Pull, f.There.URL, f.There.Success, f.There.Timeout = true, "", nil, 0
+	read := apitest.Serve(h, apitest.NewRequest("GET", patchPath, ""))
+	got := apitest.DecodeAnswer[wire.EndpointView](t, read, 200)
 	require.Equal(t, "pull", got.Kind)
 	require.NotContains(t, read.Body.String(), `"url"`)
 	require.Equal(t, 200, patch(h, read.Body.String()).Code, "it may repeat what was read")
 	require.Equal(t, 200, patch(h, `{"rate":"5/s","success":null,"timeout":null}`).Code)
 	for _, body := range []string{`{"kind":"push"}`, `{"kind":null}`} {
-		requireField(t, patch(h, body), "$.kind", "create another endpoint")
+		apitest.RequireField(t, patch(h, body), "$.kind", "create another endpoint")
 	}
 	for field, body := range map[string]string{"$.url": `{"url":"https://a.example"}`, "$.timeout": `{"timeout":"5s"}`, "$.success": `{"success":{"status":["200"]}}`} {
-		requireField(t, patch(h, body), field, "kind pull")
+		apitest.RequireField(t, patch(h, body), field, "kind pull")
 	}
-	require.True(t, f.there.Pull)
+	require.True(t, f.There.Pull)
 }

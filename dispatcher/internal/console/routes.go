@@ -32,87 +32,80 @@ type pageRoute struct {
 	method, path string // below the base
 	needs        desk.Right
 	do           func(v *visit) (pageAnswer, error)
+	on           side
 }
 
-// consoleRoutes are for the operator's people.
-func (s *server) consoleRoutes() []pageRoute {
+// side is where a route is served: on the operator's console, on the pages of links for a
+// merchant's people, or on both.
+type side uint8
+
+const (
+	onConsole side = 1 << iota
+	onLinks
+	onBoth = onConsole | onLinks
+)
+
+// routes are all pages and actions.
+func (s *server) routes() []pageRoute {
 	return []pageRoute{
-		{"GET", "/sign-in", desk.Open, s.showSignIn},
-		{"POST", "/sign-in", desk.Open, s.signIn},
-		{"POST", "/sign-out", desk.Open, s.signOut},
-		{"GET", "/{$}", desk.Survey, now},
+		{"GET", "/{token}", desk.Open, s.showLink, onLinks},
+		{"POST", "/{token}", desk.Open, s.openLink, onLinks},
+		{"POST", "/sign-out", desk.Open, s.closeLink, onLinks},
+		{"GET", "/{$}", desk.See, home, onLinks},
 
-		{"GET", "/deliveries", desk.See, deliveries},
-		{"POST", "/deliveries/picked", desk.Attempt, picked},
-		{"GET", "/messages/{id}", desk.See, message},
-		{"GET", "/messages/{id}/body", desk.Contents, body},
-		{"POST", "/messages/{id}/retry", desk.Attempt, retry},
-		{"POST", "/messages/{id}/cancel", desk.Operate, cancel},
-		{"GET", "/dead", desk.Survey, dead},
-		{"GET", "/jobs", desk.Survey, jobs},
-		{"GET", "/jobs/new", desk.Operate, newJob},
-		{"POST", "/jobs", desk.Operate, startJob},
-		{"GET", "/jobs/{id}", desk.Survey, job},
-		{"POST", "/jobs/{id}/stop", desk.Operate, stopJob},
-		{"POST", "/jobs/{id}/resume", desk.Operate, resumeJob},
+		{"GET", "/sign-in", desk.Open, s.showSignIn, onConsole},
+		{"POST", "/sign-in", desk.Open, s.signIn, onConsole},
+		{"POST", "/sign-out", desk.Open, s.signOut, onConsole},
+		{"GET", "/{$}", desk.Survey, now, onConsole},
 
-		{"GET", "/endpoints", desk.See, endpoints},
-		{"POST", "/endpoints", desk.Edit, createEndpoint},
-		{"GET", "/endpoints/new", desk.Edit, newEndpoint},
-		{"GET", "/endpoints/{id}", desk.See, endpoint},
-		{"POST", "/endpoints/{id}", desk.Edit, changeEndpoint},
-		{"GET", "/endpoints/{id}/edit", desk.Edit, editEndpoint},
-		{"POST", "/endpoints/{id}/test", desk.Attempt, testEndpoint},
-		{"POST", "/endpoints/{id}/pause", desk.Hold, pauseEndpoint},
-		{"POST", "/endpoints/{id}/resume", desk.Hold, resumeEndpoint},
-		{"POST", "/endpoints/{id}/confirm", desk.Configure, confirmEndpoint},
-		{"GET", "/endpoints/{id}/rotate", desk.Edit, askRotate},
-		{"POST", "/endpoints/{id}/rotate", desk.Edit, rotateSecret},
-		{"POST", "/endpoints/{id}/secret", desk.Configure, showSecret},
-		{"GET", "/endpoints/{id}/delete", desk.Configure, askDelete},
-		{"POST", "/endpoints/{id}/delete", desk.Configure, deleteEndpoint},
+		{"GET", "/deliveries", desk.See, deliveries, onBoth},
+		{"POST", "/deliveries/picked", desk.Attempt, picked, onBoth},
+		{"GET", "/messages/{id}", desk.See, message, onBoth},
+		{"GET", "/messages/{id}/body", desk.Contents, body, onBoth},
+		{"POST", "/messages/{id}/retry", desk.Attempt, retry, onBoth},
+		{"POST", "/messages/{id}/cancel", desk.Operate, cancel, onConsole},
+		{"GET", "/dead", desk.Survey, dead, onConsole},
+		{"GET", "/jobs", desk.Survey, jobs, onConsole},
+		{"GET", "/jobs/new", desk.Operate, newJob, onConsole},
+		{"POST", "/jobs", desk.Operate, startJob, onConsole},
+		{"GET", "/jobs/{id}", desk.Survey, job, onConsole},
+		{"POST", "/jobs/{id}/stop", desk.Operate, stopJob, onConsole},
+		{"POST", "/jobs/{id}/resume", desk.Operate, resumeJob, onConsole},
 
-		{"GET", "/tail", desk.Survey, tail},
-		{"GET", "/tail/events", desk.Survey, s.tailEvents},
+		{"GET", "/endpoints", desk.See, endpoints, onBoth},
+		{"POST", "/endpoints", desk.Edit, createEndpoint, onBoth},
+		{"GET", "/endpoints/new", desk.Edit, newEndpoint, onBoth},
+		{"GET", "/endpoints/{id}", desk.See, endpoint, onBoth},
+		{"POST", "/endpoints/{id}", desk.Edit, changeEndpoint, onBoth},
+		{"GET", "/endpoints/{id}/edit", desk.Edit, editEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/test", desk.Attempt, testEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/pause", desk.Hold, pauseEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/resume", desk.Hold, resumeEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/confirm", desk.Configure, confirmEndpoint, onConsole},
+		{"GET", "/endpoints/{id}/rotate", desk.Edit, askRotate, onBoth},
+		{"POST", "/endpoints/{id}/rotate", desk.Edit, rotateSecret, onBoth},
+		{"POST", "/endpoints/{id}/secret", desk.Configure, showSecret, onConsole},
+		{"GET", "/endpoints/{id}/delete", desk.Configure, askDelete, onConsole},
+		{"POST", "/endpoints/{id}/delete", desk.Configure, deleteEndpoint, onConsole},
 
-		{"GET", "/system", desk.Survey, system},
-		{"GET", "/lanes", desk.Survey, lanes},
-		{"GET", "/lanes/{lane}", desk.Survey, lane},
-		{"POST", "/lanes/{lane}/pause", desk.Operate, pauseLane},
-		{"POST", "/lanes/{lane}/resume", desk.Operate, resumeLane},
-		{"GET", "/audit", desk.Govern, audit},
-		{"GET", "/links", desk.Govern, links},
-		{"POST", "/links", desk.Govern, createLink},
-		{"POST", "/links/{link}/revoke", desk.Govern, revokeLink},
+		{"GET", "/tail", desk.Survey, tail, onConsole},
+		{"GET", "/tail/events", desk.Survey, s.tailEvents, onConsole},
+
+		{"GET", "/system", desk.Survey, system, onConsole},
+		{"GET", "/lanes", desk.Survey, lanes, onConsole},
+		{"GET", "/lanes/{lane}", desk.Survey, lane, onConsole},
+		{"POST", "/lanes/{lane}/pause", desk.Operate, pauseLane, onConsole},
+		{"POST", "/lanes/{lane}/resume", desk.Operate, resumeLane, onConsole},
+		{"GET", "/audit", desk.Govern, audit, onConsole},
+		{"GET", "/links", desk.Govern, links, onConsole},
+		{"POST", "/links", desk.Govern, createLink, onConsole},
+		{"POST", "/links/{link}/revoke", desk.Govern, revokeLink, onConsole},
 	}
 }
 
-// linkRoutes are for a merchant's people.
-func (s *server) linkRoutes() []pageRoute {
-	return []pageRoute{
-		{"GET", "/{token}", desk.Open, s.showLink},
-		{"POST", "/{token}", desk.Open, s.openLink},
-		{"POST", "/sign-out", desk.Open, s.closeLink},
-		{"GET", "/{$}", desk.See, home},
-
-		{"GET", "/deliveries", desk.See, deliveries},
-		{"POST", "/deliveries/picked", desk.Attempt, picked},
-		{"GET", "/messages/{id}", desk.See, message},
-		{"GET", "/messages/{id}/body", desk.Contents, body},
-		{"POST", "/messages/{id}/retry", desk.Attempt, retry},
-
-		{"GET", "/endpoints", desk.See, endpoints},
-		{"POST", "/endpoints", desk.Edit, createEndpoint},
-		{"GET", "/endpoints/new", desk.Edit, newEndpoint},
-		{"GET", "/endpoints/{id}", desk.See, endpoint},
-		{"POST", "/endpoints/{id}", desk.Edit, changeEndpoint},
-		{"GET", "/endpoints/{id}/edit", desk.Edit, editEndpoint},
-		{"POST", "/endpoints/{id}/test", desk.Attempt, testEndpoint},
-		{"POST", "/endpoints/{id}/pause", desk.Hold, pauseEndpoint},
-		{"POST", "/endpoints/{id}/resume", desk.Hold, resumeEndpoint},
-		{"GET", "/endpoints/{id}/rotate", desk.Edit, askRotate},
-		{"POST", "/endpoints/{id}/rotate", desk.Edit, rotateSecret},
-	}
+// routesOn are the routes of one side.
+func (s *server) routesOn(one side) []pageRoute {
+	return slices.DeleteFunc(s.routes(), func(o pageRoute) bool { return o.on&one == 0 })
 }
 
 // Route is a page or an action, as tests of all of them need it.
@@ -125,8 +118,8 @@ type Route struct {
 func Routes() []Route {
 	var all []Route
 	s := &server{}
-	for base, list := range map[string][]pageRoute{consolePath: s.consoleRoutes(), linkPath: s.linkRoutes()} {
-		for _, o := range list {
+	for base, one := range map[string]side{consolePath: onConsole, linkPath: onLinks} {
+		for _, o := range s.routesOn(one) {
 			all = append(all, Route{o.method, base + o.path, o.needs})
 		}
 	}
@@ -139,7 +132,7 @@ func (s *server) register() {
 		base   string
 		routes []pageRoute
 		who    identify
-	}{{s.console, s.consoleRoutes(), s.operator}, {s.link, s.linkRoutes(), s.merchant}} {
+	}{{s.console, s.routesOn(onConsole), s.operator}, {s.link, s.routesOn(onLinks), s.merchant}} {
 		for _, o := range all.routes {
 			h := s.handle(o, all.base, all.who)
 			if o.method == http.MethodPost {

@@ -47,6 +47,25 @@ func mustCountFiles(t *testing.T, top string) map[string]int {
 	return files
 }
 
+func TestNoScriptIsTooLong(t *testing.T) {
+	var found []string
+	mustWalkHouse(t, filepath.Join("..", ".."), func(file, text string) { found = append(found, longScript(file, text)...) })
+	require.Empty(t, found)
+}
+
+func TestALongScriptIsFound(t *testing.T) {
+	text := strings.Repeat("return 1\n", mostLines)
+	require.Empty(t, longScript("a/a.lua", text))
+	require.Empty(t, longScript("a/a.md", text+text))
+	require.Equal(t, []string{"a/a.lua: 401 lines, at most 400"}, longScript("a/a.lua", text+"return 1\n"))
+}
+
+// longScript returns a Lua file that is longer than a Go file may be.
+func longScript(file, text string) []string {
+	n := strings.Count(text, "\n")
+	return when(path.Ext(file) == ".lua" && n > mostLines, fmt.Sprintf("%s: %d lines, at most %d", file, n, mostLines))
+}
+
 // isModule reports whether a folder is a module of its own, which is no part of the house.
 func isModule(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, "go.mod"))

@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 func TestQueue(t *testing.T) {
@@ -30,13 +31,20 @@ func TestQueue(t *testing.T) {
 
 func TestQueueModel(t *testing.T) {
 	t.Parallel() // but the two stores not at once: a flag sets the amount of work
-	t.Run("redis", func(t *testing.T) { model.Run(t, newRealStores(redistest.Start(t)), 1) })
+	t.Run("redis", func(t *testing.T) {
+		model.Run(t, newRealStores(redistest.Start(t)), 1, model.MustParseMoves(t, script.Order))
+	})
 	// Scripts cost miniredis ten times as much, and the rules are the same
 	// there.
 	t.Run("miniredis", func(t *testing.T) {
 		redistest.Long(t)
-		model.Run(t, newTestStores(redistest.StartMini(t)), 5)
+		model.Run(t, newTestStores(redistest.StartMini(t)), 5, nil)
 	})
+}
+
+// The table of moves in the header of order.lua has all moves of a delivery, and no other.
+func TestDeliveriesMakeTheMovesOfTheTable(t *testing.T) {
+	model.RunUntilMade(t, newRealStores(redistest.Start(t)), model.MustParseMoves(t, script.Order))
 }
 
 // newTestStores makes stores on one server.

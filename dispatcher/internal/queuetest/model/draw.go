@@ -26,14 +26,21 @@ const (
 // Run does random things to stores that open makes. After every step it
 // reads all that the store keeps. It compares that with a model of the rules in
 // memory. A failure is made as short as possible before it is reported. The
-// number of checks is divided by each, so that a slow store has fewer of them.
-func Run(t *testing.T, open rig.OpenFunc, each int) {
+// number of checks is divided by each, so that a slow store has fewer of them. A delivery makes no
+// move that moves does not have; nil allows all.
+func Run(t *testing.T, open rig.OpenFunc, each int, moves *Moves) {
 	t.Helper()
 	setFlag(t, "rapid.checks", max(1, usual(t, "rapid.checks", usualChecks)/each))
 	setFlag(t, "rapid.steps", usual(t, "rapid.steps", usualSteps))
+	runChecks(t, open, moves)
+}
+
+func runChecks(t *testing.T, open rig.OpenFunc, moves *Moves) {
+	t.Helper()
 	rapid.Check(quiet{t}, func(rt *rapid.T) {
 		m := newModel(check{TB: t, rt: rt}, open, &dice{rt})
-		defer m.tellTrail()
+		m.moves = moves
+		defer m.logTrail()
 		m.compare()
 		rt.Repeat(map[string]func(*rapid.T){"step": func(*rapid.T) { m.step() }})
 		m.drain()
@@ -129,8 +136,8 @@ func (m *model) logf(format string, args ...any) {
 	m.trail = append(m.trail, fmt.Sprintf(format, args...))
 }
 
-// tellTrail logs the last steps.
-func (m *model) tellTrail() {
+// logTrail logs the last steps.
+func (m *model) logTrail() {
 	if !m.Failed() {
 		return
 	}

@@ -105,6 +105,7 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 
 func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.SettleResult {
 	m.Helper()
+	m.calls("settle")
 	got, hints, err := m.Queue.Settle(m.Ctx, by, batch)
 	require.Len(m, got, len(batch))
 	answered := m.went(err)
@@ -201,7 +202,7 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 			m.die(s.ID, dispatcher.ReasonExpired)
 			return dispatcher.SettledEnd
 		}
-		d.Found = stored.Found{Place: stored.PlaceDue, At: due}
+		m.moveTo(s.ID, stored.Found{Place: stored.PlaceDue, At: due})
 		return dispatcher.SettledOK
 	default:
 		m.count(s, d)
@@ -301,6 +302,7 @@ func (m *model) doCancel() {
 	m.Helper()
 	ids := m.someDeliveries()
 	m.logf("cancel %v", ids)
+	m.calls("cancel")
 	changes := m.changeSome(m.Queue.Cancel, ids)
 	state := m.State()
 	for i, got := range changes {

@@ -81,6 +81,7 @@ func (m *model) reap(dead string) {
 		return cmp.Compare(m.deliveries[b].At, m.deliveries[a].At)*2 + cmp.Compare(b.String(), a.String())
 	})
 	m.logf("reap %s, which holds %v", dead, held)
+	m.calls("reap")
 	taken, hints, err := m.Queue.Reap(m.Ctx, m.instances[0], dead)
 	m.MustBeCurrent(hints)
 	if m.went(err) {

@@ -263,6 +263,7 @@ func (m *model) doSweep() {
 		m.MustChangeNothing(sweep)
 		return
 	}
+	m.calls("sweep")
 	_, _, hints, err := m.Queue.Sweep(m.Ctx, m.instances[0], lane, "") // one page has them all
 	m.MustBeCurrent(hints)
 	m.went(err)

@@ -34,6 +34,9 @@ type model struct {
 
 	pull bool // EpTwo is taken from
 
+	moves  *Moves // the allowed ones; nil: any
+	script string // of the call under way
+
 	trouble trouble                                         // of the call under way
 	unheard bool                                            // an answer was lost since the last comparison
 	mourned map[dispatcher.DeliveryID]dispatcher.DeadReason // the deaths since then
@@ -310,7 +313,7 @@ func (m *model) inFlight(lane dispatcher.Lane) int {
 
 // toReady puts a delivery at the head or the tail of its lane's ready list.
 func (m *model) toReady(id dispatcher.DeliveryID, at int64, head bool) {
-	m.deliveries[id].Found = stored.Found{Place: stored.PlaceReady, At: at}
+	m.moveTo(id, stored.Found{Place: stored.PlaceReady, At: at})
 	if head {
 		m.ready[id.Lane] = append([]dispatcher.DeliveryID{id}, m.ready[id.Lane]...)
 	} else {

@@ -15,7 +15,8 @@ import (
 // end puts a delivery where it ends, now.
 func (m *model) end(id dispatcher.DeliveryID, place stored.Place) {
 	d := m.deliveries[id]
-	d.Found, d.mark, d.last = stored.Found{Place: place, At: m.endsAt(id.Lane)}, stored.MarkNone, stored.Taken{}
+	m.moveTo(id, stored.Found{Place: place, At: m.endsAt(id.Lane)})
+	d.mark, d.last = stored.MarkNone, stored.Taken{}
 	switch place {
 	case stored.PlaceDead:
 		m.ends["dead "+string(d.progress.Reason)]++
@@ -90,7 +91,7 @@ func (m *model) join(id dispatcher.DeliveryID) (behind bool) {
 	line, at := m.sets[set], m.ms()
 	if len(line) > 0 {
 		at = max(at, line[len(line)-1].At+1)
-		m.deliveries[id].Found = stored.Found{Place: stored.PlaceBehind, At: at}
+		m.moveTo(id, stored.Found{Place: stored.PlaceBehind, At: at})
 	}
 	m.sets[set] = append(line, stored.Queued{ID: id, At: at})
 	return len(line) > 0
@@ -118,6 +119,8 @@ func (m *model) leave(id dispatcher.DeliveryID) {
 // letGo places the new first of a line.
 func (m *model) letGo(id dispatcher.DeliveryID) {
 	m.released[id] = true
+	defer m.calls(m.script)
+	m.calls(anyScript)
 	d := m.deliveries[id]
 	due := m.messages[recordKey{m.Partition(id.Lane), id.Message}].due
 	if d.progress.Asked != 0 {
@@ -127,7 +130,7 @@ func (m *model) letGo(id dispatcher.DeliveryID) {
 	case m.ended(id.Lane):
 		m.giveUp(id)
 	case due > m.ms():
-		d.Found = stored.Found{Place: stored.PlaceDue, At: due}
+		m.moveTo(id, stored.Found{Place: stored.PlaceDue, At: due})
 	default:
 		m.toReady(id, due, false)
 	}
@@ -141,6 +144,7 @@ func (m *model) tookBack(id dispatcher.DeliveryID, ended bool) bool {
 		return false
 	}
 	m.ready[id.Lane] = slices.DeleteFunc(m.ready[id.Lane], func(other dispatcher.DeliveryID) bool { return other == id })
+	m.deliveries[id].Place = stored.PlaceBehind
 	return true
 }
 

@@ -19,6 +19,7 @@ func (m *model) doRetry() {
 	retry := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error) {
 		return m.Queue.Retry(ctx, by, ids, delivered)
 	}
+	m.calls("retry")
 	for i, got := range m.changeSome(retry, ids) {
 		if m.came(ids[i].Lane) {
 			m.retried(ids[i], got, delivered)

@@ -34,6 +34,7 @@ func (m *model) doSchedule() {
 			e.Message.ExpiresAt.UnixMilli(), e.Message.Body[:min(len(e.Message.Body), 20)])
 	}
 	p := &publishing{by: by, free: free, lease: lease}
+	m.calls("schedule")
 	got, hints, err := m.Queue.Schedule(m.Ctx, by, free, lease, batch)
 	require.NoError(m, err)
 	require.Len(m, got, len(batch))
@@ -317,10 +318,10 @@ func (m *model) place(p *publishing, e dispatcher.Entry, lane dispatcher.Lane, d
 	switch {
 	case m.join(id):
 	case due > m.ms():
-		d.Found = stored.Found{Place: stored.PlaceDue, At: due}
+		m.moveTo(id, stored.Found{Place: stored.PlaceDue, At: due})
 	case may:
 		m.spend(id.Lane, 1)
-		d.Found = stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: p.by}
+		m.moveTo(id, stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: p.by})
 		p.free, p.lease = p.free-1, p.lease-1
 	default:
 		m.toReady(id, min(due, m.ms()), false)

@@ -103,7 +103,7 @@ func (m *model) postponed(taken []dispatcher.DeliveryID, after stored.State) (p 
 		require.GreaterOrEqual(m, d.progress.Deaths, suspectDeaths, "%s is no suspect and had to wait", id)
 		require.Equal(m, stored.MarkNone, d.mark, "%s", id)
 		require.True(m, at.At >= m.ms()+500 && at.At < m.ms()+3500, "%s has to wait until %d", id, at.At)
-		d.Found = at
+		m.moveTo(id, at)
 		p.many++
 	}
 	return p

@@ -41,6 +41,7 @@ func (m *model) moveAll(by string) {
 			barred[n] = true
 		}
 	}
+	m.calls("move")
 	got, hints, err := m.Queue.Move(m.Ctx, by, m.All())
 	if len(barred) > 0 && m.trouble.cut == nil {
 		require.ErrorIs(m, err, dispatcher.ErrFenced)
@@ -143,6 +144,7 @@ func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatc
 	}
 	m.released = map[dispatcher.DeliveryID]bool{}
 	suspects := m.suspectLanes(by)
+	m.calls("claim")
 	got, hints, err := m.Queue.ClaimBeside(m.Ctx, by, partitions, dispatcher.Claim{Wanted: wanted, Free: free, Suspects: suspects})
 	m.mayClaim(by, got, err)
 	m.MustBeCurrent(hints)
@@ -221,7 +223,7 @@ func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.D
 			continue
 		}
 		at := d.At
-		d.Found = to
+		m.moveTo(id, to)
 		alone := d.progress.Deaths >= aloneDeaths
 		if d.progress.Deaths = min(d.progress.Deaths, suspectDeaths); alone {
 			d.progress.Deaths = aloneDeaths

@@ -43,6 +43,7 @@ func (m *model) takeAs(by string, t dispatcher.Take) []dispatcher.Claimed {
 	}
 	m.released = map[dispatcher.DeliveryID]bool{}
 	until := m.from() + t.For.Milliseconds()
+	m.calls("take")
 	got, hints, err := m.Queue.Take(m.Ctx, by, t)
 	m.mayTake(by, t.Lanes, err)
 	m.MustBeCurrent(hints)
@@ -171,6 +172,7 @@ func (m *model) doAdopt() {
 func (m *model) adoptAs(by string, leases []dispatcher.TakenLease) {
 	m.Helper()
 	m.logf("adopt by %s %+v", by, leases)
+	m.calls("adopt")
 	got, hints := m.Queue.Adopt(m.Ctx, by, leases)
 	m.MustBeCurrent(hints)
 	require.Len(m, got, len(leases))
@@ -263,7 +265,7 @@ func (m *model) adopted(by string, id dispatcher.DeliveryID, c *dispatcher.Claim
 	m.Helper()
 	d := m.deliveries[id]
 	since := d.At
-	d.Found = stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: by}
+	m.moveTo(id, stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: by})
 	if c == nil {
 		require.NotNil(m, m.trouble.cut, "%s was not answered", id)
 		return

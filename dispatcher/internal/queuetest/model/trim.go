@@ -29,6 +29,7 @@ func (m *model) doTrim() {
 func (m *model) trimAs(keep dispatcher.Keep, room bool) {
 	m.Helper()
 	m.logf("trim %+v, for room %v", keep, room)
+	m.calls("trim")
 	var got redisqtest.Trimmed
 	answered := true
 	if m.trouble == (trouble{}) {
@@ -156,6 +157,7 @@ func (m *model) checkCut(cut map[cutPlace]bool, keep dispatcher.Keep, room bool,
 func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, room bool, states []stored.State, gone map[recordKey]goneLanes) (old bool) {
 	m.Helper()
 	d, young := m.deliveries[id], m.young(id)
+	m.moved(id, d.Place, nowhere)
 	delete(m.deliveries, id)
 	age := keep.Finished
 	if d.Place == stored.PlaceDead {

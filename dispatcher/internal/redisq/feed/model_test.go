@@ -24,10 +24,10 @@ import (
 // happens. A walk through the store tells the same.
 func TestTheLogTellsWhatHasNotFinished(t *testing.T) {
 	t.Parallel() // but the two stores not at once: a flag sets the amount of work
-	t.Run("redis", func(t *testing.T) { model.Run(t, followed(redistest.Start(t)), 4) })
+	t.Run("redis", func(t *testing.T) { model.Run(t, followed(redistest.Start(t)), 4, nil) })
 	t.Run("miniredis", func(t *testing.T) {
 		redistest.Long(t)
-		model.Run(t, followed(redistest.StartMini(t)), 20)
+		model.Run(t, followed(redistest.StartMini(t)), 20, nil)
 	})
 }
 

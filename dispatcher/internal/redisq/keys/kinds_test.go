@@ -23,7 +23,7 @@ import (
 type commands struct {
 	inLua string
 	inGo  []string
-	adds  bool // add of state.lua too
+	adds  bool // add_counts of sums.lua too
 }
 
 var (
@@ -153,7 +153,7 @@ func (c commands) touchInLua(name, text string) bool {
 	}
 	call := fmt.Sprintf(`'(%s)', (%s)\b`, c.inLua, names)
 	if c.adds {
-		call += fmt.Sprintf(`|\badd\((%s),`, names)
+		call += fmt.Sprintf(`|\badd_counts\((%s),`, names)
 	}
 	return regexp.MustCompile(call).MatchString(text)
 }

@@ -1,5 +1,7 @@
 -- adopt: give leases that end by themselves up to the calling instance, which says then what became of them, or make
 -- them longer. Of a lease that has ended it tells whether it was the owner's last one.
+-- needs: common(by, call, ceil_now, in_chunks, match, now, num, sure, tag), sums(append_pair), finish(finish),
+--   ends(write_ends), taken(adopt_taken, parse_token, set_timer)
 --
 -- ARGV[3] lasts  ms until they end, from now on; 0: they are the caller's then, as those of claim
 -- ARGV[4] bytes  most of heads of records to answer, but for one delivery
@@ -22,7 +24,7 @@ local mine, texts_of_mine, places, longer, met_before = {}, {}, {}, {}, {}
 local texts = #deliveries > 0 and sure('HMGET', TOKENS, unpack(deliveries)) or NONE
 local ends = #deliveries > 0 and sure('ZMSCORE', TAKEN, unpack(deliveries)) or NONE
 for i, delivery in ipairs(deliveries) do
-  local taken_at, token, owner, attempt = parse_token(texts[i])
+  local since, token, owner, attempt = parse_token(texts[i])
   local untold, asked = match(ARGV[3 * i + 3], '^(%-?)(.*)$')
   if not token or asked ~= '' and asked ~= token or lasts == 0 and never_told[delivery] then
     codes[i] = '2'
@@ -30,7 +32,7 @@ for i, delivery in ipairs(deliveries) do
     codes[i] = '3'
   elseif not ends[i] or lasts == 0 and met_before[delivery] then
     codes[i] = '2'
-    if asked == '' and tonumber(taken_at) >= now - KEPT then append_pair(answer[6], i, attempt) end
+    if asked == '' and tonumber(since) >= now - KEPT then append_pair(answer[6], i, attempt) end
   else
     codes[i], met_before[delivery] = '1', true
     local k = #mine + 1

@@ -1,4 +1,6 @@
 -- begun: note that the attempt at a suspect begins, so that the death of its holder counts.
+-- needs: common(by, call, floor, micros, sure, tag), progress(parse_progress, progress_text), finish(before_due,
+--   before_weight, hint_weight)
 --
 -- ARGV[3] delivery
 -- ARGV[4] leased  ms when the caller leased it

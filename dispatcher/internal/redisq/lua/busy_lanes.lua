@@ -2,6 +2,9 @@
 -- ready and may be attempted, how many are held and why, and the number of lanes in each state. It goes through three
 -- hashes: :in for waiting deliveries, :lane for breakers and times, :held for pauses. An idle lane costs hardly
 -- anything.
+-- needs: common(call, find, match, micros, now, num, sub), limits(pauses_all), lane_state(all_paused, lanes,
+--   load_lanes), slots(lane_ends), finish(before_due, before_weight, hint_weight), server(server), read(args_from,
+--   ready_wait_reason, safely, wait_reason)
 --
 -- ARGV[..] after those of read: place to begin at (a letter of the hash, i, l or h, and the cursor of its scan; "i0" at
 --   first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell, ms

@@ -1,4 +1,7 @@
 -- claim: lease ready deliveries to an instance, the lightest lanes first, fair turns among equals.
+-- needs: common(all_permits, by, call, floor, now, num, permits, split, sub, sure, tag), lane_state(all_paused, lanes,
+--   load_lanes, loaded), slots(burden, light_enough, slots, take_tokens, tokens_of, weight), sums(append_pair),
+--   leases(write_leases), finish(finish), ends(ended, write_ends), lease_ready(lease_ready)
 --
 -- ARGV[3] wanted  most deliveries to lease
 -- ARGV[4] free    free permits of the instance, those wanted among them
@@ -35,7 +38,8 @@ if all_paused then return nothing() end
 local turns, given = {}, {} -- lane, deliveries of each turn; lane -> those of all its turns
 local lists = {} -- lane -> the head of its list
 
-do -- this block ends its locals: there may be no more than some two hundred at a time
+-- give_turns chooses the deliveries.
+local function give_turns()
   -- Lanes come in the order of their weight. A lane that had its turn comes again behind those that are as light.
   local again, first, next_head = {}, 1, 1
   local function next_lane()
@@ -127,6 +131,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
     l.place = true
   end
 end
+give_turns()
 if #turns == 0 then return nothing() end
 
 local deliveries, dues, ids, owners, k = {}, {}, {}, {}, 0

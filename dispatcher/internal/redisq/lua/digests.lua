@@ -1,5 +1,6 @@
 -- digests: read the digests of messages whose lanes are in several partitions. An entry that differs in any partition
 -- must be written in none. It changes nothing.
+-- needs: common(call, micros, sub), finish(before_due, before_weight, hint_weight)
 --
 -- ARGV[3..] message ids
 -- returns now, due, weight, then for each: the digest, empty where no such message is known

@@ -1,5 +1,6 @@
 -- end_waits: let lanes that wait for the instances' own network be attempted at once. Lanes that wait for anything else
 -- stay as they are.
+-- needs: common(call, now, tag), lane_state(load_lanes, loaded, writable), finish(finish)
 --
 -- ARGV[3..] lanes, at most some hundred
 -- returns now, due, weight

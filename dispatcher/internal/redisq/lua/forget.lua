@@ -2,6 +2,7 @@
 -- copy and the endpoint itself. Nothing can wait in such a lane. If something does, or the copy is another one, it
 -- stays. A lane in which something waits had an endpoint that was lost since. If it is paused, only its limits go. It
 -- can't be claimed from without them either, and says then why.
+-- needs: common(call, micros, now, tag), lane_state(lanes, load_lanes), finish(before_due, before_weight, hint_weight)
 --
 -- ARGV[3] lane
 -- ARGV[4] version  that the copy has

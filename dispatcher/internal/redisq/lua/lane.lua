@@ -1,5 +1,8 @@
 -- lane: write the copy of a lane's limits, unless the stored copy is as new and this is no deletion, and place the lane by
 -- them.
+-- needs: common(at_now, call, match, now, num, sub, sure, tag), limits(limits_of, parse_limits), lane_state(all_paused,
+--   correct_clock, end_network_wait, lanes, load_lanes, set_failing, writable), sums(sums, write_log),
+--   finish(before_weight, finish, hint_weight)
 --
 -- ARGV[3] lane     * for all of the partition: of it only held counts
 -- ARGV[4] version  0: written in any case; with nothing else set it takes the copy away
@@ -84,9 +87,7 @@ if works and l.text then -- as settle has it
   if s.opened > 0 then breakers, s.till = { name, 0 }, 0 end
   s.fails, s.opened = 0, 0
   set_failing(l, 0, 0, 0)
-  if s.egress > 0 then
-    s.more, s.egress, s.wait, s.till = (string.gsub(s.more, ' e[%d-]+$', '')), 0, 0, 0
-  end
+  if s.egress > 0 then end_network_wait(l).till = 0 end
 end
 if clear and l.text then -- a lane without a state gets none
   local s = writable(l)

@@ -1,4 +1,6 @@
 -- lanes: read lanes, those named or a page of all that are known, the last made first.
+-- needs: common(call, micros, now, num), limits(DEFAULTS, pauses_all), lane_state(lanes, load_lanes), slots(slots),
+--   finish(before_due, before_weight, hint_weight), read(args_from, page_start, pause_reason)
 --
 -- ARGV[..] after those of read: most (0: those named), score and name of the last one before (empty: from the start), lanes
 -- returns now, due, weight, what :held says of all lanes (empty: they are not held), 1 if there is more, then for each: lane,

@@ -1,5 +1,9 @@
 -- list: read a page of one index, newest first, but of due the earliest first. It stops after so many names, records and bytes, so that it does not
 -- hold Redis up.
+-- needs: common(call, find, floor, head_of, lane_of, marked_delivered, match, micros, now, num, sets_of, split, sub),
+--   lane_state(lanes, load_lanes), progress(parse_progress, waiting_status), finish(before_due, before_weight,
+--   hint_weight), server(server), read(args_from, last_attempt, page_start, precedes, ready_wait_reason, safely,
+--   status_of, taken_at, wait_reason)
 --
 -- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, taken, ready, behind, marks, moved), its instance or
 --   lane or empty (moved: the ms in :known of the last lane), most to answer, score and name of the last one before (empty: from

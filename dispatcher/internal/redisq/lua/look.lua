@@ -1,4 +1,6 @@
 -- look: read a message with all that is known of its deliveries, some lanes at a time.
+-- needs: common(call, lanes_of, micros, num, sub), lane_state(lanes, load_lanes), finish(before_due, before_weight,
+--   hint_weight), read(args_from, safely, status_of)
 --
 -- ARGV[..] after those of read:
 --   id     the message

@@ -2,6 +2,10 @@
 -- due than one call moves. The call takes a few of them, then what other lanes have due, then more of that lane. It
 -- also places the parked lanes whose time has come, and ends the ready lists of disabled and deleted endpoints, and what
 -- has expired. Leases that have ended by themselves become the caller's, which counts them as failed attempts.
+-- needs: common(by, call, floor, in_chunks, now, num, read_fields, score_ms, split, sub, sure, tag), lane_state(lanes,
+--   load_lanes), slots(lane_ends), progress(waiting_status), sums(count, sums), finish(before_parked, finish),
+--   ends(ends_with_lane, write_ends), order(end_due_with_lane, end_ready), taken(LONGEST_LEASE, TIMER, adopt_taken,
+--   set_timer), expiry(end_expired, set_expiry)
 --
 -- ARGV[3] most  most deliveries to move, most lanes to place, and most deliveries to end of ready lists
 -- ARGV[4] bytes  most of heads of records to answer, but for one delivery

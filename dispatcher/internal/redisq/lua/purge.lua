@@ -1,5 +1,7 @@
 -- purge: forget dead deliveries for a job. The ids of their messages stay known, so that a caller's repeat is no new
 -- message.
+-- needs: common(call, split, sure, tag), progress(parse_progress), sums(count, count_dead, log_line), finish(finish),
+--   cut(forget_deliveries, limit_by_fans), job(PASSED, count_code, parse_job, read_job, write_job)
 --
 -- ARGV[3] job, ARGV[4..] deliveries; job: as job.lua reads it
 -- returns now, due, weight, the job's text (empty: the turn is another's, and nothing changed), then for each: 1 forgotten

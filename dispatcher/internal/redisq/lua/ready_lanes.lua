@@ -1,4 +1,6 @@
 -- ready_lanes: find the lanes with ready deliveries, a page of all lanes at a time.
+-- needs: common(call, match, micros), lane_state(lanes, load_lanes), finish(before_due, before_weight, hint_weight),
+--   server(server), read(args_from, safely)
 --
 -- ARGV[..] after those of read: cursor of the scan ("0" at first), about how many to look at, 1: only lanes in which others
 --   may wait behind what is ready, or whose work is cancelled

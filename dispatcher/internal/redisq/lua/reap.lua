@@ -2,6 +2,9 @@
 -- that was leased at two deaths without a settle between is a suspect. It dies with the next holder that had begun its
 -- attempt, and nothing else that may have killed it: then it probably killed them all. If other code of the caller ran
 -- beside it, it is attempted alone from then on. Other deaths say nothing more of it.
+-- needs: common(call, in_chunks, now, score_ms, split, sure, tag), lane_state(lanes, load_lanes),
+--   progress(parse_progress, progress_text), sums(append_pair, count, log_line, sums), finish(finish), ends(end_dead,
+--   end_marked, end_with_lane, ends_with_lane, progress_entries, write_ends), order(leave_line)
 --
 -- ARGV[3] dead  the instance; fenced first, so that it gets no lease any more
 -- ARGV[4] most  most deliveries to take

@@ -1,5 +1,11 @@
 -- retry: make deliveries ready at once. An attempt of one that waits for its time does not count on its ladder. One
 -- that has ended starts a new ladder. One in flight is left alone.
+-- needs: common(at_now, call, created_at, expires_at, floor, format, kept_record, lane_of, marked_delivered, match,
+--   now, num, split, sure, tag), tenant(origin_and_tenant), limits(DEFAULTS), lane_state(all_paused, lanes,
+--   load_lanes), progress(job_of_progress, parse_progress, progress_text, sending_job, waiting_status, with_beside,
+--   with_job, with_success), sums(count, count_dead, log_line, sums), finish(finish), ends(count_job_ends,
+--   ends_with_lane), order(join_line, line_of, push_ready, set_ahead_of), expiry(set_expiry, watch_expiry),
+--   job(DONE_BEFORE, PASSED, count_code, job_slots, parse_job, read_job, write_job)
 --
 -- ARGV[3] again  1: what was delivered is sent again
 -- ARGV[4] job    a job that calls, as job.lua reads it; empty: a person does
@@ -13,8 +19,8 @@
 --   of its lane failed, -12 its lane is paused, -13 no more lanes are probed
 local resend, job, k = ARGV[3] == '1', parse_job(ARGV[4]), tonumber(ARGV[6])
 local asked_by = ARGV[5] ~= '' and ',' .. string.gsub(ARGV[5], '%s', '_') or '' -- behind the reason of its line
-local instances, deliveries, names = {}, {}, {}
-for i = 7, 6 + k do instances[#instances + 1] = ARGV[i] end
+local holders, deliveries, names = {}, {}, {}
+for i = 7, 6 + k do holders[#holders + 1] = ARGV[i] end
 for i = 7 + k, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
   names[#names + 1] = (split(ARGV[i]))
@@ -32,7 +38,7 @@ load_lanes(names)
 
 -- under_way are the deliveries with an attempt under way. Each instance with leases is asked once for all deliveries.
 local under_way = {}
-for _, name in ipairs(instances) do
+for _, name in ipairs(holders) do
   if call('EXISTS', LEASES .. name) == 1 then
     for i, score in ipairs(sure('ZMSCORE', LEASES .. name, unpack(deliveries))) do
       if score then under_way[deliveries[i]] = true end
@@ -47,12 +53,6 @@ end
 -- done are the ms when delivered ones ended. dues are the ms when others are due.
 local done, dues = sure('ZMSCORE', DONE, unpack(deliveries)), sure('ZMSCORE', DUE, unpack(deliveries))
 
--- delivered_once adds to the text after progress when a delivery was first delivered, with its status and attempt. That
--- stays, whatever the resend brings.
-local function delivered_once(more, at, status, number)
-  return find(more, '^ %d+ %d+%+?$') and format('%s %s %d %d', more, score_ms(at), status, number) or more
-end
-
 -- ended_before takes a delivery out of the place where it ended and answers its progress with a new ladder, and its
 -- attempts so far. It answers nil where the delivery has not ended.
 local function ended_before(delivery, l, text, done_at)
@@ -65,7 +65,7 @@ local function ended_before(delivery, l, text, done_at)
   elseif sure('ZREM', DONE, delivery) == 1 then
     count('delivered', -1)
     if not text then attempts, status = 1, 200 end -- settle writes no entry for the most common end
-    more = delivered_once(more, done_at, status, attempts)
+    more = with_success(more, done_at, status, attempts)
   else
     return nil
   end
@@ -88,7 +88,7 @@ local function again(delivery, l, id, record, i)
     local due = asked > 0 and asked or interrupted(dues[i]) -- a suspect that claim had wait may be asked for already
     l.waiting = l.waiting - 1
     count(waiting_status(text), -1)
-    if sending_job(text) then sums.conclude(4, { at_now, delivery }) end
+    if sending_job(text) then count_job_ends(4, { at_now, delivery }) end
     sure('HSET', PROGRESS, delivery, progress_text(attempts, base, deaths, status, due, '-', with_job(job, more, true)))
     push_ready(l, now, id)
     log_line(delivery, 'resent', 0, 0, attempts, num(due) .. asked_by)
@@ -141,83 +141,80 @@ local function retry(delivery, l, id, i)
   return again(delivery, l, id, record, i)
 end
 
-local judged, sent_first
 local probes = {} -- lane -> what :jobs has of its probe
-do -- this block ends its locals: there may be no more than some two hundred at a time
-  -- What a job that probes knows of lanes, as :jobs has it. A lane without a text was not probed yet.
-  local MOST_PROBED, PROBE_LASTS = 4096, 3600000 -- lanes of a job here; ms
-  local LOOK_BACK = 1000 -- newest successes here that are looked through
-  local PROBE, PROBE_FAILED, HELD_BACK, UNPROBED = 3, -11, -12, -13
-  if job and job.probes then
-    local seen, fields = {}, {}
-    for _, name in ipairs(names) do
-      if not seen[name] then
-        seen[name], seen[#seen + 1], fields[#fields + 1] = true, name, job.number .. ' probe ' .. name
-      end
+-- What a job that probes knows of lanes, as :jobs has it. A lane without a text was not probed yet.
+local MOST_PROBED, PROBE_LASTS = 4096, 3600000 -- lanes of a job here; ms
+local LOOK_BACK = 1000 -- newest successes here that are looked through
+local PROBE, PROBE_FAILED, HELD_BACK, UNPROBED = 3, -11, -12, -13
+if job and job.probes then
+  local seen, fields = {}, {}
+  for _, name in ipairs(names) do
+    if not seen[name] then
+      seen[name], seen[#seen + 1], fields[#fields + 1] = true, name, job.number .. ' probe ' .. name
     end
-    for i, text in ipairs(sure('HMGET', JOBS, unpack(fields))) do probes[seen[i]] = text or nil end
   end
-  local function learn(l, text)
-    probes[l.name] = text
-    sure('HSET', JOBS, job.number .. ' probe ' .. l.name, text)
-  end
+  for i, text in ipairs(sure('HMGET', JOBS, unpack(fields))) do probes[seen[i]] = text or nil end
+end
+local function set_probe(l, text)
+  probes[l.name] = text
+  sure('HSET', JOBS, job.number .. ' probe ' .. l.name, text)
+end
 
-  -- succeeded_since reports whether any delivery of a lane was delivered since the job began, as far as that can be seen. Then the
-  -- lane fails no more, or it is among the newest successes.
-  local recent -- the lanes of the newest successes, read once
-  local function succeeded_since(l, failing)
-    if failing > 0 and l.state.failing == 0 then return true end
-    if not recent then
-      recent = {}
-      for _, delivery in ipairs(sure('ZREVRANGEBYSCORE', DONE, '+inf', num(job.since), 'LIMIT', 0, LOOK_BACK)) do
-        recent[lane_of(delivery)] = true
-      end
+-- succeeded_since reports whether any delivery of a lane was delivered since the job began, as far as that can be seen. Then the
+-- lane fails no more, or it is among the newest successes.
+local recent -- the lanes of the newest successes, read once
+local function succeeded_since(l, failing)
+  if failing > 0 and l.state.failing == 0 then return true end
+  if not recent then
+    recent = {}
+    for _, delivery in ipairs(sure('ZREVRANGEBYSCORE', DONE, '+inf', num(job.since), 'LIMIT', 0, LOOK_BACK)) do
+      recent[lane_of(delivery)] = true
     end
-    return recent[l.name] or false
   end
+  return recent[l.name] or false
+end
 
-  -- outcome_of answers ok or failed of the delivery that was sent first, gone where that says nothing, nil where it is not known
-  -- yet.
-  local function outcome_of(l, text)
-    local at, before, failing, id = match(text, '^(%d+) (%d+) (%d+) (.*)$')
-    if not at then return 'gone' end
-    local probe = l.name .. ':' .. id
-    local tried = parse_progress(sure('HGET', PROGRESS, probe)) > tonumber(before)
-    if sure('ZSCORE', DONE, probe) or succeeded_since(l, tonumber(failing)) then return 'ok' end
-    if not kept_record(l.name, id, wholes) then return 'gone' end
-    if sure('ZSCORE', CANCELLED, probe) then return tried and 'failed' or 'gone' end
-    if sure('ZSCORE', DEAD, probe) or tried and sure('ZSCORE', DUE, probe) then return 'failed' end
-    return now - tonumber(at) > PROBE_LASTS and 'failed' or nil
-  end
+-- outcome_of answers ok or failed of the delivery that was sent first, gone where that says nothing, nil where it is not known
+-- yet.
+local function outcome_of(l, text)
+  local at, before, failing, id = match(text, '^(%d+) (%d+) (%d+) (.*)$')
+  if not at then return 'gone' end
+  local probe = l.name .. ':' .. id
+  local tried = parse_progress(sure('HGET', PROGRESS, probe)) > tonumber(before)
+  if sure('ZSCORE', DONE, probe) or succeeded_since(l, tonumber(failing)) then return 'ok' end
+  if not kept_record(l.name, id, wholes) then return 'gone' end
+  if sure('ZSCORE', CANCELLED, probe) then return tried and 'failed' or 'gone' end
+  if sure('ZSCORE', DEAD, probe) or tried and sure('ZSCORE', DUE, probe) then return 'failed' end
+  return now - tonumber(at) > PROBE_LASTS and 'failed' or nil
+end
 
-  -- judged answers the code of a delivery that has to wait for the one that was sent first, or that is left because of it. It
-  -- answers nil where the delivery may be sent.
-  function judged(l)
-    if l.limits.held == 'p' or all_paused then return HELD_BACK end
-    local text = probes[l.name]
-    if text and text ~= 'ok' and text ~= 'failed' then
-      local outcome = not l.probing and outcome_of(l, text)
-      if not outcome then
-        l.probing = true -- its other deliveries of this call need not ask again
-        return PASSED
-      end
-      if outcome == 'gone' then probes[l.name] = nil else learn(l, outcome) end
+-- judged answers the code of a delivery that has to wait for the one that was sent first, or that is left because of it. It
+-- answers nil where the delivery may be sent.
+local function judged(l)
+  if l.limits.held == 'p' or all_paused then return HELD_BACK end
+  local text = probes[l.name]
+  if text and text ~= 'ok' and text ~= 'failed' then
+    local outcome = not l.probing and outcome_of(l, text)
+    if not outcome then
+      l.probing = true -- its other deliveries of this call need not ask again
+      return PASSED
     end
-    text = probes[l.name]
-    if text then return text == 'failed' and PROBE_FAILED or nil end
-    if now - job.since > PROBE_LASTS then
-      learn(l, 'failed')
-      return PROBE_FAILED
-    end
-    return tonumber(sure('HGET', JOBS, job.number .. ' probes') or 0) >= MOST_PROBED and UNPROBED or nil
+    if outcome == 'gone' then probes[l.name] = nil else set_probe(l, outcome) end
   end
+  text = probes[l.name]
+  if text then return text == 'failed' and PROBE_FAILED or nil end
+  if now - job.since > PROBE_LASTS then
+    set_probe(l, 'failed')
+    return PROBE_FAILED
+  end
+  return tonumber(sure('HGET', JOBS, job.number .. ' probes') or 0) >= MOST_PROBED and UNPROBED or nil
+end
 
-  -- sent_first notes which delivery of its lane was sent first.
-  function sent_first(l, id, text)
-    if sure('HEXISTS', JOBS, job.number .. ' probe ' .. l.name) == 0 then sure('HINCRBY', JOBS, job.number .. ' probes', 1) end
-    learn(l, format('%s %d %s %s', at_now, (parse_progress(text)), num(l.state.failing), id))
-    return PROBE
-  end
+-- sent_first notes which delivery of its lane was sent first.
+local function sent_first(l, id, text)
+  if sure('HEXISTS', JOBS, job.number .. ' probe ' .. l.name) == 0 then sure('HINCRBY', JOBS, job.number .. ' probes', 1) end
+  set_probe(l, format('%s %d %s %s', at_now, (parse_progress(text)), num(l.state.failing), id))
+  return PROBE
 end
 
 -- replay is retry for a job. It leaves what ended since the job began, or was accepted since where it takes what waits. It

@@ -1,4 +1,10 @@
 -- schedule: store messages, each with its lanes. A delivery that is due is leased at once, if nothing waits before it.
+-- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, format, in_chunks,
+--   most_waiting, now, num, only_lane, sub, sure), tenant(add_tenant_shelf, origin_and_tenant, tenant_shelf),
+--   subject(note_subjects, token_of), lane_state(all_paused, lanes, load_lanes, loaded, ready_length), slots(lane_ends,
+--   light_enough, slots, take_tokens, tokens_of), progress(NO_MORE_PROGRESS, progress_text), sums(add_counts,
+--   append_pair, count, log_line, sums, write_log), leases(write_leases), finish(finish), ends(end_dead, end_with_lane,
+--   progress_entries, write_ends), order(join_line, last_score, line_of), expiry(set_expiry, watch_expiry)
 --
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
@@ -16,7 +22,8 @@
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries, ids, names = {}, {}, {}
 local told = ARGV[6] and sub(ARGV[6], 1, 1) == '\n' and ARGV[6] -- no id begins so
-do -- this block ends its locals: there may be no more than some two hundred at a time
+-- read_messages reads the arguments.
+local function read_messages()
   local at, many, nnames = told and 7 or 6, 0, 0
   while ARGV[at] do
     local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
@@ -58,6 +65,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
     }
   end
 end
+read_messages()
 if #ids == 0 then
   local t, d, w = finish()
   return { t, d, w, {}, '' }
@@ -69,7 +77,7 @@ if all_paused and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of
 end
 if lease > 0 and (all_paused or call('ZSCORE', FENCED, by)) then lease = 0 end
 
-local known, kept, fans, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {} }
+local known, kept, lane_lists, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {} }
 local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
 
 local may_lease
@@ -242,7 +250,7 @@ local function accept(e)
     made, made_bytes = true, made_bytes + #e.record + body
   end
   if not e.list then return '1' .. make(e, lanes[e.lane]) end
-  fans[e.id] = table.concat(e.list, ' ')
+  lane_lists[e.id] = table.concat(e.list, ' ')
   local letters = { '1' }
   for i, lane in ipairs(e.list) do letters[i + 1] = make(e, lanes[lane]) end
   return table.concat(letters)
@@ -260,7 +268,7 @@ local function again(e, old)
   end
   e.due = math.max(deliver_at(old), now) -- a lane that a repeat adds is due with the first ones, or now if that has passed
   e.soon = e.due <= now
-  local fan = fans[e.id] or sure('HGET', FAN, e.id) or only_lane(old)
+  local fan = lane_lists[e.id] or sure('HGET', FAN, e.id) or only_lane(old)
   local named, letters, more = {}, { '2' }, false
   for lane in string.gmatch(fan, '%S+') do named[string.gsub(lane, '^%-', '')] = true end
   for i, lane in ipairs(e.list or { e.lane }) do
@@ -271,7 +279,7 @@ local function again(e, old)
       if letters[i + 1] ~= 'f' then fan, more = fan .. ' ' .. lane, true end
     end
   end
-  if more then fans[e.id], made = fan, true end
+  if more then lane_lists[e.id], made = fan, true end
   return table.concat(letters)
 end
 
@@ -298,7 +306,7 @@ count('scheduled', #dues / 2 + nbehind)
 
 in_chunks('HSET', MESSAGES, fresh)
 if #fresh.subjects > 0 then note_subjects(fresh.subjects) end
-for id, fan in pairs(fans) do sure('HSET', FAN, id, fan) end
+for id, fan in pairs(lane_lists) do sure('HSET', FAN, id, fan) end
 write_leases(leases)
 for shelf, list in pairs(shelves) do
   in_chunks('ZADD', SHELF .. shelf, list)

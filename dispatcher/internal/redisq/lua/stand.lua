@@ -1,5 +1,7 @@
 -- stand: read the statuses of messages' deliveries, and nothing else of them. It stops after so many lanes and bytes,
 -- so that it does not hold Redis up.
+-- needs: common(call, created_at, format, lanes_of, micros, num, score_ms, sub), lane_state(lanes, load_lanes),
+--   finish(before_due, before_weight, hint_weight), read(args_from, status_of)
 --
 -- ARGV[..] after those of read: how many lanes of the first message were told before, then for each: id, digest
 -- returns now, due, weight, how many messages were told whole, how many lanes of the next were told, then a text of words,

@@ -1,6 +1,9 @@
 -- sweep: end deliveries that wait in a lane that takes no more: its endpoint is disabled or deleted, or it is cut, which
 -- ends what was accepted by then. Those in line behind them follow. It also ends marked ones that cancel could not find in a
 -- long list.
+-- needs: common(call, now, read_fields, split, sure, tag), lane_state(lanes, load_lanes, ready_length),
+--   progress(parse_progress), sums(count), finish(finish), ends(drop_delivery, end_marked, ended, ends_with_lane,
+--   removed_marks, write_ends), order(end_due_with_lane, end_ready, leave_line)
 --
 -- ARGV[3]   lane
 -- ARGV[4]   t: those that are named, which wait for a time; r: the head of the ready list; u: none, and a cut is taken away

@@ -1,4 +1,9 @@
 -- trim: forget work that is too old or too much, a batch at a time.
+-- needs: common(at_now, body_apart, body_of, call, created_at, find, floor, in_chunks, match, now, num, split, sub,
+--   sure, tag), limits(limits_of), lane_state(lanes, load_lanes), slots(allowed_from, lane_ends),
+--   progress(parse_progress), sums(add_counts, count, count_dead, sums), leases(force_table), finish(finish),
+--   position(is_later, ms_and_seq, next_id), cut(forget_deliveries, has_bodies, has_more, limit_by_fans), taken(TIMER,
+--   set_timer), expiry(set_expiry)
 --
 -- ARGV[3] finished ms   age at which delivered and cancelled ones, and ids, are forgotten
 -- ARGV[4] finished most deliveries kept whole
@@ -32,7 +37,8 @@ local function note_cut(id)
   if known[2] and not archived and is_later(id, known[2]) then sure('HSET', ARCHIVE, 'gap', id) end
 end
 local log_entries, log_bytes = sure('XLEN', ATTEMPTS), 0 -- the memory that they take; 0: they are too few to ask
-do -- this block ends its locals: there may be no more than some two hundred at a time
+-- read_archived reads how far the log is archived, and gives up what is too much.
+local function read_archived()
   local LOG_ENTRY = 49152 -- bytes that no entry has
   local GIVEN_UP = 32 -- entries that one call reads to give them up: some 500 KiB
 
@@ -91,6 +97,7 @@ do -- this block ends its locals: there may be no more than some two hundred at 
     if newest and is_later(newest[1], known) then ends_below = math.max(0, ms_and_seq(known) - EARLIER) end -- else all is
   end
 end
+read_archived()
 
 local function full(list)
   if #list >= batch then has_more = 1 end
@@ -215,7 +222,7 @@ end
 
 -- States of lanes that are not used. The limits of an endpoint's lane stay until the endpoint is deleted.
 local nlanes, stay = 0, {}
-do -- this block ends its locals
+local function forget_lanes()
   local LANE_AGE = 3600 * 1000 -- ms; a lane's state tells a good destination from an unknown one, so it outlives idle moments
   local heads = sure('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
   if #heads > 0 then
@@ -251,6 +258,7 @@ do -- this block ends its locals
     full(heads)
   end
 end
+forget_lanes()
 
 -- Lanes whose time another clock set. No script asks for them before that time, which may never come. Each call reads
 -- another part of them, or all if they are no more than a batch.

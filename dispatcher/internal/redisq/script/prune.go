@@ -1,6 +1,7 @@
 package script
 
 import (
+	"iter"
 	"slices"
 	"strings"
 )
@@ -81,10 +82,7 @@ func inline(pieces []piece) []piece {
 	for _, p := range pieces {
 		for line := range strings.Lines(p.text) {
 			if after, found := strings.CutPrefix(strings.TrimLeft(line, " "), "local "); found {
-				left, _, _ := strings.Cut(after, "=")
-				for _, word := range strings.FieldsFunc(left, func(r rune) bool { return !isWord(r) }) {
-					locals[word]++
-				}
+				countWords(locals, madeBy(after))
 			}
 		}
 	}
@@ -103,6 +101,16 @@ func inline(pieces []piece) []piece {
 		rest[i].text = replaceWords(rest[i].text, values)
 	}
 	return rest
+}
+
+// madeBy returns the part of a line behind its local that has the new names.
+func madeBy(line string) string {
+	if strings.HasPrefix(line, "function ") {
+		names, _, _ := strings.Cut(line, ")")
+		return names
+	}
+	names, _, _ := strings.Cut(line, "=")
+	return names
 }
 
 // constantsOf reads a line that gives numbers names in capitals; none: it is another line.
@@ -153,29 +161,36 @@ func isWord(r rune) bool {
 	return r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
 }
 
-// pruneNames joins the pieces and leaves out the names of keys that no other
-// line uses.
+// pruneNames joins the pieces. It leaves out the names of keys that no other line uses. A name
+// that is used once becomes the text that makes it there, because that takes no local, and no
+// time in a script that does not get there.
 func pruneNames(pieces []piece) string {
-	used := map[string]bool{}
+	uses, once := map[string]int{}, map[string]string{}
 	for _, p := range pieces {
 		if _, _, ok := keyNames(p); !ok {
-			addWords(used, p.text)
+			countWords(uses, p.text)
+		}
+	}
+	for _, p := range pieces {
+		names, values, _ := keyNames(p)
+		for i, name := range names {
+			if uses[name] == 1 {
+				once[name] = values[i]
+			}
 		}
 	}
 	var b strings.Builder
 	for _, p := range pieces {
-		line := p.text
-		if names, values, ok := keyNames(p); ok {
-			line = ""
-			for i, name := range names {
-				if used[name] {
-					line += "local " + name + " = " + values[i] + "\n"
-				}
-			}
-		} else {
-			line += "\n"
+		names, values, ok := keyNames(p)
+		if !ok {
+			b.WriteString(replaceWords(p.text, once) + "\n")
+			continue
 		}
-		b.WriteString(line)
+		for i, name := range names {
+			if uses[name] > 1 {
+				b.WriteString("local " + name + " = " + values[i] + "\n")
+			}
+		}
 	}
 	return b.String()
 }
@@ -192,7 +207,18 @@ func keyNames(p piece) (names, values []string, ok bool) {
 
 // addWords adds the words of a text.
 func addWords(words map[string]bool, text string) {
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !isWord(r) }) {
+	for word := range wordsOf(text) {
 		words[word] = true
 	}
+}
+
+// countWords adds one for each word of a text.
+func countWords(counts map[string]int, text string) {
+	for word := range wordsOf(text) {
+		counts[word]++
+	}
+}
+
+func wordsOf(text string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(text, func(r rune) bool { return !isWord(r) })
 }

@@ -28,7 +28,7 @@ return near(1)
 
 func TestPrunedScriptsHaveOnlyWhatTheyUse(t *testing.T) {
 	got := script.Prune(unpruned)
-	for _, kept := range []string{"local B = tag .. ':b'\n", "local limit = 8", "local function far(x) return x + limit end\n", "  return B\nend\n", "return near(1)\n"} {
+	for _, kept := range []string{"  return tag .. ':b'\nend\n", "local limit = 8", "local function far(x) return x + limit end\n", "return near(1)\n"} {
 		require.Contains(t, got, kept)
 	}
 	for _, gone := range []string{"lost", "lone", "near_none", "':a'", "':c'", "--"} {
@@ -38,7 +38,7 @@ func TestPrunedScriptsHaveOnlyWhatTheyUse(t *testing.T) {
 }
 
 func TestAPrunedScriptWithoutKeysHasNoNames(t *testing.T) {
-	require.Equal(t, "local A = tag .. ':far'\nreturn A\n", script.Prune("local A = tag .. ':far'\nlocal function far(x) return x end\nreturn A\n"), "a key is no use of a function")
+	require.Equal(t, "return tag .. ':far'\n", script.Prune("local A = tag .. ':far'\nlocal function far(x) return x end\nreturn A\n"), "a key is no use of a function")
 	require.NotContains(t, script.Prune("local A, B = tag .. ':a', tag .. ':b'\nreturn 1\n"), "local")
 }
 
@@ -60,4 +60,16 @@ func TestConstantsAreNumbersWhereTheyAreUsed(t *testing.T) {
 	text := "local A, BC = 8, 16 -- of near\nlocal D = 3\nlocal x = A\nlocal function near()\n  local D = 4\n  return BC + A_B .. 'A' .. \"BC\" .. ABC .. D\nend\nreturn near(x, BC)\n"
 	require.Equal(t, "local D = 3\nlocal x = 8\nlocal function near()\n  local D = 4\n  return 16 + A_B .. 'A' .. \"BC\" .. ABC .. D\nend\nreturn near(x, 16)\n", script.Prune(text),
 		"a word in a text, a part of a word, and a local of the same name stay")
+}
+
+// A name that is used once takes no local. In a text it is no use of the name.
+func TestANameOfAKeyThatIsUsedOnceIsWrittenOut(t *testing.T) {
+	text := "local A, B = tag .. ':a', tag .. ':b'\nreturn { A, A, B .. 'B' }\n"
+	require.Equal(t, "local A = tag .. ':a'\nlocal B = tag .. ':b'\nreturn { A, A, B .. 'B' }\n", script.Prune(text), "the word looks like a use")
+	require.Equal(t, "local A = tag .. ':a'\nreturn { A, A, tag .. ':b' .. 'x' }\n", script.Prune("local A, B = tag .. ':a', tag .. ':b'\nreturn { A, A, B .. 'x' }\n"))
+}
+
+// A word in the body of a function on one line is no new name.
+func TestAConstantIsANumberInAFunctionOnOneLine(t *testing.T) {
+	require.Equal(t, "local function near(x) return x * 8 end\nlocal y = 8\nreturn near(y)\n", script.Prune("local A = 8\nlocal function near(x) return x * A end\nlocal y = A\nreturn near(y)\n"))
 }

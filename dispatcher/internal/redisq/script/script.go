@@ -1,95 +1,54 @@
 // Package script puts the Lua scripts together from their parts.
 //
 // Most scripts begin with the shared parts in lua/: the names of the keys, the
-// clock, the records and the bookkeeping of lanes. Each package that has scripts
+// clock, the records and the state of lanes. Each package that has scripts
 // embeds its own texts and makes the scripts here.
 package script
 
 import (
 	"crypto/sha1"
-	_ "embed" // the shared parts
+	"embed"
 	"encoding/hex"
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Common has the names, the clock and the records; it is put before each script
-// of Make.
+// parts are the shared parts. The header of each says what it is for and what it needs.
 //
-//go:embed lua/common.lua
-var Common string
+//go:embed lua/*.lua
+var parts embed.FS
 
-//go:embed lua/state.lua
-var state string // lanes, counts and the end of each script: put behind Common
+// part returns the texts of some shared parts.
+func part(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := parts.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // the binary has no such part
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
 
-// tenant knows what lists of deliveries a tenant has. It is put between Common and state.
-//
-//go:embed lua/tenant.lua
-var tenant string
-
-// subject finds messages by their subjects. It is put behind tenant.
-//
-//go:embed lua/subject.lua
-var subject string
-
-// Read tells where a delivery stands. It is a part for scripts that read.
-//
-//go:embed lua/read.lua
-var Read string
-
-// Reach takes deliveries out of the middle of a ready list. It is a part for scripts that
-// end them there, put behind Order.
-//
-//go:embed lua/reach.lua
-var Reach string
-
-// Order tells which delivery is next, and ends deliveries. It is a part for
-// scripts that end a delivery or put one in line.
-//
-//go:embed lua/order.lua
-var Order string
-
-// Taken ends leases that end by themselves. It is a part for scripts that take them
-// over, put behind Order.
-//
-//go:embed lua/taken.lua
-var Taken string
-
-// Expiry ends deliveries when their message expires. It is a part for scripts that have
-// them wait, put behind Order, and for move, put behind Reach.
-//
-//go:embed lua/expiry.lua
-var Expiry string
-
-// Job counts what a script changes for a job. It is a part for scripts that jobs
-// call too.
-//
-//go:embed lua/job.lua
-var Job string
-
-// Position orders the entries of :attempts by their ids. It is a part for scripts that
-// know how far they are archived.
-//
-//go:embed lua/position.lua
-var Position string
-
-// Server names the process that runs a script. It is a part for scripts that read by the
-// cursor of another call.
-//
-//go:embed lua/server.lua
-var Server string
-
-// Named keeps messages that come from elsewhere for some of their lanes. It is a part
-// for scripts that bring them.
-//
-//go:embed lua/named.lua
-var Named string
-
-// Cut forgets deliveries that ended. It is a part for scripts that do so.
-//
-//go:embed lua/cut.lua
-var Cut string
+// The shared parts. Each needs the parts above it at most.
+var (
+	Common     = part("common")                                                                                     // the names, the clock and the records: before each script of Make
+	ahead      = part("tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish") // behind Common in each script of Make
+	Position   = part("position")                                                                                   // the order of the entries of :attempts
+	Server     = part("server")                                                                                     // the process that runs a script
+	Read       = part("read")                                                                                       // where a delivery is
+	Named      = part("named")                                                                                      // messages that come for some of their lanes
+	Cut        = part("cut")                                                                                        // ended deliveries are forgotten
+	Order      = part("ends", "order")                                                                              // how deliveries end, and which one is next
+	LeaseReady = part("lease_ready")                                                                                // leases from ready lists, behind Order
+	Outcome    = part("outcome", "verdict")                                                                         // what settle does by the outcome of an attempt, behind Order
+	Taken      = part("taken")                                                                                      // leases of consumers, behind Order
+	Reach      = part("reach")                                                                                      // deliveries in the middle of a ready list, behind Order
+	Expiry     = part("expiry")                                                                                     // the end of deliveries whose message expires, behind Order, and behind Reach in move
+	Job        = part("job")                                                                                        // the counts of jobs
+)
 
 // Script is one change of state, known to Redis by the SHA-1 of its text.
 type Script struct {
@@ -133,13 +92,13 @@ func AtHome(ofTest bool, name string, parts ...string) Script {
 	return New(name, text)
 }
 
-// Make is a script of parts, put behind what all share. A clock of the test's
-// stands in place of Redis' where that is asked for.
+// Make is a script of parts behind the parts that all share. A script of a test reads the
+// clock of the test instead of Redis' clock.
 func Make(ofTest bool, name string, parts ...string) Script {
-	common, state := Common, state
+	shared := Common + ahead
 	if ofTest {
-		common = strings.Replace(common, realClock, testClock, 1)
-		state = strings.ReplaceAll(state, realID, testID)
+		shared = strings.Replace(shared, realClock, testClock, 1)
+		shared = strings.ReplaceAll(shared, realID, testID)
 	}
-	return New(name, Prune(common+tenant+subject+state+strings.Join(parts, "")))
+	return New(name, Prune(shared+strings.Join(parts, "")))
 }

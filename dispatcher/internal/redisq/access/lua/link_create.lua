@@ -1,4 +1,5 @@
 -- link_create: keep a link, also when memory is full.
+-- needs: access_common(LAPSE, LINKED, LINKS, call, now, num, remove, tag)
 --
 -- ARGV[1] id
 -- ARGV[2] created  ms

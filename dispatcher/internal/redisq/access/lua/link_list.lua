@@ -1,4 +1,5 @@
 -- link_list: read links, newest first, and remove those that have expired.
+-- needs: access_common(LINKED, call, live, remove)
 --
 -- ARGV[1] below  the score that all of them are below; empty: from the newest
 -- ARGV[2] most   links that are looked at

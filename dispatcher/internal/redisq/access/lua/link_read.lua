@@ -1,4 +1,5 @@
 -- link_read: read one link.
+-- needs: access_common(live)
 --
 -- ARGV[1] id
 -- returns its record; nothing: there is none

@@ -1,4 +1,5 @@
 -- link_revoke: remove a link, also when memory is full.
+-- needs: access_common(live, remove)
 --
 -- ARGV[1] id
 -- returns 1: it was there

@@ -1,4 +1,5 @@
 -- link_spend: count one of the calls that a link may make in an hour, the same for all instances.
+-- needs: access_common(LINKS, call, live, now, num, tag)
 --
 -- ARGV[1] id
 -- ARGV[2] most    calls

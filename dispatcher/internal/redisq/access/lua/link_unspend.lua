@@ -1,5 +1,6 @@
 -- link_unspend: take back the newest call of a link that was counted, because it was refused. Its record has the same or
 -- fewer bytes then, so this works also when memory is full.
+-- needs: access_common(LINKS, call, live, tag)
 --
 -- ARGV[1] id
 -- returns nothing

@@ -1,5 +1,6 @@
 -- session_open: begin a session of an API key. It ends those that are too many, and forgets those that have ended. It begins
 -- with no removal: Redis refuses it when memory is full, and nothing was changed then.
+-- needs: access_common(OPENED, SESSION, call, now, num)
 --
 -- ARGV[1] key     the owner text of the API key
 -- ARGV[2] hash    of the session's token

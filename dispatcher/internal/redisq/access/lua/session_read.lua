@@ -1,4 +1,5 @@
 -- session_read: read a session.
+-- needs: access_common(SESSION, call, now, num)
 --
 -- ARGV[1] key   the owner text of its API key
 -- ARGV[2] hash  of its token

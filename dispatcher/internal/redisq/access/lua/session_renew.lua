@@ -1,5 +1,6 @@
 -- session_renew: replace the record of a session that is used, also when memory is full. One that was changed since it was
 -- read stays as it is.
+-- needs: access_common(SESSION, call, num, tag)
 --
 -- ARGV[1] key     the owner text of its API key
 -- ARGV[2] hash    of its token

@@ -1,4 +1,5 @@
 -- shown_put: keep a page for its owner. Those that have ended go, and the oldest of too many.
+-- needs: access_common(SHOWN, call, now, num)
 --
 -- ARGV[1] hash  of the owner's name
 -- ARGV[2] hash  of the page's id

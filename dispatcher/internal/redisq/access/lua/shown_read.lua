@@ -1,4 +1,5 @@
 -- shown_read: read a page of its owner.
+-- needs: access_common(SHOWN, call, now)
 --
 -- ARGV[1] hash  of the owner's name
 -- ARGV[2] hash  of the page's id

@@ -1,6 +1,7 @@
 -- doctor: where a delivery is, and how its message names it, for the scripts that look for faults. It is put between
 -- order and each of them. They trust nothing that they can read themselves: neither counts nor that a named key is
 -- there.
+-- needs: common(call, created_at, find, hex, lanes_of, sets_of), tenant(tenant_shelf)
 --
 -- ARGV[3] count, ARGV[4..] the names of all that may hold leases
 local instance_count = tonumber(ARGV[3])
@@ -66,7 +67,7 @@ local function unowned(lane, id, record)
   if not owner then return false end
   if not call('ZSCORE', TENANT .. owner, shelf) then return true end
   if shelf == lane then return call('HGET', OWNERS, lane) ~= owner end
-  return tonumber(call('ZSCORE', tag .. ':of:' .. shelf, id) or nil) ~= created_at(record)
+  return tonumber(call('ZSCORE', SHELF .. shelf, id) or nil) ~= created_at(record)
 end
 
 -- unfound reports whether a message is not found by its token.

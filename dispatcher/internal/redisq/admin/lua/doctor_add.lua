@@ -1,5 +1,7 @@
 -- doctor_add: correct counts by the difference between their values and a recount. Scripts change counts by
 -- differences. So the difference is still the same, whatever has happened since.
+-- needs: common(call, tag), lane_state(lanes, load_lanes, writable), sums(add_to, count, sums), finish(finish),
+--   doctor(args_from)
 --
 -- ARGV[..] after those of doctor: number of lanes, for each: lane, in flight, waiting, sets; then for each count: c or b (of
 --   :counts, of :buried), field, difference

@@ -1,5 +1,7 @@
 -- doctor_count: count a partition, or a part of it: all that other scripts count by differences. If it takes several
 -- calls, they belong together while their tokens are equal. Every change of a count changes the token.
+-- needs: common(call, micros), lane_state(parse_lane), progress(parse_progress, waiting_status), finish(before_due,
+--   before_weight, hint_weight), doctor(args_from, lease_holders)
 --
 -- ARGV[..] after those of doctor: first and last rank of due and of what is taken, of dead (-1 for none), number of lanes, lanes, then sets of
 --   behind as "<lane>:<key>"
@@ -20,7 +22,7 @@ local function texts_of(deliveries)
 end
 
 local by_lane, order_of = {}, {}
-local function add_to(delivery, i)
+local function add_to_lane(delivery, i)
   local lane = string.match(delivery, '^[^:]*')
   if not by_lane[lane] then
     by_lane[lane] = { 0, 0 }
@@ -33,16 +35,16 @@ local due = page(DUE, ARGV[args_from], ARGV[args_from + 1])
 local scheduled, retrying = 0, 0
 local texts = texts_of(due)
 for i, delivery in ipairs(due) do
-  add_to(delivery, 1)
+  add_to_lane(delivery, 1)
   if waiting_status(texts[i]) == 'retrying' then retrying = retrying + 1 else scheduled = scheduled + 1 end
 end
 local taken = call('ZCARD', TAKEN)
-for _, delivery in ipairs(page(TAKEN, ARGV[args_from], ARGV[args_from + 1])) do add_to(delivery, 2) end
+for _, delivery in ipairs(page(TAKEN, ARGV[args_from], ARGV[args_from + 1])) do add_to_lane(delivery, 2) end
 local flying = taken
 for _, holder in ipairs(lease_holders) do
   flying = flying + call('ZCARD', LEASES .. holder)
   if ARGV[args_from] == '0' then
-    for _, delivery in ipairs(call('ZRANGE', LEASES .. holder, 0, -1)) do add_to(delivery, 2) end
+    for _, delivery in ipairs(call('ZRANGE', LEASES .. holder, 0, -1)) do add_to_lane(delivery, 2) end
   end
 end
 local lanes_found = {}

@@ -1,17 +1,23 @@
 -- doctor_judge: find the faults of deliveries of one lane, all at one moment, and repair them. A repair may cause an
 -- attempt too many. It never loses a delivery.
+-- needs: common(at_now, call, created_at, deliver_at, expires_at, key_of, match, micros, now, num, only_lane, tag),
+--   lane_state(lanes, load_lanes), progress(parse_progress, progress_text, waiting_status, with_beside),
+--   sums(append_pair, count, count_dead, sums), finish(before_due, before_weight, finish, hint_weight),
+--   ends(end_marked, end_with_lane, ended, ends_with_lane, write_ends), order(join_line, last_scores, line_of,
+--   release_next), expiry(set_expiry, watch_expiry), doctor(args_from, has_ended, how_named, in_line, line_sets,
+--   over_or_none, places_of)
 --
 -- ARGV[..] after those of doctor: 1 to repair, 1 where all of a long ready list was read already without finding those that
 --   are nowhere else, the lane, then for each: id, its element of the ready list, its line as "<lane>:<key>" (empty: none
 --   was seen)
 -- returns now, due, weight, then for each fault: id, kind, detail; of kind unsure: it may be in the list, which is too long
 --   to be read here
-local fix, sure, name = ARGV[args_from] == '1', ARGV[args_from + 1] == '1', ARGV[args_from + 2]
+local fix, list_read, name = ARGV[args_from] == '1', ARGV[args_from + 1] == '1', ARGV[args_from + 2]
 if fix then call('DEL', tag) end
 load_lanes({ name })
 local l, list = lanes[name], READY .. name
 local answer, repaired = { micros, before_due, hint_weight(before_weight) }, false
-local function tell(id, kind, detail)
+local function report(id, kind, detail)
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, kind, detail
   repaired = repaired or fix
   return fix
@@ -22,11 +28,12 @@ for i = args_from + 3, #ARGV, 3 do
   ids[#ids + 1], given[ARGV[i]], elements[ARGV[i]], seen[ARGV[i]] = ARGV[i], ARGV[i + 1], {}, ARGV[i + 2]
 end
 local entire
-do -- this block ends its locals: there may be no more than two hundred at a time
-  local PART = 2048       -- elements read at each end of a long list; a list of up to twice as many is read whole
+-- read_ready reads the elements of the ready list.
+local function read_ready()
+  local AT_END = 2048       -- elements read at each end of a long list; a list of up to twice as many is read whole
   local REACH = 100000    -- elements from each end in which a known element is looked for: 3 ms
   local length = call('LLEN', list)
-  entire = length <= 2 * PART
+  entire = length <= 2 * AT_END
   local function read(from, to, end_)
     for _, element in ipairs(call('LRANGE', list, from, to)) do
       local id = string.match(element, '^%d+:(.+)$')
@@ -37,15 +44,15 @@ do -- this block ends its locals: there may be no more than two hundred at a tim
   if entire then
     read(0, -1, 1)
   else
-    read(0, PART - 1, 1)
-    read(-PART, -1, -1)
+    read(0, AT_END - 1, 1)
+    read(-AT_END, -1, -1)
     for _, id in ipairs(ids) do
       local element, at = given[id], {}
       for _, rank in ipairs(element ~= '' and { 1, -1 } or {}) do
         for _, position in ipairs(call('LPOS', list, element, 'RANK', rank, 'COUNT', 2, 'MAXLEN', REACH)) do
           if not at[position] and #elements[id] < 2 then
             at[position] = true
-            if position >= PART and position < length - PART then -- else it was read above
+            if position >= AT_END and position < length - AT_END then -- else it was read above
               elements[id][#elements[id] + 1] = { 'ready', list, element, rank }
             end
           end
@@ -54,6 +61,7 @@ do -- this block ends its locals: there may be no more than two hundred at a tim
     end
   end
 end
+read_ready()
 
 local statuses = { ready = 'ready', behind = 'scheduled', leased = 'in_flight', done = 'delivered', dead = 'dead', cancelled = 'cancelled' }
 
@@ -63,8 +71,8 @@ local function remove(p)
   if p[2] == TAKEN then call('HDEL', TOKENS, p[3]) end
 end
 
--- take takes a delivery out of its only place and changes the counts.
-local function take(delivery, p)
+-- take_away takes a delivery out of its only place and changes the counts.
+local function take_away(delivery, p)
   local place, text = p[1], call('HGET', PROGRESS, delivery)
   remove(p)
   count(statuses[place] or waiting_status(text), -1)
@@ -155,7 +163,7 @@ local function carry_out(delivery, id, record, p)
   local mark = call('HGET', MARKS, delivery)
   call('HDEL', MARKS, delivery)
   if has_ended(p[1]) then return end
-  take(delivery, p)
+  take_away(delivery, p)
   count(end_marked(delivery, mark, (parse_progress(call('HGET', PROGRESS, delivery)))), 1)
   write_ends()
   step_out(id, record)
@@ -164,7 +172,7 @@ end
 -- fall_in puts a waiting delivery that is in no line at the end of its own.
 local function fall_in(delivery, id, record, p)
   if join_line(l, line_of(l, record), id) then return end
-  take(delivery, p)
+  take_away(delivery, p)
   l.waiting = l.waiting + 1
   count('scheduled', 1)
 end
@@ -180,17 +188,17 @@ local function name_again(id, record)
 end
 
 local function leftover(delivery, id)
-  return call('ZSCORE', tag .. ':of:' .. name, id) or call('HEXISTS', PROGRESS, delivery) == 1 or call('HEXISTS', MARKS, delivery) == 1 or call('EXISTS', HISTORY .. delivery) == 1
+  return call('ZSCORE', SHELF .. name, id) or call('HEXISTS', PROGRESS, delivery) == 1 or call('HEXISTS', MARKS, delivery) == 1 or call('EXISTS', HISTORY .. delivery) == 1
 end
 
--- unshelve is as in order's drop: it takes a delivery off its shelf, and a shelf that is empty then off its tenant's list.
+-- unshelve is as in drop_delivery: it takes a delivery off its shelf, and a shelf that is empty then off its tenant's list.
 local function unshelve(lane, id)
-  call('ZREM', tag .. ':of:' .. lane, id)
-  if call('EXISTS', tag .. ':of:' .. lane) == 1 then return end
-  local owner = call('HGET', tag .. ':owners', lane)
+  call('ZREM', SHELF .. lane, id)
+  if call('EXISTS', SHELF .. lane) == 1 then return end
+  local owner = call('HGET', OWNERS, lane)
   if owner then
-    call('ZREM', tag .. ':tenant:' .. owner, lane)
-    call('HDEL', tag .. ':owners', lane)
+    call('ZREM', TENANT .. owner, lane)
+    call('HDEL', OWNERS, lane)
   end
   sums.bare = sums.bare or {}
   sums.bare[lane] = true
@@ -215,15 +223,15 @@ end
 local function taken(delivery, id)
   local ends, token = call('ZSCORE', TAKEN, delivery), call('HGET', TOKENS, delivery)
   if ends and not match(token or '', '^%d+ %S+ %S+ %d+$') then
-    if tell(id, 'no_token', '') then
+    if report(id, 'no_token', '') then
       call('ZADD', TAKEN, at_now, delivery) -- doctor_lanes has movers told
       call('HSET', TOKENS, delivery, at_now .. ' ? ? 0')
     end
   elseif not ends and token and over_or_none(delivery, name, id, call('HGET', MESSAGES, id)) then
-    if tell(id, 'token', '') then call('HDEL', TOKENS, delivery) end
+    if report(id, 'token', '') then call('HDEL', TOKENS, delivery) end
   end
   if not ends and call('ZSCORE', EXPIRING, delivery) and over_or_none(delivery, name, id, call('HGET', MESSAGES, id)) then
-    if tell(id, 'expiry', '') then call('ZREM', EXPIRING, delivery) end
+    if report(id, 'expiry', '') then call('ZREM', EXPIRING, delivery) end
   end
 end
 
@@ -231,26 +239,26 @@ end
 local function alone(delivery, id, record, p)
   local place, mark = p[1], call('HGET', MARKS, delivery)
   if mark and place ~= 'ready' and place ~= 'leased' then
-    if tell(id, 'mark', place .. ', marked ' .. mark) then carry_out(delivery, id, record, p) end
+    if report(id, 'mark', place .. ', marked ' .. mark) then carry_out(delivery, id, record, p) end
     return
   end
   if has_ended(place) and in_line(name, id, record, seen[id]) then
-    if tell(id, 'in_line', place) then step_out(id, record) end
+    if report(id, 'in_line', place) then step_out(id, record) end
   end
   local a, b, d, s, q, reason, more = parse_progress(call('HGET', PROGRESS, delivery))
-  if place == 'dead' and reason == '-' and tell(id, 'reason', 'it has none') then
+  if place == 'dead' and reason == '-' and report(id, 'reason', 'it has none') then
     call('HSET', PROGRESS, delivery, progress_text(a, b, d, s, q, 'exhausted', more))
     count_dead(name, '-', -1)
     count_dead(name, 'exhausted', 1)
-  elseif place ~= 'dead' and reason ~= '-' and tell(id, 'reason', place .. ', ' .. reason) then
+  elseif place ~= 'dead' and reason ~= '-' and report(id, 'reason', place .. ', ' .. reason) then
     alive(delivery)
   end
-  if not has_ended(place) and expires_at(record) > 0 and not call('ZSCORE', EXPIRING, delivery) and tell(id, 'no_expiry', '') then
+  if not has_ended(place) and expires_at(record) > 0 and not call('ZSCORE', EXPIRING, delivery) and report(id, 'no_expiry', '') then
     watch_expiry(delivery, record)
   end
   -- A delivery that was leased is out of its line already.
   if not has_ended(place) and place ~= 'leased' and key_of(record) ~= NO_KEY and not in_line(name, id, record, seen[id]) then
-    if tell(id, 'no_line', place) then fall_in(delivery, id, record, p) end
+    if report(id, 'no_line', place) then fall_in(delivery, id, record, p) end
   end
 end
 
@@ -261,32 +269,32 @@ local function judge(id)
   local found, how = places_of(delivery, name, id, record, seen[id]), how_named(name, id, record)
   for _, p in ipairs(elements[id]) do found[#found + 1] = p end
   if how == 'broken' then
-    tell(id, 'broken_record', '')
+    report(id, 'broken_record', '')
   elseif how == 'none' then
     if #found == 0 and not in_line(name, id, record, seen[id]) then
-      if leftover(delivery, id) and tell(id, 'leftover', '') then forget(delivery, id) end
-    elseif tell(id, 'no_record', spell(found)) then
-      for _, p in ipairs(found) do take(delivery, p) end
+      if leftover(delivery, id) and report(id, 'leftover', '') then forget(delivery, id) end
+    elseif report(id, 'no_record', spell(found)) then
+      for _, p in ipairs(found) do take_away(delivery, p) end
       step_out(id, record)
       forget(delivery, id)
     end
   elseif how ~= 'yes' and #found > 0 then
-    if tell(id, 'not_named', spell(found)) then name_again(id, record) end
+    if report(id, 'not_named', spell(found)) then name_again(id, record) end
   elseif how ~= 'yes' then
-    if entire and leftover(delivery, id) and tell(id, 'leftover', '') then forget(delivery, id) end
-  elseif #found == 0 and not entire and not sure then
+    if entire and leftover(delivery, id) and report(id, 'leftover', '') then forget(delivery, id) end
+  elseif #found == 0 and not entire and not list_read then
     answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, 'unsure', ''
   elseif #found == 0 then
-    if tell(id, 'no_place', in_line(name, id, record, seen[id]) and 'it is the first of its line' or '') then restore(delivery, id, record) end
+    if report(id, 'no_place', in_line(name, id, record, seen[id]) and 'it is the first of its line' or '') then restore(delivery, id, record) end
   elseif #found > 1 then
-    if tell(id, 'two_places', spell(found)) then settle_places(delivery, id, record, found) end
+    if report(id, 'two_places', spell(found)) then settle_places(delivery, id, record, found) end
   else
     alone(delivery, id, record, found[1])
   end
   if how_named(name, id, record) ~= 'yes' then return end
-  local at, accepted = call('ZSCORE', tag .. ':of:' .. name, id), created_at(record) -- the lane lists what exists, by that time
-  if tonumber(at or nil) ~= accepted and tell(id, 'unlisted', at and 'at ' .. at .. ', not at ' .. num(accepted) or '') then
-    call('ZADD', tag .. ':of:' .. name, num(accepted), id)
+  local at, accepted = call('ZSCORE', SHELF .. name, id), created_at(record) -- the lane lists what exists, by that time
+  if tonumber(at or nil) ~= accepted and report(id, 'unlisted', at and 'at ' .. at .. ', not at ' .. num(accepted) or '') then
+    call('ZADD', SHELF .. name, num(accepted), id)
   end
 end
 for _, id in ipairs(ids) do

@@ -1,6 +1,9 @@
 -- doctor_lanes: find lanes that have a turn without work, or work without a turn, and place them. It also looks whether movers
 -- are told when the first lease ends by itself, and when the first delivery expires. Their weight is not
 -- judged, since it depends on the permits at the time when they were placed.
+-- needs: common(at_now, call, micros, now, num, split, sub, tag), tenant(origin_and_tenant), lane_state(load_lanes,
+--   loaded), slots(allowed_from, lane_ends, slots), finish(before_due, before_weight, earliest, finish, hint_weight),
+--   taken(TIMER, first_lease_end, set_timer), expiry(set_expiry), doctor(args_from)
 --
 -- ARGV[..] after those of doctor: 1 to repair, lanes
 -- returns now, due, weight, then for each fault: lane, kind, detail

@@ -1,27 +1,30 @@
 -- doctor_records: find faults in what is kept of messages, beside their deliveries, and repair them.
+-- needs: common(body_apart, body_of, call, drop_body, lanes_of, micros, now, sub, tag), subject(forget_subjects,
+--   note_subjects, token_of), finish(before_due, before_weight, hint_weight), doctor(args_from, places_of, readable,
+--   unfound)
 --
 -- ARGV[..] after those of doctor: 1 to repair, 1 where fields of :bodies follow, else 0; ids or fields
 -- returns now, due, weight, then for each fault: id, kind, detail
 local fix = ARGV[args_from] == '1'
 if fix then call('DEL', tag) end
 local answer = { micros, before_due, hint_weight(before_weight) }
-local function tell(id, kind, detail)
+local function report(id, kind, detail)
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, kind, detail
   return fix
 end
 
 -- whole judges a message that is kept whole. It must have a delivery.
 local function whole(id, record, seen)
-  if not readable(record) then return tell(id, 'broken_record', '') end
+  if not readable(record) then return report(id, 'broken_record', '') end
   local token = token_of(record)
-  if token and unfound(token, id) and tell(id, 'unfound', '') then note_subjects({ token, id }) end
-  if seen and tell(id, 'seen', 'a message that is kept whole') then call('ZREM', SEEN, id) end
-  if body_apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0 then tell(id, 'no_body', '') end
+  if token and unfound(token, id) and report(id, 'unfound', '') then note_subjects({ token, id }) end
+  if seen and report(id, 'seen', 'a message that is kept whole') then call('ZREM', SEEN, id) end
+  if body_apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0 then report(id, 'no_body', '') end
   for _, lane in ipairs(lanes_of(id, record)) do
-    if lane == '' then return tell(id, 'no_lanes', '') end
+    if lane == '' then return report(id, 'no_lanes', '') end
     if sub(lane, 1, 1) ~= '-' or #places_of(sub(lane, 2) .. ':' .. id, sub(lane, 2), id, record) > 0 then return end
   end
-  if tell(id, 'no_delivery', '') then
+  if report(id, 'no_delivery', '') then
     drop_body(id, record)
     if token then forget_subjects({ token, id }) end
     call('HDEL', MESSAGES, id)
@@ -34,7 +37,7 @@ local function body(field)
   local id = sub(field, 1, -DIGEST - 2)
   local record = call('HGET', MESSAGES, id)
   if record and body_apart(record) and body_of(id, record) == field or call('ZSCORE', STAGED, field) then return end
-  if tell(id, 'body', '') then call('HDEL', BODIES, field) end
+  if report(id, 'body', '') then call('HDEL', BODIES, field) end
 end
 
 if ARGV[args_from + 1] == '1' then
@@ -47,11 +50,11 @@ for i = args_from + 2, #ARGV do
   if record and #record > DIGEST then
     whole(id, record, seen)
   else
-    if call('HEXISTS', FAN, id) == 1 and tell(id, 'fan', '') then call('HDEL', FAN, id) end
+    if call('HEXISTS', FAN, id) == 1 and report(id, 'fan', '') then call('HDEL', FAN, id) end
     if not record and seen then
-      if tell(id, 'seen', 'no digest') then call('ZREM', SEEN, id) end
+      if report(id, 'seen', 'no digest') then call('ZREM', SEEN, id) end
     elseif record and not seen then
-      if tell(id, 'unseen', '') then call('ZADD', SEEN, now, id) end
+      if report(id, 'unseen', '') then call('ZADD', SEEN, now, id) end
     end
   end
 end

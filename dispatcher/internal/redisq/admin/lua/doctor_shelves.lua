@@ -1,5 +1,8 @@
 -- doctor_shelves: find what is noted of shelves, the lists of :of:, and is not so, and take it away. It also finds deliveries
 -- that the lists of their tenants lack, and adds them. It takes away what names messages that have other subjects, or are gone.
+-- needs: common(call, hex, match, micros, split, sub, tag), tenant(put_on_shelves, remove_owners, tenant_shelf),
+--   subject(forget_subjects, token_of), finish(before_due, before_weight, hint_weight), doctor(args_from, how_named,
+--   unowned)
 --
 -- ARGV[..] after those of doctor: 1 to repair, what the names are of: tenant (a tenant's list), owners, of (the part that a
 --   tenant has of a queue), deliveries, subjects, or subject (the messages of one), which one (a hash, nothing, a shelf, nothing,

@@ -1,4 +1,5 @@
 -- doctor_values: remove texts that can't be read, unless they have changed since.
+-- needs: common(call, micros, tag), finish(before_due, before_weight, hint_weight), doctor(args_from)
 --
 -- ARGV[..] after those of doctor: the hash's name, then for each: field, text
 -- returns now, due, weight

@@ -1,5 +1,8 @@
 -- doctor_walk: read a page of the store and answer what may be wrong with it. It changes nothing. Work goes on between
 -- two pages, so each suspect has to be judged.
+-- needs: common(body_apart, body_of, call, created_at, expires_at, key_of, lane_of, lanes_of, match, micros, num, sub),
+--   subject(token_of), progress(parse_progress), finish(before_due, before_weight, hint_weight), server(server),
+--   doctor(args_from, has_ended, how_named, in_line, over_or_none, places_of, readable, unfound, unowned)
 --
 -- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, taken, behind, ready, progress,
 --   marks, tokens, expiring, fan, seen, history, of), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
@@ -12,7 +15,7 @@ local kind, of, cursor, most = ARGV[args_from], ARGV[args_from + 1], ARGV[args_f
 local answer = { micros, before_due, hint_weight(before_weight), '0', server(), 0, 0 }
 local bytes = 0
 
-local function tell(letter, name)
+local function report(letter, name)
   answer[#answer + 1] = letter
   answer[#answer + 1] = name
 end
@@ -25,24 +28,24 @@ end
 -- visit answers a delivery that is found in a place, unless it is only there and belongs there.
 local function visit(delivery, place)
   local lane, id = string.match(delivery, '^([^:]+):(.+)$')
-  if not lane then return tell('x', delivery) end
+  if not lane then return report('x', delivery) end
   local record = record_of(id)
   local list = places_of(delivery, lane, id, record, place == 'behind' and of)
   local n = #list + (place == 'ready' and 1 or 0)
-  if how_named(lane, id, record) ~= 'yes' or n > 1 then return tell('s', delivery) end
+  if how_named(lane, id, record) ~= 'yes' or n > 1 then return report('s', delivery) end
   if place == 'marks' or place == 'progress' or place == 'history' then
-    if place == 'marks' and n == 1 and list[1][1] ~= 'leased' then tell('s', delivery) end
+    if place == 'marks' and n == 1 and list[1][1] ~= 'leased' then report('s', delivery) end
     return
   end
-  if place == 'taken' and not match(call('HGET', TOKENS, delivery) or '', '^%d+ %S+ %S+ %d+$') then return tell('s', delivery) end
-  if n == 0 then return tell('n', delivery) end -- the first of a line
-  if not has_ended(place) and expires_at(record) > 0 and not call('ZSCORE', EXPIRING, delivery) then return tell('s', delivery) end
-  if place == 'behind' and has_ended(list[1][1]) then return tell('s', delivery) end
+  if place == 'taken' and not match(call('HGET', TOKENS, delivery) or '', '^%d+ %S+ %S+ %d+$') then return report('s', delivery) end
+  if n == 0 then return report('n', delivery) end -- the first of a line
+  if not has_ended(place) and expires_at(record) > 0 and not call('ZSCORE', EXPIRING, delivery) then return report('s', delivery) end
+  if place == 'behind' and has_ended(list[1][1]) then return report('s', delivery) end
   if place == 'dead' then
     local _, _, _, _, _, reason = parse_progress(call('HGET', PROGRESS, delivery))
-    if reason == '-' then tell('s', delivery) end
+    if reason == '-' then report('s', delivery) end
   elseif not has_ended(place) and key_of(record) ~= NO_KEY and not in_line(lane, id, record) then
-    tell('s', delivery)
+    report('s', delivery)
   end
 end
 
@@ -51,7 +54,7 @@ local function message(id, record)
   bytes = bytes + #record
   local seen = call('ZSCORE', SEEN, id)
   if #record <= DIGEST then
-    if not seen or call('HEXISTS', FAN, id) == 1 then tell('m', id) end
+    if not seen or call('HEXISTS', FAN, id) == 1 then report('m', id) end
     return
   end
   local left = 0
@@ -60,14 +63,14 @@ local function message(id, record)
       left = left + 1
       local n = #places_of(lane .. ':' .. id, lane, id, record)
       local at = call('ZSCORE', SHELF .. lane, id)
-      if n ~= 1 then tell(n == 0 and 'n' or 's', lane .. ':' .. id) end
-      if tonumber(at or nil) ~= created_at(record) then tell('s', lane .. ':' .. id) end
-      if unowned(lane, id, record) then tell('o', lane .. ':' .. id) end
+      if n ~= 1 then report(n == 0 and 'n' or 's', lane .. ':' .. id) end
+      if tonumber(at or nil) ~= created_at(record) then report('s', lane .. ':' .. id) end
+      if unowned(lane, id, record) then report('o', lane .. ':' .. id) end
     end
   end
   local bodiless = body_apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0
   local token = token_of(record)
-  if left == 0 or seen or bodiless or token and unfound(token, id) then tell('m', id) end
+  if left == 0 or seen or bodiless or token and unfound(token, id) then report('m', id) end
 end
 
 local function scan(command, key)
@@ -90,7 +93,7 @@ elseif kind == 'behind' then
 elseif kind == 'of' then
   local page = scan('ZSCAN', SHELF .. of)
   for i = 1, #page, 2 do
-    if how_named(of, page[i], record_of(page[i])) ~= 'yes' then tell('s', of .. ':' .. page[i]) end
+    if how_named(of, page[i], record_of(page[i])) ~= 'yes' then report('s', of .. ':' .. page[i]) end
   end
 elseif kind == 'ready' then
   -- From the tail, since claims and takeovers work at the head and do not shift it. So no element that stays in the
@@ -99,7 +102,7 @@ elseif kind == 'ready' then
   local page = call('LRANGE', READY .. of, -skip - most, -skip - 1)
   for _, element in ipairs(page) do
     local id = string.match(element, '^%d+:(.+)$')
-    if id then visit(of .. ':' .. id, kind) else tell('x', element) end
+    if id then visit(of .. ':' .. id, kind) else report('x', element) end
   end
   answer[4] = #page == most and num(skip + most) or '0'
   answer[7] = page
@@ -108,31 +111,31 @@ elseif kind == 'progress' or kind == 'marks' then
   for i = 1, #page, 2 do
     visit(page[i], kind)
     local _, _, _, _, _, reason = parse_progress(kind == 'progress' and page[i + 1])
-    if reason ~= '-' and not call('ZSCORE', DEAD, page[i]) then tell('s', page[i]) end
+    if reason ~= '-' and not call('ZSCORE', DEAD, page[i]) then report('s', page[i]) end
   end
 elseif kind == 'tokens' then
   local page = scan('HSCAN', TOKENS)
   for i = 1, #page, 2 do
     local lane, id = string.match(page[i], '^([^:]+):(.+)$')
-    if not lane or over_or_none(page[i], lane, id, record_of(id)) then tell('s', page[i]) end
+    if not lane or over_or_none(page[i], lane, id, record_of(id)) then report('s', page[i]) end
   end
 elseif kind == 'expiring' then
   local page = scan('ZSCAN', EXPIRING)
   for i = 1, #page, 2 do
     local lane, id = string.match(page[i], '^([^:]+):(.+)$')
-    if not lane then tell('x', page[i]) elseif over_or_none(page[i], lane, id, record_of(id)) then tell('s', page[i]) end
+    if not lane then report('x', page[i]) elseif over_or_none(page[i], lane, id, record_of(id)) then report('s', page[i]) end
   end
 elseif kind == 'fan' then
   local page = scan('HSCAN', FAN)
   for i = 1, #page, 2 do
     local record = record_of(page[i])
-    if not record or #record <= DIGEST then tell('m', page[i]) end
+    if not record or #record <= DIGEST then report('m', page[i]) end
   end
 elseif kind == 'seen' then
   local page = scan('ZSCAN', SEEN)
   for i = 1, #page, 2 do
     local record = record_of(page[i])
-    if not record or #record > DIGEST then tell('m', page[i]) end
+    if not record or #record > DIGEST then report('m', page[i]) end
   end
 else
   for i = args_from + 4, #ARGV do visit(ARGV[i], kind) end

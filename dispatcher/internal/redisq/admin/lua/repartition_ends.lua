@@ -1,5 +1,6 @@
 -- repartition_ends: add the counts of ends of removed partitions to those of this one. A repeat changes nothing, since
 -- what was added is removed.
+-- needs: common(call, match), sums(add_counts)
 --
 -- ARGV[..] none
 -- returns how many fields were added

@@ -1,4 +1,6 @@
 -- repartition_keep: remove the part of messages that other partitions took over.
+-- needs: common(call, drop_body, now, tag), subject(forget_subjects, token_of), named(parse_named, write_known_id,
+--   write_named)
 --
 -- ARGV[3..] for each: id, the lanes that stay (empty: none, it goes)
 -- returns nothing

@@ -1,4 +1,5 @@
 -- repartition_put: take over messages of another partition. A repeat changes nothing.
+-- needs: common(call, lanes_of, now, sub), named(parse_named, write_known_id, write_named)
 --
 -- ARGV[3..] for each: id, record (the digest alone where no lane of it is kept), its lanes here, ms since when only the id
 --           is known (0: now)

@@ -1,4 +1,5 @@
 -- which_server: tell which process answers. It is put behind the commands of a round trip that read by a cursor.
+-- needs: server(server)
 --
 -- KEYS[1] tag  {<project>:<n>} or {<project>}, never exists
 -- ARGV[..]     none

@@ -1,5 +1,7 @@
 -- ended: read what ended in one lane, oldest first, all end sets in one order. It answers nothing that ended in the present
 -- ms, in which others may still come. It stops after so many names, records and bytes, so that it does not hold Redis up.
+-- needs: common(call, find, floor, head_of, micros, now, split, sub), finish(before_due, before_weight, hint_weight),
+--   read(args_from, last_attempt, precedes)
 --
 -- ARGV[4]   lane
 -- ARGV[5]   end sets that are asked for, each as a word with a space at both ends: done, dead, cancelled

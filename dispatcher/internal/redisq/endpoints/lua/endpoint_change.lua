@@ -1,4 +1,5 @@
 -- endpoint_change: store an endpoint whose version is above the stored one. It stands behind endpoint_common.
+-- needs: endpoint_common(ENDPOINTS, PUBLIC, call, sealed_by, tag, tally)
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] id

@@ -1,6 +1,7 @@
 -- endpoint_create: store a new endpoint, so that it is found by its id, its uid, its tenant and its time. It begins
 -- with no removal: Redis refuses it when memory is full, and nothing was changed then. It stands behind
 -- endpoint_common.
+-- needs: endpoint_common(ALL, ENDPOINTS, GONE, PUBLIC, TENANT, UIDS, call, sealed_by, tally)
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] id

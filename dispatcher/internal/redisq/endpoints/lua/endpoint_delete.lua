@@ -1,5 +1,6 @@
 -- endpoint_delete: delete an endpoint of any version, and note that until its lane is empty. It stands behind
 -- endpoint_common.
+-- needs: endpoint_common(ALL, ENDPOINTS, GONE, PUBLIC, TENANT, UIDS, call, sealed_by, tally)
 --
 -- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] id

@@ -1,5 +1,6 @@
 -- endpoint_versions: read the versions of endpoints, and which of them were deleted, all at one moment. It stands
 -- behind endpoint_common.
+-- needs: endpoint_common(ENDPOINTS, GONE, call)
 --
 -- KEYS[1] tag   {<project>}, never exists
 -- ARGV[1..] ids

@@ -1,5 +1,6 @@
 -- archive_state: how far the log of a partition is archived. It begins where that was not known: what happens from now on
 -- is not trimmed before it is archived, and what was there before lies in a gap.
+-- needs: common(call, tag), position(is_later, ms_and_seq, next_id)
 --
 -- ARGV[3] begin  1, or 0: nothing begins. Nothing does either where the partition has no epoch, since its data were lost
 -- returns 1 if it began, epoch, p, bytes that wait, lines that were given up, gap, id of the first entry behind p, of the last

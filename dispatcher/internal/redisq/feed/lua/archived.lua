@@ -1,6 +1,7 @@
 -- archived: what is safe in the archive may be trimmed. If the entry that was archived last is not there, and was not cut,
 -- the log lost its tail: a master without it took over, or Redis began again from its disk. A mark tells that to the reader.
 -- It also has later entries stand behind what is archived, where the clock is behind.
+-- needs: common(call, tag), position(is_later, ms_and_seq, next_id)
 --
 -- ARGV[3] epoch  the name of the data that was read
 -- ARGV[4] p      id of the last entry that is archived

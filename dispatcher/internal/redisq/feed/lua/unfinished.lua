@@ -1,5 +1,6 @@
 -- unfinished: a page of the deliveries that have not finished, with all that it takes to put them into another store. A
 -- message that is there from the first page to the last is in one of them at least.
+-- needs: common(call, hex, key_of, lanes_of, marked_delivered, num, sub), server(server)
 --
 -- ARGV[3]  cursor  0 at the begin
 -- ARGV[4]  count   messages of a page, some more or less
@@ -50,11 +51,11 @@ for i = 1, #found[2], 2 do
 end
 
 -- What is told of each name.
-local ended, marks, texts, dues = {}, {}, {}, {}
+local ended_rank, marks, texts, dues = {}, {}, {}, {}
 for from = 1, #names, NAMES_AT_ONCE do
   local some = { unpack(names, from, math.min(from + NAMES_AT_ONCE - 1, #names)) }
   for _, set in ipairs({ DONE, DEAD, CANCELLED }) do
-    for i, score in ipairs(call('ZMSCORE', set, unpack(some))) do ended[from + i - 1] = ended[from + i - 1] or score end
+    for i, score in ipairs(call('ZMSCORE', set, unpack(some))) do ended_rank[from + i - 1] = ended_rank[from + i - 1] or score end
   end
   local m, t, d = call('HMGET', MARKS, unpack(some)), call('HMGET', PROGRESS, unpack(some)), call('ZMSCORE', DUE, unpack(some))
   for i = 1, #some do marks[from + i - 1], texts[from + i - 1], dues[from + i - 1] = m[i], t[i], d[i] end
@@ -64,7 +65,7 @@ for _, m in ipairs(messages) do
   local deliveries = {}
   for k, lane in ipairs(m.lanes) do
     local at, n = m.first + k - 1, #deliveries
-    if not ended[at] and not marked_delivered(marks[at]) then
+    if not ended_rank[at] and not marked_delivered(marks[at]) then
       deliveries[n + 1], deliveries[n + 2] = lane, texts[at] or ''
       deliveries[n + 3], deliveries[n + 4] = dues[at] and num(dues[at]) or '', in_line(lane, m.id, m.record)
     end

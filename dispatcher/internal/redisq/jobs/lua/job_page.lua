@@ -1,5 +1,7 @@
 -- job_page: read deliveries that ended, oldest first, for a job, or that wait for their time. It stops after so many names, records and bytes, so that
 -- it does not hold Redis up.
+-- needs: common(call, find, floor, head_of, lane_of, match, micros, split, tag), progress(job_of_more, parse_progress,
+--   waiting_status), finish(before_due, before_weight, hint_weight), read(args_from, precedes)
 --
 -- ARGV[..] after those of read: index (dead, done, cancelled, due, or of:<lane>), earliest and latest score, score and name of the last one
 --   before (empty: from the start), most to answer, lanes to pass by, then what is asked for: lanes, reasons, each as words
@@ -42,10 +44,10 @@ local function take(chunk)
   for i, at in ipairs(chunk) do names[i] = shelf and shelf .. ':' .. list[at] or list[at] end
   local dues = shelf and call('ZMSCORE', DUE, unpack(names))
   for i, text in ipairs(call('HMGET', PROGRESS, unpack(names))) do
-    local _, _, _, _, _, reason, rest_of = parse_progress(text)
+    local _, _, _, _, _, reason, more = parse_progress(text)
     local at = list[chunk[i] + 1]
     if shelf then at = dues[i] end
-    if at and (status == '' or waiting_status(text) == status) and (reasons == '' or has(reasons, reason)) and (job == '' or match(rest_of, '^ %d+ (%d+)') ~= job) then
+    if at and (status == '' or waiting_status(text) == status) and (reasons == '' or has(reasons, reason)) and (job == '' or job_of_more(more) ~= job) then
       local record
       if heads then
         local _, id = split(names[i])

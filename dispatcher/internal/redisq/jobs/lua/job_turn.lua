@@ -1,4 +1,5 @@
 -- job_turn: begin a job in a partition, or give it to another turn. A step of a lower turn changes nothing from then on.
+-- needs: common(call, match, micros, now, num, sure, tag), finish(before_due, before_weight, hint_weight)
 --
 -- ARGV[3] number  of the job
 -- ARGV[4] turn

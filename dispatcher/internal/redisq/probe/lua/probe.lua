@@ -1,5 +1,6 @@
 -- probe: do once what every script needs. It reads the time, and then writes, reads and removes a key that was not
 -- declared. So a store that allows less is found before it gets any work.
+-- needs: common(call, tag), finish(finish)
 --
 -- ARGV[3] value  what is written
 -- returns now, due, weight, what was read again

@@ -1,5 +1,7 @@
 -- restore_hold: begin to put an archive back into this partition, or end that. Meanwhile nothing is attempted, and schedule
 -- takes nothing. What is so already stays.
+-- needs: common(at_now, call, match, sure, tag), limits(pauses_all), lane_state(all_paused), sums(sums, write_log),
+--   finish(before_weight, finish, hint_weight)
 --
 -- ARGV[3] begin  1, or 0: all lanes are as they were before, or as somebody asked since
 -- returns now, due, weight

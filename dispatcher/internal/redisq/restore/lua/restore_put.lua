@@ -1,5 +1,10 @@
 -- restore_put: put deliveries back that were not finished when the store was lost, or that had died. What is there stays. A
 -- delivery joins the end of its line, so they come in the order of their lines.
+-- needs: common(body_apart, body_of, call, find, in_chunks, lanes_of, match, now, num, sub, sure, tag),
+--   tenant(origin_and_tenant, put_on_shelves), lane_state(lanes, load_lanes), progress(NO_MORE_PROGRESS, progress_text,
+--   waiting_status, with_beside), sums(count, count_dead, log_line, sums), finish(finish), named(write_named),
+--   ends(end_with_lane, ends_with_lane, write_ends), order(join_line, line_of, push_ready), expiry(set_expiry,
+--   watch_expiry)
 --
 -- ARGV[3..] for each: lane, id, record (without a body that lies apart: it was staged), due in ms (0: now), attempts, base,
 --           beside, asked in ms (0: nobody asked), status, reason (-: it did not die), ms when it died, its history: of each

@@ -1,5 +1,4 @@
--- common: the names, the clock and the records that every script shares. It is put before each script, with state.lua
--- after it.
+-- common: the names of the keys, the clock and the records. It is put before the other parts of each script.
 --
 -- KEYS[1] tag   {<project>:<n>}; never exists, and every other name is made from it. It is the only declared key: in a
 --               slot that is moving, Redis then answers ASK before the script starts, instead of ending it in its middle.
@@ -203,6 +202,15 @@ local function deliver_at(record) return stamp(record, 23) end
 local NO_KEY = string.rep('\0', 8)
 local function key_of(record) return #record < HEAD and NO_KEY or sub(record, 35, 42) end
 local function hex(key) return format('%02x%02x%02x%02x%02x%02x%02x%02x', string.byte(key, 1, 8)) end
+
+-- sets_of lists the sets of :behind in which a delivery may be: the set of its lane, and the set of its ordering key.
+local function sets_of(l, record)
+  local sets = { BEHIND .. l.name .. ':*' }
+  local key = record and #record > DIGEST and key_of(record) or NO_KEY
+  if key ~= NO_KEY then sets[2] = BEHIND .. l.name .. ':' .. hex(key) end
+  return sets
+end
+
 local NEVER = string.rep('\0', 6)
 local function expires_at(record) return sub(record, 29, 34) == NEVER and 0 or stamp(record, 29) end
 local function only_lane(record) return #record < HEAD and '' or sub(record, 44, 43 + string.byte(record, HEAD)) end

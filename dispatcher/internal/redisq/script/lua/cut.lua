@@ -1,5 +1,7 @@
 -- cut: how deliveries that ended are forgotten. It is put between state and trim and purge. It takes no arguments of its
 -- own: ARGV[3..] is the script's.
+-- needs: common(at_now, call, drop_body, in_chunks, split, sub, sure), tenant(remove_from_shelf,
+--   remove_from_tenant_shelves, remove_owners), subject(forget_subjects, token_of), sums(sums)
 local has_bodies = call('HLEN', BODIES) > 0 -- mostly not: then no record is read
 
 local has_more = 0 -- 1: a list was cut

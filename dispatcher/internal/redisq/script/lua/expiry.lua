@@ -1,5 +1,9 @@
 -- expiry: deliveries end when their message expires, wherever they wait. It is put between order, with reach where they end,
 -- and the scripts that have them wait or end them. It takes no arguments of its own: ARGV[3..] is the script's.
+-- needs: common(created_at, deliver_at, expires_at, find, floor, format, in_chunks, lane_of, micros, now, num, split,
+--   sure), lane_state(lanes, load_lanes), progress(parse_progress, waiting_status), sums(append_pair, count, sums),
+--   ends(end_dead_unattempted, end_marked, end_with_lane, ended, ends_with_lane), order(leave_line, set_ahead_of),
+--   reach(SEARCHED, close_lists, elements_read, reach_of, search_spent, take_out)
 
 -- watch_expiry notes that a delivery ends when its message expires, if it does. set_expiry writes that.
 local function watch_expiry(delivery, record)

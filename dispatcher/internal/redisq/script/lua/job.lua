@@ -1,5 +1,6 @@
 -- job: what retry, cancel and purge do where a job calls them, in the same step in which they change deliveries. So no
 -- crash loses a count or adds it twice. It is put between order and these. It takes no arguments of its own: ARGV[3..] is the script's.
+-- needs: common(format, match, now, sure), lane_state(all_paused, ready_length), slots(lane_ends, slots)
 --
 -- A job's text in :jobs is "turn since matched done failed left passed cursor". turn: whose step may go on, raised where the
 -- job is stopped or another instance takes it over. since: ms when the job began here; what ended later is not its own.
@@ -70,22 +71,6 @@ local function write_job(job)
     sure('HSET', JOBS, field, (sure('HGET', JOBS, field) or '') .. table.concat(job.failures, '\n') .. '\n')
   end
   return text
-end
-
--- job_of_progress is the job that a text of :progress names. with_job puts another in the fields after the reason. Its + says
--- that the delivery belongs to it from now on.
-local function job_of_progress(text)
-  local _, _, _, _, _, _, more = parse_progress(text)
-  return match(more, '^ %d+ (%d+)')
-end
-local function with_job(job, more, sent)
-  if not job then return (string.gsub(more, '^( %d+ %d+)%+', '%1')) end
-  return (string.gsub(more, '^( %d+ )%d+%+?', '%1' .. job.number .. (sent and '+' or '')))
-end
-
--- sending_job is the job to which a delivery belongs, nil for none.
-local function sending_job(text)
-  return text and match(text, '^%d+ %d+ %d+ %d+ %d+ %S+ %d+ (%d+)%+')
 end
 
 -- job_slots is how many more ready deliveries a job may add to a lane. More would stand before those that are published

@@ -1,6 +1,7 @@
 -- named: how a message is kept for some of its lanes. It is put before scripts that bring messages from elsewhere. Lanes are
 -- named as in :fan. The name -* says that other lanes were here, which are unknown and gone. It takes no
 -- arguments of its own: ARGV[3..] is the script's.
+-- needs: common(call, drop_body, num, sub), subject(forget_subjects, note_subjects, token_of)
 
 -- parse_named lists the lanes of a text in their order, each once, and whether one of them is not gone. A lane that is named
 -- both as gone and as not gone is not gone.

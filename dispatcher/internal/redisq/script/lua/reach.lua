@@ -1,5 +1,6 @@
 -- reach: how ready deliveries are taken out of the middle of their lane's list, which Redis can't do at once. It is put
 -- between order and the scripts that do so. It takes no arguments of its own: ARGV[3..] is the script's.
+-- needs: common(find, floor, match, sub, sure), lane_state(ready_length)
 --
 -- A list is read from both ends, in parts, until the delivery is found. Where it is known when the delivery became ready, it
 -- is looked for there first, since a list is mostly in that order. Its element is overwritten, and all that were overwritten

@@ -1,4 +1,6 @@
 -- read: where a delivery is. It is put between common and look, list and lanes, which share it. They change nothing.
+-- needs: common(call, floor, marked_delivered, match, micros, now, num, sets_of, sub), lane_state(all_paused,
+--   wait_letter), slots(slots), progress(waiting_status)
 --
 -- ARGV[3] count, ARGV[4..] the instances' names
 local instance_count = tonumber(ARGV[3])
@@ -41,7 +43,7 @@ end
 -- pause_reason answers why a lane waits for its until while its breaker is closed.
 local STALLED = { s = 'sealed', m = 'missing', e = 'egress' }
 local function pause_reason(l)
-  return l.limits.held == '?' and 'missing' or STALLED[match(l.state.more, ' (%l)[%d-]*$')] or 'retry_after'
+  return l.limits.held == '?' and 'missing' or STALLED[wait_letter(l)] or 'retry_after'
 end
 
 -- The reason that a delivery waits for: the first one that holds. A lane of an endpoint whose limits are not there lost its

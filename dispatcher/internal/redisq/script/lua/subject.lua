@@ -1,5 +1,6 @@
 -- subject: how messages are found by their subjects. It is put between common and state. It takes no arguments of its own:
 -- ARGV[3..] is the script's.
+-- needs: common(call, created_at, find, hex, match, num, sub, sure)
 --
 -- A field of :subjects is the hash of a subject's token, which the record has, and names the messages with it. Up to 16 ids
 -- stand in the field. Where there are more, all are in :subject:<hash in hex>, and the field is *.
@@ -26,7 +27,7 @@ local function note_subjects(list)
       tokens[#tokens + 1] = list[i]
     end
   end
-  for i, text in ipairs(sure('HMGET', tag .. ':subjects', unpack(tokens))) do texts[tokens[i]] = text end
+  for i, text in ipairs(sure('HMGET', SUBJECTS, unpack(tokens))) do texts[tokens[i]] = text end
   for i = 1, #list, 2 do
     local token, id = list[i], list[i + 1]
     local text, ids = texts[token], nil
@@ -50,7 +51,7 @@ local function note_subjects(list)
   end
   local fields = {}
   for token in pairs(changed) do fields[#fields + 1], fields[#fields + 2] = token, texts[token] end
-  if #fields > 0 then sure('HSET', tag .. ':subjects', unpack(fields)) end
+  if #fields > 0 then sure('HSET', SUBJECTS, unpack(fields)) end
 end
 
 -- forget_subjects takes messages away: a list of token and id.
@@ -65,7 +66,7 @@ local function forget_subjects(list)
     local token, id = list[i], list[i + 1]
     local text, rest = texts[token], nil
     if text == '*' then
-      local key = tag .. ':subject:' .. hex(token) -- a script has few locals
+      local key = SUBJECT .. hex(token)
       sure('ZREM', key, id)
       rest = call('EXISTS', key) == 1 and '*' or ''
     elseif text then

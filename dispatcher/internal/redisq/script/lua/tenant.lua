@@ -1,5 +1,6 @@
 -- tenant: whose shelves are, which are the lists of :of:. It is put between common and state. It takes no arguments of its
 -- own: ARGV[3..] is the script's.
+-- needs: common(call, created_at, in_chunks, match, num, sub, sure)
 
 -- origin_and_tenant answers the origin of a message's URL and its tenant, or its queue, as :names has them, or nil where the message
 -- has neither. It also answers its tenant, empty for none. The meta of a record (record.go) has fields of a tag, a length and
@@ -50,20 +51,20 @@ end
 -- put_on_shelves notes a delivery among those of its lane, and of its tenant.
 local function put_on_shelves(lane, id, record)
   local at, shelf, owner = num(created_at(record)), tenant_shelf(lane, record)
-  sure('ZADD', tag .. ':of:' .. lane, at, id)
+  sure('ZADD', SHELF .. lane, at, id)
   if not owner then return end
-  if shelf ~= lane then sure('ZADD', tag .. ':of:' .. shelf, at, id) end
+  if shelf ~= lane then sure('ZADD', SHELF .. shelf, at, id) end
   add_tenant_shelf(shelf, owner)
 end
 
 -- remove_owners takes shelves that are empty off the lists of their tenants. It names keys itself, since a script has few locals.
 local function remove_owners(shelves)
-  local owners = sure('HMGET', tag .. ':owners', unpack(shelves))
+  local owners = sure('HMGET', OWNERS, unpack(shelves))
   for i, shelf in ipairs(shelves) do
     local owner = owners[i] or #shelf > 17 and match(shelf, '~(%x+)$')
-    if owner then sure('ZREM', tag .. ':tenant:' .. owner, shelf) end
+    if owner then sure('ZREM', TENANT .. owner, shelf) end
   end
-  sure('HDEL', tag .. ':owners', unpack(shelves))
+  sure('HDEL', OWNERS, unpack(shelves))
 end
 
 -- remove_from_shelf takes messages off a shelf, and reports whether it is empty then.

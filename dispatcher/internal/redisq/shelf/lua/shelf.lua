@@ -1,5 +1,7 @@
 -- shelf: read a page of what some lanes have of all their deliveries, the newest accepted first. It tells where each
 -- delivery is at that moment, so none that moves is missed or shown twice. It looks at no delivery of another lane.
+-- needs: common(call, created_at, find, head_of, lanes_of, micros, num, sub), lane_state(lanes, load_lanes),
+--   finish(before_due, before_weight, hint_weight), read(args_from, last_attempt, page_start, precedes, status_of)
 --
 -- ARGV[..] after those of read: most to answer, the place of the last one before as ms, lane and id (empty: from the
 --   newest; a ms without a lane: what was accepted before it), ms from which they were accepted (empty: any), statuses that

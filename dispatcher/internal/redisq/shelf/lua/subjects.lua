@@ -1,4 +1,5 @@
 -- subjects: find messages by the tokens of their subjects, some of each, the newest.
+-- needs: common(call, created_at, hex, micros, num), finish(before_due, before_weight, hint_weight)
 --
 -- ARGV[3] most of each, ARGV[4] the newest ms of acceptance (empty: any), ARGV[5..] tokens, as 8 bytes, at most 4
 -- returns now, due, weight, then for each message: its id, ms of its acceptance

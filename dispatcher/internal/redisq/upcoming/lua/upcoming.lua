@@ -1,4 +1,6 @@
 -- upcoming: when something may be attempted next. It changes nothing.
+-- needs: common(call, lane_of, micros, now, num), lane_state(all_paused, lanes, load_lanes), slots(allowed_from,
+--   lane_ends), finish(before_due, before_parked, before_weight, hint_weight, sooner)
 --
 -- It looks at the head of :parked, whose lanes have ready deliveries, and at the head of :due. A delivery that becomes due
 -- in a paused lane counts for nothing, and one in a lane that is left alone counts from when that ends. It looks at so many
@@ -7,13 +9,13 @@
 -- ARGV[3] most  lanes of :parked, and deliveries of :due, that are looked at
 -- returns now, due, weight, ms of the earliest time at which something may be attempted or ended (0: nothing waits for a
 --   time; not after now: at once), and ms at which the first lane goes on that waits for its rate only (0: none does)
-local TIMER = '~taken' -- as in taken.lua: when the first lease ends by itself
+local TAKEN_TIMER = '~taken' -- as in taken.lua: when the first lease ends by itself
 local most_looked = tonumber(ARGV[3])
 local parked = before_parked > 0 and call('ZRANGE', PARKED, 0, most_looked, 'WITHSCORES') or {}
 local due = call('ZRANGE', DUE, 0, most_looked, 'WITHSCORES')
 local names = {}
 for i = 1, #parked, 2 do
-  if parked[i] ~= TIMER and parked[i] ~= '~expiring' then names[#names + 1] = parked[i] end
+  if parked[i] ~= TAKEN_TIMER and parked[i] ~= '~expiring' then names[#names + 1] = parked[i] end
 end
 for i = 1, #due, 2 do
   names[#names + 1] = lane_of(due[i])

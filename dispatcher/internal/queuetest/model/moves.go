@@ -1,0 +1,139 @@
+package model
+
+import (
+	"flag"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+)
+
+// Words of a table of moves that are no place or script.
+const (
+	nowhere   = stored.Place("-") // before a delivery is made, and after it is forgotten
+	anyScript = "any"
+)
+
+// Moves are the moves that a delivery may make from place to place, with the moves that it made.
+type Moves struct {
+	mu   sync.Mutex
+	rows []*moveRow
+}
+
+type moveRow struct {
+	move
+	outside bool // the model does not call this script
+	made    bool
+}
+
+// move is one change of a delivery's place by a script.
+type move struct {
+	from, to stored.Place
+	script   string
+}
+
+func (m move) String() string { return fmt.Sprintf("%s to %s by %s", m.from, m.to, m.script) }
+
+// MustParseMoves reads the table of moves in the header of a Lua file. A row has the place before, the
+// place after, the script, the condition and the line in the log, with two spaces between them. A *
+// behind a script says that the model does not call it.
+func MustParseMoves(t testing.TB, text string) *Moves {
+	t.Helper()
+	m := &Moves{}
+	places := []stored.Place{nowhere, stored.PlaceDue, stored.PlaceReady, stored.PlaceLeased, stored.PlaceTaken, stored.PlaceBehind, stored.PlaceDone, stored.PlaceDead, stored.PlaceCancelled}
+	for _, row := range regexp.MustCompile(`(?m)^--   (\S+) +(\S+) +([a-z_]+)(\*?)  +(\S.*?)  +(\S.*)$`).FindAllStringSubmatch(text, -1) {
+		r := &moveRow{move: move{stored.Place(row[1]), stored.Place(row[2]), row[3]}, outside: row[4] != ""}
+		if row[1] == "from" {
+			continue
+		}
+		require.Contains(t, places, r.from, row[0])
+		require.Contains(t, places, r.to, row[0])
+		require.Nil(t, m.find(r.move), "%s is there twice", r.move)
+		m.rows = append(m.rows, r)
+	}
+	require.NotEmpty(t, m.rows)
+	return m
+}
+
+// find returns the row of a move, nil for none.
+func (m *Moves) find(of move) *moveRow {
+	i := slices.IndexFunc(m.rows, func(r *moveRow) bool { return r.move == of })
+	if i < 0 {
+		return nil
+	}
+	return m.rows[i]
+}
+
+// make marks a move as made and reports whether it may be made.
+func (m *Moves) make(made move) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	row := m.find(made)
+	if row == nil {
+		made.script = anyScript
+		row = m.find(made)
+	}
+	if row == nil || row.outside {
+		return false
+	}
+	row.made = true
+	return true
+}
+
+// missing lists the moves that no delivery has made.
+func (m *Moves) missing() (list []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.rows {
+		if !r.made && !r.outside {
+			list = append(list, r.String())
+		}
+	}
+	return list
+}
+
+// RunUntilMade does the things of the same seeds in each run, until each move was made.
+func RunUntilMade(t *testing.T, open rig.OpenFunc, moves *Moves) {
+	t.Helper()
+	const seeds, checks = 40, 4 // of each seed
+	setFlag(t, "rapid.checks", checks)
+	setFlag(t, "rapid.steps", usualSteps)
+	for seed := 1; seed <= seeds && len(moves.missing()) > 0; seed++ {
+		require.NoError(t, setSeed(seed))
+		runChecks(t, open, moves)
+	}
+	require.NoError(t, setSeed(0))
+	require.Empty(t, moves.missing(), "moves in the table that no delivery makes")
+}
+
+// calls notes which script the model calls.
+func (m *model) calls(script string) { m.script = script }
+
+// moveTo puts a delivery into its place.
+func (m *model) moveTo(id dispatcher.DeliveryID, found stored.Found) {
+	m.Helper()
+	d := m.deliveries[id]
+	before := d.Place
+	if before == "" {
+		before = nowhere
+	}
+	d.Found = found
+	m.moved(id, before, found.Place)
+}
+
+// moved checks that a delivery may make a move.
+func (m *model) moved(id dispatcher.DeliveryID, from, to stored.Place) {
+	m.Helper()
+	made := move{from, to, m.script}
+	require.True(m, m.moves == nil || m.moves.make(made), "%s moves from %s, which is not in the table of moves in order.lua", id, made)
+}
+
+func setSeed(seed int) error { return flag.Lookup("rapid.seed").Value.Set(strconv.Itoa(seed)) }

@@ -1,8 +1,8 @@
 -- The archive. The schema's name is replaced where a project has one of its own.
 -- Texts have the collation "C": it is faster, and no library's update changes their order.
--- What came from outside is bytea, since a text takes no NUL and no invalid UTF-8.
+-- Texts from outside are bytea because a text takes no NUL and no invalid UTF-8.
 
--- A message, once. month is that of created, moved into the months that there are.
+-- A message, once. month is the month of created, moved into the existing months.
 create table hookladder.message (
   month      date        not null,
   created    timestamptz not null,
@@ -16,24 +16,24 @@ create table hookladder.message (
   primary key (id, created, month)
 ) partition by range (month);
 
--- What happened, a row each; nothing here is ever updated. Kinds are those of archive.Kind.
+-- Events, a row each; no query ever updates them. Kinds are the kinds of archive.Kind.
 create table hookladder.event (
   month     date        not null,
   at        timestamptz not null,        -- when it was written, by the partition's clock
-  pos       bigint      not null,        -- orders what happened in a partition
+  pos       bigint      not null,        -- orders the events of a partition
   partition int2        not null,
   kind      "char"      not null,
   id        text        collate "C" not null, -- of the message
   lane      text        collate "C" not null,
   n         int         not null,        -- the attempt's number, or attempts so far
-  status    int2        not null,        -- HTTP status; 0: there was no answer
+  status    int2        not null,        -- HTTP status; 0: no response
   took      int         not null,        -- ms
   wait      bigint      not null,        -- ms until the next attempt
   began     timestamptz,                 -- of the attempt; null: none was made
   class     text        collate "C",
   reason    text        collate "C",     -- why it died
   addr      text        collate "C",     -- connected to
-  url       text        collate "C",     -- called, where that is not the message's own
+  url       text        collate "C",     -- of the request, if that is not the message's own
   by        text        collate "C",     -- who asked
   mark      text        collate "C",     -- resend; of a resent one: anew, or the due time in ms that it interrupted
   topic     text        collate "C",
@@ -48,7 +48,7 @@ create index event_lane    on hookladder.event (lane, at, partition, pos)    whe
 create index event_tenant  on hookladder.event (tenant, at, partition, pos)  where tenant is not null and kind in ('d', 'x', 'c', '?');
 create index event_subject on hookladder.event (subject, at, partition, pos) where subject is not null and kind in ('d', 'x', 'c', '?');
 
--- What has not finished: small, and changed often. head and body are here only while the message does not have them.
+-- Unfinished deliveries: few rows, updated often. head and body are here only while the message does not have them.
 create table hookladder.open (
   id        text        collate "C" not null,
   lane      text        collate "C" not null,

@@ -300,7 +300,11 @@ func (m *model) count(s dispatcher.Settlement, d *modelDelivery) {
 
 func (m *model) doCancel() {
 	m.Helper()
-	ids := m.someDeliveries()
+	m.cancelSome(m.someDeliveries())
+}
+
+func (m *model) cancelSome(ids []dispatcher.DeliveryID) {
+	m.Helper()
 	m.logf("cancel %v", ids)
 	m.calls("cancel")
 	changes := m.changeSome(m.Queue.Cancel, ids)

@@ -246,7 +246,11 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 // others.
 func (m *model) doSweep() {
 	m.Helper()
-	lane := pick(m.rng, modelLanes...)
+	m.sweepLane(pick(m.rng, modelLanes...))
+}
+
+func (m *model) sweepLane(lane dispatcher.Lane) {
+	m.Helper()
 	m.logf("sweep %s", lane)
 	if !m.ended(lane) {
 		sweep := func() {

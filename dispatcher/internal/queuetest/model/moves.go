@@ -100,13 +100,21 @@ func (m *Moves) missing() (list []string) {
 	return list
 }
 
-// RunUntilMade does the things of the same seeds in each run, until each move was made.
+// RunUntilMade makes rare moves in scenes. Then it does the things of the same seeds in each run, until
+// each move was made.
 func RunUntilMade(t *testing.T, open rig.OpenFunc, moves *Moves) {
 	t.Helper()
-	const seeds, checks = 40, 4 // of each seed
+	for _, scene := range scenes {
+		m := newModel(t, open, &dice{})
+		m.moves = moves
+		scene(m)
+		m.compare()
+	}
+	const seeds, checks = 24, 2 // of each seed
 	setFlag(t, "rapid.checks", checks)
 	setFlag(t, "rapid.steps", usualSteps)
 	for seed := 1; seed <= seeds && len(moves.missing()) > 0; seed++ {
+		t.Logf("before seed %d no delivery has made: %q", seed, moves.missing())
 		require.NoError(t, setSeed(seed))
 		runChecks(t, open, moves)
 	}

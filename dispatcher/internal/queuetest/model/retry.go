@@ -14,7 +14,11 @@ import (
 
 func (m *model) doRetry() {
 	m.Helper()
-	ids, delivered := m.someDeliveries(), m.rng.IntN(2) == 0
+	m.retrySome(m.someDeliveries(), m.rng.IntN(2) == 0)
+}
+
+func (m *model) retrySome(ids []dispatcher.DeliveryID, delivered bool) {
+	m.Helper()
 	m.logf("retry %v, delivered too %v", ids, delivered)
 	retry := func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error) {
 		return m.Queue.Retry(ctx, by, ids, delivered)

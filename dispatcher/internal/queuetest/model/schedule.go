@@ -28,12 +28,18 @@ func (m *model) doSchedule() {
 	if m.Setup.Permits < 12 {
 		free = m.free(by)
 	}
+	m.publish(&publishing{by: by, free: free, lease: lease}, batch)
+}
+
+// publish publishes entries, and checks their results.
+func (m *model) publish(p *publishing, batch []dispatcher.Entry) {
+	m.Helper()
+	by, free, lease := p.by, p.free, p.lease
 	for _, e := range batch {
 		m.logf("schedule by %s free %d lease %d: %s to %v fan %v key %q, delay %s at %d, expires %d, %s", by, free, lease,
 			e.Message.ID, e.Lanes, e.Fan, e.Message.OrderingKey, e.Message.Delay, e.Message.DeliverAt.UnixMilli(),
 			e.Message.ExpiresAt.UnixMilli(), e.Message.Body[:min(len(e.Message.Body), 20)])
 	}
-	p := &publishing{by: by, free: free, lease: lease}
 	m.calls("schedule")
 	got, hints, err := m.Queue.Schedule(m.Ctx, by, free, lease, batch)
 	require.NoError(m, err)

@@ -1,14 +1,14 @@
--- adopt: give leases that end by themselves up to the calling instance, which says then what became of them, or make
--- them longer. Of a lease that has ended it tells whether it was the owner's last one.
+-- adopt: give leases of consumers to the calling instance, which settles their outcome then, or extend them. Of a lease that has
+-- ended it returns whether it was the last one of its owner.
 -- needs: common(by, call, ceil_now, in_chunks, match, now, num, sure, tag), sums(append_pair), finish(finish),
 --   ends(write_ends), taken(adopt_taken, parse_token, set_timer)
 --
--- ARGV[3] lasts  ms until they end, from now on; 0: they are the caller's then, as those of claim
+-- ARGV[3] lasts  ms until they end, from now on; 0: they are the caller's then, as leases of claim
 -- ARGV[4] bytes  most of heads of records to answer, but for one delivery
--- ARGV[5..]      for each: delivery, token (empty: the last one that the owner had; behind -: its owner was never told of it,
+-- ARGV[5..]      for each: delivery, token (empty: the last one that the owner had; behind -: its owner never got it,
 --                and it is forgotten), owner
--- returns now, due, weight, ms when they end (0: they are the caller's), a digit for each: 0 not looked at, since the answer
---   was full, 1 done, 2 it is not taken, or by another lease, 3 it is another owner's; place and number of the attempt of
+-- returns now, due, weight, ms when they end (0: they are the caller's), a digit for each: 0 not read, because the answer was
+--   full, 1 done, 2 it is not taken, or by another lease, 3 it is another owner's; place and number of the attempt of
 --   each with 2 and no token whose last lease is known; then for each that is the caller's: delivery, ms when it was taken,
 --   progress, head of the record; "fenced" alone when the instance was declared dead
 local KEPT = 86400000 -- ms for which a lease that has ended is its owner's

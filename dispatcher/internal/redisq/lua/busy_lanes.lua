@@ -6,12 +6,12 @@
 --   load_lanes), slots(lane_ends), finish(before_due, before_weight, hint_weight), server(server), read(args_from,
 --   ready_wait_reason, safely, wait_reason)
 --
--- ARGV[..] after those of read: place to begin at (a letter of the hash, i, l or h, and the cursor of its scan; "i0" at
---   first), about how many to look at, fewest that wait in a lane that is told, most lanes to tell, ms
+-- ARGV[..] after the arguments of read: place to begin at (a letter of the hash, i, l or h, and the cursor of its scan; "i0" at
+--   first), about how many to read, fewest waiting deliveries of a lane to return, most lanes to return, ms
 --   after which a lane counts as failing (0: none does)
 -- returns now, due, weight, next place (empty at the end), the process that it is valid for, ms since when the oldest is ready (0: nothing is), deliveries that
 --   are held: paused, breaker, retry_after, rate, consumer, sealed, missing, egress; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
---   for each lane told: lane, in flight, waiting
+--   for each lane: lane, in flight, waiting
 local hash, at, left = sub(ARGV[args_from], 1, 1), sub(ARGV[args_from], 2), tonumber(ARGV[args_from + 1])
 local fewest, most_told = tonumber(ARGV[args_from + 2]), tonumber(ARGV[args_from + 3])
 local failing_after = tonumber(ARGV[args_from + 4])
@@ -19,9 +19,9 @@ local oldest, told = 0, {}
 local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0, consumer = 0, sealed = 0, missing = 0, egress = 0 }
 local standing = { open = 0, limited = 0, failing = 0, paused = 0, disabled = 0 }
 
--- held_by is the reason why the ready deliveries of a lane may not be attempted, nil where they may be, or end. A lane
--- counts as held by its rate while the rate is in use, since it is mostly between two attempts. One that is taken from is
--- held by its takers, also where they have as many as they may.
+-- held_by is the reason why the ready deliveries of a lane may not be attempted, nil if they may be, or end. A lane
+-- counts as held by its rate while the rate is in use, because it is mostly between two attempts. One that is taken from is
+-- held by its takers, also if they have as many as they may.
 local function held_by(l)
   if wait_reason(l, '') == 'paused' then return 'paused' end
   local why = match(ready_wait_reason(l), '^%S+')

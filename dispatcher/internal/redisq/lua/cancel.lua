@@ -45,7 +45,7 @@ end
 local wholes = {}
 local MARKED = 2 -- the list was not read to its end
 
--- cancel answers the code of one delivery.
+-- cancel returns the code of one delivery.
 local function cancel(delivery, l, id)
   local record = kept_record(l.name, id, wholes)
   if not record then return -1 end

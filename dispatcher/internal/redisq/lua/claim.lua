@@ -34,8 +34,8 @@ end
 read_more()
 if all_paused then return nothing() end
 
--- All turns are given before anything is taken, so that all deliveries of a lane are taken at once.
-local turns, given = {}, {} -- lane, deliveries of each turn; lane -> those of all its turns
+-- All turns are given before the first delivery is taken, because one command takes all deliveries of a lane.
+local turns, given = {}, {} -- lane, deliveries of each turn; lane -> deliveries of all its turns
 local lists = {} -- lane -> the head of its list
 
 -- give_turns chooses the deliveries.
@@ -77,7 +77,7 @@ local function give_turns()
 
   local whole = {} -- lane -> whether its whole list was read
 
-  -- read_head reads a lane's list as far as a turn goes, and one more element, which tells whether something is left.
+  -- read_head reads a lane's list as far as a turn goes, and one more element, which shows whether something is left.
   -- It reads as far as all turns may go if the lane comes again, or is the only one.
   local alone = #heads == 1
   local function read_head(l, n)

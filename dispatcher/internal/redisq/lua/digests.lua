@@ -3,7 +3,7 @@
 -- needs: common(call, micros, sub), finish(before_due, before_weight, hint_weight)
 --
 -- ARGV[3..] message ids
--- returns now, due, weight, then for each: the digest, empty where no such message is known
+-- returns now, due, weight, then for each: the digest, empty if no such message is known
 local answer = { micros, before_due, hint_weight(before_weight) }
 for i = 3, #ARGV do
   local record = call('HGET', MESSAGES, ARGV[i])

@@ -9,16 +9,16 @@
 -- ARGV[5] max      in flight, 0 the default
 -- ARGV[6] interval between two attempts in us, 0 no rate
 -- ARGV[7] ordered  0 or 1
--- ARGV[8] held     - no, p paused, d disabled, x deleted; g cut: what was accepted until now ends, if the lane fails since the
+-- ARGV[8] held     - no, p paused, d disabled, x deleted; g cut: deliveries accepted until now end, if the lane fails since the
 --                   version, in ms, and nothing holds it. Behind it " t" for a lane whose deliveries are taken
--- ARGV[9] clear    1: close the breaker, forget what a receiver asked to wait for, since when it fails, and when the rate
+-- ARGV[9] clear    1: close the breaker, forget the wait that a receiver asked for, since when it fails, and when the rate
 --                   allows the next; 2: an attempt succeeded that was none of a delivery's, and the limits stay as they are
--- ARGV[10] leads   what :names is to say of it, empty: what it says
--- ARGV[11] who     holds it, a name without spaces
+-- ARGV[10] leads   the text of :names, empty: it stays
+-- ARGV[11] by      the caller that pauses it, a name without spaces
 -- ARGV[12] since   ms since when it is held, 0 now
--- returns now, due, weight, breakers (lane, 0, where it was closed), in flight and waiting before, ms since when it failed
+-- returns now, due, weight, breakers (lane, 0, if it was closed), in flight and waiting before, ms since when it failed
 --   where that ended: it was cut, cleared, or an attempt succeeded; else 0
-local name, v, held, clear, leads, who = ARGV[3], tonumber(ARGV[4]), sub(ARGV[8], 1, 1), ARGV[9] == '1', ARGV[10], ARGV[11]
+local name, v, held, clear, leads, held_by = ARGV[3], tonumber(ARGV[4]), sub(ARGV[8], 1, 1), ARGV[9] == '1', ARGV[10], ARGV[11]
 local since = ARGV[12] == '0' and at_now or num(ARGV[12])
 local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(ARGV[7]) .. ' ' .. ARGV[8]
 local nothing, cut, works = text == '0 0 0 0 -', held == 'g', ARGV[9] == '2'
@@ -30,7 +30,7 @@ call('DEL', tag)
 local function note_held(why)
   if why == '-' then return sure('HDEL', HELD, name) end
   local was = sure('HGET', HELD, name)
-  if not was or sub(was, 1, 1) ~= why then sure('HSET', HELD, name, why .. ' ' .. since .. ' ' .. who) end
+  if not was or sub(was, 1, 1) ~= why then sure('HSET', HELD, name, why .. ' ' .. since .. ' ' .. held_by) end
 end
 
 -- log_change has the archive read the lane's endpoint, or whether the lane is held. It writes a line even where the copy
@@ -42,10 +42,10 @@ end
 if name == '*' then
   before_weight = hint_weight(before_weight)
   all_paused = held ~= '-'
-  if sure('HEXISTS', ARCHIVE, 'restoring') == 1 then -- what was asked for counts when that ends
+  if sure('HEXISTS', ARCHIVE, 'restoring') == 1 then -- the request counts when the restore ends
     local was = sure('HGET', ARCHIVE, 'restoring')
     sure('HSET', ARCHIVE, 'restoring', all_paused and 'held' or 'free')
-    if all_paused and was == 'free' then sure('HSET', HELD, '*', 'p ' .. since .. ' ' .. who) end
+    if all_paused and was == 'free' then sure('HSET', HELD, '*', 'p ' .. since .. ' ' .. held_by) end
     all_paused = true
     local t, d, w = finish()
     return { t, d, w, {}, 0, 0, 0 }

@@ -2,10 +2,10 @@
 -- needs: common(call, micros, now, num), limits(DEFAULTS, pauses_all), lane_state(lanes, load_lanes), slots(slots),
 --   finish(before_due, before_weight, hint_weight), read(args_from, page_start, pause_reason)
 --
--- ARGV[..] after those of read: most (0: those named), score and name of the last one before (empty: from the start), lanes
+-- ARGV[..] after the arguments of read: most (0: the named lanes), score and name of the last one before (empty: from the start), lanes
 -- returns now, due, weight, what :held says of all lanes (empty: they are not held), 1 if there is more, then for each: lane,
 --   ms when its state was made or last looked at (0: it is not known), in flight, waiting, most in flight now, fails, opened,
---   until ms, us when its rate allows the next attempt (0: now, or it has none), limits (empty: none), what it leads to
+--   until ms, us when its rate allows the next attempt (0: now, or it has none), limits (empty: none), its origin and tenant, or its queue
 --   (empty: it is no bare URL's), what :held says of it (empty: it is not held), why it is left alone (empty: it is not), ms
 --   since when it fails (0: it does not)
 local wanted, after, last = tonumber(ARGV[args_from]), ARGV[args_from + 1], ARGV[args_from + 2]
@@ -19,7 +19,7 @@ else
 end
 load_lanes(names)
 
--- held_as answers the entry in :held of a lane that its limits say is held.
+-- held_as returns the entry in :held of a lane that its limits say is held.
 local function held_as(name, letter)
   if letter == '-' or letter == '?' then return '' end
   return call('HGET', HELD, name) or letter .. ' 0 system'

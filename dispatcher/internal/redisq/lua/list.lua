@@ -1,11 +1,11 @@
--- list: read a page of one index, newest first, but of due the earliest first. It stops after so many names, records and bytes, so that it does not
--- hold Redis up.
+-- list: read a page of one index, newest first, but of due the earliest first. It has limits of names, records and bytes, so that it does not
+-- block Redis.
 -- needs: common(call, find, floor, head_of, lane_of, marked_delivered, match, micros, now, num, sets_of, split, sub),
 --   lane_state(lanes, load_lanes), progress(parse_progress, waiting_status), finish(before_due, before_weight,
 --   hint_weight), server(server), read(args_from, last_attempt, page_start, precedes, ready_wait_reason, safely,
 --   status_of, taken_at, wait_reason)
 --
--- ARGV[..] after those of read: index (due, done, dead, cancelled, leases, taken, ready, behind, marks, moved), its instance or
+-- ARGV[..] after the arguments of read: index (due, done, dead, cancelled, leases, taken, ready, behind, marks, moved), its instance or
 --   lane or empty (moved: the ms in :known of the last lane), most to answer, score and name of the last one before (empty: from
 --   the start; ready: its position; behind: the key for the name; marks: the cursor of a scan and the last name of it), then what
 --   is asked for, each as words with a space at both ends, or empty for any: statuses, reasons, lanes; 1: marked deliveries are
@@ -13,7 +13,7 @@
 -- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, score and name
 --   of the last one that was looked at, the process that a cursor is valid for (only of marks; of moved: the ms in :known of the
 --   lane), then for each: delivery, score (ready: position), time, status (empty: only its line is asked for), head of the record
---   (empty: none), progress, newest of its history (empty: none), what it waits for (empty: nothing), "<key> <score>" of the line
+--   (empty: none), progress, newest of its history (empty: none), the reason why it waits (empty: none), "<key> <score>" of the line
 --   in which others wait behind it (empty: none do; of moved: the ms in :known of the lane)
 local MOST_NAMES, MOST_RECORDS, MOST_BYTES = 2048, 256, 1048576
 local index, of, wanted = ARGV[args_from], ARGV[args_from + 1], math.min(tonumber(ARGV[args_from + 2]), MOST_RECORDS)
@@ -63,7 +63,7 @@ local function page_of_ready()
   more = bottom > 0
 end
 
--- A line is read from its head. So the rank of the first entry gives those of all.
+-- A line is read from its head. So the rank of the first entry gives the ranks of all.
 local before = 0 -- deliveries of the line before the first entry
 local function page_of_line()
   local key = BEHIND .. of .. ':' .. last
@@ -84,7 +84,7 @@ local function page_of_marks()
   more = next_scan ~= '0'
 end
 
--- What may have moved since a walk began is read from the lists that lanes have of all their deliveries, which no move
+-- Deliveries that may have moved since a walk began come from the lists that lanes have of all their deliveries, which no move
 -- changes. The lanes come in the order in which they were last looked at, the last one at the end. So one that is looked at
 -- meanwhile comes once more, and none is missed.
 local MOST_LANES, ended_page = 64, nil -- ended_page: ms in :known, ms of the shelf and name behind which the next page begins
@@ -141,7 +141,7 @@ if #reads > 0 then
   if not ENDED[index] and index ~= 'due' then marks = call('HMGET', MARKS, unpack(reads)) end
 end
 
--- standing answers the status of a delivery by the index in which it was found, and the reason that it waits for.
+-- standing returns the status of a delivery by the index in which it was found, and the reason that it waits for.
 local function standing(l, k, i)
   if ENDED[index] then return ENDED[index], '' end
   if marks[k] then return marked_delivered(marks[k]) and 'delivered' or 'cancelled', '' end

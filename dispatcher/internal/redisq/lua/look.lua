@@ -2,13 +2,13 @@
 -- needs: common(call, lanes_of, micros, num, sub), lane_state(lanes, load_lanes), finish(before_due, before_weight,
 --   hint_weight), read(args_from, safely, status_of)
 --
--- ARGV[..] after those of read:
+-- ARGV[..] after the arguments of read:
 --   id     the message
 --   first  place in :fan of the lane to begin with, 1 for the first; trim leaves each lane's place as it is
 --   most   most deliveries to answer
---   bytes  the answer ends with the delivery that goes beyond so many
+--   bytes  the answer ends with the delivery that exceeds this size
 -- returns now, due, weight, the record (empty: none, only its digest, or first is not 1), the place to go on with (0: there
---   is no more), a list of deliveries, each lane, status, ms, what it waits for (empty: nothing), progress, history (a list,
+--   is no more), a list of deliveries, each lane, status, ms, the reason why it waits (empty: none), progress, history (a list,
 --   newest first)
 local id, first, most_lanes, bytes = ARGV[args_from], tonumber(ARGV[args_from + 1]), tonumber(ARGV[args_from + 2]), tonumber(ARGV[args_from + 3])
 local record = call('HGET', MESSAGES, id)

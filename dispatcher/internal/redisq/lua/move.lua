@@ -1,7 +1,7 @@
--- move: make due deliveries ready, the earliest first. A lane with many that are due at one time gives way where more is
--- due than one call moves. The call takes a few of them, then what other lanes have due, then more of that lane. It
--- also places the parked lanes whose time has come, and ends the ready lists of disabled and deleted endpoints, and what
--- has expired. Leases that have ended by themselves become the caller's, which counts them as failed attempts.
+-- move: make due deliveries ready, the earliest first. A lane with many that are due at one time gives way if more is
+-- due than one call moves. The call takes a few of them, then due deliveries of other lanes, then more of that lane. It
+-- also places the parked lanes whose time has come, and ends the ready lists of disabled and deleted endpoints, and
+-- expired deliveries. Leases of consumers that have ended become the caller's, which counts them as failed attempts.
 -- needs: common(by, call, floor, in_chunks, now, num, read_fields, score_ms, split, sub, sure, tag), lane_state(lanes,
 --   load_lanes), slots(lane_ends), progress(waiting_status), sums(count, sums), finish(before_parked, finish),
 --   ends(ends_with_lane, write_ends), order(end_due_with_lane, end_ready), taken(LONGEST_LEASE, TIMER, adopt_taken,
@@ -10,22 +10,22 @@
 -- ARGV[3] most  most deliveries to move, most lanes to place, and most deliveries to end of ready lists
 -- ARGV[4] bytes  most of heads of records to answer, but for one delivery
 -- returns now, due, weight, then for each lease that ended: delivery, ms when it was taken, progress, head of the record;
---   "fenced" alone where some ended and the instance was declared dead
+--   "fenced" alone if some ended and the instance was declared dead
 local batch, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local parked = before_parked > 0 and before_parked <= now
   and call('ZRANGEBYSCORE', PARKED, '-inf', now, 'LIMIT', 0, batch) or {}
 local deliveries, owners, elements, groups, order = {}, {}, {}, {}, {}
 
--- choose fills these with what is due. What a lane has due at one time lies together in :due, since equal scores are
--- ordered by name: a run.
+-- choose fills these with due deliveries. Deliveries of a lane with one due time are together in :due, because Redis orders equal
+-- scores by name. They are a run.
 local function choose()
-  local FEW = 4     -- deliveries of a run that go before those of other lanes
-  local PAGE = 16   -- names that one read behind a run answers
+  local FEW = 4     -- deliveries of a run that go before other lanes
+  local PAGE = 16   -- names that one read behind a run returns
   local READS = 128 -- reads behind runs, at most: 0.2 ms
   local due = call('ZRANGEBYSCORE', DUE, '-inf', now, 'WITHSCORES', 'LIMIT', 0, batch)
   local few = #due == 2 * batch and FEW or batch
   local run, run_lane, run_score, reads = 0, nil, nil, 0
-  local passed = {} -- lanes of which some were left out: what they have due later has to stay behind these
+  local passed = {} -- lanes with skipped deliveries: later ones have to stay behind these
 
   local function fits(score, lane)
     run = lane == run_lane and score == run_score and run + 1 or 1
@@ -43,7 +43,7 @@ local function choose()
     elements[#elements + 1] = score_ms(score) .. ':' .. id
   end
 
-  -- behind_run answers the rank behind the run, of which the delivery at a rank is one; nil after too many reads. Most
+  -- behind_run returns the rank behind the run, of which the delivery at a rank is one; nil after too many reads. Most
   -- often the run ends with its time.
   local function behind_run(rank)
     local low, high = rank, tonumber(call('ZCOUNT', DUE, '-inf', run_score))
@@ -58,7 +58,7 @@ local function choose()
     return high
   end
 
-  -- take_others takes what other lanes have due from a rank on.
+  -- take_others takes due deliveries of other lanes from a rank on.
   local function take_others(rank)
     local page
     repeat
@@ -139,7 +139,7 @@ for _, lane in ipairs(waiting) do
   if lane_ends(l) and left > 0 then left = left - end_ready(l, left) end
 end
 
--- end_leases takes over what has ended, and what another clock has set an end for that may never come.
+-- end_leases takes over ended leases, and leases whose end, set by another clock, may never come.
 local function end_leases(answer)
   local LEASES_MOST = 64 -- that one call takes over
   local list = sure('ZRANGEBYSCORE', TAKEN, '-inf', now, 'LIMIT', 0, LEASES_MOST)

@@ -2,8 +2,8 @@
 -- needs: common(call, match, micros), lane_state(lanes, load_lanes), finish(before_due, before_weight, hint_weight),
 --   server(server), read(args_from, safely)
 --
--- ARGV[..] after those of read: cursor of the scan ("0" at first), about how many to look at, 1: only lanes in which others
---   may wait behind what is ready, or whose work is cancelled
+-- ARGV[..] after the arguments of read: cursor of the scan ("0" at first), about how many to read, 1: only lanes in which
+--   others may wait behind ready deliveries, or whose deliveries are cancelled
 -- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, how many were looked at, then the lanes
 local few = ARGV[args_from + 2] == '1'
 local ready = call('HGET', COUNTS, 'ready')

@@ -7,14 +7,14 @@
 --   ends_with_lane), order(join_line, line_of, push_ready, set_ahead_of), expiry(set_expiry, watch_expiry),
 --   job(DONE_BEFORE, PASSED, count_code, job_slots, parse_job, read_job, write_job)
 --
--- ARGV[3] again  1: what was delivered is sent again
+-- ARGV[3] again  1: delivered ones are sent again
 -- ARGV[4] job    a job that calls, as job.lua reads it; empty: a person does
--- ARGV[5] who    asks: the name of a key, or empty where that is not known
+-- ARGV[5] by     the name of the caller's key, empty if that is not known
 -- ARGV[6] count  number of instances' names that follow
 -- ARGV[7..]      names, then deliveries
 -- returns now, due, weight, of a job its text (empty: the turn is another's, and nothing changed), then for each: 1 ready
 --   now, or in line for it, 0 was so already, -1 not kept, -2 an attempt is under way, -3 and -4 its lane takes nothing:
---   disabled (or what was accepted by then ends), deleted; -5 delivered, -6 expired, -7 others of its key go first, -8 the
+--   disabled (or it was accepted before the cut), deleted; -5 delivered, -6 expired, -7 others of its key go first, -8 the
 --   job had it before, -9 its lane takes no more now; of a job that probes 3 ready as the first of its lane, -11 the first one
 --   of its lane failed, -12 its lane is paused, -13 no more lanes are probed
 local resend, job, k = ARGV[3] == '1', parse_job(ARGV[4]), tonumber(ARGV[6])
@@ -53,8 +53,8 @@ end
 -- done are the ms when delivered ones ended. dues are the ms when others are due.
 local done, dues = sure('ZMSCORE', DONE, unpack(deliveries)), sure('ZMSCORE', DUE, unpack(deliveries))
 
--- ended_before takes a delivery out of the place where it ended and answers its progress with a new ladder, and its
--- attempts so far. It answers nil where the delivery has not ended.
+-- ended_before takes a delivery out of the place where it ended and returns its progress with a new ladder, and its
+-- attempts so far. It returns nil if the delivery has not ended.
 local function ended_before(delivery, l, text, done_at)
   local attempts, _, _, status, _, reason, more = parse_progress(text)
   if sure('ZREM', DEAD, delivery) == 1 then
@@ -119,7 +119,7 @@ end
 
 local wholes = {}
 
--- retry answers the code of one delivery. It reports a delivered one first, since no other reason matters then.
+-- retry returns the code of one delivery. It reports a delivered one first, because no other reason matters then.
 local function retry(delivery, l, id, i)
   local record = kept_record(l.name, id, wholes)
   if not record then return -1 end
@@ -142,7 +142,7 @@ local function retry(delivery, l, id, i)
 end
 
 local probes = {} -- lane -> what :jobs has of its probe
--- What a job that probes knows of lanes, as :jobs has it. A lane without a text was not probed yet.
+-- A job that probes has a text for each lane in :jobs. A lane without a text was not probed yet.
 local MOST_PROBED, PROBE_LASTS = 4096, 3600000 -- lanes of a job here; ms
 local LOOK_BACK = 1000 -- newest successes here that are looked through
 local PROBE, PROBE_FAILED, HELD_BACK, UNPROBED = 3, -11, -12, -13
@@ -174,7 +174,7 @@ local function succeeded_since(l, failing)
   return recent[l.name] or false
 end
 
--- outcome_of answers ok or failed of the delivery that was sent first, gone where that says nothing, nil where it is not known
+-- outcome_of returns ok or failed of the delivery that was sent first, gone if that says nothing, nil if it is not known
 -- yet.
 local function outcome_of(l, text)
   local at, before, failing, id = match(text, '^(%d+) (%d+) (%d+) (.*)$')
@@ -188,8 +188,8 @@ local function outcome_of(l, text)
   return now - tonumber(at) > PROBE_LASTS and 'failed' or nil
 end
 
--- judged answers the code of a delivery that has to wait for the one that was sent first, or that is left because of it. It
--- answers nil where the delivery may be sent.
+-- judged returns the code of a delivery that has to wait for the one that was sent first, or that is left because of it. It
+-- returns nil if the delivery may be sent.
 local function judged(l)
   if l.limits.held == 'p' or all_paused then return HELD_BACK end
   local text = probes[l.name]
@@ -217,9 +217,9 @@ local function sent_first(l, id, text)
   return PROBE
 end
 
--- replay is retry for a job. It leaves what ended since the job began, or was accepted since where it takes what waits. It
--- leaves what the job had before, also if the clock went back. What can't be retried is noted too, so that the job counts
--- it once. A delivery that waits for another job stays that one's.
+-- replay is retry for a job. It leaves deliveries that ended since the job began, or were accepted since if it takes waiting
+-- ones. It leaves deliveries that it had before, also if the clock went back. A delivery that can't be retried is recorded too, so
+-- that the job counts it once. A delivery that waits for another job stays with that job.
 local places = job and sure('ZMSCORE', tag .. ':' .. job.index, unpack(deliveries))
 local function replay(delivery, l, id, i)
   local record = (not places[i] or job.index == 'due') and kept_record(l.name, id, wholes)

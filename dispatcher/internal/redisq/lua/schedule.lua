@@ -9,14 +9,14 @@
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
 -- ARGV[5] epoch  of this partition, as the caller knows it. Where it is another one, the data were lost, and nothing is stored
--- ARGV[6]        only where what is accepted is archived: a newline, then of each message its id and lanes, with newlines
+-- ARGV[6]        only if accepted messages are archived: a newline, then of each message its id and lanes, with newlines
 --                between. :attempts gets them if something was made
--- ARGV[6..]      for each message: id, record, when ("+ms" after now, "@ms" at a time; * before it where a lane that is full
---                must not refuse the message; & before that where its body lies apart and follows, = where that was
---                staged or is there), then the body, and where the record names no lane the number of lanes and the lanes
+-- ARGV[6..]      for each message: id, record, when ("+ms" after now, "@ms" at a time; * before it if a full lane
+--                must not refuse the message; & before that if its body is for :bodies and follows, = if that was
+--                staged or is there), then the body, and if the record names no lane the number of lanes and the lanes
 -- returns now, due, weight, versions (lane and version of its limits for each lane of an endpoint), then a text of words,
 --   for each message: result (1 new, 2 the same again, 3 other content, 4 a lane is full, 5 its body is not there) with a
---   letter for each lane; due ms of what was made; and after 2 created ms, 0 where it is not kept. Letters: d due, r ready,
+--   letter for each lane; due ms of the deliveries made; and after 2 created ms, 0 if it is not kept. Letters: d due, r ready,
 --   l leased, b behind another, x dead: disabled, o dead: the lane is full, c cancelled: deleted, s there already, f not
 --   made: the lane is full
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -72,7 +72,7 @@ if #ids == 0 then
 end
 load_lanes(names)
 if loaded.epoch ~= ARGV[5] then return redis.error_reply('EMPTIED the data of this partition were lost') end
-if all_paused and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of what was delivered would be new here
+if all_paused and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of a delivered message would be new here
   return redis.error_reply('RESTORING what was archived: not all ids are known yet')
 end
 if lease > 0 and (all_paused or call('ZSCORE', FENCED, by)) then lease = 0 end
@@ -100,8 +100,8 @@ do
 end
 local function full(l) return most_waiting > 0 and l.waiting >= most_waiting end
 
--- refused reports whether a new message is refused since one of its lanes is full. A delivery that is leased or ends at
--- once takes no room.
+-- refused reports whether a new message is refused because one of its lanes is full. A delivery that is leased or ends at once
+-- does not count.
 local function refused(e)
   if e.fan then return false end
   for _, name in ipairs(e.list or { e.lane }) do
@@ -120,7 +120,8 @@ local function overflow(l, delivery)
   log_line(delivery, 'dead', 0, 0, 0, 'overflow')
 end
 
--- digits writes a due time. Mostly all due times are the same, and writing one costs as much as the rest of its answer.
+-- digits formats a due time. It caches the last one, because mostly all due times are the same, and to format one costs as much as
+-- the rest of its answer.
 local digits
 do
   local last, last_digits
@@ -130,8 +131,8 @@ do
   end
 end
 
--- shelve notes a delivery among those of its lane, and of its tenant in a queue. Messages of one call mostly have one time,
--- and reading it costs as much as the rest. A lane is listed with its tenant where it has no deliveries, as far as this
+-- shelve adds a delivery to the shelf of its lane, and of its tenant in a queue. Messages of one call mostly have one time,
+-- and to read it costs as much as the rest. A lane is listed with its tenant if it has no deliveries, as far as this
 -- script knows. So a message of a lane in use costs nothing.
 local shelve, shelves = nil, {} -- name -> times and ids
 do
@@ -158,7 +159,7 @@ do
   end
 end
 
--- make puts one delivery where it belongs and answers the letter of the place.
+-- make puts one delivery where it belongs and returns the letter of the place.
 local function make(e, l)
   local delivery = l.name .. ':' .. e.id
   if not l.text and not l.leads then l.leads = origin_and_tenant(e.record) end
@@ -234,7 +235,7 @@ end
 
 local made, made_bytes = false, 0 -- whether any delivery was made, and the bytes of records and bodies that were stored
 
--- accept stores a new message, unless one of its lanes is full. It answers the result and the letters.
+-- accept stores a new message, unless one of its lanes is full. It returns the result and the letters.
 local function accept(e)
   if most_waiting > 0 and refused(e) then
     unstage(e)
@@ -256,7 +257,7 @@ local function accept(e)
   return table.concat(letters)
 end
 
--- again adds to a stored message the lanes that it never named. It answers the result and the letters.
+-- again adds to a stored message the lanes that it never named. It returns the result and the letters.
 local function again(e, old)
   if e.body then
     if #old <= DIGEST then unstage(e) else keep_body(e) end

@@ -1,10 +1,10 @@
--- stand: read the statuses of messages' deliveries, and nothing else of them. It stops after so many lanes and bytes,
--- so that it does not hold Redis up.
+-- stand: return the statuses of messages' deliveries, and nothing else of them. It has limits of lanes and bytes, so that it
+-- does not block Redis.
 -- needs: common(call, created_at, format, lanes_of, micros, num, score_ms, sub), lane_state(lanes, load_lanes),
 --   finish(before_due, before_weight, hint_weight), read(args_from, status_of)
 --
--- ARGV[..] after those of read: how many lanes of the first message were told before, then for each: id, digest
--- returns now, due, weight, how many messages were told whole, how many lanes of the next were told, then a text of words,
+-- ARGV[..] after the arguments of read: how many lanes of the first message a call before returned, then for each: id, digest
+-- returns now, due, weight, how many messages have all their lanes, how many lanes the next one has, then a text of words,
 --   for each that was begun: result (0 not kept, 2 the same, 3 other content), created ms, the number of deliveries that
 --   follow, and of each lane, status, ms
 local MOST_LANES, MOST_BYTES = 64, 1048576

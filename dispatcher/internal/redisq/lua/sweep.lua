@@ -1,5 +1,5 @@
 -- sweep: end deliveries that wait in a lane that takes no more: its endpoint is disabled or deleted, or it is cut, which
--- ends what was accepted by then. Those in line behind them follow. It also ends marked ones that cancel could not find in a
+-- ends deliveries that were accepted before. The next ones in line follow. It also ends marked ones that cancel could not find in a
 -- long list.
 -- needs: common(call, now, read_fields, split, sure, tag), lane_state(lanes, load_lanes, ready_length),
 --   progress(parse_progress), sums(count), finish(finish), ends(drop_delivery, end_marked, ended, ends_with_lane,
@@ -7,11 +7,11 @@
 --
 -- ARGV[3]   lane
 -- ARGV[4]   t: those that are named, which wait for a time; r: the head of the ready list; u: none, and a cut is taken away
---           unless what is in flight may be older; m: those of the ready list that have a mark
--- ARGV[5..] deliveries of it (t); of m: how many elements at the tail were looked at before
--- returns now, due, weight, number that ended; of m: what a next call is to give as ARGV[5], -1 at the end
+--           unless a delivery in flight may be older; m: marked ones of the ready list
+-- ARGV[5..] deliveries of it (t); of m: how many elements at the tail were read before
+-- returns now, due, weight, number that ended; of m: ARGV[5] of the next call, -1 at the end
 local MOST = 64 -- deliveries of a ready list that one call ends
-local READ = 1024 -- elements of which one call looks for marks
+local READ = 1024 -- elements that one call checks for marks
 local LONGEST = 120000 -- ms; no attempt takes longer, with its quick repeats
 local name, what, ids = ARGV[3], ARGV[4], {}
 for i = 5, what == 't' and #ARGV or 4 do

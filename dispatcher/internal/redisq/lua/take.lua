@@ -5,7 +5,7 @@
 --
 -- ARGV[3] most   deliveries to lease
 -- ARGV[4] bytes  most of records to answer, but for one delivery
--- ARGV[5] lasts  ms until the leases end by themselves; 0: they are the caller's, as those of claim
+-- ARGV[5] lasts  ms until the leases end by themselves; 0: they are the caller's, as leases of claim
 -- ARGV[6] token  of leases that end by themselves
 -- ARGV[7] owner  of them
 -- ARGV[8] suspects  most of the deliveries that are suspects, if the leases are the caller's
@@ -20,9 +20,9 @@ call('DEL', tag)
 local answer = { 0, 0, 0, 0, 0, 0, {}, {} }
 load_lanes({ unpack(names) })
 
--- free is how many deliveries of a lane may be taken now, by its limits and as far as they are ready. The list is
--- looked at whatever its count says, since that may have been lost. The lane is placed anew, since it may be listed
--- without need: then its takers would come again and again.
+-- free returns how many deliveries of a lane may be taken now, by its limits and its ready list. It reads the list whatever the
+-- count of the lane is, because that may have been lost. It places the lane again, because a lane that is listed without need
+-- would make its consumers poll again and again.
 local function free(l)
   if not l.limits.pull then return 0 end
   l.place, l.ready = true, sure('LLEN', READY .. l.name)
@@ -31,7 +31,7 @@ local function free(l)
   return math.max(0, math.min(slots(l) - l.flying, tokens_of(l), l.ready))
 end
 
--- What a lane leaves of its share the next ones get; a lane may get a second share.
+-- The next lanes get the rest of the share of a lane; a lane may get a second share.
 local shares, most_of = {}, {}
 local left = wanted
 for _, name in ipairs(names) do most_of[name] = free(lanes[name]) end

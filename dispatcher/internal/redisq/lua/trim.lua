@@ -7,13 +7,13 @@
 --
 -- ARGV[3] finished ms   age at which delivered and cancelled ones, and ids, are forgotten
 -- ARGV[4] finished most deliveries kept whole
--- ARGV[5] seen most     ids kept of what was cut before its age
+-- ARGV[5] seen most     ids kept of messages that were cut before their age
 -- ARGV[6] dead ms, ARGV[7] dead most
 -- ARGV[8] batch         most of each kind
 -- ARGV[9] room          1: make space: the oldest finished work goes, but none whose message is younger than 15 s, and
 --                       ids once none goes any more
 -- ARGV[10] log bytes    most memory of :attempts
--- ARGV[11] backlog      bytes that are kept longer since they are not archived; 0: there is no archive
+-- ARGV[11] backlog      bytes that are kept longer because they are not archived; 0: there is no archive
 -- returns now, due, weight, finished, seen, dead, dead cut before their age, lanes, 1 if there is more, the least age in ms
 --   at which a finished one was cut since there were too many (0: none was), endpoints' lanes that were looked at and stay,
 --   each with the version of its limits, 1 if a lane was placed anew
@@ -24,9 +24,8 @@ local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber
 local make_room, log_most, backlog = ARGV[9] == '1', tonumber(ARGV[10]), tonumber(ARGV[11])
 call('DEL', tag)
 
--- What is not archived stays: ends from ends_below on, in ms, and entries behind archived. An end may be so much later than
--- its entry, where the clock stepped back between them.
-local EARLIER = 1000 -- ms; an entry may be older than the end that it tells, by a step of the clock
+-- Entries and ends that are not archived stay: ends from ends_below on, in ms, and entries behind archived.
+local EARLIER = 1000 -- ms; an entry may be older than its end by this, if the clock was set back between them
 local ends_below, archived = SANE, nil
 
 -- note_cut notes from where on the log is whole. If the caller does not know of the archive yet, that may be a gap.
@@ -37,7 +36,7 @@ local function note_cut(id)
   if known[2] and not archived and is_later(id, known[2]) then sure('HSET', ARCHIVE, 'gap', id) end
 end
 local log_entries, log_bytes = sure('XLEN', ATTEMPTS), 0 -- the memory that they take; 0: they are too few to ask
--- read_archived reads how far the log is archived, and gives up what is too much.
+-- read_archived reads how far the log is archived, and gives up the oldest entries if there are too many.
 local function read_archived()
   local LOG_ENTRY = 49152 -- bytes that no entry has
   local GIVEN_UP = 32 -- entries that one call reads to give them up: some 500 KiB
@@ -45,7 +44,7 @@ local function read_archived()
   local function log_size()
     local bytes = redis.pcall('MEMORY', 'USAGE', ATTEMPTS, 'SAMPLES', '4')
     if type(bytes) == 'number' then return bytes end
-    -- Some services forbid this command. Then the newest entries tell the size of all.
+    -- Some services forbid this command. Then the newest entries give an estimate.
     local newest, sum = sure('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 4), 0
     for _, entry in ipairs(newest) do
       for _, value in ipairs(entry[2]) do sum = sum + #value end
@@ -54,7 +53,7 @@ local function read_archived()
   end
   if log_entries * LOG_ENTRY > log_most then log_bytes = log_size() end
 
-  -- give_up removes the oldest entries that are not archived. It answers the first id behind them, nil where there are none.
+  -- give_up removes the oldest entries that are not archived. It returns the first id behind them, nil if there are none.
   local function give_up(from_id)
     local ids, lines, bytes = {}, 0, 0
     for i, entry in ipairs(sure('XRANGE', ATTEMPTS, '(' .. from_id, '+', 'COUNT', GIVEN_UP)) do
@@ -75,7 +74,7 @@ local function read_archived()
     return first
   end
 
-  -- hinders reports whether what is not archived, and nothing else, keeps a call from making room.
+  -- hinders reports whether only ends that are not archived keep a call from making room.
   local function hinders(below)
     local hindered = false
     for _, key in ipairs({ DONE, CANCELLED }) do
@@ -104,7 +103,7 @@ local function full(list)
   return #list
 end
 
--- aged are those of an end zset that ended so long ago, and are archived.
+-- aged returns the archived deliveries of an end zset that are older than age.
 local function aged(key, age)
   local last = now - age >= ends_below and '(' .. num(ends_below) or now - age
   return sure('ZRANGEBYSCORE', key, '-inf', last, 'LIMIT', 0, batch)
@@ -118,7 +117,7 @@ local function over(key, n)
   return n > 0 and sure('ZRANGE', key, 0, math.min(n, batch) - 1) or {}
 end
 
--- lose forgets deliveries of an end zset, the oldest first. What is listed by the end is whole behind the newest of them.
+-- lose forgets deliveries of an end zset, the oldest first. Lists by the end are whole behind the newest of them.
 local lost = { ended = 0, dead = 0 }
 local function lose(field, key, deliveries, digest)
   if #deliveries > 0 then
@@ -142,8 +141,8 @@ local function age_of_head(key)
   return head[2] and tonumber(head[2]) or math.huge
 end
 
--- without_young keeps those of the oldest of an end zset whose message is not young. A delivery that ended that long
--- ago has no young message.
+-- without_young leaves out the deliveries of an end zset whose message is young. A delivery that ended that long ago has no young
+-- message.
 local function without_young(key, deliveries)
   local ids, old = {}, {}
   for i, delivery in ipairs(deliveries) do ids[i] = select(2, split(delivery)) end
@@ -164,7 +163,7 @@ local function cut_oldest(key, status)
   local cut = limit_by_fans(over(key, much))
   if make_room then cut = without_young(key, cut) end
   if many > 0 and #cut > 0 then
-    -- A trim for room may cut more than are too many. The newest of those that are too many tells how short the time
+    -- A trim for room may cut more than are too many. The newest of the superfluous ones shows how short the time
     -- is.
     local newest = cut[math.min(many, #cut)]
     cut_age = math.max(1, now - tonumber(sure('ZSCORE', key, newest)))
@@ -209,7 +208,7 @@ end
 
 -- Bodies whose message never came. If the message is kept, the body is its own and a repeat has staged it again.
 if has_bodies then
-  local STAGED_AGE = 3600 * 1000 -- ms; the call that staged a body so long ago has given up
+  local STAGED_AGE = 3600 * 1000 -- ms; after this time the call that staged a body has given up
   local given_up = sure('ZRANGEBYSCORE', STAGED, '-inf', now - STAGED_AGE, 'LIMIT', 0, batch)
   for _, field in ipairs(given_up) do
     local id = sub(field, 1, -DIGEST - 2)
@@ -223,7 +222,7 @@ end
 -- States of lanes that are not used. The limits of an endpoint's lane stay until the endpoint is deleted.
 local nlanes, stay = 0, {}
 local function forget_lanes()
-  local LANE_AGE = 3600 * 1000 -- ms; a lane's state tells a good destination from an unknown one, so it outlives idle moments
+  local LANE_AGE = 3600 * 1000 -- ms; a lane's state marks a good destination, so it outlives idle moments
   local heads = sure('ZRANGEBYSCORE', KNOWN, '-inf', now - LANE_AGE, 'LIMIT', 0, batch)
   if #heads > 0 then
     local ins, limits = sure('HMGET', IN, unpack(heads)), sure('HMGET', LIMITS, unpack(heads))
@@ -283,7 +282,7 @@ local anew = look_ahead()
 if set_timer() then anew = 1 end
 if set_expiry() then anew = 1 end
 
--- cut_log cuts :attempts before the oldest delivered one that is kept whole, and where it takes too much memory. It
+-- cut_log cuts :attempts before the oldest delivered one that is kept whole, and if it takes too much memory. It
 -- notes how far the entries reach back since.
 local LOG_BATCH = 1000 -- entries that one call cuts: 16 MiB at most, a few ms to free
 for field, ms in pairs(lost) do

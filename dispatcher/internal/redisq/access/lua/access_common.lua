@@ -5,7 +5,7 @@
 --                      <MAC>; opened -> <since ms> <how often people signed in since>. Its TTL only tidies
 --   :shown:<h>   hash  of a session, a link or the local operator, by the SHA-256 of its name: SHA-256 of an id in hex ->
 --                      <ends ms> <sealed page>. Its TTL only tidies
---   :links       hash  id -> its record: <SHA-256 of its token in hex> <created ms> <expires ms> <spent> <MAC> <what it allows,
+--   :links       hash  id -> its record: <SHA-256 of its token in hex> <created ms> <expires ms> <spent> <MAC> <its rights,
 --                      as JSON>; spent has the ms of its calls within an hour with commas between, or -
 --   :linked      zset  id by when it was made: no two have one score
 --   :lapse       zset  id by when it expires
@@ -24,7 +24,7 @@ local function remove(id)
   call('ZREM', LAPSE, id)
 end
 
--- live is the record of a link, unless it has expired. What can't be read is no link.
+-- live returns the record of a link, unless it has expired. A malformed record is no link.
 local function live(id)
   local record = call('HGET', LINKS, id)
   local expires = record and tonumber(string.match(record, '^%x+ %d+ (%d+) %S+ .') or 0)

@@ -3,7 +3,7 @@
 --
 -- ARGV[1] below  the score that all of them are below; empty: from the newest
 -- ARGV[2] most   links that are looked at
--- returns where another call goes on, empty at the end; then id, record of each
+-- returns the cursor of the next call, empty at the end; then id, record of each
 local below, most = ARGV[1], tonumber(ARGV[2])
 local found = call('ZREVRANGEBYSCORE', LINKED, below == '' and '+inf' or '(' .. below, '-inf', 'WITHSCORES', 'LIMIT', 0, most)
 local out = { #found == 2 * most and found[#found] or '' }

@@ -12,7 +12,7 @@ if not record then return {} end
 local head, spent, rest = string.match(record, '^(%x+ %d+ %d+) (%S+) (.*)$')
 local times = {}
 for text in string.gmatch(spent, '%d+') do
-  local at = math.min(tonumber(text), now) -- what is later is of another clock
+  local at = math.min(tonumber(text), now) -- a later time is of another clock
   if at > now - within then times[#times + 1] = num(at) end
 end
 if #times >= most then return { math.ceil(tonumber(times[#times - most + 1]) + within - now) } end

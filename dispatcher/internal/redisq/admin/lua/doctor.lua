@@ -14,8 +14,8 @@ local function readable(record)
   return record and #record > 45 and #record >= 45 + string.byte(record, 43)
 end
 
--- how_named answers how a message names a lane: yes, gone, or no. It answers none where the message is not kept, and broken
--- where the record can't be read.
+-- how_named returns how a message names a lane: yes, gone, or no. It returns none if the message is not kept, and broken
+-- if the record is malformed.
 local function how_named(lane, id, record)
   if not record or #record <= DIGEST then return 'none' end
   if not readable(record) then return 'broken' end
@@ -29,7 +29,7 @@ end
 local ZSETS = { { 'done', DONE }, { 'dead', DEAD }, { 'cancelled', CANCELLED }, { 'due', DUE } }
 local function has_ended(place) return place == 'done' or place == 'dead' or place == 'cancelled' end
 
--- line_sets answers the sets in which a delivery may be. The record says which set is its key's. Without a record it is
+-- line_sets returns the sets in which a delivery may be. The record says which set is its key's. Without a record it is
 -- seen, the set in which the delivery was found.
 local function line_sets(name, record, seen)
   local sets = sets_of({ name = name }, readable(record) and record)

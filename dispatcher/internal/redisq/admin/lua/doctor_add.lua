@@ -3,7 +3,7 @@
 -- needs: common(call, tag), lane_state(lanes, load_lanes, writable), sums(add_to, count, sums), finish(finish),
 --   doctor(args_from)
 --
--- ARGV[..] after those of doctor: number of lanes, for each: lane, in flight, waiting, sets; then for each count: c or b (of
+-- ARGV[..] after the arguments of doctor: number of lanes, for each: lane, in flight, waiting, sets; then for each count: c or b (of
 --   :counts, of :buried), field, difference
 -- returns now, due, weight
 local n = tonumber(ARGV[args_from])

@@ -3,11 +3,11 @@
 -- needs: common(call, micros), lane_state(parse_lane), progress(parse_progress, waiting_status), finish(before_due,
 --   before_weight, hint_weight), doctor(args_from, lease_holders)
 --
--- ARGV[..] after those of doctor: first and last rank of due and of what is taken, of dead (-1 for none), number of lanes, lanes, then sets of
+-- ARGV[..] after the arguments of doctor: first and last rank of due and of taken, of dead (-1 for none), number of lanes, lanes, then sets of
 --   behind as "<lane>:<key>"
 -- returns now, due, weight, token, sizes (due, dead, in flight, lanes that have a count, done, cancelled, taken), scheduled and retrying of those due,
---   a list of lane, due, in flight; a list of "<lane> <reason>", dead; for each lane what :in says, its sets by :lane and
---   what is ready; for each set its length; what :counts and :buried say
+--   a list of lane, due, in flight; a list of "<lane> <reason>", dead; for each lane its text of :in, its sets by :lane and
+--   its ready ones; for each set its length; :counts and :buried
 local function page(key, first, last)
   if tonumber(last) < tonumber(first) then return {} end
   return call('ZRANGE', key, first, last)
@@ -81,7 +81,7 @@ for i = last + 1, #ARGV do sets[#sets + 1] = call('ZCARD', BEHIND .. ARGV[i]) en
 
 local entry = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
 local fence = call('ZREVRANGE', FENCED, 0, 0, 'WITHSCORES')
--- What is taken moves on with each extension, and leaves for an instance, which no count tells.
+-- Each extension moves a taken delivery, and each adoption removes one. No count shows that.
 local first, last_end = call('ZRANGE', TAKEN, 0, 0, 'WITHSCORES'), call('ZREVRANGE', TAKEN, 0, 0, 'WITHSCORES')
 local token = taken .. '|' .. (first[2] or '') .. '|' .. (last_end[2] or '') .. '|' .. table.concat(call('HGETALL', COUNTS), ' ') .. '|' .. (entry and entry[1] or '') .. '|' .. (fence[2] or '')
 return {

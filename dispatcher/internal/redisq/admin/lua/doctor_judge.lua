@@ -7,7 +7,7 @@
 --   release_next), expiry(set_expiry, watch_expiry), doctor(args_from, has_ended, how_named, in_line, line_sets,
 --   over_or_none, places_of)
 --
--- ARGV[..] after those of doctor: 1 to repair, 1 where all of a long ready list was read already without finding those that
+-- ARGV[..] after the arguments of doctor: 1 to repair, 1 if all of a long ready list was read already without finding those that
 --   are nowhere else, the lane, then for each: id, its element of the ready list, its line as "<lane>:<key>" (empty: none
 --   was seen)
 -- returns now, due, weight, then for each fault: id, kind, detail; of kind unsure: it may be in the list, which is too long
@@ -144,7 +144,7 @@ end
 
 -- Which of two places is kept. A delivered one is not attempted again. One that waits behind another keeps its turn. A
 -- lease ends by itself, with one attempt. One that waits for its time is not early. All these come before an end that
--- was not final, since dropping a waiting delivery would be a loss.
+-- was not final, because to drop a waiting delivery would be a loss.
 local function settle_places(delivery, id, record, found)
   local ranks = { done = 1, behind = 2, leased = 3, due = 4, ready = 5, dead = 6, cancelled = 7 }
   table.sort(found, function(a, b) return ranks[a[1]] < ranks[b[1]] end)
@@ -224,7 +224,7 @@ local function taken(delivery, id)
   local ends, token = call('ZSCORE', TAKEN, delivery), call('HGET', TOKENS, delivery)
   if ends and not match(token or '', '^%d+ %S+ %S+ %d+$') then
     if report(id, 'no_token', '') then
-      call('ZADD', TAKEN, at_now, delivery) -- doctor_lanes has movers told
+      call('ZADD', TAKEN, at_now, delivery) -- doctor_lanes publishes it for movers
       call('HSET', TOKENS, delivery, at_now .. ' ? ? 0')
     end
   elseif not ends and token and over_or_none(delivery, name, id, call('HGET', MESSAGES, id)) then
@@ -292,7 +292,7 @@ local function judge(id)
     alone(delivery, id, record, found[1])
   end
   if how_named(name, id, record) ~= 'yes' then return end
-  local at, accepted = call('ZSCORE', SHELF .. name, id), created_at(record) -- the lane lists what exists, by that time
+  local at, accepted = call('ZSCORE', SHELF .. name, id), created_at(record) -- the lane lists its deliveries by that time
   if tonumber(at or nil) ~= accepted and report(id, 'unlisted', at and 'at ' .. at .. ', not at ' .. num(accepted) or '') then
     call('ZADD', SHELF .. name, num(accepted), id)
   end

@@ -1,11 +1,11 @@
--- doctor_lanes: find lanes that have a turn without work, or work without a turn, and place them. It also looks whether movers
--- are told when the first lease ends by itself, and when the first delivery expires. Their weight is not
--- judged, since it depends on the permits at the time when they were placed.
+-- doctor_lanes: find lanes that have a turn without work, or work without a turn, and place them. It also checks the
+-- timers of movers for the first lease that ends, and the first delivery that expires. It does not check the weight of lanes,
+-- because that depends on the permits at the time when they were placed.
 -- needs: common(at_now, call, micros, now, num, split, sub, tag), tenant(origin_and_tenant), lane_state(load_lanes,
 --   loaded), slots(allowed_from, lane_ends, slots), finish(before_due, before_weight, earliest, finish, hint_weight),
 --   taken(TIMER, first_lease_end, set_timer), expiry(set_expiry), doctor(args_from)
 --
--- ARGV[..] after those of doctor: 1 to repair, lanes
+-- ARGV[..] after the arguments of doctor: 1 to repair, lanes
 -- returns now, due, weight, then for each fault: lane, kind, detail
 local fix = ARGV[args_from] == '1'
 local names = {}
@@ -14,7 +14,7 @@ if fix then call('DEL', tag) end
 load_lanes(names)
 local answer = { micros, before_due, hint_weight(before_weight) }
 
--- judge answers the fault of a lane's turn: kind and detail, nil for none.
+-- judge returns the fault of a lane's turn: kind and detail, nil for none.
 local function judge(l, listed, parked)
   local n = l.ready
   if lane_ends(l) then
@@ -30,7 +30,7 @@ local function judge(l, listed, parked)
   end
 end
 
--- name_of answers the name that a nameless lane should have. It answers nil if none of its messages can be read or
+-- name_of returns the name that a nameless lane should have. It returns nil if none of its messages can be read or
 -- names a URL.
 local function name_of(l)
   local element = sub(l.name, 1, 3) ~= 'ep_' and call('LINDEX', READY .. l.name, 0)

@@ -1,7 +1,7 @@
 -- doctor_put: put a record in the place of another one of the same message, if that did not change since it was read.
 -- needs: common(call, micros, sure, tag), finish(before_due, before_weight, hint_weight), doctor(args_from)
 --
--- ARGV[..] after those of doctor: message, the record as it was read, the one to put there
+-- ARGV[..] after the arguments of doctor: message, the record as it was read, the one to put there
 -- returns now, due, weight, 1 if it was put there
 call('DEL', tag)
 local put = sure('HGET', MESSAGES, ARGV[args_from]) == ARGV[args_from + 1]

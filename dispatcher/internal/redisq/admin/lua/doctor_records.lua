@@ -1,9 +1,9 @@
--- doctor_records: find faults in what is kept of messages, beside their deliveries, and repair them.
+-- doctor_records: find faults in the records of messages, and repair them.
 -- needs: common(body_apart, body_of, call, drop_body, lanes_of, micros, now, sub, tag), subject(forget_subjects,
 --   note_subjects, token_of), finish(before_due, before_weight, hint_weight), doctor(args_from, places_of, readable,
 --   unfound)
 --
--- ARGV[..] after those of doctor: 1 to repair, 1 where fields of :bodies follow, else 0; ids or fields
+-- ARGV[..] after the arguments of doctor: 1 to repair, 1 if fields of :bodies follow, else 0; ids or fields
 -- returns now, due, weight, then for each fault: id, kind, detail
 local fix = ARGV[args_from] == '1'
 if fix then call('DEL', tag) end

@@ -1,10 +1,10 @@
--- doctor_shelves: find what is noted of shelves, the lists of :of:, and is not so, and take it away. It also finds deliveries
--- that the lists of their tenants lack, and adds them. It takes away what names messages that have other subjects, or are gone.
+-- doctor_shelves: find wrong entries about shelves, the lists of :of:, and remove them. It also adds deliveries that the lists of
+-- their tenants lack. It removes subject entries of messages that have other subjects, or are gone.
 -- needs: common(call, hex, match, micros, split, sub, tag), tenant(put_on_shelves, remove_owners, tenant_shelf),
 --   subject(forget_subjects, token_of), finish(before_due, before_weight, hint_weight), doctor(args_from, how_named,
 --   unowned)
 --
--- ARGV[..] after those of doctor: 1 to repair, what the names are of: tenant (a tenant's list), owners, of (the part that a
+-- ARGV[..] after the arguments of doctor: 1 to repair, the kind of the names: tenant (a tenant's list), owners, of (the part that a
 --   tenant has of a queue), deliveries, subjects, or subject (the messages of one), which one (a hash, nothing, a shelf, nothing,
 --   nothing, a hash), then names: shelves, lanes, messages, deliveries, tokens, messages
 -- returns now, due, weight, then for each fault: name, kind, detail
@@ -31,7 +31,7 @@ tests.subject = function(id)
   return token and hex(token) == of
 end
 
--- judge_token takes from a field what is not of its subject. What lists more than the field has must be there.
+-- judge_token removes messages with another subject from a field. If the field is *, its list must exist.
 local function judge_token(token)
   local text = call('HGET', SUBJECTS, token) or ''
   if text == '*' and call('EXISTS', SUBJECT .. hex(token)) == 0 then

@@ -1,7 +1,7 @@
 -- doctor_values: remove texts that can't be read, unless they have changed since.
 -- needs: common(call, micros, tag), finish(before_due, before_weight, hint_weight), doctor(args_from)
 --
--- ARGV[..] after those of doctor: the hash's name, then for each: field, text
+-- ARGV[..] after the arguments of doctor: the hash's name, then for each: field, text
 -- returns now, due, weight
 call('DEL', tag)
 local hash = tag .. ARGV[args_from]

@@ -1,14 +1,14 @@
--- doctor_walk: read a page of the store and answer what may be wrong with it. It changes nothing. Work goes on between
+-- doctor_walk: read a page of the store and return suspects of faults. It changes nothing. Work continues between
 -- two pages, so each suspect has to be judged.
 -- needs: common(body_apart, body_of, call, created_at, expires_at, key_of, lane_of, lanes_of, match, micros, num, sub),
 --   subject(token_of), progress(parse_progress), finish(before_due, before_weight, hint_weight), server(server),
 --   doctor(args_from, has_ended, how_named, in_line, over_or_none, places_of, readable, unfound, unowned)
 --
--- ARGV[..] after those of doctor: kind (messages, due, done, dead, cancelled, leases, taken, behind, ready, progress,
+-- ARGV[..] after the arguments of doctor: kind (messages, due, done, dead, cancelled, leases, taken, behind, ready, progress,
 --   marks, tokens, expiring, fan, seen, history, of), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
 --   read), about how many to read; history: deliveries
 -- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, bytes of the records that were
---   read, what was read (ready: the elements, else their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
+--   read, the read elements (else than of ready only their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
 --   in its ready list, m a message, o a delivery that its
 --   tenant's lists lack, x a member that names no delivery
 local kind, of, cursor, most = ARGV[args_from], ARGV[args_from + 1], ARGV[args_from + 2], tonumber(ARGV[args_from + 3])
@@ -25,7 +25,7 @@ local function record_of(id)
   return record
 end
 
--- visit answers a delivery that is found in a place, unless it is only there and belongs there.
+-- visit returns a delivery that is found in a place, unless it is only there and belongs there.
 local function visit(delivery, place)
   local lane, id = string.match(delivery, '^([^:]+):(.+)$')
   if not lane then return report('x', delivery) end
@@ -49,7 +49,7 @@ local function visit(delivery, place)
   end
 end
 
--- message answers faults of a record that its deliveries do not show.
+-- message returns faults of a record that its deliveries do not show.
 local function message(id, record)
   bytes = bytes + #record
   local seen = call('ZSCORE', SEEN, id)
@@ -96,7 +96,7 @@ elseif kind == 'of' then
     if how_named(of, page[i], record_of(page[i])) ~= 'yes' then report('s', of .. ':' .. page[i]) end
   end
 elseif kind == 'ready' then
-  -- From the tail, since claims and takeovers work at the head and do not shift it. So no element that stays in the
+  -- From the tail, because claims and takeovers work at the head and do not shift it. So no element that stays in the
   -- list is missed.
   local skip = tonumber(cursor)
   local page = call('LRANGE', READY .. of, -skip - most, -skip - 1)

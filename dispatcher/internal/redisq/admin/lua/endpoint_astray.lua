@@ -1,5 +1,5 @@
 -- endpoint_astray: find entries in an index of endpoints whose endpoint is not there, or says otherwise, and remove
--- them. It has nothing of common; endpoint_common says what the keys hold.
+-- them. It has nothing of common; endpoint_common describes the keys.
 --
 -- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] fix     1: wrong entries are removed

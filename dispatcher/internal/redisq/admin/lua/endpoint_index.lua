@@ -1,5 +1,5 @@
 -- endpoint_index: compare the indexes of endpoints with their records, and correct the indexes. It has nothing of
--- common; endpoint_common says what the keys hold.
+-- common; endpoint_common describes the keys.
 --
 -- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] fix     1: wrong entries are repaired

@@ -1,5 +1,5 @@
--- repartition_ends: add the counts of ends of removed partitions to those of this one. A repeat changes nothing, since
--- what was added is removed.
+-- repartition_ends: add the counts of ends of removed partitions to the counts of this one. A repeat changes nothing, because
+-- added counts are removed.
 -- needs: common(call, match), sums(add_counts)
 --
 -- ARGV[..] none

@@ -1,4 +1,4 @@
--- repartition_page: read what decides where messages go, without their bodies.
+-- repartition_page: read the parts of messages that decide where they go, without their bodies.
 -- needs: common(body_apart, body_of, call, sub), server(server)
 --
 -- ARGV[3] cursor of the page before, 0 for the first

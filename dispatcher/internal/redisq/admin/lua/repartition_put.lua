@@ -3,7 +3,7 @@
 --
 -- ARGV[3..] for each: id, record (the digest alone where no lane of it is kept), its lanes here, ms since when only the id
 --           is known (0: now)
--- returns for each: 1 taken, 0 not, since another message has that id here
+-- returns for each: 1 taken, 0 not, because another message has that id here
 local answer = {}
 for i = 3, #ARGV, 4 do
   local id, record, names, ms = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])

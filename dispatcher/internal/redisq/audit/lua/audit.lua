@@ -1,7 +1,7 @@
 -- audit: add an entry to the audit, also when memory is full. It has nothing of common.
 --
 -- KEYS[1] tag      {<project>}, never exists
--- ARGV[1] stream   :audit, or :acts of what links changed
+-- ARGV[1] stream   :audit, or :acts for changes by links
 -- ARGV[2] most     entries that it keeps
 -- ARGV[3] by
 -- ARGV[4] what

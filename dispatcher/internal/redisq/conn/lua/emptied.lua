@@ -1,11 +1,11 @@
--- emptied: note in :meta that data were lost, and what a project without :meta was. Redis would refuse HSETNX alone when
+-- emptied: write to :meta that data were lost, and the settings of a project without :meta. Redis would refuse HSETNX alone when
 -- memory is full. It accepts a script that begins with a removal. It has nothing of common.
 --
 -- KEYS[1] tag    {<project>}, never exists
 -- ARGV[1] count  of the fields that follow
--- ARGV[2..]      fields, each with its value: those that say what was lost, with the epoch of the lost data, then those
+-- ARGV[2..]      fields, each with its value: the fields about the loss, with the epoch of the lost data, then the fields
 --                without which :meta is none
--- ARGV[..]       behind them 1 where the fields may be written over, which ends a loss, then the fields that go
+-- ARGV[..]       behind them 1 if the fields may be written over, which ends a loss, then the fields that go
 -- returns 1
 local META, n = KEYS[1] .. ':meta', tonumber(ARGV[1])
 redis.call('DEL', KEYS[1])

@@ -1,5 +1,5 @@
--- ended: read what ended in one lane, oldest first, all end sets in one order. It answers nothing that ended in the present
--- ms, in which others may still come. It stops after so many names, records and bytes, so that it does not hold Redis up.
+-- ended: read the finished deliveries of one lane, oldest first, all end sets in one order. It excludes the present ms, because
+-- more deliveries may end in it. It has limits of names, records and bytes, so that it does not block Redis.
 -- needs: common(call, find, floor, head_of, micros, now, split, sub), finish(before_due, before_weight, hint_weight),
 --   read(args_from, last_attempt, precedes)
 --

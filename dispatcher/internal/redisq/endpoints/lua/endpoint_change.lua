@@ -1,17 +1,17 @@
--- endpoint_change: store an endpoint whose version is above the stored one. It stands behind endpoint_common.
+-- endpoint_change: store an endpoint whose version is above the stored one. It is put behind endpoint_common.
 -- needs: endpoint_common(ENDPOINTS, PUBLIC, call, sealed_by, tag, tally)
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] id
 -- ARGV[2] version
 -- ARGV[3] record   JSON
--- ARGV[4] uid      as at its creation, since the indexes do not change
+-- ARGV[4] uid      as at its creation, because the indexes do not change
 -- ARGV[5] tenant   as at its creation
 -- ARGV[6] created  ms
--- ARGV[7] project  its id, with which each published text begins; empty: nothing is published, since PUBLISH may not be used
+-- ARGV[7] project  its id, with which each published text begins; empty: nothing is published, because PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
 -- ARGV[9] before   the version that is stored
--- returns "ok"; "stale" where another version is stored, or none that is below; "gone" where there is none; "other" where it would be another's
+-- returns "ok"; "stale" if another version is stored, or none that is below; "gone" if there is none; "other" if it would be another's
 local id, record, uid, tenant, created = ARGV[1], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local version = string.format('%.0f', tonumber(ARGV[2]))
 

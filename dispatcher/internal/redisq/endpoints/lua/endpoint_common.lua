@@ -1,9 +1,9 @@
 -- endpoint_common: the names of the keys, and the count of endpoints by the key that sealed their record. Each script
--- of endpoints stands behind it; it reads none of their ARGV[1..].
+-- of endpoints is put behind it; it reads none of their ARGV[1..].
 --
 -- KEYS[1] tag  {<project>}, never exists
 --
--- What the keys hold (keys.go has the same names):
+-- The keys (keys.go has the same names):
 --   :endpoints   hash  id -> "<version> <record>"
 --   :uids        hash  uid -> id
 --   :tenant:<t>  zset  id by creation in ms; :tenant: those without a tenant
@@ -17,7 +17,7 @@
 local tag, call = KEYS[1], redis.call
 local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE, SEALED = tag .. ':endpoints', tag .. ':uids', tag .. ':tenant:', tag .. ':all', tag .. ':public', tag .. ':gone', tag .. ':sealed'
 
--- sealed_by answers the key by which a record is sealed and proved, - for none; keys.go says more.
+-- sealed_by returns the key by which a record is sealed and proved, - for none; keys.go says more.
 local function sealed_by(record) return string.match(record, ',"mac":"mac1%.(%x+)%.[^"]*"}$') or '-' end
 -- tally counts the endpoint. If a hand-written key can't be counted, nothing else changes: doctor counts again.
 local function tally(key, n)

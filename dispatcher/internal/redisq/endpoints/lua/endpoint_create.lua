@@ -1,5 +1,5 @@
 -- endpoint_create: store a new endpoint, so that it is found by its id, its uid, its tenant and its time. It begins
--- with no removal: Redis refuses it when memory is full, and nothing was changed then. It stands behind
+-- with no removal: Redis refuses it when memory is full, and nothing was changed then. It is put behind
 -- endpoint_common.
 -- needs: endpoint_common(ALL, ENDPOINTS, GONE, PUBLIC, TENANT, UIDS, call, sealed_by, tally)
 --
@@ -10,11 +10,11 @@
 -- ARGV[4] uid      empty: none
 -- ARGV[5] tenant   empty: none
 -- ARGV[6] created  ms
--- ARGV[7] project  its id, with which each published text begins; empty: nothing is published, since PUBLISH may not be used
+-- ARGV[7] project  its id, with which each published text begins; empty: nothing is published, because PUBLISH may not be used
 -- ARGV[8] public   1: a secret of it has a public key
 -- ARGV[9] most     endpoints that a project may have
 -- ARGV[10] of      endpoints that the tenant may have; 0: any number
--- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" where that is taken; "full"; "enough": the tenant has too many
+-- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" if that is taken; "full"; "enough": the tenant has too many
 local id, record, uid, tenant = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
 local version, created = string.format('%.0f', tonumber(ARGV[2])), string.format('%.0f', tonumber(ARGV[6]))
 

@@ -1,11 +1,11 @@
--- endpoint_delete: delete an endpoint of any version, and note that until its lane is empty. It stands behind
+-- endpoint_delete: delete an endpoint of any version, and note that until its lane is empty. It is put behind
 -- endpoint_common.
 -- needs: endpoint_common(ALL, ENDPOINTS, GONE, PUBLIC, TENANT, UIDS, call, sealed_by, tally)
 --
 -- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] id
--- ARGV[2] project its id, with which each published text begins; empty: nothing is published, since PUBLISH may not be used
--- returns "ok" and the version of its end, also where it was deleted before; "gone" where there is nothing of it
+-- ARGV[2] project its id, with which each published text begins; empty: nothing is published, because PUBLISH may not be used
+-- returns "ok" and the version of its end, also if it was deleted before; "gone" if there is nothing of it
 local id = ARGV[1]
 
 local stored = call('HGET', ENDPOINTS, id)

@@ -1,4 +1,4 @@
--- endpoint_versions: read the versions of endpoints, and which of them were deleted, all at one moment. It stands
+-- endpoint_versions: read the versions of endpoints, and which of them were deleted, all at one moment. It is put
 -- behind endpoint_common.
 -- needs: endpoint_common(ENDPOINTS, GONE, call)
 --

@@ -1,10 +1,10 @@
--- archive_state: how far the log of a partition is archived. It begins where that was not known: what happens from now on
--- is not trimmed before it is archived, and what was there before lies in a gap.
+-- archive_state: how far the log of a partition is archived. If that was not known, it begins now: later entries are not
+-- trimmed before they are archived, and earlier ones are in a gap.
 -- needs: common(call, tag), position(is_later, ms_and_seq, next_id)
 --
--- ARGV[3] begin  1, or 0: nothing begins. Nothing does either where the partition has no epoch, since its data were lost
+-- ARGV[3] begin  1, or 0: nothing begins. Nothing does either if the partition has no epoch, because its data were lost
 -- returns 1 if it began, epoch, p, bytes that wait, lines that were given up, gap, id of the first entry behind p, of the last
---   one; empty where there is none
+--   one; empty if there is none
 local kept = call('HMGET', ARCHIVE, 'p', 'b', 'dropped', 'gap', 'cut')
 local epoch = call('HGET', LIMITS, '~epoch') or ''
 local p, waits, dropped, gap, cut = kept[1] or '', kept[2] or '', kept[3] or '', kept[4] or '', kept[5] or ''

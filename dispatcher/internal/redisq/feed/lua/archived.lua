@@ -1,12 +1,12 @@
--- archived: what is safe in the archive may be trimmed. If the entry that was archived last is not there, and was not cut,
--- the log lost its tail: a master without it took over, or Redis began again from its disk. A mark tells that to the reader.
--- It also has later entries stand behind what is archived, where the clock is behind.
+-- archived: let trim forget archived entries. If the entry that was archived last is not there, and was not cut,
+-- the log lost its tail: a master without it took over, or Redis began again from its disk. A mark reports that to the reader.
+-- If the clock is behind, it also puts later entries behind the archived ones.
 -- needs: common(call, tag), position(is_later, ms_and_seq, next_id)
 --
 -- ARGV[3] epoch  the name of the data that was read
 -- ARGV[4] p      id of the last entry that is archived
 -- ARGV[5] bytes  that schedule stored up to there, since the entry that was archived before
--- returns { 1 }, or { 0 } where that was known already or the data is another: then nothing changed
+-- returns { 1 }, or { 0 } if that was known already or the data is another: then nothing changed
 local p, known = ARGV[4], call('HMGET', ARCHIVE, 'p', 'cut')
 if call('HGET', LIMITS, '~epoch') ~= ARGV[3] or not is_later(p, known[1]) then return { 0 } end
 call('DEL', tag)

@@ -4,13 +4,13 @@
 --
 -- ARGV[3]  cursor  0 at the begin
 -- ARGV[4]  count   messages of a page, some more or less
--- ARGV[5]  count   the same where bodies lie apart, which the caller reads
+-- ARGV[5]  count   the same if bodies are in :bodies, which the caller reads
 -- ARGV[6..] ids    of messages: these are read instead of a page
 -- returns cursor (0: there is no more), epoch, the process that the cursor is valid for, messages that were read, all messages
 --   of the partition, then for each message: id, record, number of deliveries, and of each: lane, progress, due, score in the
---   line of its key; empty where there is none
+--   line of its key; empty if there is none
 
--- read_ids reads messages by their ids, as HSCAN answers them.
+-- read_ids reads messages by their ids, as HSCAN returns them.
 local function read_ids()
   local ids, list = { unpack(ARGV, 6) }, {}
   for i, record in ipairs(call('HMGET', MESSAGES, unpack(ids))) do
@@ -50,7 +50,7 @@ for i = 1, #found[2], 2 do
   end
 end
 
--- What is told of each name.
+-- The answer for each name.
 local ended_rank, marks, texts, dues = {}, {}, {}, {}
 for from = 1, #names, NAMES_AT_ONCE do
   local some = { unpack(names, from, math.min(from + NAMES_AT_ONCE - 1, #names)) }

@@ -1,4 +1,4 @@
--- health: add a part of what an instance counted to a hash of figures, once. It has nothing of common. At home the hash
+-- health: add a part of the counts of an instance to a hash of figures, once. It has nothing of common. At home the hash
 -- is a day's and its fields are minutes, in a partition it is half an hour's and they are lanes.
 --
 -- KEYS[1] tag       {<project>} or {<project>:<n>}, never exists
@@ -7,9 +7,9 @@
 -- ARGV[3] part      a number: an instance's part that is not above the last one was added before
 -- ARGV[4] forgotten instances whose last part is not above this number
 -- ARGV[5] period    number of the day, or of the half hour
--- ARGV[6] kept      hashes of so many periods are kept
+-- ARGV[6] kept      number of periods whose hashes are kept
 -- ARGV[7] until     Unix seconds at which this one may go
--- ARGV[8] most      fields; what finds no room is added to *
+-- ARGV[8] most      fields; more are added to *
 -- ARGV[9..] for each: field, numbers with a space between two
 -- returns 1 added, 0 added before
 local tag, call = KEYS[1], redis.call
@@ -46,7 +46,7 @@ if type(size) == 'table' then -- of another type, written by hand
   call('DEL', name)
   size = 0
 end
-if size == 0 then -- the first of its period removes old ones, where keys don't go by themselves
+if size == 0 then -- the first of its period removes old ones, if keys have no TTL
   for old = period - 2 * kept, period - kept do call('DEL', HEALTH .. string.format('%.0f', old)) end
 end
 local new = size == 0

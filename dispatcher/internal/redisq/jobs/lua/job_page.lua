@@ -1,11 +1,11 @@
--- job_page: read deliveries that ended, oldest first, for a job, or that wait for their time. It stops after so many names, records and bytes, so that
--- it does not hold Redis up.
+-- job_page: read deliveries that ended, oldest first, for a job, or that wait for their time. It has limits of names, records and bytes, so
+-- that it does not block Redis.
 -- needs: common(call, find, floor, head_of, lane_of, match, micros, split, tag), progress(job_of_more, parse_progress,
 --   waiting_status), finish(before_due, before_weight, hint_weight), read(args_from, precedes)
 --
--- ARGV[..] after those of read: index (dead, done, cancelled, due, or of:<lane>), earliest and latest score, score and name of the last one
---   before (empty: from the start), most to answer, lanes to pass by, then what is asked for: lanes, reasons, each as words
---   with a space at both ends, or empty for none or any; the job's number, whose own are left out (empty: none are); 1: the
+-- ARGV[..] after the arguments of read: index (dead, done, cancelled, due, or of:<lane>), earliest and latest score, score and name of the last one
+--   before (empty: from the start), most to answer, lanes to skip, then the filter: lanes, reasons, each as words
+--   with a space at both ends, or empty for none or any; the number of a job whose deliveries are left out (empty: none); 1: the
 --   heads of the records are asked for; of due and of: retrying or scheduled, as the deliveries have to be
 -- returns now, due, weight, 1 if there is more, how many names were looked at, score and name of the last one, then for each:
 --   delivery, score (of of: when it is due), head of the record (empty: none), progress (empty: none)
@@ -36,7 +36,7 @@ local list = call('ZRANGE', key, from, from + MOST_NAMES - 1, 'WITHSCORES')
 local looked, more, bytes = 0, #list == 2 * MOST_NAMES, 0
 local answer = { micros, before_due, hint_weight(before_weight), 0, 0, after, last }
 
--- take answers some names with their texts, and reports whether the page goes on.
+-- take returns some names with their texts, and reports whether the page goes on.
 local hits = 0
 local function take(chunk)
   if #chunk == 0 then return true end

@@ -12,7 +12,7 @@
 -- returns its number; 0: it was changed meanwhile; -1: too many are live
 local JOBS = KEYS[1] .. ':jobs'
 local number, old, live, most = ARGV[1], ARGV[2], ARGV[4] == '1', tonumber(ARGV[5])
-redis.call('DEL', KEYS[1]) -- Redis refuses the first write where memory is full, but no removal
+redis.call('DEL', KEYS[1]) -- Redis refuses the first write if memory is full, but no removal
 
 local others = {}
 for other in string.gmatch(redis.call('HGET', JOBS, 'live') or '', '%d+') do

@@ -2,8 +2,8 @@
 -- declared. So a store that allows less is found before it gets any work.
 -- needs: common(call, tag), finish(finish)
 --
--- ARGV[3] value  what is written
--- returns now, due, weight, what was read again
+-- ARGV[3] value  to write
+-- returns now, due, weight, the value that was read
 local PROBE = tag .. ':probe'
 call('DEL', tag) -- a removal first: it must work also when memory is full
 call('SET', PROBE, ARGV[3])

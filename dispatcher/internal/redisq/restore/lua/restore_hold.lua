@@ -1,5 +1,5 @@
 -- restore_hold: begin to put an archive back into this partition, or end that. Meanwhile nothing is attempted, and schedule
--- takes nothing. What is so already stays.
+-- takes nothing. A repeat changes nothing.
 -- needs: common(at_now, call, match, sure, tag), limits(pauses_all), lane_state(all_paused), sums(sums, write_log),
 --   finish(before_weight, finish, hint_weight)
 --

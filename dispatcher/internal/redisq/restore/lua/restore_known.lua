@@ -1,4 +1,4 @@
--- restore_known: have ids be known whose deliveries ended before the store was lost. What is there stays.
+-- restore_known: make ids known whose deliveries ended before the store was lost. Known ids stay.
 -- needs: common(call, micros), finish(before_due, before_weight, hint_weight)
 --
 -- ARGV[3..] for each: id, digest, ms when the last of them ended

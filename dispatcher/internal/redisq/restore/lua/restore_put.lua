@@ -1,4 +1,4 @@
--- restore_put: put deliveries back that were not finished when the store was lost, or that had died. What is there stays. A
+-- restore_put: put deliveries back that were not finished when the store was lost, or that had died. Existing ones stay. A
 -- delivery joins the end of its line, so they come in the order of their lines.
 -- needs: common(body_apart, body_of, call, find, in_chunks, lanes_of, match, now, num, sub, sure, tag),
 --   tenant(origin_and_tenant, put_on_shelves), lane_state(lanes, load_lanes), progress(NO_MORE_PROGRESS, progress_text,
@@ -7,7 +7,7 @@
 --   watch_expiry)
 --
 -- ARGV[3..] for each: lane, id, record (without a body that lies apart: it was staged), due in ms (0: now), attempts, base,
---           beside, asked in ms (0: nobody asked), status, reason (-: it did not die), ms when it died, its history: of each
+--           beside, asked in ms (0: no request), status, reason (-: it did not die), ms when it died, its history: of each
 --           entry, newest first, the length, a space, and the entry
 -- returns now, due, weight, a digit for each: 1 put back, 2 there already or its message ended here, 3 another message has its
 --   id, 4 its body is not there
@@ -16,8 +16,8 @@ local names, records = {}, {}
 for i = 3, #ARGV, WIDTH do names[#names + 1] = ARGV[i] end
 load_lanes(names)
 
--- named_so_far lists the lanes of a message that is there, as :fan has them. It answers nil where nothing may be put back.
--- An id that an archive told of has lanes that are gone, which are not known.
+-- named_so_far lists the lanes of a message that is there, as :fan has them. It returns nil if nothing may be put back.
+-- An id from an archive has unknown lanes that are gone.
 local function named_so_far(id, old, lane)
   if not old then return {} end
   if #old <= DIGEST then

@@ -5,19 +5,19 @@
 -- ARGV[1] by    the instance that calls
 -- ARGV[2] conf  "<largest window> <permits of the calling instance> <permits of all instances, 1 at least> <failures that
 --               open a breaker, 0 none> <its first wait in ms> <most waiting in a lane, 0 any number> <1: nothing is published,
---               since PUBLISH may not be used> <random key of the project> <its id>", both in hex
+--               because PUBLISH may not be used> <random key of the project> <its id>", both in hex
 --
--- Rules: A script reads all of ARGV before its first write, since writes are not rolled back. Every script but schedule
--- begins its writes with a removal, since Redis refuses a script at its first write when memory is full. A script reads
--- TIME once.
+-- Rules: A script reads all of ARGV before its first write, because Redis does not roll writes back. Every script but schedule
+-- begins its writes with a delete, because Redis refuses a script at its first write if memory is full. A script reads TIME
+-- once.
 --
--- What the keys hold (keys.go has the same names):
+-- The keys (keys.go has the same names):
 --   :messages        hash  message id -> record: digest 16 bytes; created, deliver-at, expires-at 6 bytes each (ms, big
 --                          endian, 0 none); key's hash 8; 1 byte length of lane, lane; 2 bytes length of meta, meta; body.
 --                          A record of 16 bytes is a digest alone: the id is known, the message is not kept.
 --                          Where the body lies apart, meta begins with its size, and no body follows.
 --   :subjects        hash  8 bytes, the hash of a subject's token with the project's key -> the messages with it: "<id> <id>", at
---                          most 16; * where there are more, all of which are in :subject:<hash>
+--                          most 16; * if there are more, all of which are in :subject:<hash>
 --   :subject:<hash>  zset  message ids by ms of acceptance. hash: the 8 bytes in hex
 --   :bodies          hash  "<message id> <digest>" -> a body that with its head would be more than 16 KiB
 --   :staged          zset  fields of :bodies whose message is not written yet, by the ms when they were staged
@@ -26,8 +26,8 @@
 --   :due             zset  <lane>:<id> by due time in ms
 --   :ready:<lane>    list  <due>:<id>
 --   :of:<lane>       zset  message ids by ms of their acceptance: each delivery of the lane that exists, whatever its state.
---                          The record has the same time. :of:<queue>~<hash>: those of one tenant in a queue, which mixes them
---   :tenant:<hash>   zset  what lists of :of: a tenant has that are not empty: its lanes, and its parts of queues. Each has the
+--                          The record has the same time. :of:<queue>~<hash>: the deliveries of one tenant in a queue
+--   :tenant:<hash>   zset  the lists of :of: of a tenant that are not empty: its lanes, and its parts of queues. Each has the
 --                          score 0. hash: of the tenant, with the project's key
 --   :owners          hash  lane -> that hash of the tenant whose messages go there, but for queues; as long as :of:<lane>
 --   :behind:<l>:<k>  zset  message ids of all unfinished deliveries of an ordering key by ms, each later than the one
@@ -39,18 +39,18 @@
 --   :progress        hash  <lane>:<id> -> "attempts base deaths status asked reason beside job"; base: attempts when its
 --                          ladder began; deaths: of its holders since the last settle, 2 for more too: a suspect. 3: its attempt
 --                          has begun by the lease it has; 4: so, and other code of the caller runs beside it; 5: it has to
---                          be attempted alone; 6: it has begun alone. asked: 0, or a person asked for the next attempt: 1 where that is the first of a
+--                          be attempted alone; 6: it has begun alone. asked: 0, or a person asked for the next attempt: 1 if that is the first of a
 --                          new ladder, else the due time in ms that it interrupted; reason: - for none; beside: attempts
 --                          of this ladder that a person asked for while it waited; job: the last one that retried it, or
 --                          could not, 0 none; a + behind it until the delivery ends, or another sends it. Three more follow if it was delivered and sent again: when in ms, the status of that answer, the number of that attempt.
 --                          Further fields are ignored and kept
 --   :history:<l>:<i> list  newest first "<due of next, 0 none> <length of meta> <meta><excerpt>", at most 32
 --   :done :cancelled :dead zset <lane>:<id> by end time
---   :seen            zset  message id by time its record was cut to the digest; half a ms later where an archive told of it
+--   :seen            zset  message id by time its record was cut to the digest; half a ms later if an archive reported it
 --   :lanes           zset  lanes that may be claimed from by weight * 2^41 + ms of last turn
 --   :parked          zset  lanes by ms: those that may be claimed from at that time, and those held d or x whose ready
 --                          list has to be ended; ~taken by the earliest end of a lease in :taken; and ~expiring by the
---                          earliest time in :expiring, or before it, or within a second where that has passed
+--                          earliest time in :expiring, or before it, or within a second if that has passed
 --   :pulls           zset  lanes whose deliveries are taken and not called, which may be taken from, by ms since when: no
 --                          such lane is in :lanes
 --   :taken           zset  <lane>:<id> by ms when its lease ends: in flight, and leased to no instance
@@ -62,15 +62,15 @@
 --                          a long list to be ended
 --   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind. It goes with the last entry of
 --                          :of:<lane>: without one, schedule looks whose the lane is
---   :lane            hash  lane -> "window fails opened until tat keys slow failing told": until in ms, tat (when the rate
+--   :lane            hash  lane -> "window fails opened until tat keys slow failing reported": until in ms, tat (when the rate
 --                          allows the next) in us, 0 none; keys: how many sets of :behind it has; failing: since when in
---                          ms, 0: it does not; told: 0. Then may follow the ms of its last attempt while it failed, and a
+--                          ms, 0: it does not; reported: 0. Then may follow the ms of its last attempt while it failed, and a
 --                          letter: until is not the receiver's wish then, but s: its endpoint can't be opened or read, m: it
 --                          is not there, e: our own network failed; behind e "<since when in ms>-<last wait in ms>". Further
 --                          fields are ignored and kept
 --   :limits          hash  lane -> "version max interval ordered held": max 0 the default; interval us, 0 no rate; ordered
---                          0 or 1; held - no, p paused, d disabled, x deleted, g cut at the ms that stands for the version:
---                          what was accepted by then ends; behind it " t" where its deliveries are taken; * -> all lanes are held. No text: no limits, but a lane ep_...
+--                          0 or 1; held - no, p paused, d disabled, x deleted, g cut at the ms in the place of the version:
+--                          deliveries accepted until then end; behind it " t" if consumers take them; * -> all lanes are paused. No text: no limits, but a lane ep_...
 --                          without one is not claimed from. ~epoch -> a name of this partition's data, made with the partition: the
 --                          second at which that was, to the base 36, - and a random text. Where it is missing, or another one, the data were lost.
 --                          ~readied -> ms when a delivery last became ready that was accepted before
@@ -80,7 +80,7 @@
 --   :known           zset  lane by when its state was made or last looked at
 --   :counts          hash  status -> number; :buried hash "<lane> <reason>" -> dead; no field is 0
 --   :ends            hash  "dead <reason>" and "cancelled -" -> how many ever ended so: no retry and no trim lowers it
---   :jobs            hash  number of a job -> "turn since matched done failed left passed cursor" of what it did here (job.lua);
+--   :jobs            hash  number of a job -> "turn since matched done failed left passed cursor": its progress here (job.lua);
 --                          "<number> failures" -> a line "<reason> <delivery>" for each of the first that could not be;
 --                          "<number> left" -> "<reason> <how many>" for each reason for which deliveries were left;
 --                          "<number> ends" -> how many of those that it sent were "delivered cancelled dead taken-over" since;
@@ -88,20 +88,20 @@
 --                          the delivery of that lane which the job sent first; "<number> probes" -> how many such fields;
 --                          sent -> ms of the last step of a job that retries
 --   :fenced          zset  instances declared dead by when
---   :attempts        stream what happened, a line each: delivery, verdict, status, took ms, number, reason. l: the lines.
+--   :attempts        stream attempts and ends, a line each: delivery, verdict, status, took ms, number, reason. l: the lines.
 --                          Of settle there is an entry for each 64 lines, with two fields more: c, a digit for each line, the
 --                          answer of settle to it; e, the evidence of the attempts, which only Go reads (package attempts); n
 --                          where some are due again: when in ms, of each line with the verdict r and the digit 1; and j where
 --                          jobs sent some: "<lines before> <lines> <number of the job>" for each run of lines of one job.
 --                          Each script has one entry for the ends without an attempt of their own: delivered (a late success:
 --                          its reason is the ms of that one's line), cancelled, dead, forgotten; and two that end nothing:
---                          restored, and resent: its reason is anew, the due time in ms that it interrupted, or - where it was to
+--                          restored, and resent: its reason is anew, the due time in ms that it interrupted, or - if it was to
 --                          end; behind a comma may follow the name of the key that asked.
---                          Where there is an archive, schedule has an entry for what it accepted: a, the names; w, the words
+--                          With an archive, schedule has an entry for the accepted deliveries: a, the names; w, the words
 --                          of its answer; b, the bytes that it stored. z: a mark, see archived.lua. k: "lane version held", a change of
 --                          that lane's endpoint, or of whether the lane is held; of * only partition 0 has one
 --   :archive         hash  cut -> the id before which entries of :attempts may have been cut; ended, dead -> ms of the newest
---                          end that trim forgot: of what was delivered or cancelled, of the dead. Where there is an
+--                          end that trim forgot: of a delivered or cancelled delivery, of a dead one. With an
 --                          archive: p -> the id up to which entries are
 --                          archived; b -> bytes that schedule stored behind it; gap -> the first id behind entries that
 --                          were given up before they were archived; dropped -> how many lines these had. While an archive is
@@ -130,16 +130,16 @@ local HEALTH, ADDED = tag .. ':health:', tag .. ':added'
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double
 local FIRST_WINDOW, UNKNOWN, WORST = 2, 4, 8 -- a new lane's window and class, before its first answer; the class of a lane that hangs
-local CLASS_PERMITS = 128 -- a class counts as one in flight for each so many permits of all instances
+local CLASS_PERMITS = 128 -- permits of all instances for which a class counts as one delivery in flight
 local WHOLE, MOST_WEIGHT = 2048, 4095 -- weight of all instances' permits; the highest weight that fits in a score
-local BURST = 50000 -- us; what a rate lets a lane in use make up for, so that a late timer loses nothing
-local IDLE = 1000000 -- us; a lane without an attempt for so long begins with one token, not with those it may make up for
+local BURST = 50000 -- us; a lane in use may make up for this time of its rate, so that a late timer loses nothing
+local IDLE = 1000000 -- us; after this time without an attempt, a lane begins with one token, and has none to make up for
 
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
-local now = floor(micros / 1000)           -- what is due by now
-local ceil_now = math.ceil(micros / 1000)      -- waits are counted from here, so that no attempt is early
-local at_now = format('%d', now)           -- now as a score; each number in a command is made a text again, which is the dearest part of the command
+local now = floor(micros / 1000)           -- deliveries with this time are due
+local ceil_now = math.ceil(micros / 1000)      -- waits begin here, so that no attempt is early
+local at_now = format('%d', now)           -- now as a score, because Redis formats each number in a command again, which is the dearest part of it
 local max_window, permits, all_permits, breaker_threshold, first_wait, most_waiting, silent =
   string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) %x+ %x+$')
 max_window, permits, all_permits, breaker_threshold = tonumber(max_window), tonumber(permits), tonumber(all_permits), tonumber(breaker_threshold)
@@ -147,8 +147,8 @@ first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 
 local function num(x) return format('%.0f', tonumber(x)) end
 
--- sure makes a call that must not fail, since the script has changed something already. A key of another type holds
--- none of our data. It is deleted, and the log of Redis tells so.
+-- sure makes a call that must not fail because the script has changed something already. A key of another type has none of our
+-- data. sure deletes it, and writes a warning to the log of Redis.
 local function sure(command, key, ...)
   local value = redis.pcall(command, key, ...)
   if type(value) ~= 'table' or not value.err then return value end
@@ -159,7 +159,7 @@ local function sure(command, key, ...)
   return redis.call(command, key, ...)
 end
 
--- in_chunks calls command for the values of a list, in chunks, since unpack has a limit.
+-- in_chunks calls command for the values of a list, in chunks, because unpack has a limit.
 local function in_chunks(command, key, values)
   for i = 1, #values, 1000 do
     sure(command, key, unpack(values, i, math.min(i + 999, #values)))
@@ -174,7 +174,7 @@ local function read_fields(hash, fields)
 end
 
 local find, sub, match = string.find, string.sub, string.match
--- A malformed name, written by hand, is a lane without a message. The script that finds it drops it and goes on.
+-- A malformed name, written by hand, is a lane without a message. The script that reads it drops it and continues.
 local function lane_of(delivery) return sub(delivery, 1, (find(delivery, ':', 1, true) or #delivery + 1) - 1) end
 local function split(delivery)
   local colon = find(delivery, ':', 1, true) or #delivery + 1
@@ -184,8 +184,7 @@ end
 -- marked_delivered reports whether a mark says that its delivery was delivered.
 local function marked_delivered(mark) return mark and sub(mark, 1, 1) == 'd' end
 
--- A record that was cut by hand may lack its time, key or lane. The instance that gets it reports that it can't be
--- read.
+-- A record that was cut by hand may lack its time, key or lane. The instance that claims it logs that it can't be read.
 local SANE = 9007199254740992 -- 2^53: no number of ours is larger
 local HEAD = 43 -- bytes of a record that have fixed places
 -- score_ms writes a score as ms. A score that is no time counts as long ago.
@@ -215,8 +214,8 @@ local NEVER = string.rep('\0', 6)
 local function expires_at(record) return sub(record, 29, 34) == NEVER and 0 or stamp(record, 29) end
 local function only_lane(record) return #record < HEAD and '' or sub(record, 44, 43 + string.byte(record, HEAD)) end
 
--- A body that lies apart: apart reports whether a record says so, by the first field of its meta. body_of is the field
--- of :bodies. drop_body removes it.
+-- A body in :bodies: body_apart reports whether a record has one, by the first field of its meta. body_of returns its field of
+-- :bodies. drop_body deletes it.
 local function body_apart(record)
   return #record > 46 and string.byte(record, 47 + string.byte(record, 43)) == 12
 end
@@ -225,15 +224,14 @@ local function drop_body(id, record)
   if body_apart(record) then call('HDEL', BODIES, body_of(id, record)) end
 end
 
--- head_of cuts the body off a record. It answers only a part of a record that can't be read, which is enough to report
--- that.
+-- head_of returns a record without its body. Of a malformed record it returns only a part, which is enough to log an error.
 local function head_of(record)
   local at = 44 + (string.byte(record, 43) or 0)
   local a, b = string.byte(record, at, at + 1)
   return sub(record, 1, b and at + 1 + a * 256 + b or DIGEST + 1)
 end
 
--- lanes_of lists the lanes of a message here. Those that are gone have - before them.
+-- lanes_of lists the lanes of a message here, with a - before each that is gone.
 local function lanes_of(id, record)
   local fan = call('HGET', FAN, id)
   if not fan then return { only_lane(record) } end
@@ -242,9 +240,8 @@ local function lanes_of(id, record)
   return list
 end
 
--- kept_record answers the record of a delivery that is kept whole: its message is, and its lane is named and not gone.
--- wholes is a table of the script. It holds a message and its lanes, up to a thousand, so that they are read once for
--- all its deliveries.
+-- kept_record returns the record of a delivery if its message is kept whole, and names its lane as not gone. wholes is a cache
+-- of the script: a message and its lanes, up to a thousand, so that they are read once for all its deliveries.
 local function kept_record(lane, id, wholes)
   local whole = wholes[id]
   if whole == nil then

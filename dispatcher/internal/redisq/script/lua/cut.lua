@@ -1,13 +1,13 @@
--- cut: how deliveries that ended are forgotten. It is put between state and trim and purge. It takes no arguments of its
--- own: ARGV[3..] is the script's.
+-- cut: how ended deliveries are forgotten. It is put before trim, purge and erase. It takes no arguments of its own: ARGV[3..] is
+-- the script's.
 -- needs: common(at_now, call, drop_body, in_chunks, split, sub, sure), tenant(remove_from_shelf,
 --   remove_from_tenant_shelves, remove_owners), subject(forget_subjects, token_of), sums(sums)
 local has_bodies = call('HLEN', BODIES) > 0 -- mostly not: then no record is read
 
 local has_more = 0 -- 1: a list was cut
 
--- fans are the lanes of messages by id, read once for all their deliveries, a few at a time. The entry is false where a
--- message has one lane only. One message may have a thousand lanes. So fit cuts a list where the lanes read so far are
+-- fans are the lanes of messages by id, read once for all their deliveries, a few at a time. The entry is false if a
+-- message has one lane only. One message may have a thousand lanes. So limit_by_fans cuts a list if the lanes read so far are
 -- more than FAN_BYTES.
 local has_fans = call('HLEN', FAN) > 0 -- mostly not: then each message has one lane
 local fans, fan_bytes_read = {}, 0
@@ -123,14 +123,14 @@ local function forget_deliveries(key, deliveries, digest)
     end
   end
   if #bare > 0 then remove_owners(bare) end
-  if #idle > 0 then -- what is kept of a lane as long as something of it is; trim may have forgotten its state before
+  if #idle > 0 then -- these stay as long as a delivery of the lane; trim may have forgotten its state before
     in_chunks('HDEL', IN, idle)
     local texts, limits, left = sure('HMGET', LANE, unpack(idle)), sure('HMGET', LIMITS, unpack(idle)), {}
     for i, lane in ipairs(idle) do
       if not texts[i] and not limits[i] then left[#left + 1] = lane end
     end
     if #left > 0 then
-      sums.left = (sums.left or 0) + sure('ZREM', KNOWN, unpack(left)) -- trim answers how many lanes went
+      sums.left = (sums.left or 0) + sure('ZREM', KNOWN, unpack(left)) -- trim returns the number of lanes
       sure('HDEL', NAMES, unpack(left))
     end
   end

@@ -1,5 +1,5 @@
--- expiry: deliveries end when their message expires, wherever they wait. It is put between order, with reach where they end,
--- and the scripts that have them wait or end them. It takes no arguments of its own: ARGV[3..] is the script's.
+-- expiry: deliveries end when their message expires, wherever they wait. It is put behind order, in move behind reach, before
+-- the scripts that let them wait or end them. It takes no arguments of its own: ARGV[3..] is the script's.
 -- needs: common(created_at, deliver_at, expires_at, find, floor, format, in_chunks, lane_of, micros, now, num, split,
 --   sure), lane_state(lanes, load_lanes), progress(parse_progress, waiting_status), sums(append_pair, count, sums),
 --   ends(end_dead_unattempted, end_marked, end_with_lane, ended, ends_with_lane), order(leave_line, set_ahead_of),
@@ -10,9 +10,9 @@ local function watch_expiry(delivery, record)
   if #record > DIGEST and expires_at(record) > 0 then append_pair(sums.watched, num(expires_at(record)), delivery) end
 end
 
--- set_expiry has :parked say when a mover looks at :expiring, under a name that no lane has. It reports whether that changed.
--- pause: of the mover itself, ms for which none comes again. Without it a time that is early enough stays, so that no other
--- script has a mover come during a pause. It goes where nothing expires any more.
+-- set_expiry writes to :parked when a mover has to read :expiring, under a name that no lane has. It reports whether that
+-- changed. pause: of the mover itself, ms without another call. Without a pause, a time that is early enough stays, because no
+-- other script may end the pause of the mover. The entry is deleted if nothing expires any more.
 local function set_expiry(pause)
   local EXPIRY, SOON = '~expiring', 1000
   in_chunks('ZADD', EXPIRING, sums.watched)
@@ -30,9 +30,9 @@ local function set_expiry(pause)
   return true
 end
 
--- check_expiry_later has a delivery looked at later that could not be ended: it is in flight, or too deep in its lane's list to be
--- found. The half of a ms says that it has expired. The more deliveries expire, the later it is looked at, since that may
--- be a long search.
+-- check_expiry_later sets the time of the next check of a delivery that could not be ended: it is in flight, or too deep in
+-- its list to be found. The half of a ms marks it as expired. The more deliveries expire, the later is the check, because it
+-- may be a long search.
 local function check_expiry_later(delivery)
   sure('ZADD', EXPIRING, format('%d.5', now + math.min(2000 + 3 * sure('ZCARD', EXPIRING), 600000)), delivery)
 end
@@ -57,7 +57,7 @@ local function end_at_expiry(delivery)
       if take_out(l, id, near) then
         status = 'ready'
       elseif near and late and r.length > SEARCHED then
-        return -- the next call looks for it
+        return -- the next call searches for it
       elseif r.head + r.tail < r.length then
         sums.deep, sums.missed = l, delivery
       end
@@ -77,8 +77,8 @@ local function end_at_expiry(delivery)
   leave_line(l, id, record)
 end
 
--- end_deep ends what has expired in some part of a list that is too long to be read for each delivery. It leaves out what
--- is far from both ends, since an element there is dear to remove. It answers how many it ended.
+-- end_deep ends expired deliveries in some part of a list that is too long to be read for each delivery. It leaves out the part
+-- that is far from both ends, because to remove an element there is slow. It returns how many it ended.
 local function end_deep(l, most)
   local FAR, PAGE = 50000, 512
   local r, names, places = reach_of(l), {}, {}
@@ -100,12 +100,12 @@ local function end_deep(l, most)
   return #places / 2
 end
 
--- end_expired ends some deliveries whose time has come. It answers for how many ms it is not to be called again: the more
--- it searched in vain, the longer, so that searches take a hundredth of Redis' time or so.
+-- end_expired ends some deliveries whose time has come. It returns the ms until the next call: the more it searched in vain,
+-- the longer, so that searches take about a hundredth of the time of Redis.
 local function end_expired()
   local MOST, COST, SHARE = 40, 160, 10 -- COST: elements that may be read for each delivery that ends
   local list, names = sure('ZRANGEBYSCORE', EXPIRING, '-inf', now, 'LIMIT', 0, MOST), {}
-  elements_read = SEARCHED / 2 -- the other half of the time is for what ends
+  elements_read = SEARCHED / 2 -- the other half of the time is for the ends
   for i, delivery in ipairs(list) do names[i] = lane_of(delivery) end
   load_lanes(names)
   for _, delivery in ipairs(list) do end_at_expiry(delivery) end

@@ -1,16 +1,16 @@
--- job: what retry, cancel and purge do where a job calls them, in the same step in which they change deliveries. So no
--- crash loses a count or adds it twice. It is put between order and these. It takes no arguments of its own: ARGV[3..] is the script's.
+-- job: the counts of a job that calls retry, cancel or purge, in the same step as the change of the deliveries. So no crash
+-- loses a count or adds it twice. It is put behind order, before these scripts. It takes no arguments of its own: ARGV[3..] is the script's.
 -- needs: common(format, match, now, sure), lane_state(all_paused, ready_length), slots(lane_ends, slots)
 --
--- A job's text in :jobs is "turn since matched done failed left passed cursor". turn: whose step may go on, raised where the
--- job is stopped or another instance takes it over. since: ms when the job began here; what ended later is not its own.
--- left: those that were not in their earlier state any more. passed: how many it passed by since it last began at the
--- first. cursor: as the caller wrote it.
+-- A job's text in :jobs is "turn since matched done failed left passed cursor". turn: the instance with this number may do
+-- the next step; it grows if the job is stopped or another instance takes it over. since: ms when the job began here; it has
+-- no delivery that ended later. left: the deliveries that had changed before the job came to them. passed: the deliveries that
+-- it skipped since it last began at the first. cursor: as the caller wrote it.
 local DONE_BEFORE, PASSED = -8, -9 -- codes: the job had it before; its lane takes no more now
 local READY_LEAST = 64 -- ready deliveries up to which a job adds to a lane of any window
 
--- parse_job reads "number turn index passed named probes cursor", an argument of the script; nil where no job calls. named: how
--- many more of its failures are told by name.
+-- parse_job reads "number turn index passed named probes cursor", an argument of the script; nil if no job calls. named: how
+-- many more of its failures it lists by name.
 local function parse_job(text)
   local number, turn, index, passed, named, probes, cursor = match(text, '^(%d+) (%d+) (%a+) (%d+) (%d+) ([01]) (.*)$')
   if not number then return nil end
@@ -20,7 +20,7 @@ local function parse_job(text)
   }
 end
 
--- read_job reads how far a job is. It reports false where the turn is another's.
+-- read_job reads how far a job is. It returns false if it is the turn of another instance.
 local function read_job(job)
   local turn, since, matched, done, failed, left =
     match(sure('HGET', JOBS, job.number) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) %d+ ')
@@ -30,8 +30,8 @@ local function read_job(job)
   return true
 end
 
--- count_code adds a code to the sums of a job. A delivery that is not in the state any more in which the job looks for it is
--- left: another job or a person was quicker, or its attempt was. Only what the job could not process has failed.
+-- count_code adds a code to the sums of a job. A delivery is left if it has changed before the job
+-- came to it: another job, a person or its attempt was faster. A delivery has failed if the job could not process it.
 local FAILED = { [-1] = 'gone', [-3] = 'disabled', [-4] = 'deleted', [-6] = 'expired' }
 local LEFT = { [0] = 'changed', [-2] = 'in_flight', [-5] = 'delivered', [-7] = 'order', [-11] = 'probe_failed', [-12] = 'held', [-13] = 'unprobed' }
 local function count_code(job, code, delivery)
@@ -58,7 +58,7 @@ local function write_left_reasons(job)
   sure('HSET', JOBS, field, table.concat(words, ' '))
 end
 
--- write_job writes the sums and the cursor, and answers them as a text.
+-- write_job writes the sums and the cursor, and returns them as a text.
 local function write_job(job)
   local done, failed, left = job.had_done + job.done, job.had_failed + job.failed, job.had_left + job.left
   local known = done + failed + left + job.passed
@@ -73,10 +73,10 @@ local function write_job(job)
   return text
 end
 
--- job_slots is how many more ready deliveries a job may add to a lane. More would stand before those that are published
--- now. An open lane takes one, the probe, once its time has come.
+-- job_slots returns how many more ready deliveries a job may add to a lane. More would delay the deliveries that are published
+-- now. A lane with an open breaker gets one, the probe, when its time has come.
 local function job_slots(l)
-  if lane_ends(l) then return 1 end -- the codes tell
+  if lane_ends(l) then return 1 end -- the codes say why
   local s = l.state
   if l.limits.held == 'p' or all_paused or s.till > now then return 0 end
   local waiting = l.limits.ordered and math.max(ready_length(l), l.waiting) or ready_length(l)

@@ -1,6 +1,6 @@
--- named: how a message is kept for some of its lanes. It is put before scripts that bring messages from elsewhere. Lanes are
--- named as in :fan. The name -* says that other lanes were here, which are unknown and gone. It takes no
--- arguments of its own: ARGV[3..] is the script's.
+-- named: how a message is stored for some of its lanes. It is put before scripts that bring messages from another store or
+-- partition. Lanes are named as in :fan. The name -* says that other, unknown lanes were here and are gone. It takes no arguments
+-- of its own: ARGV[3..] is the script's.
 -- needs: common(call, drop_body, num, sub), subject(forget_subjects, note_subjects, token_of)
 
 -- parse_named lists the lanes of a text in their order, each once, and whether one of them is not gone. A lane that is named
@@ -21,7 +21,7 @@ local function parse_named(text)
   return list, living
 end
 
--- with_only_lane is a record that names this lane as its only one. It names none where the lane is empty.
+-- with_only_lane is a record that names this lane as its only one. It names none if the lane is empty.
 local function with_only_lane(record, lane)
   return sub(record, 1, 42) .. string.char(#lane) .. lane .. sub(record, 44 + string.byte(record, 43))
 end

@@ -5,7 +5,7 @@
 --   ends_with_lane, removed_marks)
 --
 -- Moves of a delivery from place to place, for each script. Tests hold it: the model of queuetest makes no other move, and each
--- of these but those of scripts with a *, which it does not call. any: each script that ends the first delivery of a line,
+-- of these except the moves of scripts with a *, which it does not call. any: each script that ends the first delivery of a line,
 -- which releases the next one. - : the delivery is not made yet, or is forgotten. Line: the verdict and the reason of the line
 -- that :attempts gets. With an archive, schedule also logs the deliveries that it makes.
 --
@@ -28,13 +28,13 @@
 --   ready      leased     claim         its lane has its turn                                     none
 --   ready      due        claim         it is a suspect, and the caller may lease no more         none
 --   ready      done       claim         it is marked as delivered                                 delivered
---   ready      cancelled  claim         it is marked as cancelled                                 cancelled
+--   ready      cancelled  claim*        it is marked as cancelled, and deep in a long list         cancelled
 --   ready      dead       claim         its message has expired                                   dead expired
 --   ready      leased     take          a consumer takes it, and its attempt is the instance's    none
 --   ready      taken      take          a consumer takes it                                       none
 --   ready      due        take          it is a suspect, and the caller may lease no more         none
 --   ready      done       take          it is marked as delivered                                 delivered
---   ready      cancelled  take          it is marked as cancelled                                 cancelled
+--   ready      cancelled  take*         it is marked as cancelled, and deep in a long list         cancelled
 --   ready      dead       take          its message has expired                                   dead expired
 --   taken      leased     adopt         its consumer reports an outcome                           none
 --   leased     done       settle        the attempt succeeded, or a late one had                  d, delivered
@@ -61,7 +61,7 @@
 --   due        dead       sweep         its endpoint is disabled                                  dead disabled
 --   due        cancelled  sweep         its endpoint is deleted                                   cancelled
 --   ready      dead       sweep*        its lane was cut                                          dead disabled
---   ready      cancelled  sweep*        it is marked, and cancel did not find it in its list      cancelled
+--   ready      cancelled  sweep*        it is marked as cancelled, and deep in a long list         cancelled
 --   ready      done       sweep*        it is marked as delivered                                 delivered
 --   behind     ready      any           it is the first now, and due                              none
 --   behind     due        any           it is the first now, and due later                        none

@@ -1,13 +1,12 @@
--- position: the order of entries of a log, by their ids. It is put before scripts that move how far the log is archived, or
--- keep to it. It takes no arguments of its own: ARGV[3..] is the script's.
+-- position: the order of entries of a log, by their ids. It is put before scripts that write or read how far the log is archived. It takes no arguments of its own: ARGV[3..] is the script's.
 
--- ms_and_seq reads an id; nil for what is none.
+-- ms_and_seq parses an id. It returns nil for a malformed id.
 local function ms_and_seq(id)
   local ms, seq = string.match(id or '', '^(%d+)%-(%d+)$')
   return tonumber(ms), tonumber(seq)
 end
 
--- is_later reports whether an entry is behind another one. What is no id is before all.
+-- is_later reports whether an entry is behind another one. A malformed id is before all.
 local function is_later(id, other)
   local ms, seq = ms_and_seq(id)
   local before, n = ms_and_seq(other)

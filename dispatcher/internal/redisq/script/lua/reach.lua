@@ -1,18 +1,18 @@
--- reach: how ready deliveries are taken out of the middle of their lane's list, which Redis can't do at once. It is put
--- between order and the scripts that do so. It takes no arguments of its own: ARGV[3..] is the script's.
+-- reach: how ready deliveries are taken out of the middle of the list of their lane, which Redis can't do at once. It is put
+-- behind order, before the scripts that do so. It takes no arguments of its own: ARGV[3..] is the script's.
 -- needs: common(find, floor, match, sub, sure), lane_state(ready_length)
 --
--- A list is read from both ends, in parts, until the delivery is found. Where it is known when the delivery became ready, it
--- is looked for there first, since a list is mostly in that order. Its element is overwritten, and all that were overwritten
--- leave together: removing one passes those before it.
+-- A list is read from both ends, in parts, until the delivery is found. If the time is known when the delivery became
+-- ready, the search begins there, because a list is mostly in that order. The element is overwritten, and all overwritten
+-- elements are removed together, because one removal walks past all elements before it.
 local SEARCHED = 2048 -- elements of lists that one call reads: a ms or two
 local PART = 128      -- elements that are read at once, at first, at both ends of a list, and where one is looked for
 
 local reaches, elements_read = {}, 0
 
--- reach_of is what is known of a lane's list. at has the positions of what was read, by id; length is the list's at that
--- time. head and tail count what was read from its ends, from_head and from_tail what was taken out of each half. dues has
--- the times of what was taken out, by position; sought the position up to which seek read from some position on.
+-- reach_of returns the cache of a list. at: the positions of the elements that were read, by id; length: of the list at that
+-- time; head, tail: number of elements that were read at each end; from_head, from_tail: number of elements that were taken
+-- out of each half; dues: the times of these, by position; sought: the position up to which seek has read, by the first one.
 local function reach_of(l)
   local r = reaches[l]
   if not r then
@@ -22,7 +22,7 @@ local function reach_of(l)
   return r
 end
 
--- read_span reads elements of a list, counted from its end where they are nearer to that. It answers the last one.
+-- read_span reads elements of a list, counted from its end if they are nearer to that. It returns the last one.
 local function read_span(l, r, first, n, from_tail)
   if n <= 0 then return end
   local shift = from_tail and ready_length(l) or 0
@@ -34,8 +34,8 @@ local function read_span(l, r, first, n, from_tail)
   return list[#list]
 end
 
--- read_on reads more of a list and reports whether there was more. What came to its tail since comes first: the next of an
--- ordering key.
+-- read_on reads more of a list and reports whether there was more. New elements at its tail come first: the next
+-- deliveries of ordering keys.
 local function read_on(l, r)
   local more = ready_length(l) - r.length
   if more > 0 then
@@ -55,10 +55,10 @@ end
 -- search_spent reports whether this call may read no further part of a list.
 local function search_spent() return elements_read + PART > SEARCHED end
 
--- seek reads the part of a list that became ready at about some time, until it meets a delivery. A list is in that order but
--- for what came back to its head, and what a line released. Where it meets these it gives up.
+-- seek reads the part of a list that became ready at about some time, until it finds a delivery. A list is in that order,
+-- except for deliveries that came back to its head, or that a line released. seek gives up at one of these.
 local function seek(l, r, id, near)
-  local LATER = 250 -- ms; a delivery is ready so much later than it was made, where its publisher's clock is behind
+  local LATER = 250 -- ms; a delivery may be ready later than it was made by this, if the clock of its publisher is behind
   local low, high, over = r.head, r.length - r.tail, r.length - r.tail
   while low < high do
     local middle = floor((low + high) / 2)
@@ -75,7 +75,7 @@ local function seek(l, r, id, near)
 end
 
 -- take_out takes a delivery out of its lane's list and reports whether it was found. The caller counts it. Meanwhile the
--- list may only grow at its tail. close_lists has to follow.
+-- list may only grow at its tail. The script has to call close_lists then.
 -- near: ms when the delivery became ready, or a little before, if that is known. Then a long list is read only there.
 local function take_out(l, id, near)
   local r = reach_of(l)
@@ -96,7 +96,7 @@ local function take_out(l, id, near)
   return true
 end
 
--- close_lists lets go what was taken out.
+-- close_lists removes the elements that were taken out.
 local function close_lists()
   for l, r in pairs(reaches) do
     if r.from_head > 0 then sure('LREM', READY .. l.name, r.from_head, '') end

@@ -8,7 +8,7 @@ local instances = {}
 for i = 4, 3 + instance_count do instances[#instances + 1] = ARGV[i] end
 local args_from = 4 + instance_count
 
--- safely reads a key that may be of another type, written by hand. Such a key counts as empty.
+-- safely queries a key that may be of another type, written by hand. Such a key counts as empty.
 local function safely(command, ...)
   local value = redis.pcall(command, ...)
   if type(value) == 'table' and value.err then return false end
@@ -34,21 +34,21 @@ local function lease_keys()
   return known_lease_keys
 end
 
--- taken_at is the ms when a delivery was taken whose lease ends by itself, false where it has none.
+-- taken_at is the ms when a delivery was taken whose lease ends by itself, false if it has none.
 local function taken_at(delivery)
   if not safely('ZSCORE', TAKEN, delivery) then return false end
   return match(safely('HGET', TOKENS, delivery) or '', '^%d+') or '0'
 end
 
--- pause_reason answers why a lane waits for its until while its breaker is closed.
+-- pause_reason returns why a lane waits for its until while its breaker is closed.
 local STALLED = { s = 'sealed', m = 'missing', e = 'egress' }
 local function pause_reason(l)
   return l.limits.held == '?' and 'missing' or STALLED[wait_letter(l)] or 'retry_after'
 end
 
--- The reason that a delivery waits for: the first one that holds. A lane of an endpoint whose limits are not there lost its
--- endpoint, or gets them with the next publish. Behind a space follows the ms when the wait ends,
--- where that is known, and with order how many deliveries go first.
+-- ready_wait_reason returns the reason why a ready delivery waits: the first one that applies. A lane of an endpoint without
+-- limits lost its endpoint, or gets them with the next publish. Behind a space follows the ms when the wait ends, if that is
+-- known, and with order how many deliveries go first.
 local function ready_wait_reason(l)
   local s = l.state
   if l.limits.held == '?' then return 'missing' end
@@ -64,8 +64,8 @@ local function wait_reason(l, why)
   return why
 end
 
--- status_of answers the status of a delivery, the first one that holds. Then it answers the time in ms: of the end, of the
--- next attempt, of the claim, or 0. Last it answers the reason that the delivery waits for, empty for none.
+-- status_of returns the status of a delivery, the first one that applies; the time in ms of the end, of the next attempt or of
+-- the claim, 0 for none; and the reason why the delivery waits, empty for none.
 local function status_of(delivery, l, id, record)
   local mark = call('HGET', MARKS, delivery)
   if mark then return marked_delivered(mark) and 'delivered' or 'cancelled', 0, '' end
@@ -94,9 +94,9 @@ local function status_of(delivery, l, id, record)
   return 'ready', 0, wait_reason(l, ready_wait_reason(l))
 end
 
--- last_attempt is the last attempt of a delivery's history, without the text of its answer; empty: it has none, since it has no
+-- last_attempt is the last attempt of a delivery's history, without the text of its answer; empty: it has none, because it has no
 -- progress or did not fail.
-local NEWEST = 256 -- bytes of one that can't be read: enough to tell that
+local NEWEST = 256 -- bytes of a malformed one, enough to log an error
 local function last_attempt(delivery, text)
   local entry = text and safely('LINDEX', HISTORY .. delivery, 0)
   if not entry then return '' end
@@ -104,8 +104,8 @@ local function last_attempt(delivery, text)
   return head and sub(entry, 1, #head + tonumber(length)) or sub(entry, 1, NEWEST)
 end
 
--- precedes compares two names as Redis orders those of one score: by their bytes. Lua compares texts in the order of the
--- server's language.
+-- precedes compares two names as Redis orders members with one score: by their bytes. Lua compares texts in the order of the
+-- locale of the server.
 local function precedes(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
@@ -114,8 +114,8 @@ local function precedes(a, b)
   return #a < #b
 end
 
--- page_start is where a page begins: after the last entry of the page before, also if that entry is gone. Many entries
--- share one ms, so the place is found by binary search, by score and then by name.
+-- page_start returns the rank where a page begins: after the last entry of the page before, also if that entry is gone. Many entries
+-- share one ms, so a binary search finds the place, by score and then by name.
 local function page_start(key, after, last)
   if after == '' then return 0 end
   local rank = call('ZREVRANK', key, last)

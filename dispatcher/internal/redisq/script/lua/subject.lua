@@ -1,12 +1,12 @@
--- subject: how messages are found by their subjects. It is put between common and state. It takes no arguments of its own:
+-- subject: how messages are found by their subjects. It is put behind tenant. It takes no arguments of its own:
 -- ARGV[3..] is the script's.
 -- needs: common(call, created_at, find, hex, match, num, sub, sure)
 --
--- A field of :subjects is the hash of a subject's token, which the record has, and names the messages with it. Up to 16 ids
--- stand in the field. Where there are more, all are in :subject:<hash in hex>, and the field is *.
+-- A field of :subjects is the hash of a subject's token, which the record has, and names the messages with it. The field
+-- has up to 16 ids. If there are more, all are in :subject:<hash in hex>, and the field is *.
 
--- token_of answers the 8 bytes of a record's token, nil where its message has no subject. They are the first field of its
--- meta, behind the size of a body that lies apart.
+-- token_of returns the 8 bytes of the token in a record, nil if its message has no subject. They are the first field of its
+-- meta, behind the size of a body in :bodies.
 local function token_of(record)
   if #record < HEAD then return nil end
   local byte, at = string.byte, 47 + string.byte(record, HEAD)
@@ -18,7 +18,7 @@ local function token_of(record)
   return kind == 16 and #record >= at + 9 and sub(record, at + 2, at + 9) or nil
 end
 
--- note_subjects notes messages by their tokens: a list of token and id. What is noted already stays.
+-- note_subjects indexes messages by their tokens: a list of token and id. Known messages stay.
 local function note_subjects(list)
   local MOST, texts, tokens, changed = 16, {}, {}, {}
   for i = 1, #list, 2 do
@@ -54,7 +54,7 @@ local function note_subjects(list)
   if #fields > 0 then sure('HSET', SUBJECTS, unpack(fields)) end
 end
 
--- forget_subjects takes messages away: a list of token and id.
+-- forget_subjects removes messages from the index: a list of token and id.
 local function forget_subjects(list)
   local tokens = {}
   for i = 1, #list, 2 do tokens[(i + 1) / 2] = list[i] end

@@ -1,12 +1,12 @@
--- taken: leases that end by themselves, which no instance holds. It is put between order and the scripts that give and end
--- them. It takes no arguments of its own: ARGV[3..] is the script's.
+-- taken: leases of consumers, which no instance has and which end by timeout. It is put behind order, before the scripts that
+-- give and end them. It takes no arguments of its own: ARGV[3..] is the script's.
 -- needs: common(at_now, floor, head_of, in_chunks, lane_of, match, now, num, score_ms, split, sure), lane_state(lanes,
 --   load_lanes), progress(parse_progress), sums(append_pair, count, sums), leases(write_leases), ends(drop_delivery,
 --   removed_marks), order(leave_line)
 local TIMER = '~taken' -- in :parked; no lane has such a name
-local LONGEST_LEASE = 3660000 -- ms; an hour, the longest lease, and a minute: what ends later is of another clock, and has ended
+local LONGEST_LEASE = 3660000 -- ms; an hour, the longest lease, and a minute: an end after that is of another clock, and counts as passed
 
--- first_lease_end is the ms when the first of these leases ends, 0 where there is none.
+-- first_lease_end returns the ms when the first of these leases ends, 0 if there is none.
 local function first_lease_end()
   local head = sure('ZRANGE', TAKEN, '0', '0', 'WITHSCORES')[2]
   if not head then return 0 end
@@ -15,7 +15,7 @@ local function first_lease_end()
   return first
 end
 
--- set_timer has :parked say when the first of them ends, so that a mover comes then. It reports whether it did not.
+-- set_timer writes to :parked when the first of them ends, so that a mover comes then. It reports whether that changed.
 local function set_timer()
   local first, told = first_lease_end(), sure('ZSCORE', PARKED, TIMER)
   if first == (tonumber(told or nil) or 0) then return false end
@@ -37,16 +37,16 @@ local function lease_until(leases, ends, token, owner, rungs)
   set_timer()
 end
 
--- parse_token is the ms when a delivery was taken, by its text of :tokens, and whose it is: token, owner and number of the attempt.
--- A text that can't be read has none of these.
+-- parse_token parses a text of :tokens: ms when a delivery was taken, token, owner and number of the attempt. A malformed text
+-- has none of these.
 local function parse_token(text)
   local at, token, owner, attempt = match(text or '', '^(%d+) (%S+) (%S+) (%d+)$')
   return at and score_ms(at) or at_now, token, owner, attempt
 end
 
 -- adopt_taken makes taken deliveries leases of the caller. It adds them to the answer: delivery, ms when it was taken, progress,
--- head of the record. It drops those without a record. It answers how many of the list it went through, since an answer
--- may be full.
+-- head of the record. It drops deliveries without a record. It returns how many of the list it processed,
+-- because the answer may be full.
 local function adopt_taken(deliveries, texts, most_bytes, answer)
   if #deliveries == 0 then return 0 end
   local ids, heads, bytes, n = {}, {}, 0, 0

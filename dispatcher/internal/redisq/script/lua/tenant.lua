@@ -1,9 +1,9 @@
--- tenant: whose shelves are, which are the lists of :of:. It is put between common and state. It takes no arguments of its
+-- tenant: the tenants of shelves. A shelf is a list of :of:. It is put behind common. It takes no arguments of its
 -- own: ARGV[3..] is the script's.
 -- needs: common(call, created_at, in_chunks, match, num, sub, sure)
 
--- origin_and_tenant answers the origin of a message's URL and its tenant, or its queue, as :names has them, or nil where the message
--- has neither. It also answers its tenant, empty for none. The meta of a record (record.go) has fields of a tag, a length and
+-- origin_and_tenant returns the origin of the URL of a message and its tenant, or its queue, as :names has them, or nil if the
+-- message has neither. It also returns the tenant, empty for none. The meta of a record (record.go) has fields of a tag, a length and
 -- a text, the tenant before the URL.
 local function origin_and_tenant(record)
   local TENANT_FIELD, URL, QUEUE = 2, 3, 15
@@ -32,9 +32,9 @@ local function origin_and_tenant(record)
   return nil, tenant
 end
 
--- tenant_shelf answers the shelf that a tenant has with a delivery, and the hash of the tenant, with the project's key as
--- TenantHash of package conn makes it. It answers nil where the message has no tenant. Queues mix tenants, so that each has a
--- shelf of its own there.
+-- tenant_shelf returns the shelf of the tenant of a delivery, and the hash of the tenant, with the key of the project as
+-- TenantHash of package conn makes it. It returns nil if the message has no tenant. A queue mixes tenants, so each tenant has its
+-- own shelf there.
 local function tenant_shelf(lane, record)
   local _, tenant = origin_and_tenant(record)
   if tenant == '' then return nil end
@@ -42,13 +42,13 @@ local function tenant_shelf(lane, record)
   return sub(lane, 1, 2) == 'q_' and lane .. '~' .. owner or lane, owner
 end
 
--- add_tenant_shelf lists a shelf among those of its tenant.
+-- add_tenant_shelf adds a shelf to the list of its tenant.
 local function add_tenant_shelf(shelf, owner)
   sure('ZADD', TENANT .. owner, '0', shelf)
   if sub(shelf, 1, 2) ~= 'q_' then sure('HSET', OWNERS, shelf, owner) end
 end
 
--- put_on_shelves notes a delivery among those of its lane, and of its tenant.
+-- put_on_shelves adds a delivery to the shelves of its lane and of its tenant.
 local function put_on_shelves(lane, id, record)
   local at, shelf, owner = num(created_at(record)), tenant_shelf(lane, record)
   sure('ZADD', SHELF .. lane, at, id)
@@ -57,7 +57,7 @@ local function put_on_shelves(lane, id, record)
   add_tenant_shelf(shelf, owner)
 end
 
--- remove_owners takes shelves that are empty off the lists of their tenants. It names keys itself, since a script has few locals.
+-- remove_owners removes empty shelves from the lists of their tenants.
 local function remove_owners(shelves)
   local owners = sure('HMGET', OWNERS, unpack(shelves))
   for i, shelf in ipairs(shelves) do
@@ -67,13 +67,13 @@ local function remove_owners(shelves)
   sure('HDEL', OWNERS, unpack(shelves))
 end
 
--- remove_from_shelf takes messages off a shelf, and reports whether it is empty then.
+-- remove_from_shelf removes messages from a shelf, and reports whether it is empty then.
 local function remove_from_shelf(shelf, ids)
   in_chunks('ZREM', SHELF .. shelf, ids)
   return call('EXISTS', SHELF .. shelf) == 0
 end
 
--- remove_from_tenant_shelves takes messages off the shelves that tenants have in a queue. It adds those that are empty then to a list.
+-- remove_from_tenant_shelves removes messages from the shelves of tenants in a queue. It appends the shelves that are empty then to bare.
 local function remove_from_tenant_shelves(lane, ids, bare)
   local RECORDS_READ = 64 -- at a time
   local lists = {}

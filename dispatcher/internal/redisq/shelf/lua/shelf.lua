@@ -1,15 +1,15 @@
--- shelf: read a page of what some lanes have of all their deliveries, the newest accepted first. It tells where each
--- delivery is at that moment, so none that moves is missed or shown twice. It looks at no delivery of another lane.
+-- shelf: read a page of all deliveries of some lanes, the newest accepted first. It returns where each
+-- delivery is at that moment, so none that moves is missed or shown twice. It reads no delivery of another lane.
 -- needs: common(call, created_at, find, head_of, lanes_of, micros, num, sub), lane_state(lanes, load_lanes),
 --   finish(before_due, before_weight, hint_weight), read(args_from, last_attempt, page_start, precedes, status_of)
 --
--- ARGV[..] after those of read: most to answer, the place of the last one before as ms, lane and id (empty: from the
---   newest; a ms without a lane: what was accepted before it), ms from which they were accepted (empty: any), statuses that
+-- ARGV[..] after the arguments of read: most to answer, the place of the last one before as ms, lane and id (empty: from the
+--   newest; a ms without a lane: deliveries accepted before it), ms from which they were accepted (empty: any), statuses that
 --   are asked for, as words with a space at both ends (empty: any), then the shelves, at most 256: lanes, or parts of queues;
 --   or in place of shelves some messages, at most 4, each with = before its id: then the page is of their deliveries
 -- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, place of the last
 --   one that was looked at as ms and name; then for each: delivery, ms when it was accepted, status, its time in ms (0:
---   none), what it waits for (empty: nothing), head of its record (empty: none), progress, newest of its history
+--   none), the reason why it waits (empty: none), head of its record (empty: none), progress, newest of its history
 local MOST_NAMES, MOST_BYTES, MOST_LANES, BLOCK = 256, 1048576, 256, 16
 local wanted = math.min(tonumber(ARGV[args_from]), MOST_NAMES)
 local after, last_lane, last_id = ARGV[args_from + 1], ARGV[args_from + 2], ARGV[args_from + 3]
@@ -20,20 +20,20 @@ for i = args_from + 6, math.min(#ARGV, args_from + 5 + MOST_LANES) do names[#nam
 -- precedes_lane compares lanes by the names of their deliveries, which go on with a colon.
 local function precedes_lane(a, b) return precedes(a .. ':', b .. ':') end
 
--- lane_of_shelf is the lane of a shelf. That of a tenant in a queue has ~ and a hash of 16 characters behind the lane.
+-- lane_of_shelf is the lane of a shelf. The shelf of a tenant in a queue has ~ and a hash of 16 characters behind the lane.
 local function lane_of_shelf(name)
   if #name > 17 and sub(name, -17, -17) == '~' then return sub(name, 1, -18) end
   return name
 end
 
--- first_rank is where a shelf goes on behind the place of the last one before. Of one ms the highest lane comes first.
+-- first_rank is where a shelf continues behind the place of the last one before. Of one ms the highest lane comes first.
 local function first_rank(name, lane)
   if after == '' then return 0 end
   if lane == last_lane then return page_start(SHELF .. name, after, last_id) end
   return call('ZCOUNT', SHELF .. name, last_lane ~= '' and precedes_lane(lane, last_lane) and '(' .. after or after, '+inf')
 end
 
--- advance makes the next entry of a lane its head. It reads a block of them where none is left. It reports whether there
+-- advance makes the next entry of a lane its head. It reads a block of them if none is left. It reports whether there
 -- is one.
 local function advance(s)
   if s.at > #s.block then

@@ -3,7 +3,7 @@
 --   lane_ends), finish(before_due, before_parked, before_weight, hint_weight, sooner)
 --
 -- It looks at the head of :parked, whose lanes have ready deliveries, and at the head of :due. A delivery that becomes due
--- in a paused lane counts for nothing, and one in a lane that is left alone counts from when that ends. It looks at so many
+-- in a paused lane counts for nothing, and one in a lane that waits counts from the end of the wait. It reads so few
 -- of each only. Behind them the next one counts as it is: the answer may be too early, but never too late.
 --
 -- ARGV[3] most  lanes of :parked, and deliveries of :due, that are looked at
@@ -31,12 +31,12 @@ local function is_held(l) return all_paused or l.limits.held == 'p' end
 
 for i = 1, #parked, 2 do
   local l, at = lanes[parked[i]], tonumber(parked[i + 1])
-  if i > 2 * most_looked or not l then -- TIMER is no lane, and what expires neither
+  if i > 2 * most_looked or not l then -- TIMER is no lane, and no timer of expiry either
     note_time(at)
   elseif lane_ends(l) or not is_held(l) then
     note_time(at)
     local s = l.state
-    local rated = l.limits.interval > 0 and not l.limits.pull -- what is taken waits for its takers
+    local rated = l.limits.interval > 0 and not l.limits.pull -- a lane with consumers waits for them
     if rated and at > now and at < SANE and s.opened == 0 and s.till <= now then paced = sooner(paced, at) end
   end
 end

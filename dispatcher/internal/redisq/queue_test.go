@@ -44,7 +44,7 @@ func TestQueueModel(t *testing.T) {
 
 // The table of moves in the header of order.lua has all moves of a delivery, and no other.
 func TestDeliveriesMakeTheMovesOfTheTable(t *testing.T) {
-	model.RunUntilMade(t, newRealStores(redistest.Start(t)), model.MustParseMoves(t, script.Order))
+	model.RunScenes(t, newRealStores(redistest.Start(t)), model.MustParseMoves(t, script.Order))
 }
 
 // newTestStores makes stores on one server.

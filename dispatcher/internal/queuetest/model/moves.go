@@ -1,11 +1,9 @@
 package model
 
 import (
-	"flag"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -100,25 +98,16 @@ func (m *Moves) missing() (list []string) {
 	return list
 }
 
-// RunUntilMade makes rare moves in scenes. Then it does the things of the same seeds in each run, until
-// each move was made.
-func RunUntilMade(t *testing.T, open rig.OpenFunc, moves *Moves) {
+// RunScenes plays scenes that together make each move of the table.
+func RunScenes(t *testing.T, open rig.OpenFunc, moves *Moves) {
 	t.Helper()
 	for _, scene := range scenes {
 		m := newModel(t, open, &dice{})
 		m.moves = moves
 		scene(m)
 		m.compare()
+		m.logTrail()
 	}
-	const seeds, checks = 24, 2 // of each seed
-	setFlag(t, "rapid.checks", checks)
-	setFlag(t, "rapid.steps", usualSteps)
-	for seed := 1; seed <= seeds && len(moves.missing()) > 0; seed++ {
-		t.Logf("before seed %d no delivery has made: %q", seed, moves.missing())
-		require.NoError(t, setSeed(seed))
-		runChecks(t, open, moves)
-	}
-	require.NoError(t, setSeed(0))
 	require.Empty(t, moves.missing(), "moves in the table that no delivery makes")
 }
 
@@ -143,5 +132,3 @@ func (m *model) moved(id dispatcher.DeliveryID, from, to stored.Place) {
 	made := move{from, to, m.script}
 	require.True(m, m.moves == nil || m.moves.make(made), "%s moves from %s, which is not in the table of moves in order.lua", id, made)
 }
-
-func setSeed(seed int) error { return flag.Lookup("rapid.seed").Value.Set(strconv.Itoa(seed)) }

@@ -7,34 +7,171 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 )
 
-// scenes make moves that random things seldom make.
-var scenes = []func(m *model){sceneExpiredInDeletedLane, sceneSuspectIsTaken, sceneLateBehind, sceneSweeps}
+// scenes make each move of a delivery, with a new store for each scene.
+var scenes = []func(m *model){
+	scenePublish, sceneAttempts, sceneMarks, sceneLate, sceneLateBehind, sceneInstanceDies, sceneSuspects,
+	sceneConsumers, sceneSuspectIsTaken, sceneExpiry, sceneExpiredBehind, sceneCancelAndRetry, sceneLines,
+	func(m *model) { sceneEndpointEnds(m, dispatcher.HeldDisabled) }, func(m *model) { sceneEndpointEnds(m, dispatcher.HeldDeleted) },
+	func(m *model) { sceneLineEnds(m, dispatcher.HeldDisabled) }, func(m *model) { sceneLineEnds(m, dispatcher.HeldDeleted) },
+	sceneMarkedInDisabledLane,
+}
 
-// publishTo publishes a message to one lane. Nothing of it is leased at once.
+// publishTo publishes a message to one lane. It is not leased at once.
 func (m *model) publishTo(id string, lane dispatcher.Lane, change func(*dispatcher.Message)) dispatcher.DeliveryID {
 	m.Helper()
 	m.publish(&publishing{by: rig.One}, []dispatcher.Entry{m.Entry(id, []dispatcher.Lane{lane}, change)})
 	return rig.Named(lane, id)
 }
 
+func plain(*dispatcher.Message)       {}
 func ordered(msg *dispatcher.Message) { msg.OrderingKey = "k" }
+func delayed(msg *dispatcher.Message) { msg.Delay = time.Hour }
+func (m *model) soon(msg *dispatcher.Message) {
+	msg.ExpiresAt = m.Now.Truncate(time.Millisecond).Add(10 * time.Second)
+}
 
-// sceneExpiredInDeletedLane ends a delivery that waits behind another one in the lane of a deleted
-// endpoint, when its message expires.
-func sceneExpiredInDeletedLane(m *model) {
-	m.publishTo("m1", rig.EpOne, ordered)
-	m.publishTo("m2", rig.EpOne, func(msg *dispatcher.Message) {
-		msg.OrderingKey, msg.ExpiresAt = "k", m.Now.Truncate(time.Millisecond).Add(10*time.Second)
-	})
-	m.claimAs(rig.One, m.All(), 1, m.Setup.Permits)
-	m.limitLane(rig.EpOne, m.newLimits(rig.EpOne, rig.Held(dispatcher.HeldDeleted)), false)
+// claimSome claims up to n deliveries with all permits of an instance.
+func (m *model) claimSome(by string, n int) []dispatcher.Claimed {
+	m.Helper()
+	return m.claimAs(by, m.All(), n, m.Setup.Permits)
+}
+
+// claimOne claims one delivery.
+func (m *model) claimOne(by string) dispatcher.Claimed {
+	m.Helper()
+	return m.claimSome(by, 1)[0]
+}
+
+func (m *model) settleOne(by string, s dispatcher.Settlement) {
+	m.Helper()
+	m.settleAs(by, []dispatcher.Settlement{s})
+}
+
+// hold disables or deletes the endpoint of a lane.
+func (m *model) hold(lane dispatcher.Lane, held dispatcher.Held) {
+	m.Helper()
+	m.limitLane(lane, m.newLimits(lane, rig.Held(held)), false)
+}
+
+func scenePublish(m *model) {
+	m.hold(rig.EpOne, dispatcher.HeldDisabled)
+	m.hold(rig.EpTwo, dispatcher.HeldDeleted)
+	m.publishTo("m1", rig.EpOne, plain)
+	m.publishTo("m2", rig.EpTwo, plain)
+	m.publishTo("m3", "a", delayed)
+	m.publish(&publishing{by: rig.One, free: m.Setup.Permits, lease: 1}, []dispatcher.Entry{m.Entry("m4", []dispatcher.Lane{"b"}, plain)})
+	m.passBy(time.Hour)
+	m.moveAll(rig.One)
+}
+
+// sceneAttempts settles one delivery each way, and forgets the ended ones.
+func sceneAttempts(m *model) {
+	for i, outcome := range []func(dispatcher.Claimed) dispatcher.Settlement{
+		rig.Success,
+		func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Failure(c, time.Hour) },
+		func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Death(c, dispatcher.ReasonGone) },
+		func(c dispatcher.Claimed) dispatcher.Settlement {
+			s := rig.HandBack(c)
+			s.Due = m.Now.Truncate(time.Millisecond)
+			return s
+		},
+	} {
+		m.publishTo("m"+string(rune('1'+i)), "a", plain)
+		m.settleOne(rig.One, outcome(m.claimOne(rig.One)))
+		m.compare()
+	}
+	m.cancelSome([]dispatcher.DeliveryID{rig.Named("a", "m4")})
+	m.passBy(100 * 24 * time.Hour)
+	m.trimAs(rig.KeepNothing, false)
+}
+
+// sceneMarks cancels a delivery in flight, and lets it fail.
+func sceneMarks(m *model) {
+	m.publishTo("m1", "a", plain)
+	c := m.claimOne(rig.One)
+	m.cancelSome([]dispatcher.DeliveryID{c.ID})
+	m.settleOne(rig.One, rig.Failure(c, time.Hour))
+}
+
+// sceneLate lets attempts succeed after their instance was declared dead: of a delivery that is ready,
+// of one that waits for its time, and of one that is leased again.
+func sceneLate(m *model) {
+	m.publishTo("m1", "a", plain)
+	ready := m.claimOne(rig.One)
+	m.publishTo("m2", "b", plain)
+	due := m.claimOne(rig.One)
+	m.publishTo("m3", rig.EpOne, plain)
+	leased := m.claimOne(rig.One)
+	m.declareDead(rig.One)
+	for _, c := range m.claimSome(rig.Two, 3) {
+		if c.ID == due.ID {
+			m.settleOne(rig.Two, rig.Failure(c, time.Hour))
+		}
+	}
+	m.settleOne(rig.One, rig.Success(due))
+	m.settleOne(rig.One, rig.Success(leased))
+	m.compare()
+	m.declareDead(rig.Two) // leased ends by its mark, ready comes back
+	m.settleOne(rig.One, rig.Success(ready))
+	m.claimSome(m.instances[0], 1)
+}
+
+// sceneLateBehind sends a delivered delivery again, behind another one of its key. Then an earlier
+// attempt succeeds late.
+func sceneLateBehind(m *model) {
+	first := m.publishTo("m1", "a", ordered)
+	m.publishTo("m2", "a", ordered)
+	late := m.claimOne(rig.One)
+	m.declareDead(rig.One)
+	m.settleOne(rig.Two, rig.Success(m.claimOne(rig.Two)))
+	m.retrySome([]dispatcher.DeliveryID{first}, true)
+	m.settleOne(rig.One, rig.Success(late))
+}
+
+// sceneInstanceDies declares an instance dead that has a delivery of a disabled and of a deleted endpoint.
+func sceneInstanceDies(m *model) {
+	m.publishTo("m1", rig.EpOne, plain)
+	m.publishTo("m2", rig.EpTwo, plain)
+	m.claimSome(rig.One, 2)
+	m.hold(rig.EpOne, dispatcher.HeldDisabled)
+	m.hold(rig.EpTwo, dispatcher.HeldDeleted)
+	m.declareDead(rig.One)
+}
+
+// sceneSuspects lets the second suspect of a lane wait.
+func sceneSuspects(m *model) {
+	m.publishTo("m1", "a", plain)
+	m.publishTo("m2", "a", plain)
+	for range 2 {
+		by := m.instances[0]
+		m.claimSome(by, 2)
+		m.declareDead(by)
+	}
+	m.claimSome(m.instances[0], 2)
+}
+
+// sceneConsumers ends leases of consumers by time and by an outcome, and takes what a late success marked.
+func sceneConsumers(m *model) {
+	take := dispatcher.Take{Lanes: []dispatcher.Lane{"q_q"}, Most: 1, Bytes: 1 << 20, Suspects: 1}
+	lease := take
+	lease.For, lease.Token, lease.Owner = 30*time.Second, "t1", "o1"
+	m.publishTo("m1", "q_q", plain)
+	c := m.takeAs(rig.One, lease)[0]
+	m.adoptAs(rig.One, []dispatcher.TakenLease{{ID: c.ID, Token: "t1", Owner: "o1"}})
+	m.publishTo("m2", "q_q", plain)
+	m.takeAs(rig.One, lease)
 	m.passBy(time.Minute)
 	m.moveAll(rig.One)
+	m.declareDead(rig.One)
+	m.settleOne(rig.One, rig.Success(c))
+	m.compare()
+	take.Most = 2
+	m.takeAs(rig.Two, take)
 }
 
 // sceneSuspectIsTaken lets a suspect wait that a consumer would take beside another one.
 func sceneSuspectIsTaken(m *model) {
-	m.publishTo("m1", "q_q", func(*dispatcher.Message) {})
+	m.publishTo("m1", "q_q", plain)
 	take := dispatcher.Take{Lanes: []dispatcher.Lane{"q_q"}, Most: 1, Bytes: 1 << 20, Suspects: 1}
 	for range 2 {
 		by := m.instances[0]
@@ -45,25 +182,101 @@ func sceneSuspectIsTaken(m *model) {
 	m.takeAs(m.instances[0], take)
 }
 
-// sceneLateBehind sends a delivered delivery again, behind another one of its key. Then an earlier
-// attempt succeeds late.
-func sceneLateBehind(m *model) {
-	first := m.publishTo("m1", "a", ordered)
-	m.publishTo("m2", "a", ordered)
-	late := m.claimAs(rig.One, m.All(), 1, m.Setup.Permits)
-	m.declareDead(rig.One)
-	for _, c := range m.claimAs(rig.Two, m.All(), 1, m.Setup.Permits) {
-		m.settleAs(rig.Two, []dispatcher.Settlement{rig.Success(c)})
-	}
-	m.retrySome([]dispatcher.DeliveryID{first}, true)
-	m.settleAs(rig.One, []dispatcher.Settlement{rig.Success(late[0])})
+// sceneExpiry ends expired deliveries by each script that may find them first.
+func sceneExpiry(m *model) {
+	m.publishTo("m1", "a", m.soon)
+	m.publishTo("m2", "q_q", m.soon)
+	m.publishTo("m3", "b", m.soon)
+	m.publishTo("m4", "b", func(msg *dispatcher.Message) {
+		m.soon(msg)
+		msg.OrderingKey, msg.Delay = "k", 5*time.Second
+	})
+	m.publishTo("m5", "b", func(msg *dispatcher.Message) {
+		m.soon(msg)
+		msg.OrderingKey = "k"
+	})
+	m.passBy(time.Minute)
+	m.claimSome(rig.One, 1)
+	m.takeAs(rig.One, dispatcher.Take{Lanes: []dispatcher.Lane{"q_q"}, Most: 1, Bytes: 1 << 20})
+	m.compare()
+	m.moveAll(rig.One)
 }
 
-// sceneSweeps sweeps lanes of a disabled and of a deleted endpoint.
-func sceneSweeps(m *model) {
-	for lane, held := range map[dispatcher.Lane]dispatcher.Held{rig.EpOne: dispatcher.HeldDisabled, rig.EpTwo: dispatcher.HeldDeleted} {
-		m.publishTo("m-"+string(lane), lane, func(msg *dispatcher.Message) { msg.Delay = time.Hour })
-		m.limitLane(lane, m.newLimits(lane, rig.Held(held)), false)
-		m.sweepLane(lane)
+// sceneExpiredBehind ends deliveries that wait behind others when their message expires, one of them
+// in the lane of a deleted endpoint.
+func sceneExpiredBehind(m *model) {
+	for _, lane := range []dispatcher.Lane{"a", rig.EpOne} {
+		m.publishTo("m1-"+string(lane), lane, ordered)
+		m.publishTo("m2-"+string(lane), lane, func(msg *dispatcher.Message) {
+			m.soon(msg)
+			msg.OrderingKey = "k"
+		})
 	}
+	m.claimSome(rig.One, 2)
+	m.hold(rig.EpOne, dispatcher.HeldDeleted)
+	m.passBy(time.Minute)
+	m.moveAll(rig.One)
+}
+
+// sceneCancelAndRetry cancels waiting deliveries, and sends ended ones again, also behind others of their key.
+func sceneCancelAndRetry(m *model) {
+	due := m.publishTo("m1", "a", delayed)
+	m.retrySome([]dispatcher.DeliveryID{due}, false)
+	m.settleOne(rig.One, rig.Success(m.claimOne(rig.One)))
+	m.retrySome([]dispatcher.DeliveryID{due}, true)
+	m.settleOne(rig.One, rig.Death(m.claimOne(rig.One), dispatcher.ReasonGone))
+	m.retrySome([]dispatcher.DeliveryID{due}, false)
+	m.cancelSome([]dispatcher.DeliveryID{due})
+	m.retrySome([]dispatcher.DeliveryID{due}, false)
+	m.cancelSome([]dispatcher.DeliveryID{due, m.publishTo("m2", "a", delayed)})
+	m.compare()
+	first, second, third := m.publishTo("m3", "b", ordered), m.publishTo("m4", "b", ordered), m.publishTo("m5", "b", ordered)
+	m.cancelSome([]dispatcher.DeliveryID{third})
+	m.retrySome([]dispatcher.DeliveryID{third}, false)
+	m.settleOne(rig.One, rig.Death(m.claimOne(rig.One), dispatcher.ReasonGone))
+	m.retrySome([]dispatcher.DeliveryID{first}, false)
+	m.settleOne(rig.One, rig.Success(m.claimOne(rig.One)))
+	m.retrySome([]dispatcher.DeliveryID{second}, true)
+}
+
+// sceneLines releases the next delivery of a key: one that is due later, then one that is due.
+func sceneLines(m *model) {
+	m.publishTo("m1", "a", ordered)
+	m.publishTo("m2", "a", func(msg *dispatcher.Message) { msg.OrderingKey, msg.Delay = "k", time.Hour })
+	m.publishTo("m3", "a", ordered)
+	m.settleOne(rig.One, rig.Success(m.claimOne(rig.One)))
+	m.compare()
+	m.cancelSome([]dispatcher.DeliveryID{rig.Named("a", "m2")})
+}
+
+// sceneEndpointEnds ends the waiting deliveries of a disabled or deleted endpoint by a move and by a sweep.
+func sceneEndpointEnds(m *model, held dispatcher.Held) {
+	m.publishTo("m1", rig.EpOne, plain)
+	m.publishTo("m2", rig.EpOne, delayed)
+	m.hold(rig.EpOne, held)
+	m.passBy(2 * time.Hour)
+	m.moveAll(rig.One)
+	m.compare()
+	m.publishTo("m3", rig.EpTwo, delayed)
+	m.hold(rig.EpTwo, held)
+	m.sweepLane(rig.EpTwo)
+}
+
+// sceneLineEnds ends the next delivery of a key because its endpoint is disabled or deleted meanwhile.
+func sceneLineEnds(m *model, held dispatcher.Held) {
+	m.publishTo("m1", rig.EpOne, ordered)
+	m.publishTo("m2", rig.EpOne, ordered)
+	c := m.claimOne(rig.One)
+	m.hold(rig.EpOne, held)
+	m.settleOne(rig.One, rig.Success(c))
+}
+
+// sceneMarkedInDisabledLane ends a ready delivery by its mark when its endpoint is disabled.
+func sceneMarkedInDisabledLane(m *model) {
+	m.publishTo("m1", rig.EpOne, plain)
+	c := m.claimOne(rig.One)
+	m.declareDead(rig.One)
+	m.settleOne(rig.One, rig.Success(c))
+	m.hold(rig.EpOne, dispatcher.HeldDisabled)
+	m.moveAll(rig.Two)
 }

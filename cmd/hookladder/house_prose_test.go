@@ -49,7 +49,7 @@ var (
 
 	// tableRow begins a row of a script's contract: what the script takes or
 	// answers, or what a key holds. Lines that are indented further continue it.
-	tableRow = regexp.MustCompile(`^\s*(KEYS|ARGV|returns|(:\S+ +)+(hash|zset|list|stream))\b`)
+	tableRow = regexp.MustCompile(`^\s*((KEYS|ARGV|returns|(:\S+ +)+(hash|zset|list|stream))\b|needs: [a-z_]+\(|\S+ {2,}\S+ {2,}\S+ {2,}\S)`)
 )
 
 func TestTheHouseIsWrittenInPlainSentences(t *testing.T) {
@@ -102,7 +102,7 @@ func TestRowsOfAScriptsContractAreNoSentences(t *testing.T) {
 		return found
 	}
 	long := strings.Repeat("word ", mostWords+1)
-	for _, row := range []string{"KEYS[1] tag ", "ARGV[3..] for each: ", "returns now, due, ", "  :lanes zset  ", ":done :dead zset "} {
+	for _, row := range []string{"KEYS[1] tag ", "ARGV[3..] for each: ", "returns now, due, ", "  :lanes zset  ", ":done :dead zset ", "needs: common(call), ", "  due   ready   move   "} {
 		require.Empty(t, heavyOf(row+long, "       "+long, "       for whoever calls"), row)
 		require.Len(t, heavyOf("It waits for whoever calls.", row+"one"), 1, "before %q", row)
 		require.Len(t, heavyOf(row+"one", "", "It waits for whoever calls."), 1, "in the paragraph after %q", row)

@@ -43,10 +43,8 @@ func (m *model) takeAs(by string, t dispatcher.Take) []dispatcher.Claimed {
 	}
 	m.released = map[dispatcher.DeliveryID]bool{}
 	until := m.from() + t.For.Milliseconds()
-	m.calls("take")
-	got, hints, err := m.Queue.Take(m.Ctx, by, t)
+	got, err := m.callTake(by, t)
 	m.mayTake(by, t.Lanes, err)
-	m.MustBeCurrent(hints)
 	m.logf("take by %s %+v: %v", by, t, rig.ClaimedIDs(got.Claimed))
 	after, sum, most := m.State(), 0, 0
 	for _, lane := range modelLanes {
@@ -95,6 +93,14 @@ func (m *model) takeAs(by string, t dispatcher.Take) []dispatcher.Claimed {
 		m.leases = m.leases[max(0, len(m.leases)-40):]
 	}
 	return got.Claimed
+}
+
+func (m *model) callTake(by string, t dispatcher.Take) (dispatcher.Taken, error) {
+	m.Helper()
+	m.calls("take")
+	got, hints, err := m.Queue.Take(m.Ctx, by, t)
+	m.MustBeCurrent(hints)
+	return got, err
 }
 
 // mayTake checks the error of a take.

@@ -15,8 +15,8 @@ end
 
 -- lease_ready leases deliveries from the heads of their ready lists: of each lane the number in given. Some of them end
 -- instead. It appends the others to the answer: delivery, due, progress, record. It returns the leases, as times and names,
--- the number without a record, and the number of suspects that have to wait. taken: names, dues, ids and owners, whose lane
--- states count them as in flight already; suspects: how many of them may be leased (nil: any); apart: the lanes with a
+-- the number without a record, and the number of suspects that have to wait. taken: names, dues, ids and owners. The states
+-- of the owners count them as in flight already. suspects: how many of them may be leased (nil: any). apart: the lanes with a
 -- suspect already (nil: the lane does not matter).
 local function lease_ready(taken, given, most_bytes, answer)
   local names, dues, ids, owners = taken.names, taken.dues, taken.ids, taken.owners

@@ -10,9 +10,9 @@ local PART = 128      -- elements that are read at once, at first, at both ends 
 
 local reaches, elements_read = {}, 0
 
--- reach_of returns the cache of a list. at: the positions of the elements that were read, by id; length: of the list at that
--- time; head, tail: number of elements that were read at each end; from_head, from_tail: number of elements that were taken
--- out of each half; dues: the times of these, by position; sought: the position up to which seek has read, by the first one.
+-- reach_of returns the cache of a list. at: the positions of the elements that were read, by id. length: of the list at that
+-- time. head, tail: number of elements that were read at each end. from_head, from_tail: number of elements that were taken
+-- out of each half. dues: the times of these, by position. sought: the position up to which seek has read, by the first one.
 local function reach_of(l)
   local r = reaches[l]
   if not r then

@@ -64,8 +64,8 @@ local function wait_reason(l, why)
   return why
 end
 
--- status_of returns the status of a delivery, the first one that applies; the time in ms of the end, of the next attempt or of
--- the claim, 0 for none; and the reason why the delivery waits, empty for none.
+-- status_of returns the status of a delivery, the first one that applies. It also returns the time in ms of the end, of the
+-- next attempt or of the claim, 0 for none. Last is the reason why the delivery waits, empty for none.
 local function status_of(delivery, l, id, record)
   local mark = call('HGET', MARKS, delivery)
   if mark then return marked_delivered(mark) and 'delivered' or 'cancelled', 0, '' end

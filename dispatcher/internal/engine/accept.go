@@ -34,9 +34,9 @@ type accepter struct {
 type ticket struct {
 	entries []dispatcher.Entry
 	out     []dispatcher.ScheduleResult
-	sent    int           // entries given to the queue
+	sent    int           // entries that were given to the queue
 	had     bool          // it had a turn in this flush
-	credit  cost          // what its next turn may take, less what the last one took too much
+	credit  cost          // the size of its next turn, less the excess of the last one
 	done    chan struct{} // closed when out is complete
 }
 
@@ -44,7 +44,7 @@ func newAccepter(e *Engine) *accepter {
 	return &accepter{engine: e, evictor: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: wait.NewSignal()}
 }
 
-// accept stores entries and answers what became of each. If ctx ends first, it is not
+// accept stores entries and returns the result of each. If ctx ends first, it is not
 // known whether they are stored.
 func (a *accepter) accept(ctx context.Context, entries []dispatcher.Entry) ([]dispatcher.ScheduleResult, error) {
 	t := &ticket{entries: entries, out: make([]dispatcher.ScheduleResult, len(entries)), done: make(chan struct{})}
@@ -71,8 +71,8 @@ func (a *accepter) accept(ctx context.Context, entries []dispatcher.Entry) ([]di
 	}
 }
 
-// Run flushes until ctx ends. What waits then is flushed too, for flushWithin at most: a
-// thousand callers may wait for a queue that hangs.
+// Run flushes until ctx ends. Publishes that wait then are flushed too, for
+// flushWithin at most: a thousand callers may wait for a queue that hangs.
 func (a *accepter) Run(ctx context.Context) error {
 	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -168,7 +168,7 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 }
 
 // schedule makes one call of the queue, and begins the deliveries that it leased. It
-// answers what became of each entry, and how many deliveries were leased.
+// returns the result of each entry, and how many deliveries were leased.
 func (a *accepter) schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) (out []dispatcher.ScheduleResult, leased int) {
 	e := a.engine
 	call, cancel := context.WithTimeout(ctx, flushWithin)
@@ -178,7 +178,7 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	claimed := leasedOf(batch, out)
 	e.leased(under, claimed)
 	out = spreadError(out, len(batch), err)
-	// One error stands for all: where the store is out of reach each entry fails in the same way.
+	// One error is reported for all entries, because they fail for the same reason.
 	failed := firstError(out, func(s *dispatcher.ScheduleResult) bool { return s.Err != nil && !isFull(s) })
 	if lease > 0 && firstError(out, isUnknown) != nil {
 		e.unsure() // leases of a lost answer are found by reconciling

@@ -186,7 +186,7 @@ func (a *deliveryAttempt) ownFault(answer *dispatcher.Answer) bool {
 	return false
 }
 
-// fail judges an attempt that failed by our own fault; the ladder decides what follows.
+// fail judges an attempt that failed by our own fault; the ladder decides about a retry.
 func (a *deliveryAttempt) fail(err error) {
 	took := max(a.engine.store.Now().Sub(a.began), 0)
 	a.judge(dispatcher.Answer{Class: dispatcher.ClassInternal, Err: err, Took: took})
@@ -241,7 +241,7 @@ func (d *deliverer) report(c dispatcher.Claimed, s dispatcher.Settlement, began 
 			slog.String("reason", string(s.Reason)), seconds("wait_s", s.Wait),
 			slog.Float64("took_ms", float64(s.Attempt.Duration.Microseconds())/1000), slog.String("err", s.Attempt.Logged()))
 	}
-	d.engine.watching.tell(func(o dispatcher.Observer) {
+	d.engine.watching.observe(func(o dispatcher.Observer) {
 		a := dispatcher.Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: lateness(c, began), Taken: taken}
 		if c.Message != nil {
 			a.Topic = c.Message.Topic

@@ -58,7 +58,7 @@ func (h *heartbeat) Run(ctx context.Context) error {
 	}
 }
 
-// stageBeat is what the log calls it. Each beat writes to the store.
+// stageBeat is its name in the log. Each beat writes to the store.
 const stageBeat = "beat"
 
 // beat writes the next number and answers the instances that are dead.
@@ -113,12 +113,12 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	return dead
 }
 
-// beatStep is what a beat adds to the number. One more says that the instance did
-// something since the beat before. Between two readings are never so many beats.
+// beatStep is added to the number at each beat. One more says that the instance did
+// something since the beat before. Between two readings there are always fewer beats.
 const beatStep = 1 << 10
 
-// compare tells where an instance of the last reading is gone: it left, or another
-// took over from it. It tells too where another did something.
+// compare reports that an instance of the last reading is gone, because it left or another
+// one took over from it, and that another instance did something.
 func (h *heartbeat) compare(all map[string]int64) {
 	gone, stirred := false, false
 	for name, before := range h.others {
@@ -207,8 +207,8 @@ func (s *sightings) silent(since time.Time) (names []string) {
 	return names
 }
 
-// tell adds to instances when they were seen.
-func (s *sightings) tell(list []dispatcher.InstanceState) {
+// fill sets the times at which instances were seen.
+func (s *sightings) fill(list []dispatcher.InstanceState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range list {

@@ -30,9 +30,9 @@ type loader struct {
 	most   int          // deliveries that may wait for bytes
 	small  atomic.Int64 // bytes of small bodies
 
-	mu      sync.Mutex                // guards what follows
+	mu      sync.Mutex                // guards the fields below
 	used    int64                     // bytes of large bodies
-	lanes   map[dispatcher.Lane]int64 // of these, those of each lane
+	lanes   map[dispatcher.Lane]int64 // of these, the bytes of each lane
 	waiting []dispatcher.Claimed      // for bytes, the longest first
 	closed  bool                      // nothing new is begun
 	reading sync.WaitGroup
@@ -63,7 +63,7 @@ func (l *loader) put(tasks []dispatcher.Claimed) bool {
 	l.waiting = append(l.waiting, tasks...)
 	ready := l.start()
 	for i := range l.waiting {
-		if m := *l.waiting[i].Message; m.Body != nil { // just published; its body is read again, since what waits may take no memory
+		if m := *l.waiting[i].Message; m.Body != nil { // just published; its body is read again, because waiting deliveries may use no memory
 			m.Body = nil
 			l.waiting[i].Message = &m
 		}
@@ -130,7 +130,7 @@ func (l *loader) done(c *dispatcher.Claimed) {
 	}
 }
 
-// free releases the bytes of a large body, and starts what waited for them.
+// free releases the bytes of a large body, and starts the deliveries that waited for them.
 func (l *loader) free(lane dispatcher.Lane, size int) {
 	l.mu.Lock()
 	l.used -= int64(size)
@@ -206,9 +206,9 @@ func (l *loader) wait() { l.reading.Wait() }
 // connections for them.
 const bodiesAtOnce = 4
 
-// Fit tells which of the deliveries that a taker just got may be given to it, with their
-// bodies: at most so many bytes of them, or one. unfit is what becomes of the others, for
-// Settle. The order of both is that of the call.
+// Fit returns the taken deliveries that the taker may get, with their bodies: one, or more
+// with at most that many bytes. unfit are the outcomes of the others, for Settle. Both keep
+// the order of leased.
 func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int) (fit []dispatcher.Claimed, unfit []dispatcher.Settlement) {
 	var rest, toEndpoints []dispatcher.Claimed
 	stalled := func(c *dispatcher.Claimed) dispatcher.Settlement {
@@ -218,7 +218,7 @@ func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int
 		switch {
 		case c.Message == nil:
 			unfit = append(unfit, poisoned(c, e.store.Now()))
-		case c.Message.Sealed != "": // without its headers it is not what was published
+		case c.Message.Sealed != "": // without its headers it is not the published message
 			unfit = append(unfit, stalled(&c))
 		case c.ID.Lane.IsEndpoint():
 			toEndpoints = append(toEndpoints, c)
@@ -255,7 +255,7 @@ func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int
 	return fit, unfit
 }
 
-// size is that of a delivery's body.
+// size is the size of a delivery's body.
 func size(c *dispatcher.Claimed) int {
 	if large(c) {
 		return c.Message.Apart.Size
@@ -263,8 +263,8 @@ func size(c *dispatcher.Claimed) int {
 	return len(c.Message.Body)
 }
 
-// readBodies reads the bodies of those that were leased without. lost is what becomes of
-// each that has none; nil: it has one.
+// readBodies reads the bodies of those that were leased without. lost has the outcome of
+// each delivery whose body is gone; nil: it has its body.
 func (e *Engine) readBodies(ctx context.Context, list []dispatcher.Claimed) (lost []*dispatcher.Settlement) {
 	lost = make([]*dispatcher.Settlement, len(list))
 	var reading errgroup.Group

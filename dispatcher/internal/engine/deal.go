@@ -20,7 +20,7 @@ type cost struct{ lanes, bytes int }
 
 func (c cost) plus(d cost) cost { return cost{c.lanes + d.lanes, c.bytes + d.bytes} }
 
-// within reports whether neither part of a cost is more than that of another.
+// within reports whether a cost is at most another one, in lanes and in bytes.
 func (c cost) within(d cost) bool { return c.lanes <= d.lanes && c.bytes <= d.bytes }
 
 var (

@@ -9,9 +9,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// How deaths are logged: of one lane and reason deathsApart in a line each, and
-// what else dies within deathsEvery of the first in one line with a count and
-// deathsNamed ids. So no caller and no receiver can fill the log: beyond
+// How deaths are logged: deathsApart of one lane and reason in a line each. Others that die
+// within deathsEvery of the first share one line, with a count and deathsNamed ids. So no caller and no receiver can fill the log: beyond
 // deathLanes at once, which hold a few hundred KiB, all others count together.
 const (
 	deathsApart = 8
@@ -20,11 +19,11 @@ const (
 	deathLanes  = 1024
 )
 
-// deaths counts what dies, for the log.
+// deaths counts dead deliveries, for the log.
 type deaths struct {
 	log *slog.Logger
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	of map[deathKind]*deathCount
 }
 
@@ -33,7 +32,7 @@ type deathKind struct {
 	reason dispatcher.DeadReason
 }
 
-// deathCount is what died within deathsEvery.
+// deathCount counts the deliveries that died within deathsEvery.
 type deathCount struct {
 	since time.Time
 	apart int      // had a line each
@@ -66,7 +65,7 @@ func (d *deaths) count(id dispatcher.DeliveryID, reason dispatcher.DeadReason) b
 		return true
 	}
 	if n.more == 0 {
-		time.AfterFunc(n.since.Add(deathsEvery).Sub(now), func() { d.tell(kind, n) })
+		time.AfterFunc(n.since.Add(deathsEvery).Sub(now), func() { d.report(kind, n) })
 	}
 	if n.more++; len(n.ids) < deathsNamed {
 		n.ids = append(n.ids, id.String())
@@ -74,7 +73,7 @@ func (d *deaths) count(id dispatcher.DeliveryID, reason dispatcher.DeadReason) b
 	return false
 }
 
-// forget drops what is over and told. mu is held.
+// forget drops counts that are over and were logged. mu is locked.
 func (d *deaths) forget(now time.Time) {
 	for kind, n := range d.of {
 		if n.more == 0 && now.Sub(n.since) >= deathsEvery {
@@ -83,8 +82,8 @@ func (d *deaths) forget(now time.Time) {
 	}
 }
 
-// tell logs what had no line of its own, unless that was done before.
-func (d *deaths) tell(kind deathKind, n *deathCount) {
+// report logs the deaths that had no line of their own, unless it did so before.
+func (d *deaths) report(kind deathKind, n *deathCount) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of[kind] == n {
@@ -93,7 +92,7 @@ func (d *deaths) tell(kind deathKind, n *deathCount) {
 	}
 }
 
-// end tells all that was not told yet.
+// end logs all deaths that were not logged yet.
 func (d *deaths) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,7 +109,7 @@ func (d *deaths) line(kind deathKind, n *deathCount) {
 		slog.String("reason", string(kind.reason)), slog.Int("deliveries", n.more), slog.Any("delivery_ids", n.ids))
 }
 
-// buried tells of what died of a call that was no outcome's.
+// buried reports the deliveries that died in other calls than Settle.
 func (e *Engine) buried(deaths []dispatcher.Death) {
 	for _, d := range deaths {
 		e.died(d, nil)
@@ -118,17 +117,17 @@ func (e *Engine) buried(deaths []dispatcher.Death) {
 }
 
 // died counts and logs one death; o is the outcome that brought it about, nil: none. It
-// is fed by the queue's answers only: what becomes of an outcome is decided there.
+// is called for the queue's answers only, because the queue decides which deliveries die.
 func (e *Engine) died(d dispatcher.Death, o *dispatcher.Settlement) {
 	e.tally.dead.Add(1)
 	e.Stirred()
-	e.watching.tell(func(w dispatcher.Observer) { w.Died(d) })
+	e.watching.observe(func(w dispatcher.Observer) { w.Died(d) })
 	if e.options.Tell != nil && !d.ID.OfNotice() { // a notice that dies makes no other
 		news := dispatcher.News{Notice: dispatcher.NoticeDead, Lane: d.ID.Lane, Reason: string(d.Reason)}
 		if o != nil {
 			news.Status = o.Attempt.Status
 		}
-		e.tell(news)
+		e.notify(news)
 	}
 	if !e.deaths.count(d.ID, d.Reason) {
 		return

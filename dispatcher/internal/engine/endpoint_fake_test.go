@@ -23,7 +23,7 @@ type fakeEndpoints struct {
 	hook func(call string) error
 	read func(call string)
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	byID   map[string]*d.Endpoint
 	ends   map[string]int64 // of those that were deleted
 	counts map[string]int

@@ -26,22 +26,22 @@ type Options struct {
 	Jitter       float64       // a fraction of each wait, only ever added
 	Success      *success.Rule // nil: any 2xx
 	Timeout      time.Duration // of one attempt
-	FailingAfter time.Duration // a destination that fails for so long is logged; 0: none is
+	FailingAfter time.Duration // a destination that fails for longer is logged; 0: none is
 	DisableAfter time.Duration // how long a destination may fail until it is given up, where its endpoint does not say; 0: for ever
 	MaxInFlight  int           // permits; 0: accepts only
 	FanoutMax    int           // endpoints that one message may match; 0: any number
-	MaxBytes     int64         // of the bodies of what is leased; 0: no limit
+	MaxBytes     int64         // of the bodies of leased deliveries; 0: no limit
 	ClaimBatch   int           // permits gathered for each batch that a claim may take
 	Excerpt      int           // bytes of an answer kept in the history
 	PollEvery    time.Duration // between two polls of the whole queue
 	Grace        time.Duration // how long attempts may go on after the stop signal
 	Keep         dispatcher.Keep
 	UserAgent    string
-	HeaderPrefix dispatcher.HeaderPrefix // of the headers that tell a receiver about an attempt
-	Version      string                  // of the program, which other instances are told
+	HeaderPrefix dispatcher.HeaderPrefix // of the headers that describe an attempt to its receiver
+	Version      string                  // of the program, for the other instances
 
 	Endpoints    dispatcher.EndpointStore // nil: there are none
-	Audit        dispatcher.Audit         // nil: what the engine disables is not kept
+	Audit        dispatcher.Audit         // nil: endpoints that the engine disables are not recorded
 	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for that tenant
 	Log          *slog.Logger
 	Observer     dispatcher.Observer // nil: there is none
@@ -50,7 +50,7 @@ type Options struct {
 
 	Takeable func([]dispatcher.Lane) // hears that there may be something to take; must not block; nil: nothing is taken here
 	Gone     func(dispatcher.Lane)   // hears that the lane's endpoint was deleted; must not block; nil: nothing is taken here
-	Tell     func(dispatcher.News)   // is told what notices tell of; must not block; nil: it is not
+	Tell     func(dispatcher.News)   // called with news for notices; must not block; nil: it is not
 }
 
 // Engine takes messages and delivers them. Its methods may be called from several
@@ -107,7 +107,7 @@ type Engine struct {
 
 	ready   wait.Signal   // something may be claimed
 	due     wait.Signal   // something is due sooner than the mover knows
-	unseen  wait.Signal   // an answer was lost, the watcher polls what it concerned
+	unseen  wait.Signal   // an answer was lost, the watcher polls its part of the queue
 	poll    wait.Signal   // the watcher polls the whole queue
 	settled wait.Signal   // outcomes were recorded
 	stopped chan struct{} // closed when nothing is accepted any more
@@ -140,7 +140,7 @@ func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.dead = newReaper(e)
 	e.endpoints = endpoints.New(endpoints.Options{
 		Store: o.Endpoints, Queue: q.Lanes, Reads: q.LaneReads, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
-		FailingAfter: o.FailingAfter, OnActivity: e.Stirred, Notify: e.tell,
+		FailingAfter: o.FailingAfter, OnActivity: e.Stirred, Notify: e.notify,
 	})
 	e.accepter = newAccepter(e)
 	e.deliverer = &deliverer{
@@ -174,8 +174,8 @@ func (e *Engine) Resign(secrets []signer.Secret) error {
 // Ping reports whether the store answers.
 func (e *Engine) Ping(ctx context.Context) error { return e.store.Ping(ctx) }
 
-// Ready asks the queue what it is and whether it answers. Once the shutdown has begun
-// it answers ErrStopping, so that a load balancer sends callers elsewhere.
+// Ready describes the store, if it answers. Once the shutdown has begun it returns
+// ErrStopping, so that a load balancer sends callers elsewhere.
 func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	if e.taking.Err() != nil {
 		return dispatcher.StoreInfo{}, dispatcher.ErrStopping
@@ -186,7 +186,8 @@ func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	return e.store.Store(ctx)
 }
 
-// Emptied is what the store lost, and was neither restored nor given up; nil: nothing.
+// Emptied returns the data that the store lost, if they were neither restored nor given up;
+// nil: nothing is lost.
 func (e *Engine) Emptied() *dispatcher.Emptied { return e.lost.Load() }
 
 // emptied reports that the store lost data, or that they were restored or given up.
@@ -204,7 +205,7 @@ func (e *Engine) emptied(lost *dispatcher.Emptied) {
 		e.endpoints.Suspect() // lanes may have lost their endpoints
 		e.dead.suspect()      // the names of those that left are known again
 	}
-	e.tell(news)
+	e.notify(news)
 }
 
 // ReadClock reads the queue's clock. It is called at the start, so that Now is right
@@ -220,13 +221,13 @@ func (e *Engine) ReadClock(ctx context.Context) error {
 // by this host's.
 func (e *Engine) Now() time.Time { return e.store.Now() }
 
-// Permits tells how many permits are taken, and how many there are.
+// Permits returns how many permits are taken, and how many there are.
 func (e *Engine) Permits() (used, all int) {
 	p := e.permits
 	return p.total - p.free(), p.total
 }
 
-// events are what the engine does with what its queue tells besides answers.
+// events are the reactions of the engine to events of its queue.
 func (e *Engine) events() dispatcher.Events {
 	return dispatcher.Events{
 		Ready: func() { e.ready.Set() }, Due: func() { e.due.Set() }, Unseen: func() { e.unseen.Set() },
@@ -240,20 +241,20 @@ func (e *Engine) events() dispatcher.Events {
 		},
 		Opened: func(lane dispatcher.Lane, since time.Time, wait time.Duration) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker opened", slog.String("lane", string(lane)), seconds("wait_s", wait))
-			e.tellBreaker(dispatcher.News{
+			e.notifyBreaker(dispatcher.News{
 				Notice: dispatcher.NoticeOpened, Lane: lane, Key: dispatcher.Summary(since, e.store.Now().Sub(since)),
 				Since: since, Reason: string(dispatcher.WhyBreaker),
 			})
 		},
 		Closed: func(lane dispatcher.Lane, since time.Time) {
 			e.log.LogAttrs(context.Background(), slog.LevelInfo, "breaker closed", slog.String("lane", string(lane)))
-			e.tellBreaker(dispatcher.News{Notice: dispatcher.NoticeClosed, Lane: lane, Key: dispatcher.Summary(since, 0), Since: since})
+			e.notifyBreaker(dispatcher.News{Notice: dispatcher.NoticeClosed, Lane: lane, Key: dispatcher.Summary(since, 0), Since: since})
 		},
 	}
 }
 
-// tell tells of what happened now.
-func (e *Engine) tell(news dispatcher.News) {
+// notify publishes news of this moment.
+func (e *Engine) notify(news dispatcher.News) {
 	if e.options.Tell == nil {
 		return
 	}
@@ -261,18 +262,18 @@ func (e *Engine) tell(news dispatcher.News) {
 	e.options.Tell(news)
 }
 
-// tellBreaker tells of a breaker. Of one that a resume or a test closed it is not known since
+// notifyBreaker tells of a breaker. Of one that a resume or a test closed it is not known since
 // when its lane failed, and no outcome is being recorded.
-func (e *Engine) tellBreaker(news dispatcher.News) {
+func (e *Engine) notifyBreaker(news dispatcher.News) {
 	if news.Since.IsZero() {
 		news.Key = dispatcher.Summary(e.store.Now(), 0)
 	} else {
 		news.Status = e.settler.lastStatus(news.Lane)
 	}
-	e.tell(news)
+	e.notify(news)
 }
 
-// storeNews tells that the store is out of reach, full or read only, and that it is no more.
+// storeNews reports that the store is out of reach, full or read only, and the end of that.
 func (e *Engine) storeNews(reason string) func(time.Time, error) {
 	return func(since time.Time, why error) {
 		news := dispatcher.News{Notice: dispatcher.NoticeHealthy, Reason: reason}
@@ -280,12 +281,12 @@ func (e *Engine) storeNews(reason string) func(time.Time, error) {
 			news.Notice, news.Detail = dispatcher.NoticeUnhealthy, why.Error()
 		}
 		news.Since = e.store.Now().Add(-time.Since(since)).Truncate(time.Millisecond)
-		e.tell(news)
+		e.notify(news)
 	}
 }
 
-// Stirred tells that something may have happened in the queue: here and now to those who
-// follow it, and with the next beat to other instances.
+// Stirred reports that something may have happened in the queue: at once to followers here,
+// and with the next beat to other instances.
 func (e *Engine) Stirred() {
 	if !e.worked.Load() {
 		e.worked.Store(true)

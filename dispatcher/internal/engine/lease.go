@@ -40,7 +40,7 @@ func (e *Engine) endLease(c LeaseCall, claimed []dispatcher.Claimed, err error) 
 	}
 }
 
-// leased records in the lease set that a call has ended, and what it leased.
+// leased records in the lease set the end of a call, and the deliveries that it leased.
 func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
 	if len(claimed) > 0 {
 		e.rounds.Store(roundsAfter)
@@ -108,7 +108,7 @@ func (e *Engine) Begins(ctx context.Context, c *dispatcher.Claimed, beside bool)
 // leaseSet holds the leases that this instance knows of. It can be compared with the
 // queue's while leases are taken and settled.
 type leaseSet struct {
-	mu    sync.Mutex                         // guards what follows
+	mu    sync.Mutex                         // guards the fields below
 	held  map[dispatcher.DeliveryID]int      // how many leases of each are not settled
 	since map[dispatcher.DeliveryID]struct{} // leased since a comparison began; nil: none is under way
 	risky map[dispatcher.DeliveryID]struct{} // suspects among them, mostly none
@@ -137,7 +137,7 @@ func (h *leaseSet) enter() *callGroup {
 	return h.group
 }
 
-// leave notes that a call has ended, and what it leased.
+// leave records the end of a call, and the deliveries that it leased.
 func (h *leaseSet) leave(c *callGroup, claimed []dispatcher.Claimed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -203,7 +203,7 @@ func (h *leaseSet) inHand() (some bool, taken int) {
 // the set: the caller hands them back. A lease that was held when the comparison began is
 // known even if it was settled meanwhile: by the time a hand-back reached the queue, the
 // delivery could be leased anew. diff waits for the calls that began before the leases
-// were read, since what they lease is known only when they have ended. Only one comparison
+// were read, because their leases are known only at their end. Only one comparison
 // runs at a time.
 func (h *leaseSet) diff(ctx context.Context, read func() ([]dispatcher.Lease, error)) ([]dispatcher.Lease, error) {
 	h.mu.Lock()
@@ -314,8 +314,8 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 	return err
 }
 
-// unbegun makes the outcomes of leases that were never begun here. due stands for their due
-// times, which are not known here.
+// unbegun makes the outcomes of leases that were never begun here. due takes the place of
+// their due times, which are not known here.
 func unbegun(leases []dispatcher.Lease, due time.Time) []dispatcher.Settlement {
 	back := make([]dispatcher.Settlement, len(leases))
 	for i, l := range leases {

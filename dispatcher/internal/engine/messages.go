@@ -16,14 +16,14 @@ func (e *Engine) Message(ctx context.Context, id string) (dispatcher.MessageView
 	if a := record.Message.Apart; err == nil && a != nil && len(record.Deliveries) > 0 {
 		record.Message.Body, err = e.deliveries.Body(ctx, record.Deliveries[0].ID, *a)
 		if errors.Is(err, dispatcher.ErrNotFound) {
-			err = nil // it is shown without a body
+			err = nil // it is returned without a body
 		}
 	}
 	return record, err
 }
 
 // read reads a message without its large body, and the present URLs of its deliveries. Of
-// a fan-out it returns what is left beside an Emptied.
+// a fan-out it returns the deliveries that are left beside an Emptied.
 func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	record, err := e.reads.Read(ctx, id)
 	var lost *dispatcher.Emptied
@@ -59,8 +59,8 @@ func (e *Engine) Show(ctx context.Context, found []dispatcher.Delivery) (list []
 	return list, nil
 }
 
-// Ended reads a page of what ended of an endpoint, oldest first. ErrListing says that
-// too many callers list now.
+// Ended reads a page of the finished deliveries of an endpoint, ordered by completion time.
+// ErrListing says that too many callers list now.
 func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
 	endpoint, err := e.endpoints.Stored(ctx, name)
 	if err != nil {
@@ -87,11 +87,11 @@ func (e *Engine) Instances(ctx context.Context, limit int, cursor string) ([]dis
 	}
 	defer leave()
 	list, next, err := e.reads.Instances(ctx, limit, cursor)
-	e.seen.tell(list)
+	e.seen.fill(list)
 	return list, next, err
 }
 
-// Stats counts what is in the queue. It takes many calls, which share one time limit.
+// Stats counts deliveries, lanes and instances. It takes many calls, which share one time limit.
 func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
@@ -154,7 +154,7 @@ func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, ca
 	changes, err := call(ids)
 	e.Stirred()
 	if err != nil {
-		e.pollSoon() // the change may be made, and only its answer lost, which tells what is ready
+		e.pollSoon() // the change may be made, and only its answer lost, with the work that is ready
 		return nil, nil, err
 	}
 	record, err = e.read(ctx, id)

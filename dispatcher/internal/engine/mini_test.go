@@ -23,7 +23,7 @@ type mini struct {
 	running atomic.Int64 // scripts
 	skew    atomic.Int64 // of its clock, against the host's, in ns
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	at    time.Time  // of the last command
 	ticks time.Duration
 }
@@ -120,7 +120,7 @@ type pipe struct {
 	net.Conn
 	wake chan struct{} // 1 deep
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	buffer bytes.Buffer
 	closed bool
 }

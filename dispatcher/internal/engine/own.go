@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// A lane waits so long after its first attempt that our own network made fail. Each
+	// A lane waits networkFirst after its first attempt that our own network made fail. Each
 	// further wait is twice as long, up to networkMost.
 	networkFirst = time.Second
 	networkMost  = 15 * time.Second
@@ -39,7 +39,7 @@ type ownNetwork struct {
 	works  wait.Signal        // signalled when controls succeed again
 	faults map[dispatcher.EgressFault]*atomic.Int64
 
-	mu     sync.Mutex                           // guards what follows
+	mu     sync.Mutex                           // guards the fields below
 	begun  [networkRate]time.Time               // of the last attempts of lanes that wait, in a ring
 	oldest int                                  // place of the oldest of them
 	lanes  map[dispatcher.Lane]struct{}         // that wait
@@ -99,8 +99,8 @@ func (n *ownNetwork) remember(lane dispatcher.Lane) {
 }
 
 // failed counts an attempt that our network made fail. It reports whether the delivery goes
-// back, and how long its lane waits then. It does not once the lane has waited for so long
-// without another outcome that the receiver is blamed.
+// back, and how long its lane waits then. It does not if the lane has waited for networkBlame
+// without another outcome: then the receiver is blamed.
 func (n *ownNetwork) failed(c *dispatcher.Claimed, fault *dispatcher.EgressError) (wait time.Duration, back bool) {
 	if count := n.faults[fault.Why]; count != nil {
 		count.Add(1)
@@ -121,7 +121,7 @@ func (n *ownNetwork) failed(c *dispatcher.Claimed, fault *dispatcher.EgressError
 	return nextWait(c.Egress), true
 }
 
-// networkCures say what an operator can do.
+// networkCures are instructions for the operator.
 var networkCures = map[dispatcher.EgressFault]string{
 	dispatcher.FaultResolver: "make the resolver of this host answer (/etc/resolv.conf)",
 	dispatcher.FaultRoute:    "give this host its route and its network interface back",
@@ -171,7 +171,7 @@ func (n *ownNetwork) endWaits(ctx context.Context) error {
 	return err
 }
 
-// changed logs and tells that controls of a kind fail, or succeed again.
+// changed logs and publishes that controls of a kind fail, or succeed again.
 func (n *ownNetwork) changed(why dispatcher.EgressFault, err error) {
 	now := n.engine.store.Now()
 	n.mu.Lock()
@@ -184,14 +184,14 @@ func (n *ownNetwork) changed(why dispatcher.EgressFault, err error) {
 	n.mu.Unlock()
 	switch {
 	case err != nil:
-		n.engine.tell(dispatcher.News{
+		n.engine.notify(dispatcher.News{
 			Notice: dispatcher.NoticeEgressDown, Since: now.Truncate(time.Millisecond), Reason: string(why), Detail: err.Error(),
 		})
 		return
 	case was:
 		n.engine.log.LogAttrs(context.Background(), slog.LevelInfo, "our own network works again",
 			slog.String("why", string(why)), seconds("after_s", now.Sub(since)))
-		n.engine.tell(dispatcher.News{Notice: dispatcher.NoticeEgressUp, Since: since.Truncate(time.Millisecond), Reason: string(why)})
+		n.engine.notify(dispatcher.News{Notice: dispatcher.NoticeEgressUp, Since: since.Truncate(time.Millisecond), Reason: string(why)})
 	}
 	n.works.Set()
 }
@@ -218,7 +218,7 @@ type shortage struct {
 	on    atomic.Bool  // leasing pauses now
 	total atomic.Int64 // attempts that were not made
 
-	mu    sync.Mutex    // guards what follows
+	mu    sync.Mutex    // guards the fields below
 	wait  time.Duration // the last pause
 	ended time.Time     // when that pause was over
 	told  time.Time     // when the shortage was last logged

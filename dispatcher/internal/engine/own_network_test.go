@@ -21,7 +21,7 @@ import (
 type fakeNetwork struct {
 	works map[d.Lane]bool // whatever the network does
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	state   d.NetworkState
 	broken  bool
 	checks  int

@@ -17,11 +17,11 @@ type routed struct {
 	err       error
 }
 
-// Publish stores messages and answers what became of each, in their order. Each must be
+// Publish stores messages and returns the result of each, in their order. Each must be
 // valid.
 func (e *Engine) Publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
 	out, err := e.publish(ctx, batch)
-	e.watching.tell(func(o dispatcher.Observer) {
+	e.watching.observe(func(o dispatcher.Observer) {
 		for i := range batch {
 			if err != nil {
 				o.Published(dispatcher.Published{Err: err})
@@ -79,7 +79,7 @@ func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 		}
 	}
 	e.repeated(ctx, all, repeats, out)
-	e.tellConflicts(ctx, all, out)
+	e.fillDiffers(ctx, all, out)
 	return out, nil
 }
 
@@ -147,7 +147,7 @@ func (a *routed) to(dest *endpoints.Destination) {
 	a.endpoints = append(a.endpoints, dest)
 }
 
-// published answers what became of a message. It puts the message's deliveries into made,
+// published returns the result of a message. It puts the message's deliveries into made,
 // which has room for them. again says that some were made by an earlier publish: they
 // are still to be read.
 func (e *Engine) published(ctx context.Context, a *routed, s *dispatcher.ScheduleResult, made []dispatcher.Delivery) (p dispatcher.Published, again bool) {
@@ -289,9 +289,9 @@ func (e *Engine) Address(ctx context.Context, list []dispatcher.Delivery) error 
 // costs the store a record of up to 16 KiB.
 const conflictsTold = 64
 
-// tellConflicts finds out what differs between refused messages and the stored ones with
-// their ids. If the store does not answer, Differs stays empty.
-func (e *Engine) tellConflicts(ctx context.Context, all []routed, out []dispatcher.Published) {
+// fillDiffers sets the differences between refused messages and the stored ones with their
+// ids. If the store does not answer, Differs stays empty.
+func (e *Engine) fillDiffers(ctx context.Context, all []routed, out []dispatcher.Published) {
 	var batch []dispatcher.Entry
 	var at []int
 	for i := range out {

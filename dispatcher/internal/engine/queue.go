@@ -132,7 +132,7 @@ type Instances interface {
 	Nodes() int
 }
 
-// Store is the queue as a whole: its clock, its events, and what it is.
+// Store is the queue as a whole: its clock, its events and its description.
 type Store interface {
 	// Notify sets the callbacks for events. It comes before any other call.
 	Notify(events dispatcher.Events)

@@ -39,7 +39,7 @@ type testQueue struct {
 	hangs      string      // calls of this name end with their context
 	leasesRead func()      // runs between the reading of leases and their answer
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	calls     []call
 	counts    map[string]int
 	direct    bool // Schedule leases what it may

@@ -33,7 +33,7 @@ func newReaper(e *Engine) *reaper {
 // not read any more. A replica that took over may have brought them back.
 func (r *reaper) suspect() { r.back.Set() }
 
-// put tells which instances are dead now. Where taking over from one fails, the next beat
+// put sets the instances that are dead now. If taking over from one fails, the next beat
 // finds it dead again.
 func (r *reaper) put(dead []string) {
 	r.mu.Lock()
@@ -66,7 +66,7 @@ func (r *reaper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if name, ok := r.take(); ok {
 			if taken, ok := r.reap(ctx, name); ok {
-				r.engine.tell(lost(name, taken))
+				r.engine.notify(lost(name, taken))
 			}
 			continue
 		}
@@ -118,9 +118,9 @@ func (r *reaper) reap(ctx context.Context, name string) (taken int, ok bool) {
 	}
 	if err == nil || taken > 0 { // parts that did not answer are reaped the next time
 		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))
-		e.watching.tell(func(o dispatcher.Observer) { o.TookOver(taken) })
+		e.watching.observe(func(o dispatcher.Observer) { o.TookOver(taken) })
 	}
-	e.pollSoon()          // what it had still to tell is lost
+	e.pollSoon()          // the events that it did not publish are lost
 	e.endpoints.Suspect() // it may have died in the middle of a change of an endpoint
 	return taken, err == nil
 }

@@ -107,7 +107,7 @@ func (d *deliverer) routeTo(dest *endpoints.Destination, m *dispatcher.Message, 
 }
 
 // defaults is the ladder, success and timeout of a route: the message's, else the
-// endpoint's, else those of the settings.
+// endpoint's, else the default.
 func (d *deliverer) defaults(m *dispatcher.Message, e *dispatcher.Endpoint) route {
 	r := route{ladder: d.ladder, success: d.success, timeout: d.timeout, disableAfter: d.disableAfter}
 	if e != nil {
@@ -161,9 +161,9 @@ var (
 	headerTimestamp = textproto.CanonicalMIMEHeaderKey(signer.HeaderTimestamp)
 )
 
-// headers are those of the contract, then the message's and the endpoint's own, which
-// can't replace any of them. It is nil where the request can't be signed. What is taken
-// from a queue is signed only if there is a secret.
+// headers returns the headers of the contract, then the message's and the endpoint's own,
+// which can't replace any of them. It is nil if the request can't be signed. Deliveries of a
+// queue are signed only if there is a secret.
 func (d *deliverer) headers(c *dispatcher.Claimed, at time.Time, r *route) http.Header {
 	m := c.Message
 	signature := ""

@@ -15,8 +15,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Run works until ctx ends. Then it leases nothing more and hands back what was not
-// begun. Attempts under way may go on for the grace time, which begins earlier if Drain
+// Run works until ctx ends. Then it leases nothing more, and hands back deliveries that
+// were not begun. Running attempts may continue for the grace time, which begins earlier if Drain
 // was called. At last it records the last outcomes and signs off. It returns nil after
 // an orderly end. Where the queue was repartitioned meanwhile, Run ends by itself in the
 // same way, and returns an ErrMoved.
@@ -65,7 +65,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // Drain is the first part of the shutdown, while callers are still answered. From now on
-// Ready answers ErrUnavailable, nothing more is leased, and what was not begun goes back.
+// Ready answers ErrUnavailable, nothing more is leased, and deliveries that were not begun go back.
 // Drain returns when no attempt is under way any more. Attempts are cut at the end of
 // the grace time or of ctx. It may be called again.
 func (e *Engine) Drain(ctx context.Context) {
@@ -80,8 +80,9 @@ func (e *Engine) Drain(ctx context.Context) {
 	e.workers.wait()
 }
 
-// leave tries once more to record what could not be recorded, hands back what the queue
-// says is still held, and signs off. Where that fails other instances take over.
+// leave tries once more to record the outcomes that are left, hands back the leases that
+// the queue still has for this instance, and signs off. If that fails, other instances take
+// over.
 func (e *Engine) leave(ctx context.Context) {
 	ctx, cancel := outage.Within(ctx)
 	defer cancel()
@@ -93,7 +94,7 @@ func (e *Engine) leave(ctx context.Context) {
 		}
 		for i := range rest {
 			lost[rest[i].ID] = true
-			rest[i].tell(dispatcher.Settled{Err: errOver})
+			rest[i].report(dispatcher.Settled{Err: errOver})
 		}
 	}
 	leases, unread := e.deliveries.Leases(ctx, e.name())
@@ -128,7 +129,7 @@ type watching struct {
 	log      *slog.Logger
 }
 
-func (w watching) tell(what func(o dispatcher.Observer)) {
+func (w watching) observe(what func(o dispatcher.Observer)) {
 	if w.observer == nil {
 		return
 	}

@@ -22,30 +22,29 @@ type outcome struct {
 	unanswered string // the instance that gave it before and got no answer; empty: none did
 
 	unheld bool                     // it ends no lease of this instance
-	done   func(dispatcher.Settled) // is told what became of it, and must not block; nil: none is told
+	done   func(dispatcher.Settled) // called with its result, and must not block; nil: it is not
 }
 
-// tell tells what became of an outcome, once.
-func (o *outcome) tell(s dispatcher.Settled) {
+// report returns the result of an outcome to its caller, once.
+func (o *outcome) report(s dispatcher.Settled) {
 	if done := o.done; done != nil {
 		o.done = nil
 		done(s)
 	}
 }
 
-// settler records outcomes. What comes while a call is under way goes together
-// in the next; while the queue can't be reached outcomes wait in memory, and
-// claiming stops before they are too many. Where only some of a batch can't be
-// recorded, those lanes are stalled, and the others go on.
+// settler records outcomes. Outcomes that come during a call share the next call. While the
+// queue can't be reached they wait in memory, and claiming stops before they are too many. If
+// only some of a batch can't be recorded, their lanes are stalled, and the others continue.
 type settler struct {
 	engine *Engine
 	most   int // outcomes that may wait before claiming stops
 
-	mu           sync.Mutex                       // guards what follows
+	mu           sync.Mutex                       // guards the fields below
 	waiting      []outcome                        // of each lane the oldest first
 	stalled      map[dispatcher.Lane]*stalledLane // lanes of which outcomes were not recorded when that was last tried
 	stalledCount int                              // outcomes in them
-	given        int                              // outcomes of which the queue has not said yet what became
+	given        int                              // outcomes that are given to the queue, without an answer yet
 	over         bool                             // nothing more is recorded
 
 	wake wait.Signal
@@ -70,9 +69,9 @@ func (s *settler) put(settlements ...dispatcher.Settlement) {
 	s.wake.Set()
 }
 
-// putAndTell adds an outcome, and has done told what became of it. held: it ends a lease of
-// this instance.
-func (s *settler) putAndTell(o dispatcher.Settlement, held bool, done func(dispatcher.Settled)) {
+// putAndReport adds an outcome, and calls done with its result. held: it ends a lease of this
+// instance.
+func (s *settler) putAndReport(o dispatcher.Settlement, held bool, done func(dispatcher.Settled)) {
 	s.mu.Lock()
 	over := s.over
 	if !over {
@@ -113,8 +112,8 @@ func (s *settler) behind() bool {
 	return len(s.waiting)+s.stalledCount+s.given > s.most
 }
 
-// Run settles until ctx ends and nothing waits. Once ctx has ended that goes on
-// for outage.CallWithin only; what is left then is unrecorded.
+// Run settles until ctx ends and nothing waits. After the end of ctx it continues for
+// outage.CallWithin only; outcomes that are left then stay unrecorded.
 func (s *settler) Run(ctx context.Context) error {
 	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -122,7 +121,7 @@ func (s *settler) Run(ctx context.Context) error {
 	timer := newIdleTimer()
 	defer timer.Stop()
 	for failures := 0; calls.Err() == nil; {
-		ended := ctx.Err() != nil // asked before taking: what was put before the end is taken
+		ended := ctx.Err() != nil // read before taking: outcomes that were put before the end are taken
 		batch, wait := s.take(ended)
 		if len(batch) == 0 {
 			if ended {
@@ -184,8 +183,8 @@ func (s *settler) take(all bool) (batch []outcome, wait time.Duration) {
 	return batch, wait
 }
 
-// settle records one batch and answers what was not recorded, whose lanes it
-// stalls. err is why, of all together.
+// settle records one batch. It returns the outcomes that were not recorded, and stalls their
+// lanes. err is the reason, of all together.
 func (s *settler) settle(ctx context.Context, batch []outcome) (left []outcome, err error) {
 	err = s.record(ctx, batch)
 	if o := &batch[0]; len(batch) == 1 && isRefused(o.err) && s.isSingle(o.ID.Lane) {
@@ -203,7 +202,7 @@ func (s *settler) settle(ctx context.Context, batch []outcome) (left []outcome, 
 // isRefused reports whether it was refused, and would be another time.
 func isRefused(err error) bool { return err != nil && outage.Any(err, outage.Refuses) }
 
-// record makes one call of the queue, and notes what of the batch was not recorded.
+// record makes one call of the queue, and marks the outcomes that were not recorded.
 func (s *settler) record(ctx context.Context, batch []outcome) error {
 	e := s.engine
 	call, cancel := outage.Within(ctx)
@@ -232,7 +231,7 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 		switch {
 		case settled[i].Died != nil:
 			e.died(*settled[i].Died, &o.Settlement)
-		case settled[i].Result == dispatcher.SettledBefore && o.unanswered == by: // the answer that told of it was lost
+		case settled[i].Result == dispatcher.SettledBefore && o.unanswered == by: // the answer with its death was lost
 			e.died(dispatcher.Death{ID: o.ID, Reason: o.Reason, Attempts: o.Attempt.Number}, &o.Settlement)
 		}
 		if since := settled[i].GivenUp; !since.IsZero() {
@@ -242,16 +241,16 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 			o.unanswered = by
 		}
 		if o.err == nil {
-			o.tell(settled[i])
+			o.report(settled[i])
 		}
 	}
 	e.settled.Set()
 	return err
 }
 
-// lastStatus is what the receiver of a lane answered last, of the outcomes that are being
-// recorded: 0 where it did not answer. Only the queue's events of these outcomes may ask: they
-// come on the goroutine of the call.
+// lastStatus is the last status from the receiver of a lane, in the outcomes that are being
+// recorded: 0 if it did not answer. Only the queue's events of these outcomes may call it,
+// because they come on the goroutine of the call.
 func (s *settler) lastStatus(lane dispatcher.Lane) (status int) {
 	for i := range s.batch {
 		if o := &s.batch[i]; o.ID.Lane == lane && o.Attempt.Number > 0 {

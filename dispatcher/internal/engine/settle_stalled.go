@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// stalledLane is a lane whose outcomes could not be recorded.
+// stalledLane is a lane with outcomes that could not be recorded.
 type stalledLane struct {
 	list     []outcome // not given again before until, the oldest first
 	until    time.Time // zero: its outcomes are being given again
@@ -33,9 +33,9 @@ func (s *settler) isSingle(lane dispatcher.Lane) bool {
 	return !s.stalled[lane].together()
 }
 
-// stall leaves the lanes alone whose outcomes were not recorded with a batch, and all
-// outcomes that wait behind them: those of one delivery are recorded in their order.
-// Other lanes go on.
+// stall pauses the lanes whose outcomes were not recorded with a batch, and all outcomes that
+// wait behind them, because outcomes of one delivery are recorded in their order. Other lanes
+// continue.
 func (s *settler) stall(batch, left []outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *settler) stall(batch, left []outcome) {
 	}
 }
 
-// keep puts an outcome to those of its stalled lane. mu is held.
+// keep adds an outcome to its stalled lane. mu is locked.
 func (s *settler) keep(o outcome) {
 	r := s.stalled[o.ID.Lane]
 	if r == nil {
@@ -103,7 +103,7 @@ func (r *stalledLane) fail(refused bool) {
 }
 
 // insist gives a refused outcome once more, without the fields that only people
-// read. What is refused even then would stall its lane for ever, so it is given up.
+// read. An outcome that is refused even then would stall its lane for ever, so it is given up.
 // Its lease stays: the delivery is not attempted again until this instance ends and
 // others take over. Where their outcomes are refused too it dies of poison.
 func (s *settler) insist(ctx context.Context, o *outcome) error {
@@ -116,14 +116,14 @@ func (s *settler) insist(ctx context.Context, o *outcome) error {
 		return err
 	}
 	o.err = nil
-	o.tell(dispatcher.Settled{Err: refusal})
+	o.report(dispatcher.Settled{Err: refusal})
 	s.engine.log.LogAttrs(ctx, slog.LevelError, "outcome refused, its delivery stays in flight until this instance ends",
 		slog.String("delivery_id", o.ID.String()), slog.String("verdict", o.Verdict.String()), slog.Any("err", refusal))
 	return nil
 }
 
-// unrecorded are the outcomes that could not be recorded until the end. What comes
-// later is not recorded at all.
+// unrecorded are the outcomes that could not be recorded until the end. Later
+// outcomes are not recorded at all.
 func (s *settler) unrecorded() []outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ func (q *testQueue) kill(n int, victims ...string) {
 
 // crowd notes how many calls are under way, of which lanes.
 type crowd struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	now  map[d.Lane]int
 	most int
 	twin bool // two of one lane were

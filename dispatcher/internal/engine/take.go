@@ -14,7 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// claimer leases what is ready: permits first, then a claim of that many.
+// claimer leases ready deliveries: it takes permits first, and claims as many deliveries.
 type claimer struct {
 	engine *Engine
 	batch  int // permits to gather for each batch that may be claimed
@@ -127,7 +127,7 @@ func (e *Engine) begin(ctx context.Context, leased []dispatcher.Claimed) {
 	e.settler.put(back...)
 	e.outages.Report("admit", err)
 	if err != nil {
-		outage.Pause(ctx, 1) // what went back is ready at once: else it would be claimed in a loop
+		outage.Pause(ctx, 1) // deliveries that went back are ready at once, and would be claimed in a loop
 	}
 }
 

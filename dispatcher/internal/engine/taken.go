@@ -6,8 +6,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Finish records what a taker made of a delivery that this instance holds. It answers what
-// becomes of the delivery if the lease still counts. done is told once that was recorded, or
+// Finish records a taker's outcome of a delivery that this instance holds. It returns the
+// verdict that counts if the lease is still valid. done is called after it was recorded, or
 // can't be any more, and must not block.
 func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(dispatcher.Settled)) dispatcher.Verdict {
 	d, now := e.deliverer, e.store.Now()
@@ -16,7 +16,7 @@ func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(di
 	}
 	if c.Message == nil {
 		s := poisoned(c, h.At)
-		e.settler.putAndTell(s, true, done)
+		e.settler.putAndReport(s, true, done)
 		d.report(c, s, h.At, true)
 		return s.Verdict
 	}
@@ -36,18 +36,18 @@ func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(di
 	s := dispatcher.Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased, Endpoint: endpoint}
 	s.Judged(o)
 	s.Attempt.Number, s.Attempt.At, s.Attempt.Resend = c.Attempt, h.At, c.Asked
-	e.settler.putAndTell(s, true, done)
+	e.settler.putAndReport(s, true, done)
 	d.report(c, s, h.At, true)
 	return s.Verdict
 }
 
 // Succeeded records that an attempt at a delivery succeeded whose lease had ended. That
-// counts where the delivery has not ended. done is told as by Finish.
+// counts where the delivery has not ended. done is called as by Finish.
 func (e *Engine) Succeeded(id dispatcher.DeliveryID, attempt int, done func(dispatcher.Settled)) {
 	now := e.store.Now()
 	s := dispatcher.Settlement{ID: id, Verdict: dispatcher.Delivered}
 	s.Attempt = dispatcher.Attempt{Number: attempt, At: now, Verdict: dispatcher.Delivered}
-	e.settler.putAndTell(s, false, func(is dispatcher.Settled) {
+	e.settler.putAndReport(s, false, func(is dispatcher.Settled) {
 		if is.Result == dispatcher.SettledOK || is.Result == dispatcher.SettledDone {
 			e.deliverer.report(dispatcher.Claimed{ID: id, Due: now, Attempt: attempt}, s, now, true)
 		}
@@ -55,14 +55,15 @@ func (e *Engine) Succeeded(id dispatcher.DeliveryID, attempt int, done func(disp
 	})
 }
 
-// Settle records outcomes of leases that nothing was made of, as Fit answers them.
+// Settle records the outcomes of leases without attempts, as Fit returns them.
 func (e *Engine) Settle(outcomes ...dispatcher.Settlement) { e.settler.put(outcomes...) }
 
-// HandBack gives up leases that nothing was made of: their deliveries go back to the heads
+// HandBack gives up leases without attempts: their deliveries go back to the heads
 // of their lanes, in their order.
 func (e *Engine) HandBack(leased ...dispatcher.Claimed) { e.settler.put(backs(leased, 0)...) }
 
-// HandBackLater is HandBack of what can't be begun now. Its lane rests for a moment.
+// HandBackLater is HandBack of deliveries that can't be begun now. Their lanes pause for a
+// moment.
 func (e *Engine) HandBackLater(leased ...dispatcher.Claimed) {
 	e.settler.put(backs(leased, backPause)...)
 }

@@ -66,7 +66,7 @@ func TestATakeoverOfWhichAPartFailsIsCompleted(t *testing.T) {
 
 // tookOver notes takeovers.
 type tookOver struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	n    []int
 	died []d.Death
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// A tick is a call that waits until nothing is due, see package ticks. What it asks of the
-// engine is here.
+// A tick is a call that waits until nothing is due, see package ticks. This file has its
+// queries to the engine.
 
-// tickCounts are what this instance did since it began.
+// tickCounts count the work of this instance since its start.
 type tickCounts struct{ attempted, delivered, dead atomic.Int64 }
 
 // settled counts an attempt whose outcome was recorded.
@@ -25,17 +25,17 @@ func (t *tickCounts) settled(o *dispatcher.Settlement, s *dispatcher.Settled) {
 	}
 }
 
-// Doing is what this instance does and did.
+// Doing is the work of this instance.
 type Doing struct {
 	Busy      bool // deliveries are in hand, or it can't lease any just now
 	Taken     int  // deliveries that it ever had in hand
 	Stopping  bool // it leases nothing more
-	Attempted int  // since it began; what was attempted again counts again
+	Attempted int  // since it began; a retry counts again
 	Delivered int
 	Dead      int
 }
 
-// Doing tells what this instance does. It asks the queue nothing.
+// Doing reports the work of this instance. It does not query the queue.
 func (e *Engine) Doing() Doing {
 	_, may := e.mayLease()
 	some, taken := e.leases.inHand()
@@ -52,7 +52,7 @@ func (e *Engine) Rouse() {
 	e.trimmer.age()
 }
 
-// Upcoming tells when there is something to do next. The mover and the claimer learn of it too.
+// Upcoming returns the time of the next work. The mover and the claimer learn of it too.
 func (e *Engine) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) {
 	return e.reads.Upcoming(ctx)
 }
@@ -61,9 +61,9 @@ func (e *Engine) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) {
 // beat may be late.
 const lately = dispatcher.BeatEvery + time.Second
 
-// Others reads how much the other instances hold, by their names. silent are those of them
-// that were not seen to beat lately: it takes until the next beat to find out that one is
-// alive, or three to find it dead.
+// Others reads how much the other instances hold, by their names. silent are the ones
+// without a beat lately: it takes until the next beat to find out that one is alive, or three
+// to find it dead.
 func (e *Engine) Others(ctx context.Context) (inFlight map[string]int, silent []string, err error) {
 	e.seen.mu.Lock()
 	alone := len(e.seen.others) == 0

@@ -26,7 +26,7 @@ type trimmer struct {
 	engine *Engine
 	keep   dispatcher.Keep
 
-	mu    sync.Mutex           // guards what follows
+	mu    sync.Mutex           // guards the fields below
 	count int                  // deliveries that ended since the last trim
 	where dispatcher.TrimWhere // of the next trim
 	works bool                 // a trim was asked for, and has not ended
@@ -36,7 +36,7 @@ type trimmer struct {
 	told cuts
 }
 
-// cuts is what was logged about deliveries that were deleted before their age.
+// cuts remembers the log lines about deliveries that were deleted before their age.
 type cuts struct {
 	dead     bool
 	finished time.Duration // the least age that was logged; 0: none was
@@ -119,7 +119,7 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 		if trimmed.Asked == 0 && err == nil {
 			return
 		}
-		t.tell(ctx, trimmed)
+		t.logCuts(ctx, trimmed)
 		e.endpoints.Compare(ctx, trimmed.Looked)
 		if outage.Whole(err) != nil {
 			e.outages.Repeat(ctx, "trim", 0, err)
@@ -130,9 +130,9 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 	}
 }
 
-// tell logs that deliveries are deleted before their age: for dead ones once, since that
-// goes on as long as deliveries die, for finished ones each time that the age has halved.
-func (t *trimmer) tell(ctx context.Context, trimmed dispatcher.Trimmed) {
+// logCuts logs that deliveries are deleted before their age: for dead ones once, because that
+// continues as long as deliveries die, for finished ones each time that the age has halved.
+func (t *trimmer) logCuts(ctx context.Context, trimmed dispatcher.Trimmed) {
 	if trimmed.DeadCut > 0 && !t.told.dead {
 		t.told.dead = true
 		t.engine.log.LogAttrs(ctx, slog.LevelWarn, "dead deliveries forgotten before their age",
@@ -188,14 +188,14 @@ func (r *evictor) makeRoom(ctx context.Context, wanted int) bool {
 		case went == 0:
 			return true // another instance may have made room
 		}
-		r.tell(ctx)
+		r.logOnce(ctx)
 		if wanted -= went; wanted <= 0 {
 			return true
 		}
 	}
 }
 
-func (r *evictor) tell(ctx context.Context) {
+func (r *evictor) logOnce(ctx context.Context) {
 	if !r.told.IsZero() && time.Since(r.told) < evictTold {
 		return
 	}

@@ -16,8 +16,8 @@ const pollRate = 0.6
 
 var errWatchEnded = errors.New("the subscription ended")
 
-// watcher subscribes to what other instances tell, and polls the queue now and then,
-// since what they tell can get lost.
+// watcher subscribes to the messages of other instances, and polls the queue now and then,
+// because messages can get lost.
 type watcher struct {
 	engine    *Engine
 	pollEvery time.Duration
@@ -27,7 +27,7 @@ type watcher struct {
 // at once ask for. Without pub/sub it is the time between polls.
 const pollLeast = time.Second
 
-// Run is subscribed to what other instances tell, until ctx ends. It returns at once
+// Run is subscribed to the messages of other instances until ctx ends. It returns at once
 // where the queue has no pub/sub.
 func (w *watcher) Run(ctx context.Context) error {
 	e := w.engine
@@ -120,8 +120,8 @@ func (w *watcher) Poll(ctx context.Context) error {
 	return nil
 }
 
-// pause is the time until the next poll: PollEvery, or longer where a poll takes so many
-// commands that pollRate asks for it.
+// pause is the time until the next poll: PollEvery, or longer if the commands of a
+// poll would exceed pollRate.
 func (w *watcher) pause() time.Duration {
 	cost, held := w.engine.store.Cost()
 	cost += w.engine.endpoints.FinishCost(held)
@@ -134,7 +134,7 @@ func (w *watcher) pollOnce(ctx context.Context, all bool) (wait time.Duration, e
 	return w.engine.store.Look(call, all)
 }
 
-// mover makes ready what is due. It sleeps until the queue's next due time.
+// mover makes due deliveries ready. It sleeps until the queue's next due time.
 type mover struct{ engine *Engine }
 
 // Run moves until ctx ends.

@@ -24,7 +24,7 @@ type workers struct {
 	run   func(dispatcher.Claimed)
 	slots int
 
-	mu      sync.Mutex           // guards what follows
+	mu      sync.Mutex           // guards the fields below
 	queue   []dispatcher.Claimed // leased, not running; taken from head on
 	head    int
 	taken   int       // slots

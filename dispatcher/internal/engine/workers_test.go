@@ -24,7 +24,7 @@ func tasks(n int) (list []d.Claimed) {
 
 // runLog counts how often each task ran, and how many did at once.
 type runLog struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	times map[string]int
 	now   int
 	most  int

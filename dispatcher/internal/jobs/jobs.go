@@ -89,7 +89,7 @@ type Jobs struct {
 	wake  wait.Signal // an instance is gone
 	begun wait.Signal // a job was added
 
-	mu       sync.Mutex           // guards what follows
+	mu       sync.Mutex           // guards the fields below
 	here     map[int64]*jobWorker // the jobs of this instance
 	added    []*jobWorker         // that Run does not know yet
 	holders  []string             // of other jobs that have not ended

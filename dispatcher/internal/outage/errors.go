@@ -8,8 +8,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Split is the Degraded that an error is made of, of several their sum; nil:
-// none. rest is what concerns the whole call; nil: nothing does.
+// Split returns the sum of all Degraded errors in an error; nil: there are none. rest is the
+// error of the whole call; nil: there is none.
 func Split(err error) (sum *dispatcher.Degraded, rest error) {
 	var first *dispatcher.Degraded
 	if !errors.As(err, &first) { // the most of them, and all that are no error
@@ -49,8 +49,8 @@ func plus(a, b *dispatcher.Degraded) *dispatcher.Degraded {
 	return &dispatcher.Degraded{Failed: min(a.Failed+b.Failed, b.Of), Of: b.Of, Errs: append(a.Errs[:len(a.Errs):len(a.Errs)], b.Errs...)}
 }
 
-// Join is one error for those of the parts of a batch, many of which are the same;
-// nil: there are none.
+// Join makes one error of the errors of a batch, many of which are the same; nil: there are
+// none.
 func Join(errs ...error) error {
 	var met []*dispatcher.Degraded
 	var sum *dispatcher.Degraded

@@ -11,19 +11,18 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Log tells once that the queue can't be reached, and once that it can
-// again: every loop meets the same fault, many times a second. One call without
-// an answer is no proof: it may have been too large, or its connection dead. So
-// it is told at the second, unless another call was answered in between. The
-// first call that works means that the queue is back. Where that was not so,
-// since one stage or some parts of it go on failing while others work, it is told
-// only when nothing failed for calm.
+// Log logs once that the store can't be reached, and once that it is back, because every
+// loop sees the same fault many times a second. One call without an answer is no proof: it
+// may have been too large, or its connection dead. So an outage is logged at the second such
+// call, unless another call was answered in between. The first call that works means that the
+// store is back. If that was wrong, because one stage or some parts still fail while others
+// work, the end is logged only after nothing failed for Calm.
 type Log struct {
 	log      *slog.Logger
-	down, up string // what is told
+	down, up string // messages of its lines
 
-	// Told is called when that is told, and must not block: since when the store is, or
-	// was, lost, and why; nil: it is back. It is set before the first Report, if at all.
+	// Told is called with each of these lines, and must not block. It gets the begin of the
+	// outage and its reason; nil: the store is back. It is set before the first Report.
 	Told func(since time.Time, why error)
 
 	// ReadOnly takes over what failed since the store refuses changes: it is not lost, and
@@ -32,34 +31,33 @@ type Log struct {
 	ReadOnly *Log
 	Writes   string
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	since  time.Time  // zero: all is well
 	last   time.Time  // when a call failed
-	told   time.Time  // when it was last told that all is well again; zero: never
+	told   time.Time  // when the last end was logged; zero: never
 	wary   bool       // that was wrong, or would be
-	proven bool       // it was told that the queue is lost
+	proven bool       // the outage was logged
 	errors int
 	first  string // stage of the first of them
 	err    error  // the first of them
 
-	alone  time.Time // when it was last told that a call had no answer while others had one; zero: never
-	missed int       // calls of which that was not told
+	alone  time.Time // when a single call without an answer was logged last; zero: never
+	missed int       // such calls since then
 }
 
 // Calm is longer than a stage takes to fail again: it pauses for pauseMost, and
 // its call takes settleWithin.
 const Calm = 10 * time.Second
 
-// aloneEvery is how often it is told that a call had no answer while others had.
+// aloneEvery is the time between two lines about single calls without an answer.
 const aloneEvery = time.Minute
 
-// New makes a Log of a store. It tells down when the store is lost, and up
-// when it is back.
+// New makes a Log of a store. It logs down when the store is lost, and up when it is back.
 func New(log *slog.Logger, down, up string) *Log {
 	return &Log{log: log, down: down, up: up}
 }
 
-// Report takes in how a call of a stage came out; nil: it was answered.
+// Report adds the result of a call of a stage; nil: it was answered.
 func (t *Log) Report(stage string, err error) {
 	var emptied *dispatcher.Emptied
 	if errors.As(err, &emptied) {
@@ -101,7 +99,7 @@ func (t *Log) Report(stage string, err error) {
 	}
 }
 
-// reportReadOnly has ReadOnly report what is its own, and returns the rest.
+// reportReadOnly passes errors of a read-only store to ReadOnly, and returns the others.
 func (t *Log) reportReadOnly(stage string, err error) error {
 	if t.ReadOnly == nil {
 		return err
@@ -126,7 +124,7 @@ func unanswered(err error) bool {
 	return errors.Is(err, dispatcher.ErrUnavailable) && errors.As(err, &network) && network.Timeout()
 }
 
-// single tells, seldom, that one call had no answer while others had. mu is held.
+// single logs rarely that one call had no answer while others had one. mu is locked.
 func (t *Log) single(now time.Time) {
 	if t.missed++; !t.alone.IsZero() && now.Sub(t.alone) < aloneEvery {
 		return
@@ -135,7 +133,7 @@ func (t *Log) single(now time.Time) {
 	t.alone, t.missed = now, 0
 }
 
-// tell says what failed: of many parts of the store their number and one reason.
+// tell logs an outage: if only parts of the store failed, their number and one reason.
 func (t *Log) tell(stage string, failed *dispatcher.Degraded, rest error) {
 	if rest != nil {
 		t.hear(rest)

@@ -8,15 +8,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Alive is how often a follower is told that it is still connected: proxies cut
-// connections on which nothing comes for half a minute.
+// Alive is the time between two heartbeats of an idle follower, because proxies cut
+// connections that are idle for half a minute.
 const Alive = 15 * time.Second
 
 // follower is one that follows.
 type follower struct {
 	filter dispatcher.LogFilter
 	show   func([]dispatcher.LogEvent) error
-	pos    dispatcher.LogPosition // behind what it was shown
+	pos    dispatcher.LogPosition // behind the last line that it got
 
 	joined  chan struct{} // closed when at and from are set, or err
 	err     error
@@ -58,7 +58,7 @@ func (h *Hub) FollowLog(ctx context.Context, filter dispatcher.LogFilter, behind
 	return err
 }
 
-// follow shows a follower what is old, and then what comes.
+// follow shows a follower the old lines, and then the new ones.
 func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
 	if old {
 		if err := h.catchUp(ctx, f, false); err != nil {
@@ -70,7 +70,7 @@ func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
 		return err
 	}
 	if old {
-		// What was logged since is behind its own position, and before the first stretch.
+		// Lines logged since then are behind its own position, and before the first stretch.
 		if err := h.catchUp(ctx, f, true); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
 	return h.live(ctx, f)
 }
 
-// join makes the Hub hand on to a follower what it reads.
+// join adds a follower to the Hub, which passes it the lines that it reads.
 func (h *Hub) join(ctx context.Context, f *follower) error {
 	h.mu.Lock()
 	h.joining = append(h.joining, f)
@@ -111,7 +111,7 @@ func (h *Hub) leave(f *follower) {
 	}
 }
 
-// catchUp shows a follower what it reads itself, to the end of the log. One that has
+// catchUp reads the log for one follower, to its end. One that has
 // begun waits while the store, or a part of it, can't be read.
 func (h *Hub) catchUp(ctx context.Context, f *follower, begun bool) error {
 	joined := begun
@@ -164,7 +164,7 @@ func (h *Hub) turn(ctx context.Context, f *follower, begun bool) error {
 }
 
 // readOld reads once for a follower and shows it that. shown is the error of its
-// show, err that of the log.
+// show, err the error of the log.
 func (h *Hub) readOld(ctx context.Context, f *follower, begun bool) (shown, err error) {
 	within, stop := outage.Within(ctx)
 	defer stop()
@@ -183,7 +183,7 @@ func isLost(err error) bool {
 	return rest != nil || failed != nil && failed.Failed >= failed.Of
 }
 
-// live shows a follower what the Hub reads.
+// live shows a follower the lines that the Hub reads.
 func (h *Hub) live(ctx context.Context, f *follower) error {
 	alive := time.NewTicker(Alive)
 	defer alive.Stop()
@@ -273,7 +273,7 @@ func (f *follower) advance(p *stretch, always bool) error {
 	return nil
 }
 
-// tell shows events; none: that the follower is still connected.
+// tell shows events; without events it sends a heartbeat.
 func (f *follower) tell(events []dispatcher.LogEvent) error {
 	f.told = time.Now()
 	if len(events) == 0 {

@@ -1,8 +1,8 @@
 // Package tail shows people the log of attempts as it grows.
 //
 // One Hub reads the log for all followers of an instance, and only while there are
-// any. It hands on what it reads as a chain of stretches: each follower walks along it at
-// its own pace, and one that falls too far behind is dropped. follow.go is a
+// any. It passes on the lines as a chain of stretches: each follower reads along it at its
+// own pace, and one that falls too far behind is dropped. follow.go is a
 // follower's side.
 package tail
 
@@ -22,13 +22,13 @@ const (
 	// read. A person who watches does not mind a second.
 	readEvery = time.Second
 
-	// mostBehind bounds the memory of what was read and not shown to all yet. It is
-	// several seconds of what an instance can attempt.
+	// mostBehind bounds the memory of lines that were not shown to all followers yet. It is
+	// enough for the attempts of an instance in several seconds.
 	mostBehind = 8 << 20
 	lineBytes  = 400 // of a line, besides its texts
 )
 
-// stage is what the log of the process calls this reading.
+// stage is the name of this reading in the log of the process.
 const stage = "tail"
 
 // Source is the log, as a Hub reads it.
@@ -40,8 +40,8 @@ type Source interface {
 	LogSince(at time.Time) dispatcher.LogPosition
 	// LogAt reads the text of a position; dispatcher.ErrCursor where it is none here.
 	LogAt(text string) (dispatcher.LogPosition, error)
-	// FollowLog reads a part of what was logged behind a position, only what is
-	// wanted, and moves the position on. With an error it may answer some lines.
+	// FollowLog reads some wanted lines behind a position, and moves the position on. It may
+	// return lines also beside an error.
 	FollowLog(ctx context.Context, at *dispatcher.LogPosition, wanted func(*dispatcher.Logged) bool) (dispatcher.LogStep, error)
 }
 
@@ -52,16 +52,16 @@ type Hub struct {
 
 	wake    wait.Signal   // a follower joins
 	stopped chan struct{} // closed when Run returns
-	turns   chan struct{} // of followers that read what was logged before they came
+	turns   chan struct{} // of followers that read old lines
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	newest    *stretch   // nil: there is no follower
 	followers map[*follower]bool
 	joining   []*follower
 }
 
-// readersAtOnce is how many followers read old entries at the same time, a MiB or two
-// each: all those of an instance that is gone come back together.
+// readersAtOnce is how many followers read old lines at the same time, a MiB or two each:
+// all followers of an instance that is gone come back together.
 const readersAtOnce = 8
 
 // New makes a Hub. Run reads for it.
@@ -73,8 +73,8 @@ func New(log Source, to *slog.Logger) *Hub {
 	}
 }
 
-// stretch is what was read at once. Each knows the next one, and none the one before:
-// those that all followers have shown are forgotten.
+// stretch has the lines of one read. Each knows the next one, and none the one before, so
+// that a stretch is freed after all followers have shown it.
 type stretch struct {
 	lines []dispatcher.Logged
 	gap   time.Time
@@ -82,7 +82,7 @@ type stretch struct {
 	next  *stretch      // nil until grown is closed
 	grown chan struct{} // closed when there is a next one
 
-	after dispatcher.LogPosition // behind it; Hub.mu guards that of the newest, which moves on while nothing comes
+	after dispatcher.LogPosition // behind it; Hub.mu guards it in the newest stretch, where it moves on while nothing comes
 }
 
 // Run reads the log while anybody follows it, until ctx ends. It comes once.
@@ -144,7 +144,7 @@ func (h *Hub) end(ctx context.Context) (dispatcher.LogPosition, error) {
 	return h.log.LogEnd(ctx)
 }
 
-// refuse tells all that want to join that the log can't be read.
+// refuse returns to all joining followers that the log can't be read.
 func (h *Hub) refuse(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +155,7 @@ func (h *Hub) refuse(err error) {
 	h.joining = nil
 }
 
-// admit lets all join that want to. They see what comes after this position. It
+// admit lets all join that want to. They see the lines after this position. It
 // reports whether there are followers.
 func (h *Hub) admit(at dispatcher.LogPosition) bool {
 	h.mu.Lock()
@@ -176,7 +176,7 @@ func (h *Hub) admit(at dispatcher.LogPosition) bool {
 	return true
 }
 
-// read reads once and hands on what it got. It reports whether there is more.
+// read reads once and passes on the lines. It reports whether there is more.
 func (h *Hub) read(ctx context.Context, at *dispatcher.LogPosition) (more bool) {
 	within, stop := outage.Within(ctx)
 	defer stop()

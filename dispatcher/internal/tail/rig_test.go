@@ -17,7 +17,7 @@ import (
 
 // fakeLog is a log of two partitions, which lie in memory.
 type fakeLog struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	lines [2][]dispatcher.Logged
 	cut   time.Time // set: the next read tells of it
 	most  int       // lines of a read
@@ -126,7 +126,7 @@ type viewer struct {
 	done chan error
 	slow chan struct{} // show waits for it; nil: it does not
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	seen  []string   // ids of messages and lanes; gap and alive
 	at    []string   // positions
 	times []time.Time

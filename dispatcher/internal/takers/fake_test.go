@@ -24,7 +24,7 @@ type fakeQueue struct {
 	polls bool
 	limit int // deliveries that one Take leases; 0: any number
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	ready    map[d.Lane][]string
 	taken    map[d.DeliveryID]d.TakenLease
 	ended    map[d.DeliveryID]d.TakenLease // the last leases of what is not taken

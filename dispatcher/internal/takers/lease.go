@@ -9,15 +9,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// leaseText is what the text of a lease says: the number of the attempt, and the token that tells the
-// lease from others.
+// leaseText is the content of a lease's text: the number of the attempt, and the token that
+// distinguishes the lease from others.
 type leaseText struct {
 	attempt int
 	token   string
 }
 
-// checkDigits is how much of the check stands in the text: enough that no mistake
-// passes. It keeps no secret.
+// checkDigits is how many digits of the check are in the text: enough to detect a mistake. It
+// keeps no secret.
 const checkDigits = 10
 
 // text names the lease of a delivery, for its owner only.

@@ -17,8 +17,8 @@ import (
 // may be recorded still.
 const settleWithin = 10 * time.Second
 
-// readsAtOnce is how many messages one SettleTaken reads at the same time, to tell how
-// deliveries stand.
+// readsAtOnce is how many messages one SettleTaken reads at the same time, for the statuses
+// of deliveries.
 const readsAtOnce = 4
 
 // settling is one call of SettleTaken.
@@ -31,8 +31,8 @@ type settling struct {
 	unread []int // those whose status has to be read
 }
 
-// SettleTaken records what the owner made of deliveries of a lane, in order. An error says that
-// some may not be recorded. They may be given again with their leases.
+// SettleTaken records the owner's outcomes of deliveries of a lane, in order. An error says
+// that some may not be recorded. They may be given again with their leases.
 func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
@@ -49,7 +49,7 @@ func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner st
 		}
 	}
 	for len(todo) > 0 {
-		// A second outcome of a delivery meets what became of the first.
+		// A second outcome of a delivery comes after the first was recorded.
 		var now, later []int
 		met := map[dispatcher.DeliveryID]bool{}
 		for _, i := range todo {
@@ -133,7 +133,7 @@ func (s *settling) refused(i int, a dispatcher.Adopted) bool {
 	return a.Err != nil
 }
 
-// recorded is what became of an outcome.
+// recorded is the result of an outcome.
 type recorded struct {
 	i  int
 	is dispatcher.Settled
@@ -182,7 +182,7 @@ func (s *settling) finish(ctx context.Context, some []int) error {
 	return nil
 }
 
-// note notes how a delivery stands after its outcome was recorded.
+// note sets the status of a delivery after its outcome was recorded.
 func (s *settling) note(r recorded, verdict dispatcher.Verdict) {
 	told := &s.told[r.i]
 	switch r.is.Result {
@@ -211,7 +211,7 @@ func statusAfter(v dispatcher.Verdict) dispatcher.Status {
 	}
 }
 
-// read finds out how deliveries stand of which the outcomes do not tell.
+// read reads the statuses of deliveries that do not follow from their outcomes.
 func (s *settling) read(ctx context.Context) error {
 	var reading errgroup.Group
 	reading.SetLimit(readsAtOnce)
@@ -227,7 +227,7 @@ func (s *settling) read(ctx context.Context) error {
 				told.Result, told.Status = dispatcher.TakerLate, view.Deliveries[at].Status
 			case at >= 0:
 				told.Status = view.Deliveries[at].Status
-			case err == nil || errors.Is(err, dispatcher.ErrNotFound) || errors.As(err, &lost): // what was lost may be another lane's
+			case err == nil || errors.Is(err, dispatcher.ErrNotFound) || errors.As(err, &lost): // the lost data may be another lane's
 				if told.Result != dispatcher.TakerOK { // else it was settled, and forgotten since
 					told.Result = dispatcher.TakerUnknown
 				}
@@ -240,8 +240,8 @@ func (s *settling) read(ctx context.Context) error {
 	return reading.Wait()
 }
 
-// storeError is that of a call that was not answered; nil: it was, whatever it answered of
-// each lease.
+// storeError returns the error of a call that the store did not answer; nil: it did, whatever
+// it returned for each lease.
 func storeError(adopted []dispatcher.Adopted) error {
 	for _, a := range adopted {
 		if a.Err != nil && !errors.Is(a.Err, dispatcher.ErrNotTaken) && !errors.Is(a.Err, dispatcher.ErrNotYours) {

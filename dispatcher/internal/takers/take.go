@@ -17,8 +17,8 @@ const (
 	bodyBytes   = 4 << 20
 )
 
-// takeAgain is how long a caller waits where none of what it got could be given out, though
-// there is more.
+// takeAgain is the wait before another take, if none of the taken deliveries could be given
+// out and there are more.
 const takeAgain = 50 * time.Millisecond
 
 // lateWait is how long a caller may wait that comes while this instance stops. A caller
@@ -41,7 +41,7 @@ func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.
 		stop, a.Wait = nil, min(a.Wait, lateWait)
 	default:
 	}
-	w, pass := t.join(a.Lane), false // before it asks first: what comes from now on is told
+	w, pass := t.join(a.Lane), false // before its first take, so that it misses no later delivery
 	defer func() { t.leave(w, pass) }()
 	end := time.NewTimer(a.Wait)
 	defer end.Stop()
@@ -74,7 +74,7 @@ func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.
 	}
 }
 
-// unlessGone gives back what a caller got that is gone. It answers that there is nothing
+// unlessGone gives back the deliveries of a caller that is gone. It returns an empty result
 // only if the store still has the data of that lane.
 func (t *Takers) unlessGone(ctx context.Context, lane dispatcher.Lane, given []dispatcher.Given, err error) ([]dispatcher.Given, error) {
 	if ctx.Err() != nil {
@@ -120,15 +120,15 @@ func (t *Takers) take(ctx context.Context, a dispatcher.TakerAsk) (given []dispa
 	return given, len(taken.More) > 0, nil
 }
 
-// restFor is how long the lane of a delivery rests that can't be given out. Else its takers
-// would have it again at once.
+// restFor is how long the lane of a delivery pauses that can't be given out. Otherwise its
+// takers would get it again at once.
 const restFor = 5 * time.Second
 
 func back(c dispatcher.Claimed) dispatcher.Settlement {
 	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due}
 }
 
-// GiveBack gives back what a caller did not get after all. No attempt was made.
+// GiveBack gives back deliveries that a caller did not get after all, without an attempt.
 func (t *Takers) GiveBack(given []dispatcher.Given) {
 	if len(given) == 0 {
 		return
@@ -140,8 +140,8 @@ func (t *Takers) GiveBack(given []dispatcher.Given) {
 	t.refuse(context.Background(), outcomes, given[0].Token, given[0].Owner)
 }
 
-// refuse settles what was leased to a caller and not given out. Where that fails the leases
-// end by themselves.
+// refuse settles deliveries that were leased to a caller and not given out. If that fails,
+// the leases end by themselves.
 func (t *Takers) refuse(ctx context.Context, outcomes []dispatcher.Settlement, token, owner string) {
 	if len(outcomes) == 0 {
 		return

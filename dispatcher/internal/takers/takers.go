@@ -1,10 +1,10 @@
-// Package takers gives out what is taken over HTTP: deliveries of queues, and of
-// endpoints that are never called.
+// Package takers gives out the deliveries that are taken over HTTP: deliveries of queues,
+// and of pull endpoints, which are never called.
 //
-// take.go leases some for a caller, and lets it wait for some. The store is not asked while
-// it waits: it tells which lanes have something, and each time one caller that waits for
-// that asks. settle.go records what callers made of theirs. lease.go is the text that
-// names a lease. Leases are bound to no instance: what one gave out, another one settles.
+// take.go leases deliveries for a caller, and lets it wait for some. It does not poll the
+// store meanwhile: the store publishes which lanes have deliveries, and each time one of the
+// waiting callers takes. settle.go records the outcomes of callers. lease.go is the text that
+// names a lease. Leases are bound to no instance: another instance may settle them.
 package takers
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Store is what takers ask of the queue.
+// Store has the methods of the queue that takers call.
 type Store interface {
 	Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, error)
 	Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) []dispatcher.Adopted
@@ -29,7 +29,7 @@ type Store interface {
 	Polls() bool
 }
 
-// Engine is what takers need of it.
+// Engine has the methods of the engine that takers call.
 type Engine interface {
 	BeginLease(ctx context.Context) (engine.LeaseCall, error)
 	BeginRegain(ctx context.Context) (engine.LeaseCall, error)
@@ -48,15 +48,15 @@ type Takers struct {
 	engine Engine
 	log    *slog.Logger
 
-	mu      sync.Mutex                    // guards what follows
-	lines   map[dispatcher.Lane][]*waiter // the one that came first leads
+	mu      sync.Mutex                    // guards the fields below
+	lines   map[dispatcher.Lane][]*waiter // in the order in which they came
 	stopped bool
 
 	stop chan struct{} // closed when no caller may wait any more
 	gaps wait.Signal   // something may have been missed
 }
 
-// New makes Takers. OnTakeable has to be told what the queue tells.
+// New makes Takers. OnTakeable has to be called for the events of the queue.
 func New(store Store, engine Engine, log *slog.Logger) *Takers {
 	return &Takers{
 		store: store, engine: engine, log: log, lines: map[dispatcher.Lane][]*waiter{},
@@ -65,12 +65,12 @@ func New(store Store, engine Engine, log *slog.Logger) *Takers {
 }
 
 const (
-	// pollEvery is how often the store is asked for all that wait, where it can tell
-	// nothing.
+	// pollEvery is the time between two polls for all waiting callers, if the store has no
+	// pub/sub.
 	pollEvery = time.Second
 
-	// After a gap one caller of each lane asks, so many lanes at a time and gapPause
-	// between them: all instances do so when a node is back.
+	// After a gap one caller of each lane takes, gapLanes lanes at a time with gapPause
+	// between them, because all instances do so when a node is back.
 	gapLanes = 16
 	gapPause = 20 * time.Millisecond
 )

@@ -1,6 +1,6 @@
-// Package ticks does what is due inside one call, for a program that runs only now and
-// then. A scheduler makes the calls. Between two of them nothing runs, or the process stands
-// still.
+// Package ticks does all due work inside one call, for a program that runs only now and
+// then. A scheduler makes the calls. Between two of them nothing runs, or the process is
+// suspended.
 //
 // The engine does the work, as always. A tick wakes it and waits until nothing is left to
 // do. Several at once are safe, here and in other processes.
@@ -22,7 +22,7 @@ const (
 	// readLeast is the least time between two looks at the queue. A tick that finds work lasts
 	// that long.
 	readLeast = 50 * time.Millisecond
-	// readPart bounds the part of the time in which the queue is read: one part in so many.
+	// readPart bounds the time in which the queue is read, to a fifth.
 	readPart = 5
 	// handsEvery is how often it is looked whether deliveries are in hand: in memory only.
 	handsEvery = 5 * time.Millisecond
@@ -37,8 +37,8 @@ const (
 	againWithin = time.Minute
 )
 
-// Options are with what a Ticker works: what it asks of the engine, and of what works
-// beside that. All fields are needed.
+// Options are the dependencies of a Ticker: queries of the engine, and of the parts beside
+// it. All fields are needed.
 type Options struct {
 	Permits  int                                                                             // 0: this instance attempts nothing
 	Rouse    func()                                                                          // has the engine go on at once where the process stood still
@@ -47,11 +47,11 @@ type Options struct {
 	Others   func(ctx context.Context) (inFlight map[string]int, silent []string, err error) // how much other instances hold; silent ones may be dead
 	Now      func() time.Time                                                                // by the queue's clock
 	Jobs     func() (busy bool, holders []string)                                            // whether a job moves on here, and which others have one
-	Notices  func() bool                                                                     // whether there is something to tell
+	Notices  func() bool                                                                     // whether there are notices to send
 	Outbox   func() bool                                                                     // whether there is something to relay, as far as is known
 }
 
-// Ticker does what is due inside one call.
+// Ticker does all due work inside one call.
 type Ticker struct{ o Options }
 
 // New makes a Ticker.
@@ -96,7 +96,7 @@ func (t *Ticker) answer(f found, before engine.Doing) (dispatcher.Tick, error) {
 	}, nil
 }
 
-// found is what there is to do, as far as one look tells.
+// found is the work that one query found.
 type found struct {
 	busy     bool // this instance has something in hand, or had while it looked
 	upcoming dispatcher.Upcoming
@@ -149,7 +149,7 @@ func (f *found) within(asked time.Duration) time.Duration {
 	return asked
 }
 
-// pause is the time until the next look, after one that took so long.
+// pause is the time until the next query, after one that took that time.
 func (f *found) pause(took time.Duration) time.Duration {
 	pause := max(readLeast, readPart*took)
 	if !f.busy && !f.silent && f.err == nil && !f.atOnce() {
@@ -170,7 +170,7 @@ func (f *found) next(now time.Time) time.Time {
 	return next
 }
 
-// wait waits for so long, and then until nothing is in hand, but no longer than what is left.
+// wait waits for pause, and then until no delivery is in hand, but no longer than left.
 func (t *Ticker) wait(ctx context.Context, pause, left time.Duration) {
 	over := time.NewTimer(left)
 	defer over.Stop()

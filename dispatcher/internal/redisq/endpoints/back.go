@@ -12,18 +12,18 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Back is an endpoint as an archive kept it.
+// Back is an endpoint from an archive.
 type Back struct {
 	ID      string
 	Version int64
 	Record  []byte
 	Deleted bool
-	Lane    dispatcher.LaneLimits // that the endpoint's lane has now: it may have outlived the endpoint
+	Lane    dispatcher.LaneLimits // the current limits of the endpoint's lane, which may still exist
 }
 
-// PutBack stores an endpoint's record again as an archive kept it, or notes that the
-// endpoint was deleted, unless the store knows the endpoint. It answers the limits of
-// its lane, and whether it was not there.
+// PutBack stores an endpoint's record from an archive, or records that the endpoint was
+// deleted, unless the store knows the endpoint. It returns the limits of its lane, and
+// whether the endpoint was missing.
 func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, fresh bool, err error) {
 	newer := b.Lane.Version > b.Version
 	if newer && b.Lane.Held == dispatcher.HeldDeleted {
@@ -34,7 +34,7 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 		fresh, err = s.putEnd(ctx, b.ID, b.Version)
 		return l, fresh, err
 	}
-	// A record that no key here opens is put back too: the key may come.
+	// A record that no key decrypts is restored too, because the key may be added later.
 	box := s.seal.Load()
 	e, err := decode(b.ID, strconv.FormatInt(b.Version, 10)+" "+string(b.Record), box)
 	if e.CreatedAt.IsZero() {
@@ -68,14 +68,15 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 	return l, false, conn.ErrReply
 }
 
-// heldSince are an endpoint's limits, with the time since when it is paused or disabled.
+// heldSince returns an endpoint's limits, with the time since when it is paused or
+// disabled.
 func heldSince(e *dispatcher.Endpoint) dispatcher.LaneLimits {
 	l := e.Limits()
 	l.Since = e.HeldAt
 	return l
 }
 
-// putEnd notes that an endpoint was deleted which the store does not know.
+// putEnd records the deletion of an endpoint that the store does not know.
 func (s *Store) putEnd(ctx context.Context, id string, end int64) (fresh bool, err error) {
 	var there, noted *redis.BoolCmd
 	err = s.conn.At(ctx, "read endpoint", conn.Home, func(p redis.Pipeliner) { there = p.HExists(ctx, s.home+keys.Endpoints, id) })

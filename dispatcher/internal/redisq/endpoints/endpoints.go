@@ -1,7 +1,10 @@
-// Package endpoints keeps the endpoints in Redis.
+// Package endpoints stores the endpoints in Redis. Store is the dispatcher.EndpointStore
+// of the engine.
 //
-// All of them lie under the project's own hash tag, so that a script finds them
-// on one node. lua/endpoint_common.lua says what each key holds.
+// All endpoints are under the project's own hash tag, so that a script finds them on one
+// node. lua/endpoint_common.lua describes the keys. endpoints.go creates and changes,
+// gone.go deletes, read.go reads and lists. record.go encodes and decodes, mac.go and
+// sealed.go protect the records with the keys of ENCRYPTION_KEY.
 package endpoints
 
 import (
@@ -23,7 +26,7 @@ import (
 )
 
 //go:embed lua/endpoint_common.lua
-var commonSrc string // the names of the keys: put before each of the others
+var commonSrc string // the names of the keys: put before each of the other scripts
 
 //go:embed lua/endpoint_create.lua
 var createSrc string
@@ -37,8 +40,8 @@ var deleteSrc string
 //go:embed lua/endpoint_versions.lua
 var versionsSrc string
 
-// The scripts of the endpoints. They are called so seldom that they are loaded
-// when they are first needed.
+// The scripts of the endpoints. They are called so rarely that each is loaded on its
+// first call.
 var (
 	createScript   = makeScript("create endpoint", createSrc)
 	changeScript   = makeScript("change endpoint", changeSrc)
@@ -50,44 +53,44 @@ func makeScript(name, text string) script.Script {
 	return script.New(name, script.Prune(commonSrc+text))
 }
 
-// mostEndpoints is how many a project may have: mostly a GB of Redis. README.md
-// and the API tell it. Only tests set another.
+// mostEndpoints is the limit of a project: about a GB of Redis. README.md and the API
+// document it. Only tests change it.
 var mostEndpoints = 1_000_000
 
 // Store is a dispatcher.EndpointStore in Redis.
 type Store struct {
 	conn       *conn.Client
 	home       string                   // tag of the keys
-	announceAs func() string            // the project's id, with which begins what is published; empty: nothing is published
-	seal       atomic.Pointer[seal.Box] // nil: nothing is sealed
-	unread     sync.Map                 // endpoints whose record can't be read, by their ids: what it was when the log was told
+	announceAs func() string            // returns the project's id, the prefix of published messages; empty: nothing is published
+	seal       atomic.Pointer[seal.Box] // nil: records are not encrypted
+	unread     sync.Map                 // by id: records that can't be read, as they were when that was logged
 	log        *slog.Logger
 	sealer     *cursor.Sealer
 }
 
 var _ dispatcher.EndpointStore = (*Store)(nil)
 
-// New keeps endpoints by a connection. box hides their secrets and header
-// values; nil: they are stored as they are.
+// New returns a Store with a connection. box encrypts the secrets and header values; nil:
+// they are not encrypted.
 func New(c *conn.Client, announceAs func() string, box *seal.Box, log *slog.Logger) *Store {
 	s := &Store{conn: c, home: c.Tag(conn.Home), announceAs: announceAs, log: log, sealer: cursor.New(c)}
 	s.Reseal(box)
 	return s
 }
 
-// Reseal has what is stored from now on sealed with another box.
+// Reseal sets the box for new records.
 func (s *Store) Reseal(box *seal.Box) { s.seal.Store(box) }
 
-// Box is what hides secrets and header values; nil: nothing is hidden.
+// Box returns the box for secrets and header values; nil: they are not encrypted.
 func (s *Store) Box() *seal.Box { return s.seal.Load() }
 
-// MayReseal reports whether a box opens all that the present one does.
+// MayReseal reports whether a box opens everything that the current one opens.
 func (s *Store) MayReseal(box *seal.Box) bool { return box.Covers(s.seal.Load()) }
 
-// errOther says that a change is of what never changes.
+// errOther is the error for a change of an immutable field.
 var errOther = errors.New("its uid, tenant and time of creation never change")
 
-// CreateEndpoint stores a new endpoint, in the indexes too, and tells all
+// CreateEndpoint stores a new endpoint, adds it to the indexes, and notifies all
 // instances.
 func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (taken *dispatcher.Endpoint, err error) {
 	if len(e.Secrets) == 0 {
@@ -117,7 +120,8 @@ func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (tak
 	}
 }
 
-// mostOfTenant is how many endpoints a tenant may have for this call to add one; 0: any number.
+// mostOfTenant returns how many endpoints a tenant may have for this call to add one; 0:
+// no limit.
 func mostOfTenant(ctx context.Context) int {
 	if c, ok := access.CallerOf(ctx); ok && c.Linked() {
 		return access.LinkEndpoints
@@ -125,14 +129,14 @@ func mostOfTenant(ctx context.Context) int {
 	return 0
 }
 
-// ChangeEndpoint stores a changed endpoint and tells all instances. One without
-// secrets was read without the keys that open it: ErrSealed, since storing it
-// would lose them.
+// ChangeEndpoint stores a changed endpoint and notifies all instances. It returns
+// ErrSealed if the endpoint has no secrets, because it was read without the keys and the
+// secrets would be lost.
 func (s *Store) ChangeEndpoint(ctx context.Context, e *dispatcher.Endpoint) error {
 	return s.RaiseEndpoint(ctx, e.Version-1, e)
 }
 
-// RaiseEndpoint is ChangeEndpoint with any later version than the stored one, which is before.
+// RaiseEndpoint is ChangeEndpoint with any later version. before is the stored version.
 func (s *Store) RaiseEndpoint(ctx context.Context, before int64, e *dispatcher.Endpoint) error {
 	if len(e.Secrets) == 0 {
 		return fmt.Errorf("change endpoint %s: %w", e.ID, dispatcher.ErrSealed)
@@ -154,13 +158,13 @@ func (s *Store) RaiseEndpoint(ctx context.Context, before int64, e *dispatcher.E
 	return nil
 }
 
-// put calls a script that stores an endpoint; last is its last argument.
+// put calls a script that stores an endpoint. last are its last arguments.
 func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint, last ...any) (*conn.Reply, error) {
 	record, err := encode(e, s.seal.Load())
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
 	}
-	if err := s.conn.Intact(ctx); err != nil { // what is changed has to be there, and what is new must not be
+	if err := s.conn.Intact(ctx); err != nil { // a changed endpoint must exist, and a new one must not
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)
 	}
 	args := []any{e.ID, e.Version, record, e.UID, e.Tenant, conn.ToMillis(e.CreatedAt), s.announceAs(), conn.Flag(len(e.PublicKeys()) > 0)}

@@ -13,14 +13,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of one call: versionsChunk whole records, each of 48 KiB at most, pass
-// through Lua to tell their versions, and gonePage deleted endpoints are listed.
+// Limits of one call: Lua reads versionsChunk whole records, each of at most 48 KiB, for
+// their versions, and gonePage deleted endpoints are listed.
 const (
 	versionsChunk = 20
 	gonePage      = 100
 )
 
-// DeleteEndpoint forgets an endpoint, notes its end, and tells all instances.
+// DeleteEndpoint deletes an endpoint, records its last version, and notifies all
+// instances.
 func (s *Store) DeleteEndpoint(ctx context.Context, id string) (end int64, err error) {
 	if err := s.conn.Intact(ctx); err != nil {
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)
@@ -42,7 +43,7 @@ func (s *Store) DeleteEndpoint(ctx context.Context, id string) (end int64, err e
 	}
 }
 
-// EndpointVersions reads versions without the records.
+// EndpointVersions returns versions without the records.
 func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatcher.EndpointVersion, error) {
 	if err := s.conn.LostHome(); err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func (s *Store) EndpointVersions(ctx context.Context, ids []string) ([]dispatche
 	return out, nil
 }
 
-// DeletedEndpoints reads a page of those that were deleted.
+// DeletedEndpoints returns a page of the deleted endpoints.
 func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[string]int64, next string, err error) {
 	found, next, err := s.conn.Scan(ctx, "read deleted endpoints", conn.Home, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
 		return p.HScan(ctx, s.home+keys.Gone, at, "", gonePage)
@@ -81,7 +82,7 @@ func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[s
 	}
 	ends = make(map[string]int64, len(found)/2)
 	for i := 0; i+1 < len(found); i += 2 {
-		// What is no version was not written by this program: doctor tells.
+		// An invalid version was not written by this program, and doctor reports it.
 		if end, err := strconv.ParseInt(found[i+1], 10, 64); err == nil && end > 0 {
 			ends[found[i]] = end
 		}
@@ -89,7 +90,7 @@ func (s *Store) DeletedEndpoints(ctx context.Context, cursor string) (ends map[s
 	return ends, next, nil
 }
 
-// ForgetDeleted forgets that an endpoint was deleted.
+// ForgetDeleted removes the record of a deleted endpoint.
 func (s *Store) ForgetDeleted(ctx context.Context, id string) error {
 	return s.conn.At(ctx, "forget deleted endpoint", conn.Home, func(p redis.Pipeliner) { p.HDel(ctx, s.home+keys.Gone, id) })
 }

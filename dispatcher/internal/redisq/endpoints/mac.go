@@ -16,15 +16,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
-// Where there is a box, the last member of a record's JSON proves all before
-// it, with the endpoint's id and version. So a person that can write to Redis,
-// but has no key, can't change where its headers and secrets go. An old record
-// that is put back together with its old version is not noticed.
+// With a box, the last member of a record's JSON is a MAC of all members before it, with
+// the endpoint's id and version. So a person with write access to Redis, but without a
+// key, can't change where its headers and secrets are sent. A restored old record with
+// its old version is not detected.
 
-// macMember begins that member.
+// macMember is the prefix of that member.
 const macMember = `,"mac":"`
 
-// errUnproved says that a record was written without a key.
+// errUnproved is the error of a record without a valid MAC.
 var errUnproved = fmt.Errorf("%w: its record is not proved: it was stored without ENCRYPTION_KEY, or changed by somebody else; "+
 	"hookladder doctor --seal takes it as it is", dispatcher.ErrSealed)
 
@@ -32,14 +32,14 @@ func recordPlace(id string, version int64) seal.Place {
 	return seal.Place{Owner: id, Field: "record " + strconv.FormatInt(version, 10)}
 }
 
-// prove puts the proof of a record behind it.
+// prove appends the MAC to a record.
 func prove(box *seal.Box, record []byte, at seal.Place) []byte {
 	out := make([]byte, 0, len(record)+80)
 	out = append(append(out, record[:len(record)-1]...), macMember...)
 	return append(append(out, box.Sign(record, at)...), `"}`...)
 }
 
-// cutProof takes a record apart; ok: it has a proof.
+// cutProof separates a record and its MAC. ok is false if it has none.
 func cutProof(text string) (record, proof string, ok bool) {
 	at := strings.LastIndex(text, macMember)
 	if at < 0 || !strings.HasSuffix(text, `"}`) || at+len(macMember) > len(text)-2 {
@@ -49,7 +49,7 @@ func cutProof(text string) (record, proof string, ok bool) {
 	return text[:at] + "}", proof, !strings.ContainsAny(proof, `"\`)
 }
 
-// proved judges a record; without a box there is nothing to prove.
+// proved checks the MAC of a record. Without a box there is nothing to check.
 func proved(box *seal.Box, text string, at seal.Place) error {
 	if box == nil {
 		return nil
@@ -64,11 +64,11 @@ func proved(box *seal.Box, text string, at seal.Place) error {
 	return nil
 }
 
-// SealEndpoints writes each endpoint anew that is not proved by the first key:
-// that was stored without one, or with an older one. Those without a proof are
-// taken as they are, so a person has to ask for it. changed is called for each
-// that was written, and tell for each that was or should have been.
-func (s *Store) SealEndpoints(ctx context.Context, changed func(*dispatcher.Endpoint) error, tell func(id string, err error)) error {
+// SealEndpoints writes each endpoint again that has no MAC with the first key, because it
+// was stored without a key or with an older one. It accepts records without a MAC as they
+// are, so only a person may request it. It calls changed for each endpoint that was
+// written, and report for each that was or should have been.
+func (s *Store) SealEndpoints(ctx context.Context, changed func(*dispatcher.Endpoint) error, report func(id string, err error)) error {
 	if s.seal.Load() == nil {
 		return fmt.Errorf("seal endpoints: %w: set ENCRYPTION_KEY", seal.ErrNoKey)
 	}
@@ -78,16 +78,16 @@ func (s *Store) SealEndpoints(ctx context.Context, changed func(*dispatcher.Endp
 			err = changed(e)
 		}
 		if e != nil || err != nil {
-			tell(id, err)
+			report(id, err)
 		}
 	})
 	return err
 }
 
-// sealTries is how often an endpoint is read again that changes meanwhile.
+// sealTries is how many times a changing endpoint is read again.
 const sealTries = 5
 
-// sealEndpoint answers the endpoint that it wrote; nil: it had not to.
+// sealEndpoint returns the endpoint that it wrote; nil: there was nothing to do.
 func (s *Store) sealEndpoint(ctx context.Context, id string) (*dispatcher.Endpoint, error) {
 	for range sealTries {
 		var stored *redis.StringCmd
@@ -116,7 +116,7 @@ func (s *Store) sealEndpoint(ctx context.Context, id string) (*dispatcher.Endpoi
 	return nil, fmt.Errorf("endpoint %s: %w", id, dispatcher.ErrStale)
 }
 
-// current reports whether a record claims to be proved by the first key.
+// current reports whether a record claims a MAC with the first key.
 func (s *Store) current(stored string) bool {
 	_, proof, ok := cutProof(stored)
 	return ok && s.seal.Load().Current(proof)

@@ -16,21 +16,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of one call that reads endpoints: a MiB of records, which keeps Redis
-// busy for less than a millisecond, and no more than endpointChunk of them.
-// endpointsUnasked of the largest there may be, 48 KiB each, are no more than
-// that, so that nothing has to be asked of them first. (Measured on one core of
-// a server: 64 usual ones take 0.2 ms with their round trip, of which 2 µs each
-// to open and decode.)
+// Limits of one call that reads endpoints: a MiB of records, which takes Redis less than
+// a millisecond, and endpointChunk records. endpointsUnasked of the largest possible
+// records, 48 KiB each, are no more than a MiB, so their sizes need no query. (Measured
+// on one core of a server: 64 usual ones take 0.2 ms with their round trip, of which 2 µs
+// each to decrypt and decode.)
 const (
 	endpointChunk    = 256
 	endpointsUnasked = 20
 	endpointBytes    = 1 << 20
 )
 
-// Endpoints reads endpoints by their ids. Where a secret or a header's value
-// can't be opened, or the whole record not be read, Secrets is empty: one that
-// can be used always has a secret.
+// Endpoints returns endpoints by id. If a secret or a header's value can't be decrypted,
+// or the record can't be decoded, Secrets is empty. A usable endpoint always has a
+// secret.
 func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endpoint, error) {
 	if err := s.conn.LostHome(); err != nil {
 		return nil, err
@@ -63,8 +62,8 @@ func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endp
 	return out, nil
 }
 
-// partEndpoints cuts a chunk into parts whose records fit in one answer. One
-// that grows meanwhile makes an answer larger by what an endpoint has.
+// partEndpoints divides a chunk into parts whose records fit into one response. An
+// endpoint that grows meanwhile makes its response larger.
 func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]string, err error) {
 	if len(ids) <= endpointsUnasked {
 		return [][]string{ids}, nil
@@ -91,9 +90,9 @@ func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]stri
 	return append(parts, ids[from:]), nil
 }
 
-// readEndpoint reads what is stored of an endpoint. If it can't be read, the log
-// is told, once while it stays so, and the answer has no secrets. As missing it
-// would end what waits for it. An error would stop all that are read with it.
+// readEndpoint decodes a stored endpoint. If it can't be read, it is logged once while
+// that lasts, and returned without secrets. If it were missing, its waiting deliveries
+// would end. An error would fail all endpoints of the call.
 func (s *Store) readEndpoint(id, stored string) *dispatcher.Endpoint {
 	e, err := decode(id, stored, s.seal.Load())
 	if err != nil {
@@ -107,7 +106,7 @@ func (s *Store) readEndpoint(id, stored string) *dispatcher.Endpoint {
 
 var unreadSeed = maphash.MakeSeed()
 
-// EndpointID finds the endpoint with a uid.
+// EndpointID returns the id of the endpoint with a uid.
 func (s *Store) EndpointID(ctx context.Context, uid string) (string, error) {
 	var id *redis.StringCmd
 	err := s.conn.At(ctx, "find endpoint", conn.Home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home+keys.UIDs, uid) })
@@ -120,7 +119,7 @@ func (s *Store) EndpointID(ctx context.Context, uid string) (string, error) {
 	return conn.Value(id), err
 }
 
-// TenantEndpoints reads all endpoints of a tenant.
+// TenantEndpoints returns all endpoints of a tenant.
 func (s *Store) TenantEndpoints(ctx context.Context, tenant string) ([]*dispatcher.Endpoint, error) {
 	ids, err := s.tenantIDs(ctx, tenant)
 	if err != nil {
@@ -132,19 +131,19 @@ func (s *Store) TenantEndpoints(ctx context.Context, tenant string) ([]*dispatch
 	}
 	for i, e := range all {
 		if e != nil && e.URL == "" && !e.Pull {
-			return nil, fmt.Errorf("endpoint %s: %w", ids[i], errEndpoint) // whether a message matches is unknown
+			return nil, fmt.Errorf("endpoint %s: %w", ids[i], errEndpoint) // it is unknown whether a message matches
 		}
 	}
-	// The index proves nothing: one that is another tenant's has no business here.
+	// The index is not protected by a MAC, so endpoints of other tenants are removed.
 	return slices.DeleteFunc(there(all), func(e *dispatcher.Endpoint) bool { return e.Tenant != tenant }), nil
 }
 
-// tenantPage is how many ids of a tenant's endpoints are read in one call: with
-// their times some 700 KiB.
+// tenantPage is how many ids of a tenant's endpoints one call reads: some 700 KiB with
+// their times.
 const tenantPage = 16384
 
-// tenantIDs reads the ids of all endpoints of a tenant. Pages begin at a time of
-// creation, not at a number: one that is deleted meanwhile moves no other.
+// tenantIDs returns the ids of all endpoints of a tenant. Pages begin at a time of
+// creation, not at a number, so a deletion meanwhile does not shift them.
 func (s *Store) tenantIDs(ctx context.Context, tenant string) (ids []string, err error) {
 	key := s.home + keys.Tenant + tenant
 	for first := "-inf"; ; {
@@ -153,7 +152,7 @@ func (s *Store) tenantIDs(ctx context.Context, tenant string) (ids []string, err
 			return nil, err
 		}
 		whole := page
-		if len(page) == tenantPage { // of the last millisecond there may be more: the next page begins with it
+		if len(page) == tenantPage { // the last millisecond may have more, so the next page begins with it
 			last := page[len(page)-1].Score
 			whole = slices.DeleteFunc(page, func(z redis.Z) bool { return z.Score == last })
 			first = strconv.FormatFloat(last, 'f', -1, 64)
@@ -183,7 +182,7 @@ func (s *Store) indexed(ctx context.Context, key string, by *redis.ZRangeBy) ([]
 	return list.Val(), nil
 }
 
-// ListEndpoints reads a page, newest first.
+// ListEndpoints returns a page, newest first.
 func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) (page []*dispatcher.Endpoint, next string, err error) {
 	list := dispatcher.ListName("endpoints", f)
 	at, err := s.behind(ctx, list, f.Cursor)
@@ -231,7 +230,7 @@ func (s *Store) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilter) 
 	return there(page), next, nil
 }
 
-// behind is the last endpoint of the page before; nil: there is none.
+// behind returns the last endpoint of the page before; nil: none.
 func (s *Store) behind(ctx context.Context, list, cursor string) (*indexEntry, error) {
 	if cursor == "" {
 		return nil, nil
@@ -240,9 +239,9 @@ func (s *Store) behind(ctx context.Context, list, cursor string) (*indexEntry, e
 	return at, s.sealer.Open(ctx, list, cursor, at)
 }
 
-// endpointsBefore reads at most n entries of an index, newest first, that come
-// behind at in that order. Those made in its own millisecond are read again
-// and passed over: a cursor's own entry may be gone, so it can't be looked for.
+// endpointsBefore returns at most n entries of an index, newest first, that come after at
+// in that order. It reads the other entries of the same millisecond again and skips them,
+// because the cursor's own entry may be deleted.
 func (s *Store) endpointsBefore(ctx context.Context, key string, at *indexEntry, n int) ([]indexEntry, error) {
 	var out []indexEntry
 	by := redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(n)}
@@ -269,12 +268,12 @@ func (s *Store) endpointsBefore(ctx context.Context, key string, at *indexEntry,
 	}
 }
 
-// there leaves out those that were deleted after their ids were read.
+// there removes endpoints that were deleted after their ids were read.
 func there(all []*dispatcher.Endpoint) []*dispatcher.Endpoint {
 	return slices.DeleteFunc(all, func(e *dispatcher.Endpoint) bool { return e == nil })
 }
 
-// indexEntry is an endpoint as the indexes have it.
+// indexEntry is an entry of the indexes.
 type indexEntry struct {
 	Created int64 // ms
 	ID      string

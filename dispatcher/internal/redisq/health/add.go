@@ -12,19 +12,21 @@ import (
 )
 
 const (
-	// lanesAtOnce are those of one call of the script: 0.4 ms of Redis.
+	// lanesAtOnce is the number of lanes in one call of the script: 0.4 ms of Redis.
 	lanesAtOnce = 32
-	// callsAtOnce are those of one round trip: what else Redis has to do waits for 3 ms at most.
+	// callsAtOnce is the number of calls in one round trip. Other commands wait for at
+	// most 3 ms.
 	callsAtOnce = 8
-	// partsOfACount is above the number of calls that one count needs in one partition.
+	// partsOfACount is above the number of calls for one count in one partition.
 	partsOfACount = 256
-	// repeatedFor is for how long after a minute its count may be given again.
+	// repeatedFor is how long after a minute its count may be sent again.
 	repeatedFor = 2 * time.Hour
 )
 
-// Add adds what an instance counted, the oldest first. It answers what was not added, or
-// may not have been: that has to be given again before anything newer, and what was added
-// of it is not added twice. Each place, home or a partition, goes on without the others.
+// Add adds the counts of an instance, oldest first. It returns the counts that were not
+// added, or may not have been. The caller must send these again before any newer ones.
+// Parts that were added are not added twice. If a partition or home fails, the others
+// continue.
 func (s *Store) Add(ctx context.Context, instance string, counts []health.Count) (left []health.Count, err error) {
 	a := adding{store: s, instance: instance, failed: map[int]error{}}
 	for i := range counts {
@@ -44,14 +46,14 @@ func (s *Store) Add(ctx context.Context, instance string, counts []health.Count)
 	return left, errors.Join(errs...)
 }
 
-// adding is one Add. A place that failed gets nothing newer.
+// adding is one call of Add. A partition that failed gets no newer counts.
 type adding struct {
 	store    *Store
 	instance string
 	failed   map[int]error // by partition, or conn.Home
 }
 
-// addMinute adds a minute at home, and reports whether it is added.
+// addMinute adds a minute at home, and reports whether it was added.
 func (a *adding) addMinute(ctx context.Context, c *health.Count) bool {
 	if a.failed[conn.Home] != nil {
 		return false
@@ -66,8 +68,8 @@ func (a *adding) addMinute(ctx context.Context, c *health.Count) bool {
 	return err == nil
 }
 
-// addLanes adds bars, and answers those of places that failed: all of them, so that a
-// repeat has the same parts.
+// addLanes adds bars, and returns all bars of partitions that failed, so that a retry has
+// the same parts.
 func (a *adding) addLanes(ctx context.Context, c *health.Count) (left []health.LaneBar) {
 	bars := map[int][]health.LaneBar{}
 	for _, b := range c.Lanes {
@@ -100,7 +102,7 @@ func (a *adding) addLanes(ctx context.Context, c *health.Count) (left []health.L
 	return left
 }
 
-// barArgs are those of the script for some bars of one half hour.
+// barArgs returns the script's arguments for some bars of one half hour.
 func (s *Store) barArgs(c *health.Count, part int, bars []health.LaneBar) []any {
 	half := period{periodOf(bars[0].At, health.Half), health.Half, keptHalves, s.most}
 	args := args(c, part, half)
@@ -110,7 +112,7 @@ func (s *Store) barArgs(c *health.Count, part int, bars []health.LaneBar) []any 
 	return args
 }
 
-// period is what the script is told of a hash.
+// period describes a hash to the script.
 type period struct {
 	number int64
 	length time.Duration
@@ -118,18 +120,19 @@ type period struct {
 	most   int // fields
 }
 
-// until is when a hash may go.
+// until returns when a hash may expire.
 func (p period) until() time.Time {
 	return timeIn(p.number+1, p.length, time.Duration(p.kept)*p.length)
 }
 
-// args begin those of the script, behind the two that it does not read.
+// args returns the first arguments of the script, after the two that it ignores.
 func args(c *health.Count, part int, p period) []any {
 	forgotten := c.Number - int64(repeatedFor/time.Minute)
 	return []any{c.Number*partsOfACount + int64(part), forgotten * partsOfACount, p.number, p.kept, p.until().Unix(), p.most}
 }
 
-// BarsUntil is when the bars of a half hour may go; of what names none: at once.
+// BarsUntil returns when the bars of a half hour may expire. An invalid name may expire
+// at once.
 func BarsUntil(half string) time.Time {
 	number, _ := strconv.ParseInt(half, 10, 64)
 	return period{number: number, length: health.Half, kept: keptHalves}.until()

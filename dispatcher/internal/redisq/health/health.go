@@ -1,13 +1,13 @@
-// Package health keeps in Redis how deliveries went over time.
+// Package health stores the statistics of deliveries over time in Redis.
 //
-// The minutes of a project are in a hash for each day, at home, and the bars of a lane in
-// a hash for each half hour, in the lane's partition. Both hold texts of numbers, to which
-// a script adds. add.go adds what an instance counted, once however often it is given, and
-// read.go reads. Old hashes go by their time to live, and where keys don't, with the first
-// hash of a later period.
+// The minutes of a project are in a hash for each day, at home. The bars of a lane are in
+// a hash for each half hour, in the lane's partition. The values are texts of numbers, to
+// which a script adds. add.go adds the counts of an instance, each once even if it is
+// sent again, and read.go reads them. Old hashes expire by their time to live. Without
+// it, they are deleted with the first hash of a later period.
 //
-// Adding costs Redis 12 µs for each lane, and a bar takes 96 bytes. To read 48 bars of each
-// of 50 lanes takes 4 ms in one partition and 6 ms in 128, and all minutes take 7 ms.
+// Adding costs Redis 12 µs for each lane, and a bar takes 96 bytes. Reading 48 bars of
+// each of 50 lanes takes 4 ms in one partition and 6 ms in 128. All minutes take 7 ms.
 package health
 
 import (
@@ -26,31 +26,31 @@ import (
 //go:embed lua/health.lua
 var addSrc string
 
-// addScript is called so seldom that it is loaded when it is first needed.
+// addScript is called so rarely that it is loaded on its first call.
 var addScript = script.New("add health", addSrc)
 
 const (
 	day = 24 * time.Hour
-	// keptDays are those in which KeptMinutes may lie.
+	// keptDays is the number of days that contain KeptMinutes.
 	keptDays = int64(health.KeptMinutes/day) + 1
-	// keptHalves are the one that goes on and those of KeptBars before it.
+	// keptHalves is the current half hour and KeptBars before it.
 	keptHalves = health.KeptBars + 1
 )
 
-// Store keeps figures.
+// Store stores statistics.
 type Store struct {
 	conn *conn.Client
-	most int // lanes that have a bar of their own in one half hour and partition
+	most int // lanes with their own bar in one half hour and partition
 }
 
-// New keeps figures by the connection of a store that is open.
+// New returns a Store with the connection of an open store.
 func New(c *conn.Client) *Store {
 	return &Store{conn: c, most: mostLanes(c.Partitions())}
 }
 
-// Lanes are spread over partitions by chance, so each partition has room for twice its
-// share of lanesInAll. One half hour of a store with up to 250 partitions then has 4,000
-// bars at most, which are 19 MB in a day.
+// Lanes are spread over partitions by their hashes, so each partition has room for twice
+// its share of lanesInAll. One half hour of a store with up to 250 partitions then has at
+// most 4,000 bars, which are 19 MB in a day.
 const (
 	lanesInAll    = 2000
 	lanesAtLeast  = 16
@@ -61,33 +61,34 @@ func mostLanes(partitions int) int {
 	return min(lanesInAll, max(lanesAtLeast, 2*lanesInAll/max(partitions, 1)))
 }
 
-// partition is where a lane lies.
+// partition returns the partition of a lane.
 func (s *Store) partition(lane dispatcher.Lane) int {
 	return keys.Partition(string(lane), s.conn.Partitions())
 }
 
-// Since is when the data of a lane's partition began: what was counted before is lost. Zero:
-// it is not known.
+// Since returns when the data of a lane's partition began, because earlier statistics are
+// lost. It returns zero if that is unknown.
 func (s *Store) Since(lane dispatcher.Lane) time.Time {
 	return conn.EpochTime(s.conn.Epoch(s.partition(lane)))
 }
 
-// key is the name of the hash of a period: a day at home, half an hour in a partition.
+// key returns the name of the hash of a period: a day at home, half an hour in a
+// partition.
 func (s *Store) key(partition int, period int64) string {
 	return s.conn.Tag(partition) + keys.Health + strconv.FormatInt(period, 10)
 }
 
-// periodOf is the number of the period in which a time lies.
+// periodOf returns the number of the period with a time.
 func periodOf(at time.Time, length time.Duration) int64 {
 	return at.Unix() / int64(length/time.Second)
 }
 
-// timeIn is a time so long after the beginning of a period.
+// timeIn returns the time that is after the beginning of a period.
 func timeIn(period int64, length, after time.Duration) time.Time {
 	return time.Unix(period*int64(length/time.Second), 0).Add(after).UTC()
 }
 
-// textOf writes numbers. Zeros at the end are left out.
+// textOf formats numbers, without the zeros at the end.
 func textOf(numbers ...int64) string {
 	for len(numbers) > 1 && numbers[len(numbers)-1] == 0 {
 		numbers = numbers[:len(numbers)-1]
@@ -102,8 +103,8 @@ func textOf(numbers ...int64) string {
 	return string(b)
 }
 
-// readNumbers reads the numbers of a text, as many as there is room for. What is none,
-// since a person wrote it, counts as 0.
+// readNumbers parses at most len(into) numbers of a text. An invalid number, which a
+// person may have written, counts as 0.
 func readNumbers(text string, into ...*int64) {
 	for _, number := range into {
 		var word string
@@ -124,7 +125,8 @@ func readMinute(text string, at time.Time) health.Minute {
 	return m
 }
 
-// The rarest numbers are behind the durations: a bar without them is no longer for it.
+// The rarest numbers come after the durations, so that a usual bar is not longer because
+// of them.
 func barText(b *health.Bar) string {
 	f := &b.Failed
 	numbers := append([]int64{b.Delivered, f.Refused, f.Server, f.Timeout, f.Connect, f.Internal}, b.Took[:]...)

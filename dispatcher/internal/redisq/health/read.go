@@ -19,9 +19,8 @@ import (
 // MostLanes is how many lanes Bars reads in one call: 4,900 bars of at most 150 bytes.
 const MostLanes = 100
 
-// Minutes reads the minutes in which something moved, the oldest first: from that in which
-// since lies to the last that began before until. Of a longer time it reads the last
-// KeptMinutes.
+// Minutes returns the minutes with counts, oldest first, from the minute of since to the
+// last that began before until. It returns at most the last KeptMinutes.
 func (s *Store) Minutes(ctx context.Context, since, until time.Time) ([]health.Minute, error) {
 	if earliest := until.Add(-health.KeptMinutes); since.Before(earliest) {
 		since = earliest
@@ -64,10 +63,10 @@ func (s *Store) Minutes(ctx context.Context, since, until time.Time) ([]health.M
 	return found, nil
 }
 
-// Bars reads the bars of at most MostLanes lanes in which something moved, the oldest
-// first: from the half hour in which since lies, KeptBars and one at most. Of a half hour
-// without a bar of a lane, in which some lanes were counted together, it answers an unsure
-// one. What an unreachable partition has is missing, and the error says so.
+// Bars returns the bars with counts of at most MostLanes lanes, oldest first, from the
+// half hour of since, at most KeptBars and one. If some lanes of a half hour were counted
+// together, a lane without a bar gets an unsure one. If a partition can't be reached, its
+// bars are missing, and the error names it.
 func (s *Store) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) {
 	if len(lanes) > MostLanes {
 		return nil, fmt.Errorf("read health: %d lanes, at most %d", len(lanes), MostLanes)
@@ -99,7 +98,7 @@ func (s *Store) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Ti
 		}
 		for half, cmd := range texts[n] {
 			values, at := conn.Value(cmd), timeIn(first+int64(half), health.Half, 0)
-			if len(values) == 0 { // the key is of another type
+			if len(values) == 0 { // the key has a wrong type
 				continue
 			}
 			for i, name := range fields[n] {
@@ -115,7 +114,8 @@ func (s *Store) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Ti
 	return found, partitions.Join(errs...)
 }
 
-// unlessWrong is no error where a key is of another type: it has no figures then.
+// unlessWrong returns nil for the error of a key with a wrong type, because it has no
+// statistics.
 func unlessWrong(err error) error {
 	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// commands are those that the scripts and the store call; a test reads the scripts.
-// PUBLISH, SUBSCRIBE and the commands of a probe may be missing.
+// commands are the commands of the scripts and of the store. A test compares them with
+// the scripts. PUBLISH, SUBSCRIBE and the commands of a probe may be missing.
 var commands = []string{
 	"EVAL", "EVALSHA", "SCRIPT", "PING", "TIME", "SCAN", "DEL", "GET", "SET",
 	"HGET", "HSET", "HSETNX", "HDEL", "HMGET", "HGETALL", "HKEYS", "HLEN", "HEXISTS", "HINCRBY", "HSCAN", "HSTRLEN",
@@ -23,30 +23,29 @@ var commands = []string{
 	"XADD", "XDEL", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS", "EXPIREAT", "PEXPIREAT",
 }
 
-// capability is what a store can do at all. It never changes while the store runs.
+// capability is what a store supports. It does not change while the store runs.
 type capability struct {
-	mini    bool                // it is the one inside this process
-	hidden  bool                // it does not tell its commands
-	missing []string            // of commands
-	scripts dispatcher.Tristate // with keys that are not declared
+	mini    bool                // it is miniredis in this process
+	hidden  bool                // it does not report its commands
+	missing []string            // from commands
+	scripts dispatcher.Tristate // with undeclared keys
 	fault   string              // why they don't run; empty: they do
-	open    bool                // a partition could not be asked: ask again
-	waits   dispatcher.Tristate // WAITAOF does, where appendfsync is not always; Unknown: it was not tried
+	open    bool                // a partition could not be queried: query again
+	waits   dispatcher.Tristate // WAITAOF works if appendfsync is not always; Unknown: not tried
 }
 
-// askCapability asks once what the store is able to do.
-func (p *Probe) askCapability(ctx context.Context) (*capability, error) {
+// queryCapability queries the capability of the store once.
+func (p *Probe) queryCapability(ctx context.Context) (*capability, error) {
 	a := &capability{}
-	if err := p.askCommands(ctx, a); err != nil {
+	if err := p.queryCommands(ctx, a); err != nil {
 		return nil, err
 	}
 	p.tryScript(ctx, a)
 	return a, nil
 }
 
-// askCommands asks for the commands by their names. A version number is no proof of
-// them.
-func (p *Probe) askCommands(ctx context.Context, a *capability) error {
+// queryCommands queries the commands by name, because a version number proves nothing.
+func (p *Probe) queryCommands(ctx context.Context, a *capability) error {
 	args := []any{"command", "info"}
 	for _, name := range commands {
 		args = append(args, name)
@@ -68,7 +67,7 @@ func (p *Probe) askCommands(ctx context.Context, a *capability) error {
 			known[strings.ToUpper(name)] = true
 		}
 	}
-	if len(lines) > len(args)-2 { // miniredis tells its whole table whatever it is asked for, and not all that it has
+	if len(lines) > len(args)-2 { // miniredis always returns its whole table, but it lacks some of its commands
 		a.mini = true
 		return nil
 	}
@@ -80,8 +79,8 @@ func (p *Probe) askCommands(ctx context.Context, a *capability) error {
 	return nil
 }
 
-// tryScript does in each partition what scripts rely on. A partition that can't be
-// reached leaves it unknown, unless the script fails in another.
+// tryScript runs a typical script in each partition. A partition that can't be reached
+// leaves the result unknown, unless the script fails in another one.
 func (p *Probe) tryScript(ctx context.Context, a *capability) {
 	for _, r := range p.conn.Send(ctx, conn.Batch{Script: p.script, Calls: p.conn.Everywhere([]any{probeValue})}) {
 		r.Hint()
@@ -105,17 +104,17 @@ func (p *Probe) tryScript(ctx context.Context, a *capability) {
 
 const probeValue = "probe"
 
-// A server that writes to its disk once a second can't have done so three times
-// within truthful. Time is taken from the first answer on: on a slow disk it may be
-// late, with the next soon after it.
+// A server that writes to its disk once a second can't do so three times within truthful.
+// The time counts from the first response, because a slow disk may delay it and the next
+// one comes soon after.
 const (
 	waitTries = 3
 	truthful  = 700 * time.Millisecond
 )
 
-// tryWaitAOF finds out whether WAITAOF waits for a disk that is written to once a
-// second. Some versions of Redis and Valkey answer before the write, and a version
-// number is no proof.
+// tryWaitAOF finds out whether WAITAOF waits for a disk that is written once a second.
+// Some versions of Redis and Valkey respond before the write, and a version number proves
+// nothing.
 func (p *Probe) tryWaitAOF(ctx context.Context) dispatcher.Tristate {
 	var began time.Time
 	for i := range waitTries {

@@ -39,5 +39,5 @@ func (t Told) Tell() dispatcher.StoreInfo {
 	for range t.Down {
 		f.nodes = append(f.nodes, node{name: "down", err: conn.ErrReply})
 	}
-	return f.tell()
+	return f.report()
 }

@@ -9,24 +9,24 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// clockTolerance is how far a server's clock may be from this host's before it is
-// told. Only people who compare logs depend on it.
+// clockTolerance is how far a server's clock may differ from this host's before it is
+// reported. It matters only to people who compare logs.
 const clockTolerance = 5 * time.Second
 
-// facts are all that was found out. The checks are judged by them.
+// facts has the results of all queries. The checks use them.
 type facts struct {
-	nodes      []node // at least one answered
+	nodes      []node // at least one has responded
 	able       capability
 	durability dispatcher.Durability
 	waitAOF    bool // a publish waits by WAITAOF
 	mode       conn.Mode
 	polls      bool
-	clock      bool              // the server's clock means something
-	cluster    map[string]string // of CLUSTER INFO; nil: hidden, or it is none
+	clock      bool              // the server's clock is used
+	cluster    map[string]string // from CLUSTER INFO; nil: hidden, or not a cluster
 }
 
-// tell judges the facts.
-func (f *facts) tell() dispatcher.StoreInfo {
+// report returns the results of all checks.
+func (f *facts) report() dispatcher.StoreInfo {
 	i := dispatcher.StoreInfo{
 		Kind: "unknown", Mode: f.modeName(), Nodes: len(f.nodes), Durability: f.durability,
 		AppendOnly: f.appendOnly(), Fsync: f.fsync(), Eviction: f.eviction(),
@@ -54,7 +54,7 @@ func (f *facts) tell() dispatcher.StoreInfo {
 	return i
 }
 
-// modeName is the mode as it is told. What was not found out is a single server.
+// modeName returns the mode. An unknown mode is a single server.
 func (f *facts) modeName() string {
 	if f.mode == "" || f.mode == conn.ModeAuto {
 		return string(conn.ModeSingle)
@@ -62,13 +62,13 @@ func (f *facts) modeName() string {
 	return string(f.mode)
 }
 
-// answered are the masters that answered.
+// answered returns the masters that responded.
 func (f *facts) answered() []node {
 	return slices.DeleteFunc(slices.Clone(f.nodes), func(n node) bool { return n.err != nil })
 }
 
-// worst reads a value of each master that answered, and answers the one that stands
-// first in order. It is empty where a master hides its value and none has the first.
+// worst returns the value of the masters that is first in order. It is empty if a master
+// hides its value and no other has the first one.
 func (f *facts) worst(order []string, value func(node) string) string {
 	found, hidden := len(order), false
 	for _, n := range f.answered() {
@@ -78,7 +78,7 @@ func (f *facts) worst(order []string, value func(node) string) string {
 		case v == "":
 			hidden = true
 		case at < 0:
-			return v // an unknown value: it may be worse than all in order
+			return v // an unknown value may be worse than all in order
 		default:
 			found = min(found, at)
 		}
@@ -119,7 +119,7 @@ func (f *facts) eviction() string {
 
 func evicts(policy string) bool { return strings.HasPrefix(policy, "allkeys-") }
 
-// memory is what the fullest master uses, and its limit: 0 for none.
+// memory returns the memory and the limit of the fullest master; 0: no limit.
 func (f *facts) memory() (used, limit *int64) {
 	full := -1.0
 	for _, n := range f.answered() {
@@ -127,7 +127,7 @@ func (f *facts) memory() (used, limit *int64) {
 		if u == nil {
 			continue
 		}
-		share := float64(*u) / (1 << 62) // no limit: fewer than any share of one
+		share := float64(*u) / (1 << 62) // no limit: less than any share of a limit
 		if m != nil && *m > 0 {
 			share = float64(*u) / float64(*m)
 		}
@@ -138,7 +138,7 @@ func (f *facts) memory() (used, limit *int64) {
 	return used, limit
 }
 
-// loses says what is gone if a master's host dies.
+// loses returns which data are lost if a master's host dies.
 func (f *facts) loses(i dispatcher.StoreInfo) string {
 	switch {
 	case f.able.mini:
@@ -149,7 +149,7 @@ func (f *facts) loses(i dispatcher.StoreInfo) string {
 		return dispatcher.LosesUnreplicated
 	case i.AppendOnly == nil:
 		return dispatcher.LosesUnknown
-	case !*i.AppendOnly && slices.ContainsFunc(f.answered(), func(n node) bool { save, told := n.config["save"]; return told && save == "" }):
+	case !*i.AppendOnly && slices.ContainsFunc(f.answered(), func(n node) bool { save, reported := n.config["save"]; return reported && save == "" }):
 		return dispatcher.LosesEverything
 	case !*i.AppendOnly:
 		return dispatcher.LosesSinceSnapshot

@@ -1,5 +1,6 @@
-// Package probe finds out what a store is able to do, how it is set, and what it
-// would lose.
+// Package probe finds out what a store supports, how it is configured, and which data it
+// would lose. The start of an instance, /readyz and the doctor call Store. It queries all
+// masters, evaluates the checks (checks.go) and caches the result.
 package probe
 
 import (
@@ -20,59 +21,58 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// fresh is how long an answer is given again. Health checks of several load
-// balancers then cost four commands in ten seconds, which leaves an idle
-// instance below two a second.
+// fresh is how long a result is cached. Health checks of several load balancers then cost
+// four commands in ten seconds, so an idle instance stays below two a second.
 const fresh = 10 * time.Second
 
-// patience bounds the questions, since health checks wait for the answers, and some
-// of them for those of another caller. The first time it is firstPatience: then
-// things are tried that take some seconds.
+// patience is the timeout of the queries, because health checks wait for the result, and
+// some of them for the query of another caller. The first time it is firstPatience,
+// because some checks take seconds.
 const (
 	patience      = 3 * time.Second
 	firstPatience = 10 * time.Second
 )
 
-// Options are what a store is judged by.
+// Options configure the checks.
 type Options struct {
 	Durability dispatcher.Durability // what a publish waits for
 	Polls      bool                  // neither pub/sub nor PUBLISH is used
-	TestClock  bool                  // the server's clock means nothing
+	TestClock  bool                  // the server's clock is not used
 }
 
-// Probe finds out what a store is able to do and how it is set.
+// Probe queries a store and caches the result.
 type Probe struct {
 	conn    *conn.Client
 	options Options
 	script  script.Script
 
-	mu    sync.Mutex // guards what follows, and lets one caller ask for all
+	mu    sync.Mutex // guards the fields below, so one caller queries for all
 	last  dispatcher.StoreInfo
-	until time.Time   // last is given again before it; zero: the store was not asked yet
-	able  *capability // nil: not all of it is known yet
+	until time.Time   // last is returned until then; zero: not queried yet
+	able  *capability // nil: not completely known yet
 }
 
 //go:embed lua/probe.lua
 var probeSrc string
 
-// New makes a probe of the store behind a connection.
+// New returns a probe of the store behind a connection.
 func New(c *conn.Client, o Options) *Probe {
 	return &Probe{conn: c, options: o, script: script.Make(o.TestClock, "probe", probeSrc)}
 }
 
-// node is what one master tells, word for word.
+// node has the raw values of one master.
 type node struct {
 	name   string
-	err    error             // it did not answer
-	info   map[string]string // of INFO; nil: hidden
-	config map[string]string // of CONFIG GET; what is hidden is missing
-	ahead  time.Duration     // its clock before this host's
+	err    error             // it did not respond
+	info   map[string]string // from INFO; nil: hidden
+	config map[string]string // from CONFIG GET; hidden values are missing
+	ahead  time.Duration     // its clock minus this host's
 }
 
-// Store reads what all masters that hold partitions tell of themselves, and answers
-// the worst of each property. Managed kinds hide much: what they hide is unknown. A
-// master that does not answer is a check that does not hold, and no error: the
-// partitions on others go on.
+// Store queries all masters with partitions, and returns the worst value of each
+// property. Managed services hide much, and hidden properties are unknown. A master that
+// does not respond fails a check but returns no error, because the partitions on other
+// masters work.
 func (p *Probe) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,25 +85,25 @@ func (p *Probe) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	f, err := p.ask(ctx)
+	f, err := p.query(ctx)
 	if err != nil {
 		return dispatcher.StoreInfo{Kind: "unknown", Loses: dispatcher.LosesUnknown}, err
 	}
-	p.last, p.until = f.tell(), time.Now().Add(fresh)
+	p.last, p.until = f.report(), time.Now().Add(fresh)
 	if p.able.open {
 		p.able = nil
 	}
 	return p.last, nil
 }
 
-// ask asks for all that the checks need.
-func (p *Probe) ask(ctx context.Context) (*facts, error) {
-	nodes, err := p.askMasters(ctx)
+// query queries everything that the checks need.
+func (p *Probe) query(ctx context.Context) (*facts, error) {
+	nodes, err := p.queryMasters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if p.able == nil {
-		if p.able, err = p.askCapability(ctx); err != nil {
+		if p.able, err = p.queryCapability(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +112,7 @@ func (p *Probe) ask(ctx context.Context) (*facts, error) {
 		mode: p.conn.Mode(), polls: p.options.Polls, clock: !p.options.TestClock,
 	}
 	if p.conn.InCluster() {
-		f.cluster = askCluster(ctx, p.conn.Redis())
+		f.cluster = queryCluster(ctx, p.conn.Redis())
 	}
 	if f.waitAOF && p.able.waits == dispatcher.Unknown && f.fsync() != "always" && f.fsync() != "no" {
 		p.able.waits = p.tryWaitAOF(ctx)
@@ -121,13 +121,13 @@ func (p *Probe) ask(ctx context.Context) (*facts, error) {
 	return f, nil
 }
 
-// askMasters asks each master. Only where none answers it is an error.
-func (p *Probe) askMasters(ctx context.Context) ([]node, error) {
+// queryMasters queries each master. It returns an error only if none responds.
+func (p *Probe) queryMasters(ctx context.Context) ([]node, error) {
 	masters, err := p.conn.Masters(ctx)
 	nodes := make([]node, len(masters))
 	var all sync.WaitGroup
 	for i, master := range masters {
-		all.Go(func() { nodes[i] = askNode(ctx, master) })
+		all.Go(func() { nodes[i] = queryNode(ctx, master) })
 	}
 	all.Wait()
 	slices.SortFunc(nodes, func(a, b node) int { return strings.Compare(a.name, b.name) })
@@ -145,8 +145,8 @@ func (p *Probe) askMasters(ctx context.Context) ([]node, error) {
 	return nodes, nil
 }
 
-// askNode asks one master. What it refuses to say is left out.
-func askNode(ctx context.Context, c *redis.Client) node {
+// queryNode queries one master. It skips values that the master refuses to report.
+func queryNode(ctx context.Context, c *redis.Client) node {
 	n := node{name: c.Options().Addr, config: map[string]string{}}
 	var info *redis.StringCmd
 	var settings [2]*redis.MapStringStringCmd
@@ -155,7 +155,7 @@ func askNode(ctx context.Context, c *redis.Client) node {
 	_, _ = c.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		clock = p.Time(ctx)
 		info = p.Info(ctx)
-		for i, name := range []string{"appendfsync", "save"} { // several at once only since 7.0
+		for i, name := range []string{"appendfsync", "save"} { // several in one command only since 7.0
 			settings[i] = p.ConfigGet(ctx, name)
 		}
 		return nil
@@ -178,7 +178,7 @@ func askNode(ctx context.Context, c *redis.Client) node {
 	return n
 }
 
-// infoFields reads the lines of INFO.
+// infoFields parses the lines of INFO.
 func infoFields(text string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -189,8 +189,8 @@ func infoFields(text string) map[string]string {
 	return fields
 }
 
-// askCluster reads CLUSTER INFO of any node; nil: it is hidden.
-func askCluster(ctx context.Context, c redis.UniversalClient) map[string]string {
+// queryCluster returns CLUSTER INFO of any node; nil: hidden.
+func queryCluster(ctx context.Context, c redis.UniversalClient) map[string]string {
 	text, err := c.ClusterInfo(ctx).Result()
 	if err != nil {
 		return nil
@@ -198,7 +198,7 @@ func askCluster(ctx context.Context, c redis.UniversalClient) map[string]string 
 	return infoFields(text)
 }
 
-// numberOf reads a whole number; nil: it is none.
+// numberOf parses a whole number; nil: not a number.
 func numberOf(text string) *int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

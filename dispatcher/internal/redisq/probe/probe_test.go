@@ -274,7 +274,7 @@ func TestProbeJudgesTheWorstOfAllMasters(t *testing.T) {
 		"one that hides its policy":      {among(told(map[string]string{"maxmemory_policy": ""})), "eviction", dispatcher.Unknown, "noeviction"},
 		"no limit of memory":             {told(map[string]string{"maxmemory": "0"}), "memory", dispatcher.Yes, "maxmemory is not set"},
 		"one without a file":             {among(told(map[string]string{"aof_enabled": "0"})), "append_only", dispatcher.No, "set appendonly yes"},
-		"one that hides its file":        {among(told(map[string]string{"aof_enabled": ""})), "append_only", dispatcher.Unknown, "does not tell"},
+		"one that hides its file":        {among(told(map[string]string{"aof_enabled": ""})), "append_only", dispatcher.Unknown, "does not report"},
 		"one whose disk is full":         {among(told(map[string]string{"aof_last_write_status": "err"})), "append_only", dispatcher.No, "b can't write"},
 		"one whose clock goes wrong":     {with(told(nil), func(s *probe.Told) { s.Ahead = -10 * time.Second }), "clock", dispatcher.No, "-10s"},
 		"replicas that follow":           {with(told(online), func(s *probe.Told) { s.Durability = two }), "durability", dispatcher.Yes, "2 replicas"},

@@ -77,6 +77,6 @@ func TestAnActionWithoutRedisLeadsToAPageThatSaysSo(t *testing.T) {
 	server.Restart()
 	who.away = false
 	require.Eventually(t, func() bool {
-		return strings.Contains(who.get(done.Header.Get("Location")).text, "It is not known whether this was done")
+		return strings.Contains(who.get(done.Header.Get("Location")).text, "It is unknown whether this was done")
 	}, patience, 10*time.Millisecond)
 }

@@ -1,14 +1,16 @@
-// Package console serves pages to people: an operator's console below /console, and what
-// a merchant sees of its own below /link.
+// Package console serves web pages: the operator's console below /console, and the pages of
+// a merchant below /link.
 //
-// routes.go is the list of all pages and actions, each with the right that it needs. A
-// request becomes a visit (visit.go): session.go finds who looks, and the desk
-// (package desk) makes calls of the API for them. Each page has a file of its own, which
-// reads through the desk and answers what its template shows; render.go writes that.
+// routes.go lists all pages and actions with the right that each needs. A request goes
+// through these steps:
+//   - session.go or link.go finds the visitor, and visit.go makes a visit of the request.
+//   - The page's own file reads through package desk, which calls the API with the
+//     visitor's rights.
+//   - render.go writes the page's data with its template.
 //
-// The pages call the API inside the process (inside.go), so what they show, refuse and
-// change is exactly what the API does. Templates, styles and scripts are in the binary.
-// Reading needs no script; a script (assets/js) refreshes the page in place.
+// The pages call the API inside the process (inside.go), so they show, refuse and change
+// exactly the same as the API. Templates, styles and scripts are embedded in the binary.
+// Pages work without a script; a script (assets/js) refreshes them in place.
 package console
 
 import (
@@ -30,45 +32,45 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 )
 
-// Options are what the pages rest on.
+// Options are the dependencies and settings of the pages.
 type Options struct {
 	API      http.Handler                                                 // of this process
-	Find     func(key string) (access.Caller, bool)                       // the API key with this text
-	Owned    func(owner string) (access.Caller, bool)                     // the API key with this owner text
-	Keyless  func() bool                                                  // there are no keys: the API serves this host alone
-	Sessions Sessions                                                     // where browsers that signed in are kept
-	Link     func(ctx context.Context, token string) (access.Link, error) // the link that a token opens
-	Shown    Shown                                                        // the pages that answer actions
+	Find     func(key string) (access.Caller, bool)                       // returns the owner of an API key
+	Owned    func(owner string) (access.Caller, bool)                     // returns the API key with this owner text
+	Keyless  func() bool                                                  // reports that there are no keys, so the API serves this host only
+	Sessions Sessions                                                     // the sessions of browsers that signed in
+	Link     func(ctx context.Context, token string) (access.Link, error) // returns the link of a token
+	Shown    Shown                                                        // the stored results of actions
 	Meter    desk.Meter                                                   // counts the changes of links
 
-	Minutes      func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: they are not counted
-	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are
-	FiguresSince func(dispatcher.Lane) time.Time                                                                               // when the Bars of a lane began; nil, or zero: that is not known
-	Archive      func() archive.Status                                                                                         // nil: there is none
+	Minutes      func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: not counted
+	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are counted
+	FiguresSince func(dispatcher.Lane) time.Time                                                                               // when the Bars of a lane began; nil or zero: unknown
+	Archive      func() archive.Status                                                                                         // nil: no archive
 
-	Now       func() time.Time // by the store's clock
-	Settings  []Setting        // as this process has them
+	Now       func() time.Time // the store's clock
+	Settings  []Setting        // the settings of this process
 	Project   string
 	Version   string
-	PublicURL *url.URL // how people reach this process; nil: as they did
+	PublicURL *url.URL // the public URL of this process; nil: the URL of the request
 	Brand     Brand
 	Log       *slog.Logger
 }
 
-// Setting is one setting of this process, as it may be shown.
+// Setting is one setting of this process in its public form.
 type Setting struct{ Name, Value, Source string }
 
-// Brand is what a merchant's pages show of the operator.
+// Brand is the operator's branding of a merchant's pages.
 type Brand struct {
 	Name  string // empty: Hookladder
-	Logo  string // an https URL, or data:image/png; empty: none
-	Color string // #rrggbb; empty: the console's own
+	Logo  string // an https URL or data:image/png; empty: none
+	Color string // #rrggbb; empty: the default
 }
 
-// Sessions keep the browsers that signed in. access.ErrNoSession says that there is no
-// session with a token; any other error, that it is not known whether there is one.
+// Sessions stores the sessions of browsers. access.ErrNoSession says that a token has no
+// session. Any other error says that this is unknown.
 type Sessions struct {
-	Open  func(ctx context.Context, key string) (token string, err error) // of an API key, by its owner text
+	Open  func(ctx context.Context, key string) (token string, err error) // for the owner text of an API key
 	Get   func(ctx context.Context, token string) (access.Session, error)
 	Close func(ctx context.Context, token string) error
 }
@@ -82,12 +84,12 @@ type server struct {
 	look    *look
 	guesses *guesses // wrong keys
 
-	failures callers.LogRate // of pages that could not be shown
+	failures callers.LogRate // of pages that failed
 	guard    *http.CrossOriginProtection
-	secure   bool // people come by https
+	secure   bool // browsers use https
 }
 
-// New makes the handler of everything below /console and /link.
+// New returns the handler of all paths below /console and /link.
 func New(o Options) (http.Handler, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -112,12 +114,12 @@ func New(o Options) (http.Handler, error) {
 	return s, nil
 }
 
-// policy lets a page load what this process serves, and nothing else. Styles and scripts
-// within a page are refused, so text that got into it as HTML could do nothing.
+// policy allows a page to load only this process's files. Inline styles and scripts are
+// refused, so HTML that is injected into a page can't run.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// policy is the policy of a page. A merchant's shows the operator's logo too.
+// policy returns the policy of a page. A merchant's page also loads the operator's logo.
 func (s *server) policy(r *http.Request) string {
 	if u, err := url.Parse(s.Brand.Logo); err == nil && u.Scheme == "https" && underBase(r.URL.Path, s.link) {
 		return strings.Replace(policy, "img-src 'self'", "img-src 'self' "+u.Scheme+"://"+u.Host, 1)
@@ -125,9 +127,9 @@ func (s *server) policy(r *http.Request) string {
 	return policy
 }
 
-// referrers forbids a browser to tell the next page which one it comes from. But then a
-// form tells no origin either, and over plain HTTP from another host browsers say nothing
-// else by which the page's own form can be told from another site's.
+// referrers returns the Referrer-Policy. With no-referrer a browser also sends no Origin
+// with a form. Over plain HTTP to another host it sends no other header that proves the
+// form is ours.
 func (s *server) referrers(r *http.Request) string {
 	if s.secure || r.TLS != nil || isLoopback(r.Host) || s.opensLink(r.URL.Path) {
 		return "no-referrer"
@@ -135,20 +137,20 @@ func (s *server) referrers(r *http.Request) string {
 	return "same-origin"
 }
 
-// opensLink reports whether a path has the token of a link.
+// opensLink reports whether a path has a link's token.
 func (s *server) opensLink(path string) bool {
 	token, ok := strings.CutPrefix(path, s.link+"/")
 	return ok && isToken(token)
 }
 
-// opensByHTTP reports whether a request opens a link, from a browser that says nothing of
-// where it comes from. The token proves more than that would.
+// opensByHTTP reports whether a request opens a link from a browser that sends no origin.
+// The token is a stronger proof than the origin.
 func (s *server) opensByHTTP(r *http.Request) bool {
 	return s.opensLink(r.URL.Path) && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "null"
 }
 
-// isLoopback reports whether a Host header names this host: browsers take such pages for
-// as safe as those of https.
+// isLoopback reports whether a Host header is this host. Browsers trust such pages like
+// https pages.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -157,9 +159,9 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback()
 }
 
-// ServeHTTP serves a page, a part of one, or an action.
+// ServeHTTP serves a page, a file or an action.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s.public != "" && !underBase(r.URL.Path, s.public) { // a proxy took it away, or there was none
+	if s.public != "" && !underBase(r.URL.Path, s.public) { // a proxy removed the base path, or no proxy was used
 		below := *r.URL
 		below.Path, below.RawPath = s.public+r.URL.Path, ""
 		r = r.WithContext(r.Context())

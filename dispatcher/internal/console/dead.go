@@ -9,10 +9,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// deadPage counts what died, by destination and reason.
+// deadPage counts dead deliveries by destination and reason.
 type deadPage struct {
 	Groups   []deadRow
-	Total    int64 // of the groups that are shown
+	Total    int64 // of the groups on the page
 	Reasons  []choice
 	Chips    []filterChip
 	Clear    string
@@ -26,9 +26,9 @@ type deadRow struct {
 	Group wire.DeadGroup
 	ID    string
 	Name  string
-	Value string // of its box
-	List  string // where its deliveries are
-	Last  string // what the newest one's last attempt brought
+	Value string // of its checkbox
+	List  string // URL of the list of its deliveries
+	Last  string // the last error of the newest one
 }
 
 // dead serves GET /dead.

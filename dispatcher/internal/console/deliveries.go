@@ -18,30 +18,30 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// rowsAtOnce is how many deliveries a page lists.
+// rowsAtOnce is the page length of a list of deliveries.
 const rowsAtOnce = 50
 
-// deliveriesPage is a list of deliveries.
+// deliveriesPage is the data of a list of deliveries.
 type deliveriesPage struct {
-	Query    string // what was typed into the search
-	Looked   string // as what it was looked for; empty: it was not
-	Subject  string // where it is looked for as a subject instead; empty: nowhere
+	Query    string // the typed search
+	Looked   string // the kind of the search; empty: none
+	Subject  string // the URL that searches for a subject instead; empty: none
 	Statuses []choice
 	Chips    []filterChip
 	Hidden   []filterChip // of a form that adds a filter
 	Reasons  []string
-	Clear    string // where there is no filter
+	Clear    string // the URL without a filter
 	Wrong    string
 	Rows     []deliveryRow
-	Older    string // where the list goes on; empty: it does not
-	Newest   string // where it begins; empty: here
+	Older    string // URL of the next page; empty: none
+	Newest   string // URL of the first page; empty: this is it
 	LookedAt int
 	Until    wire.Time // the list was read down to this time
-	Short    bool      // the page is short, though the list goes on
+	Short    bool      // the page is short, but the list continues
 	Filtered bool
-	Since    wire.Time // with an archive: it is whole from then on
-	Picked   string    // where the selected rows go
-	Jobs     []choice  // what can be done with all that match
+	Since    wire.Time // with an archive: the list is complete from then on
+	Picked   string    // the URL for the selected rows
+	Jobs     []choice  // actions for all matching deliveries
 	Live     bool
 }
 
@@ -52,10 +52,10 @@ type deliveryRow struct {
 	Subject, Host, Path    string
 	Tenant, Destination    string
 	Meter                  template.HTML
-	Code                   string // of the last answer; empty: there was none yet
+	Code                   string // of the last response; empty: none yet
 	Outcome                string
 	Why                    string
-	At                     wire.Time // when it ended, or is due
+	At                     wire.Time // when it ended or is due
 	Due                    bool
 	Pick                   string
 }
@@ -67,7 +67,7 @@ func deliveries(v *visit) (pageAnswer, error) {
 	p := deliveriesPage{Query: q, Clear: v.base + "/deliveries", Picked: v.base + "/deliveries/picked", Reasons: deadReasons}
 	filter := filterOf(query, v.srv.Now())
 	if v.Link != nil {
-		filter.query.Del("tenant") // it has one
+		filter.query.Del("tenant") // the endpoint has a tenant
 	}
 	if q != "" {
 		to, err := p.search(v, q, &filter)
@@ -103,25 +103,25 @@ func deliveries(v *visit) (pageAnswer, error) {
 		p.Older = filter.url(path, "cursor", *page.NextCursor)
 		p.Short = len(page.Data) < rowsAtOnce
 	}
-	p.Live = cursor == "" && !p.Short && p.Wrong == "" // a search that took its time is not repeated by itself
+	p.Live = cursor == "" && !p.Short && p.Wrong == "" // a slow search does not refresh by itself
 	return pageAnswer{template: "deliveries", title: "Deliveries", section: "deliveries", status: status, body: p}, nil
 }
 
-// A page that finds nothing goes on by itself, so often and for so long. One of a link does not,
-// because a stranger must not cost more than one page.
+// An empty page continues with the next one, up to a limit of pages and time. A page of a
+// link does not, because a stranger must not cause more work than one page.
 const (
 	searchPages  = 20
 	searchWithin = 2 * time.Second
 )
 
-// firstFound reads the first page of a list with anything on it, and says how far all of them
-// looked.
+// firstFound reads pages until one has a delivery. Its result says how far all of them
+// read.
 func firstFound(v *visit, f deliveryFilter, cursor string) (page wire.Page, err error) {
 	looked, began := 0, time.Now()
 	for n := 1; ; n++ {
 		next, err := v.Deliveries(v.ctx, f.list(rowsAtOnce, cursor))
 		if err != nil && n > 1 && v.ctx.Err() == nil {
-			return page, nil // its cursor goes on
+			return page, nil // its cursor continues
 		}
 		if page = next; err != nil {
 			return page, err
@@ -135,12 +135,12 @@ func firstFound(v *visit, f deliveryFilter, cursor string) (page wire.Page, err 
 	}
 }
 
-// search finds what a person typed: a message, an endpoint, or else a subject. It answers
-// where the browser goes, or adds to the filter.
+// search finds a typed text: a message, an endpoint, or else a subject. It returns a
+// redirect, or adds to the filter.
 func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to string, err error) {
 	p.Subject = v.base + "/deliveries?" + url.Values{"subject_like": {q}}.Encode()
 	id, lane := q, ""
-	if before, after, ok := strings.Cut(q, ":"); ok && !strings.Contains(q, "://") { // a delivery's id
+	if before, after, ok := strings.Cut(q, ":"); ok && !strings.Contains(q, "://") { // the id of a delivery
 		lane, id = before, after
 	}
 	switch {
@@ -174,13 +174,13 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 	return "", nil
 }
 
-// notThere reports whether an error says that nothing of a name is there, or could be.
+// notThere reports whether an error says that a name does not exist or is invalid.
 func notThere(err error) bool {
 	var p *client.Problem
 	return errors.Is(err, desk.ErrHidden) || errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity)
 }
 
-// describe tells what the filter is, and where other ones lead.
+// describe sets the filter's chips and the links to other filters.
 func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 	p.Filtered = !f.empty()
 	for _, status := range statuses {
@@ -192,7 +192,7 @@ func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 		p.Statuses = append(p.Statuses, choice{Word: status, URL: one.url(path), On: on})
 	}
 	p.Chips, p.Hidden = f.chips(path, false), f.hidden()
-	if f.empty() || !v.May(desk.Operate) || len(f.query["subject_like"]) > 0 { // a job acts on exact subjects alone
+	if f.empty() || !v.May(desk.Operate) || len(f.query["subject_like"]) > 0 { // a job needs exact subjects
 		return
 	}
 	only := func(allowed ...string) bool {
@@ -209,10 +209,10 @@ func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 	}
 }
 
-// deadReasons are what a delivery may have died of.
+// deadReasons are the reasons of a death.
 var deadReasons = dispatcher.Texts(dispatcher.DeadReasons)
 
-// deliveryRows are deliveries for a list.
+// deliveryRows returns the rows of a list.
 func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {
 	rows := make([]deliveryRow, 0, len(list))
 	for _, d := range list {
@@ -237,7 +237,7 @@ func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {
 	return rows
 }
 
-// lastAnswer is the code of the last answer, and the class of its colour.
+// lastAnswer returns the code of the last response, and the class of its colour.
 func lastAnswer(d wire.Delivery) (code, outcome string) {
 	switch {
 	case d.Attempts == 0:

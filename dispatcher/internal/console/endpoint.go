@@ -12,10 +12,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// failingShown is how many of what still fails a page shows, and deadShown of what died.
+// failingShown limits the failing deliveries of a page, and deadShown the dead ones.
 const failingShown, deadShown = 20, 10
 
-// endpointPage is an endpoint: what is wrong first.
+// endpointPage is the data of an endpoint's page, problems first.
 type endpointPage struct {
 	endpointRow
 	Stand    stand.Sentence
@@ -25,10 +25,10 @@ type endpointPage struct {
 	Dead     []wire.Delivery
 	MoreDead bool
 	Settings []setting
-	Test     *wire.EndpointTest // what its receiver answered just now; nil: it was not asked
+	Test     *wire.EndpointTest // the receiver's response to a test; nil: no test
 }
 
-// setting is a field of an endpoint as it is shown.
+// setting is a field of an endpoint in words.
 type setting struct{ Label, Value string }
 
 // endpoint serves GET …/endpoints/{id}.
@@ -55,7 +55,7 @@ func endpoint(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	page.endpointRow = rows[0]
-	page.Lane.TokenAt = wire.Time{} // it goes on with the clock
+	page.Lane.TokenAt = wire.Time{} // it changes with the clock
 	page.Stand = stand.Of(page.Lane, e, v.Link != nil)
 	page.Failures = v.srv.failuresOf(&e, page.Bars)
 	page.Failures.Examples = examplesOf(failing.Data, dead.Data)
@@ -64,8 +64,8 @@ func endpoint(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "endpoint", title: page.Name, section: "endpoints", body: page}, nil
 }
 
-// settingsOf are the fields of an endpoint, those that are set. Of headers only the
-// names are known.
+// settingsOf returns the fields of an endpoint that are set. Of headers it has only the
+// names.
 func settingsOf(e wire.EndpointView, all bool) (list []setting) {
 	texts := form.Texts(e)
 	for _, f := range form.Fields {

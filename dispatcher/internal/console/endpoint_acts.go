@@ -9,20 +9,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// testFor is how long a test may take: an attempt has 60 s at most.
+// testFor is the timeout of a test. An attempt takes at most 60 s.
 const testFor = 80 * time.Second
 
-// secretPage shows secrets: one that was made, once, or all that are in use.
+// secretPage shows secrets: a new one, once, or all that are in use.
 type secretPage struct {
 	ID, Name   string
-	Made       bool // it is a new endpoint's
-	Rotated    bool // it is in place of another one
-	Unverified bool // nothing is sent before a test succeeded
+	Made       bool // of a new endpoint
+	Rotated    bool // it replaces another secret
+	Unverified bool // nothing is sent until a test succeeds
 	Secrets    []wire.EndpointSecret
-	Until      wire.Time // the one before signs too; zero: it does not
+	Until      wire.Time // until when the old secret signs too; zero: it does not
 }
 
-// once answers with secrets, on the page of their endpoint.
+// once writes secrets on the page of their endpoint.
 func (v *visit) once(p secretPage) (pageAnswer, error) {
 	v.at = v.base + "/endpoints/" + p.ID
 	title := "Secrets of " + p.Name
@@ -47,16 +47,16 @@ func resumeEndpoint(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "resumed"}, err
 }
 
-// confirmEndpoint serves POST …/endpoints/{id}/confirm, with the URL that the page showed.
+// confirmEndpoint serves POST …/endpoints/{id}/confirm, with the URL that the page had.
 func confirmEndpoint(v *visit) (pageAnswer, error) {
 	e, err := v.ConfirmEndpoint(v.ctx, v.r.PathValue("id"), v.r.PostFormValue("url"))
 	return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "confirmed"}, err
 }
 
-// testEndpoint serves POST …/endpoints/{id}/test: the endpoint's page, with what its
-// receiver answered.
+// testEndpoint serves POST …/endpoints/{id}/test: the endpoint's page with the receiver's
+// response.
 func testEndpoint(v *visit) (pageAnswer, error) {
-	_ = http.NewResponseController(v.w).SetWriteDeadline(time.Now().Add(testFor + actFor)) // one that has none needs none
+	_ = http.NewResponseController(v.w).SetWriteDeadline(time.Now().Add(testFor + actFor)) // a writer without deadlines needs none
 	ctx, cancel := context.WithTimeout(v.r.Context(), testFor)
 	defer cancel()
 	result, err := v.TestEndpoint(ctx, v.r.PathValue("id"))
@@ -74,10 +74,10 @@ func testEndpoint(v *visit) (pageAnswer, error) {
 	return a, err
 }
 
-// overlaps are for how long a secret before may sign too; the first is the default.
+// overlaps are how long the old secret may sign too; the first is the default.
 var overlaps = []string{"24h", "0s", "1h", "7d", "30d"}
 
-// rotatePage is the form of a rotation.
+// rotatePage is the data of the form of a rotation.
 type rotatePage struct {
 	wire.EndpointView
 	Name     string
@@ -104,7 +104,7 @@ func (v *visit) rotateForm(chosen string, wrong map[string]string) (pageAnswer, 
 	return a, nil
 }
 
-// rotateSecret serves POST …/endpoints/{id}/rotate: a page that shows the new secret, once.
+// rotateSecret serves POST …/endpoints/{id}/rotate: it shows the new secret once.
 func rotateSecret(v *visit) (pageAnswer, error) {
 	typed := map[string]string{"overlap": v.r.PostFormValue("overlap"), "secret": v.r.PostFormValue("secret")}
 	r, wrong := form.Rotation(typed)
@@ -123,7 +123,7 @@ func rotateSecret(v *visit) (pageAnswer, error) {
 	return v.rotateForm(typed["overlap"], wrong)
 }
 
-// showSecret serves POST …/endpoints/{id}/secret. It is an action, since the audit
+// showSecret serves POST …/endpoints/{id}/secret. It is an action, because the audit
 // records it.
 func showSecret(v *visit) (pageAnswer, error) {
 	e, err := v.Endpoint(v.ctx, v.r.PathValue("id"))
@@ -146,7 +146,7 @@ func askDelete(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "delete", title: "Delete " + form.NameOf(e), section: "endpoints", body: endpointRow{EndpointView: e, Name: form.NameOf(e)}}, nil
 }
 
-// deletedPage tells what a deletion cancelled.
+// deletedPage is the number of cancelled deliveries after a deletion.
 type deletedPage struct {
 	Name      string
 	Cancelled int

@@ -10,23 +10,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// endpointForm is the form of an endpoint, with what was typed.
+// endpointForm is the form of an endpoint with the typed texts.
 type endpointForm struct {
-	ID, Name string // of one that is there; empty: a new one
+	ID, Name string // of an existing endpoint; empty: a new one
 	Basic    []formField
 	More     []formField
-	Open     bool   // More is shown opened
-	Wrong    string // of no field
+	Open     bool   // More is open
+	Wrong    string // an error of no single field
 }
 
 // formField is a field with its text.
 type formField struct {
 	form.Field
 	Value, Was string
-	Wrong      string // what the API says of it; empty: nothing
+	Wrong      string // the API's error; empty: none
 }
 
-// fill puts texts and what is wrong with them into the form.
+// fill sets the texts and errors of the fields.
 func (f *endpointForm) fill(shown []form.Field, typed, was, wrong map[string]string) {
 	for _, one := range shown {
 		field := formField{Field: one, Value: typed[one.Name], Was: was[one.Name], Wrong: wrong[one.Name]}
@@ -58,7 +58,7 @@ func newEndpoint(v *visit) (pageAnswer, error) {
 	return formAnswer(f, 0)
 }
 
-// createEndpoint serves POST …/endpoints: a page that shows the secret, once.
+// createEndpoint serves POST …/endpoints: it shows the secret once.
 func createEndpoint(v *visit) (pageAnswer, error) {
 	all := v.May(desk.Configure)
 	typed, _, err := v.typed()
@@ -96,8 +96,8 @@ func editEndpoint(v *visit) (pageAnswer, error) {
 	return formAnswer(f, 0)
 }
 
-// formOf are the fields of the form of an endpoint that is there. One that is taken from
-// has no URL.
+// formOf returns the fields of the form of an existing endpoint. A queue endpoint has no
+// URL.
 func (v *visit) formOf(e wire.EndpointView) []form.Field {
 	shown := form.Shown(true, v.May(desk.Configure))
 	if e.Kind == "pull" {
@@ -106,7 +106,7 @@ func (v *visit) formOf(e wire.EndpointView) []form.Field {
 	return shown
 }
 
-// changeEndpoint serves POST …/endpoints/{id}: it changes the fields that were edited.
+// changeEndpoint serves POST …/endpoints/{id}: it changes the edited fields.
 func changeEndpoint(v *visit) (pageAnswer, error) {
 	typed, was, err := v.typed()
 	if err != nil {
@@ -134,7 +134,7 @@ func changeEndpoint(v *visit) (pageAnswer, error) {
 	return formAnswer(f, http.StatusUnprocessableEntity)
 }
 
-// typed are the texts of a form, and those that it was shown with.
+// typed returns the texts of a submitted form, and the texts that the form had before.
 func (v *visit) typed() (typed, was map[string]string, err error) {
 	if err := v.r.ParseForm(); err != nil {
 		return nil, nil, &client.Problem{Problem: wire.Problem{Title: "the form is too large, or broken", Status: http.StatusBadRequest}}
@@ -146,7 +146,7 @@ func (v *visit) typed() (typed, was map[string]string, err error) {
 	return typed, was, nil
 }
 
-// wrongFields is what is wrong with a form, where that is what an error says.
+// wrongFields returns the errors of single fields, if err has some.
 func (v *visit) wrongFields(err error, shown []form.Field) (map[string]string, error) {
 	var p *client.Problem
 	switch {

@@ -15,40 +15,39 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// endpointsShown is how many endpoints a page of the list has.
+// endpointsShown is the page length of the list.
 const endpointsShown = 50
 
 // endpointsPage is the list of endpoints, newest first.
 type endpointsPage struct {
 	Tenant string
-	All    bool // no tenant was asked for
+	All    bool // of all tenants
 	Rows   []endpointRow
 	Wrong  string
-	Next   string // URL of the page of older ones; empty: there are none
-	May    bool   // an endpoint can be made here
+	Next   string // URL of the next page; empty: none
+	May    bool   // the visitor may create an endpoint here
 }
 
-// endpointRow is an endpoint with how it is doing.
+// endpointRow is an endpoint with its state and its success rate.
 type endpointRow struct {
 	wire.EndpointView
-	Name string // by which people know it
+	Name string // its name for people
 	Lane wire.LaneState
 	Bars []health.Bar
 	Rate successRate
 }
 
-// successRate is what bars say together.
+// successRate is the sum of bars.
 type successRate struct {
 	Delivered, Failed int64
-	P95               time.Duration // 0: nothing was answered
-	More              bool          // it is longer than P95
+	P95               time.Duration // 0: no responses
+	More              bool          // the real value is above P95
 }
 
-// Percent is the part that was delivered, with as many digits as it needs not to look
-// whole.
+// Percent returns the delivered share, with enough digits that it is not rounded to 100 %.
 func (s successRate) Percent() string { return percent(s.Delivered, s.Delivered+s.Failed) }
 
-// Low reports whether so much fails that somebody should look.
+// Low reports whether the failed share is so large that an operator should act.
 func (s successRate) Low() bool { return s.Failed*10 > s.Delivered+s.Failed }
 
 // successOf adds up bars.
@@ -65,7 +64,7 @@ func successOf(bars []health.Bar) (s successRate) {
 	return s
 }
 
-// State is the endpoint's, and that of its lane where this tells more.
+// State returns the state of the endpoint, or the state of its lane if that says more.
 func (r endpointRow) State() string {
 	if r.EndpointView.State == "active" || r.EndpointView.State == "open" {
 		return cmp.Or(r.Lane.State, r.EndpointView.State)
@@ -73,7 +72,7 @@ func (r endpointRow) State() string {
 	return r.EndpointView.State
 }
 
-// Since is when that began.
+// Since returns when that state began.
 func (r endpointRow) Since() wire.Time {
 	switch {
 	case r.State() == "active":
@@ -108,13 +107,13 @@ func endpoints(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "endpoints", title: "Endpoints", section: "endpoints", body: page}, nil
 }
 
-// mayAdd reports whether the visitor can make an endpoint: a link to a single one
+// mayAdd reports whether the visitor can create an endpoint. A link to a single endpoint
 // can't.
 func (v *visit) mayAdd() bool {
 	return v.May(desk.Edit) && (v.Link == nil || v.Link.Endpoint == "")
 }
 
-// rows reads how endpoints are doing.
+// rows reads the states and success rates of endpoints.
 func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -143,7 +142,7 @@ func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {
 	return rows, nil
 }
 
-// bars reads the last day of lanes, by the half hour.
+// bars reads the half hours of the last day of lanes.
 func (s *server) bars(ctx context.Context, lanes []string) (map[dispatcher.Lane][]health.Bar, error) {
 	if s.Bars == nil {
 		return nil, nil

@@ -13,36 +13,37 @@ import (
 const (
 	// examplesShown is how many errors of an endpoint's newest deliveries a page shows.
 	examplesShown = 3
-	// clocksDiffer is by how much the clock of an instance may be ahead of the store's. An
-	// endpoint that was made so little before the figures began is no older than they are.
+	// clocksDiffer is how much the clock of an instance may be ahead of the store's. An
+	// endpoint is not older than its figures if it was created that shortly before they
+	// began.
 	clocksDiffer = 5 * time.Second
 )
 
-// failures are the failed attempts of an endpoint in the last day, counted by what went
-// wrong. They come from its own figures, whatever others do.
+// failures are the failed attempts of an endpoint in the last day, counted by cause. They
+// come from its own figures only.
 type failures struct {
-	Uncounted bool           // there are no figures, so it is not known whether any failed
-	Since     time.Time      // the figures begin then, later than a day ago; zero: they don't
-	Unsure    bool           // when they begin is not known
-	Mixed     bool           // in some half hours it may have been counted together with others
-	Groups    []failureGroup // the most frequent first
+	Uncounted bool           // there are no figures, so it is unknown whether any failed
+	Since     time.Time      // the figures begin then, less than a day ago; zero: earlier
+	Unsure    bool           // their beginning is unknown
+	Mixed     bool           // some half hours may be counted together with other endpoints
+	Groups    []failureGroup // most frequent first
 	Examples  []failureExample
 }
 
-// failureGroup counts failed attempts of one kind.
+// failureGroup counts failed attempts with one cause.
 type failureGroup struct {
 	Count int64
 	Text  string
 }
 
-// failureExample is what went wrong with one of the endpoint's newest deliveries.
+// failureExample is the error of one of the endpoint's newest deliveries.
 type failureExample struct {
 	Message string
 	Code    int
 	Text    string
 }
 
-// failuresOf counts what failed of an endpoint.
+// failuresOf counts the failed attempts of an endpoint.
 func (s *server) failuresOf(e *wire.EndpointView, bars []health.Bar) failures {
 	if s.Bars == nil {
 		return failures{Uncounted: true}
@@ -67,7 +68,7 @@ func (s *server) failuresOf(e *wire.EndpointView, bars []health.Bar) failures {
 	return f
 }
 
-// groupsOf are the kinds of failures that occurred.
+// groupsOf returns the causes that occurred.
 func groupsOf(f health.Failures) []failureGroup {
 	groups := []failureGroup{
 		{f.TLS, "TLS: the certificate is not trusted, or the handshake failed"},
@@ -83,7 +84,7 @@ func groupsOf(f health.Failures) []failureGroup {
 	return groups
 }
 
-// examplesOf are the different errors of deliveries, in their order.
+// examplesOf returns the different errors of deliveries, in their order.
 func examplesOf(lists ...[]wire.Delivery) (examples []failureExample) {
 	for _, list := range lists {
 		for i := range list {

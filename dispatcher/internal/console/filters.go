@@ -13,22 +13,21 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// filterNames are the filters of deliveries as the API has them, in the order in which
-// they are shown.
+// filterNames are the API's filters of deliveries, in the order of the page.
 var filterNames = []string{"status", "destination", "tenant", "topic", "subject", "subject_like", "dead_reason", "failed", "since", "until"}
 
-// filterWords are these names for people.
+// filterWords are their names for people.
 var filterWords = map[string]string{"dead_reason": "reason", "failed": "failed before", "subject_like": "subject like"}
 
-// deliveryFilter selects deliveries, as the query of a page's URL does.
+// deliveryFilter is a filter of deliveries, from the query of a page's URL.
 type deliveryFilter struct {
-	query        url.Values // of what it selects alone
+	query        url.Values // the filter's own parameters
 	since, until time.Time
-	wrong        string // what is wrong with it; empty: nothing that is known here
+	wrong        string // the error of the filter; empty: none known here
 }
 
-// filterOf reads a filter. A time may be one of the API, one of a browser's field, which
-// is in UTC here, or so long ago.
+// filterOf parses a filter. A time may be in the API's format, in the format of a browser's
+// field (in UTC), or a duration before now.
 func filterOf(q url.Values, now time.Time) deliveryFilter {
 	f := deliveryFilter{query: url.Values{}}
 	for _, name := range filterNames {
@@ -47,7 +46,7 @@ func filterOf(q url.Values, now time.Time) deliveryFilter {
 		f.query.Set(name, last)
 		var ok bool
 		if *at, ok = timeOf(last, now); !ok {
-			f.wrong = fmt.Sprintf("%s: %q is no time: write 2026-01-31T15:04, or 24h for what is younger than that.", name, last)
+			f.wrong = fmt.Sprintf("%s: %q is not a time: write 2026-01-31T15:04, or 24h for the last 24 hours.", name, last)
 		}
 	}
 	return f
@@ -63,10 +62,10 @@ func timeOf(text string, now time.Time) (time.Time, bool) {
 	return now.Add(-ago), err == nil && ago > 0
 }
 
-// empty reports whether it selects everything.
+// empty reports whether the filter selects everything.
 func (f deliveryFilter) empty() bool { return len(f.query) == 0 }
 
-// list is the filter for a page of deliveries.
+// list returns the filter for a page of deliveries.
 func (f deliveryFilter) list(limit int, cursor string) client.Filter {
 	return client.Filter{
 		Statuses: f.query["status"], Topics: f.query["topic"], Tenants: f.query["tenant"], Subjects: f.query["subject"], SubjectLike: f.query["subject_like"], Destinations: f.query["destination"],
@@ -74,7 +73,7 @@ func (f deliveryFilter) list(limit int, cursor string) client.Filter {
 	}
 }
 
-// job is the filter for a job.
+// job returns the filter for a job.
 func (f deliveryFilter) job() wire.JobRequest {
 	return wire.JobRequest{
 		Status: f.query["status"], Topic: f.query["topic"], Tenant: f.query["tenant"], Subject: f.query["subject"], Destination: f.query["destination"],
@@ -82,7 +81,7 @@ func (f deliveryFilter) job() wire.JobRequest {
 	}
 }
 
-// ofJob is the filter of a job that there is.
+// ofJob returns the filter of an existing job.
 func ofJob(j wire.JobFilter) deliveryFilter {
 	f := deliveryFilter{query: url.Values{}}
 	for name, values := range map[string][]string{
@@ -103,7 +102,7 @@ func ofJob(j wire.JobFilter) deliveryFilter {
 	return f
 }
 
-// url is where a page shows it, with other parameters beside it.
+// url returns the URL of a page with this filter and other parameters.
 func (f deliveryFilter) url(path string, others ...string) string {
 	q := url.Values{}
 	for name, values := range f.query {
@@ -120,7 +119,7 @@ func (f deliveryFilter) url(path string, others ...string) string {
 	return path + "?" + q.Encode()
 }
 
-// without is the filter without one of its values.
+// without returns the filter without one of its values.
 func (f deliveryFilter) without(name, value string) deliveryFilter {
 	less := deliveryFilter{query: url.Values{}}
 	for n, values := range f.query {
@@ -133,10 +132,11 @@ func (f deliveryFilter) without(name, value string) deliveryFilter {
 	return less
 }
 
-// filterChip is one value of a filter. Removing it leads to URL.
+// filterChip is one value of a filter. URL removes it.
 type filterChip struct{ Name, Value, URL string }
 
-// chips are what it selects, but for statuses where these have chips of their own.
+// chips returns the values of the filter. Statuses are left out if the page has its own
+// chips for them.
 func (f deliveryFilter) chips(path string, statuses bool) (list []filterChip) {
 	for _, name := range filterNames {
 		if name == "status" && !statuses {
@@ -149,7 +149,7 @@ func (f deliveryFilter) chips(path string, statuses bool) (list []filterChip) {
 	return list
 }
 
-// hidden are the fields of a form that keeps the filter.
+// hidden returns the hidden fields of a form that keep the filter.
 func (f deliveryFilter) hidden() (list []filterChip) {
 	for _, name := range filterNames {
 		for _, value := range f.query[name] {

@@ -18,7 +18,7 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// functions are what templates call.
+// functions are the functions of templates.
 func functions(now func() time.Time) template.FuncMap {
 	return template.FuncMap{
 		"rel":      func(t any) template.HTML { return relative(now(), asTime(t)) },
@@ -49,7 +49,7 @@ func functions(now func() time.Time) template.FuncMap {
 			return map[string]string{"yes": "ok", "no": "failing"}[holds] + map[string]string{"unknown": "ready"}[holds]
 		},
 		"future":      func(t any) bool { return asTime(t).After(now()) },
-		"stamp":       func(t any) string { return asTime(t).UTC().Format("2006-01-02T15:04:05.000Z07:00") }, // as the API writes it
+		"stamp":       func(t any) string { return asTime(t).UTC().Format("2006-01-02T15:04:05.000Z07:00") }, // in the format of the API
 		"millisClock": func(t any) string { return asTime(t).UTC().Format("15:04:05.000") },
 		"outcomeWord": func(outcome string) string { return cmp.Or(outcomeWords[outcome][0], outcome) },
 		"outcomeIcon": func(outcome string) string { return cmp.Or(outcomeWords[outcome][1], "ready") },
@@ -59,19 +59,19 @@ func functions(now func() time.Time) template.FuncMap {
 	}
 }
 
-// messageOf is the message of a delivery's id.
+// messageOf returns the message of a delivery's id.
 func messageOf(delivery string) string {
 	_, message, _ := strings.Cut(delivery, ":")
 	return message
 }
 
-// outcomeWords are how an attempt ended, for people, and the shape of that.
+// outcomeWords are the results of an attempt in words, and their icons.
 var outcomeWords = map[string][2]string{
 	"delivered": {"delivered", "delivered"}, "retry": {"failed, goes on", "retrying"}, "dead": {"dead", "dead"},
 	"back": {"given back", "ready"}, "cancelled": {"cancelled", "cancelled"},
 }
 
-// asTime takes the times of package wire too.
+// asTime converts the times of package wire too.
 func asTime(t any) time.Time {
 	switch t := t.(type) {
 	case time.Time:
@@ -110,7 +110,7 @@ func asCount(n any) int64 {
 	return 0
 }
 
-// relative is a time as "3m ago" or "in 8m", which a script lets go on.
+// relative formats a time as "3m ago" or "in 8m". A script updates it.
 func relative(now, t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -122,12 +122,12 @@ func relative(now, t time.Time) template.HTML {
 	case d <= -time.Second:
 		text = span(-d) + " ago"
 	}
-	//nolint:gosec // made of numbers alone
+	//nolint:gosec // numbers only
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-rel>%s</time>`,
 		t.UTC().Format(time.RFC3339Nano), t.UTC().Format("2006-01-02 15:04:05 MST"), text))
 }
 
-// due is a time at which something is to be done, and says so where it has passed.
+// due formats a due time, and says so if it has passed.
 func due(now, t time.Time) template.HTML {
 	text := string(relative(now, t))
 	if !t.IsZero() && now.Sub(t) >= time.Second {
@@ -135,10 +135,10 @@ func due(now, t time.Time) template.HTML {
 	} else {
 		text = strings.Replace(text, "data-rel>", "data-rel data-due>", 1)
 	}
-	return template.HTML(text) //nolint:gosec // made of numbers alone
+	return template.HTML(text) //nolint:gosec // numbers only
 }
 
-// clock is the time of the day, with the date where that is another one.
+// clock formats the time of day, with the date if it is another day.
 func clock(now, t time.Time) string {
 	now, t = now.UTC(), t.UTC()
 	d := t.Sub(now)
@@ -153,7 +153,7 @@ func clock(now, t time.Time) string {
 	return t.Format("2 Jan 2006 15:04")
 }
 
-// span is a duration in its two largest units: 1d12h.
+// span formats a duration in its two largest units: 1d12h.
 func span(d time.Duration) string {
 	d = d.Abs()
 	to := time.Millisecond
@@ -171,7 +171,7 @@ func span(d time.Duration) string {
 	return ladder.FormatDuration(d)
 }
 
-// millis is a duration in ms as people read it.
+// millis formats a duration in ms.
 func millis(ms int64) string {
 	switch {
 	case ms < 1000:
@@ -182,7 +182,7 @@ func millis(ms int64) string {
 	return span(time.Duration(ms) * time.Millisecond)
 }
 
-// count is a number with commas between thousands.
+// count formats a number with commas between thousands.
 func count(n any) string {
 	text := fmt.Sprint(n)
 	digits, minus := strings.CutPrefix(text, "-")
@@ -201,7 +201,7 @@ func count(n any) string {
 	return text
 }
 
-// size is a number of bytes.
+// size formats a number of bytes.
 func size(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -210,7 +210,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.2f %ciB", float64(n)/math.Pow(1024, float64(exp)), "KMGT"[exp-1])
 }
 
-// percent is a part of a whole. It is never rounded to all or nothing.
+// percent formats a share. It never rounds to 0 % or 100 %.
 func percent(part, whole int64) string {
 	switch p := float64(part) / float64(whole) * 100; {
 	case whole == 0:
@@ -228,7 +228,7 @@ func percent(part, whole int64) string {
 	}
 }
 
-// visible shows characters that would turn a text round or hide a part of it.
+// visible replaces characters that could reverse a text or hide a part of it.
 func visible(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -244,7 +244,7 @@ func visible(s string) string {
 	return b.String()
 }
 
-// dict makes a map of names and values, for a template that calls another one.
+// dict makes a map from names and values, for a template that calls another one.
 func dict(pairs ...any) (map[string]any, error) {
 	if len(pairs)%2 != 0 {
 		return nil, fmt.Errorf("dict: %d values", len(pairs))
@@ -253,14 +253,14 @@ func dict(pairs ...any) (map[string]any, error) {
 	for i := 0; i < len(pairs); i += 2 {
 		name, ok := pairs[i].(string)
 		if !ok {
-			return nil, fmt.Errorf("dict: %v is no name", pairs[i])
+			return nil, fmt.Errorf("dict: %v is not a name", pairs[i])
 		}
 		m[name] = pairs[i+1]
 	}
 	return m, nil
 }
 
-// hostOf and pathOf are the two parts of a URL that people tell receivers apart by.
+// hostOf and pathOf return the parts of a URL by which people recognize a receiver.
 func hostOf(text string) string {
 	if u, err := url.Parse(text); err == nil && u.Host != "" {
 		return u.Host
@@ -276,7 +276,7 @@ func pathOf(text string) string {
 	return u.RequestURI()
 }
 
-// capital makes a sentence of words.
+// capital returns a text with its first letter in upper case.
 func capital(s string) string {
 	first, size := utf8.DecodeRuneInString(s)
 	if s == "" {
@@ -285,7 +285,7 @@ func capital(s string) string {
 	return string(unicode.ToUpper(first)) + s[size:]
 }
 
-// whole is a number of a parameter; 0 where it is none.
+// whole parses a number parameter; 0 if it is invalid.
 func whole(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {

@@ -12,34 +12,34 @@ import (
 )
 
 const (
-	// homeEndpoints is how many endpoints a merchant's first page looks at.
+	// homeEndpoints is how many endpoints a merchant's first page reads.
 	homeEndpoints = 50
-	// homeRows is how many rows each of its lists has.
+	// homeRows is the length of each of its lists.
 	homeRows = 8
 )
 
-// homePage is how it goes for a merchant.
+// homePage is the data of a merchant's first page.
 type homePage struct {
-	Endpoints int           // how many were looked at
-	Rows      []endpointRow // those that need a person first
-	More      bool          // endpoints than these
+	Endpoints int           // how many were read
+	Rows      []endpointRow // those with problems first
+	More      bool          // there are more endpoints
 	Troubles  []merchantNeed
 	Waiting   int
 	InFlight  int
 	Failures  []deliveryRow
 	Newest    []deliveryRow
 
-	MoreFailures, MoreNewest bool // than were looked at
+	MoreFailures, MoreNewest bool // there are more than were read
 }
 
-// merchantNeed is an endpoint that its merchant should look at.
+// merchantNeed is an endpoint with a problem that its merchant should fix.
 type merchantNeed struct {
 	Endpoint wire.EndpointView
 	Name     string
 	State    string    // in a word
-	Text     string    // what is wrong, and what helps
-	Since    wire.Time // zero: it is not known
-	weight   int       // the heaviest first
+	Text     string    // the problem and its fix
+	Since    wire.Time // zero: unknown
+	weight   int       // the largest first
 }
 
 // home serves GET /link/.
@@ -103,9 +103,9 @@ func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
 	case e.State == "disabled":
 		t.Text, t.weight, t.Since = "Switched off by the operator. Nothing is sent to it. Ask them to switch it on.", 5, e.DisabledAt
 	case e.State == "unverified":
-		t.Text, t.weight, t.Since = "Its address is new and nothing is sent to it yet: run a test. What is for it waits until one succeeds."+waiting, 3, wire.Time{}
+		t.Text, t.weight, t.Since = "Its address is new and nothing is sent to it yet: run a test. Its deliveries wait until one succeeds."+waiting, 3, wire.Time{}
 	case e.State == "paused":
-		t.Text, t.weight, t.Since = "Paused. What is for it waits until it is resumed."+waiting, 2, wire.Time{}
+		t.Text, t.weight, t.Since = "Paused. Its deliveries wait until it is resumed."+waiting, 2, wire.Time{}
 	case !e.FailingSince.IsZero():
 		t.Text, t.weight = "All attempts fail. It is tried again by itself."+waiting, 4
 	case e.State == "open":
@@ -116,7 +116,7 @@ func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
 	return t, true
 }
 
-// merchantState is how an endpoint stands for its merchant, in a word.
+// merchantState returns an endpoint's state in a word for its merchant.
 func merchantState(e wire.EndpointView) string {
 	if !e.FailingSince.IsZero() && (e.State == "active" || e.State == "open") {
 		return "failing"

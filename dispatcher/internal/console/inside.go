@@ -11,23 +11,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
 
-// maxAnswer bounds an answer of the API that a page reads.
+// maxAnswer limits an API response that a page reads.
 const maxAnswer = 32 << 20
 
 var errTooLong = errors.New("the answer is too long")
 
-// inside makes a client of the API of this process, without a connection. It repeats no
-// call: a page that failed is asked for again.
+// inside returns a client of this process's API, without a connection. It has no retries,
+// because the visitor can reload a page.
 func inside(api http.Handler) (*client.Client, error) {
 	return client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: insideTransport{api}}),
 		client.WithRepeats(client.Repeats{Tries: 1}))
 }
 
-// insideTransport answers requests by a handler.
+// insideTransport passes requests to a handler.
 type insideTransport struct{ api http.Handler }
 
-// RoundTrip serves a request. It returns when the request's context ends, though the
-// handler may still be at work.
+// RoundTrip serves a request. It returns when the request's context ends, even if the
+// handler still runs.
 func (t insideTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	served := r.Clone(r.Context())
 	served.RequestURI, served.RemoteAddr = served.URL.RequestURI(), "127.0.0.1:0"
@@ -60,8 +60,8 @@ func (t insideTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// within makes a call of the store, and returns when ctx ends, though the call may go on:
-// a store that hangs holds no page.
+// within runs a call of the store and returns when ctx ends, even if the call still runs.
+// So a store that hangs blocks no page.
 func within[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	type storeAnswer struct {
 		value T
@@ -81,14 +81,14 @@ func within[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	}
 }
 
-// ending is a call of the store that returns when its context ends.
+// ending wraps a call of the store so that it returns when its context ends.
 func ending[A, T any](call func(context.Context, A) (T, error)) func(context.Context, A) (T, error) {
 	return func(ctx context.Context, a A) (T, error) {
 		return within(ctx, func() (T, error) { return call(ctx, a) })
 	}
 }
 
-// heldAnswer is an answer in memory.
+// heldAnswer is a response in memory.
 type heldAnswer struct {
 	header http.Header
 	status int

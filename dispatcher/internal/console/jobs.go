@@ -17,22 +17,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// failuresShown bounds the failures on a job's page. The API names 1,000.
+// failuresShown limits the failures on a job's page. The API returns 1,000.
 const failuresShown = 100
 
-// jobRow is a job in a list, and on its own page.
+// jobRow is a job in a list and on its own page.
 type jobRow struct {
 	Job      wire.Job
 	Title    string
 	Chips    []filterChip
-	List     string // where its deliveries are
-	Attempts string // where the attempts are that it sent; empty: it sends none
+	List     string // URL of its deliveries
+	Attempts string // URL of the attempts that it caused; empty: it makes none
 	Progress template.HTML
 	Percent  int
-	Whole    int  // what it is to change, or what it found by now
-	Known    bool // the whole was counted
-	Retrying int  // sent, and not ended
-	Taken    int  // sent again by others
+	Whole    int  // how many it has to change, or has found so far
+	Known    bool // all were counted
+	Retrying int  // sent and not ended
+	Taken    int  // sent again by another caller
 	Failures []jobFailure
 	More     int // failures that are not shown
 	Ended    bool
@@ -41,7 +41,7 @@ type jobRow struct {
 
 type jobFailure struct{ Message, Link, Why string }
 
-// jobsPage lists the jobs.
+// jobsPage is the list of jobs.
 type jobsPage struct {
 	Rows  []jobRow
 	Older string
@@ -120,7 +120,7 @@ func resumeJob(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), told: "job-resumed"}, err
 }
 
-// pickedPage tells what became of the rows that were selected.
+// pickedPage is the result for the selected rows.
 type pickedPage struct {
 	Verb    string
 	Done    int
@@ -130,7 +130,7 @@ type pickedPage struct {
 
 type pickedRow struct{ Message, Link, Destination, Text string }
 
-// picked serves POST /deliveries/picked: what was selected on a page, one by one.
+// picked serves POST /deliveries/picked: it acts on each selected row.
 func picked(v *visit) (pageAnswer, error) {
 	_ = v.r.ParseForm()
 	list, back := v.r.PostForm["pick"], v.r.PostFormValue("back")
@@ -171,8 +171,8 @@ func picked(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "picked", title: "Selected", section: "deliveries", body: p}, nil
 }
 
-// change attempts or cancels one delivery, and says what became of it. Only what
-// concerns all of them is an error.
+// change attempts or cancels one delivery and returns the result. It returns an error only
+// if the error concerns all rows.
 func change(ctx context.Context, v *visit, id, lane string, ends bool) (done bool, text string, err error) {
 	if ends {
 		var list []wire.Delivery

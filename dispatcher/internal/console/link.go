@@ -11,11 +11,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 )
 
-// linkCookie is the name of the cookie of a link. Its value is the link's token, so that
+// linkCookie returns the name of a link's cookie. Its value is the link's token, so that
 // revoking a link ends it in all browsers at once.
 func (s *server) linkCookie() string {
 	if s.secure {
-		return "__Secure-hookladder-link" // __Host- would take it to the console too
+		return "__Secure-hookladder-link" // __Host- would send it to the console too
 	}
 	return "hookladder-link"
 }
@@ -31,8 +31,8 @@ func (s *server) setLinkCookie(w http.ResponseWriter, r *http.Request, token str
 	http.SetCookie(w, c)
 }
 
-// merchant finds the link by which a browser came. A browser that came by none is no
-// visitor; an error says that this is not known.
+// merchant returns the visitor of a link's cookie. Without a link the visitor is the zero
+// value. An error says that the link is unknown.
 func (s *server) merchant(ctx context.Context, r *http.Request) (v desk.Visitor, err error) {
 	c, err := r.Cookie(s.linkCookie())
 	if err != nil || !isToken(c.Value) {
@@ -49,22 +49,22 @@ func (s *server) merchant(ctx context.Context, r *http.Request) (v desk.Visitor,
 	return v, nil
 }
 
-// tokenLength is that of 32 random bytes in base64.
+// tokenLength is the length of 32 random bytes in base64.
 const tokenLength = 43
 
-// isToken reports whether a text may be the token of a link.
+// isToken reports whether a text has the form of a link's token.
 func isToken(text string) bool {
 	return len(text) == tokenLength && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// linkDoor is what the page of a link shows before it is opened.
+// linkDoor is the data of a link's first page.
 type linkDoor struct {
 	Token string
 	Link  access.Link
 }
 
-// showLink serves GET /link/{token}: a button. Programs of mail and chat that look what
-// is behind a link press none.
+// showLink serves GET /link/{token}: a page with a button. Mail and chat programs that
+// preview a link do not press it.
 func (s *server) showLink(v *visit) (pageAnswer, error) {
 	l, err := s.linkOf(v)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *server) showLink(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "link", title: "Open", body: linkDoor{Token: v.r.PathValue("token"), Link: l}}, nil
 }
 
-// openLink serves POST /link/{token}: from now on the browser is known by its cookie, and
-// the token is in no further URL.
+// openLink serves POST /link/{token}. It sets a cookie, so that later URLs do not have the
+// token.
 func (s *server) openLink(v *visit) (pageAnswer, error) {
 	l, err := s.linkOf(v)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *server) openLink(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: s.link + "/"}, nil
 }
 
-// linkOf is the link whose token stands in the path. Wrong ones are not counted: with 256
-// bits none is ever guessed.
+// linkOf returns the link of the token in the path. Wrong tokens are not counted, because
+// 256 random bits can't be guessed.
 func (s *server) linkOf(v *visit) (access.Link, error) {
 	token := v.r.PathValue("token")
 	if !isToken(token) {
@@ -98,14 +98,14 @@ func (s *server) linkOf(v *visit) (access.Link, error) {
 	return l, err
 }
 
-// closeLink serves POST /link/sign-out: this browser forgets the link.
+// closeLink serves POST /link/sign-out: it deletes the browser's cookie.
 func (s *server) closeLink(v *visit) (pageAnswer, error) {
 	s.setLinkCookie(v.w, v.r, "", 0)
 	v.w.Header().Set("Clear-Site-Data", `"cache"`)
 	return pageAnswer{to: s.link + "/"}, nil
 }
 
-// logPath is the path of a request as a log may have it.
+// logPath returns the path of a request without secrets, for the log.
 func (s *server) logPath(r *http.Request) string {
 	if rest, ok := strings.CutPrefix(r.URL.Path, s.link+"/"); ok && !strings.Contains(rest, "/") && len(rest) >= tokenLength {
 		return s.link + "/***"

@@ -80,7 +80,7 @@ func TestAWrongFilterSaysSoWithTheWayBack(t *testing.T) {
 	api.calls = nil
 	w = ask(get("/console/deliveries?since=yesterday"))
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
-	require.Contains(t, w.Body.String(), "&#34;yesterday&#34; is no time")
+	require.Contains(t, w.Body.String(), "&#34;yesterday&#34; is not a time")
 	require.False(t, api.called("GET /v1/deliveries"))
 	ask(get("/console/deliveries?since=24h"))
 	require.True(t, api.called("GET /v1/deliveries?limit=50&since="))

@@ -23,33 +23,33 @@ import (
 )
 
 const (
-	// deliveriesAtOnce is how many deliveries of a message a page draws: with a ladder of
-	// ten rungs each that is some 200 KiB.
+	// deliveriesAtOnce is how many deliveries of a message a page draws. With ladders of
+	// ten rungs they are some 200 KiB.
 	deliveriesAtOnce = 20
-	// schemesAtOnce is of how many endpoints a page tells how they are signed.
+	// schemesAtOnce limits for how many endpoints a page shows their signature schemes.
 	schemesAtOnce = 5
 )
 
-// messagePage is a message with its deliveries.
+// messagePage is the data of a message with its deliveries.
 type messagePage struct {
 	ID         string
 	Message    wire.Message
 	CreatedAt  wire.Time
 	Body       content.Body
-	Hidden     bool // the body is there, and the visitor lacks the scope
+	Hidden     bool // there is a body, but the visitor may not see it
 	Headers    []content.Field
 	Signed     signed
 	Deliveries []deliveryCard
-	Tally      []statusCount // of all deliveries, where they are many
+	Tally      []statusCount // of all deliveries, if there are many
 	Count      int           // how many there are
-	From       int           // the first that is shown
-	Rest       int           // how many come after those that are shown
-	Older      string        // where these are
-	Retry      string        // what the button for all does; empty: nothing
+	From       int           // index of the first one on the page
+	Rest       int           // number of those after the page
+	Older      string        // the URL of those
+	Retry      string        // the word of the button for all; empty: no button
 	Cancel     bool          // some can be cancelled
 }
 
-// statusCount is how many deliveries have a status.
+// statusCount is the number of deliveries with a status.
 type statusCount struct {
 	Status string
 	N      int
@@ -57,19 +57,19 @@ type statusCount struct {
 
 // deliveryCard is one delivery on a message's page.
 type deliveryCard struct {
-	ID       string // of its card
+	ID       string // of the HTML element
 	Delivery wire.Delivery
-	Name     string // where it goes, as people call it
+	Name     string // its destination's name for people
 	How      string
 	Cure     string
 	Steps    []climb.Step
-	Retry    string // what its button does; empty: nothing
+	Retry    string // the word of its button; empty: no button
 	Cancel   bool
-	Endpoint string // its id, where there is a page of it
+	Endpoint string // its id, if it has a page
 	Open     bool
 }
 
-// signed says what the receivers verify.
+// signed shows how receivers verify the message.
 type signed struct {
 	Message string // id
 	Body    string // its beginning, as sent
@@ -77,7 +77,7 @@ type signed struct {
 	Schemes []scheme
 }
 
-// scheme is one way to sign, and of which endpoints.
+// scheme is a signature scheme and its endpoints.
 type scheme struct{ Word, Header, Of string }
 
 // message serves GET /messages/{id}.
@@ -104,11 +104,12 @@ func message(v *visit) (pageAnswer, error) {
 	if err := page.cards(v, &m, shown); err != nil {
 		return pageAnswer{}, err
 	}
-	page.Message.Body, page.Message.RawBody, page.Message.RawBodyBase64 = nil, nil, nil // they are in Body, bounded
+	page.Message.Body, page.Message.RawBody, page.Message.RawBodyBase64 = nil, nil, nil // Body has them, up to a limit
 	return pageAnswer{template: "message", title: m.ID, section: "deliveries", body: page}, nil
 }
 
-// summarise says what can be done with all deliveries, and counts them where they are many.
+// summarise sets the buttons for all deliveries, and counts the deliveries if there are
+// many.
 func (p *messagePage) summarise(v *visit, list []wire.Delivery) {
 	tally := map[string]int{}
 	for _, d := range list {
@@ -131,8 +132,8 @@ func (p *messagePage) summarise(v *visit, list []wire.Delivery) {
 	}
 }
 
-// choose is the part of the deliveries that the page draws: the one that was asked for
-// first, then what needs a person.
+// choose returns the deliveries that the page draws: the requested one first, then those
+// with problems.
 func (p *messagePage) choose(v *visit, list []wire.Delivery) []wire.Delivery {
 	to := v.r.FormValue("to")
 	order := func(d wire.Delivery) int {
@@ -155,7 +156,7 @@ func (p *messagePage) choose(v *visit, list []wire.Delivery) []wire.Delivery {
 	return list
 }
 
-// cards draws deliveries, with what is known of their lanes.
+// cards draws deliveries with the state of their lanes.
 func (p *messagePage) cards(v *visit, m *wire.MessageView, list []wire.Delivery) error {
 	if len(list) == 0 {
 		return nil
@@ -175,7 +176,7 @@ func (p *messagePage) cards(v *visit, m *wire.MessageView, list []wire.Delivery)
 	for i := range schemes {
 		if d := list[i]; strings.HasPrefix(d.Destination, "ep_") {
 			group.Go(func() error {
-				schemes[i], _ = v.Endpoint(ctx, d.Destination) // one that was deleted is not told of
+				schemes[i], _ = v.Endpoint(ctx, d.Destination) // a deleted endpoint is omitted
 				return nil
 			})
 		}
@@ -217,7 +218,7 @@ func card(m *wire.MessageView, facts explain.Facts, open bool) deliveryCard {
 	return c
 }
 
-// sign says what was signed, and how.
+// sign sets the signed data and the schemes.
 func (p *messagePage) sign(m *wire.MessageView, list []wire.Delivery, of []wire.EndpointView) {
 	p.Signed.Message = m.ID
 	if p.Body.SHA256 == "" && !p.Body.Dumped {
@@ -246,7 +247,8 @@ func (p *messagePage) sign(m *wire.MessageView, list []wire.Delivery, of []wire.
 	}
 }
 
-// statuses are in the order of the flow, and urgency in the order in which a person needs them.
+// statuses are in the order of a delivery's life, and urgency is in the order of importance
+// for an operator.
 var (
 	statuses = dispatcher.Texts(dispatcher.Statuses)
 	urgency  = []string{"dead", "retrying", "in_flight", "ready", "scheduled", "cancelled", "delivered"}
@@ -256,7 +258,7 @@ func ended(status string) bool {
 	return dispatcher.Status(status).Ended()
 }
 
-// retryWord is what the button of a delivery does; empty: there is none.
+// retryWord returns the word of a delivery's button; empty: no button.
 func retryWord(status string) string {
 	switch {
 	case ended(status):
@@ -267,7 +269,7 @@ func retryWord(status string) string {
 	return "Attempt now"
 }
 
-// body serves GET /messages/{id}/body: its bytes as they are sent.
+// body serves GET /messages/{id}/body: its bytes as sent.
 func body(v *visit) (pageAnswer, error) {
 	m, err := v.Message(v.ctx, v.r.PathValue("id"))
 	if err != nil {
@@ -277,13 +279,13 @@ func body(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, desk.ErrForbidden
 	}
 	h := v.w.Header()
-	h.Set("Content-Type", "application/octet-stream") // it is kept, and never opened as a page of ours
+	h.Set("Content-Type", "application/octet-stream") // a download, so that it never opens as a page of this origin
 	h.Set("Content-Disposition", `attachment; filename="`+m.ID+`.body"`)
 	_, err = v.w.Write(content.Bytes(&m))
 	return pageAnswer{}, err
 }
 
-// retry serves POST /messages/{id}/retry: of one delivery, or of all.
+// retry serves POST /messages/{id}/retry, for one delivery or for all.
 func retry(v *visit) (pageAnswer, error) {
 	id, to := v.r.PathValue("id"), v.r.PostFormValue("to")
 	back := pageAnswer{to: v.base + "/messages/" + url.PathEscape(id) + anchor(to)}
@@ -305,7 +307,7 @@ func retry(v *visit) (pageAnswer, error) {
 	return back, nil
 }
 
-// retriedWord is the word of tellings for what came of a retry.
+// retriedWord returns the word of tellings for the result of a retry.
 func retriedWord(list []wire.RetriedDelivery) string {
 	done, why := 0, ""
 	for _, d := range list {
@@ -326,7 +328,7 @@ func retriedWord(list []wire.RetriedDelivery) string {
 	return "left-" + why
 }
 
-// cancel serves POST /messages/{id}/cancel: of one delivery, or of all.
+// cancel serves POST /messages/{id}/cancel, for one delivery or for all.
 func cancel(v *visit) (pageAnswer, error) {
 	id, to := v.r.PathValue("id"), v.r.PostFormValue("to")
 	if _, err := v.Cancel(v.ctx, id, to); err != nil {
@@ -335,7 +337,7 @@ func cancel(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: v.base + "/messages/" + url.PathEscape(id) + anchor(to), told: "cancelled"}, nil
 }
 
-// anchor shows one delivery first.
+// anchor returns the URL that shows one delivery first.
 func anchor(to string) string {
 	if to == "" {
 		return ""

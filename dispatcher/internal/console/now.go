@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// needsShown bounds what needs a person: more of it is a list of its own.
+	// needsShown limits the list of problems on the page.
 	needsShown = 10
-	// endpointsLooked is how many endpoints are looked at for one that is disabled, or
-	// waits for its test. Those with the most waiting are found by their lanes.
+	// endpointsLooked is how many endpoints are read to find disabled ones and ones that
+	// wait for a test. Endpoints with many waiting deliveries are found by their lanes.
 	endpointsLooked = 100
-	// instancesShown is how many instances the page names.
+	// instancesShown limits the list of instances on the page.
 	instancesShown = 10
 )
 
-// nowPage is what concerns a person at this moment.
+// nowPage is the data of the console's first page: the present state.
 type nowPage struct {
 	Stats     wire.Stats
 	Rates     rates
 	Counted   bool // rates are known
 	Permits   int
 	Instances []wire.Instance
-	More      bool // instances than these
-	Late      bool // something is due, and was not attempted
+	More      bool // there are more instances
+	Late      bool // a delivery is due and was not attempted
 	Chart     template.HTML
 	Spans     []choice
 	Span      string
@@ -41,19 +41,19 @@ type nowPage struct {
 	NeedsMore int
 	Backlog   template.HTML
 	Stacked   []statusCount
-	Lost      string // what a failure of the store's host costs
+	Lost      string // which data a crash of the store's host would lose
 }
 
-// rates are numbers a second, as texts.
+// rates are numbers per second, as texts.
 type rates struct{ Accepted, Delivered, Failed string }
 
-// spans are how long the chart may be.
+// spans are the lengths of the chart.
 var spans = []struct {
 	word, title string
 	length      time.Duration
 }{{"3h", "Last three hours", 3 * time.Hour}, {"24h", "Last 24 hours", 24 * time.Hour}, {"72h", "Last three days", health.KeptMinutes}}
 
-// lost are the words of would_lose for people.
+// lost are the values of would_lose in words.
 var lost = map[string]string{
 	"nothing": "nothing", "last_second": "the last second", "unreplicated": "what is not replicated yet", "since_snapshot": "what came since its last snapshot",
 	"everything": "everything", "unknown": "that is not known",
@@ -115,7 +115,7 @@ func now(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "now", title: "Now", section: "now", body: p, stats: &stats}, nil
 }
 
-// recent are the jobs of the last day: an older one that failed was seen.
+// recent returns the jobs of the last day, because older failures were seen already.
 func recent(list []wire.Job, present time.Time) (found []wire.Job) {
 	for _, j := range list {
 		if j.EndedAt.IsZero() || present.Sub(j.EndedAt.Time) < 24*time.Hour {
@@ -125,7 +125,7 @@ func recent(list []wire.Job, present time.Time) (found []wire.Job) {
 	return found
 }
 
-// away is an archive that does not answer.
+// away returns the problem of an archive that does not respond.
 func away(s archive.Status) *needs.Archive {
 	if s.Up || s.Err == nil {
 		return nil
@@ -133,7 +133,7 @@ func away(s archive.Status) *needs.Archive {
 	return &needs.Archive{Since: wire.Time{Time: s.Since}, Error: s.Err.Error()}
 }
 
-// instances are told without what changes at each beat.
+// instances sets the instances, without fields that change with each heartbeat.
 func (p *nowPage) instances(page wire.InstancePage) {
 	p.Instances, p.More = page.Data, page.NextCursor != nil
 	for i := range p.Instances {
@@ -142,9 +142,9 @@ func (p *nowPage) instances(page wire.InstancePage) {
 	}
 }
 
-// draw draws the minutes, and tells what the last one brought. A single instance knows
-// the present minute too, so that a newcomer sees something at once. Of several each adds
-// its minute some time after its end, so the last two are left out.
+// draw makes the chart and the rates of the last minute. A single instance also has the
+// counts of the present minute, so a new user sees data at once. Several instances add
+// their minutes later, so the last two are omitted.
 func (p *nowPage) draw(minutes []health.Minute, present time.Time, length time.Duration, instances int) {
 	begun := present.Truncate(time.Minute)
 	until := begun.Add(-time.Minute)
@@ -158,18 +158,18 @@ func (p *nowPage) draw(minutes []health.Minute, present time.Time, length time.D
 	if instances <= 1 {
 		until = begun.Add(time.Minute)
 		now, before := byStart[begun.UTC()], byStart[begun.Add(-time.Minute).UTC()]
-		left := 1 - present.Sub(begun).Seconds()/60 // of the minute before, to make one that has just ended
+		left := 1 - present.Sub(begun).Seconds()/60 // of the minute before, to complete a minute
 		sliding := func(now, before int64) string { return perSecond((float64(now) + left*float64(before)) / 60) }
 		p.Rates = rates{sliding(now.Accepted, before.Accepted), sliding(now.Delivered, before.Delivered), sliding(now.Failed, before.Failed)}
 	}
 	p.Chart = draw.Chart(minutes, until, length)
 }
 
-// describe puts the rest of the counts into words and pictures.
+// describe sets the texts and pictures of the other counts.
 func (p *nowPage) describe(stats wire.Stats, present time.Time) {
 	p.Late = !stats.OldestDueAt.IsZero() && present.Sub(stats.OldestDueAt.Time) >= time.Second
 	if !p.Late {
-		stats.OldestDueAt = wire.Time{} // so that a page is the same while all goes at once
+		stats.OldestDueAt = wire.Time{} // so that the page is unchanged while nothing is late
 	}
 	p.Lost = lost[stats.Store.WouldLose]
 	var parts []draw.Part
@@ -182,11 +182,11 @@ func (p *nowPage) describe(stats wire.Stats, present time.Time) {
 		parts = append(parts, draw.Part{Class: status, N: n})
 	}
 	p.Backlog = draw.Stack(parts...)
-	if used := stats.Store.UsedBytes; used != nil { // it changes all the time
+	if used := stats.Store.UsedBytes; used != nil { // it always changes
 		rounded := *used &^ (1<<18 - 1)
 		stats.Store.UsedBytes = &rounded
 	}
-	stats.Now, stats.Retention, stats.Lanes, stats.Paused = wire.Time{}, 0, nil, nil // they change with the clock, or are told in Needs
+	stats.Now, stats.Retention, stats.Lanes, stats.Paused = wire.Time{}, 0, nil, nil // they change with the clock, or are part of Needs
 	p.Stats = stats
 }
 

@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// previewFor is how long a preview may take: the API looks on for 10 s.
+	// previewFor is the timeout of a preview. The API counts for up to 10 s.
 	previewFor = 15 * time.Second
-	// partsAtOnce is how many jobs one preview begins, one for each destination.
+	// partsAtOnce is how many jobs one preview starts, one for each destination.
 	partsAtOnce = 20
-	// mostQuery bounds the query of a redirect: proxies take lines of 8 KiB.
+	// mostQuery limits the query of a redirect, because proxies accept lines of 8 KiB.
 	mostQuery = 4 << 10
-	// usualRate is how many a second a preview offers: a receiver that has just been
-	// mended takes these.
+	// usualRate is the default rate of a preview, in deliveries a second. A receiver that
+	// was just repaired can take it.
 	usualRate = 50
 )
 
-// kinds are what jobs do, in the words of a title and of a button.
+// kinds are the words of jobs for a title, a button and an effect.
 var kinds = map[string]struct{ Title, Verb, Effect string }{
-	client.JobRetry:  {"Replay", "Replay", "Each starts a new ladder, and carries hookladder-resend: true. What dies meanwhile stays."},
+	client.JobRetry:  {"Replay", "Replay", "Each starts a new ladder, and carries hookladder-resend: true. Deliveries that die in the meantime stay."},
 	client.JobCancel: {"Cancel", "Cancel", "Nothing new is attempted of them. An attempt under way can't be recalled."},
 	client.JobPurge:  {"Forget", "Forget", "They can't be sent again. Their ids stay known, so that a repeat is not taken for another message."},
 }
 
-// previewPage tells what a job would do.
+// previewPage is the data of a preview: the effect of a job.
 type previewPage struct {
 	Kind, Title, Verb, Effect string
 	Parts                     []previewPart
@@ -46,11 +46,11 @@ type previewPage struct {
 	Complete                  bool
 	Rate                      string
 	Seconds                   int
-	Fields                    []filterChip // of the form
+	Fields                    []filterChip // hidden fields of the form
 	Back                      string
 	Wrong                     string
-	Sure                      bool // it is asked twice
-	Waiting                   bool // it sends what waits for its next attempt
+	Sure                      bool // a second confirmation is needed
+	Waiting                   bool // it sends deliveries that wait for their next attempt
 	Resumes                   bool // it may close the breaker of its destination first
 }
 
@@ -67,11 +67,11 @@ type reasonCount struct {
 	N      int
 }
 
-// wanted are the jobs that a form or a URL asks for: the groups of the dead that were
-// selected, or one filter.
+// wanted returns the filters of the jobs in a form or a URL: the selected groups of dead
+// deliveries, or one filter.
 func wanted(v *visit) (list []deliveryFilter, wrong string) {
 	_ = v.r.ParseForm()
-	at := map[string]int{} // a lane's place in the list
+	at := map[string]int{} // index of a lane in the list
 	for _, group := range v.r.Form["group"] {
 		lane, reason, _ := strings.Cut(group, " ")
 		i, ok := at[lane]
@@ -92,7 +92,7 @@ func wanted(v *visit) (list []deliveryFilter, wrong string) {
 	return []deliveryFilter{f}, f.wrong
 }
 
-// newJob serves GET /jobs/new: what a job would change.
+// newJob serves GET /jobs/new: the preview of a job.
 func newJob(v *visit) (pageAnswer, error) {
 	list, wrong := wanted(v)
 	return preview(v, list, wrong)
@@ -123,7 +123,7 @@ func preview(v *visit, list []deliveryFilter, wrong string) (pageAnswer, error) 
 	return answer, err
 }
 
-// previewOf is a preview before anything was read for it.
+// previewOf returns a preview without counts.
 func previewOf(v *visit, list []deliveryFilter) previewPage {
 	kind := v.r.FormValue("kind")
 	if kinds[kind].Verb == "" {
@@ -153,7 +153,7 @@ func previewOf(v *visit, list []deliveryFilter) previewPage {
 	return p
 }
 
-// waitsOnly reports whether a preview is of deliveries that wait for their time.
+// waitsOnly reports whether a preview selects only deliveries that wait for their time.
 func waitsOnly(list []deliveryFilter) bool {
 	for _, f := range list {
 		statuses := f.query["status"]
@@ -164,8 +164,8 @@ func waitsOnly(list []deliveryFilter) bool {
 	return true
 }
 
-// survey asks what each part would change. A store that hangs is told of at once, as on
-// any page, though the look itself may take long.
+// survey counts the deliveries of each part. A store that hangs is reported at once, as on
+// any page, although counting may take long.
 func (p *previewPage) survey(v *visit, list []deliveryFilter) error {
 	if _, err := v.Stats(v.ctx); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (p *previewPage) survey(v *visit, list []deliveryFilter) error {
 		})
 	}
 	err := group.Wait()
-	v.ctx = v.r.Context() // the page's own time may be over
+	v.ctx = v.r.Context() // the page's timeout may be over
 	return err
 }
 
@@ -234,8 +234,8 @@ func startJob(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), told: "job-started"}, nil
 }
 
-// closeBreakers resumes the destinations of a job whose breakers are open. What is
-// paused stays so.
+// closeBreakers resumes the destinations of a job whose breakers are open. Paused ones stay
+// paused.
 func closeBreakers(v *visit, list []deliveryFilter) error {
 	for _, f := range list {
 		r := f.job()
@@ -258,7 +258,7 @@ func closeBreakers(v *visit, list []deliveryFilter) error {
 	return nil
 }
 
-// rateOf is what was typed as a rate: a number alone is one a second.
+// rateOf parses a typed rate. A number without a unit is per second.
 func rateOf(text string) string {
 	text = strings.TrimSpace(text)
 	if _, err := strconv.Atoi(text); err == nil {
@@ -267,10 +267,10 @@ func rateOf(text string) string {
 	return text
 }
 
-// again shows a preview with what is wrong with its form.
+// again shows a preview with the errors of its form.
 func again(v *visit, list []deliveryFilter, wrong string) (pageAnswer, error) {
 	typed := maps.Clone(v.r.PostForm)
-	delete(typed, "sure") // a person says so each time
+	delete(typed, "sure") // it has to be confirmed each time
 	if q := typed.Encode(); len(q) < mostQuery {
 		v.at = v.base + "/jobs/new?" + q
 	}

@@ -25,12 +25,12 @@ import (
 //go:embed all:templates assets
 var files embed.FS
 
-// look is how pages look: templates, styles, scripts.
+// look has the templates, styles and scripts of the pages.
 type look struct {
 	pages map[string]map[string]*template.Template // by base and name
-	files map[string]asset                         // by the name in URLs
+	files map[string]asset                         // by their names in URLs
 	names map[string]string
-	build string // changes with any of them
+	build string // a hash of all of them
 }
 
 // asset is a file that pages load.
@@ -39,7 +39,7 @@ type asset struct {
 	bytes []byte
 }
 
-// bundles are files made of those of a folder, in the order of their names.
+// bundles are files that are joined from the files of a folder, ordered by name.
 var bundles = map[string]string{"console.css": "assets/css", "console.js": "assets/js"}
 
 var medias = map[string]string{
@@ -66,10 +66,11 @@ func newLook(b bases, now func() time.Time, of Brand) (*look, error) {
 	return l, nil
 }
 
-// brandSheet is the file of the operator's colour.
+// brandSheet is the style file with the operator's colour.
 const brandSheet = "brand.css"
 
-// parse reads the templates of the pages below a base, from where they load their files too.
+// parse reads the templates of the pages below a base, which is also the base of their
+// files.
 func (l *look) parse(base string, merchant bool, own template.FuncMap) error {
 	whole := sha256.New()
 	layout := template.New("layout").Funcs(own).Funcs(template.FuncMap{
@@ -114,8 +115,8 @@ func (l *look) parse(base string, merchant bool, own template.FuncMap) error {
 	return nil
 }
 
-// logo is the operator's logo as the address of a picture: html/template would refuse the
-// scheme data.
+// logo returns the operator's logo as a safe URL, because html/template refuses the scheme
+// data.
 func logo(text string) template.URL {
 	if strings.HasPrefix(text, "https://") || strings.HasPrefix(text, "data:image/png;base64,") {
 		return template.URL(text) //nolint:gosec // a setting, of one of these two kinds
@@ -123,8 +124,8 @@ func logo(text string) template.URL {
 	return ""
 }
 
-// readAssets reads the files that pages load, and names each by its content, so that a
-// browser may keep it for ever.
+// readAssets reads the files that pages load. Their names contain a hash of the content, so
+// a browser may cache them forever.
 func (l *look) readAssets() error {
 	plain := map[string][]byte{}
 	for name, folder := range bundles {
@@ -155,7 +156,7 @@ func (l *look) readAssets() error {
 	return nil
 }
 
-// add names a file by its content.
+// add adds a file under a name with a hash of its content.
 func (l *look) add(name string, text []byte) {
 	sum := sha256.Sum256(text)
 	ext := path.Ext(name)
@@ -163,10 +164,10 @@ func (l *look) add(name string, text []byte) {
 	l.files[l.names[name]] = asset{media: medias[ext], bytes: text}
 }
 
-// url is where a page finds a file.
+// url returns the URL of a file.
 func (l *look) url(base, name string) (string, error) {
 	if l.names[name] == "" {
-		return "", fmt.Errorf("there is no file %s", name)
+		return "", fmt.Errorf("no file %s", name)
 	}
 	return base + "/static/" + l.names[name], nil
 }
@@ -183,50 +184,50 @@ func (l *look) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(a.bytes)
 }
 
-// frame is what every template gets: the page's own data is Body.
+// frame is the data of every template. The page's own data is Body.
 type frame struct {
 	Title, Section string
-	Base, URL      string // /console or /link; path and query of this page
-	Still          bool   // it shows what an action answered, and does not refresh
+	Base, URL      string // Base is /console or /link; URL is path and query of this page
+	Still          bool   // the page shows the result of an action and does not refresh
 	Project        string
 	Version        string
 	Visitor        desk.Visitor
 	Keyless        bool
-	Counts         *wire.Stats // what the navigation shows; nil: nothing
-	Told           string      // what an action did, as a sentence
+	Counts         *wire.Stats // for the navigation; nil: none
+	Told           string      // the result of an action, as a sentence
 	Brand          Brand
 	Now            time.Time
 	Body           any
 }
 
-// May reports whether the visitor has a right, by its word.
+// May reports whether the visitor has a right, by its name.
 func (f frame) May(word string) (bool, error) {
 	for r, w := range rightWords {
 		if w == word {
 			return f.Visitor.May(r), nil
 		}
 	}
-	return false, fmt.Errorf("there is no right %s", word)
+	return false, fmt.Errorf("no right %s", word)
 }
 
-// rightWords are the rights as templates name them.
+// rightWords are the names of rights in templates.
 var rightWords = map[desk.Right]string{
 	desk.Open: "open", desk.See: "see", desk.Contents: "contents", desk.Survey: "survey", desk.Attempt: "attempt",
 	desk.Hold: "hold", desk.Edit: "edit", desk.Configure: "configure", desk.Operate: "operate", desk.Govern: "govern",
 }
 
-// tellings are what actions did, by the word in the URL that they lead to. Any other
+// tellings are the results of actions, by the word in the URL of the redirect. An unknown
 // word shows nothing.
 var tellings = map[string]string{
 	"signed-out": "You are signed out.",
 
 	"picked-none":  "Nothing was selected.",
-	"job-started":  "The job has begun. It goes on by itself, whether this page is open or not.",
-	"jobs-started": "The jobs have begun, one for each destination. They go on by themselves.",
+	"job-started":  "The job has started. It continues by itself, whether this page is open or not.",
+	"jobs-started": "The jobs have started, one for each destination. They continue by themselves.",
 	"job-stopped":  "The job is stopped: nothing more is changed.",
-	"job-resumed":  "The job goes on.",
-	"retried":      "It is due now. A pause, a breaker or a limit would still hold it.",
-	"retried-all":  "All are due now. A pause, a breaker or a limit would still hold them.",
+	"job-resumed":  "The job continues.",
+	"retried":      "It is due now. A pause, a breaker or a limit would still delay it.",
+	"retried-all":  "All are due now. A pause, a breaker or a limit would still delay them.",
 	"retried-some": "Some are due now; the others are under way, due already, or delivered.",
 	"cancelled":    "It is cancelled. An attempt under way can't be recalled.",
 	"left-":        "Nothing was changed.", "left-ready": "It is due already, so nothing was changed.",
@@ -234,20 +235,20 @@ var tellings = map[string]string{
 	"left-delivered": "It was delivered already, so nothing was changed.", "left-expired": "It has expired: publish it anew under another id.",
 	"left-disabled": "Its endpoint is disabled: resume that first.", "left-deleted": "Its endpoint was deleted, so nothing was changed.",
 
-	"changed":   "Saved. It holds for the next attempt on.",
+	"changed":   "Saved. It applies from the next attempt on.",
 	"unchanged": "Nothing was changed.",
-	"paused":    "Paused. What is published waits, and nothing is lost.",
+	"paused":    "Paused. New messages wait, and nothing is lost.",
 	"revoked":   "Revoked. All browsers that it let in are out.",
-	"unknown":   "It is not known whether this was done: look before you do it again.",
-	"unshown":   "What this answered can't be shown: look here for what was done.",
-	"gone":      "What was shown here is gone: it is kept for a minute, and for the browser that asked for it.",
+	"unknown":   "It is unknown whether this was done: check before you do it again.",
+	"unshown":   "The result can't be shown: check here what was done.",
+	"gone":      "The result is gone: it is kept for a minute, and only for the browser that requested it.",
 	"unsure":    "Nothing was paused: tick the box to say that you are sure.",
 	"confirmed": "Confirmed. Its headers are sent to this URL from the next attempt on.",
-	"resumed":   "Resumed. What is due goes out now. What waits for its next attempt waits until then.",
+	"resumed":   "Resumed. Due deliveries are sent now. The others wait for their next attempt.",
 }
 
-// render writes a page. One that shows what the browser has already is 304: what it has
-// is told by the data, not by the HTML, in which times go on.
+// render writes a page. It answers 304 if the browser has the same data. The ETag comes
+// from the data, because relative times in the HTML change all the time.
 func (s *server) render(v *visit, a pageAnswer) {
 	f := frame{
 		Title: a.title, Section: a.section, Base: v.base, URL: cmp.Or(v.at, v.r.URL.RequestURI()), Still: v.at != "", Project: s.Project, Version: s.Version,
@@ -281,10 +282,10 @@ func (s *server) render(v *visit, a pageAnswer) {
 	_, _ = v.w.Write(out.Bytes())
 }
 
-// tag is the ETag of what a page shows.
+// tag returns the ETag of a page's data.
 func (s *server) tag(f frame) string {
 	f.Now = time.Time{}
-	if f.Counts != nil { // without its own clock and the store's size, which always change
+	if f.Counts != nil { // without the clock and the store's size, which always change
 		f.Counts = &wire.Stats{Counts: f.Counts.Counts}
 	}
 	text, err := json.Marshal(f)

@@ -18,15 +18,14 @@ import (
 )
 
 const (
-	// wrongKeys is how many keys that are not known may be tried in a minute by an address.
+	// wrongKeys is how many unknown keys an address may try in a minute.
 	wrongKeys = 10
-	// mostAddresses bounds the addresses whose guesses are counted. All others are counted
-	// together.
+	// mostAddresses limits the addresses with their own counter. All others share one.
 	mostAddresses = 10_000
 )
 
-// cookie is the name of a session's cookie. Behind https a browser takes it from this
-// host alone, and sends it by https alone.
+// cookie returns the name of the session cookie. With https the prefix __Host- makes
+// browsers bind it to this host and to https.
 func (s *server) cookie() string {
 	if s.secure {
 		return "__Host-hookladder"
@@ -35,7 +34,7 @@ func (s *server) cookie() string {
 }
 
 func (s *server) setCookie(w http.ResponseWriter, r *http.Request, value string) {
-	c := &http.Cookie{ // it ends with the browser, and the session with the store: one in use goes on
+	c := &http.Cookie{ // it ends with the browser; the session ends in the store after it is unused
 		Name: s.cookie(), Value: value, Path: "/",
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure || r.TLS != nil,
 	}
@@ -45,8 +44,8 @@ func (s *server) setCookie(w http.ResponseWriter, r *http.Request, value string)
 	http.SetCookie(w, c)
 }
 
-// operator finds the key that a browser signed in with. A browser that did not is no
-// visitor; an error says that this is not known.
+// operator returns the visitor of a session cookie. Without a session the visitor is the
+// zero value. An error says that the session is unknown.
 func (s *server) operator(ctx context.Context, r *http.Request) (v desk.Visitor, err error) {
 	if s.Keyless() {
 		return desk.Visitor{Key: &access.Caller{Name: "local", Key: "local", Read: true, Bodies: true, Admin: true}}, nil
@@ -62,20 +61,20 @@ func (s *server) operator(ctx context.Context, r *http.Request) (v desk.Visitor,
 	if err != nil {
 		return v, err
 	}
-	if key, ok := s.Owned(session.Key); ok { // as it is now: one that was taken away is none
+	if key, ok := s.Owned(session.Key); ok { // the key as it is now; a removed key gives no rights
 		v.Key = &key
 	}
 	return v, nil
 }
 
-// signInForm is what the page of the sign-in shows.
+// signInForm is the data of the sign-in page.
 type signInForm struct {
-	To    string // where the browser goes then
-	Wrong string // why it did not work
+	To    string // where the browser goes after signing in
+	Wrong string // why signing in failed
 }
 
-// wrongSignIns are why a sign-in did not work, by the word in the URL that it leads to.
-// The browser has no session then, to which a page could belong.
+// wrongSignIns are the reasons why signing in failed, by the word in the URL of the
+// redirect. They are in the URL because the browser has no session that could store a page.
 var wrongSignIns = map[string]struct {
 	status int
 	text   string
@@ -129,7 +128,7 @@ func (s *server) signIn(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: to}, nil
 }
 
-// signOut serves POST /console/sign-out: the session ends on all instances.
+// signOut serves POST /console/sign-out: it ends the session on all instances.
 func (s *server) signOut(v *visit) (pageAnswer, error) {
 	if c, err := v.r.Cookie(s.cookie()); err == nil && c.Value != "" {
 		if err := s.Sessions.Close(v.ctx, c.Value); err != nil && !errors.Is(err, access.ErrNoSession) {
@@ -141,8 +140,8 @@ func (s *server) signOut(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: s.console + "/sign-in"}, nil
 }
 
-// ownPath is a path of the console that a parameter names, and the first page for any
-// other text: it must not lead to another site.
+// ownPath returns a path of the console from a parameter, or the first page for any other
+// text, so that it can't redirect to another site.
 func (s *server) ownPath(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Host != "" || u.Scheme != "" || u.Path != path.Clean(u.Path) && u.Path != path.Clean(u.Path)+"/" {
@@ -154,8 +153,8 @@ func (s *server) ownPath(to string) string {
 	return s.console + "/"
 }
 
-// guesses counts the wrong keys of each address in the present minute. Right keys are
-// never refused because of them.
+// guesses counts the wrong keys of each address in the present minute. A valid key is never
+// refused because of them.
 type guesses struct {
 	mu    sync.Mutex
 	since time.Time
@@ -164,7 +163,7 @@ type guesses struct {
 
 func newGuesses() *guesses { return &guesses{of: map[callers.Identity]int{}} }
 
-// count counts a wrong key of an address, and reports whether it may try so many.
+// count counts a wrong key of an address, and reports whether more are allowed.
 func (g *guesses) count(from callers.Identity, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

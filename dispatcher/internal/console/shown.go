@@ -13,34 +13,34 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 )
 
-// Shown keeps the pages that answer actions, each for access.ShownFor and for one session
-// or link. access.ErrNotShown says that the owner has no such page.
+// Shown stores the results of actions, each for access.ShownFor and for one session or
+// link. access.ErrNotShown says that the owner has no such result.
 type Shown struct {
 	Put func(ctx context.Context, owner string, page []byte) (id string, err error)
 	Get func(ctx context.Context, owner, id string) ([]byte, error)
 }
 
-// shownParam names the parameter with the id of a page that is kept.
+// shownParam is the parameter with the id of a stored result.
 const shownParam = "shown"
 
-// caughtAnswer is what an action answers. Every POST is answered with a redirect, so that
-// no reload, no step back and no copied URL acts again: a page is caught, kept, and shown
-// behind the redirect.
+// caughtAnswer is the response of an action. Every POST ends in a redirect, so that a
+// reload or a copied URL does not repeat the action. Therefore the response is stored and
+// shown after the redirect.
 type caughtAnswer struct {
 	heldAnswer
 	to http.ResponseWriter
 }
 
-// catch catches what an action answers, but for its headers.
+// catch records the response of an action without its headers.
 func catch(to http.ResponseWriter) *caughtAnswer {
 	return &caughtAnswer{heldAnswer: heldAnswer{header: to.Header(), status: http.StatusOK}, to: to}
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w *caughtAnswer) Unwrap() http.ResponseWriter { return w.to }
 
-// placeOf is how many segments of an action's path are not of the page that shows what
-// it answers: the next page above it, or one with the same path.
+// placeOf returns how many segments an action's path has more than the page that shows its
+// result. That is the next page above it, or one with the same path.
 func placeOf(action pageRoute, routes []pageRoute) (above int) {
 	for path := action.path; path != ""; above++ {
 		if slices.ContainsFunc(routes, func(o pageRoute) bool { return o.method == http.MethodGet && o.path == path }) {
@@ -51,7 +51,8 @@ func placeOf(action pageRoute, routes []pageRoute) (above int) {
 	return above
 }
 
-// place is the page that shows what an action answers, unless it says another one.
+// place returns the page that shows an action's result, unless the action names another
+// one.
 func place(r *http.Request, base string, above int) string {
 	path := r.URL.EscapedPath()
 	for range above {
@@ -63,28 +64,28 @@ func place(r *http.Request, base string, above int) string {
 	return path
 }
 
-// leave sends the browser from an action to its place, where the page is shown that w caught.
+// leave stores the recorded response and redirects the browser to its page.
 func (s *server) leave(v *visit, w *caughtAnswer) {
 	v.w = w.to
 	h := v.w.Header()
 	switch {
-	case !w.begun: // the browser has gone
+	case !w.begun: // the browser has closed the connection
 		return
 	case w.status >= 300 && w.status < 400:
 		v.w.WriteHeader(w.status)
 		return
-	case w.status == http.StatusServiceUnavailable: // the store can keep nothing then
+	case w.status == http.StatusServiceUnavailable: // the store can't store it then
 		http.Redirect(v.w, v.r, withTold(v.at, "unknown"), http.StatusSeeOther)
 		return
 	}
 	h.Del("Content-Type")
 	h.Set("Cache-Control", "no-store")
 	owner := s.owner(v)
-	if owner == "" { // its place says the same to somebody who is not signed in
+	if owner == "" { // a visitor without a session sees the same error there
 		http.Redirect(v.w, v.r, v.at, http.StatusSeeOther)
 		return
 	}
-	ctx, cancel := context.WithTimeout(v.r.Context(), lookFor) // the action's own time may be over
+	ctx, cancel := context.WithTimeout(v.r.Context(), lookFor) // the action's timeout may be over
 	defer cancel()
 	path, query, _ := strings.Cut(v.at, "?")
 	page := fmt.Appendf(nil, "%d %s\n%s", w.status, path, w.body.Bytes())
@@ -99,7 +100,7 @@ func (s *server) leave(v *visit, w *caughtAnswer) {
 	http.Redirect(v.w, v.r, path+"?"+q.Encode(), http.StatusSeeOther)
 }
 
-// owner names the session or link whose answers are kept; empty: there is none.
+// owner names the session or link that owns a result; empty: none.
 func (s *server) owner(v *visit) string {
 	switch {
 	case v.Visitor.Link != nil:
@@ -116,7 +117,7 @@ func (s *server) owner(v *visit) string {
 	return "session:" + access.HashToken(c.Value)
 }
 
-// showKept shows the page with the id, or sends the browser to what is there now.
+// showKept writes the stored result with this id, or redirects to the present page.
 func (s *server) showKept(v *visit, id string) error {
 	page, err := within(v.ctx, func() ([]byte, error) { return s.Shown.Get(v.ctx, s.owner(v), id) })
 	if err != nil && !errors.Is(err, access.ErrNotShown) {

@@ -195,7 +195,7 @@ func TestWhatIsShownOnceIsShownBehindTheRedirect(t *testing.T) {
 		require.Contains(t, page, ` data-poll="off"`, "a refresh would take it away")
 		require.NotContains(t, page, `id="live"`, "it is not live")
 		for _, elsewhere := range []string{"/console/system?" + query, at + "?shown=x"} { // an id is of one page
-			require.Contains(t, r.load(0, elsewhere).Body.String(), "What was shown here is gone", elsewhere)
+			require.Contains(t, r.load(0, elsewhere).Body.String(), "The result is gone", elsewhere)
 		}
 	}
 	wrong := r.do(0, http.MethodPost, "/console/endpoints", url.Values{"url": {"no url"}, "max_in_flight": {"many"}})

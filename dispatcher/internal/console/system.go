@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// lanesShown is how many lanes, links and entries of the audit a page has.
+	// lanesShown is the page length of lanes, links and entries of the audit.
 	lanesShown = 50
-	// instancesListed is how many instances a page has.
+	// instancesListed is how many instances a page lists.
 	instancesListed = 100
 )
 
-// systemPage is what the pages rest on.
+// systemPage is the data of the system page: store, archive, instances and settings.
 type systemPage struct {
 	Instances []wire.Instance
 	More      bool
-	All       *wire.LaneState // *, while everything is paused
+	All       *wire.LaneState // the lane * while everything is paused
 	Lanes     []wire.LaneState
 	Store     wire.Store
 	Archive   *archiveState
 	Settings  []Setting
 }
 
-// archiveState is how the archive does, as this instance knows.
+// archiveState is the state of the archive on this instance.
 type archiveState struct {
 	Up           bool
 	Since        time.Time
@@ -53,7 +53,7 @@ func system(v *visit) (pageAnswer, error) {
 	}
 	page := systemPage{Instances: instances.Data, More: instances.NextCursor != nil, Store: stats.Store, Settings: v.srv.Settings}
 	for i := range page.Instances {
-		page.Instances[i].SeenAt = wire.Time{} // it goes on with the clock
+		page.Instances[i].SeenAt = wire.Time{} // it changes with the clock
 	}
 	for _, l := range slices.Concat(stats.Paused, stats.Lanes) {
 		known := func(other wire.LaneState) bool { return other.Lane == l.Lane }
@@ -75,7 +75,7 @@ func system(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "system", title: "System", section: "system", body: page}, nil
 }
 
-// lanesPage is a page of all lanes.
+// lanesPage is the data of a page of lanes.
 type lanesPage struct {
 	Lanes []wire.LaneState
 	Wrong string
@@ -97,7 +97,7 @@ func lanes(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "lanes", title: "Lanes", section: "system", body: page}, nil
 }
 
-// older is the URL of the next page of a list; empty: this is the last.
+// older returns the URL of the next page of a list; empty on the last page.
 func older(path string, q url.Values, cursor *string) string {
 	if cursor == nil {
 		return ""
@@ -106,11 +106,11 @@ func older(path string, q url.Values, cursor *string) string {
 	return path + "?" + q.Encode()
 }
 
-// lanePage is one lane.
+// lanePage is the data of one lane's page.
 type lanePage struct {
 	wire.LaneState
 	Stand stand.Sentence
-	None  bool // there is none of this name
+	None  bool // no lane has this name
 }
 
 // lane serves GET /console/lanes/{lane}.
@@ -132,8 +132,8 @@ func lane(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "lane", title: "Lane " + name, section: "system", body: page}, nil
 }
 
-// pauseLane serves POST /console/lanes/{lane}/pause. For all of them somebody says that
-// they are sure.
+// pauseLane serves POST /console/lanes/{lane}/pause. Pausing all lanes needs a
+// confirmation.
 func pauseLane(v *visit) (pageAnswer, error) {
 	name := v.r.PathValue("lane")
 	if name == client.AllLanes && v.r.PostFormValue("sure") == "" {
@@ -157,7 +157,7 @@ func lanePath(name string) string {
 	return "/console/lanes/" + url.PathEscape(name)
 }
 
-// auditPage is what was changed, and by whom.
+// auditPage is the data of a page of the audit.
 type auditPage struct {
 	Entries                  []wire.AuditEntry
 	By, What, Target, Tenant string
@@ -187,7 +187,7 @@ func audit(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "audit", title: "Audit", section: "system", body: page}, nil
 }
 
-// linksPage are the links of merchants' people, and the form of a new one.
+// linksPage is the data of the list of links and the form of a new one.
 type linksPage struct {
 	Links                       []wire.Link
 	Next                        string
@@ -215,7 +215,7 @@ func (v *visit) linksPage(page linksPage, status int) (pageAnswer, error) {
 	return pageAnswer{template: "links", title: "Links for merchants", section: "system", status: status, body: page}, nil
 }
 
-// createLink serves POST /console/links: the page with the URL, which is shown once.
+// createLink serves POST /console/links: it shows the new link's URL once.
 func createLink(v *visit) (pageAnswer, error) {
 	page := linksPage{
 		Tenant: v.r.PostFormValue("tenant"), Endpoint: v.r.PostFormValue("endpoint"), Name: v.r.PostFormValue("name"),

@@ -14,41 +14,41 @@ import (
 )
 
 const (
-	// tailLines is how many attempts the page of the tail begins with.
+	// tailLines is how many attempts the tail page shows at first.
 	tailLines = 50
-	// askAgain is how often a stream asks whether its session still is. The API sends
-	// something each 15 s, so this costs a command for each of these.
+	// askAgain is how often a stream checks its session. The API sends something every 15
+	// s, so each of these costs at most one check.
 	askAgain = 10 * time.Second
 )
 
-// tailPage is the live window of attempts. The newest stands on top, as in all lists: it
-// needs no script to follow the end, and a browser holds the place of a reader that
-// scrolled down.
+// tailPage is the live list of attempts. The newest is on top, as in all lists. So it needs
+// no script for scrolling, and a browser keeps the position of a reader that scrolled down.
 type tailPage struct {
 	Lines    []wire.LoggedAttempt
 	Filter   tailFilter
 	Filtered bool
 	Outcomes []choice
-	Wrong    string // what the API says of the filter; empty: nothing
-	Events   string // where the script follows; empty: this page is an older one
-	Older    string // where the list goes on; empty: it does not
-	Newest   string // where it begins; empty: here
+	Wrong    string // the API's error about the filter; empty: none
+	Events   string // the URL that the script follows; empty: this page is an older one
+	Older    string // URL of the next page; empty: none
+	Newest   string // URL of the first page; empty: this is it
 	LookedAt int
 }
 
-// tailFilter is what the page's form holds.
+// tailFilter is the filter form.
 type tailFilter struct{ Tenant, Destination, Topic, Subject, Message, Code, Job string }
 
-// choice is one of several links of which one or more are chosen.
+// choice is one of several links, some of which are selected.
 type choice struct {
 	Word, URL string
 	On        bool
 }
 
-// outcomes are what the tail can be filtered by.
+// outcomes are the filter values for the result of an attempt.
 var outcomes = dispatcher.Texts(dispatcher.Happenings)
 
-// tailQuery is what a visitor asked for, with nothing else than the API knows.
+// tailQuery returns the filter in a visitor's query, without parameters that the API does
+// not know.
 func tailQuery(v *visit) url.Values {
 	q := url.Values{}
 	for _, name := range []string{"outcome", "tenant", "destination", "topic", "subject", "message", "status_code", "job"} {
@@ -61,7 +61,7 @@ func tailQuery(v *visit) url.Values {
 	return q
 }
 
-// tail serves GET /console/tail: the newest attempts, to which a script adds what comes.
+// tail serves GET /console/tail: the newest attempts. A script adds new ones.
 func tail(v *visit) (pageAnswer, error) {
 	q, cursor := tailQuery(v), v.r.URL.Query().Get("cursor")
 	page := tailPage{
@@ -76,7 +76,7 @@ func tail(v *visit) (pageAnswer, error) {
 		Messages: q["message"], Outcomes: q["outcome"], Jobs: q["job"], Limit: tailLines, Cursor: cursor,
 	}
 	for _, text := range q["status_code"] {
-		f.StatusCodes = append(f.StatusCodes, whole(text)) // the API refuses what is no status
+		f.StatusCodes = append(f.StatusCodes, whole(text)) // the API rejects an invalid status
 	}
 	log, err := v.Attempts(v.ctx, f)
 	if page.Wrong, err = refusal(err); err != nil {
@@ -93,7 +93,7 @@ func tail(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "tail", title: "Tail", section: "tail", body: page}, nil
 }
 
-// choices are links that each add a value of a parameter, or take it away.
+// choices returns links that each add or remove a value of a parameter.
 func choices(path string, q url.Values, name string, words []string) []choice {
 	var out []choice
 	for _, word := range words {
@@ -115,10 +115,10 @@ func choices(path string, q url.Values, name string, words []string) []choice {
 	return out
 }
 
-// tailEvents serves GET /console/tail/events: the API's stream of attempts, for as long
-// as the visitor's key and session last.
+// tailEvents serves GET /console/tail/events: the API's stream of attempts, until the
+// visitor's key or session ends.
 func (s *server) tailEvents(v *visit) (pageAnswer, error) {
-	ctx := v.Context(v.r.Context()) // without the deadline of a page
+	ctx := v.Context(v.r.Context()) // without the page's timeout
 	q := tailQuery(v)
 	if since := v.r.URL.Query().Get("since"); since != "" {
 		q.Set("since", since)
@@ -136,8 +136,8 @@ func (s *server) tailEvents(v *visit) (pageAnswer, error) {
 	return pageAnswer{}, nil
 }
 
-// stillKnown reports whether a browser is still signed in. One of which that can't be
-// told is.
+// stillKnown reports whether a browser is still signed in. It returns true if that is
+// unknown.
 func (s *server) stillKnown(ctx context.Context, r *http.Request) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
@@ -147,7 +147,7 @@ func (s *server) stillKnown(ctx context.Context, r *http.Request) bool {
 
 var errSignedOut = errors.New("signed out")
 
-// streamWriter is the answer of a stream, which ends when its visitor has signed out.
+// streamWriter is the response of a stream. It ends when the visitor has signed out.
 type streamWriter struct {
 	http.ResponseWriter
 	known func() bool
@@ -165,5 +165,5 @@ func (w *streamWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -17,42 +17,41 @@ import (
 )
 
 const (
-	// lookFor is how long a page may take, with the look-up of its session: a store that
-	// hangs is told of then.
+	// lookFor is the timeout of a page, including reading its session. After it the page
+	// says that the store does not respond.
 	lookFor = time.Second
-	// actFor is how long an action may take.
+	// actFor is the timeout of an action.
 	actFor = 20 * time.Second
-	// maxForm bounds the body of an action.
+	// maxForm limits the body of an action.
 	maxForm = 128 << 10
 )
 
-// visit is a request on its way to its page.
+// visit is a request and its visitor.
 type visit struct {
 	*desk.Desk
 	srv  *server
 	w    http.ResponseWriter
 	r    *http.Request
-	ctx  context.Context // ends when the page may take no longer
+	ctx  context.Context // ends at the page's timeout
 	base string          // /console or /link
-	at   string          // of an action: path and query of the page that shows what it answers; empty: this is a page
+	at   string          // of an action: path and query of the page that shows the result; empty for a page
 
-	known bool // its visitor is known, so the store answered just now
+	known bool // the visitor was read, so the store responded just now
 }
 
-// pageAnswer is what a page or an action answers: what a template shows, or where the
-// browser goes.
+// pageAnswer is the result of a page or an action: data for a template, or a redirect.
 type pageAnswer struct {
 	template string // its name
 	title    string
-	section  string      // of the navigation; empty: none
+	section  string      // in the navigation; empty: none
 	status   int         // 0: 200
-	body     any         // what the template shows; without the time, so that an unchanged page is known by it
-	stats    *wire.Stats // that the page has read, for the navigation; nil: they are read
-	to       string      // where the browser goes instead
-	told     string      // after an action: a word of tellings, which that page shows
+	body     any         // the template's data, without times of now, so that an unchanged page has the same ETag
+	stats    *wire.Stats // the figures for the navigation, if the page has read them; nil: they are read
+	to       string      // the target of a redirect
+	told     string      // after an action: a word of tellings that the target shows
 }
 
-// identify finds who looks.
+// identify returns the visitor of a request.
 type identify func(ctx context.Context, r *http.Request) (desk.Visitor, error)
 
 // handle serves a route that is a page.
@@ -78,7 +77,7 @@ func (s *server) act(o pageRoute, above int, base string, who identify) http.Han
 	}
 }
 
-// answer finds who looks, and answers with the page or the action of a route.
+// answer reads the visitor and runs the page or action of a route.
 func (s *server) answer(o pageRoute, who identify, v *visit) {
 	looker, err := who(v.ctx, v.r)
 	v.Desk, v.known = desk.New(looker, s.api, s.Meter), err == nil
@@ -106,7 +105,7 @@ func (s *server) answer(o pageRoute, who identify, v *visit) {
 	}
 }
 
-// callerOf is whose shares a visitor uses.
+// callerOf returns the identity whose share of requests a visitor uses.
 func callerOf(v desk.Visitor, r *http.Request) callers.Identity {
 	switch {
 	case v.Link != nil:
@@ -117,7 +116,7 @@ func callerOf(v desk.Visitor, r *http.Request) callers.Identity {
 	return callers.Address(callers.AddressOf(r))
 }
 
-// withTold adds the word of what was done to a path.
+// withTold adds the word of a result to a path.
 func withTold(to, told string) string {
 	if told == "" {
 		return to
@@ -128,7 +127,7 @@ func withTold(to, told string) string {
 	return path + "?" + q.Encode()
 }
 
-// fail answers with a page that says what is wrong, and leads back.
+// fail writes a page about an error, with a link back.
 func (s *server) fail(v *visit, err error) {
 	var p *client.Problem
 	var spent *desk.SpentError
@@ -153,7 +152,7 @@ func (s *server) fail(v *visit, err error) {
 		http.Redirect(v.w, v.r, (&url.URL{Path: v.r.URL.Path, RawQuery: first.Encode()}).String(), http.StatusSeeOther)
 	case errors.As(err, &p) && p.Status < http.StatusInternalServerError:
 		s.wrong(v, p.Status, p.Title, p.Problem.Error())
-	case v.r.Context().Err() != nil: // the browser has gone
+	case v.r.Context().Err() != nil: // the browser has closed the connection
 	case p != nil && p.Status == http.StatusInternalServerError:
 		s.Log.ErrorContext(v.r.Context(), "page failed", "path", s.logPath(v.r), "err", err)
 		s.wrong(v, http.StatusInternalServerError, "This went wrong", "It is our fault, and the log says why.")
@@ -167,8 +166,8 @@ func wrongCursor(p *client.Problem) bool {
 	return p != nil && len(p.Errors) > 0 && p.Errors[0].Path == "query.cursor"
 }
 
-// refusal is what the API says of a filter that is wrong, for a page that goes on without
-// what it asked for. Any other error stays one, and that of a wrong cursor too.
+// refusal returns the API's error about a filter, so that a page can show it and continue
+// without the filter. It returns all other errors, and errors of a cursor, as rest.
 func refusal(err error) (sentence string, rest error) {
 	var p *client.Problem
 	if errors.As(err, &p) && !wrongCursor(p) && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusBadRequest) {
@@ -181,14 +180,14 @@ func refusal(err error) (sentence string, rest error) {
 	return "", err
 }
 
-// away tells that the store can't be asked. It is never taken for a browser that is not
-// signed in. While that lasts, one page in a minute is logged.
+// away writes a page that the store can't be reached. It is different from the page for a
+// browser that is not signed in. Meanwhile it logs one page in a minute.
 func (s *server) away(v *visit, err error) {
 	if missed, ok := s.failures.Allow(); ok {
 		s.Log.WarnContext(v.r.Context(), "page failed", "path", s.logPath(v.r), "err", err, "missed", missed)
 	}
 	v.w.Header().Set("Retry-After", "5")
-	late := v.known && errors.Is(v.ctx.Err(), context.DeadlineExceeded) // whether Redis is slow or was asked for much is not known
+	late := v.known && errors.Is(v.ctx.Err(), context.DeadlineExceeded) // the cause is unknown: a slow Redis, or a large query
 	title := "Redis can't be reached"
 	switch {
 	case late:
@@ -199,24 +198,24 @@ func (s *server) away(v *visit, err error) {
 	s.render(v, pageAnswer{template: "away", title: title, status: http.StatusServiceUnavailable, body: late})
 }
 
-// sentence is an error as a page shows it.
+// sentence returns an error as a sentence for a page.
 func sentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// wrongPage is what the page of an error shows.
+// wrongPage is the data of an error page.
 type wrongPage struct{ Title, Text string }
 
 func (s *server) wrong(v *visit, status int, title, text string) {
 	s.render(v, pageAnswer{template: "error", title: title, status: status, body: wrongPage{Title: title, Text: text}})
 }
 
-// toSignIn sends a browser that is not signed in to the sign-in. One that came from
-// another site did not send its cookie: it asks again by itself, and then it does.
+// toSignIn redirects a browser that is not signed in. A request from another site has no
+// session cookie, so the browser is made to repeat it from our own page, with the cookie.
 func (s *server) toSignIn(v *visit) {
 	switch {
-	case v.r.Header.Get("X-Refresh") != "": // a page that refreshes itself: it loads anew
+	case v.r.Header.Get("X-Refresh") != "": // from the refresh script: the page reloads
 		v.w.WriteHeader(http.StatusUnauthorized)
 	case v.r.Method == http.MethodGet && v.r.Header.Get("Sec-Fetch-Site") == "cross-site" && !s.opensLink(v.r.URL.Path):
 		s.render(v, pageAnswer{template: "again", title: "One moment", body: v.r.URL.RequestURI()})
@@ -231,7 +230,7 @@ func (s *server) toSignIn(v *visit) {
 	}
 }
 
-// refuse answers without looking who it is.
+// refuse refuses a request before its visitor is known.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
 	v := &visit{Desk: desk.New(desk.Visitor{}, s.api, s.Meter), srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
 	if underBase(r.URL.Path, s.link) {

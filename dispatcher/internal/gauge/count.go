@@ -13,7 +13,7 @@ var _ dispatcher.Observer = (*Gauge)(nil)
 // Attempted counts an attempt.
 func (g *Gauge) Attempted(a dispatcher.Attempted) {
 	if a.Attempt.Number == 0 {
-		return // it ended without one
+		return // it ended without an attempt
 	}
 	s := g.present.stripeOf(a.ID.Lane)
 	s.mu.Lock()
@@ -26,29 +26,29 @@ func (g *Gauge) Attempted(a dispatcher.Attempted) {
 		s.minute.Failed++
 		bar.Failed.Add(&a.Attempt)
 	}
-	if !a.Taken { // takers come when they like
+	if !a.Taken { // a taker attempts at any time
 		s.minute.Late.Add(a.Late)
 	}
-	if health.Answered(a.Attempt.Class) && (a.Attempt.Duration > 0 || !a.Taken) { // of a late success of a taker it is not known
+	if health.Answered(a.Attempt.Class) && (a.Attempt.Duration > 0 || !a.Taken) { // the duration of a taker's late success is unknown
 		bar.Took.Add(a.Attempt.Duration)
 	}
 }
 
-// Published counts a message that was kept.
+// Published counts a message that was stored.
 func (g *Gauge) Published(p dispatcher.Published) {
 	if p.Err == nil && p.Result == dispatcher.Accepted && !p.Unmatched() {
 		g.present.accepted.Add(1)
 	}
 }
 
-// Died counts a delivery that died.
+// Died counts a dead delivery.
 func (g *Gauge) Died(dispatcher.Death) { g.present.dead.Add(1) }
 
 // TookOver counts nothing.
 func (g *Gauge) TookOver(int) {}
 
-// stripeOf is where a lane is counted. The last characters of most lanes are of a hash or a
-// random number.
+// stripeOf returns the stripe that counts a lane. The last characters of most lanes are a
+// hash or random.
 func (p *present) stripeOf(lane dispatcher.Lane) *stripe {
 	n := 0
 	if len(lane) > 1 {
@@ -57,7 +57,7 @@ func (p *present) stripeOf(lane dispatcher.Lane) *stripe {
 	return &p.stripes[n%stripes]
 }
 
-// bar is that of a lane, or of the others. mu is held.
+// bar returns the bar of a lane, or the shared bar of all others. The caller holds mu.
 func (s *stripe) bar(lane dispatcher.Lane, of *present) *health.LaneBar {
 	i, known := s.at[lane]
 	if !known && of.lanes.Add(1) > maxLanes {
@@ -67,14 +67,14 @@ func (s *stripe) bar(lane dispatcher.Lane, of *present) *health.LaneBar {
 	}
 	if !known {
 		i = len(s.list)
-		lane = dispatcher.Lane(strings.Clone(string(lane))) // of an answer that may be large
+		lane = dispatcher.Lane(strings.Clone(string(lane))) // a copy, because the lane may be part of a large response
 		s.at[lane] = i
 		s.list = append(s.list, health.LaneBar{Lane: lane})
 	}
 	return &s.list[i]
 }
 
-// read adds what a stripe counted to a count of a minute. With clear, it begins anew.
+// read adds the stripe's counts to a minute's count. With clears it resets them.
 func (s *stripe) read(c *health.Count, clears bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *stripe) read(c *health.Count, clears bool) {
 	}
 }
 
-// read is what the present minute, which began then, brought so far.
+// read returns the counts of the present minute, which began at at.
 func (p *present) read(at time.Time, clears bool) health.Count {
 	c := health.Count{Minute: health.Minute{At: at}}
 	if clears {

@@ -15,7 +15,7 @@ func TestAtTheEndNothingIsSaidToBeKept(t *testing.T) {
 		r.set(func(s *shelf) { s.away = dispatcher.ErrDiskFull })
 		r.deliver("a")
 		r.stop()
-		require.Contains(t, r.log.String(), `msg="figures of minutes not added" minutes=1 err="the disk of Redis is full"`)
+		require.Contains(t, r.log.String(), `msg="adding the figures of some minutes failed" minutes=1 err="the disk of Redis is full"`)
 		require.NotContains(t, r.log.String(), "kept for an hour")
 	})
 }

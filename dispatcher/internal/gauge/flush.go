@@ -7,24 +7,26 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Instances add at moments of their own: latest is how long after a minute at most. An Add
-// then ends within the next minute.
+// Instances add at different moments: latest is the last one after a minute. An Add then
+// ends within the next minute.
 const latest = 50 * time.Second
 
-// lastly bounds the last Add of a process that ends: what it costs are figures.
+// lastly is the timeout of the last Add when the process stops, because losing some figures
+// is acceptable.
 const lastly = 2 * time.Second
 
-// momentOf is how long after a minute an instance adds it.
+// momentOf returns how long after a minute an instance adds it.
 func momentOf(instance string) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(instance))
 	return time.Duration(h.Sum32()) % latest
 }
 
-// Run adds what was counted, once a minute where something moved, until ctx ends. Then it
-// adds the present minute too: nothing may be counted any more.
+// Run adds the counts once a minute, if there are any, until ctx ends. Then it adds the
+// present minute too. Nothing may be counted after that.
 func (g *Gauge) Run(ctx context.Context) error {
 	moment := momentOf(g.options.Instance)
 	g.mu.Lock()
@@ -33,13 +35,13 @@ func (g *Gauge) Run(ctx context.Context) error {
 	for {
 		now := g.options.Now()
 		if now.Truncate(time.Minute).Equal(g.at) { // only Run changes it
-			if !sleep(ctx, g.at.Add(time.Minute).Sub(now)) {
+			if !wait.Sleep(ctx, g.at.Add(time.Minute).Sub(now)) {
 				break
 			}
 			continue
 		}
 		g.turn(now)
-		if !sleep(ctx, moment) {
+		if !wait.Sleep(ctx, moment) {
 			break
 		}
 		if err := g.flush(ctx); ctx.Err() == nil {
@@ -51,7 +53,7 @@ func (g *Gauge) Run(ctx context.Context) error {
 	defer cancel()
 	err := g.flush(last)
 	if left := len(g.waiting) + g.dropped; left > 0 {
-		g.options.Log.Warn("figures of minutes not added", "minutes", left, "err", err)
+		g.options.Log.Warn("adding the figures of some minutes failed", "minutes", left, "err", err)
 	}
 	return nil
 }
@@ -65,7 +67,7 @@ func (g *Gauge) turn(now time.Time) {
 	if !c.Moved() && len(c.Lanes) == 0 {
 		return
 	}
-	// After a step back of the clock too, each number is greater than the one before.
+	// Each number is greater than the one before, even after the clock stepped back.
 	g.number = max(g.number+1, c.At.Unix()/60)
 	c.Number = g.number
 	g.waiting = append(g.waiting, c)
@@ -76,7 +78,7 @@ func (g *Gauge) turn(now time.Time) {
 	}
 }
 
-// flush adds what waits.
+// flush adds the waiting minutes to the store.
 func (g *Gauge) flush(ctx context.Context) error {
 	g.mu.Lock()
 	waiting := g.waiting
@@ -97,26 +99,14 @@ func (g *Gauge) flush(ctx context.Context) error {
 	return err
 }
 
-// report logs once that minutes can't be added, and once that they are.
+// report logs once that adding fails, and once that it works again.
 func (g *Gauge) report(ctx context.Context, err error) {
 	switch {
 	case err != nil && !g.failing:
-		g.options.Log.LogAttrs(ctx, slog.LevelWarn, "figures not added, they are kept for an hour", slog.Any("err", err))
+		g.options.Log.LogAttrs(ctx, slog.LevelWarn, "adding figures failed, they are kept for an hour", slog.Any("err", err))
 	case err == nil && g.failing:
 		g.options.Log.LogAttrs(ctx, slog.LevelInfo, "figures added again", slog.Int("minutes_dropped", g.dropped))
 		g.dropped = 0
 	}
 	g.failing = err != nil
-}
-
-// sleep waits, and reports whether ctx goes on.
-func sleep(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -1,14 +1,15 @@
-// Package gauge counts how deliveries go over time.
+// Package gauge counts deliveries over time, for the charts of the console.
 //
-// A Gauge is an observer. It counts what this instance does, by the minute and by lanes, in
-// memory. Once a minute it adds to a store what moved, so that no delivery costs a write.
-// count.go counts, flush.go adds, and read.go reads: what is not added yet is shown too.
+// A Gauge is a dispatcher.Observer. It counts the events of this instance in memory, by
+// minute and by lane (count.go). Once a minute it adds the counts to a Store (flush.go), so
+// that no delivery costs a write. Reading (read.go) returns the stored counts of all
+// instances and the own counts that are not stored yet.
 //
-// Counted are the attempts that this instance made or whose outcome a taker told it, the
-// messages that it accepted, and the deliveries that died by its doing. A test of an
-// endpoint is none of these, and a lease of a taker that ended by itself has no observer.
+// It counts attempts that this instance made or whose outcome a taker reported to it,
+// accepted messages, and deliveries that died here. It does not count tests of endpoints,
+// and leases of takers that expired.
 //
-// An event takes 88 ns and no memory (bench_test.go).
+// Counting an event takes 88 ns and allocates nothing (bench_test.go).
 package gauge
 
 import (
@@ -22,49 +23,49 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
-// Store keeps what instances counted.
+// Store stores the counts of all instances.
 type Store interface {
-	// Add adds what an instance counted, the oldest first, and answers what is to be
-	// given again before anything newer.
+	// Add adds counts of an instance, oldest first. It returns the counts that failed; they
+	// must be added again before newer ones.
 	Add(ctx context.Context, instance string, counts []health.Count) (left []health.Count, err error)
-	// Minutes reads the minutes in which something moved, the oldest first.
+	// Minutes reads the minutes with events, oldest first.
 	Minutes(ctx context.Context, since, until time.Time) ([]health.Minute, error)
-	// Bars reads the bars of lanes in which something moved, the oldest first.
+	// Bars reads the bars of lanes with events, oldest first.
 	Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error)
-	// Since is when the figures of a lane began; zero: that is not known.
+	// Since returns when the figures of a lane began; zero if unknown.
 	Since(lane dispatcher.Lane) time.Time
 }
 
-// Options are what a Gauge works with.
+// Options are the options of a Gauge.
 type Options struct {
-	Instance string // a name never used before, which must not change
+	Instance string // unique over all time, and constant
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
 const (
-	// maxLanes are the lanes with a bar of their own in one minute of one instance: a
-	// store gives no more a bar in half an hour. One takes 200 bytes here.
+	// maxLanes is the number of lanes with their own bar in one minute of one instance. The
+	// store has the same limit for half an hour. Each takes 200 bytes here.
 	maxLanes = 2000
-	// maxWaiting is how many minutes wait for a store that is away. While it is, little
-	// moves.
+	// maxWaiting is how many minutes are kept while the store is down. Few events happen
+	// then.
 	maxWaiting = 60
 )
 
-// Gauge counts. Its methods may be called from several goroutines.
+// Gauge counts events. Its methods may be called from several goroutines.
 type Gauge struct {
 	store   Store
 	options Options
 	present present
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	at      time.Time  // the present minute; zero before Run
 	number  int64      // of the last count
 	waiting []health.Count
-	version int // grows as an Add begins and as it ends
+	version int // changes when an Add begins and when it ends
 
-	failing bool // Run's: the last Add failed
-	dropped int  // Run's: minutes since then
+	failing bool // used by Run: the last Add failed
+	dropped int  // used by Run: dropped minutes
 }
 
 // New makes a Gauge.
@@ -76,23 +77,23 @@ func New(s Store, o Options) *Gauge {
 	return g
 }
 
-// present is what the present minute brought so far.
+// present has the counts of the present minute.
 type present struct {
 	accepted atomic.Int64
 	dead     atomic.Int64
-	lanes    atomic.Int64 // with a bar of their own
+	lanes    atomic.Int64 // with their own bar
 	stripes  [stripes]stripe
 }
 
-// stripes are so many that goroutines seldom wait for each other: a lane is in one of them,
-// and counting an attempt takes less than 100 ns.
+// stripes reduces lock contention: each lane belongs to one stripe, and counting an attempt
+// takes less than 100 ns.
 const stripes = 16
 
 // stripe counts the attempts of some lanes.
 type stripe struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	minute health.Minute
-	at     map[dispatcher.Lane]int // where a lane is in list
+	at     map[dispatcher.Lane]int // index of a lane in list
 	list   []health.LaneBar
-	_      [64]byte // two stripes are not in one cache line
+	_      [64]byte // keeps two stripes out of one cache line
 }

@@ -328,7 +328,7 @@ func TestTheEndDoesNotWaitForAStoreThatHangs(t *testing.T) {
 		began := time.Now()
 		r.stop()
 		require.Equal(t, 2*time.Second, time.Since(began))
-		require.Contains(t, r.log.String(), `msg="figures of minutes not added" minutes=1`)
+		require.Contains(t, r.log.String(), `msg="adding the figures of some minutes failed" minutes=1`)
 	})
 }
 
@@ -342,7 +342,7 @@ func TestAnHourIsKeptWhileTheStoreIsAway(t *testing.T) {
 		}
 		_, err := r.Minutes(t.Context(), r.first, time.Now())
 		require.ErrorIs(t, err, dispatcher.ErrUnavailable)
-		require.Equal(t, 1, strings.Count(r.log.String(), "figures not added"))
+		require.Equal(t, 1, strings.Count(r.log.String(), "adding figures failed"))
 		r.set(func(s *shelf) { s.away = nil })
 		r.pass(2 * time.Minute)
 		require.Len(t, r.store.minutes, 60)

@@ -9,14 +9,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
-// readings is how often a read begins anew because an Add went on beside it: a part could
-// be read here and there. An Add takes some ms; what comes of a longer one is shown twice
-// rather than not at all.
+// readings is how often a read is repeated because an Add ran at the same time: the read
+// could return counts from both the store and memory. An Add takes some ms. After that a
+// double count is accepted, because a missing one would be worse.
 const readings = 3
 
-// Minutes reads the minutes of all instances in which something moved, the oldest first:
-// from that in which since lies to the last that began before until. Other instances'
-// present minute is missing.
+// Minutes reads the minutes of all instances with events, oldest first, from the minute of
+// since up to until. The present minute of other instances is missing.
 func (g *Gauge) Minutes(ctx context.Context, since, until time.Time) (found []health.Minute, err error) {
 	err = g.read(func(own []health.Count) error {
 		if found, err = g.store.Minutes(ctx, since, until); err != nil {
@@ -32,9 +31,9 @@ func (g *Gauge) Minutes(ctx context.Context, since, until time.Time) (found []he
 	return found, err
 }
 
-// Bars reads the bars of lanes of all instances in which something moved, the oldest first:
-// from the half hour in which since lies. What the store has no answer for is missing, and
-// the error says so.
+// Bars reads the bars of lanes of all instances with events, oldest first, from the half
+// hour of since. If the store can't return some bars, they are missing and the error says
+// so.
 func (g *Gauge) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (found map[dispatcher.Lane][]health.Bar, err error) {
 	wanted := make(map[dispatcher.Lane]bool, len(lanes))
 	for _, lane := range lanes {
@@ -56,11 +55,10 @@ func (g *Gauge) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Ti
 	return found, err
 }
 
-// Since is when the figures of a lane began: what was before is not known. Zero: that is
-// not known either.
+// Since returns when the figures of a lane began. Zero means unknown.
 func (g *Gauge) Since(lane dispatcher.Lane) time.Time { return g.store.Since(lane) }
 
-// read calls from with what waits here, until no Add went on meanwhile.
+// read calls from with the own counts, and repeats it if an Add ran meanwhile.
 func (g *Gauge) read(from func(own []health.Count) error) (err error) {
 	for range readings {
 		own, version := g.own()
@@ -77,7 +75,7 @@ func (g *Gauge) read(from func(own []health.Count) error) (err error) {
 	return err
 }
 
-// own is what this instance counted and did not add yet.
+// own returns the counts of this instance that are not added yet.
 func (g *Gauge) own() (counts []health.Count, version int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,7 +85,7 @@ func (g *Gauge) own() (counts []health.Count, version int) {
 	return append(slices.Clone(g.waiting), g.present.read(g.at, false)), g.version
 }
 
-// mergeMinute adds a minute to a list in the order of time.
+// mergeMinute merges a minute into a list ordered by time.
 func mergeMinute(list []health.Minute, m health.Minute) []health.Minute {
 	i, there := slices.BinarySearchFunc(list, m.At, func(is health.Minute, at time.Time) int { return is.At.Compare(at) })
 	if !there {
@@ -97,7 +95,7 @@ func mergeMinute(list []health.Minute, m health.Minute) []health.Minute {
 	return list
 }
 
-// mergeBar adds a bar to a list in the order of time.
+// mergeBar merges a bar into a list ordered by time.
 func mergeBar(list []health.Bar, b health.Bar) []health.Bar {
 	i, there := slices.BinarySearchFunc(list, b.At, func(is health.Bar, at time.Time) int { return is.At.Compare(at) })
 	if !there {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// archiveCollector asks how the archive does when it is scraped.
+// archiveCollector reads the archive's figures at each scrape.
 type archiveCollector struct {
 	up, lag, backlog, dropped, orphans, rows, comparing *prometheus.Desc
 
@@ -23,24 +23,24 @@ func (m *Metrics) WatchArchive(figures func(context.Context) (archive.Figures, e
 	m.registry.MustRegister(&archiveCollector{
 		figures: figures,
 		up:      describe("up", "1 while PostgreSQL accepts the data that this instance gives it."),
-		lag:     describe("lag_seconds", "Since when something happened in the store that is not archived; 0: all is."),
-		backlog: describe("backlog_bytes", "What the store keeps only since it is not archived."),
-		dropped: describe("dropped_total", "Lines of the log that the store cut before they were archived, since ARCHIVE_BACKLOG was reached."),
-		orphans: describe("orphans", "Unfinished deliveries of a store that was emptied, which hookladder restore brings back, where this instance archives."),
-		rows:    describe("rows_total", "What this instance wrote to the archive.", "table"),
+		lag:     describe("lag_seconds", "Age of the oldest change in the store that is not archived; 0 if all are archived."),
+		backlog: describe("backlog_bytes", "Bytes that the store keeps only because they are not archived."),
+		dropped: describe("dropped_total", "Lines of the log that the store cut before they were archived, because ARCHIVE_BACKLOG was reached."),
+		orphans: describe("orphans", "Unfinished deliveries of a store that was emptied, which hookladder restore restores, in the partitions of this instance."),
+		rows:    describe("rows_total", "Rows that this instance wrote to the archive.", "table"),
 
-		comparing: describe("comparing", "The share of its deliveries that this instance has still to compare with the archive; 0: none."),
+		comparing: describe("comparing", "The share of its deliveries that this instance has not compared with the archive yet; 0 if all are compared."),
 	})
 }
 
-// Describe tells which metrics there are.
+// Describe sends the descriptions of the metrics.
 func (c *archiveCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.up, c.lag, c.backlog, c.dropped, c.orphans, c.rows, c.comparing} {
 		out <- d
 	}
 }
 
-// Collect reads the metrics. What the store does not tell is left out.
+// Collect reads the metrics. It omits the store's figures if the store can't be read.
 func (c *archiveCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), statsWithin)
 	defer cancel()

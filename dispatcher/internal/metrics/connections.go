@@ -21,11 +21,11 @@ type connections struct{ of Connections }
 var (
 	connectionsOpen    = prometheus.NewDesc(prefix+"connections", "Connections to the API that are open.", nil, nil)
 	connectionsRefused = prometheus.NewDesc(prefix+"connections_refused_total",
-		"Connections to the API that were closed for want of room: full: the new one was refused, because all were taken. idle: an idle one made room for another. error: the system gave none.",
+		"Connections to the API that were closed because there were too many: full: a new one was refused, because all were in use. idle: an idle one was closed for a new one. error: the system could not accept one.",
 		[]string{"why"}, nil)
 )
 
-// Describe describes the metrics.
+// Describe sends the descriptions of the metrics.
 func (c connections) Describe(out chan<- *prometheus.Desc) {
 	out <- connectionsOpen
 	out <- connectionsRefused

@@ -1,9 +1,9 @@
-// Package metrics serves to Prometheus what one instance did and what is in the
-// queue. As a dispatcher.Observer it counts on the hot path. It asks the engine for
-// the rest at each scrape.
+// Package metrics serves the metrics of one instance and of the queue to Prometheus.
+// Package app makes one Metrics. As a dispatcher.Observer it counts events on the hot path;
+// the rest is read from its sources at each scrape.
 //
-// Labels are closed sets. All series exist from the start: rate() does not see the
-// first event of a series that appears with it.
+// Labels are closed sets. All series exist from the start, because rate() misses the first
+// event of a new series.
 package metrics
 
 import (
@@ -17,19 +17,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// prefix begins all our own names.
+// prefix begins the names of all metrics.
 const prefix = "hookladder_"
 
-// Results of a publish, as accepted_total has them.
+// Results of a publish, the labels of accepted_total.
 const (
 	resultAccepted    = "accepted"
 	resultDuplicate   = "duplicate"
 	resultConflict    = "conflict"
 	resultLaneFull    = "lane_full"
-	resultUnmatched   = "unmatched"   // no endpoint matched; nothing is kept
+	resultUnmatched   = "unmatched"   // no endpoint matched; the message was not stored
 	resultStoreFull   = "store_full"  // no memory left
 	resultUnavailable = "unavailable" // the store could not be reached
-	resultRefused     = "refused"     // a bad field, no such endpoint, or too large
+	resultRefused     = "refused"     // an invalid field, an unknown endpoint, or too large
 )
 
 var (
@@ -49,18 +49,18 @@ var (
 	latenessBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 15, 60, 300, 1800, 3600}
 )
 
-// A delivery may take all of its ladder, by default 25 hours.
+// deliveryBuckets covers a whole ladder, which is 25 hours by default.
 var deliveryBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 5, 15, 60, 300, 1800, 3600, 21600, 86400, 172800}
 
-// Metrics counts what an instance does. It is a dispatcher.Observer, and the
-// handler of GET /metrics.
+// Metrics counts the events of an instance. It is a dispatcher.Observer and the handler of
+// GET /metrics.
 type Metrics struct {
 	store   *storeCollector
 	handler http.Handler
 
 	registry *prometheus.Registry
 
-	// Resolved once: else each count would hash its labels again.
+	// Resolved once, because looking up a counter hashes its labels each time.
 	attempts  map[dispatcher.Class]*[dispatcher.Back + 1]prometheus.Counter
 	dead      map[dispatcher.DeadReason]prometheus.Counter
 	accepted  map[string]prometheus.Counter
@@ -76,16 +76,16 @@ var (
 	_ http.Handler        = (*Metrics)(nil)
 )
 
-// New makes the metrics of one instance, on a registry of its own.
+// New makes the metrics of one instance, with its own registry.
 func New() *Metrics {
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "attempts_total", Help: "Attempts of this instance, by what became of them and what went wrong.",
+		Name: prefix + "attempts_total", Help: "Attempts of this instance, by verdict and class of failure.",
 	}, []string{"outcome", "class"})
 	dead := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "dead_total", Help: "Deliveries that died, by why, each counted by the instance whose call of the store ended it.",
+		Name: prefix + "dead_total", Help: "Dead deliveries by reason, each counted by the instance whose call of the store ended it.",
 	}, []string{"reason"})
 	accepted := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "accepted_total", Help: "Messages published to this instance, by what became of them.",
+		Name: prefix + "accepted_total", Help: "Messages published to this instance, by result.",
 	}, []string{"result"})
 	m := &Metrics{
 		store:    newStoreCollector(),
@@ -96,16 +96,16 @@ func New() *Metrics {
 			Name: prefix + "attempt_seconds", Help: "How long attempts took, until the answer was judged.", Buckets: attemptBuckets,
 		}),
 		late: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "lateness_seconds", Help: "How long after its due time, or its acceptance where that was later, an attempt began.", Buckets: latenessBuckets,
+			Name: prefix + "lateness_seconds", Help: "Time from the due time, or from the acceptance if that was later, to the start of an attempt.", Buckets: latenessBuckets,
 		}),
 		whole: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "delivery_seconds", Help: "How long after its acceptance, or after the time it was published for where that is later, a delivery was delivered.", Buckets: deliveryBuckets,
+			Name: prefix + "delivery_seconds", Help: "Time from the acceptance, or from the requested time if that is later, to a successful delivery.", Buckets: deliveryBuckets,
 		}),
 		unmatched: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: prefix + "unmatched_total", Help: "Messages that no endpoint wanted.",
+			Name: prefix + "unmatched_total", Help: "Messages that matched no endpoint.",
 		}),
 		takeovers: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: prefix + "takeovers_total", Help: "Instances found dead, and taken over from, by this one.",
+			Name: prefix + "takeovers_total", Help: "Dead instances whose deliveries this instance took over.",
 		}),
 	}
 	m.resolve(attempts, dead, accepted)
@@ -117,7 +117,7 @@ func New() *Metrics {
 	return m
 }
 
-// resolve makes all series.
+// resolve creates all series.
 func (m *Metrics) resolve(attempts, dead, accepted *prometheus.CounterVec) {
 	m.attempts[dispatcher.ClassNone] = &[dispatcher.Back + 1]prometheus.Counter{
 		dispatcher.Delivered: attempts.WithLabelValues(dispatcher.Delivered.String(), "none"),
@@ -139,21 +139,21 @@ func (m *Metrics) resolve(attempts, dead, accepted *prometheus.CounterVec) {
 	}
 }
 
-// Watch adds the metrics of the whole queue, which source has.
+// Watch adds the metrics of the whole queue.
 func (m *Metrics) Watch(source Source) { m.store.watch(source) }
 
 // ServeHTTP serves the metrics as text.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
 
-// Attempted counts an attempt that was made.
+// Attempted counts an attempt.
 func (m *Metrics) Attempted(a dispatcher.Attempted) {
 	if a.Attempt.Number == 0 {
-		return // it ended without one
+		return // it ended without an attempt
 	}
 	if of := m.attempts[a.Attempt.Class]; of != nil && int(a.Attempt.Verdict) < len(of) && of[a.Attempt.Verdict] != nil {
 		of[a.Attempt.Verdict].Inc()
 	}
-	if !a.Taken { // takers come when they like, and work as long
+	if !a.Taken { // a taker attempts at any time and takes as long as it needs
 		m.took.Observe(a.Attempt.Duration.Seconds())
 		m.late.Observe(a.Late.Seconds())
 	}
@@ -162,7 +162,7 @@ func (m *Metrics) Attempted(a dispatcher.Attempted) {
 	}
 }
 
-// Died counts a delivery that died.
+// Died counts a dead delivery.
 func (m *Metrics) Died(d dispatcher.Death) {
 	if c := m.dead[d.Reason]; c != nil {
 		c.Inc()
@@ -207,11 +207,10 @@ func resultOfError(err error) string {
 	case errors.Is(err, dispatcher.ErrUnmatched):
 		return resultUnmatched
 	}
-	return resultUnavailable // or the caller gave up, or we are stopping
+	return resultUnavailable // or the caller canceled, or the instance is stopping
 }
 
-// TookOver counts an instance that was found dead, whose deliveries this one
-// put back.
+// TookOver counts a dead instance whose deliveries this one put back.
 func (m *Metrics) TookOver(int) {
 	m.takeovers.Inc()
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Outbox tells of the outbox from which this instance relays, if no other one does.
+// Outbox has the figures of the relay. Only one instance relays an outbox at a time.
 type Outbox interface {
-	// Relayed counts rows by what became of them.
+	// Relayed returns the number of rows for each result.
 	Relayed() map[string]int64
-	// Lag is the age of the oldest row, and whether the outbox can be read.
+	// Lag returns the age of the oldest row, and whether the outbox can be read.
 	Lag() (oldest time.Duration, up bool)
 }
 
@@ -22,20 +22,20 @@ type outbox struct{ of Outbox }
 
 var (
 	outboxRelayed = prometheus.NewDesc(prefix+"outbox_relayed_total",
-		"Rows of the outbox that this instance relayed, by what became of them: accepted, duplicate, rejected, unmatched; waits, each time that one could not be accepted yet.",
+		"Rows of the outbox that this instance relayed, by result: accepted, duplicate, rejected, unmatched; waits counts each delay of a row that could not be accepted yet.",
 		[]string{"result"}, nil)
-	outboxLag = prometheus.NewDesc(prefix+"outbox_lag_seconds", "Age of the oldest row of the outbox, also of one that waits; 0: it is empty.", nil, nil)
+	outboxLag = prometheus.NewDesc(prefix+"outbox_lag_seconds", "Age of the oldest row of the outbox, even of a delayed one; 0 if it is empty.", nil, nil)
 	outboxUp  = prometheus.NewDesc(prefix+"outbox_up", "1 while the outbox can be read.", nil, nil)
 )
 
-// Describe describes the metrics.
+// Describe sends the descriptions of the metrics.
 func (o outbox) Describe(out chan<- *prometheus.Desc) {
 	out <- outboxRelayed
 	out <- outboxLag
 	out <- outboxUp
 }
 
-// Collect reads the metrics. The lag of an outbox that can't be read is left out.
+// Collect reads the metrics. It omits the lag if the outbox can't be read.
 func (o outbox) Collect(out chan<- prometheus.Metric) {
 	for result, n := range o.of.Relayed() {
 		out <- prometheus.MustNewConstMetric(outboxRelayed, prometheus.CounterValue, float64(n), result)

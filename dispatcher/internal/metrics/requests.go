@@ -6,21 +6,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// statusOther stands for the statuses that a call hardly ever answers.
+// statusOther is the label of statuses that a call rarely returns.
 const statusOther = "other"
 
-// Requests counts what the API answers, and the messages that it refused.
+// Requests counts the API's responses and the messages that it refused.
 type Requests struct {
 	refused prometheus.Counter
 	counted map[string]map[int]prometheus.Counter // by call and status
-	others  map[string]prometheus.Counter         // by call: of any other status
+	others  map[string]prometheus.Counter         // by call: all other statuses
 }
 
-// WatchRequests has the calls of the API counted, each by the statuses that it
-// answers.
+// WatchRequests counts calls of the API, each by the statuses that it may return.
 func (m *Metrics) WatchRequests(calls map[string][]int) *Requests {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "requests_total", Help: "Calls of this instance's API, by their names and the statuses of the answers.",
+		Name: prefix + "requests_total", Help: "Calls of this instance's API, by name and status.",
 	}, []string{"call", "status"})
 	r := &Requests{
 		refused: m.accepted[resultRefused],
@@ -45,5 +44,5 @@ func (r *Requests) Requested(call string, status int) {
 	}
 }
 
-// Refused counts messages that were refused before the engine saw them.
+// Refused counts messages that were refused before the engine accepted them.
 func (r *Requests) Refused(messages int) { r.refused.Add(float64(messages)) }

@@ -11,33 +11,35 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Source tells of the whole queue, and of this instance's permits. The
-// Dispatcher is one.
+// Source has the figures of the whole queue and of this instance's permits. The Dispatcher
+// implements it.
 type Source interface {
 	Stats(ctx context.Context) (dispatcher.Stats, error)
-	// Ping reports whether the store answers.
+	// Ping returns an error if the store does not respond.
 	Ping(ctx context.Context) error
-	// Emptied is what the store lost, and was neither restored nor given up; nil: nothing.
+	// Emptied returns the loss of data that is neither restored nor given up, or nil.
 	Emptied() *dispatcher.Emptied
-	// Permits are those in use, and all there are.
+	// Permits returns the permits in use and their total.
 	Permits() (used, all int)
-	// Exhausted is how many attempts were not made for want of our own means.
+	// Exhausted returns how many attempts were not made because this host lacked a
+	// resource.
 	Exhausted() int64
-	// Network reports whether our own network works, and how many attempts it made fail.
+	// Network reports whether this host's network works, and how many attempts failed
+	// because of it.
 	Network() (up bool, faults map[dispatcher.EgressFault]int64)
 }
 
-// The queue is counted at most once in statsEvery, however many scrape: one count
-// may read every lane. Whether the store answers is asked apart from that. A count
-// that takes longer than statsWithin is given up, so that a scrape (10 s by default)
-// is answered while the store hangs.
+// The queue is counted at most once in statsEvery for any number of scrapes, because one
+// count may read every lane. The ping is separate. A count that takes longer than
+// statsWithin is canceled, so that a scrape (timeout 10 s by default) returns while the
+// store hangs.
 const (
 	statsEvery  = time.Second
 	statsWithin = 3 * time.Second
 )
 
-// The labels of lanes and held, in the order of the states: each lane has the
-// last that holds.
+// The labels of lanes and held, in the order of the states. Each lane counts under its last
+// state that applies.
 var (
 	states = []dispatcher.EndpointState{
 		dispatcher.StateActive, dispatcher.StateLimited, dispatcher.StateOpen, dispatcher.StateFailing, dispatcher.StatePaused, dispatcher.StateDisabled,
@@ -48,8 +50,8 @@ var (
 	}
 )
 
-// storeCollector asks when it is scraped. What it can't find out it leaves out:
-// a gauge that stands still would tell that all is well.
+// storeCollector reads the store at each scrape. It omits figures that it can't read, because an
+// old value would look healthy.
 type storeCollector struct {
 	up, durable, used, retention *prometheus.Desc
 	emptied                      *prometheus.Desc
@@ -58,12 +60,12 @@ type storeCollector struct {
 	exhausted, lanes, held       *prometheus.Desc
 	egressUp, egressFaults       *prometheus.Desc
 
-	mu     sync.Mutex // guards what follows; held while the queue is counted, so that one does it for all
+	mu     sync.Mutex // guards the fields below; locked during a count, so that one scrape counts for all
 	source Source
-	at     time.Time // of stats and err
+	at     time.Time // when stats and err were read
 	stats  dispatcher.Stats
-	err    error // why it could not be counted
-	down   error // why the store does not answer, or takes no changes
+	err    error // why the queue could not be counted
+	down   error // why the store does not respond, or is read-only
 }
 
 func newStoreCollector() *storeCollector {
@@ -71,22 +73,22 @@ func newStoreCollector() *storeCollector {
 		return prometheus.NewDesc(prefix+name, help, labels, nil)
 	}
 	return &storeCollector{
-		up:         describe("store_up", "1 while the store answers, and takes changes."),
-		durable:    describe("store_durable", "1 while DURABILITY holds, 0 while it does not; left out where the store does not tell."),
+		up:         describe("store_up", "1 while the store responds and accepts writes."),
+		durable:    describe("store_durable", "1 while DURABILITY holds, 0 while it does not; absent if the store does not report it."),
 		emptied:    describe("store_emptied", "1 while the store lacks data that it lost, until they are restored or given up."),
-		used:       describe("store_used_ratio", "Memory in use of what the fullest master may use; left out where there is no limit."),
-		retention:  describe("retention_seconds", "For how long finished deliveries are kept whole by now, where they are kept least long."),
-		instances:  describe("instances", "Instances that are alive, or not yet found dead."),
+		used:       describe("store_used_ratio", "Used share of the memory limit of the fullest master; absent without a limit."),
+		retention:  describe("retention_seconds", "How long finished deliveries are kept complete, in the partition where they are kept the shortest time."),
+		instances:  describe("instances", "Instances that are alive or not yet detected as dead."),
 		deliveries: describe("deliveries", "Deliveries in the queue.", "status"),
-		oldest:     describe("oldest_due_seconds", "For how long the oldest delivery is due that may be attempted and is not; 0: none is."),
-		lanes:      describe("lanes", "Destinations that are known, each under the last state that holds.", "state"),
-		held:       describe("held", "Deliveries that are due, or behind another, and may not be attempted, by why.", "why"),
+		oldest:     describe("oldest_due_seconds", "How long the oldest delivery is overdue that could be attempted; 0 if there is none."),
+		lanes:      describe("lanes", "Known destinations, each under its last state that applies.", "state"),
+		held:       describe("held", "Deliveries that are due or wait for another, but may not be attempted now, by reason.", "why"),
 		inFlight:   describe("in_flight", "Permits of this instance that are in use."),
 		permits:    describe("permits", "Permits of this instance: MAX_IN_FLIGHT, or what the file descriptors allow."),
-		exhausted:  describe("exhausted_total", "Attempts that were not made, since this host had no file descriptor, port or buffer left. They wait."),
+		exhausted:  describe("exhausted_total", "Attempts that were not made, because this host had no file descriptor, port or buffer left. They are retried later."),
 
-		egressUp:     describe("egress_up", "1 unless a control found our own network down: the resolver, the route or the proxy."),
-		egressFaults: describe("egress_faults_total", "Attempts that our own network made fail. They wait, and no receiver is blamed.", "why"),
+		egressUp:     describe("egress_up", "0 while a probe finds this host's network down: the resolver, the route or the proxy."),
+		egressFaults: describe("egress_faults_total", "Attempts that failed because of this host's network. They are retried later and don't count as failures of the receiver.", "why"),
 	}
 }
 
@@ -96,7 +98,7 @@ func (c *storeCollector) watch(s Source) {
 	c.source, c.at = s, time.Time{}
 }
 
-// Describe tells which metrics there are.
+// Describe sends the descriptions of the metrics.
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.up, c.durable, c.emptied, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits, c.exhausted, c.lanes, c.held,
@@ -108,7 +110,7 @@ func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect reads the metrics.
 func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
-	source, st, down, err := c.look()
+	source, st, down, err := c.count()
 	if source == nil {
 		return
 	}
@@ -151,7 +153,7 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	for _, status := range dispatcher.Statuses {
 		tell(c.deliveries, float64(st.Counts[status]), string(status))
 	}
-	if st.Partial { // some lanes would stand for all
+	if st.Partial { // without some lanes the counts would be too low
 		return
 	}
 	for _, state := range states {
@@ -174,15 +176,15 @@ func emptied(s Source) int {
 	return 0
 }
 
-// look counts the queue, unless another scrape just did.
-func (c *storeCollector) look() (source Source, st dispatcher.Stats, down, err error) {
+// count counts the queue, unless another scrape has just done it.
+func (c *storeCollector) count() (source Source, st dispatcher.Stats, down, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.source != nil && (c.at.IsZero() || time.Since(c.at) >= statsEvery) {
 		ctx, cancel := context.WithTimeout(context.Background(), statsWithin)
 		defer cancel()
 		c.down = c.source.Ping(ctx)
-		if c.err = c.down; c.down == nil || errors.Is(c.down, dispatcher.ErrReadOnly) { // it can be read
+		if c.err = c.down; c.down == nil || errors.Is(c.down, dispatcher.ErrReadOnly) { // it can still be read
 			c.stats, c.err = c.source.Stats(ctx)
 		}
 		c.at = time.Now()

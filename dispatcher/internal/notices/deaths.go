@@ -7,21 +7,21 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Of each lane its deaths are told at most once in deathsEvery, with their count. Those of
-// more lanes at once than deathLanes are not told.
+// The deaths of a lane are reported at most once in deathsEvery, with their count. If more
+// than deathLanes lanes have deaths at once, the others are not reported.
 const (
 	deathsEvery = time.Minute
 	deathLanes  = 1024
 )
 
-// laneDeaths is what died in one lane and was not told yet.
+// laneDeaths are the deaths of one lane that are not reported yet.
 type laneDeaths struct {
-	news dispatcher.News // of the first; its count is of all
-	next time.Time       // not told before; zero: at once
+	news dispatcher.News // of the first death; its count is of all
+	next time.Time       // the next report is not earlier; zero: at once
 }
 
-// count adds deaths. The notice tells a reason, or a status, only where all have the same.
-// mu is held.
+// count adds deaths. The notice has a reason or a status only if all deaths have the same.
+// The caller holds mu.
 func (n *Notices) count(news dispatcher.News, deaths int) {
 	d := n.deaths[news.Lane]
 	if d == nil {
@@ -50,11 +50,11 @@ func (n *Notices) count(news dispatcher.News, deaths int) {
 		d.news.Since = news.At
 	}
 	d.news.Count = deaths
-	n.signal()
+	n.wake.Set()
 }
 
-// takeDeaths answers the deaths of one lane that are to be told now. Where there are none,
-// ok is false, and wait is how long that stays so; wait < 0: until one dies.
+// takeDeaths returns the deaths of one lane that are due. If none are, ok is false and wait
+// is the time until the next; wait < 0 means until one dies.
 func (n *Notices) takeDeaths(now time.Time) (news dispatcher.News, wait time.Duration, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,8 +79,8 @@ func (n *Notices) takeDeaths(now time.Time) (news dispatcher.News, wait time.Dur
 	return news, wait, false
 }
 
-// recount counts deaths anew: another instance has told of this lane in the same minute, and
-// of its own deaths only.
+// recount counts deaths again, because another instance reported this lane in the same
+// minute, with its own deaths only.
 func (n *Notices) recount(news dispatcher.News) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,28 +10,28 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// The reasons for which a store is unhealthy that are found here. The engine tells of the
-// others, since it meets them.
+// The reasons for an unhealthy store that are found here. The engine reports the others
+// when it sees them.
 const (
-	reasonNotDurable = "not_durable" // DURABILITY does not hold
-	reasonUnfit      = "unfit"       // it lacks something that is needed
+	reasonNotDurable = "not_durable" // DURABILITY is not met
+	reasonUnfit      = "unfit"       // it lacks a required feature
 )
 
 const (
-	summaryEvery = time.Hour // as dispatcher.Summary has it
-	// apart is how far apart two instances may meet the same fault. What begins within it
-	// is told once.
+	summaryEvery = time.Hour // as in dispatcher.Summary
+	// apart is how far apart two instances may see the same problem. A problem that begins
+	// within it is reported once.
 	apart = time.Minute
 )
 
-// ailment is what makes the store, or our own network, unhealthy now.
+// ailment is a present problem of the store or of this host's network.
 type ailment struct {
 	dispatcher.News
-	hours int // of it that were told
+	hours int // full hours that were reported
 }
 
-// changed notes how the store or our own network is, gives the news their key, and reports whether they are
-// any. mu is held.
+// changed updates the state of the store or of this host's network. It sets the key of the
+// news and reports whether the state changed. The caller holds mu.
 func (n *Notices) changed(news *dispatcher.News) bool {
 	if n.ops == "" {
 		return false
@@ -50,23 +50,24 @@ func (n *Notices) changed(news *dispatcher.News) bool {
 	return true
 }
 
-// ailmentKey is made of the minute in which it began.
+// ailmentKey makes a key from the minute in which the problem began.
 func ailmentKey(news *dispatcher.News, earlier int64) string {
 	return strings.ReplaceAll(news.Reason, "_", "-") + "_" + strconv.FormatInt(news.Since.UnixMilli()/apart.Milliseconds()-earlier, 10)
 }
 
-// ails reports whether a notice says that something is unhealthy.
+// ails reports whether a notice is about a problem.
 func ails(n dispatcher.Notice) bool {
 	return n == dispatcher.NoticeUnhealthy || n == dispatcher.NoticeEgressDown
 }
 
-// ofHealth reports whether a notice says how the store or our own network is.
+// ofHealth reports whether a notice is about the health of the store or of this host's
+// network.
 func ofHealth(n dispatcher.Notice) bool {
 	return ails(n) || n == dispatcher.NoticeHealthy || n == dispatcher.NoticeEgressUp
 }
 
-// settleKey gives news of health the key that another instance has, if that met the same
-// fault in the minute before. Where both tell at the same moment it is told twice.
+// settleKey uses the key of another instance that saw the same problem in the minute
+// before. If both publish at the same moment, the problem is reported twice.
 func (n *Notices) settleKey(ctx context.Context, i *item) error {
 	key := ailmentKey(&i.News, 0)
 	rest, of := strings.CutPrefix(i.Key, key)
@@ -81,23 +82,23 @@ func (n *Notices) settleKey(ctx context.Context, i *item) error {
 	return err
 }
 
-// watch asks the store how it is, and tells once an hour what still ails it. It answers
-// when that is to be done again.
+// watch polls the store, and reports once an hour which problems remain. It returns the
+// wait before the next poll.
 func (n *Notices) watch(ctx context.Context, now time.Time) (wait time.Duration) {
-	if n.asked.IsZero() || now.Sub(n.asked) >= n.o.PollEvery {
-		n.asked = now
-		n.ask(ctx)
+	if n.polled.IsZero() || now.Sub(n.polled) >= n.o.PollEvery {
+		n.polled = now
+		n.poll(ctx)
 	}
 	n.summarize()
-	return max(n.o.PollEvery-time.Since(n.asked), 0)
+	return max(n.o.PollEvery-time.Since(n.polled), 0)
 }
 
-func (n *Notices) ask(ctx context.Context) {
+func (n *Notices) poll(ctx context.Context) {
 	ctx, cancel := outage.Within(ctx)
 	defer cancel()
 	info, err := n.o.Store(ctx)
 	if err != nil {
-		return // the engine tells of that
+		return // the engine reports that
 	}
 	var lacks []string
 	for _, c := range info.Checks {
@@ -105,12 +106,12 @@ func (n *Notices) ask(ctx context.Context) {
 			lacks = append(lacks, c.Detail)
 		}
 	}
-	n.Tell(n.stands(reasonNotDurable, info.Durable == dispatcher.No, ""))
-	n.Tell(n.stands(reasonUnfit, len(lacks) > 0, strings.Join(lacks, "; ")))
+	n.Tell(n.healthNews(reasonNotDurable, info.Durable == dispatcher.No, ""))
+	n.Tell(n.healthNews(reasonUnfit, len(lacks) > 0, strings.Join(lacks, "; ")))
 }
 
-// stands are the news that the store is unhealthy for a reason, or is not so.
-func (n *Notices) stands(reason string, bad bool, detail string) dispatcher.News {
+// healthNews returns the news that the store is unhealthy for a reason, or is not.
+func (n *Notices) healthNews(reason string, bad bool, detail string) dispatcher.News {
 	at := n.o.Now().Truncate(time.Millisecond)
 	news := dispatcher.News{Notice: dispatcher.NoticeHealthy, At: at, Reason: reason}
 	if bad {
@@ -119,8 +120,8 @@ func (n *Notices) stands(reason string, bad bool, detail string) dispatcher.News
 	return news
 }
 
-// summarize tells of each ailment once more for each full hour that it lasts, but for one
-// that could not be told yet.
+// summarize reports each problem again for each full hour that it lasts, except one that is
+// not published yet.
 func (n *Notices) summarize() {
 	now := n.o.Now().Truncate(time.Millisecond)
 	n.mu.Lock()

@@ -10,8 +10,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// noticeBody is what a notice says. What does not apply is left out. Detail is for the operator:
-// nothing else of it may hold a path, an error, or the name of a key or an instance.
+// noticeBody is the body of a notice. Fields that do not apply are omitted. Only Detail,
+// which is for the operator, may contain a path, an error, or the name of a key or an
+// instance.
 type noticeBody struct {
 	Type        dispatcher.Notice `json:"type"`
 	At          string            `json:"at"`
@@ -36,7 +37,7 @@ type noticeBody struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// states are how things stand after most notices.
+// states maps most notices to the state after them.
 var states = map[dispatcher.Notice]string{
 	dispatcher.NoticeFailing: string(dispatcher.StateFailing), dispatcher.NoticeRecovered: string(dispatcher.StateActive),
 	dispatcher.NoticeDisabled: string(dispatcher.StateDisabled), dispatcher.NoticeOpened: string(dispatcher.StateOpen),
@@ -45,7 +46,7 @@ var states = map[dispatcher.Notice]string{
 	dispatcher.NoticeEgressDown: "unhealthy", dispatcher.NoticeEgressUp: "healthy",
 }
 
-// timeOf writes a time as the API does.
+// timeOf formats a time as the API does.
 func timeOf(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -53,12 +54,13 @@ func timeOf(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// subscribersMost is how many endpoints of one tenant get a notice. A tenant whose
-// endpoints all fail, and all are told so of each other, makes the square of it.
+// subscribersMost is how many endpoints of one tenant get a notice. If all endpoints of a
+// tenant fail and each gets a notice about each other, the number of messages is the square
+// of theirs.
 const subscribersMost = 100
 
-// messages are what news are told by: one to the operator, and one to each endpoint of
-// the lane's tenant that takes it. A notice about a lane never goes to that lane.
+// messages returns the messages for news: one to the operator, and one to each subscribed
+// endpoint of the lane's tenant. A notice about a lane is never sent to that lane.
 func (n *Notices) messages(ctx context.Context, news *dispatcher.News) (batch []*dispatcher.Message, err error) {
 	b := noticeBody{
 		Type: news.Notice, At: timeOf(news.At), Destination: news.Lane, State: news.State, Since: timeOf(news.Since),
@@ -93,7 +95,7 @@ func (n *Notices) messages(ctx context.Context, news *dispatcher.News) (batch []
 	return batch, nil
 }
 
-// describe tells of a lane, as far as it is known.
+// describe sets the fields of a lane that are known.
 func (n *Notices) describe(ctx context.Context, lane dispatcher.Lane, b *noticeBody) error {
 	states, err := n.o.Lanes(ctx, []dispatcher.Lane{lane})
 	if err != nil {
@@ -112,8 +114,8 @@ func (n *Notices) describe(ctx context.Context, lane dispatcher.Lane, b *noticeB
 	return nil
 }
 
-// heldOr is the state of a lane that is held, and that given of any other. A lane that
-// fails no more may be paused all the same.
+// heldOr returns the state of a paused or disabled lane, and state for any other. A lane
+// that has recovered may still be paused.
 func heldOr(s *dispatcher.LaneState, state dispatcher.EndpointState) dispatcher.EndpointState {
 	now, why := s.Standing()
 	switch {
@@ -125,8 +127,8 @@ func heldOr(s *dispatcher.LaneState, state dispatcher.EndpointState) dispatcher.
 	return state
 }
 
-// listeners are the endpoints that get news. What has no tenant concerns the operator
-// alone, but for deaths, which are not told at OPS_URL: an endpoint has to name them.
+// listeners returns the endpoints that get the news. News without a tenant go to the
+// operator only. Deaths are not sent to OPS_URL; only endpoints that subscribe get them.
 func (n *Notices) listeners(ctx context.Context, news *dispatcher.News, tenant string) (list []*dispatcher.Endpoint, err error) {
 	if tenant == "" && news.Notice != dispatcher.NoticeDead {
 		return nil, nil
@@ -147,7 +149,7 @@ func (n *Notices) listeners(ctx context.Context, news *dispatcher.News, tenant s
 func newMessage(news *dispatcher.News, b noticeBody, to string) *dispatcher.Message {
 	text, err := json.Marshal(b)
 	if err != nil {
-		panic(err) // texts and numbers only: can't fail
+		panic(err) // it has texts and numbers only, so it can't fail
 	}
 	parts := []string{news.Key, to}
 	if news.Lane != "" {
@@ -158,7 +160,7 @@ func newMessage(news *dispatcher.News, b noticeBody, to string) *dispatcher.Mess
 	}
 }
 
-// hashed stands for a text in an id.
+// hashed replaces a text in an id.
 func hashed(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:6])

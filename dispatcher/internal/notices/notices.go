@@ -1,13 +1,15 @@
-// Package notices tells what happened: operators at OPS_URL, and tenants at those of their
-// endpoints that name our topics. A notice is a message as any other, published through
-// the engine: it is signed, repeated and found in lists.
+// Package notices publishes notices about deaths, failing endpoints and problems: to the
+// operator at OPS_URL, and to endpoints of tenants that subscribe to our topics. A notice
+// is a normal message: it is published through the engine, signed, retried and listed.
 //
-// Its id is made of facts. So where several instances tell the same, or one does so
-// again since an answer was lost, the store keeps it once.
+// The flow:
+//   - The engine, the jobs and the archiver call Tell, which never blocks. Pending news are
+//     bounded.
+//   - Run publishes them (run.go). message.go makes the messages, deaths.go merges the
+//     deaths of a lane, and health.go polls the store.
 //
-// What is to be told waits here, bounded, and never holds up what happens. run.go
-// publishes it, message.go says where it goes and what it says, deaths.go counts
-// deliveries that died, and health.go watches the store.
+// The id of a notice is made from facts. So if several instances report the same, or one
+// retries after a lost response, the store keeps one message.
 package notices
 
 import (
@@ -18,61 +20,63 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Options say with what Notices work. Every field without a remark is needed.
+// Options are the dependencies of Notices. Fields without a comment are required.
 type Options struct {
-	URL       string // where the operator is told; empty: nowhere
+	URL       string // the operator's URL; empty: none
 	Publish   func(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error)
-	Lanes     func(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) // those that exist
-	Listeners func(ctx context.Context, tenant, topic string) ([]*dispatcher.Endpoint, error)    // the endpoints of a tenant that take a topic
-	Known     func(ctx context.Context, ids []string) ([]bool, error)                            // which messages are known
-	Store     func(ctx context.Context) (dispatcher.StoreInfo, error)                            // what the store says of itself; nil: it is not watched
-	Now       func() time.Time                                                                   // by the queue's clock
-	PollEvery time.Duration                                                                      // how often the store is asked
+	Lanes     func(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) // the lanes that exist
+	Listeners func(ctx context.Context, tenant, topic string) ([]*dispatcher.Endpoint, error)    // the endpoints of a tenant that subscribe to a topic
+	Known     func(ctx context.Context, ids []string) ([]bool, error)                            // which messages exist
+	Store     func(ctx context.Context) (dispatcher.StoreInfo, error)                            // the store's own facts; nil: it is not polled
+	Now       func() time.Time                                                                   // the queue's clock
+	PollEvery time.Duration                                                                      // how often the store is polled
 	Log       *slog.Logger
 }
 
-// What waits to be told, and what was, is bounded. Each lane that opens, fails or is
-// disabled is one; a thousand at once is a fault of ours or of the network, not of theirs.
+// Limits of the pending news and of the memory of published ones. Each lane that opens,
+// fails or is disabled is one of them. A thousand at once is a problem of this host or its
+// network, not of the receivers.
 const (
 	pendingMost  = 1000
 	pendingBytes = 512 << 10
 	detailMost   = 512    // bytes of a detail
-	toldMost     = 10_000 // beyond it some is published again, which the store refuses
+	knownMost    = 10_000 // above it some news are published again, and the store refuses them as duplicates
 )
 
-// Notices tells what it is told of.
+// Notices publishes the news that it gets.
 type Notices struct {
 	o     Options
-	owner *url.URL        // of Options.URL; nil: there is none
-	ops   dispatcher.Lane // its lane; empty: there is none
+	owner *url.URL        // parsed Options.URL; nil: none
+	ops   dispatcher.Lane // its lane; empty: none
 	mark  string          // of its URL, for ids
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	pending  []*item
 	bytes    int
-	told     map[fact]bool // pending, or published
+	known    map[fact]bool // pending or published
 	deaths   map[dispatcher.Lane]*laneDeaths
 	ailments map[string]ailment // of the store, by reason
 	dropped  int
-	works    bool // at news that were taken
+	works    bool // publishing news now
 
-	wake chan struct{} // 1 deep
+	wake wait.Signal
 
-	asked  time.Time // when the store was asked last; of Run
-	warned time.Time // when it was last logged that notices were dropped; of Run
+	polled time.Time // when the store was polled; used by Run
+	warned time.Time // when dropped notices were logged; used by Run
 }
 
-// item is news on their way.
+// item is pending news.
 type item struct {
 	dispatcher.News
 	fact  fact
-	made  bool                  // batch is
-	batch []*dispatcher.Message // that are to be published still
+	made  bool                  // batch is set
+	batch []*dispatcher.Message // messages that are not published yet
 }
 
-// fact tells news from each other.
+// fact identifies news.
 type fact struct {
 	notice dispatcher.Notice
 	lane   dispatcher.Lane
@@ -84,7 +88,7 @@ func factOf(n *dispatcher.News) fact { return fact{n.Notice, n.Lane, n.Key} }
 // New makes Notices. Run publishes them.
 func New(o Options) (*Notices, error) {
 	n := &Notices{
-		o: o, told: map[fact]bool{}, deaths: map[dispatcher.Lane]*laneDeaths{}, ailments: map[string]ailment{}, wake: make(chan struct{}, 1),
+		o: o, known: map[fact]bool{}, deaths: map[dispatcher.Lane]*laneDeaths{}, ailments: map[string]ailment{}, wake: wait.NewSignal(),
 	}
 	if o.URL == "" {
 		return n, nil
@@ -97,10 +101,10 @@ func New(o Options) (*Notices, error) {
 	return n, nil
 }
 
-// Tell takes in what happened. It does not block.
+// Tell accepts news. It does not block.
 func (n *Notices) Tell(news dispatcher.News) {
 	if news.Lane != "" && news.Lane == n.ops {
-		return // else an OPS_URL that fails would be told of itself
+		return // otherwise a failing OPS_URL would get notices about itself
 	}
 	if len(news.Detail) > detailMost {
 		news.Detail = news.Detail[:detailMost]
@@ -117,10 +121,10 @@ func (n *Notices) Tell(news dispatcher.News) {
 	n.add(news)
 }
 
-// add has Run publish news, unless it was told. mu is held.
+// add queues news, unless they are known. The caller holds mu.
 func (n *Notices) add(news dispatcher.News) {
 	f := factOf(&news)
-	if n.told[f] {
+	if n.known[f] {
 		return
 	}
 	size := sizeOf(&news)
@@ -128,22 +132,22 @@ func (n *Notices) add(news dispatcher.News) {
 		n.dropped++
 		return
 	}
-	if len(n.told) >= toldMost {
-		clear(n.told)
+	if len(n.known) >= knownMost {
+		clear(n.known)
 	}
-	n.told[f] = true
+	n.known[f] = true
 	n.pending = append(n.pending, &item{News: news, fact: f})
 	n.bytes += size
-	n.signal()
+	n.wake.Set()
 }
 
-// sizeOf is about how much memory news take.
+// sizeOf estimates the memory of news.
 func sizeOf(n *dispatcher.News) int {
-	const alone = 300 // its fields, and its place in told
+	const alone = 300 // its fields, and its entry in known
 	return alone + len(n.Key) + len(n.Reason) + len(n.Detail)
 }
 
-// take answers what is to be told next; nil: nothing is.
+// take returns the next pending news, or nil.
 func (n *Notices) take() *item {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -157,7 +161,7 @@ func (n *Notices) take() *item {
 	return next
 }
 
-// Busy reports whether there is something to tell now.
+// Busy reports whether there is something to publish now.
 func (n *Notices) Busy() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -169,14 +173,14 @@ func (n *Notices) Busy() bool {
 	return n.works || len(n.pending) > 0
 }
 
-// rest notes that what was taken was told, or put back.
+// rest records that the taken item was published or put back.
 func (n *Notices) rest() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.works = false
 }
 
-// putBack has an item wait for another try, behind all others: only some lanes may be out
+// putBack queues an item for a retry after all others, because only some lanes may be out
 // of reach.
 func (n *Notices) putBack(i *item) {
 	n.mu.Lock()
@@ -185,18 +189,10 @@ func (n *Notices) putBack(i *item) {
 	n.bytes += sizeOf(&i.News)
 }
 
-// drop counts messages that are not published. What they tell may be told again.
+// drop counts messages that are not published. The same news may be reported again.
 func (n *Notices) drop(i *item, messages int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.told, i.fact)
+	delete(n.known, i.fact)
 	n.dropped += messages
-}
-
-// signal wakes Run.
-func (n *Notices) signal() {
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
 }

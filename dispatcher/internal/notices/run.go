@@ -9,11 +9,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// droppedEvery is how often it is logged that notices are dropped.
+// droppedEvery is how often dropped notices are logged.
 const droppedEvery = time.Minute
 
-// Run publishes what it is told of, until ctx ends. While the store does not answer that
-// waits, and a full store has it dropped: notices must not take what is left for messages.
+// Run publishes news until ctx ends. While the store is down, they wait. If the store is
+// full, they are dropped, because notices must not take the memory that messages need.
 func (n *Notices) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -47,8 +47,8 @@ func (n *Notices) Run(ctx context.Context) error {
 	return nil
 }
 
-// next answers what is to be told now; nil: nothing is for so long, or, with wait < 0,
-// until there are news.
+// next returns the next item. If there is none it returns nil and the wait until the next
+// one; wait < 0 means until there are news.
 func (n *Notices) next(ctx context.Context) (i *item, wait time.Duration) {
 	if i = n.take(); i != nil {
 		return i, 0
@@ -68,7 +68,7 @@ func (n *Notices) next(ctx context.Context) (i *item, wait time.Duration) {
 	return nil, wait
 }
 
-// warn logs how many notices were dropped, if any, and if it was not logged just now.
+// warn logs how many notices were dropped, at most once in droppedEvery.
 func (n *Notices) warn(now time.Time, last bool) {
 	if !last && now.Sub(n.warned) < droppedEvery {
 		return
@@ -83,7 +83,7 @@ func (n *Notices) warn(now time.Time, last bool) {
 	}
 }
 
-// publish publishes news, and reports false where that has to be tried again.
+// publish publishes news. It returns false if a retry is needed.
 func (n *Notices) publish(ctx context.Context, i *item) bool {
 	ctx, cancel := outage.Within(ctx)
 	defer cancel()
@@ -105,7 +105,7 @@ func (n *Notices) publish(ctx context.Context, i *item) bool {
 		return !n.again(i, err)
 	}
 	var left []*dispatcher.Message
-	var mine bool // at least one was not another instance's
+	var mine bool // this instance stored at least one
 	for k := range out {
 		switch err := out[k].Err; {
 		case err == nil && out[k].Result == dispatcher.LaneFull, errors.Is(err, dispatcher.ErrFull):
@@ -118,7 +118,7 @@ func (n *Notices) publish(ctx context.Context, i *item) bool {
 		case outage.Passes(err):
 			left = append(left, i.batch[k])
 			mine = true
-		case !errors.Is(err, dispatcher.ErrNoEndpoint): // that was deleted meanwhile
+		case !errors.Is(err, dispatcher.ErrNoEndpoint): // it was deleted in the meantime
 			n.drop(i, 1)
 		}
 	}
@@ -129,8 +129,7 @@ func (n *Notices) publish(ctx context.Context, i *item) bool {
 	return len(left) == 0
 }
 
-// again reports whether what failed for this reason is to be tried again. Else it is
-// dropped.
+// again reports whether to retry after an error. If not, the notice is dropped.
 func (n *Notices) again(i *item, err error) bool {
 	if outage.Passes(err) && !errors.Is(err, dispatcher.ErrFull) || errors.Is(err, dispatcher.ErrListing) {
 		return true

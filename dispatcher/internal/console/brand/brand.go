@@ -1,4 +1,5 @@
-// Package brand makes the colours of an operator's pages for merchants out of one.
+// Package brand makes the style sheet of a merchant's pages from the operator's colour.
+// Package console calls Stylesheet once at the start.
 package brand
 
 import (
@@ -7,24 +8,25 @@ import (
 	"strconv"
 )
 
-// readable is the contrast that text needs, by WCAG 2.2 AA.
+// readable is the contrast that text needs, from WCAG 2.2 AA.
 const readable = 4.5
 
-// softness is how much of the accent is in the surface behind what is chosen.
+// softness is the share of the accent colour in the background of selected items.
 const softness = 0.12
 
-// Surfaces and texts of the two schemes, as in assets/css/00-tokens.css.
+// Backgrounds and text colours of the light and the dark scheme, as in
+// assets/css/00-tokens.css.
 var (
 	lightSurface, lightText = colour{0xfa, 0xfa, 0xf8}, colour{0x1a, 0x1a, 0x18}
 	darkSurface, darkText   = colour{0x17, 0x18, 0x1b}, colour{0xed, 0xed, 0xea}
 	black, white            = colour{0, 0, 0}, colour{0xff, 0xff, 0xff}
 )
 
-// colour is red, green, blue, 0 to 255.
+// colour is red, green and blue, 0 to 255.
 type colour [3]float64
 
-// Stylesheet sets the accent and the primary button to a colour, #rrggbb. Where it can't be
-// read on a scheme's surface, that scheme gets a darker or lighter one.
+// Stylesheet sets the accent and the primary button to a colour, #rrggbb. If it can't be
+// read on a scheme's background, that scheme gets a darker or lighter one.
 func Stylesheet(text string) ([]byte, error) {
 	c, err := parse(text)
 	if err != nil {
@@ -50,12 +52,12 @@ func parse(text string) (c colour, err error) {
 	return colour{float64(n >> 16), float64(n >> 8 & 0xff), float64(n & 0xff)}, nil
 }
 
-// String is #rrggbb.
+// String returns #rrggbb.
 func (c colour) String() string {
 	return fmt.Sprintf("#%02x%02x%02x", int(math.Round(c[0])), int(math.Round(c[1])), int(math.Round(c[2])))
 }
 
-// towards mixes a part of another colour in.
+// towards mixes a share of another colour in.
 func (c colour) towards(other colour, part float64) colour {
 	for i := range c {
 		c[i] = math.Round(c[i] + (other[i]-c[i])*part)
@@ -63,8 +65,8 @@ func (c colour) towards(other colour, part float64) colour {
 	return c
 }
 
-// readableOn is the colour nearest to c, on the way to end, that can be read on a surface
-// and on its own soft shade of it.
+// readableOn returns the colour nearest to c, between c and end, that is readable on a
+// background and on its own soft shade of it.
 func (c colour) readableOn(surface, end colour) colour {
 	for part := 0.0; part < 1; part += 0.02 {
 		mixed := c.towards(end, part)
@@ -75,7 +77,7 @@ func (c colour) readableOn(surface, end colour) colour {
 	return end
 }
 
-// soft is the surface behind what is chosen, on which text can be read.
+// soft returns the background of selected items, on which text is readable.
 func (c colour) soft(surface, text colour) colour {
 	for part := softness; part > 0; part -= 0.02 {
 		if mixed := surface.towards(c, part); contrast(mixed, text) >= readable {
@@ -85,7 +87,7 @@ func (c colour) soft(surface, text colour) colour {
 	return surface
 }
 
-// contrast is the ratio of two colours' luminances, 1 to 21, by WCAG.
+// contrast returns the contrast ratio of two colours, 1 to 21, from WCAG.
 func contrast(a, b colour) float64 {
 	x, y := a.luminance(), b.luminance()
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)

@@ -1,6 +1,5 @@
-// Package content shows the body of a message to people: in an order that can be read,
-// and as it is sent. Neither changes a number, an order or a letter of it, and both are
-// bounded.
+// Package content formats the body of a message for a page: indented, and as sent. It never
+// changes a number, an order or a character. Both texts have a maximum length.
 package content
 
 import (
@@ -18,32 +17,32 @@ import (
 )
 
 const (
-	// mostShown bounds each way to show a body: with both, and all signs escaped, a page
-	// stays far below its 300 KiB.
+	// mostShown limits each text of a body. With both, and all characters escaped, a page
+	// is far below its 300 KiB.
 	mostShown = 24 << 10
-	// mostDumped bounds a body of bytes that are no text. A dump is five times as long.
+	// mostDumped limits a binary body, because a dump is five times as long.
 	mostDumped = 2 << 10
-	// mostDeep bounds how far a line is indented.
+	// mostDeep limits the indentation of a line.
 	mostDeep = 64
 )
 
 // Body is a body for a page.
 type Body struct {
-	Kind   string // what it is, in a word
+	Kind   string // its kind in a word
 	Type   string // its content type
 	Bytes  int
-	SHA256 string // in place of it, where it is not shown
-	Pretty string // in order; empty: there is no other order than as sent
+	SHA256 string // shown instead of a body that is not shown
+	Pretty string // indented; empty: the same as Sent
 	Fields []Field
 	Sent   string // as sent
 	Cut    bool   // only its beginning is shown
 	Dumped bool   // Sent is a dump of bytes
 }
 
-// Field is one of a form.
+// Field is a field of a form.
 type Field struct{ Name, Value string }
 
-// Of is the body of a message.
+// Of returns the body of a message for a page.
 func Of(m *wire.MessageView) Body {
 	raw := Bytes(m)
 	b := Body{Type: m.ContentType, Bytes: len(raw), SHA256: m.BodySHA256}
@@ -72,7 +71,7 @@ func Of(m *wire.MessageView) Body {
 	return b
 }
 
-// Bytes is the body of a message as it is sent.
+// Bytes returns the body of a message as sent.
 func Bytes(m *wire.MessageView) []byte {
 	switch {
 	case m.RawBody != nil:
@@ -92,7 +91,7 @@ func (b Body) dumped(raw []byte) Body {
 	return b
 }
 
-// cut is the beginning of a text, at a letter's end.
+// cut returns the beginning of a text, cut between two characters.
 func cut(text string) (string, bool) {
 	if len(text) <= mostShown {
 		return text, false
@@ -104,8 +103,8 @@ func cut(text string) (string, bool) {
 	return text[:end], true
 }
 
-// indentJSON puts each value on a line, as far as it is shown. It changes nothing but
-// space between values. Empty: that changes nothing.
+// indentJSON puts each value on its own line, up to the limit. It changes only space
+// between values. It returns an empty text if the body already has this form.
 func indentJSON(raw []byte) string {
 	var out bytes.Buffer
 	depth, quoted := 0, false
@@ -151,8 +150,8 @@ func indentJSON(raw []byte) string {
 	return out.String()
 }
 
-// closes reports whether the next sign ends what has just begun, and closed the same of
-// the last one.
+// closes reports whether the next character closes the object or array that was just
+// opened. closed reports the same of the last one.
 func closes(rest []byte) bool {
 	rest = bytes.TrimLeft(rest, " \t\r\n")
 	return len(rest) > 0 && (rest[0] == '}' || rest[0] == ']')
@@ -163,7 +162,8 @@ func closed(before []byte) bool {
 	return len(before) > 0 && (before[len(before)-1] == '{' || before[len(before)-1] == '[')
 }
 
-// fields are those of a form, in its order. One that can't be read is shown as it is.
+// fields returns the fields of a form, in its order. A field that can't be decoded is shown
+// as sent.
 func fields(text string) (list []Field) {
 	for pair := range strings.SplitSeq(text, "&") {
 		if len(list) >= 200 {
@@ -184,21 +184,21 @@ func unescaped(text string) string {
 	return plain
 }
 
-// indentXML puts each element on a line, but those that hold text alone. It changes
-// nothing but space between elements. Empty: it can't be read.
+// indentXML puts each element on its own line, except elements with text only. It changes
+// only space between elements. It returns an empty text if the body can't be parsed.
 func indentXML(raw []byte) string {
 	d := xml.NewDecoder(bytes.NewReader(raw))
 	d.Strict = false
 	d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	var out strings.Builder
-	depth, text := 0, false // text: the line goes on
+	depth, text := 0, false // text: the line continues
 	line := func() {
 		if out.Len() > 0 && !text {
 			out.WriteByte('\n')
 			out.WriteString(strings.Repeat("  ", min(depth, mostDeep)))
 		}
 	}
-	opened := false // the line is a start alone, so its end may follow
+	opened := false // the line is a start tag only, so its end tag may follow
 	for {
 		from := d.InputOffset()
 		token, err := d.RawToken()
@@ -214,7 +214,7 @@ func indentXML(raw []byte) string {
 			line()
 			depth, opened, text = depth+1, true, false
 		case xml.EndElement:
-			if depth = max(depth-1, 0); len(part) == 0 { // of an element that closes itself
+			if depth = max(depth-1, 0); len(part) == 0 { // of an empty-element tag
 				opened = false
 				continue
 			}

@@ -18,19 +18,19 @@ import (
 // SpentError says that a link made too many changes.
 type SpentError struct{ Wait time.Duration }
 
-// Error says when there will be one more.
+// Error says when the next change is allowed.
 func (e *SpentError) Error() string {
 	return fmt.Sprintf("too many changes by this link: one more in %s", ladder.FormatDuration(e.Wait.Round(time.Second)))
 }
 
-// ErrHeld says that the operator disabled an endpoint, so that a link may not let it go on.
+// ErrHeld says that the operator disabled an endpoint, so a link may not resume it.
 var ErrHeld = errors.New("the operator switched this endpoint off; ask them to switch it on")
 
-// ErrEnough says that a link may add no further endpoint.
+// ErrEnough says that a link may create no more endpoints.
 var ErrEnough = fmt.Errorf("there are %d endpoints already; ask the operator for more", access.LinkEndpoints)
 
-// change makes a call that changes something of one endpoint, if the visitor has a right
-// and the endpoint is its own.
+// change makes a call that changes an endpoint, if the visitor has the right and owns the
+// endpoint.
 func change[T any](ctx context.Context, d *Desk, r Right, name string, call func(context.Context, string) (T, error)) (out T, err error) {
 	inside, err := d.as(ctx, r)
 	if err != nil {
@@ -50,8 +50,9 @@ func change[T any](ctx context.Context, d *Desk, r Right, name string, call func
 	return out, d.told(err)
 }
 
-// counted makes a change, of which a link may make so many in an hour. The count goes first,
-// because calls come at once. A change that the API refused is taken back.
+// counted makes a change and counts it, because a link may make only a limited number in an
+// hour. It counts before the call, because calls may be concurrent. It undoes the count if
+// the API refused the change.
 func (d *Desk) counted(ctx context.Context, change func() error) error {
 	if d.Link == nil {
 		return change()
@@ -66,13 +67,13 @@ func (d *Desk) counted(ctx context.Context, change func() error) error {
 	err = change()
 	var p *client.Problem
 	if errors.As(err, &p) && p.Status < http.StatusInternalServerError {
-		_ = d.meter.TakeBack(context.WithoutCancel(ctx), d.Link.ID) // else it counts
+		_ = d.meter.TakeBack(context.WithoutCancel(ctx), d.Link.ID) // if this fails, the change stays counted
 	}
 	return err
 }
 
 // Retry attempts a message's deliveries now, or the one to a destination. A link names one
-// of those that it sees.
+// of the deliveries that it sees.
 func (d *Desk) Retry(ctx context.Context, id, destination string) ([]wire.RetriedDelivery, error) {
 	inside, err := d.as(ctx, Attempt)
 	if err != nil {
@@ -99,48 +100,48 @@ func (d *Desk) Retry(ctx context.Context, id, destination string) ([]wire.Retrie
 	return all, d.told(err)
 }
 
-// Cancel ends what is unfinished of a message, or its delivery to a destination.
+// Cancel cancels the unfinished deliveries of a message, or the one to a destination.
 func (d *Desk) Cancel(ctx context.Context, id, destination string) ([]wire.Delivery, error) {
 	return read(ctx, d, Operate, func(ctx context.Context) ([]wire.Delivery, error) { return d.api.Cancel(ctx, id, destination) })
 }
 
-// Resend sends all deliveries of a message again, also delivered ones.
+// Resend sends all deliveries of a message again, even delivered ones.
 func (d *Desk) Resend(ctx context.Context, id string) ([]wire.RetriedDelivery, error) {
 	return read(ctx, d, Operate, func(ctx context.Context) ([]wire.RetriedDelivery, error) { return d.api.Resend(ctx, id) })
 }
 
-// Survey tells what a job would change.
+// Survey returns the number of deliveries that a job would change.
 func (d *Desk) Survey(ctx context.Context, kind string, r wire.JobRequest) (wire.Survey, error) {
 	return read(ctx, d, Operate, func(ctx context.Context) (wire.Survey, error) { return d.api.SurveyJob(ctx, kind, r) })
 }
 
-// StartJob begins a job.
+// StartJob starts a job.
 func (d *Desk) StartJob(ctx context.Context, kind string, r wire.JobRequest) (wire.Job, error) {
 	return read(ctx, d, Operate, func(ctx context.Context) (wire.Job, error) { return d.api.StartJob(ctx, kind, r) })
 }
 
-// StopJob ends a job.
+// StopJob stops a job.
 func (d *Desk) StopJob(ctx context.Context, id string) (wire.Job, error) {
 	return read(ctx, d, Operate, func(ctx context.Context) (wire.Job, error) { return d.api.StopJob(ctx, id) })
 }
 
-// ResumeJob goes on with a job.
+// ResumeJob continues a stopped job.
 func (d *Desk) ResumeJob(ctx context.Context, id string) (wire.Job, error) {
 	return read(ctx, d, Operate, func(ctx context.Context) (wire.Job, error) { return d.api.ResumeJob(ctx, id) })
 }
 
-// PauseLane holds a lane, or all of them: *.
+// PauseLane pauses a lane, or all of them: *.
 func (d *Desk) PauseLane(ctx context.Context, destination, tenant string) (wire.LaneState, error) {
 	return read(ctx, d, Operate, func(ctx context.Context) (wire.LaneState, error) { return d.api.PauseLane(ctx, destination, tenant) })
 }
 
-// ResumeLane lets a lane go on.
+// ResumeLane resumes a lane.
 func (d *Desk) ResumeLane(ctx context.Context, destination, tenant string) (wire.LaneState, error) {
 	return read(ctx, d, Operate, func(ctx context.Context) (wire.LaneState, error) { return d.api.ResumeLane(ctx, destination, tenant) })
 }
 
-// CreateEndpoint registers an endpoint. A link's is of its tenant, and has only what a
-// link may edit; one that is for a single endpoint makes no other.
+// CreateEndpoint registers an endpoint. A link's endpoint gets the link's tenant and only
+// the fields that a link may edit. A link for a single endpoint can't create others.
 func (d *Desk) CreateEndpoint(ctx context.Context, e wire.Endpoint) (wire.EndpointView, error) {
 	inside, err := d.as(ctx, Edit)
 	if err != nil {
@@ -165,11 +166,11 @@ func (d *Desk) CreateEndpoint(ctx context.Context, e wire.Endpoint) (wire.Endpoi
 	return view, d.told(err)
 }
 
-// editable are the fields of an endpoint that the right Edit is for.
+// editable are the fields of an endpoint that need the right Edit.
 var editable = []string{"url", "topics", "description"}
 
-// PatchEndpoint changes fields of an endpoint, by their names in the API. Those that the
-// right Edit is not for need Configure.
+// PatchEndpoint changes fields of an endpoint, by their names in the API. Fields that are
+// not editable need the right Configure.
 func (d *Desk) PatchEndpoint(ctx context.Context, name string, patch map[string]any) (wire.EndpointView, error) {
 	needs := Edit
 	for field := range patch {
@@ -182,32 +183,31 @@ func (d *Desk) PatchEndpoint(ctx context.Context, name string, patch map[string]
 	})
 }
 
-// ConfirmEndpoint makes a URL that a link set the operator's, if the endpoint still has it.
+// ConfirmEndpoint confirms a URL that a link set, if the endpoint still has it.
 func (d *Desk) ConfirmEndpoint(ctx context.Context, name, url string) (wire.EndpointView, error) {
 	return d.changeEndpoint(ctx, Configure, name, func(ctx context.Context, id string) (wire.EndpointView, error) {
 		return d.api.ConfirmEndpoint(ctx, id, url)
 	})
 }
 
-// changeEndpoint is change where the answer is the endpoint.
+// changeEndpoint is change for calls that return the endpoint.
 func (d *Desk) changeEndpoint(ctx context.Context, r Right, name string, call func(context.Context, string) (wire.EndpointView, error)) (wire.EndpointView, error) {
 	e, err := change(ctx, d, r, name, call)
 	d.endpoint(&e)
 	return e, err
 }
 
-// DeleteEndpoint deletes an endpoint and counts the deliveries that this cancels.
+// DeleteEndpoint deletes an endpoint and returns the number of cancelled deliveries.
 func (d *Desk) DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error) {
 	return change(ctx, d, Configure, name, d.api.DeleteEndpoint)
 }
 
-// PauseEndpoint holds an endpoint's deliveries.
+// PauseEndpoint pauses an endpoint.
 func (d *Desk) PauseEndpoint(ctx context.Context, name string) (wire.EndpointView, error) {
 	return d.changeEndpoint(ctx, Hold, name, d.api.PauseEndpoint)
 }
 
-// ResumeEndpoint lets them go on. A link's does not where the operator disabled the
-// endpoint.
+// ResumeEndpoint resumes an endpoint. A link can't resume one that the operator disabled.
 func (d *Desk) ResumeEndpoint(ctx context.Context, name string) (wire.EndpointView, error) {
 	if d.Link != nil && d.May(Hold) {
 		e, err := d.Endpoint(ctx, name)
@@ -219,13 +219,13 @@ func (d *Desk) ResumeEndpoint(ctx context.Context, name string) (wire.EndpointVi
 		}
 	}
 	e, err := d.changeEndpoint(ctx, Hold, name, d.api.ResumeEndpoint)
-	if d.Link != nil && errors.Is(err, client.ErrConflict) { // they did so just now
+	if d.Link != nil && errors.Is(err, client.ErrConflict) { // the operator has just disabled it
 		err = ErrHeld
 	}
 	return e, err
 }
 
-// RotateSecret gives an endpoint another secret.
+// RotateSecret replaces an endpoint's secret.
 func (d *Desk) RotateSecret(ctx context.Context, name string, r wire.Rotation) (wire.Rotated, error) {
 	out, err := change(ctx, d, Edit, name, func(ctx context.Context, id string) (wire.Rotated, error) { return d.api.RotateSecret(ctx, id, r) })
 	d.endpoint(&out.EndpointView)
@@ -246,12 +246,12 @@ func (d *Desk) TestEndpoint(ctx context.Context, name string) (wire.EndpointTest
 	return out, err
 }
 
-// CreateLink makes a link for a merchant's people.
+// CreateLink creates a link for a merchant's people.
 func (d *Desk) CreateLink(ctx context.Context, r wire.LinkRequest) (wire.NewLink, error) {
 	return read(ctx, d, Govern, func(ctx context.Context) (wire.NewLink, error) { return d.api.CreateLink(ctx, r) })
 }
 
-// RevokeLink ends a link.
+// RevokeLink revokes a link.
 func (d *Desk) RevokeLink(ctx context.Context, id string) error {
 	inside, err := d.as(ctx, Govern)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// What follows takes out of answers what a merchant's people have no use for: the
-// operator's notes and names, its proxy, and cures that name its settings.
+// The functions below remove the operator's internals from responses to a merchant: notes and names,
+// its proxy, and fixes that name its settings.
 
-// told is an error of the API as the visitor is told it. To a link, what is not there and
-// what is another's are the same.
+// told returns an error of the API for the visitor. To a link, an unknown name and another
+// tenant's name give the same error.
 func (d *Desk) told(err error) error {
 	var p *client.Problem
 	if d.Link == nil || !errors.As(err, &p) {
@@ -34,7 +34,7 @@ func (d *Desk) told(err error) error {
 	return &said
 }
 
-// retried are deliveries of a retry that attempted none.
+// retried removes the deliveries of other tenants from the result of a retry.
 func (d *Desk) retried(all []wire.RetriedDelivery) []wire.RetriedDelivery {
 	all = slices.Clone(all)
 	for i := range all {
@@ -43,24 +43,24 @@ func (d *Desk) retried(all []wire.RetriedDelivery) []wire.RetriedDelivery {
 	return all
 }
 
-// endpoint takes the operator's notes out of an endpoint.
+// endpoint removes the operator's notes from an endpoint.
 func (d *Desk) endpoint(e *wire.EndpointView) {
 	if d.Link != nil {
 		e.UID, e.Metadata, e.Headers, e.TopicsAllowed = "", nil, nil, nil
 	}
 }
 
-// lane takes out of a lane who holds it.
+// lane removes the name of the operator that paused a lane.
 func (d *Desk) lane(l *wire.LaneState) {
 	if d.Link != nil {
 		l.UID, l.By = "", ""
 	}
 }
 
-// tenantOf is the tenant of a delivery in a list.
+// tenantOf returns the tenant of a delivery in a list.
 func (d *Desk) tenantOf(one wire.Delivery) string { return one.Tenant }
 
-// deliveries are those of a list that are the visitor's.
+// deliveries returns the deliveries that belong to the visitor.
 func (d *Desk) deliveries(all []wire.Delivery, tenant func(wire.Delivery) string) []wire.Delivery {
 	all = slices.DeleteFunc(all, func(one wire.Delivery) bool { return !d.Owns(tenant(one), one.Destination) })
 	for i := range all {
@@ -69,10 +69,10 @@ func (d *Desk) deliveries(all []wire.Delivery, tenant func(wire.Delivery) string
 	return all
 }
 
-// inner are the words of waiting_for that tell of the operator's machines.
+// inner are the values of waiting_for that reveal the operator's infrastructure.
 var inner = []string{"sealed", "missing", "permits", "limit"}
 
-// delivery takes out of a delivery what tells of the operator's machines.
+// delivery removes the operator's infrastructure from a delivery.
 func (d *Desk) delivery(one *wire.Delivery) {
 	if d.Link == nil {
 		return
@@ -87,21 +87,21 @@ func (d *Desk) delivery(one *wire.Delivery) {
 	}
 }
 
-// setting is a name such as ALLOW_NETS.
+// setting matches a name such as ALLOW_NETS.
 var setting = regexp.MustCompile(`\b[A-Z]{2,}_[A-Z_]{2,}\b`)
 
-// What an address looks like in an error: with its port, and within brackets or a URL. Of
-// the first kind some are no addresses, such as times.
+// Network addresses in an error: with a port, in brackets or in a URL. Some matches of the first
+// form are not addresses, such as times.
 var (
 	sixLike  = regexp.MustCompile(`(^|[^0-9A-Za-z:.])(\[?(?:[0-9A-Fa-f]{0,4}:){2,8}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:%\w+)?\]?(?::\d+)?)`)
 	fourLike = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
 )
 
-// itsAddress stands for an address, which a merchant's people must not learn: it would tell
-// how the operator's network is built.
+// itsAddress replaces an address. A merchant must not learn it, because it reveals the
+// operator's network.
 const itsAddress = "its address"
 
-// withoutAddresses is a text without network addresses.
+// withoutAddresses returns a text without network addresses.
 func withoutAddresses(text string) string {
 	text = sixLike.ReplaceAllStringFunc(text, func(found string) string {
 		parts := sixLike.FindStringSubmatch(found)
@@ -118,8 +118,8 @@ func withoutAddresses(text string) string {
 	return fourLike.ReplaceAllString(text, itsAddress)
 }
 
-// outward is an error in the words for a merchant: without a cure that is the operator's,
-// and without addresses.
+// outward returns an error in words for a merchant, without fixes that only the operator
+// can make and without addresses.
 func outward(text string) string {
 	if strings.Contains(text, "; allow it with ") {
 		return itsAddress + " may not be called"

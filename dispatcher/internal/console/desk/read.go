@@ -13,7 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Desk makes calls for one visitor.
+// Desk is the API for one visitor.
 type Desk struct {
 	Visitor
 	api   *client.Client
@@ -22,16 +22,16 @@ type Desk struct {
 
 // Meter counts the changes of links.
 type Meter struct {
-	Spend    func(ctx context.Context, link string) (wait time.Duration, err error) // counts one; wait: there were too many
-	TakeBack func(ctx context.Context, link string) error                           // one that was counted
+	Spend    func(ctx context.Context, link string) (wait time.Duration, err error) // counts one change; wait > 0: there were too many
+	TakeBack func(ctx context.Context, link string) error                           // undoes a counted change
 }
 
-// New makes a Desk that calls api.
+// New returns a Desk that calls api.
 func New(v Visitor, api *client.Client, meter Meter) *Desk {
 	return &Desk{Visitor: v, api: api, meter: meter}
 }
 
-// as makes the calls under ctx those of the visitor, if it has a right.
+// as returns a context with the visitor as the caller, if it has a right.
 func (d *Desk) as(ctx context.Context, r Right) (context.Context, error) {
 	if err := d.Refusal(r); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (d *Desk) as(ctx context.Context, r Right) (context.Context, error) {
 	return d.Context(ctx), nil
 }
 
-// Context makes the calls of the API under ctx those of the visitor.
+// Context returns a context with the visitor as the caller of the API.
 func (d *Desk) Context(ctx context.Context) context.Context {
 	return access.WithCaller(ctx, d.caller())
 }
@@ -53,7 +53,7 @@ func read[T any](ctx context.Context, d *Desk, r Right, call func(context.Contex
 	return out, d.told(err)
 }
 
-// Stats counts what is in the queue.
+// Stats counts the deliveries in the queue.
 func (d *Desk) Stats(ctx context.Context) (wire.Stats, error) {
 	return read(ctx, d, Survey, d.api.Stats)
 }
@@ -68,7 +68,7 @@ func (d *Desk) Instances(ctx context.Context, limit int, cursor string) (wire.In
 	return read(ctx, d, Survey, func(ctx context.Context) (wire.InstancePage, error) { return d.api.Instances(ctx, limit, cursor) })
 }
 
-// Dead reads a page of the dead by destination and reason.
+// Dead reads a page of dead deliveries, counted by destination and reason.
 func (d *Desk) Dead(ctx context.Context, f client.DeadFilter) (wire.DeadPage, error) {
 	return read(ctx, d, Survey, func(ctx context.Context) (wire.DeadPage, error) { return d.api.Dead(ctx, f) })
 }
@@ -78,8 +78,8 @@ func (d *Desk) Lanes(ctx context.Context, limit int, cursor string) (wire.LanePa
 	return read(ctx, d, Survey, func(ctx context.Context) (wire.LanePage, error) { return d.api.Lanes(ctx, limit, cursor) })
 }
 
-// LanesOf reads the lanes of these destinations. A link is told of its own, and of the
-// others not even whether they are there.
+// LanesOf reads the lanes of some destinations. A link gets only its own lanes, and does
+// not learn whether others exist.
 func (d *Desk) LanesOf(ctx context.Context, tenant string, destinations ...string) (wire.LanePage, error) {
 	if err := d.Refusal(See); err != nil {
 		return wire.LanePage{}, err
@@ -117,8 +117,8 @@ func (d *Desk) Audit(ctx context.Context, f client.AuditFilter) (wire.AuditPage,
 	return read(ctx, d, Govern, func(ctx context.Context) (wire.AuditPage, error) { return d.api.Audit(ctx, f) })
 }
 
-// scope replaces the filters that decide whose deliveries a list has. A link's are of its
-// tenant, to its endpoint; a destination that it names must be its own.
+// scope sets the filters of a list to the visitor's own data. A link gets deliveries of its
+// tenant to its endpoint. A destination that it names must be its own.
 func (d *Desk) scope(ctx context.Context, tenants, destinations *[]string) error {
 	if d.Link == nil {
 		return nil
@@ -148,7 +148,7 @@ func (d *Desk) Links(ctx context.Context, limit int, cursor string) (wire.LinkPa
 	return read(ctx, d, Govern, func(ctx context.Context) (wire.LinkPage, error) { return d.api.Links(ctx, limit, cursor) })
 }
 
-// Deliveries reads a page of deliveries. A link's are of its tenant, to its endpoint.
+// Deliveries reads a page of deliveries. A link gets only its own.
 func (d *Desk) Deliveries(ctx context.Context, f client.Filter) (wire.Page, error) {
 	if err := d.scope(ctx, &f.Tenants, &f.Destinations); err != nil {
 		return wire.Page{}, err
@@ -156,12 +156,12 @@ func (d *Desk) Deliveries(ctx context.Context, f client.Filter) (wire.Page, erro
 	page, err := read(ctx, d, See, func(ctx context.Context) (wire.Page, error) { return d.api.Deliveries(ctx, f) })
 	page.Data = d.deliveries(page.Data, d.tenantOf)
 	if d.Link != nil {
-		page.LookedAt = 0 // it counts what others have
+		page.LookedAt = 0 // it also counts deliveries of others
 	}
 	return page, err
 }
 
-// Attempts reads a page of attempts. A link's are of its tenant, to its endpoint.
+// Attempts reads a page of attempts. A link gets only its own.
 func (d *Desk) Attempts(ctx context.Context, f client.AttemptFilter) (wire.LoggedPage, error) {
 	if err := d.scope(ctx, &f.Tenants, &f.Destinations); err != nil {
 		return wire.LoggedPage{}, err
@@ -178,8 +178,8 @@ func (d *Desk) Attempts(ctx context.Context, f client.AttemptFilter) (wire.Logge
 	return page, err
 }
 
-// Message reads a message. A link sees one of its tenant, with the deliveries to its
-// endpoint; one without such a delivery is hidden.
+// Message reads a message. A link gets a message of its tenant with the deliveries to its
+// endpoint. A message without such a delivery is hidden.
 func (d *Desk) Message(ctx context.Context, id string) (wire.MessageView, error) {
 	m, err := read(ctx, d, See, func(ctx context.Context) (wire.MessageView, error) { return d.api.Message(ctx, id) })
 	if err != nil || d.Link == nil {
@@ -192,8 +192,7 @@ func (d *Desk) Message(ctx context.Context, id string) (wire.MessageView, error)
 	return m, nil
 }
 
-// Endpoints reads a page of endpoints: of a tenant, or of all where there is none. A
-// link's are its own.
+// Endpoints reads a page of endpoints, of one tenant or of all. A link gets its own.
 func (d *Desk) Endpoints(ctx context.Context, f client.EndpointFilter) (wire.EndpointPage, error) {
 	if d.Link != nil && d.Link.Endpoint != "" {
 		e, err := d.Endpoint(ctx, d.Link.Endpoint)
@@ -213,7 +212,7 @@ func (d *Desk) Endpoints(ctx context.Context, f client.EndpointFilter) (wire.End
 	return page, err
 }
 
-// Endpoint reads an endpoint, by its id or its UID.
+// Endpoint reads an endpoint by its id or its UID.
 func (d *Desk) Endpoint(ctx context.Context, name string) (wire.EndpointView, error) {
 	e, err := read(ctx, d, See, func(ctx context.Context) (wire.EndpointView, error) { return d.api.Endpoint(ctx, name) })
 	if err != nil {
@@ -226,7 +225,7 @@ func (d *Desk) Endpoint(ctx context.Context, name string) (wire.EndpointView, er
 	return e, nil
 }
 
-// EndpointDeliveries reads a page of what ended of an endpoint, oldest first.
+// EndpointDeliveries reads a page of the finished deliveries of one endpoint, oldest first.
 func (d *Desk) EndpointDeliveries(ctx context.Context, name string, f client.EndedFilter) (wire.EndedPage, error) {
 	e, err := d.Endpoint(ctx, name)
 	if err != nil {

@@ -1,10 +1,11 @@
-// Package desk is what the pages of the console work with: the API, as far as their
-// visitor may use it. visitor.go decides every right, and is asked for each call and
-// each route. read.go and change.go make the calls.
+// Package desk calls the API for the pages of the console, with the rights of their
+// visitor. visitor.go decides every right; each call and each route checks it. read.go and
+// change.go have the calls, and outward.go removes internals of the operator from responses
+// to merchants.
 //
-// People of the operator see all that their API key may. People of a merchant come by a
-// link: each of their calls carries the link's tenant, and its endpoint where it has one,
-// whatever a page asks for. What is not theirs is not there for them.
+// People of the operator see everything that their API key may read. People of a merchant
+// use a link. Each of their calls has the link's tenant, and its endpoint if it has one,
+// whatever the page requests. Everything else does not exist for them.
 package desk
 
 import (
@@ -14,45 +15,46 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 )
 
-// Right is one thing that a visitor may do, or not.
+// Right is one kind of action that a visitor may be allowed.
 type Right uint8
 
 // The rights.
 const (
-	Open      Right = iota // pages that anybody gets: sign-in, what a page is made of
-	See                    // deliveries, messages, endpoints: for a link its own
-	Contents               // bodies and answers
-	Survey                 // what concerns all: figures, lanes, instances, the dead, jobs, the tail
+	Open      Right = iota // public pages: sign-in and static files
+	See                    // deliveries, messages, endpoints; a link sees its own
+	Contents               // bodies of messages and responses
+	Survey                 // figures of the whole queue, lanes, instances, dead deliveries, jobs, the tail
 	Attempt                // attempt now, send again, test
 	Hold                   // pause and resume an endpoint
 	Edit                   // add an endpoint, change its URL, topics and description, rotate its secret
 	Configure              // an endpoint's ladder, limits, headers, success; delete it, show its secret
 	Operate                // cancel, replay, purge, stop a job, pause a lane or all of them
-	Govern                 // make, list and revoke links; the audit
+	Govern                 // create, list and revoke links; read the audit
 )
 
-// Rights are all of them, in order.
+// Rights are all rights, in order.
 var Rights = []Right{Open, See, Contents, Survey, Attempt, Hold, Edit, Configure, Operate, Govern}
 
 var (
 	// ErrForbidden says that the visitor's key lacks a scope.
 	ErrForbidden = errors.New("this key lacks the scope")
-	// ErrHidden says that there is nothing of that name, for this visitor at least.
+	// ErrHidden says that a name does not exist, or not for this visitor.
 	ErrHidden = errors.New("there is nothing of that name")
-	// ErrSignIn says that the visitor is not known.
+	// ErrSignIn says that the visitor is not signed in.
 	ErrSignIn = errors.New("not signed in")
 )
 
-// Visitor is one that looks at a page. The zero value is not signed in.
+// Visitor is the person who uses a page. The zero value is not signed in.
 type Visitor struct {
-	Key  *access.Caller // of the API key that it signed in with; nil: with none
-	Link *access.Link   // by which it came; nil: by none
+	Key  *access.Caller // of the API key; nil: none
+	Link *access.Link   // nil: none
 }
 
-// Known reports whether the visitor may see anything at all.
+// Known reports whether the visitor is signed in or uses a link.
 func (v Visitor) Known() bool { return v.Key != nil || v.Link != nil }
 
-// May reports whether the visitor has a right. Of a link it holds for what Owns says.
+// May reports whether the visitor has a right. A link has it only for its own data, see
+// Owns.
 func (v Visitor) May(r Right) bool {
 	switch {
 	case r == Open:
@@ -76,9 +78,9 @@ func (v Visitor) May(r Right) bool {
 	return r == See || r == Survey || r == Contents && v.Key.Bodies
 }
 
-// Owns reports whether what is of a tenant and at a destination is for this visitor. The
-// destination is a lane, which is the id where it is an endpoint. A message of a tenant
-// goes to no endpoint of another one. Queues are the operator's own, whatever the tenant.
+// Owns reports whether data of a tenant and a destination belong to the visitor. The
+// destination is a lane, which is the id of an endpoint. A message of a tenant never goes
+// to another tenant's endpoint. Queues belong to the operator only.
 func (v Visitor) Owns(tenant, destination string) bool {
 	switch {
 	case v.Link == nil:
@@ -89,8 +91,8 @@ func (v Visitor) Owns(tenant, destination string) bool {
 	return v.Link.Endpoint == "" || destination == v.Link.Endpoint
 }
 
-// Refusal is the error of a visitor that lacks a right; nil: it has it. One that came by
-// a link is not told what else there is.
+// Refusal returns the error for a visitor without a right, or nil. It does not reveal to a
+// link which other pages exist.
 func (v Visitor) Refusal(r Right) error {
 	switch {
 	case v.May(r):
@@ -103,7 +105,7 @@ func (v Visitor) Refusal(r Right) error {
 	return ErrForbidden
 }
 
-// caller is on whose behalf the visitor's calls are made.
+// caller returns the caller of the visitor's API calls.
 func (v Visitor) caller() access.Caller {
 	switch {
 	case v.Link != nil:

@@ -14,14 +14,14 @@ const (
 	wideWidth, wideHeight = 960, 66
 )
 
-// slot is one bar of a picture: one or several halves of an hour.
+// slot is one bar: one or several half hours.
 type slot struct {
 	at                time.Time
 	delivered, failed int64
 }
 
-// slots brings what is known of the last day into n slots of the same length, oldest
-// first. What is not known was nothing.
+// slots sums the last day into n slots of the same length, oldest first. Missing half hours
+// count as zero.
 func slots(list []health.Bar, until time.Time, n int) []slot {
 	each := time.Duration(health.KeptBars/n) * health.Half
 	begin := until.Truncate(health.Half).Add(health.Half - time.Duration(n)*each)
@@ -38,8 +38,8 @@ func slots(list []health.Bar, until time.Time, n int) []slot {
 	return out
 }
 
-// heights are those of a slot's two parts in a picture: anything that failed is seen,
-// however little it is beside the rest.
+// heights returns the heights of a slot's two parts. Any failure is visible, even if it is
+// a small share.
 func (s slot) heights(most int64, height float64) (failed, delivered float64) {
 	scale := func(n int64) float64 {
 		if n == 0 || most == 0 {
@@ -51,14 +51,14 @@ func (s slot) heights(most int64, height float64) (failed, delivered float64) {
 	return failed, min(scale(s.delivered), height-failed)
 }
 
-// Bars is the last day of one lane for a row of a list: 24 bars, what failed below what
-// was delivered.
+// Bars draws the last day of one lane for a row of a list: 24 bars, each with the failed
+// part below the delivered one.
 func Bars(list []health.Bar, until time.Time) template.HTML {
 	return bars(slots(list, until, 24), barsWidth, barsHeight, `<svg class="bars" width="118" height="26" viewBox="0 0 118 26" role="img"`, false)
 }
 
-// WideBars is the last day of one lane by its half hours, as wide as its place. Each bar
-// tells its numbers under the pointer.
+// WideBars draws the half hours of the last day of one lane, in full width. Each bar shows
+// its numbers under the pointer.
 func WideBars(list []health.Bar, until time.Time) template.HTML {
 	return bars(slots(list, until, health.KeptBars), wideWidth, wideHeight,
 		`<svg class="bars wide" width="100%" height="66" viewBox="0 0 960 66" preserveAspectRatio="none" role="img"`, true)
@@ -94,13 +94,13 @@ func bars(list []slot, width, height float64, open string, told bool) template.H
 	return svg(&b)
 }
 
-// Part is one part of a whole in a Stack.
+// Part is one part of a Stack.
 type Part struct {
-	Class string // of the console's own words, such as a status
+	Class string // a CSS class of the console, such as a status
 	N     int64
 }
 
-// Stack is a bar of parts, as wide as its place. What is there at all is seen.
+// Stack draws a bar of parts in full width. A part that is not zero is visible.
 func Stack(parts ...Part) template.HTML {
 	const width, height, gap, least = 1000.0, 10.0, 4.0, 6.0
 	var total int64
@@ -127,7 +127,7 @@ func Stack(parts ...Part) template.HTML {
 	return svg(&b)
 }
 
-// Progress is how much of a whole is done, and could not be done.
+// Progress draws the done and the failed share of a whole.
 func Progress(done, failed, whole int) template.HTML {
 	const width = 1000.0
 	var b strings.Builder

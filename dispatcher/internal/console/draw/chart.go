@@ -10,10 +10,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
-// point is what a part of the time brought, a second.
+// point has the rates of one part of the chart, per second.
 type point struct{ accepted, delivered, failed float64 }
 
-// steps is into how long parts a chart of some length cuts its time.
+// steps returns the length of the chart's parts and the distance of its grid lines.
 func steps(length time.Duration) (each, grid time.Duration) {
 	switch {
 	case length <= 3*time.Hour:
@@ -24,12 +24,12 @@ func steps(length time.Duration) (each, grid time.Duration) {
 	return 15 * time.Minute, 12 * time.Hour
 }
 
-// chartHeight is the height of its plot, in pixels and units.
+// chartHeight is the height of the plot, in pixels and units.
 const chartHeight = 200.0
 
-// Chart draws the minutes of some length before until: what was accepted, delivered and
-// failed, a second. A script shows the values under the pointer, which it reads from
-// data-points; a reader of the screen gets a sentence.
+// Chart draws the rates of accepted, delivered and failed messages in the time before
+// until. A script reads the values from data-points and shows them at the pointer. A screen
+// reader gets a sentence.
 func Chart(minutes []health.Minute, until time.Time, length time.Duration) template.HTML {
 	each, grid := steps(length)
 	list := points(minutes, until, length, each)
@@ -65,7 +65,7 @@ func Chart(minutes []health.Minute, until time.Time, length time.Duration) templ
 	return svg(&b)
 }
 
-// points brings minutes into parts of the same length. What is not known was nothing.
+// points sums minutes into parts of the same length. Missing minutes count as zero.
 func points(minutes []health.Minute, until time.Time, length, each time.Duration) []point {
 	list := make([]point, length/each)
 	from := until.Add(-length)
@@ -81,8 +81,8 @@ func points(minutes []health.Minute, until time.Time, length, each time.Duration
 	return list
 }
 
-// scale is the top of the axis, and how far its lines are apart: three to five lines
-// with round numbers.
+// scale returns the top of the axis and the distance of its lines: three to five lines with
+// round numbers.
 func scale(list []point) (top, line float64) {
 	most := 0.0
 	for _, p := range list {
@@ -101,14 +101,14 @@ func scale(list []point) (top, line float64) {
 	return math.Ceil(most/line-1e-9) * line, line
 }
 
-// at is where a value lies, from above.
+// at returns the y coordinate of a value.
 func at(value, top float64) float64 { return chartHeight - chartHeight*value/top }
 
 func curve(b *strings.Builder, class string, list []point, top float64, of func(point) float64) {
 	fmt.Fprintf(b, `<path class="%s" d="`, class)
 	for i, p := range list {
 		if i > 0 && i+1 < len(list) && of(p) == of(list[i-1]) && of(p) == of(list[i+1]) {
-			continue // the line goes straight on
+			continue // the line is straight here
 		}
 		letter := "L"
 		if i == 0 {
@@ -119,7 +119,7 @@ func curve(b *strings.Builder, class string, list []point, top float64, of func(
 	b.WriteString(`"/>`)
 }
 
-// rate is a number a second in few digits.
+// rate formats a rate with few digits.
 func rate(x float64) string {
 	switch {
 	case x == 0:
@@ -132,7 +132,7 @@ func rate(x float64) string {
 	return fmt.Sprintf("%.1f", x)
 }
 
-// label is a round number of the axis.
+// label formats a round number of the axis.
 func label(x float64) string {
 	if x >= 1000 {
 		return fmt.Sprintf("%gk", math.Round(x/100)/10)
@@ -140,7 +140,7 @@ func label(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// summary says what a chart shows.
+// summary describes a chart in a sentence.
 func summary(minutes []health.Minute, until time.Time, length time.Duration) string {
 	var sum, most health.Minute
 	for _, m := range minutes {

@@ -1,6 +1,7 @@
 // Package draw makes the pictures of the console's pages: bars, a chart, a meter and the
-// parts of a ladder. They are SVG of numbers and our own words: no text from outside is
-// ever in them. Their colours come from classes, since a page allows no style of its own.
+// rungs of a ladder. The templates call it. The pictures are SVG made of numbers and
+// constant words, so no text from outside is ever in them. Their colours come from CSS
+// classes, because the policy of the pages forbids inline styles.
 package draw
 
 import (
@@ -12,25 +13,25 @@ import (
 	"time"
 )
 
-// svg is the picture that was built.
+// svg returns the picture as HTML.
 func svg(b *strings.Builder) template.HTML {
-	return template.HTML(b.String()) //nolint:gosec // made of numbers and our own words alone
+	return template.HTML(b.String()) //nolint:gosec // numbers and constant words only
 }
 
-// number is a coordinate, to a tenth.
+// number formats a coordinate with one decimal.
 func number(x float64) string {
 	return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64)
 }
 
-// column is a path of a bar: its left upper corner, its width and its height.
+// column adds the path of a bar, from its upper left corner, width and height.
 func column(b *strings.Builder, x, y, width, height float64) {
 	fmt.Fprintf(b, "M%s %sh%sv%sh-%sz", number(x), number(y), number(width), number(height), number(width))
 }
 
-// many is a number of things in words.
+// many returns a number of things in words.
 func many(n int64, what string) string { return fmt.Sprintf("%d %s", n, what) }
 
-// clock is a time of the day, and of which day where a picture has several.
+// clock formats a time of day, with the date if the picture has several days.
 func clock(t time.Time, days bool) string {
 	if days {
 		return t.UTC().Format("Mon 15:04")

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// Knob is what stands on a rung of a ladder.
+// Knob is the symbol at a rung of a ladder.
 type Knob string
 
 // The knobs.
 const (
-	Ground    Knob = "ground"    // where the message was accepted
-	Failed    Knob = "failed"    // an attempt that was, or will be, repeated
-	Delivered Knob = "delivered" // an attempt that succeeded
-	Dead      Knob = "dead"      // the end of a delivery that will not be attempted again
-	Cancelled Knob = "cancelled" // the end of one that a person took back
-	Next      Knob = "next"      // the attempt that comes, or is under way
-	Left      Knob = "left"      // an attempt that would come after it
-	Bare      Knob = "bare"      // a place between rungs: something is told there
+	Ground    Knob = "ground"    // the acceptance of the message
+	Failed    Knob = "failed"    // an attempt that was or will be retried
+	Delivered Knob = "delivered" // a successful attempt
+	Dead      Knob = "dead"      // the end of a delivery that is not attempted again
+	Cancelled Knob = "cancelled" // the end of a cancelled delivery
+	Next      Knob = "next"      // the next attempt, or one in flight
+	Left      Knob = "left"      // an attempt that may follow it
+	Bare      Knob = "bare"      // a note between two rungs
 )
 
-// least is the height of a row whose wait is no higher: a line of text has its place.
+// least is the smallest height of a row, which has room for a line of text.
 const least = 28
 
-// Height is that of a row of a ladder, in pixels, by the wait below its rung. It grows
-// with the logarithm: 15 s are 28, 3 min 37, 30 min 47, 15 h 63.
+// Height returns the height of a row in pixels, from the wait below its rung. It grows with
+// the logarithm: 15 s are 28, 3 min 37, 30 min 47, 15 h 63.
 func Height(wait time.Duration) int {
 	return max(least, int(math.Round(13+10.5*math.Log10(1+max(wait, 0).Seconds()))))
 }
 
-// knobs are the shapes, around the middle of a rung at 20, 10.
+// knobs are the shapes, centered at 20, 10.
 var knobs = map[Knob]string{
 	Ground:    `<path class="k-ground" d="M2 10h36"/>`,
 	Failed:    `<path class="k-failed" d="M7 10h26"/><circle class="k-failed k-hole" cx="20" cy="10" r="6.5"/><path class="k-failed k-thin" d="M17.7 7.7l4.6 4.6M22.3 7.7l-4.6 4.6"/>`,
@@ -44,8 +44,8 @@ var knobs = map[Knob]string{
 	Bare:      ``,
 }
 
-// Rung draws a rung with its knob, as high as the wait below it. The rails are not in it:
-// they are of the row, and grow with what is opened there.
+// Rung draws a rung with its symbol, as high as the wait below it. The rails belong to the
+// row, because they grow when a part of the row is opened.
 func Rung(k Knob, wait time.Duration) template.HTML {
 	height := Height(wait)
 	var b strings.Builder
@@ -58,16 +58,16 @@ const (
 	mostBars                = 20
 )
 
-// Climb is how far a delivery climbed its ladder.
+// Climb is a delivery's position on its ladder.
 type Climb struct {
-	Waits []time.Duration // of the ladder in force
-	Spent int             // how many of them
-	Last  Knob            // what the last attempt was, or Next: one is to come
+	Waits []time.Duration // of the present ladder
+	Spent int             // the number of used waits
+	Last  Knob            // the result of the last attempt, or Next
 }
 
-// Meter draws a climb for a row of a list: a bar for each attempt, higher by the
-// logarithm of the wait before it. What will not be climbed any more has no bar, and
-// what was delivered at once has none at all.
+// Meter draws a climb for a row of a list: a bar for each attempt, whose height is the
+// logarithm of the wait before it. Attempts that will not be made have no bar. A delivery
+// that succeeded at once has no bars.
 func Meter(c Climb) template.HTML {
 	if c.Last != Next && c.Spent == 0 {
 		return ""

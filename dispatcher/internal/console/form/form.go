@@ -1,5 +1,6 @@
-// Package form has the fields of an endpoint as people type them: each as one text, which
-// becomes what the API takes. It judges nothing: what is wrong with a text, the API says.
+// Package form converts the fields of an endpoint between the texts of a form and the
+// values of the API. Package console uses it for the pages of an endpoint. It validates
+// nothing: the API reports errors, which Wrong assigns to fields.
 package form
 
 import (
@@ -15,17 +16,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Kind is how the text of a field is read.
+// Kind is how the text of a field is parsed.
 type Kind string
 
 // The kinds.
 const (
-	Text   Kind = "text"   // as it is
-	Area   Kind = "area"   // as it is, of several lines
-	List   Kind = "list"   // texts with commas or spaces between
+	Text   Kind = "text"   // unchanged
+	Area   Kind = "area"   // unchanged, of several lines
+	List   Kind = "list"   // texts separated by commas or spaces
 	Number Kind = "number" // a whole number
-	Pairs  Kind = "pairs"  // a line "name: value" for each
-	Rule   Kind = "rule"   // a rule of success: statuses, or JSON
+	Pairs  Kind = "pairs"  // a line "name: value" for each pair
+	Rule   Kind = "rule"   // a success rule: statuses, or JSON
 	Switch Kind = "switch" // on, or empty
 	Choice Kind = "choice" // one of several words
 )
@@ -35,11 +36,11 @@ type Field struct {
 	Name, Label, Hint, Example string
 	Kind                       Kind
 	Options                    []string // of a Choice; the first is the default
-	Basic                      bool     // a merchant's people may set it
+	Basic                      bool     // a merchant may set it
 	Once                       bool     // it can't be changed later
 }
 
-// Fields are those of an endpoint, in the order of the form.
+// Fields are the fields of an endpoint, in the order of the form.
 var Fields = []Field{
 	{Name: "url", Label: "URL", Example: "https://shop.example/hooks", Basic: true, Kind: Text},
 	{Name: "topics", Label: "Topics", Example: "payment.*, refund.created", Basic: true, Kind: List, Hint: "With commas between. * at the end of a topic, or alone, stands for anything. Empty: all."},
@@ -61,19 +62,19 @@ var Fields = []Field{
 	{Name: "secret", Label: "Secret", Once: true, Kind: Text, Hint: "Empty: one is made, and shown once."},
 }
 
-// Shown are the fields that a form shows, of a new endpoint or of one that is there: all
-// of them or the basic ones.
+// Shown returns the fields of the form of a new or an existing endpoint: all of them, or
+// the basic ones.
 func Shown(there, all bool) []Field {
 	return slices.DeleteFunc(slices.Clone(Fields), func(f Field) bool { return f.Once && there || !f.Basic && !all })
 }
 
-// Without are fields but those of these names.
+// Without removes fields by their names.
 func Without(shown []Field, names ...string) []Field {
 	return slices.DeleteFunc(shown, func(f Field) bool { return slices.Contains(names, f.Name) })
 }
 
-// NameOf is by which people know an endpoint: the caller's name for it, else what it is
-// for, else its host.
+// NameOf returns an endpoint's name for people: its UID, else its description, else its
+// host.
 func NameOf(e wire.EndpointView) string {
 	first, _, _ := strings.Cut(e.Description, "\n")
 	host := ""
@@ -83,7 +84,7 @@ func NameOf(e wire.EndpointView) string {
 	return cmp.Or(e.UID, strings.TrimSpace(first), host, e.ID)
 }
 
-// Texts are the fields of an endpoint as texts.
+// Texts returns the fields of an endpoint as texts.
 func Texts(e wire.EndpointView) map[string]string {
 	var values map[string]json.RawMessage
 	plain, err := json.Marshal(e)
@@ -97,7 +98,7 @@ func Texts(e wire.EndpointView) map[string]string {
 	return texts
 }
 
-// text is a value of the API as a person types it.
+// text formats a value of the API as a person would type it.
 func (f Field) text(v json.RawMessage) string {
 	var s string
 	var list []string
@@ -126,7 +127,8 @@ func (f Field) text(v json.RawMessage) string {
 	return string(v)
 }
 
-// Created is a new endpoint, and what is wrong with texts that can't be of their field.
+// Created parses a form into a new endpoint, and returns the errors of fields that can't be
+// parsed.
 func Created(typed map[string]string, all bool) (e wire.Endpoint, wrong map[string]string) {
 	wrong = map[string]string{}
 	for _, f := range Shown(false, all) {
@@ -151,8 +153,8 @@ func Created(typed map[string]string, all bool) (e wire.Endpoint, wrong map[stri
 	return e, wrong
 }
 
-// Changed are the fields that differ from what the form was shown with, as a JSON Merge
-// Patch: what another person changed meanwhile stays.
+// Changed returns the fields that differ from the original form, as a JSON Merge Patch. So
+// a concurrent change of another field is kept.
 func Changed(shown []Field, typed, was map[string]string) map[string]any {
 	patch := map[string]any{}
 	for _, f := range shown {
@@ -163,11 +165,11 @@ func Changed(shown []Field, typed, was map[string]string) map[string]any {
 	return patch
 }
 
-// clean takes out of a text what browsers change in it.
+// clean undoes the changes that browsers make to a text.
 func clean(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")) }
 
-// value is what a text means to the API; nil: the default. A text that can't be read as
-// its kind stays one, and the API says what is wrong with it.
+// value parses a text into a value of the API; nil is the default. A text that can't be
+// parsed stays a text, and the API reports the error.
 func (f Field) value(text, was string) any {
 	text = clean(text)
 	switch {
@@ -191,8 +193,8 @@ func (f Field) value(text, was string) any {
 	return text
 }
 
-// whole is a rule of success in place of the one before, of which a patch would keep the
-// parts that it does not name.
+// whole completes a success rule with null for the missing parts, because a patch would
+// keep the old values of these.
 func whole(rule json.RawMessage) any {
 	var parts map[string]any
 	if json.Unmarshal(rule, &parts) != nil {
@@ -210,8 +212,8 @@ func listOf(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\n;", r) })
 }
 
-// pairsOf reads lines "name: value". Those that were there and are not any more become
-// null, which takes them away. nil: there are none at all.
+// pairsOf parses lines "name: value". Removed names become null, which removes them. It
+// returns nil if there are none.
 func pairsOf(text, was string) any {
 	pairs := map[string]any{}
 	for _, name := range namesOf(was) {
@@ -239,8 +241,8 @@ func namesOf(text string) (names []string) {
 	return names
 }
 
-// Wrong is what the API says of fields, by their names. What it says of no field that the
-// form has is under the empty name.
+// Wrong returns the API's errors by field. Errors of no field in the form are under the
+// empty name.
 func Wrong(p *client.Problem, shown []Field) map[string]string {
 	wrong := map[string]string{}
 	for _, e := range p.Errors {
@@ -263,7 +265,7 @@ func Wrong(p *client.Problem, shown []Field) map[string]string {
 	return wrong
 }
 
-// Rotation is what a rotation asks for, and what is wrong with the texts.
+// Rotation parses the form of a rotation and returns the errors of its fields.
 func Rotation(typed map[string]string) (r wire.Rotation, wrong map[string]string) {
 	wrong = map[string]string{}
 	for name, text := range typed {

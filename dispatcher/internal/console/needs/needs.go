@@ -1,5 +1,5 @@
-// Package needs says what a person should look at, the most urgent first: one sentence
-// each, with a number and since when.
+// Package needs lists the problems that an operator should check, for the first page of the
+// console. Each is one sentence with a number and a time. The most urgent is first.
 package needs
 
 import (
@@ -12,40 +12,40 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Need is one thing to look at.
+// Need is one problem.
 type Need struct {
-	Icon  string // a state, whose shape and colour it has
+	Icon  string // the state that gives its shape and colour
 	Title string
 	Text  string
-	Since wire.Time // zero: it is not known
-	Word  string    // before the time
-	Link  string    // below the base of the pages; empty: there is no page for it
+	Since wire.Time // zero: unknown
+	Word  string    // the text before the time
+	Link  string    // below the base path; empty: there is no page
 
 	weight int
 }
 
-// From is what needs are found in.
+// From has the data in which problems are found.
 type From struct {
 	Stats     wire.Stats
 	Endpoints []wire.EndpointView
 	Jobs      []wire.Job
-	Archive   *Archive // nil: there is none, or it is well
+	Archive   *Archive // nil: there is none, or it works
 }
 
-// Archive is an archive that does not answer.
+// Archive is an archive that does not respond.
 type Archive struct {
 	Since wire.Time
 	Error string
 }
 
-// Of lists what a person should look at.
+// Of returns the problems in f, most urgent first.
 func Of(f From) []Need {
 	var list []Need
 	list = append(list, store(f.Stats.Store)...)
 	if f.Archive != nil {
 		list = append(list, Need{
 			Icon: "failing", Title: "The archive is away", Word: "since", Since: f.Archive.Since, Link: "/system", weight: 1,
-			Text: "Deliveries go on; what ends is kept in Redis until it is back. " + f.Archive.Error,
+			Text: "Deliveries continue. Redis keeps finished ones until the archive is back. " + f.Archive.Error,
 		})
 	}
 	seen := map[string]bool{}
@@ -72,7 +72,7 @@ func Of(f From) []Need {
 	return list
 }
 
-// store is what is wrong with Redis.
+// store returns the problems of Redis.
 func store(s wire.Store) (list []Need) {
 	if s.Durable == "no" {
 		list = append(list, Need{
@@ -87,11 +87,11 @@ func store(s wire.Store) (list []Need) {
 	return list
 }
 
-// lane is what is wrong with a lane.
+// lane returns the problem of a lane.
 func lane(l wire.LaneState) (Need, bool) {
 	n := Need{Icon: l.State, Since: l.Since, Word: "for", Link: laneLink(l)}
 	name := cmp.Or(l.UID, hostOf(l.URL), l.Queue, l.Lane)
-	if l.Why == "unverified" { // its lane is held as a paused one is
+	if l.Why == "unverified" { // it is paused like any other
 		n.Icon, l.State = l.Why, l.Why
 	}
 	switch l.State {
@@ -126,8 +126,8 @@ func lane(l wire.LaneState) (Need, bool) {
 	return n, true
 }
 
-// endpoint is what is wrong with an endpoint for which nothing waits, so that it is not
-// among the lanes with the most.
+// endpoint returns the problem of an endpoint without waiting deliveries, because such an
+// endpoint is not among the lanes with the most waiting.
 func endpoint(e wire.EndpointView) (Need, bool) {
 	l := wire.LaneState{Lane: e.ID, Endpoint: e.ID, UID: e.UID, URL: e.URL, State: e.State, Waiting: e.Waiting}
 	switch {
@@ -139,7 +139,7 @@ func endpoint(e wire.EndpointView) (Need, bool) {
 	return lane(l)
 }
 
-// job is a job that goes on, or did not end well.
+// job returns a job that is running or failed.
 func job(j wire.Job) (Need, bool) {
 	words := map[string]string{"retry": "Replay", "cancel": "Cancellation", "purge": "Purge"}
 	n := Need{Icon: j.State, Since: j.StartedAt, Word: "for", Link: "/jobs/" + url.PathEscape(j.ID)}
@@ -173,11 +173,11 @@ func laneLink(l wire.LaneState) string {
 func disabled(why string) string {
 	switch why {
 	case "gone":
-		return "Its receiver answered " + fmt.Sprint(http.StatusGone) + ", so what is for it dies"
+		return "Its receiver answered " + fmt.Sprint(http.StatusGone) + ", so its deliveries die"
 	case "failing":
-		return "No attempt succeeded for too long, so what is for it dies"
+		return "No attempt succeeded for too long, so its deliveries die"
 	}
-	return "A person disabled it, so what is for it dies"
+	return "A person disabled it, so its deliveries die"
 }
 
 func opened(l wire.LaneState) string {
@@ -208,7 +208,7 @@ func isAre(n int) string {
 	return "are"
 }
 
-// capped is a sentence of bounded length, without its stop.
+// capped returns a sentence with a maximum length, without its full stop.
 func capped(text string) string {
 	const most = 200
 	if runes := []rune(text); len(runes) > most {
@@ -217,7 +217,7 @@ func capped(text string) string {
 	return text
 }
 
-// hostOf leaves out what may hold a token.
+// hostOf returns the host of a URL, because the rest may contain a token.
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

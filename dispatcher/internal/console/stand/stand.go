@@ -1,4 +1,5 @@
-// Package stand says in a sentence how a lane stands, and what lets it go on.
+// Package stand describes the state of a lane in a sentence, with the action that resumes
+// it. The console shows it on the pages of lanes, endpoints and messages.
 package stand
 
 import (
@@ -7,17 +8,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Sentence is how a lane stands.
+// Sentence is the state of a lane in words.
 type Sentence struct {
-	Text  string    // empty: there is nothing to say
-	Until wire.Time // when it goes on by itself; zero: it does not, or that is not known
-	Cure  string    // what a person can do; empty: nothing need be done
-	Act   bool      // somebody must act: nothing goes there by itself
+	Text  string    // empty: the lane is healthy
+	Until wire.Time // when the lane continues by itself; zero: it does not, or that is unknown
+	Cure  string    // the action of a person; empty: none is needed
+	Act   bool      // a person must act, because nothing is sent by itself
 
-	Pauses, Resumes bool // what the visitor can make of it
+	Pauses, Resumes bool // whether the visitor can pause or resume the lane
 }
 
-// Of says how an endpoint's lane stands; link: to a merchant's people.
+// Of describes the lane of an endpoint. With link the words are for a merchant.
 func Of(l wire.LaneState, e wire.EndpointView, link bool) Sentence {
 	switch e.State {
 	case "disabled":
@@ -28,7 +29,7 @@ func Of(l wire.LaneState, e wire.EndpointView, link bool) Sentence {
 	return Lane(l, link)
 }
 
-// Lane says how a lane stands; link: to a merchant's people.
+// Lane describes a lane. With link the words are for a merchant.
 func Lane(l wire.LaneState, link bool) Sentence {
 	s := sentence(l, link)
 	held := l.State == "paused" || l.State == "disabled"
@@ -45,18 +46,18 @@ func sentence(l wire.LaneState, link bool) Sentence {
 	case "paused":
 		return paused(l, link)
 	case "unverified":
-		return Sentence{Text: "Its URL was set by a link and waits for a successful test. What is published for it waits, and nothing is lost.", Cure: "Send a test: when the receiver takes it, what is due goes out, and the others at their next attempt.", Act: true}
+		return Sentence{Text: "Its URL was set by a link and waits for a successful test. New messages for it wait, and nothing is lost.", Cure: "Send a test: if the receiver accepts it, due deliveries are sent now, and the others at their next attempt.", Act: true}
 	case "disabled":
 		return disabled(l.Why, link)
 	case "deleted":
-		return Sentence{Text: "Its endpoint was deleted. What waited for it was cancelled."}
+		return Sentence{Text: "Its endpoint was deleted. Its waiting deliveries were cancelled."}
 	case "open":
 		return Sentence{
 			Text:  fmt.Sprintf("Its breaker is open after %s in a row: nothing is sent but one attempt now and then, and the first success closes it.", many(l.Fails, "failure")),
 			Until: l.Until, Cure: "Mend the receiver, then press Resume or Send a test; or wait for the next attempt.",
 		}
 	case "failing":
-		return Sentence{Text: "No attempt succeeded for a while. Each delivery goes on climbing its ladder.", Until: l.Until, Cure: "Mend the receiver. Then send what waits now, or let each wait for its next attempt."}
+		return Sentence{Text: "No attempt succeeded for a while. Each delivery continues on its ladder.", Until: l.Until, Cure: "Mend the receiver. Then send the waiting deliveries now, or let each wait for its next attempt."}
 	case "limited":
 		return limited(l, link)
 	}
@@ -64,26 +65,26 @@ func sentence(l wire.LaneState, link bool) Sentence {
 }
 
 func paused(l wire.LaneState, link bool) Sentence {
-	s := Sentence{Text: "It is paused. What is published for it waits, and nothing is lost.", Cure: "Press Resume to let it go on.", Act: true}
+	s := Sentence{Text: "It is paused. New messages for it wait, and nothing is lost.", Cure: "Press Resume to let it go on.", Act: true}
 	switch {
 	case l.Why == "all" && link:
-		s.Text, s.Cure = "All deliveries are paused by the operator. What is published waits, and nothing is lost.", ""
+		s.Text, s.Cure = "All deliveries are paused by the operator. New messages wait, and nothing is lost.", ""
 	case l.Why == "all":
-		s.Text, s.Cure = "Everything is paused. What is published waits, and nothing is lost.", "“Resume all” in System lets all of them go on."
+		s.Text, s.Cure = "Everything is paused. New messages wait, and nothing is lost.", "“Resume all” in System lets all of them go on."
 	case l.By != "":
-		s.Text = fmt.Sprintf("It is paused, by %s. What is published for it waits, and nothing is lost.", l.By)
+		s.Text = fmt.Sprintf("It is paused, by %s. New messages for it wait, and nothing is lost.", l.By)
 	}
 	return s
 }
 
-// disabled says why an endpoint is disabled.
+// disabled explains why an endpoint is disabled.
 func disabled(why string, link bool) Sentence {
-	const after, cure = " What matches it is recorded as dead, without an attempt.", "Press Resume, and then replay what died meanwhile."
+	const after, cure = " Matching messages are recorded as dead, without an attempt.", "Press Resume, and then replay the deliveries that died meanwhile."
 	switch {
 	case why == "gone":
 		return Sentence{Text: "Its receiver answered 410 Gone, so it was disabled." + after, Cure: "If it is back: " + cure, Act: true}
 	case why == "failing":
-		return Sentence{Text: "It was disabled, since no attempt succeeded for too long." + after, Cure: "Mend the receiver. " + cure, Act: true}
+		return Sentence{Text: "It was disabled, because no attempt succeeded for too long." + after, Cure: "Mend the receiver. " + cure, Act: true}
 	case link:
 		return Sentence{Text: "The operator disabled it." + after, Cure: "Ask them to enable it.", Act: true}
 	}
@@ -106,18 +107,18 @@ func limited(l wire.LaneState, link bool) Sentence {
 	case "sealed":
 		s.Text, s.Act = "An instance can't open its secrets.", true
 		if !link {
-			s.Cure = "Start all instances with the same ENCRYPTION_KEY; hookladder doctor tells which can't."
+			s.Cure = "Start all instances with the same ENCRYPTION_KEY; hookladder doctor lists those that can't."
 		}
 	case "missing":
 		s.Text, s.Act = "Its endpoint is not there.", true
 		if !link {
-			s.Cure = "hookladder doctor tells what is wrong."
+			s.Cure = "hookladder doctor reports the cause."
 		}
 	}
 	return s
 }
 
-// many is a number of things.
+// many returns a number of things in words.
 func many(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

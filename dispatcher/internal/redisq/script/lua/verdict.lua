@@ -11,18 +11,18 @@
 local rung_dues, fronts, late_marks, not_due = {}, {}, {}, {}
 local written = 0 -- successes that settle_late has written already
 
--- without_excerpt returns the head and the meta of an entry of :history, nil if it is malformed.
-local function without_excerpt(entry)
+-- length_without_excerpt returns the length of an entry of :history up to its excerpt, nil if it is malformed.
+local function length_without_excerpt(entry)
   local head, length = match(entry, '^(%d+ (%d+) )')
-  return head and sub(entry, 1, #head + length)
+  return head and #head + length
 end
 
 -- keep_success keeps the first success in a history that is cut: if the oldest attempt was a success, it replaces the next
 -- oldest attempt. So a reader always sees the success, however often the delivery is sent again.
 local function keep_success(key)
   local oldest = call('LINDEX', key, -1)
-  local attempt = without_excerpt(oldest)
-  if attempt and find(attempt, '"v":1[,}]') then call('LSET', key, -2, oldest) end
+  local length = length_without_excerpt(oldest)
+  if length and find(sub(oldest, 1, length), '"v":1[,}]') then call('LSET', key, -2, oldest) end
 end
 
 -- remember adds an attempt to the history of its delivery. due: ms of the next attempt, 0 for none.
@@ -34,8 +34,8 @@ local function remember(i, due)
   local n = sure('LPUSH', key, num(due) .. ' ' .. #meta .. ' ' .. meta .. excerpt)
   if n > WITH_EXCERPT then
     local old = call('LINDEX', key, WITH_EXCERPT)
-    local attempt = without_excerpt(old)
-    if attempt and #old > #attempt then call('LSET', key, WITH_EXCERPT, attempt) end
+    local length = length_without_excerpt(old)
+    if length and #old > length then call('LSET', key, WITH_EXCERPT, sub(old, 1, length)) end
   end
   if n > KEPT then
     keep_success(key)

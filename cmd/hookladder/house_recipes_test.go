@@ -8,26 +8,29 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// mostSteps is how many files a recipe may name: beyond that one thing is
-// described too often. A message field is named by three faces: the API, Go programs, and
-// what is exported.
-const mostSteps = 7
+// mostSteps is how many files and folders a recipe may name: beyond that one thing is
+// described too often. Three parts of the program name a message field: the API, Go programs and
+// the export.
+const mostSteps = 9
 
 // neighbours are things that were added as the recipes of CONTRIBUTING.md say,
-// by the heading of each. The files of a recipe are all that name its neighbour.
+// by the heading of each. A recipe names all files that name its neighbour, or the folder of
+// such files. One that names a folder also says how many files there are at most.
 var neighbours = map[string]neighbour{
 	"Add a message field":    {name: `OrderingKey|ordering_key|ordering-key`},
 	"Add an endpoint field":  {name: `"(\$\.)?description"|Description +string|\b[evr]\.Description`},
 	"Add an API call":        {name: `\bTestEndpoint\b|"test-endpoint"`, below: "dispatcher/"},
 	"Add a command":          {name: `\bnewSecret\b`, below: "cmd/hookladder/"},
 	"Add a setting":          {name: `QUICK_RETRIES|\bQuickRetries\b`},
-	"Add a searchable field": {name: `SubjectLike|subject_like|subject-like`, most: 12}, // of the store and the archive, for people and programs
+	"Add a searchable field": {name: `\bSubjects?\b|\bsubject_like\b|["']subject["']|\bsubject text\b|json:"subject`, most: 20}, // by all of its folders
+	"Add a word":             {name: `\bReasonRejected\b|case "rejected"`},
 	"Add a script":           {name: `\bcancelSrc\b|\bs(cripts)?\.cancel\b|^-- cancel:`, below: "dispatcher/internal/redisq/"},
 }
 
@@ -39,7 +42,7 @@ type neighbour struct {
 }
 
 // fileNames finds the files of the house that a text names in backquotes.
-var fileNames = regexp.MustCompile("`([a-z_0-9./]+/[a-z_0-9./]+\\.(?:go|lua|md|sh|json|txt)|[a-z]+/[a-z_0-9/]*/|Makefile|README\\.md|\\.ci/[a-z]+)`")
+var fileNames = regexp.MustCompile("`([a-z_0-9./]+/[a-z_0-9./]+\\.(?:go|lua|sql|html|js|md|sh|json|txt)|[a-z]+/[a-z_0-9/]*/|Makefile|README\\.md|\\.ci/[a-z]+)`")
 
 func TestRecipesNameEveryFileOfTheirNeighbours(t *testing.T) {
 	texts, contributing := mustReadTexts(t)
@@ -47,8 +50,38 @@ func TestRecipesNameEveryFileOfTheirNeighbours(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(neighbours)), slices.Sorted(maps.Keys(recipes)))
 	for heading, files := range recipes {
 		require.LessOrEqual(t, len(files), cmp.Or(neighbours[heading].most, mostSteps), "%s: %q", heading, files)
-		require.ElementsMatch(t, naming(texts, neighbours[heading]), files, heading)
+		found := naming(texts, neighbours[heading])
+		require.ElementsMatch(t, byFolder(found, files), files, heading)
+		if slices.ContainsFunc(files, isFolder) {
+			stated, err := strconv.Atoi(statedFiles.FindStringSubmatch(contributing[strings.Index(contributing, "### "+heading):])[1])
+			require.NoError(t, err)
+			require.InDelta(t, stated, len(found), 3, "%s: say how many files these are: %d", heading, len(found))
+		}
 	}
+}
+
+// statedFiles finds the number of files that a recipe with folders states.
+var statedFiles = regexp.MustCompile(`\b([0-9]+) files\b`)
+
+func isFolder(name string) bool { return strings.HasSuffix(name, "/") }
+
+// byFolder replaces the files of named folders by these folders.
+func byFolder(found, named []string) (list []string) {
+	for _, file := range found {
+		in := slices.IndexFunc(named, func(n string) bool { return isFolder(n) && strings.HasPrefix(file, n) })
+		switch {
+		case in < 0:
+			list = append(list, file)
+		case !slices.Contains(list, named[in]):
+			list = append(list, named[in])
+		}
+	}
+	return list
+}
+
+// isProduct reports whether a file is read for the names of neighbours.
+func isProduct(file string) bool {
+	return slices.Contains([]string{".go", ".lua", ".sql", ".html", ".js"}, path.Ext(file)) && !forTests(file)
 }
 
 // A recipe that forgets a file, or names one too many, is found.
@@ -60,6 +93,7 @@ func TestARecipeCanBeWrong(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"a/a.go", "a/b.lua", "b/d.go"}, naming(texts, neighbour{name: "word"}))
 	require.ElementsMatch(t, []string{"a/a.go", "a/b.lua"}, naming(texts, neighbour{name: "word", below: "a/"}))
+	require.Equal(t, []string{"a/b/", "c/d.go"}, byFolder([]string{"a/b/c.go", "a/b/d.sql", "c/d.go"}, []string{"a/b/", "e/f/"}))
 }
 
 // What CONTRIBUTING.md tells to open is there.
@@ -93,8 +127,8 @@ func recipesOf(contributing string) map[string][]string {
 		heading, body, _ := strings.Cut(part, "\n")
 		var files []string
 		for _, n := range fileNames.FindAllStringSubmatch(body, -1) {
-			ext := path.Ext(n[1])
-			if product := ext == ".go" || ext == ".lua"; product && !forTests(n[1]) && !slices.Contains(files, n[1]) {
+			folder := isFolder(n[1]) && strings.Count(n[1], "/") > 1 && !forTests(n[1])
+			if (folder || isProduct(n[1])) && !slices.Contains(files, n[1]) {
 				files = append(files, n[1])
 			}
 		}
@@ -107,8 +141,7 @@ func recipesOf(contributing string) map[string][]string {
 func naming(texts map[string]string, n neighbour) (found []string) {
 	name := regexp.MustCompile(`(?m)` + n.name)
 	for file, text := range texts {
-		ext := path.Ext(file)
-		if ext != ".go" && ext != ".lua" || forTests(file) || !strings.HasPrefix(file, n.below) {
+		if !isProduct(file) || strings.HasPrefix(file, "deploy/") || !strings.HasPrefix(file, n.below) {
 			continue
 		}
 		if name.MatchString(text) {

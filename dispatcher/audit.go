@@ -16,8 +16,8 @@ type AuditEntry struct {
 	Tenant string    // where it is known
 	Detail string    // the names of changed fields, the parameters of the call, or why it failed
 
-	// Not kept. Person: one acted in the console or by a link, so it has an entry of its
-	// own; calls come in thousands, and are counted. Failed: it tells how a change ended.
+	// Not kept. Person: one acted in the console or by a link, so it has an entry of its own;
+	// calls come in thousands, and are counted. Failed: the change failed.
 	Person, Failed bool
 }
 
@@ -48,7 +48,7 @@ type AuditPage struct {
 	Next    string // the cursor of the next page; empty: there is none
 }
 
-// Audit keeps what was changed, and by whom.
+// Audit keeps each change, with its caller.
 type Audit interface {
 	// Record adds an entry, before the change. Without the store the log has it, and
 	// the change goes on.
@@ -59,8 +59,8 @@ type Audit interface {
 
 type callerKey struct{}
 
-// WithCaller notes in ctx whose call this is: key:<name>, link:<id> or Local. It is
-// kept with what the call pauses, disables or starts, so that people can look it up.
+// WithCaller notes in ctx whose call this is: key:<name>, link:<id> or Local. Pauses, disabled
+// endpoints and jobs keep it, because people ask later for the caller.
 func WithCaller(ctx context.Context, by string) context.Context {
 	return context.WithValue(ctx, callerKey{}, by)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Status is where a delivery stands. No store keeps it: it is derived from the
-// place the delivery is in.
+// Status is the state of a delivery. No store keeps it, because it follows from the place of
+// the delivery.
 type Status string
 
 // The statuses of a delivery.
@@ -27,15 +27,15 @@ var Statuses = []Status{
 	StatusDelivered, StatusDead, StatusCancelled,
 }
 
-// EndStatuses are those of deliveries to which nothing more will happen by itself.
+// EndStatuses are the statuses of finished deliveries.
 var EndStatuses = []Status{StatusDelivered, StatusDead, StatusCancelled}
 
-// Ended reports whether nothing more will happen to a delivery by itself.
+// Ended reports whether a delivery is finished: only a caller can attempt it again.
 func (s Status) Ended() bool {
 	return s == StatusDelivered || s == StatusDead || s == StatusCancelled
 }
 
-// DeadReason says why a delivery was given up.
+// DeadReason is the cause of a delivery's death.
 type DeadReason string
 
 // The reasons a delivery dies of.
@@ -67,7 +67,7 @@ var DeadReasons = deadReasons.list()
 // Means is the reason as a clause that people read.
 func (r DeadReason) Means() string { return deadReasons.means(r) }
 
-// Verdict is what an attempt's answer means for its delivery.
+// Verdict is the effect of an attempt's response on its delivery.
 type Verdict uint8
 
 // The verdicts. The zero value is none of them.
@@ -98,8 +98,7 @@ func (v Verdict) String() string {
 	}
 }
 
-// Class says in one word what went wrong with an attempt. It is a closed set,
-// fit for a metric's label.
+// Class is the kind of failure of an attempt. It is a closed set, fit for a metric's label.
 type Class string
 
 // The classes of a failed attempt; the empty one is a success.
@@ -161,8 +160,9 @@ type Attempt struct {
 	Resend  bool   // a person asked for it
 }
 
-// Place corrects At by what the queue's clock is known to be now, so long after the attempt
-// began: an estimate may have been behind then. It never ends after now.
+// Place corrects At with the present time of the queue's clock, because the estimate at the
+// beginning of the attempt may have been late. since is the time since the attempt began. The
+// attempt never ends after now.
 func (a *Attempt) Place(now time.Time, since time.Duration) {
 	if a.At.IsZero() {
 		return
@@ -179,8 +179,8 @@ func (a *Attempt) Place(now time.Time, since time.Duration) {
 // where answers are kept.
 const ProofBytes = 128
 
-// Logged is what went wrong with an attempt as a log may have it: the target of a
-// redirect is often the receiver's own URL, and its path may be a secret.
+// Logged returns the error of an attempt for a log. It leaves out the target of a redirect,
+// because that is often the receiver's own URL, and its path may be a secret.
 func (a Attempt) Logged() string {
 	if a.Class == ClassStatus && a.Status >= 300 && a.Status <= 399 {
 		return redirectFault(a.Status, "")
@@ -205,18 +205,18 @@ type Delivery struct {
 	Delivered time.Time
 
 	Attempts   int            // attempts made and settled
-	Climbed    int            // of them, those of its ladder: not of one before it, nor beside it
+	Climbed    int            // the attempts of its ladder only
 	LadderFrom int            // the number of the attempt at which that began, from 1
-	Ladder     *ladder.Ladder // the message's own as a queue tells it, nil for none; as the engine tells it, the one in force
+	Ladder     *ladder.Ladder // from a queue: the message's own, or nil; from the engine: the one in force
 
 	MaxAttempts int // of the message: it cuts the ladder; 0: it does not
 
 	LastStatus    int    // HTTP status of the last attempt, 0 when none came
-	LastError     string // what went wrong with it, empty after a success
+	LastError     string // the error of that attempt, empty after a success
 	Reason        DeadReason
 	WaitingFor    string    // one of Waits; empty: it waits for nothing
 	WaitingUntil  time.Time // zero: that is not known
-	WaitingBehind int       // with order: so many go first
+	WaitingBehind int       // with order: the number of deliveries before it
 
 	History []Attempt // oldest first, at most 32; only where an attempt failed
 }
@@ -245,7 +245,7 @@ func (d *Delivery) Rung() int {
 	return max(n, 0)
 }
 
-// Wait is what an unfinished delivery waits for.
+// Wait is the reason why an unfinished delivery is not attempted now.
 type Wait string
 
 var waits = words[Wait]{
@@ -270,7 +270,7 @@ var Waits = waits.list()
 // Means is the wait as a clause that people read.
 func (w Wait) Means() string { return waits.means(w) }
 
-// Left is why a delivery was left as it was where somebody asked for an attempt.
+// Left is the reason why a retry did not attempt a delivery.
 type Left string
 
 // The reasons to leave one; the empty one is of a delivery that is attempted.

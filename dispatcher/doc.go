@@ -18,7 +18,7 @@
 //   - An endpoint is a registered destination with secrets, limits and a state of
 //     its own. Its lane keeps a copy of its limits.
 //   - A lane is held while it is paused, disabled or deleted. It is open while its
-//     breaker is: after too many failures it waits, and is probed.
+//     circuit breaker is: after too many failures it waits, and single attempts probe it.
 //   - A delivery is one message to one destination, named <lane>:<message id>.
 //   - An attempt is one HTTP request of a delivery, counted from 1.
 //   - The ladder is the list of waits between attempts, a rung one of them.
@@ -27,7 +27,7 @@
 //   - A suspect is a delivery that two instances held when they died, without an
 //     outcome since. It is poison if a third one dies after its attempt began. Where
 //     other handlers ran beside it, it is attempted alone first.
-//   - A permit is the right to hold one lease. An instance has so many.
+//   - A permit is the right to hold one lease. Each instance has a fixed number.
 //   - To settle is to record the outcome of an attempt.
 //   - The queue is the store of messages and deliveries. It divides itself into
 //     partitions, of which only the store knows.
@@ -38,8 +38,8 @@
 //	                                     ▲                              │
 //	                                     └──────────── rung ◄───────────┘
 //
-// What counts as delivered is a rule of package success, the waits between attempts
-// are a ladder of package ladder. The engine is in internal/engine, a file for each stage, in this order:
+// Package success has the rules for a successful response, and package ladder the waits
+// between attempts. The engine is in internal/engine, a file for each stage, in this order:
 //
 //	publish.go   finds the lanes of a message, and returns the result of publishing it
 //	accept.go    coalesces concurrent publishes into one call of the queue (deal.go: the turns of callers)
@@ -57,10 +57,10 @@
 // order.
 //
 // The endpoints are in internal/endpoints. register.go makes and changes them,
-// cache.go knows those that were asked for, and fanout.go finds those that match a
-// topic. versions.go makes sure before an attempt that lane and endpoint agree.
-// pause.go and tenants.go pause and resume lanes. sweep.go ends what waits in a lane
-// that takes nothing any more, and finish.go finishes changes that stopped half-way.
+// cache.go caches them, and fanout.go finds the endpoints that match a topic. versions.go
+// checks before an attempt that lane and endpoint agree. pause.go and tenants.go pause and
+// resume lanes. sweep.go ends the deliveries of disabled and deleted lanes, and finish.go
+// completes changes that an instance left unfinished.
 //
 // None of these packages speaks Redis or SQL, or serves HTTP: those are adapters
 // below internal, and package app joins them.

@@ -62,7 +62,7 @@ type Endpoint struct {
 	Unverified bool // a link set its URL, of which no test has succeeded yet: deliveries are made and held
 
 	TopicsAllowed []string // what links may choose among, see AllowedTopics; nil: an operator set no such list
-	TopicsGiven   []string // what an operator set last as Topics, if a link has set them since; nil: Topics itself
+	TopicsGiven   []string // the Topics that an operator set last, if a link has set others since; nil: Topics itself
 
 	Since int64 // version of its last change of URL, or resume: an answer to an earlier version says nothing of it
 
@@ -86,7 +86,7 @@ type PublicKey struct {
 	Until    time.Time // exclusive; zero: without an end
 }
 
-// PublicKeys are those of the endpoint's secrets that have one.
+// PublicKeys returns the public keys of the endpoint's secrets.
 func (e *Endpoint) PublicKeys() (keys []PublicKey) {
 	for _, one := range e.Secrets {
 		if public, ok := one.Secret.PublicKey(); ok {
@@ -163,8 +163,8 @@ func (e *Endpoint) Clone() *Endpoint {
 	return &c
 }
 
-// Matches reports whether messages of a topic go to the endpoint. Those of our own go
-// only where a pattern names them, which * does not.
+// Matches reports whether messages of a topic go to the endpoint. Notices need a pattern that
+// names them: * does not.
 func (e *Endpoint) Matches(topic string) bool {
 	own := strings.HasPrefix(topic, ownTopics)
 	for _, pattern := range e.Topics {
@@ -188,7 +188,7 @@ func MatchTopic(pattern, topic string) bool {
 	return pattern == topic
 }
 
-// EndpointView is an endpoint with how its lane stands.
+// EndpointView is an endpoint with the state of its lane.
 type EndpointView struct {
 	*Endpoint
 	State   EndpointState
@@ -202,8 +202,8 @@ type TestResult struct {
 	Attempt   Attempt
 }
 
-// What an endpoint may have. The contract names the first four numbers; the
-// others keep an endpoint small enough to be held in memory by the thousand.
+// Limits of an endpoint. The contract names the first four numbers; the others keep an
+// endpoint small enough to be held in memory by the thousand.
 const (
 	maxUID      = 128
 	maxTopics   = 64
@@ -253,7 +253,7 @@ func (e *Endpoint) Validate(l Policy) []FieldError {
 }
 
 // notOfPull says why a field is refused that is about calling an endpoint.
-const notOfPull = "must be left out of one of kind pull: what it gets is taken, and no URL is called"
+const notOfPull = "must be left out of one of kind pull: consumers take its deliveries, and no URL is called"
 
 // validateKind checks the fields that only one of the kinds has.
 func (e *Endpoint) validateKind(f *faults, l Policy) {
@@ -339,8 +339,8 @@ func (e *Endpoint) checkSignatureHeader(prefix HeaderPrefix) error {
 	return prefix.CheckName(name)
 }
 
-// ValidPattern reports whether s may stand in an endpoint's topics: a topic,
-// one whose last word is * instead, or * alone.
+// ValidPattern reports whether s is valid in an endpoint's topics: a topic, one whose last
+// word is * instead, or * alone.
 func ValidPattern(s string) bool {
 	if s == "*" {
 		return true
@@ -351,7 +351,7 @@ func ValidPattern(s string) bool {
 	return ValidTopic(s)
 }
 
-// checkUID takes what can be told from every lane and can stand in a path.
+// checkUID accepts a uid that differs from every lane and fits into a path.
 func checkUID(s string) error {
 	if s == "" {
 		return nil

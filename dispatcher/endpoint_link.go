@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A link changes the URL and the topics of an endpoint. It must not take along what an
-// operator meant for another receiver: the headers, the private networks that may be
-// called, and topics that the operator did not give.
+// A link changes the URL and the topics of an endpoint. It must not inherit settings that an
+// operator made for another receiver: the headers, the private networks that may be called,
+// and topics that the operator did not allow.
 
 // HeadersHeld reports whether the endpoint's headers are not sent. An operator set them for
 // one URL, and a link has set another one since.
@@ -19,8 +19,8 @@ func (e *Endpoint) HeadersHeld() bool {
 // Confirm makes the URL the operator's, with the headers and without a test.
 func (e *Endpoint) Confirm() { e.Linked, e.HeadersFor, e.Unverified = false, "", false }
 
-// NoteSetter records what a change of before means for the owner of the URL, the headers and
-// the topics. A link moves none of them to itself: only an operator's change may confirm.
+// NoteSetter records the owner of the URL, the headers and the topics after a change of
+// before. A link moves none of them to itself: only an operator's change may confirm.
 func (e *Endpoint) NoteSetter(before *Endpoint, byLink bool) {
 	moved := e.URL != before.URL
 	switch {

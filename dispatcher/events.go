@@ -2,16 +2,15 @@ package dispatcher
 
 import "time"
 
-// Events are what an engine hears of its queue besides the answers of its calls.
-// Each is called by the goroutine of the call that brought the news, and must not
-// block: the engine keeps no more of it than that there is something to do.
+// Events are the callbacks of a queue to its engine. The goroutine that made the call of the
+// queue calls them, so they must not block: the engine only records that there is work.
 type Events struct {
-	Ready  func()               // Claimable may answer more than before
-	Due    func()               // something is due sooner than Move answered
-	Unseen func()               // an answer was lost: Look has something to ask
-	Back   func()               // the queue's clock went back: Look has to ask all
-	Ended  func(deliveries int) // they ended, so that there is something to trim
-	Dead   func(deaths []Death) // but for those that a Settled tells of
+	Ready  func()               // Claimable may return more than before
+	Due    func()               // something is due sooner than Move returned
+	Unseen func()               // a response was lost: Look has to query
+	Back   func()               // the queue's clock went back: Look has to query everything
+	Ended  func(deliveries int) // they ended, so there may be something to trim
+	Dead   func(deaths []Death) // without the deaths that a Settled reports
 
 	Emptied func(*Emptied) // the store lost data; nil: they were restored or given up
 
@@ -74,17 +73,15 @@ type Attempted struct {
 	Since time.Duration
 }
 
-// Observer is told what happens, for metrics and for people who watch. Its
-// methods are called on the hot path and must not block.
+// Observer receives events for metrics and for followers. The hot path calls its methods, so
+// they must not block.
 type Observer interface {
 	Attempted(a Attempted)
-	// Published tells what became of one message of a Publish, also where that
-	// is an error. An accepted one without deliveries matched no endpoint.
+	// Published is called with the result of each message of a Publish, also if that is an error.
+	// An accepted message without deliveries matched no endpoint.
 	Published(p Published)
-	// TookOver tells that this instance moved all that another one held, which
-	// died.
+	// TookOver is called after this instance took over all deliveries of a dead one.
 	TookOver(deliveries int)
-	// Died tells of a delivery that died, once, whatever ended it: the call of
-	// this instance that did so was answered.
+	// Died is called once for each delivery that a call of this instance ended as dead.
 	Died(d Death)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// AllLanes stands for every lane where one may be paused or let go.
+// AllLanes means every lane in a pause or a resume.
 const AllLanes Lane = "*"
 
 // Held says why a lane may not be claimed from.
@@ -17,10 +17,10 @@ type Held uint8
 // Why a lane is held.
 const (
 	HeldNone     Held = iota
-	HeldPaused        // what comes waits
-	HeldDisabled      // what waits and what comes is dead, unattempted
-	HeldDeleted       // what waits and what comes is cancelled
-	HeldCut           // of a bare URL's: what was accepted until then is dead, and what comes is attempted; the version is the ms of it
+	HeldPaused        // new deliveries wait
+	HeldDisabled      // waiting and new deliveries are dead without an attempt
+	HeldDeleted       // waiting and new deliveries are cancelled
+	HeldCut           // of a bare URL's lane: deliveries accepted before are dead, new ones are attempted; the version is the time in ms
 )
 
 // LaneLimits are the copy of an endpoint's limits that its lane keeps, so that
@@ -33,8 +33,8 @@ type LaneLimits struct {
 	Pull        bool // its deliveries are taken, and not called; of a queue's lane that is so in any case
 	Held        Held
 
-	// Name is no limit, and empty mostly: what a bare URL's lane is for, as
-	// URLLaneName tells it, or the name of a queue. Both may be held before their first message.
+	// Name is no limit, and mostly empty. It is the URLLaneName of a bare URL's lane, or the name
+	// of a queue. Both may be held before their first message.
 	Name string
 	// By is no limit either: the caller that holds the lane, as the audit has it; empty: System.
 	By string
@@ -49,7 +49,7 @@ const System = "system"
 // Local is how every caller is called while there are no API keys.
 const Local = "local"
 
-// LaneCount is what a lane has at a moment.
+// LaneCount counts the deliveries of a lane.
 type LaneCount struct {
 	InFlight int
 	Waiting  int // due, ready or behind
@@ -71,7 +71,7 @@ type LaneState struct {
 	By        string    // the caller that holds it, as the audit has it; empty: it is not held
 	Cause     LaneWhy   // why its endpoint is held where no person did that: WhyGone, WhyFailing or WhyUnverified
 	All       *HeldLane // why and since when all lanes are; nil: they are not
-	Limit     LaneWhy   // what an attempt has to wait for: WhyRetryAfter, WhyRate, WhySealed, WhyMissing or WhyEgress; empty: nothing
+	Limit     LaneWhy   // the limit that delays attempts: WhyRetryAfter, WhyRate, WhySealed, WhyMissing or WhyEgress; empty: nothing
 	Window    int       // deliveries it may have in flight now
 	Fails     int       // blamed failures in a row
 	Opened    int       // how often its breaker opened in a row; 0: it is closed
@@ -94,7 +94,7 @@ func (s *LaneState) State() EndpointState {
 	return StateActive
 }
 
-// EndpointState says in one word how an endpoint, or any lane, stands.
+// EndpointState is the state of an endpoint or of a lane.
 type EndpointState string
 
 // The states, the first that holds counts.
@@ -111,9 +111,9 @@ const (
 // StateLimited, StateFailing and StateDeleted are states of lanes only. A lane has the
 // first of these that holds: deleted, disabled, paused, failing, open, limited, active.
 const (
-	StateLimited EndpointState = "limited" // a rate, its receiver, or our own network has it wait
+	StateLimited EndpointState = "limited" // a rate, its receiver or our own network delays it
 	StateFailing EndpointState = "failing" // none of its attempts succeeded for FAILING_AFTER
-	StateDeleted EndpointState = "deleted" // its endpoint was: what waits is being cancelled
+	StateDeleted EndpointState = "deleted" // its endpoint was deleted: its deliveries are being cancelled
 )
 
 // LaneStates and EndpointStates list the states of lanes and of endpoints.
@@ -122,8 +122,7 @@ var (
 	EndpointStates = []EndpointState{StateActive, StatePaused, StateUnverified, StateOpen, StateDisabled}
 )
 
-// LaneWhy says in one word why a lane is in its state. One that is active has no
-// reason.
+// LaneWhy is the reason of a lane's state. An active lane has none.
 type LaneWhy string
 
 // The reasons.
@@ -147,7 +146,7 @@ const (
 	WhyConsumer   LaneWhy = "consumer"    // of deliveries only: they wait to be taken
 )
 
-// LaneWhys lists the reasons of lanes, and DisabledWhys those of disabled endpoints.
+// LaneWhys lists the reasons of lanes, and DisabledWhys the reasons of disabled endpoints.
 var (
 	LaneWhys = []LaneWhy{
 		WhyPaused, WhyUnverified, WhyAll, WhyOperator, WhyGone, WhyFailing, WhyDeleted, WhyBreaker, WhyRetryAfter, WhyRate, WhySealed, WhyMissing, WhyEgress,
@@ -155,7 +154,7 @@ var (
 	DisabledWhys = []LaneWhy{WhyOperator, WhyGone, WhyFailing}
 )
 
-// Standing is how a lane stands, and why.
+// Standing returns the state of a lane, and its reason.
 func (s *LaneState) Standing() (EndpointState, LaneWhy) {
 	switch {
 	case s.Limits.Held == HeldDeleted:
@@ -196,18 +195,18 @@ type HeldLane struct {
 	By    string // the caller that asked for it, as the audit has it
 }
 
-// LaneName is what the lane of a bare URL is for.
+// LaneName is the lane of a bare URL with its origin and tenant.
 type LaneName struct {
 	Lane Lane
-	Name string // as URLLaneName tells it
+	Name string // by URLLaneName
 }
 
 // OtherTenants are the lanes that other tenants have at the origin of a URL.
 type OtherTenants struct {
-	Lanes   int    // the call found so many
-	Changed int    // of these, so many were paused or resumed
+	Lanes   int    // found by the call
+	Changed int    // paused or resumed by it
 	Failed  int    // lanes that could not be changed, and partitions that could not be read to their end
-	Next    string // where another call goes on; empty: all partitions were looked at
+	Next    string // the cursor of the next call; empty: all partitions were read
 }
 
 // Rate is how many attempts may begin in a time. The zero Rate is no bound.
@@ -216,8 +215,8 @@ type Rate struct {
 	Per   time.Duration // a second, a minute or an hour
 }
 
-// maxRate is the most attempts a second that a rate may name: twice what one
-// core sends, and an interval that is still whole microseconds.
+// maxRate is the highest rate a second. One core sends half as many, and the interval is still
+// whole microseconds.
 const maxRate = 100_000
 
 var errRate = errors.New("is not a rate: write 100/s, 600/m or 50/h")

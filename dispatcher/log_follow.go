@@ -26,7 +26,7 @@ const mostLogMarks = 1024
 type LogMark struct {
 	MS     int64  // with Seq the last entry that was read; 0: none
 	Seq    uint64 // of that ms
-	Lines  int    // so many lines of that entry were read; 0: all
+	Lines  int    // the number of lines of that entry that were read; 0: all
 	Before int64  // ms by the partition's clock: all that was written earlier was read; 0: that is not known
 }
 
@@ -43,7 +43,7 @@ func (m LogMark) read(at LogPlace) bool {
 
 // LogPosition is how far the log of a store was read.
 type LogPosition struct {
-	Store uint32    // tells the store from others
+	Store uint32    // identifies the store
 	Marks []LogMark // of each partition
 }
 
@@ -178,14 +178,14 @@ func ParseLogPosition(text string) (p LogPosition, err error) {
 	return p, nil
 }
 
-// LogStep is what a reader of the log met that went on.
+// LogStep is a page of the log that a reader follows.
 type LogStep struct {
 	Lines []Logged  // in the order of each partition
 	Gap   time.Time // lines were cut from the log before they were read: it is whole from then on; zero: none were
 	More  bool      // there is more
 }
 
-// LogEvent is what a follower of the log is told.
+// LogEvent is an event for a follower of the log.
 type LogEvent struct {
 	Line *Logged   // nil: none
 	Gap  time.Time // lines are missing before: the log is whole from then on; zero: none are

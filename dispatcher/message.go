@@ -18,15 +18,15 @@ import (
 // enough that two different requests never meet by chance.
 const DigestSize = 16
 
-// Digest tells whether two publishes with one id ask for the same thing.
+// Digest is equal for two publishes of one id with the same content.
 type Digest [DigestSize]byte
 
-// Message is what a caller publishes. It is not changed once it is accepted.
+// Message is a message as a caller publishes it. It is not changed once it is accepted.
 type Message struct {
 	ID          string // 1-128 of A-Za-z0-9_-
 	Topic       string
 	Tenant      string // may be empty
-	Subject     string // the caller's own reference of what it is about, for search; may be empty
+	Subject     string // the caller's own reference, such as an order, for search; may be empty
 	URL         string // where it goes, as the caller wrote it; empty: to an endpoint, or to all that match
 	Endpoint    string // id of the endpoint it goes to; empty: a URL, a queue, or all endpoints that match
 	Queue       string // name of the queue from which it is taken, see ValidQueue; empty: it goes elsewhere
@@ -51,11 +51,11 @@ type Message struct {
 	Apart *Apart // of a large body, as read from the queue: Body is read by itself; nil: Body is all of it
 }
 
-// ApartAbove is the size from which on a queue keeps a message's body by
-// itself: scripts then read and carry only what stands before it.
+// ApartAbove is the size above which a queue stores a message's body apart, so that scripts
+// read and copy only the rest.
 const ApartAbove = 16 << 10
 
-// Apart is what a message tells of a body that is kept by itself.
+// Apart describes a body that is stored apart from its message.
 type Apart struct {
 	Size   int    // of the body
 	Digest Digest // of the message
@@ -118,7 +118,7 @@ type Published struct {
 	Result     Result
 	CreatedAt  time.Time  // zero: of a Duplicate only the digest is known
 	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept, or it is such a Duplicate
-	Differs    []string   // Conflict: what is not as in the first: topic, tenant, subject, destination, content_type, body; none: it is not known
+	Differs    []string   // Conflict: the fields that differ from the first message: topic, tenant, subject, destination, content_type, body; none: it is not known
 	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut, ErrUnmatched; nil where Result is set
 }
 
@@ -152,9 +152,9 @@ func (m *Message) Differs(kept *Message) (names []string) {
 	return names
 }
 
-// Validate lists everything that is wrong with a message, or nothing. What it
-// lets through can be stored and sent: a header that no client would send, or
-// a URL that none can call, would otherwise fail at each attempt.
+// Validate lists everything that is wrong with a message, or nothing. A valid message can be
+// stored and sent. A header that no client would send, or a URL that no client can call, would
+// fail at each attempt.
 func (m *Message) Validate(l Policy) []FieldError {
 	var f faults
 	if !ValidID(m.ID) {
@@ -263,7 +263,7 @@ const (
 	queuePrefix = "q_"
 )
 
-// NamesLane reports whether a name of a destination is that of a lane, and no uid.
+// NamesLane reports whether a name of a destination names a lane, and not a uid.
 func NamesLane(name string) bool { return lanePrefix(name) != "" }
 
 // lanePrefix is the beginning of lanes that a name has; empty: none.
@@ -276,10 +276,9 @@ func lanePrefix(name string) string {
 	return ""
 }
 
-// URLLane is the lane of a bare URL: u_ and 10 characters that stand for its
-// scheme, host and port, and for the message's tenant. URLs of one tenant with
-// one origin share a lane; what another tenant's receiver at the same host
-// asks for, or fails at, is no matter to it.
+// URLLane is the lane of a bare URL: u_ and a hash of 10 characters over its scheme, host and
+// port, and the message's tenant. URLs of one tenant with one origin share a lane; what
+// another tenant's receiver at the same host asks for, or fails at, is no matter to it.
 func URLLane(u *url.URL, tenant string) Lane {
 	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
 	if port == "" {
@@ -296,8 +295,8 @@ func URLLane(u *url.URL, tenant string) Lane {
 	return Lane(urlPrefix + base64.RawURLEncoding.EncodeToString(sum[:])[:10])
 }
 
-// QueueLane is the lane of a queue: q_ and its name, or where that is too long ~ and
-// 13 characters that stand for it. No name has a ~, so no two queues share a lane.
+// QueueLane is the lane of a queue: q_ and its name, or ~ and a hash of 13 characters if the
+// name is too long. No name has a ~, so no two queues share a lane.
 func QueueLane(name string) Lane {
 	if len(queuePrefix)+len(name) <= MaxLane {
 		return Lane(queuePrefix + name)
@@ -313,8 +312,8 @@ func QueueNamed(destination string) (name string, ok bool) {
 	return name, ok && ValidQueue(name)
 }
 
-// QueueOf is the name of the queue that a lane is for; empty: it is not known. told is
-// what a store has of that: a long name can't be read off its lane.
+// QueueOf is the name of the queue that a lane is for; empty: it is not known. told is the
+// name that the store keeps: the lane of a long name has only its hash.
 func QueueOf(lane Lane, told string) string {
 	for _, name := range []string{told, strings.TrimPrefix(string(lane), queuePrefix)} {
 		if ValidQueue(name) && QueueLane(name) == lane {
@@ -327,8 +326,8 @@ func QueueOf(lane Lane, told string) string {
 // IsQueue reports whether it is the lane of a queue.
 func (l Lane) IsQueue() bool { return strings.HasPrefix(string(l), queuePrefix) }
 
-// URLLaneName is what the lane of a bare URL is for: its origin and, behind a
-// space, the tenant, which may be empty.
+// URLLaneName describes the lane of a bare URL: its origin, a space, and the tenant, which may
+// be empty.
 func URLLaneName(u *url.URL, tenant string) string {
 	return strings.ToLower(u.Scheme+"://"+u.Host) + " " + tenant
 }

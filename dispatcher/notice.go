@@ -32,7 +32,8 @@ var Notices = []Notice{
 	NoticeFailing, NoticeRecovered, NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeEgressDown, NoticeEgressUp, NoticeJob, NoticeDead,
 }
 
-// noticeIDs begins the ids of notices, and noticePrefixes begin those of each topic.
+// noticeIDs is the prefix of all ids of notices, and noticePrefixes has the prefix of each
+// topic.
 const noticeIDs = "hl_"
 
 var noticePrefixes = prefixesOf(Notices)
@@ -44,7 +45,7 @@ func prefixesOf(all []Notice) (list []string) {
 	return list
 }
 
-// ID is the id of a notice: parts tell it from others of its topic.
+// ID is the id of a notice. The parts make it unique within its topic.
 func (n Notice) ID(parts ...string) string { return n.idPrefix() + strings.Join(parts, "_") }
 
 // idPrefix is hl_ and the last word of the topic.
@@ -58,36 +59,37 @@ func (d DeliveryID) OfNotice() bool {
 		slices.ContainsFunc(noticePrefixes, func(prefix string) bool { return strings.HasPrefix(d.Message, prefix) })
 }
 
-// News is what happened, for a notice to tell of.
+// News is an event that a notice reports.
 type News struct {
 	Notice Notice
 	At     time.Time // by the queue's clock
 
-	// Key tells it from other news of its notice and lane. It is of the characters of an
-	// id, and made of facts, so that each instance that knows of it has the same.
+	// Key makes it unique within its notice and lane. It has the characters of an id, and every
+	// instance computes the same key, because it is made of facts.
 	Key string
 
-	Lane   Lane      // that it is about; empty: it is about none
-	State  string    // where the notice does not say how things stand
-	Since  time.Time // when that began, or what ended now had begun; zero: not known
+	Lane   Lane      // its lane; empty: none
+	State  string    // if the notice itself does not imply it
+	Since  time.Time // when the state began; zero: not known
 	Reason string    // in one word
 	Status int       // of the last answer of the receiver; 0: there was none, or it is not known
-	Count  int       // of deliveries; 0: they are no matter
+	Count  int       // of deliveries; 0: it counts none
 	Job    *JobEnd   // of NoticeJob
 	Detail string    // for the operator only: it may name keys, instances and errors
 }
 
-// JobEnd is what a notice tells of a job.
+// JobEnd describes a finished job.
 type JobEnd struct {
 	ID   string
 	Kind JobKind
 	JobCounts
 }
 
-// summaryEvery is how often a state is told again while it lasts.
+// summaryEvery is the interval at which a lasting state is reported again.
 const summaryEvery = time.Hour
 
-// Summary is the key of a state that began then, and is told once an hour while it lasts.
+// Summary is the key of a state that began at since. It changes once an hour, so that the
+// state is reported hourly.
 func Summary(since time.Time, lasts time.Duration) string {
 	key := strconv.FormatInt(since.UnixMilli(), 10)
 	if hours := int64(lasts / summaryEvery); hours > 0 {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// What an outbox may answer besides success. Any other error says that it is away.
+// Errors of an outbox. Any other error says that the outbox can't be reached.
 var (
 	// ErrOutboxBusy says that the relay of another instance works.
 	ErrOutboxBusy = errors.New("another instance relays the outbox")
 	// ErrOutboxMissing says that the database has no outbox, or one that is too old.
 	ErrOutboxMissing = errors.New(`the tables of the outbox are not there, or too old: make them with hookladder outbox schema | psql "$OUTBOX_URL"`)
-	// ErrOutboxData says that the database refused what was to become of a batch.
+	// ErrOutboxData says that the database refused the results of a batch.
 	ErrOutboxData = errors.New("the outbox refused a batch")
 )
 
@@ -36,10 +36,10 @@ type OutboxBatch struct {
 	Asleep  bool // callers notify
 }
 
-// RowResult is what becomes of a row.
+// RowResult is the result of a row.
 type RowResult int
 
-// What becomes of rows. All but RowWaits leave the outbox.
+// The results of rows. All but RowWaits leave the outbox.
 const (
 	RowAccepted  RowResult = iota + 1
 	RowDuplicate           // it was accepted before
@@ -48,7 +48,7 @@ const (
 	RowUnmatched           // no endpoint wants it, so that nothing was kept
 )
 
-// RowFate is what becomes of one row.
+// RowFate is the result of one row.
 type RowFate struct {
 	Seq     int64
 	Result  RowResult
@@ -56,13 +56,13 @@ type RowFate struct {
 	Wait    time.Duration // of RowWaits: until it may be relayed again
 }
 
-// OutboxDone is what becomes of a batch. Rows without a fate stay as they are.
+// OutboxDone has the results of a batch. Rows without one stay as they are.
 type OutboxDone struct {
 	Fates []RowFate
 	Awake bool // callers need not notify any more
 }
 
-// OutboxLook is how the outbox is.
+// OutboxLook is the state of the outbox.
 type OutboxLook struct {
 	Due    bool          // a row may be relayed now
 	Oldest time.Duration // age of the oldest row; 0: there is none
@@ -72,19 +72,19 @@ type OutboxLook struct {
 // Outbox is a table that callers publish into in their own transactions. Its methods are
 // called by one goroutine.
 type Outbox interface {
-	// Relay reads rows that may be relayed now, at most so many, and does with them what
-	// carry answers, in one transaction. Where that answers an error nothing is changed.
-	// No other instance relays meanwhile.
+	// Relay reads at most that many due rows, and applies the results of carry, in one
+	// transaction. If carry returns an error, nothing is changed. No other instance relays at the
+	// same time.
 	Relay(ctx context.Context, most int, carry func(context.Context, OutboxBatch) (OutboxDone, error)) error
 	// Look changes nothing.
 	Look(ctx context.Context) (OutboxLook, error)
 	// Sleep has callers notify from now on.
 	Sleep(ctx context.Context) error
-	// Wait waits until a caller notifies, or for so long. It returns at once when it has
-	// just begun to listen: callers may have notified before.
+	// Wait waits until a caller notifies, at most for the given time. It returns at once if it has
+	// just begun to listen, because callers may have notified before.
 	Wait(ctx context.Context, most time.Duration) error
-	// Held is how many transactions old the oldest one is that keeps the database from
-	// tidying up, and the number of its process; 0: there is none.
+	// Held is the age, in transactions, of the oldest transaction that blocks the database's
+	// vacuum, and the number of its process; 0: there is none.
 	Held(ctx context.Context) (age, pid int64, err error)
 	Close()
 }

@@ -19,34 +19,34 @@ import (
 // the ladder has.
 const maxRetryAfter = 24 * time.Hour
 
-// Case is an answer with all that decides what it means.
+// Case is a response with everything that Judge needs.
 type Case struct {
 	Answer      Answer
 	Success     *success.Rule // nil: any 2xx
 	Rung        int           // number of the attempt since its ladder began, from 1
 	Ladder      ladder.Ladder
 	MaxAttempts int       // cuts the ladder; 0: does not
-	WaitsOn     time.Time // a person asked for the attempt: if it fails, the delivery waits on until then; zero: its ladder goes on
+	WaitsOn     time.Time // a person asked for the attempt: if it fails, the delivery waits until then; zero: its ladder continues
 	Now         time.Time // by the queue's clock
 	ExpiresAt   time.Time // zero: never
 	Jitter      float64   // a fraction of the rung, only ever added
 	Random      float64   // in [0, 1): how much of the jitter
 
-	After *time.Duration // stands in place of a rung's wait, at most maxRetryAfter; nil: none does
+	After *time.Duration // replaces a rung's wait, at most maxRetryAfter; nil: it does not
 }
 
-// Outcome is what an answer means for its delivery.
+// Outcome is the effect of a response on its delivery.
 type Outcome struct {
-	Attempt               // what happened, but for its number and when it began; Delivered, Retry or Dead
+	Attempt               // without its number and its time; Delivered, Retry or Dead
 	Wait    time.Duration // Retry: until the next attempt
 	Reason  DeadReason    // Dead: why
 	Blame   bool          // it counts for the lane's breaker
-	Fails   bool          // its lane fails, which gives it up in the end
-	Pause   time.Duration // the receiver wants its lane left alone so long
+	Fails   bool          // its lane fails, and is disabled if that lasts
+	Pause   time.Duration // for which the receiver wants no attempt
 }
 
-// Judge says what an answer means. It is a pure function: no clock, no random
-// numbers, no network.
+// Judge decides the outcome of an attempt. It is a pure function: no clock, no random numbers,
+// no network.
 func Judge(c Case) Outcome {
 	o := Outcome{Attempt: Attempt{Status: c.Answer.Status, Duration: c.Answer.Took}}
 	o.Class, o.Error = fault(c.Answer, c.Success)
@@ -89,7 +89,7 @@ func blamed(class Class, status int) bool {
 // answered reports whether a failure is an answer of the receiver.
 func answered(c Class) bool { return c == ClassStatus || c == ClassBody }
 
-// fault names what an answer lacks, or nothing where it means delivered.
+// fault returns the class and the error of a response, or nothing for a success.
 func fault(a Answer, s *success.Rule) (Class, string) {
 	if a.Status == 0 {
 		return noAnswer(a)
@@ -212,16 +212,16 @@ func retryAfter(header, date string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// masked stands in an excerpt where a receiver gave one of our signatures back.
+// masked replaces a signature of ours in an excerpt, if a receiver echoed it.
 const masked = "[signature]"
 
 const (
 	// minMasked is the shortest text taken for a signature, or for the rest of one
 	// that the end of an answer cut off. Shorter ones occur by chance.
 	minMasked = 8
-	// surelyMasked is how much of a secret tells it from anything else. So many
-	// characters decide, and an answer that nearly repeats a secret of 8 KiB at each
-	// byte costs no more than another one.
+	// surelyMasked is the length of a prefix that identifies a secret. This many characters
+	// decide. So a response that nearly repeats a secret of 8 KiB at each byte costs no more than
+	// another one.
 	surelyMasked = 16
 )
 
@@ -286,10 +286,10 @@ func masking(own []string) (secrets []string) {
 	return slices.Compact(secrets)
 }
 
-// echo is where body stops repeating a secret from i on, or i if it repeats
-// none: all of it, or surelyMasked of it, or minMasked of it at its own end. Of
-// several secrets the one that it repeats longest counts: since they are sorted,
-// those that begin with what was read so far stand together.
+// echo is where body stops repeating a secret from i on, or i if it repeats none: all of it,
+// or surelyMasked of it, or minMasked of it at its own end. The longest match of several
+// secrets counts. The secrets are sorted, so all that begin with the matched text are next to
+// each other.
 func echo(body []byte, i int, secrets []string) (end int) {
 	end = i
 	at := i
@@ -312,8 +312,8 @@ func echo(body []byte, i int, secrets []string) (end int) {
 	}
 }
 
-// followed are those of sorted secrets, alike before a place, that have c there.
-// All are longer.
+// followed returns the secrets with c at a place. The secrets are sorted, and equal before
+// this place. All are longer.
 func followed(secrets []string, at int, c byte) []string {
 	low := sort.Search(len(secrets), func(i int) bool { return secrets[i][at] >= c })
 	high := low + sort.Search(len(secrets)-low, func(i int) bool { return secrets[low+i][at] > c })

@@ -44,14 +44,14 @@ type pulse struct {
 	same   int // punctual readings in a row without growth
 }
 
-// NewPulses judges by readings that come every so often. So many of them have
-// to find the same number as the one before.
+// NewPulses expects a reading in each interval. An instance is dead after the given number of
+// readings in a row without a change.
 func NewPulses(every time.Duration, readings int) *Pulses {
 	return &Pulses{every: every, readings: readings}
 }
 
-// Read takes in a reading that came so long after the one before. It answers the
-// instances whose number grew since then, or that came, and those that are dead.
+// Read adds a reading that came the given time after the one before. It returns the instances
+// that are new or whose number grew, and the dead ones.
 func (p *Pulses) Read(numbers map[string]int64, since time.Duration) (grown, dead []string) {
 	first, punctual := p.seen == nil, since <= p.every+readingLate
 	if first {
@@ -85,8 +85,8 @@ func (p *Pulses) Read(numbers map[string]int64, since time.Duration) (grown, dea
 // takes to find an instance dead.
 func (p *Pulses) Complete() bool { return p.round >= p.readings }
 
-// Decided reports whether the readings so far tell of every instance that was
-// in the first of them whether it is dead. It says nothing of those that come later.
+// Decided reports whether each instance of the first reading is known to be dead or alive. It
+// says nothing of those that come later.
 func (p *Pulses) Decided() bool {
 	silent := func(n pulse) bool { return n.same == p.round }
 	return p.Complete() || !slices.ContainsFunc(slices.Collect(maps.Values(p.seen)), silent)

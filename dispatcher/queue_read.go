@@ -28,15 +28,15 @@ type Filter struct {
 
 	SubjectLike []string `json:",omitempty"` // has the SubjectToken of one of these
 
-	Left bool      `json:"-"`         // what is left of an emptied store, which is no error then
+	Left bool      `json:"-"`         // reads an emptied store too, without an error
 	Part ListPart  `json:",omitzero"` // of the list, where another goes on with the rest
-	From *EndPlace `json:",omitzero"` // of PartEnded, in place of a cursor: what stands behind it; nil: all
+	From *EndPlace `json:",omitzero"` // of PartEnded, in place of a cursor: entries after it; nil: all
 }
 
 // View is how much of a list its caller may see. The zero value is everything.
 type View struct {
-	Tenant   string `json:",omitempty"` // only what belongs to it
-	Endpoint string `json:",omitempty"` // and only what goes there
+	Tenant   string `json:",omitempty"` // only its deliveries
+	Endpoint string `json:",omitempty"` // and only deliveries to it
 }
 
 // ListName names a list by a word and its filter, which has the view of the caller in it. A
@@ -57,8 +57,8 @@ type Order string
 // The orders of a list. Its since and until are of the time of its order.
 const (
 	OrderAccepted Order = "accepted" // newest accepted first, whatever the states; the filter names whose they are
-	OrderEnded    Order = "ended"    // only what has ended, newest first
-	OrderDue      Order = "due"      // only what waits for its next attempt, earliest first
+	OrderEnded    Order = "ended"    // finished deliveries only, newest first
+	OrderDue      Order = "due"      // deliveries that wait for their next attempt only, earliest first
 )
 
 // Orders are all orders that a caller may ask for.
@@ -135,12 +135,12 @@ type ListPart uint8
 // The parts of a list, in its order.
 const (
 	PartAll        ListPart = iota
-	PartUnfinished          // what is in no end set yet
-	PartEnded               // what is in one, by the time of the end
+	PartUnfinished          // unfinished deliveries
+	PartEnded               // finished deliveries, by completion time
 )
 
-// EndPlace is where an end stands among others: by its time, and among those of one ms
-// by the name of its delivery.
+// EndPlace is the place of a finished delivery in the order of ends: by time, and within one
+// ms by the name of the delivery.
 type EndPlace struct {
 	At time.Time
 	ID string
@@ -151,8 +151,8 @@ func (p EndPlace) Compare(q EndPlace) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.ID, q.ID))
 }
 
-// OfMessage reports whether the filter asks for what only the message tells, and
-// not the name of a delivery, its end and its reason.
+// OfMessage reports whether the filter needs fields of the message, which the name, the end
+// and the reason of a delivery don't have.
 func (f *Filter) OfMessage() bool {
 	return len(f.Topics)+len(f.Tenants)+len(f.Subjects)+len(f.SubjectLike) > 0
 }
@@ -161,15 +161,15 @@ func (f *Filter) OfMessage() bool {
 type Page struct {
 	Deliveries []Delivery // without history
 	Next       string     // cursor of the next page; empty when this is the last
-	LookedAt   int        // entries that were looked at, of which these match
-	Reached    *EndPlace  // of PartEnded: what stands before it was looked at, and it too; nil: all was
+	LookedAt   int        // entries that were read for this page
+	Reached    *EndPlace  // of PartEnded: the last entry that was read; nil: all were read
 
-	// CompleteSince is set with an archive: the list has every end from then on.
-	// Zero stands for all that ever ended.
+	// CompleteSince is set with an archive: the list has every end from then on. Zero means all
+	// that ever ended.
 	CompleteSince time.Time
 }
 
-// EndedFilter selects what ended in one lane.
+// EndedFilter selects the finished deliveries of one lane.
 type EndedFilter struct {
 	Lane     Lane
 	Statuses []Status  // empty: delivered, dead and cancelled
@@ -177,19 +177,19 @@ type EndedFilter struct {
 	Until    time.Time `json:"-"` // exclusive
 	Limit    int       `json:"-"`
 	Cursor   string    `json:"-"` // Resume of a page before, with the same lane and statuses; empty for the first
-	Left     bool      `json:"-"` // what is left of an emptied store, which is no error then
+	Left     bool      `json:"-"` // reads an emptied store too, without an error
 	View     View
 }
 
-// EndedPage is a part of what ended, oldest first.
+// EndedPage is a page of finished deliveries, oldest first.
 type EndedPage struct {
 	Deliveries    []Delivery // without history
-	More          bool       // Resume goes on with what ended already
-	Resume        string     // cursor that goes on with what ends later: it skips nothing
-	LookedAt      int        // ends that were looked at, of which these match
+	More          bool       // more deliveries have ended already: Resume continues with them
+	Resume        string     // cursor for later ends: it skips no delivery
+	LookedAt      int        // ends that were read for this page
 	CompleteSince time.Time  // it is whole from then on; zero: nothing was ever forgotten
-	Lane          Lane       // whose ends these are
-	Now           time.Time  // by the clock of the queue: what ended before was looked at, unless there is More
+	Lane          Lane       // their lane
+	Now           time.Time  // by the clock of the queue: all earlier ends were read, unless there is More
 	From          EndPlace   // of the cursor; zero: there was none
 	Place         EndPlace   // of Resume; zero: nothing has ended
 }
@@ -231,7 +231,7 @@ type DeadFilter struct {
 	View    View
 }
 
-// DeadGroup counts what died on the way to one destination for one reason.
+// DeadGroup counts the dead deliveries of one destination and reason.
 type DeadGroup struct {
 	Lane        Lane
 	URL, Tenant string // of a bare URL's lane: its origin, where that is known; else its endpoint's
@@ -253,10 +253,10 @@ type DeadPage struct {
 // ErrCursor says that a cursor was not made by this queue.
 var ErrCursor = errors.New("unknown cursor")
 
-// Happening says what a line of the log tells.
+// Happening is the kind of a line of the log.
 type Happening string
 
-// What the log tells: what became of an attempt, or that a delivery ended without one.
+// The kinds of lines: the outcome of an attempt, or the end of a delivery without an attempt.
 const (
 	HappenedDelivered Happening = "delivered"
 	HappenedRetry     Happening = "retry" // the attempt failed, and its delivery did not die of it
@@ -281,10 +281,10 @@ type Logged struct {
 	Job       int64      // the number of the job that sent the attempt; 0: none did, or it is not known
 }
 
-// Log is what happened to deliveries, as far as it is kept.
+// Log keeps the attempts and the ends of deliveries for a while.
 type Log interface {
-	// ReadLog reads a page of at most so many lines that match, newest first. A page
-	// may be short while Next goes on.
+	// ReadLog reads a page of at most limit matching lines, newest first. A page may be short
+	// while Next goes on.
 	ReadLog(ctx context.Context, f LogFilter, limit int, cursor string) (LogPage, error)
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What goes into the queue, and comes out of it.
+// Values that go into the queue, and come out of it.
 
 // Death is a delivery that died.
 type Death struct {
@@ -14,7 +14,7 @@ type Death struct {
 	Attempts int // made until then; of ReasonPoison also those whose holders died
 }
 
-// Instance is what a process that dispatches tells the others of itself.
+// Instance describes a process that dispatches, for the other instances.
 type Instance struct {
 	Permits   int       // deliveries that it may have in flight
 	Version   string    // of the program
@@ -44,7 +44,7 @@ type Entry struct {
 	Fan     bool // they are those that match: one that is full does not refuse the message, but its delivery is dead
 }
 
-// Result says what became of a published message.
+// Result is the result of a published message.
 type Result uint8
 
 // The results of a publish. The zero value is none of them.
@@ -75,15 +75,14 @@ func (r Result) String() string {
 	}
 }
 
-// ScheduleResult is what became of an Entry.
+// ScheduleResult is the result of an Entry.
 type ScheduleResult struct {
 	Result    Result
 	CreatedAt time.Time // of the message now in the queue; zero on a conflict, or where the lane was full
 	Placed    []Placed  // one for each of the entry's lanes, in their order; nil on a conflict
 
-	// Err is ErrUnavailable or ErrFull: part of it may be stored. Where Result is
-	// set beside it all is, but not as durable as it should be. What is leased is
-	// leased either way.
+	// Err is ErrUnavailable or ErrFull: part of it may be stored. Where Result is set beside it
+	// all is, but not as durable as it should be. A lease is valid either way.
 	Err error
 }
 
@@ -131,8 +130,8 @@ type EgressWait struct {
 	Wait  time.Duration // the last wait after one
 }
 
-// Lease is a delivery that an instance holds. Since when, in whole ms by the clock
-// of its partition, tells the lease from a later one of the same delivery.
+// Lease is a delivery that an instance holds. The time of the lease, in whole ms by the clock
+// of its partition, distinguishes it from a later one of the same delivery.
 type Lease struct {
 	ID DeliveryID
 	At time.Time
@@ -157,9 +156,9 @@ type Settlement struct {
 	DisableAfter time.Duration
 	Endpoint     *Endpoint // as it was called; nil: a bare URL, or nothing was called
 
-	// Leased is when the delivery was leased; zero: whenever that was. An outcome
-	// without an attempt may be given again since its answer was lost, and meet a
-	// lease that the same instance took since. Of attempts the number tells that.
+	// Leased is when the delivery was leased; zero: whenever that was. An outcome without an
+	// attempt may be given again since its answer was lost, and meet a lease that the same
+	// instance took since. For attempts the number shows that.
 	Leased time.Time
 }
 
@@ -177,7 +176,7 @@ type Settled struct {
 	Err     error        // shared by all that failed together; of ErrUnavailable it may be recorded all the same
 }
 
-// SettleResult says what a settlement changed.
+// SettleResult is the effect of a settlement.
 type SettleResult uint8
 
 // What became of a settlement. The zero value is none of them.
@@ -201,7 +200,7 @@ type Keep struct {
 	Backlog     int64 // bytes that are kept in the whole project since they are not archived, where there is an archive; 0: 256 MiB
 }
 
-// Trimmed counts what one call forgot.
+// Trimmed counts the deliveries that one call deleted.
 type Trimmed struct {
 	Finished int           // delivered and cancelled, cut to their digest or gone
 	Seen     int           // ids
@@ -266,7 +265,7 @@ type Upcoming struct {
 	Paced time.Duration // until a lane goes on whose ready deliveries wait for its rate only; 0: none does
 }
 
-// Sooner is what comes first of two.
+// Sooner returns the earlier of two times.
 func (u Upcoming) Sooner(v Upcoming) Upcoming {
 	if u.At.IsZero() || !v.At.IsZero() && (v.Wait < u.Wait || v.Wait == u.Wait && v.At.Before(u.At)) {
 		u.At, u.Wait = v.At, v.Wait
@@ -303,10 +302,10 @@ type Stats struct {
 	Store     StoreInfo
 }
 
-// Standing is what is kept of a message that was published again.
+// Standing is the stored state of a message that was published again.
 type Standing struct {
 	Result     Result    // Duplicate; Conflict: only another message of its id; 0: none
 	CreatedAt  time.Time // of the first one
 	Deliveries []Delivery
-	Err        error // of a partition that did not tell
+	Err        error // of a partition that did not report it
 }

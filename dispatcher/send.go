@@ -43,13 +43,13 @@ type EgressError struct {
 	Err error
 }
 
-// Error names our network first, since what follows reads like a fault of the receiver.
+// Error names our network first, because the rest reads like a fault of the receiver.
 func (e *EgressError) Error() string { return "our own network: " + e.Err.Error() }
 
 // Unwrap is the failure itself.
 func (e *EgressError) Unwrap() error { return e.Err }
 
-// Class is that of the attempt once our network has failed for too long.
+// Class is the class of the attempt after our network has failed for too long.
 func (e *EgressError) Class() Class {
 	if e.Why == FaultResolver {
 		return ClassDNS
@@ -70,20 +70,19 @@ const (
 // Network is a Sender that knows whether our own network works.
 type Network interface {
 	Sender
-	// NetworkState is what the last controls found.
+	// NetworkState is the result of the last controls.
 	NetworkState() NetworkState
-	// WatchNetwork has changed called after the first control, and whenever those of a kind
-	// fail or succeed again; nil: they succeed. It must not block. When ctx ends, so does
-	// this.
+	// WatchNetwork calls changed after the first control, and when the controls of a kind fail or
+	// succeed again; nil: they succeed. It must not block. When ctx ends, so does this.
 	WatchNetwork(ctx context.Context, changed func(EgressFault, error))
 	// CheckNetwork makes a control soon, unless one was just made.
 	CheckNetwork()
 }
 
-// AnswerLimit is how much of an answer's body is read, in bytes: what is judged of it.
+// AnswerLimit is the number of bytes that are read of a response's body.
 const AnswerLimit = success.AnswerLimit
 
-// Answer is what came of a Call.
+// Answer is the result of a Call.
 type Answer struct {
 	Status     int    // HTTP status; 0: no answer came
 	RetryAfter string // the header as sent; empty: none

@@ -18,7 +18,7 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// What a caller may ask for. The contract names each of these numbers.
+// Limits of a message. The contract names each of these numbers.
 const (
 	maxID          = 128
 	maxTopic       = 128
@@ -47,7 +47,7 @@ const TestTopic = ownTopics + "test"
 // caller may use one: a receiver takes them for ours.
 const ownTopics = "hookladder."
 
-// Policy say what a message may ask for here.
+// Policy has the limits of messages and endpoints.
 type Policy struct {
 	MaxBody   int                  // bytes of a message's body; 0: no bound
 	Unsigned  bool                 // there is no secret for bare URLs, so none is taken
@@ -61,7 +61,7 @@ type Policy struct {
 	HeaderPrefix HeaderPrefix // of our own headers, which no message may set
 }
 
-// OfLink is the policy for what a link sets.
+// OfLink is the policy for URLs and headers that a link sets.
 func (l Policy) OfLink() Policy {
 	l.CheckURL, l.Passed = l.CheckLinkURL, nil
 	return l
@@ -74,11 +74,10 @@ func (l Policy) now() time.Time {
 	return l.Now()
 }
 
-// FieldError says what is wrong with one field of a message or an endpoint, and
-// where it is.
+// FieldError is the error of one field of a message or an endpoint, with its path.
 type FieldError = fields.Error
 
-// faults collects what is wrong.
+// faults collects errors of fields.
 type faults []FieldError
 
 func (f *faults) add(path, detail string) {
@@ -207,7 +206,7 @@ func ValidQueue(s string) bool {
 	return len(s) <= maxQueue && lanePrefix(s) == "" && fields.IsWord(strings.ReplaceAll(s, ".", "-"))
 }
 
-// checkContentType takes what can stand in a header as a media type.
+// checkContentType accepts a media type that is valid in a header.
 func checkContentType(s string) error {
 	switch {
 	case s == "application/json": // most have it, so they are spared the parser
@@ -242,10 +241,10 @@ func printable(s string) bool {
 // leastDigits is how many digits are a number by which people call a subject.
 const leastDigits = 3
 
-// SubjectToken is what a subject is found by, however people write it: 8713, #8713 and ORDER
-// 8713 find order_8713. It is in lower case. Of the parts between what is neither letter nor
-// digit, it is the last of three or more digits. Without one it is the last with a digit, and
-// without that the whole subject.
+// SubjectToken is the part of a subject that a search compares: 8713, #8713 and ORDER 8713
+// find order_8713. It is in lower case. Other characters than letters and digits divide the
+// subject, and the token is the last part with three or more digits. Without one it is the
+// last with a digit, and without that the whole subject.
 func SubjectToken(subject string) string {
 	lower := strings.ToLower(subject)
 	number, some := "", ""

@@ -12,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// ownHeaders are the names that no message may set, in lower case: those that
-// frame a request, those of one hop only, and those that say what we say.
+// ownHeaders are the names that no message may set, in lower case: headers that frame a
+// request, headers of one hop, and headers that we set.
 var ownHeaders = map[string]string{
 	"host":                "the URL names the host",
 	"content-length":      "the body has it",
@@ -68,8 +68,8 @@ var forgedHeaders = map[string]string{
 // it from the requests of strangers.
 var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-", "svix-", "x-forwarded-", "x-envoy-"}
 
-// HeaderPrefix begins the names of the headers that tell a receiver about an
-// attempt. The zero value is DefaultHeaderPrefix.
+// HeaderPrefix is the prefix of the headers that describe an attempt. The zero value is
+// DefaultHeaderPrefix.
 type HeaderPrefix string
 
 // DefaultHeaderPrefix is reserved for us in any case.
@@ -94,8 +94,8 @@ func ParseHeaderPrefix(text string) (HeaderPrefix, error) {
 	return HeaderPrefix(text), nil
 }
 
-// CallbackHeaders are the names of the headers that tell a receiver about an
-// attempt, in the form that http.Header keeps them.
+// CallbackHeaders are the names of the headers that describe an attempt, as http.Header writes
+// them.
 type CallbackHeaders struct{ Topic, Attempt, Tenant, Resend string }
 
 // Headers are the names that begin with the prefix.
@@ -136,8 +136,8 @@ func CheckHeaderName(name string) error {
 	return nil
 }
 
-// ReservedHeaders lists the names that no message and no endpoint may set, in order. A
-// name that ends with * stands for all that begin so.
+// ReservedHeaders lists the names that no message and no endpoint may set, in order. A name
+// that ends with * covers all names with this prefix.
 func ReservedHeaders() []string {
 	names := slices.Concat(slices.Collect(maps.Keys(ownHeaders)), slices.Collect(maps.Keys(forgedHeaders)))
 	for _, p := range ownPrefixes {
@@ -213,7 +213,7 @@ func (f *faults) headers(hs []Header, prefix HeaderPrefix) {
 	}
 }
 
-// headerPath is where a header stands in the message.
+// headerPath is the path of a header in the message.
 func headerPath(name string) string {
 	if !isToken(name) {
 		return "$.headers"

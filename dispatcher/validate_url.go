@@ -97,8 +97,8 @@ func authority(raw string) string {
 	return rest
 }
 
-// checkPort takes 1 to 65535 without leading zeros, or no port at all: what is
-// written in two ways would have two lanes.
+// checkPort accepts 1 to 65535 without leading zeros, or no port, because a port in two forms
+// would have two lanes.
 func checkPort(u *url.URL) error {
 	port := u.Port()
 	if port == "" {
@@ -148,15 +148,15 @@ func checkHost(u *url.URL) error {
 	return nil
 }
 
-// checkIPv6 takes the one form that RFC 5952 gives an address, in any case: what
-// is written in two ways would have two lanes.
+// checkIPv6 accepts only the form of RFC 5952, in any case, because an address in two forms
+// would have two lanes.
 func checkIPv6(host string) error {
 	a, err := netip.ParseAddr(host)
 	switch {
 	case err != nil: // url.Parse takes nothing but an IPv6 address
 		return errors.New("is not a URL")
 	case a.Is4In6():
-		return fmt.Errorf("has an IPv4 address in the clothes of IPv6: write %s", a.Unmap())
+		return fmt.Errorf("is an IPv4-mapped IPv6 address: write %s", a.Unmap())
 	case !strings.EqualFold(a.String(), host):
 		return fmt.Errorf("has an IPv6 address in an unusual form: write [%s]", a)
 	default:

@@ -2,7 +2,7 @@ package dispatcher
 
 import "github.com/hookladder/hookladder/signer"
 
-// A word of a closed list, with a clause that people read about what has it.
+// A word of a closed list, with a clause for people.
 type word[T ~string] struct {
 	word  T
 	means string
@@ -30,7 +30,7 @@ func (w words[T]) means(of T) string {
 	return ""
 }
 
-// Kinds of endpoints, and what a lane of a kind has.
+// The kinds of endpoints and of lanes.
 var (
 	EndpointKinds = []string{"push", "pull"}
 	LaneKinds     = []string{"pull"}

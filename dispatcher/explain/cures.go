@@ -2,7 +2,7 @@ package explain
 
 import "fmt"
 
-// retry is what attempts the delivery: does says with what effect.
+// retry names the action that attempts the delivery, with its effect does.
 func (f Facts) retry(does string) string {
 	switch {
 	case f.For == Terminal:
@@ -13,7 +13,7 @@ func (f Facts) retry(does string) string {
 	return "“Send again” " + does
 }
 
-// resume is what lets the lane go on.
+// resume names the action that resumes the lane.
 func (f Facts) resume(does string) string {
 	switch {
 	case f.For == Terminal:
@@ -24,7 +24,7 @@ func (f Facts) resume(does string) string {
 	return "“Resume” of its endpoint " + does
 }
 
-// verify is what lets the lane of a URL go on that a link set.
+// verify names the actions that release a lane whose URL a link set.
 func (f Facts) verify() string {
 	switch f.For {
 	case Terminal:
@@ -35,7 +35,7 @@ func (f Facts) verify() string {
 	return "“Send a test” of its endpoint sends one, “Resume” does without"
 }
 
-// resumeAll is what ends the pause of all lanes.
+// resumeAll names the action that resumes all lanes.
 func (f Facts) resumeAll() string {
 	if f.For == Terminal {
 		return "`hookladder resume '*'` lets all of them go on"
@@ -43,7 +43,8 @@ func (f Facts) resumeAll() string {
 	return "“Resume all” in System lets all of them go on"
 }
 
-// update is what changes a field of the lane's endpoint; empty: it has none.
+// update names the action that changes a field of the lane's endpoint; empty: the lane has
+// none.
 func (f Facts) update(flag, does string) string {
 	switch {
 	case f.Lane.Endpoint == "":
@@ -54,7 +55,7 @@ func (f Facts) update(flag, does string) string {
 	return "“Edit” of its endpoint " + does
 }
 
-// cancel is what ends the delivery.
+// cancel names the action that cancels the delivery.
 func (f Facts) cancel() string {
 	if f.For == Terminal {
 		return "`hookladder cancel " + f.message() + "` ends it"
@@ -62,7 +63,7 @@ func (f Facts) cancel() string {
 	return "“Cancel” ends it"
 }
 
-// enabled is the cure where the endpoint has to be enabled first, if it still is not.
+// enabled is the cure if the endpoint has to be enabled first.
 func (f Facts) enabled(again string) string {
 	switch {
 	case f.Lane.State == "deleted":
@@ -77,7 +78,7 @@ func (f Facts) enabled(again string) string {
 	return fmt.Sprintf("it is disabled%s: “Resume” of its endpoint, then %s", f.since(), again)
 }
 
-// mask takes away what a merchant's people have nothing to do with.
+// mask removes our own settings and names for a merchant.
 func (f *Facts) mask() {
 	l := *f.Lane
 	l.By, l.Fails, l.Rate, l.MaxInFlight = "", 0, "", 0

@@ -2,8 +2,7 @@ package explain
 
 import "strings"
 
-// died says what a dead delivery died of, by the words of dead_reason, and what helps
-// where its endpoint is there and enabled.
+// died explains dead_reason, and names a cure for an endpoint that exists and is enabled.
 func (f Facts) died() (how, cure string) {
 	d, again := f.Delivery, f.retry("starts a new ladder")
 	how = "died" + f.ended()
@@ -56,7 +55,7 @@ func (f Facts) died() (how, cure string) {
 	return how + after + f.answer(), again
 }
 
-// expired says why a delivery died of its message's expiry: mostly before that.
+// expired explains a death by expiry, which mostly comes before the expiry itself.
 func (f Facts) expired() string {
 	if f.Delivery.EndedAt.IsZero() || f.Expires.IsZero() || !f.Delivery.EndedAt.Before(f.Expires.Time) {
 		return ", since it had expired" + f.at("at", f.Expires)
@@ -64,7 +63,7 @@ func (f Facts) expired() string {
 	return ", because its next attempt would have been after it expires" + f.at("at", f.Expires)
 }
 
-// allowed is what lets an address be called that may not be.
+// allowed is the cure for an address that may not be called.
 func (f Facts) allowed() string {
 	if f.For == Merchant {
 		return "correct the URL: its host needs a public address"

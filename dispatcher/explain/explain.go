@@ -1,6 +1,6 @@
-// Package explain says in one sentence how a delivery stands, and what helps. The
-// commands, the console and a merchant's pages have the same sentences; only what helps is
-// told in the words of the place where it is read.
+// Package explain writes one sentence about the state of a delivery, with a cure. The
+// commands, the console and a merchant's pages have the same sentences. Only the cure differs:
+// a command, or a button.
 package explain
 
 import (
@@ -13,28 +13,28 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Facts are what is known of one delivery.
+// Facts are the input for the sentence of one delivery.
 type Facts struct {
 	Delivery  wire.Delivery
 	Lane      *wire.LaneState // of the delivery; nil: nothing is known of it
 	Queue     string          // of its message; empty: it goes elsewhere
 	Expires   wire.Time       // of its message; zero: it does not expire
 	Instances []wire.Instance // needed only where the delivery waits for a permit
-	Now       time.Time       // a time of the same day is told without its date, all in its zone
+	Now       time.Time       // times of the same day have no date; all are in its zone
 	For       Reader
 }
 
-// Reader is for whom a sentence is.
+// Reader is the audience of a sentence.
 type Reader uint8
 
 // The readers.
 const (
 	Terminal Reader = iota // commands are what helps
 	Console                // buttons are
-	Merchant               // they are; of our inside and of other tenants nothing is told
+	Merchant               // they are; nothing about our own settings or other tenants
 )
 
-// Sentence says how the delivery stands, and behind a semicolon what helps.
+// Sentence returns the state of the delivery and, after a semicolon, the cure.
 func Sentence(f Facts) string {
 	how, cure := Standing(f)
 	if cure != "" {
@@ -43,8 +43,8 @@ func Sentence(f Facts) string {
 	return f.Delivery.ID + " " + how
 }
 
-// Standing says how the delivery stands, as what follows its name, and what helps; empty:
-// nothing does, or need.
+// Standing returns the state of the delivery, without its name, and the cure; empty: none is
+// needed, or there is none.
 func Standing(f Facts) (how, cure string) {
 	if f.Lane == nil {
 		f.Lane = &wire.LaneState{}
@@ -95,7 +95,7 @@ func (f Facts) place() string {
 // pull reports whether the delivery is taken, and no URL is called.
 func (f Facts) pull() bool { return f.Queue != "" || f.Lane.Kind == "pull" }
 
-// hostOf leaves out what may hold a token.
+// hostOf leaves out the parts of a URL that may hold a token.
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -120,7 +120,7 @@ func (f Facts) at(word string, t wire.Time) string {
 func (f Facts) until(t wire.Time) string { return f.at("until", t) }
 func (f Facts) ended() string            { return f.at("at", f.Delivery.EndedAt) }
 
-// since tells since when the lane is held, and by whom.
+// since names the caller and the time of the pause.
 func (f Facts) since() string {
 	text := ""
 	if f.Lane.By != "" {
@@ -129,7 +129,7 @@ func (f Facts) since() string {
 	return text + f.at("since", f.Lane.Since)
 }
 
-// answer is what came of the last attempt; empty: nothing is known of it.
+// answer is the error or status of the last attempt; empty: it is not known.
 func (f Facts) answer() string {
 	d := f.Delivery
 	switch {
@@ -146,7 +146,7 @@ func (f Facts) answer() string {
 func (f Facts) success() string {
 	d := f.Delivery
 	text, number, status := f.at("at", d.DeliveredAt), max(d.Attempts, 1), d.LastStatusCode
-	resent := d.EndedAt.After(d.DeliveredAt.Time) // what that brought is known by the history only
+	resent := d.EndedAt.After(d.DeliveredAt.Time) // only the history has its outcome
 	for _, a := range d.History {
 		if a.Outcome != "delivered" {
 			continue

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// waits says what the delivery waits for, by the words of waiting_for.
+// waits explains waiting_for.
 func (f Facts) waits() (how, cure string) {
 	d := f.Delivery
 	switch d.WaitingFor {
@@ -43,7 +43,7 @@ func (f Facts) waits() (how, cure string) {
 		return "waits until a program takes it from " + f.place(),
 			"start one that handles it, or take it over HTTP: `POST /v1/queues/" + from + "/take`"
 	}
-	if d.WaitingFor == "" && f.For != Merchant { // the store tells what each of its own waits for
+	if d.WaitingFor == "" && f.For != Merchant { // each unfinished delivery of the store waits for something
 		return "has not finished, and only the archive has it", "`hookladder restore` puts it into Redis again"
 	}
 	return "waits" + f.until(d.WaitingUntil), ""
@@ -82,7 +82,7 @@ func (f Facts) breaker() (how, cure string) {
 	return "waits while one attempt tries whether " + f.place() + " answers again, whose breaker is open" + f.failures(), f.resume("tries all")
 }
 
-// failures tells what opened the breaker.
+// failures names the failures that opened the breaker.
 func (f Facts) failures() string {
 	text := ""
 	if f.Lane.Fails > 0 {
@@ -94,7 +94,7 @@ func (f Facts) failures() string {
 	return text
 }
 
-// failing tells that the lane fails for FAILING_AFTER.
+// failing reports that the lane has failed for FAILING_AFTER.
 func (f Facts) failing() string {
 	if f.Lane.State != "failing" {
 		return ""
@@ -110,7 +110,7 @@ func (f Facts) rate() string {
 	return text
 }
 
-// order tells what holds the first of the line, as far as that is its lane.
+// order also names the state of the lane that delays the first delivery.
 func (f Facts) order() (how, cure string) {
 	text := "waits behind others of its ordering key"
 	if n := f.Delivery.WaitingBehind; n > 0 {
@@ -136,7 +136,7 @@ func (f Facts) order() (how, cure string) {
 	return text + " to " + f.place(), f.hurry()
 }
 
-// hurry is what ends those that go first.
+// hurry is the cure for a delivery behind others.
 func (f Facts) hurry() string {
 	if f.For == Terminal {
 		return "it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"

@@ -161,8 +161,7 @@ type RetriedDelivery struct {
 	Why     string `json:"why,omitzero" words:"why" doc:"Why it was left as it was: it is due already; an attempt is under way; others of its ordering key go first; the receiver has it, and it was not asked for by destination or all; its expires_at has passed; its endpoint is disabled, or was deleted."`
 }
 
-// BriefDeliveries is what a key without the scope read is answered in place of
-// Deliveries and Retried.
+// BriefDeliveries replaces Deliveries and Retried for a key without the scope read.
 type BriefDeliveries struct {
 	ID         string          `json:"id"`
 	Deliveries []BriefDelivery `json:"deliveries"`
@@ -188,8 +187,8 @@ type Page struct {
 	CompleteSince Time `json:"complete_since,omitzero" doc:"With ARCHIVE_URL only: of what ended before, some may be missing. Left out: nothing was forgotten, or there is no archive to ask. The archive finds by tenant, subject and destination; with other filters, and while it is away, the list is the store's alone."`
 }
 
-// EndedPage is a part of what ended of an endpoint, oldest first. It may be short, even
-// empty, and still have a NextCursor.
+// EndedPage is a page of the finished deliveries of an endpoint, oldest first. It may be
+// short, even empty, and still have a NextCursor.
 type EndedPage struct {
 	Data          []Delivery `json:"data"`
 	NextCursor    *string    `json:"next_cursor" nullable:"true" doc:"null: all that ended before until, or by now, was told."`
@@ -256,7 +255,7 @@ func (p *Problem) Error() string {
 	return text
 }
 
-// FieldError says what is wrong with one field.
+// FieldError is the error of one field.
 type FieldError struct {
 	Path   string `json:"path" example:"$.url" doc:"A JSON path, or query.<name>, path.<name> or header.<name>."`
 	Detail string `json:"detail"`

@@ -1,7 +1,7 @@
 package wire
 
-// JobRequest is the body of a retry, a cancel or a purge of many deliveries: what is
-// selected, and how. A filter may be a text, or a list of which any matches.
+// JobRequest is the body of a retry, a cancel or a purge of many deliveries. A filter may be a
+// text, or a list of which any matches.
 type JobRequest struct {
 	Status      []string `json:"status,omitempty" words:"status" doc:"retry: dead; if they are named also cancelled and delivered, which begin a new ladder, and retrying and scheduled, which get one attempt now beside their ladder. cancel: what is unfinished. purge: dead."`
 	Topic       []string `json:"topic,omitempty" doc:"Topics, or patterns as payment.*."`
@@ -18,7 +18,7 @@ type JobRequest struct {
 	DryRun      bool     `json:"dry_run,omitzero" doc:"true: nothing is changed; the answer tells what would be."`
 }
 
-// Survey answers a dry run: what a job would change.
+// Survey is the response to a dry run. It counts the deliveries that a job would change.
 type Survey struct {
 	Matched  int            `json:"matched"`
 	Complete bool           `json:"complete" doc:"false: there was not the time to look at all of it."`
@@ -52,7 +52,7 @@ type Job struct {
 	Error     string       `json:"error,omitempty" doc:"Why it failed."`
 }
 
-// JobFilter is what a job selects. Destinations are told by their lanes.
+// JobFilter selects the deliveries of a job. Destinations are lanes.
 type JobFilter struct {
 	Status      []string `json:"status,omitempty"`
 	Topic       []string `json:"topic,omitempty"`

@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Message is what a caller publishes. Exactly one of Body, RawBody and
+// Message is a message as a caller publishes it. Exactly one of Body, RawBody and
 // RawBodyBase64 is set, and at most one of URL, Endpoint and Queue, and of Delay and
 // DeliverAt.
 type Message struct {

@@ -41,7 +41,7 @@ func (d *TakenDelivery) Append(b []byte) ([]byte, error) {
 	return appendWithBody(b, plain, d.Body)
 }
 
-// TakenMessage says which message it is, and what it is about.
+// TakenMessage describes the message of a delivery that was taken.
 type TakenMessage struct {
 	ID          string `json:"id"`
 	Topic       string `json:"topic"`

@@ -40,7 +40,7 @@ type Ends struct {
 	Cancelled int64            `json:"cancelled"`
 }
 
-// Store is what the store reports about itself. Unknown fields are left out.
+// Store is the store's own report. Unknown fields are left out.
 type Store struct {
 	Kind       string  `json:"kind"`
 	Version    string  `json:"version,omitzero"`

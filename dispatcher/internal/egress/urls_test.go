@@ -24,7 +24,7 @@ const (
 	nonASCII = "write the name in punycode"
 	percent  = "percent sign in its host"
 	noUser   = "must not hold a user or password"
-	mapped   = "an IPv4 address in the clothes of IPv6: write "
+	mapped   = "is an IPv4-mapped IPv6 address: write "
 	badPort  = "must have a port of 1 to 65535"
 	control  = "must not hold control characters"
 	notURL   = "is not a URL"

@@ -1,5 +1,5 @@
-// Package climb tells a delivery's way up its ladder: as the rows of a picture, and in a
-// word for a list.
+// Package climb draws the attempts of a delivery along its ladder: as the rows of a picture,
+// and as one row for a list.
 package climb
 
 import (
@@ -24,14 +24,14 @@ type Step struct {
 	Rung    template.HTML // its picture
 	Ahead   bool          // it was not reached yet
 	N       int           // of the attempt; 0: it is none
-	Wait    time.Duration // below it; 0: none is told
+	Wait    time.Duration // below it; 0: unknown
 	Attempt *wire.Attempt // nil: it was not made, or is not kept
 	At      wire.Time
 	Text    string
 	Open    bool // its answer is shown at once
 }
 
-// Delivery is what is drawn.
+// Delivery is a delivery to draw.
 type Delivery struct {
 	wire.Delivery
 	Accepted wire.Time // its message
@@ -69,7 +69,7 @@ func (b *builder) add(s Step) {
 	b.steps = append(b.steps, s)
 }
 
-// waits are those of the ladder in force.
+// waits returns the ladder in force.
 func (b *builder) waits() ladder.Ladder {
 	if b.Ladder == nil {
 		return ladder.Ladder{}
@@ -102,7 +102,8 @@ func (b *builder) made() {
 	}
 }
 
-// anew tells that a person sent it again, where a new ladder began with attempt n.
+// anew adds a row if a new ladder began with attempt n, because a person sent the delivery
+// again.
 func (b *builder) anew(n int) {
 	if n > 1 && n == b.LadderFrom {
 		b.add(Step{Knob: draw.Bare, Text: "Sent again: a new ladder"})
@@ -122,8 +123,8 @@ func (b *builder) lastFailure() int {
 	return -1
 }
 
-// waitBefore is the wait below an attempt: what was planned, or less where a person did
-// not wait for that.
+// waitBefore is the wait before an attempt: the planned one, or less if a person asked for the
+// attempt.
 func (b *builder) waitBefore(i int) time.Duration {
 	a := b.History[i]
 	if i == 0 {
@@ -141,8 +142,8 @@ func (b *builder) waitBefore(i int) time.Duration {
 	return b.rung(max(wait, 0))
 }
 
-// rung is the wait of the ladder that a measured one is: it is longer by what it took to
-// settle the attempt.
+// rung returns the wait of the ladder for a measured wait, which is longer by the time of
+// settling the attempt.
 func (b *builder) rung(measured time.Duration) time.Duration {
 	l := b.waits()
 	for n := 1; n <= l.Len(); n++ {
@@ -250,7 +251,7 @@ func Meter(d wire.Delivery) template.HTML {
 	return draw.Meter(c)
 }
 
-// Words say what came of an attempt, behind its status.
+// Words describe the outcome of an attempt, after its status.
 func Words(a wire.Attempt) string {
 	switch {
 	case a.Class == "body":
@@ -269,8 +270,7 @@ func Words(a wire.Attempt) string {
 	return "no answer"
 }
 
-// masked is an attempt as a merchant's people see it: errors of our own settings and
-// faults are told in a word.
+// masked is an attempt for a merchant. Errors of our own settings become a short clause.
 func masked(a wire.Attempt) wire.Attempt {
 	switch a.Class {
 	case "refused", "internal", "lease", "handler":

@@ -7,14 +7,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// waits say what an attempt waits for, besides its time.
+// waits describe the cause of a wait, besides the time.
 var waits = map[string]string{
 	"due": "", "rung": "", "paused": "is paused", "breaker": "waits for the breaker", "retry_after": "as its receiver asked",
 	"rate": "waits for its rate", "sealed": "waits for a key that opens its endpoint", "missing": "its endpoint is missing", "egress": "waits for our own network", "order": "others go first",
 	"limit": "waits for another to end", "permits": "waits for a permit", "consumer": "waits to be taken",
 }
 
-// inside are the words of waits that a merchant's people have nothing to do with.
+// inside are waits for our own limits, which a merchant does not see.
 var inside = map[string]bool{"rate": true, "sealed": true, "missing": true, "limit": true, "permits": true, "consumer": true}
 
 func (b *builder) waiting() string {
@@ -24,7 +24,7 @@ func (b *builder) waiting() string {
 	return waits[b.WaitingFor]
 }
 
-// short are the same for a list.
+// short are the same causes for a list.
 var short = map[string]string{
 	"due": "its time", "rung": "next rung", "paused": "paused", "breaker": "breaker", "retry_after": "Retry-After", "rate": "its rate",
 	"sealed": "a key", "missing": "no endpoint", "egress": "our network", "order": "others first", "limit": "its limit", "permits": "a permit", "consumer": "to be taken",

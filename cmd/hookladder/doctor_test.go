@@ -97,7 +97,7 @@ func TestDoctorSealsWhatWasStoredWithoutAKeyOrWithAnOlderOne(t *testing.T) {
 	require.Equal(t, record, stored())
 	got = command(t, with(testSealKey), "", "doctor")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.out, id+": no ENCRYPTION_KEY opens the endpoint")
+	require.Contains(t, got.out, id+": no key of ENCRYPTION_KEY decrypts the endpoint")
 
 	got = command(t, with(testSealKey), "", "doctor", "--seal", "--json")
 	require.Equal(t, exitOK, got.code, got.err)

@@ -162,7 +162,7 @@ func (w *forgetting) pass(ctx context.Context) error {
 		f.Subjects = []string{w.o.Of.Subject}
 	}
 	for {
-		page, err := w.store.List(ctx, f)
+		page, err := w.store.Deliveries.List(ctx, f)
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 		return nil, nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
 	look = lookup.New(lookup.Options{
-		Live: e, Lanes: e.Registry(), Store: store, Archive: reader, Decode: codec.DecodeHead, Log: o.Log,
+		Live: e, Lanes: e.Registry(), Store: store.Deliveries, Cursors: store, Archive: reader, Decode: codec.DecodeHead, Log: o.Log,
 		Comparing: func(ctx context.Context) (bool, error) {
 			due, _, err := stillToCompare(ctx, store, reader)
 			return due > 0, err

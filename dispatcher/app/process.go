@@ -73,13 +73,13 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 	}
 	e := p.engine
 	p.endpoints = e.Registry()
-	p.tail = tail.New(store, o.Log)
-	p.takers = takers.New(store, e, o.Log)
+	p.tail = tail.New(store.Attempts, o.Log)
+	p.takers = takers.New(store, store.Deliveries, e, o.Log)
 	if p.notices, err = newNotices(store, e, o); err != nil {
 		return nil, fmt.Errorf("OPS_URL: %w", err)
 	}
 	p.jobs = jobs.New(jobs.Options{
-		Store: jobstore.New(store), List: store.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: p.notices.Tell, Log: o.Log,
+		Store: jobstore.New(store), List: store.Deliveries.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: p.notices.Tell, Log: o.Log,
 		Stirred: e.Stirred,
 	})
 	if o.Archive.URL != "" {
@@ -111,7 +111,7 @@ func (p *process) apiOptions() httpapi.Options {
 		MessageLanes: p.endpoints,
 		Lists:        p.engine,
 		Dead:         p.endpoints,
-		Attempts:     p.store,
+		Attempts:     p.store.Attempts,
 		Followers:    p.tail,
 		Jobs:         p.jobs,
 		Endpoints:    p.endpoints,
@@ -144,7 +144,7 @@ func newNotices(store *redisq.Store, e *engine.Engine, o Options) (*notices.Noti
 		store.TrimFrom(mathrand.IntN(store.Partitions()))
 	}
 	return notices.New(notices.Options{
-		URL: o.OpsURL, Publish: e.Publish, Lanes: e.Registry().LaneStates, Listeners: e.Registry().Listeners, Known: store.Known,
+		URL: o.OpsURL, Publish: e.Publish, Lanes: e.Registry().LaneStates, Listeners: e.Registry().Listeners, Known: store.Deliveries.Known,
 		Store: watched, Now: e.Now, PollEvery: o.Engine.PollEvery, Log: o.Log,
 	})
 }
@@ -159,9 +159,9 @@ func newEngine(store *redisq.Store, guard *egress.Guard, share descriptors, o Op
 	e.UserAgent = cmp.Or(e.UserAgent, "Hookladder/"+o.Version)
 	e.Version = o.Version
 	e.Log = o.Log
-	e.Endpoints = store
+	e.Endpoints = store.Endpoints
 	e.Audit = store.Audit()
-	queue := engine.Queue{Deliveries: store, Reads: store, Instances: store, Store: store, Lanes: store, LaneReads: store}
+	queue := engine.Queue{Deliveries: store, Reads: store.Deliveries, Instances: store, Store: store, Lanes: store, LaneReads: store.LaneReader}
 	return engine.New(queue, sender, e)
 }
 

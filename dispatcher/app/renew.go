@@ -65,7 +65,7 @@ func (r renewer) countLinks(ctx context.Context, gone []string) {
 
 // renew applies a renewal, or nothing of it where a part can't be applied.
 func (r renewer) renew(n Renewal) error {
-	if n.Seal != nil && !r.store.MayReseal(n.Seal) {
+	if n.Seal != nil && !r.store.Endpoints.MayReseal(n.Seal) {
 		return errors.New("ENCRYPTION_KEY: a key that is in use is no longer there, so that endpoints may be lost; a key is dropped with a restart, after hookladder doctor --seal")
 	}
 	if len(n.Secrets) > 0 {
@@ -74,7 +74,7 @@ func (r renewer) renew(n Renewal) error {
 		}
 	}
 	if n.Seal != nil {
-		r.store.Reseal(n.Seal)
+		r.store.Endpoints.Reseal(n.Seal)
 	}
 	if !n.Keys.Empty() {
 		r.keyring.Renew(n.Keys)

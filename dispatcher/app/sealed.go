@@ -15,7 +15,7 @@ var ErrLocked = errors.New("endpoints can't be opened")
 // checkSealed refuses to start where endpoints can't be opened: their deliveries would
 // wait because of a wrong setting.
 func checkSealed(ctx context.Context, store *redisq.Store, o Options) error {
-	l, err := store.LockedEndpoints(ctx)
+	l, err := store.Endpoints.LockedEndpoints(ctx)
 	if err != nil {
 		return fmt.Errorf("check ENCRYPTION_KEY: %w", err)
 	}

@@ -53,10 +53,10 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	}
 	q := &Queue{store: store, policy: s.policy, log: s.log, ended: make(chan struct{})}
 	q.handlers = newHandlers(s)
-	s.engine.Endpoints, s.engine.Takeable = store, q.handlers.takeable
+	s.engine.Endpoints, s.engine.Takeable = store.Endpoints, q.handlers.takeable
 	counts := gauge.New(health.New(store.Conn()), gauge.Options{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
 	s.engine.Observer = counts
-	queue := engine.Queue{Deliveries: store, Reads: store, Instances: store, Store: store, Lanes: store, LaneReads: store}
+	queue := engine.Queue{Deliveries: store, Reads: store.Deliveries, Instances: store, Store: store, Lanes: store, LaneReads: store.LaneReader}
 	if q.engine, err = engine.New(queue, nil, s.engine); err == nil { // nil: without permits no receiver is called
 		err = q.engine.ReadClock(ctx)
 	}

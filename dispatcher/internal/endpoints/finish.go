@@ -100,7 +100,7 @@ func (f *finisher) paused(ctx context.Context) error {
 	var errs []error
 	for cursor := ""; ; {
 		call, cancel := outage.Within(ctx)
-		page, next, err := f.registry.Reads.HeldLanes(call, cursor)
+		page, next, err := f.registry.LaneReads.HeldLanes(call, cursor)
 		cancel()
 		f.spent.Add(1)
 		if len(page) > 0 {

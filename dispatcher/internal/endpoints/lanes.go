@@ -49,12 +49,16 @@ type Lanes interface {
 	OpenCursor(ctx context.Context, list, cursor string, place any) error
 }
 
-// LaneReads are the queries of a Registry. None changes anything.
-type LaneReads interface {
+// Reads are the queries of a Registry for messages and deliveries. None changes anything.
+type Reads interface {
 	// Read reads a message and its deliveries, or ErrNotFound.
 	Read(ctx context.Context, id string) (dispatcher.MessageView, error)
 	// Dead counts dead deliveries by destination and reason, as exactly as Stats.
 	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
+}
+
+// LaneReads are the queries of a Registry for lanes. None changes anything.
+type LaneReads interface {
 	// HeldLanes reads a page of the paused, disabled, deleted and cut lanes, without AllLanes.
 	// One may be listed twice. next is empty at the end. Beside an error, next is behind the
 	// part that could not be read.

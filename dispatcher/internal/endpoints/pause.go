@@ -119,7 +119,7 @@ func (r *Registry) setPaused(ctx context.Context, destination, tenant string, pa
 	if err != nil {
 		return dispatcher.LaneState{}, err
 	}
-	states, err := r.Reads.LaneStates(ctx, []dispatcher.Lane{lane})
+	states, err := r.LaneReads.LaneStates(ctx, []dispatcher.Lane{lane})
 	if err == nil {
 		err = r.FillURLs(ctx, states)
 	} else {
@@ -153,7 +153,7 @@ const maxPausedListed = 50
 // PausedLanes returns the most recently paused lanes, after AllLanes if that is paused,
 // and the number of all paused lanes.
 func (r *Registry) PausedLanes(ctx context.Context) ([]dispatcher.LaneState, int, error) {
-	states, total, err := r.Reads.PausedLanes(ctx, maxPausedListed)
+	states, total, err := r.LaneReads.PausedLanes(ctx, maxPausedListed)
 	return states, total, errors.Join(err, r.FillURLs(ctx, states))
 }
 
@@ -166,7 +166,7 @@ func (r *Registry) checkLane(ctx context.Context, lane dispatcher.Lane, destinat
 	if lane.IsQueue() && (dispatcher.QueueOf(lane, "") != "" || len(lane) == dispatcher.MaxLane) {
 		return nil // a long name has a hash, so the lane can't be checked by its name
 	}
-	states, err := r.Reads.LaneStates(ctx, []dispatcher.Lane{lane})
+	states, err := r.LaneReads.LaneStates(ctx, []dispatcher.Lane{lane})
 	if err != nil {
 		return fmt.Errorf("read lane %s: %w", lane, err)
 	}
@@ -189,7 +189,7 @@ func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]d
 		return nil, err
 	}
 	defer leave()
-	states, err := r.Reads.LaneStates(ctx, lanes)
+	states, err := r.LaneReads.LaneStates(ctx, lanes)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispa
 		return nil, "", err
 	}
 	defer leave()
-	states, next, err := r.Reads.Lanes(ctx, limit, cursor)
+	states, next, err := r.LaneReads.Lanes(ctx, limit, cursor)
 	if err != nil {
 		return nil, "", err
 	}

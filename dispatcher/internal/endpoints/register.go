@@ -160,7 +160,7 @@ func (r *Registry) views(ctx context.Context, list []*dispatcher.Endpoint) ([]di
 	for i, e := range list {
 		lanes[i] = e.Lane()
 	}
-	states, err := r.Reads.LaneStates(ctx, lanes)
+	states, err := r.LaneReads.LaneStates(ctx, lanes)
 	if err != nil {
 		return nil, fmt.Errorf("read lanes: %w", err)
 	}

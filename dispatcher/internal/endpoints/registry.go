@@ -20,11 +20,13 @@ import (
 type Options struct {
 	Store   dispatcher.EndpointStore // nil: there are no endpoints
 	Queue   Lanes
-	Reads   LaneReads
+	Reads   Reads
 	Log     *slog.Logger
 	Outages *outage.Log
 	Audit   dispatcher.Audit // nil: changes made by Hookladder itself are not recorded
 	Lists   *callers.Turns
+
+	LaneReads LaneReads
 
 	Name     func() string // the current name of this instance in the queue
 	PollSoon func()        // makes the engine poll the queue soon

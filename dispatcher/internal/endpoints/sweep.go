@@ -127,7 +127,7 @@ func (s *sweeper) settle(ctx context.Context, lane dispatcher.LaneVersion) {
 	r := s.registry
 	call, cancel := outage.Within(ctx)
 	defer cancel()
-	states, err := r.Reads.LaneStates(call, []dispatcher.Lane{lane.Lane})
+	states, err := r.LaneReads.LaneStates(call, []dispatcher.Lane{lane.Lane})
 	if err == nil && states[0].Waiting == 0 && states[0].Limits.Held == dispatcher.HeldDeleted {
 		err = r.Store.ForgetDeleted(call, string(lane.Lane))
 	}

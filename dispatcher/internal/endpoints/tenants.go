@@ -95,7 +95,7 @@ func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatc
 		}
 	}
 	for read := 0; ; {
-		page, next, err := r.Reads.LaneNames(ctx, at)
+		page, next, err := r.LaneReads.LaneNames(ctx, at)
 		if ctx.Err() != nil {
 			return found, ctx.Err()
 		}

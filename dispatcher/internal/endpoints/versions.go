@@ -228,7 +228,7 @@ func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed,
 // next changes. If the lane was deleted, it deletes the endpoint.
 func (r *Registry) overtake(ctx context.Context, id string) error {
 	lane := dispatcher.Lane(id)
-	states, err := r.Reads.LaneStates(ctx, []dispatcher.Lane{lane})
+	states, err := r.LaneReads.LaneStates(ctx, []dispatcher.Lane{lane})
 	if err != nil {
 		return fmt.Errorf("read lane %s: %w", lane, err)
 	}
@@ -270,7 +270,7 @@ func (r *Registry) storedAboveLane(ctx context.Context, name string) (*dispatche
 	if err != nil {
 		return nil, err
 	}
-	states, err := r.Reads.LaneStates(ctx, []dispatcher.Lane{e.Lane()})
+	states, err := r.LaneReads.LaneStates(ctx, []dispatcher.Lane{e.Lane()})
 	if err != nil {
 		return nil, fmt.Errorf("read lane of %s: %w", e.ID, err)
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
-type store = redisq.Store // an embedded Store would hide its method Store
+type store = redisqtest.Whole
 
 // other is another instance that wrote a number.
 func (q *testQueue) other(name string, number int64) {

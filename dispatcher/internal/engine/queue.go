@@ -99,6 +99,8 @@ type Reads interface {
 	// excludes the current millisecond, so a resumed list skips no delivery. One that was
 	// retried and ended again is listed again.
 	Ended(ctx context.Context, f dispatcher.EndedFilter) (dispatcher.EndedPage, error)
+	// Dead counts dead deliveries by destination and reason, as exactly as Stats.
+	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
 	// Stats counts deliveries, lanes and instances.
 	Stats(ctx context.Context) (dispatcher.Stats, error)
 	// Upcoming returns the next time at which there is something to do. It may be too early but

@@ -14,6 +14,7 @@ import (
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // testQueue is the queue in a Redis in memory, whose calls fail as tests tell them
@@ -67,7 +68,7 @@ type testQueue struct {
 	changed map[d.DeliveryID]func(*d.Claimed)
 
 	filled int
-	quiet  *redisq.Store // changes the queue and tells no instance
+	quiet  *redisqtest.Whole // changes the queue and tells no instance
 }
 
 // call is one call as the queue saw it.
@@ -109,7 +110,7 @@ const (
 	breakerWait     = 30 * time.Second
 )
 
-func (q *testQueue) open(permits int, silent bool) *redisq.Store {
+func (q *testQueue) open(permits int, silent bool) *redisqtest.Whole {
 	s, err := redisq.Open(context.Background(), redisq.Options{
 		URL: "redis://mini?pool_size=1000", Project: project, Partitions: q.partitions, Permits: permits, LaneMaxInFlight: laneMaxInFlight,
 		BreakerFailures: max(q.breaker, flag(silent)), BreakerWait: breakerWait, MaxWaiting: q.maxWaiting,
@@ -117,11 +118,11 @@ func (q *testQueue) open(permits int, silent bool) *redisq.Store {
 	})
 	require.NoError(q.t, err)
 	q.t.Cleanup(func() { _ = s.Close() })
-	return s
+	return redisqtest.WholeOf(s)
 }
 
 // still is a store of which no instance is told anything.
-func (q *testQueue) still() *redisq.Store {
+func (q *testQueue) still() *redisqtest.Whole {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.quiet == nil {

@@ -42,7 +42,7 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 		r, err := l.reach(ctx, endsOf(&f))
 		page.CompleteSince = r.since()
 		if err == nil && page.Next == "" {
-			page.Next, err = l.store.SealCursor(ctx, endsName(&f), nil)
+			page.Next, err = l.cursors.SealCursor(ctx, endsName(&f), nil)
 		}
 		return page, err
 	}
@@ -55,7 +55,7 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	page.Deliveries, page.LookedAt = append(page.Deliveries, ended.Deliveries...), page.LookedAt+ended.LookedAt
 	page.CompleteSince = ended.CompleteSince
 	if ended.Reached != nil {
-		page.Next, err = l.store.SealCursor(ctx, endsName(&f), ended.Reached)
+		page.Next, err = l.cursors.SealCursor(ctx, endsName(&f), ended.Reached)
 	}
 	return page, err
 }
@@ -321,7 +321,7 @@ func (l *Lookup) atEnds(ctx context.Context, f *dispatcher.Filter) (at *dispatch
 	if f.Cursor == "" {
 		return nil, false, nil
 	}
-	err = l.store.OpenCursor(ctx, endsName(f), f.Cursor, &at)
+	err = l.cursors.OpenCursor(ctx, endsName(f), f.Cursor, &at)
 	if errors.Is(err, dispatcher.ErrCursor) {
 		return nil, false, nil
 	}

@@ -34,11 +34,15 @@ type Lanes interface {
 	MessageTenant(ctx context.Context, id string) (string, error)
 }
 
-// Store tells what the store has no more.
-type Store interface {
+// Cursors seals the places where pages end.
+type Cursors interface {
 	// SealCursor makes a cursor of the place where a page ended, and OpenCursor reads it. See endpoints.Lanes.
 	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
 	OpenCursor(ctx context.Context, list, cursor string, place any) error
+}
+
+// Store reads the limits of the store: the data that it no longer has.
+type Store interface {
 	// Forgotten is the newest end that it forgot.
 	Forgotten(ctx context.Context) (dispatcher.Forgotten, error)
 	// Has tells which deliveries it has, in whatever place.
@@ -59,6 +63,7 @@ type Options struct {
 	Live    Live
 	Lanes   Lanes
 	Store   Store
+	Cursors Cursors
 	Archive archive.Finder
 	Decode  DecodeFunc
 	Log     *slog.Logger
@@ -71,6 +76,7 @@ type Lookup struct {
 	live    Live
 	lanes   Lanes
 	store   Store
+	cursors Cursors
 	archive archive.Finder
 	decode  DecodeFunc
 	log     *slog.Logger
@@ -80,7 +86,7 @@ type Lookup struct {
 
 // New makes a Lookup.
 func New(o Options) *Lookup {
-	return &Lookup{live: o.Live, lanes: o.Lanes, store: o.Store, archive: o.Archive, decode: o.Decode, log: o.Log, comparing: o.Comparing}
+	return &Lookup{live: o.Live, lanes: o.Lanes, store: o.Store, cursors: o.Cursors, archive: o.Archive, decode: o.Decode, log: o.Log, comparing: o.Comparing}
 }
 
 // find looks for a message in the archive. dispatcher.ErrArchiveAway says that it does

@@ -48,7 +48,7 @@ func newWorld(t testing.TB, seed uint64) (*world, *lookup.Lookup) {
 		views: map[string]dispatcher.MessageView{}, found: map[string]*archive.Found{},
 	}
 	return w, lookup.New(lookup.Options{
-		Live: w, Lanes: w, Store: w, Archive: finder{w}, Log: slog.New(slog.DiscardHandler),
+		Live: w, Lanes: w, Store: w, Cursors: w, Archive: finder{w}, Log: slog.New(slog.DiscardHandler),
 		Comparing: func(context.Context) (bool, error) {
 			if w.away {
 				return false, archive.ErrUnavailable

@@ -129,7 +129,7 @@ func (s *Store) Body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 }
 
 func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher.Apart) ([]byte, error) {
-	n := s.partition(id.Lane)
+	n := s.conn.PartitionOf(id.Lane)
 	master, err := s.conn.MasterOf(ctx, n)
 	if err != nil {
 		return nil, s.conn.InPartition(n, conn.Failed("body of "+id.Message, err))

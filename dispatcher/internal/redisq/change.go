@@ -5,22 +5,16 @@ import (
 	"math"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // changeBatch bounds one call of cancel and retry. To take 128 out of a list
 // blocks Redis for about 2 ms.
 const changeBatch = 128
-
-// instancesMost is how many instances a script is told of. It looks for leases
-// of each. No store has more that are alive, and names that were written by
-// hand are found dead within seconds.
-const instancesMost = 2500
 
 // The codes that cancel and retry answer for a delivery.
 const (
@@ -72,7 +66,7 @@ func (s *Store) CarryOut(ctx context.Context, by string, lane dispatcher.Lane) (
 }
 
 func (s *Store) carryOut(ctx context.Context, by string, lane dispatcher.Lane, steps int) (ended int, err error) {
-	n := s.partition(lane)
+	n := s.conn.PartitionOf(lane)
 	for skip := int64(0); skip >= 0 && steps > 0; steps-- {
 		r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.sweep, By: by, Calls: []conn.Call{{Partition: n, Args: []any{string(lane), "m", skip}}}})[0]
 		h, ok := r.Hint()
@@ -88,7 +82,7 @@ func (s *Store) carryOut(ctx context.Context, by string, lane dispatcher.Lane, s
 
 // Retry makes deliveries ready at once.
 func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, error) {
-	names, err := s.names(ctx)
+	names, err := read.InstanceNames(ctx, s.conn)
 	if err != nil {
 		return nil, err
 	}
@@ -140,35 +134,16 @@ func (s *Store) JobStep(ctx context.Context, by, job string, step dispatcher.Job
 	return text, codes, r.Err
 }
 
-// names are the instances' names as a script takes them: their number, then
-// each.
-func (s *Store) names(ctx context.Context) ([]any, error) {
-	var list *redis.StringSliceCmd
-	err := s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { list = p.HKeys(ctx, s.instances()) })
-	if err != nil {
-		return nil, err
-	}
-	known := list.Val()
-	slices.Sort(known)
-	known = known[:min(len(known), instancesMost)]
-	names := make([]any, 0, len(known)+1)
-	names = append(names, len(known))
-	for _, name := range known {
-		names = append(names, name)
-	}
-	return names, nil
-}
-
 func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []dispatcher.DeliveryID, before []any) ([]dispatcher.Change, error) {
 	lists := make(map[int][]int, 1)
 	for i, id := range ids {
-		n := s.partition(id.Lane)
+		n := s.conn.PartitionOf(id.Lane)
 		lists[n] = append(lists[n], i)
 	}
 	var calls []conn.Call
 	var shares [][]int
 	for n, list := range lists {
-		each(len(list), changeBatch, func(from, to int) {
+		conn.Each(len(list), changeBatch, func(from, to int) {
 			args := append(make([]any, 0, len(before)+to-from), before...)
 			for _, i := range list[from:to] {
 				args = append(args, ids[i].String())

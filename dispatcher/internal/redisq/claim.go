@@ -174,7 +174,7 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	m, err := codec.DecodeRecord(id.Message, record)
 	if err != nil {
 		s.log.Error("message can't be read", "delivery_id", name, "err", err)
-	} else if err := codec.OpenHeaders(id.Lane, m, s.Box()); err != nil && s.tellsSealed() {
+	} else if err := codec.OpenHeaders(id.Lane, m, s.Endpoints.Box()); err != nil && s.tellsSealed() {
 		s.log.Error("deliveries wait for a message whose headers this instance can't open", "delivery_id", name, "err", err,
 			"cure", "start it with the ENCRYPTION_KEY that the others have")
 	}
@@ -187,7 +187,7 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 
 // Begin notes that the attempt at a suspect begins.
 func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease, beside bool) (bool, error) {
-	n := s.partition(l.ID.Lane)
+	n := s.conn.PartitionOf(l.ID.Lane)
 	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.begun, By: by, Calls: []conn.Call{
 		{Partition: n, Args: []any{l.ID.String(), l.At.UnixMilli(), conn.Flag(beside)}},
 	}})[0]
@@ -229,7 +229,7 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 	}
 	found := make([][]lease, len(s.tags))
 	var errs []error
-	for w := s.conn.Walk("leases of "+by, s.all()); len(w.Left) > 0; {
+	for w := s.conn.Walk("leases of "+by, s.conn.All()); len(w.Left) > 0; {
 		count := int64(max(leasesPage/len(w.Left), 1))
 		errs = append(errs, w.Pages(ctx, func(p redis.Pipeliner, n int, at uint64) *redis.ScanCmd {
 			return p.ZScan(ctx, s.tags[n]+keys.Leases+by, at, "", count)

@@ -2,7 +2,6 @@ package redisq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,7 +29,7 @@ func (s *Store) needsLost(e *dispatcher.Entry, loss *dispatcher.Emptied) bool {
 		return true
 	}
 	for _, lane := range e.Lanes {
-		if loss.Home && lane.IsEndpoint() || loss.Has(s.partition(lane)) {
+		if loss.Home && lane.IsEndpoint() || loss.Has(s.conn.PartitionOf(lane)) {
 			return true
 		}
 	}
@@ -54,11 +53,6 @@ func (s *Store) lostIn(ctx context.Context, err error) error {
 		return fmt.Errorf("schedule: %w", loss)
 	}
 	return err
-}
-
-func isLoss(err error) bool {
-	var loss *dispatcher.Emptied
-	return errors.As(err, &loss)
 }
 
 // Intact makes sure, after nothing was found, that the store still has the data with
@@ -142,28 +136,4 @@ func (s *Store) noteHolders(ctx context.Context) error {
 			p.ZAdd(ctx, s.home()+keys.Departed, redis.Z{Score: at, Member: name})
 		}
 	})
-}
-
-// List reads a page. It is an error if a part of the queue that may have more of it was
-// emptied, unless the filter asks for what is left.
-func (s *Store) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
-	read := s.listOf
-	if f.Order != "" && f.OfSome() {
-		read = s.shelved
-	}
-	if f.Left {
-		return read(ctx, f)
-	}
-	err := s.conn.LostOf(f.Lanes)
-	var page dispatcher.Page
-	if err == nil {
-		page, err = read(ctx, f)
-	}
-	if err == nil && len(page.Deliveries) == 0 && page.Next == "" {
-		err = s.conn.IntactOf(ctx, f.Lanes)
-	}
-	if isLoss(err) {
-		return dispatcher.Page{}, fmt.Errorf("list: %w", err)
-	}
-	return page, err
 }

@@ -162,7 +162,7 @@ func TestOnlyThePartitionThatWasEmptiedRefuses(t *testing.T) {
 	e.mustBeLost(err) // a fan-out is refused as a whole: nothing of it is there, and its partition can't tell
 	_, err = e.store.Read(t.Context(), "o")
 	require.NoError(t, err)
-	_, err = e.store.Bare().List(t.Context(), dispatcher.Filter{})
+	_, err = e.store.Bare().Deliveries.List(t.Context(), dispatcher.Filter{})
 	e.mustBeLost(err)
 
 	e.store = e.Open(2) // one that starts finds no epoch where there has to be one
@@ -178,16 +178,19 @@ func TestAbsenceIsAnAnswerOfTheStoreThatTheInstanceBeganWith(t *testing.T) {
 	for name, ask := range map[string]func(e *emptiable, s *redisqtest.Raw) error{
 		"read": func(_ *emptiable, s *redisqtest.Raw) error { _, err := s.Read(ctx, "m"); return err },
 		"list": func(_ *emptiable, s *redisqtest.Raw) error {
-			_, err := s.Bare().List(ctx, dispatcher.Filter{})
+			_, err := s.Bare().Deliveries.List(ctx, dispatcher.Filter{})
 			return err
 		},
-		"lanes": func(_ *emptiable, s *redisqtest.Raw) error { _, _, err := s.Bare().Lanes(ctx, 10, ""); return err },
+		"lanes": func(_ *emptiable, s *redisqtest.Raw) error {
+			_, _, err := s.Bare().LaneReader.Lanes(ctx, 10, "")
+			return err
+		},
 		"log": func(_ *emptiable, s *redisqtest.Raw) error {
-			_, err := s.Bare().ReadLog(ctx, dispatcher.LogFilter{}, 10, "")
+			_, err := s.Bare().Attempts.ReadLog(ctx, dispatcher.LogFilter{}, 10, "")
 			return err
 		},
 		"ended": func(_ *emptiable, s *redisqtest.Raw) error {
-			_, err := s.Bare().Ended(ctx, dispatcher.EndedFilter{Lane: lane, Limit: 9})
+			_, err := s.Bare().Deliveries.Ended(ctx, dispatcher.EndedFilter{Lane: lane, Limit: 9})
 			return err
 		},
 		"cancel": func(_ *emptiable, s *redisqtest.Raw) error {
@@ -201,28 +204,31 @@ func TestAbsenceIsAnAnswerOfTheStoreThatTheInstanceBeganWith(t *testing.T) {
 		"unmatched": func(e *emptiable, s *redisqtest.Raw) error {
 			entry := e.Entry("m", nil)
 			entry.Fan = true
-			_, err := s.Bare().Standing(ctx, []dispatcher.Entry{entry})
+			_, err := s.Bare().Deliveries.Standing(ctx, []dispatcher.Entry{entry})
 			return err
 		},
 		"endpoint": func(_ *emptiable, s *redisqtest.Raw) error {
-			_, err := s.Bare().Endpoints(ctx, []string{"ep_a"})
+			_, err := s.Bare().Endpoints.Endpoints(ctx, []string{"ep_a"})
 			return err
 		},
-		"uid": func(_ *emptiable, s *redisqtest.Raw) error { _, err := s.Bare().EndpointID(ctx, "shop"); return err },
+		"uid": func(_ *emptiable, s *redisqtest.Raw) error {
+			_, err := s.Bare().Endpoints.EndpointID(ctx, "shop")
+			return err
+		},
 		"tenant": func(_ *emptiable, s *redisqtest.Raw) error {
-			_, err := s.Bare().TenantEndpoints(ctx, "shop")
+			_, err := s.Bare().Endpoints.TenantEndpoints(ctx, "shop")
 			return err
 		},
 		"endpoints": func(_ *emptiable, s *redisqtest.Raw) error {
-			_, _, err := s.Bare().ListEndpoints(ctx, dispatcher.EndpointFilter{})
+			_, _, err := s.Bare().Endpoints.ListEndpoints(ctx, dispatcher.EndpointFilter{})
 			return err
 		},
 		"versions": func(_ *emptiable, s *redisqtest.Raw) error {
-			_, err := s.Bare().EndpointVersions(ctx, []string{"ep_a"})
+			_, err := s.Bare().Endpoints.EndpointVersions(ctx, []string{"ep_a"})
 			return err
 		},
 		"delete": func(_ *emptiable, s *redisqtest.Raw) error {
-			_, err := s.Bare().DeleteEndpoint(ctx, "ep_a")
+			_, err := s.Bare().Endpoints.DeleteEndpoint(ctx, "ep_a")
 			return err
 		},
 		"link": func(_ *emptiable, s *redisqtest.Raw) error { _, err := s.Bare().Access().Link(ctx, "x"); return err },

@@ -9,23 +9,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-func TestACursorIsReadAsItWasWritten(t *testing.T) {
-	for _, bad := range []string{"", "due", "nope  0 0 1 a  0   0", "due  0 0 x a  0   0", "due  0 0 1 a  0   x", "due  0 0 1 a  0   -1"} {
-		_, err := redisq.ParseCursor(bad)
-		require.ErrorIs(t, err, dispatcher.ErrCursor, bad)
-	}
-	for _, good := range []string{
-		"due  0 0 1790000000000 u_a:m_1  0   0",
-		"ready u_a 3 17 17 u_a:m_1 0123456789abcdef 1790000000000 0123456789abcdef  1790000000001",
-		"leases  0 0 1790000000000 ep_000000001:m_1 * 1790000000000   0",
-		"moved  2 0 1790000000000 ep_000000001:m_1  0  1790000000002 1790000000001",
-	} {
-		same, err := redisq.ParseCursor(good)
-		require.NoError(t, err, good)
-		require.Equal(t, good, same)
-	}
-}
-
 func TestAChangeOfAnEndpointIsReadAsItWasPublished(t *testing.T) {
 	for text, want := range map[string]dispatcher.EndpointChange{
 		"7 ep_000000001 acme": {ID: "ep_000000001", Tenant: "acme", Version: 7},

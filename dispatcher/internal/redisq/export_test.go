@@ -2,14 +2,14 @@ package redisq
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/buried"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
@@ -23,12 +23,6 @@ var (
 
 // Codes are the letters of the verdicts in settle.lua.
 var Codes = verdicts
-
-// ParseCursor reads a cursor and writes it again.
-func ParseCursor(text string) (string, error) {
-	c, err := readCursor(text)
-	return c.text(), err
-}
 
 // Stall makes a call that is not answered, while others are.
 func (s *Store) Stall(ctx context.Context) error {
@@ -44,17 +38,10 @@ func (s *Store) NoteTakeover() { s.conn.NoteTakeover() }
 // ScriptTexts are the texts of all scripts by their names.
 func ScriptTexts() map[string]string {
 	texts := map[string]string{}
-	var add func(v reflect.Value)
-	add = func(v reflect.Value) {
-		for i := range v.NumField() {
-			if f := v.Field(i); f.Type() == reflect.TypeFor[script.Script]() {
-				texts[f.FieldByName("Name").String()] = f.FieldByName("Text").String()
-			} else {
-				add(f)
-			}
-		}
+	all := newScripts(false)
+	for _, sc := range all.all() {
+		texts[sc.Name] = sc.Text
 	}
-	add(reflect.ValueOf(newScripts(false)))
 	return texts
 }
 
@@ -68,17 +55,15 @@ func (r *readers) Enter(ctx context.Context, node string, size int64) (leave fun
 
 // LookAnew makes Stats read all lanes each time, to the end, however long that
 // takes. So a slow machine changes no answer.
-func (s *Store) LookAnew() { s.busy.within, s.busy.quick = time.Hour, time.Hour }
+func (s *Store) LookAnew() {
+	s.LaneReader.Pace = lanes.Pace{Within: time.Hour, Quick: time.Hour, Old: time.Hour}
+}
 
 // LookWithin bounds the time for which one call of Stats reads lanes.
-func (s *Store) LookWithin(d time.Duration) { s.busy.within = d }
+func (s *Store) LookWithin(d time.Duration) { s.LaneReader.Pace.Within = d }
 
-// AgeLooks makes the results of Stats' last look older.
-func (s *Store) AgeLooks(by time.Duration) {
-	s.busy.begun, s.busy.ended = s.busy.begun.Add(-by), s.busy.ended.Add(-by)
-}
+// ForgetLooks has no result of Stats' looks be used again.
+func (s *Store) ForgetLooks() { s.LaneReader.Pace.Old = 0 }
 
 // Buried reads the counts of the dead, and orders at most so many groups at a time.
-func (s *Store) Buried(most int) *buried.Reader {
-	return &buried.Reader{Conn: s.conn, Tags: s.tags, Partition: s.partition, Sealer: s.sealer, Most: most}
-}
+func (s *Store) Buried(most int) *read.DeadCounts { return read.NewDeadCounts(s.conn, most) }

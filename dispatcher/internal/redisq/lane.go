@@ -21,7 +21,7 @@ import (
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
 	held := codec.LimitsHeld(l.Held, l.Pull && lane.IsEndpoint())
 	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), held, conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System), conn.ToMillis(l.Since)}
-	calls := []conn.Call{{Partition: s.partition(lane), Args: args}}
+	calls := []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
 		calls = s.conn.Everywhere(args)
 	}
@@ -54,7 +54,7 @@ func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane,
 // was accepted until now ends. It reports whether it did.
 func (s *Store) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, err error) {
 	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, codec.LimitsHeld(dispatcher.HeldCut, false), 0, "", dispatcher.System, 0}
-	n, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: args}})
+	n, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}})
 	return n.Waiting, !failed.IsZero(), err
 }
 
@@ -65,7 +65,7 @@ const worked = 2
 // succeeded.
 func (s *Store) Works(ctx context.Context, by string, lane dispatcher.Lane) error {
 	args := []any{string(lane), 0, 0, 0, 0, codec.LimitsHeld(dispatcher.HeldNone, false), worked, "", dispatcher.System, 0}
-	_, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: args}})
+	_, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}})
 	if !failed.IsZero() {
 		s.events.Failing(dispatcher.LaneFailing{Lane: lane, Since: failed, Recovered: true})
 	}
@@ -79,7 +79,7 @@ const endWaitsBatch = 200
 func (s *Store) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) error {
 	lists := map[int][]any{}
 	for _, lane := range lanes {
-		n := s.partition(lane)
+		n := s.conn.PartitionOf(lane)
 		lists[n] = append(lists[n], string(lane))
 	}
 	var calls []conn.Call
@@ -142,7 +142,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 		}
 		cursor = ""
 	}
-	n := s.partition(lane)
+	n := s.conn.PartitionOf(lane)
 	found, next, err := s.conn.Scan(ctx, "sweep "+string(lane), n, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
 		return p.ZScan(ctx, s.tags[n]+keys.Due, at, string(lane)+":*", sweepPage)
 	})
@@ -150,7 +150,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 		return ended, cursor, err
 	}
 	var calls []conn.Call
-	each(len(found)/2, sweepBatch, func(from, to int) {
+	conn.Each(len(found)/2, sweepBatch, func(from, to int) {
 		args := make([]any, 2, 2+to-from)
 		args[0], args[1] = string(lane), "t"
 		for i := from; i < to; i++ {
@@ -169,7 +169,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 func (s *Store) sweepReady(ctx context.Context, by string, lane dispatcher.Lane) (ended int, more bool, err error) {
 	calls := make([]conn.Call, sweepReady)
 	for i := range calls {
-		calls[i] = conn.Call{Partition: s.partition(lane), Args: []any{string(lane), "r"}}
+		calls[i] = conn.Call{Partition: s.conn.PartitionOf(lane), Args: []any{string(lane), "r"}}
 	}
 	ended, last, err := s.sweep(ctx, by, lane, calls)
 	return ended, last > 0, err
@@ -193,6 +193,18 @@ func (s *Store) sweep(ctx context.Context, by string, lane dispatcher.Lane, call
 
 // Uncut takes away the cut of a lane of which a sweep has found nothing more.
 func (s *Store) Uncut(ctx context.Context, by string, lane dispatcher.Lane) error {
-	_, _, err := s.sweep(ctx, by, lane, []conn.Call{{Partition: s.partition(lane), Args: []any{string(lane), "u"}}})
+	_, _, err := s.sweep(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: []any{string(lane), "u"}}})
 	return err
+}
+
+// ForgetLane removes the copy of limits of an endpoint that never existed.
+func (s *Store) ForgetLane(ctx context.Context, by string, copied dispatcher.LaneVersion, age time.Duration) (forgotten bool, err error) {
+	n := s.conn.PartitionOf(copied.Lane)
+	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.forget, By: by, Calls: []conn.Call{{Partition: n, Args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}}})[0]
+	r.Hint()
+	forgotten = r.Err == nil && r.Number() == 1
+	if r.Err != nil {
+		return false, fmt.Errorf("forget lane %s: %w", copied.Lane, s.conn.InPartition(n, r.Err))
+	}
+	return forgotten, nil
 }

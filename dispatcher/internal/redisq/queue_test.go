@@ -3,7 +3,6 @@ package redisq_test
 import (
 	"context"
 	"fmt"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/model"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"

@@ -107,7 +107,7 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	all, found := s.all(), make([]*redis.IntCmd, len(s.tags))
+	all, found := s.conn.All(), make([]*redis.IntCmd, len(s.tags))
 	err = s.conn.EachPartition(ctx, "look for strays", all, func(p redis.Pipeliner, n int) {
 		leases := make([]string, len(names))
 		for i, name := range names {

@@ -69,7 +69,7 @@ func newRepeats(t *testing.T, partitions int) *repeats {
 	calls := newScriptCalls()
 	store.Client().AddHook(calls)
 	queue := store.Queue()
-	d, err := engine.New(engine.Queue{Deliveries: queue, Reads: queue, Instances: queue, Store: queue, Lanes: queue, LaneReads: queue}, nil, engine.Options{
+	d, err := engine.New(engine.Queue{Deliveries: queue, Reads: queue.Deliveries, Instances: queue, Store: queue, Lanes: queue, LaneReads: queue.LaneReader}, nil, engine.Options{
 		Instance: "one", Secrets: []signer.Secret{signer.NewSecret()}, Ladder: ladder.Default(), Timeout: time.Second,
 		ClaimBatch: 64, PollEvery: time.Minute, Grace: time.Second,
 		Keep:      dispatcher.Keep{Finished: time.Hour, FinishedMax: 1000, SeenMax: 1000, Dead: time.Hour, DeadMax: 1000},

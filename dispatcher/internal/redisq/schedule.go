@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -74,15 +73,15 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			h, _ := r.Hint()
 			s.observeDeaths(h)
 			versions, _ := readVersions(a)
-			list := wordList{text: a.Text()}
+			list := conn.Words{Text: a.Text()}
 			for _, p := range shares[i] {
 				readScheduled(&list, p, versions, leasedAt(h), &out[p.entry])
-				if errors.Is(list.err, errNoBody) { // only this message fails
-					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, s.conn.InPartition(jobs[i].Partition, list.err))
-					list.err = nil
+				if errors.Is(list.Err, errNoBody) { // only this message fails
+					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, s.conn.InPartition(jobs[i].Partition, list.Err))
+					list.Err = nil
 				}
 			}
-			err = cmp.Or(a.Err, list.err)
+			err = cmp.Or(a.Err, list.Err)
 		}
 		err = s.observeSchedule(ctx, jobs[i].Partition, err)
 		for _, p := range shares[i] {
@@ -105,7 +104,7 @@ func (s *Store) observeSchedule(ctx context.Context, partition int, err error) e
 	err = s.lostIn(ctx, err)
 	full := errors.Is(err, dispatcher.ErrFull)
 	s.partitions.Full(partition, full)
-	if err != nil && !full && !isLoss(err) { // one that lost its data answers
+	if err != nil && !full && !conn.IsLoss(err) { // one that lost its data answers
 		s.partitions.Fail(s.conn.InPartition(partition, err))
 	}
 	return err
@@ -156,13 +155,13 @@ func (s *Store) spread(batch []dispatcher.Entry, out []dispatcher.ScheduleResult
 			continue
 		}
 		if len(lanes) == 1 || len(lanes) > 0 && len(s.tags) == 1 { // most entries are so and need no sorting
-			n := s.partition(lanes[0])
+			n := s.conn.PartitionOf(lanes[0])
 			lists[n] = s.appendShard(lists[n], batch, i, lanes)
 			continue
 		}
 		byPartition := make(map[int][]dispatcher.Lane, len(lanes))
 		for _, lane := range lanes {
-			n := s.partition(lane)
+			n := s.conn.PartitionOf(lane)
 			byPartition[n] = append(byPartition[n], lane)
 		}
 		for n, lanes := range byPartition {
@@ -180,7 +179,7 @@ func (s *Store) appendShard(list []shard, batch []dispatcher.Entry, i int, lanes
 	e := batch[i]
 	e.Lanes = lanes
 	deliver, when := whenOf(&e)
-	record, apart := codec.EncodeRecord(e, deliver, codec.Hiding{Box: s.Box(), Token: s.conn.SubjectHash(e.Message.Subject)})
+	record, apart := codec.EncodeRecord(e, deliver, codec.Hiding{Box: s.Endpoints.Box(), Token: s.conn.SubjectHash(e.Message.Subject)})
 	var body bodyPart
 	if apart {
 		body = bodyOf(e.Message)
@@ -210,17 +209,12 @@ func whenOf(e *dispatcher.Entry) (deliver time.Time, when string) {
 		deliver, when = m.CreatedAt.Add(time.Millisecond-1), "+0" // most messages are so
 	default:
 		deliver = m.CreatedAt.Add(m.Delay + time.Millisecond - 1)
-		when = "+" + strconv.FormatInt(millisUp(m.Delay), 10)
+		when = "+" + strconv.FormatInt(conn.MillisUp(m.Delay), 10)
 	}
 	if e.Fan {
 		when = "*" + when
 	}
 	return deliver, when
-}
-
-// millisUp rounds a wait up to whole ms, so that no attempt is early.
-func millisUp(d time.Duration) int64 {
-	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }
 
 func (s *Store) scheduleArgs(partition, free, lease int, batch []dispatcher.Entry, list []shard) []any {
@@ -260,16 +254,16 @@ func namesOf(batch []dispatcher.Entry, list []shard) []byte {
 
 // readScheduled adds the answer of one call to those of the others. A message
 // is new if any of its lanes is. at is the time of the call's leases and ends.
-func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, at time.Time, out *dispatcher.ScheduleResult) {
-	code, due := list.next(), list.time()
-	if list.err == nil && len(code) != 1+len(p.lanes) {
-		list.err = conn.ErrReply
+func readScheduled(list *conn.Words, p shard, versions map[dispatcher.Lane]int64, at time.Time, out *dispatcher.ScheduleResult) {
+	code, due := list.Next(), list.Time()
+	if list.Err == nil && len(code) != 1+len(p.lanes) {
+		list.Err = conn.ErrReply
 	}
-	if list.err != nil {
+	if list.Err != nil {
 		return
 	}
 	if code[0] == codeNoBody {
-		list.err = errNoBody
+		list.Err = errNoBody
 		return
 	}
 	result, letters := dispatcher.Result(code[0]-'0'), code[1:]
@@ -278,7 +272,7 @@ func readScheduled(list *wordList, p shard, versions map[dispatcher.Lane]int64, 
 	case dispatcher.Accepted:
 		created = codec.RecordCreated(p.record)
 	case dispatcher.Duplicate:
-		created = list.time()
+		created = list.Time()
 	}
 	switch {
 	case result == dispatcher.Conflict || out.Result == dispatcher.Conflict:
@@ -319,29 +313,4 @@ func readPlace(p *dispatcher.Placed, letter byte, due, at time.Time) {
 	case 'o':
 		p.Status, p.At, p.Reason = dispatcher.StatusDead, at, dispatcher.ReasonOverflow
 	}
-}
-
-// wordList reads an answer that is one text of words: a value of its own for
-// each would cost Redis, and the reader, more than what they say. The
-// first word that is none ends it, as in an answer.
-type wordList struct {
-	text string
-	err  error
-}
-
-func (w *wordList) next() string {
-	word, rest, _ := strings.Cut(w.text, " ")
-	if word == "" {
-		w.err = conn.ErrReply
-	}
-	w.text = rest
-	return word
-}
-
-func (w *wordList) time() time.Time {
-	ms, err := strconv.ParseInt(w.next(), 10, 64)
-	if err != nil {
-		w.err = conn.ErrReply
-	}
-	return conn.FromMillis(ms)
 }

@@ -2,13 +2,13 @@ package redisq
 
 import (
 	_ "embed" // the scripts
+	"slices"
 	"sync"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
-
-//go:embed lua/digests.lua
-var digestsSrc string
 
 //go:embed lua/schedule.lua
 var scheduleSrc string
@@ -61,43 +61,27 @@ var sweepSrc string
 //go:embed lua/trim.lua
 var trimSrc string
 
-//go:embed lua/look.lua
-var lookSrc string
-
-//go:embed lua/stand.lua
-var standSrc string
-
-//go:embed lua/list.lua
-var listSrc string
-
-//go:embed lua/ready_lanes.lua
-var readyLanesSrc string
-
-//go:embed lua/busy_lanes.lua
-var busyLanesSrc string
-
-//go:embed lua/lanes.lua
-var lanesSrc string
-
 //go:embed lua/beat.lua
 var beatSrc string
 
 // scripts are all scripts of the queue.
 type scripts struct {
-	digests, schedule, move, claim, settle, reap script.Script
-	cancel, retry, lane, forget, sweep, trim     script.Script
-	look, stand, list, readyLanes, busyLanes     script.Script
-	lanes, beat, purge, take, adopt, erase       script.Script
-	begun, endWaits                              script.Script
+	schedule, move, claim, settle, reap, begun script.Script
+	cancel, retry, lane, forget, sweep, trim   script.Script
+	beat, purge, take, adopt, erase, endWaits  script.Script
+
+	read  read.Scripts
+	lanes lanes.Scripts
 }
 
 // all are the scripts that a server is given when a store opens. A call of another one would
 // come back once, and be repeated.
 func (c *scripts) all() []script.Script {
-	return []script.Script{
-		c.digests, c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
-		c.look, c.stand, c.list, c.readyLanes, c.busyLanes, c.lanes, c.beat, c.purge, c.take, c.adopt, c.erase, c.begun, c.endWaits,
+	changes := []script.Script{
+		c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
+		c.beat, c.purge, c.take, c.adopt, c.erase, c.begun, c.endWaits,
 	}
+	return slices.Concat(changes, c.read.All(), c.lanes.All())
 }
 
 // The scripts are built once for all stores of a process.
@@ -118,7 +102,6 @@ func newScripts(given bool) scripts {
 func makeScripts(given bool) scripts {
 	make := func(name string, parts ...string) script.Script { return script.Make(given, name, parts...) }
 	return scripts{
-		digests:  make("digests", digestsSrc),
 		schedule: make("schedule", script.Order, script.Expiry, scheduleSrc),
 		move:     make("move", script.Order, script.Taken, script.Reach, script.Expiry, moveSrc),
 		claim:    make("claim", script.Order, script.LeaseReady, claimSrc),
@@ -136,15 +119,11 @@ func makeScripts(given bool) scripts {
 		endWaits: make("end_waits", endWaitsSrc),
 		sweep:    make("sweep", script.Order, sweepSrc),
 		trim:     make("trim", script.Position, script.Cut, script.Taken, script.Expiry, trimSrc),
-		look:     make("look", script.Read, lookSrc),
-		stand:    make("stand", script.Read, standSrc),
-		list:     make("list", script.Read, script.Server, listSrc),
-		lanes:    make("lanes", script.Read, lanesSrc),
-
-		readyLanes: make("ready_lanes", script.Read, script.Server, readyLanesSrc),
-		busyLanes:  make("busy_lanes", script.Read, script.Server, busyLanesSrc),
 
 		beat: script.New("beat", beatSrc),
+
+		read:  read.NewScripts(given),
+		lanes: lanes.NewScripts(given),
 	}
 }
 

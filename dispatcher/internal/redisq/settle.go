@@ -24,7 +24,7 @@ const (
 func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) []dispatcher.Settled {
 	lists := make(map[int][]int, 1)
 	for i := range batch {
-		n := s.partition(batch[i].ID.Lane)
+		n := s.conn.PartitionOf(batch[i].ID.Lane)
 		lists[n] = append(lists[n], i)
 	}
 	var jobs []conn.Call
@@ -145,7 +145,7 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	if o.First && o.Verdict == dispatcher.Delivered && o.Attempt.Number == 1 && usual {
 		return append(args, o.ID.String(), tookMillis(o))
 	}
-	ms := millisUp(o.Wait)
+	ms := conn.MillisUp(o.Wait)
 	if o.Verdict == dispatcher.Back {
 		ms = o.Due.UnixMilli()
 	}
@@ -168,7 +168,7 @@ var stalls = map[dispatcher.LaneWhy]string{dispatcher.WhySealed: "~s", dispatche
 // a reason for which no receiver is to blame. Behind it comes after which ms a lane
 // that fails is given up, and e if the lane waits for our own network.
 func blameOf(o *dispatcher.Settlement) string {
-	text := strconv.FormatInt(millisUp(o.Pause), 10)
+	text := strconv.FormatInt(conn.MillisUp(o.Pause), 10)
 	sign := "!"
 	switch {
 	case !o.Blame && !o.Fails:
@@ -177,7 +177,7 @@ func blameOf(o *dispatcher.Settlement) string {
 		sign = "?"
 	}
 	if o.DisableAfter > 0 {
-		text += "," + strconv.FormatInt(millisUp(o.DisableAfter), 10)
+		text += "," + strconv.FormatInt(conn.MillisUp(o.DisableAfter), 10)
 	}
 	if o.Stalled == dispatcher.WhyEgress {
 		text += "e"

@@ -1,13 +1,10 @@
 package redisq
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -122,82 +119,4 @@ func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 	}
 	s.shares.add(permits)
 	s.shares.count(names)
-}
-
-// instancesPage is how many instances a page has at most: their leases are counted
-// in each partition.
-const instancesPage = 100
-
-// Instances reads a page of the instances.
-func (s *Store) Instances(ctx context.Context, limit int, after string) (list []dispatcher.InstanceState, next string, err error) {
-	var last instancePlace
-	if after != "" {
-		if err := s.sealer.Open(ctx, instanceList, after, &last); err != nil {
-			return nil, "", err
-		}
-	}
-	var there *redis.StringSliceCmd
-	var about *redis.MapStringStringCmd
-	err = s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) {
-		there, about = p.HKeys(ctx, s.instances()), p.HGetAll(ctx, s.home()+keys.About)
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	for _, name := range there.Val() {
-		one := dispatcher.InstanceState{Name: name, Instance: codec.ParseInstance(about.Val()[name])}
-		if after == "" || compareInstances(one, last.state()) > 0 {
-			list = append(list, one)
-		}
-	}
-	slices.SortFunc(list, compareInstances)
-	if limit = min(cmp.Or(max(limit, 0), 50), instancesPage); len(list) > limit {
-		list = list[:limit]
-		last = instancePlace{Started: list[limit-1].StartedAt, Name: list[limit-1].Name}
-		if next, err = s.sealer.Seal(ctx, instanceList, last); err != nil {
-			return nil, "", err
-		}
-	}
-	return list, next, s.countLeases(ctx, list)
-}
-
-// compareInstances puts the instance first that started last.
-func compareInstances(a, b dispatcher.InstanceState) int {
-	return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.Name, a.Name))
-}
-
-// instanceList is the name of the list, which has no filter.
-var instanceList = dispatcher.ListName("instances", nil)
-
-// instancePlace is the last instance of a page, by which they are in order.
-type instancePlace struct {
-	Started time.Time
-	Name    string
-}
-
-func (p instancePlace) state() dispatcher.InstanceState {
-	return dispatcher.InstanceState{Name: p.Name, Instance: dispatcher.Instance{StartedAt: p.Started}}
-}
-
-// countLeases adds what each instance holds.
-func (s *Store) countLeases(ctx context.Context, list []dispatcher.InstanceState) error {
-	counts := make([][]*redis.IntCmd, len(s.tags))
-	err := s.conn.EachPartition(ctx, "count leases", s.all(), func(p redis.Pipeliner, n int) {
-		counts[n] = make([]*redis.IntCmd, len(list))
-		for i := range list {
-			counts[n][i] = p.ZCard(ctx, s.tags[n]+keys.Leases+list[i].Name)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	for _, of := range counts {
-		for i, held := range of {
-			list[i].InFlight += int(held.Val())
-			if held.Val() > 0 {
-				list[i].Partitions++
-			}
-		}
-	}
-	return nil
 }

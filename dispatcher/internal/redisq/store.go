@@ -23,13 +23,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	sealing "github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/upcoming"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
@@ -64,27 +64,19 @@ type Options struct {
 // conf is what scripts have to know of the settings, and of all instances' permits.
 func (o Options) conf(silent bool, total int) string {
 	return fmt.Sprintf("%d %d %d %d %d %d %d", max(o.LaneMaxInFlight, 1), o.Permits, max(total, o.Permits, 1),
-		max(o.BreakerFailures, 0), millisUp(o.BreakerWait), max(o.MaxWaiting, 0), conn.Flag(silent))
+		max(o.BreakerFailures, 0), conn.MillisUp(o.BreakerWait), max(o.MaxWaiting, 0), conn.Flag(silent))
 }
 
-// These are names under which they can stand beside the method Store and the other
-// Reader.
-type (
-	endpointStore  = endpoints.Store
-	endedReader    = ended.Reader
-	upcomingReader = upcoming.Reader
-	shelfReader    = shelf.Reader
-)
-
-// Store is the queue in Redis, with the endpoints beside it.
+// Store changes the queue in Redis. Its exported fields read the queue, and keep what lies
+// beside it.
 type Store struct {
-	*endpointStore
-	*attempts.Reader
-	*endedReader
-	*upcomingReader
-	*shelfReader
-	audit  *audit.Log
-	access *access.Store
+	Deliveries *read.Deliveries
+	LaneReader *lanes.Reader
+	Attempts   *attempts.Reader
+	Shelves    *shelf.Reader
+	Endpoints  *endpoints.Store
+	audit      *audit.Log
+	access     *access.Store
 
 	conn    *conn.Client
 	sealer  *sealing.Sealer
@@ -92,18 +84,15 @@ type Store struct {
 	tags    []string // of each partition
 	shares  shares
 	polls   bool // neither pub/sub nor PUBLISH may be used
-	keep    dispatcher.Keep
 	memory  memory
 	scripts scripts
 	log     *slog.Logger
 
 	probe   *probe.Probe
 	readers readers
-	busy    *busyLook
 
-	failingAfter time.Duration
-	nodes        int          // masters that hold partitions, or home
-	toldSealed   atomic.Int64 // Unix seconds when a message that can't be opened was logged last
+	nodes      int          // masters that hold partitions, or home
+	toldSealed atomic.Int64 // Unix seconds when a message that can't be opened was logged last
 
 	partitions *partitions.Set
 	events     dispatcher.Events
@@ -128,13 +117,10 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		project: o.Project,
 		polls:   o.Poll,
-		keep:    o.Keep,
 		scripts: newScripts(o.TestClock),
 		log:     o.Log,
-		busy:    newBusyLook(),
 
-		failingAfter: o.FailingAfter,
-		events:       dispatcher.Events{}.Whole(),
+		events: dispatcher.Events{}.Whole(),
 	}
 	var err error
 	s.conn, err = conn.Dial(ctx, conn.Options{
@@ -148,11 +134,17 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.sealer = sealing.New(s.conn)
-	s.Reader = attempts.NewReader(s.conn, codec.DecodeRecord)
-	s.endedReader = ended.NewReader(s.conn, DecodeEnded)
-	s.shelfReader = shelf.NewReader(shelf.Options{Conn: s.conn, Names: s.names, Decode: DecodeShelved, Sealer: s.sealer})
-	s.upcomingReader = upcoming.NewReader(s.conn, func(h partitions.Hint) { s.partitions.Heard(h) })
-	s.endpointStore = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
+	s.Attempts = attempts.NewReader(s.conn, codec.DecodeRecord)
+	s.Shelves = shelf.NewReader(shelf.Options{
+		Conn: s.conn, Decode: read.DecodeShelved, Sealer: s.sealer,
+		Names: func(ctx context.Context) ([]any, error) { return read.InstanceNames(ctx, s.conn) },
+	})
+	s.LaneReader = lanes.New(lanes.Options{Conn: s.conn, Scripts: s.scripts.lanes, Sealer: s.sealer, FailingAfter: o.FailingAfter})
+	s.Deliveries = read.New(read.Options{
+		Conn: s.conn, Scripts: s.scripts.read, Sealer: s.sealer, Lanes: s.LaneReader, Log: s.Attempts, Shelf: s.Shelves, Keep: o.Keep,
+		Heard: func(h partitions.Hint) { s.partitions.Heard(h) }, Info: s.Store, Logger: s.log,
+	})
+	s.Endpoints = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
 	s.audit, s.access = audit.New(s.conn, s.log), access.New(s.conn)
 	return s, nil
 }
@@ -221,25 +213,8 @@ func (s *Store) OnAnswer(hear func(partitions.Hint)) { s.answered = hear }
 // Partitions is the number of partitions.
 func (s *Store) Partitions() int { return len(s.tags) }
 
-// partition is where a lane lies.
-func (s *Store) partition(lane dispatcher.Lane) int {
-	if len(s.tags) == 1 {
-		return 0
-	}
-	return keys.Partition(string(lane), len(s.tags))
-}
-
 // home is the tag of what belongs to no partition.
 func (s *Store) home() string { return s.conn.Tag(conn.Home) }
-
-// all are the numbers of all partitions.
-func (s *Store) all() []int {
-	all := make([]int, len(s.tags))
-	for n := range all {
-		all[n] = n
-	}
-	return all
-}
 
 // SealCursor makes a cursor of a place.
 func (s *Store) SealCursor(ctx context.Context, list string, place any) (string, error) {
@@ -268,13 +243,6 @@ func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
 // Close ends all connections.
 func (s *Store) Close() error { return s.conn.Close() }
 
-// each cuts n things into batches of at most size and calls do with the bounds.
-func each(n, size int, do func(from, to int)) {
-	for from := 0; from < n; from += size {
-		do(from, min(from+size, n))
-	}
-}
-
 // replaceable are the keys of home that come again by themselves.
 var replaceable = []string{keys.Instances, keys.About, keys.Departed, keys.Sealed, keys.Audit, keys.AuditLinks, keys.Added}
 
@@ -290,7 +258,7 @@ func (s *Store) typesOf(ctx context.Context, partition int) (map[string]string, 
 		}
 		return want, nil
 	}
-	names, err := s.names(ctx)
+	names, err := read.InstanceNames(ctx, s.conn)
 	if err != nil {
 		return nil, err
 	}

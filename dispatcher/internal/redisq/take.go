@@ -18,7 +18,7 @@ func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken d
 	lanes := map[int][]any{}
 	var in []int
 	for _, lane := range t.Lanes {
-		n := s.partition(lane)
+		n := s.conn.PartitionOf(lane)
 		if lanes[n] == nil {
 			in = append(in, n)
 		}
@@ -106,7 +106,7 @@ func (s *Store) Adopt(ctx context.Context, by string, leases []dispatcher.TakenL
 
 // Extend has leases that end by themselves last so long from now on.
 func (s *Store) Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) []dispatcher.Adopted {
-	return s.adopt(ctx, by, leases, max(millisUp(lasts), 1))
+	return s.adopt(ctx, by, leases, max(conn.MillisUp(lasts), 1))
 }
 
 func (s *Store) adopt(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts int64) []dispatcher.Adopted {
@@ -142,7 +142,7 @@ func (s *Store) adoptCalls(leases []dispatcher.TakenLease, todo []int, lasts int
 	lists := map[int][]int{}
 	var in []int
 	for _, i := range todo {
-		n := s.partition(leases[i].ID.Lane)
+		n := s.conn.PartitionOf(leases[i].ID.Lane)
 		if lists[n] == nil {
 			in = append(in, n)
 		}

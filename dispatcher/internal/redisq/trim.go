@@ -15,13 +15,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// trimBatch bounds one call of the script. leastKept is how much finished work
-// a partition keeps at least, whatever its share of the limit. Otherwise one
-// busy destination would be forgotten within seconds.
-const (
-	trimBatch = 64
-	leastKept = 10_000
-)
+// trimBatch bounds one call of the script.
+const trimBatch = 64
 
 // logBytes is how much memory :attempts has in the whole project unless Keep says
 // otherwise: evidence of some 700,000 attempts where receivers always answer the
@@ -139,12 +134,7 @@ func (m *memory) limit(ctx context.Context, c *conn.Client) int64 {
 }
 
 // share is one partition's part of a limit for the project.
-func (s *Store) share(limit int) int { return Share(limit, len(s.tags)) }
-
-// Share is the part of a limit that one of so many partitions has.
-func Share(limit, partitions int) int {
-	return max(limit/partitions, min(limit, leastKept))
-}
+func (s *Store) share(limit int) int { return partitions.Share(limit, len(s.tags)) }
 
 // TrimFrom has the trims by age begin at this partition.
 func (s *Store) TrimFrom(partition int) { s.partitions.TrimFrom(partition) }

@@ -297,7 +297,7 @@ func (s *Store) observeBreakers(h partitions.Hint, failing map[dispatcher.Lane]t
 func (s *Store) Look(ctx context.Context, all bool) (wait time.Duration, err error) {
 	list, wait := s.partitions.Unseen()
 	if all {
-		list = s.all()
+		list = s.conn.All()
 	}
 	if len(list) == 0 {
 		return wait, nil

@@ -237,7 +237,7 @@ func bubble(t *testing.T, polls bool, test func(q *fakeQueue, stop func())) {
 			polls: polls, ready: map[d.Lane][]string{}, taken: map[d.DeliveryID]d.TakenLease{}, unfit: map[string]int{},
 			results: map[string]d.Settled{}, statuses: map[string]d.Status{},
 		}
-		q.t = takers.New(q, q, slog.New(slog.DiscardHandler))
+		q.t = takers.New(q, q, q, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- q.t.Run(ctx) }()

@@ -218,7 +218,7 @@ func (s *settling) read(ctx context.Context) error {
 	for _, i := range s.unread {
 		reading.Go(func() error {
 			told := &s.told[i]
-			view, err := s.t.store.Read(ctx, told.ID.Message)
+			view, err := s.t.reads.Read(ctx, told.ID.Message)
 			var lost *dispatcher.Emptied
 			at := slices.IndexFunc(view.Deliveries, func(d dispatcher.Delivery) bool { return d.ID == told.ID })
 			switch {

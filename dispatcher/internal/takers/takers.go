@@ -24,9 +24,13 @@ type Store interface {
 	Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, error)
 	Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) []dispatcher.Adopted
 	Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) []dispatcher.Adopted
-	Read(ctx context.Context, id string) (dispatcher.MessageView, error)
 	Intact(ctx context.Context, lanes ...dispatcher.Lane) error
 	Polls() bool
+}
+
+// Reads reads the messages of taken deliveries.
+type Reads interface {
+	Read(ctx context.Context, id string) (dispatcher.MessageView, error)
 }
 
 // Engine has the methods of the engine that takers call.
@@ -45,6 +49,7 @@ type Engine interface {
 // Takers serves the callers of an instance that take.
 type Takers struct {
 	store  Store
+	reads  Reads
 	engine Engine
 	log    *slog.Logger
 
@@ -57,9 +62,9 @@ type Takers struct {
 }
 
 // New makes Takers. OnTakeable has to be called for the events of the queue.
-func New(store Store, engine Engine, log *slog.Logger) *Takers {
+func New(store Store, reads Reads, engine Engine, log *slog.Logger) *Takers {
 	return &Takers{
-		store: store, engine: engine, log: log, lines: map[dispatcher.Lane][]*waiter{},
+		store: store, reads: reads, engine: engine, log: log, lines: map[dispatcher.Lane][]*waiter{},
 		stop: make(chan struct{}), gaps: wait.NewSignal(),
 	}
 }

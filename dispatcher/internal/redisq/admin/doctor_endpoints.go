@@ -86,7 +86,7 @@ func (d *doctor) eachEndpoint(ctx context.Context) error {
 // decrypted, only its existence is checked.
 func (d *doctor) indexOf(id, stored string) []any {
 	version, text, _ := strings.Cut(stored, " ")
-	e, err := d.s.Decode(id, stored)
+	e, err := d.s.Endpoints.Decode(id, stored)
 	if err == nil {
 		return []any{id, version, conn.ToMillis(e.CreatedAt), conn.Flag(len(e.PublicKeys()) > 0), e.UID, e.Tenant}
 	}
@@ -124,12 +124,12 @@ func (d *doctor) astray(ctx context.Context, index keys.Kind, tenant string) err
 // sealed compares the counts of endpoints for each encryption key with the records. It
 // reports nothing if the counts change meanwhile.
 func (d *doctor) sealed(ctx context.Context) error {
-	before, _, err := d.s.SealedCounts(ctx)
+	before, _, err := d.s.Endpoints.SealedCounts(ctx)
 	if err != nil {
 		return err
 	}
 	seen, found := map[string]bool{}, map[string]int{}
-	_, err = d.s.EachRecord(ctx, math.MaxInt, func(id, stored string) {
+	_, err = d.s.Endpoints.EachRecord(ctx, math.MaxInt, func(id, stored string) {
 		if !seen[id] {
 			seen[id] = true
 			found[endpoints.SealedBy(stored)]++
@@ -138,7 +138,7 @@ func (d *doctor) sealed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, _, err := d.s.SealedCounts(ctx)
+	after, _, err := d.s.Endpoints.SealedCounts(ctx)
 	if err != nil || !maps.Equal(before, after) {
 		return err
 	}

@@ -122,7 +122,7 @@ func (d *doctor) wrongLimits(ctx context.Context) (map[string]wrongLimit, error)
 	wrong := map[string]wrongLimit{}
 	known := map[string]bool{}
 	for cursor := ""; ; {
-		page, next, err := d.s.ListEndpoints(ctx, dispatcher.EndpointFilter{Limit: endpointsAtOnce, Cursor: cursor})
+		page, next, err := d.s.Endpoints.ListEndpoints(ctx, dispatcher.EndpointFilter{Limit: endpointsAtOnce, Cursor: cursor})
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (d *doctor) wrongLimits(ctx context.Context) (map[string]wrongLimit, error)
 			known[e.ID] = true
 			lanes[i] = e.Lane()
 		}
-		states, err := d.s.LaneStates(ctx, lanes)
+		states, err := d.s.LaneReader.LaneStates(ctx, lanes)
 		if err != nil {
 			return nil, err
 		}
@@ -161,11 +161,11 @@ func (d *doctor) orphans(ctx context.Context, known map[string]bool, wrong map[s
 		}
 	}
 	for some := range slices.Chunk(lanes, endpointsAtOnce) {
-		states, err := d.s.LaneStates(ctx, some)
+		states, err := d.s.LaneReader.LaneStates(ctx, some)
 		if err != nil {
 			return err
 		}
-		versions, err := d.s.EndpointVersions(ctx, names(some))
+		versions, err := d.s.Endpoints.EndpointVersions(ctx, names(some))
 		if err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (d *doctor) ends(ctx context.Context) error {
 			continue
 		}
 		if d.e.Fix {
-			if err := d.s.ForgetDeleted(ctx, e.name); err != nil {
+			if err := d.s.Endpoints.ForgetDeleted(ctx, e.name); err != nil {
 				return err
 			}
 		}
@@ -223,7 +223,7 @@ func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) 
 			limits.Version = wrong[id].want
 		}
 		if kind == "limits" {
-			found, err := d.s.Endpoints(ctx, []string{id})
+			found, err := d.s.Endpoints.Endpoints(ctx, []string{id})
 			if err != nil {
 				return err
 			}

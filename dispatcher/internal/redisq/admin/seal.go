@@ -15,7 +15,7 @@ import (
 // SealEndpoints seals all endpoints again with the first key, and copies their limits to
 // their lanes. report is called for each endpoint that was not sealed with it.
 func SealEndpoints(ctx context.Context, s *redisq.Store, report func(id string, err error)) error {
-	return s.SealEndpoints(ctx, func(e *dispatcher.Endpoint) error {
+	return s.Endpoints.SealEndpoints(ctx, func(e *dispatcher.Endpoint) error {
 		_, err := s.Limit(ctx, doctorName, e.Lane(), e.Limits(), false)
 		return err
 	}, report)
@@ -51,7 +51,7 @@ func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)
 func (s *projectStore) sealSome(ctx context.Context, n int, found []string, fail func(error)) (sealed int, err error) {
 	var calls []conn.Call
 	for i := 0; i+1 < len(found); i += 2 {
-		record, err := codec.SealRecord(found[i], found[i+1], s.Box())
+		record, err := codec.SealRecord(found[i], found[i+1], s.Endpoints.Box())
 		if err != nil {
 			fail(err)
 		}

@@ -271,3 +271,10 @@ func (c *Client) askTime(ctx context.Context, pipe redis.Pipeliner, b *Batch, at
 	}
 	return func() (now time.Time, err error) { return now, nil }
 }
+
+// Each cuts n things into batches of at most size and calls do with the bounds.
+func Each(n, size int, do func(from, to int)) {
+	for from := 0; from < n; from += size {
+		do(from, min(from+size, n))
+	}
+}

@@ -95,6 +95,23 @@ func (c *Client) SetConf(conf string) { c.conf.Store(&conf) }
 // Partitions returns the number of partitions.
 func (c *Client) Partitions() int { return len(c.tags) }
 
+// All are the numbers of all partitions.
+func (c *Client) All() []int {
+	all := make([]int, len(c.tags))
+	for n := range all {
+		all[n] = n
+	}
+	return all
+}
+
+// PartitionOf is the partition of a lane.
+func (c *Client) PartitionOf(lane dispatcher.Lane) int {
+	if len(c.tags) == 1 {
+		return 0
+	}
+	return keys.Partition(string(lane), len(c.tags))
+}
+
 // Tag returns the hash tag of a partition, or of home. It is the prefix of the names of
 // its keys.
 func (c *Client) Tag(partition int) string {

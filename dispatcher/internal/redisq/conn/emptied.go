@@ -320,3 +320,9 @@ func (c *Client) NoteLost(ctx context.Context, id string, epochs map[int]string)
 	}
 	return c.Verify(ctx)
 }
+
+// IsLoss reports whether an error says that data were lost.
+func IsLoss(err error) bool {
+	var loss *dispatcher.Emptied
+	return errors.As(err, &loss)
+}

@@ -79,7 +79,7 @@ func newTestBox(t testing.TB, keys ...string) *seal.Box {
 	return box
 }
 
-func mustRead(t testing.TB, store *redisq.Store, id string) *dispatcher.Endpoint {
+func mustRead(t testing.TB, store *redisqtest.Whole, id string) *dispatcher.Endpoint {
 	t.Helper()
 	got, err := store.Endpoints(t.Context(), []string{id})
 	require.NoError(t, err)

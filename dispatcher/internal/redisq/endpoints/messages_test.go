@@ -25,7 +25,7 @@ func published(id string) dispatcher.Entry {
 }
 
 // mustClaim claims one delivery.
-func mustClaim(t testing.TB, store *redisq.Store, by string) dispatcher.Claimed {
+func mustClaim(t testing.TB, store *redisqtest.Whole, by string) dispatcher.Claimed {
 	t.Helper()
 	ctx := t.Context()
 	_, _, err := store.Beat(ctx, by, 1)
@@ -45,7 +45,7 @@ func TestNoKeyOfRedisTellsTheHeadersOfAMessage(t *testing.T) {
 	options := endpointOptions(server, newTestBox(t, key))
 	options.Permits, options.LaneMaxInFlight = 64, 64
 	store := openTestStore(t, options)
-	schedule := func(s *redisq.Store, id string) {
+	schedule := func(s *redisqtest.Whole, id string) {
 		out, err := s.Schedule(ctx, "one", 64, 0, []dispatcher.Entry{published(id)})
 		require.NoError(t, err)
 		require.NoError(t, out[0].Err)

@@ -205,7 +205,7 @@ func TestAPlainEndpointIsRefusedOnceThereIsAKeyUntilAPersonHasItSealed(t *testin
 }
 
 // sealed are the endpoints that were sealed anew.
-func sealed(t testing.TB, store *redisq.Store) (all []string) {
+func sealed(t testing.TB, store *redisqtest.Whole) (all []string) {
 	t.Helper()
 	require.NoError(t, admin.SealEndpoints(t.Context(), store, func(id string, err error) { all = append(all, fmt.Sprint(id, " ", err)) }))
 	return all
@@ -291,7 +291,7 @@ func TestEncryptionKeysCanBeRotated(t *testing.T) {
 	ctx := t.Context()
 	first, second := newTestKey(), newTestKey()
 	options := endpointOptions(redistest.StartMini(t), newTestBox(t, first))
-	open := func(keys ...string) *redisq.Store {
+	open := func(keys ...string) *redisqtest.Whole {
 		o := options
 		o.Seal = newTestBox(t, keys...)
 		return openTestStore(t, o)

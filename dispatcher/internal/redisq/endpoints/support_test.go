@@ -23,12 +23,12 @@ var projects atomic.Int64
 
 // openTestStore opens a store that is closed with the test. Beside the endpoints
 // it has the queue, with which a store of endpoints always goes.
-func openTestStore(t testing.TB, options redisq.Options) *redisq.Store {
+func openTestStore(t testing.TB, options redisq.Options) *redisqtest.Whole {
 	t.Helper()
 	store, err := redisq.Open(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	return store
+	return redisqtest.WholeOf(store)
 }
 
-func measured(s *redisq.Store) *redisqtest.Gauge { return redisqtest.Measure(s.Client(), nil) }
+func measured(s *redisqtest.Whole) *redisqtest.Gauge { return redisqtest.Measure(s.Client(), nil) }

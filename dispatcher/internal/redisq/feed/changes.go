@@ -81,7 +81,7 @@ func (r *passage) changesNow(ctx context.Context) error {
 
 // endpointsNow reads the records of endpoints that changed.
 func (r *passage) endpointsNow(ctx context.Context, ids []string) error {
-	stored, home, err := r.f.store.StoredByID(ctx, ids)
+	stored, home, err := r.f.store.Endpoints.StoredByID(ctx, ids)
 	if err != nil {
 		return err
 	}

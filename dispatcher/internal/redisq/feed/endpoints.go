@@ -16,7 +16,7 @@ import (
 
 // Endpoints reads a page of the records of all endpoints.
 func (f *Feed) Endpoints(ctx context.Context, cursor string) (page []archive.Endpoint, next string, err error) {
-	stored, home, next, err := f.store.StoredPage(ctx, cursor)
+	stored, home, next, err := f.store.Endpoints.StoredPage(ctx, cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -44,7 +44,7 @@ func (f *Feed) Deleted(ctx context.Context, kept []archive.Endpoint) (gone []arc
 	for i := range kept {
 		ids[i] = kept[i].ID
 	}
-	stored, home, err := f.store.StoredByID(ctx, ids)
+	stored, home, err := f.store.Endpoints.StoredByID(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (f *Feed) PausedLanes(ctx context.Context, partition int, kept []archive.Pa
 	}
 	add(dispatcher.AllLanes)
 	for cursor := strconv.Itoa(partition) + "-"; ; {
-		page, next, err := f.store.HeldLanes(ctx, cursor)
+		page, next, err := f.store.LaneReader.HeldLanes(ctx, cursor)
 		if err != nil {
 			return h, err
 		}

@@ -20,7 +20,7 @@ import (
 func (a *archived) endpoint(id string) *dispatcher.Endpoint {
 	a.T.Helper()
 	e := redisqtest.Endpoint(id)
-	redisqtest.MustCreate(a.T, a.store.Bare(), e)
+	redisqtest.MustCreate(a.T, a.store.Bare().Endpoints, e)
 	return e
 }
 
@@ -110,15 +110,15 @@ func TestAChangeOfAnEndpointIsALineOfTheLog(t *testing.T) {
 		require.Empty(a.T, endpoints(a.read()), "once")
 
 		e = redisqtest.NextVersion(e)
-		require.NoError(a.T, a.store.Bare().ChangeEndpoint(a.T.Context(), e))
+		require.NoError(a.T, a.store.Bare().Endpoints.ChangeEndpoint(a.T.Context(), e))
 		a.limit("ep_a", e.Limits())
 		require.Equal(a.T, []string{"ep_a 2 false"}, endpoints(a.read()))
 
-		end, err := a.store.Bare().DeleteEndpoint(a.T.Context(), "ep_a")
+		end, err := a.store.Bare().Endpoints.DeleteEndpoint(a.T.Context(), "ep_a")
 		require.NoError(a.T, err)
 		a.limit("ep_a", dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted})
 		require.Equal(a.T, []string{"ep_a 3 true", "ep_a 3 true"}, endpoints(a.read()), "both lines answer what is so by now")
-		require.NoError(a.T, a.store.Bare().ForgetDeleted(a.T.Context(), "ep_a"))
+		require.NoError(a.T, a.store.Bare().Endpoints.ForgetDeleted(a.T.Context(), "ep_a"))
 		require.Equal(a.T, []string{"ep_a 3 true"}, endpoints(a.read()), "the store has nothing of it any more, but its line")
 	})
 }

@@ -8,9 +8,8 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/ended"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
 // indexes are the sets in which a job finds deliveries, as scripts name them. A job that
@@ -37,8 +36,8 @@ func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt
 	page.More, page.LookedAt = r.Number() == 1, int(r.Number())
 	from.score, from.name = r.Text(), r.Text()
 	for r.More() {
-		e := ended.Entry{Status: status, Name: r.Text(), At: r.Time(), Head: r.Text(), Progress: r.Text()}
-		d, ok := redisq.DecodeEnded(e)
+		e := read.EndedEntry{Status: status, Name: r.Text(), At: r.Time(), Head: r.Text(), Progress: r.Text()}
+		d, ok := read.DecodeEnded(e)
 		if ok && f.Matches(&d, e.At) {
 			page.Deliveries = append(page.Deliveries, d)
 		}

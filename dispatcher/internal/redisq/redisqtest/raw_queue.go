@@ -13,12 +13,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-type queue = redisq.Store // an embedded Store would hide its method Store
-
 // Raw is a Store of which a test says which partitions a call asks, and that
 // answers what it takes in besides, the hints.
 type Raw struct {
-	*queue
+	*Whole
 
 	mu    sync.Mutex // guards hints
 	hints []Hint
@@ -30,7 +28,7 @@ func OpenRaw(ctx context.Context, o redisq.Options) (*Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Raw{queue: s}
+	r := &Raw{Whole: WholeOf(s)}
 	s.OnAnswer(func(h partitions.Hint) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -38,9 +36,6 @@ func OpenRaw(ctx context.Context, o redisq.Options) (*Raw, error) {
 	})
 	return r, nil
 }
-
-// Bare is the store as others use it.
-func (r *Raw) Bare() *redisq.Store { return r.queue }
 
 // heard are the hints of answers since it was last called.
 func (r *Raw) heard() []Hint {
@@ -81,10 +76,10 @@ func hintsOf(list []partitions.Hint) (hints []Hint) {
 }
 
 // Queue is the Store itself.
-func (r *Raw) Queue() *redisq.Store { return r.queue }
+func (r *Raw) Queue() *redisq.Store { return r.changes }
 
 func (r *Raw) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []Hint, error) {
-	out, err := r.queue.Schedule(ctx, by, free, lease, batch)
+	out, err := r.Whole.Schedule(ctx, by, free, lease, batch)
 	return out, r.heard(), err
 }
 
@@ -94,12 +89,12 @@ func (r *Raw) Move(ctx context.Context, by string, in []int) ([]dispatcher.Claim
 }
 
 func (r *Raw) Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) ([]dispatcher.Adopted, []Hint) {
-	adopted := r.queue.Adopt(ctx, by, leases)
+	adopted := r.Whole.Adopt(ctx, by, leases)
 	return adopted, r.heard()
 }
 
 func (r *Raw) Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) ([]dispatcher.Adopted, []Hint) {
-	extended := r.queue.Extend(ctx, by, leases, lasts)
+	extended := r.Whole.Extend(ctx, by, leases, lasts)
 	return extended, r.heard()
 }
 
@@ -115,13 +110,13 @@ func (r *Raw) ClaimBeside(ctx context.Context, by string, in []int, c dispatcher
 }
 
 func (r *Raw) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.SettleResult, []Hint, error) {
-	results, err := resultsOf(r.queue.Settle(ctx, by, batch))
+	results, err := resultsOf(r.Whole.Settle(ctx, by, batch))
 	return results, r.heard(), err
 }
 
 // Settled is Settle with all that is told of each settlement.
 func (r *Raw) Settled(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []Hint) {
-	settled := r.queue.Settle(ctx, by, batch)
+	settled := r.Whole.Settle(ctx, by, batch)
 	return settled, r.heard()
 }
 
@@ -139,7 +134,7 @@ func resultsOf(settled []dispatcher.Settled) ([]dispatcher.SettleResult, error) 
 }
 
 func (r *Raw) Reap(ctx context.Context, by, dead string) (int, []Hint, error) {
-	taken, err := r.queue.Reap(ctx, by, dead)
+	taken, err := r.Whole.Reap(ctx, by, dead)
 	return taken, r.heard(), err
 }
 
@@ -150,51 +145,51 @@ func (r *Raw) Trim(ctx context.Context, by string, in []int, keep dispatcher.Kee
 }
 
 func (r *Raw) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []Hint, error) {
-	changes, err := r.queue.Cancel(ctx, by, ids)
+	changes, err := r.Whole.Cancel(ctx, by, ids)
 	return changes, r.heard(), err
 }
 
 func (r *Raw) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, []Hint, error) {
-	changes, err := r.queue.Retry(ctx, by, ids, delivered)
+	changes, err := r.Whole.Retry(ctx, by, ids, delivered)
 	return changes, r.heard(), err
 }
 
 func (r *Raw) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []Hint, error) {
-	n, err := r.queue.Limit(ctx, by, lane, l, clear)
+	n, err := r.Whole.Limit(ctx, by, lane, l, clear)
 	return n, r.heard(), err
 }
 
 func (r *Raw) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (int, bool, []Hint, error) {
-	waiting, cut, err := r.queue.Cut(ctx, by, lane, since)
+	waiting, cut, err := r.Whole.Cut(ctx, by, lane, since)
 	return waiting, cut, r.heard(), err
 }
 
 func (r *Raw) Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, []Hint, error) {
-	taken, err := r.queue.Take(ctx, by, t)
+	taken, err := r.Whole.Take(ctx, by, t)
 	return taken, r.heard(), err
 }
 
 func (r *Raw) Works(ctx context.Context, by string, lane dispatcher.Lane) ([]Hint, error) {
-	err := r.queue.Works(ctx, by, lane)
+	err := r.Whole.Works(ctx, by, lane)
 	return r.heard(), err
 }
 
 func (r *Raw) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) ([]Hint, error) {
-	err := r.queue.EndWaits(ctx, by, lanes)
+	err := r.Whole.EndWaits(ctx, by, lanes)
 	return r.heard(), err
 }
 
 func (r *Raw) Uncut(ctx context.Context, by string, lane dispatcher.Lane) error {
-	return r.queue.Uncut(ctx, by, lane)
+	return r.Whole.Uncut(ctx, by, lane)
 }
 
 func (r *Raw) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (int, string, []Hint, error) {
-	ended, next, err := r.queue.Sweep(ctx, by, lane, cursor)
+	ended, next, err := r.Whole.Sweep(ctx, by, lane, cursor)
 	return ended, next, r.heard(), err
 }
 
 func (r *Raw) ReadHints(ctx context.Context, in []int) ([]Hint, error) {
-	hints, err := r.queue.ReadHints(ctx, in)
+	hints, err := r.Whole.ReadHints(ctx, in)
 	return hintsOf(hints), err
 }
 

@@ -54,7 +54,7 @@ func TestARestoreThatWasKilledIsRepeatedInACluster(t *testing.T) {
 			require.NoError(t, second.Release(ctx))
 			require.Equal(t, want, unfinished(t, s, p.Now))
 			mustBeSound(t, p, 6)
-			held, err := s.Bare().LaneStates(ctx, []dispatcher.Lane{dispatcher.AllLanes})
+			held, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{dispatcher.AllLanes})
 			require.NoError(t, err)
 			require.Equal(t, dispatcher.HeldNone, held[0].Limits.Held, "the hold of the first restore is over, too")
 		})

@@ -47,7 +47,7 @@ func TestADeliveryComesBackWithWhatItsReceiverAnswered(t *testing.T) {
 		puts, err := target.Put(ctx, []archive.Open{o})
 		require.NoError(t, err)
 		require.Equal(t, []archive.Put{archive.PutNew}, puts)
-		view, err := s.Bare().Read(ctx, "m")
+		view, err := s.Bare().Deliveries.Read(ctx, "m")
 		require.NoError(t, err)
 		d := view.Deliveries[0]
 		require.Equal(t, []any{503, "status 503", 2}, []any{d.LastStatus, d.LastError, d.Attempts})
@@ -75,7 +75,7 @@ func TestPausesComeBackAsTheyWere(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.NoError(t, target.Release(ctx))
-		states, err := s.Bare().LaneStates(ctx, []dispatcher.Lane{"u_a", dispatcher.AllLanes})
+		states, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{"u_a", dispatcher.AllLanes})
 		require.NoError(t, err)
 		require.Equal(t, []any{"https://a.example", "shop", since, "key:ops"}, []any{states[0].URL, states[0].Tenant, states[0].Since, states[0].By})
 		require.Equal(t, []any{since, "key:ops", dispatcher.HeldPaused}, []any{states[1].Since, states[1].By, states[1].Limits.Held})
@@ -86,11 +86,11 @@ func TestAnEndpointThatNeitherHasIsLost(t *testing.T) {
 	onBoth(t, func(t *testing.T, server redistest.Redis) {
 		p := redisqtest.NewProject(t, server, 2)
 		s := p.Open(2)
-		redisqtest.MustCreate(t, s.Bare(), redisqtest.Endpoint("ep_there"), redisqtest.Endpoint("ep_deleted"))
+		redisqtest.MustCreate(t, s.Bare().Endpoints, redisqtest.Endpoint("ep_there"), redisqtest.Endpoint("ep_deleted"))
 		for n, lane := range []dispatcher.Lane{"ep_there", "ep_deleted", "ep_lost", "ep_lost", "u_1"} {
 			p.Publish(s, p.Entry(fmt.Sprint("m", n), []dispatcher.Lane{lane}))
 		}
-		redisqtest.MustDelete(t, s.Bare(), "ep_deleted")
+		redisqtest.MustDelete(t, s.Bare().Endpoints, "ep_deleted")
 		lost, err := restore.New(s.Bare(), "one").Lost(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, map[dispatcher.Lane]int64{"ep_lost": 2}, lost)
@@ -117,8 +117,8 @@ func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
 			e.Headers = []dispatcher.Header{{Name: "X-Token", Value: "t"}}
 			e.Linked, e.HeadersFor = true, "https://before.example/"
 			e.TopicsAllowed, e.TopicsGiven = []string{"order.*"}, []string{"order.paid"}
-			redisqtest.MustCreate(t, s.Bare(), e)
-			stored, _, err := s.Bare().StoredByID(ctx, []string{id})
+			redisqtest.MustCreate(t, s.Bare().Endpoints, e)
+			stored, _, err := s.Bare().Endpoints.StoredByID(ctx, []string{id})
 			require.NoError(t, err)
 			list = append(list, archive.Endpoint{ID: id, Version: e.Version, Record: stored[0].Record})
 			e.Version = 4
@@ -139,7 +139,7 @@ func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
 		_, _, err = s.Beat(ctx, "one", 2)
 		require.NoError(t, err)
 
-		found, err := s.Bare().Endpoints(ctx, []string{"ep_p", "ep_x", "ep_n"})
+		found, err := s.Bare().Endpoints.Endpoints(ctx, []string{"ep_p", "ep_x", "ep_n"})
 		require.NoError(t, err)
 		require.Nil(t, found[1], "it was deleted")
 		require.Equal(t, []any{int64(5), true, "key:shop"}, []any{found[0].Version, found[0].Paused, found[0].HeldBy})
@@ -149,9 +149,9 @@ func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
 		}
 		resumed := redisqtest.NextVersion(found[0])
 		resumed.Paused = false
-		require.NoError(t, s.Bare().ChangeEndpoint(ctx, resumed))
+		require.NoError(t, s.Bare().Endpoints.ChangeEndpoint(ctx, resumed))
 		limit(resumed, dispatcher.HeldNone)
-		states, err := s.Bare().LaneStates(ctx, []dispatcher.Lane{"ep_p"})
+		states, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{"ep_p"})
 		require.NoError(t, err)
 		require.Equal(t, dispatcher.HeldNone, states[0].Limits.Held)
 	})

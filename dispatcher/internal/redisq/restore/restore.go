@@ -138,7 +138,7 @@ func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, hold
 	for i := range list {
 		lanes[i] = dispatcher.Lane(list[i].ID)
 	}
-	states, err := t.store.LaneStates(ctx, lanes)
+	states, err := t.store.LaneReader.LaneStates(ctx, lanes)
 	if err != nil {
 		return 0, err
 	}
@@ -178,7 +178,7 @@ const lanesAtOnce = 256
 func (t *Target) Lost(ctx context.Context) (map[dispatcher.Lane]int64, error) {
 	lost := map[dispatcher.Lane]int64{}
 	for after, more := "", true; more; more = after != "" {
-		states, next, err := t.store.LanesHere(ctx, lanesAtOnce, after)
+		states, next, err := t.store.LaneReader.LanesHere(ctx, lanesAtOnce, after)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func (t *Target) Lost(ctx context.Context) (map[dispatcher.Lane]int64, error) {
 		for i := range states {
 			ids[i] = string(states[i].Lane)
 		}
-		stored, _, err := t.store.StoredByID(ctx, ids)
+		stored, _, err := t.store.Endpoints.StoredByID(ctx, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -206,12 +206,12 @@ func (t *Target) Lost(ctx context.Context) (map[dispatcher.Lane]int64, error) {
 // as it is now. Version 0: there is nothing to write.
 func (t *Target) putEndpoint(ctx context.Context, e *archive.Endpoint, lane dispatcher.LaneLimits) (l dispatcher.LaneLimits, fresh bool, err error) {
 	if t.loss == nil || t.loss.Home {
-		return t.store.PutBack(ctx, endpoints.Back{ID: e.ID, Version: e.Version, Record: e.Record, Deleted: e.Deleted, Lane: lane})
+		return t.store.Endpoints.PutBack(ctx, endpoints.Back{ID: e.ID, Version: e.Version, Record: e.Record, Deleted: e.Deleted, Lane: lane})
 	}
 	if e.Deleted || !t.fills(t.partition(dispatcher.Lane(e.ID))) {
 		return l, false, nil
 	}
-	found, err := t.store.Endpoints(ctx, []string{e.ID})
+	found, err := t.store.Endpoints.Endpoints(ctx, []string{e.ID})
 	if err != nil || found[0] == nil {
 		return l, false, err
 	}

@@ -41,7 +41,7 @@ func (l *library) publish(id, tenant string, lanes ...dispatcher.Lane) {
 // lane's partition.
 func (l *library) shelves(tenants ...string) (names []string) {
 	l.Helper()
-	found, err := l.store.Queue().Shelves(l.Context(), tenants)
+	found, err := l.store.Bare().Shelves.Shelves(l.Context(), tenants)
 	require.NoError(l, err)
 	for n, list := range found {
 		for _, name := range list {
@@ -151,11 +151,11 @@ func TestMoreShelvesThanOneCallReadsAreReported(t *testing.T) {
 	}
 	_, err := p.Exec(t.Context())
 	require.NoError(t, err)
-	found, err := l.store.Queue().Shelves(t.Context(), []string{"acme"})
+	found, err := l.store.Bare().Shelves.Shelves(t.Context(), []string{"acme"})
 	require.ErrorIs(t, err, shelf.ErrMore)
 	require.Len(t, found[0], 20_000)
 	require.NoError(t, l.Client.ZRemRangeByRank(t.Context(), key, 0, 0).Err())
-	found, err = l.store.Queue().Shelves(t.Context(), []string{"acme"})
+	found, err = l.store.Bare().Shelves.Shelves(t.Context(), []string{"acme"})
 	require.NoError(t, err)
 	require.Len(t, found[0], 20_000)
 }

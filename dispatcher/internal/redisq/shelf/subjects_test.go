@@ -24,7 +24,7 @@ func (l *library) about(id, subject string, lanes ...dispatcher.Lane) {
 // find names the messages of subjects, and reports whether there are more.
 func (l *library) find(subjects ...string) (ids []string, more bool) {
 	l.Helper()
-	found, more, err := l.store.Queue().Subjects(l.Context(), subjects, time.Time{})
+	found, more, err := l.store.Subjects(l.Context(), subjects, time.Time{})
 	require.NoError(l, err)
 	for _, m := range found {
 		ids = append(ids, m.ID)
@@ -135,7 +135,7 @@ func (l *library) walk(f dispatcher.Filter) (names []string) {
 	require.NoError(l, f.Arrange())
 	for pages := 0; ; pages++ {
 		require.Less(l, pages, 2000, "the walk has no end")
-		page, err := l.store.Queue().List(l.Context(), f)
+		page, err := l.store.List(l.Context(), f)
 		require.NoError(l, err)
 		require.LessOrEqual(l, len(page.Deliveries), f.Limit)
 		for i := range page.Deliveries {

@@ -1,4 +1,4 @@
-package redisq
+package lanes
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ type knownLane struct {
 }
 
 // LaneStates reads lanes, in the order asked for.
-func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
+func (s *Reader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
 	states := make([]dispatcher.LaneState, len(lanes))
 	lists := make(map[int][]int, 1)
 	all := -1 // index of AllLanes among those asked for
@@ -52,16 +52,16 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 			all = i
 			continue
 		}
-		n := s.partition(lane)
+		n := s.conn.PartitionOf(lane)
 		lists[n] = append(lists[n], i)
 	}
 	var calls []conn.Call
 	var shares [][]int
 	if all >= 0 {
-		calls, shares = s.conn.Everywhere(lanesArgs(0, lanePlace{})), make([][]int, len(s.tags))
+		calls, shares = s.conn.Everywhere(lanesArgs(0, lanePlace{})), make([][]int, s.conn.Partitions())
 	}
 	for n, list := range lists {
-		each(len(list), lanesBatch, func(from, to int) {
+		conn.Each(len(list), lanesBatch, func(from, to int) {
 			args := lanesArgs(0, lanePlace{})
 			for _, i := range list[from:to] {
 				args = append(args, string(lanes[i]))
@@ -70,7 +70,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 			shares = append(shares, list[from:to])
 		})
 	}
-	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.lanes, Calls: calls}) {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Lanes, Calls: calls}) {
 		held, _, found, err := readLanes(r, s.failingAfter)
 		if err == nil && len(found) != len(shares[i]) {
 			err = conn.ErrReply
@@ -89,7 +89,7 @@ func (s *Store) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]disp
 }
 
 // Lanes reads a page of the lanes that are known.
-func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
+func (s *Reader) Lanes(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
 	if err := s.conn.LostOf(nil); err != nil {
 		return nil, "", fmt.Errorf("lanes: %w", err)
 	}
@@ -100,7 +100,7 @@ func (s *Store) Lanes(ctx context.Context, limit int, after string) (states []di
 }
 
 // LanesHere is Lanes also where the store lost others.
-func (s *Store) LanesHere(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
+func (s *Reader) LanesHere(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
 	limit = min(cmp.Or(max(limit, 0), 50), lanesPage)
 	var at lanePlace
 	if after != "" {
@@ -145,7 +145,7 @@ func (s *Store) LanesHere(ctx context.Context, limit int, after string) (states 
 
 // laneMerge are the lanes of all partitions, the last made first.
 type laneMerge struct {
-	s       *Store
+	s       *Reader
 	sources []laneSource
 }
 
@@ -157,10 +157,10 @@ type laneSource struct {
 	more  bool        // the partition has lanes that were not read
 }
 
-func (s *Store) mergeLanes(limit int, at lanePlace) *laneMerge {
-	m := &laneMerge{s: s, sources: make([]laneSource, len(s.tags))}
+func (s *Reader) mergeLanes(limit int, at lanePlace) *laneMerge {
+	m := &laneMerge{s: s, sources: make([]laneSource, s.conn.Partitions())}
 	for n := range m.sources {
-		m.sources[n] = laneSource{at: at, chunk: min(limit, max(limit/len(s.tags), lanesLeast), lanesBatch), more: true}
+		m.sources[n] = laneSource{at: at, chunk: min(limit, max(limit/s.conn.Partitions(), lanesLeast), lanesBatch), more: true}
 	}
 	return m
 }
@@ -175,7 +175,7 @@ func (m *laneMerge) fill(ctx context.Context) error {
 			l.chunk = min(2*l.chunk, lanesBatch)
 		}
 	}
-	for _, r := range m.s.conn.Send(ctx, conn.Batch{Script: m.s.scripts.lanes, Calls: calls}) {
+	for _, r := range m.s.conn.Send(ctx, conn.Batch{Script: m.s.scripts.Lanes, Calls: calls}) {
 		_, more, page, err := readLanes(r, m.s.failingAfter)
 		if err != nil {
 			return fmt.Errorf("lanes: %w", err)
@@ -223,7 +223,7 @@ func lanesBehind(l knownLane) lanePlace {
 func lanesArgs(most int, at lanePlace) []any {
 	after := ""
 	if at.Lane != "" {
-		after = scoreText(at.Score)
+		after = conn.ScoreText(at.Score)
 	}
 	return []any{0, most, after, at.Lane}
 }
@@ -289,27 +289,4 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 		st.Limit = dispatcher.WhyRate
 	}
 	return l, nil
-}
-
-// readyLanes searches a page of the lanes of a partition.
-func (l *lister) readyLanes(ctx context.Context, at *cursor) (lanes []string, next uint64, err error) {
-	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, conn.Flag(!l.asks(dispatcher.StatusReady)))
-	r := l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.readyLanes, Calls: []conn.Call{{Partition: at.partition, Args: args}}})[0]
-	r.Hint()
-	if r.Err != nil {
-		return nil, 0, r.Err
-	}
-	next, err = strconv.ParseUint(r.Text(), 10, 64)
-	if err != nil {
-		return nil, 0, conn.ErrReply
-	}
-	if server := conn.ProcessName(r.Text()); r.Err == nil && !goesOn(at, server) {
-		return l.readyLanes(ctx, at)
-	}
-	l.cost += costOfScan*int(r.Number()) + costOfScript
-	for r.More() {
-		lanes = append(lanes, r.Text())
-	}
-	slices.Sort(lanes)
-	return lanes, next, r.Err
 }

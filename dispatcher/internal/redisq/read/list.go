@@ -1,4 +1,4 @@
-package redisq
+package read
 
 import (
 	"cmp"
@@ -71,11 +71,11 @@ type listed struct {
 const namedLanes = 64
 
 // listOf walks the statuses for deliveries of some lanes, or of tenants with as few.
-func (s *Store) listOf(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+func (s *Deliveries) listOf(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	if len(f.Lanes) > 0 || len(f.Tenants) == 0 {
 		return s.list(ctx, f, f.Lanes)
 	}
-	shelves, err := s.Shelves(ctx, f.Tenants)
+	shelves, err := s.shelf.Shelves(ctx, f.Tenants)
 	if err != nil && !errors.Is(err, shelf.ErrMore) {
 		return dispatcher.Page{}, fmt.Errorf("list: %w", err)
 	}
@@ -93,12 +93,12 @@ func (s *Store) listOf(ctx context.Context, f dispatcher.Filter) (dispatcher.Pag
 }
 
 // list reads a page. It looks at lanes only; none: at all of them.
-func (s *Store) list(ctx context.Context, f dispatcher.Filter, lanes []dispatcher.Lane) (dispatcher.Page, error) {
+func (s *Deliveries) list(ctx context.Context, f dispatcher.Filter, lanes []dispatcher.Lane) (dispatcher.Page, error) {
 	at, err := s.listAt(ctx, &f)
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
-	names, err := s.names(ctx)
+	names, err := InstanceNames(ctx, s.conn)
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
@@ -109,7 +109,7 @@ func (s *Store) list(ctx context.Context, f dispatcher.Filter, lanes []dispatche
 	}
 	for _, section := range all[max(slices.Index(all, at.section), 0):] {
 		if at.section != section {
-			at = cursor{section: section}
+			at = listCursor{section: section}
 		}
 		next, err := l.section(ctx, at)
 		if err != nil {
@@ -126,7 +126,7 @@ func (s *Store) list(ctx context.Context, f dispatcher.Filter, lanes []dispatche
 
 // lister fills one page.
 type lister struct {
-	s     *Store
+	s     *Deliveries
 	f     dispatcher.Filter
 	of    []dispatcher.Lane // it looks at no others; none: it looks at all
 	names []any
@@ -140,7 +140,7 @@ type lister struct {
 	byMarks                  bool   // marked deliveries are found by their marks
 }
 
-func newLister(s *Store, f dispatcher.Filter, names []any, of []dispatcher.Lane) *lister {
+func newLister(s *Deliveries, f dispatcher.Filter, names []any, of []dispatcher.Lane) *lister {
 	if f.Failed && len(f.Statuses) == 0 {
 		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
 	}
@@ -163,7 +163,7 @@ func (l *lister) spent() bool { return l.cost >= listMost }
 
 // section reads on in one section. It answers a nil cursor at the end of the
 // section.
-func (l *lister) section(ctx context.Context, at cursor) (*cursor, error) {
+func (l *lister) section(ctx context.Context, at listCursor) (*listCursor, error) {
 	l.up = at.section == sectionDue
 	if next, err := l.behind(ctx, &at); next != nil || err != nil {
 		return next, err
@@ -208,7 +208,7 @@ func (l *lister) full() bool { return len(l.page.Deliveries) >= l.limit }
 type chunk struct {
 	entries []listed
 	more    bool
-	last    cursor // score (for marks the scan's cursor and process) and name of the last one read
+	last    listCursor // score (for marks the scan's cursor and process) and name of the last one read
 }
 
 // want is how many entries one call asks for.
@@ -222,7 +222,7 @@ func (l *lister) args(index, of string, wanted int, after, last string) []any {
 // read calls the script some times, all in one round trip.
 func (l *lister) read(ctx context.Context, calls ...conn.Call) ([]chunk, error) {
 	chunks := make([]chunk, len(calls))
-	for i, r := range l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.list, Calls: calls}) {
+	for i, r := range l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.List, Calls: calls}) {
 		if err := l.readChunk(r, &chunks[i]); err != nil {
 			return nil, err
 		}
@@ -286,7 +286,7 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 // take puts a chunk's entries on the page, each followed by those that wait
 // behind it. It answers a cursor if the page ends there. Otherwise at is where
 // to go on.
-func (l *lister) take(ctx context.Context, c chunk, at *cursor) (*cursor, error) {
+func (l *lister) take(ctx context.Context, c chunk, at *listCursor) (*listCursor, error) {
 	for _, e := range c.entries {
 		if next, err := l.takeOne(ctx, e, at); next != nil || err != nil {
 			return next, err
@@ -295,7 +295,7 @@ func (l *lister) take(ctx context.Context, c chunk, at *cursor) (*cursor, error)
 	return nil, nil
 }
 
-func (l *lister) takeOne(ctx context.Context, e listed, at *cursor) (*cursor, error) {
+func (l *lister) takeOne(ctx context.Context, e listed, at *listCursor) (*listCursor, error) {
 	at.score, at.name, at.key, at.last = e.score, e.name, "", 0
 	if key, score, ok := strings.Cut(e.line, " "); ok {
 		at.key = key
@@ -310,15 +310,15 @@ func (l *lister) takeOne(ctx context.Context, e listed, at *cursor) (*cursor, er
 
 // behind goes on in the line behind the entry of the cursor. It answers a
 // cursor if the page ends in that line. Otherwise at is ready to go on.
-func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
+func (l *lister) behind(ctx context.Context, at *listCursor) (*listCursor, error) {
 	id, _ := dispatcher.ParseDeliveryID(at.name)
 	more := at.key != "" && l.asks(dispatcher.StatusScheduled, dispatcher.StatusCancelled)
 	for more {
 		if l.spent() {
 			return at, nil
 		}
-		args := l.args("behind", string(id.Lane), l.want(), scoreText(at.last), at.key)
-		chunks, err := l.read(ctx, conn.Call{Partition: l.s.partition(id.Lane), Args: args})
+		args := l.args("behind", string(id.Lane), l.want(), conn.ScoreText(at.last), at.key)
+		chunks, err := l.read(ctx, conn.Call{Partition: l.s.conn.PartitionOf(id.Lane), Args: args})
 		if err != nil {
 			return nil, err
 		}
@@ -338,7 +338,7 @@ func (l *lister) behind(ctx context.Context, at *cursor) (*cursor, error) {
 
 // walkBegan is the ms in which a walk of all began, by the earliest clock of the masters. 0: it is a walk
 // of some statuses, and those can be few where all are many.
-func (l *lister) walkBegan(ctx context.Context, goesOn bool, at cursor) (int64, error) {
+func (l *lister) walkBegan(ctx context.Context, goesOn bool, at listCursor) (int64, error) {
 	if goesOn {
 		return at.began, nil
 	}
@@ -346,7 +346,7 @@ func (l *lister) walkBegan(ctx context.Context, goesOn bool, at cursor) (int64, 
 		return 0, nil
 	}
 	first := time.Time{}
-	for _, r := range l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.list, Calls: l.s.conn.Everywhere(l.args(sectionReady, "", 1, "", ""))}) {
+	for _, r := range l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.List, Calls: l.s.conn.Everywhere(l.args(sectionReady, "", 1, "", ""))}) {
 		h, _ := r.Hint()
 		if r.Err != nil {
 			return 0, l.s.conn.InPartition(r.Partition, r.Err)
@@ -360,7 +360,7 @@ func (l *lister) walkBegan(ctx context.Context, goesOn bool, at cursor) (int64, 
 
 // moved reads the deliveries that moved since a walk of all began, because they can have moved past the
 // page that was read. It leaves out those that this page has already.
-func (l *lister) moved(ctx context.Context, at cursor) (*cursor, error) {
+func (l *lister) moved(ctx context.Context, at listCursor) (*listCursor, error) {
 	if l.began == 0 {
 		return nil, nil
 	}
@@ -368,12 +368,12 @@ func (l *lister) moved(ctx context.Context, at cursor) (*cursor, error) {
 	for i := range l.page.Deliveries {
 		told[l.page.Deliveries[i].ID] = true
 	}
-	for ; at.partition < len(l.s.tags); at = (cursor{section: sectionMoved, partition: at.partition + 1}) {
+	for ; at.partition < l.s.conn.Partitions(); at = (listCursor{section: sectionMoved, partition: at.partition + 1}) {
 		for more := true; more; {
 			if l.spent() {
 				return &at, nil
 			}
-			args := l.args(sectionMoved, at.known, l.want(), scoreText(at.score), at.name)
+			args := l.args(sectionMoved, at.known, l.want(), conn.ScoreText(at.score), at.name)
 			before := l.page.LookedAt
 			chunks, err := l.read(ctx, conn.Call{Partition: at.partition, Args: args})
 			if err != nil {

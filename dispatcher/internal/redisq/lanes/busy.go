@@ -1,4 +1,4 @@
-package redisq
+package lanes
 
 import (
 	"cmp"
@@ -13,14 +13,11 @@ import (
 )
 
 const (
-	topLanes     = 50          // lanes that stats answers
-	busyAtOnce   = 32          // pages that one round trip reads
-	busyWithin   = time.Second // a look that takes longer is continued by the next one
-	busyQuick    = 100 * time.Millisecond
-	busyOld      = 5 * time.Minute // older results say nothing of now; several scrapes of a million lanes take less
-	firstPlace   = "i0"            // as busy_lanes writes it
-	busyPage     = 400             // lanes that one call reads: half a ms if they are idle, two if all are busy
-	busyIdleFold = 9               // a look that took longer than busyQuick is not repeated for so many times its time
+	topLanes     = 50   // lanes that stats answers
+	busyAtOnce   = 32   // pages that one round trip reads
+	firstPlace   = "i0" // as busy_lanes writes it
+	busyPage     = 400  // lanes that one call reads: half a ms if they are idle, two if all are busy
+	busyIdleFold = 9    // a look that took longer than Pace.Quick is not repeated for so many times its time
 )
 
 // busyLane is a lane with work.
@@ -30,10 +27,10 @@ type busyLane struct {
 	flying, waiting int
 }
 
-// busiest is the result of a look at all lanes.
-type busiest struct {
+// Busiest is the result of a look at all lanes.
+type Busiest struct {
 	lanes  []busyLane // those with the most waiting
-	oldest time.Time  // the time when the oldest ready delivery that may be attempted became ready; zero: there is none
+	Oldest time.Time  // the time when the oldest ready delivery that may be attempted became ready; zero: there is none
 
 	held     [len(heldWhys)]int64   // ready deliveries that may not be attempted, by reason
 	standing [len(toldStates)]int64 // lanes by state
@@ -52,9 +49,9 @@ var (
 	}
 )
 
-// tell adds the deliveries that lanes hold, and the number of lanes in each
+// AddTo adds the deliveries that lanes hold, and the number of lanes in each
 // state.
-func (b *busiest) tell(st *dispatcher.Stats, known int64) {
+func (b *Busiest) AddTo(st *dispatcher.Stats, known int64) {
 	st.Partial = st.Partial || b.part
 	for i, why := range heldWhys {
 		st.Held[why] += b.held[i]
@@ -74,50 +71,61 @@ func (b *busiest) tell(st *dispatcher.Stats, known int64) {
 // quickly, but a million of them take more than a second. Then a result is used
 // for a while, so that it costs Redis a tenth of its time at most.
 type busyLook struct {
-	turn   chan struct{} // 1 deep: one look at a time
-	within time.Duration // busyWithin
-	quick  time.Duration // busyQuick
+	turn chan struct{} // 1 deep: one look at a time
 
-	done  busiest       // result of the last complete look
+	done  Busiest       // result of the last complete look
 	ended time.Time     // end of that look; zero: there was none
 	took  time.Duration // time that it took
 
 	begun time.Time // of the look under way
-	found busiest   // its result so far
+	found Busiest   // its result so far
 	left  []int     // partitions that are not finished; empty: no look is under way
 	pages []string  // place to go on at in each partition
 	in    []string  // the process of each partition's server that the place is valid for
 	spent time.Duration
 }
 
-func newBusyLook() *busyLook {
-	return &busyLook{turn: make(chan struct{}, 1), within: busyWithin, quick: busyQuick}
+// Pace bounds the work of Busiest.
+type Pace struct {
+	Within time.Duration // a call that takes longer is continued by the next one
+	Quick  time.Duration // a result that took longer is returned again for a while
+	Old    time.Duration // a result that is older is not returned
 }
 
-// look answers the busiest lanes, as they are now or were a short while ago. A
+// usualPace lets several scrapes read a million lanes before the result is too old.
+var usualPace = Pace{Within: time.Second, Quick: 100 * time.Millisecond, Old: 5 * time.Minute}
+
+// Busiest reads the lanes with the most work, or returns the result of a moment ago.
+func (s *Reader) Busiest(ctx context.Context) (Busiest, error) { return s.busy.look(ctx, s) }
+
+func newBusyLook() *busyLook {
+	return &busyLook{turn: make(chan struct{}, 1)}
+}
+
+// look answers the Busiest lanes, as they are now or were a short while ago. A
 // first look that is not complete answers a part.
-func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
+func (b *busyLook) look(ctx context.Context, s *Reader) (Busiest, error) {
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
 	case <-ctx.Done():
-		return busiest{}, ctx.Err()
+		return Busiest{}, ctx.Err()
 	}
-	if b.took > b.quick && time.Since(b.ended) < min(busyIdleFold*b.took, busyOld) {
+	if b.took > s.Pace.Quick && time.Since(b.ended) < min(busyIdleFold*b.took, s.Pace.Old) {
 		return b.done, nil
 	}
 	began := time.Now()
-	if len(b.left) == 0 || began.Sub(b.begun) > busyOld {
+	if len(b.left) == 0 || began.Sub(b.begun) > s.Pace.Old {
 		b.begun, b.spent = began, 0
 		b.begin(s)
 	}
 	var errs []error
-	for len(b.left) > 0 && time.Since(began) < b.within && ctx.Err() == nil {
+	for len(b.left) > 0 && time.Since(began) < s.Pace.Within && ctx.Err() == nil {
 		errs = append(errs, b.page(ctx, s))
 	}
 	b.spent += time.Since(began)
 	if len(b.left) > 0 {
-		if !b.ended.IsZero() && time.Since(b.ended) < busyOld {
+		if !b.ended.IsZero() && time.Since(b.ended) < s.Pace.Old {
 			return b.done, partitions.Join(errs...)
 		}
 		found := b.found
@@ -132,14 +140,14 @@ func (b *busyLook) look(ctx context.Context, s *Store) (busiest, error) {
 }
 
 // begin has all lanes be read from the start.
-func (b *busyLook) begin(s *Store) {
-	b.found, b.left = busiest{}, s.all()
-	b.pages, b.in = slices.Repeat([]string{firstPlace}, len(s.tags)), make([]string, len(s.tags))
+func (b *busyLook) begin(s *Reader) {
+	b.found, b.left = Busiest{}, s.conn.All()
+	b.pages, b.in = slices.Repeat([]string{firstPlace}, s.conn.Partitions()), make([]string, s.conn.Partitions())
 }
 
 // page reads on in some partitions. A partition that does not answer is left
 // out.
-func (b *busyLook) page(ctx context.Context, s *Store) error {
+func (b *busyLook) page(ctx context.Context, s *Reader) error {
 	some := b.left[:min(len(b.left), busyAtOnce)]
 	fewest := 0
 	if len(b.found.lanes) == topLanes {
@@ -147,11 +155,11 @@ func (b *busyLook) page(ctx context.Context, s *Store) error {
 	}
 	calls := make([]conn.Call, len(some))
 	for i, n := range some {
-		calls[i] = conn.Call{Partition: n, Args: []any{0, b.pages[n], busyPage, fewest, topLanes, millisUp(s.failingAfter)}}
+		calls[i] = conn.Call{Partition: n, Args: []any{0, b.pages[n], busyPage, fewest, topLanes, conn.MillisUp(s.failingAfter)}}
 	}
 	left := slices.Clone(b.left[len(some):])
 	var errs []error
-	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.busyLanes, Calls: calls}) {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Busy, Calls: calls}) {
 		n := some[i]
 		next, in, err := b.read(r)
 		switch {
@@ -176,8 +184,8 @@ func (b *busyLook) read(r conn.Call) (next, in string, err error) {
 		return "", "", r.Err
 	}
 	next, in = r.Text(), r.Text()
-	if oldest := r.Time(); !oldest.IsZero() && (b.found.oldest.IsZero() || oldest.Before(b.found.oldest)) {
-		b.found.oldest = oldest
+	if oldest := r.Time(); !oldest.IsZero() && (b.found.Oldest.IsZero() || oldest.Before(b.found.Oldest)) {
+		b.found.Oldest = oldest
 	}
 	for i := range b.found.held {
 		b.found.held[i] += r.Number()
@@ -198,4 +206,49 @@ func (b *busyLook) read(r conn.Call) (next, in string, err error) {
 	b.found.lanes = slices.CompactFunc(b.found.lanes, func(x, y busyLane) bool { return x.lane == y.lane })
 	b.found.lanes = b.found.lanes[:min(len(b.found.lanes), topLanes)]
 	return next, in, r.Err
+}
+
+// AddTop adds the states of the lanes with the most work, as far as their
+// partitions answer. Paused lanes come first.
+func (s *Reader) AddTop(ctx context.Context, b Busiest, st *dispatcher.Stats) error {
+	shares := make(map[int][]int, 1)
+	for i, l := range b.lanes {
+		st.Lanes = append(st.Lanes, dispatcher.LaneState{
+			Lane: dispatcher.Lane(l.lane), LaneCount: dispatcher.LaneCount{InFlight: l.flying, Waiting: l.waiting},
+		})
+		shares[l.partition] = append(shares[l.partition], i)
+	}
+	var calls []conn.Call
+	for n, share := range shares {
+		args := lanesArgs(0, lanePlace{})
+		for _, i := range share {
+			args = append(args, b.lanes[i].lane)
+		}
+		calls = append(calls, conn.Call{Partition: n, Args: args})
+	}
+	var errs []error
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Lanes, Calls: calls}) {
+		share := shares[r.Partition]
+		_, _, found, err := readLanes(r, s.failingAfter)
+		if err == nil && len(found) != len(share) {
+			err = conn.ErrReply
+		}
+		if errs = append(errs, s.conn.InPartition(r.Partition, err)); err != nil {
+			continue
+		}
+		for n, i := range share {
+			count := st.Lanes[i].LaneCount
+			st.Lanes[i] = found[n].state
+			st.Lanes[i].LaneCount = count // the count that orders them
+		}
+	}
+	slices.SortStableFunc(st.Lanes, func(a, b dispatcher.LaneState) int { return pausedFirst(&a) - pausedFirst(&b) })
+	return partitions.Join(errs...)
+}
+
+func pausedFirst(l *dispatcher.LaneState) int {
+	if l.Limits.Held == dispatcher.HeldPaused {
+		return 0
+	}
+	return 1
 }

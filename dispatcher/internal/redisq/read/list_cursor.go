@@ -1,11 +1,10 @@
-package redisq
+package read
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,14 +15,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// cursor is where a page ended: the section, and the score and name of the last
+// listCursor is where a page ended: the section, and the score and name of the last
 // entry that was read. Ready lists and marks need more, since they have no
 // single order. Both need the partition and the cursor of its scan. Ready lists
 // need the lane, with the position as the score. If the page ended among the
 // deliveries that wait behind an entry, it has their ordering key and the score
 // of the last one read. What moved is looked for in the lanes of a partition: it needs the ms
 // in :known of the lane, as known, and the ms of acceptance as the score.
-type cursor struct {
+type listCursor struct {
 	section, lane string
 	partition     int
 	scan          uint64
@@ -38,26 +37,15 @@ type cursor struct {
 }
 
 // text is the cursor before it is sealed.
-func (c cursor) text() string {
+func (c listCursor) text() string {
 	return strings.Join([]string{
 		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),
-		scoreText(c.score), c.name, c.key, scoreText(c.last), c.server, c.known, strconv.FormatInt(c.began, 10),
+		conn.ScoreText(c.score), c.name, c.key, conn.ScoreText(c.last), c.server, c.known, strconv.FormatInt(c.began, 10),
 	}, " ")
 }
 
-// scoreText is a score as Redis reads it.
-func scoreText(score float64) string {
-	switch {
-	case math.IsInf(score, 1):
-		return "+inf"
-	case math.IsInf(score, -1):
-		return "-inf"
-	}
-	return strconv.FormatFloat(score, 'f', -1, 64)
-}
-
 // readCursor reads what text wrote.
-func readCursor(text string) (c cursor, err error) {
+func readCursor(text string) (c listCursor, err error) {
 	f := strings.Split(text, " ")
 	if len(f) != 11 || !slices.Contains(sections, f[0]) {
 		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
@@ -72,14 +60,14 @@ func readCursor(text string) (c cursor, err error) {
 	c.began, errs[4] = strconv.ParseInt(f[10], 10, 64)
 	for _, err := range errs {
 		if err != nil || c.partition < 0 || c.began < 0 || c.score != c.score || c.last != c.last {
-			return cursor{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+			return listCursor{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
 		}
 	}
 	return c, nil
 }
 
 // placeOrCursor reads the place of a page that was read from shelves, or a cursor.
-func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at cursor, err error) {
+func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at listCursor, err error) {
 	var text string
 	if json.Unmarshal(sealed, &text) == nil {
 		return readCursor(text)
@@ -88,7 +76,7 @@ func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at cursor, err error) {
 	if err := json.Unmarshal(sealed, &place); err != nil {
 		return at, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
 	}
-	at = cursor{section: sectionEnded, score: float64(conn.ToMillis(place.At)), name: place.ID, placed: true}
+	at = listCursor{section: sectionEnded, score: float64(conn.ToMillis(place.At)), name: place.ID, placed: true}
 	switch {
 	case f.Order == dispatcher.OrderDue:
 		at.section = sectionDue
@@ -99,7 +87,7 @@ func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at cursor, err error) {
 }
 
 // anyPlace is the place of a cursor among ends or next attempts; nil: it has none.
-func (c cursor) anyPlace() *dispatcher.EndPlace {
+func (c listCursor) anyPlace() *dispatcher.EndPlace {
 	if c.name == "" {
 		return nil
 	}
@@ -109,20 +97,20 @@ func (c cursor) anyPlace() *dispatcher.EndPlace {
 // goesOn notes the process of a partition's server that answered. It reports whether the
 // cursor's scan is of that process, or at its start. Else the cursor goes back there, and the
 // section shows some deliveries again.
-func goesOn(at *cursor, server string) bool {
+func goesOn(at *listCursor, server string) bool {
 	same := at.server == server || at.scan == 0 && at.lane == "" && at.name == ""
 	if !same {
-		*at = cursor{section: at.section, partition: at.partition}
+		*at = listCursor{section: at.section, partition: at.partition}
 	}
 	at.server = server
 	return same
 }
 
 // listAt is where a page begins.
-func (s *Store) listAt(ctx context.Context, f *dispatcher.Filter) (at cursor, err error) {
+func (s *Deliveries) listAt(ctx context.Context, f *dispatcher.Filter) (at listCursor, err error) {
 	switch {
 	case f.Part == dispatcher.PartEnded && f.From != nil:
-		return cursor{section: sectionEnded, score: float64(millisOf(f.From.At)), name: cmp.Or(f.From.ID, "\x00")}, nil
+		return listCursor{section: sectionEnded, score: float64(millisOf(f.From.At)), name: cmp.Or(f.From.ID, "\x00")}, nil
 	case f.Cursor == "":
 		return at, nil
 	}
@@ -130,14 +118,14 @@ func (s *Store) listAt(ctx context.Context, f *dispatcher.Filter) (at cursor, er
 	if err = s.sealer.Open(ctx, shelf.ListOf(*f), f.Cursor, &sealed); err == nil {
 		at, err = placeOrCursor(f, sealed)
 	}
-	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= len(s.tags)) {
+	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= s.conn.Partitions()) {
 		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
 	}
 	return at, err
 }
 
 // place returns the place of a cursor among the ends, or nil for a cursor of another section.
-func (c cursor) place() *dispatcher.EndPlace {
+func (c listCursor) place() *dispatcher.EndPlace {
 	if c.section != sectionEnded {
 		return nil
 	}

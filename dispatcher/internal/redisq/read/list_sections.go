@@ -1,4 +1,4 @@
-package redisq
+package read
 
 import (
 	"cmp"
@@ -38,9 +38,9 @@ type source struct {
 	lanes     string // a filter for these lanes instead of the list's own; empty: the list's own
 
 	buffer []listed
-	more   bool   // it has entries after the bound
-	bound  cursor // score and name; the entries that follow are not newer
-	wanted int    // of the last call; it grows while no entry matches
+	more   bool       // it has entries after the bound
+	bound  listCursor // score and name; the entries that follow are not newer
+	wanted int        // of the last call; it grows while no entry matches
 }
 
 // beforeAll is before all names of one score in the order of ZREVRANGE. No name
@@ -49,14 +49,14 @@ const beforeAll = "\xff"
 
 // due reads deliveries that wait for a time. Those in a deleted lane are
 // cancelled.
-func (l *lister) due(ctx context.Context, at cursor) (*cursor, error) {
+func (l *lister) due(ctx context.Context, at listCursor) (*listCursor, error) {
 	if l.asks(dispatcher.StatusScheduled, dispatcher.StatusRetrying) {
 		return l.merge(ctx, at, l.everywhere("due"))
 	}
 	if !l.asks(dispatcher.StatusCancelled) {
 		return nil, nil
 	}
-	deleted, err := l.s.deletedLanes(ctx)
+	deleted, err := l.s.lanes.Deleted(ctx)
 	if err != nil || len(deleted) == 0 {
 		return nil, err
 	}
@@ -78,11 +78,11 @@ func (l *lister) everywhere(index string) []*source {
 // partitions are those that may have matching deliveries.
 func (l *lister) partitions() []int {
 	if len(l.of) == 0 {
-		return l.s.all()
+		return l.s.conn.All()
 	}
 	var list []int
 	for _, lane := range l.of {
-		list = append(list, l.s.partition(lane))
+		list = append(list, l.s.conn.PartitionOf(lane))
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -117,7 +117,7 @@ func (l *lister) ended() []*source {
 }
 
 // begin is where a section begins.
-func (l *lister) begin(section string) (at cursor) {
+func (l *lister) begin(section string) (at listCursor) {
 	at.section, at.score, at.name = section, math.Inf(1), beforeAll
 	switch {
 	case l.up && l.f.Since.IsZero():
@@ -132,7 +132,7 @@ func (l *lister) begin(section string) (at cursor) {
 
 // merge reads sources in one order. It reads the sources that may
 // be next, and the others only when the page comes to them.
-func (l *lister) merge(ctx context.Context, at cursor, from []*source) (*cursor, error) {
+func (l *lister) merge(ctx context.Context, at listCursor, from []*source) (*listCursor, error) {
 	if at.name == "" {
 		at = l.begin(at.section)
 	}
@@ -150,7 +150,7 @@ func (l *lister) merge(ctx context.Context, at cursor, from []*source) (*cursor,
 			}
 		} else {
 			if l.spent() {
-				return &cursor{section: at.section, score: best.bound.score, name: best.bound.name}, nil
+				return &listCursor{section: at.section, score: best.bound.score, name: best.bound.name}, nil
 			}
 			if err := l.fetch(ctx, from); err != nil {
 				return nil, err
@@ -162,15 +162,15 @@ func (l *lister) merge(ctx context.Context, at cursor, from []*source) (*cursor,
 }
 
 // head is the newest entry that a source may have.
-func (s *source) head() cursor {
+func (s *source) head() listCursor {
 	if len(s.buffer) > 0 {
-		return cursor{score: s.buffer[0].score, name: s.buffer[0].name}
+		return listCursor{score: s.buffer[0].score, name: s.buffer[0].name}
 	}
 	return s.bound
 }
 
 // order orders as the section does.
-func (l *lister) order(a, b cursor) int {
+func (l *lister) order(a, b listCursor) int {
 	if l.up {
 		return newer(b, a)
 	}
@@ -178,7 +178,7 @@ func (l *lister) order(a, b cursor) int {
 }
 
 // newer orders by score and then by name, the highest first, as ZREVRANGE does.
-func newer(a, b cursor) int {
+func newer(a, b listCursor) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(b.name, a.name))
 }
 
@@ -191,7 +191,7 @@ func (s *source) key() string {
 
 // peek asks each source for its newest score after the cursor. It leaves out
 // sources that have none.
-func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source, error) {
+func (l *lister) peek(ctx context.Context, at listCursor, from []*source) ([]*source, error) {
 	for _, s := range from {
 		s.bound = at
 	}
@@ -207,13 +207,13 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 	for n := range byPartition {
 		partitions = append(partitions, n)
 	}
-	span, before := &redis.ZRangeBy{Min: "-inf", Max: scoreText(at.score), Count: 1}, beforeAll
+	span, before := &redis.ZRangeBy{Min: "-inf", Max: conn.ScoreText(at.score), Count: 1}, beforeAll
 	if l.up {
-		span.Min, span.Max, before = scoreText(at.score), "+inf", ""
+		span.Min, span.Max, before = conn.ScoreText(at.score), "+inf", ""
 	}
 	err := l.s.conn.EachPartition(ctx, "read indexes", partitions, func(p redis.Pipeliner, i int) {
 		for _, s := range byPartition[partitions[i]] {
-			if key := l.s.tags[s.partition] + s.key(); l.up {
+			if key := l.s.conn.Tag(s.partition) + s.key(); l.up {
 				*heads[s] = p.ZRangeByScoreWithScores(ctx, key, span)
 			} else {
 				*heads[s] = p.ZRevRangeByScoreWithScores(ctx, key, span)
@@ -230,7 +230,7 @@ func (l *lister) peek(ctx context.Context, at cursor, from []*source) ([]*source
 			return true
 		}
 		if head[0].Score != at.score {
-			s.bound = cursor{score: head[0].Score, name: before}
+			s.bound = listCursor{score: head[0].Score, name: before}
 		}
 		return false
 	}), nil
@@ -258,7 +258,7 @@ func (l *lister) fetch(ctx context.Context, from []*source) error {
 		s.wanted = min(max(2*s.wanted, l.want()/len(dry), listLeast), listChunk)
 		after := ""
 		if !math.IsInf(s.bound.score, 0) {
-			after = scoreText(s.bound.score)
+			after = conn.ScoreText(s.bound.score)
 		}
 		args := l.args(s.index, s.of, s.wanted, after, s.bound.name)
 		if s.lanes != "" {
@@ -280,79 +280,12 @@ func (l *lister) fetch(ctx context.Context, from []*source) error {
 	return nil
 }
 
-// lanesChunk is how many lanes one call searches for ready deliveries.
-const lanesChunk = 1000
-
-// ready reads the ready lists of lanes one after another. These are the lanes
-// of the filter, or all lanes with ready deliveries in the order of a scan.
-func (l *lister) ready(ctx context.Context, at cursor) (*cursor, error) {
-	if len(l.of) > 0 {
-		lanes := make([]string, len(l.of))
-		for i, lane := range l.of {
-			lanes[i] = string(lane)
-		}
-		slices.Sort(lanes)
-		return l.lists(ctx, &at, slices.Compact(lanes))
-	}
-	for ; at.partition < len(l.s.tags); at.partition, at.scan = at.partition+1, 0 {
-		for {
-			if l.spent() {
-				return &at, nil
-			}
-			lanes, next, err := l.readyLanes(ctx, &at)
-			if err != nil {
-				return nil, err
-			}
-			if next, err := l.lists(ctx, &at, lanes); next != nil || err != nil {
-				return next, err
-			}
-			if at.scan = next; next == 0 {
-				break
-			}
-		}
-	}
-	return nil, nil
-}
-
-// lists reads the ready lists of lanes, in order, from the cursor on. It leaves
-// the cursor after them.
-func (l *lister) lists(ctx context.Context, at *cursor, lanes []string) (*cursor, error) {
-	from, _ := slices.BinarySearch(lanes, at.lane)
-	for _, lane := range lanes[from:] {
-		if lane != at.lane {
-			at.lane, at.score, at.name, at.key, at.last = lane, 0, "", "", 0
-		}
-		for more := true; more; {
-			if l.spent() {
-				return at, nil
-			}
-			after := ""
-			if at.name != "" {
-				after = scoreText(at.score)
-			}
-			args := l.args("ready", lane, l.want(), after, at.name)
-			chunks, err := l.read(ctx, conn.Call{Partition: l.s.partition(dispatcher.Lane(lane)), Args: args})
-			if err != nil {
-				return nil, err
-			}
-			if next, err := l.take(ctx, chunks[0], at); next != nil || err != nil {
-				return next, err
-			}
-			if more = chunks[0].more; more {
-				at.score, at.name = chunks[0].last.score, chunks[0].last.name
-			}
-		}
-	}
-	*at = cursor{section: sectionReady, partition: at.partition, scan: at.scan, server: at.server}
-	return nil, nil
-}
-
 // marks reads deliveries that ended and are still in their place. Their mark
 // says how they ended.
-func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
-	sizes := make([]*redis.IntCmd, len(l.s.tags))
-	err := l.s.conn.EachPartition(ctx, "read marks", l.s.all(), func(p redis.Pipeliner, n int) {
-		sizes[n] = p.HLen(ctx, l.s.tags[n]+keys.Marks)
+func (l *lister) marks(ctx context.Context, at listCursor) (*listCursor, error) {
+	sizes := make([]*redis.IntCmd, l.s.conn.Partitions())
+	err := l.s.conn.EachPartition(ctx, "read marks", l.s.conn.All(), func(p redis.Pipeliner, n int) {
+		sizes[n] = p.HLen(ctx, l.s.conn.Tag(n)+keys.Marks)
 	})
 	if err != nil {
 		return nil, err
@@ -362,7 +295,7 @@ func (l *lister) marks(ctx context.Context, at cursor) (*cursor, error) {
 			continue
 		}
 		if n > at.partition {
-			at = cursor{section: sectionMarks, partition: n}
+			at = listCursor{section: sectionMarks, partition: n}
 		}
 		for more := true; more; {
 			if l.spent() {

@@ -1,0 +1,127 @@
+package lanes
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+)
+
+// heldPage is how many held lanes one call reads: some 10 KiB.
+const heldPage = 100
+
+// heldAtOnce is how many entries one command reads of all paused lanes.
+const heldAtOnce = 1000
+
+// pageOf is the partition of a cursor, <partition>-<cursor in it>, and the cursor
+// in it.
+func (s *Reader) pageOf(cursor string) (partition int, inside string, err error) {
+	if cursor == "" {
+		return 0, "", nil
+	}
+	number, inside, ok := strings.Cut(cursor, "-")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 0 || n >= s.conn.Partitions() {
+		return 0, "", fmt.Errorf("%w: %q", dispatcher.ErrCursor, cursor)
+	}
+	return n, inside, nil
+}
+
+// pageAfter is the cursor behind a page of a partition; empty: it was the last one.
+func (s *Reader) pageAfter(partition int, inside string) string {
+	if inside == "" {
+		partition++
+	}
+	if partition == s.conn.Partitions() {
+		return ""
+	}
+	return strconv.Itoa(partition) + "-" + inside
+}
+
+// HeldLanes reads a page of the lanes that are held, one partition after the other.
+func (s *Reader) HeldLanes(ctx context.Context, cursor string) (list []dispatcher.HeldLane, next string, err error) {
+	n, at, err := s.pageOf(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	list, next, err = s.heldLanesIn(ctx, n, at)
+	return list, s.pageAfter(n, next), s.conn.InPartition(n, err)
+}
+
+// heldLanesIn reads a page of one partition. Of lanes of endpoints it reads the
+// versions of their limits behind that: never older ones.
+func (s *Reader) heldLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
+	tag := s.conn.Tag(partition)
+	found, next, err := s.conn.Scan(ctx, "read held lanes", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+		return p.HScan(ctx, tag+keys.Held, at, "", heldPage)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	var names []string
+	for i := 0; i+1 < len(found); i += 2 {
+		if found[i] == string(dispatcher.AllLanes) {
+			continue
+		}
+		l, ok := codec.ParseHeld(found[i+1])
+		if !ok {
+			continue // doctor reports it
+		}
+		l.Lane = dispatcher.Lane(found[i])
+		list, names = append(list, l), append(names, found[i])
+	}
+	if len(names) == 0 {
+		return nil, next, nil
+	}
+	var limits *redis.SliceCmd
+	err = s.conn.At(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keys.Limits, names...) })
+	if err != nil {
+		return nil, "", err
+	}
+	for i, value := range limits.Val() {
+		text, _ := value.(string)
+		if l, err := codec.ParseLimits(text); err == nil {
+			list[i].Version = l.Version
+		}
+	}
+	return list, next, nil
+}
+
+// eachHeld calls do for the entries of :held, a page of each partition at a
+// time. It may tell of one twice. A partition that does not answer is left out, and its
+// error is answered.
+func (s *Reader) eachHeld(ctx context.Context, do func(partition int, lane, text string)) error {
+	var errs []error
+	for w := s.conn.Walk("read held lanes", s.conn.All()); len(w.Left) > 0; {
+		errs = append(errs, w.Pages(ctx, func(p redis.Pipeliner, n int, at uint64) *redis.ScanCmd {
+			return p.HScan(ctx, s.conn.Tag(n)+keys.Held, at, "", heldAtOnce)
+		}, func(n int, page []string) {
+			for k := 0; k+1 < len(page); k += 2 {
+				do(n, page[k], page[k+1])
+			}
+		}))
+	}
+	return partitions.Join(errs...)
+}
+
+// Deleted finds the lanes of deleted endpoints that may have waiting
+// deliveries, by partition.
+func (s *Reader) Deleted(ctx context.Context) (map[int][]string, error) {
+	deleted := make(map[int][]string)
+	err := s.eachHeld(ctx, func(partition int, lane, text string) {
+		if h, _ := codec.ParseHeld(text); h.Held == dispatcher.HeldDeleted {
+			deleted[partition] = append(deleted[partition], lane)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return deleted, nil
+}

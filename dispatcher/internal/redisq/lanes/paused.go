@@ -1,0 +1,88 @@
+package lanes
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+)
+
+// paused finds all paused lanes, the last paused first, and whether all are
+// paused.
+func (s *Reader) paused(ctx context.Context) (list []dispatcher.HeldLane, all *dispatcher.HeldLane, err error) {
+	err = s.eachHeld(ctx, func(_ int, lane, text string) {
+		h, ok := codec.ParseHeld(text)
+		switch h.Lane = dispatcher.Lane(lane); {
+		case !ok || h.Held != dispatcher.HeldPaused: // doctor reports it
+		case h.Lane != dispatcher.AllLanes:
+			list = append(list, h)
+		case all == nil || h.Since.Before(all.Since): // the partitions were changed one after another
+			all = &h
+		}
+	})
+	slices.SortFunc(list, comparePaused)
+	return slices.CompactFunc(list, func(a, b dispatcher.HeldLane) bool { return a.Lane == b.Lane }), all, err
+}
+
+func comparePaused(a, b dispatcher.HeldLane) int {
+	return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Lane, b.Lane))
+}
+
+// pausedPage reads a page of the paused lanes. next is empty at the end.
+func (s *Reader) pausedPage(ctx context.Context, limit int, at lanePlace) (states []dispatcher.LaneState, next string, err error) {
+	list, all, err := s.paused(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if at.Lane == "" && all != nil {
+		states = append(states, heldLanes(all))
+	}
+	if at.Lane != "" {
+		last := dispatcher.HeldLane{LaneVersion: dispatcher.LaneVersion{Lane: dispatcher.Lane(at.Lane)}, Since: conn.FromMillis(int64(at.Score))}
+		from, there := slices.BinarySearchFunc(list, last, comparePaused)
+		if list = list[from:]; there {
+			list = list[1:]
+		}
+	}
+	if len(list) > limit {
+		list = list[:limit]
+		last := lanePlace{Score: float64(conn.ToMillis(list[limit-1].Since)), Lane: string(list[limit-1].Lane)}
+		if next, err = s.sealer.Seal(ctx, laneList, last); err != nil {
+			return nil, "", err
+		}
+	}
+	found, err := s.LaneStates(ctx, lanesOf(list))
+	if err != nil {
+		return nil, "", err
+	}
+	for _, st := range found {
+		if st.Limits.Held == dispatcher.HeldPaused { // else it was resumed meanwhile, and comes among the others
+			states = append(states, st)
+		}
+	}
+	return states, next, nil
+}
+
+func lanesOf(list []dispatcher.HeldLane) []dispatcher.Lane {
+	lanes := make([]dispatcher.Lane, len(list))
+	for i, h := range list {
+		lanes[i] = h.Lane
+	}
+	return lanes
+}
+
+// PausedLanes reads the paused lanes.
+func (s *Reader) PausedLanes(ctx context.Context, most int) (states []dispatcher.LaneState, total int, err error) {
+	list, all, err := s.paused(ctx)
+	total = len(list)
+	if all != nil {
+		states = append(states, heldLanes(all))
+		total++
+	}
+	found, readErr := s.LaneStates(ctx, lanesOf(list[:min(most, len(list))]))
+	return append(states, found...), total, partitions.Join(err, readErr)
+}

@@ -1,0 +1,366 @@
+package read
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
+)
+
+// Bounds. A page orders at most mostGroups: reading them takes Redis some 15 ms.
+// Where there are more, the next ones follow in an order of their own. One command
+// reads pageOfScan, in less than half a ms.
+const (
+	mostGroups = 50_000
+	pageOfScan = 1000
+)
+
+// DeadCounts reads how many deliveries are dead, by destination and reason, from the counts
+// that every script keeps. It reads no delivery.
+type DeadCounts struct {
+	conn   *conn.Client
+	sealer *cursor.Sealer
+	most   int // groups that a page orders
+}
+
+// NewDeadCounts makes DeadCounts, of which a page orders at most so many groups; 0: mostGroups.
+func NewDeadCounts(c *conn.Client, most int) *DeadCounts {
+	return &DeadCounts{conn: c, sealer: cursor.New(c), most: cmp.Or(most, mostGroups)}
+}
+
+// Page reads the groups that match, the largest first. What a lane is called is
+// filled in where that is known. Where it is not, the tenant may be another one.
+func (c *DeadCounts) Page(ctx context.Context, f dispatcher.DeadFilter) (page dispatcher.DeadPage, err error) {
+	list := dispatcher.ListName("dead", f)
+	var at deadPlace
+	if f.Cursor != "" {
+		if err := c.open(ctx, list, f.Cursor, &at); err != nil {
+			return page, err
+		}
+	}
+	var rest *deadPlace
+	if len(f.Lanes) > 0 {
+		page.Groups, err = c.named(ctx, f)
+	} else {
+		page.Groups, rest, err = c.window(ctx, &at)
+	}
+	if err != nil {
+		return page, err
+	}
+	if err = c.choose(ctx, f, &page); err != nil {
+		return page, err
+	}
+	slices.SortFunc(page.Groups, compareGroups)
+	if at.Count > 0 {
+		last := dispatcher.DeadGroup{Lane: at.Lane, Reason: at.Reason, Count: at.Count}
+		from, there := slices.BinarySearchFunc(page.Groups, last, compareGroups)
+		if there {
+			from++
+		}
+		page.Groups = page.Groups[from:]
+	}
+	if limit := cmp.Or(f.Limit, 50); len(page.Groups) > limit {
+		page.Groups = page.Groups[:limit]
+		last := page.Groups[limit-1]
+		at.Count, at.Lane, at.Reason = last.Count, last.Lane, last.Reason
+		rest = &at
+	}
+	if rest != nil {
+		if page.Next, err = c.sealer.Seal(ctx, list, rest); err != nil {
+			return page, err
+		}
+	}
+	if len(f.Tenants) == 0 {
+		err = c.name(ctx, page.Groups)
+	}
+	return page, err
+}
+
+// deadPlace is where a page ended: the partitions whose groups are in one order, where the scan
+// of the first one began, and the last group that was shown.
+type deadPlace struct {
+	From, To int    // To: exclusive; 0: it is not known yet
+	Scan     string // cursor in the first partition; empty: from its start
+
+	Count  int64 // of the last group; 0: none was shown
+	Lane   dispatcher.Lane
+	Reason dispatcher.DeadReason
+}
+
+// open opens a cursor. It refuses one that was made before a repartition: it may name
+// partitions that are gone.
+func (c *DeadCounts) open(ctx context.Context, list, text string, at *deadPlace) error {
+	if err := c.sealer.Open(ctx, list, text, at); err != nil {
+		return err
+	}
+	if n := c.conn.Partitions(); at.From >= n || at.To > n {
+		return fmt.Errorf("%w: it is of another division", dispatcher.ErrCursor)
+	}
+	return nil
+}
+
+// compareGroups puts the largest group first.
+func compareGroups(a, b dispatcher.DeadGroup) int {
+	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Reason, b.Reason))
+}
+
+// named reads the groups of the lanes that are asked for.
+func (c *DeadCounts) named(ctx context.Context, f dispatcher.DeadFilter) (groups []dispatcher.DeadGroup, err error) {
+	reasons := f.Reasons
+	if len(reasons) == 0 {
+		reasons = dispatcher.DeadReasons
+	}
+	for _, lane := range f.Lanes {
+		for _, reason := range reasons {
+			groups = append(groups, dispatcher.DeadGroup{Lane: lane, Reason: reason})
+		}
+	}
+	slices.SortFunc(groups, compareGroups)
+	groups = slices.CompactFunc(groups, func(a, b dispatcher.DeadGroup) bool { return compareGroups(a, b) == 0 })
+	err = c.fields(ctx, keys.Buried, groups, func(g *dispatcher.DeadGroup) string { return string(g.Lane) + " " + string(g.Reason) },
+		func(g *dispatcher.DeadGroup, text string) { g.Count, _ = strconv.ParseInt(text, 10, 64) })
+	return slices.DeleteFunc(groups, func(g dispatcher.DeadGroup) bool { return g.Count <= 0 }), err
+}
+
+// window reads the groups of some partitions from the cursor on, as many as one
+// page may order. rest is where the next window begins; nil: there is none.
+func (c *DeadCounts) window(ctx context.Context, at *deadPlace) (groups []dispatcher.DeadGroup, rest *deadPlace, err error) {
+	sizes := make([]*redis.IntCmd, c.conn.Partitions())
+	all := c.conn.All()
+	err = c.conn.EachPartition(ctx, "count groups", all, func(p redis.Pipeliner, n int) { sizes[n] = p.HLen(ctx, c.conn.Tag(n)+keys.Buried) })
+	if err != nil {
+		return nil, nil, err
+	}
+	most := int64(c.most)
+	if at.To == 0 {
+		sum := sizes[at.From].Val()
+		for at.To = at.From + 1; at.Scan == "" && at.To < c.conn.Partitions() && sum+sizes[at.To].Val() <= most; at.To++ {
+			sum += sizes[at.To].Val()
+		}
+	}
+	w := c.walk(slices.DeleteFunc(all[at.From:at.To], func(n int) bool { return sizes[n].Val() == 0 }))
+	w.Cursors[at.From] = at.Scan
+	counts := map[dispatcher.DeadGroup]int64{} // a scan may answer a field twice
+	for len(w.Left) > 0 {
+		if at.To == at.From+1 && int64(len(counts)) >= most {
+			rest = &deadPlace{From: at.From, Scan: conn.Carried(w.Cursors[at.From])}
+			break
+		}
+		if err = c.scan(ctx, w, counts); err != nil {
+			return nil, nil, err
+		}
+		if w.Again && at.Scan != "" { // none of this window was told yet
+			at.Scan, at.Count = "", 0
+		}
+	}
+	if rest == nil && at.To < c.conn.Partitions() {
+		rest = &deadPlace{From: at.To}
+	}
+	return groupsOf(counts), rest, nil
+}
+
+// ByReason counts the dead by reason, page by page. partial says that there are so
+// many groups that it counted some of them only. Beside an error of some partitions it
+// answers what the others have.
+func (c *DeadCounts) ByReason(ctx context.Context) (sums map[dispatcher.DeadReason]int64, partial bool, err error) {
+	var errs []error
+	counts := map[dispatcher.DeadGroup]int64{}
+	w := c.walk(c.conn.All())
+	for len(w.Left) > 0 && len(counts) < c.most {
+		errs = append(errs, c.scan(ctx, w, counts))
+	}
+	sums = map[dispatcher.DeadReason]int64{}
+	for g, n := range counts {
+		sums[g.Reason] += n
+	}
+	return sums, len(w.Left) > 0, errors.Join(errs...)
+}
+
+func (c *DeadCounts) walk(in []int) *conn.Walk { return c.conn.Walk("read groups", in) }
+
+// scan reads a page of each partition.
+func (c *DeadCounts) scan(ctx context.Context, w *conn.Walk, counts map[dispatcher.DeadGroup]int64) error {
+	return w.Pages(ctx, func(p redis.Pipeliner, n int, at uint64) *redis.ScanCmd {
+		return p.HScan(ctx, c.conn.Tag(n)+keys.Buried, at, "", pageOfScan)
+	}, func(_ int, fields []string) {
+		for k := 0; k+1 < len(fields); k += 2 {
+			lane, reason, _ := strings.Cut(fields[k], " ")
+			if count, _ := strconv.ParseInt(fields[k+1], 10, 64); count > 0 { // else a person wrote it: doctor tells
+				counts[dispatcher.DeadGroup{Lane: dispatcher.Lane(lane), Reason: dispatcher.DeadReason(reason)}] = count
+			}
+		}
+	})
+}
+
+func groupsOf(counts map[dispatcher.DeadGroup]int64) []dispatcher.DeadGroup {
+	groups := make([]dispatcher.DeadGroup, 0, len(counts))
+	for g, n := range counts {
+		g.Count = n
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// choose leaves out the groups that do not match. A bare URL's lane that is not
+// known by name any more may be any tenant's, so it stays.
+func (c *DeadCounts) choose(ctx context.Context, f dispatcher.DeadFilter, page *dispatcher.DeadPage) error {
+	owned := make(map[dispatcher.Lane]bool, len(f.Owned))
+	for _, lane := range f.Owned {
+		owned[lane] = true
+	}
+	page.Groups = slices.DeleteFunc(page.Groups, func(g dispatcher.DeadGroup) bool {
+		return len(f.Reasons) > 0 && !slices.Contains(f.Reasons, g.Reason) || len(f.Tenants) > 0 && g.Lane.IsEndpoint() && !owned[g.Lane]
+	})
+	if len(f.Tenants) == 0 {
+		return nil
+	}
+	if err := c.name(ctx, page.Groups); err != nil {
+		return err
+	}
+	page.Groups = slices.DeleteFunc(page.Groups, func(g dispatcher.DeadGroup) bool { return g.URL != "" && !slices.Contains(f.Tenants, g.Tenant) })
+	return nil
+}
+
+// name fills in the origins and tenants of bare URLs' lanes.
+func (c *DeadCounts) name(ctx context.Context, groups []dispatcher.DeadGroup) error {
+	return c.fields(ctx, keys.LaneNames, groups, func(g *dispatcher.DeadGroup) string { return string(g.Lane) },
+		func(g *dispatcher.DeadGroup, text string) {
+			if !g.Lane.IsQueue() { // its name is no origin
+				g.URL, g.Tenant, _ = strings.Cut(text, " ")
+			}
+		})
+}
+
+// fields reads a field for each group, of a hash of its partition. It tells only
+// those that are there.
+func (c *DeadCounts) fields(ctx context.Context, key string, groups []dispatcher.DeadGroup, field func(*dispatcher.DeadGroup) string, tell func(*dispatcher.DeadGroup, string)) error {
+	byPartition := map[int][]int{}
+	for i := range groups {
+		n := c.conn.PartitionOf(groups[i].Lane)
+		byPartition[n] = append(byPartition[n], i)
+	}
+	var partitions []int
+	var shares [][]int
+	for n, all := range byPartition {
+		for share := range slices.Chunk(all, pageOfScan) {
+			partitions, shares = append(partitions, n), append(shares, share)
+		}
+	}
+	answers := make([]*redis.SliceCmd, len(shares))
+	err := c.conn.EachPartition(ctx, "read groups", partitions, func(p redis.Pipeliner, i int) {
+		names := make([]string, len(shares[i]))
+		for k, g := range shares[i] {
+			names[k] = field(&groups[g])
+		}
+		answers[i] = p.HMGet(ctx, c.conn.Tag(partitions[i])+key, names...)
+	})
+	if err != nil {
+		return err
+	}
+	for i, share := range shares {
+		for k, value := range answers[i].Val() {
+			if text, ok := value.(string); ok {
+				tell(&groups[share[k]], text)
+			}
+		}
+	}
+	return nil
+}
+
+// Dead counts what is dead, and looks for the newest of each group.
+func (s *Deliveries) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
+	err := s.conn.LostOf(f.Lanes)
+	var page dispatcher.DeadPage
+	if err == nil {
+		page, err = s.dead.Page(ctx, f)
+	}
+	if err == nil && len(page.Groups) == 0 && page.Next == "" {
+		err = s.conn.IntactOf(ctx, f.Lanes)
+	}
+	if err == nil {
+		err = s.newestDead(ctx, page.Groups)
+	}
+	if err != nil {
+		return dispatcher.DeadPage{}, fmt.Errorf("count the dead: %w", err)
+	}
+	if len(f.Tenants) > 0 {
+		page.Groups = slices.DeleteFunc(page.Groups, func(g dispatcher.DeadGroup) bool {
+			return !g.Lane.IsEndpoint() && !slices.Contains(f.Tenants, g.Tenant)
+		})
+	}
+	return page, nil
+}
+
+// newestDead looks for the newest of each group: in the dead, newest first, as far
+// as a page of a list would look. Of most groups the newest died lately.
+func (s *Deliveries) newestDead(ctx context.Context, groups []dispatcher.DeadGroup) error {
+	type group struct {
+		lane   dispatcher.Lane
+		reason dispatcher.DeadReason
+	}
+	left, at := map[int]map[group]*dispatcher.DeadGroup{}, make([]listCursor, s.conn.Partitions())
+	for i := range groups {
+		g := &groups[i]
+		n := s.conn.PartitionOf(g.Lane)
+		if left[n] == nil {
+			left[n] = map[group]*dispatcher.DeadGroup{}
+		}
+		left[n][group{g.Lane, g.Reason}] = g
+	}
+	l := &lister{s: s}
+	for len(left) > 0 && !l.spent() {
+		var calls []conn.Call
+		for n, of := range left {
+			var lanes []dispatcher.Lane
+			var reasons []dispatcher.DeadReason
+			for g := range of {
+				lanes, reasons = append(lanes, g.lane), append(reasons, g.reason)
+			}
+			slices.Sort(reasons)
+			after := ""
+			if at[n].name != "" {
+				after = conn.ScoreText(at[n].score)
+			}
+			calls = append(calls, conn.Call{Partition: n, Args: []any{
+				0, "dead", "", min(len(of), listChunk), after, at[n].name, " dead ", shelf.Words(slices.Compact(reasons)), shelf.Words(lanes), "0", "1",
+			}})
+		}
+		chunks, err := l.read(ctx, calls...)
+		if err != nil {
+			return err
+		}
+		for i, c := range chunks {
+			n := calls[i].Partition
+			for _, e := range c.entries {
+				key := group{e.delivery.ID.Lane, e.delivery.Reason}
+				if g := left[n][key]; g != nil {
+					setNewest(g, &e.delivery)
+					delete(left[n], key)
+				}
+			}
+			if at[n] = c.last; !c.more || len(left[n]) == 0 {
+				delete(left, n)
+			}
+		}
+	}
+	return nil
+}
+
+func setNewest(g *dispatcher.DeadGroup, d *dispatcher.Delivery) {
+	g.Newest, g.LastStatus, g.LastError = d.Ended, d.LastStatus, d.LastError
+	if u, err := url.Parse(d.URL); err == nil && g.URL == "" && u.Host != "" {
+		g.URL, g.Tenant = u.Scheme+"://"+u.Host, d.Tenant
+	}
+}

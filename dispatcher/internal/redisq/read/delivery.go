@@ -1,0 +1,154 @@
+package read
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
+)
+
+// knownDelivery are what the store knows of one delivery, as scripts tell it.
+type knownDelivery struct {
+	lane, status string
+	at           time.Time // end, next attempt or claim; zero if it has none
+	waitsFor     string    // a word, and the ms of the end where that is known, or how many go first; empty: nothing
+	progress     string    // entry of :progress
+	history      []string  // newest first
+}
+
+// DecodeShelved is a delivery of a lane's list of all its deliveries, without its
+// history. It reports false for a name that is no delivery's, and where its message is gone.
+func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
+	id := e.ID
+	if _, ok := dispatcher.ParseDeliveryID(id.String()); !ok || e.Head == "" {
+		return dispatcher.Delivery{}, false
+	}
+	m, err := codec.DecodeRecord(id.Message, e.Head)
+	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.Time, waitsFor: e.WaitsFor, progress: e.Progress}
+	if e.Newest != "" {
+		f.history = []string{e.Newest}
+	}
+	d := f.delivery(m, id.Message)
+	d.History = nil
+	if err != nil {
+		d.LastError = codec.ErrRecord.Error()
+	}
+	return d, true
+}
+
+// DecodeEnded is a delivery that ended, without its history. It reports false for a
+// name that is no delivery's.
+func DecodeEnded(e EndedEntry) (dispatcher.Delivery, bool) {
+	id, ok := dispatcher.ParseDeliveryID(e.Name)
+	if !ok {
+		return dispatcher.Delivery{}, false
+	}
+	var m *dispatcher.Message
+	if e.Head != "" {
+		m, _ = codec.DecodeRecord(id.Message, e.Head) // what can't be read is not told
+	}
+	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.At, progress: e.Progress}
+	if e.Newest != "" {
+		f.history = []string{e.Newest}
+	}
+	d := f.delivery(m, id.Message)
+	d.History = nil
+	return d, true
+}
+
+// delivery is a delivery of message id, as far as its values can be read. m is
+// nil if the record can't be read. A broken value does not hide the others.
+func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
+	d := dispatcher.Delivery{
+		ID:     dispatcher.DeliveryID{Lane: dispatcher.Lane(f.lane), Message: id},
+		Status: dispatcher.Status(f.status),
+	}
+	if m != nil {
+		d.Topic, d.Tenant, d.Subject, d.URL, d.Created = m.Topic, m.Tenant, m.Subject, m.URL, m.CreatedAt
+		d.MaxAttempts, d.Ladder = m.MaxAttempts, m.Ladder
+	}
+	p, _ := codec.ParseProgress(f.progress) // a malformed text counts as none, as in the scripts
+	d.Climbed, d.LadderFrom = p.Climbed(), p.Base+1
+	d.Attempts, d.LastStatus = p.Attempts, p.Status
+	word, number, _ := strings.Cut(f.waitsFor, " ")
+	d.WaitingFor = word
+	switch n, err := strconv.ParseInt(number, 10, 64); {
+	case err != nil:
+	case word == string(dispatcher.WhyOrder):
+		d.WaitingBehind = int(n)
+	default:
+		d.WaitingUntil = conn.FromMillis(n)
+	}
+	switch d.Status {
+	case dispatcher.StatusDelivered:
+		d.Ended, d.Delivered = f.at, f.at
+		if f.progress == "" {
+			d.Attempts, d.Climbed, d.LastStatus = 1, 1, 200 // the most common end leaves no entry
+		}
+	case dispatcher.StatusDead:
+		d.Ended, d.Reason = f.at, p.Reason
+	case dispatcher.StatusCancelled:
+		d.Ended = f.at
+	case dispatcher.StatusScheduled, dispatcher.StatusRetrying, dispatcher.StatusReady:
+		d.Due = f.at
+		if word == "due" || word == "rung" {
+			d.WaitingUntil = f.at
+		}
+	}
+	for i := len(f.history) - 1; i >= 0; i-- {
+		if attempt, err := codec.ParseAttempt(f.history[i]); err == nil {
+			d.History = append(d.History, attempt)
+		}
+	}
+	if !p.Delivered.IsZero() {
+		d.Delivered = p.Delivered
+		d.History = withSuccess(d.History, p)
+	}
+	withoutStatus(&d)
+	if n := len(d.History); n > 0 {
+		d.LastError = d.History[n-1].Error
+	}
+	if d.Reason == dispatcher.ReasonPoison && p.Deaths > 0 { // the attempts that would say so are gone
+		d.LastError = fmt.Sprintf("the last %d instances that held it died before they had an answer", p.Deaths)
+	}
+	if m == nil {
+		d.LastError = codec.ErrRecord.Error()
+	}
+	return d
+}
+
+// withoutStatus takes away the status of what came of a queue, which has none: a
+// success is stored there as the most common end.
+func withoutStatus(d *dispatcher.Delivery) {
+	if !d.ID.Lane.IsQueue() {
+		return
+	}
+	d.LastStatus = 0
+	for i := range d.History {
+		d.History[i].Status = 0
+	}
+}
+
+// withSuccess puts the first success into the history of a delivery that was sent
+// again, where it was in time, if the history does not have it. No attempt is kept
+// of a first attempt that succeeded. It may be told late, after its lease was lost
+// and an attempt of the same number failed elsewhere.
+func withSuccess(history []dispatcher.Attempt, p codec.Progress) []dispatcher.Attempt {
+	if slices.ContainsFunc(history, func(a dispatcher.Attempt) bool {
+		return a.Number == p.Number && a.Verdict == dispatcher.Delivered
+	}) {
+		return history
+	}
+	first := dispatcher.Attempt{Number: p.Number, At: p.Delivered, Status: p.Answered, Verdict: dispatcher.Delivered}
+	at := slices.IndexFunc(history, func(a dispatcher.Attempt) bool { return a.Number > p.Number || a.At.After(p.Delivered) })
+	if at < 0 {
+		at = len(history)
+	}
+	return slices.Insert(history, at, first)
+}

@@ -1,0 +1,102 @@
+package read
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// DigestsBatch is how many ids one call asks for. It reads a MiB of records for
+// them at most.
+const DigestsBatch = 64
+
+// Known asks all partitions which ids they know.
+func (s *Deliveries) Known(ctx context.Context, ids []string) ([]bool, error) {
+	known := make([]bool, len(ids))
+	var calls []conn.Call
+	var froms []int
+	conn.Each(len(ids), DigestsBatch, func(from, to int) {
+		args := make([]any, 0, to-from)
+		for _, id := range ids[from:to] {
+			args = append(args, id)
+		}
+		for _, j := range s.conn.Everywhere(args) {
+			calls, froms = append(calls, j), append(froms, from)
+		}
+	})
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Digests, Calls: calls}) {
+		r.Hint()
+		for k := range calls[i].Args {
+			if r.Err == nil && r.Text() != "" {
+				known[froms[i]+k] = true
+			}
+		}
+		if r.Err != nil {
+			return nil, fmt.Errorf("known ids: %w", s.conn.InPartition(r.Partition, r.Err))
+		}
+	}
+	return known, nil
+}
+
+// Has asks which deliveries are kept whole, in whatever place. Of a delivery that is gone
+// its message may still be there, for others.
+func (s *Deliveries) Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bool, error) {
+	of := map[int][]int{} // places in ids, by partition
+	for i, id := range ids {
+		of[s.conn.PartitionOf(id.Lane)] = append(of[s.conn.PartitionOf(id.Lane)], i)
+	}
+	asked := slices.Sorted(maps.Keys(of))
+	sizes, fans := make([]*redis.IntCmd, len(ids)), make([]*redis.StringCmd, len(ids))
+	err := s.conn.EachPartition(ctx, "find deliveries", asked, func(p redis.Pipeliner, n int) {
+		for _, i := range of[asked[n]] {
+			sizes[i] = p.HStrLen(ctx, s.conn.Tag(asked[n])+keys.Messages, ids[i].Message)
+			fans[i] = p.HGet(ctx, s.conn.Tag(asked[n])+keys.Fan, ids[i].Message)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find deliveries: %w", err)
+	}
+	has := make([]bool, len(ids))
+	for i, id := range ids {
+		lanes := strings.Fields(conn.Value(fans[i])) // none: the message has one lane only
+		has[i] = conn.Value(sizes[i]) > dispatcher.DigestSize && (len(lanes) == 0 || slices.Contains(lanes, string(id.Lane)))
+	}
+	return has, nil
+}
+
+// Kept asks all partitions for the stored message of an id. It uses plain
+// commands: a record is small, and only a caller in conflict asks.
+func (s *Deliveries) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatcher.Message, error) {
+	kept := make([]*dispatcher.Message, len(batch))
+	var err error
+	conn.Each(len(batch), DigestsBatch, func(from, to int) {
+		records := make([][]*redis.StringCmd, s.conn.Partitions())
+		read := s.conn.EachPartition(ctx, "read messages", s.conn.All(), func(p redis.Pipeliner, n int) {
+			records[n] = make([]*redis.StringCmd, to-from)
+			for k := range records[n] {
+				records[n][k] = p.HGet(ctx, s.conn.Tag(n)+keys.Messages, batch[from+k].Message.ID)
+			}
+		})
+		err = cmp.Or(err, read)
+		for n := range s.conn.Partitions() {
+			for k := range records[n] {
+				record, e := conn.Value(records[n][k]), &batch[from+k]
+				if len(record) <= dispatcher.DigestSize || record[:dispatcher.DigestSize] == string(e.Digest[:]) || kept[from+k] != nil {
+					continue
+				}
+				kept[from+k], _ = codec.DecodeRecord(e.Message.ID, record) // a record that can't be read counts as none
+			}
+		}
+	})
+	return kept, err
+}

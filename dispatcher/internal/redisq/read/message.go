@@ -1,0 +1,193 @@
+package read
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+)
+
+// Bounds of one answer of look: the number of deliveries, and the bytes of all
+// answers of a round trip, but for one delivery each.
+const (
+	lookLanes = 64
+	lookBytes = 1 << 20
+)
+
+// looked is the answer of one partition about a message.
+type looked struct {
+	partition  int
+	first      int64 // place of the lane to go on with; 0: there are no more
+	found      bool
+	message    *dispatcher.Message // nil: there is none, or it can't be read
+	deliveries []dispatcher.Delivery
+	err        error
+}
+
+// Read reads a message and its deliveries. An id does not say in which
+// partitions it lies, so all are asked in one round trip. A partition with more
+// than fits in an answer is asked again. The answers of some are told also
+// beside an error of others.
+func (s *Deliveries) Read(ctx context.Context, id string) (dispatcher.MessageView, error) {
+	names, err := InstanceNames(ctx, s.conn)
+	if err != nil {
+		return dispatcher.MessageView{}, err
+	}
+	all := make([]looked, s.conn.Partitions())
+	todo := make([]*looked, len(all))
+	for n := range all {
+		all[n] = looked{partition: n, first: 1}
+		todo[n] = &all[n]
+	}
+	for len(todo) > 0 {
+		s.lookOn(ctx, names, id, todo)
+		todo = slices.DeleteFunc(todo, func(l *looked) bool { return l.first == 0 })
+	}
+	var out dispatcher.MessageView
+	var errs []error
+	found := false
+	for _, l := range all {
+		if l.err != nil {
+			errs = append(errs, fmt.Errorf("message %s: %w", id, s.conn.InPartition(l.partition, l.err)))
+		}
+		if !l.found {
+			continue
+		}
+		if l.message != nil || !found {
+			out.Message, found = *cmp.Or(l.message, &dispatcher.Message{ID: id}), true
+		}
+		out.Deliveries = append(out.Deliveries, l.deliveries...)
+	}
+	if err := s.prove(ctx, &out); err != nil {
+		errs = append(errs, err)
+	}
+	if !found && len(errs) == 0 {
+		if err := s.conn.IntactAll(ctx); err != nil {
+			return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, err)
+		}
+		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
+	}
+	m := &out.Message
+	if len(errs) == 0 && m.URL == "" && m.Endpoint == "" && m.Queue == "" { // it may have more where data were lost
+		if err := s.conn.LostOf(nil); err != nil {
+			return out, fmt.Errorf("message %s: %w", id, err)
+		}
+	}
+	return out, partitions.Join(errs...)
+}
+
+// prove adds to each delivery that was delivered its last attempt, with the
+// evidence that the log has, and to one that was sent again its first success. Its
+// history has them without, or not at all.
+func (s *Deliveries) prove(ctx context.Context, v *dispatcher.MessageView) error {
+	var asked []attempts.Success
+	var of []*dispatcher.Delivery
+	for i := range v.Deliveries {
+		d := &v.Deliveries[i]
+		for k := range d.History {
+			locate(&d.History[k], &v.Message)
+		}
+		ends := []time.Time{d.Delivered}
+		if d.Status == dispatcher.StatusDelivered && !d.Ended.Equal(d.Delivered) {
+			ends = append(ends, d.Ended)
+		}
+		for _, at := range ends {
+			if at.IsZero() {
+				continue // only marked as delivered so far
+			}
+			asked = append(asked, attempts.Success{ID: d.ID, Partition: s.conn.PartitionOf(d.ID.Lane), Ended: at})
+			of = append(of, d)
+		}
+	}
+	proofs, err := s.proofs.Proofs(ctx, asked)
+	for i, a := range proofs {
+		if a == nil {
+			continue // not at hand: there was no memory for it, or it lay in another partition
+		}
+		locate(a, &v.Message)
+		d := of[i]
+		k := slices.IndexFunc(d.History, func(h dispatcher.Attempt) bool {
+			return h.Number == a.Number && h.Verdict == dispatcher.Delivered
+		})
+		if k < 0 {
+			d.History = append(d.History, *a)
+			continue
+		}
+		if len(d.History[k].Excerpt) > len(a.Excerpt) {
+			a.Excerpt = d.History[k].Excerpt
+		}
+		d.History[k] = *a
+	}
+	return err
+}
+
+// locate tells of an attempt that called the message's own URL that it did.
+func locate(a *dispatcher.Attempt, m *dispatcher.Message) {
+	if a.URL == "" && a.Address != "" {
+		a.URL = m.URL
+	}
+}
+
+// lookOn reads one more page of each partition.
+func (s *Deliveries) lookOn(ctx context.Context, names []any, id string, todo []*looked) {
+	calls := make([]conn.Call, len(todo))
+	for i, l := range todo {
+		calls[i] = conn.Call{Partition: l.partition, Args: append(slices.Clip(names), id, l.first, lookLanes, lookBytes/len(todo))}
+	}
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Look, Calls: calls}) {
+		l := todo[i]
+		first := l.first == 1
+		l.first = 0
+		if _, ok := r.Hint(); !ok {
+			l.err = r.Err
+			continue
+		}
+		record, next, list := r.Text(), r.Number(), r.List()
+		if l.err = r.Err; l.err != nil || first && record == "" {
+			continue
+		}
+		if first {
+			var err error
+			l.found = true
+			if l.message, err = codec.DecodeRecord(id, record); err != nil {
+				s.log.Error("message can't be read", "message_id", id, "err", err)
+				l.message = nil
+			}
+		}
+		for _, values := range list {
+			d, err := readLooked(l.message, id, values)
+			if err != nil {
+				l.err = err
+				break
+			}
+			l.deliveries = append(l.deliveries, d)
+		}
+		if l.err == nil {
+			l.first = next
+		}
+	}
+}
+
+func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delivery, error) {
+	list, _ := values.([]any)
+	a := conn.Reply{Values: list}
+	f := knownDelivery{lane: a.Text(), status: a.Text(), at: a.Time(), waitsFor: a.Text(), progress: a.Text()}
+	for _, entry := range a.List() {
+		text, ok := entry.(string)
+		if !ok {
+			return dispatcher.Delivery{}, conn.ErrReply
+		}
+		f.history = append(f.history, text)
+	}
+	if a.Err != nil {
+		return dispatcher.Delivery{}, a.Err
+	}
+	return f.delivery(m, id), nil
+}

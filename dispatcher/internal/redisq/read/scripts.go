@@ -1,0 +1,52 @@
+package read
+
+import (
+	_ "embed" // the scripts
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+)
+
+//go:embed lua/look.lua
+var lookSrc string
+
+//go:embed lua/stand.lua
+var standSrc string
+
+//go:embed lua/digests.lua
+var digestsSrc string
+
+//go:embed lua/list.lua
+var listSrc string
+
+//go:embed lua/ready_lanes.lua
+var readyLanesSrc string
+
+//go:embed lua/ended.lua
+var endedSrc string
+
+//go:embed lua/upcoming.lua
+var upcomingSrc string
+
+// Scripts are the scripts that read messages and deliveries.
+type Scripts struct {
+	Look, Stand, Digests, List, ReadyLanes, Ended, Upcoming script.Script
+}
+
+// NewScripts makes the scripts. With given time they read the test's clock instead of Redis'.
+func NewScripts(given bool) Scripts {
+	make := func(name string, parts ...string) script.Script { return script.Make(given, name, parts...) }
+	return Scripts{
+		Look:       make("look", script.Read, lookSrc),
+		Stand:      make("stand", script.Read, standSrc),
+		Digests:    make("digests", digestsSrc),
+		List:       make("list", script.Read, script.Server, listSrc),
+		ReadyLanes: make("ready_lanes", script.Read, script.Server, readyLanesSrc),
+		Ended:      make("ended", script.Read, endedSrc),
+		Upcoming:   make("upcoming", upcomingSrc),
+	}
+}
+
+// All are all of them.
+func (c *Scripts) All() []script.Script {
+	return []script.Script{c.Look, c.Stand, c.Digests, c.List, c.ReadyLanes, c.Ended, c.Upcoming}
+}

@@ -1,0 +1,222 @@
+package read
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// Bounds of reading statuses: messages of one call, lanes that the calls of one
+// round trip may answer together, and ids that one round trip looks for.
+const (
+	standBatch  = 64
+	standLanes  = 2048
+	findMost    = 16384
+	lanesAtOnce = 64 // of one message in one call, as schedule writes them
+)
+
+// stander reads the statuses of a batch's deliveries.
+type stander struct {
+	s     *Deliveries
+	names []any // of the instances
+	batch []dispatcher.Entry
+	out   []dispatcher.Standing
+	told  []map[int][]dispatcher.Delivery // answers of each message by partition, to be told in that order
+}
+
+// standing is the work of one call, and how far it came.
+type standing struct {
+	partition int
+	entries   []int // indices in the batch
+	lanes     int   // lanes that it may have to answer
+	told      int   // lanes of the first entry that were answered before
+}
+
+// Standing reads the statuses of messages' deliveries. A message to one
+// destination lies in the partition of its lane. A fan-out may have gone to
+// other lanes, of endpoints that do not match any more. Plain commands find
+// their partitions, and only those are asked by the script.
+func (s *Deliveries) Standing(ctx context.Context, batch []dispatcher.Entry) ([]dispatcher.Standing, error) {
+	out := make([]dispatcher.Standing, len(batch))
+	if len(batch) == 0 {
+		return out, nil
+	}
+	names, err := InstanceNames(ctx, s.conn)
+	if err != nil {
+		return nil, err
+	}
+	lies := make([][]int, s.conn.Partitions()) // entries in each partition, once for each of its lanes
+	for i := range batch {
+		for _, lane := range batch[i].Lanes {
+			n := s.conn.PartitionOf(lane)
+			lies[n] = append(lies[n], i)
+		}
+	}
+	st := &stander{s: s, names: names, batch: batch, out: out, told: make([]map[int][]dispatcher.Delivery, len(batch))}
+	st.findElsewhere(ctx, lies)
+	for todo := standings(batch, lies); len(todo) > 0; {
+		lanes, some := 0, 0
+		for some < len(todo) && (some == 0 || lanes+todo[some].lanes <= standLanes) {
+			lanes += todo[some].lanes
+			some++
+		}
+		todo = append(st.ask(ctx, todo[:some]), todo[some:]...)
+	}
+	absent := false
+	for i := range out {
+		absent = absent || len(batch[i].Lanes) == 0 && out[i].Err == nil && out[i].Result == 0
+		for _, n := range slices.Sorted(maps.Keys(st.told[i])) {
+			out[i].Deliveries = append(out[i].Deliveries, st.told[i][n]...)
+		}
+	}
+	if absent { // nothing matches it, and nothing of it is known
+		if err := s.conn.IntactAll(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// findElsewhere adds the partitions that have a fan-out but none of its present
+// lanes.
+func (st *stander) findElsewhere(ctx context.Context, lies [][]int) {
+	s, batch := st.s, st.batch
+	var fans []int
+	for i := range batch {
+		if batch[i].Fan && (s.conn.Partitions() > 1 || len(batch[i].Lanes) == 0) {
+			fans = append(fans, i)
+		}
+	}
+	conn.Each(len(fans), max(findMost/s.conn.Partitions(), 1), func(from, to int) {
+		few := fans[from:to]
+		sizes := make([][]*redis.IntCmd, s.conn.Partitions())
+		err := s.conn.EachPartition(ctx, "find messages", s.conn.All(), func(p redis.Pipeliner, n int) {
+			sizes[n] = make([]*redis.IntCmd, len(few))
+			for k, i := range few {
+				if _, asked := slices.BinarySearch(lies[n], i); !asked {
+					sizes[n][k] = p.HStrLen(ctx, s.conn.Tag(n)+keys.Messages, batch[i].Message.ID)
+				}
+			}
+		})
+		for k, i := range few {
+			if err != nil {
+				st.out[i].Err = fmt.Errorf("message %s: %w", batch[i].Message.ID, err)
+				continue
+			}
+			for n := range s.conn.Partitions() {
+				if conn.Value(sizes[n][k]) > dispatcher.DigestSize {
+					at, _ := slices.BinarySearch(lies[n], i)
+					lies[n] = slices.Insert(lies[n], at, i)
+				}
+			}
+		}
+	})
+}
+
+// standings divides the work into calls, by the expected number of lanes.
+func standings(batch []dispatcher.Entry, lies [][]int) (todo []standing) {
+	for n, list := range lies {
+		var next standing
+		for k := 0; k < len(list); {
+			i := list[k]
+			lanes := 0
+			for k < len(list) && list[k] == i {
+				k, lanes = k+1, lanes+1
+			}
+			if len(next.entries) > 0 && (len(next.entries) == standBatch || next.lanes+lanes > lanesAtOnce) {
+				todo, next = append(todo, next), standing{}
+			}
+			next.partition, next.entries = n, append(next.entries, i)
+			next.lanes = min(next.lanes+lanes, lanesAtOnce)
+		}
+		if len(next.entries) > 0 {
+			todo = append(todo, next)
+		}
+	}
+	return todo
+}
+
+// ask makes the calls in one round trip and answers the work that is left.
+func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
+	calls := make([]conn.Call, len(todo))
+	for k, t := range todo {
+		args := append(slices.Clip(st.names), t.told)
+		for _, i := range t.entries {
+			args = append(args, st.batch[i].Message.ID, string(st.batch[i].Digest[:]))
+		}
+		calls[k] = conn.Call{Partition: t.partition, Args: args}
+	}
+	for k, r := range st.s.conn.Send(ctx, conn.Batch{Script: st.s.scripts.Stand, Calls: calls}) {
+		t := todo[k]
+		if err := st.read(&t, r); err != nil {
+			for _, i := range t.entries {
+				st.out[i].Err = cmp.Or(st.out[i].Err, fmt.Errorf("message %s: %w", st.batch[i].Message.ID, st.s.conn.InPartition(t.partition, err)))
+			}
+		} else if len(t.entries) > 0 {
+			left = append(left, t)
+		}
+	}
+	return left
+}
+
+// read takes the answer of one call. The work that is left stays in t.
+func (st *stander) read(t *standing, r conn.Call) error {
+	if _, ok := r.Hint(); !ok {
+		return r.Err
+	}
+	whole, begun := int(r.Number()), int(r.Number())
+	list := conn.Words{Text: r.Text()}
+	switch {
+	case r.Err != nil:
+		return r.Err
+	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.told: // it would be asked again for ever
+		return conn.ErrReply
+	}
+	for k := 0; list.Text != "" && list.Err == nil && k < len(t.entries); k++ {
+		i := t.entries[k]
+		if st.told[i] == nil {
+			st.told[i] = make(map[int][]dispatcher.Delivery, 1)
+		}
+		told := readStanding(&list, st.batch[i].Message, &st.out[i])
+		st.told[i][t.partition] = append(st.told[i][t.partition], told...)
+	}
+	t.entries, t.told, t.lanes = t.entries[whole:], begun, lanesAtOnce
+	return list.Err
+}
+
+// readStanding reads one partition's answer about a message. An answer with the
+// same content wins over another message of its id elsewhere.
+func readStanding(list *conn.Words, m *dispatcher.Message, out *dispatcher.Standing) (told []dispatcher.Delivery) {
+	code, created := list.Next(), list.Time()
+	n, err := strconv.Atoi(list.Next())
+	if err != nil {
+		list.Err = conn.ErrReply
+	}
+	for ; n > 0 && list.Err == nil; n-- {
+		f := knownDelivery{lane: list.Next(), status: list.Next(), at: list.Time()}
+		d := f.delivery(m, m.ID)
+		d.Attempts, d.LastStatus = 0, 0 // they were not read
+		told = append(told, d)
+	}
+	switch {
+	case list.Err != nil:
+		return nil
+	case code == "2":
+		out.Result = dispatcher.Duplicate
+		if out.CreatedAt.IsZero() || created.Before(out.CreatedAt) { // lanes that were left out at first were made later
+			out.CreatedAt = created
+		}
+	case code == "3" && out.Result == 0:
+		out.Result = dispatcher.Conflict
+	}
+	return told
+}

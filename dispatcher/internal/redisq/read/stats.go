@@ -1,0 +1,171 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+)
+
+// Stats counts over all partitions. The answers of some are told also beside an
+// error of others.
+func (s *Deliveries) Stats(ctx context.Context) (dispatcher.Stats, error) {
+	st := dispatcher.Stats{
+		Counts: map[dispatcher.Status]int64{}, EverDead: map[dispatcher.DeadReason]int64{},
+		Held: map[dispatcher.LaneWhy]int64{}, LanesBy: map[dispatcher.EndpointState]int64{},
+	}
+	known, err := s.countsOf(ctx, &st)
+	var deadErr error
+	if st.Dead, st.Partial, deadErr = s.dead.ByReason(ctx); deadErr != nil {
+		err = partitions.Join(err, deadErr)
+	}
+	err = partitions.Join(err, s.retentionOf(ctx, &st), s.lanesOf(ctx, &st, known))
+	var storeErr error
+	st.Store, storeErr = s.info(ctx)
+	return st, partitions.Join(err, storeErr)
+}
+
+// counted are the counts of one partition.
+type counted struct {
+	counts, ends *redis.MapStringStringCmd
+	due, known   *redis.IntCmd
+}
+
+// countsOf adds the counts, the number of instances and the time. It answers
+// how many lanes are known.
+func (s *Deliveries) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64, err error) {
+	all := make([]counted, s.conn.Partitions())
+	var instances *redis.IntCmd
+	calls := make([]conn.Call, s.conn.Partitions()+1)
+	for n := range s.conn.Partitions() {
+		tag := s.conn.Tag(n)
+		calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
+			all[n] = counted{
+				counts: p.HGetAll(ctx, tag+keys.Counts), ends: p.HGetAll(ctx, tag+keys.Ends),
+				due: p.ZCard(ctx, tag+keys.Due), known: p.ZCard(ctx, tag+keys.Known),
+			}
+		}}
+	}
+	calls[s.conn.Partitions()] = conn.Call{Partition: conn.Home, Fill: func(p redis.Pipeliner) { instances = p.HLen(ctx, s.conn.Tag(conn.Home)+keys.Instances) }}
+	done := s.conn.Send(ctx, conn.Batch{Doing: "stats", Clock: true, Calls: calls})
+	st.Instances = int(conn.Value(instances))
+	var errs []error
+	for _, e := range done {
+		if e.Err != nil {
+			errs = append(errs, s.conn.InPartition(e.Partition, e.Err))
+			continue
+		}
+		if st.Now.IsZero() {
+			st.Now = e.Now
+		}
+		if e.Partition != conn.Home {
+			all[e.Partition].add(st)
+			known += all[e.Partition].known.Val()
+		}
+	}
+	return known, partitions.Join(errs...)
+}
+
+// add adds the counts of one partition.
+func (c *counted) add(st *dispatcher.Stats) {
+	each := func(of *redis.MapStringStringCmd, do func(first, second string, n int64)) {
+		for field, text := range of.Val() {
+			first, second, _ := strings.Cut(field, " ")
+			n, _ := strconv.ParseInt(text, 10, 64)
+			do(first, second, n)
+		}
+	}
+	waiting := int64(0) // for a time or for their turn
+	each(c.counts, func(status, _ string, n int64) {
+		st.Counts[dispatcher.Status(status)] += n
+		if s := dispatcher.Status(status); s == dispatcher.StatusScheduled || s == dispatcher.StatusRetrying {
+			waiting += n
+		}
+	})
+	// A waiting delivery without a time is behind another one. Some may have
+	// moved between these two readings.
+	st.Held[dispatcher.WhyOrder] += max(waiting-c.due.Val(), 0)
+	each(c.ends, func(status, reason string, n int64) {
+		if status == string(dispatcher.StatusDead) {
+			st.EverDead[dispatcher.DeadReason(reason)] += n
+		} else {
+			st.Cancelled += n
+		}
+	})
+}
+
+// lanesOf adds the lanes with the most work, the number of lanes in each state,
+// and the deliveries they hold. It adds the oldest due delivery too: the oldest
+// ready one, or one that was not moved yet.
+func (s *Deliveries) lanesOf(ctx context.Context, st *dispatcher.Stats, known int64) error {
+	dues := make([]*redis.ZSliceCmd, s.conn.Partitions())
+	err := s.conn.EachPartition(ctx, "stats", s.conn.All(), func(p redis.Pipeliner, n int) {
+		dues[n] = p.ZRangeWithScores(ctx, s.conn.Tag(n)+keys.Due, 0, 0)
+	})
+	oldest := func(t time.Time) {
+		if !t.IsZero() && !t.After(st.Now) && (st.OldestDue.IsZero() || t.Before(st.OldestDue)) {
+			st.OldestDue = t
+		}
+	}
+	for _, due := range dues {
+		if head := conn.Value(due); len(head) > 0 {
+			oldest(conn.FromMillis(int64(max(1, min(head[0].Score, conn.LatestMillis)))))
+		}
+	}
+	found, busyErr := s.lanes.Busiest(ctx)
+	oldest(found.Oldest)
+	found.AddTo(st, known)
+	return partitions.Join(err, busyErr, s.lanes.AddTop(ctx, found, st))
+}
+
+// retentionOf adds how long finished deliveries are kept whole now. A partition
+// that is full cuts the oldest before its age. There it is the age of the
+// oldest one.
+func (s *Deliveries) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
+	if s.keep.FinishedMax <= 0 {
+		return nil // no delivery is kept
+	}
+	type end struct {
+		size *redis.IntCmd
+		head *redis.ZSliceCmd
+	}
+	ends := make([][2]end, s.conn.Partitions())
+	calls := make([]conn.Call, s.conn.Partitions())
+	for n := range s.conn.Partitions() {
+		tag := s.conn.Tag(n)
+		calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
+			for i, key := range []string{keys.Done, keys.Cancelled} {
+				ends[n][i] = end{p.ZCard(ctx, tag+key), p.ZRangeWithScores(ctx, tag+key, 0, 0)}
+			}
+		}}
+	}
+	st.Retention = s.keep.Finished
+	var errs []error
+	for n, e := range s.conn.Send(ctx, conn.Batch{Doing: "stats", Clock: true, Calls: calls}) {
+		if e.Err != nil {
+			errs = append(errs, s.conn.InPartition(n, e.Err))
+			continue
+		}
+		size, oldest := int64(0), e.Now
+		for _, of := range ends[n] {
+			size += of.size.Val()
+			if head := of.head.Val(); len(head) > 0 {
+				if at := conn.FromMillis(int64(head[0].Score)); at.Before(oldest) {
+					oldest = at
+				}
+			}
+		}
+		if size >= int64(partitions.Share(s.keep.FinishedMax, s.conn.Partitions())) {
+			st.Retention = min(st.Retention, max(e.Now.Sub(oldest), time.Duration(0)))
+		}
+	}
+	return errors.Join(errs...)
+}

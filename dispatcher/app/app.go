@@ -86,12 +86,12 @@ type Options struct {
 	RedisCAFile string                // certificates trusted for rediss:// besides the system's; empty: none
 	DataDir     string                // of a redis-server that Run starts for itself; empty: none
 	InMemory    bool                  // a Redis inside the process, which forgets everything when Run returns
-	Durability  dispatcher.Durability // what a publish waits for
+	Durability  dispatcher.Durability // when a publish counts as stored
 	Poll        bool                  // neither pub/sub nor blocking commands are used
 	StoreWait   time.Duration         // for how long Run waits for a store that does not answer yet
 
 	Project         string // prefix of all keys
-	Partitions      int    // 0: what the store says
+	Partitions      int    // 0: as the store has them
 	LaneMaxInFlight int    // most deliveries of one destination in flight
 	MaxWaiting      int    // most deliveries that may wait for one destination; 0: no limit
 	Seal            *Seal  // nil: secrets and header values are stored in plain text
@@ -130,7 +130,7 @@ type Options struct {
 	stopping *atomic.Bool // of Run; true: it is not ready any more, and its responses close their connections
 	waiting  int          // of Run; connections of the API that may wait for events
 
-	once func(context.Context, *process) // what the process is for, after which it ends; nil: it serves
+	once func(context.Context, *process) // runs in place of serving; the process ends after it; nil: it serves
 }
 
 // Run runs a process until ctx ends. Then it announces its stop for as long as Delay says,

@@ -15,7 +15,8 @@ import (
 // ArchiveBodies are the words for which bodies of messages an archive keeps.
 var ArchiveBodies = []string{"all", "failed", "none"}
 
-// ArchiveOptions say where what happened is kept beyond the store, and how long.
+// ArchiveOptions are the settings of the archive, which keeps the log longer than the store
+// does.
 type ArchiveOptions struct {
 	URL          string        // of a PostgreSQL; empty: there is no archive
 	Bodies       string        // one of ArchiveBodies

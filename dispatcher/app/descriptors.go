@@ -65,12 +65,12 @@ func shareDescriptors(limit, permits, connections int) (descriptors, error) {
 	return d, nil
 }
 
-// ownDescriptors is what a process needs for itself.
+// ownDescriptors is how many a process needs for itself.
 func ownDescriptors() int {
 	return 32 + figuresConnections + 2*callers.Overflow + 20*runtime.GOMAXPROCS(0)
 }
 
-// fitting is the limit that so many permits need.
+// fitting is the limit that some permits need.
 func fitting(permits, connections int) int {
 	return ownDescriptors() + 2*permits + connections
 }

@@ -18,7 +18,7 @@ import (
 // Finding is one fault in the store's keys.
 type Finding = admin.Finding
 
-// Examined counts what an examination looked at.
+// Examined counts the keys that an examination read.
 type Examined = admin.Examined
 
 // Doctor examines the store of the options while instances work. If there is an archive, it

@@ -37,8 +37,8 @@ type flow struct {
 // milliseconds; a slower one waits for a store that does not answer.
 const answerGrace = 5 * time.Second
 
-// run runs API and engine. The engine stops after the last request was answered, since
-// it has to store what was published.
+// run runs API and engine. The engine stops after the last request was answered, because it has
+// to store the last messages.
 func (f flow) run(ctx context.Context) error {
 	leaving, leave := context.WithCancel(ctx)
 	defer leave()
@@ -71,7 +71,7 @@ func (f flow) run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer stopWork()
-		defer func() { <-relayed }() // what it carries is stored as what is published
+		defer func() { <-relayed }() // its messages are stored like published ones
 		defer leave()
 		return f.serve(ctx)
 	})
@@ -81,7 +81,7 @@ func (f flow) run(ctx context.Context) error {
 	})
 	g.Go(func() error { return f.process.gauge.Run(counting) })
 	g.Go(func() error { return f.process.store.Audit().Run(working) })
-	g.Go(func() error { return f.process.jobs.Run(ctx) }) // others take over what it gives up
+	g.Go(func() error { return f.process.jobs.Run(ctx) }) // others take over its jobs
 	g.Go(func() error { return f.process.notices.Run(working) })
 	if f.process.archiver != nil {
 		g.Go(func() error { return f.process.archiver.Run(counting) }) // the last outcomes are archived too
@@ -126,7 +126,7 @@ func (f flow) serve(ctx context.Context) error {
 	if f.ln != nil {
 		go func() { served <- f.api.Serve(f.ln) }()
 	}
-	f.tell()
+	f.logStart()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve api: %w", err)
@@ -153,8 +153,8 @@ func (f flow) serveFigures(ctx context.Context) error {
 	return nil
 }
 
-// tell logs the start.
-func (f flow) tell() {
+// logStart logs the start.
+func (f flow) logStart() {
 	addr := "off"
 	if f.ln != nil {
 		addr = f.ln.Addr().String()

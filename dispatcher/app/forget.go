@@ -16,10 +16,10 @@ import (
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 )
 
-// ForgetOptions say what is forgotten.
+// ForgetOptions select the messages to forget.
 type ForgetOptions struct {
 	Of   archive.Selection
-	Tell func(ForgetStep) // nil: it is not told
+	Tell func(ForgetStep) // nil: it is not called
 }
 
 // ForgetStep is the progress of forgetting.
@@ -28,7 +28,7 @@ type ForgetStep struct {
 	Done  int64  // deliveries of the store, messages of the archive
 }
 
-// Forgotten is what was forgotten.
+// Forgotten counts the forgotten messages and deliveries.
 type Forgotten struct {
 	Deliveries int64          // of the store
 	Cancelled  int64          // of them, those that had not finished
@@ -140,7 +140,7 @@ func (w *forgetting) inStore(ctx context.Context) error {
 	return nil
 }
 
-// carryOut ends what was cancelled and could not be found in the long list of its lane.
+// carryOut ends cancelled deliveries that could not be found in the long list of their lane.
 func (w *forgetting) carryOut(ctx context.Context) (ended int, err error) {
 	for lane := range w.lanes {
 		some, err := w.store.CarryOut(ctx, dispatcher.System, lane)
@@ -199,7 +199,7 @@ func accepted(at time.Time, s archive.Selection) bool {
 	return (s.Since.IsZero() || !at.Before(s.Since)) && (s.Before.IsZero() || at.Before(s.Before))
 }
 
-// erase ends what has not ended, and forgets all.
+// erase ends unfinished deliveries, and forgets all.
 func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryID) error {
 	if len(open) > 0 {
 		changes, err := w.store.Cancel(ctx, dispatcher.System, open)
@@ -238,7 +238,7 @@ func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryI
 	return nil
 }
 
-// How long the archive may need to take in what the store logged.
+// How long the archive may need to read the store's log.
 const (
 	archivedWithin = 2 * time.Minute
 	archivedLook   = 200 * time.Millisecond

@@ -37,7 +37,7 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 	return look, reader.Close, nil
 }
 
-// Export says what is read of an archive.
+// Export selects the part of an archive to read.
 type Export struct {
 	Of     archive.Selection
 	Bodies bool                   // of messages, where they are kept
@@ -62,8 +62,8 @@ func ExportDeliveries(ctx context.Context, o Options, x Export, each func(*Expor
 	})
 }
 
-// ExportMessages calls each for the messages of a selection that were accepted in its
-// time. size is that of the body, also where that is left out.
+// ExportMessages calls each for the messages of a selection that were accepted in its time. size
+// is the body's, even if the body is left out.
 func ExportMessages(ctx context.Context, o Options, x Export, each func(m *dispatcher.Message, size int) error) error {
 	return withReader(o, func(r *postgres.Reader) error {
 		return r.ExportMessages(ctx, x.Of, x.Bodies, func(f *archive.Found) error {
@@ -85,7 +85,7 @@ func headOf(id string, head []byte) *dispatcher.Message {
 	return m
 }
 
-// exportTime bounds what an export asks besides its rows: no caller waits for an answer.
+// exportTime bounds the queries of an export besides its rows: no caller waits for a response.
 const exportTime = time.Minute
 
 func withReader(o Options, do func(*postgres.Reader) error) error {

@@ -37,26 +37,26 @@ func learnLoss(ctx context.Context, store *redisq.Store, o Options) error {
 	return nil
 }
 
-// Loss is what a store lost, and what is given up with it.
+// Loss describes the data that a store lost, and the deliveries that are given up with it.
 type Loss struct {
 	Lost      *dispatcher.Emptied // nil: nothing was lost
-	Archive   bool                // the archive has what follows
+	Archive   bool                // the archive has the following
 	Open      int64               // unfinished deliveries
 	Endpoints int64
 	Done      bool // it was given up
 }
 
-// LossOptions say whether a loss is given up, or only told.
+// LossOptions say whether a loss is accepted, or only reported.
 type LossOptions struct {
 	Accept  bool
-	Discard bool   // what the archive has too
+	Discard bool   // the archive's copies too
 	By      string // for the archive's audit
 }
 
 // ErrDiscard says that the archive could bring back what would be given up.
 var ErrDiscard = errors.New("the archive has what was lost: hookladder restore brings it back; to give it up add --discard-archive")
 
-// AcceptLoss gives up what the store lost, or tells what that is.
+// AcceptLoss gives up the lost data of a store, or reports it.
 func AcceptLoss(ctx context.Context, o Options, l LossOptions) (out Loss, err error) {
 	var vault *postgres.Vault
 	if o.Archive.URL != "" {
@@ -96,7 +96,7 @@ func AcceptLoss(ctx context.Context, o Options, l LossOptions) (out Loss, err er
 	return out, err
 }
 
-// archivedLoss counts what the archive has of what the store lost.
+// archivedLoss counts the lost deliveries that the archive has.
 func archivedLoss(ctx context.Context, store *redisq.Store, vault *postgres.Vault) (out Loss, err error) {
 	id, epochs, err := vault.Home(ctx)
 	if err == nil {
@@ -120,8 +120,8 @@ func archivedLoss(ctx context.Context, store *redisq.Store, vault *postgres.Vaul
 	return out, err
 }
 
-// discard gives up what the archive has. The store follows: if this ends between the two,
-// it still counts as lost, and this can be run again.
+// discard gives up the archive's copies. The store follows: if this ends between the two, it
+// still counts as lost, and this can be run again.
 func discard(ctx context.Context, store *redisq.Store, vault *postgres.Vault, out *Loss, by string) (err error) {
 	if err := vault.Sever(ctx, store.Conn().Epochs()); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
-// watched makes a gauge, and has the engine tell it what happens, and the metrics too. Its
-// name is another than the engine's, which becomes a new one where others took it for dead.
+// watched makes a gauge, which observes the engine like the metrics do. Its name is another than
+// the engine's, which becomes a new one where others took it for dead.
 func (o *Options) watched(store *redisq.Store, figures *metrics.Metrics) *gauge.Gauge {
 	g := gauge.New(health.New(store.Conn()), gauge.Options{Instance: start.Instance(), Now: store.Now, Log: o.Log})
 	all := observers{figures, g}

@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/relay"
 )
 
-// A row of the outbox may have its body in JSON, where six letters stand for one byte at
-// most, and so much beside it.
+// A row of the outbox may have its body in JSON, where a byte takes six letters at most, and has
+// an envelope beside it.
 const (
 	rowEscaped  = 6
 	rowEnvelope = 64 << 10

@@ -14,7 +14,7 @@ type Repartitioned = admin.Repartitioned
 // RepartitionStep is the progress of a repartition.
 type RepartitionStep = admin.RepartitionStep
 
-// RepartitionOptions say what a repartition does.
+// RepartitionOptions are the settings of a repartition.
 type RepartitionOptions = admin.RepartitionOptions
 
 // Repartition moves the project of the options to another number of partitions while

@@ -11,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/restorer"
 )
 
-// Restored is what a restore did.
+// Restored is the result of a restore.
 type Restored = restorer.Report
 
 // LostEndpoint is one whose deliveries were restored without it.
@@ -23,10 +23,10 @@ type RestoreStep = restorer.Step
 // RestoreOptions say how a store is restored.
 type RestoreOptions struct {
 	IntoRunning bool // also where nothing counts as lost
-	Dead        bool // what died is put back too
+	Dead        bool // dead deliveries are put back too
 	DryRun      bool
 	By          string            // for the archive's audit
-	Tell        func(RestoreStep) // nil: it is not told
+	Tell        func(RestoreStep) // nil: it is not called
 }
 
 // restoreWaits is how long a restore into a running store waits until the archive has all of its log.

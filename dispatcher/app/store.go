@@ -25,7 +25,7 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 		Options: storeOptions(at, o), Wait: o.StoreWait, Forgets: o.InMemory, Name: func(err error) error { return named(o, err) },
 	})
 	if err == nil && o.Archive.URL != "" {
-		// Before anything is accepted: what the log does not name is not archived.
+		// Before anything is accepted, because deliveries that the log does not name are not archived.
 		if err = feed.New(store).Begin(ctx); err == nil {
 			err = learnLoss(ctx, store, o)
 		}

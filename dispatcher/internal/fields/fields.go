@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Error says what is wrong with one field, and where it is.
+// Error is the fault of one field, and its path.
 type Error struct {
 	Path   string // as in $.url
 	Detail string // a sentence for people, without the value where that may be secret
@@ -29,7 +29,7 @@ func At(path string, err error) Error {
 	return Error{path, err.Error()}
 }
 
-// maxName is the longest name that stands in a path as it is.
+// maxName is the longest name that a path contains unquoted.
 const maxName = 128
 
 // Member is the step of a path to a member of an object.
@@ -64,8 +64,8 @@ func Clip(s string) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// Printable escapes the characters of a text that are not shown, but for those to keep, and
-// cuts it to so many bytes.
+// Printable escapes the characters of a text that are not shown, except the ones to keep, and
+// cuts it to most bytes.
 func Printable(text string, most int, keep string) string {
 	var b strings.Builder
 	for _, r := range text {

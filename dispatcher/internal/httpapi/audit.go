@@ -56,8 +56,8 @@ func wireAudit(e *dispatcher.AuditEntry) wire.AuditEntry {
 	return wire.AuditEntry{At: wire.Time{Time: e.At}, By: e.By, What: e.What, Target: e.Target, Tenant: e.Tenant, Detail: e.Detail}
 }
 
-// recordNamed is record for a call without a body. What is not there has no entry. What
-// can't be read now is recorded after the call, if that succeeds.
+// recordNamed is record for a call without a body. A missing thing has no entry. What can't be
+// read now is recorded after the call, if that succeeds.
 func (s *server) recordNamed(ctx context.Context, q *api.Request) {
 	switch {
 	case q.Operation.Audit == "" || q.Operation.Body != nil || q.Operation.Subject == nil:
@@ -71,8 +71,8 @@ func (s *server) recordNamed(ctx context.Context, q *api.Request) {
 	}
 }
 
-// complete adds the tenant of a message or a link, and calls an endpoint's lane as the
-// endpoint. Its error says that what the path names can't be read, or is not there.
+// complete adds the tenant of a message or a link, and calls an endpoint's lane as the endpoint.
+// Its error says that the thing in the path can't be read, or does not exist.
 func (s *server) complete(ctx context.Context, q *api.Request, e *dispatcher.AuditEntry) (err error) {
 	switch {
 	case q.Operation.Subject == messages.Subject:

@@ -21,7 +21,7 @@ import (
 // same. A call that needs no scope is served without a key too.
 func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want apikey.Scope, operation string) (k apikey.Key, ok bool) {
 	w.Call = operation
-	if c, inside := access.CallerOf(r.Context()); inside && c.Linked() { // what it may see was decided before
+	if c, inside := access.CallerOf(r.Context()); inside && c.Linked() { // its view was decided before
 		w.Who, w.By = c.By(), c.By()
 		return apikey.Key{Scope: apikey.Admin, Name: c.By()}, s.admit(w, r, callers.Link(c.View.Tenant))
 	}
@@ -107,7 +107,7 @@ func callerOf(r *http.Request, keys apikey.Keys) (apikey.Key, bool) {
 			text = strings.TrimLeft(rest, " ")
 		}
 	}
-	return keys.Find(text) // even an empty one, so that the time tells nothing
+	return keys.Find(text) // even an empty one, because the time would show that it is
 }
 
 // local says why a request may not be served while there are no keys. A page in a
@@ -122,7 +122,7 @@ func local(r *http.Request) *api.Problem {
 			return &api.Problem{Kind: api.Forbidden, Detail: "this came through a proxy (" + name + "), so others than this host may have sent it: set API_KEYS"}
 		}
 	}
-	// A browser sends no Origin for what a page only loads, such as an image.
+	// A browser sends no Origin if a page only loads something, such as an image.
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" {
 			return &api.Problem{Kind: api.Forbidden, Detail: "without API_KEYS no requests of other sites are served"}

@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
-// handle routes to an operation. It checks the key and the request, and answers with
-// what the operation returns, or with a problem.
+// handle routes to an operation. It checks the key and the request, and writes the response of
+// the operation, or a problem.
 func (s *server) handle(o api.Operation) {
 	pattern := o.Method + " " + o.Path
 	h := func(rw http.ResponseWriter, r *http.Request) {
@@ -26,7 +26,7 @@ func (s *server) handle(o api.Operation) {
 			ctx = dispatcher.WithCaller(ctx, w.By)
 		}
 		q := &api.Request{HTTP: r, Writer: w, Operation: &o, Owner: k.Owner(), Reads: k.Scope.Allows(apikey.Read), Bodies: k.Scope.Allows(apikey.Bodies), Audit: s.o.Audit, Waiting: s.waiting, Allowed: s.allowed}
-		if !o.FastPath { // what is fast shares nothing else
+		if !o.FastPath { // because a fast call shares nothing else
 			ctx = callers.With(ctx, w.Caller)
 		}
 		c, _ := access.CallerOf(ctx)

@@ -87,7 +87,7 @@ func schemaName(t reflect.Type, hint string) string {
 	return huma.DefaultSchemaNamer(t, hint)
 }
 
-// amend corrects what the framework can't know of our types.
+// amend adds the facts about our types that the framework can't know.
 func amend(schemas map[string]*huma.Schema) {
 	for _, name := range []string{"Message", "Success", "Batch", "Endpoint", "Rotation"} {
 		schemas[name].AdditionalProperties = false
@@ -196,7 +196,7 @@ func document(doc *huma.OpenAPI, o api.Operation) {
 	doc.AddOperation(&op)
 }
 
-// documentCSV tells of an answer that it may be CSV.
+// documentCSV documents that a response may be CSV.
 func documentCSV(answer *huma.Response) {
 	answer.Content[api.MediaCSV] = &huma.MediaType{Schema: api.TextSchema}
 	answer.Description += ". With Accept: text/csv it is CSV as RFC 4180 has it, with a line of headers: " + strings.Join(wire.DeliveryColumns, ", ") +

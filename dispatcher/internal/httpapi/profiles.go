@@ -28,8 +28,8 @@ const (
 	mostProfiled = 300
 )
 
-// Sampling rates of contended locks (one in so many) and of blocking (one in so
-// many nanoseconds). Sampling costs time, so it is on only during such a profile.
+// Sampling rates of contended locks (one in n) and of blocking (one in n nanoseconds). Sampling
+// costs time, so it is on only during such a profile.
 const (
 	mutexRate = 10
 	blockRate = 10_000
@@ -106,14 +106,14 @@ func given(seconds, usual int) int {
 	return seconds
 }
 
-// patient extends the deadline of an answer by so many seconds.
+// patient extends the deadline of a response by some seconds.
 func patient(w http.ResponseWriter, seconds int) {
 	until := time.Now().Add(time.Duration(seconds)*time.Second + callers.AnswerWithin)
 	_ = http.NewResponseController(w).SetWriteDeadline(until) // fails for a writer without a deadline, which needs no later one
 }
 
-// record answers with what the process records between start and stop. Only one
-// recording of a kind can be under way.
+// record writes the profile of the time between start and stop. Only one recording of a kind can
+// be under way.
 func record(w http.ResponseWriter, r *http.Request, seconds int, start func() error, stop func()) {
 	patient(w, seconds)
 	h := w.Header()
@@ -133,7 +133,7 @@ func record(w http.ResponseWriter, r *http.Request, seconds int, start func() er
 	}
 }
 
-// difference answers with what is added to a profile while the caller waits.
+// difference writes the part of a profile that is added while the caller waits.
 func (p *profiles) difference(w http.ResponseWriter, r *http.Request, name string, seconds int) {
 	patient(w, seconds)
 	if name == "mutex" || name == "block" {

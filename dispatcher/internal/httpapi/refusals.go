@@ -102,11 +102,11 @@ func why(w *api.ResponseWriter) []slog.Attr {
 	return append(attrs, slog.String("detail", p.Detail))
 }
 
-// mostRefused is how many callers are told apart at a time: keys are few, but the
-// addresses of strangers are not.
+// mostRefused is how many callers have a rate of their own: there are few keys, but many
+// addresses of strangers.
 const mostRefused = 64
 
-// everyoneElse stands for the callers beyond mostRefused.
+// everyoneElse is the name of all callers beyond mostRefused.
 const everyoneElse = "others"
 
 // refusals log the refusals of each caller at a limited rate.
@@ -137,8 +137,7 @@ func (f *refusals) note(ctx context.Context, log *slog.Logger, w *api.ResponseWr
 	log.LogAttrs(ctx, slog.LevelInfo, "call refused", append(attrs, slog.Int("missed", missed))...)
 }
 
-// of is the rate of a caller. Where too many are told apart, an address is told
-// apart no more.
+// of is the rate of a caller. If there are too many, an address shares the rate of everyoneElse.
 func (f *refusals) of(caller string) (as string, rate *callers.LogRate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -65,7 +65,7 @@ type Options struct {
 	Bodies  int64        // bytes of requests that are held at once; 0: 64 MiB
 	Waiting int          // connections that may wait for events at once; 0: 1000
 	Metrics http.Handler // what GET /metrics answers; nil: there is no such path
-	Counter Counter      // is told of every answer; nil: answers are not counted
+	Counter Counter      // counts responses; nil: they are not counted
 	LinksTo *url.URL     // how people reach the pages of links; nil: there are no links
 	NoLinks string       // why there are none
 	Log     *slog.Logger // nil: slog.Default()
@@ -185,8 +185,7 @@ func (s *server) begin(w http.ResponseWriter) *api.ResponseWriter {
 	return &api.ResponseWriter{ResponseWriter: w, Call: callOther, Reserved: api.Reservation{From: s.bodies}}
 }
 
-// unclean looks at a path as it was sent, as the mux does: a URL may stand
-// escaped in one.
+// unclean checks a path as it was sent, like the mux, because it may contain an escaped URL.
 func unclean(escaped string) bool {
 	path := escaped + "/"
 	return strings.Contains(escaped, "//") || strings.Contains(path, "/./") || strings.Contains(path, "/../")
@@ -235,7 +234,7 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	(&api.Problem{Kind: api.BadMethod, Detail: "the methods of this path are " + methods, Allow: methods}).Write(w)
 }
 
-// problem finds what an error means to the caller, and logs an unknown one.
+// problem makes a problem of an error, and logs an unknown one.
 func (s *server) problem(ctx context.Context, err error) *api.Problem {
 	return api.LoggedProblem(ctx, s.log, err)
 }

@@ -91,8 +91,8 @@ func (q *acceptedLook) both(ctx context.Context, before dispatcher.Forgotten) er
 	return err
 }
 
-// join puts the archive's page into the store's. What the store forgot meanwhile may be in
-// neither: then the archive is queried again.
+// join puts the archive's page into the store's. A delivery that the store forgot meanwhile may
+// be in neither: then the archive is queried again.
 func (q *acceptedLook) join(ctx context.Context, forgot bool) (err error) {
 	if forgot && (q.kept != nil || q.left) {
 		if q.kept, err = q.l.kept(ctx, q.of); err != nil {
@@ -108,7 +108,7 @@ func (q *acceptedLook) join(ctx context.Context, forgot bool) (err error) {
 	return nil
 }
 
-// archivedOf selects in the archive what a filter selects.
+// archivedOf is a filter for the archive.
 func archivedOf(f *dispatcher.Filter) archive.Filter {
 	return archive.Filter{
 		Tenants: f.Tenants, Subjects: f.Subjects, SubjectLike: f.SubjectLike, Lanes: f.Lanes, Topics: f.Topics, Statuses: endsOf(f), Reasons: f.Reasons,

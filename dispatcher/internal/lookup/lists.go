@@ -11,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// deliveries reads a page of deliveries. First comes what has not ended, which only the
-// store has. Then come the ends of both, in one order.
+// deliveries reads a page of deliveries. First come unfinished deliveries, which only the store
+// has. Then come the ends of both, in one order.
 func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	if !findable(&f) {
 		page, err := l.live.Deliveries(ctx, f)
@@ -60,7 +60,7 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	return page, err
 }
 
-// storeReach is the reach of a list that is the store's alone. What has not ended is never
+// storeReach is the reach of a list that is the store's alone. Unfinished deliveries are never
 // forgotten.
 func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach, err error) {
 	r.away = true
@@ -138,7 +138,7 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 func (l *Lookup) kept(ctx context.Context, f archive.Filter) (*archive.EndPage, error) {
 	page, err := l.archive.Ends(ctx, f)
 	if err != nil {
-		l.tell(ctx, err)
+		l.logAway(ctx, err)
 		return nil, ctx.Err()
 	}
 	return &page, nil
@@ -180,8 +180,8 @@ func placeOf(d *dispatcher.Delivery) dispatcher.EndPlace {
 	return dispatcher.EndPlace{At: d.Ended, ID: d.ID.String()}
 }
 
-// added are the archive's ends of deliveries that the store has no more. One that it has
-// stands where it belongs by now, whatever the archive knows of it.
+// added are the archive's ends of deliveries that the store has no more. The store's own copy is
+// newer than the archive's.
 func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []archive.End) ([]dispatcher.Delivery, error) {
 	told := make(map[dispatcher.DeliveryID]bool, len(live))
 	for i := range live {
@@ -204,7 +204,7 @@ func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []a
 	return list, l.live.Address(ctx, list)
 }
 
-// Delivery is an end as lists tell it. head is what its record's head says; nil: nothing.
+// Delivery is an end as lists show it. head is what its record's head says; nil: nothing.
 func Delivery(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
 	if head == nil {
 		head = &dispatcher.Message{CreatedAt: e.Created}
@@ -221,8 +221,8 @@ func Delivery(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
 	return *d
 }
 
-// ended reads a page of what ended of an endpoint, the oldest first. What goes on from a
-// page is the same cursor as without an archive.
+// ended reads a page of the finished deliveries of an endpoint, oldest first. The cursor of the
+// next page is the same as without an archive.
 func (l *Lookup) ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
 	page, err := l.live.Ended(ctx, name, f)
 	if err != nil {
@@ -230,7 +230,7 @@ func (l *Lookup) ended(ctx context.Context, name string, f dispatcher.EndedFilte
 	}
 	r := reach{forgotten: page.CompleteSince}
 	if r.archived, err = l.archive.Since(ctx); err != nil {
-		l.tell(ctx, err)
+		l.logAway(ctx, err)
 		r.away = true
 	}
 	if f.Left {
@@ -270,8 +270,8 @@ func endedFilter(f dispatcher.EndedFilter, from dispatcher.EndPlace) archive.Fil
 	return a
 }
 
-// mergeEnded puts the archive's page into the store's. What ended in the store's present
-// ms or later is left for the next page, as the store leaves it: so nothing is skipped.
+// mergeEnded puts the archive's page into the store's. A delivery that ended in the store's
+// current millisecond or later is on the next page, as in the store: so none is skipped.
 func (l *Lookup) mergeEnded(ctx context.Context, page *dispatcher.EndedPage, kept *archive.EndPage, f dispatcher.EndedFilter) error {
 	ends := slices.DeleteFunc(kept.Ends, func(e archive.End) bool { return !e.At.Before(page.Now) })
 	added, err := l.added(ctx, page.Deliveries, ends)

@@ -1,8 +1,8 @@
-// Package lookup answers questions about deliveries from the store and from the archive,
-// so that callers need not care which of them has the answer. The store comes first: it
-// knows what happens now. What it forgot is the archive's.
+// Package lookup answers questions about deliveries from the store and from the archive, so that
+// callers need not care which of them has the answer. The store comes first, because it has the
+// current state. The archive has the deliveries that the store forgot.
 //
-// While the archive is away, the store's answer stands, and says how far back it is whole.
+// While the archive is away, the store's result is used, and says how far back it is complete.
 package lookup
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Live is the engine, which answers from the store. Its methods are those of the API.
+// Live is the engine, which answers from the store. It has the same methods as the API's ports.
 type Live interface {
 	Message(ctx context.Context, id string) (dispatcher.MessageView, error)
 	Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error)
@@ -45,7 +45,7 @@ type Cursors interface {
 type Store interface {
 	// Forgotten is the newest end that it forgot.
 	Forgotten(ctx context.Context) (dispatcher.Forgotten, error)
-	// Has tells which deliveries it has, in whatever place.
+	// Has reports which deliveries it has, in any state.
 	Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bool, error)
 	// EndedCursor is the cursor of a list of ends that was read up to a place.
 	EndedCursor(ctx context.Context, f dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error)
@@ -94,14 +94,14 @@ func New(o Options) *Lookup {
 func (l *Lookup) find(ctx context.Context, id string) (*archive.Found, error) {
 	found, err := l.archive.Find(ctx, id)
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
-		l.tell(ctx, err)
+		l.logAway(ctx, err)
 		return nil, fmt.Errorf("message %s: %w", id, dispatcher.ErrArchiveAway)
 	}
 	return found, err
 }
 
-// tell logs why the archive did not answer. Callers are told only that.
-func (l *Lookup) tell(ctx context.Context, err error) {
+// logAway logs why the archive did not answer. Callers do not get the reason.
+func (l *Lookup) logAway(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		l.log.DebugContext(ctx, "archive not read", "err", err)
 	}
@@ -132,7 +132,7 @@ func (l *Lookup) MessageLane(ctx context.Context, id, destination string) (dispa
 	return l.lanes.Lane(ctx, destination, tenant)
 }
 
-// Cancel ends what is unfinished of a message. dispatcher.ErrArchived says that the store
+// Cancel ends the unfinished deliveries of a message. dispatcher.ErrArchived says that the store
 // has it no more.
 func (l *Lookup) Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error) {
 	list, err := l.live.Cancel(ctx, id, lane)
@@ -146,8 +146,8 @@ func (l *Lookup) Retry(ctx context.Context, id string, lane dispatcher.Lane, del
 	return list, l.archived(ctx, id, lane, err)
 }
 
-// archived is what an error about a message, or about its delivery in a lane, means where
-// the archive may still have that.
+// archived corrects an error about a message, or about its delivery in a lane, if the archive
+// may still have it.
 func (l *Lookup) archived(ctx context.Context, id string, lane dispatcher.Lane, err error) error {
 	if !errors.Is(err, dispatcher.ErrNotFound) && !errors.Is(err, dispatcher.ErrNoDelivery) {
 		return err
@@ -180,8 +180,8 @@ type reach struct {
 	away      bool      // it does not answer
 }
 
-// reach finds that out for ends of some statuses. It is asked after the store's list was
-// read: what it forgot meanwhile is in the archive too.
+// reach finds that out for ends of some statuses. It is read after the store's list, so the
+// archive has the deliveries that the store forgot meanwhile.
 func (l *Lookup) reach(ctx context.Context, statuses []dispatcher.Status) (reach, error) {
 	r, _, err := l.reachAnd(ctx, statuses)
 	return r, err
@@ -194,14 +194,14 @@ func (l *Lookup) reachAnd(ctx context.Context, statuses []dispatcher.Status) (r 
 	}
 	r.forgotten = f.Since(statuses)
 	if r.archived, err = l.archive.Since(ctx); err != nil {
-		l.tell(ctx, err)
+		l.logAway(ctx, err)
 		r.away = true
 	}
 	return r, f, ctx.Err()
 }
 
-// since is from when on a list is whole. Of an emptied store it is not known what it had:
-// one that forgot nothing is as whole as the archive.
+// since is from when on a list is whole. An emptied store does not know its lost data: if it
+// forgot nothing, it is as complete as the archive.
 func (r *reach) since() time.Time {
 	if r.away || !r.forgotten.IsZero() && r.forgotten.Before(r.archived) {
 		return r.forgotten

@@ -50,7 +50,7 @@ func (l *Lookup) gone(ctx context.Context, found *archive.Found) (v dispatcher.M
 	due, err := l.comparing(ctx)
 	switch {
 	case err != nil:
-		l.tell(ctx, err)
+		l.logAway(ctx, err)
 		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrArchiveAway)
 	case due:
 		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrComparing)
@@ -83,7 +83,7 @@ func (l *Lookup) view(ctx context.Context, found *archive.Found) (dispatcher.Mes
 	return v, l.live.Address(ctx, v.Deliveries)
 }
 
-// complete adds to what the store has of a message what it forgot.
+// complete adds the forgotten deliveries and attempts of a message to the store's view.
 func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *archive.Found) (dispatcher.MessageView, error) {
 	if v.Message.Body == nil && found.HasBody {
 		v.Message.Body, v.Message.Apart = found.Message.Body, nil
@@ -93,7 +93,7 @@ func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *
 		d := deliveryOf(&v.Message, &found.Deliveries[i])
 		k := slices.IndexFunc(v.Deliveries, func(live dispatcher.Delivery) bool { return live.ID == d.ID })
 		switch {
-		case k < 0 && d.Status.Ended(): // what has not ended, the store would have
+		case k < 0 && d.Status.Ended(): // the store would have an unfinished one
 			more = append(more, d)
 		case k >= 0 && len(v.Deliveries[k].History) == 0:
 			v.Deliveries[k].History = d.History
@@ -106,8 +106,8 @@ func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *
 	return v, nil
 }
 
-// Message is a message as its record's head and the archive's own columns tell it. Of a
-// body that is not kept there is the size only. head may be nil: it is not known.
+// Message is a message from its record's head and the archive's own columns. Of a body that is
+// not kept there is the size only. head may be nil: it is not known.
 func Message(found *archive.Found, head *dispatcher.Message) dispatcher.Message {
 	m := dispatcher.Message{ID: found.Message.ID}
 	if head != nil {
@@ -137,7 +137,7 @@ func (l *Lookup) head(ctx context.Context, id string, head []byte) *dispatcher.M
 	return m
 }
 
-// deliveryOf is a delivery as its events tell it.
+// deliveryOf is a delivery from its events.
 func deliveryOf(m *dispatcher.Message, f *archive.FoundDelivery) dispatcher.Delivery {
 	l := life{d: named(f.ID, m)}
 	for i := range f.Events {

@@ -42,8 +42,8 @@ func NewBodies(most int64) *Bodies {
 	return &Bodies{most: most, all: semaphore.NewWeighted(most)}
 }
 
-// Share is what one of so many keys may take of the budget: half of it, so that
-// no key takes all; nil: there is only one key, which may take all.
+// Share is the part of the budget that one of n keys may use: half of it, so that no key uses
+// all; nil: there is only one key, which may take all.
 func (b *Bodies) Share(name string, keys int) *semaphore.Weighted {
 	if keys < 2 {
 		return nil
@@ -55,14 +55,14 @@ func (b *Bodies) Share(name string, keys int) *semaphore.Weighted {
 	return share.(*semaphore.Weighted)
 }
 
-// Reservation is what one request has taken of the budget.
+// Reservation is the part of the budget that one request has reserved.
 type Reservation struct {
 	From *Bodies
 	Own  *semaphore.Weighted // its key's share; nil: the whole budget
 	n    int64
 }
 
-// take takes n more bytes, if so many are left.
+// take reserves n more bytes, if there are as many.
 func (h *Reservation) take(n int64) bool {
 	switch {
 	case !h.From.all.TryAcquire(n):
@@ -113,8 +113,8 @@ func Release(buf *bytes.Buffer) {
 // errNoRoom says that the budget is used up.
 var errNoRoom = errors.New("no room for the body")
 
-// receive reads a body of at most so many bytes into a buffer that grows as bytes
-// come. The caller releases the buffer, also after an error.
+// receive reads a body of at most n bytes into a buffer that grows as bytes arrive. The caller
+// releases the buffer, also after an error.
 func receive(body io.Reader, h *Reservation, most int64) (*bytes.Buffer, error) {
 	buf := Borrow(FirstBody)
 	for {

@@ -25,7 +25,7 @@ type Field[T any] struct {
 	Name  string
 	Set   func(to *T, v jsontext.Value) error // reads a value; nil: requests can't have the field
 	Merge func(to *T, v jsontext.Value) error // reads a value of a patch; nil: set does
-	Null  string                              // the JSON value that null in a patch stands for; empty: null is refused
+	Null  string                              // the JSON value of null in a patch; empty: null is refused
 	Why   string                              // why it can't be set or, where set is not nil, not be patched
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// HideResponses replaces what a receiver answered by its size, for a key without the
-// scope bodies.
+// HideResponses replaces the receiver's responses by their sizes, for a key without the scope
+// bodies.
 func HideResponses(w *wire.Delivery, d *dispatcher.Delivery) {
 	for k := range w.History {
 		w.History[k].ResponseExcerpt, w.History[k].ResponseBytes = "", len(d.History[k].Excerpt)

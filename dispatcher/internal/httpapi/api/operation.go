@@ -18,13 +18,13 @@ type Operation struct {
 	ID, Method, Path string
 	Summary          string
 	Scope            apikey.Scope // 0: needs no key
-	Subject          *Subject     // what the path names; nil: nothing
+	Subject          *Subject     // the noun in the path; nil: none
 	Query            []*Param     // parameters of the query
 	AnyQuery         bool         // unknown parameters are ignored
 	Header           *huma.Param  // a header that is read; nil: none
 	Body             any          // of a POST or PATCH; nil: none
 	Limit            int64        // most bytes of the request
-	Cure             string       // what a refusal of more says besides
+	Cure             string       // added to the refusal of a larger one
 	Optional         bool         // the body may be left out
 	Media            string       // of the body, besides JSON
 	Answers          map[int]any  // by status; nil: without a body
@@ -38,13 +38,13 @@ type Operation struct {
 	Do func(context.Context, *Request) (*Response, error) // nil, nil: it has written the response
 }
 
-// Subject is the sort of thing that a path names.
+// Subject is the noun in a path.
 type Subject struct {
 	Name, Doc string // of the parameter in the path
 	Check     func(value string) error
 }
 
-// Known checks a name. What has no valid name is not there.
+// Known checks a name. A thing without a valid name does not exist.
 func Known(valid func(string) bool, missing error) func(string) error {
 	return func(name string) error {
 		if !valid(name) {

@@ -87,7 +87,7 @@ func OfStatusCode(name, doc string) *Param {
 	}
 }
 
-// OfPage are the parameters of a list, whose pages have at most so many entries.
+// OfPage are the parameters of a list, whose pages have at most limit entries.
 func OfPage(limit int) []*Param {
 	one, most := 1.0, float64(limit)
 	return []*Param{
@@ -103,25 +103,25 @@ func OfPage(limit int) []*Param {
 	}
 }
 
-// RefuseTenant says what is wrong with a tenant; empty: nothing.
+// RefuseTenant returns the fault of a tenant; empty: none.
 func RefuseTenant(v string) string { return Unless(dispatcher.ValidTenant(v), "must be a tenant") }
 
-// RefusePattern says what is wrong with a pattern of topics.
+// RefusePattern returns the fault of a pattern of topics.
 func RefusePattern(v string) string {
 	return Unless(dispatcher.ValidPattern(v), "must be a topic, one whose last word is *, or * alone")
 }
 
-// RefuseSubject says what is wrong with a subject.
+// RefuseSubject returns the fault of a subject.
 func RefuseSubject(v string) string {
 	return Unless(dispatcher.ValidSubject(v), "must be 1 to 128 characters, none of them a control one")
 }
 
-// RefuseTenantOrNone says what is wrong with a tenant that may be empty.
+// RefuseTenantOrNone returns the fault of a tenant that may be empty.
 func RefuseTenantOrNone(v string) string {
 	return Unless(v == "" || dispatcher.ValidTenant(v), "must be a tenant, or empty for the endpoints without one")
 }
 
-// RefuseName says what is wrong with the name of an endpoint.
+// RefuseName returns the fault of an endpoint's name.
 func RefuseName(v string) string {
 	return Unless(dispatcher.ValidName(v), "must be the id or the uid of an endpoint")
 }

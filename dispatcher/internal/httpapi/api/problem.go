@@ -70,7 +70,7 @@ var (
 	AcceptsOnly = &Kind{"accepts-only", http.StatusConflict, "This instance accepts only", 0}
 	NotStopped  = &Kind{"not-stopped", http.StatusConflict, "The job is not stopped", 0}
 	internal    = &Kind{"internal", http.StatusInternalServerError, "Something went wrong here", 0}
-	// Only an operator can help, so a caller is not told to ask again.
+	// Only an operator can help, so a retry is useless.
 	Sealed = &Kind{"sealed", http.StatusInternalServerError, "The endpoint's secrets can't be read", 0}
 	// A lost store is usually back within seconds. A full one gets room as work ends,
 	// which takes longer.
@@ -131,8 +131,8 @@ func InvalidFields(wrong []dispatcher.FieldError) *Problem {
 	return p
 }
 
-// JoinErrors adds to noted what is wrong with other fields. A value that could not be read
-// is empty, and must not be called missing too.
+// JoinErrors adds the errors of other fields to noted. A value that could not be read is empty,
+// and must not be called missing too.
 func JoinErrors(noted, more []dispatcher.FieldError) []dispatcher.FieldError {
 	all := noted
 	for _, w := range more {
@@ -154,8 +154,8 @@ const (
 	late   = "it did not answer in time; asking again with the same id, or uid, is safe"
 )
 
-// table says what an error of the engine means to a caller. The text of any other
-// error is only logged: it may hold what callers must not read.
+// table maps an error of the engine to its problem. The text of any other error is only logged:
+// it may hold what callers must not read.
 var table = []struct {
 	err    error
 	kind   *Kind
@@ -206,8 +206,7 @@ var table = []struct {
 // wrongCursor is the cure of each cursor that does not open.
 const wrongCursor = "belongs to another list, filter or caller, or to data that were lost since: leave it out to begin at the first page"
 
-// ProblemFor finds what an error means to a caller; known is false for one that is
-// not in the table.
+// ProblemFor makes a problem of an error; known is false for one that is not in the table.
 func ProblemFor(err error) (p *Problem, known bool) {
 	if errors.As(err, &p) {
 		return p, true
@@ -277,7 +276,7 @@ func (p *Problem) Body() []byte {
 	return b
 }
 
-// LoggedProblem finds what an error means to a caller, and logs one that is not in the table.
+// LoggedProblem makes a problem of an error, and logs an error that is not in the table.
 func LoggedProblem(ctx context.Context, log *slog.Logger, err error) *Problem {
 	p, known := ProblemFor(err)
 	if !known {

@@ -40,8 +40,8 @@ func (q *Request) recordAct(ctx context.Context, p *Problem) {
 	q.recorded = &e
 }
 
-// RecordMade is record for what a call has made, which is e.Target. The entry of a call
-// that failed names nothing.
+// RecordMade is Record for a new thing, which is e.Target. The entry of a call that failed names
+// nothing.
 func (q *Request) RecordMade(ctx context.Context, e dispatcher.AuditEntry, err error) {
 	if err != nil {
 		p, _ := ProblemFor(err)

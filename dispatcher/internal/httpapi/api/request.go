@@ -20,14 +20,14 @@ import (
 // ErrKeyGone says that the caller's key was taken out of API_KEYS.
 var ErrKeyGone = errors.New("the key is not known any more")
 
-// Request is a request on its way to its handler. The framework only documents
-// the operations, and the handlers read what they need: a filter may be repeated,
-// an unknown one is refused, and a body must be decoded once and strictly.
+// Request is a request on its way to its handler. The framework only documents the operations,
+// and the handlers read the rest: a filter may be repeated, an unknown one is refused, and a
+// body must be decoded once and strictly.
 type Request struct {
 	HTTP      *http.Request
 	Writer    *ResponseWriter
 	Operation *Operation
-	Owner     string // stands for the caller's key
+	Owner     string // identifies the caller's key
 	Reads     bool   // the caller has the scope read
 	Bodies    bool   // and bodies
 	View      dispatcher.View
@@ -36,7 +36,7 @@ type Request struct {
 	Audit    dispatcher.Audit
 	Waiting  *callers.Waiting       // the places of calls that wait
 	Allowed  func(*Request) bool    // whether its key still has its scope
-	recorded *dispatcher.AuditEntry // what the audit has of the call; nil: nothing yet
+	recorded *dispatcher.AuditEntry // the call's entry in the audit; nil: none yet
 	Idle     bool                   // it changes nothing, so the audit gets no entry
 }
 
@@ -50,7 +50,7 @@ func (q *Request) Wait(ctx context.Context) (waits context.Context, leave func()
 // away while an answer lasts.
 func (q *Request) StillAllowed() bool { return q.Allowed(q) }
 
-// ID is what the path names.
+// ID is the name in the path.
 func (q *Request) ID() string { return q.HTTP.PathValue(q.Operation.Subject.Name) }
 
 // Check refuses what no handler need look at: a body where none is taken, a name

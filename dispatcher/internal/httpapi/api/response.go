@@ -17,8 +17,8 @@ const (
 	MediaEvents  = "text/event-stream"
 )
 
-// ResponseWriter remembers whether a response was begun, and what the metrics and
-// the log need of it.
+// ResponseWriter remembers whether a response was begun, and the facts that the metrics and the
+// log need.
 type ResponseWriter struct {
 	http.ResponseWriter
 	Begun    bool
@@ -83,8 +83,7 @@ func JSON(status int, v any) (*Response, error) {
 // longest URLs, errors and subjects.
 const answerMost = 1 << 20
 
-// Fitting has a page of so many entries answered, and of fewer where the answer would
-// have too many bytes.
+// Fitting makes a page of limit entries, or of fewer if the response would have too many bytes.
 func Fitting(limit int, answer func(limit int) (*Response, error)) (*Response, error) {
 	for {
 		r, err := answer(limit)
@@ -95,7 +94,7 @@ func Fitting(limit int, answer func(limit int) (*Response, error)) (*Response, e
 	}
 }
 
-// Convert makes what is answered of each entry of a list, which is never null.
+// Convert converts each entry of a list. The result is never null.
 func Convert[T, W any](all []T, to func(*T) W) []W {
 	out := make([]W, len(all))
 	for i := range all {

@@ -159,8 +159,8 @@ func Boolean(to *bool, v jsontext.Value) error {
 	return nil
 }
 
-// Success is what a receiver must answer. Where it is broken in the store, the
-// rest of an answer is still shown.
+// Success is the rule for the receiver's response. Where it is broken in the store, the rest of
+// an answer is still shown.
 func Success(s *success.Rule) *wire.Success {
 	if s == nil {
 		return nil

@@ -21,13 +21,13 @@ import (
 // minKey is the length below which a key can be guessed.
 const minKey = 16
 
-// maxName bounds a name, which stands in logs.
+// maxName bounds a name, which logs contain.
 const maxName = 64
 
 // hashed is the prefix of a key that is given as its SHA-256.
 const hashed = "sha256:"
 
-// Scope is a set of what a key allows; 0: nothing.
+// Scope is the set of a key's permissions; 0: nothing.
 type Scope uint8
 
 // The scopes.
@@ -78,15 +78,15 @@ type Key struct {
 }
 
 // MayTake reports whether the key may take from a queue, named by its name, or from a pull
-// endpoint, named by its id, and settle what it took.
+// endpoint, named by its id, and settle the deliveries.
 func (k Key) MayTake(queue string) bool {
 	return k.Scope.Allows(Consume) || slices.Contains(k.queues, queue)
 }
 
-// Owner is a text that stands for the key, and tells nothing of it: what it takes is its
-// own. A key that was only given another name or another scope has the same one.
+// Owner identifies the key without revealing it. The deliveries that a key takes belong to it. A
+// key that was only given another name or another scope has the same one.
 func (k Key) Owner() string {
-	if k.owner == "" { // it was not parsed: it stands for this host, or for a link
+	if k.owner == "" { // it was not parsed: it is of this host, or of a link
 		return ownerOf(k.sum)
 	}
 	return k.owner
@@ -150,8 +150,8 @@ func (r *Ring) Keys() Keys { return *r.now.Load() }
 // New makes a fresh key.
 func New() string { return "hk_" + rand.Text() }
 
-// Find looks a key up. It compares with each key in constant time, so that the
-// time tells nothing.
+// Find looks a key up. It compares with each key in constant time, because the time would reveal
+// a part of a key.
 func (k Keys) Find(text string) (found Key, ok bool) {
 	sum := sha256.Sum256([]byte(text))
 	at := -1
@@ -176,7 +176,7 @@ func (k Keys) Owned(owner string) (found Key, ok bool) {
 	return Key{}, false
 }
 
-// Caller is the key as that of a browser.
+// Caller is the key as a browser's.
 func (k Key) Caller() access.Caller {
 	return access.Caller{
 		Name: k.Name, Key: k.Owner(),
@@ -276,7 +276,7 @@ func parseSum(text string) (sum [sha256.Size]byte, err error) {
 	return sum, nil
 }
 
-// parseScopes reads what a key allows, and of which queues alone it allows to take.
+// parseScopes reads a key's scopes, and the only queues that it may take from.
 func parseScopes(text string) (all Scope, queues []string, err error) {
 	for _, name := range strings.Split(text, "+") {
 		if queue, ok := strings.CutPrefix(name, consumeOf); ok {

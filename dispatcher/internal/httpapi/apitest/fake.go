@@ -31,7 +31,7 @@ type Fake struct {
 	Counts    dispatcher.Stats
 	Store     dispatcher.StoreInfo
 	InLane    dispatcher.Lane
-	Missing   bool              // err is of what a call names: it is not there
+	Missing   bool              // Err is returned for the thing that a call names
 	Left      []dispatcher.Left // why a retry leaves the first deliveries of record
 	DeadOf    dispatcher.DeadFilter
 	Groups    dispatcher.DeadPage
@@ -42,7 +42,7 @@ type Fake struct {
 	Err    error
 	Panics any
 
-	Delivered bool // what was delivered was to be retried too
+	Delivered bool // delivered ones were to be retried too
 
 	Recorded  []dispatcher.AuditEntry
 	Before    [][]string // the calls before each of recorded

@@ -42,7 +42,7 @@ func (f *Fake) view(e *dispatcher.Endpoint) dispatcher.EndpointView {
 	return dispatcher.EndpointView{Endpoint: e, State: dispatcher.StateActive, LaneCount: dispatcher.LaneCount{InFlight: 2, Waiting: 9}}
 }
 
-// find is the endpoint with a name, or what is wrong.
+// find is the endpoint with a name, or an error.
 func (f *Fake) find(call, name string) (*dispatcher.Endpoint, error) {
 	f.called(call)
 	f.Asked = name

@@ -96,7 +96,7 @@ func (s *Server) endpointOperations() []api.Operation {
 	}
 }
 
-// holdOperations decide whether an endpoint is called, and what is sent to it.
+// holdOperations pause, resume and confirm endpoints.
 func (s *Server) holdOperations() []api.Operation {
 	one := api.OK(wire.EndpointView{})
 	return []api.Operation{
@@ -230,7 +230,7 @@ func (s *Server) patchEndpoint(ctx context.Context, q *api.Request) (*api.Respon
 	}))
 }
 
-// policyOf is the policy for what a caller sets, and the caller where that is a link.
+// policyOf is the policy for a caller's changes, and the caller if it is a link.
 func (s *Server) policyOf(ctx context.Context) (dispatcher.Policy, *access.Caller) {
 	if c, ok := access.CallerOf(ctx); ok && c.Linked() {
 		return s.Policy.OfLink(), &c

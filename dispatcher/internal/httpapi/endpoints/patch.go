@@ -34,7 +34,7 @@ func decodePatch(d *api.Decoder) (p patch) {
 	_, p.wrong = endpointFields.Read(d, api.Single, func(i int, v jsontext.Value) error {
 		f := &endpointFields[i]
 		switch {
-		case f.Set == nil: // a patch may repeat what was answered, which may be old by now
+		case f.Set == nil: // a patch may repeat a response, which may be outdated
 			return nil
 		case f.Why != "":
 			return errors.New(f.Why)

@@ -80,7 +80,7 @@ func (s *Server) rotateSecret(ctx context.Context, q *api.Request) (*api.Respons
 	}
 	var next signer.Secret
 	if p.Has(bitNextSecret) {
-		view, err := s.Endpoints.Endpoint(ctx, q.ID()) // its signature says what a valid secret is
+		view, err := s.Endpoints.Endpoint(ctx, q.ID()) // its signature decides which secret is valid
 		if err != nil {
 			return nil, err
 		}

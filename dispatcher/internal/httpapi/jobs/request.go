@@ -128,7 +128,7 @@ func (r *jobRequest) detail() string {
 	return strings.Join(words, " ")
 }
 
-// refuseJob says what is wrong with a request for a job.
+// refuseJob returns the faults of a request for a job.
 func refuseJob(kind dispatcher.JobKind, r *jobRequest) (wrong []dispatcher.FieldError) {
 	may, _ := kind.Statuses()
 	for _, status := range r.filters["status"] {

@@ -112,7 +112,7 @@ func Of(ctx context.Context, finder Finder, destinations, tenants []string) (lan
 	return lanes, nil
 }
 
-// checkLane checks the lane in a path. It is unescaped, so that a URL may stand in it.
+// checkLane checks the lane in a path. It is unescaped, so that it may be a URL.
 func checkLane(text string) error {
 	if text == string(dispatcher.AllLanes) {
 		return nil
@@ -169,7 +169,7 @@ type (
 	tenantsFunc func(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error)
 )
 
-// heldLane is what a call to pause or resume a lane asks for.
+// heldLane is a request to pause or resume a lane.
 type heldLane struct {
 	destination, tenant string
 	all                 bool // all tenants' lanes at a URL's origin

@@ -145,8 +145,8 @@ func (s *Server) createLink(ctx context.Context, q *api.Request) (*api.Response,
 	})
 }
 
-// ownEndpoint replaces a uid by its id. It answers what is wrong with an endpoint that is
-// not the tenant's own.
+// ownEndpoint replaces a uid by its id. It returns an error for an endpoint that is not the
+// tenant's own.
 func (s *Server) ownEndpoint(ctx context.Context, l *access.Link) ([]dispatcher.FieldError, error) {
 	err := dispatcher.ErrNoEndpoint
 	var view dispatcher.EndpointView
@@ -163,7 +163,7 @@ func (s *Server) ownEndpoint(ctx context.Context, l *access.Link) ([]dispatcher.
 	return nil, nil
 }
 
-// linkDetail is what the audit tells of a link besides its tenant.
+// linkDetail is the detail of a link in the audit, besides its tenant.
 func linkDetail(l access.Link, lasts time.Duration) string {
 	parts := []string{"for " + ladder.FormatDuration(lasts)}
 	if l.Manage {

@@ -24,7 +24,7 @@ type Followers interface {
 	FollowLog(ctx context.Context, f dispatcher.LogFilter, behind string, show func([]dispatcher.LogEvent) error) error
 }
 
-// attemptOperations tell what happened.
+// attemptOperations are about attempts.
 func (s *Server) attemptOperations() []api.Operation {
 	return []api.Operation{
 		{
@@ -121,8 +121,7 @@ func (s *Server) followAttempts(ctx context.Context, q *api.Request, f dispatche
 	return err
 }
 
-// ending is the reason of an event stream's end as its caller is told; empty: the
-// caller left.
+// ending is the reason for an event stream's end, as its caller sees it; empty: the caller left.
 func ending(err error) string {
 	switch {
 	case errors.Is(err, dispatcher.ErrBehind):
@@ -137,7 +136,7 @@ func ending(err error) string {
 	return ""
 }
 
-// event is what a caller is told of an event of the log.
+// event is an event of the log as its caller sees it.
 func event(q *api.Request, e *dispatcher.LogEvent) Event {
 	switch {
 	case e.Line != nil:

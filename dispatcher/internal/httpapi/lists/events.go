@@ -11,8 +11,8 @@ const (
 	// pieceBytes are written at once.
 	pieceBytes = 64 << 10
 
-	// pieceWithin is how long a caller may take for such a piece. Slower ones are cut
-	// off: what comes meanwhile is kept in memory for them.
+	// pieceWithin is how long a caller may take for such a piece. Slower callers are cut off,
+	// because the next events wait in memory for them.
 	pieceWithin = 10 * time.Second
 )
 
@@ -56,8 +56,8 @@ func (s *Stream) Send(e Event) error {
 	return s.Flush()
 }
 
-// Flush sends what was added. A deadline can't be set on a writer that has none, which
-// needs none.
+// Flush sends the added events. A deadline can't be set on a writer that has none, which needs
+// none.
 func (s *Stream) Flush() error {
 	if !s.begun {
 		s.begun = true

@@ -96,7 +96,7 @@ func (b *batch) fault(path, detail string) {
 	b.wrong = append(b.wrong, dispatcher.FieldError{Path: path, Detail: detail})
 }
 
-// decodeMessages reads the list of a batch, and skips what is far too many.
+// decodeMessages reads the list of a batch, and skips messages beyond the limit.
 func decodeMessages(d *api.Decoder) (all []decodedMessage) {
 	d.Token()
 	for n := 0; d.Err == nil && d.Peek() != ']'; n++ {

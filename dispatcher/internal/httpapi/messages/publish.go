@@ -26,7 +26,7 @@ type Publisher interface {
 // batchBytes bounds the request of a batch, as the contract says.
 const batchBytes = 4 << 20
 
-// envelope bounds what a single message has besides its body.
+// envelope bounds the fields of a single message besides its body.
 const envelope = 64 << 10
 
 // answerBytes is the size of an answer about a message to one destination with a
@@ -96,8 +96,8 @@ func takeKey(p *decodedMessage, given []string) {
 	p.Given |= bitID
 }
 
-// idOfKey is the id that an Idempotency-Key stands for, or what is wrong with it. In
-// the draft of the IETF it has quotes, which most callers leave out.
+// idOfKey is the id for an Idempotency-Key, or the fault of the key. In the draft of the IETF it
+// has quotes, which most callers leave out.
 func idOfKey(given []string) (id, wrong string) {
 	if len(given) > 1 {
 		return dispatcher.NewID(), "may be given once"

@@ -72,7 +72,7 @@ func appendPlain(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendText quotes any text, and replaces what is not UTF-8 in it.
+// appendText quotes any text, and replaces bytes that are not UTF-8.
 func appendText(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s) // its error says that it replaced something
 	return b

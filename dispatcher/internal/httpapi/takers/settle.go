@@ -112,7 +112,7 @@ func (s *Server) settle(ctx context.Context, q *api.Request) (*api.Response, err
 	}
 	lane, err := s.takenLane(ctx, q.ID())
 	if errors.Is(err, dispatcher.ErrNoEndpoint) && dispatcher.ValidLane(q.ID()) {
-		lane, err = dispatcher.Lane(q.ID()), nil // it was deleted, and what was taken of it may be settled still
+		lane, err = dispatcher.Lane(q.ID()), nil // it was deleted, but its deliveries that were taken may be settled still
 	}
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ type Server struct {
 	queues queueSet
 }
 
-// Bounds of requests, and what a take asks for that does not say.
+// Bounds of requests, and the defaults of a take.
 const (
 	takeBytes   = 1 << 10
 	settleBytes = 2 << 20 // a thousand results with errors of 2 KiB
@@ -201,7 +201,7 @@ func (s *Server) refuseUID(ctx context.Context, name string, lane dispatcher.Lan
 	view, err := s.Endpoints.Endpoint(ctx, name)
 	pull := err == nil && view.Pull && view.UID == name
 	if err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
-		return nil // take says itself what is wrong with the store
+		return nil // take returns the store's error itself
 	}
 	if pull {
 		states, err := s.Lanes.LaneStates(ctx, []dispatcher.Lane{lane})
@@ -294,8 +294,8 @@ func wireTaken(g *dispatcher.Given) wire.TakenDelivery {
 	return w
 }
 
-// verbatim reports whether a body may stand in an answer as it is, so that its bytes can be
-// told from those around it.
+// verbatim reports whether a response may contain a body byte for byte: it must be valid JSON
+// without space around it.
 func verbatim(m *dispatcher.Message) bool {
 	return api.IsJSON(m.ContentType) && utf8.Valid(m.Body) && jsontext.Value(m.Body).IsValid() && len(bytes.TrimSpace(m.Body)) == len(m.Body)
 }

@@ -15,11 +15,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/notices"
+	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/internal/relay"
@@ -188,4 +191,79 @@ func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error)
 		}
 	}
 	return egress.New(e), nil
+}
+
+// A row of the outbox may have its body in JSON, where a byte takes six letters at most, and has
+// an envelope beside it.
+const (
+	rowEscaped  = 6
+	rowEnvelope = 64 << 10
+)
+
+// newRelay makes what relays from the outbox to the engine; nil: there is no outbox.
+func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Relay, error) {
+	if o.OutboxURL == "" {
+		return nil, nil
+	}
+	rows, err := pgoutbox.New(o.OutboxURL, o.MaxBody*rowEscaped+rowEnvelope)
+	if err != nil {
+		return nil, fmt.Errorf("OUTBOX_URL: %w", err)
+	}
+	return relay.New(relay.Options{
+		Outbox: rows,
+		Read: func(r *dispatcher.OutboxRow) (*dispatcher.Message, relay.Refusal) {
+			m, status, problem := messages.Row(r.ID, r.Message, r.Body, policy)
+			return m, relay.Refusal{Status: status, Problem: problem}
+		},
+		Publish: e.Publish,
+		Judge: func(p *dispatcher.Published) relay.Refusal {
+			status, problem := messages.Outcome(p)
+			return relay.Refusal{Status: status, Problem: problem}
+		},
+		Retention: o.Engine.Keep.Finished,
+		Log:       o.Log,
+	}), nil
+}
+
+// watched makes a gauge, which observes the engine like the metrics do. Its name is another than
+// the engine's, which becomes a new one where others took it for dead.
+func (o *Options) watched(store *redisq.Store, figures *metrics.Metrics) *gauge.Gauge {
+	g := gauge.New(health.New(store.Conn()), gauge.Options{Instance: start.Instance(), Now: store.Now, Log: o.Log})
+	all := observers{figures, g}
+	if o.Engine.Observer != nil {
+		all = append(all, o.Engine.Observer)
+	}
+	o.Engine.Observer = all
+	return g
+}
+
+// observers calls several observers, one after the other.
+type observers []dispatcher.Observer
+
+// Attempted reports an attempt.
+func (all observers) Attempted(a dispatcher.Attempted) {
+	for _, o := range all {
+		o.Attempted(a)
+	}
+}
+
+// Published reports a publish.
+func (all observers) Published(p dispatcher.Published) {
+	for _, o := range all {
+		o.Published(p)
+	}
+}
+
+// Died reports a death.
+func (all observers) Died(d dispatcher.Death) {
+	for _, o := range all {
+		o.Died(d)
+	}
+}
+
+// TookOver reports a takeover.
+func (all observers) TookOver(deliveries int) {
+	for _, o := range all {
+		o.TookOver(deliveries)
+	}
 }

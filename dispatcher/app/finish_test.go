@@ -30,14 +30,14 @@ var halves = map[string]struct {
 	}), "delivered", ""},
 	"a paused one is disabled": {true, changed(func(e *dispatcher.Endpoint) { e.Disabled = true }), "dead", "disabled"},
 	"a paused one is deleted": {true, func(ctx context.Context, s *redisq.Store, e *dispatcher.Endpoint) error {
-		_, err := s.DeleteEndpoint(ctx, e.ID)
+		_, err := s.Endpoints.DeleteEndpoint(ctx, e.ID)
 		return err
 	}, "cancelled", ""},
 	"one is disabled":                  {false, changed(func(e *dispatcher.Endpoint) { e.Disabled = true }), "dead", "disabled"},
 	"a description while it is paused": {true, changed(func(e *dispatcher.Endpoint) { e.Description = "new" }), "ready", ""},
 	"a pause":                          {false, changed(func(e *dispatcher.Endpoint) { e.Paused = true }), "ready", ""},
 	"one is deleted": {false, func(ctx context.Context, s *redisq.Store, e *dispatcher.Endpoint) error {
-		_, err := s.DeleteEndpoint(ctx, e.ID)
+		_, err := s.Endpoints.DeleteEndpoint(ctx, e.ID)
 		return err
 	}, "cancelled", ""},
 }
@@ -47,7 +47,7 @@ func changed(change func(e *dispatcher.Endpoint)) func(context.Context, *redisq.
 		e = e.Clone()
 		e.Version++
 		change(e)
-		return s.ChangeEndpoint(ctx, e)
+		return s.Endpoints.ChangeEndpoint(ctx, e)
 	}
 }
 
@@ -79,15 +79,15 @@ func TestAChangeThatStoppedHalfWayIsFinishedByAnotherInstance(t *testing.T) {
 			})
 			require.NoError(t, err)
 			defer store.Close() //nolint:errcheck // it was read
-			there, err := store.Endpoints(t.Context(), []string{e.ID})
+			there, err := store.Endpoints.Endpoints(t.Context(), []string{e.ID})
 			require.NoError(t, err)
 			require.NoError(t, c.half(t.Context(), store, there[0]))
 
 			second := start(t, o)
 			require.EventuallyWithT(t, func(a *assert.CollectT) {
-				versions, err := store.EndpointVersions(context.WithoutCancel(t.Context()), []string{e.ID})
+				versions, err := store.Endpoints.EndpointVersions(context.WithoutCancel(t.Context()), []string{e.ID})
 				require.NoError(a, err)
-				states, err := store.LaneStates(context.WithoutCancel(t.Context()), []dispatcher.Lane{dispatcher.Lane(e.ID)})
+				states, err := store.LaneReader.LaneStates(context.WithoutCancel(t.Context()), []dispatcher.Lane{dispatcher.Lane(e.ID)})
 				require.NoError(a, err)
 				require.Zero(a, versions[0].End, "nothing of it is left to be done")
 				if versions[0].Version > 0 {

@@ -196,7 +196,7 @@ func TestANoticeThatIsMissingIsToldByAnotherInstance(t *testing.T) {
 
 	store, err := redisq.Open(t.Context(), redisq.Options{URL: o.RedisURL, Project: o.Project, LaneMaxInFlight: 16, Permits: 64, Log: o.Log})
 	require.NoError(t, err)
-	there, err := store.Endpoints(t.Context(), []string{e.ID})
+	there, err := store.Endpoints.Endpoints(t.Context(), []string{e.ID})
 	require.NoError(t, err)
 	at := time.Now().Truncate(time.Millisecond)
 	require.NoError(t, changed(func(e *dispatcher.Endpoint) { e.Disabled, e.HeldBy, e.HeldAt = true, "night", at })(t.Context(), store, there[0]))

@@ -25,7 +25,7 @@ func (r *Registry) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatche
 			}
 		}
 	}
-	page, err := r.Reads.Dead(ctx, f)
+	page, err := r.ReadDead(ctx, f)
 	if err != nil {
 		return dispatcher.DeadPage{}, err
 	}

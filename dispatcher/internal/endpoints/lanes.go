@@ -49,14 +49,6 @@ type Lanes interface {
 	OpenCursor(ctx context.Context, list, cursor string, place any) error
 }
 
-// Reads are the queries of a Registry for messages and deliveries. None changes anything.
-type Reads interface {
-	// Read reads a message and its deliveries, or ErrNotFound.
-	Read(ctx context.Context, id string) (dispatcher.MessageView, error)
-	// Dead counts dead deliveries by destination and reason, as exactly as Stats.
-	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
-}
-
 // LaneReads are the queries of a Registry for lanes. None changes anything.
 type LaneReads interface {
 	// HeldLanes reads a page of the paused, disabled, deleted and cut lanes, without AllLanes.

@@ -36,7 +36,7 @@ func (r *Registry) MessageLane(ctx context.Context, id, destination string) (dis
 // MessageTenant returns the tenant of a message, or ErrNotFound if there is no such
 // message.
 func (r *Registry) MessageTenant(ctx context.Context, id string) (string, error) {
-	record, err := r.Reads.Read(ctx, id)
+	record, err := r.Read(ctx, id)
 	if err != nil {
 		return "", err
 	}

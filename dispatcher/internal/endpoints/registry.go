@@ -20,13 +20,16 @@ import (
 type Options struct {
 	Store   dispatcher.EndpointStore // nil: there are no endpoints
 	Queue   Lanes
-	Reads   Reads
 	Log     *slog.Logger
 	Outages *outage.Log
 	Audit   dispatcher.Audit // nil: changes made by Hookladder itself are not recorded
 	Lists   *callers.Turns
 
 	LaneReads LaneReads
+	// Read reads a message and its deliveries, or returns ErrNotFound.
+	Read func(ctx context.Context, id string) (dispatcher.MessageView, error)
+	// ReadDead counts dead deliveries by destination and reason, as exactly as Stats.
+	ReadDead func(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
 
 	Name     func() string // the current name of this instance in the queue
 	PollSoon func()        // makes the engine poll the queue soon

@@ -139,7 +139,7 @@ func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.store.Notify(e.events())
 	e.dead = newReaper(e)
 	e.endpoints = endpoints.New(endpoints.Options{
-		Store: o.Endpoints, Queue: q.Lanes, Reads: q.Reads, LaneReads: q.LaneReads, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
+		Store: o.Endpoints, Queue: q.Lanes, LaneReads: q.LaneReads, Read: q.Reads.Read, ReadDead: q.Reads.Dead, Log: o.Log, Outages: e.outages, Audit: o.Audit, Lists: e.lists, Name: e.name, PollSoon: e.pollSoon,
 		FailingAfter: o.FailingAfter, OnActivity: e.Stirred, Notify: e.notify,
 	})
 	e.accepter = newAccepter(e)

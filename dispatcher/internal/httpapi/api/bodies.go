@@ -42,8 +42,8 @@ func NewBodies(most int64) *Bodies {
 	return &Bodies{most: most, all: semaphore.NewWeighted(most)}
 }
 
-// Share is the part of the budget that one of n keys may use: half of it, so that no key uses
-// all; nil: there is only one key, which may take all.
+// Share is the part of the budget that one of n keys may use: half of it. It is
+// nil if there is only one key, which may use all of the budget.
 func (b *Bodies) Share(name string, keys int) *semaphore.Weighted {
 	if keys < 2 {
 		return nil

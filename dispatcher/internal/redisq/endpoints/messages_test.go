@@ -11,8 +11,8 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // published is a message with a header whose value is a secret.
@@ -74,7 +74,7 @@ func TestNoKeyOfRedisTellsTheHeadersOfAMessage(t *testing.T) {
 	require.Equal(t, []dispatcher.Header{{Name: "X-Token"}}, c.Message.Headers)
 	require.Equal(t, 1, strings.Count(log.String(), "deliveries wait for a message whose headers this instance can't open"))
 	failed := 0
-	sealed, err := admin.SealMessages(ctx, other, func(error) { failed++ })
+	sealed, err := admin.SealMessages(ctx, other.Bare(), func(error) { failed++ })
 	require.NoError(t, err)
 	require.Zero(t, sealed)
 	require.Equal(t, 1, failed)
@@ -86,7 +86,7 @@ func TestNoKeyOfRedisTellsTheHeadersOfAMessage(t *testing.T) {
 	schedule(openTestStore(t, plain), "m2")
 	require.Contains(t, tells(), "hunter2", "the same look finds it: it can fail")
 	stranger.Seal = newTestBox(t, next, key)
-	sealed, err = admin.SealMessages(ctx, openTestStore(t, stranger), func(err error) { require.NoError(t, err) })
+	sealed, err = admin.SealMessages(ctx, openTestStore(t, stranger).Bare(), func(err error) { require.NoError(t, err) })
 	require.NoError(t, err)
 	require.Equal(t, 2, sealed)
 	require.NotContains(t, tells(), "hunter2")

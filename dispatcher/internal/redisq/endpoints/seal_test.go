@@ -14,8 +14,8 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -201,13 +201,13 @@ func TestAPlainEndpointIsRefusedOnceThereIsAKeyUntilAPersonHasItSealed(t *testin
 	}
 	require.Empty(t, mustRead(t, plain, e.ID).Secrets)
 	require.Empty(t, sealed(t, store), "once")
-	require.ErrorIs(t, admin.SealEndpoints(ctx, plain, nil), seal.ErrNoKey)
+	require.ErrorIs(t, admin.SealEndpoints(ctx, plain.Bare(), nil), seal.ErrNoKey)
 }
 
 // sealed are the endpoints that were sealed anew.
 func sealed(t testing.TB, store *redisqtest.Whole) (all []string) {
 	t.Helper()
-	require.NoError(t, admin.SealEndpoints(t.Context(), store, func(id string, err error) { all = append(all, fmt.Sprint(id, " ", err)) }))
+	require.NoError(t, admin.SealEndpoints(t.Context(), store.Bare(), func(id string, err error) { all = append(all, fmt.Sprint(id, " ", err)) }))
 	return all
 }
 

@@ -58,7 +58,7 @@ func TestAStoreTellsWhichOfItsEndpointsNoKeyOpens(t *testing.T) {
 			require.Equal(t, 1, mustLocked(t, options, second).Endpoints)
 			require.Len(t, mustLocked(t, options).Keys, 2)
 			require.Equal(t, endpoints.Locked{}, mustLocked(t, options, first, second))
-			require.NoError(t, admin.SealEndpoints(ctx, store, func(_ string, err error) { require.NoError(t, err) }))
+			require.NoError(t, admin.SealEndpoints(ctx, store.Bare(), func(_ string, err error) { require.NoError(t, err) }))
 			counted("2")
 			require.Equal(t, endpoints.Locked{}, mustLocked(t, options, second))
 			require.Equal(t, 2, mustLocked(t, options, first).Endpoints)

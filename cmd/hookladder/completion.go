@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/offer"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/completion"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
@@ -35,15 +35,15 @@ For all users of a machine, package it as one file, such as
 /usr/share/bash-completion/completions/hookladder, or _hookladder in a folder of zsh's $fpath.`,
 		Example: `  source <(hookladder completion bash)
   hookladder completion fish | source`,
-		ValidArgs: slices.Clone(offer.Shells),
+		ValidArgs: slices.Clone(completion.Shells),
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || !slices.Contains(offer.Shells, args[0]) {
-				return usagef("completion needs one shell: %s; see hookladder completion --help", strings.Join(offer.Shells, ", "))
+			if len(args) != 1 || !slices.Contains(completion.Shells, args[0]) {
+				return usagef("completion needs one shell: %s; see hookladder completion --help", strings.Join(completion.Shells, ", "))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return offer.Script(cmd.Root(), args[0], cmd.OutOrStdout())
+			return completion.Script(cmd.Root(), args[0], cmd.OutOrStdout())
 		},
 	}
 }
@@ -110,7 +110,7 @@ func (s world) complete(cmd *cobra.Command) {
 // arguments, by what Use calls them.
 func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
 	unfinished := texts(dispatcher.StatusScheduled, dispatcher.StatusReady, dispatcher.StatusInFlight, dispatcher.StatusRetrying)
-	messages, destinations, endpoints := s.asks(offer.Messages()), s.asks(offer.Destinations()), s.asks(offer.Endpoints())
+	messages, destinations, endpoints := s.asks(completion.Messages()), s.asks(completion.Destinations()), s.asks(completion.Endpoints())
 	byCommand := func(of map[string]cobra.CompletionFunc, usual cobra.CompletionFunc) cobra.CompletionFunc {
 		return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if special := of[strings.TrimPrefix(cmd.CommandPath(), "hookladder ")]; special != nil {
@@ -124,19 +124,19 @@ func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
 		"content-type": oneOf("application/json", "application/xml", "application/x-www-form-urlencoded", "text/plain", "text/xml"),
 		"destination":  destinations,
 		"endpoint":     endpoints,
-		"job":          s.asks(offer.Jobs()),
+		"job":          s.asks(completion.Jobs()),
 		"json":         oneOfFiles, // where it is no switch
 		"message":      messages,
 		"reason":       oneOf(texts(dispatcher.DeadReasons...)...),
 		"redis-server": oneOfFiles,
 		"save":         oneOfFiles,
 		"status":       oneOf(texts(dispatcher.Statuses...)...),
-		"subject":      s.asks(offer.Subjects()),
+		"subject":      s.asks(completion.Subjects()),
 		"target":       endpoints,
-		"tenant":       s.asks(offer.Tenants()),
-		"topic":        s.asks(offer.Topics()),
+		"tenant":       s.asks(completion.Tenants()),
+		"topic":        s.asks(completion.Topics()),
 	}
-	ids := byCommand(map[string]cobra.CompletionFunc{"cancel": s.asks(offer.Messages(unfinished...))}, messages)
+	ids := byCommand(map[string]cobra.CompletionFunc{"cancel": s.asks(completion.Messages(unfinished...))}, messages)
 	arguments = map[string]cobra.CompletionFunc{
 		"<destination>": destinations,
 		"<endpoint>":    endpoints,
@@ -144,10 +144,10 @@ func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
 		"<id>":          ids,
 		"[<id>]":        ids,
 		"<job>": byCommand(map[string]cobra.CompletionFunc{
-			"jobs stop":   s.asks(offer.Jobs("running", "waiting")),
-			"jobs resume": s.asks(offer.Jobs("stopped", "failed")),
-		}, s.asks(offer.Jobs())),
-		"<link>": s.asks(offer.Links()),
+			"jobs stop":   s.asks(completion.Jobs("running", "waiting")),
+			"jobs resume": s.asks(completion.Jobs("stopped", "failed")),
+		}, s.asks(completion.Jobs())),
+		"<link>": s.asks(completion.Links()),
 	}
 	return flags, arguments
 }
@@ -171,7 +171,7 @@ func oneOfFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDire
 
 // asks offers what the server has that the line is for. A command that calls none has
 // nothing to offer.
-func (s world) asks(from offer.Source) cobra.CompletionFunc {
+func (s world) asks(from completion.Source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, word string) (found []string, _ cobra.ShellCompDirective) {
 		server, keyFile := cmd.Flags().Lookup("server"), cmd.Flags().Lookup("key-file")
 		if server == nil || keyFile == nil {
@@ -181,7 +181,7 @@ func (s world) asks(from offer.Source) cobra.CompletionFunc {
 			vars: s.vars(), server: server.Value.String(), keyFile: keyFile.Value.String(),
 			repeats: client.Repeats{Tries: 1}, // the person presses Tab again
 		}
-		for _, w := range offer.Ask(cmd.Context(), to.client, from, word) {
+		for _, w := range completion.Ask(cmd.Context(), to.client, from, word) {
 			found = append(found, cobra.CompletionWithDesc(w.Text, w.Says))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

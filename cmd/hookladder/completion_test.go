@@ -16,7 +16,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/offer"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/completion"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -46,7 +47,7 @@ func TestTheShellIsOfferedTheValuesOfFlags(t *testing.T) {
 		"listen --status 4":                   {"400", "410", "429"},
 		"endpoints update m --unset rate,su":  {"rate,success"},
 		"bench --only drain,thr":              {"drain,through"},
-		"completion ":                         offer.Shells,
+		"completion ":                         completion.Shells,
 		"deliveries --status ":                texts(dispatcher.Statuses...),
 		"endpoints deliveries m --status ":    texts(dispatcher.EndStatuses...),
 		"deliveries --reason ":                texts(dispatcher.DeadReasons...),
@@ -293,6 +294,6 @@ func TestTheHelpHasEachWordOfAFlag(t *testing.T) {
 func TestEachWordHasASentenceForPeople(t *testing.T) {
 	t.Parallel()
 	for _, left := range dispatcher.Lefts {
-		require.NotEmpty(t, lefts[string(left)], left)
+		require.NotEmpty(t, show.SkipReasons[string(left)], left)
 	}
 }

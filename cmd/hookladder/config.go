@@ -2,14 +2,24 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
 func newConfig(s world) *cobra.Command {
@@ -86,4 +96,241 @@ func warn(out io.Writer, from settings.Sources) {
 	for _, w := range append(settings.Near(from.Environ), settings.Near(from.Dotenv)...) {
 		fmt.Fprintln(out, "warning: "+w)
 	}
+}
+
+// storeOptions are the options of a command that needs a durable store. The error
+// without one ends with cure.
+func storeOptions(cmd *cobra.Command, read settings.Settings, found []settings.Found, cure string) (app.Options, error) {
+	if read.RedisURL == "" && read.DataDir == "" {
+		return app.Options{}, usagef("neither REDIS_URL nor DATA_DIR is set: %s", cure)
+	}
+	o := options(read, found)
+	o.Log = newLog(read, found, cmd.ErrOrStderr())
+	return o, nil
+}
+
+// options are the settings as the process wants them.
+func options(s settings.Settings, found []settings.Found) app.Options {
+	listen := listenAddr(s, found)
+	if listen == settings.ListenOff {
+		listen = ""
+	}
+	return app.Options{
+		Listen:          listen,
+		Keys:            s.APIKeys,
+		MaxConnections:  s.MaxConns,
+		MetricsListen:   s.MetricsListen,
+		RedisURL:        s.RedisURL,
+		RedisMode:       s.RedisMode,
+		RedisMaster:     s.RedisMaster,
+		RedisCAFile:     s.RedisCA,
+		DataDir:         s.DataDir,
+		Durability:      s.Durability,
+		Poll:            s.Wake == settings.WakePoll,
+		Project:         s.Project,
+		Partitions:      s.Partitions,
+		LaneMaxInFlight: s.LaneMaxInFlight,
+		MaxWaiting:      s.MaxWaiting,
+		Seal:            s.EncryptionKey.Box,
+		BreakerFailures: s.Breaker.Failures,
+		BreakerWait:     s.Breaker.Wait,
+		OpsURL:          s.OpsURL,
+		Console:         consoleOf(s, found),
+		Archive: app.ArchiveOptions{
+			URL: s.ArchiveURL, Bodies: s.ArchiveBodies, Backlog: int64(s.ArchiveBacklog), Retention: time.Duration(s.ArchiveRetention),
+		},
+		OutboxURL:    s.OutboxURL,
+		QuickRetries: s.QuickRetries,
+		AllowNets:    s.AllowNets,
+		LinkNets:     s.LinkNets,
+		Proxies:      s.TrustedProxies,
+		HTTPSOnly:    s.HTTPSOnly,
+		Proxy:        s.EgressProxy,
+		CAFile:       s.EgressCA,
+		CertFile:     s.EgressCert,
+		KeyFile:      s.EgressKey,
+		MaxBody:      int(s.MaxBody),
+		Version:      version,
+		Delay:        s.ShutdownDelay,
+		Engine:       engineOf(s),
+	}
+}
+
+// engineOf is how deliveries are made.
+func engineOf(s settings.Settings) app.EngineOptions {
+	return app.EngineOptions{
+		Secrets:      s.SigningSecret,
+		DeriveTenant: s.SigningDerive == settings.DeriveTenant,
+		Ladder:       s.Ladder,
+		Jitter:       s.LadderJitter,
+		Success:      s.Success,
+		Timeout:      s.AttemptTimeout,
+		FailingAfter: s.FailingAfter,
+		DisableAfter: s.DisableAfter,
+		MaxInFlight:  s.MaxInFlight,
+		MaxBytes:     int64(s.MaxBytes),
+		FanoutMax:    s.FanoutMax,
+		ClaimBatch:   s.ClaimBatch,
+		Excerpt:      int(s.Excerpt),
+		UserAgent:    s.UserAgent,
+		HeaderPrefix: s.HeaderPrefix,
+		PollEvery:    s.GuardInterval,
+		Grace:        s.ShutdownGrace,
+		Keep:         keepOf(s),
+	}
+}
+
+// consoleOf is what people who look in with a browser are shown.
+func consoleOf(s settings.Settings, found []settings.Found) app.ConsoleOptions {
+	list := make([]app.Setting, len(found))
+	for i, f := range found {
+		list[i] = app.Setting{Name: f.Name, Value: shown(f), Source: f.Source}
+	}
+	return app.ConsoleOptions{
+		Settings:  list,
+		Off:       s.Console == settings.ConsoleOff,
+		PublicURL: s.PublicURL.URL,
+		Name:      s.ConsoleName,
+		Logo:      s.ConsoleLogo,
+		Color:     s.ConsoleColor,
+	}
+}
+
+// keepOf is for how long, and how many, deliveries are kept that have ended.
+func keepOf(s settings.Settings) dispatcher.Keep {
+	return dispatcher.Keep{
+		Finished:    s.Retention,
+		FinishedMax: s.RetentionMax,
+		SeenMax:     s.DedupMax,
+		Dead:        s.DeadRetention,
+		DeadMax:     s.DeadMax,
+		Backlog:     int64(s.ArchiveBacklog),
+	}
+}
+
+// listenAddr joins LISTEN and PORT, of which LISTEN wins where it was given.
+func listenAddr(s settings.Settings, found []settings.Found) string {
+	var listen settings.Found
+	for _, c := range found {
+		if c.Name == "LISTEN" {
+			listen = c
+		}
+	}
+	given := listen.Source == settings.SourceEnviron || listen.Source == settings.SourceDotenv
+	if s.Port != 0 && !given {
+		return fmt.Sprintf(":%d", s.Port)
+	}
+	return cmp.Or(s.Listen, listen.Default)
+}
+
+// newLog makes the logger that LOG_LEVEL and LOG_FORMAT ask for. Without
+// LOG_FORMAT a person at a terminal gets text.
+func newLog(s settings.Settings, found []settings.Found, out io.Writer) *slog.Logger {
+	text := s.LogFormat == "text"
+	for _, c := range found {
+		if c.Name == "LOG_FORMAT" && c.Source == settings.SourceDefault && term.IsTerminal(out) {
+			text = true
+		}
+	}
+	o := &slog.HandlerOptions{Level: s.LogLevel}
+	if text {
+		return slog.New(slog.NewTextHandler(out, o))
+	}
+	return slog.New(slog.NewJSONHandler(out, o))
+}
+
+// renewable are the settings whose files are read again at SIGHUP. Others in
+// files, REDIS_URL and certificates, are read at the start only.
+var renewable = []string{"API_KEYS", "SIGNING_SECRET", "ENCRYPTION_KEY"}
+
+// renewing reads the files of keys anew.
+type renewing struct {
+	environ map[string]string // of the renewable settings that a file holds
+	used    map[string][sha256.Size]byte
+	log     *slog.Logger
+}
+
+// newRenewing remembers what was read at the start.
+func newRenewing(from settings.Sources, found []settings.Found, log *slog.Logger) *renewing {
+	r := &renewing{environ: map[string]string{}, log: log}
+	for _, name := range renewable {
+		if file := from.Environ[name+"_FILE"]; file != "" {
+			r.environ[name+"_FILE"] = file
+		}
+	}
+	r.used = r.sums(found)
+	return r
+}
+
+// listen reads the files at each SIGHUP until ctx ends. From now on that signal
+// does not end the process.
+func (r *renewing) listen(ctx context.Context) <-chan app.Renewal {
+	signals, renewals := make(chan os.Signal, 1), make(chan app.Renewal)
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(signals)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signals:
+				r.renew(ctx, renewals)
+			}
+		}
+	}()
+	return renewals
+}
+
+// renew hands on what the files hold now. If one of them is wrong, no key changes.
+func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
+	if len(r.environ) == 0 {
+		r.log.Info("SIGHUP: no file of keys is named, so nothing is read anew", "settings", fileNames())
+		return
+	}
+	read, found, err := settings.Read(settings.Sources{Environ: r.environ})
+	if err != nil {
+		r.stay(err)
+		return
+	}
+	next := r.sums(found)
+	var changed []string
+	for _, name := range renewable {
+		if next[name] != r.used[name] {
+			changed = append(changed, name)
+		}
+	}
+	renewal := app.Renewal{Keys: read.APIKeys, Secrets: read.SigningSecret, Seal: read.EncryptionKey.Box, Done: make(chan error, 1)}
+	select {
+	case <-ctx.Done():
+		return
+	case renewals <- renewal: // a process that waits for its store takes none
+	}
+	if err := <-renewal.Done; err != nil {
+		r.stay(err)
+		return
+	}
+	r.used = next
+	r.log.Info("SIGHUP: files of keys read anew", "changed", changed)
+}
+
+func (r *renewing) stay(err error) {
+	r.log.Error("SIGHUP: the files of keys can't be used, so the keys stay as they were", "err", err)
+}
+
+// sums tell whether a value changed, without keeping it.
+func (r *renewing) sums(found []settings.Found) map[string][sha256.Size]byte {
+	sums := map[string][sha256.Size]byte{}
+	for _, c := range found {
+		if r.environ[c.Name+"_FILE"] != "" {
+			sums[c.Name] = sha256.Sum256([]byte(c.Value))
+		}
+	}
+	return sums
+}
+
+func fileNames() (names []string) {
+	for _, name := range renewable {
+		names = append(names, name+"_FILE")
+	}
+	return names
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/pull"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
@@ -211,7 +212,7 @@ func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 	}
 	app := &pull.Forward{
 		URL: f.target, Timeout: forwardWithin, Delay: f.delay, Status: cmp.Or(f.status, http.StatusInternalServerError),
-		All: f.status != 0 && f.fail == 0, Out: cmd.OutOrStdout(), Clock: func() string { return time.Now().Format(clock) },
+		All: f.status != 0 && f.fail == 0, Out: cmd.OutOrStdout(), Clock: func() string { return time.Now().Format(show.Clock) },
 	}
 	app.FailNext(f.fail)
 	help := "Ctrl-C ends it"

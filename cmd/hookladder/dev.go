@@ -19,6 +19,7 @@ import (
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/demo"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/ladder"
@@ -336,7 +337,7 @@ func attemptLine(a dispatcher.Attempted) string {
 		answer = fmt.Sprint(a.Attempt.Status)
 	}
 	return fmt.Sprintf("%s  %s  %s  attempt %d  %s in %s  %s",
-		ended.Format(clock), a.ID.Message, cmp.Or(a.Host, string(a.ID.Lane)), a.Attempt.Number, answer, rounded(a.Attempt.Duration), what(a))
+		ended.Format(show.Clock), a.ID.Message, cmp.Or(a.Host, string(a.ID.Lane)), a.Attempt.Number, answer, rounded(a.Attempt.Duration), what(a))
 }
 
 // what is the state of the delivery after the attempt, in words.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
@@ -251,7 +252,7 @@ func TestListenShowsWhatStrangersSendAndObeysNothing(t *testing.T) {
 func TestJSONIsPrintedSoThatATerminalOnlyShowsIt(t *testing.T) {
 	var out strings.Builder
 	odd := map[string]string{"answer": "\u0085\u009b2J\u202e\u2066\u2028\U000e0041 é 成功 😀 <&>\x7f\x1b"}
-	require.NoError(t, printJSON(&out, odd))
+	require.NoError(t, show.JSON(&out, odd))
 	for _, r := range out.String() {
 		require.False(t, r != '\n' && term.Deceives(r), "%U", r)
 	}

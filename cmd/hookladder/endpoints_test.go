@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
@@ -257,7 +258,7 @@ func TestATenantsSecretIsDerivedFromTheSigningSecrets(t *testing.T) {
 func TestADeliverySaysWhatItWaitsFor(t *testing.T) {
 	for _, wait := range dispatcher.Waits {
 		var out strings.Builder
-		printDelivery(&out, wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: string(wait)})
+		show.Delivery(&out, wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: string(wait)})
 		require.Regexp(t, `(?m)^  status +ready, \S.*$`, out.String(), wait)
 	}
 }
@@ -271,7 +272,7 @@ func TestAnAttemptOfWhatWasTakenHasNoAnswer(t *testing.T) {
 		"retry  503 in":       {Outcome: "retry", Class: "status", StatusCode: 503},
 	} {
 		var out strings.Builder
-		printAttempt(&out, a)
+		show.Attempt(&out, a)
 		require.Contains(t, out.String(), want)
 	}
 }

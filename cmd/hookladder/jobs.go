@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/progress"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -78,10 +77,10 @@ func newDeadList(s world) *cobra.Command {
 			return list, err
 		},
 		text: func(out io.Writer, list deadList) {
-			printReasons(out, list.groups, list.more)
-			printDead(out, list.Data)
+			show.Reasons(out, list.groups, list.more)
+			show.Dead(out, list.Data)
 		},
-		json: func(out io.Writer, list deadList) error { return printJSON(out, list.Page) },
+		json: func(out io.Writer, list deadList) error { return show.JSON(out, list.Page) },
 		page: &p,
 		next: func(list deadList) *string { return list.NextCursor },
 	}.on(&cobra.Command{
@@ -195,7 +194,7 @@ func (j *jobCommand) run(cmd *cobra.Command, s world, c *client.Client, asJSON b
 		if err != nil {
 			return err
 		}
-		return apiCall[wire.Survey]{text: printSurvey}.show(cmd.OutOrStdout(), survey, asJSON)
+		return apiCall[wire.Survey]{text: show.Survey}.show(cmd.OutOrStdout(), survey, asJSON)
 	}
 	return j.carryOut(cmd, s, c, asJSON)
 }
@@ -266,9 +265,9 @@ func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJ
 		return err
 	}
 	if shows {
-		return progress.Follow(cmd, c, job, j.total)
+		return show.Follow(cmd, c, job, j.total)
 	}
-	return apiCall[wire.Job]{text: progress.PrintJob}.show(cmd.OutOrStdout(), job, asJSON)
+	return apiCall[wire.Job]{text: show.Job}.show(cmd.OutOrStdout(), job, asJSON)
 }
 
 // question asks whether to change what a survey found.
@@ -285,21 +284,6 @@ func (j *jobCommand) question(survey wire.Survey) string {
 		text += " at " + term.Visible(j.request.Rate)
 	}
 	return text + "?"
-}
-
-func printSurvey(out io.Writer, survey wire.Survey) {
-	least := ""
-	if !survey.Complete {
-		least = "more than "
-	}
-	fmt.Fprintf(out, "%s%s deliveries match\n", least, term.Comma(survey.Matched))
-	for _, reason := range slices.Sorted(maps.Keys(survey.ByReason)) {
-		fmt.Fprintf(out, "  %-12s %s\n", reason, term.Comma(survey.ByReason[reason]))
-	}
-	if survey.Matched > 0 {
-		fmt.Fprintf(out, "from %s to %s, among them:\n", term.When(survey.Oldest), term.When(survey.Newest))
-		printDead(out, survey.Sample)
-	}
 }
 
 func newJobs(s world) *cobra.Command {
@@ -335,7 +319,7 @@ func newJobsList(s world) *cobra.Command {
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.JobPage, error) {
 			return c.Jobs(cmd.Context(), p.limit, p.cursor)
 		},
-		text: func(out io.Writer, page wire.JobPage) { progress.PrintJobs(out, page.Data...) },
+		text: func(out io.Writer, page wire.JobPage) { show.Jobs(out, page.Data...) },
 		page: &p,
 		next: func(page wire.JobPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
@@ -354,13 +338,13 @@ func newJobsShow(s world) *cobra.Command {
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Job, error) {
 			job, err := c.Job(cmd.Context(), args[0])
 			if err == nil && watch {
-				return job, progress.Follow(cmd, c, job, 0)
+				return job, show.Follow(cmd, c, job, 0)
 			}
 			return job, err
 		},
 		text: func(out io.Writer, job wire.Job) {
 			if !watch {
-				progress.PrintJob(out, job)
+				show.Job(out, job)
 			}
 		},
 	}.on(&cobra.Command{
@@ -390,6 +374,6 @@ func oneJob(s world, call func(*client.Client, context.Context, string) (wire.Jo
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Job, error) {
 			return call(c, cmd.Context(), args[0])
 		},
-		text: progress.PrintJob,
+		text: show.Job,
 	}.on(cmd, s)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -179,7 +180,7 @@ func (e *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	fmt.Fprintf(e.out, "\n%s %s %s\n", time.Now().Format(clock), term.Visible(r.Method), term.Visible(r.URL.RequestURI()))
+	fmt.Fprintf(e.out, "\n%s %s %s\n", time.Now().Format(show.Clock), term.Visible(r.Method), term.Visible(r.URL.RequestURI()))
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		fmt.Fprintf(e.out, "  %s: %s\n", term.Visible(strings.ToLower(name)), term.Visible(strings.Join(r.Header[name], ", ")))
 	}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/why"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/explain"
 	"github.com/hookladder/hookladder/dispatcher/wire"
-	"github.com/hookladder/hookladder/ladder"
 )
 
 func newGet(s world) *cobra.Command {
@@ -26,8 +24,8 @@ func newGet(s world) *cobra.Command {
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.MessageView, error) {
 			return c.Message(cmd.Context(), args[0])
 		},
-		text: printMessage,
-		json: printMessageJSON,
+		text: show.Message,
+		json: show.MessageJSON,
 	}.on(&cobra.Command{
 		Use:   "get <id>",
 		Short: "Show a message, its deliveries and their attempts",
@@ -42,11 +40,11 @@ the API's answer, with the body byte for byte.`,
 
 func newWhy(s world) *cobra.Command {
 	var destination string
-	cmd := apiCall[why.Answer]{
-		do: func(cmd *cobra.Command, c *client.Client, args []string) (why.Answer, error) {
-			return why.Ask(cmd.Context(), c, args[0], destination)
+	cmd := apiCall[whyAnswer]{
+		do: func(cmd *cobra.Command, c *client.Client, args []string) (whyAnswer, error) {
+			return askWhy(cmd.Context(), c, args[0], destination)
 		},
-		text: func(out io.Writer, a why.Answer) {
+		text: func(out io.Writer, a whyAnswer) {
 			for _, d := range a.Deliveries {
 				fmt.Fprintln(out, term.Visible(d.Why))
 			}
@@ -75,10 +73,10 @@ func newCancel(s world) *cobra.Command {
 		},
 		text: func(out io.Writer, cancelled wire.Deliveries) {
 			for _, d := range cancelled.Deliveries {
-				printDelivery(out, d)
+				show.Delivery(out, d)
 			}
 		},
-		json: printDeliveriesJSON,
+		json: show.CancelledJSON,
 	}.on(&cobra.Command{
 		Use:   "cancel [<id>]",
 		Short: "Cancel a message's unfinished deliveries, or all that match filters",
@@ -148,8 +146,8 @@ func newRetry(s world) *cobra.Command {
 			}
 			return retryAnswer{wire.Retried{ID: args[0], Deliveries: list}, err}, nil
 		},
-		text: func(out io.Writer, a retryAnswer) { printRetried(out, a.Deliveries) },
-		json: func(out io.Writer, a retryAnswer) error { return printRetriedJSON(out, a.Retried) },
+		text: func(out io.Writer, a retryAnswer) { show.Retried(out, a.Deliveries) },
+		json: func(out io.Writer, a retryAnswer) error { return show.RetriedJSON(out, a.Retried) },
 		then: func(_ *cobra.Command, a retryAnswer, _ bool) error { return a.failed },
 	}.on(&cobra.Command{
 		Use:   "retry [<id>]",
@@ -195,180 +193,91 @@ func oneID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func printMessage(out io.Writer, m wire.MessageView) {
-	fmt.Fprintf(out, "%s  %s, accepted %s\n", m.ID, m.Topic, term.When(m.CreatedAt))
-	if m.Tenant != "" {
-		fmt.Fprintf(out, "  %-12s %s\n", "tenant", m.Tenant)
-	}
-	if m.Subject != "" {
-		fmt.Fprintf(out, "  %-12s %s\n", "subject", term.Visible(m.Subject))
-	}
-	for _, d := range m.Deliveries {
-		fmt.Fprintln(out)
-		printDelivery(out, d)
-	}
+// whyAnswer are the sentences about a message's deliveries.
+type whyAnswer struct {
+	ID         string        `json:"id"`
+	Deliveries []deliveryWhy `json:"deliveries"`
 }
 
-// printMessageJSON prints the body as it was published: indented it would be
-// another one.
-func printMessageJSON(out io.Writer, m wire.MessageView) error {
-	body := m.Body
-	m.Body = nil
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(m); err != nil {
-		return err
-	}
-	text := b.String()
-	if body != nil {
-		text = strings.TrimSuffix(text, "\n}\n") + ",\n  \"body\": " + string(body) + "\n}\n"
-	}
-	_, err := io.WriteString(term.JSON{Out: out}, text)
-	return err
+// deliveryWhy is how one delivery stands.
+type deliveryWhy struct {
+	ID          string `json:"id"`
+	Destination string `json:"destination"`
+	Status      string `json:"status"`
+	Why         string `json:"why"`
 }
 
-// printDeliveriesJSON prints the answer as the API gave it: without the scope read
-// it holds no more than how each delivery stands, and each topic is empty.
-func printDeliveriesJSON(out io.Writer, all wire.Deliveries) error {
-	if slices.ContainsFunc(all.Deliveries, func(d wire.Delivery) bool { return d.Topic != "" }) {
-		return printJSON(out, all)
+// lanesAtOnce is how many destinations the API takes in one call.
+const lanesAtOnce = 100
+
+// askWhy reads a message and what its deliveries wait for, or only the one to destination
+// where that is not empty. dispatcher.ErrNoDelivery says that it does not go there.
+func askWhy(ctx context.Context, c *client.Client, id, destination string) (whyAnswer, error) {
+	m, err := c.Message(ctx, id)
+	if err != nil {
+		return whyAnswer{}, err
 	}
-	brief := wire.BriefDeliveries{ID: all.ID}
-	for _, d := range all.Deliveries {
-		brief.Deliveries = append(brief.Deliveries, wire.BriefDelivery{ID: d.ID, Destination: d.Destination, Status: d.Status})
+	if destination != "" {
+		if m.Deliveries, err = deliveriesTo(ctx, c, m, destination); err != nil {
+			return whyAnswer{}, err
+		}
 	}
-	return printJSON(out, brief)
+	lanes, err := lanesOf(ctx, c, m.Deliveries)
+	if err != nil {
+		return whyAnswer{}, err
+	}
+	var instances wire.InstancePage
+	if slices.ContainsFunc(m.Deliveries, func(d wire.Delivery) bool { return d.WaitingFor == "permits" }) {
+		if instances, err = c.Instances(ctx, 0, ""); err != nil {
+			return whyAnswer{}, err
+		}
+	}
+	a := whyAnswer{ID: m.ID, Deliveries: make([]deliveryWhy, len(m.Deliveries))}
+	for i, d := range m.Deliveries {
+		facts := explain.Facts{Delivery: d, Lane: lanes[d.Destination], Queue: m.Queue, Expires: m.ExpiresAt, Instances: instances.Data, Now: time.Now()}
+		a.Deliveries[i] = deliveryWhy{ID: d.ID, Destination: d.Destination, Status: d.Status, Why: explain.Sentence(facts)}
+	}
+	return a, nil
 }
 
-// printRetriedJSON does the same with what a retry answers.
-func printRetriedJSON(out io.Writer, retried wire.Retried) error {
-	if slices.ContainsFunc(retried.Deliveries, func(d wire.RetriedDelivery) bool { return d.Topic != "" }) {
-		return printJSON(out, retried)
+// deliveriesTo is the delivery to a lane, an endpoint, or a URL of the message's tenant.
+func deliveriesTo(ctx context.Context, c *client.Client, m wire.MessageView, destination string) ([]wire.Delivery, error) {
+	to := []string{destination}
+	if !slices.ContainsFunc(m.Deliveries, func(d wire.Delivery) bool { return d.Destination == destination }) {
+		tenant := ""
+		if strings.Contains(destination, "://") {
+			tenant = m.Tenant
+		}
+		page, err := c.LanesOf(ctx, tenant, destination)
+		if err != nil {
+			return nil, err
+		}
+		for _, lane := range page.Data {
+			to = append(to, lane.Lane)
+		}
 	}
-	plain := wire.Deliveries{ID: retried.ID}
-	for _, d := range retried.Deliveries {
-		plain.Deliveries = append(plain.Deliveries, d.Delivery)
+	list := slices.DeleteFunc(m.Deliveries, func(d wire.Delivery) bool { return !slices.Contains(to, d.Destination) })
+	if len(list) == 0 {
+		return nil, fmt.Errorf("message %s: %w: `hookladder get %s` tells where it goes", m.ID, dispatcher.ErrNoDelivery, m.ID)
 	}
-	return printDeliveriesJSON(out, plain)
+	return list, nil
 }
 
-// lefts are the words of why as people say them.
-var lefts = map[string]string{
-	"ready":     "it is due already",
-	"in_flight": "an attempt is under way",
-	"order":     "others of its ordering key go first",
-	"delivered": "it was delivered; --all or --destination sends it again",
-	"expired":   "it has expired; publish it anew under another id",
-	"disabled":  "its endpoint is disabled; resume that first",
-	"deleted":   "its endpoint was deleted",
-}
-
-// printRetried tells how each delivery stands, and which of them were left.
-func printRetried(out io.Writer, list []wire.RetriedDelivery) {
+// lanesOf reads the lanes of the deliveries.
+func lanesOf(ctx context.Context, c *client.Client, list []wire.Delivery) (map[string]*wire.LaneState, error) {
+	var names []string
 	for _, d := range list {
-		printDelivery(out, d.Delivery)
-		switch {
-		case d.Retried:
-			fmt.Fprintf(out, "  %-12s %s\n", "retry", "now")
-		case d.Why != "":
-			fmt.Fprintf(out, "  %-12s %s\n", "left", lefts[d.Why])
+		names = append(names, d.Destination)
+	}
+	lanes := make(map[string]*wire.LaneState, len(names))
+	for some := range slices.Chunk(names, lanesAtOnce) {
+		page, err := c.LanesOf(ctx, "", some...)
+		if err != nil {
+			return nil, err
+		}
+		for i, lane := range page.Data {
+			lanes[lane.Lane] = &page.Data[i]
 		}
 	}
-}
-
-// clock is how times of day are shown: to the millisecond, since that is how exact they are.
-const clock = "15:04:05.000"
-
-// printDelivery tells how one delivery stands.
-func printDelivery(out io.Writer, d wire.Delivery) {
-	fmt.Fprintf(out, "%s\n", d.ID)
-	row := func(name, text string) {
-		if text != "" {
-			fmt.Fprintf(out, "  %-12s %s\n", name, text)
-		}
-	}
-	row("to", term.Visible(d.URL))
-	status := d.Status
-	if d.DeadReason != "" {
-		status += ", " + d.DeadReason
-	}
-	if why := dispatcher.Wait(d.WaitingFor).Means(); why != "" {
-		status += ", " + why
-		if until := d.WaitingUntil; !until.IsZero() && until != d.NextAttemptAt {
-			status += ", until " + term.When(until)
-		}
-		if d.WaitingBehind > 0 {
-			status += fmt.Sprintf(" (%d go first)", d.WaitingBehind)
-		}
-	}
-	row("status", status)
-	if d.Topic != "" { // else the key may not read, and was told the status alone
-		row("attempts", fmt.Sprint(d.Attempts))
-	}
-	if d.LastStatusCode != 0 {
-		row("last status", fmt.Sprint(d.LastStatusCode))
-	}
-	row("last error", term.Visible(d.LastError))
-	if !d.DeliveredAt.IsZero() {
-		row("delivered", term.When(d.DeliveredAt))
-	} else if !d.EndedAt.IsZero() {
-		row("ended", term.When(d.EndedAt))
-	}
-	if !d.NextAttemptAt.IsZero() {
-		row("next attempt", term.When(d.NextAttemptAt))
-	}
-	for _, a := range d.History {
-		printAttempt(out, a)
-	}
-}
-
-func printAttempt(out io.Writer, a wire.Attempt) {
-	answer := "no answer"
-	switch {
-	case a.StatusCode != 0:
-		answer = fmt.Sprint(a.StatusCode)
-	case a.Outcome == "delivered" || a.Class == "lease" || a.Class == "handler":
-		answer = "taken"
-	}
-	took := ladder.FormatDuration(time.Duration(a.DurationMS) * time.Millisecond)
-	if a.DurationMS == 0 {
-		took = "<1ms"
-	}
-	fmt.Fprintf(out, "  attempt %-4d %s  %s  %s in %s", a.Attempt, term.When(a.At), a.Outcome, answer, took)
-	if a.Address != "" {
-		fmt.Fprintf(out, " at %s", term.Visible(a.Address))
-	}
-	if a.Error != "" {
-		fmt.Fprintf(out, "  %s", term.Visible(a.Error))
-	}
-	fmt.Fprintln(out)
-	printExcerpt(out, a.ResponseExcerpt)
-}
-
-// What is shown of an answer, so that one page of HTML does not fill the screen.
-const (
-	shownExcerpt = 512 // bytes
-	shownLines   = 8
-)
-
-// printExcerpt shows the beginning of what a receiver answered, each line behind
-// a bar, so that none looks like one of ours.
-func printExcerpt(out io.Writer, text string) {
-	more := len(text) > shownExcerpt
-	if more {
-		text = strings.ToValidUTF8(text[:shownExcerpt], "")
-	}
-	lines := slices.Collect(strings.Lines(text))
-	if len(lines) > shownLines {
-		lines, more = lines[:shownLines], true
-	}
-	for i, line := range lines {
-		line = strings.TrimRight(line, "\r\n")
-		if more && i == len(lines)-1 {
-			line += " ..."
-		}
-		fmt.Fprintf(out, "    | %s\n", term.Visible(line))
-	}
+	return lanes, nil
 }

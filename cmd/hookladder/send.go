@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/success"
@@ -52,7 +53,7 @@ func newSend(s world) *cobra.Command {
 			}
 			return p, err
 		},
-		text: printPublished,
+		text: show.Published,
 	}.on(&cobra.Command{
 		Use:   "send",
 		Short: "Publish one message",
@@ -156,30 +157,6 @@ func (f *sendFlags) read(in io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("read the body: %w", err)
 	}
 	return body, nil
-}
-
-func printPublished(out io.Writer, p wire.Published) {
-	kind := "accepted"
-	if p.Duplicate {
-		kind = "duplicate, accepted before"
-	}
-	if p.Matched == 0 && !p.Duplicate {
-		fmt.Fprintf(out, "%s matches no endpoint, so nothing is kept\n", p.ID)
-		return
-	}
-	if p.CreatedAt.IsZero() {
-		fmt.Fprintf(out, "%s %s; nothing else is kept of it\n", p.ID, kind)
-		return
-	}
-	fmt.Fprintf(out, "%s %s at %s\n", p.ID, kind, term.When(p.CreatedAt))
-	for _, d := range p.Deliveries {
-		next := ""
-		later := d.Status == "scheduled" || d.Status == "retrying"
-		if later && !d.NextAttemptAt.IsZero() {
-			next = ", next attempt " + term.When(d.NextAttemptAt)
-		}
-		fmt.Fprintf(out, "  %s  %s%s\n", d.ID, d.Status, next)
-	}
 }
 
 // describe puts what the flags say into a message, but its body.

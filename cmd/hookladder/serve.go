@@ -2,11 +2,9 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"os"
 	"os/signal"
@@ -18,9 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // storeWait is how long serve waits for its store at the start: they are often
@@ -111,147 +110,6 @@ func delaySkipped(o app.Options) <-chan struct{} {
 	return skipped
 }
 
-// storeOptions are the options of a command that needs a durable store. The error
-// without one ends with cure.
-func storeOptions(cmd *cobra.Command, read settings.Settings, found []settings.Found, cure string) (app.Options, error) {
-	if read.RedisURL == "" && read.DataDir == "" {
-		return app.Options{}, usagef("neither REDIS_URL nor DATA_DIR is set: %s", cure)
-	}
-	o := options(read, found)
-	o.Log = newLog(read, found, cmd.ErrOrStderr())
-	return o, nil
-}
-
-// options are the settings as the process wants them.
-func options(s settings.Settings, found []settings.Found) app.Options {
-	listen := listenAddr(s, found)
-	if listen == settings.ListenOff {
-		listen = ""
-	}
-	return app.Options{
-		Listen:          listen,
-		Keys:            s.APIKeys,
-		MaxConnections:  s.MaxConns,
-		MetricsListen:   s.MetricsListen,
-		RedisURL:        s.RedisURL,
-		RedisMode:       s.RedisMode,
-		RedisMaster:     s.RedisMaster,
-		RedisCAFile:     s.RedisCA,
-		DataDir:         s.DataDir,
-		Durability:      s.Durability,
-		Poll:            s.Wake == settings.WakePoll,
-		Project:         s.Project,
-		Partitions:      s.Partitions,
-		LaneMaxInFlight: s.LaneMaxInFlight,
-		MaxWaiting:      s.MaxWaiting,
-		Seal:            s.EncryptionKey.Box,
-		BreakerFailures: s.Breaker.Failures,
-		BreakerWait:     s.Breaker.Wait,
-		OpsURL:          s.OpsURL,
-		Console:         consoleOf(s, found),
-		Archive: app.ArchiveOptions{
-			URL: s.ArchiveURL, Bodies: s.ArchiveBodies, Backlog: int64(s.ArchiveBacklog), Retention: time.Duration(s.ArchiveRetention),
-		},
-		OutboxURL:    s.OutboxURL,
-		QuickRetries: s.QuickRetries,
-		AllowNets:    s.AllowNets,
-		LinkNets:     s.LinkNets,
-		Proxies:      s.TrustedProxies,
-		HTTPSOnly:    s.HTTPSOnly,
-		Proxy:        s.EgressProxy,
-		CAFile:       s.EgressCA,
-		CertFile:     s.EgressCert,
-		KeyFile:      s.EgressKey,
-		MaxBody:      int(s.MaxBody),
-		Version:      version,
-		Delay:        s.ShutdownDelay,
-		Engine:       engineOf(s),
-	}
-}
-
-// engineOf is how deliveries are made.
-func engineOf(s settings.Settings) app.EngineOptions {
-	return app.EngineOptions{
-		Secrets:      s.SigningSecret,
-		DeriveTenant: s.SigningDerive == settings.DeriveTenant,
-		Ladder:       s.Ladder,
-		Jitter:       s.LadderJitter,
-		Success:      s.Success,
-		Timeout:      s.AttemptTimeout,
-		FailingAfter: s.FailingAfter,
-		DisableAfter: s.DisableAfter,
-		MaxInFlight:  s.MaxInFlight,
-		MaxBytes:     int64(s.MaxBytes),
-		FanoutMax:    s.FanoutMax,
-		ClaimBatch:   s.ClaimBatch,
-		Excerpt:      int(s.Excerpt),
-		UserAgent:    s.UserAgent,
-		HeaderPrefix: s.HeaderPrefix,
-		PollEvery:    s.GuardInterval,
-		Grace:        s.ShutdownGrace,
-		Keep:         keepOf(s),
-	}
-}
-
-// consoleOf is what people who look in with a browser are shown.
-func consoleOf(s settings.Settings, found []settings.Found) app.ConsoleOptions {
-	list := make([]app.Setting, len(found))
-	for i, f := range found {
-		list[i] = app.Setting{Name: f.Name, Value: shown(f), Source: f.Source}
-	}
-	return app.ConsoleOptions{
-		Settings:  list,
-		Off:       s.Console == settings.ConsoleOff,
-		PublicURL: s.PublicURL.URL,
-		Name:      s.ConsoleName,
-		Logo:      s.ConsoleLogo,
-		Color:     s.ConsoleColor,
-	}
-}
-
-// keepOf is for how long, and how many, deliveries are kept that have ended.
-func keepOf(s settings.Settings) dispatcher.Keep {
-	return dispatcher.Keep{
-		Finished:    s.Retention,
-		FinishedMax: s.RetentionMax,
-		SeenMax:     s.DedupMax,
-		Dead:        s.DeadRetention,
-		DeadMax:     s.DeadMax,
-		Backlog:     int64(s.ArchiveBacklog),
-	}
-}
-
-// listenAddr joins LISTEN and PORT, of which LISTEN wins where it was given.
-func listenAddr(s settings.Settings, found []settings.Found) string {
-	var listen settings.Found
-	for _, c := range found {
-		if c.Name == "LISTEN" {
-			listen = c
-		}
-	}
-	given := listen.Source == settings.SourceEnviron || listen.Source == settings.SourceDotenv
-	if s.Port != 0 && !given {
-		return fmt.Sprintf(":%d", s.Port)
-	}
-	return cmp.Or(s.Listen, listen.Default)
-}
-
-// newLog makes the logger that LOG_LEVEL and LOG_FORMAT ask for. Without
-// LOG_FORMAT a person at a terminal gets text.
-func newLog(s settings.Settings, found []settings.Found, out io.Writer) *slog.Logger {
-	text := s.LogFormat == "text"
-	for _, c := range found {
-		if c.Name == "LOG_FORMAT" && c.Source == settings.SourceDefault && term.IsTerminal(out) {
-			text = true
-		}
-	}
-	o := &slog.HandlerOptions{Level: s.LogLevel}
-	if text {
-		return slog.New(slog.NewTextHandler(out, o))
-	}
-	return slog.New(slog.NewJSONHandler(out, o))
-}
-
 // gcPercent trades memory for time: about a tenth more deliveries a second than
 // with 100. With 400 it was no faster, and 1,024 attempts under way took 104 MiB
 // instead of 85 to 100.
@@ -297,98 +155,125 @@ func limitMemory(vars map[string]string, container func() (uint64, error), besid
 	return 0
 }
 
-// renewable are the settings whose files are read again at SIGHUP. Others in
-// files, REDIS_URL and certificates, are read at the start only.
-var renewable = []string{"API_KEYS", "SIGNING_SECRET", "ENCRYPTION_KEY"}
+const (
+	// tickUsual is less than the time after which most platforms end a job.
+	tickUsual = 5 * time.Minute
+	tickLeast = time.Second
+	// tickStoreWait is shorter than serve waits: the next tick comes soon.
+	tickStoreWait = 10 * time.Second
+)
 
-// renewing reads the files of keys anew.
-type renewing struct {
-	environ map[string]string // of the renewable settings that a file holds
-	used    map[string][sha256.Size]byte
-	log     *slog.Logger
+// tickFlags is what the flags of tick say.
+type tickFlags struct {
+	to     clientFlags
+	within time.Duration
+	asJSON bool
 }
 
-// newRenewing remembers what was read at the start.
-func newRenewing(from settings.Sources, found []settings.Found, log *slog.Logger) *renewing {
-	r := &renewing{environ: map[string]string{}, log: log}
-	for _, name := range renewable {
-		if file := from.Environ[name+"_FILE"]; file != "" {
-			r.environ[name+"_FILE"] = file
-		}
+func newTick(s world) *cobra.Command {
+	var f tickFlags
+	cmd := &cobra.Command{
+		Use:   "tick",
+		Short: "Do all that is due, then exit: for cron, and platforms that scale to zero",
+		Long: `Attempts all that is due, with the settings of serve but without an API, and exits
+when nothing is due any more. It prints what it did, and when something is due next:
+the earliest time at which something may be attempted. Run it from a scheduler: every
+rung is then climbed by the first tick after its time, and never early, though nothing
+runs in between.
+
+It does not wait for what becomes due later, except in lanes whose rate holds what is
+due already, up to 5s between two attempts. Jobs, deleted endpoints, notices and trims go on too.
+
+Several at once are safe, also beside serve. What a tick that was killed had in hand
+goes back to its queue, and the next tick attempts it: that one waits up to 10s to be
+sure that the other is dead, however short --for is.
+
+When --for is over, attempts under way have SHUTDOWN_GRACE to finish, and the rest
+waits for the next tick.
+
+With --server it asks a running Hookladder to do so, by POST /v1/tick, which needs a
+key with the scope tick.
+
+The exit code is 0 when it did its work, whatever the receivers answered; 2 for wrong
+settings; 4 when the store, or the server, does not answer.`,
+		Example: `  * * * * * REDIS_URL=redis://10.0.0.5:6379 LOG_LEVEL=warn hookladder tick >/dev/null    # crontab
+  hookladder tick --for 50s --json
+  hookladder tick --server https://hooks.example`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
-	r.used = r.sums(found)
-	return r
+	f.to.add(cmd, s)
+	cmd.Flags().Lookup("server").Usage = "ask the Hookladder at this URL to do it (default: this process does)"
+	term.DurationVar(cmd.Flags(), &f.within, "for", 0, "how long at most, from 1s on (default 5m; with --server 25s, and at most 1m)")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the answer as JSON")
+	return cmd
 }
 
-// listen reads the files at each SIGHUP until ctx ends. From now on that signal
-// does not end the process.
-func (r *renewing) listen(ctx context.Context) <-chan app.Renewal {
-	signals, renewals := make(chan os.Signal, 1), make(chan app.Renewal)
-	signal.Notify(signals, syscall.SIGHUP)
-	go func() {
-		defer signal.Stop(signals)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-signals:
-				r.renew(ctx, renewals)
-			}
-		}
-	}()
-	return renewals
-}
-
-// renew hands on what the files hold now. If one of them is wrong, no key changes.
-func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
-	if len(r.environ) == 0 {
-		r.log.Info("SIGHUP: no file of keys is named, so nothing is read anew", "settings", fileNames())
-		return
+func (f *tickFlags) run(cmd *cobra.Command, s world) error {
+	if cmd.Flags().Changed("for") && f.within < tickLeast {
+		return usagef("--for must be 1s or more")
 	}
-	read, found, err := settings.Read(settings.Sources{Environ: r.environ})
+	tick := f.here
+	if f.to.server != "" {
+		tick = f.there
+	}
+	answer, err := tick(cmd, s)
 	if err != nil {
-		r.stay(err)
-		return
+		return err
 	}
-	next := r.sums(found)
-	var changed []string
-	for _, name := range renewable {
-		if next[name] != r.used[name] {
-			changed = append(changed, name)
-		}
+	if f.asJSON {
+		return show.JSON(cmd.OutOrStdout(), answer)
 	}
-	renewal := app.Renewal{Keys: read.APIKeys, Secrets: read.SigningSecret, Seal: read.EncryptionKey.Box, Done: make(chan error, 1)}
-	select {
-	case <-ctx.Done():
-		return
-	case renewals <- renewal: // a process that waits for its store takes none
-	}
-	if err := <-renewal.Done; err != nil {
-		r.stay(err)
-		return
-	}
-	r.used = next
-	r.log.Info("SIGHUP: files of keys read anew", "changed", changed)
+	return printTick(cmd.OutOrStdout(), answer)
 }
 
-func (r *renewing) stay(err error) {
-	r.log.Error("SIGHUP: the files of keys can't be used, so the keys stay as they were", "err", err)
+// there asks a running Hookladder.
+func (f *tickFlags) there(cmd *cobra.Command, _ world) (wire.Tick, error) {
+	c, err := f.to.client()
+	if err != nil {
+		return wire.Tick{}, err
+	}
+	return c.Tick(cmd.Context(), f.within)
 }
 
-// sums tell whether a value changed, without keeping it.
-func (r *renewing) sums(found []settings.Found) map[string][sha256.Size]byte {
-	sums := map[string][sha256.Size]byte{}
-	for _, c := range found {
-		if r.environ[c.Name+"_FILE"] != "" {
-			sums[c.Name] = sha256.Sum256([]byte(c.Value))
-		}
+// here does it in this process.
+func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
+	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
+	if err != nil {
+		return wire.Tick{}, usageError{err}
 	}
-	return sums
+	o, err := storeOptions(cmd, read, found, "set the one that serve uses, or name a running Hookladder with --server")
+	if err != nil {
+		return wire.Tick{}, err
+	}
+	if read.MaxInFlight == 0 {
+		return wire.Tick{}, usagef("with MAX_IN_FLIGHT=0 nothing is attempted: give this command a number of its own, as in MAX_IN_FLIGHT=1024 hookladder tick")
+	}
+	o.Listen, o.MetricsListen, o.StoreWait = "", "", tickStoreWait
+	if err := o.Check(); err != nil {
+		return wire.Tick{}, usageError{err}
+	}
+	collectLess(s.vars())
+	o.MemoryLimit = limitMemory(s.vars(), memlimit.FromCgroup, read.DataDir != "")
+	did, err := app.Tick(cmd.Context(), o, cmp.Or(f.within, tickUsual))
+	if errors.Is(err, app.ErrInUse) {
+		return wire.Tick{}, fmt.Errorf("%w; where that is hookladder serve, ask it: hookladder tick --server URL", err)
+	}
+	if err != nil {
+		return wire.Tick{}, err
+	}
+	answer := wire.Tick{Attempted: did.Attempted, Delivered: did.Delivered, Dead: did.Dead}
+	if !did.Next.IsZero() {
+		answer.NextDueAt = &wire.Time{Time: did.Next}
+	}
+	return answer, nil
 }
 
-func fileNames() (names []string) {
-	for _, name := range renewable {
-		names = append(names, name+"_FILE")
+func printTick(out io.Writer, t wire.Tick) error {
+	next := "nothing waits for a time"
+	if t.NextDueAt != nil {
+		next = "next due at " + term.When(*t.NextDueAt)
 	}
-	return names
+	_, err := fmt.Fprintf(out, "attempted %d, delivered %d, dead %d; %s\n", t.Attempted, t.Delivered, t.Dead, next)
+	return err
 }

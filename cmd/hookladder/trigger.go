@@ -1,12 +1,23 @@
 package main
 
 import (
+	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/samples"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -57,11 +68,11 @@ tenant whose topics match.`,
 			return nil
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-			known, err := samples.Read(f.file)
+			known, err := readSamples(f.file)
 			if err != nil || len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return oneOf(known.Names()...)(nil, nil, word)
+			return oneOf(known.list()...)(nil, nil, word)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.writes {
@@ -77,7 +88,7 @@ tenant whose topics match.`,
 func (f *triggerFlags) add(cmd *cobra.Command, s world) {
 	f.to.add(cmd, s)
 	flags, m := cmd.Flags(), &f.message
-	flags.StringVar(&f.file, "file", samples.File, "the file of samples")
+	flags.StringVar(&f.file, "file", samplesFile, "the file of samples")
 	flags.StringArrayVar(&f.sets, "set", nil, "change a field of the body, path=value; may be repeated")
 	flags.IntVarP(&f.count, "count", "n", 1, fmt.Sprintf("how many to publish, each with an id of its own, up to %d", mostTriggered))
 	flags.StringVar(&m.url, "url", "", "the URL it is sent to")
@@ -91,7 +102,7 @@ func (f *triggerFlags) add(cmd *cobra.Command, s world) {
 
 // write writes a file to begin with.
 func (f *triggerFlags) write(cmd *cobra.Command) error {
-	if err := samples.Write(f.file); err != nil {
+	if err := writeSamples(f.file); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has samples now: change them to what your program sends, then try\n  hookladder trigger payment.paid --url http://127.0.0.1:3000/hooks\n", f.file)
@@ -100,9 +111,9 @@ func (f *triggerFlags) write(cmd *cobra.Command) error {
 
 // publish publishes as many messages as were asked for, one after the other.
 func (f *triggerFlags) publish(cmd *cobra.Command, args []string) error {
-	known, err := samples.Read(f.file)
+	known, err := readSamples(f.file)
 	switch {
-	case errors.Is(err, samples.ErrNone):
+	case errors.Is(err, errNoSamples):
 		return usagef("%w; \"hookladder trigger --init\" writes one to begin with, and --file names another", err)
 	case err != nil:
 		return usageError{err}
@@ -114,7 +125,7 @@ func (f *triggerFlags) publish(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	for n := range f.count {
-		m, err := known.Message(args[0], f.sets)
+		m, err := known.message(args[0], f.sets)
 		if err != nil {
 			return usageError{err}
 		}
@@ -126,7 +137,7 @@ func (f *triggerFlags) publish(cmd *cobra.Command, args []string) error {
 		case unsure(err):
 			err = fmt.Errorf("%w\nhookladder get %s tells whether it was taken", err, m.ID)
 		case err == nil:
-			err = apiCall[wire.Published]{text: printPublished}.show(cmd.OutOrStdout(), answer, f.asJSON)
+			err = apiCall[wire.Published]{text: show.Published}.show(cmd.OutOrStdout(), answer, f.asJSON)
 		}
 		if err != nil && f.count > 1 {
 			err = fmt.Errorf("message %d of %d: %w", n+1, f.count, err)
@@ -154,4 +165,218 @@ func (f *triggerFlags) change(m *wire.Message) error {
 		m.DeliverAt = wire.Time{}
 	}
 	return of.describe(m)
+}
+
+// samplesFile is where samples are looked for, in the working folder.
+const samplesFile = "hookladder.samples.json"
+
+// mostOfSamples is how large a file may be: four times what MAX_BODY allows for one body.
+const mostOfSamples = 16 << 20
+
+// errNoSamples says that there is no such file.
+var errNoSamples = errors.New("there is no file")
+
+// samples are messages by name.
+type samples struct {
+	names  []string // as the file has them
+	byName map[string]jsontext.Value
+}
+
+// firstSamples is a file to begin with.
+const firstSamples = `{
+  "payment.paid": {
+    "subject": "order_17",
+    "body": {
+      "type": "payment.paid",
+      "id": "{{id}}",
+      "timestamp": "{{now}}",
+      "data": {"order": "order_17", "amount": 1999, "currency": "EUR", "customer": {"name": "Ann", "email": "ann@shop.example"}}
+    }
+  },
+  "payment.failed": {
+    "subject": "order_18",
+    "body": {
+      "type": "payment.failed",
+      "id": "{{id}}",
+      "timestamp": "{{now}}",
+      "data": {"order": "order_18", "amount": 500, "currency": "EUR", "reason": "insufficient_funds"}
+    }
+  }
+}
+`
+
+// writeSamples writes firstSamples to a file that is not there yet.
+func writeSamples(name string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("write the samples: %w", err)
+	}
+	_, err = file.WriteString(firstSamples)
+	return errors.Join(err, file.Close())
+}
+
+// readSamples reads a file: a JSON object of messages by name.
+func readSamples(name string) (samples, error) {
+	var s samples
+	text, err := readSamplesFile(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return s, fmt.Errorf("%w %s", errNoSamples, name)
+	case err != nil:
+		return s, fmt.Errorf("read the samples: %w", err)
+	}
+	if err := json.Unmarshal(text, &s.byName); err != nil {
+		return s, fmt.Errorf("%s must be a JSON object with a sample for each topic: %w", name, err)
+	}
+	for _, p := range branchesOf(text) {
+		s.names = append(s.names, p.name)
+	}
+	return s, nil
+}
+
+func readSamplesFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // it was only readSamplesFile
+	text, err := io.ReadAll(io.LimitReader(file, mostOfSamples+1))
+	if err == nil && len(text) > mostOfSamples {
+		err = fmt.Errorf("%s is larger than %d MiB", name, mostOfSamples>>20)
+	}
+	return text, err
+}
+
+// list are the names of the samples, in their order.
+func (s samples) list() []string { return slices.Clone(s.names) }
+
+// listedSamples is how many names a message of one line holds.
+const listedSamples = 20
+
+// String lists the names, the first of many.
+func (s samples) String() string {
+	text := strings.Join(s.names[:min(len(s.names), listedSamples)], ", ")
+	if more := len(s.names) - listedSamples; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// message makes a message of a sample, with an id of its own. sets are changes of its
+// body, each as path=value.
+func (s samples) message(name string, sets []string) (*wire.Message, error) {
+	sample, ok := s.byName[name]
+	if !ok {
+		return nil, fmt.Errorf("no sample is called %q; there are: %s", name, s)
+	}
+	for _, change := range sets {
+		path, text, ok := strings.Cut(change, "=")
+		if !ok || path == "" {
+			return nil, fmt.Errorf("%q: must be as in path=value, such as amount=250 or customer.name=Ann", change)
+		}
+		var err error
+		if sample, err = setField(sample, append([]string{"body"}, strings.Split(path, ".")...), sampleValue(text)); err != nil {
+			return nil, fmt.Errorf("%q: %w", change, err)
+		}
+	}
+	id := "msg_" + ulid.Make().String()
+	now := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
+	filled := strings.NewReplacer("{{id}}", id, "{{now}}", now).Replace(string(sample))
+	m := &wire.Message{Topic: name}
+	dec := stdjson.NewDecoder(strings.NewReader(filled))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(m); err != nil {
+		return nil, fmt.Errorf("sample %q: must be a message as the API takes it, with its body in \"body\": %w", name, err)
+	}
+	if m.ID != "" {
+		return nil, fmt.Errorf("sample %q: leave out its id, since each message gets a new one; {{id}} stands for it elsewhere", name)
+	}
+	m.ID = id
+	return m, nil
+}
+
+// sampleValue is the value of a change: JSON, or else a text.
+func sampleValue(text string) jsontext.Value {
+	if v := jsontext.Value(text); v.IsValid() {
+		return v
+	}
+	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\uFFFD")) // it is valid UTF-8
+	return quoted
+}
+
+// setField puts now in the place of what is found at path. All else keeps its order and its
+// numbers.
+func setField(in jsontext.Value, path []string, now jsontext.Value) (jsontext.Value, error) {
+	if len(path) == 0 {
+		return now, nil
+	}
+	branches := branchesOf(in)
+	at := slices.IndexFunc(branches, func(p branch) bool { return p.name == path[0] })
+	switch {
+	case at >= 0:
+		value, err := setField(branches[at].value, path[1:], now)
+		if err != nil {
+			return nil, err
+		}
+		branches[at].value = value
+	case in.Kind() == '{' && len(path) == 1:
+		branches = append(branches, branch{path[0], now})
+	case len(branches) == 0:
+		return nil, fmt.Errorf("there is no %q in %.40s", path[0], in)
+	default:
+		var names []string
+		for _, p := range branches {
+			names = append(names, p.name)
+		}
+		return nil, fmt.Errorf("there is no %q among %q", path[0], names)
+	}
+	return joinBranches(in.Kind(), branches), nil
+}
+
+// branch is one of an object's members, or of a list's values, whose name is its number.
+type branch struct {
+	name  string
+	value jsontext.Value
+}
+
+// branchesOf takes valid JSON apart; no branches: it is no object and no list.
+func branchesOf(in jsontext.Value) (branches []branch) {
+	kind := in.Kind()
+	if kind != '{' && kind != '[' {
+		return nil
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(in))
+	_, err := dec.ReadToken()
+	for err == nil && dec.PeekKind() != '}' && dec.PeekKind() != ']' {
+		p := branch{name: strconv.Itoa(len(branches))}
+		if kind == '{' {
+			var name jsontext.Token
+			if name, err = dec.ReadToken(); err != nil {
+				return nil
+			}
+			p.name = name.String()
+		}
+		p.value, err = dec.ReadValue()
+		p.value = p.value.Clone()
+		branches = append(branches, p)
+	}
+	return branches
+}
+
+func joinBranches(kind jsontext.Kind, branches []branch) jsontext.Value {
+	out, end := jsontext.Value("{"), byte('}')
+	if kind == '[' {
+		out, end = jsontext.Value("["), ']'
+	}
+	for i, p := range branches {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if kind == '{' {
+			out, _ = jsontext.AppendQuote(out, p.name) // a name that was readSamplesFile, or typed
+			out = append(out, ':')
+		}
+		out = append(out, p.value...)
+	}
+	return append(out, end)
 }

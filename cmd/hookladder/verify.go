@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/check"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/inspect"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -67,7 +68,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 			}
 			r := inspect.Inspect(q)
 			if f.asJSON {
-				err = printJSON(cmd.OutOrStdout(), r)
+				err = show.JSON(cmd.OutOrStdout(), r)
 			} else {
 				err = printReport(cmd.OutOrStdout(), r)
 			}
@@ -328,7 +329,7 @@ func carryOutCheck(cmd *cobra.Command, r check.Receiver, asJSON bool) error {
 	case err != nil && !errors.Is(err, check.ErrNotTaken):
 		return err
 	case asJSON:
-		if err := printJSON(out, report); err != nil {
+		if err := show.JSON(out, report); err != nil {
 			return err
 		}
 	default:

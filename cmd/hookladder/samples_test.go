@@ -1,4 +1,4 @@
-package samples_test
+package main
 
 import (
 	"encoding/json"
@@ -10,30 +10,28 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/samples"
 )
 
-func mustSamples(t testing.TB, text string) samples.Samples {
+func mustSamples(t testing.TB, text string) samples {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "samples.json")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	s, err := samples.Read(file)
+	s, err := readSamples(file)
 	require.NoError(t, err)
 	return s
 }
 
 func TestTheFileToBeginWithHasSamples(t *testing.T) {
-	file := filepath.Join(t.TempDir(), samples.File)
-	_, err := samples.Read(file)
-	require.ErrorIs(t, err, samples.ErrNone)
-	require.NoError(t, samples.Write(file))
-	require.ErrorIs(t, samples.Write(file), os.ErrExist, "what a person wrote is not lost")
-	s, err := samples.Read(file)
+	file := filepath.Join(t.TempDir(), samplesFile)
+	_, err := readSamples(file)
+	require.ErrorIs(t, err, errNoSamples)
+	require.NoError(t, writeSamples(file))
+	require.ErrorIs(t, writeSamples(file), os.ErrExist, "what a person wrote is not lost")
+	s, err := readSamples(file)
 	require.NoError(t, err)
-	require.Equal(t, []string{"payment.paid", "payment.failed"}, s.Names())
-	for _, name := range s.Names() {
-		m, err := s.Message(name, nil)
+	require.Equal(t, []string{"payment.paid", "payment.failed"}, s.list())
+	for _, name := range s.list() {
+		m, err := s.message(name, nil)
 		require.NoError(t, err)
 		require.Equal(t, name, m.Topic)
 		var body struct {
@@ -49,21 +47,21 @@ func TestTheFileToBeginWithHasSamples(t *testing.T) {
 
 func TestASampleMayHaveEveryFieldOfAMessage(t *testing.T) {
 	s := mustSamples(t, `{"big payment": {"topic": "payment.paid", "tenant": "m7", "raw_body": "<a id='{{id}}'/>", "content_type": "text/xml", "delay": "1d", "ladder": "1s,5s"}}`)
-	m, err := s.Message("big payment", nil)
+	m, err := s.message("big payment", nil)
 	require.NoError(t, err)
 	require.Equal(t, "payment.paid", m.Topic)
 	require.Equal(t, "m7", m.Tenant)
 	require.Equal(t, "<a id='"+m.ID+"'/>", *m.RawBody)
 	require.Equal(t, 24*time.Hour, time.Duration(m.Delay))
 	require.Equal(t, 2, m.Ladder.Len())
-	other, err := s.Message("big payment", nil)
+	other, err := s.message("big payment", nil)
 	require.NoError(t, err)
 	require.NotEqual(t, m.ID, other.ID)
 }
 
 func TestABodyWithoutChangesIsSentAsItIsWritten(t *testing.T) {
 	s := mustSamples(t, `{"a": {"body": {"n":  1.50, "big": 12345678901234567890 }}}`)
-	m, err := s.Message("a", nil)
+	m, err := s.message("a", nil)
 	require.NoError(t, err)
 	require.Equal(t, `{"n":  1.50, "big": 12345678901234567890 }`, string(m.Body))
 }
@@ -79,11 +77,11 @@ func TestFieldsOfTheBodyAreChanged(t *testing.T) {
 		{"new=a=b", `{"z":1.50,"customer":{"name": "Ann", "tags": ["x", {"y": 2}]},"a":null,"new":"a=b"}`},
 		{"customer=1;a=2", `{"z":1.50,"customer":1,"a":2}`},
 	} {
-		m, err := s.Message("a", strings.Split(c.sets, ";"))
+		m, err := s.message("a", strings.Split(c.sets, ";"))
 		require.NoError(t, err)
 		require.Equal(t, c.want, string(m.Body), c.sets)
 	}
-	m, err := s.Message("a", []string{"z={{id}}"})
+	m, err := s.message("a", []string{"z={{id}}"})
 	require.NoError(t, err)
 	require.Contains(t, string(m.Body), `"z":"`+m.ID+`"`)
 }
@@ -106,11 +104,11 @@ func TestAMistakeIsTold(t *testing.T) {
 		if c.set != "" {
 			sets = []string{c.set}
 		}
-		_, err := s.Message(c.name, sets)
+		_, err := s.message(c.name, sets)
 		require.ErrorContains(t, err, c.want, c.name+" "+c.set)
 	}
 	many := mustSamples(t, manySamples(25))
-	_, err := many.Message("b", nil)
+	_, err := many.message("b", nil)
 	require.ErrorContains(t, err, "s18, s19 and 5 more")
 	for text, want := range map[string]string{
 		"":                            "must be a JSON object",
@@ -121,7 +119,7 @@ func TestAMistakeIsTold(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "samples.json")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		_, err := samples.Read(file)
+		_, err := readSamples(file)
 		require.ErrorContains(t, err, want)
 	}
 }

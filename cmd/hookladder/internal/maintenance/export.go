@@ -1,5 +1,6 @@
-// Package keep is the brain of the commands that work on an archive.
-package keep
+// Package maintenance carries out the commands that work on the store and the archive
+// themselves: export, restore, forget, doctor and repartition.
+package maintenance
 
 import (
 	"bufio"

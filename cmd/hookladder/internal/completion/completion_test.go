@@ -1,4 +1,4 @@
-package offer_test
+package completion_test
 
 import (
 	"context"
@@ -11,20 +11,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/offer"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/completion"
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
 
 // words are what a source of these texts offers behind a prefix.
 func words(t testing.TB, prefix string, texts ...string) (found []string) {
 	t.Helper()
-	from := func(context.Context, *client.Client) (list []offer.Word, err error) {
+	from := func(context.Context, *client.Client) (list []completion.Word, err error) {
 		for _, text := range texts {
-			list = append(list, offer.Word{Text: text})
+			list = append(list, completion.Word{Text: text})
 		}
 		return list, nil
 	}
-	for _, w := range offer.Ask(t.Context(), func() (*client.Client, error) { return nil, nil }, from, prefix) {
+	for _, w := range completion.Ask(t.Context(), func() (*client.Client, error) { return nil, nil }, from, prefix) {
 		found = append(found, w.Text)
 	}
 	return found
@@ -54,11 +54,11 @@ func TestAHundredWordsAreOffered(t *testing.T) {
 }
 
 func TestADescriptionIsAShortLine(t *testing.T) {
-	from := func(context.Context, *client.Client) ([]offer.Word, error) {
-		return []offer.Word{{Text: "a", Says: "x\ty\nz\x1b[2J "}, {Text: "b", Says: strings.Repeat("é", 200)}}, nil
+	from := func(context.Context, *client.Client) ([]completion.Word, error) {
+		return []completion.Word{{Text: "a", Says: "x\ty\nz\x1b[2J "}, {Text: "b", Says: strings.Repeat("é", 200)}}, nil
 	}
-	found := offer.Ask(t.Context(), func() (*client.Client, error) { return nil, nil }, from, "")
-	require.Equal(t, []offer.Word{{Text: "a", Says: `x\u{9}y\u{a}z\u{1b}[2J`}, {Text: "b", Says: strings.Repeat("é", 80) + "…"}}, found)
+	found := completion.Ask(t.Context(), func() (*client.Client, error) { return nil, nil }, from, "")
+	require.Equal(t, []completion.Word{{Text: "a", Says: `x\u{9}y\u{a}z\u{1b}[2J`}, {Text: "b", Says: strings.Repeat("é", 80) + "…"}}, found)
 }
 
 func TestAServerThatDoesNotAnswerInTimeOffersNothing(t *testing.T) {
@@ -69,7 +69,7 @@ func TestAServerThatDoesNotAnswerInTimeOffersNothing(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	dial := func() (*client.Client, error) { return client.New(server.URL, "") }
-	require.Empty(t, offer.Ask(t.Context(), dial, offer.Endpoints(), ""))
+	require.Empty(t, completion.Ask(t.Context(), dial, completion.Endpoints(), ""))
 	<-gone
 }
 
@@ -78,7 +78,7 @@ func TestAKeyThatCannotBeReadHoldsNothingUp(t *testing.T) {
 	end := make(chan struct{})
 	t.Cleanup(func() { close(end) })
 	dial := func() (*client.Client, error) { <-end; return nil, errors.New("late") }
-	require.Empty(t, offer.Ask(t.Context(), dial, offer.Endpoints(), ""))
+	require.Empty(t, completion.Ask(t.Context(), dial, completion.Endpoints(), ""))
 }
 
 func TestARefusalOffersNothing(t *testing.T) {
@@ -88,10 +88,10 @@ func TestARefusalOffersNothing(t *testing.T) {
 			_, _ = w.Write([]byte("not what was asked for"))
 		}))
 		t.Cleanup(server.Close)
-		for _, from := range []offer.Source{
-			offer.Messages(), offer.Topics(), offer.Tenants(), offer.Subjects(), offer.Endpoints(), offer.Destinations(), offer.Jobs(),
+		for _, from := range []completion.Source{
+			completion.Messages(), completion.Topics(), completion.Tenants(), completion.Subjects(), completion.Endpoints(), completion.Destinations(), completion.Jobs(),
 		} {
-			require.Empty(t, offer.Ask(t.Context(), func() (*client.Client, error) {
+			require.Empty(t, completion.Ask(t.Context(), func() (*client.Client, error) {
 				return client.New(server.URL, "", client.WithRepeats(client.Repeats{Tries: 1}))
 			}, from, ""))
 		}

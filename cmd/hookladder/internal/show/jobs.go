@@ -1,5 +1,4 @@
-// Package progress shows jobs, and follows one until it ends.
-package progress
+package show
 
 import (
 	"cmp"
@@ -19,12 +18,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// PrintJobs prints a table of jobs.
-func PrintJobs(out io.Writer, list ...wire.Job) {
+// Jobs prints a table of jobs.
+func Jobs(out io.Writer, list ...wire.Job) {
 	term.Table(out, "JOB\tKIND\tSTATE\tEXPECTED\tMATCHED\tDONE\tLEFT\tFAILED\tRATE\tSTARTED\tENDED\tBY\tFILTER", list, func(j wire.Job) []any {
 		return []any{
 			j.ID, j.Kind, j.State, expected(j), j.Matched, j.Done, j.Left, j.Failed,
-			cmp.Or(j.Rate, "-"), j.StartedAt, j.EndedAt, cmp.Or(j.By, "-"), FilterText(j.Filter),
+			cmp.Or(j.Rate, "-"), j.StartedAt, j.EndedAt, cmp.Or(j.By, "-"), Filter(j.Filter),
 		}
 	})
 }
@@ -37,8 +36,8 @@ func expected(j wire.Job) string {
 	return fmt.Sprint(*j.Expected)
 }
 
-// FilterText is a job's filter in one line.
-func FilterText(f wire.JobFilter) string {
+// Filter is a job's filter in one line.
+func Filter(f wire.JobFilter) string {
 	var words []string
 	for _, part := range []struct {
 		name   string
@@ -62,9 +61,9 @@ func FilterText(f wire.JobFilter) string {
 	return strings.Join(words, " ")
 }
 
-// PrintJob prints a job, and the first of what it could not change.
-func PrintJob(out io.Writer, j wire.Job) {
-	PrintJobs(out, j)
+// Job prints a job, and the first of what it could not change.
+func Job(out io.Writer, j wire.Job) {
+	Jobs(out, j)
 	if j.Error != "" {
 		fmt.Fprintf(out, "it failed: %s\n", term.Visible(j.Error))
 	}
@@ -95,7 +94,7 @@ func Follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 	defer tick.Stop()
 	id, before := job.ID, job.Done
 	for {
-		term.Over(out, Line(job, total, before, time.Since(began)))
+		term.Over(out, Progress(job, total, before, time.Since(began)))
 		if !job.EndedAt.IsZero() {
 			break
 		}
@@ -117,7 +116,7 @@ func Follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 		}
 	}
 	fmt.Fprintln(out)
-	PrintJob(cmd.OutOrStdout(), job)
+	Job(cmd.OutOrStdout(), job)
 	if job.State == "failed" {
 		return fmt.Errorf("%s failed", id)
 	}
@@ -134,9 +133,9 @@ func refused(err error) bool {
 // barWidth is that of the bar, in characters: the line fits in 80.
 const barWidth = 24
 
-// Line is a job's progress in one line. total is how many it has to look at, 0
+// Progress is a job's progress in one line. total is how many it has to look at, 0
 // where that is not known; before is how many were done when the watch began.
-func Line(j wire.Job, total, before int, watched time.Duration) string {
+func Progress(j wire.Job, total, before int, watched time.Duration) string {
 	done, known := j.Done+j.Failed+j.Left, total > 0
 	if j.Expected != nil {
 		total, known = *j.Expected, true
@@ -163,4 +162,20 @@ func Line(j wire.Job, total, before int, watched time.Duration) string {
 		line += fmt.Sprintf(", %s failed", term.Comma(j.Failed))
 	}
 	return line + ", " + j.State
+}
+
+// Survey prints how many deliveries a job would change, and some of them.
+func Survey(out io.Writer, survey wire.Survey) {
+	least := ""
+	if !survey.Complete {
+		least = "more than "
+	}
+	fmt.Fprintf(out, "%s%s deliveries match\n", least, term.Comma(survey.Matched))
+	for _, reason := range slices.Sorted(maps.Keys(survey.ByReason)) {
+		fmt.Fprintf(out, "  %-12s %s\n", reason, term.Comma(survey.ByReason[reason]))
+	}
+	if survey.Matched > 0 {
+		fmt.Fprintf(out, "from %s to %s, among them:\n", term.When(survey.Oldest), term.When(survey.Newest))
+		Dead(out, survey.Sample)
+	}
 }

@@ -6,11 +6,153 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/keep"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/maintenance"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
+
+func newDoctor(s world) *cobra.Command {
+	var r doctorFlags
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the store's settings and everything it keeps, and repair it",
+		Long: `Prints what the store can do and how it is set. Then it checks all keys of the
+project: it finds deliveries in no place or in two, records without a place and
+places without a record, wrong counts, lanes that no instance would look at again,
+and dead instances that still hold deliveries.
+
+It may run while instances work. It takes some seconds longer than it needs to
+read: everything that looks wrong is checked again, in one step of the store.
+
+With --fix it repairs what can be repaired. A repair may cause one attempt too
+many; it never loses a delivery.
+
+With --seal it first encrypts, with the first ENCRYPTION_KEY, each endpoint that
+is not encrypted with it yet, and prints its id. It trusts what was stored without
+a key: look through the endpoints before, and run it once. The headers of messages
+are encrypted so too; a key that it dropped would leave these waiting.
+
+With --accept-loss it gives up the data that the store lost, and does nothing
+else. It acts only where data were lost, reports what is given up, and asks for
+--yes. Where there is an archive, which hookladder restore could bring them back
+from, it asks for --discard-archive too. Running instances continue within seconds.
+
+It uses the settings of serve: REDIS_URL or DATA_DIR, PROJECT and the rest. The
+exit code is 0 when all is sound, 1 when a finding is left, 4 when the store does
+not answer.`,
+		Example: `  hookladder doctor
+  hookladder doctor --fix
+  hookladder doctor --seal
+  hookladder doctor --accept-loss
+  hookladder doctor --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !r.acceptLoss && (r.yes || r.discard):
+				return usagef("--yes and --discard-archive are for --accept-loss")
+			case r.acceptLoss && (r.fix || r.seal || r.asJSON):
+				return usagef("--accept-loss does nothing else: leave the other flags out")
+			}
+			return r.run(cmd, s)
+		},
+	}
+	cmd.Flags().BoolVar(&r.acceptLoss, "accept-loss", false, "give up the data that the store lost")
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "with --accept-loss: do it, not only report it")
+	cmd.Flags().BoolVar(&r.discard, "discard-archive", false, "with --accept-loss: give up what the archive has of it too")
+	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair what can be repaired")
+	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt all endpoints, and the headers of messages, with the first ENCRYPTION_KEY")
+	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print one JSON object at the end")
+	return cmd
+}
+
+// doctorFlags is what the flags of doctor say.
+type doctorFlags struct {
+	fix, seal, asJSON        bool
+	acceptLoss, yes, discard bool
+}
+
+func (e doctorFlags) run(cmd *cobra.Command, s world) error {
+	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
+	if err != nil {
+		return usageError{err}
+	}
+	o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+	if err != nil {
+		return err
+	}
+	if e.acceptLoss {
+		missing, err := maintenance.Loss{Accept: e.yes, Discard: e.discard}.Run(cmd.Context(), o, cmd.OutOrStdout())
+		if missing != "" {
+			err = usagef("nothing was changed: add %s to give them up", missing)
+		}
+		return err
+	}
+	if e.seal {
+		if err := maintenance.Seal(cmd.Context(), o, cmd.ErrOrStderr()); err != nil {
+			return err
+		}
+	}
+	return maintenance.Doctor{Fix: e.fix, JSON: e.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
+}
+
+func newRepartition(s world) *cobra.Command {
+	var to int
+	var dry, unarchived bool
+	cmd := &cobra.Command{
+		Use:   "repartition",
+		Short: "Change the number of partitions, while no instance runs",
+		Long: `Changes a project's number of partitions, which PARTITIONS fixed at its first
+start. Stop all instances before. It waits 7 s to see that none is alive, and
+refuses if one is. What dead ones still held goes back to its lanes. No instance
+starts until it has ended.
+
+It may be stopped at any time, even by kill -9: run it again, and it goes on.
+Nothing is lost or duplicated by that. In a cluster, move no slots meanwhile.
+
+A message to several destinations is stored once in each partition that has one
+of them. Ids that only DEDUP_MAX keeps are copied to every partition that may see
+a repeat: the newest, as far as there is room. The summary tells how many are
+forgotten. Apart from these copies and one destination's list it needs little
+memory.
+
+Where there is an archive, it refuses while that has not got everything. The archive
+goes on afterwards, and begins with what has not finished.
+
+It uses the settings of serve: REDIS_URL or DATA_DIR, and PROJECT. Afterwards set
+PARTITIONS to the new number, or unset it.`,
+		Example: `  hookladder repartition --to 128 --dry-run
+  hookladder repartition --to 128`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if to < 1 || to > mostPartitions {
+				return usagef("--to is needed: a number of partitions from 1 to %d", mostPartitions)
+			}
+			read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
+			if err != nil {
+				return usageError{err}
+			}
+			o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+			if err != nil {
+				return err
+			}
+			tell := func(step app.RepartitionStep) { maintenance.PrintStep(cmd.ErrOrStderr(), step) }
+			done, err := app.Repartition(cmd.Context(), o, app.RepartitionOptions{To: to, DryRun: dry, Unarchived: unarchived, Tell: tell})
+			if err != nil {
+				return err
+			}
+			return maintenance.PrintRepartitioned(cmd.OutOrStdout(), done, dry, read)
+		},
+	}
+	cmd.Flags().IntVar(&to, "to", 0, "the new number of partitions")
+	cmd.Flags().BoolVar(&unarchived, "unarchived", false, "also while the archive has not got everything, which it then never will")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what would be moved; instances may run")
+	return cmd
+}
+
+// mostPartitions is that of PARTITIONS.
+const mostPartitions = 1024
 
 // archiveSettings are the settings of a command that needs the archive.
 func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
@@ -26,7 +168,7 @@ func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
 
 // newExport writes what an archive keeps.
 func newExport(s world) *cobra.Command {
-	var e keep.Export
+	var e maintenance.Export
 	var span spanFlags
 	cmd := &cobra.Command{
 		Use:   "export [what]",
@@ -47,18 +189,18 @@ It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit
 4 when the archive does not answer.`,
 		Example: `  hookladder export --tenant shop-42 --since 30d > shop-42.csv
   hookladder export messages --format jsonl --bodies --until 2026-01-01T00:00:00Z --out 2025.jsonl`,
-		ValidArgs: []string{keep.Deliveries, keep.Messages},
+		ValidArgs: []string{maintenance.Deliveries, maintenance.Messages},
 		Args: func(cmd *cobra.Command, args []string) (err error) {
-			e.What = keep.Deliveries
+			e.What = maintenance.Deliveries
 			if len(args) > 0 {
 				e.What = args[0]
 			}
 			switch {
-			case len(args) > 1 || e.What != keep.Deliveries && e.What != keep.Messages:
+			case len(args) > 1 || e.What != maintenance.Deliveries && e.What != maintenance.Messages:
 				return usagef("export takes deliveries or messages, not %q; see %s --help", strings.Join(args, " "), cmd.CommandPath())
-			case e.Format != keep.CSV && e.Format != keep.JSONLines:
+			case e.Format != maintenance.CSV && e.Format != maintenance.JSONLines:
 				return usagef("--format must be csv or jsonl, not %q", e.Format)
-			case e.Bodies && e.What == keep.Deliveries && e.Format == keep.CSV:
+			case e.Bodies && e.What == maintenance.Deliveries && e.Format == maintenance.CSV:
 				return usagef("CSV has no column for what receivers answered: add --format jsonl, or leave out --bodies")
 			}
 			e.Of.Since, e.Of.Before, err = span.read()
@@ -66,8 +208,8 @@ It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return runExport(cmd, s, &e) },
 	}
-	cmd.Flags().StringVar(&e.Format, "format", keep.CSV, "csv or jsonl")
-	completes(cmd, "format", keep.CSV, keep.JSONLines)
+	cmd.Flags().StringVar(&e.Format, "format", maintenance.CSV, "csv or jsonl")
+	completes(cmd, "format", maintenance.CSV, maintenance.JSONLines)
 	cmd.Flags().StringVar(&e.Of.Tenant, "tenant", "", "only of this tenant")
 	cmd.Flags().StringVar(&e.Of.Subject, "subject", "", "only about this, such as the number of an order")
 	span.add(cmd, "ended, or accepted,")
@@ -76,7 +218,7 @@ It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit
 	return cmd
 }
 
-func runExport(cmd *cobra.Command, s world, e *keep.Export) error {
+func runExport(cmd *cobra.Command, s world, e *maintenance.Export) error {
 	read, found, err := archiveSettings(s)
 	if err != nil {
 		return err
@@ -95,7 +237,7 @@ func runExport(cmd *cobra.Command, s world, e *keep.Export) error {
 
 // newRestore makes a lost store of its archive again.
 func newRestore(s world) *cobra.Command {
-	var r keep.Restore
+	var r maintenance.Restore
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Put back into Redis what it lost and the archive has",
@@ -157,7 +299,7 @@ REDIS_URL or DATA_DIR, PROJECT, and ARCHIVE_URL.`
 
 // newForget takes messages out of Redis and out of the archive.
 func newForget(s world) *cobra.Command {
-	var f keep.Forget
+	var f maintenance.Forget
 	var yes bool
 	var span spanFlags
 	cmd := &cobra.Command{

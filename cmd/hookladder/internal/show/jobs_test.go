@@ -1,4 +1,4 @@
-package progress_test
+package show_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/progress"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -15,12 +15,12 @@ func TestAProgressLineTellsWhatIsKnown(t *testing.T) {
 		return wire.Job{ID: "job_7", State: state, Matched: matched, Done: done}
 	}
 	for want, got := range map[string]string{
-		"job_7 [============            ] 50 of 100, running":       progress.Line(job("running", 50, 50), 100, 0, 0),
-		"job_7 [============            ] 50 of 100, 25/s, waiting": progress.Line(job("waiting", 60, 50), 100, 0, 2*time.Second),
-		"job_7 1,754 by now, running":                               progress.Line(job("running", 1754, 1754), 0, 0, 0), // how many there are it does not know
-		"job_7 [========================] 1,754 of 1,754, done":     progress.Line(job("done", 1754, 1754), 0, 0, 0),
-		"job_7 [========================] 0 of 0, done":             progress.Line(job("done", 0, 0), 100, 0, 0),
-		"job_7 [========================] 120 of 120, running":      progress.Line(job("running", 120, 120), 100, 0, 0),
+		"job_7 [============            ] 50 of 100, running":       show.Progress(job("running", 50, 50), 100, 0, 0),
+		"job_7 [============            ] 50 of 100, 25/s, waiting": show.Progress(job("waiting", 60, 50), 100, 0, 2*time.Second),
+		"job_7 1,754 by now, running":                               show.Progress(job("running", 1754, 1754), 0, 0, 0), // how many there are it does not know
+		"job_7 [========================] 1,754 of 1,754, done":     show.Progress(job("done", 1754, 1754), 0, 0, 0),
+		"job_7 [========================] 0 of 0, done":             show.Progress(job("done", 0, 0), 100, 0, 0),
+		"job_7 [========================] 120 of 120, running":      show.Progress(job("running", 120, 120), 100, 0, 0),
 	} {
 		require.Equal(t, want, got)
 	}
@@ -29,7 +29,7 @@ func TestAProgressLineTellsWhatIsKnown(t *testing.T) {
 func TestTheFilterOfAJobIsShownWhole(t *testing.T) {
 	at := wire.Time{Time: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
 	require.Equal(t, "destination=u_1 failed reason=gone since=2026-01-31T12:00:00Z status=dead,cancelled subject=order 7 tenant=m7 topic=a.* until=2026-01-31T12:00:00Z",
-		progress.FilterText(wire.JobFilter{
+		show.Filter(wire.JobFilter{
 			Status: []string{"dead", "cancelled"}, Topic: []string{"a.*"}, Tenant: []string{"m7"}, Subject: []string{"order 7"}, Failed: true,
 			Destination: []string{"u_1"}, DeadReason: []string{"gone"}, Since: at, Until: at,
 		}))

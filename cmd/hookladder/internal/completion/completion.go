@@ -1,6 +1,6 @@
 // Package offer finds the words that a shell may complete an argument or a flag's
 // value with: what a running server has.
-package offer
+package completion
 
 import (
 	"context"

@@ -1,0 +1,57 @@
+package maintenance
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher/app"
+)
+
+// What the phases of a repartition do, for people.
+var phaseTexts = map[string]string{
+	"begin": "check for 7 s whether an instance is alive",
+	"ids":   "copy known ids",
+	"move":  "move what belongs to destinations",
+	"count": "count again",
+}
+
+// PrintStep prints one step of a repartition.
+func PrintStep(out io.Writer, step app.RepartitionStep) {
+	if step.Partition < 0 {
+		fmt.Fprintln(out, phaseTexts[step.Phase])
+		return
+	}
+	if step.Phase == "move" {
+		fmt.Fprintf(out, "  partition %d of %d: %s messages, %s deliveries so far\n", step.Partition+1, step.Of,
+			term.Comma(step.Moved.Messages), term.Comma(step.Moved.Deliveries))
+	}
+}
+
+// PrintRepartitioned prints the result of a repartition.
+func PrintRepartitioned(out io.Writer, done app.Repartitioned, dry bool, s settings.Settings) error {
+	verb := "moved"
+	switch {
+	case done.From == done.To:
+		_, err := fmt.Fprintf(out, "project %s has %d partitions already\n", s.Project, done.To)
+		return err
+	case dry:
+		verb = "would move"
+	case done.Again:
+		verb = "continued and moved"
+	}
+	_, err := fmt.Fprintf(out, "%s project %s from %d to %d partitions: %s messages, %s deliveries, %s lanes, %s ids\n",
+		verb, s.Project, done.From, done.To, term.Comma(done.Moved.Messages), term.Comma(done.Moved.Deliveries),
+		term.Comma(done.Moved.Lanes), term.Comma(done.Moved.IDs))
+	if err == nil && done.Reaped > 0 {
+		_, err = fmt.Fprintf(out, "%s deliveries were still held by instances that are dead\n", term.Comma(done.Reaped))
+	}
+	if n := done.Moved.Forgotten; err == nil && n > 0 {
+		_, err = fmt.Fprintf(out, "%s ids are forgotten: DEDUP_MAX=%d has no room for them in every partition\n", term.Comma(n), s.DedupMax)
+	}
+	if err == nil && !dry && s.Partitions != 0 && s.Partitions != done.To {
+		_, err = fmt.Fprintf(out, "now set PARTITIONS=%d\n", done.To)
+	}
+	return err
+}

@@ -1,0 +1,66 @@
+// Package show prints responses of the API: messages, deliveries and jobs, and follows a job.
+package show
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// JSON prints a value as indented JSON, with no character that a terminal would obey.
+func JSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(term.JSON{Out: out})
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// MessageJSON prints the body as it was published: indented it would be
+// another one.
+func MessageJSON(out io.Writer, m wire.MessageView) error {
+	body := m.Body
+	m.Body = nil
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m); err != nil {
+		return err
+	}
+	text := b.String()
+	if body != nil {
+		text = strings.TrimSuffix(text, "\n}\n") + ",\n  \"body\": " + string(body) + "\n}\n"
+	}
+	_, err := io.WriteString(term.JSON{Out: out}, text)
+	return err
+}
+
+// CancelledJSON prints the answer as the API gave it: without the scope read
+// it holds no more than how each delivery stands, and each topic is empty.
+func CancelledJSON(out io.Writer, all wire.Deliveries) error {
+	if slices.ContainsFunc(all.Deliveries, func(d wire.Delivery) bool { return d.Topic != "" }) {
+		return JSON(out, all)
+	}
+	brief := wire.BriefDeliveries{ID: all.ID}
+	for _, d := range all.Deliveries {
+		brief.Deliveries = append(brief.Deliveries, wire.BriefDelivery{ID: d.ID, Destination: d.Destination, Status: d.Status})
+	}
+	return JSON(out, brief)
+}
+
+// RetriedJSON does the same with what a retry answers.
+func RetriedJSON(out io.Writer, retried wire.Retried) error {
+	if slices.ContainsFunc(retried.Deliveries, func(d wire.RetriedDelivery) bool { return d.Topic != "" }) {
+		return JSON(out, retried)
+	}
+	plain := wire.Deliveries{ID: retried.ID}
+	for _, d := range retried.Deliveries {
+		plain.Deliveries = append(plain.Deliveries, d.Delivery)
+	}
+	return CancelledJSON(out, plain)
+}

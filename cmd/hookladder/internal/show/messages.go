@@ -1,0 +1,208 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
+)
+
+// Message prints a message with its deliveries.
+func Message(out io.Writer, m wire.MessageView) {
+	fmt.Fprintf(out, "%s  %s, accepted %s\n", m.ID, m.Topic, term.When(m.CreatedAt))
+	if m.Tenant != "" {
+		fmt.Fprintf(out, "  %-12s %s\n", "tenant", m.Tenant)
+	}
+	if m.Subject != "" {
+		fmt.Fprintf(out, "  %-12s %s\n", "subject", term.Visible(m.Subject))
+	}
+	for _, d := range m.Deliveries {
+		fmt.Fprintln(out)
+		Delivery(out, d)
+	}
+}
+
+// SkipReasons explain why a retry skipped a delivery.
+var SkipReasons = map[string]string{
+	"ready":     "it is due already",
+	"in_flight": "an attempt is under way",
+	"order":     "others of its ordering key go first",
+	"delivered": "it was delivered; --all or --destination sends it again",
+	"expired":   "it has expired; publish it anew under another id",
+	"disabled":  "its endpoint is disabled; resume that first",
+	"deleted":   "its endpoint was deleted",
+}
+
+// Retried tells how each delivery stands, and which of them were left.
+func Retried(out io.Writer, list []wire.RetriedDelivery) {
+	for _, d := range list {
+		Delivery(out, d.Delivery)
+		switch {
+		case d.Retried:
+			fmt.Fprintf(out, "  %-12s %s\n", "retry", "now")
+		case d.Why != "":
+			fmt.Fprintf(out, "  %-12s %s\n", "left", SkipReasons[d.Why])
+		}
+	}
+}
+
+// Clock is how times of day are shown: to the millisecond, since that is how exact they are.
+const Clock = "15:04:05.000"
+
+// Delivery tells how one delivery stands.
+func Delivery(out io.Writer, d wire.Delivery) {
+	fmt.Fprintf(out, "%s\n", d.ID)
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "  %-12s %s\n", name, text)
+		}
+	}
+	row("to", term.Visible(d.URL))
+	status := d.Status
+	if d.DeadReason != "" {
+		status += ", " + d.DeadReason
+	}
+	if why := dispatcher.Wait(d.WaitingFor).Means(); why != "" {
+		status += ", " + why
+		if until := d.WaitingUntil; !until.IsZero() && until != d.NextAttemptAt {
+			status += ", until " + term.When(until)
+		}
+		if d.WaitingBehind > 0 {
+			status += fmt.Sprintf(" (%d go first)", d.WaitingBehind)
+		}
+	}
+	row("status", status)
+	if d.Topic != "" { // else the key may not read, and was told the status alone
+		row("attempts", fmt.Sprint(d.Attempts))
+	}
+	if d.LastStatusCode != 0 {
+		row("last status", fmt.Sprint(d.LastStatusCode))
+	}
+	row("last error", term.Visible(d.LastError))
+	if !d.DeliveredAt.IsZero() {
+		row("delivered", term.When(d.DeliveredAt))
+	} else if !d.EndedAt.IsZero() {
+		row("ended", term.When(d.EndedAt))
+	}
+	if !d.NextAttemptAt.IsZero() {
+		row("next attempt", term.When(d.NextAttemptAt))
+	}
+	for _, a := range d.History {
+		Attempt(out, a)
+	}
+}
+
+// Attempt prints one attempt in a line, and the beginning of the response below it.
+func Attempt(out io.Writer, a wire.Attempt) {
+	answer := "no answer"
+	switch {
+	case a.StatusCode != 0:
+		answer = fmt.Sprint(a.StatusCode)
+	case a.Outcome == "delivered" || a.Class == "lease" || a.Class == "handler":
+		answer = "taken"
+	}
+	took := ladder.FormatDuration(time.Duration(a.DurationMS) * time.Millisecond)
+	if a.DurationMS == 0 {
+		took = "<1ms"
+	}
+	fmt.Fprintf(out, "  attempt %-4d %s  %s  %s in %s", a.Attempt, term.When(a.At), a.Outcome, answer, took)
+	if a.Address != "" {
+		fmt.Fprintf(out, " at %s", term.Visible(a.Address))
+	}
+	if a.Error != "" {
+		fmt.Fprintf(out, "  %s", term.Visible(a.Error))
+	}
+	fmt.Fprintln(out)
+	excerpt(out, a.ResponseExcerpt)
+}
+
+// What is shown of an answer, so that one page of HTML does not fill the screen.
+const (
+	shownExcerpt = 512 // bytes
+	shownLines   = 8
+)
+
+// excerpt shows the beginning of what a receiver answered, each line behind
+// a bar, so that none looks like one of ours.
+func excerpt(out io.Writer, text string) {
+	more := len(text) > shownExcerpt
+	if more {
+		text = strings.ToValidUTF8(text[:shownExcerpt], "")
+	}
+	lines := slices.Collect(strings.Lines(text))
+	if len(lines) > shownLines {
+		lines, more = lines[:shownLines], true
+	}
+	for i, line := range lines {
+		line = strings.TrimRight(line, "\r\n")
+		if more && i == len(lines)-1 {
+			line += " ..."
+		}
+		fmt.Fprintf(out, "    | %s\n", term.Visible(line))
+	}
+}
+
+// mostTailed bounds the error in a line, so that lines mostly fit a terminal.
+const mostTailed = 120
+
+// Attempts prints an attempt as a line for people.
+func Attempts(out io.Writer) func(*wire.LoggedAttempt) error {
+	return func(a *wire.LoggedAttempt) error {
+		status := "-"
+		if a.StatusCode > 0 {
+			status = strconv.Itoa(a.StatusCode)
+		}
+		where := a.Destination
+		if u, err := url.Parse(a.URL); err == nil && u.Host != "" { // the rest may hold secrets
+			where += " " + u.Scheme + "://" + u.Host
+		}
+		_, err := fmt.Fprintf(out, "%s  %-9s  %3s  %6s  %s  %s  #%d%s\n", term.When(a.At), term.Visible(a.Outcome), status,
+			ladder.FormatDuration(time.Duration(a.DurationMS)*time.Millisecond), term.Visible(where), term.Visible(a.MessageID), a.Attempt, term.Visible(clip(a.Error, mostTailed)))
+		return err
+	}
+}
+
+// clip is the beginning of a text, behind two spaces; nothing of an empty one.
+func clip(text string, most int) string {
+	runes := []rune(text)
+	switch {
+	case text == "":
+		return ""
+	case len(runes) > most:
+		return "  " + string(runes[:most]) + "…"
+	}
+	return "  " + text
+}
+
+// Published prints the result of a publish.
+func Published(out io.Writer, p wire.Published) {
+	kind := "accepted"
+	if p.Duplicate {
+		kind = "duplicate, accepted before"
+	}
+	if p.Matched == 0 && !p.Duplicate {
+		fmt.Fprintf(out, "%s matches no endpoint, so nothing is kept\n", p.ID)
+		return
+	}
+	if p.CreatedAt.IsZero() {
+		fmt.Fprintf(out, "%s %s; nothing else is kept of it\n", p.ID, kind)
+		return
+	}
+	fmt.Fprintf(out, "%s %s at %s\n", p.ID, kind, term.When(p.CreatedAt))
+	for _, d := range p.Deliveries {
+		next := ""
+		later := d.Status == "scheduled" || d.Status == "retrying"
+		if later && !d.NextAttemptAt.IsZero() {
+			next = ", next attempt " + term.When(d.NextAttemptAt)
+		}
+		fmt.Fprintf(out, "  %s  %s%s\n", d.ID, d.Status, next)
+	}
+}

@@ -37,15 +37,17 @@ func newLink(s world) *cobra.Command {
 		},
 	}.on(&cobra.Command{
 		Use:   "link",
-		Short: "Make a link by which a merchant's people see their deliveries",
-		Long: `Makes a link for the people of one tenant: with it they see its deliveries in a
-browser, without a key. It is printed this once. With --manage they may also add an
-endpoint, change URL, topics and description, pause, resume, rotate the secret, test
-and resend, 60 changes an hour in all; what they point elsewhere is called after a
-test succeeded. With --endpoint they see that endpoint only. A link ends with the API
-key that made it.
+		Short: "Create a link with which a merchant's people see their deliveries",
+		Long: `Creates a link for the people of one tenant, and prints it once. With the link they
+see the tenant's deliveries in a browser, without a key. With --endpoint they see only
+that endpoint.
 
-The link leads to PUBLIC_URL of the server. The key needs the scope admin.`,
+With --manage they may also add an endpoint, change its URL, topics and description,
+pause, resume, rotate the secret, test and resend, with 60 changes an hour at most. A
+new URL is called after a test of it succeeded.
+
+The link begins with PUBLIC_URL of the server. It ends when its API key is removed.
+The key needs the scope admin.`,
 		Example: `  hookladder link --tenant m7 --for 24h
   hookladder link --tenant m7 --for 7d --manage --name anna@m7.example
   hookladder link list
@@ -53,11 +55,11 @@ The link leads to PUBLIC_URL of the server. The key needs the scope admin.`,
 		Args: noArgs,
 	}, s)
 	flags := cmd.Flags()
-	flags.StringVar(&r.Tenant, "tenant", "", "whose deliveries it shows")
+	flags.StringVar(&r.Tenant, "tenant", "", "the tenant whose deliveries it shows")
 	flags.StringVar(&r.Endpoint, "endpoint", "", "id or uid of the tenant's endpoint that it shows (default: all)")
-	flags.StringVar(&lasts, "for", "24h", "how long it lasts, at most 30d")
-	flags.BoolVar(&r.Manage, "manage", false, "they may help themselves too")
-	flags.StringVar(&r.Name, "name", "", "whom it is for, for those who list links")
+	flags.StringVar(&lasts, "for", "24h", "how long the link is valid, at most 30d")
+	flags.BoolVar(&r.Manage, "manage", false, "they may also change endpoints and resend")
+	flags.StringVar(&r.Name, "name", "", "a name for the list of links, such as the person it is for")
 	cmd.AddCommand(newLinkList(s), newLinkRevoke(s))
 	return cmd
 }
@@ -74,8 +76,8 @@ func newLinkList(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "list",
 		Short: "List the links that have not expired, the newest first",
-		Long: `Lists the links that have not expired, the newest first. What opens them is kept
-nowhere. "ended: key" is a link whose API key was taken away: it opens nothing.`,
+		Long: `Lists the links that have not expired, the newest first. The links themselves are not
+stored. "ended: key" means that the API key of the link was removed, so it is invalid.`,
 		Example: `  hookladder link list`,
 		Args:    noArgs,
 	}, s)
@@ -106,8 +108,8 @@ func newLinkRevoke(s world) *cobra.Command {
 		text: func(out io.Writer, l revoked) { fmt.Fprintf(out, "%s is revoked\n", l.ID) },
 	}.on(&cobra.Command{
 		Use:     "revoke <link>",
-		Short:   "End a link",
-		Long:    `Ends a link, by its id. All browsers that it let in are out at their next click.`,
+		Short:   "Revoke a link",
+		Long:    `Revokes a link by its id. Browsers that opened it lose access with their next request.`,
 		Example: `  hookladder link revoke lnk_2mzgqjcn4k7vw3ryd5ab`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
@@ -160,11 +162,11 @@ The key needs the scope admin. Filters may be repeated: any of their values matc
 		},
 	}, s)
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.By, "by", nil, "only what this caller changed: key:<name>, link:<id>, system or local")
-	flags.StringArrayVar(&f.What, "what", nil, "only this kind of change, as endpoint.delete")
+	flags.StringArrayVar(&f.By, "by", nil, "only changes by this caller: key:<name>, link:<id>, system or local")
+	flags.StringArrayVar(&f.What, "what", nil, "only this kind of change, such as endpoint.delete")
 	flags.StringArrayVar(&f.Targets, "target", nil, "only changes of this endpoint, message, job, link, lane or origin of URLs")
 	flags.StringArrayVar(&f.Tenants, "tenant", nil, "only changes for this tenant")
-	flags.StringVar(&since, "since", "", "only from this time on: 2026-01-31T12:00:00Z, or 24h for so long ago")
+	flags.StringVar(&since, "since", "", "only from this time on, such as 2026-01-31T12:00:00Z, or an age such as 24h")
 	flags.StringVar(&until, "until", "", "only before this time")
 	completes(cmd, "what", dispatcher.AuditWords...)
 	return cmd
@@ -180,14 +182,14 @@ func newSecret(s world) *cobra.Command {
 	var tenant, scheme string
 	cmd := &cobra.Command{
 		Use:   "secret",
-		Short: "Make a secret, or print a tenant's",
-		Long: `Makes a fresh secret and prints it: for SIGNING_SECRET, or with --scheme for an
-endpoint that is signed in another way.
+		Short: "Create a secret, or print a tenant's",
+		Long: `Creates a new secret and prints it: for SIGNING_SECRET, or with --scheme for an
+endpoint with another signature scheme.
 
 With --tenant it prints the secret that verifies callbacks to a bare URL of that
 tenant, if SIGNING_DERIVE is tenant. It is derived from SIGNING_SECRET, which must
-be in the environment. If that holds several secrets, it prints one for each, in
-their order. --tenant '' prints the one for messages without a tenant.`,
+be in the environment. If SIGNING_SECRET has several secrets, it prints one for each,
+in their order. --tenant '' prints the secret of messages without a tenant.`,
 		Example: `  hookladder secret
   hookladder secret --scheme github
   SIGNING_SECRET_FILE=/run/secrets/signing hookladder secret --tenant shop_42`,
@@ -215,7 +217,7 @@ func printFresh(cmd *cobra.Command, name string) error {
 	}
 	secret := scheme.NewSecret()
 	fmt.Fprintln(cmd.OutOrStdout(), secret.Reveal())
-	if public, ok := secret.PublicKey(); ok { // beside the output, which may go into a file
+	if public, ok := secret.PublicKey(); ok { // not to the output, which may go into a file
 		fmt.Fprintf(cmd.ErrOrStderr(), "its public key is %s\n", public)
 	}
 	return nil
@@ -238,7 +240,7 @@ func printDerived(cmd *cobra.Command, tenant string, vars map[string]string) err
 	return nil
 }
 
-// signingSecrets are those of the environment, as the dispatcher reads them.
+// signingSecrets reads the secrets of the environment as the dispatcher does.
 func signingSecrets(vars map[string]string) ([]signer.Secret, error) {
 	only := map[string]string{}
 	for _, name := range []string{"SIGNING_SECRET", "SIGNING_SECRET_FILE"} {

@@ -81,7 +81,7 @@ func (a apiCall[T]) show(out io.Writer, answer T, asJSON bool) error {
 	return err
 }
 
-// clientFlags are the flags of every command that calls a running Hookladder.
+// clientFlags are the flags of all commands that call a running Hookladder.
 type clientFlags struct {
 	vars    map[string]string
 	server  string
@@ -89,23 +89,22 @@ type clientFlags struct {
 	repeats client.Repeats // none: commandRepeats
 }
 
-// add gives cmd the flags. There is none for the key itself: it would stand in
-// the list of processes and in the shell's history.
+// add adds the flags to cmd. There is no flag for the key itself, because it would appear
+// in the list of processes and in the shell's history.
 func (c *clientFlags) add(cmd *cobra.Command, s world) {
 	c.vars = s.vars()
 	cmd.Flags().StringVar(&c.server, "server", "",
-		"the URL of Hookladder (default HOOKLADDER_URL, else this host at the port of LISTEN or PORT, 8080)")
-	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a file that holds the API key (default: the key in HOOKLADDER_KEY)")
+		"the URL of Hookladder (default HOOKLADDER_URL, or this host with the port of LISTEN or PORT, 8080)")
+	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a file with the API key (default: the key in HOOKLADDER_KEY)")
 }
 
-// commandRepeats pass over a short outage. Of a longer one the person that waits is told.
+// commandRepeats retry during a short outage. After that the command reports the error.
 var commandRepeats = client.Repeats{Tries: 3, Within: 5 * time.Second}
 
-// client makes the client that the flags and the environment ask for.
+// client creates a client from the flags and the environment.
 func (c *clientFlags) client() (*client.Client, error) { return c.clientAt(localServer) }
 
-// clientAt is the same with another place to look for, where neither flag nor
-// HOOKLADDER_URL name one.
+// clientAt does the same with another default than this host's API.
 func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error)) (*client.Client, error) {
 	server := cmp.Or(c.server, c.vars["HOOKLADDER_URL"])
 	if server == "" {
@@ -129,37 +128,37 @@ func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error
 	return made, nil
 }
 
-// localServer is where a Hookladder with the same environment answers.
+// localServer is the URL of a Hookladder on this host with the same environment.
 func localServer(vars map[string]string) (string, error) {
 	listen := vars["LISTEN"]
 	switch {
 	case listen == settings.ListenOff:
-		return "", errors.New("LISTEN=off serves no API here: name another server with --server or HOOKLADDER_URL")
+		return "", errors.New("LISTEN=off serves no API here: set another server with --server or HOOKLADDER_URL")
 	case listen == "" && vars["PORT"] != "":
 		listen = ":" + vars["PORT"]
 	}
 	return thisHost(listen), nil
 }
 
-// healthServer is where it tells how it is, also without an API. A health check
-// inside a container so finds it without a flag.
+// healthServer is the URL of its health checks, which it may serve without an API. So a
+// health check inside a container needs no flag.
 func healthServer(vars map[string]string) (string, error) {
 	switch {
 	case vars["LISTEN"] != settings.ListenOff:
 		return localServer(vars)
 	case vars["METRICS_LISTEN"] == "":
-		return "", errors.New("LISTEN=off and METRICS_LISTEN is not set: this dispatcher has no address to ask at. Give it one with METRICS_LISTEN=127.0.0.1:9464, or name another server with --server")
+		return "", errors.New("LISTEN=off and METRICS_LISTEN is not set: this dispatcher has no address for health checks. Set one with METRICS_LISTEN=127.0.0.1:9464, or another server with --server")
 	}
 	return thisHost(vars["METRICS_LISTEN"]), nil
 }
 
-// thisHost is how a process is called that listens there on this host.
+// thisHost is the URL of a process on this host with that listening address.
 func thisHost(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		host, port = "", "8080"
 	}
-	if host == "" || host == "0.0.0.0" || host == "::" { // all addresses, so this one too
+	if host == "" || host == "0.0.0.0" || host == "::" { // all addresses of the host
 		host = "127.0.0.1"
 	}
 	return "http://" + net.JoinHostPort(host, port)
@@ -186,7 +185,7 @@ func (p *pageFlags) add(cmd *cobra.Command) {
 		usage = fmt.Sprintf("the most deliveries to list, up to %d", mostListed)
 	}
 	cmd.Flags().IntVar(&p.limit, "limit", 50, usage)
-	cmd.Flags().StringVar(&p.cursor, "cursor", "", "where the list goes on, as the page before says")
+	cmd.Flags().StringVar(&p.cursor, "cursor", "", "the cursor of the next page, as the previous page printed it")
 }
 
 // read reads pages until they have as many entries as the limit, or there are no more.
@@ -225,12 +224,12 @@ func printNext(out io.Writer, next *string) {
 	}
 }
 
-// spanFlags choose a span of time.
+// spanFlags select a time range.
 type spanFlags struct{ since, until string }
 
 func (f *spanFlags) add(cmd *cobra.Command, what string) {
-	cmd.Flags().StringVar(&f.since, "since", "", what+" at this time or later, as 2026-01-31T12:00:00Z; or so long ago, as 36h or 7d")
-	cmd.Flags().StringVar(&f.until, "until", "", what+" before this time; or longer ago than that")
+	cmd.Flags().StringVar(&f.since, "since", "", what+" at this time or later, such as 2026-01-31T12:00:00Z, or an age such as 36h or 7d")
+	cmd.Flags().StringVar(&f.until, "until", "", what+" before this time, or an age")
 }
 
 func (f *spanFlags) read() (since, until time.Time, err error) {
@@ -240,7 +239,7 @@ func (f *spanFlags) read() (since, until time.Time, err error) {
 	return since, until, err
 }
 
-// timeFlag reads a time, or how long ago it was; empty: none.
+// timeFlag parses a time, or an age; empty: no time.
 func timeFlag(name, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -250,13 +249,13 @@ func timeFlag(name, text string) (time.Time, error) {
 	}
 	ago, err := ladder.ParseDuration(text)
 	if err != nil {
-		return time.Time{}, usagef("--%s must be a time as 2026-01-31T12:00:00Z, or how long ago it was as 24h or 7d, not %q", name, text)
+		return time.Time{}, usagef("--%s must be a time such as 2026-01-31T12:00:00Z, or an age such as 24h or 7d, not %q", name, text)
 	}
 	return time.Now().Add(-ago), nil
 }
 
-// pingPatience is below the usual timeout of a health check (5 s in the
-// Dockerfile), so that the reason is printed before the command is killed.
+// pingPatience is shorter than the usual timeout of a health check (5 s in the
+// Dockerfile). So the command prints the reason before it is killed.
 const pingPatience = 4 * time.Second
 
 func newPing(s world) *cobra.Command {
@@ -264,16 +263,15 @@ func newPing(s world) *cobra.Command {
 	var instances bool
 	cmd := &cobra.Command{
 		Use:   "ping",
-		Short: "Ask whether Hookladder is ready, for health checks",
-		Long: `Asks /readyz. The exit code is 0 when Hookladder is ready, 1 when it answers that
-its store can't be used, 4 when it does not answer, and 2 when there is no address
-to ask at.
+		Short: "Check whether Hookladder is ready, for health checks",
+		Long: `Requests /readyz. The exit code is 0 if Hookladder is ready, 1 if its store can't be
+used, 4 if it does not respond, and 2 if there is no address for the request.
 
-With LISTEN=off it asks at METRICS_LISTEN, which serves /healthz and /readyz too.
-A dispatcher without either has no such address; the image sets METRICS_LISTEN.
+With LISTEN=off the request goes to METRICS_LISTEN, which serves /healthz and /readyz
+too. The image sets METRICS_LISTEN. A dispatcher without both has no address.
 
-With a key that may read it tells the store, and what is paused, since when and by
-whom. --instances lists the instances too: version, age, and what they hold.`,
+With a key that has the scope read, it prints the store and the paused lanes.
+--instances also lists the instances: their version, age and deliveries in flight.`,
 		Example: `  hookladder ping
   hookladder ping --server https://hooks.example --instances
   LISTEN=off METRICS_LISTEN=127.0.0.1:9464 hookladder ping`,
@@ -289,7 +287,7 @@ whom. --instances lists the instances too: version, age, and what they hold.`,
 			if err != nil {
 				return err
 			}
-			if ready.Store == nil { // no key was given, or one that may not read
+			if ready.Store == nil { // no key, or a key without the scope read
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), ready.Status)
 				return err
 			}
@@ -310,7 +308,7 @@ whom. --instances lists the instances too: version, age, and what they hold.`,
 	return cmd
 }
 
-// pausedText has a line for each paused lane that was told; empty: none is paused.
+// pausedText has a line for each paused lane; empty: no lane is paused.
 func pausedText(ready wire.Ready) string {
 	var b strings.Builder
 	for _, l := range ready.Paused {

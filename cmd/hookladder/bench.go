@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// benchRuns is how many runs a figure is the median of: the fewest that show how
-// much the machine's speed varies.
+// benchRuns is the number of runs of a median: the fewest that show how much the machine's
+// speed varies.
 const benchRuns = 5
 
 func newBench(s world) *cobra.Command {
@@ -22,21 +22,20 @@ func newBench(s world) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure how fast it is here, against the machine's limit",
-		Long: `Measures this binary on a real redis-server, which it starts itself with an
-append-only file, against a receiver in a process of its own. What the machine
-could do without a queue, a bare loop of signed POSTs, is measured beside each
-measurement of throughput, and the ratio is what counts: it says how close to the
-limit this comes, whatever else the machine does.
+		Short: "Measure the speed on this machine, beside the machine's limit",
+		Long: `Measures this binary with a real redis-server, which it starts with an append-only file,
+and with a receiver in its own process. Beside each throughput it measures the limit of
+the machine: a loop of signed POST requests without a queue. Compare the ratio of both,
+because it does not depend on other work of the machine.
 
-It has several runs of all parts, and shows the median of each figure with the
-least and the most, and whether its target is met. Redis' and the dispatcher's
-CPU time, calls and allocations are those of one delivery, or of one message
-where nothing is delivered; calls are commands sent to Redis, a script is one.
+It runs all parts several times, and prints the median of each figure with the minimum
+and the maximum, and whether the target is met. CPU time, calls and allocations of Redis
+and the dispatcher are per delivery, or per message if nothing is delivered. A call is a
+command to Redis, and a script counts as one.
 
-It fails if a message is lost, comes twice, unsigned or changed, never because a
-target is missed. Files lie in TMPDIR for as long as it runs. Nothing that runs
-on this machine is touched.
+It fails if a message is lost, duplicated, unsigned or changed, but not if a target is
+missed. Its files are in TMPDIR while it runs. It does not change other programs on this
+machine.
 
 Parts:
 ` + benchParts(),
@@ -60,11 +59,11 @@ Parts:
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Runs, "runs", benchRuns, "the number of runs")
-	flags.BoolVar(&o.Quick, "quick", false, "use fewer messages: it shows that all works, and the figures are rough")
-	flags.IntVar(&o.Messages, "messages", 0, "messages of each measurement of throughput (default: as many as each needs)")
+	flags.BoolVar(&o.Quick, "quick", false, "use fewer messages: a test that everything works, with rough figures")
+	flags.IntVar(&o.Messages, "messages", 0, "messages of each measurement of throughput (default: depends on the measurement)")
 	flags.StringSliceVar(&o.Only, "only", nil, "only these parts, separated by commas")
 	flags.StringVar(&o.RedisServer, "redis-server", "redis-server", "the program, by name or path")
-	flags.StringVar(&file, "json", "", "write the figures of each run there too; - for standard output, without the table")
+	flags.StringVar(&file, "json", "", "also write the figures of each run to this file; - for standard output, without the table")
 	var parts []string
 	for _, part := range bench.Parts() {
 		parts = append(parts, part[0])
@@ -74,7 +73,7 @@ Parts:
 	return cmd
 }
 
-// benchParts lists them.
+// benchParts lists the parts.
 func benchParts() string {
 	text := &strings.Builder{}
 	for _, part := range bench.Parts() {
@@ -83,8 +82,7 @@ func benchParts() string {
 	return strings.TrimRight(text.String(), "\n")
 }
 
-// runBench measures, shows the table, and writes the figures where they are
-// wanted.
+// runBench measures, prints the table, and writes the figures to a file.
 func runBench(cmd *cobra.Command, o bench.Options, file string) (err error) {
 	if file == "-" {
 		r, err := bench.Run(cmd.Context(), o)
@@ -109,7 +107,7 @@ func runBench(cmd *cobra.Command, o bench.Options, file string) (err error) {
 	return errors.Join(r.JSON(figures), r.Table(cmd.OutOrStdout()))
 }
 
-// newBenchReceiver is the receiver of bench, which starts it as a process.
+// newBenchReceiver is the receiver of bench, which starts it as its own process.
 func newBenchReceiver(s world) *cobra.Command {
 	return &cobra.Command{
 		Use:     "receiver",

@@ -15,13 +15,12 @@ import (
 func newCompletion(world) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion <shell>",
-		Short: "Print the script that makes a shell complete commands, flags and values",
-		Long: `Prints a script for bash, zsh, fish or powershell. With it Tab completes commands and
-flags, values that are one of a few, files, and what a running Hookladder has: ids of
-messages and jobs, endpoints, lanes, topics, tenants and subjects. It is asked as the
-command itself would ask: with --server and --key-file where the line has them, else
-with HOOKLADDER_URL and HOOKLADDER_KEY. Tab changes nothing there, waits for a second
-at most, and offers nothing where no answer comes.
+		Short: "Print the completion script for a shell",
+		Long: `Prints a script for bash, zsh, fish or powershell. With it Tab completes commands, flags,
+fixed values, files, and the data of a running Hookladder: ids of messages and jobs,
+endpoints, lanes, topics, tenants and subjects. The query uses --server and --key-file if
+the line has them, else HOOKLADDER_URL and HOOKLADDER_KEY. It changes nothing, waits for a
+second at most, and without a response there is no completion.
 
 To install it:
 
@@ -30,8 +29,8 @@ To install it:
   fish        hookladder completion fish > ~/.config/fish/completions/hookladder.fish
   powershell  add to $PROFILE: hookladder completion powershell | Out-String | Invoke-Expression
 
-Then open a new shell. What is installed so completes the commands of any later version.
-For all users of a machine, package it as one file, such as
+Then open a new shell. The installed script completes the commands of later versions too.
+For all users of a machine, install it as a file, such as
 /usr/share/bash-completion/completions/hookladder, or _hookladder in a folder of zsh's $fpath.`,
 		Example: `  source <(hookladder completion bash)
   hookladder completion fish | source`,
@@ -48,20 +47,20 @@ For all users of a machine, package it as one file, such as
 	}
 }
 
-// completes has a shell offer the values of a flag.
+// completes makes shells complete the values of a flag.
 func completes(cmd *cobra.Command, flag string, values ...string) {
-	offers := oneOf(values...)
+	complete := oneOf(values...)
 	if cmd.Flags().Lookup(flag).Value.Type() == "stringSlice" {
-		offers = behindCommas(offers)
+		complete = behindCommas(complete)
 	}
-	register(cmd, flag, offers)
+	register(cmd, flag, complete)
 }
 
-// behindCommas offers the same for each word of a list.
-func behindCommas(offers cobra.CompletionFunc) cobra.CompletionFunc {
+// behindCommas completes each word of a list.
+func behindCommas(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		before := word[:strings.LastIndex(word, ",")+1]
-		found, how := offers(cmd, args, word[len(before):])
+		found, how := complete(cmd, args, word[len(before):])
 		for i := range found {
 			found[i] = before + found[i]
 		}
@@ -69,16 +68,16 @@ func behindCommas(offers cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-func register(cmd *cobra.Command, flag string, offers cobra.CompletionFunc) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, offers); err != nil {
-		panic(err) // there is no such flag, or it was given before
+func register(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+		panic(err) // there is no such flag, or it was registered before
 	}
 }
 
-// complete has shells offer the arguments and the values of the flags of cmd, and of
-// the commands below it. What a command says of its own flags stands.
+// complete makes shells complete the arguments and flags of cmd and its subcommands. A
+// command may have registered some flags itself.
 func (s world) complete(cmd *cobra.Command) {
-	flags, arguments := s.offers()
+	flags, arguments := s.completions()
 	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			kinds := strings.Fields(cmd.Use)[1:]
@@ -92,13 +91,13 @@ func (s world) complete(cmd *cobra.Command) {
 		if _, known := cmd.GetFlagCompletionFunc(f.Name); known || f.Value.Type() == "bool" {
 			return
 		}
-		switch offers := flags[f.Name]; {
-		case offers != nil:
-			register(cmd, f.Name, offers)
+		switch complete := flags[f.Name]; {
+		case complete != nil:
+			register(cmd, f.Name, complete)
 		case strings.HasSuffix(f.Name, "file"):
 			register(cmd, f.Name, oneOfFiles)
 		default:
-			completes(cmd, f.Name) // else a shell would offer files
+			completes(cmd, f.Name) // else a shell would complete files
 		}
 	})
 	for _, below := range cmd.Commands() {
@@ -106,9 +105,8 @@ func (s world) complete(cmd *cobra.Command) {
 	}
 }
 
-// offers are what shells offer for values of flags, by the flag's name, and for
-// arguments, by what Use calls them.
-func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
+// completions are the functions for flags, by name, and of arguments, by their name in Use.
+func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) {
 	unfinished := texts(dispatcher.StatusScheduled, dispatcher.StatusReady, dispatcher.StatusInFlight, dispatcher.StatusRetrying)
 	messages, destinations, endpoints := s.asks(completion.Messages()), s.asks(completion.Destinations()), s.asks(completion.Endpoints())
 	byCommand := func(of map[string]cobra.CompletionFunc, usual cobra.CompletionFunc) cobra.CompletionFunc {
@@ -125,7 +123,7 @@ func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
 		"destination":  destinations,
 		"endpoint":     endpoints,
 		"job":          s.asks(completion.Jobs()),
-		"json":         oneOfFiles, // where it is no switch
+		"json":         oneOfFiles, // if it takes a file
 		"message":      messages,
 		"reason":       oneOf(texts(dispatcher.DeadReasons...)...),
 		"redis-server": oneOfFiles,
@@ -152,7 +150,7 @@ func (s world) offers() (flags, arguments map[string]cobra.CompletionFunc) {
 	return flags, arguments
 }
 
-// oneOf offers fixed words.
+// oneOf completes fixed words.
 func oneOf(words ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, word string) (found []string, _ cobra.ShellCompDirective) {
 		for _, w := range words {
@@ -164,13 +162,12 @@ func oneOf(words ...string) cobra.CompletionFunc {
 	}
 }
 
-// oneOfFiles leaves it to the shell.
+// oneOfFiles lets the shell complete files.
 func oneOfFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// asks offers what the server has that the line is for. A command that calls none has
-// nothing to offer.
+// asks completes data of the server. Commands that call no server complete nothing.
 func (s world) asks(from completion.Source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, word string) (found []string, _ cobra.ShellCompDirective) {
 		server, keyFile := cmd.Flags().Lookup("server"), cmd.Flags().Lookup("key-file")
@@ -188,16 +185,16 @@ func (s world) asks(from completion.Source) cobra.CompletionFunc {
 	}
 }
 
-// anyReason is the reasons of death for a help text.
+// anyReason lists the reasons of death in a help text.
 var anyReason = anyOf(dispatcher.DeadReasons)
 
-// anyOf is a list of words for a help text: a, b or c.
+// anyOf lists words in a help text: a, b or c.
 func anyOf[T ~string](words []T) string {
 	plain, last := texts(words...), len(words)-1
 	return strings.Join(plain[:last], ", ") + " or " + plain[last]
 }
 
-// texts are words as plain texts.
+// texts converts words to strings.
 func texts[T ~string](words ...T) []string {
 	plain := make([]string, len(words))
 	for i, w := range words {

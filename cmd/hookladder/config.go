@@ -26,10 +26,10 @@ func newConfig(s world) *cobra.Command {
 	var dev bool
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Print every setting, its value and where it comes from",
-		Long: `Prints every setting with its value and where it comes from: the default, the
-environment, a file that <name>_FILE names, or with --dev the .env file. Secrets
-are not shown. If settings are wrong, the errors follow, and the exit code is 2.`,
+		Short: "Print every setting, its value and its source",
+		Long: `Prints every setting with its value and its source: the default, the environment, a file
+of <name>_FILE, or with --dev the .env file. Secrets are not shown. If settings are
+wrong, the errors follow, and the exit code is 2.`,
 		Example: `  hookladder config
   LADDER=5s,1m hookladder config | grep LADDER
   hookladder config --dev`,
@@ -53,7 +53,7 @@ are not shown. If settings are wrong, the errors follow, and the exit code is 2.
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&dev, "dev", false, "as the dev command sees them: with .env and its own defaults")
+	cmd.Flags().BoolVar(&dev, "dev", false, "the settings of the dev command: with .env and its own defaults")
 	return cmd
 }
 
@@ -77,8 +77,8 @@ func shown(c settings.Found) string {
 	return c.Short()
 }
 
-// redactedURL shows where a store or a proxy is, without user and password. The
-// query stays out, since it may hold a token.
+// redactedURL is the URL of a store or a proxy without user, password and query, because
+// the query may have a token.
 func redactedURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -91,15 +91,15 @@ func redactedURL(text string) string {
 	return safe.String()
 }
 
-// warn tells of variables that look like settings and are none.
+// warn reports variables with names that are similar to settings.
 func warn(out io.Writer, from settings.Sources) {
 	for _, w := range append(settings.Near(from.Environ), settings.Near(from.Dotenv)...) {
 		fmt.Fprintln(out, "warning: "+w)
 	}
 }
 
-// storeOptions are the options of a command that needs a durable store. The error
-// without one ends with cure.
+// storeOptions are the options of a command that needs a durable store. Its error ends with
+// cure.
 func storeOptions(cmd *cobra.Command, read settings.Settings, found []settings.Found, cure string) (app.Options, error) {
 	if read.RedisURL == "" && read.DataDir == "" {
 		return app.Options{}, usagef("neither REDIS_URL nor DATA_DIR is set: %s", cure)
@@ -109,7 +109,7 @@ func storeOptions(cmd *cobra.Command, read settings.Settings, found []settings.F
 	return o, nil
 }
 
-// options are the settings as the process wants them.
+// options are the settings as options of the process.
 func options(s settings.Settings, found []settings.Found) app.Options {
 	listen := listenAddr(s, found)
 	if listen == settings.ListenOff {
@@ -156,7 +156,7 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 	}
 }
 
-// engineOf is how deliveries are made.
+// engineOf are the options of the engine.
 func engineOf(s settings.Settings) app.EngineOptions {
 	return app.EngineOptions{
 		Secrets:      s.SigningSecret,
@@ -180,7 +180,7 @@ func engineOf(s settings.Settings) app.EngineOptions {
 	}
 }
 
-// consoleOf is what people who look in with a browser are shown.
+// consoleOf are the options of the console.
 func consoleOf(s settings.Settings, found []settings.Found) app.ConsoleOptions {
 	list := make([]app.Setting, len(found))
 	for i, f := range found {
@@ -196,7 +196,7 @@ func consoleOf(s settings.Settings, found []settings.Found) app.ConsoleOptions {
 	}
 }
 
-// keepOf is for how long, and how many, deliveries are kept that have ended.
+// keepOf limits how long, and how many, finished deliveries are stored.
 func keepOf(s settings.Settings) dispatcher.Keep {
 	return dispatcher.Keep{
 		Finished:    s.Retention,
@@ -208,7 +208,7 @@ func keepOf(s settings.Settings) dispatcher.Keep {
 	}
 }
 
-// listenAddr joins LISTEN and PORT, of which LISTEN wins where it was given.
+// listenAddr is LISTEN, or else PORT.
 func listenAddr(s settings.Settings, found []settings.Found) string {
 	var listen settings.Found
 	for _, c := range found {
@@ -223,8 +223,7 @@ func listenAddr(s settings.Settings, found []settings.Found) string {
 	return cmp.Or(s.Listen, listen.Default)
 }
 
-// newLog makes the logger that LOG_LEVEL and LOG_FORMAT ask for. Without
-// LOG_FORMAT a person at a terminal gets text.
+// newLog creates the logger of LOG_LEVEL and LOG_FORMAT. At a terminal the default is text.
 func newLog(s settings.Settings, found []settings.Found, out io.Writer) *slog.Logger {
 	text := s.LogFormat == "text"
 	for _, c := range found {
@@ -239,18 +238,18 @@ func newLog(s settings.Settings, found []settings.Found, out io.Writer) *slog.Lo
 	return slog.New(slog.NewJSONHandler(out, o))
 }
 
-// renewable are the settings whose files are read again at SIGHUP. Others in
-// files, REDIS_URL and certificates, are read at the start only.
+// renewable are the settings whose files are read again at SIGHUP. Other files, with
+// REDIS_URL and certificates, are read only at the start.
 var renewable = []string{"API_KEYS", "SIGNING_SECRET", "ENCRYPTION_KEY"}
 
-// renewing reads the files of keys anew.
+// renewing reads the files of keys again.
 type renewing struct {
-	environ map[string]string // of the renewable settings that a file holds
+	environ map[string]string // the renewable settings that have a file
 	used    map[string][sha256.Size]byte
 	log     *slog.Logger
 }
 
-// newRenewing remembers what was read at the start.
+// newRenewing stores the hashes of the keys that were read at the start.
 func newRenewing(from settings.Sources, found []settings.Found, log *slog.Logger) *renewing {
 	r := &renewing{environ: map[string]string{}, log: log}
 	for _, name := range renewable {
@@ -262,8 +261,8 @@ func newRenewing(from settings.Sources, found []settings.Found, log *slog.Logger
 	return r
 }
 
-// listen reads the files at each SIGHUP until ctx ends. From now on that signal
-// does not end the process.
+// listen reads the files at each SIGHUP until ctx ends. From now on the signal does not end
+// the process.
 func (r *renewing) listen(ctx context.Context) <-chan app.Renewal {
 	signals, renewals := make(chan os.Signal, 1), make(chan app.Renewal)
 	signal.Notify(signals, syscall.SIGHUP)
@@ -281,7 +280,7 @@ func (r *renewing) listen(ctx context.Context) <-chan app.Renewal {
 	return renewals
 }
 
-// renew hands on what the files hold now. If one of them is wrong, no key changes.
+// renew sends the new keys. If a file is wrong, no key changes.
 func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 	if len(r.environ) == 0 {
 		r.log.Info("SIGHUP: no file of keys is named, so nothing is read anew", "settings", fileNames())
@@ -303,7 +302,7 @@ func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 	select {
 	case <-ctx.Done():
 		return
-	case renewals <- renewal: // a process that waits for its store takes none
+	case renewals <- renewal: // a process that waits for its store receives none
 	}
 	if err := <-renewal.Done; err != nil {
 		r.stay(err)
@@ -317,7 +316,7 @@ func (r *renewing) stay(err error) {
 	r.log.Error("SIGHUP: the files of keys can't be used, so the keys stay as they were", "err", err)
 }
 
-// sums tell whether a value changed, without keeping it.
+// sums are hashes of the values, so the values themselves are not stored.
 func (r *renewing) sums(found []settings.Found) map[string][sha256.Size]byte {
 	sums := map[string][sha256.Size]byte{}
 	for _, c := range found {

@@ -34,32 +34,32 @@ func newConsume(s world) *cobra.Command {
 	loop := pull.Loop{Grace: 20 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "consume <queue>",
-		Short: "Take from a queue, and hand each body to a program",
+		Short: "Take from a queue, and run a program with each body",
 		Long: `Takes deliveries of a queue, or of the endpoint of kind pull with this id. With --exec
-the shell runs a program for each: it reads the body from its standard input, and finds
-HOOKLADDER_DELIVERY_ID, _MESSAGE_ID, _TOPIC, _TENANT, _SUBJECT, _ATTEMPT and _CONTENT_TYPE
-in its environment. Its exit status says what became of the delivery:
+the shell runs a program for each delivery. The body is its standard input. The
+variables HOOKLADDER_DELIVERY_ID, _MESSAGE_ID, _TOPIC, _TENANT, _SUBJECT, _ATTEMPT and
+_CONTENT_TYPE are in its environment. Its exit status is the outcome of the delivery:
 
   0      delivered
-  65     dead: it is not tried again
-  other  it failed, and is tried again after its ladder's next wait; the last line of
-         its standard error is kept with the attempt
+  65     dead: it is not retried
+  other  failed: it is retried after the next wait of its ladder; the last line of
+         standard error is stored with the attempt
 
-A status of 126 or 127 says that there is no such program: then consume ends. Without
---exec each delivery is printed as a line of JSON, and is delivered then.
+A status of 126 or 127 means that there is no such program, and ends consume. Without
+--exec each delivery is printed as a line of JSON, and counts as delivered.
 
-It goes on until Ctrl-C. A program that runs may finish then. What is not finished after
-20 seconds is interrupted, and comes again.`,
+It runs until Ctrl-C. Then running programs may finish. After 20 seconds they are
+interrupted, and their deliveries are retried.`,
 		Example: `  hookladder consume orders --exec ./handle-order
   hookladder consume orders --exec 'jq -r .order_id' --parallel 8
   hookladder consume ep_01JC3A8Q7K --drain`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("name one queue, or one endpoint's id")
+				return usagef("consume needs one queue, or the id of one endpoint")
 			}
 			loop.Queue = args[0]
 			if !dispatcher.ValidQueue(loop.Queue) && !dispatcher.Lane(loop.Queue).IsEndpoint() {
-				return usagef("%q can be no queue's name: 1 to 64 of A-Z a-z 0-9 _ . -, not beginning with ep_, u_ or q_", loop.Queue)
+				return usagef("%q is not a valid name of a queue: use 1 to 64 of A-Z a-z 0-9 _ . -, and do not begin with ep_, u_ or q_", loop.Queue)
 			}
 			return checkConsume(&loop, program.Timeout)
 		},
@@ -79,12 +79,12 @@ It goes on until Ctrl-C. A program that runs may finish then. What is not finish
 	}
 	to.add(cmd, s)
 	flags := cmd.Flags()
-	flags.StringVar(&program.Command, "exec", "", "what the shell runs for each delivery")
-	term.DurationVar(flags, &program.Timeout, "timeout", time.Minute, "how long a program may run, up to 1h")
-	flags.IntVar(&loop.Workers, "parallel", 1, "how many run at once")
-	term.DurationVar(flags, &loop.Lease, "lease", 30*time.Second, "how soon a delivery comes again if this command dies; it is made longer meanwhile")
-	flags.IntVar(&loop.Most, "max", 0, "end after so many (default 0: go on)")
-	flags.BoolVar(&loop.Drain, "drain", false, "end once there is nothing to take")
+	flags.StringVar(&program.Command, "exec", "", "the shell command for each delivery")
+	term.DurationVar(flags, &program.Timeout, "timeout", time.Minute, "the time limit of a program, up to 1h")
+	flags.IntVar(&loop.Workers, "parallel", 1, "how many programs run at once")
+	term.DurationVar(flags, &loop.Lease, "lease", 30*time.Second, "how long a delivery is leased; the command extends the lease, and if it dies, the delivery is retried after it")
+	flags.IntVar(&loop.Most, "max", 0, "end after this number of deliveries (default 0: no limit)")
+	flags.BoolVar(&loop.Drain, "drain", false, "end when there are no more deliveries")
 	return cmd
 }
 
@@ -103,14 +103,14 @@ func checkConsume(l *pull.Loop, timeout time.Duration) error {
 	return nil
 }
 
-// sayer tells a person, at most what a terminal shows safely.
+// sayer prints messages for people, with control characters escaped.
 func sayer(out io.Writer) func(format string, args ...any) {
 	return func(format string, args ...any) {
 		fmt.Fprintln(out, "hookladder: "+term.Visible(fmt.Sprintf(format, args...)))
 	}
 }
 
-// printer prints each delivery, which is delivered then.
+// printer is a handler that prints each delivery.
 func printer(out io.Writer) pull.Handler {
 	return func(_ context.Context, d *wire.TakenDelivery) (wire.Settlement, error) {
 		text, err := d.Append(nil)
@@ -124,44 +124,44 @@ func printer(out io.Writer) pull.Handler {
 	}
 }
 
-// forwarding is hookladder listen with --forward-to: an endpoint of kind pull stands
-// for the app, so that nothing has to reach this machine.
+// forwarding is hookladder listen with --forward-to. It takes the deliveries of an endpoint
+// of kind pull, so no server has to reach this machine.
 type forwarding struct {
 	to       clientFlags
 	target   string
-	endpoint string // an endpoint that is there; empty: one is made, and goes at the end
+	endpoint string // an existing endpoint; empty: one is created, and deleted at the end
 	topics   []string
 	tenant   string
 	fail     int
 	delay    time.Duration
-	status   int    // 0: the app's answer stands
-	secret   string // what an endpoint that is made signs with
-	fresh    bool   // the server made it
+	status   int    // replaces the app's response; 0: does not
+	secret   string // of a created endpoint
+	fresh    bool   // the server created the secret
 }
 
-// add gives the command the flags.
+// add adds the flags to cmd.
 func (f *forwarding) add(cmd *cobra.Command, s world) {
 	f.to.add(cmd, s)
 	flags := cmd.Flags()
-	flags.StringVar(&f.target, "forward-to", "", "the URL of an app that gets each delivery, instead of a receiver here")
-	flags.StringVar(&f.endpoint, "endpoint", "", "with --forward-to: take from this endpoint of kind pull, by id or uid (default: one is made, and deleted at the end)")
-	flags.StringArrayVar(&f.topics, "topic", []string{"*"}, "with --forward-to: what it gets; may be repeated")
-	flags.StringVar(&f.tenant, "tenant", "", "with --forward-to: whose messages it gets")
-	flags.IntVar(&f.fail, "fail", 0, "with --forward-to: have the first so many attempts fail")
+	flags.StringVar(&f.target, "forward-to", "", "the URL of an app that receives each delivery, instead of this command")
+	flags.StringVar(&f.endpoint, "endpoint", "", "with --forward-to: take from this endpoint of kind pull, by id or uid (default: one is created, and deleted at the end)")
+	flags.StringArrayVar(&f.topics, "topic", []string{"*"}, "with --forward-to: the topics that it receives; may be repeated")
+	flags.StringVar(&f.tenant, "tenant", "", "with --forward-to: the tenant whose messages it receives")
+	flags.IntVar(&f.fail, "fail", 0, "with --forward-to: make this number of first attempts fail")
 	term.DurationVar(flags, &f.delay, "delay", 0, "with --forward-to: wait before each attempt")
 }
 
-// forwardFlags are those that need --forward-to, and receiverFlags those that it excludes.
+// forwardFlags need --forward-to, and receiverFlags exclude it.
 var (
 	forwardFlags  = []string{"endpoint", "topic", "tenant", "fail", "delay", "server", "key-file"}
 	receiverFlags = []string{"addr", "signature", "save"}
 )
 
-// check checks the flags that were given together.
+// check checks the combination of the flags.
 func (f *forwarding) check(cmd *cobra.Command, status int) error {
-	wrong, why := forwardFlags, "is for --forward-to"
+	wrong, why := forwardFlags, "needs --forward-to"
 	if f.target != "" {
-		wrong, why = receiverFlags, "is of a receiver here, and not for --forward-to"
+		wrong, why = receiverFlags, "can't be used with --forward-to"
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
@@ -177,22 +177,22 @@ func (f *forwarding) check(cmd *cobra.Command, status int) error {
 	u, err := url.Parse(f.target)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return usagef("--forward-to %q: must be a URL as http://localhost:3000/hooks", f.target)
+		return usagef("--forward-to %q: must be a URL such as http://localhost:3000/hooks", f.target)
 	case f.fail < 0:
 		return usagef("--fail %d: must be 0 or more", f.fail)
 	case f.delay < 0 || f.delay > time.Hour:
 		return usagef("--delay %s: must be from 0s to 1h", ladder.FormatDuration(f.delay))
 	case f.endpoint != "" && (cmd.Flags().Changed("topic") || cmd.Flags().Changed("tenant")):
-		return usagef("--topic and --tenant are of an endpoint that is made: leave them out with --endpoint")
+		return usagef("--topic and --tenant are for a created endpoint: leave them out with --endpoint")
 	}
 	return nil
 }
 
-// forwardWithin is how long an app may take to answer.
+// forwardWithin is the time limit for an app's response.
 const forwardWithin = 30 * time.Second
 
-// run forwards until ctx ends, or q is pressed. An endpoint that is made signs with the
-// secret; empty: with that of the environment, or with a fresh one.
+// run forwards until ctx ends, or q is pressed. secret is for a created endpoint; empty:
+// SIGNING_SECRET, or a random secret.
 func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 	api, err := f.to.client()
 	if err != nil {
@@ -201,7 +201,7 @@ func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 	ctx, quit := context.WithCancel(cmd.Context())
 	defer quit()
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		// A terminal that was closed, or a pipe, ends it too. Else the endpoint would be left.
+		// A closed terminal or pipe ends it too. Else the endpoint would not be deleted.
 		ctx, quit = signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGPIPE)
 		defer quit()
 	}
@@ -223,7 +223,7 @@ func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 			return errors.Join(err, forget())
 		}
 		defer restore()
-		app.Out, help = shown, "r sends the last one again, f has the next one fail, q ends it"
+		app.Out, help = shown, "r sends the last one again, f makes the next one fail, q ends it"
 	}
 	app.Println("taking from %s for %s; %s", endpoint, f.target, help)
 	if f.fresh {
@@ -235,19 +235,19 @@ func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 	}
 	err = loop.Run(ctx)
 	if isGone(err) {
-		return fmt.Errorf("%s was deleted, so nothing arrives here any more: %w", endpoint, err)
+		return fmt.Errorf("%s was deleted, so there are no more deliveries: %w", endpoint, err)
 	}
 	return errors.Join(err, forget())
 }
 
-// Keys that end it besides q: Ctrl-C and Ctrl-D, which a terminal hands on as they are
-// while keys are read.
+// Keys that end it besides q: Ctrl-C and Ctrl-D. A terminal in raw mode sends them as
+// characters.
 const (
 	keyInterrupt = 3
 	keyEnd       = 4
 )
 
-// press does what a key asks for. It answers false for those that end it.
+// press handles a key. It returns false for keys that end the command.
 func (f *forwarding) press(ctx context.Context, key byte, api *client.Client, endpoint string, app *pull.Forward) bool {
 	switch key {
 	case 'q', keyInterrupt, keyEnd:
@@ -258,7 +258,7 @@ func (f *forwarding) press(ctx context.Context, key byte, api *client.Client, en
 	case 'r':
 		last := app.Last()
 		if last == "" {
-			app.Println("nothing came yet")
+			app.Println("there was no delivery yet")
 			return true
 		}
 		if _, err := api.Retry(ctx, last, endpoint); err != nil {
@@ -268,20 +268,20 @@ func (f *forwarding) press(ctx context.Context, key byte, api *client.Client, en
 	return true
 }
 
-// isGone reports whether the API said that there is no such thing.
+// isGone reports whether the API returned not found.
 func isGone(err error) bool {
 	var p *client.Problem
 	return errors.As(err, &p) && p.Status == http.StatusNotFound
 }
 
-// open finds the endpoint, or makes one that no other listener has: each of them deletes
-// its own. forget deletes what was made.
+// open finds the endpoint, or creates one. No other listener shares it, because each of
+// them deletes its own. forget deletes a created endpoint.
 func (f *forwarding) open(ctx context.Context, api *client.Client) (id string, forget func() error, err error) {
 	keep := func() error { return nil }
 	if f.endpoint != "" {
 		view, err := api.Endpoint(ctx, f.endpoint)
 		if err == nil && view.Kind != "pull" {
-			err = usagef("--endpoint %s is called at its URL: name one of kind pull", f.endpoint)
+			err = usagef("--endpoint %s has a URL: use an endpoint of kind pull", f.endpoint)
 		}
 		return view.ID, keep, err
 	}
@@ -306,7 +306,7 @@ func (f *forwarding) open(ctx context.Context, api *client.Client) (id string, f
 	}, nil
 }
 
-// uidOf makes a uid of a text: other characters than those of uids become dashes.
+// uidOf makes a uid of a text: it replaces invalid characters with dashes.
 func uidOf(text string) string {
 	uid := []byte(text[:min(len(text), 128)])
 	for i, c := range uid {

@@ -20,7 +20,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// filterFlags choose deliveries, for every command that does.
+// filterFlags select deliveries.
 type filterFlags struct {
 	filter client.Filter
 	span   spanFlags
@@ -28,18 +28,18 @@ type filterFlags struct {
 
 func (f *filterFlags) add(cmd *cobra.Command) {
 	flags, of := cmd.Flags(), &f.filter
-	flags.StringArrayVar(&of.Statuses, "status", nil, anyOf(dispatcher.Statuses)+"; may be repeated, as each filter may")
-	flags.StringArrayVar(&of.Topics, "topic", nil, "a topic, or a pattern as payment.*")
+	flags.StringArrayVar(&of.Statuses, "status", nil, anyOf(dispatcher.Statuses)+"; may be repeated, as all filters may")
+	flags.StringArrayVar(&of.Topics, "topic", nil, "a topic, or a pattern such as payment.*")
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "a tenant")
-	flags.StringArrayVar(&of.Subjects, "subject", nil, "what the message is about, such as the number of an order")
-	flags.StringArrayVar(&of.SubjectLike, "subject-like", nil, "a subject as people write it: 8713, #8713 and \"ORDER 8713\" find order_8713")
+	flags.StringArrayVar(&of.Subjects, "subject", nil, "the subject of the message, such as an order number")
+	flags.StringArrayVar(&of.SubjectLike, "subject-like", nil, "a subject in another spelling: 8713, #8713 and \"ORDER 8713\" find order_8713")
 	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL, an endpoint's id or uid, q_<queue>, or a lane")
-	flags.StringArrayVar(&of.Reasons, "reason", nil, "why it is dead: "+anyReason)
-	flags.BoolVar(&of.Failed, "failed", false, "only what is not finished and had a failed attempt")
+	flags.StringArrayVar(&of.Reasons, "reason", nil, "the reason of a dead delivery: "+anyReason)
+	flags.BoolVar(&of.Failed, "failed", false, "only unfinished deliveries with a failed attempt")
 	f.span.add(cmd, "ended or due")
 }
 
-// read makes the filter of the flags.
+// read returns the filter of the flags.
 func (f *filterFlags) read() (client.Filter, error) {
 	var err error
 	f.filter.Since, f.filter.Until, err = f.span.read()
@@ -74,7 +74,7 @@ func newDeliveries(s world) *cobra.Command {
 				fmt.Fprintln(cmd.ErrOrStderr(), howFar(&page))
 			}
 			if !asJSON {
-				tellWhole(cmd, page.CompleteSince)
+				reportComplete(cmd, page.CompleteSince)
 			}
 			return nil
 		},
@@ -83,14 +83,14 @@ func newDeliveries(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "deliveries",
 		Short: "Find deliveries",
-		Long: `Lists deliveries, and of these only what all filters match. With --tenant,
---destination or a subject the newest accepted come first. Other lists begin with the
-newest that ended. Then come those in flight, those that are ready, and those that wait.
-A filter that is repeated matches any of its values. The command reads page after page
-until it has as many as --limit says, and prints the --cursor that goes on.
+		Long: `Lists the deliveries that match all filters. A repeated filter matches any of its
+values. With --tenant, --destination or a subject, the newest accepted deliveries come
+first. Other lists begin with the newest finished ones, followed by the deliveries that
+are in flight, ready, and waiting. The command reads pages until it has --limit
+deliveries, and prints the --cursor of the next page.
 
-With --csv a text that begins with =, +, -, @, a tab or a line break gets a ' before
-it, so that no program takes it for a formula.`,
+With --csv, a ' is put before a text that begins with =, +, -, @, a tab or a line
+break, because a spreadsheet would take it for a formula.`,
 		Example: `  hookladder deliveries --subject order_17
   hookladder deliveries --status dead --destination shop-42 --since 24h
   hookladder deliveries --failed --topic 'payment.*' --csv --limit 10000 > failed.csv`,
@@ -106,13 +106,13 @@ it, so that no program takes it for a formula.`,
 	return cmd
 }
 
-// howFar says how far a list was read that goes on.
+// howFar says how many deliveries were read of a list that continues.
 func howFar(page *wire.Page) string {
-	text := fmt.Sprintf("looked at %d deliveries", page.LookedAt)
+	text := fmt.Sprintf("read %d deliveries", page.LookedAt)
 	if !page.LookedUntil.IsZero() {
 		text += ", back to " + page.LookedUntil.Text()
 	}
-	return text + ", there are others"
+	return text + "; there are more"
 }
 
 // readDeliveries reads pages up to the limit, and returns the last one with the deliveries of
@@ -131,7 +131,7 @@ func readDeliveries[P any](p *pageFlags, read func(limit int, cursor string) (P,
 	return all, err
 }
 
-// endedFlags choose what ended of an endpoint, and how it is printed.
+// endedFlags select the finished deliveries of an endpoint, and their format.
 type endedFlags struct {
 	shown    bool // at a terminal
 	statuses []string
@@ -161,7 +161,7 @@ func (f *endedFlags) print(out io.Writer, page wire.EndedPage) {
 	show.Deliveries(out, page.Data)
 }
 
-// newEndpointsDeliveries lists what a merchant compares at the end of a day.
+// newEndpointsDeliveries lists the finished deliveries of an endpoint, for a daily report.
 func newEndpointsDeliveries(s world) *cobra.Command {
 	f := endedFlags{page: pageFlags{many: true}}
 	cmd := apiCall[wire.EndedPage]{
@@ -177,21 +177,22 @@ func newEndpointsDeliveries(s world) *cobra.Command {
 			}, func(p *wire.EndedPage) (*[]wire.Delivery, *int, *string) { return &p.Data, &p.LookedAt, p.NextCursor })
 		},
 		text: f.print,
-		then: tellEnded,
+		then: reportEnded,
 		page: &f.page,
 		next: func(page wire.EndedPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "deliveries <endpoint>",
-		Short: "List what ended of an endpoint, oldest first",
-		Long: `Lists the deliveries to an endpoint that were delivered, died or were cancelled, in
-the order of their ends: what its owner compares at the end of a day.
+		Short: "List the finished deliveries of an endpoint, oldest first",
+		Long: `Lists the delivered, dead and cancelled deliveries of an endpoint, ordered by the time
+when they finished. Its owner can compare them with other records at the end of a day.
 
-It ends with a cursor. With that, and the same --status, the next call goes on with
-what ended since, and skips nothing. One that was retried and ended anew comes again.
-It says where some of what ended was forgotten already.
+The last line has a cursor. With that cursor and the same --status, the next call lists
+the deliveries that finished since, and skips none. A delivery that was retried and
+finished again is listed again. The command also says if some of the deliveries are not
+stored any more.
 
-With --csv a text that begins with =, +, -, @, a tab or a line break gets a ' before
-it, so that no program takes it for a formula.`,
+With --csv, a ' is put before a text that begins with =, +, -, @, a tab or a line
+break, because a spreadsheet would take it for a formula.`,
 		Example: `  hookladder endpoints deliveries shop-42 --since 24h --csv > yesterday.csv
   hookladder endpoints deliveries shop-42 --status dead --since 2026-01-31T00:00:00Z`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -205,22 +206,22 @@ it, so that no program takes it for a formula.`,
 	return cmd
 }
 
-// tellEnded says how the list goes on, and whether it is whole.
-func tellEnded(cmd *cobra.Command, page wire.EndedPage, asJSON bool) error {
+// reportEnded prints the cursor for later deliveries, and whether the list is complete.
+func reportEnded(cmd *cobra.Command, page wire.EndedPage, asJSON bool) error {
 	if asJSON {
 		return nil
 	}
-	tellWhole(cmd, page.CompleteSince)
+	reportComplete(cmd, page.CompleteSince)
 	if page.NextCursor == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "what ends later with --cursor %s\n", page.ResumeCursor)
+		fmt.Fprintf(cmd.ErrOrStderr(), "deliveries that finish later with --cursor %s\n", page.ResumeCursor)
 	}
 	return nil
 }
 
-// tellWhole says from when a list is whole, where something may be missing.
-func tellWhole(cmd *cobra.Command, since wire.Time) {
+// reportComplete says from which time on a list is complete, if some entries may be missing.
+func reportComplete(cmd *cobra.Command, since wire.Time) {
 	if !since.IsZero() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "whole since %s: of what ended before, some was forgotten\n", since.Text())
+		fmt.Fprintf(cmd.ErrOrStderr(), "complete since %s: some earlier deliveries are not stored any more\n", since.Text())
 	}
 }
 
@@ -231,15 +232,15 @@ func newTail(s world) *cobra.Command {
 	f := &tailer{}
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show attempts as they happen",
-		Long: `Shows each attempt as it happens, and each end without one: a line with its time,
-outcome, the receiver's status, how long it took, destination, message, and what went
-wrong. It goes on until Ctrl-C. Where the connection is lost it connects again and goes
-on behind the last line, or says that some are missing.
+		Short: "Print attempts as they happen",
+		Long: `Prints a line for each attempt, and for each delivery that ends without one: the time,
+the outcome, the receiver's status, the duration, the destination, the message and the
+error. It runs until Ctrl-C. If the connection is lost, it reconnects and continues
+after the last line, or says that some attempts are missing.
 
-Outcomes are delivered, retry (it failed and is tried again), dead, back (no attempt
-was made after all) and cancelled. Filters may be repeated: any of their values
-matches. With --since it begins with the attempts of that time, as far as they are kept.`,
+Outcomes are delivered, retry (it failed and is retried), dead, back (no attempt was
+made after all) and cancelled. A repeated filter matches any of its values. With
+--since it begins with the attempts since that time that are still stored.`,
 		Example: `  hookladder tail
   hookladder tail --destination https://shop.example/hooks --outcome retry --outcome dead
   hookladder tail --topic 'payment.*' --status-code 401 --status-code 403
@@ -267,40 +268,40 @@ matches. With --since it begins with the attempts of that time, as far as they a
 	}
 	to.add(cmd, s)
 	flags, of := cmd.Flags(), &f.filter
-	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL, endpoint's id or uid, q_<queue>, or lane")
+	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL, endpoint (id or uid), q_<queue>, or lane")
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "only of this tenant")
-	flags.StringArrayVar(&of.Topics, "topic", nil, "only with this topic, or a pattern as payment.*")
-	flags.StringArrayVar(&of.Subjects, "subject", nil, "only with this subject, such as the number of an order")
+	flags.StringArrayVar(&of.Topics, "topic", nil, "only with this topic, or a pattern such as payment.*")
+	flags.StringArrayVar(&of.Subjects, "subject", nil, "only with this subject, such as an order number")
 	flags.StringArrayVar(&of.Messages, "message", nil, "only of the message with this id")
 	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only "+anyOf(dispatcher.Happenings))
-	flags.IntSliceVar(&of.StatusCodes, "status-code", nil, "only with this status in the receiver's answer")
-	flags.StringArrayVar(&of.Jobs, "job", nil, "only what the job with this id sent")
-	flags.StringVar(&since, "since", "", "first those since this time: 2026-01-31T12:00:00Z, or 10m for so long ago")
+	flags.IntSliceVar(&of.StatusCodes, "status-code", nil, "only with this status of the receiver's response")
+	flags.StringArrayVar(&of.Jobs, "job", nil, "only attempts of the job with this id")
+	flags.StringVar(&since, "since", "", "first the attempts since this time, such as 2026-01-31T12:00:00Z, or an age such as 10m")
 	flags.BoolVar(&asJSON, "json", false, "print each attempt as JSON, one a line")
 	completes(cmd, "outcome", texts(dispatcher.Happenings...)...)
 	return cmd
 }
 
-// tailer follows attempts over lost connections.
+// tailer follows attempts, and reconnects when a connection is lost.
 type tailer struct {
 	client *client.Client
 	filter client.AttemptFilter
 	show   func(*wire.LoggedAttempt) error
 	say    func(format string, args ...any) // to standard error
 
-	last   string // id of the last event; empty: none came yet
-	lost   bool   // and the connection is not there again
+	last   string // id of the last event; empty: there was none
+	lost   bool   // the connection is lost
 	failed error  // of show
 }
 
-// Waits before the next connection: they double, and begin anew when one stands.
+// The backoff between two connections. It starts again after a successful one.
 const (
 	tailFirst = 500 * time.Millisecond
 	tailMost  = 15 * time.Second
 )
 
-// run follows until ctx ends. What is wrong at the beginning, or can't become better,
-// is an error.
+// run follows attempts until ctx ends. It returns an error if the first call fails, or if
+// a retry would fail too.
 func (f *tailer) run(ctx context.Context) error {
 	for wait := tailFirst; ; wait = min(2*wait, tailMost) {
 		err := f.client.Follow(ctx, f.filter, f.last, f.event)
@@ -315,7 +316,7 @@ func (f *tailer) run(ctx context.Context) error {
 		case f.last == "":
 			return err
 		case answered && p.Status == http.StatusUnprocessableEntity:
-			f.say("some attempts are missing: the server does not know any more where this was (%s)", term.Visible(p.Error()))
+			f.say("some attempts are missing: the server does not have this position any more (%s)", term.Visible(p.Error()))
 			f.last, f.filter.Since = "", time.Time{}
 			continue
 		case answered && p.Status < 500 && p.Status != http.StatusTooManyRequests, !answered && !errors.Is(err, client.ErrUnreachable):
@@ -338,7 +339,7 @@ func (f *tailer) run(ctx context.Context) error {
 	}
 }
 
-// event takes one event.
+// event handles one event.
 func (f *tailer) event(e client.Event) error {
 	f.last = cmp.Or(e.ID, f.last)
 	switch {
@@ -346,10 +347,10 @@ func (f *tailer) event(e client.Event) error {
 		f.lost = false
 		f.say("connected again")
 	case e.End != nil && e.End.Reason == "slow":
-		f.say("the server ended the stream, since this is too slow to show all: fewer would match with a filter")
+		f.say("the server ended the stream, because this command is too slow to print all attempts: use a filter")
 	}
 	if e.End != nil && e.End.Reason == "busy" {
-		f.say("the server ended the stream, because other callers need the places to wait")
+		f.say("the server ended the stream, because other callers need its connections")
 	}
 	switch {
 	case e.Gap != nil:

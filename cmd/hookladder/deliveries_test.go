@@ -66,7 +66,7 @@ func TestDeliveriesThatFindTooLittleSayHowFarTheyLooked(t *testing.T) {
 	got := command(t, environ, "", "deliveries")
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Len(t, *calls, mostPages)
-	require.Equal(t, "looked at 5000000 deliveries, there are others\nmore with --cursor c2\n", got.err)
+	require.Equal(t, "read 5000000 deliveries; there are more\nmore with --cursor c2\n", got.err)
 }
 
 func TestDeliveriesAsCSVAreNoFormulas(t *testing.T) {
@@ -94,7 +94,7 @@ func TestWhatEndedOfAnEndpointIsReadPageByPage(t *testing.T) {
 		"GET /v1/endpoints/shop-42/deliveries?cursor=c3&limit=2" + span,
 	}, *calls)
 	require.Equal(t, csvHeader+deadRow+deadRow, got.out)
-	require.Equal(t, "whole since 2026-01-01T00:00:00.000Z: of what ended before, some was forgotten\nwhat ends later with --cursor c4\n", got.err)
+	require.Equal(t, "complete since 2026-01-01T00:00:00.000Z: some earlier deliveries are not stored any more\ndeliveries that finish later with --cursor c4\n", got.err)
 
 	environ, _ = newTestLanes(t, pages...)
 	got = command(t, environ, "", "endpoints", "deliveries", "shop-42", "--limit", "1")

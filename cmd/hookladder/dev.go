@@ -26,13 +26,13 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// devDefaults are what dev has in place of a setting's own default.
+// devDefaults replace the defaults of settings for dev.
 var devDefaults = map[string]string{
 	"LINK_ALLOW_NETS": "127.0.0.0/8,::1/128",
-	"ALLOW_NETS":      "127.0.0.0/8,::1/128", // the demo receiver, and what a person writes on this machine
-	"RETENTION_MAX":   "2000",                // the Redis in memory sorts all of them for each look
+	"ALLOW_NETS":      "127.0.0.0/8,::1/128", // the demo receiver, and receivers of a developer on this machine
+	"RETENTION_MAX":   "2000",                // the Redis in memory sorts all of them for each query
 	"SHUTDOWN_GRACE":  "2s",                  // a person waits after Ctrl-C
-	"LOG_LEVEL":       "warn",                // the lines about attempts tell the story
+	"LOG_LEVEL":       "warn",                // dev prints the attempts itself
 	"LOG_FORMAT":      "text",
 }
 
@@ -42,26 +42,27 @@ type devFlags struct {
 	receiver string
 	speed    float64
 	demo     bool
-	key      string // to publish the demo with, where API_KEYS is set
+	key      string // publishes the demo if API_KEYS is set
 }
 
 func newDev(s world) *cobra.Command {
 	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Try it out: everything in one process, with a receiver to deliver to",
-		Long: `Runs everything in one process: the API, the console, the dispatcher, a Redis in
-memory and a receiver that verifies what it gets. It prints the console's address
-and a curl to try, and then each attempt as a line. It needs nothing and keeps
-nothing, and it is not for production.
-With DATA_DIR it runs a redis-server of its own in place of the one in memory, and
-keeps its messages for the next time.
+		Short: "Try it out: everything in one process, with a demo receiver",
+		Long: `Runs everything in one process: the API, the console, the dispatcher, a Redis in memory
+and a receiver that verifies callbacks. It prints the address of the console and a curl
+command to try, and then a line for each attempt. It needs nothing, stores nothing, and
+is not for production.
+With DATA_DIR it runs its own redis-server instead of the Redis in memory, and stores
+its messages there.
 
-The receiver's paths: /ok takes everything, /flaky fails twice for each message
-and then takes it, /fail fails until its page mends it, /slow answers after two seconds.
+The paths of the receiver: /ok accepts everything, /flaky fails twice for each message
+and then accepts it, /fail fails until you press Mend on its page, /slow responds after
+two seconds.
 
-Settings come from the environment and from a .env file in the current folder;
-REDIS_URL is not used. hookladder config --dev shows them.`,
+Settings come from the environment and from a .env file in the current folder. REDIS_URL
+is not used. hookladder config --dev prints them.`,
 		Example: `  hookladder dev
   hookladder dev --demo
   hookladder dev --demo --speed 1000     # climbs the 25 hours of the ladder in 91 seconds
@@ -78,13 +79,13 @@ REDIS_URL is not used. hookladder config --dev shows them.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "", "where the API listens (default LISTEN or PORT, else 127.0.0.1:8080)")
 	flags.StringVar(&f.receiver, "receiver", "127.0.0.1:8081", "where the demo receiver listens")
-	flags.Float64Var(&f.speed, "speed", 1, "how many times shorter the waits of the ladder and of breakers are")
-	flags.BoolVar(&f.demo, "demo", false, "publish one message to each of the receiver's paths, and some for two merchants")
+	flags.Float64Var(&f.speed, "speed", 1, "divides the waits of the ladder and of breakers by this number")
+	flags.BoolVar(&f.demo, "demo", false, "publish one message to each path of the receiver, and some for two merchants")
 	return cmd
 }
 
-// untilHangUp ends too when the terminal is closed, unless that signal is ignored
-// (nohup). What is under way then ends as with Ctrl-C.
+// untilHangUp also ends when the terminal is closed, unless the signal is ignored (nohup).
+// The shutdown is the same as after Ctrl-C.
 func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)
@@ -141,8 +142,8 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 	return p.run(cmd.Context(), o)
 }
 
-// verifying are the secrets that the receiver accepts: that of messages without a
-// tenant, and that of an endpoint that was given SIGNING_SECRET as its own.
+// verifying are the secrets that the receiver accepts: the secret of messages without a
+// tenant, and SIGNING_SECRET, which an endpoint may have as its own secret.
 func verifying(s settings.Settings) []signer.Secret {
 	if s.SigningDerive != settings.DeriveTenant {
 		return s.SigningSecret
@@ -154,11 +155,11 @@ func verifying(s settings.Settings) []signer.Secret {
 	return append(own, s.SigningSecret...)
 }
 
-// playStore puts the store into this process, or into DATA_DIR. REDIS_URL and the
-// settings that belong to it are for serve: a playground must not touch its store.
+// playStore puts the store into this process, or into DATA_DIR. It ignores REDIS_URL and
+// its settings, because a playground must not change the store of serve.
 func playStore(o app.Options) app.Options {
 	o.RedisURL, o.RedisMode, o.RedisMaster, o.RedisCAFile = "", "", "", ""
-	o.StoreWait = storeWait // a busy machine may need longer for its scripts than one call may take
+	o.StoreWait = storeWait // a busy machine may load the scripts slower than the timeout of a call
 	if o.DataDir == "" {
 		o.InMemory, o.Durability = true, dispatcher.Durability{}
 	}
@@ -166,14 +167,14 @@ func playStore(o app.Options) app.Options {
 	return o
 }
 
-// faster shortens a breaker's wait as much as the ladder: at its own length it
-// would take longer than the whole ladder.
+// faster shortens a breaker's wait as much as the ladder. Else it would be longer than the
+// whole ladder.
 func faster(wait time.Duration, speed float64) time.Duration {
 	short := min(float64(wait)/speed, float64(settings.MostOpen))
 	return max(time.Duration(short), time.Millisecond)
 }
 
-// playground is dev as it runs: the process and the receiver beside it.
+// playground is the running dev command: the process and the receiver.
 type playground struct {
 	flags   devFlags
 	out     io.Writer
@@ -212,8 +213,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 	return g.Wait()
 }
 
-// begin prints what runs, publishes what the demo asks for, and then prints
-// attempts until ctx ends. Attempts are printed after the welcome.
+// begin prints the addresses, publishes the demo, and then prints attempts until ctx ends.
 func (p playground) begin(ctx context.Context, api, receiver string, watch *attemptPrinter) error {
 	p.welcome(api, receiver)
 	if p.flags.demo {
@@ -227,7 +227,7 @@ func (p playground) begin(ctx context.Context, api, receiver string, watch *atte
 func (p playground) welcome(api, receiver string) {
 	say := func(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
 	if p.dataDir == "" {
-		say("Hookladder %s, in memory: when this ends, everything is forgotten.", version)
+		say("Hookladder %s, in memory: when this ends, all data is lost.", version)
 	} else {
 		say("Hookladder %s, with its data in %s.", version, p.dataDir)
 	}
@@ -274,11 +274,11 @@ func (p playground) secret() string {
 	return `'"$SIGNING_SECRET"'`
 }
 
-// watchBuffer is how many attempts may wait to be printed. A terminal that is
-// stopped must not stop deliveries, so attempts beyond it are only counted.
+// watchBuffer is how many attempts may wait to be printed. A stopped terminal must not stop
+// deliveries, so more attempts are only counted.
 const watchBuffer = 4096
 
-// attemptPrinter prints each attempt as a line a person can read.
+// attemptPrinter prints a line for each attempt.
 type attemptPrinter struct {
 	out    io.Writer
 	lines  chan string
@@ -289,7 +289,7 @@ func newAttemptPrinter(out io.Writer) *attemptPrinter {
 	return &attemptPrinter{out: out, lines: make(chan string, watchBuffer)}
 }
 
-// Attempted takes note of an attempt.
+// Attempted queues an attempt.
 func (w *attemptPrinter) Attempted(a dispatcher.Attempted) {
 	select {
 	case w.lines <- attemptLine(a):
@@ -298,16 +298,16 @@ func (w *attemptPrinter) Attempted(a dispatcher.Attempted) {
 	}
 }
 
-// Published prints nothing: the attempt will show it.
+// Published prints nothing, because the attempt is printed.
 func (w *attemptPrinter) Published(dispatcher.Published) {}
 
-// TookOver prints nothing: dev is one process.
+// TookOver prints nothing, because dev is one process.
 func (w *attemptPrinter) TookOver(int) {}
 
-// Died prints nothing: the log tells it.
+// Died prints nothing, because it is logged.
 func (w *attemptPrinter) Died(dispatcher.Death) {}
 
-// Run prints until ctx ends, and then what is left.
+// Run prints until ctx ends, and then the queued attempts.
 func (w *attemptPrinter) Run(ctx context.Context) error {
 	for {
 		select {
@@ -329,7 +329,7 @@ func (w *attemptPrinter) print(line string) {
 	fmt.Fprintln(w.out, line)
 }
 
-// attemptLine is time, message, destination, attempt, answer and what comes next.
+// attemptLine has the time, message, destination, attempt, response, and the next step.
 func attemptLine(a dispatcher.Attempted) string {
 	ended := a.Attempt.At.Add(a.Attempt.Duration).Local()
 	answer := cmp.Or(string(a.Attempt.Class), "taken") // a success without a status
@@ -337,11 +337,11 @@ func attemptLine(a dispatcher.Attempted) string {
 		answer = fmt.Sprint(a.Attempt.Status)
 	}
 	return fmt.Sprintf("%s  %s  %s  attempt %d  %s in %s  %s",
-		ended.Format(show.Clock), a.ID.Message, cmp.Or(a.Host, string(a.ID.Lane)), a.Attempt.Number, answer, rounded(a.Attempt.Duration), what(a))
+		ended.Format(show.Clock), a.ID.Message, cmp.Or(a.Host, string(a.ID.Lane)), a.Attempt.Number, answer, rounded(a.Attempt.Duration), nextStep(a))
 }
 
-// what is the state of the delivery after the attempt, in words.
-func what(a dispatcher.Attempted) string {
+// nextStep is the state of the delivery after the attempt, in words.
+func nextStep(a dispatcher.Attempted) string {
 	switch a.Attempt.Verdict {
 	case dispatcher.Delivered:
 		return "delivered"
@@ -358,7 +358,7 @@ func what(a dispatcher.Attempted) string {
 	}
 }
 
-// rounded keeps the digits that matter to a reader.
+// rounded rounds a duration for readers.
 func rounded(d time.Duration) string {
 	if d < 10*time.Millisecond {
 		return ladder.FormatDuration(d.Round(100 * time.Microsecond))

@@ -134,7 +134,7 @@ func TestDoctorOfWhatNoRepairHelps(t *testing.T) {
 	got = command(t, []string{evicts, "DURABILITY=fsync", "REDIS_MODE=single"}, "", "doctor")
 	require.Equal(t, exitFailed, got.code)
 	require.Regexp(t, `(?m)^  no +eviction +maxmemory-policy is allkeys-lfu`, got.out)
-	require.Contains(t, got.err, "of what is needed")
+	require.Contains(t, got.err, "required features")
 
 	require.Equal(t, exitUnreachable, command(t, []string{"REDIS_URL=redis://127.0.0.1:1"}, "", "doctor").code)
 	require.Equal(t, exitUsage, command(t, nil, "", "doctor").code)

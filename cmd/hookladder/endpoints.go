@@ -20,12 +20,12 @@ import (
 func newEndpoints(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "endpoints",
-		Short: "Register receivers, and change how they are called",
-		Long: `Creates and changes endpoints: receivers with a URL, topics, a secret and limits
-of their own. A message that names no URL goes to all endpoints of its tenant
-whose topics match its own.
+		Short: "Create and change endpoints",
+		Long: `Creates and changes endpoints. An endpoint is a receiver with its own URL, topics,
+secret and limits. A message without a destination goes to all endpoints of its tenant
+whose topics match.
 
-An endpoint is named by its id or by the uid that you gave it.`,
+Commands take the id of an endpoint, or your own uid for it.`,
 		Example: `  hookladder endpoints create --uid shop-42 --tenant shop_42 --url https://shop.example/hooks --topic 'payment.*'
   hookladder endpoints list --tenant shop_42
   hookladder endpoints rotate-secret shop-42 --overlap 24h`,
@@ -45,7 +45,7 @@ An endpoint is named by its id or by the uid that you gave it.`,
 	return cmd
 }
 
-// oneEndpoint takes exactly the name of an endpoint.
+// oneEndpoint accepts one argument, the id or uid of an endpoint.
 func oneEndpoint(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
 		return usagef("%s needs the id or uid of one endpoint; see %s --help", cmd.Name(), cmd.CommandPath())
@@ -53,10 +53,10 @@ func oneEndpoint(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// endpointCall is one call about one endpoint, which answers how it stands then.
+// endpointCall is a call for one endpoint, which returns the endpoint.
 type endpointCall func(c *client.Client, ctx context.Context, name string) (wire.EndpointView, error)
 
-// on makes the call what cmd runs.
+// on makes cmd run the call.
 func (call endpointCall) on(cmd *cobra.Command, s world) *cobra.Command {
 	cmd.Args = oneEndpoint
 	return apiCall[wire.EndpointView]{
@@ -71,7 +71,7 @@ func newEndpointsGet(s world) *cobra.Command {
 	return endpointCall((*client.Client).Endpoint).on(&cobra.Command{
 		Use:     "get <endpoint>",
 		Short:   "Show an endpoint",
-		Long:    `Shows an endpoint and how it stands. Its secret is not part of it.`,
+		Long:    `Shows an endpoint and its state, without its secret.`,
 		Example: `  hookladder endpoints get shop-42`,
 	}, s)
 }
@@ -79,8 +79,8 @@ func newEndpointsGet(s world) *cobra.Command {
 func newEndpointsPause(s world) *cobra.Command {
 	return endpointCall((*client.Client).PauseEndpoint).on(&cobra.Command{
 		Use:     "pause <endpoint>",
-		Short:   "Hold an endpoint: what is due waits",
-		Long:    `Holds an endpoint. What is published for it is kept and waits until it is resumed.`,
+		Short:   "Pause an endpoint",
+		Long:    `Pauses an endpoint. Its messages are stored, and wait until it is resumed.`,
 		Example: `  hookladder endpoints pause shop-42`,
 	}, s)
 }
@@ -89,8 +89,8 @@ func newEndpointsResume(s world) *cobra.Command {
 	return endpointCall((*client.Client).ResumeEndpoint).on(&cobra.Command{
 		Use:   "resume <endpoint>",
 		Short: "Resume an endpoint that was paused or disabled",
-		Long: `Lets an endpoint go on that was paused or disabled. Its breaker is closed, and
-what it asked for with Retry-After is forgotten.`,
+		Long: `Resumes an endpoint that was paused or disabled. It closes the breaker, and ends a wait
+that the receiver requested with Retry-After.`,
 		Example: `  hookladder endpoints resume shop-42`,
 	}, s)
 }
@@ -103,10 +103,10 @@ func newEndpointsConfirm(s world) *cobra.Command {
 		text: printEndpoint,
 	}.on(&cobra.Command{
 		Use:   "confirm <endpoint> <url>",
-		Short: "Make the URL that a link set your own",
-		Long: `Makes the URL that a merchant's people set by a link your own: the endpoint's
-headers are sent to it, and ALLOW_NETS holds for it. Give the URL as you have read it.
-If the endpoint has another one by now, nothing is changed.`,
+		Short: "Confirm a URL that was set by a link",
+		Long: `Confirms a URL that a merchant's people set by a link. From then on the endpoint's
+headers are sent to it, and ALLOW_NETS applies to it. Pass the URL that you checked:
+if the endpoint has another URL by now, nothing is changed.`,
 		Example: `  hookladder endpoints confirm shop-42 https://new.shop.example/hooks`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 || args[0] == "" || args[1] == "" {
@@ -135,13 +135,13 @@ func newEndpointsCreate(s world) *cobra.Command {
 		text: printEndpoint,
 	}.on(&cobra.Command{
 		Use:   "create",
-		Short: "Register a receiver",
-		Long: `Registers a receiver and prints it with its secret, a new one unless you give
-yours. With a --uid of your own you may repeat the call: the same endpoint again is
-answered as it is, a different one with that uid is refused.
+		Short: "Create an endpoint",
+		Long: `Creates an endpoint and prints it with its secret, which is a new one by default. With
+your own --uid you may repeat the call: the same endpoint is returned again, and a
+different one with that uid is refused.
 
-With --pull it has no URL: what it gets waits until your program takes it, with
-POST /v1/queues/<its id>/take, signed as a callback is.`,
+With --pull the endpoint has no URL. Its deliveries wait until your program takes them
+with POST /v1/queues/<its id>/take. They are signed as callbacks are.`,
 		Example: `  hookladder endpoints create --uid till-7 --tenant shop_42 --pull --topic 'payment.*'
   hookladder endpoints create --uid shop-42 --tenant shop_42 --url https://shop.example/hooks --topic 'payment.*'
   hookladder endpoints create --url https://shop.example/hooks --topic '*' --rate 20/s --signature github`,
@@ -149,10 +149,10 @@ POST /v1/queues/<its id>/take, signed as a callback is.`,
 	}, s)
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&uid, "uid", "", "a name of your own, usable wherever its id is")
-	flags.StringVar(&tenant, "tenant", "", "the tenant whose messages it gets (default: messages without a tenant)")
-	flags.BoolVar(&f.pull, "pull", false, "it has no URL: what it gets is taken")
-	flags.StringVar(&secretFile, "secret-file", "", "a file that holds its secret, - for standard input (default: a new secret)")
+	flags.StringVar(&uid, "uid", "", "your own id for it, which commands and the API accept too")
+	flags.StringVar(&tenant, "tenant", "", "the tenant whose messages it receives (default: messages without a tenant)")
+	flags.BoolVar(&f.pull, "pull", false, "it has no URL: a program takes its deliveries")
+	flags.StringVar(&secretFile, "secret-file", "", "a file with its secret, - for standard input (default: a new secret)")
 	return cmd
 }
 
@@ -171,19 +171,19 @@ func newEndpointsUpdate(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "update <endpoint>",
 		Short: "Change an endpoint",
-		Long: `Changes what the flags name and leaves the rest. --topic replaces all topics;
---header and --metadata add to what is there; one without a text is removed.
---unset gives a field its default again.
+		Long: `Changes the fields of the flags, and no others. --topic replaces all topics. --header
+and --metadata add one, or remove it if the text is empty. --unset resets a field to
+its default.
 
-A new URL, header, timeout or success is used from the next attempt on, also by
-deliveries that wait already; a new ladder from the next rung on.`,
+A new URL, header, timeout or success is used from the next attempt on, also for
+deliveries that are waiting. A new ladder is used from the next rung on.`,
 		Example: `  hookladder endpoints update shop-42 --url https://new.shop.example/hooks
   hookladder endpoints update shop-42 --rate 5/s --header 'x-shop: 42'
   hookladder endpoints update shop-42 --unset rate --header 'x-shop:'`,
 		Args: oneEndpoint,
 	}, s)
 	f.add(cmd)
-	cmd.Flags().StringSliceVar(&unset, "unset", nil, "fields to give their default again, such as rate,headers")
+	cmd.Flags().StringSliceVar(&unset, "unset", nil, "fields to reset to their default, such as rate,headers")
 	completes(cmd, "unset", unsettable...)
 	return cmd
 }
@@ -207,12 +207,11 @@ func newEndpointsDelete(s world) *cobra.Command {
 		},
 	}.on(&cobra.Command{
 		Use:   "delete <endpoint>",
-		Short: "Delete an endpoint, and cancel what waits for it",
-		Long: `Deletes an endpoint. What waits for it is cancelled, and the answer says how much.
+		Short: "Delete an endpoint, and cancel its waiting deliveries",
+		Long: `Deletes an endpoint, cancels its waiting deliveries, and prints how many.
 
-On a terminal it says how much waits and asks first. A script gives --yes: without
-it nothing is deleted. A wrong name would cancel all that waits for a receiver, and
-nothing brings that back.`,
+At a terminal it first shows how many deliveries are waiting, and asks. A script has
+to pass --yes, or nothing is deleted. Cancelled deliveries can't be restored.`,
 		Example: `  hookladder endpoints delete shop-42
   hookladder endpoints delete shop-42 --yes`,
 		Args: oneEndpoint,
@@ -221,10 +220,11 @@ nothing brings that back.`,
 	return cmd
 }
 
-// askDelete says what a delete cancels, and is an error unless a person agrees.
+// askDelete shows how many deliveries a delete cancels. It returns an error unless the
+// person agrees.
 func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error {
 	if !s.canAsk(cmd) {
-		return usagef("delete cancels what waits for %s: give --yes, or call it on a terminal, where it asks", term.Visible(name))
+		return usagef("delete cancels the waiting deliveries of %s: pass --yes, or run it at a terminal, where it asks", term.Visible(name))
 	}
 	e, err := c.Endpoint(cmd.Context(), name)
 	if err != nil {
@@ -255,13 +255,13 @@ func newEndpointsList(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "list",
 		Short: "List endpoints, the newest first",
-		Long: `Lists endpoints, the newest first: all of them, or those of a --tenant, which may be
-repeated. With --tenant '' it lists those without a tenant.`,
+		Long: `Lists endpoints, the newest first: all of them, or only the endpoints of a --tenant,
+which may be repeated. --tenant '' lists the endpoints without a tenant.`,
 		Example: `  hookladder endpoints list
   hookladder endpoints list --tenant shop_42 --json`,
 		Args: noArgs,
 	}, s)
-	cmd.Flags().StringArrayVar(&tenants, "tenant", nil, "only those of this tenant; may be repeated")
+	cmd.Flags().StringArrayVar(&tenants, "tenant", nil, "only endpoints of this tenant; may be repeated")
 	return cmd
 }
 
@@ -287,8 +287,8 @@ func newEndpointsSecret(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "secret <endpoint>",
 		Short: "Show an endpoint's secrets",
-		Long: `Shows the secrets that sign for an endpoint now: the current one, and those that
-were rotated out until their overlap ends. It needs a key with the scope admin.`,
+		Long: `Shows the secrets that sign for an endpoint now: the current secret, and previous ones
+until their overlap ends. It needs a key with the scope admin.`,
 		Example: `  hookladder endpoints secret shop-42`,
 		Args:    oneEndpoint,
 	}, s)
@@ -328,19 +328,19 @@ func newEndpointsRotateSecret(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "rotate-secret <endpoint>",
 		Short: "Give an endpoint a new secret",
-		Long: `Gives an endpoint a new secret. Until the overlap ends the old one signs as well, so
-that the receiver may know either. With --overlap 0s the old one ends now.
-It prints the new one; hookladder endpoints secret shows it again.`,
+		Long: `Gives an endpoint a new secret, and prints it. Until the overlap ends, the old secret
+signs as well, so the receiver may have either. With --overlap 0s the old secret ends
+now. hookladder endpoints secret prints the secrets again.`,
 		Example: `  hookladder endpoints rotate-secret shop-42
   hookladder endpoints rotate-secret shop-42 --overlap 0s --secret-file new-secret`,
 		Args: oneEndpoint,
 	}, s)
-	cmd.Flags().StringVar(&overlap, "overlap", "24h", "how long the old secret signs too")
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the new secret, - for standard input (default: one is made)")
+	cmd.Flags().StringVar(&overlap, "overlap", "24h", "how long the old secret signs as well")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file with the new secret, - for standard input (default: a random one)")
 	return cmd
 }
 
-// printRotated shows the endpoint with its new secret, and when the one before ends.
+// printRotated prints the endpoint with its new secret, and when the old one ends.
 func printRotated(out io.Writer, e wire.Rotated) {
 	printEndpoint(out, e.EndpointView)
 	if e.PublicKey != "" {
@@ -353,9 +353,8 @@ func printRotated(out io.Writer, e wire.Rotated) {
 	fmt.Fprintf(out, "  %-13s %s\n", "old secret", until)
 }
 
-// errNotTaken makes the exit code of a test that failed. What the receiver
-// answered was printed.
-var errNotTaken = errors.New("the endpoint did not take the test message")
+// errNotTaken sets the exit code of a failed test. The receiver's response was printed.
+var errNotTaken = errors.New("the endpoint did not accept the test message")
 
 func newEndpointsTest(s world) *cobra.Command {
 	return apiCall[wire.EndpointTest]{
@@ -371,10 +370,10 @@ func newEndpointsTest(s world) *cobra.Command {
 		},
 	}.on(&cobra.Command{
 		Use:   "test <endpoint>",
-		Short: "Send an endpoint a test message, and show its answer",
-		Long: `Sends a message with the topic hookladder.test at once, ahead of all that waits,
-and shows the receiver's answer. There is one attempt. The exit code is 1 if the
-receiver did not take it.`,
+		Short: "Send an endpoint a test message, and show the response",
+		Long: `Sends a message with the topic hookladder.test at once, before all waiting deliveries,
+and shows the receiver's response. There is one attempt. The exit code is 1 if the
+receiver did not accept it.`,
 		Example: `  hookladder endpoints test shop-42`,
 		Args:    oneEndpoint,
 	}, s)

@@ -29,7 +29,7 @@ func TestDeleteAsksOnATerminalAndSaysHowMuchWaits(t *testing.T) {
 
 	got := command(t, env, "y\n", "endpoints", "delete", "shop-42")
 	require.Equal(t, exitUsage, got.code, "a pipe is no terminal")
-	require.Contains(t, got.err, "give --yes")
+	require.Contains(t, got.err, "pass --yes")
 	require.True(t, there())
 
 	answering := func(text string) (string, int) {

@@ -17,8 +17,7 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// endpointFlags are the flags that create and update have in common: what may be
-// said of an endpoint.
+// endpointFlags are the flags of create and update: the fields of an endpoint.
 type endpointFlags struct {
 	texts             map[string]*string // by the field's name
 	topics, allowed   []string
@@ -28,20 +27,20 @@ type endpointFlags struct {
 	pull              bool // of a new one
 }
 
-// endpointTexts are the fields whose text is the flag's.
+// endpointTexts are the fields that have a text.
 var endpointTexts = [][2]string{
 	{"url", "its URL"},
-	{"description", "a sentence for people"},
-	{"signature", "how it is signed: " + strings.Join(schemeNames(), ", ")},
-	{"signature_header", "the header that holds the signature, of hmac-hex only (default x-signature)"},
+	{"description", "a description"},
+	{"signature", "the signature scheme: " + strings.Join(schemeNames(), ", ")},
+	{"signature_header", "the header of the signature, only with hmac-hex (default x-signature)"},
 	{"ladder", "the waits between attempts, such as 1s,5s,1m"},
 	{"timeout", "the time limit of one attempt, 1s to 60s"},
-	{"disable_after", "disable it when no attempt succeeded for so long, such as 5d; 0s: never (default DISABLE_AFTER)"},
-	{"rate", "most attempts in a time, such as 20/s, 600/m or 50/h"},
-	{"success", "what it must answer: statuses such as 2xx,404, or a success rule as JSON"},
+	{"disable_after", "disable it after a time without a successful attempt, such as 5d; 0s: never (default DISABLE_AFTER)"},
+	{"rate", "the most attempts in a time, such as 20/s, 600/m or 50/h"},
+	{"success", "the responses that count as success: statuses such as 2xx,404, or a success rule as JSON"},
 }
 
-// unsettable are the fields of an endpoint that have a default to go back to.
+// unsettable are the fields of an endpoint that have a default.
 var unsettable = []string{
 	"topics", "topics_allowed", "description", "metadata", "signature", "signature_header", "headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
 	"disable_after",
@@ -53,21 +52,20 @@ func (f *endpointFlags) add(cmd *cobra.Command) {
 	for _, text := range endpointTexts {
 		f.texts[text[0]] = flags.String(flagOf(text[0]), "", text[1])
 	}
-	flags.StringArrayVar(&f.topics, "topic", nil, "a topic it gets, such as payment.paid, payment.* or *; may be repeated (a new one: *)")
-	flags.StringArrayVar(&f.allowed, "allow-topic", nil, "a pattern that links may choose among; may be repeated (default: the topics that you set)")
-	flags.StringArrayVar(&f.headers, "header", nil, "an extra header for it, \"name: value\"; may be repeated")
-	flags.StringArrayVar(&f.metadata, "metadata", nil, "a text for your own use, \"name=text\"; may be repeated")
-	flags.IntVar(&f.maxInFlight, "max-in-flight", 0, "most attempts at once (default ENDPOINT_MAX_IN_FLIGHT)")
-	flags.BoolVar(&f.ordered, "ordered", false, "deliver one at a time and in order; a failing one holds the rest")
-	flags.BoolVar(&f.disabled, "disabled", false, "deliver nothing to it: what is published for it is dead at once")
+	flags.StringArrayVar(&f.topics, "topic", nil, "a topic that it receives, such as payment.paid, payment.* or *; may be repeated (default of a new one: *)")
+	flags.StringArrayVar(&f.allowed, "allow-topic", nil, "a pattern of topics that people with a link may choose; may be repeated (default: the topics that you set)")
+	flags.StringArrayVar(&f.headers, "header", nil, "an additional header, \"name: value\"; may be repeated")
+	flags.StringArrayVar(&f.metadata, "metadata", nil, "your own metadata, \"name=text\"; may be repeated")
+	flags.IntVar(&f.maxInFlight, "max-in-flight", 0, "the most attempts at once (default ENDPOINT_MAX_IN_FLIGHT)")
+	flags.BoolVar(&f.ordered, "ordered", false, "deliver one at a time and in order; a failing delivery blocks the others")
+	flags.BoolVar(&f.disabled, "disabled", false, "deliver nothing to it: its new deliveries are dead at once")
 	completes(cmd, "signature", schemeNames()...)
 }
 
 // flagOf is the flag of a field.
 func flagOf(field string) string { return strings.ReplaceAll(field, "_", "-") }
 
-// fields are what the flags that were given ask for, as the API spells it. What
-// it checks is left to it.
+// fields are the fields of the flags that were passed, as in the API, which checks them.
 func (f *endpointFlags) fields(cmd *cobra.Command) (map[string]any, error) {
 	fields := map[string]any{}
 	given := cmd.Flags().Changed
@@ -115,7 +113,7 @@ func (f *endpointFlags) fields(cmd *cobra.Command) (map[string]any, error) {
 	return fields, nil
 }
 
-// endpoint is the new endpoint that the flags ask for.
+// endpoint is the new endpoint of the flags.
 func (f *endpointFlags) endpoint(cmd *cobra.Command, names map[string]string, secretFile string) (*wire.Endpoint, error) {
 	fields, err := f.fields(cmd)
 	if err != nil {
@@ -147,7 +145,7 @@ func (f *endpointFlags) endpoint(cmd *cobra.Command, names map[string]string, se
 	return &e, nil
 }
 
-// patch is the change that the flags ask for. A field to unset is null in it.
+// patch is the change of the flags. A field to unset is null in it.
 func (f *endpointFlags) patch(cmd *cobra.Command, unset []string) (map[string]any, error) {
 	patch, err := f.fields(cmd)
 	if err != nil {
@@ -166,8 +164,8 @@ func (f *endpointFlags) patch(cmd *cobra.Command, unset []string) (map[string]an
 	return patch, nil
 }
 
-// pairs are names and texts as flags give them. A name without a text is null,
-// which in an update takes it away.
+// pairs parses the names and texts of a flag. A name without a text is null, and an update
+// removes it.
 func pairs(flag, between string, given []string) (map[string]any, error) {
 	found := map[string]any{}
 	for _, one := range given {
@@ -184,9 +182,9 @@ func pairs(flag, between string, given []string) (map[string]any, error) {
 	return found, nil
 }
 
-// readSecretFile reads a secret from a file, or from standard input where it is
-// "-". There is no flag for the secret itself: it would stand in the list of
-// processes and in the shell's history.
+// readSecretFile reads a secret from a file, or from standard input for "-". There is no
+// flag for the secret itself, because it would appear in the list of processes and in the
+// shell's history.
 func readSecretFile(name string, in io.Reader) (string, error) {
 	var text []byte
 	var err error
@@ -201,7 +199,7 @@ func readSecretFile(name string, in io.Reader) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// reachedAt is the URL of an endpoint, or how one without a URL is reached.
+// reachedAt is the URL of an endpoint, or its kind if it has none.
 func reachedAt(e *wire.EndpointView, url string) string {
 	if e.Kind == "pull" {
 		return "(pull)"
@@ -209,10 +207,10 @@ func reachedAt(e *wire.EndpointView, url string) string {
 	return url
 }
 
-// maxSecretFile is far above any secret.
+// maxSecretFile is far larger than any secret.
 const maxSecretFile = 4 << 10
 
-// printEndpoint tells all of an endpoint that is set.
+// printEndpoint prints the fields of an endpoint that are set.
 func printEndpoint(out io.Writer, e wire.EndpointView) {
 	fmt.Fprintln(out, e.ID)
 	row := func(name, text string) {

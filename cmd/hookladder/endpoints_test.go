@@ -188,7 +188,7 @@ func TestATestThatTheReceiverRefusedExitsWith1(t *testing.T) {
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.out, "failed  500 in <1ms  status 500")
 	require.Contains(t, got.out, `"sorry\x1b[2J"`, "an answer can't change the terminal")
-	require.Contains(t, got.err, "did not take the test message")
+	require.Contains(t, got.err, "did not accept the test message")
 }
 
 func TestAListSaysHowItGoesOn(t *testing.T) {

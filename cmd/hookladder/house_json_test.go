@@ -12,7 +12,7 @@ import (
 // strictJSON are the folders that may import go-json-experiment, each with its reason. All
 // other JSON is for encoding/json.
 var strictJSON = map[string]string{
-	"cmd/hookladder/internal/samples":      "reads and edits a developer's file",
+	"cmd/hookladder":                       "trigger edits a developer's file, and verify formats a body as other programs do",
 	"dispatcher/internal/httpapi":          "reads requests, and writes responses with < > & as they are",
 	"dispatcher/internal/redisq/endpoints": "stored records keep their bytes",
 	"dispatcher/queue":                     "checks a body as the API does",

@@ -19,9 +19,9 @@ import (
 func newDead(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
-		Short: "List what is dead, send it again, or forget it",
-		Long: `What is dead was given up: its last rung failed, it expired, or its endpoint was
-disabled. It is kept for DEAD_RETENTION, and can be sent again.`,
+		Short: "List, replay or purge dead deliveries",
+		Long: `A delivery is dead if its last attempt failed, if it expired, or if its endpoint was
+disabled. It is stored for DEAD_RETENTION, and can be replayed.`,
 		Example: `  hookladder dead list --destination shop-42
   hookladder dead replay --destination shop-42 --rate 200/s`,
 		Args: noArgs,
@@ -31,7 +31,7 @@ disabled. It is kept for DEAD_RETENTION, and can be sent again.`,
 	return cmd
 }
 
-// deadFlags select what is dead.
+// deadFlags select dead deliveries.
 type deadFlags struct {
 	destinations, topics, tenants, subjects, reasons []string
 	span                                             spanFlags
@@ -39,19 +39,19 @@ type deadFlags struct {
 
 func (f *deadFlags) add(cmd *cobra.Command, span string) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint's id or uid, q_<queue>, or URL; may be repeated")
-	flags.StringArrayVar(&f.topics, "topic", nil, "only of this topic, or a pattern as payment.*; may be repeated")
+	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint (id or uid), q_<queue>, or URL; may be repeated")
+	flags.StringArrayVar(&f.topics, "topic", nil, "only with this topic, or a pattern such as payment.*; may be repeated")
 	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
-	flags.StringArrayVar(&f.subjects, "subject", nil, "only about this, such as the number of an order; may be repeated")
-	flags.StringArrayVar(&f.reasons, "reason", nil, "only those that died of it: "+anyReason+"; may be repeated")
+	flags.StringArrayVar(&f.subjects, "subject", nil, "only with this subject, such as an order number; may be repeated")
+	flags.StringArrayVar(&f.reasons, "reason", nil, "only with this reason: "+anyReason+"; may be repeated")
 	f.span.add(cmd, span)
 }
 
-// deadList is a page of what is dead, behind how much is by reason.
+// deadList is a page of dead deliveries, with counts by reason.
 type deadList struct {
 	wire.Page
-	groups []wire.DeadGroup // nil: the filters are of others than the counts have
-	more   bool             // there are other groups, smaller ones
+	groups []wire.DeadGroup // nil: the counts do not support the filters
+	more   bool             // there are more groups, which are smaller
 }
 
 func newDeadList(s world) *cobra.Command {
@@ -85,48 +85,49 @@ func newDeadList(s world) *cobra.Command {
 		next: func(list deadList) *string { return list.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "list",
-		Short: "List what is dead, the newest first",
-		Long: `Lists deliveries that were given up, those that died last first. Before the list it
-tells how many are dead of each reason, to how many destinations, and when the newest
-died; not with --topic, --subject, --since, --until and --cursor: the counts don't
-have these.`,
+		Short: "List dead deliveries, the newest first",
+		Long: `Lists dead deliveries, the newest first. Before the list it prints for each reason how
+many deliveries are dead, to how many destinations, and when the newest one died. With
+--topic, --subject, --since, --until or --cursor it prints no counts.`,
 		Example: `  hookladder dead list --destination shop-42
   hookladder dead list --reason exhausted --since 24h`,
 		Args: noArgs,
 	}, s)
-	f.add(cmd, "only those that died")
+	f.add(cmd, "only deliveries that died")
 	return cmd
 }
 
-// jobCommand asks for a job: a survey, a question, the job, and its progress on a
-// terminal.
+// jobCommand starts a job. At a terminal it counts the deliveries, asks, and shows the
+// progress.
 type jobCommand struct {
-	kind, verb string // of the API, and as the question has it
+	kind, verb string // for the API, and for the question
 	filters    deadFlags
 	request    wire.JobRequest
 	yes        bool
-	total      int  // what the survey found
-	waiting    bool // it takes what waits for its next attempt
-	resume     bool // it closes open breakers first
+	total      int  // matching deliveries
+	waiting    bool // retry waiting deliveries
+	resume     bool // close open breakers first
 }
 
 func newDeadReplay(s world) *cobra.Command {
 	j := &jobCommand{kind: client.JobRetry, verb: "Replay"}
 	return j.on(&cobra.Command{
 		Use:   "replay",
-		Short: "Send again what is dead, by filter",
-		Long: `Sends again what is dead and matches the filters, the oldest first, each with a new
-ladder. It begins a job, which goes on by itself, also when this command ends. What
-dies again is not sent again by the same job. At most some deliveries wait in a
-destination at a time, so that what is published now goes first.
+		Short: "Send dead deliveries again, by filter",
+		Long: `Sends the dead deliveries that match the filters again, the oldest first, each with a
+new ladder. It starts a job, which continues when this command ends. A delivery that
+dies again is not sent again by the same job. The job adds only some deliveries to a
+destination at a time, so new messages go first.
 
-On a terminal it says how much that is and asks; then it shows the progress. A
-script gives --yes, and gets the job, which "hookladder jobs show" tells of.
+At a terminal it shows how many deliveries match, and asks. Then it shows the progress.
+A script has to pass --yes. It gets the job, and "hookladder jobs show" prints its
+progress.
 
-After an outage --waiting sends what waits for its next attempt, in place of what is
-dead: each gets one attempt now beside its ladder, and waits until the same time if
-that fails. --probe tries one of each destination first. An open breaker lets one
-attempt through when its time has come; --resume closes it first.`,
+After an outage, --waiting sends the deliveries that wait for their next attempt,
+instead of dead ones. Each of them gets one additional attempt now. If it fails, the
+delivery waits until the same time as before. --probe first sends one delivery to each
+destination. An open breaker lets one attempt through after its wait; --resume closes
+it first.`,
 		Example: `  hookladder dead replay --destination shop-42 --rate 200/s
   hookladder dead replay --waiting --probe --rate 200/s --all
   hookladder dead replay --reason disabled --since 24h --dry-run
@@ -139,17 +140,17 @@ func newDeadPurge(s world) *cobra.Command {
 	j := &jobCommand{kind: client.JobPurge, verb: "Forget"}
 	return j.on(&cobra.Command{
 		Use:   "purge",
-		Short: "Forget what is dead, by filter",
-		Long: `Forgets what is dead and matches the filters: nothing brings it back. The ids of its
-messages stay known for RETENTION, so that a caller's repeat is no new message.
-It is a job, as that of replay.`,
+		Short: "Delete dead deliveries, by filter",
+		Long: `Deletes the dead deliveries that match the filters. They can't be restored. The ids of
+their messages are kept for RETENTION, so a repeated publish is still a duplicate. It
+starts a job, as replay does.`,
 		Example: `  hookladder dead purge --destination shop-42
   hookladder dead purge --until 720h --yes`,
 		Args: noArgs,
 	}, s)
 }
 
-// on makes the job what cmd asks for.
+// on makes cmd start the job.
 func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
 	var to clientFlags
 	var asJSON bool
@@ -161,24 +162,24 @@ func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
 		return j.run(cmd, s, c, asJSON)
 	}
 	to.add(cmd, s)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job as JSON, and do not wait for its end")
-	j.filters.add(cmd, "only those that died, or are due,")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job as JSON, and do not wait until it ends")
+	j.filters.add(cmd, "only deliveries that died, or are due,")
 	j.add(cmd)
 	if j.kind == client.JobRetry {
-		cmd.Flags().BoolVar(&j.waiting, "waiting", false, "send what waits for its next attempt, in place of what is dead")
+		cmd.Flags().BoolVar(&j.waiting, "waiting", false, "send deliveries that wait for their next attempt, instead of dead ones")
 	}
 	return cmd
 }
 
-// allText explains --all.
+// allText is the help of --all.
 func (j *jobCommand) allText() string {
 	if j.verb == "Retry" {
-		return "with an id: also send again what was delivered; without one: needed where no filter is given"
+		return "with an id: also resend its finished deliveries; without an id: required if there is no filter"
 	}
-	return "all of them; needed where no filter is given"
+	return "all deliveries; required if there is no filter"
 }
 
-// run shows what the job would change, or begins it.
+// run starts the job, or prints a dry run.
 func (j *jobCommand) run(cmd *cobra.Command, s world, c *client.Client, asJSON bool) (err error) {
 	if j.request.Since.Time, j.request.Until.Time, err = j.filters.span.read(); err != nil {
 		return err
@@ -204,12 +205,12 @@ func (j *jobCommand) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&j.request.All, "all", false, j.allText())
 	if j.kind == client.JobRetry {
-		flags.BoolVar(&j.request.Probe, "probe", false, "first attempt one of each destination, and leave the others where that fails")
-		flags.BoolVar(&j.resume, "resume", false, "first close the breakers of these destinations that are open; what is paused stays so")
+		flags.BoolVar(&j.request.Probe, "probe", false, "first attempt one delivery of each destination, and skip the others if it fails")
+		flags.BoolVar(&j.resume, "resume", false, "first close the open breakers of these destinations; paused ones stay paused")
 	}
-	flags.StringVar(&j.request.Rate, "rate", "", "how many in a time, as 200/s or 600/m (default: as fast as their destinations take them)")
-	flags.BoolVar(&j.request.DryRun, "dry-run", false, "change nothing, only tell how many match, and show ten")
-	flags.BoolVar(&j.yes, "yes", false, "begin without asking")
+	flags.StringVar(&j.request.Rate, "rate", "", "the most deliveries in a time, such as 200/s or 600/m (default: as fast as their destinations accept them)")
+	flags.BoolVar(&j.request.DryRun, "dry-run", false, "change nothing: print how many deliveries match, and ten of them")
+	flags.BoolVar(&j.yes, "yes", false, "start without asking")
 }
 
 // closeBreakers resumes the lanes of the filter whose breakers are open.
@@ -237,7 +238,7 @@ func (j *jobCommand) closeBreakers(ctx context.Context, c *client.Client) error 
 func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJSON bool) error {
 	person := s.terminal || term.IsTerminal(cmd.InOrStdin())
 	if !j.yes && !person {
-		return usagef("%s changes all that matches: give --yes, or call it on a terminal, where it asks", cmd.CommandPath())
+		return usagef("%s changes all matching deliveries: pass --yes, or run it at a terminal, where it asks", cmd.CommandPath())
 	}
 	shows := !asJSON && (s.terminal || term.IsTerminal(cmd.ErrOrStderr()))
 	if !j.yes || shows {
@@ -270,7 +271,7 @@ func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJ
 	return apiCall[wire.Job]{text: show.Job}.show(cmd.OutOrStdout(), job, asJSON)
 }
 
-// question asks whether to change what a survey found.
+// question asks whether to change the matching deliveries.
 func (j *jobCommand) question(survey wire.Survey) string {
 	text := j.verb + " "
 	if !survey.Complete {
@@ -289,9 +290,9 @@ func (j *jobCommand) question(survey wire.Survey) string {
 func newJobs(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "Look at jobs, which change many deliveries, and stop them",
-		Long: `A job replays, cancels or purges the deliveries that a filter selects. It goes on by
-itself, at another instance when its own dies. Jobs are kept for 7 days.`,
+		Short: "List, show, stop and resume jobs, which change many deliveries",
+		Long: `A job replays, cancels or purges the deliveries that match a filter. It runs on the
+server. If its instance dies, another instance continues. Jobs are stored for 7 days.`,
 		Example: `  hookladder jobs list
   hookladder jobs stop job_7`,
 		Args: noArgs,
@@ -300,14 +301,14 @@ itself, at another instance when its own dies. Jobs are kept for 7 days.`,
 	cmd.AddCommand(newJobsList(s), newJobsShow(s),
 		oneJob(s, (*client.Client).StopJob, &cobra.Command{
 			Use:     "stop <job>",
-			Short:   "Stop a job: nothing more is changed when this returns",
-			Long:    "Stops a job. What it has changed stays so; \"hookladder jobs resume\" goes on with the rest.",
+			Short:   "Stop a job: it changes nothing after this command returns",
+			Long:    "Stops a job. Its changes stay. \"hookladder jobs resume\" continues with the rest.",
 			Example: "  hookladder jobs stop job_7",
 		}),
 		oneJob(s, (*client.Client).ResumeJob, &cobra.Command{
 			Use:     "resume <job>",
-			Short:   "Go on with a job that was stopped, or failed",
-			Long:    "Goes on with a job that was stopped, or failed. It takes no delivery twice.",
+			Short:   "Continue a job that was stopped, or failed",
+			Long:    "Continues a job that was stopped, or failed. It changes no delivery twice.",
 			Example: "  hookladder jobs resume job_7",
 		}))
 	return cmd
@@ -325,7 +326,7 @@ func newJobsList(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:     "list",
 		Short:   "List jobs, the newest first",
-		Long:    "Lists jobs, the newest first, with what they found, changed and could not change.",
+		Long:    "Lists jobs, the newest first, with the numbers of deliveries that matched, were changed, and could not be changed.",
 		Example: "  hookladder jobs list",
 		Args:    noArgs,
 	}, s)
@@ -349,25 +350,25 @@ func newJobsShow(s world) *cobra.Command {
 		},
 	}.on(&cobra.Command{
 		Use:   "show <job>",
-		Short: "Show a job, and what it could not change",
-		Long:  "Shows a job, and the first of the deliveries that it could not change. With --watch it shows the progress until the job ends.",
+		Short: "Show a job, and the deliveries that it could not change",
+		Long:  "Shows a job, and the first deliveries that it could not change. With --watch it shows the progress until the job ends.",
 		Example: `  hookladder jobs show job_7
   hookladder jobs show job_7 --watch`,
 		Args: namesJob,
 	}, s)
-	cmd.Flags().BoolVar(&watch, "watch", false, "show the progress until it ends")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show the progress until the job ends")
 	return cmd
 }
 
-// namesJob takes one argument, a job.
+// namesJob accepts one argument, the id of a job.
 func namesJob(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
-		return usagef("%s needs the id of one job, as job_7; see %s --help", cmd.Name(), cmd.CommandPath())
+		return usagef("%s needs the id of one job, such as job_7; see %s --help", cmd.Name(), cmd.CommandPath())
 	}
 	return nil
 }
 
-// oneJob is a command that makes a call about one job.
+// oneJob is a command with a call for one job.
 func oneJob(s world, call func(*client.Client, context.Context, string) (wire.Job, error), cmd *cobra.Command) *cobra.Command {
 	cmd.Args = namesJob
 	return apiCall[wire.Job]{

@@ -26,11 +26,12 @@ func newLanes(s world) *cobra.Command {
 		next: func(page wire.LanePage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "lanes",
-		Short: "List the lanes, and how each stands",
-		Long: `Lists the lanes: the paused ones first, then the newest. A lane is where the
-deliveries to one destination wait: an endpoint, a queue, or the origin (scheme,
-host and port) of a tenant's bare URLs. BY is the API key that paused, disabled or deleted
-it; * stands for all lanes, and is listed while all are paused.`,
+		Short: "List the lanes with their states",
+		Long: `Lists the lanes, the paused ones first, then the newest. The deliveries to one
+destination wait in a lane. A destination is an endpoint, a queue, or the origin
+(scheme, host and port) of a tenant's bare URLs. BY is the API key that paused,
+disabled or deleted the lane. The lane * means all lanes, and is listed while all of
+them are paused.`,
 		Example: `  hookladder lanes
   hookladder lanes --json`,
 		Args: noArgs,
@@ -47,7 +48,7 @@ func printLanes(out io.Writer, lanes ...wire.LaneState) {
 	})
 }
 
-// leadsTo is where the deliveries of a lane go.
+// leadsTo is the destination of a lane.
 func leadsTo(l *wire.LaneState) string {
 	switch {
 	case l.Queue != "":
@@ -58,8 +59,8 @@ func leadsTo(l *wire.LaneState) string {
 	return cmp.Or(l.URL, "-")
 }
 
-// laneCalls are the calls about a destination, each of which answers how its
-// lane stands then: about one tenant's, or a page of all tenants' lanes there.
+// laneCalls are the calls that change the lanes of a destination: the lane of one tenant,
+// or a page of the lanes of all tenants. They return the changed lane.
 type laneCalls struct {
 	one func(c *client.Client, ctx context.Context, destination, tenant string) (wire.LaneState, error)
 	all func(c *client.Client, ctx context.Context, destination, cursor string) (wire.LaneState, error)
@@ -68,15 +69,15 @@ type laneCalls struct {
 func newPause(s world) *cobra.Command {
 	return laneCalls{(*client.Client).PauseLane, (*client.Client).PauseTenants}.on(&cobra.Command{
 		Use:   "pause <destination>",
-		Short: "Hold a destination, or all of them",
-		Long: `Holds a destination: what is published for it is kept and waits. Name it by its
-lane, by the id or uid of an endpoint, or by a URL. A URL stands for its origin, and
-there for the messages of --tenant, else for those without a tenant. '*' holds
-everything. Attempts under way may finish.
+		Short: "Pause a destination, or all of them",
+		Long: `Pauses a destination: its messages are stored and wait. Name it by its lane, by the
+id or uid of an endpoint, or by a URL. A URL means its origin, and there the messages
+of --tenant, or without it the messages that have no tenant. '*' pauses everything.
+Running attempts may finish.
 
-With --all-tenants a URL stands for the messages of every tenant to its origin.
-Each tenant is held in a step of its own: if some fail, repeat the command. A
-tenant that sends there for the first time later is not held.`,
+With --all-tenants a URL means the messages of every tenant to its origin. The
+command pauses one tenant after the other: if some fail, repeat it. A tenant that
+sends there for the first time later is not paused.`,
 		Example: `  hookladder pause https://shop.example/hooks --tenant shop_42
   hookladder pause https://shop.example --all-tenants
   hookladder pause '*'`,
@@ -86,18 +87,18 @@ tenant that sends there for the first time later is not held.`,
 func newResume(s world) *cobra.Command {
 	return laneCalls{(*client.Client).ResumeLane, (*client.Client).ResumeTenants}.on(&cobra.Command{
 		Use:   "resume <destination>",
-		Short: "Let a destination go on, or all of them",
-		Long: `Lets a destination go on that was paused or disabled. Its breaker is closed, and
-what it asked for with Retry-After is forgotten. '*' takes back what pause '*' did;
-what was paused by its own name stays paused. A URL stands for one tenant, or with
---all-tenants for each that sends to its origin.`,
+		Short: "Resume a destination, or all of them",
+		Long: `Resumes a destination that was paused or disabled. It closes the breaker, and ends a
+wait that the receiver requested with Retry-After. '*' reverts only pause '*': a
+destination that was paused by its own name stays paused. A URL means one tenant, or
+with --all-tenants every tenant that sends to its origin.`,
 		Example: `  hookladder resume https://shop.example/hooks --tenant shop_42
   hookladder resume https://shop.example --all-tenants
   hookladder resume '*'`,
 	}, s)
 }
 
-// on makes the calls what cmd runs.
+// on makes cmd run the calls.
 func (calls laneCalls) on(cmd *cobra.Command, s world) *cobra.Command {
 	var all bool
 	var tenant, destination string
@@ -106,7 +107,7 @@ func (calls laneCalls) on(cmd *cobra.Command, s world) *cobra.Command {
 			return usagef("%s needs one destination: a lane, an endpoint, a URL, or '*' for all; see %s --help", cmd.Name(), cmd.CommandPath())
 		}
 		if destination = args[0]; all && (tenant != "" || !strings.Contains(destination, "://")) {
-			return usagef("--all-tenants goes with a URL, and without --tenant")
+			return usagef("--all-tenants needs a URL, and excludes --tenant")
 		}
 		return nil
 	}
@@ -119,10 +120,10 @@ func (calls laneCalls) on(cmd *cobra.Command, s world) *cobra.Command {
 		},
 		text: func(out io.Writer, lane wire.LaneState) { printLanes(out, lane) },
 		then: func(cmd *cobra.Command, lane wire.LaneState, _ bool) error {
-			return tellTenants(cmd, destination, lane.OtherTenants, all)
+			return reportTenants(cmd, destination, lane.OtherTenants, all)
 		},
 	}.on(cmd, s)
-	cmd.Flags().StringVar(&tenant, "tenant", "", "whose messages to a URL are meant (default: those without a tenant)")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "with a URL: the messages of this tenant (default: messages without a tenant)")
 	cmd.Flags().BoolVar(&all, "all-tenants", false, "with a URL: the messages of all tenants to its origin")
 	return cmd
 }
@@ -145,9 +146,9 @@ func eachTenant(ctx context.Context, c *client.Client, destination string, calls
 	return lane, err
 }
 
-// tellTenants says what became of the other tenants at a URL's origin. It is an
-// error that some of them could not be reached.
-func tellTenants(cmd *cobra.Command, destination string, others *wire.OtherTenants, all bool) error {
+// reportTenants reports the lanes of other tenants at a URL's origin. It returns an error if
+// some of them could not be changed.
+func reportTenants(cmd *cobra.Command, destination string, others *wire.OtherTenants, all bool) error {
 	switch {
 	case others == nil:
 	case all && others.Failed > 0:
@@ -167,7 +168,7 @@ func tellTenants(cmd *cobra.Command, destination string, others *wire.OtherTenan
 	return nil
 }
 
-// originOf is a URL without what may hold a token.
+// originOf is a URL without the parts that may have a token.
 func originOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,28 +23,29 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// most of a body that is shown, in bytes; a screen holds no more.
+// shownBody is the most bytes of a body that are printed: a screen shows no more.
 const shownBody = 16 << 10
 
-// most of a body that is read: what may be published with MAX_BODY at its highest.
+// readBody is the most bytes of a body that are read: the highest MAX_BODY.
 const readBody = 4 << 20
 
 const aboutListen = `Listens for callbacks, verifies the signature of each with SIGNING_SECRET,
---secret-file or --secret, prints headers, body and verdict, and answers with
---status. A callback that can't be verified is answered with 401, as a receiver
-should. Control characters are printed escaped, and each line of a body begins with
-a bar. With --save the file holds the last one byte for byte: hookladder verify says
-what is wrong with it. Other users of this machine can see --secret in the list of
-processes: keep secrets that matter in a file.
+--secret-file or --secret, prints headers, body and result, and responds with
+--status. If a callback can't be verified, it responds with 401, as a receiver should.
+Control characters are escaped, and each line of a body begins with a bar. --save
+writes the last callback to a file byte for byte, and hookladder verify explains what is
+wrong with it. Other users of this machine can see --secret in the list of processes, so
+use a file for secrets of production.
 
-With --forward-to it takes deliveries from Hookladder instead and hands each to an app
-on this machine, as a callback would: no tunnel is needed, since nothing has to reach
-this machine. It makes an endpoint of kind pull for that, which gets a copy of what
-matches --topic, shares it with no other listener, and deletes it at the end. It signs with --secret, --secret-file or
-SIGNING_SECRET, or else with a fresh secret that it prints. Each attempt is printed with
-the app's answer. At a terminal r sends the last one again, f has the next attempt fail,
-and q ends it. --fail has the first attempts fail, --status says with which answer (500),
-or without --fail answers all of them in place of the app.`
+With --forward-to it takes deliveries from Hookladder instead, and sends each of them to
+an app on this machine. No tunnel is needed, because no server has to reach this machine.
+It creates an endpoint of kind pull, which receives the messages that match --topic. It
+shares the endpoint with no other listener, and deletes it at the end. It signs with
+--secret, --secret-file or SIGNING_SECRET, or else with a new secret, which it prints. It
+prints each attempt with the app's response. At a terminal r sends the last delivery
+again, f makes the next attempt fail, and q ends it. --fail makes the first attempts
+fail, with the status of --status (500). Without --fail, --status replaces the response
+of the app to every attempt.`
 
 func newListen(s world) *cobra.Command {
 	var addr, secret, secretFile, scheme, save string
@@ -51,7 +53,7 @@ func newListen(s world) *cobra.Command {
 	var forward forwarding
 	cmd := &cobra.Command{
 		Use:   "listen",
-		Short: "Receive callbacks: verify each and print it",
+		Short: "Receive callbacks, verify and print each",
 		Long:  aboutListen,
 		Example: `  SIGNING_SECRET=whsec_... hookladder listen
   hookladder listen --addr 127.0.0.1:9000 --secret-file ./secret --status 503
@@ -82,17 +84,17 @@ func newListen(s world) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:9000", "where to listen")
 	cmd.Flags().StringVar(&secret, "secret", "", "the signing secret, or the public key of ed25519; several are separated by spaces (default SIGNING_SECRET)")
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file that holds the secret or public key")
-	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "how it is signed: "+strings.Join(schemeNames(), ", "))
-	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "the status to answer a verified callback with")
-	cmd.Flags().StringVar(&save, "save", "", "a file to save the last callback to, for hookladder verify")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file with the secret or public key")
+	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "the signature scheme: "+strings.Join(schemeNames(), ", "))
+	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "the status of the response to a valid callback")
+	cmd.Flags().StringVar(&save, "save", "", "save the last callback to this file, for hookladder verify")
 	forward.add(cmd, s)
 	completes(cmd, "signature", schemeNames()...)
 	completes(cmd, "status", answers...)
 	return cmd
 }
 
-// secretOf is the secret of the two flags; empty: neither was given.
+// secretOf is the secret of the two flags; empty: neither was passed.
 func secretOf(secret, file string) (string, error) {
 	if file == "" {
 		return secret, nil
@@ -170,13 +172,13 @@ func (e *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := e.verifier.VerifyRequest(r); err != nil {
 		status, verdict = http.StatusUnauthorized, "NOT GENUINE: "+err.Error()
 	}
-	body, _ := io.ReadAll(r.Body) // as much as can be read is shown; the verdict stands
+	body, _ := io.ReadAll(r.Body) // the part that can be read is printed; the verdict does not change
 	e.print(r, body, fmt.Sprintf("%s, answered %d", verdict, status))
 	w.WriteHeader(status)
 }
 
-// print shows a callback. Any sender may have written it: its control characters
-// don't reach the terminal, and no line of it looks like one of ours.
+// print prints a callback of any sender. It escapes control characters, and marks the lines
+// of the body.
 func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -202,7 +204,7 @@ func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	fmt.Fprintf(e.out, "  => %s\n", term.Visible(verdict))
 }
 
-// saved is a callback as it came, which hookladder verify reads.
+// saved is the received callback, which hookladder verify reads.
 func saved(r *http.Request, body []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s %s\r\nhost: %s\r\n", r.Method, r.URL.RequestURI(), r.Proto, r.Host)
@@ -223,7 +225,7 @@ func listenOn(ctx context.Context, addr, flag string) (net.Listener, error) {
 	return ln, elsewhere(err, flag)
 }
 
-// elsewhere adds to the error of an address that is in use how to choose another.
+// elsewhere adds the flag for another address to the error of an address in use.
 func elsewhere(err error, with string) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "listen" {
@@ -245,10 +247,79 @@ func serveUntil(ctx context.Context, ln net.Listener, h http.Handler) error {
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := server.Shutdown(patience); err != nil {
-		_ = server.Close() // what did not finish in time is cut
+		_ = server.Close() // requests that did not finish in time are cancelled
 	}
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
+}
+
+// parseSaved reads a saved callback: an optional request line, headers, an empty line, and
+// the body. It also reads lines of curl -v, which begin with > or <, and the output of
+// hookladder listen, with a bar before each line of the body.
+func parseSaved(text []byte) (http.Header, []byte, error) {
+	h := http.Header{}
+	for n := 1; ; n++ {
+		line, rest, more := bytes.Cut(text, []byte("\n"))
+		head := trimmedLine(string(line))
+		switch {
+		case head == "" && (len(h) > 0 || !more):
+			return h, bodyOfListen(rest), nil
+		case strings.HasPrefix(head, "| ") && len(h) > 0: // output of listen without its empty line
+			return h, bodyOfListen(text), nil
+		case head != "":
+			if err := addHeader(h, head, n); err != nil {
+				return nil, nil, err
+			}
+		}
+		if !more {
+			return h, nil, nil
+		}
+		text = rest
+	}
+}
+
+// trimmedLine removes the marks of curl -v from a line.
+func trimmedLine(line string) string {
+	line = strings.TrimSpace(line)
+	if line == ">" || line == "<" {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(line, "> "), "< ")
+}
+
+// requestLine is the first line of a request, or the line of hookladder listen with a time,
+// the method, and the path.
+var requestLine = regexp.MustCompile(`^([0-9:.]+ )?[A-Z]+ /\S*( HTTP/[0-9.]+)?$`)
+
+// addHeader parses one line before the body.
+func addHeader(h http.Header, line string, n int) error {
+	name, value, ok := strings.Cut(line, ":")
+	switch {
+	case ok && name != "" && !strings.ContainsAny(name, " \t\"{}"):
+		h.Add(name, strings.TrimSpace(value))
+		return nil
+	case len(h) == 0 && requestLine.MatchString(line):
+		return nil
+	default:
+		return fmt.Errorf("line %d is no header: each line must be \"name: value\", with an empty line before the body", n)
+	}
+}
+
+// bodyOfListen removes the bars that hookladder listen prints before the lines of a body, and
+// the verdict after the body.
+func bodyOfListen(body []byte) []byte {
+	if !bytes.HasPrefix(body, []byte("  | ")) {
+		return body
+	}
+	var lines []string
+	for line := range strings.Lines(string(body)) {
+		text, ok := strings.CutPrefix(line, "  | ")
+		if !ok {
+			break
+		}
+		lines = append(lines, text)
+	}
+	return []byte(strings.TrimSuffix(strings.Join(lines, ""), "\n"))
 }

@@ -31,13 +31,13 @@ import (
 )
 
 func main() {
-	// net/http logs unexpected answers through the global logger, and those may
-	// echo a signature. Our own log does not go through it.
+	// net/http logs unexpected responses to the global logger, and these may contain
+	// a signature. Our own log does not go through it.
 	log.SetOutput(io.Discard)
 
-	// The first signal asks to stop, which takes as long as attempts under way may
-	// take. The second one meets Go's own handler, which ends the process, unless serve
-	// catches it: there it skips SHUTDOWN_DELAY.
+	// The first signal stops the command in order: running attempts may finish. The
+	// second one ends the process, because Go's own handler is active again. Only serve
+	// catches it, to skip SHUTDOWN_DELAY.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, world{
@@ -49,7 +49,7 @@ func main() {
 	}))
 }
 
-// world is what a command sees of the world, so that tests can set one up.
+// world is the environment of a command. Tests replace it.
 type world struct {
 	args    []string
 	environ []string
@@ -57,13 +57,13 @@ type world struct {
 	out     io.Writer
 	err     io.Writer
 
-	terminal bool // a person types what is read; else that is found out
+	terminal bool // input comes from a person; false: it is checked
 }
 
 // vars is the environment by name.
 func (s world) vars() map[string]string { return env.ToMap(s.environ) }
 
-// canAsk reports whether a person can answer a question. A script gives --yes.
+// canAsk reports whether a person can answer a question. A script passes --yes.
 func (s world) canAsk(cmd *cobra.Command) bool {
 	return s.terminal || term.IsTerminal(cmd.InOrStdin())
 }
@@ -77,14 +77,14 @@ const (
 	exitUnreachable = 4
 )
 
-// usageError is a mistake in what was asked for: flags, arguments, settings.
+// usageError is a mistake in flags, arguments or settings.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// run carries out one command line and answers the exit code.
+// run executes one command line and returns the exit code.
 func run(ctx context.Context, s world) int {
 	for _, stream := range []*io.Writer{&s.out, &s.err} {
 		safe, flush := term.Safe(*stream)
@@ -92,7 +92,7 @@ func run(ctx context.Context, s world) int {
 		defer flush()
 	}
 	root := newRoot(s)
-	root.SetArgs(append([]string{}, s.args...)) // nil would stand for this process' own
+	root.SetArgs(append([]string{}, s.args...)) // nil means this process' own arguments
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
@@ -103,14 +103,14 @@ func run(ctx context.Context, s world) int {
 	return exitCode(err)
 }
 
-// cure adds to an error of the API how to give this command another key.
+// cure explains for an error of the API how to pass another key to the command.
 func cure(err error, s world) string {
 	var problem *client.Problem
 	switch {
 	case !errors.As(err, &problem) || problem.Status != http.StatusUnauthorized:
 		return ""
 	case s.vars()["HOOKLADDER_KEY"] == "":
-		return ": set HOOKLADDER_KEY to one of its API_KEYS, or name a file that holds one with --key-file"
+		return ": set HOOKLADDER_KEY to one of its API_KEYS, or pass a file with such a key in --key-file"
 	default:
 		return ": the key in HOOKLADDER_KEY, or in the file of --key-file, is not one of its API_KEYS"
 	}
@@ -136,23 +136,23 @@ func exitCode(err error) int {
 func newRoot(s world) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hookladder",
-		Short: "Delivers notifications as signed HTTP callbacks, again and again up a ladder of waits",
-		Long: `Hookladder takes notifications over HTTP, keeps them in Redis, and delivers each
-as a signed HTTP callback: at its due time, and again up a ladder of waits until
-the receiver answers that it has it.
+		Short: "Delivers notifications as signed HTTP callbacks, and retries each with increasing waits",
+		Long: `Hookladder accepts notifications over HTTP, stores them in Redis, and delivers each
+as a signed HTTP callback when it is due. If the receiver fails, Hookladder retries
+with the waits of a ladder.
 
-Begin with a playground that needs nothing else:
+Start with a playground that needs nothing else:
 
   hookladder dev
 
 For completion in your shell: hookladder completion bash (or zsh, fish,
-powershell); its --help says how to install it.
+powershell). Its --help explains how to install it.
 
 Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		Version:                    versionLine(),
 		SuggestionsMinimumDistance: 2,
-		SilenceErrors:              true, // run prints errors, once
-		SilenceUsage:               true, // the error says what is wrong; --help says the rest
+		SilenceErrors:              true, // run prints the error once
+		SilenceUsage:               true, // the error is enough, and --help has the usage
 		Args:                       noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
@@ -196,13 +196,13 @@ func schemeNames() []string {
 	return slices.Clip(names)
 }
 
-// version is the one being worked on, or released by a tag of the same name.
+// version is the version in development. A release has a tag of the same name.
 const version = "0.1.0"
 
 func newVersion(world) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version, and what it was built from",
+		Short:   "Print the version and the commit",
 		Example: "  hookladder version",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -216,26 +216,27 @@ func newOutbox(world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
 		Short: "Publish inside a transaction of your own PostgreSQL",
-		Long: `The outbox is a table in your own PostgreSQL. A transaction that changes an order
-publishes by calling hookladder_publish there: the message exists if, and only if,
-the transaction commits. hookladder serve with OUTBOX_URL relays it.`,
+		Long: `The outbox is a table in your own PostgreSQL. Your transaction publishes a message by
+calling hookladder_publish. The message exists if, and only if, the transaction
+commits. hookladder serve with OUTBOX_URL relays it.`,
 		Example: `  hookladder outbox schema | psql -1 postgres://app@db.example/shop`,
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "schema",
-		Short: "Print the SQL that makes the outbox",
-		Long: `Prints the SQL that makes the tables and functions of the outbox, for PostgreSQL 13
-or later. Apply it to the database that your transactions change, with psql or as
-a migration; to apply it again changes nothing. Then give serve that database as
-OUTBOX_URL, and publish from any language:
+		Short: "Print the SQL that creates the outbox",
+		Long: `Prints the SQL that creates the tables and functions of the outbox, for PostgreSQL 13
+or later. Apply it to the database of your transactions, with psql or as a migration.
+Applying it twice changes nothing. Then set OUTBOX_URL of serve to that database, and
+publish from any language:
 
   select hookladder_publish('{"topic":"order.paid","endpoint":"shop-1"}',
                             convert_to('{"order":4711}', 'UTF8'))
 
-The first argument has the fields of POST /v1/messages, the second the body, and a
-third may name the id. It answers the id. Comments in the SQL tell the rest.`,
+The first argument has the fields of POST /v1/messages, the second is the body, and an
+optional third one is the id. The function returns the id. Comments in the SQL explain
+the details.`,
 		Example: `  hookladder outbox schema | psql -1 postgres://app@db.example/shop
   hookladder outbox schema > migrations/0042_hookladder.sql`,
 		Args: noArgs,
@@ -251,14 +252,14 @@ func versionLine() string {
 	return fmt.Sprintf("hookladder %s%s, %s %s/%s", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// builtFrom is the commit, where a build without .git was told it:
+// builtFrom is the commit of a build without .git. The linker sets it:
 // -ldflags "-X main.builtFrom=<commit>".
 var builtFrom string
 
-// shownCommit is how much of a commit's name tells it from all others.
+// shownCommit is the length of a commit's short name.
 const shownCommit = 12
 
-// revision is the commit the binary was built from, where the build knew it.
+// revision is the commit of the binary; empty: the build has none.
 func revision() string {
 	if builtFrom != "" {
 		return " (" + builtFrom[:min(len(builtFrom), shownCommit)] + ")"

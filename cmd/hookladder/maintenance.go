@@ -17,31 +17,30 @@ func newDoctor(s world) *cobra.Command {
 	var r doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the store's settings and everything it keeps, and repair it",
-		Long: `Prints what the store can do and how it is set. Then it checks all keys of the
-project: it finds deliveries in no place or in two, records without a place and
-places without a record, wrong counts, lanes that no instance would look at again,
-and dead instances that still hold deliveries.
+		Short: "Check the store's settings and all its keys, and repair faults",
+		Long: `Prints the features and the settings of the store. Then it checks all keys of the
+project. It finds deliveries that are in no list or in two lists, records without a list
+entry and list entries without a record, wrong counts, lanes that no instance would poll
+again, and dead instances that still have leased deliveries.
 
-It may run while instances work. It takes some seconds longer than it needs to
-read: everything that looks wrong is checked again, in one step of the store.
+Instances may run in the meantime. It needs some seconds longer than the reading,
+because it checks every fault again, in one step of the store.
 
-With --fix it repairs what can be repaired. A repair may cause one attempt too
-many; it never loses a delivery.
+With --fix it repairs the faults, if that is possible. A repair may cause an additional
+attempt, but it never loses a delivery.
 
-With --seal it first encrypts, with the first ENCRYPTION_KEY, each endpoint that
-is not encrypted with it yet, and prints its id. It trusts what was stored without
-a key: look through the endpoints before, and run it once. The headers of messages
-are encrypted so too; a key that it dropped would leave these waiting.
+With --seal it first encrypts, with the first ENCRYPTION_KEY, each endpoint that is not
+encrypted with it yet, and prints its id. It trusts the endpoints that were stored
+without a key, so check these before, and run it once. It also encrypts the headers of
+messages. Do not remove their old key before, or these messages wait.
 
-With --accept-loss it gives up the data that the store lost, and does nothing
-else. It acts only where data were lost, reports what is given up, and asks for
---yes. Where there is an archive, which hookladder restore could bring them back
-from, it asks for --discard-archive too. Running instances continue within seconds.
+With --accept-loss it only accepts that the store lost data. It does so only if data was
+lost, reports the loss, and requires --yes. With an archive, from which hookladder
+restore could restore the data, it also requires --discard-archive. Running instances
+continue within seconds.
 
-It uses the settings of serve: REDIS_URL or DATA_DIR, PROJECT and the rest. The
-exit code is 0 when all is sound, 1 when a finding is left, 4 when the store does
-not answer.`,
+It uses the settings of serve: REDIS_URL or DATA_DIR, PROJECT and the others. The exit
+code is 0 if there is no fault, 1 if a fault is left, 4 if the store does not respond.`,
 		Example: `  hookladder doctor
   hookladder doctor --fix
   hookladder doctor --seal
@@ -58,16 +57,16 @@ not answer.`,
 			return r.run(cmd, s)
 		},
 	}
-	cmd.Flags().BoolVar(&r.acceptLoss, "accept-loss", false, "give up the data that the store lost")
-	cmd.Flags().BoolVar(&r.yes, "yes", false, "with --accept-loss: do it, not only report it")
-	cmd.Flags().BoolVar(&r.discard, "discard-archive", false, "with --accept-loss: give up what the archive has of it too")
-	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair what can be repaired")
+	cmd.Flags().BoolVar(&r.acceptLoss, "accept-loss", false, "accept the loss of data of the store")
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "with --accept-loss: accept it, instead of only reporting it")
+	cmd.Flags().BoolVar(&r.discard, "discard-archive", false, "with --accept-loss: also give up the lost data that the archive has")
+	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair faults")
 	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt all endpoints, and the headers of messages, with the first ENCRYPTION_KEY")
 	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print one JSON object at the end")
 	return cmd
 }
 
-// doctorFlags is what the flags of doctor say.
+// doctorFlags are the flags of doctor.
 type doctorFlags struct {
 	fix, seal, asJSON        bool
 	acceptLoss, yes, discard bool
@@ -85,7 +84,7 @@ func (e doctorFlags) run(cmd *cobra.Command, s world) error {
 	if e.acceptLoss {
 		missing, err := maintenance.Loss{Accept: e.yes, Discard: e.discard}.Run(cmd.Context(), o, cmd.OutOrStdout())
 		if missing != "" {
-			err = usagef("nothing was changed: add %s to give them up", missing)
+			err = usagef("nothing was changed: add %s to accept the loss", missing)
 		}
 		return err
 	}
@@ -103,22 +102,22 @@ func newRepartition(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repartition",
 		Short: "Change the number of partitions, while no instance runs",
-		Long: `Changes a project's number of partitions, which PARTITIONS fixed at its first
-start. Stop all instances before. It waits 7 s to see that none is alive, and
-refuses if one is. What dead ones still held goes back to its lanes. No instance
-starts until it has ended.
+		Long: `Changes the number of partitions of a project, which PARTITIONS set at its first start.
+Stop all instances before. It waits 7 s to check that no instance is alive, and refuses
+if one is. Deliveries that dead instances leased go back to their lanes. No instance can
+start until it has ended.
 
-It may be stopped at any time, even by kill -9: run it again, and it goes on.
-Nothing is lost or duplicated by that. In a cluster, move no slots meanwhile.
+You may stop it at any time, even with kill -9. Run it again, and it continues. Nothing
+is lost or duplicated. In a cluster, move no slots in the meantime.
 
-A message to several destinations is stored once in each partition that has one
-of them. Ids that only DEDUP_MAX keeps are copied to every partition that may see
-a repeat: the newest, as far as there is room. The summary tells how many are
-forgotten. Apart from these copies and one destination's list it needs little
-memory.
+A message to several destinations is stored once in each partition of its destinations.
+The ids that are stored only because of DEDUP_MAX are copied to every partition that may
+receive a repeat: the newest ones, up to that limit. The summary has the number of ids
+that were dropped. Except for these copies and the list of one destination, it needs
+little memory.
 
-Where there is an archive, it refuses while that has not got everything. The archive
-goes on afterwards, and begins with what has not finished.
+With an archive, it refuses until the archive is complete. Afterwards the archive
+continues, and begins with the unfinished deliveries.
 
 It uses the settings of serve: REDIS_URL or DATA_DIR, and PROJECT. Afterwards set
 PARTITIONS to the new number, or unset it.`,
@@ -146,15 +145,15 @@ PARTITIONS to the new number, or unset it.`,
 		},
 	}
 	cmd.Flags().IntVar(&to, "to", 0, "the new number of partitions")
-	cmd.Flags().BoolVar(&unarchived, "unarchived", false, "also while the archive has not got everything, which it then never will")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what would be moved; instances may run")
+	cmd.Flags().BoolVar(&unarchived, "unarchived", false, "even if the archive is not complete; the missing data never gets there")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print the numbers; instances may run")
 	return cmd
 }
 
-// mostPartitions is that of PARTITIONS.
+// mostPartitions is the highest value of PARTITIONS.
 const mostPartitions = 1024
 
-// archiveSettings are the settings of a command that needs the archive.
+// archiveSettings are the settings of a command that needs an archive.
 func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
 	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
 	switch {
@@ -166,27 +165,28 @@ func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
 	return read, found, nil
 }
 
-// newExport writes what an archive keeps.
+// newExport writes deliveries or messages of the archive.
 func newExport(s world) *cobra.Command {
 	var e maintenance.Export
 	var span spanFlags
 	cmd := &cobra.Command{
 		Use:   "export [what]",
-		Short: "Write what the archive keeps as CSV or JSON Lines",
-		Long: `Writes deliveries that ended, each once with its newest end, or with export messages
-the messages, from the archive in PostgreSQL. It reads page after page, never holds up what is archived at
-the same time, and needs no Redis. --since and --until are of the end of a delivery,
-and of when a message was accepted. Those of a --tenant or --subject come oldest
-first; else only the months are in order.
+		Short: "Write archived deliveries or messages as CSV or JSON Lines",
+		Long: `Writes finished deliveries, or with export messages the messages, from the archive in
+PostgreSQL. A delivery that finished several times is written once, with its newest end.
+It reads pages, does not block the archiving, and needs no Redis. --since and --until
+are the time when a delivery finished, or when a message was accepted. With a --tenant or
+--subject the oldest come first. Else only the months are in order.
 
-With --bodies it writes the bodies of messages, or with --format jsonl what receivers
-answered, as base64 and, where they are valid UTF-8, as text. Headers are never written.
+With --bodies it writes the bodies of messages, or with --format jsonl the responses of
+receivers: as base64, and also as text if they are valid UTF-8. It never writes headers.
 
-In CSV a text that begins with =, +, -, @, a tab or a line break gets a ' before it, so
-that no program takes it for a formula. A file of --out is there only when it is whole.
+In CSV, a ' is put before a text that begins with =, +, -, @, a tab or a line break,
+because a spreadsheet would take it for a formula. The file of --out appears only when
+it is complete.
 
 It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit code is
-4 when the archive does not answer.`,
+4 if the archive does not respond.`,
 		Example: `  hookladder export --tenant shop-42 --since 30d > shop-42.csv
   hookladder export messages --format jsonl --bodies --until 2026-01-01T00:00:00Z --out 2025.jsonl`,
 		ValidArgs: []string{maintenance.Deliveries, maintenance.Messages},
@@ -201,7 +201,7 @@ It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit
 			case e.Format != maintenance.CSV && e.Format != maintenance.JSONLines:
 				return usagef("--format must be csv or jsonl, not %q", e.Format)
 			case e.Bodies && e.What == maintenance.Deliveries && e.Format == maintenance.CSV:
-				return usagef("CSV has no column for what receivers answered: add --format jsonl, or leave out --bodies")
+				return usagef("CSV has no column for responses of receivers: add --format jsonl, or leave out --bodies")
 			}
 			e.Of.Since, e.Of.Before, err = span.read()
 			return err
@@ -211,9 +211,9 @@ It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit
 	cmd.Flags().StringVar(&e.Format, "format", maintenance.CSV, "csv or jsonl")
 	completes(cmd, "format", maintenance.CSV, maintenance.JSONLines)
 	cmd.Flags().StringVar(&e.Of.Tenant, "tenant", "", "only of this tenant")
-	cmd.Flags().StringVar(&e.Of.Subject, "subject", "", "only about this, such as the number of an order")
+	cmd.Flags().StringVar(&e.Of.Subject, "subject", "", "only with this subject, such as an order number")
 	span.add(cmd, "ended, or accepted,")
-	cmd.Flags().BoolVar(&e.Bodies, "bodies", false, "bodies of messages, or answers of receivers, too")
+	cmd.Flags().BoolVar(&e.Bodies, "bodies", false, "also the bodies of messages, or the responses of receivers")
 	cmd.Flags().StringVar(&e.Out, "out", "", "write to this file")
 	return cmd
 }
@@ -235,25 +235,26 @@ func runExport(cmd *cobra.Command, s world, e *maintenance.Export) error {
 	return err
 }
 
-// newRestore makes a lost store of its archive again.
+// newRestore restores a lost store from the archive.
 func newRestore(s world) *cobra.Command {
 	var r maintenance.Restore
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Put back into Redis what it lost and the archive has",
-		Long: `Puts back into Redis what it lost and the archive has: endpoints and pauses, the
-ids that are known, and all that was accepted and has not finished, with the same ids
-and at its place on the ladder. With --dead also what died, so that it can be
-replayed. Instances may run. Where one node of a cluster was emptied, only that part
-is filled. What is there, and what came since the loss, stays as it is.
+		Short: "Restore a lost Redis from the archive",
+		Long: `Restores lost data of Redis from the archive: endpoints and pauses, the known ids, and
+all unfinished deliveries, with the same ids and the same rung of their ladder. With
+--dead it also restores dead deliveries, so they can be replayed. Instances may run. If
+one node of a cluster lost its data, only that part is restored. Data in Redis, and
+messages since the loss, do not change.
 
-What was delivered is not sent again, but for what happened after the archive ended:
-it reports at which time that was. Until restore has ended, the part that it fills
-takes no message and attempts nothing. It may be stopped at any time, even by kill -9:
-run it again, and it continues. Where nothing was lost, it does nothing and exits 0.
+Finished deliveries are not sent again, except deliveries that finished after the end of
+the archive. It reports the time of that end. Until restore has ended, the part that it
+restores accepts no messages and attempts nothing. You may stop it at any time, even with
+kill -9. Run it again, and it continues. If no data was lost, it does nothing and exits
+with 0.
 
-With --into-running it adds to all of Redis what the archive has besides, such as
-what Redis lost of its last second. Then an instance has to archive meanwhile.
+With --into-running it adds data of the archive that Redis does not have, such as data
+of the last second before a crash. It requires that an instance archives in the meantime.
 
 It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`,
 		Example: `  hookladder restore --dry-run
@@ -273,38 +274,38 @@ It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`
 			return r.Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&r.IntoRunning, "into-running", false, "also where no data were lost: add what Redis lacks, such as its last second")
-	cmd.Flags().BoolVar(&r.Dead, "dead", false, "put dead deliveries back too")
-	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "only print what would be restored")
+	cmd.Flags().BoolVar(&r.IntoRunning, "into-running", false, "also if no loss was detected: add data that Redis does not have, such as its last second")
+	cmd.Flags().BoolVar(&r.Dead, "dead", false, "also restore dead deliveries")
+	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "only print the numbers")
 	return cmd
 }
 
-const forgetHelp = `Takes messages with their deliveries, bodies and answers out of Redis, and where
-ARCHIVE_URL is set out of the archive: those of --tenant, about --subject, accepted
-from --since and before --until, and of several of these those that are all of it.
-What has not finished is cancelled first, also where it is paused. A delivery with an
-attempt under way is left: then the exit code is 1, and a later run forgets it. It can't
-be undone, so it wants --yes.
+const forgetHelp = `Deletes messages with their deliveries, bodies and responses from Redis, and if
+ARCHIVE_URL is set also from the archive. It deletes the messages of --tenant, with
+--subject, accepted since --since and before --until. With several of these flags, all
+of them must match. Unfinished deliveries are cancelled first, also paused ones. A
+delivery with a running attempt is left: then the exit code is 1, and a later run
+deletes it. It can't be undone, so it requires --yes.
 
-That it was done stays in the audit of both, with the counts of both, and with an HMAC
-in place of the arguments, which this prints too. Redis still knows the ids, so that a repeat is not sent
-again, as long as RETENTION, and keeps the heads of answers in its log as long. Filters
-of jobs get the hash in place of the name, and such a job can't be resumed. Old entries
-of the audit, endpoints, and backups of either are not touched; nor are links, which
-end within 30 days, or with hookladder link revoke.
+Redis and the archive keep an audit entry with the counts, and with an HMAC of the
+arguments, which the command prints too. Redis keeps the ids for RETENTION, so a repeat
+is not sent again, and the first bytes of responses in its log for the same time. Filters
+of jobs get the hash instead of the name, and such a job can't be resumed. Old audit
+entries, endpoints and backups do not change. Links do not change either: they end
+within 30 days, or with hookladder link revoke.
 
-It may run while instances work, and may be repeated. With an archive one of them has
-to run: it waits until what Redis logged is archived. It uses the settings of serve:
-REDIS_URL or DATA_DIR, PROJECT, and ARCHIVE_URL.`
+Instances may run in the meantime, and it may be repeated. With an archive an instance
+has to run, because the command waits until the log of Redis is archived. It uses the
+settings of serve: REDIS_URL or DATA_DIR, PROJECT, and ARCHIVE_URL.`
 
-// newForget takes messages out of Redis and out of the archive.
+// newForget deletes messages from Redis and the archive.
 func newForget(s world) *cobra.Command {
 	var f maintenance.Forget
 	var yes bool
 	var span spanFlags
 	cmd := &cobra.Command{
 		Use:   "forget",
-		Short: "Take a tenant's, a subject's or old messages out of Redis and archive",
+		Short: "Delete a tenant's, a subject's or old messages from Redis and the archive",
 		Long:  forgetHelp,
 		Example: `  hookladder forget --tenant shop-42 --yes
   hookladder forget --until 2020-01-01T00:00:00Z --yes`,
@@ -319,7 +320,7 @@ func newForget(s world) *cobra.Command {
 			case f.Of == (archive.Selection{}):
 				return usagef("forget needs --tenant, --subject, --since or --until; see %s --help", cmd.CommandPath())
 			case !yes:
-				return usagef("what is forgotten can't be brought back: add --yes; hookladder export shows what it is")
+				return usagef("deleted messages can't be restored: add --yes; hookladder export prints them")
 			}
 			return nil
 		},
@@ -340,8 +341,8 @@ func newForget(s world) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.Of.Tenant, "tenant", "", "only of this tenant")
-	cmd.Flags().StringVar(&f.Of.Subject, "subject", "", "only about this, such as the number of an order")
+	cmd.Flags().StringVar(&f.Of.Subject, "subject", "", "only with this subject, such as an order number")
 	span.add(cmd, "accepted")
-	cmd.Flags().BoolVar(&yes, "yes", false, "forget them: it can't be undone")
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete them: it can't be undone")
 	return cmd
 }

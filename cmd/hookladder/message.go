@@ -30,8 +30,8 @@ func newGet(s world) *cobra.Command {
 		Use:   "get <id>",
 		Short: "Show a message, its deliveries and their attempts",
 		Long: `Shows a message and its deliveries. A delivery that failed shows its newest 32
-attempts, and the beginning of the receiver's last answers. With --json it prints
-the API's answer, with the body byte for byte.`,
+attempts, and the beginning of the receiver's last responses. With --json it prints
+the response of the API, with the body byte for byte.`,
 		Example: `  hookladder get order_17
   hookladder get order_17 --json`,
 		Args: oneID,
@@ -51,10 +51,10 @@ func newWhy(s world) *cobra.Command {
 		},
 	}.on(&cobra.Command{
 		Use:   "why <id>",
-		Short: "Tell in a sentence what a delivery waits for or died of, and what helps",
-		Long: `Tells in one sentence how each delivery of a message stands: what it waits for, or
-how it ended, and which command helps. It changes nothing. The exit code is 3 where
-there is no such message, or where it does not go to --destination.`,
+		Short: "Explain in a sentence why a delivery waits or died, and which command helps",
+		Long: `Explains in a sentence why each delivery of a message waits, or why it ended, and which
+command helps. It changes nothing. The exit code is 3 if there is no such message, or if
+it has no delivery to --destination.`,
 		Example: `  hookladder why order_17
   hookladder why order_17 --destination https://shop.example/hooks
   hookladder why order_17 --json`,
@@ -80,11 +80,11 @@ func newCancel(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "cancel [<id>]",
 		Short: "Cancel a message's unfinished deliveries, or all that match filters",
-		Long: `Cancels the deliveries of a message that are not finished: no attempt begins any
-more. An attempt that is under way can't be recalled.
+		Long: `Cancels the unfinished deliveries of a message: no attempt is started any more. A
+running attempt can't be stopped.
 
-Without an id it begins a job, which cancels the unfinished deliveries that match the
-filters. It shows how many match and asks; a script gives --yes.`,
+Without an id it starts a job, which cancels the unfinished deliveries that match the
+filters. It shows how many match, and asks. A script has to pass --yes.`,
 		Example: `  hookladder cancel order_17
   hookladder cancel --topic 'cart.*' --tenant shop
   hookladder cancel --status scheduled --all --dry-run`,
@@ -92,8 +92,8 @@ filters. It shows how many match and asks; a script gives --yes.`,
 	return byFilter(cmd, s, &jobCommand{kind: client.JobCancel, verb: "Cancel"}, &destination)
 }
 
-// byFilter has a command work on one message, or without an id on all deliveries that
-// match its filters. These it changes by a job, as dead replay does.
+// byFilter makes a command work on one message, or without an id on all deliveries that
+// match its filters. For the latter it starts a job, as dead replay does.
 func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *cobra.Command {
 	one := cmd.RunE
 	var statuses []string
@@ -107,7 +107,7 @@ func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *
 		f := &j.filters
 		if len(args) == 1 {
 			if len(f.destinations) > 1 || len(f.topics)+len(f.tenants)+len(f.subjects)+len(f.reasons)+len(statuses) > 0 {
-				return usagef("%s takes the id of a message with one --destination at most, or filters without an id", cmd.Name())
+				return usagef("%s accepts the id of a message with one --destination at most, or filters without an id", cmd.Name())
 			}
 			*destination = strings.Join(f.destinations, "")
 			return one(cmd, args)
@@ -123,13 +123,13 @@ func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *
 		j.request.Status = statuses
 		return j.run(cmd, s, c, asJSON)
 	}
-	cmd.Flags().StringArrayVar(&statuses, "status", nil, "only of this status; may be repeated")
-	j.filters.add(cmd, "only those that ended, or are due,")
+	cmd.Flags().StringArrayVar(&statuses, "status", nil, "only with this status; may be repeated")
+	j.filters.add(cmd, "only deliveries that ended, or are due,")
 	j.add(cmd)
 	return cmd
 }
 
-// retryAnswer is what a retry did, and its error where it could attempt nothing.
+// retryAnswer is the result of a retry, and its error if it started no attempt.
 type retryAnswer struct {
 	wire.Retried
 	failed error
@@ -151,16 +151,16 @@ func newRetry(s world) *cobra.Command {
 		then: func(_ *cobra.Command, a retryAnswer, _ bool) error { return a.failed },
 	}.on(&cobra.Command{
 		Use:   "retry [<id>]",
-		Short: "Attempt a message now, or all deliveries that match filters",
-		Long: `Attempts the deliveries of a message now, as far as pause, breaker, rate and limit
-allow, and says which it leaves out and why. A delivery that waits gets an extra
-attempt: if it fails, the delivery waits until the same time as before. A dead or
-cancelled one starts a new ladder. A delivered one is left out, unless
---destination names it or --all is given. The exit code is 0 if at least one is
-attempted, and 1 if none could be.
+		Short: "Retry a message now, or all deliveries that match filters",
+		Long: `Retries the deliveries of a message now, if pause, breaker, rate and limit allow it, and
+says which ones it skips and why. A waiting delivery gets an additional attempt. If it
+fails, the delivery waits until the same time as before. A dead or cancelled delivery
+starts a new ladder. A successful delivery is skipped, unless --destination names it or
+--all is set. The exit code is 0 if at least one delivery is retried, and 1 if none is.
 
-Without an id it begins a job, which sends what matches the filters: what is dead, or
-has another --status. It shows how many match and asks; a script gives --yes.`,
+Without an id it starts a job, which retries the deliveries that match the filters: dead
+ones, or the ones with another --status. It shows how many match, and asks. A script
+has to pass --yes.`,
 		Example: `  hookladder retry order_17
   hookladder retry order_17 --destination https://shop.example/hooks
   hookladder retry order_17 --all
@@ -170,8 +170,7 @@ has another --status. It shows how many match and asks; a script gives --yes.`,
 	return byFilter(cmd, s, j, &destination)
 }
 
-// retry asks for the attempts. An error that says what became of each delivery
-// is answered with them.
+// retry requests the attempts. If the error has the deliveries, retry returns them too.
 func retry(ctx context.Context, c *client.Client, id, destination string, all bool) (list []wire.RetriedDelivery, err error) {
 	if all && destination == "" {
 		list, err = c.Resend(ctx, id)
@@ -185,7 +184,7 @@ func retry(ctx context.Context, c *client.Client, id, destination string, all bo
 	return list, err
 }
 
-// oneID takes exactly the id of a message.
+// oneID accepts one argument, the id of a message.
 func oneID(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
 		return usagef("%s needs the id of one message; see %s --help", cmd.Name(), cmd.CommandPath())
@@ -193,13 +192,13 @@ func oneID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// whyAnswer are the sentences about a message's deliveries.
+// whyAnswer has a sentence for each delivery of a message.
 type whyAnswer struct {
 	ID         string        `json:"id"`
 	Deliveries []deliveryWhy `json:"deliveries"`
 }
 
-// deliveryWhy is how one delivery stands.
+// deliveryWhy is the state of one delivery, and its sentence.
 type deliveryWhy struct {
 	ID          string `json:"id"`
 	Destination string `json:"destination"`
@@ -207,11 +206,11 @@ type deliveryWhy struct {
 	Why         string `json:"why"`
 }
 
-// lanesAtOnce is how many destinations the API takes in one call.
+// lanesAtOnce is the most destinations in one call of the API.
 const lanesAtOnce = 100
 
-// askWhy reads a message and what its deliveries wait for, or only the one to destination
-// where that is not empty. dispatcher.ErrNoDelivery says that it does not go there.
+// askWhy reads a message and its lanes, and explains each delivery, or only the one to
+// destination. It returns dispatcher.ErrNoDelivery if there is none.
 func askWhy(ctx context.Context, c *client.Client, id, destination string) (whyAnswer, error) {
 	m, err := c.Message(ctx, id)
 	if err != nil {
@@ -240,7 +239,7 @@ func askWhy(ctx context.Context, c *client.Client, id, destination string) (whyA
 	return a, nil
 }
 
-// deliveriesTo is the delivery to a lane, an endpoint, or a URL of the message's tenant.
+// deliveriesTo selects the delivery to a lane, an endpoint, or a URL of the message's tenant.
 func deliveriesTo(ctx context.Context, c *client.Client, m wire.MessageView, destination string) ([]wire.Delivery, error) {
 	to := []string{destination}
 	if !slices.ContainsFunc(m.Deliveries, func(d wire.Delivery) bool { return d.Destination == destination }) {
@@ -258,7 +257,7 @@ func deliveriesTo(ctx context.Context, c *client.Client, m wire.MessageView, des
 	}
 	list := slices.DeleteFunc(m.Deliveries, func(d wire.Delivery) bool { return !slices.Contains(to, d.Destination) })
 	if len(list) == 0 {
-		return nil, fmt.Errorf("message %s: %w: `hookladder get %s` tells where it goes", m.ID, dispatcher.ErrNoDelivery, m.ID)
+		return nil, fmt.Errorf("message %s: %w: `hookladder get %s` shows its deliveries", m.ID, dispatcher.ErrNoDelivery, m.ID)
 	}
 	return list, nil
 }

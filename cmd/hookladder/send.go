@@ -26,8 +26,8 @@ type sendFlags struct {
 	url, endpoint, queue       string
 	orderingKey                string
 	body, bodyFile             string
-	hasBody                    bool // --body was given, if only an empty one
-	raw                        bool // the body is text, though it may be JSON
+	hasBody                    bool // --body was passed; it may be empty
+	raw                        bool // the body is text, even if it is JSON
 	contentType                string
 	delay, deliverAt           string
 	expiresAt                  string
@@ -49,7 +49,7 @@ func newSend(s world) *cobra.Command {
 			}
 			p, err := c.Publish(cmd.Context(), m)
 			if p.ID != "" && unsure(err) {
-				err = fmt.Errorf("%w\na repeat with --id %s is no second message, should it have been taken", err, p.ID)
+				err = fmt.Errorf("%w\nif it was accepted, a repeat with --id %s is a duplicate", err, p.ID)
 			}
 			return p, err
 		},
@@ -57,15 +57,14 @@ func newSend(s world) *cobra.Command {
 	}.on(&cobra.Command{
 		Use:   "send",
 		Short: "Publish one message",
-		Long: `Publishes one message and prints its id and its deliveries. It goes to the --url,
-the --endpoint or the --queue, or without any to every endpoint of the tenant whose
-topics match. The body comes from --body, --body-file or standard input and is sent byte
-for byte: JSON as application/json, any other text as text/plain, the rest as
-octet-stream.
+		Long: `Publishes one message, and prints its id and its deliveries. It goes to the --url, the
+--endpoint or the --queue, or without these to every endpoint of the tenant whose topics
+match. The body comes from --body, --body-file or standard input, and is sent byte for
+byte: JSON as application/json, other text as text/plain, the rest as octet-stream.
 
-Give an --id of your own if you may repeat the call: the same id and content
-again is answered as a duplicate and delivered once. Where no answer came, the error
-has the id to repeat it with.`,
+Pass your own --id if you may repeat the call: a repeat with the same id and content is
+a duplicate, and is delivered once. If there is no response, the error has the id for
+the repeat.`,
 		Example: `  hookladder send --url https://shop.example/hooks --topic payment.paid --body '{"amount":100}'
   hookladder send --tenant shop_42 --topic payment.paid --body '{"amount":100}'
   hookladder send --queue order_cancel --topic order.unpaid --delay 30m --body '{"order":17}'
@@ -79,39 +78,39 @@ has the id to repeat it with.`,
 	return cmd
 }
 
-// unsure reports whether a message may have been taken, though its call failed.
+// unsure reports whether a message may have been accepted although the call failed.
 func unsure(err error) bool {
 	var answered *client.Problem
 	return err != nil && (!errors.As(err, &answered) || answered.Status >= 500)
 }
 
-// add gives send its flags: one for each field of a message.
+// add adds the flags of send: one for each field of a message.
 func (f *sendFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.topic, "topic", "", "the message's topic, such as payment.paid (required)")
 	flags.StringVar(&f.url, "url", "", "the URL it is sent to")
 	flags.StringVar(&f.endpoint, "endpoint", "", "the id or uid of the endpoint it is sent to")
-	flags.StringVar(&f.queue, "queue", "", "the name of the queue from which it is taken")
+	flags.StringVar(&f.queue, "queue", "", "the queue of the message")
 	flags.StringVar(&f.id, "id", "", "its id (default: a new one)")
 	flags.StringVar(&f.tenant, "tenant", "", "the tenant it belongs to")
-	flags.StringVar(&f.subject, "subject", "", "your own reference of what it is about, such as an order number")
+	flags.StringVar(&f.subject, "subject", "", "your own reference, such as an order number")
 	flags.StringVar(&f.orderingKey, "ordering-key", "", "messages with the same key are delivered in order, one at a time")
 	flags.StringVar(&f.body, "body", "", "the body")
-	flags.StringVar(&f.bodyFile, "body-file", "", "a file that holds the body, - for standard input")
+	flags.StringVar(&f.bodyFile, "body-file", "", "a file with the body, - for standard input")
 	flags.BoolVar(&f.raw, "raw", false, "send the body as text, even if it is JSON")
 	flags.StringVar(&f.contentType, "content-type", "", "the body's content type; the body is then sent as text")
-	flags.StringVar(&f.delay, "delay", "", "the wait before the first attempt, such as 10s or 1d")
+	flags.StringVar(&f.delay, "delay", "", "the delay of the first attempt, such as 10s or 1d")
 	flags.StringVar(&f.deliverAt, "deliver-at", "", "the time of the first attempt, such as 2027-01-31T09:00:00+01:00")
-	flags.StringVar(&f.expiresAt, "expires-at", "", "the time from which it is no longer attempted, in the same form")
+	flags.StringVar(&f.expiresAt, "expires-at", "", "no attempt is made after this time, which has the same form")
 	flags.StringVar(&f.ladder, "ladder", "", "the waits between attempts, such as 1s,5s,1m")
-	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts; the ladder ends there (default: all of its rungs)")
-	flags.StringVar(&f.timeout, "timeout", "", "the time limit of one attempt, 1s to 60s; of a queue's handler to 1h")
-	flags.StringVar(&f.success, "success", "", "what the receiver must answer: statuses such as 2xx,404, or a success rule as JSON")
-	flags.StringArrayVar(&f.headers, "header", nil, "an extra header, \"name: value\"; may be repeated")
-	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it such a message is answered with 200, and nothing is kept")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts (default: all rungs of the ladder)")
+	flags.StringVar(&f.timeout, "timeout", "", "the time limit of one attempt, 1s to 60s; for a queue up to 1h")
+	flags.StringVar(&f.success, "success", "", "the responses that count as success: statuses such as 2xx,404, or a success rule as JSON")
+	flags.StringArrayVar(&f.headers, "header", nil, "an additional header, \"name: value\"; may be repeated")
+	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it such a message is accepted, but not stored")
 }
 
-// message is what the flags ask for. What the API checks is left to it.
+// message is the message of the flags. The API checks it.
 func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 	if f.topic == "" {
 		return nil, usagef("send needs --topic; see hookladder send --help")
@@ -136,7 +135,7 @@ func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 	return m, f.describe(m)
 }
 
-// read finds the body.
+// read reads the body.
 func (f *sendFlags) read(in io.Reader) ([]byte, error) {
 	switch {
 	case f.hasBody && f.bodyFile != "":
@@ -159,7 +158,7 @@ func (f *sendFlags) read(in io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// describe puts what the flags say into a message, but its body.
+// describe sets the fields of a message except its body.
 func (f *sendFlags) describe(m *wire.Message) error {
 	for _, d := range []struct {
 		flag, text string
@@ -213,7 +212,7 @@ func (f *sendFlags) describe(m *wire.Message) error {
 	return nil
 }
 
-// answer is what --success asks for.
+// answer is the rule of --success.
 func (f *sendFlags) answer() (*wire.Success, error) {
 	field, err := successField(f.success)
 	if err != nil {
@@ -230,7 +229,7 @@ func (f *sendFlags) answer() (*wire.Success, error) {
 	return &s, nil
 }
 
-// successField is what --success means: JSON as it is, or a list of statuses.
+// successField is --success as a field of the API: JSON, or a list of statuses.
 func successField(text string) (any, error) {
 	if _, err := success.Parse(text); err != nil {
 		return nil, usagef("--success %q: %w", text, err)

@@ -14,7 +14,7 @@ import (
 func TestASendThatFailsTellsTheIDToRepeatItWith(t *testing.T) {
 	var mu sync.Mutex
 	var ids []string
-	said := regexp.MustCompile(`--id (msg_[0-9A-Z]{26}) is no second message`)
+	said := regexp.MustCompile(`--id (msg_[0-9A-Z]{26}) is a duplicate`)
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var m struct{ ID string }
 		_ = json.NewDecoder(r.Body).Decode(&m)
@@ -33,7 +33,7 @@ func TestASendThatFailsTellsTheIDToRepeatItWith(t *testing.T) {
 	mu.Unlock()
 
 	got = command(t, nil, "", "send", "--server", srv.URL, "--topic", "t", "--body", "1", "--id", "order_17")
-	require.Contains(t, got.err, "--id order_17 is no second message")
+	require.Contains(t, got.err, "--id order_17 is a duplicate")
 
 	environ, _ := newTestAPI(t, http.StatusUnprocessableEntity, `{"type":"/problems/invalid","title":"Some fields are wrong"}`)
 	require.NotContains(t, command(t, environ, "", "send", "--topic", "t", "--body", "1").err, "--id", "it was refused")

@@ -22,32 +22,31 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// storeWait is how long serve waits for its store at the start: they are often
-// started together, and Redis loads its data first.
+// storeWait is how long serve waits for its store at the start. They are often started
+// together, and Redis has to load its data.
 const storeWait = 30 * time.Second
 
 func newServe(s world) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
-		Short: "Take messages and deliver them, with Redis as the store",
-		Long: `Takes messages over HTTP, keeps them in Redis and delivers them. All settings come
-from the environment; hookladder config shows them. REDIS_URL is needed, or
-DATA_DIR for a redis-server of its own, since what was acknowledged must outlive
-the process. If Redis does not answer, it waits up to 30 seconds for it; then the exit
-code is 4.
+		Short: "Accept messages and deliver them, with Redis as the store",
+		Long: `Accepts messages over HTTP, stores them in Redis and delivers them. All settings come
+from the environment; hookladder config prints them. REDIS_URL is required, or DATA_DIR
+for its own redis-server, because accepted messages must survive the process. If Redis
+does not respond, serve waits up to 30 seconds for it. Then the exit code is 4.
 
-SIGTERM or Ctrl-C stops it in order. /readyz returns 503 and each response closes
-its connection. After SIGTERM everything else continues for SHUTDOWN_DELAY, so that
-load balancers notice. Then nothing more is taken from the queue. Attempts under way
-have SHUTDOWN_GRACE to finish, the rest goes back. Open requests are answered, and
-the instance signs off. What is published meanwhile is kept, and delivered by another
-instance or after the next start.
-A second signal skips the delay. The next one, or the second if there is no delay,
-ends it at once; another instance, or its own restart, then takes over its deliveries.
+SIGTERM or Ctrl-C stops it in order. /readyz returns 503, and each response closes its
+connection. After SIGTERM everything else continues for SHUTDOWN_DELAY, so load
+balancers notice. Then it claims no more deliveries. Running attempts have
+SHUTDOWN_GRACE to finish, and the other deliveries go back to the queue. Open requests
+are completed. Messages that were published in the meantime are stored, and another
+instance delivers them, or the next start.
+A second signal skips the delay. The next one, or the second one without a delay, ends
+the process at once. Then another instance or a restart takes over its deliveries.
 
-SIGHUP makes it read the files of keys again: API_KEYS_FILE, SIGNING_SECRET_FILE,
-and ENCRYPTION_KEY_FILE, which must still hold every key it held. If one file is
-wrong, no key changes, and the log says why. Other settings need a restart.`,
+SIGHUP makes it read the files of keys again: API_KEYS_FILE, SIGNING_SECRET_FILE, and
+ENCRYPTION_KEY_FILE, which must still have all previous keys. If a file is wrong, no key
+changes, and the log has the reason. Other settings need a restart.`,
 		Example: `  REDIS_URL=redis://127.0.0.1:6379 SIGNING_SECRET=whsec_... hookladder serve
   DATA_DIR=./data SIGNING_SECRET=whsec_... hookladder serve
   PORT=8080 API_KEYS_FILE=/run/secrets/keys REDIS_URL=rediss://... hookladder serve
@@ -59,7 +58,7 @@ wrong, no key changes, and the log says why. Other settings need a restart.`,
 }
 
 func serve(cmd *cobra.Command, s world) error {
-	const cure = "name a Redis that keeps the messages, such as REDIS_URL=redis://127.0.0.1:6379, or a folder for one of its own, such as DATA_DIR=./data; hookladder dev needs neither and forgets everything"
+	const cure = "set a Redis that stores the messages, such as REDIS_URL=redis://127.0.0.1:6379, or a folder for an own Redis, such as DATA_DIR=./data; hookladder dev needs neither, and stores nothing"
 	from := settings.Sources{Environ: s.vars()}
 	read, found, err := settings.Read(from)
 	if err != nil {
@@ -90,13 +89,13 @@ func serve(cmd *cobra.Command, s world) error {
 	return elsewhere(app.Run(cmd.Context(), o), addresses)
 }
 
-// delaySkipped is closed at a signal that ends the delay of a stop: SIGINT, since a person
-// waits, or the second one. Until then no signal ends the process; after it the next one
-// does.
+// delaySkipped is closed by the signal that ends the delay of a stop: SIGINT, because a
+// person waits, or the second signal. Before it no signal ends the process. After it the
+// next signal does.
 func delaySkipped(o app.Options) <-chan struct{} {
 	skipped := make(chan struct{})
 	if o.Delay == 0 || o.Listen == "" {
-		return skipped // no signal is caught: the second one ends the process
+		return skipped // no signal is caught, so the second one ends the process
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -115,8 +114,7 @@ func delaySkipped(o app.Options) <-chan struct{} {
 // instead of 85 to 100.
 const gcPercent = 300
 
-// collectLess has the garbage collector run more rarely, unless the operator
-// decided that.
+// collectLess makes the garbage collector run less often, unless the operator set GOGC.
 func collectLess(vars map[string]string) {
 	if vars["GOGC"] == "" {
 		debug.SetGCPercent(gcPercent)
@@ -131,20 +129,19 @@ const (
 	memoryBesideData = 50
 )
 
-// unlimited is more than any machine has: version 1 of cgroups has such a number
-// for no limit.
+// unlimited is more than any machine has. Version 1 of cgroups returns such a number if
+// there is no limit.
 const unlimited = 1 << 50
 
-// limitMemory has the garbage collector work harder before the memory of the
-// container is used up, unless the operator set GOMEMLIMIT. It answers the limit;
-// 0: there is none.
+// limitMemory makes the garbage collector work harder before the memory of the container
+// is full, unless the operator set GOMEMLIMIT. It returns the limit; 0: there is none.
 func limitMemory(vars map[string]string, container func() (uint64, error), beside bool) int64 {
 	if vars["GOMEMLIMIT"] == "" {
 		part := uint64(memoryPart)
 		if beside {
 			part = memoryBesideData
 		}
-		// Where there are no cgroups, or they can't be read, there is no limit.
+		// Without cgroups, or if they can't be read, there is no limit.
 		if most, err := container(); err == nil && most > 0 && most < unlimited {
 			debug.SetMemoryLimit(int64(most / 100 * part))
 		}
@@ -156,14 +153,14 @@ func limitMemory(vars map[string]string, container func() (uint64, error), besid
 }
 
 const (
-	// tickUsual is less than the time after which most platforms end a job.
+	// tickUsual is shorter than the time limit for jobs of most platforms.
 	tickUsual = 5 * time.Minute
 	tickLeast = time.Second
-	// tickStoreWait is shorter than serve waits: the next tick comes soon.
+	// tickStoreWait is shorter than the wait of serve, because the next tick comes soon.
 	tickStoreWait = 10 * time.Second
 )
 
-// tickFlags is what the flags of tick say.
+// tickFlags are the flags of tick.
 type tickFlags struct {
 	to     clientFlags
 	within time.Duration
@@ -174,28 +171,28 @@ func newTick(s world) *cobra.Command {
 	var f tickFlags
 	cmd := &cobra.Command{
 		Use:   "tick",
-		Short: "Do all that is due, then exit: for cron, and platforms that scale to zero",
-		Long: `Attempts all that is due, with the settings of serve but without an API, and exits
-when nothing is due any more. It prints what it did, and when something is due next:
-the earliest time at which something may be attempted. Run it from a scheduler: every
-rung is then climbed by the first tick after its time, and never early, though nothing
-runs in between.
+		Short: "Attempt all due deliveries, then exit: for cron and platforms that scale to zero",
+		Long: `Attempts all due deliveries, with the settings of serve but without an API, and exits
+when no delivery is due any more. It prints the numbers of attempts, and the earliest
+time of the next attempt. Run it from a scheduler: the first tick after the time of a
+rung makes the attempt, and no tick makes it early.
 
-It does not wait for what becomes due later, except in lanes whose rate holds what is
-due already, up to 5s between two attempts. Jobs, deleted endpoints, notices and trims go on too.
+It does not wait for deliveries that become due later. The exception is a lane whose
+rate delays due deliveries: there it waits up to 5s between two attempts. A tick also
+continues jobs and deletions of endpoints, sends notices, and trims the store.
 
-Several at once are safe, also beside serve. What a tick that was killed had in hand
-goes back to its queue, and the next tick attempts it: that one waits up to 10s to be
-sure that the other is dead, however short --for is.
+Several ticks may run at the same time, also beside serve. If a tick is killed, its
+deliveries go back to their queue, and the next tick attempts them. It first waits up to
+10s to be sure that the other tick is dead, even if --for is shorter.
 
-When --for is over, attempts under way have SHUTDOWN_GRACE to finish, and the rest
-waits for the next tick.
+When the time of --for is over, running attempts have SHUTDOWN_GRACE to finish, and the
+other deliveries wait for the next tick.
 
-With --server it asks a running Hookladder to do so, by POST /v1/tick, which needs a
-key with the scope tick.
+With --server it calls POST /v1/tick of a running Hookladder, which needs a key with the
+scope tick.
 
-The exit code is 0 when it did its work, whatever the receivers answered; 2 for wrong
-settings; 4 when the store, or the server, does not answer.`,
+The exit code is 0 if it did its work, even if receivers failed; 2 for wrong settings; 4
+if the store or the server does not respond.`,
 		Example: `  * * * * * REDIS_URL=redis://10.0.0.5:6379 LOG_LEVEL=warn hookladder tick >/dev/null    # crontab
   hookladder tick --for 50s --json
   hookladder tick --server https://hooks.example`,
@@ -203,8 +200,8 @@ settings; 4 when the store, or the server, does not answer.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
 	f.to.add(cmd, s)
-	cmd.Flags().Lookup("server").Usage = "ask the Hookladder at this URL to do it (default: this process does)"
-	term.DurationVar(cmd.Flags(), &f.within, "for", 0, "how long at most, from 1s on (default 5m; with --server 25s, and at most 1m)")
+	cmd.Flags().Lookup("server").Usage = "the URL of a Hookladder that does it (default: this process does it)"
+	term.DurationVar(cmd.Flags(), &f.within, "for", 0, "the time limit, at least 1s (default 5m; with --server 25s, and at most 1m)")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the answer as JSON")
 	return cmd
 }
@@ -227,7 +224,7 @@ func (f *tickFlags) run(cmd *cobra.Command, s world) error {
 	return printTick(cmd.OutOrStdout(), answer)
 }
 
-// there asks a running Hookladder.
+// there runs the tick on a running Hookladder.
 func (f *tickFlags) there(cmd *cobra.Command, _ world) (wire.Tick, error) {
 	c, err := f.to.client()
 	if err != nil {
@@ -236,18 +233,18 @@ func (f *tickFlags) there(cmd *cobra.Command, _ world) (wire.Tick, error) {
 	return c.Tick(cmd.Context(), f.within)
 }
 
-// here does it in this process.
+// here runs the tick in this process.
 func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
 	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
 	if err != nil {
 		return wire.Tick{}, usageError{err}
 	}
-	o, err := storeOptions(cmd, read, found, "set the one that serve uses, or name a running Hookladder with --server")
+	o, err := storeOptions(cmd, read, found, "set the one that serve uses, or a running Hookladder with --server")
 	if err != nil {
 		return wire.Tick{}, err
 	}
 	if read.MaxInFlight == 0 {
-		return wire.Tick{}, usagef("with MAX_IN_FLIGHT=0 nothing is attempted: give this command a number of its own, as in MAX_IN_FLIGHT=1024 hookladder tick")
+		return wire.Tick{}, usagef("with MAX_IN_FLIGHT=0 nothing is attempted: set another number for this command, such as MAX_IN_FLIGHT=1024 hookladder tick")
 	}
 	o.Listen, o.MetricsListen, o.StoreWait = "", "", tickStoreWait
 	if err := o.Check(); err != nil {
@@ -257,7 +254,7 @@ func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
 	o.MemoryLimit = limitMemory(s.vars(), memlimit.FromCgroup, read.DataDir != "")
 	did, err := app.Tick(cmd.Context(), o, cmp.Or(f.within, tickUsual))
 	if errors.Is(err, app.ErrInUse) {
-		return wire.Tick{}, fmt.Errorf("%w; where that is hookladder serve, ask it: hookladder tick --server URL", err)
+		return wire.Tick{}, fmt.Errorf("%w; if it is hookladder serve, use it: hookladder tick --server URL", err)
 	}
 	if err != nil {
 		return wire.Tick{}, err

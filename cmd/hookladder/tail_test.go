@@ -93,7 +93,7 @@ func TestTailGoesOnOverWhatPasses(t *testing.T) {
 	r.stop()
 	require.Equal(t, 0, <-r.code)
 	require.Equal(t, 1, strings.Count(r.errs.String(), "trying again"), "%s", r.errs)
-	require.Contains(t, r.errs.String(), "the server does not know any more where this was")
+	require.Contains(t, r.errs.String(), "the server does not have this position any more")
 	for _, id := range []string{"", "a", "a", "a", ""} {
 		q := <-asked
 		require.Equal(t, id, q.Header.Get("Last-Event-ID"))
@@ -116,5 +116,5 @@ func TestTailEndsOnWhatDoesNotPass(t *testing.T) {
 	environ, _ = newTestStream(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
 	got := command(t, environ, "", "tail")
 	require.Equal(t, 1, got.code)
-	require.Contains(t, got.err, "no event stream")
+	require.Contains(t, got.err, "not an event stream")
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// mostTriggered is how many messages one call publishes: a typing mistake is no load test.
+// mostTriggered limits the messages of one call, because a typing mistake should be no load test.
 const mostTriggered = 1000
 
 // triggerFlags are the flags of trigger.
 type triggerFlags struct {
 	to             clientFlags
-	message        sendFlags // of which trigger has some
+	message        sendFlags // trigger has some of them
 	file           string
 	sets           []string
 	count          int
@@ -38,28 +38,28 @@ func newTrigger(s world) *cobra.Command {
 	var f triggerFlags
 	cmd := &cobra.Command{
 		Use:   "trigger <sample>",
-		Short: "Publish a sample message from a file of your own",
-		Long: `Publishes a message from a file of samples, to try a receiver with what your own
-program would send. The file is hookladder.samples.json of the working folder; keep it
-with your code. It is a JSON object of messages by name:
+		Short: "Publish a sample message from your own file",
+		Long: `Publishes a message from a file of samples, to try a receiver with the messages of your
+own program. The file is hookladder.samples.json in the working folder. Keep it with your
+code. It is a JSON object of messages by name:
 
   {"payment.paid": {"subject": "order_17", "body": {"id": "{{id}}", "at": "{{now}}", "amount": 1999}}}
 
-A message has the fields that the API takes, without an id: each one that is published
-gets a new one. Its topic is the sample's name where it has no other. {{id}} is the
-message's id, and {{now}} the time; they may stand in any text.
+A message has the fields of the API, but no id: each published message gets a new id.
+The default of its topic is the sample's name. In every text {{id}} is replaced with
+the message's id, and {{now}} with the time.
 
---set changes the body: the path is names, or numbers of a list, with dots between. The
-value is JSON, or else a text. A flag of a message replaces what the sample has. Without
---url, --endpoint and a destination in the sample it goes to all endpoints of the
-tenant whose topics match.`,
+--set changes the body: the path has names, or numbers of a list, with dots between. The
+value is JSON, or text if it is not valid JSON. A flag of a message replaces the field of
+the sample. Without --url, --endpoint and a destination in the sample, the message goes
+to all endpoints of the tenant whose topics match.`,
 		Example: `  hookladder trigger --init
   hookladder trigger payment.paid --url http://127.0.0.1:3000/hooks
   hookladder trigger payment.paid --set data.amount=250 --set data.customer.name=Ann -n 3 --delay 10s`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case f.writes && len(args) > 0:
-				return usagef("--init goes without the name of a sample")
+				return usagef("--init takes no name of a sample")
 			case len(args) > 1:
 				return usagef("trigger takes one sample, not %d; see hookladder trigger --help", len(args))
 			case f.count < 1 || f.count > mostTriggered:
@@ -90,31 +90,31 @@ func (f *triggerFlags) add(cmd *cobra.Command, s world) {
 	flags, m := cmd.Flags(), &f.message
 	flags.StringVar(&f.file, "file", samplesFile, "the file of samples")
 	flags.StringArrayVar(&f.sets, "set", nil, "change a field of the body, path=value; may be repeated")
-	flags.IntVarP(&f.count, "count", "n", 1, fmt.Sprintf("how many to publish, each with an id of its own, up to %d", mostTriggered))
+	flags.IntVarP(&f.count, "count", "n", 1, fmt.Sprintf("how many messages to publish, each with its own id, up to %d", mostTriggered))
 	flags.StringVar(&m.url, "url", "", "the URL it is sent to")
 	flags.StringVar(&m.endpoint, "endpoint", "", "the id or uid of the endpoint it is sent to")
 	flags.StringVar(&m.tenant, "tenant", "", "the tenant it belongs to")
-	flags.StringVar(&m.subject, "subject", "", "what it is about, such as an order number")
+	flags.StringVar(&m.subject, "subject", "", "its subject, such as an order number")
 	flags.StringVar(&m.delay, "delay", "", "the wait before the first attempt, such as 10s or 1d")
-	flags.BoolVar(&f.writes, "init", false, "write a first file of samples")
+	flags.BoolVar(&f.writes, "init", false, "write an example of the file")
 	flags.BoolVar(&f.asJSON, "json", false, "print each answer as JSON")
 }
 
-// write writes a file to begin with.
+// write writes an example of the file.
 func (f *triggerFlags) write(cmd *cobra.Command) error {
 	if err := writeSamples(f.file); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has samples now: change them to what your program sends, then try\n  hookladder trigger payment.paid --url http://127.0.0.1:3000/hooks\n", f.file)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has samples now: change them to the messages of your program, then try\n  hookladder trigger payment.paid --url http://127.0.0.1:3000/hooks\n", f.file)
 	return err
 }
 
-// publish publishes as many messages as were asked for, one after the other.
+// publish publishes the messages, one after the other.
 func (f *triggerFlags) publish(cmd *cobra.Command, args []string) error {
 	known, err := readSamples(f.file)
 	switch {
 	case errors.Is(err, errNoSamples):
-		return usagef("%w; \"hookladder trigger --init\" writes one to begin with, and --file names another", err)
+		return usagef("%w; \"hookladder trigger --init\" writes an example, and --file names another file", err)
 	case err != nil:
 		return usageError{err}
 	case len(args) == 0:
@@ -135,7 +135,7 @@ func (f *triggerFlags) publish(cmd *cobra.Command, args []string) error {
 		answer, err := c.Publish(cmd.Context(), m)
 		switch {
 		case unsure(err):
-			err = fmt.Errorf("%w\nhookladder get %s tells whether it was taken", err, m.ID)
+			err = fmt.Errorf("%w\nhookladder get %s shows whether it was accepted", err, m.ID)
 		case err == nil:
 			err = apiCall[wire.Published]{text: show.Published}.show(cmd.OutOrStdout(), answer, f.asJSON)
 		}
@@ -149,7 +149,7 @@ func (f *triggerFlags) publish(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// change puts what the flags say in the place of what the sample has.
+// change replaces fields of the sample with the flags.
 func (f *triggerFlags) change(m *wire.Message) error {
 	of := &f.message
 	if of.url != "" || of.endpoint != "" {
@@ -167,13 +167,13 @@ func (f *triggerFlags) change(m *wire.Message) error {
 	return of.describe(m)
 }
 
-// samplesFile is where samples are looked for, in the working folder.
+// samplesFile is the default file of samples, in the working folder.
 const samplesFile = "hookladder.samples.json"
 
-// mostOfSamples is how large a file may be: four times what MAX_BODY allows for one body.
+// mostOfSamples is the largest size of a file: four times the highest MAX_BODY.
 const mostOfSamples = 16 << 20
 
-// errNoSamples says that there is no such file.
+// errNoSamples means that there is no such file.
 var errNoSamples = errors.New("there is no file")
 
 // samples are messages by name.
@@ -182,7 +182,7 @@ type samples struct {
 	byName map[string]jsontext.Value
 }
 
-// firstSamples is a file to begin with.
+// firstSamples is an example of the file.
 const firstSamples = `{
   "payment.paid": {
     "subject": "order_17",
@@ -215,7 +215,7 @@ func writeSamples(name string) error {
 	return errors.Join(err, file.Close())
 }
 
-// readSamples reads a file: a JSON object of messages by name.
+// readSamples reads a file.
 func readSamples(name string) (samples, error) {
 	var s samples
 	text, err := readSamplesFile(name)
@@ -250,10 +250,10 @@ func readSamplesFile(name string) ([]byte, error) {
 // list are the names of the samples, in their order.
 func (s samples) list() []string { return slices.Clone(s.names) }
 
-// listedSamples is how many names a message of one line holds.
+// listedSamples is the most names in an error.
 const listedSamples = 20
 
-// String lists the names, the first of many.
+// String lists the first names.
 func (s samples) String() string {
 	text := strings.Join(s.names[:min(len(s.names), listedSamples)], ", ")
 	if more := len(s.names) - listedSamples; more > 0 {
@@ -262,8 +262,8 @@ func (s samples) String() string {
 	return text
 }
 
-// message makes a message of a sample, with an id of its own. sets are changes of its
-// body, each as path=value.
+// message creates a message from a sample, with its own id. sets are changes of its body,
+// such as path=value.
 func (s samples) message(name string, sets []string) (*wire.Message, error) {
 	sample, ok := s.byName[name]
 	if !ok {
@@ -286,16 +286,16 @@ func (s samples) message(name string, sets []string) (*wire.Message, error) {
 	dec := stdjson.NewDecoder(strings.NewReader(filled))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(m); err != nil {
-		return nil, fmt.Errorf("sample %q: must be a message as the API takes it, with its body in \"body\": %w", name, err)
+		return nil, fmt.Errorf("sample %q: must be a message as in the API, with its body in \"body\": %w", name, err)
 	}
 	if m.ID != "" {
-		return nil, fmt.Errorf("sample %q: leave out its id, since each message gets a new one; {{id}} stands for it elsewhere", name)
+		return nil, fmt.Errorf("sample %q: leave out its id, because each message gets a new one; use {{id}} in its texts", name)
 	}
 	m.ID = id
 	return m, nil
 }
 
-// sampleValue is the value of a change: JSON, or else a text.
+// sampleValue is the value of a change: JSON, or text.
 func sampleValue(text string) jsontext.Value {
 	if v := jsontext.Value(text); v.IsValid() {
 		return v
@@ -304,8 +304,8 @@ func sampleValue(text string) jsontext.Value {
 	return quoted
 }
 
-// setField puts now in the place of what is found at path. All else keeps its order and its
-// numbers.
+// setField replaces the value at path with now. It keeps the order and the spelling of all
+// other values.
 func setField(in jsontext.Value, path []string, now jsontext.Value) (jsontext.Value, error) {
 	if len(path) == 0 {
 		return now, nil
@@ -333,13 +333,13 @@ func setField(in jsontext.Value, path []string, now jsontext.Value) (jsontext.Va
 	return joinBranches(in.Kind(), branches), nil
 }
 
-// branch is one of an object's members, or of a list's values, whose name is its number.
+// branch is a member of an object, or a value of a list with its index as the name.
 type branch struct {
 	name  string
 	value jsontext.Value
 }
 
-// branchesOf takes valid JSON apart; no branches: it is no object and no list.
+// branchesOf splits valid JSON. Only objects and lists have branches.
 func branchesOf(in jsontext.Value) (branches []branch) {
 	kind := in.Kind()
 	if kind != '{' && kind != '[' {

@@ -119,7 +119,7 @@ func TestAMistakeInATriggerPublishesNothing(t *testing.T) {
 	file := mustKeep(t, `{"a": {"body": {"n": 1}}, "odd": {"bdy": 1}}`)
 	for line, want := range map[string]string{
 		"a b":                      "takes one sample",
-		"a --init":                 "--init goes without",
+		"a --init":                 "--init takes no name",
 		"a -n 0":                   "--count must be 1 to 1000",
 		"a -n 1001":                "--count must be 1 to 1000",
 		"a --delay x":              "--delay",

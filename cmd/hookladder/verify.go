@@ -20,11 +20,11 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// errNotValid makes the exit code of a callback that a receiver should refuse, or of
-// a receiver's code that is wrong. What is wrong was printed.
+// errNotValid sets the exit code if a receiver should refuse the callback, or if the
+// receiver's code is wrong. The report was printed.
 var errNotValid = errors.New("not valid")
 
-// verifyFlags are a callback as the flags of verify describe it.
+// verifyFlags are the flags of verify.
 type verifyFlags struct {
 	headers            []string
 	body, bodyFile     string
@@ -40,20 +40,20 @@ func newVerify(s world) *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify [<file>]",
-		Short: "Say what is wrong with the signature of a callback",
-		Long: `Judges a callback as its receiver should, and says why it is refused: a header that
-is missing or of another scheme, a clock that is wrong, a body that was parsed and
-written anew, another secret, a secret that was not decoded, another encoding. It
-finds out by making these mistakes itself, two at a time at most, until one gives
-the signature that came.
+		Short: "Explain why the signature of a callback is not valid",
+		Long: `Verifies a callback as its receiver should, and explains why it is not valid. Reasons are
+a missing header, a header of another scheme, a wrong clock, a body that was parsed and
+formatted again, another secret, a secret that was not decoded, and another encoding. The
+command makes these mistakes itself, at most two at a time, until the result is the
+signature of the callback.
 
-The file holds the callback as it was saved: headers, an empty line, and the body
-byte for byte; - is standard input. It may be what hookladder listen prints, or
-curl -v. Without a file --header and --body or --body-file say it.
+The file has the saved callback: headers, an empty line, and the body byte for byte. - is
+standard input. The output of hookladder listen and of curl -v works too. Without a file
+use --header and --body or --body-file.
 
-With --computed, the signature that your own code comes to, it says what that code
-does instead. The secret is that of --secret-file or --secret, or else SIGNING_SECRET;
-it is never printed. The time is judged by this machine's clock, or by --at.
+With --computed, the signature that your own code computed, it explains how your code
+computed it. The secret is in --secret-file, --secret or SIGNING_SECRET. It is never
+printed. The time is compared with this machine's clock, or with --at.
 
 The exit code is 0 if nothing is wrong, else 1.`,
 		Example: `  SIGNING_SECRET=whsec_... hookladder verify callback.txt
@@ -81,15 +81,15 @@ The exit code is 0 if nothing is wrong, else 1.`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.headers, "header", nil, "a header of the callback, \"name: value\"; may be repeated")
 	flags.StringVar(&f.body, "body", "", "its body")
-	flags.StringVar(&f.bodyFile, "body-file", "", "a file that holds its body byte for byte, - for standard input")
+	flags.StringVar(&f.bodyFile, "body-file", "", "a file with its body byte for byte, - for standard input")
 	flags.StringVar(&f.secret, "secret", "", "the receiver's secret, or the public key of ed25519; several are separated by spaces")
-	flags.StringVar(&f.secretFile, "secret-file", "", "a file that holds it")
-	flags.StringVar(&f.scheme, "signature", "", "how it is signed: "+strings.Join(schemeNames(), ", ")+" (default as its headers look)")
-	flags.StringVar(&f.name, "signature-header", "", "the header that holds a hmac-hex signature (default x-signature)")
-	flags.StringVar(&f.computed, "computed", "", "the signature that your own code comes to")
-	flags.StringVar(&f.at, "at", "", "when it came, as 2026-01-31T12:00:00Z, or 2h for so long ago (default now)")
-	term.DurationVar(flags, &f.tolerance, "tolerance", signer.DefaultTolerance, "how far its timestamp may be from then")
-	flags.BoolVar(&f.asJSON, "json", false, "print what was found as JSON")
+	flags.StringVar(&f.secretFile, "secret-file", "", "a file with the secret")
+	flags.StringVar(&f.scheme, "signature", "", "the signature scheme: "+strings.Join(schemeNames(), ", ")+" (default: the scheme of its headers)")
+	flags.StringVar(&f.name, "signature-header", "", "the header of the signature, only with hmac-hex (default x-signature)")
+	flags.StringVar(&f.computed, "computed", "", "the signature that your own code computed")
+	flags.StringVar(&f.at, "at", "", "when it arrived, such as 2026-01-31T12:00:00Z, or an age such as 2h (default now)")
+	term.DurationVar(flags, &f.tolerance, "tolerance", signer.DefaultTolerance, "how far its timestamp may be from that time")
+	flags.BoolVar(&f.asJSON, "json", false, "print the report as JSON")
 	completes(cmd, "signature", schemeNames()...)
 	return cmd
 }
@@ -101,11 +101,10 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// mostSaved is the most of a saved callback that is read: the largest body, and
-// headers.
+// mostSaved is the largest saved callback: the largest body, and headers.
 const mostSaved = readBody + 1<<20
 
-// question puts together the callback, and what its receiver knows.
+// question returns the callback, and the secrets of its receiver.
 func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]string) (inspect.Question, error) {
 	q := inspect.Question{Header: http.Header{}, Name: f.name, Computed: f.computed, At: time.Now(), Tolerance: f.tolerance}
 	var err error
@@ -139,7 +138,7 @@ func (f *verifyFlags) callback(q *inspect.Question, args []string, in io.Reader)
 		if err != nil {
 			return usagef("%s: %w", args[0], err)
 		}
-		if q.Header, q.Body, err = inspect.ParseRequest(text); err != nil {
+		if q.Header, q.Body, err = parseSaved(text); err != nil {
 			return usagef("%s: %w", args[0], err)
 		}
 	}
@@ -163,7 +162,7 @@ func (f *verifyFlags) callback(q *inspect.Question, args []string, in io.Reader)
 	return nil
 }
 
-// secrets are what the receiver verifies with, as it is written.
+// secrets are the texts of the receiver's secrets.
 func (f *verifyFlags) secrets(vars map[string]string) ([]string, error) {
 	file := f.secretFile
 	text := f.secret
@@ -182,7 +181,7 @@ func (f *verifyFlags) secrets(vars map[string]string) ([]string, error) {
 	}
 	secrets := strings.Fields(text)
 	if len(secrets) == 0 {
-		return nil, usagef("nothing to verify with: give --secret-file or --secret, or set SIGNING_SECRET")
+		return nil, usagef("nothing to verify with: pass --secret-file or --secret, or set SIGNING_SECRET")
 	}
 	if len(secrets) > signer.MaxSecrets {
 		return nil, usagef("%d secrets: give at most %d", len(secrets), signer.MaxSecrets)
@@ -207,7 +206,7 @@ func readAtMost(name string, in io.Reader, most int64) ([]byte, error) {
 	return text, err
 }
 
-// printReport tells what was found, a sentence each, with its cure below.
+// printReport prints a sentence for each finding, with its cure below.
 func printReport(out io.Writer, r inspect.Report) error {
 	verdict := "not valid"
 	if r.Valid {
@@ -216,7 +215,7 @@ func printReport(out io.Writer, r inspect.Report) error {
 		verdict = fmt.Sprintf("the signature is right, as %s, but a receiver should refuse the callback", r.Scheme)
 	}
 	if r.Valid && r.Age != nil {
-		verdict += fmt.Sprintf(", %s before it came", ladder.FormatDuration(time.Duration(*r.Age*float64(time.Second))))
+		verdict += fmt.Sprintf(", %s before it arrived", ladder.FormatDuration(time.Duration(*r.Age*float64(time.Second))))
 	}
 	fmt.Fprintln(out, verdict)
 	for _, one := range r.Findings {
@@ -228,11 +227,10 @@ func printReport(out io.Writer, r inspect.Report) error {
 	return nil
 }
 
-// errPointsLost makes the exit code of a receiver that did something wrong. What it was
-// is printed.
+// errPointsLost sets the exit code of a receiver that lost points. The reasons were printed.
 var errPointsLost = errors.New("the receiver lost points")
 
-// sampleBody is sent where no body is given. Its name and its values are made up.
+// sampleBody is the default body. Its values are invented.
 const sampleBody = `{"type":"hookladder.check","data":{"order":"order_17","total":1050}}`
 
 func newCheck(s world) *cobra.Command {
@@ -242,16 +240,16 @@ func newCheck(s world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check <url>",
 		Short: "Try a test receiver with good and bad callbacks, and grade it",
-		Long: `Sends a receiver callbacks that it should take and others that it should not: sound,
-forged, altered, unsigned, stale, repeated, out of order, slow, large, many at once.
-It judges the answers, and says for each point lost what helps. There are thirty
-requests, and it takes about three seconds.
+		Long: `Sends a receiver callbacks that it should accept, and others that it should refuse:
+valid, forged, altered, unsigned, stale, repeated, out of order, slow, large, and many at
+once. It grades the responses, and prints the cure for each lost point. It sends thirty
+requests in about three seconds.
 
-Try a test receiver: what is sound it may act on. The secret is the receiver's own,
-in --secret-file or --secret, or else SIGNING_SECRET. Give a --topic and a --body or
---body-file that the receiver takes.
+Use a test receiver, because it may process the valid callbacks. The secret is the
+receiver's own, in --secret-file or --secret, or else in SIGNING_SECRET. Pass a --topic
+and a --body or --body-file that the receiver accepts.
 
-The exit code is 0 if it got all points, 1 if it lost some, 4 if nobody answered.`,
+The exit code is 0 for all points, 1 if some were lost, and 4 if there was no response.`,
 		Example: `  SIGNING_SECRET=whsec_... hookladder check http://localhost:3000/hooks
   hookladder check http://localhost:3000/hooks --secret-file ./secret --topic order.paid --body-file order.json
   hookladder check http://localhost:3000/hooks --signature github --secret-file ./secret`,
@@ -261,7 +259,7 @@ The exit code is 0 if it got all points, 1 if it lost some, 4 if nobody answered
 				URL: args[0], Header: name, Topic: topic, Body: []byte(body), Type: contentType, Agent: "Hookladder/" + version, Timeout: timeout,
 			}
 			if u, err := url.Parse(args[0]); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-				return usagef("%q is no URL as http://localhost:3000/hooks", args[0])
+				return usagef("%q is not a URL such as http://localhost:3000/hooks", args[0])
 			}
 			var err error
 			if r.Scheme, r.Secret, err = checkSecret(scheme, verifyFlags{secret: secret, secretFile: secretFile}, s.vars()); err != nil {
@@ -279,15 +277,15 @@ The exit code is 0 if it got all points, 1 if it lost some, 4 if nobody answered
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&secret, "secret", "", "the receiver's secret, of ed25519 the private key (default SIGNING_SECRET)")
-	flags.StringVar(&secretFile, "secret-file", "", "a file that holds it")
-	flags.StringVar(&scheme, "signature", signer.Standard.String(), "how to sign: "+strings.Join(schemeNames(), ", "))
-	flags.StringVar(&name, "signature-header", "", "the header that holds a hmac-hex signature (default x-signature)")
+	flags.StringVar(&secret, "secret", "", "the receiver's secret, or the private key of ed25519 (default SIGNING_SECRET)")
+	flags.StringVar(&secretFile, "secret-file", "", "a file with the secret")
+	flags.StringVar(&scheme, "signature", signer.Standard.String(), "the signature scheme: "+strings.Join(schemeNames(), ", "))
+	flags.StringVar(&name, "signature-header", "", "the header of the signature, only with hmac-hex (default x-signature)")
 	flags.StringVar(&topic, "topic", "hookladder.check", "the topic of the callbacks")
 	flags.StringVar(&body, "body", sampleBody, "their body")
-	flags.StringVar(&bodyFile, "body-file", "", "a file that holds the body, - for standard input")
+	flags.StringVar(&bodyFile, "body-file", "", "a file with the body, - for standard input")
 	flags.StringVar(&contentType, "content-type", "application/json", "the content type of the body")
-	term.DurationVar(flags, &timeout, "timeout", 15*time.Second, "how long to wait for each answer")
+	term.DurationVar(flags, &timeout, "timeout", 15*time.Second, "how long to wait for each response")
 	flags.BoolVar(&asJSON, "json", false, "print the results as JSON")
 	completes(cmd, "signature", schemeNames()...)
 	return cmd
@@ -300,7 +298,7 @@ func oneURL(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkSecret is the one secret to sign with. Of several the first signs.
+// checkSecret is the secret that signs, which is the first one.
 func checkSecret(name string, f verifyFlags, vars map[string]string) (signer.Scheme, signer.Secret, error) {
 	scheme, err := signer.ParseScheme(name)
 	if err != nil {
@@ -317,7 +315,7 @@ func checkSecret(name string, f verifyFlags, vars map[string]string) (signer.Sch
 	return scheme, secret, nil
 }
 
-// carryOutCheck makes the trials and prints each as it ends.
+// carryOutCheck runs the trials, and prints each result.
 func carryOutCheck(cmd *cobra.Command, r check.Receiver, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	report, err := check.Run(cmd.Context(), r, func(one check.Result) {

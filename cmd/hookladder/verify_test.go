@@ -26,7 +26,7 @@ func TestVerifyReadsWhatListenSavesAndPrints(t *testing.T) {
 	ear.until("=> genuine")
 	got := command(t, environ, "", "verify", file)
 	require.Equal(t, exitOK, got.code, got.out+got.err)
-	require.Regexp(t, `^valid: signed with this secret as standard, \d+s before it came\n$`, got.out)
+	require.Regexp(t, `^valid: signed with this secret as standard, \d+s before it arrived\n$`, got.out)
 
 	other := []string{"SIGNING_SECRET=" + signer.NewSecret().Reveal()}
 	got = command(t, other, "", "verify", file)
@@ -125,12 +125,12 @@ func TestCheckGradesAReceiver(t *testing.T) {
 	got = command(t, []string{"SIGNING_SECRET=" + signer.NewSecret().Reveal()}, "", "check", url, "--json")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.out, `"points": 0`)
-	require.Contains(t, got.err, "a callback that is sound was not taken")
+	require.Contains(t, got.err, "a valid callback was not accepted")
 	require.Equal(t, exitOK, ear.end())
 
 	got = command(t, environ, "", "check", "http://127.0.0.1:1")
 	require.Equal(t, exitUnreachable, got.code)
-	require.Contains(t, got.err, "no answer: ")
+	require.Contains(t, got.err, "no response: ")
 	for _, args := range [][]string{
 		{"check"}, {"check", "localhost:3000"}, {"check", url, "--signature", "odd"}, {"check", url, "--body", "x", "--body-file", "y"},
 		{"check", url, "--signature", "standard-ed25519"}, {"check", url, "--body-file", "/none"},

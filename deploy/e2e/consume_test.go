@@ -129,7 +129,7 @@ func TestListenersOnOneHostAndPortShareNothing(t *testing.T) {
 	require.NoError(t, err)
 	<-two.Ended
 	require.Equal(t, exitNotFound, two.ExitCode())
-	require.Contains(t, two.Output.String(), second+" was deleted, so nothing arrives here any more")
+	require.Contains(t, two.Output.String(), second+" was deleted, so there are no more deliveries")
 
 	require.NoError(t, three.Signal(syscall.SIGINT))
 	<-three.Ended

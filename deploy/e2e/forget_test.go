@@ -47,7 +47,7 @@ func TestATenantIsForgottenInTheStoreAndInTheArchive(t *testing.T) {
 		return got.out
 	}
 	out := run("--tenant", "gone", "--yes")
-	require.Contains(t, out, "forgot 4 deliveries in Redis, 2 of them cancelled; in the archive 4 messages and")
+	require.Contains(t, out, "deleted 4 deliveries in Redis, 2 of them cancelled; in the archive 4 messages and")
 
 	for _, id := range []string{"done", "dies", "waits", "later"} {
 		_, err := i.Message(t.Context(), id)
@@ -67,17 +67,17 @@ func TestATenantIsForgottenInTheStoreAndInTheArchive(t *testing.T) {
 	require.NotContains(t, page.Data[0].Detail+page.Data[0].Tenant, "gone")
 	require.Regexp(t, `^deliveries 4, cancelled 2, left 0, jobs 0; archive: messages 4, events \d+, unfinished \d+, months 0; arguments hmac:[0-9a-f]{64}$`, page.Data[0].Detail)
 	_, mac, _ := strings.Cut(page.Data[0].Detail, "hmac:")
-	require.Contains(t, out, "the audit has it as hmac:"+mac)
+	require.Contains(t, out, "the audit entry has the arguments as hmac:"+mac)
 	mustRows(t, url, "select detail->>'arguments_hmac' from hookladder.audit", mac)
 
 	again := run("--tenant", "gone", "--yes")
-	require.Contains(t, again, "forgot 0 deliveries in Redis")
+	require.Contains(t, again, "deleted 0 deliveries in Redis")
 	require.Contains(t, again, mac, "the same arguments")
 	require.NotContains(t, run("--tenant", "gon", "--yes"), mac)
 
 	send("late", wire.Message{ID: "idle", Delay: hour})
 	mustRows(t, url, "select id from hookladder.open", "idle")
-	require.Contains(t, run("--tenant", "late", "--yes"), "forgot 1 deliveries in Redis", "nothing else tells the instance of it")
+	require.Contains(t, run("--tenant", "late", "--yes"), "deleted 1 deliveries in Redis", "nothing else tells the instance of it")
 	i.counts("all counts hold", func(s wire.Stats) bool {
 		return s.Counts["delivered"] == 1 && s.Counts["dead"] == 0 && s.Counts["cancelled"] == 0
 	})
@@ -113,9 +113,9 @@ func TestWhatIsHeldIsForgottenAtOnceAndWhatIsLeasedIsReported(t *testing.T) {
 	}
 	got := forget()
 	require.Equal(t, exitFailed, got.code, got.out)
-	require.Contains(t, got.out, "forgot 6 deliveries in Redis, 4 of them cancelled; in the archive 6 messages")
+	require.Contains(t, got.out, "deleted 6 deliveries in Redis, 4 of them cancelled; in the archive 6 messages")
 	require.Contains(t, got.out, "in the filters of 1 jobs")
-	require.Contains(t, got.err, "1 deliveries are left, because an attempt is under way or a taker has a lease")
+	require.Contains(t, got.err, "1 deliveries are left, because an attempt is running or a taker has a lease")
 	mustRows(t, url, "select id from hookladder.message", "taken")
 	_, shown := i.call("GET", "/v1/jobs/"+job.ID, "", nil)
 	require.NotContains(t, shown, "vic")

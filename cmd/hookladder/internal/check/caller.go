@@ -16,9 +16,9 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// A variant is how one differs from a sound one. The zero callback is sound.
+// A variant says how a callback differs from a valid one. The zero value is valid.
 type variant struct {
-	id       string        // empty: a new one
+	id       string        // empty: a new id
 	topic    string        // empty: the receiver's
 	attempt  int           // 0: the first
 	age      time.Duration // since it was signed
@@ -26,9 +26,9 @@ type variant struct {
 	altered  bool          // the body was changed
 	renamed  bool          // the id was changed
 	unsigned bool          // without the header
-	blank    bool          // with an empty one
-	cut      bool          // with half of one
-	rotated  bool          // another secret's signature stands first
+	blank    bool          // with an empty header
+	cut      bool          // with half of the signature
+	rotated  bool          // another secret's signature is first
 	respaced bool          // the same JSON with other white space
 	large    bool
 	slow     bool
@@ -74,10 +74,10 @@ func (c *caller) close() { c.http.CloseIdleConnections() }
 // newID is the id of a new message.
 func (c *caller) newID() string { return "check_" + strings.ToLower(rand.Text()) }
 
-// mostAnswer is how much of an answer is read before the connection is used again.
+// mostAnswer is the most bytes of a response that are read, to use the connection again.
 const mostAnswer = 64 << 10
 
-// call sends one callback and waits for its answer.
+// call sends one callback and waits for its response.
 func (c *caller) call(ctx context.Context, of variant) (answer, error) {
 	signed, sent := c.bodies(of)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(sent))
@@ -94,16 +94,16 @@ func (c *caller) call(ctx context.Context, of variant) (answer, error) {
 	if err != nil {
 		var unwrapped *url.Error
 		if errors.As(err, &unwrapped) {
-			err = unwrapped.Err // the cause without the URL, whose query may be a secret
+			err = unwrapped.Err // the cause without the URL, whose query may have a secret
 		}
 		return answer{}, err
 	}
 	got := answer{status: resp.StatusCode, took: time.Since(start)}
-	_, _ = io.CopyN(io.Discard, resp.Body, mostAnswer) // the status is the answer
+	_, _ = io.CopyN(io.Discard, resp.Body, mostAnswer) // only the status is used
 	return got, resp.Body.Close()
 }
 
-// bodies are the one that is signed, and the one that is sent.
+// bodies are the body that is signed, and the body that is sent.
 func (c *caller) bodies(of variant) (signed, sent []byte) {
 	signed = c.Body
 	if of.respaced {
@@ -119,8 +119,7 @@ func (c *caller) bodies(of variant) (signed, sent []byte) {
 	return signed, sent
 }
 
-// altered is a body that says something else and is JSON still: a parser alone must not
-// refuse it.
+// altered is another body that is still valid JSON, so a parser does not refuse it.
 func altered(body []byte) []byte {
 	body = bytes.Clone(body)
 	i := bytes.LastIndexAny(body, "123456789")
@@ -172,10 +171,10 @@ func (c *caller) sign(h http.Header, of variant, body []byte) {
 	}
 }
 
-// piecesOf is in how many pieces a slow body comes.
+// piecesOf is the number of pieces of a slow body.
 const piecesOf = 10
 
-// pieces gives a body in pieces, with a wait before each.
+// pieces returns a body in pieces, with a wait before each of them.
 type pieces struct {
 	ctx  context.Context
 	left []byte

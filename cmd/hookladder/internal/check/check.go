@@ -1,5 +1,5 @@
-// Package check tries a receiver: it sends callbacks that should be taken and others
-// that should not, and judges the answers.
+// Package check tests a receiver: it sends callbacks that it should accept and others that
+// it should refuse, and grades the responses.
 package check
 
 import (
@@ -12,26 +12,26 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Receiver is what is tried, and how it is called.
+// Receiver is the receiver, and the parameters of the callbacks.
 type Receiver struct {
 	URL     string
 	Scheme  signer.Scheme
 	Secret  signer.Secret
 	Header  string // of signer.HMACHex; empty: signer.HeaderHMACHex
 	Topic   string
-	Body    []byte // a sample that the receiver takes
+	Body    []byte // a sample that the receiver accepts
 	Type    string // its content type
 	Agent   string // the user agent
 	Timeout time.Duration
-	Slowly  time.Duration // how long a body takes that comes in pieces; 0: 3 s
+	Slowly  time.Duration // duration of a body that is sent in pieces; 0: 3 s
 }
 
-// Result is what came of one trial.
+// Result is the result of one trial.
 type Result struct {
 	Trial  string `json:"trial"`
 	Points int    `json:"points"`
 	Of     int    `json:"of"`
-	Says   string `json:"says"`           // what was sent, and what was answered
+	Says   string `json:"says"`           // the callback and the response
 	Cure   string `json:"cure,omitempty"` // empty: all points
 }
 
@@ -42,15 +42,15 @@ type Report struct {
 	Trials []Result `json:"trials"`
 }
 
-// ErrNotTaken says that the receiver did not take a callback that is sound, so that
-// nothing can be learnt from what it refuses.
-var ErrNotTaken = errors.New("a callback that is sound was not taken")
+// ErrNotTaken means that the receiver refused a valid callback. So its other responses mean
+// nothing.
+var ErrNotTaken = errors.New("a valid callback was not accepted")
 
-// ErrNoAnswer says that the receiver could not be reached.
-var ErrNoAnswer = errors.New("no answer")
+// ErrNoAnswer means that the receiver could not be reached.
+var ErrNoAnswer = errors.New("no response")
 
-// Run makes all trials that fit the scheme, one after the other, and tells of each as
-// it ends. It stops with ErrNotTaken or ErrNoAnswer where the first one fails.
+// Run runs all trials that fit the scheme, one after the other, and reports each result. It
+// returns ErrNotTaken or ErrNoAnswer if the first trial fails.
 func Run(ctx context.Context, r Receiver, told func(Result)) (Report, error) {
 	c, err := newCaller(r)
 	if err != nil {
@@ -80,7 +80,7 @@ func Run(ctx context.Context, r Receiver, told func(Result)) (Report, error) {
 	return report, nil
 }
 
-// answer is what the receiver said to a callback.
+// answer is the receiver's response to a callback.
 type answer struct {
 	status int
 	took   time.Duration
@@ -88,8 +88,7 @@ type answer struct {
 
 func (a answer) taken() bool { return a.status >= 200 && a.status < 300 }
 
-// judge gives points for answers to what should be taken, or should not. One answer of
-// the wrong kind loses all.
+// judge gives points for the responses of a trial. One wrong response loses all of them.
 func (t trial) judge(got []answer, err error) Result {
 	r := Result{Trial: t.name, Of: t.points, Points: t.points}
 	if err != nil {
@@ -97,11 +96,11 @@ func (t trial) judge(got []answer, err error) Result {
 		return r
 	}
 	for _, a := range got {
-		r.Says = fmt.Sprintf("%s: answered %d", t.says, a.status)
+		r.Says = fmt.Sprintf("%s: response %d", t.says, a.status)
 		switch {
 		case t.take && a.taken():
 			if t.within > 0 && a.took > t.within {
-				r.Says = fmt.Sprintf("%s: answered after %s", t.says, ladder.FormatDuration(a.took.Round(time.Millisecond)))
+				r.Says = fmt.Sprintf("%s: response after %s", t.says, ladder.FormatDuration(a.took.Round(time.Millisecond)))
 				r.Points, r.Cure = 0, t.cure
 				return r
 			}
@@ -109,7 +108,7 @@ func (t trial) judge(got []answer, err error) Result {
 			r.Points, r.Cure = 0, t.cure
 			return r
 		case a.status >= 500:
-			r.Points, r.Cure = t.points/2, "answer 401: an error of the server's own says that it failed, not that it refused"
+			r.Points, r.Cure = t.points/2, "respond with 401: a server error means that it failed, not that it refused"
 			return r
 		}
 	}

@@ -1,5 +1,5 @@
-// Package offer finds the words that a shell may complete an argument or a flag's
-// value with: what a running server has.
+// Package completion queries a running server for words that complete an argument or the
+// value of a flag, and prints the scripts of shells.
 package completion
 
 import (
@@ -13,28 +13,27 @@ import (
 )
 
 const (
-	// patience is how long a person waits for a shell, at most.
+	// patience is the time limit of a query: a person waits for the shell.
 	patience = time.Second
-	// most is how many words are offered: a screen does not hold more.
+	// most is the number of words: a screen does not show more.
 	most = 100
-	// longest is how much of a description is shown: half of a wide screen's line.
+	// longest is the length of a description: half of a line on a wide screen.
 	longest = 80
 )
 
-// Word is what may be completed, and what it is.
+// Word is a completion with its description.
 type Word struct{ Text, Says string }
 
-// Source reads words from a server, those first that are likely meant. It changes
-// nothing there.
+// Source reads words from a server, the likely ones first. It changes nothing there.
 type Source func(ctx context.Context, c *client.Client) ([]Word, error)
 
-// Ask reads those words of a source that begin with prefix, each once. It answers none
-// where the server does not answer in time, or refuses: a prompt is no place for errors.
+// Ask reads the words of a source that begin with prefix, each of them once. If the server
+// does not respond in time, or returns an error, there are none: a prompt shows no errors.
 func Ask(ctx context.Context, dial func() (*client.Client, error), from Source, prefix string) []Word {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	answer := make(chan []Word, 1)
-	go func() { // the file of a key may be a pipe, whose reading ends with no context
+	go func() { // the file of a key may be a pipe, and no context ends its reading
 		c, err := dial()
 		if err != nil {
 			answer <- nil
@@ -54,7 +53,7 @@ func Ask(ctx context.Context, dial func() (*client.Client, error), from Source, 
 	}
 }
 
-// choose picks what may stand in a command line as it is.
+// choose selects words that need no quotes in a command line.
 func choose(words []Word, prefix string) []Word {
 	var chosen []Word
 	known := map[string]bool{}
@@ -71,14 +70,14 @@ func choose(words []Word, prefix string) []Word {
 	return chosen
 }
 
-// plain reports whether a shell takes a word as it is. Callers choose subjects and
-// tenants: one such as $(reboot) would be run with the line that it completes.
+// plain reports whether a word needs no quotes. Callers of the API choose subjects and
+// tenants, and a shell would execute one such as $(reboot).
 func plain(text string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	return text != "" && strings.Trim(text, letters+"_.@%+/:,-=") == "" && strings.IndexAny(text, "-=") != 0
 }
 
-// shown is a description as one short line.
+// shown is a description in one short line.
 func shown(text string) string {
 	text = term.Visible(strings.TrimSpace(text))
 	if utf8.RuneCountInString(text) <= longest {

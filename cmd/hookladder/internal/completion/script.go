@@ -15,7 +15,7 @@ var Shells = []string{"bash", "zsh", "fish", "powershell"}
 // change is one of a script that cobra makes.
 type change struct{ old, now string }
 
-// changes are what the scripts lack. Words of the line are expanded, so that
+// changes fix the scripts of cobra. Words of the line are expanded, so that
 // --server "$URL" is understood. A command among them would be run at each Tab,
 // whatever it does: so a line with one is not expanded.
 var changes = map[string][]change{
@@ -64,7 +64,7 @@ var changes = map[string][]change{
 // expanding is the line before bash and zsh expand words.
 const expanding = "    # Use eval to handle any environment variables and such\n"
 
-// Script writes what a shell has to read to complete the commands of root.
+// Script writes the script with which a shell completes the commands of root.
 func Script(root *cobra.Command, shell string, out io.Writer) error {
 	var made bytes.Buffer
 	err := fmt.Errorf("no completion for %q", shell)

@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Messages are the ids of the newest messages that have deliveries of these statuses;
-// none: of any.
+// Messages are the ids of the newest messages with deliveries of these statuses; no status
+// means all.
 func Messages(statuses ...string) Source {
 	return deliveries(statuses, func(d wire.Delivery) Word {
 		_, message, _ := strings.Cut(d.ID, ":")
@@ -19,17 +19,17 @@ func Messages(statuses ...string) Source {
 	})
 }
 
-// Topics are those of the newest messages.
+// Topics are the topics of the newest messages.
 func Topics() Source {
 	return deliveries(nil, func(d wire.Delivery) Word { return Word{Text: d.Topic} })
 }
 
-// Tenants are those of the newest messages.
+// Tenants are the tenants of the newest messages.
 func Tenants() Source {
 	return deliveries(nil, func(d wire.Delivery) Word { return Word{Text: d.Tenant} })
 }
 
-// Subjects are those of the newest messages.
+// Subjects are the subjects of the newest messages.
 func Subjects() Source {
 	return deliveries(nil, func(d wire.Delivery) Word { return Word{d.Subject, d.Topic + " " + d.Status} })
 }
@@ -61,7 +61,7 @@ func Endpoints() Source {
 	}
 }
 
-// Destinations are the lanes, and the uids of those that are endpoints'.
+// Destinations are the lanes, and the uids of endpoints.
 func Destinations() Source {
 	return func(ctx context.Context, c *client.Client) ([]Word, error) {
 		page, err := c.Lanes(ctx, most, "")
@@ -74,7 +74,7 @@ func Destinations() Source {
 	}
 }
 
-// names are first the names that people gave, then the ids.
+// names are first the uids, then the ids.
 func names[T any](list []T, of func(T) (uid, id, says string)) []Word {
 	var uids, ids []Word
 	for _, one := range list {
@@ -84,7 +84,7 @@ func names[T any](list []T, of func(T) (uid, id, says string)) []Word {
 	return append(uids, ids...)
 }
 
-// Jobs are those in one of these states; none: in any.
+// Jobs are the jobs in one of these states; no state means all.
 func Jobs(states ...string) Source {
 	return func(ctx context.Context, c *client.Client) ([]Word, error) {
 		page, err := c.Jobs(ctx, most, "")
@@ -101,7 +101,7 @@ func Jobs(states ...string) Source {
 	}
 }
 
-// Links are those that have not expired.
+// Links are the links that have not expired.
 func Links() Source {
 	return func(ctx context.Context, c *client.Client) ([]Word, error) {
 		page, err := c.Links(ctx, most, "")

@@ -1,5 +1,5 @@
-// Package demo is what hookladder dev plays with: a receiver that verifies, and messages
-// for it.
+// Package demo is the demo of hookladder dev: a receiver that verifies callbacks, and
+// messages for it.
 package demo
 
 import (
@@ -16,22 +16,23 @@ import (
 )
 
 const (
-	// flakyFails is how often /flaky fails for each message: enough to see two
+	// flakyFails is the number of failures of /flaky for each message: enough to see two
 	// rungs of the ladder.
 	flakyFails = 2
-	// slowAnswer is how long /slow takes: a person sees it, no timeout is near.
+	// slowAnswer is the response time of /slow: a person notices it, and it is far below
+	// any timeout.
 	slowAnswer = 2 * time.Second
-	// flakyKnown bounds how many messages /flaky remembers. Beyond it, it starts
-	// anew, and fails those once more.
+	// flakyKnown limits the messages that /flaky stores. After that it starts again, and
+	// fails for known messages once more.
 	flakyKnown = 100_000
 )
 
-// paths are what the receiver serves.
+// paths are the paths of the receiver.
 var paths = []string{"/ok", "/flaky", "/fail", "/slow"}
 
-// NewReceiver makes the demo receiver: it verifies as any receiver should, and
-// then takes or fails what it got. It reads bodies of up to maxBody bytes. Its own page
-// mends the path that fails.
+// NewReceiver returns the demo receiver. It verifies callbacks as any receiver should, and
+// then accepts them or fails. It reads bodies of up to maxBody bytes. The path that fails
+// can be repaired on its own page.
 func NewReceiver(secrets []signer.Secret, maxBody int64) http.Handler {
 	verifier := &signer.Verifier{Secrets: secrets, MaxBody: maxBody}
 	flaky, fails := &flaky{failed: map[string]int{}}, &failing{}
@@ -49,7 +50,7 @@ func NewReceiver(secrets []signer.Secret, maxBody int64) http.Handler {
 	outer := http.NewServeMux()
 	outer.Handle("/", verifier.Middleware(mux))
 	outer.HandleFunc("GET /{$}", fails.show)
-	own := http.NewCrossOriginProtection() // no page of another site turns it
+	own := http.NewCrossOriginProtection() // pages of other sites can't change it
 	outer.Handle("POST /mend", own.Handler(fails.turn(true)))
 	outer.Handle("POST /break", own.Handler(fails.turn(false)))
 	return outer
@@ -61,7 +62,7 @@ type flaky struct {
 	failed map[string]int
 }
 
-// ServeHTTP fails a message twice, then takes it.
+// ServeHTTP fails twice for each message, then accepts it.
 func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.fails(r.Header.Get(signer.HeaderID)) {
 		http.Error(w, "not yet, try again", http.StatusServiceUnavailable)
@@ -83,8 +84,8 @@ func (f *flaky) fails(id string) bool {
 	return true
 }
 
-// Publish publishes one message to each path of the receiver, at the API with this key, and
-// then those for two merchants, whose endpoints have this secret.
+// Publish publishes one message to each path of the receiver, and then the messages of two
+// merchants, whose endpoints have this secret.
 func Publish(ctx context.Context, api, key, receiver string, secret signer.Secret) error {
 	c, err := client.New("http://"+api, key)
 	if err != nil {

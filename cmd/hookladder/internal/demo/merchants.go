@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// demoEndpoint is a merchant's, at a path of the receiver.
+// demoEndpoint is an endpoint of a merchant, at a path of the receiver.
 type demoEndpoint struct {
 	uid, tenant, path, description string
 	topics                         []string
@@ -24,8 +24,8 @@ var demoEndpoints = []demoEndpoint{
 	{"demo-birch-till", "birch-coffee", "/flaky", "Till", []string{"payment.*"}},
 }
 
-// demoNotifications are what merchants are told, one each few seconds, so that a person
-// sees them come.
+// demoNotifications are published one after the other, every few seconds, so a person can
+// watch them.
 var demoNotifications = []struct {
 	tenant, topic, subject string
 	amount                 int
@@ -39,11 +39,11 @@ var demoNotifications = []struct {
 	{"acorn-books", "payment.paid", "order-1003", 6900},
 }
 
-// notifyEvery is between two of them.
+// notifyEvery is the time between two notifications.
 const notifyEvery = 4 * time.Second
 
-// merchants registers the endpoints of two merchants, and publishes to them. A key that may
-// not do so leaves them out.
+// merchants creates the endpoints of two merchants, and publishes to them. If the key is not
+// allowed to create endpoints, it does nothing.
 func merchants(ctx context.Context, c *client.Client, receiver string, secret signer.Secret) error {
 	for _, e := range demoEndpoints {
 		err := register(ctx, c, e, receiver, secret)
@@ -63,14 +63,14 @@ func merchants(ctx context.Context, c *client.Client, receiver string, secret si
 			ID:     fmt.Sprintf("%s_%s_%d", n.tenant, n.subject, i+1),
 			Tenant: n.tenant, Topic: n.topic, Subject: n.subject, Body: body, Delay: wire.Duration(time.Duration(i) * notifyEvery),
 		})
-		if err != nil && !errors.Is(err, client.ErrConflict) { // one of an earlier run, in DATA_DIR
+		if err != nil && !errors.Is(err, client.ErrConflict) { // a message of an earlier run, in DATA_DIR
 			return err
 		}
 	}
 	return nil
 }
 
-// register makes an endpoint. One of an earlier run gets the secret of this one.
+// register creates an endpoint. If it exists from an earlier run, it gets the new secret.
 func register(ctx context.Context, c *client.Client, e demoEndpoint, receiver string, secret signer.Secret) error {
 	_, _, err := c.CreateEndpoint(ctx, &wire.Endpoint{
 		UID: e.uid, Tenant: e.tenant, Topics: e.topics, Description: e.description, URL: "http://" + receiver + e.path, Secret: secret.Reveal(),
@@ -79,7 +79,7 @@ func register(ctx context.Context, c *client.Client, e demoEndpoint, receiver st
 		return err
 	}
 	_, err = c.RotateSecret(ctx, e.uid, wire.Rotation{Secret: secret.Reveal(), Overlap: new(wire.Duration)})
-	if errors.Is(err, client.ErrInvalid) { // it has it already
+	if errors.Is(err, client.ErrInvalid) { // it has this secret already
 		return nil
 	}
 	return err

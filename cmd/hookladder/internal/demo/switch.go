@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// failing is a path that fails until a person mends it.
+// failing is a path that fails until a person repairs it.
 type failing struct{ mended atomic.Bool }
 
-// ServeHTTP answers a message.
+// ServeHTTP receives a message.
 func (f *failing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.mended.Load() {
 		w.WriteHeader(http.StatusNoContent)

@@ -4,108 +4,105 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
-	"encoding/json"
+	"fmt"
 	"io"
 	"net/http/httputil"
 	"net/url"
 	"slices"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// mostBody is the most of a body that is made of another one, in bytes.
+// mostBody is the most bytes of a body that is made from another one.
 const mostBody = 8 << 20
 
-// A body is what may have been signed in place of the one at hand.
+// A body may have been signed in place of the received one.
 type body struct {
+	deviation
 	bytes []byte
-	says  string // how it differs; empty: it does not
-	cure  string
 }
 
-// The cures of what happens to bodies.
+// The cures of mistakes in bodies.
 const (
-	cureRaw   = "verify the bytes as they came, before any parser or framework touches them"
-	cureLine  = "sign and verify the bytes as they are: take care that no editor, shell or template adds or drops an end of line"
-	cureBytes = "read the body as bytes, not as text in some encoding"
+	cureRaw    = "verify the bytes as they came, before any parser or framework touches them"
+	cureLine   = "sign and verify the bytes as they are: take care that no editor, shell or template adds or drops an end of line"
+	cureBytes  = "read the body as bytes, not as text in some encoding"
+	cureQuoted = "sign and verify the text itself: it was put into JSON once more"
 )
 
-// bodies are the one that came, first, and those that are made of it by what usually
-// goes wrong. None comes twice.
+// bodies are the received body, and then each body that a mistake makes of it, once.
 func bodies(came []byte) []body {
 	all := []body{{bytes: came}}
 	add := func(made []byte, says, cure string) {
-		if made == nil || len(made) > mostBody || slices.ContainsFunc(all, func(b body) bool { return bytes.Equal(b.bytes, made) }) {
-			return
+		if made != nil && len(made) <= mostBody && !slices.ContainsFunc(all, func(b body) bool { return bytes.Equal(b.bytes, made) }) {
+			all = append(all, body{deviation{OtherBody, "is of " + says, cure}, made})
 		}
-		all = append(all, body{made, says, cure})
 	}
 	for _, f := range framings {
-		add(f.make(came), f.says, f.cure)
+		if made, err := f.make(came); err == nil {
+			add(made, f.says, f.cure)
+		}
 	}
 	add([]byte{}, "an empty body", "read the body before it is verified, and only once: a stream that was read is empty the second time")
-	for _, w := range rewritings(came) {
-		add(w.bytes, w.says, cureRaw)
+	for _, l := range jsonLayouts {
+		for _, e := range jsonEscapes {
+			for _, n := range jsonNumbers {
+				if made, ok := reformatted(came, l, e, n); ok {
+					add(made, "the same JSON written anew: "+l.says+e.says+n.says, cureRaw)
+				}
+			}
+		}
 	}
 	return all
 }
 
-// framings change bytes and know nothing of JSON. Each is nil where it does not apply.
+// framings change bytes, whatever they mean. An error says that one does not apply.
 var framings = []struct {
 	says, cure string
-	make       func([]byte) []byte
+	make       func([]byte) ([]byte, error)
 }{
-	{"the body without the end of line at its end", cureLine, func(b []byte) []byte { return bytes.TrimRight(b, "\r\n") }},
-	{"the body with an end of line at its end", cureLine, func(b []byte) []byte { return append(slices.Clip(b), '\n') }},
-	{"the body with CR LF at its end", cureLine, func(b []byte) []byte { return append(slices.Clip(b), "\r\n"...) }},
-	{"the body without white space around it", cureLine, bytes.TrimSpace},
-	{"the body with LF in place of CR LF", cureLine, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")) }},
-	{"the body with CR LF in place of LF", cureLine, func(b []byte) []byte {
-		return bytes.ReplaceAll(bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
+	{"the body without the end of line at its end", cureLine, always(func(b []byte) []byte { return bytes.TrimRight(b, "\r\n") })},
+	{"the body with an end of line at its end", cureLine, always(func(b []byte) []byte { return append(slices.Clip(b), '\n') })},
+	{"the body with CR LF at its end", cureLine, always(func(b []byte) []byte { return append(slices.Clip(b), "\r\n"...) })},
+	{"the body without white space around it", cureLine, always(bytes.TrimSpace)},
+	{"the body with LF in place of CR LF", cureLine, always(lineFeeds)},
+	{"the body with CR LF in place of LF", cureLine, always(func(b []byte) []byte { return bytes.ReplaceAll(lineFeeds(b), []byte("\n"), []byte("\r\n")) })},
+	{"the body without its byte order mark", cureBytes, always(func(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\ufeff")) })},
+	{"the body with a byte order mark", cureBytes, always(func(b []byte) []byte { return append([]byte("\ufeff"), b...) })},
+	{"the body as UTF-8, which was read as Latin-1", cureBytes, always(fromLatin1)},
+	{"the body read as Latin-1", cureBytes, always(asLatin1)},
+	{"the text that the body has as a JSON string", cureQuoted, func(b []byte) ([]byte, error) { return jsontext.AppendUnquote(nil, bytes.TrimSpace(b)) }},
+	{"the body put into a JSON string", cureQuoted, func(b []byte) ([]byte, error) { return jsontext.AppendQuote(nil, b) }},
+	{"the body behind base64", "decode the base64 that a gateway or function platform puts around bodies", func(b []byte) ([]byte, error) {
+		return base64.StdEncoding.DecodeString(string(b))
 	}},
-	{"the body without its byte order mark", cureBytes, func(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\ufeff")) }},
-	{"the body with a byte order mark", cureBytes, func(b []byte) []byte { return append([]byte("\ufeff"), b...) }},
-	{"the body as UTF-8, which was read as Latin-1", cureBytes, fromLatin1},
-	{"the body read as Latin-1", cureBytes, asLatin1},
-	{"the text that the body has as a JSON string", "sign and verify the text itself: it was put into JSON once more", unquoted},
-	{"the body put into a JSON string", "sign and verify the text itself: it was put into JSON once more", quoted},
-	{"the body behind base64", "decode the base64 that a gateway or function platform puts around bodies", func(b []byte) []byte {
-		out, err := base64.StdEncoding.DecodeString(string(b))
-		if err != nil {
-			return nil
-		}
-		return out
-	}},
-	{"the body in base64", "sign and verify the body itself, not its base64", func(b []byte) []byte {
-		return base64.StdEncoding.AppendEncode(nil, b)
-	}},
-	{"the body behind a form's escapes", cureRaw, func(b []byte) []byte {
+	{"the body in base64", "sign and verify the body itself, not its base64", always(func(b []byte) []byte { return base64.StdEncoding.AppendEncode(nil, b) })},
+	{"the body behind a form's escapes", cureRaw, func(b []byte) ([]byte, error) {
 		out, err := url.QueryUnescape(string(b))
-		if err != nil {
-			return nil
-		}
-		return []byte(out)
+		return []byte(out), err
 	}},
-	{"the body unpacked", "verify what was sent: unpack gzip first where the sender signs before it packs", func(b []byte) []byte {
+	{"the body unpacked", "verify what was sent: unpack gzip first where the sender signs before it packs", func(b []byte) ([]byte, error) {
 		z, err := gzip.NewReader(bytes.NewReader(b))
 		if err != nil {
-			return nil
+			return nil, err
 		}
-		out, err := io.ReadAll(io.LimitReader(z, mostBody))
-		if err != nil {
-			return nil
-		}
-		return out
+		return io.ReadAll(io.LimitReader(z, mostBody))
 	}},
-	{"the body without the sizes of its chunks", "save the body as the server reads it, not as it is on the wire", func(b []byte) []byte {
-		out, err := io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(b)))
-		if err != nil {
-			return nil
-		}
-		return out
+	{"the body without the sizes of its chunks", "save the body as the server reads it, not as it is on the wire", func(b []byte) ([]byte, error) {
+		return io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(b)))
 	}},
 }
 
-// asLatin1 is what a reader of Latin-1 makes of UTF-8, written as UTF-8 again.
+func always(change func([]byte) []byte) func([]byte) ([]byte, error) {
+	return func(b []byte) ([]byte, error) { return change(b), nil }
+}
+
+func lineFeeds(b []byte) []byte { return bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")) }
+
+// asLatin1 reads UTF-8 as Latin-1, and writes it as UTF-8 again.
 func asLatin1(b []byte) []byte {
 	out := make([]byte, 0, 2*len(b))
 	for _, c := range b {
@@ -114,7 +111,7 @@ func asLatin1(b []byte) []byte {
 	return out
 }
 
-// fromLatin1 undoes asLatin1.
+// fromLatin1 undoes asLatin1; nil: that is not possible.
 func fromLatin1(b []byte) []byte {
 	out := make([]byte, 0, len(b))
 	for _, r := range string(b) {
@@ -126,17 +123,62 @@ func fromLatin1(b []byte) []byte {
 	return out
 }
 
-func unquoted(b []byte) []byte {
-	var text string
-	if json.Unmarshal(b, &text) != nil {
-		return nil
-	}
-	return []byte(text)
+// A jsonStyle is one choice of a program that writes JSON.
+type jsonStyle struct {
+	says    string
+	options []jsontext.Options
+	escaped func(rune) bool // characters that are escaped as \uXXXX; nil: none
+	slashes bool            // a slash is escaped
 }
 
-func quoted(b []byte) []byte {
-	if !utf8.Valid(b) {
-		return nil
+// Programs that write JSON differ in white space, in escapes, and in names and numbers.
+var (
+	jsonLayouts = []jsonStyle{
+		{says: "without white space"},
+		{says: "with a space after each comma and colon", options: []jsontext.Options{jsontext.SpaceAfterComma(true), jsontext.SpaceAfterColon(true)}},
+		{says: "indented by two spaces", options: []jsontext.Options{jsontext.WithIndent("  ")}},
+		{says: "indented by four spaces", options: []jsontext.Options{jsontext.WithIndent("    ")}},
+		{says: "indented by tabs", options: []jsontext.Options{jsontext.WithIndent("\t")}},
 	}
-	return appendJSONString(nil, string(b), escapes{})
+	jsonEscapes = []jsonStyle{
+		{},
+		{says: ", with all but ASCII escaped", escaped: func(r rune) bool { return r >= 0x7f }},
+		{says: ", with all but ASCII and slashes escaped", escaped: func(r rune) bool { return r > 0x7f }, slashes: true},
+		{says: ", with slashes escaped", slashes: true},
+		{says: ", with <, > and & escaped", escaped: func(r rune) bool { return strings.ContainsRune("<>&\u2028\u2029", r) }},
+	}
+	jsonNumbers = []jsonStyle{
+		{},
+		{says: ", with sorted names", options: []jsontext.Options{jsontext.ReorderRawObjects(true)}},
+		{says: ", with numbers as floating point", options: floats},
+		{says: ", with sorted names, with numbers as floating point", options: append([]jsontext.Options{jsontext.ReorderRawObjects(true)}, floats...)},
+	}
+	floats = []jsontext.Options{jsontext.CanonicalizeRawInts(true), jsontext.CanonicalizeRawFloats(true)}
+)
+
+// reformatted formats a body in the styles; false: it is no JSON.
+func reformatted(came []byte, layout, escape, numbers jsonStyle) ([]byte, bool) {
+	options := append(slices.Concat(layout.options, numbers.options), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	text, err := jsontext.AppendFormat(nil, came, options...)
+	if err != nil {
+		return nil, false
+	}
+	if escape.slashes { // they are in strings only, as are the characters below
+		text = bytes.ReplaceAll(text, []byte("/"), []byte(`\/`))
+	}
+	if escape.escaped == nil {
+		return text, true
+	}
+	var out []byte
+	for _, r := range string(text) {
+		switch high, low := utf16.EncodeRune(r); {
+		case !escape.escaped(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out, true
 }

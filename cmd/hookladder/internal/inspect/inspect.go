@@ -1,40 +1,39 @@
-// Package inspect finds out what is wrong with the signature of a callback.
+// Package inspect finds out why the signature of a callback is not valid.
 //
-// A signature that does not match tells nothing by itself. So the package makes the
-// usual mistakes itself: the body written anew, the secret not decoded, another
-// encoding, another order of what is signed. It makes one or two at a time, until they
-// give exactly the signature that came.
+// A signature that does not match says nothing about the reason. So the package makes the
+// usual mistakes itself: it formats the body again, does not decode the secret, or signs
+// the parts in another order. It combines one or two mistakes, until the result is the
+// signature of the callback. The tables in headers.go, keys.go, contents.go and bodies.go
+// have one row for each mistake.
 package inspect
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
 
-	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Question is a callback, and what its receiver knows.
+// Question is a callback, and the values that its receiver verifies it with.
 type Question struct {
 	Header http.Header
 	Body   []byte
 
-	Scheme   signer.Scheme // zero: as the headers look
+	Scheme   signer.Scheme // zero: the scheme is read from the headers
 	Name     string        // of the header of signer.HMACHex; empty: signer.HeaderHMACHex
-	Secrets  []string      // as the receiver has them, good or not; public keys too
-	Computed string        // the signature that the receiver's own code came to; may be empty
-	At       time.Time     // when the callback came
+	Secrets  []string      // as the receiver has them, malformed ones too; also public keys
+	Computed string        // the signature that the receiver's own code computed; may be empty
+	At       time.Time     // when the callback arrived
 	// Tolerance is how far its timestamp may be from At; zero: signer.DefaultTolerance.
 	Tolerance time.Duration
 }
 
-// Cause is what may be wrong, as scripts read it.
+// Cause is a reason in the form that scripts read.
 type Cause string
 
-// The causes. Those of the second group tell what a signature was made of instead.
+// The causes. The second group says how the signature was made instead.
 const (
 	NoSignature   Cause = "signature_missing"
 	OtherScheme   Cause = "header_of_another_scheme"
@@ -49,170 +48,104 @@ const (
 	BadSecret     Cause = "secret_malformed"
 	OtherKind     Cause = "key_of_another_scheme"
 	BodyLength    Cause = "body_length"
-	OtherSecret   Cause = "other_secret" // or a body that was changed beyond what can be found
+	OtherSecret   Cause = "other_secret" // or the body was changed in a way that no row has
 	ComputedRight Cause = "comparison"   // the receiver's value is right, so its comparison is wrong
 
 	OtherEncoding Cause = "encoding"
 	OtherHash     Cause = "hash"
-	OtherKey      Cause = "key"     // of the same secret, read in another way
+	OtherKey      Cause = "key"     // the same secret, decoded in another way
 	OtherContent  Cause = "content" // other parts, or in another order
 	OtherBody     Cause = "body"    // other bytes of the same body
 )
+
+// causes has the sentence and the cure of each cause of the first group. The mistakes of the
+// second group have their own.
+var causes = map[Cause]struct{ says, cure string }{
+	NoSignature:   {"there is no %s", "keep all headers as they came: a proxy or a framework may drop them, or it was never signed"},
+	OtherScheme:   {"there is no %s, but there is %s: it is signed as %s", "verify it in that scheme, or change the signature scheme of the endpoint"},
+	Repeated:      {"%s is there more than once", "refuse it: two readers could take two values"},
+	BadSignature:  {"%s is not what %s has: want %s", "pass it on as it came"},
+	NoID:          {"there is no %s, which is signed too", "keep all headers as they came"},
+	BadID:         {"%s", ""},
+	NoTimestamp:   {"there is no %s, which is signed too", "keep all headers as they came"},
+	BadTimestamp:  {"%s is %s", "pass on the header's text as it came: it is whole Unix seconds"},
+	TooOld:        {"it was signed %s before it came, and a receiver takes at most %s", "set the receiver's clock by NTP; of a recording, say when it came"},
+	TooNew:        {"it was signed %s after it came: one of the two clocks is wrong", "set the receiver's clock by NTP; of a recording, say when it came"},
+	BadSecret:     {"the secret given is %s", "copy it whole, as hookladder endpoints secret or hookladder secret prints it"},
+	OtherKind:     {"%s of %s", "give the key of the endpoint's scheme, or name the scheme"},
+	BodyLength:    {"content-length is %d, but the body has %d bytes", "keep the bytes as they came: editors add an end of line, and frameworks parse and write anew"},
+	OtherSecret:   {"%s was made with another secret, or of another body: it fits none of the usual mistakes", "compare the first characters of both secrets, and the length of each part that is signed"},
+	ComputedRight: {"%s is right", "compare it with each signature of the header, behind its version, in constant time"},
+}
 
 // Finding is one thing that is wrong.
 type Finding struct {
 	Cause Cause  `json:"cause"`
 	Says  string `json:"says"`           // a sentence without its full stop
-	Cure  string `json:"cure,omitempty"` // what helps; empty: Says tells it
+	Cure  string `json:"cure,omitempty"` // empty: Says is enough
 }
 
-// Report is what was found.
+// Report is the result.
 type Report struct {
-	Valid    bool          `json:"valid"` // a receiver should take it
+	Valid    bool          `json:"valid"` // a receiver should accept the callback
 	Scheme   signer.Scheme `json:"scheme"`
-	Matches  bool          `json:"matches"`       // the signature fits the secret, whatever its age
+	Matches  bool          `json:"matches"`       // the secret made the signature, at any time
 	Age      *float64      `json:"age,omitempty"` // in seconds, from the signed time to At
 	Findings []Finding     `json:"findings"`
 }
 
-func (r *Report) add(cause Cause, cure, says string, args ...any) {
-	r.Findings = append(r.Findings, Finding{cause, fmt.Sprintf(says, args...), cure})
+func (r *Report) add(cause Cause, values ...any) {
+	row := causes[cause]
+	r.Findings = append(r.Findings, Finding{cause, fmt.Sprintf(row.says, values...), row.cure})
 }
 
-// Inspect judges a callback as a receiver should, and says why.
+func (r *Report) has(causes ...Cause) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return slices.Contains(causes, f.Cause) })
+}
+
+// The values that are explained, as a sentence begins.
+const (
+	ofHeader   = "the signature"
+	ofReceiver = "your code's value"
+)
+
+// Inspect verifies a callback as a receiver should, and says why it is not valid.
 func Inspect(q Question) Report {
 	c := newCallback(&q)
 	r := Report{Scheme: c.scheme, Findings: []Finding{}}
-	c.length(&r)
-	found := len(r.Findings)
+	c.received(&r)
+	before := len(r.Findings)
 	keys := c.keys(&r)
-	if c.signature != "" {
-		r.Matches = c.matches(keys)
-	}
-	if !r.Matches {
+	if r.Matches = c.signature != "" && c.matches(keys); !r.Matches {
 		c.headers(&r)
 		if c.signature != "" {
 			c.explain(&r, keys, ofHeader, c.signature)
 		}
-		if len(r.Findings) == found {
-			r.add(OtherSecret, "compare the first characters of both secrets, and verify the bytes of the body before anything parses them",
-				"the signature was made with another secret, or of another body: it fits none of the usual mistakes")
+		if len(r.Findings) == before {
+			r.add(OtherSecret, ofHeader)
 		}
 	}
 	c.age(&r)
-	r.Valid = r.Matches && !r.has(TooOld) && !r.has(TooNew) && !r.has(Repeated)
-	c.computed(&r, keys)
+	r.Valid = r.Matches && !r.has(TooOld, TooNew, Repeated)
+	if c.Computed != "" {
+		switch mistakes, found := c.explain(&r, keys, ofReceiver, c.Computed); {
+		case !found:
+			r.add(OtherSecret, ofReceiver)
+		case mistakes == 0:
+			r.add(ComputedRight, ofReceiver)
+		}
+	}
 	return r
 }
 
-func (r *Report) has(cause Cause) bool {
-	for _, f := range r.Findings {
-		if f.Cause == cause {
-			return true
-		}
-	}
-	return false
-}
-
-// matches reports whether one of the secrets made the signature, whenever that was.
+// matches reports whether one of the secrets made the signature, at any time.
 func (c *callback) matches(keys []candidate) bool {
-	for _, k := range keys {
+	return slices.ContainsFunc(keys, func(k candidate) bool {
 		if k.verifier == nil {
-			continue
+			return false
 		}
 		v := *k.verifier
-		v.Now = func() time.Time { return c.signedAt() }
-		if v.Verify(c.id, c.timestamp, c.signature, c.Body) == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// headers tells what is wrong with the headers as they are.
-func (c *callback) headers(r *Report) {
-	switch {
-	case c.signature == "" && c.other != "":
-		r.add(OtherScheme, "verify it as "+c.otherScheme()+", or change the signature scheme of the endpoint",
-			"there is no %s, but there is %s: it is signed in another way", c.name, c.other)
-	case c.signature == "":
-		r.add(NoSignature, "keep all headers as they came: a proxy or a framework may drop them, or it was never signed",
-			"there is no %s", c.name)
-	}
-	if c.parts().id {
-		switch err := c.problem(); {
-		case errors.Is(err, signer.ErrNoID):
-			r.add(NoID, "keep all headers as they came", "there is no %s, which is signed too", signer.HeaderID)
-		case errors.Is(err, signer.ErrID):
-			r.add(BadID, "", "%s", err)
-		}
-	}
-	if c.parts().time {
-		switch _, err := unixSeconds(c.timestamp); {
-		case c.timestamp == "" && c.signature != "":
-			r.add(NoTimestamp, "keep all headers as they came", "there is no %s, which is signed too", c.clockName())
-		case c.timestamp != "" && err != nil:
-			r.add(BadTimestamp, "pass on the header's text as it came: it is whole Unix seconds", "%s is %s", c.clockName(), err)
-		}
-	}
-}
-
-// problem is what a verifier says of the headers.
-func (c *callback) problem() error {
-	secret := signer.Standard.NewSecret()
-	v := signer.Verifier{Secrets: []signer.Secret{secret}, Now: c.signedAt}
-	return v.Verify(c.id, c.timestamp, c.signature, nil)
-}
-
-// length compares the body with what the sender said of it.
-func (c *callback) length(r *Report) {
-	for _, name := range []string{c.name, signer.HeaderID, signer.HeaderTimestamp} {
-		if name == c.name && c.scheme != signer.Stripe && c.scheme != signer.GitHub && c.scheme != signer.HMACHex {
-			continue // a list, which may be spread over lines
-		}
-		if len(c.Header.Values(name)) > 1 {
-			r.add(Repeated, "refuse it: two readers could take two values", "%s is there more than once", strings.ToLower(name))
-		}
-	}
-	var said int
-	if _, err := fmt.Sscan(c.Header.Get("content-length"), &said); err != nil || said == len(c.Body) || said < 0 {
-		return
-	}
-	r.add(BodyLength, "keep the bytes as they came: editors add an end of line, and frameworks parse and write anew",
-		"content-length is %d, but the body has %d bytes", said, len(c.Body))
-}
-
-// age tells whether the callback came in time.
-func (c *callback) age(r *Report) {
-	seconds, err := unixSeconds(c.timestamp)
-	if !c.parts().time || err != nil {
-		return
-	}
-	signed := time.Unix(seconds, 0)
-	age, tolerance := c.At.Sub(signed), c.Tolerance
-	if tolerance <= 0 {
-		tolerance = signer.DefaultTolerance
-	}
-	told := age.Round(time.Second).Seconds()
-	r.Age = &told
-	const cure = "set the receiver's clock by NTP; of a recording, say when it came"
-	switch {
-	case age > tolerance:
-		r.add(TooOld, cure, "it was signed %s before it came, and a receiver takes at most %s", ladder.FormatDuration(age.Round(time.Second)), ladder.FormatDuration(tolerance))
-	case age < -tolerance:
-		r.add(TooNew, cure, "it was signed %s after it came: one of the two clocks is wrong", ladder.FormatDuration(-age.Round(time.Second)))
-	}
-}
-
-// computed tells what the receiver's own code does instead.
-func (c *callback) computed(r *Report, keys []candidate) {
-	if c.Computed == "" {
-		return
-	}
-	switch mistakes, found := c.explain(r, keys, ofReceiver, c.Computed); {
-	case !found:
-		r.add(OtherSecret, "print the length of each part that is signed, and compare", ofReceiver+" fits none of the usual mistakes")
-	case mistakes == 0:
-		r.add(ComputedRight, "compare it with each signature of the header, behind its version, in constant time", ofReceiver+" is right")
-	}
+		v.Now = c.signedAt
+		return v.Verify(c.id, c.timestamp, c.signature, c.Body) == nil
+	})
 }

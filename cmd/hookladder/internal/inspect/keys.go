@@ -3,7 +3,6 @@ package inspect
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/hmac"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -14,112 +13,90 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// A candidate is one way to read one of the receiver's secrets.
+// A candidate is one way to decode one of the receiver's secrets.
 type candidate struct {
-	mac      []byte            // for HMAC
-	public   ed25519.PublicKey // in place of it
-	verifier *signer.Verifier  // of a secret that is read as it should be; else nil
-	says     string            // how it was read wrong; empty: it was not
-	cure     string
+	deviation
+	mac      []byte            // the key of HMAC
+	public   ed25519.PublicKey // or this one
+	verifier *signer.Verifier  // of a secret that is decoded in the right way; else nil
 }
 
-// makes reports whether the key made a signature of a body.
-func (k candidate) makes(of content, with hashing, body, sum []byte) bool {
-	if k.public != nil {
-		signed := append([]byte(of.head), body...)
-		return len(sum) == ed25519.SignatureSize && ed25519.Verify(k.public, append(signed, of.tail...), sum)
-	}
-	return bytes.Equal(k.sum(of, with, body), sum)
-}
-
-func (k candidate) sum(of content, with hashing, body []byte) []byte {
-	mac := hmac.New(with.make, k.mac)
-	mac.Write([]byte(of.head))
-	mac.Write(body)
-	mac.Write([]byte(of.tail))
-	return mac.Sum(nil)
-}
-
-// The cures of secrets that were read wrong.
+// The cures of secrets that were decoded in another way.
 const (
 	cureDecode = "decode the base64 behind whsec_, and use those bytes as the key"
 	cureText   = "use the text of the secret as it is, not decoded"
 )
 
-// keys are the secrets as they should be read, and as they are by mistake. What is
-// wrong with a secret itself goes into the report.
+// keys are the secrets, decoded as they should be and as they are by mistake. It adds the
+// causes of malformed secrets to the report.
 func (c *callback) keys(r *Report) (all []candidate) {
 	for _, given := range c.Secrets {
 		text := strings.Trim(strings.TrimSpace(given), `"'`)
 		verifier, err := c.scheme.NewVerifier(text)
 		switch {
 		case err == nil:
-		case otherKind(c.scheme, text):
-			r.add(OtherKind, "give the key of the endpoint's scheme, or name the scheme", "the key given is none of %s", c.scheme)
+		case isEd25519(text) != (c.scheme == signer.StandardEd25519) && (isEd25519(text) || strings.HasPrefix(text, signer.SecretPrefix)):
+			r.add(OtherKind, "the key given is none", c.scheme)
 		case errors.Is(err, signer.ErrSecret) || errors.Is(err, signer.ErrPublicKey) || errors.Is(err, signer.ErrNoSecret):
-			r.add(BadSecret, "copy it whole, as hookladder endpoints secret or hookladder secret prints it", "the secret given is %s", err)
+			r.add(BadSecret, err)
 		}
-		all = append(all, c.readings(text, verifier)...)
+		if c.scheme == signer.StandardEd25519 {
+			all = append(all, publicKeys(text, verifier)...)
+		} else {
+			all = append(all, c.macKeys(text, verifier)...)
+		}
 		if text != given {
-			all = append(all, candidate{mac: []byte(given), says: "was made with the secret and what stands around it: white space or quotes", cure: "take them away"})
+			says := "was made with the secret and what stands around it: white space or quotes"
+			all = append(all, candidate{deviation: deviation{OtherKey, says, "take them away"}, mac: []byte(given)})
 		}
 	}
 	return all
 }
 
-// otherKind reports whether a text is a key, but of another scheme.
-func otherKind(scheme signer.Scheme, text string) bool {
-	private := strings.HasPrefix(text, signer.PrivatePrefix) || strings.HasPrefix(text, signer.PublicPrefix)
-	return private != (scheme == signer.StandardEd25519) && (private || strings.HasPrefix(text, signer.SecretPrefix))
-}
-
-// readings are the ways to read one secret, the right one first.
-func (c *callback) readings(text string, verifier *signer.Verifier) (all []candidate) {
-	add := func(mac []byte, says, cure string) {
-		if len(mac) > 0 && !slices.ContainsFunc(all, func(k candidate) bool { return bytes.Equal(k.mac, mac) }) {
-			all = append(all, candidate{mac: mac, says: says, cure: cure})
-		}
-	}
+// macKeys are the ways to decode a shared secret, the right one first.
+func (c *callback) macKeys(text string, verifier *signer.Verifier) (all []candidate) {
 	bare := strings.TrimPrefix(text, signer.SecretPrefix)
-	switch c.scheme {
-	case signer.StandardEd25519:
-		return publicReadings(text, verifier)
-	case signer.Standard:
-		add(decoded(bare), "", "")
-		add([]byte(text), "was made with the secret's text, not decoded", cureDecode)
-		add([]byte(bare), "was made with the text behind whsec_, not decoded", cureDecode)
-		add(derived(verifier, c.Header), "was made with the secret that is derived for the tenant (SIGNING_DERIVE=tenant)",
+	var rows []candidate
+	row := func(mac []byte, says, cure string) {
+		rows = append(rows, candidate{deviation{OtherKey, says, cure}, mac, nil, nil})
+	}
+	if c.scheme == signer.Standard {
+		rows = append(rows, candidate{mac: decoded(bare), verifier: verifier})
+		row([]byte(text), "was made with the secret's text, not decoded", cureDecode)
+		row([]byte(bare), "was made with the text behind whsec_, not decoded", cureDecode)
+		row(derived(verifier, c.Header), "was made with the secret that is derived for the tenant (SIGNING_DERIVE=tenant)",
 			"give the receiver what hookladder secret --tenant prints, not SIGNING_SECRET itself")
-	default:
-		add([]byte(text), "", "")
-		add([]byte(bare), "was made with the text behind whsec_", cureText)
-		add(decoded(bare), "was made with the decoded secret", cureText)
+	} else {
+		rows = append(rows, candidate{mac: []byte(text), verifier: verifier})
+		row([]byte(bare), "was made with the text behind whsec_", cureText)
+		row(decoded(bare), "was made with the decoded secret", cureText)
 	}
-	if len(all) > 0 && all[0].says == "" {
-		all[0].verifier = verifier
+	row([]byte(text+"\n"), "was made with the secret and an end of line behind it", "drop the end of line that a file or echo leaves")
+	if fromHex, err := hex.DecodeString(bare); err == nil {
+		row(fromHex, "was made with the secret decoded as hex", "read the secret as its scheme says")
 	}
-	add([]byte(text+"\n"), "was made with the secret and an end of line behind it", "drop the end of line that a file or echo leaves")
-	if out, err := hex.DecodeString(bare); err == nil {
-		add(out, "was made with the secret decoded as hex", "read the secret as its scheme says")
+	for _, r := range rows {
+		if len(r.mac) > 0 && !slices.ContainsFunc(all, func(k candidate) bool { return bytes.Equal(k.mac, r.mac) }) {
+			all = append(all, r)
+		}
 	}
 	return all
 }
 
-func publicReadings(text string, verifier *signer.Verifier) (all []candidate) {
+func publicKeys(text string, verifier *signer.Verifier) (all []candidate) {
 	if verifier == nil {
 		if out := decoded(text); len(out) == ed25519.PublicKeySize {
-			return []candidate{{public: out, says: "fits the public key", cure: "write " + signer.PublicPrefix + " before the key"}}
+			return []candidate{{deviation: deviation{OtherKey, "fits the public key", "write " + signer.PublicPrefix + " before the key"}, public: out}}
 		}
 		return nil
 	}
 	for _, k := range verifier.PublicKeys {
-		out := decoded(strings.TrimPrefix(k.String(), signer.PublicPrefix))
-		all = append(all, candidate{public: out, verifier: verifier})
+		all = append(all, candidate{public: decoded(strings.TrimPrefix(k.String(), signer.PublicPrefix)), verifier: verifier})
 	}
 	return all
 }
 
-// decoded reads base64 of any alphabet, padded or not; nil: it is none.
+// decoded decodes base64 of any alphabet, padded or not; nil: it is no base64.
 func decoded(text string) []byte {
 	text = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "=")
 	out, err := base64.RawStdEncoding.DecodeString(text)
@@ -129,7 +106,7 @@ func decoded(text string) []byte {
 	return out
 }
 
-// derived is the key of the tenant that the callback names.
+// derived is the key of the tenant in the headers.
 func derived(verifier *signer.Verifier, h http.Header) []byte {
 	if verifier == nil {
 		return nil

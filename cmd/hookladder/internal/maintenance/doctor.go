@@ -34,17 +34,17 @@ func (r Doctor) Run(ctx context.Context, o app.Options) error {
 	return d.verdict(out, r.Fix)
 }
 
-// reporter is how a diagnosis is printed.
+// reporter prints a diagnosis.
 type reporter interface {
 	store(i dispatcher.StoreInfo)
 	finding(f app.Finding)
 	end(out app.Examined) error
 }
 
-// diagnosis counts what is left.
+// diagnosis counts the faults that are left.
 type diagnosis struct {
 	reporter
-	lacking, left, curable int // needed of the store; findings; those of them that --fix repairs
+	lacking, left, curable int // missing features; findings; findings that --fix repairs
 }
 
 func (d *diagnosis) onStore(i dispatcher.StoreInfo) {
@@ -66,22 +66,22 @@ func (d *diagnosis) onFinding(f app.Finding) {
 	d.finding(f)
 }
 
-// verdict is an error where something is left.
+// verdict returns an error if a fault is left.
 func (d *diagnosis) verdict(out app.Examined, fix bool) error {
 	switch {
 	case d.lacking > 0:
-		return fmt.Errorf("the store lacks %d of what is needed", d.lacking)
+		return fmt.Errorf("the store lacks %d required features", d.lacking)
 	case d.curable > 0 && !fix:
 		return fmt.Errorf("%d findings are left; hookladder doctor --fix repairs %d of them", d.left, d.curable)
 	case d.left > 0:
 		return fmt.Errorf("%d findings are left", d.left)
 	case out.Unjudged > 0:
-		return fmt.Errorf("the counts of %d partitions kept changing: try again when there is less traffic", out.Unjudged)
+		return fmt.Errorf("the counts of %d partitions changed all the time: try again with less traffic", out.Unjudged)
 	}
 	return nil
 }
 
-// textReport prints lines for people, as they come.
+// textReport prints a line for each finding at once.
 type textReport struct {
 	out io.Writer
 }
@@ -113,13 +113,13 @@ func (r *textReport) end(out app.Examined) error {
 	return err
 }
 
-// jsonReport prints one object.
+// jsonReport prints one object at the end.
 type jsonReport struct {
 	out  io.Writer
 	text diagnosisJSON
 }
 
-// diagnosisJSON is what --json prints.
+// diagnosisJSON is the output of --json.
 type diagnosisJSON struct {
 	Kind       string        `json:"kind"`
 	Version    string        `json:"version"`

@@ -31,20 +31,20 @@ const (
 	JSONLines  = "jsonl"
 )
 
-// Export is what is written, and how.
+// Export selects the data and the format.
 type Export struct {
 	What   string // Deliveries or Messages
 	Format string // CSV or JSONLines
 	Of     archive.Selection
-	Bodies bool   // bodies of messages, and what receivers answered, which CSV of deliveries has no column for
+	Bodies bool   // also the bodies of messages, or the responses of receivers, which CSV of deliveries does not support
 	Out    string // a file; empty: Stdout
 
 	Stdout io.Writer
-	Told   io.Writer // of how far it is; nil: it is not told
+	Told   io.Writer // receives the progress; nil: there is none
 }
 
-// Run writes all of it, and answers how many rows that were. A file is there only where it
-// is whole.
+// Run writes the export, and returns the number of rows. A file appears only when it is
+// complete.
 func (e *Export) Run(ctx context.Context, o app.Options) (rows int, err error) {
 	if e.Out == "" {
 		return e.write(ctx, o, e.Stdout)
@@ -90,7 +90,7 @@ func (e *Export) write(ctx context.Context, o app.Options, to io.Writer) (rows i
 	return bar.rows, err
 }
 
-// exportRow is what is written of one delivery, or message.
+// exportRow is a row of a delivery or a message.
 type exportRow interface {
 	Row() []string // in the order of the headers
 }
@@ -134,7 +134,7 @@ var messageColumns = []string{
 	"id", "created_at", "topic", "tenant", "subject", "url", "endpoint", "queue", "content_type", "ordering_key", "body_bytes", "body", "body_base64",
 }
 
-// deliveryLine is a delivery that ended, with its last attempt.
+// deliveryLine is a finished delivery with its last attempt.
 type deliveryLine struct {
 	wire.Delivery
 	Address        string  `json:"address,omitempty"`
@@ -151,7 +151,7 @@ func (e *Export) delivery(d *app.Exported) exportRow {
 	return r
 }
 
-// messageLine is a message. Its headers are not written: their values are secrets.
+// messageLine is a message without its headers, because they may have secrets.
 type messageLine struct {
 	ID          string    `json:"id"`
 	CreatedAt   wire.Time `json:"created_at"`
@@ -164,7 +164,7 @@ type messageLine struct {
 	ContentType string    `json:"content_type,omitempty"`
 	OrderingKey string    `json:"ordering_key,omitempty"`
 	BodyBytes   int       `json:"body_bytes"`
-	Body        *string   `json:"body,omitempty"` // where it is valid UTF-8
+	Body        *string   `json:"body,omitempty"` // if it is valid UTF-8
 	BodyBase64  *string   `json:"body_base64,omitempty"`
 }
 
@@ -187,7 +187,7 @@ func (r *messageLine) Row() []string {
 	}
 }
 
-// both are bytes as base64, and as text where they are text.
+// both returns bytes as base64, and as text if they are valid UTF-8.
 func both(raw []byte) (plain, encoded *string) {
 	encoded = new(base64.StdEncoding.EncodeToString(raw))
 	if utf8.Valid(raw) {
@@ -203,7 +203,7 @@ func text(s *string) string {
 	return *s
 }
 
-// bar tells how far an export is, in one line.
+// bar prints the progress of an export in one line.
 type bar struct {
 	out          io.Writer
 	began, shown time.Time
@@ -211,10 +211,10 @@ type bar struct {
 	done, months int
 }
 
-// barEvery is how often it is told: often enough to move.
+// barEvery is the interval of the progress: short enough that it moves.
 const barEvery = 500 * time.Millisecond
 
-// barWidth is that of the bar, in characters: the line fits in 80.
+// barWidth is the width of the bar in characters, so that the line fits in 80.
 const barWidth = 24
 
 func (b *bar) row() {

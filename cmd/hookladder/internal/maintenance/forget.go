@@ -12,15 +12,15 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Forget is what is taken out of store and archive.
+// Forget selects the messages that are deleted from store and archive.
 type Forget struct {
 	Of archive.Selection
 
 	Stdout io.Writer
-	Told   io.Writer // a terminal; nil: it is not told how far it is
+	Told   io.Writer // a terminal that shows the progress; nil: there is none
 }
 
-// Run forgets, and prints the counts.
+// Run deletes the messages, and prints the counts.
 func (f *Forget) Run(ctx context.Context, o app.Options) error {
 	began, shown := time.Now(), time.Time{}
 	tell := func(s app.ForgetStep) {
@@ -29,7 +29,7 @@ func (f *Forget) Run(ctx context.Context, o app.Options) error {
 		}
 		shown = time.Now()
 		text := map[string]string{
-			"store": "Redis: " + term.Comma(s.Done) + " deliveries", "wait": "waiting for the archive to take in what Redis logged",
+			"store": "Redis: " + term.Comma(s.Done) + " deliveries", "wait": "waiting until the log of Redis is archived",
 			"archive": "archive: " + term.Comma(s.Done) + " messages",
 		}[s.Phase]
 		term.Over(f.Told, text)
@@ -41,7 +41,7 @@ func (f *Forget) Run(ctx context.Context, o app.Options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(f.Stdout, "forgot %s deliveries in Redis, %s of them cancelled", term.Comma(out.Deliveries), term.Comma(out.Cancelled))
+	fmt.Fprintf(f.Stdout, "deleted %s deliveries in Redis, %s of them cancelled", term.Comma(out.Deliveries), term.Comma(out.Cancelled))
 	if out.Archived {
 		fmt.Fprintf(f.Stdout, "; in the archive %s messages and %s events", term.Comma(out.Archive.Messages), term.Comma(out.Archive.Events))
 		if out.Archive.Months > 0 {
@@ -49,12 +49,12 @@ func (f *Forget) Run(ctx context.Context, o app.Options) error {
 		}
 	}
 	fmt.Fprintf(f.Stdout, ", in %s\n", ladder.FormatDuration(time.Since(began).Round(100*time.Millisecond)))
-	fmt.Fprintf(f.Stdout, "the audit has it as hmac:%s\n", out.Arguments)
+	fmt.Fprintf(f.Stdout, "the audit entry has the arguments as hmac:%s\n", out.Arguments)
 	if out.Jobs > 0 {
-		fmt.Fprintf(f.Stdout, "put a hash in place of the name in the filters of %s jobs, which can't be resumed\n", term.Comma(int64(out.Jobs)))
+		fmt.Fprintf(f.Stdout, "replaced the name with a hash in the filters of %s jobs, which can't be resumed\n", term.Comma(int64(out.Jobs)))
 	}
 	if out.Left > 0 {
-		return fmt.Errorf("%s deliveries are left, because an attempt is under way or a taker has a lease: run this again when that has ended", term.Comma(out.Left))
+		return fmt.Errorf("%s deliveries are left, because an attempt is running or a taker has a lease: run this again when that has ended", term.Comma(out.Left))
 	}
 	return nil
 }

@@ -9,14 +9,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-// Loss is how the data that a store lost are given up.
+// Loss accepts that a store lost data.
 type Loss struct {
-	Accept  bool // else they are only reported
-	Discard bool // what the archive has too
+	Accept  bool // false: the loss is only reported
+	Discard bool // also data that the archive has
 }
 
-// Run gives them up, or prints what that would be. missing are the flags that a
-// person has to add.
+// Run accepts the loss, or only reports it. missing are the flags that are still needed.
 func (l Loss) Run(ctx context.Context, o app.Options, w io.Writer) (missing string, err error) {
 	out, err := app.AcceptLoss(ctx, o, app.LossOptions{Accept: l.Accept, Discard: l.Discard, By: "hookladder doctor"})
 	if out.Lost == nil {

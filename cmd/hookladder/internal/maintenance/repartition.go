@@ -9,11 +9,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-// What the phases of a repartition do, for people.
+// phaseTexts describe the phases of a repartition.
 var phaseTexts = map[string]string{
-	"begin": "check for 7 s whether an instance is alive",
+	"begin": "check for 7 s that no instance is alive",
 	"ids":   "copy known ids",
-	"move":  "move what belongs to destinations",
+	"move":  "move the data of destinations",
 	"count": "count again",
 }
 
@@ -45,10 +45,10 @@ func PrintRepartitioned(out io.Writer, done app.Repartitioned, dry bool, s setti
 		verb, s.Project, done.From, done.To, term.Comma(done.Moved.Messages), term.Comma(done.Moved.Deliveries),
 		term.Comma(done.Moved.Lanes), term.Comma(done.Moved.IDs))
 	if err == nil && done.Reaped > 0 {
-		_, err = fmt.Fprintf(out, "%s deliveries were still held by instances that are dead\n", term.Comma(done.Reaped))
+		_, err = fmt.Fprintf(out, "%s deliveries were still leased by dead instances\n", term.Comma(done.Reaped))
 	}
 	if n := done.Moved.Forgotten; err == nil && n > 0 {
-		_, err = fmt.Fprintf(out, "%s ids are forgotten: DEDUP_MAX=%d has no room for them in every partition\n", term.Comma(n), s.DedupMax)
+		_, err = fmt.Fprintf(out, "%s ids were dropped: DEDUP_MAX=%d has no room for them in every partition\n", term.Comma(n), s.DedupMax)
 	}
 	if err == nil && !dry && s.Partitions != 0 && s.Partitions != done.To {
 		_, err = fmt.Fprintf(out, "now set PARTITIONS=%d\n", done.To)

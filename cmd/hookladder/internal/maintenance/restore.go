@@ -12,23 +12,23 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Restore is how a store is made of its archive again.
+// Restore restores a store from its archive.
 type Restore struct {
 	IntoRunning bool
 	Dead        bool
 	DryRun      bool
 
 	Stdout io.Writer
-	Told   io.Writer // of how far it is
-	Line   bool      // Told is a terminal: a line is written over
+	Told   io.Writer // receives the progress
+	Line   bool      // Told is a terminal, where a line is overwritten
 }
 
-// phases are what a restore does, for people.
+// phases describe the phases of a restore.
 var phases = map[string]string{
-	"endpoints": "endpoints", "known": "ids that are known", "open": "unfinished deliveries", "dead": "dead deliveries",
+	"endpoints": "endpoints", "known": "known ids", "open": "unfinished deliveries", "dead": "dead deliveries",
 }
 
-// Run restores, and prints what became of it.
+// Run restores the store, and prints the result.
 func (r *Restore) Run(ctx context.Context, o app.Options) error {
 	began := time.Now()
 	var last app.RestoreStep
@@ -48,7 +48,7 @@ func (r *Restore) Run(ctx context.Context, o app.Options) error {
 		r.step(last, true)
 	}
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: the store takes nothing and attempts nothing until restore is run again and ends", err)
+		return fmt.Errorf("%w: the store accepts nothing and attempts nothing until a restore has ended: run it again", err)
 	}
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (r *Restore) Run(ctx context.Context, o app.Options) error {
 	return r.print(done, time.Since(began))
 }
 
-// step shows one step: over itself on a terminal, else once it has ended.
+// step prints one step: at a terminal it overwrites the line, else it prints once at the end.
 func (r *Restore) step(s app.RestoreStep, ended bool) {
 	text := term.Comma(s.Done)
 	if s.Of > 0 && !ended {
@@ -75,7 +75,7 @@ func (r *Restore) step(s app.RestoreStep, ended bool) {
 
 func (r *Restore) print(done app.Restored, took time.Duration) error {
 	if done.Nothing {
-		_, err := fmt.Fprintln(r.Stdout, "there is nothing to restore: Redis lost no data. If it lost its last second only, use --into-running")
+		_, err := fmt.Fprintln(r.Stdout, "there is nothing to restore: Redis lost no data. If it lost only its last second, use --into-running")
 		return err
 	}
 	verb := "restored"
@@ -91,10 +91,10 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 	}
 	fmt.Fprintln(r.Stdout)
 	if n := done.Open[archive.PutExists]; n > 0 {
-		fmt.Fprintf(r.Stdout, "%s were there already, or had ended there\n", term.Comma(n))
+		fmt.Fprintf(r.Stdout, "%s were in Redis already, or had finished there\n", term.Comma(n))
 	}
 	if n := done.Open[archive.PutConflict] + done.Open[archive.PutUnreadable] + done.Dead[archive.PutConflict] + done.Dead[archive.PutUnreadable]; n > 0 {
-		fmt.Fprintf(r.Stdout, "%s could not be: another message has the id, or its record is not whole\n", term.Comma(n))
+		fmt.Fprintf(r.Stdout, "%s could not be restored: another message has the id, or the record is incomplete\n", term.Comma(n))
 		for _, id := range done.Refused {
 			fmt.Fprintf(r.Stdout, "  %s\n", term.Visible(id))
 		}
@@ -103,33 +103,33 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 		return err
 	}
 	if done.Behind && r.IntoRunning {
-		fmt.Fprintln(r.Stdout, "the archive is behind this Redis, so only what it has of times before it was taken: run this again when it has caught up")
+		fmt.Fprintln(r.Stdout, "the archive is behind this Redis, so only its older data was restored: run this again when the archive is up to date")
 	}
 	if done.First.IsZero() {
 		_, err := fmt.Fprintln(r.Stdout, "nothing was ever archived")
 		return err
 	}
-	fmt.Fprintf(r.Stdout, `the archive ends at %s, %s before this began: what was delivered after that is
-delivered once more, with the same webhook-id, and what was accepted after that is lost
+	fmt.Fprintf(r.Stdout, `the archive ends at %s, %s before this began: messages that were delivered after that
+are delivered once more, with the same webhook-id, and messages that were accepted after that are lost
 `, instant(done.First), ladder.FormatDuration(max(done.Now.Sub(done.First), 0).Round(time.Second)))
 	if done.Last.Sub(done.First) >= time.Second {
-		fmt.Fprintf(r.Stdout, "That is the partition of which it lacks most. Of others it has more, until %s\n", instant(done.Last))
+		fmt.Fprintf(r.Stdout, "This is the partition with the oldest end. The newest end is %s\n", instant(done.Last))
 	}
 	if done.Gap.IsZero() {
 		return nil
 	}
-	_, err := fmt.Fprintf(r.Stdout, `The log was cut (ARCHIVE_BACKLOG), and Redis was lost before the archive was compared with it. So of the
-time before %s, messages can be missing too, and others be delivered once more
+	_, err := fmt.Fprintf(r.Stdout, `The log was cut (ARCHIVE_BACKLOG), and Redis was lost before the archive was compared with it. So
+messages from before %s may be missing too, and others may be delivered once more
 `, instant(done.Gap))
 	return err
 }
 
 func instant(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05.000 UTC") }
 
-// mostLost bounds the endpoints that are named; all are counted.
+// mostLost limits the endpoints that are listed. All of them are counted.
 const mostLost = 20
 
-// lost names the endpoints whose deliveries can't be attempted.
+// lost lists the endpoints whose deliveries can't be attempted.
 func (r *Restore) lost(list []app.LostEndpoint) error {
 	if len(list) == 0 {
 		return nil

@@ -29,7 +29,7 @@ func Seal(ctx context.Context, o app.Options, log io.Writer) error {
 	return sealMessages(ctx, o, log)
 }
 
-// sealMessages tells how many messages were sealed: there may be many.
+// sealMessages logs the number of sealed messages, because there may be many.
 func sealMessages(ctx context.Context, o app.Options, log io.Writer) error {
 	failed := 0
 	sealed, err := app.SealMessages(ctx, o, func(err error) {

@@ -17,20 +17,19 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Exit statuses of a program that mean something: EX_DATAERR of sysexits.h, and what a
-// shell answers for a program that it can't run.
+// Exit statuses with a meaning: EX_DATAERR of sysexits.h, and the statuses of a shell that
+// can't run a program.
 const (
 	exitDead   = 65
 	exitNoRun  = 126
 	exitNoFind = 127
 )
 
-// ErrNoProgram says that the program could not be started, so that no delivery is
-// handled by it.
+// ErrNoProgram means that the program could not be started.
 var ErrNoProgram = errors.New("the program can't be started")
 
-// Exec hands each body to a program's standard input. Exit status 0 means that it is
-// delivered, 65 that it is not to be tried again, and any other one that it failed.
+// Exec runs a program for each delivery, with the body as standard input. Exit status 0
+// means delivered, 65 means dead, and any other status means that it failed.
 type Exec struct {
 	Command string // of the shell
 	Timeout time.Duration
@@ -38,10 +37,10 @@ type Exec struct {
 	Out     io.Writer
 	Err     io.Writer
 
-	mu sync.Mutex // a line of one program is not torn by another's
+	mu sync.Mutex // keeps the lines of parallel programs whole
 }
 
-// shownError is how much of what a program says last is kept as the delivery's error.
+// shownError is the most bytes of a program's last line that are stored as the error.
 const shownError = 1 << 10
 
 // Handle runs the program for one delivery.
@@ -63,7 +62,7 @@ func (e *Exec) Handle(ctx context.Context, d *wire.TakenDelivery) (wire.Settleme
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return failure("the program took longer than %s", ladder.FormatDuration(e.Timeout)), nil
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // then a child of it holds its output
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a child process still has its output open
 		return wire.Settlement{Outcome: delivered}, nil
 	case !errors.As(err, &exit):
 		return failure("%v: %v", ErrNoProgram, err), fmt.Errorf("%w: %w", ErrNoProgram, err)
@@ -78,7 +77,7 @@ func (e *Exec) Handle(ctx context.Context, d *wire.TakenDelivery) (wire.Settleme
 	return s, nil
 }
 
-// shared writes to an output that others write to too.
+// shared writes to an output of several writers.
 type shared struct {
 	mu  *sync.Mutex
 	out io.Writer
@@ -90,7 +89,7 @@ func (s *shared) Write(b []byte) (int, error) {
 	return s.out.Write(b)
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the written text.
 type tail struct {
 	most int
 	kept []byte

@@ -17,24 +17,24 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Forward hands each delivery to an app, as a callback would.
+// Forward sends each delivery to an app, like a callback.
 type Forward struct {
 	URL     string
 	Timeout time.Duration
 	Delay   time.Duration // before each attempt
-	Status  int           // what an attempt that is to fail is answered with
-	All     bool          // all attempts are to fail
+	Status  int           // status of attempts that have to fail
+	All     bool          // all attempts have to fail
 	Out     io.Writer
 	Clock   func() string // the time, as a line begins with it
 
-	fails  atomic.Int32 // attempts that are to fail
+	fails  atomic.Int32 // attempts that have to fail
 	last   atomic.Pointer[string]
 	client http.Client
 	once   sync.Once
 	mu     sync.Mutex // a line is written whole
 }
 
-// FailNext has as many more attempts fail, without the app.
+// FailNext makes n more attempts fail, without calling the app.
 func (f *Forward) FailNext(n int) { f.fails.Add(int32(n)) }
 
 // Last is the message of the last attempt; empty: there was none.
@@ -52,7 +52,7 @@ func (f *Forward) Println(format string, args ...any) {
 	fmt.Fprintf(f.Out, format+"\n", args...)
 }
 
-// mustFail reports whether an attempt is to fail, and counts it.
+// mustFail reports whether an attempt has to fail, and counts it.
 func (f *Forward) mustFail() bool {
 	if f.All {
 		return true
@@ -68,13 +68,13 @@ func (f *Forward) mustFail() bool {
 	}
 }
 
-// reply is what came of an attempt.
+// reply is the app's response to an attempt.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 	err    error
-	own    bool // the app was not asked
+	own    bool // the app was not called
 	took   time.Duration
 }
 
@@ -98,7 +98,7 @@ func (f *Forward) Handle(ctx context.Context, d *wire.TakenDelivery) (wire.Settl
 	return s, nil
 }
 
-// shownAnswer is how much of an answer is read, of which the head is shown.
+// shownAnswer is the most bytes of a response that are read.
 const shownAnswer = 4 << 10
 
 // ask calls the app with the headers and the body of a callback.
@@ -123,13 +123,13 @@ func (f *Forward) ask(ctx context.Context, d *wire.TakenDelivery) (r reply) {
 		r.err = err
 		return r
 	}
-	defer resp.Body.Close() //nolint:errcheck // what was read counts
+	defer resp.Body.Close() //nolint:errcheck // the body was read
 	r.status, r.header = resp.StatusCode, resp.Header
 	r.body, r.err = io.ReadAll(io.LimitReader(resp.Body, shownAnswer))
 	return r
 }
 
-// judge says what an answer means, as of any receiver.
+// judge decides the outcome of a response, as for any receiver.
 func (f *Forward) judge(r *reply) wire.Settlement {
 	switch {
 	case r.err != nil:
@@ -150,8 +150,7 @@ func (f *Forward) judge(r *reply) wire.Settlement {
 	return s
 }
 
-// print writes an attempt and the app's answer: a line, and of an answer that is no
-// success its head.
+// print prints a line for an attempt, and the first lines of a response that is no success.
 func (f *Forward) print(d *wire.TakenDelivery, r *reply, s wire.Settlement) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s %s, attempt %d: ", f.Clock(), term.Visible(d.Message.Topic), d.Message.ID, d.Attempt)
@@ -182,5 +181,5 @@ func (f *Forward) print(d *wire.TakenDelivery, r *reply, s wire.Settlement) {
 	f.Println("%s", b.String())
 }
 
-// shownLines is how much of an answer is shown.
+// shownLines is the number of printed lines of a response.
 const shownLines = 8

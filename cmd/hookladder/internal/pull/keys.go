@@ -9,9 +9,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Keys calls press for each key that is typed at a terminal, until it answers false or
-// the terminal is gone. Then it calls ended. restore gives the terminal back. Until then
-// what is written has to go through out, since a line does not begin at the left by itself.
+// Keys calls press for each key that is typed at a terminal, until press returns false or
+// the terminal is closed. Then it calls ended. Until restore, all output has to go through
+// out, because a raw terminal does not return to the left at the end of a line.
 func Keys(terminal *os.File, out io.Writer, press func(key byte) bool, ended func()) (shown io.Writer, restore func(), err error) {
 	fd := int(terminal.Fd())
 	before, err := term.MakeRaw(fd)
@@ -30,7 +30,7 @@ func Keys(terminal *os.File, out io.Writer, press func(key byte) bool, ended fun
 	return lines{out}, func() { _ = term.Restore(fd, before) }, nil
 }
 
-// lines begins each line at the left.
+// lines adds a carriage return to each line.
 type lines struct{ out io.Writer }
 
 func (l lines) Write(b []byte) (int, error) {

@@ -1,5 +1,5 @@
-// Package pull takes deliveries over the API for a person at a shell, and has each
-// handled: by a program, or by an app on this machine.
+// Package pull takes deliveries over the API, and passes each of them to a program or to an
+// app on this machine.
 package pull
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// What became of a delivery, as the API has it.
+// The outcomes of a delivery in the API.
 const (
 	delivered = "delivered"
 	retry     = "retry"
@@ -22,11 +22,11 @@ const (
 	extend    = "extend"
 )
 
-// Handler says what became of a delivery. An error ends the loop, after the
-// settlement was told.
+// Handler handles a delivery, and returns its settlement. An error ends the loop after the
+// settlement was sent.
 type Handler func(ctx context.Context, d *wire.TakenDelivery) (wire.Settlement, error)
 
-// Loop takes deliveries and has each handled.
+// Loop takes deliveries and handles each of them.
 type Loop struct {
 	// The calls of the API: a client's Take and Settle.
 	Take   func(ctx context.Context, queue string, t wire.Take) ([]wire.TakenDelivery, error)
@@ -34,19 +34,19 @@ type Loop struct {
 
 	Queue   string        // or the id of an endpoint of kind pull
 	Workers int           // deliveries that are handled at once
-	Lease   time.Duration // which is made longer while a delivery is handled
-	Most    int           // it ends after so many; 0: it goes on
-	Drain   bool          // it ends once there is nothing to take
-	Grace   time.Duration // how long handlers may go on after ctx has ended
+	Lease   time.Duration // extended while a delivery is handled
+	Most    int           // ends after this number of deliveries; 0: no limit
+	Drain   bool          // ends when there are no more deliveries
+	Grace   time.Duration // how long handlers may run after ctx has ended
 	Handle  Handler
-	Say     func(format string, args ...any) // tells a person what went wrong
+	Say     func(format string, args ...any) // prints errors for people
 }
 
-// wait is how long a call waits for something to take.
+// wait is how long a call waits for a delivery.
 const wait = 20 * time.Second
 
-// Run takes until ctx ends, or as the loop says. What is wrong with the first call, or
-// can't become better, is an error.
+// Run takes deliveries until ctx ends or a limit of the loop is reached. It returns an error
+// if the first call fails, or if a retry would fail too.
 func (l *Loop) Run(ctx context.Context) error {
 	taking, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -70,7 +70,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return err
 }
 
-// take gives what it takes to begin, a slot for each.
+// take sends the deliveries that it takes to begin, with a slot for each of them.
 func (l *Loop) take(ctx context.Context, begin func(*wire.TakenDelivery), slots chan struct{}) error {
 	again := backoff{say: l.Say}
 	for n := 0; l.Most == 0 || n < l.Most; {
@@ -107,11 +107,11 @@ func (l *Loop) take(ctx context.Context, begin func(*wire.TakenDelivery), slots 
 	return nil
 }
 
-// mostTaken is how many deliveries one call may take.
+// mostTaken is the most deliveries of one call.
 const mostTaken = 100
 
-// gather takes a slot, and those that are free besides, up to most of them where
-// that is a number. It answers 0 when ctx has ended.
+// gather waits for a slot, and takes other free slots, up to the limit. It returns 0 when ctx
+// has ended.
 func (l *Loop) gather(ctx context.Context, slots chan struct{}, most int) (got int) {
 	if most <= 0 || most > mostTaken {
 		most = mostTaken
@@ -131,12 +131,11 @@ func (l *Loop) gather(ctx context.Context, slots chan struct{}, most int) (got i
 	return got
 }
 
-// handle has one delivery handled, its lease made longer meanwhile, and tells what
-// became of it.
+// handle handles one delivery, extends its lease in the meantime, and sends the settlement.
 func (l *Loop) handle(ctx context.Context, d *wire.TakenDelivery) error {
 	working, done := context.WithCancel(ctx)
 	var extending sync.WaitGroup
-	extending.Go(func() { l.keep(working, d) })
+	extending.Go(func() { l.extendLease(working, d) })
 	s, failed := l.Handle(ctx, d)
 	done()
 	extending.Wait()
@@ -145,8 +144,8 @@ func (l *Loop) handle(ctx context.Context, d *wire.TakenDelivery) error {
 	return failed
 }
 
-// keep makes the lease longer, in time, until ctx ends.
-func (l *Loop) keep(ctx context.Context, d *wire.TakenDelivery) {
+// extendLease extends the lease in time until ctx ends.
+func (l *Loop) extendLease(ctx context.Context, d *wire.TakenDelivery) {
 	every := time.NewTicker(l.Lease / 2)
 	defer every.Stop()
 	lasts := wire.Duration(l.Lease)
@@ -160,11 +159,11 @@ func (l *Loop) keep(ctx context.Context, d *wire.TakenDelivery) {
 	}
 }
 
-// settleWithin is how long a settlement is tried.
+// settleWithin is the time limit of a settlement.
 const settleWithin = 20 * time.Second
 
-// settle tells what became of a delivery. Where that can't be told its lease ends, and
-// it comes again.
+// settle sends the settlement of a delivery. If that fails, the lease ends, and the delivery
+// is taken again.
 func (l *Loop) settle(ctx context.Context, s wire.Settlement) {
 	call, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
@@ -172,13 +171,13 @@ func (l *Loop) settle(ctx context.Context, s wire.Settlement) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		l.Say("%s: %s could not be told, so it comes again once its lease ends: %v", s.ID, s.Outcome, err)
+		l.Say("%s: %s could not be sent, so the delivery is taken again after its lease: %v", s.ID, s.Outcome, err)
 	case len(results) == 1 && results[0].Result != "ok":
-		l.Say("%s: %s came too late, since its lease had ended: the delivery is %s", s.ID, s.Outcome, results[0].Status)
+		l.Say("%s: %s came too late, because its lease had ended: the delivery is %s", s.ID, s.Outcome, results[0].Status)
 	}
 }
 
-// backoff waits between calls that fail.
+// backoff waits between failed calls.
 type backoff struct {
 	say    func(format string, args ...any)
 	stood  bool // a call was answered
@@ -186,14 +185,13 @@ type backoff struct {
 	failed bool
 }
 
-// Waits between two calls that fail: they double.
+// The backoff between two failed calls, which doubles.
 const (
 	firstPause = 500 * time.Millisecond
 	mostPause  = 15 * time.Second
 )
 
-// wait waits after a call that failed. It answers the error where another one would
-// fail too.
+// wait waits after a failed call. It returns the error if a retry would fail too.
 func (b *backoff) wait(ctx context.Context, err error) error {
 	var p *client.Problem
 	answered := errors.As(err, &p)
@@ -202,7 +200,7 @@ func (b *backoff) wait(ctx context.Context, err error) error {
 		return err
 	}
 	if !b.failed {
-		b.say("%v; trying again", err)
+		b.say("%v; retrying", err)
 		b.failed, b.next = true, firstPause
 	}
 	pause := b.next
@@ -219,15 +217,15 @@ func (b *backoff) wait(ctx context.Context, err error) error {
 	return nil
 }
 
-// worked notes that a call was answered.
+// worked records a successful call.
 func (b *backoff) worked() {
 	if b.failed {
-		b.say("it answers again")
+		b.say("connected again")
 	}
 	b.stood, b.failed = true, false
 }
 
-// failure is the settlement of an attempt that failed.
+// failure is the settlement of a failed attempt.
 func failure(format string, args ...any) wire.Settlement {
 	return wire.Settlement{Outcome: retry, Error: fmt.Sprintf(format, args...)}
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-// What WAKE may be.
+// The values of WAKE.
 const (
-	wakeAuto = "auto" // has the store tell, where it can
+	wakeAuto = "auto" // the store sends notifications, if it can
 	WakePoll = "poll" // reads the store every second
 )
 
-// What REDIS_MODE may be.
+// The values of REDIS_MODE.
 const (
 	modeAuto     = "auto"
 	modeSingle   = "single"
@@ -37,9 +37,8 @@ var (
 	colors   = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
 )
 
-// check finds what the single parsers can't: what lies out of range, and texts
-// that are not one of those accepted. Settings that are faulty already are
-// passed over.
+// check finds the mistakes that the parsers do not find: values out of range, and unknown
+// words. It skips settings that have a mistake already.
 func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 	texts := map[string]func() string{
 		"LISTEN":         func() string { return wrongListen(s.Listen) },
@@ -95,8 +94,8 @@ const ListenOff = "off"
 // ConsoleOff is the CONSOLE of a process that serves no pages.
 const ConsoleOff = "off"
 
-// What CONSOLE_NAME and CONSOLE_LOGO may have: a page shows a name in one line, and
-// sends a logo each time.
+// Limits of CONSOLE_NAME and CONSOLE_LOGO: a page shows a name in one line, and sends the
+// logo each time.
 const (
 	maxName = 64 // characters
 	maxLogo = 64 << 10
@@ -105,8 +104,7 @@ const (
 // DeriveTenant is the SIGNING_DERIVE that gives each tenant a secret of its own.
 const DeriveTenant = "tenant"
 
-// unless is a fault without a reason where ok is false: the text of what is
-// accepted is enough.
+// unless is a mistake without a reason, if ok is false: the accepted values are enough.
 func unless(ok bool) string {
 	if ok {
 		return ""
@@ -114,8 +112,8 @@ func unless(ok bool) string {
 	return " "
 }
 
-// wrongFile is why a file can't be used. Only its path is kept: the process reads
-// it when it begins to call.
+// wrongFile is the reason why a file can't be used. Only its path is stored: the process
+// reads the file when it starts.
 func wrongFile[T any](_ T, err error) string {
 	if err != nil {
 		return err.Error()
@@ -123,7 +121,7 @@ func wrongFile[T any](_ T, err error) string {
 	return ""
 }
 
-// wrongCertificate judges both files of a certificate: neither is good alone.
+// wrongCertificate checks both files of a certificate: it needs both.
 func (s *Settings) wrongCertificate() string {
 	if reason := missing(s.EgressKey, "EGRESS_KEY_FILE"); reason != "" {
 		return reason
@@ -131,7 +129,7 @@ func (s *Settings) wrongCertificate() string {
 	return wrongFile(app.LoadCertificate(s.EgressCert, s.EgressKey))
 }
 
-// missing is the fault of a setting that needs another one.
+// missing is the mistake of a setting that needs another one.
 func missing(value, name string) string {
 	if value == "" {
 		return name + " is not set"
@@ -139,19 +137,19 @@ func missing(value, name string) string {
 	return ""
 }
 
-// wrongArchive is why nothing can be archived. The archive holds what the store holds,
-// endpoints' secrets among it, and so do its backups.
+// wrongArchive is the reason why nothing can be archived. The archive and its backups have
+// the same data as the store, with the secrets of endpoints.
 func (s *Settings) wrongArchive() string {
 	if reason := wrongDatabase(s.ArchiveURL); reason != "" {
 		return reason
 	}
 	if s.EncryptionKey.Box == nil {
-		return "ENCRYPTION_KEY is not set: endpoints' secrets would lie in clear in the database and its backups; make a key with: openssl rand -base64 32"
+		return "ENCRYPTION_KEY is not set: endpoints' secrets would not be encrypted in the database and its backups; create a key with: openssl rand -base64 32"
 	}
 	return ""
 }
 
-// wrongDatabase is why a URL names no PostgreSQL. It does not repeat it.
+// wrongDatabase is the reason why a URL is not a PostgreSQL. It does not contain the URL.
 func wrongDatabase(text string) string {
 	u, err := url.Parse(text)
 	switch {
@@ -163,15 +161,15 @@ func wrongDatabase(text string) string {
 	return ""
 }
 
-// wrongURL is why nothing can be sent to a URL. It does not repeat it.
+// wrongURL is the reason why nothing can be sent to a URL. It does not contain the URL.
 func wrongURL(text string) string { return wrongFile(dispatcher.ParseURL(text)) }
 
 func fitsName(text string) bool {
 	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxName && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// wrongLogo is why a page can't show a picture. One that is given as data has to be
-// what it says, since a browser would only leave a gap.
+// wrongLogo is the reason why a page can't show a picture. It checks the data of a data URL,
+// because a browser would show nothing without an error.
 func wrongLogo(text string) string {
 	if len(text) > maxLogo {
 		return fmt.Sprintf("it has %d bytes", len(text))
@@ -214,7 +212,7 @@ func wrongRedisURL(text string) string {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return "it is not a URL" // its own words would repeat the password
+		return "it is not a URL" // the original error would contain the password
 	case u.Scheme == "unix" && u.Path == "":
 		return "it names no socket"
 	case u.Scheme == "unix":

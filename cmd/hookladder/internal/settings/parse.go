@@ -23,7 +23,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// parsers read the values whose text is not Go's own.
+// parsers parse the types that env does not know.
 var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[time.Duration]():           func(v string) (any, error) { return ladder.ParseDuration(v) },
 	reflect.TypeFor[ladder.Ladder]():           func(v string) (any, error) { return ladder.Parse(v) },
@@ -53,18 +53,18 @@ func parseSuccess(v string) (success.Rule, error) {
 func parseDurability(v string) (dispatcher.Durability, error) {
 	d, err := dispatcher.ParseDurability(v)
 	if err != nil {
-		return d, errNumber // its own words say what is accepted, as ours do
+		return d, errNumber // the original error repeats the accepted values
 	}
 	return d, nil
 }
 
-// parseAge reads what may be more than a year, which no wait of a delivery is.
+// parseAge parses an age, which may be longer than a year, unlike waits of a delivery.
 func parseAge(v string) (Age, error) {
 	const day = 24 * time.Hour
 	for unit, long := range map[string]time.Duration{"d": day, "y": 365 * day} {
 		number, found := strings.CutSuffix(v, unit)
 		if n, err := strconv.ParseUint(number, 10, 16); found && err == nil && n <= 36500 {
-			return Age(min(time.Duration(n), 36500*day/long+1) * long), nil // what is too long is judged by its bounds
+			return Age(min(time.Duration(n), 36500*day/long+1) * long), nil // the bounds refuse longer ages
 		}
 	}
 	d, err := ladder.ParseDuration(v)
@@ -79,14 +79,14 @@ func parseSize(v string) (Size, error) {
 	return Size(n), nil
 }
 
-// What a breaker may be asked for. More failures than that are no breaker, and
-// no wait grows beyond ten minutes.
+// Limits of a breaker. With more failures it would do nothing, and no wait is longer than
+// ten minutes.
 const (
 	maxFailures = 10_000
 	MostOpen    = 10 * time.Minute
 )
 
-// parseBreaker reads <failures>/<first wait>, as in 20/30s, or off.
+// parseBreaker parses <failures>/<first wait>, such as 20/30s, or off.
 func parseBreaker(v string) (Breaker, error) {
 	if v == "off" {
 		return Breaker{}, nil
@@ -122,8 +122,8 @@ func parseProxy(v string) (url.URL, error) {
 	return *u, nil
 }
 
-// parsePublicURL reads where links lead to: an origin, and the path below which a
-// proxy has the API.
+// parsePublicURL parses the base URL of links: an origin, and the path of the API behind a
+// proxy.
 func parsePublicURL(v string) (PublicURL, error) {
 	u, err := dispatcher.ParseURL(v)
 	switch {
@@ -139,7 +139,7 @@ func parsePublicURL(v string) (PublicURL, error) {
 	return PublicURL{u}, nil
 }
 
-// parseNets reads networks and single addresses.
+// parseNets parses networks and single addresses.
 func parseNets(v string) ([]netip.Prefix, error) {
 	var nets []netip.Prefix
 	for text := range strings.SplitSeq(v, ",") {
@@ -171,11 +171,10 @@ func parseLevel(v string) (slog.Level, error) {
 	return level, nil
 }
 
-// errNumber says no more than that the value is none of those accepted.
+// errNumber means that the value is not accepted, without a reason.
 var errNumber = errors.New("not accepted")
 
-// reasonOf is why a value was not taken, where that says more than what is
-// accepted does.
+// reasonOf is the reason of an error, if it says more than the accepted values.
 func reasonOf(err error) string {
 	var number *strconv.NumError
 	if errors.Is(err, errNumber) || errors.As(err, &number) {
@@ -184,7 +183,7 @@ func reasonOf(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// A quantity is how the values of a type with bounds are called and compared.
+// A quantity names and compares the values of a type with bounds.
 type quantity struct {
 	noun string
 	read func(text string) (float64, error)
@@ -209,8 +208,8 @@ var quantities = map[reflect.Type]quantity{
 
 func readNumber(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 
-// within reports whether a text is from low to high, which stand in a tag and so
-// can't be wrong at run time.
+// within reports whether a text is from low to high, which come from a tag, so they are
+// valid.
 func (q quantity) within(text, low, high string) bool {
 	var n [3]float64
 	for i, text := range []string{low, text, high} {

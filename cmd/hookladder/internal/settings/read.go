@@ -11,7 +11,7 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Sources are where settings come from, the first that has one wins.
+// Sources are the sources of settings. The first one that has a setting is used.
 type Sources struct {
 	Environ  map[string]string
 	Dotenv   map[string]string                 // of a .env file
@@ -19,14 +19,14 @@ type Sources struct {
 	ReadFile func(name string) ([]byte, error) // nil: os.ReadFile
 }
 
-// A Found is one setting as it was found, for people to look at.
+// A Found is a setting with its value and source, for people.
 type Found struct {
 	Setting
 	Value  string // as given; empty: unset
 	Source string
 }
 
-// Where a setting may come from, besides a file.
+// The sources of a setting, besides a file.
 const (
 	SourceDefault = "default"
 	SourceDev     = "default of dev"
@@ -66,8 +66,8 @@ func Table() []Setting {
 	return table
 }
 
-// Read finds every setting and reports all mistakes together, each
-// with its variable. What it found is answered in any case.
+// Read reads every setting, and returns all mistakes together, each with its variable. It
+// returns the settings in any case.
 func Read(from Sources) (Settings, []Found, error) {
 	var s Settings
 	found, faults := from.find(Table())
@@ -88,16 +88,16 @@ func Read(from Sources) (Settings, []Found, error) {
 	return s, found, errors.Join(errs...)
 }
 
-// A mistake is what is wrong with one variable. Its text never holds a secret.
+// A mistake is the error of one variable. Its text never contains a secret.
 type mistake struct {
 	name, text string
 }
 
 func (f mistake) Error() string { return f.name + f.text }
 
-// find looks for each setting of the table in turn: in the environment, in the
-// file that the environment names, the same in the .env file, then its default.
-// An empty variable is an unset one, as compose files and CI leave them.
+// find reads each setting from the environment, from the file of the environment, from the
+// .env file in the same way, or from its default. An empty variable counts as unset, because
+// compose files and CI set such variables.
 func (from Sources) find(table []Setting) (found []Found, faults []mistake) {
 	for _, s := range table {
 		c := Found{Setting: s, Value: s.Default, Source: SourceDefault}
@@ -130,8 +130,8 @@ func (from Sources) find(table []Setting) (found []Found, faults []mistake) {
 	return found, faults
 }
 
-// load reads a setting from the file that <name>_FILE names. Editors and echo
-// leave a newline at the end, which belongs to no secret.
+// load reads a setting from the file of <name>_FILE. It removes the newline at the end, which
+// editors and echo add.
 func (from Sources) load(name, value, file string) (string, *mistake) {
 	if value != "" {
 		return "", &mistake{name, " and " + name + "_FILE are both set: use one of them"}
@@ -151,7 +151,7 @@ func (from Sources) load(name, value, file string) (string, *mistake) {
 	return value, nil
 }
 
-// parseFaults names the variable of each field that could not be read.
+// parseFaults adds the variable to the error of each field.
 func parseFaults(err error, found []Found) (faults []mistake) {
 	var all env.AggregateError
 	if !errors.As(err, &all) {
@@ -169,7 +169,7 @@ func parseFaults(err error, found []Found) (faults []mistake) {
 	return faults
 }
 
-// mostShown is how much of a value is shown: a picture fills screens.
+// mostShown is the most bytes of a value that are printed: a picture would fill the screen.
 const mostShown = 200
 
 // Short is the value, or the beginning of a long one.
@@ -180,7 +180,7 @@ func (c Found) Short() string {
 	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(c.Value[:mostShown], ""), len(c.Value))
 }
 
-// mistake says what is accepted instead of the value, and why where that helps.
+// mistake is the text of a mistake: the accepted values, and the reason.
 func (c Found) fault(reason string) mistake {
 	text := fmt.Sprintf("=%q", c.Short())
 	if c.Secret {

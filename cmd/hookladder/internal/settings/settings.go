@@ -1,4 +1,4 @@
-// Package settings reads what the environment decides, once and with all mistakes
+// Package settings reads the settings of the environment once, and reports all mistakes
 // together.
 package settings
 

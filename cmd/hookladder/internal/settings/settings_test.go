@@ -223,7 +223,7 @@ func TestNoErrorHoldsASecret(t *testing.T) {
 func TestAnArchiveNeedsAKeyThatSealsWhatItHolds(t *testing.T) {
 	archive := map[string]string{"ARCHIVE_URL": "postgres://u:Geheim@db.example/a"}
 	_, _, err := Read(Sources{Environ: archive})
-	require.ErrorContains(t, err, "ENCRYPTION_KEY is not set: endpoints' secrets would lie in clear in the database")
+	require.ErrorContains(t, err, "ENCRYPTION_KEY is not set: endpoints' secrets would not be encrypted in the database")
 	require.NotContains(t, err.Error(), "Geheim")
 	archive["ENCRYPTION_KEY"] = testSealKey
 	mustRead(t, archive)

@@ -35,8 +35,8 @@ func statusCode(d wire.Delivery) string {
 	return strconv.Itoa(d.LastStatusCode)
 }
 
-// CSV writes the list to a buffer. At a terminal an error with several lines would
-// look like several rows.
+// CSV writes deliveries as CSV. At a terminal it escapes errors, because one with several
+// lines would look like several rows.
 func CSV(out io.Writer, list []wire.Delivery, shown bool) {
 	for i := range list {
 		if d := &list[i]; shown {
@@ -46,7 +46,7 @@ func CSV(out io.Writer, list []wire.Delivery, shown bool) {
 	_ = wire.WriteDeliveries(out, list) // out is a buffer
 }
 
-// Reasons sums up the groups by reason, most first.
+// Reasons prints a table of the sums by reason, the highest first.
 func Reasons(out io.Writer, groups []wire.DeadGroup, more bool) {
 	if len(groups) == 0 {
 		return

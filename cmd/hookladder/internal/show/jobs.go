@@ -28,7 +28,7 @@ func Jobs(out io.Writer, list ...wire.Job) {
 	})
 }
 
-// expected is how many a job is to change, as it was counted.
+// expected is the counted number of deliveries of a job.
 func expected(j wire.Job) string {
 	if j.Expected == nil {
 		return "-"
@@ -61,14 +61,14 @@ func Filter(f wire.JobFilter) string {
 	return strings.Join(words, " ")
 }
 
-// Job prints a job, and the first of what it could not change.
+// Job prints a job, and the first deliveries that it could not change.
 func Job(out io.Writer, j wire.Job) {
 	Jobs(out, j)
 	if j.Error != "" {
 		fmt.Fprintf(out, "it failed: %s\n", term.Visible(j.Error))
 	}
 	if j.State == "waiting" {
-		fmt.Fprintln(out, "it waits, and has not looked at all: each lane with deliveries left is paused or open, or has as many ready as a job adds, because its takers take none or its attempts are slow")
+		fmt.Fprintln(out, "it waits, and is not complete: each lane with remaining deliveries is paused or open, or has as many ready deliveries as a job adds, because its takers take none or its attempts are slow")
 	}
 	if o := j.Outcomes; o != nil && j.Retrying != nil && j.TakenOver != nil {
 		fmt.Fprintf(out, "  of those done: %s delivered, %s dead again, %s cancelled, %s not ended, %s taken over by another\n",
@@ -85,10 +85,10 @@ func Job(out io.Writer, j wire.Job) {
 	}
 }
 
-// followEvery is how often a progress bar asks: often enough to move.
+// followEvery is the interval of a progress bar: short enough that it moves.
 const followEvery = 500 * time.Millisecond
 
-// Follow shows a job's progress until it ends. When a person leaves, the job goes on.
+// Follow shows a job's progress until the job ends. If a person leaves, the job continues.
 func Follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error {
 	out, tick, began := cmd.ErrOrStderr(), time.NewTicker(followEvery), time.Now()
 	defer tick.Stop()
@@ -100,7 +100,7 @@ func Follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 		}
 		select {
 		case <-cmd.Context().Done():
-			_, err := fmt.Fprintf(out, "\n%s goes on; hookladder jobs show %s tells how far it is, and jobs stop ends it\n", id, id)
+			_, err := fmt.Fprintf(out, "\n%s continues; hookladder jobs show %s prints its progress, and jobs stop ends it\n", id, id)
 			return err
 		case <-tick.C:
 		}
@@ -112,7 +112,7 @@ func Follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 			fmt.Fprintln(out)
 			return err
 		case cmd.Context().Err() == nil:
-			term.Over(out, fmt.Sprintf("%s: %v; asking again", id, err))
+			term.Over(out, fmt.Sprintf("%s: %v; retrying", id, err))
 		}
 	}
 	fmt.Fprintln(out)
@@ -123,18 +123,18 @@ func Follow(cmd *cobra.Command, c *client.Client, job wire.Job, total int) error
 	return nil
 }
 
-// refused reports whether a call that was refused is refused again: the job or the key is
-// gone.
+// refused reports whether a retry of a call is refused too, because the job or the key was
+// removed.
 func refused(err error) bool {
 	var p *client.Problem
 	return errors.As(err, &p) && p.Status >= 400 && p.Status < 500 && p.Status != http.StatusTooManyRequests
 }
 
-// barWidth is that of the bar, in characters: the line fits in 80.
+// barWidth is the width of the bar in characters, so that the line fits in 80.
 const barWidth = 24
 
-// Progress is a job's progress in one line. total is how many it has to look at, 0
-// where that is not known; before is how many were done when the watch began.
+// Progress is a job's progress in one line. total is the number of its deliveries, 0 if it is
+// unknown; before is the number that was done when the watch began.
 func Progress(j wire.Job, total, before int, watched time.Duration) string {
 	done, known := j.Done+j.Failed+j.Left, total > 0
 	if j.Expected != nil {
@@ -150,7 +150,7 @@ func Progress(j wire.Job, total, before int, watched time.Duration) string {
 	}
 	line := fmt.Sprintf("%s [%s%s] %s of %s", j.ID, strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), term.Comma(done), term.Comma(total))
 	if !known {
-		line = fmt.Sprintf("%s %s by now", j.ID, term.Comma(done))
+		line = fmt.Sprintf("%s %s so far", j.ID, term.Comma(done))
 	}
 	if rate := float64(j.Done-before) / watched.Seconds(); j.EndedAt.IsZero() && watched > time.Second && rate >= 1 {
 		line += fmt.Sprintf(", %.0f/s", rate)

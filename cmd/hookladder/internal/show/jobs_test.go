@@ -17,7 +17,7 @@ func TestAProgressLineTellsWhatIsKnown(t *testing.T) {
 	for want, got := range map[string]string{
 		"job_7 [============            ] 50 of 100, running":       show.Progress(job("running", 50, 50), 100, 0, 0),
 		"job_7 [============            ] 50 of 100, 25/s, waiting": show.Progress(job("waiting", 60, 50), 100, 0, 2*time.Second),
-		"job_7 1,754 by now, running":                               show.Progress(job("running", 1754, 1754), 0, 0, 0), // how many there are it does not know
+		"job_7 1,754 so far, running":                               show.Progress(job("running", 1754, 1754), 0, 0, 0), // how many there are it does not know
 		"job_7 [========================] 1,754 of 1,754, done":     show.Progress(job("done", 1754, 1754), 0, 0, 0),
 		"job_7 [========================] 0 of 0, done":             show.Progress(job("done", 0, 0), 100, 0, 0),
 		"job_7 [========================] 120 of 120, running":      show.Progress(job("running", 120, 120), 100, 0, 0),

@@ -20,8 +20,8 @@ func JSON(out io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// MessageJSON prints the body as it was published: indented it would be
-// another one.
+// MessageJSON prints a message with its body byte for byte, because an indented body would
+// be another one.
 func MessageJSON(out io.Writer, m wire.MessageView) error {
 	body := m.Body
 	m.Body = nil
@@ -40,8 +40,8 @@ func MessageJSON(out io.Writer, m wire.MessageView) error {
 	return err
 }
 
-// CancelledJSON prints the answer as the API gave it: without the scope read
-// it holds no more than how each delivery stands, and each topic is empty.
+// CancelledJSON prints the response of the API. Without the scope read it has only the
+// status of each delivery, and each topic is empty.
 func CancelledJSON(out io.Writer, all wire.Deliveries) error {
 	if slices.ContainsFunc(all.Deliveries, func(d wire.Delivery) bool { return d.Topic != "" }) {
 		return JSON(out, all)
@@ -53,7 +53,7 @@ func CancelledJSON(out io.Writer, all wire.Deliveries) error {
 	return JSON(out, brief)
 }
 
-// RetriedJSON does the same with what a retry answers.
+// RetriedJSON does the same with the response to a retry.
 func RetriedJSON(out io.Writer, retried wire.Retried) error {
 	if slices.ContainsFunc(retried.Deliveries, func(d wire.RetriedDelivery) bool { return d.Topic != "" }) {
 		return JSON(out, retried)

@@ -41,7 +41,7 @@ var SkipReasons = map[string]string{
 	"deleted":   "its endpoint was deleted",
 }
 
-// Retried tells how each delivery stands, and which of them were left.
+// Retried prints each delivery, and whether it was retried.
 func Retried(out io.Writer, list []wire.RetriedDelivery) {
 	for _, d := range list {
 		Delivery(out, d.Delivery)
@@ -54,10 +54,10 @@ func Retried(out io.Writer, list []wire.RetriedDelivery) {
 	}
 }
 
-// Clock is how times of day are shown: to the millisecond, since that is how exact they are.
+// Clock is the format of times of day, with milliseconds.
 const Clock = "15:04:05.000"
 
-// Delivery tells how one delivery stands.
+// Delivery prints the state of one delivery.
 func Delivery(out io.Writer, d wire.Delivery) {
 	fmt.Fprintf(out, "%s\n", d.ID)
 	row := func(name, text string) {
@@ -80,7 +80,7 @@ func Delivery(out io.Writer, d wire.Delivery) {
 		}
 	}
 	row("status", status)
-	if d.Topic != "" { // else the key may not read, and was told the status alone
+	if d.Topic != "" { // without the scope read there is only the status
 		row("attempts", fmt.Sprint(d.Attempts))
 	}
 	if d.LastStatusCode != 0 {
@@ -124,14 +124,14 @@ func Attempt(out io.Writer, a wire.Attempt) {
 	excerpt(out, a.ResponseExcerpt)
 }
 
-// What is shown of an answer, so that one page of HTML does not fill the screen.
+// Limits of a printed response, because a page of HTML would fill the screen.
 const (
 	shownExcerpt = 512 // bytes
 	shownLines   = 8
 )
 
-// excerpt shows the beginning of what a receiver answered, each line behind
-// a bar, so that none looks like one of ours.
+// excerpt prints the beginning of a response, with a bar before each line, so no line looks
+// like one of the command.
 func excerpt(out io.Writer, text string) {
 	more := len(text) > shownExcerpt
 	if more {
@@ -150,10 +150,10 @@ func excerpt(out io.Writer, text string) {
 	}
 }
 
-// mostTailed bounds the error in a line, so that lines mostly fit a terminal.
+// mostTailed limits the error in a line, so that most lines fit a terminal.
 const mostTailed = 120
 
-// Attempts prints an attempt as a line for people.
+// Attempts returns a function that prints a line for an attempt.
 func Attempts(out io.Writer) func(*wire.LoggedAttempt) error {
 	return func(a *wire.LoggedAttempt) error {
 		status := "-"
@@ -170,7 +170,7 @@ func Attempts(out io.Writer) func(*wire.LoggedAttempt) error {
 	}
 }
 
-// clip is the beginning of a text, behind two spaces; nothing of an empty one.
+// clip is the beginning of a text after two spaces; an empty text stays empty.
 func clip(text string, most int) string {
 	runes := []rune(text)
 	switch {

@@ -8,8 +8,7 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// DurationVar adds a flag of a duration, which is read and shown as everywhere: 5d,
-// 1d12h, 1.5s, or a number of seconds.
+// DurationVar adds a flag with a duration, such as 5d, 1d12h, 1.5s, or a number of seconds.
 func DurationVar(flags *pflag.FlagSet, to *time.Duration, name string, usual time.Duration, usage string) {
 	*to = usual
 	flags.Var((*durationFlag)(to), name, usage)
@@ -33,5 +32,5 @@ func (d *durationFlag) Set(text string) error {
 	return err
 }
 
-// Type is what the help calls the value.
+// Type is the name of the value in the help.
 func (d *durationFlag) Type() string { return "duration" }

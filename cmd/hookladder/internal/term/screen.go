@@ -8,20 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// Screen writes to a terminal. It escapes every character that a terminal would obey
-// and not show, except ends of lines and tabs, wherever the text came from. So a
-// command can't forget to.
+// Screen writes to a terminal. It escapes every control character except line breaks and
+// tabs, whatever the source of the text, so a command can't forget it.
 type Screen struct {
 	mu   sync.Mutex // of out and rest, since several goroutines may write
 	out  io.Writer
-	rest []byte // the beginning of a character, or of CR LF, whose end was not written yet
+	rest []byte // an incomplete character, or the CR of CR LF
 }
 
 // NewScreen writes to a terminal.
 func NewScreen(out io.Writer) *Screen { return &Screen{out: out} }
 
-// Safe is out itself, or a Screen if out is a terminal. flush writes what is left at the
-// end. Files and pipes get every byte as it is.
+// Safe is out itself, or a Screen if out is a terminal. flush writes the buffered rest. Files
+// and pipes receive every byte unchanged.
 func Safe(out io.Writer) (safe io.Writer, flush func()) {
 	if !IsTerminal(out) {
 		return out, func() {}
@@ -30,7 +29,7 @@ func Safe(out io.Writer) (safe io.Writer, flush func()) {
 	return s, s.flush
 }
 
-// Write writes what is whole.
+// Write writes the complete characters.
 func (s *Screen) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +42,7 @@ func (s *Screen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush writes the rest, which is no whole character.
+// flush writes the rest, which is an incomplete character.
 func (s *Screen) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +50,7 @@ func (s *Screen) flush() {
 	s.rest = nil
 }
 
-// Over begins the terminal's line anew and writes a text there, as progress is shown.
+// Over overwrites the current line of the terminal, for a progress bar.
 func Over(out io.Writer, text string) {
 	const begin = "\r\x1b[K" // to the left, and clear the line
 	s, ok := out.(*Screen)
@@ -65,7 +64,7 @@ func Over(out io.Writer, text string) {
 	fmt.Fprint(s, text)
 }
 
-// show writes a text in which each character is whole, or no character.
+// show writes a text without incomplete characters at its end.
 func (s *Screen) show(text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -87,8 +86,8 @@ func (s *Screen) show(text []byte) error {
 	return err
 }
 
-// unfinished is how many bytes at the end may belong to a character, or to a CR LF, that
-// the next write completes.
+// unfinished is the number of bytes at the end that belong to an incomplete character, or to
+// an incomplete CR LF.
 func unfinished(text []byte) int {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
 		return 1

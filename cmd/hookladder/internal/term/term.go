@@ -1,4 +1,4 @@
-// Package term shows to a person at a terminal what others have sent, and asks.
+// Package term prints foreign text safely at a terminal, and asks questions there.
 package term
 
 import (
@@ -23,10 +23,10 @@ func Visible(text string) string {
 	return escape(text, escaped)
 }
 
-// escaped stands for a character that deceives.
+// escaped is the escape of a character.
 func escaped(r rune) string { return fmt.Sprintf(`\u{%x}`, r) }
 
-// When is a time to the millisecond, since that is how exact ours are. None is a dash.
+// When is a time with milliseconds. The zero time is a dash.
 func When(t wire.Time) string {
 	if t.IsZero() {
 		return "-"

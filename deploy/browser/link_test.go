@@ -31,7 +31,7 @@ func TestAMerchantSeesWhatIsItsOwnAlone(t *testing.T) {
 	l := w.link(wire.LinkRequest{Tenant: "acme", For: hour})
 	b := w.tab(t)
 	b.Open(l.URL)
-	b.WaitFor("Shopworks", "See what was sent to you")
+	b.WaitFor("Shopworks", "Your notifications")
 	b.Shot("link-door")
 	require.Empty(t, b.Axe())
 	b.Click("button", "Open")

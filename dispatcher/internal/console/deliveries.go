@@ -166,7 +166,7 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 		filter.wrong = "There is no endpoint " + q + "."
 	case strings.HasPrefix(q, "msg_") || strings.HasPrefix(q, "idk_") || lane != "":
 		p.Looked = "as a message: there is none with this id, or it was forgotten"
-		filter.wrong = "There is no message " + id + ". It never was, or it was forgotten."
+		filter.wrong = "There is no message " + id + ". The id is wrong, or the message was deleted."
 	default:
 		filter.query.Add("subject_like", q)
 		p.Looked, p.Subject = "as a subject, since no message has this id", ""

@@ -53,8 +53,8 @@
 // queue.go has the methods of the store that the stages call. lease.go knows the leases of
 // this instance, and hands back those whose answer was lost. beat.go keeps the instance alive
 // and finds dead ones, and reap.go takes over from them. trim.go deletes old deliveries.
-// taken.go is for takers, which the engine does not call. run.go starts all that and ends it in
-// order.
+// lease.go also has the entrances of takers, which the engine does not call. run.go starts
+// all stages and ends them in order.
 //
 // The endpoints are in internal/endpoints. register.go makes and changes them,
 // cache.go caches them, and fanout.go finds the endpoints that match a topic. versions.go

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -136,4 +137,46 @@ func (r *Reply) deaths(text string) (died []dispatcher.Death) {
 		}
 	}
 	return died
+}
+
+// ScoreText is a score as Redis reads it.
+func ScoreText(score float64) string {
+	switch {
+	case math.IsInf(score, 1):
+		return "+inf"
+	case math.IsInf(score, -1):
+		return "-inf"
+	}
+	return strconv.FormatFloat(score, 'f', -1, 64)
+}
+
+// MillisUp rounds a wait up to whole ms, so that no attempt is early.
+func MillisUp(d time.Duration) int64 {
+	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+}
+
+// Words reads a reply that is one text of words, because a value for each word would cost
+// Redis and the reader more. It ends with the first error, like a Reply.
+type Words struct {
+	Text string
+	Err  error
+}
+
+// Next reads a word.
+func (w *Words) Next() string {
+	word, rest, _ := strings.Cut(w.Text, " ")
+	if word == "" {
+		w.Err = ErrReply
+	}
+	w.Text = rest
+	return word
+}
+
+// Time reads a time in ms.
+func (w *Words) Time() time.Time {
+	ms, err := strconv.ParseInt(w.Next(), 10, 64)
+	if err != nil {
+		w.Err = ErrReply
+	}
+	return FromMillis(ms)
 }

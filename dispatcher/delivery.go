@@ -6,8 +6,8 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Status is the state of a delivery. No store keeps it, because it follows from the place of
-// the delivery.
+// Status is the state of a delivery. The store does not keep it, because it follows from the
+// delivery's place.
 type Status string
 
 // The statuses of a delivery.
@@ -21,7 +21,7 @@ const (
 	StatusCancelled Status = "cancelled"
 )
 
-// Statuses lists every status in the order of the flow.
+// Statuses lists all statuses in the order of the flow.
 var Statuses = []Status{
 	StatusScheduled, StatusReady, StatusInFlight, StatusRetrying,
 	StatusDelivered, StatusDead, StatusCancelled,
@@ -30,7 +30,7 @@ var Statuses = []Status{
 // EndStatuses are the statuses of finished deliveries.
 var EndStatuses = []Status{StatusDelivered, StatusDead, StatusCancelled}
 
-// Ended reports whether a delivery is finished: only a caller can attempt it again.
+// Ended reports whether a delivery is finished. Only a caller can then ask for another attempt.
 func (s Status) Ended() bool {
 	return s == StatusDelivered || s == StatusDead || s == StatusCancelled
 }
@@ -46,7 +46,7 @@ const (
 	ReasonRefused   DeadReason = "refused"
 	ReasonDisabled  DeadReason = "disabled"
 	ReasonOverflow  DeadReason = "overflow"
-	ReasonPoison    DeadReason = "poison" // the last of the three died after its attempt began
+	ReasonPoison    DeadReason = "poison" // the third instance died after its attempt began
 	ReasonRejected  DeadReason = "rejected"
 )
 
@@ -61,10 +61,10 @@ var deadReasons = words[DeadReason]{
 	{ReasonRejected, "its receiver wants no further attempt"},
 }
 
-// DeadReasons lists all of them.
+// DeadReasons lists all reasons.
 var DeadReasons = deadReasons.list()
 
-// Means is the reason as a clause that people read.
+// Means returns the reason as a clause for people.
 func (r DeadReason) Means() string { return deadReasons.means(r) }
 
 // Verdict is the effect of an attempt's response on its delivery.
@@ -76,13 +76,13 @@ const (
 	Delivered         // the receiver has it
 	Retry             // next rung
 	Dead              // no further attempt
-	Back              // not attempted after all: to the head of its lane, no rung spent
+	Back              // no attempt was made: back to the head of its lane, no rung used
 )
 
-// Verdicts lists all of them.
+// Verdicts lists all verdicts.
 var Verdicts = []Verdict{Delivered, Retry, Dead, Back}
 
-// String is the verdict as logs and answers spell it.
+// String returns the verdict as logs and responses spell it.
 func (v Verdict) String() string {
 	switch v {
 	case Delivered:
@@ -98,7 +98,7 @@ func (v Verdict) String() string {
 	}
 }
 
-// Class is the kind of failure of an attempt. It is a closed set, fit for a metric's label.
+// Class is the kind of an attempt's failure. The list is closed, so it fits a metric's label.
 type Class string
 
 // The classes of a failed attempt; the empty one is a success.
@@ -137,32 +137,32 @@ var classes = words[Class]{
 	{ClassHandler, "its handler failed"},
 }
 
-// Classes lists all of them but ClassNone.
+// Classes lists all classes except ClassNone.
 var Classes = classes.list()
 
-// Means is the class as a clause that people read.
+// Means returns the class as a clause for people.
 func (c Class) Means() string { return classes.means(c) }
 
-// Attempt is the record of one attempt, kept for deliveries that failed.
+// Attempt is the record of one attempt. Only deliveries that failed keep it.
 type Attempt struct {
 	Number   int           // counted from 1
 	At       time.Time     // when it began, by the queue's clock
-	Duration time.Duration // until the answer was judged
-	Status   int           // HTTP status, 0 when no answer came
+	Duration time.Duration // until the response was judged
+	Status   int           // HTTP status; 0: no response
 	Verdict  Verdict
 	Class    Class
-	Error    string    // one sentence, free of secrets and URLs
-	Excerpt  []byte    // the head of the answer, as bytes
+	Error    string    // one sentence, without secrets and URLs
+	Excerpt  []byte    // the first bytes of the response
 	Next     time.Time // when the next attempt is due; zero: none
 
-	URL     string // called; empty: the message's own
-	Address string // connected to; empty: none was
+	URL     string // the called URL; empty: the message's own
+	Address string // the connected address; empty: none
 	Resend  bool   // a person asked for it
 }
 
-// Place corrects At with the present time of the queue's clock, because the estimate at the
-// beginning of the attempt may have been late. since is the time since the attempt began. The
-// attempt never ends after now.
+// Place computes At again from the queue's clock, because the estimate at the start of the
+// attempt may have been late. since is the time since that start. The attempt never ends after
+// now.
 func (a *Attempt) Place(now time.Time, since time.Duration) {
 	if a.At.IsZero() {
 		return
@@ -175,12 +175,12 @@ func (a *Attempt) Place(now time.Time, since time.Duration) {
 	}
 }
 
-// ProofBytes is how much of a receiver's answer is kept at least of a success,
-// where answers are kept.
+// ProofBytes is the least number of bytes that are kept of a successful response, if responses
+// are kept.
 const ProofBytes = 128
 
-// Logged returns the error of an attempt for a log. It leaves out the target of a redirect,
-// because that is often the receiver's own URL, and its path may be a secret.
+// Logged returns the error of an attempt for a log. It omits the target of a redirect, because
+// this is often the receiver's own URL with a secret path.
 func (a Attempt) Logged() string {
 	if a.Class == ClassStatus && a.Status >= 300 && a.Status <= 399 {
 		return redirectFault(a.Status, "")
@@ -188,7 +188,7 @@ func (a Attempt) Logged() string {
 	return a.Error
 }
 
-// Delivery is one delivery as read from the queue.
+// Delivery is one delivery as the queue returns it.
 type Delivery struct {
 	ID      DeliveryID
 	Topic   string
@@ -197,32 +197,32 @@ type Delivery struct {
 	URL     string
 	Status  Status
 	Created time.Time // when its message was accepted
-	Due     time.Time // next attempt; zero when none is coming
+	Due     time.Time // next attempt; zero: none
 	Ended   time.Time // when it was delivered, died or was cancelled; zero before
 
-	// Delivered is when it was delivered first, also where it was sent again since
-	// and that attempt failed; zero where it was not.
+	// Delivered is the time of the first success, even if it was sent again later and that
+	// attempt failed. Zero: there was no success.
 	Delivered time.Time
 
 	Attempts   int            // attempts made and settled
-	Climbed    int            // the attempts of its ladder only
-	LadderFrom int            // the number of the attempt at which that began, from 1
-	Ladder     *ladder.Ladder // from a queue: the message's own, or nil; from the engine: the one in force
+	Climbed    int            // the attempts of its current ladder
+	LadderFrom int            // the number of that ladder's first attempt, from 1
+	Ladder     *ladder.Ladder // from a queue: the message's own, or nil; from the engine: the effective one
 
-	MaxAttempts int // of the message: it cuts the ladder; 0: it does not
+	MaxAttempts int // of the message: cuts the ladder; 0: does not cut it
 
-	LastStatus    int    // HTTP status of the last attempt, 0 when none came
+	LastStatus    int    // HTTP status of the last attempt; 0: no response
 	LastError     string // the error of that attempt, empty after a success
 	Reason        DeadReason
 	WaitingFor    string    // one of Waits; empty: it waits for nothing
-	WaitingUntil  time.Time // zero: that is not known
+	WaitingUntil  time.Time // zero: not known
 	WaitingBehind int       // with order: the number of deliveries before it
 
-	History []Attempt // oldest first, at most 32; only where an attempt failed
+	History []Attempt // oldest first, at most 32; only if an attempt failed
 }
 
-// Failed reports whether it is not finished and an attempt of it failed. Where it was
-// delivered and is sent again, one of its attempts did not fail.
+// Failed reports whether a delivery is unfinished after a failed attempt. If it was delivered
+// before and is sent again, one of its attempts did not fail.
 func (d *Delivery) Failed() bool {
 	succeeded := 0
 	if !d.Delivered.IsZero() {
@@ -231,16 +231,16 @@ func (d *Delivery) Failed() bool {
 	return !d.Status.Ended() && d.Attempts > succeeded
 }
 
-// Rung is how many waits of its ladder a delivery has spent, the one it is in
-// among them.
+// Rung returns the number of waits of its ladder that a delivery has used, the current one
+// included.
 func (d *Delivery) Rung() int {
 	n := d.Climbed
 	switch {
 	case d.Status == StatusDelivered, d.Reason == ReasonGone, d.Reason == ReasonRefused, d.Reason == ReasonRejected, d.Reason == ReasonExhausted:
-		n-- // its last attempt was followed by none
+		n-- // no wait followed its last attempt
 	}
 	if d.Ladder != nil {
-		n = min(n, d.Ladder.Len()) // it may be shorter than it was
+		n = min(n, d.Ladder.Len()) // the ladder may be shorter now
 	}
 	return max(n, 0)
 }
@@ -264,37 +264,37 @@ var waits = words[Wait]{
 	{"consumer", "waiting to be taken"},
 }
 
-// Waits lists all of them.
+// Waits lists all reasons to wait.
 var Waits = waits.list()
 
-// Means is the wait as a clause that people read.
+// Means returns the wait as a clause for people.
 func (w Wait) Means() string { return waits.means(w) }
 
 // Left is the reason why a retry did not attempt a delivery.
 type Left string
 
-// The reasons to leave one; the empty one is of a delivery that is attempted.
+// The reasons to leave a delivery. The empty one belongs to an attempted delivery.
 const (
 	LeftNot       Left = ""
 	LeftReady     Left = "ready"     // due already
 	LeftInFlight  Left = "in_flight" // an attempt is under way
 	LeftOrder     Left = "order"     // others of its ordering key go first
-	LeftDelivered Left = "delivered" // the receiver has it, and it was not asked for by name
+	LeftDelivered Left = "delivered" // the receiver has it, and the retry did not name it
 	LeftExpired   Left = "expired"   // its expires_at has passed
-	LeftDisabled  Left = "disabled"  // its endpoint is
-	LeftDeleted   Left = "deleted"   // its endpoint was
+	LeftDisabled  Left = "disabled"  // its endpoint is disabled
+	LeftDeleted   Left = "deleted"   // its endpoint was deleted
 )
 
 // Lefts lists the reasons why a retry leaves a delivery.
 var Lefts = []Left{LeftReady, LeftInFlight, LeftOrder, LeftDelivered, LeftExpired, LeftDisabled, LeftDeleted}
 
-// Retried is a delivery of which an attempt was asked for, as it is then.
+// Retried is the state of a delivery after a retry was asked for.
 type Retried struct {
 	Delivery
 	Left Left // why it was left as it was
 }
 
-// MessageView is a message with its deliveries, as read from the queue.
+// MessageView is a message with its deliveries, as the queue returns it.
 type MessageView struct {
 	Message    Message
 	Deliveries []Delivery

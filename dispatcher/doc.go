@@ -1,33 +1,32 @@
-// Package dispatcher holds the words of Hookladder, its pure decisions, and the
-// ports to what stores and sends. Hookladder takes messages and keeps them in a
-// queue. It delivers each as a signed HTTP callback at its due time, and repeats
-// that up a ladder of waits until the delivery is delivered, dead or cancelled.
+// Package dispatcher has the types of Hookladder, its pure decisions, and the interfaces of
+// stores and senders. Hookladder accepts messages and keeps them in a queue. It delivers
+// each as a signed HTTP callback at its due time. A failed attempt is retried after the
+// waits of a ladder, until the delivery is delivered, dead or cancelled.
 //
 // # The promise
 //
 // Once a message is accepted, each of its deliveries ends delivered, dead or
 // cancelled, whichever process dies and whenever. No attempt is made before its
-// due time, none is made unsigned, and a destination that hangs or fails delays
-// no other.
+// due time or without a signature. A destination that hangs or fails delays no other.
 //
 // # The words
 //
-//   - A message is what a caller publishes: id, topic, tenant, body.
-//   - A destination is where it goes. Its lane is the short key under which all
-//     deliveries to it wait.
+//   - A message is published by a caller. It has an id, a topic, a tenant and a body.
+//   - A destination is the receiver of a message. Its lane is the short key of its
+//     waiting deliveries.
 //   - An endpoint is a registered destination with secrets, limits and a state of
 //     its own. Its lane keeps a copy of its limits.
-//   - A lane is held while it is paused, disabled or deleted. It is open while its
-//     circuit breaker is: after too many failures it waits, and single attempts probe it.
+//   - A lane is blocked while it is paused, disabled or deleted. It is open while its
+//     circuit breaker is open: after too many failures it waits, and single attempts probe it.
 //   - A delivery is one message to one destination, named <lane>:<message id>.
 //   - An attempt is one HTTP request of a delivery, counted from 1.
-//   - The ladder is the list of waits between attempts, a rung one of them.
+//   - The ladder is the list of waits between attempts. A rung is one of them.
 //   - An instance is one process that dispatches, under a name of its own.
-//   - A lease is an instance's hold on a delivery that is in flight.
-//   - A suspect is a delivery that two instances held when they died, without an
-//     outcome since. It is poison if a third one dies after its attempt began. Where
+//   - A lease gives a delivery in flight to one instance.
+//   - A suspect is a delivery that two instances had leased when they died, without an
+//     outcome after that. It is poison if a third one dies after its attempt began. If
 //     other handlers ran beside it, it is attempted alone first.
-//   - A permit is the right to hold one lease. Each instance has a fixed number.
+//   - A permit allows one lease. Each instance has a fixed number.
 //   - To settle is to record the outcome of an attempt.
 //   - The queue is the store of messages and deliveries. It divides itself into
 //     partitions, of which only the store knows.
@@ -47,14 +46,14 @@
 //	take.go      takes permits, claims as many deliveries, and starts their attempts
 //	bodies.go    reads large bodies first
 //	workers.go   bounds how many attempts run at once
-//	attempt.go   makes an attempt and judges the answer (route.go: URL, signer and headers of a delivery)
+//	attempt.go   makes an attempt and judges the response (route.go: URL, signer and headers of a delivery)
 //	settle.go    records the outcome (settle_stalled.go: outcomes that could not be recorded at once)
 //
 // queue.go has the methods of the store that the stages call. lease.go knows the leases of
-// this instance, and hands back those whose answer was lost. beat.go keeps the instance alive
+// this instance, and returns those whose response was lost. beat.go keeps the instance alive
 // and finds dead ones, and reap.go takes over from them. trim.go deletes old deliveries.
-// lease.go also has the entrances of takers, which the engine does not call. run.go starts
-// all stages and ends them in order.
+// taken.go serves takers, which the engine does not call. run.go starts and stops these parts in
+// order.
 //
 // The endpoints are in internal/endpoints. register.go makes and changes them,
 // cache.go caches them, and fanout.go finds the endpoints that match a topic. versions.go

@@ -18,28 +18,27 @@ import (
 // EndpointPrefix begins the id of every endpoint, which is also its lane.
 const EndpointPrefix = "ep_"
 
-// NewEndpointID is EndpointPrefix and 9 characters of base32: 45 random bits. The store
-// checks whether it is taken.
+// NewEndpointID returns EndpointPrefix and 9 characters of base32: 45 random bits. The store
+// checks whether the id is taken.
 func NewEndpointID() string { return EndpointPrefix + strings.ToLower(rand.Text()[:9]) }
 
-// Endpoint is a registered destination, with its own secrets and limits. It is
-// shared by all who read it, and not changed once it was stored: a change is
-// made to a Clone.
+// Endpoint is a registered destination, with its own secrets and limits. All readers share it, so
+// it never changes after it is stored. A change is made to a Clone.
 type Endpoint struct {
 	ID      string // ep_ and 9 characters; also its lane
-	Version int64  // 1 when it is made, one more with each change
+	Version int64  // 1 at its creation, plus one with each change
 
 	UID         string   // the caller's own name; empty: none
 	Tenant      string   // empty: none
-	Pull        bool     // its deliveries are taken, and not called; it never changes
-	URL         string   // empty where it is of kind pull
-	Linked      bool     // a link set its URL, and no operator
-	Topics      []string // patterns; none: only what names the endpoint goes there
+	Pull        bool     // consumers take its deliveries, and it is never called; this never changes
+	URL         string   // empty if it is of kind pull
+	Linked      bool     // a link set its URL, not an operator
+	Topics      []string // patterns; none: only messages that name the endpoint
 	Description string
 	Metadata    map[string]string
 
 	Signature       signer.Scheme
-	SignatureHeader string           // that holds it, of HMACHex only; empty: the scheme's
+	SignatureHeader string           // the signature's header, of HMACHex only; empty: the scheme's default
 	Secrets         []EndpointSecret // the current one first; at least one
 
 	Ladder      *ladder.Ladder // nil: the dispatcher's
@@ -49,37 +48,36 @@ type Endpoint struct {
 	Headers     []Header
 	HeadersFor  string        // the URL that an operator set Headers for, if a link has set another one since; empty: URL itself
 	Success     *success.Rule // nil: the dispatcher's
-	Ordered     bool          // one at a time, a failing one holds the rest
+	Ordered     bool          // one delivery at a time; a failing one delays the rest
 
-	DisableAfter *time.Duration // how long it may fail until it is disabled, 0: for ever; nil: the dispatcher's
+	DisableAfter *time.Duration // it is disabled after it fails for this time; 0: never; nil: the dispatcher's
 
-	Paused   bool      // deliveries are made and held
+	Paused   bool      // deliveries are made, and wait
 	Disabled bool      // deliveries are recorded as dead, unattempted
-	Cause    LaneWhy   // why it is disabled where no person did that: WhyGone or WhyFailing
-	HeldBy   string    // key:<name>, link:<id> or Local; empty: nothing holds it, or Hookladder itself does
-	HeldAt   time.Time // since when; zero: nothing does
+	Cause    LaneWhy   // why it is disabled, if no person did it: WhyGone or WhyFailing
+	HeldBy   string    // the caller that paused or disabled it: key:<name>, link:<id> or Local; empty: none, or Hookladder itself
+	HeldAt   time.Time // the time of the pause or disabling; zero: neither
 
-	Unverified bool // a link set its URL, of which no test has succeeded yet: deliveries are made and held
+	Unverified bool // a link set its URL, and no test has succeeded yet: deliveries are made, and wait
 
-	TopicsAllowed []string // what links may choose among, see AllowedTopics; nil: an operator set no such list
+	TopicsAllowed []string // the patterns that links may use, see AllowedTopics; nil: an operator set no such list
 	TopicsGiven   []string // the Topics that an operator set last, if a link has set others since; nil: Topics itself
 
-	Since int64 // version of its last change of URL, or resume: an answer to an earlier version says nothing of it
+	Since int64 // version of its last change of URL, or resume: a response to an earlier version does not count
 
 	CreatedAt, UpdatedAt time.Time // by the queue's clock, whole ms
 }
 
-// EndpointSecret is a key of an endpoint, and how long it signs.
+// EndpointSecret is a key of an endpoint, and the end of its use.
 type EndpointSecret struct {
 	Secret signer.Secret
 	Until  time.Time // exclusive; zero: the current one, without an end
 }
 
-// Lane is where deliveries to the endpoint wait.
+// Lane returns the lane of the endpoint's deliveries.
 func (e *Endpoint) Lane() Lane { return Lane(e.ID) }
 
-// PublicKey is what receivers verify an endpoint's calls with, as long as its
-// secret signs.
+// PublicKey verifies an endpoint's calls until its secret expires.
 type PublicKey struct {
 	Endpoint string // id
 	Key      string
@@ -103,17 +101,17 @@ type PublicKeyFilter struct {
 	Cursor string // of the page before; empty for the first
 }
 
-// PublicKeyPage is a part of them.
+// PublicKeyPage is a page of public keys.
 type PublicKeyPage struct {
 	Keys  []PublicKey
 	Next  string        // cursor; empty: this is the last page
-	Fresh time.Duration // how long they may be kept
+	Fresh time.Duration // the time that a cache may keep them
 }
 
-// IsEndpoint reports whether a lane is an endpoint's.
+// IsEndpoint reports whether the lane belongs to an endpoint.
 func (l Lane) IsEndpoint() bool { return strings.HasPrefix(string(l), EndpointPrefix) }
 
-// Limits are the part of the endpoint that its lane keeps a copy of.
+// Limits returns the part of the endpoint that its lane copies.
 func (e *Endpoint) Limits() LaneLimits {
 	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered, Pull: e.Pull, By: e.HeldBy}
 	switch {
@@ -125,7 +123,8 @@ func (e *Endpoint) Limits() LaneLimits {
 	return l
 }
 
-// NoteHold records the key that holds the endpoint, and since when, where that changed.
+// NoteHold records the caller that paused or disabled the endpoint, and the time, if this
+// changed.
 func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 	switch {
 	case !e.Paused && !e.Disabled && !e.Unverified:
@@ -138,8 +137,8 @@ func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 	}
 }
 
-// Same reports whether o is what e asks for. A secret counts where one was asked
-// for. Whether o was paused or disabled since does not count.
+// Same reports whether o has the settings of e. It compares secrets only if e has some, and
+// ignores a later pause or disabling of o.
 func (e *Endpoint) Same(o *Endpoint) bool {
 	sameLadder := e.Ladder == o.Ladder || e.Ladder != nil && o.Ladder != nil && e.Ladder.String() == o.Ladder.String()
 	sameSecret := len(e.Secrets) == 0 || len(o.Secrets) > 0 && e.Secrets[0].Secret.Equal(o.Secrets[0].Secret)
@@ -153,7 +152,7 @@ func (e *Endpoint) Same(o *Endpoint) bool {
 // sameWait reports whether two waits that may be left out are equal.
 func sameWait(a, b *time.Duration) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Clone is a copy that may be changed.
+// Clone returns a copy that may be changed.
 func (e *Endpoint) Clone() *Endpoint {
 	c := *e
 	c.Topics, c.TopicsAllowed, c.TopicsGiven = slices.Clone(e.Topics), slices.Clone(e.TopicsAllowed), slices.Clone(e.TopicsGiven)
@@ -175,9 +174,8 @@ func (e *Endpoint) Matches(topic string) bool {
 	return false
 }
 
-// MatchTopic reports whether a pattern matches a topic: they have the same words.
-// Where the last word of the pattern is *, the topic has the same words before it
-// and at least one more.
+// MatchTopic reports whether a pattern matches a topic, word by word. If the last word of the
+// pattern is *, the topic has the same words before it and at least one more.
 func MatchTopic(pattern, topic string) bool {
 	if pattern == "*" {
 		return true
@@ -192,7 +190,7 @@ func MatchTopic(pattern, topic string) bool {
 type EndpointView struct {
 	*Endpoint
 	State   EndpointState
-	Failing time.Time // since when its attempts fail; zero: they do not
+	Failing time.Time // the time at which its attempts began to fail; zero: they do not fail
 	LaneCount
 }
 
@@ -202,8 +200,8 @@ type TestResult struct {
 	Attempt   Attempt
 }
 
-// Limits of an endpoint. The contract names the first four numbers; the others keep an
-// endpoint small enough to be held in memory by the thousand.
+// Limits of an endpoint. The contract names the first four numbers. The others keep an endpoint
+// small, because the cache has thousands of them.
 const (
 	maxUID      = 128
 	maxTopics   = 64
@@ -216,15 +214,15 @@ const (
 	maxSignatureHeader = 64
 )
 
-// MaxDisableAfter is the longest that an endpoint may fail until it is disabled, but for
-// ever: a year.
+// MaxDisableAfter is the longest limited time that an endpoint may fail until it is disabled: a
+// year.
 const MaxDisableAfter = 365 * 24 * time.Hour
 
-// MaxOverlap is the longest that a rotated secret goes on signing.
+// MaxOverlap is the longest time that a rotated secret continues to sign.
 const MaxOverlap = 30 * 24 * time.Hour
 
-// Validate lists everything that is wrong with an endpoint, or nothing. Its
-// secrets may be missing: they are made where it is created.
+// Validate returns all errors of an endpoint. Its secrets may be missing, because they are made
+// when it is created.
 func (e *Endpoint) Validate(l Policy) []FieldError {
 	var f faults
 	f.check("$.uid", checkUID(e.UID))
@@ -252,10 +250,10 @@ func (e *Endpoint) Validate(l Policy) []FieldError {
 	return f
 }
 
-// notOfPull says why a field is refused that is about calling an endpoint.
+// notOfPull is the error of a field about calls, because a pull endpoint is never called.
 const notOfPull = "must be left out of one of kind pull: consumers take its deliveries, and no URL is called"
 
-// validateKind checks the fields that only one of the kinds has.
+// validateKind checks the fields of only one kind.
 func (e *Endpoint) validateKind(f *faults, l Policy) {
 	switch {
 	case e.Pull && e.URL != "":
@@ -287,7 +285,7 @@ func validateTopics(f *faults, path string, topics []string) {
 	}
 }
 
-// validateWords checks what only people read.
+// validateWords checks the texts for people.
 func (e *Endpoint) validateWords(f *faults) {
 	f.check("$.description", checkText(e.Description, maxDescription))
 	if len(e.Metadata) > maxMetadata {
@@ -306,8 +304,7 @@ func (e *Endpoint) validateWords(f *faults) {
 	}
 }
 
-// validateSecrets checks that the secrets are such as the scheme signs with, and the
-// header that it signs in.
+// validateSecrets checks that the secrets fit the scheme, and checks the signature's header.
 func (e *Endpoint) validateSecrets(f *faults, prefix HeaderPrefix) {
 	f.check("$.signature_header", e.checkSignatureHeader(prefix))
 	scheme, err := signer.ParseScheme(string(e.Signature))
@@ -323,7 +320,7 @@ func (e *Endpoint) validateSecrets(f *faults, prefix HeaderPrefix) {
 	}
 }
 
-// checkSignatureHeader says why the signature may not be in that header, or nothing.
+// checkSignatureHeader returns an error if the signature may not be in that header.
 func (e *Endpoint) checkSignatureHeader(prefix HeaderPrefix) error {
 	name := e.SignatureHeader
 	switch {
@@ -339,8 +336,8 @@ func (e *Endpoint) checkSignatureHeader(prefix HeaderPrefix) error {
 	return prefix.CheckName(name)
 }
 
-// ValidPattern reports whether s is valid in an endpoint's topics: a topic, one whose last
-// word is * instead, or * alone.
+// ValidPattern reports whether s is valid in an endpoint's topics: a topic, a topic whose last
+// word is *, or * alone.
 func ValidPattern(s string) bool {
 	if s == "*" {
 		return true
@@ -373,7 +370,7 @@ func checkUID(s string) error {
 	return nil
 }
 
-// ValidName reports whether s may name an endpoint: by its id, or by its uid.
+// ValidName reports whether s may be an endpoint's id or uid.
 func ValidName(s string) bool {
 	if Lane(s).IsEndpoint() {
 		return ValidLane(s)

@@ -10,17 +10,18 @@ import (
 // operator made for another receiver: the headers, the private networks that may be called,
 // and topics that the operator did not allow.
 
-// HeadersHeld reports whether the endpoint's headers are not sent. An operator set them for
-// one URL, and a link has set another one since.
+// HeadersHeld reports whether the endpoint's headers are not sent, because an operator set them
+// for one URL, and a link has set another one.
 func (e *Endpoint) HeadersHeld() bool {
 	return len(e.Headers) > 0 && e.HeadersFor != "" && e.HeadersFor != e.URL
 }
 
-// Confirm makes the URL the operator's, with the headers and without a test.
+// Confirm makes the operator the owner of the URL and the headers, without a test.
 func (e *Endpoint) Confirm() { e.Linked, e.HeadersFor, e.Unverified = false, "", false }
 
-// NoteSetter records the owner of the URL, the headers and the topics after a change of
-// before. A link moves none of them to itself: only an operator's change may confirm.
+// NoteSetter records the owner of the URL, the headers and the topics after a change. A link
+// never becomes the owner of the operator's headers or topics: only an operator's change may
+// confirm.
 func (e *Endpoint) NoteSetter(before *Endpoint, byLink bool) {
 	moved := e.URL != before.URL
 	switch {
@@ -32,7 +33,7 @@ func (e *Endpoint) NoteSetter(before *Endpoint, byLink bool) {
 			e.HeadersFor = before.URL
 		}
 	}
-	if !e.HeadersHeld() { // also where the URL is the operator's again
+	if !e.HeadersHeld() { // also if the URL is the operator's again
 		e.HeadersFor = ""
 	}
 	switch same := slices.Equal(e.Topics, before.Topics); {
@@ -44,8 +45,8 @@ func (e *Endpoint) NoteSetter(before *Endpoint, byLink bool) {
 	}
 }
 
-// NoteCreator records whether a link created the endpoint. No operator has set topics of
-// such an endpoint, so all of the tenant's are allowed.
+// NoteCreator records whether a link created the endpoint. All topics of the tenant are then
+// allowed, because no operator has set any.
 func (e *Endpoint) NoteCreator(byLink bool) {
 	e.Linked, e.HeadersFor, e.TopicsGiven = byLink && !e.Pull, "", nil
 	e.Unverified = e.Linked
@@ -54,8 +55,8 @@ func (e *Endpoint) NoteCreator(byLink bool) {
 	}
 }
 
-// AllowedTopics are the patterns that links may choose among: the operator's list, or else
-// the topics that an operator set last.
+// AllowedTopics returns the patterns that links may use: the operator's list, or else the topics
+// that an operator set last.
 func (e *Endpoint) AllowedTopics() []string {
 	switch {
 	case e.TopicsAllowed != nil:
@@ -66,9 +67,9 @@ func (e *Endpoint) AllowedTopics() []string {
 	return e.Topics
 }
 
-// CheckLinkTopics lists the topics that a link may not set. One that was made for this
-// endpoint alone stays within a pattern that is allowed. Any link needs an allowed pattern
-// that names our own topics for those.
+// CheckLinkTopics returns the errors of topics that a link may not set. A link for this endpoint
+// alone stays within an allowed pattern. Any link needs an allowed pattern that names
+// Hookladder's own topics to use them.
 func CheckLinkTopics(topics, allowed []string, single bool) []FieldError {
 	var f faults
 	for i, pattern := range topics {

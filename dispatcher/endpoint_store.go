@@ -5,29 +5,29 @@ import (
 	"errors"
 )
 
-// What a store of endpoints may answer besides success.
+// The errors that a store of endpoints returns.
 var (
-	// ErrStale says that an endpoint was changed meanwhile: read it again.
+	// ErrStale reports that an endpoint was changed in the meantime: read it again.
 	ErrStale = errors.New("changed meanwhile")
-	// ErrTaken says that the id or the uid is another endpoint's.
+	// ErrTaken reports that another endpoint has the id or the uid.
 	ErrTaken = errors.New("taken by another endpoint")
-	// ErrNoEndpoint says that there is no such endpoint.
+	// ErrNoEndpoint reports that there is no such endpoint.
 	ErrNoEndpoint = errors.New("no such endpoint")
-	// ErrTenant says that a message of one tenant names another's endpoint.
+	// ErrTenant reports that a message of one tenant names another tenant's endpoint.
 	ErrTenant = errors.New("the endpoint is another tenant's")
-	// ErrFanOut says that a message matches more endpoints than one may.
+	// ErrFanOut reports that a message matches more endpoints than allowed.
 	ErrFanOut = errors.New("too many endpoints match")
-	// ErrUnmatched says that a message which has to match an endpoint matches none.
+	// ErrUnmatched reports that a message has to match an endpoint, but matches none.
 	ErrUnmatched = errors.New("no endpoint matches")
-	// ErrEndpoints says that a project has as many endpoints as it may, a million.
+	// ErrEndpoints reports that a project already has its limit of a million endpoints.
 	ErrEndpoints = errors.New("too many endpoints are registered")
-	// ErrTenantEndpoints says that a tenant has as many endpoints as a link may add.
+	// ErrTenantEndpoints reports that a tenant already has as many endpoints as a link may add.
 	ErrTenantEndpoints = errors.New("the tenant has too many endpoints for a link to add one")
-	// ErrDisabled says that a destination takes nothing until it is resumed.
+	// ErrDisabled reports that a destination accepts nothing until it is resumed.
 	ErrDisabled = errors.New("its endpoint is disabled")
-	// ErrDeleted says that a destination is gone for good.
+	// ErrDeleted reports that a destination was deleted for good.
 	ErrDeleted = errors.New("its endpoint was deleted")
-	// ErrSealed says that a stored secret can't be read with the keys there are.
+	// ErrSealed reports that none of the keys opens a stored secret.
 	ErrSealed = errors.New("no ENCRYPTION_KEY opens this endpoint's secrets")
 )
 
@@ -40,62 +40,59 @@ type EndpointFilter struct {
 	View    View
 }
 
-// EndpointChange tells that an endpoint is another than it was.
+// EndpointChange reports that an endpoint was changed.
 type EndpointChange struct {
 	ID      string
 	Tenant  string
 	Version int64 // 0: it was deleted
 }
 
-// EndpointVersion is what is known of an endpoint besides its record.
+// EndpointVersion is the version of an endpoint, without its record.
 type EndpointVersion struct {
 	Version int64 // 0: there is none; -1: its record can't be read
-	End     int64 // above any version it had; 0: it was not deleted, or nothing of that is left to be done
+	End     int64 // above any version it had; 0: it was not deleted, or nothing is left to do about that
 }
 
-// EndpointStore keeps the endpoints: what it says is the truth, of which the
-// lanes have copies. Each change is one step, and told to all instances by that
-// same step (see Subscriber).
+// EndpointStore keeps the endpoints. Lanes have only copies of its records. Each change is one
+// step, and the same step reports it to all instances (see Subscriber).
 type EndpointStore interface {
-	// CreateEndpoint stores a new endpoint. ErrTaken: there is one with that id
-	// or, if taken is set, one with that UID, which is answered. ErrEndpoints:
-	// there are too many.
+	// CreateEndpoint stores a new endpoint. It returns ErrTaken if there is one with that id. If
+	// taken is set, it returns the one that has the UID. It returns ErrEndpoints if there are too
+	// many.
 	CreateEndpoint(ctx context.Context, e *Endpoint) (taken *Endpoint, err error)
-	// ChangeEndpoint stores an endpoint whose version is one above the stored
-	// one; ErrStale: it is not; ErrNoEndpoint: there is none. ID, UID, Tenant
+	// ChangeEndpoint stores an endpoint whose version is one above the stored one. It returns
+	// ErrStale if the version is another one, and ErrNoEndpoint if there is none. ID, UID, Tenant
 	// and CreatedAt never change.
 	ChangeEndpoint(ctx context.Context, e *Endpoint) error
-	// RaiseEndpoint is ChangeEndpoint with any later version, where before is
-	// the stored one.
+	// RaiseEndpoint is ChangeEndpoint with any later version; before is the stored one.
 	RaiseEndpoint(ctx context.Context, before int64, e *Endpoint) error
-	// DeleteEndpoint forgets an endpoint, whatever its version, and notes its
-	// end, a version above any that it had: in the same step, so that everybody
-	// can finish what is to follow. Of one that was deleted before it answers
-	// the same again until ForgetDeleted, and then ErrNoEndpoint. An id that is
-	// noted so is given to no other.
+	// DeleteEndpoint deletes an endpoint of any version. In the same step it records the end: a
+	// version above any that the endpoint had. So every instance can finish the work that
+	// follows. A second call returns the same end until ForgetDeleted, and then ErrNoEndpoint. No
+	// other endpoint gets a recorded id.
 	DeleteEndpoint(ctx context.Context, id string) (end int64, err error)
-	// DeletedEndpoints reads a page of what was deleted and is not forgotten:
-	// ids and ends. One may come twice. next is empty at the end.
+	// DeletedEndpoints returns a page of deleted endpoints that are not forgotten: ids and ends.
+	// One may come twice. next is empty at the end.
 	DeletedEndpoints(ctx context.Context, cursor string) (ends map[string]int64, next string, err error)
-	// ForgetDeleted forgets that an endpoint was deleted: nothing waits for it.
+	// ForgetDeleted removes the record of a deleted endpoint, because no work waits for it.
 	ForgetDeleted(ctx context.Context, id string) error
-	// EndpointVersions reads the versions of endpoints, in the order asked for.
+	// EndpointVersions returns the versions of endpoints, in the order of ids.
 	EndpointVersions(ctx context.Context, ids []string) ([]EndpointVersion, error)
-	// Endpoints reads endpoints by id, nil for each that is not there. One whose
-	// secrets can't be opened has none, and no header values.
+	// Endpoints returns endpoints by id, and nil for each that is not there. An endpoint whose
+	// secrets can't be opened has no secrets and no header values.
 	Endpoints(ctx context.Context, ids []string) ([]*Endpoint, error)
-	// EndpointID is the id of the endpoint with a uid, or ErrNoEndpoint.
+	// EndpointID returns the id of the endpoint with a uid, or ErrNoEndpoint.
 	EndpointID(ctx context.Context, uid string) (string, error)
-	// TenantEndpoints reads all endpoints of a tenant (empty: those without
-	// one), the first made first.
+	// TenantEndpoints returns all endpoints of a tenant, oldest first. An empty tenant means
+	// endpoints without one.
 	TenantEndpoints(ctx context.Context, tenant string) ([]*Endpoint, error)
-	// ListEndpoints reads a page, newest first; ErrCursor for a foreign cursor.
+	// ListEndpoints returns a page, newest first. It returns ErrCursor for a foreign cursor.
 	ListEndpoints(ctx context.Context, f EndpointFilter) (page []*Endpoint, next string, err error)
 }
 
-// Overtake makes an endpoint newer than its lane, where that outlived the endpoint's last
-// changes: it would take no later change. The endpoint is held as the lane is, because
-// somebody asked for that in one of the lost changes.
+// Overtake makes an endpoint newer than its lane, if the lane survived a loss of the endpoint's
+// last changes. Otherwise the lane would ignore each later change. The endpoint is paused or
+// disabled as the lane is, because one of the lost changes asked for it.
 func (e *Endpoint) Overtake(lane LaneLimits) {
 	before := *e
 	e.Version = lane.Version + 1

@@ -2,33 +2,33 @@ package dispatcher
 
 import "time"
 
-// Events are the callbacks of a queue to its engine. The goroutine that made the call of the
-// queue calls them, so they must not block: the engine only records that there is work.
+// Events are the callbacks of a queue to its engine. They run on the goroutine that called the
+// queue, so they must not block: the engine only records that there is work.
 type Events struct {
 	Ready  func()               // Claimable may return more than before
 	Due    func()               // something is due sooner than Move returned
-	Unseen func()               // a response was lost: Look has to query
+	Unseen func()               // a response was lost: Look has to query the queue
 	Back   func()               // the queue's clock went back: Look has to query everything
-	Ended  func(deliveries int) // they ended, so there may be something to trim
+	Ended  func(deliveries int) // deliveries ended, so a Trim may find work
 	Dead   func(deaths []Death) // without the deaths that a Settled reports
 
 	Emptied func(*Emptied) // the store lost data; nil: they were restored or given up
 
-	Failing func(LaneFailing)                                    // an attempt failed, or succeeded again after it
-	Opened  func(lane Lane, since time.Time, wait time.Duration) // its breaker opened, or opened again; it fails since then
-	Closed  func(lane Lane, since time.Time)                     // its breaker closed; it failed since then; zero: no attempt closed it
+	Failing func(LaneFailing)                                    // an attempt failed, or succeeded after a failure
+	Opened  func(lane Lane, since time.Time, wait time.Duration) // a lane's breaker opened, or opened again; the lane fails since then
+	Closed  func(lane Lane, since time.Time)                     // a lane's breaker closed; the lane failed since then; zero: no attempt closed it
 }
 
-// LaneFailing says that a lane fails, or does no more.
+// LaneFailing reports that a lane fails, or no longer fails.
 type LaneFailing struct {
 	Lane      Lane
-	Since     time.Time     // of the first failure without a success since
-	For       time.Duration // how long that is by now
-	Recovered bool          // it fails no more
+	Since     time.Time     // of the first failure after the last success
+	For       time.Duration // the time from Since until now
+	Recovered bool          // it no longer fails
 	Why       LaneWhy       // of Recovered: WhyChanged or WhyResumed; empty: an attempt succeeded
 }
 
-// Whole is Events in which nothing is nil.
+// Whole returns the events with an empty function for each nil one.
 func (e Events) Whole() Events {
 	for _, f := range []*func(){&e.Ready, &e.Due, &e.Unseen, &e.Back} {
 		if *f == nil {
@@ -56,7 +56,7 @@ func (e Events) Whole() Events {
 	return e
 }
 
-// Attempted is one settled attempt, as observers see it.
+// Attempted is one settled attempt, as reported to observers.
 type Attempted struct {
 	ID      DeliveryID
 	Topic   string
@@ -64,12 +64,12 @@ type Attempted struct {
 	Attempt Attempt
 	Wait    time.Duration // Retry: until the next attempt
 	Reason  DeadReason    // Dead: why
-	Taken   bool          // a taker made it, and nothing was called
-	Late    time.Duration // how long after its due time, or its acceptance where that was later, it began
+	Taken   bool          // a taker made it, and no receiver was called
+	Late    time.Duration // the delay of its start after its due time, or after its acceptance if that was later
 
-	// Since is how long a delivery took that this attempt delivered: since it was
-	// accepted, or since the time it was published for where that is later, with
-	// all rungs and pauses. 0: it was not delivered, or a person had it sent again.
+	// Since is the time from acceptance to delivery, if this attempt delivered, with all rungs
+	// and pauses. For a delivery with a later scheduled time, it counts from then. 0: it was not
+	// delivered, or a person had it sent again.
 	Since time.Duration
 }
 

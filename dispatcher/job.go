@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// JobKind says what a job does with the deliveries that its filter selects.
+// JobKind is the change that a job makes to the deliveries of its filter.
 type JobKind string
 
 // The kinds of jobs.
 const (
-	JobRetry  JobKind = "retry"  // a new ladder for what has ended, an attempt beside it for what waits
-	JobCancel JobKind = "cancel" // end what is unfinished
-	JobPurge  JobKind = "purge"  // forget what is dead; the ids of its messages stay known
+	JobRetry  JobKind = "retry"  // a new ladder for ended deliveries, an extra attempt for waiting ones
+	JobCancel JobKind = "cancel" // cancel unfinished deliveries
+	JobPurge  JobKind = "purge"  // delete dead deliveries; the ids of their messages stay known
 )
 
-// JobKinds lists all of them.
+// JobKinds lists all kinds of jobs.
 var JobKinds = []JobKind{JobRetry, JobCancel, JobPurge}
 
-// Statuses are those that a job of the kind may take, the first ones where its
-// filter names none.
+// Statuses returns the statuses that a job of the kind may select. It also returns the default
+// for a filter that names none.
 func (k JobKind) Statuses() (may, default_ []Status) {
 	switch k {
 	case JobRetry:
@@ -44,16 +44,16 @@ const (
 	JobWaiting JobState = "waiting" // all lanes of its deliveries are full
 	JobDone    JobState = "done"
 	JobStopped JobState = "stopped" // by a person
-	JobFailed  JobState = "failed"  // it could not go on; Job.Error says why
+	JobFailed  JobState = "failed"  // it could not continue; Job.Error has the reason
 )
 
-// JobStates lists all of them.
+// JobStates lists all states of a job.
 var JobStates = []JobState{JobRunning, JobWaiting, JobDone, JobStopped, JobFailed}
 
-// Ended reports whether a job has ended.
+// Ended reports whether a job with this state is finished.
 func (s JobState) Ended() bool { return s == JobDone || s == JobStopped || s == JobFailed }
 
-// Job is a change of many deliveries, which an instance makes by and by.
+// Job is a change of many deliveries, which an instance makes step by step.
 type Job struct {
 	Number    int64
 	Kind      JobKind
@@ -61,42 +61,43 @@ type Job struct {
 	Rate      Rate   // of the deliveries that it changes
 	Probe     bool   // a retry attempts one delivery of each destination first
 	State     JobState
-	Error     string // why it failed
+	Error     string // the reason of its failure
 	By        string // the caller that asked for it, as the audit has it
-	Holder    string // the instance that carries it out; empty: none does
-	Turn      int64  // raised with each holder, and where it is stopped: a step of a lower turn changes nothing
+	Holder    string // the instance that runs it; empty: none does
+	Turn      int64  // raised with each new holder and when it is stopped: a step of a lower turn changes nothing
 	StartedAt time.Time
 	EndedAt   time.Time // zero: it has not
-	Forgotten bool      // its filter has hashes in place of names that were forgotten
+	Forgotten bool      // its filter has hashes instead of forgotten names
 
 	JobCounts
 	Failures []JobFailure // the first ones, at most MostFailures
 	Reasons  map[Left]int // why deliveries were left
 	Ends     JobEnds
-	Expected *int // how many it was to change at its start; nil: not known
+	Expected *int // the number of deliveries to change at its start; nil: not known
 }
 
-// JobEnds are what became of the deliveries that a job sent. They change for a day
-// after the last of its steps.
+// JobEnds counts the results of the deliveries that a job sent. The counts change until a day
+// after its last step.
 type JobEnds struct {
 	Delivered, Cancelled, Dead int
 	TakenOver                  int // another job or a person asked for another attempt before they ended
 }
 
-// Add adds other ends.
+// Add adds the counts of other.
 func (e *JobEnds) Add(other JobEnds) {
 	e.Delivered, e.Cancelled = e.Delivered+other.Delivered, e.Cancelled+other.Cancelled
 	e.Dead, e.TakenOver = e.Dead+other.Dead, e.TakenOver+other.TakenOver
 }
 
-// Retrying is how many deliveries that a job sent have not ended, and belong to it.
+// Retrying returns the number of deliveries that a job sent, that still belong to it and have not
+// ended.
 func (j *Job) Retrying() int {
 	e := j.Ends
 	return max(0, j.Done-e.Delivered-e.Cancelled-e.Dead-e.TakenOver)
 }
 
-// Account adds to what a job left those of its expected ones that it did not come to
-// before they changed. It is for a job that is done: any other may come to them.
+// Account counts expected deliveries that changed before the job reached them as left. Call it
+// only when the job is done, because until then the job may still reach them.
 func (j *Job) Account() {
 	if j.State != JobDone || j.Expected == nil {
 		return
@@ -107,20 +108,20 @@ func (j *Job) Account() {
 	}
 }
 
-// JobCounts are what a job found by now.
+// JobCounts counts the deliveries that a job has processed.
 type JobCounts struct {
 	Matched int
 	Done    int // changed
-	Failed  int // could not be, for a reason of their own
-	Left    int // were not in the state any more in which the job looks for them
+	Failed  int // not changed, for a reason of their own
+	Left    int // no longer in the state that the job selects
 }
 
-// Add adds other counts.
+// Add adds the counts of other.
 func (c *JobCounts) Add(other JobCounts) {
 	c.Matched, c.Done, c.Failed, c.Left = c.Matched+other.Matched, c.Done+other.Done, c.Failed+other.Failed, c.Left+other.Left
 }
 
-// AddReasons adds deliveries that a job left.
+// AddReasons counts deliveries that a job left, by reason.
 func (j *Job) AddReasons(reasons map[Left]int) {
 	for why, n := range reasons {
 		if j.Reasons == nil {
@@ -130,7 +131,7 @@ func (j *Job) AddReasons(reasons map[Left]int) {
 	}
 }
 
-// MostFailures is how many failures of a job are named.
+// MostFailures is the highest number of failures that a job records by name.
 const MostFailures = 1000
 
 // JobFailure is a delivery that a job could not change.
@@ -139,18 +140,18 @@ type JobFailure struct {
 	Why Left
 }
 
-// LeftGone is why a job failed to change a delivery that is not kept any more.
+// LeftGone means that a job failed to change a delivery because it is no longer kept.
 const LeftGone Left = "gone"
 
-// LeftChanged is why a job left a delivery that is not in its earlier state any more:
-// another job, a person or an attempt was quicker.
+// LeftChanged means that a job left a delivery because its state had changed. Another job, a
+// person or an attempt was faster.
 const LeftChanged Left = "changed"
 
-// Why a job that probes left the other deliveries of a destination.
+// The reasons why a job that probes left the other deliveries of a destination.
 const (
 	LeftProbe    Left = "probe_failed" // its probe failed, or was not attempted within an hour
 	LeftHeld     Left = "held"         // its lane is paused
-	LeftUnprobed Left = "unprobed"     // the job probes others already, as many as it may
+	LeftUnprobed Left = "unprobed"     // the job already probes as many others as it may
 )
 
 // JobFailures lists the reasons why a job could not change a delivery, and JobLefts the
@@ -160,12 +161,12 @@ var (
 	JobLefts    = []Left{LeftChanged, LeftInFlight, LeftOrder, LeftDelivered, LeftProbe, LeftHeld, LeftUnprobed}
 )
 
-// ID is the job as callers name it.
+// ID returns the name of the job for callers.
 func (j *Job) ID() string { return jobPrefix + strconv.FormatInt(j.Number, 10) }
 
 const jobPrefix = "job_"
 
-// ParseJobID reads what ID made.
+// ParseJobID parses an ID; ok is false for any other text.
 func ParseJobID(text string) (number int64, ok bool) {
 	digits, ok := strings.CutPrefix(text, jobPrefix)
 	number, err := strconv.ParseInt(digits, 10, 53)
@@ -178,29 +179,28 @@ func ValidJobID(text string) bool {
 	return ok
 }
 
-// Again reports whether a job sends again what was delivered.
+// Again reports whether a job sends delivered deliveries again.
 func (j *Job) Again() bool { return slices.Contains(j.Filter.Statuses, StatusDelivered) }
 
-// What may be in the way of a job.
+// The errors of jobs.
 var (
-	// ErrNoJob says that there is no such job.
+	// ErrNoJob reports that there is no such job.
 	ErrNoJob = errors.New("no such job")
-	// ErrJobs says that too many jobs have not ended.
+	// ErrJobs reports that too many jobs are unfinished.
 	ErrJobs = errors.New("too many jobs have not ended")
-	// ErrJobState says that a job is in no state for what was asked: it goes on, or
-	// it is done.
+	// ErrJobState reports that a job can't be resumed, because it runs or is done.
 	ErrJobState = errors.New("the job is not stopped")
-	// ErrJobForgotten says that the job's filter named a tenant or subject that was
-	// forgotten, so that it can't go on.
+	// ErrJobForgotten reports that the job can't continue, because its filter named a tenant or
+	// subject that was forgotten.
 	ErrJobForgotten = errors.New("the job's tenant or subject was forgotten")
-	// ErrJobTurn says that the job is another's by now: it was stopped, or taken over.
+	// ErrJobTurn reports that the job was stopped, or that another instance runs it now.
 	ErrJobTurn = errors.New("the job is another instance's by now")
 )
 
 // JobPart is the progress of a job in one part of the queue.
 type JobPart struct {
 	JobCounts
-	Since   time.Time // when it began there: it leaves out deliveries that ended later
+	Since   time.Time // when it began there: it skips deliveries that ended later
 	Skipped int       // matched, and skipped in this round, because their lanes were full
 	Cursor  string    // of the next page; empty: of the first
 	Ended   bool      // nothing is left there
@@ -209,8 +209,8 @@ type JobPart struct {
 // JobAt selects a page of a job.
 type JobAt struct {
 	Part   int
-	Since  time.Time // it leaves out deliveries that ended later; zero: none
-	Cursor string    // empty: at the first
+	Since  time.Time // the job skips deliveries that ended later; zero: none
+	Cursor string    // empty: the first page
 }
 
 // JobStep is a change of some deliveries that a job found, all in one part.
@@ -222,7 +222,7 @@ type JobStep struct {
 	Skipped int    // of JobPart, then
 	Cursor  string // likewise
 	Ended   bool   // likewise
-	Named   int    // how many more failures are kept by name
+	Named   int    // the number of further failures that are kept by name
 }
 
 // JobStepped is the result of a step.
@@ -236,8 +236,8 @@ type JobStepped struct {
 // JobPage is a page of deliveries that a job may change.
 type JobPage struct {
 	Status     Status     // of all of them
-	Deliveries []Delivery // oldest first, those of its filter
-	Cursor     string     // behind the last one
+	Deliveries []Delivery // oldest first, only matches of the filter
+	Cursor     string     // after the last delivery
 	More       bool
 	LookedAt   int
 }

@@ -11,77 +11,78 @@ import (
 // AllLanes means every lane in a pause or a resume.
 const AllLanes Lane = "*"
 
-// Held says why a lane may not be claimed from.
+// Held is the reason why no deliveries of a lane may be claimed.
 type Held uint8
 
-// Why a lane is held.
+// The reasons. HeldNone means that the lane is open to claims.
 const (
 	HeldNone     Held = iota
 	HeldPaused        // new deliveries wait
 	HeldDisabled      // waiting and new deliveries are dead without an attempt
 	HeldDeleted       // waiting and new deliveries are cancelled
-	HeldCut           // of a bare URL's lane: deliveries accepted before are dead, new ones are attempted; the version is the time in ms
+	HeldCut           // of a bare URL's lane: earlier deliveries are dead, new ones are attempted; the version is the time in ms
 )
 
-// LaneLimits are the copy of an endpoint's limits that its lane keeps, so that
-// scripts need nothing else. The zero value is a lane without an endpoint.
+// LaneLimits is the lane's copy of its endpoint's limits, so scripts need no other record. The
+// zero value is a lane without an endpoint.
 type LaneLimits struct {
 	Version     int64         // of the endpoint; 0: the lane has none
 	MaxInFlight int           // over all instances; 0: the store's default
 	Interval    time.Duration // between two attempts, whole µs; 0: no rate
 	Ordered     bool
-	Pull        bool // its deliveries are taken, and not called; of a queue's lane that is so in any case
+	Pull        bool // consumers take its deliveries, and it is never called; always true for a queue
 	Held        Held
 
-	// Name is no limit, and mostly empty. It is the URLLaneName of a bare URL's lane, or the name
-	// of a queue. Both may be held before their first message.
+	// Name is no limit, and is mostly empty. It is the URLLaneName of a bare URL's lane, or the
+	// name of a queue, because both may be paused before their first message.
 	Name string
-	// By is no limit either: the caller that holds the lane, as the audit has it; empty: System.
+	// By is no limit. It is the caller that paused or disabled the lane, as the audit has it;
+	// empty: System.
 	By string
-	// Since is when that began, where a lane that was held is restored; zero: now.
+	// Since is the start of the pause, if a paused lane is restored; zero: now.
 	Since time.Time
 }
 
-// System holds a lane that no key asked to hold: its receiver answered 410, or a
+// System is the caller if no key paused or disabled the lane: its receiver answered 410, or a
 // repair did it.
 const System = "system"
 
-// Local is how every caller is called while there are no API keys.
+// Local is the name of every caller while there are no API keys.
 const Local = "local"
 
 // LaneCount counts the deliveries of a lane.
 type LaneCount struct {
 	InFlight int
-	Waiting  int // due, ready or behind
+	Waiting  int // due, ready, or waiting for others of their key
 
-	Failed time.Time // of Limit: since when it had failed, before the limit cleared that; zero: it did not fail
+	Failed time.Time // of Limit: the lane had failed since then, before the limit cleared that; zero: it did not fail
 }
 
-// LaneState is a lane as read.
+// LaneState is a lane as the queue returns it.
 type LaneState struct {
 	Lane   Lane
-	URL    string // origin, where it is known
-	Tenant string // whose messages go there; empty: those without a tenant
-	UID    string // of the endpoint whose lane it is; empty: it has none
-	Queue  string // name of the queue whose lane it is; empty: it is none's, or that is not known
+	URL    string // origin; empty: not known
+	Tenant string // the tenant of its messages; empty: no tenant
+	UID    string // of its endpoint; empty: it has none
+	Queue  string // name of its queue; empty: it has none, or it is not known
 	Limits LaneLimits
 	LaneCount
-	Known     bool      // something was published to it, or somebody held it
-	Since     time.Time // it is held; zero: it is not, or that is not known
-	By        string    // the caller that holds it, as the audit has it; empty: it is not held
-	Cause     LaneWhy   // why its endpoint is held where no person did that: WhyGone, WhyFailing or WhyUnverified
-	All       *HeldLane // why and since when all lanes are; nil: they are not
+	Known     bool      // a message was published to it, or somebody paused it
+	Since     time.Time // start of the pause; zero: it is not paused, or that is not known
+	By        string    // the caller that paused it, as the audit has it; empty: it is not paused
+	Cause     LaneWhy   // why its endpoint is paused or disabled, if no person did that: WhyGone, WhyFailing or WhyUnverified
+	All       *HeldLane // the pause of all lanes; nil: there is none
 	Limit     LaneWhy   // the limit that delays attempts: WhyRetryAfter, WhyRate, WhySealed, WhyMissing or WhyEgress; empty: nothing
-	Window    int       // deliveries it may have in flight now
+	Window    int       // deliveries that it may have in flight now
 	Fails     int       // blamed failures in a row
-	Opened    int       // how often its breaker opened in a row; 0: it is closed
-	Failing   time.Time // since when its attempts fail, without a success since; zero: they do not
+	Opened    int       // the number of openings of its breaker in a row; 0: it is closed
+	Failing   time.Time // start of its failures without a success; zero: it does not fail
 	FailsLong bool      // it fails for FAILING_AFTER or longer
-	Until     time.Time // nothing is attempted before: breaker, or Retry-After; zero: no such time
-	Token     time.Time // the rate allows the next attempt; zero: it is no matter
+	Until     time.Time // no attempt before: breaker, or Retry-After; zero: no such time
+	Token     time.Time // the rate allows the next attempt then; zero: it does not matter
 }
 
-// State is the lane's state in one word.
+// State returns the lane's state in one word.
 func (s *LaneState) State() EndpointState {
 	switch {
 	case s.Limits.Held == HeldDisabled || s.Limits.Held == HeldDeleted:
@@ -97,19 +98,19 @@ func (s *LaneState) State() EndpointState {
 // EndpointState is the state of an endpoint or of a lane.
 type EndpointState string
 
-// The states, the first that holds counts.
+// The states. The first that applies counts.
 const (
-	StateDisabled EndpointState = "disabled" // by the operator, by a 410, or since it failed too long
+	StateDisabled EndpointState = "disabled" // by the operator, by a 410, or because it failed too long
 	StatePaused   EndpointState = "paused"   // by the operator
-	StateOpen     EndpointState = "open"     // its breaker is: it waits, or a probe is under way
+	StateOpen     EndpointState = "open"     // its breaker is open: it waits, or a probe is under way
 	StateActive   EndpointState = "active"
 
-	// StateUnverified is an endpoint's only, behind paused: its lane is paused.
+	// StateUnverified is a state of endpoints only, after paused: its lane is paused.
 	StateUnverified EndpointState = "unverified" // a link set its URL, of which no test has succeeded yet
 )
 
-// StateLimited, StateFailing and StateDeleted are states of lanes only. A lane has the
-// first of these that holds: deleted, disabled, paused, failing, open, limited, active.
+// StateLimited, StateFailing and StateDeleted are states of lanes only. A lane has the first of
+// these that applies: deleted, disabled, paused, failing, open, limited, active.
 const (
 	StateLimited EndpointState = "limited" // a rate, its receiver or our own network delays it
 	StateFailing EndpointState = "failing" // none of its attempts succeeded for FAILING_AFTER
@@ -132,18 +133,18 @@ const (
 	WhyAll        LaneWhy = "all"         // somebody paused all lanes
 	WhyOperator   LaneWhy = "operator"    // somebody disabled its endpoint
 	WhyGone       LaneWhy = "gone"        // its receiver answered 410
-	WhyFailing    LaneWhy = "failing"     // its receiver answered no attempt with a success for too long
+	WhyFailing    LaneWhy = "failing"     // its receiver returned no success for too long
 	WhyDeleted    LaneWhy = "deleted"     // somebody deleted its endpoint
 	WhyBreaker    LaneWhy = "breaker"     // its receiver failed again and again
 	WhyRetryAfter LaneWhy = "retry_after" // its receiver asked for it
 	WhyRate       LaneWhy = "rate"        // its endpoint's rate is used up
 	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint, or the headers of a message
-	WhyMissing    LaneWhy = "missing"     // its endpoint is not there, and was not deleted
+	WhyMissing    LaneWhy = "missing"     // its endpoint is missing, but was not deleted
 	WhyEgress     LaneWhy = "egress"      // our own network failed: the resolver, the route or the proxy
 	WhyOrder      LaneWhy = "order"       // of deliveries only: others of their key go first
 	WhyChanged    LaneWhy = "changed"     // of notices only: its endpoint was changed, so that it fails anew or not at all
-	WhyResumed    LaneWhy = "resumed"     // of notices only: likewise, since somebody resumed it
-	WhyConsumer   LaneWhy = "consumer"    // of deliveries only: they wait to be taken
+	WhyResumed    LaneWhy = "resumed"     // of notices only: likewise, because somebody resumed it
+	WhyConsumer   LaneWhy = "consumer"    // of deliveries only: they wait for a consumer
 )
 
 // LaneWhys lists the reasons of lanes, and DisabledWhys the reasons of disabled endpoints.
@@ -154,7 +155,7 @@ var (
 	DisabledWhys = []LaneWhy{WhyOperator, WhyGone, WhyFailing}
 )
 
-// Standing returns the state of a lane, and its reason.
+// Standing returns the state of a lane and its reason.
 func (s *LaneState) Standing() (EndpointState, LaneWhy) {
 	switch {
 	case s.Limits.Held == HeldDeleted:
@@ -181,13 +182,13 @@ func (s *LaneState) Standing() (EndpointState, LaneWhy) {
 	return StateActive, ""
 }
 
-// LaneVersion is a lane with the version of the limits that it keeps.
+// LaneVersion is a lane with the version of its limits.
 type LaneVersion struct {
 	Lane    Lane
 	Version int64 // 0: none of an endpoint
 }
 
-// HeldLane is a lane that is held.
+// HeldLane is a paused or disabled lane.
 type HeldLane struct {
 	LaneVersion
 	Held  Held
@@ -201,7 +202,7 @@ type LaneName struct {
 	Name string // by URLLaneName
 }
 
-// OtherTenants are the lanes that other tenants have at the origin of a URL.
+// OtherTenants reports on the lanes of other tenants at the origin of a URL.
 type OtherTenants struct {
 	Lanes   int    // found by the call
 	Changed int    // paused or resumed by it
@@ -209,22 +210,22 @@ type OtherTenants struct {
 	Next    string // the cursor of the next call; empty: all partitions were read
 }
 
-// Rate is how many attempts may begin in a time. The zero Rate is no bound.
+// Rate is the number of attempts that may begin in a period. The zero Rate sets no limit.
 type Rate struct {
 	Count int
 	Per   time.Duration // a second, a minute or an hour
 }
 
-// maxRate is the highest rate a second. One core sends half as many, and the interval is still
-// whole microseconds.
+// maxRate is the highest rate per second. One core sends only half of that, and the interval is
+// still in whole microseconds.
 const maxRate = 100_000
 
 var errRate = errors.New("is not a rate: write 100/s, 600/m or 50/h")
 
-// units of a rate, by their letter.
+// rateUnits are the units of a rate, by their letter.
 var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 
-// ParseRate reads <count>/<unit>, as in 100/s, 600/m or 50/h.
+// ParseRate parses <count>/<unit>, as in 100/s, 600/m or 50/h.
 func ParseRate(text string) (Rate, error) {
 	count, unit, ok := strings.Cut(text, "/")
 	per := rateUnits[unit]
@@ -238,10 +239,10 @@ func ParseRate(text string) (Rate, error) {
 	return Rate{Count: n, Per: per}, nil
 }
 
-// IsZero reports whether there is no bound.
+// IsZero reports whether there is no limit.
 func (r Rate) IsZero() bool { return r.Count == 0 }
 
-// Interval is the time between two attempts, in whole microseconds; 0: no bound.
+// Interval returns the time between two attempts, in whole microseconds; 0: no limit.
 func (r Rate) Interval() time.Duration {
 	if r.IsZero() {
 		return 0
@@ -249,7 +250,7 @@ func (r Rate) Interval() time.Duration {
 	return (r.Per / time.Duration(r.Count)).Truncate(time.Microsecond)
 }
 
-// String is the rate as ParseRate reads it; empty for no bound.
+// String returns the rate as ParseRate reads it; empty: no limit.
 func (r Rate) String() string {
 	for unit, per := range rateUnits {
 		if per == r.Per {

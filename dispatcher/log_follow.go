@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// ErrBehind says that a reader of the log was too slow: the log went on without it.
+// ErrBehind reports that a reader of the log was too slow, so lines were cut before it read them.
 var ErrBehind = errors.New("the reader is too slow")
 
-// ErrStopping says that this instance stops. Another one answers.
+// ErrStopping reports that this instance stops. Another one accepts the call.
 var ErrStopping = errors.New("this instance stops")
 
-// LogSkew is how much the clocks of the store's nodes may differ.
+// LogSkew is the largest difference between the clocks of the store's nodes.
 const LogSkew = 5 * time.Second
 
-// mostLogMarks bounds a position: no store has more partitions.
+// mostLogMarks limits a position, because no store has more partitions.
 const mostLogMarks = 1024
 
-// LogMark is how far the log of one partition was read.
+// LogMark is the position of a reader in the log of one partition.
 type LogMark struct {
 	MS     int64  // with Seq the last entry that was read; 0: none
 	Seq    uint64 // of that ms
 	Lines  int    // the number of lines of that entry that were read; 0: all
-	Before int64  // ms by the partition's clock: all that was written earlier was read; 0: that is not known
+	Before int64  // ms by the partition's clock: all earlier lines were read; 0: not known
 }
 
 // read reports whether a line was read.
@@ -41,13 +41,13 @@ func (m LogMark) read(at LogPlace) bool {
 	return m.Lines == 0 || at.Line < m.Lines
 }
 
-// LogPosition is how far the log of a store was read.
+// LogPosition is the position of a reader in the log of a store.
 type LogPosition struct {
 	Store uint32    // identifies the store
 	Marks []LogMark // of each partition
 }
 
-// Clone is a position that moves on by itself.
+// Clone returns an independent copy.
 func (p LogPosition) Clone() LogPosition {
 	p.Marks = append([]LogMark(nil), p.Marks...)
 	return p
@@ -58,7 +58,7 @@ func (p LogPosition) Read(at LogPlace) bool {
 	return at.Partition < len(p.Marks) && p.Marks[at.Partition].read(at)
 }
 
-// Pass notes that a line was read.
+// Pass records that a line was read.
 func (p LogPosition) Pass(at LogPlace) {
 	if at.Partition < len(p.Marks) {
 		m := &p.Marks[at.Partition]
@@ -66,7 +66,7 @@ func (p LogPosition) Pass(at LogPlace) {
 	}
 }
 
-// end is the first line behind a mark.
+// end returns the first place after a mark.
 func (m LogMark) end() LogPlace {
 	if m.Lines == 0 {
 		return LogPlace{MS: m.MS, Seq: m.Seq, Line: math.MaxInt}
@@ -74,7 +74,7 @@ func (m LogMark) end() LogPlace {
 	return LogPlace{MS: m.MS, Seq: m.Seq, Line: m.Lines}
 }
 
-// Reach notes that all was read that q has.
+// Reach records that all lines of q were read.
 func (p LogPosition) Reach(q LogPosition) {
 	for n := range min(len(p.Marks), len(q.Marks)) {
 		m, other := &p.Marks[n], q.Marks[n]
@@ -86,7 +86,7 @@ func (p LogPosition) Reach(q LogPosition) {
 	}
 }
 
-// newest is the latest ms that a position knows of.
+// newest returns the latest ms of a position.
 func (p LogPosition) newest() (ms int64) {
 	for _, m := range p.Marks {
 		ms = max(ms, m.MS, m.Before)
@@ -94,14 +94,14 @@ func (p LogPosition) newest() (ms int64) {
 	return ms
 }
 
-// Divided is a position in a store that has another number of partitions since. Its
-// log began anew then.
+// Divided returns the position after the store changed its number of partitions. Its log started
+// again then.
 func (p LogPosition) Divided(partitions int) LogPosition {
 	return LogPositionAt(p.Store, partitions, p.newest())
 }
 
-// LogPositionAt is the position from which on nothing is missing that was written at
-// some ms or later, whichever partition's clock it was.
+// LogPositionAt returns a position before all lines that were written at ms or later, by any
+// partition's clock.
 func LogPositionAt(store uint32, partitions int, ms int64) LogPosition {
 	p := LogPosition{Store: store, Marks: make([]LogMark, partitions)}
 	for n := range p.Marks {
@@ -110,7 +110,7 @@ func LogPositionAt(store uint32, partitions int, ms int64) LogPosition {
 	return p
 }
 
-// quietMark is the mark of a partition where nothing happened for LogSkew.
+// quietMark returns the mark of a partition whose log was idle for LogSkew.
 func quietMark(newest int64) LogMark {
 	from := max(newest-LogSkew.Milliseconds(), 0)
 	return LogMark{MS: from, Before: from}
@@ -119,8 +119,8 @@ func quietMark(newest int64) LogMark {
 // logPositionVersion is the first byte of a position's text.
 const logPositionVersion = 1
 
-// String is the position as an event's id has it. It names the partitions where
-// something happened in the last moments, or that are not read so far.
+// String returns the position as in an event's id. It names only partitions with recent lines, or
+// with lines that are not read yet.
 func (p LogPosition) String() string {
 	newest := p.newest()
 	quiet := quietMark(newest)
@@ -142,11 +142,11 @@ func (p LogPosition) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseLogPosition reads what String wrote, or answers ErrCursor.
+// ParseLogPosition parses the text of String, or returns ErrCursor.
 func ParseLogPosition(text string) (p LogPosition, err error) {
 	wrong := fmt.Errorf("%w: no position in the log", ErrCursor)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) < 5 || b[0] != logPositionVersion || strings.ContainsAny(text, "\r\n") { // which base64 passes over
+	if err != nil || len(b) < 5 || b[0] != logPositionVersion || strings.ContainsAny(text, "\r\n") { // base64 ignores these
 		return LogPosition{}, wrong
 	}
 	store := binary.BigEndian.Uint32(b[1:])
@@ -162,7 +162,7 @@ func ParseLogPosition(text string) (p LogPosition, err error) {
 		return v
 	}
 	partitions := int(number(mostLogMarks))
-	newest := number(1 << 53) // as LogPlace has its numbers
+	newest := number(1 << 53) // the range of LogPlace's numbers
 	if !ok || partitions == 0 {
 		return LogPosition{}, wrong
 	}
@@ -178,16 +178,16 @@ func ParseLogPosition(text string) (p LogPosition, err error) {
 	return p, nil
 }
 
-// LogStep is a page of the log that a reader follows.
+// LogStep is a page of the log for a reader that follows it.
 type LogStep struct {
 	Lines []Logged  // in the order of each partition
-	Gap   time.Time // lines were cut from the log before they were read: it is whole from then on; zero: none were
+	Gap   time.Time // lines were cut from the log before they were read: it is complete from then on; zero: none
 	More  bool      // there is more
 }
 
 // LogEvent is an event for a follower of the log.
 type LogEvent struct {
 	Line *Logged   // nil: none
-	Gap  time.Time // lines are missing before: the log is whole from then on; zero: none are
-	At   string    // the position behind it, from which Follow goes on
+	Gap  time.Time // lines before it are missing: the log is complete from then on; zero: none
+	At   string    // the position after it, at which Follow continues
 }

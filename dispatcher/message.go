@@ -14,48 +14,48 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// DigestSize is the length of a message's digest in bytes: half of a SHA-256,
-// enough that two different requests never meet by chance.
+// DigestSize is the length of a message's digest in bytes: half of a SHA-256. That is enough to
+// make two equal digests of different messages impossible in practice.
 const DigestSize = 16
 
-// Digest is equal for two publishes of one id with the same content.
+// Digest is the same for two publishes of one id with the same content.
 type Digest [DigestSize]byte
 
-// Message is a message as a caller publishes it. It is not changed once it is accepted.
+// Message is a message as a caller publishes it. It does not change after it is accepted.
 type Message struct {
 	ID          string // 1-128 of A-Za-z0-9_-
 	Topic       string
 	Tenant      string // may be empty
 	Subject     string // the caller's own reference, such as an order, for search; may be empty
-	URL         string // where it goes, as the caller wrote it; empty: to an endpoint, or to all that match
-	Endpoint    string // id of the endpoint it goes to; empty: a URL, a queue, or all endpoints that match
-	Queue       string // name of the queue from which it is taken, see ValidQueue; empty: it goes elsewhere
-	OrderingKey string // one at a time and in order among those of the same key and destination; empty: none
+	URL         string // its destination, as the caller wrote it; empty: an endpoint, or all that match
+	Endpoint    string // id of its endpoint; empty: a URL, a queue, or all endpoints that match
+	Queue       string // name of its queue, see ValidQueue; empty: another destination
+	OrderingKey string // deliveries of one key and destination go one at a time and in order; empty: no order
 	Body        []byte // sent byte for byte
 	ContentType string
 
-	RequireMatch bool // a fan-out that matches no endpoint is refused; asked when it is published, and not kept
+	RequireMatch bool // a fan-out that matches no endpoint is refused; checked by the publish, and not stored
 
-	Delay     time.Duration // before the first attempt; ignored where DeliverAt is set
+	Delay     time.Duration // before the first attempt; ignored if DeliverAt is set
 	DeliverAt time.Time     // of the first attempt; zero: Delay counts
-	ExpiresAt time.Time     // not attempted from then on; zero: never expires
+	ExpiresAt time.Time     // no attempt begins from then on; zero: never expires
 	CreatedAt time.Time     // when it was accepted, by the queue's clock; zero before
 
 	Headers     []Header       // extra headers for the receiver, in the order given
-	Sealed      string         // their values, where they were not opened, or no key here opens them: then Headers has the names only
+	Sealed      string         // their sealed values, if they were not opened or no key opens them; then Headers has only the names
 	Ladder      *ladder.Ladder // nil: the dispatcher's
-	MaxAttempts int            // cuts the ladder; 0: does not
+	MaxAttempts int            // cuts the ladder; 0: does not cut it
 	Timeout     time.Duration  // of one attempt; 0: the dispatcher's
 	Success     *success.Rule  // nil: the dispatcher's
 
-	Apart *Apart // of a large body, as read from the queue: Body is read by itself; nil: Body is all of it
+	Apart *Apart // of a large body, as read from the queue: Body is read separately; nil: Body is complete
 }
 
-// ApartAbove is the size above which a queue stores a message's body apart, so that scripts
+// ApartAbove is the size above which a queue stores a message's body separately. Scripts then
 // read and copy only the rest.
 const ApartAbove = 16 << 10
 
-// Apart describes a body that is stored apart from its message.
+// Apart describes a body that is stored separately from its message.
 type Apart struct {
 	Size   int    // of the body
 	Digest Digest // of the message
@@ -66,16 +66,16 @@ type Header struct {
 	Name, Value string
 }
 
-// Marks in the lengths of a digest's parts say that it has one part more. No text is
-// so long.
+// Marks in the lengths of a digest's parts. A mark means that the digest has one more part,
+// because no text has such a length.
 const (
 	withSubject = 1 << 31 // of the first part
 	withQueue   = 1 << 31 // of the second
 )
 
-// Digest covers what makes a repeat of an id the same message: topic, tenant, subject,
-// destination as asked for, body and content type. When and how often it is
-// attempted does not count.
+// Digest returns the digest of the fields that identify a message: topic, tenant, subject,
+// requested destination, body and content type. The times and the number of attempts do not
+// count.
 func (m *Message) Digest() Digest {
 	if m.Apart != nil {
 		return m.Apart.Digest
@@ -88,7 +88,7 @@ func (m *Message) Digest() Digest {
 		h.Write([]byte(text))
 	}
 	mark := uint32(0)
-	if m.Subject != "" { // messages without one keep the digests that they had before there were any
+	if m.Subject != "" { // a message without a subject keeps the digest of versions that had no subjects
 		mark = withSubject
 	}
 	part(m.Topic, mark)
@@ -113,13 +113,13 @@ func (m *Message) Digest() Digest {
 	return d
 }
 
-// Published is what became of one message of a Publish.
+// Published is the result for one message of a Publish.
 type Published struct {
 	Result     Result
 	CreatedAt  time.Time  // zero: of a Duplicate only the digest is known
-	Deliveries []Delivery // without history; none: no endpoint matches, and nothing is kept, or it is such a Duplicate
-	Differs    []string   // Conflict: the fields that differ from the first message: topic, tenant, subject, destination, content_type, body; none: it is not known
-	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut, ErrUnmatched; nil where Result is set
+	Deliveries []Delivery // without history; none: no endpoint matches and nothing is kept, or it is such a Duplicate
+	Differs    []string   // Conflict: the fields that differ from the first message: topic, tenant, subject, destination, content_type, body; none: not known
+	Err        error      // ErrUnavailable, ErrFull, ErrNoEndpoint, ErrTenant, ErrFanOut, ErrUnmatched; nil if Result is set
 }
 
 // Unmatched reports whether no endpoint matched a new message, so that nothing is kept.
@@ -127,8 +127,8 @@ func (p *Published) Unmatched() bool {
 	return p.Err == nil && p.Result == Accepted && len(p.Deliveries) == 0
 }
 
-// Differs names what of the content of a message is not as in another one. A
-// body is compared by the digest alone, since a large one was not read.
+// Differs returns the names of the fields that differ between two messages. It compares bodies
+// only by the digest, because a large body was not read.
 func (m *Message) Differs(kept *Message) (names []string) {
 	same := *m
 	for _, part := range []struct {
@@ -152,9 +152,8 @@ func (m *Message) Differs(kept *Message) (names []string) {
 	return names
 }
 
-// Validate lists everything that is wrong with a message, or nothing. A valid message can be
-// stored and sent. A header that no client would send, or a URL that no client can call, would
-// fail at each attempt.
+// Validate returns all errors of a message. A valid message can be stored and sent. A message
+// with an impossible header or URL would fail at each attempt.
 func (m *Message) Validate(l Policy) []FieldError {
 	var f faults
 	if !ValidID(m.ID) {
@@ -191,8 +190,8 @@ func (m *Message) Validate(l Policy) []FieldError {
 	return f
 }
 
-// validateDestination checks where a message is to go: a URL, an endpoint, a queue, or
-// nothing of these, for all endpoints that match.
+// validateDestination checks the destination: a URL, an endpoint or a queue. Without one of
+// these, the message goes to all endpoints that match.
 func (m *Message) validateDestination(f *faults, l Policy) {
 	f.check("$.queue", m.checkQueue())
 	switch {
@@ -208,7 +207,7 @@ func (m *Message) validateDestination(f *faults, l Policy) {
 	}
 }
 
-// checkQueue says why the message may not go to its queue, or nothing.
+// checkQueue returns an error if the message may not go to its queue.
 func (m *Message) checkQueue() error {
 	switch {
 	case m.Queue == "":
@@ -223,7 +222,7 @@ func (m *Message) checkQueue() error {
 	return nil
 }
 
-// validateTimes checks when a message is to be attempted.
+// validateTimes checks the times of a message's attempts.
 func (m *Message) validateTimes(f *faults, l Policy) {
 	if m.Delay == 0 && m.DeliverAt.IsZero() && m.ExpiresAt.IsZero() {
 		return
@@ -249,24 +248,23 @@ func (m *Message) validateTimes(f *faults, l Policy) {
 	}
 }
 
-// Lane is the short key of a destination: at most 16 characters without a
-// colon. Everything that goes to one destination waits, grows and slows down
-// under its lane.
+// Lane is the short key of a destination: at most 16 characters without a colon. All deliveries
+// to one destination wait in its lane, and share its limits.
 type Lane string
 
 // MaxLane is the longest lane the queue stores, in bytes.
 const MaxLane = 16
 
-// Beginnings of lanes that are no endpoint's.
+// Prefixes of lanes without an endpoint.
 const (
 	urlPrefix   = "u_"
 	queuePrefix = "q_"
 )
 
-// NamesLane reports whether a name of a destination names a lane, and not a uid.
+// NamesLane reports whether the name of a destination is the name of a lane, and not a uid.
 func NamesLane(name string) bool { return lanePrefix(name) != "" }
 
-// lanePrefix is the beginning of lanes that a name has; empty: none.
+// lanePrefix returns the lane prefix of a name; empty: it has none.
 func lanePrefix(name string) string {
 	for _, prefix := range []string{EndpointPrefix, urlPrefix, queuePrefix} {
 		if strings.HasPrefix(name, prefix) {
@@ -276,9 +274,9 @@ func lanePrefix(name string) string {
 	return ""
 }
 
-// URLLane is the lane of a bare URL: u_ and a hash of 10 characters over its scheme, host and
-// port, and the message's tenant. URLs of one tenant with one origin share a lane; what
-// another tenant's receiver at the same host asks for, or fails at, is no matter to it.
+// URLLane returns the lane of a bare URL: u_ and a hash of 10 characters over its scheme, host
+// and port, and the message's tenant. URLs of one tenant with one origin share a lane. A failure
+// or pause for another tenant at the same host does not affect it.
 func URLLane(u *url.URL, tenant string) Lane {
 	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
 	if port == "" {
@@ -295,8 +293,8 @@ func URLLane(u *url.URL, tenant string) Lane {
 	return Lane(urlPrefix + base64.RawURLEncoding.EncodeToString(sum[:])[:10])
 }
 
-// QueueLane is the lane of a queue: q_ and its name, or ~ and a hash of 13 characters if the
-// name is too long. No name has a ~, so no two queues share a lane.
+// QueueLane returns the lane of a queue: q_ and its name, or ~ and a hash of 13 characters if the
+// name is too long. No two queues share a lane, because no name has a ~.
 func QueueLane(name string) Lane {
 	if len(queuePrefix)+len(name) <= MaxLane {
 		return Lane(queuePrefix + name)
@@ -305,15 +303,15 @@ func QueueLane(name string) Lane {
 	return Lane(queuePrefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:])[:MaxLane-len(queuePrefix)-1])
 }
 
-// QueueNamed is the name of the queue that a destination q_<name> means, whose lane is
+// QueueNamed returns the name of the queue that a destination q_<name> means, whose lane is
 // QueueLane(name). ok is false for any other destination.
 func QueueNamed(destination string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(destination, queuePrefix)
 	return name, ok && ValidQueue(name)
 }
 
-// QueueOf is the name of the queue that a lane is for; empty: it is not known. told is the
-// name that the store keeps: the lane of a long name has only its hash.
+// QueueOf returns the name of a lane's queue; empty: not known. The second argument is the stored
+// name, because the lane of a long name has only its hash.
 func QueueOf(lane Lane, told string) string {
 	for _, name := range []string{told, strings.TrimPrefix(string(lane), queuePrefix)} {
 		if ValidQueue(name) && QueueLane(name) == lane {
@@ -323,11 +321,11 @@ func QueueOf(lane Lane, told string) string {
 	return ""
 }
 
-// IsQueue reports whether it is the lane of a queue.
+// IsQueue reports whether the lane belongs to a queue.
 func (l Lane) IsQueue() bool { return strings.HasPrefix(string(l), queuePrefix) }
 
-// URLLaneName describes the lane of a bare URL: its origin, a space, and the tenant, which may
-// be empty.
+// URLLaneName returns the stored name of a bare URL's lane: its origin, a space, and the tenant,
+// which may be empty.
 func URLLaneName(u *url.URL, tenant string) string {
 	return strings.ToLower(u.Scheme+"://"+u.Host) + " " + tenant
 }
@@ -338,10 +336,10 @@ type DeliveryID struct {
 	Message string
 }
 
-// String is the name as callers see it: <lane>:<message id>.
+// String returns the name for callers: <lane>:<message id>.
 func (d DeliveryID) String() string { return string(d.Lane) + ":" + d.Message }
 
-// ParseDeliveryID reads a name that String wrote; ok is false for any other text.
+// ParseDeliveryID parses the text of String; ok is false for any other text.
 func ParseDeliveryID(s string) (d DeliveryID, ok bool) {
 	lane, id, ok := strings.Cut(s, ":")
 	if !ok || lane == "" || id == "" {

@@ -20,14 +20,14 @@ const (
 	NoticeLost      Notice = ownTopics + "instance.lost"
 	NoticeUnhealthy Notice = ownTopics + "store.unhealthy"
 	NoticeHealthy   Notice = ownTopics + "store.healthy"
-	// Our own network: as controls find it.
+	// The state of our own network, by its controls.
 	NoticeEgressDown Notice = ownTopics + "egress.unhealthy"
 	NoticeEgressUp   Notice = ownTopics + "egress.healthy"
 	NoticeJob        Notice = ownTopics + "job.ended"
 	NoticeDead       Notice = ownTopics + "delivery.dead"
 )
 
-// Notices are all of them.
+// Notices lists all notices.
 var Notices = []Notice{
 	NoticeFailing, NoticeRecovered, NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeEgressDown, NoticeEgressUp, NoticeJob, NoticeDead,
 }
@@ -45,15 +45,15 @@ func prefixesOf(all []Notice) (list []string) {
 	return list
 }
 
-// ID is the id of a notice. The parts make it unique within its topic.
+// ID returns the id of a notice. The parts make it unique within its topic.
 func (n Notice) ID(parts ...string) string { return n.idPrefix() + strings.Join(parts, "_") }
 
-// idPrefix is hl_ and the last word of the topic.
+// idPrefix returns hl_ and the last word of the topic.
 func (n Notice) idPrefix() string {
 	return noticeIDs + string(n[strings.LastIndexByte(string(n), '.')+1:]) + "_"
 }
 
-// OfNotice reports whether a delivery is one of a notice, by the id of its message.
+// OfNotice reports whether the delivery is of a notice, by the id of its message.
 func (d DeliveryID) OfNotice() bool {
 	return strings.HasPrefix(d.Message, noticeIDs) &&
 		slices.ContainsFunc(noticePrefixes, func(prefix string) bool { return strings.HasPrefix(d.Message, prefix) })
@@ -64,16 +64,16 @@ type News struct {
 	Notice Notice
 	At     time.Time // by the queue's clock
 
-	// Key makes it unique within its notice and lane. It has the characters of an id, and every
-	// instance computes the same key, because it is made of facts.
+	// Key is unique within its notice and lane. It has only characters of an id. Every instance
+	// computes the same key, because it is made of facts.
 	Key string
 
 	Lane   Lane      // its lane; empty: none
-	State  string    // if the notice itself does not imply it
+	State  string    // empty if the notice itself implies it
 	Since  time.Time // when the state began; zero: not known
 	Reason string    // in one word
-	Status int       // of the last answer of the receiver; 0: there was none, or it is not known
-	Count  int       // of deliveries; 0: it counts none
+	Status int       // HTTP status of the receiver's last response; 0: none, or not known
+	Count  int       // of deliveries; 0: it has no count
 	Job    *JobEnd   // of NoticeJob
 	Detail string    // for the operator only: it may name keys, instances and errors
 }
@@ -88,8 +88,8 @@ type JobEnd struct {
 // summaryEvery is the interval at which a lasting state is reported again.
 const summaryEvery = time.Hour
 
-// Summary is the key of a state that began at since. It changes once an hour, so that the
-// state is reported hourly.
+// Summary returns the key of a state that began at since. It changes once an hour, so the state
+// is reported hourly.
 func Summary(since time.Time, lasts time.Duration) string {
 	key := strconv.FormatInt(since.UnixMilli(), 10)
 	if hours := int64(lasts / summaryEvery); hours > 0 {
@@ -98,15 +98,14 @@ func Summary(since time.Time, lasts time.Duration) string {
 	return key
 }
 
-// takesTopic reports whether a pattern takes a topic of our own, besides matching it. It has
-// to begin as that does, and the deaths of deliveries have to be named themselves, since
-// there may be many.
+// takesTopic reports whether a pattern may take one of our own topics, besides matching it. It
+// has to begin with the same prefix. It has to name deaths explicitly, because there may be many.
 func takesTopic(pattern, topic string) bool {
 	return strings.HasPrefix(pattern, ownTopics) && (pattern == topic || topic != string(NoticeDead))
 }
 
-// OfStore reports whether a message is a notice of how the store is. It is taken also where
-// the store lost data, since it reports that.
+// OfStore reports whether a message is a notice about the store. A store that lost data still
+// accepts it, because it reports that loss.
 func (m *Message) OfStore() bool {
 	return m.Topic == string(NoticeUnhealthy) || m.Topic == string(NoticeHealthy)
 }

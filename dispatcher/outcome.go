@@ -14,23 +14,22 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// maxRetryAfter is the longest a receiver may put off its next attempt. Beyond
-// a day it is a mistake more often than a wish, and would use up the time that
-// the ladder has.
+// maxRetryAfter is the longest delay that a receiver may ask for. A delay beyond a day is usually
+// a mistake, and would use up the ladder's time.
 const maxRetryAfter = 24 * time.Hour
 
 // Case is a response with everything that Judge needs.
 type Case struct {
 	Answer      Answer
 	Success     *success.Rule // nil: any 2xx
-	Rung        int           // number of the attempt since its ladder began, from 1
+	Rung        int           // number of the attempt on its ladder, from 1
 	Ladder      ladder.Ladder
-	MaxAttempts int       // cuts the ladder; 0: does not
+	MaxAttempts int       // cuts the ladder; 0: does not cut it
 	WaitsOn     time.Time // a person asked for the attempt: if it fails, the delivery waits until then; zero: its ladder continues
 	Now         time.Time // by the queue's clock
 	ExpiresAt   time.Time // zero: never
-	Jitter      float64   // a fraction of the rung, only ever added
-	Random      float64   // in [0, 1): how much of the jitter
+	Jitter      float64   // a fraction of the rung, which is only added
+	Random      float64   // in [0, 1): the used part of the jitter
 
 	After *time.Duration // replaces a rung's wait, at most maxRetryAfter; nil: it does not
 }
@@ -38,15 +37,15 @@ type Case struct {
 // Outcome is the effect of a response on its delivery.
 type Outcome struct {
 	Attempt               // without its number and its time; Delivered, Retry or Dead
-	Wait    time.Duration // Retry: until the next attempt
+	Wait    time.Duration // Retry: the time until the next attempt
 	Reason  DeadReason    // Dead: why
-	Blame   bool          // it counts for the lane's breaker
+	Blame   bool          // the attempt counts for the lane's breaker
 	Fails   bool          // its lane fails, and is disabled if that lasts
-	Pause   time.Duration // for which the receiver wants no attempt
+	Pause   time.Duration // the time in which the receiver wants no attempt
 }
 
-// Judge decides the outcome of an attempt. It is a pure function: no clock, no random numbers,
-// no network.
+// Judge returns the outcome of an attempt. It is a pure function: it uses no clock, no random
+// numbers and no network.
 func Judge(c Case) Outcome {
 	o := Outcome{Attempt: Attempt{Status: c.Answer.Status, Duration: c.Answer.Took}}
 	o.Class, o.Error = fault(c.Answer, c.Success)
@@ -62,7 +61,7 @@ func Judge(c Case) Outcome {
 		o.Verdict, o.Reason = Dead, ReasonRefused
 	case o.Class == ClassExpired:
 		o.Verdict, o.Reason = Dead, ReasonExpired
-	case c.Answer.Rejected: // before 410: it is about this delivery alone
+	case c.Answer.Rejected: // before 410, because it is about this delivery alone
 		o.Verdict, o.Reason = Dead, ReasonRejected
 		o.Error += ", and the receiver asks for no further attempt"
 	case o.Status == http.StatusGone:
@@ -73,9 +72,9 @@ func Judge(c Case) Outcome {
 	return o
 }
 
-// blamed reports whether a failure says that the receiver is in trouble: it gave
-// no answer, or a 5xx. Any other status comes from a receiver that works. An attempt
-// that never left this host is not its fault.
+// blamed reports whether a failure means trouble of the receiver: no response, or a 5xx. A
+// receiver that returns any other status works. An attempt that never left this host is not the
+// receiver's fault.
 func blamed(class Class, status int) bool {
 	switch class {
 	case ClassStatus, ClassBody:
@@ -86,7 +85,7 @@ func blamed(class Class, status int) bool {
 	return false
 }
 
-// answered reports whether a failure is an answer of the receiver.
+// answered reports whether the failure is a response of the receiver.
 func answered(c Class) bool { return c == ClassStatus || c == ClassBody }
 
 // fault returns the class and the error of a response, or nothing for a success.
@@ -137,8 +136,8 @@ func statusFault(a Answer, wanted string) string {
 	}
 }
 
-// next finds the time of the next attempt, not before pause is over, or why
-// there is none.
+// next returns the time of the next attempt, not before the end of pause, or the reason why there
+// is none.
 func next(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 	if !c.WaitsOn.IsZero() {
 		return waitOn(c, pause)
@@ -154,13 +153,12 @@ func next(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 	return Retry, wait, ""
 }
 
-// waitOn finds the wait after a failed attempt that a person asked for. The queue
-// has the delivery wait until the time that it waited for before. The length of
-// that rung counts only where the time has passed by then. A delivery that was
-// never attempted waited on no rung.
+// waitOn returns the wait after a failed attempt that a person asked for. The queue lets the
+// delivery wait until its previous time. The length of that rung counts only if this time has
+// passed by then. A delivery without an earlier attempt was on no rung.
 func waitOn(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 	l := c.Ladder.Cut(c.MaxAttempts)
-	wait, _ := l.Next(min(c.Rung-1, l.Len())) // it may be shorter than it was
+	wait, _ := l.Next(min(c.Rung-1, l.Len())) // the ladder may be shorter now
 	wait = max(c.wait(wait), pause)
 	due := c.Now.Add(wait)
 	if c.WaitsOn.After(c.Now) {
@@ -175,7 +173,7 @@ func waitOn(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 	return Retry, wait, ""
 }
 
-// wait is how long a rung waits in this case.
+// wait returns the wait of a rung in this case.
 func (c Case) wait(rung time.Duration) time.Duration {
 	if c.After != nil {
 		return min(max(*c.After, 0), maxRetryAfter)
@@ -183,13 +181,12 @@ func (c Case) wait(rung time.Duration) time.Duration {
 	return ladder.Jittered(rung, c.Jitter, c.Random)
 }
 
-// expires reports whether an attempt at a time would come too late.
+// expires reports whether an attempt at a time would be too late.
 func (c Case) expires(at time.Time) bool { return !c.ExpiresAt.IsZero() && !at.Before(c.ExpiresAt) }
 
-// retryAfter reads a Retry-After header: seconds or any HTTP date, at most
-// maxRetryAfter. What says nothing, nothing sensible or the past is 0. A date is
-// one of the receiver's clock, so it is reckoned from what that clock said when
-// it answered, and from now where the answer has no date of its own.
+// retryAfter parses a Retry-After header: seconds or any HTTP date, at most maxRetryAfter. It
+// returns 0 for a missing, invalid or past value. A date is by the receiver's clock, so the wait
+// counts from the response's own date. Without that date, it counts from now.
 func retryAfter(header, date string, now time.Time) time.Duration {
 	header = strings.TrimSpace(header)
 	if header == "" {
@@ -198,7 +195,7 @@ func retryAfter(header, date string, now time.Time) time.Duration {
 	if strings.Trim(header, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(header, 10, 64)
 		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
-			return maxRetryAfter // err: more digits than an int64 has
+			return maxRetryAfter // err: the number does not fit in an int64
 		}
 		return time.Duration(seconds) * time.Second
 	}
@@ -212,23 +209,22 @@ func retryAfter(header, date string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// masked replaces a signature of ours in an excerpt, if a receiver echoed it.
+// masked replaces our signature in an excerpt if a receiver returned it.
 const masked = "[signature]"
 
 const (
-	// minMasked is the shortest text taken for a signature, or for the rest of one
-	// that the end of an answer cut off. Shorter ones occur by chance.
+	// minMasked is the shortest text that is masked as a signature, or as its beginning at the
+	// end of a cut response. Shorter texts occur by chance.
 	minMasked = 8
-	// surelyMasked is the length of a prefix that identifies a secret. This many characters
-	// decide. So a response that nearly repeats a secret of 8 KiB at each byte costs no more than
-	// another one.
+	// surelyMasked is the length of a prefix that identifies a secret. A match of this length
+	// decides, so a response that nearly repeats a secret of 8 KiB at each byte costs no more
+	// than another one.
 	surelyMasked = 16
 )
 
-// Excerpt copies the first n bytes of an answer's body, with our own signatures
-// masked. Receivers that echo the request give them back, whole or cut, and
-// escaped as in JSON, HTML or a URL. own holds signatures, or the values of
-// signature headers: each is split at spaces and commas.
+// Excerpt returns the first n bytes of a response body, with our own signatures masked. Receivers
+// that return the request repeat them, whole or cut, and escaped as in JSON, HTML or a URL. own
+// has signatures, or the values of signature headers: each is split at spaces and commas.
 func Excerpt(body []byte, n int, own []string) []byte {
 	if n <= 0 || len(body) == 0 {
 		return nil
@@ -256,8 +252,8 @@ func Excerpt(body []byte, n int, own []string) []byte {
 	return kept[:min(n, len(kept))]
 }
 
-// beginnings are the bytes that may begin a secret, or an escape of its first
-// character. Most bytes of an answer are none, so that the rest is not asked.
+// beginnings returns the bytes that may begin a secret, or an escape of its first character. Most
+// bytes of a response do not, so no further check is needed.
 func beginnings(secrets []string) (b [256]bool) {
 	b['\\'], b['%'], b['&'] = true, true, true
 	for _, s := range secrets {
@@ -266,13 +262,13 @@ func beginnings(secrets []string) (b [256]bool) {
 	return b
 }
 
-// masking are the parts of values that are secret, sorted and each once.
+// masking returns the secret parts of values, sorted and without duplicates.
 func masking(own []string) (secrets []string) {
 	for _, value := range own {
 		for _, part := range strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' }) {
 			name, value, named := strings.Cut(part, "=")
 			if named && name == "t" {
-				continue // the time, which is no secret
+				continue // the time is no secret
 			}
 			if len(part) >= minMasked {
 				secrets = append(secrets, part)
@@ -286,15 +282,15 @@ func masking(own []string) (secrets []string) {
 	return slices.Compact(secrets)
 }
 
-// echo is where body stops repeating a secret from i on, or i if it repeats none: all of it,
-// or surelyMasked of it, or minMasked of it at its own end. The longest match of several
-// secrets counts. The secrets are sorted, so all that begin with the matched text are next to
-// each other.
+// echo returns the end of the text from i that repeats a secret, or i if none is repeated. A
+// match is the whole secret, or surelyMasked of it, or minMasked of it at the end of body. The
+// longest match of several secrets counts. The secrets are sorted, so all that begin with the
+// matched text are next to each other.
 func echo(body []byte, i int, secrets []string) (end int) {
 	end = i
 	at := i
 	for matched := 0; ; matched++ {
-		if len(secrets) > 0 && len(secrets[0]) == matched { // the shortest comes first
+		if len(secrets) > 0 && len(secrets[0]) == matched { // the shortest secret comes first
 			end, secrets = at, secrets[1:]
 		}
 		if matched >= surelyMasked || matched >= minMasked && at == len(body) {
@@ -312,16 +308,16 @@ func echo(body []byte, i int, secrets []string) (end int) {
 	}
 }
 
-// followed returns the secrets with c at a place. The secrets are sorted, and equal before
-// this place. All are longer.
+// followed returns the secrets that have c at a place. The secrets are sorted, equal before this
+// place, and longer.
 func followed(secrets []string, at int, c byte) []string {
 	low := sort.Search(len(secrets), func(i int) bool { return secrets[i][at] >= c })
 	high := low + sort.Search(len(secrets)-low, func(i int) bool { return secrets[low+i][at] > c })
 	return secrets[low:high]
 }
 
-// unescape reads one character as it is, or as \/, \u002f, %2f, &#47; or &#x2f;.
-// An escape that is cut off or none of these is read as its first byte.
+// unescape reads one character as it is, or as \/, \u002f, %2f, &#47; or &#x2f;. Any other or
+// incomplete escape is read as its first byte.
 func unescape(b []byte) (c byte, width int) {
 	number := func(digits []byte, base, width int) (byte, int) {
 		if v, err := strconv.ParseUint(string(digits), base, 8); err == nil {
@@ -348,11 +344,12 @@ func unescape(b []byte) (c byte, width int) {
 	return b[0], 1
 }
 
-// redirectShown is the most of a redirect's target that is shown: enough to see
-// http become https, or a path that moved.
+// redirectShown is the most characters of a redirect's target in an error. They are enough to
+// show http become https, or a path that moved.
 const redirectShown = 200
 
-// redirectFault says whither an answer leads, for a URL that was registered wrong.
+// redirectFault returns the error of a redirect with its target, because the registered URL may
+// be wrong.
 func redirectFault(status int, location string) string {
 	to := redirectTarget(location)
 	if to != "" {
@@ -361,9 +358,9 @@ func redirectFault(status int, location string) string {
 	return fmt.Sprintf("status %d%s: redirects are not followed", status, to)
 }
 
-// redirectTarget is a Location without what may open something: user, query and
-// fragment. All of it is a stranger's, and is shown to people: it is printable
-// ASCII, and no longer than redirectShown.
+// redirectTarget returns a Location without the parts that may grant access: user, query and
+// fragment. People see this text, and a stranger wrote it. So it is printable ASCII, and no
+// longer than redirectShown.
 func redirectTarget(location string) string {
 	u, err := url.Parse(location)
 	if err != nil || u.Opaque != "" {

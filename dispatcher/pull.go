@@ -9,81 +9,81 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// What is taken is never called: a queue's handler, or a caller of the API, takes
+// Queues and pull endpoints are never called: a queue's handler, or a caller of the API, takes
 // deliveries when it has time for them.
 
-// ErrNotTaken says that a delivery is not taken, or no longer by the lease that
-// was named: it ended, or another one took the delivery since.
+// ErrNotTaken reports that a delivery is not taken under the named lease. The lease ended, or
+// another taker has the delivery now.
 var ErrNotTaken = errors.New("its lease has ended")
 
-// ErrNotYours says that a delivery is taken by somebody else.
+// ErrNotYours reports that another taker has leased the delivery.
 var ErrNotYours = errors.New("it is not leased to you")
 
-// Bounds of one Take.
+// The limits of one Take.
 const (
 	TakeLanes  = 64          // lanes
 	TakeMost   = 128         // deliveries
-	LongLease  = time.Hour   // the longest lease that ends by itself
-	ShortLease = time.Second // and the shortest
+	LongLease  = time.Hour   // the longest lease of a taker
+	ShortLease = time.Second // the shortest lease of a taker
 )
 
-// Take asks for deliveries of some pull lanes.
+// Take queries some pull lanes for deliveries.
 type Take struct {
 	Lanes []Lane // at most TakeLanes, each once
-	Most  int    // deliveries, at most TakeMost; 0: it only asks which lanes have some
-	Bytes int    // of records that are answered at most, or one delivery
+	Most  int    // deliveries, at most TakeMost; 0: it only queries which lanes have some
+	Bytes int    // of the returned records at most, or one delivery
 
-	// Suspects is how many suspects at most the calling instance may hold by this call. Without
-	// For only: where the lease ends by itself the death of an instance means nothing.
+	// Suspects limits the suspects that the calling instance leases by this call. It counts only
+	// without For: if the lease ends by itself, the death of an instance does not matter.
 	Suspects int
 
-	// For is how long the lease lasts that no instance holds. 0: it is one of the
-	// calling instance as Claim gives it, which lasts as long as that lives.
+	// For is the duration of a lease that no instance keeps alive. 0: the calling instance leases
+	// it as in Claim, and the lease lasts until the instance dies.
 	For   time.Duration
-	Token string // which tells the lease from others; needed with For; printable, no spaces
-	Owner string // it alone may give the lease back; likewise
+	Token string // identifies the lease; needed with For; printable, no spaces
+	Owner string // only this owner may return the lease; likewise
 }
 
-// Taken is what a Take got.
+// Taken is the result of a Take.
 type Taken struct {
 	Claimed []Claimed // a large body is read by Body
-	Until   time.Time // when leases end by themselves; zero: they do not
-	More    []Lane    // of those asked for: they have more that may be taken now
+	Until   time.Time // when the leases end by themselves; zero: they do not
+	More    []Lane    // lanes of the Take that have more deliveries to take now
 }
 
 // TakenLease names a lease that ends by itself.
 type TakenLease struct {
 	ID    DeliveryID
-	Token string // empty: the last one that the owner had
+	Token string // empty: the owner's last lease
 	Owner string
 
-	Untold bool // of Adopt: the owner never got the delivery, so this is no last lease of it
+	Untold bool // of Adopt: the owner never got the delivery, so this is not its last lease of it
 }
 
-// Adopted is what became of a lease that was given up to an instance, or made longer.
+// Adopted is the result of moving a lease to an instance, or of extending it.
 type Adopted struct {
-	Claimed *Claimed  // of Adopt: what the instance holds now, without the body; nil: Err says why not
+	Claimed *Claimed  // of Adopt: the delivery as leased now, without the body; nil: Err has the reason
 	Taken   time.Time // when it was taken
-	Until   time.Time // of Extend: when it ends now
-	Attempt int       // beside ErrNotTaken: the number of the attempt of the owner's last lease, where no token was given
-	Err     error     // ErrNotTaken, ErrNotYours, or of the store; nil where it was done
+	Until   time.Time // of Extend: the new end of the lease
+	Attempt int       // beside ErrNotTaken: the number of the attempt of the owner's last lease, if no token was given
+	Err     error     // ErrNotTaken, ErrNotYours, or an error of the store; nil: it was done
 }
 
-// Handled is what a taker made of a delivery.
+// Handled is a taker's report about a delivery.
 type Handled struct {
 	Verdict Verdict        // Delivered, Retry or Dead
-	After   *time.Duration // Retry: in place of the rung's wait; nil: that
+	After   *time.Duration // Retry: replaces the rung's wait; nil: it does not
 	Class   Class          // of a failure: ClassHandler or ClassLease; empty: ClassHandler
 	Error   string         // of a failure, for people
 	At      time.Time      // when it was taken, or its handler began; zero: now
 }
 
-// handledError bounds the text of a failure, in bytes: the stack of a panic fits mostly.
+// handledError limits the text of a failure, in bytes. Most stack traces of a panic fit.
 const handledError = 4 << 10
 
-// JudgeHandled says what a taker's word means for its delivery. Of the Case neither the
-// answer counts nor what a success is. A taker's failure blames no receiver: it opens no
-// breaker, and its lane does not fail. It is pure, as Judge is.
+// JudgeHandled returns the outcome of a taker's report. It ignores the response and the success
+// rule of the Case. A taker's failure blames no receiver, so it opens no breaker, and its lane
+// does not fail. It is a pure function, as Judge is.
 func JudgeHandled(c Case, h Handled) Outcome {
 	o := Outcome{Attempt: Attempt{Duration: max(c.Now.Sub(h.At), 0), Verdict: h.Verdict}}
 	if h.Verdict == Delivered {
@@ -99,9 +99,9 @@ func JudgeHandled(c Case, h Handled) Outcome {
 	return o
 }
 
-// handledText is what went wrong, as it may be kept: no more than handledError of it, and
-// nothing that is no text. Only ends of lines and tabs stay of the controls, since stacks have them: to
-// refuse the others would lose the outcome.
+// handledText returns the error in a form that may be stored: at most handledError bytes of valid
+// text. It keeps line ends and tabs, because stack traces have them, and removes other controls.
+// A refusal would lose the outcome.
 func handledText(h Handled) string {
 	switch {
 	case h.Error != "":
@@ -112,13 +112,13 @@ func handledText(h Handled) string {
 	return "the taker said that it failed, and not why"
 }
 
-// TakerAsk is what a taker asks for.
+// TakerAsk is a taker's request for deliveries.
 type TakerAsk struct {
 	Lane  Lane
-	Owner string        // stands for its key
+	Owner string        // identifies its key
 	Most  int           // deliveries
-	For   time.Duration // how long the leases last
-	Wait  time.Duration // for something; 0: it does not
+	For   time.Duration // duration of the leases
+	Wait  time.Duration // until there is something to take; 0: it does not wait
 }
 
 // Given is a delivery that was given to a caller.
@@ -131,10 +131,10 @@ type Given struct {
 	Token, Owner string // of its lease, as the store has it
 }
 
-// SettleMost is how many outcomes a taker may tell in one call.
+// SettleMost is the highest number of outcomes that a taker may report in one call.
 const SettleMost = 1000
 
-// TakerOutcome is what a taker made of a delivery.
+// TakerOutcome is a taker's report about one delivery.
 type TakerOutcome struct {
 	ID      DeliveryID
 	Lease   string // as it was given; empty: the newest one of its key
@@ -142,20 +142,20 @@ type TakerOutcome struct {
 	Handled Handled // unless Extend is set
 }
 
-// TakerResult says what became of a TakerOutcome.
+// TakerResult is the result of a TakerOutcome.
 type TakerResult string
 
 // The results.
 const (
 	TakerOK      TakerResult = "ok"
 	TakerLate    TakerResult = "late"    // the lease had ended
-	TakerUnknown TakerResult = "unknown" // it is no lease of this caller
+	TakerUnknown TakerResult = "unknown" // the caller has no such lease
 )
 
-// TakerResults lists all of them.
+// TakerResults lists all results of a TakerOutcome.
 var TakerResults = []TakerResult{TakerOK, TakerLate, TakerUnknown}
 
-// Told is what a taker is told of one TakerOutcome.
+// Told is the response to one TakerOutcome.
 type Told struct {
 	ID     DeliveryID
 	Result TakerResult

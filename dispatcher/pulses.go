@@ -6,32 +6,33 @@ import (
 	"time"
 )
 
-// Three times say how long an instance may be silent. Each is longer than the
+// Three timeouts limit the silence of an instance. Each is longer than the
 // one before, so an instance has stopped before another takes over from it.
 //
-//   - BeatOld: an instance leases nothing once its last beat is so old, and
-//     accepts nothing before it has read again how the store is divided. The
-//     time counts from before the beat was sent.
-//   - Three readings, one with each beat: then its peers find it dead. That
-//     takes 6 s at least, so that one beat may be lost and the next be slow.
-//   - DeadFor: then doctor and repartition find it dead. They read for that long
-//     only, not for ever, so they leave the peers a second to be first.
+//   - BeatOld: an instance with an older last beat leases nothing. It accepts
+//     nothing until it has read again how the store is divided. The time counts
+//     from before the beat was sent.
+//   - Three readings, one with each beat: then its peers report it dead. That takes
+//     at least 6 s, because one beat may be lost and the next one slow.
+//   - DeadFor: then doctor and repartition report it dead. They poll only for that
+//     time, and leave the peers a second to be first.
 const (
 	BeatEvery = 2 * time.Second
 	BeatOld   = 5 * time.Second
 	DeadFor   = DeadReadings*BeatEvery + time.Second
 )
 
-// DeadReadings is how many readings in a row find a number that did not grow.
+// DeadReadings is the number of readings in a row without growth after which an instance is
+// dead.
 const DeadReadings = 3
 
-// readingLate is how much later than planned a reading may come. A later one
-// proves nothing: what held it up may have held up the beats of others too.
+// readingLate is the largest delay of a reading. A later one proves nothing, because its
+// delay may have delayed the beats of others too.
 const readingLate = time.Second
 
-// Pulses finds out which instances are dead from readings of the numbers that
-// they let grow. An instance is dead when its number was the same in several
-// punctual readings in a row. No clock is compared with another's.
+// Pulses finds dead instances by readings of their growing numbers. An instance is dead
+// when its number was the same in several punctual readings in a row. No two clocks are
+// compared.
 type Pulses struct {
 	every    time.Duration // between two readings
 	readings int           // with the same number, after the first with it
@@ -81,12 +82,12 @@ func (p *Pulses) Read(numbers map[string]int64, since time.Duration) (grown, dea
 	return grown, dead
 }
 
-// Complete reports whether there were as many punctual readings in a row as it
-// takes to find an instance dead.
+// Complete reports whether there were enough punctual readings in a row to find a dead
+// instance.
 func (p *Pulses) Complete() bool { return p.round >= p.readings }
 
 // Decided reports whether each instance of the first reading is known to be dead or alive. It
-// says nothing of those that come later.
+// ignores later instances.
 func (p *Pulses) Decided() bool {
 	silent := func(n pulse) bool { return n.same == p.round }
 	return p.Complete() || !slices.ContainsFunc(slices.Collect(maps.Values(p.seen)), silent)

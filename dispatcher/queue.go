@@ -5,62 +5,61 @@ import (
 	"fmt"
 )
 
-// What a queue may answer besides success.
+// The errors that a queue returns.
 var (
-	// ErrNotFound says that no such message or delivery is kept.
+	// ErrNotFound reports that no such message or delivery is kept.
 	ErrNotFound = errors.New("not found")
-	// ErrUnavailable says that the queue could not be reached, or did not
-	// answer: whether the change was made is unknown.
+	// ErrUnavailable reports that the queue was not reached, or that its response was lost. It is
+	// not known whether the change was made.
 	ErrUnavailable = errors.New("queue unavailable")
-	// ErrNotDurable says that it was stored, but not where Durability asks for:
-	// it goes on, but may be forgotten still. It is an ErrUnavailable.
+	// ErrNotDurable reports that it was stored, but not as durably as Durability asks. The
+	// delivery continues, but it may still be lost. It is an ErrUnavailable.
 	ErrNotDurable = fmt.Errorf("stored, but not as durable as asked: %w", ErrUnavailable)
-	// ErrMoved says that the queue is no longer as this instance found it: it is
-	// divided, or laid out, in another way. Every call fails from then on, and the
-	// engine ends, since it would write what no other instance reads. It is an
-	// ErrUnavailable.
+	// ErrMoved reports that the queue was divided or laid out in another way under this instance.
+	// Every later call fails, and the engine ends, because no other instance would read its
+	// writes. It is an ErrUnavailable.
 	ErrMoved = fmt.Errorf("it changed under this instance: %w", ErrUnavailable)
-	// ErrReadOnly says that the queue answers, but refuses every change, since it can't
-	// write to its disk; nothing was changed. It is an ErrUnavailable.
+	// ErrReadOnly reports that the queue refuses every change because it can't write to its disk.
+	// Nothing was changed. It is an ErrUnavailable.
 	ErrReadOnly = fmt.Errorf("the store can't write to its disk: %w", ErrUnavailable)
-	// ErrDiskFull says that it can't, since its disk is full. It is an ErrReadOnly.
+	// ErrDiskFull reports that it can't write because its disk is full. It is an ErrReadOnly.
 	ErrDiskFull error = diskFull{}
-	// ErrFull says that the queue has no memory left; nothing was changed.
+	// ErrFull reports that the queue has no memory left. Nothing was changed.
 	ErrFull = errors.New("queue full")
-	// ErrFenced says that this instance was declared dead and must start anew
-	// under another name.
+	// ErrFenced reports that this instance was declared dead. It must start again under another
+	// name.
 	ErrFenced = errors.New("instance fenced")
-	// ErrInFlight says that an attempt is under way, so that none can be asked for.
+	// ErrInFlight reports that an attempt is under way, so no other one can be asked for.
 	ErrInFlight = errors.New("an attempt is under way")
-	// ErrDelivered says that the receiver has it already.
+	// ErrDelivered reports that the receiver already has it.
 	ErrDelivered = errors.New("delivered already")
-	// ErrExpired says that it may not be attempted any more.
+	// ErrExpired reports that its expires_at has passed, so there are no more attempts.
 	ErrExpired = errors.New("expired")
-	// ErrOrder says that others of its ordering key go first.
+	// ErrOrder reports that other deliveries of its ordering key go first.
 	ErrOrder = errors.New("others go first")
-	// ErrNoDelivery says that a message is kept, but does not go to a destination.
+	// ErrNoDelivery reports that a message is kept, but does not go to a destination.
 	ErrNoDelivery = errors.New("it does not go there")
-	// ErrArchived says that only the archive still has it: nothing can be attempted or
-	// cancelled any more.
+	// ErrArchived reports that only the archive still has it, so it can't be attempted or
+	// cancelled.
 	ErrArchived = errors.New("only the archive has it")
-	// ErrArchiveAway says that the store has no such message, and that the archive, which
-	// may have it, does not answer.
+	// ErrArchiveAway reports that the store has no such message. The archive may have it, but did
+	// not respond.
 	ErrArchiveAway = errors.New("the archive does not answer")
-	// ErrComparing says that the store has it no more, and that its end was cut from the
-	// log. The archive learns that it ended when it is compared with the store.
+	// ErrComparing reports that the store no longer has it, and that its end was cut from the
+	// log. The archive records its end when it is compared with the store.
 	ErrComparing = errors.New("the archive is not compared with the store yet")
-	// ErrBusy says that too many tests are under way.
+	// ErrBusy reports that too many tests are under way.
 	ErrBusy = errors.New("too many tests are under way")
-	// ErrPull says that an endpoint is of kind pull, so that it is never called.
+	// ErrPull reports that an endpoint is of kind pull, so it is never called.
 	ErrPull = errors.New("it is of kind pull, which is never called")
-	// ErrNoLane says that there is no such lane.
+	// ErrNoLane reports that there is no such lane.
 	ErrNoLane = errors.New("no such lane")
-	// ErrListing says that too many lists are asked for at once.
+	// ErrListing reports that too many lists are read at once.
 	ErrListing = errors.New("too many lists are read at once")
-	// ErrAcceptsOnly says that this instance attempts nothing.
+	// ErrAcceptsOnly reports that this instance makes no attempts.
 	ErrAcceptsOnly = errors.New("this instance accepts only")
-	// ErrNothing says that by what is known nothing may be claimed, so that
-	// nothing was asked.
+	// ErrNothing reports that nothing may be claimed, as far as the engine knows. The queue was
+	// not called.
 	ErrNothing = errors.New("nothing to claim")
 )
 
@@ -70,15 +69,15 @@ type diskFull struct{}
 func (diskFull) Error() string { return "the disk of Redis is full" }
 func (diskFull) Unwrap() error { return ErrReadOnly }
 
-// Degraded says that some parts of the store did not do what was asked, or all of
-// them; the others did. The store leaves the parts alone that failed, and looks
-// at them again by itself: no call needs to be repeated for them.
+// Degraded reports that some or all parts of the store failed a call; the other parts did it. The
+// store leaves out the failed parts, and tries them again by itself. No call needs to be repeated
+// for them.
 type Degraded struct {
 	Failed, Of int     // parts
-	Errs       []error // why; never empty
+	Errs       []error // the reasons; never empty
 }
 
-// Error is told by the first: where a node is down all its parts say the same.
+// Error returns the first error, because all parts on a failed node return the same one.
 func (e *Degraded) Error() string {
 	if len(e.Errs) == 1 {
 		return e.Errs[0].Error()
@@ -86,5 +85,5 @@ func (e *Degraded) Error() string {
 	return fmt.Sprintf("%s (and %d more)", e.Errs[0], len(e.Errs)-1)
 }
 
-// Unwrap are the reasons.
+// Unwrap returns the errors of all failed parts.
 func (e *Degraded) Unwrap() []error { return e.Errs }

@@ -29,46 +29,46 @@ type Filter struct {
 	SubjectLike []string `json:",omitempty"` // has the SubjectToken of one of these
 
 	Left bool      `json:"-"`         // reads an emptied store too, without an error
-	Part ListPart  `json:",omitzero"` // of the list, where another goes on with the rest
+	Part ListPart  `json:",omitzero"` // of the list, if another part continues it
 	From *EndPlace `json:",omitzero"` // of PartEnded, in place of a cursor: entries after it; nil: all
 }
 
-// View is how much of a list its caller may see. The zero value is everything.
+// View is the part of a list that its caller may see. The zero value is everything.
 type View struct {
 	Tenant   string `json:",omitempty"` // only its deliveries
 	Endpoint string `json:",omitempty"` // and only deliveries to it
 }
 
-// ListName names a list by a word and its filter, which has the view of the caller in it. A
-// cursor fits the list of its name only: on another one it would skip entries. Filters leave
-// their page and their times out of the name, because the next page may have others.
+// ListName returns a name for a list from a word and its filter, which includes the caller's
+// view. A cursor is valid only for the list of its name, because it would skip entries of another
+// one. The name omits the page and the times, because the next page may have others.
 func ListName(word string, filter any) string {
 	text, err := json.Marshal(filter)
 	if err != nil {
-		panic(err) // a filter has texts, numbers and flags
+		panic(err) // a filter has only texts, numbers and flags
 	}
 	return word + " " + string(text)
 }
 
-// Order is an order of a list of deliveries. Without one come the ended deliveries, newest
-// first, then those in flight, those that are ready, and those that wait by their next attempt.
+// Order is the order of a list of deliveries. The default lists ended deliveries first, newest
+// first. Then come those in flight, the ready ones, and the waiting ones by their next attempt.
 type Order string
 
-// The orders of a list. Its since and until are of the time of its order.
+// The orders of a list. Its since and until are of the same time as its order.
 const (
-	OrderAccepted Order = "accepted" // newest accepted first, whatever the states; the filter names whose they are
+	OrderAccepted Order = "accepted" // newest accepted first, in all states; the filter names an owner
 	OrderEnded    Order = "ended"    // finished deliveries only, newest first
 	OrderDue      Order = "due"      // deliveries that wait for their next attempt only, earliest first
 )
 
-// Orders are all orders that a caller may ask for.
+// Orders lists all orders that a caller may ask for.
 var Orders = []Order{OrderAccepted, OrderEnded, OrderDue}
 
 // waiting are the statuses of OrderDue.
 var waiting = []Status{StatusScheduled, StatusRetrying}
 
-// Arrange gives the filter of a list its default order, and the statuses that its order
-// implies. The error says what does not go together, and the cure.
+// Arrange sets the default order of the filter, and the statuses that the order implies. It
+// returns an error with the cure if the fields exclude each other.
 func (f *Filter) Arrange() error {
 	if len(f.Statuses) == 0 && len(f.Reasons) > 0 && !f.Failed {
 		f.Statuses = []Status{StatusDead}
@@ -106,8 +106,8 @@ func (f *Filter) Arrange() error {
 	return nil
 }
 
-// OfSome reports whether the filter names whose deliveries it selects, so that a list of them
-// reads no others.
+// OfSome reports whether the filter names an owner or a subject, so a query reads no other
+// deliveries.
 func (f *Filter) OfSome() bool { return f.OfOwner() || len(f.Subjects)+len(f.SubjectLike) > 0 }
 
 // OfOwner reports whether the filter names tenants or destinations.
@@ -164,8 +164,7 @@ type Page struct {
 	LookedAt   int        // entries that were read for this page
 	Reached    *EndPlace  // of PartEnded: the last entry that was read; nil: all were read
 
-	// CompleteSince is set with an archive: the list has every end from then on. Zero means all
-	// that ever ended.
+	// CompleteSince is set with an archive: the list has every end from then on. Zero: all ends.
 	CompleteSince time.Time
 }
 
@@ -187,22 +186,22 @@ type EndedPage struct {
 	More          bool       // more deliveries have ended already: Resume continues with them
 	Resume        string     // cursor for later ends: it skips no delivery
 	LookedAt      int        // ends that were read for this page
-	CompleteSince time.Time  // it is whole from then on; zero: nothing was ever forgotten
+	CompleteSince time.Time  // it is complete from then on; zero: nothing was ever forgotten
 	Lane          Lane       // their lane
 	Now           time.Time  // by the clock of the queue: all earlier ends were read, unless there is More
 	From          EndPlace   // of the cursor; zero: there was none
 	Place         EndPlace   // of Resume; zero: nothing has ended
 }
 
-// Forgotten is the newest end that a queue forgot, of those that are asked for. Zero:
-// it forgot none. It is exact to the ms.
+// Forgotten is the newest end that a queue deleted, by status. Zero: it deleted none. It is exact
+// to the ms.
 type Forgotten struct {
 	Finished time.Time // delivered or cancelled
 	Dead     time.Time
 }
 
-// Since is from when on a queue has all ends of some statuses; zero: it has all that ever
-// were. No statuses mean all.
+// Since returns the time from which a queue has all ends of some statuses; zero: it has all of
+// them. No statuses mean all.
 func (f Forgotten) Since(statuses []Status) (since time.Time) {
 	for _, st := range EndStatuses {
 		if len(statuses) > 0 && !slices.Contains(statuses, st) {
@@ -223,7 +222,7 @@ func (f Forgotten) Since(statuses []Status) (since time.Time) {
 // several values of one field any of them.
 type DeadFilter struct {
 	Tenants []string
-	Owned   []Lane `json:"-"` // the endpoints of Tenants, which the queue does not know by tenant; they may change between two pages
+	Owned   []Lane `json:"-"` // the endpoints of Tenants, because the queue does not know their tenants; they may change between two pages
 	Lanes   []Lane
 	Reasons []DeadReason
 	Limit   int    `json:"-"`
@@ -234,23 +233,23 @@ type DeadFilter struct {
 // DeadGroup counts the dead deliveries of one destination and reason.
 type DeadGroup struct {
 	Lane        Lane
-	URL, Tenant string // of a bare URL's lane: its origin, where that is known; else its endpoint's
+	URL, Tenant string // of a bare URL's lane: its origin, if known; else its endpoint's
 	UID         string // of its endpoint
 	Reason      DeadReason
 	Count       int64
 
-	Newest     time.Time // zero: it ended too long ago to be looked for
+	Newest     time.Time // zero: its end is too old to be queried
 	LastStatus int       // of that one's last attempt
 	LastError  string
 }
 
-// DeadPage is a part of the groups, the largest first.
+// DeadPage is a page of groups, the largest first.
 type DeadPage struct {
 	Groups []DeadGroup
 	Next   string // cursor of the next page; empty when this is the last
 }
 
-// ErrCursor says that a cursor was not made by this queue.
+// ErrCursor reports that this queue did not make a cursor.
 var ErrCursor = errors.New("unknown cursor")
 
 // Happening is the kind of a line of the log.
@@ -259,32 +258,32 @@ type Happening string
 // The kinds of lines: the outcome of an attempt, or the end of a delivery without an attempt.
 const (
 	HappenedDelivered Happening = "delivered"
-	HappenedRetry     Happening = "retry" // the attempt failed, and its delivery did not die of it
+	HappenedRetry     Happening = "retry" // the attempt failed, and its delivery lives
 	HappenedDead      Happening = "dead"
-	HappenedBack      Happening = "back" // no attempt was made after all
+	HappenedBack      Happening = "back" // no attempt was made
 	HappenedCancelled Happening = "cancelled"
 )
 
-// Happenings are all of them.
+// Happenings lists all kinds of lines.
 var Happenings = []Happening{HappenedDelivered, HappenedRetry, HappenedDead, HappenedBack, HappenedCancelled}
 
 // Logged is a line of the log: an attempt, or an end without one.
 type Logged struct {
 	Place     LogPlace
 	ID        DeliveryID
-	Topic     string // as Tenant, Subject and URL only while the message is kept
+	Topic     string // as Tenant, Subject and URL, known only while the message is kept
 	Tenant    string
 	Subject   string
 	Happening Happening
 	Reason    DeadReason // of HappenedDead without an attempt
-	Attempt   Attempt    // where none was made only its At and URL, and the number of those before
-	Job       int64      // the number of the job that sent the attempt; 0: none did, or it is not known
+	Attempt   Attempt    // without an attempt: only its At, URL and the number of attempts before
+	Job       int64      // the number of the job that sent the attempt; 0: none, or not known
 }
 
-// Log keeps the attempts and the ends of deliveries for a while.
+// Log keeps the attempts and the ends of deliveries for a limited time.
 type Log interface {
-	// ReadLog reads a page of at most limit matching lines, newest first. A page may be short
-	// while Next goes on.
+	// ReadLog returns a page of at most limit matching lines, newest first. A page may be short
+	// even if Next is set.
 	ReadLog(ctx context.Context, f LogFilter, limit int, cursor string) (LogPage, error)
 }
 
@@ -304,7 +303,7 @@ type LogFilter struct {
 	View       View
 }
 
-// Matches reports whether a line is one of those.
+// Matches reports whether the filter selects a line.
 func (f *LogFilter) Matches(l *Logged) bool {
 	return f.MayMatch(l) &&
 		(len(f.Tenants) == 0 || slices.Contains(f.Tenants, l.Tenant)) &&
@@ -312,8 +311,8 @@ func (f *LogFilter) Matches(l *Logged) bool {
 		(len(f.Topics) == 0 || slices.ContainsFunc(f.Topics, func(pattern string) bool { return MatchTopic(pattern, l.Topic) }))
 }
 
-// MayMatch reports whether a line is one of those, or would be with another message: its
-// message was not read yet.
+// MayMatch reports whether a line may match. Its message was not read yet, so fields of the
+// message are not compared.
 func (f *LogFilter) MayMatch(l *Logged) bool {
 	at := l.Attempt.At
 	return (len(f.Lanes) == 0 || slices.Contains(f.Lanes, l.ID.Lane)) &&
@@ -328,12 +327,12 @@ func (f *LogFilter) MayMatch(l *Logged) bool {
 type LogPage struct {
 	Lines         []Logged
 	Next          string    // cursor of the next page; empty when this is the last
-	LookedAt      int       // lines that were looked at, of which these match
-	CompleteSince time.Time // the log is whole from then on; zero: nothing was ever cut from it
+	LookedAt      int       // lines that were read for this page
+	CompleteSince time.Time // the log is complete from then on; zero: nothing was ever cut from it
 }
 
-// LogPlace is the place of a line in the log. Partitions have clocks of their own,
-// so the ms of several are compared only to have an order.
+// LogPlace is the place of a line in the log. Partitions have their own clocks, so a comparison
+// of their ms gives only an order.
 type LogPlace struct {
 	MS        int64 // when it was written
 	Partition int

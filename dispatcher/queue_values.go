@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Values that go into the queue, and come out of it.
+// The values that callers pass to the queue, and that it returns.
 
 // Death is a delivery that died.
 type Death struct {
 	ID       DeliveryID
 	Reason   DeadReason
-	Attempts int // made until then; of ReasonPoison also those whose holders died
+	Attempts int // attempts made until then; of ReasonPoison also the attempts of dead instances
 }
 
 // Instance describes a process that dispatches, for the other instances.
 type Instance struct {
 	Permits   int       // deliveries that it may have in flight
 	Version   string    // of the program
-	StartedAt time.Time // by the queue's clock, or before the first answer by its own
+	StartedAt time.Time // by the queue's clock; by its own before the first response
 }
 
-// InstanceState is an instance as read.
+// InstanceState is an instance as the queue returns it.
 type InstanceState struct {
 	Name string
 	Instance
-	SeenAt     time.Time // when the reader saw its last beat, by the queue's clock; zero: it saw none yet
-	InFlight   int       // deliveries that it holds
-	Partitions int       // parts of the queue in which it holds some
+	SeenAt     time.Time // when the reader saw its last beat, by the queue's clock; zero: it has seen none yet
+	InFlight   int       // deliveries that it has leased
+	Partitions int       // parts of the queue in which it has leased some
 }
 
 // Opening is a breaker that opened.
@@ -41,25 +41,25 @@ type Entry struct {
 	Message *Message
 	Digest  Digest
 	Lanes   []Lane
-	Fan     bool // they are those that match: one that is full does not refuse the message, but its delivery is dead
+	Fan     bool // Lanes come from a fan-out: if one is full, its delivery is dead, and the message is not refused
 }
 
-// Result is the result of a published message.
+// Result is the result of publishing one message.
 type Result uint8
 
 // The results of a publish. The zero value is none of them.
 const (
 	_         Result = iota
 	Accepted         // new, kept
-	Duplicate        // the same id and content was there already
-	Conflict         // the id was there with other content; nothing changed
-	LaneFull         // as much waits in its lane as may; nothing changed
+	Duplicate        // there was a message of the same id and content already
+	Conflict         // there was a message of the same id with other content; nothing changed
+	LaneFull         // its lane is full; nothing changed
 )
 
-// Results lists all of them.
+// Results lists all results of a publish.
 var Results = []Result{Accepted, Duplicate, Conflict, LaneFull}
 
-// String is the result as metrics spell it.
+// String returns the result as metrics spell it.
 func (r Result) String() string {
 	switch r {
 	case Accepted:
@@ -78,60 +78,61 @@ func (r Result) String() string {
 // ScheduleResult is the result of an Entry.
 type ScheduleResult struct {
 	Result    Result
-	CreatedAt time.Time // of the message now in the queue; zero on a conflict, or where the lane was full
+	CreatedAt time.Time // of the message now in the queue; zero on a conflict, or if the lane was full
 	Placed    []Placed  // one for each of the entry's lanes, in their order; nil on a conflict
 
-	// Err is ErrUnavailable or ErrFull: part of it may be stored. Where Result is set beside it
-	// all is, but not as durable as it should be. A lease is valid either way.
+	// Err is ErrUnavailable or ErrFull: a part of it may be stored. If Result is set as well, all
+	// of it is stored, but not as durably as asked. A lease is valid in both cases.
 	Err error
 }
 
-// Placed is where a publish put the delivery of one lane.
+// Placed is the result of a publish in one lane.
 type Placed struct {
 	Lane    Lane
-	Status  Status     // StatusInFlight: the publishing instance has its lease, without a claim; empty: none was made here
-	Due     time.Time  // of its first attempt; zero: it ended, or waits behind another one of its ordering key
-	At      time.Time  // since when it is leased, see Lease, or when it ended
+	Status  Status     // StatusInFlight: the publishing instance has leased it, without a claim; empty: no delivery was made here
+	Due     time.Time  // of its first attempt; zero: it ended, or waits for another one of its ordering key
+	At      time.Time  // the time of its lease, see Lease, or of its end
 	Reason  DeadReason // StatusDead: ReasonDisabled or ReasonOverflow
 	Version int64      // of the limits that an endpoint's lane keeps; 0: none
 }
 
-// SuspectLanes is how many suspects an instance may lease at once, each of another lane.
+// SuspectLanes is the highest number of suspects that an instance leases at once, each of another
+// lane.
 const SuspectLanes = 32
 
 // Claim asks for ready deliveries.
 type Claim struct {
-	Wanted   int    // deliveries at most
-	Free     int    // permits in all, those wanted among them
-	Suspects []Lane // lanes of which the instance has leased a suspect
+	Wanted   int    // the highest number of deliveries
+	Free     int    // all free permits, the wanted ones included
+	Suspects []Lane // lanes with a suspect that the instance has leased
 }
 
-// Claimed is a delivery leased to an instance, with all it takes to attempt it.
+// Claimed is a delivery leased to an instance, with everything that an attempt needs.
 type Claimed struct {
 	ID      DeliveryID
 	Message *Message  // nil when the record can't be read
-	Due     time.Time // since when it was ready, or for when it was scheduled
+	Due     time.Time // the time at which it was ready, or its scheduled time
 	Attempt int       // the number of the attempt to come, from 1
-	Rung    int       // the same counted from where its ladder began, from 1, without those beside it
+	Rung    int       // the number of the attempt on its ladder, from 1, without extra attempts
 	Asked   bool      // a person asked for this attempt
-	WaitsOn time.Time // until when it waits if this attempt fails, since that interrupted its ladder; zero: its ladder goes on
-	First   bool      // nothing ever happened to it before
-	Suspect bool      // two of its holders died: Begin is called before its attempt
-	Alone   bool      // a suspect that began beside others when one more holder died: nothing else may run beside it
+	WaitsOn time.Time // the delivery waits until then if this attempt fails, because the attempt interrupted its ladder; zero: its ladder continues
+	First   bool      // this is its first attempt, without any history
+	Suspect bool      // two instances that leased it died: Begin is called before its attempt
+	Alone   bool      // a suspect that ran beside others when another instance died: nothing else may run beside it
 	Version int64     // of the limits that its lane keeps; 0: none
-	Leased  time.Time // when that was; see Lease
+	Leased  time.Time // the time of the lease; see Lease
 	Egress  EgressWait
 }
 
-// EgressWait says that a lane waits for the instances' own network. The zero value says
-// that it does not.
+// EgressWait describes how long a lane waits because of the instances' own network. The zero
+// value means that it does not wait.
 type EgressWait struct {
 	Since time.Time     // of the first attempt that our network made fail, without another outcome since
-	Wait  time.Duration // the last wait after one
+	Wait  time.Duration // the last wait after such an attempt
 }
 
-// Lease is a delivery that an instance holds. The time of the lease, in whole ms by the clock
-// of its partition, distinguishes it from a later one of the same delivery.
+// Lease is a delivery that an instance has leased. The time of the lease, in whole ms by the
+// clock of its partition, distinguishes it from a later lease of the same delivery.
 type Lease struct {
 	ID DeliveryID
 	At time.Time
@@ -142,62 +143,63 @@ type Settlement struct {
 	ID      DeliveryID
 	Verdict Verdict
 	Wait    time.Duration // Retry: until the next attempt
-	Reason  DeadReason    // Dead: why
-	Due     time.Time     // Back: since when it was ready
-	Attempt Attempt       // what happened; its Next is set by the queue
+	Reason  DeadReason
+	Due     time.Time     // Back: the time at which it was ready
+	Attempt Attempt       // the attempt; the queue sets its Next
 	First   bool          // as claimed: a success then leaves no history
-	Stalled LaneWhy       // why the pause is no receiver's wish: WhySealed, WhyMissing or WhyEgress; empty: it is. WhyEgress also of a failed attempt for which the lane waits on
-	Blame   bool          // the failure counts for the lane's breaker: no answer, or 5xx
-	Fails   bool          // the lane fails: as Blame, and any other answer that is no success but 429 or a rejection
-	Pause   time.Duration // the receiver asked that its lane be left alone so long
-	Host    string        // where the attempt went, for the log
+	Stalled LaneWhy       // the reason of a pause that the receiver did not ask for: WhySealed, WhyMissing or WhyEgress; empty: it asked. WhyEgress also of a failed attempt after which the lane waits
+	Blame   bool          // the failure counts for the lane's breaker: no response, or 5xx
+	Fails   bool          // the lane fails: as Blame, and any other response except a success, 429 or a rejection
+	Pause   time.Duration // the pause of the lane that the receiver asked for
+	Host    string        // the host that was called, for the log
 
-	// DisableAfter is how long the lane may fail before it is given up; 0: for ever.
+	// DisableAfter limits how long the lane may fail before its endpoint is disabled; 0: no
+	// limit.
 	DisableAfter time.Duration
-	Endpoint     *Endpoint // as it was called; nil: a bare URL, or nothing was called
+	Endpoint     *Endpoint // the endpoint as it was called; nil: a bare URL, or nothing was called
 
-	// Leased is when the delivery was leased; zero: whenever that was. An outcome without an
-	// attempt may be given again since its answer was lost, and meet a lease that the same
-	// instance took since. For attempts the number shows that.
+	// Leased is the time of the lease; zero: any time. An outcome without an attempt may be
+	// recorded twice, because the first response was lost. The same instance may have a new lease
+	// by then. For attempts, the number shows that.
 	Leased time.Time
 }
 
-// Judged sets the meaning of an answer. The attempt's number and its begin are still to be set.
+// Judged copies the outcome. The caller still sets the attempt's number and start.
 func (s *Settlement) Judged(o Outcome) {
 	s.Verdict, s.Wait, s.Reason, s.Attempt = o.Verdict, o.Wait, o.Reason, o.Attempt
 	s.Blame, s.Fails, s.Pause = o.Blame, o.Fails, o.Pause
 }
 
-// Settled is what became of a settlement.
+// Settled is the result of recording a settlement.
 type Settled struct {
-	Result  SettleResult // zero: Err says why it was not recorded
-	GivenUp time.Time    // since then its lane fails, for DisableAfter by now; zero: it is not to be given up
-	Died    *Death       // its delivery, of it; nil: that lives, or had ended before
-	Err     error        // shared by all that failed together; of ErrUnavailable it may be recorded all the same
+	Result  SettleResult // zero: Err has the reason why it was not recorded
+	GivenUp time.Time    // the time at which its lane began to fail, if that is DisableAfter ago; zero: the lane is not disabled
+	Died    *Death       // the death of its delivery by this outcome; nil: it lives, or had ended before
+	Err     error        // the error of all that failed together; after ErrUnavailable it may still have been recorded
 }
 
 // SettleResult is the effect of a settlement.
 type SettleResult uint8
 
-// What became of a settlement. The zero value is none of them.
+// The results of a settlement. The zero value is none of them.
 const (
 	_             SettleResult = iota
 	SettledOK                  // as asked
 	SettledLate                // the lease was lost; nothing changed
 	SettledDone                // the lease was lost, but the success was counted
-	SettledEnd                 // it had been cancelled, or delivered by another, meanwhile; so it ended
-	SettledBefore              // nothing changed: the delivery died of this very outcome, whose answer was lost
+	SettledEnd                 // the delivery had been cancelled, or delivered by another instance, so it ended
+	SettledBefore              // nothing changed: the delivery died of this same outcome, whose response was lost
 )
 
-// Keep says how much finished work a partition keeps, and how long.
+// Keep has the limits of finished work in a partition, by number and by age.
 type Keep struct {
-	Finished    time.Duration // delivered and cancelled, whole, and after that the ids
-	FinishedMax int           // of them, in the whole project
-	SeenMax     int           // ids still known of what FinishedMax cut, in the whole project
+	Finished    time.Duration // age of whole delivered and cancelled records, and after that of the ids
+	FinishedMax int           // number of these records in the whole project
+	SeenMax     int           // number of ids kept after FinishedMax cut their records, in the whole project
 	Dead        time.Duration
-	DeadMax     int   // in the whole project
-	LogBytes    int   // memory of what is told of attempts, in the whole project; 0: 64 MiB
-	Backlog     int64 // bytes that are kept in the whole project since they are not archived, where there is an archive; 0: 256 MiB
+	DeadMax     int
+	LogBytes    int   // memory of the log of attempts, in the whole project; 0: 64 MiB
+	Backlog     int64 // bytes kept in the whole project because they are not archived yet, if there is an archive; 0: 256 MiB
 }
 
 // Trimmed counts the deliveries that one call deleted.
@@ -205,34 +207,34 @@ type Trimmed struct {
 	Finished int           // delivered and cancelled, cut to their digest or gone
 	Seen     int           // ids
 	Dead     int           // dead
-	DeadCut  int           // of these, the ones that went before their age because there were too many
+	DeadCut  int           // of Dead: deleted before their age because there were too many
 	CutAge   time.Duration // the least age at which a finished delivery was cut because there were too many; 0: none was
-	Lanes    int           // states of lanes that nothing used
-	Looked   []LaneVersion // lanes of endpoints whose states stay
+	Lanes    int           // deleted states of unused lanes
+	Looked   []LaneVersion // unused lanes of endpoints, whose states stay
 	More     bool
-	Asked    int // parts of the queue; 0: there was nowhere to forget anything
+	Asked    int // parts of the queue that were called; 0: there was nothing to delete
 }
 
-// TrimWhere says where something is forgotten.
+// TrimWhere selects the parts of the queue for a Trim.
 type TrimWhere uint8
 
-// Where a Trim looks.
+// The selections of a Trim.
 const (
-	TrimEnded TrimWhere = iota // where deliveries ended since the last one
-	TrimAged                   // besides in the next part in turn, since age goes on without work
-	TrimMore                   // where the last one found more than a batch
-	TrimFull                   // where there is no memory, to make room
+	TrimEnded TrimWhere = iota // parts in which deliveries ended after the last Trim
+	TrimAged                   // also the next part in turn, because deliveries age without work
+	TrimMore                   // parts in which the last Trim found more than a batch
+	TrimFull                   // parts without free memory, to make room
 )
 
-// Change is what became of a delivery that somebody wanted changed.
+// Change is the result of changing one delivery.
 type Change struct {
 	ID      DeliveryID
 	Changed bool
 	Marked  bool  // it is cancelled, and leaves its lane's list later
-	Err     error // ErrNotFound; of Retry also each other reason why it left one; nil where it just was so already
+	Err     error // ErrNotFound; of Retry also any other reason to leave one; nil if it already was as asked
 }
 
-// Left is why a delivery was left.
+// Left returns the reason why the delivery was left.
 func (c Change) Left() Left {
 	for _, reason := range []struct {
 		err  error
@@ -251,18 +253,18 @@ func (c Change) Left() Left {
 	return LeftReady
 }
 
-// Subscriber are told what happens elsewhere. None may block.
+// Subscriber has the callbacks for changes by any instance. They must not block.
 type Subscriber struct {
-	OnEndpoint func(EndpointChange) // changed by any instance, this one included
-	OnGap      func()               // something may have been missed: at the start, and at each reconnection
-	OnTakeable func([]Lane)         // there is something to take from pull lanes where there was nothing, by any instance; AllLanes: anywhere
+	OnEndpoint func(EndpointChange) // any instance changed an endpoint, this one included
+	OnGap      func()               // a change may have been missed: at the start, and at each reconnection
+	OnTakeable func([]Lane)         // pull lanes that were empty have deliveries now, from any instance; AllLanes: any lane
 }
 
-// Upcoming is when there is something to do next.
+// Upcoming is the time of the next work.
 type Upcoming struct {
-	At    time.Time     // the earliest time at which something may be attempted, or ended; zero: nothing waits for a time
-	Wait  time.Duration // until At, by the clock of that part of the queue; 0: it may be done at once
-	Paced time.Duration // until a lane goes on whose ready deliveries wait for its rate only; 0: none does
+	At    time.Time     // the earliest time of an attempt or an end; zero: nothing waits for a time
+	Wait  time.Duration // until At, by the clock of that part of the queue; 0: the work is due now
+	Paced time.Duration // until the rate of a lane allows its ready deliveries, if only that delays them; 0: no lane waits so
 }
 
 // Sooner returns the earlier of two times.
@@ -276,35 +278,35 @@ func (u Upcoming) Sooner(v Upcoming) Upcoming {
 	return u
 }
 
-// Tick is what became of a call that waits until nothing is due.
+// Tick is the result of a call that waits until nothing is due.
 type Tick struct {
-	Attempted int // while it waited, also of what others asked for; an attempt that failed counts too
+	Attempted int // attempts while it waited, for other callers as well, failed ones included
 	Delivered int
 	Dead      int
 	Next      time.Time // when to tick again; zero: when there is something new
 }
 
-// Stats is a picture of the whole queue. Counts may lag for cancelled work
-// whose lane has not come round yet.
+// Stats counts the whole queue. Counts include cancelled deliveries until their lane's turn
+// comes.
 type Stats struct {
 	Counts    map[Status]int64
 	Dead      map[DeadReason]int64
-	EverDead  map[DeadReason]int64 // that ever died, also what was retried or forgotten since
-	Cancelled int64                // that ever were, likewise
-	OldestDue time.Time            // of what may be attempted; zero: nothing is due
-	Held      map[LaneWhy]int64    // deliveries that are due and may not be attempted, by why
+	EverDead  map[DeadReason]int64 // deliveries that ever died, including those retried or deleted later
+	Cancelled int64                // deliveries that were ever cancelled, likewise
+	OldestDue time.Time            // of all deliveries that may be attempted; zero: nothing is due
+	Held      map[LaneWhy]int64    // deliveries that are due but must wait, by reason
 	LanesBy   map[EndpointState]int64
-	Partial   bool // Dead, OldestDue, Held, LanesBy and Lanes are of some of the lanes only: there are too many to look at all at once
+	Partial   bool // Dead, OldestDue, Held, LanesBy and Lanes cover only some of the lanes, because there are too many to read at once
 	Now       time.Time
 	Instances int
-	Retention time.Duration // for how long finished deliveries are kept whole by now, in the partition that keeps them least long
-	Lanes     []LaneState   // the 50 with the most waiting, those that are paused first
+	Retention time.Duration // the time that finished deliveries are kept whole now, in the partition that keeps them shortest
+	Lanes     []LaneState   // the 50 with the most waiting deliveries, paused ones first
 	Store     StoreInfo
 }
 
 // Standing is the stored state of a message that was published again.
 type Standing struct {
-	Result     Result    // Duplicate; Conflict: only another message of its id; 0: none
+	Result     Result    // Duplicate; Conflict: another message has its id; 0: none
 	CreatedAt  time.Time // of the first one
 	Deliveries []Delivery
 	Err        error // of a partition that did not report it

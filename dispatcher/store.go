@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Tristate is a property that a store may keep to itself: managed kinds hide much
-// of what a server of one's own tells.
+// Tristate is a property of a store that may be unknown, because managed stores hide many of
+// their settings.
 type Tristate uint8
 
-// The answers to a question about a store. The zero value is Unknown.
+// The values of a Tristate. The zero value is Unknown.
 const (
 	Unknown Tristate = iota
 	Yes
 	No
 )
 
-// String is yes, no or unknown.
+// String returns yes, no or unknown.
 func (k Tristate) String() string {
 	switch k {
 	case Yes:
@@ -29,54 +29,55 @@ func (k Tristate) String() string {
 	return "unknown"
 }
 
-// Check is one thing that a store should be able to, or should be set to.
+// Check is an ability or a setting that a store should have.
 type Check struct {
 	Name   string // stable, such as eviction
 	Holds  Tristate
-	Needed bool   // No is a reason not to use the store
-	Detail string // in plain words: what was found, and the cure
+	Needed bool   // No: do not use the store
+	Detail string // the finding and the cure, in plain words
 }
 
-// What a store forgets when the host of its master dies without warning.
+// The data that a store loses when the host of its master dies without warning.
 const (
-	LosesNothing       = "nothing"        // of what was acknowledged
-	LosesLastSecond    = "last_second"    // what is not on the disk yet: appendfsync everysec
-	LosesUnreplicated  = "unreplicated"   // what too few replicas have, where as many die as were waited for
+	LosesNothing       = "nothing"        // no acknowledged write
+	LosesLastSecond    = "last_second"    // writes that are not on the disk yet: appendfsync everysec
+	LosesUnreplicated  = "unreplicated"   // writes that too few replicas have, if as many die as a publish waits for
 	LosesSinceSnapshot = "since_snapshot" // no append-only file
-	LosesEverything    = "everything"     // it keeps nothing but memory
+	LosesEverything    = "everything"     // its data are only in memory
 	LosesUnknown       = "unknown"
 )
 
-// Losses lists all of them.
+// Losses lists all Loses words.
 var Losses = []string{LosesNothing, LosesLastSecond, LosesUnreplicated, LosesSinceSnapshot, LosesEverything, LosesUnknown}
 
-// StoreModes are the ways in which a store is set up.
+// StoreModes lists the ways to set up a store.
 var StoreModes = []string{"single", "cluster", "sentinel"}
 
-// StoreInfo is what the store says of itself; a nil pointer means that it does not tell.
+// StoreInfo is the report of a store about itself. A pointer is nil if the store does not report
+// the value.
 type StoreInfo struct {
 	Kind       string // redis, valkey, miniredis, unknown
 	Version    string
 	Mode       string // one of StoreModes
-	Nodes      int    // masters that hold partitions; 1 unless in a cluster
+	Nodes      int    // masters with partitions; 1 unless in a cluster
 	UsedBytes  *int64 // of the fullest master
 	MaxBytes   *int64 // of the same; 0: no limit
 	AppendOnly *bool
 	Fsync      string // appendfsync; empty: unknown
 	Eviction   string // maxmemory-policy; empty: unknown
 
-	Durability Durability // what a publish waits for
-	Durable    Tristate   // whether that holds now
+	Durability Durability // the writes that a publish waits for
+	Durable    Tristate   // whether the store keeps this promise now
 	Loses      string     // one of the Loses words
-	Emptied    *Emptied   // what it lost, and was neither restored nor given up; nil: nothing
+	Emptied    *Emptied   // the lost data that were neither restored nor given up; nil: none
 	Checks     []Check
 }
 
-// Durability is what an acknowledged publish has waited for. The zero value
-// waits for the store's memory only.
+// Durability says which writes a publish waits for before it is acknowledged. The zero value
+// waits only for the store's memory.
 type Durability struct {
 	Fsync    bool // the disk of the store's master
-	Replicas int  // so many replicas' memory
+	Replicas int  // the number of replicas that have it in memory
 }
 
 // ParseDurability reads none, fsync or replicas:<n> with an n from 1 to 9.
@@ -95,10 +96,10 @@ func ParseDurability(text string) (Durability, error) {
 	return Durability{}, fmt.Errorf("%q is not none, fsync or replicas:<1 to 9>", text)
 }
 
-// Waits reports whether a publish has to wait for more than the store's answer.
+// Waits reports whether a publish waits for more than the store's response.
 func (d Durability) Waits() bool { return d != Durability{} }
 
-// String is what ParseDurability reads.
+// String returns the text that ParseDurability reads.
 func (d Durability) String() string {
 	switch {
 	case d.Fsync:
@@ -109,20 +110,20 @@ func (d Durability) String() string {
 	return "none"
 }
 
-// Emptied is what of a project's data a store lost, until they are restored or given up. It
-// is an error, and an ErrUnavailable: what needs these data is refused.
+// Emptied is the part of a project's data that a store lost, until it is restored or given up. It
+// is an error, and an ErrUnavailable: calls that need these data are refused.
 type Emptied struct {
 	Home       bool  // the endpoints, links and jobs
-	Partitions []int // whose deliveries are lost
-	Archived   bool  // an archive has what was kept
+	Partitions []int // partitions whose deliveries are lost
+	Archived   bool  // an archive has the data
 }
 
-// Has reports whether a partition is among them. A nil Emptied has none.
+// Has reports whether a partition is one of them. A nil Emptied has none.
 func (e *Emptied) Has(partition int) bool {
 	return e != nil && slices.Contains(e.Partitions, partition)
 }
 
-// Error says what was lost, and the cure.
+// Error returns the lost data and the cure.
 func (e *Emptied) Error() string {
 	return "the store lost " + e.lost() + ": " + e.Cure()
 }
@@ -142,7 +143,7 @@ func (e *Emptied) lost() string {
 	}
 }
 
-// Cure is what a person does about it.
+// Cure returns the commands that end this state.
 func (e *Emptied) Cure() string {
 	if e.Archived {
 		return "hookladder restore brings back what is archived, hookladder doctor --accept-loss --discard-archive gives it up"
@@ -150,5 +151,5 @@ func (e *Emptied) Cure() string {
 	return "there is no archive to restore it from; hookladder doctor --accept-loss gives it up, and publishing continues"
 }
 
-// Unwrap makes it an ErrUnavailable.
+// Unwrap returns ErrUnavailable.
 func (e *Emptied) Unwrap() error { return ErrUnavailable }

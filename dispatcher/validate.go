@@ -18,7 +18,7 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Limits of a message. The contract names each of these numbers.
+// The limits of a message. The contract names each of these numbers.
 const (
 	maxID          = 128
 	maxTopic       = 128
@@ -31,37 +31,37 @@ const (
 	maxTimeout     = 60 * time.Second
 	maxHandling    = time.Hour // as maxTimeout, of a message to a queue
 
-	// MaxHeaders is how many headers of its own a message or an endpoint may have.
+	// MaxHeaders is the highest number of headers of a message or an endpoint.
 	MaxHeaders = 20
 
-	// maxDelay is the longest delay, and maxAhead how far ahead the time of a first
-	// attempt may be: a year from now, and a leap year at that.
+	// maxDelay is the longest delay. maxAhead is the latest time of a first attempt: a year from
+	// now, with a leap day.
 	maxDelay = ladder.MaxDuration
 	maxAhead = 366 * 24 * time.Hour
 )
 
-// TestTopic is the topic of a message that only tries an endpoint.
+// TestTopic is the topic of a message that tests an endpoint.
 const TestTopic = ownTopics + "test"
 
-// ownTopics begins the topics of messages that Hookladder itself publishes. No
-// caller may use one: a receiver takes them for ours.
+// ownTopics is the prefix of topics that Hookladder itself publishes. Callers may not use it,
+// because receivers trust these topics.
 const ownTopics = "hookladder."
 
 // Policy has the limits of messages and endpoints.
 type Policy struct {
-	MaxBody   int                  // bytes of a message's body; 0: no bound
-	Unsigned  bool                 // there is no secret for bare URLs, so none is taken
+	MaxBody   int                  // bytes of a message's body; 0: no limit
+	Unsigned  bool                 // there is no secret for bare URLs, so none is accepted
 	HTTPSOnly bool                 // plain http is refused
-	CheckURL  func(*url.URL) error // says why a literal address may not be called; nil: all may
+	CheckURL  func(*url.URL) error // returns an error if a literal address may not be called; nil: all may
 	Now       func() time.Time     // nil: time.Now
 
 	CheckLinkURL func(*url.URL) error // CheckURL of URLs that a link sets
-	Passed       *Passed              // remembers URLs that may be called; nil: each is looked at anew
+	Passed       *Passed              // caches URLs that may be called; nil: each is checked again
 
 	HeaderPrefix HeaderPrefix // of our own headers, which no message may set
 }
 
-// OfLink is the policy for URLs and headers that a link sets.
+// OfLink returns the policy for URLs and headers that a link sets.
 func (l Policy) OfLink() Policy {
 	l.CheckURL, l.Passed = l.CheckLinkURL, nil
 	return l
@@ -90,7 +90,7 @@ func (f *faults) check(path string, err error) {
 	}
 }
 
-// checkURL is all that a URL must pass to be published or registered.
+// checkURL applies all checks of a URL that is published or registered.
 func (l Policy) checkURL(raw string) error {
 	if l.Passed == nil {
 		return l.parseURL(raw)
@@ -120,7 +120,7 @@ func (l Policy) parseURL(raw string) error {
 	return nil
 }
 
-// checkSubject says why a text may not be a message's subject, or nothing.
+// checkSubject returns an error if a text may not be a message's subject.
 func checkSubject(s string) error {
 	if utf8.RuneCountInString(s) > maxSubject || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
 		return errors.New("must be at most 128 characters, none of them a control one")
@@ -131,22 +131,22 @@ func checkSubject(s string) error {
 // ValidSubject reports whether a text may be a message's subject.
 func ValidSubject(s string) bool { return s != "" && checkSubject(s) == nil }
 
-// ValidID reports whether s may be a message's id: 1 to 128 of A-Za-z0-9_-.
-// There is no dot in it, since the signed text is id.timestamp.body, and
-// nothing that means something in a key of the store.
+// ValidID reports whether s may be a message's id: 1 to 128 of A-Za-z0-9_-. A dot is invalid
+// because the signed text is id.timestamp.body. So are characters with a meaning in the store's
+// keys.
 func ValidID(s string) bool {
 	return len(s) <= maxID && fields.IsWord(s)
 }
 
-// entropy makes ULIDs of one millisecond ascend, over all callers. Its random part
-// can't be guessed, since ids are in URLs.
+// entropy makes ULIDs of one millisecond ascend, for all callers. Its random part can't be
+// guessed, because ids are in URLs.
 var entropy = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 
-// NewID makes an id for a message without one: msg_ and a ULID.
+// NewID returns a new id for a message: msg_ and a ULID.
 func NewID() string {
 	now := ulid.Timestamp(time.Now())
 	id, err := ulid.New(now, entropy)
-	if err != nil { // the random part overflowed within this millisecond: take another
+	if err != nil { // the random part overflowed in this millisecond: use another
 		id = ulid.MustNew(now, rand.Reader)
 	}
 	b := make([]byte, 4, 4+ulid.EncodedSize)
@@ -156,8 +156,8 @@ func NewID() string {
 	return string(b)
 }
 
-// ValidTopic reports whether s is a topic: words of A-Za-z0-9_- with dots
-// between, at most 128 bytes.
+// ValidTopic reports whether s is a topic: words of A-Za-z0-9_-, separated by dots, at most 128
+// bytes.
 func ValidTopic(s string) bool {
 	if len(s) > maxTopic {
 		return false
@@ -188,8 +188,8 @@ func ValidTenant(s string) bool {
 	return true
 }
 
-// ValidLane reports whether s may name a lane: 1 to 16 of A-Za-z0-9_-, and of a
-// queue also . and ~.
+// ValidLane reports whether s may be a lane: 1 to 16 of A-Za-z0-9_-. The lane of a queue may also
+// have . and ~.
 func ValidLane(s string) bool {
 	if Lane(s).IsQueue() {
 		s = strings.NewReplacer(".", "-", "~", "-").Replace(s)
@@ -200,16 +200,16 @@ func ValidLane(s string) bool {
 // maxQueue is the longest name of a queue, in bytes.
 const maxQueue = 64
 
-// ValidQueue reports whether s may name a queue: 1 to 64 of A-Za-z0-9_.- that do not
-// begin as a lane does.
+// ValidQueue reports whether s may be the name of a queue: 1 to 64 of A-Za-z0-9_.- without the
+// prefix of a lane.
 func ValidQueue(s string) bool {
 	return len(s) <= maxQueue && lanePrefix(s) == "" && fields.IsWord(strings.ReplaceAll(s, ".", "-"))
 }
 
-// checkContentType accepts a media type that is valid in a header.
+// checkContentType returns an error unless s is a media type that is valid in a header.
 func checkContentType(s string) error {
 	switch {
-	case s == "application/json": // most have it, so they are spared the parser
+	case s == "application/json": // the most common type needs no parser
 		return nil
 	case s == "":
 		return fmt.Errorf("is needed")
@@ -238,13 +238,13 @@ func printable(s string) bool {
 	return true
 }
 
-// leastDigits is how many digits are a number by which people call a subject.
+// leastDigits is the least number of digits in a number that identifies a subject.
 const leastDigits = 3
 
-// SubjectToken is the part of a subject that a search compares: 8713, #8713 and ORDER 8713
-// find order_8713. It is in lower case. Other characters than letters and digits divide the
-// subject, and the token is the last part with three or more digits. Without one it is the
-// last with a digit, and without that the whole subject.
+// SubjectToken returns the part of a subject that a search compares: 8713, #8713 and ORDER 8713
+// find order_8713. It is in lower case. Other characters than letters and digits separate parts.
+// The token is the last part with three or more digits, or else the last with a digit, or else
+// the whole subject.
 func SubjectToken(subject string) string {
 	lower := strings.ToLower(subject)
 	number, some := "", ""
@@ -273,7 +273,7 @@ func SubjectToken(subject string) string {
 	return lower
 }
 
-// SubjectLike reports whether a subject is found by one of these.
+// SubjectLike reports whether one of these finds the subject.
 func SubjectLike(these []string, subject string) bool {
 	token := SubjectToken(subject)
 	return subject != "" && slices.ContainsFunc(these, func(s string) bool { return SubjectToken(s) == token })

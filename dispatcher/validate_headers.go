@@ -12,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// ownHeaders are the names that no message may set, in lower case: headers that frame a
-// request, headers of one hop, and headers that we set.
+// ownHeaders are the names that no message may set, in lower case: headers that frame a request,
+// hop-by-hop headers, and headers that Hookladder sets.
 var ownHeaders = map[string]string{
 	"host":                "the URL names the host",
 	"content-length":      "the body has it",
@@ -34,8 +34,8 @@ var ownHeaders = map[string]string{
 	"x-hub-signature-256": "it is ours",
 }
 
-// forgedHeaders are names that describe another request than the one that came, in
-// lower case. Receivers believe them, since a proxy before them sets or removes them.
+// forgedHeaders are names that describe another request than this one, in lower case. Receivers
+// trust them because a proxy before them sets or removes them.
 // TestHeadersThatForgeTheWayAreRefused has the documents that list them.
 var forgedHeaders = map[string]string{
 	"forwarded":     "it is for proxies",
@@ -63,25 +63,24 @@ var forgedHeaders = map[string]string{
 	"x-real-ip":           "proxies name the client in it",
 }
 
-// ownPrefixes are beginnings of the names of both lists. Some libraries read svix-*
-// before webhook-*. A receiver behind Envoy trusts x-envoy-*, since Envoy removes
-// it from the requests of strangers.
+// ownPrefixes are prefixes of names in both lists. Some libraries read svix-* before webhook-*. A
+// receiver behind Envoy trusts x-envoy-* because Envoy removes it from external requests.
 var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-", "svix-", "x-forwarded-", "x-envoy-"}
 
 // HeaderPrefix is the prefix of the headers that describe an attempt. The zero value is
 // DefaultHeaderPrefix.
 type HeaderPrefix string
 
-// DefaultHeaderPrefix is reserved for us in any case.
+// DefaultHeaderPrefix is always reserved.
 const DefaultHeaderPrefix HeaderPrefix = "hookladder-"
 
 // headerEndings follow the prefix in the names of our headers.
 var headerEndings = []string{"topic", "attempt", "tenant", "resend"}
 
-// foreignPrefixes begin names that mean something to other software.
+// foreignPrefixes are prefixes with a meaning for other software.
 var foreignPrefixes = []string{"webhook-", "svix-", "proxy-", "content-", "sec-"}
 
-// ParseHeaderPrefix reads a prefix of 2 to 32 of a-z, 0-9 and -, with - at its end.
+// ParseHeaderPrefix parses a prefix: 2 to 32 of a-z, 0-9 and -, with - at its end.
 func ParseHeaderPrefix(text string) (HeaderPrefix, error) {
 	if len(text) < 2 || len(text) > 32 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || !strings.HasSuffix(text, "-") {
 		return "", errors.New("must be 2 to 32 of a-z, 0-9 and -, with - at its end")
@@ -98,7 +97,7 @@ func ParseHeaderPrefix(text string) (HeaderPrefix, error) {
 // them.
 type CallbackHeaders struct{ Topic, Attempt, Tenant, Resend string }
 
-// Headers are the names that begin with the prefix.
+// Headers returns the names that begin with the prefix.
 func (p HeaderPrefix) Headers() CallbackHeaders {
 	name := func(ending int) string {
 		return textproto.CanonicalMIMEHeaderKey(string(cmp.Or(p, DefaultHeaderPrefix)) + headerEndings[ending])
@@ -106,8 +105,8 @@ func (p HeaderPrefix) Headers() CallbackHeaders {
 	return CallbackHeaders{Topic: name(0), Attempt: name(1), Tenant: name(2), Resend: name(3)}
 }
 
-// CheckName says why a message or an endpoint may not set a header of this name
-// where our own headers begin with the prefix, or nothing.
+// CheckName returns an error if a message or an endpoint may not set a header of this name.
+// Hookladder's own headers begin with the prefix.
 func (p HeaderPrefix) CheckName(name string) error {
 	if err := CheckHeaderName(name); err != nil {
 		return err
@@ -118,8 +117,7 @@ func (p HeaderPrefix) CheckName(name string) error {
 	return nil
 }
 
-// CheckHeaderName says why a message or an endpoint may not set a header of
-// this name, or nothing.
+// CheckHeaderName returns an error if a message or an endpoint may not set a header of this name.
 func CheckHeaderName(name string) error {
 	if !isToken(name) {
 		return fmt.Errorf("is not a header's name: %s", fields.Clip(name))
@@ -136,7 +134,7 @@ func CheckHeaderName(name string) error {
 	return nil
 }
 
-// ReservedHeaders lists the names that no message and no endpoint may set, in order. A name
+// ReservedHeaders returns the names that no message and no endpoint may set, in order. A name
 // that ends with * covers all names with this prefix.
 func ReservedHeaders() []string {
 	names := slices.Concat(slices.Collect(maps.Keys(ownHeaders)), slices.Collect(maps.Keys(forgedHeaders)))
@@ -147,8 +145,8 @@ func ReservedHeaders() []string {
 	return names
 }
 
-// asRead is how a name may reach a receiver that gets it by way of CGI, WSGI or
-// the like: for them webhook_id, webhook.id and webhook-id are one name.
+// asRead returns the name as CGI, WSGI and similar interfaces read it. They treat webhook_id,
+// webhook.id and webhook-id as one name.
 func asRead(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -161,9 +159,9 @@ func asRead(name string) string {
 	}, name)
 }
 
-// CheckHeaderValue says why a header may not have this value, or nothing. A
-// value with a control character would fail when it is sent, and one with
-// space around it would be sent without.
+// CheckHeaderValue returns an error if a header may not have this value. A value with a control
+// character would fail when it is sent. A value with space around it would be sent without the
+// space.
 func CheckHeaderValue(value string) error {
 	for i := range len(value) {
 		if value[i] < ' ' || value[i] == 0x7f {
@@ -176,7 +174,7 @@ func CheckHeaderValue(value string) error {
 	return nil
 }
 
-// CheckUserAgent says why calls may not be made under this name, or nothing.
+// CheckUserAgent returns an error if calls may not use this name.
 func CheckUserAgent(text string) error {
 	if len(text) < 1 || len(text) > 256 || CheckHeaderValue(text) != nil || strings.ContainsFunc(text, func(r rune) bool { return r > '~' }) {
 		return errors.New("must be 1 to 256 printable ASCII characters")
@@ -191,7 +189,7 @@ func (f *faults) headers(hs []Header, prefix HeaderPrefix) {
 	}
 	if len(hs) > MaxHeaders {
 		f.add("$.headers", fmt.Sprintf("has %d headers, at most %d are taken", len(hs), MaxHeaders))
-		return // each of a thousand would be told apart otherwise
+		return // otherwise each of a thousand would be one error
 	}
 	size := 0
 	for i, h := range hs {
@@ -213,7 +211,7 @@ func (f *faults) headers(hs []Header, prefix HeaderPrefix) {
 	}
 }
 
-// headerPath is the path of a header in the message.
+// headerPath returns the path of a header in the message.
 func headerPath(name string) string {
 	if !isToken(name) {
 		return "$.headers"

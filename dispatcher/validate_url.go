@@ -23,9 +23,8 @@ var (
 	errPlain    = errors.New("must be https (HTTPS_ONLY)")
 )
 
-// ParseURL reads the URL of a destination. It takes less than url.Parse: only
-// what every client, proxy and log reads in one and the same way, so that
-// only the host that was checked is called.
+// ParseURL parses the URL of a destination. It accepts less than url.Parse: only URLs that every
+// client, proxy and log reads in the same way. So no other host than the checked one is called.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, fmt.Errorf("has %d bytes, at most %d are taken", len(raw), maxURL)
@@ -35,7 +34,7 @@ func ParseURL(raw string) (*url.URL, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		// url.Parse repeats the URL in its error, and it may hold a token.
+		// url.Parse returns the URL in its error, and it may contain a token.
 		return nil, errors.New("is not a URL")
 	}
 	switch {
@@ -55,7 +54,7 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkURLText refuses what parsers are known to read in different ways.
+// checkURLText refuses characters that parsers read in different ways.
 func checkURLText(raw string) error {
 	foreign := false
 	for i := range len(raw) {
@@ -85,7 +84,7 @@ func checkURLText(raw string) error {
 	return nil
 }
 
-// authority is the part of a URL that names user, host and port.
+// authority returns the part of a URL with user, host and port.
 func authority(raw string) string {
 	_, rest, ok := strings.Cut(raw, "//")
 	if !ok {
@@ -97,8 +96,8 @@ func authority(raw string) string {
 	return rest
 }
 
-// checkPort accepts 1 to 65535 without leading zeros, or no port, because a port in two forms
-// would have two lanes.
+// checkPort accepts 1 to 65535 without leading zeros, or no port. A port in two forms would have
+// two lanes.
 func checkPort(u *url.URL) error {
 	port := u.Port()
 	if port == "" {
@@ -114,7 +113,7 @@ func checkPort(u *url.URL) error {
 	return nil
 }
 
-// checkHost takes a name or an address in its usual form.
+// checkHost accepts a name or an address in its usual form.
 func checkHost(u *url.URL) error {
 	host := u.Hostname()
 	if strings.HasPrefix(u.Host, "[") {
@@ -138,8 +137,8 @@ func checkHost(u *url.URL) error {
 			return errors.New("has a host with other characters than letters, digits, dots and dashes")
 		}
 	}
-	// Some resolvers read 127.1, 0x7f.1 and 2130706433 as addresses, others as
-	// names: a name never ends with a number.
+	// Some resolvers read 127.1, 0x7f.1 and 2130706433 as addresses, others as names. A valid
+	// name never ends with a number.
 	if numeric(last) {
 		if _, err := netip.ParseAddr(host); err != nil {
 			return errors.New("has a host that looks like an address but is none: write four decimal numbers")
@@ -153,7 +152,7 @@ func checkHost(u *url.URL) error {
 func checkIPv6(host string) error {
 	a, err := netip.ParseAddr(host)
 	switch {
-	case err != nil: // url.Parse takes nothing but an IPv6 address
+	case err != nil: // url.Parse accepts only an IPv6 address here
 		return errors.New("is not a URL")
 	case a.Is4In6():
 		return fmt.Errorf("is an IPv4-mapped IPv6 address: write %s", a.Unmap())
@@ -173,13 +172,13 @@ func numeric(label string) bool {
 	return ok && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
-// mostPassed bounds the memory; beyond it everything is forgotten at once, which
-// costs one more parsing for each.
+// mostPassed limits the memory of the cache. A full cache is cleared at once, which costs one
+// more parse of each URL.
 const mostPassed = 10_000
 
-// Passed remembers URLs that passed all limits of one Policy, which must not change.
-// Most messages go where others went, and parsing a URL and judging its host is the
-// most expensive part of validating a message.
+// Passed caches URLs that passed all limits of one Policy, which must not change. Most messages
+// go to known URLs, and the check of a URL and its host is the most expensive part of the
+// validation.
 type Passed struct {
 	mu    sync.RWMutex // guards known
 	known map[string]struct{}
@@ -192,7 +191,7 @@ func (p *Passed) has(raw string) bool {
 	return ok
 }
 
-// add remembers a URL.
+// add caches a URL.
 func (p *Passed) add(raw string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,7 +2,7 @@ package dispatcher
 
 import "github.com/hookladder/hookladder/signer"
 
-// A word of a closed list, with a clause for people.
+// A word is a member of a closed list, with a clause for people.
 type word[T ~string] struct {
 	word  T
 	means string
@@ -36,14 +36,14 @@ var (
 	LaneKinds     = []string{"pull"}
 )
 
-// TestOutcomes are the outcomes of a test message, and TakerOutcomes those that a taker may
-// report.
+// TestOutcomes are the outcomes of a test message. TakerOutcomes are the outcomes that a taker
+// may report.
 var (
 	TestOutcomes  = []string{"delivered", "failed"}
 	TakerOutcomes = []string{Delivered.String(), Retry.String(), Dead.String(), "extend"}
 )
 
-// StreamEnds are the reasons why the server ends a stream of events.
+// StreamEnds lists the reasons why the server ends a stream of events.
 var StreamEnds = []string{"slow", "stopping", "key", "busy"}
 
 // WordLists returns all closed lists of the API by name. The tag words of package wire has

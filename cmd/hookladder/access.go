@@ -217,7 +217,7 @@ func printFresh(cmd *cobra.Command, name string) error {
 	}
 	secret := scheme.NewSecret()
 	fmt.Fprintln(cmd.OutOrStdout(), secret.Reveal())
-	if public, ok := secret.PublicKey(); ok { // not to the output, which may go into a file
+	if public, ok := secret.PublicKey(); ok { // not to stdout, which may go into a file
 		fmt.Fprintf(cmd.ErrOrStderr(), "its public key is %s\n", public)
 	}
 	return nil
@@ -240,7 +240,7 @@ func printDerived(cmd *cobra.Command, tenant string, vars map[string]string) err
 	return nil
 }
 
-// signingSecrets reads the secrets of the environment as the dispatcher does.
+// signingSecrets returns the secrets of the environment, parsed as by the dispatcher.
 func signingSecrets(vars map[string]string) ([]signer.Secret, error) {
 	only := map[string]string{}
 	for _, name := range []string{"SIGNING_SECRET", "SIGNING_SECRET_FILE"} {

@@ -27,14 +27,14 @@ import (
 type apiCall[T any] struct {
 	do   func(cmd *cobra.Command, c *client.Client, args []string) (T, error)
 	text func(out io.Writer, answer T)
-	json func(out io.Writer, answer T) error                   // nil: the answer as it is
-	then func(cmd *cobra.Command, answer T, asJSON bool) error // runs after the answer was printed; may be nil
+	json func(out io.Writer, answer T) error                   // nil: print the response unchanged
+	then func(cmd *cobra.Command, answer T, asJSON bool) error // runs after the response was printed; may be nil
 
 	page *pageFlags             // of a list; nil for other calls
 	next func(answer T) *string // returns the cursor of the next page; nil for other calls
 }
 
-// on makes cmd run the call, and gives cmd its flags.
+// on makes cmd run the call, and adds the call's flags to cmd.
 func (a apiCall[T]) on(cmd *cobra.Command, s world) *cobra.Command {
 	var to clientFlags
 	var asJSON bool
@@ -55,7 +55,7 @@ func (a apiCall[T]) on(cmd *cobra.Command, s world) *cobra.Command {
 				return err
 			}
 		}
-		if a.next != nil && !asJSON { // JSON has the cursor itself
+		if a.next != nil && !asJSON { // the JSON has the cursor
 			printNext(cmd.ErrOrStderr(), a.next(answer))
 		}
 		return nil
@@ -89,8 +89,8 @@ type clientFlags struct {
 	repeats client.Repeats // none: commandRepeats
 }
 
-// add adds the flags to cmd. There is no flag for the key itself, because it would appear
-// in the list of processes and in the shell's history.
+// add adds the flags to cmd. There is no flag for the key itself, because it would appear in the
+// list of processes and in the shell's history.
 func (c *clientFlags) add(cmd *cobra.Command, s world) {
 	c.vars = s.vars()
 	cmd.Flags().StringVar(&c.server, "server", "",
@@ -98,13 +98,13 @@ func (c *clientFlags) add(cmd *cobra.Command, s world) {
 	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a file with the API key (default: the key in HOOKLADDER_KEY)")
 }
 
-// commandRepeats retry during a short outage. After that the command reports the error.
+// commandRepeats are the retries during a short outage. After them the command reports the error.
 var commandRepeats = client.Repeats{Tries: 3, Within: 5 * time.Second}
 
-// client creates a client from the flags and the environment.
+// client returns a client with the flags and the environment.
 func (c *clientFlags) client() (*client.Client, error) { return c.clientAt(localServer) }
 
-// clientAt does the same with another default than this host's API.
+// clientAt returns a client with another default than this host's API.
 func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error)) (*client.Client, error) {
 	server := cmp.Or(c.server, c.vars["HOOKLADDER_URL"])
 	if server == "" {
@@ -128,7 +128,7 @@ func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error
 	return made, nil
 }
 
-// localServer is the URL of a Hookladder on this host with the same environment.
+// localServer returns the URL of a Hookladder on this host with the same environment.
 func localServer(vars map[string]string) (string, error) {
 	listen := vars["LISTEN"]
 	switch {
@@ -140,8 +140,8 @@ func localServer(vars map[string]string) (string, error) {
 	return thisHost(listen), nil
 }
 
-// healthServer is the URL of its health checks, which it may serve without an API. So a
-// health check inside a container needs no flag.
+// healthServer returns the URL of the health checks, because a process may serve them without an
+// API. So a health check inside a container needs no flag.
 func healthServer(vars map[string]string) (string, error) {
 	switch {
 	case vars["LISTEN"] != settings.ListenOff:
@@ -152,7 +152,7 @@ func healthServer(vars map[string]string) (string, error) {
 	return thisHost(vars["METRICS_LISTEN"]), nil
 }
 
-// thisHost is the URL of a process on this host with that listening address.
+// thisHost returns the URL of a process on this host with that listening address.
 func thisHost(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -164,8 +164,8 @@ func thisHost(listen string) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// Limits of one command. It prints all entries together, so it keeps them in memory, some
-// KiB each. A filter that matches little returns short pages.
+// The limits of one command. It keeps all entries in memory, some KiB each, because it prints
+// them together. A filter with few matches returns short pages.
 const (
 	mostListed  = 100_000
 	mostPages   = 1000
@@ -188,8 +188,8 @@ func (p *pageFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.cursor, "cursor", "", "the cursor of the next page, as the previous page printed it")
 }
 
-// read reads pages until they have as many entries as the limit, or there are no more.
-// readPage returns how many entries a page has, and the cursor of the next page.
+// read reads pages until they have as many entries as the limit, or there are no more. readPage
+// returns the number of entries of a page, and the cursor of the next page.
 func (p *pageFlags) read(readPage func(limit int, cursor string) (entries int, next *string, err error)) error {
 	if p.limit < 1 || p.limit > mostListed {
 		return usagef("--limit must be 1 to %d", mostListed)
@@ -205,7 +205,7 @@ func (p *pageFlags) read(readPage func(limit int, cursor string) (entries int, n
 	})
 }
 
-// eachPage reads all pages from a cursor on. readPage returns the cursor of the next page.
+// eachPage reads all pages, starting at a cursor. readPage returns the cursor of the next page.
 func eachPage(cursor string, readPage func(cursor string) (next *string, err error)) error {
 	for {
 		next, err := readPage(cursor)
@@ -216,7 +216,7 @@ func eachPage(cursor string, readPage func(cursor string) (next *string, err err
 	}
 }
 
-// printNext says how to list the next page. Commands print it to standard error, because it
+// printNext prints the command for the next page. It prints to standard error, because this line
 // is not part of the list.
 func printNext(out io.Writer, next *string) {
 	if next != nil {
@@ -239,7 +239,7 @@ func (f *spanFlags) read() (since, until time.Time, err error) {
 	return since, until, err
 }
 
-// timeFlag parses a time, or an age; empty: no time.
+// timeFlag returns the time of a flag, which has a time or an age; empty: no time.
 func timeFlag(name, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -254,8 +254,8 @@ func timeFlag(name, text string) (time.Time, error) {
 	return time.Now().Add(-ago), nil
 }
 
-// pingPatience is shorter than the usual timeout of a health check (5 s in the
-// Dockerfile). So the command prints the reason before it is killed.
+// pingPatience is shorter than the usual timeout of a health check (5 s in the Dockerfile). So
+// the command prints the reason before it is killed.
 const pingPatience = 4 * time.Second
 
 func newPing(s world) *cobra.Command {
@@ -308,7 +308,7 @@ With a key that has the scope read, it prints the store and the paused lanes.
 	return cmd
 }
 
-// pausedText has a line for each paused lane; empty: no lane is paused.
+// pausedText returns a line for each paused lane; empty: no lane is paused.
 func pausedText(ready wire.Ready) string {
 	var b strings.Builder
 	for _, l := range ready.Paused {

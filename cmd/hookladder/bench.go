@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// benchRuns is the number of runs of a median: the fewest that show how much the machine's
-// speed varies.
+// benchRuns is the number of runs of a median: the fewest that show how much the machine's speed
+// varies.
 const benchRuns = 5
 
 func newBench(s world) *cobra.Command {
@@ -73,7 +73,7 @@ Parts:
 	return cmd
 }
 
-// benchParts lists the parts.
+// benchParts returns the list of parts.
 func benchParts() string {
 	text := &strings.Builder{}
 	for _, part := range bench.Parts() {
@@ -92,7 +92,7 @@ func runBench(cmd *cobra.Command, o bench.Options, file string) (err error) {
 		return r.JSON(cmd.OutOrStdout())
 	}
 	var figures io.Writer = io.Discard
-	if file != "" { // before the long wait, since it may fail
+	if file != "" { // before the long wait, because it may fail
 		f, err := os.Create(file)
 		if err != nil {
 			return fmt.Errorf("write the figures: %w", err)
@@ -107,7 +107,8 @@ func runBench(cmd *cobra.Command, o bench.Options, file string) (err error) {
 	return errors.Join(r.JSON(figures), r.Table(cmd.OutOrStdout()))
 }
 
-// newBenchReceiver is the receiver of bench, which starts it as its own process.
+// newBenchReceiver returns the command of bench's receiver, which bench starts as its own
+// process.
 func newBenchReceiver(s world) *cobra.Command {
 	return &cobra.Command{
 		Use:     "receiver",

@@ -70,7 +70,7 @@ func behindCommas(complete cobra.CompletionFunc) cobra.CompletionFunc {
 
 func register(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
-		panic(err) // there is no such flag, or it was registered before
+		panic(err) // the flag is missing, or was registered before
 	}
 }
 
@@ -97,7 +97,7 @@ func (s world) complete(cmd *cobra.Command) {
 		case strings.HasSuffix(f.Name, "file"):
 			register(cmd, f.Name, oneOfFiles)
 		default:
-			completes(cmd, f.Name) // else a shell would complete files
+			completes(cmd, f.Name) // otherwise a shell would complete files
 		}
 	})
 	for _, below := range cmd.Commands() {
@@ -105,7 +105,7 @@ func (s world) complete(cmd *cobra.Command) {
 	}
 }
 
-// completions are the functions for flags, by name, and of arguments, by their name in Use.
+// completions returns the functions for flags, by name, and for arguments, by their name in Use.
 func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) {
 	unfinished := texts(dispatcher.StatusScheduled, dispatcher.StatusReady, dispatcher.StatusInFlight, dispatcher.StatusRetrying)
 	messages, destinations, endpoints := s.asks(completion.Messages()), s.asks(completion.Destinations()), s.asks(completion.Endpoints())
@@ -150,7 +150,7 @@ func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) 
 	return flags, arguments
 }
 
-// oneOf completes fixed words.
+// oneOf returns a completion of fixed words.
 func oneOf(words ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, word string) (found []string, _ cobra.ShellCompDirective) {
 		for _, w := range words {
@@ -167,7 +167,8 @@ func oneOfFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDire
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// asks completes data of the server. Commands that call no server complete nothing.
+// asks returns a completion that queries the server. Commands that call no server complete
+// nothing.
 func (s world) asks(from completion.Source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, word string) (found []string, _ cobra.ShellCompDirective) {
 		server, keyFile := cmd.Flags().Lookup("server"), cmd.Flags().Lookup("key-file")
@@ -176,7 +177,7 @@ func (s world) asks(from completion.Source) cobra.CompletionFunc {
 		}
 		to := clientFlags{
 			vars: s.vars(), server: server.Value.String(), keyFile: keyFile.Value.String(),
-			repeats: client.Repeats{Tries: 1}, // the person presses Tab again
+			repeats: client.Repeats{Tries: 1}, // no retry, because the person presses Tab again
 		}
 		for _, w := range completion.Ask(cmd.Context(), to.client, from, word) {
 			found = append(found, cobra.CompletionWithDesc(w.Text, w.Says))
@@ -188,13 +189,13 @@ func (s world) asks(from completion.Source) cobra.CompletionFunc {
 // anyReason lists the reasons of death in a help text.
 var anyReason = anyOf(dispatcher.DeadReasons)
 
-// anyOf lists words in a help text: a, b or c.
+// anyOf returns words for a help text: a, b or c.
 func anyOf[T ~string](words []T) string {
 	plain, last := texts(words...), len(words)-1
 	return strings.Join(plain[:last], ", ") + " or " + plain[last]
 }
 
-// texts converts words to strings.
+// texts returns words as strings.
 func texts[T ~string](words ...T) []string {
 	plain := make([]string, len(words))
 	for i, w := range words {

@@ -64,7 +64,7 @@ func printSettings(out io.Writer, found []settings.Found) error {
 	return err
 }
 
-// shown is a value without its secret parts.
+// shown returns a value without its secret parts.
 func shown(c settings.Found) string {
 	switch {
 	case c.Value == "":
@@ -77,8 +77,8 @@ func shown(c settings.Found) string {
 	return c.Short()
 }
 
-// redactedURL is the URL of a store or a proxy without user, password and query, because
-// the query may have a token.
+// redactedURL returns the URL of a store or a proxy without user, password and query, because the
+// query may have a token.
 func redactedURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -98,7 +98,7 @@ func warn(out io.Writer, from settings.Sources) {
 	}
 }
 
-// storeOptions are the options of a command that needs a durable store. Its error ends with
+// storeOptions returns the options of a command that needs a durable store. Its error ends with
 // cure.
 func storeOptions(cmd *cobra.Command, read settings.Settings, found []settings.Found, cure string) (app.Options, error) {
 	if read.RedisURL == "" && read.DataDir == "" {
@@ -109,7 +109,7 @@ func storeOptions(cmd *cobra.Command, read settings.Settings, found []settings.F
 	return o, nil
 }
 
-// options are the settings as options of the process.
+// options returns the settings as options of the process.
 func options(s settings.Settings, found []settings.Found) app.Options {
 	listen := listenAddr(s, found)
 	if listen == settings.ListenOff {
@@ -156,7 +156,7 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 	}
 }
 
-// engineOf are the options of the engine.
+// engineOf returns the options of the engine.
 func engineOf(s settings.Settings) app.EngineOptions {
 	return app.EngineOptions{
 		Secrets:      s.SigningSecret,
@@ -180,7 +180,7 @@ func engineOf(s settings.Settings) app.EngineOptions {
 	}
 }
 
-// consoleOf are the options of the console.
+// consoleOf returns the options of the console.
 func consoleOf(s settings.Settings, found []settings.Found) app.ConsoleOptions {
 	list := make([]app.Setting, len(found))
 	for i, f := range found {
@@ -196,7 +196,7 @@ func consoleOf(s settings.Settings, found []settings.Found) app.ConsoleOptions {
 	}
 }
 
-// keepOf limits how long, and how many, finished deliveries are stored.
+// keepOf returns the limits of the age and the number of finished deliveries in the store.
 func keepOf(s settings.Settings) dispatcher.Keep {
 	return dispatcher.Keep{
 		Finished:    s.Retention,
@@ -208,7 +208,7 @@ func keepOf(s settings.Settings) dispatcher.Keep {
 	}
 }
 
-// listenAddr is LISTEN, or else PORT.
+// listenAddr returns LISTEN, or else PORT.
 func listenAddr(s settings.Settings, found []settings.Found) string {
 	var listen settings.Found
 	for _, c := range found {
@@ -223,7 +223,7 @@ func listenAddr(s settings.Settings, found []settings.Found) string {
 	return cmp.Or(s.Listen, listen.Default)
 }
 
-// newLog creates the logger of LOG_LEVEL and LOG_FORMAT. At a terminal the default is text.
+// newLog returns the logger of LOG_LEVEL and LOG_FORMAT. At a terminal the default is text.
 func newLog(s settings.Settings, found []settings.Found, out io.Writer) *slog.Logger {
 	text := s.LogFormat == "text"
 	for _, c := range found {
@@ -249,7 +249,7 @@ type renewing struct {
 	log     *slog.Logger
 }
 
-// newRenewing stores the hashes of the keys that were read at the start.
+// newRenewing returns a renewing with the hashes of the keys that were read at the start.
 func newRenewing(from settings.Sources, found []settings.Found, log *slog.Logger) *renewing {
 	r := &renewing{environ: map[string]string{}, log: log}
 	for _, name := range renewable {
@@ -302,7 +302,7 @@ func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 	select {
 	case <-ctx.Done():
 		return
-	case renewals <- renewal: // a process that waits for its store receives none
+	case renewals <- renewal: // a process that waits for its store does not receive
 	}
 	if err := <-renewal.Done; err != nil {
 		r.stay(err)
@@ -316,7 +316,7 @@ func (r *renewing) stay(err error) {
 	r.log.Error("SIGHUP: the files of keys can't be used, so the keys stay as they were", "err", err)
 }
 
-// sums are hashes of the values, so the values themselves are not stored.
+// sums returns hashes of the values, because the values themselves must not stay in memory.
 func (r *renewing) sums(found []settings.Found) map[string][sha256.Size]byte {
 	sums := map[string][sha256.Size]byte{}
 	for _, c := range found {

@@ -88,7 +88,7 @@ interrupted, and their deliveries are retried.`,
 	return cmd
 }
 
-// checkConsume checks the flags that have bounds.
+// checkConsume returns an error if a flag is out of range.
 func checkConsume(l *pull.Loop, timeout time.Duration) error {
 	switch {
 	case l.Workers < 1 || l.Workers > 100:
@@ -103,14 +103,14 @@ func checkConsume(l *pull.Loop, timeout time.Duration) error {
 	return nil
 }
 
-// sayer prints messages for people, with control characters escaped.
+// sayer returns a function that prints messages for people, with control characters escaped.
 func sayer(out io.Writer) func(format string, args ...any) {
 	return func(format string, args ...any) {
 		fmt.Fprintln(out, "hookladder: "+term.Visible(fmt.Sprintf(format, args...)))
 	}
 }
 
-// printer is a handler that prints each delivery.
+// printer returns a handler that prints each delivery.
 func printer(out io.Writer) pull.Handler {
 	return func(_ context.Context, d *wire.TakenDelivery) (wire.Settlement, error) {
 		text, err := d.Append(nil)
@@ -124,8 +124,8 @@ func printer(out io.Writer) pull.Handler {
 	}
 }
 
-// forwarding is hookladder listen with --forward-to. It takes the deliveries of an endpoint
-// of kind pull, so no server has to reach this machine.
+// forwarding is hookladder listen with --forward-to. It takes the deliveries of an endpoint of
+// kind pull, so no server has to reach this machine.
 type forwarding struct {
 	to       clientFlags
 	target   string
@@ -134,7 +134,7 @@ type forwarding struct {
 	tenant   string
 	fail     int
 	delay    time.Duration
-	status   int    // replaces the app's response; 0: does not
+	status   int    // replaces the app's response; 0: does not replace it
 	secret   string // of a created endpoint
 	fresh    bool   // the server created the secret
 }
@@ -157,7 +157,7 @@ var (
 	receiverFlags = []string{"addr", "signature", "save"}
 )
 
-// check checks the combination of the flags.
+// check returns an error if the flags exclude each other.
 func (f *forwarding) check(cmd *cobra.Command, status int) error {
 	wrong, why := forwardFlags, "needs --forward-to"
 	if f.target != "" {
@@ -188,7 +188,7 @@ func (f *forwarding) check(cmd *cobra.Command, status int) error {
 	return nil
 }
 
-// forwardWithin is the time limit for an app's response.
+// forwardWithin is the timeout of an app's response.
 const forwardWithin = 30 * time.Second
 
 // run forwards until ctx ends, or q is pressed. secret is for a created endpoint; empty:
@@ -200,8 +200,8 @@ func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 	}
 	ctx, quit := context.WithCancel(cmd.Context())
 	defer quit()
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		// A closed terminal or pipe ends it too. Else the endpoint would not be deleted.
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		// A closed terminal or pipe ends it too. Otherwise the endpoint would not be deleted.
 		ctx, quit = signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGPIPE)
 		defer quit()
 	}
@@ -274,8 +274,8 @@ func isGone(err error) bool {
 	return errors.As(err, &p) && p.Status == http.StatusNotFound
 }
 
-// open finds the endpoint, or creates one. No other listener shares it, because each of
-// them deletes its own. forget deletes a created endpoint.
+// open returns the endpoint, or creates one. Listeners do not share a created endpoint, because
+// each of them deletes its own. forget deletes a created endpoint.
 func (f *forwarding) open(ctx context.Context, api *client.Client) (id string, forget func() error, err error) {
 	keep := func() error { return nil }
 	if f.endpoint != "" {
@@ -306,7 +306,7 @@ func (f *forwarding) open(ctx context.Context, api *client.Client) (id string, f
 	}, nil
 }
 
-// uidOf makes a uid of a text: it replaces invalid characters with dashes.
+// uidOf returns a uid of a text: it replaces invalid characters with dashes.
 func uidOf(text string) string {
 	uid := []byte(text[:min(len(text), 128)])
 	for i, c := range uid {

@@ -106,7 +106,7 @@ break, because a spreadsheet would take it for a formula.`,
 	return cmd
 }
 
-// howFar says how many deliveries were read of a list that continues.
+// howFar returns the number of deliveries that were read so far, if the list continues.
 func howFar(page *wire.Page) string {
 	text := fmt.Sprintf("read %d deliveries", page.LookedAt)
 	if !page.LookedUntil.IsZero() {
@@ -161,7 +161,8 @@ func (f *endedFlags) print(out io.Writer, page wire.EndedPage) {
 	show.Deliveries(out, page.Data)
 }
 
-// newEndpointsDeliveries lists the finished deliveries of an endpoint, for a daily report.
+// newEndpointsDeliveries returns the command that lists the finished deliveries of an endpoint,
+// for a daily report.
 func newEndpointsDeliveries(s world) *cobra.Command {
 	f := endedFlags{page: pageFlags{many: true}}
 	cmd := apiCall[wire.EndedPage]{
@@ -218,7 +219,7 @@ func reportEnded(cmd *cobra.Command, page wire.EndedPage, asJSON bool) error {
 	return nil
 }
 
-// reportComplete says from which time on a list is complete, if some entries may be missing.
+// reportComplete reports the time from which a list is complete, if some entries may be missing.
 func reportComplete(cmd *cobra.Command, since wire.Time) {
 	if !since.IsZero() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "complete since %s: some earlier deliveries are not stored any more\n", since.Text())
@@ -291,7 +292,7 @@ type tailer struct {
 
 	last   string // id of the last event; empty: there was none
 	lost   bool   // the connection is lost
-	failed error  // of show
+	failed error  // the error of show
 }
 
 // The backoff between two connections. It starts again after a successful one.

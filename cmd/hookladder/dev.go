@@ -29,10 +29,10 @@ import (
 // devDefaults replace the defaults of settings for dev.
 var devDefaults = map[string]string{
 	"LINK_ALLOW_NETS": "127.0.0.0/8,::1/128",
-	"ALLOW_NETS":      "127.0.0.0/8,::1/128", // the demo receiver, and receivers of a developer on this machine
-	"RETENTION_MAX":   "2000",                // the Redis in memory sorts all of them for each query
-	"SHUTDOWN_GRACE":  "2s",                  // a person waits after Ctrl-C
-	"LOG_LEVEL":       "warn",                // dev prints the attempts itself
+	"ALLOW_NETS":      "127.0.0.0/8,::1/128", // the demo receiver, and other receivers on the developer's machine
+	"RETENTION_MAX":   "2000",                // because the Redis in memory sorts all of them for each query
+	"SHUTDOWN_GRACE":  "2s",                  // because a person waits after Ctrl-C
+	"LOG_LEVEL":       "warn",                // because dev prints the attempts itself
 	"LOG_FORMAT":      "text",
 }
 
@@ -84,8 +84,8 @@ is not used. hookladder config --dev prints them.`,
 	return cmd
 }
 
-// untilHangUp also ends when the terminal is closed, unless the signal is ignored (nohup).
-// The shutdown is the same as after Ctrl-C.
+// untilHangUp returns a context that also ends when the terminal is closed, unless the signal is
+// ignored (nohup). The shutdown is the same as after Ctrl-C.
 func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)
@@ -93,7 +93,8 @@ func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
-// devSources adds the .env file, if there is one, and dev's own defaults.
+// devSources returns the sources with the .env file, if there is one, and with dev's own
+// defaults.
 func devSources(vars map[string]string) (settings.Sources, error) {
 	from := settings.Sources{Environ: vars, Defaults: devDefaults}
 	dotenv, err := godotenv.Read()
@@ -142,8 +143,8 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 	return p.run(cmd.Context(), o)
 }
 
-// verifying are the secrets that the receiver accepts: the secret of messages without a
-// tenant, and SIGNING_SECRET, which an endpoint may have as its own secret.
+// verifying returns the secrets that the receiver accepts: the secret of messages without a
+// tenant, and SIGNING_SECRET. An endpoint may have SIGNING_SECRET as its own secret.
 func verifying(s settings.Settings) []signer.Secret {
 	if s.SigningDerive != settings.DeriveTenant {
 		return s.SigningSecret
@@ -155,8 +156,8 @@ func verifying(s settings.Settings) []signer.Secret {
 	return append(own, s.SigningSecret...)
 }
 
-// playStore puts the store into this process, or into DATA_DIR. It ignores REDIS_URL and
-// its settings, because a playground must not change the store of serve.
+// playStore returns the options with the store in this process, or in DATA_DIR. It ignores
+// REDIS_URL and its settings, because a playground must not change the store of serve.
 func playStore(o app.Options) app.Options {
 	o.RedisURL, o.RedisMode, o.RedisMaster, o.RedisCAFile = "", "", "", ""
 	o.StoreWait = storeWait // a busy machine may load the scripts slower than the timeout of a call
@@ -167,8 +168,8 @@ func playStore(o app.Options) app.Options {
 	return o
 }
 
-// faster shortens a breaker's wait as much as the ladder. Else it would be longer than the
-// whole ladder.
+// faster returns a breaker's wait, shortened as much as the ladder. Otherwise it would be longer
+// than the whole ladder.
 func faster(wait time.Duration, speed float64) time.Duration {
 	short := min(float64(wait)/speed, float64(settings.MostOpen))
 	return max(time.Duration(short), time.Millisecond)
@@ -179,10 +180,10 @@ type playground struct {
 	flags   devFlags
 	out     io.Writer
 	secrets []signer.Secret
-	made    bool // the secret, for this run
+	made    bool // the secret was created for this run
 	ladder  ladder.Ladder
 	keyed   bool   // API_KEYS is set
-	console bool   // it is served
+	console bool   // the console is served
 	dataDir string // empty: in memory
 }
 
@@ -191,7 +192,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 	if err != nil {
 		return err
 	}
-	defer ln.Close() //nolint:errcheck // closed already where it was served
+	defer ln.Close() //nolint:errcheck // closed already if it was served
 
 	watch := newAttemptPrinter(p.out)
 	o.Engine.Observer = watch
@@ -265,8 +266,8 @@ func (p playground) welcome(api, receiver string) {
 	say("")
 }
 
-// secret is the receiver's secret as a shell reads it between single quotes. One
-// from SIGNING_SECRET is not shown.
+// secret returns the receiver's secret as a shell reads it between single quotes. It returns the
+// variable instead of a secret of SIGNING_SECRET, because the terminal would show it.
 func (p playground) secret() string {
 	if p.made {
 		return p.secrets[0].Reveal()
@@ -274,8 +275,8 @@ func (p playground) secret() string {
 	return `'"$SIGNING_SECRET"'`
 }
 
-// watchBuffer is how many attempts may wait to be printed. A stopped terminal must not stop
-// deliveries, so more attempts are only counted.
+// watchBuffer is the number of attempts that wait to be printed. More attempts are only counted,
+// because a stopped terminal must not stop deliveries.
 const watchBuffer = 4096
 
 // attemptPrinter prints a line for each attempt.
@@ -329,7 +330,7 @@ func (w *attemptPrinter) print(line string) {
 	fmt.Fprintln(w.out, line)
 }
 
-// attemptLine has the time, message, destination, attempt, response, and the next step.
+// attemptLine returns the time, message, destination, attempt, response, and the next step.
 func attemptLine(a dispatcher.Attempted) string {
 	ended := a.Attempt.At.Add(a.Attempt.Duration).Local()
 	answer := cmp.Or(string(a.Attempt.Class), "taken") // a success without a status
@@ -340,7 +341,7 @@ func attemptLine(a dispatcher.Attempted) string {
 		ended.Format(show.Clock), a.ID.Message, cmp.Or(a.Host, string(a.ID.Lane)), a.Attempt.Number, answer, rounded(a.Attempt.Duration), nextStep(a))
 }
 
-// nextStep is the state of the delivery after the attempt, in words.
+// nextStep returns the state of the delivery after the attempt, in words.
 func nextStep(a dispatcher.Attempted) string {
 	switch a.Attempt.Verdict {
 	case dispatcher.Delivered:
@@ -358,7 +359,7 @@ func nextStep(a dispatcher.Attempted) string {
 	}
 }
 
-// rounded rounds a duration for readers.
+// rounded returns a duration that is rounded for readers.
 func rounded(d time.Duration) string {
 	if d < 10*time.Millisecond {
 		return ladder.FormatDuration(d.Round(100 * time.Microsecond))

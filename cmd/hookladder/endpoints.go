@@ -220,7 +220,7 @@ to pass --yes, or nothing is deleted. Cancelled deliveries can't be restored.`,
 	return cmd
 }
 
-// askDelete shows how many deliveries a delete cancels. It returns an error unless the
+// askDelete prints the number of deliveries that a delete cancels. It returns an error unless the
 // person agrees.
 func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error {
 	if !s.canAsk(cmd) {
@@ -340,7 +340,7 @@ now. hookladder endpoints secret prints the secrets again.`,
 	return cmd
 }
 
-// printRotated prints the endpoint with its new secret, and when the old one ends.
+// printRotated prints the endpoint with its new secret, and the end of the old one.
 func printRotated(out io.Writer, e wire.Rotated) {
 	printEndpoint(out, e.EndpointView)
 	if e.PublicKey != "" {

@@ -24,7 +24,7 @@ type endpointFlags struct {
 	headers, metadata []string
 	maxInFlight       int
 	ordered, disabled bool
-	pull              bool // of a new one
+	pull              bool // of a new endpoint
 }
 
 // endpointTexts are the fields that have a text.
@@ -62,10 +62,10 @@ func (f *endpointFlags) add(cmd *cobra.Command) {
 	completes(cmd, "signature", schemeNames()...)
 }
 
-// flagOf is the flag of a field.
+// flagOf returns the flag of a field.
 func flagOf(field string) string { return strings.ReplaceAll(field, "_", "-") }
 
-// fields are the fields of the flags that were passed, as in the API, which checks them.
+// fields returns the fields of the flags that were passed. The API checks them.
 func (f *endpointFlags) fields(cmd *cobra.Command) (map[string]any, error) {
 	fields := map[string]any{}
 	given := cmd.Flags().Changed
@@ -113,7 +113,7 @@ func (f *endpointFlags) fields(cmd *cobra.Command) (map[string]any, error) {
 	return fields, nil
 }
 
-// endpoint is the new endpoint of the flags.
+// endpoint returns the new endpoint of the flags.
 func (f *endpointFlags) endpoint(cmd *cobra.Command, names map[string]string, secretFile string) (*wire.Endpoint, error) {
 	fields, err := f.fields(cmd)
 	if err != nil {
@@ -145,7 +145,7 @@ func (f *endpointFlags) endpoint(cmd *cobra.Command, names map[string]string, se
 	return &e, nil
 }
 
-// patch is the change of the flags. A field to unset is null in it.
+// patch returns the change of the flags. A field to unset is null in it.
 func (f *endpointFlags) patch(cmd *cobra.Command, unset []string) (map[string]any, error) {
 	patch, err := f.fields(cmd)
 	if err != nil {
@@ -164,7 +164,7 @@ func (f *endpointFlags) patch(cmd *cobra.Command, unset []string) (map[string]an
 	return patch, nil
 }
 
-// pairs parses the names and texts of a flag. A name without a text is null, and an update
+// pairs returns the names and texts of a flag. A name without a text is null, and an update
 // removes it.
 func pairs(flag, between string, given []string) (map[string]any, error) {
 	found := map[string]any{}
@@ -182,9 +182,9 @@ func pairs(flag, between string, given []string) (map[string]any, error) {
 	return found, nil
 }
 
-// readSecretFile reads a secret from a file, or from standard input for "-". There is no
-// flag for the secret itself, because it would appear in the list of processes and in the
-// shell's history.
+// readSecretFile returns a secret from a file, or from standard input for "-". There is no flag
+// for the secret itself, because it would appear in the list of processes and in the shell's
+// history.
 func readSecretFile(name string, in io.Reader) (string, error) {
 	var text []byte
 	var err error
@@ -199,7 +199,7 @@ func readSecretFile(name string, in io.Reader) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// reachedAt is the URL of an endpoint, or its kind if it has none.
+// reachedAt returns the URL of an endpoint, or its kind if it has none.
 func reachedAt(e *wire.EndpointView, url string) string {
 	if e.Kind == "pull" {
 		return "(pull)"

@@ -171,7 +171,7 @@ func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
 	return cmd
 }
 
-// allText is the help of --all.
+// allText returns the help of --all.
 func (j *jobCommand) allText() string {
 	if j.verb == "Retry" {
 		return "with an id: also resend its finished deliveries; without an id: required if there is no filter"
@@ -271,7 +271,7 @@ func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJ
 	return apiCall[wire.Job]{text: show.Job}.show(cmd.OutOrStdout(), job, asJSON)
 }
 
-// question asks whether to change the matching deliveries.
+// question returns the question whether to change the matching deliveries.
 func (j *jobCommand) question(survey wire.Survey) string {
 	text := j.verb + " "
 	if !survey.Complete {
@@ -368,7 +368,7 @@ func namesJob(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneJob is a command with a call for one job.
+// oneJob returns a command with a call for one job.
 func oneJob(s world, call func(*client.Client, context.Context, string) (wire.Job, error), cmd *cobra.Command) *cobra.Command {
 	cmd.Args = namesJob
 	return apiCall[wire.Job]{

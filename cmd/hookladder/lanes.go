@@ -48,7 +48,7 @@ func printLanes(out io.Writer, lanes ...wire.LaneState) {
 	})
 }
 
-// leadsTo is the destination of a lane.
+// leadsTo returns the destination of a lane.
 func leadsTo(l *wire.LaneState) string {
 	switch {
 	case l.Queue != "":
@@ -128,7 +128,7 @@ func (calls laneCalls) on(cmd *cobra.Command, s world) *cobra.Command {
 	return cmd
 }
 
-// eachTenant makes the call for all pages, and returns the lane with the sums of their counts.
+// eachTenant calls the API for all pages, and returns the lane with the sums of their counts.
 func eachTenant(ctx context.Context, c *client.Client, destination string, calls laneCalls) (lane wire.LaneState, err error) {
 	var sum wire.OtherTenants
 	err = eachPage("", func(cursor string) (*string, error) {
@@ -168,7 +168,7 @@ func reportTenants(cmd *cobra.Command, destination string, others *wire.OtherTen
 	return nil
 }
 
-// originOf is a URL without the parts that may have a token.
+// originOf returns a URL without the parts that may have a token.
 func originOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

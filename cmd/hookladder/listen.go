@@ -23,10 +23,10 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// shownBody is the most bytes of a body that are printed: a screen shows no more.
+// shownBody is the highest number of printed bytes of a body, because a screen shows no more.
 const shownBody = 16 << 10
 
-// readBody is the most bytes of a body that are read: the highest MAX_BODY.
+// readBody is the highest number of bytes that are read of a body: the highest MAX_BODY.
 const readBody = 4 << 20
 
 const aboutListen = `Listens for callbacks, verifies the signature of each with SIGNING_SECRET,
@@ -94,7 +94,7 @@ func newListen(s world) *cobra.Command {
 	return cmd
 }
 
-// secretOf is the secret of the two flags; empty: neither was passed.
+// secretOf returns the secret of the two flags; empty: neither was passed.
 func secretOf(secret, file string) (string, error) {
 	if file == "" {
 		return secret, nil
@@ -112,8 +112,8 @@ func secretOf(secret, file string) (string, error) {
 	return secret, nil
 }
 
-// listenVerifier verifies with the secrets of the flag, or else with those of
-// the environment, which are standard ones.
+// listenVerifier returns a verifier with the secrets of the flag. Without the flag it uses the
+// standard secrets of the environment.
 func listenVerifier(name, secret string, vars map[string]string) (*signer.Verifier, error) {
 	scheme, err := signer.ParseScheme(name)
 	if err != nil {
@@ -139,7 +139,7 @@ func listenVerifier(name, secret string, vars map[string]string) (*signer.Verifi
 	return v, nil
 }
 
-// answers are the statuses that a shell offers for --status.
+// answers are the statuses that a shell completes for --status.
 var answers = []string{
 	"204\tdelivered", "200\tdelivered", "301\ta redirect: not followed", "400\ttried again", "410\tgone: dead at once",
 	"429\ttried again, obeys Retry-After", "500\ttried again, counts for the breaker", "503\ttried again, obeys Retry-After",
@@ -151,7 +151,7 @@ type listener struct {
 	status   int
 	save     string // a file; empty: none
 
-	mu  sync.Mutex // so that callbacks are printed and saved one after the other
+	mu  sync.Mutex // guards out and save, because callbacks are written one after the other
 	out io.Writer
 }
 
@@ -165,14 +165,14 @@ func (e *listener) listen(ctx context.Context, addr string) error {
 	return serveUntil(ctx, ln, e)
 }
 
-// ServeHTTP verifies one callback, prints and answers it.
+// ServeHTTP verifies and prints one callback, and returns the status.
 func (e *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, readBody)
 	status, verdict := e.status, "genuine"
 	if _, err := e.verifier.VerifyRequest(r); err != nil {
 		status, verdict = http.StatusUnauthorized, "NOT GENUINE: "+err.Error()
 	}
-	body, _ := io.ReadAll(r.Body) // the part that can be read is printed; the verdict does not change
+	body, _ := io.ReadAll(r.Body) // prints the readable part; the verdict does not change
 	e.print(r, body, fmt.Sprintf("%s, answered %d", verdict, status))
 	w.WriteHeader(status)
 }
@@ -204,7 +204,7 @@ func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	fmt.Fprintf(e.out, "  => %s\n", term.Visible(verdict))
 }
 
-// saved is the received callback, which hookladder verify reads.
+// saved returns the received callback in the form that hookladder verify reads.
 func saved(r *http.Request, body []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s %s\r\nhost: %s\r\n", r.Method, r.URL.RequestURI(), r.Proto, r.Host)
@@ -218,14 +218,14 @@ func saved(r *http.Request, body []byte) []byte {
 	return b.Bytes()
 }
 
-// listenOn listens on the address of a flag.
+// listenOn returns a listener on the address of a flag.
 func listenOn(ctx context.Context, addr, flag string) (net.Listener, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", addr)
 	return ln, elsewhere(err, flag)
 }
 
-// elsewhere adds the flag for another address to the error of an address in use.
+// elsewhere returns the error with a flag for another address, if the address is in use.
 func elsewhere(err error, with string) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "listen" {
@@ -255,9 +255,10 @@ func serveUntil(ctx context.Context, ln net.Listener, h http.Handler) error {
 	return nil
 }
 
-// parseSaved reads a saved callback: an optional request line, headers, an empty line, and
-// the body. It also reads lines of curl -v, which begin with > or <, and the output of
-// hookladder listen, with a bar before each line of the body.
+// parseSaved returns the headers and the body of a saved callback. It has an optional request
+// line, headers, an empty line, and the body. parseSaved also reads lines of curl -v, which begin
+// with > or <. It reads the output of hookladder listen too, with a bar before each line of the
+// body.
 func parseSaved(text []byte) (http.Header, []byte, error) {
 	h := http.Header{}
 	for n := 1; ; n++ {
@@ -280,7 +281,7 @@ func parseSaved(text []byte) (http.Header, []byte, error) {
 	}
 }
 
-// trimmedLine removes the marks of curl -v from a line.
+// trimmedLine returns a line without the marks of curl -v.
 func trimmedLine(line string) string {
 	line = strings.TrimSpace(line)
 	if line == ">" || line == "<" {
@@ -289,8 +290,8 @@ func trimmedLine(line string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(line, "> "), "< ")
 }
 
-// requestLine is the first line of a request, or the line of hookladder listen with a time,
-// the method, and the path.
+// requestLine matches the first line of a request. It also matches the line of hookladder listen
+// with a time, the method, and the path.
 var requestLine = regexp.MustCompile(`^([0-9:.]+ )?[A-Z]+ /\S*( HTTP/[0-9.]+)?$`)
 
 // addHeader parses one line before the body.
@@ -307,8 +308,8 @@ func addHeader(h http.Header, line string, n int) error {
 	}
 }
 
-// bodyOfListen removes the bars that hookladder listen prints before the lines of a body, and
-// the verdict after the body.
+// bodyOfListen returns the body without the bars that hookladder listen prints, and without the
+// verdict after the body.
 func bodyOfListen(body []byte) []byte {
 	if !bytes.HasPrefix(body, []byte("  | ")) {
 		return body

@@ -1,5 +1,5 @@
-// Command hookladder delivers notifications as signed HTTP callbacks: the
-// dispatcher itself, a playground, and the tools to talk to it.
+// Command hookladder delivers notifications as signed HTTP callbacks. It contains the dispatcher,
+// a playground, and the tools that call the dispatcher.
 package main
 
 import (
@@ -31,8 +31,8 @@ import (
 )
 
 func main() {
-	// net/http logs unexpected responses to the global logger, and these may contain
-	// a signature. Our own log does not go through it.
+	// net/http logs unexpected responses to the global logger, and these may contain a signature.
+	// Our own log does not use it.
 	log.SetOutput(io.Discard)
 
 	// The first signal stops the command in order: running attempts may finish. The
@@ -60,7 +60,7 @@ type world struct {
 	terminal bool // input comes from a person; false: it is checked
 }
 
-// vars is the environment by name.
+// vars returns the environment by name.
 func (s world) vars() map[string]string { return env.ToMap(s.environ) }
 
 // canAsk reports whether a person can answer a question. A script passes --yes.
@@ -92,7 +92,7 @@ func run(ctx context.Context, s world) int {
 		defer flush()
 	}
 	root := newRoot(s)
-	root.SetArgs(append([]string{}, s.args...)) // nil means this process' own arguments
+	root.SetArgs(append([]string{}, s.args...)) // because nil means this process's own arguments
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
@@ -103,7 +103,7 @@ func run(ctx context.Context, s world) int {
 	return exitCode(err)
 }
 
-// cure explains for an error of the API how to pass another key to the command.
+// cure returns the way to pass another key to the command, for an error of the API.
 func cure(err error, s world) string {
 	var problem *client.Problem
 	switch {
@@ -173,7 +173,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 	return root
 }
 
-// noArgs refuses arguments. An argument of the root command is an unknown command.
+// noArgs returns an error for arguments. An argument of the root command is an unknown command.
 func noArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -259,7 +259,7 @@ var builtFrom string
 // shownCommit is the length of a commit's short name.
 const shownCommit = 12
 
-// revision is the commit of the binary; empty: the build has none.
+// revision returns the commit of the binary; empty: the build has none.
 func revision() string {
 	if builtFrom != "" {
 		return " (" + builtFrom[:min(len(builtFrom), shownCommit)] + ")"

@@ -153,7 +153,7 @@ PARTITIONS to the new number, or unset it.`,
 // mostPartitions is the highest value of PARTITIONS.
 const mostPartitions = 1024
 
-// archiveSettings are the settings of a command that needs an archive.
+// archiveSettings returns the settings of a command that needs an archive.
 func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
 	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
 	switch {
@@ -165,7 +165,7 @@ func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
 	return read, found, nil
 }
 
-// newExport writes deliveries or messages of the archive.
+// newExport returns the command that writes deliveries or messages of the archive.
 func newExport(s world) *cobra.Command {
 	var e maintenance.Export
 	var span spanFlags
@@ -235,7 +235,7 @@ func runExport(cmd *cobra.Command, s world, e *maintenance.Export) error {
 	return err
 }
 
-// newRestore restores a lost store from the archive.
+// newRestore returns the command that restores a lost store from the archive.
 func newRestore(s world) *cobra.Command {
 	var r maintenance.Restore
 	cmd := &cobra.Command{
@@ -298,7 +298,7 @@ Instances may run in the meantime, and it may be repeated. With an archive an in
 has to run, because the command waits until the log of Redis is archived. It uses the
 settings of serve: REDIS_URL or DATA_DIR, PROJECT, and ARCHIVE_URL.`
 
-// newForget deletes messages from Redis and the archive.
+// newForget returns the command that deletes messages from Redis and the archive.
 func newForget(s world) *cobra.Command {
 	var f maintenance.Forget
 	var yes bool

@@ -92,8 +92,8 @@ filters. It shows how many match, and asks. A script has to pass --yes.`,
 	return byFilter(cmd, s, &jobCommand{kind: client.JobCancel, verb: "Cancel"}, &destination)
 }
 
-// byFilter makes a command work on one message, or without an id on all deliveries that
-// match its filters. For the latter it starts a job, as dead replay does.
+// byFilter makes a command work on one message, or without an id on all deliveries that match its
+// filters. For a filter it starts a job, as dead replay does.
 func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *cobra.Command {
 	one := cmd.RunE
 	var statuses []string
@@ -170,7 +170,7 @@ has to pass --yes.`,
 	return byFilter(cmd, s, j, &destination)
 }
 
-// retry requests the attempts. If the error has the deliveries, retry returns them too.
+// retry calls the API for attempts. If the error has the deliveries, retry returns them too.
 func retry(ctx context.Context, c *client.Client, id, destination string, all bool) (list []wire.RetriedDelivery, err error) {
 	if all && destination == "" {
 		list, err = c.Resend(ctx, id)
@@ -206,11 +206,11 @@ type deliveryWhy struct {
 	Why         string `json:"why"`
 }
 
-// lanesAtOnce is the most destinations in one call of the API.
+// lanesAtOnce is the highest number of destinations in one call of the API.
 const lanesAtOnce = 100
 
-// askWhy reads a message and its lanes, and explains each delivery, or only the one to
-// destination. It returns dispatcher.ErrNoDelivery if there is none.
+// askWhy queries a message and its lanes, and returns an explanation of each delivery, or only of
+// the one to destination. It returns dispatcher.ErrNoDelivery if there is none.
 func askWhy(ctx context.Context, c *client.Client, id, destination string) (whyAnswer, error) {
 	m, err := c.Message(ctx, id)
 	if err != nil {
@@ -239,7 +239,7 @@ func askWhy(ctx context.Context, c *client.Client, id, destination string) (whyA
 	return a, nil
 }
 
-// deliveriesTo selects the delivery to a lane, an endpoint, or a URL of the message's tenant.
+// deliveriesTo returns the delivery to a lane, an endpoint, or a URL of the message's tenant.
 func deliveriesTo(ctx context.Context, c *client.Client, m wire.MessageView, destination string) ([]wire.Delivery, error) {
 	to := []string{destination}
 	if !slices.ContainsFunc(m.Deliveries, func(d wire.Delivery) bool { return d.Destination == destination }) {
@@ -262,7 +262,7 @@ func deliveriesTo(ctx context.Context, c *client.Client, m wire.MessageView, des
 	return list, nil
 }
 
-// lanesOf reads the lanes of the deliveries.
+// lanesOf returns the lanes of the deliveries.
 func lanesOf(ctx context.Context, c *client.Client, list []wire.Delivery) (map[string]*wire.LaneState, error) {
 	var names []string
 	for _, d := range list {

@@ -110,7 +110,7 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it such a message is accepted, but not stored")
 }
 
-// message is the message of the flags. The API checks it.
+// message returns the message of the flags. The API checks it.
 func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 	if f.topic == "" {
 		return nil, usagef("send needs --topic; see hookladder send --help")
@@ -135,7 +135,7 @@ func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 	return m, f.describe(m)
 }
 
-// read reads the body.
+// read returns the body.
 func (f *sendFlags) read(in io.Reader) ([]byte, error) {
 	switch {
 	case f.hasBody && f.bodyFile != "":
@@ -212,7 +212,7 @@ func (f *sendFlags) describe(m *wire.Message) error {
 	return nil
 }
 
-// answer is the rule of --success.
+// answer returns the rule of --success.
 func (f *sendFlags) answer() (*wire.Success, error) {
 	field, err := successField(f.success)
 	if err != nil {
@@ -229,7 +229,7 @@ func (f *sendFlags) answer() (*wire.Success, error) {
 	return &s, nil
 }
 
-// successField is --success as a field of the API: JSON, or a list of statuses.
+// successField returns --success as a field of the API: JSON, or a list of statuses.
 func successField(text string) (any, error) {
 	if _, err := success.Parse(text); err != nil {
 		return nil, usagef("--success %q: %w", text, err)

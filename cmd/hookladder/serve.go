@@ -22,8 +22,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// storeWait is how long serve waits for its store at the start. They are often started
-// together, and Redis has to load its data.
+// storeWait is the timeout of serve for its store at the start. Both are often started together,
+// and Redis has to load its data.
 const storeWait = 30 * time.Second
 
 func newServe(s world) *cobra.Command {
@@ -89,9 +89,9 @@ func serve(cmd *cobra.Command, s world) error {
 	return elsewhere(app.Run(cmd.Context(), o), addresses)
 }
 
-// delaySkipped is closed by the signal that ends the delay of a stop: SIGINT, because a
-// person waits, or the second signal. Before it no signal ends the process. After it the
-// next signal does.
+// delaySkipped returns a channel that is closed by the signal that ends the delay of a stop. It
+// is SIGINT, because a person waits, or the second signal. Before it no signal ends the process.
+// After it the next signal does.
 func delaySkipped(o app.Options) <-chan struct{} {
 	skipped := make(chan struct{})
 	if o.Delay == 0 || o.Listen == "" {
@@ -99,7 +99,7 @@ func delaySkipped(o app.Options) <-chan struct{} {
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() { // it lasts as long as the process
+	go func() { // it runs until the process ends
 		if first := <-signals; first != os.Interrupt {
 			<-signals
 		}
@@ -121,9 +121,9 @@ func collectLess(vars map[string]string) {
 	}
 }
 
-// How many percent of a container's memory Go may take. The rest is for memory
-// that Go does not count, and for the kernel's buffers of connections. With
-// DATA_DIR a redis-server shares the container.
+// The percentage of a container's memory that Go may take. The rest is for memory that Go does
+// not count, and for the kernel's buffers of connections. With DATA_DIR a redis-server shares the
+// container.
 const (
 	memoryPart       = 90
 	memoryBesideData = 50
@@ -153,7 +153,7 @@ func limitMemory(vars map[string]string, container func() (uint64, error), besid
 }
 
 const (
-	// tickUsual is shorter than the time limit for jobs of most platforms.
+	// tickUsual is shorter than the timeout of jobs on most platforms.
 	tickUsual = 5 * time.Minute
 	tickLeast = time.Second
 	// tickStoreWait is shorter than the wait of serve, because the next tick comes soon.
@@ -224,7 +224,7 @@ func (f *tickFlags) run(cmd *cobra.Command, s world) error {
 	return printTick(cmd.OutOrStdout(), answer)
 }
 
-// there runs the tick on a running Hookladder.
+// there runs the tick on a running Hookladder, and returns its result.
 func (f *tickFlags) there(cmd *cobra.Command, _ world) (wire.Tick, error) {
 	c, err := f.to.client()
 	if err != nil {
@@ -233,7 +233,7 @@ func (f *tickFlags) there(cmd *cobra.Command, _ world) (wire.Tick, error) {
 	return c.Tick(cmd.Context(), f.within)
 }
 
-// here runs the tick in this process.
+// here runs the tick in this process, and returns its result.
 func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
 	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// mostTriggered limits the messages of one call, because a typing mistake should be no load test.
+// mostTriggered limits the messages of one call, because a typing mistake must not start a load
+// test.
 const mostTriggered = 1000
 
 // triggerFlags are the flags of trigger.
@@ -167,7 +168,7 @@ func (f *triggerFlags) change(m *wire.Message) error {
 	return of.describe(m)
 }
 
-// samplesFile is the default file of samples, in the working folder.
+// samplesFile is the default file of samples, in the working directory.
 const samplesFile = "hookladder.samples.json"
 
 // mostOfSamples is the largest size of a file: four times the highest MAX_BODY.
@@ -178,7 +179,7 @@ var errNoSamples = errors.New("there is no file")
 
 // samples are messages by name.
 type samples struct {
-	names  []string // as the file has them
+	names  []string // in the order of the file
 	byName map[string]jsontext.Value
 }
 
@@ -215,7 +216,7 @@ func writeSamples(name string) error {
 	return errors.Join(err, file.Close())
 }
 
-// readSamples reads a file.
+// readSamples returns the samples of a file.
 func readSamples(name string) (samples, error) {
 	var s samples
 	text, err := readSamplesFile(name)
@@ -239,7 +240,7 @@ func readSamplesFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() //nolint:errcheck // it was only readSamplesFile
+	defer file.Close() //nolint:errcheck // it was only read
 	text, err := io.ReadAll(io.LimitReader(file, mostOfSamples+1))
 	if err == nil && len(text) > mostOfSamples {
 		err = fmt.Errorf("%s is larger than %d MiB", name, mostOfSamples>>20)
@@ -247,13 +248,13 @@ func readSamplesFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// list are the names of the samples, in their order.
+// list returns the names of the samples, in their order.
 func (s samples) list() []string { return slices.Clone(s.names) }
 
-// listedSamples is the most names in an error.
+// listedSamples is the highest number of names in an error.
 const listedSamples = 20
 
-// String lists the first names.
+// String returns the first names.
 func (s samples) String() string {
 	text := strings.Join(s.names[:min(len(s.names), listedSamples)], ", ")
 	if more := len(s.names) - listedSamples; more > 0 {
@@ -262,8 +263,8 @@ func (s samples) String() string {
 	return text
 }
 
-// message creates a message from a sample, with its own id. sets are changes of its body,
-// such as path=value.
+// message returns a message from a sample, with its own id. sets are changes of its body, such as
+// path=value.
 func (s samples) message(name string, sets []string) (*wire.Message, error) {
 	sample, ok := s.byName[name]
 	if !ok {
@@ -295,7 +296,7 @@ func (s samples) message(name string, sets []string) (*wire.Message, error) {
 	return m, nil
 }
 
-// sampleValue is the value of a change: JSON, or text.
+// sampleValue returns the value of a change: JSON, or text.
 func sampleValue(text string) jsontext.Value {
 	if v := jsontext.Value(text); v.IsValid() {
 		return v
@@ -304,8 +305,8 @@ func sampleValue(text string) jsontext.Value {
 	return quoted
 }
 
-// setField replaces the value at path with now. It keeps the order and the spelling of all
-// other values.
+// setField returns the JSON with the value at path replaced by now. It keeps the order and the
+// spelling of all other values.
 func setField(in jsontext.Value, path []string, now jsontext.Value) (jsontext.Value, error) {
 	if len(path) == 0 {
 		return now, nil
@@ -339,7 +340,7 @@ type branch struct {
 	value jsontext.Value
 }
 
-// branchesOf splits valid JSON. Only objects and lists have branches.
+// branchesOf returns the branches of valid JSON. Only objects and lists have branches.
 func branchesOf(in jsontext.Value) (branches []branch) {
 	kind := in.Kind()
 	if kind != '{' && kind != '[' {
@@ -373,7 +374,7 @@ func joinBranches(kind jsontext.Kind, branches []branch) jsontext.Value {
 			out = append(out, ',')
 		}
 		if kind == '{' {
-			out, _ = jsontext.AppendQuote(out, p.name) // a name that was readSamplesFile, or typed
+			out, _ = jsontext.AppendQuote(out, p.name) // a name from the file, or from a flag
 			out = append(out, ':')
 		}
 		out = append(out, p.value...)

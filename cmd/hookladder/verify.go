@@ -162,7 +162,7 @@ func (f *verifyFlags) callback(q *inspect.Question, args []string, in io.Reader)
 	return nil
 }
 
-// secrets are the texts of the receiver's secrets.
+// secrets returns the texts of the receiver's secrets.
 func (f *verifyFlags) secrets(vars map[string]string) ([]string, error) {
 	file := f.secretFile
 	text := f.secret
@@ -189,7 +189,7 @@ func (f *verifyFlags) secrets(vars map[string]string) ([]string, error) {
 	return secrets, nil
 }
 
-// readAtMost reads a whole file, or standard input for -.
+// readAtMost returns a whole file, or standard input for -.
 func readAtMost(name string, in io.Reader, most int64) ([]byte, error) {
 	if name != "-" || in == nil {
 		file, err := os.Open(name)
@@ -298,7 +298,7 @@ func oneURL(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkSecret is the secret that signs, which is the first one.
+// checkSecret returns the secret that signs, which is the first one.
 func checkSecret(name string, f verifyFlags, vars map[string]string) (signer.Scheme, signer.Secret, error) {
 	scheme, err := signer.ParseScheme(name)
 	if err != nil {
@@ -315,7 +315,8 @@ func checkSecret(name string, f verifyFlags, vars map[string]string) (signer.Sch
 	return scheme, secret, nil
 }
 
-// carryOutCheck runs the trials, and prints each result.
+// carryOutCheck runs the trials and prints each result. It returns an error if the receiver lost
+// points.
 func carryOutCheck(cmd *cobra.Command, r check.Receiver, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	report, err := check.Run(cmd.Context(), r, func(one check.Result) {

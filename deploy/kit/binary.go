@@ -13,40 +13,40 @@ import (
 	"syscall"
 )
 
-// Revision is what a binary of Binary tells as its commit, as builds without git
-// do.
+// Revision is the commit that Binary reports, as builds without git do.
 const Revision = "0123456789abcdef"
 
-// Binary is the path of the real program, built with the race detector. All test
-// packages share one build: it is kept in the folder for temporary files, and
-// go build leaves it alone as long as the sources are the same.
+// Binary returns the path of the real program, built with the race detector. All test
+// packages share one build in the folder for temporary files. go build does not build
+// again until the sources change.
 var Binary = sync.OnceValues(func() (string, error) { return hookladder("-race") })
 
-// FastBinary is the same without the race detector, for benchmarks.
+// FastBinary is Binary without the race detector, for benchmarks.
 var FastBinary = sync.OnceValues(func() (string, error) { return hookladder() })
 
 func hookladder(flags ...string) (path string, err error) {
 	return Build("./cmd/hookladder", append(flags, "-ldflags", "-X main.builtFrom="+Revision)...)
 }
 
-// Build builds a program of this module, and answers its path. It is kept for
-// other processes that want the same.
+// Build builds a program of this module and returns its path. Later processes with
+// the same arguments use the same build.
 func Build(program string, flags ...string) (path string, err error) {
 	module, err := moduleDir()
 	if err != nil {
 		return "", err
 	}
-	// A folder for each user, copy of the module, program and set of flags.
+	// Each user, copy of the module, program and set of flags has a folder of its
+	// own.
 	key := sha256.Sum256(fmt.Append(nil, module, program, flags))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("hookladder-kit-%d-%x", os.Getuid(), key[:6]))
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil { // fails in a folder of somebody else
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil { // fails if the folder belongs to another user
 		return "", fmt.Errorf("build %s: %w", program, err)
 	}
 	lock, err := os.Create(filepath.Join(dir, "lock"))
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w", program, err)
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }() // which unlocks it
+	defer func() { err = errors.Join(err, lock.Close()) }() // Close also unlocks it
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("build %s: wait for another build: %w", program, err)
 	}
@@ -60,7 +60,8 @@ func Build(program string, flags ...string) (path string, err error) {
 	return path, nil
 }
 
-// moduleDir is the folder of go.mod above the one we are in.
+// moduleDir returns the nearest folder with a go.mod, from the working folder
+// upwards.
 func moduleDir() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// MustCertificate writes a certificate of an hour and its key into a folder, each
-// into a file of its own.
+// MustCertificate writes a certificate, valid for one hour, and its key into two
+// files of a folder.
 func MustCertificate(folder string) (certFile, keyFile string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(err)
@@ -28,7 +28,7 @@ func MustCertificate(folder string) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// must ends the test: there is no certificate without randomness and a place for it.
+// must panics, because a test cannot continue without its certificate.
 func must(err error) {
 	if err != nil {
 		panic(err)

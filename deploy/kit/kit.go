@@ -1,7 +1,8 @@
-// Package kit starts what tests and the bench stand on: processes, redis-server
-// alone and as a cluster, instances of hookladder, and a receiver that verifies
-// what comes. The bench is part of the product's binary, so nothing here imports
-// package testing: redistest, beside it, gives tests what ends with them.
+// Package kit starts the processes that tests and the bench need. These are
+// redis-server alone or as a cluster, instances of hookladder, and a receiver that
+// verifies each callback. The bench is part of the product's binary, so no file here
+// imports package testing. Package redistest starts the same for a test and ends it
+// with the test.
 //
 // No product code but the bench imports it.
 package kit
@@ -13,8 +14,8 @@ import (
 	"time"
 )
 
-// Until calls ok until it returns no error. It gives up after Patience, or at an
-// error that is Final.
+// Until retries ok until it returns no error. It returns the error after the timeout
+// Patience, or when the error is Final.
 func Until(ctx context.Context, what string, ok func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -30,17 +31,17 @@ func Until(ctx context.Context, what string, ok func() error) error {
 	}
 }
 
-// longestWait is between two tries: a person does not notice it, and a machine
-// with hundreds of tests does not feel it.
+// longestWait bounds the backoff between two polls. A person does not notice it, and
+// hundreds of tests at once do not load the machine by their polls.
 const longestWait = 32 * time.Millisecond
 
-// Final is an error that another try does not cure.
+// Final is an error that a retry cannot fix.
 type Final struct{ error }
 
-// Unwrap is the error itself.
+// Unwrap returns the error itself.
 func (f Final) Unwrap() error { return f.error }
 
-// Rest waits, and reports whether ctx lasted as long.
+// Rest sleeps, and reports whether ctx was still valid at the end.
 func Rest(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -55,5 +56,5 @@ func Rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Stop makes an error Final.
+// Stop returns err as a Final error, so that Until does not retry.
 func Stop(err error) error { return Final{err} }

@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// Output is what a process writes.
+// Output collects the output of a process.
 type Output struct {
-	keep int // bytes of complete lines; 0: all
+	keep int // limit for complete lines, in bytes; 0: no limit
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	lines   []byte     // complete lines
-	partial []byte     // a line that has not ended
+	partial []byte     // a line without its end yet
 	waits   []wait
 }
 
-// wait is for one line.
+// wait is a caller of Await that waits for a line.
 type wait struct {
 	text  string
 	found chan string
 }
 
-// NewOutput keeps that many bytes of what is written to it; 0: all.
+// NewOutput returns an Output that keeps the last keep bytes; 0: all.
 func NewOutput(keep int) *Output { return &Output{keep: keep} }
 
-// Write takes more output.
+// Write implements io.Writer.
 func (o *Output) Write(text []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,7 +44,7 @@ func (o *Output) Write(text []byte) (int, error) {
 	}
 }
 
-// tell hands a line to all that wait for it.
+// tell sends a line to all waits that match it.
 func (o *Output) tell(line string) {
 	left := o.waits[:0]
 	for _, w := range o.waits {
@@ -57,8 +57,8 @@ func (o *Output) tell(line string) {
 	o.waits = left
 }
 
-// Await answers where the first line that contains text comes: one that is
-// there already, or a later one.
+// Await returns a channel that gets the first line with text, whether it was written
+// before or comes later.
 func (o *Output) Await(text string) <-chan string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,17 +73,17 @@ func (o *Output) Await(text string) <-chan string {
 	return w.found
 }
 
-// String is all that is kept, and a line that has not ended.
+// String returns all output that is kept, with the line that has not ended.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return string(o.lines) + string(o.partial)
 }
 
-// tailMost is how much of the output an error shows.
+// tailMost is the limit for output in an error, in bytes.
 const tailMost = 8 << 10
 
-// Tail is the end of the output, for an error.
+// Tail returns the end of the output, for an error.
 func (o *Output) Tail() string {
 	text := strings.TrimSpace(o.String())
 	return text[max(0, len(text)-tailMost):]

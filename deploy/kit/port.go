@@ -8,17 +8,16 @@ import (
 	"sync"
 )
 
-// Loopback is the address of a port on this host.
+// Loopback returns the address of a port on this host.
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// given are the ports that this process has used. A server that was stopped
-// finds its own port free again. As long as this process lives it has the UDP port of
-// that number too, so that no other one gives the port to a server meanwhile.
+// given has the ports that this process has used, so that a server can restart on its
+// own port. This process also keeps the UDP port of the same number open until it
+// exits. Other processes therefore do not choose that port for a server.
 var given sync.Map
 
-// FreePort is a port of 127.0.0.1 without a listener. It is below the ports that
-// systems give to connections, so that a server can be stopped and started again
-// on its port.
+// FreePort returns a port of 127.0.0.1 without a listener. It is below the range that
+// systems use for connections, so that a server can restart on its port.
 func FreePort() (port int, err error) {
 	for range 50 {
 		port = 10_000 + rand.IntN(20_000)
@@ -34,7 +33,7 @@ func FreePort() (port int, err error) {
 			given.Store(port, reserved)
 			return port, l.Close()
 		}
-		_ = reserved.Close() // a server of somebody else has it
+		_ = reserved.Close() // a server of another process uses it
 	}
 	return 0, fmt.Errorf("find a free port: %w", err)
 }

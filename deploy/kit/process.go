@@ -13,45 +13,45 @@ import (
 	"time"
 )
 
-// Patience bounds each wait for what always comes: a process that starts or
-// ends, a cluster that becomes whole. It only ends what hangs. A takeover takes
-// 10 s, and several times that on a busy machine.
+// Patience is the timeout of each wait for an event that always happens, such as the
+// start or the end of a process. It only ends a wait that hangs. A takeover in a
+// cluster takes 10 s, and several times longer on a busy machine.
 const Patience = 3 * time.Minute
 
-// Command says which program to start, and how.
+// Command describes a program to start.
 type Command struct {
-	Name string    // in errors
-	Path string    // of the program; what wraps another one has to become it, so that signals reach that
+	Name string    // for errors
+	Path string    // of the program; a wrapper must exec the real program, so that signals reach it
 	Args []string  // without the program's name
 	Env  []string  // all of its environment: ours is not added
-	Dir  string    // where it runs; empty: where we do
+	Dir  string    // its working folder; empty: ours
 	Log  io.Writer // gets a copy of its output; may be nil
-	Keep int       // how many bytes of its last output are kept; 0: all
+	Keep int       // limit for its output in memory, in bytes; 0: no limit
 
-	UID, GID uint32         // it runs as these; 0: as we do
-	Orphan   syscall.Signal // gets it when this process dies, on Linux; 0: SIGKILL
+	UID, GID uint32         // of its user and group; 0: ours
+	Orphan   syscall.Signal // sent when this process dies, on Linux; 0: SIGKILL
 }
 
-// Process is a child of this process. On Linux the kernel ends it when this
-// process dies without its cleanups.
+// Process is a child of this process. On Linux the kernel kills it if this process
+// dies without its cleanup.
 type Process struct {
 	Command
-	Output *Output       // what it wrote to standard output and standard error
+	Output *Output       // its standard output and standard error
 	Began  time.Time     // right before its start
-	Ended  chan struct{} // closed when it is gone and was waited for
+	Ended  chan struct{} // closed when it has exited and Wait has returned
 
 	cmd *exec.Cmd
-	in  io.Closer // its standard input; some children end when it does
+	in  io.Closer // its standard input; some children exit when it is closed
 
-	mu       sync.Mutex // guards what follows
-	expected bool       // its end is no fault: it is starting, or was asked to end
+	mu       sync.Mutex // guards the fields below
+	expected bool       // its exit is no fault: it is starting, or a caller asked it to exit
 	killed   bool
 }
 
 // Start starts a program.
 func Start(c Command) (*Process, error) {
 	p := &Process{Command: c, cmd: exec.Command(c.Path, c.Args...), Output: NewOutput(c.Keep), Ended: make(chan struct{}), expected: true}
-	p.cmd.Env = append([]string{}, c.Env...) // nil would be ours
+	p.cmd.Env = append([]string{}, c.Env...) // nil would mean our environment
 	p.cmd.Dir = c.Dir
 	p.cmd.Stdout = p.Output
 	if c.Log != nil {
@@ -66,15 +66,15 @@ func Start(c Command) (*Process, error) {
 	p.in = in
 	started := make(chan error)
 	go func() {
-		// The kernel kills the child when the thread that started it ends, so the
-		// thread has to last as long as the child.
+		// The kernel kills the child when the thread that started it ends, so
+		// the thread must live until the child exits.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		p.Began = time.Now()
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // its state tells how it ended
+			_ = p.cmd.Wait() // ProcessState has the reason
 			close(p.Ended)
 		}
 	}()
@@ -84,16 +84,16 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// Pid is its process id.
+// Pid returns its process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// ExitCode is what it ended with; -1 where a signal ended it.
+// ExitCode waits for its exit and returns the exit code, or -1 if a signal ended it.
 func (p *Process) ExitCode() int {
 	<-p.Ended
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Gone reports whether it has ended.
+// Gone reports whether it has exited.
 func (p *Process) Gone() bool {
 	select {
 	case <-p.Ended:
@@ -103,7 +103,7 @@ func (p *Process) Gone() bool {
 	}
 }
 
-// Guard reports its end to fault, unless somebody asked for that end.
+// Guard reports its exit to fault, unless a caller asked for that exit.
 func (p *Process) Guard(fault func(error)) {
 	p.expect(false)
 	go func() { // ends with the process
@@ -122,15 +122,15 @@ func (p *Process) expect(end bool) {
 	p.expected = end
 }
 
-// Death tells how it ended, with its last output.
+// Death returns an error with its exit state and its last output.
 func (p *Process) Death() error {
 	return fmt.Errorf("%s ended: %s\n%s", p.Name, p.cmd.ProcessState, p.Output.Tail())
 }
 
-// Signal sends a signal. That fails where it has ended.
+// Signal sends a signal. It returns an error if the process has exited.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Interrupt asks it to end, waits until it has, and kills it where it does not.
+// Interrupt asks it to exit, and kills it if it does not exit before the timeout.
 func (p *Process) Interrupt() error {
 	p.expect(true)
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -141,14 +141,14 @@ func (p *Process) Interrupt() error {
 	return p.end()
 }
 
-// Terminate does the same with SIGTERM, as an orchestrator does.
+// Terminate is Interrupt with SIGTERM, which an orchestrator sends.
 func (p *Process) Terminate() error {
 	p.expect(true)
-	_ = p.Signal(syscall.SIGTERM) // it fails where the process has ended
+	_ = p.Signal(syscall.SIGTERM) // fails if the process has exited
 	return p.end()
 }
 
-// end waits for its end, which has been asked for.
+// end waits for an exit that a signal has asked for.
 func (p *Process) end() error {
 	late := time.NewTimer(Patience)
 	defer late.Stop()
@@ -164,12 +164,12 @@ func (p *Process) end() error {
 	return nil
 }
 
-// Kill ends it at once, as a crash would. It may be called again.
+// Kill kills it at once, like a crash. It may be called again.
 func (p *Process) Kill() {
 	p.mu.Lock()
 	p.expected, p.killed = true, true
 	p.mu.Unlock()
-	_ = p.cmd.Process.Kill() // it fails where the process has ended
+	_ = p.cmd.Process.Kill() // fails if the process has exited
 	<-p.Ended
 }
 
@@ -180,7 +180,7 @@ func (p *Process) Killed() bool {
 	return p.killed
 }
 
-// Line waits for a line of its output that contains text.
+// Line waits for a line of its output that contains text, and returns the line.
 func (p *Process) Line(ctx context.Context, text string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttributes give a child a process group of its own: Ctrl-C in a terminal
-// reaches this process only, which then ends the child in order. The kernel ends
-// the child when this process is killed.
+// childAttributes returns attributes that put a child into a process group of its
+// own. Ctrl-C in a terminal reaches only this process, which then ends the child in
+// order. The kernel kills the child if this process is killed.
 func childAttributes(c Command) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: cmp.Or(c.Orphan, syscall.SIGKILL)}
 	if c.UID != 0 {
@@ -22,11 +22,11 @@ func childAttributes(c Command) *syscall.SysProcAttr {
 	return a
 }
 
-// CPU is the time that a process has used so far, in microseconds. Pid 0 means
-// this process.
+// CPU returns the CPU time that a process has used, in microseconds. Pid 0 means this
+// process.
 func CPU(pid int) (micros float64, known bool) {
-	// The kernel has a clock for the CPU time of each process, exact to the
-	// nanosecond, with this number. The times in /proc are exact to 10 ms only.
+	// The kernel has a clock with this number for the CPU time of each process,
+	// exact to the nanosecond. The times in /proc are exact to 10 ms only.
 	clock := int32(^pid)<<3 | 2
 	if pid == 0 {
 		clock = unix.CLOCK_PROCESS_CPUTIME_ID
@@ -38,13 +38,13 @@ func CPU(pid int) (micros float64, known bool) {
 	return float64(at.Nano()) / 1000, true
 }
 
-// PeakMemory is the most memory that a process ever had, in bytes.
+// PeakMemory returns the highest memory use of a process, in bytes.
 func PeakMemory(pid int) (bytes float64, known bool) { return statusOf(pid, "VmHWM:") }
 
-// Memory is what a process has now, in bytes.
+// Memory returns the memory use of a process now, in bytes.
 func Memory(pid int) (bytes float64, known bool) { return statusOf(pid, "VmRSS:") }
 
-// statusOf reads a size from a process' status.
+// statusOf reads a size from the status file of a process.
 func statusOf(pid int, name string) (size float64, known bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -61,7 +61,7 @@ func statusOf(pid int, name string) (size float64, known bool) {
 	return 0, false
 }
 
-// InMemory reports whether a folder is not on a disk.
+// InMemory reports whether a folder is in memory and not on a disk.
 func InMemory(dir string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(dir, &fs) == nil && (fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC)

@@ -4,11 +4,12 @@ package kit
 
 import "syscall"
 
-// childAttributes are the usual ones here: children end only when this process
-// ends in order, and run as this process does.
+// childAttributes returns the defaults here. Children end only if this process ends
+// in order, and they run as its user.
 func childAttributes(Command) *syscall.SysProcAttr { return nil }
 
-// CPU is known on Linux only. Elsewhere a dispatcher's own metrics tell it.
+// CPU is known on Linux only. On other systems the bench reads the metrics of the
+// dispatcher.
 func CPU(int) (micros float64, known bool) { return 0, false }
 
 // PeakMemory is known on Linux only.

@@ -14,16 +14,16 @@ import (
 
 // Callback is one request to a Receiver.
 type Callback struct {
-	At      time.Time // when it came
+	At      time.Time // when the request arrived
 	ID      string    // of its message
 	Path    string
 	Attempt int
-	Body    []byte // nil where Err is not
-	Err     error  // it is not signed as it should be, or could not be read
+	Body    []byte // nil if Err is not
+	Err     error  // the signature is wrong, or the request could not be read
 }
 
-// Receiver is the far side of a dispatcher. It verifies what comes and hands it
-// to Take, which answers.
+// Receiver is a receiver of callbacks from a dispatcher. It verifies each callback
+// and passes it to Take, which writes the response.
 type Receiver struct {
 	Take func(w http.ResponseWriter, r *http.Request, c Callback)
 
@@ -35,20 +35,20 @@ type Receiver struct {
 	paths map[string]*signer.Verifier
 }
 
-// NewReceiver makes a receiver that trusts the usual verifier, at all paths but
-// those of Trust.
+// NewReceiver makes a receiver with a default verifier. Trust sets another verifier
+// for a path.
 func NewReceiver(usual *signer.Verifier, take func(http.ResponseWriter, *http.Request, Callback)) *Receiver {
 	return &Receiver{Take: take, usual: usual, paths: map[string]*signer.Verifier{}}
 }
 
-// Trust has another verifier judge what comes to a path.
+// Trust sets the verifier for a path.
 func (r *Receiver) Trust(path string, v *signer.Verifier) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.paths[path] = v
 }
 
-// verifier is the one for a path.
+// verifier returns the verifier for a path.
 func (r *Receiver) verifier(path string) *signer.Verifier {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,17 +58,17 @@ func (r *Receiver) verifier(path string) *signer.Verifier {
 	return r.usual
 }
 
-// ServeHTTP takes one callback.
+// ServeHTTP verifies one callback and passes it to Take.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	c := Callback{At: time.Now(), ID: req.Header.Get(signer.HeaderID), Path: req.URL.Path}
-	c.Attempt, _ = strconv.Atoi(req.Header.Get("Hookladder-Attempt")) // 0 where there is none
+	c.Attempt, _ = strconv.Atoi(req.Header.Get("Hookladder-Attempt")) // 0 if the header is missing
 	c.Body, c.Err = r.verifier(c.Path).VerifyRequest(req)
 	r.Take(w, req, c)
 }
 
-// Listen takes connections at every address of this host, on one free port, until
-// Close: 127.0.1.x are as many destinations. change may set the server up; nil:
-// nothing.
+// Listen accepts connections on one free port at every address of this host until
+// Close. Each 127.0.1.x is a destination of its own. change may configure the server
+// and may be nil.
 func (r *Receiver) Listen(change func(*http.Server)) error {
 	ln, err := net.Listen("tcp4", ":0")
 	if err != nil {
@@ -79,17 +79,17 @@ func (r *Receiver) Listen(change func(*http.Server)) error {
 	if change != nil {
 		change(&r.http)
 	}
-	go func() { _ = r.http.Serve(ln) }() // ends at Close
+	go func() { _ = r.http.Serve(ln) }() // returns at Close
 	return nil
 }
 
-// URL is one of its destinations: 0 is 127.0.0.1, and each other number has an
+// URL returns the URL of a destination: 0 is 127.0.0.1, and each other number has an
 // address of its own.
 func (r *Receiver) URL(n int) string {
 	return fmt.Sprintf("http://127.0.%d.%d:%d", (n+249)/250, max(n-1, 0)%250+1, r.port)
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (r *Receiver) Close() error {
 	if err := r.http.Close(); !errors.Is(err, http.ErrServerClosed) {
 		return err

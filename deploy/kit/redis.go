@@ -14,21 +14,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisOptions say which redis-server to start, and how.
+// RedisOptions describe a redis-server to start.
 type RedisOptions struct {
-	Program  string                          // by name or path; empty: redis-server
+	Program  string                          // name or path; default: redis-server
 	Dir      string                          // for its files
-	Settings []string                        // lines of redis.conf; they win over the usual ones
-	Bare     bool                            // without the usual ones
+	Settings []string                        // lines of redis.conf; they override the defaults
+	Bare     bool                            // without the defaults
 	Args     []string                        // after the file's name
 	Env      []string                        // all of its environment
 	Cluster  bool                            // a node of a cluster
-	Start    func(Command) (*Process, error) // nil: the function Start
+	Start    func(Command) (*Process, error) // default: the function Start
 }
 
-// usual are the settings of a server that appends every change to a file, evicts
-// nothing and writes no snapshots. Without the last one each replica waits 5 s
-// for others that may come.
+// usual are the default settings. The server appends every change to a file, evicts
+// no key and writes no snapshots. Without the last setting each replica waits 5 s for
+// other replicas that may connect.
 var usual = []string{
 	`save ""`, "appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction", "repl-diskless-sync-delay 0",
 }
@@ -37,12 +37,12 @@ var usual = []string{
 type Redis struct {
 	RedisOptions
 	Port    int
-	Bus     int           // where the nodes of a cluster talk to each other; 0: it is not a node
-	Client  *redis.Client // it tries once
+	Bus     int           // the port of the cluster bus; 0: not a node of a cluster
+	Client  *redis.Client // makes no retries
 	Process *Process      // nil before the first start
 }
 
-// StartRedis starts a server and waits until it answers.
+// StartRedis starts a server and waits until it is ready.
 func StartRedis(ctx context.Context, o RedisOptions) (r *Redis, err error) {
 	if o.Program == "" {
 		o.Program = "redis-server"
@@ -56,7 +56,7 @@ func StartRedis(ctx context.Context, o RedisOptions) (r *Redis, err error) {
 	}
 	o.Program = path
 	// Another process may take the free port before the server does, so a few
-	// tries are made.
+	// retries follow.
 	for range 5 {
 		r = &Redis{RedisOptions: o}
 		if err = r.begin(ctx); err == nil {
@@ -84,9 +84,9 @@ func (r *Redis) begin(ctx context.Context) (err error) {
 	}
 	r.Client = redis.NewClient(&redis.Options{
 		Addr: r.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		ReadTimeout: Patience, DialTimeout: Patience, // the context's is shorter
-		// After that many dials that failed in a row the client dials no more for a
-		// second, and would not notice that the server was started again.
+		ReadTimeout: Patience, DialTimeout: Patience, // the timeout of the context is shorter
+		// After as many failed dials in a row the client stops to dial for a
+		// second. It would then not notice a restart of the server in time.
 		PoolSize: 4096,
 	})
 	if err := r.Run(ctx); err != nil {
@@ -109,8 +109,7 @@ func (r *Redis) config() []string {
 	return append(lines, r.Settings...)
 }
 
-// Run starts the process, on the same port and files as before, and waits until
-// it answers.
+// Run starts the process on its old port and files, and waits until it is ready.
 func (r *Redis) Run(ctx context.Context) (err error) {
 	r.Process, err = r.Start(Command{Name: "redis-server", Path: r.Program, Args: append([]string{r.file()}, r.Args...), Env: r.Env})
 	if err != nil {
@@ -123,8 +122,8 @@ func (r *Redis) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// answers has no error where it is this process that answers, and has loaded
-// its file. Another server may have taken the port at the same time.
+// answers returns nil if this process is ready and has loaded its file. It checks the
+// process, because another server may have taken the port at the same time.
 func (r *Redis) answers(ctx context.Context) error {
 	if r.Process.Gone() {
 		return Final{r.Process.Death()}
@@ -144,19 +143,19 @@ func (r *Redis) answers(ctx context.Context) error {
 	return err
 }
 
-// URL is its address as REDIS_URL has it.
+// URL returns its address in the format of REDIS_URL.
 func (r *Redis) URL() string { return "redis://" + r.Addr() + "/0" }
 
-// Addr is where it listens, as host:port.
+// Addr returns its address as host:port.
 func (r *Redis) Addr() string { return Loopback(r.Port) }
 
-// Close ends it at once, for good.
+// Close kills the server for good.
 func (r *Redis) Close() {
 	r.Process.Kill()
 	_ = r.Client.Close()
 }
 
-// Info is one field of INFO; empty where there is none.
+// Info returns one field of INFO, or an empty text if the field is missing.
 func (r *Redis) Info(ctx context.Context, section, field string) (string, error) {
 	text, err := r.Client.Info(ctx, section).Result()
 	if err != nil {
@@ -170,8 +169,8 @@ func (r *Redis) Info(ctx context.Context, section, field string) (string, error)
 	return "", nil
 }
 
-// URLOf names several servers, as REDIS_URL does: the first one, and the others
-// as addr.
+// URLOf returns one URL for several servers in the format of REDIS_URL. The first
+// server is the host, and the others are in addr.
 func URLOf(servers []*Redis) string {
 	url := servers[0].URL()
 	for i, s := range servers[1:] {
@@ -184,15 +183,15 @@ func URLOf(servers []*Redis) string {
 	return url
 }
 
-// Slots is how many slots a cluster has.
+// Slots is the number of slots of a cluster.
 const Slots = 16384
 
-// Join makes a cluster of servers, with all slots spread evenly over the first
-// ones, its masters. It returns when all nodes know each other.
+// Join makes a cluster of servers. It spreads all slots evenly over the first ones,
+// its masters. It returns when all nodes know each other.
 func Join(ctx context.Context, servers []*Redis, masters int) error {
 	for i, s := range servers {
-		// Epochs of their own, given before they meet, spare the nodes an agreement
-		// on which of them goes first.
+		// Each node gets an epoch of its own before they meet. The nodes then
+		// need no agreement about their order.
 		errs := []error{s.Client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err()}
 		if i < masters {
 			errs = append(errs, s.Client.ClusterAddSlotsRange(ctx, i*Slots/masters, (i+1)*Slots/masters-1).Err())
@@ -206,7 +205,7 @@ func Join(ctx context.Context, servers []*Redis, masters int) error {
 	}
 	return Until(ctx, "all nodes know each other", func() error {
 		for _, s := range servers {
-			// The list also has nodes that only began to shake hands.
+			// The list also has nodes that have only begun the handshake.
 			text, err := s.Client.ClusterNodes(ctx).Result()
 			if err != nil {
 				return err
@@ -219,7 +218,7 @@ func Join(ctx context.Context, servers []*Redis, masters int) error {
 	})
 }
 
-// WaitOK waits until each of the servers finds its cluster in order.
+// WaitOK polls until each of the servers reports that its cluster is in order.
 func WaitOK(ctx context.Context, servers []*Redis) error {
 	return Until(ctx, "the cluster is in order", func() error {
 		for _, s := range servers {
@@ -232,5 +231,5 @@ func WaitOK(ctx context.Context, servers []*Redis) error {
 	})
 }
 
-// ErrNoServer says that a program is not installed.
+// ErrNoServer reports that a program is not installed.
 var ErrNoServer = errors.New("install it (apt-get install redis-server, brew install redis)")

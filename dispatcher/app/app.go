@@ -1,5 +1,5 @@
-// Package app joins the parts of Hookladder into a process: a store in Redis,
-// the engine, the client that calls receivers, and the HTTP API.
+// Package app builds a process from the parts of Hookladder: a store in Redis, the engine, the
+// client that calls receivers, and the HTTP API.
 package app
 
 import (
@@ -24,117 +24,117 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
-// Keys are the keys with which the API may be called.
+// Keys are the keys of the API.
 type Keys = apikey.Keys
 
-// ParseKeys reads keys as API_KEYS has them: key:scope+scope[:name], with
-// commas between.
+// ParseKeys parses keys in the format of API_KEYS: key:scope+scope[:name], separated by
+// commas.
 func ParseKeys(text string) (Keys, error) { return apikey.Parse(text) }
 
-// Seal hides the endpoints' secrets and header values in the store.
+// Seal encrypts the endpoints' secrets and header values in the store.
 type Seal = seal.Box
 
-// EngineOptions say how deliveries are made.
+// EngineOptions configure the engine.
 type EngineOptions = engine.Options
 
-// ParseEncryptionKeys reads keys as ENCRYPTION_KEY has them: the base64 of 32
-// bytes each, with white space between two. The first seals, all of them open.
+// ParseEncryptionKeys parses keys in the format of ENCRYPTION_KEY: the base64 of 32 bytes
+// each, separated by white space. The first key encrypts, and all keys decrypt.
 func ParseEncryptionKeys(text string) (*Seal, error) { return seal.ParseKeys(text) }
 
-// ParseProxy reads the URL of a proxy as EGRESS_PROXY has it. Its errors do not
-// repeat the text, which may hold a password.
+// ParseProxy parses the URL of a proxy in the format of EGRESS_PROXY. Its errors do not
+// include the text, because it may have a password.
 func ParseProxy(text string) (*url.URL, error) { return egress.ParseProxy(text) }
 
-// LoadRoots reads what Options.CAFile names, to find out whether it can be used.
+// LoadRoots loads the file of Options.CAFile, to check it.
 func LoadRoots(file string) (*x509.CertPool, error) { return egress.LoadRoots(file) }
 
-// LoadCertificate reads what Options.CertFile and KeyFile name.
+// LoadCertificate loads the files of Options.CertFile and KeyFile.
 func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
 	return egress.LoadCertificate(certFile, keyFile)
 }
 
-// ConsoleOptions are what people who look in with a browser are shown.
+// ConsoleOptions configure the pages for people.
 type ConsoleOptions struct {
 	Off       bool     // there are no pages, and no links to them
-	PublicURL *url.URL // how people reach the API from outside; nil: it is not known
-	// AsListening takes the address of the API's listener for a PublicURL that is not known.
+	PublicURL *url.URL // the API's URL for people outside; nil: unknown
+	// AsListening uses the address of the API's listener if PublicURL is unknown.
 	AsListening bool
-	Name        string // on the pages of links, in place of our own; empty: none
+	Name        string // on the pages of links, instead of our own; empty: none
 	Logo        string // https:// or data:image/png; empty: none
-	Color       string // #rrggbb; empty: our own
+	Color       string // #rrggbb; empty: our default
 
-	Settings []Setting // of this process, for the page that lists them
+	Settings []Setting // of this process, for the page of settings
 }
 
-// Setting is a setting as people may see it, without its secret parts.
+// Setting is a setting for people to see, without its secret parts.
 type Setting = console.Setting
 
-// Options are the settings of a process. Run refuses those that make no sense.
+// Options are the settings of a process. Run returns an error for invalid ones.
 type Options struct {
-	Listen string // host:port of the API; empty: none, it only dispatches
-	Keys   Keys   // none: the API answers only this host, and only on a loopback address
+	Listen string // host:port of the API; empty: there is no API, and the process only delivers
+	Keys   Keys   // none: the API accepts only requests of this host, on a loopback address
 
-	MaxConnections int            // most connections of the API; 0: as the file descriptors allow
+	MaxConnections int            // maximum number of connections of the API; 0: as the file descriptors allow
 	Proxies        []netip.Prefix // networks of proxies whose X-Forwarded-For names the address of a caller
-	MemoryLimit    int64          // bytes that the process tries to stay within; 0: none
+	MemoryLimit    int64          // soft limit for the memory of the process, in bytes; 0: none
 
 	MetricsListen string // host:port of a server for /metrics, /healthz and /readyz, which need no key; empty: none
 
-	RedisURL    string                // needed, unless InMemory or DataDir is set
+	RedisURL    string                // required, unless InMemory or DataDir is set
 	RedisMode   string                // auto, single, cluster or sentinel; empty: auto
 	RedisMaster string                // name of the master that sentinels watch
-	RedisCAFile string                // certificates trusted for rediss:// besides the system's; empty: none
-	DataDir     string                // of a redis-server that Run starts for itself; empty: none
-	InMemory    bool                  // a Redis inside the process, which forgets everything when Run returns
-	Durability  dispatcher.Durability // when a publish counts as stored
+	RedisCAFile string                // certificates trusted for rediss:// in addition to the system's; empty: none
+	DataDir     string                // of a redis-server that Run starts; empty: none
+	InMemory    bool                  // a Redis inside the process, which loses everything when Run returns
+	Durability  dispatcher.Durability // the condition on which a publish is stored
 	Poll        bool                  // neither pub/sub nor blocking commands are used
-	StoreWait   time.Duration         // for how long Run waits for a store that does not answer yet
+	StoreWait   time.Duration         // timeout for a store that does not respond at the start
 
 	Project         string // prefix of all keys
-	Partitions      int    // 0: as the store has them
-	LaneMaxInFlight int    // most deliveries of one destination in flight
-	MaxWaiting      int    // most deliveries that may wait for one destination; 0: no limit
+	Partitions      int    // 0: the store's number
+	LaneMaxInFlight int    // maximum number of deliveries of one destination in flight
+	MaxWaiting      int    // maximum number of waiting deliveries for one destination; 0: no limit
 	Seal            *Seal  // nil: secrets and header values are stored in plain text
 
-	BreakerFailures int           // failures in a row that open the breaker of a destination; 0: none do
-	BreakerWait     time.Duration // how long it is open at first
+	BreakerFailures int           // number of failures in a row that opens the breaker of a destination; 0: no breaker
+	BreakerWait     time.Duration // how long the breaker is open at first
 
-	OpsURL string // where notices for the operator go; empty: nowhere
+	OpsURL string // URL of notices for the operator; empty: none
 
 	Console ConsoleOptions
 
 	Archive   ArchiveOptions
-	OutboxURL string // of a PostgreSQL with an outbox, from which Run relays; empty: there is none
+	OutboxURL string // of a PostgreSQL with an outbox, from which Run relays; empty: none
 
-	QuickRetries int            // repeats within an attempt, of connection faults before any answer
-	AllowNets    []netip.Prefix // networks that may be called besides the public ones
-	LinkNets     []netip.Prefix // these networks, if a link set the URL
+	QuickRetries int            // retries within an attempt, after connection faults before any response
+	AllowNets    []netip.Prefix // networks that may be called in addition to the public ones
+	LinkNets     []netip.Prefix // networks that may be called if a link set the URL
 	HTTPSOnly    bool
-	Proxy        *url.URL // of ParseProxy: all calls go through it; nil: none does
-	CAFile       string   // certificates trusted besides the system's; empty: none
+	Proxy        *url.URL // from ParseProxy: all calls use it; nil: none
+	CAFile       string   // certificates trusted in addition to the system's; empty: none
 	CertFile     string   // the client certificate for receivers; empty: none
 	KeyFile      string   // its key
 	MaxBody      int      // bytes of a message's body
 
-	Engine  EngineOptions // but for Instance, Endpoints and Log, which Run sets
+	Engine  EngineOptions // without Instance, Endpoints and Log: Run sets them
 	Version string
 	Log     *slog.Logger
 
-	Delay     time.Duration   // how long Run announces its stop before it begins to stop
-	SkipDelay <-chan struct{} // closed: the delay is over; nil: it never is before its time
+	Delay     time.Duration   // how long Run waits between the announcement of its stop and the stop
+	SkipDelay <-chan struct{} // closed: the delay is over; nil: it is never shortened
 
-	Renew <-chan Renewal // replaces keys and secrets; nil: none comes
+	Renew <-chan Renewal // replaces keys and secrets; nil: nothing does
 
-	Ready func(addr string) // called when requests are served, with the API's address; nil: it is not
+	Ready func(addr string) // called with the API's address as soon as requests are served; nil: not called
 
 	stopping *atomic.Bool // of Run; true: it is not ready any more, and its responses close their connections
-	waiting  int          // of Run; connections of the API that may wait for events
+	waiting  int          // of Run; limit of the API's connections that wait for events
 
-	once func(context.Context, *process) // runs in place of serving; the process ends after it; nil: it serves
+	once func(context.Context, *process) // runs instead of the server, and then the process ends; nil: it serves
 }
 
-// Run runs a process until ctx ends. Then it announces its stop for as long as Delay says,
-// and stops in the order that flow describes. At last it closes the store, and its server if that is our own.
+// Run runs a process until ctx ends. Then it announces its stop, waits for Delay, and stops in
+// the order of flow. Finally it closes the store, and its server if Run started it.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
@@ -148,7 +148,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer closeListeners(ln, metricsLn) // they are closed already where they were served
+	defer closeListeners(ln, metricsLn) // a server has closed them already
 	store, closeStore, err := openStore(ctx, o)
 	if err != nil && ctx.Err() != nil {
 		o.Log.Info("stopped before it began", "err", err)
@@ -187,7 +187,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	return f.run(ctx)
 }
 
-// inspected describes a store that this process can work with.
+// inspected returns the state of the store. It returns an error if this process can't use the
+// store.
 func inspected(ctx context.Context, store *redisq.Store, o Options) (info dispatcher.StoreInfo, err error) {
 	if err := checkSealed(ctx, store, o); err != nil {
 		return info, err

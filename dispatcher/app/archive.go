@@ -12,20 +12,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 )
 
-// ArchiveBodies are the words for which bodies of messages an archive keeps.
+// ArchiveBodies are the options for the bodies that an archive keeps.
 var ArchiveBodies = []string{"all", "failed", "none"}
 
-// ArchiveOptions are the settings of the archive, which keeps the log longer than the store
-// does.
+// ArchiveOptions configure the archive, which keeps the log longer than the store.
 type ArchiveOptions struct {
-	URL          string        // of a PostgreSQL; empty: there is no archive
+	URL          string        // of a PostgreSQL; empty: no archive
 	Bodies       string        // one of ArchiveBodies
-	Backlog      int64         // bytes that the store keeps while the archive is away
+	Backlog      int64         // bytes that the store keeps while the archive does not respond
 	Retention    time.Duration // 0: for ever
-	QueryTimeout time.Duration // that a caller's look-up may take; 0: 800 ms
+	QueryTimeout time.Duration // timeout of a caller's lookup; 0: 800 ms
 }
 
-// newArchiver makes what brings the store's log into the archive.
+// newArchiver returns the archiver, which copies the store's log into the archive.
 func newArchiver(store *redisq.Store, e *engine.Engine, tell func(dispatcher.News), o Options) (*archiver.Archiver, error) {
 	a, err := postgres.Open(archiveOptions(o))
 	if err != nil {

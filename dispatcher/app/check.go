@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
 )
 
-// Check says why a process with these options can't run; nil: it can.
+// Check returns an error if a process can't run with these options.
 func (o Options) Check() error {
 	if o.Log == nil {
 		return errors.New("no logger")
@@ -48,7 +48,8 @@ func (o Options) Check() error {
 	return nil
 }
 
-// checkOps says why notices can't go to OpsURL, as a message of a caller could not.
+// checkOps returns an error if notices can't be sent to OpsURL, by the rules for a caller's
+// message.
 func (o Options) checkOps() error {
 	if o.OpsURL == "" {
 		return nil
@@ -72,8 +73,8 @@ func count(given ...bool) (n int) {
 	return n
 }
 
-// loopback reports whether an address can only be reached from this host. Of names it
-// knows localhost only.
+// loopback reports whether an address is reachable only from this host. The only name that it
+// knows is localhost.
 func loopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

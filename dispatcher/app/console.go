@@ -12,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
-// withConsole serves the pages for people besides the API, unless they are turned off.
+// withConsole serves the pages for people in addition to the API, unless they are off.
 func withConsole(api http.Handler, p *process, o Options) (http.Handler, error) {
 	if o.Console.Off {
 		return api, nil

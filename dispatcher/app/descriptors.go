@@ -8,30 +8,30 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
-// descriptors is the distribution of the file descriptors of the process. Each
-// attempt, idle connection and accepted connection takes one.
+// descriptors distributes the file descriptors of the process. Each attempt, idle connection
+// and accepted connection takes one.
 type descriptors struct {
-	limit    int // of the process; 0: there is none, or it is unknown
-	attempts int // MAX_IN_FLIGHT, or less where that does not fit
+	limit    int // of the process; 0: none, or unknown
+	attempts int // MAX_IN_FLIGHT, or less if it does not fit
 	idle     int // connections kept to receivers
 	accepted int // connections to the API
 	reserve  int // for Redis, lookups, listeners and files
 }
 
 const (
-	// leastDescriptors is the least that a process needs.
+	// leastDescriptors is the minimum for a process.
 	leastDescriptors = 64
-	// leastAttempts is what MAX_CONNECTIONS must leave for attempts and idle
-	// connections.
+	// leastAttempts is the minimum for attempts and idle connections that MAX_CONNECTIONS must
+	// leave.
 	leastAttempts = 16
-	// mostAccepted connections take 75 MiB while they are idle, and far more while
-	// they are used. MAX_CONNECTIONS allows more.
+	// mostAccepted connections take 75 MiB while they are idle, and much more while they are
+	// used. MAX_CONNECTIONS allows more.
 	mostAccepted = 4096
-	// mostIdle is one connection for each of many receivers. To keep more costs more
-	// than new ones.
+	// mostIdle is enough for one connection to each of many receivers. To keep more costs more
+	// than new connections.
 	mostIdle = 8192
-	// figuresConnections are for METRICS_LISTEN. They are part of the reserve, as is what
-	// both servers take beside their places.
+	// figuresConnections are for METRICS_LISTEN. They are part of the reserve, like the
+	// connections that both servers accept above their limit.
 	figuresConnections = 32
 )
 
@@ -45,7 +45,7 @@ func shareDescriptors(limit, permits, connections int) (descriptors, error) {
 	if all < leastDescriptors {
 		return descriptors{}, fmt.Errorf("this process may open %d files, and needs at least %d: raise the limit (ulimit -n, LimitNOFILE, nofile)", limit, leastDescriptors)
 	}
-	// go-redis opens ten connections a core to each node; there may be some.
+	// go-redis opens ten connections per core to each node, and there may be several nodes.
 	d := descriptors{limit: max(limit, 0), reserve: min(ownDescriptors(), all/4)}
 	rest := all - d.reserve
 	if most := rest - leastAttempts; connections > most {
@@ -65,18 +65,18 @@ func shareDescriptors(limit, permits, connections int) (descriptors, error) {
 	return d, nil
 }
 
-// ownDescriptors is how many a process needs for itself.
+// ownDescriptors returns the number of descriptors for the process itself.
 func ownDescriptors() int {
 	return 32 + figuresConnections + 2*callers.Overflow + 20*runtime.GOMAXPROCS(0)
 }
 
-// fitting is the limit that some permits need.
+// fitting returns the limit that a number of permits needs.
 func fitting(permits, connections int) int {
 	return ownDescriptors() + 2*permits + connections
 }
 
-// budget distributes the descriptors, lowers MAX_IN_FLIGHT where it does not fit, and
-// logs the result.
+// budget distributes the descriptors, lowers MAX_IN_FLIGHT if it does not fit, and logs the
+// result.
 func (o *Options) budget(limit int) (descriptors, error) {
 	d, err := shareDescriptors(limit, o.Engine.MaxInFlight, o.MaxConnections)
 	if err != nil {
@@ -94,14 +94,14 @@ func (o *Options) budget(limit int) (descriptors, error) {
 }
 
 const (
-	// Bodies of requests may take a sixteenth of the memory. On their way to the store
-	// they take three times their size besides.
+	// Bodies of requests may take a sixteenth of the memory. A body on its way to the store
+	// takes three more times its size.
 	bodyPart    = 16
 	leastBodies = 8<<20 + 64<<10 // two of the largest batches, and the ends of their buffers
 	mostBodies  = 64 << 20
 )
 
-// bodyBudget is how many bytes of requests are held at once.
+// bodyBudget returns how many bytes of requests are in memory at once.
 func (o *Options) bodyBudget() int64 {
 	if o.MemoryLimit <= 0 {
 		return mostBodies

@@ -15,16 +15,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 )
 
-// Finding is one fault in the store's keys.
+// Finding is a fault in the store's keys.
 type Finding = admin.Finding
 
 // Examined counts the keys that an examination read.
 type Examined = admin.Examined
 
 // Doctor examines the store of the options while instances work. If there is an archive, it
-// first finds out from that whether the store lost its data. It calls hear with
-// the description of the store, then examines all keys and calls tell for each
-// finding. With fix it repairs what can be repaired.
+// first queries the archive to check whether the store lost its data. It calls hear with the
+// state of the store. Then it examines all keys and reports each finding. With fix it
+// repairs the faults that can be repaired.
 func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.StoreInfo), tell func(Finding)) (out Examined, err error) {
 	err = withStore(ctx, o, func(store *redisq.Store) error {
 		if o.Archive.URL != "" {
@@ -49,7 +49,7 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 	return out, err
 }
 
-// comparisonCheck says how far the archive is compared with the store.
+// comparisonCheck reports the progress of the comparison between archive and store.
 func comparisonCheck(ctx context.Context, store *redisq.Store, o Options) dispatcher.Check {
 	c := dispatcher.Check{Name: "archive", Holds: dispatcher.Unknown}
 	var due int
@@ -71,8 +71,8 @@ func comparisonCheck(ctx context.Context, store *redisq.Store, o Options) dispat
 	return c
 }
 
-// stillToCompare counts the partitions that are still to be compared with the archive since
-// the last gap in their log. left is the share of all deliveries.
+// stillToCompare counts the partitions that must still be compared with the archive after the
+// last gap in their log. left is their share of all deliveries.
 func stillToCompare(ctx context.Context, store *redisq.Store, r *postgres.Reader) (due int, left float64, err error) {
 	states, err := feed.New(store).Look(ctx, store.Partitions())
 	if err != nil {
@@ -91,9 +91,9 @@ func stillToCompare(ctx context.Context, store *redisq.Store, r *postgres.Reader
 	return due, left / float64(max(len(states), 1)), err
 }
 
-// SealEndpoints encrypts and signs with the first key each endpoint that is not yet,
-// also those that were stored without a key. tell is called for each, with an error
-// where that failed.
+// SealEndpoints encrypts and signs each endpoint with the first key, unless that is done
+// already. It includes endpoints that were stored without a key. It reports each endpoint, with
+// an error if that failed.
 func SealEndpoints(ctx context.Context, o Options, tell func(id string, err error)) error {
 	return withStore(ctx, o, func(store *redisq.Store) error {
 		store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "doctor.seal"})
@@ -101,8 +101,9 @@ func SealEndpoints(ctx context.Context, o Options, tell func(id string, err erro
 	})
 }
 
-// SealMessages encrypts with the first key the headers of each message that are not
-// yet, and counts those. fail is called for each that no key opens.
+// SealMessages encrypts the headers of each message with the first key, unless that is done
+// already, and counts the changed messages. It calls fail for each message that no key
+// decrypts.
 func SealMessages(ctx context.Context, o Options, fail func(err error)) (sealed int, err error) {
 	err = withStore(ctx, o, func(store *redisq.Store) error {
 		sealed, err = admin.SealMessages(ctx, store, fail)
@@ -111,8 +112,8 @@ func SealMessages(ctx context.Context, o Options, fail func(err error)) (sealed 
 	return sealed, err
 }
 
-// withStore opens the store of the options while instances may work, and closes it
-// after do.
+// withStore opens the store of the options, calls do, and closes the store. Instances may work
+// at the same time.
 func withStore(ctx context.Context, o Options, do func(*redisq.Store) error) (err error) {
 	url, end, err := joinURL(ctx, o)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package app
 
-// fileLimit is how many files this process may open: there is no such limit.
+// fileLimit returns the limit of open files of this process. Here there is no such limit.
 func fileLimit() int { return 0 }

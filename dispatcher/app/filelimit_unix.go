@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileLimit is how many files this process may open. Go raises the soft limit to the
+// fileLimit returns the limit of open files of this process. Go raises the soft limit to the
 // hard one before main begins.
 func fileLimit() int {
 	var l unix.Rlimit

@@ -11,18 +11,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// flow is the running process. It stops in the order of the flow:
+// flow runs the process and stops it in this order:
 //
 //	ctx ends            /readyz returns 503, each response closes its connection, event streams and waiting takes end; everything else continues
-//	the delay is over   nothing more is claimed, jobs are given up; publishes are still stored, and what the outbox has under way
-//	attempts ended      or their grace did, and the rest was given back: the listener closes
-//	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off, and what it counted is added
+//	the delay is over   the engine claims nothing more, and jobs are given up; publishes and the outbox's open rows are still stored
+//	attempts ended      or their grace is over, and the others were given back: the listener closes
+//	requests answered   the last publishes are stored, the last outcomes recorded, the instance signs off, and its counts are added
 //
-// The delay gives load balancers the time to see the 503, and to send their requests
-// elsewhere. Idle connections stay open until it is over: a balancer may send a request
-// on one just as it closes, and that request would be lost. Every step has an end:
-// Options.Delay, Engine.Grace, answerGrace, and the engine's own limit for a store that
-// does not answer.
+// During the delay, load balancers see the 503 and send their requests elsewhere. Idle
+// connections stay open until it is over, because a balancer may send a request on one just
+// as it closes, and that request would be lost. Every step has a timeout: Options.Delay,
+// Engine.Grace, answerGrace, and the engine's own timeout for a store that does not respond.
 type flow struct {
 	process   *process
 	o         Options
@@ -33,12 +32,12 @@ type flow struct {
 	renew     renewer
 }
 
-// answerGrace bounds the answers to open requests during the stop. A publish takes
-// milliseconds; a slower one waits for a store that does not answer.
+// answerGrace is the timeout of open requests during the stop. A publish takes milliseconds. A
+// slower one waits for a store that does not respond.
 const answerGrace = 5 * time.Second
 
-// run runs API and engine. The engine stops after the last request was answered, because it has
-// to store the last messages.
+// run runs API and engine. The engine stops after the last response, because it must store the
+// last messages.
 func (f flow) run(ctx context.Context) error {
 	leaving, leave := context.WithCancel(ctx)
 	defer leave()
@@ -63,7 +62,7 @@ func (f flow) run(ctx context.Context) error {
 	counting, stopCounting := context.WithCancel(context.WithoutCancel(ctx))
 	relayed := make(chan struct{})
 	g.Go(func() error {
-		defer stopCounting() // behind the last outcome
+		defer stopCounting() // after the last outcome
 		if err := f.process.engine.Run(working); err != nil {
 			return fmt.Errorf("dispatch: %w", err)
 		}
@@ -81,13 +80,13 @@ func (f flow) run(ctx context.Context) error {
 	})
 	g.Go(func() error { return f.process.gauge.Run(counting) })
 	g.Go(func() error { return f.process.store.Audit().Run(working) })
-	g.Go(func() error { return f.process.jobs.Run(ctx) }) // others take over its jobs
+	g.Go(func() error { return f.process.jobs.Run(ctx) }) // other instances take over its jobs
 	g.Go(func() error { return f.process.notices.Run(working) })
 	if f.process.archiver != nil {
 		g.Go(func() error { return f.process.archiver.Run(counting) }) // the last outcomes are archived too
 	}
-	g.Go(func() error { return f.process.tail.Run(leaving) })   // its followers go to others
-	g.Go(func() error { return f.process.takers.Run(leaving) }) // callers that wait are answered
+	g.Go(func() error { return f.process.tail.Run(leaving) })   // its followers connect to other instances
+	g.Go(func() error { return f.process.takers.Run(leaving) }) // waiting callers get their response
 	g.Go(func() error {
 		f.renew.run(working, f.o.Renew)
 		return nil
@@ -100,8 +99,8 @@ func (f flow) run(ctx context.Context) error {
 	return err
 }
 
-// delay waits until the process leaves, and then until load balancers had their time to
-// notice. A process without an API, or with a part that failed, does not wait.
+// delay waits until the process begins to stop, and then for the time that load balancers
+// need. It does not wait without an API, or after a part failed.
 func (f flow) delay(leaving, failed context.Context) {
 	<-leaving.Done()
 	wait := f.o.Delay
@@ -119,8 +118,8 @@ func (f flow) delay(leaving, failed context.Context) {
 	}
 }
 
-// serve serves the API until ctx ends, attempts have ended, and open requests are
-// answered. Without an address it only waits.
+// serve serves the API until ctx ends, the attempts have ended, and open requests have their
+// responses. Without an address it only waits.
 func (f flow) serve(ctx context.Context) error {
 	served := make(chan error, 1)
 	if f.ln != nil {
@@ -132,7 +131,7 @@ func (f flow) serve(ctx context.Context) error {
 		return fmt.Errorf("serve api: %w", err)
 	case <-ctx.Done():
 	}
-	f.process.engine.Drain(context.WithoutCancel(ctx)) // it has its own limit
+	f.process.engine.Drain(context.WithoutCancel(ctx)) // it has its own timeout
 	if f.ln == nil {
 		return nil
 	}
@@ -143,8 +142,8 @@ func (f flow) serve(ctx context.Context) error {
 	return err
 }
 
-// serveFigures serves the metrics until the work has ended, so that a scraper sees the
-// stop.
+// serveFigures serves the metrics until the work has ended, so that a scraper reads the last
+// values.
 func (f flow) serveFigures(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = f.figures.Close() })()
 	if err := f.figures.Serve(f.figuresLn); !errors.Is(err, http.ErrServerClosed) {
@@ -171,7 +170,7 @@ func (f flow) logStart() {
 	}
 }
 
-// shutDown takes no more requests and waits until the open ones are answered.
+// shutDown accepts no more requests and waits for the responses of the open ones.
 func (f flow) shutDown(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerGrace)
 	defer cancel()

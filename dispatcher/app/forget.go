@@ -19,28 +19,28 @@ import (
 // ForgetOptions select the messages to forget.
 type ForgetOptions struct {
 	Of   archive.Selection
-	Tell func(ForgetStep) // nil: it is not called
+	Tell func(ForgetStep) // nil: not called
 }
 
 // ForgetStep is the progress of forgetting.
 type ForgetStep struct {
 	Phase string // store, wait or archive
-	Done  int64  // deliveries of the store, messages of the archive
+	Done  int64  // deliveries in the store, messages in the archive
 }
 
 // Forgotten counts the forgotten messages and deliveries.
 type Forgotten struct {
-	Deliveries int64          // of the store
-	Cancelled  int64          // of them, those that had not finished
-	Left       int64          // that could not be forgotten: an attempt is under way
-	Jobs       int            // whose filters named the tenant or subject
-	Archive    archive.Erased // zero where there is no archive
-	Archived   bool           // there is one
-	Arguments  string         // an HMAC of them, as both audits have it
+	Deliveries int64          // in the store
+	Cancelled  int64          // the unfinished ones of them
+	Left       int64          // not forgotten, because an attempt is under way
+	Jobs       int            // with the tenant or subject in their filters
+	Archive    archive.Erased // zero if there is no archive
+	Archived   bool           // there is an archive
+	Arguments  string         // an HMAC of the arguments, same as in both audits
 }
 
-// Forget takes messages out of the store, and out of the archive where there is one. The
-// ids stay known to the store as long as it would have known them. It may be repeated.
+// Forget deletes messages from the store, and from the archive if there is one. The store
+// remembers their ids for the usual time. It may be repeated.
 func Forget(ctx context.Context, o Options, f ForgetOptions) (out Forgotten, err error) {
 	if f.Tell == nil {
 		f.Tell = func(ForgetStep) {}
@@ -59,20 +59,20 @@ func Forget(ctx context.Context, o Options, f ForgetOptions) (out Forgotten, err
 	return out, err
 }
 
-// forgetting is one Forget.
+// forgetting is one call of Forget.
 type forgetting struct {
 	store  *redisq.Store
-	eraser *postgres.Eraser // nil: there is no archive
+	eraser *postgres.Eraser // nil: no archive
 	o      ForgetOptions
 	out    *Forgotten
 	left   map[string]bool          // messages that the store still has
-	lanes  map[dispatcher.Lane]bool // of these
+	lanes  map[dispatcher.Lane]bool // of these messages
 
-	cancelled map[dispatcher.DeliveryID]bool // and are not forgotten yet
+	cancelled map[dispatcher.DeliveryID]bool // but not forgotten yet
 }
 
-// all forgets in the store first: what it logs of that comes to the archive before the
-// archive forgets.
+// all deletes from the store first. The store logs that, and the log must reach the archive
+// before the archive deletes.
 func (w *forgetting) all(ctx context.Context) (err error) {
 	of := w.o.Of
 	w.out.Arguments, err = w.store.Audit().Hide(ctx, of.Tenant, of.Subject, timeText(of.Since), timeText(of.Before))
@@ -95,7 +95,7 @@ func (w *forgetting) all(ctx context.Context) (err error) {
 	return w.inArchive(ctx)
 }
 
-// record leaves in the audit that it was done, when all is counted.
+// record writes an audit entry when everything is counted.
 func (w *forgetting) record(ctx context.Context, err error) {
 	detail := fmt.Sprintf("deliveries %d, cancelled %d, left %d, jobs %d", w.out.Deliveries, w.out.Cancelled, w.out.Left, w.out.Jobs)
 	if w.eraser != nil {
@@ -110,7 +110,7 @@ func (w *forgetting) record(ctx context.Context, err error) {
 	})
 }
 
-// timeText is a time of the arguments; empty: there is none.
+// timeText formats a time of the arguments; empty: none.
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -118,14 +118,14 @@ func timeText(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// forgetPage is how many deliveries are read at a time.
+// forgetPage is the number of deliveries in a page.
 const forgetPage = 200
 
-// passesMost bounds how often the store is read: what moves on while it is read may be
-// missed, and is found by the next pass.
+// passesMost limits the passes through the store. A pass may miss a delivery that moves
+// meanwhile, and the next pass finds it.
 const passesMost = 4
 
-// inStore forgets in the store until a pass finds nothing more to forget.
+// inStore deletes from the store until a pass finds nothing to delete.
 func (w *forgetting) inStore(ctx context.Context) error {
 	for range passesMost {
 		before := w.out.Deliveries
@@ -140,7 +140,7 @@ func (w *forgetting) inStore(ctx context.Context) error {
 	return nil
 }
 
-// carryOut ends cancelled deliveries that could not be found in the long list of their lane.
+// carryOut ends cancelled deliveries that were not found in the long list of their lane.
 func (w *forgetting) carryOut(ctx context.Context) (ended int, err error) {
 	for lane := range w.lanes {
 		some, err := w.store.CarryOut(ctx, dispatcher.System, lane)
@@ -151,7 +151,7 @@ func (w *forgetting) carryOut(ctx context.Context) (ended int, err error) {
 	return ended, nil
 }
 
-// pass goes through the store once.
+// pass reads the store once.
 func (w *forgetting) pass(ctx context.Context) error {
 	w.out.Left, w.left, w.lanes = 0, map[string]bool{}, map[dispatcher.Lane]bool{}
 	f := dispatcher.Filter{Limit: forgetPage}
@@ -186,7 +186,7 @@ func (w *forgetting) pass(ctx context.Context) error {
 	}
 }
 
-// inJobs takes the names out of the filters of jobs.
+// inJobs removes the names from the filters of jobs.
 func (w *forgetting) inJobs(ctx context.Context) (err error) {
 	w.out.Jobs, err = jobstore.New(w.store).HideNames(ctx, jobstore.Names{
 		Tenant: w.o.Of.Tenant, Subject: w.o.Of.Subject, Since: w.o.Of.Since, Before: w.o.Of.Before, By: dispatcher.System, Now: w.store.Now(),
@@ -199,7 +199,7 @@ func accepted(at time.Time, s archive.Selection) bool {
 	return (s.Since.IsZero() || !at.Before(s.Since)) && (s.Before.IsZero() || at.Before(s.Before))
 }
 
-// erase ends unfinished deliveries, and forgets all.
+// erase cancels unfinished deliveries, and deletes all.
 func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryID) error {
 	if len(open) > 0 {
 		changes, err := w.store.Cancel(ctx, dispatcher.System, open)
@@ -238,18 +238,18 @@ func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryI
 	return nil
 }
 
-// How long the archive may need to read the store's log.
+// Timeouts of the archive for reading the store's log.
 const (
 	archivedWithin = 2 * time.Minute
 	archivedLook   = 200 * time.Millisecond
-	archivedAsk    = 5 * time.Second // instances are asked to look so often
+	archivedAsk    = 5 * time.Second // interval of the requests to instances
 )
 
-// archived waits until all that the store logged so far is in the archive.
+// archived waits until the archive has everything that the store has logged.
 func (w *forgetting) archived(ctx context.Context) error {
 	source := feed.New(w.store)
 	if !w.store.Conn().Archives() {
-		return nil // no instance ever archived this store
+		return nil // no instance has ever archived this store
 	}
 	all := make([]int, source.Partitions())
 	for n := range all {
@@ -264,7 +264,7 @@ func (w *forgetting) archived(ctx context.Context) error {
 		until[s.Partition] = s.Last
 	}
 	within := archivedWithin
-	if w.store.Polls() { // instances can't be asked
+	if w.store.Polls() { // instances can't be notified
 		within += archiver.PollEvery(len(all))
 	}
 	asked := time.Time{}
@@ -277,7 +277,7 @@ func (w *forgetting) archived(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(began) > within {
-			return errors.New("the archive does not take in what the store logs, so it would know again what it forgets: see that an instance with ARCHIVE_URL runs and PostgreSQL answers, then run this again")
+			return errors.New("the archive does not take in the store's log, so it would know forgotten messages again: see that an instance with ARCHIVE_URL runs and PostgreSQL answers, then run this again")
 		}
 		w.o.Tell(ForgetStep{Phase: "wait"})
 		if time.Since(asked) > archivedAsk {
@@ -304,8 +304,8 @@ func (w *forgetting) inArchive(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// What the store still has stays here too: it will be logged how that ends, and a later
-		// run finds it by the names of its message.
+		// Messages that the store still has are kept here too. Their end will be logged, and a
+		// later run finds it by the names of its message.
 		page = slices.DeleteFunc(page, func(c archive.Chosen) bool { return w.left[c.ID] })
 		gone, err := w.eraser.Erase(ctx, w.o.Of, page)
 		all.Messages, all.Events, all.Open = all.Messages+gone.Messages, all.Events+gone.Events, all.Open+gone.Open

@@ -17,8 +17,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// openLookup makes what looks into store and archive; nil where there is no archive. It
-// connects to nothing, since the archive may be away. end ends its connections.
+// openLookup returns the lookup in store and archive; nil if there is no archive. It opens no
+// connection, because the archive may be down. end closes its connections.
 func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.Lookup, end func(), err error) {
 	if o.Archive.URL == "" {
 		return nil, func() {}, nil
@@ -37,21 +37,21 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 	return look, reader.Close, nil
 }
 
-// Export selects the part of an archive to read.
+// Export selects a part of an archive.
 type Export struct {
 	Of     archive.Selection
-	Bodies bool                   // of messages, where they are kept
+	Bodies bool                   // of messages, if they are kept
 	Tell   func(done, months int) // called at the beginning of each month, and at the end
 }
 
-// Exported is a delivery that ended, as lists show it, but with the URL that was called last.
+// Exported is a delivery that ended, as in lists, but with the URL of the last call.
 type Exported struct {
 	wire.Delivery
-	Last dispatcher.Attempt // At is zero if it ended without one
+	Last dispatcher.Attempt // At is zero if it ended without an attempt
 }
 
-// ExportDeliveries calls each for the deliveries of a selection that ended in its time,
-// each once with its newest end.
+// ExportDeliveries calls each for the selected deliveries that ended in the time range. It
+// calls it once for each delivery, with the newest end.
 func ExportDeliveries(ctx context.Context, o Options, x Export, each func(*Exported) error) error {
 	return withReader(o, func(r *postgres.Reader) error {
 		return r.ExportEnds(ctx, x.Of, func(e *archive.End) error {
@@ -62,8 +62,8 @@ func ExportDeliveries(ctx context.Context, o Options, x Export, each func(*Expor
 	})
 }
 
-// ExportMessages calls each for the messages of a selection that were accepted in its time. size
-// is the body's, even if the body is left out.
+// ExportMessages calls each for the selected messages that were accepted in the time range.
+// size is the body's, even if the body is left out.
 func ExportMessages(ctx context.Context, o Options, x Export, each func(m *dispatcher.Message, size int) error) error {
 	return withReader(o, func(r *postgres.Reader) error {
 		return r.ExportMessages(ctx, x.Of, x.Bodies, func(f *archive.Found) error {
@@ -73,7 +73,7 @@ func ExportMessages(ctx context.Context, o Options, x Export, each func(m *dispa
 	})
 }
 
-// headOf reads the head of a record; nil: there is none, or it can't be read.
+// headOf decodes the head of a record; nil: there is none, or it can't be read.
 func headOf(id string, head []byte) *dispatcher.Message {
 	if head == nil {
 		return nil
@@ -85,7 +85,8 @@ func headOf(id string, head []byte) *dispatcher.Message {
 	return m
 }
 
-// exportTime bounds the queries of an export besides its rows: no caller waits for a response.
+// exportTime is the timeout of the short queries of an export, because no caller waits for a
+// response. It does not limit the query for its rows.
 const exportTime = time.Minute
 
 func withReader(o Options, do func(*postgres.Reader) error) error {

@@ -13,11 +13,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 )
 
-// learnWithin bounds how long a start waits for an archive that hangs.
+// learnWithin is the timeout of the archive at a start.
 const learnWithin = 3 * time.Second
 
-// learnLoss finds out from the archive, before anything is accepted, whether the store lost
-// its data while no instance ran. An archive that is away is asked later, when it is back.
+// learnLoss queries the archive, before anything is accepted, to check whether the store lost
+// its data while no instance ran. If the archive is down, it is queried later.
 func learnLoss(ctx context.Context, store *redisq.Store, o Options) error {
 	ctx, cancel := context.WithTimeout(ctx, learnWithin)
 	defer cancel()
@@ -37,26 +37,26 @@ func learnLoss(ctx context.Context, store *redisq.Store, o Options) error {
 	return nil
 }
 
-// Loss describes the data that a store lost, and the deliveries that are given up with it.
+// Loss describes the data that a store lost, and the deliveries that are lost with it.
 type Loss struct {
 	Lost      *dispatcher.Emptied // nil: nothing was lost
 	Archive   bool                // the archive has the following
 	Open      int64               // unfinished deliveries
 	Endpoints int64
-	Done      bool // it was given up
+	Done      bool // the loss was accepted
 }
 
-// LossOptions say whether a loss is accepted, or only reported.
+// LossOptions decide whether a loss is accepted, or only reported.
 type LossOptions struct {
 	Accept  bool
-	Discard bool   // the archive's copies too
+	Discard bool   // also discard the archive's copies
 	By      string // for the archive's audit
 }
 
-// ErrDiscard says that the archive could bring back what would be given up.
-var ErrDiscard = errors.New("the archive has what was lost: hookladder restore brings it back; to give it up add --discard-archive")
+// ErrDiscard reports that the archive could restore the lost data.
+var ErrDiscard = errors.New("the archive has the lost data: hookladder restore brings them back; to give them up add --discard-archive")
 
-// AcceptLoss gives up the lost data of a store, or reports it.
+// AcceptLoss accepts the loss of a store's data, or reports it.
 func AcceptLoss(ctx context.Context, o Options, l LossOptions) (out Loss, err error) {
 	var vault *postgres.Vault
 	if o.Archive.URL != "" {
@@ -120,8 +120,8 @@ func archivedLoss(ctx context.Context, store *redisq.Store, vault *postgres.Vaul
 	return out, err
 }
 
-// discard gives up the archive's copies. The store follows: if this ends between the two, it
-// still counts as lost, and this can be run again.
+// discard discards the archive's copies, and then changes the store. If it fails between the
+// two, the data still count as lost, and it can run again.
 func discard(ctx context.Context, store *redisq.Store, vault *postgres.Vault, out *Loss, by string) (err error) {
 	if err := vault.Sever(ctx, store.Conn().Epochs()); err != nil {
 		return err

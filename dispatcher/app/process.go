@@ -31,8 +31,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
 )
 
-// process is the parts of a running process. newProcess builds it; apiOptions names the
-// part behind each port of the API.
+// process has the parts of a running process. newProcess builds them, and apiOptions assigns
+// them to the ports of the API.
 type process struct {
 	store   *redisq.Store
 	info    dispatcher.StoreInfo
@@ -49,16 +49,16 @@ type process struct {
 	gauge     *gauge.Gauge
 	tail      *tail.Hub
 
-	relay    *relay.Relay       // nil: there is no outbox
-	archiver *archiver.Archiver // nil: there is no archive
-	lookup   *lookup.Lookup     // likewise
+	relay    *relay.Relay       // nil: no outbox
+	archiver *archiver.Archiver // nil: no archive
+	lookup   *lookup.Lookup     // nil: no archive
 
 	stopping *atomic.Bool // true: it is not ready any more
-	close    func()       // ends the lookup's connections
+	close    func()       // closes the lookup's connections
 }
 
-// newProcess builds the parts, in the order in which they need each other. The engine
-// runs only after this, so its hooks may use parts that are built later.
+// newProcess builds the parts, in the order of their dependencies. The engine runs only after
+// this, so its hooks may use parts that are built later.
 func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, err error) {
 	p = &process{store: store, stopping: o.stopping, guard: egress.NewGuard(o.AllowNets), figures: metrics.New(), keyring: newRing(store, o)}
 	o.Engine.Departed = func() { p.jobs.Departed() }
@@ -105,8 +105,8 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 	return p, err
 }
 
-// apiOptions names the part behind each port of the API. While there is an archive, it is
-// read for the messages and lists that the store forgot.
+// apiOptions assigns the parts to the ports of the API. If there is an archive, the API also
+// queries it for messages and lists that the store deleted.
 func (p *process) apiOptions() httpapi.Options {
 	ports := httpapi.Options{
 		Publisher:    p.engine,
@@ -133,7 +133,7 @@ func (p *process) apiOptions() httpapi.Options {
 	return ports
 }
 
-// newRing makes the ring of keys, by which sessions and links are known too.
+// newRing returns the ring of keys. It also checks sessions and links.
 func newRing(store *redisq.Store, o Options) *apikey.Ring {
 	ring := apikey.NewRing(o.Keys)
 	store.Access().UseKeys(func() access.Keys { return ring.Keys().Bindings() })
@@ -143,7 +143,7 @@ func newRing(store *redisq.Store, o Options) *apikey.Ring {
 func newNotices(store *redisq.Store, e *engine.Engine, o Options) (*notices.Notices, error) {
 	watched := store.Store
 	if o.once != nil {
-		watched = nil // each process would report its findings again, and none would report their end
+		watched = nil // because each process would report its findings again, and none would report their end
 		store.TrimFrom(mathrand.IntN(store.Partitions()))
 	}
 	return notices.New(notices.Options{
@@ -168,7 +168,7 @@ func newEngine(store *redisq.Store, guard *egress.Guard, share descriptors, o Op
 	return engine.New(queue, sender, e)
 }
 
-// newSender makes the client that calls receivers.
+// newSender returns the client that calls receivers.
 func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error) {
 	e := egress.Options{
 		Guard:          guard,
@@ -193,14 +193,14 @@ func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error)
 	return egress.New(e), nil
 }
 
-// A row of the outbox may have its body in JSON, where a byte takes six letters at most, and has
-// an envelope beside it.
+// A row of the outbox may have its body in JSON, in which a byte takes at most six letters. It
+// also has an envelope.
 const (
 	rowEscaped  = 6
 	rowEnvelope = 64 << 10
 )
 
-// newRelay makes what relays from the outbox to the engine; nil: there is no outbox.
+// newRelay returns the relay from the outbox to the engine; nil: there is no outbox.
 func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Relay, error) {
 	if o.OutboxURL == "" {
 		return nil, nil
@@ -225,8 +225,8 @@ func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Rel
 	}), nil
 }
 
-// watched makes a gauge, which observes the engine like the metrics do. Its name is another than
-// the engine's, which becomes a new one where others took it for dead.
+// watched returns a gauge, which observes the engine like the metrics. It has its own instance
+// name, because the engine's name changes if other instances report the engine dead.
 func (o *Options) watched(store *redisq.Store, figures *metrics.Metrics) *gauge.Gauge {
 	g := gauge.New(health.New(store.Conn()), gauge.Options{Instance: start.Instance(), Now: store.Now, Log: o.Log})
 	all := observers{figures, g}

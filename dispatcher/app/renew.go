@@ -19,7 +19,7 @@ type Renewal struct {
 	Keys    Keys
 	Secrets []signer.Secret
 	Seal    *Seal
-	Done    chan error // 1 deep: gets nil, or why nothing was changed
+	Done    chan error // capacity 1: receives nil, or the error if nothing was changed
 }
 
 // renewer applies renewals.
@@ -44,10 +44,10 @@ func (r renewer) run(ctx context.Context, renewals <-chan Renewal) {
 	}
 }
 
-// countFor bounds how long links are counted: 10,000 take some 50 ms of Redis.
+// countFor is the timeout of counting links: 10,000 take some 50 ms of Redis.
 const countFor = 10 * time.Second
 
-// countLinks logs how many links ended with keys that were taken away.
+// countLinks logs the number of links that ended because their keys were removed.
 func (r renewer) countLinks(ctx context.Context, gone []string) {
 	if len(gone) == 0 {
 		return
@@ -63,7 +63,7 @@ func (r renewer) countLinks(ctx context.Context, gone []string) {
 	}
 }
 
-// renew applies a renewal, or nothing of it where a part can't be applied.
+// renew applies a renewal. If a part of it fails, it applies nothing.
 func (r renewer) renew(n Renewal) error {
 	if n.Seal != nil && !r.store.Endpoints.MayReseal(n.Seal) {
 		return errors.New("ENCRYPTION_KEY: a key that is in use is no longer there, so that endpoints may be lost; a key is dropped with a restart, after hookladder doctor --seal")

@@ -14,25 +14,26 @@ import (
 // Restored is the result of a restore.
 type Restored = restorer.Report
 
-// LostEndpoint is one whose deliveries were restored without it.
+// LostEndpoint is an endpoint that is missing, although its deliveries were restored.
 type LostEndpoint = restorer.LostEndpoint
 
 // RestoreStep is the progress of a restore.
 type RestoreStep = restorer.Step
 
-// RestoreOptions say how a store is restored.
+// RestoreOptions configure a restore.
 type RestoreOptions struct {
-	IntoRunning bool // also where nothing counts as lost
-	Dead        bool // dead deliveries are put back too
+	IntoRunning bool // also if nothing counts as lost
+	Dead        bool // also restore dead deliveries
 	DryRun      bool
 	By          string            // for the archive's audit
-	Tell        func(RestoreStep) // nil: it is not called
+	Tell        func(RestoreStep) // nil: not called
 }
 
-// restoreWaits is how long a restore into a running store waits until the archive has all of its log.
+// restoreWaits is the timeout for the archive to read the whole log, before a restore into a
+// running store.
 const restoreWaits = 5 * time.Second
 
-// Restore makes the store of the options of their archive again.
+// Restore restores the store of the options from their archive.
 func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, err error) {
 	vault, err := postgres.OpenVault(ctx, archiveOptions(o))
 	if err != nil {

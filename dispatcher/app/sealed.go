@@ -9,11 +9,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
-// ErrLocked says that endpoints are sealed with keys that ENCRYPTION_KEY lacks.
+// ErrLocked reports that endpoints are encrypted with keys that ENCRYPTION_KEY lacks.
 var ErrLocked = errors.New("endpoints can't be opened")
 
-// checkSealed refuses to start where endpoints can't be opened: their deliveries would
-// wait because of a wrong setting.
+// checkSealed returns an error at the start if endpoints can't be decrypted, because their
+// deliveries would wait for a correct setting.
 func checkSealed(ctx context.Context, store *redisq.Store, o Options) error {
 	l, err := store.Endpoints.LockedEndpoints(ctx)
 	if err != nil {

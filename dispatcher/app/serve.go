@@ -21,15 +21,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
-// readiness is the state of the process for GET /readyz.
+// readiness returns the state of the process for GET /readyz.
 type readiness struct {
 	engine   *engine.Engine
 	stopping *atomic.Bool
-	archiver *archiver.Archiver // nil: it is not described
+	archiver *archiver.Archiver // nil: not reported
 }
 
-// Ready describes the store, and the archive, which stops no publish. From the beginning of a
-// stop it returns an error, so that load balancers send callers elsewhere.
+// Ready returns the state of the store and of the archive. A fault of the archive stops no
+// publish. After the stop began it returns an error, so that load balancers send callers to
+// other instances.
 func (r readiness) Ready(ctx context.Context) (info dispatcher.StoreInfo, err error) {
 	if err = dispatcher.ErrStopping; !r.stopping.Load() {
 		info, err = r.engine.Ready(ctx)
@@ -40,7 +41,7 @@ func (r readiness) Ready(ctx context.Context) (info dispatcher.StoreInfo, err er
 	return info, err
 }
 
-// archiveCheck says how the archive does, in plain words.
+// archiveCheck reports the state of the archive in plain words.
 func archiveCheck(s archive.Status) dispatcher.Check {
 	c := dispatcher.Check{Name: "archive", Holds: dispatcher.Yes, Detail: "what happens is archived"}
 	switch {
@@ -81,8 +82,8 @@ func newAPI(p *process, o Options) (*http.Server, error) {
 	return callers.Server(closing(handler, o.stopping), o.Log), nil
 }
 
-// closing has each response of a process that stops close its connection. The caller sends
-// its next request on a new one, by which a load balancer leads it elsewhere.
+// closing closes the connection after each response while the process stops. The caller opens
+// a new connection for its next request, and a load balancer sends it to another instance.
 func closing(h http.Handler, stopping *atomic.Bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if stopping.Load() {
@@ -92,7 +93,7 @@ func closing(h http.Handler, stopping *atomic.Bool) http.Handler {
 	})
 }
 
-// linksTo is how people reach the pages of links, or why there are none.
+// linksTo returns the URL of the pages of links, or the reason why there are none.
 func (o Options) linksTo() (to *url.URL, why string) {
 	switch {
 	case o.Console.Off:
@@ -103,7 +104,7 @@ func (o Options) linksTo() (to *url.URL, why string) {
 	return o.Console.PublicURL, ""
 }
 
-// policy says which messages are taken.
+// policy returns the rules for accepted messages.
 func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy {
 	return dispatcher.Policy{
 		MaxBody:   o.MaxBody,
@@ -113,14 +114,14 @@ func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy
 
 		CheckLinkURL: egress.NewLinkGuard(o.LinkNets).URL,
 
-		Now: e.Now, // the store's clock: the clocks of hosts differ
+		Now: e.Now, // the store's clock, because the clocks of hosts differ
 
 		HeaderPrefix: o.Engine.HeaderPrefix,
 	}
 }
 
-// newMetricsServer serves metrics and health without a key. On a loopback address it
-// refuses pages in a browser of this host.
+// newMetricsServer returns the server of metrics and health, which needs no key. On a loopback
+// address it rejects requests by pages in a browser of this host.
 func newMetricsServer(p *process, o Options) *http.Server {
 	open := p.apiOptions()
 	open.Readiness = readiness{engine: p.engine, stopping: p.stopping}
@@ -128,8 +129,8 @@ func newMetricsServer(p *process, o Options) *http.Server {
 	return callers.Server(closing(httpapi.NewOpen(open, loopback(o.MetricsListen)), o.stopping), o.Log)
 }
 
-// listenBoth listens before anything else is started, since an address in use is the
-// likeliest error. From then on it is known how this host reaches the API.
+// listenBoth opens the listeners before anything else starts, because an address in use is the
+// most common error. After that the API's address on this host is known.
 func listenBoth(ctx context.Context, o *Options) (api, figures net.Listener, err error) {
 	if api, err = listen(ctx, o.Listen); err != nil {
 		return nil, nil, fmt.Errorf("serve api: %w", err)
@@ -144,7 +145,7 @@ func listenBoth(ctx context.Context, o *Options) (api, figures net.Listener, err
 	return api, figures, nil
 }
 
-// listen listens on an address; empty: on none.
+// listen opens a listener on an address; empty: no listener.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
@@ -152,14 +153,14 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	network := "tcp"
 	if host, _, err := net.SplitHostPort(addr); err == nil {
 		if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
-			network = "tcp4" // Go takes 0.0.0.0 for all of IPv6 too
+			network = "tcp4" // Go also uses 0.0.0.0 for all of IPv6
 		}
 	}
 	var lc net.ListenConfig
 	return lc.Listen(ctx, network, addr)
 }
 
-// reachable is a listener's address as a browser on this host can open it.
+// reachable returns a listener's address for a browser on this host.
 func reachable(addr net.Addr) string {
 	if a, err := netip.ParseAddrPort(addr.String()); err == nil && a.Addr().IsUnspecified() {
 		return "localhost:" + strconv.Itoa(int(a.Port()))
@@ -167,7 +168,7 @@ func reachable(addr net.Addr) string {
 	return addr.String()
 }
 
-// guarded bounds the connections of a listener.
+// guarded limits the connections of a listener.
 func guarded(ln net.Listener, visitors *callers.Guests) net.Listener {
 	if ln == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
-// openStore opens the store that the options ask for, and answers how to close it.
+// openStore opens the store of the options. It returns the function that closes it.
 func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, error) {
 	at, end, err := storeURL(ctx, o)
 	if err != nil {
@@ -25,7 +25,8 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 		Options: storeOptions(at, o), Wait: o.StoreWait, Forgets: o.InMemory, Name: func(err error) error { return named(o, err) },
 	})
 	if err == nil && o.Archive.URL != "" {
-		// Before anything is accepted, because deliveries that the log does not name are not archived.
+		// Begin runs before anything is accepted, because deliveries that are missing in the
+		// log are not archived.
 		if err = feed.New(store).Begin(ctx); err == nil {
 			err = learnLoss(ctx, store, o)
 		}
@@ -39,14 +40,14 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 	return store, func() error { return errors.Join(store.Close(), end()) }, nil
 }
 
-// startDev starts a store in memory; tests start one whose clock is wrong.
+// startDev starts a store in memory; tests replace it by one with a wrong clock.
 var startDev = devredis.Start
 
-// ErrInUse says that another process runs on DATA_DIR.
+// ErrInUse reports that another process uses DATA_DIR.
 var ErrInUse = embedded.ErrInUse
 
-// storeURL is the URL of the store. It starts a server of our own, if one is asked for.
-// end stops that server, as the last thing that a process does.
+// storeURL returns the URL of the store. It starts our own server, if the options request one.
+// end stops that server, as the last step of a process.
 func storeURL(ctx context.Context, o Options) (url string, end func() error, err error) {
 	switch {
 	case o.InMemory:
@@ -65,8 +66,8 @@ func storeURL(ctx context.Context, o Options) (url string, end func() error, err
 	return o.RedisURL, func() error { return nil }, nil
 }
 
-// joinURL is storeURL for a command that examines a store while others work. A server
-// of our own may run already, under another process, and end does not stop it then.
+// joinURL is storeURL for a command that examines a store while instances work. If another
+// process already runs our own server, end does not stop it.
 func joinURL(ctx context.Context, o Options) (url string, end func() error, err error) {
 	if o.DataDir != "" {
 		if url := embedded.Running(ctx, o.DataDir); url != "" {
@@ -76,7 +77,7 @@ func joinURL(ctx context.Context, o Options) (url string, end func() error, err 
 	return storeURL(ctx, o)
 }
 
-// storeOptions are the options of the store.
+// storeOptions returns the options of the store.
 func storeOptions(url string, o Options) redisq.Options {
 	return redisq.Options{
 		URL:             url,
@@ -103,13 +104,13 @@ func storeOptions(url string, o Options) redisq.Options {
 	}
 }
 
-// openAny opens a store, fit for use or not.
+// openAny opens a store, even if it is not fit for use.
 func openAny(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 	store, err := redisq.Open(ctx, storeOptions(at, o))
 	return store, named(o, err)
 }
 
-// named prefixes the error of an unreachable store with the name of the setting.
+// named adds the name of the setting to the error of an unreachable store.
 func named(o Options, err error) error {
 	if err == nil || o.RedisURL == "" || !errors.Is(err, dispatcher.ErrUnavailable) {
 		return err
@@ -117,6 +118,6 @@ func named(o Options, err error) error {
 	return fmt.Errorf("REDIS_URL: %w", err)
 }
 
-// Scripts are the names of the scripts that change deliveries, such as claim, by
-// their SHA-1. Redis reports on a script by its SHA-1.
+// Scripts returns the names of the scripts that change deliveries, such as claim, by their
+// SHA-1. Redis reports scripts by their SHA-1.
 func Scripts() map[string]string { return redisq.ScriptNames() }

@@ -8,9 +8,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Tick runs a process without an API that does due work for at most within, and ends as Run
-// does. Attempts under way then have their grace. If ctx ends, the result counts the work until
-// then. o has no address to listen on.
+// Tick runs a process without an API. It does due work for at most within, and ends like Run.
+// Attempts under way then get their grace. If ctx ends, the result counts the work until then.
+// o has no address to listen on.
 func Tick(ctx context.Context, o Options, within time.Duration) (tick dispatcher.Tick, err error) {
 	var work *process
 	var failed error
@@ -23,7 +23,7 @@ func Tick(ctx context.Context, o Options, within time.Duration) (tick dispatcher
 	if err := errors.Join(Run(ctx, o), failed); err != nil || work == nil {
 		return dispatcher.Tick{}, err
 	}
-	d := work.engine.Doing() // with the attempts that ended in the grace time
+	d := work.engine.Doing() // including the attempts that ended in the grace time
 	tick.Attempted, tick.Delivered, tick.Dead = d.Attempted, d.Delivered, d.Dead
 	return tick, nil
 }

@@ -2,7 +2,7 @@ package explain
 
 import "fmt"
 
-// retry names the action that attempts the delivery, with its effect does.
+// retry returns the action that attempts the delivery, with its effect does.
 func (f Facts) retry(does string) string {
 	switch {
 	case f.For == Terminal:
@@ -13,7 +13,7 @@ func (f Facts) retry(does string) string {
 	return "“Send again” " + does
 }
 
-// resume names the action that resumes the lane.
+// resume returns the action that resumes the lane.
 func (f Facts) resume(does string) string {
 	switch {
 	case f.For == Terminal:
@@ -24,7 +24,7 @@ func (f Facts) resume(does string) string {
 	return "“Resume” of its endpoint " + does
 }
 
-// verify names the actions that release a lane whose URL a link set.
+// verify returns the actions that release a lane whose URL a link set.
 func (f Facts) verify() string {
 	switch f.For {
 	case Terminal:
@@ -35,7 +35,7 @@ func (f Facts) verify() string {
 	return "“Send a test” of its endpoint sends one, “Resume” does without"
 }
 
-// resumeAll names the action that resumes all lanes.
+// resumeAll returns the action that resumes all lanes.
 func (f Facts) resumeAll() string {
 	if f.For == Terminal {
 		return "`hookladder resume '*'` lets all of them go on"
@@ -43,8 +43,7 @@ func (f Facts) resumeAll() string {
 	return "“Resume all” in System lets all of them go on"
 }
 
-// update names the action that changes a field of the lane's endpoint; empty: the lane has
-// none.
+// update returns the action that changes a field of the lane's endpoint; empty: it has none.
 func (f Facts) update(flag, does string) string {
 	switch {
 	case f.Lane.Endpoint == "":
@@ -55,7 +54,7 @@ func (f Facts) update(flag, does string) string {
 	return "“Edit” of its endpoint " + does
 }
 
-// cancel names the action that cancels the delivery.
+// cancel returns the action that cancels the delivery.
 func (f Facts) cancel() string {
 	if f.For == Terminal {
 		return "`hookladder cancel " + f.message() + "` ends it"
@@ -63,7 +62,7 @@ func (f Facts) cancel() string {
 	return "“Cancel” ends it"
 }
 
-// enabled is the cure if the endpoint has to be enabled first.
+// enabled returns the cure if the endpoint has to be enabled first.
 func (f Facts) enabled(again string) string {
 	switch {
 	case f.Lane.State == "deleted":
@@ -78,7 +77,7 @@ func (f Facts) enabled(again string) string {
 	return fmt.Sprintf("it is disabled%s: “Resume” of its endpoint, then %s", f.since(), again)
 }
 
-// mask removes our own settings and names for a merchant.
+// mask removes our own settings and names, because a merchant must not see them.
 func (f *Facts) mask() {
 	l := *f.Lane
 	l.By, l.Fails, l.Rate, l.MaxInFlight = "", 0, "", 0

@@ -2,7 +2,7 @@ package explain
 
 import "strings"
 
-// died explains dead_reason, and names a cure for an endpoint that exists and is enabled.
+// died returns the meaning of dead_reason, and a cure if the endpoint exists and is enabled.
 func (f Facts) died() (how, cure string) {
 	d, again := f.Delivery, f.retry("starts a new ladder")
 	how = "died" + f.ended()
@@ -55,7 +55,8 @@ func (f Facts) died() (how, cure string) {
 	return how + after + f.answer(), again
 }
 
-// expired explains a death by expiry, which mostly comes before the expiry itself.
+// expired returns the reason for a death by expiry. It mostly comes before the expiry, because
+// the next retry would be too late.
 func (f Facts) expired() string {
 	if f.Delivery.EndedAt.IsZero() || f.Expires.IsZero() || !f.Delivery.EndedAt.Before(f.Expires.Time) {
 		return ", since it had expired" + f.at("at", f.Expires)
@@ -63,7 +64,7 @@ func (f Facts) expired() string {
 	return ", because its next attempt would have been after it expires" + f.at("at", f.Expires)
 }
 
-// allowed is the cure for an address that may not be called.
+// allowed returns the cure for an address that may not be called.
 func (f Facts) allowed() string {
 	if f.For == Merchant {
 		return "correct the URL: its host needs a public address"

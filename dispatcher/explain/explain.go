@@ -16,10 +16,10 @@ import (
 // Facts are the input for the sentence of one delivery.
 type Facts struct {
 	Delivery  wire.Delivery
-	Lane      *wire.LaneState // of the delivery; nil: nothing is known of it
-	Queue     string          // of its message; empty: it goes elsewhere
+	Lane      *wire.LaneState // of the delivery; nil: not known
+	Queue     string          // of its message; empty: another destination
 	Expires   wire.Time       // of its message; zero: it does not expire
-	Instances []wire.Instance // needed only where the delivery waits for a permit
+	Instances []wire.Instance // needed only if the delivery waits for a permit
 	Now       time.Time       // times of the same day have no date; all are in its zone
 	For       Reader
 }
@@ -29,9 +29,9 @@ type Reader uint8
 
 // The readers.
 const (
-	Terminal Reader = iota // commands are what helps
-	Console                // buttons are
-	Merchant               // they are; nothing about our own settings or other tenants
+	Terminal Reader = iota // the cure is a command
+	Console                // the cure is a button
+	Merchant               // likewise; nothing about our own settings or other tenants
 )
 
 // Sentence returns the state of the delivery and, after a semicolon, the cure.
@@ -43,8 +43,8 @@ func Sentence(f Facts) string {
 	return f.Delivery.ID + " " + how
 }
 
-// Standing returns the state of the delivery, without its name, and the cure; empty: none is
-// needed, or there is none.
+// Standing returns the state of the delivery, without its name, and the cure; empty: not needed,
+// or there is none.
 func Standing(f Facts) (how, cure string) {
 	if f.Lane == nil {
 		f.Lane = &wire.LaneState{}
@@ -79,7 +79,7 @@ func (f Facts) stands() (how, cure string) {
 	return "is " + d.Status, ""
 }
 
-// place is where the delivery goes, as people call it.
+// place returns the name of the destination for people.
 func (f Facts) place() string {
 	host := cmp.Or(hostOf(f.Delivery.URL), hostOf(f.Lane.URL))
 	switch {
@@ -92,10 +92,10 @@ func (f Facts) place() string {
 	}
 }
 
-// pull reports whether the delivery is taken, and no URL is called.
+// pull reports whether a consumer takes the delivery, so no URL is called.
 func (f Facts) pull() bool { return f.Queue != "" || f.Lane.Kind == "pull" }
 
-// hostOf leaves out the parts of a URL that may hold a token.
+// hostOf returns a URL without the parts that may contain a token.
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -104,8 +104,8 @@ func hostOf(text string) string {
 	return u.Host
 }
 
-// at is a word and a time behind a space: to the second, and with its date unless that
-// is today's; empty: the time is not known.
+// at returns a space, a word and a time to the second. It omits the date of today; empty: the
+// time is not known.
 func (f Facts) at(word string, t wire.Time) string {
 	if t.IsZero() {
 		return ""
@@ -120,7 +120,7 @@ func (f Facts) at(word string, t wire.Time) string {
 func (f Facts) until(t wire.Time) string { return f.at("until", t) }
 func (f Facts) ended() string            { return f.at("at", f.Delivery.EndedAt) }
 
-// since names the caller and the time of the pause.
+// since returns the caller and the time of the pause.
 func (f Facts) since() string {
 	text := ""
 	if f.Lane.By != "" {
@@ -129,7 +129,7 @@ func (f Facts) since() string {
 	return text + f.at("since", f.Lane.Since)
 }
 
-// answer is the error or status of the last attempt; empty: it is not known.
+// answer returns the error or status of the last attempt; empty: not known.
 func (f Facts) answer() string {
 	d := f.Delivery
 	switch {
@@ -141,12 +141,12 @@ func (f Facts) answer() string {
 	return ""
 }
 
-// success is when it was delivered, at which attempt, and the status of the answer. Time,
-// number and status are of one attempt. One that was sent again has two times.
+// success returns the time, the attempt and the status of the delivery. All three are of one
+// attempt, because a delivery that was sent again has two times.
 func (f Facts) success() string {
 	d := f.Delivery
 	text, number, status := f.at("at", d.DeliveredAt), max(d.Attempts, 1), d.LastStatusCode
-	resent := d.EndedAt.After(d.DeliveredAt.Time) // only the history has its outcome
+	resent := d.EndedAt.After(d.DeliveredAt.Time) // only the history has this outcome
 	for _, a := range d.History {
 		if a.Outcome != "delivered" {
 			continue
@@ -169,13 +169,13 @@ func (f Facts) success() string {
 // bare reports whether the delivery goes to a URL without an endpoint.
 func (f Facts) bare() bool { return !strings.HasPrefix(f.Delivery.Destination, "ep_") }
 
-// message is the id of the delivery's message.
+// message returns the id of the delivery's message.
 func (f Facts) message() string {
 	_, id, _ := strings.Cut(f.Delivery.ID, ":")
 	return id
 }
 
-// times is a number of attempts, or of anything else.
+// times returns a count with its noun.
 func times(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

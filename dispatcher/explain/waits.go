@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// waits explains waiting_for.
+// waits returns the meaning of waiting_for, and the cure.
 func (f Facts) waits() (how, cure string) {
 	d := f.Delivery
 	switch d.WaitingFor {
@@ -43,13 +43,13 @@ func (f Facts) waits() (how, cure string) {
 		return "waits until a program takes it from " + f.place(),
 			"start one that handles it, or take it over HTTP: `POST /v1/queues/" + from + "/take`"
 	}
-	if d.WaitingFor == "" && f.For != Merchant { // each unfinished delivery of the store waits for something
+	if d.WaitingFor == "" && f.For != Merchant { // each unfinished delivery in the store waits for something
 		return "has not finished, and only the archive has it", "`hookladder restore` puts it into Redis again"
 	}
 	return "waits" + f.until(d.WaitingUntil), ""
 }
 
-// rung is the wait of the ladder that the delivery is in.
+// rung returns the current wait of the ladder.
 func (f Facts) rung() string {
 	if l := f.Delivery.Ladder; l != nil && l.Len() > 0 {
 		return fmt.Sprintf("%d of %d", f.Delivery.Rung, l.Len())
@@ -69,7 +69,7 @@ func (f Facts) paused() (how, cure string) {
 		return "waits since every lane is paused" + f.since() + own, f.resumeAll()
 	case f.Lane.Why == "unverified":
 		return "waits until a test of " + f.place() + " succeeds, since a link set its URL" + f.at("at", f.Lane.Since) + own, f.verify()
-	case f.Lane.State != "paused": // it was resumed between the two calls
+	case f.Lane.State != "paused": // it was resumed between the two calls of the API
 		return "waits since " + f.place() + " was paused" + own, ""
 	}
 	return "waits since " + f.place() + " is paused" + f.since() + own, f.resume("lets it go on")
@@ -82,7 +82,7 @@ func (f Facts) breaker() (how, cure string) {
 	return "waits while one attempt tries whether " + f.place() + " answers again, whose breaker is open" + f.failures(), f.resume("tries all")
 }
 
-// failures names the failures that opened the breaker.
+// failures returns the failures that opened the breaker.
 func (f Facts) failures() string {
 	text := ""
 	if f.Lane.Fails > 0 {
@@ -94,7 +94,7 @@ func (f Facts) failures() string {
 	return text
 }
 
-// failing reports that the lane has failed for FAILING_AFTER.
+// failing returns a clause if the lane has failed for FAILING_AFTER.
 func (f Facts) failing() string {
 	if f.Lane.State != "failing" {
 		return ""
@@ -110,7 +110,8 @@ func (f Facts) rate() string {
 	return text
 }
 
-// order also names the state of the lane that delays the first delivery.
+// order returns the cause of the wait behind other deliveries, with the state of the lane that
+// delays the first one.
 func (f Facts) order() (how, cure string) {
 	text := "waits behind others of its ordering key"
 	if n := f.Delivery.WaitingBehind; n > 0 {
@@ -136,7 +137,7 @@ func (f Facts) order() (how, cure string) {
 	return text + " to " + f.place(), f.hurry()
 }
 
-// hurry is the cure for a delivery behind others.
+// hurry returns the cure for a delivery behind others.
 func (f Facts) hurry() string {
 	if f.For == Terminal {
 		return "it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"
@@ -144,7 +145,8 @@ func (f Facts) hurry() string {
 	return "it goes when they have ended"
 }
 
-// egress says that the dispatcher's own network failed. A merchant can do nothing about that.
+// egress reports that the dispatcher's own network failed. It returns no cure for a merchant,
+// because a merchant can't change that.
 func (f Facts) egress() (how, cure string) {
 	how = "waits" + f.until(f.Delivery.WaitingUntil) + ", since the dispatcher's own network failed; " + f.place() + " is not to blame"
 	if f.For == Merchant {

@@ -2,7 +2,7 @@ package wire
 
 import "github.com/hookladder/hookladder/ladder"
 
-// Published answers a publish. The answer to a repeat has the deliveries that exist.
+// Published is the response to a publish. A repeat returns the existing deliveries.
 type Published struct {
 	ID         string        `json:"id"`
 	Topic      string        `json:"topic"`
@@ -12,7 +12,7 @@ type Published struct {
 	Deliveries []DeliveryRef `json:"deliveries"`
 }
 
-// DeliveryRef is a delivery as a publish answers it.
+// DeliveryRef is a delivery in the response to a publish.
 type DeliveryRef struct {
 	ID            string `json:"id" doc:"<destination>:<message id>"`
 	Destination   string `json:"destination" doc:"The lane: everything that goes to one place has the same."`
@@ -27,21 +27,21 @@ type Batch struct {
 	Messages []Message `json:"messages" minItems:"1" maxItems:"1000"`
 }
 
-// Results answers a batch, in the order of its messages.
+// Results is the response to a batch, in the order of its messages.
 type Results struct {
 	Results []Result `json:"results"`
 }
 
-// Result is the result of one message of a batch: the Status and the answer that its
-// single call would have had. Where the status is 200 or 202, that is the fields of
-// Published, and else a Problem.
+// Result is the result of one message of a batch. It has the status and the response of a single
+// call. With status 200 or 202 it has the fields of Published, otherwise a Problem.
 type Result struct {
 	Status     int      `json:"status" doc:"As its single call would have answered: 202, 200, 409, 413, 422, 429 or 503."`
-	*Published          // nil where Problem is set; the Go client has it everywhere, for the ID
+	*Published          // nil if Problem is set; the Go client always sets it, because of the ID
 	Problem    *Problem `json:"problem,omitzero" doc:"Why the message was not taken. The other fields are left out then."`
 }
 
-// Delivery is one message to one destination, as read. Every list has this object, without History.
+// Delivery is one message to one destination, as the API returns it. Every list has this object,
+// without History.
 type Delivery struct {
 	DeliveryRef
 	MessageID      string         `json:"message_id" required:"false"`
@@ -104,8 +104,8 @@ type LoggedAttempt struct {
 	Job             string `json:"job,omitzero" doc:"The id of the job that sent it. Left out: none did, or it is not known."`
 }
 
-// LoggedPage is a part of the attempts, newest first. It may be short, even empty, and
-// still have a NextCursor.
+// LoggedPage is a page of the attempts, newest first. It may be short, even empty, and still have
+// a NextCursor.
 type LoggedPage struct {
 	Data          []LoggedAttempt `json:"data"`
 	NextCursor    *string         `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
@@ -113,7 +113,7 @@ type LoggedPage struct {
 	CompleteSince Time            `json:"complete_since" nullable:"true" doc:"What is older was partly forgotten, since the deliveries are or memory was short. null: nothing was."`
 }
 
-// Gap is an event of the stream of attempts: some before it are missing.
+// Gap is an event of the stream of attempts. It means that earlier attempts are missing.
 type Gap struct {
 	CompleteSince Time `json:"complete_since" doc:"The log is whole from then on."`
 }
@@ -123,7 +123,7 @@ type StreamEnd struct {
 	Reason string `json:"reason" words:"stream-end" doc:"slow: its caller did not read fast enough. stopping: this instance stops; another one goes on. key: the caller's key is not known any more. busy: another caller needed the place to wait."`
 }
 
-// MessageView is a message as read, with its deliveries.
+// MessageView is a message with its deliveries, as the API returns it.
 type MessageView struct {
 	Message
 	BodyBytes  int        `json:"body_bytes,omitzero" doc:"Without the scope bodies, or where the body is not kept, in place of it: its size."`
@@ -132,23 +132,22 @@ type MessageView struct {
 	Deliveries []Delivery `json:"deliveries"`
 }
 
-// Append writes the message as JSON behind b, its body byte for byte.
+// Append appends the message as JSON to b, with its body byte for byte.
 func (r *MessageView) Append(b []byte) ([]byte, error) {
 	plain := *r
 	plain.Body = nil
 	return appendWithBody(b, plain, r.Body)
 }
 
-// Deliveries answers a cancel: a message's deliveries as they are now. Without
-// the scope read each has id, destination and status only.
+// Deliveries is the response to a cancel: a message's deliveries after it. Without the scope
+// read, each has only id, destination and status.
 type Deliveries struct {
 	ID         string     `json:"id" doc:"Of the message."`
 	Deliveries []Delivery `json:"deliveries"`
 }
 
-// Retried answers a retry: a message's deliveries as they are now, and which of
-// them are attempted. Without the scope read each has id, destination and status
-// only.
+// Retried is the response to a retry: a message's deliveries after it, and the ones that are
+// attempted. Without the scope read, each has only id, destination and status.
 type Retried struct {
 	ID         string            `json:"id" doc:"Of the message."`
 	Deliveries []RetriedDelivery `json:"deliveries"`
@@ -176,8 +175,8 @@ type BriefDelivery struct {
 	Why         string `json:"why,omitzero" words:"why" doc:"As of a retry with the scope read."`
 }
 
-// Page is a part of a list of deliveries, newest first. It may be short, even empty,
-// and still have a NextCursor.
+// Page is a page of a list of deliveries, newest first. It may be short, even empty, and still
+// have a NextCursor.
 type Page struct {
 	Data        []Delivery `json:"data"`
 	NextCursor  *string    `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
@@ -197,7 +196,7 @@ type EndedPage struct {
 	CompleteSince Time       `json:"complete_since,omitzero" doc:"Of what ended before, some was forgotten by RETENTION, RETENTION_MAX or DEAD_RETENTION, and is not in the archive, where there is one. Left out: nothing was."`
 }
 
-// DeadGroup counts the dead deliveries to one destination that died of one reason.
+// DeadGroup counts the dead deliveries of one destination and one reason.
 type DeadGroup struct {
 	Destination    string `json:"destination" doc:"The lane."`
 	URL            string `json:"url,omitzero" doc:"Scheme, host and port, where they are known."`
@@ -210,19 +209,19 @@ type DeadGroup struct {
 	LastError      string `json:"last_error,omitzero" doc:"What was wrong with that attempt."`
 }
 
-// DeadPage is a part of the groups, most first. It may be short, even empty, and
-// still have a NextCursor. Of more than 50,000 groups some are ordered at a time.
+// DeadPage is a page of the groups, most first. It may be short, even empty, and still have a
+// NextCursor. If there are more than 50,000 groups, only some of them are sorted at a time.
 type DeadPage struct {
 	Data       []DeadGroup `json:"data"`
 	NextCursor *string     `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
 }
 
-// Health answers /healthz: the process is alive.
+// Health is the response of /healthz: the process is alive.
 type Health struct {
 	Status string `json:"status" enum:"ok"`
 }
 
-// Ready answers /readyz: the store can be reached and is as durable as asked.
+// Ready is the response of /readyz: the store can be reached and is as durable as asked.
 type Ready struct {
 	Status      string      `json:"status" enum:"ready"`
 	PausedLanes int         `json:"paused_lanes,omitzero" doc:"How many lanes are paused; * counts as one. Only with the scope read."`
@@ -231,7 +230,7 @@ type Ready struct {
 	Store       *Store      `json:"store,omitzero" doc:"Left out without the scope read."`
 }
 
-// Problem is an error as RFC 9457 has it.
+// Problem is an error in the format of RFC 9457.
 type Problem struct {
 	Type   string       `json:"type" example:"/problems/invalid" doc:"What kind of problem it is; this never changes."`
 	Title  string       `json:"title"`
@@ -243,7 +242,7 @@ type Problem struct {
 	Results    []Result          `json:"results,omitzero" doc:"Of a batch of which nothing could be stored: what became of each of its messages."`
 }
 
-// Error is title and detail in one line, with the first field that is wrong.
+// Error returns the title, the detail and the first invalid field in one line.
 func (p *Problem) Error() string {
 	text := p.Title
 	if p.Detail != "" {

@@ -1,6 +1,6 @@
 package wire
 
-// AuditEntry is one change, as it was asked for.
+// AuditEntry is one requested change.
 type AuditEntry struct {
 	At     Time   `json:"at" doc:"By the store's clock."`
 	By     string `json:"by" doc:"key:<name of the API key>, link:<its id>, system, or local while there are no keys."`
@@ -10,7 +10,7 @@ type AuditEntry struct {
 	Detail string `json:"detail,omitzero" doc:"The names of changed fields, parameters, or why the change failed. Of the calls of one kind that a key makes in a minute, the first ten have entries; one more entry counts the others."`
 }
 
-// AuditPage is a part of the audit, newest first.
+// AuditPage is a page of the audit, newest first.
 type AuditPage struct {
 	Data       []AuditEntry `json:"data"`
 	NextCursor *string      `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`

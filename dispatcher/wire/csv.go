@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// The headers of an answer as CSV, which has no place for them itself.
+// The headers of a CSV response, because CSV has no place for these values.
 const (
 	HeaderResumeCursor  = "resume-cursor"
-	HeaderNextCursor    = "next-cursor"    // only where there is more
-	HeaderCompleteSince = "complete-since" // only where something was forgotten
+	HeaderNextCursor    = "next-cursor"    // only if there is more
+	HeaderCompleteSince = "complete-since" // only if something was forgotten
 )
 
 // DeliveryColumns are the columns of every CSV of deliveries.
@@ -20,7 +20,7 @@ var DeliveryColumns = []string{
 	"id", "message_id", "tenant", "subject", "topic", "destination", "url", "status", "created_at", "ended_at", "attempts", "status_code", "dead_reason", "error",
 }
 
-// WriteDeliveries writes deliveries as CSV, behind a line of headers.
+// WriteDeliveries writes deliveries as CSV, after a header line.
 func WriteDeliveries(out io.Writer, list []Delivery) error {
 	w := NewCSV(out, DeliveryColumns)
 	for i := range list {
@@ -29,10 +29,10 @@ func WriteDeliveries(out io.Writer, list []Delivery) error {
 	return w.Flush()
 }
 
-// Row is the delivery in the order of DeliveryColumns.
+// Row returns the delivery in the order of DeliveryColumns.
 func (d *Delivery) Row() []string {
 	status := ""
-	if d.LastStatusCode != 0 { // an answer came
+	if d.LastStatusCode != 0 { // there was a response
 		status = strconv.Itoa(d.LastStatusCode)
 	}
 	return []string{
@@ -41,11 +41,11 @@ func (d *Delivery) Row() []string {
 	}
 }
 
-// CSV writes rows as RFC 4180 has them, behind a line of headers. No spreadsheet takes a
-// text of them for a formula.
+// CSV writes rows in the format of RFC 4180, after a header line. It escapes texts that a
+// spreadsheet would read as a formula.
 type CSV struct{ w *csv.Writer }
 
-// NewCSV writes the headers.
+// NewCSV writes the headers, and returns the writer of the rows.
 func NewCSV(out io.Writer, columns []string) CSV {
 	w := csv.NewWriter(out)
 	w.UseCRLF = true
@@ -53,7 +53,7 @@ func NewCSV(out io.Writer, columns []string) CSV {
 	return CSV{w}
 }
 
-// Write writes a row, whose texts it may change.
+// Write writes a row. It may change the texts of the row.
 func (c CSV) Write(row []string) error {
 	for i, text := range row {
 		row[i] = harmless(text)
@@ -61,13 +61,13 @@ func (c CSV) Write(row []string) error {
 	return c.w.Write(row)
 }
 
-// Flush ends the rows so far, and answers whether all were written.
+// Flush writes all buffered rows, and returns the first error.
 func (c CSV) Flush() error {
 	c.w.Flush()
 	return c.w.Error()
 }
 
-// harmless puts a quote before a text that would be a formula.
+// harmless returns a text with a quote before it if it would be a formula.
 func harmless(text string) string {
 	if first, _ := utf8.DecodeRuneInString(text); text != "" && strings.ContainsRune("=+-@＝＋－＠\t\r\n", first) {
 		return "'" + text
@@ -75,7 +75,7 @@ func harmless(text string) string {
 	return text
 }
 
-// Text is the time as the API writes it, without quotes; empty for the zero time.
+// Text returns the time as the API writes it, without quotes; empty for the zero time.
 func (t Time) Text() string {
 	if t.IsZero() {
 		return ""

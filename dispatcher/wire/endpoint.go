@@ -27,10 +27,10 @@ type Endpoint struct {
 	DisableAfter *Duration `json:"disable_after,omitzero" nullable:"false" doc:"It is disabled by the first failed attempt so long after failing_since, at most 365d; 0s: never. Default: the dispatcher's."`
 }
 
-// Hidden replaces the value of a header in answers.
+// Hidden replaces the value of a header in responses.
 const Hidden = "***"
 
-// EndpointView is an endpoint as read, with its state.
+// EndpointView is an endpoint with its state, as the API returns it.
 type EndpointView struct {
 	ID string `json:"id" doc:"Also the lane of its deliveries."`
 	Endpoint
@@ -49,37 +49,37 @@ type EndpointView struct {
 	UpdatedAt Time `json:"updated_at"`
 }
 
-// EndpointPage is a part of the list of endpoints, newest first.
+// EndpointPage is a page of the list of endpoints, newest first.
 type EndpointPage struct {
 	Data       []EndpointView `json:"data"`
 	NextCursor *string        `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
 }
 
-// EndpointDeleted answers the deletion of an endpoint.
+// EndpointDeleted is the response to the deletion of an endpoint.
 type EndpointDeleted struct {
 	Cancelled int `json:"cancelled" doc:"How many deliveries waited for it; they are cancelled."`
 }
 
-// Confirmation is an operator's word for a URL that a link set.
+// Confirmation is an operator's approval of a URL that a link set.
 type Confirmation struct {
 	URL string `json:"url" maxLength:"2048" format:"uri" doc:"The url that the endpoint has, as you have read it."`
 }
 
-// Rotation asks for another secret.
+// Rotation is a request for another secret.
 type Rotation struct {
 	Overlap *Duration `json:"overlap,omitzero" nullable:"false" doc:"How long the old secrets go on signing besides the new one, at most 30d. Default: 24h. 0s: they end now. github and hmac-hex have room for one signature: the new secret makes it at once."`
 	Secret  string    `json:"secret,omitzero" doc:"The new one, as the endpoint's signature wants it. Default: one is made."`
 }
 
-// Rotated answers a rotation: the endpoint with its new secret. Of other answers only
-// EndpointSecrets has that.
+// Rotated is the response to a rotation: the endpoint with its new secret. Besides it, only
+// EndpointSecrets returns secrets.
 type Rotated struct {
 	EndpointView
 	PublicKey     string `json:"public_key,omitzero" doc:"What a receiver verifies with, where the signature is standard-ed25519."`
 	PreviousUntil Time   `json:"previous_until" nullable:"true" doc:"Until when the secret before signs too; null: it has ended."`
 }
 
-// EndpointSecrets are the secrets that callbacks to an endpoint are signed with.
+// EndpointSecrets has the secrets that sign callbacks to an endpoint.
 type EndpointSecrets struct {
 	ID        string           `json:"id" doc:"Of the endpoint."`
 	Signature string           `json:"signature" words:"scheme"`
@@ -93,7 +93,7 @@ type EndpointSecret struct {
 	Until     Time   `json:"until" nullable:"true" doc:"When it ceases to sign; null: it is the current one."`
 }
 
-// EndpointTest is a receiver's answer to a test message.
+// EndpointTest is the result of a test message with the receiver's response.
 type EndpointTest struct {
 	MessageID       string `json:"message_id"`
 	At              Time   `json:"at"`
@@ -104,7 +104,7 @@ type EndpointTest struct {
 	ResponseExcerpt string `json:"response_excerpt,omitzero"`
 }
 
-// PublicKeyPage is a part of the list of public keys.
+// PublicKeyPage is a page of public keys.
 type PublicKeyPage struct {
 	Data       []PublicKey `json:"data"`
 	NextCursor *string     `json:"next_cursor" nullable:"true" doc:"null: this is the last page. A page may be short, or empty, while it goes on."`

@@ -1,7 +1,7 @@
 package wire
 
-// JobRequest is the body of a retry, a cancel or a purge of many deliveries. A filter may be a
-// text, or a list of which any matches.
+// JobRequest is the body of a retry, a cancel or a purge of many deliveries. A filter is a text,
+// or a list of texts of which any may match.
 type JobRequest struct {
 	Status      []string `json:"status,omitempty" words:"status" doc:"retry: dead; if they are named also cancelled and delivered, which begin a new ladder, and retrying and scheduled, which get one attempt now beside their ladder. cancel: what is unfinished. purge: dead."`
 	Topic       []string `json:"topic,omitempty" doc:"Topics, or patterns as payment.*."`
@@ -28,7 +28,7 @@ type Survey struct {
 	Sample   []Delivery     `json:"sample" doc:"Ten at most."`
 }
 
-// Job is a change of many deliveries that goes on by itself.
+// Job is a change of many deliveries that runs in the background.
 type Job struct {
 	ID        string       `json:"id"`
 	Kind      string       `json:"kind" words:"job-kind"`
@@ -71,18 +71,18 @@ type JobFailure struct {
 	Why string `json:"why" words:"job-failure" doc:"gone: it is not kept any more."`
 }
 
-// JobOutcomes are how deliveries ended that a job sent.
+// JobOutcomes counts the ends of deliveries that a job sent.
 type JobOutcomes struct {
 	Delivered int `json:"delivered"`
 	Dead      int `json:"dead"`
 	Cancelled int `json:"cancelled"`
 }
 
-// LeftReasons are how many deliveries a job left, by reason: changed, in_flight,
-// order, delivered, and where it probes probe_failed, held or unprobed.
+// LeftReasons counts the deliveries that a job left, by reason: changed, in_flight, order or
+// delivered. A job that probes also has probe_failed, held and unprobed.
 type LeftReasons map[string]int
 
-// JobPage is a part of the list of jobs, newest first.
+// JobPage is a page of the list of jobs, newest first.
 type JobPage struct {
 	Data       []Job   `json:"data"`
 	NextCursor *string `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`

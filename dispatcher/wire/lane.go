@@ -1,6 +1,6 @@
 package wire
 
-// LaneState is a lane as read: the state of the deliveries to one destination.
+// LaneState is the state of a lane, as the API returns it.
 type LaneState struct {
 	Lane        string `json:"lane" doc:"* stands for all of them; it is listed while it is held."`
 	URL         string `json:"url,omitzero" doc:"Scheme, host and port, where they are known."`
@@ -35,7 +35,7 @@ type OtherTenants struct {
 	NextCursor *string `json:"next_cursor" nullable:"true" doc:"One call goes through 100,000 lanes and changes 1,000: repeat it with this cursor. null: all were looked at."`
 }
 
-// LanePage is a part of the list of lanes, newest first.
+// LanePage is a page of the list of lanes, newest first.
 type LanePage struct {
 	Data       []LaneState `json:"data"`
 	NextCursor *string     `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`

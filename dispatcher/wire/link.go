@@ -1,6 +1,6 @@
 package wire
 
-// LinkRequest asks for a link by which people of a tenant see its deliveries.
+// LinkRequest is a request for a link that shows people of a tenant its deliveries.
 type LinkRequest struct {
 	Tenant   string   `json:"tenant"`
 	For      Duration `json:"for,omitzero" doc:"1s to 30d; left out: 24h."`
@@ -16,7 +16,7 @@ type NewLink struct {
 	ExpiresAt Time   `json:"expires_at"`
 }
 
-// Link is one that has not expired.
+// Link is a link that has not expired.
 type Link struct {
 	ID        string `json:"id"`
 	Tenant    string `json:"tenant"`
@@ -29,7 +29,7 @@ type Link struct {
 	Ended     string `json:"ended,omitzero" enum:"key" doc:"key: the API key that made it was taken away, so it opens nothing. Left out: it opens."`
 }
 
-// LinkPage is a part of the links, newest first.
+// LinkPage is a page of links, newest first.
 type LinkPage struct {
 	Data       []Link  `json:"data"`
 	NextCursor *string `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`

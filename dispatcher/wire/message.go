@@ -36,22 +36,22 @@ type Message struct {
 	Success       *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 }
 
-// Success is the rule for an answer that counts as delivered. Where both fields are
-// set, both must hold.
+// Success is the rule for a response that counts as delivered. If both fields are set, both must
+// match.
 type Success struct {
 	Status []string        `json:"status,omitzero" example:"[\"2xx\"]" doc:"Statuses that count: 200, 2xx, *."`
 	Body   json.RawMessage `json:"body,omitzero" doc:"A word that equals the trimmed answer, {\"path\":\"code\",\"equals\":\"SUCCESS\"} on a JSON answer, or {\"matches\":\"<RE2>\"}."`
 }
 
-// Append writes the message as JSON behind b, and its body byte for byte: json.Marshal
-// would remove space from it and escape it in another way.
+// Append appends the message as JSON to b, with its body byte for byte. json.Marshal would remove
+// space from the body and change its escapes.
 func (m *Message) Append(b []byte) ([]byte, error) {
 	plain := *m
 	plain.Body = nil
 	return appendWithBody(b, plain, m.Body)
 }
 
-// appendWithBody writes v, an object without a body, and puts body into it.
+// appendWithBody appends v, an object without a body, and adds the body to it.
 func appendWithBody(b []byte, v any, body json.RawMessage) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -66,7 +66,7 @@ func appendWithBody(b []byte, v any, body json.RawMessage) ([]byte, error) {
 	if !json.Valid(body) {
 		return nil, errors.New("encode message: the body is not JSON")
 	}
-	b = append(b, text[:len(text)-1]...) // a topic is always there, so a comma may follow
+	b = append(b, text[:len(text)-1]...) // every message has a topic, so a comma is valid here
 	b = append(b, `,"body":`...)
 	b = append(b, body...)
 	return append(b, '}'), nil

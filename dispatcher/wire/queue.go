@@ -2,19 +2,19 @@ package wire
 
 import "encoding/json"
 
-// Take asks for deliveries of a queue, or of an endpoint of kind pull.
+// Take is a request for deliveries of a queue, or of an endpoint of kind pull.
 type Take struct {
 	Max   int      `json:"max,omitzero" minimum:"1" maximum:"100" doc:"Deliveries. Default: 10."`
 	Lease Duration `json:"lease,omitzero" doc:"How long they are leased, 1s to 1h: one that is not settled by then is a failed attempt. Default: 30s."`
 	Wait  Duration `json:"wait,omitzero" doc:"How long the call waits for one, at most 30s. Default: 0s."`
 }
 
-// Taken are deliveries that were taken; none: there was nothing to take.
+// Taken has the leased deliveries; none: there was nothing to take.
 type Taken struct {
 	Data []TakenDelivery `json:"data"`
 }
 
-// TakenDelivery is a delivery as it is given out. It has one of the bodies.
+// TakenDelivery is a delivery that a caller leased. It has one of the bodies.
 type TakenDelivery struct {
 	ID            string            `json:"id" doc:"Of the delivery: <destination>:<message id>."`
 	Lease         string            `json:"lease" doc:"Names this lease to settle. It is for the key that took."`
@@ -26,7 +26,7 @@ type TakenDelivery struct {
 	RawBodyBase64 []byte            `json:"raw_body_base64,omitzero" doc:"Any other body."`
 }
 
-// Bytes is the body, whichever of the two it has.
+// Bytes returns the body from the field that has it.
 func (d *TakenDelivery) Bytes() []byte {
 	if d.Body != nil {
 		return d.Body
@@ -34,14 +34,14 @@ func (d *TakenDelivery) Bytes() []byte {
 	return d.RawBodyBase64
 }
 
-// Append writes the delivery as JSON behind b, its body byte for byte.
+// Append appends the delivery as JSON to b, with its body byte for byte.
 func (d *TakenDelivery) Append(b []byte) ([]byte, error) {
 	plain := *d
 	plain.Body = nil
 	return appendWithBody(b, plain, d.Body)
 }
 
-// TakenMessage describes the message of a delivery that was taken.
+// TakenMessage describes the message of a leased delivery.
 type TakenMessage struct {
 	ID          string `json:"id"`
 	Topic       string `json:"topic"`
@@ -52,12 +52,12 @@ type TakenMessage struct {
 	ExpiresAt   Time   `json:"expires_at,omitzero"`
 }
 
-// Settle says what became of deliveries that were taken.
+// Settle is a request that reports the results of leased deliveries.
 type Settle struct {
 	Results []Settlement `json:"results" minItems:"1" maxItems:"1000"`
 }
 
-// Settlement is what became of one delivery.
+// Settlement is the result of one delivery.
 type Settlement struct {
 	ID      string    `json:"id" doc:"Of the delivery."`
 	Lease   string    `json:"lease,omitzero" doc:"As take answered it. Left out: the newest lease of this delivery and key. Leave it out only where one process takes."`
@@ -66,12 +66,12 @@ type Settlement struct {
 	Error   string    `json:"error,omitzero" doc:"Why it failed, for its history. 4 KiB of it are kept. Control characters other than ends of lines and tabs are escaped."`
 }
 
-// Settled answers what became of each result, in their order.
+// Settled is the response to each reported result, in their order.
 type Settled struct {
 	Results []SettledDelivery `json:"results"`
 }
 
-// SettledDelivery is what became of one result.
+// SettledDelivery is the response to one reported result.
 type SettledDelivery struct {
 	ID         string `json:"id"`
 	Result     string `json:"result" words:"settle-result" doc:"late: the lease had ended. delivered counts all the same, if the delivery has not ended; nothing else does. unknown: it is no lease of this key and queue, or without lease the last one is another key's or more than a day old."`

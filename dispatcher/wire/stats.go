@@ -27,20 +27,20 @@ type Instance struct {
 	Holding   int    `json:"holding" doc:"In how many partitions of the store these lie. 0: nothing is in flight here."`
 }
 
-// InstancePage is a part of the list of instances, those that started last first.
+// InstancePage is a page of the list of instances, the last started first.
 type InstancePage struct {
 	Data       []Instance `json:"data"`
 	NextCursor *string    `json:"next_cursor" nullable:"true" doc:"null: this is the last page."`
 }
 
-// Ends counts all deliveries that ever ended undelivered. The store keeps the counts,
-// so retried and forgotten ones are in them too.
+// Ends counts all deliveries that ever ended undelivered. The counts include deliveries that were
+// retried or deleted later, because the store keeps only counts.
 type Ends struct {
 	Dead      map[string]int64 `json:"dead" doc:"By reason."`
 	Cancelled int64            `json:"cancelled"`
 }
 
-// Store is the store's own report. Unknown fields are left out.
+// Store is the store's report about itself. Unknown fields are omitted.
 type Store struct {
 	Kind       string  `json:"kind"`
 	Version    string  `json:"version,omitzero"`
@@ -65,7 +65,7 @@ type Check struct {
 	Detail string `json:"detail"`
 }
 
-// Tick answers a call that waited until nothing was due.
+// Tick is the response to a call that waited until nothing was due.
 type Tick struct {
 	Attempted int   `json:"attempted" doc:"Attempts that this instance made meanwhile, also those that failed, and whoever asked for them."`
 	Delivered int   `json:"delivered" doc:"Deliveries of these that succeeded."`

@@ -22,7 +22,7 @@ type Time struct {
 	time.Time
 }
 
-// AppendTo writes the time as a JSON value behind b.
+// AppendTo appends the time as a JSON value to b.
 func (t Time) AppendTo(b []byte) []byte {
 	if t.IsZero() {
 		return append(b, null...)
@@ -34,8 +34,8 @@ func (t Time) AppendTo(b []byte) []byte {
 		b = u.AppendFormat(b, timeLayout)
 		return append(b, '"')
 	}
-	// Like AppendFormat, in a fifth of its time: the answer to each message of a batch
-	// has two times.
+	// This does the same as AppendFormat in a fifth of its time, because the response to each
+	// message of a batch has two times.
 	hour, minute, second := u.Clock()
 	b = append(b, '"')
 	b = append2(append2(b, year/100), year%100)
@@ -49,15 +49,15 @@ func (t Time) AppendTo(b []byte) []byte {
 	return append(b, 'Z', '"')
 }
 
-// append2 writes two digits.
+// append2 appends two digits.
 func append2(b []byte, n int) []byte { return append(b, byte('0'+n/10), byte('0'+n%10)) }
 
-// MarshalJSON writes the time in UTC with milliseconds, the zero time as null.
+// MarshalJSON returns the time in UTC with milliseconds, or null for the zero time.
 func (t Time) MarshalJSON() ([]byte, error) {
 	return t.AppendTo(make([]byte, 0, len(timeLayout)+2)), nil
 }
 
-// UnmarshalJSON reads RFC 3339 with any offset; null is the zero time.
+// UnmarshalJSON parses RFC 3339 with any offset. null is the zero time.
 func (t *Time) UnmarshalJSON(b []byte) error {
 	if bytes.Equal(b, null) {
 		t.Time = time.Time{}
@@ -69,12 +69,12 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 // Duration is a duration as the API writes it: "15s" or "1d", or a number of seconds.
 type Duration time.Duration
 
-// MarshalJSON writes the duration as people do: "1d12h", without zero parts.
+// MarshalJSON returns the duration in units, without zero parts: "1d12h".
 func (d Duration) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(nil, ladder.FormatDuration(time.Duration(d))), nil
 }
 
-// UnmarshalJSON reads a text such as "15s" or "1d", or a number of seconds.
+// UnmarshalJSON parses a text such as "15s" or "1d", or a number of seconds.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	parsed, err := ParseDuration(b)
 	if err == nil {
@@ -83,8 +83,8 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// ParseDuration reads a JSON duration: a text such as "15s" or
-// "1d", or a number of seconds with or without a fraction.
+// ParseDuration parses a JSON duration: a text such as "15s" or "1d", or a number of seconds with
+// or without a fraction.
 func ParseDuration(raw []byte) (time.Duration, error) {
 	if len(raw) > 0 && raw[0] == '"' {
 		var text string
@@ -97,7 +97,7 @@ func ParseDuration(raw []byte) (time.Duration, error) {
 	if err != nil {
 		return 0, errors.New(`must be a text such as "15s" or a number of seconds`)
 	}
-	// A hundred years: far above any wait, and far below an overflow.
+	// This is a hundred years: far above any wait, and far below an overflow.
 	const most = 100 * 365 * 24 * 3600
 	if !(seconds >= -most && seconds <= most) {
 		return 0, errors.New("is out of range")

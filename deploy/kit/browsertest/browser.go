@@ -1,10 +1,11 @@
-// Package browsertest gives tests a tab in a real browser, Chromium. They open pages,
-// click and type by the roles and names that a screen reader tells, and look at what is
-// drawn. A tab fails its test on a violation of the page's Content-Security-Policy, an
-// error of a script and a failed request, unless the test expects it.
+// Package browsertest gives tests a tab in a real browser, Chromium. A test opens
+// pages, clicks and types by the roles and names that a screen reader uses, and
+// checks the page as it is drawn. A tab reports three problems as failures of its
+// test. These are a violation of the page's Content-Security-Policy, an error of a
+// script, and a failed request. A test can allow a problem that it expects.
 //
 // The tests of one process share one browser, which Main starts and ends. Each tab of
-// New has a profile of its own: cookies of one are unknown to the others.
+// New has a profile of its own, so that tabs share no cookies.
 package browsertest
 
 import (
@@ -23,22 +24,22 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browser is that of all tests of this process, once one of them needs it.
+// browser returns the browser of all tests of this process. The first call starts it.
 var browser = sync.OnceValues(launch)
 
 // stop ends the browser and removes its files.
 var stop = func() {}
 
-// Main runs a package's tests, and ends their browser: func TestMain(m *testing.M) {
-// browsertest.Main(m) }.
+// Main runs the tests of a package and ends their browser: func TestMain(m
+// *testing.M) { browsertest.Main(m) }.
 func Main(m *testing.M) {
 	code := m.Run()
 	stop()
 	os.Exit(code)
 }
 
-// launch starts the browser. On Linux the kernel ends it when this process dies without
-// Main's end.
+// launch starts the browser. On Linux the kernel ends it if this process dies before
+// the end of Main.
 func launch() (context.Context, error) {
 	path, err := program()
 	if err != nil {
@@ -64,21 +65,20 @@ func launch() (context.Context, error) {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	stop = func() {
-		_ = chromedp.Cancel(ctx) // it ends at the latest with its allocator
+		_ = chromedp.Cancel(ctx) // it ends with its allocator if this fails
 		cancel()
 		end()
 		chromedp.FromContext(ctx).Allocator.Wait()
-		_ = os.RemoveAll(dir) // else the next process does
+		_ = os.RemoveAll(dir) // the next process retries this
 	}
 	return ctx, nil
 }
 
-// profiles is how the names of the browsers' folders begin, before the process that
-// started them.
+// profiles is the prefix of the folders of browsers. The process id of the test
+// follows it.
 const profiles = "hookladder-browser-"
 
-// swept removes the folders of browsers whose test process is gone: it was killed, or
-// panicked.
+// swept removes the folders of browsers whose test process was killed or panicked.
 func swept() {
 	old, _ := filepath.Glob(filepath.Join(os.TempDir(), profiles+"*")) // no bad pattern
 	for _, dir := range old {
@@ -88,12 +88,13 @@ func swept() {
 			continue
 		}
 		if p, err := os.FindProcess(pid); err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
-			_ = os.RemoveAll(dir) // it is somebody else's
+			_ = os.RemoveAll(dir) // a folder of another user remains
 		}
 	}
 }
 
-// program is the browser of this machine: Debian's, Ubuntu's, or Chrome.
+// program returns the browser of this machine: Debian's or Ubuntu's Chromium, or
+// Chrome.
 func program() (string, error) {
 	var errs []error
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {

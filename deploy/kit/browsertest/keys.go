@@ -17,7 +17,7 @@ func (b *Tab) Press(keys ...string) {
 	}
 }
 
-// Type types a text into what has the focus.
+// Type types a text into the element with the focus.
 func (b *Tab) Type(text string) {
 	b.t.Helper()
 	for _, key := range strings.Split(text, "") {
@@ -25,8 +25,8 @@ func (b *Tab) Type(text string) {
 	}
 }
 
-// named are the codes of keys that type no character, and the text of the ones that do
-// something in a field.
+// named has the codes of keys that type no character. Some also have a text, because
+// they change a field.
 var named = map[string]struct {
 	code int64
 	text string
@@ -35,9 +35,10 @@ var named = map[string]struct {
 	"Home": {36, ""}, "End": {35, ""}, "ArrowLeft": {37, ""}, "ArrowUp": {38, ""}, "ArrowRight": {39, ""}, "ArrowDown": {40, ""},
 }
 
-const shift = 8 // the bit of that modifier
+const shift = 8 // the bit of this modifier
 
-// press sends a key as a keyboard does: its character comes only where the page lets it.
+// press sends a key like a keyboard: its character arrives only if the page does not
+// prevent it.
 func press(ctx context.Context, s *chromedp.Target, key string) error {
 	e := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: key}
 	if rest, ok := strings.CutPrefix(key, "Shift+"); ok {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	_ "embed" // the checker
+	_ "embed" // for the checker
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,7 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// axe-core, of Deque, is under the Mozilla Public License 2.0, which its head names.
+// axe-core, of Deque, is under the Mozilla Public License 2.0, which the head of its
+// file names.
 //
 //go:embed testdata/axe-4.14.1.min.js.gz
 var axeFile []byte
@@ -36,8 +37,8 @@ var axeScript = sync.OnceValues(func() (string, error) {
 	return string(text), err
 })
 
-// Axe is what axe-core finds wrong for people who can't see, or not well: one line for
-// each rule that is broken, with its impact first.
+// Axe returns the problems that axe-core reports for people with little or no sight.
+// Each broken rule is one line, with its impact first.
 func (b *Tab) Axe() (found []string) {
 	b.t.Helper()
 	script, err := axeScript()
@@ -49,8 +50,8 @@ func (b *Tab) Axe() (found []string) {
 	return found
 }
 
-// Shifts is how far things on the page have moved by themselves: the sum of the layout
-// shifts that followed no click and no key.
+// Shifts returns how far elements of the page have moved by themselves. It is the sum
+// of the layout shifts that followed no click and no key.
 func (b *Tab) Shifts() float64 {
 	b.t.Helper()
 	return JS[float64](b, `new Promise(done => {
@@ -61,7 +62,8 @@ func (b *Tab) Shifts() float64 {
 	})`)
 }
 
-// Sideways names what is wider than the window, so that one would have to scroll sideways.
+// Sideways returns the elements that are wider than the window, because a person must
+// scroll sideways to read them.
 func (b *Tab) Sideways() (found []string) {
 	b.t.Helper()
 	text := JS[string](b, fmt.Sprintf(`JSON.stringify((() => {
@@ -76,14 +78,15 @@ func (b *Tab) Sideways() (found []string) {
 	return found
 }
 
-// Focused is the element that has the focus.
+// Focused describes the element with the focus.
 type Focused struct {
 	Role, Name string
-	HTML       string // the beginning of it
-	Ring       bool   // something is drawn that shows it
+	HTML       string // the beginning of its HTML
+	Ring       bool   // the page draws a ring that shows the focus
 }
 
-// Focused is what has the focus; the zero value where nothing has.
+// Focused returns the element with the focus, or the zero value if no element has the
+// focus.
 func (b *Tab) Focused() (f Focused) {
 	b.t.Helper()
 	b.until("look at the focus", func(ctx context.Context) error {
@@ -106,7 +109,7 @@ func (b *Tab) Focused() (f Focused) {
 			for _, n := range nodes.Nodes {
 				f.Name = nameOf(n)
 				if n.Role != nil {
-					_ = json.Unmarshal(n.Role.Value, &f.Role) // it is a text
+					_ = json.Unmarshal(n.Role.Value, &f.Role) // the value is a text
 				}
 			}
 			return on(ctx, s, res.Result.ObjectID, ring, &f)
@@ -115,8 +118,8 @@ func (b *Tab) Focused() (f Focused) {
 	return f
 }
 
-// ring tells whether an outline or a shadow is there that is not without the focus, on
-// the element or on what it lies in.
+// ring reports whether the focus changes the look of the element, or of an element
+// around it.
 const ring = `function () {
 	const looks = () => { const l = []; for (let e = this, n = 0; e && n < 5; e = e.parentElement, n++)
 		for (const p of [null, "::after", "::before"]) {
@@ -131,16 +134,16 @@ const ring = `function () {
 	return {HTML: html, Ring: focus !== without};
 }`
 
-// camera lets one tab at a time be pictured: the browser draws no tab that lies behind
-// another one, and a picture of it would wait for ever.
+// camera allows one picture at a time. The browser does not draw a tab behind another
+// tab, and a picture of it would wait without a timeout.
 var camera sync.Mutex
 
 const (
-	exposure = 5 * time.Second // how long a picture may take
-	takes    = 3               // how often it is tried
+	exposure = 5 * time.Second // timeout of a picture
+	takes    = 3               // tries for a picture
 )
 
-// picture takes a picture of all of the page.
+// picture takes a picture of the whole page.
 func (b *Tab) picture() (picture []byte, err error) {
 	camera.Lock()
 	defer camera.Unlock()
@@ -160,8 +163,8 @@ func (b *Tab) picture() (picture []byte, err error) {
 	return nil, err
 }
 
-// Shot writes a picture of all of the page into the folder shots, which git ignores. It is
-// for people, and the test goes on without one that the browser does not give.
+// Shot writes a picture of the whole page into the folder shots, which git ignores.
+// It is for people, so the test continues if the browser returns no picture.
 func (b *Tab) Shot(name string) {
 	b.t.Helper()
 	picture, err := b.picture()
@@ -173,10 +176,10 @@ func (b *Tab) Shot(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(shots, name+".png"), picture, 0o644))
 }
 
-// shots is the folder of the pictures, below that of the tests.
+// shots is the folder of the pictures, below the folder of the tests.
 const shots = "shots"
 
-// leave tells what a failed test saw last.
+// leave logs the page of a failed test and writes a picture of it.
 func (b *Tab) leave() {
 	ctx, cancel := context.WithTimeout(b.ctx, patience/6)
 	defer cancel()

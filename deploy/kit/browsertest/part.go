@@ -15,25 +15,26 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Part is the document of a tab, or what is in one of its elements. What it finds, it
-// finds by the role and the name that a screen reader tells. A name is whole, or where
-// no element has it, a part of one. There must be one such element, and it must be seen.
+// Part is the document of a tab, or the content of one of its elements. It finds
+// elements by the role and the name that a screen reader uses. A name must match as a
+// whole, or as a part if no element matches as a whole. Exactly one element must
+// match, and it must be visible.
 type Part struct {
 	tab  *Tab
-	path []element // from the document on; empty: all of it
+	path []element // from the document down; empty: the whole document
 }
 
-// An element is found by these.
+// An element has a role and a name.
 type element struct{ role, name string }
 
 func (e element) String() string { return fmt.Sprintf("%s %q", e.role, e.name) }
 
-// In is what is in an element: a dialog, a row, a region.
+// In returns the content of an element: a dialog, a row, a region.
 func (p Part) In(role, name string) Part {
 	return Part{tab: p.tab, path: append(slices.Clone(p.path), element{role, name})}
 }
 
-// Click clicks an element in its middle, once nothing else is in front of it.
+// Click clicks an element in its middle, once no other element is in front of it.
 func (p Part) Click(role, name string) {
 	p.tab.t.Helper()
 	p.act("click", role, name, func(ctx context.Context, s *chromedp.Target, id runtime.RemoteObjectID) error {
@@ -41,7 +42,7 @@ func (p Part) Click(role, name string) {
 	})
 }
 
-// Fill types a text into a field, in place of what is in it.
+// Fill types a text into a field and replaces the old text.
 func (p Part) Fill(role, name, text string) {
 	p.tab.t.Helper()
 	p.act("fill", role, name, func(ctx context.Context, s *chromedp.Target, id runtime.RemoteObjectID) error {
@@ -76,7 +77,7 @@ func (p Part) Choose(name, option string) {
 	})
 }
 
-// Focus puts the focus on an element.
+// Focus sets the focus on an element.
 func (p Part) Focus(role, name string) {
 	p.tab.t.Helper()
 	p.act("focus", role, name, func(ctx context.Context, s *chromedp.Target, id runtime.RemoteObjectID) error {
@@ -84,7 +85,7 @@ func (p Part) Focus(role, name string) {
 	})
 }
 
-// Value is what is in a field; of a box to tick true or false.
+// Value returns the value of a field. A checkbox returns true or false.
 func (p Part) Value(role, name string) (value string) {
 	p.tab.t.Helper()
 	p.act("read", role, name, func(ctx context.Context, s *chromedp.Target, id runtime.RemoteObjectID) error {
@@ -93,7 +94,7 @@ func (p Part) Value(role, name string) (value string) {
 	return value
 }
 
-// Text is what is seen in it, with one space between words.
+// Text returns the visible text, with one space between words.
 func (p Part) Text() (text string) {
 	p.tab.t.Helper()
 	p.tab.until("read "+p.String(), func(ctx context.Context) error {
@@ -104,7 +105,7 @@ func (p Part) Text() (text string) {
 	return text
 }
 
-// WaitFor waits until all these texts are seen in it.
+// WaitFor polls until all of texts are visible.
 func (p Part) WaitFor(texts ...string) {
 	p.tab.t.Helper()
 	for _, text := range texts {
@@ -112,7 +113,7 @@ func (p Part) WaitFor(texts ...string) {
 	}
 }
 
-// WaitGone waits until these texts are not seen in it.
+// WaitGone polls until none of texts is visible.
 func (p Part) WaitGone(texts ...string) {
 	p.tab.t.Helper()
 	for _, text := range texts {
@@ -132,13 +133,14 @@ func (p Part) wait(text string, there bool) {
 	})
 }
 
-// Has reports whether it has an element that is seen, now.
+// Has reports whether the part has a visible element now.
 func (p Part) Has(role, name string) bool {
 	p.tab.t.Helper()
 	return len(p.Names(role, name)) > 0
 }
 
-// Names are those of the elements with a role that are seen, now, whose name has a text.
+// Names returns the names of the visible elements with a role whose name contains
+// part.
 func (p Part) Names(role, part string) (names []string) {
 	p.tab.t.Helper()
 	p.tab.until("look at "+p.String(), func(ctx context.Context) error {
@@ -165,13 +167,13 @@ func (p Part) Names(role, part string) (names []string) {
 	return names
 }
 
-// WaitHas waits until it has an element.
+// WaitHas polls until the part has an element.
 func (p Part) WaitHas(role, name string) {
 	p.tab.t.Helper()
 	p.act("find", role, name, func(context.Context, *chromedp.Target, runtime.RemoteObjectID) error { return nil })
 }
 
-// String is where it is.
+// String returns the path of the part, for errors.
 func (p Part) String() string {
 	if len(p.path) == 0 {
 		return "the page"
@@ -179,8 +181,8 @@ func (p Part) String() string {
 	return fmt.Sprint(p.path[len(p.path)-1])
 }
 
-// act does something with an element, again and again until it can be done: a page that
-// is refreshed may take the element away between a look at it and the act.
+// act runs do on an element and retries it until it succeeds. The page may be
+// refreshed between finding the element and do, and may lose the element.
 func (p Part) act(what, role, name string, do func(context.Context, *chromedp.Target, runtime.RemoteObjectID) error) {
 	p.tab.t.Helper()
 	own := p.In(role, name)
@@ -205,7 +207,7 @@ func (p Part) text() chromedp.Action[string] {
 	}
 }
 
-// root is the page's object of the part.
+// root returns the page's object of the part.
 func (p Part) root(ctx context.Context, s *chromedp.Target) (runtime.RemoteObjectID, error) {
 	whole, err := cdp.Call(ctx, s, runtime.Evaluate, runtime.EvaluateParams{Expression: "document"})
 	if err != nil {
@@ -220,7 +222,7 @@ func (p Part) root(ctx context.Context, s *chromedp.Target) (runtime.RemoteObjec
 	return id, nil
 }
 
-// within finds the one element with its role and name in another.
+// within finds the one element with its role and name inside another element.
 func (e element) within(ctx context.Context, s *chromedp.Target, root runtime.RemoteObjectID) (runtime.RemoteObjectID, error) {
 	found, err := query(ctx, s, root, e.role)
 	if err != nil {
@@ -258,12 +260,12 @@ func query(ctx context.Context, s *chromedp.Target, root runtime.RemoteObjectID,
 
 func nameOf(n *accessibility.Node) (name string) {
 	if n.Name != nil {
-		_ = json.Unmarshal(n.Name.Value, &name) // it is a text
+		_ = json.Unmarshal(n.Name.Value, &name) // the value is a text
 	}
 	return plain(name)
 }
 
-// plain is a text with one space between its words.
+// plain returns a text with one space between its words.
 func plain(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // on calls a function on an object of the page.
@@ -283,7 +285,7 @@ func on[T any](ctx context.Context, s *chromedp.Target, id runtime.RemoteObjectI
 	return json.Unmarshal(res.Result.Value, value)
 }
 
-// spot is where an element can be clicked.
+// spot returns a point where an element can be clicked.
 const spot = `function () {
 	if (this.disabled) return {why: "it is disabled"};
 	this.scrollIntoView({block: "center", inline: "nearest", behavior: "instant"});

@@ -23,23 +23,23 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 )
 
-// patience bounds each wait for what a page comes to show. It only ends what hangs.
+// patience is the timeout of each wait for a page. It only ends a wait that hangs.
 const patience = 30 * time.Second
 
-// width and height are those of a tab that is no phone: a small laptop's.
+// width and height are the size of a tab that is no phone: a small laptop's screen.
 const width, height = 1360, 860
 
-// Tab is one tab. All of its document is a Part.
+// Tab is one tab. It embeds the Part of its whole document.
 type Tab struct {
 	Part
 	t    testing.TB
 	ctx  context.Context
 	wide int64
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	sent     map[network.RequestID]network.EventRequestWillBeSent
 	problems []string
-	allowed  []string // parts of problems that are none
+	allowed  []string // texts of problems that the test expects
 }
 
 // New opens an empty tab with a profile of its own. It closes with the test.
@@ -83,7 +83,7 @@ func newTab(t testing.TB, parent context.Context, profile chromedp.ContextOption
 	return b
 }
 
-// hear notes what goes wrong in the tab. It runs in the loop that reads its events.
+// hear notes the problems of the tab. It runs in the loop that reads its events.
 func (b *Tab) hear(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,15 +168,15 @@ func said(args []*runtime.RemoteObject) (text string) {
 	return text
 }
 
-// Allow says that problems with one of these texts are what the test wants: a status, an
-// address. It also takes back the ones that came before.
+// Allow allows problems that contain one of texts, such as a status or an address. It
+// also removes earlier problems with these texts.
 func (b *Tab) Allow(texts ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.allowed = append(b.allowed, texts...)
 }
 
-// Problems is what went wrong so far, without what is allowed.
+// Problems returns the problems so far, without the allowed ones.
 func (b *Tab) Problems() (found []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,7 +192,7 @@ func (b *Tab) Problems() (found []string) {
 	return found
 }
 
-// Violations is what the page did against its Content-Security-Policy so far.
+// Violations returns the violations of the page's Content-Security-Policy so far.
 func (b *Tab) Violations() (found []string) {
 	for _, p := range b.Problems() {
 		if strings.HasPrefix(p, "CSP: ") {
@@ -202,11 +202,12 @@ func (b *Tab) Violations() (found []string) {
 	return found
 }
 
-// opens is how often Open asks for a page that is answered 503.
+// opens is the number of times that Open requests a page before it accepts status
+// 503.
 const opens = 10
 
-// Open goes to a page and waits until it is loaded. On a busy machine a server may say
-// 503 first: it is asked again.
+// Open opens a page and waits until it is loaded. A server on a busy machine may
+// return 503 first, so Open retries.
 func (b *Tab) Open(address string) {
 	b.t.Helper()
 	status := b.Try(address)
@@ -216,7 +217,7 @@ func (b *Tab) Open(address string) {
 	require.Less(b.t, status, http.StatusBadRequest, "open %s", address)
 }
 
-// Try does the same with a page that may be an error. It answers its status.
+// Try opens a page that may be an error, and returns its status.
 func (b *Tab) Try(address string) int {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -229,19 +230,20 @@ func (b *Tab) Try(address string) int {
 	return int(res.Status)
 }
 
-// Reload loads the page once more.
+// Reload reloads the page.
 func (b *Tab) Reload() { b.t.Helper(); b.do("reload", chromedp.Reload()) }
 
-// Back begins to go back to the page before.
+// Back starts to load the previous page.
 func (b *Tab) Back() { b.t.Helper(); JS[bool](b, "history.back(), true") }
 
-// URL is the page's address.
+// URL returns the page's address.
 func (b *Tab) URL() string {
 	b.t.Helper()
 	return JS[string](b, "location.href")
 }
 
-// Scheme sets the colours that the person prefers: light or dark. Nothing moves.
+// Scheme sets the colours that the person prefers: light or dark. It also turns off
+// animations.
 func (b *Tab) Scheme(name string) {
 	b.t.Helper()
 	b.do("set the colours", chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
@@ -252,10 +254,10 @@ func (b *Tab) Scheme(name string) {
 	}))
 }
 
-// Phone makes the tab a phone of that width.
+// Phone gives the tab the screen of a phone with this width.
 func (b *Tab) Phone(width int64) { b.t.Helper(); b.size(width, 844, true) }
 
-// Desktop makes it a laptop again.
+// Desktop gives the tab the screen of a laptop again.
 func (b *Tab) Desktop() { b.t.Helper(); b.size(width, height, false) }
 
 func (b *Tab) size(width, height int64, phone bool) {
@@ -268,7 +270,7 @@ func (b *Tab) size(width, height int64, phone bool) {
 	b.do("set the size", chromedp.EmulateViewport(width, height, more...))
 }
 
-// NoScript runs no script of pages that are opened from now on.
+// NoScript turns off scripts for pages that are opened from now on.
 func (b *Tab) NoScript() {
 	b.t.Helper()
 	b.do("switch scripts off", chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
@@ -277,7 +279,8 @@ func (b *Tab) NoScript() {
 	}))
 }
 
-// Hide has the page believe that another tab is in front of it, or that this has ended.
+// Hide makes the page believe that another tab is in front of it, or that this is
+// over.
 func (b *Tab) Hide(hidden bool) {
 	b.t.Helper()
 	state := "visible"
@@ -289,7 +292,7 @@ func (b *Tab) Hide(hidden bool) {
 		document.dispatchEvent(new Event("visibilitychange"))`, state, hidden))
 }
 
-// JS is the value of an expression in the page.
+// JS returns the value of an expression in the page.
 func JS[T any](b *Tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -299,7 +302,7 @@ func JS[T any](b *Tab, expression string) T {
 	return value
 }
 
-// Wait waits until an expression in the page is true.
+// Wait polls until an expression in the page is true.
 func (b *Tab) Wait(what, expression string) {
 	b.t.Helper()
 	b.until(what, func(ctx context.Context) error {
@@ -311,7 +314,7 @@ func (b *Tab) Wait(what, expression string) {
 	})
 }
 
-// WaitURL waits until the page's address has a text.
+// WaitURL polls until the page's address contains a text.
 func (b *Tab) WaitURL(text string) {
 	b.t.Helper()
 	b.Wait("the address has "+text, fmt.Sprintf("location.href.includes(%q) && document.readyState === 'complete'", text))
@@ -331,7 +334,7 @@ func (b *Tab) until(what string, ok func(context.Context) error) {
 	require.NoError(b.t, kit.Until(ctx, what, func() error { return ok(ctx) }))
 }
 
-// Until waits until ok is true.
+// Until polls until ok returns true.
 func (b *Tab) Until(what string, ok func() bool) {
 	b.t.Helper()
 	b.until(what, func(context.Context) error {
@@ -342,5 +345,5 @@ func (b *Tab) Until(what string, ok func() bool) {
 	})
 }
 
-// JSText is the text of an expression in the page.
+// JSText returns the text of an expression in the page.
 func (b *Tab) JSText(expression string) string { b.t.Helper(); return JS[string](b, expression) }

@@ -1,7 +1,8 @@
-// Package pgtest gives tests a real PostgreSQL: a database of their own on a server
-// that the tests of one process share, or a server of their own. That can be killed,
-// stopped, started again, and filled up. It is never one that the machine runs for
-// itself. All of it ends with the test process, however that ends, and leaves nothing.
+// Package pgtest gives tests a real PostgreSQL. A test gets a database of its own on
+// a server that all tests of one process share, or a server of its own. A test can
+// kill, stop and restart its own server, and fill its disk. The package never uses a
+// server that the machine runs for itself. Each server ends with the test process,
+// even after a crash, and leaves no files.
 package pgtest
 
 import (
@@ -19,17 +20,17 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// shared is the server of all tests of this process that ask for no own one. It ends
-// with the process.
+// shared is the server of all tests of this process that need no server of their own.
+// It ends with the process.
 var shared struct {
 	once    sync.Once
 	server  *Server
 	err     error
-	created atomic.Int64 // databases
+	created atomic.Int64 // number of databases
 }
 
-// New makes an empty database on a server that the tests of this process share, and
-// answers its URL. It goes with the test.
+// New creates an empty database on the shared server of this process and returns its
+// URL. The database is dropped when the test ends.
 func New(t testing.TB) string {
 	t.Helper()
 	shared.once.Do(func() { shared.server, shared.err = start(Options{}) })
@@ -42,14 +43,14 @@ func New(t testing.TB) string {
 	return admin.urlOf(name)
 }
 
-// Options say how a server of one test is.
+// Options describe the server of one test.
 type Options struct {
-	Fsync    bool     // it waits for the disk: what it has confirmed outlives the machine
-	Disk     int64    // bytes of its disk, which Fill fills; 0: the machine's own
-	Settings []string // lines of postgresql.conf; they win over the usual ones
+	Fsync    bool     // wait for the disk, so that a confirmed change survives a crash of the machine
+	Disk     int64    // size of its disk in bytes, which Fill fills; 0: the machine's own disk
+	Settings []string // lines of postgresql.conf; they override the defaults
 }
 
-// Start runs a server that ends with the test.
+// Start starts a server that ends with the test.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
 	s, err := start(o)
@@ -59,8 +60,8 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
-// URL is the address of the server's first database, as ARCHIVE_URL has it. It stays
-// the same over a Restart.
+// URL returns the address of the server's first database in the format of
+// ARCHIVE_URL. A Restart does not change it.
 func (s *Server) URL() string { return s.urlOf("postgres") }
 
 func (s *Server) urlOf(database string) string {
@@ -69,14 +70,15 @@ func (s *Server) urlOf(database string) string {
 	return u.String()
 }
 
-// Kill ends the server as a crash does: what it had not confirmed is lost, and it has
-// to recover. Its shared memory goes too, which a SIGKILL would leave in the system.
+// Kill ends the server like a crash: an unconfirmed change is lost, and the server
+// must recover. Its shared memory is removed too, but SIGKILL would leave it in the
+// system.
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.crash()
 }
 
-// Stop ends the server in order. Its connections are cut.
+// Stop ends the server in order and closes its connections.
 func (s *Server) Stop() {
 	s.t.Helper()
 	require.NoError(s.t, s.process.Interrupt(), "stop PostgreSQL")
@@ -89,23 +91,23 @@ func (s *Server) Restart() {
 	require.NoError(s.t, s.run(), "restart PostgreSQL")
 }
 
-// Log is the end of what the server wrote since its start: what failed is in it.
+// Log returns the end of the server's output, which includes its errors.
 func (s *Server) Log() string { return s.process.Output.String() }
 
 // Exec runs statements as the superuser, each in a transaction of its own.
 func (s *Server) Exec(statements ...string) {
 	s.t.Helper()
-	// Not the test's context: this is also called when that has ended.
+	// The test's context does not work here, because cleanup also calls Exec.
 	c, err := pgx.Connect(context.Background(), s.URL())
 	require.NoError(s.t, err)
-	defer c.Close(context.Background()) //nolint:errcheck // all was answered
+	defer c.Close(context.Background()) //nolint:errcheck // all queries have returned
 	for _, statement := range statements {
 		_, err := c.Exec(context.Background(), statement)
 		require.NoError(s.t, err, statement)
 	}
 }
 
-// Fill takes all that is left of a server's Disk.
+// Fill uses all free space of a server's Disk.
 func (s *Server) Fill() {
 	s.t.Helper()
 	require.NotZero(s.t, s.o.Disk, "fill the disk: the server was started without one of its own")
@@ -115,7 +117,7 @@ func (s *Server) Fill() {
 	}
 	f, err := os.Create(s.filler())
 	require.NoError(s.t, err)
-	defer f.Close() //nolint:errcheck // what it holds does not matter
+	defer f.Close() //nolint:errcheck // its content does not matter
 	for block := make([]byte, 64<<10); len(block) > 0; {
 		if _, err := f.Write(block); err != nil {
 			block = block[:len(block)/2]
@@ -123,7 +125,7 @@ func (s *Server) Fill() {
 	}
 }
 
-// Free gives back what Fill took.
+// Free releases the space that Fill used.
 func (s *Server) Free() {
 	s.t.Helper()
 	if !s.mounted {

@@ -22,15 +22,15 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// superuser is the name of the database's first user, for which this machine needs
-// no password.
+// superuser is the name of the database's first user, which needs no password from
+// this machine.
 const superuser = "postgres"
 
 // Server is a postgres process on a free loopback port.
 type Server struct {
 	t       testing.TB
 	o       Options
-	dir     string // all of it, and its socket
+	dir     string // all files of the server, and its socket
 	bin     string // the folder of its programs
 	as      account
 	port    int
@@ -38,10 +38,11 @@ type Server struct {
 	process *kit.Process
 }
 
-// account is the user as whom the server runs; zero: as we do.
+// account is the system user of the server; the zero value is the user of this
+// process.
 type account struct{ uid, gid uint32 }
 
-// start makes a server's files, and runs it.
+// start creates the files of a server and starts it.
 func start(o Options) (s *Server, err error) {
 	s = &Server{o: o}
 	if s.bin, err = programs(); err != nil {
@@ -58,7 +59,7 @@ func start(o Options) (s *Server, err error) {
 		return nil, err
 	}
 	if o.Disk > 0 {
-		s.mounted = mount(s.dir, o.Disk) == nil // else limitFiles takes its place
+		s.mounted = mount(s.dir, o.Disk) == nil // limitFiles is used if this fails
 	}
 	if err := errors.Join(s.as.own(s.dir), s.init()); err != nil {
 		s.close()
@@ -76,7 +77,7 @@ func start(o Options) (s *Server, err error) {
 	return nil, err
 }
 
-// own gives it a folder.
+// own makes the account the owner of a folder.
 func (a account) own(dir string) error {
 	if a.uid == 0 {
 		return nil
@@ -84,7 +85,8 @@ func (a account) own(dir string) error {
 	return os.Chown(dir, int(a.uid), int(a.gid))
 }
 
-// init makes the files of an empty server. Segments of 1 MiB let a small disk do.
+// init creates the files of an empty server. Its log segments are 1 MiB, so that a
+// small disk is enough.
 func (s *Server) init() error {
 	p, err := kit.Start(kit.Command{
 		Name: "initdb", Path: filepath.Join(s.bin, "initdb"), Dir: s.dir, Env: environment, UID: s.as.uid, GID: s.as.gid,
@@ -105,11 +107,12 @@ func (s *Server) init() error {
 	return errors.Join(err, f.Close())
 }
 
-// environment is all that the programs get.
+// environment is the full environment of the programs.
 var environment = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
 
-// usual are the settings of every server. Its time zone is none that a program may
-// take for its own. Shared memory lies in files, which go with the folder.
+// usual are the default settings of every server. The time zone is unusual, so that a
+// program cannot take it for its own by mistake. Shared memory is in files, because
+// files are removed with the folder.
 var usual = []string{
 	"listen_addresses = '127.0.0.1'", "max_connections = 100", "shared_buffers = '32MB'", "timezone = 'Asia/Kolkata'",
 	"dynamic_shared_memory_type = mmap", "min_wal_size = '2MB'", "max_wal_size = '64MB'", "jit = off", "log_timezone = 'UTC'",
@@ -118,14 +121,15 @@ var usual = []string{
 func (s *Server) data() string   { return filepath.Join(s.dir, "data") }
 func (s *Server) filler() string { return filepath.Join(s.dir, "filler") }
 
-// run starts the process, on its port and files, and waits until it answers. After a
-// crash the processes of its old connections may still be there for a moment.
+// run starts the process on its port and files, and waits until the server is ready.
+// It retries after a crash, because processes of old connections may still run for a
+// moment.
 func (s *Server) run() error {
 	return kit.Until(context.Background(), "PostgreSQL runs", func() (err error) {
 		s.process, err = kit.Start(kit.Command{
 			Name: "postgres", Path: filepath.Join(s.bin, "postgres"), Dir: s.dir, Env: environment, UID: s.as.uid, GID: s.as.gid,
 			Args: []string{"-D", s.data(), "-p", strconv.Itoa(s.port)}, Keep: 64 << 10,
-			Orphan: syscall.SIGQUIT, // ends at once, and leaves no shared memory
+			Orphan: syscall.SIGQUIT, // exits at once, and leaves no shared memory
 		})
 		if err != nil {
 			return kit.Stop(err)
@@ -138,7 +142,7 @@ func (s *Server) run() error {
 	})
 }
 
-// answers has no error where it is this server that answers.
+// answers returns nil if a query reaches this server.
 func (s *Server) answers() error {
 	if s.process.Gone() {
 		return kit.Stop(s.process.Death())
@@ -149,7 +153,7 @@ func (s *Server) answers() error {
 	if err != nil {
 		return err
 	}
-	defer c.Close(ctx) //nolint:errcheck // it only read
+	defer c.Close(ctx) //nolint:errcheck // it only ran a query
 	var data string
 	if err := c.QueryRow(ctx, "show data_directory").Scan(&data); err != nil {
 		return err
@@ -162,7 +166,7 @@ func (s *Server) answers() error {
 
 // crash ends the process without a checkpoint.
 func (s *Server) crash() {
-	_ = s.process.Signal(syscall.SIGQUIT) // it fails where the process has ended
+	_ = s.process.Signal(syscall.SIGQUIT) // fails if the process has exited
 	select {
 	case <-s.process.Ended:
 	case <-time.After(kit.Patience):
@@ -170,18 +174,19 @@ func (s *Server) crash() {
 	}
 }
 
-// close ends the server for good, and removes all that it had.
+// close ends the server for good and removes its files.
 func (s *Server) close() {
 	if s.process != nil {
 		s.crash()
 	}
 	if s.mounted {
-		_ = unmount(s.dir) // else the broom does it
+		_ = unmount(s.dir) // the broom retries this
 	}
 	_ = os.RemoveAll(s.dir)
 }
 
-// programs is the folder of PostgreSQL's programs: Debian keeps them out of PATH.
+// programs returns the folder of PostgreSQL's programs, because Debian keeps them out
+// of PATH.
 func programs() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
@@ -202,7 +207,8 @@ func programs() (string, error) {
 	return found, nil
 }
 
-// whose is the account of the server. PostgreSQL refuses to run as root.
+// whose returns the account for the server, because PostgreSQL refuses to run as
+// root.
 func whose() (account, error) {
 	if os.Getuid() != 0 {
 		return account{}, nil
@@ -216,12 +222,12 @@ func whose() (account, error) {
 	return account{uint32(uid), uint32(gid)}, errors.Join(err, err2)
 }
 
-// folder is that of all servers of this process. A broom, which is a process beside
-// this one, removes it when this one has ended.
+// folder creates the folder of all servers of this process. A broom, a separate
+// process, removes the folder when this process has exited.
 var folder = sync.OnceValues(func() (string, error) {
 	base := os.TempDir()
 	if os.Getuid() == 0 {
-		base = "/tmp" // another user reaches that; sockets need a short path in any case
+		base = "/tmp" // another user can read it; sockets also need a short path
 	}
 	dir, err := os.MkdirTemp(base, "hookladder-pg-")
 	if err != nil {
@@ -240,12 +246,12 @@ var folder = sync.OnceValues(func() (string, error) {
 	return dir, cmd.Start()
 })
 
-// alive is what the broom reads. It ends with this process, and not before: the collector
-// would close it if it were not kept here.
+// alive has the pipe that the broom reads. The pipe must stay open until this process
+// exits, but the garbage collector would close an unused pipe.
 var alive []io.WriteCloser
 
-// broom waits until its standard input ends, and removes a folder. The servers are
-// ending then, and may still write.
+// broom waits until its standard input ends, and removes a folder. It retries,
+// because the servers are still ending and may write files.
 const broom = `cat >/dev/null
 for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 	for disk in "$1"/*; do umount "$disk"; done

@@ -13,26 +13,26 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// nodeTimeout is after how many milliseconds without an answer a node counts as
-// failing. A failover takes some 2 s more.
+// nodeTimeout is the timeout in milliseconds after which a node counts as failing. A
+// failover takes about 2 s more.
 const nodeTimeout = 2000
 
 // Node is a server of a cluster.
 type Node struct {
 	*Server
-	ID string // by which the cluster knows it
+	ID string // its id in the cluster
 }
 
 // Cluster is a Redis Cluster of real nodes on loopback ports.
 type Cluster struct {
 	t     testing.TB
-	nodes []*Node // masters first, as they were made
+	nodes []*Node // masters first, in the order of their creation
 }
 
-// StartCluster runs so many masters, with all slots spread evenly over them,
-// and so many replicas of each. It returns when all nodes agree on that and the
-// replicas are in step. Each of settings is a line of redis.conf. The cluster
-// ends with the test.
+// StartCluster starts a cluster with a number of masters and a number of replicas for
+// each master. All slots are spread evenly over the masters. It returns when all
+// nodes agree on that and the replicas are in step. Each of settings is a line of
+// redis.conf. The cluster ends with the test.
 func StartCluster(t testing.TB, masters, replicasEach int, settings ...string) *Cluster {
 	t.Helper()
 	Long(t)
@@ -51,7 +51,7 @@ func StartCluster(t testing.TB, masters, replicasEach int, settings ...string) *
 	return c
 }
 
-// startAll starts servers that are alike, all at once.
+// startAll starts n servers with the same options at once.
 func startAll(t testing.TB, n int, o kit.RedisOptions) []*Server {
 	t.Helper()
 	servers := make([]*Server, n)
@@ -73,7 +73,7 @@ func redisOf(servers []*Server) (list []*kit.Redis) {
 	return list
 }
 
-// follow makes replicas of all but the masters.
+// follow makes every node but the masters a replica.
 func (c *Cluster) follow(masters int) error {
 	for i, n := range c.nodes[masters:] {
 		if _, err := n.mustAsk("CLUSTER", "REPLICATE", c.nodes[i%masters].ID); err != nil {
@@ -88,7 +88,7 @@ func (c *Cluster) follow(masters int) error {
 	return nil
 }
 
-// URL has all nodes, as REDIS_URL does.
+// URL returns a URL with all nodes in the format of REDIS_URL.
 func (c *Cluster) URL() string {
 	var list []*kit.Redis
 	for _, n := range c.nodes {
@@ -97,10 +97,10 @@ func (c *Cluster) URL() string {
 	return kit.URLOf(list)
 }
 
-// Nodes are all nodes, alive or not.
+// Nodes returns all nodes, alive or not.
 func (c *Cluster) Nodes() []*Node { return c.nodes }
 
-// seen is one node as another sees it.
+// seen is one node in the report of another node.
 type seen struct {
 	id     string
 	master bool
@@ -109,7 +109,7 @@ type seen struct {
 	myself bool
 }
 
-// view is how the node sees the cluster.
+// view returns the node's report of the cluster.
 func (n *Node) view() (view []seen, err error) {
 	text, err := n.text("CLUSTER", "NODES")
 	if err != nil {
@@ -130,7 +130,7 @@ func (n *Node) view() (view []seen, err error) {
 		}
 		for _, field := range fields[8:] {
 			if strings.HasPrefix(field, "[") {
-				continue // a slot on its way
+				continue // a slot that moves now
 			}
 			from, to, ok := strings.Cut(field, "-")
 			if !ok {
@@ -157,7 +157,7 @@ func (s seen) has(slot int) bool {
 	return false
 }
 
-// node is the one with an id.
+// node returns the node with an id.
 func (c *Cluster) node(id string) *Node {
 	for _, n := range c.nodes {
 		if n.ID == id {
@@ -167,7 +167,7 @@ func (c *Cluster) node(id string) *Node {
 	return nil
 }
 
-// Slot is the slot of a key.
+// Slot returns the slot of a key.
 func (c *Cluster) Slot(key string) int {
 	c.t.Helper()
 	for _, n := range c.nodes {
@@ -179,8 +179,8 @@ func (c *Cluster) Slot(key string) int {
 	return 0
 }
 
-// owner is the node that serves a slot, as the nodes that answer see it. The
-// newest claim counts. The owner may be down.
+// owner returns the node that serves a slot, from the reports of the nodes that
+// respond. The newest claim counts. The owner may be down.
 func (c *Cluster) owner(slot int) (*Node, error) {
 	var best seen
 	var errs []error
@@ -199,7 +199,7 @@ func (c *Cluster) owner(slot int) (*Node, error) {
 	return nil, fmt.Errorf("no node serves slot %d: %w", slot, errors.Join(errs...))
 }
 
-// MasterOf is the node that serves a key, or should, if it is down.
+// MasterOf returns the node that serves a key, even if the node is down.
 func (c *Cluster) MasterOf(key string) *Node {
 	c.t.Helper()
 	n, err := c.owner(c.Slot(key))
@@ -207,7 +207,7 @@ func (c *Cluster) MasterOf(key string) *Node {
 	return n
 }
 
-// KillMasterOf ends the node that serves a key as a crash would, and answers it.
+// KillMasterOf kills the node that serves a key, like a crash, and returns the node.
 func (c *Cluster) KillMasterOf(key string) *Node {
 	c.t.Helper()
 	n := c.MasterOf(key)
@@ -215,7 +215,7 @@ func (c *Cluster) KillMasterOf(key string) *Node {
 	return n
 }
 
-// Masters are the nodes that answer and serve slots.
+// Masters returns the nodes that respond and serve slots.
 func (c *Cluster) Masters() (masters []*Node) {
 	for _, n := range c.nodes {
 		view, err := n.view()
@@ -231,7 +231,7 @@ func (c *Cluster) Masters() (masters []*Node) {
 	return masters
 }
 
-// Other is another master than that.
+// Other returns a master that is not than.
 func (c *Cluster) Other(than *Node) *Node {
 	c.t.Helper()
 	for _, n := range c.Masters() {
@@ -243,9 +243,9 @@ func (c *Cluster) Other(than *Node) *Node {
 	return nil
 }
 
-// WaitOK waits until each slot has a master that answers and finds the cluster
-// in order. A node counts only where it says itself that it serves the slot:
-// others still say so right after its death.
+// WaitOK polls until each slot has a master that responds and reports that the
+// cluster is in order. A master counts only if it reports the slot as its own. Other
+// nodes still report a dead master as the owner right after its death.
 func (c *Cluster) WaitOK() {
 	c.t.Helper()
 	require.NoError(c.t, until("all slots served", func() (bool, error) {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// MoveSlot moves a slot from one master to another as resharding does: key by
-// key, while both serve it. pause is called before each key and after the last,
-// with how many have moved. It may be nil.
+// MoveSlot moves a slot from one master to another like resharding: key by key, while
+// both masters serve it. It calls pause before each key and after the last key, with
+// the number of keys moved. pause may be nil.
 func (c *Cluster) MoveSlot(slot int, from, to *Node, pause func(moved int)) {
 	c.t.Helper()
 	if pause == nil {
@@ -33,7 +33,7 @@ func (c *Cluster) MoveSlot(slot int, from, to *Node, pause func(moved int)) {
 	require.NoError(c.t, c.give(slot, to))
 }
 
-// moveKey moves one key of a slot and reports whether there was one.
+// moveKey moves one key of a slot and reports whether there was a key.
 func moveKey(slot int, from, to *Node) (bool, error) {
 	v, err := from.mustAsk("CLUSTER", "GETKEYSINSLOT", slot, 1)
 	if err != nil {
@@ -46,17 +46,17 @@ func moveKey(slot int, from, to *Node) (bool, error) {
 	if len(keys) == 0 {
 		return false, nil
 	}
-	// The answer is NOKEY where the key ended meanwhile.
+	// MIGRATE returns NOKEY if the key expired meanwhile.
 	_, err = from.mustAsk("MIGRATE", "127.0.0.1", to.Port(), keys[0], 0, migrateMillis)
 	return true, err
 }
 
-// migrateMillis bounds how long a key may be on its way, while its old node
-// answers nothing else. It takes a millisecond, or a second on a busy machine.
+// migrateMillis is the timeout for moving one key. Meanwhile the old node serves no
+// other command. A move takes a millisecond, or a second on a busy machine.
 const migrateMillis = 10_000
 
-// give makes all masters agree on the owner of a slot: the new owner first, so
-// that the slot always has one.
+// give makes all masters agree on the owner of a slot. The new owner gets the slot
+// first, so that the slot always has an owner.
 func (c *Cluster) give(slot int, to *Node) error {
 	_, err := to.mustAsk("CLUSTER", "SETSLOT", slot, "NODE", to.ID)
 	errs := []error{err}
@@ -70,8 +70,8 @@ func (c *Cluster) give(slot int, to *Node) error {
 	return errors.Join(errs...)
 }
 
-// Failover makes a replica of the master that serves a key take its place in
-// order, and returns when it has.
+// Failover replaces the master of a key by one of its replicas in order, and returns
+// when the replica is the master.
 func (c *Cluster) Failover(key string) *Node {
 	c.t.Helper()
 	slot := c.Slot(key)
@@ -79,7 +79,7 @@ func (c *Cluster) Failover(key string) *Node {
 	require.NoError(c.t, err)
 	var heir *Node
 	require.NoError(c.t, until("failover", retrying(func() error {
-		// One that was just started again counts as failing for a while.
+		// A node that was just restarted counts as failing for a while.
 		replica, err := c.replicaOf(before)
 		if err == nil {
 			_, err = replica.ask("CLUSTER", "FAILOVER")
@@ -92,7 +92,7 @@ func (c *Cluster) Failover(key string) *Node {
 	return heir
 }
 
-// replicaOf is a node that follows another.
+// replicaOf returns a replica of a master.
 func (c *Cluster) replicaOf(master *Node) (*Node, error) {
 	text, err := master.text("CLUSTER", "NODES")
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FillDisk has the server's append-only file be on a disk that is full: /dev/full takes no
-// byte. No right is needed for that. The server still answers, and refuses changes from the
-// first one on that it could not write.
+// FillDisk puts the server's append-only file on a full disk: /dev/full accepts no
+// byte. This needs no right. The server still responds, but it refuses changes after
+// the first change that it could not write.
 func (s *Server) FillDisk() {
 	s.t.Helper()
 	ctx := context.Background()
@@ -26,7 +26,7 @@ func (s *Server) FillDisk() {
 	}))
 }
 
-// FreeDisk has the server write to no file from now on, so that it takes changes again.
+// FreeDisk turns off the server's append-only file, so that it accepts changes again.
 func (s *Server) FreeDisk() {
 	s.t.Helper()
 	ctx := context.Background()

@@ -15,15 +15,15 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// Mini is a miniredis. All those of one test binary share a process, which is
-// built without the race detector: see miniserver. It forgets nothing when it is
-// killed, since only its port is closed.
+// Mini is a miniredis. All Minis of a test binary share one process, which is built
+// without the race detector (see miniserver). Kill only closes its port, so a Mini
+// keeps its data.
 type Mini struct {
 	t       testing.TB
 	address string
 }
 
-// StartMini runs a miniredis that ends with the test.
+// StartMini starts a miniredis that ends with the test.
 func StartMini(t testing.TB) *Mini {
 	t.Helper()
 	address, err := askMinis("start")
@@ -33,13 +33,13 @@ func StartMini(t testing.TB) *Mini {
 	return m
 }
 
-// URL is the server's address.
+// URL returns the server's address.
 func (m *Mini) URL() string { return "redis://" + m.address + "/0" }
 
-// Kill cuts all connections and accepts no more.
+// Kill closes all connections and accepts no new ones.
 func (m *Mini) Kill() { m.ask("close") }
 
-// Stop does the same: there is nothing to write.
+// Stop is Kill, because a Mini has no file to write.
 func (m *Mini) Stop() { m.Kill() }
 
 // Restart listens again at the same address.
@@ -51,12 +51,12 @@ func (m *Mini) ask(verb string) {
 	require.NoError(m.t, err, "%s miniredis", verb)
 }
 
-// minis is the process in which all miniredis of this test binary run. It ends
-// with the test binary, which closes its standard input by that.
+// minis is the process that runs every miniredis of this test binary. When the test
+// binary exits, its standard input is closed, and it exits too.
 var minis struct {
-	mu       sync.Mutex // guards what follows, and the turns of question and answer
-	err      error      // why it could not be started
-	commands io.Writer  // nil: it was not started yet
+	mu       sync.Mutex // guards the fields below, and each pair of command and reply
+	err      error      // the reason if it could not be started
+	commands io.Writer  // nil until the first start
 	answers  *bufio.Scanner
 }
 
@@ -82,7 +82,7 @@ func askMinis(command string) (answer string, err error) {
 	return answer, nil
 }
 
-// startMinis builds and starts the process. mu is held.
+// startMinis builds and starts the process. The caller must have locked mu.
 func startMinis() error {
 	binary, err := kit.Build("./deploy/kit/redistest/miniserver")
 	if err != nil {

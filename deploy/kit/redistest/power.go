@@ -20,15 +20,15 @@ import (
 //go:embed shim/noted.c
 var notedSource []byte
 
-// StartWatched is Start for a server whose power may fail: what it makes the
-// disk keep is noted, for LosePower.
+// StartWatched is Start for a server that may lose its power. A shim notes each fsync
+// of the server, for LosePower.
 func StartWatched(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return StartOnDisk(t, 0, settings...)
 }
 
-// StartOnDisk is StartWatched on a disk that takes longer for each fsync, by
-// slower, as one does that others keep busy.
+// StartOnDisk is StartWatched on a slow disk. Each fsync takes longer by slower, as
+// if other processes kept the disk busy.
 func StartOnDisk(t testing.TB, slower time.Duration, settings ...string) *Server {
 	t.Helper()
 	Long(t)
@@ -43,7 +43,7 @@ func StartOnDisk(t testing.TB, slower time.Duration, settings ...string) *Server
 // notes is the file to which the shim writes.
 const notes = "noted"
 
-// buildShim builds what is put before the server's C library.
+// buildShim builds the shim, a library that is loaded before the server's C library.
 func buildShim(dir string) (path string, err error) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
@@ -59,14 +59,13 @@ func buildShim(dir string) (path string, err error) {
 	return path, nil
 }
 
-// LosePower ends a server of StartWatched as a host that loses its power does:
-// of the file it appends to, only what the disk had is left. Restart starts it
-// on that. lost is how many bytes are gone.
+// LosePower ends a server of StartWatched as if its host lost its power. Of the
+// append-only file only the part that the disk has remains. Restart uses that part.
+// It returns the number of bytes that are lost.
 //
-// It is the worst that may happen: an operating system also writes back by
-// itself, at times. Where the file was rewritten, the base and the list of the
-// files are left whole, since the server does not use them before the disk has
-// them.
+// This is the worst case, because an operating system also writes back by itself at
+// times. If the file was rewritten, the base file and the list of files remain whole.
+// The server does not use them until the disk has them.
 func (s *Server) LosePower() (lost int64) {
 	s.t.Helper()
 	s.Kill()
@@ -75,12 +74,12 @@ func (s *Server) LosePower() (lost int64) {
 	files, err := filepath.Glob(filepath.Join(s.Dir, "appendonlydir", "*.incr.aof"))
 	require.NoError(s.t, err)
 	require.NotEmpty(s.t, files, "the server appends to no file")
-	var text strings.Builder // all that is left is on the disk from here on
+	var text strings.Builder // the disk has every byte from here on
 	for _, file := range files {
 		info, err := os.Stat(file)
 		require.NoError(s.t, err)
 		inode := info.Sys().(*syscall.Stat_t).Ino
-		size := min(kept[inode], info.Size()) // when it is loaded, a torn end is cut off
+		size := min(kept[inode], info.Size()) // the server cuts off an incomplete end when it loads the file
 		require.NoError(s.t, os.Truncate(file, size))
 		lost += info.Size() - size
 		fmt.Fprintln(&text, inode, size)
@@ -89,7 +88,7 @@ func (s *Server) LosePower() (lost int64) {
 	return lost
 }
 
-// onDisk is how much of each file the disk has, by inode.
+// onDisk returns how much of each file is on the disk, by inode.
 func (s *Server) onDisk() (map[uint64]int64, error) {
 	if len(s.Env) == 0 {
 		return nil, errors.New("lose power: the server was not started with StartWatched")

@@ -12,16 +12,16 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// Proxy is a way to a server that can be cut, or that swallows what it is
-// given: a network on which things go wrong.
+// Proxy forwards connections to a server. It can cut a connection or drop its data,
+// like a network with faults.
 type Proxy struct {
 	t      testing.TB
 	target string
 	addr   string
 	wg     sync.WaitGroup
 
-	mu       sync.Mutex     // guards what follows
-	listener net.Listener   // nil: refuses
+	mu       sync.Mutex     // guards the fields below
+	listener net.Listener   // nil if it refuses connections
 	lines    map[*line]bool // open connections
 	delay    time.Duration
 	closed   bool
@@ -30,13 +30,13 @@ type Proxy struct {
 // line is one connection through the proxy.
 type line struct {
 	near, far net.Conn
-	swallow   chan struct{} // closed when nothing passes any more
-	end       chan struct{} // closed when it is cut
-	swallowed sync.Once     // closes swallow
-	over      sync.Once     // cuts
+	swallow   chan struct{} // closed when no more data passes
+	end       chan struct{} // closed when the connection is cut
+	swallowed sync.Once     // closes swallow once
+	over      sync.Once     // cuts once
 }
 
-// NewProxy listens on a loopback port in front of target, a host:port. It ends
+// NewProxy listens on a loopback port in front of target, a host:port. The proxy ends
 // with the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
@@ -62,32 +62,32 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is where it listens, as host:port.
+// Addr returns its address as host:port.
 func (p *Proxy) Addr() string { return p.addr }
 
-// URL is the way through the proxy.
+// URL returns the Redis URL through the proxy.
 func (p *Proxy) URL() string { return "redis://" + p.addr + "/0" }
 
-// Cut closes all connections; new ones work.
+// Cut closes all connections. New connections work.
 func (p *Proxy) Cut() {
 	for _, l := range p.open() {
 		l.cut()
 	}
 }
 
-// Swallow leaves all connections open, but nothing passes them any more, not
-// even their end: as after a machine slept, or a firewall forgot them. New ones
-// work.
+// Swallow keeps all connections open but drops their data, and even their end. A
+// connection behaves like this after its machine slept, or after a firewall removed
+// it from its table. New connections work.
 func (p *Proxy) Swallow() {
 	for _, l := range p.open() {
 		l.swallowed.Do(func() { close(l.swallow) })
 	}
 }
 
-// Open is the number of connections that are not cut.
+// Open returns the number of connections that are not cut.
 func (p *Proxy) Open() int { return len(p.open()) }
 
-// Refuse takes no new connections; those there are go on.
+// Refuse accepts no new connections. Open connections continue.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *Proxy) Refuse() {
 	}
 }
 
-// Accept takes new connections again.
+// Accept accepts new connections again.
 func (p *Proxy) Accept() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -111,7 +111,7 @@ func (p *Proxy) Accept() {
 	p.wg.Go(func() { p.serve(l) })
 }
 
-// Delay makes each answer of the server that much later; 0 ends it.
+// Delay delays each reply of the server by d. The default is 0.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +137,7 @@ func (p *Proxy) serve(l net.Listener) {
 	}
 }
 
-// join carries one connection until both its ways have ended.
+// join forwards one connection until both directions have ended.
 func (p *Proxy) join(near net.Conn) {
 	far, err := net.Dial("tcp", p.target)
 	if err != nil {
@@ -168,18 +168,19 @@ func (p *Proxy) late() time.Duration {
 	return p.delay
 }
 
-// chunk is what was read at once, and when it may pass.
+// chunk is the data of one read, and the time when it may pass.
 type chunk struct {
 	data []byte
 	due  time.Time
 }
 
-// chunksMost is how many chunks may be on their way; then the sender waits, as
-// on a real line.
+// chunksMost is the limit for delayed chunks. At the limit the sender waits, as on a
+// real line.
 const chunksMost = 256
 
-// carry copies from one side to the other until the connection is cut, or one
-// side ends it and that may pass. What is late does not hold up what follows.
+// carry copies data in one direction until the connection is cut or a side ends it.
+// The end of a connection is delayed like its data. A delayed chunk does not block
+// the next read.
 func (l *line) carry(to, from net.Conn, late func() time.Duration) {
 	chunks := make(chan chunk, chunksMost)
 	var reader sync.WaitGroup
@@ -220,7 +221,7 @@ func (l *line) carry(to, from net.Conn, late func() time.Duration) {
 	}
 	select {
 	case <-l.swallow:
-		<-l.end // its end does not pass either
+		<-l.end // a connection's end does not pass either
 	default:
 	}
 }

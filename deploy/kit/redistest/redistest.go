@@ -1,7 +1,7 @@
-// Package redistest gives tests a Redis of their own: a real redis-server that
-// can be killed, stopped and started again, or a cluster or sentinels of such.
-// Where that is enough, it is miniredis in a process beside the test. None of them is a Redis that the machine
-// runs for itself, and all end with the test.
+// Package redistest gives tests a Redis of their own. A real redis-server can be
+// killed, stopped and restarted, alone, in a cluster or with sentinels. If a test
+// needs less, miniredis in a separate process is enough. The package never uses a
+// Redis that the machine runs for itself, and each server ends with its test.
 package redistest
 
 import (
@@ -21,24 +21,25 @@ import (
 
 // Redis is a server that belongs to one test and ends with it.
 type Redis interface {
-	// URL is the address as REDIS_URL has it; it stays the same over a Restart.
+	// URL returns the address in the format of REDIS_URL. A Restart does not
+	// change it.
 	URL() string
-	// Kill ends the server as a crash would: its connections are cut.
+	// Kill ends the server like a crash and closes its connections.
 	Kill()
-	// Restart starts it again, at its address and with what it kept.
+	// Restart starts the server again at its address, with the data that it kept.
 	Restart()
-	// Stop ends it for good, in order.
+	// Stop ends the server for good, in order.
 	Stop()
 }
 
-// askWait bounds one question of this package. A paused server never answers,
-// and another one answers in a millisecond, or in a second on a busy machine.
+// askWait is the timeout of one command of this package. A paused server never
+// replies. Another server replies in a millisecond, or in a second on a busy machine.
 const askWait = 3 * time.Second
 
-// ask sends a command. It does not wait long for the answer.
+// ask sends a command with a short timeout.
 func (s *Server) ask(args ...any) (any, error) { return s.askWithin(askWait, args...) }
 
-// mustAsk sends a command to a server that is known to answer, however late.
+// mustAsk sends a command with a long timeout, to a server that is known to reply.
 func (s *Server) mustAsk(args ...any) (any, error) { return s.askWithin(kit.Patience, args...) }
 
 func (s *Server) askWithin(wait time.Duration, args ...any) (any, error) {
@@ -51,7 +52,7 @@ func (s *Server) askWithin(wait time.Duration, args ...any) (any, error) {
 	return v, nil
 }
 
-// text is an answer that is a text.
+// text sends a command and returns its reply as a text.
 func (s *Server) text(args ...any) (string, error) {
 	v, err := s.ask(args...)
 	if err != nil {
@@ -60,14 +61,15 @@ func (s *Server) text(args ...any) (string, error) {
 	return fmt.Sprint(v), nil
 }
 
-// info is one field of INFO; empty where there is none.
+// info returns one field of INFO, or an empty text if the field is missing.
 func (s *Server) info(section, field string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askWait)
 	defer cancel()
 	return s.Info(ctx, section, field)
 }
 
-// until waits until ok reports true. Its last error is the failure's reason.
+// until polls until ok reports true. After the timeout it returns the last error of
+// ok as the reason.
 func until(what string, ok func() (bool, error)) error {
 	return kit.Until(context.Background(), what, func() error {
 		done, err := ok()
@@ -80,12 +82,12 @@ func until(what string, ok func() (bool, error)) error {
 
 var errNotYet = errors.New("no error meanwhile")
 
-// retryAfter is how long a failover may take before it is asked for again: Redis
-// gives it up after five seconds, which it may need on a busy machine.
+// retryAfter is the backoff between two tries to start a failover. Redis itself gives
+// up a failover after five seconds, which may be too short on a busy machine.
 const retryAfter = 15 * time.Second
 
-// retrying asks for something until it is begun, and again where it does not
-// happen: an ok for until.
+// retrying returns an ok for until. It retries begin until begin succeeds, and calls
+// it again if ok is not true after retryAfter.
 func retrying(begin func() error, ok func() (bool, error)) func() (bool, error) {
 	var begun time.Time
 	return func() (bool, error) {
@@ -112,7 +114,7 @@ func Knows(t testing.TB, url, command string) bool {
 	defer client.Close()
 	answer, err := client.Do(t.Context(), "COMMAND", "INFO", command).Slice()
 	require.NoError(t, err)
-	// Some servers answer with all they have: the name decides.
+	// Some servers return all commands, so the name decides.
 	for _, entry := range answer {
 		fields, ok := entry.([]any)
 		if ok && len(fields) > 0 && strings.EqualFold(fmt.Sprint(fields[0]), command) {
@@ -122,10 +124,10 @@ func Knows(t testing.TB, url, command string) bool {
 	return false
 }
 
-// Long skips a test with -short, as make test-short runs it. It is for tests that
+// Long skips a test with -short, which make test-short uses. It is for tests that
 // start a cluster, sentinels, a disk of their own or the whole program. It is also
-// for suites on a second store, and for seconds of processor time. No other test
-// may be skipped, and none is in a full run.
+// for suites on a second store, and for seconds of processor time. No other test may
+// be skipped, and a full run skips no test.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -133,8 +135,8 @@ func Long(t testing.TB) {
 	}
 }
 
-// FreePort is a port of 127.0.0.1 without a listener, which the system gives to
-// no connection: a server can stop listening there and begin again.
+// FreePort returns a port of 127.0.0.1 without a listener. The system gives such a
+// port to no connection, so that a server can restart on it.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, err := kit.FreePort()

@@ -11,16 +11,17 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// Sentinels watch a master and put a replica in its place when it is gone.
+// Sentinels watch a master and replace it by a replica when it is down.
 type Sentinels struct {
 	t     testing.TB
 	nodes []*Server
 	name  string
 }
 
-// StartSentinels runs n sentinels that watch master by a name, and returns when
-// they know each other and its replicas, which must run already. They hold a
-// master for dead that did not answer for a second. They end with the test.
+// StartSentinels starts n sentinels that watch master under a name. Its replicas must
+// already run. It returns when the sentinels know each other and the replicas. They
+// count a master as down when it has not replied for a second. They end with the
+// test.
 func StartSentinels(t testing.TB, master *Server, n int, name string) *Sentinels {
 	t.Helper()
 	Long(t)
@@ -50,7 +51,7 @@ func StartSentinels(t testing.TB, master *Server, n int, name string) *Sentinels
 	return s
 }
 
-// master is what a sentinel says of a master.
+// master returns the fields that a sentinel reports for a master.
 func (s *Server) master(name string) (map[string]string, error) {
 	v, err := s.ask("SENTINEL", "MASTER", name)
 	if err != nil {
@@ -70,16 +71,16 @@ func (s *Server) master(name string) (map[string]string, error) {
 	return fields, nil
 }
 
-// URL has all sentinels, as REDIS_URL does.
+// URL returns a URL with all sentinels in the format of REDIS_URL.
 func (s *Sentinels) URL() string { return kit.URLOf(redisOf(s.nodes)) }
 
-// Name is what they call the master.
+// Name returns the name of the master at the sentinels.
 func (s *Sentinels) Name() string { return s.name }
 
-// Nodes are the sentinels themselves.
+// Nodes returns the servers of the sentinels.
 func (s *Sentinels) Nodes() []*Server { return s.nodes }
 
-// Master is where the master is now, as host:port.
+// Master returns the address of the master now, as host:port.
 func (s *Sentinels) Master() string {
 	s.t.Helper()
 	addr, err := s.addr()
@@ -87,7 +88,7 @@ func (s *Sentinels) Master() string {
 	return addr
 }
 
-// addr asks the sentinels in turn.
+// addr queries the sentinels in turn.
 func (s *Sentinels) addr() (string, error) {
 	var errs []error
 	for _, node := range s.nodes {
@@ -100,8 +101,8 @@ func (s *Sentinels) addr() (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// WaitMaster waits until all sentinels name another master than that, and
-// answers where it is.
+// WaitMaster polls until all sentinels report a master at another address than than. It
+// returns the new address.
 func (s *Sentinels) WaitMaster(than string) (addr string) {
 	s.t.Helper()
 	require.NoError(s.t, until("another master", func() (bool, error) {
@@ -122,13 +123,14 @@ func (s *Sentinels) WaitMaster(than string) (addr string) {
 	return addr
 }
 
-// Failover asks for another master in order, and answers where it is. The one
-// that was goes on as a master until it is told, some 10 s later.
+// Failover makes a replica the master in order, and returns its address. The old
+// master continues as a master until a sentinel reconfigures it, about 10 s later.
 func (s *Sentinels) Failover() string {
 	s.t.Helper()
 	before := s.Master()
 	require.NoError(s.t, until("failover", retrying(func() error {
-		// It refuses while it has not heard of a replica for some seconds.
+		// A sentinel refuses if it has not heard of a replica for some
+		// seconds.
 		_, err := s.nodes[0].ask("SENTINEL", "FAILOVER", s.name)
 		return err
 	}, func() (bool, error) {

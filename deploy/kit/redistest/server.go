@@ -19,9 +19,9 @@ type Server struct {
 	t testing.TB
 }
 
-// Start runs a redis-server that appends every change to a file (fsync every
+// Start starts a redis-server that appends every change to a file (fsync every
 // second), never evicts and writes no snapshots. Each of settings is a line of
-// redis.conf, and wins over those: "maxmemory 20mb". The server ends with the
+// redis.conf and overrides a default: "maxmemory 20mb". The server ends with the
 // test.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
@@ -35,7 +35,8 @@ func mustStart(t testing.TB, o kit.RedisOptions) *Server {
 	return s
 }
 
-// start does not fail the test, so that several can be started at once.
+// start returns an error and does not fail the test, so that several servers can
+// start at once.
 func start(t testing.TB, o kit.RedisOptions) (*Server, error) {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
@@ -48,8 +49,8 @@ func start(t testing.TB, o kit.RedisOptions) (*Server, error) {
 	return &Server{Redis: r, t: t}, nil
 }
 
-// StartReplica runs a server that copies of, and returns when it is in step.
-// It may be killed, paused and started again like any other.
+// StartReplica starts a replica of a server, and returns when it is in step. A test
+// can kill, pause and restart it like any other server.
 func StartReplica(t testing.TB, of *Server, settings ...string) *Server {
 	t.Helper()
 	Long(t)
@@ -58,19 +59,19 @@ func StartReplica(t testing.TB, of *Server, settings ...string) *Server {
 	return s
 }
 
-// Port is the loopback port it listens on.
+// Port returns its loopback port.
 func (s *Server) Port() int { return s.Redis.Port }
 
-// Pid is its process id.
+// Pid returns its process id.
 func (s *Server) Pid() int { return s.Process.Pid() }
 
-// Kill sends SIGKILL. What was not yet written to the file is lost.
+// Kill sends SIGKILL. The server loses changes that are not yet in its file.
 func (s *Server) Kill() { s.Process.Kill() }
 
-// Stop lets the server write what it has and end.
+// Stop lets the server write its data and exit.
 func (s *Server) Stop() {
 	s.t.Helper()
-	_ = s.Process.Signal(syscall.SIGCONT) // a paused one would not see what follows
+	_ = s.Process.Signal(syscall.SIGCONT) // a paused server would not get the next signal
 	require.NoError(s.t, s.Process.Terminate())
 }
 
@@ -81,27 +82,27 @@ func (s *Server) Restart() {
 	require.NoError(s.t, s.Run(context.Background()), "restart redis-server")
 }
 
-// Pause freezes the process: it answers nothing, but keeps its connections.
+// Pause freezes the process: it does not reply, but keeps its connections.
 func (s *Server) Pause() {
 	s.t.Helper()
 	require.NoError(s.t, s.Process.Signal(syscall.SIGSTOP), "pause redis-server")
 }
 
-// Resume lets a paused process go on.
+// Resume lets a paused process continue.
 func (s *Server) Resume() {
 	s.t.Helper()
 	require.NoError(s.t, s.Process.Signal(syscall.SIGCONT), "resume redis-server")
 }
 
-// InStep waits until the replica has all that its master has written by now, and
-// follows it.
+// InStep waits until the replica follows its master, and has all changes that the
+// master has written by now.
 func (s *Server) InStep() {
 	s.t.Helper()
 	require.NoError(s.t, s.inStep())
 }
 
 func (s *Server) inStep() error {
-	written := int64(-1) // by the master, in bytes of its stream; -1: not asked yet
+	written := int64(-1) // by the master, in bytes of its stream; -1: not read yet
 	return until(fmt.Sprintf("replica %s in step", s.Addr()), func() (bool, error) {
 		link, err := s.info("replication", "master_link_status")
 		if err != nil || link != "up" {
@@ -117,7 +118,7 @@ func (s *Server) inStep() error {
 	})
 }
 
-// writtenByMaster is how much the master of a replica has written, in bytes of
+// writtenByMaster returns how much the master of a replica has written, in bytes of
 // its stream.
 func (s *Server) writtenByMaster() (int64, error) {
 	port, err := s.offset("master_port")
@@ -125,7 +126,7 @@ func (s *Server) writtenByMaster() (int64, error) {
 		return -1, err
 	}
 	client := redis.NewClient(&redis.Options{Addr: kit.Loopback(int(port))})
-	defer client.Close() //nolint:errcheck // it only read
+	defer client.Close() //nolint:errcheck // it only ran a query
 	master := &Server{t: s.t, Redis: &kit.Redis{Port: int(port), Client: client}}
 	written, err := master.offset("master_repl_offset")
 	if err != nil {
@@ -134,8 +135,8 @@ func (s *Server) writtenByMaster() (int64, error) {
 	return written, nil
 }
 
-// offset reads a number of what a server tells of its replication; 0 where it
-// does not tell it.
+// offset returns a number of the server's INFO replication, or 0 if the field is
+// missing.
 func (s *Server) offset(field string) (int64, error) {
 	text, err := s.info("replication", field)
 	if err != nil || text == "" {

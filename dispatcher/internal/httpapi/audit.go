@@ -16,13 +16,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Every operation that changes something has a word in the audit (operation.audit). Its
-// entry is recorded before the change: by handle, where the path names all that is
-// changed, and else by the handler with record. If that forgets it, handle records it
-// after the change. A call by a key that failed gets a second entry.
+// Every operation that changes something has a word in the audit (operation.audit). Its entry
+// is recorded before the change. If the path names everything that is changed, handle records
+// it, and otherwise the handler calls record. If a handler does not call it, handle records
+// the entry after the change. A call with a key that failed gets a second entry.
 //
-// A call that makes something is recorded after it (recordMade), so that its entry names
-// what there is. An act of a person is too (recordAct), so that it has one entry.
+// A call that creates something is recorded after it (recordMade), so that its entry has the
+// new name. An act of a person is recorded after it too (recordAct), so that it has one entry.
 
 // readAudit serves GET /v1/audit.
 func (s *server) readAudit(ctx context.Context, q *api.Request) (*api.Response, error) {
@@ -39,7 +39,7 @@ func (s *server) readAudit(ctx context.Context, q *api.Request) (*api.Response, 
 func (s *server) auditOperations() []api.Operation {
 	return []api.Operation{{
 		ID: "list-audit", Method: "GET", Path: "/v1/audit", Scope: apikey.Admin,
-		Summary: "List what was changed and by whom, newest first; the newest 10,000 entries are kept, and beside them the newest 2,000 by links", Do: s.readAudit,
+		Summary: "List changes with their callers, newest first; the newest 10,000 entries are kept, and in addition the newest 2,000 by links", Do: s.readAudit,
 		Answers: api.OK(wire.AuditPage{}), Query: append([]*api.Param{
 			api.Repeated(api.OfText("by", "key:<name>, link:<id>, system or local. May be repeated: any of them matches.", nil)),
 			api.Repeated(api.OfWord("what", "May be repeated.", dispatcher.AuditWords)),
@@ -56,8 +56,8 @@ func wireAudit(e *dispatcher.AuditEntry) wire.AuditEntry {
 	return wire.AuditEntry{At: wire.Time{Time: e.At}, By: e.By, What: e.What, Target: e.Target, Tenant: e.Tenant, Detail: e.Detail}
 }
 
-// recordNamed is record for a call without a body. A missing thing has no entry. What can't be
-// read now is recorded after the call, if that succeeds.
+// recordNamed is record for a call without a body. A missing object has no entry. If the
+// object can't be read now, it is recorded after the call, if that succeeds.
 func (s *server) recordNamed(ctx context.Context, q *api.Request) {
 	switch {
 	case q.Operation.Audit == "" || q.Operation.Body != nil || q.Operation.Subject == nil:
@@ -71,14 +71,14 @@ func (s *server) recordNamed(ctx context.Context, q *api.Request) {
 	}
 }
 
-// complete adds the tenant of a message or a link, and calls an endpoint's lane as the endpoint.
-// Its error says that the thing in the path can't be read, or does not exist.
+// complete adds the tenant of a message or a link, and names an endpoint's lane as the
+// endpoint. It returns an error if the object in the path can't be read, or does not exist.
 func (s *server) complete(ctx context.Context, q *api.Request, e *dispatcher.AuditEntry) (err error) {
 	switch {
 	case q.Operation.Subject == messages.Subject:
 		e.Tenant, err = s.o.MessageLanes.MessageTenant(ctx, q.ID())
 	case q.Operation.Subject == jobs.Subject:
-		number, _ := dispatcher.ParseJobID(q.ID()) // aJob has checked it
+		number, _ := dispatcher.ParseJobID(q.ID()) // aJob has checked it before
 		_, err = s.o.Jobs.Job(ctx, number)
 	case q.Operation.Subject == links.Subject:
 		var l access.Link
@@ -89,7 +89,7 @@ func (s *server) complete(ctx context.Context, q *api.Request, e *dispatcher.Aud
 		if lane, err = s.o.Lanes.Lane(ctx, q.ID(), ""); err != nil {
 			return err
 		}
-		if !lane.IsEndpoint() { // the call shows whether it is there
+		if !lane.IsEndpoint() { // the call itself checks whether it exists
 			return dispatcher.ErrNoLane
 		}
 		var view dispatcher.EndpointView
@@ -100,7 +100,7 @@ func (s *server) complete(ctx context.Context, q *api.Request, e *dispatcher.Aud
 	return err
 }
 
-// recordEndpoint is record for the endpoint that the path names.
+// recordEndpoint is record for the endpoint in the path.
 func (s *server) recordEndpoint(ctx context.Context, q *api.Request, detail string) {
 	if view, err := s.o.Endpoints.Endpoint(ctx, q.ID()); err == nil {
 		q.Record(ctx, dispatcher.AuditEntry{Target: view.ID, Tenant: view.Tenant, Detail: detail})

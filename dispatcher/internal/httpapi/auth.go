@@ -16,17 +16,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
 )
 
-// authorised finds the caller's key and refuses a call that needs a scope which
-// the key lacks. The answer to a missing, a malformed and an unknown key is the
-// same. A call that needs no scope is served without a key too.
+// authorised finds the caller's key and rejects a call that needs a scope which the key lacks.
+// The response to a missing, a malformed and an unknown key is the same. A call that needs no
+// scope is also served without a key.
 func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want apikey.Scope, operation string) (k apikey.Key, ok bool) {
 	w.Call = operation
-	if c, inside := access.CallerOf(r.Context()); inside && c.Linked() { // its view was decided before
+	if c, inside := access.CallerOf(r.Context()); inside && c.Linked() { // its view was checked before
 		w.Who, w.By = c.By(), c.By()
 		return apikey.Key{Scope: apikey.Admin, Name: c.By()}, s.admit(w, r, callers.Link(c.View.Tenant))
 	}
 	keys := s.keys.Keys()
-	if keys.Empty() && !s.strangers { // only local callers get here
+	if keys.Empty() && !s.strangers { // only local callers are allowed
 		w.Who, w.By, w.Caller = dispatcher.Local, dispatcher.Local, callers.Key(dispatcher.Local)
 		return apikey.Key{Scope: apikey.Admin, Name: dispatcher.Local}, true
 	}
@@ -57,13 +57,13 @@ func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want apikey.
 	return k, true
 }
 
-// identify notes whose request it is, for all that is shared out by caller.
+// identify records the caller of a request, for all limits per caller.
 func (s *server) identify(w *api.ResponseWriter, r *http.Request, who callers.Identity) error {
 	w.Caller = who
 	return callers.Identify(w, r, who)
 }
 
-// admit is identify. It refuses a request beyond the caller's share.
+// admit is identify, but it rejects a request beyond the caller's limits.
 func (s *server) admit(w *api.ResponseWriter, r *http.Request, who callers.Identity) bool {
 	err := s.identify(w, r, who)
 	if err != nil {
@@ -72,8 +72,8 @@ func (s *server) admit(w *api.ResponseWriter, r *http.Request, who callers.Ident
 	return err == nil
 }
 
-// mayCall reports whether a key may make a call that needs a scope. A key may have the
-// scope to take from some queues only.
+// mayCall reports whether a key may make a call that needs a scope. A key may have the scope
+// to take from some queues only.
 func mayCall(k apikey.Key, r *http.Request, want apikey.Scope) bool {
 	if want == apikey.Consume {
 		return k.MayTake(r.PathValue(takers.Subject.Name))
@@ -81,8 +81,8 @@ func mayCall(k apikey.Key, r *http.Request, want apikey.Scope) bool {
 	return k.Scope.Allows(want)
 }
 
-// stillAllowed reports whether the caller's key still has its scope: keys may be taken
-// away while an answer lasts.
+// stillAllowed reports whether the caller's key still has its scope, because keys may be
+// removed while a response is written.
 func (s *server) stillAllowed(q *api.Request) bool {
 	if c, inside := access.CallerOf(q.HTTP.Context()); inside && c.Linked() {
 		return true
@@ -95,7 +95,7 @@ func (s *server) stillAllowed(q *api.Request) bool {
 	return known && mayCall(k, q.HTTP, q.Operation.Scope) && (!q.Bodies || k.Scope.Allows(apikey.Bodies))
 }
 
-// callerOf finds the key that a request carries, or that its browser signed in with.
+// callerOf returns the key of a request, or the key with which its browser signed in.
 func callerOf(r *http.Request, keys apikey.Keys) (apikey.Key, bool) {
 	if c, inside := access.CallerOf(r.Context()); inside {
 		return keys.Owned(c.Key)
@@ -107,11 +107,11 @@ func callerOf(r *http.Request, keys apikey.Keys) (apikey.Key, bool) {
 			text = strings.TrimLeft(rest, " ")
 		}
 	}
-	return keys.Find(text) // even an empty one, because the time would show that it is
+	return keys.Find(text) // even for an empty key, because the duration would reveal it
 }
 
-// local says why a request may not be served while there are no keys. A page in a
-// browser on this host could call the API, by a name that leads here or from
+// local returns a problem if a request may not be served while there are no keys. A page in a
+// browser on this host could call the API, by a name that resolves to this host or from
 // another site.
 func local(r *http.Request) *api.Problem {
 	if !isLoopback(r.Host) {
@@ -130,7 +130,7 @@ func local(r *http.Request) *api.Problem {
 	}
 	for _, origin := range r.Header["Origin"] {
 		if origin == "null" && r.Header.Get("Sec-Fetch-Site") == "same-origin" {
-			continue // a form of a page that sends no referrer, which the console's are
+			continue // a form of a page that sends no referrer; the console's pages do
 		}
 		if u, err := url.Parse(origin); err != nil || u.Host != r.Host {
 			return &api.Problem{Kind: api.Forbidden, Detail: "without API_KEYS no requests of foreign origins are served"}
@@ -139,8 +139,8 @@ func local(r *http.Request) *api.Problem {
 	return nil
 }
 
-// Local serves only requests of this host, as the API does without keys. It is for
-// a handler without keys on a loopback address.
+// Local serves only requests of this host, like the API without keys. It is for a handler
+// without keys on a loopback address.
 func Local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := local(r); p != nil {
@@ -151,7 +151,7 @@ func Local(h http.Handler) http.Handler {
 	})
 }
 
-// isLoopback reports whether a Host header names this host and nothing else.
+// isLoopback reports whether a Host header names only this host.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -26,7 +26,7 @@ func (s *server) handle(o api.Operation) {
 			ctx = dispatcher.WithCaller(ctx, w.By)
 		}
 		q := &api.Request{HTTP: r, Writer: w, Operation: &o, Owner: k.Owner(), Reads: k.Scope.Allows(apikey.Read), Bodies: k.Scope.Allows(apikey.Bodies), Audit: s.o.Audit, Waiting: s.waiting, Allowed: s.allowed}
-		if !o.FastPath { // because a fast call shares nothing else
+		if !o.FastPath { // because a fast call has no other limit per caller
 			ctx = callers.With(ctx, w.Caller)
 		}
 		c, _ := access.CallerOf(ctx)

@@ -18,8 +18,8 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// register routes to all operations, and to the document that describes them. The
-// document is made for its first reader: it costs more than all else at a start.
+// register routes to all operations, and to the document that describes them. The document is
+// built on its first request, because it costs more than the rest of a start.
 func (s *server) register(version string) {
 	all := s.operations()
 	for _, o := range all {
@@ -35,11 +35,11 @@ func (s *server) register(version string) {
 			return
 		}
 		w.Header().Set("Content-Type", api.MediaJSON)
-		_, _ = w.Write(text) // fails where the caller is gone
+		_, _ = w.Write(text) // it fails if the caller is gone
 	})
 }
 
-// describe writes the document.
+// describe returns the document.
 func describe(all []api.Operation, version string) ([]byte, error) {
 	config := huma.Config{OpenAPI: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
@@ -54,7 +54,7 @@ func describe(all []api.Operation, version string) ([]byte, error) {
 			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "One of API_KEYS."}},
 		},
 	}}
-	// Answers may have more fields later, so they allow others; requests don't.
+	// Responses may have more fields later, so the document allows others. Requests may not.
 	config.AllowAdditionalPropertiesByDefault = true
 	doc := humago.New(http.NewServeMux(), config).OpenAPI() // the mux is not used
 	schemas := doc.Components.Schemas
@@ -75,8 +75,8 @@ func describe(all []api.Operation, version string) ([]byte, error) {
 	return text, nil
 }
 
-// schemaName names the schema of a type. Generated clients have types of these
-// names, so they stay as they were when ours get better ones.
+// schemaName returns the name of a type's schema. Generated clients use these names for their
+// types, so the names stay even if our types are renamed.
 func schemaName(t reflect.Type, hint string) string {
 	switch t {
 	case reflect.TypeFor[wire.MessageView]():
@@ -106,8 +106,8 @@ func amend(schemas map[string]*huma.Schema) {
 	record.Required = append(record.Required, "id", "content_type")
 }
 
-// fillWords writes the enums of the document. A field of package wire names its list of words
-// in the tag words.
+// fillWords adds the enums to the document. A field of package wire names its list of words in
+// the tag words.
 func fillWords(r huma.Registry) error {
 	lists := dispatcher.WordLists()
 	for name, s := range r.Map() {
@@ -138,9 +138,9 @@ func fillWords(r huma.Registry) error {
 	return nil
 }
 
-// document puts one operation into the document. The framework does nothing else:
-// it would decode each body a second and a third time, and its own work costs as
-// much as the rest of a publish.
+// document adds one operation to the document. The framework does nothing else. It would
+// decode each body a second and a third time, and its own work costs as much as the rest of a
+// publish.
 func document(doc *huma.OpenAPI, o api.Operation) {
 	schemas := doc.Components.Schemas
 	op := huma.Operation{
@@ -156,7 +156,7 @@ func document(doc *huma.OpenAPI, o api.Operation) {
 	if o.Header != nil {
 		op.Parameters = append(op.Parameters, o.Header)
 	}
-	op.Security = []map[string][]string{} // none; left out, it would mean unknown
+	op.Security = []map[string][]string{} // none; if missing, it would mean unknown
 	if o.Scope != 0 {
 		op.Security = []map[string][]string{{"key": {}}}
 		op.Description = "Needs a key with the scope " + o.Scope.String() + "; admin includes all."
@@ -166,7 +166,7 @@ func document(doc *huma.OpenAPI, o api.Operation) {
 		produces = o.Produces
 	}
 	for status, answer := range o.Answers {
-		if answer == nil { // it has no body
+		if answer == nil { // there is no body
 			op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status)}
 			continue
 		}
@@ -210,7 +210,7 @@ func documentCSV(answer *huma.Response) {
 	}
 }
 
-// headersOf are the headers of a problem besides the usual ones.
+// headersOf returns the extra headers of a problem.
 func headersOf(k *api.Kind) map[string]*huma.Param {
 	switch {
 	case k.Retry > 0:
@@ -227,14 +227,14 @@ func responseDoc(doc, media string, s *huma.Schema) *huma.Response {
 	return &huma.Response{Description: doc, Content: map[string]*huma.MediaType{media: {Schema: s}}}
 }
 
-// Schemas of types that are not written as Go would.
+// Schemas of types that have their own JSON format.
 type (
 	durationSchema struct{}
 	ladderSchema   struct{}
 	timeSchema     struct{}
 )
 
-// Schema is a text or a number of seconds.
+// Schema returns a schema of a text or a number of seconds.
 func (durationSchema) Schema(huma.Registry) *huma.Schema {
 	zero := 0.0
 	return &huma.Schema{
@@ -243,7 +243,7 @@ func (durationSchema) Schema(huma.Registry) *huma.Schema {
 	}
 }
 
-// Schema is a list of durations or a text.
+// Schema returns a schema of a list of durations or a text.
 func (ladderSchema) Schema(r huma.Registry) *huma.Schema {
 	return &huma.Schema{
 		Description: "The waits between attempts: a list, or a text with commas, slashes or spaces between. Empty: one attempt.",
@@ -254,7 +254,7 @@ func (ladderSchema) Schema(r huma.Registry) *huma.Schema {
 	}
 }
 
-// Schema is RFC 3339.
+// Schema returns a schema of a time in RFC 3339.
 func (timeSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
 )
 
-// operations is the list of all operations: the rows of each noun, and of the process.
+// operations returns all operations: the rows of each noun, and of the process.
 func (s *server) operations() []api.Operation {
 	o := &s.o
 	return slices.Concat(

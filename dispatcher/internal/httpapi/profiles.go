@@ -17,29 +17,29 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
-// profilesPath is where tools look for the profiles of a process.
+// profilesPath is the path at which tools expect the profiles of a process.
 const profilesPath = "/debug/pprof/"
 
-// Durations of profiles in seconds: the defaults that tools expect, and the most
-// that may be asked for, which is far above any use.
+// Durations of profiles in seconds: the defaults that tools expect, and the maximum, which is
+// far above any use.
 const (
 	usualProfile = 30
 	usualTrace   = 1
 	mostProfiled = 300
 )
 
-// Sampling rates of contended locks (one in n) and of blocking (one in n nanoseconds). Sampling
-// costs time, so it is on only during such a profile.
+// Sampling rates of contended locks (one in n) and of blocking (one in n nanoseconds).
+// Sampling costs time, so it is on only during such a profile.
 const (
 	mutexRate = 10
 	blockRate = 10_000
 )
 
-// profiles show where the time and the memory of the process go. They are for
-// operators and no part of the API, so the document does not have them. They show
-// the work for all callers, so they need the scope admin.
+// profiles serves profiles of the time and the memory of the process. They are for operators
+// and no part of the API, so the document does not have them. They include the work for all
+// callers, so they need the scope admin.
 type profiles struct {
-	sampling sync.Mutex // held while locks or blocking are sampled: the process has one rate for each
+	sampling sync.Mutex // locked while locks or blocking are sampled, because the process has one rate for each
 }
 
 // routeProfiles routes to the profiles.
@@ -54,10 +54,10 @@ func (s *server) routeProfiles() {
 		(&api.Problem{Kind: api.NotFound, Detail: "no such path; the profiles are at " + profilesPath}).Write(w)
 	})
 	s.mux.HandleFunc("GET "+profilesPath, h)
-	s.mux.HandleFunc("POST "+profilesPath+"symbol", h) // addresses may be too many for a URL
+	s.mux.HandleFunc("POST "+profilesPath+"symbol", h) // there may be too many addresses for a URL
 }
 
-// ServeHTTP answers with a profile, or with a page that lists them.
+// ServeHTTP returns a profile, or a page that lists them.
 func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seconds, wrong := profiledFor(r)
 	if wrong != nil {
@@ -86,7 +86,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// profiledFor is the duration that the caller asks for in seconds; 0: the default.
+// profiledFor returns the requested duration in seconds; 0: the default.
 func profiledFor(r *http.Request) (seconds int, wrong *api.Problem) {
 	q := r.URL.Query()
 	if !q.Has("seconds") {
@@ -109,11 +109,11 @@ func given(seconds, usual int) int {
 // patient extends the deadline of a response by some seconds.
 func patient(w http.ResponseWriter, seconds int) {
 	until := time.Now().Add(time.Duration(seconds)*time.Second + callers.AnswerWithin)
-	_ = http.NewResponseController(w).SetWriteDeadline(until) // fails for a writer without a deadline, which needs no later one
+	_ = http.NewResponseController(w).SetWriteDeadline(until) // it fails for a writer without a deadline, which needs no later one
 }
 
-// record writes the profile of the time between start and stop. Only one recording of a kind can
-// be under way.
+// record writes the profile of the time between start and stop. Only one recording of a kind
+// may run at a time.
 func record(w http.ResponseWriter, r *http.Request, seconds int, start func() error, stop func()) {
 	patient(w, seconds)
 	h := w.Header()
@@ -146,6 +146,7 @@ func (p *profiles) difference(w http.ResponseWriter, r *http.Request, name strin
 		runtime.SetBlockProfileRate(blockRate)
 		defer runtime.SetBlockProfileRate(0)
 	}
-	// The handler would refuse a duration beyond the server's WriteTimeout: it must not see the server.
+	// The handler would reject a duration beyond the server's WriteTimeout, so the server is
+	// hidden from it.
 	handlers.Index(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, nil)))
 }

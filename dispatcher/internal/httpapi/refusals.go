@@ -15,23 +15,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 )
 
-// Counter counts the answers of the API, for metrics. It is called on the hot path.
+// Counter counts the responses of the API, for metrics. It is called on the hot path.
 type Counter interface {
 	// Requested counts a call by its name, which Calls has, and its status.
 	Requested(call string, status int)
-	// Refused counts messages that were refused before the engine saw them.
+	// Refused counts messages that were rejected before the engine.
 	Refused(messages int)
 }
 
 // Names of calls that are not operations.
 const (
-	callOther    = "other" // no such path, another method, or a foreign caller
+	callOther    = "other" // unknown path, other method, or a rejected caller
 	callDocument = "openapi"
 	callProfile  = "profile"
 )
 
-// Calls are the names of all calls, each with its usual statuses. All other
-// statuses of a call are rare, and counted as one.
+// Calls returns the names of all calls, each with its usual statuses. All other statuses of a
+// call are rare, and share one count.
 func Calls() map[string][]int {
 	s := &server{figures: http.NotFoundHandler()}
 	calls := map[string][]int{
@@ -53,12 +53,12 @@ func Calls() map[string][]int {
 	return calls
 }
 
-// publishes reports whether the call takes messages.
+// publishes reports whether the call accepts messages.
 func publishes(w *api.ResponseWriter) bool {
 	return w.Call == messages.IDPublish || w.Call == messages.IDBatch
 }
 
-// tell counts a call, and logs it where it was refused.
+// tell counts a call, and logs it if it was rejected.
 func (s *server) tell(w *api.ResponseWriter, r *http.Request) {
 	status := w.Status
 	if status == 0 {
@@ -74,7 +74,7 @@ func (s *server) tell(w *api.ResponseWriter, r *http.Request) {
 			s.counter.Refused(1)
 		}
 	}
-	if w.Refusal == nil || w.Refusal.Kind.Status >= 500 { // a failure of ours is logged elsewhere
+	if w.Refusal == nil || w.Refusal.Kind.Status >= 500 { // our own failures are logged elsewhere
 		return
 	}
 	ctx := r.Context()
@@ -86,8 +86,8 @@ func (s *server) tell(w *api.ResponseWriter, r *http.Request) {
 	}
 }
 
-// why describes a refusal for the log. Of a field it has only the path: the detail
-// may repeat a value, which is for the caller alone.
+// why returns the reason of a rejection for the log. Of a field it includes only the path. The
+// detail may repeat a value, which only the caller may see.
 func why(w *api.ResponseWriter) []slog.Attr {
 	p := w.Refusal
 	attrs := []slog.Attr{
@@ -102,20 +102,20 @@ func why(w *api.ResponseWriter) []slog.Attr {
 	return append(attrs, slog.String("detail", p.Detail))
 }
 
-// mostRefused is how many callers have a rate of their own: there are few keys, but many
-// addresses of strangers.
+// mostRefused is the number of callers with their own log rate, because there are few keys but
+// many addresses without a key.
 const mostRefused = 64
 
 // everyoneElse is the name of all callers beyond mostRefused.
 const everyoneElse = "others"
 
-// refusals log the refusals of each caller at a limited rate.
+// refusals logs the rejections of each caller at a limited rate.
 type refusals struct {
-	mu  sync.Mutex                  // guards all
+	mu  sync.Mutex                  // guards the field below
 	all map[string]*callers.LogRate // by caller
 }
 
-// note logs a refusal, if one of its caller may be logged now.
+// note logs a rejection, if the rate of its caller allows it.
 func (f *refusals) note(ctx context.Context, log *slog.Logger, w *api.ResponseWriter, r *http.Request) {
 	caller, address := "key "+w.Who, ""
 	if w.Who == "" {
@@ -137,7 +137,8 @@ func (f *refusals) note(ctx context.Context, log *slog.Logger, w *api.ResponseWr
 	log.LogAttrs(ctx, slog.LevelInfo, "call refused", append(attrs, slog.Int("missed", missed))...)
 }
 
-// of is the rate of a caller. If there are too many, an address shares the rate of everyoneElse.
+// of returns the rate of a caller. If there are too many, an address shares the rate of
+// everyoneElse.
 func (f *refusals) of(caller string) (as string, rate *callers.LogRate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -60,14 +60,14 @@ type Options struct {
 	Readiness    Readiness
 
 	Keys    *apikey.Ring      // nil, or without keys: only requests of this host are served
-	Policy  dispatcher.Policy // what may be published; MaxBody is needed
+	Policy  dispatcher.Policy // the rules for messages; MaxBody is required
 	Version string
-	Bodies  int64        // bytes of requests that are held at once; 0: 64 MiB
-	Waiting int          // connections that may wait for events at once; 0: 1000
-	Metrics http.Handler // what GET /metrics answers; nil: there is no such path
+	Bodies  int64        // bytes of requests in memory at once; 0: 64 MiB
+	Waiting int          // maximum number of connections that wait for events; 0: 1000
+	Metrics http.Handler // serves GET /metrics; nil: there is no such path
 	Counter Counter      // counts responses; nil: they are not counted
-	LinksTo *url.URL     // how people reach the pages of links; nil: there are no links
-	NoLinks string       // why there are none
+	LinksTo *url.URL     // the URL of the pages of links; nil: there are no links
+	NoLinks string       // the reason why there are none
 	Log     *slog.Logger // nil: slog.Default()
 }
 
@@ -78,26 +78,26 @@ const mostWaiting = 1000
 type server struct {
 	o         Options // the ports
 	keys      *apikey.Ring
-	strangers bool // may call from anywhere: where there are no keys, they have no scope either
+	strangers bool // callers from anywhere are allowed; without keys they have no scope either
 	bodies    *api.Bodies
-	single    int64        // most bytes of the request of one message
+	single    int64        // maximum size of the request of one message
 	figures   http.Handler // nil: there is no GET /metrics
 	log       *slog.Logger
 	mux       *http.ServeMux
-	counter   Counter // nil: answers are not counted
+	counter   Counter // nil: responses are not counted
 	refusals  refusals
-	fastPath  map[string]http.HandlerFunc // by path: the POSTs that most requests are, which need no mux
+	fastPath  map[string]http.HandlerFunc // by path: the most frequent POSTs, which need no mux
 	waiting   *callers.Waiting
 	allowed   func(*api.Request) bool // stillAllowed
 }
 
-// New makes the handler of the API.
+// New returns the handler of the API.
 func New(o Options) (http.Handler, error) {
 	if o.Policy.MaxBody <= 0 {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
 	o.Policy.Passed = &dispatcher.Passed{}
-	// One key may hold half of the budget, which has room for the largest message at least.
+	// One key may use half of the budget, which is enough for at least the largest message.
 	budget := max(cmp.Or(max(o.Bodies, 0), api.BodyBytes), 2*(messages.PlainBytes(o.Policy.MaxBody)+api.FirstBody))
 	s := newServer(o, budget)
 	s.single = messages.SingleBytes(o.Policy.MaxBody, budget)
@@ -123,10 +123,10 @@ func newServer(o Options, bodies int64) *server {
 	return s
 }
 
-// NewOpen makes the handler of an address of its own, for all that can reach it:
-// /metrics for a scraper, /healthz and /readyz for an orchestrator. /readyz gives
-// its reason only to a key with the scope read. Where there are no keys and the
-// address is local (a loopback one), every caller gets it.
+// NewOpen returns the handler of a separate address that all callers can reach: /metrics for a
+// scraper, /healthz and /readyz for an orchestrator. /readyz returns its reason only to a key
+// with the scope read. If there are no keys and the address is local (a loopback one), every
+// caller gets it.
 func NewOpen(o Options, isLocal bool) http.Handler {
 	s := newServer(o, o.Bodies)
 	s.strangers = !isLocal
@@ -146,11 +146,10 @@ func NewOpen(o Options, isLocal bool) http.Handler {
 // Values of headers. They are shared, and never changed.
 var (
 	noSniff = []string{"nosniff"}
-	noStore = []string{"no-store"} // answers hold payment data
+	noStore = []string{"no-store"} // responses contain payment data
 )
 
-// ServeHTTP serves a request, and answers with a problem where a handler
-// panics.
+// ServeHTTP serves a request. If a handler panics, it returns a problem.
 func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w := s.begin(rw)
 	defer w.Reserved.End()
@@ -170,14 +169,14 @@ func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		h(w, r)
 		return
 	}
-	if unclean(r.URL.EscapedPath()) { // the mux would send the caller elsewhere
+	if unclean(r.URL.EscapedPath()) { // the mux would redirect the caller
 		s.noRoute(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
 }
 
-// begin wraps a writer, with the headers that every answer has.
+// begin wraps a writer, and sets the headers of every response.
 func (s *server) begin(w http.ResponseWriter) *api.ResponseWriter {
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
@@ -185,14 +184,14 @@ func (s *server) begin(w http.ResponseWriter) *api.ResponseWriter {
 	return &api.ResponseWriter{ResponseWriter: w, Call: callOther, Reserved: api.Reservation{From: s.bodies}}
 }
 
-// unclean checks a path as it was sent, like the mux, because it may contain an escaped URL.
+// unclean checks a path in its sent form, like the mux, because it may contain an escaped URL.
 func unclean(escaped string) bool {
 	path := escaped + "/"
 	return strings.Contains(escaped, "//") || strings.Contains(path, "/./") || strings.Contains(path, "/../")
 }
 
-// recover makes an answer of a panic, or cuts the connection where one was
-// begun: half an answer must not pass for a whole one.
+// recover returns a problem after a panic. If a response was begun, it closes the connection,
+// because half a response must not look complete.
 func (s *server) recover(w *api.ResponseWriter, r *http.Request) {
 	v := recover()
 	if v == nil {
@@ -212,7 +211,8 @@ func (s *server) recover(w *api.ResponseWriter, r *http.Request) {
 
 var errPanic = errors.New("panic")
 
-// noRoute answers what no operation serves: another method's path, or none.
+// noRoute responds to requests without an operation: another method of a path, or an unknown
+// path.
 func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	var allow []string
 	if !unclean(r.URL.EscapedPath()) {
@@ -234,7 +234,7 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	(&api.Problem{Kind: api.BadMethod, Detail: "the methods of this path are " + methods, Allow: methods}).Write(w)
 }
 
-// problem makes a problem of an error, and logs an unknown one.
+// problem converts an error to a problem, and logs an unknown error.
 func (s *server) problem(ctx context.Context, err error) *api.Problem {
 	return api.LoggedProblem(ctx, s.log, err)
 }

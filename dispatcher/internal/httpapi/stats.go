@@ -22,30 +22,30 @@ import (
 
 // Stats describe the queue.
 type Stats interface {
-	// Stats counts deliveries and lanes.
+	// Stats returns the counts of deliveries and lanes.
 	Stats(ctx context.Context) (dispatcher.Stats, error)
-	// Instances reads a page of the instances.
+	// Instances returns a page of the instances.
 	Instances(ctx context.Context, limit int, cursor string) (list []dispatcher.InstanceState, next string, err error)
 }
 
-// Ticks do due work on request.
+// Ticks does due work on request.
 type Ticks interface {
-	// Tick waits until nothing is due any more, or within is over.
-	// dispatcher.ErrAcceptsOnly says that this instance attempts nothing.
+	// Tick waits until nothing is due any more, or within is over. It returns
+	// dispatcher.ErrAcceptsOnly if this instance attempts nothing.
 	Tick(ctx context.Context, within time.Duration) (dispatcher.Tick, error)
 }
 
-// Readiness is the state of the store.
+// Readiness reports the state of the store.
 type Readiness interface {
-	// Ready describes the store, or says why it can't be used now.
+	// Ready returns the state of the store, or an error if it can't be used now.
 	Ready(ctx context.Context) (dispatcher.StoreInfo, error)
 }
 
-// plainOperations are about the whole process.
+// plainOperations returns the operations of the whole process.
 func (s *server) plainOperations() []api.Operation {
 	return slices.Concat(s.metricsOperations(), s.healthOperations(), []api.Operation{{
 		ID: "stats", Method: "GET", Path: "/v1/stats", Scope: apikey.Read,
-		Summary: "Count what is in the queue", Do: s.stats,
+		Summary: "Count the deliveries and lanes of the queue", Do: s.stats,
 		Answers: api.OK(wire.Stats{}),
 	}, {
 		ID: "list-instances", Method: "GET", Path: "/v1/instances", Scope: apikey.Read,
@@ -54,13 +54,13 @@ func (s *server) plainOperations() []api.Operation {
 		Problems: []*api.Kind{api.Malformed, api.Listing},
 	}, {
 		ID: "tick", Method: "POST", Path: "/v1/tick", Scope: apikey.Tick,
-		Summary: "Do what is due, wait until nothing is, and tell when to call again: for platforms that scale to zero", Do: s.tick,
+		Summary: "Do due work, wait until nothing is due, and return when to call again: for platforms that scale to zero", Do: s.tick,
 		Query:   []*api.Param{ofTicks("for", "How long to wait at most: 1s to 1m. Where an instance that died may hold deliveries it takes 10s, however short this is.")},
 		Answers: api.OK(wire.Tick{}), Problems: []*api.Kind{api.AcceptsOnly, api.Waiting},
 	}})
 }
 
-// metricsOperations are empty where there are no metrics.
+// metricsOperations returns none if there are no metrics.
 func (s *server) metricsOperations() []api.Operation {
 	if s.figures == nil {
 		return nil
@@ -72,7 +72,7 @@ func (s *server) metricsOperations() []api.Operation {
 	}}
 }
 
-// healthOperations are for orchestrators, which have no key.
+// healthOperations returns the operations for orchestrators, which have no key.
 func (s *server) healthOperations() []api.Operation {
 	return []api.Operation{
 		{
@@ -109,7 +109,7 @@ func (s *server) stats(ctx context.Context, q *api.Request) (*api.Response, erro
 		return nil, err
 	}
 	w.PausedLanes, w.Paused = total, api.Convert(paused, lanes.Wire)
-	for _, status := range dispatcher.Statuses { // those at 0 too, so that readers need no default
+	for _, status := range dispatcher.Statuses { // counts of 0 too, so that readers need no default
 		w.Counts[string(status)] = st.Counts[status]
 	}
 	for reason, n := range st.Dead {
@@ -130,8 +130,8 @@ func (s *server) instances(ctx context.Context, q *api.Request) (*api.Response, 
 	return api.JSON(http.StatusOK, wire.InstancePage{Data: api.Convert(list, wireInstance), NextCursor: api.NextCursor(next)})
 }
 
-// How long a tick may last: usually less than the 30 s after which many schedulers give a
-// call up, and at most less than the time-outs of most platforms.
+// The duration of a tick: the default is below 30 s, when many schedulers cancel a call, and
+// the maximum is below the timeouts of most platforms.
 const (
 	tickLeast = time.Second
 	tickUsual = 25 * time.Second
@@ -173,9 +173,9 @@ func (s *server) healthz(context.Context, *api.Request) (*api.Response, error) {
 	return api.JSON(http.StatusOK, wire.Health{Status: "ok"})
 }
 
-// readyz serves GET /readyz. A store that does not keep what DURABILITY promises
-// is not ready. A load balancer has no key, so the call needs none. The reason names
-// the store, so only a key with the scope read gets it.
+// readyz serves GET /readyz. A store with less durability than DURABILITY requires is not
+// ready. A load balancer has no key, so the call needs none. The reason names the store, so
+// only a key with the scope read gets it.
 func (s *server) readyz(ctx context.Context, q *api.Request) (*api.Response, error) {
 	store, err := s.o.Readiness.Ready(ctx)
 	lost := store.Emptied
@@ -195,7 +195,7 @@ func (s *server) readyz(ctx context.Context, q *api.Request) (*api.Response, err
 	if store.Durable == dispatcher.No {
 		return nil, &api.Problem{Kind: api.Weak, Detail: notDurable(store)}
 	}
-	if lost != nil && lost.Archived { // it can be brought back
+	if lost != nil && lost.Archived { // it can be restored
 		return nil, api.Emptied(lost)
 	}
 	w := wire.Ready{Status: "ready"}
@@ -205,14 +205,14 @@ func (s *server) readyz(ctx context.Context, q *api.Request) (*api.Response, err
 		}
 		told := wireStore(store)
 		w.Store = &told
-		if paused, total, err := s.o.Lanes.PausedLanes(ctx); err == nil { // else it is ready too
+		if paused, total, err := s.o.Lanes.PausedLanes(ctx); err == nil { // otherwise it is ready too
 			w.PausedLanes, w.Paused = total, api.Convert(paused, lanes.Wire)
 		}
 	}
 	return api.JSON(http.StatusOK, w)
 }
 
-// notDurable says why a store is not as durable as asked.
+// notDurable returns the reason why a store has less durability than required.
 func notDurable(i dispatcher.StoreInfo) string {
 	for _, c := range i.Checks {
 		if c.Name == "durability" {
@@ -238,12 +238,12 @@ func wireStore(i dispatcher.StoreInfo) wire.Store {
 // metrics serves GET /metrics.
 func (s *server) metrics(ctx context.Context, q *api.Request) (*api.Response, error) {
 	r := q.HTTP.Clone(ctx)
-	r.Header.Del("Accept-Encoding") // no answer of the API is compressed
+	r.Header.Del("Accept-Encoding") // no response of the API is compressed
 	s.figures.ServeHTTP(q.Writer, r)
 	return nil, nil
 }
 
-// ofTicks is a parameter whose value is how long a tick may last.
+// ofTicks returns a parameter for the duration of a tick.
 func ofTicks(name, doc string) *api.Param {
 	return &api.Param{
 		Name: name, Doc: doc, Schema: &huma.Schema{Type: huma.TypeString, Default: ladder.FormatDuration(tickUsual)},

@@ -51,7 +51,7 @@ func (w *jobWorker) cancelOnce(ctx context.Context) error {
 				}
 			}
 		}
-		w.changed = time.Now() // no lane is full for it
+		w.changed = time.Now() // full lanes do not matter to it
 		if err := w.reportState(ctx); err != nil {
 			return err
 		}

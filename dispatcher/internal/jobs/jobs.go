@@ -30,43 +30,43 @@ import (
 // Store stores jobs and makes their steps. The parts of the queue are numbered from 0. Each
 // step is in one part.
 type Store interface {
-	// Add stores a new job and sets its number; dispatcher.ErrJobs where too many
+	// Add stores a new job and sets its number. It returns dispatcher.ErrJobs if too many jobs
 	// have not ended.
 	Add(ctx context.Context, j *dispatcher.Job) error
-	// Change stores what change makes of a job. It returns an error of change as it
-	// is, and calls change again after a race.
+	// Change stores the job that change returns. It returns an error of change unchanged, and
+	// calls change again after a race.
 	Change(ctx context.Context, number int64, change func(j *dispatcher.Job) error) (dispatcher.Job, error)
-	// Turn makes all parts refuse steps of an older turn, and returns the job's progress in
-	// each; dispatcher.ErrJobTurn if a part has a newer turn.
+	// Turn makes all parts reject steps of an older turn, and returns the job's progress in
+	// each. It returns dispatcher.ErrJobTurn if a part has a newer turn.
 	Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int]dispatcher.JobPart, error)
-	// Page reads deliveries of one part that a job may change, oldest first. It leaves out
+	// Page returns deliveries of one part that a job may change, oldest first. It leaves out
 	// lanes that are full.
 	Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, full []dispatcher.Lane) (dispatcher.JobPage, error)
-	// Step changes some deliveries and writes the job's progress; dispatcher.ErrJobTurn if
-	// its turn is over.
+	// Step changes some deliveries and writes the job's progress. It returns
+	// dispatcher.ErrJobTurn if its turn is over.
 	Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error)
-	// Parts returns the parts in which a filter may find something.
+	// Parts returns the parts in which a filter may find deliveries.
 	Parts(f dispatcher.Filter) []int
 	// Part returns the part of a lane.
 	Part(lane dispatcher.Lane) int
-	// Live reads the jobs that have not ended, without counts, and the names of all
+	// Live returns the jobs that have not ended, without counts, and the names of all
 	// instances.
 	Live(ctx context.Context) (list []dispatcher.Job, instances []string, err error)
-	// Job reads a job with counts and failures; dispatcher.ErrNoJob.
+	// Job returns a job with counts and failures, or dispatcher.ErrNoJob.
 	Job(ctx context.Context, number int64) (dispatcher.Job, error)
-	// Jobs reads a page of jobs with counts, the newest first.
+	// Jobs returns a page of jobs with counts, the newest first.
 	Jobs(ctx context.Context, limit int, cursor string) (list []dispatcher.Job, next string, err error)
-	// Forget removes jobs that ended long ago, and the oldest where there are too many.
+	// Forget deletes jobs that ended long ago, and the oldest jobs if there are too many.
 	Forget(ctx context.Context, now time.Time) error
 }
 
-// ListFunc reads a page of deliveries.
+// ListFunc returns a page of deliveries.
 type ListFunc func(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
 
-// ShowFunc reads deliveries again, as every list shows them. It leaves out those that are gone.
+// ShowFunc returns deliveries with the values of every list. It leaves out deleted ones.
 type ShowFunc func(ctx context.Context, found []dispatcher.Delivery) ([]dispatcher.Delivery, error)
 
-// Options are the dependencies of Jobs. All fields without a remark are needed.
+// Options are the dependencies of Jobs. All fields without a comment are required.
 type Options struct {
 	Store     Store
 	List      ListFunc
@@ -75,7 +75,7 @@ type Options struct {
 	Now       func() time.Time      // by the queue's clock
 	PollEvery time.Duration         // time between two searches for jobs without a holder
 	Tell      func(dispatcher.News) // called when a job ended; must not block
-	Stirred   func()                // called after a change of deliveries; must not block; nil: it is not
+	Stirred   func()                // called after a change of deliveries; must not block; nil: not called
 	Log       *slog.Logger
 }
 
@@ -91,18 +91,18 @@ type Jobs struct {
 
 	mu       sync.Mutex           // guards the fields below
 	here     map[int64]*jobWorker // the jobs of this instance
-	added    []*jobWorker         // that Run does not know yet
+	added    []*jobWorker         // that Run has not started yet
 	holders  []string             // of other jobs that have not ended
-	searches int                  // for jobs, that are running
-	asked    bool                 // to search for jobs
+	searches int                  // number of running searches for jobs
+	asked    bool                 // a search for jobs was requested
 }
 
-// New makes Jobs. Run runs them.
+// New returns Jobs. Run runs them.
 func New(o Options) *Jobs {
 	return &Jobs{
 		store: o.Store, o: o, log: o.Log, down: outage.New(o.Log, "store lost for jobs", "store back for jobs"),
 		wake: wait.NewSignal(), begun: wait.NewSignal(), here: map[int64]*jobWorker{},
-		asked: true, // Run begins with it
+		asked: true, // Run begins with a search
 	}
 }
 
@@ -127,8 +127,8 @@ func (s *Jobs) Departed() {
 	s.wake.Set()
 }
 
-// StartJob begins a job of which the kind, the filter, the rate and whether it probes are
-// set. One that finds nothing has ended at once.
+// StartJob starts a job with the given kind, filter, rate and probe setting. A job that finds
+// nothing ends at once.
 func (s *Jobs) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error) {
 	j.Filter, j.State, j.By = withStatuses(j.Kind, j.Filter), dispatcher.JobRunning, dispatcher.CallerOf(ctx)
 	j.Holder, j.Turn, j.StartedAt = s.o.Name(), 1, s.o.Now()
@@ -157,17 +157,17 @@ func (s *Jobs) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, 
 func (s *Jobs) begin(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error) {
 	parts, err := s.store.Turn(ctx, s.o.Name(), &j)
 	switch {
-	case errors.Is(err, dispatcher.ErrJobTurn): // another took it over, or stopped it, between two calls
+	case errors.Is(err, dispatcher.ErrJobTurn): // another instance took it over, or a caller stopped it, between two calls
 		return s.store.Job(ctx, j.Number)
 	case err != nil:
-		s.Departed() // another search finds it
+		s.Departed() // another search will find it
 		return j, err
 	}
 	begun := j
 	for _, part := range parts {
 		begun.Add(part.JobCounts)
 	}
-	s.take(j, parts) // from here on they are the worker's
+	s.take(j, parts) // from now on only the worker uses them
 	return begun, nil
 }
 
@@ -202,7 +202,7 @@ func (s *Jobs) StopJob(ctx context.Context, number int64) (dispatcher.Job, error
 	if err != nil && !errors.Is(err, errEnded) {
 		return j, err
 	}
-	if j.State == dispatcher.JobStopped { // also where a call before did not get here
+	if j.State == dispatcher.JobStopped { // even if an earlier call failed before this
 		if _, err := s.store.Turn(ctx, s.o.Name(), &j); err != nil && !errors.Is(err, dispatcher.ErrJobTurn) {
 			return j, err
 		}
@@ -236,12 +236,12 @@ func (s *Jobs) ResumeJob(ctx context.Context, number int64) (dispatcher.Job, err
 	return s.begin(ctx, j)
 }
 
-// Job reads a job.
+// Job returns a job.
 func (s *Jobs) Job(ctx context.Context, number int64) (dispatcher.Job, error) {
 	return s.store.Job(ctx, number)
 }
 
-// Jobs reads a page of jobs, the newest first.
+// Jobs returns a page of jobs, the newest first.
 func (s *Jobs) Jobs(ctx context.Context, limit int, cursor string) (list []dispatcher.Job, next string, err error) {
 	return s.store.Jobs(ctx, limit, cursor)
 }

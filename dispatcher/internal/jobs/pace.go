@@ -8,13 +8,13 @@ import (
 
 // pace limits the deliveries that a job changes to its rate.
 type pace struct {
-	interval time.Duration // between two; 0: no bound
-	next     time.Time     // when the next may be changed
+	interval time.Duration // between two; 0: no limit
+	next     time.Time     // time of the next change
 	now      func() time.Time
 }
 
-// paceSteps is how many steps a second a job with a rate makes at most. Large steps cost the
-// store less, small ones are smooth.
+// paceSteps is the maximum number of steps per second of a job with a rate. Large steps cost
+// the store less, and small ones are smooth.
 const paceSteps = 20
 
 func newPace(r dispatcher.Rate) pace {
@@ -39,7 +39,7 @@ func (p *pace) may(some int) int {
 	return min(some, batch)
 }
 
-// wait is the time until the next change.
+// wait returns the time until the next change.
 func (p *pace) wait() time.Duration { return max(p.next.Sub(p.now()), time.Millisecond) }
 
 // made counts changes.
@@ -49,7 +49,7 @@ func (p *pace) made(n int) {
 	}
 	now := p.now()
 	if late := now.Add(-2 * time.Second / paceSteps); p.next.Before(late) {
-		p.next = late // it makes up for no more than that
+		p.next = late // it makes up for no more
 	}
 	p.next = p.next.Add(time.Duration(n) * p.interval)
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// probedMost bounds the lanes of one part that a holder probes. The store has the same bound.
+// probedMost is the maximum number of lanes of one part that a holder probes. The store has
+// the same limit.
 const probedMost = 4096
 
-// probe sends the first delivery of each lane, beside the rate. The store records which one
-// that was, and returns the others of the lane as full until it has ended. So the next holder
-// may probe again. A lane that is full now is probed when the job comes to its deliveries.
+// probe sends the first delivery of each lane, regardless of the rate. The store records that
+// delivery, and reports the lane as full until it has ended. So the next holder may probe
+// again. A lane that is full now is probed when the job reads its deliveries.
 func (w *jobWorker) probe(ctx context.Context) error {
 	if !w.job.Probe {
 		return nil

@@ -21,8 +21,8 @@ const atOnce = 8
 // forgetEvery is the time between two deletions of jobs that ended long ago.
 const forgetEvery = time.Hour
 
-// searchAgain is the wait before another search for jobs without a holder, after the store
-// did not answer.
+// searchAgain is the wait before another search for jobs without a holder, if the store did
+// not reply.
 const searchAgain = 5 * time.Second
 
 // Run runs this instance's jobs, and takes over jobs of instances that are gone, until ctx
@@ -131,14 +131,14 @@ func (s *Jobs) takeOverAll(ctx context.Context) bool {
 	return err == nil
 }
 
-// noticeWithin is how long after the end of a job its notice may be missing: longer than it takes
-// to detect a dead instance. Only the last endedMost jobs are checked.
+// noticeWithin is the time after the end of a job in which its notice may be missing. It is
+// longer than the time to detect a dead instance. Only the last endedMost jobs are checked.
 const (
 	noticeWithin = 10 * time.Minute
 	endedMost    = 50
 )
 
-// notifyEnded repeats the notices of jobs that ended lately, because an instance may have
+// notifyEnded repeats the notices of jobs that ended recently, because an instance may have
 // died before its notice was stored. Each is stored once. It reports whether the jobs were
 // read.
 func (s *Jobs) notifyEnded(ctx context.Context) bool {
@@ -217,7 +217,7 @@ func (s *Jobs) isHere(number int64) bool {
 	return s.here[number] != nil
 }
 
-// drop cancels the run of a job that was stopped, unless it was resumed since.
+// drop cancels the run of a job that was stopped, unless it was resumed after that.
 func (s *Jobs) drop(stopped *dispatcher.Job) {
 	s.mu.Lock()
 	w := s.here[stopped.Number]

@@ -7,16 +7,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// The time limits of counting a job's deliveries: of a survey, and of a job that begins
-// without a count; and of the call that starts a job.
+// The timeouts for counting a job's deliveries: in a survey or a job that begins without a
+// count, and in the call that starts a job.
 const (
 	surveyTime = 10 * time.Second
 	firstTime  = 2 * time.Second
 )
 
 // expect counts the deliveries of a job before it changes any, if the call that started the
-// job had no time to. After ten seconds the number stays unknown, because the job must not
-// wait for longer.
+// job had no time for it. After ten seconds the number stays unknown, because the job must not
+// wait longer.
 func (w *jobWorker) expect(ctx context.Context) error {
 	if w.job.Expected != nil || w.job.Turn > 1 || w.sum() != (dispatcher.JobCounts{}) {
 		return nil
@@ -29,10 +29,10 @@ func (w *jobWorker) expect(ctx context.Context) error {
 	return w.change(ctx, func(j *dispatcher.Job) { j.Expected = &found.Matched })
 }
 
-// sampleMost is how many deliveries a survey shows.
+// sampleMost is the number of deliveries that a survey returns.
 const sampleMost = 10
 
-// SurveyJob counts the deliveries that a job would change, for ten seconds at most.
+// SurveyJob counts the deliveries that a job would change, for at most ten seconds.
 func (s *Jobs) SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error) {
 	j := dispatcher.Job{Kind: kind, Filter: withStatuses(kind, f)}
 	found, err := s.survey(ctx, &j, surveyTime)
@@ -42,7 +42,7 @@ func (s *Jobs) SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatc
 	return found, err
 }
 
-// survey counts the deliveries of a job, for most at most.
+// survey counts the deliveries of a job, for at most `most`.
 func (s *Jobs) survey(ctx context.Context, j *dispatcher.Job, most time.Duration) (dispatcher.Survey, error) {
 	v := surveyor{until: time.Now().Add(most)}
 	v.ByReason = map[dispatcher.DeadReason]int{}
@@ -56,7 +56,7 @@ type surveyor struct {
 	until time.Time
 }
 
-// over reports that its time is over.
+// over reports whether its time is over.
 func (v *surveyor) over() bool {
 	return time.Now().After(v.until)
 }
@@ -89,7 +89,7 @@ func (s *Jobs) surveyAll(ctx context.Context, j *dispatcher.Job, v *surveyor) er
 	return nil
 }
 
-// listPage is how many deliveries are listed at a time.
+// listPage is the number of deliveries in a page.
 const listPage = 256
 
 // surveyList counts unfinished deliveries.
@@ -112,7 +112,7 @@ func (s *Jobs) surveyList(ctx context.Context, j *dispatcher.Job, v *surveyor) e
 	return nil
 }
 
-// add counts a delivery that ended, or is due, at a time; zero: it has none.
+// add counts a delivery that ended, or is due, at a time; zero: there is none.
 func (v *surveyor) add(d *dispatcher.Delivery, at time.Time) {
 	v.Matched++
 	if d.Reason != "" {

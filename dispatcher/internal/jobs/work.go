@@ -14,20 +14,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// stepMost is how many deliveries one step changes. It takes the store some ms.
+// stepMost is the number of deliveries in one step. A step takes the store some ms.
 const stepMost = 64
 
 // The times of a job with full lanes. It waits patience for them, because a full lane of a
-// fast receiver soon takes another step, and reading on costs the store more. Then the job
-// continues with other lanes, and comes back in the next round.
+// fast receiver soon takes another step, and to continue with other lanes costs the store
+// more. Then the job continues with other lanes, and returns in the next round.
 const (
 	patience   = 250 * time.Millisecond
-	slotsFirst = 20 * time.Millisecond // until a full lane is tried again
+	slotsFirst = 20 * time.Millisecond // wait before a full lane is tried again
 	roundFirst = 200 * time.Millisecond
 	waitsAfter = time.Second // without a change: the job is waiting
 	waitMost   = 5 * time.Second
 	turnEvery  = 2 * time.Second // time between two checks that the turn is not over
-	fullMost   = 500             // most lanes that one page leaves out
+	fullMost   = 500             // maximum number of lanes that one page leaves out
 )
 
 // jobWorker runs one turn of a job.
@@ -39,13 +39,13 @@ type jobWorker struct {
 	pace  pace
 	life  context.Context // ends when the job was stopped by a call to this instance
 	drop  context.CancelFunc
-	ended bool // the job has, or this turn of it
+	ended bool // the job has ended, or this turn of it
 
 	slots      chan struct{} // of this instance
-	hasSlot    bool          // one of slots is its own
+	hasSlot    bool          // it has one of the slots
 	firstRound bool
 
-	changed time.Time // when it last changed something, or had nothing to skip
+	changed time.Time // when it last changed a delivery, or had none to skip
 	checked time.Time // when it last checked that the turn is not over
 
 	waits atomic.Bool // it is dispatcher.JobWaiting
@@ -59,8 +59,8 @@ func newWorker(s *Jobs, j dispatcher.Job, parts map[int]dispatcher.JobPart) *job
 	return w
 }
 
-// work runs the job until it has ended, or another instance has it. It retries while the
-// store does not answer. It returns early when ctx ends.
+// work runs the job until it has ended, or another instance has it. It retries while the store
+// does not respond. It returns early when ctx ends.
 func (w *jobWorker) work(ctx context.Context) {
 	defer w.drop()
 	for failures := 0; ctx.Err() == nil && !w.ended; {
@@ -79,8 +79,8 @@ func (w *jobWorker) work(ctx context.Context) {
 	}
 }
 
-// end records the end of the job. If recording fails, the job runs again; the second run has
-// nothing left to do.
+// end records the end of the job. If that fails, the job runs again, and the second run finds
+// nothing to change.
 func (w *jobWorker) end(ctx context.Context, state dispatcher.JobState, why string) {
 	at := w.jobs.o.Now()
 	err := w.change(ctx, func(j *dispatcher.Job) { j.State, j.Error, j.Holder, j.EndedAt = state, why, "", at })
@@ -137,7 +137,7 @@ func (w *jobWorker) reportState(ctx context.Context) error {
 	return w.change(ctx, func(j *dispatcher.Job) { j.State = state })
 }
 
-// rounds makes rounds until nothing is left in any part.
+// rounds runs rounds until no part has deliveries left.
 func (w *jobWorker) rounds(ctx context.Context) error {
 	if err := w.expect(ctx); err != nil {
 		return err
@@ -216,8 +216,8 @@ func (w *jobWorker) readPart(ctx context.Context, n int) error {
 	})
 }
 
-// writePart writes the progress of a part at the end of a round. If that fails, the part is
-// as before, so that it is written again.
+// writePart writes the progress of a part at the end of a round. If that fails, it restores
+// the part, so that it is written again.
 func (w *jobWorker) writePart(ctx context.Context, n int, change func(part *dispatcher.JobPart)) error {
 	before := w.parts[n]
 	part := before
@@ -280,7 +280,7 @@ func (w *jobWorker) skip(n, count int) {
 	w.parts[n] = part
 }
 
-// split divides deliveries into those of other lanes, and those of these lanes.
+// split divides deliveries by lane: the others, and the ones of these lanes.
 func split(ids []dispatcher.DeliveryID, lanes []dispatcher.Lane) (others, of []dispatcher.DeliveryID) {
 	for _, id := range ids {
 		if slices.Contains(lanes, id.Lane) {
@@ -302,7 +302,7 @@ func withLanes(lanes []dispatcher.Lane, ids []dispatcher.DeliveryID) []dispatche
 	return lanes
 }
 
-// step makes one step, and writes the progress of its part. full gets the deliveries whose
+// step runs one step, and writes the progress of its part. full receives the deliveries whose
 // lanes are full.
 func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, full *[]dispatcher.DeliveryID) error {
 	part := w.parts[step.Part]
@@ -329,14 +329,13 @@ func (w *jobWorker) step(ctx context.Context, step dispatcher.JobStep, full *[]d
 	return w.reportState(ctx)
 }
 
-// sleep waits, and reports false if ctx ended before. Meanwhile another job may have the
-// slot.
+// sleep waits, and returns false if ctx ended before. Meanwhile another job may use the slot.
 func (w *jobWorker) sleep(ctx context.Context, d time.Duration) bool {
 	w.freeSlot()
 	return wait.Sleep(ctx, d) && w.takeSlot(ctx)
 }
 
-// takeSlot waits for a slot, and reports false if ctx ended before.
+// takeSlot waits for a slot, and returns false if ctx ended before.
 func (w *jobWorker) takeSlot(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():

@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// accepted reads a page of both in the order of the acceptance. A delivery has one place
-// there, whether the store has it or forgot it, so it is on one page only.
+// accepted returns a page of both in the order of acceptance. A delivery has one place in that
+// order, even if the store deleted it, so it is on one page only.
 func (l *Lookup) accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	from, err := l.store.ListPlace(ctx, f)
 	if err != nil {
@@ -31,7 +31,7 @@ func (l *Lookup) accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 		return dispatcher.Page{}, err
 	}
 	if f.Left {
-		r.forgotten = time.Now() // any end may be the archive's alone
+		r.forgotten = time.Now() // the archive may have any end that the store lacks
 	}
 	if !q.recent(after) {
 		if err := q.join(ctx, after != before); err != nil {
@@ -46,19 +46,19 @@ func (l *Lookup) accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	return q.page, err
 }
 
-// acceptedLook reads one page.
+// acceptedLook queries one page.
 type acceptedLook struct {
 	l    *Lookup
 	f    dispatcher.Filter
 	of   archive.Filter
 	from *dispatcher.EndPlace
 	page dispatcher.Page  // the store's
-	kept *archive.EndPage // nil: the archive does not answer, or was not waited for
-	left bool             // it was not waited for
+	kept *archive.EndPage // nil: the archive did not respond, or its reply was not needed
+	left bool             // its reply was not needed
 }
 
-// recent reports whether all that the store forgot is older than its page, so that the
-// archive has nothing of it.
+// recent reports whether all deliveries that the store deleted are older than its page. Then
+// the archive has nothing for the page.
 func (q *acceptedLook) recent(f dispatcher.Forgotten) bool {
 	newest := f.Finished
 	if f.Dead.After(newest) {
@@ -67,7 +67,8 @@ func (q *acceptedLook) recent(f dispatcher.Forgotten) bool {
 	return !q.f.Left && q.page.Reached != nil && len(q.page.Deliveries) >= q.f.Limit && q.page.Reached.At.After(newest.Add(edge))
 }
 
-// both queries both at a time. It does not wait for an archive that is not needed.
+// both queries store and archive concurrently. It does not wait for the archive if its reply
+// is not needed.
 func (q *acceptedLook) both(ctx context.Context, before dispatcher.Forgotten) error {
 	part := q.f
 	part.Cursor, part.From = "", q.from
@@ -91,8 +92,8 @@ func (q *acceptedLook) both(ctx context.Context, before dispatcher.Forgotten) er
 	return err
 }
 
-// join puts the archive's page into the store's. A delivery that the store forgot meanwhile may
-// be in neither: then the archive is queried again.
+// join merges the archive's page into the store's. A delivery that the store deleted meanwhile
+// may be in neither page, so the archive is then queried again.
 func (q *acceptedLook) join(ctx context.Context, forgot bool) (err error) {
 	if forgot && (q.kept != nil || q.left) {
 		if q.kept, err = q.l.kept(ctx, q.of); err != nil {
@@ -108,7 +109,7 @@ func (q *acceptedLook) join(ctx context.Context, forgot bool) (err error) {
 	return nil
 }
 
-// archivedOf is a filter for the archive.
+// archivedOf returns a filter for the archive.
 func archivedOf(f *dispatcher.Filter) archive.Filter {
 	return archive.Filter{
 		Tenants: f.Tenants, Subjects: f.Subjects, SubjectLike: f.SubjectLike, Lanes: f.Lanes, Topics: f.Topics, Statuses: endsOf(f), Reasons: f.Reasons,
@@ -116,7 +117,7 @@ func archivedOf(f *dispatcher.Filter) archive.Filter {
 	}
 }
 
-// acceptedPlace is the place of a delivery in the order of the acceptance.
+// acceptedPlace returns the place of a delivery in the order of acceptance.
 func acceptedPlace(d *dispatcher.Delivery) dispatcher.EndPlace {
 	return dispatcher.EndPlace{At: d.Created, ID: d.ID.String()}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// deliveries reads a page of deliveries. First come unfinished deliveries, which only the store
-// has. Then come the ends of both, in one order.
+// deliveries returns a page of deliveries. First come unfinished deliveries, which only the
+// store has. Then come the ends of both, in one order.
 func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	if !findable(&f) {
 		page, err := l.live.Deliveries(ctx, f)
@@ -60,8 +60,8 @@ func (l *Lookup) deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	return page, err
 }
 
-// storeReach is the reach of a list that is the store's alone. Unfinished deliveries are never
-// forgotten.
+// storeReach returns the reach of a list from the store alone. Unfinished deliveries are never
+// deleted.
 func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach, err error) {
 	r.away = true
 	if statuses := endsOf(f); len(statuses) > 0 {
@@ -73,12 +73,12 @@ func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach,
 }
 
 // findable reports whether the archive has an index for a filter and its order, and may have
-// any of it.
+// matching ends.
 func findable(f *dispatcher.Filter) bool {
 	return f.OfSome() && len(endsOf(f)) > 0
 }
 
-// endsOf are the statuses of ends that a filter asks for.
+// endsOf returns the statuses of ends in a filter.
 func endsOf(f *dispatcher.Filter) []dispatcher.Status {
 	switch {
 	case f.Failed:
@@ -91,7 +91,7 @@ func endsOf(f *dispatcher.Filter) []dispatcher.Status {
 	return slices.DeleteFunc(slices.Clone(f.Statuses), func(s dispatcher.Status) bool { return !s.Ended() })
 }
 
-// ends reads a page of ends behind a place, the newest first.
+// ends returns a page of ends behind a place, the newest first.
 func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher.EndPlace) (dispatcher.Page, error) {
 	part := f
 	part.Part, part.From, part.Cursor = dispatcher.PartEnded, from, ""
@@ -105,7 +105,7 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 		return page, err
 	}
 	if f.Left {
-		r.forgotten = time.Now() // any end may be the archive's alone
+		r.forgotten = time.Now() // the archive may have any end that the store lacks
 	}
 	oldest := f.Since
 	if page.Reached != nil {
@@ -134,7 +134,7 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 	return page, nil
 }
 
-// kept reads a page of the archive. nil: it does not answer.
+// kept queries a page of the archive. nil: it does not respond.
 func (l *Lookup) kept(ctx context.Context, f archive.Filter) (*archive.EndPage, error) {
 	page, err := l.archive.Ends(ctx, f)
 	if err != nil {
@@ -144,14 +144,14 @@ func (l *Lookup) kept(ctx context.Context, f archive.Filter) (*archive.EndPage, 
 	return &page, nil
 }
 
-// mergeBy says how many deliveries a page has, and in which order.
+// mergeBy has the size and the order of a page.
 type mergeBy struct {
 	limit int
 	place func(*dispatcher.Delivery) dispatcher.EndPlace
 }
 
-// merge puts the archive's page into the store's. Both end somewhere: up to the nearer
-// place the page is whole.
+// merge merges the archive's page into the store's. Each has a last place, and the result is
+// complete up to the nearer one.
 func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *archive.EndPage, by mergeBy) error {
 	added, err := l.added(ctx, page.Deliveries, kept.Ends)
 	if err != nil {
@@ -180,8 +180,8 @@ func placeOf(d *dispatcher.Delivery) dispatcher.EndPlace {
 	return dispatcher.EndPlace{At: d.Ended, ID: d.ID.String()}
 }
 
-// added are the archive's ends of deliveries that the store has no more. The store's own copy is
-// newer than the archive's.
+// added returns the archive's ends of deliveries that the store does not have. If the store
+// has a delivery, its copy is newer.
 func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []archive.End) ([]dispatcher.Delivery, error) {
 	told := make(map[dispatcher.DeliveryID]bool, len(live))
 	for i := range live {
@@ -204,7 +204,8 @@ func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []a
 	return list, l.live.Address(ctx, list)
 }
 
-// Delivery is an end as lists show it. head is what its record's head says; nil: nothing.
+// Delivery converts an end to a delivery of a list. head is the decoded head of its record;
+// nil: none.
 func Delivery(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
 	if head == nil {
 		head = &dispatcher.Message{CreatedAt: e.Created}
@@ -221,8 +222,8 @@ func Delivery(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
 	return *d
 }
 
-// ended reads a page of the finished deliveries of an endpoint, oldest first. The cursor of the
-// next page is the same as without an archive.
+// ended returns a page of the finished deliveries of an endpoint, oldest first. The cursor of
+// the next page is the same as without an archive.
 func (l *Lookup) ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
 	page, err := l.live.Ended(ctx, name, f)
 	if err != nil {
@@ -234,7 +235,7 @@ func (l *Lookup) ended(ctx context.Context, name string, f dispatcher.EndedFilte
 		r.away = true
 	}
 	if f.Left {
-		r.forgotten = time.Now() // any end may be the archive's alone
+		r.forgotten = time.Now() // the archive may have any end that the store lacks
 	}
 	begins := page.From.At
 	if f.Since.After(begins) {
@@ -270,8 +271,9 @@ func endedFilter(f dispatcher.EndedFilter, from dispatcher.EndPlace) archive.Fil
 	return a
 }
 
-// mergeEnded puts the archive's page into the store's. A delivery that ended in the store's
-// current millisecond or later is on the next page, as in the store: so none is skipped.
+// mergeEnded merges the archive's page into the store's. A delivery that ended in the store's
+// current millisecond or later is left for the next page, same as in the store, so none is
+// skipped.
 func (l *Lookup) mergeEnded(ctx context.Context, page *dispatcher.EndedPage, kept *archive.EndPage, f dispatcher.EndedFilter) error {
 	ends := slices.DeleteFunc(kept.Ends, func(e archive.End) bool { return !e.At.Before(page.Now) })
 	added, err := l.added(ctx, page.Deliveries, ends)
@@ -308,15 +310,16 @@ func (l *Lookup) mergeEnded(ctx context.Context, page *dispatcher.EndedPage, kep
 	return err
 }
 
-// endsName names the list of the ends of a filter, whatever its times, for its cursors.
+// endsName returns the name of the list of a filter's ends, for its cursors. It does not
+// depend on the filter's times.
 func endsName(f *dispatcher.Filter) string {
 	of := *f
 	of.Limit, of.Cursor, of.From, of.Since, of.Until = 0, "", nil, time.Time{}, time.Time{}
 	return dispatcher.ListName("ends", of)
 }
 
-// atEnds reports whether a filter's cursor is of a page that ended among the ends, and where;
-// nil: before the newest. The store reads its own cursors.
+// atEnds reports whether a filter's cursor is from a page that ended among the ends. It
+// returns that place; nil: before the newest. The store reads its own cursors.
 func (l *Lookup) atEnds(ctx context.Context, f *dispatcher.Filter) (at *dispatcher.EndPlace, is bool, err error) {
 	if f.Cursor == "" {
 		return nil, false, nil

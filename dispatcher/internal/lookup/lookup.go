@@ -1,8 +1,9 @@
-// Package lookup answers questions about deliveries from the store and from the archive, so that
-// callers need not care which of them has the answer. The store comes first, because it has the
-// current state. The archive has the deliveries that the store forgot.
+// Package lookup queries deliveries in the store and in the archive, so that callers need not
+// know which of them has a delivery. The store is queried first, because it has the current
+// state. The archive has the deliveries that the store deleted.
 //
-// While the archive is away, the store's result is used, and says how far back it is complete.
+// While the archive is down, the store's result is returned. It reports how far back it is
+// complete.
 package lookup
 
 import (
@@ -17,14 +18,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Live is the engine, which answers from the store. It has the same methods as the API's ports.
+// Live is the engine, which queries the store. It has the same methods as the API's ports.
 type Live interface {
 	Message(ctx context.Context, id string) (dispatcher.MessageView, error)
 	Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error)
 	Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error)
 	Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
 	Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error)
-	// Address fills in the present URLs and ladders of deliveries.
+	// Address fills in the current URLs and ladders of deliveries.
 	Address(ctx context.Context, list []dispatcher.Delivery) error
 }
 
@@ -34,31 +35,33 @@ type Lanes interface {
 	MessageTenant(ctx context.Context, id string) (string, error)
 }
 
-// Cursors seals the places where pages end.
+// Cursors encrypts the cursors of pages.
 type Cursors interface {
-	// SealCursor makes a cursor of the place where a page ended, and OpenCursor reads it. See endpoints.Lanes.
+	// SealCursor returns the cursor for a place, and OpenCursor decrypts it. See
+	// endpoints.Lanes.
 	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
 	OpenCursor(ctx context.Context, list, cursor string, place any) error
 }
 
-// Store reads the limits of the store: the data that it no longer has.
+// Store reports the limits of the store: the data that it deleted or lost.
 type Store interface {
-	// Forgotten is the newest end that it forgot.
+	// Forgotten returns the newest end that it deleted.
 	Forgotten(ctx context.Context) (dispatcher.Forgotten, error)
 	// Has reports which deliveries it has, in any state.
 	Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bool, error)
-	// EndedCursor is the cursor of a list of ends that was read up to a place.
+	// EndedCursor returns the cursor of a list of ends after a place.
 	EndedCursor(ctx context.Context, f dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error)
-	// ListPlace is the place behind which a page of a list by acceptance begins; nil: at the newest.
+	// ListPlace returns the place after which a page of a list by acceptance begins; nil: at
+	// the newest.
 	ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error)
-	// ListCursor is the cursor of such a list whose page ended at a place.
+	// ListCursor returns the cursor of such a list after a place.
 	ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error)
 }
 
-// DecodeFunc reads the head of a message's record.
+// DecodeFunc decodes the head of a message's record.
 type DecodeFunc func(id string, head []byte) (*dispatcher.Message, error)
 
-// Options say where a Lookup looks. All are needed.
+// Options are the dependencies of a Lookup. All are required.
 type Options struct {
 	Live    Live
 	Lanes   Lanes
@@ -67,11 +70,11 @@ type Options struct {
 	Archive archive.Finder
 	Decode  DecodeFunc
 	Log     *slog.Logger
-	// Comparing reports whether the archive is still to be compared with the store.
+	// Comparing reports whether the comparison of archive and store is not finished.
 	Comparing func(ctx context.Context) (bool, error)
 }
 
-// Lookup looks in both.
+// Lookup queries store and archive.
 type Lookup struct {
 	live    Live
 	lanes   Lanes
@@ -84,13 +87,13 @@ type Lookup struct {
 	comparing func(ctx context.Context) (bool, error)
 }
 
-// New makes a Lookup.
+// New returns a Lookup.
 func New(o Options) *Lookup {
 	return &Lookup{live: o.Live, lanes: o.Lanes, store: o.Store, cursors: o.Cursors, archive: o.Archive, decode: o.Decode, log: o.Log, comparing: o.Comparing}
 }
 
-// find looks for a message in the archive. dispatcher.ErrArchiveAway says that it does
-// not answer.
+// find queries the archive for a message. It returns dispatcher.ErrArchiveAway if the archive
+// does not respond.
 func (l *Lookup) find(ctx context.Context, id string) (*archive.Found, error) {
 	found, err := l.archive.Find(ctx, id)
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
@@ -100,14 +103,14 @@ func (l *Lookup) find(ctx context.Context, id string) (*archive.Found, error) {
 	return found, err
 }
 
-// logAway logs why the archive did not answer. Callers do not get the reason.
+// logAway logs the error of the archive. Callers do not get it.
 func (l *Lookup) logAway(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		l.log.DebugContext(ctx, "archive not read", "err", err)
 	}
 }
 
-// MessageTenant is the tenant of a message.
+// MessageTenant returns the tenant of a message.
 func (l *Lookup) MessageTenant(ctx context.Context, id string) (string, error) {
 	tenant, err := l.lanes.MessageTenant(ctx, id)
 	if !errors.Is(err, dispatcher.ErrNotFound) {
@@ -120,7 +123,7 @@ func (l *Lookup) MessageTenant(ctx context.Context, id string) (string, error) {
 	return found.Message.Tenant, nil
 }
 
-// MessageLane is the lane of a message's destination.
+// MessageLane returns the lane of a message's destination.
 func (l *Lookup) MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error) {
 	tenant := ""
 	if strings.Contains(destination, "://") {
@@ -132,15 +135,15 @@ func (l *Lookup) MessageLane(ctx context.Context, id, destination string) (dispa
 	return l.lanes.Lane(ctx, destination, tenant)
 }
 
-// Cancel ends the unfinished deliveries of a message. dispatcher.ErrArchived says that the store
-// has it no more.
+// Cancel ends the unfinished deliveries of a message. It returns dispatcher.ErrArchived if
+// only the archive has the message.
 func (l *Lookup) Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error) {
 	list, err := l.live.Cancel(ctx, id, lane)
 	return list, l.archived(ctx, id, lane, err)
 }
 
-// Retry has a message attempted now. dispatcher.ErrArchived says that the store has it no
-// more.
+// Retry attempts a message now. It returns dispatcher.ErrArchived if only the archive has the
+// message.
 func (l *Lookup) Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error) {
 	list, err := l.live.Retry(ctx, id, lane, delivered)
 	return list, l.archived(ctx, id, lane, err)
@@ -169,25 +172,25 @@ func (l *Lookup) archived(ctx context.Context, id string, lane dispatcher.Lane, 
 	return fmt.Errorf("message %s to %s: %w", id, lane, dispatcher.ErrNoDelivery)
 }
 
-// edge is how far beyond the newest end that the store forgot the archive is asked: the
-// times of an end may differ by some ms in the two, and clocks step.
+// edge is added to the time of the newest end that the store deleted, before the archive is
+// queried. The times of an end may differ by some ms between the two, and clocks step.
 const edge = time.Second
 
-// reach is how far back store and archive are whole.
+// reach reports how far back store and archive are complete.
 type reach struct {
-	forgotten time.Time // the store has all ends from then on; zero: it forgot none
-	archived  time.Time // and the archive those that the store forgot, from then on
-	away      bool      // it does not answer
+	forgotten time.Time // the store has all ends from this time; zero: it deleted none
+	archived  time.Time // from this time the archive has all ends that the store deleted
+	away      bool      // it does not respond
 }
 
-// reach finds that out for ends of some statuses. It is read after the store's list, so the
-// archive has the deliveries that the store forgot meanwhile.
+// reach queries this for ends of some statuses. It runs after the query of the store's list,
+// so the archive has the deliveries that the store deleted meanwhile.
 func (l *Lookup) reach(ctx context.Context, statuses []dispatcher.Status) (reach, error) {
 	r, _, err := l.reachAnd(ctx, statuses)
 	return r, err
 }
 
-// reachAnd returns the newest ends that the store forgot, too.
+// reachAnd also returns the newest ends that the store deleted.
 func (l *Lookup) reachAnd(ctx context.Context, statuses []dispatcher.Status) (r reach, f dispatcher.Forgotten, err error) {
 	if f, err = l.store.Forgotten(ctx); err != nil {
 		return r, f, err
@@ -200,8 +203,8 @@ func (l *Lookup) reachAnd(ctx context.Context, statuses []dispatcher.Status) (r 
 	return r, f, ctx.Err()
 }
 
-// since is from when on a list is whole. An emptied store does not know its lost data: if it
-// forgot nothing, it is as complete as the archive.
+// since returns the time from which a list is complete. An emptied store does not know its
+// lost data. So if it deleted nothing, it is as complete as the archive.
 func (r *reach) since() time.Time {
 	if r.away || !r.forgotten.IsZero() && r.forgotten.Before(r.archived) {
 		return r.forgotten
@@ -209,8 +212,8 @@ func (r *reach) since() time.Time {
 	return r.archived
 }
 
-// asks reports whether the archive may have ends which are not after a time, and which
-// the store has no more.
+// asks reports whether the archive may have ends, at or before a time, that the store does not
+// have.
 func (r *reach) asks(at time.Time) bool {
 	newest := r.forgotten
 	if r.archived.After(newest) {

@@ -8,11 +8,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// lostMessage is a message that the store lost, or of which it has only some deliveries, as far
-// as the archive has it. err is the store's error.
+// lostMessage returns the archive's copy of a message that the store lost, or of which it has
+// only some deliveries. err is the store's error.
 func (l *Lookup) lostMessage(ctx context.Context, left dispatcher.MessageView, err error) (dispatcher.MessageView, error) {
 	found, failed := l.find(ctx, left.Message.ID)
-	if failed != nil { // the cure is to restore
+	if failed != nil { // a restore repairs it
 		return dispatcher.MessageView{}, err
 	}
 	kept, failed := l.view(ctx, found)
@@ -28,8 +28,8 @@ func (l *Lookup) lostMessage(ctx context.Context, left dispatcher.MessageView, e
 	return left, nil
 }
 
-// Deliveries reads a page of deliveries. If the store lost some of them, the ends of these come
-// from the archive. Unfinished deliveries have to be restored first.
+// Deliveries returns a page of deliveries. If the store lost some of them, their ends come
+// from the archive. Unfinished deliveries must be restored first.
 func (l *Lookup) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	page, err := l.deliveries(ctx, f)
 	var lost *dispatcher.Emptied
@@ -44,13 +44,13 @@ func (l *Lookup) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	return page, failed
 }
 
-// onlyEnds reports whether a filter asks for nothing that has not ended.
+// onlyEnds reports whether a filter includes only ends.
 func onlyEnds(f *dispatcher.Filter) bool {
 	return len(f.Statuses) == 0 && len(f.Reasons) > 0 || len(f.Statuses) > 0 && len(endsOf(f)) == len(f.Statuses)
 }
 
-// Ended reads a page of the finished deliveries of an endpoint, oldest first. The ones that the
-// store lost come from the archive.
+// Ended returns a page of the finished deliveries of an endpoint, oldest first. If the store
+// lost some of them, they come from the archive.
 func (l *Lookup) Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
 	page, err := l.ended(ctx, name, f)
 	var lost *dispatcher.Emptied

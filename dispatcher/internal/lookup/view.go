@@ -12,11 +12,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// mostHistory is how many attempts of a delivery are shown, the newest, as the store does.
+// mostHistory is the number of attempts that are returned of a delivery, the newest, same as
+// in the store.
 const mostHistory = 32
 
-// Message reads a message with its deliveries. dispatcher.ErrArchiveAway says that only
-// the archive may have it, and does not answer.
+// Message returns a message with its deliveries. It returns dispatcher.ErrArchiveAway if only
+// the archive may have it, and does not respond.
 func (l *Lookup) Message(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	view, err := l.live.Message(ctx, id)
 	var lost *dispatcher.Emptied
@@ -37,11 +38,11 @@ func (l *Lookup) Message(ctx context.Context, id string) (dispatcher.MessageView
 	case gone:
 		return dispatcher.MessageView{}, err
 	}
-	return view, nil // the store has the best of it
+	return view, nil // the store has the newest state of it
 }
 
-// gone is a message that the store has no more. A delivery that the archive has as unfinished
-// ended in a gap of the log, or the store lost its last moments.
+// gone returns a message that only the archive has. If the archive has a delivery as
+// unfinished, its end is in a gap of the log, or the store lost its last moments.
 func (l *Lookup) gone(ctx context.Context, found *archive.Found) (v dispatcher.MessageView, err error) {
 	if v, err = l.view(ctx, found); err != nil || allEnded(&v) {
 		return v, err
@@ -55,7 +56,7 @@ func (l *Lookup) gone(ctx context.Context, found *archive.Found) (v dispatcher.M
 	case due:
 		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrComparing)
 	}
-	if found, err = l.find(ctx, id); err != nil { // the comparison may have ended since it was read
+	if found, err = l.find(ctx, id); err != nil { // the comparison may have finished after that query
 		return dispatcher.MessageView{}, err
 	}
 	return l.view(ctx, found)
@@ -66,15 +67,15 @@ func allEnded(v *dispatcher.MessageView) bool {
 	return !slices.ContainsFunc(v.Deliveries, func(d dispatcher.Delivery) bool { return !d.Status.Ended() })
 }
 
-// whole reports whether a view lacks nothing. A fan-out may have deliveries that were
-// forgotten; an attempt, and a large body, may be given up before its delivery.
+// whole reports whether a view is complete. A fan-out may have deliveries that were deleted.
+// An attempt, and a large body, may be deleted before their delivery.
 func whole(v *dispatcher.MessageView) bool {
 	m := &v.Message
 	return !(m.Apart != nil && m.Body == nil) && (m.URL != "" || m.Endpoint != "" || m.Queue != "") &&
 		!slices.ContainsFunc(v.Deliveries, func(d dispatcher.Delivery) bool { return d.Attempts > 0 && len(d.History) == 0 })
 }
 
-// view is a message that only the archive has.
+// view returns a message that only the archive has.
 func (l *Lookup) view(ctx context.Context, found *archive.Found) (dispatcher.MessageView, error) {
 	v := dispatcher.MessageView{Message: Message(found, l.head(ctx, found.Message.ID, found.Head))}
 	for i := range found.Deliveries {
@@ -83,7 +84,7 @@ func (l *Lookup) view(ctx context.Context, found *archive.Found) (dispatcher.Mes
 	return v, l.live.Address(ctx, v.Deliveries)
 }
 
-// complete adds the forgotten deliveries and attempts of a message to the store's view.
+// complete adds the deleted deliveries and attempts of a message to the store's view.
 func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *archive.Found) (dispatcher.MessageView, error) {
 	if v.Message.Body == nil && found.HasBody {
 		v.Message.Body, v.Message.Apart = found.Message.Body, nil
@@ -93,7 +94,7 @@ func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *
 		d := deliveryOf(&v.Message, &found.Deliveries[i])
 		k := slices.IndexFunc(v.Deliveries, func(live dispatcher.Delivery) bool { return live.ID == d.ID })
 		switch {
-		case k < 0 && d.Status.Ended(): // the store would have an unfinished one
+		case k < 0 && d.Status.Ended(): // if it were unfinished, the store would have it
 			more = append(more, d)
 		case k >= 0 && len(v.Deliveries[k].History) == 0:
 			v.Deliveries[k].History = d.History
@@ -106,8 +107,8 @@ func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *
 	return v, nil
 }
 
-// Message is a message from its record's head and the archive's own columns. Of a body that is
-// not kept there is the size only. head may be nil: it is not known.
+// Message builds a message from its record's head and the archive's columns. If a body is not
+// kept, it sets only the size. head may be nil: unknown.
 func Message(found *archive.Found, head *dispatcher.Message) dispatcher.Message {
 	m := dispatcher.Message{ID: found.Message.ID}
 	if head != nil {
@@ -124,7 +125,7 @@ func Message(found *archive.Found, head *dispatcher.Message) dispatcher.Message 
 	return m
 }
 
-// head reads the head of a record; nil: there is none, or it can't be read.
+// head decodes the head of a record; nil: there is none, or it can't be read.
 func (l *Lookup) head(ctx context.Context, id string, head []byte) *dispatcher.Message {
 	if head == nil {
 		return nil
@@ -137,7 +138,7 @@ func (l *Lookup) head(ctx context.Context, id string, head []byte) *dispatcher.M
 	return m
 }
 
-// deliveryOf is a delivery from its events.
+// deliveryOf builds a delivery from its events.
 func deliveryOf(m *dispatcher.Message, f *archive.FoundDelivery) dispatcher.Delivery {
 	l := life{d: named(f.ID, m)}
 	for i := range f.Events {
@@ -160,7 +161,7 @@ func deliveryOf(m *dispatcher.Message, f *archive.FoundDelivery) dispatcher.Deli
 	return *d
 }
 
-// named is a delivery of a message, of which nothing else is known.
+// named returns a delivery of a message with nothing but its names.
 func named(id dispatcher.DeliveryID, m *dispatcher.Message) dispatcher.Delivery {
 	return dispatcher.Delivery{
 		ID: id, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject, URL: m.URL, Created: m.CreatedAt,
@@ -168,13 +169,13 @@ func named(id dispatcher.DeliveryID, m *dispatcher.Message) dispatcher.Delivery 
 	}
 }
 
-// life is what events make of a delivery, one after the other.
+// life builds a delivery from events, one after the other.
 type life struct {
 	d            dispatcher.Delivery
 	base, beside int
 }
 
-// unknownEnd is told of a delivery whose end was not archived.
+// unknownEnd is reported for a delivery whose end was not archived.
 const unknownEnd = "it ended, and the log that told how was cut before it was archived"
 
 func (l *life) event(e *archive.Event) {
@@ -194,7 +195,7 @@ func (l *life) event(e *archive.Event) {
 	case archive.Retry:
 		d.Status, d.Due = dispatcher.StatusRetrying, e.At.Add(e.Wait)
 	case archive.Forgotten:
-		if !d.Status.Ended() { // it was unfinished: nothing is sent any more
+		if !d.Status.Ended() { // it was unfinished: nothing more is sent
 			l.end(e, dispatcher.StatusCancelled)
 		}
 	default:
@@ -218,8 +219,8 @@ func (l *life) end(e *archive.Event, status dispatcher.Status) {
 // unknownFate is reported for a delivery that neither the store nor the archive has as unfinished.
 const unknownFate = "it is not known how it ended: part of its log was cut before it was archived, and the store has it no more"
 
-// unknown is a delivery whose acceptance was cut from the log, so that the archive has no row of it
-// that a comparison could end.
+// unknown handles a delivery whose acceptance was cut from the log. The archive has no row of
+// it that a comparison could end.
 func (l *life) unknown(events []archive.Event) {
 	d := &l.d
 	d.Due = time.Time{}
@@ -233,7 +234,7 @@ func (l *life) unknown(events []archive.Event) {
 	}
 }
 
-// unfinished tells how one stands that the store should have.
+// unfinished sets the status of a delivery that the store should have.
 func (l *life) unfinished(o *archive.Open) {
 	d := &l.d
 	d.Attempts, l.base, l.beside = max(d.Attempts, o.Attempts), o.Base, o.Beside

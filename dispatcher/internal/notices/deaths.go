@@ -7,8 +7,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// The deaths of a lane are reported at most once in deathsEvery, with their count. If more
-// than deathLanes lanes have deaths at once, the others are not reported.
+// The deaths of a lane are reported at most once in deathsEvery, with their count. If more than
+// deathLanes lanes have deaths at once, the others are not reported.
 const (
 	deathsEvery = time.Minute
 	deathLanes  = 1024
@@ -16,7 +16,7 @@ const (
 
 // laneDeaths are the deaths of one lane that are not reported yet.
 type laneDeaths struct {
-	news dispatcher.News // of the first death; its count is of all
+	news dispatcher.News // of the first death; its count is for all
 	next time.Time       // the next report is not earlier; zero: at once
 }
 
@@ -53,8 +53,8 @@ func (n *Notices) count(news dispatcher.News, deaths int) {
 	n.wake.Set()
 }
 
-// takeDeaths returns the deaths of one lane that are due. If none are, ok is false and wait
-// is the time until the next; wait < 0 means until one dies.
+// takeDeaths returns the deaths of one lane that are due. If none are due, ok is false and wait
+// is the time until the next report. A wait below 0 means until the next death.
 func (n *Notices) takeDeaths(now time.Time) (news dispatcher.News, wait time.Duration, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// The reasons for an unhealthy store that are found here. The engine reports the others
-// when it sees them.
+// The reasons for an unhealthy store that this package detects. The engine reports the others
+// when it detects them.
 const (
 	reasonNotDurable = "not_durable" // DURABILITY is not met
 	reasonUnfit      = "unfit"       // it lacks a required feature
@@ -19,12 +19,12 @@ const (
 
 const (
 	summaryEvery = time.Hour // as in dispatcher.Summary
-	// apart is how far apart two instances may see the same problem. A problem that begins
-	// within it is reported once.
+	// apart is the largest difference between the times at which two instances see the same
+	// problem. A second report within it is dropped.
 	apart = time.Minute
 )
 
-// ailment is a present problem of the store or of this host's network.
+// ailment is a current problem of the store or of this host's network.
 type ailment struct {
 	dispatcher.News
 	hours int // full hours that were reported
@@ -50,7 +50,7 @@ func (n *Notices) changed(news *dispatcher.News) bool {
 	return true
 }
 
-// ailmentKey makes a key from the minute in which the problem began.
+// ailmentKey returns a key from the minute in which the problem began.
 func ailmentKey(news *dispatcher.News, earlier int64) string {
 	return strings.ReplaceAll(news.Reason, "_", "-") + "_" + strconv.FormatInt(news.Since.UnixMilli()/apart.Milliseconds()-earlier, 10)
 }

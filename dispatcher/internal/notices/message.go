@@ -46,7 +46,7 @@ var states = map[dispatcher.Notice]string{
 	dispatcher.NoticeEgressDown: "unhealthy", dispatcher.NoticeEgressUp: "healthy",
 }
 
-// timeOf formats a time as the API does.
+// timeOf returns a time in the format of the API.
 func timeOf(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -54,9 +54,9 @@ func timeOf(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// subscribersMost is how many endpoints of one tenant get a notice. If all endpoints of a
-// tenant fail and each gets a notice about each other, the number of messages is the square
-// of theirs.
+// subscribersMost is the highest number of endpoints of one tenant that get a notice. If all
+// endpoints fail and each gets a notice about each other one, the number of messages is the
+// square of their number.
 const subscribersMost = 100
 
 // messages returns the messages for news: one to the operator, and one to each subscribed
@@ -145,7 +145,7 @@ func (n *Notices) listeners(ctx context.Context, news *dispatcher.News, tenant s
 	return list, nil
 }
 
-// newMessage makes a notice for one destination.
+// newMessage returns a notice for one destination.
 func newMessage(news *dispatcher.News, b noticeBody, to string) *dispatcher.Message {
 	text, err := json.Marshal(b)
 	if err != nil {

@@ -32,7 +32,7 @@ type Options struct {
 	Known     func(ctx context.Context, ids []string) ([]bool, error)                            // which messages exist
 	Store     func(ctx context.Context) (dispatcher.StoreInfo, error)                            // the store's own facts; nil: it is not polled
 	Now       func() time.Time                                                                   // the queue's clock
-	PollEvery time.Duration                                                                      // how often the store is polled
+	PollEvery time.Duration                                                                      // the interval between two polls of the store
 	Log       *slog.Logger
 }
 
@@ -85,7 +85,7 @@ type fact struct {
 
 func factOf(n *dispatcher.News) fact { return fact{n.Notice, n.Lane, n.Key} }
 
-// New makes Notices. Run publishes them.
+// New returns Notices. Run publishes them.
 func New(o Options) (*Notices, error) {
 	n := &Notices{
 		o: o, known: map[fact]bool{}, deaths: map[dispatcher.Lane]*laneDeaths{}, ailments: map[string]ailment{}, wake: wait.NewSignal(),
@@ -101,7 +101,7 @@ func New(o Options) (*Notices, error) {
 	return n, nil
 }
 
-// Tell accepts news. It does not block.
+// Tell queues news. It does not block.
 func (n *Notices) Tell(news dispatcher.News) {
 	if news.Lane != "" && news.Lane == n.ops {
 		return // otherwise a failing OPS_URL would get notices about itself
@@ -161,7 +161,7 @@ func (n *Notices) take() *item {
 	return next
 }
 
-// Busy reports whether there is something to publish now.
+// Busy reports whether there is news to publish now.
 func (n *Notices) Busy() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

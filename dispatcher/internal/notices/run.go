@@ -9,11 +9,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// droppedEvery is how often dropped notices are logged.
+// droppedEvery is the interval of the log of dropped notices.
 const droppedEvery = time.Minute
 
-// Run publishes news until ctx ends. While the store is down, they wait. If the store is
-// full, they are dropped, because notices must not take the memory that messages need.
+// Run publishes news until ctx ends. While the store is down, news wait. If the store is full,
+// they are dropped, because notices must not take the memory of messages.
 func (n *Notices) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -68,7 +68,7 @@ func (n *Notices) next(ctx context.Context) (i *item, wait time.Duration) {
 	return nil, wait
 }
 
-// warn logs how many notices were dropped, at most once in droppedEvery.
+// warn logs the number of dropped notices, at most once in droppedEvery.
 func (n *Notices) warn(now time.Time, last bool) {
 	if !last && now.Sub(n.warned) < droppedEvery {
 		return
@@ -129,7 +129,7 @@ func (n *Notices) publish(ctx context.Context, i *item) bool {
 	return len(left) == 0
 }
 
-// again reports whether to retry after an error. If not, the notice is dropped.
+// again reports whether an error needs a retry. If not, it drops the notice.
 func (n *Notices) again(i *item, err error) bool {
 	if outage.Passes(err) && !errors.Is(err, dispatcher.ErrFull) || errors.Is(err, dispatcher.ErrListing) {
 		return true

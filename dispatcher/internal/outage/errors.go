@@ -8,11 +8,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Split returns the sum of all Degraded errors in an error; nil: there are none. rest is the
-// error of the whole call; nil: there is none.
+// Split returns the sum of all Degraded errors in an error; nil: none. rest is the error of
+// the whole call; nil: none.
 func Split(err error) (sum *dispatcher.Degraded, rest error) {
 	var first *dispatcher.Degraded
-	if !errors.As(err, &first) { // the most of them, and all that are no error
+	if !errors.As(err, &first) { // the largest of them, and all other errors
 		return nil, err
 	}
 	switch e := err.(type) {
@@ -31,14 +31,14 @@ func Split(err error) (sum *dispatcher.Degraded, rest error) {
 	return Split(errors.Unwrap(err))
 }
 
-// Whole returns the error of an error that concerns the whole store; nil: only parts of it
-// failed, or nothing.
+// Whole returns the part of an error that affects the whole store; nil: only parts of the
+// store failed, or none.
 func Whole(err error) error {
 	_, rest := Split(err)
 	return rest
 }
 
-// plus is the sum of two, either of which may be nil.
+// plus returns the sum of two errors, either of which may be nil.
 func plus(a, b *dispatcher.Degraded) *dispatcher.Degraded {
 	switch {
 	case a == nil:
@@ -49,8 +49,7 @@ func plus(a, b *dispatcher.Degraded) *dispatcher.Degraded {
 	return &dispatcher.Degraded{Failed: min(a.Failed+b.Failed, b.Of), Of: b.Of, Errs: append(a.Errs[:len(a.Errs):len(a.Errs)], b.Errs...)}
 }
 
-// Join makes one error of the errors of a batch, many of which are the same; nil: there are
-// none.
+// Join returns one error for the errors of a batch, many of which are the same; nil: none.
 func Join(errs ...error) error {
 	var met []*dispatcher.Degraded
 	var sum *dispatcher.Degraded
@@ -74,7 +73,7 @@ func Join(errs ...error) error {
 	return errors.Join(rest, sum)
 }
 
-// Any reports whether one of the errors that err is made of is as asked for.
+// Any reports whether err, or an error inside it, matches.
 func Any(err error, is func(error) bool) bool {
 	sum, rest := Split(err)
 	if rest != nil && is(rest) {
@@ -88,9 +87,9 @@ func Any(err error, is func(error) bool) bool {
 	return false
 }
 
-// Passes reports whether what failed for this reason may work another time: the
-// store was out of reach or full, or there was no time left. What does not pass
-// was understood, and refused.
+// Passes reports whether a call with this error may work later: the store was unreachable or
+// full, or the time was over. Any other error means that the store understood the call and
+// rejected it.
 func Passes(err error) bool {
 	for _, reason := range []error{dispatcher.ErrUnavailable, dispatcher.ErrFull, dispatcher.ErrFenced, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, reason) {
@@ -100,5 +99,5 @@ func Passes(err error) bool {
 	return false
 }
 
-// Refuses reports whether a call that failed for this reason would fail again.
+// Refuses reports whether a call with this error would fail again.
 func Refuses(err error) bool { return !Passes(err) }

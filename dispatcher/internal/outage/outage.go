@@ -11,57 +11,60 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Log logs once that the store can't be reached, and once that it is back, because every
-// loop sees the same fault many times a second. One call without an answer is no proof: it
-// may have been too large, or its connection dead. So an outage is logged at the second such
-// call, unless another call was answered in between. The first call that works means that the
-// store is back. If that was wrong, because one stage or some parts still fail while others
-// work, the end is logged only after nothing failed for Calm.
+// Log logs once that the store can't be reached, and once that it is back, because every loop
+// sees the same fault many times a second.
+//
+// One call without a reply is no proof: it may have been too large, or its connection dead. So
+// an outage is logged at the second such call, unless another call had a reply in between. The
+// first call that works means that the store is back. If that was wrong, because one stage or
+// some parts still fail while others work, the end is logged only after nothing failed for
+// Calm.
 type Log struct {
 	log      *slog.Logger
 	down, up string // messages of its lines
 
-	// Told is called with each of these lines, and must not block. It gets the begin of the
-	// outage and its reason; nil: the store is back. It is set before the first Report.
+	// Told is called with each of these lines, and must not block. It gets the start of the
+	// outage and its error; nil: the store is back. It is set before the first Report.
 	Told func(since time.Time, why error)
 
-	// ReadOnly takes over what failed since the store refuses changes: it is not lost, and
-	// that it was read does not mean that it can be written. A call of the stage Writes
-	// shows that, which always writes. Both are set before the first Report; nil: there is none.
+	// ReadOnly gets the failures that happen because the store rejects changes. Such a store
+	// is reachable, and a successful read does not prove that writes work. Only a call of the
+	// stage Writes proves it, because it always writes. ReadOnly is set before the first
+	// Report, with Writes; nil: none.
 	ReadOnly *Log
 	Writes   string
 
 	mu     sync.Mutex // guards the fields below
-	since  time.Time  // zero: all is well
-	last   time.Time  // when a call failed
+	since  time.Time  // zero: no outage
+	last   time.Time  // of the last failed call
 	told   time.Time  // when the last end was logged; zero: never
-	wary   bool       // that was wrong, or would be
+	wary   bool       // the logged end was wrong, or could be
 	proven bool       // the outage was logged
 	errors int
-	first  string // stage of the first of them
-	err    error  // the first of them
+	first  string // stage of the first failure
+	err    error  // the first failure
 
-	alone  time.Time // when a single call without an answer was logged last; zero: never
-	missed int       // such calls since then
+	alone  time.Time // time of the last line about a single call without a reply; zero: never
+	missed int       // number of such calls after it
 }
 
-// Calm is longer than a stage takes to fail again: it pauses for pauseMost, and
-// its call takes settleWithin.
+// Calm is longer than the time until a stage fails again: it pauses for pauseMost, and its
+// call takes settleWithin.
 const Calm = 10 * time.Second
 
-// aloneEvery is the time between two lines about single calls without an answer.
+// aloneEvery is the time between two lines about single calls without a reply.
 const aloneEvery = time.Minute
 
-// New makes a Log of a store. It logs down when the store is lost, and up when it is back.
+// New returns a Log of a store. It logs down when the store is lost, and up when it is back.
 func New(log *slog.Logger, down, up string) *Log {
 	return &Log{log: log, down: down, up: up}
 }
 
-// Report adds the result of a call of a stage; nil: it was answered.
+// Report adds the result of a call of a stage; nil: it worked.
 func (t *Log) Report(stage string, err error) {
 	var emptied *dispatcher.Emptied
 	if errors.As(err, &emptied) {
-		return // the store answers; that it lost data is reported apart
+		return // the store works, and lost data is reported elsewhere
 	}
 	err = t.reportReadOnly(stage, err)
 	t.mu.Lock()
@@ -111,20 +114,21 @@ func (t *Log) reportReadOnly(stage string, err error) error {
 	case err != nil && Any(err, is):
 		t.ReadOnly.Report(stage, err)
 		if !Any(err, func(one error) bool { return !is(one) }) {
-			return nil // all of the store answered
+			return nil // all of the store replied
 		}
 	}
 	return err
 }
 
-// unanswered reports whether a call only took too long, which may be of this
-// call alone. A refusal is of all that are like it.
+// unanswered reports whether a call only took too long, which may affect this call alone. A
+// rejection affects all similar calls.
 func unanswered(err error) bool {
 	var network interface{ Timeout() bool }
 	return errors.Is(err, dispatcher.ErrUnavailable) && errors.As(err, &network) && network.Timeout()
 }
 
-// single logs rarely that one call had no answer while others had one. mu is locked.
+// single logs, at a limited rate, that one call had no reply while others had one. mu is
+// locked.
 func (t *Log) single(now time.Time) {
 	if t.missed++; !t.alone.IsZero() && now.Sub(t.alone) < aloneEvery {
 		return
@@ -154,16 +158,16 @@ func (t *Log) hear(why error) {
 	}
 }
 
-// CallWithin is when the queue is taken to be unreachable.
+// CallWithin is the timeout after which the queue counts as unreachable.
 const CallWithin = 5 * time.Second
 
-// Within bounds a call: every wait has an end, also for a queue that hangs.
+// Within sets the timeout of a call, because every wait must end, also for a queue that hangs.
 func Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, CallWithin)
 }
 
-// Waits before retries double from pauseFirst to PauseMost: an instance finds out soon that
-// the store is back, and not all instances at the same time.
+// Waits before retries double from pauseFirst to PauseMost. An instance soon detects that the
+// store is back, but not all instances at the same time.
 const (
 	pauseFirst = 50 * time.Millisecond
 	PauseMost  = 2 * time.Second
@@ -175,8 +179,8 @@ func WaitBefore(n int) time.Duration { return wait.Backoff(n, pauseFirst, PauseM
 // Pause waits before retry n, or until ctx ends.
 func Pause(ctx context.Context, n int) { wait.Sleep(ctx, WaitBefore(n)) }
 
-// Repeat reports err, and waits before the call is made again. It returns how many calls
-// have failed in a row.
+// Repeat reports err, and waits before the retry. It returns the number of failed calls in a
+// row.
 func (t *Log) Repeat(ctx context.Context, stage string, failures int, err error) int {
 	if ctx.Err() != nil {
 		return failures
@@ -189,8 +193,8 @@ func (t *Log) Repeat(ctx context.Context, stage string, failures int, err error)
 	return failures + 1
 }
 
-// Continue is Repeat for a call to many parts of the store. If only some parts failed it
-// does not wait, because the next call leaves them out.
+// Continue is Repeat for a call to many parts of the store. If only some parts failed it does
+// not wait, because the next call leaves them out.
 func (t *Log) Continue(ctx context.Context, stage string, failures int, err error) int {
 	if Whole(err) != nil || ctx.Err() != nil {
 		return t.Repeat(ctx, stage, failures, err)

@@ -2,8 +2,8 @@
 // readable cases for each method and rule. Package model compares the store with a model
 // after every random step.
 //
-// The cases check the stored state, and not only the answers: package redisqtest reads all
-// keys as a stored.State. The clock is the test's, so nothing here sleeps.
+// The cases check the stored state too, not only the returned values. Package redisqtest
+// reads all keys and returns a stored.State. Nothing here sleeps, because the test sets the clock.
 package queuetest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 )
 
-// groups are all cases, by what they are about.
+// groups contains all cases by topic.
 var groups = []struct {
 	name  string
 	cases []rig.Case
@@ -69,18 +69,18 @@ var groups = []struct {
 	{"fan-out", deliveries.FanCases},
 	{"lanes", lanes.LaneCases},
 	{"names of lanes", lanes.NameCases},
-	{"what lanes wait for", lanes.WaitCases},
+	{"reasons why lanes wait", lanes.WaitCases},
 	{"hints of lanes", lanes.HintCases},
 	{"what comes next", lanes.NextCases},
 	{"several at once", deliveries.CrowdCases},
 }
 
-// Run runs every case on stores that open makes.
+// Run runs every case on a store that open returns.
 func Run(t *testing.T, open rig.OpenFunc) {
 	t.Helper()
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
-			t.Parallel() // each case has a store of its own
+			t.Parallel() // each case has its own store
 			for _, c := range group.cases {
 				t.Run(c.Name, func(t *testing.T) {
 					r := rig.NewRig(t, open, c.Setup)

@@ -16,14 +16,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// A large body lies in :bodies, so that no script but schedule carries it: 4
-// MiB through a script hold Redis up for 10 ms. Above stageAbove the body is
-// written by plain commands before the script. It is listed in :staged until
-// the script makes it the message's. After a crash between the two, trim
-// forgets the body.
+// A large body is stored in :bodies, so that only schedule passes it through a script. A script
+// call with 4 MiB blocks Redis for 10 ms. A body above stageAbove is written by plain commands
+// before the script. It is listed in :staged until the script assigns it to the message. If the
+// process crashes between the two, trim removes the body.
 const stageAbove = 1 << 20
 
-// bodyPart is the part of one call in a body that lies apart.
+// bodyPart is the share of a body that one call sends to Redis. If apart is set, the body is stored
+// outside the record.
 type bodyPart struct {
 	apart bool
 	text  []byte // nil: another call carries it
@@ -31,7 +31,7 @@ type bodyPart struct {
 
 func bodyOf(m *dispatcher.Message) bodyPart { return bodyPart{apart: true, text: m.Body} }
 
-// inScript is the number of its bytes that go through the script.
+// inScript returns the number of bytes of the body that go through the script.
 func (b bodyPart) inScript() int {
 	if len(b.text) > stageAbove {
 		return 0
@@ -39,7 +39,7 @@ func (b bodyPart) inScript() int {
 	return len(b.text)
 }
 
-// sign is the letter by which the script knows where the body is.
+// sign returns the letter from which the script knows where the body is stored.
 func (b bodyPart) sign() string {
 	switch {
 	case !b.apart:
@@ -51,14 +51,14 @@ func (b bodyPart) sign() string {
 	}
 }
 
-// codeNoBody is schedule's answer for a message whose body is missing: the call
-// that should have written it failed.
+// codeNoBody is returned by schedule for a message whose body is missing, because the call that
+// should have written it failed.
 const codeNoBody = '5'
 
 var errNoBody = fmt.Errorf("its body was not stored: %w", dispatcher.ErrUnavailable)
 
-// stage queues the commands that must run before the script. It answers nil if
-// there are none.
+// stage returns a function that queues the commands that must run before the script. It returns nil
+// if there are none.
 func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) func(redis.Pipeliner) {
 	var large []shard
 	for _, p := range list {
@@ -70,7 +70,7 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) fun
 		return nil
 	}
 	return func(pipe redis.Pipeliner) {
-		ctx := context.Background() // counts of the pipeline itself
+		ctx := context.Background() // the commands use the context of the pipeline
 		for _, p := range large {
 			e := &batch[p.entry]
 			field := codec.BodyField(e.Message.ID, e.Digest)
@@ -80,18 +80,18 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) fun
 	}
 }
 
-// Bounds of reading bodies from one node at a time. A read that waits for its
-// turn must not miss the time by which an answer is due.
+// Limits for body reads from one node at a time. A read that waits for its turn must not miss its
+// deadline.
 const (
 	readAtOnce      = 4
 	readAtOnceBytes = 4 << 20
-	bodyWithin      = 5 * time.Second // from its turn on; as for any call of the engine
+	bodyWithin      = 5 * time.Second // counted from its turn; the same timeout as for any call of the engine
 )
 
-// turns are the turns of one node.
+// turns limits the concurrent reads from one node.
 type turns struct{ calls, bytes *semaphore.Weighted }
 
-// readers are the turns of all nodes, by their addresses.
+// readers holds the turns of all nodes, by address.
 type readers struct{ nodes sync.Map }
 
 func (r *readers) of(node string) *turns {
@@ -102,7 +102,7 @@ func (r *readers) of(node string) *turns {
 	return t.(*turns)
 }
 
-// enter waits for a turn to read size bytes. leave ends the turn.
+// enter waits for a turn to read size bytes. The caller ends the turn with leave.
 func (t *turns) enter(ctx context.Context, size int64) (leave func(), err error) {
 	size = min(size, readAtOnceBytes)
 	if err := t.calls.Acquire(ctx, 1); err != nil {
@@ -118,8 +118,8 @@ func (t *turns) enter(ctx context.Context, size int64) (leave func(), err error)
 	}, nil
 }
 
-// Body reads a body that lies apart. It waits for its turn as long as ctx
-// allows, and then reads within the time of any call.
+// Body returns a body that is stored apart from its record. It waits for its turn until ctx ends.
+// The read itself has the timeout of any call.
 func (s *Store) Body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher.Apart) ([]byte, error) {
 	body, err := s.body(ctx, id, a)
 	if err != nil && ctx.Err() == nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
-// changeBatch bounds one call of cancel and retry. To take 128 out of a list
+// changeBatch is the most deliveries in one call of cancel and retry. To remove 128 from a list
 // blocks Redis for about 2 ms.
 const changeBatch = 128
 
-// The codes that cancel and retry answer for a delivery.
+// Codes that cancel and retry return for a delivery.
 const (
 	codeUnknown   = -1
 	codeInFlight  = -2
@@ -28,21 +28,22 @@ const (
 	codeMarked    = 2
 )
 
-// refusals are the errors of the codes.
+// refusals maps the codes to errors.
 var refusals = map[int64]error{
 	codeUnknown: dispatcher.ErrNotFound, codeInFlight: dispatcher.ErrInFlight, codeDisabled: dispatcher.ErrDisabled,
 	codeDeleted: dispatcher.ErrDeleted, codeDelivered: dispatcher.ErrDelivered, codeExpired: dispatcher.ErrExpired,
 	codeOrder: dispatcher.ErrOrder,
 }
 
-// What Cancel reads of long lists to end at once what it did not find near their ends: some
-// lanes, and 256 pages of 1,024 deliveries of each. What lies deeper ends when it is read.
+// Limits of Cancel in long lists. The script finds a delivery only near the ends of its list.
+// Cancel then reads up to deepLanes lanes, and deepSteps pages of 1,024 deliveries of each. A
+// delivery beyond that ends when it is read.
 const (
 	deepLanes = 8
 	deepSteps = 256
 )
 
-// Cancel ends unfinished deliveries.
+// Cancel ends deliveries that are not finished.
 func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
 	changes, err := s.change(ctx, s.scripts.cancel, by, ids, []any{noJob})
 	var deep []dispatcher.Lane
@@ -53,14 +54,14 @@ func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.Delivery
 	}
 	for _, lane := range deep[:min(len(deep), deepLanes)] {
 		if _, fault := s.carryOut(ctx, by, lane, deepSteps); fault != nil {
-			break // they are cancelled, and end later
+			break // they are marked as cancelled and end later
 		}
 	}
 	return changes, err
 }
 
-// CarryOut ends what is marked in a lane's ready list: what Cancel did not find there, since
-// the list is long. It reads all of the list, some at a time.
+// CarryOut ends the marked deliveries in a lane's ready list that Cancel did not find because the
+// list is long. It reads the whole list in pages.
 func (s *Store) CarryOut(ctx context.Context, by string, lane dispatcher.Lane) (ended int, err error) {
 	return s.carryOut(ctx, by, lane, math.MaxInt)
 }
@@ -93,24 +94,24 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again, noJob, dispatcher.CallerOf(ctx)}, names...))
 }
 
-// Erase forgets deliveries that have ended; their ids stay known. One that has not is
-// left with ErrInFlight, and one that is not kept with ErrNotFound. What is left without
-// an error may be given again.
+// Erase removes deliveries that have ended; their ids stay known. A delivery that has not ended
+// gets ErrInFlight. A delivery that is not kept gets ErrNotFound. If a delivery is left without an
+// error, the caller may retry it.
 func (s *Store) Erase(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
 	return s.change(ctx, s.scripts.erase, by, ids, nil)
 }
 
-// noJob is the argument of scripts that a person's call makes. Their answers have
-// an empty text in place of a job's.
+// noJob is passed to a script if a person makes the call. The script then returns an empty text
+// instead of the job's text.
 const noJob = ""
 
-// JobStep changes deliveries for a job, at most changeBatch of them. The script
-// that changes them counts them too.
+// JobStep changes at most changeBatch deliveries for a job. The script that changes them also
+// counts them.
 func (s *Store) JobStep(ctx context.Context, by, job string, step dispatcher.JobStep) (text string, codes []int64, err error) {
 	sc, args := s.scripts.cancel, []any{job}
 	switch step.Job.Kind {
 	case dispatcher.JobRetry:
-		// What has ended is leased to no instance, so none is named.
+		// A delivery that has ended is leased to no instance, so no instance is named.
 		sc, args = s.scripts.retry, []any{conn.Flag(step.Status == dispatcher.StatusDelivered), job, step.Job.By, 0}
 	case dispatcher.JobPurge:
 		sc = s.scripts.purge
@@ -154,7 +155,7 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 	}
 	changes := make([]dispatcher.Change, len(ids))
 	var errs []error
-	var unknown []int // partitions in which something was not found
+	var unknown []int // partitions in which a delivery was not found
 	for i, r := range s.conn.Send(ctx, conn.Batch{Script: sc, By: by, Calls: calls}) {
 		if h, ok := r.Hint(); ok {
 			s.observeDeaths(h)

@@ -18,13 +18,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// moveBatch bounds one call: 128 deliveries of as many lanes block Redis for
-// about 0.8 ms, 256 for up to 2.
+// moveBatch is the most deliveries in one call. 128 deliveries of 128 different lanes block Redis
+// for about 0.8 ms, and 256 for up to 2 ms.
 const moveBatch = 128
 
-// Move makes due deliveries ready, at most 128 in each partition, and leases to the
-// caller those whose leases have ended by themselves, at most 64 in each. It ends those
-// that have expired where they wait, some at a time.
+// Move makes due deliveries ready, at most 128 in each partition. It also takes over deliveries
+// whose leases have timed out, at most 64 in each partition, and leases them to the caller. In
+// batches, it ends waiting deliveries that have expired.
 func (s *Store) Move(ctx context.Context, by string) (wait time.Duration, ended []dispatcher.Claimed, err error) {
 	due, wait := s.partitions.Due()
 	if len(due) == 0 {
@@ -35,7 +35,7 @@ func (s *Store) Move(ctx context.Context, by string) (wait time.Duration, ended 
 	return 0, ended, err
 }
 
-// MoveIn is Move in some partitions.
+// MoveIn does the work of Move in some partitions.
 func (s *Store) MoveIn(ctx context.Context, by string, in []int) (ended []dispatcher.Claimed, err error) {
 	calls := make([]conn.Call, len(in))
 	for i, n := range in {
@@ -55,7 +55,7 @@ func (s *Store) MoveIn(ctx context.Context, by string, in []int) (ended []dispat
 	return ended, partitions.Join(errs...)
 }
 
-// readAdopted reads deliveries that were taken and are leased to the caller now.
+// readAdopted reads deliveries that consumers had taken and that are leased to the caller now.
 func (s *Store) readAdopted(a *conn.Reply, h partitions.Hint, list []dispatcher.Claimed) []dispatcher.Claimed {
 	for a.More() {
 		n := len(list)
@@ -66,19 +66,20 @@ func (s *Store) readAdopted(a *conn.Reply, h partitions.Hint, list []dispatcher.
 	return list
 }
 
-// claimBatch bounds one call of the script. claimBytes bounds the records that
-// all calls of a round trip answer, but for one delivery each. An answer that
-// takes longer than a call may would be claimed again and again.
+// claimBatch is the most deliveries in one call of the script. claimBytes limits the records that
+// all calls of a round trip return, except for one delivery each. If a reply took longer than the
+// timeout of a call, its deliveries would be claimed again and again.
 const (
 	claimBatch = 64
 	claimBytes = 1 << 20
 )
 
-// Claimable is in how many partitions something may be claimed.
+// Claimable returns the number of partitions from which deliveries may be claimed.
 func (s *Store) Claimable(free int) (batches int, waiting bool) { return s.partitions.Claimable(free) }
 
-// Claim leases at most wanted ready deliveries of the partitions that have some, in
-// turn. What was leased is answered also beside an error of another partition.
+// Claim leases at most c.Wanted ready deliveries. It takes turns among the partitions that have
+// some. If one partition fails, Claim returns its error together with the deliveries leased from
+// the others.
 func (s *Store) Claim(ctx context.Context, by string, c dispatcher.Claim) ([]dispatcher.Claimed, error) {
 	in := s.partitions.ToClaim(c.Wanted, c.Free)
 	if len(in) == 0 {
@@ -100,7 +101,7 @@ func (s *Store) Claim(ctx context.Context, by string, c dispatcher.Claim) ([]dis
 	return claimed, err
 }
 
-// ClaimIn claims in some partitions, in one round trip an equal share of each.
+// ClaimIn claims an equal share from each of some partitions, in one round trip.
 func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []partitions.Hint, error) {
 	var calls []conn.Call
 	free, suspects := c.Free, max(dispatcher.SuspectLanes-len(c.Suspects), 0)
@@ -155,15 +156,15 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 	return claimed, hints, partitions.Join(errs...)
 }
 
-// readClaimed reads one delivery. A delivery whose record can't be read keeps
-// its lease and has no message. The engine gives it up with a reason.
+// readClaimed reads one delivery. If its record can't be read, the delivery keeps its lease and has
+// no message. The engine then gives it up and records the reason.
 func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispatcher.Claimed {
 	name, due, text, record := a.Text(), a.Time(), a.Text(), a.Text()
 	id, ok := dispatcher.ParseDeliveryID(name)
 	if a.Err != nil {
 		return claimed
 	}
-	if !ok { // no delivery has such a name: the script drops it
+	if !ok { // no delivery has such a name, and the script drops it
 		s.log.Error("name can't be read", "delivery_id", name)
 		return claimed
 	}
@@ -185,7 +186,7 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	})
 }
 
-// Begin notes that the attempt at a suspect begins.
+// Begin records the start of an attempt at a suspect.
 func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease, beside bool) (bool, error) {
 	n := s.conn.PartitionOf(l.ID.Lane)
 	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.begun, By: by, Calls: []conn.Call{
@@ -200,22 +201,22 @@ func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease, beside
 	return held, r.Reply.Err
 }
 
-// tellsSealed reports whether a message that can't be opened is logged: one a minute,
-// since its lane is asked again and again.
+// tellsSealed reports whether to log a message that can't be opened. It allows one log line a
+// minute, because the lane is asked again and again.
 func (s *Store) tellsSealed() bool {
 	now, last := time.Now().Unix(), s.toldSealed.Load()
 	return now-last >= 60 && s.toldSealed.CompareAndSwap(last, now)
 }
 
-// leasedAt is the time of the leases in an answer with this hint.
+// leasedAt returns the time of the leases in a reply with this hint.
 func leasedAt(h partitions.Hint) time.Time { return conn.FromMillis(h.Now.UnixMilli()) }
 
-// leasesPage is how many leases one round trip reads: some 100 KiB.
+// leasesPage is the number of leases that one round trip reads, some 100 KiB.
 const leasesPage = 1000
 
-// Leases names the leases of an instance, those of each partition the oldest
-// first. It reads them a page at a time, all partitions in one round trip. A
-// lease that is held all the while is answered for certain.
+// Leases returns the leases of an instance, the oldest of each partition first. It reads them in
+// pages, one page of all partitions in one round trip. A lease that stays valid during the whole
+// call is always returned.
 func (s *Store) Leases(ctx context.Context, by string) ([]dispatcher.Lease, error) {
 	leases, err := s.leases(ctx, by)
 	s.partitions.Fail(err)
@@ -243,7 +244,7 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 	var out []dispatcher.Lease
 	for _, leases := range found {
 		slices.SortFunc(leases, func(a, b lease) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.name, b.name)) })
-		// A page may repeat entries of the one before.
+		// A page may repeat entries of the page before.
 		for _, l := range slices.CompactFunc(leases, func(a, b lease) bool { return a.name == b.name }) {
 			if id, ok := dispatcher.ParseDeliveryID(l.name); ok {
 				out = append(out, dispatcher.Lease{ID: id, At: conn.FromMillis(int64(l.at))})
@@ -253,8 +254,8 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 	return out, partitions.Join(errs...)
 }
 
-// readVersions reads which limits the lanes of endpoints keep: a lane, its version. Lanes
-// that wait for our own network have a text with a dash instead.
+// readVersions reads the version of the limits of each endpoint's lane. For a lane that waits for
+// our own network, a text with a dash comes instead of the version.
 func readVersions(a *conn.Reply) (versions map[dispatcher.Lane]int64, waits map[dispatcher.Lane]dispatcher.EgressWait) {
 	list := conn.Reply{Values: a.List()}
 	if len(list.Values) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// refuseLost refuses the entries that need data which were lost. Notices of the store
-// itself are taken, since they report the loss. A fan-out is refused as a whole.
+// refuseLost refuses entries that need lost data. Notices of the store itself are accepted, because
+// they report the loss. A fan-out is refused as a whole.
 func (s *Store) refuseLost(batch []dispatcher.Entry, loss *dispatcher.Emptied, out []dispatcher.ScheduleResult) {
 	for i := range batch {
 		e := &batch[i]
@@ -36,12 +36,12 @@ func (s *Store) needsLost(e *dispatcher.Entry, loss *dispatcher.Emptied) bool {
 	return false
 }
 
-// emptiedWord begins schedule's answer where a partition has another epoch than it was
-// told.
+// emptiedWord begins the reply of schedule if the partition has another epoch than the caller
+// passed.
 const emptiedWord = "EMPTIED"
 
-// lostIn finds out what was lost where schedule answered so. Where it was restored or
-// given up meanwhile, the error stays one of a call that may be repeated.
+// lostIn finds out which data were lost after schedule reported a loss. If the data were restored
+// or given up meanwhile, it returns an error of a call that may be retried.
 func (s *Store) lostIn(ctx context.Context, err error) error {
 	if err == nil || !strings.HasPrefix(conn.Word(err), emptiedWord) {
 		return err
@@ -55,19 +55,20 @@ func (s *Store) lostIn(ctx context.Context, err error) error {
 	return err
 }
 
-// Intact makes sure, after nothing was found, that the store still has the data with
-// which this instance began.
+// Intact checks, after a query found nothing, that the store still has the data with which this
+// instance began.
 func (s *Store) Intact(ctx context.Context, lanes ...dispatcher.Lane) error {
 	return s.conn.IntactOf(ctx, lanes)
 }
 
-// Emptied is what was lost, and neither restored nor given up; nil: nothing.
+// Emptied reports the data that were lost and neither restored nor given up. It returns nil if
+// there are none.
 func (s *Store) Emptied() *dispatcher.Emptied { return s.conn.Loss() }
 
-// EndLoss notes that what was lost was restored, or given up. Where home was lost, so were the
-// names of the instances. Those that hold leases elsewhere and do not beat count as departed,
-// so that an instance takes over from them. All instances are told; those that can't hear
-// continue with their next beat.
+// EndLoss records that the lost data were restored or given up. If the keys of home were lost, so
+// were the names of the instances. Instances that have leases in other partitions and send no beat
+// are recorded as departed. Another instance then takes over from them. EndLoss notifies all
+// instances; an instance that misses the notice continues with its next beat.
 func (s *Store) EndLoss(ctx context.Context, loss *dispatcher.Emptied) error {
 	if loss.Home {
 		if err := s.noteHolders(ctx); err != nil {
@@ -77,14 +78,14 @@ func (s *Store) EndLoss(ctx context.Context, loss *dispatcher.Emptied) error {
 	if err := s.conn.EndLoss(ctx, loss); err != nil {
 		return err
 	}
-	if err := s.Stir(ctx); err != nil { // the loss is over all the same
-		s.log.Warn("instances were not told that the loss is over: they continue with their next beats", "err", err)
+	if err := s.Stir(ctx); err != nil { // the loss has ended in any case
+		s.log.Warn("instances were not notified that the loss is over: they continue with their next beats", "err", err)
 	}
 	return nil
 }
 
-// Stir has all instances look at the log now, and whether a loss is over. It asks in the
-// words that tell of a change of an endpoint.
+// Stir has all instances read the log now and check whether a loss has ended. It publishes the
+// request as a change of an endpoint.
 func (s *Store) Stir(ctx context.Context) error {
 	if s.polls {
 		return nil
@@ -94,21 +95,21 @@ func (s *Store) Stir(ctx context.Context) error {
 	})
 }
 
-// noEndpoint is the id of none.
+// noEndpoint is the id in a change that concerns no endpoint.
 const noEndpoint = "-"
 
-// stirred looks whether a loss is over. Without it the next beat does.
+// stirred checks whether a loss has ended. If it fails, the next beat checks again.
 func (s *Store) stirred(ctx context.Context) {
 	if err := s.conn.Verify(ctx); err != nil {
 		s.log.Debug("not looked whether the loss is over", "err", err)
 	}
 }
 
-// holdersAtOnce is about how many keys one command goes through.
+// holdersAtOnce is the approximate number of keys that one command scans.
 const holdersAtOnce = 1000
 
-// noteHolders finds who holds leases by the names of the keys. A key that comes meanwhile is
-// of an instance that beats.
+// noteHolders finds the instances that have leases, from the names of the keys. A key created
+// during the scan belongs to an instance that sends beats.
 func (s *Store) noteHolders(ctx context.Context) error {
 	found := map[string]bool{}
 	for key, err := range s.conn.KeyNames(ctx, "{"+s.project+":*}"+keys.Leases+"*", holdersAtOnce) {

@@ -16,8 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// Limit writes the copy of a lane's limits. Those of AllLanes are written in
-// every partition.
+// Limit writes the copy of a lane's limits. The limits for AllLanes are written in every partition.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
 	held := codec.LimitsHeld(l.Held, l.Pull && lane.IsEndpoint())
 	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), held, conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System), conn.ToMillis(l.Since)}
@@ -30,8 +29,8 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 	return n, err
 }
 
-// changeLane runs the script, and answers what it counted before, and since when the
-// lane failed that fails no more; zero: it did not.
+// changeLane runs the script. It returns the lane's count before the change. If the change ended a
+// failure of the lane, it returns the start of the failure in failed. Otherwise failed is zero.
 func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane, calls []conn.Call) (n dispatcher.LaneCount, failed time.Time, err error) {
 	var errs []error
 	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.lane, By: by, Calls: calls}) {
@@ -50,19 +49,18 @@ func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane,
 	return n, failed, partitions.Join(errs...)
 }
 
-// Cut gives up a bare URL's lane that fails since then, unless somebody holds it: what
-// was accepted until now ends. It reports whether it did.
+// Cut gives up a bare URL's lane that has failed since the given time, unless the lane is paused.
+// Deliveries accepted until now end. It reports whether it cut the lane.
 func (s *Store) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, err error) {
 	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, codec.LimitsHeld(dispatcher.HeldCut, false), 0, "", dispatcher.System, 0}
 	n, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}})
 	return n.Waiting, !failed.IsZero(), err
 }
 
-// worked has a lane learn of a success that was none of a delivery's.
+// worked is the argument for a successful attempt that belongs to no delivery.
 const worked = 2
 
-// Works has a lane fail no more, since an attempt that was none of a delivery's
-// succeeded.
+// Works marks a lane as working again because an attempt succeeded that belongs to no delivery.
 func (s *Store) Works(ctx context.Context, by string, lane dispatcher.Lane) error {
 	args := []any{string(lane), 0, 0, 0, 0, codec.LimitsHeld(dispatcher.HeldNone, false), worked, "", dispatcher.System, 0}
 	_, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}})
@@ -72,10 +70,10 @@ func (s *Store) Works(ctx context.Context, by string, lane dispatcher.Lane) erro
 	return err
 }
 
-// endWaitsBatch is how many lanes one call of the script reads.
+// endWaitsBatch is the number of lanes that one call of the script reads.
 const endWaitsBatch = 200
 
-// EndWaits has lanes that wait for our own network attempted at once.
+// EndWaits makes lanes that wait for our own network ready to be attempted at once.
 func (s *Store) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) error {
 	lists := map[int][]any{}
 	for _, lane := range lanes {
@@ -100,8 +98,8 @@ func (s *Store) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane
 	return err
 }
 
-// readChanges reads which breakers a script opened and closed: a lane, and until
-// when it is left alone, 0 where it closed.
+// readChanges reads which breakers a script opened and closed. Each entry is a lane and the time
+// until which the lane is skipped, or 0 if the breaker closed.
 func readChanges(a *conn.Reply, h *partitions.Hint) {
 	list := conn.Reply{Values: a.List()}
 	for a.Err == nil && list.More() {
@@ -117,23 +115,23 @@ func readChanges(a *conn.Reply, h *partitions.Hint) {
 	}
 }
 
-// Bounds of a sweep. One call reads sweepPage entries of :due. Another ends up
-// to sweepBatch of those found, for which it reads a MiB of records at most.
+// Limits of a sweep. One call reads sweepPage entries of :due. Another call ends up to sweepBatch
+// of the deliveries found, and reads at most 1 MiB of their records.
 const (
 	sweepPage  = 1000
 	sweepBatch = 64
 )
 
-// pageReady is the cursor of a sweep that is still in the ready list of a lane that
-// is cut. One page ends sweepReady batches of it.
+// pageReady is the cursor of a sweep that is still in the ready list of a cut lane. One page ends
+// sweepReady batches of the list.
 const (
 	pageReady  = "ready"
 	sweepReady = 16
 )
 
-// Sweep ends a page of what waits in a lane that is cut, or of what waits for a
-// time in a disabled or deleted one. Those in line behind them follow by
-// themselves.
+// Sweep ends a page of the waiting deliveries of a cut lane. In a disabled or deleted lane it ends
+// a page of the deliveries that wait for a time. The deliveries in line behind them end later
+// without another call.
 func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, err error) {
 	if !lane.IsEndpoint() && (cursor == "" || cursor == pageReady) {
 		var more bool
@@ -165,7 +163,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 	return ended, next, nil
 }
 
-// sweepReady ends a page of the ready list of a lane that is cut.
+// sweepReady ends a page of the ready list of a cut lane.
 func (s *Store) sweepReady(ctx context.Context, by string, lane dispatcher.Lane) (ended int, more bool, err error) {
 	calls := make([]conn.Call, sweepReady)
 	for i := range calls {
@@ -175,7 +173,8 @@ func (s *Store) sweepReady(ctx context.Context, by string, lane dispatcher.Lane)
 	return ended, last > 0, err
 }
 
-// sweep runs the script, and answers how many ended, together and by the last call.
+// sweep runs the script. It returns how many deliveries ended in all calls, and how many in the
+// last call.
 func (s *Store) sweep(ctx context.Context, by string, lane dispatcher.Lane, calls []conn.Call) (ended, last int, err error) {
 	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.sweep, By: by, Calls: calls}) {
 		if h, ok := r.Hint(); ok {
@@ -191,7 +190,7 @@ func (s *Store) sweep(ctx context.Context, by string, lane dispatcher.Lane, call
 	return ended, last, nil
 }
 
-// Uncut takes away the cut of a lane of which a sweep has found nothing more.
+// Uncut removes the cut of a lane after a sweep found no more deliveries in it.
 func (s *Store) Uncut(ctx context.Context, by string, lane dispatcher.Lane) error {
 	_, _, err := s.sweep(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: []any{string(lane), "u"}}})
 	return err

@@ -16,21 +16,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// reapBatch bounds one call of the script. It reads the record of each delivery
-// that it ends: a MiB of them at most.
+// reapBatch is the most deliveries in one call of the script. The script reads the record of each
+// delivery that it ends, at most 1 MiB of records.
 const reapBatch = 64
 
 func (s *Store) instances() string { return s.home() + keys.Instances }
 
-// Beat writes the number of instance by and reads those of all. It uses two
-// plain commands, since beats go on for ever and the commands in a script count
-// too.
+// Beat writes the number of instance by and reads the numbers of all instances. It uses two plain
+// commands, because beats never end and Redis counts each command in a script too.
 func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, all map[string]int64, err error) {
 	var set *redis.IntCmd
 	var read *redis.MapStringStringCmd
 	recheck := s.conn.Recheck()
 	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
-		fresh = fresh || set != nil && set.Val() == 1 // false if only the reading has to be repeated
+		fresh = fresh || set != nil && set.Val() == 1 // false if only the read has to be retried
 		set = p.HSet(ctx, s.instances(), by, number)
 		read = p.HGetAll(ctx, s.instances())
 		recheck.Read(ctx, p)
@@ -54,15 +53,15 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	s.conn.Beaten(time.Now())
 	all = make(map[string]int64, len(read.Val()))
 	for name, text := range read.Val() {
-		all[name], _ = strconv.ParseInt(text, 10, 64) // a malformed number does not grow, so its instance is found dead
+		all[name], _ = strconv.ParseInt(text, 10, 64) // a malformed number does not grow, so its instance is reported dead
 	}
-	all[by] = number // also if it was read before it was written
+	all[by] = number // correct also if the read came before the write
 	s.countPermits(ctx, all)
 	return fresh, all, nil
 }
 
-// SetFull writes a field of one of the project's hashes by a script, which
-// Redis accepts also when memory is full. fresh: the field was not there.
+// SetFull writes a field of one of the project's hashes by a script, because Redis accepts the
+// script even when memory is full. It reports in fresh whether the field is new.
 func (s *Store) SetFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
 	var set *redis.Cmd
 	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
@@ -75,14 +74,13 @@ func (s *Store) SetFull(ctx context.Context, key, field string, value any) (fres
 	return added == 1, conn.Failed("beat", err)
 }
 
-// departedMost is how many names of gone instances are kept. Fewer leave while
-// a replica lags behind its master.
+// departedMost is the number of names of departed instances that are kept. Fewer instances than
+// that leave while a replica lags behind its master.
 const departedMost = 128
 
-// Leave forgets instance by, but keeps its name. A node that takes over may not
-// have got the end of its leases. Then the name is needed to look for them. The
-// names are ordered by the writer's own time, which is compared with nothing
-// else.
+// Leave removes instance by but keeps its name. After a failover, the new master may not have
+// received the end of the instance's leases. The name is then needed to find them. The names are
+// ordered by the writer's own clock, because that time is compared with nothing else.
 func (s *Store) Leave(ctx context.Context, by string) error {
 	key := s.home() + keys.Departed
 	err := s.conn.At(ctx, "leave", conn.Home, func(p redis.Pipeliner) {
@@ -92,12 +90,12 @@ func (s *Store) Leave(ctx context.Context, by string) error {
 		p.ZRemRangeByRank(ctx, key, 0, -departedMost-1)
 	})
 	if errors.Is(err, dispatcher.ErrFull) {
-		return nil // only the name could not be written
+		return nil // only the name was not written
 	}
 	return err
 }
 
-// Orphans names instances that are gone and hold leases.
+// Orphans returns the names of instances that have departed but still have leases.
 func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	var departed *redis.StringSliceCmd
 	err := s.conn.At(ctx, "read departed instances", conn.Home, func(p redis.Pipeliner) {
@@ -135,10 +133,9 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	return strays, partitions.Join(err, again)
 }
 
-// Reap takes over from instance dead. It fences the instance and takes the
-// leases of all partitions, a page of each in one round trip. Only then is the
-// instance forgotten. So any instance may repeat it if a partition did not
-// answer.
+// Reap takes over from instance dead. It fences the instance, and takes the leases of all
+// partitions, one page of each per round trip. The instance is removed only after that. So any
+// instance may retry the call if a partition did not reply.
 func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, err error) {
 	calls := s.conn.Everywhere([]any{dead, reapBatch})
 	var errs []error

@@ -10,13 +10,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
-// compare finds the conflicts among entries with lanes in several partitions.
-// Such an entry differs from a message of its id in one of these partitions, or
-// earlier in the batch. Nothing of it is written anywhere. Nor is an entry
-// written if a partition did not answer. The shares of these entries are taken
-// out of the lists.
+// compare finds conflicts among entries that have lanes in several partitions. Such an entry
+// conflicts if it differs from a message with the same id. The message may be stored in one of
+// these partitions or be earlier in the batch. No part of a conflicting entry is written in any
+// partition. An entry is not written either if a partition does not reply. compare removes the
+// shares of these entries from the lists.
 func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry, lists map[int][]shard, out []dispatcher.ScheduleResult) {
-	parts := make([]int, len(batch)) // partitions of each entry
+	parts := make([]int, len(batch)) // number of partitions of each entry
 	for _, list := range lists {
 		for k, p := range list {
 			if k == 0 || list[k-1].entry != p.entry {
@@ -63,9 +63,9 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 	}
 }
 
-// refuseTwins marks conflicts within the batch. An entry with lanes in several
-// partitions conflicts with an earlier message of its id, since only one of the
-// two might be written everywhere.
+// refuseTwins marks conflicts within the batch. An entry with lanes in several partitions conflicts
+// with an earlier message of the same id. The reason is that only one of the two might be written
+// in every partition.
 func refuseTwins(batch []dispatcher.Entry, parts []int, out []dispatcher.ScheduleResult) {
 	first := make(map[string]dispatcher.Digest, len(batch))
 	for i, e := range batch {

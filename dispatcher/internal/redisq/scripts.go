@@ -64,7 +64,7 @@ var trimSrc string
 //go:embed lua/beat.lua
 var beatSrc string
 
-// scripts are all scripts of the queue.
+// scripts holds all scripts of the queue.
 type scripts struct {
 	schedule, move, claim, settle, reap, begun script.Script
 	cancel, retry, lane, forget, sweep, trim   script.Script
@@ -74,8 +74,8 @@ type scripts struct {
 	lanes lanes.Scripts
 }
 
-// all are the scripts that a server is given when a store opens. A call of another one would
-// come back once, and be repeated.
+// all returns the scripts that are loaded into the server when a store opens. A call of a script
+// that is not loaded would fail once and be retried.
 func (c *scripts) all() []script.Script {
 	changes := []script.Script{
 		c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
@@ -84,14 +84,14 @@ func (c *scripts) all() []script.Script {
 	return slices.Concat(changes, c.read.All(), c.lanes.All())
 }
 
-// The scripts are built once for all stores of a process.
+// The scripts are built once per process and shared by all stores.
 var (
 	realScripts = sync.OnceValue(func() scripts { return makeScripts(false) })
 	testScripts = sync.OnceValue(func() scripts { return makeScripts(true) })
 )
 
-// newScripts answers the scripts. With given time they read the test's clock
-// instead of Redis'.
+// newScripts returns the scripts. If given is set, they read the clock of the test instead of the
+// clock of Redis.
 func newScripts(given bool) scripts {
 	if given {
 		return testScripts()
@@ -127,8 +127,8 @@ func makeScripts(given bool) scripts {
 	}
 }
 
-// ScriptNames are the names of the scripts that change deliveries, by their
-// SHA-1. The slow log of Redis shows only that.
+// ScriptNames returns the names of the scripts that change deliveries, by their SHA-1. The slow log
+// of Redis shows only the SHA-1.
 func ScriptNames() map[string]string {
 	s := newScripts(false)
 	names := map[string]string{}

@@ -13,14 +13,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// settleBatch and settleBytes bound one call of the script.
+// settleBatch and settleBytes limit one call of the script.
 const (
 	settleBatch = 256
 	settleBytes = 256 << 10
 )
 
-// Settle records a batch of outcomes. Those of a partition that did not answer
-// share its error. They may be given again.
+// Settle records a batch of outcomes. If a partition does not reply, all outcomes of the partition
+// return its error. They may be retried.
 func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) []dispatcher.Settled {
 	lists := make(map[int][]int, 1)
 	for i := range batch {
@@ -32,10 +32,10 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	for n, list := range lists {
 		for len(list) > 0 {
 			args, size, bytes := make([]any, 0, 11*min(len(list), settleBatch)), 0, 0
-			var log attempts.Log // their lines in :attempts
+			var log attempts.Log // lines of the outcomes in :attempts
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
-				met[batch[list[size]].ID] = true // a second outcome of one delivery must see the effect of the first
+				met[batch[list[size]].ID] = true // a second outcome of a delivery must see the effect of the first
 				o := &batch[list[size]]
 				args = appendSettlement(args, o)
 				log.Add(o, verdicts[o.Verdict], reasonOf(o))
@@ -68,8 +68,8 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	return settled
 }
 
-// tellDeaths says of each outcome of a call whether its delivery died. It tells
-// the events of others that died.
+// tellDeaths marks the outcomes of a call whose delivery died. It reports other dead deliveries to
+// the events.
 func (s *Store) tellDeaths(dead []dispatcher.Death, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) {
 	var others []dispatcher.Death
 	for k := range dead {
@@ -85,8 +85,8 @@ func (s *Store) tellDeaths(dead []dispatcher.Death, batch []dispatcher.Settlemen
 	}
 }
 
-// readSettled reads what became of each outcome of one call, a digit, and counts
-// the deliveries that ended.
+// readSettled reads the result of each outcome of one call, a digit. It returns the number of
+// deliveries that ended.
 func readSettled(a *conn.Reply, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) (ended int) {
 	codes := a.Text()
 	if a.Err == nil && len(codes) != len(share) {
@@ -104,14 +104,15 @@ func readSettled(a *conn.Reply, batch []dispatcher.Settlement, share []int, sett
 	return ended
 }
 
-// What the script says of a lane in which attempts failed, or succeeded again.
+// Codes that the script returns for a lane in which attempts failed or succeeded again.
 const (
-	laneGivenUp   = 1 // it has failed for too long
+	laneGivenUp   = 1 // the lane has failed for too long
 	laneRecovered = 2
 )
 
-// tellFailing reads which lanes fail since when, and which do no more. It notes at
-// the outcomes of a lane that it is given up. It answers of all of these since when.
+// tellFailing reads which lanes fail and which have recovered, and reports them to the events. If a
+// lane is given up, it marks the outcomes of the lane. It returns the start of the failure of each
+// of these lanes.
 func (s *Store) tellFailing(a *conn.Reply, now time.Time, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) (all map[dispatcher.Lane]time.Time) {
 	list := conn.Reply{Values: a.List()}
 	for a.Err == nil && list.More() {
@@ -135,7 +136,7 @@ func (s *Store) tellFailing(a *conn.Reply, now time.Time, batch []dispatcher.Set
 	return all
 }
 
-// verdicts are the letters of the verdicts in the script.
+// verdicts maps each verdict to its letter in the script.
 var verdicts = map[dispatcher.Verdict]string{
 	dispatcher.Delivered: "d", dispatcher.Retry: "r", dispatcher.Dead: "x", dispatcher.Back: "b",
 }
@@ -150,8 +151,8 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 		ms = o.Due.UnixMilli()
 	}
 	meta, excerpt := "", []byte{}
-	// A first attempt that succeeded has no history, which would cost memory
-	// for each delivery.
+	// A first attempt that succeeded has no history, because a history costs memory for each
+	// delivery.
 	if o.Verdict != dispatcher.Back && o.Attempt.Number > 0 && !(o.First && o.Verdict == dispatcher.Delivered) {
 		meta, excerpt = codec.EncodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
@@ -159,14 +160,13 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o), leasedMillis(o))
 }
 
-// stalls are the letters in :lane of the reasons for which no receiver is to
-// blame.
+// stalls maps a reason for which no receiver is to blame to its letters in :lane.
 var stalls = map[dispatcher.LaneWhy]string{dispatcher.WhySealed: "~s", dispatcher.WhyMissing: "~m", dispatcher.WhyEgress: "~e"}
 
-// blameOf is how long a lane is left alone, in ms. Before it comes ! if the
-// failure counts for the lane's breaker, ? if the lane only fails, or the letter of
-// a reason for which no receiver is to blame. Behind it comes after which ms a lane
-// that fails is given up, and e if the lane waits for our own network.
+// blameOf returns how long to skip a lane, in ms. The prefix is ! if the failure counts for the
+// lane's breaker, and ? if the lane only fails. For a reason without a receiver to blame, the
+// prefix is the letter of the reason. The suffix is the time in ms after which a failing lane is
+// given up. An e follows if the lane waits for our own network.
 func blameOf(o *dispatcher.Settlement) string {
 	text := strconv.FormatInt(conn.MillisUp(o.Pause), 10)
 	sign := "!"
@@ -185,7 +185,7 @@ func blameOf(o *dispatcher.Settlement) string {
 	return sign + text
 }
 
-// leasedMillis is the time of an outcome's lease, 0 for any lease.
+// leasedMillis returns the time of an outcome's lease, or 0 for any lease.
 func leasedMillis(o *dispatcher.Settlement) int64 {
 	if o.Leased.IsZero() {
 		return 0
@@ -197,7 +197,7 @@ func tookMillis(o *dispatcher.Settlement) int64 {
 	return int64((o.Attempt.Duration + time.Millisecond/2) / time.Millisecond)
 }
 
-// reasonOf is the reason of a death, - for any other outcome.
+// reasonOf returns the reason of a death, or - for any other outcome.
 func reasonOf(o *dispatcher.Settlement) string {
 	if o.Verdict != dispatcher.Dead || o.Reason == "" {
 		return "-"

@@ -14,8 +14,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// shares knows the permits of all instances, of which lanes get their parts.
-// The entry of an instance is read once, when its name is new.
+// shares caches the permits of all instances. Each lane gets a part of them. The entry of an
+// instance is read once, when its name is new.
 type shares struct {
 	options Options
 	silent  bool
@@ -23,8 +23,8 @@ type shares struct {
 	mu    sync.Mutex // guards known and conf
 	known map[string]int
 
-	conn *conn.Client // is told what scripts have to know of all instances' permits
-	conf string       // what it was told last
+	conn *conn.Client // receives the configuration that scripts need, with all instances' permits
+	conf string       // the last configuration passed to conn
 }
 
 func (s *shares) begin(c *conn.Client, o Options, silent bool) {
@@ -33,15 +33,14 @@ func (s *shares) begin(c *conn.Client, o Options, silent bool) {
 	c.SetConf(s.conf)
 }
 
-// add notes the permits of instances.
+// add caches the permits of instances.
 func (s *shares) add(permits map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.Copy(s.known, permits)
 }
 
-// count sums up the permits of these instances. It names those whose permits
-// are not known.
+// count adds up the permits of these instances. It returns the names whose permits are not cached.
 func (s *shares) count(names map[string]int64) (unknown []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,11 +60,11 @@ func (s *shares) count(names map[string]int64) (unknown []string) {
 	return unknown
 }
 
-// AboutAtOnce is the most instances about which one call reads.
+// AboutAtOnce is the most instances whose entries one call reads.
 const AboutAtOnce = 256
 
-// Join tells the other instances of a new one, so that they know its permits.
-// When memory is full a script does it, which Redis accepts.
+// Join announces a new instance to the others, so that they count its permits. If memory is full,
+// it uses a script, because Redis still accepts that.
 func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) error {
 	key, text := s.home()+keys.About, codec.EncodeInstance(a, s.shares.options.Archive)
 	err := s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
@@ -78,7 +77,7 @@ func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) erro
 	return err
 }
 
-// countShares reads which instances there are and their permits.
+// countShares reads the names of the instances and their permits.
 func (s *Store) countShares(ctx context.Context) error {
 	var read *redis.StringSliceCmd
 	err := s.conn.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { read = p.HKeys(ctx, s.instances()) })
@@ -93,9 +92,9 @@ func (s *Store) countShares(ctx context.Context) error {
 	return nil
 }
 
-// countPermits sums up the permits of instances. It reads the entries of new
-// ones, which they wrote before their first beat. An entry that can't be read
-// now is read at the next beat. Until then it counts as 0.
+// countPermits adds up the permits of instances. It reads the entries of new instances, which they
+// wrote before their first beat. If an entry can't be read, the next beat retries it. Until then
+// the instance counts with 0 permits.
 func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 	unknown := s.shares.count(names)
 	if len(unknown) == 0 {

@@ -1,8 +1,8 @@
 // Package redisq keeps the queue in Redis.
 //
-// Each change of state is one Lua script in lua/, and one method here. All
-// keys of a partition begin with its hash tag {<project>:<n>}, so a script
-// stays on one node of a cluster; lua/common.lua says what each key holds.
+// Each change of state is one Lua script in lua/ and one method here. All keys of a partition begin
+// with its hash tag {<project>:<n>}, so a script runs on one node of a cluster. The comments in
+// lua/common.lua describe the content of each key.
 package redisq
 
 import (
@@ -33,27 +33,27 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
-// Options say which Redis, and whose part of it.
+// Options configure the connection to Redis and the project that the store uses there.
 type Options struct {
 	URL             string                // redis://, rediss:// or unix://, with go-redis' options; several ?addr= for a cluster or sentinels
-	Mode            conn.Mode             // what is behind the URL
+	Mode            conn.Mode             // kind of server behind the URL
 	Master          string                // name of the master that sentinels watch
 	CAFile          string                // certificates trusted for rediss:// besides the system's; empty: none
-	Durability      dispatcher.Durability // what a publish waits for
-	Poll            bool                  // neither pub/sub nor PUBLISH; else Open finds out whether they may be used
-	Keep            dispatcher.Keep       // what Stats compares with to tell the retention
+	Durability      dispatcher.Durability // when a publish returns
+	Poll            bool                  // uses neither pub/sub nor PUBLISH; if unset, Open checks whether both are allowed
+	Keep            dispatcher.Keep       // limits from which Stats reports the retention
 	Project         string                // prefix of all keys
-	Partitions      int                   // 0: what the store says; an empty one gets 1, in a cluster 128
+	Partitions      int                   // 0: the number in the store; an empty store gets 1, in a cluster 128
 	LaneMaxInFlight int                   // most deliveries of one lane in flight, over all instances
 	MaxWaiting      int                   // most deliveries that may wait in one lane; 0: no limit
 	Permits         int                   // of this instance
 
 	BreakerFailures int           // blamed failures in a row that open a lane; 0: none do
-	BreakerWait     time.Duration // how long it is left alone when it opens; twice as long each time it opens again
+	BreakerWait     time.Duration // how long a lane is skipped when it opens; doubles each time it opens again
 
-	Archive bool // this instance brings the log into an archive
+	Archive bool // this instance copies the log into an archive
 
-	FailingAfter time.Duration // a lane that fails for so long is told as failing; 0: none is
+	FailingAfter time.Duration // a lane that fails longer than this is reported as failing; 0: no lane is
 
 	Dial      conn.DialFunc // nil: the network
 	TestClock bool          // scripts read the time from <tag>:clock, in microseconds, instead of Redis' TIME
@@ -61,14 +61,14 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// conf is what scripts have to know of the settings, and of all instances' permits.
+// conf returns the configuration that scripts need: settings, and the permits of all instances.
 func (o Options) conf(silent bool, total int) string {
 	return fmt.Sprintf("%d %d %d %d %d %d %d", max(o.LaneMaxInFlight, 1), o.Permits, max(total, o.Permits, 1),
 		max(o.BreakerFailures, 0), conn.MillisUp(o.BreakerWait), max(o.MaxWaiting, 0), conn.Flag(silent))
 }
 
-// Store changes the queue in Redis. Its exported fields read the queue, and keep what lies
-// beside it.
+// Store changes the queue in Redis. Its exported fields read the queue and manage the other data of
+// a project.
 type Store struct {
 	Deliveries *read.Deliveries
 	LaneReader *lanes.Reader
@@ -92,15 +92,15 @@ type Store struct {
 	readers readers
 
 	nodes      int          // masters that hold partitions, or home
-	toldSealed atomic.Int64 // Unix seconds when a message that can't be opened was logged last
+	toldSealed atomic.Int64 // Unix seconds of the last log line about a message that can't be opened
 
 	partitions *partitions.Set
 	events     dispatcher.Events
-	answered   func(partitions.Hint) // tests listen to the hints of answers; else nil
+	answered   func(partitions.Hint) // tests read the hints of replies here; otherwise nil
 }
 
-// Open connects to Redis, agrees with :meta on the number of partitions, finds
-// out what the server can and loads the scripts.
+// Open connects to Redis, reads the number of partitions from :meta or writes it there, checks the
+// capabilities of the server and loads the scripts.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s, err := Connect(ctx, o)
 	if err != nil {
@@ -112,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Connect opens a store that has no partitions yet: Divide gives it some.
+// Connect opens a store without partitions. The caller sets their number with Divide.
 func Connect(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		project: o.Project,
@@ -149,7 +149,8 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// announceAs is the project's id for scripts that publish; empty: they must not.
+// announceAs returns the project's id for scripts that publish. It returns an empty text if they
+// must not publish.
 func (s *Store) announceAs() string {
 	if s.polls {
 		return ""
@@ -157,7 +158,7 @@ func (s *Store) announceAs() string {
 	return s.conn.ID()
 }
 
-// begin makes a connected store ready.
+// begin prepares a connected store for use.
 func (s *Store) begin(ctx context.Context, o Options) error {
 	count, err := s.conn.Agree(ctx, o.Partitions)
 	if err != nil {
@@ -169,7 +170,7 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 	return s.conn.MakeEpochs(ctx)
 }
 
-// Divide makes a store work on so many partitions.
+// Divide sets the number of partitions of a store.
 func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 	s.conn.Divide(count)
 	s.partitions = partitions.New(count, o.Permits)
@@ -195,42 +196,43 @@ func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 	return s.conn.Load(ctx, s.scripts.all())
 }
 
-// Client is go-redis' client, for those who look at the raw keys.
+// Client returns the client of go-redis, for access to the raw keys.
 func (s *Store) Client() redis.UniversalClient { return s.conn.Redis() }
 
-// Audit is where the changes are kept that people make.
+// Audit returns the log of changes that people make.
 func (s *Store) Audit() *audit.Log { return s.audit }
 
-// Access is where sessions and links are kept.
+// Access returns the store of sessions and links.
 func (s *Store) Access() *access.Store { return s.access }
 
-// Conn is the connection, for the tools that work on raw keys.
+// Conn returns the connection, for tools that work on raw keys.
 func (s *Store) Conn() *conn.Client { return s.conn }
 
-// OnAnswer hands the hints of all answers to a function, before the first call.
+// OnAnswer sets a function that receives the hints of all replies. It must be called before any
+// other method.
 func (s *Store) OnAnswer(hear func(partitions.Hint)) { s.answered = hear }
 
-// Partitions is the number of partitions.
+// Partitions returns the number of partitions.
 func (s *Store) Partitions() int { return len(s.tags) }
 
-// home is the tag of what belongs to no partition.
+// home returns the tag of keys that belong to no partition.
 func (s *Store) home() string { return s.conn.Tag(conn.Home) }
 
-// SealCursor makes a cursor of a place.
+// SealCursor returns a cursor for a place in a list.
 func (s *Store) SealCursor(ctx context.Context, list string, place any) (string, error) {
 	return s.sealer.Seal(ctx, list, place)
 }
 
-// OpenCursor reads the place of a cursor.
+// OpenCursor reads the place from a cursor.
 func (s *Store) OpenCursor(ctx context.Context, list, cursor string, place any) error {
 	return s.sealer.Open(ctx, list, cursor, place)
 }
 
-// Ping reports whether Redis answers: in a cluster the master of conn.Home, without
-// which no instance is known to be alive.
+// Ping reports whether Redis replies. In a cluster it asks the master of conn.Home, because without
+// that node no instance is known to be alive.
 func (s *Store) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 
-// Store reads what Redis tells of itself.
+// Store returns the information that Redis reports about itself.
 func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
 	info, err := s.probe.Store(ctx)
 	if loss := s.conn.Loss(); loss != nil {
@@ -243,11 +245,11 @@ func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
 // Close ends all connections.
 func (s *Store) Close() error { return s.conn.Close() }
 
-// replaceable are the keys of home that come again by themselves.
+// replaceable lists the keys of home that are recreated without help.
 var replaceable = []string{keys.Instances, keys.About, keys.Departed, keys.Sealed, keys.Audit, keys.AuditLinks, keys.Added}
 
-// typesOf are the types of the keys of a partition, or of conn.Home, that removeWrong
-// looks at, by their names.
+// typesOf returns the types of the keys that removeWrong checks, by name. The keys are of a
+// partition or of conn.Home.
 func (s *Store) typesOf(ctx context.Context, partition int) (map[string]string, error) {
 	want := map[string]string{}
 	if partition == conn.Home {
@@ -275,8 +277,8 @@ func (s *Store) typesOf(ctx context.Context, partition int) (map[string]string, 
 	return want, nil
 }
 
-// removeWrong removes the keys of a partition, or of conn.Home, that are of another
-// type, and reports whether there were any.
+// removeWrong removes the keys of a partition, or of conn.Home, that have the wrong type. It
+// reports whether there were any.
 func (s *Store) removeWrong(ctx context.Context, partition int) bool {
 	want, err := s.typesOf(ctx, partition)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// Take leases ready deliveries of pull lanes. In one round trip it asks for an equal
-// share of each partition that some of them lie in. Where there are more partitions
-// than deliveries are wanted, it asks the rest for what the first ones did not have.
+// Take leases ready deliveries of pull lanes. In one round trip it asks for an equal share from
+// each partition of these lanes. If there are more partitions than wanted deliveries, it then asks
+// the other partitions for the deliveries that the first ones lacked.
 func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken dispatcher.Taken, err error) {
 	lanes := map[int][]any{}
 	var in []int
@@ -43,7 +43,7 @@ func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken d
 		}
 		err = partitions.Join(errs...)
 	}
-	for _, n := range in { // they were not asked
+	for _, n := range in { // these partitions were not asked
 		for _, lane := range lanes[n] {
 			taken.More = append(taken.More, dispatcher.Lane(lane.(string)))
 		}
@@ -54,7 +54,7 @@ func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken d
 	return taken, nil
 }
 
-// readTaken reads what was taken in one partition.
+// readTaken reads the deliveries that consumers took in one partition.
 func (s *Store) readTaken(r *conn.Call, taken *dispatcher.Taken) error {
 	if r.Err == nil && len(r.Values) == 1 {
 		return dispatcher.ErrFenced
@@ -87,24 +87,24 @@ func (s *Store) readTaken(r *conn.Call, taken *dispatcher.Taken) error {
 	return a.Err
 }
 
-// adoptBatch bounds one call of the script, as claimBatch does: it reads as many
-// records.
+// adoptBatch is the most leases in one call of the script. It equals claimBatch because both calls
+// read the same number of records.
 const adoptBatch = 64
 
-// The codes that adopt answers for a lease.
+// Codes that adopt returns for a lease.
 const (
-	adoptLater = '0' // its answer was full
+	adoptLater = '0' // the reply was full, so the caller retries
 	adoptDone  = '1'
 	adoptLate  = '2'
 )
 
-// Adopt gives leases that end by themselves up to instance by, which holds them then
-// as if it had claimed them.
+// Adopt assigns leases that time out to instance by. The instance then has them as if it had
+// claimed them.
 func (s *Store) Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) []dispatcher.Adopted {
 	return s.adopt(ctx, by, leases, 0)
 }
 
-// Extend has leases that end by themselves last so long from now on.
+// Extend sets the timeout of leases that end by themselves. The timeout counts from now.
 func (s *Store) Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) []dispatcher.Adopted {
 	return s.adopt(ctx, by, leases, max(conn.MillisUp(lasts), 1))
 }
@@ -136,8 +136,8 @@ func (s *Store) adopt(ctx context.Context, by string, leases []dispatcher.TakenL
 	return out
 }
 
-// adoptCalls are the calls for some of the leases, and which of them each is for. A
-// lease that is named twice is so in order.
+// adoptCalls returns the calls for some of the leases, and the leases that each call is for. If a
+// lease is named twice, its order is kept.
 func (s *Store) adoptCalls(leases []dispatcher.TakenLease, todo []int, lasts int64) (calls []conn.Call, shares [][]int) {
 	lists := map[int][]int{}
 	var in []int
@@ -167,8 +167,8 @@ func (s *Store) adoptCalls(leases []dispatcher.TakenLease, todo []int, lasts int
 	return calls, shares
 }
 
-// readAdoptions reads the answer of one call, and answers which leases it left out,
-// since it was full.
+// readAdoptions reads the reply of one call. It returns the leases that are not in the reply
+// because it was full.
 func (s *Store) readAdoptions(r *conn.Call, leases []dispatcher.TakenLease, share []int, out []dispatcher.Adopted) (later []int, err error) {
 	if r.Err == nil && len(r.Values) == 1 {
 		return nil, dispatcher.ErrFenced

@@ -18,24 +18,23 @@ import (
 // trimBatch bounds one call of the script.
 const trimBatch = 64
 
-// logBytes is how much memory :attempts has in the whole project unless Keep says
-// otherwise: evidence of some 700,000 attempts where receivers always answer the
-// same. leastLog is what each partition has at least.
+// logBytes is the default memory of :attempts in the whole project. It holds some 700,000 attempts
+// if receivers always return the same reply. leastLog is the minimum for each partition.
 const (
 	logBytes = 64 << 20
 	leastLog = 1 << 20
 )
 
-// backlogBytes is how much is kept in the whole project since it is not archived,
-// unless Keep says otherwise: some 140,000 deliveries with 1 KiB. It is never more than
-// a part of the memory that there is.
+// backlogBytes is the default memory, in the whole project, for deliveries that are not archived
+// yet. That is some 140,000 deliveries of 1 KiB. The limit is never more than 1/backlogPart of the
+// memory that there is.
 const (
 	backlogBytes = 256 << 20
 	backlogPart  = 4
-	memoryFor    = time.Minute // how long a limit counts that was read
+	memoryFor    = time.Minute // how long the limit read from Redis is cached
 )
 
-// Trim forgets at most one batch in each partition that where means.
+// Trim removes at most one batch from each partition that the parameter where selects.
 func (s *Store) Trim(ctx context.Context, by string, keep dispatcher.Keep, where dispatcher.TrimWhere) (dispatcher.Trimmed, error) {
 	if where == dispatcher.TrimFull {
 		return s.makeRoom(ctx, by, keep)
@@ -45,7 +44,7 @@ func (s *Store) Trim(ctx context.Context, by string, keep dispatcher.Keep, where
 	return t, err
 }
 
-// makeRoom forgets the oldest finished work where there is no memory.
+// makeRoom removes the oldest finished deliveries when memory is full.
 func (s *Store) makeRoom(ctx context.Context, by string, keep dispatcher.Keep) (dispatcher.Trimmed, error) {
 	in := s.partitions.ToEmpty(s.nodes > 1)
 	t, _, err := s.TrimIn(ctx, by, in, keep, true)
@@ -55,7 +54,7 @@ func (s *Store) makeRoom(ctx context.Context, by string, keep dispatcher.Keep) (
 	return t, err
 }
 
-// TrimIn trims some partitions, and answers which of them have more to forget.
+// TrimIn trims some partitions. It returns the partitions that have more to remove.
 func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (t dispatcher.Trimmed, more []int, err error) {
 	t.Asked = len(in)
 	calls := make([]conn.Call, len(in))
@@ -87,7 +86,7 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 				t.Looked = append(t.Looked, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.Text()), Version: stay.Number()})
 			}
 			if r.Number() == 1 {
-				s.observeDeaths(h) // a lane was placed anew, since another clock had told its time
+				s.observeDeaths(h) // a lane was placed again, because its time came from another clock
 			}
 		}
 		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
@@ -95,13 +94,14 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 	return t, more, partitions.Join(errs...)
 }
 
-// shareOfLog is one partition's part of the memory for :attempts.
+// shareOfLog returns one partition's part of the memory for :attempts.
 func (s *Store) shareOfLog(bytes int) int {
 	all := cmp.Or(bytes, logBytes)
 	return max(all/len(s.tags), min(all, leastLog))
 }
 
-// shareOfBacklog is one partition's part of what may wait to be archived.
+// shareOfBacklog returns one partition's part of the memory for deliveries that wait to be
+// archived.
 func (s *Store) shareOfBacklog(ctx context.Context, bytes int64) int64 {
 	all := cmp.Or(bytes, backlogBytes)
 	if limit := s.memory.limit(ctx, s.conn); limit > 0 {
@@ -110,11 +110,11 @@ func (s *Store) shareOfBacklog(ctx context.Context, bytes int64) int64 {
 	return max(all/int64(len(s.tags)), 1)
 }
 
-// memory is how much of it a node may use.
+// memory caches how much memory a node may use.
 type memory struct {
-	mu    sync.Mutex // guards what follows
-	most  int64      // 0: any amount, or it is not known
-	until time.Time  // it counts until then
+	mu    sync.Mutex // guards the fields below
+	most  int64      // 0: no limit, or the limit is not known
+	until time.Time  // when the cached limit expires
 }
 
 func (m *memory) limit(ctx context.Context, c *conn.Client) int64 {
@@ -133,8 +133,8 @@ func (m *memory) limit(ctx context.Context, c *conn.Client) int64 {
 	return m.most
 }
 
-// share is one partition's part of a limit for the project.
+// share returns one partition's part of a limit for the project.
 func (s *Store) share(limit int) int { return partitions.Share(limit, len(s.tags)) }
 
-// TrimFrom has the trims by age begin at this partition.
+// TrimFrom sets the partition at which trims by age begin.
 func (s *Store) TrimFrom(partition int) { s.partitions.TrimFrom(partition) }

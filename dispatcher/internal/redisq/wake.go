@@ -17,23 +17,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// A subscription that was quiet for pingEvery gets a ping and has pongWithin to
-// answer. The 3 s of go-redis would be a third of all the commands of an idle
-// instance, and go-redis ignores a missing answer.
+// A subscription that was quiet for pingEvery gets a ping. It must reply within pongWithin. The
+// health check of go-redis runs every 3 s, so its pings would be a third of all commands of an idle
+// instance. It also ignores a missing reply.
 const (
 	pingEvery  = 30 * time.Second
 	pongWithin = 5 * time.Second
 )
 
-// errSilent ends a subscription whose other end does not answer.
+// errSilent ends a subscription if the other end does not reply.
 var errSilent = errors.New("the subscription does not answer")
 
-// Polls reports that Watch must not be called.
+// Polls reports whether the store must be polled because Watch must not be called.
 func (s *Store) Polls() bool { return s.polls }
 
-// findPubSub finds out whether pub/sub may be used. A proxy may not know it,
-// and a user may lack the right. A script would be refused at its PUBLISH,
-// after its writes. So this must be known before.
+// findPubSub checks whether pub/sub may be used. A proxy may not support it, and a user may lack
+// the permission. The check comes first, because Redis would reject a script at its PUBLISH, after
+// its writes.
 func (s *Store) findPubSub(ctx context.Context) error {
 	if s.polls {
 		return nil
@@ -59,23 +59,22 @@ func (s *Store) findPubSub(ctx context.Context) error {
 	}
 }
 
-// noHint is published only to find out whether publishing is allowed. It
-// belongs to no project.
+// noHint is published only to check whether publishing is allowed. It belongs to no project.
 const noHint = ""
 
-// Watch takes in the hints of other instances, and tells the subscriber what
-// became of endpoints. It also tells where something may have been missed: when it
-// begins, and when another node may have taken over.
+// Watch records the hints of other instances and reports changes of endpoints to the subscriber. It
+// calls to.OnGap when messages may have been missed. That is the case at the start, and after a
+// possible takeover by another node.
 func (s *Store) Watch(ctx context.Context, by string, to dispatcher.Subscriber) error {
 	return s.WatchHints(ctx, by, to, s.partitions.Heard)
 }
 
-// WatchHints is Watch, but hands the hints on instead of taking them in. It listens
-// on one connection to both channels, and returns when that ends.
+// WatchHints works like Watch, but passes the hints to onHint instead of recording them. It listens
+// to both channels on one connection, and returns when the connection ends.
 func (s *Store) WatchHints(ctx context.Context, by string, to dispatcher.Subscriber, onHint func(partitions.Hint)) error {
 	wake, endpoints := s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel
 	sub := s.conn.Redis().Subscribe(ctx, wake, endpoints)
-	end := func() { _ = sub.Close() } // its connection is gone in any case
+	end := func() { _ = sub.Close() } // the connection is closed in any case
 	defer end()
 	defer context.AfterFunc(ctx, end)() // the wait for messages takes no context
 	if to.OnGap == nil {
@@ -103,7 +102,7 @@ func (s *Store) WatchHints(ctx context.Context, by string, to dispatcher.Subscri
 			asked = false
 		}
 		if ctx.Err() != nil {
-			return nil // it ended during the ping
+			return nil // ctx ended during the ping
 		}
 		if err != nil {
 			return conn.Failed("watch", err)
@@ -124,8 +123,8 @@ func (s *Store) WatchHints(ctx context.Context, by string, to dispatcher.Subscri
 	}
 }
 
-// takeoverEvery is the shortest time between two reports of a takeover: many
-// calls notice the same one.
+// takeoverEvery is the shortest time between two reports of a takeover. It is needed because many
+// calls notice the same takeover.
 const takeoverEvery = time.Second
 
 // watchTakeovers reports each takeover until ctx ends.
@@ -161,7 +160,8 @@ func (s *Store) heardHint(text, by string, onHint func(partitions.Hint), onTakea
 	}
 }
 
-// heardEndpoint reports whether the change is of no endpoint.
+// heardEndpoint passes a change to the subscriber. It reports whether the change concerns no
+// endpoint.
 func (s *Store) heardEndpoint(text string, onEndpoint func(dispatcher.EndpointChange)) (stirs bool) {
 	text, ours := s.conn.Ours(text)
 	if !ours {
@@ -177,7 +177,7 @@ func (s *Store) heardEndpoint(text string, onEndpoint func(dispatcher.EndpointCh
 	return change.ID == noEndpoint
 }
 
-// takeable stands before the lanes of a hint that tells what may be taken.
+// takeable separates the lanes in a hint that lists lanes with deliveries to take.
 const takeable = " q "
 
 func lanesIn(text string) (lanes []dispatcher.Lane) {
@@ -187,8 +187,8 @@ func lanesIn(text string) (lanes []dispatcher.Lane) {
 	return lanes
 }
 
-// parseHint reads a published hint after the project's id: partition, now, due,
-// weight, and the instance that called the script.
+// parseHint parses a published hint after the project's id. The hint has the partition, the fields
+// now, due and weight, and the instance that called the script.
 func parseHint(text string) (h partitions.Hint, by string, err error) {
 	var now, due int64
 	if _, err = fmt.Sscanf(text, "%d %d %d %d %s", &h.Partition, &now, &due, &h.Weight, &by); err != nil {
@@ -198,9 +198,8 @@ func parseHint(text string) (h partitions.Hint, by string, err error) {
 	return h, by, nil
 }
 
-// parseChange reads a published change of an endpoint after the project's id.
-// It has the version (0 for a deleted one), the id, and the tenant, which may
-// be empty.
+// parseChange parses a published change of an endpoint after the project's id. It has the version
+// (0 for a deleted endpoint), the id, and the tenant, which may be empty.
 func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 	version, rest, ok := strings.Cut(text, " ")
 	c.ID, c.Tenant, _ = strings.Cut(rest, " ")
@@ -211,7 +210,7 @@ func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 	return c, nil
 }
 
-// ReadHints reads the hints of partitions by plain commands.
+// ReadHints returns the hints of partitions. It reads them by plain commands.
 func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, error) {
 	heads := make([][3]*redis.ZSliceCmd, len(in))
 	calls := make([]conn.Call, len(in))
@@ -231,7 +230,7 @@ func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, err
 		}
 		h := partitions.Hint{Partition: e.Partition, Now: e.Now, Sent: e.Sent, Weight: -1}
 		if head := heads[i][0].Val(); len(head) > 0 {
-			h.Weight = int(max(0, min(head[0].Score/keys.Turn, keys.MostWeight))) // also while every lane is held; a claim finds that out
+			h.Weight = int(max(0, min(head[0].Score/keys.Turn, keys.MostWeight))) // also if every lane is paused; a claim notices that
 		}
 		for _, times := range heads[i][1:] {
 			if head := times.Val(); len(head) > 0 && head[0].Score <= conn.LatestMillis {
@@ -245,20 +244,20 @@ func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, err
 	return hints, partitions.Join(errs...)
 }
 
-// Notify has e called from now on.
+// Notify sets the events that the store calls from now on.
 func (s *Store) Notify(e dispatcher.Events) {
 	s.events = e.Whole()
 	s.partitions.Notify(s.events)
 	s.conn.OnLoss(s.events.Emptied)
 }
 
-// Now is what time it is by Redis' clock, as far as answers told.
+// Now returns the time by the clock of Redis, estimated from the replies so far.
 func (s *Store) Now() time.Time { return s.partitions.Now() }
 
-// Nodes is the number of masters.
+// Nodes returns the number of masters.
 func (s *Store) Nodes() int { return s.nodes }
 
-// observe takes in what a script answered with.
+// observe records the hint that a script returned.
 func (s *Store) observe(h partitions.Hint) {
 	s.partitions.Answered(h)
 	if s.answered != nil {
@@ -266,7 +265,8 @@ func (s *Store) observe(h partitions.Hint) {
 	}
 }
 
-// observeDeaths is observe where the caller is not told what died.
+// observeDeaths records a hint, and reports its dead deliveries to the events. It is for calls that
+// do not return them.
 func (s *Store) observeDeaths(h partitions.Hint) {
 	s.observe(h)
 	if len(h.Dead) > 0 {
@@ -274,7 +274,7 @@ func (s *Store) observeDeaths(h partitions.Hint) {
 	}
 }
 
-// observeEnds notes that deliveries ended in a partition, which is to be trimmed then.
+// observeEnds records that deliveries ended in a partition, so that the partition is trimmed.
 func (s *Store) observeEnds(partition, deliveries int) {
 	if deliveries > 0 {
 		s.partitions.Ended(partition)
@@ -282,7 +282,7 @@ func (s *Store) observeEnds(partition, deliveries int) {
 	}
 }
 
-// observeBreakers tells of the breakers that a call opened and closed, and since when
+// observeBreakers reports the breakers that a call opened and closed, and the time since which
 // their lanes fail.
 func (s *Store) observeBreakers(h partitions.Hint, failing map[dispatcher.Lane]time.Time) {
 	for _, o := range h.Opened {
@@ -293,7 +293,7 @@ func (s *Store) observeBreakers(h partitions.Hint, failing map[dispatcher.Lane]t
 	}
 }
 
-// Look reads the hints of all partitions, or of those of which an answer was lost.
+// Look reads the hints of all partitions, or only of the partitions whose last reply was lost.
 func (s *Store) Look(ctx context.Context, all bool) (wait time.Duration, err error) {
 	list, wait := s.partitions.Unseen()
 	if all {
@@ -310,8 +310,8 @@ func (s *Store) Look(ctx context.Context, all bool) (wait time.Duration, err err
 	return 0, err
 }
 
-// Cost is what Look and HeldLanes take: a partition costs three commands to look
-// at, and the time one more.
+// Cost returns the number of commands of Look and of HeldLanes. Look takes three commands for each
+// partition and one for the time.
 func (s *Store) Cost() (look, held int) { return 3*len(s.tags) + 1, len(s.tags) }
 
 // ReadClock reads the clock of one partition.

@@ -12,28 +12,29 @@ import (
 // connections that are idle for half a minute.
 const Alive = 15 * time.Second
 
-// follower is one that follows.
+// follower is a caller that follows the log.
 type follower struct {
 	filter dispatcher.LogFilter
 	show   func([]dispatcher.LogEvent) error
-	pos    dispatcher.LogPosition // behind the last line that it got
+	pos    dispatcher.LogPosition // after the last line that it got
 
 	joined  chan struct{} // closed when at and from are set, or err
 	err     error
-	from    dispatcher.LogPosition // behind which its stretches begin
+	from    dispatcher.LogPosition // its stretches begin after it
 	dropped chan struct{}          // closed when it is too far behind
 
-	told time.Time // when it was last shown something
+	told time.Time // time of its last event
 	more bool      // there was more to read
 
-	at *stretch // the last that it was shown; nil: it is dropped; Hub.mu guards it
+	at *stretch // its last stretch; nil: it is dropped; Hub.mu guards it
 }
 
-// FollowLog shows the lines of the log that match from now on, or behind a position, or
-// since a time; the position goes first. It shows an event without anything at the
-// beginning, and each time that nothing came for Alive. It returns nil when ctx ends,
-// an error of show as it is, dispatcher.ErrBehind where show is too slow, and
-// dispatcher.ErrStopping at the end of Run.
+// FollowLog calls show for the lines of the log that match: new lines only, or the lines after
+// a position, or from a time. If a position is given, the time is ignored. It shows a
+// heartbeat at the start, and each time that nothing came for Alive.
+//
+// It returns nil when ctx ends, and an error of show unchanged. It returns
+// dispatcher.ErrBehind if show is too slow, and dispatcher.ErrStopping at the end of Run.
 func (h *Hub) FollowLog(ctx context.Context, filter dispatcher.LogFilter, behind string, show func([]dispatcher.LogEvent) error) error {
 	f := &follower{filter: filter, show: show, joined: make(chan struct{}), dropped: make(chan struct{})}
 	old := true
@@ -70,7 +71,8 @@ func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
 		return err
 	}
 	if old {
-		// Lines logged since then are behind its own position, and before the first stretch.
+		// Lines that were logged meanwhile are after its own position, and before the first
+		// stretch.
 		if err := h.catchUp(ctx, f, true); err != nil {
 			return err
 		}
@@ -111,8 +113,8 @@ func (h *Hub) leave(f *follower) {
 	}
 }
 
-// catchUp reads the log for one follower, to its end. One that has
-// begun waits while the store, or a part of it, can't be read.
+// catchUp reads the log for one follower, to its end. If the follower has begun, it waits
+// while the store, or a part of it, can't be read.
 func (h *Hub) catchUp(ctx context.Context, f *follower, begun bool) error {
 	joined := begun
 	for failures, more := 0, true; more; begun = true {
@@ -163,8 +165,8 @@ func (h *Hub) turn(ctx context.Context, f *follower, begun bool) error {
 	}
 }
 
-// readOld reads once for a follower and shows it that. shown is the error of its
-// show, err the error of the log.
+// readOld reads once for a follower and shows it the lines. shown is the error of show, and
+// err the error of the log.
 func (h *Hub) readOld(ctx context.Context, f *follower, begun bool) (shown, err error) {
 	within, stop := outage.Within(ctx)
 	defer stop()
@@ -177,7 +179,7 @@ func (h *Hub) readOld(ctx context.Context, f *follower, begun bool) (shown, err 
 	return f.advance(&stretch{lines: step.Lines, gap: step.Gap, after: after}, !begun), err
 }
 
-// isLost reports whether an error is of the whole log, and not of parts of it.
+// isLost reports whether an error affects the whole log, not only parts of it.
 func isLost(err error) bool {
 	failed, rest := outage.Split(err)
 	return rest != nil || failed != nil && failed.Failed >= failed.Of
@@ -220,9 +222,9 @@ func (h *Hub) live(ctx context.Context, f *follower) error {
 	}
 }
 
-// take moves a follower on to the next stretch, and copies that: the position behind
-// the newest moves on. nil: there is none until grown is closed. ok is false where the
-// follower was dropped.
+// take moves a follower to the next stretch and returns a copy of it, because the position
+// behind the newest stretch still moves. It returns nil if there is none until grown is
+// closed. ok is false if the follower was dropped.
 func (h *Hub) take(f *follower) (next *stretch, grown chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,8 +238,7 @@ func (h *Hub) take(f *follower) (next *stretch, grown chan struct{}, ok bool) {
 	return &stretch{lines: f.at.lines, gap: f.at.gap, after: f.at.after}, nil, true
 }
 
-// reach moves the position of a follower on that has seen all stretches, though nothing
-// came.
+// reach moves the position of a follower that has all stretches, even without new lines.
 func (h *Hub) reach(f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -246,8 +247,8 @@ func (h *Hub) reach(f *follower) {
 	}
 }
 
-// advance shows a follower a stretch of the log. With always it shows something also
-// where nothing matches.
+// advance shows a follower a stretch of the log. If always is set, it shows an event even if
+// nothing matches.
 func (f *follower) advance(p *stretch, always bool) error {
 	if len(f.pos.Marks) != len(p.after.Marks) {
 		f.pos = f.pos.Divided(len(p.after.Marks))

@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	// readEvery is how often the log is read while it does not grow faster than it is
-	// read. A person who watches does not mind a second.
+	// readEvery is the poll interval of the log while it does not grow faster than it is read.
+	// For a person who watches, a second is fast enough.
 	readEvery = time.Second
 
-	// mostBehind bounds the memory of lines that were not shown to all followers yet. It is
+	// mostBehind limits the memory of lines that were not shown to all followers yet. It is
 	// enough for the attempts of an instance in several seconds.
 	mostBehind = 8 << 20
-	lineBytes  = 400 // of a line, besides its texts
+	lineBytes  = 400 // of a line, without its texts
 )
 
-// stage is the name of this reading in the log of the process.
+// stage is the name of this query in the log of the process.
 const stage = "tail"
 
-// Source is the log, as a Hub reads it.
+// Source is the log that a Hub reads.
 type Source interface {
-	// LogEnd is the position behind all that was logged.
+	// LogEnd returns the position after all logged lines.
 	LogEnd(ctx context.Context) (dispatcher.LogPosition, error)
-	// LogSince is the position from which on nothing is missing that ended at a time
-	// or later.
+	// LogSince returns a position before all attempts that ended at a time or later.
 	LogSince(at time.Time) dispatcher.LogPosition
-	// LogAt reads the text of a position; dispatcher.ErrCursor where it is none here.
+	// LogAt parses the text of a position. It returns dispatcher.ErrCursor if it is no
+	// position of this log.
 	LogAt(text string) (dispatcher.LogPosition, error)
-	// FollowLog reads some wanted lines behind a position, and moves the position on. It may
-	// return lines also beside an error.
+	// FollowLog reads some wanted lines after a position, and moves the position. It may
+	// return both lines and an error.
 	FollowLog(ctx context.Context, at *dispatcher.LogPosition, wanted func(*dispatcher.Logged) bool) (dispatcher.LogStep, error)
 }
 
@@ -60,11 +60,11 @@ type Hub struct {
 	joining   []*follower
 }
 
-// readersAtOnce is how many followers read old lines at the same time, a MiB or two each:
-// all followers of an instance that is gone come back together.
+// readersAtOnce is the number of followers that read old lines concurrently, with a MiB or two
+// each. All followers of a dead instance come to the others together.
 const readersAtOnce = 8
 
-// New makes a Hub. Run reads for it.
+// New returns a Hub. Run reads for it.
 func New(log Source, to *slog.Logger) *Hub {
 	return &Hub{
 		log: log, down: outage.New(to, "store lost for the log of attempts", "store back for the log of attempts"),
@@ -73,8 +73,8 @@ func New(log Source, to *slog.Logger) *Hub {
 	}
 }
 
-// stretch has the lines of one read. Each knows the next one, and none the one before, so
-// that a stretch is freed after all followers have shown it.
+// stretch has the lines of one read. Each points to the next one, not to the one before. So a
+// stretch is freed after all followers have shown it.
 type stretch struct {
 	lines []dispatcher.Logged
 	gap   time.Time
@@ -82,10 +82,10 @@ type stretch struct {
 	next  *stretch      // nil until grown is closed
 	grown chan struct{} // closed when there is a next one
 
-	after dispatcher.LogPosition // behind it; Hub.mu guards it in the newest stretch, where it moves on while nothing comes
+	after dispatcher.LogPosition // position after it; in the newest stretch, Hub.mu guards it, and it moves even without new lines
 }
 
-// Run reads the log while anybody follows it, until ctx ends. It comes once.
+// Run reads the log while there are followers, until ctx ends. It is called once.
 func (h *Hub) Run(ctx context.Context) error {
 	defer close(h.stopped)
 	for {
@@ -98,7 +98,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// watch reads as long as there are followers.
+// watch reads while there are followers.
 func (h *Hub) watch(ctx context.Context) {
 	var at dispatcher.LogPosition
 	tick := time.NewTimer(0)
@@ -124,14 +124,14 @@ func (h *Hub) watch(ctx context.Context) {
 		tick.Reset(readEvery)
 		select {
 		case <-ctx.Done():
-		case <-h.wake: // it is let in above, and waits for the next stretch as all others
+		case <-h.wake: // it is admitted above, and waits for the next stretch like the others
 		case <-tick.C:
 			due = true
 		}
 	}
 }
 
-// asked reports whether anybody wants to join.
+// asked reports whether a follower is joining.
 func (h *Hub) asked() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,7 +144,7 @@ func (h *Hub) end(ctx context.Context) (dispatcher.LogPosition, error) {
 	return h.log.LogEnd(ctx)
 }
 
-// refuse returns to all joining followers that the log can't be read.
+// refuse returns an error to all joining followers, because the log can't be read.
 func (h *Hub) refuse(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,8 +155,8 @@ func (h *Hub) refuse(err error) {
 	h.joining = nil
 }
 
-// admit lets all join that want to. They see the lines after this position. It
-// reports whether there are followers.
+// admit adds all joining followers. They get the lines after this position. It reports whether
+// there are followers.
 func (h *Hub) admit(at dispatcher.LogPosition) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,14 +188,14 @@ func (h *Hub) read(ctx context.Context, at *dispatcher.LogPosition) (more bool) 
 	return step.More
 }
 
-// wanted says which lines anybody wants to see; nil: all.
+// wanted returns a filter for the lines that any follower wants; nil: all.
 func (h *Hub) wanted() func(*dispatcher.Logged) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	filters := make([]*dispatcher.LogFilter, 0, len(h.followers))
 	for f := range h.followers {
 		if len(f.filter.Lanes)+len(f.filter.Messages)+len(f.filter.Happenings)+len(f.filter.Statuses)+len(f.filter.Jobs) == 0 {
-			return nil // there is one that wants all, as mostly
+			return nil // one wants all, which is common
 		}
 		filters = append(filters, &f.filter)
 	}
@@ -225,7 +225,7 @@ func (h *Hub) handOn(step *dispatcher.LogStep, at *dispatcher.LogPosition) {
 	last.next, h.newest = p, p
 	close(last.grown)
 	for f := range h.followers {
-		if last.total-f.at.total > mostBehind { // the stretch that just came is no reproach
+		if last.total-f.at.total > mostBehind { // the newest stretch does not count
 			f.at = nil
 			close(f.dropped)
 			delete(h.followers, f)

@@ -16,17 +16,18 @@ type leaseText struct {
 	token   string
 }
 
-// checkDigits is how many digits of the check are in the text: enough to detect a mistake. It
-// keeps no secret.
+// checkDigits is the number of digits of the check in the text: enough to detect a mistake. It
+// is not a secret.
 const checkDigits = 10
 
-// text names the lease of a delivery, for its owner only.
+// text returns the name of a delivery's lease, for its owner only.
 func (l leaseText) text(id dispatcher.DeliveryID, owner string) string {
 	plain := strconv.Itoa(l.attempt) + "." + l.token
 	return plain + "." + check(plain, id, owner)
 }
 
-// parseLease reads the text; false: it names no lease of this delivery and owner.
+// parseLease parses the text. It returns false if it names no lease of this delivery and
+// owner.
 func parseLease(text string, id dispatcher.DeliveryID, owner string) (l leaseText, ok bool) {
 	number, rest, _ := strings.Cut(text, ".")
 	token, sum, _ := strings.Cut(rest, ".")

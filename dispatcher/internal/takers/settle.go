@@ -13,12 +13,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// settleWithin is how long a caller waits until its outcomes are recorded. After that they
-// may be recorded still.
+// settleWithin is the timeout of a caller's request. After it, the outcomes may still be
+// recorded.
 const settleWithin = 10 * time.Second
 
-// readsAtOnce is how many messages one SettleTaken reads at the same time, for the statuses
-// of deliveries.
+// readsAtOnce is the number of messages that one SettleTaken reads concurrently, for the
+// statuses of deliveries.
 const readsAtOnce = 4
 
 // settling is one call of SettleTaken.
@@ -28,11 +28,11 @@ type settling struct {
 	list   []dispatcher.TakerOutcome
 	leases []leaseText
 	told   []dispatcher.Told
-	unread []int // those whose status has to be read
+	unread []int // indexes of deliveries whose status must be read
 }
 
-// SettleTaken records the owner's outcomes of deliveries of a lane, in order. An error says
-// that some may not be recorded. They may be given again with their leases.
+// SettleTaken records the owner's outcomes of deliveries of a lane, in order. If it returns an
+// error, some may not be recorded. The caller may repeat them with their leases.
 func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
@@ -103,7 +103,7 @@ func (s *settling) taken(some []int) []dispatcher.TakenLease {
 	return leases
 }
 
-// extend has some leases last longer.
+// extend extends some leases.
 func (s *settling) extend(ctx context.Context, some []int, lasts time.Duration) error {
 	call, err := s.t.engine.BeginRegain(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func (s *settling) extend(ctx context.Context, some []int, lasts time.Duration) 
 	return nil
 }
 
-// refused notes that a lease has ended, or is another's. Where the caller named none and the store knows none, only a
-// delivery that ended was late.
+// refused records that a lease has ended, or belongs to another caller. If the caller named no
+// lease and the store has none, it is late only if the delivery has ended.
 func (s *settling) refused(i int, a dispatcher.Adopted) bool {
 	if errors.Is(a.Err, dispatcher.ErrNotTaken) {
 		if s.list[i].Lease != "" || a.Attempt > 0 {
@@ -139,8 +139,8 @@ type recorded struct {
 	is dispatcher.Settled
 }
 
-// finish settles some deliveries. This instance takes their leases over first, so that it
-// settles them as those that it attempted.
+// finish settles some deliveries. This instance first takes over their leases, so that it
+// settles them like its own attempts.
 func (s *settling) finish(ctx context.Context, some []int) error {
 	if len(some) == 0 {
 		return nil
@@ -149,7 +149,7 @@ func (s *settling) finish(ctx context.Context, some []int) error {
 	if len(adopted) == 0 && err != nil {
 		return fmt.Errorf("settle: %w", err)
 	}
-	answers := make(chan recorded, len(some)) // so that none who answers waits
+	answers := make(chan recorded, len(some)) // so that no sender waits
 	verdicts := make(map[int]dispatcher.Verdict, len(some))
 	for k, i := range some {
 		a, h := adopted[k], s.list[i].Handled
@@ -192,7 +192,7 @@ func (s *settling) note(r recorded, verdict dispatcher.Verdict) {
 		told.Status = dispatcher.StatusDelivered
 	case dispatcher.SettledBefore:
 		told.Status = dispatcher.StatusDead
-	case dispatcher.SettledEnd: // it was cancelled, say
+	case dispatcher.SettledEnd: // for example, it was cancelled
 		s.unread = append(s.unread, r.i)
 	default:
 		told.Result = dispatcher.TakerLate
@@ -211,7 +211,7 @@ func statusAfter(v dispatcher.Verdict) dispatcher.Status {
 	}
 }
 
-// read reads the statuses of deliveries that do not follow from their outcomes.
+// read queries the statuses of deliveries that do not follow from their outcomes.
 func (s *settling) read(ctx context.Context) error {
 	var reading errgroup.Group
 	reading.SetLimit(readsAtOnce)
@@ -227,12 +227,12 @@ func (s *settling) read(ctx context.Context) error {
 				told.Result, told.Status = dispatcher.TakerLate, view.Deliveries[at].Status
 			case at >= 0:
 				told.Status = view.Deliveries[at].Status
-			case err == nil || errors.Is(err, dispatcher.ErrNotFound) || errors.As(err, &lost): // the lost data may be another lane's
-				if told.Result != dispatcher.TakerOK { // else it was settled, and forgotten since
+			case err == nil || errors.Is(err, dispatcher.ErrNotFound) || errors.As(err, &lost): // the lost data may belong to another lane
+				if told.Result != dispatcher.TakerOK { // otherwise it was settled, and deleted after that
 					told.Result = dispatcher.TakerUnknown
 				}
 			default:
-				return fmt.Errorf("read what was settled: %w", err)
+				return fmt.Errorf("read the settled deliveries: %w", err)
 			}
 			return nil
 		})
@@ -240,8 +240,8 @@ func (s *settling) read(ctx context.Context) error {
 	return reading.Wait()
 }
 
-// storeError returns the error of a call that the store did not answer; nil: it did, whatever
-// it returned for each lease.
+// storeError returns the error of a call without a reply from the store. It returns nil after
+// a reply, whatever the result of each lease is.
 func storeError(adopted []dispatcher.Adopted) error {
 	for _, a := range adopted {
 		if a.Err != nil && !errors.Is(a.Err, dispatcher.ErrNotTaken) && !errors.Is(a.Err, dispatcher.ErrNotYours) {

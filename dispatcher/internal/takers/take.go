@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Bounds of one answer: records that the store answers at once, and bodies that a caller
-// gets, or one.
+// Limits of one response: the records in one reply of the store, and the bytes of bodies for a
+// caller. One body is always returned.
 const (
 	recordBytes = 1 << 20
 	bodyBytes   = 4 << 20
@@ -21,12 +21,12 @@ const (
 // out and there are more.
 const takeAgain = 50 * time.Millisecond
 
-// lateWait is how long a caller may wait that comes while this instance stops. A caller
-// that repeats its call at once makes one call per second, and delays no stop.
+// lateWait is the wait of a caller that comes while this instance stops. A caller that repeats
+// its call at once makes one call per second, and delays no stop.
 const lateWait = time.Second
 
-// Take leases some deliveries to a caller, and waits for one if there is none. It answers
-// none after the wait, or when this instance stops. Where ctx ends, nothing is taken.
+// Take leases some deliveries to a caller, and waits for one if there is none. It returns none
+// after the wait, or when this instance stops. If ctx ends, nothing is taken.
 func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 	if a.Wait <= 0 {
 		given, more, err := t.take(ctx, a)
@@ -65,7 +65,7 @@ func (t *Takers) Take(ctx context.Context, a dispatcher.TakerAsk) ([]dispatcher.
 		case <-w.gone:
 			return nil, fmt.Errorf("take from %s: %w", a.Lane, dispatcher.ErrNoEndpoint)
 		case <-end.C:
-			last = true // something may have come in the end
+			last = true // a delivery may have come at the end
 		case <-stop:
 			return t.unlessGone(ctx, a.Lane, nil, nil)
 		case <-ctx.Done():
@@ -87,7 +87,7 @@ func (t *Takers) unlessGone(ctx context.Context, lane dispatcher.Lane, given []d
 	return given, err
 }
 
-// take asks once. more says that there is more to take at once.
+// take queries the store once. more reports that there are more deliveries now.
 func (t *Takers) take(ctx context.Context, a dispatcher.TakerAsk) (given []dispatcher.Given, more bool, err error) {
 	token := rand.Text()
 	call, err := t.engine.BeginLease(ctx)
@@ -105,7 +105,7 @@ func (t *Takers) take(ctx context.Context, a dispatcher.TakerAsk) (given []dispa
 	at := t.engine.Now()
 	for _, c := range fit {
 		h, err := t.engine.Headers(c, at)
-		if err != nil { // its endpoint changed since it was looked at
+		if err != nil { // its endpoint changed after it was checked
 			t.log.LogAttrs(ctx, slog.LevelWarn, "delivery not given out", slog.String("delivery_id", c.ID.String()), slog.Any("err", err))
 			rests := back(c)
 			rests.Pause, rests.Stalled = restFor, dispatcher.WhySealed
@@ -120,7 +120,7 @@ func (t *Takers) take(ctx context.Context, a dispatcher.TakerAsk) (given []dispa
 	return given, len(taken.More) > 0, nil
 }
 
-// restFor is how long the lane of a delivery pauses that can't be given out. Otherwise its
+// restFor is the pause of a lane after a delivery that can't be given out. Otherwise its
 // takers would get it again at once.
 const restFor = 5 * time.Second
 
@@ -128,7 +128,7 @@ func back(c dispatcher.Claimed) dispatcher.Settlement {
 	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due}
 }
 
-// GiveBack gives back deliveries that a caller did not get after all, without an attempt.
+// GiveBack gives back deliveries that a caller did not receive, without an attempt.
 func (t *Takers) GiveBack(given []dispatcher.Given) {
 	if len(given) == 0 {
 		return
@@ -165,8 +165,8 @@ func (t *Takers) refuse(ctx context.Context, outcomes []dispatcher.Settlement, t
 	}
 }
 
-// adopt has this instance hold leases that it or another one gave out. The error is of the
-// store, of any of them.
+// adopt takes over leases that this instance or another one gave out. It returns the store's
+// error for any of them.
 func (t *Takers) adopt(ctx context.Context, leases []dispatcher.TakenLease) (adopted []dispatcher.Adopted, err error) {
 	call, err := t.engine.BeginRegain(ctx)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package takers gives out the deliveries that are taken over HTTP: deliveries of queues,
+// Package takers gives out the deliveries that callers take over HTTP: deliveries of queues,
 // and of pull endpoints, which are never called.
 //
-// take.go leases deliveries for a caller, and lets it wait for some. It does not poll the
-// store meanwhile: the store publishes which lanes have deliveries, and each time one of the
-// waiting callers takes. settle.go records the outcomes of callers. lease.go is the text that
-// names a lease. Leases are bound to no instance: another instance may settle them.
+// take.go leases deliveries to a caller, and lets it wait for some. It does not poll the store
+// meanwhile. The store publishes which lanes have deliveries, and each time one of the waiting
+// callers takes. settle.go records the outcomes of callers. lease.go encodes the name of a
+// lease. Leases are bound to no instance, so another instance may settle them.
 package takers
 
 import (
@@ -46,7 +46,7 @@ type Engine interface {
 	Now() time.Time
 }
 
-// Takers serves the callers of an instance that take.
+// Takers serves the callers of an instance that take deliveries.
 type Takers struct {
 	store  Store
 	reads  Reads
@@ -54,14 +54,14 @@ type Takers struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex                    // guards the fields below
-	lines   map[dispatcher.Lane][]*waiter // in the order in which they came
+	lines   map[dispatcher.Lane][]*waiter // in order of arrival
 	stopped bool
 
 	stop chan struct{} // closed when no caller may wait any more
-	gaps wait.Signal   // something may have been missed
+	gaps wait.Signal   // an event may have been missed
 }
 
-// New makes Takers. OnTakeable has to be called for the events of the queue.
+// New returns Takers. OnTakeable must be called for the events of the queue.
 func New(store Store, reads Reads, engine Engine, log *slog.Logger) *Takers {
 	return &Takers{
 		store: store, reads: reads, engine: engine, log: log, lines: map[dispatcher.Lane][]*waiter{},
@@ -70,17 +70,16 @@ func New(store Store, reads Reads, engine Engine, log *slog.Logger) *Takers {
 }
 
 const (
-	// pollEvery is the time between two polls for all waiting callers, if the store has no
-	// pub/sub.
+	// pollEvery is the poll interval for all waiting callers, if the store has no pub/sub.
 	pollEvery = time.Second
 
-	// After a gap one caller of each lane takes, gapLanes lanes at a time with gapPause
-	// between them, because all instances do so when a node is back.
+	// After a gap one caller of each lane takes. There are gapLanes lanes at a time, with
+	// gapPause between them, because all instances do so when a node returns.
 	gapLanes = 16
 	gapPause = 20 * time.Millisecond
 )
 
-// Run works until ctx ends. From then on no caller waits.
+// Run works until ctx ends. After that no caller waits.
 func (t *Takers) Run(ctx context.Context) error {
 	defer t.end()
 	var poll <-chan time.Time
@@ -110,8 +109,8 @@ func (t *Takers) end() {
 	}
 }
 
-// OnTakeable has one caller ask for each of these lanes, which have something. AllLanes says
-// that something may have been missed: one caller of each lane asks.
+// OnTakeable wakes one caller for each of these lanes, because they have deliveries. AllLanes
+// means that an event may have been missed, and one caller of each lane queries the store.
 func (t *Takers) OnTakeable(lanes []dispatcher.Lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +135,7 @@ func (t *Takers) OnGone(lane dispatcher.Lane) {
 	}
 }
 
-// awaited are the lanes that callers wait for.
+// awaited returns the lanes with waiting callers.
 func (t *Takers) awaited() (lanes []dispatcher.Lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,7 +145,7 @@ func (t *Takers) awaited() (lanes []dispatcher.Lane) {
 	return lanes
 }
 
-// askAll has one caller of each lane ask.
+// askAll wakes one caller of each lane.
 func (t *Takers) askAll(ctx context.Context) {
 	for lanes := t.awaited(); len(lanes) > 0 && ctx.Err() == nil; {
 		n := min(gapLanes, len(lanes))
@@ -157,8 +156,8 @@ func (t *Takers) askAll(ctx context.Context) {
 	}
 }
 
-// look finds out for all that wait which lanes have something. An error is left to the
-// next look, and to the callers' own last one.
+// look polls the lanes of all waiting callers for deliveries. After an error, the next poll
+// and each caller's last query repeat it.
 func (t *Takers) look(ctx context.Context) {
 	for lanes := t.awaited(); len(lanes) > 0; {
 		n := min(dispatcher.TakeLanes, len(lanes))
@@ -173,16 +172,16 @@ func (t *Takers) look(ctx context.Context) {
 	}
 }
 
-// waiter is a caller that waits for something of a lane.
+// waiter is a caller that waits for a delivery of a lane.
 type waiter struct {
 	lane dispatcher.Lane
-	wake chan struct{} // 1 deep: it is its turn to ask
-	gone chan struct{} // closed once its endpoint was deleted
+	wake chan struct{} // capacity 1: it is its turn to query
+	gone chan struct{} // closed when its endpoint was deleted
 
 	ended bool // gone is closed; guarded by the takers' mu
 }
 
-// join has a caller wait in the line of a lane.
+// join adds a caller to the line of a lane.
 func (t *Takers) join(lane dispatcher.Lane) *waiter {
 	w := &waiter{lane: lane, wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	t.mu.Lock()
@@ -191,8 +190,8 @@ func (t *Takers) join(lane dispatcher.Lane) *waiter {
 	return w
 }
 
-// leave takes a caller out of its line. Where it was its turn, or it passes that on, the
-// next one asks.
+// leave removes a caller from its line. If it was its turn, or it passes its turn on, the next
+// caller is woken.
 func (t *Takers) leave(w *waiter, pass bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +212,7 @@ func (t *Takers) leave(w *waiter, pass bool) {
 	}
 }
 
-// wakeOne wakes the first caller of a line whose turn it is not yet. mu is held.
+// wakeOne wakes the first caller of a line that was not woken yet. mu is locked.
 func (t *Takers) wakeOne(lane dispatcher.Lane) {
 	for _, w := range t.lines[lane] {
 		select {

@@ -1,11 +1,11 @@
-// Package bench measures how fast Hookladder is on this machine: the real
-// binary, a real redis-server with its append-only file, and a receiver in a
-// process of its own. Beside each measurement of throughput it measures what the
-// machine could do without a queue. A measurement fails when a message is lost, comes twice,
-// unsigned or changed; a target that is missed is only told.
+// Package bench measures how fast Hookladder is on this machine. It runs the real
+// binary, a real redis-server with its append-only file, and a receiver in a process
+// of its own. Beside each measurement of throughput it measures the limit: the same
+// deliveries without a queue. A measurement fails if a message is lost, or arrives
+// twice, unsigned or changed. A missed target is only reported.
 //
-// Read part.go, the table of contents, then the parts themselves; lab.go is what
-// they stand on.
+// Read part.go first, because it lists the parts, then the part_ files. The parts use
+// the functions of lab.go.
 package bench
 
 import (
@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// Options say what to measure, and with what.
+// Options configure a bench.
 type Options struct {
-	Self        string            // this program, for the processes that it starts
-	Version     string            // of it
+	Self        string            // path of this program, for the processes that it starts
+	Version     string            // of this program
 	Environ     map[string]string // the environment
 	RedisServer string            // a program by name or path
 	Runs        int
 	Quick       bool
-	Messages    int      // of each measurement of throughput; 0: as many as it needs
+	Messages    int      // messages of each measurement of throughput; 0: the default of the part
 	Only        []string // names of parts; none: all
 	Err         io.Writer
 }
 
-// Check answers what is wrong with them.
+// Check returns an error if an option is not valid.
 func (o Options) Check() error {
 	var errs []error
 	if o.Runs < 1 {
@@ -48,7 +48,7 @@ func (o Options) Check() error {
 	return errors.Join(errs...)
 }
 
-// Parts are the names of all parts, each with what it measures.
+// Parts returns the name and the description of each part.
 func Parts() (list [][2]string) {
 	for _, p := range parts() {
 		list = append(list, [2]string{p.name, p.about})
@@ -63,14 +63,14 @@ func names() (list []string) {
 	return list
 }
 
-// errInterrupted says that somebody did not want to wait for the end.
+// errInterrupted reports that a person stopped the bench before its end.
 var errInterrupted = errors.New("interrupted: nothing was measured to the end")
 
-// noticed is how long it takes at most until it is known that a process ended.
+// noticed is the timeout until the exit of a process is known.
 const noticed = time.Second
 
-// Run measures. When it ends, with or without an error, nothing that it started
-// is left.
+// Run runs the bench and returns its report. When it returns, with or without an
+// error, it has removed and ended everything that it started.
 func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -83,12 +83,12 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	}
 	defer func() {
 		if err != nil {
-			select { // a process that died breaks calls before it is known to have ended
+			select { // a dead process breaks calls before its exit is known
 			case <-ctx.Done():
 			case <-time.After(noticed):
 			}
 		}
-		if ctx.Err() != nil { // what failed because of it is not the reason
+		if ctx.Err() != nil { // the cause is the reason, and later errors follow from it
 			err = context.Cause(ctx)
 		}
 		if errors.Is(err, context.Canceled) {
@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	return r, r.complete(len(o.Only) == 0)
 }
 
-// measure carries out all runs of the parts.
+// measure runs the parts once per run.
 func (l *lab) measure(ctx context.Context, chosen []part, r *Report) error {
 	for _, p := range chosen {
 		if p.prepare == nil {
@@ -139,7 +139,8 @@ func (l *lab) measure(ctx context.Context, chosen []part, r *Report) error {
 	return nil
 }
 
-// begin tells what is done now, and when that is over how long it took.
+// begin logs the start of a step. The function that it returns logs how long the step
+// took.
 func (l *lab) begin(what string) (done func(error) error) {
 	began := time.Now()
 	fmt.Fprintf(l.tell, "%-32s", what)

@@ -14,7 +14,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// lab starts and ends what parts need.
+// lab starts and ends the processes of the parts.
 type lab struct {
 	o       Options
 	dir     string // for files; removed at the end
@@ -23,17 +23,17 @@ type lab struct {
 	callers *callers // to dispatchers
 	bare    *callers // to the receiver
 	limits  limits
-	fault   func(error) // ends everything, for a reason
-	tell    io.Writer   // progress
+	fault   func(error) // ends everything, with a reason
+	tell    io.Writer   // the log of progress
 
-	sink *receiver // the one that all share; nil until it is asked for
-	runs int       // how many names of runs there are
+	sink *receiver // shared by all parts; nil until a part needs it
+	runs int       // number of run names so far
 	pace pacing
 
-	owned []func() error // what ends what was started, in order; each may be called again
+	owned []func() error // functions that close resources, in order of their start; each may be called again
 
 	mu       sync.Mutex     // guards children
-	children []*kit.Process // that were started; some have ended
+	children []*kit.Process // all that were started; some have exited
 }
 
 func newLab(o Options, fault func(error)) (*lab, error) {
@@ -53,11 +53,11 @@ func newLab(o Options, fault func(error)) (*lab, error) {
 	return l, nil
 }
 
-// start starts a child, which ends at the latest with the bench.
+// start starts a child, which ends with the bench at the latest.
 func (l *lab) start(ctx context.Context, c kit.Command) (*kit.Process, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ctx.Err() != nil { // killing has begun
+	if ctx.Err() != nil { // kill was called
 		return nil, context.Cause(ctx)
 	}
 	c.Keep = keepOutput
@@ -69,11 +69,11 @@ func (l *lab) start(ctx context.Context, c kit.Command) (*kit.Process, error) {
 	return p, nil
 }
 
-// keepOutput is how many bytes of a child's last output are kept, for the error
-// that tells of its end.
+// keepOutput is the limit for a child's output in memory, in bytes. The error that
+// reports its exit includes this output.
 const keepOutput = 8 << 10
 
-// kill ends all children at once, so that no call waits for their answers.
+// kill kills all children at once, so that no call waits for their replies.
 func (l *lab) kill() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,10 +82,10 @@ func (l *lab) kill() {
 	}
 }
 
-// own has something ended with the lab, if not before.
+// own registers a function that close calls at the end of the lab.
 func (l *lab) own(end func() error) { l.owned = append(l.owned, end) }
 
-// close ends everything, what was started last first, and removes all files.
+// close ends everything in reverse order and removes all files.
 func (l *lab) close() error {
 	var errs []error
 	for _, end := range slices.Backward(l.owned) {
@@ -96,8 +96,7 @@ func (l *lab) close() error {
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 
-// size is how many of something there are: in a full bench or a quick one, and
-// never more than --messages.
+// size returns full, or quick for a quick bench, but never more than --messages.
 func (l *lab) size(full, quick int) int {
 	n := full
 	if l.o.Quick {
@@ -109,7 +108,8 @@ func (l *lab) size(full, quick int) int {
 	return n
 }
 
-// load is the size of a measurement of throughput: --messages, where it is given.
+// load returns the size of a measurement of throughput: --messages if it is given,
+// and otherwise size.
 func (l *lab) load(full, quick int) int {
 	if l.o.Messages > 0 {
 		return l.o.Messages
@@ -117,15 +117,15 @@ func (l *lab) load(full, quick int) int {
 	return l.size(full, quick)
 }
 
-// newRun makes a name that no other messages have: of their path at the
-// receiver, and before the first _ of their ids.
+// newRun returns a new name for a run. It is the path of the run's messages at the
+// receiver, and the part of their ids before the first _.
 func (l *lab) newRun(what string) string {
 	l.runs++
 	return what + strconv.Itoa(l.runs)
 }
 
-// environ is what children see of the environment: nothing that would set them
-// otherwise than the bench does, and nothing secret.
+// environ returns the environment of children. It has no setting that could change
+// the configuration of the bench, and no secret.
 func (l *lab) environ() (kept []string) {
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "SystemRoot", "GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "GORACE", "GOCOVERDIR"} {
 		if value := l.o.Environ[name]; value != "" {
@@ -135,5 +135,5 @@ func (l *lab) environ() (kept []string) {
 	return kept
 }
 
-// stopping has what was started in a part ended with it, and its error told.
+// stopping calls end when a part returns, and adds its error to err.
 func stopping(err *error, end func() error) { *err = errors.Join(*err, end()) }

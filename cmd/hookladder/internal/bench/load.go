@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	publishers = 64   // goroutines that publish, or make the bare loop's requests
-	many       = 100  // destinations, where there are many
-	inBatch    = 100  // messages in a batch that is measured
+	publishers = 64   // goroutines that publish, or send the requests of the bare loop
+	many       = 100  // destinations of measurements with many
+	inBatch    = 100  // messages in a measured batch
 	bodySize   = 1024 // bytes
 )
 
-// payload is the JSON text that most messages have as their body.
+// payload is the JSON text of most message bodies.
 var payload = `{"order":12345678901234567890,"pad":"` + strings.Repeat("x", bodySize-39) + `"}`
 
-// uniqueHead is what a unique body has before its number.
+// uniqueHead is the part of a unique body before its number.
 const uniqueHead = `{"number":"`
 
-// uniqueBody is a JSON text of the same size that has its like nowhere, so that
-// nothing can be saved by keeping equal ones once.
+// uniqueBody returns a JSON text of the same size that equals no other body. A store
+// therefore cannot save memory by keeping equal bodies once.
 func uniqueBody(n int) string {
 	text := make([]byte, 0, bodySize)
 	text = append(text, uniqueHead...)
 	text = strconv.AppendInt(text, int64(n), 10)
 	text = append(text, `","pad":"`...)
-	state := uint64(n)*0x9E3779B97F4A7C15 + 1 // splitmix64: any generator does
+	state := uint64(n)*0x9E3779B97F4A7C15 + 1 // splitmix64, but any generator works
 	for len(text) < bodySize-2 {
 		state += 0x9E3779B97F4A7C15
 		z := state
@@ -48,7 +48,7 @@ func uniqueBody(n int) string {
 	return string(append(text, `"}`...))
 }
 
-// genuine reports whether a body is one of those above.
+// genuine reports whether a body is the payload or a unique body.
 func genuine(body []byte) bool {
 	if string(body) == payload {
 		return true
@@ -62,11 +62,11 @@ func genuine(body []byte) bool {
 	return err == nil && string(body) == uniqueBody(n)
 }
 
-// message is one to publish, as JSON. Without an id it gets one; more are further
-// fields, each after a comma.
+// message returns a message as JSON. If id is empty, the API makes an id. more has
+// further fields, each after a comma.
 func message(id, url, more string) string { return messageWith(id, url, more, payload) }
 
-// messageWith is one with another body.
+// messageWith returns a message with a given body.
 func messageWith(id, url, more, body string) string {
 	if id != "" {
 		id = `"id":"` + id + `",`
@@ -74,7 +74,7 @@ func messageWith(id, url, more, body string) string {
 	return `{` + id + `"topic":"order.paid","url":"` + url + `"` + more + `,"body":` + body + `}`
 }
 
-// callers publish, and make the bare loop's requests.
+// callers publish messages and send the requests of the bare loop.
 type callers struct{ http *http.Client }
 
 func newCallers() *callers {
@@ -83,7 +83,7 @@ func newCallers() *callers {
 
 func (c *callers) close() { c.http.CloseIdleConnections() }
 
-// each has that many goroutines make n calls in all, until one fails.
+// each makes n calls from a number of goroutines, until a call returns an error.
 func (c *callers) each(ctx context.Context, goroutines, n int, call func(i int) error) error {
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]
@@ -106,9 +106,9 @@ func (c *callers) each(ctx context.Context, goroutines, n int, call func(i int) 
 	return nil
 }
 
-// post makes one request and reads its answer. It takes no context, which would
-// cost the bare loop a goroutine or a lock: when a bench is given up, the process
-// that would answer is ended.
+// post sends one request and reads its response. It takes no context, because a
+// context would cost the bare loop a goroutine or a lock. If the bench is cancelled,
+// the process that should respond is killed.
 func (c *callers) post(url string, header http.Header, body string, status int) (answer []byte, err error) {
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *callers) post(url string, header http.Header, body string, status int) 
 	return answer, err
 }
 
-// asJSON is the header of what is published. It never changes.
+// asJSON is the header of each publish. It never changes.
 var asJSON = http.Header{"Content-Type": {"application/json"}}
 
 // publish publishes one message, which must be new.
@@ -138,10 +138,10 @@ func (c *callers) publish(api, message string) error {
 	return nil
 }
 
-// accepted is what the answer to a batch has for each message that was taken.
+// accepted is in the response to a batch once for each accepted message.
 var accepted = []byte(`"status":202`)
 
-// publishBatch publishes several in one call; each must be new.
+// publishBatch publishes several messages in one call. Each must be new.
 func (c *callers) publishBatch(api string, messages []string) error {
 	body := `{"messages":[` + strings.Join(messages, ",") + `]}`
 	answer, err := c.post(api+"/v1/messages/batch", asJSON, body, http.StatusAccepted)
@@ -154,14 +154,14 @@ func (c *callers) publishBatch(api string, messages []string) error {
 	return nil
 }
 
-// work is how many messages are published, and how.
+// work describes how many messages to publish, and how.
 type work struct {
 	publishers int // goroutines
 	n          int // messages
 	batch      int // messages in a call; 1: each in a call of its own
 }
 
-// publishAll publishes messages, which text makes.
+// publishAll publishes the messages that text returns.
 func (c *callers) publishAll(ctx context.Context, api string, w work, text func(i int) string) error {
 	return c.each(ctx, w.publishers, (w.n+w.batch-1)/w.batch, func(i int) error {
 		if w.batch == 1 {

@@ -2,19 +2,19 @@ package bench
 
 import "context"
 
-// A part measures some figures. Parts of a run follow each other, and runs
-// follow each other, so that what the machine does to one it does to all.
+// A part measures some figures. Each run measures all parts in turn, so that a slow
+// phase of the machine affects all of them alike.
 type part struct {
 	name    string                                             // for --only
 	about   string                                             // one line, for --help
 	prepare func(ctx context.Context, l *lab) error            // once, before the first run; may be nil
-	measure func(ctx context.Context, l *lab, s *sample) error // once a run
+	measure func(ctx context.Context, l *lab, s *sample) error // once per run
 }
 
-// parts are all there are, in the order in which each run has them.
+// parts returns all parts in the order in which a run measures them.
 func parts() []part { return append(throughputParts(), quietParts()...) }
 
-// throughputParts are those that ask for as much as the machine can do.
+// throughputParts returns the parts that use the machine as much as possible.
 func throughputParts() []part {
 	return []part{
 		{"limit", "what the machine can do: a bare loop of signed POSTs, no queue", nil, measureLimit},
@@ -25,8 +25,8 @@ func throughputParts() []part {
 	}
 }
 
-// quietParts are the parts that measure what is there when there is little to
-// do, or much that waits.
+// quietParts returns the parts that measure with little load, or with many waiting
+// messages.
 func quietParts() []part {
 	var waiting levels
 	return []part{
@@ -35,21 +35,21 @@ func quietParts() []part {
 	}
 }
 
-// sample is what one run measured.
+// sample has the figures of one run.
 type sample struct {
 	run     int // from 0
 	figures []figure
 }
 
-// figure is one value. Its name is "<measurement>: <what>", the same in each
-// run and unlike all others.
+// figure is one value. Its name is "<measurement>: <what>". The name is the same in
+// each run and unique within a run.
 type figure struct {
 	name  string
 	unit  string // "/s", "µs", "ms", "s", "B", "MiB", or empty for ratios and counts
 	value float64
 }
 
-// add notes a figure.
+// add adds a figure.
 func (s *sample) add(name, unit string, value float64) {
 	s.figures = append(s.figures, figure{name, unit, value})
 }

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	abuseStrangers, abuseStrangersQuick   = 1000, 100 // connections that say nothing
-	abuseAnnouncers, abuseAnnouncersQuick = 500, 50   // callers that announce 4 MiB and send a byte
-	abuseTiny, abuseTinyQuick             = 960, 96   // receivers with as many small headers as they like
-	abuseHung, abuseHungQuick             = 128, 16   // receivers that never answer
-	abuseRate                             = 100       // publishes a second meanwhile
+	abuseStrangers, abuseStrangersQuick   = 1000, 100 // connections that send nothing
+	abuseAnnouncers, abuseAnnouncersQuick = 500, 50   // callers that announce 4 MiB and send one byte
+	abuseTiny, abuseTinyQuick             = 960, 96   // receivers that send many small headers
+	abuseHung, abuseHungQuick             = 128, 16   // receivers that never respond
+	abuseRate                             = 100       // publishes per second meanwhile
 	abuseMessages, abuseMessagesQuick     = 10 * abuseRate, 2 * abuseRate
-	abuseSpread                           = 3 * time.Second  // in which the silent ones come
-	abuseTimeout                          = 20 * time.Second // of an attempt: as long as all of it takes
+	abuseSpread                           = 3 * time.Second  // time over which the silent connections start
+	abuseTimeout                          = 20 * time.Second // timeout of an attempt: longer than the whole abuse
 )
 
-// abusePart measures what a dispatcher takes, and what callers feel, while
-// strangers, callers and receivers do their worst together. Each run has a store
-// and an instance of its own.
+// abusePart measures the memory of a dispatcher and the time of a publish during
+// abuse by strangers, callers and receivers at once. Each run has a store and an
+// instance of its own.
 func abusePart() part {
 	return part{
 		name:  "abuse",
@@ -70,8 +70,8 @@ func abusePart() part {
 	}
 }
 
-// publishes makes n publishes to a healthy destination, waits until all have
-// arrived, and answers how long each publish took, sorted.
+// publishes makes n publishes to a healthy destination and waits until all have
+// arrived. It returns how long each publish took, sorted.
 func (w *site) publishes(ctx context.Context, n int) ([]time.Duration, error) {
 	run := w.lab.newRun("beside")
 	took := make([]time.Duration, n)
@@ -90,8 +90,8 @@ func (w *site) publishes(ctx context.Context, n int) ([]time.Duration, error) {
 	return took, w.receiver.forget(ctx, run)
 }
 
-// missing is how many of all messages the store does not know, besides those
-// that were delivered.
+// missing returns how many of all messages the store does not have. Delivered
+// messages do not count as missing.
 func (w *site) missing(ctx context.Context, published int) (int, error) {
 	st, err := w.serve.Stats(ctx)
 	if err != nil {
@@ -104,7 +104,8 @@ func (w *site) missing(ctx context.Context, published int) (int, error) {
 	return w.ended + published - known, nil
 }
 
-// abuse is all that is done to a dispatcher at once.
+// abuse is the abuse of a dispatcher by all misbehaving clients and receivers at
+// once.
 type abuse struct {
 	published int // messages to the receivers that misbehave
 	tiny      *hung
@@ -113,7 +114,7 @@ type abuse struct {
 	callers   sync.WaitGroup
 }
 
-// abuse begins all of it, and waits until each receiver was called.
+// abuse starts the abuse, and waits until the dispatcher has called each receiver.
 func (w *site) abuse(ctx context.Context) (a *abuse, err error) {
 	l := w.lab
 	a = &abuse{}
@@ -133,8 +134,10 @@ func (w *site) abuse(ctx context.Context) (a *abuse, err error) {
 	addr := strings.TrimPrefix(w.serve.URL, "http://")
 	for range l.size(abuseStrangers, abuseStrangersQuick) {
 		a.callers.Go(func() {
-			// The dispatcher closes each after some seconds. Were all opened at once,
-			// they would come again at once for ever, which takes this process as long.
+			// The dispatcher closes each connection after some seconds.
+			// The starts are spread, because otherwise all connections
+			// would return at once again and again. This process would
+			// then use as much CPU as the dispatcher.
 			if kit.Rest(life, rand.N(abuseSpread)) {
 				stay(life, addr, "")
 			}
@@ -156,7 +159,7 @@ func (w *site) abuse(ctx context.Context) (a *abuse, err error) {
 	called, cancel := context.WithTimeout(ctx, kit.Patience)
 	defer cancel()
 	select {
-	case <-a.tiny.all: // those that hang may leave no permits to the last of themselves
+	case <-a.tiny.all: // receivers that hang may use all permits before the last of them is called
 		kit.Rest(ctx, abuseSpread)
 		return a, context.Cause(ctx)
 	case <-called.Done():
@@ -175,8 +178,8 @@ func (a *abuse) stop() {
 	}
 }
 
-// stay keeps a connection open that says a text and no more, and opens another
-// one when it is closed.
+// stay opens a connection, sends a text and then nothing. It opens a new connection
+// when the old one is closed.
 func stay(ctx context.Context, addr, text string) {
 	var d net.Dialer
 	for ctx.Err() == nil {
@@ -192,12 +195,13 @@ func stay(ctx context.Context, addr, text string) {
 		}
 		stop()
 		_ = conn.Close()
-		kit.Rest(ctx, 10*time.Millisecond) // it does not spin where all are closed at once
+		kit.Rest(ctx, 10*time.Millisecond) // a pause, in case all are closed at once
 	}
 }
 
-// tinyHeaders answers with small headers: every other receiver with far too
-// many of them, the rest with as much as is taken, and a body that never ends.
+// tinyHeaders sends a response with small headers. Every second receiver sends far
+// too many of them. The others send as many as the dispatcher accepts, and a body
+// that never ends.
 func tinyHeaders(i int, conn net.Conn) {
 	b := make([]byte, 4096)
 	if _, err := conn.Read(b); errors.Is(err, io.EOF) {

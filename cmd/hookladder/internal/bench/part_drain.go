@@ -8,34 +8,35 @@ import (
 	"time"
 )
 
-// drainBatch is how many messages one call publishes, where publishing is not
-// what is measured.
+// drainBatch is the number of messages in one call when the publishing itself is not
+// measured.
 const drainBatch = 500
 
-// pacing is how fast a lab's messages are published, learned while it does so:
-// what is due at one moment must all be there before. The zero value knows
-// nothing yet.
-type pacing struct{ slowest float64 } // in messages a second
+// pacing estimates how fast a lab publishes, from the publishing so far. All messages
+// with one due time must be in the store before that time. The zero value has no
+// estimate yet.
+type pacing struct{ slowest float64 } // in messages per second
 
-// paceFirst is what is reckoned with at first: a fifth of what two cores do.
+// paceFirst is the default rate before the first measurement: a fifth of the rate of
+// two cores.
 const paceFirst = 20_000
 
-// take is how long publishing n messages takes at most.
+// take returns an upper limit for the time to publish n messages.
 func (p *pacing) take(n int) time.Duration {
 	return time.Second/4 + time.Duration(1.5*float64(n)/cmp.Or(p.slowest, paceFirst)*float64(time.Second))
 }
 
-// learn notes how long n took.
+// learn updates the slowest rate from the time that n messages took.
 func (p *pacing) learn(n int, took time.Duration) {
 	if rate := float64(n) / took.Seconds(); p.slowest == 0 || rate < p.slowest {
 		p.slowest = rate
 	}
 }
 
-// doubt has twice as much time taken for what is published from now on.
+// doubt halves the rate, so that later publishing gets twice as much time.
 func (p *pacing) doubt() { p.slowest = cmp.Or(p.slowest, paceFirst) / 2 }
 
-// measureDrain measures how fast what is all due at once is delivered.
+// measureDrain measures how fast messages with one due time are delivered.
 func measureDrain(ctx context.Context, l *lab, s *sample) error {
 	for _, to := range []int{1, many} {
 		err := again(func() error { return drain(ctx, l, s, to) }, func() {
@@ -83,7 +84,7 @@ func drain(ctx context.Context, l *lab, s *sample, to int) (err error) {
 	return g.receiver.forget(ctx, run)
 }
 
-// drain measures the delivery of what is due at one moment.
+// drain measures the delivery of messages with one due time.
 func (g *rig) drain(ctx context.Context, run string, n int, due time.Time) (rate float64, spent used, err error) {
 	begin, err := g.begin(ctx)
 	if err != nil {
@@ -106,8 +107,8 @@ func (g *rig) drain(ctx context.Context, run string, n int, due time.Time) (rate
 	return float64(n) / all.last.Sub(due).Seconds(), spent, err
 }
 
-// schedule publishes a run's messages, all due at one moment, and answers when
-// that is: late enough that the limit can be measured before.
+// schedule publishes a run's messages with one due time, and returns that time. It is
+// late enough to measure the limit before it.
 func (g *rig) schedule(ctx context.Context, run string, n, to int) (due time.Time, scheduling used, err error) {
 	begin, err := g.begin(ctx)
 	if err != nil {
@@ -131,9 +132,9 @@ const (
 	slowPermits = 1024
 )
 
-// measureSlow measures how many permits are in use when receivers are slow. The
-// messages are published through another instance, so that the memory is that of
-// one with as many attempts in flight, and of nothing else.
+// measureSlow measures how many permits are in use when receivers are slow. Another
+// instance publishes the messages first. The memory of the measured instance
+// therefore includes its attempts in flight, but no publishing.
 func measureSlow(ctx context.Context, l *lab, s *sample) (err error) {
 	g, err := l.rig(ctx, storeOptions{}, "MAX_IN_FLIGHT=0")
 	if err != nil {
@@ -178,11 +179,11 @@ func measureSlow(ctx context.Context, l *lab, s *sample) (err error) {
 	return g.receiver.forget(ctx, run)
 }
 
-// steady is the rate between the first and the last fifth of what came. At the
-// start a destination may have only two attempts at a time, until it shows that
-// it can have more. At the end nothing is left to send.
-// Since slow answers come in waves, it is the slope of the line that fits best,
-// which a wave more or less at either end hardly turns.
+// steady returns the rate between the first and the last fifth of the arrivals. At
+// the start a destination may have only two attempts at a time, until it has shown
+// that it can have more. At the end no message is left to send. Because slow
+// responses come in waves, steady fits a line and returns its slope. One wave more or
+// less at either end hardly changes that slope.
 func steady(times []time.Time) (rate float64) {
 	slices.SortFunc(times, time.Time.Compare)
 	from, to := len(times)/5, len(times)*4/5

@@ -10,22 +10,23 @@ import (
 )
 
 const (
-	// An instance that starts compares its leases with the store's three times in
-	// its first 90 s; what it does then it does for the rest of its life.
+	// After its start an instance compares its leases with the store three times
+	// in 90 s. After that time its work does not change any more.
 	idleStart, idleStartQuick = 95 * time.Second, time.Second
-	// Commands are counted over all the time since the run before, since the guard
-	// comes but once a minute, and CPU time over this, while nothing else is measured.
+	// Commands are counted over the whole time after the previous run, because
+	// the guard runs only once a minute. CPU time is measured over this shorter
+	// time, while no other part measures.
 	idleQuiet, idleQuietQuick = 5 * time.Second, 2 * time.Second
 )
 
-// idlePartitions are how many partitions the instances have.
+// idlePartitions are the partition counts of the instances.
 var idlePartitions = []int{1, 128}
 
-// idler is an instance that has nothing to do.
+// idler is an instance without work.
 type idler struct {
 	*rig
 	partitions int
-	last       idleReading // of the run before; its zero value: there was none
+	last       idleReading // from the previous run; the zero value before the first run
 }
 
 type idleReading struct {
@@ -34,8 +35,8 @@ type idleReading struct {
 	redis, serve float64 // CPU microseconds
 }
 
-// idlePart measures what an instance and its store do when there is nothing to
-// do. They are there from the beginning on, beside everything else.
+// idlePart measures the work of an instance and its store without messages. They run
+// from the beginning, beside all other parts.
 func idlePart() part {
 	var all []*idler
 	return part{
@@ -80,7 +81,8 @@ func idlePart() part {
 	}
 }
 
-// settle waits until an instance's start is over, and counts from then on.
+// settle waits until the start of an instance is over, and then reads the first
+// counts.
 func (i *idler) settle(ctx context.Context, start time.Duration) (err error) {
 	if !i.last.at.IsZero() {
 		return nil
@@ -115,7 +117,7 @@ func (i *idler) read(ctx context.Context) (r idleReading, err error) {
 	return r, err
 }
 
-// report adds what was done between readings.
+// report adds the work between two readings.
 func (i *idler) report(s *sample, before, after idleReading) {
 	name := "idle at " + strconv.Itoa(i.partitions) + " partitions"
 	if i.partitions == 1 {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	isolationRate                             = 50 // a second, to the healthy one
+	isolationRate                             = 50 // per second, to the healthy one
 	isolationMessages, isolationMessagesQuick = 8 * isolationRate, 2 * isolationRate
 	isolationHung, isolationHungQuick         = 200, 50
-	isolationBacklog                          = 60 // messages of each that hangs: longer than a busy machine measures
+	isolationBacklog                          = 60 // messages for each hung receiver: enough even on a busy machine
 	isolationTimeout, isolationTimeoutQuick   = 2 * time.Second, time.Second
-	isolationSlack                            = 500 * time.Millisecond // until all that timed out is settled
+	isolationSlack                            = 500 * time.Millisecond // until all timeouts are settled
 )
 
-// isolationPart measures what a healthy destination feels of others that take
-// connections and never answer. Each run has a store and an instance of its own:
-// what hangs would go on hanging while other parts measure.
+// isolationPart measures how hung destinations affect a healthy one. A hung
+// destination accepts connections and never responds. Each run has a store and an
+// instance of its own, because the hung attempts would disturb other parts.
 func isolationPart() part {
 	return part{
 		name:  "isolation",
@@ -69,8 +69,9 @@ func isolationPart() part {
 	}
 }
 
-// pour publishes the backlogs of those that hang, and waits until each was
-// called and given up once: before that the lanes are not known to hang.
+// pour publishes the backlogs of the hung receivers. It waits until each receiver has
+// had one call and one timeout. Before that the dispatcher does not know that their
+// lanes hang.
 func (w *site) pour(ctx context.Context, hung *hung, timeout time.Duration) error {
 	run := w.lab.newRun("hung")
 	err := w.fill(ctx, len(hung.ports)*isolationBacklog, dueBatch, func(i int) string {
@@ -92,14 +93,14 @@ func (w *site) pour(ctx context.Context, hung *hung, timeout time.Duration) erro
 	return nil
 }
 
-// hung are ports that take connections, read what comes and never answer.
+// hung has ports that accept connections, read requests and never respond.
 type hung struct {
 	ports []net.Listener
-	all   chan struct{}              // closed when each was called
-	speak func(i int, conn net.Conn) // what they say all the same; nil: nothing
+	all   chan struct{}              // closed when each port was called
+	speak func(i int, conn net.Conn) // sends a few bytes anyway; nil: sends nothing
 	loops sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	conns  map[net.Conn]bool
 	called map[int]bool
 	ended  bool
@@ -107,7 +108,7 @@ type hung struct {
 
 func hang(n int) (*hung, error) { return hangWith(n, nil) }
 
-// hangWith has them say something before they hang.
+// hangWith starts n hung ports that call speak before they hang.
 func hangWith(n int, speak func(i int, conn net.Conn)) (*hung, error) {
 	h := &hung{all: make(chan struct{}), speak: speak, conns: map[net.Conn]bool{}, called: map[int]bool{}}
 	for i := range n {
@@ -159,14 +160,14 @@ func (h *hung) swallow(i int, conn net.Conn) {
 	delete(h.conns, conn)
 }
 
-// tried is how many were called.
+// tried returns the number of ports that were called.
 func (h *hung) tried() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.called)
 }
 
-// now is how many calls hang.
+// now returns the number of calls that hang.
 func (h *hung) now() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// latencyAt are the rates, and for how many messages each is held: the slower
-// one needs some to give a p99 that is more than its worst.
+// latencyAt has the rates and the number of messages at each rate. The slower rate
+// needs enough messages that its p99 is not its maximum.
 var latencyAt = []struct{ rate, full, quick int }{
 	{50, 400, 100},
 	{1000, 4000, 1000},
 }
 
-// latencyPart measures how long a message takes from the publisher to the
-// receiver while there is little to do.
+// latencyPart measures the time from publish to arrival at the receiver under a light
+// load.
 func latencyPart() part {
 	var w *site
 	return part{
@@ -45,8 +45,8 @@ func latencyPart() part {
 	}
 }
 
-// paced publishes n messages one by one at a steady rate, and answers the times
-// from publish to arrival, sorted.
+// paced publishes n messages one by one at a steady rate. It returns the times from
+// publish to arrival, sorted.
 func (w *site) paced(ctx context.Context, perSecond, n int) ([]time.Duration, error) {
 	run := w.lab.newRun("paced")
 	if err := w.receiver.begin(ctx, run, runOptions{Times: true}); err != nil {
@@ -61,8 +61,8 @@ func (w *site) paced(ctx context.Context, perSecond, n int) ([]time.Duration, er
 	return w.after(ctx, run, begun)
 }
 
-// after are the times from the moment of each message of a run to its arrival,
-// sorted, once all have come.
+// after waits for all messages of a run. It returns the times from the given moments
+// to the arrivals, sorted.
 func (w *site) after(ctx context.Context, run string, moments []time.Time) ([]time.Duration, error) {
 	if _, err := w.receiver.expect(ctx, run, len(moments)); err != nil {
 		return nil, err
@@ -84,9 +84,10 @@ func (w *site) after(ctx context.Context, run string, moments []time.Time) ([]ti
 	return took, w.receiver.forget(ctx, run)
 }
 
-// pace makes n calls, perSecond of them, each when its time has come, whatever
-// became of those before. A loop that waits for answers publishes less just when
-// it gets slow, and so does not see it. It answers when each call began.
+// pace makes n calls at a rate of perSecond. Each call starts at its planned time,
+// even if earlier calls have not returned. A loop that waits for each response would
+// publish less when the dispatcher is slow, and would hide the slowness. It returns
+// the start time of each call.
 func pace(ctx context.Context, perSecond, n int, call func(i int) error) ([]time.Time, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -109,8 +110,8 @@ func pace(ctx context.Context, perSecond, n int, call func(i int) error) ([]time
 	return begun, context.Cause(ctx)
 }
 
-// quantile is the least of the sorted durations that a share of them does not
-// exceed.
+// quantile returns the smallest duration that a share of the sorted durations does
+// not exceed.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -121,7 +122,7 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// addSpread adds what is to be known of sorted durations.
+// addSpread adds figures about the spread of sorted durations.
 func (s *sample) addSpread(measurement string, sorted []time.Duration) {
 	s.add(measurement+": p50", "ms", milliseconds(quantile(sorted, 0.50)))
 	s.add(measurement+": p99", "ms", milliseconds(quantile(sorted, 0.99)))

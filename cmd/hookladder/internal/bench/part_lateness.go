@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	latenessRate                            = 500 // a second
+	latenessRate                            = 500 // per second
 	latenessMessages, latenessMessagesQuick = 30 * latenessRate, 5 * latenessRate
 )
 
-// latenessPart measures how long after its due time a message arrives, of those
-// that were published well before.
+// latenessPart measures how long after its due time a message arrives. The messages
+// are published well before they are due.
 func latenessPart() part {
 	var w *site
 	return part{
@@ -41,14 +41,14 @@ func latenessPart() part {
 	}
 }
 
-// spread publishes messages that are due at random moments of a time that
-// begins once they are published, and answers how late they came, sorted.
+// spread publishes messages that are due at random moments after the end of the
+// publishing. It returns how late they arrived, sorted.
 func (w *site) spread(ctx context.Context, n int) ([]time.Duration, error) {
 	run := w.lab.newRun("lateness")
 	if err := w.receiver.begin(ctx, run, runOptions{Times: true}); err != nil {
 		return nil, err
 	}
-	begin := time.Now().Add(w.lead(n)).Truncate(time.Millisecond) // as the store keeps it
+	begin := time.Now().Add(w.lead(n)).Truncate(time.Millisecond) // the precision of the store
 	due := make([]time.Time, n)
 	for i := range due {
 		due[i] = begin.Add(time.Duration(rand.IntN(1000*n/latenessRate)) * time.Millisecond)

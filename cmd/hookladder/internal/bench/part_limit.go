@@ -10,33 +10,34 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// limits are what the machine could do without a queue, each time that was
-// measured in one run.
+// limits has the measurements of the limit in one run. The limit is the rate of the
+// machine without a queue.
 type limits struct {
 	rates, sender, receiver []float64
-	longest                 time.Duration // that one took, in any run
+	longest                 time.Duration // the longest time of one measurement, in any run
 }
 
-// limitFirst is how long one is reckoned to take at first.
+// limitFirst is the default time of a measurement before the first one.
 const limitFirst = 2 * time.Second
 
-// take is how long one takes at most, when they may be as slow as the slowest
-// was, and half as slow again.
+// take returns an upper limit for the time of one measurement: 1.5 times the slowest
+// time so far, and 250 ms more.
 func (m *limits) take() time.Duration { return time.Second/4 + 3*cmp.Or(m.longest, limitFirst)/2 }
 
-// doubt has it taken for twice as long from now on.
+// doubt doubles the estimate for later measurements.
 func (m *limits) doubt() { m.longest = 2 * cmp.Or(m.longest, limitFirst) }
 
-// measureLimit does it once more than the other parts do, so that there is one
-// when it is the only part.
+// measureLimit measures the limit once more than the other parts do, so that the
+// report has a limit if this is the only part.
 func measureLimit(ctx context.Context, l *lab, _ *sample) error {
 	_, err := l.limit(ctx)
 	return err
 }
 
-// limit is the bare loop: as many goroutines as there are publishers, signed
-// POSTs straight to the receiver, in deliveries a second. Nothing is tuned in it,
-// nor in the receiver: both are what anybody would write with net/http.
+// limit measures the bare loop and returns its rate in deliveries per second. In the
+// bare loop as many goroutines as publishers send signed POSTs straight to the
+// receiver. Neither the loop nor the receiver is tuned: both are ordinary code with
+// net/http.
 func (l *lab) limit(ctx context.Context) (rate float64, err error) {
 	if l.limits.longest == 0 { // no connection is open yet
 		l.limits.longest = limitFirst
@@ -81,8 +82,8 @@ func (l *lab) limit(ctx context.Context) (rate float64, err error) {
 	return rate, r.forget(ctx, run)
 }
 
-// against measures a rate between two measurements of the limit, and notes both
-// it and the ratio.
+// against measures a rate between two measurements of the limit. It adds the rate and
+// its ratio to the limit.
 func (l *lab) against(ctx context.Context, s *sample, name string, measure func() (rate float64, err error)) error {
 	before, err := l.limit(ctx)
 	if err != nil {
@@ -101,8 +102,8 @@ func (l *lab) against(ctx context.Context, s *sample, name string, measure func(
 	return nil
 }
 
-// report notes the means of a run, before its other figures, and begins the next
-// one.
+// report adds the means of a run before its other figures, and resets m for the next
+// run.
 func (m *limits) report(s *sample) {
 	means := &sample{}
 	means.mean("limit: rate", "/s", m.rates)
@@ -112,7 +113,7 @@ func (m *limits) report(s *sample) {
 	*m = limits{longest: m.longest}
 }
 
-// mean notes a figure that was measured several times, or not at all.
+// mean adds the mean of values, or no figure if there are no values.
 func (s *sample) mean(name, unit string, values []float64) {
 	if len(values) == 0 {
 		return

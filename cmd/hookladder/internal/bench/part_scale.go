@@ -4,10 +4,10 @@ import "context"
 
 const scaleMessages, scaleMessagesQuick = 10_000, 2000
 
-// scalePart measures what a delivery costs a cluster, all its nodes together,
-// against what it costs one server. A third store is one server with as many
-// partitions as a cluster has: it is the partitions that cost, since one call of
-// a script becomes many.
+// scalePart measures the cost of a delivery for a cluster, all its nodes together,
+// and compares it with one server. A third store is one server with as many
+// partitions as a cluster has. It shows that the partitions cause the cost, because
+// one call of a script becomes many calls.
 func scalePart() part {
 	stores := []struct {
 		name string
@@ -52,8 +52,8 @@ func scalePart() part {
 	}
 }
 
-// dueCost has messages become due and delivered, and answers what each cost
-// Redis from the publish on, in microseconds of CPU time.
+// dueCost delivers messages with one due time. It returns the Redis CPU time of one
+// message from the publish on, in microseconds.
 func (w *site) dueCost(ctx context.Context) (float64, error) {
 	n := w.lab.size(scaleMessages, scaleMessagesQuick)
 	before, err := w.store.cpu(ctx)

@@ -10,11 +10,12 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// startDue is when what an instance will find is due: it must be stopped by then.
+// startDue is the delay of the message for the next instance. The old instance must
+// stop before the message is due.
 const startDue = 2 * time.Second
 
-// startPart measures how long an instance needs to deliver what became due
-// while there was none, in the store in which most messages wait.
+// startPart measures how fast a new instance delivers messages that became due while
+// no instance ran. It uses the store with the most waiting messages.
 func startPart(all *levels) part {
 	return part{
 		name:  "start",
@@ -43,8 +44,8 @@ func startPart(all *levels) part {
 	}
 }
 
-// restarted stops the instance, has a message become due meanwhile, and answers
-// how long after the start of the next one it arrived.
+// restarted stops the instance while a message becomes due, and starts the next
+// instance. It returns the time from that start to the arrival.
 func (v *level) restarted(ctx context.Context) (time.Duration, error) {
 	run := v.lab.newRun("start")
 	if err := v.receiver.begin(ctx, run, runOptions{Times: true}); err != nil {

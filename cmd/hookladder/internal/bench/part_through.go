@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// measureThrough measures how fast messages go from their publishers to the
-// receiver, when each publisher waits for its answer before it goes on.
+// measureThrough measures the rate from publishers to the receiver. Each publisher
+// waits for its response before it publishes again.
 func measureThrough(ctx context.Context, l *lab, s *sample) error {
 	for _, to := range []int{1, many} {
 		err := through(ctx, l, s, flow{name: fmt.Sprintf("through to %d", to), n: l.load(30_000, 4_000), to: to, batch: 1})
@@ -18,7 +18,7 @@ func measureThrough(ctx context.Context, l *lab, s *sample) error {
 	return through(ctx, l, s, flow{name: "through, batches", n: l.load(51_200, 12_800), to: 1, batch: inBatch})
 }
 
-// flow is what is published how.
+// flow describes messages to publish.
 type flow struct {
 	name  string
 	n     int // messages
@@ -63,14 +63,14 @@ func through(ctx context.Context, l *lab, s *sample, f flow) (err error) {
 	return g.receiver.forget(ctx, run)
 }
 
-// flow publishes all, by all publishers.
+// flow publishes all messages from all publishers.
 func (g *rig) flow(ctx context.Context, run string, f flow) error {
 	return g.lab.callers.publishAll(ctx, g.serve.URL, work{publishers, f.n, f.batch}, func(i int) string {
 		return g.message(run, i, f.to, "")
 	})
 }
 
-// measureAccept measures publishing alone: nothing is delivered meanwhile.
+// measureAccept measures only the publishing, while no message is delivered.
 func measureAccept(ctx context.Context, l *lab, s *sample) error {
 	for _, fsync := range []string{"everysec", "always"} {
 		single := flow{name: "accept, " + fsync, n: l.load(30_000, 4_000), to: 1, batch: 1}

@@ -14,8 +14,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-// How many messages wait while the scripts are measured, the fewest first, and
-// how many are delivered meanwhile.
+// The numbers of waiting messages during the measurement of the scripts, the fewest
+// first. Then the number of messages that are delivered meanwhile.
 var (
 	waitingFull  = []int{1_000, 100_000, 1_000_000}
 	waitingQuick = []int{1_000, 10_000, 50_000}
@@ -24,21 +24,21 @@ var (
 const (
 	waitingMessages, waitingMessagesQuick = 4000, 1000
 
-	waitingBatch             = 1000 // as many as a call takes
+	waitingBatch             = 1000 // the most that a call accepts
 	waitingFrom, waitingOver = 30 * 24 * time.Hour, 24 * time.Hour
 )
 
-// levels are stores in which messages wait, by their number. Filling a store
-// takes long, so each is filled once for all parts and runs that need it.
+// levels has the stores with waiting messages, by their number. Because filling a
+// store takes long, each store is filled once for all parts and runs that need it.
 type levels struct{ byNumber map[int]*level }
 
-// level is a store in which messages wait.
+// level is a store with waiting messages.
 type level struct {
 	*site
-	memory float64 // bytes that each of them takes
+	memory float64 // bytes for each of them
 }
 
-// numbers are how many messages wait in each store.
+// numbers returns the number of waiting messages in each store.
 func (v *levels) numbers(l *lab) (list []int) {
 	for i := range waitingFull {
 		list = append(list, l.size(waitingFull[i], waitingQuick[i]))
@@ -46,7 +46,7 @@ func (v *levels) numbers(l *lab) (list []int) {
 	return slices.Compact(list)
 }
 
-// most is the store in which most wait.
+// most returns the store with the most waiting messages.
 func (v *levels) most(ctx context.Context, l *lab) (*level, error) {
 	return v.filled(ctx, l, slices.Max(v.numbers(l)))
 }
@@ -73,8 +73,8 @@ func (v *levels) filled(ctx context.Context, l *lab, n int) (*level, error) {
 	return fresh, nil
 }
 
-// wait publishes what waits: all bodies differ, the API makes the ids, and all
-// is due on some day of next month.
+// wait publishes the waiting messages. All bodies differ, the API makes the ids, and
+// the due times are spread over some days of next month.
 func (v *level) wait(ctx context.Context, n int) error {
 	before, err := v.store.memory(ctx)
 	if err != nil {
@@ -93,8 +93,8 @@ func (v *level) wait(ctx context.Context, n int) error {
 	return err
 }
 
-// waitingPart measures what a message that waits takes, and what the many that
-// wait cost those that are delivered.
+// waitingPart measures the memory of a waiting message, and how waiting messages
+// affect the cost of delivered messages.
 func waitingPart(all *levels) part {
 	return part{
 		name:  "waiting",
@@ -122,9 +122,9 @@ func waitingPart(all *levels) part {
 				if err != nil {
 					return err
 				}
-				if s.run == 0 && i == len(numbers)-1 { // once: nothing changes it
+				if s.run == 0 && i == len(numbers)-1 { // once, because no run changes it
 					s.add("waiting: memory of each", "B", v.memory)
-				} else if s.run == 0 && i > 0 { // and the first are too few to tell
+				} else if s.run == 0 && i > 0 { // the first store has too few messages for a useful figure
 					s.add("waiting: memory of each of "+humanize.Comma(int64(n)), "B", v.memory)
 				}
 			}
@@ -134,8 +134,8 @@ func waitingPart(all *levels) part {
 	}
 }
 
-// addCosts adds what the scripts cost a message at each level, and how much
-// more the most that wait make it than the fewest.
+// addCosts adds the cost of the scripts per message at each level. It also adds the
+// ratio between the level with the most and the level with the fewest messages.
 func addCosts(s *sample, numbers []int, costs []map[string]float64) {
 	worst := 0.0
 	for _, script := range scriptsOfFlow {
@@ -149,8 +149,8 @@ func addCosts(s *sample, numbers []int, costs []map[string]float64) {
 	s.add("waiting: the script that grows most", "", worst)
 }
 
-// costs delivers some messages and answers what each script took of each of
-// them, in microseconds, while all others wait.
+// costs delivers some messages while all others wait. It returns the time of each
+// script per message, in microseconds.
 func (v *level) costs(ctx context.Context) (costs map[string]float64, err error) {
 	n := v.lab.size(waitingMessages, waitingMessagesQuick)
 	log, err := logCommands(ctx, v.store)
@@ -164,20 +164,21 @@ func (v *level) costs(ctx context.Context) (costs map[string]float64, err error)
 	return log.costs(ctx, n)
 }
 
-// scriptsOfFlow are those that each delivery needs that had to wait.
+// scriptsOfFlow are the scripts that each delivery after a wait needs.
 var scriptsOfFlow = []string{"schedule", "move", "claim", "settle"}
 
 const (
-	// slowLogMost is more than what is called while some thousand messages are
-	// delivered.
+	// slowLogMost is the size limit of the log. It is more than the number of
+	// calls for some thousand deliveries.
 	slowLogMost = 100_000
-	// slowLogFrom keeps out most of what scripts call, which would be logged too
-	// and would make them look slower than they are. A script itself takes longer.
+	// slowLogFrom excludes most commands that scripts call. The server would log
+	// them too, and the scripts would look slower than they are. A script itself
+	// takes longer.
 	slowLogFrom = 10 * time.Microsecond
 )
 
-// slowLog has a server note how long each command takes. That costs time
-// itself, so it does so only until stop.
+// slowLog makes a server log the time of each command. Because the log itself takes
+// time, it is on only until stop.
 type slowLog struct{ of *redis.Client }
 
 func logCommands(ctx context.Context, st *store) (*slowLog, error) {
@@ -189,8 +190,8 @@ func logCommands(ctx context.Context, st *store) (*slowLog, error) {
 	)
 }
 
-// costs ends the log and answers what each script took of each of n messages,
-// in microseconds.
+// costs stops the log and returns the time of each script per message, in
+// microseconds.
 func (s *slowLog) costs(ctx context.Context, n int) (map[string]float64, error) {
 	if err := s.stop(); err != nil {
 		return nil, err
@@ -205,10 +206,10 @@ func (s *slowLog) costs(ctx context.Context, n int) (map[string]float64, error) 
 			return nil, fmt.Errorf("the log of redis-server's commands has no %s", script)
 		}
 	}
-	return costs, s.ask(ctx, "slowlog", "reset") // it takes memory
+	return costs, s.ask(ctx, "slowlog", "reset") // the log uses memory
 }
 
-// stop ends the log.
+// stop turns off the log.
 func (s *slowLog) stop() error {
 	return s.ask(context.Background(), "config", "set", "slowlog-log-slower-than", -1)
 }
@@ -220,12 +221,12 @@ func (s *slowLog) ask(ctx context.Context, command ...any) error {
 	return nil
 }
 
-// A call that took more than stoppedFrom times what most calls of its script
-// take was stopped meanwhile, for another process or a page fault. On a busy
-// machine a few such calls would be the whole figure. It counts as that many.
+// A call of more than stoppedFrom times its script's median was interrupted by
+// another process or a page fault. On a busy machine a few such calls would dominate
+// the figure. Such a call therefore counts as stoppedFrom times the median.
 const stoppedFrom = 4
 
-// costsIn adds up the calls of each script, and shares them among n messages.
+// costsIn adds up the calls of each script, and divides the sums by n messages.
 func costsIn(entries []redis.SlowLog, names map[string]string, n int) map[string]float64 {
 	calls := map[string][]time.Duration{}
 	for _, e := range entries {

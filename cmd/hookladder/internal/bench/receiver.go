@@ -13,34 +13,34 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// expectMost is how long a receiver may get nothing new before the rest counts
-// as lost: longer than an attempt that got no answer takes until its next rung.
+// expectMost is the timeout without a new message before the rest counts as lost. It
+// is longer than the time of an attempt without a response and its retry.
 const expectMost = 3 * time.Minute
 
-// waitMost bounds one question for what has come, so that it is seen whether
-// anything new does.
+// waitMost is the timeout of one query for arrivals. After it the bench checks
+// whether any new message has arrived.
 const waitMost = 5 * time.Second
 
-// receiver is the process that all messages go to, as seen from here. It checks
-// signature and body of each.
+// receiver is the client of the receiver process, to which all messages go. That
+// process verifies the signature and body of each message.
 type receiver struct {
 	process *kit.Process
 	urls    []string
-	control string // its URL for what follows
+	control string // its URL for the queries below
 	http    *http.Client
 }
 
-// runOptions say how a run's messages are received. The zero value answers at
-// once and remembers no times.
+// runOptions configure how the receiver handles a run's messages. By default it
+// responds at once and keeps no times.
 type runOptions struct {
-	Delay time.Duration `json:"delay"` // before the answer
-	Times bool          `json:"times"` // keep when each came
+	Delay time.Duration `json:"delay"` // before the response
+	Times bool          `json:"times"` // keep the time of each arrival
 }
 
-// came is when a run's messages did.
+// came has the times of a run's first and last arrival.
 type came struct{ first, last time.Time }
 
-// receiver starts the receiver, or answers the one there is.
+// receiver starts the receiver, or returns it if it runs.
 func (l *lab) receiver(ctx context.Context) (*receiver, error) {
 	if l.sink != nil {
 		return l.sink, nil
@@ -57,7 +57,7 @@ func (l *lab) receiver(ctx context.Context) (*receiver, error) {
 	}
 	var open opened
 	if err := json.Unmarshal([]byte(line), &open); err != nil {
-		return nil, fmt.Errorf("hookladder bench receiver does not tell where it listens: %s", line)
+		return nil, fmt.Errorf("hookladder bench receiver does not report its address: %s", line)
 	}
 	p.Guard(l.fault)
 	l.sink = &receiver{process: p, control: "http://" + open.Control, http: &http.Client{}}
@@ -67,20 +67,22 @@ func (l *lab) receiver(ctx context.Context) (*receiver, error) {
 	return l.sink, nil
 }
 
-// url is that of a destination, without a path: 0, or one of the many from 1 to 100.
+// url returns the URL of a destination without a path. The number is 0, or 1 to 100
+// for one of the many destinations.
 func (r *receiver) url(i int) string { return r.urls[i] }
 
-// cpu is what it has used so far, in microseconds.
+// cpu returns its CPU time so far, in microseconds.
 func (r *receiver) cpu() (micros float64, known bool) { return kit.CPU(r.process.Pid()) }
 
-// begin says how a run's messages are to be received. It is for before the first.
+// begin configures how the receiver handles a run's messages. Call it before the
+// first message.
 func (r *receiver) begin(ctx context.Context, run string, o runOptions) error {
 	_, err := r.ask(ctx, question{Run: run, Begin: &o})
 	return err
 }
 
-// expect waits until n messages of a run have come. It fails if one is lost,
-// comes twice, or is not as it should be.
+// expect waits until n messages of a run have arrived. It returns an error if a
+// message is lost, or arrives twice, unsigned or changed.
 func (r *receiver) expect(ctx context.Context, run string, n int) (came, error) {
 	var have received
 	for progress := time.Now(); ; {
@@ -98,7 +100,7 @@ func (r *receiver) expect(ctx context.Context, run string, n int) (came, error) 
 	}
 }
 
-// arrivals are when the messages of a run came, by id.
+// arrivals returns the arrival times of a run's messages, by id.
 func (r *receiver) arrivals(ctx context.Context, run string) (map[string]time.Time, error) {
 	have, err := r.ask(ctx, question{Run: run, Arrivals: true})
 	at := make(map[string]time.Time, len(have.Arrivals))
@@ -108,13 +110,13 @@ func (r *receiver) arrivals(ctx context.Context, run string) (map[string]time.Ti
 	return at, err
 }
 
-// forget has a run's messages forgotten, for the room they take.
+// forget removes a run from the receiver, because its messages use memory.
 func (r *receiver) forget(ctx context.Context, run string) error {
 	_, err := r.ask(ctx, question{Run: run, Forget: true})
 	return err
 }
 
-// ask asks the receiver about a run.
+// ask sends a query about a run to the receiver.
 func (r *receiver) ask(ctx context.Context, q question) (have received, err error) {
 	defer func() {
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Report is what was measured, and where.
+// Report has all figures of a bench, and the machine that it ran on.
 type Report struct {
 	Hookladder string    `json:"hookladder"` // its version
 	Date       time.Time `json:"date"`
@@ -26,7 +26,7 @@ type Report struct {
 	Figures    []Figure  `json:"figures"`
 }
 
-// Machine is what the figures depend on.
+// Machine has the facts that affect the figures.
 type Machine struct {
 	OS    string `json:"os"`
 	Arch  string `json:"arch"`
@@ -45,7 +45,7 @@ type Figure struct {
 	Max     float64   `json:"max"`
 	Values  []float64 `json:"values"` // one of each run that has it
 	Target  *Target   `json:"target,omitzero"`
-	Verdict string    `json:"verdict,omitzero"` // met or missed, where there is a target
+	Verdict string    `json:"verdict,omitzero"` // met or missed, if the figure has a target
 }
 
 func newReport(o Options, date time.Time) *Report {
@@ -55,9 +55,10 @@ func newReport(o Options, date time.Time) *Report {
 	}
 }
 
-// cpuModel is what Linux calls the processor; empty elsewhere.
+// cpuModel returns the name of the processor on Linux, and an empty text on other
+// systems.
 func cpuModel() string {
-	text, _ := os.ReadFile("/proc/cpuinfo") // empty where there is none
+	text, _ := os.ReadFile("/proc/cpuinfo") // empty if the file is missing
 	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(line, ":")
 		if strings.TrimSpace(name) == "model name" {
@@ -67,8 +68,8 @@ func cpuModel() string {
 	return ""
 }
 
-// facts looks at the store that will be measured, which also shows early where
-// it can't be started.
+// facts adds the facts about the store to the report. It runs first, so that a store
+// that cannot start is reported early.
 func (l *lab) facts(ctx context.Context, r *Report) (err error) {
 	st, err := l.store(ctx, storeOptions{})
 	if err != nil {
@@ -83,7 +84,7 @@ func (l *lab) facts(ctx context.Context, r *Report) (err error) {
 	return nil
 }
 
-// add takes what a run measured.
+// add adds the figures of a run.
 func (r *Report) add(s *sample) {
 	for _, f := range s.figures {
 		i := slices.IndexFunc(r.Figures, func(g Figure) bool { return g.Name == f.name })
@@ -107,8 +108,8 @@ func (f *Figure) take(value float64) {
 	}
 }
 
-// complete checks that no run has a figure twice, and after a bench of all parts
-// that no target is without its figure.
+// complete returns an error if a run has a figure twice. After a bench of all parts
+// it also checks that each target has its figure.
 func (r *Report) complete(all bool) error {
 	var errs []error
 	have := map[string]bool{}
@@ -126,7 +127,7 @@ func (r *Report) complete(all bool) error {
 	return errors.Join(errs...)
 }
 
-// JSON writes all of it.
+// JSON writes the whole report as JSON.
 func (r *Report) JSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

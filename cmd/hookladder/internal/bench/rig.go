@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// rig is what one measurement of throughput stands on: a store and a dispatcher
-// of its own, and the receiver.
+// rig has a store and a dispatcher for one measurement of throughput. The receiver is
+// shared.
 type rig struct {
 	lab      *lab
 	store    *store
@@ -20,8 +20,8 @@ type rig struct {
 	warmed   int // messages published before measuring
 }
 
-// warmUp is how many messages go first, so that connections, heaps and lanes are
-// as they are in a process that did not just start.
+// warmUp is the number of messages before a measurement. After them the connections,
+// heaps and lanes are in the same state as in a process that has run for some time.
 const warmUp = 2_000
 
 func (l *lab) rig(ctx context.Context, o storeOptions, env ...string) (g *rig, err error) {
@@ -36,11 +36,12 @@ func (l *lab) rig(ctx context.Context, o storeOptions, env ...string) (g *rig, e
 	return g, err
 }
 
-// stop ends the dispatcher first: it would miss its store.
+// stop ends the dispatcher before its store, because the dispatcher would log errors
+// without a store.
 func (g *rig) stop() error { return errors.Join(g.serve.stop(), g.store.stop()) }
 
-// warm publishes some messages one by one, to as many destinations, and waits
-// until they have that status.
+// warm publishes some messages one by one to a number of destinations, and waits
+// until they have the status.
 func (g *rig) warm(ctx context.Context, to int, status string) error {
 	g.warmed = g.lab.size(warmUp, warmUp/2)
 	run := g.lab.newRun("warm")
@@ -53,13 +54,13 @@ func (g *rig) warm(ctx context.Context, to int, status string) error {
 	return g.receiver.forget(ctx, run)
 }
 
-// holds waits until n deliveries, and those that went first, have a status, and
-// nothing else is there.
+// holds polls until n deliveries, and the messages of warm, have a status. No other
+// delivery may be in the store.
 func (g *rig) holds(ctx context.Context, status string, n int) error {
 	return g.serve.holds(ctx, status, g.warmed+n)
 }
 
-// url is where message i of a run goes, when there are that many destinations.
+// url returns the URL of a run's message i, for a number of destinations.
 func (g *rig) url(run string, i, to int) string {
 	if to > 1 {
 		return g.receiver.url(1+i%to) + "/" + run
@@ -67,15 +68,15 @@ func (g *rig) url(run string, i, to int) string {
 	return g.receiver.url(0) + "/" + run
 }
 
-// message is message i of a run.
+// message returns a run's message i.
 func (g *rig) message(run string, i, to int, more string) string {
 	return message(run+"_"+strconv.Itoa(i), g.url(run, i, to), more)
 }
 
-// used is what everybody has used so far.
+// used has the resources that each process has used so far.
 type used struct{ dispatcher, redis, callers, receiver, calls, allocs float64 }
 
-// begin reads what was used until now. What reading costs is not in it.
+// begin reads the counters before a measurement. It excludes its own cost.
 func (g *rig) begin(ctx context.Context) (u used, err error) {
 	s, err := g.serve.stats(ctx)
 	if err != nil {
@@ -86,8 +87,8 @@ func (g *rig) begin(ctx context.Context) (u used, err error) {
 	return u, err
 }
 
-// since reads what was used since begin. What reading costs is not in it, apart
-// from a scrape's few hundred allocations.
+// since returns the difference to begin. It excludes its own cost, except for a few
+// hundred allocations of a scrape.
 func (g *rig) since(ctx context.Context, begin used) (u used, err error) {
 	if u, err = g.count(ctx); err != nil {
 		return u, err
@@ -97,7 +98,7 @@ func (g *rig) since(ctx context.Context, begin used) (u used, err error) {
 	return u.minus(begin), err
 }
 
-// count reads all but the allocations, the processors' time first.
+// count reads all counters but the allocations. It reads the CPU times first.
 func (g *rig) count(ctx context.Context) (u used, err error) {
 	u.callers, _ = kit.CPU(0)
 	u.receiver, _ = g.receiver.cpu()
@@ -120,15 +121,15 @@ func (u used) minus(v used) used {
 
 func (u used) plus(v used) used { return u.minus(used{}.minus(v)) }
 
-// report notes what each of n deliveries, or messages accepted, used.
+// report adds the resources per delivery, or per accepted message.
 func (u used) report(s *sample, name string, n int) {
 	each := float64(n)
 	s.add(name+": dispatcher CPU", "µs", u.dispatcher/each)
 	s.add(name+": Redis CPU", "µs", u.redis/each)
-	if u.callers > 0 { // else it is not known here
+	if u.callers > 0 { // unknown on this system otherwise
 		s.add(name+": publishers CPU", "µs", u.callers/each)
 	}
-	if u.receiver > 0 { // else nothing was sent there
+	if u.receiver > 0 { // no message was sent there otherwise
 		s.add(name+": receiver CPU", "µs", u.receiver/each)
 	}
 	s.add(name+": calls", "", u.calls/each)
@@ -136,26 +137,26 @@ func (u used) report(s *sample, name string, n int) {
 }
 
 const (
-	fillers  = 4   // goroutines that publish what has to be there before something is measured: enough to keep the API busy
-	dueBatch = 100 // how many of that at a time
-	warmings = 500 // that bring a new dispatcher up to its speed
+	fillers  = 4   // goroutines that publish messages before a measurement: enough to keep the API busy
+	dueBatch = 100 // messages in one of their batches
+	warmings = 500 // messages that bring a new dispatcher up to its speed
 )
 
-// What is due at one later moment has three times as long to be published as
-// it took before, and a second.
+// Messages with a later due time get three times the publishing time so far, and one
+// second more.
 const (
 	leadTimes = 3
 	leadLeast = time.Second
 )
 
-// site is a rig that lasts over all runs, so that its store holds what was
-// before.
+// site is a rig that is used in all runs, so that its store keeps the messages of
+// earlier runs.
 type site struct {
 	*rig
-	waiting int           // messages that are due some day
-	ended   int           // those delivered, by all runs so far
-	late    int           // how often what was published was due too early
-	each    time.Duration // publishing takes, of one message in a batch; 0: not known
+	waiting int           // messages with a due time in the far future
+	ended   int           // delivered messages of all runs so far
+	late    int           // measurements that failed because the due time was too early
+	each    time.Duration // publishing time of one message in a batch; 0: not known
 }
 
 func newSite(ctx context.Context, l *lab, o storeOptions, env ...string) (*site, error) {
@@ -166,7 +167,7 @@ func newSite(ctx context.Context, l *lab, o storeOptions, env ...string) (*site,
 	return &site{rig: g}, nil
 }
 
-// messageID is the id of a run's message i.
+// messageID returns the id of a run's message i.
 func messageID(run string, i int) string { return run + "_" + strconv.Itoa(i) }
 
 // fill publishes n messages in batches.
@@ -177,8 +178,9 @@ func (w *site) fill(ctx context.Context, n, batch int, text func(i int) string) 
 	return err
 }
 
-// warm delivers messages to some destinations, twice: connections are opened and
-// the destinations known as good, and then it shows how long publishing takes.
+// warm delivers messages to some destinations twice. The first round opens the
+// connections and marks the destinations as good. The second round measures the
+// publishing time.
 func (w *site) warm(ctx context.Context, destinations int) error {
 	for range 2 {
 		run, n := w.lab.newRun("warm"), w.lab.size(warmings, warmings)
@@ -195,7 +197,7 @@ func (w *site) warm(ctx context.Context, destinations int) error {
 	return nil
 }
 
-// await waits until all n of a run came and are settled.
+// await waits until all n messages of a run have arrived and are settled.
 func (w *site) await(ctx context.Context, run string, n int) error {
 	if _, err := w.receiver.expect(ctx, run, n); err != nil {
 		return err
@@ -213,21 +215,21 @@ func (w *site) await(ctx context.Context, run string, n int) error {
 	})
 }
 
-// lead is how long before the first due time n messages have to be published:
-// twice as long each time that it was too little.
+// lead returns how long before the first due time the publishing of n messages must
+// start. It doubles with each measurement that was late.
 func (w *site) lead(n int) time.Duration {
 	return (leadTimes*time.Duration(n)*w.each + leadLeast) << w.late
 }
 
-// errLate says that something was due before all was ready for it: then
-// something else would be measured.
+// errLate reports that a message was due before everything was ready. The figure
+// would then be wrong.
 var errLate = errors.New("what was published was due too early: the machine is too busy to measure this")
 
-// lateTries bounds how often that may happen to one measurement. Each try has
-// more time than the one before it.
+// lateTries is the limit for tries of one measurement that is late. Each retry gets
+// more time than the try before it.
 const lateTries = 6
 
-// again measures until it was not too late. more gives the next try more time.
+// again retries measure while it returns errLate. more gives the next try more time.
 func again(measure func() error, more func()) error {
 	err := measure()
 	for try := 1; try < lateTries && errors.Is(err, errLate); try++ {
@@ -237,11 +239,11 @@ func again(measure func() error, more func()) error {
 	return err
 }
 
-// again measures at the site until it was not too late.
+// again retries a measurement at the site while it is late.
 func (w *site) again(measure func() error) error { return again(measure, func() { w.late++ }) }
 
-// deliverDue has n messages to some destinations become due at one moment, and
-// waits until they are delivered and settled: also where it was too late.
+// deliverDue publishes n messages with one due time to some destinations. It waits
+// until they are delivered and settled, even if the publishing was late.
 func (w *site) deliverDue(ctx context.Context, n, destinations int) error {
 	run := w.lab.newRun("due")
 	due := time.Now().Add(w.lead(n))
@@ -261,7 +263,7 @@ func (w *site) deliverDue(ctx context.Context, n, destinations int) error {
 	return errLate
 }
 
-// dueAt is the field of a message that has to wait until a moment.
+// dueAt returns the field that sets the due time of a message.
 func dueAt(at time.Time) string {
 	return `,"deliver_at":"` + at.UTC().Format("2006-01-02T15:04:05.000Z") + `"`
 }

@@ -14,22 +14,22 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// serve is a dispatcher, hookladder serve, as a process.
+// serve is a dispatcher process, hookladder serve.
 type serve struct {
 	*kit.Instance
-	stop func() error // in order; the lab does it too
+	stop func() error // ends it in order; the lab calls it too
 }
 
-// stats is what a dispatcher has used.
+// stats has the resources that a dispatcher has used.
 type stats struct {
-	cpu    float64 // microseconds, from its start
-	allocs float64 // objects, from its start
+	cpu    float64 // microseconds from its start
+	allocs float64 // objects from its start
 	rss    float64 // bytes
-	peak   float64 // bytes, the most since its start
+	peak   float64 // bytes, the maximum from its start
 }
 
-// serve starts a dispatcher on a store, with more settings, and waits until it
-// is ready. It lasts until its stop, or the lab's.
+// serve starts a dispatcher on a store, with more settings, and waits until it is
+// ready. It runs until its stop, or until the end of the lab.
 func (l *lab) serve(ctx context.Context, st *store, env ...string) (*serve, error) {
 	environ := kit.Environ(st.url, l.secret, append(append(l.environ(), "RETENTION_MAX=1000000"), env...)...)
 	p, err := l.start(ctx, kit.Command{Name: "hookladder serve", Path: l.o.Self, Args: []string{"serve"}, Env: environ})
@@ -37,7 +37,7 @@ func (l *lab) serve(ctx context.Context, st *store, env ...string) (*serve, erro
 		return nil, err
 	}
 	sv := &serve{stop: sync.OnceValue(func() error {
-		l.callers.close() // a connection that was opened and never used would be waited for
+		l.callers.close() // otherwise the exit would wait for a connection that was opened and never used
 		return stop(p)
 	})}
 	l.own(sv.stop)
@@ -48,7 +48,7 @@ func (l *lab) serve(ctx context.Context, st *store, env ...string) (*serve, erro
 	return sv, sv.WaitReady(ctx)
 }
 
-// stop ends a child in order. One that was killed has ended already.
+// stop ends a child in order. If it was killed before, it has already exited.
 func stop(p *kit.Process) error {
 	if p.Killed() {
 		return nil
@@ -56,7 +56,7 @@ func stop(p *kit.Process) error {
 	return p.Interrupt()
 }
 
-// cpu is what it has used so far, in microseconds.
+// cpu returns its CPU time so far, in microseconds.
 func (sv *serve) cpu(ctx context.Context) (float64, error) {
 	if micros, known := kit.CPU(sv.Pid()); known {
 		return micros, nil
@@ -65,7 +65,7 @@ func (sv *serve) cpu(ctx context.Context) (float64, error) {
 	return s.cpu, err
 }
 
-// stats asks for all of it, by a scrape of its metrics.
+// stats queries the dispatcher's metrics.
 func (sv *serve) stats(ctx context.Context) (s stats, err error) {
 	wanted := map[string]*float64{
 		"process_cpu_seconds_total": &s.cpu, "go_memstats_mallocs_total": &s.allocs,
@@ -103,7 +103,8 @@ func (sv *serve) stats(ctx context.Context) (s stats, err error) {
 	return s, nil
 }
 
-// holds waits until all there is are n deliveries with that status.
+// holds polls until the dispatcher reports exactly n deliveries, all with that
+// status.
 func (sv *serve) holds(ctx context.Context, status string, n int) error {
 	return kit.Until(ctx, fmt.Sprintf("all %d are %s", n, status), func() error {
 		s, err := sv.Stats(ctx)

@@ -18,38 +18,38 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// destinations that the receiver has: one, and a hundred others. Each is a port,
-// since that makes a destination.
+// destinations is the number of the receiver's destinations: one, and a hundred
+// others. Each is a port, because each port is a destination of its own.
 const destinations = 1 + many
 
-// opened is what the receiver says first: where it listens.
+// opened is the first output of the receiver: its addresses.
 type opened struct {
 	Control      string   `json:"control"`
 	Destinations []string `json:"destinations"`
 }
 
-// question is what the bench asks the receiver about a run.
+// question is a query of the bench about a run.
 type question struct {
 	Run      string
-	Begin    *runOptions   // how its messages are to be received; nil: as before
-	Want     int           // the answer waits until so many have come
-	Most     time.Duration // for which it waits
-	Arrivals bool          // the answer tells when each came
-	Forget   bool          // the run is over
+	Begin    *runOptions   // options for its messages; nil: no change
+	Want     int           // respond when this number of messages has arrived
+	Most     time.Duration // timeout for Want
+	Arrivals bool          // return the arrival time of each message
+	Forget   bool          // remove the run
 }
 
-// received is what has come of a run.
+// received has the arrivals of a run.
 type received struct {
 	Distinct int              `json:"distinct"`
 	All      int              `json:"all"`
 	Bad      int              `json:"bad"`
-	Why      string           `json:"why,omitempty"` // the first bad one was
+	Why      string           `json:"why,omitempty"` // the error of the first bad message
 	First    int64            `json:"first"`         // in nanoseconds
 	Last     int64            `json:"last"`
 	Arrivals map[string]int64 `json:"arrivals,omitempty"` // by id, in nanoseconds
 }
 
-// fault is what is wrong with what has come, if n were sent.
+// fault returns an error if the arrivals differ from the n messages that were sent.
 func (r received) fault(run string, n int) error {
 	switch {
 	case r.Bad > 0:
@@ -64,8 +64,8 @@ func (r received) fault(run string, n int) error {
 	return nil
 }
 
-// Receive is the receiver, as a process: it says on out where it listens, and
-// lasts until ctx ends, or in, which does so when its parent is gone.
+// Receive runs the receiver process. It writes its addresses to out, and runs until
+// ctx or in ends. in ends when the parent process exits.
 func Receive(ctx context.Context, verifier *signer.Verifier, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -98,12 +98,12 @@ func Receive(ctx context.Context, verifier *signer.Verifier, in io.Reader, out i
 		return errors.Join(asking.Close(), taking.Close())
 	})
 	if err := json.NewEncoder(out).Encode(open); err != nil {
-		return fmt.Errorf("tell where it listens: %w", err)
+		return fmt.Errorf("report the address of the receiver: %w", err)
 	}
 	return g.Wait()
 }
 
-// served is no error where the server was closed.
+// served returns nil if the error is only that the server was closed.
 func served(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -111,22 +111,22 @@ func served(err error) error {
 	return fmt.Errorf("receive: %w", err)
 }
 
-// sink checks what comes and remembers it.
+// sink verifies messages and counts them.
 type sink struct {
 	mu   sync.Mutex // guards runs
 	runs map[string]*run
 }
 
-// run is what has come with a path.
+// run has the messages that arrived at one path.
 type run struct {
 	name string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	o       runOptions
-	seen    map[string]int64 // id → when it came, 0 where that is not wanted
+	seen    map[string]int64 // id → arrival time, or 0 if times are not kept
 	so      received
 	want    int
-	reached chan struct{} // closed when want is
+	reached chan struct{} // closed when want messages have arrived
 }
 
 func (s *sink) run(name string) *run {
@@ -140,7 +140,7 @@ func (s *sink) run(name string) *run {
 	return r
 }
 
-// take takes a message.
+// take accepts a message.
 func (s *sink) take(_ http.ResponseWriter, req *http.Request, c kit.Callback) {
 	if c.Err == nil && !genuine(c.Body) {
 		c.Err = errors.New("its body is not one that was published")
@@ -150,7 +150,7 @@ func (s *sink) take(_ http.ResponseWriter, req *http.Request, c kit.Callback) {
 	}
 }
 
-// take notes a message and answers how long its answer is to wait.
+// take counts a message and returns how long its response must wait.
 func (r *run) take(id string, now time.Time, err error) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +183,7 @@ func (r *run) take(id string, now time.Time, err error) time.Duration {
 	return r.o.Delay
 }
 
-// control answers a question.
+// control responds to a query of the bench.
 func (s *sink) control(w http.ResponseWriter, req *http.Request) {
 	var q question
 	if err := json.NewDecoder(req.Body).Decode(&q); err != nil {
@@ -214,10 +214,11 @@ func (s *sink) control(w http.ResponseWriter, req *http.Request) {
 	if q.Arrivals {
 		answer.Arrivals = r.seen
 	}
-	_ = json.NewEncoder(w).Encode(answer) // it fails where the caller is gone
+	_ = json.NewEncoder(w).Encode(answer) // fails if the caller has closed the connection
 }
 
-// reach answers what is closed when n have come; nil where they have.
+// reach returns a channel that is closed when n messages have arrived, or nil if they
+// have arrived already.
 func (r *run) reach(n int) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

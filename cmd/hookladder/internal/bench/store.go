@@ -12,11 +12,11 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// masters of a cluster: the fewest that one may have.
+// masters is the number of masters of a cluster: the minimum.
 const masters = 3
 
-// storeOptions say what store is wanted. The zero value is a single server that
-// writes to disk each second.
+// storeOptions describe a store. By default it is a single server that writes to disk
+// every second.
 type storeOptions struct {
 	appendfsync string // everysec (default) or always
 	cluster     bool   // three masters without replicas
@@ -24,12 +24,12 @@ type storeOptions struct {
 
 // store is a real redis-server, or a cluster of them.
 type store struct {
-	url   string // as REDIS_URL has it
+	url   string // in the format of REDIS_URL
 	nodes []*kit.Redis
-	asked [masters]atomic.Int64 // questions of the bench to each server, which do not count
+	asked [masters]atomic.Int64 // queries of the bench to each server, which are excluded from the counts
 }
 
-// store starts one. It lasts until its stop, or the lab's.
+// store starts a store. It runs until its stop, or until the end of the lab.
 func (l *lab) store(ctx context.Context, o storeOptions) (*store, error) {
 	st := &store{}
 	l.own(st.stop)
@@ -37,7 +37,8 @@ func (l *lab) store(ctx context.Context, o storeOptions) (*store, error) {
 	if o.cluster {
 		servers = masters
 	}
-	// A rewrite of the file forks in the midst of one measurement and not of another.
+	// No automatic rewrite of the file, because its fork would affect one
+	// measurement and not another.
 	settings := []string{"auto-aof-rewrite-percentage 0"}
 	if o.appendfsync != "" {
 		settings = append(settings, "appendfsync "+o.appendfsync)
@@ -70,7 +71,7 @@ func (l *lab) store(ctx context.Context, o storeOptions) (*store, error) {
 	return st, kit.WaitOK(ctx, st.nodes)
 }
 
-// stop ends the servers and removes their files, which are of no more use.
+// stop kills the servers and removes their files.
 func (st *store) stop() error {
 	var errs []error
 	for _, n := range st.nodes {
@@ -80,14 +81,14 @@ func (st *store) stop() error {
 	return errors.Join(errs...)
 }
 
-// sentOnly are commands that no script can run, so that each was sent by a
-// client. The heartbeat every 2 s and the subscription are too few to count.
+// sentOnly are commands that no script can run, so a client sent each of them. The
+// heartbeat every 2 s and the subscription are too few to count.
 var sentOnly = []string{
 	"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro",
 	"script", "wait", "waitaof", "multi", "exec", "subscribe", "ping",
 }
 
-// cpu is what its servers have used so far, in microseconds.
+// cpu returns the CPU time of its servers so far, in microseconds.
 func (st *store) cpu(ctx context.Context) (micros float64, err error) {
 	for i := range st.nodes {
 		text, err := st.info(ctx, i, "cpu")
@@ -105,11 +106,11 @@ func (st *store) cpu(ctx context.Context) (micros float64, err error) {
 	return micros, nil
 }
 
-// commands is how many its servers have carried out so far, those in scripts
-// counted, and what is asked here not.
+// commands returns the number of commands that its servers have run so far. Commands
+// in scripts count, but the bench's own queries do not.
 func (st *store) commands(ctx context.Context) (total float64, err error) {
 	for i := range st.nodes {
-		before := st.asked[i].Load() // what asks now is not yet counted
+		before := st.asked[i].Load() // the query below is not counted yet
 		count, err := st.number(ctx, i, "stats", "total_commands_processed")
 		if err != nil {
 			return 0, err
@@ -119,7 +120,7 @@ func (st *store) commands(ctx context.Context) (total float64, err error) {
 	return total, nil
 }
 
-// memory is what its servers use now, in bytes.
+// memory returns the memory of its servers now, in bytes.
 func (st *store) memory(ctx context.Context) (bytes float64, err error) {
 	for i := range st.nodes {
 		used, err := st.number(ctx, i, "memory", "used_memory")
@@ -131,7 +132,8 @@ func (st *store) memory(ctx context.Context) (bytes float64, err error) {
 	return bytes, nil
 }
 
-// calls is how many commands clients have sent so far; a script is one.
+// calls returns the number of commands that clients have sent so far. A script counts
+// as one.
 func (st *store) calls(ctx context.Context) (total float64, err error) {
 	for i := range st.nodes {
 		text, err := st.info(ctx, i, "commandstats")
@@ -143,7 +145,7 @@ func (st *store) calls(ctx context.Context) (total float64, err error) {
 	return total, nil
 }
 
-// callsIn counts them in what INFO commandstats answers:
+// callsIn counts the calls in the text of INFO commandstats:
 //
 //	cmdstat_evalsha:calls=12,usec=3456,usec_per_call=288.00
 //	cmdstat_script|load:calls=1,usec=...
@@ -154,7 +156,7 @@ func callsIn(text string) (total float64) {
 		count, _, _ := strings.Cut(rest, ",")
 		for _, sent := range sentOnly {
 			if name == sent {
-				n, _ := strconv.ParseFloat(count, 64) // what is no number is no count
+				n, _ := strconv.ParseFloat(count, 64) // a text that is no number counts as 0
 				total += n
 			}
 		}
@@ -162,7 +164,7 @@ func callsIn(text string) (total float64) {
 	return total
 }
 
-// number is one field of a server's INFO.
+// number returns one field of a server's INFO as a number.
 func (st *store) number(ctx context.Context, i int, section, name string) (float64, error) {
 	text, err := st.info(ctx, i, section)
 	if err != nil {
@@ -171,7 +173,7 @@ func (st *store) number(ctx context.Context, i int, section, name string) (float
 	return field(text, name)
 }
 
-// info is a section of a server's INFO.
+// info returns a section of a server's INFO.
 func (st *store) info(ctx context.Context, i int, section string) (string, error) {
 	st.asked[i].Add(1)
 	text, err := st.nodes[i].Client.Info(ctx, section).Result()
@@ -181,7 +183,7 @@ func (st *store) info(ctx context.Context, i int, section string) (string, error
 	return text, nil
 }
 
-// field is one number in what INFO answers.
+// field returns one number of an INFO text.
 func field(text, name string) (float64, error) {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
@@ -191,13 +193,13 @@ func field(text, name string) (float64, error) {
 	return 0, fmt.Errorf("redis-server does not tell its %s", name)
 }
 
-// versionIn is the server's name and version in what INFO server answers.
+// versionIn returns the server's name and version from an INFO server text.
 func versionIn(text string) string {
 	name, version := "Redis", ""
 	for line := range strings.Lines(text) {
 		field, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch field {
-		case "valkey_version": // which tells the version of the Redis it stands for, too
+		case "valkey_version": // Valkey also reports the version of the Redis that it replaces
 			name, version = "Valkey", value
 		case "redis_version":
 			if version == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Table writes what people read.
+// Table writes the report for people.
 func (r *Report) Table(w io.Writer) error {
 	lines := [][]string{{"", "median", "min", "max", "target", "verdict"}}
 	group := ""
@@ -36,7 +36,7 @@ func (r *Report) Table(w io.Writer) error {
 	return nil
 }
 
-// head says what was measured, where and how.
+// head returns the facts above the table: version, machine and settings.
 func (r *Report) head() string {
 	m := r.Machine
 	machine := []string{fmt.Sprintf("hookladder %s", r.Hookladder), m.Redis, m.Go, m.OS + "/" + m.Arch, fmt.Sprintf("%d cores", m.Cores)}
@@ -54,7 +54,8 @@ func (r *Report) head() string {
 	return strings.Join(machine, ", ") + "\n" + how + "\n"
 }
 
-// aligned makes columns of cells: the first one to the left, the others to the right.
+// aligned formats cells as columns: the first one to the left, the others to the
+// right.
 func aligned(lines [][]string) string {
 	var widths []int
 	for _, line := range lines {
@@ -81,7 +82,7 @@ func aligned(lines [][]string) string {
 	return text.String()
 }
 
-// number shows three digits that count.
+// number formats a value with three significant digits.
 func number(v float64) string {
 	switch size := math.Abs(v); {
 	case size >= 100:

@@ -1,13 +1,13 @@
 package bench
 
-// Target is what a figure has to reach.
+// Target is the limit that a figure must meet.
 type Target struct {
-	AtLeast bool    `json:"at_least"` // else at most
+	AtLeast bool    `json:"at_least"` // otherwise the value is a maximum
 	Value   float64 `json:"value"`
 	Always  bool    `json:"always,omitzero"` // judged on the worst run, not on the median
 }
 
-// Verdicts on a target.
+// The verdicts on a target.
 const (
 	met    = "met"
 	missed = "missed"
@@ -16,7 +16,7 @@ const (
 func atLeast(v float64) Target { return Target{AtLeast: true, Value: v} }
 func atMost(v float64) Target  { return Target{Value: v} }
 
-// targets are those of all figures that have one.
+// targets has the targets by the name of their figure.
 var targets = map[string]Target{
 	"drain to 1: ÷ limit":             atLeast(0.78),
 	"drain to 100: ÷ limit":           atLeast(0.72),
@@ -40,7 +40,7 @@ var targets = map[string]Target{
 	"lateness: least":                        {AtLeast: true, Value: 0, Always: true}, // never early
 	"latency at 50/s: p99":                   atMost(3),
 	"waiting: memory of each":                atMost(1500),
-	"waiting: the script that grows most":    atMost(2), // with most waiting ÷ with fewest
+	"waiting: the script that grows most":    atMost(2), // the most waiting ÷ the fewest
 	"start: first delivery":                  atMost(1),
 	"isolation, some hung: p99":              atMost(5),
 	"abuse: peak memory":                     atMost(300),
@@ -50,7 +50,7 @@ var targets = map[string]Target{
 	"idle at 128 partitions: Redis commands": atMost(2),
 }
 
-// String is how a table has it.
+// String returns the target as the table shows it.
 func (t Target) String() string {
 	if t.AtLeast {
 		return "≥ " + number(t.Value)
@@ -58,7 +58,7 @@ func (t Target) String() string {
 	return "≤ " + number(t.Value)
 }
 
-// verdict judges a figure.
+// verdict returns the verdict on a figure.
 func (t Target) verdict(f Figure) string {
 	value := f.Median
 	switch {

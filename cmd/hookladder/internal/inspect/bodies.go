@@ -16,10 +16,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// mostBody is the most bytes of a body that is made from another one.
+// mostBody is the size limit of a body that is made from another one.
 const mostBody = 8 << 20
 
-// A body may have been signed in place of the received one.
+// A body is a text that the sender may have signed instead of the received one.
 type body struct {
 	deviation
 	bytes []byte
@@ -33,7 +33,7 @@ const (
 	cureQuoted = "sign and verify the text itself: it was put into JSON once more"
 )
 
-// bodies are the received body, and then each body that a mistake makes of it, once.
+// bodies returns the received body, and then each different body that a mistake makes of it.
 func bodies(came []byte) []body {
 	all := []body{{bytes: came}}
 	add := func(made []byte, says, cure string) {
@@ -59,7 +59,8 @@ func bodies(came []byte) []body {
 	return all
 }
 
-// framings change bytes, whatever they mean. An error says that one does not apply.
+// framings change bytes without a parse of the text. A function returns an error if its change
+// does not apply.
 var framings = []struct {
 	says, cure string
 	make       func([]byte) ([]byte, error)
@@ -102,7 +103,7 @@ func always(change func([]byte) []byte) func([]byte) ([]byte, error) {
 
 func lineFeeds(b []byte) []byte { return bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")) }
 
-// asLatin1 reads UTF-8 as Latin-1, and writes it as UTF-8 again.
+// asLatin1 reads UTF-8 as Latin-1, and returns it as UTF-8 again.
 func asLatin1(b []byte) []byte {
 	out := make([]byte, 0, 2*len(b))
 	for _, c := range b {
@@ -111,7 +112,7 @@ func asLatin1(b []byte) []byte {
 	return out
 }
 
-// fromLatin1 undoes asLatin1; nil: that is not possible.
+// fromLatin1 reverses asLatin1; it returns nil if that is not possible.
 func fromLatin1(b []byte) []byte {
 	out := make([]byte, 0, len(b))
 	for _, r := range string(b) {
@@ -127,8 +128,8 @@ func fromLatin1(b []byte) []byte {
 type jsonStyle struct {
 	says    string
 	options []jsontext.Options
-	escaped func(rune) bool // characters that are escaped as \uXXXX; nil: none
-	slashes bool            // a slash is escaped
+	escaped func(rune) bool // the characters to escape as \uXXXX; nil: none
+	slashes bool            // escape each slash
 }
 
 // Programs that write JSON differ in white space, in escapes, and in names and numbers.
@@ -156,14 +157,14 @@ var (
 	floats = []jsontext.Options{jsontext.CanonicalizeRawInts(true), jsontext.CanonicalizeRawFloats(true)}
 )
 
-// reformatted formats a body in the styles; false: it is no JSON.
+// reformatted returns a body in the styles, or false if it is no JSON.
 func reformatted(came []byte, layout, escape, numbers jsonStyle) ([]byte, bool) {
 	options := append(slices.Concat(layout.options, numbers.options), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	text, err := jsontext.AppendFormat(nil, came, options...)
 	if err != nil {
 		return nil, false
 	}
-	if escape.slashes { // they are in strings only, as are the characters below
+	if escape.slashes { // slashes are only in strings, and so are the characters below
 		text = bytes.ReplaceAll(text, []byte("/"), []byte(`\/`))
 	}
 	if escape.escaped == nil {

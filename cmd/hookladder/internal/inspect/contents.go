@@ -13,10 +13,10 @@ type content struct {
 	head, tail string
 }
 
-// otherIDs are headers that are taken for the id by mistake.
+// otherIDs are headers that receivers use as the id by mistake.
 var otherIDs = []string{"svix-id", "x-request-id", "idempotency-key", "x-correlation-id", "hookladder-id", "x-message-id"}
 
-// contents begins with the right one. The others are the mistakes in it.
+// contents returns the right content first, and then the mistakes in it.
 func (c *callback) contents() []content {
 	all := []content{{head: c.head()}}
 	add := func(head, tail, says string) {
@@ -55,7 +55,7 @@ func (c *callback) contents() []content {
 	return all
 }
 
-// head is the text that the scheme signs before the body.
+// head returns the text that the scheme signs before the body.
 func (c *callback) head() (head string) {
 	if c.signsID {
 		head = c.id + "."

@@ -21,7 +21,7 @@ type deviation struct {
 	says, cure string
 }
 
-// A hashing is a function that HMAC may be made with.
+// A hashing is a hash function for HMAC.
 type hashing struct {
 	deviation
 	make func() hash.Hash
@@ -29,7 +29,7 @@ type hashing struct {
 
 const cureHash = "use HMAC with SHA-256"
 
-// hashes begins with the one that every scheme has.
+// hashes has the function of every scheme first.
 var hashes = []hashing{
 	{deviation{}, sha256.New},
 	{deviation{OtherHash, "was made with SHA-1", cureHash}, sha1.New},
@@ -38,13 +38,13 @@ var hashes = []hashing{
 
 // Limits of the search.
 const (
-	mostMistakes   = 2       // three could explain any signature
+	mostMistakes   = 2       // three mistakes could explain any signature
 	mostHashed     = 2 << 30 // bytes: seconds on any machine
 	mostSignatures = 32      // of a header, as in signer
 )
 
-// explain finds the fewest mistakes that lead to a signature, and adds them to the report.
-// A signature that is right has 0.
+// explain finds the fewest mistakes that lead to a signature, and adds them to the report. It
+// returns 0 for a right signature.
 func (c *callback) explain(r *Report, keys []candidate, what, text string) (mistakes int, found bool) {
 	s := signatureSearch{callback: c, sums: c.readings(text, what == ofHeader), keys: keys, contents: c.contents(), bodies: bodies(c.Body)}
 	if len(s.sums) == 0 {
@@ -99,7 +99,7 @@ func (s *signatureSearch) find(n int) ([]deviation, bool) {
 	return nil, false
 }
 
-// fits reports whether the key makes one of the signatures that have n mistakes of form.
+// fits reports whether the key makes one of the signatures whose form has n mistakes.
 func (s *signatureSearch) fits(k candidate, h hashing, of content, b body, n int) ([]deviation, bool) {
 	s.hashed += len(b.bytes)
 	signed := slices.Concat([]byte(of.head), b.bytes, []byte(of.tail))
@@ -126,7 +126,7 @@ type reading struct {
 	mistakes []deviation
 }
 
-// The encodings that schemes have.
+// The encodings of the schemes.
 const (
 	formHex    = "hex"
 	formBase64 = "base64"
@@ -150,11 +150,11 @@ var encodings = []struct {
 	}},
 }
 
-// versions are the texts before a signature in some header.
+// versions matches the version before a signature in some headers.
 var versions = regexp.MustCompile(`^(v[0-9]+[a-z]?[,=:]|sha(?:1|256|512)[=:])`)
 
-// readings are all ways to decode the signatures in a text, which have 20, 32 or 64 bytes. A
-// signature that the receiver's code computed needs no version before it.
+// readings returns all ways to decode the signatures in a text. A signature has 20, 32 or 64
+// bytes. A signature from the receiver's own code needs no version before it.
 func (c *callback) readings(text string, versioned bool) (all []reading) {
 	words := strings.Fields(text)
 	if strings.Contains(text, "t=") { // Stripe's list

@@ -11,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// received adds the causes that apply to valid signatures too.
+// received reports the causes that apply to valid signatures too.
 func (c *callback) received(r *Report) {
 	for _, name := range []string{c.single, signer.HeaderID, signer.HeaderTimestamp} {
 		if len(c.Header.Values(name)) > 1 {
@@ -24,7 +24,7 @@ func (c *callback) received(r *Report) {
 	}
 }
 
-// headers adds the causes in the headers of a callback that does not match.
+// headers reports the causes in the headers of a callback that does not match.
 func (c *callback) headers(r *Report) {
 	switch {
 	case c.signature == "" && c.other.name != "":
@@ -53,7 +53,7 @@ func (c *callback) headers(r *Report) {
 	}
 }
 
-// age adds the age of the callback, and whether it is too high or too low.
+// age reports the age of the callback, and whether it is too high or too low.
 func (c *callback) age(r *Report) {
 	if _, err := unixSeconds(c.timestamp); !c.signsTime || err != nil {
 		return
@@ -72,7 +72,8 @@ func (c *callback) age(r *Report) {
 	}
 }
 
-// signedAt is the signed time. A verifier whose clock shows it checks everything but the age.
+// signedAt returns the signed time. With this time as its clock, a verifier checks everything
+// except the age.
 func (c *callback) signedAt() time.Time {
 	seconds, err := unixSeconds(c.timestamp)
 	if err != nil {
@@ -81,18 +82,17 @@ func (c *callback) signedAt() time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// The forms in which timestamps come by mistake.
+// The wrong forms of timestamps.
 var (
 	errMillis = errors.New("in milliseconds")
 	errDate   = errors.New("a date")
 	errNotInt = errors.New("no number")
 )
 
-// mostSeconds is a time in the year 5138. Milliseconds of today are far above it.
+// mostSeconds is a time in the year 5138. Current milliseconds are far above it.
 const mostSeconds = 100_000_000_000
 
-// unixSeconds reads a timestamp. If it has another form, the number is right and there is an
-// error as well.
+// unixSeconds parses a timestamp. For another form it returns the right number with an error.
 func unixSeconds(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {

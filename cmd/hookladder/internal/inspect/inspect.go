@@ -1,10 +1,10 @@
-// Package inspect finds out why the signature of a callback is not valid.
+// Package inspect reports why the signature of a callback is not valid.
 //
-// A signature that does not match says nothing about the reason. So the package makes the
-// usual mistakes itself: it formats the body again, does not decode the secret, or signs
-// the parts in another order. It combines one or two mistakes, until the result is the
-// signature of the callback. The tables in headers.go, keys.go, contents.go and bodies.go
-// have one row for each mistake.
+// A signature that does not match does not show the reason. So the package makes the usual
+// mistakes itself: it formats the body again, does not decode the secret, or signs the parts in
+// another order. It combines one or two mistakes, until the result is the signature of the
+// callback. The tables in headers.go, keys.go, contents.go and bodies.go have one row for each
+// mistake.
 package inspect
 
 import (
@@ -22,18 +22,19 @@ type Question struct {
 	Body   []byte
 
 	Scheme   signer.Scheme // zero: the scheme is read from the headers
-	Name     string        // of the header of signer.HMACHex; empty: signer.HeaderHMACHex
+	Name     string        // the header of signer.HMACHex; empty: signer.HeaderHMACHex
 	Secrets  []string      // as the receiver has them, malformed ones too; also public keys
 	Computed string        // the signature that the receiver's own code computed; may be empty
 	At       time.Time     // when the callback arrived
-	// Tolerance is how far its timestamp may be from At; zero: signer.DefaultTolerance.
+	// Tolerance is the largest difference between its timestamp and At; zero:
+	// signer.DefaultTolerance.
 	Tolerance time.Duration
 }
 
-// Cause is a reason in the form that scripts read.
+// Cause is a reason in a form for scripts.
 type Cause string
 
-// The causes. The second group says how the signature was made instead.
+// The causes. The second group are mistakes in the signature.
 const (
 	NoSignature   Cause = "signature_missing"
 	OtherScheme   Cause = "header_of_another_scheme"
@@ -58,8 +59,8 @@ const (
 	OtherBody     Cause = "body"    // other bytes of the same body
 )
 
-// causes has the sentence and the cure of each cause of the first group. The mistakes of the
-// second group have their own.
+// causes maps each cause of the first group to its sentence and cure. The mistakes of the second
+// group have their own.
 var causes = map[Cause]struct{ says, cure string }{
 	NoSignature:   {"there is no %s", "keep all headers as they came: a proxy or a framework may drop them, or it was never signed"},
 	OtherScheme:   {"there is no %s, but there is %s: it is signed as %s", "verify it in that scheme, or change the signature scheme of the endpoint"},
@@ -78,14 +79,14 @@ var causes = map[Cause]struct{ says, cure string }{
 	ComputedRight: {"%s is right", "compare it with each signature of the header, behind its version, in constant time"},
 }
 
-// Finding is one thing that is wrong.
+// Finding is one reported mistake.
 type Finding struct {
 	Cause Cause  `json:"cause"`
 	Says  string `json:"says"`           // a sentence without its full stop
 	Cure  string `json:"cure,omitempty"` // empty: Says is enough
 }
 
-// Report is the result.
+// Report is the result of Inspect.
 type Report struct {
 	Valid    bool          `json:"valid"` // a receiver should accept the callback
 	Scheme   signer.Scheme `json:"scheme"`
@@ -103,13 +104,13 @@ func (r *Report) has(causes ...Cause) bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return slices.Contains(causes, f.Cause) })
 }
 
-// The values that are explained, as a sentence begins.
+// The names of the explained values, at the start of a sentence.
 const (
 	ofHeader   = "the signature"
 	ofReceiver = "your code's value"
 )
 
-// Inspect verifies a callback as a receiver should, and says why it is not valid.
+// Inspect verifies a callback as a receiver should, and reports why it is not valid.
 func Inspect(q Question) Report {
 	c := newCallback(&q)
 	r := Report{Scheme: c.scheme, Findings: []Finding{}}

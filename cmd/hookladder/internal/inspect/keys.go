@@ -17,8 +17,8 @@ import (
 type candidate struct {
 	deviation
 	mac      []byte            // the key of HMAC
-	public   ed25519.PublicKey // or this one
-	verifier *signer.Verifier  // of a secret that is decoded in the right way; else nil
+	public   ed25519.PublicKey // the key of ed25519
+	verifier *signer.Verifier  // of a correctly decoded secret; else nil
 }
 
 // The cures of secrets that were decoded in another way.
@@ -27,8 +27,8 @@ const (
 	cureText   = "use the text of the secret as it is, not decoded"
 )
 
-// keys are the secrets, decoded as they should be and as they are by mistake. It adds the
-// causes of malformed secrets to the report.
+// keys returns the secrets, decoded correctly and with each mistake. It reports the causes of
+// malformed secrets.
 func (c *callback) keys(r *Report) (all []candidate) {
 	for _, given := range c.Secrets {
 		text := strings.Trim(strings.TrimSpace(given), `"'`)
@@ -46,14 +46,14 @@ func (c *callback) keys(r *Report) (all []candidate) {
 			all = append(all, c.macKeys(text, verifier)...)
 		}
 		if text != given {
-			says := "was made with the secret and what stands around it: white space or quotes"
+			says := "was made with the secret and the characters around it: white space or quotes"
 			all = append(all, candidate{deviation: deviation{OtherKey, says, "take them away"}, mac: []byte(given)})
 		}
 	}
 	return all
 }
 
-// macKeys are the ways to decode a shared secret, the right one first.
+// macKeys returns the ways to decode a shared secret, the right one first.
 func (c *callback) macKeys(text string, verifier *signer.Verifier) (all []candidate) {
 	bare := strings.TrimPrefix(text, signer.SecretPrefix)
 	var rows []candidate
@@ -96,7 +96,7 @@ func publicKeys(text string, verifier *signer.Verifier) (all []candidate) {
 	return all
 }
 
-// decoded decodes base64 of any alphabet, padded or not; nil: it is no base64.
+// decoded returns the bytes of base64 in any alphabet, padded or not; nil: it is no base64.
 func decoded(text string) []byte {
 	text = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "=")
 	out, err := base64.RawStdEncoding.DecodeString(text)
@@ -106,7 +106,7 @@ func decoded(text string) []byte {
 	return out
 }
 
-// derived is the key of the tenant in the headers.
+// derived returns the key of the tenant in the headers.
 func derived(verifier *signer.Verifier, h http.Header) []byte {
 	if verifier == nil {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// A signedForm says what a scheme signs before the body, and how its signature looks.
+// A signedForm describes the text that a scheme signs before the body, and the form of its
+// signature.
 type signedForm struct {
 	signsID, signsTime bool
 	signs              string // in words
@@ -25,7 +26,7 @@ var signedForms = map[signer.Scheme]signedForm{
 	signer.HMACHex:         {false, false, "the body alone", "", "<hex of 32 bytes>", formHex},
 }
 
-// A signatureHeader is a header that holds signatures of a scheme.
+// A signatureHeader is a header with signatures of a scheme.
 type signatureHeader struct {
 	name   string
 	scheme signer.Scheme
@@ -40,14 +41,14 @@ var signatureHeaders = []signatureHeader{
 	{"svix-signature", signer.Standard, "standard, if the headers are renamed to webhook-id, webhook-timestamp and webhook-signature"},
 }
 
-// callback is a question as a scheme reads it.
+// callback is a question that was parsed by a scheme.
 type callback struct {
 	*Question
 	signedForm
 	scheme    signer.Scheme
-	name      string          // of the header that holds the signature
-	single    string          // the same, if that header holds no list; else empty
-	other     signatureHeader // of another scheme, which is there instead
+	name      string          // of the header with the signature
+	single    string          // the same, if that header has no list; else empty
+	other     signatureHeader // of another scheme that was found instead
 	id        string
 	timestamp string // as its header has it
 	signature string
@@ -60,7 +61,7 @@ func newCallback(q *Question) *callback {
 	if c.scheme == signer.HMACHex {
 		c.name = strings.ToLower(cmp.Or(q.Name, c.name))
 	}
-	if c.encoding == formHex { // the others have a list, which may be spread over lines
+	if c.encoding == formHex { // the other schemes have a list, which may be split over lines
 		c.single = c.name
 	}
 	c.signature = strings.Join(q.Header.Values(c.name), " ")
@@ -73,7 +74,7 @@ func newCallback(q *Question) *callback {
 	return c
 }
 
-// firstSignature is the first header that holds a signature.
+// firstSignature returns the first header that has a signature.
 func (q *Question) firstSignature() signatureHeader {
 	if i := slices.IndexFunc(signatureHeaders, func(h signatureHeader) bool { return q.Header.Get(h.name) != "" }); i >= 0 {
 		return signatureHeaders[i]
@@ -81,7 +82,7 @@ func (q *Question) firstSignature() signatureHeader {
 	return signatureHeader{}
 }
 
-// likelyScheme is the scheme of the first header that holds a signature.
+// likelyScheme returns the scheme of the first header that has a signature.
 func (q *Question) likelyScheme() signer.Scheme {
 	first := q.firstSignature()
 	text := q.Header.Get(first.name)
@@ -99,7 +100,7 @@ func isEd25519(text string) bool {
 	return strings.HasPrefix(text, signer.PublicPrefix) || strings.HasPrefix(text, signer.PrivatePrefix)
 }
 
-// stripeTime is the first t in a header of Stripe's scheme.
+// stripeTime returns the first t in a header of Stripe's scheme.
 func stripeTime(header string) string {
 	for part := range strings.SplitSeq(header, ",") {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(part), "t="); ok {

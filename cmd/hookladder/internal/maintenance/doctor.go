@@ -18,7 +18,7 @@ type Doctor struct {
 	Stdout io.Writer
 }
 
-// Run prints the report. It returns an error if a finding is left.
+// Run prints the report. It returns an error if a finding remains.
 func (r Doctor) Run(ctx context.Context, o app.Options) error {
 	d := &diagnosis{reporter: &textReport{out: r.Stdout}}
 	if r.JSON {
@@ -41,7 +41,7 @@ type reporter interface {
 	end(out app.Examined) error
 }
 
-// diagnosis counts the faults that are left.
+// diagnosis counts the remaining faults.
 type diagnosis struct {
 	reporter
 	lacking, left, curable int // missing features; findings; findings that --fix repairs
@@ -66,7 +66,7 @@ func (d *diagnosis) onFinding(f app.Finding) {
 	d.finding(f)
 }
 
-// verdict returns an error if a fault is left.
+// verdict returns an error if a fault remains.
 func (d *diagnosis) verdict(out app.Examined, fix bool) error {
 	switch {
 	case d.lacking > 0:

@@ -1,5 +1,5 @@
-// Package maintenance carries out the commands that work on the store and the archive
-// themselves: export, restore, forget, doctor and repartition.
+// Package maintenance runs the commands that work directly on the store and the archive: export,
+// restore, forget, doctor and repartition.
 package maintenance
 
 import (
@@ -40,7 +40,7 @@ type Export struct {
 	Out    string // a file; empty: Stdout
 
 	Stdout io.Writer
-	Told   io.Writer // receives the progress; nil: there is none
+	Told   io.Writer // gets the progress; nil: no progress
 }
 
 // Run writes the export, and returns the number of rows. A file appears only when it is
@@ -179,7 +179,7 @@ func (e *Export) message(m *dispatcher.Message, size int) exportRow {
 	return r
 }
 
-// Row is the message in the order of messageColumns.
+// Row returns the message in the order of messageColumns.
 func (r *messageLine) Row() []string {
 	return []string{
 		r.ID, r.CreatedAt.Text(), r.Topic, r.Tenant, r.Subject, r.URL, r.Endpoint, r.Queue, r.ContentType, r.OrderingKey,

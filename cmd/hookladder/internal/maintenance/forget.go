@@ -17,7 +17,7 @@ type Forget struct {
 	Of archive.Selection
 
 	Stdout io.Writer
-	Told   io.Writer // a terminal that shows the progress; nil: there is none
+	Told   io.Writer // a terminal that shows the progress; nil: no progress
 }
 
 // Run deletes the messages, and prints the counts.

@@ -15,7 +15,7 @@ type Loss struct {
 	Discard bool // also data that the archive has
 }
 
-// Run accepts the loss, or only reports it. missing are the flags that are still needed.
+// Run accepts the loss, or only reports it. It returns the flags that are still missing.
 func (l Loss) Run(ctx context.Context, o app.Options, w io.Writer) (missing string, err error) {
 	out, err := app.AcceptLoss(ctx, o, app.LossOptions{Accept: l.Accept, Discard: l.Discard, By: "hookladder doctor"})
 	if out.Lost == nil {

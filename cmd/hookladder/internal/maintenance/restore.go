@@ -19,8 +19,8 @@ type Restore struct {
 	DryRun      bool
 
 	Stdout io.Writer
-	Told   io.Writer // receives the progress
-	Line   bool      // Told is a terminal, where a line is overwritten
+	Told   io.Writer // gets the progress
+	Line   bool      // at a terminal: overwrite the line
 }
 
 // phases describe the phases of a restore.
@@ -56,7 +56,8 @@ func (r *Restore) Run(ctx context.Context, o app.Options) error {
 	return r.print(done, time.Since(began))
 }
 
-// step prints one step: at a terminal it overwrites the line, else it prints once at the end.
+// step prints one step. At a terminal it overwrites the line. Otherwise it prints once at the
+// end.
 func (r *Restore) step(s app.RestoreStep, ended bool) {
 	text := term.Comma(s.Done)
 	if s.Of > 0 && !ended {
@@ -126,7 +127,7 @@ messages from before %s may be missing too, and others may be delivered once mor
 
 func instant(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05.000 UTC") }
 
-// mostLost limits the endpoints that are listed. All of them are counted.
+// mostLost limits the endpoints in the list. All of them are counted.
 const mostLost = 20
 
 // lost lists the endpoints whose deliveries can't be attempted.

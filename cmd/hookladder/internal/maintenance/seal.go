@@ -8,8 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-// Seal encrypts endpoints and the headers of messages with the first key, and logs each
-// endpoint.
+// Seal encrypts endpoints and the headers of messages with the first key, and logs each endpoint.
 func Seal(ctx context.Context, o app.Options, log io.Writer) error {
 	failed := 0
 	err := app.SealEndpoints(ctx, o, func(id string, err error) {

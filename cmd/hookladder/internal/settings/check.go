@@ -21,7 +21,7 @@ import (
 // The values of WAKE.
 const (
 	wakeAuto = "auto" // the store sends notifications, if it can
-	WakePoll = "poll" // reads the store every second
+	WakePoll = "poll" // polls the store every second
 )
 
 // The values of REDIS_MODE.
@@ -37,8 +37,8 @@ var (
 	colors   = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
 )
 
-// check finds the mistakes that the parsers do not find: values out of range, and unknown
-// words. It skips settings that have a mistake already.
+// check returns the mistakes that the parsers do not find: values out of range, and unknown
+// words. It skips settings that already have a mistake.
 func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 	texts := map[string]func() string{
 		"LISTEN":         func() string { return wrongListen(s.Listen) },
@@ -88,23 +88,24 @@ func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 	return faults
 }
 
-// ListenOff is the LISTEN of a process that serves no API.
+// ListenOff is the value of LISTEN for a process that serves no API.
 const ListenOff = "off"
 
-// ConsoleOff is the CONSOLE of a process that serves no pages.
+// ConsoleOff is the value of CONSOLE for a process that serves no pages.
 const ConsoleOff = "off"
 
-// Limits of CONSOLE_NAME and CONSOLE_LOGO: a page shows a name in one line, and sends the
-// logo each time.
+// The limits of CONSOLE_NAME and CONSOLE_LOGO. A page shows the name in one line, and sends the
+// logo with each response.
 const (
 	maxName = 64 // characters
 	maxLogo = 64 << 10
 )
 
-// DeriveTenant is the SIGNING_DERIVE that gives each tenant a secret of its own.
+// DeriveTenant is the value of SIGNING_DERIVE that gives each tenant its own secret.
 const DeriveTenant = "tenant"
 
-// unless is a mistake without a reason, if ok is false: the accepted values are enough.
+// unless returns a mistake without a reason if ok is false. The accepted values are enough for
+// the error.
 func unless(ok bool) string {
 	if ok {
 		return ""
@@ -112,8 +113,8 @@ func unless(ok bool) string {
 	return " "
 }
 
-// wrongFile is the reason why a file can't be used. Only its path is stored: the process
-// reads the file when it starts.
+// wrongFile returns the reason why a file can't be used. Settings keep only its path, because the
+// process reads the file when it starts.
 func wrongFile[T any](_ T, err error) string {
 	if err != nil {
 		return err.Error()
@@ -121,7 +122,7 @@ func wrongFile[T any](_ T, err error) string {
 	return ""
 }
 
-// wrongCertificate checks both files of a certificate: it needs both.
+// wrongCertificate returns the mistake in the files of a certificate. It needs both files.
 func (s *Settings) wrongCertificate() string {
 	if reason := missing(s.EgressKey, "EGRESS_KEY_FILE"); reason != "" {
 		return reason
@@ -129,7 +130,7 @@ func (s *Settings) wrongCertificate() string {
 	return wrongFile(app.LoadCertificate(s.EgressCert, s.EgressKey))
 }
 
-// missing is the mistake of a setting that needs another one.
+// missing returns the mistake of a setting that needs another one.
 func missing(value, name string) string {
 	if value == "" {
 		return name + " is not set"
@@ -137,8 +138,8 @@ func missing(value, name string) string {
 	return ""
 }
 
-// wrongArchive is the reason why nothing can be archived. The archive and its backups have
-// the same data as the store, with the secrets of endpoints.
+// wrongArchive returns the reason why nothing can be archived. It requires encryption because the
+// archive and its backups contain the same data as the store, with the secrets of endpoints.
 func (s *Settings) wrongArchive() string {
 	if reason := wrongDatabase(s.ArchiveURL); reason != "" {
 		return reason
@@ -149,7 +150,8 @@ func (s *Settings) wrongArchive() string {
 	return ""
 }
 
-// wrongDatabase is the reason why a URL is not a PostgreSQL. It does not contain the URL.
+// wrongDatabase returns the reason why a URL is no PostgreSQL URL. The reason does not contain
+// the URL.
 func wrongDatabase(text string) string {
 	u, err := url.Parse(text)
 	switch {
@@ -161,15 +163,16 @@ func wrongDatabase(text string) string {
 	return ""
 }
 
-// wrongURL is the reason why nothing can be sent to a URL. It does not contain the URL.
+// wrongURL returns the reason why nothing can be sent to a URL. The reason does not contain the
+// URL.
 func wrongURL(text string) string { return wrongFile(dispatcher.ParseURL(text)) }
 
 func fitsName(text string) bool {
 	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxName && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// wrongLogo is the reason why a page can't show a picture. It checks the data of a data URL,
-// because a browser would show nothing without an error.
+// wrongLogo returns the reason why a page can't show a picture. It checks the data of a data URL,
+// because a browser would show nothing and report no error.
 func wrongLogo(text string) string {
 	if len(text) > maxLogo {
 		return fmt.Sprintf("it has %d bytes", len(text))

@@ -10,8 +10,7 @@ import (
 // ours are variables that commands read besides the settings.
 var ours = []string{"HOOKLADDER_URL", "HOOKLADDER_KEY"}
 
-// Near warns of variables that are almost one of ours: they look like a
-// setting and have no effect.
+// Near returns warnings about variables that look like a setting and have no effect.
 func Near(vars map[string]string) (warnings []string) {
 	known := slices.Clone(ours)
 	for _, s := range Table() {
@@ -31,10 +30,10 @@ func Near(vars map[string]string) (warnings []string) {
 	return warnings
 }
 
-// prefixes are what other programs put before names of settings.
+// prefixes are common prefixes of settings in other programs.
 var prefixes = []string{"HOOKLADDER_", "HL_"}
 
-// nearest is the known name that name is a misspelling of, or empty.
+// nearest returns the known name that is closest to a misspelled name; empty: none.
 func nearest(name string, known []string) string {
 	plain := strings.ToUpper(name)
 	for _, prefix := range prefixes {
@@ -53,8 +52,8 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// slips is how many letters may be wrong in a name that is still meant: a short
-// one is too near to others (PATH is two from PORT).
+// slips returns the number of wrong letters that are allowed in a name. A short name allows
+// fewer, because it is close to others (PATH is two from PORT).
 func slips(name string) int {
 	switch {
 	case len(name) < 6:
@@ -66,8 +65,8 @@ func slips(name string) int {
 	}
 }
 
-// distance counts the letters to insert, delete, change or swap with the next
-// one that make a into b.
+// distance returns the number of changes from a to b: insert, delete or change a letter, or swap
+// two neighbors.
 func distance(a, b string) int {
 	var before, last []int // the rows before the current one
 	for i := range len(a) + 1 {

@@ -23,7 +23,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// parsers parse the types that env does not know.
+// parsers has the parsers for types that package env does not support.
 var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[time.Duration]():           func(v string) (any, error) { return ladder.ParseDuration(v) },
 	reflect.TypeFor[ladder.Ladder]():           func(v string) (any, error) { return ladder.Parse(v) },
@@ -58,13 +58,13 @@ func parseDurability(v string) (dispatcher.Durability, error) {
 	return d, nil
 }
 
-// parseAge parses an age, which may be longer than a year, unlike waits of a delivery.
+// parseAge parses an age. It may be longer than a year, unlike waits of a delivery.
 func parseAge(v string) (Age, error) {
 	const day = 24 * time.Hour
 	for unit, long := range map[string]time.Duration{"d": day, "y": 365 * day} {
 		number, found := strings.CutSuffix(v, unit)
 		if n, err := strconv.ParseUint(number, 10, 16); found && err == nil && n <= 36500 {
-			return Age(min(time.Duration(n), 36500*day/long+1) * long), nil // the bounds refuse longer ages
+			return Age(min(time.Duration(n), 36500*day/long+1) * long), nil // the range check refuses longer ages
 		}
 	}
 	d, err := ladder.ParseDuration(v)
@@ -79,8 +79,8 @@ func parseSize(v string) (Size, error) {
 	return Size(n), nil
 }
 
-// Limits of a breaker. With more failures it would do nothing, and no wait is longer than
-// ten minutes.
+// The limits of a breaker. With more failures it would never open, and no wait is longer than ten
+// minutes.
 const (
 	maxFailures = 10_000
 	MostOpen    = 10 * time.Minute
@@ -171,10 +171,10 @@ func parseLevel(v string) (slog.Level, error) {
 	return level, nil
 }
 
-// errNumber means that the value is not accepted, without a reason.
+// errNumber reports that the value is not accepted, without a reason.
 var errNumber = errors.New("not accepted")
 
-// reasonOf is the reason of an error, if it says more than the accepted values.
+// reasonOf returns the reason of an error, if it adds something to the accepted values.
 func reasonOf(err error) string {
 	var number *strconv.NumError
 	if errors.Is(err, errNumber) || errors.As(err, &number) {
@@ -208,8 +208,8 @@ var quantities = map[reflect.Type]quantity{
 
 func readNumber(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 
-// within reports whether a text is from low to high, which come from a tag, so they are
-// valid.
+// within reports whether a text is between low and high. Both are valid because they come from a
+// tag.
 func (q quantity) within(text, low, high string) bool {
 	var n [3]float64
 	for i, text := range []string{low, text, high} {

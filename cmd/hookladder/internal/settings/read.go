@@ -15,7 +15,7 @@ import (
 type Sources struct {
 	Environ  map[string]string
 	Dotenv   map[string]string                 // of a .env file
-	Defaults map[string]string                 // in place of a setting's own
+	Defaults map[string]string                 // replace the defaults of the settings
 	ReadFile func(name string) ([]byte, error) // nil: os.ReadFile
 }
 
@@ -38,13 +38,13 @@ const (
 type Setting struct {
 	Name    string
 	Default string // empty: unset
-	Accepts string // which values, as a noun
+	Accepts string // the accepted values, as a noun
 	Secret  bool
-	File    bool // <Name>_FILE is read too
+	File    bool // <Name>_FILE may name a file
 	field   reflect.StructField
 }
 
-// Table reads the tags of settings, in their order.
+// Table returns the settings from their tags, in order.
 func Table() []Setting {
 	t := reflect.TypeFor[Settings]()
 	table := make([]Setting, 0, t.NumField())
@@ -66,8 +66,8 @@ func Table() []Setting {
 	return table
 }
 
-// Read reads every setting, and returns all mistakes together, each with its variable. It
-// returns the settings in any case.
+// Read returns the settings and all mistakes together, each with its variable. It returns the
+// settings in any case.
 func Read(from Sources) (Settings, []Found, error) {
 	var s Settings
 	found, faults := from.find(Table())
@@ -95,9 +95,9 @@ type mistake struct {
 
 func (f mistake) Error() string { return f.name + f.text }
 
-// find reads each setting from the environment, from the file of the environment, from the
-// .env file in the same way, or from its default. An empty variable counts as unset, because
-// compose files and CI set such variables.
+// find reads each setting. The order is the environment, the environment's file, the .env file in
+// the same way, and the default. An empty variable counts as unset, because compose files and CI
+// set such variables.
 func (from Sources) find(table []Setting) (found []Found, faults []mistake) {
 	for _, s := range table {
 		c := Found{Setting: s, Value: s.Default, Source: SourceDefault}
@@ -130,8 +130,8 @@ func (from Sources) find(table []Setting) (found []Found, faults []mistake) {
 	return found, faults
 }
 
-// load reads a setting from the file of <name>_FILE. It removes the newline at the end, which
-// editors and echo add.
+// load returns a setting from the file of <name>_FILE. It removes the newline at the end, because
+// editors and echo add one.
 func (from Sources) load(name, value, file string) (string, *mistake) {
 	if value != "" {
 		return "", &mistake{name, " and " + name + "_FILE are both set: use one of them"}
@@ -151,7 +151,7 @@ func (from Sources) load(name, value, file string) (string, *mistake) {
 	return value, nil
 }
 
-// parseFaults adds the variable to the error of each field.
+// parseFaults returns the error of each field with its variable.
 func parseFaults(err error, found []Found) (faults []mistake) {
 	var all env.AggregateError
 	if !errors.As(err, &all) {
@@ -169,10 +169,11 @@ func parseFaults(err error, found []Found) (faults []mistake) {
 	return faults
 }
 
-// mostShown is the most bytes of a value that are printed: a picture would fill the screen.
+// mostShown is the highest number of printed bytes of a value, because a picture would fill the
+// screen.
 const mostShown = 200
 
-// Short is the value, or the beginning of a long one.
+// Short returns the value, or the beginning of a long one.
 func (c Found) Short() string {
 	if len(c.Value) <= mostShown {
 		return c.Value
@@ -180,7 +181,7 @@ func (c Found) Short() string {
 	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(c.Value[:mostShown], ""), len(c.Value))
 }
 
-// mistake is the text of a mistake: the accepted values, and the reason.
+// fault returns the text of a mistake: the accepted values, and the reason.
 func (c Found) fault(reason string) mistake {
 	text := fmt.Sprintf("=%q", c.Short())
 	if c.Secret {

@@ -1,5 +1,4 @@
-// Package settings reads the settings of the environment once, and reports all mistakes
-// together.
+// Package settings reads the settings of the environment once, and reports all mistakes together.
 package settings
 
 import (
@@ -15,10 +14,9 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Settings is all that the environment decides. Its tags are the table of settings:
-// the name of the variable, its default, and what it accepts, in words or from min
-// to max. They also say whether it is a secret, and whether <name>_FILE may name a
-// file that holds it.
+// Settings has all settings of the environment. Its tags are the table of settings: the variable,
+// the default, and the accepted values, in words or from min to max. The tags also mark secrets,
+// and settings that <name>_FILE may read from a file.
 type Settings struct {
 	Listen      string                `env:"LISTEN" envDefault:"127.0.0.1:8080" accepts:"host:port, or off to dispatch only"`
 	Port        int                   `env:"PORT" min:"1" max:"65535"`
@@ -99,19 +97,19 @@ type Settings struct {
 // Size is a number of bytes, written 256KiB.
 type Size int64
 
-// Age is how old something may become, written 90d or 7y; a year has 365 days.
+// Age is the longest age of something, written 90d or 7y. A year has 365 days.
 type Age time.Duration
 
-// Breaker is after how many failures a destination is left alone, and for how
-// long, written 20/30s. The zero Breaker never opens.
+// Breaker is the number of failures after which a destination is paused, and the wait, written
+// 20/30s. The zero Breaker never opens.
 type Breaker struct {
 	Failures int           // in a row
-	Wait     time.Duration // the first
+	Wait     time.Duration // the first wait
 }
 
-// PublicURL is how people reach the API from outside; a path at its end has no slash
-// behind it. The zero PublicURL is unset.
+// PublicURL is the URL of the API from outside. A path at its end has no trailing slash. The zero
+// PublicURL is unset.
 type PublicURL struct{ URL *url.URL }
 
-// Sealing encrypts what lies in the store. The zero Sealing encrypts nothing.
+// Sealing encrypts data in the store. The zero Sealing encrypts nothing.
 type Sealing struct{ Box *app.Seal }

@@ -1,11 +1,11 @@
-// Command miniserver runs miniredis for tests, in a process of its own. Tests
-// are built with the race detector, which makes scripts in miniredis several
-// times slower; this program is built without it.
+// Command miniserver runs miniredis for tests in a process of its own. It is built
+// without the race detector, because the race detector makes miniredis's scripts
+// several times slower.
 //
-// It reads one command a line and answers each with a line: "start" with the
-// address of a new miniredis, "close ADDRESS" and "restart ADDRESS" with "ok". A
-// command that fails is answered with "error: " and the reason. It ends with its
-// standard input.
+// It reads one command per line and returns one line for each. "start" returns the
+// address of a new miniredis. "close ADDRESS" and "restart ADDRESS" return "ok". If a
+// command fails, it returns "error: " with the reason. It exits when its standard
+// input ends.
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(servers map[string]*miniredis.Miniredis, command string) (answer string
 	case m == nil:
 		return "", fmt.Errorf("no server at %q", address)
 	case verb == "close":
-		m.Close() // it keeps what it holds, for a restart
+		m.Close() // keeps its data for a restart
 	case verb == "restart":
 		m.Close()
 		return "ok", m.Restart()

@@ -11,9 +11,9 @@ import (
 // Sentence is the state of a lane in words.
 type Sentence struct {
 	Text  string    // empty: the lane is healthy
-	Until wire.Time // when the lane continues by itself; zero: it does not, or that is unknown
+	Until wire.Time // time when the lane continues by itself; zero: never, or unknown
 	Cure  string    // the action of a person; empty: none is needed
-	Act   bool      // a person must act, because nothing is sent by itself
+	Act   bool      // a person must act, because nothing is sent automatically
 
 	Pauses, Resumes bool // whether the visitor can pause or resume the lane
 }

@@ -18,22 +18,25 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Endpoints are registered and changed. dispatcher.ErrNoEndpoint: no endpoint has this id or uid.
+// Endpoints registers, reads and changes endpoints. Methods return dispatcher.ErrNoEndpoint if no
+// endpoint has the id or uid.
 type Endpoints interface {
-	// CreateEndpoint registers an endpoint, whose secret may be missing. If an equal one with its
-	// uid exists, created is false; if an unequal one does, the error is dispatcher.ErrTaken.
+	// CreateEndpoint registers an endpoint, whose secret may be missing. If an equal endpoint has
+	// the uid, created is false. If another one has it, CreateEndpoint returns
+	// dispatcher.ErrTaken.
 	CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error)
-	// Endpoint reads one endpoint.
+	// Endpoint returns one endpoint.
 	Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error)
-	// Endpoints reads a page of endpoints.
+	// Endpoints returns a page of endpoints.
 	Endpoints(ctx context.Context, f dispatcher.EndpointFilter) (views []dispatcher.EndpointView, next string, err error)
-	// PublicKeys reads a page of public keys, from a cache.
+	// PublicKeys returns a page of public keys from a cache.
 	PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error)
-	// ChangeEndpoint has change edit a copy, and stores that; it calls change again after a race.
+	// ChangeEndpoint calls change with a copy and stores the copy. It retries with another call
+	// of change after a race.
 	ChangeEndpoint(ctx context.Context, name string, change func(e *dispatcher.Endpoint) error) (dispatcher.EndpointView, error)
-	// DeleteEndpoint deletes an endpoint and counts the deliveries that it cancels.
+	// DeleteEndpoint deletes an endpoint, and returns the number of deliveries that it cancels.
 	DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error)
-	// RotateSecret gives an endpoint another secret. If next is zero, it makes one.
+	// RotateSecret adds another secret to an endpoint. If next is zero, it creates one.
 	RotateSecret(ctx context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error)
 }
 
@@ -53,7 +56,7 @@ type Server struct {
 	Policy    dispatcher.Policy
 }
 
-// Operations are the calls about endpoints.
+// Operations returns the calls about endpoints.
 func (s *Server) Operations() []api.Operation {
 	return slices.Concat(s.endpointOperations(), s.holdOperations(), s.secretOperations())
 }
@@ -96,7 +99,7 @@ func (s *Server) endpointOperations() []api.Operation {
 	}
 }
 
-// holdOperations pause, resume and confirm endpoints.
+// holdOperations returns the calls that pause, resume and confirm endpoints.
 func (s *Server) holdOperations() []api.Operation {
 	one := api.OK(wire.EndpointView{})
 	return []api.Operation{
@@ -124,11 +127,11 @@ func (s *Server) holdOperations() []api.Operation {
 // Subject is an endpoint in a path.
 var Subject = &api.Subject{Name: "id", Doc: "The id or the uid of the endpoint.", Check: api.Known(dispatcher.ValidName, dispatcher.ErrNoEndpoint)}
 
-// endpointBytes bounds the description of an endpoint. All its fields at their
-// largest have some 55 KiB, and space and escapes may double that.
+// endpointBytes limits the description of an endpoint. All its fields at their largest have about
+// 55 KiB, and space and escapes may double that.
 const endpointBytes = 128 << 10
 
-// mediaPatch is the media type of a JSON Merge Patch; plain JSON is taken too.
+// mediaPatch is the media type of a JSON Merge Patch. Plain JSON is accepted too.
 const mediaPatch = "application/merge-patch+json"
 
 // createEndpoint serves POST /v1/endpoints.
@@ -169,7 +172,7 @@ func (s *Server) createEndpoint(ctx context.Context, q *api.Request) (*api.Respo
 	if !created {
 		return api.JSON(http.StatusOK, w)
 	}
-	if len(view.Secrets) > 0 { // only this answer has it
+	if len(view.Secrets) > 0 { // only this response has it
 		w.Secret = view.Secrets[0].Secret.Reveal()
 	}
 	return api.JSON(http.StatusCreated, w)
@@ -213,7 +216,7 @@ func (s *Server) patchEndpoint(ctx context.Context, q *api.Request) (*api.Respon
 		return nil, err
 	}
 	return answerEndpoint(s.Endpoints.ChangeEndpoint(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
-		if len(e.Secrets) == 0 { // they could not be opened, and would be lost
+		if len(e.Secrets) == 0 { // the secrets could not be opened, and would be lost
 			return dispatcher.ErrSealed
 		}
 		before := e.Clone()
@@ -230,7 +233,8 @@ func (s *Server) patchEndpoint(ctx context.Context, q *api.Request) (*api.Respon
 	}))
 }
 
-// policyOf is the policy for a caller's changes, and the caller if it is a link.
+// policyOf returns the policy for a caller's changes. It returns the caller as well if it is a
+// link.
 func (s *Server) policyOf(ctx context.Context) (dispatcher.Policy, *access.Caller) {
 	if c, ok := access.CallerOf(ctx); ok && c.Linked() {
 		return s.Policy.OfLink(), &c
@@ -249,8 +253,8 @@ func decodeConfirmation(d *api.Decoder) api.Decoded[confirmation] {
 	return confirmationFields.Fill(d, api.Single, &confirmation{})
 }
 
-// confirmEndpoint serves POST /v1/endpoints/{id}/confirm: the URL is the operator's then,
-// so the networks of the operator hold for it, and the headers are sent to it.
+// confirmEndpoint serves POST /v1/endpoints/{id}/confirm. The operator then owns the URL, so it
+// may be in the operator's networks and gets the headers.
 func (s *Server) confirmEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
 	p, err := api.Decode(q, decodeConfirmation)
 	if err == nil && len(p.Wrong) == 0 && p.Value.url == "" {

@@ -20,16 +20,16 @@ import (
 // endpointDraft is an endpoint before it is created or changed.
 type endpointDraft struct {
 	*dispatcher.Endpoint
-	secret string // as given; empty: it is not
+	secret string // as given; empty: not given
 }
 
-// Why fields of an endpoint are refused.
+// The errors of refused fields of an endpoint.
 const (
 	isFixed    = "can't be changed: create another endpoint"
 	isReadOnly = "is read-only"
 )
 
-// endpointFields are all fields of the contract.
+// endpointFields lists all fields of the contract.
 var endpointFields = api.Fieldset[endpointDraft]{
 	{Name: "url", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Filled(&e.URL, v) }},
 	{Name: "topics", Set: setTopics, Null: `["*"]`},
@@ -76,13 +76,13 @@ var endpointFields = api.Fieldset[endpointDraft]{
 
 var bitSecret = endpointFields.Bit("secret")
 
-// decodeEndpoint reads an endpoint that is to be created.
+// decodeEndpoint parses an endpoint for its creation.
 func decodeEndpoint(d *api.Decoder) api.Decoded[endpointDraft] {
 	p := endpointFields.Fill(d, api.Single, &endpointDraft{Endpoint: &dispatcher.Endpoint{Topics: []string{"*"}, Signature: signer.Standard}})
 	if p.Value == nil || !p.Has(bitSecret) {
 		return p
 	}
-	secret, err := p.Value.Signature.ParseSecret(p.Value.secret) // read last, since it depends on the signature
+	secret, err := p.Value.Signature.ParseSecret(p.Value.secret) // parsed last, because it depends on the signature
 	if err != nil {
 		p.Wrong = api.JoinErrors(p.Wrong, []dispatcher.FieldError{{Path: "$.secret", Detail: err.Error()}})
 	}
@@ -109,12 +109,12 @@ func setKind(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// mergeKind refuses any kind but the endpoint's own.
+// mergeKind returns an error for any kind except the endpoint's own.
 func mergeKind(e *endpointDraft, v jsontext.Value) error { return same(kindOf(e.Endpoint), v) }
 
 func setTopics(e *endpointDraft, v jsontext.Value) error { return patterns(&e.Topics, v) }
 
-// setTopicsAllowed reads the operator's list; null: there is none.
+// setTopicsAllowed parses the operator's list; null: there is none.
 func setTopicsAllowed(e *endpointDraft, v jsontext.Value) error {
 	return api.Nullable(&e.TopicsAllowed, v, patterns)
 }
@@ -124,7 +124,7 @@ func patterns(to *[]string, v jsontext.Value) error {
 	if v.Kind() != '[' || json.Unmarshal(v, &raw) != nil {
 		return errors.New("must be a list of texts")
 	}
-	topics := make([]string, len(raw)) // never nil, which would mean all topics
+	topics := make([]string, len(raw)) // never nil, because nil means all topics
 	for i, item := range raw {
 		if err := api.Text(&topics[i], item); err != nil {
 			return dispatcher.FieldError{Path: fmt.Sprintf("$[%d]", i), Detail: err.Error()}
@@ -134,7 +134,7 @@ func patterns(to *[]string, v jsontext.Value) error {
 	return nil
 }
 
-// setMetadata reads an object of texts, and ignores nulls.
+// setMetadata parses an object of texts, and ignores nulls.
 func setMetadata(e *endpointDraft, v jsontext.Value) error {
 	all, err := api.Texts(v)
 	if err != nil {
@@ -168,7 +168,7 @@ func setSignature(e *endpointDraft, v jsontext.Value) error {
 	return err
 }
 
-// setSignatureHeader reads a name. The scheme's own is the default.
+// setSignatureHeader parses a name. The default is the scheme's own.
 func setSignatureHeader(e *endpointDraft, v jsontext.Value) error {
 	if err := api.Text(&e.SignatureHeader, v); err != nil {
 		return err
@@ -179,7 +179,7 @@ func setSignatureHeader(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// atLeastOne reads a number. 0 is refused, since inside it means the default.
+// atLeastOne parses a number. It refuses 0, because 0 means the default internally.
 func atLeastOne(to *int, v jsontext.Value) error {
 	n, err := strconv.Atoi(string(v))
 	if err != nil || n < 1 {
@@ -206,7 +206,7 @@ func setEndpointHeaders(e *endpointDraft, v jsontext.Value) error {
 	next := make([]dispatcher.Header, 0, len(all))
 	for _, t := range all {
 		switch {
-		case t.Null: // left out
+		case t.Null: // omitted
 			continue
 		case t.Text == wire.Hidden:
 			return errHidden(t.Name)
@@ -217,16 +217,17 @@ func setEndpointHeaders(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// errHidden refuses the mark that answers have for a value, where there is no value.
+// errHidden returns an error for the mark of a hidden value in a request that has no such value
+// to keep.
 func errHidden(name string) error {
 	return dispatcher.FieldError{
 		Path:   "$" + fields.Member(name),
-		Detail: "is " + wire.Hidden + ", which stands for a value in answers: give the value, or leave the header out",
+		Detail: "is " + wire.Hidden + ", which replaces a value in answers: give the value, or leave the header out",
 	}
 }
 
-// inOrder sorts headers by name, so that endpoints with the same headers in another
-// order are equal.
+// inOrder returns the headers sorted by name, so endpoints with the same headers in another order
+// are equal.
 func inOrder(all []dispatcher.Header) []dispatcher.Header {
 	slices.SortStableFunc(all, func(a, b dispatcher.Header) int {
 		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
@@ -237,8 +238,8 @@ func inOrder(all []dispatcher.Header) []dispatcher.Header {
 	return all
 }
 
-// wireEndpoint is an endpoint as it is answered: without its secrets, and without the
-// values of its headers, which may be secret too.
+// wireEndpoint returns an endpoint for a response, without its secrets. It hides the values of
+// the headers, because they may be secret too.
 func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 	w := wire.EndpointView{
 		ID: v.ID,
@@ -263,7 +264,7 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 		}
 	}
 	if w.Topics == nil {
-		w.Topics = []string{} // null would mean all topics
+		w.Topics = []string{} // not null, because null means all topics
 	}
 	if len(v.Headers) > 0 {
 		w.Headers = make(map[string]string, len(v.Headers))

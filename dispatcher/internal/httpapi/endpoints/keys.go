@@ -13,9 +13,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does not
-// show whether an endpoint without a public key exists, and asks the store once a
-// minute at most. Receivers may cache the answer that long.
+// webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does not show whether
+// an endpoint without a public key exists. It queries the store at most once a minute, and
+// receivers may cache the response for that time.
 func (s *Server) webhookKeys(ctx context.Context, q *api.Request) (*api.Response, error) {
 	f := dispatcher.PublicKeyFilter{Limit: q.Limit(), Cursor: q.Cursor()}
 	if f.Cursor != "" && q.Query.Has("endpoint") {
@@ -39,7 +39,7 @@ func wirePublicKey(k *dispatcher.PublicKey) wire.PublicKey {
 	return wire.PublicKey{Endpoint: k.Endpoint, PublicKey: k.Key, Until: wire.Time{Time: k.Until}}
 }
 
-// publicKeys reads the keys of the named endpoints, or a page of all keys.
+// publicKeys returns the keys of the named endpoints, or a page of all keys.
 func (s *Server) publicKeys(ctx context.Context, f dispatcher.PublicKeyFilter, names []string) (dispatcher.PublicKeyPage, error) {
 	if len(names) <= 1 {
 		f.Name = strings.Join(names, "")

@@ -15,12 +15,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// patch is a JSON Merge Patch (RFC 7396) of an endpoint. Fields that it leaves out
-// stay, null is the default, and objects are merged member by member. It may repeat
-// an answer: fields that only answers have are ignored.
+// patch is a JSON Merge Patch (RFC 7396) of an endpoint. Omitted fields do not change, null is
+// the default, and objects are merged member by member. It may repeat a response, because
+// read-only fields are ignored.
 type patch struct {
 	steps []step
-	wrong []dispatcher.FieldError // with the patch of any endpoint
+	wrong []dispatcher.FieldError // errors in the patch of any endpoint
 }
 
 // step changes one field.
@@ -29,7 +29,7 @@ type step struct {
 	value jsontext.Value
 }
 
-// decodePatch reads the body of PATCH /v1/endpoints/{id}.
+// decodePatch parses the body of PATCH /v1/endpoints/{id}.
 func decodePatch(d *api.Decoder) (p patch) {
 	_, p.wrong = endpointFields.Read(d, api.Single, func(i int, v jsontext.Value) error {
 		f := &endpointFields[i]
@@ -51,9 +51,8 @@ func decodePatch(d *api.Decoder) (p patch) {
 	return p
 }
 
-// apply changes an endpoint, and answers all that is wrong with the change. Fields
-// that the patch does not name may be wrong by now, since settings change: they do
-// not prevent it.
+// apply changes an endpoint, and returns all errors of the change. It ignores errors of fields
+// that the patch does not name, because settings may have changed after they were set.
 func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.FieldError {
 	wrong := p.wrong[:len(p.wrong):len(p.wrong)]
 	draft := &endpointDraft{Endpoint: e}
@@ -75,7 +74,7 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.
 	return api.JoinErrors(wrong, more)
 }
 
-// fields are the names of the fields that the patch changes.
+// fields returns the names of the fields that the patch changes.
 func (p *patch) fields() string {
 	names := make([]string, len(p.steps))
 	for i, s := range p.steps {
@@ -94,8 +93,7 @@ func (p *patch) names(path string) bool {
 	return false
 }
 
-// mergeValue merges a patch into a value as RFC 7396 says. The caller bounds how
-// deep the patch nests.
+// mergeValue merges a patch into a value by RFC 7396. The caller limits the depth of the patch.
 func mergeValue(target, with jsontext.Value) (jsontext.Value, error) {
 	if with.Kind() != '{' {
 		return with, nil
@@ -126,7 +124,7 @@ func mergeValue(target, with jsontext.Value) (jsontext.Value, error) {
 	return json.Marshal(all, json.Deterministic(true))
 }
 
-// same refuses any text but the present one.
+// same returns an error for any text except the current one.
 func same(now string, v jsontext.Value) error {
 	var given string
 	if err := api.Text(&given, v); err != nil {
@@ -138,8 +136,8 @@ func same(now string, v jsontext.Value) error {
 	return nil
 }
 
-// mergeMetadata changes the texts that are named. null in place of a text removes
-// it, and in place of the object all.
+// mergeMetadata changes the named texts. null as a text removes it, and null as the object
+// removes all.
 func mergeMetadata(e *endpointDraft, v jsontext.Value) error {
 	if v.Kind() == 'n' {
 		e.Metadata = nil
@@ -159,8 +157,8 @@ func mergeMetadata(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// mergeSignature keeps the texts of the secrets, since the receiver has them. Not
-// every text is a secret in every scheme.
+// mergeSignature keeps the texts of the secrets, because the receiver has them. It returns an
+// error if a text is no valid secret in the new scheme.
 func mergeSignature(e *endpointDraft, v jsontext.Value) error {
 	if err := setSignature(e, v); err != nil {
 		return err
@@ -174,8 +172,8 @@ func mergeSignature(e *endpointDraft, v jsontext.Value) error {
 	return nil
 }
 
-// mergeHeaders changes the headers that are named, in upper or lower case. null in
-// place of a value removes it, and in place of the object all.
+// mergeHeaders changes the named headers, in upper or lower case. null as a value removes the
+// header, and null as the object removes all.
 func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 	if v.Kind() == 'n' {
 		e.Headers = nil
@@ -185,7 +183,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 	if err != nil {
 		return err
 	}
-	if len(all) > 2*dispatcher.MaxHeaders { // all that exist removed, and as many added
+	if len(all) > 2*dispatcher.MaxHeaders { // all existing headers removed, and as many added
 		return fmt.Errorf("names %d headers, an endpoint has at most %d", len(all), dispatcher.MaxHeaders)
 	}
 	next := e.Headers
@@ -194,7 +192,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 			return fmt.Errorf("has %s twice: upper and lower case are one name", fields.Clip(t.Name))
 		}
 		named := func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.Name) }
-		if !t.Null && t.Text == wire.Hidden { // an answer repeated
+		if !t.Null && t.Text == wire.Hidden { // the client repeats a response
 			if !slices.ContainsFunc(next, named) {
 				return errHidden(t.Name)
 			}
@@ -203,7 +201,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 		next = slices.DeleteFunc(next, named)
 		if !t.Null {
 			next = append(next, dispatcher.Header{Name: t.Name, Value: t.Text})
-			e.HeadersFor = "" // they are meant for the URL that there is now
+			e.HeadersFor = "" // the headers are for the current URL
 		}
 	}
 	e.Headers = inOrder(next)

@@ -14,7 +14,7 @@ import (
 // patchSchema is the schema of a patch.
 type patchSchema struct{}
 
-// Schema is an endpoint whose fields may be left out or null.
+// Schema returns the schema of an endpoint whose fields may be omitted or null.
 func (patchSchema) Schema(r huma.Registry) *huma.Schema {
 	r.Schema(reflect.TypeFor[wire.EndpointView](), true, "")
 	r.Schema(reflect.TypeFor[wire.Endpoint](), true, "")
@@ -44,8 +44,8 @@ func endpointField(name string) *api.Field[endpointDraft] {
 	return &endpointFields[i]
 }
 
-// merged is an object whose members may be null, which removes them. Other schemas
-// stay as they are.
+// merged returns an object schema whose members may be null, because null removes them. It
+// returns other schemas unchanged.
 func merged(r huma.Registry, s *huma.Schema) *huma.Schema {
 	switch to := r.SchemaFromRef(s.Ref); {
 	case to != nil:

@@ -57,22 +57,21 @@ func (s *Server) secretOperations() []api.Operation {
 }
 
 const (
-	// rotationBytes bounds a rotation: the longest secret has 256 characters.
+	// rotationBytes limits a rotation. The longest secret has 256 characters.
 	rotationBytes = 8 << 10
-	// usualOverlap is how long old secrets stay valid by default, as the contract says.
+	// usualOverlap is the default time that old secrets stay valid, as in the contract.
 	usualOverlap = 24 * time.Hour
-	// testTime bounds the answer to a test: the longest attempt takes 60 s, and the
-	// store some more.
+	// testTime is the timeout of a test: the longest attempt takes 60 s, and the store takes some
+	// more.
 	testTime = 75 * time.Second
-	// maxKeys is the most endpoints in a page of public keys.
+	// maxKeys is the highest number of endpoints in a page of public keys.
 	maxKeys = 50
 )
 
-// rotateSecret serves POST /v1/endpoints/{id}/rotate-secret. Its answer has the new
-// secret.
+// rotateSecret serves POST /v1/endpoints/{id}/rotate-secret. Its response has the new secret.
 func (s *Server) rotateSecret(ctx context.Context, q *api.Request) (*api.Response, error) {
 	p := api.Decoded[rotation]{Value: newRotation()}
-	if q.HTTP.ContentLength != 0 { // else all is left to the defaults
+	if q.HTTP.ContentLength != 0 { // without a body, all fields have their defaults
 		var err error
 		if p, err = api.Decode(q, decodeRotation); err != nil {
 			return nil, err
@@ -80,7 +79,7 @@ func (s *Server) rotateSecret(ctx context.Context, q *api.Request) (*api.Respons
 	}
 	var next signer.Secret
 	if p.Has(bitNextSecret) {
-		view, err := s.Endpoints.Endpoint(ctx, q.ID()) // its signature decides which secret is valid
+		view, err := s.Endpoints.Endpoint(ctx, q.ID()) // the endpoint's signature decides which secret is valid
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +130,7 @@ func setOverlap(r *rotation, v jsontext.Value) error {
 	return err
 }
 
-// wireRotated is an endpoint with its new secret.
+// wireRotated returns an endpoint with its new secret.
 func wireRotated(v dispatcher.EndpointView) wire.Rotated {
 	w := wire.Rotated{EndpointView: wireEndpoint(&v)}
 	w.Secret = v.Secrets[0].Secret.Reveal()
@@ -161,7 +160,7 @@ func wireSecret(s *dispatcher.EndpointSecret) wire.EndpointSecret {
 	return wire.EndpointSecret{Secret: s.Secret.Reveal(), PublicKey: public, Until: wire.Time{Time: s.Until}}
 }
 
-// living are the secrets that are still used.
+// living returns the secrets that are still used.
 func (s *Server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSecret {
 	now := time.Now()
 	if s.Policy.Now != nil {
@@ -174,8 +173,8 @@ func (s *Server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSe
 
 // test serves POST /v1/endpoints/{id}/test.
 func (s *Server) test(ctx context.Context, q *api.Request) (*api.Response, error) {
-	// The receiver may take longer than any other call. Where the deadline can't be
-	// changed, a late answer is cut.
+	// The receiver may take longer than any other call. If the deadline can't be changed, a late
+	// response is cut.
 	_ = http.NewResponseController(q.Writer).SetWriteDeadline(time.Now().Add(testTime))
 	result, err := s.Tester.TestEndpoint(ctx, q.ID())
 	if err != nil {
@@ -183,7 +182,7 @@ func (s *Server) test(ctx context.Context, q *api.Request) (*api.Response, error
 	}
 	a := api.Attempt(&result.Attempt)
 	if result.Attempt.Verdict != dispatcher.Delivered {
-		a.Outcome = "failed" // a test is not repeated, so retry and dead are the same
+		a.Outcome = "failed" // a test has no retry, so retry and dead are the same
 	}
 	return api.JSON(http.StatusOK, wire.EndpointTest{
 		MessageID: result.MessageID, At: a.At, DurationMS: a.DurationMS, StatusCode: a.StatusCode,

@@ -16,21 +16,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Jobs change many deliveries. dispatcher.ErrNoJob says that no job has a number.
+// Jobs change many deliveries. The methods return dispatcher.ErrNoJob if no job has the
+// number.
 type Jobs interface {
-	// StartJob begins a job; dispatcher.ErrJobs if too many have not ended. A job
-	// that finds nothing has ended at once.
+	// StartJob starts a job. It returns dispatcher.ErrJobs if too many jobs have not ended. A
+	// job that finds nothing ends at once.
 	StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error)
 	// SurveyJob counts the deliveries that a job would change.
 	SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error)
-	// Job reads a job.
+	// Job returns a job.
 	Job(ctx context.Context, number int64) (dispatcher.Job, error)
-	// Jobs reads a page of jobs, the newest first.
+	// Jobs returns a page of jobs, the newest first.
 	Jobs(ctx context.Context, limit int, cursor string) (list []dispatcher.Job, next string, err error)
-	// StopJob ends a job: when it returns, nothing more is changed.
+	// StopJob ends a job. After it returns, nothing more is changed.
 	StopJob(ctx context.Context, number int64) (dispatcher.Job, error)
-	// ResumeJob continues a job; dispatcher.ErrJobState if it was not stopped and
-	// did not fail.
+	// ResumeJob continues a job. It returns dispatcher.ErrJobState if the job was not stopped
+	// and did not fail.
 	ResumeJob(ctx context.Context, number int64) (dispatcher.Job, error)
 }
 
@@ -40,30 +41,30 @@ type Server struct {
 	Lanes lanes.Finder
 }
 
-// surveyWithin is how long a dry run may take: ten seconds of reading, and its calls.
+// surveyWithin is the timeout of a dry run: ten seconds of reading, and its calls.
 const surveyWithin = 30 * time.Second
 
 // Subject is a job in a path.
 var Subject = &api.Subject{Name: "id", Doc: "The id of the job.", Check: api.Known(dispatcher.ValidJobID, dispatcher.ErrNoJob)}
 
-// Operations are the calls about jobs.
+// Operations returns the operations about jobs.
 func (s *Server) Operations() []api.Operation {
 	answers := map[int]any{202: wire.Job{}, 200: wire.Survey{}}
 	one := api.OK(wire.Job{})
 	return []api.Operation{
 		{
 			ID: "retry-deliveries", Method: "POST", Path: "/v1/deliveries/retry", Scope: apikey.Admin, Audit: "deliveries.retry",
-			Summary: "Send again what is dead, as a job", Do: s.jobOf(dispatcher.JobRetry),
+			Summary: "Send dead deliveries again, as a job", Do: s.jobOf(dispatcher.JobRetry),
 			Body: wire.JobRequest{}, Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
 			ID: "cancel-deliveries", Method: "POST", Path: "/v1/deliveries/cancel", Scope: apikey.Admin, Audit: "deliveries.cancel",
-			Summary: "Cancel what is unfinished, as a job", Do: s.jobOf(dispatcher.JobCancel),
+			Summary: "Cancel unfinished deliveries, as a job", Do: s.jobOf(dispatcher.JobCancel),
 			Body: wire.JobRequest{}, Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
 			ID: "purge-deliveries", Method: "POST", Path: "/v1/deliveries/purge", Scope: apikey.Admin, Audit: "deliveries.purge",
-			Summary: "Forget what is dead, as a job; the ids stay known", Do: s.jobOf(dispatcher.JobPurge),
+			Summary: "Forget dead deliveries, as a job; the ids stay known", Do: s.jobOf(dispatcher.JobPurge),
 			Body: wire.JobRequest{}, Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
@@ -121,9 +122,9 @@ func (s *Server) jobOf(kind dispatcher.JobKind) func(context.Context, *api.Reque
 	}
 }
 
-// survey answers a dry run.
+// survey responds to a dry run.
 func (s *Server) survey(ctx context.Context, q *api.Request, kind dispatcher.JobKind, f dispatcher.Filter) (*api.Response, error) {
-	// Where the deadline can't be changed, a late answer is cut.
+	// If the deadline can't be changed, a late response is cut.
 	_ = http.NewResponseController(q.Writer).SetWriteDeadline(time.Now().Add(surveyWithin))
 	waits, leave, ok := q.Wait(ctx)
 	if !ok {
@@ -172,7 +173,7 @@ func (s *Server) resumeJob(ctx context.Context, q *api.Request) (*api.Response, 
 }
 
 func (s *Server) oneJob(ctx context.Context, q *api.Request, do func(context.Context, int64) (dispatcher.Job, error)) (*api.Response, error) {
-	number, _ := dispatcher.ParseJobID(q.ID()) // aJob has checked it
+	number, _ := dispatcher.ParseJobID(q.ID()) // aJob has checked it before
 	j, err := do(ctx, number)
 	if err != nil {
 		return nil, err

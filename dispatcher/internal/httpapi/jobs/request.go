@@ -15,8 +15,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
 )
 
-// jobBytes bounds a request for a job, whose filter is kept with it: a hundred
-// destinations.
+// jobBytes limits a request for a job, because its filter is stored with the job. It is enough
+// for a hundred destinations.
 const jobBytes = 16 << 10
 
 // jobRequest is the body of a request for a job.
@@ -28,7 +28,7 @@ type jobRequest struct {
 	rate    dispatcher.Rate
 }
 
-// jobFields are the filters of lists, and what only jobs have.
+// jobFields has the filters of lists, and the fields that only jobs have.
 var jobFields = func() api.Fieldset[jobRequest] {
 	fields := api.Fieldset[jobRequest]{
 		{Name: "all", Set: func(r *jobRequest, v jsontext.Value) error { return api.Boolean(&r.all, v) }, Null: api.Itself},
@@ -39,7 +39,7 @@ var jobFields = func() api.Fieldset[jobRequest] {
 	for _, p := range lists.FilterParams() {
 		fields = append(fields, api.Field[jobRequest]{Name: p.Name, Null: api.Itself, Set: func(r *jobRequest, v jsontext.Value) error {
 			values, err := filterValues(p, v)
-			if err == nil && (p.Name != "failed" || values[0] == "true") { // false asks for nothing
+			if err == nil && (p.Name != "failed" || values[0] == "true") { // false means the default
 				r.filters[p.Name] = values
 			}
 			return err
@@ -48,7 +48,7 @@ var jobFields = func() api.Fieldset[jobRequest] {
 	return fields
 }()
 
-// filterValues reads a filter: a text, or a list of texts where it may be repeated.
+// filterValues parses a filter: a text, or a list of texts if it may be repeated.
 func filterValues(p *api.Param, v jsontext.Value) ([]string, error) {
 	values := make([]string, 1)
 	if kind := v.Kind(); kind == 't' || kind == 'f' {
@@ -69,7 +69,7 @@ func filterValues(p *api.Param, v jsontext.Value) ([]string, error) {
 
 var errTextList = errors.New("must be a text or a list of texts, with one at least")
 
-// list reads a list of texts.
+// list parses a list of texts.
 func list(v jsontext.Value) (all []string, err error) {
 	d := jsontext.NewDecoder(strings.NewReader(string(v)))
 	if _, err := d.ReadToken(); err != nil {
@@ -88,7 +88,7 @@ func list(v jsontext.Value) (all []string, err error) {
 	return all, nil
 }
 
-// jobRate reads a rate as endpoints have it, or a number a second.
+// jobRate parses a rate in the format of endpoints, or a number per second.
 func jobRate(to *dispatcher.Rate, v jsontext.Value) (err error) {
 	s := string(v) + "/s"
 	if v.Kind() != '0' {
@@ -100,7 +100,7 @@ func jobRate(to *dispatcher.Rate, v jsontext.Value) (err error) {
 	return err
 }
 
-// tenant is the only tenant that it asks for; empty: there are others.
+// tenant returns the only tenant in the request; empty: there are others.
 func (r *jobRequest) tenant() string {
 	if tenants := r.filters["tenant"]; len(tenants) == 1 {
 		return tenants[0]
@@ -108,7 +108,7 @@ func (r *jobRequest) tenant() string {
 	return ""
 }
 
-// detail is the request for the audit: its filters, without the paths of URLs.
+// detail returns the request for the audit: its filters, without the paths of URLs.
 func (r *jobRequest) detail() string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(r.filters)) {
@@ -128,7 +128,7 @@ func (r *jobRequest) detail() string {
 	return strings.Join(words, " ")
 }
 
-// refuseJob returns the faults of a request for a job.
+// refuseJob returns the errors of a request for a job.
 func refuseJob(kind dispatcher.JobKind, r *jobRequest) (wrong []dispatcher.FieldError) {
 	may, _ := kind.Statuses()
 	for _, status := range r.filters["status"] {
@@ -155,7 +155,7 @@ func wordsOf(statuses []dispatcher.Status) string {
 	return strings.Join(words, ", ")
 }
 
-// inBody names the field of the body in place of the parameter of a query.
+// inBody replaces the parameter of a query in an error by the field of the body.
 func inBody(err error) error {
 	var p *api.Problem
 	if !errors.As(err, &p) {

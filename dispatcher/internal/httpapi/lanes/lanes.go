@@ -13,35 +13,35 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Lanes are paused and resumed. A destination is a lane, an endpoint's id or uid, a URL,
+// Lanes reads, pauses and resumes lanes. A destination is a lane, an endpoint's id or uid, a URL,
 // or * for all lanes.
 type Lanes interface {
-	// Lane is the lane of a destination, for a URL the lane of tenant;
-	// dispatcher.ErrNoEndpoint if no endpoint has a uid.
+	// Lane returns the lane of a destination, for a URL the lane of tenant. It returns
+	// dispatcher.ErrNoEndpoint if no endpoint has the uid.
 	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
-	// Lanes reads a page of all lanes.
+	// Lanes returns a page of all lanes.
 	Lanes(ctx context.Context, limit int, cursor string) (states []dispatcher.LaneState, next string, err error)
-	// LaneStates reads these lanes, without the ones that do not exist.
+	// LaneStates returns the states of these lanes, without missing ones.
 	LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error)
-	// PausedLanes are the lanes that were paused last, and the number of all paused.
+	// PausedLanes returns the lanes that were paused last, and the number of all paused lanes.
 	PausedLanes(ctx context.Context) (states []dispatcher.LaneState, total int, err error)
-	// Pause pauses a destination; dispatcher.ErrNoEndpoint or dispatcher.ErrNoLane
-	// if there is no such endpoint or lane.
+	// Pause pauses a destination. It returns dispatcher.ErrNoEndpoint or dispatcher.ErrNoLane if
+	// there is no such endpoint or lane.
 	Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
 	// Resume ends a pause.
 	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
-	// OtherTenants counts the lanes of other tenants at a URL's origin.
+	// OtherTenants returns the number of lanes of other tenants at a URL's origin.
 	OtherTenants(ctx context.Context, url, tenant string) (dispatcher.OtherTenants, error)
-	// PauseTenants pauses the lanes of all tenants there.
+	// PauseTenants pauses the lanes of all tenants at a URL's origin.
 	PauseTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
-	// ResumeTenants ends these pauses.
+	// ResumeTenants ends the pauses of all tenants at a URL's origin.
 	ResumeTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
 }
 
 // Finder finds the lanes of destinations.
 type Finder interface {
-	// Lane is the lane of a destination, for a URL the lane of tenant;
-	// dispatcher.ErrNoEndpoint if no endpoint has a uid.
+	// Lane returns the lane of a destination, for a URL the lane of tenant. It returns
+	// dispatcher.ErrNoEndpoint if no endpoint has the uid.
 	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
 }
 
@@ -51,7 +51,7 @@ type Server struct{ Lanes Lanes }
 // Subject is a lane in a path.
 var Subject = &api.Subject{Name: "lane", Doc: "A lane, an endpoint's id or uid, a URL (its slashes escaped as %2F), or * for all.", Check: checkLane}
 
-// Operations are the calls about lanes.
+// Operations returns the calls about lanes.
 func (s *Server) Operations() []api.Operation {
 	held := []*api.Param{
 		api.OfText("tenant", "With a URL: the tenant whose deliveries are meant. Left out: those without a tenant.", api.RefuseTenant),
@@ -82,7 +82,7 @@ func (s *Server) Operations() []api.Operation {
 	}
 }
 
-// UnknownDestination makes a problem of the error that no endpoint has a uid.
+// UnknownDestination returns a problem if no endpoint has the uid.
 func UnknownDestination(err error) error {
 	if errors.Is(err, dispatcher.ErrNoEndpoint) {
 		return api.WrongField(api.QueryDestination, "there is no endpoint with this uid; a queue is written q_<its name>")
@@ -90,8 +90,8 @@ func UnknownDestination(err error) error {
 	return err
 }
 
-// Of are the lanes of destinations. A URL has a lane for each of the tenants,
-// or one where no tenant is given.
+// Of returns the lanes of destinations. A URL has one lane for each tenant, or only one if no
+// tenant is given.
 func Of(ctx context.Context, finder Finder, destinations, tenants []string) (lanes []dispatcher.Lane, err error) {
 	for _, destination := range destinations {
 		of := []string{""}
@@ -112,7 +112,7 @@ func Of(ctx context.Context, finder Finder, destinations, tenants []string) (lan
 	return lanes, nil
 }
 
-// checkLane checks the lane in a path. It is unescaped, so that it may be a URL.
+// checkLane returns an error if the unescaped path has no valid lane. A lane may be a URL.
 func checkLane(text string) error {
 	if text == string(dispatcher.AllLanes) {
 		return nil
@@ -148,7 +148,7 @@ func (s *Server) resumeLane(ctx context.Context, q *api.Request) (*api.Response,
 	return s.hold(ctx, q, s.Lanes.Resume, s.Lanes.ResumeTenants)
 }
 
-// namedLanes answers the lanes of destinations, which fit in one page.
+// namedLanes returns the lanes of destinations, which fit in one page.
 func (s *Server) namedLanes(ctx context.Context, q *api.Request, destinations []string) (*api.Response, error) {
 	if q.Cursor() != "" {
 		return nil, api.WrongField("query.cursor", "goes without destination")
@@ -183,7 +183,7 @@ func (s *Server) hold(ctx context.Context, q *api.Request, one holdFunc, all ten
 		return nil, err
 	}
 	var others dispatcher.OtherTenants
-	if asked.all { // first: if a part of the store is away, this call reaches the rest
+	if asked.all { // this is first, because it reaches the rest if a part of the store is down
 		if others, err = all(ctx, asked.destination, asked.cursor); err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func parseHeldLane(q *api.Request) (heldLane, error) {
 	return h, nil
 }
 
-// Wire is a lane as callers read it.
+// Wire returns a lane as callers read it.
 func Wire(l *dispatcher.LaneState) wire.LaneState {
 	state, why := l.Standing()
 	w := wire.LaneState{
@@ -246,13 +246,13 @@ func Wire(l *dispatcher.LaneState) wire.LaneState {
 			w.Since = wire.Time{Time: l.Failing}
 		}
 	case dispatcher.WhyRate:
-		w.Until = wire.Time{Time: l.Token.Add(time.Millisecond - 1).Truncate(time.Millisecond)} // as in its deliveries
+		w.Until = wire.Time{Time: l.Token.Add(time.Millisecond - 1).Truncate(time.Millisecond)} // rounded up as in its deliveries
 	}
 	return w
 }
 
-// rateOf is the rate with an interval, per second, minute or hour: the shortest in
-// which it is a whole number. A lane keeps the interval only.
+// rateOf returns the rate with an interval, per second, minute or hour. It uses the shortest unit
+// with a whole number, because a lane keeps only the interval.
 func rateOf(interval time.Duration) string {
 	if interval <= 0 {
 		return ""

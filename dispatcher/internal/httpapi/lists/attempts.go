@@ -18,13 +18,13 @@ import (
 
 // Followers follow the log of attempts.
 type Followers interface {
-	// FollowLog shows lines of the log that match as they are written, or the lines behind an
-	// event's position first, until ctx ends or show fails. An event without a line or a
-	// gap says that the stream is alive; the first comes at once.
+	// FollowLog calls show for matching lines of the log as they are written. If a position is
+	// given, the lines after it come first. It returns when ctx ends or show fails. An event
+	// without a line or a gap is a heartbeat, and the first one comes at once.
 	FollowLog(ctx context.Context, f dispatcher.LogFilter, behind string, show func([]dispatcher.LogEvent) error) error
 }
 
-// attemptOperations are about attempts.
+// attemptOperations returns the operations about attempts.
 func (s *Server) attemptOperations() []api.Operation {
 	return []api.Operation{
 		{
@@ -36,7 +36,7 @@ func (s *Server) attemptOperations() []api.Operation {
 			},
 			Events: "Events attempt: data is a LoggedAttempt, id goes into Last-Event-ID. " +
 				"A gap says that attempts before it are missing, and since when the log is whole (complete_since). An end comes last, with the reason why. " +
-				"limit and cursor are refused. With since it begins with those of that time.",
+				"limit and cursor are refused. With since it begins at that time.",
 			Answers: api.OK(wire.LoggedPage{}), Query: append([]*api.Param{
 				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated: any of them matches.", api.RefuseDestination)),
 				api.Repeated(api.OfText("tenant", "May be repeated. Found as long as the message is kept.", api.RefuseTenant)),
@@ -80,8 +80,8 @@ func (s *Server) attempts(ctx context.Context, q *api.Request) (*api.Response, e
 	})
 }
 
-// followAttempts serves GET /v1/attempts as an event stream. It returns an error only
-// where nothing was written.
+// followAttempts serves GET /v1/attempts as an event stream. It returns an error only if
+// nothing was written.
 func (s *Server) followAttempts(ctx context.Context, q *api.Request, f dispatcher.LogFilter) error {
 	for _, name := range []string{"limit", "cursor"} {
 		if q.Query.Has(name) {
@@ -111,7 +111,7 @@ func (s *Server) followAttempts(ctx context.Context, q *api.Request, f dispatche
 	switch {
 	case q.Writer.Begun:
 		if why := ending(err); why != "" {
-			_ = out.Send(Event{Name: "end", Data: wire.StreamEnd{Reason: why}}) // fails where the caller is gone
+			_ = out.Send(Event{Name: "end", Data: wire.StreamEnd{Reason: why}}) // it fails if the caller is gone
 			_ = out.Flush()
 		}
 		return nil
@@ -121,7 +121,7 @@ func (s *Server) followAttempts(ctx context.Context, q *api.Request, f dispatche
 	return err
 }
 
-// ending is the reason for an event stream's end, as its caller sees it; empty: the caller left.
+// ending returns the reason for an event stream's end, for its caller; empty: the caller left.
 func ending(err error) string {
 	switch {
 	case errors.Is(err, dispatcher.ErrBehind):
@@ -136,7 +136,7 @@ func ending(err error) string {
 	return ""
 }
 
-// event is an event of the log as its caller sees it.
+// event converts an event of the log for its caller.
 func event(q *api.Request, e *dispatcher.LogEvent) Event {
 	switch {
 	case e.Line != nil:
@@ -147,7 +147,7 @@ func event(q *api.Request, e *dispatcher.LogEvent) Event {
 	return Event{ID: e.At}
 }
 
-// logged is a line of the log as its caller may see it.
+// logged converts a line of the log for its caller.
 func logged(q *api.Request, l *dispatcher.Logged) wire.LoggedAttempt {
 	w := wireLogged(l)
 	w.Job = jobID(q, l.Job)
@@ -182,15 +182,14 @@ func wireLogged(l *dispatcher.Logged) wire.LoggedAttempt {
 	return w
 }
 
-// lastEventID is the header in which a caller that lost its event stream says how far
-// it came.
+// lastEventID is the header with the position of a caller that lost its event stream.
 const lastEventID = "Last-Event-ID"
 
 func refuseJobID(v string) string {
 	return api.Unless(dispatcher.ValidJobID(v), "must be the id of a job")
 }
 
-// jobs are the numbers of the jobs that a parameter names; refuseJobID has checked them.
+// jobsOf returns the numbers of the jobs in a parameter. refuseJobID has checked them before.
 func jobsOf(q *api.Request, name string) (all []int64) {
 	for _, text := range q.All(name) {
 		number, _ := dispatcher.ParseJobID(text)
@@ -199,7 +198,8 @@ func jobsOf(q *api.Request, name string) (all []int64) {
 	return all
 }
 
-// jobID names a job to a caller who sees everything; empty: there is none, or it is hidden.
+// jobID returns the id of a job for a caller that may see everything; empty: there is none, or
+// it is hidden.
 func jobID(q *api.Request, number int64) string {
 	if number == 0 || q.View != (dispatcher.View{}) {
 		return ""

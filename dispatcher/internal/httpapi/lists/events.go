@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// pieceBytes are written at once.
+	// pieceBytes is the size of one write.
 	pieceBytes = 64 << 10
 
-	// pieceWithin is how long a caller may take for such a piece. Slower callers are cut off,
-	// because the next events wait in memory for them.
+	// pieceWithin is the timeout of a write. Slower callers are disconnected, because the next
+	// events wait in memory for them.
 	pieceWithin = 10 * time.Second
 )
 
-// Event is one event, or where Data is nil only a comment and the id.
+// Event is one event. If Data is nil, it is only a comment and the id.
 type Event struct {
-	Name, ID string // without line breaks; an empty id leaves the one before
+	Name, ID string // without line breaks; an empty id keeps the previous one
 	Data     any    // JSON
 }
 
@@ -30,7 +30,7 @@ type Stream struct {
 	buf   []byte
 }
 
-// NewStream makes a Stream.
+// NewStream returns a Stream.
 func NewStream(w http.ResponseWriter) *Stream {
 	return &Stream{w: w, conn: http.NewResponseController(w)}
 }
@@ -56,15 +56,14 @@ func (s *Stream) Send(e Event) error {
 	return s.Flush()
 }
 
-// Flush sends the added events. A deadline can't be set on a writer that has none, which needs
-// none.
+// Flush sends the added events. It ignores a writer without deadlines, which needs none.
 func (s *Stream) Flush() error {
 	if !s.begun {
 		s.begun = true
-		_ = s.conn.SetReadDeadline(time.Time{}) // the server's would end it: nothing is read any more
+		_ = s.conn.SetReadDeadline(time.Time{}) // the server's would end it, and nothing more is read
 		h := s.w.Header()
 		h.Set("Content-Type", "text/event-stream")
-		h.Set("X-Accel-Buffering", "no") // of nginx
+		h.Set("X-Accel-Buffering", "no") // header of nginx
 		h.Set("Connection", "close")     // the next request goes to another instance if this one stops
 		s.w.WriteHeader(http.StatusOK)
 	}

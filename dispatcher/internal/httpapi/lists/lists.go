@@ -15,18 +15,18 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Lists are pages of deliveries. A list refuses a cursor that it did not make with
-// dispatcher.ErrCursor.
+// Lists queries pages of deliveries. A list returns dispatcher.ErrCursor for a cursor that it
+// did not make.
 type Lists interface {
-	// Deliveries reads a page of deliveries.
+	// Deliveries returns a page of deliveries.
 	Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
-	// Ended reads a page of the finished deliveries of an endpoint, oldest first.
+	// Ended returns a page of the finished deliveries of an endpoint, oldest first.
 	Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error)
 }
 
-// Dead are the dead deliveries.
+// Dead queries the dead deliveries.
 type Dead interface {
-	// Dead counts them by destination and reason.
+	// Dead returns their counts by destination and reason.
 	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
 }
 
@@ -39,12 +39,12 @@ type Server struct {
 	Lanes     lanes.Finder
 }
 
-// Operations are the lists.
+// Operations returns the operations of the lists.
 func (s *Server) Operations() []api.Operation {
 	return slices.Concat(s.listOperations(), s.attemptOperations())
 }
 
-// listOperations find deliveries, of whatever message.
+// listOperations returns the operations that list deliveries of any message.
 func (s *Server) listOperations() []api.Operation {
 	return []api.Operation{
 		{
@@ -53,9 +53,9 @@ func (s *Server) listOperations() []api.Operation {
 			Answers: api.OK(wire.Page{}), Query: append(append(FilterParams(),
 				api.Repeated(api.OfText("subject_like", "A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match. May be repeated.", api.RefuseSubject)),
 				api.OfWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
-					"tenant, destination or a subject, which has it by default. ended: only what has ended, newest first; the default if only such statuses are named. "+
-					"due: only what waits, by its next attempt, the earliest first. Other lists have what ended, newest first, then what is in flight, ready, or waits, "+
-					"by its next attempt; without a status they end with the deliveries that moved while they were read, and can show one twice.", dispatcher.Orders)), api.OfPage(api.MaxLimit)...),
+					"tenant, destination or a subject, which has it by default. ended: only deliveries that have ended, newest first; the default if only such statuses are named. "+
+					"due: only waiting deliveries, by their next attempt, the earliest first. Other lists have deliveries that ended, newest first, then those in flight, ready ones, and waiting ones, "+
+					"by their next attempt; without a status they end with the deliveries that moved while they were read, and can show one twice.", dispatcher.Orders)), api.OfPage(api.MaxLimit)...),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{
@@ -81,7 +81,7 @@ func (s *Server) listOperations() []api.Operation {
 	}
 }
 
-// FilterParams are the filters of deliveries. Jobs have them in their bodies.
+// FilterParams returns the parameters that filter deliveries. Jobs have them in their bodies.
 func FilterParams() []*api.Param {
 	return []*api.Param{
 		api.Repeated(api.OfWord("status", "May be repeated: any of them matches.", dispatcher.Statuses)),
@@ -118,7 +118,7 @@ func (s *Server) deliveries(ctx context.Context, q *api.Request) (*api.Response,
 			w.LookedAt = page.LookedAt
 		}
 		short := page.Next != "" && page.Reached != nil && len(page.Deliveries) < limit
-		if short && (everything || f.Order == dispatcher.OrderAccepted) { // another place may be of another tenant
+		if short && (everything || f.Order == dispatcher.OrderAccepted) { // another place may belong to another tenant
 			w.LookedUntil = wire.Time{Time: page.Reached.At}
 		}
 		if q.Prefers(api.MediaCSV) {
@@ -157,7 +157,7 @@ func (s *Server) ended(ctx context.Context, q *api.Request) (*api.Response, erro
 	})
 }
 
-// answerCSV answers a page of deliveries as CSV, with its cursor in a header.
+// answerCSV returns a page of deliveries as CSV, with its cursor in a header.
 func answerCSV(list []wire.Delivery, next *string, complete wire.Time) (*api.Response, error) {
 	var b bytes.Buffer
 	if err := wire.WriteDeliveries(&b, list); err != nil {
@@ -200,7 +200,7 @@ func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
 	return w
 }
 
-// Filter reads the parameters of filterParams.
+// Filter parses the parameters of FilterParams.
 func Filter(ctx context.Context, finder lanes.Finder, q *api.Request) (f dispatcher.Filter, err error) {
 	f = dispatcher.Filter{
 		Statuses: api.AsWords[dispatcher.Status](q.All("status")), Reasons: api.AsWords[dispatcher.DeadReason](q.All("dead_reason")),

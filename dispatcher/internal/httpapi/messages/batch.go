@@ -9,8 +9,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 )
 
-// publishBatch serves POST /v1/messages/batch. The engine gets the good messages in
-// one call, whatever is wrong with the others.
+// publishBatch serves POST /v1/messages/batch. The engine gets the valid messages in one call,
+// even if others are invalid.
 func (s *Server) publishBatch(ctx context.Context, q *api.Request) (*api.Response, error) {
 	if q.HTTP.Header["Idempotency-Key"] != nil {
 		return nil, api.WrongField("header.Idempotency-Key", "names one message: give each message of a batch its id")
@@ -44,7 +44,7 @@ func (s *Server) publishBatch(ctx context.Context, q *api.Request) (*api.Respons
 	if o.refused != nil {
 		q.Writer.Refusal = o.refused
 	}
-	if o.away != nil && !o.taken { // nothing was stored: the answer is a problem, with the results in it
+	if o.away != nil && !o.taken { // nothing was stored: the response is a problem that contains the results
 		defer api.Release(buf)
 		body := o.away.Body()
 		return o.away.Response(append(append(body[:len(body)-1], ','), buf.Bytes()[1:]...)), nil
@@ -52,19 +52,19 @@ func (s *Server) publishBatch(ctx context.Context, q *api.Request) (*api.Respons
 	return &api.Response{Status: http.StatusAccepted, ContentType: api.MediaJSON, Body: buf.Bytes(), Borrowed: buf}, nil
 }
 
-// outcomes are the results of the messages of a batch.
+// outcomes has the results of the messages of a batch.
 type outcomes struct {
-	bad     []*api.Problem        // one for each message; nil: it is good
+	bad     []*api.Problem        // one for each message; nil: it is valid
 	good    []*dispatcher.Message // messages that the engine got
 	results []dispatcher.Published
 	reads   bool // the caller has the scope read
 
-	taken   bool         // one of them is 200 or 202
-	refused *api.Problem // of one that the engine refused; nil: it refused none
-	away    *api.Problem // with status 503, the one with the longest Retry-After; nil: there is none
+	taken   bool         // one result is 200 or 202
+	refused *api.Problem // of one that the engine refused; nil: none
+	away    *api.Problem // with status 503, the one with the longest Retry-After; nil: none
 }
 
-// appendBatch writes what each message's single call would have answered.
+// appendBatch appends the response that each message would get from its own call.
 func (s *Server) appendBatch(ctx context.Context, b []byte, o *outcomes) []byte {
 	b = append(b, `{"results":[`...)
 	next := 0

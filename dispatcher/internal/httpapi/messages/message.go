@@ -17,13 +17,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// maxBatch is the most messages in one call, as the contract says.
+// maxBatch is the highest number of messages in one call, as in the contract.
 const maxBatch = 1000
 
 // decodedMessage is a message of a publish.
 type decodedMessage = api.Decoded[dispatcher.Message]
 
-// messageFields are all fields of the contract.
+// messageFields lists all fields of the contract.
 var messageFields = api.Fieldset[dispatcher.Message]{
 	{Name: "topic", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Text(&m.Topic, v) }},
 	{Name: "url", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.URL, v) }},
@@ -48,7 +48,7 @@ var messageFields = api.Fieldset[dispatcher.Message]{
 	{Name: "queue", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.Queue, v) }},
 }
 
-// Fields of which it matters whether they are given.
+// These fields differ between a missing and an empty value.
 var (
 	bitBody          = messageFields.Bit("body")
 	bitRawBody       = messageFields.Bit("raw_body")
@@ -59,13 +59,13 @@ var (
 	bitID            = messageFields.Bit("id")
 )
 
-// decodeMessage reads the body of POST /v1/messages.
+// decodeMessage parses the body of POST /v1/messages.
 func decodeMessage(d *api.Decoder) decodedMessage { return decodeAt(d, api.Single) }
 
 // batch is the body of POST /v1/messages/batch.
 type batch struct {
 	messages []decodedMessage
-	wrong    []dispatcher.FieldError // with the object around them: then no message is taken
+	wrong    []dispatcher.FieldError // errors in the surrounding object: then no message is accepted
 }
 
 func decodeBatch(d *api.Decoder) (b batch) {
@@ -96,7 +96,7 @@ func (b *batch) fault(path, detail string) {
 	b.wrong = append(b.wrong, dispatcher.FieldError{Path: path, Detail: detail})
 }
 
-// decodeMessages reads the list of a batch, and skips messages beyond the limit.
+// decodeMessages parses the list of a batch, and skips messages beyond the limit.
 func decodeMessages(d *api.Decoder) (all []decodedMessage) {
 	d.Token()
 	for n := 0; d.Err == nil && d.Peek() != ']'; n++ {
@@ -110,21 +110,21 @@ func decodeMessages(d *api.Decoder) (all []decodedMessage) {
 	return all
 }
 
-// decodeAt reads one message.
+// decodeAt parses one message.
 func decodeAt(d *api.Decoder, at api.BatchIndex) decodedMessage {
 	p := messageFields.Fill(d, at, &dispatcher.Message{})
 	complete(&p, at)
 	return p
 }
 
-// complete checks fields that depend on each other, and fills in defaults.
+// complete checks fields that depend on each other, and sets defaults.
 func complete(p *decodedMessage, at api.BatchIndex) {
 	if p.Value == nil {
 		return
 	}
 	switch bodies := p.Given & (bitBody | bitRawBody | bitRawBodyBase64); {
 	case bodies == 0:
-		p.Value.ContentType = api.MediaJSON // so that no error is about it
+		p.Value.ContentType = api.MediaJSON // otherwise there would be another error about it
 		p.Fault(at.Path()+".body", "one of body, raw_body and raw_body_base64 is needed")
 	case bodies&(bodies-1) != 0:
 		p.Value.ContentType = api.MediaJSON
@@ -157,7 +157,7 @@ func setRawBody(m *dispatcher.Message, v jsontext.Value) error {
 	}
 	var err error
 	m.Body, err = jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
-	if len(m.Body) < cap(m.Body)/2 { // escapes take up to six bytes for one: the engine must not keep the room of them
+	if len(m.Body) < cap(m.Body)/2 { // an escape takes up to six bytes for one, and the engine must not keep that unused memory
 		m.Body = bytes.Clone(m.Body)
 	}
 	return err
@@ -176,21 +176,21 @@ func setRawBodyBase64(m *dispatcher.Message, v jsontext.Value) error {
 	return nil
 }
 
-// setHeaders reads an object of texts, in its order.
+// setHeaders parses an object of texts, in its order.
 func setHeaders(m *dispatcher.Message, v jsontext.Value) error {
 	all, err := api.Texts(v)
 	if err != nil {
 		return err
 	}
 	for _, t := range all {
-		if !t.Null { // else it is left out
+		if !t.Null { // null omits the header
 			m.Headers = append(m.Headers, dispatcher.Header{Name: t.Name, Value: t.Text})
 		}
 	}
 	return nil
 }
 
-// setMaxAttempts reads a number. 0 is refused, since inside it means no limit.
+// setMaxAttempts parses a number. It refuses 0, because 0 means no limit internally.
 func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
 	n, err := strconv.Atoi(string(v))
 	if err != nil || n < 1 || n > 101 {
@@ -200,8 +200,8 @@ func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
 	return nil
 }
 
-// wireMessage is a message as it is answered, without its body. The values of its
-// headers may be secret.
+// wireMessage returns a message for a response, without its body. It hides the values of the
+// headers, because they may be secret.
 func wireMessage(r dispatcher.MessageView) wire.MessageView {
 	m := &r.Message
 	w := wire.MessageView{
@@ -229,7 +229,7 @@ func wireMessage(r dispatcher.MessageView) wire.MessageView {
 	return w
 }
 
-// setWireBody shows a body as JSON, text or base64.
+// setWireBody sets a body as JSON, text or base64.
 func setWireBody(w *wire.Message, m *dispatcher.Message) {
 	switch {
 	case api.IsJSON(m.ContentType) && utf8.Valid(m.Body) && json.Valid(m.Body):

@@ -21,24 +21,24 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Messages are read and changed. While there is an archive, it is asked too.
+// Messages reads and changes messages. If there is an archive, it is queried too.
 type Messages interface {
-	// Message reads a message with its deliveries, or dispatcher.ErrNotFound.
+	// Message returns a message with its deliveries, or dispatcher.ErrNotFound.
 	Message(ctx context.Context, id string) (dispatcher.MessageView, error)
-	// Cancel ends the unfinished deliveries of a message, or the one in lane if that
-	// is set, and returns their new state.
+	// Cancel cancels the unfinished deliveries of a message, or only the one in lane if that is
+	// set. It returns their new state.
 	Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error)
-	// Retry attempts these deliveries now, and returns for each why it does not.
-	// With delivered it attempts delivered ones too.
+	// Retry attempts these deliveries now, and returns the reason for each that it leaves. With
+	// delivered it attempts delivered ones too.
 	Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error)
 }
 
-// MessageLanes are the lanes of a message's destinations. dispatcher.ErrNotFound says that
-// there is no such message. While there is an archive, it is asked too.
+// MessageLanes finds the lanes of a message's destinations. Methods return dispatcher.ErrNotFound
+// if there is no such message. If there is an archive, it is queried too.
 type MessageLanes interface {
-	// MessageTenant is the tenant of a message.
+	// MessageTenant returns the tenant of a message.
 	MessageTenant(ctx context.Context, id string) (string, error)
-	// MessageLane is the lane of a destination, for a URL with the tenant of a message.
+	// MessageLane returns the lane of a destination. For a URL it uses the tenant of the message.
 	MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error)
 }
 
@@ -48,14 +48,14 @@ type Server struct {
 	Messages     Messages
 	MessageLanes MessageLanes
 	Policy       dispatcher.Policy
-	Single       int64 // most bytes of the request of one message
+	Single       int64 // the size limit of the request of one message
 	Log          *slog.Logger
 }
 
 // Subject is a message in a path.
 var Subject = &api.Subject{Name: "id", Doc: "The id of the message.", Check: api.Known(dispatcher.ValidID, dispatcher.ErrNotFound)}
 
-// Operations are the calls about messages.
+// Operations returns the calls about messages.
 func (s *Server) Operations() []api.Operation {
 	destination := api.OfText("destination", "Only the delivery to this lane, endpoint, queue (q_<name>), or URL of the message's tenant.", api.RefuseDestination)
 	all := api.OfFlag("all", "true: what was delivered is sent again too. What a destination names always is.")
@@ -97,7 +97,7 @@ func (s *Server) Operations() []api.Operation {
 	}
 }
 
-// The calls that take messages.
+// The calls that accept messages.
 const (
 	IDPublish = "publish"
 	IDBatch   = "publish-batch"
@@ -111,7 +111,7 @@ func (s *Server) message(ctx context.Context, q *api.Request) (*api.Response, er
 	}
 	w := wireMessage(view)
 	switch gone := view.Message.Apart; {
-	case gone != nil && view.Message.Body == nil: // it is not kept
+	case gone != nil && view.Message.Body == nil: // the body is not kept
 		w.BodyBytes = gone.Size
 	case q.Bodies:
 		setWireBody(&w.Message, &view.Message)
@@ -189,8 +189,8 @@ func (s *Server) retry(ctx context.Context, q *api.Request) (*api.Response, erro
 	return p.Response(body), err
 }
 
-// destination is the lane of the message's destination that the query names;
-// empty: it names none.
+// destination returns the lane of the destination that the URL's query names; empty: it names
+// none.
 func (s *Server) destination(ctx context.Context, q *api.Request) (dispatcher.Lane, error) {
 	text := q.One("destination")
 	if text == "" {
@@ -203,19 +203,19 @@ func (s *Server) destination(ctx context.Context, q *api.Request) (dispatcher.La
 	return lane, nil
 }
 
-// deliveriesOf is wire.Deliveries, wire.Retried or wire.BriefDeliveries.
+// deliveriesOf is the type of wire.Deliveries, wire.Retried or wire.BriefDeliveries.
 type deliveriesOf struct {
 	ID         string `json:"id"`
 	Deliveries any    `json:"deliveries"`
 }
 
-// briefDelivery is the answer to a key without the scope read. Ids can be guessed,
-// since callers choose them, and URLs and answers hold secrets.
+// briefDelivery returns the response for a key without the scope read. Ids can be guessed,
+// because callers choose them, and URLs and responses contain secrets.
 func briefDelivery(d *dispatcher.Delivery) wire.BriefDelivery {
 	return wire.BriefDelivery{ID: d.ID.String(), Destination: string(d.ID.Lane), Status: string(d.Status)}
 }
 
-// leaving has the problem for each reason why nothing is attempted.
+// leaving maps each reason to leave a delivery to its problem.
 var leaving = map[dispatcher.Left]*api.Problem{
 	dispatcher.LeftReady:     {Kind: api.Due, Detail: "it is attempted as soon as nothing holds it back: see waiting_for"},
 	dispatcher.LeftInFlight:  {Kind: api.InFlight, Detail: "wait for its end, then ask again"},
@@ -230,9 +230,8 @@ func wireRetried(r *dispatcher.Retried) wire.RetriedDelivery {
 	return wire.RetriedDelivery{Delivery: api.Delivery(&r.Delivery), Retried: r.Left == dispatcher.LeftNot, Why: string(r.Left)}
 }
 
-// elsewhere is one error for a caller without the scope read, whatever is missing:
-// the message, the endpoint, or the delivery of one to the other. Else the caller
-// could find out which uids exist.
+// elsewhere returns the same error to a caller without the scope read, whether the message, the
+// endpoint or the delivery is missing. Different errors would report which uids exist.
 func elsewhere(q *api.Request, err error) error {
 	missing := errors.Is(err, dispatcher.ErrNotFound) || errors.Is(err, dispatcher.ErrNoDelivery) || errors.Is(err, dispatcher.ErrNoEndpoint)
 	if !q.Reads && missing && q.Query.Has("destination") {

@@ -15,37 +15,37 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 )
 
-// Publisher takes messages.
+// Publisher accepts messages.
 type Publisher interface {
-	// Publish takes a batch and returns one Published for each message, in order. A
-	// failure of one message is the Err of its Published. Publish may keep the
-	// messages, and replaces the uid of an endpoint by its id.
+	// Publish accepts a batch and returns one Published for each message, in order. A failure of
+	// one message is the Err of its Published. Publish may keep the messages, and it replaces the
+	// uid of an endpoint by its id.
 	Publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error)
 }
 
-// batchBytes bounds the request of a batch, as the contract says.
+// batchBytes limits the request of a batch, as in the contract.
 const batchBytes = 4 << 20
 
-// envelope bounds the fields of a single message besides its body.
+// envelope limits the fields of a single message without its body.
 const envelope = 64 << 10
 
-// answerBytes is the size of an answer about a message to one destination with a
-// usual URL. The buffer grows for a longer one.
+// answerBytes is the size of a response about a message to one destination with a typical URL.
+// The buffer grows for a longer one.
 const answerBytes = 512
 
-// escaped is the most bytes of JSON that one byte of a body takes: \u0001. Base64
-// takes less, unless its letters are escaped.
+// escaped is the highest number of JSON bytes for one byte of a body: \u0001. Base64 takes less,
+// unless its letters are escaped.
 const escaped = 6
 
-// SingleBytes bounds the request of one message whose body has at most maxBody
-// bytes, at their longest in JSON. One key may take half of the budget, so the bound
-// is within that.
+// SingleBytes returns the limit of the request of one message whose body has at most maxBody
+// bytes. It allows the longest form in JSON. The limit is at most half of the budget, because one
+// key may take only that.
 func SingleBytes(maxBody int, budget int64) int64 {
 	return max(PlainBytes(maxBody), min(int64(maxBody)*escaped+envelope, budget/2-api.FirstBody))
 }
 
-// PlainBytes is the size of such a request where the body is base64, or JSON without
-// escapes. So much is always taken, whatever the budget is.
+// PlainBytes returns the size of such a request if the body is base64, or JSON without escapes.
+// This size is always accepted, with any budget.
 func PlainBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
 
 // publish serves POST /v1/messages.
@@ -76,14 +76,14 @@ func (s *Server) publish(ctx context.Context, q *api.Request) (*api.Response, er
 }
 
 const (
-	// longestKey is the most characters of an Idempotency-Key, as the contract says.
+	// longestKey is the highest number of characters of an Idempotency-Key, as in the contract.
 	longestKey = 255
-	// keyPrefix and keyDigits are for the id of a key that is not a valid id itself.
+	// keyPrefix and keyDigits make an id from a key that is no valid id.
 	keyPrefix = "idk_"
 	keyDigits = 32
 )
 
-// takeKey sets the id by the header Idempotency-Key, where the message has none.
+// takeKey sets the id from the header Idempotency-Key, if the message has none.
 func takeKey(p *decodedMessage, given []string) {
 	if p.Value == nil || len(given) == 0 || p.Has(bitID) {
 		return
@@ -96,8 +96,8 @@ func takeKey(p *decodedMessage, given []string) {
 	p.Given |= bitID
 }
 
-// idOfKey is the id for an Idempotency-Key, or the fault of the key. In the draft of the IETF it
-// has quotes, which most callers leave out.
+// idOfKey returns the id for an Idempotency-Key, or the error of the key. In the draft of the
+// IETF it has quotes, which most callers omit.
 func idOfKey(given []string) (id, wrong string) {
 	if len(given) > 1 {
 		return dispatcher.NewID(), "may be given once"
@@ -117,7 +117,7 @@ func idOfKey(given []string) (id, wrong string) {
 	return keyPrefix + hex.EncodeToString(sum[:])[:keyDigits], ""
 }
 
-// judge gives a message its id, and says why it can't be published.
+// judge sets the id of a message, and returns a problem if it can't be published.
 func judge(p *decodedMessage, at api.BatchIndex, policy dispatcher.Policy) *api.Problem {
 	m := p.Value
 	if m == nil {
@@ -139,11 +139,12 @@ func judge(p *decodedMessage, at api.BatchIndex, policy dispatcher.Policy) *api.
 	return api.InvalidFields(api.JoinErrors(p.Wrong, more))
 }
 
-// refused is why the engine did not take a message, or nil.
+// refused returns the error of a message that the engine did not accept, or nil.
 func refused(r *dispatcher.Published, at api.BatchIndex) error {
 	switch {
 	case errors.Is(r.Err, dispatcher.ErrNoEndpoint), errors.Is(r.Err, dispatcher.ErrTenant):
-		// One text: else a caller could find out which names other tenants use.
+		// All these errors have one text. Different texts would show a caller which names other
+		// tenants use.
 		return api.WrongField(at.Path()+".endpoint", "there is no such endpoint of the message's tenant")
 	case r.Err != nil:
 		return r.Err
@@ -157,7 +158,7 @@ func refused(r *dispatcher.Published, at api.BatchIndex) error {
 	return nil
 }
 
-// conflictDetail says what differs, where that is known.
+// conflictDetail returns the differences, if they are known.
 func conflictDetail(differs []string) string {
 	const cure = "nothing was changed: take another id, or send the same again"
 	if len(differs) == 0 {

@@ -11,9 +11,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// appendPublished writes the members of wire.Published without the braces, and
-// without reads neither URLs nor times. Each publish pays for it, so it is written by
-// hand. Ids, topics and lanes were checked to need no quoting.
+// appendPublished appends the members of wire.Published without the braces. Without reads it
+// omits URLs and times. It is written by hand because each publish calls it. Ids, topics and
+// lanes were checked, so they need no escapes.
 func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published, reads bool) []byte {
 	b = appendPlain(append(b, `"id":`...), m.ID)
 	b = appendPlain(append(b, `,"topic":`...), m.Topic)
@@ -52,29 +52,29 @@ func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published, r
 	return append(b, ']')
 }
 
-// appendResult begins the result of a batch.
+// appendResult appends the start of a batch result.
 func appendResult(b []byte, status int) []byte {
 	b = strconv.AppendInt(append(b, `{"status":`...), int64(status), 10)
 	return append(b, ',')
 }
 
-// appendProblem writes the result of a message that was not taken.
+// appendProblem appends the result of a message that was not accepted.
 func appendProblem(b []byte, p *api.Problem) []byte {
 	b = append(appendResult(b, p.Kind.Status), `"problem":`...)
 	b = append(b, p.Body()...)
 	return append(b, '}')
 }
 
-// appendPlain quotes a text that has nothing to escape.
+// appendPlain appends a quoted text that needs no escapes.
 func appendPlain(b []byte, s string) []byte {
 	b = append(b, '"')
 	b = append(b, s...)
 	return append(b, '"')
 }
 
-// appendText quotes any text, and replaces bytes that are not UTF-8.
+// appendText appends any text as a quoted string, and replaces bytes that are not UTF-8.
 func appendText(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s) // its error says that it replaced something
+	b, _ = jsontext.AppendQuote(b, s) // the error only reports a replacement
 	return b
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 )
 
-// Row reads a message as an outbox has it, with the errors of POST /v1/messages: the JSON of
-// its fields, and the body, unless that is in the JSON. A nil message is one that was too
-// large to be read. m is nil where the row is no message; refusal says why.
+// Row parses a row of an outbox with the checks of POST /v1/messages. The row has the JSON of the
+// fields, and the body unless the JSON has it. A nil message was too large to be read. If the row
+// is no valid message, m is nil and Row returns a refusal.
 func Row(id string, message, body []byte, policy dispatcher.Policy) (m *dispatcher.Message, status int, refusal []byte) {
 	if message == nil {
 		bad := &api.Problem{Kind: api.TooLarge, Detail: fmt.Sprintf("its body may have %d bytes (MAX_BODY): send less, or raise the setting", policy.MaxBody)}
@@ -39,7 +39,7 @@ func Row(id string, message, body []byte, policy dispatcher.Policy) (m *dispatch
 	return p.Value, 0, nil
 }
 
-// giveBody takes the body of a row. Without a content type it has to be JSON, as the field is.
+// giveBody sets the body of a row. Without a content type it has to be JSON, as in the field.
 func giveBody(p *decodedMessage, d *api.Decoder, body []byte) {
 	if p.Has(bitBody | bitRawBody | bitRawBodyBase64) {
 		p.Fault("$.body", "give the body in the message or beside it, not both")
@@ -59,7 +59,7 @@ func giveBody(p *decodedMessage, d *api.Decoder, body []byte) {
 	}
 }
 
-// Outcome says what became of a message as POST /v1/messages would have answered it.
+// Outcome returns the status and the refusal that POST /v1/messages would return.
 func Outcome(r *dispatcher.Published) (status int, refusal []byte) {
 	if err := refused(r, api.Single); err != nil {
 		p, _ := api.ProblemFor(err)

@@ -10,10 +10,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// BesideCases are about attempts that a person asks for while a delivery waits
-// for its time. Such an attempt does not count on the ladder.
+// BesideCases are about retries that a person requests while a delivery waits
+// for its due time. Such a retry uses no rung of the ladder.
 var BesideCases = []rig.Case{
-	{Name: "a failed attempt uses no rung, and the delivery keeps its due time", Run: func(r *rig.Rig) {
+	{Name: "a failed retry on request uses no rung, and the delivery keeps its due time", Run: func(r *rig.Rig) {
 		due := waitFor(r, 30*time.Second)
 		r.Pass(10 * time.Second)
 		c := askFor(r, rig.Named("a", "m1"))
@@ -31,11 +31,11 @@ var BesideCases = []rig.Case{
 		r.Move()
 		c = r.MustClaim(rig.One, c.ID)[0]
 		require.Equal(r, 3, c.Attempt)
-		require.Equal(r, 2, c.Rung, "the rung is still the one it waited on")
+		require.Equal(r, 2, c.Rung, "the delivery is on the same rung as before")
 		require.False(r, c.Asked)
 		require.Zero(r, c.WaitsOn)
 	}},
-	{Name: "three failed attempts use no rung", Run: func(r *rig.Rig) {
+	{Name: "three failed retries on request use no rung", Run: func(r *rig.Rig) {
 		due := waitFor(r, time.Minute)
 		for n := range 3 {
 			c := askFor(r, rig.Named("a", "m1"))
@@ -46,7 +46,7 @@ var BesideCases = []rig.Case{
 		}
 		require.Equal(r, due, r.MustStand(rig.Named("a", "m1"), dispatcher.StatusRetrying).Due)
 	}},
-	{Name: "an attempt before the first one leaves the delivery scheduled", Run: func(r *rig.Rig) {
+	{Name: "a failed retry before the first attempt leaves the delivery scheduled", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		due := r.Now.Add(time.Hour)
 		c := askFor(r, rig.Named("a", "m1"))
@@ -69,7 +69,7 @@ var BesideCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Failure(c, 30*time.Second))
 		require.Equal(r, r.Now.Add(30*time.Second), r.Look(c.ID).Due)
 	}},
-	{Name: "a receiver that asks for more time than is left gets it", Run: func(r *rig.Rig) {
+	{Name: "a receiver may delay the next attempt beyond the due time", Run: func(r *rig.Rig) {
 		due := waitFor(r, 30*time.Second)
 		r.MustSettle(rig.One, rig.Paused(askFor(r, rig.Named("a", "m1")), 30*time.Second, time.Second))
 		require.Equal(r, due, r.Look(rig.Named("a", "m1")).Due)
@@ -77,7 +77,7 @@ var BesideCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Paused(askFor(r, rig.Named("a", "m1")), 30*time.Second, time.Minute))
 		require.Equal(r, r.Now.Add(time.Minute), r.Look(rig.Named("a", "m1")).Due)
 	}},
-	{Name: "asking again while it is ready or in flight changes nothing", Run: func(r *rig.Rig) {
+	{Name: "a second retry of a ready or in-flight delivery changes nothing", Run: func(r *rig.Rig) {
 		due := waitFor(r, time.Minute)
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
 		r.Pass(time.Second)
@@ -87,7 +87,7 @@ var BesideCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
 		require.Equal(r, due, r.Look(c.ID).Due)
 	}},
-	{Name: "it survives its holder's death and is due at once", Run: func(r *rig.Rig) {
+	{Name: "the requested retry survives its holder's death and is due at once", Run: func(r *rig.Rig) {
 		due := waitFor(r, time.Hour)
 		askFor(r, rig.Named("a", "m1"))
 		r.Reap(rig.One)
@@ -97,12 +97,12 @@ var BesideCases = []rig.Case{
 		require.Equal(r, due, c.WaitsOn)
 		require.Equal(r, 1, r.State().Progress[c.ID].Deaths)
 	}},
-	{Name: "it survives being handed back", Run: func(r *rig.Rig) {
+	{Name: "the requested retry survives a hand-back", Run: func(r *rig.Rig) {
 		due := waitFor(r, time.Hour)
 		r.MustSettle(rig.One, rig.HandBack(askFor(r, rig.Named("a", "m1"))))
 		require.Equal(r, due, r.MustClaim(rig.Two, rig.Named("a", "m1"))[0].WaitsOn)
 	}},
-	{Name: "an outcome that is repeated because its answer was lost counts once", Run: func(r *rig.Rig) {
+	{Name: "an outcome counts once if it is reported again because the result was lost", Run: func(r *rig.Rig) {
 		due := waitFor(r, time.Hour)
 		c := askFor(r, rig.Named("a", "m1"))
 		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
@@ -117,7 +117,7 @@ var BesideCases = []rig.Case{
 		require.Equal(r, stored.Progress{Attempts: 3, Beside: 2, Status: 500}, r.State().Progress[c.ID])
 		require.Equal(r, due, r.Look(c.ID).Due)
 	}},
-	{Name: "a late success ends the delivery that waits", Run: func(r *rig.Rig) {
+	{Name: "a late success ends the waiting delivery", Run: func(r *rig.Rig) {
 		waitFor(r, time.Hour)
 		c := askFor(r, rig.Named("a", "m1"))
 		r.Reap(rig.One)
@@ -126,7 +126,7 @@ var BesideCases = []rig.Case{
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
 		r.MustLie(stored.PlaceDone, "a", "m1")
 	}},
-	{Name: "a cancel that is taken back does not change it", Run: func(r *rig.Rig) {
+	{Name: "an undone cancel does not change the requested retry", Run: func(r *rig.Rig) {
 		due := waitFor(r, time.Hour)
 		c := askFor(r, rig.Named("a", "m1"))
 		r.Cancel(c.ID)
@@ -145,7 +145,7 @@ var BesideCases = []rig.Case{
 		require.Equal(r, 2, d.Attempts)
 		require.Len(r, d.History, 2)
 	}},
-	{Name: "a delivery that died of it starts a new ladder and counts no such attempt", Run: func(r *rig.Rig) {
+	{Name: "a retry after a death starts a new ladder, and earlier requested retries do not count", Run: func(r *rig.Rig) {
 		waitFor(r, time.Hour)
 		r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Minute))
 		r.MustSettle(rig.One, rig.Death(askFor(r, rig.Named("a", "m1")), dispatcher.ReasonGone))
@@ -156,7 +156,7 @@ var BesideCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
 		require.Equal(r, r.Now.Add(time.Minute), r.MustStand(c.ID, dispatcher.StatusRetrying).Due)
 	}},
-	{Name: "the first of a line stays first", Run: func(r *rig.Rig) {
+	{Name: "the first of a line stays first after a retry", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Hour))
 		r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Hour))
@@ -166,8 +166,8 @@ var BesideCases = []rig.Case{
 	}},
 }
 
-// waitFor lets the first attempt of m1 to lane a fail. It answers when the next
-// one is due.
+// waitFor lets the first attempt of m1 to lane a fail. It returns the due time of
+// the next one.
 func waitFor(r *rig.Rig, wait time.Duration) time.Time {
 	r.Helper()
 	r.Publish("a", "m1")
@@ -175,7 +175,7 @@ func waitFor(r *rig.Rig, wait time.Duration) time.Time {
 	return r.Now.Add(wait)
 }
 
-// askFor asks for an attempt of a delivery and claims it.
+// askFor requests a retry of a delivery and claims it.
 func askFor(r *rig.Rig, id dispatcher.DeliveryID) dispatcher.Claimed {
 	r.Helper()
 	require.Equal(r, []bool{true}, r.Retry(id))

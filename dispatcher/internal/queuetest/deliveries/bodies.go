@@ -16,9 +16,9 @@ func large(size int) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.Body = rig.LargeBody(size) }
 }
 
-// The store keeps bodies in three ways, by their size. The body is part of the
-// record, or lies apart and is written by the same script, or is written before
-// that script.
+// The store keeps bodies in three ways, by their size. A small body is part of the
+// record. A larger body has its own key, which the same script writes. The largest
+// bodies are written before that script.
 const (
 	inRecord = 12 << 10
 	inScript = 300 << 10
@@ -27,7 +27,7 @@ const (
 
 // BodyCases are about large bodies.
 var BodyCases = []rig.Case{
-	{Name: "a body is read as it was published, whatever its size", Run: func(r *rig.Rig) {
+	{Name: "a query returns the body as it was published, at any size", Run: func(r *rig.Rig) {
 		for _, size := range []int{inRecord, dispatcher.ApartAbove - 1, dispatcher.ApartAbove, inScript, 1 << 20, 1<<20 + 1, staged} {
 			e := r.Entry("m"+time.Duration(size).String(), rig.To("a"), large(size))
 			require.Equal(r, dispatcher.Accepted, r.Schedule(e)[0].Result)
@@ -44,7 +44,7 @@ var BodyCases = []rig.Case{
 			require.Equal(r, e.Digest, rec.Message.Digest())
 		}
 	}},
-	{Name: "a repeat of a large message is a duplicate, another body a conflict, and neither leaves anything", Run: func(r *rig.Rig) {
+	{Name: "a repeat of a large message is a duplicate, another body is a conflict, and neither writes anything", Run: func(r *rig.Rig) {
 		for i, size := range []int{inScript, staged} {
 			id := []string{"m1", "m2"}[i]
 			r.Schedule(r.Entry(id, rig.To("a"), large(size)))
@@ -62,7 +62,7 @@ var BodyCases = []rig.Case{
 		require.Equal(r, dispatcher.Duplicate, got[1].Result)
 		require.Len(r, r.BodyOf(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]), staged)
 	}},
-	{Name: "a body goes with the last delivery of its message", Run: func(r *rig.Rig) {
+	{Name: "a body is deleted with the last delivery of its message", Run: func(r *rig.Rig) {
 		for _, size := range []int{inScript, staged} {
 			r.Schedule(r.Entry("m1", rig.To("a", "b"), large(size)))
 			r.MustSettle(rig.One, rig.Success(r.Claim(rig.One, 1)[0]))
@@ -79,7 +79,7 @@ var BodyCases = []rig.Case{
 			require.ErrorIs(r, err, dispatcher.ErrNotFound)
 		}
 	}},
-	{Name: "what is cut to its digest keeps no body, and its repeat leaves none", Run: func(r *rig.Rig) {
+	{Name: "a digest keeps no body, and a repeat of its message writes none", Run: func(r *rig.Rig) {
 		for i, size := range []int{inScript, staged} {
 			e := r.Entry([]string{"m1", "m2"}[i], rig.To("a"), large(size))
 			r.Schedule(e)
@@ -90,7 +90,7 @@ var BodyCases = []rig.Case{
 			require.Empty(r, r.State().Bodies)
 		}
 	}},
-	{Name: "a full lane refuses a large message without a trace", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+	{Name: "a full lane refuses a large message and writes nothing", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		for _, size := range []int{inScript, staged} {
 			require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("m2", rig.To("a"), large(size)))[0].Result)
@@ -108,7 +108,7 @@ var BodyCases = []rig.Case{
 			require.Len(r, r.BodyOf(c), staged)
 		}
 	}},
-	{Name: "one claim answers a mebibyte at most, and the next one continues", Run: func(r *rig.Rig) {
+	{Name: "one claim returns a mebibyte at most, and the next one continues", Run: func(r *rig.Rig) {
 		const each = 12 << 10
 		var want []dispatcher.DeliveryID
 		for i := range 200 { // in two lanes, with several turns each
@@ -149,7 +149,7 @@ var BodyCases = []rig.Case{
 			left -= len(claimed)
 		}
 	}},
-	{Name: "a cancelled message takes its body with it", Run: func(r *rig.Rig) {
+	{Name: "a cancel deletes the message's body", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), large(inScript)))
 		r.Cancel(rig.Named("a", "m1"))
 		r.MustClaimNothing(rig.One)

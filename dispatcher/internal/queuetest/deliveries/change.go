@@ -12,7 +12,7 @@ import (
 
 // CancelCases are about cancelling deliveries.
 var CancelCases = []rig.Case{
-	{Name: "what is scheduled is cancelled at once", Run: func(r *rig.Rig) {
+	{Name: "a scheduled delivery is cancelled at once", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute)))
 		r.Pass(time.Second)
 		require.Equal(r, []bool{true}, r.Cancel(rig.Named("a", "m1")))
@@ -23,7 +23,7 @@ var CancelCases = []rig.Case{
 		r.Move()
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "what waits for its rung is cancelled at once and keeps its history", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits for a retry is cancelled at once and keeps its history", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Minute))
 		require.Equal(r, []bool{true}, r.Cancel(rig.Named("a", "m1")))
@@ -31,7 +31,7 @@ var CancelCases = []rig.Case{
 		require.Equal(r, 1, d.Attempts)
 		require.Len(r, d.History, 1)
 	}},
-	{Name: "what is ready is never claimed again", Run: func(r *rig.Rig) {
+	{Name: "a cancelled ready delivery is never claimed again", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		require.Equal(r, []bool{true}, r.Cancel(rig.Named("a", "m1")))
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusCancelled)
@@ -44,7 +44,7 @@ var CancelCases = []rig.Case{
 		require.Equal(r, r.Now.Add(-time.Second), d.Ended, "it ended when it was cancelled")
 		require.Equal(r, int64(1), r.Stats().Counts[dispatcher.StatusCancelled])
 	}},
-	{Name: "a whole lane that is cancelled can be claimed empty", Run: func(r *rig.Rig) {
+	{Name: "a claim empties a lane whose deliveries are all cancelled", Run: func(r *rig.Rig) {
 		var all []dispatcher.DeliveryID
 		for range 20 {
 			id := r.NewID()
@@ -58,7 +58,7 @@ var CancelCases = []rig.Case{
 		require.Equal(r, int64(20), r.Stats().Counts[dispatcher.StatusCancelled])
 		require.Empty(r, r.State().Marks)
 	}},
-	{Name: "a success of what was in flight wins over the cancel", Run: func(r *rig.Rig) {
+	{Name: "a success of a delivery in flight wins over its cancel", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		require.Equal(r, []bool{true}, r.Cancel(c.ID))
@@ -66,7 +66,7 @@ var CancelCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(c))
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 	}},
-	{Name: "anything else of what was in flight ends it as cancelled", Run: func(r *rig.Rig) {
+	{Name: "any other outcome of a delivery in flight ends it as cancelled", Run: func(r *rig.Rig) {
 		outcomes := map[string]func(dispatcher.Claimed) dispatcher.Settlement{
 			"m1": func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Failure(c, 0) },
 			"m2": func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Silence(c, 0) },
@@ -93,7 +93,7 @@ var CancelCases = []rig.Case{
 		r.Move()
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "what has ended stays as it is", Run: func(r *rig.Rig) {
+	{Name: "a cancel changes no ended delivery", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		r.MustSettle(rig.One, rig.Death(r.TakeNew("a"), dispatcher.ReasonGone))
 		r.Schedule(r.Entry("m3", rig.To("a"), rig.Delay(time.Hour)))
@@ -103,7 +103,7 @@ var CancelCases = []rig.Case{
 				r.Cancel(rig.Named("a", "n00001"), rig.Named("a", "n00002"), rig.Named("a", "m3")))
 		})
 	}},
-	{Name: "a second cancel of what is ready or in flight changes nothing", Run: func(r *rig.Rig) {
+	{Name: "a second cancel of a ready or in-flight delivery changes nothing", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		r.Publish("a", "m2")
@@ -112,13 +112,13 @@ var CancelCases = []rig.Case{
 			require.Equal(r, []bool{false, false}, r.Cancel(rig.Named("a", "m1"), rig.Named("a", "m2")))
 		})
 	}},
-	{Name: "one given twice in a call is cancelled once", Run: func(r *rig.Rig) {
+	{Name: "a delivery that is named twice in a call is cancelled once", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Hour)))
 		require.Equal(r, []bool{true, false, true, false},
 			r.Cancel(rig.Named("a", "m1"), rig.Named("a", "m1"), rig.Named("a", "m2"), rig.Named("a", "m2")))
 	}},
-	{Name: "a cancel does not take back a late success", Run: func(r *rig.Rig) {
+	{Name: "a cancel does not undo a late success", Run: func(r *rig.Rig) {
 		c := r.TakeOver("a", "m1")
 		r.Settle(rig.One, rig.Success(c))
 		require.Equal(r, []bool{false}, r.Cancel(c.ID))
@@ -126,10 +126,10 @@ var CancelCases = []rig.Case{
 		r.MustClaimNothing(rig.Two)
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 	}},
-	{Name: "what nobody knows is not found, and nothing is written", Run: func(r *rig.Rig) {
+	{Name: "a change of an unknown delivery returns not found and writes nothing", Run: func(r *rig.Rig) {
 		mustNotFind(r, r.Queue.Cancel)
 	}},
-	{Name: "cancelling nothing does nothing", Run: func(r *rig.Rig) {
+	{Name: "an empty cancel does nothing", Run: func(r *rig.Rig) {
 		r.MustChangeNothing(func() { require.Empty(r, r.Cancel()) })
 	}},
 	{Name: "one lane of a fan-out can be cancelled alone", Run: func(r *rig.Rig) {
@@ -140,9 +140,9 @@ var CancelCases = []rig.Case{
 	}},
 }
 
-// RetryCases are about attempts that a person asks for.
+// RetryCases are about retries that a person requests.
 var RetryCases = []rig.Case{
-	{Name: "what is scheduled is ready at once", Run: func(r *rig.Rig) {
+	{Name: "a retry makes a scheduled delivery ready at once", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		r.Pass(time.Second)
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
@@ -153,7 +153,7 @@ var RetryCases = []rig.Case{
 		require.True(r, c.Asked)
 		require.Equal(r, r.Now, c.Due)
 	}},
-	{Name: "what waits for its rung keeps it, and is attempted beside it", Run: func(r *rig.Rig) {
+	{Name: "a waiting delivery keeps its rung, and its retry is an extra attempt", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		for range 2 {
 			r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Minute))
@@ -173,9 +173,9 @@ var RetryCases = []rig.Case{
 		c = r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		require.Equal(r, 5, c.Attempt)
 		require.Equal(r, 4, c.Rung)
-		require.False(r, c.Asked, "that was asked for once")
+		require.False(r, c.Asked, "one request makes one retry")
 	}},
-	{Name: "what has ended starts a new ladder, and attempts go on counting", Run: func(r *rig.Rig) {
+	{Name: "a retry of an ended delivery starts a new ladder, and the count of attempts continues", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
@@ -207,7 +207,7 @@ var RetryCases = []rig.Case{
 		require.Equal(r, 5, d.Attempts)
 		require.Len(r, d.History, 5)
 	}},
-	{Name: "one delivered at the first attempt can be sent again", Run: func(r *rig.Rig) {
+	{Name: "a delivery that was delivered at the first attempt can be sent again", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "n00001")))
 		r.MustStand(rig.Named("a", "n00001"), dispatcher.StatusReady)
@@ -218,7 +218,7 @@ var RetryCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(c))
 		require.Equal(r, 2, r.Look(c.ID).Attempts)
 	}},
-	{Name: "one that was cancelled before its first attempt starts at its first", Run: func(r *rig.Rig) {
+	{Name: "a retry of a delivery that was cancelled before its first attempt starts at the first", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		r.Cancel(rig.Named("a", "m1"))
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
@@ -226,7 +226,7 @@ var RetryCases = []rig.Case{
 		require.Equal(r, 1, c.Attempt)
 		require.Equal(r, 1, c.Rung)
 	}},
-	{Name: "what is in flight is left alone", Run: func(r *rig.Rig) {
+	{Name: "a retry leaves a delivery in flight alone", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.Two, rig.Named("a", "m1"))[0]
 		r.MustChangeNothing(func() {
@@ -236,18 +236,18 @@ var RetryCases = []rig.Case{
 		})
 		r.MustSettle(rig.Two, rig.Success(c))
 	}},
-	{Name: "what is ready stays where it is", Run: func(r *rig.Rig) {
+	{Name: "a retry leaves a ready delivery in its place", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		r.MustChangeNothing(func() { require.Equal(r, []bool{false}, r.Retry(rig.Named("a", "m1"))) })
 	}},
-	{Name: "a retry takes a cancel of what is ready back", Run: func(r *rig.Rig) {
+	{Name: "a retry undoes a cancel of a ready delivery", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Cancel(rig.Named("a", "m1"))
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 	}},
-	{Name: "a retry takes a cancel of what is in flight back", Run: func(r *rig.Rig) {
+	{Name: "a retry undoes a cancel of a delivery in flight", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.Cancel(c.ID)
@@ -263,27 +263,27 @@ var RetryCases = []rig.Case{
 		r.MustClaimNothing(rig.Two)
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 	}},
-	{Name: "what nobody knows is not found, and nothing is written", Run: func(r *rig.Rig) {
+	{Name: "a change of an unknown delivery returns not found and writes nothing", Run: func(r *rig.Rig) {
 		mustNotFind(r, r.Resend)
 	}},
-	{Name: "one given twice in a call is made ready once", Run: func(r *rig.Rig) {
+	{Name: "a retry that names a delivery twice makes it ready once", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		require.Equal(r, []bool{true, false}, r.Retry(rig.Named("a", "m1"), rig.Named("a", "m1")))
 		require.Equal(r, rig.IDs("a", "m1"), r.State().Ready["a"])
 	}},
-	{Name: "several go to the end of their lanes in the order given", Run: func(r *rig.Rig) {
+	{Name: "a retry of several appends them to their lanes in the order of the call", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)), r.Entry("m2", rig.To("a"), rig.Delay(2*time.Hour)))
 		r.Publish("a", "m3")
 		r.Retry(rig.Named("a", "m2"), rig.Named("a", "m1"))
 		require.Equal(r, rig.IDs("a", "m3", "m2", "m1"), r.State().Ready["a"])
 	}},
-	{Name: "retrying nothing does nothing", Run: func(r *rig.Rig) {
+	{Name: "an empty retry does nothing", Run: func(r *rig.Rig) {
 		r.MustChangeNothing(func() { require.Empty(r, r.Retry()) })
 	}},
 }
 
-// mustNotFind asks for changes of deliveries that were never made, and of one
-// that is gone.
+// mustNotFind requests changes of deliveries that were never made, and of one
+// that was deleted.
 func mustNotFind(r *rig.Rig, f rig.ChangeFunc) {
 	r.Helper()
 	r.Schedule(r.Entry("m1", rig.To("a", "b")))

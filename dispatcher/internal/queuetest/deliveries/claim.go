@@ -13,10 +13,10 @@ import (
 
 // ClaimCases are about leasing ready deliveries.
 var ClaimCases = []rig.Case{
-	{Name: "an empty store has nothing to claim", Run: func(r *rig.Rig) {
+	{Name: "a claim of an empty store returns nothing", Run: func(r *rig.Rig) {
 		r.MustChangeNothing(func() { r.MustClaimNothing(rig.One) })
 	}},
-	{Name: "what is claimed brings all that an attempt takes", Run: func(r *rig.Rig) {
+	{Name: "a claim returns everything that an attempt needs", Run: func(r *rig.Rig) {
 		e := r.Entry("m1", rig.To("a"))
 		r.Schedule(e)
 		r.Pass(time.Second)
@@ -29,28 +29,28 @@ var ClaimCases = []rig.Case{
 		require.True(r, got[0].First)
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusInFlight)
 	}},
-	{Name: "a lane is served in the order of publishing", Run: func(r *rig.Rig) {
+	{Name: "a claim returns a lane's deliveries in the order of publishing", Run: func(r *rig.Rig) {
 		r.Publish("a", "m2", "m1", "m3")
 		require.Equal(r, rig.IDs("a", "m2", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
-	{Name: "no more than wanted is claimed", Run: func(r *rig.Rig) {
+	{Name: "a claim returns at most the wanted number", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		r.Publish("b", "m3", "m4")
 		require.Len(r, r.Claim(rig.One, 3), 3)
 		require.Len(r, r.Claim(rig.One, 64), 1)
 	}},
-	{Name: "nothing is claimed with no free permit", Run: func(r *rig.Rig) {
+	{Name: "a claim without a free permit returns nothing", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustChangeNothing(func() { require.Empty(r, r.ClaimWith(rig.One, 64, 0)) })
 	}},
-	{Name: "a claim never takes more than the free permits", Setup: stored.Setup{Permits: 4}, Run: func(r *rig.Rig) {
+	{Name: "a claim never returns more than the free permits", Setup: stored.Setup{Permits: 4}, Run: func(r *rig.Rig) {
 		for i := range 8 {
 			r.Publish(dispatcher.Lane(fmt.Sprintf("l%d", i)), fmt.Sprintf("m%d", i))
 		}
 		require.LessOrEqual(r, len(r.ClaimWith(rig.One, 64, 3)), 3)
 		require.LessOrEqual(r, len(r.ClaimWith(rig.Two, 64, 4)), 4)
 	}},
-	{Name: "each is claimed once, by whoever comes first", Run: func(r *rig.Rig) {
+	{Name: "a delivery is claimed once, by the first instance", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		r.MustClaimNothing(rig.Two)
@@ -64,7 +64,7 @@ var ClaimCases = []rig.Case{
 		require.Equal(r, rig.IDs("a", "m2"), rig.ClaimedIDs(r.Claim(rig.Two, 64)))
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "a fenced instance claims nothing and is told", Run: func(r *rig.Rig) {
+	{Name: "a claim by a fenced instance returns an error and no delivery", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		_, _, err := r.Queue.Reap(r.Ctx, rig.Two, rig.One)
 		require.NoError(r, err)
@@ -74,7 +74,7 @@ var ClaimCases = []rig.Case{
 			require.Empty(r, got)
 		})
 	}},
-	{Name: "leases are named by instance, the oldest first", Run: func(r *rig.Rig) {
+	{Name: "a query of an instance's leases returns the oldest first", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Publish("b", "m2", "m3")
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
@@ -86,7 +86,7 @@ var ClaimCases = []rig.Case{
 		require.Equal(r, rig.IDs("b", "m2"), r.Leases(rig.Two))
 		require.Empty(r, r.Leases("nobody"))
 	}},
-	{Name: "what has expired dies unattempted", Run: func(r *rig.Rig) {
+	{Name: "an expired delivery dies without an attempt", Run: func(r *rig.Rig) {
 		r.Schedule(
 			r.Entry("m1", rig.To("a"), rig.Expires(rig.Start.Add(time.Second))),
 			r.Entry("m2", rig.To("a"), rig.Expires(rig.Start.Add(time.Second+time.Millisecond))),
@@ -103,7 +103,7 @@ var ClaimCases = []rig.Case{
 		require.Equal(r, rig.Start.Add(time.Second), d.Ended)
 		require.Equal(r, int64(1), r.Stats().Dead[dispatcher.ReasonExpired])
 	}},
-	{Name: "one that expires between two attempts keeps its history", Run: func(r *rig.Rig) {
+	{Name: "a delivery that expires before its retry keeps its history", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Expires(rig.Start.Add(time.Minute))))
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Minute))
 		r.Pass(time.Minute)
@@ -114,7 +114,7 @@ var ClaimCases = []rig.Case{
 		require.Equal(r, 1, d.Attempts)
 		require.Len(r, d.History, 1)
 	}},
-	{Name: "one whose record was deleted by hand stops nothing and stays nowhere", Run: func(r *rig.Rig) {
+	{Name: "a delivery whose record was deleted by hand blocks nothing and leaves no trace", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		r.Lose("m1")
 		got, hints, err := r.Queue.Claim(r.Ctx, rig.One, r.All(), 64, 512)
@@ -125,7 +125,7 @@ var ClaimCases = []rig.Case{
 		_, err = r.Queue.Read(r.Ctx, "m1")
 		require.ErrorIs(r, err, dispatcher.ErrNotFound)
 	}},
-	{Name: "a lost record takes all that is known of its delivery with it", Run: func(r *rig.Rig) {
+	{Name: "a claim deletes all other keys of a delivery whose record is lost", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a", "b")))
 		for _, c := range r.Claim(rig.One, 2) {
 			r.MustSettle(rig.One, rig.Failure(c, time.Second))
@@ -136,12 +136,12 @@ var ClaimCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "a lost record of what was delivered late stays nowhere either", Run: func(r *rig.Rig) {
+	{Name: "a lost record of a delivery with a late success leaves no trace either", Run: func(r *rig.Rig) {
 		r.Settle(rig.One, rig.Success(r.TakeOver("a", "m1")))
 		r.Lose("m1")
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "a settled one whose record was deleted by hand does no harm", Run: func(r *rig.Rig) {
+	{Name: "a settled delivery whose record was deleted by hand does no harm", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.Lose("m1")
@@ -151,7 +151,7 @@ var ClaimCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 		r.Trim(rig.KeepNothing)
 	}},
-	{Name: "attempts and rungs are counted on", Run: func(r *rig.Rig) {
+	{Name: "the counts of attempts and rungs continue at a retry", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		for n := 1; n <= 4; n++ {
 			c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]

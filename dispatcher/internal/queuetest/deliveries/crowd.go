@@ -21,9 +21,9 @@ var CrowdCases = []rig.Case{
 	}},
 }
 
-// crowd counts what all instances together have in flight. An instance counts a
-// delivery after the store leased it and removes it before it gives the lease
-// back. So the count is never above the store's.
+// crowd counts the deliveries that all instances have in flight. An instance counts a
+// delivery after the store leased it and removes it before it returns the lease.
+// So the count is never above the store's.
 type crowd struct {
 	mu     sync.Mutex
 	flying map[string]int
@@ -34,7 +34,7 @@ type crowd struct {
 }
 
 // mustHoldInCrowd publishes n messages each to a lane with a limit of three, to
-// an ordered lane, and under two keys of a third. It delivers them all.
+// an ordered lane, and under two keys of a third lane. It delivers them all.
 func mustHoldInCrowd(r *rig.Rig, n int) {
 	r.Helper()
 	r.Limit(rig.EpOne, rig.Most(3))

@@ -12,13 +12,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// DeadCases are about the counts of the dead by destination and reason.
+// DeadCases are about the counts of dead deliveries by destination and reason.
 var DeadCases = []rig.Case{
-	{Name: "an empty store has no dead", Run: func(r *rig.Rig) {
+	{Name: "an empty store reports no dead", Run: func(r *rig.Rig) {
 		require.Empty(r, dead(r, dispatcher.DeadFilter{}))
 		require.Empty(r, dead(r, dispatcher.DeadFilter{Lanes: rig.To("a")}))
 	}},
-	{Name: "the dead are counted by destination and reason, most first", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a query counts the dead by destination and reason, the largest group first", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		die(r, "a", dispatcher.ReasonGone, 2)
 		die(r, "a", dispatcher.ReasonExhausted, 3)
 		die(r, "b", dispatcher.ReasonGone, 1)
@@ -33,7 +33,7 @@ var DeadCases = []rig.Case{
 		r.Retry(ids[0].ID)
 		require.Equal(r, []string{"a exhausted 3", "a gone 2"}, told(dead(r, dispatcher.DeadFilter{})))
 	}},
-	{Name: "filters for destination, reason and tenant hold together", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a query applies filters for destination, reason and tenant together", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		r.Limit("ep_1")
 		die(r, "a", dispatcher.ReasonGone, 2)
 		die(r, "b", dispatcher.ReasonGone, 1)
@@ -61,11 +61,11 @@ var DeadCases = []rig.Case{
 			}
 		}
 	}},
-	{Name: "each group tells its newest, though others died since", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "each group reports its newest, even if others died later", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		die(r, "a", dispatcher.ReasonGone, 2)
 		first := r.Now
 		r.Pass(time.Minute)
-		die(r, "a", dispatcher.ReasonExhausted, 300) // more than one call looks at
+		die(r, "a", dispatcher.ReasonExhausted, 300) // more than one call reads
 		die(r, "b", dispatcher.ReasonGone, 300)
 		got := dead(r, dispatcher.DeadFilter{})
 		require.Equal(r, []string{"a exhausted 300", "b gone 300", "a gone 2"}, told(got))
@@ -75,7 +75,7 @@ var DeadCases = []rig.Case{
 			require.NotEmpty(r, g.LastError)
 		}
 	}},
-	{Name: "a lane that was idle is called as before", Run: func(r *rig.Rig) {
+	{Name: "a query returns the URL of a lane whose state was trimmed", Run: func(r *rig.Rig) {
 		die(r, "a", dispatcher.ReasonGone, 1)
 		r.Pass(2 * time.Hour)
 		r.Trim(rig.KeepAll)
@@ -87,7 +87,7 @@ var DeadCases = []rig.Case{
 		}
 		require.Empty(r, dead(r, dispatcher.DeadFilter{Tenants: []string{"t2"}}))
 	}},
-	{Name: "a cursor of another filter, or of another list, is refused", Run: func(r *rig.Rig) {
+	{Name: "a query refuses a cursor of another filter or of another list", Run: func(r *rig.Rig) {
 		die(r, "a", dispatcher.ReasonGone, 2)
 		die(r, "b", dispatcher.ReasonGone, 1)
 		page, err := r.Queue.Dead(r.Ctx, dispatcher.DeadFilter{Limit: 1})
@@ -101,7 +101,7 @@ var DeadCases = []rig.Case{
 	}},
 }
 
-// die has so many deliveries die.
+// die lets n deliveries of a lane die.
 func die(r *rig.Rig, lane dispatcher.Lane, reason dispatcher.DeadReason, n int) {
 	r.Helper()
 	for range n {
@@ -109,7 +109,7 @@ func die(r *rig.Rig, lane dispatcher.Lane, reason dispatcher.DeadReason, n int) 
 	}
 }
 
-// dead reads all pages.
+// dead returns the groups of all pages.
 func dead(r *rig.Rig, f dispatcher.DeadFilter) (all []dispatcher.DeadGroup) {
 	r.Helper()
 	for pages := 0; ; pages++ {

@@ -17,9 +17,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// EndedCases are about what ended in one lane, oldest first.
+// EndedCases are about queries of a lane's ended deliveries, oldest first.
 var EndedCases = []rig.Case{
-	{Name: "a lane of which nothing ended has an empty page, whose cursor goes on", Run: func(r *rig.Rig) {
+	{Name: "a query of a lane without ends returns an empty page, whose cursor continues", Run: func(r *rig.Rig) {
 		page := ended(r, dispatcher.EndedFilter{Lane: "a"})
 		require.Empty(r, page.Deliveries)
 		require.False(r, page.More)
@@ -28,7 +28,7 @@ var EndedCases = []rig.Case{
 		r.Pass(time.Millisecond)
 		require.Len(r, ended(r, dispatcher.EndedFilter{Lane: "a", Cursor: page.Resume}).Deliveries, 1)
 	}},
-	{Name: "what ended comes oldest first, and of other lanes nothing", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a query returns the ends of one lane, oldest first", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		all := r.Populate()
 		r.Pass(time.Millisecond)
 		for lane := range 3 {
@@ -49,7 +49,7 @@ var EndedCases = []rig.Case{
 			}
 		}
 	}},
-	{Name: "it tells of each what a list tells, and when its message was accepted", Run: func(r *rig.Rig) {
+	{Name: "a query returns the fields of a list and the time of acceptance", Run: func(r *rig.Rig) {
 		accepted := r.Now
 		about := func(m *dispatcher.Message) { m.Subject = "order 17" }
 		r.Schedule(r.Entry("m1", rig.To("a"), about), r.Entry("m2", rig.To("a"), about))
@@ -72,7 +72,7 @@ var EndedCases = []rig.Case{
 		}
 		require.Equal(r, "answered 410", got[1].LastError)
 	}},
-	{Name: "filters for status and time hold together", Run: func(r *rig.Rig) {
+	{Name: "a query applies filters for status and time together", Run: func(r *rig.Rig) {
 		done := r.EndOne("a")
 		r.Pass(time.Minute)
 		dead := r.DieOne("a")
@@ -98,7 +98,7 @@ var EndedCases = []rig.Case{
 			require.Equal(r, c.want, idsOf(r.EndedAll(c.f)), "%+v", c.f)
 		}
 	}},
-	{Name: "what ends in the present ms is told in the next one only, in the order of the names", Run: func(r *rig.Rig) {
+	{Name: "a query returns ends only after their ms, in the order of their names", Run: func(r *rig.Rig) {
 		r.Publish("a", "m2", "m1")
 		c := r.MustClaim(rig.One, rig.IDs("a", "m2", "m1")...)
 		r.MustSettle(rig.One, rig.Success(c[0]))
@@ -108,7 +108,7 @@ var EndedCases = []rig.Case{
 		r.Pass(time.Millisecond)
 		require.Equal(r, rig.IDs("a", "m1", "m2"), idsOf(r.EndedAll(dispatcher.EndedFilter{Lane: "a", Limit: 1, Cursor: page.Resume})))
 	}},
-	{Name: "one that was retried and ended anew comes again", Run: func(r *rig.Rig) {
+	{Name: "a query returns a delivery again that ended again after a retry", Run: func(r *rig.Rig) {
 		id := r.DieOne("a")
 		r.Pass(time.Millisecond)
 		page := ended(r, dispatcher.EndedFilter{Lane: "a"})
@@ -121,7 +121,7 @@ var EndedCases = []rig.Case{
 		require.Equal(r, dispatcher.StatusDelivered, again.Deliveries[0].Status)
 		require.Equal(r, 2, again.Deliveries[0].Attempts)
 	}},
-	{Name: "it is told from when it is whole, for each status", Run: func(r *rig.Rig) {
+	{Name: "a query returns the start of the complete period of each status", Run: func(r *rig.Rig) {
 		r.DieOne("b")
 		dead := r.Now
 		r.Pass(time.Minute)
@@ -142,9 +142,9 @@ var EndedCases = []rig.Case{
 		require.Equal(r, done.Add(time.Millisecond), since(dispatcher.StatusDead, dispatcher.StatusDelivered))
 		r.Pass(time.Hour)
 		r.Trim(rig.KeepNothing)
-		require.Equal(r, done.Add(time.Millisecond), since(), "nothing more was forgotten")
+		require.Equal(r, done.Add(time.Millisecond), since(), "nothing more was deleted")
 	}},
-	{Name: "a cursor of another lane or of other statuses is refused, and one of other times is not", Run: func(r *rig.Rig) {
+	{Name: "a query refuses a cursor of another lane or other statuses, but not of other times", Run: func(r *rig.Rig) {
 		f := dispatcher.EndedFilter{Lane: "a", Statuses: []dispatcher.Status{dispatcher.StatusDead, dispatcher.StatusDelivered}, Limit: 10}
 		f.Cursor = ended(r, f).Resume
 		for _, change := range []func(*dispatcher.EndedFilter){
@@ -163,12 +163,12 @@ var EndedCases = []rig.Case{
 		_, err := r.Queue.Ended(r.Ctx, f)
 		require.NoError(r, err)
 	}},
-	{Name: "pages joined by their cursor are the ends in their order, whatever happens between", Run: func(r *rig.Rig) { mustJoin(r, 1, 400) }},
-	{Name: "pages joined by their cursor are the ends in their order, with other luck", Run: func(r *rig.Rig) { mustJoin(r, 2, 400) }},
-	{Name: "pages joined by their cursor miss nothing while several instances settle", Run: mustJoinInCrowd},
+	{Name: "consecutive pages return all ends in order, even if deliveries change between them", Run: func(r *rig.Rig) { mustJoin(r, 1, 400) }},
+	{Name: "consecutive pages return all ends in order, with another seed", Run: func(r *rig.Rig) { mustJoin(r, 2, 400) }},
+	{Name: "consecutive pages return all ends while several instances settle", Run: mustJoinInCrowd},
 }
 
-// ended reads a page; ten by default.
+// ended returns a page of ten deliveries by default.
 func ended(r *rig.Rig, f dispatcher.EndedFilter) dispatcher.EndedPage {
 	r.Helper()
 	if f.Limit == 0 {
@@ -187,7 +187,7 @@ func idsOf(list []dispatcher.Delivery) (ids []dispatcher.DeliveryID) {
 	return ids
 }
 
-// anEnd is the end of a delivery. One may have several.
+// anEnd is the end of a delivery. A delivery may have several.
 type anEnd struct {
 	at int64 // ms
 	id dispatcher.DeliveryID
@@ -200,20 +200,20 @@ func (e anEnd) compare(o anEnd) int {
 	return strings.Compare(e.id.String(), o.id.String())
 }
 
-// joiner follows what ends in a lane, by pages that come between random steps.
+// joiner queries the ends of a lane in pages, between random steps.
 type joiner struct {
 	*rig.Rig
 	lane   dispatcher.Lane
 	rng    *rand.Rand
 	held   []dispatcher.Claimed
-	ends   []anEnd // all that were not taken back before they were told
+	ends   []anEnd // all that no retry undid before a page returned them
 	now    map[dispatcher.DeliveryID]int64
 	told   []anEnd
 	resume string
 }
 
-// mustJoin does random steps and reads pages between. All ends must be told, each
-// once and in order, but those that a retry took back before.
+// mustJoin does random steps and reads pages between them. The pages must return all
+// ends, each once and in order, except the ends that a retry undid before.
 func mustJoin(r *rig.Rig, seed uint64, steps int) {
 	r.Helper()
 	j := &joiner{Rig: r, lane: "a", rng: rand.New(rand.NewPCG(seed, 0)), now: map[dispatcher.DeliveryID]int64{}}
@@ -266,7 +266,7 @@ func (j *joiner) settleSome() {
 	j.Settle(rig.One, batch...)
 }
 
-// change cancels one that waits, or retries one that ended.
+// change cancels a waiting delivery or retries an ended one.
 func (j *joiner) change() {
 	var ended, waiting []dispatcher.DeliveryID
 	for id, found := range j.State().Found {
@@ -287,7 +287,7 @@ func (j *joiner) change() {
 	}
 }
 
-// observe notes new ends, and those that were taken back untold.
+// observe records new ends, and drops the ends that were undone before a page returned them.
 func (j *joiner) observe() {
 	now := map[dispatcher.DeliveryID]int64{}
 	for id, found := range j.State().Found {
@@ -308,7 +308,7 @@ func (j *joiner) observe() {
 	j.now = now
 }
 
-// read goes on from the last page, as far as there is more.
+// read continues after the last page. It may stop early although there is more.
 func (j *joiner) read(limit int) {
 	for pages, more := 0, true; more; pages++ {
 		require.Less(j, pages, 1000, "it never ends")

@@ -11,10 +11,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// EndCases are about the deaths that answers tell, and the counts of ends,
-// which are kept for ever.
+// EndCases are about the deaths that calls report, and about the counts of ends.
+// The store keeps these counts for ever.
 var EndCases = []rig.Case{
-	{Name: "a settle tells the death that it caused", Run: func(r *rig.Rig) {
+	{Name: "a settle reports the death that it caused", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
@@ -25,7 +25,7 @@ var EndCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonExhausted))
 		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonExhausted, Attempts: 2})
 	}},
-	{Name: "no death is told of a delivery that was cancelled meanwhile", Run: func(r *rig.Rig) {
+	{Name: "a settle reports no death of a delivery that was cancelled meanwhile", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.Cancel(c.ID)
@@ -34,7 +34,7 @@ var EndCases = []rig.Case{
 		require.Empty(r, r.Stats().EverDead)
 		require.Equal(r, int64(1), r.Stats().Cancelled)
 	}},
-	{Name: "a delivery whose lane was disabled meanwhile dies of that", Run: func(r *rig.Rig) {
+	{Name: "a settle reports the reason disabled if the lane was disabled meanwhile", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
 		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
@@ -42,7 +42,7 @@ var EndCases = []rig.Case{
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Failure(c, time.Hour)))
 		mustTellDeaths(r, dispatcher.Death{ID: c.ID, Reason: dispatcher.ReasonDisabled, Attempts: 1})
 	}},
-	{Name: "the claim that finds an expired delivery tells its death", Run: func(r *rig.Rig) {
+	{Name: "a claim that finds an expired delivery reports its death", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Expires(rig.Start.Add(time.Minute))))
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
@@ -51,7 +51,7 @@ var EndCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonExpired, Attempts: 1})
 	}},
-	{Name: "any call that ends a delivery of a disabled endpoint tells its death", Run: func(r *rig.Rig) {
+	{Name: "any call that ends a delivery of a disabled endpoint reports its death", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Schedule(
 			r.Entry("later", rig.To(rig.EpOne), rig.Delay(time.Hour)), r.Entry("soon", rig.To(rig.EpOne), rig.Delay(time.Minute)),
@@ -76,7 +76,7 @@ var EndCases = []rig.Case{
 		r.MustBeCurrent(hints)
 		mustTellDeaths(r, disabled("later"))
 	}},
-	{Name: "deliveries behind a cancelled one die with their lane, and are told", Run: func(r *rig.Rig) {
+	{Name: "deliveries behind a cancelled one die with their lane and are reported", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.PublishKeyed(rig.EpOne, "k", "m1", "m2", "m3")
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
@@ -88,21 +88,21 @@ var EndCases = []rig.Case{
 			dispatcher.Death{ID: rig.Named(rig.EpOne, "m3"), Reason: dispatcher.ReasonDisabled},
 		)
 	}},
-	{Name: "a cancel of the first tells the deaths of those behind it", Run: func(r *rig.Rig) {
+	{Name: "a cancel of the first delivery of a line reports the deaths behind it", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Schedule(r.Entry("m1", rig.To(rig.EpOne), rig.Delay(time.Hour), rig.Keyed("k")), r.Entry("m2", rig.To(rig.EpOne), rig.Keyed("k")))
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
 		r.Cancel(rig.Named(rig.EpOne, "m1"))
 		mustTellDeaths(r, dispatcher.Death{ID: rig.Named(rig.EpOne, "m2"), Reason: dispatcher.ReasonDisabled})
 	}},
-	{Name: "a delivery to a full lane dies, and is told", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+	{Name: "a delivery to a full lane dies and is reported", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		e := r.Entry("m2", rig.To("a", "b"))
 		e.Fan = true
 		r.Schedule(e)
 		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m2"), Reason: dispatcher.ReasonOverflow})
 	}},
-	{Name: "a delivery that killed its holders has as many attempts", Run: func(r *rig.Rig) {
+	{Name: "a delivery that killed its holders has one attempt for each holder", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
@@ -112,7 +112,7 @@ var EndCases = []rig.Case{
 		}
 		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonPoison, Attempts: 4})
 	}},
-	{Name: "a death is told once, though its outcome is settled twice", Run: func(r *rig.Rig) {
+	{Name: "a death is reported once, even if its outcome is settled twice", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		s := rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonRefused)
 		r.MustSettle(rig.One, s)
@@ -121,9 +121,9 @@ var EndCases = []rig.Case{
 		require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonRefused: 1}, r.Stats().EverDead)
 		r.Pass(time.Millisecond)
 		r.Reap(rig.One)
-		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledBefore}, r.Settle(rig.One, s), "it was before it was declared dead")
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledBefore}, r.Settle(rig.One, s), "the outcome was settled before the instance was declared dead")
 	}},
-	{Name: "a death that the next holder settled is late for the holder before", Run: func(r *rig.Rig) {
+	{Name: "a death that the next holder reported is late for the holder before", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"), rig.Named("a", "m2"))
 		r.Reap(rig.One)
@@ -139,7 +139,7 @@ var EndCases = []rig.Case{
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, s))
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, s))
 	}},
-	{Name: "an end stays counted, whatever happens to the delivery later", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "an end stays counted, even after a retry", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		for i, lane := range rig.ManyLanes(12) {
 			r.Publish(lane, fmt.Sprint("m", i))
 		}
@@ -165,7 +165,7 @@ var EndCases = []rig.Case{
 	}},
 }
 
-// mustTellDeaths fails the case unless the answers since its last call told
+// mustTellDeaths fails the case unless the calls after its last one reported
 // exactly these deaths, in any order.
 func mustTellDeaths(r *rig.Rig, want ...dispatcher.Death) {
 	r.Helper()

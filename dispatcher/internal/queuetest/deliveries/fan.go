@@ -11,10 +11,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// FanCases are about messages that go to several lanes.
+// FanCases are about messages to several lanes.
 var FanCases = []rig.Case{
-	{Name: "each lane of a fan-out takes it by its own state", Setup: stored.Setup{MaxWaiting: 2}, Run: fansOut},
-	{Name: "each lane of a fan-out takes it by its own state, over several partitions", Setup: stored.Setup{Partitions: 4, MaxWaiting: 2}, Run: fansOut},
+	{Name: "each lane of a fan-out decides by its own state", Setup: stored.Setup{MaxWaiting: 2}, Run: fansOut},
+	{Name: "each lane of a fan-out decides by its own state, over several partitions", Setup: stored.Setup{Partitions: 4, MaxWaiting: 2}, Run: fansOut},
 	{Name: "a conflict in one partition writes nothing in any", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(8)
 		r.Schedule(r.Entry("m1", lanes[:1]))
@@ -24,7 +24,7 @@ var FanCases = []rig.Case{
 		})
 		require.Len(r, r.ClaimAll(rig.One), 1)
 	}},
-	{Name: "a conflict keeps nothing else of its batch from being made", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "a conflict does not prevent the other messages of its batch", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(8)
 		r.Schedule(r.Entry("m1", lanes[3:4]))
 		got := r.Schedule(rig.Fan(r.Entry("m0", lanes)), rig.Fan(r.Entry("m1", lanes, rig.Body("other"))), rig.Fan(r.Entry("m2", lanes)))
@@ -34,7 +34,7 @@ var FanCases = []rig.Case{
 		require.Len(r, rig.Ready(got[2]), 8)
 		require.Len(r, r.ClaimAll(rig.One), 16)
 	}},
-	{Name: "of two of one id in a batch the second is a conflict in every partition", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "the second message of an id in a batch is a conflict in every partition", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(8)
 		got := r.Schedule(r.Entry("m1", lanes[:1]), rig.Fan(r.Entry("m1", lanes, rig.Body("other"))), rig.Fan(r.Entry("m1", lanes)))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
@@ -46,7 +46,7 @@ var FanCases = []rig.Case{
 			require.Equal(r, rig.NewMessage("m1").Body, c.Message.Body)
 		}
 	}},
-	{Name: "a conflict with what was cut to its digest writes nothing either", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "a conflict with a digest writes nothing either", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(8)
 		r.Schedule(r.Entry("m1", lanes[2:3]))
 		r.MustSettle(rig.One, rig.Success(r.ClaimAll(rig.One)[0]))
@@ -55,7 +55,7 @@ var FanCases = []rig.Case{
 			require.Equal(r, dispatcher.Conflict, r.Schedule(rig.Fan(r.Entry("m1", lanes, rig.Body("other"))))[0].Result)
 		})
 	}},
-	{Name: "a repeat makes the lanes that a call which failed half-way left out", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "a retry of a call that failed half-way adds the missing lanes", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(8)
 		first := r.Partition(lanes[0])
 		var made, missing []dispatcher.Lane
@@ -83,7 +83,7 @@ var FanCases = []rig.Case{
 		require.NoError(r, err)
 		require.Len(r, rec.Deliveries, len(lanes))
 	}},
-	{Name: "a repeat makes the lanes that were left out in one partition", Run: func(r *rig.Rig) {
+	{Name: "a repeat adds the missing lanes in one partition", Run: func(r *rig.Rig) {
 		r.Schedule(rig.Fan(r.Entry("m1", rig.To("a", "b"))))
 		got := r.ScheduleFor(rig.One, 512, 64, rig.Fan(r.Entry("m1", rig.To("b", "c", "a", "d"))))
 		require.Equal(r, dispatcher.Duplicate, got[0].Result)
@@ -121,7 +121,7 @@ var FanCases = []rig.Case{
 		r.Publish("a", "m1")
 		require.Equal(r, dispatcher.Conflict, r.Schedule(r.Entry("m1", rig.To("b"), rig.Body("other")))[0].Result)
 	}},
-	{Name: "many fan-outs over partitions are made once each, also when they are repeated", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "many fan-outs over partitions are accepted once each, even after a retry of the call", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(12)
 		var batch []dispatcher.Entry
 		for n := range 30 {
@@ -148,7 +148,7 @@ var FanCases = []rig.Case{
 	}},
 }
 
-// fansOut sends one message to lanes of every kind.
+// fansOut publishes one message to lanes of every kind.
 func fansOut(r *rig.Rig) {
 	r.Limit("paused", rig.Held(dispatcher.HeldPaused))
 	r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))

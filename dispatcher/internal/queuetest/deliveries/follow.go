@@ -15,7 +15,7 @@ import (
 
 // FollowCases are about followers of the log.
 var FollowCases = []rig.Case{
-	{Name: "a follower sees what is logged from now on, with its message", Run: func(r *rig.Rig) {
+	{Name: "a follower returns the lines that are logged from now on, with their messages", Run: func(r *rig.Rig) {
 		r.EndOne("a")
 		at := mustEnd(r)
 		require.Empty(r, mustFollow(r, &at, nil))
@@ -28,7 +28,7 @@ var FollowCases = []rig.Case{
 		require.Equal(r, "thanks", string(lines[0].Attempt.Excerpt))
 		require.Empty(r, mustFollow(r, &at, nil), "once")
 	}},
-	{Name: "a failed attempt is logged with the head of its answer, and due when its history says", Run: func(r *rig.Rig) {
+	{Name: "a failed attempt is logged with the head of its response and the due time of its history", Run: func(r *rig.Rig) {
 		r.Pass(300 * time.Microsecond) // waits are rounded up to a ms
 		at := mustEnd(r)
 		r.Publish("a", "m1")
@@ -46,17 +46,17 @@ var FollowCases = []rig.Case{
 		due := r.Now.Add(time.Minute)
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
 		got := failed(strings.Repeat("x", 1000), time.Second)
-		require.WithinDuration(r, due, got.Attempt.Next, time.Millisecond, "the time that the attempt interrupted")
+		require.WithinDuration(r, due, got.Attempt.Next, time.Millisecond, "the due time that the requested retry interrupted")
 		require.Len(r, got.Attempt.Excerpt, dispatcher.ProofBytes)
 	}},
-	{Name: "a follower of an empty log misses nothing", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
+	{Name: "a follower of an empty log reports no gap", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
 		at := mustEnd(r)
 		for _, lane := range []dispatcher.Lane{"lane0", "lane1", "lane2", "lane3"} {
 			r.EndOne(lane)
 		}
 		require.Len(r, mustFollow(r, &at, nil), 4)
 	}},
-	{Name: "a follower goes on behind each line, within an entry too, over all partitions", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
+	{Name: "a follower continues after each line, within an entry too, over all partitions", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
 		begin := mustEnd(r)
 		for round := range 4 {
 			for lane := range 5 {
@@ -77,12 +77,12 @@ var FollowCases = []rig.Case{
 		for k := range all {
 			at.Pass(all[k].Place)
 			behind := mustAt(r, at)
-			require.Equal(r, all[k+1:], append([]dispatcher.Logged{}, mustFollow(r, &behind, nil)...), "behind line %d", k)
+			require.Equal(r, all[k+1:], append([]dispatcher.Logged{}, mustFollow(r, &behind, nil)...), "after line %d", k)
 		}
 		since := r.Queue.LogSince(rig.Start.Add(3 * time.Second))
 		require.Len(r, mustFollow(r, &since, func(l *dispatcher.Logged) bool { return !l.Attempt.At.Before(rig.Start.Add(3 * time.Second)) }), 5)
 	}},
-	{Name: "a follower reads a part at a time", Run: func(r *rig.Rig) {
+	{Name: "a follower returns a part of the log at a time", Run: func(r *rig.Rig) {
 		at := mustEnd(r)
 		for range 40 {
 			r.EndOne("a")
@@ -93,7 +93,7 @@ var FollowCases = []rig.Case{
 		require.Len(r, step.Lines, 16)
 		require.Len(r, mustFollow(r, &at, nil), 24)
 	}},
-	{Name: "a follower that was away while the log was cut is told so, once", Run: func(r *rig.Rig) {
+	{Name: "a follower reports a gap once if the log was cut while it was away", Run: func(r *rig.Rig) {
 		const some = 120 // Redis cuts whole nodes, of a hundred entries at most
 		begin := mustEnd(r)
 		here := begin.Clone()
@@ -113,12 +113,12 @@ var FollowCases = []rig.Case{
 			require.NotEmpty(r, step.Lines, name)
 			mustFollow(r, &away, nil)
 		}
-		require.Len(r, mustFollow(r, &here, nil), 1, "to one that saw all nothing is missing")
+		require.Len(r, mustFollow(r, &here, nil), 1, "a follower that read everything misses nothing")
 		told := mustAt(r, here)
 		r.EndOne("a")
 		require.Len(r, mustFollow(r, &told, nil), 1)
 	}},
-	{Name: "a position of another number of partitions goes on with a gap", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "a follower at a position of another number of partitions reports a gap and continues", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		at := mustEnd(r)
 		old := dispatcher.LogPositionAt(at.Store, 7, r.Now.UnixMilli())
 		r.EndOne("lane0")
@@ -131,7 +131,7 @@ var FollowCases = []rig.Case{
 		require.Len(r, old.Marks, 2)
 		require.Empty(r, mustFollow(r, &old, nil))
 	}},
-	{Name: "a position of another store is refused", Run: func(r *rig.Rig) {
+	{Name: "a follower refuses a position of another store", Run: func(r *rig.Rig) {
 		at := mustEnd(r)
 		at.Store++
 		for _, text := range []string{"", "x", at.String()} {
@@ -148,7 +148,7 @@ func mustEnd(r *rig.Rig) dispatcher.LogPosition {
 	return at
 }
 
-// mustAt is a position as an event's id brings it back.
+// mustAt returns a position after its conversion to an event's id and back.
 func mustAt(r *rig.Rig, p dispatcher.LogPosition) dispatcher.LogPosition {
 	r.Helper()
 	at, err := r.Queue.LogAt(p.String())
@@ -156,7 +156,7 @@ func mustAt(r *rig.Rig, p dispatcher.LogPosition) dispatcher.LogPosition {
 	return at
 }
 
-// mustFollow reads to the end of the log, of which nothing is missing.
+// mustFollow reads to the end of the log and returns its lines. The log must have no gap.
 func mustFollow(r *rig.Rig, at *dispatcher.LogPosition, wanted func(*dispatcher.Logged) bool) (lines []dispatcher.Logged) {
 	r.Helper()
 	for range 1000 {

@@ -10,12 +10,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// lastOf names no token: the last lease of a delivery that an owner had.
+// lastOf returns the last lease of an owner for a delivery, without its token.
 func lastOf(id dispatcher.DeliveryID, owner string) dispatcher.TakenLease {
 	return dispatcher.TakenLease{ID: id, Owner: owner}
 }
 
-// mustRunOut has the lease of a delivery end by itself, and the next attempt follow at once.
+// mustRunOut lets the lease of a delivery expire. The delivery is ready for its next attempt at once.
 func mustRunOut(r *rig.Rig, id dispatcher.DeliveryID) {
 	r.Helper()
 	ended := r.End(rig.Two)
@@ -25,9 +25,9 @@ func mustRunOut(r *rig.Rig, id dispatcher.DeliveryID) {
 	r.Move()
 }
 
-// LastLeaseCases are about the last lease of a delivery, which stays known after its end.
+// LastLeaseCases are about the last lease of a delivery, which the store keeps after its end.
 var LastLeaseCases = []rig.Case{
-	{Name: "the last lease of a delivery is known to its owner after its end", Run: func(r *rig.Rig) {
+	{Name: "a call returns the last lease of a delivery to its owner after the lease's end", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
 		id := rig.Named(jobs, "m1")
 		for attempt := range 2 {
@@ -42,18 +42,18 @@ var LastLeaseCases = []rig.Case{
 				other := r.Adopt(rig.One, lastOf(id, "o2"), lastOf(rig.Named(jobs, "m2"), rig.Owner))
 				require.ErrorIs(r, other[0].Err, dispatcher.ErrNotYours)
 				require.ErrorIs(r, other[1].Err, dispatcher.ErrNotTaken)
-				require.Zero(r, other[1].Attempt, "nobody took it")
+				require.Zero(r, other[1].Attempt, "the delivery was never taken")
 			})
 		}
 	}},
-	{Name: "the last lease of a delivery is known after it was settled for another attempt", Run: func(r *rig.Rig) {
+	{Name: "a call returns the last lease of a delivery that waits for a retry", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
 		id := rig.Named(jobs, "m1")
 		r.MustTakeFor(time.Minute, id)
 		r.MustSettle(rig.One, rig.Failure(r.MustAdopt(rig.One, id), time.Minute))
 		require.Equal(r, 1, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Attempt)
 	}},
-	{Name: "the last lease of a delivery is forgotten when it ends", Run: func(r *rig.Rig) {
+	{Name: "the last lease of a delivery is deleted when the delivery ends", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2", "m3")
 		done, dead, cancelled := rig.Named(jobs, "m1"), rig.Named(jobs, "m2"), rig.Named(jobs, "m3")
 		r.MustTakeFor(time.Minute, done, dead, cancelled)
@@ -69,7 +69,7 @@ var LastLeaseCases = []rig.Case{
 			require.Zero(r, got.Attempt)
 		}
 	}},
-	{Name: "the last lease is that of who took a delivery last", Run: func(r *rig.Rig) {
+	{Name: "the last lease belongs to the last taker of a delivery", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
 		id := rig.Named(jobs, "m1")
 		r.MustTakeFor(time.Second, id)
@@ -79,13 +79,13 @@ var LastLeaseCases = []rig.Case{
 		require.NoError(r, err)
 		require.Len(r, taken.Claimed, 1)
 		require.ErrorIs(r, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Err, dispatcher.ErrNotYours)
-		require.ErrorIs(r, r.Adopt(rig.One, rig.LeaseOf(id))[0].Err, dispatcher.ErrNotTaken, "a lease that is named was late, whoever has the delivery now")
+		require.ErrorIs(r, r.Adopt(rig.One, rig.LeaseOf(id))[0].Err, dispatcher.ErrNotTaken, "a call reports a named lease as late, even if another owner has the delivery now")
 		r.Pass(time.Second)
 		mustRunOut(r, id)
 		held, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: []dispatcher.Lane{jobs}, Most: 1, Bytes: 1 << 20})
 		require.NoError(r, err)
 		require.Len(r, held.Claimed, 1)
-		require.Empty(r, r.State().Last, "an instance took it last")
+		require.Empty(r, r.State().Last, "an instance leased the delivery last")
 	}},
 	{Name: "the last lease of a delivery is kept for a day", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
@@ -97,7 +97,7 @@ var LastLeaseCases = []rig.Case{
 		r.Pass(time.Millisecond)
 		require.Zero(r, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Attempt)
 	}},
-	{Name: "what its taker was never told of leaves no last lease", Run: func(r *rig.Rig) {
+	{Name: "a lease that was never returned to its taker leaves no last lease", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
 		id := rig.Named(jobs, "m1")
 		r.MustTakeFor(time.Minute, id)
@@ -109,7 +109,7 @@ var LastLeaseCases = []rig.Case{
 		require.Equal(r, stored.PlaceReady, r.State().At(id).Place)
 		require.Empty(r, r.State().Last)
 	}},
-	{Name: "what its taker was never told of is not its own for the rest of the call", Run: func(r *rig.Rig) {
+	{Name: "a lease that was never returned to its taker is not its own for the rest of the call", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
 		id := rig.Named(jobs, "m1")
 		r.MustTakeFor(time.Minute, id)

@@ -9,10 +9,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 )
 
-// LeaseCases are about the lease of an outcome. The same instance may lease the
-// delivery again before it hears that it gave the first lease up.
+// LeaseCases are about the lease of an outcome. An instance may lease a delivery
+// again before it receives the reply to the return of the first lease.
 var LeaseCases = []rig.Case{
-	{Name: "a claim tells the time of the lease", Run: func(r *rig.Rig) {
+	{Name: "a claim returns the time of the lease", Run: func(r *rig.Rig) {
 		r.Pass(1234567 * time.Nanosecond)
 		at := r.Now.Truncate(time.Millisecond)
 		got := r.ScheduleFor(rig.One, r.Setup.Permits/2, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a", "b")))
@@ -48,7 +48,7 @@ var LeaseCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(again))
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 	}},
-	{Name: "a lease of unknown time can be handed back too", Run: func(r *rig.Rig) {
+	{Name: "an instance can return a lease of unknown time too", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		c.Leased = time.Time{}
@@ -57,9 +57,9 @@ var LeaseCases = []rig.Case{
 	}},
 }
 
-// InstanceCases are about the list of instances.
+// InstanceCases are about queries of the instances.
 var InstanceCases = []rig.Case{
-	{Name: "instances tell what they are and what they hold, those that started last first", Run: func(r *rig.Rig) {
+	{Name: "a query returns the instances with their leases, the latest start first", Run: func(r *rig.Rig) {
 		r.Pass(time.Second)
 		r.Join("three", 7)
 		r.Beat("untold")
@@ -92,7 +92,7 @@ var InstanceCases = []rig.Case{
 		}
 		require.Equal(r, names, paged)
 	}},
-	{Name: "an instance that left is not told, and a cursor of another list is refused", Run: func(r *rig.Rig) {
+	{Name: "a query returns no instance that left, and refuses a cursor of another list", Run: func(r *rig.Rig) {
 		r.Join("three", 7)
 		require.NoError(r, r.Queue.Leave(r.Ctx, "three"))
 		list, _, err := r.Queue.Instances(r.Ctx, 500, "")

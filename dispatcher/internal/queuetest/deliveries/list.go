@@ -14,25 +14,25 @@ import (
 
 // ListCases are about lists of deliveries.
 var ListCases = []rig.Case{
-	{Name: "an empty store lists nothing", Run: func(r *rig.Rig) {
+	{Name: "a query of an empty store returns nothing", Run: func(r *rig.Rig) {
 		page, err := r.Queue.List(r.Ctx, dispatcher.Filter{Limit: 10})
 		require.NoError(r, err)
 		require.Empty(r, page.Deliveries)
 		require.Empty(r, page.Next)
 	}},
-	{Name: "every delivery is listed once, whatever the page's size", Run: func(r *rig.Rig) {
+	{Name: "a query returns every delivery once, at any page size", Run: func(r *rig.Rig) {
 		want := r.Populate()
 		for _, limit := range []int{1, 2, 7, 500} {
 			rig.RequireStatuses(r, want, r.ListAll(dispatcher.Filter{}, limit))
 		}
 	}},
-	{Name: "several partitions make one list", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a query of several partitions returns one list", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		want := r.Populate()
 		for _, limit := range []int{1, 7, 500} {
 			rig.RequireStatuses(r, want, r.ListAll(dispatcher.Filter{}, limit))
 		}
 	}},
-	{Name: "a filter for statuses lists these and no other", Run: func(r *rig.Rig) {
+	{Name: "a query by status returns these statuses only", Run: func(r *rig.Rig) {
 		want := r.Populate()
 		filters := [][]dispatcher.Status{{dispatcher.StatusDead, dispatcher.StatusReady}}
 		for _, status := range dispatcher.Statuses {
@@ -44,21 +44,21 @@ var ListCases = []rig.Case{
 			})
 		}
 	}},
-	{Name: "a filter for lanes lists these and no other", Run: func(r *rig.Rig) {
+	{Name: "a query by lane returns these lanes only", Run: func(r *rig.Rig) {
 		want := r.Populate()
 		lanes := []dispatcher.Lane{"lane0", "lane2", "never"}
 		r.MustList(dispatcher.Filter{Lanes: lanes}, want, func(id dispatcher.DeliveryID, _ dispatcher.Status) bool {
 			return slices.Contains(lanes, id.Lane)
 		})
 	}},
-	{Name: "filters for lane and status hold together", Run: func(r *rig.Rig) {
+	{Name: "a query applies filters for lane and status together", Run: func(r *rig.Rig) {
 		want := r.Populate()
 		f := dispatcher.Filter{Lanes: rig.To("lane1"), Statuses: []dispatcher.Status{dispatcher.StatusReady, dispatcher.StatusScheduled}}
 		r.MustList(f, want, func(id dispatcher.DeliveryID, s dispatcher.Status) bool {
 			return id.Lane == "lane1" && slices.Contains(f.Statuses, s)
 		})
 	}},
-	{Name: "filters for topic and tenant", Run: func(r *rig.Rig) {
+	{Name: "a query applies filters for topic and tenant", Run: func(r *rig.Rig) {
 		about := func(topic, tenant string) func(*dispatcher.Message) {
 			return func(m *dispatcher.Message) { m.Topic, m.Tenant = topic, tenant }
 		}
@@ -88,7 +88,7 @@ var ListCases = []rig.Case{
 			}
 		}
 	}},
-	{Name: "a filter for topics takes patterns, and one for subjects the whole text", Run: func(r *rig.Rig) {
+	{Name: "a query by topic matches patterns, and a query by subject the whole text", Run: func(r *rig.Rig) {
 		about := func(topic, subject string) func(*dispatcher.Message) {
 			return func(m *dispatcher.Message) { m.Topic, m.Subject = topic, subject }
 		}
@@ -118,7 +118,7 @@ var ListCases = []rig.Case{
 		}
 		require.Equal(r, "order 18", r.ListAll(dispatcher.Filter{Subjects: []string{"order 18"}}, 1)[0].Subject)
 	}},
-	{Name: "a filter for the failed lists what is not finished and had a failed attempt", Run: func(r *rig.Rig) {
+	{Name: "a query for failures returns unfinished deliveries with a failed attempt", Run: func(r *rig.Rig) {
 		for _, lane := range rig.To("a", "b", "c", "d", "e") {
 			r.Schedule(r.Entry("m"+string(lane), []dispatcher.Lane{lane}))
 		}
@@ -140,9 +140,9 @@ var ListCases = []rig.Case{
 		require.Equal(r, []string{"ma", "mb"}, got)
 		require.Empty(r, r.ListAll(dispatcher.Filter{Failed: true, Statuses: []dispatcher.Status{dispatcher.StatusDelivered}}, 10))
 		r.Change(r.Resend, rig.Named("d", "md"))
-		require.Len(r, r.ListAll(dispatcher.Filter{Failed: true}, 10), 2, "a success that is sent again did not fail")
+		require.Len(r, r.ListAll(dispatcher.Filter{Failed: true}, 10), 2, "a delivered delivery that is sent again did not fail")
 	}},
-	{Name: "a filter for the reason lists the dead of it", Run: func(r *rig.Rig) {
+	{Name: "a query by reason returns the deliveries that died of it", Run: func(r *rig.Rig) {
 		reasons := []dispatcher.DeadReason{dispatcher.ReasonGone, dispatcher.ReasonExhausted, dispatcher.ReasonRefused}
 		want := map[dispatcher.DeadReason]dispatcher.DeliveryID{}
 		for _, reason := range reasons {
@@ -159,7 +159,7 @@ var ListCases = []rig.Case{
 		}
 		require.Len(r, r.ListAll(dispatcher.Filter{Reasons: reasons[:2]}, 10), 2)
 	}},
-	{Name: "since is inclusive and until is not, of the end or of the next attempt", Run: func(r *rig.Rig) {
+	{Name: "since includes its time and until does not, for the end or the next attempt", Run: func(r *rig.Rig) {
 		var ended []dispatcher.DeliveryID
 		for range 4 {
 			ended = append(ended, r.EndOne("a"))
@@ -180,7 +180,7 @@ var ListCases = []rig.Case{
 		require.Len(r, between(rig.Start.Add(time.Second), time.Time{}), 7)
 		require.Len(r, between(time.Time{}, rig.Start.Add(time.Second)), 1)
 	}},
-	{Name: "since and until are of the claim while an attempt is under way", Run: func(r *rig.Rig) {
+	{Name: "since and until apply to the time of the claim during an attempt", Run: func(r *rig.Rig) {
 		var held []dispatcher.DeliveryID
 		for _, lane := range rig.To("a", "b", "c") {
 			held = append(held, r.TakeNew(lane).ID)
@@ -206,7 +206,7 @@ var ListCases = []rig.Case{
 			require.Equal(r, c.want, got, "%s to %s", c.since, c.until)
 		}
 	}},
-	{Name: "what ended is listed newest first, then what is in flight, ready, and waits, earliest first", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "a query returns the ended newest first, then deliveries in flight, ready and waiting, earliest first", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		r.Populate()
 		place := map[dispatcher.Status]int{dispatcher.StatusInFlight: 1, dispatcher.StatusReady: 2, dispatcher.StatusScheduled: 3, dispatcher.StatusRetrying: 3}
 		got := r.ListAll(dispatcher.Filter{}, 2)
@@ -236,21 +236,21 @@ var ListCases = []rig.Case{
 			require.Equal(r, waits[slices.IndexFunc(waits, func(w dispatcher.Delivery) bool { return w.Due.Equal(d.Due) }):], r.ListAll(f, 2))
 		}
 	}},
-	{Name: "many that ended in one ms are listed once each", Run: func(r *rig.Rig) {
+	{Name: "a query returns deliveries that ended in one ms once each", Run: func(r *rig.Rig) {
 		succeedMany(r, "a", 300)
 		succeedMany(r, "b", 300)
 		for _, limit := range []int{97, 256, 299} {
 			require.Len(r, r.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}}, limit), 600)
 		}
 	}},
-	{Name: "a long lane is listed whole", Run: func(r *rig.Rig) {
+	{Name: "a query returns all deliveries of a long lane", Run: func(r *rig.Rig) {
 		r.PublishMany("a", 600)
 		r.PublishMany("b", 3)
 		for _, limit := range []int{97, 256, 500} {
 			require.Len(r, r.ListAll(dispatcher.Filter{}, limit), 603)
 		}
 	}},
-	{Name: "a delivery that ends or is forgotten between two pages does not hide another", Run: func(r *rig.Rig) {
+	{Name: "a delivery that ends or is deleted between two pages does not hide another", Run: func(r *rig.Rig) {
 		succeedMany(r, "a", 20)
 		f := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}, Limit: 5}
 		page, err := r.Queue.List(r.Ctx, f)
@@ -271,18 +271,18 @@ var ListCases = []rig.Case{
 		}
 		require.Len(r, got, 15)
 	}},
-	{Name: "a listed delivery tells the same as a look, except its history", Run: func(r *rig.Rig) {
+	{Name: "a listed delivery has the fields that Read returns, except its history", Run: func(r *rig.Rig) {
 		r.Populate()
 		for _, d := range r.ListAll(dispatcher.Filter{}, 50) {
 			want := r.Look(d.ID)
 			want.History = nil
 			if d.Status == dispatcher.StatusReady {
-				want.Due = d.Due // a look does not search the ready list
+				want.Due = d.Due // Read does not search the ready list
 			}
 			require.Equal(r, want, d)
 		}
 	}},
-	{Name: "a cancelled delivery that is still in its ready list is listed as cancelled", Run: func(r *rig.Rig) {
+	{Name: "a query reports a cancelled delivery as cancelled while it is still in its ready list", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		r.Cancel(rig.Named("a", "m1"))
 		ready := r.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusReady}}, 10)
@@ -292,7 +292,7 @@ var ListCases = []rig.Case{
 		require.Len(r, cancelled, 1)
 		require.Equal(r, rig.Named("a", "m1"), cancelled[0].ID)
 	}},
-	{Name: "a delivery that is cancelled under way is listed as cancelled only", Run: func(r *rig.Rig) {
+	{Name: "a query reports a delivery that is cancelled in flight as cancelled only", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		r.Cancel(rig.Named("a", "m1"), rig.Named("a", "m3"))
@@ -314,7 +314,7 @@ var ListCases = []rig.Case{
 			require.Len(r, r.ListAll(dispatcher.Filter{Statuses: both}, limit), 3)
 		}
 	}},
-	{Name: "a page says how many it looked at", Run: func(r *rig.Rig) {
+	{Name: "a page reports the number of deliveries that it read", Run: func(r *rig.Rig) {
 		succeedMany(r, "a", 20)
 		f := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}, Topics: []string{"never"}, Limit: 5}
 		page, err := r.Queue.List(r.Ctx, f)
@@ -322,7 +322,7 @@ var ListCases = []rig.Case{
 		require.Empty(r, page.Deliveries)
 		require.Equal(r, 20, page.LookedAt)
 	}},
-	{Name: "a delivery whose record was deleted by hand does not end a list", Run: func(r *rig.Rig) {
+	{Name: "a query continues after a delivery whose record was deleted by hand", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		r.Lose("m1")
 		got := r.ListAll(dispatcher.Filter{}, 1)
@@ -336,7 +336,7 @@ var ListCases = []rig.Case{
 			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
 		}
 	}},
-	{Name: "a cursor of another filter is refused", Run: func(r *rig.Rig) {
+	{Name: "a query refuses a cursor of another filter", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")), r.Entry("m3", rig.To("a")))
 		list := func(f dispatcher.Filter, limit int, cursor string) (dispatcher.Page, error) {
 			f.Limit, f.Cursor = limit, cursor
@@ -360,7 +360,7 @@ var ListCases = []rig.Case{
 			require.ErrorIs(r, err, dispatcher.ErrCursor, "%+v", other)
 		}
 	}},
-	{Name: "its two parts make the whole list, the ended one from any place on", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "the two parts make the whole list, and the ended part may start at any place", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		r.Populate()
 		for _, limit := range []int{1, 2, 100} {
 			want := r.ListAll(dispatcher.Filter{}, limit)
@@ -389,6 +389,6 @@ var ListCases = []rig.Case{
 		ends := r.ListAll(dispatcher.Filter{Statuses: dispatcher.EndStatuses}, 100)
 		page, err := r.Queue.List(r.Ctx, dispatcher.Filter{Part: dispatcher.PartEnded, Limit: 100, From: &dispatcher.EndPlace{At: ends[4].Ended}})
 		require.NoError(r, err)
-		require.True(r, page.Deliveries[0].Ended.Before(ends[4].Ended), "a time alone stands behind all names of its ms")
+		require.True(r, page.Deliveries[0].Ended.Before(ends[4].Ended), "a time without a name comes after all names of its ms")
 	}},
 }

@@ -15,9 +15,9 @@ import (
 
 // AcceptedCases are about lists of some lanes by the times of acceptance.
 var AcceptedCases = []rig.Case{
-	{Name: "lanes list all their deliveries once, the newest accepted first", Run: listsByAcceptance},
-	{Name: "lanes of several partitions make one list by acceptance", Setup: stored.Setup{Partitions: 4}, Run: listsByAcceptance},
-	{Name: "a list by acceptance has the statuses and times that are asked for", Run: func(r *rig.Rig) {
+	{Name: "a query returns all deliveries of lanes once, the newest accepted first", Run: listsByAcceptance},
+	{Name: "a query of several partitions returns one list by acceptance", Setup: stored.Setup{Partitions: 4}, Run: listsByAcceptance},
+	{Name: "a query by acceptance returns the statuses and times of its filter", Run: func(r *rig.Rig) {
 		want := r.Populate()
 		of := dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: rig.To("lane1", "lane2")}
 		all := r.ListAll(of, 100)
@@ -37,13 +37,13 @@ var AcceptedCases = []rig.Case{
 			f.Until, f.Limit = time.Time{}, 100
 			page, err := r.Queue.List(r.Ctx, f)
 			require.NoError(r, err)
-			require.Equal(r, len(page.Deliveries), page.LookedAt, "nothing older is looked at")
+			require.Equal(r, len(page.Deliveries), page.LookedAt, "the query reads nothing older")
 		}
 		require.Empty(r, r.ListAll(dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: rig.To("never")}, 1))
 	}},
-	{Name: "lanes whose deliveries alternate make one list, and few matches of many are each listed once", Run: listsAlternating},
-	{Name: "so do lanes of several partitions", Setup: stored.Setup{Partitions: 4}, Run: listsAlternating},
-	{Name: "a cursor of a list by acceptance fits its own filter only, whatever the times", Run: func(r *rig.Rig) {
+	{Name: "a query merges lanes whose deliveries alternate, and returns few matches among many once each", Run: listsAlternating},
+	{Name: "a query merges alternating lanes of several partitions", Setup: stored.Setup{Partitions: 4}, Run: listsAlternating},
+	{Name: "a query by acceptance refuses a cursor of another filter, but not of other times", Run: func(r *rig.Rig) {
 		r.Populate()
 		f := dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: rig.To("lane1"), Limit: 2}
 		page, err := r.Queue.List(r.Ctx, f)
@@ -65,12 +65,12 @@ var AcceptedCases = []rig.Case{
 		}
 		f.Until = r.Later(time.Hour)
 		again, err := r.Open().List(r.Ctx, f)
-		require.NoError(r, err, "another instance knows it")
+		require.NoError(r, err, "another instance accepts the cursor")
 		require.Len(r, again.Deliveries, 2)
 	}},
-	{Name: "a tenant's lists have its own deliveries only, in each order", Run: listsOfTenants},
-	{Name: "so do they over several partitions", Setup: stored.Setup{Partitions: 4}, Run: listsOfTenants},
-	{Name: "a list by acceptance has each delivery once while they all move", Run: func(r *rig.Rig) {
+	{Name: "a tenant's query returns its own deliveries only, in each order", Run: listsOfTenants},
+	{Name: "a tenant's query over several partitions returns its own deliveries only", Setup: stored.Setup{Partitions: 4}, Run: listsOfTenants},
+	{Name: "a query by acceptance returns each delivery once while all of them move", Run: func(r *rig.Rig) {
 		for n := range 40 {
 			r.Pass(time.Millisecond)
 			r.Schedule(r.Entry(fmt.Sprintf("m%02d", n), rig.To("a"), rig.Delay(time.Duration(n%4)*time.Second)))
@@ -206,14 +206,14 @@ func listsOfTenants(r *rig.Rig) {
 				}
 				page, err := r.Queue.List(r.Ctx, f)
 				require.NoError(r, err)
-				require.LessOrEqual(r, page.LookedAt, 16, "nobody else's are read")
+				require.LessOrEqual(r, page.LookedAt, 16, "the query reads no other tenant's deliveries")
 			}
 		}
 	}
 }
 
-// walkAll walks the list of all deliveries, one a page. When it has shown a delivery it calls the
-// function of its message. It returns how often it showed each message.
+// walkAll queries the list of all deliveries, one a page. After a page with a delivery it calls the
+// function of its message, once. It returns the number of times that it got each message.
 func walkAll(r *rig.Rig, after map[string]func()) map[string]int {
 	r.Helper()
 	shown := map[string]int{}
@@ -237,7 +237,7 @@ func walkAll(r *rig.Rig, after map[string]func()) map[string]int {
 
 // MovedCases are about lists of all deliveries that move meanwhile.
 var MovedCases = []rig.Case{
-	{Name: "a list of all shows each once where nothing moves", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "a query of all returns each delivery once if nothing moves", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		want := map[string]int{}
 		for id := range r.Populate() {
 			want[id.Message] = 1
@@ -245,8 +245,8 @@ var MovedCases = []rig.Case{
 		r.Pass(2 * time.Second)
 		require.Equal(r, want, walkAll(r, nil))
 	}},
-	{Name: "a list of all misses nothing that moves past its page", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
-		lanes := []string{"a", "c", "d"} // each with a message of its name
+	{Name: "a query of all returns deliveries that move past its page", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+		lanes := []string{"a", "c", "d"} // each has a message of its name
 		for _, lane := range lanes {
 			r.Publish(dispatcher.Lane(lane), lane)
 		}
@@ -272,7 +272,7 @@ var MovedCases = []rig.Case{
 		}
 		require.Equal(r, []int{1, 1}, []int{shown["near"], shown["far"]})
 	}},
-	{Name: "a list of all misses nothing that is taken over from a dead instance", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "a query of all returns deliveries that are taken over from a dead instance", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		r.Beat(rig.One, "dead")
 		r.Publish("a", "a")
 		r.Publish("c", "c")
@@ -283,7 +283,7 @@ var MovedCases = []rig.Case{
 		require.Positive(r, shown["a"], "%v", shown)
 		require.Positive(r, shown["c"], "%v", shown)
 	}},
-	{Name: "a list of all shows a delivery that ended after its page of ends", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "a query of all returns a delivery that ended after its page of ends", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		ended := r.EndOne("z")
 		r.Publish("a", "forward")
 		r.Schedule(r.Entry("waits", rig.To("b"), rig.Delay(time.Hour)))

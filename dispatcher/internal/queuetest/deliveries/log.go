@@ -12,9 +12,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// LogCases are about the log: what happened to deliveries, newest first.
+// LogCases are about the log of attempts and ends of deliveries, newest first.
 var LogCases = []rig.Case{
-	{Name: "the log tells each attempt with its evidence, the newest first", Run: func(r *rig.Rig) {
+	{Name: "the log returns each attempt with its evidence, the newest first", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		failed := rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Minute)
 		failed.Attempt.Address = "192.0.2.1:443"
@@ -41,7 +41,7 @@ var LogCases = []rig.Case{
 		require.Equal(r, "no", string(lines[1].Attempt.Excerpt))
 		require.WithinDuration(r, rig.Start.Add(time.Minute), lines[1].Attempt.Next, 5*time.Millisecond)
 	}},
-	{Name: "what a receiver answers each time is kept once, and told with each attempt", Run: func(r *rig.Rig) {
+	{Name: "the log stores a repeated response once, and returns it with each attempt", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		r.Succeed("a")
 		r.Publish("a", "m1", "m2", "m3")
@@ -64,7 +64,7 @@ var LogCases = []rig.Case{
 			require.Equal(r, string(batch[i].Attempt.Excerpt), told[batch[i].ID.Message])
 		}
 	}},
-	{Name: "a failed attempt of what was cancelled meanwhile is told, and the cancel as the end", Run: func(r *rig.Rig) {
+	{Name: "the log has the failed attempt of a delivery that was cancelled meanwhile, and the cancel as its end", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.Cancel(c.ID)
@@ -72,7 +72,7 @@ var LogCases = []rig.Case{
 		lines := r.MustLog(dispatcher.LogFilter{}, "cancelled", "retry")
 		require.Zero(r, lines[1].Attempt.Next)
 	}},
-	{Name: "an attempt in a lane that was disabled meanwhile is told, and the end with its reason", Run: func(r *rig.Rig) {
+	{Name: "the log has an attempt in a lane that was disabled meanwhile, and the end with its reason", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
 		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
@@ -80,19 +80,19 @@ var LogCases = []rig.Case{
 		r.Settle(rig.One, rig.Failure(c, time.Hour))
 		require.Equal(r, dispatcher.ReasonDisabled, r.MustLog(dispatcher.LogFilter{}, "dead", "retry")[0].Reason)
 	}},
-	{Name: "a death is told once, though its outcome was given twice", Run: func(r *rig.Rig) {
+	{Name: "a death is logged once, even if its outcome is settled twice", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"), rig.Named("a", "m2"))
 		r.MustSettle(rig.One, rig.Death(c[0], dispatcher.ReasonGone))
 		r.Settle(rig.One, rig.Death(c[0], dispatcher.ReasonGone), proven(c[1]))
 		r.MustLog(dispatcher.LogFilter{}, "delivered", "dead")
 	}},
-	{Name: "a delivery handed back is told as that", Run: func(r *rig.Rig) {
+	{Name: "a hand-back is logged as a hand-back", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.HandBack(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
 		r.MustLog(dispatcher.LogFilter{}, "back")
 	}},
-	{Name: "a page goes on where the one before ended, within an entry too, over all partitions", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
+	{Name: "a page of the log continues after the page before, within an entry too, over all partitions", Setup: stored.Setup{Partitions: 3}, Run: func(r *rig.Rig) {
 		for round := range 4 {
 			for lane := range 5 {
 				r.Publish(dispatcher.Lane(fmt.Sprintf("lane%d", lane)), fmt.Sprintf("m%d-%d", round, lane))
@@ -114,7 +114,7 @@ var LogCases = []rig.Case{
 			require.Equal(r, all, r.ReadLog(dispatcher.LogFilter{}, limit), "pages of %d", limit)
 		}
 	}},
-	{Name: "a filter finds what it names", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "a query of the log returns the lines that match its filter", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		r.Schedule(
 			r.Entry("m1", rig.To("a"), func(m *dispatcher.Message) { m.Tenant, m.Topic, m.Subject = "acme", "payment.failed", "order 7" }),
 			r.Entry("m2", rig.To("b"), func(m *dispatcher.Message) { m.Tenant, m.Topic, m.Subject = "other", "payment.paid", "order 8" }),
@@ -144,7 +144,7 @@ var LogCases = []rig.Case{
 		require.Len(r, r.ReadLog(dispatcher.LogFilter{Until: rig.Start.Add(time.Second)}, 10), 2)
 		r.MustLog(dispatcher.LogFilter{Lanes: []dispatcher.Lane{"c"}})
 	}},
-	{Name: "a cursor that is none, or of another filter, is refused", Run: func(r *rig.Rig) {
+	{Name: "a query refuses an invalid cursor or a cursor of another filter", Run: func(r *rig.Rig) {
 		for _, cursor := range []string{"x", "1-2", "1-2-3-x", "-1-2-3", "1-2-3-4-5", strings.Repeat("9", 400) + "-0-0-0"} {
 			_, err := r.Queue.ReadLog(r.Ctx, dispatcher.LogFilter{}, 10, cursor)
 			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
@@ -156,7 +156,7 @@ var LogCases = []rig.Case{
 		_, err = r.Queue.ReadLog(r.Ctx, dispatcher.LogFilter{Tenants: []string{"t1"}}, 1, page.Next)
 		require.ErrorIs(r, err, dispatcher.ErrCursor, "of another filter")
 	}},
-	{Name: "the log reaches back as far as what is kept whole, and says so", Run: func(r *rig.Rig) {
+	{Name: "the log reports the start of its complete period", Run: func(r *rig.Rig) {
 		const some = 120 // Redis cuts whole nodes, of a hundred entries at most
 		for range some {
 			r.EndOne("a")
@@ -170,7 +170,7 @@ var LogCases = []rig.Case{
 		require.False(r, page.CompleteSince.Before(rig.Start.Add(time.Hour-time.Minute)), page.CompleteSince)
 		require.False(r, page.CompleteSince.After(r.Now))
 	}},
-	{Name: "the log does not take more memory than it may", Run: func(r *rig.Rig) {
+	{Name: "the log uses no more memory than its limit", Run: func(r *rig.Rig) {
 		keep := rig.KeepAll
 		keep.LogBytes = 200 << 10
 		r.Publish("a", "m1")
@@ -190,13 +190,13 @@ var LogCases = []rig.Case{
 		require.Less(r, len(after.Lines), len(before.Lines))
 		require.NotEmpty(r, after.Lines)
 		require.False(r, after.CompleteSince.IsZero())
-		require.False(r, after.CompleteSince.After(after.Lines[len(after.Lines)-1].Attempt.At.Add(5*time.Millisecond)), "it is whole from the first one on")
+		require.False(r, after.CompleteSince.After(after.Lines[len(after.Lines)-1].Attempt.At.Add(5*time.Millisecond)), "the log is complete from its first line on")
 	}},
 }
 
-// ProofCases are about what a delivery that was delivered shows of its last attempt.
+// ProofCases are about the proof of a success: the last attempt of a delivered delivery.
 var ProofCases = []rig.Case{
-	{Name: "a first attempt that was answered with 200 shows its proof", Run: func(r *rig.Rig) {
+	{Name: "a query returns the proof of a first attempt with status 200", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		s := proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])
 		r.MustSettle(rig.One, s)
@@ -208,7 +208,7 @@ var ProofCases = []rig.Case{
 		want.At = d.History[0].At
 		require.Equal(r, want, d.History[0])
 	}},
-	{Name: "one delivered after a failure shows the proof in its history, once", Run: func(r *rig.Rig) {
+	{Name: "a query returns the proof of a success after a failure once, in the history", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
@@ -218,9 +218,9 @@ var ProofCases = []rig.Case{
 		d := r.Look(rig.Named("a", "m1"))
 		require.Len(r, d.History, 2)
 		require.Equal(r, "192.0.2.1:443", d.History[1].Address)
-		require.Equal(r, string(s.Attempt.Excerpt), string(d.History[1].Excerpt), "the history has more of the answer")
+		require.Equal(r, string(s.Attempt.Excerpt), string(d.History[1].Excerpt), "the history has more of the response")
 	}},
-	{Name: "one sent again shows the first success and the last", Run: func(r *rig.Rig) {
+	{Name: "a query returns the first and the last success of a delivery that was sent again", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0]))
 		r.Pass(time.Minute)
@@ -233,7 +233,7 @@ var ProofCases = []rig.Case{
 		require.True(r, d.History[1].Resend)
 		require.Equal(r, "again", string(d.History[1].Excerpt))
 	}},
-	{Name: "a late success shows its proof, though the delivery ended later", Run: func(r *rig.Rig) {
+	{Name: "a query returns the proof of a late success, even if the delivery ended later", Run: func(r *rig.Rig) {
 		for _, end := range []struct {
 			message string
 			by      func(id dispatcher.DeliveryID)
@@ -264,7 +264,7 @@ var ProofCases = []rig.Case{
 			require.Equal(r, "192.0.2.1:443", last.Address)
 		}
 	}},
-	{Name: "one whose proof is gone is shown without", Run: func(r *rig.Rig) {
+	{Name: "a query returns a delivery without its proof if the log has lost it", Run: func(r *rig.Rig) {
 		keep := rig.KeepAll
 		keep.LogBytes = 1
 		id := r.EndOne("a")
@@ -274,7 +274,7 @@ var ProofCases = []rig.Case{
 		r.Trim(keep)
 		require.Empty(r, r.MustStand(id, dispatcher.StatusDelivered).History)
 	}},
-	{Name: "what ends after the clock stepped back does not end before what ended", Run: func(r *rig.Rig) {
+	{Name: "a delivery that ends after the clock stepped back does not end before earlier ends", Run: func(r *rig.Rig) {
 		first := r.EndOne("a")
 		ended := r.Look(first).Ended
 		r.SetNow(r.Now.Add(-10 * time.Second))
@@ -283,16 +283,16 @@ var ProofCases = []rig.Case{
 		r.Cancel(rig.Named("a", "m1"))
 		require.False(r, r.Look(second).Ended.Before(ended))
 		require.False(r, r.Look(dead).Ended.Before(ended))
-		require.Len(r, r.Look(second).History, 1, "its proof is found")
+		require.Len(r, r.Look(second).History, 1, "the query returns its proof")
 	}},
-	{Name: "an end an hour ahead comes from a clock that was wrong", Run: func(r *rig.Rig) {
+	{Name: "an end more than an hour ahead is ignored, because it came from a wrong clock", Run: func(r *rig.Rig) {
 		r.EndOne("a")
 		r.SetNow(r.Now.Add(-2 * time.Hour))
 		require.Equal(r, r.Now.UnixMilli(), r.Look(r.EndOne("a")).Ended.UnixMilli())
 	}},
 }
 
-// proven is a success with all that proves it.
+// proven returns a success with all evidence of it.
 func proven(c dispatcher.Claimed) dispatcher.Settlement {
 	s := rig.Success(c)
 	s.Attempt.Duration = 12345 * time.Microsecond

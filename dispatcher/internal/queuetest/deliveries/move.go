@@ -12,7 +12,7 @@ import (
 
 // MoveCases are about making due deliveries ready.
 var MoveCases = []rig.Case{
-	{Name: "a delivery is ready at its time and not a microsecond before", Run: func(r *rig.Rig) {
+	{Name: "a delivery is ready at its due time and not a microsecond before", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Second)))
 		r.SetNow(rig.Start.Add(time.Second - time.Microsecond))
 		h := r.Move()
@@ -29,7 +29,7 @@ var MoveCases = []rig.Case{
 		claimed := r.MustClaim(rig.One, rig.Named("a", "m1"))
 		require.Equal(r, rig.Start.Add(time.Second), claimed[0].Due)
 	}},
-	{Name: "a fraction of a ms at publishing makes it later", Run: func(r *rig.Rig) {
+	{Name: "a fraction of a ms at publishing makes the due time later", Run: func(r *rig.Rig) {
 		r.Pass(700 * time.Microsecond)
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(5*time.Millisecond)))
 		r.SetNow(rig.Start.Add(6*time.Millisecond - time.Microsecond))
@@ -39,7 +39,7 @@ var MoveCases = []rig.Case{
 		r.Move()
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 	}},
-	{Name: "what is due earlier comes first", Run: func(r *rig.Rig) {
+	{Name: "the delivery with the earlier due time comes first", Run: func(r *rig.Rig) {
 		r.Schedule(
 			r.Entry("m1", rig.To("a"), rig.Delay(3*time.Second)),
 			r.Entry("m2", rig.To("a"), rig.Delay(1*time.Second)),
@@ -49,7 +49,7 @@ var MoveCases = []rig.Case{
 		r.Move()
 		require.Equal(r, rig.IDs("a", "m2", "m3", "m1"), r.State().Ready["a"])
 	}},
-	{Name: "a delivery that becomes ready waits behind those that are", Run: func(r *rig.Rig) {
+	{Name: "a delivery that becomes ready waits behind the ready ones", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Second)))
 		r.Publish("a", "m2")
 		r.Pass(time.Minute)
@@ -68,7 +68,7 @@ var MoveCases = []rig.Case{
 		r.Publish("b", "m4")
 		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 1)))
 	}},
-	{Name: "one call moves a batch, and its hint tells of the rest", Run: func(r *rig.Rig) {
+	{Name: "one call moves a batch, and its hint reports the rest", Run: func(r *rig.Rig) {
 		const n = 1000
 		batch := make([]dispatcher.Entry, n)
 		for i := range batch {
@@ -86,16 +86,16 @@ var MoveCases = []rig.Case{
 		}
 		require.Len(r, r.State().Ready["a"], n)
 	}},
-	{Name: "nothing due changes nothing", Run: func(r *rig.Rig) {
+	{Name: "a move with nothing due changes nothing", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Second)))
 		r.MustChangeNothing(func() { r.Move() })
 	}},
-	{Name: "moving no partition does nothing", Run: func(r *rig.Rig) {
+	{Name: "a move of no partition does nothing", Run: func(r *rig.Rig) {
 		_, hints, err := r.Queue.Move(r.Ctx, rig.One, nil)
 		require.NoError(r, err)
 		require.Empty(r, hints)
 	}},
-	{Name: "a retrying one is ready at its rung", Run: func(r *rig.Rig) {
+	{Name: "a retry is ready at its rung's time", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 15*time.Second))
 		r.SetNow(rig.Start.Add(15*time.Second - time.Microsecond))

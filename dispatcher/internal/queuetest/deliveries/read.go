@@ -13,9 +13,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// ReadCases are about looks at messages, and about statistics.
+// ReadCases are about queries of messages and about statistics.
 var ReadCases = []rig.Case{
-	{Name: "an id is known in whichever partition, whole or as a digest", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a query finds an id in any partition, whole or as a digest", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		known := func(ids ...string) []bool {
 			got, err := r.Queue.Known(r.Ctx, ids)
 			require.NoError(r, err)
@@ -32,7 +32,7 @@ var ReadCases = []rig.Case{
 		}
 		require.Equal(r, want, known(names...))
 	}},
-	{Name: "a conflict tells the stored message of the id, without a large body", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a query of a conflict returns the stored message of the id, without a large body", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		var batch []dispatcher.Entry
 		for i, lane := range rig.ManyLanes(100) {
 			e := r.Entry("m"+string(lane), rig.To(lane))
@@ -64,14 +64,14 @@ var ReadCases = []rig.Case{
 		kept, err = r.Queue.Kept(r.Ctx, batch)
 		require.NoError(r, err)
 		for _, m := range kept {
-			require.Nil(r, m, "a message with the same content is not another one")
+			require.Nil(r, m, "a message with the same content is no conflict")
 		}
 	}},
-	{Name: "an id that was never published is not found", Run: func(r *rig.Rig) {
+	{Name: "a query of an id that was never published returns not found", Run: func(r *rig.Rig) {
 		_, err := r.Queue.Read(r.Ctx, "never")
 		require.ErrorIs(r, err, dispatcher.ErrNotFound)
 	}},
-	{Name: "a look tells the message and each of its deliveries", Run: func(r *rig.Rig) {
+	{Name: "a query returns the message and each of its deliveries", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a", "b")))
 		r.Publish("c", "m2")
 		rec, err := r.Queue.Read(r.Ctx, "m1")
@@ -85,7 +85,7 @@ var ReadCases = []rig.Case{
 			require.Equal(r, "https://example.com/m1", d.URL)
 		}
 	}},
-	{Name: "a look changes nothing", Run: func(r *rig.Rig) {
+	{Name: "a query changes nothing", Run: func(r *rig.Rig) {
 		r.Populate()
 		r.MustChangeNothing(func() {
 			for id := range r.State().Messages {
@@ -100,13 +100,13 @@ var ReadCases = []rig.Case{
 			require.Error(r, err)
 		})
 	}},
-	{Name: "an instance that is not known yet holds its leases", Run: func(r *rig.Rig) {
+	{Name: "a new instance can claim before its first beat, and keeps its leases", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustClaim("three", rig.Named("a", "m1"))
 		r.Beat("three")
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusInFlight)
 	}},
-	{Name: "the statuses of deliveries are told in pieces of the wanted size", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "a query returns the statuses of deliveries in pieces of the wanted size", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(300)
 		var batch []dispatcher.Entry
 		for i := range 150 {
@@ -119,7 +119,7 @@ var ReadCases = []rig.Case{
 		asked := append([]dispatcher.Entry(nil), batch...)
 		asked = append(asked, r.Entry("never", lanes[:1]), r.Entry("m000", lanes[:1], rig.Body("other")), rig.Fan(r.Entry("never", nil)))
 		for i := 150; i < 190; i += 2 {
-			asked[i].Lanes = asked[i].Lanes[:i%4] // only some, or none, of those that match by now
+			asked[i].Lanes = asked[i].Lanes[:i%4] // only some of the lanes that match, or none
 		}
 		got, err := r.Queue.Standing(r.Ctx, asked)
 		require.NoError(r, err)
@@ -132,7 +132,7 @@ var ReadCases = []rig.Case{
 		}
 		require.Equal(r, []dispatcher.Standing{{}, {Result: dispatcher.Conflict}, {}}, got[len(batch):])
 	}},
-	{Name: "the statuses of deliveries are told where their message is kept whole", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a query returns the statuses of deliveries if their message is kept whole", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(8)
 		other := lanes[slices.IndexFunc(lanes, func(l dispatcher.Lane) bool { return r.Partition(l) != r.Partition(lanes[0]) })]
 		r.Publish(lanes[0], "m1")
@@ -159,7 +159,7 @@ var ReadCases = []rig.Case{
 		require.Zero(r, standing(r.Entry("m1", lanes[:1])))
 		require.Zero(r, standing(rig.Fan(r.Entry("m1", nil))))
 	}},
-	{Name: "a delivery that waits tells the reason", Run: func(r *rig.Rig) {
+	{Name: "a query returns the reason why a delivery waits", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		require.Equal(r, "due", r.Look(rig.Named("a", "m1")).WaitingFor)
 		r.Publish("b", "m2", "m3", "m4")
@@ -172,12 +172,12 @@ var ReadCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(claimed[1]))
 		require.Empty(r, r.Look(rig.Named("b", "m3")).WaitingFor)
 	}},
-	{Name: "every status is told as it is", Run: func(r *rig.Rig) {
+	{Name: "a query returns the current status of each delivery", Run: func(r *rig.Rig) {
 		for id, want := range r.Populate() {
 			r.MustStand(id, want)
 		}
 	}},
-	{Name: "statistics count every status and reason", Run: func(r *rig.Rig) {
+	{Name: "statistics report the count of every status and reason", Run: func(r *rig.Rig) {
 		want := map[dispatcher.Status]int64{}
 		for _, status := range r.Populate() {
 			want[status]++
@@ -188,14 +188,14 @@ var ReadCases = []rig.Case{
 		require.Equal(r, 2, got.Instances)
 		require.WithinDuration(r, r.Now, got.Now, time.Millisecond)
 	}},
-	{Name: "an empty store counts nothing", Run: func(r *rig.Rig) {
+	{Name: "statistics of an empty store report nothing", Run: func(r *rig.Rig) {
 		got := r.Stats()
 		require.Empty(r, got.Counts)
 		require.Empty(r, got.Dead)
 		require.Empty(r, got.Lanes)
 		require.Zero(r, got.OldestDue)
 	}},
-	{Name: "the oldest due is the delivery that has waited longest for an attempt", Run: func(r *rig.Rig) {
+	{Name: "statistics report the due time of the delivery that has waited longest for an attempt", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(2*time.Second)), r.Entry("m2", rig.To("b"), rig.Delay(time.Second)))
 		require.Zero(r, r.Stats().OldestDue, "nothing is due yet")
 		r.Pass(3 * time.Second)
@@ -208,7 +208,7 @@ var ReadCases = []rig.Case{
 		r.Claim(rig.One, 64)
 		require.Zero(r, r.Stats().OldestDue)
 	}},
-	{Name: "statistics tell the fifty lanes with the most waiting", Run: func(r *rig.Rig) {
+	{Name: "statistics report the fifty lanes with the most waiting deliveries", Run: func(r *rig.Rig) {
 		for i := range 60 {
 			r.PublishMany(dispatcher.Lane(fmt.Sprintf("l%02d", i)), 1+i%3)
 		}
@@ -228,12 +228,12 @@ var ReadCases = []rig.Case{
 		require.Equal(r, "ops", lanes[0].By)
 		require.EqualValues(r, "most", lanes[1].Lane)
 	}},
-	{Name: "the store tells what it is", Run: func(r *rig.Rig) {
+	{Name: "the store reports its kind", Run: func(r *rig.Rig) {
 		info, err := r.Queue.Store(r.Ctx)
 		require.NoError(r, err)
 		require.NotEmpty(r, info.Kind)
 	}},
-	{Name: "a peek is the hint of each partition asked for", Run: func(r *rig.Rig) {
+	{Name: "a query of hints returns the hint of each requested partition", Run: func(r *rig.Rig) {
 		peek := func(due time.Time, weight int) {
 			hints, err := r.Queue.ReadHints(r.Ctx, r.All())
 			require.NoError(r, err)
@@ -249,7 +249,7 @@ var ReadCases = []rig.Case{
 		require.NoError(r, err)
 		require.Empty(r, hints)
 	}},
-	{Name: "a store that answers can be pinged", Run: func(r *rig.Rig) {
+	{Name: "a ping of a running store returns no error", Run: func(r *rig.Rig) {
 		require.NoError(r, r.Queue.Ping(r.Ctx))
 		require.Equal(r, r.Setup.Partitions, r.Queue.Partitions())
 	}},

@@ -13,7 +13,7 @@ import (
 
 // ReapCases are about beats, and about takeovers from dead instances.
 var ReapCases = []rig.Case{
-	{Name: "a beat tells the numbers of all", Run: func(r *rig.Rig) {
+	{Name: "a beat returns the numbers of all instances", Run: func(r *rig.Rig) {
 		fresh, all, err := r.Queue.Beat(r.Ctx, rig.One, 7)
 		require.NoError(r, err)
 		require.False(r, fresh)
@@ -23,7 +23,7 @@ var ReapCases = []rig.Case{
 		require.True(r, fresh)
 		require.Equal(r, map[string]int64{rig.One: 7, rig.Two: 1, "three": 1 << 40}, all)
 	}},
-	{Name: "an instance that was declared dead learns it from its next beat", Run: func(r *rig.Rig) {
+	{Name: "the next beat of an instance reports that it was declared dead", Run: func(r *rig.Rig) {
 		r.Reap(rig.One)
 		_, all, err := r.Queue.Beat(r.Ctx, rig.Two, 2)
 		require.NoError(r, err)
@@ -32,7 +32,7 @@ var ReapCases = []rig.Case{
 		require.NoError(r, err)
 		require.True(r, fresh)
 	}},
-	{Name: "an instance that leaves is forgotten and not fenced", Run: func(r *rig.Rig) {
+	{Name: "an instance that leaves is deleted and not fenced", Run: func(r *rig.Rig) {
 		require.NoError(r, r.Queue.Leave(r.Ctx, rig.One))
 		_, all, err := r.Queue.Beat(r.Ctx, rig.Two, 2)
 		require.NoError(r, err)
@@ -40,7 +40,7 @@ var ReapCases = []rig.Case{
 		require.Empty(r, r.State().Fenced)
 		require.NoError(r, r.Queue.Leave(r.Ctx, rig.One))
 	}},
-	{Name: "an instance that is gone and holds leases is told", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a query returns the gone instances that still have leases", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		strays := func() []string {
 			names, err := r.Queue.Orphans(r.Ctx)
 			require.NoError(r, err)
@@ -51,7 +51,7 @@ var ReapCases = []rig.Case{
 		require.Empty(r, strays(), "an instance that beats is no orphan")
 		r.Publish("b", "m2")
 		require.NoError(r, r.Queue.Leave(r.Ctx, rig.Two))
-		require.Empty(r, strays(), "an instance that holds nothing is no orphan")
+		require.Empty(r, strays(), "an instance without leases is no orphan")
 		require.Len(r, r.Claim(rig.Two, 64), 1) // as if a node that takes over had lost the record of the leases
 		require.Equal(r, []string{rig.Two}, strays())
 		require.Equal(r, 1, r.Reap(rig.Two))
@@ -59,12 +59,12 @@ var ReapCases = []rig.Case{
 		require.Len(r, r.Claim("three", 64), 1)
 		require.NoError(r, r.Queue.Leave(r.Ctx, rig.One))
 		require.Equal(r, []string{rig.One}, strays())
-		for n := range 1000 { // the names before those are forgotten
+		for n := range 1000 { // the store drops the names before these
 			require.NoError(r, r.Queue.Leave(r.Ctx, fmt.Sprint("later", n)))
 		}
 		require.Empty(r, strays())
 	}},
-	{Name: "the leases of a dead instance are first again, in the old order", Run: func(r *rig.Rig) {
+	{Name: "a takeover returns the leases of a dead instance to the front, in the old order", Run: func(r *rig.Rig) {
 		for range 4 {
 			r.Succeed("a")
 		}
@@ -80,18 +80,18 @@ var ReapCases = []rig.Case{
 		require.Equal(r, rig.Named("a", "m3"), c.ID)
 		require.Equal(r, 1, c.Attempt, "an attempt whose holder died is not counted")
 	}},
-	{Name: "deliveries that were claimed at once come back in the order of their ids", Run: func(r *rig.Rig) {
+	{Name: "deliveries that were claimed at once are returned in the order of their ids", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
 		r.Claim(rig.One, 64)
 		r.Reap(rig.One)
 		require.Equal(r, rig.IDs("a", "m1", "m2", "m3"), r.State().Ready["a"])
 	}},
-	{Name: "a direct lease is taken over too", Run: func(r *rig.Rig) {
+	{Name: "a takeover includes direct leases", Run: func(r *rig.Rig) {
 		r.ScheduleFor(rig.One, 512, 1, r.Entry("m1", rig.To("a")))
 		require.Equal(r, 1, r.Reap(rig.One))
 		r.MustClaim(rig.Two, rig.Named("a", "m1"))
 	}},
-	{Name: "a takeover may be repeated", Run: func(r *rig.Rig) {
+	{Name: "a second takeover changes nothing", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Claim(rig.One, 64)
 		require.Equal(r, 1, r.Reap(rig.One))
@@ -100,7 +100,7 @@ var ReapCases = []rig.Case{
 		after := r.State()
 		require.Equal(r, before.String(), after.String())
 	}},
-	{Name: "nothing is taken from the living", Run: func(r *rig.Rig) {
+	{Name: "a takeover leaves the leases of running instances alone", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Publish("b", "m2")
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
@@ -108,11 +108,11 @@ var ReapCases = []rig.Case{
 		require.Equal(r, 1, r.Reap(rig.One))
 		require.Equal(r, rig.IDs("b", "m2"), r.Leases(rig.Two))
 	}},
-	{Name: "one that held nothing, or never was, is only fenced", Run: func(r *rig.Rig) {
+	{Name: "an instance without leases, or an unknown one, is only fenced", Run: func(r *rig.Rig) {
 		require.Zero(r, r.Reap("nobody"))
 		require.Equal(r, []string{"nobody"}, r.State().Fenced)
 	}},
-	{Name: "more than one batch is taken in one call", Run: func(r *rig.Rig) {
+	{Name: "one takeover processes more than one batch", Run: func(r *rig.Rig) {
 		const lanes = 300
 		for i := range lanes {
 			r.PublishMany(dispatcher.Lane(fmt.Sprintf("l%03d", i)), 2)
@@ -255,7 +255,7 @@ var ReapCases = []rig.Case{
 		r.MustLie(stored.PlaceDone, "a", "m1")
 		require.Equal(r, 1, r.Look(c.ID).Attempts)
 	}},
-	{Name: "an instance is given one suspect of a lane, and the others beside it", Run: func(r *rig.Rig) {
+	{Name: "a claim returns one suspect of a lane, and the other deliveries beside it", Run: func(r *rig.Rig) {
 		for range 8 {
 			r.Succeed("a")
 		}
@@ -273,7 +273,7 @@ var ReapCases = []rig.Case{
 		r.Move()
 		require.Len(r, r.Claim(rig.Two, 8), 1)
 	}},
-	{Name: "an instance is given suspects of 32 lanes", Run: func(r *rig.Rig) {
+	{Name: "a claim returns suspects of at most 32 lanes", Run: func(r *rig.Rig) {
 		for n := range 40 {
 			r.Publish(dispatcher.Lane(fmt.Sprintf("l%02d", n)), fmt.Sprint("m", n))
 		}
@@ -287,7 +287,7 @@ var ReapCases = []rig.Case{
 		r.Move()
 		require.Len(r, r.Claim(rig.Two, 64), 8)
 	}},
-	{Name: "a handler's instance is given one suspect at a time, and a taker any", Run: func(r *rig.Rig) {
+	{Name: "a take returns one suspect at a time to a handler's instance, and any number to a taker", Run: func(r *rig.Rig) {
 		r.Publish("q_q", "m0", "m1", "m2")
 		take := func(by string, ask dispatcher.Take) []dispatcher.DeliveryID {
 			ask.Lanes, ask.Most, ask.Bytes = []dispatcher.Lane{"q_q"}, 8, 1<<20
@@ -308,14 +308,14 @@ var ReapCases = []rig.Case{
 		r.Move()
 		require.Len(r, take(rig.Two, dispatcher.Take{For: time.Minute, Token: "t", Owner: "o"}), 2)
 	}},
-	{Name: "the request of a person survives the death of the holder", Run: func(r *rig.Rig) {
+	{Name: "a requested retry survives the death of its holder", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		r.Retry(rig.Named("a", "m1"))
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		r.Reap(rig.One)
 		require.True(r, r.MustClaim(rig.Two, rig.Named("a", "m1"))[0].Asked)
 	}},
-	{Name: "a delivery whose record was deleted by hand is dropped by the next claim", Run: func(r *rig.Rig) {
+	{Name: "the next claim drops a delivery whose record was deleted by hand", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		r.Lose("m1")
@@ -324,7 +324,7 @@ var ReapCases = []rig.Case{
 	}},
 }
 
-// suspects publishes so many messages m0, m1, ... to lane a, and has two of their holders die.
+// suspects publishes n messages m0, m1, ... to lane a, and lets two of their holders die.
 func suspects(r *rig.Rig, n int) {
 	r.Helper()
 	for i := range n {

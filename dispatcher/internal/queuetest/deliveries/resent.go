@@ -9,20 +9,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 )
 
-// ResentCases are about deliveries that a retry leaves as they are, and about
+// ResentCases are about deliveries that a retry does not change, and about
 // resends of delivered ones.
 var ResentCases = []rig.Case{
-	{Name: "a delivered one is left, unless the retry asks for those too", Run: func(r *rig.Rig) {
+	{Name: "a retry refuses a delivered delivery unless it includes delivered ones", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		r.MustChangeNothing(func() { r.MustRefuse(dispatcher.ErrDelivered, rig.Named("a", "n00001")) })
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "n00001")))
 	}},
-	{Name: "a delivery that is marked delivered is left too", Run: func(r *rig.Rig) {
+	{Name: "a retry refuses a delivery that is marked as delivered too", Run: func(r *rig.Rig) {
 		c := r.TakeOver("a", "m1")
 		r.Settle(rig.One, rig.Success(c))
 		r.MustChangeNothing(func() { r.MustRefuse(dispatcher.ErrDelivered, c.ID) })
 	}},
-	{Name: "what was delivered to an endpoint that is disabled since is delivered", Run: func(r *rig.Rig) {
+	{Name: "a retry reports a delivery as delivered, even if its endpoint is now disabled", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Succeed(rig.EpOne)
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
@@ -41,10 +41,10 @@ var ResentCases = []rig.Case{
 		require.Len(r, d.History, 2)
 		require.Equal(r, dispatcher.Attempt{
 			Number: 1, At: d.History[0].At, Duration: 10 * time.Millisecond, Status: 200, Verdict: dispatcher.Delivered,
-		}, d.History[0], "the proof of the first success is found by the time of that")
+		}, d.History[0], "the proof of the first success is found by its time")
 		require.False(r, d.History[0].At.After(at))
 	}},
-	{Name: "a success after several attempts is told with its own number", Run: func(r *rig.Rig) {
+	{Name: "a query returns a success after several attempts with its own number", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
@@ -57,13 +57,13 @@ var ResentCases = []rig.Case{
 		require.Len(r, d.History, 3)
 		require.Equal(r, dispatcher.Delivered, d.History[1].Verdict)
 	}},
-	{Name: "a first success with another status than 200 is told with it", Run: func(r *rig.Rig) {
+	{Name: "a query returns the status of a first success if it is not 200", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Answered(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.Delivered, 204))
 		r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Hour))
 		require.Equal(r, 204, r.Look(rig.Named("a", "m1")).History[0].Status)
 	}},
-	{Name: "a first success that came late is told beside the failure of the same number", Run: func(r *rig.Rig) {
+	{Name: "a query returns a late first success beside the failure of the same number", Run: func(r *rig.Rig) {
 		late := r.TakeOver("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, late.ID)[0], time.Hour))
 		r.Settle(rig.Two, rig.Success(late))
@@ -74,7 +74,7 @@ var ResentCases = []rig.Case{
 			[]dispatcher.Verdict{d.History[0].Verdict, d.History[1].Verdict, d.History[2].Verdict})
 		require.Equal(r, d.Delivered, d.History[1].At)
 	}},
-	{Name: "a resend that succeeds does not change when it was delivered", Run: func(r *rig.Rig) {
+	{Name: "a resend that succeeds does not change the time of the first success", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		at := r.Now
 		id := rig.Named("a", "n00001")
@@ -87,7 +87,7 @@ var ResentCases = []rig.Case{
 		require.Equal(r, r.Now, d.Ended)
 		require.Len(r, d.History, 3)
 	}},
-	{Name: "a success outlives any number of failures after it", Run: func(r *rig.Rig) {
+	{Name: "a success stays in the history after any number of failed retries", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
@@ -101,7 +101,7 @@ var ResentCases = []rig.Case{
 		require.Equal(r, 2, d.History[0].Number)
 		require.Equal(r, 42, d.History[31].Number)
 	}},
-	{Name: "an expired delivery is left, wherever it is", Run: func(r *rig.Rig) {
+	{Name: "a retry refuses an expired delivery in any place", Run: func(r *rig.Rig) {
 		soon := rig.Expires(r.Now.Add(time.Minute))
 		r.Schedule(r.Entry("waits", rig.To("a"), rig.Delay(time.Hour), soon), r.Entry("ended", rig.To("a"), rig.Delay(time.Hour), soon))
 		r.Cancel(rig.Named("a", "ended"))
@@ -114,7 +114,7 @@ var ResentCases = []rig.Case{
 			r.MustRefuse(dispatcher.ErrExpired, rig.Named("b", "behind"))
 		})
 	}},
-	{Name: "a cancel of what is in flight is taken back, though it expired meanwhile", Run: func(r *rig.Rig) {
+	{Name: "a retry undoes a cancel in flight, even if the delivery expired meanwhile", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Expires(r.Now.Add(time.Minute))))
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.Cancel(c.ID)
@@ -123,7 +123,7 @@ var ResentCases = []rig.Case{
 		r.MustStand(c.ID, dispatcher.StatusInFlight)
 		r.MustSettle(rig.One, rig.Success(c))
 	}},
-	{Name: "a delivery behind another of its key is left, and the first one is not", Run: func(r *rig.Rig) {
+	{Name: "a retry refuses a delivery behind another of its key, but accepts the first one", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Hour)), r.Entry("m2", rig.To("a"), rig.Keyed("k")))
 		r.MustChangeNothing(func() { r.MustRefuse(dispatcher.ErrOrder, rig.Named("a", "m2")) })
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))

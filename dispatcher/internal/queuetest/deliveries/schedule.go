@@ -1,5 +1,5 @@
-// Package deliveries has the cases about the way of a delivery: publish, move,
-// claim, settle, cancel and retry, takeover, reading and trimming.
+// Package deliveries has the cases about the life of a delivery: publish, move,
+// claim, settle, cancel, retry, takeover, query and trim.
 package deliveries
 
 import (
@@ -39,13 +39,13 @@ var ScheduleCases = append([]rig.Case{
 		require.Equal(r, rig.Start.Add(time.Minute), d.Due)
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "a time wins over a delay", Run: func(r *rig.Rig) {
+	{Name: "a due time takes precedence over a delay", Run: func(r *rig.Rig) {
 		at := rig.Start.Add(90 * time.Second)
 		got := r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute), rig.DeliverAt(at)))
 		require.Equal(r, at, got[0].Placed[0].Due)
 		require.Equal(r, at, r.MustStand(rig.Named("a", "m1"), dispatcher.StatusScheduled).Due)
 	}},
-	{Name: "a time that has passed is now", Run: func(r *rig.Rig) {
+	{Name: "a due time in the past counts as now", Run: func(r *rig.Rig) {
 		got := r.Schedule(
 			r.Entry("m1", rig.To("a"), rig.DeliverAt(rig.Start.Add(-time.Hour))),
 			r.Entry("m2", rig.To("b"), rig.DeliverAt(rig.Start)),
@@ -57,7 +57,7 @@ var ScheduleCases = append([]rig.Case{
 			require.Equal(r, rig.To(lane), rig.Ready(got[i]))
 		}
 	}},
-	{Name: "a fraction of a ms makes a due time later, never earlier", Run: func(r *rig.Rig) {
+	{Name: "a fraction of a ms rounds a due time up, never down", Run: func(r *rig.Rig) {
 		r.Pass(400 * time.Microsecond)
 		got := r.Schedule(
 			r.Entry("m1", rig.To("a"), rig.Delay(10*time.Millisecond)),
@@ -68,7 +68,7 @@ var ScheduleCases = append([]rig.Case{
 			require.Equal(r, rig.Start.Add(11*time.Millisecond), s.Placed[0].Due)
 		}
 	}},
-	{Name: "a message keeps all it was published with", Run: func(r *rig.Rig) {
+	{Name: "a query returns all fields of a published message", Run: func(r *rig.Rig) {
 		steps, err := ladder.Parse("1s,2s")
 		require.NoError(r, err)
 		wants, err := success.Parse(`{"status":["2xx","409"],"body":"success"}`)
@@ -88,7 +88,7 @@ var ScheduleCases = append([]rig.Case{
 		claimed := r.MustClaim(rig.One, rig.Named("a", "m1"))
 		requireMessage(r, e.Message, claimed[0].Message)
 	}},
-	{Name: "a message may be empty but for what it needs", Run: func(r *rig.Rig) {
+	{Name: "a message needs only its required fields", Run: func(r *rig.Rig) {
 		e := r.Entry("m1", rig.To("a"), func(m *dispatcher.Message) { m.Tenant, m.Body, m.ContentType = "", nil, "" })
 		r.Schedule(e)
 		requireMessage(r, e.Message, r.MustClaim(rig.One, rig.Named("a", "m1"))[0].Message)
@@ -113,13 +113,13 @@ var ScheduleCases = append([]rig.Case{
 			}
 		})
 	}},
-	{Name: "of two equal ones in a batch the second is a duplicate", Run: func(r *rig.Rig) {
+	{Name: "the second of two equal messages in a batch is a duplicate", Run: func(r *rig.Rig) {
 		got := r.Schedule(r.Entry("m1", rig.To("a")), r.Entry("m1", rig.To("a")))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
 		require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, CreatedAt: rig.Start, Placed: []dispatcher.Placed{{Lane: "a"}}}, got[1])
 		require.Equal(r, rig.IDs("a", "m1"), r.State().Ready["a"])
 	}},
-	{Name: "of two with one id in a batch the second is a conflict", Run: func(r *rig.Rig) {
+	{Name: "the second of two messages with one id in a batch is a conflict", Run: func(r *rig.Rig) {
 		got := r.Schedule(r.Entry("m1", rig.To("a")), r.Entry("m1", rig.To("b"), rig.Body("other")), r.Entry("m2", rig.To("b")))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
 		require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Conflict}, got[1])
@@ -127,7 +127,7 @@ var ScheduleCases = append([]rig.Case{
 		require.Equal(r, rig.IDs("b", "m2"), r.State().Ready["b"])
 		requireMessage(r, r.Entry("m1", nil).Message, r.MustClaim(rig.One, rig.Named("a", "m1"))[0].Message)
 	}},
-	{Name: "a repeat adds only the lanes that were never named, at the first one's time", Run: func(r *rig.Rig) {
+	{Name: "a repeat adds only new lanes, at the due time of the first message", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute)))
 		r.Pass(10 * time.Second)
 		got := r.Schedule(r.Entry("m1", rig.To("a", "b"), rig.Delay(time.Hour)))
@@ -135,7 +135,7 @@ var ScheduleCases = append([]rig.Case{
 		require.Equal(r, rig.Start.Add(time.Minute), r.MustStand(rig.Named("b", "m1"), dispatcher.StatusScheduled).Due)
 		require.Equal(r, rig.Start.Add(time.Minute), r.MustStand(rig.Named("a", "m1"), dispatcher.StatusScheduled).Due)
 	}},
-	{Name: "a lane that a repeat adds is not a fraction of a ms earlier", Run: func(r *rig.Rig) {
+	{Name: "a lane that a repeat adds is due at the same ms", Run: func(r *rig.Rig) {
 		r.Pass(300 * time.Microsecond)
 		entries := []dispatcher.Entry{
 			r.Entry("m1", rig.To("a"), rig.DeliverAt(rig.Start.Add(time.Minute+time.Microsecond))),
@@ -158,7 +158,7 @@ var ScheduleCases = append([]rig.Case{
 			r.MustStand(rig.Named(lane, "m1"), dispatcher.StatusReady)
 		}
 	}},
-	{Name: "a repeat does not make deliveries again that have ended or are gone", Run: func(r *rig.Rig) {
+	{Name: "a repeat does not create deliveries again that have ended or were trimmed", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a", "b")))
 		claimed := r.MustClaim(rig.One, rig.Named("a", "m1"))
 		r.MustSettle(rig.One, rig.Success(claimed[0]))
@@ -167,7 +167,7 @@ var ScheduleCases = append([]rig.Case{
 		r.MustChangeNothing(func() { r.Schedule(r.Entry("m1", rig.To("a", "b"))) })
 		r.MustClaim(rig.One, rig.Named("b", "m1"))
 	}},
-	{Name: "an entry without a lane leaves nothing behind", Run: func(r *rig.Rig) {
+	{Name: "an entry without a lane writes nothing", Run: func(r *rig.Rig) {
 		r.MustChangeNothing(func() { r.Schedule(r.Entry("m1", nil)) })
 	}},
 	{Name: "an empty batch does nothing", Run: func(r *rig.Rig) {
@@ -175,7 +175,7 @@ var ScheduleCases = append([]rig.Case{
 	}},
 }, directCases...)
 
-// directCases are about leases that schedule gives without a claim.
+// directCases are about leases that Schedule returns without a claim.
 var directCases = []rig.Case{
 	{Name: "a message that is due at once is leased directly", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")))
@@ -191,14 +191,14 @@ var directCases = []rig.Case{
 		require.Empty(r, rig.Leased(got[0]))
 		require.Empty(r, r.Leases(rig.One))
 	}},
-	{Name: "nothing is leased directly while others are ready", Run: func(r *rig.Rig) {
+	{Name: "a lane with ready deliveries gives no direct lease", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m2", rig.To("a")), r.Entry("m3", rig.To("b")))
 		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
 		require.Equal(r, rig.To("b"), rig.Leased(got[1]))
 		r.MustClaim(rig.One, rig.Named("a", "m1"), rig.Named("a", "m2"))
 	}},
-	{Name: "a delivery that waits for its time does not prevent a direct lease", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits for its due time does not prevent a direct lease", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m2", rig.To("a")))
 		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
@@ -210,7 +210,7 @@ var directCases = []rig.Case{
 		require.Equal(r, rig.To("a"), rig.Ready(got[2]))
 		require.Equal(r, append(rig.IDs("a", "m1"), rig.IDs("a", "m2")...), r.Leases(rig.One))
 	}},
-	{Name: "at most so many are leased directly as were asked for", Run: func(r *rig.Rig) {
+	{Name: "the number of direct leases is at most the requested number", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 2, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("b")), r.Entry("m3", rig.To("c")))
 		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
 		require.Equal(r, rig.To("b"), rig.Leased(got[1]))
@@ -226,9 +226,9 @@ var directCases = []rig.Case{
 		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
 		got = r.ScheduleFor(rig.One, 5, 5, r.Entry("m2", rig.To("b")), r.Entry("m3", rig.To("b")))
 		require.Equal(r, rig.To("b"), rig.Leased(got[0]))
-		require.Equal(r, rig.To("b"), rig.Ready(got[1]), "one in flight and four permits left")
+		require.Equal(r, rig.To("b"), rig.Ready(got[1]), "one delivery is in flight and four permits are free")
 	}},
-	{Name: "an instance that holds nothing is given a direct lease at any weight", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
+	{Name: "an instance without leases gets a direct lease at any weight", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 1, 1, r.Entry("m1", rig.To("a")))
 		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
 	}},
@@ -236,7 +236,7 @@ var directCases = []rig.Case{
 		got := r.ScheduleFor(rig.One, 0, 64, r.Entry("m1", rig.To("a")))
 		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
 	}},
-	{Name: "a fenced instance may publish, but is leased nothing", Run: func(r *rig.Rig) {
+	{Name: "a fenced instance may publish, but gets no lease", Run: func(r *rig.Rig) {
 		_, _, err := r.Queue.Reap(r.Ctx, rig.Two, rig.One)
 		require.NoError(r, err)
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")))
@@ -251,7 +251,7 @@ var directCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 		require.Equal(r, dispatcher.ReasonExpired, r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead).Reason)
 	}},
-	{Name: "a message with a time in the past is due when it is accepted", Run: func(r *rig.Rig) {
+	{Name: "a message with a due time in the past is due at its acceptance", Run: func(r *rig.Rig) {
 		for i, at := range []time.Time{time.UnixMilli(0), rig.Start.Add(-time.Hour)} {
 			ready, leased := fmt.Sprintf("ready%d", i), fmt.Sprintf("leased%d", i)
 			lane := dispatcher.Lane(fmt.Sprintf("l%d", i))
@@ -266,7 +266,7 @@ var directCases = []rig.Case{
 			require.Equal(r, rig.Start, c.Due)
 		}
 	}},
-	{Name: "a delivery that waited behind another is due no sooner than it was accepted", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waited behind another is due no sooner than its acceptance", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1")
 		r.Pass(time.Hour)
 		r.Schedule(r.Entry("m2", rig.To("a"), rig.Keyed("k"), rig.DeliverAt(time.UnixMilli(0))))
@@ -292,8 +292,8 @@ var directCases = []rig.Case{
 	}},
 }
 
-// requireMessage compares the parts of a message that receivers and readers
-// see. A delay has become a time by then.
+// requireMessage compares the parts of a message that receivers and queries
+// return. The store has replaced a delay by a time.
 func requireMessage(r *rig.Rig, want, got *dispatcher.Message) {
 	r.Helper()
 	require.NotNil(r, got)

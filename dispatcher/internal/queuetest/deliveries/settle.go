@@ -13,7 +13,7 @@ import (
 
 // SettleCases are about recording outcomes.
 var SettleCases = []rig.Case{
-	{Name: "a success ends it as delivered", Run: func(r *rig.Rig) {
+	{Name: "a success ends the delivery as delivered", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.Pass(time.Second)
@@ -24,10 +24,10 @@ var SettleCases = []rig.Case{
 		require.Equal(r, 200, d.LastStatus)
 		require.Empty(r, d.LastError)
 		require.Zero(r, d.Due)
-		require.Empty(r, r.State().History, "a first attempt that succeeded leaves none: the log has its proof")
+		require.Empty(r, r.State().History, "a successful first attempt has no history, because the log has its proof")
 		require.Empty(r, r.Leases(rig.One))
 	}},
-	{Name: "a success with another status is remembered as such", Run: func(r *rig.Rig) {
+	{Name: "a query returns the status of a success", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Answered(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.Delivered, 204))
 		require.Equal(r, 204, r.Look(rig.Named("a", "m1")).LastStatus)
@@ -51,13 +51,13 @@ var SettleCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Failure(c, time.Second-100*time.Microsecond))
 		require.Equal(r, rig.Start.Add(1001*time.Millisecond), r.Look(rig.Named("a", "m1")).Due)
 	}},
-	{Name: "a rung of no wait is due at once", Run: func(r *rig.Rig) {
+	{Name: "a retry without a wait is due at once", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 	}},
-	{Name: "a death is final and says why", Run: func(r *rig.Rig) {
+	{Name: "a death is final and reports its reason", Run: func(r *rig.Rig) {
 		reasons := []dispatcher.DeadReason{dispatcher.ReasonGone, dispatcher.ReasonExhausted, dispatcher.ReasonRefused}
 		for i, reason := range reasons {
 			id := fmt.Sprintf("m%d", i)
@@ -84,7 +84,7 @@ var SettleCases = []rig.Case{
 		require.Zero(r, d.Attempts)
 		require.Empty(r, d.History)
 	}},
-	{Name: "a delivery that is handed back is first again and has lost nothing", Run: func(r *rig.Rig) {
+	{Name: "a hand-back returns a delivery unchanged to the front of its lane", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3", "m4")
 		r.Pass(time.Second)
 		claimed := r.Claim(rig.One, 64)
@@ -97,7 +97,7 @@ var SettleCases = []rig.Case{
 		again := r.Claim(rig.Two, 64)
 		require.Equal(r, claimed, again)
 	}},
-	{Name: "a batch is settled in its order, each in its own way", Run: func(r *rig.Rig) {
+	{Name: "a batch is settled in its order, with an outcome for each delivery", Run: func(r *rig.Rig) {
 		for _, lane := range []dispatcher.Lane{"a", "b", "c", "d"} {
 			r.Publish(lane, "m-"+string(lane))
 		}
@@ -131,7 +131,7 @@ var SettleCases = []rig.Case{
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDelivered)
 		r.MustStand(rig.Named("b", "m1"), dispatcher.StatusRetrying)
 	}},
-	{Name: "the history tells each attempt, the oldest first", Run: func(r *rig.Rig) {
+	{Name: "the history returns each attempt, the oldest first", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		var want []dispatcher.Attempt
 		for n := 1; n <= 3; n++ {
@@ -162,7 +162,7 @@ var SettleCases = []rig.Case{
 		require.Equal(r, 200, d.LastStatus)
 		require.Empty(r, d.LastError)
 	}},
-	{Name: "the history keeps the newest 32 attempts, and the answers of three", Run: func(r *rig.Rig) {
+	{Name: "the history keeps the newest 32 attempts, and the responses of three", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		for n := 1; n <= 40; n++ {
 			s := rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0)
@@ -277,7 +277,7 @@ var LateCases = []rig.Case{
 			}
 		})
 	}},
-	{Name: "a late success of a forgotten delivery changes nothing", Run: func(r *rig.Rig) {
+	{Name: "a late success of a trimmed delivery changes nothing", Run: func(r *rig.Rig) {
 		c := r.TakeOver("a", "m1")
 		r.MustSettle(rig.Two, rig.Success(r.MustClaim(rig.Two, c.ID)[0]))
 		r.Trim(rig.KeepDigests)
@@ -289,7 +289,7 @@ var LateCases = []rig.Case{
 			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
 		})
 	}},
-	{Name: "a late success of one lane that is forgotten leaves the other alone", Run: func(r *rig.Rig) {
+	{Name: "a late success of a trimmed delivery does not change its message's other lane", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a", "b")))
 		var a dispatcher.Claimed
 		for _, c := range r.Claim(rig.One, 2) {
@@ -303,7 +303,7 @@ var LateCases = []rig.Case{
 			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(a)))
 		})
 	}},
-	{Name: "a late success wins over the cancel of what another has in flight, not of what was ready", Run: func(r *rig.Rig) {
+	{Name: "a late success overrides a cancel of a delivery in flight elsewhere, but not of a ready one", Run: func(r *rig.Rig) {
 		ready := r.TakeOver("a", "m1")
 		r.Cancel(ready.ID)
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(ready)))
@@ -323,8 +323,8 @@ var LateCases = []rig.Case{
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(rig.One, rig.Success(c)))
 		r.MustStand(c.ID, dispatcher.StatusDead)
 	}},
-	{Name: "an older settlement that is repeated does not settle the next attempt", Run: func(r *rig.Rig) {
-		// The answer to the first was lost. Meanwhile the same instance has
+	{Name: "a repeated older settlement does not settle the next attempt", Run: func(r *rig.Rig) {
+		// The reply to the first settlement was lost. Meanwhile the same instance has
 		// claimed the delivery again.
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
@@ -341,7 +341,7 @@ var LateCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(again))
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 	}},
-	{Name: "a repeated settlement does not settle an attempt that a person asked for since", Run: func(r *rig.Rig) {
+	{Name: "a repeated settlement does not settle a later retry on request", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.MustSettle(rig.One, rig.Death(c, dispatcher.ReasonExhausted))

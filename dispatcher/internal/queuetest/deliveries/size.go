@@ -16,13 +16,13 @@ import (
 
 // SizeCases are about several partitions and about size limits.
 var SizeCases = []rig.Case{
-	{Name: "a lane always lies in one partition", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a lane is always in one partition", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		used := map[int]bool{}
 		for _, lane := range rig.ManyLanes(16) {
 			used[r.Partition(lane)] = true
 			r.PublishMany(lane, 2)
 		}
-		require.Len(r, used, 4, "the lanes are spread")
+		require.Len(r, used, 4, "the lanes are spread over all partitions")
 		require.Len(r, r.ClaimAll(rig.One), 32)
 	}},
 	{Name: "a fan-out over partitions is one message", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
@@ -37,7 +37,7 @@ var SizeCases = []rig.Case{
 		require.Len(r, rec.Deliveries, 8)
 		require.Len(r, r.ClaimAll(rig.One), 8)
 	}},
-	{Name: "no more is leased directly over all partitions than asked for", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "the direct leases of all partitions are at most the requested number", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		lanes := rig.ManyLanes(8)
 		for lease := range 5 {
 			batch := []dispatcher.Entry{
@@ -58,7 +58,7 @@ var SizeCases = []rig.Case{
 			}
 		}
 	}},
-	{Name: "a claim takes from the partitions it is given, no more than wanted", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a claim returns at most the wanted number from its partitions", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		byPartition := map[int][]dispatcher.Lane{}
 		for _, lane := range rig.ManyLanes(16) {
 			byPartition[r.Partition(lane)] = append(byPartition[r.Partition(lane)], lane)
@@ -121,7 +121,7 @@ var SizeCases = []rig.Case{
 		require.Equal(r, 16, r.Trim(rig.KeepNothing).Finished)
 		require.Empty(r, r.State().Messages)
 	}},
-	{Name: "the number of partitions is fixed by the first to open", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "the first instance that opens the store fixes the number of partitions", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		require.Equal(r, 4, r.Open().Partitions())
 	}},
 	{Name: "a thousand messages are scheduled, claimed and settled in a call each", Run: func(r *rig.Rig) {
@@ -143,7 +143,7 @@ var SizeCases = []rig.Case{
 		}
 		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDelivered: n}, r.Stats().Counts)
 	}},
-	{Name: "several instances and goroutines at once lose nothing and do nothing twice", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "concurrent instances and goroutines lose nothing and do nothing twice", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		mustServeAllAtOnce(r, 4, 100)
 	}},
 	{Name: "a thousand are cancelled and retried in a call each", Run: func(r *rig.Rig) {
@@ -185,7 +185,7 @@ var SizeCases = []rig.Case{
 		r.Trim(rig.KeepNothing)
 		require.Empty(r, r.State().Messages)
 	}},
-	{Name: "ids and lanes at their limits", Run: func(r *rig.Rig) {
+	{Name: "ids and lanes may have their maximum length and all characters", Run: func(r *rig.Rig) {
 		long := strings.Repeat("Aa0_-", 26)[:128]
 		lane := dispatcher.Lane(strings.Repeat("u", dispatcher.MaxLane))
 		for _, id := range []string{long, "-", "_", "0", "-1", "a--b"} {
@@ -226,9 +226,9 @@ var SizeCases = []rig.Case{
 	}},
 }
 
-// mustServeAllAtOnce publishes n messages from each of so many goroutines,
-// every message twice. As many goroutines claim and settle meanwhile. Each
-// delivery must be claimed once.
+// mustServeAllAtOnce publishes n messages from each goroutine, every message
+// twice. The same number of goroutines claim and settle meanwhile. Each delivery
+// must be claimed once.
 func mustServeAllAtOnce(r *rig.Rig, goroutines, n int) {
 	r.Helper()
 	lanes := rig.ManyLanes(10)

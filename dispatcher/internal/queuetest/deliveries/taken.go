@@ -15,9 +15,9 @@ import (
 // jobs is the lane of a queue.
 const jobs = dispatcher.Lane("q_jobs")
 
-// TakenCases are about leases that end by themselves, which no instance holds.
+// TakenCases are about leases with a timeout, which belong to no instance.
 var TakenCases = []rig.Case{
-	{Name: "what is taken is in flight, and leased to no instance", Run: func(r *rig.Rig) {
+	{Name: "a taken delivery is in flight, and leased to no instance", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2")
 		at := r.Now
 		r.MustTakeFor(time.Minute, rig.Named(jobs, "m1"))
@@ -28,9 +28,9 @@ var TakenCases = []rig.Case{
 		require.Equal(r, int64(1), r.Stats().Counts[dispatcher.StatusInFlight])
 		require.Equal(r, stored.Taken{Since: at.UnixMilli(), Until: at.Add(time.Minute).UnixMilli(), Token: rig.Token, Owner: rig.Owner, Attempt: 1},
 			r.State().Taken[rig.Named(jobs, "m1")])
-		require.Equal(r, at.Add(time.Minute), r.Move().Due, "movers are told when it ends")
+		require.Equal(r, at.Add(time.Minute), r.Move().Due, "the hint reports the end of the lease to movers")
 	}},
-	{Name: "what is taken survives the instance through which it was taken", Run: func(r *rig.Rig) {
+	{Name: "a taken delivery survives the instance that took it", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
 		r.MustTakeFor(time.Minute, rig.Named(jobs, "m1"))
 		_, hints, err := r.Queue.Reap(r.Ctx, rig.Two, rig.One)
@@ -41,7 +41,7 @@ var TakenCases = []rig.Case{
 		r.MustSettle(rig.Two, rig.Success(c))
 		r.MustStand(c.ID, dispatcher.StatusDelivered)
 	}},
-	{Name: "what was given up is a lease as any other", Run: func(r *rig.Rig) {
+	{Name: "an adopted lease is like any other lease", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To(jobs), rig.Body(strings.Repeat("x", 1000)), func(m *dispatcher.Message) { m.MaxAttempts = 3 }))
 		taken := r.MustTakeFor(time.Minute, rig.Named(jobs, "m1"))[0]
 		r.Pass(20 * time.Second)
@@ -49,7 +49,7 @@ var TakenCases = []rig.Case{
 		require.NoError(r, a.Err)
 		require.Equal(r, r.Now.Add(-20*time.Second), a.Taken)
 		require.Equal(r, r.Now, a.Claimed.Leased)
-		require.Equal(r, 3, a.Claimed.Message.MaxAttempts, "it is known without its body")
+		require.Equal(r, 3, a.Claimed.Message.MaxAttempts, "the message is returned without its body")
 		require.Empty(r, a.Claimed.Message.Body)
 		require.Equal(r, []any{1, 1, true}, []any{a.Claimed.Attempt, a.Claimed.Rung, a.Claimed.First})
 		require.Equal(r, rig.IDs(jobs, "m1"), r.Leases(rig.Two))
@@ -64,7 +64,7 @@ var TakenCases = []rig.Case{
 		r.MustSettle(rig.Two, rig.Success(r.MustAdopt(rig.Two, again.ID)))
 		r.MustStand(taken.ID, dispatcher.StatusDelivered)
 	}},
-	{Name: "a lease of another token is late, and one of another owner is not ours", Run: func(r *rig.Rig) {
+	{Name: "a lease with another token is late, and a lease of another owner is not ours", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2")
 		r.MustTakeFor(time.Minute, rig.IDs(jobs, "m1", "m2")...)
 		id := rig.Named(jobs, "m1")
@@ -87,9 +87,9 @@ var TakenCases = []rig.Case{
 				}
 			}
 		})
-		require.NoError(r, r.Adopt(rig.One, dispatcher.TakenLease{ID: id, Owner: rig.Owner})[0].Err, "its owner need not name the token")
+		require.NoError(r, r.Adopt(rig.One, dispatcher.TakenLease{ID: id, Owner: rig.Owner})[0].Err, "the owner may omit the token")
 	}},
-	{Name: "what is given up twice is so once", Run: func(r *rig.Rig) {
+	{Name: "a second adoption of a lease changes nothing", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2")
 		r.MustTakeFor(time.Minute, rig.IDs(jobs, "m1", "m2")...)
 		one, two := rig.LeaseOf(rig.Named(jobs, "m1")), rig.LeaseOf(rig.Named(jobs, "m2"))
@@ -119,7 +119,7 @@ var TakenCases = []rig.Case{
 		})
 		require.Len(r, r.End(rig.Two), 1)
 	}},
-	{Name: "a lease that ends by itself becomes the mover's, which has it fail", Run: func(r *rig.Rig) {
+	{Name: "a lease that reaches its timeout goes to the mover, which reports a failure", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2", "m3")
 		at := r.Now
 		r.MustTakeFor(time.Minute, rig.Named(jobs, "m1"))
@@ -130,7 +130,7 @@ var TakenCases = []rig.Case{
 		r.SetNow(at.Add(10 * time.Second))
 		ended := r.End(rig.Two)
 		require.Equal(r, rig.IDs(jobs, "m2"), rig.ClaimedIDs(ended))
-		require.Equal(r, []any{at, r.Now}, []any{ended[0].Due, ended[0].Leased}, "when it was taken, and when it ended")
+		require.Equal(r, []any{at, r.Now}, []any{ended[0].Due, ended[0].Leased}, "the times of the take and of the lease's end")
 		require.Equal(r, "payment.paid", ended[0].Message.Topic)
 		r.MustStand(rig.Named(jobs, "m2"), dispatcher.StatusInFlight)
 		require.Equal(r, rig.IDs(jobs, "m2"), r.Leases(rig.Two))
@@ -141,9 +141,9 @@ var TakenCases = []rig.Case{
 		r.MustSettle(rig.Two, failed)
 		d := r.MustStand(rig.Named(jobs, "m2"), dispatcher.StatusRetrying)
 		require.Equal(r, []any{1, "its lease ended", dispatcher.ClassLease}, []any{d.Attempts, d.LastError, d.History[0].Class})
-		require.ErrorIs(r, r.Adopt(rig.One, rig.LeaseOf(d.ID))[0].Err, dispatcher.ErrNotTaken, "it comes too late")
+		require.ErrorIs(r, r.Adopt(rig.One, rig.LeaseOf(d.ID))[0].Err, dispatcher.ErrNotTaken, "the adoption is too late")
 	}},
-	{Name: "a batch of leases ends at once, and the hint tells of the rest", Run: func(r *rig.Rig) {
+	{Name: "a batch of leases ends at once, and the hint reports the rest", Run: func(r *rig.Rig) {
 		r.Queue.Limit(r.Ctx, rig.One, jobs, dispatcher.LaneLimits{MaxInFlight: 128}, false)
 		const n = 100
 		for i := range n {
@@ -172,9 +172,9 @@ var TakenCases = []rig.Case{
 		require.Equal(r, rig.IDs(jobs, "m2"), rig.ClaimedIDs(r.End(rig.Two)))
 		require.Equal(r, got[0].Until, r.Hints[0].Due)
 		r.Extend(time.Second, rig.LeaseOf(rig.Named(jobs, "m1")))
-		require.Equal(r, r.Later(time.Second), r.Move().Due, "it may end earlier too")
+		require.Equal(r, r.Later(time.Second), r.Move().Due, "the lease may end earlier")
 	}},
-	{Name: "a lease that has ended goes on as long as no mover saw it", Run: func(r *rig.Rig) {
+	{Name: "an expired lease stays valid until a mover polls it", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2")
 		r.MustTakeFor(10*time.Second, rig.IDs(jobs, "m1", "m2")...)
 		r.Pass(time.Minute)
@@ -185,11 +185,11 @@ var TakenCases = []rig.Case{
 		require.Len(r, r.End(rig.Two), 1)
 		require.ErrorIs(r, r.Extend(time.Minute, rig.LeaseOf(rig.Named(jobs, "m1")))[0].Err, dispatcher.ErrNotTaken)
 	}},
-	{Name: "a lease of a clock that stepped back ends, and is told of again", Run: func(r *rig.Rig) {
+	{Name: "a lease ends after the clock stepped back, and hints report later leases again", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2")
 		r.MustTakeFor(time.Hour, rig.Named(jobs, "m1"))
 		r.Pass(-time.Minute)
-		require.Empty(r, r.End(rig.Two), "it may be of an honest hour")
+		require.Empty(r, r.End(rig.Two), "a step of one minute ends no lease of an hour")
 		r.Pass(-time.Minute)
 		keep := dispatcher.Keep{Finished: time.Hour, Dead: time.Hour, DeadMax: 10, SeenMax: 10}
 		_, err := r.Queue.Trim(r.Ctx, rig.One, r.All(), keep, false)
@@ -197,13 +197,13 @@ var TakenCases = []rig.Case{
 		require.Equal(r, rig.IDs(jobs, "m1"), rig.ClaimedIDs(r.End(rig.Two)))
 		r.MustTakeFor(time.Minute, rig.Named(jobs, "m2"))
 	}},
-	{Name: "a lease ends early when the clock steps on", Run: func(r *rig.Rig) {
+	{Name: "a lease ends early if the clock steps forward", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
 		r.MustTakeFor(time.Hour, rig.Named(jobs, "m1"))
 		r.Pass(24 * time.Hour)
 		require.Len(r, r.End(rig.Two), 1)
 	}},
-	{Name: "what is taken and cancelled ends with its lease", Run: func(r *rig.Rig) {
+	{Name: "a taken delivery that is cancelled ends with its lease", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2", "m3")
 		ids := rig.IDs(jobs, "m1", "m2", "m3")
 		r.MustTakeFor(time.Minute, ids...)
@@ -219,7 +219,7 @@ var TakenCases = []rig.Case{
 			require.Equal(r, stored.PlaceCancelled, r.State().At(id).Place)
 		}
 	}},
-	{Name: "what is taken can't be retried, and its cancelling can be undone", Run: func(r *rig.Rig) {
+	{Name: "a taken delivery can't be retried, and its cancel can be undone", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
 		id := rig.Named(jobs, "m1")
 		r.MustTakeFor(time.Minute, id)
@@ -231,7 +231,7 @@ var TakenCases = []rig.Case{
 		r.MustStand(id, dispatcher.StatusInFlight)
 		require.Equal(r, stored.PlaceTaken, r.State().At(id).Place)
 	}},
-	{Name: "a success that comes too late counts", Run: func(r *rig.Rig) {
+	{Name: "a success after the timeout counts", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1")
 		id := rig.Named(jobs, "m1")
 		first := r.MustTakeFor(time.Second, id)[0]
@@ -243,12 +243,12 @@ var TakenCases = []rig.Case{
 		r.MustTakeFor(time.Minute, id)
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(first)))
 		r.MustStand(id, dispatcher.StatusDelivered)
-		require.Equal(r, stored.PlaceTaken, r.State().At(id).Place, "until its lease ends")
+		require.Equal(r, stored.PlaceTaken, r.State().At(id).Place, "the delivery stays taken until its lease ends")
 		again := r.MustAdopt(rig.One, id)
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Failure(again, time.Second)))
 		require.Equal(r, stored.PlaceDone, r.State().At(id).Place)
 	}},
-	{Name: "what is taken stands in its line", Run: func(r *rig.Rig) {
+	{Name: "a taken delivery keeps its place in its line", Run: func(r *rig.Rig) {
 		keyed := func(m *dispatcher.Message) { m.OrderingKey = "k" }
 		for _, id := range []string{"m1", "m2"} {
 			r.Schedule(r.Entry(id, rig.To(jobs), keyed))
@@ -257,11 +257,11 @@ var TakenCases = []rig.Case{
 		require.Empty(r, r.TakeFor(2, time.Second, jobs))
 		r.Pass(time.Second)
 		ended := r.End(rig.Two)
-		require.Empty(r, r.TakeFor(2, time.Second, jobs), "its turn is not over before that is recorded")
+		require.Empty(r, r.TakeFor(2, time.Second, jobs), "its turn ends only when the outcome is recorded")
 		r.MustSettle(rig.Two, rig.Death(ended[0], dispatcher.ReasonExhausted))
 		r.MustTakeFor(time.Second, rig.Named(jobs, "m2"))
 	}},
-	{Name: "what is taken from a lane that is deleted ends with its lease", Run: func(r *rig.Rig) {
+	{Name: "a delivery taken from a deleted lane ends with its lease", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2")
 		r.MustTakeFor(time.Second, rig.IDs(jobs, "m1", "m2")...)
 		for _, held := range []dispatcher.Held{dispatcher.HeldPaused, dispatcher.HeldDeleted} {
@@ -274,7 +274,7 @@ var TakenCases = []rig.Case{
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.Two, rig.Failure(r.End(rig.Two)[0], time.Second)))
 		r.MustStand(rig.Named(jobs, "m2"), dispatcher.StatusCancelled)
 	}},
-	{Name: "the list tells what is taken, by the ends of its leases", Run: func(r *rig.Rig) {
+	{Name: "a query returns taken deliveries in the order of their leases' ends", Run: func(r *rig.Rig) {
 		want := map[dispatcher.DeliveryID]dispatcher.Status{}
 		r.Publish("a", "m0")
 		r.MustClaim(rig.One, rig.Named("a", "m0"))
@@ -292,11 +292,11 @@ var TakenCases = []rig.Case{
 			rig.RequireStatuses(r, want, r.ListAll(inFlight, limit))
 		}
 		inFlight.Since, inFlight.Until = rig.Start.Add(time.Second), rig.Start.Add(3*time.Second)
-		require.Len(r, r.ListAll(inFlight, 1), 2, "a span is of when it was taken")
+		require.Len(r, r.ListAll(inFlight, 1), 2, "a period applies to the time of the take")
 		want[rig.Named(jobs, "m9")] = dispatcher.StatusReady
 		rig.RequireStatuses(r, want, r.ListAll(dispatcher.Filter{}, 2))
 	}},
-	{Name: "leases can be given up and end while memory is full", Run: func(r *rig.Rig) {
+	{Name: "leases can be adopted and can end while memory is full", Run: func(r *rig.Rig) {
 		if r.Fill == nil {
 			return
 		}
@@ -311,7 +311,7 @@ var TakenCases = []rig.Case{
 		require.Equal(r, rig.IDs(jobs, "m3"), rig.ClaimedIDs(ended))
 		r.MustSettle(rig.Two, rig.Failure(ended[0], time.Second))
 	}},
-	{Name: "heads that are too much for one answer come in several", Run: func(r *rig.Rig) {
+	{Name: "headers that are too large for one reply are returned in several", Run: func(r *rig.Rig) {
 		r.Queue.Limit(r.Ctx, rig.One, jobs, dispatcher.LaneLimits{MaxInFlight: 128}, false)
 		const n = 40
 		var leases []dispatcher.TakenLease
@@ -347,7 +347,7 @@ var TakenCases = []rig.Case{
 		r.MustSettle(rig.One, s)
 		d := r.MustStand(rig.Named(jobs, "m1"), dispatcher.StatusDelivered)
 		require.Equal(r, []any{0, 1}, []any{d.LastStatus, d.Attempts})
-		require.NotContains(r, r.State().Progress, d.ID, "it is stored as the most common end")
+		require.NotContains(r, r.State().Progress, d.ID, "the record of the most common end is empty")
 		for _, a := range d.History {
 			require.Zero(r, a.Status)
 		}
@@ -361,7 +361,7 @@ var TakenCases = []rig.Case{
 			require.Zero(r, a.Status)
 		}
 	}},
-	{Name: "leases in several partitions are given up in one call", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "one call adopts leases in several partitions", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		var leases []dispatcher.TakenLease
 		for i := range 8 {
 			lane := dispatcher.Lane(fmt.Sprintf("q_%d", i))

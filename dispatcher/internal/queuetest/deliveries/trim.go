@@ -12,13 +12,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
-// TrimCases are about forgetting ended work.
+// TrimCases are about trimming ended work.
 var TrimCases = []rig.Case{
-	{Name: "young and few deliveries stay", Run: func(r *rig.Rig) {
+	{Name: "a trim keeps young and few deliveries", Run: func(r *rig.Rig) {
 		r.EndOne("a")
 		r.Publish("a", "m1")
 		r.Pass(24*time.Hour - time.Millisecond)
-		r.Trim(rig.KeepAll) // looks at the lane's state, which is still in use
+		r.Trim(rig.KeepAll) // checks the lane's state, which is still in use
 		r.MustChangeNothing(func() {
 			require.Equal(r, redisqtest.Trimmed{}, r.TrimOnce(rig.KeepAll, false))
 		})
@@ -36,7 +36,7 @@ var TrimCases = []rig.Case{
 		require.Equal(r, before.Found, r.State().Found)
 		require.Equal(r, before.Messages, r.State().Messages)
 	}},
-	{Name: "a finished delivery goes at its age, with its id", Run: func(r *rig.Rig) {
+	{Name: "a trim deletes a finished delivery at its age, with its id", Run: func(r *rig.Rig) {
 		id := r.EndOne("a")
 		r.Pass(24 * time.Hour)
 		got := r.Trim(rig.KeepAll)
@@ -45,7 +45,7 @@ var TrimCases = []rig.Case{
 		mustBeForgotten(r, id)
 		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry(id.Message, rig.To("a"), rig.Body("other")))[0].Result)
 	}},
-	{Name: "cancelled ones go at their age too", Run: func(r *rig.Rig) {
+	{Name: "a trim deletes cancelled deliveries at their age too", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
 		r.Cancel(rig.Named("a", "m1"))
 		r.Pass(24*time.Hour - time.Millisecond)
@@ -54,7 +54,7 @@ var TrimCases = []rig.Case{
 		require.Equal(r, 1, r.Trim(rig.KeepAll).Finished)
 		mustBeForgotten(r, rig.Named("a", "m1"))
 	}},
-	{Name: "too many finished ones are cut to their digest, the oldest first", Run: func(r *rig.Rig) {
+	{Name: "a trim cuts too many finished deliveries to their digest, the oldest first", Run: func(r *rig.Rig) {
 		keep := rig.KeepAll
 		keep.FinishedMax = 2
 		var ended []dispatcher.DeliveryID
@@ -71,11 +71,11 @@ var TrimCases = []rig.Case{
 				r.Look(id)
 				continue
 			}
-			require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, Placed: []dispatcher.Placed{{Lane: "a"}, {Lane: "b"}}}, same, "its lanes are not made again")
+			require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, Placed: []dispatcher.Placed{{Lane: "a"}, {Lane: "b"}}}, same, "its deliveries are not created again")
 			mustBeForgotten(r, id)
 		}
 	}},
-	{Name: "cancelled ones count among the finished, and are cut too", Run: func(r *rig.Rig) {
+	{Name: "cancelled deliveries count as finished and are cut too", Run: func(r *rig.Rig) {
 		keep := rig.KeepAll
 		keep.FinishedMax = 2
 		for range 2 {
@@ -89,7 +89,7 @@ var TrimCases = []rig.Case{
 		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDelivered: 2}, r.State().Counts)
 		require.Equal(r, dispatcher.Conflict, r.Schedule(r.Entry("c", rig.To("a"), rig.Body("other")))[0].Result)
 	}},
-	{Name: "an id is known until its age", Run: func(r *rig.Rig) {
+	{Name: "an id is kept until its age", Run: func(r *rig.Rig) {
 		id := r.EndOne("a")
 		r.Trim(rig.KeepDigests)
 		r.Pass(24*time.Hour - time.Millisecond)
@@ -99,7 +99,7 @@ var TrimCases = []rig.Case{
 		require.Equal(r, 1, r.Trim(rig.KeepDigests).Seen)
 		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry(id.Message, rig.To("a")))[0].Result)
 	}},
-	{Name: "of too many ids the oldest go", Run: func(r *rig.Rig) {
+	{Name: "a trim deletes the oldest of too many ids", Run: func(r *rig.Rig) {
 		keep := rig.KeepDigests
 		keep.SeenMax = 2
 		var ended []dispatcher.DeliveryID
@@ -117,7 +117,7 @@ var TrimCases = []rig.Case{
 			require.Equal(r, want, r.Schedule(r.Entry(id.Message, rig.To("a")))[0].Result, "%d", n)
 		}
 	}},
-	{Name: "the dead stay longer, and go at their own age", Run: func(r *rig.Rig) {
+	{Name: "a trim deletes dead deliveries at their own, longer age", Run: func(r *rig.Rig) {
 		id := r.DieOne("a")
 		r.Pass(720*time.Hour - time.Millisecond)
 		require.Zero(r, r.Trim(rig.KeepAll).Dead)
@@ -129,7 +129,7 @@ var TrimCases = []rig.Case{
 		mustBeForgotten(r, id)
 		require.Empty(r, r.Stats().Dead)
 	}},
-	{Name: "of too many dead the oldest go, and are counted", Run: func(r *rig.Rig) {
+	{Name: "a trim deletes the oldest of too many dead deliveries and reports their count", Run: func(r *rig.Rig) {
 		keep := rig.KeepAll
 		keep.DeadMax = 2
 		var dead []dispatcher.DeliveryID
@@ -147,7 +147,7 @@ var TrimCases = []rig.Case{
 			r.MustStand(id, dispatcher.StatusDead)
 		}
 	}},
-	{Name: "some of the dead may be too old while the rest are too many", Run: func(r *rig.Rig) {
+	{Name: "a trim deletes dead deliveries that are too old and others that are too many", Run: func(r *rig.Rig) {
 		keep := rig.KeepAll
 		keep.DeadMax = 2
 		old := r.DieOne("a")
@@ -161,7 +161,7 @@ var TrimCases = []rig.Case{
 		mustBeForgotten(r, old)
 		require.Equal(r, int64(2), r.Stats().Counts[dispatcher.StatusDead])
 	}},
-	{Name: "a message stays until its last lane is gone", Run: func(r *rig.Rig) {
+	{Name: "a message is kept until its last lane is trimmed", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a", "b", "c")))
 		for _, c := range r.Claim(rig.One, 3) {
 			switch c.ID.Lane {
@@ -189,7 +189,7 @@ var TrimCases = []rig.Case{
 		require.ErrorIs(r, err, dispatcher.ErrNotFound)
 		require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry("m1", rig.To("a", "b", "c")))[0].Result)
 	}},
-	{Name: "one call forgets a batch, and says that there is more", Run: func(r *rig.Rig) {
+	{Name: "one call trims a batch and reports that there is more", Run: func(r *rig.Rig) {
 		const n = 500
 		for range n / 50 {
 			succeedMany(r, "a", 50)
@@ -207,7 +207,7 @@ var TrimCases = []rig.Case{
 		require.Equal(r, n, total)
 		require.Empty(r, r.State().Messages)
 	}},
-	{Name: "the state of a lane that nothing used for an hour is forgotten", Run: func(r *rig.Rig) {
+	{Name: "a trim deletes the state of a lane that nothing used for an hour", Run: func(r *rig.Rig) {
 		for range 4 {
 			r.Succeed("a")
 		}
@@ -219,12 +219,12 @@ var TrimCases = []rig.Case{
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
 		state := r.State()
 		require.False(r, state.Lanes["a"].Known)
-		require.Contains(r, state.Lanes, dispatcher.Lane("b"), "something waits there")
+		require.Contains(r, state.Lanes, dispatcher.Lane("b"), "a delivery waits in the lane")
 		r.PublishMany("a", 5)
 		r.MustClaim(rig.One, rig.Named("b", "m1"))
-		require.Len(r, r.Claim(rig.One, 64), 2, "it is as unknown as any other")
+		require.Len(r, r.Claim(rig.One, 64), 2, "the lane has the window of an unknown lane")
 	}},
-	{Name: "a lane that was in use when it was looked at is looked at again an hour later", Run: func(r *rig.Rig) {
+	{Name: "a lane that is in use at a check is checked again an hour later", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Pass(time.Hour)
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
@@ -234,7 +234,7 @@ var TrimCases = []rig.Case{
 		r.Pass(time.Millisecond)
 		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes)
 	}},
-	{Name: "a trimmed delivery takes its history with it", Run: func(r *rig.Rig) {
+	{Name: "a trim deletes a delivery's history with it", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
@@ -245,25 +245,25 @@ var TrimCases = []rig.Case{
 		require.Empty(r, state.History)
 		require.Empty(r, state.Progress)
 	}},
-	{Name: "a trim tells the least age of those that were cut because they were too many", Run: func(r *rig.Rig) {
+	{Name: "a trim reports the least age of deliveries that were cut because they were too many", Run: func(r *rig.Rig) {
 		keep := rig.KeepAll
 		keep.FinishedMax = 2
 		for range 5 {
 			r.Pass(time.Second)
 			r.EndOne("a")
 		}
-		require.Equal(r, 2*time.Second, r.TrimOnce(keep, false).CutAge, "the third one's")
+		require.Equal(r, 2*time.Second, r.TrimOnce(keep, false).CutAge, "the third delivery has this age")
 		require.Zero(r, r.TrimOnce(keep, false).CutAge)
 		r.EndOne("a")
 		r.Pass(rig.RoomLeaves)
-		require.Equal(r, time.Second+rig.RoomLeaves, r.TrimOnce(keep, true).CutAge, "what room takes besides says nothing")
+		require.Equal(r, time.Second+rig.RoomLeaves, r.TrimOnce(keep, true).CutAge, "deliveries that are trimmed for room do not count")
 		r.Pass(24 * time.Hour)
-		require.Zero(r, r.TrimOnce(keep, false).CutAge, "what went at its age does not count either")
+		require.Zero(r, r.TrimOnce(keep, false).CutAge, "deliveries that were trimmed at their age do not count either")
 		keep.FinishedMax = 0
 		r.EndOne("a")
-		require.Equal(r, time.Millisecond, r.TrimOnce(keep, false).CutAge, "a delivery that ended in this very ms counts as one of an age")
+		require.Equal(r, time.Millisecond, r.TrimOnce(keep, false).CutAge, "a delivery that ended in this ms counts as 1 ms old")
 	}},
-	{Name: "each of many partitions keeps as much as all were asked for, if that is little", Setup: stored.Setup{Partitions: 128}, Run: func(r *rig.Rig) {
+	{Name: "each of many partitions keeps the whole limit if the limit is small", Setup: stored.Setup{Partitions: 128}, Run: func(r *rig.Rig) {
 		keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 5, SeenMax: 3, Dead: time.Hour, DeadMax: 2}
 		for range 10 {
 			r.Pass(time.Second)
@@ -276,7 +276,7 @@ var TrimCases = []rig.Case{
 		require.Equal(r, int64(2), r.State().Counts[dispatcher.StatusDead])
 		require.Len(r, r.State().Seen, 3)
 	}},
-	{Name: "trimming an empty store does nothing", Run: func(r *rig.Rig) {
+	{Name: "a trim of an empty store does nothing", Run: func(r *rig.Rig) {
 		r.MustChangeNothing(func() {
 			require.Equal(r, redisqtest.Trimmed{}, r.TrimOnce(rig.KeepNothing, false))
 			require.Equal(r, redisqtest.Trimmed{}, r.TrimOnce(rig.KeepNothing, true))
@@ -299,7 +299,7 @@ func succeedMany(r *rig.Rig, lane dispatcher.Lane, n int) {
 	}
 }
 
-// mustBeForgotten fails the case if a reader can see anything of a delivery's
+// mustBeForgotten fails the case if a query returns anything of a delivery's
 // message.
 func mustBeForgotten(r *rig.Rig, id dispatcher.DeliveryID) {
 	r.Helper()
@@ -308,9 +308,9 @@ func mustBeForgotten(r *rig.Rig, id dispatcher.DeliveryID) {
 	require.Empty(r, r.State().Found[id], fmt.Sprint(id))
 }
 
-// RoomCases are about forgetting when memory is short.
+// RoomCases are about trimming when memory is short.
 var RoomCases = []rig.Case{
-	{Name: "room takes the oldest finished work 15 s after it was published, and leaves its id", Run: func(r *rig.Rig) {
+	{Name: "a trim for room deletes the oldest finished work 15 s after its publish, and keeps its id", Run: func(r *rig.Rig) {
 		id := r.EndOne("a")
 		r.Pass(rig.RoomLeaves - time.Millisecond)
 		r.MustChangeNothing(func() { require.Zero(r, r.TrimOnce(rig.KeepAll, true).Finished) })
@@ -319,12 +319,12 @@ var RoomCases = []rig.Case{
 		r.Publish("b", "m1")
 		require.Equal(r, 1, r.TrimOnce(rig.KeepAll, true).Finished)
 		require.Empty(r, r.State().Found[id])
-		require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry(id.Message, rig.To("a")))[0].Result, "it is not delivered again")
+		require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry(id.Message, rig.To("a")))[0].Result, "the message is not delivered again")
 		require.Equal(r, dispatcher.Conflict, r.Schedule(r.Entry(id.Message, rig.To("a"), rig.Body("other")))[0].Result)
 		r.MustStand(dead, dispatcher.StatusDead)
 		r.MustStand(rig.Named("b", "m1"), dispatcher.StatusReady)
 	}},
-	{Name: "room takes ids as well", Run: func(r *rig.Rig) {
+	{Name: "a trim for room deletes ids too", Run: func(r *rig.Rig) {
 		id := r.EndOne("a")
 		r.Trim(rig.KeepDigests)
 		require.Zero(r, r.TrimOnce(rig.KeepAll, true).Seen, "young")
@@ -332,7 +332,7 @@ var RoomCases = []rig.Case{
 		require.Equal(r, 1, r.TrimOnce(rig.KeepAll, true).Seen)
 		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry(id.Message, rig.To("a"), rig.Body("other")))[0].Result)
 	}},
-	{Name: "room takes ids only where nothing else goes", Run: func(r *rig.Rig) {
+	{Name: "a trim for room deletes ids only if nothing else can be deleted", Run: func(r *rig.Rig) {
 		id := r.EndOne("a")
 		r.Trim(rig.KeepDigests)
 		r.EndOne("a")
@@ -346,7 +346,7 @@ var RoomCases = []rig.Case{
 		r.MustStand(young, dispatcher.StatusDelivered)
 		require.Zero(r, r.TrimOnce(rig.KeepAll, true))
 	}},
-	{Name: "room takes a delivery that has just ended, if its message is old, and leaves young messages", Run: func(r *rig.Rig) {
+	{Name: "a trim for room deletes a just ended delivery of an old message, and keeps young messages", Run: func(r *rig.Rig) {
 		r.Publish("b", "old")
 		r.Schedule(r.Entry("cancelled", rig.To("b"), rig.Delay(time.Hour)))
 		c := r.MustClaim(rig.One, rig.Named("b", "old"))[0]
@@ -357,10 +357,10 @@ var RoomCases = []rig.Case{
 		require.Equal(r, 1, r.TrimOnce(rig.KeepAll, true).Finished)
 		mustBeForgotten(r, rig.Named("b", "old"))
 		r.Cancel(rig.Named("b", "cancelled"))
-		require.Equal(r, 1, r.TrimOnce(rig.KeepAll, true).Finished, "though a delivered one ended before")
+		require.Equal(r, 1, r.TrimOnce(rig.KeepAll, true).Finished, "the cancelled delivery is trimmed although a delivered one ended before")
 		r.MustStand(young, dispatcher.StatusDelivered)
 	}},
-	{Name: "making room again and again comes to an end", Run: func(r *rig.Rig) {
+	{Name: "repeated trims for room come to an end", Run: func(r *rig.Rig) {
 		succeedMany(r, "a", 40)
 		r.DieOne("a")
 		r.Pass(rig.RoomLeaves)

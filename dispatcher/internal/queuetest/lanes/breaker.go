@@ -11,11 +11,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// threeFailures is the breaker of most cases: it opens for 30 s.
+// threeFailures opens the breaker at the third failure, for 30 s. Most cases use it.
 var threeFailures = stored.Setup{Breaker: 3, BreakerWait: 30 * time.Second}
 
-// breakerStates is the breaker as a table. Each row is a series of events in
-// one lane, whose breaker opens at the third failure, and the state afterwards.
+// breakerStates is a table of the breaker's states. Each row is a series of events in
+// one lane and the state after them. The breaker opens at the third failure.
 var breakerStates = []struct {
 	name   string
 	happen string // f: blamed failure, u: failure without blame, s: success, d: blamed death, b: handed back, w: wait until the next attempt is allowed, .: one second
@@ -26,21 +26,21 @@ var breakerStates = []struct {
 	{"it is closed at first", "", 0, 0, 0},
 	{"two failures leave it closed", "ff", 2, 0, 0},
 	{"the third opens it", "fff", 3, 1, 30 * time.Second},
-	{"a success between begins the count anew", "ffsff", 2, 0, 0},
-	{"a failure that blames nobody neither counts nor begins anew", "ffuf", 3, 1, 30 * time.Second},
-	{"what is handed back says nothing", "ffbf", 3, 1, 30 * time.Second},
-	{"a death that is to blame counts", "ffd", 3, 1, 30 * time.Second},
-	{"failures that are old do not open it again", "fff.f.f", 5, 1, 28 * time.Second},
+	{"a success resets the count of failures", "ffsff", 2, 0, 0},
+	{"a failure without blame does not change the count", "ffuf", 3, 1, 30 * time.Second},
+	{"a delivery that is handed back does not change the count", "ffbf", 3, 1, 30 * time.Second},
+	{"a blamed death counts as a failure", "ffd", 3, 1, 30 * time.Second},
+	{"failures of earlier attempts do not reopen it", "fff.f.f", 5, 1, 28 * time.Second},
 	{"the probe's failure doubles the wait", "fffwf", 4, 2, time.Minute},
 	{"and so does each one after it", "fffwfwfwf", 6, 4, 4 * time.Minute},
 	{"up to ten minutes", "fffwfwfwfwfwf", 8, 6, 10 * time.Minute},
 	{"and no more", "fffwfwfwfwfwfwf", 9, 7, 10 * time.Minute},
-	{"a probe that is not to blame leaves all as it is", "fffwu", 3, 1, 0},
+	{"a probe that fails without blame changes nothing", "fffwu", 3, 1, 0},
 	{"and the next one decides", "fffwuf", 4, 2, time.Minute},
-	{"a probe that is handed back leaves all as it is", "fffwb", 3, 1, 0},
+	{"a probe that is handed back changes nothing", "fffwb", 3, 1, 0},
 	{"the probe's success closes it", "fffws", 0, 0, 0},
-	{"a closed one begins with the first wait again", "fffwfwsfff", 3, 1, 30 * time.Second},
-	{"a success of before closes it at once", "fff.s", 0, 0, 0},
+	{"a closed breaker starts with the first wait again", "fffwfwsfff", 3, 1, 30 * time.Second},
+	{"a success of an earlier attempt closes it at once", "fff.s", 0, 0, 0},
 }
 
 // BreakerCases are about breakers, open lanes and pauses.
@@ -48,7 +48,7 @@ var BreakerCases = append(func() []rig.Case {
 	cases := make([]rig.Case, len(breakerStates))
 	for i, c := range breakerStates {
 		cases[i] = rig.Case{Name: "states: " + c.name, Setup: threeFailures, Run: func(r *rig.Rig) {
-			for range 15 { // enough deliveries are in flight to settle while the lane is open
+			for range 15 { // the case settles this many deliveries while the lane is open
 				r.Succeed("a")
 			}
 			r.PublishMany("a", 12)
@@ -71,7 +71,7 @@ var BreakerCases = append(func() []rig.Case {
 	return cases
 }(), append(openCases, pauseCases...)...)
 
-// happen lets one event of the breaker's table happen in a lane.
+// happen runs one event of the breaker's table in a lane.
 func happen(r *rig.Rig, lane dispatcher.Lane, what string, claimed *[]dispatcher.Claimed) {
 	r.Helper()
 	c := (*claimed)[0]
@@ -101,7 +101,7 @@ func happen(r *rig.Rig, lane dispatcher.Lane, what string, claimed *[]dispatcher
 
 // openCases are about lanes whose breaker is open.
 var openCases = []rig.Case{
-	{Name: "a lane with an open breaker waits until its time and uses no rung", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a lane with an open breaker waits until its time and uses up no retry", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
 		until := r.Later(30 * time.Second)
 		r.Publish("a", "m1", "m2")
@@ -118,7 +118,7 @@ var openCases = []rig.Case{
 		require.Equal(r, 0, r.Move().Weight)
 		require.Equal(r, 1, r.MustClaim(rig.One, rig.Named("a", "m1"))[0].Attempt)
 	}},
-	{Name: "one probe is let through at a time", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "an open breaker lets one probe through at a time", Setup: threeFailures, Run: func(r *rig.Rig) {
 		for range 6 {
 			r.Succeed("a")
 		}
@@ -131,7 +131,7 @@ var openCases = []rig.Case{
 		r.MustClaimNothing(rig.Two)
 		require.Equal(r, "breaker", r.Look(rig.Named("a", "n00013")).WaitingFor)
 		r.MustSettle(rig.One, rig.Success(probe[0]))
-		require.Len(r, r.Claim(rig.Two, 64), 4, "its window is what it was")
+		require.Len(r, r.Claim(rig.Two, 64), 4, "the window has not changed")
 	}},
 	{Name: "a probe may be leased directly", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
@@ -140,7 +140,7 @@ var openCases = []rig.Case{
 		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
 		require.Equal(r, rig.To("a"), rig.Ready(got[1]))
 	}},
-	{Name: "when the holder of the probe dies the next delivery is the probe", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "the next delivery is the probe if the instance that leased the probe dies", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
 		r.PublishMany("a", 2)
 		r.Pass(30 * time.Second)
@@ -150,7 +150,7 @@ var openCases = []rig.Case{
 		require.Len(r, r.Claim(rig.Two, 64), 1)
 		r.MustClaimNothing(rig.Two)
 	}},
-	{Name: "attempts in flight when a breaker opens go on, and no others begin", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "attempts in flight continue when a breaker opens, and no others begin", Setup: threeFailures, Run: func(r *rig.Rig) {
 		for range 6 {
 			r.Succeed("a")
 		}
@@ -167,7 +167,7 @@ var openCases = []rig.Case{
 		r.Settle(rig.One, rig.Failure(c[5], time.Hour))
 		require.Len(r, r.Claim(rig.Two, 64), 1)
 	}},
-	{Name: "a settle that opens a breaker tells so, and one that closes it", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a settle reports that it opens or closes a breaker", Setup: threeFailures, Run: func(r *rig.Rig) {
 		until := r.Later(30 * time.Second)
 		for n := 1; n <= 2; n++ {
 			opened, closed := r.SettleTold(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
@@ -207,7 +207,7 @@ var openCases = []rig.Case{
 		require.Zero(r, r.State().Lanes["a"].Opened)
 		require.Equal(r, 30, r.State().Lanes["a"].Fails)
 	}},
-	{Name: "a failure of a delivery that was cancelled meanwhile counts", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a failure counts even if its delivery was cancelled during the attempt", Setup: threeFailures, Run: func(r *rig.Rig) {
 		for range 3 {
 			c := r.TakeNew("a")
 			r.Cancel(c.ID)
@@ -233,7 +233,7 @@ var openCases = []rig.Case{
 		require.Equal(r, before.Fails, after.Fails)
 		require.Equal(r, before.Until, after.Until)
 	}},
-	{Name: "a resume closes a breaker and tells so, other limits do not", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a resume closes a breaker and reports it, other limits do not", Setup: threeFailures, Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		openBreaker(r, rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
@@ -254,7 +254,7 @@ var openCases = []rig.Case{
 		r.Publish("b", "m2")
 		require.Equal(r, rig.IDs("b", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
-	{Name: "a lane tells how its breaker stands", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a lane reports the state of its breaker", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
 		l := r.LaneState("a")
 		require.Equal(r, dispatcher.StateOpen, l.State())
@@ -265,7 +265,7 @@ var openCases = []rig.Case{
 
 // pauseCases are about receivers that ask for a pause.
 var pauseCases = []rig.Case{
-	{Name: "a receiver that asks for a pause is left alone by its whole lane", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "the whole lane pauses if its receiver asks for a pause", Setup: threeFailures, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.MustSettle(rig.One, rig.Paused(c, time.Minute, 10*time.Second))
@@ -282,7 +282,7 @@ var pauseCases = []rig.Case{
 		require.Zero(r, lane.Fails)
 		r.Pass(10 * time.Second)
 		r.Move()
-		require.Equal(r, rig.IDs("a", "m2", "m3"), rig.ClaimedIDs(r.Claim(rig.One, 64)), "the window is what it was")
+		require.Equal(r, rig.IDs("a", "m2", "m3"), rig.ClaimedIDs(r.Claim(rig.One, 64)), "the window has not changed")
 	}},
 	{Name: "an empty lane can be paused too", Run: func(r *rig.Rig) {
 		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, 10*time.Second))
@@ -290,7 +290,7 @@ var pauseCases = []rig.Case{
 		require.Equal(r, rig.Start.Add(10*time.Second), r.Move().Due)
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "of two pauses the later end counts", Run: func(r *rig.Rig) {
+	{Name: "the later end of two pauses counts", Run: func(r *rig.Rig) {
 		for range 3 {
 			r.Succeed("a")
 		}
@@ -302,7 +302,7 @@ var pauseCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Paused(c[2], time.Hour, time.Minute))
 		require.Equal(r, r.Later(time.Minute).UnixMilli(), r.State().Lanes["a"].Until)
 	}},
-	{Name: "a success that was under way does not end a pause", Run: func(r *rig.Rig) {
+	{Name: "a success of an earlier attempt does not end a pause", Run: func(r *rig.Rig) {
 		r.PublishMany("a", 3)
 		c := r.Claim(rig.One, 2)
 		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, 10*time.Second))
@@ -310,7 +310,7 @@ var pauseCases = []rig.Case{
 		require.Equal(r, rig.Start.Add(10*time.Second).UnixMilli(), r.State().Lanes["a"].Until)
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "a success that was under way does not end a pause that came with a blamed failure", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a success of an earlier attempt does not end a pause that a blamed failure set", Setup: threeFailures, Run: func(r *rig.Rig) {
 		r.PublishMany("a", 2)
 		c := r.Claim(rig.One, 2)
 		r.MustSettle(rig.One, rig.Blamed(rig.Paused(c[0], time.Hour, 10*time.Second)))
@@ -319,7 +319,7 @@ var pauseCases = []rig.Case{
 		require.Zero(r, lane.Fails)
 		require.Equal(r, rig.Start.Add(10*time.Second).UnixMilli(), lane.Until)
 	}},
-	{Name: "of a pause and a breaker the later end counts", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+	{Name: "the later end of a pause and a breaker counts", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
 		long := rig.Blamed(rig.Paused(r.TakeNew("a"), time.Hour, 10*time.Minute))
 		r.MustSettle(rig.One, long)
 		lane := r.State().Lanes["a"]
@@ -329,7 +329,7 @@ var pauseCases = []rig.Case{
 		r.MustSettle(rig.One, short)
 		require.Equal(r, r.Later(30*time.Second).UnixMilli(), r.State().Lanes["b"].Until)
 	}},
-	{Name: "a failure opens the breaker also while a pause lasts", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+	{Name: "a failure opens the breaker also during a pause", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
 		r.PublishMany("a", 2)
 		c := r.Claim(rig.One, 2)
 		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, time.Minute))
@@ -338,7 +338,7 @@ var pauseCases = []rig.Case{
 		require.Equal(r, 1, lane.Opened)
 		require.Equal(r, r.Later(time.Minute).UnixMilli(), lane.Until)
 	}},
-	{Name: "a resume ends a pause, and tells of no breaker", Run: func(r *rig.Rig) {
+	{Name: "a resume ends a pause and reports no breaker", Run: func(r *rig.Rig) {
 		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, time.Minute))
 		r.Publish("a", "m1")
 		hints := r.Resume("a")
@@ -350,13 +350,13 @@ var pauseCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, 1500*time.Microsecond))
 		require.Equal(r, rig.Start.Add(2*time.Millisecond).UnixMilli(), r.State().Lanes["a"].Until)
 	}},
-	{Name: "a pause beside a death counts too", Run: func(r *rig.Rig) {
+	{Name: "a pause in a settle with a death counts too", Run: func(r *rig.Rig) {
 		s := rig.Death(r.TakeNew("a"), dispatcher.ReasonExhausted)
 		s.Pause = time.Minute
 		r.MustSettle(rig.One, s)
 		require.Equal(r, rig.Start.Add(time.Minute).UnixMilli(), r.State().Lanes["a"].Until)
 	}},
-	{Name: "of a pause and a rate the later end counts", Run: func(r *rig.Rig) {
+	{Name: "the later end of a pause and a rate counts", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Minute))
 		r.PublishMany("a", 3)
 		c := r.Claim(rig.One, 1)

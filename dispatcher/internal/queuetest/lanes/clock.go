@@ -11,10 +11,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// ClockCases are about a clock that was ahead. A node took over whose clock is
-// right, or somebody set the clock.
+// ClockCases are about a store whose clock was ahead and is right now. Another node
+// took over, or an operator set the clock.
 var ClockCases = []rig.Case{
-	{Name: "a rate's time that another clock told counts as now", Run: func(r *rig.Rig) {
+	{Name: "a rate's time counts as now if it was set by another clock", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(50*time.Millisecond))
 		ahead(r, time.Hour, func() { spendRate(r, "a") })
 		require.Zero(r, r.LaneState("a").Token)
@@ -24,13 +24,13 @@ var ClockCases = []rig.Case{
 		r.MustClaimNothing(rig.Two)
 		require.Equal(r, r.Now.Add(50*time.Millisecond).UnixMicro(), r.State().Lanes["a"].Tat, "from now on")
 	}},
-	{Name: "any call that changes a lane corrects a time of another clock", Run: func(r *rig.Rig) {
+	{Name: "any call that changes a lane corrects a time that another clock set", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(50*time.Millisecond))
 		ahead(r, time.Hour, func() { spendRate(r, "a") })
 		r.Publish("a", "m9")
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 	}},
-	{Name: "a rate's time that an attempt can have told is waited for", Run: func(r *rig.Rig) {
+	{Name: "a lane waits for a rate's time if an attempt can have set it", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Hour))
 		spendRate(r, "a")
 		until := r.Now.Add(time.Hour)
@@ -50,17 +50,17 @@ var ClockCases = []rig.Case{
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "a pause of more than a day was told by another clock", Run: func(r *rig.Rig) {
+	{Name: "a pause of more than a day was set by another clock", Run: func(r *rig.Rig) {
 		ahead(r, 48*time.Hour, func() { pauseLane(r, "a", time.Hour) })
 		require.LessOrEqual(r, r.LaneState("a").Until, r.Now)
 		mustSeeNothing(r)
 		trimHint(r)
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 	}},
-	{Name: "a pause of a day is waited for", Run: func(r *rig.Rig) {
+	{Name: "a lane waits for a pause of a day", Run: func(r *rig.Rig) {
 		pauseLane(r, "a", 24*time.Hour)
 		until := r.Now.Add(24 * time.Hour)
-		r.Pass(-50 * time.Second) // as far as the clock of a node that takes over may be behind
+		r.Pass(-50 * time.Second) // the most that the clock of the next node may be behind
 		r.Trim(rig.KeepAll)
 		r.Publish("a", "m9")
 		require.Equal(r, until, r.LaneState("a").Until)
@@ -69,7 +69,7 @@ var ClockCases = []rig.Case{
 		r.Move()
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 	}},
-	{Name: "a breaker that another clock opened lets a probe go", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+	{Name: "a breaker that another clock opened lets a probe through", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m0", "m1", "m2")
 		ahead(r, 48*time.Hour, func() {
 			for _, c := range r.Claim(rig.One, 1) {
@@ -82,7 +82,7 @@ var ClockCases = []rig.Case{
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "a ready list whose end another clock had set is ended", Run: func(r *rig.Rig) {
+	{Name: "a ready list ends even if another clock set its time", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
 		ahead(r, time.Hour, func() { r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled)) })
@@ -90,7 +90,7 @@ var ClockCases = []rig.Case{
 		r.Move()
 		r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusDead)
 	}},
-	{Name: "many lanes are corrected, some in each call", Run: func(r *rig.Rig) {
+	{Name: "each call corrects some of many lanes", Run: func(r *rig.Rig) {
 		const many = 200
 		ahead(r, 48*time.Hour, func() {
 			for i := range many {
@@ -115,7 +115,7 @@ var ClockCases = []rig.Case{
 	}},
 }
 
-// ahead calls do while the clock is d ahead.
+// ahead runs do while the clock is d ahead.
 func ahead(r *rig.Rig, d time.Duration, do func()) {
 	r.Helper()
 	r.Pass(d)
@@ -131,7 +131,8 @@ func spendRate(r *rig.Rig, lane dispatcher.Lane) {
 	r.MustSettle(rig.One, rig.Success(r.MustClaim(rig.One, rig.Named(lane, "m0"))[0]))
 }
 
-// pauseLane has a lane's receiver ask for a pause while other messages wait.
+// pauseLane settles an attempt whose receiver asks for a pause. Other messages of
+// the lane wait.
 func pauseLane(r *rig.Rig, lane dispatcher.Lane, d time.Duration, ids ...string) {
 	r.Helper()
 	if len(ids) == 0 {
@@ -141,19 +142,19 @@ func pauseLane(r *rig.Rig, lane dispatcher.Lane, d time.Duration, ids ...string)
 	r.MustSettle(rig.One, rig.Paused(r.MustClaim(rig.One, rig.Named(lane, ids[0]))[0], 30*24*time.Hour, d))
 }
 
-// mustSeeNothing calls move, as for a delivery that is due. It fails the case
-// if the hint tells of a lane then.
+// mustSeeNothing calls Move as a mover does when a delivery is due. It fails the case
+// if the hint that Move returns reports a lane.
 func mustSeeNothing(r *rig.Rig) {
 	r.Helper()
 	require.Negative(r, r.Move().Weight)
 }
 
-// trimHint trims once. The hint must tell that something is due now.
+// trimHint trims once. The hint that Trim returns must report work that is due now.
 func trimHint(r *rig.Rig) {
 	r.Helper()
 	got, err := r.Queue.Trim(r.Ctx, rig.One, r.All(), rig.KeepAll, false)
 	require.NoError(r, err)
-	require.Len(r, got.Hints, 1, "who trims is told, since it does not hear its own hint")
+	require.Len(r, got.Hints, 1, "a trim returns its hint, because the caller does not receive its own hints")
 	h := got.Hints[0]
 	require.True(r, h.Weight >= 0 || !h.Due.IsZero() && !h.Due.After(r.Now), "%+v", h)
 	r.MustBeCurrent(got.Hints)

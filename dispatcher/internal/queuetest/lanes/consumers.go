@@ -11,14 +11,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// toQueue has an entry go to a queue.
+// toQueue sends an entry to a queue.
 func toQueue(name string) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.URL, m.Queue = "", name }
 }
 
-// ConsumerCases are about what is told of deliveries that wait to be taken.
+// ConsumerCases are about the reports on deliveries that wait for a consumer.
 var ConsumerCases = []rig.Case{
-	{Name: "what may be taken waits for a consumer", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
+	{Name: "a delivery that may be taken waits for a consumer", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
 		waits := func(id dispatcher.DeliveryID, word string) {
 			r.Helper()
 			require.Equal(r, word, r.Look(id).WaitingFor)
@@ -41,18 +41,18 @@ var ConsumerCases = []rig.Case{
 		r.LimitAs("q_a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		waits(two, "paused")
 	}},
-	{Name: "deliveries that wait to be taken are held, and not late", Setup: stored.Setup{LaneMaxInFlight: 2}, Run: func(r *rig.Rig) {
+	{Name: "deliveries that wait for a consumer are held back, and not late", Setup: stored.Setup{LaneMaxInFlight: 2}, Run: func(r *rig.Rig) {
 		r.PublishMany("q_a", 3)
 		r.Limit(rig.EpOne, rig.Pulled)
 		r.Publish(rig.EpOne, "e1")
 		r.Publish("a", "m1")
 		r.Pass(time.Minute)
 		mustHold(r, dispatcher.WhyConsumer, 4)
-		require.Equal(r, rig.Start, r.Stats().OldestDue, "of the lane whose URL is called")
+		require.Equal(r, rig.Start, r.Stats().OldestDue, "the delivery to a URL is the only one that counts")
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		require.Zero(r, r.Stats().OldestDue)
 		require.Len(r, r.Take(rig.One, 64, "q_a").Claimed, 2)
-		mustHold(r, dispatcher.WhyConsumer, 2) // also what waits for those to be settled
+		mustHold(r, dispatcher.WhyConsumer, 2) // this includes deliveries that wait until the taken ones are settled
 		require.Zero(r, r.Stats().OldestDue)
 		r.LimitAs("q_a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 2, Pull: true, Held: dispatcher.HeldPaused}, false)
@@ -64,9 +64,9 @@ var ConsumerCases = []rig.Case{
 			require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("more", rig.To("q_a")))[0].Result)
 		})
 		require.Len(r, r.Take(rig.One, 1, "q_a").Claimed, 1)
-		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("more", rig.To("q_a")))[0].Result, "what is taken does not wait")
+		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("more", rig.To("q_a")))[0].Result, "a taken delivery does not wait")
 	}},
-	{Name: "a lane tells the queue that it is for, also where its name is long", Run: func(r *rig.Rig) {
+	{Name: "a lane returns the name of its queue, also a long one", Run: func(r *rig.Rig) {
 		for _, name := range []string{"orders", "fourteen_chars", "order.cancellations-of_today", strings.Repeat("q", 64)} {
 			lane := dispatcher.QueueLane(name)
 			r.Schedule(r.Entry(r.NewID(), rig.To(lane), toQueue(name)))
@@ -76,7 +76,7 @@ var ConsumerCases = []rig.Case{
 			require.Empty(r, got.Tenant)
 		}
 	}},
-	{Name: "a queue may be held before its first message", Run: func(r *rig.Rig) {
+	{Name: "a queue may be paused before its first message", Run: func(r *rig.Rig) {
 		for _, name := range []string{"orders", "order.cancellations"} {
 			lane := dispatcher.QueueLane(name)
 			r.LimitAs(lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)

@@ -15,7 +15,7 @@ import (
 // CopyCases are about copies of limits. A copy may be old, or its endpoint may
 // not exist.
 var CopyCases = []rig.Case{
-	{Name: "held lanes are told with their versions, why, since when and by whom", Run: func(r *rig.Rig) {
+	{Name: "a query of the paused lanes returns their versions, reasons, times and operators", Run: func(r *rig.Rig) {
 		require.Empty(r, heldLanes(r, 0))
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused))
 		r.Limit(rig.EpTwo)
@@ -29,7 +29,7 @@ var CopyCases = []rig.Case{
 		r.Pass(time.Minute)
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused), rig.Most(7))
 		want[1].Version = 2
-		require.Equal(r, want, heldLanes(r, 0), "it is held since then still")
+		require.Equal(r, want, heldLanes(r, 0), "the lane is paused from the same time")
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
 		want[1].Version, want[1].Held, want[1].Since = 3, dispatcher.HeldDisabled, rig.Start.Add(time.Minute)
 		require.Equal(r, want, heldLanes(r, 0))
@@ -37,13 +37,13 @@ var CopyCases = []rig.Case{
 		r.Resume("a")
 		require.Empty(r, heldLanes(r, 0))
 	}},
-	{Name: "an older copy changes nothing about that", Run: func(r *rig.Rig) {
+	{Name: "an older copy of the limits changes nothing", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused))
 		r.Limit(rig.EpOne)
 		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 1, Held: dispatcher.HeldPaused}, false)
 		require.Empty(r, heldLanes(r, 0))
 	}},
-	{Name: "each partition tells its own, in pages", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "each partition returns its own lanes, in pages", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		var want, got []dispatcher.Lane
 		for _, lane := range rig.ManyLanes(700) {
 			r.Limit(lane, rig.Held(dispatcher.HeldPaused))
@@ -59,13 +59,13 @@ var CopyCases = []rig.Case{
 		slices.Sort(got)
 		require.Equal(r, want, got)
 	}},
-	{Name: "a lane that is trimmed is held no more", Run: func(r *rig.Rig) {
+	{Name: "a trimmed lane is not paused any more", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDeleted))
 		r.Pass(2 * time.Hour)
 		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
 		require.Empty(r, heldLanes(r, 0))
 	}},
-	{Name: "a trim tells which endpoints' lanes it looked at", Run: func(r *rig.Rig) {
+	{Name: "a trim returns the endpoints whose lanes it checked", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Limit(rig.EpTwo)
 		r.Limit(rig.EpTwo, rig.Most(7))
@@ -77,7 +77,7 @@ var CopyCases = []rig.Case{
 		require.Equal(r, []dispatcher.LaneVersion{{Lane: rig.EpOne, Version: 1}, {Lane: rig.EpTwo, Version: 2}}, looked)
 		require.Empty(r, r.Trim(rig.KeepAll).Looked, "an hour later again")
 	}},
-	{Name: "a copy without an endpoint is forgotten with its lane", Run: func(r *rig.Rig) {
+	{Name: "a trim removes a copy without an endpoint together with its lane", Run: func(r *rig.Rig) {
 		for _, changes := range [][]rig.LimitsChange{{}, {rig.Held(dispatcher.HeldPaused)}} {
 			r.Limit(rig.EpOne, changes...)
 			require.True(r, forgetLane(r, rig.EpOne, r.Versions[rig.EpOne], 0))
@@ -86,9 +86,9 @@ var CopyCases = []rig.Case{
 			require.False(r, r.LaneState(rig.EpOne).Known)
 		}
 	}},
-	{Name: "a paused lane without its endpoint is missing, and is paused no more", Run: func(r *rig.Rig) {
+	{Name: "a paused lane without its endpoint is missing, and not paused any more", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused))
-		r.MustChangeNothing(func() { require.False(r, forgetLane(r, rig.EpOne, 1, time.Hour), "it may be being created") })
+		r.MustChangeNothing(func() { require.False(r, forgetLane(r, rig.EpOne, 1, time.Hour), "a create may be running") })
 		r.Publish(rig.EpOne, "m1", "m2")
 		r.MustChangeNothing(func() { require.False(r, forgetLane(r, rig.EpOne, 2, 0)) })
 		require.False(r, forgetLane(r, rig.EpOne, 1, time.Hour), "two wait")
@@ -102,7 +102,7 @@ var CopyCases = []rig.Case{
 		r.Limit(rig.EpOne)
 		require.Len(r, r.ClaimAll(rig.One), 2, "it came back")
 	}},
-	{Name: "a copy that is young, of another version, or in use is kept", Run: func(r *rig.Rig) {
+	{Name: "a trim keeps a copy that is young, of another version, or in use", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Pass(time.Minute)
 		r.MustChangeNothing(func() {
@@ -115,15 +115,15 @@ var CopyCases = []rig.Case{
 		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))
 		r.MustChangeNothing(func() { require.False(r, forgetLane(r, rig.EpOne, 1, 0)) })
 		r.Settle(rig.One, rig.Success(c[0]))
-		require.False(r, forgetLane(r, rig.EpOne, 1, time.Minute), "its state is new")
+		require.False(r, forgetLane(r, rig.EpOne, 1, time.Minute), "the state is new")
 		r.Pass(time.Minute)
-		require.False(r, forgetLane(r, rig.EpOne, 1, time.Minute), "a delivery of it is kept")
+		require.False(r, forgetLane(r, rig.EpOne, 1, time.Minute), "a delivery is kept")
 		r.Trim(rig.KeepNothing)
 		require.True(r, forgetLane(r, rig.EpOne, 1, time.Minute))
 	}},
 }
 
-// heldLanes reads all held lanes of a partition, by their names.
+// heldLanes returns all paused, disabled and deleted lanes of a partition by name.
 func heldLanes(r *rig.Rig, partition int) (all []dispatcher.HeldLane) {
 	r.Helper()
 	for cursor := ""; ; {

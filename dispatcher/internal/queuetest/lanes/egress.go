@@ -26,7 +26,7 @@ func endWaits(r *rig.Rig, lanes ...dispatcher.Lane) {
 
 // EgressCases are about lanes that wait for the instances' own network.
 var EgressCases = []rig.Case{
-	{Name: "a lane waits for our own network without a rung, and says so", Run: func(r *rig.Rig) {
+	{Name: "a lane that waits for our own network reports it and uses up no retry", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		window := r.LaneState("a").Window
 		r.Publish("a", "m1", "m2")
@@ -51,7 +51,7 @@ var EgressCases = []rig.Case{
 		r.Deliver(rig.Named("a", "m1"))
 		require.Equal(r, window+1, r.LaneState("a").Window)
 	}},
-	{Name: "such a lane has one attempt at a time, and tells every instance since when it waits", Run: func(r *rig.Rig) {
+	{Name: "a lane that waits for our network has one attempt at a time and reports its wait to each instance", Run: func(r *rig.Rig) {
 		began := r.Now
 		r.Publish("a", "m1", "m2", "m3")
 		r.MustSettle(rig.One, cutOff(mustClaimIn(r, "a", "m1"), time.Second))
@@ -96,7 +96,7 @@ var EgressCases = []rig.Case{
 		require.NoError(r, err)
 		r.Deliver(rig.Named("d", "d1"))
 	}},
-	{Name: "a hand-back for another reason keeps the wait for our own network", Run: func(r *rig.Rig) {
+	{Name: "a delivery that is handed back for another reason keeps the wait for our own network", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		got := r.Claim(rig.One, 2)
 		r.MustSettle(rig.One, cutOff(got[0], time.Second))
@@ -105,7 +105,7 @@ var EgressCases = []rig.Case{
 		r.Move()
 		require.NotZero(r, r.Claim(rig.One, 2)[0].Egress)
 	}},
-	{Name: "after too long the failure counts, and the lane waits on for our own network", Setup: stored.Setup{Breaker: 2, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
+	{Name: "the failure counts after too long a wait, and the lane continues to wait for our own network", Setup: stored.Setup{Breaker: 2, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
 		began := r.Now
 		r.Publish("a", "m1", "m2")
 		r.MustSettle(rig.One, cutOff(mustClaimIn(r, "a", "m1"), 15*time.Second))
@@ -123,10 +123,10 @@ var EgressCases = []rig.Case{
 		r.MustSettle(rig.One, s)
 		r.Resume("a") // closes its breaker
 		got := r.ScheduleFor(rig.Two, 10, 10, r.Entry("m3", rig.To("a")))
-		require.Empty(r, rig.Leased(got[0]), "only a claim tells of the wait")
+		require.Empty(r, rig.Leased(got[0]), "only a claim reports the wait")
 		require.NotZero(r, mustClaimIn(r, "a", "m3").Egress)
 	}},
-	{Name: "what ends the waits for our own network ends no other", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
+	{Name: "the end of the waits for our own network ends no other wait", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
 		for _, lane := range []dispatcher.Lane{"a", "b", "c", "d"} {
 			r.Publish(lane, string(lane)+"1", string(lane)+"2")
 		}

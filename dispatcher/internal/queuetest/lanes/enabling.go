@@ -12,7 +12,7 @@ import (
 
 // enablingCases are about lanes that are enabled again.
 var enablingCases = []rig.Case{
-	{Name: "an enabled lane goes on with the deliveries that have not ended yet", Run: func(r *rig.Rig) {
+	{Name: "an enabled lane continues with the deliveries that have not ended yet", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
 		r.Schedule(r.Entry("m2", rig.To(rig.EpOne), rig.Delay(time.Second)))
@@ -23,7 +23,7 @@ var enablingCases = []rig.Case{
 		r.Move()
 		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m2"))
 	}},
-	{Name: "what died of a disabled lane is retried once it is enabled", Run: func(r *rig.Rig) {
+	{Name: "a delivery that died in a disabled lane can be retried when the lane is enabled", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
 		r.Schedule(r.Entry("m1", rig.To(rig.EpOne)))
 		r.Limit(rig.EpOne)
@@ -34,12 +34,12 @@ var enablingCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(c))
 		require.Empty(r, r.Stats().Dead)
 	}},
-	{Name: "a lane that is disabled while it is parked is ended at once", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+	{Name: "a parked lane ends at once if it is disabled", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.MustSettle(rig.One, rig.Blamed(rig.Failure(r.TakeNew(rig.EpOne), time.Hour)))
 		r.Publish(rig.EpOne, "m1")
 		_, hints := r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Held(dispatcher.HeldDisabled)), false)
-		require.False(r, hints[0].Due.After(r.Now), "there is something to do now")
+		require.False(r, hints[0].Due.After(r.Now), "work is due now")
 		r.Move()
 		r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusDead)
 	}},

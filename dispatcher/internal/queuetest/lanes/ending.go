@@ -18,7 +18,7 @@ type ending struct {
 	place  stored.Place
 	status dispatcher.Status
 	reason dispatcher.DeadReason
-	err    error  // the error of a retry
+	err    error  // the error that a retry returns
 	told   string // the verdict in the stream
 }
 
@@ -36,23 +36,23 @@ var EndingCases = func() []rig.Case {
 			name string
 			run  func(r *rig.Rig, e ending)
 		}{
-			{"what comes ends at once", endsWhatComes},
-			{"what is due ends when its time comes", endsWhatIsDue},
-			{"what waits for its rung keeps its history", endsRungs},
-			{"the ready list is ended by whoever moves", endsReady},
+			{"a new delivery ends at once", endsWhatComes},
+			{"a scheduled delivery ends when it is due", endsWhatIsDue},
+			{"a delivery that waits for a retry keeps its history", endsRungs},
+			{"any mover ends the ready list", endsReady},
 			{"a long ready list is ended in batches", endsLongLists},
-			{"what is in flight ends with its attempt", endsFlights},
-			{"what a dead instance held ends", endsTakeovers},
+			{"a delivery in flight ends with its attempt", endsFlights},
+			{"the leased deliveries of a dead instance end", endsTakeovers},
 			{"marks are carried out first", endsMarked},
-			{"what was lost is dropped", dropsLost},
+			{"a lost delivery is dropped", dropsLost},
 			{"nothing is retried, and nothing changes", refusesRetries},
-			{"what waits can be cancelled", cancelsInEndingLane},
-			{"a set ends to its last", endsSets},
-			{"a set longer than one script ends is ended by the mover", endsLongSets},
-			{"those behind one in flight end after it", endsBehindFlights},
-			{"a sweep ends what waits for a time", sweeps},
+			{"a waiting delivery can be cancelled", cancelsInEndingLane},
+			{"all deliveries of a set end", endsSets},
+			{"the mover ends a set that is too long for one script", endsLongSets},
+			{"deliveries behind one in flight end after it", endsBehindFlights},
+			{"a sweep ends the deliveries that wait for a time", sweeps},
 			{"a sweep goes through long lists and leaves other lanes alone", sweepsPages},
-			{"it weighs nothing and is no work to claim", weighsNothing},
+			{"the lane has no weight and no work to claim", weighsNothing},
 			{"an ordered lane ends whole", endsOrderedLane},
 		} {
 			cases = append(cases, rig.Case{
@@ -70,7 +70,7 @@ func end(r *rig.Rig, e ending) dispatcher.LaneCount {
 }
 
 // mustEnd fails the case unless these deliveries have ended as the lane did,
-// after so many attempts.
+// after this number of attempts.
 func mustEnd(r *rig.Rig, e ending, attempts int, messages ...string) {
 	r.Helper()
 	r.MustLie(e.place, rig.EpOne, messages...)
@@ -137,9 +137,9 @@ func endsReady(r *rig.Rig, e ending) {
 	before, hints, err := r.Queue.Limit(r.Ctx, rig.One, rig.EpOne, r.NewLimits(rig.EpOne, rig.Held(e.held)), false)
 	require.NoError(r, err)
 	require.Equal(r, dispatcher.LaneCount{Waiting: 2}, before)
-	require.False(r, hints[0].Due.IsZero() || hints[0].Due.After(r.Now), "there is something to move now")
+	require.False(r, hints[0].Due.IsZero() || hints[0].Due.After(r.Now), "a move is due now")
 	require.Equal(r, -1, hints[0].Weight)
-	require.False(r, w.Next().Due.After(r.Now), "so that the next move ends the rest, also after a crash")
+	require.False(r, w.Next().Due.After(r.Now), "the next move ends the rest, also after a crash")
 	r.MustClaimNothing(rig.One)
 	_, got, err := r.Queue.Move(r.Ctx, rig.Two, r.All())
 	require.NoError(r, err)
@@ -230,7 +230,7 @@ func endsMarked(r *rig.Rig, e ending) {
 
 func dropsLost(r *rig.Rig, e ending) {
 	r.Limit(rig.EpOne)
-	r.Settle(rig.One, rig.Success(r.TakeOver(rig.EpOne, "m2"))) // late: a mark
+	r.Settle(rig.One, rig.Success(r.TakeOver(rig.EpOne, "m2"))) // it is late, so the store only marks the delivery
 	r.Publish(rig.EpOne, "m1")
 	r.PublishKeyed(rig.EpOne, "k", "m3", "m4", "m5")
 	end(r, e)
@@ -311,7 +311,7 @@ func endsLongSets(r *rig.Rig, e ending) {
 	r.Schedule(batch...)
 	end(r, e)
 	for calls := 1; !r.Move().Due.IsZero(); calls++ {
-		require.Less(r, calls, n, "it goes on ending")
+		require.Less(r, calls, n, "more deliveries end")
 		r.MustBeSound()
 		r.Pass(time.Millisecond)
 	}

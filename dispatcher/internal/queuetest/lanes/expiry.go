@@ -14,15 +14,15 @@ import (
 // expiryQueue is the lane of a queue.
 const expiryQueue = dispatcher.Lane("q_a")
 
-// inMinute has a message expire in a minute.
+// inMinute returns an option that lets a message expire in a minute.
 func inMinute(r *rig.Rig) func(*dispatcher.Message) { return rig.Expires(r.Later(time.Minute)) }
 
-// mustExpire lets a delivery expire. It fails the case unless the next move is told to come
-// then, and ends it.
+// mustExpire lets deliveries expire together. It fails the case unless the hint reports a
+// move at that time, and unless that move ends them.
 func mustExpire(r *rig.Rig, ids ...dispatcher.DeliveryID) {
 	r.Helper()
 	at := time.UnixMilli(r.State().Expiring[ids[0]]).UTC()
-	require.Equal(r, at, r.Hints[0].Due, "movers come then")
+	require.Equal(r, at, r.Hints[0].Due, "the hint reports the expiry")
 	r.SetNow(at.Add(-time.Microsecond))
 	r.Move()
 	for _, id := range ids {
@@ -40,7 +40,7 @@ func mustExpire(r *rig.Rig, ids ...dispatcher.DeliveryID) {
 	require.Len(r, r.Died, len(ids))
 }
 
-// overdue reports whether something that is to be looked at by now was not.
+// overdue reports whether the store has missed the check of an expiring delivery.
 func overdue(r *rig.Rig) bool {
 	for _, at := range r.State().Expiring {
 		if at <= r.Now.UnixMilli() {
@@ -52,7 +52,7 @@ func overdue(r *rig.Rig) bool {
 
 // ExpiryCases are about deliveries that end when their message expires, wherever they wait.
 var ExpiryCases = []rig.Case{
-	{Name: "one that is ready in a paused lane dies when it expires", Run: func(r *rig.Rig) {
+	{Name: "a ready delivery in a paused lane dies when it expires", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		r.Publish("a", "m0")
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
@@ -61,7 +61,7 @@ var ExpiryCases = []rig.Case{
 		require.Equal(r, rig.IDs("a", "m0", "m2"), r.State().Ready["a"])
 		require.Zero(r, r.Hints[0].Due, "nothing else expires")
 	}},
-	{Name: "one that waits in a lane at its limit dies when it expires", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits in a lane at its limit dies when it expires", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Most(1))
 		r.Publish(rig.EpOne, "m1")
 		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))
@@ -69,34 +69,34 @@ var ExpiryCases = []rig.Case{
 		mustExpire(r, rig.Named(rig.EpOne, "m2"))
 		r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusInFlight)
 	}},
-	{Name: "a queue's dies when it expires, though nobody takes", Run: func(r *rig.Rig) {
+	{Name: "a queue's delivery dies when it expires, even if no consumer polls", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To(expiryQueue), inMinute(r)))
 		mustExpire(r, rig.Named(expiryQueue, "m1"))
 		require.Empty(r, r.Take(rig.One, 8, expiryQueue).Claimed)
 	}},
-	{Name: "one that is due later dies when it expires", Run: func(r *rig.Rig) {
+	{Name: "a scheduled delivery dies when it expires before it is due", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour), inMinute(r)), r.Entry("m2", rig.To("a"), rig.Delay(time.Hour)))
 		mustExpire(r, rig.Named("a", "m1"))
 		require.Equal(r, rig.Start.Add(time.Hour), r.Hints[0].Due)
 	}},
-	{Name: "one that is due when it expires is not attempted", Run: func(r *rig.Rig) {
+	{Name: "a delivery that is due when it expires is not attempted", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute), inMinute(r)))
 		mustExpire(r, rig.Named("a", "m1"))
 	}},
-	{Name: "one that waits for its next attempt dies when it expires", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits for a retry dies when it expires", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
-		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Hour)) // the settler looked at another clock
+		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Hour)) // the worker that settles read another clock
 		mustExpire(r, rig.Named("a", "m1"))
 		require.Equal(r, 1, r.Look(rig.Named("a", "m1")).Attempts)
 	}},
-	{Name: "the first of a key that expires lets the next one go", Run: func(r *rig.Rig) {
+	{Name: "the next delivery of a key can go when the first one expires", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), inMinute(r)))
 		r.PublishKeyed("a", "k", "m2")
 		mustExpire(r, rig.Named("a", "m1"))
 		r.MustLie(stored.PlaceReady, "a", "m2")
 	}},
-	{Name: "one behind others of its key dies when it expires", Run: func(r *rig.Rig) {
+	{Name: "a delivery behind others of its key dies when it expires", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1")
 		r.Schedule(r.Entry("m2", rig.To("a"), rig.Keyed("k"), inMinute(r)))
 		r.PublishKeyed("a", "k", "m3")
@@ -105,14 +105,14 @@ var ExpiryCases = []rig.Case{
 		r.Deliver(rig.Named("a", "m1"))
 		r.Deliver(rig.Named("a", "m3"))
 	}},
-	{Name: "all of an ordered lane die when they expire", Run: func(r *rig.Rig) {
+	{Name: "all deliveries of an ordered lane die when they expire", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Ordered, rig.Held(dispatcher.HeldPaused))
 		for _, id := range []string{"m1", "m2", "m3"} {
 			r.Schedule(r.Entry(id, rig.To(rig.EpOne), inMinute(r)))
 		}
 		mustExpire(r, rig.IDs(rig.EpOne, "m1", "m2", "m3")...)
 	}},
-	{Name: "after the last one that expires was delivered, a trim takes its time away", Run: func(r *rig.Rig) {
+	{Name: "a trim removes the time after the last expiring delivery was delivered", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
 		r.Deliver(rig.Named("a", "m1"))
 		require.NotZero(r, r.State().Expiry)
@@ -120,7 +120,7 @@ var ExpiryCases = []rig.Case{
 		r.Trim(rig.KeepNothing)
 		require.Zero(r, r.State().Expiry)
 	}},
-	{Name: "what is in flight when it expires ends by its attempt", Run: func(r *rig.Rig) {
+	{Name: "a delivery that expires in flight ends with its attempt", Run: func(r *rig.Rig) {
 		for _, id := range []string{"done", "back"} {
 			r.Schedule(r.Entry(id, rig.To("a"), inMinute(r)))
 		}
@@ -133,10 +133,10 @@ var ExpiryCases = []rig.Case{
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		r.MustSettle(rig.One, rig.HandBack(claimed[1]))
 		r.MustStand(rig.Named("a", "back"), dispatcher.StatusReady)
-		mustExpire(r, rig.Named("a", "back")) // it is looked at again
+		mustExpire(r, rig.Named("a", "back")) // the store checks it again
 		require.LessOrEqual(r, r.Now.Sub(rig.Start), time.Minute+3*time.Second)
 	}},
-	{Name: "what is taken when it expires ends by its attempt", Run: func(r *rig.Rig) {
+	{Name: "a delivery that expires after it was taken ends with its attempt", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To(expiryQueue), inMinute(r)))
 		r.MustTakeFor(time.Hour, rig.Named(expiryQueue, "m1"))
 		r.Pass(time.Minute)
@@ -144,7 +144,7 @@ var ExpiryCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(r.MustAdopt(rig.One, rig.Named(expiryQueue, "m1"))))
 		r.MustStand(rig.Named(expiryQueue, "m1"), dispatcher.StatusDelivered)
 	}},
-	{Name: "one that is taken when it expires hinders none that waits behind it", Run: func(r *rig.Rig) {
+	{Name: "a taken delivery that expires does not block the deliveries behind it", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To(expiryQueue), inMinute(r)), r.Entry("m2", rig.To(expiryQueue), inMinute(r)))
 		r.Publish(expiryQueue, "m3")
 		r.MustTakeFor(time.Hour, rig.Named(expiryQueue, "m1"))
@@ -152,7 +152,7 @@ var ExpiryCases = []rig.Case{
 		r.MustStand(rig.Named(expiryQueue, "m1"), dispatcher.StatusInFlight)
 		r.MustLie(stored.PlaceReady, expiryQueue, "m3")
 	}},
-	{Name: "what was cancelled before it expires stays cancelled", Run: func(r *rig.Rig) {
+	{Name: "a delivery that was cancelled before it expires stays cancelled", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
 		r.Cancel(rig.Named("a", "m1"))
@@ -162,7 +162,7 @@ var ExpiryCases = []rig.Case{
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusCancelled)
 		require.Empty(r, r.Died)
 	}},
-	{Name: "what succeeded late, and waits again when it expires, is delivered", Run: func(r *rig.Rig) {
+	{Name: "a late success makes a delivery delivered even if it waits for a retry and expires", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
@@ -174,7 +174,7 @@ var ExpiryCases = []rig.Case{
 		r.MustLie(stored.PlaceDone, "a", "m1")
 		require.Empty(r, r.Died)
 	}},
-	{Name: "a dead one that is sent again dies when it expires", Run: func(r *rig.Rig) {
+	{Name: "a dead delivery that is retried dies when it expires", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
 		r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonExhausted))
 		require.Empty(r, r.State().Expiring)
@@ -182,7 +182,7 @@ var ExpiryCases = []rig.Case{
 		r.Retry(rig.Named("a", "m1"))
 		mustExpire(r, rig.Named("a", "m1"))
 	}},
-	{Name: "one that waits in a disabled lane ends as disabled", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits in a disabled lane ends as disabled", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Schedule(r.Entry("m1", rig.To(rig.EpOne), rig.Delay(time.Hour), inMinute(r)))
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
@@ -190,7 +190,7 @@ var ExpiryCases = []rig.Case{
 		r.Move()
 		require.Equal(r, dispatcher.ReasonDisabled, r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusDead).Reason)
 	}},
-	{Name: "each lane of a fan-out dies when the message expires", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "each delivery of a fan-out dies when the message expires", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		lanes := rig.To("a", "b", "c", "d")
 		for _, lane := range lanes {
 			r.LimitAs(lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
@@ -202,7 +202,7 @@ var ExpiryCases = []rig.Case{
 			require.Equal(r, dispatcher.ReasonExpired, r.MustStand(rig.Named(lane, "m1"), dispatcher.StatusDead).Reason)
 		}
 	}},
-	{Name: "one in the middle of a long list dies when it expires", Run: func(r *rig.Rig) {
+	{Name: "a delivery in the middle of a long list dies when it expires", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		for i := 0; i < 6000; i += 500 {
 			batch := make([]dispatcher.Entry, 500)
@@ -218,7 +218,7 @@ var ExpiryCases = []rig.Case{
 		mustExpire(r, rig.IDs("a", "e3500", "e2000")...)
 		require.Len(r, r.State().Ready["a"], 5998)
 	}},
-	{Name: "those deep in a long list that expire end too", Run: func(r *rig.Rig) {
+	{Name: "deliveries deep in a long list die too when they expire", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		const many, every = 4000, 10
 		for i := 0; i < many; i += 1000 {
@@ -240,7 +240,7 @@ var ExpiryCases = []rig.Case{
 			if wait := next.Sub(r.Now); wait > 0 && wait < time.Second && overdue(r) {
 				pauses++
 				r.Schedule(r.Entry(fmt.Sprintf("later%d", round), rig.To("b"), rig.Delay(time.Hour), inMinute(r)))
-				require.Equal(r, next, r.Hints[0].Due, "movers come no sooner")
+				require.Equal(r, next, r.Hints[0].Due, "the hint reports no earlier time")
 				r.Cancel(rig.Named("b", fmt.Sprintf("later%d", round)))
 			}
 			r.Pass(next.Sub(r.Now) + time.Duration(round*round%997)*211*time.Microsecond)
@@ -250,7 +250,7 @@ var ExpiryCases = []rig.Case{
 		require.Empty(r, r.State().Expiring)
 		require.LessOrEqual(r, r.Now.Sub(rig.Start), 5*time.Minute)
 	}},
-	{Name: "many expire some at a time, and movers come until all have", Run: func(r *rig.Rig) {
+	{Name: "each call ends some of many expired deliveries, and the hints report the rest", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		batch := make([]dispatcher.Entry, 150)
 		for i := range batch {

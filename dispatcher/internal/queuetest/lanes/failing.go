@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// fails settles a new delivery of a lane as one that fails, and is given up after a
-// day. It reports whether that gave its lane up.
+// fails settles a failure of a new delivery of a lane. A lane that has failed for a day
+// is given up. fails reports whether this failure gave the lane up.
 func fails(r *rig.Rig, lane dispatcher.Lane, change ...func(*dispatcher.Settlement)) bool {
 	r.Helper()
 	s := rig.Failure(r.TakeNew(lane), 48*time.Hour)
@@ -25,15 +25,16 @@ func fails(r *rig.Rig, lane dispatcher.Lane, change ...func(*dispatcher.Settleme
 	return !settled[0].GivenUp.IsZero()
 }
 
-// mustFailSince wants a lane to fail since then; zero: it does not.
+// mustFailSince requires that a lane reports this time as its first failure. Zero
+// requires that the lane does not fail.
 func mustFailSince(r *rig.Rig, lane dispatcher.Lane, since time.Time) {
 	r.Helper()
 	require.Equal(r, since, r.LaneState(lane).Failing)
 }
 
-// FailingCases are about lanes whose receiver answers with no success.
+// FailingCases are about lanes whose receiver returns only failures.
 var FailingCases = []rig.Case{
-	{Name: "a lane fails since its first failure, and a success ends that", Run: func(r *rig.Rig) {
+	{Name: "a lane reports the time of its first failure until a success", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		mustFailSince(r, "a", time.Time{})
 		began := r.Now
@@ -45,7 +46,7 @@ var FailingCases = []rig.Case{
 		r.Succeed("a")
 		mustFailSince(r, "a", time.Time{})
 	}},
-	{Name: "what says nothing of a receiver leaves a lane as it is", Setup: stored.Setup{}, Run: func(r *rig.Rig) {
+	{Name: "an outcome that is not the receiver's changes nothing in a lane", Setup: stored.Setup{}, Run: func(r *rig.Rig) {
 		r.MustSettle(rig.One, rig.Failure(r.TakeNew("a"), time.Hour))
 		r.MustSettle(rig.One, rig.Paused(r.TakeNew("a"), time.Hour, 0))
 		r.MustSettle(rig.One, rig.Refusal(r.TakeNew("a")))
@@ -57,7 +58,7 @@ var FailingCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Refusal(r.TakeNew("a")))
 		mustFailSince(r, "a", began)
 	}},
-	{Name: "the first failure so long after it began gives a lane up, time alone does not", Run: func(r *rig.Rig) {
+	{Name: "the first failure after the limit gives a lane up, time alone does not", Run: func(r *rig.Rig) {
 		for range 2 {
 			require.False(r, fails(r, "a"))
 			r.Pass(12 * time.Hour)
@@ -65,15 +66,15 @@ var FailingCases = []rig.Case{
 		require.False(r, fails(r, "a", func(s *dispatcher.Settlement) { s.DisableAfter = 0 }), "never")
 		require.False(r, fails(r, "a", func(s *dispatcher.Settlement) { s.DisableAfter = 25 * time.Hour }))
 		require.True(r, fails(r, "a"))
-		require.True(r, fails(r, "a"), "until somebody acts on it")
+		require.True(r, fails(r, "a"), "until a caller handles it")
 	}},
-	{Name: "so long without an attempt begins anew", Run: func(r *rig.Rig) {
+	{Name: "the limit counts from the start after as long a time without an attempt", Run: func(r *rig.Rig) {
 		fails(r, "a")
 		r.Pass(24 * time.Hour)
 		require.False(r, fails(r, "a"))
 		mustFailSince(r, "a", r.Now)
 	}},
-	{Name: "a resume begins anew, other limits do not", Run: func(r *rig.Rig) {
+	{Name: "a resume restarts the count, other limits do not", Run: func(r *rig.Rig) {
 		began := r.Now
 		r.Limit(rig.EpOne)
 		fails(r, rig.EpOne)
@@ -82,12 +83,12 @@ var FailingCases = []rig.Case{
 		r.Resume(rig.EpOne)
 		mustFailSince(r, rig.EpOne, time.Time{})
 	}},
-	{Name: "a late failure changes nothing of it", Run: func(r *rig.Rig) {
+	{Name: "a late failure changes nothing in a lane", Run: func(r *rig.Rig) {
 		s := rig.Blamed(rig.Failure(r.TakeOver("a", "m"), time.Hour))
 		s.Fails = true
 		r.MustChangeNothing(func() { r.Settle(rig.One, s) })
 	}},
-	{Name: "a failure and a stall of ours keep the times of each other", Run: func(r *rig.Rig) {
+	{Name: "a failure and a stall of ours do not change each other's times", Run: func(r *rig.Rig) {
 		began := r.Now
 		fails(r, "a")
 		back := rig.HandBack(r.TakeNew("a"))
@@ -96,7 +97,7 @@ var FailingCases = []rig.Case{
 		l := r.LaneState("a")
 		require.Equal(r, []any{began, dispatcher.WhySealed, r.Later(10 * time.Second)}, []any{l.Failing, l.Limit, l.Until})
 	}},
-	{Name: "an attempt that says nothing of the receiver is one all the same", Run: func(r *rig.Rig) {
+	{Name: "an attempt counts even if it reports nothing about the receiver", Run: func(r *rig.Rig) {
 		began := r.Now
 		fails(r, "a")
 		r.Pass(20 * time.Hour)
@@ -105,7 +106,7 @@ var FailingCases = []rig.Case{
 		require.True(r, fails(r, "a"))
 		mustFailSince(r, "a", began)
 	}},
-	{Name: "what a breaker or its receiver has a lane wait is no time without an attempt", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Hour}, Run: func(r *rig.Rig) {
+	{Name: "time that a lane waits for a breaker or its receiver is not time without an attempt", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Hour}, Run: func(r *rig.Rig) {
 		began := r.Now
 		short := func(s *dispatcher.Settlement) { s.DisableAfter, s.Blame = time.Minute, true }
 		require.False(r, fails(r, "a", short))
@@ -116,7 +117,7 @@ var FailingCases = []rig.Case{
 		require.True(r, fails(r, "b", short))
 		mustFailSince(r, "a", began)
 	}},
-	{Name: "a success that is none of a delivery's ends that a lane fails, and keeps what its receiver asked for", Run: func(r *rig.Rig) {
+	{Name: "a success outside of a delivery ends the failing of a lane and keeps its receiver's pause", Run: func(r *rig.Rig) {
 		fails(r, "a", func(s *dispatcher.Settlement) { s.Pause = time.Hour })
 		hints, err := r.Queue.Works(r.Ctx, rig.One, "a")
 		require.NoError(r, err)
@@ -128,7 +129,7 @@ var FailingCases = []rig.Case{
 		require.NoError(r, err)
 		require.Equal(r, dispatcher.HeldPaused, r.LaneState(rig.EpOne).Limits.Held)
 	}},
-	{Name: "a success that is none of a delivery's closes a breaker", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Hour}, Run: func(r *rig.Rig) {
+	{Name: "a success outside of a delivery closes a breaker", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Hour}, Run: func(r *rig.Rig) {
 		fails(r, "a", func(s *dispatcher.Settlement) { s.Blame = true })
 		require.NotZero(r, r.LaneState("a").Opened)
 		_, err := r.Queue.Works(r.Ctx, rig.One, "a")
@@ -137,7 +138,7 @@ var FailingCases = []rig.Case{
 		r.Publish("a", "m")
 		r.MustClaim(rig.One, rig.Named("a", "m"))
 	}},
-	{Name: "a cut ends what was accepted until then and nothing else", Run: func(r *rig.Rig) {
+	{Name: "a cut ends the deliveries accepted until then and no others", Run: func(r *rig.Rig) {
 		for range 8 {
 			r.Succeed("a")
 		}
@@ -160,7 +161,7 @@ var FailingCases = []rig.Case{
 		r.MustClaim(rig.One, rig.Named("a", "new"))
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "later")))
 	}},
-	{Name: "a cut ends what becomes ready behind something newer, what is its turn then, and what a dead instance held", Run: func(r *rig.Rig) {
+	{Name: "a cut ends older deliveries when they become ready, when their turn comes, and when their instance dies", Run: func(r *rig.Rig) {
 		fails(r, "a")
 		r.Schedule(r.Entry("due", rig.To("a"), rig.Delay(time.Minute)))
 		r.PublishKeyed("a", "k", "first", "second")
@@ -177,7 +178,7 @@ var FailingCases = []rig.Case{
 		r.MustStand(rig.Named("a", "second"), dispatcher.StatusDead)
 		r.MustClaim(rig.Two, rig.Named("a", "new"))
 	}},
-	{Name: "what a cut ended can be retried at once, while something is in flight too", Run: func(r *rig.Rig) {
+	{Name: "a delivery that a cut ended can be retried at once, even while others are in flight", Run: func(r *rig.Rig) {
 		fails(r, "a")
 		r.Publish("a", "m")
 		old := r.MustClaim(rig.One, rig.Named("a", "m"))[0]
@@ -191,7 +192,7 @@ var FailingCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(old))
 		r.MustClaim(rig.Two, rig.Named("a", "dead"))
 	}},
-	{Name: "a cut stays while what is in flight may be older", Run: func(r *rig.Rig) {
+	{Name: "a cut remains while a delivery in flight may be older", Run: func(r *rig.Rig) {
 		fails(r, "a")
 		old := r.TakeNew("a")
 		r.Pass(time.Second)
@@ -205,7 +206,7 @@ var FailingCases = []rig.Case{
 		r.Settle(rig.One, rig.Failure(next, time.Hour))
 		r.MustStand(next.ID, dispatcher.StatusRetrying)
 	}},
-	{Name: "a lane is cut once, and only while it fails since then", Run: func(r *rig.Rig) {
+	{Name: "a lane is cut once, and only while it reports the same first failure", Run: func(r *rig.Rig) {
 		fails(r, "a")
 		since := r.LaneState("a").Failing
 		require.False(r, cutSince(r, "a", since.Add(-time.Second)))
@@ -216,7 +217,7 @@ var FailingCases = []rig.Case{
 		require.False(r, cutSince(r, "a", since))
 		require.Equal(r, 1, sweep(r, "a"))
 	}},
-	{Name: "what a sweep does not reach ends when it is claimed", Run: func(r *rig.Rig) {
+	{Name: "a claim ends the deliveries that a sweep does not reach", Run: func(r *rig.Rig) {
 		fails(r, "a")
 		r.Publish("a", "old")
 		r.Pass(time.Second)
@@ -226,7 +227,7 @@ var FailingCases = []rig.Case{
 		require.Equal(r, rig.IDs("a", "new"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 		r.MustStand(rig.Named("a", "old"), dispatcher.StatusDead)
 	}},
-	{Name: "a cut leaves alone what somebody paused, and a pause replaces it", Run: func(r *rig.Rig) {
+	{Name: "a cut does not change a paused lane, and a pause replaces a cut", Run: func(r *rig.Rig) {
 		fails(r, "a")
 		r.Publish("a", "m")
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
@@ -240,7 +241,7 @@ var FailingCases = []rig.Case{
 	}},
 }
 
-// cutSince gives up a lane without an endpoint, if it fails since then.
+// cutSince gives up a lane without an endpoint if the lane has failed from this time on.
 func cutSince(r *rig.Rig, lane dispatcher.Lane, since time.Time) bool {
 	r.Helper()
 	_, cut, hints, err := r.Queue.Cut(r.Ctx, rig.One, lane, since)
@@ -249,7 +250,7 @@ func cutSince(r *rig.Rig, lane dispatcher.Lane, since time.Time) bool {
 	return cut
 }
 
-// cut gives up a lane that fails.
+// cut gives up a failing lane.
 func cut(r *rig.Rig, lane dispatcher.Lane) {
 	r.Helper()
 	require.True(r, cutSince(r, lane, r.LaneState(lane).Failing))

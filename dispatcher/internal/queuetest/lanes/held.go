@@ -14,7 +14,7 @@ import (
 
 // HeldCases are about paused lanes, one or all of them.
 var HeldCases = []rig.Case{
-	{Name: "a message to a paused lane is accepted and held", Run: func(r *rig.Rig) {
+	{Name: "a message to a paused lane is accepted and waits", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a"), rig.Delay(time.Minute)))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
@@ -28,7 +28,7 @@ var HeldCases = []rig.Case{
 		r.MustStand(rig.Named("a", "m2"), dispatcher.StatusReady)
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "what is cancelled in a held lane ends at once, wherever in its list", Run: func(r *rig.Rig) {
+	{Name: "a cancelled delivery in a paused lane ends at once, anywhere in its list", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		r.PublishMany("a", 1000)
 		all := r.State().Ready["a"]
@@ -47,7 +47,7 @@ var HeldCases = []rig.Case{
 		r.Resume("a")
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "one cancel ends the first of a key and the next one, which came to the tail by that", Run: func(r *rig.Rig) {
+	{Name: "one cancel ends the first of a key and the next one, which it moved to the tail", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		r.PublishKeyed("a", "k", "m1", "m2", "m3")
 		r.Publish("a", "m4")
@@ -56,13 +56,13 @@ var HeldCases = []rig.Case{
 		require.Equal(r, rig.IDs("a", "m3"), r.State().Ready["a"])
 		require.Empty(r, r.State().Marks)
 	}},
-	{Name: "a paused lane does not hold others", Run: func(r *rig.Rig) {
+	{Name: "a paused lane does not block others", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		r.Publish("a", "m1")
 		r.Publish("b", "m2")
 		r.MustClaim(rig.One, rig.Named("b", "m2"))
 	}},
-	{Name: "a resumed lane goes on in its order", Run: func(r *rig.Rig) {
+	{Name: "a resumed lane continues in its order", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		r.Publish("a", "m3")
@@ -70,14 +70,14 @@ var HeldCases = []rig.Case{
 		require.Equal(r, r.Setup.Weight(4, 0), r.Resume("a")[0].Weight)
 		require.Equal(r, rig.IDs("a", "m1", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
-	{Name: "a second pause changes nothing, nor does a resume of a lane that is not paused", Run: func(r *rig.Rig) {
+	{Name: "a second pause, or a resume of a lane that is not paused, changes nothing", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Resume("a")
 		r.MustChangeNothing(func() { r.Resume("a") })
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		r.MustChangeNothing(func() { r.Limit("a", rig.Held(dispatcher.HeldPaused)) })
 	}},
-	{Name: "attempts in flight when their lane is paused end as usual", Run: func(r *rig.Rig) {
+	{Name: "attempts in flight end as usual when their lane is paused", Run: func(r *rig.Rig) {
 		for range 3 {
 			r.Succeed("a")
 		}
@@ -119,7 +119,7 @@ var HeldCases = []rig.Case{
 		r.Limit(rig.EpOne, rig.Most(7))
 		require.Equal(r, int64(2), r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0].Version)
 	}},
-	{Name: "all lanes are held at once, in every partition", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "one call pauses all lanes, in every partition", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		for _, lane := range rig.ManyLanes(8) {
 			r.PublishMany(lane, 1)
 		}
@@ -133,7 +133,7 @@ var HeldCases = []rig.Case{
 		require.False(r, r.State().AllHeld)
 		require.Len(r, r.ClaimAll(rig.One), 20)
 	}},
-	{Name: "while all lanes are held only attempts stop", Run: func(r *rig.Rig) {
+	{Name: "a pause of all lanes stops only attempts", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		r.Schedule(r.Entry("m3", rig.To("b"), rig.Delay(time.Second)), r.Entry("m4", rig.To("b"), rig.Delay(time.Hour)))
 		c := r.Claim(rig.One, 64)
@@ -150,7 +150,7 @@ var HeldCases = []rig.Case{
 		r.Resume(dispatcher.AllLanes)
 		require.Equal(r, []dispatcher.DeliveryID{rig.Named("a", "m2"), rig.Named("b", "m4")}, rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
-	{Name: "while all lanes are held no hint tells of a lane", Run: func(r *rig.Rig) {
+	{Name: "no hint reports a lane while all lanes are paused", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
 		r.Schedule(r.Entry("m4", rig.To("b"), rig.Delay(time.Hour)))
 		c := r.Claim(rig.One, 1)
@@ -189,7 +189,7 @@ var HeldCases = []rig.Case{
 		r.MustClaim(rig.One, rig.Named("b", "m2"))
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "the limits of all lanes count only for the hold", Run: func(r *rig.Rig) {
+	{Name: "the limits of all lanes set nothing but the pause", Run: func(r *rig.Rig) {
 		r.PublishMany("a", 3)
 		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{MaxInFlight: 1, Ordered: true, Interval: time.Hour}, true)
 		require.False(r, r.State().AllHeld)
@@ -198,7 +198,7 @@ var HeldCases = []rig.Case{
 		require.True(r, r.State().AllHeld)
 		r.MustChangeNothing(func() { holdAll(r) })
 	}},
-	{Name: "lanes keep their places and turns while all are held", Run: func(r *rig.Rig) {
+	{Name: "lanes keep their places and turns while all are paused", Run: func(r *rig.Rig) {
 		r.PublishMany("a", 3)
 		r.Pass(time.Second)
 		r.PublishMany("b", 3)

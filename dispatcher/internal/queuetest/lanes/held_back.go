@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// HeldBackCases are about the lanes that stats tells, and the deliveries that
-// wait in them for a reason. Only a delivery that may be attempted is late.
+// HeldBackCases are about the lanes that Stats reports, and about their deliveries
+// that wait for a reason. Only a delivery that may be attempted is late.
 var HeldBackCases = []rig.Case{
 	{Name: "each lane is counted once, by its state", Setup: stored.Setup{Partitions: 4, Breaker: 1, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
 		r.Publish("good", "m1")
@@ -47,14 +47,14 @@ var HeldBackCases = []rig.Case{
 		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{}, false)
 		require.Equal(r, want, r.Stats().LanesBy)
 	}},
-	{Name: "deliveries of a paused lane are held, and not late", Run: func(r *rig.Rig) {
+	{Name: "deliveries of a paused lane are held back, and not late", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		r.Publish("a", "m1", "m2")
 		r.Schedule(r.Entry("m3", rig.To("a"), rig.Delay(time.Hour)))
 		r.Pass(time.Minute)
 		r.Publish("b", "m4")
 		mustHold(r, dispatcher.WhyPaused, 2)
-		require.Equal(r, r.Now, r.Stats().OldestDue, "of the other lane's")
+		require.Equal(r, r.Now, r.Stats().OldestDue, "only the other lane's")
 		r.MustClaim(rig.One, rig.Named("b", "m4"))
 		require.Zero(r, r.Stats().OldestDue)
 		r.Resume("a")
@@ -64,7 +64,7 @@ var HeldBackCases = []rig.Case{
 		mustHold(r, dispatcher.WhyPaused, 2)
 		require.Zero(r, r.Stats().OldestDue)
 	}},
-	{Name: "deliveries of an open lane are held until its breaker closes", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
+	{Name: "deliveries of an open lane are held back until its breaker closes", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
 		r.Settle(rig.One, rig.Blamed(rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0)))
 		r.Move()
@@ -78,7 +78,7 @@ var HeldBackCases = []rig.Case{
 		mustHold(r, dispatcher.WhyBreaker, 0)
 		require.Equal(r, rig.Start, r.Stats().OldestDue)
 	}},
-	{Name: "deliveries are held until the time that their receiver asked for", Run: func(r *rig.Rig) {
+	{Name: "deliveries are held back until the end of their receiver's pause", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		r.MustSettle(rig.One, rig.Paused(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Hour, time.Minute))
 		mustHold(r, dispatcher.WhyRetryAfter, 1)
@@ -87,10 +87,10 @@ var HeldBackCases = []rig.Case{
 		mustHold(r, dispatcher.WhyRetryAfter, 0)
 		require.Equal(r, rig.Start, r.Stats().OldestDue, "now it may be attempted")
 	}},
-	{Name: "deliveries of a rated lane are held as long as the rate is in use", Run: func(r *rig.Rig) {
+	{Name: "deliveries of a rated lane are held back while the rate is in use", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Every(time.Minute))
 		r.Publish(rig.EpOne, "m1", "m2", "m3")
-		require.Equal(r, rig.Start, r.Stats().OldestDue, "nothing was attempted yet")
+		require.Equal(r, rig.Start, r.Stats().OldestDue, "no attempt was made yet")
 		r.MustSettle(rig.One, rig.Success(r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]))
 		mustHold(r, dispatcher.WhyRate, 2)
 		require.Zero(r, r.Stats().OldestDue)
@@ -101,7 +101,7 @@ var HeldBackCases = []rig.Case{
 		mustHold(r, dispatcher.WhyRate, 0)
 		require.Equal(r, rig.Start, r.Stats().OldestDue, "no instance will claim it")
 	}},
-	{Name: "a delivery behind another of its key is held by order", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a delivery behind another of its key is held back by the order", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2", "m3")
 		r.PublishKeyed("b", "k", "n1", "n2")
 		r.Schedule(r.Entry("m4", rig.To("a"), rig.Delay(time.Hour)))
@@ -109,7 +109,7 @@ var HeldBackCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(mustClaimIn(r, "a", "m1")))
 		mustHold(r, dispatcher.WhyOrder, 2)
 	}},
-	{Name: "a delivery that waits for a permit is late, and one that waits for a key is held", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits for a permit is late, and one that waits for a key is held back", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Most(1))
 		r.Publish(rig.EpOne, "m1", "m2")
 		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))
@@ -121,8 +121,8 @@ var HeldBackCases = []rig.Case{
 		require.Equal(r, rig.Start, r.Stats().OldestDue, "of the other lane")
 		mustHold(r, dispatcher.WhySealed, 2)
 	}},
-	{Name: "a delivery whose endpoint is not there is held, and says so", Run: func(r *rig.Rig) {
-		r.Publish(rig.EpOne, "m1", "m2") // nothing wrote the lane's limits
+	{Name: "a delivery without its endpoint is held back and reports it", Run: func(r *rig.Rig) {
+		r.Publish(rig.EpOne, "m1", "m2") // no caller wrote the lane's limits
 		require.Zero(r, r.Stats().OldestDue)
 		mustHold(r, dispatcher.WhyMissing, 2)
 		require.EqualValues(r, 1, r.Stats().LanesBy[dispatcher.StateLimited])
@@ -134,7 +134,7 @@ var HeldBackCases = []rig.Case{
 		mustHold(r, "", 0)
 		mustWaitFor(r, "permits", rig.EpOne, "m1", "m2")
 	}},
-	{Name: "deliveries of a disabled endpoint end, and are neither held nor late", Run: func(r *rig.Rig) {
+	{Name: "deliveries of a disabled endpoint end, and are neither held back nor late", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
@@ -143,8 +143,8 @@ var HeldBackCases = []rig.Case{
 	}},
 }
 
-// mustHold fails the case unless n deliveries are held for this reason, and
-// none for another.
+// mustHold fails the case unless Stats reports n deliveries that wait for this
+// reason, and none that wait for another reason.
 func mustHold(r *rig.Rig, why dispatcher.LaneWhy, n int64) {
 	r.Helper()
 	got := r.Stats().Held

@@ -10,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
-// HintCases are about the hints that lanes give: lanes that wait for a time,
-// and lanes that are resumed.
+// HintCases are about the hints that calls return for lanes: for lanes that wait
+// for a time, and for lanes that are resumed.
 var HintCases = []rig.Case{
 	{Name: "a lane that waits for a time is due at that time", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
@@ -30,9 +30,9 @@ var HintCases = []rig.Case{
 		h := r.Move()
 		require.Equal(r, rig.Start.Add(time.Minute), h.Due)
 		require.Equal(r, 0, h.Weight)
-		require.Equal(r, 0, w.Next().Weight, "others are told that it may be claimed from")
+		require.Equal(r, 0, w.Next().Weight, "the hint reports to others that the lane has work")
 	}},
-	{Name: "of a due delivery and a waiting lane the earlier time is told", Run: func(r *rig.Rig) {
+	{Name: "a hint reports the earlier time of a due delivery and a waiting lane", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Minute))
 		r.Publish("a", "m1", "m2")
 		r.Claim(rig.One, 1)
@@ -50,7 +50,7 @@ var HintCases = []rig.Case{
 			require.Equal(r, c.want, peeked[0].Due)
 		}
 	}},
-	{Name: "a hint tells of a lane that is resumed", Run: func(r *rig.Rig) {
+	{Name: "a hint reports a resumed lane", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		r.Publish("a", "m1")
 		w := r.Watch(rig.Two)
@@ -72,21 +72,21 @@ var HintCases = []rig.Case{
 			delete(want, h.Partition)
 		}
 	}},
-	{Name: "work that came while all lanes were held is told when they are resumed", Run: func(r *rig.Rig) {
+	{Name: "a hint reports new work when all lanes are resumed", Run: func(r *rig.Rig) {
 		holdAll(r)
 		w := r.Watch(rig.Two)
 		r.Publish("a", "m1")
 		r.Resume(dispatcher.AllLanes)
-		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight, "no hint told that it came")
+		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight, "no hint reported the new message")
 	}},
-	{Name: "a hint tells of a breaker that is closed by hand", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a hint reports a breaker that an operator closes", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
 		r.Publish("a", "m1")
 		w := r.Watch(rig.Two)
 		r.Resume("a")
 		require.Equal(r, 0, w.Next().Weight)
 	}},
-	{Name: "a hint tells of a rate that is lifted", Run: func(r *rig.Rig) {
+	{Name: "a hint reports a rate that is removed", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Hour))
 		r.Publish("a", "m1", "m2")
 		r.Claim(rig.One, 1)
@@ -94,14 +94,14 @@ var HintCases = []rig.Case{
 		r.Limit("a")
 		require.Equal(r, r.Setup.Weight(4, 1), w.Next().Weight)
 	}},
-	{Name: "a hint tells of the next one of a line", Run: func(r *rig.Rig) {
+	{Name: "a hint reports the next delivery of a line", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Hour)))
 		r.PublishKeyed("a", "k", "m2")
 		w := r.Watch(rig.Two)
 		r.Cancel(rig.Named("a", "m1"))
 		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight)
 	}},
-	{Name: "one call places a batch of parked lanes, and its hint tells of the rest", Run: func(r *rig.Rig) {
+	{Name: "one call places a batch of parked lanes, and its hint reports the rest", Run: func(r *rig.Rig) {
 		const n = 300
 		r.ScheduleFor(rig.One, 1024, n, r.Entry("first", rig.ManyLanes(n)))
 		require.Len(r, r.Leases(rig.One), n)

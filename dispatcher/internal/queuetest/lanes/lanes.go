@@ -14,14 +14,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// LaneCases are about reading lanes.
+// LaneCases are about the queries of lanes.
 var LaneCases = []rig.Case{
 	{Name: "an unknown lane reads as a new one", Run: func(r *rig.Rig) {
 		r.MustChangeNothing(func() {
 			require.Equal(r, dispatcher.LaneState{Lane: "a", Window: 2}, r.LaneState("a"))
 		})
 	}},
-	{Name: "a lane tells its limits, its work and its window", Setup: stored.Setup{LaneMaxInFlight: 4}, Run: func(r *rig.Rig) {
+	{Name: "a lane reports its limits, its work and its window", Setup: stored.Setup{LaneMaxInFlight: 4}, Run: func(r *rig.Rig) {
 		limits := r.NewLimits(rig.EpOne, rig.Most(3), rig.Every(time.Millisecond), rig.Held(dispatcher.HeldPaused))
 		r.Limit("a", rig.Most(3))
 		for range 3 {
@@ -43,13 +43,13 @@ var LaneCases = []rig.Case{
 		since := r.Now
 		r.Pass(time.Minute)
 		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(2), rig.Held(dispatcher.HeldPaused)), false)
-		require.Equal(r, since, r.LaneState(rig.EpOne).Since, "it was held before")
+		require.Equal(r, since, r.LaneState(rig.EpOne).Since, "it was paused before")
 		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Held(dispatcher.HeldDisabled)), false)
 		require.Equal(r, r.Now, r.LaneState(rig.EpOne).Since, "for another reason")
 		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne), false)
 		require.Zero(r, r.LaneState(rig.EpOne).Since)
 	}},
-	{Name: "lanes are told in the order asked for, also twice", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "a query returns lanes in the order of their names, also a lane twice", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		r.Publish("b", "m1")
 		got, err := r.Queue.LaneStates(r.Ctx, rig.To("c", "b", "a", "b"))
 		require.NoError(r, err)
@@ -59,14 +59,14 @@ var LaneCases = []rig.Case{
 		require.NoError(r, err)
 		require.Empty(r, got)
 	}},
-	{Name: "all lanes can be asked for as one", Run: func(r *rig.Rig) {
+	{Name: "a query of all lanes returns one state", Run: func(r *rig.Rig) {
 		require.Equal(r, dispatcher.StateActive, stateWord(r.LaneState(dispatcher.AllLanes)))
 		holdAll(r)
 		require.Equal(r, dispatcher.StatePaused, stateWord(r.LaneState(dispatcher.AllLanes)))
 	}},
 	{Name: "every known lane is listed once, the last made first", Run: listsLanes},
 	{Name: "every known lane is listed once, the last made first, over several partitions", Setup: rig.Spread, Run: listsLanes},
-	{Name: "all lanes come first while they are held", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "the list returns all lanes as its first entry while they are paused", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		holdAll(r)
 		got, _, err := r.Queue.Lanes(r.Ctx, 10, "")
@@ -86,7 +86,7 @@ var LaneCases = []rig.Case{
 		require.True(r, got[0].Known)
 		require.Equal(r, dispatcher.HeldPaused, got[0].Limits.Held)
 	}},
-	{Name: "lanes tell who paused them and since when, or that all are paused", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "lanes report the name and the time of their pause, or the pause of all lanes", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Limit("b", rig.Held(dispatcher.HeldPaused), rig.By("ops"))
 		r.Pass(time.Minute)
@@ -102,9 +102,9 @@ var LaneCases = []rig.Case{
 		require.Equal(r, dispatcher.WhyAll, why)
 		r.Resume(dispatcher.AllLanes)
 		require.Nil(r, r.LaneState("a").All)
-		require.Equal(r, "ops", r.LaneState("b").By, "its own pause stays")
+		require.Equal(r, "ops", r.LaneState("b").By, "its own pause remains")
 	}},
-	{Name: "what is paused is listed first, those that were paused last before the others", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "the list returns paused lanes first, the latest pause before the others", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		for n := range 30 {
 			r.Pass(time.Millisecond)
 			r.PublishMany(dispatcher.Lane(fmt.Sprintf("l%02d", n)), 1)
@@ -139,7 +139,7 @@ var LaneCases = []rig.Case{
 		require.Equal(r, 11, total)
 		require.Equal(r, append(rig.To(dispatcher.AllLanes), want[0]), namesOf(paused))
 	}},
-	{Name: "a lane tells whether it waits for its receiver's pause or for its rate", Run: func(r *rig.Rig) {
+	{Name: "a lane reports whether it waits for its receiver's pause or for its rate", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Minute))
 		r.PublishMany("a", 3)
 		r.Claim(rig.One, 1)
@@ -150,7 +150,7 @@ var LaneCases = []rig.Case{
 		require.Empty(r, r.LaneState("a").Limit)
 		require.Empty(r, r.LaneState("b").Limit)
 	}},
-	{Name: "a listed lane tells the same as one that is read by name", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a list returns the same state of a lane as a query by name", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
 		r.Limit("b", rig.Every(time.Minute))
 		r.PublishMany("b", 3)
@@ -184,8 +184,8 @@ func listsLanes(r *rig.Rig) {
 	}
 }
 
-// listLanes follows the cursor to the end. No page may be longer than limit,
-// except that the entry for all lanes may come in addition to a full page.
+// listLanes follows the cursor to the end and returns all lanes. No page may be longer
+// than limit. Only the entry for all lanes may come in addition to a full page.
 func listLanes(r *rig.Rig, limit int) []dispatcher.LaneState {
 	r.Helper()
 	var all []dispatcher.LaneState
@@ -214,8 +214,8 @@ func namesOf(states []dispatcher.LaneState) []dispatcher.Lane {
 
 func stateWord(l dispatcher.LaneState) dispatcher.EndpointState { return l.State() }
 
-// WaitCases are about the reason that a delivery waits for: the first one that
-// holds.
+// WaitCases are about the reason that a query reports for a waiting delivery. If
+// several reasons apply, it reports the first of them.
 var WaitCases = []rig.Case{
 	{Name: "the turn in line comes first", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
@@ -245,7 +245,7 @@ var WaitCases = []rig.Case{
 		r.Retry(rig.Named("a", "n00001"))
 		mustWaitFor(r, "breaker", "a", "n00001", "m2")
 	}},
-	{Name: "fourth comes the breaker, also while its probe is under way", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "fourth comes the breaker, also while its probe is in flight", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
 		r.Publish("a", "m1", "m2")
 		mustWaitFor(r, "breaker", "a", "m1")
@@ -279,7 +279,7 @@ var WaitCases = []rig.Case{
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		mustWaitFor(r, "limit", "a", "m2")
 	}},
-	{Name: "the end of the wait is told where it is known", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a query returns the end of the wait if it is known", Setup: threeFailures, Run: func(r *rig.Rig) {
 		until := func(lane dispatcher.Lane, message string) time.Time {
 			d := r.Look(rig.Named(lane, message))
 			for _, listed := range r.ListAll(dispatcher.Filter{Lanes: rig.To(lane)}, 100) {
@@ -307,9 +307,9 @@ var WaitCases = []rig.Case{
 		mustClaimIn(r, "d", "m5")
 		require.Equal(r, r.LaneState("d").Token, until("d", "m6"))
 		r.Limit("d", rig.Held(dispatcher.HeldPaused))
-		require.Zero(r, until("d", "m6"), "until somebody resumes it")
+		require.Zero(r, until("d", "m6"), "until an operator resumes it")
 	}},
-	{Name: "a lane that waits for a fault of ours says so, uses no rung, and forgets it", Run: func(r *rig.Rig) {
+	{Name: "a lane that waits for a fault of ours reports it, uses up no retry, and clears it", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		stall := func(why dispatcher.LaneWhy) {
 			s := rig.HandBack(mustClaimIn(r, "a", "m1"))
@@ -348,7 +348,7 @@ var WaitCases = []rig.Case{
 		r.MustSettle(rig.One, s)
 		mustWaitFor(r, "retry_after", "a", "m2", "m3")
 	}},
-	{Name: "a delivery that has ended, is under way or is cancelled waits for nothing", Run: func(r *rig.Rig) {
+	{Name: "a delivery that has ended, is in flight or is cancelled waits for nothing", Run: func(r *rig.Rig) {
 		for id, status := range r.Populate() {
 			waits := r.Look(id).WaitingFor
 			require.Equal(r, status.Ended() || status == dispatcher.StatusInFlight, waits == "", "%s is %s", id, status)
@@ -359,8 +359,8 @@ var WaitCases = []rig.Case{
 	}},
 }
 
-// mustClaimIn claims from a lane and answers this delivery. It hands the others
-// back.
+// mustClaimIn claims deliveries and returns this one of a lane. It hands the
+// others back.
 func mustClaimIn(r *rig.Rig, lane dispatcher.Lane, message string) (found dispatcher.Claimed) {
 	r.Helper()
 	for _, c := range r.Claim(rig.One, 64) {
@@ -374,7 +374,7 @@ func mustClaimIn(r *rig.Rig, lane dispatcher.Lane, message string) (found dispat
 	return found
 }
 
-// mustWaitFor fails the case unless look and list tell that these deliveries
+// mustWaitFor fails the case unless Look and the list report that these deliveries
 // wait for want.
 func mustWaitFor(r *rig.Rig, want string, lane dispatcher.Lane, messages ...string) {
 	r.Helper()

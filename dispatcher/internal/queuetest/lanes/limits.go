@@ -26,7 +26,7 @@ var LimitCases = []rig.Case{
 		require.Equal(r, r.Setup.Weight(4, 0), hints[0].Weight)
 		require.Equal(r, rig.IDs(rig.EpOne, "m1", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
-	{Name: "limits stay when the work of their lane has ended", Run: func(r *rig.Rig) {
+	{Name: "limits remain after the work of their lane has ended", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1", "m2")
 		c := r.Claim(rig.One, 2)
@@ -34,9 +34,9 @@ var LimitCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(c[1]))
 		r.Pass(time.Hour)
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
-		require.True(r, r.State().Lanes[rig.EpOne].Limited, "an endpoint's limits are not forgotten")
+		require.True(r, r.State().Lanes[rig.EpOne].Limited, "an endpoint's limits are never trimmed")
 	}},
-	{Name: "claim and schedule tell the version of a lane's limits", Run: func(r *rig.Rig) {
+	{Name: "claim and schedule return the version of a lane's limits", Run: func(r *rig.Rig) {
 		for v := int64(1); v <= 3; v++ {
 			r.Limit(rig.EpOne)
 			id := r.NewID()
@@ -60,7 +60,7 @@ var LimitCases = []rig.Case{
 		got := r.ScheduleFor(rig.One, 512, 64, rig.Fan(r.Entry("m1", rig.To(rig.EpOne, rig.EpTwo, "a"))))
 		require.Equal(r, map[dispatcher.Lane]int64{rig.EpOne: 2, rig.EpTwo: 1}, rig.Versions(got[0]))
 	}},
-	{Name: "older limits change nothing, nor do the same again", Run: func(r *rig.Rig) {
+	{Name: "older limits, or the same limits again, change nothing", Run: func(r *rig.Rig) {
 		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 3, MaxInFlight: 7, Interval: time.Millisecond, Ordered: true}, false)
 		r.Publish(rig.EpOne, "m1")
 		r.MustChangeNothing(func() {
@@ -72,7 +72,7 @@ var LimitCases = []rig.Case{
 		require.Equal(r, want, r.State().Lanes[rig.EpOne].Limits)
 		require.Equal(r, want, r.LaneState(rig.EpOne).Limits)
 	}},
-	{Name: "a deletion counts also where a failover lost changes of the endpoint before it", Run: func(r *rig.Rig) {
+	{Name: "a deletion counts even if a failover lost earlier changes of the endpoint", Run: func(r *rig.Rig) {
 		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 9, Held: dispatcher.HeldPaused}, false)
 		r.Publish(rig.EpOne, "m1")
 		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 7, Held: dispatcher.HeldDeleted}, false)
@@ -81,7 +81,7 @@ var LimitCases = []rig.Case{
 		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 8, Held: dispatcher.HeldPaused}, false)
 		require.Equal(r, want, r.State().Lanes[rig.EpOne].Limits)
 	}},
-	{Name: "a breaker is closed beside limits that are not newer", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+	{Name: "a call closes a breaker even if its limits are not newer", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.MustSettle(rig.One, rig.Blamed(rig.Failure(r.TakeNew(rig.EpOne), time.Hour)))
 		_, hints := r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 1, Held: dispatcher.HeldPaused}, true)
@@ -90,7 +90,7 @@ var LimitCases = []rig.Case{
 		require.Zero(r, lane.Opened)
 		require.Equal(r, dispatcher.HeldNone, lane.Limits.Held)
 	}},
-	{Name: "limits of a lane without an endpoint are written in any case, and go when they say nothing", Run: func(r *rig.Rig) {
+	{Name: "limits of a lane without an endpoint are always written, and empty ones are removed", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Held(dispatcher.HeldPaused), rig.Most(3))
 		require.Equal(r, dispatcher.LaneLimits{MaxInFlight: 3, Held: dispatcher.HeldPaused}, r.State().Lanes["a"].Limits)
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
@@ -98,7 +98,7 @@ var LimitCases = []rig.Case{
 		r.Resume("a")
 		require.False(r, r.State().Lanes["a"].Limited)
 	}},
-	{Name: "a limit above the store's default holds over all instances", Setup: stored.Setup{LaneMaxInFlight: 3}, Run: func(r *rig.Rig) {
+	{Name: "a limit above the store's default applies to all instances together", Setup: stored.Setup{LaneMaxInFlight: 3}, Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Most(5))
 		for range 8 {
 			r.Succeed(rig.EpOne)
@@ -110,7 +110,7 @@ var LimitCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 		require.Equal(r, "limit", r.Look(rig.Named(rig.EpOne, "n00017")).WaitingFor)
 	}},
-	{Name: "a limit below the first window holds at once", Run: func(r *rig.Rig) {
+	{Name: "a limit below the first window applies at once", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Most(1))
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To(rig.EpOne)), r.Entry("m2", rig.To(rig.EpOne)))
 		require.Equal(r, rig.To(rig.EpOne), rig.Leased(got[0]))
@@ -118,9 +118,9 @@ var LimitCases = []rig.Case{
 		r.MustClaimNothing(rig.Two)
 		require.Equal(r, 1, r.State().Lanes[rig.EpOne].Window, "it begins there")
 	}},
-	{Name: "a new lane that is resumed begins with its limits", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
+	{Name: "a new lane starts with its limits when it is resumed", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
 		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(5)), true)
-		require.False(r, r.State().Lanes[rig.EpOne].Known, "there is nothing to clear")
+		require.False(r, r.State().Lanes[rig.EpOne].Known, "nothing needs to be cleared")
 		r.PublishMany(rig.EpOne, 3)
 		require.Len(r, r.Claim(rig.One, 64), 2)
 	}},
@@ -138,7 +138,7 @@ var LimitCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Failure(claimed[1], time.Hour))
 		require.Len(r, r.Claim(rig.Two, 64), 1)
 	}},
-	{Name: "a raised limit lets more attempts begin at once, and a hint tells so", Run: func(r *rig.Rig) {
+	{Name: "a raised limit lets more attempts begin at once, and a hint reports it", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.PublishMany(rig.EpOne, 3)
 		r.Limit(rig.EpOne, rig.Ordered)
@@ -156,9 +156,9 @@ var LimitCases = []rig.Case{
 		}
 		r.Limit(rig.EpOne, rig.Most(4))
 		fallSilent(r, rig.EpOne)
-		require.Equal(r, 2, r.State().Lanes[rig.EpOne].Window, "half of what it was allowed")
+		require.Equal(r, 2, r.State().Lanes[rig.EpOne].Window, "half of its old limit")
 	}},
-	{Name: "a change of limits answers the counts of the lane", Run: func(r *rig.Rig) {
+	{Name: "a change of limits returns the counts of the lane", Run: func(r *rig.Rig) {
 		require.Equal(r, dispatcher.LaneCount{}, r.Limit(rig.EpOne))
 		r.Publish(rig.EpOne, "m1", "m2", "m3")
 		r.Schedule(r.Entry("m4", rig.To(rig.EpOne), rig.Delay(time.Hour)))
@@ -173,7 +173,7 @@ var LimitCases = []rig.Case{
 		}
 		require.Len(r, r.ClaimAll(rig.One), 5)
 	}},
-	{Name: "a lane with limits is not forgotten, one without is an hour later", Run: func(r *rig.Rig) {
+	{Name: "a lane with limits is not trimmed, and one without limits is trimmed an hour later", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Most(3))
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		r.Pass(2 * time.Hour)
@@ -186,7 +186,7 @@ var LimitCases = []rig.Case{
 		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
 		require.NotContains(r, r.State().Lanes, dispatcher.Lane("a"))
 	}},
-	{Name: "limits that come and go keep no lane from being forgotten", Run: func(r *rig.Rig) {
+	{Name: "a lane is trimmed even if its limits were set and removed", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		r.Pass(time.Hour - time.Millisecond)
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
@@ -194,7 +194,7 @@ var LimitCases = []rig.Case{
 		r.Pass(time.Millisecond)
 		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes)
 	}},
-	{Name: "a deleted lane is forgotten once nothing is left in it", Run: func(r *rig.Rig) {
+	{Name: "a deleted lane is trimmed when nothing is left in it", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Ordered)
 		r.Publish(rig.EpOne, "m1", "m2")
 		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
@@ -206,7 +206,7 @@ var LimitCases = []rig.Case{
 		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes)
 		require.NotContains(r, r.State().Lanes, rig.EpOne)
 	}},
-	{Name: "so is a deleted one that was taken from", Run: func(r *rig.Rig) {
+	{Name: "a deleted lane with consumers is trimmed too", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Pulled)
 		r.Publish(rig.EpOne, "m1")
 		r.MustSettle(rig.One, rig.Success(r.MustTake(rig.One, rig.EpOne, rig.Named(rig.EpOne, "m1"))[0]))
@@ -215,7 +215,7 @@ var LimitCases = []rig.Case{
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "it is only paused")
 		r.Limit(rig.EpOne, rig.Pulled, rig.Held(dispatcher.HeldDeleted))
 		r.Pass(time.Hour)
-		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "what ended there is kept")
+		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "its ended deliveries are kept")
 		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes)
 		require.NotContains(r, r.State().Lanes, rig.EpOne)
 	}},

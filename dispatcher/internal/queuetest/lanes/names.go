@@ -12,9 +12,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 )
 
-// NameCases are about the origin and the tenant that a bare URL's lane tells.
+// NameCases are about the origin and the tenant that the lane of a bare URL reports.
 var NameCases = []rig.Case{
-	{Name: "a lane tells the origin and the tenant of the messages that it was made for", Run: func(r *rig.Rig) {
+	{Name: "a lane reports the origin and the tenant of its first message", Run: func(r *rig.Rig) {
 		long := strings.Repeat("x", 200)
 		for url, origin := range map[string]string{
 			"https://shop.example/hooks?token=x":        "https://shop.example",
@@ -41,7 +41,7 @@ var NameCases = []rig.Case{
 			}
 		}
 	}},
-	{Name: "a lane is named also where the body lies apart", Run: func(r *rig.Rig) {
+	{Name: "a lane has a name also if the body is stored apart", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Body(strings.Repeat("x", dispatcher.ApartAbove+1))))
 		require.Equal(r, "https://example.com", r.LaneState("a").URL)
 		require.Equal(r, "t1", r.LaneState("a").Tenant)
@@ -57,13 +57,13 @@ var NameCases = []rig.Case{
 		r.Schedule(r.Entry("m2", rig.To("a"), func(m *dispatcher.Message) { m.URL = "https://other.example" }))
 		require.Equal(r, "https://example.com", r.LaneState("a").URL)
 	}},
-	{Name: "a lane keeps its name as long as a delivery of it is kept", Run: func(r *rig.Rig) {
+	{Name: "a lane keeps its name while one of its deliveries is kept", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Deliver(rig.Named("a", "m1"))
 		for range 3 {
 			r.Pass(90 * time.Minute)
 			require.Zero(r, r.Trim(rig.KeepAll).Lanes)
-			require.False(r, r.State().Lanes["a"].Known, "its state is forgotten")
+			require.False(r, r.State().Lanes["a"].Known, "its state is trimmed")
 			require.Equal(r, dispatcher.LaneState{Lane: "a", URL: "https://example.com", Tenant: "t1", Known: true, Window: 2}, r.LaneState("a"))
 		}
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
@@ -71,10 +71,10 @@ var NameCases = []rig.Case{
 		r.Deliver(rig.Named("a", "m1"))
 		r.Pass(90 * time.Minute)
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
-		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes, "it goes with the delivery")
+		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes, "the trim removes it with the delivery")
 		require.Empty(r, r.State().Lanes)
 	}},
-	{Name: "a lane may be named and held before its first message", Run: func(r *rig.Rig) {
+	{Name: "a lane may be named and paused before its first message", Run: func(r *rig.Rig) {
 		at, err := url.Parse("https://shop.example/hooks")
 		require.NoError(r, err)
 		name := dispatcher.URLLaneName(at, "t2")
@@ -84,12 +84,12 @@ var NameCases = []rig.Case{
 		require.Equal(r, "t2", got.Tenant)
 		require.True(r, got.Known)
 		r.LimitAs("a", dispatcher.LaneLimits{}, false)
-		require.Equal(r, "t2", r.LaneState("a").Tenant, "without one nothing is changed")
+		require.Equal(r, "t2", r.LaneState("a").Tenant, "the name does not change without a new one")
 		r.Pass(90 * time.Minute)
 		r.Trim(rig.KeepAll)
 		require.Empty(r, r.State().Lanes)
 	}},
-	{Name: "the names of all lanes are read page by page", Run: func(r *rig.Rig) {
+	{Name: "a query returns the names of all lanes page by page", Run: func(r *rig.Rig) {
 		want := map[dispatcher.Lane]string{}
 		batch := make([]dispatcher.Entry, 700) // more than two pages
 		for i := range batch {

@@ -10,18 +10,18 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// NextCases are about when there is something to do next, for those that do not stay
-// until then.
+// NextCases are about the time of the next work. A caller that does not run until
+// then queries it.
 var NextCases = []rig.Case{
-	{Name: "nothing waits in an empty queue, nor where all has ended", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "nothing is next in an empty queue, or after all deliveries have ended", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		mustComeNext(r, time.Time{})
 		r.Succeed("a")
 		mustComeNext(r, time.Time{})
 		r.Publish("a", "m1")
 		r.Claim(rig.One, 64)
-		mustComeNext(r, time.Time{}, "what is in flight waits for no time")
+		mustComeNext(r, time.Time{}, "a delivery in flight waits for no time")
 	}},
-	{Name: "what is ready, or due, may be attempted at once", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a ready or due delivery may be attempted at once", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute)), r.Entry("m2", rig.To("b"), rig.Delay(time.Second)))
 		mustComeNext(r, r.Later(time.Second))
 		r.Pass(time.Second - time.Millisecond)
@@ -34,12 +34,12 @@ var NextCases = []rig.Case{
 		r.MustClaim(rig.One, rig.Named("b", "m2"))
 		mustComeNext(r, r.Later(59*time.Second))
 	}},
-	{Name: "a rung is next", Run: func(r *rig.Rig) {
+	{Name: "the retry is next", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.Claim(rig.One, 1)[0], 15*time.Second))
 		mustComeNext(r, r.Later(15*time.Second))
 	}},
-	{Name: "what waits in a paused lane is not next until it is resumed", Run: func(r *rig.Rig) {
+	{Name: "a delivery in a paused lane is not next until the lane is resumed", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		r.Publish("a", "m1")
 		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Minute)))
@@ -52,7 +52,7 @@ var NextCases = []rig.Case{
 		r.Resume("a")
 		require.Zero(r, upcoming(r).Wait)
 	}},
-	{Name: "while all lanes are paused nothing is next", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
+	{Name: "nothing is next while all lanes are paused", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Every(time.Second))
 		r.Publish(rig.EpOne, "m1", "m2")
 		r.Claim(rig.One, 64)
@@ -63,7 +63,7 @@ var NextCases = []rig.Case{
 		r.Resume(dispatcher.AllLanes)
 		require.Zero(r, upcoming(r).Wait)
 	}},
-	{Name: "what becomes due in a lane with an open breaker is next when that lets it", Setup: threeFailures, Run: func(r *rig.Rig) {
+	{Name: "a due delivery in a lane with an open breaker is next when the breaker lets it go", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Second)))
 		until := r.Later(30 * time.Second)
@@ -74,12 +74,12 @@ var NextCases = []rig.Case{
 		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Minute)))
 		mustComeNext(r, until)
 	}},
-	{Name: "a receiver that asked to be left alone is next when it said", Run: func(r *rig.Rig) {
+	{Name: "a receiver that asked for a pause is next when the pause ends", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
 		r.Settle(rig.One, rig.Paused(r.Claim(rig.One, 1)[0], 10*time.Second, time.Minute))
-		mustComeNext(r, r.Later(time.Minute), "the other one is ready, and the rung comes before that")
+		mustComeNext(r, r.Later(time.Minute), "the other one is ready, and the retry comes before the end of the pause")
 	}},
-	{Name: "what only waits for a rate is paced, and next then", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits only for a rate is paced, and next at its time", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Every(2*time.Second))
 		r.Publish(rig.EpOne, "m1", "m2")
 		r.Schedule(r.Entry("m3", rig.To(rig.EpOne), rig.Delay(time.Second)))
@@ -105,13 +105,13 @@ var NextCases = []rig.Case{
 		r.Publish(rig.EpOne, "m1")
 		require.Equal(r, dispatcher.Upcoming{At: r.Later(30 * time.Second), Wait: 30 * time.Second}, upcoming(r))
 	}},
-	{Name: "what a disabled endpoint ends is next when it is due", Run: func(r *rig.Rig) {
+	{Name: "a delivery that a disabled endpoint ends is next when it is due", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Schedule(r.Entry("m1", rig.To(rig.EpOne), rig.Delay(time.Minute)))
 		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
 		mustComeNext(r, r.Later(time.Minute))
 	}},
-	{Name: "behind many that are paused it may be too early, but is never too late", Run: func(r *rig.Rig) {
+	{Name: "the time that a query returns may be too early behind many paused deliveries, but never too late", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		for n := range 200 {
 			r.Schedule(r.Entry(r.NewID(), rig.To("a"), rig.Delay(time.Duration(n+1)*time.Second)))
@@ -121,13 +121,13 @@ var NextCases = []rig.Case{
 		require.Positive(r, u.Wait)
 		require.LessOrEqual(r, u.Wait, 200*time.Second)
 	}},
-	{Name: "what waits to be taken is not next, but what has to be made ready for takers is", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits for a consumer is not next, but one that a mover must make ready is", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Pulled, rig.Every(time.Second))
 		r.Publish("q_a", "m1")
 		r.Publish(rig.EpOne, "m2", "m3")
-		mustComeNext(r, time.Time{}, "takers may have it, and nobody else")
+		mustComeNext(r, time.Time{}, "only consumers may have it")
 		r.Schedule(r.Entry("m4", rig.To("q_a"), rig.Delay(time.Minute)))
-		mustComeNext(r, r.Later(time.Minute), "it has to be made ready then")
+		mustComeNext(r, r.Later(time.Minute), "a mover makes it ready then")
 		r.MustTakeFor(time.Hour, rig.Named(rig.EpOne, "m2"))
 		mustComeNext(r, r.Later(time.Second), "its rate allows the next")
 		require.Zero(r, upcoming(r).Paced)
@@ -146,7 +146,7 @@ var NextCases = []rig.Case{
 		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		require.False(r, upcoming(r).At.IsZero(), "also while nothing may be taken")
 		require.Len(r, r.End(rig.One), 1)
-		mustComeNext(r, time.Time{}, "an instance holds it now")
+		mustComeNext(r, time.Time{}, "an instance has leased it")
 	}},
 	{Name: "it changes nothing", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		r.Populate()
@@ -161,7 +161,8 @@ func upcoming(r *rig.Rig) dispatcher.Upcoming {
 	return u
 }
 
-// mustComeNext requires that something is next at a time; zero: that nothing is.
+// mustComeNext requires that the next work is due at this time. Zero requires that
+// nothing is next.
 func mustComeNext(r *rig.Rig, at time.Time, why ...any) {
 	r.Helper()
 	u := upcoming(r)

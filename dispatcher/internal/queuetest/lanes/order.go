@@ -11,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// OrderCases are about ordering keys: one delivery at a time, in order, and
-// only among those of the same key and lane.
+// OrderCases are about ordering keys. The deliveries of one key in one lane go one
+// at a time and in order. Other deliveries do not wait for them.
 var OrderCases = append([]rig.Case{
 	{Name: "the first of a key goes and the others wait behind it", Run: func(r *rig.Rig) {
 		got := r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k")), r.Entry("m2", rig.To("a"), rig.Keyed("k")))
@@ -30,7 +30,7 @@ var OrderCases = append([]rig.Case{
 		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 		r.MustClaimNothing(rig.Two)
 	}},
-	{Name: "what waits for its turn tells how many go first, also in lists", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits for its turn reports the number before it, also in lists", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m0", "m1", "m2", "m3", "m4")
 		r.PublishKeyed("a", "l", "n0", "n1")
 		behind := map[string]int{"m0": 0, "m1": 1, "m2": 2, "m3": 3, "m4": 4, "n0": 0, "n1": 1}
@@ -42,14 +42,14 @@ var OrderCases = append([]rig.Case{
 		r.MustSettle(rig.One, rig.Success(c[0]))
 		mustWaitBehind(r, "a", map[string]int{"m1": 0, "m3": 1, "m4": 2, "n1": 1})
 	}},
-	{Name: "other keys, other lanes and messages without a key go on", Run: func(r *rig.Rig) {
+	{Name: "other keys, other lanes and messages without a key continue", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
 		r.PublishKeyed("a", "l", "m3")
 		r.PublishKeyed("b", "k", "m4")
 		r.Publish("b", "m5")
 		require.ElementsMatch(r, append(rig.IDs("a", "m1", "m3"), rig.IDs("b", "m4", "m5")...), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
-	{Name: "each end lets the next one go", Run: func(r *rig.Rig) {
+	{Name: "the next one can go after each end", Run: func(r *rig.Rig) {
 		ends := []func(dispatcher.Claimed) dispatcher.Settlement{
 			rig.Success, func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Death(c, dispatcher.ReasonGone) }, rig.Refusal,
 		}
@@ -74,7 +74,7 @@ var OrderCases = append([]rig.Case{
 		require.Equal(r, rig.Start, claimed[1].Due)
 		require.Equal(r, 1, claimed[1].Attempt)
 	}},
-	{Name: "a failed delivery holds its own key, and no other", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits for a retry blocks its own key, and no other", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
 		r.PublishKeyed("a", "l", "m3", "m4")
 		c := r.Claim(rig.One, 64)
@@ -93,7 +93,7 @@ var OrderCases = append([]rig.Case{
 		r.Reap(rig.One)
 		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.Two, 64)))
 	}},
-	{Name: "a delivery whose holders died three times does not hold up its line", Run: func(r *rig.Rig) {
+	{Name: "a delivery does not block its line after three instances died with it", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
 		for n := range 3 {
 			r.DieWith(fmt.Sprintf("victim%d", n), rig.Named("a", "m1"))
@@ -101,7 +101,7 @@ var OrderCases = append([]rig.Case{
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDead)
 		r.MustClaim(rig.Two, rig.Named("a", "m2"))
 	}},
-	{Name: "a delivery that waits for its time holds those behind it", Run: func(r *rig.Rig) {
+	{Name: "a scheduled delivery blocks the deliveries behind it", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Minute)))
 		r.PublishKeyed("a", "k", "m2")
 		r.MustClaimNothing(rig.One)
@@ -124,7 +124,7 @@ var OrderCases = append([]rig.Case{
 		r.Deliver(rig.Named("a", "m2"))
 		require.Equal(r, rig.Start.Add(time.Second), r.MustClaim(rig.One, rig.Named("a", "m3"))[0].Due)
 	}},
-	{Name: "many that come in one ms go in the order they came", Run: func(r *rig.Rig) {
+	{Name: "messages of the same ms go in the order in which they arrived", Run: func(r *rig.Rig) {
 		order := []string{"m5", "m1", "m9", "m3", "m2"}
 		batch := make([]dispatcher.Entry, len(order))
 		for i, id := range order {
@@ -145,7 +145,7 @@ var OrderCases = append([]rig.Case{
 			r.Deliver(rig.Named("a", id))
 		}
 	}},
-	{Name: "a direct lease is given to the first and not to those behind", Run: func(r *rig.Rig) {
+	{Name: "the first gets a direct lease, and those behind it do not", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a"), rig.Keyed("k")), r.Entry("m2", rig.To("a"), rig.Keyed("k")),
 			r.Entry("m3", rig.To("a"), rig.Keyed("l")))
 		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
@@ -154,7 +154,7 @@ var OrderCases = append([]rig.Case{
 		r.MustSettle(rig.One, rig.Success(dispatcher.Claimed{ID: rig.Named("a", "m1"), Attempt: 1}))
 		r.MustClaim(rig.One, rig.Named("a", "m2"))
 	}},
-	{Name: "a repeat stands in line once", Run: func(r *rig.Rig) {
+	{Name: "a repeated message is in the line once", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
 		r.MustChangeNothing(func() {
 			for _, id := range []string{"m1", "m2"} {
@@ -162,7 +162,7 @@ var OrderCases = append([]rig.Case{
 			}
 		})
 	}},
-	{Name: "a fan-out stands in line in each of its lanes", Run: func(r *rig.Rig) {
+	{Name: "a fan-out is in the line of each of its lanes", Run: func(r *rig.Rig) {
 		r.Schedule(rig.Fan(r.Entry("m1", rig.To("a", "b"), rig.Keyed("k"))), rig.Fan(r.Entry("m2", rig.To("a", "b"), rig.Keyed("k"))))
 		claimed := r.Claim(rig.One, 64)
 		require.Len(r, claimed, 2)
@@ -174,7 +174,7 @@ var OrderCases = append([]rig.Case{
 		require.Equal(r, rig.IDs("a", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 		r.MustLie(stored.PlaceBehind, "b", "m2")
 	}},
-	{Name: "what waits behind is listed", Run: func(r *rig.Rig) {
+	{Name: "a list returns the deliveries that wait behind others", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2", "m3")
 		r.PublishKeyed("a", "l", "m4", "m5")
 		r.Schedule(r.Entry("m6", rig.To("b"), rig.Keyed("k"), rig.Delay(time.Hour)))
@@ -194,7 +194,7 @@ var OrderCases = append([]rig.Case{
 		r.MustList(dispatcher.Filter{Lanes: rig.To("b")}, want,
 			func(id dispatcher.DeliveryID, _ dispatcher.Status) bool { return id.Lane == "b" })
 	}},
-	{Name: "nothing of a set is left when its deliveries have ended", Run: func(r *rig.Rig) {
+	{Name: "a set leaves nothing when its deliveries have ended", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
 		r.Deliver(rig.Named("a", "m1"))
 		r.Deliver(rig.Named("a", "m2"))
@@ -206,9 +206,9 @@ var OrderCases = append([]rig.Case{
 	}},
 }, lineCases...)
 
-// lineCases are about cancels, retries and accidents of deliveries in a line.
+// lineCases are about cancels, retries and losses of deliveries in a line.
 var lineCases = []rig.Case{
-	{Name: "the first that is cancelled lets the next one go", Run: func(r *rig.Rig) {
+	{Name: "the next one can go when the first is cancelled", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Hour)))
 		r.PublishKeyed("a", "k", "m2", "m3")
 		require.Equal(r, []bool{true}, r.Cancel(rig.Named("a", "m1"))) // due
@@ -218,7 +218,7 @@ var lineCases = []rig.Case{
 		r.MustLie(stored.PlaceReady, "a", "m3")
 		c := r.MustClaim(rig.One, rig.Named("a", "m3"))[0]
 		r.PublishKeyed("a", "k", "m4")
-		r.Cancel(c.ID) // leased: a mark
+		r.Cancel(c.ID) // it is leased, so the store only marks it
 		r.Settle(rig.One, rig.Failure(c, time.Minute))
 		r.MustClaim(rig.One, rig.Named("a", "m4"))
 	}},
@@ -233,7 +233,7 @@ var lineCases = []rig.Case{
 		r.Deliver(rig.Named("a", "m1"))
 		r.Deliver(rig.Named("a", "m3"))
 	}},
-	{Name: "the first that has expired lets the next one go", Run: func(r *rig.Rig) {
+	{Name: "the next one can go when the first has expired", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Expires(rig.Start)))
 		r.PublishKeyed("a", "k", "m2")
 		r.MustClaimNothing(rig.One)
@@ -250,7 +250,7 @@ var lineCases = []rig.Case{
 		require.Equal(r, dispatcher.ReasonExpired, r.MustStand(rig.Named("a", "m2"), dispatcher.StatusDead).Reason)
 		r.MustClaim(rig.One, rig.Named("a", "m3"))
 	}},
-	{Name: "a late success of the first lets the next one go", Run: func(r *rig.Rig) {
+	{Name: "the next one can go after a late success of the first", Run: func(r *rig.Rig) {
 		c := takeOverKeyed(r, "a", "k", "m1")
 		r.PublishKeyed("a", "k", "m2")
 		r.MustSettle(rig.Two, rig.Failure(r.MustClaim(rig.Two, c.ID)[0], time.Hour))
@@ -259,7 +259,7 @@ var lineCases = []rig.Case{
 
 		c = takeOverKeyed(r, "b", "k", "m3")
 		r.PublishKeyed("b", "k", "m4")
-		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c))) // ready: a mark
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c))) // it is ready, so the store only marks it
 		r.MustClaimNothing(rig.Two)
 		r.MustLie(stored.PlaceDone, "b", "m3")
 		r.MustClaim(rig.Two, rig.Named("b", "m4"))
@@ -311,7 +311,7 @@ var lineCases = []rig.Case{
 		r.MustLie(stored.PlaceCancelled, "a", "m1", "m2", "m3", "n1", "n2", "n3")
 		require.Empty(r, r.State().Behind)
 	}},
-	{Name: "a retried delivery is ready at once where its line is empty", Run: func(r *rig.Rig) {
+	{Name: "a retried delivery is ready at once if its line is empty", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1")
 		r.Deliver(rig.Named("a", "m1"))
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
@@ -339,7 +339,7 @@ var lineCases = []rig.Case{
 		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 		r.MustLie(stored.PlaceBehind, "a", "m2")
 	}},
-	{Name: "a delivery behind another whose record was deleted by hand is skipped", Run: func(r *rig.Rig) {
+	{Name: "a delivery is skipped if an operator deleted its record", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2", "m3", "m4")
 		r.Lose("m2")
 		r.Lose("m3")
@@ -347,7 +347,7 @@ var lineCases = []rig.Case{
 		r.MustBeSound()
 		r.MustClaim(rig.One, rig.Named("a", "m4"))
 	}},
-	{Name: "the last of a line may be lost", Run: func(r *rig.Rig) {
+	{Name: "the line works if its last delivery is lost", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
 		r.Lose("m2")
 		r.Deliver(rig.Named("a", "m1"))
@@ -356,7 +356,7 @@ var lineCases = []rig.Case{
 	}},
 }
 
-// takeOverKeyed is TakeOver of a message with an ordering key.
+// takeOverKeyed does the same as TakeOver with a message that has an ordering key.
 func takeOverKeyed(r *rig.Rig, lane dispatcher.Lane, key, id string) dispatcher.Claimed {
 	r.Helper()
 	victim := "victim-" + r.NewID()
@@ -367,8 +367,8 @@ func takeOverKeyed(r *rig.Rig, lane dispatcher.Lane, key, id string) dispatcher.
 	return got[0]
 }
 
-// mustWaitBehind fails the case unless look, and lists of pages of any length, tell
-// that so many go before each delivery.
+// mustWaitBehind fails the case unless Look reports this number of deliveries before
+// each delivery. Lists with pages of any length must report the same number.
 func mustWaitBehind(r *rig.Rig, lane dispatcher.Lane, behind map[string]int) {
 	r.Helper()
 	for id, want := range behind {

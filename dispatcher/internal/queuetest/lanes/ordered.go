@@ -11,9 +11,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// OrderedCases are about ordered lanes, whose deliveries all wait in one line.
+// OrderedCases are about ordered lanes. All their deliveries wait in one line.
 var OrderedCases = []rig.Case{
-	{Name: "an ordered lane sends one at a time, whatever the keys", Run: func(r *rig.Rig) {
+	{Name: "an ordered lane sends one at a time, also with several keys", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Ordered)
 		r.Publish("a", "m1", "m2")
 		r.PublishKeyed("a", "k", "m3")
@@ -25,7 +25,7 @@ var OrderedCases = []rig.Case{
 			r.MustSettle(rig.One, rig.Success(c[0]))
 		}
 	}},
-	{Name: "a failed delivery holds all others", Run: func(r *rig.Rig) {
+	{Name: "a delivery that waits for a retry blocks all others", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Ordered)
 		r.Publish("a", "m1", "m2")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Minute))
@@ -38,7 +38,7 @@ var OrderedCases = []rig.Case{
 		r.Deliver(rig.Named("a", "m1"))
 		r.MustClaim(rig.One, rig.Named("a", "m2"))
 	}},
-	{Name: "a direct lease is one, and then no more", Run: func(r *rig.Rig) {
+	{Name: "an ordered lane has one direct lease at most", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Ordered)
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a")))
 		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
@@ -54,7 +54,7 @@ var OrderedCases = []rig.Case{
 		require.Equal(r, 1, r.LaneState("a").Window)
 		require.Equal(r, "limit", r.Look(rig.Named("a", "n00008")).WaitingFor)
 	}},
-	{Name: "a lane that becomes ordered goes on with what it has, one at a time, then in line", Run: func(r *rig.Rig) {
+	{Name: "a lane that becomes ordered first sends its old deliveries one at a time, then its line", Run: func(r *rig.Rig) {
 		for range 3 {
 			r.Succeed("a")
 		}
@@ -72,7 +72,7 @@ var OrderedCases = []rig.Case{
 			r.Deliver(rig.Named("a", id))
 		}
 	}},
-	{Name: "a lane that is not ordered any more serves its line, and new messages beside it", Run: func(r *rig.Rig) {
+	{Name: "a lane that is no longer ordered sends its line, and new messages at the same time", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Ordered)
 		r.Publish("a", "m1", "m2", "m3")
 		r.Resume("a")
@@ -83,7 +83,7 @@ var OrderedCases = []rig.Case{
 		r.Deliver(rig.Named("a", "m3"))
 		require.Zero(r, r.State().Lanes["a"].Keys)
 	}},
-	{Name: "deliveries with a key wait for their key though the lane has become ordered", Run: func(r *rig.Rig) {
+	{Name: "deliveries with a key wait for their key even after the lane becomes ordered", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
 		r.Limit("a", rig.Ordered)
 		r.PublishKeyed("a", "k", "m3", "m4")
@@ -98,14 +98,14 @@ var OrderedCases = []rig.Case{
 		require.ElementsMatch(r, []string{"m1", "m2", "m3", "m4"}, got)
 		require.Empty(r, r.State().Behind)
 	}},
-	{Name: "a lost first lets the next one go", Run: func(r *rig.Rig) {
+	{Name: "the next one can go when the first is lost", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Ordered)
 		r.Publish("a", "m1", "m2")
 		r.Lose("m1")
 		r.MustClaimNothing(rig.One)
 		r.MustClaim(rig.One, rig.Named("a", "m2"))
 	}},
-	{Name: "a retried one joins the line that there is now", Run: func(r *rig.Rig) {
+	{Name: "a retried delivery joins the lane's current line", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1")
 		r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonGone))
 		r.Limit("a", rig.Ordered)
@@ -115,7 +115,7 @@ var OrderedCases = []rig.Case{
 			r.Deliver(rig.Named("a", id))
 		}
 	}},
-	{Name: "a long line goes to its end", Run: func(r *rig.Rig) {
+	{Name: "a long line is sent to its end", Run: func(r *rig.Rig) {
 		const n = 150
 		r.Limit("a", rig.Ordered)
 		batch := make([]dispatcher.Entry, n)
@@ -127,7 +127,7 @@ var OrderedCases = []rig.Case{
 			r.Deliver(rig.Named("a", fmt.Sprintf("m%03d", n-i)))
 		}
 	}},
-	{Name: "a long line is listed whole, also a page at a time", Run: func(r *rig.Rig) {
+	{Name: "a list returns a whole long line, also page by page", Run: func(r *rig.Rig) {
 		const n = 600
 		r.Limit(rig.EpOne, rig.Ordered)
 		batch := make([]dispatcher.Entry, n)
@@ -149,7 +149,7 @@ var OrderedCases = []rig.Case{
 			require.Len(r, r.ListAll(cancelled, limit), n-1)
 		}
 	}},
-	{Name: "a paused line is held whole", Run: func(r *rig.Rig) {
+	{Name: "a pause stops the whole line", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Ordered)
 		r.Publish("a", "m1", "m2")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
@@ -160,7 +160,7 @@ var OrderedCases = []rig.Case{
 		r.Limit("a", rig.Ordered)
 		r.MustClaim(rig.One, rig.Named("a", "m2"))
 	}},
-	{Name: "an open ordered lane waits with its first", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
+	{Name: "an ordered lane with an open breaker waits with its first", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Ordered)
 		r.Publish("a", "m1", "m2")
 		r.MustSettle(rig.One, rig.Blamed(rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Second)))
@@ -174,7 +174,7 @@ var OrderedCases = []rig.Case{
 	}},
 }
 
-// FullCases are about lanes in which as many deliveries wait as may.
+// FullCases are about lanes with the highest number of waiting deliveries.
 var FullCases = []rig.Case{
 	{Name: "a message to a full lane is refused and leaves nothing", Setup: stored.Setup{MaxWaiting: 3}, Run: func(r *rig.Rig) {
 		r.PublishMany("a", 3)
@@ -184,9 +184,9 @@ var FullCases = []rig.Case{
 		require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))[0].Result)
 		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("m1", rig.To("b")))[0].Result, "another lane has room")
 		r.MustSettle(rig.One, rig.Failure(r.Claim(rig.One, 1)[0], time.Hour))
-		require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("m2", rig.To("a")))[0].Result, "it waits for its rung")
+		require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("m2", rig.To("a")))[0].Result, "it waits for its retry")
 		r.Claim(rig.One, 1)
-		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("m2", rig.To("a")))[0].Result, "what is in flight does not wait")
+		require.Equal(r, dispatcher.Accepted, r.Schedule(r.Entry("m2", rig.To("a")))[0].Result, "a delivery in flight does not wait")
 	}},
 	{Name: "deliveries that are due later, or behind another, count as waiting", Setup: stored.Setup{MaxWaiting: 3}, Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
@@ -212,7 +212,7 @@ var FullCases = []rig.Case{
 		}
 		require.Len(r, r.State().Ready["a"], 3)
 	}},
-	{Name: "a known message is a duplicate or a conflict in a full lane too", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+	{Name: "a full lane reports a duplicate or a conflict for a known message too", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustChangeNothing(func() {
 			require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry("m1", rig.To("a")))[0].Result)
@@ -220,7 +220,7 @@ var FullCases = []rig.Case{
 			require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("m2", rig.To("a")))[0].Result)
 		})
 	}},
-	{Name: "a full lane that a repeat would add is not made, until there is room", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+	{Name: "a repeat does not add a delivery to a full lane until there is room", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.Publish("b", "m0")
 		r.MustChangeNothing(func() {
@@ -263,7 +263,7 @@ var FullCases = []rig.Case{
 		require.Equal(r, []bool{true}, r.Cancel(rig.IDs("a", "m3")...))
 		require.Zero(r, r.LaneState("a").Waiting)
 	}},
-	{Name: "of a fan-out the full lane's delivery is dead and the others go on", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
+	{Name: "a fan-out's delivery to a full lane is dead, and the others continue", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m0")
 		got := r.Schedule(rig.Fan(r.Entry("m1", rig.To("a", "b", "c"), rig.Delay(time.Minute))))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
@@ -275,7 +275,7 @@ var FullCases = []rig.Case{
 		r.MustStand(rig.Named("b", "m1"), dispatcher.StatusScheduled)
 		require.Equal(r, []string{"dead overflow"}, r.State().Told[d.ID])
 		require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonOverflow: 1}, r.Stats().Dead)
-		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")), "a person may put it there")
+		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")), "an operator may retry it there")
 		require.Equal(r, rig.IDs("a", "m0", "m1"), r.State().Ready["a"])
 	}},
 	{Name: "a fan-out to one full lane is accepted and dead", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {

@@ -11,7 +11,7 @@ import (
 
 // RateCases are about lanes with a rate.
 var RateCases = append([]rig.Case{
-	{Name: "a rated lane waits between two attempts, and is not looked at before", Run: func(r *rig.Rig) {
+	{Name: "a rated lane waits between two attempts, and no move checks it earlier", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Second))
 		r.Publish("a", "m1", "m2", "m3")
 		r.Deliver(rig.Named("a", "m1"))
@@ -43,7 +43,7 @@ var RateCases = append([]rig.Case{
 			require.InDelta(r, 100, n, 5, "%v", got)
 		}
 	}},
-	{Name: "a rate that was not used is not saved up", Run: func(r *rig.Rig) {
+	{Name: "an unused rate is not saved up", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(20*time.Millisecond))
 		for range 8 {
 			r.Succeed("a")
@@ -52,7 +52,7 @@ var RateCases = append([]rig.Case{
 		r.PublishMany("a", 20)
 		require.Len(r, r.Claim(rig.One, 64), 1)
 	}},
-	{Name: "a rated lane in use makes up for 50 ms, and an idle one begins anew", Run: func(r *rig.Rig) {
+	{Name: "a rated lane in use catches up on 50 ms, and an idle one starts again", Run: func(r *rig.Rig) {
 		for range 8 {
 			r.Succeed("a")
 		}
@@ -77,7 +77,7 @@ var RateCases = append([]rig.Case{
 			r.Pass(time.Minute)
 		}
 	}},
-	{Name: "a turn takes as many as there are tokens", Run: func(r *rig.Rig) {
+	{Name: "a turn takes one delivery for each token", Run: func(r *rig.Rig) {
 		for range 20 {
 			r.Succeed("a")
 		}
@@ -113,14 +113,14 @@ var RateCases = append([]rig.Case{
 		got = r.ScheduleFor(rig.One, 512, 64, r.Entry("m3", rig.To("a")))
 		require.Equal(r, rig.To("a"), rig.Ready(got[0]), "the token was taken by the claim")
 	}},
-	{Name: "a rate holds over all instances", Run: func(r *rig.Rig) {
+	{Name: "a rate applies to all instances together", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Second))
 		r.PublishMany("a", 3)
 		require.Len(r, r.Claim(rig.One, 64), 1)
 		r.MustClaimNothing(rig.Two)
 		require.Empty(r, rig.Leased(r.ScheduleFor(rig.Two, 512, 64, r.Entry("m1", rig.To("a")))[0]))
 	}},
-	{Name: "a lane that waits for its rate does not hold others", Run: func(r *rig.Rig) {
+	{Name: "a lane that waits for its rate does not block others", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Hour))
 		r.PublishMany("a", 5)
 		r.PublishMany("b", 2)
@@ -137,7 +137,7 @@ var RateCases = append([]rig.Case{
 		require.Equal(r, before, r.State().Lanes["a"].Parked)
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "another rate counts from where the old one stood", Run: func(r *rig.Rig) {
+	{Name: "a changed rate counts from the time of the old one", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Minute))
 		r.PublishMany("a", 3)
 		require.Len(r, r.Claim(rig.One, 64), 1)
@@ -145,7 +145,7 @@ var RateCases = append([]rig.Case{
 		require.Equal(r, rig.Start.Add(time.Minute), r.Move().Due)
 		r.MustClaimNothing(rig.One)
 		_, hints := r.LimitAs("a", dispatcher.LaneLimits{}, false)
-		require.Equal(r, r.Setup.Weight(4, 1), hints[0].Weight, "with no rate there is nothing to wait for")
+		require.Equal(r, r.Setup.Weight(4, 1), hints[0].Weight, "a lane without a rate does not wait")
 		require.Len(r, r.Claim(rig.One, 64), 1)
 		r.Limit("a", rig.Every(10*time.Second))
 		require.Equal(r, rig.Start.Add(time.Minute).UnixMicro(), r.State().Lanes["a"].Tat)
@@ -154,10 +154,10 @@ var RateCases = append([]rig.Case{
 		r.Limit("a", rig.Every(time.Minute))
 		r.PublishMany("a", 3)
 		require.Len(r, r.Claim(rig.One, 64), 1)
-		r.Limit("a", rig.Every(time.Millisecond)) // as if the old time came from another clock
+		r.Limit("a", rig.Every(time.Millisecond)) // the old time counts as one of another clock
 		require.Len(r, r.Claim(rig.One, 1), 1)
 	}},
-	{Name: "a lane tells when its rate allows the next", Run: func(r *rig.Rig) {
+	{Name: "a lane reports the time when its rate allows the next attempt", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Second))
 		r.PublishMany("a", 2)
 		require.Zero(r, r.LaneState("a").Token)
@@ -178,7 +178,7 @@ var tokenCases = []rig.Case{
 		r.MustClaim(rig.Two, rig.Named("a", "m1"))
 		r.MustClaimNothing(rig.Two)
 	}},
-	{Name: "a delivery that is handed back returns its token though it was cancelled or delivered meanwhile", Run: func(r *rig.Rig) {
+	{Name: "a delivery that is handed back returns its token even if it was cancelled or delivered before", Run: func(r *rig.Rig) {
 		for _, lane := range []dispatcher.Lane{"a", "b"} {
 			r.Limit(lane, rig.Every(time.Second))
 			c := r.TakeOver(lane, "m1-"+string(lane))
@@ -263,14 +263,14 @@ var tokenCases = []rig.Case{
 	}},
 }
 
-// attemptsBySecond delivers one lane's messages for some seconds. It claims at
-// the times of the hints, and late after each. It answers how many attempts
+// attemptsBySecond delivers one lane's messages for some seconds. It claims late
+// after each time that a hint reports. It returns the number of attempts that
 // began in each second.
 func attemptsBySecond(r *rig.Rig, lane dispatcher.Lane, seconds int, late time.Duration) []int {
 	r.Helper()
 	counts := make([]int, seconds)
 	for looks := 0; ; looks++ {
-		require.Less(r, looks, 1000, "it looks again and again")
+		require.Less(r, looks, 1000, "it polls again and again")
 		h := r.Move()
 		for h.Weight >= 0 {
 			claimed := r.Claim(rig.One, 64)
@@ -281,7 +281,7 @@ func attemptsBySecond(r *rig.Rig, lane dispatcher.Lane, seconds int, late time.D
 			}
 			h = r.Move()
 		}
-		require.True(r, h.Due.After(r.Now), "%s has nothing ready, or is looked at too early", lane)
+		require.True(r, h.Due.After(r.Now), "%s has nothing ready, or is polled too early", lane)
 		if h.Due.Add(late).Sub(rig.Start) >= time.Duration(seconds)*time.Second {
 			return counts
 		}
@@ -289,14 +289,14 @@ func attemptsBySecond(r *rig.Rig, lane dispatcher.Lane, seconds int, late time.D
 	}
 }
 
-// mustHaveToken fails the case unless an empty rated lane may be attempted now.
+// mustHaveToken fails the case unless the rate of an empty lane allows an attempt now.
 func mustHaveToken(r *rig.Rig, lane dispatcher.Lane) {
 	r.Helper()
 	got := r.ScheduleFor(rig.Two, 512, 64, r.Entry(r.NewID(), rig.To(lane)))
 	require.Equal(r, rig.To(lane), rig.Leased(got[0]), "its token was not returned")
 }
 
-// mustHaveNoToken fails the case if a rated lane may be attempted now.
+// mustHaveNoToken fails the case if a lane's rate allows an attempt now.
 func mustHaveNoToken(r *rig.Rig, lane dispatcher.Lane) {
 	r.Helper()
 	got := r.ScheduleFor(rig.Two, 512, 64, r.Entry(r.NewID(), rig.To(lane)))

@@ -10,9 +10,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 )
 
-const moveBatch = 128 // deliveries that one call makes ready
+const moveBatch = 128 // the number of deliveries that one call makes ready
 
-// together schedules n deliveries of one lane that are due at one time.
+// together schedules n deliveries of one lane for the same time and returns their IDs.
 func together(r *rig.Rig, lane dispatcher.Lane, n int, delay time.Duration) (ids []dispatcher.DeliveryID) {
 	r.Helper()
 	batch := make([]dispatcher.Entry, n)
@@ -27,7 +27,7 @@ func together(r *rig.Rig, lane dispatcher.Lane, n int, delay time.Duration) (ids
 	return ids
 }
 
-// ShareCases are about a call that finds more due than it moves.
+// ShareCases are about a call that finds more due deliveries than it can move.
 var ShareCases = []rig.Case{
 	{Name: "a crowd that is due at once delays no lane that is due after it", Run: func(r *rig.Rig) {
 		ids := together(r, "crowd", 2000, time.Second)
@@ -38,7 +38,7 @@ var ShareCases = []rig.Case{
 		ready := r.State().Ready
 		require.Equal(r, rig.IDs("a", "a1"), ready["a"])
 		require.Equal(r, rig.IDs("z", "z1", "z2"), ready["z"])
-		require.Equal(r, ids[:moveBatch-3], ready["crowd"], "the rest of the call is the crowd's")
+		require.Equal(r, ids[:moveBatch-3], ready["crowd"], "the crowd gets the rest of the call")
 	}},
 	{Name: "several crowds share a call with the lanes between and behind them", Run: func(r *rig.Rig) {
 		var crowds [][]dispatcher.DeliveryID
@@ -76,7 +76,7 @@ var ShareCases = []rig.Case{
 		}
 		require.Zero(r, r.Hints[0].Due)
 	}},
-	{Name: "what a crowd's lane has due later stays behind the crowd", Run: func(r *rig.Rig) {
+	{Name: "later deliveries of a crowd's lane stay behind the crowd", Run: func(r *rig.Rig) {
 		first := together(r, "crowd", 500, time.Second)
 		later := together(r, "crowd", 3, time.Second+time.Millisecond)
 		last := together(r, "crowd", 300, time.Second+2*time.Millisecond)
@@ -88,7 +88,7 @@ var ShareCases = []rig.Case{
 		}
 		require.Equal(r, append(append(first, later...), last...), r.State().Ready["crowd"])
 	}},
-	{Name: "a call looks no further than what is due", Run: func(r *rig.Rig) {
+	{Name: "a call checks only due deliveries", Run: func(r *rig.Rig) {
 		ids := together(r, "crowd", 200, time.Second)
 		r.Schedule(r.Entry("z1", rig.To("z"), rig.Delay(2*time.Second)))
 		r.Pass(time.Second)
@@ -97,7 +97,7 @@ var ShareCases = []rig.Case{
 		require.Empty(r, r.State().Ready["z"])
 		require.Equal(r, rig.Start.Add(time.Second), r.Hints[0].Due)
 	}},
-	{Name: "more crowds than a call can pass are moved all the same", Run: func(r *rig.Rig) {
+	{Name: "all crowds are moved even if one call cannot pass them all", Run: func(r *rig.Rig) {
 		want := map[dispatcher.Lane][]dispatcher.DeliveryID{}
 		for _, lane := range rig.ManyLanes(40) {
 			want[lane] = together(r, lane, 20, time.Second)

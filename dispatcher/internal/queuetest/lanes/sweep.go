@@ -42,7 +42,7 @@ func sweepsPages(r *rig.Rig, e ending) {
 	require.Equal(r, map[dispatcher.Status]int64{e.status: n, dispatcher.StatusScheduled: n}, r.Stats().Counts)
 }
 
-// sweep sweeps a lane to the end and answers how many deliveries it ended.
+// sweep sweeps a lane to the end and returns the number of deliveries that it ended.
 func sweep(r *rig.Rig, lane dispatcher.Lane) (ended int) {
 	r.Helper()
 	cursor := ""

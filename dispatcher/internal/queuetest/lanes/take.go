@@ -11,9 +11,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// TakeCases are about lanes whose deliveries are taken, and not called.
+// TakeCases are about lanes with consumers. A consumer polls for deliveries, and no
+// worker calls a URL.
 var TakeCases = []rig.Case{
-	{Name: "what goes to a queue is taken, and neither leased at once nor claimed", Run: func(r *rig.Rig) {
+	{Name: "a queue's delivery is taken, and neither leased at once nor claimed", Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 64, 64, r.Entry("m1", rig.To("q_a")))
 		require.Equal(r, rig.To("q_a"), rig.Ready(got[0]))
 		r.MustClaimNothing(rig.One)
@@ -27,7 +28,7 @@ var TakeCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(claimed[0]))
 		require.Equal(r, dispatcher.StatusDelivered, r.Look(rig.Named("q_a", "m1")).Status)
 	}},
-	{Name: "what goes to an endpoint that is taken from is too", Run: func(r *rig.Rig) {
+	{Name: "a delivery of an endpoint with consumers is taken too", Run: func(r *rig.Rig) {
 		r.Publish(rig.EpOne, "m1")
 		r.MustTake(rig.One, rig.EpOne)
 		r.Limit(rig.EpOne, rig.Pulled)
@@ -36,14 +37,14 @@ var TakeCases = []rig.Case{
 		require.Equal(r, int64(1), claimed[0].Version)
 		require.Equal(r, dispatcher.LaneLimits{Version: 1, Pull: true}, r.LaneState(rig.EpOne).Limits)
 	}},
-	{Name: "nothing is taken from a lane whose deliveries are called", Run: func(r *rig.Rig) {
+	{Name: "nothing is taken from a lane whose deliveries go to a URL", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish("a", "m1")
 		r.Publish(rig.EpOne, "m2")
 		require.Empty(r, r.Take(rig.One, 64, "a", rig.EpOne).Claimed)
 		require.Len(r, r.ClaimAll(rig.One), 2)
 	}},
-	{Name: "a lane gets no slow start, and no more than its limit", Setup: stored.Setup{LaneMaxInFlight: 10}, Run: func(r *rig.Rig) {
+	{Name: "a lane with consumers has no slow start, and no more than its limit", Setup: stored.Setup{LaneMaxInFlight: 10}, Run: func(r *rig.Rig) {
 		r.PublishMany("q_a", 15)
 		taken := r.Take(rig.One, 64, "q_a")
 		require.Len(r, taken.Claimed, 10)
@@ -52,7 +53,7 @@ var TakeCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Silence(taken.Claimed[0], time.Hour))
 		require.Len(r, r.Take(rig.Two, 64, "q_a").Claimed, 1)
 	}},
-	{Name: "how quick its takers are changes nothing of a lane", Run: func(r *rig.Rig) {
+	{Name: "the speed of its consumers does not change a lane", Run: func(r *rig.Rig) {
 		r.PublishMany("q_a", 3)
 		before := r.State().Lanes["q_a"]
 		for i, took := range []time.Duration{time.Millisecond, 2 * time.Second} {
@@ -66,7 +67,7 @@ var TakeCases = []rig.Case{
 		require.Equal(r, before.Window, r.State().Lanes["q_a"].Window)
 		r.MustBeSound()
 	}},
-	{Name: "several lanes get equal shares, and what one leaves the others have", Run: func(r *rig.Rig) {
+	{Name: "several lanes get equal shares, and the others share the rest of a short one", Run: func(r *rig.Rig) {
 		r.PublishMany("q_a", 20)
 		r.PublishMany("q_b", 20)
 		r.PublishMany("q_c", 3)
@@ -82,7 +83,7 @@ var TakeCases = []rig.Case{
 		require.ElementsMatch(r, rig.To("q_a", "q_b"), taken.More)
 		require.Len(r, r.Take(rig.One, 64, "q_a", "q_b", "q_c").Claimed, 13)
 	}},
-	{Name: "lanes of several partitions are asked for what the first ones did not have", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "a take queries the next partitions for the rest if the first ones have too little", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		lanes := rig.To()
 		for n := range 20 {
 			lanes = append(lanes, dispatcher.Lane(fmt.Sprintf("q_%d", n)))
@@ -97,7 +98,7 @@ var TakeCases = []rig.Case{
 		require.Empty(r, taken.Claimed)
 		require.Empty(r, taken.More)
 	}},
-	{Name: "asked for nothing it says which lanes have something", Setup: rig.Spread, Run: func(r *rig.Rig) {
+	{Name: "a take of nothing returns the lanes that have work", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		r.Publish("q_a", "m1")
 		r.Publish("q_b", "m2")
 		r.Publish("q_c", "m3")
@@ -110,7 +111,7 @@ var TakeCases = []rig.Case{
 			r.MustBeSound()
 		}
 	}},
-	{Name: "a rate, an order and a pause hold for takers", Run: func(r *rig.Rig) {
+	{Name: "a rate, an order and a pause apply to consumers", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Pulled, rig.Every(time.Second))
 		r.PublishMany(rig.EpOne, 3)
 		require.Len(r, r.Take(rig.One, 64, rig.EpOne).Claimed, 1)
@@ -137,7 +138,7 @@ var TakeCases = []rig.Case{
 		r.Limit(dispatcher.AllLanes)
 		r.MustTake(rig.One, "q_a", rig.Named("q_a", "m2"))
 	}},
-	{Name: "what was cancelled or expired is not taken", Run: func(r *rig.Rig) {
+	{Name: "a cancelled or expired delivery is not taken", Run: func(r *rig.Rig) {
 		r.Publish("q_a", "m1", "m2")
 		r.Schedule(r.Entry("m3", rig.To("q_a"), rig.Expires(r.Later(time.Minute))))
 		r.Cancel(rig.Named("q_a", "m1"))
@@ -146,7 +147,7 @@ var TakeCases = []rig.Case{
 		require.Equal(r, dispatcher.StatusCancelled, r.Look(rig.Named("q_a", "m1")).Status)
 		require.Equal(r, dispatcher.ReasonExpired, r.Look(rig.Named("q_a", "m3")).Reason)
 	}},
-	{Name: "what a dead instance took comes back", Run: func(r *rig.Rig) {
+	{Name: "deliveries that a dead instance took come back", Run: func(r *rig.Rig) {
 		r.Publish("q_a", "m1")
 		r.MustTake(rig.One, "q_a", rig.Named("q_a", "m1"))
 		require.Equal(r, 1, r.Reap(rig.One))
@@ -154,7 +155,7 @@ var TakeCases = []rig.Case{
 		require.ErrorIs(r, err, dispatcher.ErrFenced)
 		r.MustTake(rig.Two, "q_a", rig.Named("q_a", "m1"))
 	}},
-	{Name: "a failed delivery comes back after its wait", Run: func(r *rig.Rig) {
+	{Name: "a failed delivery returns after its backoff", Run: func(r *rig.Rig) {
 		r.Publish("q_a", "m1")
 		c := r.MustTake(rig.One, "q_a", rig.Named("q_a", "m1"))[0]
 		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
@@ -163,13 +164,13 @@ var TakeCases = []rig.Case{
 		r.Move()
 		require.Equal(r, 2, r.MustTake(rig.One, "q_a", rig.Named("q_a", "m1"))[0].Attempt)
 	}},
-	{Name: "takers are told where there is something that was not there", Run: func(r *rig.Rig) {
+	{Name: "a hint reports lanes with new work to consumers", Run: func(r *rig.Rig) {
 		w := r.Watch(rig.Two)
 		r.Publish("q_a", "m1")
 		require.Equal(r, rig.To("q_a"), w.NextTakeable())
 		r.Publish("q_a", "m2")
 		r.Schedule(r.Entry("m3", rig.To("q_b", "q_c")))
-		require.ElementsMatch(r, rig.To("q_b", "q_c"), w.NextTakeable(), "q_a was told already")
+		require.ElementsMatch(r, rig.To("q_b", "q_c"), w.NextTakeable(), "a hint reported q_a before")
 		c := r.MustTake(rig.One, "q_a", rig.IDs("q_a", "m1", "m2")...)
 		r.MustSettle(rig.One, rig.HandBack(c[0]))
 		require.Equal(r, rig.To("q_a"), w.NextTakeable())
@@ -177,7 +178,7 @@ var TakeCases = []rig.Case{
 		r.Limit(dispatcher.AllLanes)
 		require.Equal(r, rig.To(dispatcher.AllLanes), w.NextTakeable())
 	}},
-	{Name: "takers are told where a limit has room again", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
+	{Name: "a hint reports a lane whose limit has room again", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
 		w := r.Watch(rig.Two)
 		r.Publish("q_a", "m1", "m2")
 		require.Equal(r, rig.To("q_a"), w.NextTakeable())
@@ -187,7 +188,7 @@ var TakeCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(c))
 		require.Equal(r, rig.To("q_a"), w.NextTakeable())
 	}},
-	{Name: "an answer has no more records than asked for, but for one", Run: func(r *rig.Rig) {
+	{Name: "a take returns no more bytes than its limit, except for one record", Run: func(r *rig.Rig) {
 		body := rig.Body(string(rig.LargeBody(5000)))
 		r.Schedule(r.Entry("m1", rig.To("q_a"), body), r.Entry("m2", rig.To("q_a"), body), r.Entry("m3", rig.To("q_a"), body))
 		taken, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: rig.To("q_a"), Most: 3, Bytes: 11000})

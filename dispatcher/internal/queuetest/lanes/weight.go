@@ -11,14 +11,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// WeightCases are about windows, weights, turns and the permits they leave.
+// WeightCases are about windows, weights and turns, and the permits that they leave.
 var WeightCases = []rig.Case{
 	{Name: "a lane never seen may have two in flight", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
 		require.Len(r, r.Claim(rig.One, 64), 2)
 		r.MustClaimNothing(rig.Two)
 	}},
-	{Name: "each success widens the window by one, up to the most", Setup: stored.Setup{LaneMaxInFlight: 5}, Run: func(r *rig.Rig) {
+	{Name: "each success widens the window by one, up to the limit", Setup: stored.Setup{LaneMaxInFlight: 5}, Run: func(r *rig.Rig) {
 		for n := 2; n <= 5; n++ {
 			require.Equal(r, n, max(2, r.State().Lanes["a"].Window))
 			r.Succeed("a")
@@ -29,11 +29,11 @@ var WeightCases = []rig.Case{
 		r.PublishMany("a", 9)
 		require.Len(r, r.Claim(rig.One, 64), 5)
 	}},
-	{Name: "the most holds for the first window too", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
+	{Name: "the limit applies to the first window too", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
 		r.PublishMany("a", 3)
 		require.Len(r, r.Claim(rig.One, 64), 1)
 	}},
-	{Name: "an attempt without an answer halves the window, to one at least", Run: func(r *rig.Rig) {
+	{Name: "an attempt that returns no response halves the window, to one at least", Run: func(r *rig.Rig) {
 		for range 7 {
 			r.Succeed("a")
 		}
@@ -44,7 +44,7 @@ var WeightCases = []rig.Case{
 		r.PublishMany("a", 3)
 		require.Len(r, r.Claim(rig.One, 64), 1)
 	}},
-	{Name: "an answer that is no success leaves the window", Run: func(r *rig.Rig) {
+	{Name: "a failure with a response does not change the window", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		for _, status := range []int{500, 404, 429, 301} {
 			c := r.TakeNew("a")
@@ -54,7 +54,7 @@ var WeightCases = []rig.Case{
 			require.Equal(r, 3, r.State().Lanes["a"].Window, "%d", status)
 		}
 	}},
-	{Name: "dead with an answer leaves the window, dead without one halves it", Run: func(r *rig.Rig) {
+	{Name: "a death with a response does not change the window, and one without halves it", Run: func(r *rig.Rig) {
 		for range 2 {
 			r.Succeed("a")
 		}
@@ -65,7 +65,7 @@ var WeightCases = []rig.Case{
 		r.MustSettle(rig.One, s)
 		require.Equal(r, 2, r.State().Lanes["a"].Window)
 	}},
-	{Name: "what is handed back says nothing of its lane", Run: func(r *rig.Rig) {
+	{Name: "a delivery that is handed back does not change its lane", Run: func(r *rig.Rig) {
 		c := r.TakeNew("a")
 		before := r.State().Lanes["a"]
 		r.MustSettle(rig.One, rig.HandBack(c))
@@ -73,7 +73,7 @@ var WeightCases = []rig.Case{
 		require.Equal(r, before.Window, after.Window)
 		require.Equal(r, before.Slow, after.Slow)
 	}},
-	{Name: "what was never attempted says nothing of its lane", Run: func(r *rig.Rig) {
+	{Name: "a delivery without an attempt does not change its lane", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		s := rig.Death(r.TakeNew("a"), dispatcher.ReasonRefused)
 		s.Attempt = dispatcher.Attempt{}
@@ -81,7 +81,7 @@ var WeightCases = []rig.Case{
 		require.Equal(r, 3, r.State().Lanes["a"].Window)
 		require.Equal(r, 0, r.State().Lanes["a"].Slow)
 	}},
-	{Name: "a lane's class is how long its last answer took", Run: func(r *rig.Rig) {
+	{Name: "a lane's class depends on the time of its last response", Run: func(r *rig.Rig) {
 		for _, c := range []struct {
 			took time.Duration
 			slow int
@@ -99,7 +99,7 @@ var WeightCases = []rig.Case{
 		s := rig.Failure(r.TakeNew("a"), time.Hour)
 		s.Attempt.Status = 0
 		r.MustSettle(rig.One, rig.Took(s, time.Millisecond))
-		require.Equal(r, 8, r.State().Lanes["a"].Slow, "no answer, however quickly")
+		require.Equal(r, 8, r.State().Lanes["a"].Slow, "no response, even a quick failure")
 	}},
 	{Name: "a quick failure does not make a lane heavy", Run: func(r *rig.Rig) {
 		for range 5 {
@@ -108,18 +108,18 @@ var WeightCases = []rig.Case{
 		r.Publish("a", "last")
 		require.Len(r, r.ClaimWith(rig.One, 1, 1), 1)
 	}},
-	{Name: "the last eight permits are not for a lane that hangs", Run: func(r *rig.Rig) {
+	{Name: "a lane that hangs cannot take the last eight permits", Run: func(r *rig.Rig) {
 		fallSilent(r, "a")
 		r.PublishMany("a", 1)
 		require.Empty(r, r.ClaimWith(rig.One, 64, 8))
 		require.Len(r, r.ClaimWith(rig.One, 64, 9), 1)
 	}},
-	{Name: "the last four permits are not for a lane never seen", Run: func(r *rig.Rig) {
+	{Name: "a new lane cannot take the last four permits", Run: func(r *rig.Rig) {
 		r.PublishMany("a", 1)
 		require.Empty(r, r.ClaimWith(rig.One, 64, 4))
 		require.Len(r, r.ClaimWith(rig.One, 64, 5), 1)
 	}},
-	{Name: "the last two permits are not for a slow lane", Run: func(r *rig.Rig) {
+	{Name: "a slow lane cannot take the last two permits", Run: func(r *rig.Rig) {
 		r.MustSettle(rig.One, rig.Took(rig.Success(r.TakeNew("a")), 200*time.Millisecond))
 		r.PublishMany("a", 1)
 		require.Empty(r, r.ClaimWith(rig.One, 64, 2))
@@ -129,7 +129,7 @@ var WeightCases = []rig.Case{
 		r.Succeed("a")
 		r.PublishMany("a", 2)
 		require.Len(r, r.ClaimWith(rig.One, 64, 1), 1)
-		require.Empty(r, r.ClaimWith(rig.One, 64, 1), "one in flight weighs as much as one free permit")
+		require.Empty(r, r.ClaimWith(rig.One, 64, 1), "one delivery in flight has the weight of one free permit")
 	}},
 	{Name: "with more permits the classes grow in proportion", Setup: stored.Setup{Permits: 512}, Run: func(r *rig.Rig) {
 		fallSilent(r, "a")
@@ -137,18 +137,18 @@ var WeightCases = []rig.Case{
 		require.Empty(r, r.ClaimWith(rig.One, 64, 32))
 		require.Len(r, r.ClaimWith(rig.One, 64, 33), 1)
 	}},
-	{Name: "the last sixteenth of very many permits is not for a lane that hangs", Setup: stored.Setup{Permits: 4096}, Run: func(r *rig.Rig) {
+	{Name: "a lane that hangs cannot take the last sixteenth of very many permits", Setup: stored.Setup{Permits: 4096}, Run: func(r *rig.Rig) {
 		fallSilent(r, "a")
 		r.PublishMany("a", 1)
 		require.Empty(r, r.ClaimWith(rig.One, 64, 256))
 		require.Len(r, r.ClaimWith(rig.One, 64, 258), 1, "a weight is as fine as two of them")
 	}},
-	{Name: "the very last of very many permits is for a quick lane", Setup: stored.Setup{Permits: 4096}, Run: func(r *rig.Rig) {
+	{Name: "a quick lane can take the last of very many permits", Setup: stored.Setup{Permits: 4096}, Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		r.PublishMany("a", 1)
 		require.Len(r, r.ClaimWith(rig.One, 64, 1), 1)
 	}},
-	{Name: "quick lanes that begin to hang leave a permit to another quick one", Setup: stored.Setup{Permits: 1024}, Run: func(r *rig.Rig) {
+	{Name: "quick lanes that begin to hang leave a permit for another quick lane", Setup: stored.Setup{Permits: 1024}, Run: func(r *rig.Rig) {
 		quick := []dispatcher.Lane{"q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "healthy"}
 		for _, lane := range quick {
 			for range 6 {
@@ -157,12 +157,12 @@ var WeightCases = []rig.Case{
 		}
 		fallSilent(r, "hung")
 		r.PublishMany("hung", 1)
-		free := 64 // lanes that hang hold the rest
+		free := 64 // lanes that hang use the rest
 		require.Empty(r, r.ClaimWith(rig.One, 64, free))
 		for _, lane := range quick[:8] {
 			r.PublishMany(lane, 64)
 		}
-		for got := -1; got != 0; free -= got { // they take what they may, and never answer
+		for got := -1; got != 0; free -= got { // they take all permits that they may have, and never respond
 			got = len(r.ClaimWith(rig.One, min(free, 64), free))
 		}
 		require.Positive(r, free)
@@ -175,11 +175,11 @@ var WeightCases = []rig.Case{
 		require.Empty(r, r.ClaimWith(rig.One, 64, 4))
 		require.Len(r, r.ClaimWith(rig.One, 64, 5), 1)
 	}},
-	{Name: "an instance that holds nothing takes the lightest lane, whatever it weighs", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
+	{Name: "an idle instance takes the lightest lane, whatever its weight is", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
 		r.PublishMany("a", 1)
 		require.Len(r, r.ClaimWith(rig.One, 1, 1), 1)
 	}},
-	{Name: "an instance that holds nothing takes even from a lane that hangs", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
+	{Name: "an idle instance takes even from a lane that hangs", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
 		c := r.TakeNew("a")
 		r.MustSettle(rig.One, rig.Silence(c, time.Hour))
 		r.PublishMany("a", 1)
@@ -194,7 +194,7 @@ var WeightCases = []rig.Case{
 	{Name: "with all permits a busy quick lane starves no other", Run: func(r *rig.Rig) {
 		mustReachAll(r)
 	}},
-	{Name: "one lane alone holds half of an instance's permits at most", Setup: stored.Setup{Permits: 64}, Run: func(r *rig.Rig) {
+	{Name: "one lane alone uses at most half of an instance's permits", Setup: stored.Setup{Permits: 64}, Run: func(r *rig.Rig) {
 		for range 62 {
 			r.Succeed("a")
 		}
@@ -209,13 +209,13 @@ var WeightCases = []rig.Case{
 		}
 		require.Equal(r, 32, free)
 	}},
-	{Name: "one lane alone holds half of all instances' permits", Setup: stored.Setup{Permits: 64, Total: 256, LaneMaxInFlight: 256}, Run: func(r *rig.Rig) {
+	{Name: "one lane alone uses half of the permits of all instances", Setup: stored.Setup{Permits: 64, Total: 256, LaneMaxInFlight: 256}, Run: func(r *rig.Rig) {
 		for range 254 {
 			r.Succeed("a")
 		}
 		r.PublishMany("a", 256)
 		held := map[string]int{}
-		for more := true; more; { // each takes a few in turn, as instances that run side by side do
+		for more := true; more; { // each takes a few in turn, because instances run at the same time
 			more = false
 			for _, name := range []string{rig.One, rig.Two, "three", "four"} {
 				n := len(r.ClaimWith(name, min(4, 64-held[name]), 64-held[name]))
@@ -225,13 +225,13 @@ var WeightCases = []rig.Case{
 		}
 		require.Equal(r, map[string]int{rig.One: 32, rig.Two: 32, "three": 32, "four": 32}, held)
 	}},
-	{Name: "an instance with few permits takes by its own part of what is free", Setup: stored.Setup{Permits: 16, Total: 1040}, Run: func(r *rig.Rig) {
+	{Name: "an instance with few permits takes by its own share of the free permits", Setup: stored.Setup{Permits: 16, Total: 1040}, Run: func(r *rig.Rig) {
 		fallSilent(r, "hung")
 		r.PublishMany("hung", 1)
-		require.Empty(r, r.ClaimWith(rig.One, 16, 1), "a sixteenth of its permits is not for what hangs")
+		require.Empty(r, r.ClaimWith(rig.One, 16, 1), "lanes that hang cannot take the last sixteenth of its permits")
 		require.Len(r, r.ClaimWith(rig.One, 16, 2), 1)
 	}},
-	{Name: "a lane that is first by outdated shares does not hide a lighter one", Setup: stored.Setup{Permits: 64, Total: 1024}, Run: func(r *rig.Rig) {
+	{Name: "a lane that is first because of old shares does not hide a lighter one", Setup: stored.Setup{Permits: 64, Total: 1024}, Run: func(r *rig.Rig) {
 		fallSilent(r, "b")
 		for range 62 {
 			r.Succeed("a")
@@ -242,9 +242,9 @@ var WeightCases = []rig.Case{
 		r.Publish("b", "m1")
 		leaveOthers(r)
 		require.Equal(r, rig.IDs("b", "m1"), rig.ClaimedIDs(r.ClaimWith(rig.One, 1, 20)))
-		require.Equal(r, r.Setup.Weight(0, held), r.State().Lanes["a"].Weight, "it was placed anew")
+		require.Equal(r, r.Setup.Weight(0, held), r.State().Lanes["a"].Weight, "it has a new place")
 	}},
-	{Name: "each call places sixteen lanes anew that are first by outdated shares", Setup: stored.Setup{Permits: 64, Total: 4096}, Run: func(r *rig.Rig) {
+	{Name: "each call corrects the places of sixteen lanes that are first because of old shares", Setup: stored.Setup{Permits: 64, Total: 4096}, Run: func(r *rig.Rig) {
 		lane := func(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("quick%02d", i)) }
 		for i := range 17 {
 			r.Succeed(lane(i))
@@ -262,7 +262,7 @@ var WeightCases = []rig.Case{
 		got, hints, err := r.Queue.Claim(r.Ctx, rig.One, r.All(), 1, 3)
 		require.NoError(r, err)
 		require.Empty(r, got)
-		require.Equal(r, 16, hints[0].Placed, "which says that another claim may find more")
+		require.Equal(r, 16, hints[0].Placed, "the result reports that another claim may find more")
 		require.Equal(r, rig.IDs("new", "m1"), rig.ClaimedIDs(r.ClaimWith(rig.One, 1, 3)))
 	}},
 	{Name: "the permits of a dead instance do not count any more", Run: func(r *rig.Rig) {
@@ -287,7 +287,7 @@ var WeightCases = []rig.Case{
 		want := []dispatcher.DeliveryID{rig.Named("c", "mc"), rig.Named("b", "mb"), rig.Named("d", "md"), rig.Named("a", "ma")}
 		require.Equal(r, want, rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
-	{Name: "what is in flight makes a lane heavier", Run: func(r *rig.Rig) {
+	{Name: "deliveries in flight make a lane heavier", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		r.Succeed("b")
 		r.Publish("a", "m1", "m2")
@@ -295,7 +295,7 @@ var WeightCases = []rig.Case{
 		r.Publish("b", "m3")
 		r.MustClaim(rig.One, rig.Named("b", "m3"))
 	}},
-	{Name: "among equal lanes the one with the oldest turn comes first", Run: func(r *rig.Rig) {
+	{Name: "the lane with the oldest turn comes first among equal lanes", Run: func(r *rig.Rig) {
 		for _, lane := range []dispatcher.Lane{"c", "a", "b"} {
 			r.Pass(time.Second)
 			r.Publish(lane, "1-"+string(lane), "2-"+string(lane), "3-"+string(lane))
@@ -308,7 +308,7 @@ var WeightCases = []rig.Case{
 		}
 		require.Equal(r, want, got)
 	}},
-	{Name: "a turn takes eight, then the others have theirs", Run: func(r *rig.Rig) {
+	{Name: "a turn takes eight, then the other lanes have their turn", Run: func(r *rig.Rig) {
 		for range 20 {
 			r.Succeed("a")
 			r.Succeed("b")
@@ -322,7 +322,7 @@ var WeightCases = []rig.Case{
 		}
 		require.Equal(r, "aaaaaaaabbbbbbbbaaaaaaaabbbbbbbbaaaa", lanes)
 	}},
-	{Name: "a lane with a full window does not hold the others", Run: func(r *rig.Rig) {
+	{Name: "a lane with a full window does not block the others", Run: func(r *rig.Rig) {
 		r.PublishMany("a", 8)
 		r.Pass(time.Second)
 		r.PublishMany("b", 8)

@@ -10,8 +10,8 @@ import (
 )
 
 // mustReachAll fails the case unless two lanes have their turn beside a quick
-// lane that has more work than can be sent. One was never seen, the other one
-// hung. Each round ends the oldest attempt.
+// lane that has more work than can be sent. One of them is new. The last attempt
+// of the other one got no response. Each round ends the oldest attempt.
 func mustReachAll(r *rig.Rig) {
 	r.Helper()
 	for range 6 {
@@ -36,10 +36,10 @@ func mustReachAll(r *rig.Rig) {
 		flying = flying[1:]
 	}
 	require.Empty(r, missing, "these lanes never had their turn")
-	require.NotEmpty(r, r.State().Ready["busy"], "there was always more for the quick lane")
+	require.NotEmpty(r, r.State().Ready["busy"], "the quick lane always had more work")
 }
 
-// leaveOthers lets the other instances leave, with all their permits.
+// leaveOthers lets the other instances leave with all their permits.
 func leaveOthers(r *rig.Rig) {
 	r.Helper()
 	require.NoError(r, r.Queue.Leave(r.Ctx, rig.Others))
@@ -47,8 +47,8 @@ func leaveOthers(r *rig.Rig) {
 	r.Beat(rig.One)
 }
 
-// fallSilent attempts one message to a lane that does not answer. The message
-// then waits for an hour.
+// fallSilent settles an attempt of a new message that gets no response. The message
+// then waits an hour for its retry.
 func fallSilent(r *rig.Rig, lane dispatcher.Lane) {
 	r.Helper()
 	r.MustSettle(rig.One, rig.Silence(r.TakeNew(lane), time.Hour))

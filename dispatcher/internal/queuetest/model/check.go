@@ -12,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// compare fails the test where the store differs from the model. It looks at
-// one message as callers do.
+// compare fails the test if the store differs from the model. It also reads one
+// delivery as callers do.
 func (m *model) compare() {
 	m.Helper()
 	states := m.MustBeSound()
@@ -28,7 +28,7 @@ func (m *model) compare() {
 	m.compareLanes(state, &f)
 	m.compareSets(state, &f)
 	m.compareEnds(state, &f)
-	require.Empty(m, f, "the store is not what the model is")
+	require.Empty(m, f, "the store differs from the model")
 	m.released = map[dispatcher.DeliveryID]bool{}
 	if ids := stored.SortedIDs(m.deliveries); len(ids) > 0 {
 		m.compareLook(pick(m.rng, ids...))
@@ -74,7 +74,7 @@ func (m *model) comparePlaces(s stored.State, f *stored.Faults) {
 		if _, ok := s.Progress[id]; !ok && d.Place == stored.PlaceDone {
 			got = stored.Progress{Attempts: 1, Status: 200} // the most common end has no entry
 		} else if !ok && d.mark == stored.MarkDelivered {
-			got = want // nor has a delivery that is about to end so
+			got = want // a delivery that is about to end in this way has no entry either
 		}
 		if got != want {
 			f.Add("%s has the progress %+v, should have %+v", id, got, want)
@@ -94,7 +94,7 @@ func (m *model) comparePlaces(s stored.State, f *stored.Faults) {
 }
 
 // compareEnds checks the counts of ends, which are kept for ever. It also
-// checks that each death was told once, by an answer.
+// checks that each death was returned once by a call.
 func (m *model) compareEnds(s stored.State, f *stored.Faults) {
 	if !maps.Equal(s.Ends, m.ends) {
 		f.Add("ends are %v, should be %v", s.Ends, m.ends)
@@ -103,21 +103,21 @@ func (m *model) compareEnds(s stored.State, f *stored.Faults) {
 	for _, d := range m.Died {
 		told[d.ID] = d.Reason
 		if was, died := m.mourned[d.ID]; !died || was != d.Reason {
-			f.Add("%s was told to have died of %s, did of %q", d.ID, d.Reason, was)
+			f.Add("%s is reported dead of %s, should be of %q", d.ID, d.Reason, was)
 		}
 		if want := m.deliveries[d.ID].progress.Attempts; d.Attempts != want {
-			f.Add("%s was told to have died after %d attempts, should be %d", d.ID, d.Attempts, want)
+			f.Add("%s is reported dead after %d attempts, should be %d", d.ID, d.Attempts, want)
 		}
 	}
 	if !m.unheard && len(m.Died) != len(m.mourned) {
-		f.Add("%v were told to have died, did %v", told, m.mourned)
+		f.Add("the reported deaths are %v, should be %v", told, m.mourned)
 	}
 	m.Died, m.unheard = nil, false
 	clear(m.mourned)
 }
 
-// compareHint checks that the last hint of a partition tells its next work, if
-// nothing changed since.
+// compareHint checks that the last hint of a partition reports its next work.
+// It checks nothing if the partition has changed since the hint.
 func (m *model) compareHint(partition int, s stored.State, f *stored.Faults) {
 	h, told := m.Hints[partition]
 	if !told {
@@ -143,18 +143,18 @@ func (m *model) compareHint(partition int, s stored.State, f *stored.Faults) {
 		}
 	}
 	if none := due == math.MaxInt64; none != h.Due.IsZero() || !none && h.Due.UnixMilli() != due {
-		f.Add("partition %d was told to be due at %s, should be at %d", partition, h.Due, due)
+		f.Add("the hint reports partition %d due at %s, should be at %d", partition, h.Due, due)
 	}
 	if weight == math.MaxInt || s.AllHeld {
 		weight = -1
 	}
 	if h.Weight != weight {
-		f.Add("partition %d was told to weigh %d, should be %d", partition, h.Weight, weight)
+		f.Add("the hint reports the weight of partition %d as %d, should be %d", partition, h.Weight, weight)
 	}
 }
 
-// meaningful is the part of a progress that still means something. The rung,
-// the deaths and the request of a person count only for a delivery that waits.
+// meaningful returns the part of a progress that still has a meaning. The rung,
+// the deaths and the request of a person count only if the delivery waits.
 func meaningful(p stored.Progress, d *modelDelivery) stored.Progress {
 	if !d.Place.Waits() || d.mark != stored.MarkNone {
 		p.Base, p.Deaths, p.Asked, p.Beside = 0, 0, 0, 0
@@ -184,7 +184,7 @@ func (m *model) compareMessages(partition int, s stored.State, f *stored.Faults)
 	}
 }
 
-// compareLook compares one delivery with the answer of a look.
+// compareLook compares one delivery with the result of a query.
 func (m *model) compareLook(id dispatcher.DeliveryID) {
 	m.Helper()
 	got, d := m.Look(id), m.deliveries[id]
@@ -206,8 +206,8 @@ func (m *model) compareLook(id dispatcher.DeliveryID) {
 	}
 }
 
-// compareSuccess checks that the first success is told for ever, also after a
-// resend. Of a delivery that succeeded at once only the log tells it.
+// compareSuccess checks that the first success is reported for ever, also after
+// a resend. If a delivery succeeded at once, only the log has its success.
 func (m *model) compareSuccess(d *modelDelivery, got dispatcher.Delivery) {
 	m.Helper()
 	switch {
@@ -224,14 +224,14 @@ func (m *model) compareSuccess(d *modelDelivery, got dispatcher.Delivery) {
 			successes++
 		}
 	}
-	more := len(got.History) - d.history // the first success and the last, which only the log tells
+	more := len(got.History) - d.history // the first success and the last, which only the log has
 	require.True(m, more >= 0 && more <= min(successes, 2), "%s: %d attempts in the history of %d", got.ID, len(got.History), d.history)
 	if d.progress.Delivered > 0 {
 		require.True(m, slices.ContainsFunc(got.History, func(a dispatcher.Attempt) bool { return a.Verdict == dispatcher.Delivered }), "%s", got.ID)
 	}
 }
 
-// status is the status that callers are told.
+// status returns the status of a delivery as callers see it.
 func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
 	d := m.deliveries[id]
 	switch {
@@ -250,8 +250,9 @@ func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
 	}[d.Place]
 }
 
-// compareList compares the list of all deliveries, or of some lanes by acceptance, or of one
-// status, page by page.
+// compareList compares a list of deliveries, page by page. The list has all
+// deliveries or one status. It may also have only some lanes, in the order of
+// acceptance.
 func (m *model) compareList() {
 	m.Helper()
 	var f dispatcher.Filter

@@ -15,19 +15,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 )
 
-// The size of a random test unless -rapid.checks and -rapid.steps set it. It is
-// what a make test can wait for. A change of the scripts deserves thousands of
-// checks.
+// The default size of a random test, unless -rapid.checks and -rapid.steps set
+// it. It is small enough for make test. A change of the scripts deserves
+// thousands of checks.
 const (
 	usualChecks = 24
 	usualSteps  = 120 // on average
 )
 
-// Run does random things to stores that open makes. After every step it
-// reads all that the store keeps. It compares that with a model of the rules in
-// memory. A failure is made as short as possible before it is reported. The
-// number of checks is divided by each, so that a slow store has fewer of them. A delivery makes no
-// move that moves does not have; nil allows all.
+// Run does random things to the stores of open. After every step it reads the
+// whole store and compares it with a model of the rules in memory. It makes a
+// failure as short as possible before it reports it. The number of checks is
+// divided by each, so that a slow store has fewer of them. A delivery may only
+// make the moves in moves; nil allows all.
 func Run(t *testing.T, open rig.OpenFunc, each int, moves *Moves) {
 	t.Helper()
 	setFlag(t, "rapid.checks", max(1, usual(t, "rapid.checks", usualChecks)/each))
@@ -58,7 +58,8 @@ func (q quiet) Logf(format string, args ...any) {
 	}
 }
 
-// usual is the value of a flag of rapid if it was set, else ours.
+// usual returns the value of a flag of rapid if it was set. Otherwise it
+// returns our default.
 func usual(t *testing.T, name string, ours int) int {
 	t.Helper()
 	given := false
@@ -71,7 +72,7 @@ func usual(t *testing.T, name string, ours int) int {
 	return n
 }
 
-// setFlag sets a flag of rapid for the rest of a test. Rapid takes the amount
+// setFlag sets a flag of rapid for the rest of a test. Rapid reads the amount
 // of work only from its flags.
 func setFlag(t *testing.T, name string, n int) {
 	t.Helper()
@@ -81,12 +82,12 @@ func setFlag(t *testing.T, name string, n int) {
 	t.Cleanup(func() { require.NoError(t, value.Set(before)) })
 }
 
-// dice draws all choices from rapid, which can repeat them and leave some out. Without rapid it always
-// draws 0.
+// dice draws all choices from rapid. Rapid can repeat them and leave some out.
+// Without rapid it always draws 0.
 type dice struct{ rt *rapid.T }
 
-// die gives numbers below n, each with the same chance. The integers of rapid
-// itself are mostly small. The simplest number is 0.
+// die returns a generator of numbers below n, each with the same chance. The
+// integers of rapid itself are mostly small. The simplest number is 0.
 func die(n int) *rapid.Generator[int] {
 	return rapid.Custom(func(rt *rapid.T) int {
 		v := 0

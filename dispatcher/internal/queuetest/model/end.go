@@ -14,8 +14,8 @@ import (
 
 // The steps that end work: settle and cancel.
 
-// doSettle settles some claims that one instance believes to hold, or some that
-// another one holds.
+// doSettle settles some claims of one instance, in its own view. Sometimes it
+// also settles claims of another instance.
 func (m *model) doSettle() {
 	m.Helper()
 	if len(m.held) == 0 {
@@ -40,15 +40,15 @@ func (m *model) doSettle() {
 		return
 	}
 	for i, settled := range m.settleAs(by, batch) {
-		if settled == 0 { // no answer: it is settled again
+		if settled == 0 { // no reply: it is settled again
 			m.held = append(m.held, holding{by: by, claimed: outcomeOf[batch[i].ID]})
 		}
 	}
 }
 
 // doSettleAgain settles a claim that was settled before, maybe long before. The
-// answer was lost, or the instance was stopped meanwhile. The worst case is an
-// instance that holds the same delivery again.
+// reply was lost, or the instance was stopped meanwhile. The worst case is an
+// instance that leases the same delivery again.
 func (m *model) doSettleAgain() {
 	m.Helper()
 	again := slices.DeleteFunc(slices.Clone(m.past), func(h holding) bool {
@@ -141,7 +141,8 @@ func (m *model) settleAs(by string, batch []dispatcher.Settlement) []dispatcher.
 	return got
 }
 
-// compareBreakers checks that the hints tell which breakers opened and closed.
+// compareBreakers checks that the hints report the breakers that opened and
+// closed.
 func (m *model) compareBreakers(hints []redisqtest.Hint) {
 	m.Helper()
 	opened, closed := map[dispatcher.Lane]int64{}, map[dispatcher.Lane]bool{}
@@ -154,7 +155,7 @@ func (m *model) compareBreakers(hints []redisqtest.Hint) {
 		}
 	}
 	require.ElementsMatch(m, stored.SortedKeys(m.opened), stored.SortedKeys(opened))
-	for lane, until := range opened { // a pause that came with the failure may last longer; a success may have closed the breaker since
+	for lane, until := range opened { // a pause that came with the failure may last longer; a later success may have closed the breaker
 		want := m.lanes[lane].until
 		if want == 0 {
 			want = m.opened[lane]
@@ -164,8 +165,8 @@ func (m *model) compareBreakers(hints []redisqtest.Hint) {
 	require.Equal(m, m.closed, closed)
 }
 
-// older reports whether a settlement is of an earlier attempt than the one
-// under way. One without an attempt is older if it is of another lease. A final
+// older reports whether a settlement is of an attempt before the current one. A
+// settlement without an attempt is older if it is of another lease. A final
 // outcome needs no such check.
 func older(s dispatcher.Settlement, d *modelDelivery) bool {
 	if s.Attempt.Number == 0 {
@@ -174,7 +175,8 @@ func older(s dispatcher.Settlement, d *modelDelivery) bool {
 	return s.Attempt.Number > 0 && s.Attempt.Number <= d.progress.Attempts && d.mark != stored.MarkDelivered
 }
 
-// settled is the outcome of a settlement by the holder of the lease.
+// settled returns the result of a settlement by the instance that has the
+// lease.
 func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dispatcher.Settlement) dispatcher.SettleResult {
 	m.learn(s)
 	mark := d.mark
@@ -207,7 +209,7 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 	default:
 		m.count(s, d)
 		if s.Attempt.Number == 0 {
-			d.progress.Status = 0 // no request was sent, so there is no answer
+			d.progress.Status = 0 // no request was sent, so there is no response
 		}
 		m.die(s.ID, s.Reason)
 		return dispatcher.SettledOK
@@ -218,9 +220,9 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 	return dispatcher.SettledEnd
 }
 
-// again is the due time in ms of the attempt after a failed one, and whether
-// its message will have expired by then. A due time that a person's attempt
-// interrupted is kept, unless it has passed.
+// again returns the due time in ms of the attempt after a failed one. It also
+// reports whether the message will have expired by then. If a person's attempt
+// interrupted a due time, that time is kept, unless it has passed.
 func (m *model) again(s dispatcher.Settlement, d *modelDelivery) (due int64, expired bool) {
 	due = m.from() + s.Wait.Milliseconds()
 	on := d.progress.WaitsOn()
@@ -235,9 +237,9 @@ func (m *model) again(s dispatcher.Settlement, d *modelDelivery) (due int64, exp
 	return due, !at.IsZero() && due >= at.UnixMilli()
 }
 
-// late is the outcome of a settlement without the lease. Another outcome of the
-// same call may have released the delivery. The store may then end it before or
-// after it became ready.
+// late returns the possible results of a settlement without the lease. Another
+// outcome of the same call may have released the delivery. The store may then
+// end it before or after it became ready.
 func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state stored.State) []dispatcher.SettleResult {
 	if s.Verdict == dispatcher.Dead && d != nil && state.At(s.ID).Place == stored.PlaceDead {
 		return []dispatcher.SettleResult{dispatcher.SettledLate, dispatcher.SettledBefore}
@@ -262,7 +264,7 @@ func (m *model) learn(s dispatcher.Settlement) {
 	switch took := s.Attempt.Duration; {
 	case s.Verdict == dispatcher.Back || s.Attempt.Number == 0:
 		m.refund(s.ID.Lane, 1)
-	case m.pulled(s.ID.Lane): // those who take pace themselves
+	case m.pulled(s.ID.Lane): // takers set their own pace
 	case s.Attempt.Status == 0:
 		l.window, l.slow = max(1, l.window/2), 8
 	default:
@@ -316,7 +318,7 @@ func (m *model) cancelSome(ids []dispatcher.DeliveryID) {
 	}
 }
 
-// changeSome cancels or retries deliveries. If the answer was lost it answers
+// changeSome cancels or retries deliveries. If the reply was lost, it returns
 // zero values, which are not compared.
 func (m *model) changeSome(f rig.ChangeFunc, ids []dispatcher.DeliveryID) []dispatcher.Change {
 	m.Helper()

@@ -8,8 +8,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// expiring are the deliveries that the next move looks at since they have expired, in the
-// store's order. A mover looks where it is told to.
+// expiring returns the deliveries that the next move checks because they have
+// expired, in the store's order. A move reads only a partition whose expiry
+// time has come.
 func (m *model) expiring() (list []dispatcher.DeliveryID) {
 	at := map[dispatcher.DeliveryID]int64{}
 	for _, s := range m.States() {

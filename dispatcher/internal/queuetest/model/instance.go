@@ -14,11 +14,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// What the model knows of instances: which are alive, and which were declared
-// dead, and where.
+// The model's view of instances: the living ones, and the ones that were
+// declared dead, by partition.
 
-// stopped are the instances that were declared dead and may be alive. No
-// process that was stopped goes on after a week, and a fence lasts as long.
+// stopped returns the instances that were declared dead and may be alive. No
+// stopped process continues after a week, and a fence lasts as long.
 func (m *model) stopped() []string {
 	var names []string
 	for _, name := range m.gone {
@@ -29,7 +29,7 @@ func (m *model) stopped() []string {
 	return names
 }
 
-// someInstance is an instance, mostly one that is alive.
+// someInstance returns an instance, mostly a living one.
 func (m *model) someInstance() string {
 	if stopped := m.stopped(); len(stopped) > 0 && m.rng.IntN(6) == 5 {
 		return pick(m.rng, stopped...)
@@ -103,7 +103,7 @@ func (m *model) reap(dead string) {
 	}
 }
 
-// takenOver changes a delivery whose holder died.
+// takenOver changes a delivery whose lease was of a dead instance.
 func (m *model) takenOver(id dispatcher.DeliveryID) {
 	d := m.deliveries[id]
 	begun := false
@@ -131,7 +131,7 @@ func (m *model) takenOver(id dispatcher.DeliveryID) {
 	}
 }
 
-// leasedTo are the deliveries that the store has leased to an instance.
+// leasedTo returns the deliveries that the store has leased to an instance.
 func (m *model) leasedTo(by string) []dispatcher.DeliveryID {
 	var ids []dispatcher.DeliveryID
 	for _, id := range stored.SortedIDs(m.deliveries) {
@@ -142,7 +142,8 @@ func (m *model) leasedTo(by string) []dispatcher.DeliveryID {
 	return ids
 }
 
-// doBeat lets an instance beat and learn which others are alive.
+// doBeat sends a heartbeat of an instance. The instance learns which others are
+// alive.
 func (m *model) doBeat() {
 	m.Helper()
 	by := m.someInstance()
@@ -153,7 +154,7 @@ func (m *model) doBeat() {
 	}
 }
 
-// beatAs lets an instance beat, also while other calls have faults.
+// beatAs sends a heartbeat of an instance, also while other calls have faults.
 func (m *model) beatAs(by string) {
 	m.Helper()
 	fresh, all, err := m.Good.Beat(m.Ctx, by, m.beats[by]+1)
@@ -170,8 +171,8 @@ func (m *model) heard(by string, fresh bool, all map[string]int64) {
 	require.Equal(m, m.known, all)
 }
 
-// doReconcile compares the leases of an instance with those that it believes to
-// hold. It hands the others back, since no other call would find them.
+// doReconcile compares the leases of an instance in the store with its own
+// view. It hands unknown leases back, because no other call would find them.
 func (m *model) doReconcile() {
 	m.Helper()
 	by := pick(m.rng, m.instances...)
@@ -190,12 +191,12 @@ func (m *model) doReconcile() {
 			unknown = append(unknown, back)
 		}
 	}
-	if len(unknown) > 0 && m.trouble.cut == nil { // it counts what all calls together reach, and this is the second
+	if len(unknown) > 0 && m.trouble.cut == nil { // the cut counts the scripts of all calls together, and this is the second call
 		m.settleAs(by, unknown)
 	}
 }
 
-// buryInstances takes over from all instances that were declared dead, where an
+// buryInstances takes over from all instances that were declared dead, if an
 // earlier takeover did not finish.
 func (m *model) buryInstances() {
 	m.Helper()
@@ -207,8 +208,8 @@ func (m *model) buryInstances() {
 	}
 }
 
-// leaveAll lets the living instances sign off. Then no instance is known any
-// more.
+// leaveAll lets the living instances sign off. After that, no instance is known
+// any more.
 func (m *model) leaveAll() {
 	m.Helper()
 	for _, name := range slices.Sorted(maps.Keys(m.known)) {

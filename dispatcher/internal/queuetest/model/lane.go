@@ -12,9 +12,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// What the model knows of lanes: limits, rates, breakers.
+// The model's view of lanes: limits, rates, breakers.
 
-// view is the state of a lane as a store keeps it.
+// view returns the state of a lane as a store keeps it.
 func (m *model) view(name dispatcher.Lane) stored.LaneState {
 	v := stored.LaneState{Slow: 4, InFlight: m.inFlight(name), Waiting: m.waitingIn(name)}
 	v.Limits, v.Limited = m.limits[name]
@@ -28,7 +28,7 @@ func (m *model) view(name dispatcher.Lane) stored.LaneState {
 	return v.ByClock(m.Now.UnixMicro())
 }
 
-// pulled reports whether what is in a lane is taken, and not called.
+// pulled reports whether the deliveries of a lane are taken, and not called.
 func (m *model) pulled(name dispatcher.Lane) bool { return name.IsQueue() || m.limits[name].Pull }
 
 // ended reports whether the deliveries of a lane are to end.
@@ -69,8 +69,8 @@ func (m *model) refund(name dispatcher.Lane, n int) {
 // longestOpen is the longest time that a breaker stays open.
 const longestOpen = 10 * time.Minute
 
-// judge applies an attempt to its lane's breaker, and the pause that its
-// receiver asked for.
+// judge applies an attempt to its lane's breaker. It also applies the pause
+// that the receiver asked for.
 func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	now, lane := m.ms(), s.ID.Lane
 	l.until = m.view(lane).Until
@@ -113,7 +113,7 @@ func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	}
 }
 
-// doEndWaits has some lanes wait for our own network no longer.
+// doEndWaits ends the wait of some lanes for our own network.
 func (m *model) doEndWaits() {
 	m.Helper()
 	lanes := slices.DeleteFunc(slices.Clone(modelLanes), func(dispatcher.Lane) bool { return m.rng.IntN(2) == 0 })
@@ -132,7 +132,8 @@ func (m *model) doEndWaits() {
 	}
 }
 
-// judgeFailing notes since when a lane fails, and when it was attempted last.
+// judgeFailing records the time since which a lane fails, and the time of its
+// last attempt.
 func (m *model) judgeFailing(s dispatcher.Settlement, l *modelLane) {
 	now := m.ms()
 	since := min(l.failing, now) // the clock may have stepped back; only an attempt corrects that
@@ -150,7 +151,7 @@ func (m *model) judgeFailing(s dispatcher.Settlement, l *modelLane) {
 func (m *model) doLimit() {
 	m.Helper()
 	clear := m.rng.IntN(3) == 0
-	if len(m.allHeld) > 0 && m.rng.IntN(2) == 0 || m.rng.IntN(12) == 11 { // paused sometimes, and not for long
+	if len(m.allHeld) > 0 && m.rng.IntN(2) == 0 || m.rng.IntN(12) == 11 { // paused sometimes, and only briefly
 		hold := dispatcher.HeldPaused
 		if len(m.allHeld) > 0 {
 			hold = dispatcher.HeldNone
@@ -181,7 +182,8 @@ func (m *model) doLimit() {
 	}), clear)
 }
 
-// newLimits are the next limits of a lane. Which endpoint is taken from never changes.
+// newLimits returns the next limits of a lane. They never change whether its
+// deliveries are taken.
 func (m *model) newLimits(lane dispatcher.Lane, changes ...rig.LimitsChange) dispatcher.LaneLimits {
 	l := m.NewLimits(lane, changes...)
 	l.Pull = lane == rig.EpTwo && m.pull
@@ -212,7 +214,7 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 		return
 	}
 	require.True(m, !answered || got == before, "%+v was in it, should be %+v", got, before)
-	if l := m.lanes[lane]; l != nil { // the tokens so far count by the old rate
+	if l := m.lanes[lane]; l != nil { // earlier tokens count by the old rate
 		v := m.view(lane)
 		l.until, l.tat = v.Until, v.Tat
 	}
@@ -261,7 +263,7 @@ func (m *model) sweepLane(lane dispatcher.Lane) {
 		}
 		kept := m.State().Lanes[lane]
 		if now := kept.ByClock(m.Now.UnixMicro()); now.Until != kept.Until || now.Tat != kept.Tat {
-			sweep() // the clock went back since: any script corrects the lane's times
+			sweep() // the clock went back meanwhile: any script corrects the lane's times
 			return
 		}
 		m.MustChangeNothing(sweep)
@@ -277,7 +279,7 @@ func (m *model) sweepLane(lane dispatcher.Lane) {
 	state := m.State()
 	for _, id := range stored.SortedIDs(m.deliveries) {
 		d := m.deliveries[id]
-		behind := d.Place == stored.PlaceBehind && !state.At(id).Place.Waits() // a sweep may leave those in line
+		behind := d.Place == stored.PlaceBehind && !state.At(id).Place.Waits() // a sweep may leave deliveries in line
 		if id.Lane == lane && (d.Place == stored.PlaceDue || behind) {
 			m.giveUp(id)
 		}
@@ -309,7 +311,7 @@ func (m *model) compareLanes(s stored.State, f *stored.Faults) {
 		got.Limits.Pull = got.Limits.Pull || name.IsQueue()
 		want.Keys, want.Noted = got.Keys, got.Noted
 		if name.IsQueue() && want.Leads != "" && strings.HasPrefix(got.Leads, "https://example.com") {
-			want.Leads = got.Leads // the first message names it, of any tenant
+			want.Leads = got.Leads // the first message sets it, of any tenant
 		}
 		want.Listed, want.Weight, want.Turn, want.Takeable, want.Parked = got.Listed, got.Weight, got.Turn, got.Takeable, got.Parked
 		if !want.Known {
@@ -321,7 +323,7 @@ func (m *model) compareLanes(s stored.State, f *stored.Faults) {
 	}
 }
 
-// waitsFor is the reason that a delivery waits for: the first one that holds.
+// waitsFor returns the reason why a delivery waits: the first one that applies.
 func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 	d, l := m.deliveries[id], m.view(id.Lane)
 	switch status := m.status(id); {
@@ -353,7 +355,8 @@ func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 	return "permits"
 }
 
-// waitsBehind is how many deliveries go before one that waits for its turn.
+// waitsBehind returns the number of deliveries before one that waits for its
+// turn.
 func (m *model) waitsBehind(id dispatcher.DeliveryID) (before int) {
 	if m.waitsFor(id) != "order" {
 		return 0

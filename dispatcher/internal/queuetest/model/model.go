@@ -1,5 +1,5 @@
-// Package model does random things to a store. After every step it compares all
-// that the store keeps with a model of the rules in memory.
+// Package model does random things to a store. After every step it compares the
+// whole store with a model of the rules in memory.
 package model
 
 import (
@@ -13,58 +13,58 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// model is what the store should hold, and what its callers believe.
+// model is the expected content of the store and the view of its callers.
 type model struct {
 	*rig.Rig
 	*kept
 	rng   *dice
-	trail []string // the steps so far, one line each
+	trail []string // the steps until now, one line each
 
-	released  map[dispatcher.DeliveryID]bool // by the call under way
+	released  map[dispatcher.DeliveryID]bool // by the current call
 	instances []string                       // alive
 	gone      []string                       // declared dead, dead or not
 	goneAt    map[string]time.Time           // the time of that
 	beats     map[string]int64               // the last number of each
-	held      []holding                      // claims that an instance believes to hold, rightly or not
+	held      []holding                      // claims in the view of an instance, right or wrong
 	past      []holding                      // claims that were settled
-	leases    []dispatcher.TakenLease        // that takers were given, the last ones
-	refused   []dispatcher.Entry             // entries that were not answered as accepted
+	leases    []dispatcher.TakenLease        // the last leases of takers
+	refused   []dispatcher.Entry             // entries that were not returned as accepted
 
 	walks []*listWalk
 
-	pull bool // EpTwo is taken from
+	pull bool // takers take from EpTwo
 
 	moves  *Moves // the allowed ones; nil: any
-	script string // of the call under way
+	script string // of the current call
 
-	trouble trouble                                         // of the call under way
-	unheard bool                                            // an answer was lost since the last comparison
-	mourned map[dispatcher.DeliveryID]dispatcher.DeadReason // the deaths since then
+	trouble trouble                                         // of the current call
+	unheard bool                                            // a reply was lost after the last comparison
+	mourned map[dispatcher.DeliveryID]dispatcher.DeadReason // the deaths after the last comparison
 	copy    *snapshot
 
-	// The breakers that the settlement under way opened, with their time, and
+	// The breakers that the current settlement opened, with their time, and
 	// closed.
 	opened map[dispatcher.Lane]int64
 	closed map[dispatcher.Lane]bool
 }
 
-// kept is what the store should hold.
+// kept is the expected content of the store.
 type kept struct {
 	messages   map[recordKey]*modelMessage
-	deliveries map[dispatcher.DeliveryID]*modelDelivery // that are in a place
+	deliveries map[dispatcher.DeliveryID]*modelDelivery // deliveries in a place
 	ready      map[dispatcher.Lane][]dispatcher.DeliveryID
 	sets       map[stored.Set][]stored.Queued
 	lanes      map[dispatcher.Lane]*modelLane
-	limits     map[dispatcher.Lane]dispatcher.LaneLimits // of lanes that have any
+	limits     map[dispatcher.Lane]dispatcher.LaneLimits // of lanes with limits
 	leads      map[dispatcher.Lane]string                // origin and tenant, as long as the lane is noted
 	noted      map[dispatcher.Lane]int64                 // ms: the time when a lane was noted for trimming
-	allHeld    map[int]bool                              // partitions whose lanes are all held
+	allHeld    map[int]bool                              // partitions whose lanes are all paused
 	fences     map[fence]int64                           // ms: the time of each
 	known      map[string]int64                          // instances that beat and are not forgotten: their last number
 	ends       map[string]int64                          // as State has them
 }
 
-// fence says that a partition was told that an instance is dead.
+// fence is an instance that is declared dead in a partition.
 type fence struct {
 	partition int
 	name      string
@@ -81,7 +81,7 @@ type modelMessage struct {
 	digest  dispatcher.Digest
 	due     int64 // ms: of the first attempt of a lane that a repeat adds
 	whole   bool
-	lanes   map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
+	lanes   map[dispatcher.Lane]bool // the lanes it names; true: its delivery there is not gone
 }
 
 type modelDelivery struct {
@@ -89,8 +89,8 @@ type modelDelivery struct {
 	mark     stored.Mark
 	progress stored.Progress
 	history  int
-	taken    stored.Taken // where it is
-	last     stored.Taken // where it is not, until it ends
+	taken    stored.Taken // while it is taken
+	last     stored.Taken // while it is not taken, until it ends
 }
 
 type modelLane struct {
@@ -99,11 +99,12 @@ type modelLane struct {
 	until         int64 // ms
 	tat           int64 // µs
 
-	failing, attempted int64 // ms: since when it fails, and its last attempt while it did
-	egress, egressWait int64 // ms: since when it waits for our own network, and its last wait
+	failing, attempted int64 // ms: start of the failure, and the last attempt while the lane failed
+	egress, egressWait int64 // ms: start of the wait for our own network, and the last wait
 }
 
-// holding is a claim that its instance believes to hold and has not settled.
+// holding is a claim that its instance has not settled, in the instance's own
+// view.
 type holding struct {
 	by      string
 	claimed dispatcher.Claimed
@@ -146,7 +147,7 @@ func newModel(t testing.TB, open rig.OpenFunc, rng *dice) *model {
 	}
 	m.Good, m.pull = m.Queue, rng.IntN(2) == 1
 	m.logf("%+v, %s is taken from: %v", s, rig.EpTwo, m.pull)
-	if rng.IntN(3) < 2 { // else they have no limits, and are not claimed from
+	if rng.IntN(3) < 2 { // otherwise they have no limits, and nothing is claimed from them
 		m.limitLane(rig.EpOne, m.newLimits(rig.EpOne), false)
 		m.limitLane(rig.EpTwo, m.newLimits(rig.EpTwo), false)
 	}
@@ -205,7 +206,7 @@ func (m *model) drain() {
 		}
 	}
 	for round := 0; m.waiting() > 0; round++ {
-		m.held = nil // all are settled: no lane has a suspect in the way of others
+		m.held = nil // all are settled: no suspect blocks its lane
 		if round > 1000 {
 			m.Fatalf("%d deliveries never end", m.waiting())
 		}
@@ -281,20 +282,20 @@ func (m *model) passBy(d time.Duration) {
 	m.Pass(d)
 }
 
-// ms is the time that due times are compared with: cut to whole ms.
+// ms returns the time to which due times are compared: cut to whole ms.
 func (m *model) ms() int64 { return m.Now.UnixMilli() }
 
-// from is the time that waits are counted from: rounded up to whole ms.
+// from returns the time from which waits are counted: rounded up to whole ms.
 func (m *model) from() int64 { return ceilMillis(m.Now) }
 
 func ceilMillis(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
 
-// lane is the state of a lane. It is made where there is none.
+// lane returns the state of a lane. It makes the state if there is none.
 func (m *model) lane(name dispatcher.Lane) *modelLane {
 	l := m.lanes[name]
 	if l == nil {
 		l = &modelLane{window: min(2, m.Setup.Limit(m.limits[name])), slow: 4}
-		m.leads[name] = "https://example.com t1" // as rig.NewMessage says
+		m.leads[name] = "https://example.com t1" // as rig.NewMessage sets them
 		m.lanes[name] = l
 		m.noted[name] = m.ms()
 	}
@@ -321,7 +322,7 @@ func (m *model) toReady(id dispatcher.DeliveryID, at int64, head bool) {
 	}
 }
 
-// someDeliveries are distinct deliveries. Some of them never were.
+// someDeliveries returns distinct deliveries. Some of them never existed.
 func (m *model) someDeliveries() []dispatcher.DeliveryID {
 	all := stored.SortedIDs(m.deliveries)
 	var some []dispatcher.DeliveryID

@@ -14,13 +14,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// Words of a table of moves that are no place or script.
+// Words of a table of moves that are not places or scripts.
 const (
 	nowhere   = stored.Place("-") // before a delivery is made, and after it is forgotten
 	anyScript = "any"
 )
 
-// Moves are the moves that a delivery may make from place to place, with the moves that it made.
+// Moves are the moves that a delivery may make from place to place. Each also
+// records whether it was made.
 type Moves struct {
 	mu   sync.Mutex
 	rows []*moveRow
@@ -40,9 +41,10 @@ type move struct {
 
 func (m move) String() string { return fmt.Sprintf("%s to %s by %s", m.from, m.to, m.script) }
 
-// MustParseMoves reads the table of moves in the header of a Lua file. A row has the place before, the
-// place after, the script, the condition and the line in the log, with two spaces between them. A *
-// behind a script says that the model does not call it.
+// MustParseMoves reads the table of moves in the header of a Lua file. A row
+// has the place before, the place after, the script, the condition and the line
+// in the log. Two spaces separate them. A * after a script means that the model
+// does not call it.
 func MustParseMoves(t testing.TB, text string) *Moves {
 	t.Helper()
 	m := &Moves{}
@@ -61,7 +63,7 @@ func MustParseMoves(t testing.TB, text string) *Moves {
 	return m
 }
 
-// find returns the row of a move, nil for none.
+// find returns the row of a move, or nil.
 func (m *Moves) find(of move) *moveRow {
 	i := slices.IndexFunc(m.rows, func(r *moveRow) bool { return r.move == of })
 	if i < 0 {
@@ -86,7 +88,7 @@ func (m *Moves) make(made move) bool {
 	return true
 }
 
-// missing lists the moves that no delivery has made.
+// missing returns the moves that no delivery has made.
 func (m *Moves) missing() (list []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +113,7 @@ func RunScenes(t *testing.T, open rig.OpenFunc, moves *Moves) {
 	require.Empty(t, moves.missing(), "moves in the table that no delivery makes")
 }
 
-// calls notes which script the model calls.
+// calls records the script that the model calls.
 func (m *model) calls(script string) { m.script = script }
 
 // moveTo puts a delivery into its place.

@@ -12,7 +12,7 @@ import (
 
 // How deliveries end in the model, and which delivery is next then.
 
-// end puts a delivery where it ends, now.
+// end puts a delivery into its final place, now.
 func (m *model) end(id dispatcher.DeliveryID, place stored.Place) {
 	d := m.deliveries[id]
 	m.moveTo(id, stored.Found{Place: place, At: m.endsAt(id.Lane)})
@@ -27,8 +27,8 @@ func (m *model) end(id dispatcher.DeliveryID, place stored.Place) {
 	m.leave(id)
 }
 
-// endsAt is the time of what ends now: not before what ended in the same partition,
-// where the clock stepped back by up to an hour.
+// endsAt returns the end time of a delivery that ends now. If the clock stepped
+// back by up to an hour, it is not before earlier ends in the same partition.
 func (m *model) endsAt(lane dispatcher.Lane) int64 {
 	newest := map[stored.Place]int64{} // of each set
 	for id, d := range m.deliveries {
@@ -60,7 +60,7 @@ func (m *model) giveUp(id dispatcher.DeliveryID) {
 	}
 }
 
-// carryOut ends a delivery as its mark says.
+// carryOut ends a delivery as its mark requires.
 func (m *model) carryOut(id dispatcher.DeliveryID) {
 	if m.deliveries[id].mark == stored.MarkDelivered {
 		m.end(id, stored.PlaceDone)
@@ -69,7 +69,8 @@ func (m *model) carryOut(id dispatcher.DeliveryID) {
 	}
 }
 
-// setOf is the line in which a delivery would wait now. The key "" means none.
+// setOf returns the line in which a delivery would wait now. The key "" means
+// none.
 func (m *model) setOf(id dispatcher.DeliveryID, msg *modelMessage) stored.Set {
 	switch key := msg.message.OrderingKey; {
 	case m.limits[id.Lane].Ordered:
@@ -124,7 +125,7 @@ func (m *model) letGo(id dispatcher.DeliveryID) {
 	d := m.deliveries[id]
 	due := m.messages[recordKey{m.Partition(id.Lane), id.Message}].due
 	if d.progress.Asked != 0 {
-		due = m.ms() // a person asked for it now, whatever its time
+		due = m.ms() // a person asked for it now, so its due time does not matter
 	}
 	switch {
 	case m.ended(id.Lane):
@@ -138,7 +139,7 @@ func (m *model) letGo(id dispatcher.DeliveryID) {
 
 // tookBack reports whether the call ended a delivery that the same call had
 // released from its line. The store may end it before or after it became ready.
-// So it is taken out of its ready list then.
+// In that case it is removed from its ready list.
 func (m *model) tookBack(id dispatcher.DeliveryID, ended bool) bool {
 	if !ended || !m.released[id] || m.deliveries[id].Place != stored.PlaceReady {
 		return false

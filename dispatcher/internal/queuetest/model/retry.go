@@ -54,8 +54,8 @@ func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change, deliver
 	}
 }
 
-// keepsFromRetry is the reason why a retry is refused: the first one that
-// holds, or nil.
+// keepsFromRetry returns the reason why a retry is refused: the first one that
+// applies, or nil.
 func (m *model) keepsFromRetry(id dispatcher.DeliveryID, delivered bool) error {
 	d := m.deliveries[id]
 	switch {

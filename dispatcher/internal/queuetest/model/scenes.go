@@ -93,8 +93,8 @@ func sceneMarks(m *model) {
 	m.settleOne(rig.One, rig.Failure(c, time.Hour))
 }
 
-// sceneLate lets attempts succeed after their instance was declared dead: of a delivery that is ready,
-// of one that waits for its time, and of one that is leased again.
+// sceneLate lets attempts succeed after their instance was declared dead. One
+// delivery is ready, one waits for its time, and one is leased again.
 func sceneLate(m *model) {
 	m.publishTo("m1", "a", plain)
 	ready := m.claimOne(rig.One)
@@ -111,13 +111,13 @@ func sceneLate(m *model) {
 	m.settleOne(rig.One, rig.Success(due))
 	m.settleOne(rig.One, rig.Success(leased))
 	m.compare()
-	m.declareDead(rig.Two) // leased ends by its mark, ready comes back
+	m.declareDead(rig.Two) // the leased one ends by its mark, the ready one comes back
 	m.settleOne(rig.One, rig.Success(ready))
 	m.claimSome(m.instances[0], 1)
 }
 
-// sceneLateBehind sends a delivered delivery again, behind another one of its key. Then an earlier
-// attempt succeeds late.
+// sceneLateBehind sends a delivered delivery again, behind another one of its
+// key. Then an earlier attempt succeeds late.
 func sceneLateBehind(m *model) {
 	first := m.publishTo("m1", "a", ordered)
 	m.publishTo("m2", "a", ordered)
@@ -128,7 +128,8 @@ func sceneLateBehind(m *model) {
 	m.settleOne(rig.One, rig.Success(late))
 }
 
-// sceneInstanceDies declares an instance dead that has a delivery of a disabled and of a deleted endpoint.
+// sceneInstanceDies declares an instance dead that leases a delivery of a
+// disabled and of a deleted endpoint.
 func sceneInstanceDies(m *model) {
 	m.publishTo("m1", rig.EpOne, plain)
 	m.publishTo("m2", rig.EpTwo, plain)
@@ -150,7 +151,8 @@ func sceneSuspects(m *model) {
 	m.claimSome(m.instances[0], 2)
 }
 
-// sceneConsumers ends leases of consumers by time and by an outcome, and takes what a late success marked.
+// sceneConsumers ends leases of consumers by time and by an outcome. It also
+// takes a delivery that a late success marked.
 func sceneConsumers(m *model) {
 	take := dispatcher.Take{Lanes: []dispatcher.Lane{"q_q"}, Most: 1, Bytes: 1 << 20, Suspects: 1}
 	lease := take
@@ -169,7 +171,8 @@ func sceneConsumers(m *model) {
 	m.takeAs(rig.Two, take)
 }
 
-// sceneSuspectIsTaken lets a suspect wait that a consumer would take beside another one.
+// sceneSuspectIsTaken lets a suspect wait that a consumer would take beside
+// another one.
 func sceneSuspectIsTaken(m *model) {
 	m.publishTo("m1", "q_q", plain)
 	take := dispatcher.Take{Lanes: []dispatcher.Lane{"q_q"}, Most: 1, Bytes: 1 << 20, Suspects: 1}
@@ -202,8 +205,8 @@ func sceneExpiry(m *model) {
 	m.moveAll(rig.One)
 }
 
-// sceneExpiredBehind ends deliveries that wait behind others when their message expires, one of them
-// in the lane of a deleted endpoint.
+// sceneExpiredBehind ends deliveries that wait behind others when their message
+// expires. One of them is in the lane of a deleted endpoint.
 func sceneExpiredBehind(m *model) {
 	for _, lane := range []dispatcher.Lane{"a", rig.EpOne} {
 		m.publishTo("m1-"+string(lane), lane, ordered)
@@ -218,7 +221,8 @@ func sceneExpiredBehind(m *model) {
 	m.moveAll(rig.One)
 }
 
-// sceneCancelAndRetry cancels waiting deliveries, and sends ended ones again, also behind others of their key.
+// sceneCancelAndRetry cancels waiting deliveries, and sends ended ones again,
+// also behind others of their key.
 func sceneCancelAndRetry(m *model) {
 	due := m.publishTo("m1", "a", delayed)
 	m.retrySome([]dispatcher.DeliveryID{due}, false)
@@ -239,7 +243,8 @@ func sceneCancelAndRetry(m *model) {
 	m.retrySome([]dispatcher.DeliveryID{second}, true)
 }
 
-// sceneLines releases the next delivery of a key: one that is due later, then one that is due.
+// sceneLines releases the next delivery of a key: one that is due later, then
+// one that is due.
 func sceneLines(m *model) {
 	m.publishTo("m1", "a", ordered)
 	m.publishTo("m2", "a", func(msg *dispatcher.Message) { msg.OrderingKey, msg.Delay = "k", time.Hour })
@@ -249,7 +254,8 @@ func sceneLines(m *model) {
 	m.cancelSome([]dispatcher.DeliveryID{rig.Named("a", "m2")})
 }
 
-// sceneEndpointEnds ends the waiting deliveries of a disabled or deleted endpoint by a move and by a sweep.
+// sceneEndpointEnds ends the waiting deliveries of a disabled or deleted
+// endpoint by a move and by a sweep.
 func sceneEndpointEnds(m *model, held dispatcher.Held) {
 	m.publishTo("m1", rig.EpOne, plain)
 	m.publishTo("m2", rig.EpOne, delayed)
@@ -262,7 +268,8 @@ func sceneEndpointEnds(m *model, held dispatcher.Held) {
 	m.sweepLane(rig.EpTwo)
 }
 
-// sceneLineEnds ends the next delivery of a key because its endpoint is disabled or deleted meanwhile.
+// sceneLineEnds ends the next delivery of a key because its endpoint is
+// disabled or deleted meanwhile.
 func sceneLineEnds(m *model, held dispatcher.Held) {
 	m.publishTo("m1", rig.EpOne, ordered)
 	m.publishTo("m2", rig.EpOne, ordered)
@@ -271,7 +278,8 @@ func sceneLineEnds(m *model, held dispatcher.Held) {
 	m.settleOne(rig.One, rig.Success(c))
 }
 
-// sceneMarkedInDisabledLane ends a ready delivery by its mark when its endpoint is disabled.
+// sceneMarkedInDisabledLane ends a ready delivery by its mark when its endpoint
+// is disabled.
 func sceneMarkedInDisabledLane(m *model) {
 	m.publishTo("m1", rig.EpOne, plain)
 	c := m.claimOne(rig.One)

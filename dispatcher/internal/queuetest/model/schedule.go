@@ -68,8 +68,8 @@ func among(batch []dispatcher.Entry, e dispatcher.Entry) bool {
 	return slices.ContainsFunc(batch, func(other dispatcher.Entry) bool { return other.Message.ID == e.Message.ID })
 }
 
-// repeated are sometimes the entries that were not answered as accepted. They
-// are published again, so that the store completes them.
+// repeated returns the entries that were not returned as accepted, but only
+// sometimes. They are published again, so that the store completes them.
 func (m *model) repeated() []dispatcher.Entry {
 	if len(m.refused) == 0 || m.rng.IntN(2) == 0 {
 		return nil
@@ -84,7 +84,8 @@ func (m *model) repeated() []dispatcher.Entry {
 	return batch
 }
 
-// someEntry is new, a repeat, or in conflict with a stored message.
+// someEntry returns a new entry, a repeat, or an entry in conflict with a
+// stored message.
 func (m *model) someEntry() dispatcher.Entry {
 	lanes := slices.Clone(modelLanes)
 	m.rng.Shuffle(len(lanes), func(i, j int) { lanes[i], lanes[j] = lanes[j], lanes[i] })
@@ -111,7 +112,7 @@ func (m *model) someEntry() dispatcher.Entry {
 			msg.Body = rig.LargeBody(pick(m.rng, dispatcher.ApartAbove, dispatcher.ApartAbove+1))
 		}
 	})
-	if len(e.Lanes) == 1 && e.Lanes[0].IsQueue() { // which mixes tenants
+	if len(e.Lanes) == 1 && e.Lanes[0].IsQueue() { // a queue mixes tenants
 		e.Message.Tenant = pick(m.rng, "t1", "t2", "")
 		e.Digest = e.Message.Digest()
 	}
@@ -165,8 +166,8 @@ func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Sche
 	m.leased(p, e, got)
 }
 
-// partly checks one entry's result where not all of its partitions answered.
-// Each of them did all of it or nothing, so that a repeat completes it.
+// partly checks one entry's result if only some of its partitions replied. Each
+// of them did all of it or nothing, so that a repeat completes it.
 func (m *model) partly(p *publishing, e dispatcher.Entry, got dispatcher.ScheduleResult) {
 	m.Helper()
 	for _, n := range m.cameTo() {
@@ -200,7 +201,7 @@ func (m *model) leased(p *publishing, e dispatcher.Entry, got dispatcher.Schedul
 	}
 }
 
-// lanesIn are the lanes of an entry that lie in a partition.
+// lanesIn returns the lanes of an entry in a partition.
 func (m *model) lanesIn(e dispatcher.Entry, partition int) (lanes []dispatcher.Lane) {
 	for _, lane := range e.Lanes {
 		if m.Partition(lane) == partition {
@@ -210,7 +211,7 @@ func (m *model) lanesIn(e dispatcher.Entry, partition int) (lanes []dispatcher.L
 	return lanes
 }
 
-// placed is a new delivery in the expected answer of a publish.
+// placed returns a new delivery as the result of a publish should have it.
 func (m *model) placed(due int64, d *modelDelivery) (p dispatcher.Placed) {
 	now := time.UnixMilli(m.ms()).UTC()
 	switch d.Place {
@@ -232,8 +233,8 @@ func (m *model) placed(due int64, d *modelDelivery) (p dispatcher.Placed) {
 }
 
 // inConflict reports whether an entry has other content than a stored message
-// of its id. The store need not see that in a partition to which the entry does
-// not go.
+// of its id. The store need not see that in a partition without a lane of the
+// entry.
 func (m *model) inConflict(e dispatcher.Entry, got dispatcher.Result) bool {
 	for _, n := range m.All() {
 		old := m.messages[recordKey{n, e.Message.ID}]
@@ -248,7 +249,7 @@ func (m *model) inConflict(e dispatcher.Entry, got dispatcher.Result) bool {
 	return false
 }
 
-// accept keeps one partition's share of an entry. It answers the lanes to make
+// accept keeps one partition's share of an entry. It returns the lanes to make
 // and their due time.
 func (m *model) accept(p *publishing, key recordKey, e dispatcher.Entry, lanes []dispatcher.Lane) (dispatcher.Result, []dispatcher.Lane, int64) {
 	due := m.from() + e.Message.Delay.Milliseconds()
@@ -284,14 +285,15 @@ func (m *model) accept(p *publishing, key recordKey, e dispatcher.Entry, lanes [
 	return result, made, due
 }
 
-// full reports whether as many deliveries wait in a lane as may.
+// full reports whether the waiting deliveries of a lane have reached their
+// limit.
 func (m *model) full(lane dispatcher.Lane) bool {
 	return m.Setup.MaxWaiting > 0 && m.waitingIn(lane) >= m.Setup.MaxWaiting
 }
 
 // mayLease reports whether a new delivery is leased directly. With several
-// partitions the store may divide the permits between them in any way. So a
-// lease is only checked to be allowed there.
+// partitions the store may divide the permits between them in any way. So there
+// it only checks that a lease is allowed.
 func (m *model) mayLease(p *publishing, msg *modelMessage, id dispatcher.DeliveryID, due int64) bool {
 	l := m.view(id.Lane)
 	may := due <= m.ms() && p.lease > 0 && !m.isFenced(p.by, m.Partition(id.Lane)) && len(m.ready[id.Lane]) == 0 && !m.expired(msg) &&

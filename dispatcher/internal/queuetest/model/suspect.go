@@ -11,8 +11,8 @@ import (
 
 // Suspects: deliveries that were leased to two instances that died.
 
-// Values of Progress.Deaths: of a suspect, of one whose attempt has begun, of one that began
-// beside others, of one that has to be attempted alone, and of one that began so.
+// Values of Progress.Deaths, in this order: a suspect; its attempt has begun;
+// it began beside others; it has to be attempted alone; and it began alone.
 const (
 	suspectDeaths    = 2
 	begunDeaths      = 3
@@ -21,7 +21,7 @@ const (
 	begunAloneDeaths = 6
 )
 
-// doSuspect has two instances die that claimed.
+// doSuspect makes two instances die after a claim.
 func (m *model) doSuspect() {
 	m.Helper()
 	for range 2 {
@@ -34,7 +34,7 @@ func (m *model) doSuspect() {
 	}
 }
 
-// doBegin begins an attempt at a suspect, mostly.
+// doBegin begins an attempt, mostly at a suspect.
 func (m *model) doBegin() {
 	m.Helper()
 	held := slices.Clone(m.held)
@@ -65,7 +65,8 @@ func (m *model) doBegin() {
 	}
 }
 
-// suspectLanes are lanes of which an instance says that it has a suspect. Now and then there are more.
+// suspectLanes returns the lanes that an instance reports as having a suspect.
+// Now and then there are more.
 func (m *model) suspectLanes(by string) (lanes []dispatcher.Lane) {
 	for _, lane := range modelLanes {
 		has := slices.ContainsFunc(m.held, func(h holding) bool { return h.by == by && h.claimed.Suspect && h.claimed.ID.Lane == lane })
@@ -85,13 +86,14 @@ func (m *model) suspectsOf(claimed []dispatcher.Claimed) (n int) {
 	return n
 }
 
-// postponement is what a call made of some deliveries.
+// postponement is the effect of a call on some deliveries.
 type postponement struct {
-	many int                     // had to wait
+	many int                     // these had to wait
 	rest []dispatcher.DeliveryID // the others, in their order
 }
 
-// postponed has those suspects wait that the store had wait, and checks for how long.
+// postponed makes the same suspects wait as the store did. It checks the length
+// of the wait.
 func (m *model) postponed(taken []dispatcher.DeliveryID, after stored.State) (p postponement) {
 	m.Helper()
 	for _, id := range taken {
@@ -109,8 +111,8 @@ func (m *model) postponed(taken []dispatcher.DeliveryID, after stored.State) (p 
 	return p
 }
 
-// mustSpare checks that a claim leased no more than one suspect of a lane, and none beside another
-// one.
+// mustSpare checks that a claim leased no more than one suspect of a lane, and
+// none beside another one.
 func (m *model) mustSpare(taken []dispatcher.DeliveryID, after stored.State, has []dispatcher.Lane) {
 	m.Helper()
 	leased, waits := 0, 0

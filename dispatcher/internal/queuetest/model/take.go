@@ -14,8 +14,8 @@ import (
 
 // The steps that take work out: move and claim.
 
-// free is the number of permits that an instance has left, by the leases in the
-// store.
+// free returns the number of permits that an instance has left, by the leases
+// in the store.
 func (m *model) free(by string) int {
 	free := m.Setup.Permits
 	for _, d := range m.deliveries {
@@ -94,7 +94,8 @@ func (m *model) moveAll(by string) {
 	m.checkParked(came)
 }
 
-// checkParked checks that no lane that a move came to is parked beyond its time: no other call would place it.
+// checkParked checks the lanes that a move reached. None may be parked beyond
+// its time, because no other call would place it.
 func (m *model) checkParked(came func(dispatcher.Lane) bool) {
 	m.Helper()
 	state := m.State()
@@ -105,8 +106,8 @@ func (m *model) checkParked(came func(dispatcher.Lane) bool) {
 	}
 }
 
-// endings are the lanes whose ready list the next move ends. Their time has
-// come, unless the clock was set back since they were disabled or deleted.
+// endings returns the lanes whose ready list the next move ends. Their time has
+// come, unless the clock was set back after they were disabled or deleted.
 func (m *model) endings() []dispatcher.Lane {
 	m.Helper()
 	var lanes []dispatcher.Lane
@@ -183,7 +184,7 @@ func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatc
 			told += h.Ended
 			require.Zero(m, h.Lost)
 		}
-		require.Equal(m, ended, told, "the hints tell how many ended instead")
+		require.Equal(m, ended, told, "the hints report the number of ended deliveries instead")
 		if len(partitions) == 1 && sum < wanted && m.fencedIn(by) == 0 {
 			m.checkRest(turns, taken, partitions[0], free-sum)
 		}
@@ -191,8 +192,8 @@ func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatc
 	return got
 }
 
-// mayClaim checks the answer to an instance that is fenced in some partitions.
-// The instance that declared it dead may not have reached them all.
+// mayClaim checks the result of an instance that is fenced in some partitions.
+// The instance that declared it dead may not have reached all of them.
 func (m *model) mayClaim(by string, got []dispatcher.Claimed, err error) {
 	m.Helper()
 	switch fenced := m.fencedIn(by); {
@@ -206,8 +207,9 @@ func (m *model) mayClaim(by string, got []dispatcher.Claimed, err error) {
 	}
 }
 
-// take applies a claim to one lane: what is leased is where to says then. Marked and expired deliveries have ended.
-// The others must be those of the answer, in this order.
+// take applies a claim to one lane. A leased delivery is in the place of to
+// after that. Marked and expired deliveries have ended. The others must be the
+// returned deliveries, in this order.
 func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.DeliveryID, got []dispatcher.Claimed) (ended int) {
 	m.Helper()
 	for _, id := range taken {
@@ -229,7 +231,7 @@ func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.D
 			d.progress.Deaths = aloneDeaths
 		}
 		if m.trouble.cut != nil && len(got) == 0 {
-			continue // the holder does not know of it
+			continue // the instance does not know of its lease
 		}
 		require.NotEmpty(m, got, "%s was taken, but not answered", id)
 		c := got[0]
@@ -265,7 +267,8 @@ type turn struct {
 	until    int64
 }
 
-// turnsOf are the lanes that may be claimed from, in the order of their turns.
+// turnsOf returns the lanes that may be claimed from, in the order of their
+// turns.
 func (m *model) turnsOf(s stored.State) []turn {
 	var turns []turn
 	for _, lane := range modelLanes {
@@ -282,7 +285,7 @@ func (m *model) turnsOf(s stored.State) []turn {
 	return turns
 }
 
-// shut reports whether a lane was listed before its time, since the clock was
+// shut reports whether a lane was listed before its time, because the clock was
 // set back. The next call that changes the lane corrects it.
 func (m *model) shut(t turn) bool { return t.tokens == 0 || t.until > m.ms() }
 
@@ -309,8 +312,8 @@ func (m *model) checkTurns(turns []turn, taken map[dispatcher.Lane]int, free int
 	}
 }
 
-// checkRest checks that the claim left nothing that it could have taken. It
-// checks nothing where a lane is shut, since that one may have come first.
+// checkRest checks that the claim left nothing that it could have taken. If a
+// lane is shut, it checks nothing, because that lane may have come first.
 func (m *model) checkRest(turns []turn, taken map[dispatcher.Lane]int, partition, free int) {
 	m.Helper()
 	if m.allHeld[partition] || slices.ContainsFunc(turns, m.shut) {

@@ -13,15 +13,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
-// The steps of takers: take, give up, make longer. A lease ends by itself in a move.
+// The steps of takers: take, give up, make longer. A lease ends by itself in a
+// move.
 
-// longestTaken is how far ahead a lease may end. What ends later was taken by another clock.
+// longestTaken is the longest time until the end of a lease. A lease with a
+// later end was taken by another clock.
 const longestTaken = time.Hour + time.Minute
 
-// lastLeaseKept is for how long an owner's last lease says that a delivery was the owner's.
+// lastLeaseKept is the time for which an owner's last lease proves that a
+// delivery was the owner's.
 const lastLeaseKept = 24 * time.Hour
 
-// doTake takes for an instance or for a caller, also from lanes that are claimed from.
+// doTake takes for an instance or for a caller. It also tries lanes that are
+// claimed from.
 func (m *model) doTake() {
 	m.Helper()
 	lanes := []dispatcher.Lane{"q_q", rig.EpTwo, "a", rig.EpOne}[:pick(m.rng, 1, 2, 2, 4)]
@@ -34,7 +38,8 @@ func (m *model) doTake() {
 	m.takeAs(m.someInstance(), t)
 }
 
-// takeAs takes, and checks that the store leased what may be taken.
+// takeAs takes, and checks that the store leased only deliveries that may be
+// taken.
 func (m *model) takeAs(by string, t dispatcher.Take) []dispatcher.Claimed {
 	m.Helper()
 	before := m.State()
@@ -65,7 +70,7 @@ func (m *model) takeAs(by string, t dispatcher.Take) []dispatcher.Claimed {
 		m.ready[lane] = slices.Clone(list[n:])
 		m.spend(lane, n)
 		if from := stored.CountedFrom(m.view(lane).Tat, m.Now.UnixMicro()); asked && t.Bytes == 1 && free > n && after.Lanes[lane].Tat == from {
-			m.lane(lane).tat = from // the store took tokens for some, and gave them back since the answer was full
+			m.lane(lane).tat = from // the store took tokens for some, and gave them back because the result was full
 		}
 		late := m.postponed(list[:n], after)
 		require.True(m, late.many == 0 || t.For == 0, "%d had to wait, though the leases end by themselves", late.many)
@@ -82,7 +87,7 @@ func (m *model) takeAs(by string, t dispatcher.Take) []dispatcher.Claimed {
 	require.LessOrEqual(m, sum, t.Most)
 	require.True(m, t.For > 0 || m.suspectsOf(got.Claimed) <= t.Suspects, "more suspects than one at a time")
 	if m.Setup.Partitions == 1 && t.Bytes > 1 {
-		require.Equal(m, min(t.Most, most), sum, "the store left what it could have given")
+		require.Equal(m, min(t.Most, most), sum, "the store left deliveries that it could have given")
 	}
 	m.checkMore(t, got, after, err)
 	if t.For > 0 {
@@ -112,7 +117,7 @@ func (m *model) mayTake(by string, lanes []dispatcher.Lane, err error) {
 	}
 }
 
-// takenOf are those of one lane.
+// takenOf returns the deliveries of one lane.
 func (m *model) takenOf(got []dispatcher.Claimed, lane dispatcher.Lane) (of []dispatcher.Claimed) {
 	for _, c := range got {
 		if c.ID.Lane == lane {
@@ -122,7 +127,7 @@ func (m *model) takenOf(got []dispatcher.Claimed, lane dispatcher.Lane) (of []di
 	return of
 }
 
-// takeable is how many deliveries of a lane may be taken now.
+// takeable returns the number of deliveries of a lane that may be taken now.
 func (m *model) takeable(lane dispatcher.Lane) int {
 	l := m.view(lane)
 	if !l.Limits.Pull || m.allHeld[m.Partition(lane)] || l.Limits.Held != dispatcher.HeldNone || l.Until > m.ms() {
@@ -131,7 +136,8 @@ func (m *model) takeable(lane dispatcher.Lane) int {
 	return max(0, min(l.Slots(m.Setup)-l.InFlight, l.Tokens(m.Now.UnixMicro()), len(m.ready[lane])))
 }
 
-// checkMore checks that a taker is told of each lane that it may go on to take from.
+// checkMore checks that a take returns each lane from which the taker may
+// continue to take.
 func (m *model) checkMore(t dispatcher.Take, got dispatcher.Taken, after stored.State, err error) {
 	m.Helper()
 	for _, lane := range got.More {
@@ -146,7 +152,7 @@ func (m *model) checkMore(t dispatcher.Take, got dispatcher.Taken, after stored.
 	}
 }
 
-// someLeases are leases that takers were given, right or not.
+// someLeases returns leases of takers, right or not.
 func (m *model) someLeases() (some []dispatcher.TakenLease) {
 	if len(m.leases) == 0 {
 		return nil
@@ -227,7 +233,8 @@ func (m *model) doExtend() {
 	}
 }
 
-// leaseFault is why a lease can't be given up or made longer; nil: it can.
+// leaseFault returns the reason why a lease can't be given up or made longer,
+// or nil.
 func (m *model) leaseFault(l dispatcher.TakenLease) error {
 	d := m.deliveries[l.ID]
 	switch {
@@ -241,7 +248,8 @@ func (m *model) leaseFault(l dispatcher.TakenLease) error {
 	return nil
 }
 
-// lastAttempt is the number of the attempt by the owner's last lease, if no token was given.
+// lastAttempt returns the number of the attempt by the owner's last lease, if
+// no token was given.
 func (m *model) lastAttempt(l dispatcher.TakenLease) int {
 	d := m.deliveries[l.ID]
 	if d == nil || l.Token != "" || d.last.Owner != l.Owner || d.last.Since < m.ms()-lastLeaseKept.Milliseconds() {
@@ -265,8 +273,8 @@ func (m *model) checkLease(l dispatcher.TakenLease, got dispatcher.Adopted, want
 	}
 }
 
-// adopted changes a taken delivery that became an instance's, which was told of it
-// unless its answer was lost.
+// adopted moves a taken delivery to an instance. The instance knows it unless
+// the reply was lost.
 func (m *model) adopted(by string, id dispatcher.DeliveryID, c *dispatcher.Claimed) {
 	m.Helper()
 	d := m.deliveries[id]
@@ -279,7 +287,7 @@ func (m *model) adopted(by string, id dispatcher.DeliveryID, c *dispatcher.Claim
 	require.Equal(m, id, c.ID)
 	require.Equal(m, since, c.Due.UnixMilli(), "%s", id)
 	require.Equal(m, m.ms(), c.Leased.UnixMilli(), "%s", id)
-	if d.mark != stored.MarkDelivered { // else it is over, and of a first success no number was kept
+	if d.mark != stored.MarkDelivered { // otherwise it is over, and a first success keeps no number
 		require.Equal(m, d.progress.Attempts+1, c.Attempt, "%s", id)
 		require.Equal(m, d.progress.Climbed()+1, c.Rung, "%s", id)
 	}
@@ -294,8 +302,9 @@ func find(list []dispatcher.Claimed, id dispatcher.DeliveryID) *dispatcher.Claim
 	return nil
 }
 
-// leasesOver are the deliveries whose leases the next move ends. A mover looks where
-// it is told to, and then also for those that another clock has set an end for.
+// leasesOver returns the deliveries whose leases the next move ends. A move
+// reads only a partition whose timer is due. It also ends the leases in it that
+// have an end by another clock.
 func (m *model) leasesOver() (over []dispatcher.DeliveryID) {
 	far := m.ms() + longestTaken.Milliseconds()
 	states := m.States()

@@ -23,7 +23,7 @@ func (m *model) doTrim() {
 		m.trouble.full)
 }
 
-// trimAs trims until there is no more, or once where a fault happens. The store
+// trimAs trims until there is no more, or once if a fault happens. The store
 // chooses within the rules which deliveries go first. So the model follows it
 // and checks the rules.
 func (m *model) trimAs(keep dispatcher.Keep, room bool) {
@@ -79,14 +79,14 @@ func (m *model) trimAs(keep dispatcher.Keep, room bool) {
 	require.True(m, !answered || lanes == got.Lanes, "%d lanes went, should be %d", got.Lanes, lanes)
 }
 
-// trimLanes forgets the lanes that are not used and answers how many.
+// trimLanes forgets the unused lanes and returns their number.
 func (m *model) trimLanes() (n int) {
 	for lane, since := range m.noted {
 		if !m.came(lane) {
 			continue
 		}
 		if _, limited := m.limits[lane]; !limited && m.lanes[lane] == nil && !m.keeps(lane) && since > m.ms()-time.Hour.Milliseconds() {
-			if m.State().Lanes[lane].Noted == 0 { // its last delivery went, and its state had before
+			if m.State().Lanes[lane].Noted == 0 { // its last delivery was removed, and its state was gone before
 				n++
 				delete(m.noted, lane)
 				delete(m.leads, lane)
@@ -111,7 +111,7 @@ func (m *model) trimLanes() (n int) {
 	return n
 }
 
-// keeps reports whether a delivery of a lane is there, which may have ended.
+// keeps reports whether a lane has a delivery, which may have ended.
 func (m *model) keeps(lane dispatcher.Lane) bool {
 	for id := range m.deliveries {
 		if id.Lane == lane {
@@ -121,8 +121,8 @@ func (m *model) keeps(lane dispatcher.Lane) bool {
 	return false
 }
 
-// goneLanes says why the deliveries of a message went in one trim. One that was
-// old, or a dead one, goes without a trace. One that was cut leaves the digest.
+// goneLanes has the reasons why a trim removed the deliveries of a message. An
+// old delivery or a dead one leaves no trace. A cut delivery leaves the digest.
 type goneLanes struct{ cut, traceless bool }
 
 // cutPlace is a kind of ended work in a partition.
@@ -131,8 +131,8 @@ type cutPlace struct {
 	dead      bool
 }
 
-// checkCut checks that no more deliveries were cut than were too many. After a
-// cut before their age as many as allowed must be left. A trim for room may cut
+// checkCut checks that a trim cut only deliveries beyond the limit. After a cut
+// before their age, the allowed number must be left. A trim for room may cut
 // more, but no dead ones.
 func (m *model) checkCut(cut map[cutPlace]bool, keep dispatcher.Keep, room bool, states []stored.State) {
 	m.Helper()
@@ -152,7 +152,7 @@ func (m *model) checkCut(cut map[cutPlace]bool, keep dispatcher.Keep, room bool,
 	}
 }
 
-// forget takes a delivery out of the model and reports whether it was old. A
+// forget removes a delivery from the model and reports whether it was old. A
 // young one may go only if no older one stays.
 func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, room bool, states []stored.State, gone map[recordKey]goneLanes) (old bool) {
 	m.Helper()
@@ -192,7 +192,7 @@ func (m *model) young(id dispatcher.DeliveryID) bool {
 	return msg.message.CreatedAt.UnixMilli() > after && (d == nil || d.At > after)
 }
 
-// forgetMessage takes a message out of the model if that was its last lane.
+// forgetMessage removes a message from the model if that was its last lane.
 func (m *model) forgetMessage(key recordKey, gone goneLanes, keep dispatcher.Keep, s stored.State) {
 	m.Helper()
 	msg := m.messages[key]
@@ -210,8 +210,8 @@ func (m *model) forgetMessage(key recordKey, gone goneLanes, keep dispatcher.Kee
 	delete(m.messages, key)
 }
 
-// checkKept checks that nothing is left that is too old or too much, and that
-// nothing else went.
+// checkKept checks that nothing is left beyond its age or its limit, and that
+// nothing else was removed.
 func (m *model) checkKept(keep dispatcher.Keep, states []stored.State) {
 	m.Helper()
 	for n, s := range states {

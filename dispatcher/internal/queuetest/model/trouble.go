@@ -16,13 +16,13 @@ import (
 
 // trouble is the fault of one call.
 type trouble struct {
-	cut  *redisqtest.Cut // the connection breaks; nil: it holds
+	cut  *redisqtest.Cut // the connection breaks; nil: it works
 	full bool            // there is no memory left
 }
 
-// suffer lets act happen, sometimes over a connection that breaks or with full
-// memory. A connection that breaks before a script leaves the call half done.
-// One that breaks after a script loses the answer.
+// suffer runs act, sometimes over a connection that breaks or with full memory.
+// If the connection breaks before a script, the call is half done. If it breaks
+// after a script, the reply is lost.
 func (m *model) suffer(act func()) {
 	m.Helper()
 	kind := m.rng.IntN(10)
@@ -46,14 +46,14 @@ func (m *model) cutDuring(act func()) {
 	scripts, answered := m.rng.IntN(m.Setup.Partitions+2), m.rng.IntN(3) == 2
 	m.logf("the line breaks after %d scripts, answered %v", scripts, answered)
 	cut := m.Cut(scripts, answered)
-	clear(m.Hints) // without an answer there is no hint
+	clear(m.Hints) // without a reply there is no hint
 	m.unheard = true
 	m.Queue, m.trouble.cut = cut.Queue, &cut
 	act()
 	m.Queue, m.trouble.cut = m.Good, nil
 }
 
-// went reports whether all partitions answered a call. Only a connection that
+// went reports whether all partitions replied to a call. Only a connection that
 // breaks may cause an error.
 func (m *model) went(err error) bool {
 	m.Helper()
@@ -65,18 +65,18 @@ func (m *model) went(err error) bool {
 	return err == nil
 }
 
-// ran reports whether the call under way reached a partition. A script that was
-// reached has done everything, answered or not.
+// ran reports whether the current call reached a partition. A script that was
+// reached has done everything, even without a reply.
 func (m *model) ran(partition int) bool {
 	return m.trouble.cut == nil || m.trouble.cut.Ran(partition)
 }
 
-// cameTo are the partitions that the call under way reached.
+// cameTo returns the partitions that the current call reached.
 func (m *model) cameTo() []int {
 	return slices.DeleteFunc(m.All(), func(n int) bool { return !m.ran(n) })
 }
 
-// came reports whether the call under way reached a lane.
+// came reports whether the current call reached a lane.
 func (m *model) came(lane dispatcher.Lane) bool { return m.ran(m.Partition(lane)) }
 
 // snapshot is the whole content of the store at some time.
@@ -94,9 +94,9 @@ func (m *model) doCopy() {
 	m.copy = &snapshot{kept: m.kept.clone(), restore: m.Copy()}
 }
 
-// doRestore lets the replica take over, which got no changes since. Later
-// messages are lost, settles are forgotten, and dead instances live. All
-// instances beat then, also those that were stopped and declared dead.
+// doRestore lets the replica take over, which got no changes after the copy.
+// Later messages are lost, settles are forgotten, and dead instances live. Then
+// all instances beat, also those that were stopped and declared dead.
 func (m *model) doRestore() {
 	m.Helper()
 	if m.copy == nil {

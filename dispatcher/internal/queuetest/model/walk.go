@@ -12,7 +12,7 @@ import (
 // listWalk is a list that is read page by page while other things happen.
 type listWalk struct {
 	filter dispatcher.Filter
-	there  map[dispatcher.DeliveryID]sight // what it must show, as long as it stays
+	there  map[dispatcher.DeliveryID]sight // deliveries that it must show, as long as they stay
 	shown  map[dispatcher.DeliveryID]int
 }
 
@@ -22,12 +22,13 @@ type sight struct {
 	found stored.Found
 }
 
-// mostWalks is how many lists are walked at a time.
+// mostWalks is the number of lists that are walked at a time.
 const mostWalks = 3
 
-// doWalk begins to walk a list, or reads the next page of one. At its end it has shown each
-// delivery that was in the list throughout once, and no other one twice. One that is sent again
-// may end once more. A list of all shows what moved meanwhile again.
+// doWalk begins to walk a list, or reads the next page of one. At its end it
+// has shown each delivery once that was in the list throughout. It has shown no
+// other one twice. A delivery that is sent again may end once more. A list of
+// all shows a moved delivery again.
 func (m *model) doWalk() {
 	m.Helper()
 	if len(m.walks) < mostWalks {
@@ -53,8 +54,8 @@ func (m *model) doWalk() {
 	}
 }
 
-// setBackWalks demands nothing more of the walks of all: they do not know what moved after the clock
-// was set back.
+// setBackWalks ends the checks of walks of all deliveries, because these walks
+// don't know which deliveries moved after the clock was set back.
 func (m *model) setBackWalks() {
 	for _, w := range m.walks {
 		if w.filter.Order == "" {
@@ -83,7 +84,7 @@ func (m *model) newWalk() *listWalk {
 		kept := m.messages[recordKey{m.Partition(id.Lane), id.Message}]
 		of := dispatcher.Delivery{ID: id, Tenant: kept.message.Tenant, Subject: kept.message.Subject, Status: m.status(id), Created: kept.message.CreatedAt}
 		if f.Order == "" && of.Created.After(m.Now) {
-			continue // accepted before the clock was set back: a list of all takes it for newer than the walk
+			continue // accepted before the clock was set back: a list of all treats it as newer than the walk
 		}
 		if f.Order == dispatcher.OrderEnded && d.Place != stored.PlaceDone && d.Place != stored.PlaceDead && d.Place != stored.PlaceCancelled {
 			continue

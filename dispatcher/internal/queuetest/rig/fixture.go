@@ -7,13 +7,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
-// OpenFunc makes the empty store of one case, which ends with the case.
+// OpenFunc makes the empty store of one case. The store ends with the case.
 type OpenFunc func(t testing.TB, s stored.Setup) redisqtest.Fixture
 
-// Case is one rule. The rig's store is empty at its begin, and must be in
-// order at its end.
+// Case is one rule. The rig's store is empty at the start of the case, and must
+// be in order at its end.
 type Case struct {
 	Name  string
-	Setup stored.Setup // zero fields: 1 partition, windows up to 128, 128 permits (1,024 over several partitions), no breaker, no limit of waiting deliveries
+	Setup stored.Setup // default of zero fields: 1 partition, windows up to 128, 128 permits (1,024 over several partitions), no breaker, no limit of waiting deliveries
 	Run   func(r *Rig)
 }

@@ -19,13 +19,13 @@ const (
 // LimitsChange sets a part of a lane's limits.
 type LimitsChange func(l *dispatcher.LaneLimits)
 
-// Held sets why a lane is held.
+// Held sets the reason why a lane is paused.
 func Held(h dispatcher.Held) LimitsChange { return func(l *dispatcher.LaneLimits) { l.Held = h } }
 
-// By sets who holds a lane.
+// By sets the name of the person that paused a lane.
 func By(name string) LimitsChange { return func(l *dispatcher.LaneLimits) { l.By = name } }
 
-// Most sets how many of a lane may be in flight.
+// Most sets the largest number of attempts in flight of a lane.
 func Most(n int) LimitsChange { return func(l *dispatcher.LaneLimits) { l.MaxInFlight = n } }
 
 // Every sets a rate, by the time between two attempts.
@@ -37,7 +37,7 @@ func Ordered(l *dispatcher.LaneLimits) { l.Ordered = true }
 // Pulled makes a lane one whose deliveries are taken.
 func Pulled(l *dispatcher.LaneLimits) { l.Pull = true }
 
-// Take takes from lanes as an instance does for handlers of its own.
+// Take takes deliveries from lanes, as an instance does for its own handlers.
 func (r *Rig) Take(by string, most int, lanes ...dispatcher.Lane) dispatcher.Taken {
 	r.Helper()
 	taken, hints, err := r.Queue.Take(r.Ctx, by, dispatcher.Take{Lanes: lanes, Most: most, Bytes: 1 << 20})
@@ -46,7 +46,8 @@ func (r *Rig) Take(by string, most int, lanes ...dispatcher.Lane) dispatcher.Tak
 	return taken
 }
 
-// MustTake takes what there is, and it is this.
+// MustTake takes from a lane and fails the case unless it gets exactly these
+// deliveries.
 func (r *Rig) MustTake(by string, lane dispatcher.Lane, want ...dispatcher.DeliveryID) []dispatcher.Claimed {
 	r.Helper()
 	taken := r.Take(by, dispatcher.TakeMost, lane)
@@ -54,15 +55,15 @@ func (r *Rig) MustTake(by string, lane dispatcher.Lane, want ...dispatcher.Deliv
 	return taken.Claimed
 }
 
-// Limit gives a lane new limits, an endpoint's lane with its next version. It
-// answers the counts of the lane before.
+// Limit sets new limits of a lane. A lane of an endpoint gets its next version.
+// It returns the counts of the lane before.
 func (r *Rig) Limit(lane dispatcher.Lane, changes ...LimitsChange) dispatcher.LaneCount {
 	r.Helper()
 	count, _ := r.LimitAs(lane, r.NewLimits(lane, changes...), false)
 	return count
 }
 
-// NewLimits are the next limits of a lane.
+// NewLimits returns the next limits of a lane.
 func (r *Rig) NewLimits(lane dispatcher.Lane, changes ...LimitsChange) dispatcher.LaneLimits {
 	var l dispatcher.LaneLimits
 	if lane.IsEndpoint() {
@@ -75,7 +76,7 @@ func (r *Rig) NewLimits(lane dispatcher.Lane, changes ...LimitsChange) dispatche
 	return l
 }
 
-// LimitAs gives a lane these limits. clear also resumes it.
+// LimitAs sets the limits of a lane. clear also resumes the lane.
 func (r *Rig) LimitAs(lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, []redisqtest.Hint) {
 	r.Helper()
 	count, hints, err := r.Queue.Limit(r.Ctx, One, lane, l, clear)
@@ -106,7 +107,8 @@ func Keyed(key string) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.OrderingKey = key }
 }
 
-// PublishKeyed puts messages of one ordering key into a lane, one after another.
+// PublishKeyed publishes messages of one ordering key to a lane, one after
+// another.
 func (r *Rig) PublishKeyed(lane dispatcher.Lane, key string, ids ...string) {
 	r.Helper()
 	for _, id := range ids {
@@ -121,7 +123,7 @@ func Fan(e dispatcher.Entry) dispatcher.Entry {
 	return e
 }
 
-// SettleTold records outcomes and answers which breakers opened and closed.
+// SettleTold settles outcomes and returns the breakers that opened and closed.
 func (r *Rig) SettleTold(by string, batch ...dispatcher.Settlement) (opened []dispatcher.Opening, closed []dispatcher.Lane) {
 	r.Helper()
 	_, hints, err := r.Queue.Settle(r.Ctx, by, batch)

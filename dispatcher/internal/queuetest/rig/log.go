@@ -6,7 +6,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// ReadLog reads all lines of the log that match, in pages of so many.
+// ReadLog reads all matching lines of the log, in pages of limit lines.
 func (r *Rig) ReadLog(f dispatcher.LogFilter, limit int) (all []dispatcher.Logged) {
 	r.Helper()
 	cursor := ""
@@ -23,7 +23,8 @@ func (r *Rig) ReadLog(f dispatcher.LogFilter, limit int) (all []dispatcher.Logge
 	return nil
 }
 
-// MustLog reads the lines that match, which must tell this, the newest first.
+// MustLog reads the matching log lines. It fails the case unless they are
+// these, the newest first.
 func (r *Rig) MustLog(f dispatcher.LogFilter, want ...dispatcher.Happening) []dispatcher.Logged {
 	r.Helper()
 	lines := r.ReadLog(f, 10)

@@ -6,14 +6,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// The outcomes that cases settle with. Each is of the attempt that was claimed.
+// The outcomes that cases settle with. Each is of the claimed attempt.
 
-// Success is a 200 within 10 ms.
+// Success returns a 200 within 10 ms.
 func Success(c dispatcher.Claimed) dispatcher.Settlement {
 	return Answered(c, dispatcher.Delivered, 200)
 }
 
-// Failure is a quick 500 with a wait until the next attempt.
+// Failure returns a quick 500 with a wait until the next attempt.
 func Failure(c dispatcher.Claimed, wait time.Duration) dispatcher.Settlement {
 	s := Answered(c, dispatcher.Retry, 500)
 	s.Wait = wait
@@ -21,7 +21,7 @@ func Failure(c dispatcher.Claimed, wait time.Duration) dispatcher.Settlement {
 	return s
 }
 
-// Silence is an attempt that got no answer in 15 s.
+// Silence returns an attempt without a response in 15 s, a timeout.
 func Silence(c dispatcher.Claimed, wait time.Duration) dispatcher.Settlement {
 	s := Answered(c, dispatcher.Retry, 0)
 	s.Wait = wait
@@ -30,7 +30,7 @@ func Silence(c dispatcher.Claimed, wait time.Duration) dispatcher.Settlement {
 	return s
 }
 
-// Death is an answer after which no attempt is made.
+// Death returns a response after which no attempt is made.
 func Death(c dispatcher.Claimed, reason dispatcher.DeadReason) dispatcher.Settlement {
 	s := Answered(c, dispatcher.Dead, 410)
 	s.Reason = reason
@@ -43,7 +43,7 @@ func HandBack(c dispatcher.Claimed) dispatcher.Settlement {
 	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased}
 }
 
-// Answered is an attempt with an HTTP status.
+// Answered returns an attempt with an HTTP status.
 func Answered(c dispatcher.Claimed, v dispatcher.Verdict, status int) dispatcher.Settlement {
 	return dispatcher.Settlement{
 		ID: c.ID, Verdict: v, First: c.Attempt == 1, Leased: c.Leased,
@@ -53,7 +53,7 @@ func Answered(c dispatcher.Claimed, v dispatcher.Verdict, status int) dispatcher
 	}
 }
 
-// Took sets how long the answer of an outcome took.
+// Took sets the duration of an attempt.
 func Took(s dispatcher.Settlement, d time.Duration) dispatcher.Settlement {
 	s.Attempt.Duration = d
 	return s
@@ -66,7 +66,7 @@ func Blamed(s dispatcher.Settlement) dispatcher.Settlement {
 	return s
 }
 
-// Paused is a 429 that asks for a pause.
+// Paused returns a 429 that asks for a pause.
 func Paused(c dispatcher.Claimed, wait, pause time.Duration) dispatcher.Settlement {
 	s := Answered(c, dispatcher.Retry, 429)
 	s.Wait, s.Pause = wait, pause
@@ -74,7 +74,7 @@ func Paused(c dispatcher.Claimed, wait, pause time.Duration) dispatcher.Settleme
 	return s
 }
 
-// Refusal is the death of a delivery that may not be attempted, without an
+// Refusal returns the death of a delivery that may not be attempted, without an
 // attempt.
 func Refusal(c dispatcher.Claimed) dispatcher.Settlement {
 	s := Death(c, dispatcher.ReasonRefused)

@@ -4,29 +4,29 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// The lanes of a publish by what became of their deliveries, in their order.
+// The lanes of a publish by the states of their deliveries, in their order.
 
-// Leased are the lanes whose delivery the publishing instance holds now.
+// Leased returns the lanes whose delivery is leased by the publishing instance.
 func Leased(s dispatcher.ScheduleResult) []dispatcher.Lane {
 	return placed(s, func(p dispatcher.Placed) bool { return p.Status == dispatcher.StatusInFlight })
 }
 
-// Ready are the lanes whose delivery is ready for any instance.
+// Ready returns the lanes whose delivery is ready for any instance.
 func Ready(s dispatcher.ScheduleResult) []dispatcher.Lane {
 	return placed(s, func(p dispatcher.Placed) bool { return p.Status == dispatcher.StatusReady })
 }
 
-// Behind are the lanes where it waits for the one before it.
+// Behind returns the lanes whose delivery waits for the one before it.
 func Behind(s dispatcher.ScheduleResult) []dispatcher.Lane {
 	return placed(s, func(p dispatcher.Placed) bool { return p.Status == dispatcher.StatusScheduled && p.Due.IsZero() })
 }
 
-// Cancelled are the lanes where it was cancelled at once.
+// Cancelled returns the lanes whose delivery was cancelled at once.
 func Cancelled(s dispatcher.ScheduleResult) []dispatcher.Lane {
 	return placed(s, func(p dispatcher.Placed) bool { return p.Status == dispatcher.StatusCancelled })
 }
 
-// Dead has the lanes where it died at once, and why.
+// Dead returns the lanes whose delivery died at once, with the reasons.
 func Dead(s dispatcher.ScheduleResult) map[dispatcher.Lane]dispatcher.DeadReason {
 	dead := map[dispatcher.Lane]dispatcher.DeadReason{}
 	for _, p := range s.Placed {
@@ -37,7 +37,7 @@ func Dead(s dispatcher.ScheduleResult) map[dispatcher.Lane]dispatcher.DeadReason
 	return dead
 }
 
-// Versions has the version that each endpoint's lane keeps.
+// Versions returns the version that each endpoint's lane keeps.
 func Versions(s dispatcher.ScheduleResult) map[dispatcher.Lane]int64 {
 	versions := map[dispatcher.Lane]int64{}
 	for _, p := range s.Placed {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ListAll follows the cursor to the end. No page may be too long, and no
-// delivery may come twice.
+// ListAll returns the deliveries of all pages. It follows the cursor to the
+// end. No page may be too long, and no delivery may come twice.
 func (r *Rig) ListAll(f dispatcher.Filter, limit int) []dispatcher.Delivery {
 	r.Helper()
 	f.Limit = limit
@@ -23,7 +23,7 @@ func (r *Rig) ListAll(f dispatcher.Filter, limit int) []dispatcher.Delivery {
 			if f.Order != "" || f.Part != dispatcher.PartAll {
 				require.False(r, seen[d.ID], "%s is listed twice", d.ID)
 			}
-			if !seen[d.ID] { // a list of several statuses shows what moves once more
+			if !seen[d.ID] { // a list of several statuses shows a moved delivery once more
 				all = append(all, d)
 			}
 			seen[d.ID] = true
@@ -38,7 +38,7 @@ func (r *Rig) ListAll(f dispatcher.Filter, limit int) []dispatcher.Delivery {
 }
 
 // MustList fails the case unless the list equals the deliveries of all that
-// keep chooses.
+// keep selects.
 func (r *Rig) MustList(f dispatcher.Filter, all map[dispatcher.DeliveryID]dispatcher.Status,
 	keep func(dispatcher.DeliveryID, dispatcher.Status) bool) {
 	r.Helper()
@@ -73,7 +73,7 @@ func (r *Rig) Stats() dispatcher.Stats {
 }
 
 // Populate makes some deliveries of every status, in several lanes and at
-// several times. It answers the status of each.
+// several times. It returns the status of each.
 func (r *Rig) Populate() map[dispatcher.DeliveryID]dispatcher.Status {
 	r.Helper()
 	want := map[dispatcher.DeliveryID]dispatcher.Status{}
@@ -106,8 +106,9 @@ func (r *Rig) Populate() map[dispatcher.DeliveryID]dispatcher.Status {
 	return want
 }
 
-// mustStandAlike fails the case unless Standing tells the same as a look. It must
-// do so also beside another message of that id in another partition.
+// mustStandAlike fails the case unless Standing reports the same as a query of
+// the message. It must also do so beside another message of that id in another
+// partition.
 func (r *Rig) mustStandAlike(rec dispatcher.MessageView) {
 	r.Helper()
 	looked := map[dispatcher.DeliveryID]dispatcher.Delivery{}
@@ -126,14 +127,14 @@ func (r *Rig) mustStandAlike(rec dispatcher.MessageView) {
 			require.Len(r, got[0].Deliveries, len(looked))
 		}
 		for _, d := range got[0].Deliveries {
-			d.Created, d.Delivered, d.Climbed, d.LadderFrom, d.Ladder, d.MaxAttempts = time.Time{}, time.Time{}, 0, 0, nil, 0 // these are not told to a repeat
+			d.Created, d.Delivered, d.Climbed, d.LadderFrom, d.Ladder, d.MaxAttempts = time.Time{}, time.Time{}, 0, 0, nil, 0 // a repeat does not get these
 			require.Equal(r, looked[d.ID], d)
 		}
 		e.Lanes = nil
 	}
 }
 
-// LanesOfDeliveries are the lanes of some deliveries, in their order.
+// LanesOfDeliveries returns the lanes of some deliveries, in their order.
 func LanesOfDeliveries(list []dispatcher.Delivery) (lanes []dispatcher.Lane) {
 	for _, d := range list {
 		lanes = append(lanes, d.ID.Lane)
@@ -141,8 +142,8 @@ func LanesOfDeliveries(list []dispatcher.Delivery) (lanes []dispatcher.Lane) {
 	return lanes
 }
 
-// BodyOf is the body of a delivery, wherever the store keeps it. It is read
-// over a connection that does not break.
+// BodyOf returns the body of a delivery. The store may keep it in the record or
+// apart. It is read over a connection that does not break.
 func (r *Rig) BodyOf(c dispatcher.Claimed) []byte {
 	r.Helper()
 	queue := r.Queue
@@ -158,7 +159,8 @@ func (r *Rig) BodyOf(c dispatcher.Claimed) []byte {
 	return body
 }
 
-// EndedAll follows the cursor as far as there is more.
+// EndedAll returns the deliveries of all pages. It follows the cursor until
+// there are no more.
 func (r *Rig) EndedAll(f dispatcher.EndedFilter) (all []dispatcher.Delivery) {
 	r.Helper()
 	for range 1000 {
@@ -170,6 +172,6 @@ func (r *Rig) EndedAll(f dispatcher.EndedFilter) (all []dispatcher.Delivery) {
 			return all
 		}
 	}
-	r.Fatal("what ended never ends")
+	r.Fatal("the pages of ended deliveries never end")
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package rig is what the cases of queuetest and the random model stand on: an
-// empty store with its clock, and short ways to use it.
+// Package rig is the base of the cases of queuetest and of the random model. It
+// has an empty store with its clock, and short ways to use it.
 package rig
 
 import (
@@ -25,22 +25,22 @@ const (
 // instances have. It has the rest of them.
 const Others = "others-01JC0000000000000000000003"
 
-// Start is when every case begins, a whole second.
+// Start is the start time of every case, a whole second.
 var Start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Rig is a store under test with its clock, and short ways to use it. A call
-// that must not fail ends the case if it does.
+// Rig is a store under test with its clock, and short ways to use it. If a call
+// that must not fail returns an error, the case ends.
 type Rig struct {
 	testing.TB
 	redisqtest.Fixture
 	Setup    stored.Setup
 	Ctx      context.Context
 	Now      time.Time
-	Serial   int                       // of the last id that NewID made
-	Latest   time.Time                 // the latest time that the clock ever showed
+	Serial   int                       // of the last id from NewID
+	Latest   time.Time                 // the latest time of the clock
 	Good     *redisqtest.Raw           // the store, while Queue is a connection that breaks
-	Hints    map[int]redisqtest.Hint   // the last of each partition
-	Died     []dispatcher.Death        // the deaths that answers told so far
+	Hints    map[int]redisqtest.Hint   // the last hint of each partition
+	Died     []dispatcher.Death        // the deaths that calls returned until now
 	Versions map[dispatcher.Lane]int64 // the last version of each endpoint's limits
 }
 
@@ -80,13 +80,13 @@ func (r *Rig) SetNow(now time.Time) {
 	r.SetClock(now)
 }
 
-// Pass lets time pass.
+// Pass advances the clock.
 func (r *Rig) Pass(d time.Duration) { r.SetNow(r.Now.Add(d)) }
 
-// Later is a time from now, by the store's clock.
+// Later returns a time from now, by the store's clock.
 func (r *Rig) Later(d time.Duration) time.Time { return r.Now.Add(d) }
 
-// All lists the partitions.
+// All returns the partitions.
 func (r *Rig) All() []int {
 	all := make([]int, r.Setup.Partitions)
 	for i := range all {
@@ -95,8 +95,8 @@ func (r *Rig) All() []int {
 	return all
 }
 
-// MustBeSound fails the case if the store contradicts itself. It answers its
-// state.
+// MustBeSound returns the state of the store. It fails the case if the store
+// contradicts itself.
 func (r *Rig) MustBeSound() []stored.State {
 	r.Helper()
 	states := r.States()
@@ -109,7 +109,7 @@ func (r *Rig) MustBeSound() []stored.State {
 	return states
 }
 
-// State is everything that is stored in all partitions together.
+// State returns the state of all partitions together.
 func (r *Rig) State() stored.State {
 	r.Helper()
 	return stored.Merged(r.States())
@@ -123,14 +123,14 @@ func (r *Rig) MustChangeNothing(act func()) {
 	require.Equal(r, before, r.State().String())
 }
 
-// Join tells the store that an instance with so many permits is alive.
+// Join reports an instance with these permits as alive.
 func (r *Rig) Join(name string, permits int) {
 	r.Helper()
 	require.NoError(r, r.Queue.Join(r.Ctx, name, dispatcher.Instance{Permits: permits, Version: "1.0", StartedAt: r.Now}))
 	r.Beat(name)
 }
 
-// Beat beats for instances.
+// Beat sends a heartbeat for each instance.
 func (r *Rig) Beat(instances ...string) {
 	r.Helper()
 	for _, name := range instances {
@@ -139,7 +139,7 @@ func (r *Rig) Beat(instances ...string) {
 	}
 }
 
-// NewMessage is a message of the cases. The same id has the same content.
+// NewMessage returns a message of the cases. The same id has the same content.
 func NewMessage(id string) *dispatcher.Message {
 	return &dispatcher.Message{
 		ID: id, Topic: "payment.paid", Tenant: "t1", URL: "https://example.com/" + id,
@@ -147,7 +147,8 @@ func NewMessage(id string) *dispatcher.Message {
 	}
 }
 
-// Entry is a message to some lanes, accepted now. change may set more of it.
+// Entry returns a message to some lanes, accepted now. change may set more of
+// it.
 func (r *Rig) Entry(id string, lanes []dispatcher.Lane, change ...func(m *dispatcher.Message)) dispatcher.Entry {
 	m := NewMessage(id)
 	m.CreatedAt = r.Now
@@ -157,7 +158,7 @@ func (r *Rig) Entry(id string, lanes []dispatcher.Lane, change ...func(m *dispat
 	return dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: lanes}
 }
 
-// To names lanes.
+// To returns a list of lanes.
 func To(lanes ...dispatcher.Lane) []dispatcher.Lane { return lanes }
 
 // Delay sets a delay of a message.
@@ -175,7 +176,7 @@ func Body(text string) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.Body = []byte(text) }
 }
 
-// Named is the delivery of a message to a lane.
+// Named returns the delivery of a message to a lane.
 func Named(lane dispatcher.Lane, message string) dispatcher.DeliveryID {
 	return dispatcher.DeliveryID{Lane: lane, Message: message}
 }
@@ -196,7 +197,7 @@ func (r *Rig) ScheduleFor(by string, free, lease int, batch ...dispatcher.Entry)
 	return got
 }
 
-// Publish puts messages into one lane, each due at once.
+// Publish publishes messages to one lane, each due at once.
 func (r *Rig) Publish(lane dispatcher.Lane, ids ...string) {
 	r.Helper()
 	batch := make([]dispatcher.Entry, len(ids))
@@ -208,7 +209,7 @@ func (r *Rig) Publish(lane dispatcher.Lane, ids ...string) {
 	}
 }
 
-// Move makes due deliveries ready and answers the only partition's hint.
+// Move makes due deliveries ready and returns the hint of the only partition.
 func (r *Rig) Move() redisqtest.Hint {
 	r.Helper()
 	ended, hints, err := r.Queue.Move(r.Ctx, One, r.All())
@@ -219,14 +220,14 @@ func (r *Rig) Move() redisqtest.Hint {
 	return hints[0]
 }
 
-// Claim takes up to wanted deliveries for an instance with half of its permits
-// free. That is enough that no lane is too heavy, unless a case is about that.
+// Claim claims up to wanted deliveries for an instance with half of its permits
+// free. With these no lane is too heavy, unless a case tests that.
 func (r *Rig) Claim(by string, wanted int) []dispatcher.Claimed {
 	r.Helper()
 	return r.ClaimWith(by, wanted, r.Setup.Permits/2)
 }
 
-// ClaimWith claims for an instance with so many free permits.
+// ClaimWith claims for an instance with this number of free permits.
 func (r *Rig) ClaimWith(by string, wanted, free int) []dispatcher.Claimed {
 	r.Helper()
 	got, hints, err := r.Queue.Claim(r.Ctx, by, r.All(), wanted, free)
@@ -250,7 +251,7 @@ func (r *Rig) MustClaimNothing(by string) {
 	require.Empty(r, ClaimedIDs(r.Claim(by, 64)))
 }
 
-// ClaimedIDs are the deliveries of claims.
+// ClaimedIDs returns the deliveries of claims.
 func ClaimedIDs(claimed []dispatcher.Claimed) []dispatcher.DeliveryID {
 	ids := make([]dispatcher.DeliveryID, len(claimed))
 	for i, c := range claimed {
@@ -259,7 +260,7 @@ func ClaimedIDs(claimed []dispatcher.Claimed) []dispatcher.DeliveryID {
 	return ids
 }
 
-// Leases are the deliveries that an instance holds.
+// Leases returns the deliveries that are leased by an instance.
 func (r *Rig) Leases(by string) []dispatcher.DeliveryID {
 	r.Helper()
 	leases, err := r.Queue.Leases(r.Ctx, by)
@@ -267,7 +268,7 @@ func (r *Rig) Leases(by string) []dispatcher.DeliveryID {
 	return LeasedIDs(leases)
 }
 
-// LeasedIDs are the deliveries of leases.
+// LeasedIDs returns the deliveries of leases.
 func LeasedIDs(leases []dispatcher.Lease) []dispatcher.DeliveryID {
 	ids := make([]dispatcher.DeliveryID, len(leases))
 	for i, l := range leases {
@@ -276,7 +277,7 @@ func LeasedIDs(leases []dispatcher.Lease) []dispatcher.DeliveryID {
 	return ids
 }
 
-// Settle records outcomes and answers what each changed.
+// Settle settles outcomes and returns the result of each.
 func (r *Rig) Settle(by string, batch ...dispatcher.Settlement) []dispatcher.SettleResult {
 	r.Helper()
 	got, hints, err := r.Queue.Settle(r.Ctx, by, batch)
@@ -286,7 +287,7 @@ func (r *Rig) Settle(by string, batch ...dispatcher.Settlement) []dispatcher.Set
 	return got
 }
 
-// MustSettle records one outcome, which must be accepted.
+// MustSettle settles one outcome, which must be accepted.
 func (r *Rig) MustSettle(by string, s dispatcher.Settlement) {
 	r.Helper()
 	require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledOK}, r.Settle(by, s))
@@ -330,7 +331,7 @@ func (r *Rig) MustStand(id dispatcher.DeliveryID, want dispatcher.Status) dispat
 // ChangeFunc is Cancel or Retry.
 type ChangeFunc func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error)
 
-// Change calls f, with the hints checked.
+// Change calls f and checks its hints.
 func (r *Rig) Change(f ChangeFunc, ids ...dispatcher.DeliveryID) []dispatcher.Change {
 	r.Helper()
 	got, hints, err := f(r.Ctx, One, ids)

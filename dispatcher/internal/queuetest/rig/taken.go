@@ -8,13 +8,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// The token and the owner of what TakeFor takes.
+// The token and the owner of the leases of TakeFor.
 const (
 	Token = "t1"
 	Owner = "o1"
 )
 
-// TakeFor takes up to wanted deliveries of lanes, by leases that end by themselves.
+// TakeFor takes up to wanted deliveries of lanes, by leases that end by
+// themselves.
 func (r *Rig) TakeFor(wanted int, lasts time.Duration, lanes ...dispatcher.Lane) []dispatcher.Claimed {
 	r.Helper()
 	taken, hints, err := r.Queue.Take(r.Ctx, One, dispatcher.Take{
@@ -26,7 +27,8 @@ func (r *Rig) TakeFor(wanted int, lasts time.Duration, lanes ...dispatcher.Lane)
 	return taken.Claimed
 }
 
-// MustTakeFor takes exactly these deliveries, in this order, for so long.
+// MustTakeFor takes exactly these deliveries, in this order. lasts is the
+// length of their leases.
 func (r *Rig) MustTakeFor(lasts time.Duration, want ...dispatcher.DeliveryID) []dispatcher.Claimed {
 	r.Helper()
 	got := r.TakeFor(len(want), lasts, want[0].Lane)
@@ -34,12 +36,12 @@ func (r *Rig) MustTakeFor(lasts time.Duration, want ...dispatcher.DeliveryID) []
 	return got
 }
 
-// LeaseOf names the lease by which TakeFor took a delivery.
+// LeaseOf returns the lease by which TakeFor took a delivery.
 func LeaseOf(id dispatcher.DeliveryID) dispatcher.TakenLease {
 	return dispatcher.TakenLease{ID: id, Token: Token, Owner: Owner}
 }
 
-// Adopt gives leases up to an instance.
+// Adopt moves leases to an instance.
 func (r *Rig) Adopt(by string, leases ...dispatcher.TakenLease) []dispatcher.Adopted {
 	r.Helper()
 	got, hints := r.Queue.Adopt(r.Ctx, by, leases)
@@ -51,7 +53,7 @@ func (r *Rig) Adopt(by string, leases ...dispatcher.TakenLease) []dispatcher.Ado
 	return got
 }
 
-// MustAdopt gives the lease of a delivery up to an instance.
+// MustAdopt moves the lease of a delivery to an instance.
 func (r *Rig) MustAdopt(by string, id dispatcher.DeliveryID) dispatcher.Claimed {
 	r.Helper()
 	a := r.Adopt(by, LeaseOf(id))[0]
@@ -60,7 +62,7 @@ func (r *Rig) MustAdopt(by string, id dispatcher.DeliveryID) dispatcher.Claimed 
 	return *a.Claimed
 }
 
-// Extend has leases last longer.
+// Extend makes leases last longer.
 func (r *Rig) Extend(lasts time.Duration, leases ...dispatcher.TakenLease) []dispatcher.Adopted {
 	r.Helper()
 	got, hints := r.Queue.Extend(r.Ctx, One, leases, lasts)
@@ -69,7 +71,7 @@ func (r *Rig) Extend(lasts time.Duration, leases ...dispatcher.TakenLease) []dis
 	return got
 }
 
-// End moves, and answers the deliveries whose leases have ended by themselves.
+// End moves, and returns the deliveries whose leases have ended by themselves.
 func (r *Rig) End(by string) []dispatcher.Claimed {
 	r.Helper()
 	ended, hints, err := r.Queue.Move(r.Ctx, by, r.All())

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What cases ask trim to keep.
+// Retention settings that cases pass to trim.
 var (
 	KeepAll = dispatcher.Keep{
 		Finished: 24 * time.Hour, FinishedMax: 100_000, SeenMax: 1_000_000, Dead: 720 * time.Hour, DeadMax: 250_000,
@@ -28,7 +28,7 @@ var KeepAnHour = dispatcher.Keep{Finished: time.Hour, FinishedMax: 1000, SeenMax
 // it.
 const RoomLeaves = 15 * time.Second
 
-// Trim trims until there is no more and answers the sum.
+// Trim trims until there is no more and returns the sum.
 func (r *Rig) Trim(keep dispatcher.Keep) redisqtest.Trimmed {
 	r.Helper()
 	var sum redisqtest.Trimmed

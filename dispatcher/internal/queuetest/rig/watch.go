@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
-// hintWait is the longest wait for a hint that must come. It takes well under a
+// hintWait is the timeout for a hint that must come. A hint takes well under a
 // ms.
 const hintWait = 20 * time.Second
 
@@ -58,7 +58,7 @@ func (r *Rig) WatchOn(q *redisqtest.Raw, by string) *Watcher {
 	return w
 }
 
-// NextTakeable waits for a hint that tells of lanes to take from.
+// NextTakeable waits for a hint with lanes to take from, and returns the lanes.
 func (w *Watcher) NextTakeable() []dispatcher.Lane {
 	w.r.Helper()
 	select {
@@ -72,7 +72,7 @@ func (w *Watcher) NextTakeable() []dispatcher.Lane {
 	return nil
 }
 
-// Next waits for a hint.
+// Next waits for a hint and returns it.
 func (w *Watcher) Next() redisqtest.Hint {
 	w.r.Helper()
 	select {

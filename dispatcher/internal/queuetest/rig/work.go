@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Spread has several partitions, over which a fan-out goes.
+// Spread has several partitions, so that a fan-out covers more than one.
 var Spread = stored.Setup{Partitions: 4}
 
-// IDs are the deliveries of messages to one lane.
+// IDs returns the deliveries of messages to one lane.
 func IDs(lane dispatcher.Lane, messages ...string) []dispatcher.DeliveryID {
 	out := make([]dispatcher.DeliveryID, len(messages))
 	for i, m := range messages {
@@ -27,7 +27,7 @@ func DeliverAt(t time.Time) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.DeliverAt = t }
 }
 
-// ManyLanes are the names of n lanes.
+// ManyLanes returns the names of n lanes.
 func ManyLanes(n int) []dispatcher.Lane {
 	lanes := make([]dispatcher.Lane, n)
 	for i := range lanes {
@@ -36,19 +36,19 @@ func ManyLanes(n int) []dispatcher.Lane {
 	return lanes
 }
 
-// LargeBody is a body of size bytes. Its text repeats every 17 bytes, so that
-// blocks of it differ.
+// LargeBody returns a body of size bytes. Its text repeats every 17 bytes, so
+// that blocks of it differ.
 func LargeBody(size int) []byte {
 	return bytes.Repeat([]byte("0123456789abcdefg"), size/17+1)[:size]
 }
 
-// NewID is an id that is new in this case and above the others.
+// NewID returns an id that is new in this case and above the others.
 func (r *Rig) NewID() string {
 	r.Serial++
 	return fmt.Sprintf("n%05d", r.Serial)
 }
 
-// PublishMany puts n messages with new ids into a lane.
+// PublishMany publishes n messages with new ids to a lane.
 func (r *Rig) PublishMany(lane dispatcher.Lane, n int) {
 	r.Helper()
 	names := make([]string, n)
@@ -58,7 +58,8 @@ func (r *Rig) PublishMany(lane dispatcher.Lane, n int) {
 	r.Publish(lane, names...)
 }
 
-// TakeNew publishes one message to a lane and claims it. The lane must be empty.
+// TakeNew publishes one message to a lane and claims it. The lane must be
+// empty.
 func (r *Rig) TakeNew(lane dispatcher.Lane) dispatcher.Claimed {
 	r.Helper()
 	id := r.NewID()
@@ -89,8 +90,8 @@ func (r *Rig) ClaimAll(by string) []dispatcher.Claimed {
 }
 
 // TakeOver publishes a message and lets an instance claim it. It declares that
-// instance dead, and answers the claim that the instance still believes to
-// hold. The delivery is ready.
+// instance dead, and returns the claim. The instance still believes that it has
+// the lease, but the delivery is ready.
 func (r *Rig) TakeOver(lane dispatcher.Lane, id string) dispatcher.Claimed {
 	r.Helper()
 	// A fenced instance claims nothing, so each takeover has an instance of its
@@ -106,7 +107,8 @@ func (r *Rig) TakeOver(lane dispatcher.Lane, id string) dispatcher.Claimed {
 	return got[0]
 }
 
-// Reap declares an instance dead and answers how many deliveries it took over.
+// Reap declares an instance dead and returns the number of deliveries that it
+// took over.
 func (r *Rig) Reap(dead string) int {
 	r.Helper()
 	taken, hints, err := r.Queue.Reap(r.Ctx, Two, dead)
@@ -132,7 +134,7 @@ func (r *Rig) EndOne(lane dispatcher.Lane) dispatcher.DeliveryID {
 	return c.ID
 }
 
-// DieOne publishes a message whose first attempt is answered with 410.
+// DieOne publishes a message whose first attempt returns a 410.
 func (r *Rig) DieOne(lane dispatcher.Lane) dispatcher.DeliveryID {
 	r.Helper()
 	c := r.TakeNew(lane)
@@ -148,7 +150,8 @@ func (r *Rig) MustBegin(by string, c dispatcher.Claimed) {
 	require.True(r, ok)
 }
 
-// DieWith has an instance die with a delivery. It begins the attempt at a suspect.
+// DieWith makes an instance die with a delivery. It begins the attempt at a
+// suspect.
 func (r *Rig) DieWith(victim string, id dispatcher.DeliveryID) {
 	r.Helper()
 	if c := r.MustClaim(victim, id)[0]; c.Suspect {

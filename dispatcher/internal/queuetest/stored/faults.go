@@ -7,16 +7,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Faults collects what is wrong with a State.
+// Faults collects the faults of a State.
 type Faults []string
 
-// Add notes one fault.
+// Add adds one fault to the list.
 func (f *Faults) Add(format string, args ...any) {
 	*f = append(*f, fmt.Sprintf(format, args...))
 }
 
-// Faults names every rule that the state itself breaks, whatever happened
-// before: places, marks, records, lanes, counts.
+// Faults returns every fault in the places, marks, records, lanes and counts of the
+// state. A fault does not depend on earlier events.
 func (s State) Faults(setup Setup) []string {
 	var f Faults
 	s.checkPlaces(&f)
@@ -37,7 +37,7 @@ func (s State) Faults(setup Setup) []string {
 	return f
 }
 
-// checkPlaces checks that each delivery is in one place, once.
+// checkPlaces reports a delivery that is not in exactly one place.
 func (s State) checkPlaces(f *Faults) {
 	for _, id := range s.Deliveries() {
 		if found := s.Found[id]; len(found) != 1 {
@@ -46,8 +46,8 @@ func (s State) checkPlaces(f *Faults) {
 	}
 }
 
-// checkTaken checks that movers are told of the first lease that ends by itself, and
-// no later. The last lease is known only of what has not ended.
+// checkTaken reports a mover's timer that is later than the first lease that ends by
+// itself. It also reports a last lease of a delivery that has ended.
 func (s State) checkTaken(f *Faults) {
 	first := int64(0)
 	for _, id := range SortedIDs(s.Last) {
@@ -61,12 +61,13 @@ func (s State) checkTaken(f *Faults) {
 		}
 	}
 	if (s.Timer == 0) != (first == 0) || s.Timer > first {
-		f.Add("movers are told to end a lease at %d; the first ends at %d", s.Timer, first)
+		f.Add("the timer of the leases is %d; the first ends at %d", s.Timer, first)
 	}
 }
 
-// checkExpiring checks that each delivery that has not ended is known to expire, if its message
-// does, and no other one. Movers are told of the first of them, and no later.
+// checkExpiring reports an entry for an expiry that is missing or that no delivery needs.
+// A delivery needs one if it has not ended and its message expires. checkExpiring also
+// reports a mover's timer that is later than the first entry.
 func (s State) checkExpiring(f *Faults) {
 	first := int64(0)
 	for _, id := range s.Deliveries() {
@@ -75,8 +76,8 @@ func (s State) checkExpiring(f *Faults) {
 		if waits := s.At(id).Place.Waits(); known != (waits && expires > 0) {
 			f.Add("%s is in %q, its message expires at %d, and it is known to expire: %v", id, s.At(id).Place, expires, known)
 		}
-		if known && at < expires && at > s.Now/1000 { // a mover corrects what it looks at too early
-			f.Add("%s is looked at by %d, before it expires at %d", id, at, expires)
+		if known && at < expires && at > s.Now/1000 { // a mover corrects an entry that it checks too early
+			f.Add("%s is checked at %d, before it expires at %d", id, at, expires)
 		}
 	}
 	for _, id := range SortedIDs(s.Expiring) {
@@ -86,15 +87,16 @@ func (s State) checkExpiring(f *Faults) {
 		first = earlier(first, s.Expiring[id])
 	}
 	latest := first
-	if now := max(s.Now, s.Latest) / 1000; first <= now { // after a long search movers make a pause; the clock may have stepped back since
+	if now := max(s.Now, s.Latest) / 1000; first <= now { // movers pause after a long search, and the clock may have stepped back after that
 		latest = now + 1000
 	}
 	if first > 0 && (s.Expiry == 0 || s.Expiry > latest) {
-		f.Add("movers are told to look at %d at what expires; the first does at %d", s.Expiry, first)
+		f.Add("the timer of the expiries is %d; the first is at %d", s.Expiry, first)
 	}
 }
 
-// checkMarks checks that only ready and leased deliveries have a mark.
+// checkMarks reports a mark that is unknown, or on a delivery that is neither ready nor in
+// flight.
 func (s State) checkMarks(f *Faults) {
 	for _, id := range SortedIDs(s.Marks) {
 		if m := s.Marks[id]; m != MarkCancelled && m != MarkDelivered {
@@ -106,8 +108,8 @@ func (s State) checkMarks(f *Faults) {
 	}
 }
 
-// checkMessages checks that each record has its deliveries, and each delivery
-// its record.
+// checkMessages reports a record without its deliveries, and a delivery without its
+// record.
 func (s State) checkMessages(f *Faults) {
 	for _, name := range SortedKeys(s.Messages) {
 		m := s.Messages[name]
@@ -149,7 +151,7 @@ func (s State) checkMessages(f *Faults) {
 	}
 }
 
-// checkBodies checks that each body that lies apart belongs to a message, or is
+// checkBodies reports a body that is stored apart, but belongs to no message and is not
 // staged for one.
 func (s State) checkBodies(f *Faults) {
 	owned := map[string]bool{}
@@ -168,8 +170,8 @@ func (s State) checkBodies(f *Faults) {
 	}
 }
 
-// checkLeftovers checks that no progress and no history is left without its
-// delivery.
+// checkLeftovers reports progress and history without their delivery, and impossible
+// values in them.
 func (s State) checkLeftovers(f *Faults) {
 	for _, id := range SortedIDs(s.Progress) {
 		p := s.Progress[id]
@@ -179,7 +181,7 @@ func (s State) checkLeftovers(f *Faults) {
 		if p.Climbed() < 0 || p.Deaths < 0 || p.Deaths > 6 {
 			f.Add("%s has the progress %+v", id, p)
 		}
-		if p.Asked != 0 && p.Deaths < 2 && s.At(id).Place == PlaceDue { // a suspect may have to wait for its turn
+		if p.Asked != 0 && p.Deaths < 2 && s.At(id).Place == PlaceDue { // a suspect may wait for its turn
 			f.Add("%s waits for its time, and is asked for still", id)
 		}
 		if dead := s.At(id).Place == PlaceDead; dead != (p.Reason != "") {
@@ -201,8 +203,7 @@ func (s State) checkLeftovers(f *Faults) {
 	}
 }
 
-// checkCounts checks that the counters equal a recount, and that none is kept
-// at 0.
+// checkCounts reports counters that differ from a recount, and counters at 0.
 func (s State) checkCounts(f *Faults) {
 	counts := map[dispatcher.Status]int64{}
 	buried := map[dispatcher.Lane]map[dispatcher.DeadReason]int64{}

@@ -8,8 +8,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// checkOrder checks the sets of ordering keys. Each set is in its order, its
-// first is in one other place, and the others are in no other place.
+// checkOrder reports faults in the sets of ordering keys. Each set is in its order. Its
+// first delivery is in one other place, and the others are in no other place.
 func (s State) checkOrder(f *Faults) {
 	keys := map[dispatcher.Lane]int{}
 	in := map[dispatcher.DeliveryID]Set{}
@@ -22,7 +22,7 @@ func (s State) checkOrder(f *Faults) {
 		}
 		for i, q := range s.Behind[set] {
 			if other, twice := in[q.ID]; twice {
-				f.Add("%s stands in the sets %v and %v", q.ID, other, set)
+				f.Add("%s is in the sets %v and %v", q.ID, other, set)
 			}
 			in[q.ID] = set
 			place := s.At(q.ID).Place
@@ -30,7 +30,7 @@ func (s State) checkOrder(f *Faults) {
 				f.Add("%s is number %d of set %v, in place %q", q.ID, i, set, place)
 			}
 			if key := s.Messages[q.ID.Message].Key; set.Key != OneLine && set.Key != key {
-				f.Add("%s of the key %q stands in set %v", q.ID, key, set)
+				f.Add("%s of the key %q is in set %v", q.ID, key, set)
 			}
 			if i > 0 && q.At <= s.Behind[set][i-1].At {
 				f.Add("%s does not come after the one before it in set %v: %d", q.ID, set, q.At)
@@ -39,7 +39,7 @@ func (s State) checkOrder(f *Faults) {
 	}
 	for _, id := range s.Deliveries() {
 		if _, stands := in[id]; !stands && s.At(id).Place.Waits() && s.Messages[id.Message].Key != "" {
-			f.Add("%s is in %s and stands in no set, though its message has a key", id, s.At(id).Place)
+			f.Add("%s is in %s and in no set, though its message has a key", id, s.At(id).Place)
 		}
 	}
 	for _, name := range SortedKeys(s.Lanes) {
@@ -49,8 +49,8 @@ func (s State) checkOrder(f *Faults) {
 	}
 }
 
-// checkLanes checks that in flight and waiting are as the places say, and that
-// the lane's own numbers are possible.
+// checkLanes reports lanes whose numbers of deliveries in flight and waiting differ from
+// the places. It also reports impossible values in a lane.
 func (s State) checkLanes(f *Faults, setup Setup) {
 	flying, waiting := map[dispatcher.Lane]int{}, map[dispatcher.Lane]int{}
 	for id, found := range s.Found {
@@ -95,11 +95,11 @@ func (s State) checkLanes(f *Faults, setup Setup) {
 	}
 }
 
-// checkPlacement checks that a lane with work is listed with its weight, or
-// parked until its time, and that a lane without work is neither.
+// checkPlacement reports a lane with work that is neither listed with its weight nor
+// parked until its time. It also reports a lane without work that is listed or parked.
 func (s State) checkPlacement(f *Faults, setup Setup, name dispatcher.Lane, l LaneState) {
-	// Where the clock was set back, a lane stays where it is until a call
-	// changes it, or the clock has caught up.
+	// If the clock was set back, a lane keeps its place until a call changes it or the
+	// clock reaches the old time.
 	ready, now, latest := len(s.Ready[name]), s.Now/1000, max(s.Now, s.Latest)/1000
 	if l.Limits.Pull = l.Limits.Pull || name.IsQueue(); l.Limits.Pull {
 		if l.Listed {
@@ -109,7 +109,7 @@ func (s State) checkPlacement(f *Faults, setup Setup, name dispatcher.Lane, l La
 	} else if l.Takeable {
 		f.Add("lane %s is listed for takers: %+v", name, l)
 	}
-	told := l.opens() // another clock may have set it: then it stays until a call changes the lane
+	told := l.opens() // another clock may have set it, and then it remains until a call changes the lane
 	l = l.ByClock(s.Now)
 	open := l.Limits.Held == dispatcher.HeldNone || l.Limits.Held == dispatcher.HeldCut
 	may := ready > 0 && l.InFlight < l.Slots(setup) && open && (l.Limited || !name.IsEndpoint())
@@ -118,7 +118,7 @@ func (s State) checkPlacement(f *Faults, setup Setup, name dispatcher.Lane, l La
 		f.Add("lane %s is listed and parked: %+v", name, l)
 	case l.Ended() && ready > 0:
 		if l.Listed || l.Parked == 0 || l.Parked > latest {
-			f.Add("lane %s is to end %d ready ones, and nobody will come to it: %+v", name, ready, l)
+			f.Add("lane %s is to end %d ready ones, and no mover will come to it: %+v", name, ready, l)
 		}
 	case !may:
 		if l.Listed || l.Parked != 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// checkShelves checks that the lanes' lists have each delivery that exists, at the time
-// of its acceptance, and no other.
+// checkShelves reports a delivery that is not in its lane's list at the time of its
+// acceptance, and an entry without a delivery.
 func (s State) checkShelves(f *Faults) {
 	for _, id := range s.Deliveries() {
 		if at, listed := s.Shelves[id]; !listed || at != s.Messages[id.Message].At {
@@ -21,9 +21,9 @@ func (s State) checkShelves(f *Faults) {
 	}
 }
 
-// checkTenants checks that tenants have those lists, and parts of lists, that have a
-// delivery of theirs, and no other. A lane without a delivery has no counts. A message is
-// found by its subject as long as its record is kept.
+// checkTenants reports wrong lists and parts of lists of tenants. A tenant has exactly the
+// ones with a delivery of its own. A lane without a delivery has no counts. A query by
+// subject returns a message while its record is kept.
 func (s State) checkTenants(f *Faults) {
 	owned, owners, parts, used := map[string]bool{}, map[dispatcher.Lane]string{}, map[dispatcher.DeliveryID]string{}, map[dispatcher.Lane]bool{}
 	for _, id := range s.Deliveries() {

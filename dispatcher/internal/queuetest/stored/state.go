@@ -1,6 +1,5 @@
-// Package stored describes the state that a store keeps of a queue: where each
-// delivery is, and what is kept of messages and lanes. It finds the faults in a
-// state by itself.
+// Package stored describes the state of a queue in a store: the place of each delivery,
+// and the records of messages and lanes. State.Faults reports the faults in a state.
 package stored
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Place is where a delivery is in a store.
+// Place is the place of a delivery in a store.
 type Place string
 
 // The places. A delivery is in exactly one of them.
@@ -28,20 +27,19 @@ const (
 	PlaceCancelled Place = "cancelled"
 )
 
-// Waits reports whether something will still happen to a delivery in that
-// place.
+// Waits reports whether a delivery in that place has not ended.
 func (p Place) Waits() bool {
 	return p == PlaceDue || p == PlaceReady || p.Flies() || p == PlaceBehind
 }
 
-// Flies reports whether an attempt of a delivery in that place is under way.
+// Flies reports whether a delivery in that place is in flight.
 func (p Place) Flies() bool { return p == PlaceLeased || p == PlaceTaken }
 
 // Found is one place in which a delivery was found.
 type Found struct {
 	Place  Place
 	At     int64  // ms: when it is due, was ready, was claimed or taken, or ended; behind: its score
-	Holder string // the instance, where it is leased; the owner, where it is taken
+	Holder string // the instance if it is leased; the owner if it is taken
 }
 
 // Taken is a lease that ends by itself.
@@ -51,7 +49,7 @@ type Taken struct {
 	Attempt      int
 }
 
-// Mark is an end that a delivery gets later, since it is ready or leased now.
+// Mark is an end that a delivery gets later because it is ready or leased now.
 type Mark string
 
 // The marks.
@@ -61,24 +59,24 @@ const (
 	MarkDelivered Mark = "d"
 )
 
-// Progress is what a store keeps of a delivery after its first attempt.
+// Progress is a store's record of a delivery after its first attempt.
 type Progress struct {
 	Attempts int   // made and settled
-	Base     int   // of them, when its ladder began
-	Deaths   int   // of its holders, since the last settle
+	Base     int   // the number of attempts when its ladder of retries began
+	Deaths   int   // deaths of its instances after the last settle
 	Status   int   // HTTP status of the last attempt
-	Asked    int64 // 0: no person asked for the next attempt; 1: it is the first of a new ladder; else ms: the due time that it interrupted
+	Asked    int64 // 0: the next attempt is no manual retry; 1: a manual retry starts a new ladder; else ms: the due time that a manual retry replaced
 	Reason   dispatcher.DeadReason
 	Beside   int // attempts of this ladder that do not count on it
 
 	Delivered int64 // ms: the time of the first success, before a resend; 0: there was none
 }
 
-// Climbed is the number of attempts that count on its ladder.
+// Climbed returns the number of attempts that count on its ladder of retries.
 func (p Progress) Climbed() int { return p.Attempts - p.Base - p.Beside }
 
-// WaitsOn is the due time in ms that a person's attempt interrupted; 0 for
-// none.
+// WaitsOn returns the due time in ms that a manual retry replaced. It returns 0 if there
+// is none.
 func (p Progress) WaitsOn() int64 {
 	if p.Asked > 1 {
 		return p.Asked
@@ -86,19 +84,19 @@ func (p Progress) WaitsOn() int64 {
 	return 0
 }
 
-// Stored is what a store keeps of a message.
+// Stored is a store's record of a message.
 type Stored struct {
 	Whole   bool                     // false: only its digest is left
-	Lanes   map[dispatcher.Lane]bool // those it names; true: its delivery there is not gone
-	At      int64                    // ms: when it was accepted, by its record
+	Lanes   map[dispatcher.Lane]bool // the lanes that it names; true: its delivery there still exists
+	At      int64                    // ms: the time of its acceptance, by its record
 	Owner   string                   // hash of its tenant; empty: it has none
-	Apart   string                   // the name in Bodies of a body that lies apart; empty: it is in the record
+	Apart   string                   // the name in Bodies of a body that is stored apart; empty: it is in the record
 	Key     string                   // hash of its ordering key as Set has it; empty: none
 	Expires int64                    // ms: when it expires; 0: never
 }
 
-// Set is a line in one lane. It holds the deliveries of an ordering key. An
-// ordered lane has one line for all, under the key OneLine.
+// Set is a line in one lane with the deliveries of an ordering key. An ordered lane has
+// one line for all deliveries, under the key OneLine.
 type Set struct {
 	Lane dispatcher.Lane
 	Key  string // 16 hex digits of the key's hash
@@ -119,38 +117,38 @@ type State struct {
 	Ready    map[dispatcher.Lane][]dispatcher.DeliveryID // head first
 	Leases   map[string][]dispatcher.DeliveryID          // earliest claim first
 	Taken    map[dispatcher.DeliveryID]Taken
-	Last     map[dispatcher.DeliveryID]Taken // of what is not taken now: the last such lease, without its end
-	Timer    int64                           // ms: when movers are told to end the first of them; 0: they are not
-	Expiring map[dispatcher.DeliveryID]int64 // ms: when it is looked at, since its message expires then or has expired
-	Expiry   int64                           // ms: when movers are told to look at the first of them; 0: they are not
+	Last     map[dispatcher.DeliveryID]Taken // deliveries that are not taken now: the last such lease, without its end
+	Timer    int64                           // ms: when movers end the first of these leases; 0: no timer is set
+	Expiring map[dispatcher.DeliveryID]int64 // ms: when a mover checks it, because its message expires then or has expired
+	Expiry   int64                           // ms: when movers check the first of them; 0: no timer is set
 	Behind   map[Set][]Queued                // the first to go first
 	Marks    map[dispatcher.DeliveryID]Mark
 	Progress map[dispatcher.DeliveryID]Progress
 	History  map[dispatcher.DeliveryID]int // number of attempts in it
 	Messages map[string]Stored
 	Shelves  map[dispatcher.DeliveryID]int64  // ms: when each was accepted, by its lane's list
-	Owned    map[string]bool                  // "<shelf> <hash>" of each shelf that a tenant is said to have
-	Owners   map[dispatcher.Lane]string       // whose each lane is said to be
-	Parts    map[dispatcher.DeliveryID]string // whose each is of a queue, by the tenant's part of its list
-	Used     map[dispatcher.Lane]bool         // lanes with counts, which say that something of them is kept
-	Subjects map[string]bool                  // "<token> <id>" by which each message is found
-	About    map[string]bool                  // the same by the records
-	Bodies   map[string]bool                  // bodies that lie apart; true: staged for a message that has not come yet
+	Owned    map[string]bool                  // "<shelf> <hash>" of each shelf that belongs to a tenant
+	Owners   map[dispatcher.Lane]string       // the owner of each lane
+	Parts    map[dispatcher.DeliveryID]string // the owner of each delivery of a queue, by the tenant's part of its list
+	Used     map[dispatcher.Lane]bool         // lanes with counts of deliveries that are kept
+	Subjects map[string]bool                  // "<token> <id>" for the query of a message by its subject
+	About    map[string]bool                  // the same by the messages' records
+	Bodies   map[string]bool                  // bodies that are stored apart; true: staged for a message that has not arrived yet
 	Seen     map[string]int64                 // ms: the time when the message was cut to its digest
 	Lanes    map[dispatcher.Lane]LaneState
 	Counts   map[dispatcher.Status]int64
 	Buried   map[dispatcher.Lane]map[dispatcher.DeadReason]int64
-	Ends     map[string]int64                   // "dead <reason>" and "cancelled -": how many ever ended so
-	Told     map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream tells them
-	AllHeld  bool                               // all lanes are held
+	Ends     map[string]int64                   // "dead <reason>" and "cancelled -": the number of all such ends
+	Told     map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream reports them
+	AllHeld  bool                               // all lanes are paused
 	Now      int64                              // µs: the store's clock
-	Latest   int64                              // µs: the latest time that it ever showed; less than Now: it was never set back
+	Latest   int64                              // µs: the latest time that the clock ever reported; less than Now: it was never set back
 	Fenced   []string
 	Fanned   []string // messages with a list of lanes beside their record
-	Unknown  []string // names of keys that no rule explains
+	Unknown  []string // names of keys without a rule
 }
 
-// NewState is an empty State.
+// NewState returns an empty State.
 func NewState() State {
 	return State{
 		Found:    map[dispatcher.DeliveryID][]Found{},
@@ -181,8 +179,8 @@ func NewState() State {
 	}
 }
 
-// Merged puts partitions together. A message in several of them is whole if any
-// has it whole.
+// Merged returns the state of several partitions together. A message in several of them
+// is whole if one of them has it whole.
 func Merged(states []State) State {
 	all := NewState()
 	for _, s := range states {
@@ -231,7 +229,7 @@ func Merged(states []State) State {
 	return all
 }
 
-// earlier is the earlier of two times; 0 is none.
+// earlier returns the earlier of two times. A time of 0 is none.
 func earlier(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return a + b
@@ -239,7 +237,7 @@ func earlier(a, b int64) int64 {
 	return min(a, b)
 }
 
-// At is the one place of a delivery. It is the zero Found where there is none.
+// At returns the one place of a delivery. It returns the zero Found if there is none.
 func (s State) At(id dispatcher.DeliveryID) Found {
 	if found := s.Found[id]; len(found) > 0 {
 		return found[0]
@@ -247,8 +245,8 @@ func (s State) At(id dispatcher.DeliveryID) Found {
 	return Found{}
 }
 
-// Status is the status that callers see, by a delivery's place and mark. It is
-// empty where it is in no place.
+// Status returns the status that queries report, by a delivery's place and mark. It
+// returns an empty status if the delivery is in no place.
 func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
 	switch s.Marks[id] {
 	case MarkCancelled:
@@ -263,8 +261,8 @@ func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
 	return s.placeStatus(id, place)
 }
 
-// placeStatus is the status under which a delivery is counted. A mark changes
-// it only once it is carried out.
+// placeStatus returns the status under which a delivery is counted. A mark changes it
+// only when the mark is carried out.
 func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Status {
 	switch place {
 	case PlaceDue:
@@ -288,8 +286,8 @@ func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Sta
 	return ""
 }
 
-// String lists everything in a fixed order, one item a line, so that two states
-// can be compared by eye.
+// String returns the whole state in a fixed order, with one item a line. A reader can
+// compare two states because the order is fixed.
 func (s State) String() string {
 	var b strings.Builder
 	tell(&b, "found", s.Found)
@@ -329,10 +327,10 @@ func tell[K comparable, V any](b *strings.Builder, what string, m map[K]V) {
 	b.WriteString(strings.Join(lines, ""))
 }
 
-// Deliveries lists the deliveries of all places in a fixed order.
+// Deliveries returns the deliveries of all places in a fixed order.
 func (s State) Deliveries() []dispatcher.DeliveryID { return SortedIDs(s.Found) }
 
-// SortedIDs are the keys of a map in a fixed order, so that failures repeat.
+// SortedIDs returns the keys of a map in a fixed order, so that failures repeat.
 func SortedIDs[V any](m map[dispatcher.DeliveryID]V) []dispatcher.DeliveryID {
 	ids := make([]dispatcher.DeliveryID, 0, len(m))
 	for id := range m {
@@ -342,7 +340,7 @@ func SortedIDs[V any](m map[dispatcher.DeliveryID]V) []dispatcher.DeliveryID {
 	return ids
 }
 
-// SortedKeys are the keys of a map in their order.
+// SortedKeys returns the keys of a map in their order.
 func SortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	keys := make([]K, 0, len(m))
 	for k := range m {

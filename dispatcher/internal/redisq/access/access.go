@@ -1,10 +1,10 @@
-// Package access keeps in Redis which browsers are signed in, the links of merchants, and
+// Package access keeps the sessions of browsers and the links of merchants in Redis. It also keeps
 // for a minute the pages that answer their actions.
 //
-// All of it lies under the project's own hash tag, at home, and nothing of it opens
-// anything: a token's SHA-256 is kept, never the token. Each record has a MAC of an API key,
-// which Redis does not know: what was written there by hand opens nothing either. A record
-// counts until its own end, by the store's clock: what Redis evicts or forgets opens nothing.
+// All data are under the project's own hash tag, at home, and none of them grants access. Redis has
+// the SHA-256 of a token, never the token. Each record has a MAC of an API key that Redis does not
+// know, so a forged record grants no access either. A record is valid until its own end, by the
+// store's clock. If Redis evicts or loses a record, its access ends.
 package access
 
 import (
@@ -56,22 +56,22 @@ var linkRevokeSrc string
 //go:embed lua/link_spend.lua
 var linkSpendSrc string
 
-// Store keeps the sessions and links of a project. Its scripts are called so seldom that
-// each is loaded when it is first needed.
+// Store keeps the sessions and links of a project. Its scripts are called rarely, so each is loaded
+// at its first call.
 type Store struct {
 	conn *conn.Client
 	home string // tag of the keys
 
 	sealer *cursor.Sealer
 
-	keys func() access.Keys // nil, or none: there are no API keys
+	keys func() access.Keys // nil or empty: there are no API keys
 	own  atomic.Pointer[ownSecret]
 
 	clock, openSession, readSession, renewSession, putShown, readShown  script.Script
 	createLink, readLink, listLinks, revokeLink, spendLink, unspendLink script.Script
 }
 
-// New makes a Store by a connection.
+// New returns a Store that uses a connection.
 func New(c *conn.Client) *Store {
 	home := func(name, src string) script.Script { return script.AtHome(c.TestClock(), name, commonSrc, src) }
 	return &Store{

@@ -11,18 +11,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// ownSecret is the secret of a project, by the id of the project's data.
+// ownSecret is the cached secret of a project, with the id of the project's data.
 type ownSecret struct {
 	id  string
 	sum [sha256.Size]byte
 }
 
-// UseKeys sets where the keys come from that are valid now. It is called before any other
-// method.
+// UseKeys sets the function that returns the valid keys. It must be called before any other method.
 func (s *Store) UseKeys(now func() access.Keys) { s.keys = now }
 
-// keysNow are the keys that are valid now, bound to the project's secret. Without API keys
-// that secret stands in for them: then only this host may call.
+// keysNow returns the valid keys, bound to the project's secret. Without API keys it returns only
+// that secret as a key, because then only this host may call.
 func (s *Store) keysNow(ctx context.Context) (all access.Keys, err error) {
 	own := s.own.Load()
 	if own == nil || own.id != s.conn.ID() {
@@ -45,7 +44,7 @@ func (s *Store) keysNow(ctx context.Context) (all access.Keys, err error) {
 	return all, nil
 }
 
-// maker is the key with which something is made.
+// maker returns the key that signs new records of an owner.
 func (s *Store) maker(ctx context.Context, owner string) (access.Key, error) {
 	all, err := s.keysNow(ctx)
 	if err != nil {
@@ -60,7 +59,7 @@ func (s *Store) maker(ctx context.Context, owner string) (access.Key, error) {
 	return access.Key{}, access.ErrNoKey
 }
 
-// storeTime is the store's time. A record that is signed here has its times from there.
+// storeTime returns the store's time. Records that are signed here have times of this clock.
 func (s *Store) storeTime(ctx context.Context) (time.Time, error) {
 	r, err := s.conn.RunHome(ctx, s.clock)
 	if err != nil {

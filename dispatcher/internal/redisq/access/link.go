@@ -17,21 +17,23 @@ import (
 )
 
 const (
-	// mostLinks is how many may be kept: 3 MB of Redis, or 12 MB where each makes all
-	// its calls. A deployment of 1,000 merchants has one for each of ten people.
+	// mostLinks is the most links that are kept. They take 3 MB of Redis, or 12 MB if each makes
+	// all its calls. A deployment with 1,000 merchants has one link for each of ten people per
+	// merchant.
 	mostLinks = 10_000
-	// tidied is how many expired links one that is made removes: 0.2 ms of Redis.
+	// tidied is the most expired links that a new link removes. That takes 0.2 ms of Redis.
 	tidied = 100
-	// chunk is how many links one call looks at: at most 200 KiB.
+	// chunk is the number of links that one call reads, at most 200 KiB.
 	chunk = 100
-	// mostCalls of a page find its links among those that have expired: 20 ms of Redis.
-	// The next page goes on.
+	// mostCalls limits the calls that a page makes to find its links among expired ones. They take
+	// 20 ms of Redis. The next page continues the search.
 	mostCalls = 20
 	// spendWithin is the hour of access.LinkCalls.
 	spendWithin = time.Hour
 )
 
-// linkRecord is what a link allows, as the store has it. Redis has the rest before it.
+// linkRecord is the part of a stored link that describes its rights. In Redis the other fields come
+// before it.
 type linkRecord struct {
 	Tenant   string
 	Endpoint string `json:",omitempty"`
@@ -41,10 +43,10 @@ type linkRecord struct {
 	Key      string // the owner text of the key that signed it
 }
 
-// CreateLink keeps a new link of l.Key, which lasts for so long. It answers its token, which
-// is kept nowhere, and the link with its id and times.
+// CreateLink stores a new link of l.Key that expires after lasts. It returns the token, which is
+// not stored, and the link with its id and times.
 func (s *Store) CreateLink(ctx context.Context, l access.Link, lasts time.Duration) (token string, made access.Link, err error) {
-	if err := s.conn.Intact(ctx); err != nil { // its endpoint, or tenant, has to be known
+	if err := s.conn.Intact(ctx); err != nil { // its endpoint or tenant must be known
 		return "", l, fmt.Errorf("create link: %w", err)
 	}
 	key, err := s.maker(ctx, l.Key)
@@ -70,8 +72,8 @@ func (s *Store) CreateLink(ctx context.Context, l access.Link, lasts time.Durati
 	return token, l, r.Err
 }
 
-// LinkByToken is the link that a token opens. It answers access.ErrNoLink where there is none;
-// any other error is the store's. A token that no valid key made costs no query.
+// LinkByToken returns the link that a token opens. If there is none, it returns access.ErrNoLink.
+// Any other error comes from the store. A token that was not made by a valid key costs no query.
 func (s *Store) LinkByToken(ctx context.Context, token string) (access.Link, error) {
 	all, err := s.keysNow(ctx)
 	if err != nil {
@@ -88,7 +90,7 @@ func (s *Store) LinkByToken(ctx context.Context, token string) (access.Link, err
 	return l, err
 }
 
-// Link is the link of an id. One whose key was taken away says so.
+// Link returns the link with an id. If the key of the link was removed, the link reports that.
 func (s *Store) Link(ctx context.Context, id string) (access.Link, error) {
 	all, err := s.keysNow(ctx)
 	if err != nil {
@@ -98,7 +100,7 @@ func (s *Store) Link(ctx context.Context, id string) (access.Link, error) {
 	return l, err
 }
 
-// read reads a link and the hash of its token.
+// read returns a link and the hash of its token.
 func (s *Store) read(ctx context.Context, all access.Keys, id string) (l access.Link, hash string, err error) {
 	r, err := s.conn.RunHome(ctx, s.readLink, id)
 	switch {
@@ -114,7 +116,7 @@ func (s *Store) read(ctx context.Context, all access.Keys, id string) (l access.
 	return l, hash, r.Err
 }
 
-// noLink is the error of a link that was not found.
+// noLink returns the error for a link that was not found.
 func (s *Store) noLink(ctx context.Context) error {
 	if err := s.conn.Intact(ctx); err != nil {
 		return err
@@ -122,12 +124,12 @@ func (s *Store) noLink(ctx context.Context) error {
 	return access.ErrNoLink
 }
 
-// encodeLink is the record of a link that has made no call so far. Its MAC covers all but
-// these calls.
+// encodeLink returns the record of a link that has made no calls yet. Its MAC covers all fields
+// except for the calls.
 func encodeLink(key access.Key, hash string, l access.Link) (string, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false) // it is no page, and would be longer
+	enc.SetEscapeHTML(false) // the record is no HTML page, and escapes would make it longer
 	if err := enc.Encode(linkRecord{l.Tenant, l.Endpoint, l.Manage, l.Name, l.By, l.Key}); err != nil {
 		return "", err
 	}
@@ -136,8 +138,8 @@ func encodeLink(key access.Key, hash string, l access.Link) (string, error) {
 	return strings.Join([]string{hash, made, ends, "-", key.SignLink(l.ID, hash, made, ends, allows), allows}, " "), nil
 }
 
-// decodeLink reads a record; ok is false where it is none of ours. The record of a key that
-// is not valid any more can't be checked: it opens nothing, and is Ended.
+// decodeLink parses a record. It returns false in ok if the record is not valid. If the key is no
+// longer valid, the record can't be checked. The link then opens no page and has Ended set.
 func decodeLink(all access.Keys, id, text string) (l access.Link, hash string, ok bool) {
 	parts := strings.SplitN(text, " ", 6)
 	var r linkRecord
@@ -161,10 +163,10 @@ func decodeLink(all access.Keys, id, text string) (l access.Link, hash string, o
 	return l, parts[0], access.Same(parts[4], key.SignLink(id, parts[0], parts[1], parts[2], parts[5]))
 }
 
-// Links reads links, newest first, and forgets those that have expired. next is where
-// another call goes on, empty at the end.
+// Links returns links, newest first, and removes expired ones. It returns in next the cursor of the
+// next call, which is empty at the end.
 func (s *Store) Links(ctx context.Context, limit int, after string) (list []access.Link, next string, err error) {
-	below := "" // score of the last one that was looked at
+	below := "" // score of the last link that was read
 	if after != "" {
 		if err := s.sealer.Open(ctx, linkList, after, &below); err != nil {
 			return nil, "", err
@@ -206,7 +208,7 @@ func (s *Store) Links(ctx context.Context, limit int, after string) (list []acce
 // linkList is the name of the list, which has no filter.
 var linkList = dispatcher.ListName("links", nil)
 
-// RevokeLink ends a link, and with it all browsers that it let in.
+// RevokeLink ends a link and the sessions of all browsers that used it.
 func (s *Store) RevokeLink(ctx context.Context, id string) error {
 	r, err := s.conn.RunHome(ctx, s.revokeLink, id)
 	if err != nil {
@@ -218,7 +220,7 @@ func (s *Store) RevokeLink(ctx context.Context, id string) error {
 	return r.Err
 }
 
-// CountLinks counts the links of keys, by their owner texts.
+// CountLinks returns the number of links of keys, given by their owner texts.
 func (s *Store) CountLinks(ctx context.Context, owners []string) (n int, err error) {
 	for after := ""; ; {
 		list, next, err := s.Links(ctx, chunk, after)
@@ -236,8 +238,8 @@ func (s *Store) CountLinks(ctx context.Context, owners []string) (n int, err err
 	}
 }
 
-// SpendLink counts a change. Where wait is more than zero the link has made all the calls of
-// an hour, and may make the next one after so long.
+// SpendLink counts a change by a link. If the link has made all calls of an hour, SpendLink returns
+// a wait above zero. The next call is allowed after this wait.
 func (s *Store) SpendLink(ctx context.Context, id string) (wait time.Duration, err error) {
 	r, err := s.conn.RunHome(ctx, s.spendLink, id, access.LinkCalls, spendWithin.Milliseconds())
 	switch {
@@ -250,7 +252,7 @@ func (s *Store) SpendLink(ctx context.Context, id string) (wait time.Duration, e
 	return wait, r.Err
 }
 
-// UnspendLink takes back a change that was counted, because it was refused.
+// UnspendLink removes a change from the count because the change was refused.
 func (s *Store) UnspendLink(ctx context.Context, id string) error {
 	_, err := s.conn.RunHome(ctx, s.unspendLink, id)
 	return err

@@ -17,8 +17,8 @@ import (
 // signInsWithin is the minute of access.SignIns.
 const signInsWithin = time.Minute
 
-// OpenSession begins a session of an API key, by its owner text. The token is for the
-// browser only. Too many of them are an access.SignInsError.
+// OpenSession begins a session of an API key, given by its owner text. Only the browser may get the
+// token. If there are too many sign-ins, it returns an access.SignInsError.
 func (s *Store) OpenSession(ctx context.Context, owner string) (token string, err error) {
 	key, err := s.maker(ctx, owner)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Store) OpenSession(ctx context.Context, owner string) (token string, er
 	return token, r.Err
 }
 
-// Session is that of a token. It answers access.ErrNoSession where there is none; any
-// other error is the store's. A token that no valid key made costs no query.
+// Session returns the session of a token. If there is none, it returns access.ErrNoSession. Any
+// other error comes from the store. A token that was not made by a valid key costs no query.
 func (s *Store) Session(ctx context.Context, token string) (access.Session, error) {
 	all, err := s.keysNow(ctx)
 	if err != nil {
@@ -68,14 +68,15 @@ func (s *Store) Session(ctx context.Context, token string) (access.Session, erro
 	if !ok || !until.After(now) {
 		return access.Session{}, access.ErrNoSession
 	}
-	if anew, ok := lastsAnew(now, began, until); ok { // not where another instance wrote one, or it was closed
+	if anew, ok := lastsAnew(now, began, until); ok { // the script writes nothing if another instance wrote a new end, or if the session was closed
 		until = anew
 		_, err = s.conn.RunHome(ctx, s.renewSession, key.Owner, hash, text, sessionText(key, hash, began, until), conn.ToMillis(until))
 	}
 	return access.Session{Key: key.Owner, Until: until}, err
 }
 
-// lastsAnew is the new end of a session that is used. ok is false while more than half is left.
+// lastsAnew returns the new end of a session that is used. It returns false in ok while more than
+// half of the time is left.
 func lastsAnew(now, began, until time.Time) (end time.Time, ok bool) {
 	left := until.Sub(now)
 	if left >= access.SessionFor/2 && left <= access.SessionFor { // the clock of another master may have been ahead
@@ -103,14 +104,15 @@ func (s *Store) CloseSession(ctx context.Context, token string) error {
 	})
 }
 
-// sessionText is a session's record. Its MAC covers the hash of the token and both times,
-// so a session that is written or prolonged by hand is none. The begin bounds its whole life.
+// sessionText returns the record of a session. Its MAC covers the hash of the token and both times.
+// So a record that was written or extended by hand is not valid. The begin limits the whole life of
+// the session.
 func sessionText(key access.Key, hash string, began, until time.Time) string {
 	from, to := strconv.FormatInt(conn.ToMillis(began), 10), strconv.FormatInt(conn.ToMillis(until), 10)
 	return from + " " + to + " " + key.SignSession(hash, from, to)
 }
 
-// decodeSession reads a record; ok is false where the key did not sign it.
+// decodeSession parses a record. It returns false in ok if the key did not sign the record.
 func decodeSession(key access.Key, hash, text string) (began, until time.Time, ok bool) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 3 || !access.Same(parts[2], key.SignSession(hash, parts[0], parts[1])) {

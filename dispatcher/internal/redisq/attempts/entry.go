@@ -1,6 +1,6 @@
-// Package attempts writes and reads :attempts, the log of what happened to
-// deliveries. Each attempt has a line there, with its evidence: when, which
-// address and URL were called, how long it took, and what the receiver said.
+// Package attempts writes and reads :attempts, the log of deliveries. Each
+// attempt has one line in the log, with its evidence: time, address, URL,
+// duration and response of the receiver.
 package attempts
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Bounds of an entry that settle writes. Readers read whole entries. A text of
+// Limits on an entry that settle writes. Readers read whole entries. A text of
 // the evidence is cut, so that an entry of one line stays small too.
 const (
 	entryLines = 64
@@ -22,8 +22,8 @@ const (
 
 // Marks of a line in the evidence.
 const (
-	sameWhere  = 1 << iota // address and URL are those of the lane's line before
-	sameAnswer             // class, error and answer are those of the lane's line before
+	sameWhere  = 1 << iota // address and URL are the same as in the lane's line before
+	sameAnswer             // class, error and response are the same as in the lane's line before
 	resend                 // a person asked for the attempt
 	unmade                 // no attempt was made, and nothing follows
 )
@@ -33,7 +33,7 @@ const evidenceVersion = 1
 
 // Log collects the lines of one call of settle, divided into entries.
 type Log struct {
-	args []any // of the entries that are complete: number of lines, lines, evidence
+	args []any // of the complete entries: number of lines, lines, evidence
 
 	count    int
 	lines    []byte
@@ -42,7 +42,7 @@ type Log struct {
 	before   map[dispatcher.Lane]*dispatcher.Settlement // the lane's last line in it
 }
 
-// Add adds the line of an outcome: delivery, verdict, status, took, number,
+// Add adds the line of an outcome: delivery, verdict, status, duration, number,
 // reason.
 func (l *Log) Add(o *dispatcher.Settlement, verdict, reason string) {
 	if l.count == entryLines || l.count > 0 && len(l.lines)+len(l.evidence) > entryBytes {
@@ -59,7 +59,8 @@ func (l *Log) Add(o *dispatcher.Settlement, verdict, reason string) {
 	l.prove(o)
 }
 
-// Args are the first arguments of settle: the number of entries, and the entries.
+// Args returns the first arguments of settle: the number of entries, and the
+// entries.
 func (l *Log) Args(more int) []any {
 	if l.count > 0 {
 		l.close()
@@ -89,8 +90,9 @@ func (l *Log) line(o *dispatcher.Settlement, verdict, reason string) {
 	l.lines = append(b, reason...)
 }
 
-// prove adds the evidence of an outcome. Most receivers always answer the same
-// from the same address. That is written once for all lines of a lane.
+// prove adds the evidence of an outcome. Most receivers always return the same
+// response from the same address. Such evidence is written once for all log
+// lines of a lane.
 func (l *Log) prove(o *dispatcher.Settlement) {
 	a, last := &o.Attempt, l.before[o.ID.Lane]
 	if a.At.IsZero() {
@@ -125,7 +127,8 @@ func (l *Log) prove(o *dispatcher.Settlement) {
 	l.at, l.evidence = at, b
 }
 
-// answer is what is kept of an answer. The history has more of a failure's.
+// answer returns the part of a response that the log keeps. The history keeps
+// more of a failed attempt's response.
 func answer(o *dispatcher.Settlement) []byte {
 	return o.Attempt.Excerpt[:min(len(o.Attempt.Excerpt), mostAnswer)]
 }

@@ -19,22 +19,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// Bounds of following. An entry has some 16 KiB at most, so that a round trip has a
-// MiB.
+// Limits on following the log. An entry has some 16 KiB at most, so a round
+// trip has a MiB.
 const (
 	followEntries = 64 // of one round trip
 	streamsAtOnce = 64 // whose newest entries are read together
 )
 
-// store tells this project's store from others in the ids of events.
+// store returns the number that marks this project's store in the ids of
+// events.
 func (r *Reader) store() uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(r.conn.ID()))
 	return h.Sum32()
 }
 
-// LogEnd is the position behind all that was logged. A partition that can't be read
-// now is read later from the others' present time on.
+// LogEnd returns the position after the whole log. If a partition can't be read
+// now, it is read later from the present time of the others.
 func (r *Reader) LogEnd(ctx context.Context) (dispatcher.LogPosition, error) {
 	all := r.all()
 	p := dispatcher.LogPosition{Store: r.store(), Marks: make([]dispatcher.LogMark, len(all))}
@@ -70,13 +71,14 @@ func (r *Reader) LogEnd(ctx context.Context) (dispatcher.LogPosition, error) {
 	return p, nil
 }
 
-// LogSince is the position from which on nothing is missing that ended at a time or
-// later.
+// LogSince returns a position in the log for a time. All events that ended at
+// that time or later come after it.
 func (r *Reader) LogSince(at time.Time) dispatcher.LogPosition {
 	return dispatcher.LogPositionAt(r.store(), r.conn.Partitions(), max(at.UnixMilli(), 0))
 }
 
-// LogAt reads the id of an event. One of another store is dispatcher.ErrCursor.
+// LogAt parses the id of an event. It returns dispatcher.ErrCursor for an id of
+// another store.
 func (r *Reader) LogAt(text string) (dispatcher.LogPosition, error) {
 	p, err := dispatcher.ParseLogPosition(text)
 	if err == nil && p.Store != r.store() {
@@ -85,10 +87,10 @@ func (r *Reader) LogAt(text string) (dispatcher.LogPosition, error) {
 	return p, err
 }
 
-// FollowLog reads what was logged behind a position, and moves the position on.
-// Of the lines it answers those that are wanted as far as they say it themselves;
-// nil: all. Where some partitions can't be read, it answers the lines of the others
-// with the error.
+// FollowLog returns the log lines after a position and advances the position.
+// It returns only wanted lines, by the data in the line itself; nil means all.
+// If some partitions can't be read, it returns the lines of the others with the
+// error.
 func (r *Reader) FollowLog(ctx context.Context, at *dispatcher.LogPosition, wanted func(*dispatcher.Logged) bool) (dispatcher.LogStep, error) {
 	var step dispatcher.LogStep
 	next, newest := at.Clone(), int64(0)
@@ -120,14 +122,14 @@ func (r *Reader) FollowLog(ctx context.Context, at *dispatcher.LogPosition, want
 	return step, errs
 }
 
-// followed is what was read of one partition.
+// followed is the result of reading one partition.
 type followed struct {
 	partition int
-	lines     []placed // those that were not read before
+	lines     []placed // only lines that were not read before
 	mark      dispatcher.LogMark
 	more      bool
 	cut       int64 // ms, before which entries may have been cut
-	lost      bool  // some of them were not read
+	lost      bool  // some lines were not read
 }
 
 // readFrom reads the next entries of each partition.
@@ -154,8 +156,8 @@ func (r *Reader) readFrom(ctx context.Context, at dispatcher.LogPosition) (reads
 	return reads, partitions.Join(errs...)
 }
 
-// fromMark is where XRANGE goes on. An entry of which some lines were read is read
-// again.
+// fromMark returns the start of the next XRANGE. If some lines of an entry were
+// read, the entry is read again.
 func fromMark(m dispatcher.LogMark) string {
 	id := strconv.FormatInt(m.MS, 10) + "-" + strconv.FormatUint(m.Seq, 10)
 	if m.Lines > 0 {
@@ -164,7 +166,7 @@ func fromMark(m dispatcher.LogMark) string {
 	return "(" + id
 }
 
-// follow takes in the next entries of a partition, which were asked for behind a mark.
+// follow adds the next entries of a partition after a mark.
 func follow(e conn.Call, mark dispatcher.LogMark, entries []redis.XMessage, cut string, most int) followed {
 	f := followed{partition: e.Partition, mark: mark, more: len(entries) == most}
 	if ms, seq := entryID(cut); ms > mark.Before && cmp.Or(cmp.Compare(ms, mark.MS), cmp.Compare(seq, mark.Seq)) > 0 {
@@ -186,7 +188,7 @@ func follow(e conn.Call, mark dispatcher.LogMark, entries []redis.XMessage, cut 
 	return f
 }
 
-// entryID reads the id of an entry; 0-0: it is none.
+// entryID parses the id of an entry. It returns 0-0 if the text is not an id.
 func entryID(text string) (ms int64, seq uint64) {
 	first, second, _ := strings.Cut(text, "-")
 	at, err := strconv.ParseUint(first, 10, 64)

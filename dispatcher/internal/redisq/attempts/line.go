@@ -15,25 +15,25 @@ import (
 type logLine struct {
 	id      dispatcher.DeliveryID
 	verdict string // a letter of settle's, or the word of a note
-	code    byte   // settle's answer to it; 0: of a note
+	code    byte   // settle's code for the line; 0: of a note
 	reason  string // of a death; of a late success that ended later, the ms of its line
 	attempt dispatcher.Attempt
 	wait    time.Duration // of a retry
-	next    time.Time     // of a retry: when it is due; zero: wait alone tells that
-	job     int64         // which sent it; 0: none did, or it is not known
+	next    time.Time     // of a retry: its due time; zero: the log has only the wait
+	job     int64         // the job that sent the delivery; 0: none, or unknown
 }
 
 // Line is one line of an entry, for archives.
 type Line struct {
 	ID      dispatcher.DeliveryID
 	Verdict string // a letter of settle's, or the word of a note
-	Code    byte   // settle's answer to it; 0: of a note
-	Reason  string // of a death; of notes what common.lua says
+	Code    byte   // settle's code for the line; 0: of a note
+	Reason  string // of a death; of a note as in common.lua
 	Attempt dispatcher.Attempt
 	Wait    time.Duration // of a retry
 }
 
-// Lines are the lines of an entry, in their order.
+// Lines returns the lines of an entry, in their order.
 func Lines(values map[string]any) iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		for _, l := range linesOf(values) {
@@ -44,8 +44,8 @@ func Lines(values map[string]any) iter.Seq[Line] {
 	}
 }
 
-// linesOf reads an entry. A line that can't be read is left out. Evidence that
-// can't be read leaves the rest of the lines without theirs.
+// linesOf parses an entry. It leaves out unreadable lines. If some evidence
+// can't be read, the remaining lines have none.
 func linesOf(values map[string]any) []logLine {
 	text, _ := values["l"].(string)
 	codes, _ := values["c"].(string)
@@ -76,8 +76,9 @@ func linesOf(values map[string]any) []logLine {
 	return lines
 }
 
-// jobsOf reads which job sent each line of an entry. settle.lua writes it by runs: how many
-// lines come before, how many it has, and the number of the job.
+// jobsOf returns the job that sent the delivery of each line of an entry.
+// settle.lua writes runs: the number of lines before, the number of lines in
+// the run, and the number of the job.
 func jobsOf(text string, lines int) map[int]int64 {
 	if text == "" {
 		return nil
@@ -138,7 +139,7 @@ func newProofs(evidence string) *proofs {
 	return p
 }
 
-// next gives a line its evidence.
+// next adds the next evidence to a line.
 func (p *proofs) next(l *logLine) {
 	if p.broken || len(p.rest) == 0 {
 		return

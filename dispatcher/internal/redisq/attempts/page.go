@@ -14,27 +14,29 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// pager reads one page, newest first: the streams of all partitions as one.
+// pager reads one page of the log, the newest line first. It merges the streams
+// of all partitions.
 type pager struct {
 	r       *Reader
 	filter  dispatcher.LogFilter
 	from    *dispatcher.LogPlace // nil: from the newest on
 	sources []*stream
-	entries int // read so far
+	entries int // read until now
 	page    dispatcher.LogPage
-	reached *dispatcher.LogPlace // the last line that was looked at; nil: none is left
+	reached *dispatcher.LogPlace // the last checked line; nil: none is left
 }
 
-// stream is the stream of one partition, as far as it was read.
+// stream is the part of one partition's stream that was read.
 type stream struct {
 	partition int
 	lines     []placed // the newest first
-	before    string   // where the next read begins
+	before    string   // the start of the next read
 	chunk     int
 	ended     bool
 }
 
-// begin finds the streams that may have something, and where to begin in each.
+// begin finds the streams that may have lines for the page, and the start of
+// each.
 func (p *pager) begin(ctx context.Context) error {
 	in := p.r.all()
 	if len(p.filter.Lanes) > 0 {
@@ -58,7 +60,7 @@ func (p *pager) begin(ctx context.Context) error {
 		case p.from != nil:
 			s.before = beforePlace(n, p.from)
 		case !p.filter.Until.IsZero():
-			// An attempt is written when it is over.
+			// An attempt is logged when it is over.
 			s.before = strconv.FormatInt(max(p.filter.Until.Add(tookMost).UnixMilli(), 0), 10)
 		}
 		p.sources = append(p.sources, s)
@@ -66,8 +68,9 @@ func (p *pager) begin(ctx context.Context) error {
 	return nil
 }
 
-// beforePlace is where a stream goes on behind a place, which may be in another
-// one. The entry of the place itself is read again: it may have more lines.
+// beforePlace returns the position from which a stream continues after a place.
+// The place may be in another stream. The entry of the place itself is read
+// again, because it may have more lines.
 func beforePlace(partition int, from *dispatcher.LogPlace) string {
 	switch {
 	case partition < from.Partition:
@@ -78,8 +81,9 @@ func beforePlace(partition int, from *dispatcher.LogPlace) string {
 	return fmt.Sprintf("%d-%d", from.MS, from.Seq)
 }
 
-// holding leaves of the partitions those that hold one of the messages asked for,
-// if all these are there. Nothing happened to them before they were accepted.
+// holding returns the partitions that hold one of the messages of the filter,
+// if all these messages exist. It also sets the start of the query, because
+// nothing happened to a message before its acceptance.
 func (p *pager) holding(ctx context.Context, in []int) ([]int, error) {
 	ids := p.filter.Messages
 	if len(ids) == 0 || len(ids) > idsAtOnce {
@@ -113,8 +117,8 @@ func (p *pager) holding(ctx context.Context, in []int) ([]int, error) {
 	return slices.Compact(some), nil
 }
 
-// collect adds some lines that match to the page. It reports whether there may be
-// more for this page.
+// collect adds some matching lines to the page. It reports whether this page
+// may have more lines.
 func (p *pager) collect(ctx context.Context, limit int) (more bool, err error) {
 	var found []dispatcher.Logged
 	var last *dispatcher.LogPlace
@@ -153,8 +157,8 @@ func (p *pager) collect(ctx context.Context, limit int) (more bool, err error) {
 	return more, nil
 }
 
-// next is the newest line of all streams that was not read yet; nil: there is
-// none, or as much was read as one page may.
+// next returns the newest unread line of all streams. It returns nil if no line
+// is left, or if the page reached its read limit.
 func (p *pager) next(ctx context.Context) (*placed, error) {
 	for {
 		var empty []*stream
@@ -212,7 +216,7 @@ func (p *pager) read(ctx context.Context, some []*stream) error {
 			lines := placedOf(s.partition, e)
 			slices.Reverse(lines)
 			for _, l := range lines {
-				if p.from == nil || l.place.Compare(*p.from) < 0 { // the first entry was read before in part
+				if p.from == nil || l.place.Compare(*p.from) < 0 { // a part of the first entry was read before
 					s.lines = append(s.lines, l)
 				}
 			}

@@ -13,16 +13,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Success is a delivery that was delivered. Its end is the index of its proof: the
-// same script wrote both.
+// Success is a successful delivery. Its end time is the index of its proof,
+// because the same script wrote both.
 type Success struct {
 	ID        dispatcher.DeliveryID
 	Partition int
 	Ended     time.Time
 }
 
-// Bounds of a search. Nearly always the first entry is the one. What is not found
-// in the second try counts as not at hand.
+// Limits on a search. The first entry is nearly always the right one. If the
+// second try finds nothing, the evidence counts as missing.
 const (
 	firstTry, secondTry = 2, 16   // entries
 	triedBytes          = 1 << 20 // of one round trip
@@ -30,15 +30,15 @@ const (
 	behind              = time.Second
 )
 
-// search looks for lines of one ms of a partition.
+// search searches the lines of one ms of a partition.
 type search struct {
 	partition int
 	ms        int64
-	wanted    []int // places in the list of what is asked for
+	wanted    []int // positions in the list of requested deliveries
 }
 
-// Proofs finds the last attempts of deliveries that were delivered, in their order.
-// Where it is nil, there is no evidence at hand.
+// Proofs returns the last attempts of successful deliveries, in their order. An
+// attempt is nil if there is no evidence.
 func (r *Reader) Proofs(ctx context.Context, asked []Success) ([]*dispatcher.Attempt, error) {
 	found := make([]*dispatcher.Attempt, len(asked))
 	noted := make([]int64, len(asked)) // ms of a late success, whose delivery ended later
@@ -66,8 +66,9 @@ func (r *Reader) Proofs(ctx context.Context, asked []Success) ([]*dispatcher.Att
 	return found, err
 }
 
-// seek reads where lines of deliveries should be, by the ms of each, 0: it is not
-// asked for. take says whether a line is one that was looked for.
+// seek reads the log at the expected place of each delivery's line. The place
+// is the ms of each delivery, and 0 skips it. take reports whether a line is
+// the right one.
 func (r *Reader) seek(ctx context.Context, asked []Success, at []int64, take func(at int, l *logLine) bool) error {
 	for _, entries := range []int{firstTry, secondTry} {
 		var searches []search

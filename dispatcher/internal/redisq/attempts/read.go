@@ -16,8 +16,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of reading. An entry has 16 KiB at most, but for 48 of one that names
-// ends, and costs Redis some 30 µs.
+// Limits on reading. An entry has 16 KiB at most, or 48 KiB if it names ends.
+// It costs Redis some 30 µs.
 const (
 	pageEntries   = 1000 // of one page: 30 ms of Redis
 	chunkEntries  = 16   // of one partition in one round trip
@@ -26,10 +26,10 @@ const (
 	clocksDiffer  = dispatcher.LogSkew
 	fieldCut      = "cut"
 	matchesAtOnce = 64 // lines whose messages are read together
-	idsAtOnce     = 8  // messages that are looked for before the log is read
+	idsAtOnce     = 8  // messages that are read before the log
 )
 
-// Decode makes a message of its record.
+// Decode parses the record of a message.
 type Decode func(id, record string) (*dispatcher.Message, error)
 
 // Reader reads the log of all partitions.
@@ -39,13 +39,14 @@ type Reader struct {
 	sealer *cursor.Sealer
 }
 
-// NewReader makes a Reader.
+// NewReader returns a Reader of the log.
 func NewReader(c *conn.Client, decode Decode) *Reader {
 	return &Reader{conn: c, decode: decode, sealer: cursor.New(c)}
 }
 
-// ReadLog reads a page of the log, newest first. It reads so much and no more: where
-// a filter finds little, the page is short and its cursor goes on.
+// ReadLog returns a page of the log, the newest line first. The number of
+// entries that it reads is limited. If a filter matches few of them, the page
+// is short and has a cursor.
 func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, after string) (dispatcher.LogPage, error) {
 	p := &pager{r: r, filter: f}
 	if after != "" {
@@ -81,8 +82,8 @@ func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int,
 
 func listOf(f dispatcher.LogFilter) string { return dispatcher.ListName("attempts", f) }
 
-// completeSince is from when on the log of some partitions is whole; zero: nothing
-// was ever cut.
+// completeSince returns the time from which the log of some partitions is
+// complete. Zero means that nothing was cut.
 func (r *Reader) completeSince(ctx context.Context, in []int) (since time.Time, err error) {
 	cuts := make([]*redis.StringCmd, len(in))
 	err = r.conn.EachPartition(ctx, "read how far the log reaches back", in, func(p redis.Pipeliner, i int) {
@@ -97,7 +98,7 @@ func (r *Reader) completeSince(ctx context.Context, in []int) (since time.Time, 
 	return since, err
 }
 
-// all are all partitions.
+// all returns all partitions.
 func (r *Reader) all() []int {
 	all := make([]int, r.conn.Partitions())
 	for n := range all {
@@ -112,7 +113,7 @@ type placed struct {
 	place dispatcher.LogPlace
 }
 
-// placedOf are the lines of an entry, the oldest first.
+// placedOf returns the lines of an entry, the oldest first.
 func placedOf(partition int, e redis.XMessage) []placed {
 	at, n := entryID(e.ID)
 	var out []placed
@@ -122,8 +123,8 @@ func placedOf(partition int, e redis.XMessage) []placed {
 	return out
 }
 
-// logged is what a line tells people, as far as it says it itself; false: nothing
-// that another line does not tell.
+// logged returns the event of a line, from the data in the line itself. It
+// returns false if another line reports the same event.
 func (p *placed) logged() (l dispatcher.Logged, ok bool) {
 	l = dispatcher.Logged{Place: p.place, ID: p.id, Attempt: p.attempt, Job: p.job}
 	written := conn.FromMillis(p.place.MS)
@@ -133,11 +134,11 @@ func (p *placed) logged() (l dispatcher.Logged, ok bool) {
 	switch {
 	case p.verdict == "d":
 		l.Happening, l.Attempt.Verdict = dispatcher.HappenedDelivered, dispatcher.Delivered
-	case p.verdict == "x" && p.code == '5': // told before
+	case p.verdict == "x" && p.code == '5': // reported before
 		return l, false
 	case p.verdict == "x" && p.code == '1':
 		l.Happening, l.Attempt.Verdict = dispatcher.HappenedDead, dispatcher.Dead
-	case p.verdict == "r", p.verdict == "x": // what became of its delivery another line tells
+	case p.verdict == "r", p.verdict == "x": // another line reports the end of its delivery
 		l.Happening, l.Attempt.Verdict = dispatcher.HappenedRetry, dispatcher.Retry
 		if p.code == '1' {
 			if l.Attempt.Next = p.next; p.next.IsZero() {
@@ -156,7 +157,7 @@ func (p *placed) logged() (l dispatcher.Logged, ok bool) {
 	return l, true
 }
 
-// fill reads the messages of some lines, and adds what these say.
+// fill reads the messages of some log lines and adds their data to the lines.
 func (r *Reader) fill(ctx context.Context, lines []dispatcher.Logged) error {
 	byPartition := map[int][]string{}
 	for i := range lines {
@@ -195,7 +196,7 @@ func (r *Reader) fillSome(ctx context.Context, lines []dispatcher.Logged, in []i
 		known := map[string]*dispatcher.Message{}
 		for k, record := range conn.Value(records[i]) {
 			if text, ok := record.(string); ok && len(text) > dispatcher.DigestSize {
-				known[ids[n][k]], _ = r.decode(ids[n][k], text) // one that can't be read says nothing
+				known[ids[n][k]], _ = r.decode(ids[n][k], text) // an unreadable message adds nothing
 			}
 		}
 		messages[n] = known

@@ -1,8 +1,8 @@
-// Package audit keeps in Redis who changed what.
+// Package audit keeps the log of people's changes in Redis.
 //
-// The entries are two streams under the project's own hash tag, at home: what links
-// changed, and all else. So no link pushes out what others did. record.go adds entries,
-// read.go lists them.
+// The entries are in two streams under the project's own hash tag, at home. One stream has the
+// changes made by links, and the other has all other changes. So links never push out entries of
+// other callers. The file record.go adds entries, and read.go lists them.
 package audit
 
 import (
@@ -26,15 +26,15 @@ import (
 //go:embed lua/audit.lua
 var auditSrc string
 
-// auditScript is called so seldom that it is loaded when it is first needed.
+// auditScript is called rarely, so it is loaded at its first call.
 var auditScript = script.New("audit", auditSrc)
 
 const (
-	// most and mostByLinks are how many entries are kept, as the contract says: some 3 MB
-	// of Redis and 600 kB.
+	// most and mostByLinks limit the number of entries, as documented in the contract. They take
+	// some 3 MB and 600 kB of Redis.
 	most, mostByLinks = 10_000, 2_000
-	// maxTarget and maxDetail bound the texts of an entry. The other texts are bounded
-	// where they are taken; 500 of the largest entries are less than a MiB.
+	// maxTarget and maxDetail limit the texts of an entry. The other texts are limited when they
+	// are accepted. 500 of the largest entries are less than 1 MiB.
 	maxTarget, maxDetail = 256, 1024
 )
 
@@ -47,11 +47,11 @@ type Log struct {
 
 	sealer *cursor.Sealer
 
-	mu      sync.Mutex // guards minutes and what is in them
+	mu      sync.Mutex // guards minutes and their content
 	minutes map[callKind]*minuteOf
 }
 
-// New makes a Log by a connection.
+// New returns a Log that uses a connection.
 func New(c *conn.Client, log *slog.Logger) *Log {
 	return &Log{conn: c, home: c.Tag(conn.Home), log: log, now: time.Now, sealer: cursor.New(c), minutes: map[callKind]*minuteOf{}}
 }
@@ -66,8 +66,9 @@ func (l *Log) write(ctx context.Context, e dispatcher.AuditEntry) error {
 	return err
 }
 
-// Hide is an HMAC of texts, by a random key of the project. The same texts have the same one,
-// so a person that has them can see that they were meant. They can't be guessed without the key.
+// Hide returns an HMAC of texts, by a random key of the project. The same texts return the same
+// HMAC. So a person that has the texts can see that an entry is about them. Without the key the
+// texts can't be guessed.
 func (l *Log) Hide(ctx context.Context, texts ...string) (string, error) {
 	key, err := l.conn.Secret(ctx, conn.MetaForgets)
 	if err != nil {

@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	// chunk is how many entries one command reads: less than a MiB of the largest, and
-	// half a ms of Redis.
+	// chunk is the number of entries that one command reads. 500 of the largest have less than 1
+	// MiB and take half a ms of Redis.
 	chunk = 500
-	// maxLooked is how many entries a page looks at.
+	// maxLooked is the most entries that a page reads.
 	maxLooked = 5_000
 	// usualLimit is the default of every list.
 	usualLimit = 50
 )
 
-// streams is how many a page merges: that of the links is the second one.
+// streams is the number of streams that a page merges. The second one has the changes by links.
 const streams = 2
 
-// readFrom is how far a page has read one stream.
+// readFrom is the position of a page in one stream.
 type readFrom struct {
-	start string           // of the next command
-	last  string           // id of the last entry that was looked at
-	next  []redis.XMessage // read, and not looked at
-	more  bool             // it may have more than these
+	start string           // start of the next command
+	last  string           // id of the last entry that was checked
+	next  []redis.XMessage // read, but not checked yet
+	more  bool             // the stream may have more entries than these
 }
 
-// ReadAudit reads a page of entries, newest first.
+// ReadAudit returns a page of entries, newest first.
 func (l *Log) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page dispatcher.AuditPage, err error) {
 	list, limit := dispatcher.ListName("audit", f), cmp.Or(f.Limit, usualLimit)
 	start, end, some := between(f.Since, f.Until)
@@ -78,7 +78,7 @@ func (l *Log) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page dis
 	return page, err
 }
 
-// fill reads on in each stream of which nothing is left, all in one round trip.
+// fill reads the next entries of each stream whose entries are used up, all in one round trip.
 func (l *Log) fill(ctx context.Context, from []*readFrom, end string) error {
 	found := make([]*redis.XMessageSliceCmd, len(from))
 	empty := func(at *readFrom) bool { return at.more && len(at.next) == 0 }
@@ -111,7 +111,7 @@ func (l *Log) fill(ctx context.Context, from []*readFrom, end string) error {
 	return nil
 }
 
-// newest is the stream whose next entry is the newest; nil: there is none.
+// newest returns the stream whose next entry is the newest. It returns nil if there is none.
 func newest(from []*readFrom) (found *readFrom) {
 	for _, at := range from {
 		if len(at.next) > 0 && (found == nil || later(at.next[0].ID, found.next[0].ID)) {
@@ -121,7 +121,7 @@ func newest(from []*readFrom) (found *readFrom) {
 	return found
 }
 
-// later reports whether an id is later than another one.
+// later reports whether one id is later than another.
 func later(one, other string) bool {
 	ms1, seq1, _ := strings.Cut(one, "-")
 	ms2, seq2, _ := strings.Cut(other, "-")
@@ -129,8 +129,8 @@ func later(one, other string) bool {
 	return cmp.Or(cmp.Compare(number(ms1), number(ms2)), cmp.Compare(number(seq1), number(seq2))) > 0
 }
 
-// older is the start of a page behind an entry, and not before the newest that its times
-// allow. Without an entry it is the latter.
+// older returns the start of a page after an entry. The start is never newer than the newest time
+// of the filter. Without an entry it returns that time.
 func older(start, last string) string {
 	if last == "" {
 		return start
@@ -143,12 +143,12 @@ func older(start, last string) string {
 	return "(" + last
 }
 
-// between are the newest and the oldest id of these times; some is false where there
-// is no time between them.
+// between returns the newest and the oldest id of a range of times. It returns false in some if the
+// range is empty.
 func between(since, until time.Time) (start, end string, some bool) {
 	start, end = "+", "-"
 	if !until.IsZero() {
-		last := until.Add(time.Millisecond-1).UnixMilli() - 1 // of the ms that begin before
+		last := until.Add(time.Millisecond-1).UnixMilli() - 1 // the last ms that begins before until
 		if last < 0 {
 			return start, end, false
 		}
@@ -160,7 +160,7 @@ func between(since, until time.Time) (start, end string, some bool) {
 	return start, end, true
 }
 
-// entry is one of the stream. What a person wrote there may lack fields.
+// entry returns an entry of the stream. If a person wrote the entry, it may lack fields.
 func entry(m redis.XMessage) dispatcher.AuditEntry {
 	text := func(name string) string {
 		value, _ := m.Values[name].(string)

@@ -9,35 +9,36 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// A loop of calls would push out of the audit who deleted what. So only the first calls
-// of a minute, key and kind have entries of their own. One more entry, at the end of the
-// minute, counts the others. What a person does in the console or by a link is never
-// counted: each act has its entry.
+// A loop of calls would push important entries, such as deletions, out of the audit. So only the
+// first calls of a minute, key and kind have their own entries. One more entry, at the end of the
+// minute, counts the other calls. Actions in the console or by a link are never counted, and each
+// has its own entry.
 
 const (
 	minute = time.Minute
-	// alone is how many calls of a minute have entries of their own, as the contract says.
+	// alone is the number of calls of a minute that have their own entries, as documented in the
+	// contract.
 	alone = 10
-	// patience bounds one entry: the change that it tells of must not wait for a store
-	// that hangs.
+	// patience is the timeout of one entry. The change that the entry reports must not wait for a
+	// store that hangs.
 	patience = time.Second
-	// countEvery is how often the ends of minutes are looked for.
+	// countEvery is how often the Log checks for minutes that have ended.
 	countEvery = 10 * time.Second
 )
 
-// callKind is the key and the kind of calls. Failures are a kind of their own.
+// callKind is the key and the kind of calls. Failed calls have their own kind.
 type callKind struct {
 	by, what string
 	failed   bool
 }
 
-// minuteOf is a minute of calls of one kind.
+// minuteOf counts the calls of one kind in a minute.
 type minuteOf struct {
 	callKind
 	began   time.Time
-	written int    // entries of their own
-	more    int    // calls after these
-	target  string // of the last of them
+	written int    // calls with their own entry
+	more    int    // further calls
+	target  string // target of the last of them
 }
 
 // Record adds an entry, or counts the call.
@@ -52,7 +53,7 @@ func (l *Log) Record(ctx context.Context, e dispatcher.AuditEntry) {
 	}
 }
 
-// put writes an entry. The log has it where the store does not take it.
+// put writes an entry. If the store rejects it, the entry is logged instead.
 func (l *Log) put(ctx context.Context, e dispatcher.AuditEntry) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -61,8 +62,8 @@ func (l *Log) put(ctx context.Context, e dispatcher.AuditEntry) {
 	}
 }
 
-// enter finds the minute of a call, and whether it gets an entry of its own. ended is the
-// minute before, if it counts calls.
+// enter counts a call in its minute and reports whether the call gets its own entry. It returns the
+// previous minute in ended, if that minute counted calls.
 func (l *Log) enter(e dispatcher.AuditEntry) (own bool, ended *minuteOf) {
 	if e.Person {
 		return true, nil
@@ -87,7 +88,7 @@ func (l *Log) enter(e dispatcher.AuditEntry) (own bool, ended *minuteOf) {
 	return true, ended
 }
 
-// Run writes the counts of minutes that ended, until ctx ends, and then all others.
+// Run writes the counts of ended minutes until ctx ends. It then writes all other counts.
 func (l *Log) Run(ctx context.Context) error {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
@@ -102,7 +103,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// count ends the minutes that are that old.
+// count ends the minutes that are at least this old.
 func (l *Log) count(ctx context.Context, age time.Duration) {
 	var ended []*minuteOf
 	l.mu.Lock()
@@ -120,7 +121,7 @@ func (l *Log) count(ctx context.Context, age time.Duration) {
 	}
 }
 
-// count is the entry of the calls that had none of their own.
+// count returns the entry for the calls that had no entry of their own.
 func (m *minuteOf) count() dispatcher.AuditEntry {
 	what := "calls"
 	if m.failed {
@@ -133,7 +134,7 @@ func (m *minuteOf) count() dispatcher.AuditEntry {
 	return dispatcher.AuditEntry{By: m.by, What: m.what, Detail: detail}
 }
 
-// tell has the log keep what could not be written.
+// tell logs an entry that could not be written.
 func (l *Log) tell(ctx context.Context, e dispatcher.AuditEntry, err error) {
 	l.log.LogAttrs(ctx, slog.LevelWarn, "audit entry not written", slog.String("by", e.By), slog.String("what", e.What),
 		slog.String("target", e.Target), slog.String("tenant", e.Tenant), slog.String("detail", e.Detail), slog.Any("err", err))

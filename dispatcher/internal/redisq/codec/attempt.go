@@ -11,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// attemptMeta is an attempt as the history keeps it, without the excerpt.
+// attemptMeta is the format of an attempt in the history, without the excerpt.
 type attemptMeta struct {
 	Number  int                `json:"n"`
 	At      int64              `json:"t"` // ms
@@ -25,7 +25,7 @@ type attemptMeta struct {
 	Resend  bool               `json:"r,omitempty"`
 }
 
-// AttemptEntry is an element of :history, without the excerpt unless excerpt is set.
+// AttemptEntry returns an element of :history. It has the excerpt only if excerpt is set.
 func AttemptEntry(a *dispatcher.Attempt, excerpt bool) string {
 	meta := EncodeAttempt(a)
 	text := strconv.FormatInt(conn.ToMillis(a.Next), 10) + " " + strconv.Itoa(len(meta)) + " " + meta
@@ -35,7 +35,7 @@ func AttemptEntry(a *dispatcher.Attempt, excerpt bool) string {
 	return text
 }
 
-// EncodeAttempt is the middle part of such an element, as settle.lua takes it.
+// EncodeAttempt returns the middle part of such an element, for settle.lua.
 func EncodeAttempt(a *dispatcher.Attempt) string {
 	b, err := json.Marshal(attemptMeta{
 		Number: a.Number, At: a.At.UnixMilli(), Took: a.Duration.Milliseconds(),
@@ -43,12 +43,12 @@ func EncodeAttempt(a *dispatcher.Attempt) string {
 		URL: a.URL, Address: a.Address, Resend: a.Resend,
 	})
 	if err != nil {
-		panic(err) // numbers and texts only: can't fail
+		panic(err) // it has only numbers and texts, so it can't fail
 	}
 	return string(b)
 }
 
-// ParseAttempt reads an element of :history:
+// ParseAttempt parses an element of :history:
 //
 //	ms of the next attempt | length of meta | meta | excerpt
 func ParseAttempt(text string) (dispatcher.Attempt, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// heldLetters are the letters by which :limits and :held say why a lane is paused or ended.
+// heldLetters maps the reason of a pause or an end to its letter in :limits and :held.
 var heldLetters = map[dispatcher.Held]string{
 	dispatcher.HeldNone: "-", dispatcher.HeldPaused: "p", dispatcher.HeldDisabled: "d", dispatcher.HeldDeleted: "x",
 	dispatcher.HeldCut: "g",

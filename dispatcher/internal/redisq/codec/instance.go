@@ -11,7 +11,7 @@ import (
 
 const (
 	instanceArchives = " archive"
-	instancePermits  = 1 << 20 // most of one instance; an instance never writes more
+	instancePermits  = 1 << 20 // maximum of one instance; an instance never writes more
 )
 
 // EncodeInstance makes the text about an instance in :about:
@@ -27,7 +27,7 @@ func EncodeInstance(a dispatcher.Instance, archives bool) string {
 	return text
 }
 
-// ParseInstance reads such a text. A part that can't be read is left at zero.
+// ParseInstance parses such a text. An invalid part is left zero.
 func ParseInstance(text string) dispatcher.Instance {
 	word, rest, _ := strings.Cut(text, " ")
 	permits, err := strconv.Atoi(word)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// laneNumbers is how many numbers a text of :lane begins with.
+// laneNumbers is the number of numbers at the start of a text of :lane.
 const laneNumbers = 9
 
 var laneText = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
@@ -17,10 +17,10 @@ func LaneWhole(text string) bool {
 	return laneText.MatchString(text) && numbersFit(text, laneNumbers)
 }
 
-// NumbersMost is 2^53. No number that we write is as large, because Lua would round it.
+// NumbersMost is 2^53. All our numbers are smaller, because Lua would round this one.
 const NumbersMost = 1 << 53
 
-// numbersFit reports whether none of the first numbers of a text is too large to be ours.
+// numbersFit reports whether the first numbers of a text are all small enough to be ours.
 func numbersFit(text string, numbers int) bool {
 	for i, word := range strings.Fields(text) {
 		if n, err := strconv.ParseInt(word, 10, 64); i < numbers && (err != nil || n >= NumbersMost) {

@@ -13,8 +13,8 @@ import (
 // limitsPull ends a text of :limits if consumers take the deliveries of the lane.
 const limitsPull = " t"
 
-// LimitsHeld is the last word of a text of :limits: why the lane is paused or ended, and
-// whether consumers take its deliveries.
+// LimitsHeld returns the last words of a text of :limits: the reason of a pause or an end, and
+// whether consumers take the lane's deliveries.
 func LimitsHeld(h dispatcher.Held, pull bool) string {
 	word := heldLetters[h]
 	if pull {

@@ -13,20 +13,20 @@ import (
 // Progress is the entry of a delivery in :progress.
 type Progress struct {
 	Attempts, Base, Deaths, Status int
-	Asked                          int64 // 0, 1 for the first of a new ladder, or in ms the due time that it interrupted
+	Asked                          int64 // 0, 1 for the first attempt of a new ladder, or the interrupted due time in ms
 	Reason                         dispatcher.DeadReason
 	Beside                         int
-	Job                            int64     // the job that it belongs to until it ends; 0: none
-	Delivered                      time.Time // of its first success, before it was sent again; zero: it had none
-	Answered                       int       // the status of the response then
-	Number                         int       // of the attempt then
+	Job                            int64     // its job, until that ends; 0: none
+	Delivered                      time.Time // its first success, before it was sent again; zero: none
+	Answered                       int       // the status of that response
+	Number                         int       // the number of that attempt
 }
 
-// Climbed is the number of attempts on the delivery's ladder, without those beside it.
+// Climbed returns the number of attempts on the delivery's ladder, without the extra ones.
 func (p Progress) Climbed() int { return p.Attempts - p.Base - p.Beside }
 
-// WaitsOn is the due time of a delivery if the attempt that a person asked for
-// fails; zero if the request interrupted no wait.
+// WaitsOn returns the due time of a delivery if the attempt that a person requested fails. It
+// is zero if the request interrupted no wait.
 func (p Progress) WaitsOn() time.Time {
 	if p.Asked <= 1 {
 		return time.Time{}
@@ -34,8 +34,8 @@ func (p Progress) WaitsOn() time.Time {
 	return conn.FromMillis(p.Asked)
 }
 
-// Deaths of instances in a row that make a delivery a suspect, and one that is attempted
-// alone, as SUSPECT and ALONE of lua/reap.lua.
+// The number of deaths of instances in a row that makes a delivery a suspect, and the number
+// after which it is attempted alone. They are SUSPECT and ALONE of lua/reap.lua.
 const (
 	suspectDeaths = 2
 	aloneDeaths   = 5
@@ -44,7 +44,8 @@ const (
 // Suspect reports whether the delivery may have ended the instances that attempted it.
 func (p Progress) Suspect() bool { return p.Deaths >= suspectDeaths }
 
-// Alone reports whether the delivery is attempted while its instance attempts no other.
+// Alone reports whether the instance must attempt the delivery without any other at the same
+// time.
 func (p Progress) Alone() bool { return p.Deaths >= aloneDeaths }
 
 // An entry with more bytes or attempts was not written by us. lua/state.lua has the same
@@ -56,8 +57,8 @@ const (
 
 var errProgress = fmt.Errorf("progress: %w", conn.ErrReply)
 
-// ParseProgress reads an entry of :progress. An entry that can't be read counts as none,
-// also for the scripts, so callers only report the error.
+// ParseProgress parses an entry of :progress. An invalid entry counts as none, also for the
+// scripts, so callers only report the error.
 func ParseProgress(text string) (p Progress, err error) {
 	if text == "" {
 		return p, nil

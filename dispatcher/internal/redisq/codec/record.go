@@ -1,6 +1,6 @@
-// Package codec reads and writes the texts that the keys in Redis hold: records of messages,
+// Package codec encodes and decodes the texts in the keys of Redis: records of messages,
 // progress and attempts of deliveries, limits and pauses of lanes, and instances. Each text
-// has fixed places. The scripts write and read the same ones.
+// has a fixed format. The scripts use the same formats.
 package codec
 
 import (
@@ -31,17 +31,17 @@ const (
 	atDeliver  = atCreated + 6
 	atExpires  = atDeliver + 6
 	atKey      = atExpires + 6
-	atLane     = atKey + keySize // its length; the lane follows
+	atLane     = atKey + keySize // its length, before the lane
 	metaFormat = 1
 )
 
 const usualContentType = "application/json"
 
-// ErrRecord says that a record is not whole.
+// ErrRecord reports that a record is incomplete.
 var ErrRecord = errors.New("broken record")
 
-// EncodeRecord writes e as a record. The caller has estimated deliver. apart
-// says that the body lies apart and is not in the record.
+// EncodeRecord encodes e as a record. The caller has estimated deliver. apart reports that the
+// body is stored separately and is not in the record.
 func EncodeRecord(e dispatcher.Entry, deliver time.Time, h Hiding) (record []byte, apart bool) {
 	if a := e.Message.Apart; a != nil && e.Message.Body == nil {
 		return encodeWith(e, deliver, a.Size, h), true
@@ -55,8 +55,8 @@ func EncodeRecord(e dispatcher.Entry, deliver time.Time, h Hiding) (record []byt
 	return encodeWith(e, deliver, len(e.Message.Body), h), true
 }
 
-// encodeWith writes a record with its body. If apart is set, the body lies
-// apart and has that size.
+// encodeWith encodes a record with its body. If apart is set, it is the size of a body that is
+// stored separately.
 func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, h Hiding) []byte {
 	m := e.Message
 	size := 160 + len(m.URL)
@@ -85,7 +85,7 @@ func encodeWith(e dispatcher.Entry, deliver time.Time, apart int, h Hiding) []by
 	return append(b, m.Body...)
 }
 
-// appendTime writes a time as 6 bytes of ms; the zero time is 0.
+// appendTime appends a time as 6 bytes of ms; the zero time is 0.
 func appendTime(b []byte, t time.Time) []byte {
 	var ms int64
 	if !t.IsZero() {
@@ -102,8 +102,8 @@ func readTime(s string) time.Time {
 	return conn.FromMillis(ms)
 }
 
-// DecodeRecord reads a record of the message id. The message's texts and body
-// share the record's memory and must not be changed.
+// DecodeRecord decodes the record of message id. The message's texts and body share the
+// record's memory and must not be changed.
 func DecodeRecord(id, record string) (*dispatcher.Message, error) {
 	end, err := headSize(record)
 	if err != nil {
@@ -116,7 +116,7 @@ func DecodeRecord(id, record string) (*dispatcher.Message, error) {
 		DeliverAt:   readTime(record[atDeliver:]),
 		ExpiresAt:   readTime(record[atExpires:]),
 	}
-	meta := atLane + 1 + int(record[atLane]) + 3 // behind its size and its version
+	meta := atLane + 1 + int(record[atLane]) + 3 // after its size and its version
 	if err := readMeta(m, record[meta:end]); err != nil {
 		return nil, fmt.Errorf("message %s: %w", id, err)
 	}
@@ -132,16 +132,16 @@ func DecodeRecord(id, record string) (*dispatcher.Message, error) {
 	return m, nil
 }
 
-// DecodeHead reads what the head of a record says of its message: all but the body.
+// DecodeHead decodes the head of a record into its message: all but the body.
 func DecodeHead(id string, head []byte) (*dispatcher.Message, error) {
 	return DecodeRecord(id, string(head))
 }
 
-// Bytes are the bytes of a text, which must not be changed. A copy of each
-// body would be the dearest part of a claim.
+// Bytes returns the bytes of a text, which must not be changed. A copy of each body would be
+// the most expensive part of a claim.
 func Bytes(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
-// headSize is where the body of a record begins.
+// headSize returns the start of the body in a record.
 func headSize(record string) (int, error) {
 	if len(record) < atLane+1 {
 		return 0, ErrRecord
@@ -157,7 +157,7 @@ func headSize(record string) (int, error) {
 	return end, nil
 }
 
-// OnlyLane is the lane that the head of a record names as its message's only one.
+// OnlyLane returns the only lane of a message, from the head of its record.
 func OnlyLane(id, head string) (string, error) {
 	if len(head) <= atLane || head[atLane] == 0 || len(head) < atLane+1+int(head[atLane]) {
 		return "", fmt.Errorf("message %s: %w", id, ErrRecord)
@@ -165,10 +165,10 @@ func OnlyLane(id, head string) (string, error) {
 	return head[atLane+1 : atLane+1+int(head[atLane])], nil
 }
 
-// BodyField is the field of a message in :bodies.
+// BodyField returns the field of a message in :bodies.
 func BodyField(id string, digest dispatcher.Digest) string { return id + " " + string(digest[:]) }
 
-// SplitRecord cuts the body off a record. Where that lies apart it is nil.
+// SplitRecord splits a record into head and body. The body is nil if it is stored separately.
 func SplitRecord(id, record string) (head, body []byte, err error) {
 	end, err := headSize(record)
 	if err != nil {
@@ -177,14 +177,14 @@ func SplitRecord(id, record string) (head, body []byte, err error) {
 	return Bytes(record[:end]), Bytes(record[end:]), nil
 }
 
-// Hiding says how the secret parts of a message are hidden in its record.
+// Hiding configures how the secret parts of a message are hidden in its record.
 type Hiding struct {
-	Box   *seal.Box // seals the values of headers; nil: they are stored as they are
-	Token string    // 8 bytes by which the subject is found; empty: there is no subject
+	Box   *seal.Box // encrypts the values of headers; nil: they are stored as plain text
+	Token string    // 8 bytes to find the subject; empty: there is no subject
 }
 
-// RecordCreated is the time in a whole record when its message was accepted.
+// RecordCreated returns the time of acceptance from a complete record.
 func RecordCreated(record []byte) time.Time { return readTime(string(record[atCreated:atDeliver])) }
 
-// RecordNamesLane reports whether a whole record names the only lane of its message.
+// RecordNamesLane reports whether a complete record names the only lane of its message.
 func RecordNamesLane(record []byte) bool { return record[atLane] > 0 }

@@ -9,8 +9,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
-// appendHeaders writes the headers of a message. One seal for all values costs as
-// much as for one.
+// appendHeaders appends the headers of a message. All values are encrypted together, because
+// that costs no more than one value.
 func appendHeaders(b []byte, m *dispatcher.Message, box *seal.Box) []byte {
 	var values []byte
 	for _, h := range m.Headers {
@@ -27,8 +27,8 @@ func appendHeaders(b []byte, m *dispatcher.Message, box *seal.Box) []byte {
 	return appendField(b, metaSealed, box.Seal(string(values), headersPlace(m)))
 }
 
-// headersPlace binds values to their message, to where it goes, and to the names they are
-// of. So a person that can write to Redis can't have them sent to another address.
+// headersPlace binds values to their message, its destination and the names of the headers. So
+// a person with write access to Redis can't redirect them to another address.
 func headersPlace(m *dispatcher.Message) seal.Place {
 	field := "headers"
 	for _, h := range m.Headers {
@@ -37,7 +37,7 @@ func headersPlace(m *dispatcher.Message) seal.Place {
 	return seal.Place{Owner: m.ID, Field: strings.Join([]string{field, m.Tenant, m.URL, m.Endpoint, m.Queue}, "\n")}
 }
 
-// openHeaders fills in the values of a message's headers where they are sealed.
+// openHeaders decrypts the values of a message's headers, if they are encrypted.
 func openHeaders(m *dispatcher.Message, box *seal.Box) error {
 	if m.Sealed == "" {
 		return nil
@@ -57,8 +57,8 @@ func openHeaders(m *dispatcher.Message, box *seal.Box) error {
 	return nil
 }
 
-// SealRecord has the values of a record's headers sealed with the first key. It
-// answers the record as it is where it has none, or they are already.
+// SealRecord encrypts the values of a record's headers with the first key. It returns the
+// record unchanged if it has no values or they are already encrypted with that key.
 func SealRecord(id, record string, box *seal.Box) (string, error) {
 	if len(record) <= dispatcher.DigestSize {
 		return record, nil
@@ -73,7 +73,7 @@ func SealRecord(id, record string, box *seal.Box) (string, error) {
 	at := atLane + 1 + int(record[atLane])
 	body := at + 2 + int(record[at])<<8 + int(record[at+1])
 	meta := []byte{metaFormat}
-	for rest := record[at+3 : body]; rest != ""; { // DecodeRecord has read it
+	for rest := record[at+3 : body]; rest != ""; { // DecodeRecord has read it before
 		n, size := uvarint(rest[1:])
 		field := rest[:1+size+int(n)]
 		if rest = rest[len(field):]; field[0] != metaHeader && field[0] != metaSealed {
@@ -85,8 +85,9 @@ func SealRecord(id, record string, box *seal.Box) (string, error) {
 	return string(append(head, meta...)) + record[body:], nil
 }
 
-// OpenHeaders fills in the sealed headers of a message for a delivery of a lane. With write
-// access to Redis a message can be put into another queue, so a queue opens only its own.
+// OpenHeaders decrypts the headers of a message for a delivery of a lane. A person with write
+// access to Redis can move a message to another queue, so a queue decrypts only its own
+// messages.
 func OpenHeaders(lane dispatcher.Lane, m *dispatcher.Message, box *seal.Box) error {
 	if m.Sealed != "" && lane.IsQueue() && dispatcher.QueueLane(m.Queue) != lane {
 		return fmt.Errorf("headers of message %s: %w: it is not of this queue", m.ID, dispatcher.ErrSealed)

@@ -14,25 +14,25 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Tags of meta's fields. A field that is empty or has its default value is left
-// out. So the head of a plain message fits in the memory class of its body.
+// Tags of meta's fields. An empty field and a default value are left out. So the head of a
+// plain message fits into the memory class of its body.
 const (
 	metaTopic = iota + 1
 	metaTenant
 	metaURL
 	metaContentType
-	metaHeader // one for each: name, 0, value (none where the values are sealed)
+	metaHeader // one for each header: name, 0, value (no value if encrypted)
 	metaLadder
 	metaMaxAttempts
 	metaTimeout // ms
 	metaSuccess
 	metaEndpoint
 	metaOrderingKey
-	metaBody // size of a body that lies apart
+	metaBody // size of a body that is stored separately
 	metaSubject
-	metaSealed // the values of all headers, sealed together
+	metaSealed // the values of all headers, encrypted together
 	metaQueue
-	metaToken // hash of what the subject is found by: the first field, but for metaBody, so that scripts find it
+	metaToken // hash to find the subject: the first field except metaBody, so that scripts find it
 )
 
 func appendMeta(b []byte, m *dispatcher.Message, apart int, h Hiding) []byte {
@@ -52,7 +52,7 @@ func appendMeta(b []byte, m *dispatcher.Message, apart int, h Hiding) []byte {
 	}
 	if m.Ladder != nil {
 		text := m.Ladder.String()
-		b = append(b, metaLadder) // also without a rung: that is not the default ladder
+		b = append(b, metaLadder) // also without a rung, because that is not the default ladder
 		b = binary.AppendUvarint(b, uint64(len(text)))
 		b = append(b, text...)
 	}
@@ -127,7 +127,7 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		n, _ := uvarint(text)
 		m.Timeout = time.Duration(n) * time.Millisecond
 	case metaSuccess:
-		m.Success = success.Stored(text) // parsed when an answer is judged
+		m.Success = success.Stored(text) // parsed when a response is evaluated
 	case metaEndpoint:
 		m.Endpoint = text
 	case metaOrderingKey:
@@ -154,11 +154,11 @@ func uvarint(s string) (n uint64, size int) {
 	return binary.Uvarint(head[:copy(head[:], s)])
 }
 
-// WithToken has a record, or its head, say what its subject is found by. One of another store
-// has the hash of that store's key. Without a subject it is a copy.
+// WithToken sets the hash of the subject in a record or its head, because a record of another
+// store has the hash by that store's key. Without a subject it returns a copy.
 func WithToken(record []byte, token string) []byte {
 	meta := atLane + 1 + int(record[atLane])
-	at := meta + 3 // behind the size and the version
+	at := meta + 3 // after the size and the version
 	size := int(binary.BigEndian.Uint16(record[meta:]))
 	if size > 2 && record[at] == metaBody {
 		at += 2 + int(record[at+1])
@@ -176,8 +176,8 @@ func WithToken(record []byte, token string) []byte {
 // keySize is the length of an ordering key's hash in a record.
 const keySize = 8
 
-// appendKey writes the hash of the ordering key: the first bytes of its SHA-256,
-// zeros for no key.
+// appendKey appends the hash of the ordering key: the first bytes of its SHA-256, or zeros for
+// no key.
 func appendKey(b []byte, m *dispatcher.Message) []byte {
 	key := m.OrderingKey
 	if key == "" {

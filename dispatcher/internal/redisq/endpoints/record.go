@@ -19,13 +19,12 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// record is an endpoint as :endpoints keeps it, behind its version. A
-// field that is absent has its zero value, and one that is not known here is
-// passed over. The scripts read uid, tenant and created.
+// record is the format of an endpoint in :endpoints, after its version. A missing field has
+// its zero value, and an unknown field is ignored. The scripts read uid, tenant and created.
 type record struct {
 	UID             string            `json:"uid,omitzero"`
 	Tenant          string            `json:"tenant,omitzero"`
-	Pull            bool              `json:"pull,omitzero"` // its kind; push where it is absent
+	Pull            bool              `json:"pull,omitzero"` // its kind; missing: push
 	URL             string            `json:"url"`
 	Linked          bool              `json:"linked,omitzero"` // a link set it
 	Topics          []string          `json:"topics,omitzero"`
@@ -36,7 +35,7 @@ type record struct {
 	Signature       signer.Scheme     `json:"sig,omitzero"`
 	SignatureHeader string            `json:"sig_header,omitzero"`
 	Secrets         []secretRecord    `json:"secrets,omitzero"`
-	Ladder          *string           `json:"ladder,omitzero"`  // empty: no rung, which is not the usual one
+	Ladder          *string           `json:"ladder,omitzero"`  // empty: no rung, which is not the default
 	Timeout         int64             `json:"timeout,omitzero"` // ns
 	MaxInFlight     int               `json:"max,omitzero"`
 	Rate            string            `json:"rate,omitzero"`
@@ -47,7 +46,7 @@ type record struct {
 	Paused          bool              `json:"paused,omitzero"`
 	Disabled        bool              `json:"disabled,omitzero"`
 	Gone            bool              `json:"gone,omitzero"`
-	Failing         bool              `json:"failing,omitzero"`       // it is disabled since it was
+	Failing         bool              `json:"failing,omitzero"`       // it is disabled because it was failing
 	DisableAfter    *int64            `json:"disable_after,omitzero"` // ms
 	HeldBy          string            `json:"held_by,omitzero"`
 	HeldAt          int64             `json:"held_at,omitzero"` // ms
@@ -57,11 +56,11 @@ type record struct {
 	Updated         int64             `json:"updated"`        // ms
 }
 
-// hidden is a text that somebody who reads the store should not see: exactly
-// one of its fields is set, none for an empty text.
+// hidden is a text that a reader of the store must not see. Exactly one of its fields is set,
+// and none for an empty text.
 type hidden struct {
 	Plain  string `json:"p,omitzero"`
-	Bytes  []byte `json:"b,omitzero"` // plain too, where it is not UTF-8: a header's value may be any bytes
+	Bytes  []byte `json:"b,omitzero"` // also plain: a header's value may be any bytes, not only UTF-8
 	Sealed string `json:"x,omitzero"`
 }
 
@@ -77,8 +76,8 @@ type headerRecord struct {
 
 var errEndpoint = errors.New("broken endpoint record")
 
-// encode writes an endpoint's record, with its secrets and its headers'
-// values sealed if there is a box.
+// encode returns an endpoint's record. If there is a box, the secrets and the headers' values
+// are encrypted.
 func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	r := record{
 		UID: e.UID, Tenant: e.Tenant, Pull: e.Pull, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
@@ -121,21 +120,20 @@ func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	return out, nil
 }
 
-// decode reads what is stored of an endpoint. Beside an error it answers
-// what can be told in spite of it: without secrets and without headers' values,
-// and where the record itself can't be read, id and version alone. Where there
-// is a box a record has to be proved.
+// decode parses the stored endpoint. If it returns an error, it also returns the parts that it
+// could read, without secrets and headers' values. If the record itself can't be read, these
+// are only id and version. With a box, a record needs a valid MAC.
 func decode(id, stored string, box *seal.Box) (*dispatcher.Endpoint, error) {
 	return decodeStored(id, stored, box, false)
 }
 
-// decodeStored is decode, which with trust needs no proof.
+// decodeStored is decode. With trust, the record needs no MAC.
 func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.Endpoint, error) {
 	number, text, _ := strings.Cut(stored, " ")
 	version, err := strconv.ParseInt(number, 10, 64)
 	broken := &dispatcher.Endpoint{ID: id, Version: version}
 	if err != nil {
-		return broken, errEndpoint // its own error would repeat what stands there
+		return broken, errEndpoint // its own error would repeat the record's text
 	}
 	var r record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -178,7 +176,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 	return e, nil
 }
 
-// rules reads what has a text form of its own.
+// rules parses the fields that have their own text form.
 func (r *record) rules(e *dispatcher.Endpoint) (err error) {
 	if r.Ladder != nil {
 		l, err := ladder.Parse(*r.Ladder)
@@ -196,18 +194,18 @@ func (r *record) rules(e *dispatcher.Endpoint) (err error) {
 		if !jsontext.Value(r.Success).IsValid() {
 			return errors.New("success is not JSON")
 		}
-		e.Success = success.Stored(r.Success) // read where an answer is judged
+		e.Success = success.Stored(r.Success) // parsed when a response is evaluated
 	}
 	return err
 }
 
-// open reads what may be sealed.
+// open decrypts the fields that may be encrypted.
 func (r *record) open(e *dispatcher.Endpoint, box *seal.Box) (err error) {
 	if r.Headers != nil {
 		e.Headers = make([]dispatcher.Header, len(r.Headers))
 	}
 	for i, h := range r.Headers {
-		e.Headers[i].Name = h.Name // all of them first: they are told in any case
+		e.Headers[i].Name = h.Name // set all names first: they are returned in any case
 	}
 	for i, h := range r.Headers {
 		if e.Headers[i].Value, err = h.show(box, headerPlace(e.ID, h.Name)); err != nil {
@@ -243,7 +241,7 @@ func hide(box *seal.Box, text string, at seal.Place) hidden {
 	}
 }
 
-// show opens a text, or answers ErrSealed.
+// show decrypts a text, or returns ErrSealed.
 func (h hidden) show(box *seal.Box, at seal.Place) (string, error) {
 	switch {
 	case h.Sealed != "":
@@ -259,15 +257,15 @@ func (h hidden) show(box *seal.Box, at seal.Place) (string, error) {
 	}
 }
 
-// CreatedAt is when an endpoint was made, in ms, by a record that otherwise may
-// not be read; 0: it can't be read at all.
+// CreatedAt returns the time of creation of an endpoint in ms, also if the rest of its record
+// can't be read. It returns 0 if nothing can be read.
 func CreatedAt(text string) int64 {
 	var r record
-	_ = json.Unmarshal([]byte(text), &r) // what it could read is there
+	_ = json.Unmarshal([]byte(text), &r) // readable fields are set in spite of an error
 	return max(r.Created, 0)
 }
 
-// Decode reads what is stored of an endpoint, as it lies in the hash.
+// Decode parses the stored endpoint from the hash.
 func (s *Store) Decode(id, stored string) (*dispatcher.Endpoint, error) {
 	return decode(id, stored, s.seal.Load())
 }

@@ -13,26 +13,26 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
-// Each record of an endpoint says by which key it is sealed and proved. The
-// scripts count them in :sealed, so that a start learns at once whether it has
-// all keys that are needed, with a million endpoints too. The records are the
-// truth: where there are not as many as are counted, some of them are looked at.
+// Each record of an endpoint names the key that encrypted and signed it. The scripts count the
+// keys in :sealed. So a start checks quickly whether it has all needed keys, even with a
+// million endpoints. If the counts do not match the number of records, a sample of the records
+// is read, because only the records are reliable.
 
-// noKey stands in :sealed for records that were stored without a key.
+// noKey is the entry in :sealed for records that were stored without a key.
 const noKey = "-"
 
-// sealedSample is how many records are looked at where the counts are not whole.
+// sealedSample is the number of records to read if the counts are incomplete.
 const sealedSample = 1024
 
-// Locked tells of endpoints that this store can't open.
+// Locked reports endpoints that this store can't decrypt.
 type Locked struct {
-	Endpoints int      // sealed with keys that are not here
+	Endpoints int      // encrypted with keys that this store lacks
 	Keys      []string // their ids
-	Plain     int      // stored without a key, though there is one here: they count as changed by others
-	Least     bool     // there may be more: only some were looked at
+	Plain     int      // stored without a key, although the store has one: others may have changed them
+	Least     bool     // there may be more: only a sample was read
 }
 
-// LockedEndpoints counts the endpoints that none of the store's keys opens.
+// LockedEndpoints counts the endpoints that none of the store's keys decrypts.
 func (s *Store) LockedEndpoints(ctx context.Context) (Locked, error) {
 	counts, whole, err := s.SealedCounts(ctx)
 	if err != nil {
@@ -58,10 +58,10 @@ func (s *Store) LockedEndpoints(ctx context.Context) (Locked, error) {
 	return l, nil
 }
 
-// BrokenCount stands for a count that is none.
+// BrokenCount marks an invalid count.
 const BrokenCount = -1
 
-// SealedCounts reads what :sealed counts, and whether that is all endpoints.
+// SealedCounts returns the counts of :sealed, and whether they cover all endpoints.
 func (s *Store) SealedCounts(ctx context.Context) (counts map[string]int, whole bool, err error) {
 	var texts *redis.MapStringStringCmd
 	var all *redis.IntCmd
@@ -84,8 +84,8 @@ func (s *Store) SealedCounts(ctx context.Context) (counts map[string]int, whole 
 	return counts, sum == int(all.Val()), nil
 }
 
-// EachRecord goes through the records of endpoints until it has seen so many, and
-// reports whether these were all. One may come twice.
+// EachRecord calls do for the records of endpoints, until it has read `most` of them. It
+// reports whether these were all. It may read one twice.
 func (s *Store) EachRecord(ctx context.Context, most int, do func(id, stored string)) (all bool, err error) {
 	key := s.home + keys.Endpoints
 	for cursor, seen := "", 0; seen < most; {
@@ -106,7 +106,7 @@ func (s *Store) EachRecord(ctx context.Context, most int, do func(id, stored str
 	return false, nil
 }
 
-// SealedBy is the id of the key that a record says it was sealed with.
+// SealedBy returns the id of the key that a record names.
 func SealedBy(stored string) string {
 	if _, proof, ok := cutProof(stored); ok {
 		if id := seal.ProofKey(proof); id != "" {

@@ -13,24 +13,25 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// storedAtOnce are the records of one command, of 48 KiB each at most: a MiB.
+// storedAtOnce is the number of records in one command. Each has at most 48 KiB, so together a
+// MiB.
 const storedAtOnce = 20
 
-// Stored is what the store has of an endpoint, undecoded.
+// Stored has the stored values of an endpoint, not decoded.
 type Stored struct {
 	ID      string
 	Version int64  // 0: there is no record, or its version can't be read
-	Record  []byte // sealed
-	End     int64  // the version with which it was deleted, as long as that is known; 0: it was not
+	Record  []byte // encrypted
+	End     int64  // the version of its deletion, if still known; 0: it was not deleted
 	there   bool
 }
 
-// There reports whether the store has a record of the endpoint, maybe one that can't be read.
+// There reports whether the store has a record of the endpoint, even one that can't be read.
 func (s *Stored) There() bool { return s.there }
 
-// StoredByID reads what the store has of some endpoints, and behind that the id of the
-// project's data. An endpoint that is not there is gone only if that is the id that this
-// instance started with.
+// StoredByID returns the stored values of some endpoints. After that it checks the id of the
+// project's data. A missing endpoint is deleted only if that is still the id from the start of
+// this instance.
 func (s *Store) StoredByID(ctx context.Context, ids []string) (list []Stored, home string, err error) {
 	for some := range slices.Chunk(ids, storedAtOnce) {
 		var records, ends *redis.SliceCmd
@@ -64,8 +65,8 @@ func (s *Store) StoredByID(ctx context.Context, ids []string) (list []Stored, ho
 // storedList is the name of the list of StoredPage.
 var storedList = dispatcher.ListName("stored endpoints", nil)
 
-// StoredPage reads a page of all endpoints, newest first. Its cursor is a place in that
-// order: it means the same in a server that was restarted, or took over.
+// StoredPage returns a page of all endpoints, newest first. Its cursor is a place in that
+// order, so it stays valid if a server restarts or another takes over.
 func (s *Store) StoredPage(ctx context.Context, cursor string) (page []Stored, home, next string, err error) {
 	at, err := s.behind(ctx, storedList, cursor)
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// changeLine is a line of the log that says that an endpoint changed, or a lane was paused or
+// changeLine is a line of the log for a change of an endpoint, or for a lane that was paused or
 // resumed.
 type changeLine struct {
 	lane    dispatcher.Lane
-	version int64 // of the endpoint
+	version int64 // version of the endpoint
 	deleted bool
 	at      time.Time
-	before  logPlace // where it is in the log
+	before  logPlace // its place in the log
 }
 
-// logPlace is how far a passage had come.
+// logPlace records how far a passage was read.
 type logPlace struct {
 	to               archive.Position
 	accepted, events int
@@ -33,10 +33,10 @@ type logPlace struct {
 	tailLost         bool
 }
 
-// mostChanges bounds those of one part: with records of 48 KiB they have 6 MiB.
+// mostChanges limits the changes of one part. With records of 48 KiB they have 6 MiB.
 const mostChanges = 128
 
-// changed takes in such a line.
+// changed adds such a line to the part.
 func (r *passage) changed(text string, at time.Time, before logPlace) {
 	c := changeLine{at: at, before: before}
 	lane, rest, _ := strings.Cut(text, " ")
@@ -49,8 +49,8 @@ func (r *passage) changed(text string, at time.Time, before logPlace) {
 	r.changes = append(r.changes, c)
 }
 
-// changesNow reads the endpoints and lanes that changed, as they are by now. The part ends
-// before a change that its endpoint does not have yet.
+// changesNow reads the present state of the endpoints and lanes that changed. The part ends before
+// a change that its endpoint does not have yet.
 func (r *passage) changesNow(ctx context.Context) error {
 	var ids []string
 	var lanes []dispatcher.Lane
@@ -86,17 +86,17 @@ func (r *passage) endpointsNow(ctx context.Context, ids []string) error {
 		return err
 	}
 	now := map[dispatcher.Lane]archive.Endpoint{}
-	if home == r.f.conn.ID() { // else the records, or what is left of them, are of other data
+	if home == r.f.conn.ID() { // otherwise the records belong to other data
 		for i := range stored {
 			s := &stored[i]
 			e, ok := recordOf(s, home)
-			if !ok && !s.There() { // a deletion that was forgotten already: its line says it
+			if !ok && !s.There() { // a deletion that was removed already, but its line reports it
 				e.Deleted = true
 			}
 			now[dispatcher.Lane(s.ID)] = e
 		}
 	}
-	var early []int // changes that their endpoints do not have
+	var early []int // changes that are not in their endpoints yet
 	for i := range r.changes {
 		c := &r.changes[i]
 		e, known := now[c.lane]
@@ -114,9 +114,9 @@ func (r *passage) endpointsNow(ctx context.Context, ids []string) error {
 	return r.wait(ctx, early)
 }
 
-// wait ends the part before the first of some changes that their endpoints may have soon.
-// A change is passed over once its lane has another version or none: that one is in the
-// log too, or the change was never made. So it is after archive.WaitFor.
+// wait ends the part before the first change that its endpoint may soon have. It skips a change if
+// its lane has another version or none. Then either the log has that version too, or the change was
+// never made. It also skips a change after archive.WaitFor.
 func (r *passage) wait(ctx context.Context, early []int) error {
 	if len(early) == 0 {
 		return nil
@@ -146,7 +146,7 @@ func (r *passage) wait(ctx context.Context, early []int) error {
 	return nil
 }
 
-// cutBefore leaves in the part what was read up to there.
+// cutBefore drops from the part all that was read after this place.
 func (r *passage) cutBefore(b logPlace) {
 	p := &r.part
 	p.To, p.TailLost, p.Waits, p.More = b.to, b.tailLost, true, false

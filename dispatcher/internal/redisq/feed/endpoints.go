@@ -14,7 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Endpoints reads a page of the records of all endpoints.
+// Endpoints returns a page of the records of all endpoints.
 func (f *Feed) Endpoints(ctx context.Context, cursor string) (page []archive.Endpoint, next string, err error) {
 	stored, home, next, err := f.store.Endpoints.StoredPage(ctx, cursor)
 	if err != nil {
@@ -28,7 +28,8 @@ func (f *Feed) Endpoints(ctx context.Context, cursor string) (page []archive.End
 	return page, next, nil
 }
 
-// recordOf is an endpoint that is there, or was deleted a short time ago; else ok is false.
+// recordOf returns the record of an endpoint that exists or was deleted a short time ago. Otherwise
+// ok is false.
 func recordOf(s *endpoints.Stored, home string) (e archive.Endpoint, ok bool) {
 	e = archive.Endpoint{ID: s.ID, Home: home, Version: s.Version, Record: s.Record}
 	if !s.There() && s.End > 0 {
@@ -37,8 +38,8 @@ func recordOf(s *endpoints.Stored, home string) (e archive.Endpoint, ok bool) {
 	return e, e.Version > 0
 }
 
-// Deleted answers which of some endpoints, as an archive has them, the store deleted. It
-// may have forgotten that by now.
+// Deleted returns the endpoints that the store deleted, out of the endpoints of an archive. The
+// store may have forgotten a deletion by now.
 func (f *Feed) Deleted(ctx context.Context, kept []archive.Endpoint) (gone []archive.Endpoint, err error) {
 	ids := make([]string, len(kept))
 	for i := range kept {
@@ -56,7 +57,7 @@ func (f *Feed) Deleted(ctx context.Context, kept []archive.Endpoint) (gone []arc
 	return gone, nil
 }
 
-// PausedLanes reads which lanes of a partition are paused, without those of endpoints.
+// PausedLanes returns the paused lanes of a partition, without the lanes of endpoints.
 func (f *Feed) PausedLanes(ctx context.Context, partition int, kept []archive.PausedLane) (h archive.PausedLanes, err error) {
 	met := map[dispatcher.Lane]bool{}
 	var lanes []dispatcher.Lane
@@ -86,7 +87,7 @@ func (f *Feed) PausedLanes(ctx context.Context, partition int, kept []archive.Pa
 	return f.holdsOf(ctx, partition, lanes)
 }
 
-// logs reports whether a partition has the log of a lane's pauses.
+// logs reports whether a partition logs the pauses of a lane.
 func (f *Feed) logs(partition int, lane dispatcher.Lane) bool {
 	if lane == dispatcher.AllLanes {
 		return partition == 0
@@ -117,7 +118,7 @@ func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.La
 		}
 		for i, lane := range some {
 			if lane == string(dispatcher.AllLanes) && restoring.Val() {
-				continue // a restore holds all lanes for a while, and logs how it leaves them
+				continue // a restore pauses all lanes for a while, and logs their final state
 			}
 			text, _ := held.Val()[i].(string)
 			name, _ := named.Val()[i].(string)
@@ -131,5 +132,5 @@ func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.La
 	return h, nil
 }
 
-// holdsAtOnce are lanes of one round trip: with the longest names 2.4 KB each.
+// holdsAtOnce is the number of lanes in one round trip. With the longest names a lane has 2.4 KB.
 const holdsAtOnce = 256

@@ -1,6 +1,6 @@
-// Package feed reads the log of a store for an archive, and tells the store how far it
-// is archived. It reads the messages that the log names, and at the begin, or after a
-// gap, all that has not finished.
+// Package feed reads the log of a store for an archive, and reports to the store how far it is
+// archived. It reads the messages that the log names. At the start, and after a gap, it reads all
+// unfinished deliveries.
 package feed
 
 import (
@@ -44,14 +44,14 @@ type Feed struct {
 
 var _ archive.Source = (*Feed)(nil)
 
-// New makes a Feed of a store.
+// New returns a Feed of a store.
 func New(s *redisq.Store) *Feed { return &Feed{store: s, conn: s.Conn()} }
 
-// Partitions is how many parts the log has.
+// Partitions returns the number of parts that the log has.
 func (f *Feed) Partitions() int { return f.conn.Partitions() }
 
-// Begin has all instances name what they accept, and partitions keep what is not
-// archived. Instances that run already learn it by their next beat, at the latest.
+// Begin makes all instances log the names of the messages that they accept. It makes partitions
+// keep data until they are archived. Running instances learn this by their next beat at the latest.
 func (f *Feed) Begin(ctx context.Context) error {
 	if err := f.announce(ctx); err != nil {
 		return err
@@ -64,12 +64,12 @@ func (f *Feed) Begin(ctx context.Context) error {
 	return err
 }
 
-// announce writes into :meta that there is an archive.
+// announce records in :meta that there is an archive.
 func (f *Feed) announce(ctx context.Context) error {
 	key := keys.Home(f.conn.Project()) + keys.Meta
 	var flag *redis.StringCmd
 	err := f.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { flag = p.HGet(ctx, key, conn.MetaArchive) })
-	if err == nil && flag.Val() == "" { // memory may be full until something is archived
+	if err == nil && flag.Val() == "" { // memory may be full until the first data are archived
 		_, err = f.store.SetFull(ctx, keys.Meta, conn.MetaArchive, 1)
 	}
 	if err == nil {
@@ -78,12 +78,12 @@ func (f *Feed) announce(ctx context.Context) error {
 	return err
 }
 
-// Ask has all instances look at the log now: what wrote to it may be no instance, of
-// which they would learn.
+// Ask makes all instances read the log now. It is needed if the writer of a line is not an
+// instance, because the instances then get no notice.
 func (f *Feed) Ask(ctx context.Context) error { return f.store.Stir(ctx) }
 
-// States reads how far some partitions are archived. One that lost everything begins
-// anew, once that is noted.
+// States returns how far some partitions are archived. If a partition lost all its data, it begins
+// anew after the loss is recorded.
 func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {
 	calls := make([]conn.Call, len(in))
 	for i, n := range in {
@@ -102,7 +102,7 @@ func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {
 	return states, err
 }
 
-// Look reads how far the first partitions are archived, and begins nothing.
+// Look returns how far the first partitions are archived. It begins no partition anew.
 func (f *Feed) Look(ctx context.Context, partitions int) ([]archive.State, error) {
 	calls := make([]conn.Call, partitions)
 	for n := range calls {
@@ -129,7 +129,7 @@ func (f *Feed) read(ctx context.Context, calls []conn.Call) (states []archive.St
 	return states, anew, partitions.Join(errs...)
 }
 
-// readState reads what archive_state answers of a partition.
+// readState reads the reply of archive_state for one partition.
 func readState(r *conn.Reply, s *archive.State) error {
 	s.Epoch = r.Text()
 	s.At = position(r)
@@ -141,15 +141,15 @@ func readState(r *conn.Reply, s *archive.State) error {
 	return r.Err
 }
 
-// position reads an id; what is none is the zero Position.
+// position reads an id. It returns the zero Position for any other text.
 func position(r *conn.Reply) archive.Position {
 	p, _ := archive.ParsePosition(r.Text())
 	return p
 }
 
-// Lost notes what the store lost by what an archive has: the id of the project's data and
-// the epochs of the partitions that it archived last. It answers the present id, empty
-// while something is lost.
+// Lost records the data that the store lost, compared with an archive. The archive has the id of
+// the project's data and the last archived epochs of the partitions. Lost returns the present id,
+// or an empty id while data are missing.
 func (f *Feed) Lost(ctx context.Context, id string, epochs map[int]string) (present string, err error) {
 	if err := f.conn.NoteLost(ctx, id, epochs); err != nil {
 		return "", err
@@ -160,13 +160,13 @@ func (f *Feed) Lost(ctx context.Context, id string, epochs map[int]string) (pres
 	return f.conn.ID(), nil
 }
 
-// number reads a count; what is none is 0.
+// number reads a count. It returns 0 for any other text.
 func number(r *conn.Reply) int64 {
 	n, _ := strconv.ParseInt(r.Text(), 10, 64)
 	return max(n, 0)
 }
 
-// Archived tells the partitions of some parts what is safe.
+// Archived reports to the partitions of some parts how far their log is archived.
 func (f *Feed) Archived(ctx context.Context, parts []archive.Part) error {
 	calls := make([]conn.Call, len(parts))
 	for i := range parts {
@@ -180,14 +180,14 @@ func (f *Feed) Archived(ctx context.Context, parts []archive.Part) error {
 	return partitions.Join(errs...)
 }
 
-// about is what a partition says of its log.
+// about is the state of a partition's log.
 type about struct {
 	epoch string
 	gap   archive.Position
 }
 
-// readAt reads in a partition, and behind that its epoch and its newest gap. What was read
-// is of that epoch, or of data that have gone.
+// readAt reads from a partition, and after that reads its epoch and its newest gap. The data are of
+// that epoch, or of data that were lost since.
 func (f *Feed) readAt(ctx context.Context, doing string, partition int, fill func(redis.Pipeliner)) (a about, err error) {
 	var gap, epoch *redis.StringCmd
 	err = f.conn.At(ctx, doing, partition, func(p redis.Pipeliner) {
@@ -196,11 +196,11 @@ func (f *Feed) readAt(ctx context.Context, doing string, partition int, fill fun
 		epoch = p.HGet(ctx, f.conn.Tag(partition)+keys.Limits, keys.Epoch)
 	})
 	a.epoch = conn.Value(epoch)
-	a.gap, _ = archive.ParsePosition(conn.Value(gap)) // what is none is the zero Position
+	a.gap, _ = archive.ParsePosition(conn.Value(gap)) // any other text returns the zero Position
 	return a, err
 }
 
-// inPartition says where a value that can't be read lies.
+// inPartition adds the partition to the error of a value that can't be read.
 func inPartition(n int, err error) error {
 	if err == nil {
 		return nil

@@ -16,22 +16,24 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// entriesAtOnce are the entries of one round trip, of 16 KiB mostly: a MiB.
+// entriesAtOnce is the number of entries in one round trip: 1 MiB, because most entries have up to
+// 16 KiB.
 const entriesAtOnce = 64
 
-// passage is one part of the log that is being read.
+// passage is the part of the log that a call of Read reads.
 type passage struct {
 	f    *Feed
 	part archive.Part
 	pos  int64 // the last provisional Pos
-	size int64 // of what was accepted in it
+	size int64 // bytes of the accepted messages
 
 	lines   int
 	changes []changeLine
 }
 
-// Read reads what happened behind a position. Whole entries are read, at least one. The
-// epoch is that of the end: if it is the caller's own, all of the part is of it.
+// Read returns the events of the log after a position. It reads whole entries, at least one. The
+// returned epoch is the epoch at the end. If it equals the caller's epoch, the whole part is of
+// that epoch.
 func (f *Feed) Read(ctx context.Context, partition int, from archive.Position, lines, bytes int) (archive.Part, error) {
 	r := &passage{f: f, part: archive.Part{Partition: partition, From: from, To: from}}
 	for full := false; !full; {
@@ -76,7 +78,7 @@ func text(e *redis.XMessage, field string) string {
 	return value
 }
 
-// entry takes in what one entry tells.
+// entry adds the events of one entry to the part.
 func (r *passage) entry(e *redis.XMessage) {
 	id, err := archive.ParsePosition(e.ID)
 	if err != nil {
@@ -104,7 +106,7 @@ func (r *passage) entry(e *redis.XMessage) {
 			continue
 		}
 		event.At = at
-		if event.Anew { // the archive may have it as finished, or not at all
+		if event.Anew { // the archive may have it as finished, or not have it
 			r.accept(archive.Accepted{ID: l.ID.Message, At: at, Due: at, Again: true, Lanes: []dispatcher.Lane{l.ID.Lane}})
 		}
 		r.pos++
@@ -119,12 +121,12 @@ func (r *passage) accept(a archive.Accepted) {
 	r.part.Accepted = append(r.part.Accepted, a)
 }
 
-// waits are the letters of schedule for deliveries that did not end at once: due, ready,
-// leased, behind others.
+// waits has the letters of schedule for deliveries that did not end at once: due, ready, leased, or
+// behind others.
 const waits = "drlb"
 
-// names takes in what one call of schedule accepted: names are the messages, and words
-// its answer of each.
+// names adds the messages that one call of schedule accepted. The parameter names has the messages,
+// and words has the reply for each.
 func (r *passage) names(names, words string, at time.Time) {
 	w := words
 	word := func() (next string) {
@@ -138,10 +140,10 @@ func (r *passage) names(names, words string, at time.Time) {
 			return
 		}
 		if code[0] == '2' {
-			word() // when it was accepted first
+			word() // the time when it was first accepted
 		}
 		if code[0] != '1' && strings.Trim(code[1:], "sf") == "" {
-			continue // nothing of it was made
+			continue // no delivery was created
 		}
 		id, rest, _ := strings.Cut(line, " ")
 		a := archive.Accepted{ID: id, At: at, Again: code[0] == '2'}
@@ -158,7 +160,8 @@ func (r *passage) names(names, words string, at time.Time) {
 	}
 }
 
-// eventOf is what a line tells; false: nothing that another line does not tell.
+// eventOf returns the event of a line. It returns false if the line has no event, or if another
+// line has it too.
 func eventOf(l *attempts.Line) (e archive.Event, ok bool) {
 	e = archive.Event{ID: l.ID, Attempt: l.Attempt, Kind: archive.Late}
 	switch l.Verdict {
@@ -182,7 +185,7 @@ func eventOf(l *attempts.Line) (e archive.Event, ok bool) {
 		e.Kind, e.Reason = archive.Dead, dispatcher.DeadReason(l.Reason)
 	case "cancelled":
 		e.Kind = archive.Cancelled
-	case "delivered": // noted where an attempt that succeeded late could not end it at once
+	case "delivered": // logged if a late success could not end the delivery at once
 		e.Kind, e.Repeats = archive.Delivered, true
 	case "forgotten":
 		e.Kind = archive.Forgotten

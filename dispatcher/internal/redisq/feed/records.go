@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of passage messages. A record has 16 KiB at most, so that a command answers
-// a MiB. Bodies that lie apart have up to 4 MiB.
+// Limits of the reads of messages. A record has at most 16 KiB, so that a command returns 1 MiB.
+// Bodies stored apart have up to 4 MiB.
 const (
 	recordsAtOnce  = 64
 	commandsAtOnce = 8
@@ -50,7 +50,7 @@ func (r *passage) records(ctx context.Context) error {
 	return r.f.readApart(ctx, r.part.Partition, apart, &r.part.Epoch)
 }
 
-// take takes in the record of a message, and reports whether it can be read.
+// take adds the record of a message, and reports whether the record can be read.
 func (r *passage) take(a *archive.Accepted, record string) bool {
 	head, body, err := codec.SplitRecord(a.ID, record)
 	if err == nil {
@@ -65,14 +65,15 @@ func (r *passage) take(a *archive.Accepted, record string) bool {
 	return err == nil
 }
 
-// apartBody is a body to be read.
+// apartBody is a body to be read that is stored apart from its record.
 type apartBody struct {
 	id     string
 	digest dispatcher.Digest
-	to     *[]byte // stays nil where it is gone
+	to     *[]byte // stays nil if the body is gone
 }
 
-// readApart reads bodies of one partition, and its epoch behind that if there are any.
+// readApart reads bodies of one partition. If there are any, it then reads the epoch of the
+// partition.
 func (f *Feed) readApart(ctx context.Context, partition int, list []*apartBody, epoch *string) error {
 	key := f.conn.Tag(partition) + keys.Bodies
 	for some := range slices.Chunk(list, bodiesAtOnce) {

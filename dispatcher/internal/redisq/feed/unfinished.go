@@ -13,18 +13,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// Messages of one call of a walk: a MiB of records of at most 16 KiB. Where bodies lie
-// apart, of up to 4 MiB, it is fewer. A page takes so many calls, or deliveries, or bytes.
+// Limits of a walk. One call reads 1 MiB of records of at most 16 KiB. If bodies are stored apart,
+// with up to 4 MiB each, it reads fewer messages. A page ends at its limit of calls, deliveries or
+// bytes.
 const (
 	walkedAtOnce = 48
 	apartAtOnce  = 8
 
-	callsOfPage      = 21 // of 1,000 messages, where none has more than one delivery
+	callsOfPage      = 21 // for 1,000 messages with one delivery each
 	deliveriesOfPage = archive.UnseenMost
 	bytesOfPage      = 8 << 20
 )
 
-// Unfinished reads a page of what a partition has not finished.
+// Unfinished returns a page of the unfinished deliveries of a partition.
 func (f *Feed) Unfinished(ctx context.Context, partition int, cursor string) (page archive.Page, err error) {
 	at, server, err := conn.ParseCursor(cursor)
 	if err != nil {
@@ -53,7 +54,7 @@ func (f *Feed) Unfinished(ctx context.Context, partition int, cursor string) (pa
 	}
 }
 
-// joinPages adds what some calls read to a page, whose epoch the first one tells.
+// joinPages adds the result of some calls to a page. The page gets the epoch of the first call.
 func joinPages(page, some *archive.Page) {
 	if page.Messages == 0 && len(page.Open) == 0 {
 		page.Epoch = some.Epoch
@@ -62,7 +63,7 @@ func joinPages(page, some *archive.Page) {
 	page.Messages, page.Total = page.Messages+some.Messages, some.Total
 }
 
-// UnfinishedOf reads those of some deliveries that a partition has not finished.
+// UnfinishedOf returns the given deliveries that a partition has not finished.
 func (f *Feed) UnfinishedOf(ctx context.Context, partition int, ids []dispatcher.DeliveryID) (page archive.Page, err error) {
 	wanted := make(map[dispatcher.DeliveryID]bool, len(ids))
 	var messages []string
@@ -88,13 +89,13 @@ func (f *Feed) UnfinishedOf(ctx context.Context, partition int, ids []dispatcher
 	return page, nil
 }
 
-// place is where the next call of a walk goes on, in one process.
+// place is the cursor of the next call of a walk, within one process.
 type place struct {
 	at     uint64
 	server string
 }
 
-// some reads what one call of the script answers.
+// some reads the reply of one call of the script.
 func (f *Feed) some(ctx context.Context, call conn.Call) (page archive.Page, next place, err error) {
 	r := f.conn.Send(ctx, conn.Batch{Script: unfinishedScript, Calls: []conn.Call{call}})[0]
 	if r.Err != nil {
@@ -108,7 +109,7 @@ func (f *Feed) some(ctx context.Context, call conn.Call) (page archive.Page, nex
 	next.server = f.conn.ServerName(r.Text())
 	page.Messages, page.Total = int(r.Number()), int(r.Number())
 	var apart []*apartBody
-	var of []int // their deliveries in the page
+	var of []int // indices of their deliveries in the page
 	for r.More() {
 		id, record := r.Text(), r.Text()
 		deliveries := make([]archive.Open, max(0, min(int(r.Number()), len(r.Values)/4)))
@@ -139,8 +140,8 @@ func (f *Feed) some(ctx context.Context, call conn.Call) (page archive.Page, nex
 	return page, next, nil
 }
 
-// readMessage fills in what a record says of some deliveries. It answers a body that is
-// still to be read.
+// readMessage copies the fields of a record into its deliveries. It returns the body if it must
+// still be read.
 func readMessage(id, record string, deliveries []archive.Open) *apartBody {
 	head, body, err := codec.SplitRecord(id, record)
 	var m *dispatcher.Message
@@ -150,7 +151,7 @@ func readMessage(id, record string, deliveries []archive.Open) *apartBody {
 	for i := range deliveries {
 		o := &deliveries[i]
 		o.ID.Message = id
-		if err == nil { // one that can't be read has no more than its name
+		if err == nil { // a record that can't be read has only its name
 			o.Created, o.Topic, o.Tenant, o.Subject, o.Head = m.CreatedAt, m.Topic, m.Tenant, m.Subject, head
 			if m.Apart == nil {
 				o.Body = body
@@ -163,10 +164,10 @@ func readMessage(id, record string, deliveries []archive.Open) *apartBody {
 	return &apartBody{id: id, digest: m.Apart.Digest}
 }
 
-// readOpen reads what is told of one delivery.
+// readOpen reads the state of one delivery.
 func readOpen(r *conn.Reply, o *archive.Open) {
 	o.ID.Lane = dispatcher.Lane(r.Text())
-	p, _ := codec.ParseProgress(r.Text()) // a broken entry counts as none
+	p, _ := codec.ParseProgress(r.Text()) // a broken entry is read as none
 	o.Attempts, o.Base, o.Beside, o.Asked = p.Attempts, p.Base, p.Beside, p.WaitsOn()
 	o.Due = scoreTime(r.Text())
 	joined := scoreTime(r.Text())
@@ -176,14 +177,14 @@ func readOpen(r *conn.Reply, o *archive.Open) {
 	o.Pos = archive.PosAt(joined)
 }
 
-// scoreTime reads a score in ms; what is none is no time.
+// scoreTime reads a score in ms. It returns the zero time for any other text.
 func scoreTime(text string) time.Time {
 	ms, _ := strconv.ParseInt(text, 10, 64)
 	return conn.FromMillis(ms)
 }
 
-// Message makes a message of what an archive keeps of it. A nil body was not kept, or
-// lies apart. Values of headers that are sealed stay so.
+// Message builds a message from its parts in an archive. A nil body was not kept, or is stored
+// apart. Sealed header values stay sealed.
 func Message(id string, head, body []byte) (*dispatcher.Message, error) {
 	m, err := codec.DecodeRecord(id, string(head))
 	if err != nil {

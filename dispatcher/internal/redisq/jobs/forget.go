@@ -14,7 +14,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Forget removes jobs that ended long ago, and the oldest where there are too many.
+// Forget removes jobs that ended long ago. If there are still too many, it
+// removes the oldest ones.
 func (s *Store) Forget(ctx context.Context, now time.Time) error {
 	numbers, err := s.numbers(ctx)
 	if err != nil {
@@ -38,7 +39,7 @@ func (s *Store) Forget(ctx context.Context, now time.Time) error {
 			}
 		}
 		if young && len(numbers)-from <= keptJobs {
-			break // those that follow began later, and a job takes hours at most
+			break // later jobs began later, and a job takes hours at most
 		}
 	}
 	if len(gone) > 0 {
@@ -50,9 +51,8 @@ func (s *Store) Forget(ctx context.Context, now time.Time) error {
 	return s.sweep(ctx)
 }
 
-// sweep removes what partitions have of jobs that are gone. A delivery may end after the
-// job that sent it was forgotten, so it looks at all fields, and not only at those of the
-// jobs that were removed just now.
+// sweep removes the fields of forgotten jobs from the partitions. It reads all
+// fields, because a delivery may end after its job was forgotten.
 func (s *Store) sweep(ctx context.Context) error {
 	var last *redis.StringCmd
 	err := s.conn.At(ctx, "forget jobs", conn.Home, func(p redis.Pipeliner) { last = p.HGet(ctx, s.home+keys.Jobs, "n") })

@@ -11,18 +11,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Names are a tenant and a subject that are forgotten, with what happened in a time.
+// Names are a forgotten tenant and subject, with a time range.
 type Names struct {
-	Tenant, Subject string // empty: none; of both, only the messages that have both are forgotten
+	Tenant, Subject string // empty: none; if both are set, a message must have both to be forgotten
 	Since           time.Time
-	Before          time.Time // zero: there is no end
-	By              string    // the caller, as of scripts
+	Before          time.Time // zero: the range has no end
+	By              string    // the caller, as in scripts
 	Now             time.Time
 }
 
-// HideNames puts hashes in place of forgotten names into the filters of jobs that began
-// within the time. It stops those that have not ended: with hashes they would find nothing. It
-// answers how many it changed, and may be repeated.
+// HideNames replaces forgotten names by hashes in the filters of jobs that
+// began within the time range. It stops jobs that have not ended, because with
+// hashes they would find nothing. It returns the number of changed jobs and may
+// be repeated.
 func (s *Store) HideNames(ctx context.Context, n Names) (changed int, err error) {
 	if n.Tenant == "" && n.Subject == "" {
 		return 0, nil
@@ -39,7 +40,7 @@ func (s *Store) HideNames(ctx context.Context, n Names) (changed int, err error)
 		for i, number := range some {
 			j, err := decode(number, records[i])
 			if err != nil || !n.hide(&j) {
-				continue // a record that can't be read is removed when it is old
+				continue // an unreadable record is removed when it is old
 			}
 			if err := s.hide(ctx, number, n); err != nil {
 				return changed, err
@@ -50,7 +51,7 @@ func (s *Store) HideNames(ctx context.Context, n Names) (changed int, err error)
 	return changed, nil
 }
 
-// hide changes one job, and has the partitions refuse its earlier turns.
+// hide changes one job. It makes the partitions refuse the job's earlier turns.
 func (s *Store) hide(ctx context.Context, number int64, n Names) error {
 	ran := false
 	j, err := s.Change(ctx, number, func(j *dispatcher.Job) error {
@@ -62,7 +63,7 @@ func (s *Store) hide(ctx context.Context, number int64, n Names) error {
 		return nil
 	})
 	if errors.Is(err, dispatcher.ErrNoJob) {
-		return nil // it was old
+		return nil // the job was old and is removed
 	}
 	if err == nil && ran {
 		if _, err = s.Turn(ctx, n.By, &j); errors.Is(err, dispatcher.ErrJobTurn) {
@@ -72,7 +73,8 @@ func (s *Store) hide(ctx context.Context, number int64, n Names) error {
 	return err
 }
 
-// hide changes the filter of a job, and reports whether it named what is forgotten.
+// hide changes the filter of a job. It reports whether the filter had a
+// forgotten name.
 func (n Names) hide(j *dispatcher.Job) bool {
 	began := j.StartedAt
 	if began.Before(n.Since) || !n.Before.IsZero() && !began.Before(n.Before) {
@@ -90,8 +92,8 @@ func (n Names) hide(j *dispatcher.Job) bool {
 	return named
 }
 
-// hidden is a list of names with a hash in place of one, by which a person who has the
-// name can check that it was meant.
+// hidden returns a list of names with one name replaced by its hash. A person
+// who has the name can check it by the hash.
 func hidden(names []string, name string) ([]string, bool) {
 	at := slices.Index(names, name)
 	if at < 0 {

@@ -1,8 +1,9 @@
-// Package jobs keeps jobs in Redis, and carries out their steps.
+// Package jobs keeps jobs in Redis and runs their steps.
 //
-// A job's record lies under the project's own hash tag, and what it did in a
-// partition lies there, written by the script that did it. So a crash between two
-// steps loses no count, and the partitions refuse a holder that was replaced.
+// A job's record has the project's own hash tag. The progress in a partition is
+// kept in that partition and is written by the script that makes the step. So a
+// crash between two steps loses no count, and the partitions refuse a holder
+// that was replaced.
 package jobs
 
 import (
@@ -36,13 +37,13 @@ var pageSrc string
 
 var putScript = script.New("put job", putSrc)
 
-// Bounds of what is kept. A job that is live costs each instance's start a look,
-// and its holder a goroutine.
+// Limits on stored jobs. A live job costs one query at the start of each
+// instance, and one goroutine in its holder.
 const (
 	mostLive = 100
 	keptJobs = 1000
 	keptFor  = 7 * 24 * time.Hour
-	readMost = 50 // records of one call: each has 16 KiB at most, as the API takes them
+	readMost = 50 // records of one call: each has 16 KiB at most, by the limit of the API
 )
 
 // Store keeps the jobs of a project.
@@ -56,7 +57,7 @@ type Store struct {
 	sealer *cursor.Sealer
 }
 
-// New keeps jobs beside a queue.
+// New returns a store of jobs on top of a queue.
 func New(queue *redisq.Store) *Store {
 	c := queue.Conn()
 	return &Store{
@@ -66,7 +67,7 @@ func New(queue *redisq.Store) *Store {
 	}
 }
 
-// jobRecord is a job as home has it.
+// jobRecord is a job as it is stored under the project's hash tag.
 type jobRecord struct {
 	Kind    dispatcher.JobKind
 	Filter  dispatcher.Filter
@@ -110,9 +111,9 @@ func decode(number int64, text string) (dispatcher.Job, error) {
 	return j, nil
 }
 
-// Add stores a new job, and tells its number.
+// Add stores a new job and returns its number.
 func (s *Store) Add(ctx context.Context, j *dispatcher.Job) error {
-	if err := s.conn.Intact(ctx, s.Parts(j.Filter)...); err != nil { // it would find nothing in what was lost
+	if err := s.conn.Intact(ctx, s.Parts(j.Filter)...); err != nil { // the job would find nothing in lost data
 		return fmt.Errorf("add job: %w", err)
 	}
 	number, err := s.put(ctx, j, "", "")
@@ -135,8 +136,8 @@ func (s *Store) put(ctx context.Context, j *dispatcher.Job, number, old string) 
 	return n, r.Err
 }
 
-// Change calls change with a job as it is and stores what that makes of it. It
-// calls change again after a race, and returns an error of change as it is.
+// Change calls change with the stored job and writes the result. It retries
+// after a race. It returns an error of change unchanged.
 func (s *Store) Change(ctx context.Context, number int64, change func(j *dispatcher.Job) error) (dispatcher.Job, error) {
 	for {
 		old, err := s.texts(ctx, []int64{number})
@@ -159,7 +160,7 @@ func (s *Store) Change(ctx context.Context, number int64, change func(j *dispatc
 	}
 }
 
-// texts are the records of jobs, empty where there is none.
+// texts returns the records of jobs, with an empty text for each missing job.
 func (s *Store) texts(ctx context.Context, numbers []int64) ([]string, error) {
 	var list *redis.SliceCmd
 	err := s.conn.At(ctx, "read jobs", conn.Home, func(p redis.Pipeliner) { list = p.HMGet(ctx, s.home+keys.Jobs, fields(numbers)...) })
@@ -177,7 +178,8 @@ func fields(numbers []int64) []string {
 	return names
 }
 
-// texts are the values of an answer, empty where there is none.
+// texts returns the values of a reply, with an empty text for each missing
+// value.
 func texts(list *redis.SliceCmd) []string {
 	out := make([]string, len(list.Val()))
 	for i, v := range list.Val() {
@@ -186,7 +188,7 @@ func texts(list *redis.SliceCmd) []string {
 	return out
 }
 
-// Job reads a job with its counts and failures.
+// Job returns a job with its counts and failures.
 func (s *Store) Job(ctx context.Context, number int64) (dispatcher.Job, error) {
 	list, err := s.read(ctx, []int64{number}, true)
 	if err == nil && len(list) == 0 {
@@ -203,9 +205,9 @@ func (s *Store) Job(ctx context.Context, number int64) (dispatcher.Job, error) {
 // jobList is the name of the list, which has no filter.
 var jobList = dispatcher.ListName("jobs", nil)
 
-// Jobs reads a page of jobs with their counts, the newest first.
+// Jobs returns a page of jobs with their counts, the newest first.
 func (s *Store) Jobs(ctx context.Context, limit int, after string) (list []dispatcher.Job, next string, err error) {
-	below := int64(0) // number of the last one of the page before
+	below := int64(0) // number of the last job of the page before
 	if after != "" {
 		if err := s.sealer.Open(ctx, jobList, after, &below); err != nil {
 			return nil, "", err
@@ -238,7 +240,7 @@ func (s *Store) Jobs(ctx context.Context, limit int, after string) (list []dispa
 	return list, next, err
 }
 
-// numbers are those of all jobs, the oldest first.
+// numbers returns the numbers of all jobs, the oldest first.
 func (s *Store) numbers(ctx context.Context) (list []int64, err error) {
 	var names *redis.StringSliceCmd
 	err = s.conn.At(ctx, "read jobs", conn.Home, func(p redis.Pipeliner) { names = p.HKeys(ctx, s.home+keys.Jobs) })
@@ -251,8 +253,8 @@ func (s *Store) numbers(ctx context.Context) (list []int64, err error) {
 	return list, err
 }
 
-// Live reads the jobs that have not ended, without their counts, and the names of
-// the instances.
+// Live returns the jobs that have not ended, without their counts, and the
+// names of the instances.
 func (s *Store) Live(ctx context.Context) (list []dispatcher.Job, instances []string, err error) {
 	var live *redis.SliceCmd
 	var names *redis.StringSliceCmd

@@ -12,14 +12,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
-// indexes are the sets in which a job finds deliveries, as scripts name them. A job that
-// cancels finds its own in lists.
+// indexes are the sets in which a job finds deliveries, by their names in
+// scripts. A job that cancels finds its deliveries in lists.
 var indexes = map[dispatcher.Status]string{
 	"": "none", dispatcher.StatusRetrying: "due", dispatcher.StatusScheduled: "due", dispatcher.StatusDead: "dead", dispatcher.StatusCancelled: "cancelled", dispatcher.StatusDelivered: "done",
 }
 
-// Page reads deliveries of one part that a job may change, oldest first, from behind a
-// cursor. It leaves out lanes that are full, and deliveries that the job has changed already.
+// Page returns a page of deliveries of one part that a job may change, the
+// oldest first, from a cursor. It leaves out full lanes and deliveries that the
+// job has already changed.
 func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt, full []dispatcher.Lane) (dispatcher.JobPage, error) {
 	from := s.parseCursor(j, at)
 	f, status := j.Filter, from.status
@@ -48,10 +49,11 @@ func (s *Store) Page(ctx context.Context, j *dispatcher.Job, at dispatcher.JobAt
 	if r.Err != nil || page.More || len(page.Deliveries) > 0 || j.Number == 0 {
 		return page, r.Err
 	}
-	return page, s.conn.Intact(ctx, at.Part) // a job ends only where its data are
+	return page, s.conn.Intact(ctx, at.Part) // a part ends only if its data are intact
 }
 
-// wanted is how many deliveries a page has at most: records are dear.
+// wanted returns the largest number of deliveries in a page. It is small
+// because records are expensive.
 func wanted(heads bool) int {
 	if heads {
 		return 128
@@ -59,7 +61,7 @@ func wanted(heads bool) int {
 	return math.MaxInt16
 }
 
-// pageArgs are the arguments of the script.
+// pageArgs returns the arguments of the script.
 func pageArgs(j *dispatcher.Job, at dispatcher.JobAt, from position, skip string) []any {
 	f, index, status := j.Filter, indexes[from.status], ""
 	heads := f.OfMessage()
@@ -72,7 +74,7 @@ func pageArgs(j *dispatcher.Job, at dispatcher.JobAt, from position, skip string
 	} else if !f.Since.IsZero() {
 		since = f.Since.UnixMilli()
 	}
-	if !at.Since.IsZero() && index != "due" { // what is due has no time of its own by which it could join later
+	if !at.Since.IsZero() && index != "due" { // a due delivery has no time by which it could join later
 		until = conn.ToMillis(at.Since)
 	}
 	number := ""
@@ -89,8 +91,9 @@ func waits(status dispatcher.Status) bool {
 	return status == dispatcher.StatusRetrying || status == dispatcher.StatusScheduled
 }
 
-// position is the begin of a page: behind a score and a name of one index. Waiting
-// deliveries are read lane by lane if the filter has lanes, so that other lanes cost nothing.
+// position is the start of a page: after a score and a name of one index. If
+// the filter has lanes, waiting deliveries are read lane by lane, so that other
+// lanes cost nothing.
 type position struct {
 	status      dispatcher.Status
 	lane        dispatcher.Lane // empty: the index has all lanes
@@ -101,7 +104,7 @@ func (p position) String() string {
 	return string(p.status) + "/" + string(p.lane) + " " + p.score + " " + p.name
 }
 
-// starts returns the begins of all indexes of a job in a part.
+// starts returns the start positions of all indexes of a job in a part.
 func (s *Store) starts(j *dispatcher.Job, part int) (all []position) {
 	for _, status := range j.Filter.Statuses {
 		if !waits(status) || len(j.Filter.Lanes) == 0 {
@@ -117,7 +120,7 @@ func (s *Store) starts(j *dispatcher.Job, part int) (all []position) {
 	return all
 }
 
-// after is the beginning of the next index, if there is one.
+// after returns the start of the next index, if there is one.
 func (s *Store) after(j *dispatcher.Job, part int, p position) (cursor string, more bool) {
 	all := s.starts(j, part)
 	i := slices.IndexFunc(all, func(other position) bool { return other.status == p.status && other.lane == p.lane })
@@ -127,7 +130,8 @@ func (s *Store) after(j *dispatcher.Job, part int, p position) (cursor string, m
 	return all[i+1].String(), true
 }
 
-// parseCursor reads the begin of a page. A text that is no cursor of the job is its first page.
+// parseCursor reads the cursor of a page. It returns the first page for a text
+// that is not a cursor of the job.
 func (s *Store) parseCursor(j *dispatcher.Job, at dispatcher.JobAt) position {
 	all := s.starts(j, at.Part)
 	words := strings.SplitN(at.Cursor, " ", 3)
@@ -144,7 +148,8 @@ func (s *Store) parseCursor(j *dispatcher.Job, at dispatcher.JobAt) position {
 	return all[0]
 }
 
-// words puts a space at both ends of each word; empty: there are none.
+// words returns a text with a space at both ends of each word. It returns an
+// empty text for an empty list.
 func words[T ~string](list []T) string {
 	var b strings.Builder
 	for _, word := range list {

@@ -15,16 +15,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Behind a job's number in the fields of its failures, of the reasons for which it left
-// deliveries, and of what became of those that it sent.
+// Suffixes of a job's fields, after its number: failures, reasons for leaving
+// deliveries, and results of the deliveries that it sent.
 const (
 	failuresField = " failures"
 	leftField     = " left"
 	endsField     = " ends"
-	probeField    = " probe" // with a lane behind it, and with s how many there are
+	probeField    = " probe" // followed by a lane; followed by s, it has the number of lanes
 )
 
-// SentField has when a job that retries made its last step here.
+// SentField is the time of the last step that a retrying job made in this
+// partition.
 const SentField = "sent"
 
 // Parts returns the parts of the queue in which a filter may find something.
@@ -53,9 +54,9 @@ func (s *Store) every() []int {
 	return all
 }
 
-// Turn makes all parts of a job refuse the steps of older turns. It begins the job in parts
-// where it has not begun, and returns the progress in each. ErrJobTurn says that a part has a
-// newer turn.
+// Turn makes all parts of a job refuse the steps of older turns. It begins the
+// job in parts where it has not begun. It returns the progress of each part, or
+// ErrJobTurn if a part has a newer turn.
 func (s *Store) Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int]dispatcher.JobPart, error) {
 	since := int64(0)
 	if j.Turn > 1 { // a part that missed the begin must leave out deliveries that ended later
@@ -88,7 +89,7 @@ func (s *Store) Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int
 	return parts, nil
 }
 
-// atEnd is the cursor of a part where nothing is left.
+// atEnd is the cursor of a part that has nothing left.
 const atEnd = "."
 
 var partText = regexp.MustCompile(`^((?:[0-9]{1,15} ){7})(?s:(.*))$`)
@@ -105,7 +106,7 @@ func CheckPart(field, text string) bool {
 	case strings.HasSuffix(field, endsField):
 		_, ok = parseEnds(text)
 	case strings.Contains(field, probeField+" "):
-		ok = true // which has an id in it
+		ok = true // it contains an id
 	case field == SentField || strings.HasSuffix(field, probeField+"s"):
 		_, err := strconv.ParseInt(text, 10, 64)
 		ok = err == nil
@@ -115,7 +116,7 @@ func CheckPart(field, text string) bool {
 	return ok
 }
 
-// parsePart reads a job's text in :jobs, as lua/job.lua writes it.
+// parsePart reads a job's text in :jobs, in the format of lua/job.lua.
 func parsePart(text string) (p dispatcher.JobPart, ok bool) {
 	m := partText.FindStringSubmatch(text)
 	if m == nil {
@@ -133,13 +134,13 @@ func parsePart(text string) (p dispatcher.JobPart, ok bool) {
 	return p, true
 }
 
-// codes of the scripts: 1 is a change.
+// Codes that scripts return. 1 is a change.
 const (
 	laneFull = -9
 	probed   = 3
 )
 
-// Step changes deliveries that the job found, and writes its progress.
+// Step changes deliveries that the job found and writes its progress.
 func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error) {
 	cursor := step.Cursor
 	if step.Ended {
@@ -168,8 +169,8 @@ func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (d
 	return out, nil
 }
 
-// read reads jobs with their counts, in the order of the numbers. Those that are
-// gone are left out.
+// read returns jobs with their counts, in the order of the numbers. It leaves
+// out missing jobs.
 func (s *Store) read(ctx context.Context, numbers []int64, failures bool) ([]dispatcher.Job, error) {
 	records, err := s.texts(ctx, numbers)
 	if err != nil {
@@ -218,10 +219,11 @@ func (s *Store) read(ctx context.Context, numbers []int64, failures bool) ([]dis
 	return list, nil
 }
 
-// fieldsOfOne is how many fields of a partition are read of each job.
+// fieldsOfOne is the number of fields of a partition that are read for each
+// job.
 const fieldsOfOne = 3
 
-// addPart adds what a job did in a partition.
+// addPart adds the progress of a job in one partition.
 func addPart(j *dispatcher.Job, found []string) {
 	if part, ok := parsePart(found[0]); ok {
 		j.Add(part.JobCounts)
@@ -232,13 +234,15 @@ func addPart(j *dispatcher.Job, found []string) {
 	j.Ends.Add(ends)
 }
 
-// parseEnds reads what became of the deliveries that a job sent, as lua/order.lua writes it.
+// parseEnds reads the results of the deliveries that a job sent, in the format
+// of lua/order.lua.
 func parseEnds(text string) (e dispatcher.JobEnds, ok bool) {
 	n, err := fmt.Sscanf(text, "%d %d %d %d", &e.Delivered, &e.Cancelled, &e.Dead, &e.TakenOver)
 	return e, err == nil && n == 4
 }
 
-// parseLeft reads why deliveries were left, as lua/job.lua writes it.
+// parseLeft reads the reasons for leaving deliveries, in the format of
+// lua/job.lua.
 func parseLeft(text string) (reasons map[dispatcher.Left]int, ok bool) {
 	words := strings.Fields(text)
 	if len(words)%2 != 0 || len(words) > 2*reasonsMost {
@@ -255,7 +259,7 @@ func parseLeft(text string) (reasons map[dispatcher.Left]int, ok bool) {
 	return reasons, true
 }
 
-// reasonsMost is more reasons than there are.
+// reasonsMost is more than the number of reasons.
 const reasonsMost = 32
 
 func addFailures(j *dispatcher.Job, text string) {
@@ -267,7 +271,7 @@ func addFailures(j *dispatcher.Job, text string) {
 	}
 }
 
-// movedCounts are what a job had in a partition before a repartition.
+// movedCounts are the counts of a job in a partition before a repartition.
 type movedCounts struct {
 	dispatcher.JobCounts
 	reasons map[dispatcher.Left]int
@@ -277,7 +281,7 @@ type movedCounts struct {
 
 var movedField = regexp.MustCompile(`^([0-9]{1,15}) (was|left|ends) [0-9]+ [0-9A-Za-z-]+$`)
 
-// moved reads what jobs had in partitions before a repartition.
+// moved returns the counts of jobs in partitions before a repartition.
 func (s *Store) moved(ctx context.Context) (map[int64][]movedCounts, error) {
 	var names *redis.StringSliceCmd
 	err := s.conn.At(ctx, "read jobs", conn.Home, func(p redis.Pipeliner) { names = p.HKeys(ctx, s.home+keys.Jobs) })
@@ -301,7 +305,7 @@ func (s *Store) moved(ctx context.Context) (map[int64][]movedCounts, error) {
 	return moved, nil
 }
 
-// movedOf reads a field of home.
+// movedOf parses the text of one kind of counts that were moved.
 func movedOf(kind, text, field string) (m movedCounts) {
 	m.field = field
 	switch kind {
@@ -313,7 +317,7 @@ func movedOf(kind, text, field string) (m movedCounts) {
 		return m
 	}
 	part, _ := parsePart(text)
-	// It may find the skipped deliveries again.
+	// The job may find the skipped deliveries again.
 	part.Matched = part.Done + part.Failed + part.Left
 	m.JobCounts = part.JobCounts
 	return m

@@ -1,14 +1,13 @@
-// Package keys names the keys of a project in Redis, their types, and the
-// partition in which a lane's keys lie. lua/common.lua of package script makes
-// the same names.
+// Package keys defines the names and types of a project's keys in Redis, and the partition of a
+// lane's keys. The file lua/common.lua of package script defines the same names.
 package keys
 
 import (
 	"strconv"
 )
 
-// Names of a partition's keys, put behind its tag. common.lua makes the same
-// ones and says what each holds; a test keeps the two equal.
+// Names of a partition's keys, after its tag. The script common.lua has the same names and
+// describes the content of each key. A test checks that both are equal.
 const (
 	Messages  = ":messages"
 	Fan       = ":fan"
@@ -52,31 +51,33 @@ const (
 	Added     = ":added"   // also behind Home
 )
 
-// Timer stands in Parked among the lanes, of which none has such a name: it says
-// when the first lease of Taken ends.
+// Timer is a member of Parked and not the name of a lane. Its score is the time when the first
+// lease of Taken ends.
 const Timer = "~taken"
 
-// Expiry stands there too: it says when the first delivery of Expiring is looked at.
+// Expiry is a member of Parked too. Its score is the time when the first delivery of Expiring is
+// checked.
 const Expiry = "~expiring"
 
-// Epoch stands in Limits among the lanes, of which none has such a name: a random text
-// that a partition's data begin with. Data that were lost take it with them.
+// Epoch is a field of Limits and not the name of a lane. It has a random text that is created with
+// a partition's data. If the data are lost, the text is lost too.
 const Epoch = "~epoch"
 
-// Readied stands in Limits too. It has the ms at which a delivery that had been accepted before
-// last became ready. A list compares it with its own begin, because ready deliveries have no time.
+// Readied is a field of Limits too. It has the ms at which a delivery last became ready after it
+// had been accepted before. A list compares it with its own begin, because ready deliveries have no
+// time.
 const Readied = "~readied"
 
-// IsNoLane reports whether a field or member among lanes is one of these, or * for all lanes.
+// IsNoLane reports whether a field or member is one of these names, or * for all lanes.
 func IsNoLane(name string) bool {
 	return name == "*" || name == Timer || name == Expiry || name == Epoch || name == Readied
 }
 
-// Clock holds the time, in microseconds, that scripts read instead of Redis'
-// own where a test sets the clock.
+// Clock has the time in microseconds that scripts read instead of the time of Redis, if a test sets
+// the clock.
 const Clock = ":clock"
 
-// Names of the project's own keys, put behind {<project>}.
+// Names of the project's own keys, after {<project>}.
 const (
 	Meta        = ":meta"
 	Instances   = ":instances"
@@ -92,8 +93,8 @@ const (
 	WakeChannel = ":wake"
 )
 
-// Names of the endpoints' keys, put behind {<project>} too.
-// lua/endpoint_common.lua makes the same ones and says what each holds.
+// Names of the endpoints' keys, after {<project>}. The script lua/endpoint_common.lua has the same
+// names and describes the content of each key.
 const (
 	Endpoints        = ":endpoints"
 	UIDs             = ":uids"
@@ -105,30 +106,29 @@ const (
 	EndpointsChannel = Endpoints
 )
 
-// Turn is the factor of the weight in a lane's score; lua/common.lua says why.
+// Turn is the factor of the weight in a lane's score. The reason is in lua/common.lua.
 const Turn = 1 << 41
 
-// WholeWeight is what a lane weighs that has all permits of all instances. An
-// instance may claim from one while it weighs less than the same part of its own
-// permits is free.
+// WholeWeight is the weight of a lane that uses all permits of all instances. An instance may claim
+// from a lane if the lane's weight is less than the free part of the instance's own permits.
 const WholeWeight = 2048
 
-// MostWeight is what a weight is clamped to, here and in lua/common.lua.
+// MostWeight is the maximum of a weight, here and in lua/common.lua.
 const MostWeight = 2*WholeWeight - 1
 
-// Home is the tag of what belongs to no partition.
+// Home returns the tag of keys that belong to no partition.
 func Home(project string) string { return "{" + project + "}" }
 
-// Tag is the hash tag of partition n of a project: all its keys begin with it.
+// Tag returns the hash tag of partition n of a project. All keys of the partition begin with it.
 func Tag(project string, n int) string {
 	return "{" + project + ":" + strconv.Itoa(n) + "}"
 }
 
-// Partition is where a lane lies among so many partitions.
+// Partition returns the number of a lane's partition, out of a total.
 func Partition(lane string, of int) int { return int(CRC16(lane)) % of }
 
-// CRC16 is the checksum of the Redis Cluster specification (CRC-16/XMODEM:
-// polynomial 0x1021, start 0), by which lanes are spread over partitions.
+// CRC16 returns the checksum of the Redis Cluster specification (CRC-16/XMODEM: polynomial 0x1021,
+// start 0). It spreads the lanes over the partitions.
 func CRC16(s string) uint16 {
 	var crc uint16
 	for i := 0; i < len(s); i++ {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// An Owner says what an entry of a key belongs to.
+// An Owner is the kind of object that an entry of a key belongs to.
 type Owner int
 
 // The owners, with the form of an entry.
@@ -16,23 +16,23 @@ const (
 	OfLanes                     // <lane>, or * for all lanes of the partition, or Epoch
 	OfReason                    // <lane> <reason>
 	OfInstance                  // its name
-	OfEndpoint                  // its id, or what it is found by
-	OfNone                      // the partition's, or the project's, own
+	OfEndpoint                  // its id, or another text that identifies it
+	OfNone                      // an entry of the partition or of the project itself
 )
 
 // A Kind is one kind of key.
 type Kind struct {
-	Name string // behind the tag; where it ends with a colon follows what it is named after
-	Lua  string // what scripts call it
-	Type string // of Redis
+	Name string // after the tag; if it ends with a colon, the name of the owner comes after it
+	Lua  string // name in the scripts
+	Type string // type in Redis
 	Of   Owner
 
-	// A script, or a Go file below redisq, that writes entries, and one that reads
-	// them. Tests hold that each does: what nothing reads need not be kept.
+	// Writer is a script, or a Go file below redisq, that writes entries. Reader is one that reads
+	// them. Tests check both, because an entry without a reader need not be kept.
 	Writer, Reader string
 }
 
-// Kinds are all keys of a partition, but the tests' clock.
+// Kinds lists all keys of a partition, except for the tests' clock.
 var Kinds = []Kind{
 	{Messages, "MESSAGES", "hash", OfMessage, "schedule.lua", "order.lua"},
 	{Bodies, "BODIES", "hash", OfMessage, "schedule.lua", "bodies.go"},
@@ -80,7 +80,7 @@ var Kinds = []Kind{
 	{Added, "ADDED", "zset", OfInstance, "health.lua", "health.lua"},
 }
 
-// HomeKinds are the project's own keys, behind Home.
+// HomeKinds lists the project's own keys, after Home.
 var HomeKinds = []Kind{
 	{Meta, "META", "hash", OfNone, "conn/project.go", "conn/division.go"},
 	{Instances, "INSTANCES", "hash", OfInstance, "reap.go", "reap.go"},
@@ -110,8 +110,8 @@ var HomeKinds = []Kind{
 // Named reports whether keys of the kind are named after something.
 func (k Kind) Named() bool { return strings.HasSuffix(k.Name, ":") }
 
-// Explain finds the kind of a partition's key by its name behind the tag, and
-// what it is named after. The tests' clock is of no kind.
+// Explain returns the kind of a partition's key by its name after the tag, and the owner in the
+// name. The tests' clock has no kind.
 func Explain(name string) (k Kind, of string, ok bool) {
 	for _, k := range Kinds {
 		if of, ok := strings.CutPrefix(name, k.Name); ok && (of == "" || k.Named()) {
@@ -121,8 +121,8 @@ func Explain(name string) (k Kind, of string, ok bool) {
 	return Kind{}, "", name == Clock
 }
 
-// Find is the kind of a name of this package: of a name that is a partition's and
-// the project's, the partition's.
+// Find returns the kind of a name of this package. If a partition and the project both have the
+// name, it returns the kind of the partition's key.
 func Find(name string) Kind {
 	all := slices.Concat(Kinds, HomeKinds)
 	return all[slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })]

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	topLanes     = 50   // lanes that stats answers
-	busyAtOnce   = 32   // pages that one round trip reads
-	firstPlace   = "i0" // as busy_lanes writes it
-	busyPage     = 400  // lanes that one call reads: half a ms if they are idle, two if all are busy
-	busyIdleFold = 9    // a look that took longer than Pace.Quick is not repeated for so many times its time
+	topLanes     = 50   // lanes that stats returns
+	busyAtOnce   = 32   // pages in one round trip
+	firstPlace   = "i0" // same as busy_lanes writes it
+	busyPage     = 400  // lanes in one call: it takes half a ms if they are idle, and two if all are busy
+	busyIdleFold = 9    // a query that took longer than Pace.Quick is repeated after this many times its duration
 )
 
 // busyLane is a lane with work.
@@ -27,15 +27,15 @@ type busyLane struct {
 	flying, waiting int
 }
 
-// Busiest is the result of a look at all lanes.
+// Busiest is the result of a query of all lanes.
 type Busiest struct {
-	lanes  []busyLane // those with the most waiting
-	Oldest time.Time  // the time when the oldest ready delivery that may be attempted became ready; zero: there is none
+	lanes  []busyLane // the lanes with the most waiting deliveries
+	Oldest time.Time  // when the oldest ready delivery that may be attempted became ready; zero: there is none
 
 	held     [len(heldWhys)]int64   // ready deliveries that may not be attempted, by reason
 	standing [len(toldStates)]int64 // lanes by state
-	all      bool                   // all lanes of some partition are paused
-	part     bool                   // some lanes were not read, or too long ago
+	all      bool                   // a partition has all lanes paused
+	part     bool                   // some lanes were not read, or not recently
 }
 
 // The values that busy_lanes counts, in its order. All other lanes are active.
@@ -49,61 +49,60 @@ var (
 	}
 )
 
-// AddTo adds the deliveries that lanes hold, and the number of lanes in each
-// state.
+// AddTo adds the deliveries that may not be attempted, and the number of lanes in each state.
 func (b *Busiest) AddTo(st *dispatcher.Stats, known int64) {
 	st.Partial = st.Partial || b.part
 	for i, why := range heldWhys {
 		st.Held[why] += b.held[i]
 	}
 	standing := b.standing
-	if b.all { // whatever their own state is
+	if b.all { // regardless of the lanes' own states
 		standing = [...]int64{0, 0, 0, known - standing[4], standing[4]}
 	}
 	for i, state := range toldStates {
 		st.LanesBy[state] = max(standing[i], 0)
 		known -= standing[i]
 	}
-	st.LanesBy[dispatcher.StateActive] = max(known, 0) // a lane that came or went meanwhile may be counted twice, or not at all
+	st.LanesBy[dispatcher.StateActive] = max(known, 0) // a lane that was added or removed meanwhile may be counted twice, or not at all
 }
 
-// busyLook reads the lanes of all partitions, in pages. Idle lanes are read
-// quickly, but a million of them take more than a second. Then a result is used
-// for a while, so that it costs Redis a tenth of its time at most.
+// busyLook queries the lanes of all partitions, in pages. Idle lanes are read quickly, but a
+// million of them take more than a second. Then the result is cached for a while, so that it
+// takes at most a tenth of the time of Redis.
 type busyLook struct {
-	turn chan struct{} // 1 deep: one look at a time
+	turn chan struct{} // capacity 1: one query at a time
 
-	done  Busiest       // result of the last complete look
-	ended time.Time     // end of that look; zero: there was none
-	took  time.Duration // time that it took
+	done  Busiest       // result of the last complete query
+	ended time.Time     // end of that query; zero: there was none
+	took  time.Duration // its duration
 
-	begun time.Time // of the look under way
+	begun time.Time // start of the current query
 	found Busiest   // its result so far
-	left  []int     // partitions that are not finished; empty: no look is under way
-	pages []string  // place to go on at in each partition
-	in    []string  // the process of each partition's server that the place is valid for
+	left  []int     // partitions that are not finished; empty: no query is running
+	pages []string  // next place in each partition
+	in    []string  // the place is valid only for this process of each partition's server
 	spent time.Duration
 }
 
-// Pace bounds the work of Busiest.
+// Pace limits the work of Busiest.
 type Pace struct {
-	Within time.Duration // a call that takes longer is continued by the next one
-	Quick  time.Duration // a result that took longer is returned again for a while
-	Old    time.Duration // a result that is older is not returned
+	Within time.Duration // a longer call is continued by the next one
+	Quick  time.Duration // a result that took longer is cached for a while
+	Old    time.Duration // an older result is not returned
 }
 
 // usualPace lets several scrapes read a million lanes before the result is too old.
 var usualPace = Pace{Within: time.Second, Quick: 100 * time.Millisecond, Old: 5 * time.Minute}
 
-// Busiest reads the lanes with the most work, or returns the result of a moment ago.
+// Busiest returns the lanes with the most work, from a query or a recent result.
 func (s *Reader) Busiest(ctx context.Context) (Busiest, error) { return s.busy.look(ctx, s) }
 
 func newBusyLook() *busyLook {
 	return &busyLook{turn: make(chan struct{}, 1)}
 }
 
-// look answers the Busiest lanes, as they are now or were a short while ago. A
-// first look that is not complete answers a part.
+// look returns the Busiest lanes, as they are now or were recently. If the first query is not
+// complete, it returns a part.
 func (b *busyLook) look(ctx context.Context, s *Reader) (Busiest, error) {
 	select {
 	case b.turn <- struct{}{}:
@@ -139,14 +138,13 @@ func (b *busyLook) look(ctx context.Context, s *Reader) (Busiest, error) {
 	return b.done, nil
 }
 
-// begin has all lanes be read from the start.
+// begin starts a query of all lanes.
 func (b *busyLook) begin(s *Reader) {
 	b.found, b.left = Busiest{}, s.conn.All()
 	b.pages, b.in = slices.Repeat([]string{firstPlace}, s.conn.Partitions()), make([]string, s.conn.Partitions())
 }
 
-// page reads on in some partitions. A partition that does not answer is left
-// out.
+// page reads the next page of some partitions. It skips a partition that does not reply.
 func (b *busyLook) page(ctx context.Context, s *Reader) error {
 	some := b.left[:min(len(b.left), busyAtOnce)]
 	fewest := 0
@@ -166,7 +164,7 @@ func (b *busyLook) page(ctx context.Context, s *Reader) error {
 		case err != nil:
 			errs = append(errs, s.conn.InPartition(n, err))
 			continue
-		case b.pages[n] != firstPlace && in != b.in[n]: // a cursor is valid for one process, and the sums are of all partitions
+		case b.pages[n] != firstPlace && in != b.in[n]: // a cursor is valid for one process only, and the sums cover all partitions
 			b.begin(s)
 			return partitions.Join(errs...)
 		}
@@ -178,7 +176,7 @@ func (b *busyLook) page(ctx context.Context, s *Reader) error {
 	return partitions.Join(errs...)
 }
 
-// read adds the answer of a page.
+// read adds the reply for one page.
 func (b *busyLook) read(r conn.Call) (next, in string, err error) {
 	if _, ok := r.Hint(); !ok {
 		return "", "", r.Err
@@ -208,8 +206,8 @@ func (b *busyLook) read(r conn.Call) (next, in string, err error) {
 	return next, in, r.Err
 }
 
-// AddTop adds the states of the lanes with the most work, as far as their
-// partitions answer. Paused lanes come first.
+// AddTop adds the states of the lanes with the most work, from the partitions that reply.
+// Paused lanes come first.
 func (s *Reader) AddTop(ctx context.Context, b Busiest, st *dispatcher.Stats) error {
 	shares := make(map[int][]int, 1)
 	for i, l := range b.lanes {
@@ -239,7 +237,7 @@ func (s *Reader) AddTop(ctx context.Context, b Busiest, st *dispatcher.Stats) er
 		for n, i := range share {
 			count := st.Lanes[i].LaneCount
 			st.Lanes[i] = found[n].state
-			st.Lanes[i].LaneCount = count // the count that orders them
+			st.Lanes[i].LaneCount = count // the count that sorts them
 		}
 	}
 	slices.SortStableFunc(st.Lanes, func(a, b dispatcher.LaneState) int { return pausedFirst(&a) - pausedFirst(&b) })

@@ -14,14 +14,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// heldPage is how many held lanes one call reads: some 10 KiB.
+// heldPage is the number of entries of :held in one call: some 10 KiB.
 const heldPage = 100
 
-// heldAtOnce is how many entries one command reads of all paused lanes.
+// heldAtOnce is the number of entries of all paused lanes in one command.
 const heldAtOnce = 1000
 
-// pageOf is the partition of a cursor, <partition>-<cursor in it>, and the cursor
-// in it.
+// pageOf returns the partition of a cursor, <partition>-<cursor in it>, and the cursor in it.
 func (s *Reader) pageOf(cursor string) (partition int, inside string, err error) {
 	if cursor == "" {
 		return 0, "", nil
@@ -34,7 +33,7 @@ func (s *Reader) pageOf(cursor string) (partition int, inside string, err error)
 	return n, inside, nil
 }
 
-// pageAfter is the cursor behind a page of a partition; empty: it was the last one.
+// pageAfter returns the cursor after a page of a partition; empty: it was the last page.
 func (s *Reader) pageAfter(partition int, inside string) string {
 	if inside == "" {
 		partition++
@@ -45,7 +44,8 @@ func (s *Reader) pageAfter(partition int, inside string) string {
 	return strconv.Itoa(partition) + "-" + inside
 }
 
-// HeldLanes reads a page of the lanes that are held, one partition after the other.
+// HeldLanes returns a page of the lanes that are paused or ended, one partition after the
+// other.
 func (s *Reader) HeldLanes(ctx context.Context, cursor string) (list []dispatcher.HeldLane, next string, err error) {
 	n, at, err := s.pageOf(cursor)
 	if err != nil {
@@ -55,8 +55,8 @@ func (s *Reader) HeldLanes(ctx context.Context, cursor string) (list []dispatche
 	return list, s.pageAfter(n, next), s.conn.InPartition(n, err)
 }
 
-// heldLanesIn reads a page of one partition. Of lanes of endpoints it reads the
-// versions of their limits behind that: never older ones.
+// heldLanesIn reads a page of one partition. It reads the versions of endpoints' limits after
+// that, so they are never older.
 func (s *Reader) heldLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
 	tag := s.conn.Tag(partition)
 	found, next, err := s.conn.Scan(ctx, "read held lanes", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
@@ -94,9 +94,8 @@ func (s *Reader) heldLanesIn(ctx context.Context, partition int, cursor string) 
 	return list, next, nil
 }
 
-// eachHeld calls do for the entries of :held, a page of each partition at a
-// time. It may tell of one twice. A partition that does not answer is left out, and its
-// error is answered.
+// eachHeld calls do for the entries of :held, a page of each partition at a time. It may
+// report an entry twice. It skips a partition that does not reply, and returns its error.
 func (s *Reader) eachHeld(ctx context.Context, do func(partition int, lane, text string)) error {
 	var errs []error
 	for w := s.conn.Walk("read held lanes", s.conn.All()); len(w.Left) > 0; {
@@ -111,8 +110,8 @@ func (s *Reader) eachHeld(ctx context.Context, do func(partition int, lane, text
 	return partitions.Join(errs...)
 }
 
-// Deleted finds the lanes of deleted endpoints that may have waiting
-// deliveries, by partition.
+// Deleted returns the lanes of deleted endpoints that may have waiting deliveries, by
+// partition.
 func (s *Reader) Deleted(ctx context.Context) (map[int][]string, error) {
 	deleted := make(map[int][]string)
 	err := s.eachHeld(ctx, func(partition int, lane, text string) {

@@ -15,37 +15,37 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// Bounds. One call reads lanesBatch lanes, and a page tells lanesPage. Of each
-// partition lanesLeast are read first. With many partitions most lanes of a
-// full page would be read for nothing.
+// Limits. One call reads lanesBatch lanes, and a page returns lanesPage. The first call reads
+// lanesLeast lanes of each partition, because with many partitions most lanes of a full page
+// would be read for nothing.
 const (
 	lanesBatch = 256
 	lanesPage  = 500
 	lanesLeast = 8
 )
 
-// laneList is the name of the list, which has no filter.
+// laneList is the name of the list. The list has no filter.
 var laneList = dispatcher.ListName("lanes", nil)
 
-// lanePlace is where a page of lanes ended: at a lane with its score. Paused lanes come
-// before all others, and their score is the ms of their pause.
+// lanePlace is the end of a page of lanes: a lane with its score. Paused lanes come before all
+// others, and their score is the ms of their pause.
 type lanePlace struct {
-	Others bool // behind the paused ones
+	Others bool // after the paused lanes
 	Score  float64
-	Lane   string // empty: at the begin
+	Lane   string // empty: at the start
 }
 
-// knownLane is a lane as the script answers it.
+// knownLane is a lane from the script.
 type knownLane struct {
 	state dispatcher.LaneState
-	score float64 // ms: when its state was made or last looked at; 0: it is not known
+	score float64 // ms: when its state was created or last read; 0: unknown
 }
 
-// LaneStates reads lanes, in the order asked for.
+// LaneStates returns the states of lanes, in the requested order.
 func (s *Reader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
 	states := make([]dispatcher.LaneState, len(lanes))
 	lists := make(map[int][]int, 1)
-	all := -1 // index of AllLanes among those asked for
+	all := -1 // index of AllLanes in the request
 	for i, lane := range lanes {
 		states[i].Lane = lane
 		if lane == dispatcher.AllLanes {
@@ -88,7 +88,7 @@ func (s *Reader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dis
 	return states, nil
 }
 
-// Lanes reads a page of the lanes that are known.
+// Lanes returns a page of the known lanes.
 func (s *Reader) Lanes(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
 	if err := s.conn.LostOf(nil); err != nil {
 		return nil, "", fmt.Errorf("lanes: %w", err)
@@ -99,7 +99,7 @@ func (s *Reader) Lanes(ctx context.Context, limit int, after string) (states []d
 	return states, next, err
 }
 
-// LanesHere is Lanes also where the store lost others.
+// LanesHere is Lanes, but it ignores that the store lost other lanes.
 func (s *Reader) LanesHere(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
 	limit = min(cmp.Or(max(limit, 0), 50), lanesPage)
 	var at lanePlace
@@ -116,9 +116,9 @@ func (s *Reader) LanesHere(ctx context.Context, limit int, after string) (states
 	}
 	m, found := s.mergeLanes(limit, at), []knownLane(nil)
 	if len(states) > 0 && states[0].Lane == dispatcher.AllLanes {
-		limit++ // it comes in addition to the page
+		limit++ // it is returned in addition to the page
 	}
-	if len(states) == limit { // no partition was asked whether there are others
+	if len(states) == limit { // no partition reported whether there are more
 		next, err = s.sealer.Seal(ctx, laneList, at)
 		return states, next, err
 	}
@@ -130,7 +130,7 @@ func (s *Reader) LanesHere(ctx context.Context, limit int, after string) (states
 		if !ok {
 			break
 		}
-		if l.state.Limits.Held != dispatcher.HeldPaused || l.state.Since.IsZero() { // a lane that is paused now was told before
+		if l.state.Limits.Held != dispatcher.HeldPaused || l.state.Since.IsZero() { // a lane that is paused now was returned before
 			found = append(found, l)
 		}
 	}
@@ -143,18 +143,18 @@ func (s *Reader) LanesHere(ctx context.Context, limit int, after string) (states
 	return states, next, err
 }
 
-// laneMerge are the lanes of all partitions, the last made first.
+// laneMerge merges the lanes of all partitions, the newest first.
 type laneMerge struct {
 	s       *Reader
 	sources []laneSource
 }
 
-// laneSource is the part of one partition.
+// laneSource has the lanes of one partition.
 type laneSource struct {
-	at    lanePlace   // after the last one read
-	chunk int         // how many to read next
-	page  []knownLane // lanes that were read and not yet taken
-	more  bool        // the partition has lanes that were not read
+	at    lanePlace   // after the last lane that was read
+	chunk int         // number of lanes in the next call
+	page  []knownLane // lanes that were read but not taken yet
+	more  bool        // the partition has more lanes
 }
 
 func (s *Reader) mergeLanes(limit int, at lanePlace) *laneMerge {
@@ -165,8 +165,8 @@ func (s *Reader) mergeLanes(limit int, at lanePlace) *laneMerge {
 	return m
 }
 
-// fill reads more of each partition whose lanes are all taken. It reads twice
-// as many as before, since most of a page may lie there.
+// fill reads more lanes of each partition whose lanes are all taken. It reads twice as many as
+// before, because most of the page may be in that partition.
 func (m *laneMerge) fill(ctx context.Context) error {
 	var calls []conn.Call
 	for n := range m.sources {
@@ -204,7 +204,7 @@ func (m *laneMerge) next() (first knownLane, ok bool) {
 	return first, true
 }
 
-// left reports whether there are more lanes than were taken.
+// left reports whether there are more lanes.
 func (m *laneMerge) left() bool {
 	return slices.ContainsFunc(m.sources, func(l laneSource) bool { return l.more || len(l.page) > 0 })
 }
@@ -213,13 +213,13 @@ func compareLanes(a, b knownLane) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.state.Lane, a.state.Lane))
 }
 
-// lanesBehind is where a page ends with a lane.
+// lanesBehind returns the place after a lane.
 func lanesBehind(l knownLane) lanePlace {
 	return lanePlace{Others: true, Score: l.score, Lane: string(l.state.Lane)}
 }
 
-// lanesArgs begins the arguments of the script. It names no instance, since it
-// asks for no delivery.
+// lanesArgs returns the first arguments of the script. They name no instance, because the
+// query includes no delivery.
 func lanesArgs(most int, at lanePlace) []any {
 	after := ""
 	if at.Lane != "" {
@@ -228,7 +228,7 @@ func lanesArgs(most int, at lanePlace) []any {
 	return []any{0, most, after, at.Lane}
 }
 
-// heldLanes is the state of AllLanes while it is held.
+// heldLanes returns the state of AllLanes while all lanes are paused.
 func heldLanes(h *dispatcher.HeldLane) dispatcher.LaneState {
 	return dispatcher.LaneState{
 		Lane: dispatcher.AllLanes, Known: true, Since: h.Since, By: h.By,
@@ -236,8 +236,8 @@ func heldLanes(h *dispatcher.HeldLane) dispatcher.LaneState {
 	}
 }
 
-// readLanes reads the answer of one partition. held is the state of all its
-// lanes, nil if they are not held.
+// readLanes parses the reply of one partition. held is the state of all its lanes; nil: they
+// are not paused.
 func readLanes(r conn.Call, failingAfter time.Duration) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
 	now := time.Time{}
 	if h, ok := r.Hint(); ok {
@@ -269,7 +269,7 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 	if token := a.Number(); token > 0 {
 		st.Token = time.UnixMicro(token).UTC()
 	}
-	st.Limits, _ = codec.ParseLimits(a.Text()) // the script tells what it can read
+	st.Limits, _ = codec.ParseLimits(a.Text()) // the script itself reports an invalid text
 	name := a.Text()
 	if st.Lane.IsQueue() {
 		st.Queue = dispatcher.QueueOf(st.Lane, name)

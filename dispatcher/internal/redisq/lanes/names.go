@@ -9,11 +9,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// namesPage is how many names one call reads. Each has 2.4 KB at most, with the
-// longest URL and tenant, so together they have less than a MiB.
+// namesPage is the number of names in one call. Each has at most 2.4 KB, with the longest URL
+// and tenant, so a page has less than a MiB.
 const namesPage = 256
 
-// LaneNames reads a page of the names of lanes, one partition after the other.
+// LaneNames returns a page of the names of lanes, one partition after the other.
 func (s *Reader) LaneNames(ctx context.Context, cursor string) (list []dispatcher.LaneName, next string, err error) {
 	n, at, err := s.pageOf(cursor)
 	if err != nil {

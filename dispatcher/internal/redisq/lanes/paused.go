@@ -11,8 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// paused finds all paused lanes, the last paused first, and whether all are
-// paused.
+// paused returns all paused lanes, the last paused first, and whether all are paused.
 func (s *Reader) paused(ctx context.Context) (list []dispatcher.HeldLane, all *dispatcher.HeldLane, err error) {
 	err = s.eachHeld(ctx, func(_ int, lane, text string) {
 		h, ok := codec.ParseHeld(text)
@@ -32,7 +31,7 @@ func comparePaused(a, b dispatcher.HeldLane) int {
 	return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Lane, b.Lane))
 }
 
-// pausedPage reads a page of the paused lanes. next is empty at the end.
+// pausedPage returns a page of the paused lanes. next is empty at the end.
 func (s *Reader) pausedPage(ctx context.Context, limit int, at lanePlace) (states []dispatcher.LaneState, next string, err error) {
 	list, all, err := s.paused(ctx)
 	if err != nil {
@@ -60,7 +59,7 @@ func (s *Reader) pausedPage(ctx context.Context, limit int, at lanePlace) (state
 		return nil, "", err
 	}
 	for _, st := range found {
-		if st.Limits.Held == dispatcher.HeldPaused { // else it was resumed meanwhile, and comes among the others
+		if st.Limits.Held == dispatcher.HeldPaused { // if not, it was resumed meanwhile, and is among the other lanes
 			states = append(states, st)
 		}
 	}
@@ -75,7 +74,7 @@ func lanesOf(list []dispatcher.HeldLane) []dispatcher.Lane {
 	return lanes
 }
 
-// PausedLanes reads the paused lanes.
+// PausedLanes returns the paused lanes.
 func (s *Reader) PausedLanes(ctx context.Context, most int) (states []dispatcher.LaneState, total int, err error) {
 	list, all, err := s.paused(ctx)
 	total = len(list)

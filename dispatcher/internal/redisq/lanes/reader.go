@@ -1,4 +1,4 @@
-// Package lanes reads the lanes: the state of each, those that are paused, and those with the
+// Package lanes queries the lanes: the state of each, the paused lanes, and the lanes with the
 // most work. It changes nothing.
 package lanes
 
@@ -17,10 +17,11 @@ var lanesSrc string
 //go:embed lua/busy_lanes.lua
 var busySrc string
 
-// Scripts are the scripts that read lanes.
+// Scripts are the scripts that query lanes.
 type Scripts struct{ Lanes, Busy script.Script }
 
-// NewScripts makes the scripts. With given time they read the test's clock instead of Redis'.
+// NewScripts returns the scripts. If given is set, they use the test's clock instead of the
+// clock of Redis.
 func NewScripts(given bool) Scripts {
 	return Scripts{
 		Lanes: script.Make(given, "lanes", script.Read, lanesSrc),
@@ -28,18 +29,18 @@ func NewScripts(given bool) Scripts {
 	}
 }
 
-// All are all of them.
+// All returns all scripts.
 func (c *Scripts) All() []script.Script { return []script.Script{c.Lanes, c.Busy} }
 
-// Options are what a Reader needs of the store.
+// Options configure a Reader.
 type Options struct {
 	Conn         *conn.Client
 	Scripts      Scripts
 	Sealer       *cursor.Sealer
-	FailingAfter time.Duration // a lane that fails for longer is reported as failing; 0: none is
+	FailingAfter time.Duration // a lane that fails for longer is reported as failing; 0: no lane is
 }
 
-// Reader reads lanes.
+// Reader queries lanes.
 type Reader struct {
 	conn    *conn.Client
 	scripts Scripts
@@ -51,7 +52,7 @@ type Reader struct {
 	failingAfter time.Duration
 }
 
-// New makes a Reader.
+// New returns a Reader.
 func New(o Options) *Reader {
 	return &Reader{conn: o.Conn, scripts: o.Scripts, sealer: o.Sealer, busy: newBusyLook(), Pace: usualPace, failingAfter: o.FailingAfter}
 }

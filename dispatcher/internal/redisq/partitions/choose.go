@@ -6,16 +6,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Which partitions a call asks.
+// This file chooses the partitions that a call asks.
 
-// claimLeast is how many permits there have to be for each partition that is
-// asked in one claim. A call costs much the same for a few deliveries as for
-// many, and deliveries leased together are mostly settled together. With 128 busy
-// partitions, five deliveries a call took Redis twice as long as whole batches.
+// claimLeast is the minimum number of permits for each partition that one claim asks. A call costs
+// about the same for a few deliveries as for many. Deliveries that are leased together are usually
+// settled together. With 128 busy partitions, Redis took twice as long for calls of five deliveries
+// as for calls of whole batches.
 const claimLeast = 32
 
-// Claimable is in how many partitions an instance with free permits may get
-// something. waiting says that there is something, if not for so few permits.
+// Claimable returns the number of partitions from which an instance with free permits may claim
+// deliveries. It reports in waiting whether any deliveries are ready, even if they need more
+// permits.
 func (s *Set) Claimable(free int) (partitions int, waiting bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -33,7 +34,7 @@ func (s *Set) Claimable(free int) (partitions int, waiting bool) {
 	return partitions, waiting
 }
 
-// ToClaim are the partitions that a claim of so many deliveries asks.
+// ToClaim returns the partitions that a claim of wanted deliveries asks.
 func (s *Set) ToClaim(wanted, free int) (partitions []int) {
 	now := time.Now()
 	most := max(1, wanted/claimLeast)
@@ -52,17 +53,17 @@ func (s *Set) ToClaim(wanted, free int) (partitions []int) {
 	return partitions
 }
 
-// lightEnough reports whether the lightest lane of a partition may be claimed
-// from. An instance that holds nothing may always take it; but a permit comes
-// back before its attempt is settled, so that here too a claim may get nothing,
-// until that is news. mu is held.
+// lightEnough reports whether the lightest lane of a partition may be claimed from. An instance
+// without leases may always claim from it. A permit returns before its attempt is settled. So a
+// claim may find no delivery until the attempt is settled and the store reports it. The caller must
+// lock mu.
 func (s *Set) lightEnough(p *partition, free int) bool {
 	return free > p.tried && (free >= s.permits || p.weight < share(free, s.permits))
 }
 
-// Stalled remembers that claims got nothing with free permits though there was
-// something: only more of them, or news, can change that. What was heard since
-// then stands, so hints are the claims' own.
+// Stalled records that claims found no delivery with this number of free permits, although a lane
+// was ready. Only more permits or a newer hint can change that. The caller passes the hints of its
+// own claims, so that newer hints stay valid.
 func (s *Set) Stalled(free int, hints ...Hint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,14 +74,14 @@ func (s *Set) Stalled(free int, hints ...Hint) {
 	}
 }
 
-// Ended notes that deliveries ended in a partition: it is trimmed next time.
+// Ended records that deliveries ended in a partition. The next trim includes the partition.
 func (s *Set) Ended(partition int) {
 	s.mu.Lock()
 	s.list[partition].ended = true
 	s.mu.Unlock()
 }
 
-// ToTrim are the partitions to trim, but to make room.
+// ToTrim returns the partitions that a trim asks. It is not for trims that make room.
 func (s *Set) ToTrim(where dispatcher.TrimWhere) (partitions []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,16 +99,16 @@ func (s *Set) ToTrim(where dispatcher.TrimWhere) (partitions []int) {
 	return partitions
 }
 
-// TrimFrom has the trims by age begin at this partition. A process that makes only a few of
-// them would else always trim the first.
+// TrimFrom sets the partition at which trims by age begin. Without it, a process that makes only a
+// few of these trims would always trim the first partition.
 func (s *Set) TrimFrom(partition int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trim = partition
 }
 
-// Trimmed notes in which partitions a trim found more than a batch, and by its
-// error in which it has to be repeated.
+// Trimmed records the partitions in which a trim found more than one batch. From the error of the
+// trim, it records the partitions that must be retried.
 func (s *Set) Trimmed(more []int, err error) {
 	s.mu.Lock()
 	for _, n := range more {
@@ -120,10 +121,10 @@ func (s *Set) Trimmed(more []int, err error) {
 	s.Fail(err)
 }
 
-// Full notes whether a partition had memory for what was put there.
+// Full records whether a partition had memory for new messages.
 func (s *Set) Full(partition int, full bool) {
 	if !full && !s.short.Load() {
-		return // as nearly always
+		return // the usual case
 	}
 	s.short.Store(true)
 	s.mu.Lock()
@@ -131,12 +132,12 @@ func (s *Set) Full(partition int, full bool) {
 	s.mu.Unlock()
 }
 
-// emptyFor is how long a partition is left out that had nothing to make room of.
+// emptyFor is how long ToEmpty skips a partition that had nothing to remove.
 const emptyFor = time.Second
 
-// ToEmpty are the partitions where forgetting may make room, but those that had
-// nothing to forget a moment ago. Where each may have a memory of its own, they
-// are those that had none left.
+// ToEmpty returns the partitions in which a trim may make room. It skips partitions that had
+// nothing to remove a moment ago. If own is set, each partition may have its own memory, and
+// ToEmpty returns only partitions with full memory.
 func (s *Set) ToEmpty(own bool) (partitions []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +154,7 @@ func (s *Set) ToEmpty(own bool) (partitions []int) {
 	return partitions
 }
 
-// Emptied notes that partitions had nothing to make room of.
+// Emptied records that partitions had nothing to remove to make room.
 func (s *Set) Emptied(partitions []int) {
 	now := time.Now()
 	s.mu.Lock()

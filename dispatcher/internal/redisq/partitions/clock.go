@@ -5,31 +5,30 @@ import (
 	"time"
 )
 
-// clock estimates the store's time from answers and this process' monotonic clock, so
-// that a host whose clock is wrong, or jumps, is right all the same. Of the clocks of
-// several nodes it follows the one that is ahead: nothing then seems to begin before it
-// was due.
+// clock estimates the store's time from replies and from the monotonic clock of this process. So a
+// wrong or jumping clock of the host has no effect. If several nodes have different clocks, it
+// follows the clock that is ahead. Otherwise an attempt might seem to begin before it was due.
 type clock struct {
 	anchor atomic.Pointer[anchor]
 }
 
-// doubtAfter is how long no answer fits an estimate that is ahead of them all before it
-// counts as wrong: a clock went back, or this host's is fast.
+// doubtAfter limits how long an estimate may be ahead of every reply. After that the estimate
+// counts as wrong, because a node's clock went back or this host's clock is fast.
 const doubtAfter = 5 * time.Second
 
-// anchor is a time by the store's clock, and the same moment by this host's.
+// anchor is one moment in the store's time and in this host's time.
 type anchor struct {
 	store, local time.Time
-	fits         atomic.Int64 // how long after local an answer last fitted, in ns
+	fits         atomic.Int64 // the time from local to the last reply that fitted, in ns
 }
 
 func (a *anchor) at(local time.Time) time.Time { return a.store.Add(local.Sub(a.local)) }
 
-// set takes in an answer: the store's time was somewhere between sent and local. An
-// estimate that lies in between stays, since an answer that was long on its way knows
-// less. A new one is the store's time, and not half of the way further: the next answer
-// shows at once that it is behind, and none that it is ahead. A zero sent says only that
-// the store's time has come.
+// set updates the estimate from a reply. The store's time was the value of store at some moment
+// between sent and local. An estimate within that range stays, because a slow reply is less exact.
+// A new estimate is the store's time itself, without half of the round trip. If the estimate is
+// behind, the next reply shows it at once. If it were ahead, no reply would show it. If sent is
+// zero, the call only reports that the store's time has been reached.
 func (c *clock) set(store, sent, local time.Time) {
 	if a := c.anchor.Load(); a != nil {
 		since := local.Sub(a.local)
@@ -46,7 +45,7 @@ func (c *clock) set(store, sent, local time.Time) {
 	c.anchor.Store(&anchor{store: store, local: local})
 }
 
-// now is the store's time, or this host's while nothing was heard.
+// now returns the store's time, or this host's time if there was no reply yet.
 func (c *clock) now() time.Time {
 	if a := c.anchor.Load(); a != nil {
 		return a.at(time.Now())

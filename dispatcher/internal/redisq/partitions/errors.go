@@ -8,7 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// failure is that one partition did not answer, or not as it should.
+// failure is the error of one partition that did not reply, or returned a wrong reply.
 type failure struct {
 	partition int
 	err       error
@@ -16,10 +16,10 @@ type failure struct {
 
 func (e *failure) Error() string { return fmt.Sprintf("partition %d: %s", e.partition, e.err) }
 
-// Unwrap is the reason.
+// Unwrap returns the cause.
 func (e *failure) Unwrap() error { return e.err }
 
-// Failed says that an error is of one partition of so many; nil stays nil.
+// Failed returns err as the error of partition n of all partitions. It returns nil if err is nil.
 func Failed(n, of int, err error) error {
 	if err == nil {
 		return nil
@@ -27,8 +27,8 @@ func Failed(n, of int, err error) error {
 	return &dispatcher.Degraded{Failed: 1, Of: of, Errs: []error{&failure{partition: n, err: err}}}
 }
 
-// joined is what errors.Join makes, but told by its first: where a node is down
-// a third of all partitions say the same.
+// joined works like errors.Join, but its text has only the first error. If a node is down, a third
+// of all partitions return the same error.
 type joined []error
 
 func (j joined) Error() string {
@@ -38,11 +38,11 @@ func (j joined) Error() string {
 	return fmt.Sprintf("%s (and %d more)", j[0], len(j)-1)
 }
 
-// Unwrap are the errors.
+// Unwrap returns the errors.
 func (j joined) Unwrap() []error { return j }
 
-// Join joins errors: a Degraded where each is of a partition, with the number of
-// those that failed. It is nil where there is none.
+// Join joins errors. If each is the error of a partition, it returns a Degraded with the number of
+// failed partitions. It returns nil if there is no error.
 func Join(errs ...error) error {
 	var all joined
 	of, whole := 0, false
@@ -75,7 +75,7 @@ func Join(errs ...error) error {
 	return &dispatcher.Degraded{Failed: len(In(all)), Of: of, Errs: flat}
 }
 
-// In are the partitions that an error names, in their order.
+// In returns the partitions that an error names, in their order.
 func In(err error) []int {
 	failed := failedIn(err)
 	slices.Sort(failed)

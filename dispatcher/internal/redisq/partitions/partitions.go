@@ -1,8 +1,8 @@
-// Package partitions knows of each partition of a store whether it answers, when
-// something becomes due there, and how heavy the lightest lane is that may be
-// claimed from. It is fed by every answer of the store and by the hints of other
-// instances, and says which partitions to ask. No partition has a goroutine, a
-// timer or a connection of its own.
+// Package partitions records the state of each partition of a store. The state says whether the
+// partition replies, when a delivery becomes due there, and how heavy its lightest lane is that may
+// be claimed from. The package learns this from every reply of the store and from the hints of
+// other instances. It chooses the partitions that a call asks. No partition has its own goroutine,
+// timer or connection.
 package partitions
 
 import (
@@ -15,23 +15,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Hint says what a partition has to do, as of Now by its own clock.
+// Hint describes the work that a partition has, at the time Now by its own clock.
 type Hint struct {
 	Partition int
 	Now       time.Time
-	Sent      time.Time            // by this host's clock, when that was asked; zero: another instance told it
-	Due       time.Time            // the earliest time at which something becomes ready; zero: nothing waits for a time
-	Weight    int                  // of the lightest lane that may be claimed from, in parts of WholeWeight; -1: there is none
-	Ended     int                  // deliveries that a claim ended instead of leasing them: marked or expired
-	Lost      int                  // deliveries that a claim dropped because their message was gone
-	Placed    int                  // lanes that a claim placed anew, since instances came or went: another one may find more
+	Sent      time.Time            // when the call was sent, by this host's clock; zero: the hint comes from another instance
+	Due       time.Time            // the earliest time at which a delivery becomes ready; zero: no delivery waits for a time
+	Weight    int                  // weight of the lightest lane that may be claimed from, in parts of WholeWeight; -1: there is none
+	Ended     int                  // marked or expired deliveries that a claim ended instead of leasing them
+	Lost      int                  // deliveries that a claim dropped because their message was missing
+	Placed    int                  // lanes that a claim placed again because the set of instances changed; a retry may find more
 	Opened    []dispatcher.Opening // lanes whose breaker this call opened, or opened again
-	Closed    []dispatcher.Lane    // lanes whose breaker it closed
-	Dead      []dispatcher.Death   // what died of this call, whichever it was
+	Closed    []dispatcher.Lane    // lanes whose breaker this call closed
+	Dead      []dispatcher.Death   // deliveries that died by this call, whichever call it was
 }
 
-// share is what free permits of an instance with so many in all weigh; the
-// scripts reckon the same.
+// share returns the weight of an instance's free permits, out of its total. The scripts use the
+// same formula.
 func share(free, total int) int {
 	if free <= 0 || total <= 0 {
 		return 0
@@ -39,38 +39,38 @@ func share(free, total int) int {
 	return max(1, keys.WholeWeight*free/total)
 }
 
-// Set is what one instance knows of all partitions.
+// Set caches the state of all partitions for one instance.
 type Set struct {
 	clock   clock
 	permits int // of this instance
 	events  dispatcher.Events
-	short   atomic.Bool // some partition had no memory left, at some time
+	short   atomic.Bool // a partition has run out of memory at some time
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	list  []partition
-	claim int // the partition that is claimed from first, so that each comes first in turn
-	trim  int // the partition that is trimmed next for its age
+	claim int // the partition that the next claim asks first; each comes first in turn
+	trim  int // the partition that is trimmed next by age
 }
 
-// partition is what is known of one.
+// partition is the cached state of one partition.
 type partition struct {
-	asOf   time.Time // by the partition's clock; the zero time before anything is known
-	due    time.Time // by this process' clock; zero: nothing waits for a time
-	weight int       // of the lightest lane, -1: none
-	tried  int       // free permits with which a claim got nothing though a lane was there; 0: none did
+	asOf   time.Time // time of the state by the partition's clock; zero before the first reply
+	due    time.Time // by this process' clock; zero: no delivery waits for a time
+	weight int       // weight of the lightest lane; -1: none
+	tried  int       // number of free permits with which a claim found no delivery although a lane was ready; 0: none
 
-	failed int       // calls in a row that got no answer of it
-	until  time.Time // it is left alone before; zero: it is not
-	unseen bool      // an answer was lost, and with it what there is to do
+	failed int       // calls in a row without a reply
+	until  time.Time // no call asks it before then; zero: it may be asked
+	unseen bool      // a reply was lost, so its work is unknown
 
-	ended bool      // deliveries ended there since it was trimmed
-	more  bool      // the last trim found more to forget
-	full  bool      // it had no memory for the last message that was put there
-	empty time.Time // when it had nothing to make room of; zero: never
+	ended bool      // deliveries ended since the last trim
+	more  bool      // the last trim found more to remove
+	full  bool      // it had no memory for its last new message
+	empty time.Time // when it last had nothing to remove to make room; zero: never
 }
 
-// New makes a Set for an instance with so many permits. Of the partitions nothing
-// is known yet.
+// New returns a Set for an instance with this number of permits. The state of every partition is
+// unknown at first.
 func New(partitions, permits int) *Set {
 	s := &Set{permits: permits, list: make([]partition, partitions)}
 	for n := range s.list {
@@ -80,13 +80,13 @@ func New(partitions, permits int) *Set {
 	return s
 }
 
-// Notify has e called from now on. It comes before any other call.
+// Notify sets the events that the Set calls. It must be called before any other method.
 func (s *Set) Notify(e dispatcher.Events) { s.events = e.Whole() }
 
-// Len is the number of partitions.
+// Len returns the number of partitions.
 func (s *Set) Len() int { return len(s.list) }
 
-// All are the numbers of all partitions.
+// All returns the numbers of all partitions.
 func (s *Set) All() []int {
 	all := make([]int, len(s.list))
 	for n := range all {
@@ -95,21 +95,21 @@ func (s *Set) All() []int {
 	return all
 }
 
-// goneBack is how much older than what is known an answer must be for the
-// store's clock to have gone back: another node took over. Else, until it has
-// caught up, nothing would ever be over, and mover and claimer would ask for it
-// without a pause. An answer that was only slow costs a look.
+// goneBack is the age at which an old reply shows that the store's clock went back. The age is
+// relative to the cached state. It happens when another node takes over. Without this check, a wait
+// would not end until the clock has caught up. The mover and the claimer would meanwhile query the
+// store without a pause. If the reply was only slow, the check costs one query.
 const goneBack = time.Second
 
-// Answered takes in what a call that may change something was answered.
+// Answered records the reply to a call that may change data.
 func (s *Set) Answered(h Hint) { s.observe(h, true) }
 
-// Heard takes in what was read, or told by another instance: it does not prove
-// that a call which changes something would be answered.
+// Heard records a hint that was read, or sent by another instance. It does not prove that the
+// partition would reply to a call that changes data.
 func (s *Set) Heard(h Hint) { s.observe(h, false) }
 
-// observe takes in a hint. Answers may overtake each other: an older one only
-// ever adds what there is to do, so that nothing is forgotten.
+// observe records a hint. Replies may overtake each other. An older reply can only add work, so
+// that no work is lost.
 func (s *Set) observe(h Hint, answered bool) {
 	local := time.Now()
 	s.clock.set(h.Now, h.Sent, local)
@@ -128,12 +128,12 @@ func (s *Set) observe(h Hint, answered bool) {
 		s.events.Ready()
 	}
 	if back {
-		s.events.Back() // a slow one may hide news by this
+		s.events.Back() // a slow reply may hide newer hints by this
 	}
 }
 
-// observe reports whether something is due sooner than was known, and whether
-// the clock went back. The set's mu is held.
+// observe reports whether a delivery is due sooner than the cached state says, and whether the
+// clock went back. The caller must lock the set's mu.
 func (p *partition) observe(h Hint, local time.Time) (sooner, back bool) {
 	var due time.Time
 	if !h.Due.IsZero() {
@@ -141,7 +141,7 @@ func (p *partition) observe(h Hint, local time.Time) (sooner, back bool) {
 	}
 	newer := h.Now.After(p.asOf)
 	if back = p.asOf.Sub(h.Now) > goneBack; back {
-		p.asOf, p.tried = h.Now, 0 // the next one counts
+		p.asOf, p.tried = h.Now, 0 // the next hint is accepted as it is
 	}
 	if newer {
 		p.asOf = h.Now
@@ -156,16 +156,16 @@ func (p *partition) observe(h Hint, local time.Time) (sooner, back bool) {
 	return sooner, back
 }
 
-// Waits before a partition that did not answer is asked again: they double from
-// restFirst to restMost, as between the engine's repeats of a whole call.
+// Backoff before a partition that did not reply is asked again. It doubles from restFirst to
+// restMost, as between the engine's retries of a whole call.
 const (
 	restFirst = 50 * time.Millisecond
 	restMost  = 2 * time.Second
 )
 
-// Fail leaves the partitions alone that an error names, longer each time: calls
-// for the others go on without them. After that they are looked at, which also
-// tells the stages that wait for them.
+// Fail starts a backoff for the partitions that an error names, longer each time. Calls for the
+// other partitions continue without them. After the backoff the partitions are polled, which also
+// wakes the stages that wait for them.
 func (s *Set) Fail(err error) {
 	failed := In(err)
 	if len(failed) == 0 {
@@ -183,7 +183,7 @@ func (s *Set) Fail(err error) {
 	s.events.Unseen()
 }
 
-// rests is for how long a partition is still left alone. The set's mu is held.
+// rests returns how long a partition must still not be asked. The caller must lock the set's mu.
 func (p *partition) rests(now time.Time) time.Duration {
 	if p.until.IsZero() {
 		return 0
@@ -191,7 +191,7 @@ func (p *partition) rests(now time.Time) time.Duration {
 	return max(p.until.Sub(now), 0)
 }
 
-// sooner is the smaller of two waits, of which one that is negative has no end.
+// sooner returns the shorter of two waits. A negative wait has no end.
 func sooner(a, b time.Duration) time.Duration {
 	if a < 0 || b >= 0 && b < a {
 		return b
@@ -199,8 +199,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// Due answers the partitions where something is due, and how long to wait for
-// the next where there is none; wait < 0: nothing waits for a time.
+// Due returns the partitions in which a delivery is due. If there are none, it returns the wait
+// until the next one. The wait is negative if no delivery waits for a time.
 func (s *Set) Due() (partitions []int, wait time.Duration) {
 	now := time.Now()
 	wait = -1
@@ -220,9 +220,8 @@ func (s *Set) Due() (partitions []int, wait time.Duration) {
 	return partitions, wait
 }
 
-// Unseen answers, once, the partitions of which an answer was lost and that are
-// not left alone any more, and how long to wait for the next; wait < 0: there is
-// none.
+// Unseen returns, only once, the partitions whose last reply was lost and whose backoff is over. It
+// also returns the wait until the next such partition. The wait is negative if there is none.
 func (s *Set) Unseen() (partitions []int, wait time.Duration) {
 	now := time.Now()
 	wait = -1
@@ -242,6 +241,5 @@ func (s *Set) Unseen() (partitions []int, wait time.Duration) {
 	return partitions, wait
 }
 
-// Now is what time it is by the store's clock, by this host's while nothing was
-// heard.
+// Now returns the time by the store's clock, or by this host's clock if there was no reply yet.
 func (s *Set) Now() time.Time { return s.clock.now() }

@@ -1,10 +1,10 @@
 package partitions
 
-// leastKept is how much finished work a partition keeps at least, whatever its share of the
-// limit. Otherwise one busy destination would be forgotten within seconds.
+// leastKept is the minimum of finished deliveries that a partition keeps, whatever its share of the
+// limit. Without it, the deliveries of one busy destination would be removed within seconds.
 const leastKept = 10_000
 
-// Share is the part of a limit that one of several partitions has.
+// Share returns the part of a limit for one of several partitions.
 func Share(limit, partitions int) int {
 	return max(limit/partitions, min(limit, leastKept))
 }

@@ -23,14 +23,14 @@ var commands = []string{
 	"XADD", "XDEL", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS", "EXPIREAT", "PEXPIREAT",
 }
 
-// capability is what a store supports. It does not change while the store runs.
+// capability has the features that a store supports. It does not change while the store runs.
 type capability struct {
 	mini    bool                // it is miniredis in this process
 	hidden  bool                // it does not report its commands
 	missing []string            // from commands
 	scripts dispatcher.Tristate // with undeclared keys
-	fault   string              // why they don't run; empty: they do
-	open    bool                // a partition could not be queried: query again
+	fault   string              // the error of a script; empty: scripts run
+	open    bool                // a partition could not be queried: query again later
 	waits   dispatcher.Tristate // WAITAOF works if appendfsync is not always; Unknown: not tried
 }
 

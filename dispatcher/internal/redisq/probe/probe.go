@@ -1,6 +1,6 @@
-// Package probe finds out what a store supports, how it is configured, and which data it
-// would lose. The start of an instance, /readyz and the doctor call Store. It queries all
-// masters, evaluates the checks (checks.go) and caches the result.
+// Package probe queries a store's features, its configuration, and the data that it could
+// lose. The start of an instance, /readyz and the doctor call Store. It queries all masters,
+// evaluates the checks (checks.go) and caches the result.
 package probe
 
 import (
@@ -35,7 +35,7 @@ const (
 
 // Options configure the checks.
 type Options struct {
-	Durability dispatcher.Durability // what a publish waits for
+	Durability dispatcher.Durability // the condition on which a publish returns
 	Polls      bool                  // neither pub/sub nor PUBLISH is used
 	TestClock  bool                  // the server's clock is not used
 }

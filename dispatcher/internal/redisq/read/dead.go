@@ -19,29 +19,29 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// Bounds. A page orders at most mostGroups: reading them takes Redis some 15 ms.
-// Where there are more, the next ones follow in an order of their own. One command
+// Limits of one page. A page sorts at most mostGroups groups, because Redis takes some 15 ms
+// to read them. If there are more, the next page sorts the next groups separately. One command
 // reads pageOfScan, in less than half a ms.
 const (
 	mostGroups = 50_000
 	pageOfScan = 1000
 )
 
-// DeadCounts reads how many deliveries are dead, by destination and reason, from the counts
-// that every script keeps. It reads no delivery.
+// DeadCounts queries the number of dead deliveries, by destination and reason. It reads the
+// counts that every script keeps, and no delivery.
 type DeadCounts struct {
 	conn   *conn.Client
 	sealer *cursor.Sealer
-	most   int // groups that a page orders
+	most   int // limit of groups that a page sorts
 }
 
-// NewDeadCounts makes DeadCounts, of which a page orders at most so many groups; 0: mostGroups.
+// NewDeadCounts returns DeadCounts. A page sorts at most `most` groups; 0: mostGroups.
 func NewDeadCounts(c *conn.Client, most int) *DeadCounts {
 	return &DeadCounts{conn: c, sealer: cursor.New(c), most: cmp.Or(most, mostGroups)}
 }
 
-// Page reads the groups that match, the largest first. What a lane is called is
-// filled in where that is known. Where it is not, the tenant may be another one.
+// Page returns the matching groups, the largest first. It fills in the name of a lane if it is
+// known. If it is not, the lane may belong to another tenant.
 func (c *DeadCounts) Page(ctx context.Context, f dispatcher.DeadFilter) (page dispatcher.DeadPage, err error) {
 	list := dispatcher.ListName("dead", f)
 	var at deadPlace
@@ -88,19 +88,19 @@ func (c *DeadCounts) Page(ctx context.Context, f dispatcher.DeadFilter) (page di
 	return page, err
 }
 
-// deadPlace is where a page ended: the partitions whose groups are in one order, where the scan
-// of the first one began, and the last group that was shown.
+// deadPlace is the cursor of a page: the partitions that are sorted together, the start of the
+// scan in the first one, and the last returned group.
 type deadPlace struct {
-	From, To int    // To: exclusive; 0: it is not known yet
-	Scan     string // cursor in the first partition; empty: from its start
+	From, To int    // To: exclusive; 0: not known yet
+	Scan     string // cursor in the first partition; empty: its start
 
-	Count  int64 // of the last group; 0: none was shown
+	Count  int64 // of the last group; 0: none was returned
 	Lane   dispatcher.Lane
 	Reason dispatcher.DeadReason
 }
 
-// open opens a cursor. It refuses one that was made before a repartition: it may name
-// partitions that are gone.
+// open opens a cursor. It returns an error for a cursor from before a repartition, because its
+// partitions may not exist any more.
 func (c *DeadCounts) open(ctx context.Context, list, text string, at *deadPlace) error {
 	if err := c.sealer.Open(ctx, list, text, at); err != nil {
 		return err
@@ -111,12 +111,12 @@ func (c *DeadCounts) open(ctx context.Context, list, text string, at *deadPlace)
 	return nil
 }
 
-// compareGroups puts the largest group first.
+// compareGroups sorts the largest group first.
 func compareGroups(a, b dispatcher.DeadGroup) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Reason, b.Reason))
 }
 
-// named reads the groups of the lanes that are asked for.
+// named queries the groups of the requested lanes.
 func (c *DeadCounts) named(ctx context.Context, f dispatcher.DeadFilter) (groups []dispatcher.DeadGroup, err error) {
 	reasons := f.Reasons
 	if len(reasons) == 0 {
@@ -134,8 +134,8 @@ func (c *DeadCounts) named(ctx context.Context, f dispatcher.DeadFilter) (groups
 	return slices.DeleteFunc(groups, func(g dispatcher.DeadGroup) bool { return g.Count <= 0 }), err
 }
 
-// window reads the groups of some partitions from the cursor on, as many as one
-// page may order. rest is where the next window begins; nil: there is none.
+// window reads the groups of some partitions from the cursor, at most as many as a page may
+// sort. rest is the start of the next window; nil: there is none.
 func (c *DeadCounts) window(ctx context.Context, at *deadPlace) (groups []dispatcher.DeadGroup, rest *deadPlace, err error) {
 	sizes := make([]*redis.IntCmd, c.conn.Partitions())
 	all := c.conn.All()
@@ -152,7 +152,7 @@ func (c *DeadCounts) window(ctx context.Context, at *deadPlace) (groups []dispat
 	}
 	w := c.walk(slices.DeleteFunc(all[at.From:at.To], func(n int) bool { return sizes[n].Val() == 0 }))
 	w.Cursors[at.From] = at.Scan
-	counts := map[dispatcher.DeadGroup]int64{} // a scan may answer a field twice
+	counts := map[dispatcher.DeadGroup]int64{} // a scan may return a field twice
 	for len(w.Left) > 0 {
 		if at.To == at.From+1 && int64(len(counts)) >= most {
 			rest = &deadPlace{From: at.From, Scan: conn.Carried(w.Cursors[at.From])}
@@ -161,7 +161,7 @@ func (c *DeadCounts) window(ctx context.Context, at *deadPlace) (groups []dispat
 		if err = c.scan(ctx, w, counts); err != nil {
 			return nil, nil, err
 		}
-		if w.Again && at.Scan != "" { // none of this window was told yet
+		if w.Again && at.Scan != "" { // no group of this window was returned yet
 			at.Scan, at.Count = "", 0
 		}
 	}
@@ -171,9 +171,9 @@ func (c *DeadCounts) window(ctx context.Context, at *deadPlace) (groups []dispat
 	return groupsOf(counts), rest, nil
 }
 
-// ByReason counts the dead by reason, page by page. partial says that there are so
-// many groups that it counted some of them only. Beside an error of some partitions it
-// answers what the others have.
+// ByReason returns the number of dead deliveries by reason. It reads page by page. partial
+// reports that it counted only some groups, because there are too many. If some partitions
+// fail, it returns their error and the counts of the others.
 func (c *DeadCounts) ByReason(ctx context.Context) (sums map[dispatcher.DeadReason]int64, partial bool, err error) {
 	var errs []error
 	counts := map[dispatcher.DeadGroup]int64{}
@@ -197,7 +197,7 @@ func (c *DeadCounts) scan(ctx context.Context, w *conn.Walk, counts map[dispatch
 	}, func(_ int, fields []string) {
 		for k := 0; k+1 < len(fields); k += 2 {
 			lane, reason, _ := strings.Cut(fields[k], " ")
-			if count, _ := strconv.ParseInt(fields[k+1], 10, 64); count > 0 { // else a person wrote it: doctor tells
+			if count, _ := strconv.ParseInt(fields[k+1], 10, 64); count > 0 { // else a person wrote it, and doctor reports it
 				counts[dispatcher.DeadGroup{Lane: dispatcher.Lane(lane), Reason: dispatcher.DeadReason(reason)}] = count
 			}
 		}
@@ -213,8 +213,8 @@ func groupsOf(counts map[dispatcher.DeadGroup]int64) []dispatcher.DeadGroup {
 	return groups
 }
 
-// choose leaves out the groups that do not match. A bare URL's lane that is not
-// known by name any more may be any tenant's, so it stays.
+// choose removes the groups that do not match. A lane of a bare URL without a known name may
+// belong to any tenant, so it is kept.
 func (c *DeadCounts) choose(ctx context.Context, f dispatcher.DeadFilter, page *dispatcher.DeadPage) error {
 	owned := make(map[dispatcher.Lane]bool, len(f.Owned))
 	for _, lane := range f.Owned {
@@ -233,18 +233,18 @@ func (c *DeadCounts) choose(ctx context.Context, f dispatcher.DeadFilter, page *
 	return nil
 }
 
-// name fills in the origins and tenants of bare URLs' lanes.
+// name fills in the origins and tenants of the lanes of bare URLs.
 func (c *DeadCounts) name(ctx context.Context, groups []dispatcher.DeadGroup) error {
 	return c.fields(ctx, keys.LaneNames, groups, func(g *dispatcher.DeadGroup) string { return string(g.Lane) },
 		func(g *dispatcher.DeadGroup, text string) {
-			if !g.Lane.IsQueue() { // its name is no origin
+			if !g.Lane.IsQueue() { // its name is not an origin
 				g.URL, g.Tenant, _ = strings.Cut(text, " ")
 			}
 		})
 }
 
-// fields reads a field for each group, of a hash of its partition. It tells only
-// those that are there.
+// fields reads one field for each group, from a hash of the group's partition. It reports
+// only the fields that exist.
 func (c *DeadCounts) fields(ctx context.Context, key string, groups []dispatcher.DeadGroup, field func(*dispatcher.DeadGroup) string, tell func(*dispatcher.DeadGroup, string)) error {
 	byPartition := map[int][]int{}
 	for i := range groups {
@@ -279,7 +279,7 @@ func (c *DeadCounts) fields(ctx context.Context, key string, groups []dispatcher
 	return nil
 }
 
-// Dead counts what is dead, and looks for the newest of each group.
+// Dead returns the counts of dead deliveries, with the newest delivery of each group.
 func (s *Deliveries) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
 	err := s.conn.LostOf(f.Lanes)
 	var page dispatcher.DeadPage
@@ -303,8 +303,8 @@ func (s *Deliveries) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatc
 	return page, nil
 }
 
-// newestDead looks for the newest of each group: in the dead, newest first, as far
-// as a page of a list would look. Of most groups the newest died lately.
+// newestDead finds the newest delivery of each group. It reads the dead deliveries, newest
+// first, with the limits of a list's page. In most groups the newest delivery died recently.
 func (s *Deliveries) newestDead(ctx context.Context, groups []dispatcher.DeadGroup) error {
 	type group struct {
 		lane   dispatcher.Lane

@@ -1,4 +1,4 @@
-// Package read reads messages and their deliveries, for people and for the engine: one
+// Package read queries messages and their deliveries, for people and for the engine: one
 // message, lists, counts, and the instances that attempt them. It changes nothing.
 package read
 
@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// Options are what Deliveries need of the store.
+// Options configure Deliveries.
 type Options struct {
 	Conn    *conn.Client
 	Scripts Scripts
@@ -25,12 +25,12 @@ type Options struct {
 	Shelf   *shelf.Reader
 	Keep    dispatcher.Keep // Stats compares with it to report the retention
 
-	Heard  func(partitions.Hint)                               // takes in the hints of Upcoming
+	Heard  func(partitions.Hint)                               // receives the hints of Upcoming
 	Info   func(context.Context) (dispatcher.StoreInfo, error) // reads the state of the store, for Stats
 	Logger *slog.Logger
 }
 
-// Deliveries reads messages and their deliveries.
+// Deliveries queries messages and their deliveries.
 type Deliveries struct {
 	conn    *conn.Client
 	scripts Scripts
@@ -45,7 +45,7 @@ type Deliveries struct {
 	log     *slog.Logger
 }
 
-// New makes Deliveries.
+// New returns Deliveries.
 func New(o Options) *Deliveries {
 	return &Deliveries{
 		conn: o.Conn, scripts: o.Scripts, sealer: o.Sealer, lanes: o.Lanes, proofs: o.Log, shelf: o.Shelf,

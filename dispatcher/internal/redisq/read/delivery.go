@@ -13,17 +13,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// knownDelivery are what the store knows of one delivery, as scripts tell it.
+// knownDelivery has the values of one delivery, as the scripts return them.
 type knownDelivery struct {
 	lane, status string
 	at           time.Time // end, next attempt or claim; zero if it has none
-	waitsFor     string    // a word, and the ms of the end where that is known, or how many go first; empty: nothing
+	waitsFor     string    // a word; then the ms of the end if known, or the number of deliveries before it; empty: nothing
 	progress     string    // entry of :progress
 	history      []string  // newest first
 }
 
-// DecodeShelved is a delivery of a lane's list of all its deliveries, without its
-// history. It reports false for a name that is no delivery's, and where its message is gone.
+// DecodeShelved returns a delivery from a lane's list of all its deliveries, without its
+// history. It returns false for the name of no delivery, and if the message is gone.
 func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
 	id := e.ID
 	if _, ok := dispatcher.ParseDeliveryID(id.String()); !ok || e.Head == "" {
@@ -42,8 +42,8 @@ func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
 	return d, true
 }
 
-// DecodeEnded is a delivery that ended, without its history. It reports false for a
-// name that is no delivery's.
+// DecodeEnded returns a delivery that ended, without its history. It returns false for the
+// name of no delivery.
 func DecodeEnded(e EndedEntry) (dispatcher.Delivery, bool) {
 	id, ok := dispatcher.ParseDeliveryID(e.Name)
 	if !ok {
@@ -51,7 +51,7 @@ func DecodeEnded(e EndedEntry) (dispatcher.Delivery, bool) {
 	}
 	var m *dispatcher.Message
 	if e.Head != "" {
-		m, _ = codec.DecodeRecord(id.Message, e.Head) // what can't be read is not told
+		m, _ = codec.DecodeRecord(id.Message, e.Head) // unreadable values are left out
 	}
 	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.At, progress: e.Progress}
 	if e.Newest != "" {
@@ -62,8 +62,8 @@ func DecodeEnded(e EndedEntry) (dispatcher.Delivery, bool) {
 	return d, true
 }
 
-// delivery is a delivery of message id, as far as its values can be read. m is
-// nil if the record can't be read. A broken value does not hide the others.
+// delivery returns a delivery of message id, with the values that can be read. m is nil if the
+// record can't be read. A broken value does not hide the others.
 func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Delivery {
 	d := dispatcher.Delivery{
 		ID:     dispatcher.DeliveryID{Lane: dispatcher.Lane(f.lane), Message: id},
@@ -73,7 +73,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.Topic, d.Tenant, d.Subject, d.URL, d.Created = m.Topic, m.Tenant, m.Subject, m.URL, m.CreatedAt
 		d.MaxAttempts, d.Ladder = m.MaxAttempts, m.Ladder
 	}
-	p, _ := codec.ParseProgress(f.progress) // a malformed text counts as none, as in the scripts
+	p, _ := codec.ParseProgress(f.progress) // a malformed text counts as none, also in the scripts
 	d.Climbed, d.LadderFrom = p.Climbed(), p.Base+1
 	d.Attempts, d.LastStatus = p.Attempts, p.Status
 	word, number, _ := strings.Cut(f.waitsFor, " ")
@@ -89,7 +89,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 	case dispatcher.StatusDelivered:
 		d.Ended, d.Delivered = f.at, f.at
 		if f.progress == "" {
-			d.Attempts, d.Climbed, d.LastStatus = 1, 1, 200 // the most common end leaves no entry
+			d.Attempts, d.Climbed, d.LastStatus = 1, 1, 200 // the most common end has no entry
 		}
 	case dispatcher.StatusDead:
 		d.Ended, d.Reason = f.at, p.Reason
@@ -114,7 +114,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 	if n := len(d.History); n > 0 {
 		d.LastError = d.History[n-1].Error
 	}
-	if d.Reason == dispatcher.ReasonPoison && p.Deaths > 0 { // the attempts that would say so are gone
+	if d.Reason == dispatcher.ReasonPoison && p.Deaths > 0 { // the attempts that would report it are gone
 		d.LastError = fmt.Sprintf("the last %d instances that held it died before they had an answer", p.Deaths)
 	}
 	if m == nil {
@@ -123,7 +123,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 	return d
 }
 
-// withoutStatus takes away the status of what came of a queue, which has none: a
+// withoutStatus removes the status of a delivery of a queue, because queues have none. A
 // success is stored there as the most common end.
 func withoutStatus(d *dispatcher.Delivery) {
 	if !d.ID.Lane.IsQueue() {
@@ -135,10 +135,10 @@ func withoutStatus(d *dispatcher.Delivery) {
 	}
 }
 
-// withSuccess puts the first success into the history of a delivery that was sent
-// again, where it was in time, if the history does not have it. No attempt is kept
-// of a first attempt that succeeded. It may be told late, after its lease was lost
-// and an attempt of the same number failed elsewhere.
+// withSuccess adds the first success to the history of a delivery that was sent again, in the
+// order of time, if the history does not have it. A first attempt that succeeded is not kept.
+// Its result may be reported late: after its lease was lost, and another instance failed with
+// the same attempt number.
 func withSuccess(history []dispatcher.Attempt, p codec.Progress) []dispatcher.Attempt {
 	if slices.ContainsFunc(history, func(a dispatcher.Attempt) bool {
 		return a.Number == p.Number && a.Verdict == dispatcher.Delivered

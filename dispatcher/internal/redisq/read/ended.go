@@ -14,29 +14,29 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of one page, in units of some 0.35 µs of Redis, as a list has them: a name
-// costs 1 µs, and a record 6. A page that costs more ends short, with a cursor.
+// Limits of one page, in units of some 0.35 µs of Redis, like the limits of a list. A name
+// costs 1 µs, and a record 6. A page that costs more ends early, with a cursor.
 const (
 	endedMost   = 80_000
-	endedAtOnce = 256 // of one call, as its script has it
+	endedAtOnce = 256 // limit of one call, same as in the script
 )
 
-// EndedEntry is what the store keeps of a delivery that ended.
+// EndedEntry has the stored values of a delivery that ended.
 type EndedEntry struct {
 	Name     string
 	Status   dispatcher.Status
 	At       time.Time // of its end
-	Head     string    // of its message's record; empty: it was not read
+	Head     string    // of its message's record; empty: not read
 	Progress string    // its entry of :progress; empty: none
 	Newest   string    // of its history; empty: none
 }
 
-// endSets are the end sets, as the script names them.
+// endSets maps the script's names of the end sets to statuses.
 var endSets = map[string]dispatcher.Status{
 	"done": dispatcher.StatusDelivered, "dead": dispatcher.StatusDead, "cancelled": dispatcher.StatusCancelled,
 }
 
-// Ended reads a page. All of a lane lies in one partition, with one clock.
+// Ended returns a page. All entries of a lane are in one partition, with one clock.
 func (s *Deliveries) Ended(ctx context.Context, f dispatcher.EndedFilter) (page dispatcher.EndedPage, err error) {
 	var at endedPlace
 	if f.Cursor != "" {
@@ -45,20 +45,20 @@ func (s *Deliveries) Ended(ctx context.Context, f dispatcher.EndedFilter) (page 
 		}
 	}
 	if err := s.conn.LostOf([]dispatcher.Lane{f.Lane}); err != nil && !f.Left {
-		return page, fmt.Errorf("read what ended: %w", err)
+		return page, fmt.Errorf("read the ended deliveries: %w", err)
 	}
 	page.More, page.From = true, at.end()
 	for cost := 0; page.More && len(page.Deliveries) < f.Limit && cost < endedMost; {
 		names, records, err := s.readEnded(ctx, f, &at, &page)
 		if err != nil {
-			return dispatcher.EndedPage{}, fmt.Errorf("read what ended: %w", err)
+			return dispatcher.EndedPage{}, fmt.Errorf("read the ended deliveries: %w", err)
 		}
 		page.LookedAt += names
 		cost += costOfName*names + costOfRecord*records + costOfScript
 	}
 	if len(page.Deliveries) == 0 && !page.More && !f.Left {
 		if err := s.conn.IntactOf(ctx, []dispatcher.Lane{f.Lane}); err != nil {
-			return dispatcher.EndedPage{}, fmt.Errorf("read what ended: %w", err)
+			return dispatcher.EndedPage{}, fmt.Errorf("read the ended deliveries: %w", err)
 		}
 	}
 	page.Lane, page.Place = f.Lane, at.end()
@@ -66,26 +66,28 @@ func (s *Deliveries) Ended(ctx context.Context, f dispatcher.EndedFilter) (page 
 	return page, err
 }
 
-// EndedCursor is the cursor of a list that was read up to a place, here or elsewhere.
+// EndedCursor returns the cursor for a list that was read up to a place, by this store or
+// another.
 func (s *Deliveries) EndedCursor(ctx context.Context, f dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error) {
 	return s.sealer.Seal(ctx, endedList(f), endedPlace{Score: millisText(at.At), Name: at.ID})
 }
 
-// endedList names the list of an endpoint's ends, whatever the order of its statuses.
+// endedList returns the name of the list of an endpoint's ends. The order of the statuses does
+// not matter.
 func endedList(f dispatcher.EndedFilter) string {
 	f.Statuses = slices.Compact(slices.Sorted(slices.Values(f.Statuses)))
 	return dispatcher.ListName("ended", f)
 }
 
-// Forgotten is the newest end that any partition forgot.
+// Forgotten returns the newest end that any partition deleted.
 func (s *Deliveries) Forgotten(ctx context.Context) (f dispatcher.Forgotten, err error) {
 	all := s.conn.All()
 	read := make([]*redis.SliceCmd, len(all))
-	err = s.conn.EachPartition(ctx, "read what was forgotten", all, func(p redis.Pipeliner, i int) {
+	err = s.conn.EachPartition(ctx, "read the newest forgotten ends", all, func(p redis.Pipeliner, i int) {
 		read[i] = p.HMGet(ctx, s.conn.Tag(i)+keys.Archive, "ended", "dead")
 	})
 	if err != nil {
-		return f, fmt.Errorf("read what was forgotten: %w", err)
+		return f, fmt.Errorf("read the newest forgotten ends: %w", err)
 	}
 	for _, values := range read {
 		for i, newest := range []*time.Time{&f.Finished, &f.Dead} {
@@ -98,7 +100,8 @@ func (s *Deliveries) Forgotten(ctx context.Context) (f dispatcher.Forgotten, err
 	return f, nil
 }
 
-// readEnded calls the script once. It answers how many names and records that read.
+// readEnded calls the script once. It returns the number of names and records that the call
+// read.
 func (s *Deliveries) readEnded(ctx context.Context, f dispatcher.EndedFilter, at *endedPlace, page *dispatcher.EndedPage) (names, records int, err error) {
 	asks := func(status dispatcher.Status) bool {
 		return len(f.Statuses) == 0 || slices.Contains(f.Statuses, status)
@@ -131,7 +134,7 @@ func (s *Deliveries) readEnded(ctx context.Context, f dispatcher.EndedFilter, at
 	return names, records, a.Err
 }
 
-// millisText is the first whole ms that is not before t; empty of zero.
+// millisText returns the first whole ms that is not before t; empty for zero.
 func millisText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -139,11 +142,11 @@ func millisText(t time.Time) string {
 	return strconv.FormatInt(t.Add(time.Millisecond-1).UnixMilli(), 10)
 }
 
-// endedPlace is where a page ended: the score and the name of the last one that was
-// looked at, whatever its lane. Nothing ends before it any more.
+// endedPlace is the end of a page: the score and the name of the last entry that was read, of
+// any lane. No new entry is added before it.
 type endedPlace struct{ Score, Name string }
 
-// end is the place as others know it; zero: there is none.
+// end returns the place in its public form; zero: there is none.
 func (p endedPlace) end() dispatcher.EndPlace {
 	ms, err := strconv.ParseFloat(p.Score, 64)
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// instancesPage is how many instances a page has at most: their leases are counted
+// instancesPage is the maximum number of instances in a page, because their leases are counted
 // in each partition.
 const instancesPage = 100
 
-// instancesMost is how many instances a script is told of. It looks for leases
-// of each. No store has more that are alive, and names that were written by
-// hand are found dead within seconds.
+// instancesMost is the maximum number of instances that a script gets. The script searches the
+// leases of each. No store has more live instances, and names that a person wrote are found
+// dead within seconds.
 const instancesMost = 2500
 
-// Instances reads a page of the instances.
+// Instances returns a page of the instances.
 func (s *Deliveries) Instances(ctx context.Context, limit int, after string) (list []dispatcher.InstanceState, next string, err error) {
 	var last instancePlace
 	if after != "" {
@@ -56,15 +56,15 @@ func (s *Deliveries) Instances(ctx context.Context, limit int, after string) (li
 	return list, next, s.countLeases(ctx, list)
 }
 
-// compareInstances puts the instance first that started last.
+// compareInstances sorts by start time, the newest first.
 func compareInstances(a, b dispatcher.InstanceState) int {
 	return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.Name, a.Name))
 }
 
-// instanceList is the name of the list, which has no filter.
+// instanceList is the name of the list. The list has no filter.
 var instanceList = dispatcher.ListName("instances", nil)
 
-// instancePlace is the last instance of a page, by which they are in order.
+// instancePlace is the last instance of a page, with the values by which instances are sorted.
 type instancePlace struct {
 	Started time.Time
 	Name    string
@@ -74,7 +74,7 @@ func (p instancePlace) state() dispatcher.InstanceState {
 	return dispatcher.InstanceState{Name: p.Name, Instance: dispatcher.Instance{StartedAt: p.Started}}
 }
 
-// countLeases adds what each instance holds.
+// countLeases adds the number of leases of each instance.
 func (s *Deliveries) countLeases(ctx context.Context, list []dispatcher.InstanceState) error {
 	counts := make([][]*redis.IntCmd, s.conn.Partitions())
 	err := s.conn.EachPartition(ctx, "count leases", s.conn.All(), func(p redis.Pipeliner, n int) {
@@ -97,8 +97,8 @@ func (s *Deliveries) countLeases(ctx context.Context, list []dispatcher.Instance
 	return nil
 }
 
-// InstanceNames are the instances' names as a script takes them: their number, then
-// each.
+// InstanceNames returns the instances' names as arguments of a script: their number, then each
+// name.
 func InstanceNames(ctx context.Context, c *conn.Client) ([]any, error) {
 	var list *redis.StringSliceCmd
 	err := c.At(ctx, "read instances", conn.Home, func(p redis.Pipeliner) { list = p.HKeys(ctx, c.Tag(conn.Home)+keys.Instances) })

@@ -16,11 +16,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// DigestsBatch is how many ids one call asks for. It reads a MiB of records for
-// them at most.
+// DigestsBatch is the number of ids in one call. The call reads at most a MiB of records.
 const DigestsBatch = 64
 
-// Known asks all partitions which ids they know.
+// Known queries all partitions and reports which ids they know.
 func (s *Deliveries) Known(ctx context.Context, ids []string) ([]bool, error) {
 	known := make([]bool, len(ids))
 	var calls []conn.Call
@@ -48,8 +47,8 @@ func (s *Deliveries) Known(ctx context.Context, ids []string) ([]bool, error) {
 	return known, nil
 }
 
-// Has asks which deliveries are kept whole, in whatever place. Of a delivery that is gone
-// its message may still be there, for others.
+// Has reports which deliveries are kept completely, with any status. If a delivery is gone,
+// its message may still exist, because other deliveries need it.
 func (s *Deliveries) Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bool, error) {
 	of := map[int][]int{} // places in ids, by partition
 	for i, id := range ids {
@@ -68,14 +67,14 @@ func (s *Deliveries) Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bo
 	}
 	has := make([]bool, len(ids))
 	for i, id := range ids {
-		lanes := strings.Fields(conn.Value(fans[i])) // none: the message has one lane only
+		lanes := strings.Fields(conn.Value(fans[i])) // none: the message has only one lane
 		has[i] = conn.Value(sizes[i]) > dispatcher.DigestSize && (len(lanes) == 0 || slices.Contains(lanes, string(id.Lane)))
 	}
 	return has, nil
 }
 
-// Kept asks all partitions for the stored message of an id. It uses plain
-// commands: a record is small, and only a caller in conflict asks.
+// Kept queries all partitions for the stored message of an id. It uses plain commands, because
+// a record is small and only a caller in conflict needs it.
 func (s *Deliveries) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dispatcher.Message, error) {
 	kept := make([]*dispatcher.Message, len(batch))
 	var err error
@@ -94,7 +93,7 @@ func (s *Deliveries) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dis
 				if len(record) <= dispatcher.DigestSize || record[:dispatcher.DigestSize] == string(e.Digest[:]) || kept[from+k] != nil {
 					continue
 				}
-				kept[from+k], _ = codec.DecodeRecord(e.Message.ID, record) // a record that can't be read counts as none
+				kept[from+k], _ = codec.DecodeRecord(e.Message.ID, record) // an unreadable record counts as none
 			}
 		}
 	})

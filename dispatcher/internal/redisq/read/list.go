@@ -16,10 +16,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// Bounds of one page. A script reads at most listChunk records, as many as the
-// page still needs and at least listLeast. The names and records that are read
-// for one page may cost Redis listMost together, in units of some 0.35 µs: a name
-// takes 1 µs, and a record 6. A page that costs more ends short, with a cursor.
+// Limits of one page. A script reads at most listChunk records: as many as the page still
+// needs, and at least listLeast. All names and records for one page may cost Redis listMost,
+// in units of some 0.35 µs. A name costs 1 µs, and a record 6. A page that costs more ends
+// early, with a cursor.
 const (
 	listChunk = 256
 	listLeast = 8
@@ -30,18 +30,20 @@ const (
 	costOfLane   = 2
 	costOfScan   = 7 // of a lane's state
 	costOfScript = 100
-	costOfState  = 25 // beside its name
-	costOfShelf  = 12 // of a lane in which something may have moved
-	movedLanes   = 64 // of one call, as its script has it
+	costOfState  = 25 // in addition to its name
+	costOfShelf  = 12 // of a lane in which deliveries may have moved
+	movedLanes   = 64 // limit of one call, same as in the script
 )
 
-// A list goes through up to seven sections. First come deliveries that ended and are still in
-// their place, then those that have ended. Those under way follow, then those that are taken,
-// by the ends of their leases, and those that are ready. Last come those that wait for a time.
-// Each status has an index of its own; nothing else has one. Deliveries that wait behind
-// another of their ordering key come right after that one. A delivery can move past the page
-// that is read. So a list of all statuses shows at its end what moved since it began, some of
-// that once more: it misses none that was there throughout.
+// A list reads up to seven sections. First come deliveries that ended but are still in their
+// old index, then those in the end sets. Then come attempts under way, and deliveries that
+// consumers have taken, by the ends of their leases. The ready ones follow, and last those that
+// wait for a time. Each status has its own index, and there is no other index. Deliveries that
+// wait behind another one with their ordering key come directly after it.
+//
+// A delivery can move past the page that is read. So a list of all statuses ends with the
+// deliveries that moved after it began. Some of them appear twice, but the list misses none
+// that existed the whole time.
 const (
 	sectionDue    = "due"
 	sectionLeases = "leases"
@@ -54,23 +56,25 @@ const (
 
 var sections = []string{sectionMarks, sectionEnded, sectionLeases, sectionTaken, sectionReady, sectionDue, sectionMoved}
 
-// unfinished are the sections of what is in no end set yet. They are read in the order of the
-// flow: what moves on meanwhile is in a later one.
+// unfinished has the sections of deliveries that are in no end set yet. They are read in the
+// order in which deliveries move. So a delivery that moves meanwhile is in a later section.
 var unfinished = []string{sectionDue, sectionReady, sectionLeases, sectionTaken, sectionMarks}
 
-// listed is one delivery of a list, with the values that a cursor needs.
+// listed is one delivery of a list, with the values for a cursor.
 type listed struct {
 	delivery dispatcher.Delivery
 	name     string
 	score    float64   // ready: the position in its lane
 	at       time.Time // of its end, next attempt or claim; zero if it has none
-	line     string    // key and score of the line in which others wait behind it; empty: no others wait; moved: the ms in :known of its lane
+	line     string    // key and score of the line that waits behind it; empty: none waits; moved: the ms in :known of its lane
 }
 
-// namedLanes bounds the lanes by which names are chosen: a script compares each name with them.
+// namedLanes is the maximum number of lanes for choosing by name, because a script compares
+// each name with all of them.
 const namedLanes = 64
 
-// listOf walks the statuses for deliveries of some lanes, or of tenants with as few.
+// listOf reads the list by status, for deliveries of some lanes, or of tenants with as few
+// lanes.
 func (s *Deliveries) listOf(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	if len(f.Lanes) > 0 || len(f.Tenants) == 0 {
 		return s.list(ctx, f, f.Lanes)
@@ -92,7 +96,7 @@ func (s *Deliveries) listOf(ctx context.Context, f dispatcher.Filter) (dispatche
 	return s.list(ctx, f, lanes)
 }
 
-// list reads a page. It looks at lanes only; none: at all of them.
+// list returns a page. It reads only the given lanes; none: all lanes.
 func (s *Deliveries) list(ctx context.Context, f dispatcher.Filter, lanes []dispatcher.Lane) (dispatcher.Page, error) {
 	at, err := s.listAt(ctx, &f)
 	if err != nil {
@@ -128,15 +132,15 @@ func (s *Deliveries) list(ctx context.Context, f dispatcher.Filter, lanes []disp
 type lister struct {
 	s     *Deliveries
 	f     dispatcher.Filter
-	of    []dispatcher.Lane // it looks at no others; none: it looks at all
+	of    []dispatcher.Lane // it reads only these; none: all
 	names []any
 	limit int
-	cost  int // of what was read so far
+	cost  int // of everything that was read so far
 	page  dispatcher.Page
-	up    bool  // the section's entries are in the order of their scores, else newest first
-	began int64 // ms when the walk began; 0: nothing moves in it
+	up    bool  // the section is sorted by score, lowest first; else newest first
+	began int64 // ms when the walk began; 0: no delivery moves in it
 
-	statuses, reasons, lanes string // the filters, as the script takes them
+	statuses, reasons, lanes string // the filters, as arguments of the script
 	byMarks                  bool   // marked deliveries are found by their marks
 }
 
@@ -150,7 +154,7 @@ func newLister(s *Deliveries, f dispatcher.Filter, names []any, of []dispatcher.
 	return l
 }
 
-// asks reports whether the filter asks for any of some statuses.
+// asks reports whether the filter includes any of some statuses.
 func (l *lister) asks(statuses ...dispatcher.Status) bool {
 	if len(l.f.Statuses) == 0 {
 		return true
@@ -158,11 +162,10 @@ func (l *lister) asks(statuses ...dispatcher.Status) bool {
 	return slices.ContainsFunc(statuses, func(st dispatcher.Status) bool { return slices.Contains(l.f.Statuses, st) })
 }
 
-// spent reports that the page has cost enough.
+// spent reports whether the page has reached its cost limit.
 func (l *lister) spent() bool { return l.cost >= listMost }
 
-// section reads on in one section. It answers a nil cursor at the end of the
-// section.
+// section continues to read in one section. It returns a nil cursor at the end of the section.
 func (l *lister) section(ctx context.Context, at listCursor) (*listCursor, error) {
 	l.up = at.section == sectionDue
 	if next, err := l.behind(ctx, &at); next != nil || err != nil {
@@ -195,7 +198,7 @@ func (l *lister) section(ctx context.Context, at listCursor) (*listCursor, error
 	return nil, nil
 }
 
-// put puts an entry on the page if it matches.
+// put adds an entry to the page if it matches.
 func (l *lister) put(e listed) {
 	if e.delivery.ID.Message != "" && l.f.Matches(&e.delivery, e.at) {
 		l.page.Deliveries = append(l.page.Deliveries, e.delivery)
@@ -204,22 +207,22 @@ func (l *lister) put(e listed) {
 
 func (l *lister) full() bool { return len(l.page.Deliveries) >= l.limit }
 
-// chunk is the answer of one call of the script.
+// chunk is the reply of one call of the script.
 type chunk struct {
 	entries []listed
 	more    bool
-	last    listCursor // score (for marks the scan's cursor and process) and name of the last one read
+	last    listCursor // score and name of the last entry; for marks the score is the scan's cursor and process
 }
 
-// want is how many entries one call asks for.
+// want returns the number of entries for the next call.
 func (l *lister) want() int { return min(max(l.limit-len(l.page.Deliveries), listLeast), listChunk) }
 
-// args are the arguments of the script for one index.
+// args returns the arguments of the script for one index.
 func (l *lister) args(index, of string, wanted int, after, last string) []any {
 	return append(slices.Clip(l.names), index, of, wanted, after, last, l.statuses, l.reasons, l.lanes, conn.Flag(l.byMarks), l.began)
 }
 
-// read calls the script some times, all in one round trip.
+// read sends several calls of the script in one round trip.
 func (l *lister) read(ctx context.Context, calls ...conn.Call) ([]chunk, error) {
 	chunks := make([]chunk, len(calls))
 	for i, r := range l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.List, Calls: calls}) {
@@ -254,7 +257,7 @@ func (l *lister) readChunk(r conn.Call, c *chunk) error {
 	return r.Err
 }
 
-// readListed reads one entry. A delivery without a record has only its name.
+// readListed parses one entry. A delivery without a record has only its name.
 func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	e := listed{name: a.Text()}
 	e.score, _ = strconv.ParseFloat(a.Text(), 64)
@@ -270,7 +273,7 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	if a.Err != nil {
 		return e, a.Err
 	}
-	if !ok || head == "" { // a malformed name, written by hand, must not stop the list
+	if !ok || head == "" { // a malformed name from a person must not stop the list
 		return e, nil
 	}
 	m, err := codec.DecodeRecord(id.Message, head)
@@ -283,9 +286,8 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	return e, nil
 }
 
-// take puts a chunk's entries on the page, each followed by those that wait
-// behind it. It answers a cursor if the page ends there. Otherwise at is where
-// to go on.
+// take adds a chunk's entries to the page, each followed by the deliveries that wait behind
+// it. It returns a cursor if the page ends there. Otherwise it sets at to the next place.
 func (l *lister) take(ctx context.Context, c chunk, at *listCursor) (*listCursor, error) {
 	for _, e := range c.entries {
 		if next, err := l.takeOne(ctx, e, at); next != nil || err != nil {
@@ -308,8 +310,8 @@ func (l *lister) takeOne(ctx context.Context, e listed, at *listCursor) (*listCu
 	return l.behind(ctx, at)
 }
 
-// behind goes on in the line behind the entry of the cursor. It answers a
-// cursor if the page ends in that line. Otherwise at is ready to go on.
+// behind continues in the line behind the cursor's entry. It returns a cursor if the page ends
+// in that line. Otherwise at points to the next entry.
 func (l *lister) behind(ctx context.Context, at *listCursor) (*listCursor, error) {
 	id, _ := dispatcher.ParseDeliveryID(at.name)
 	more := at.key != "" && l.asks(dispatcher.StatusScheduled, dispatcher.StatusCancelled)
@@ -336,8 +338,9 @@ func (l *lister) behind(ctx context.Context, at *listCursor) (*listCursor, error
 	return nil, nil
 }
 
-// walkBegan is the ms in which a walk of all began, by the earliest clock of the masters. 0: it is a walk
-// of some statuses, and those can be few where all are many.
+// walkBegan returns the ms in which a walk of all statuses began, by the earliest clock of the
+// masters. It returns 0 for a walk of some statuses, because these can be few among many
+// deliveries.
 func (l *lister) walkBegan(ctx context.Context, goesOn bool, at listCursor) (int64, error) {
 	if goesOn {
 		return at.began, nil
@@ -358,8 +361,8 @@ func (l *lister) walkBegan(ctx context.Context, goesOn bool, at listCursor) (int
 	return first.UnixMilli(), nil
 }
 
-// moved reads the deliveries that moved since a walk of all began, because they can have moved past the
-// page that was read. It leaves out those that this page has already.
+// moved reads the deliveries that moved after a walk of all statuses began, because they can
+// have moved past the page. It skips those that are already on this page.
 func (l *lister) moved(ctx context.Context, at listCursor) (*listCursor, error) {
 	if l.began == 0 {
 		return nil, nil

@@ -15,28 +15,29 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// listCursor is where a page ended: the section, and the score and name of the last
-// entry that was read. Ready lists and marks need more, since they have no
-// single order. Both need the partition and the cursor of its scan. Ready lists
-// need the lane, with the position as the score. If the page ended among the
-// deliveries that wait behind an entry, it has their ordering key and the score
-// of the last one read. What moved is looked for in the lanes of a partition: it needs the ms
-// in :known of the lane, as known, and the ms of acceptance as the score.
+// listCursor is the end of a page: the section, and the score and name of the last entry that
+// was read. Ready lists and marks need more, because they have no common order. Both need the
+// partition and the cursor of its scan. Ready lists need the lane, with the position as the
+// score.
+//
+// If the page ended among deliveries that wait behind an entry, the cursor has their ordering
+// key and the last score. Moved deliveries are searched in the lanes of a partition. For them
+// the cursor has the lane's ms in :known as known, and the ms of acceptance as the score.
 type listCursor struct {
 	section, lane string
 	partition     int
 	scan          uint64
-	server        string // the process that scan is valid for
-	placed        bool   // it is only a place in the order, from a page of shelves
+	server        string // the scan is valid only for this process
+	placed        bool   // it has only a place in the order, from a page of shelves
 	score         float64
-	name          string // empty: at the begin of the section or lane
+	name          string // empty: at the start of the section or lane
 	key           string // empty: no delivery waits behind it, or all were read
 	last          float64
 	known         string
-	began         int64 // ms when a walk of all began; 0: it is another one
+	began         int64 // ms when a walk of all statuses began; 0: it is another walk
 }
 
-// text is the cursor before it is sealed.
+// text returns the cursor before it is sealed.
 func (c listCursor) text() string {
 	return strings.Join([]string{
 		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),
@@ -44,7 +45,7 @@ func (c listCursor) text() string {
 	}, " ")
 }
 
-// readCursor reads what text wrote.
+// readCursor parses the result of text.
 func readCursor(text string) (c listCursor, err error) {
 	f := strings.Split(text, " ")
 	if len(f) != 11 || !slices.Contains(sections, f[0]) {
@@ -66,7 +67,7 @@ func readCursor(text string) (c listCursor, err error) {
 	return c, nil
 }
 
-// placeOrCursor reads the place of a page that was read from shelves, or a cursor.
+// placeOrCursor parses a cursor, or the place of a page that was read from shelves.
 func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at listCursor, err error) {
 	var text string
 	if json.Unmarshal(sealed, &text) == nil {
@@ -86,7 +87,7 @@ func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at listCursor, err erro
 	return at, nil
 }
 
-// anyPlace is the place of a cursor among ends or next attempts; nil: it has none.
+// anyPlace returns the place of a cursor among ends or next attempts; nil: it has none.
 func (c listCursor) anyPlace() *dispatcher.EndPlace {
 	if c.name == "" {
 		return nil
@@ -94,9 +95,9 @@ func (c listCursor) anyPlace() *dispatcher.EndPlace {
 	return &dispatcher.EndPlace{At: conn.FromMillis(int64(c.score)), ID: c.name}
 }
 
-// goesOn notes the process of a partition's server that answered. It reports whether the
-// cursor's scan is of that process, or at its start. Else the cursor goes back there, and the
-// section shows some deliveries again.
+// goesOn stores the process of a partition's server that replied. It reports whether the
+// cursor's scan is from that process, or at its start. If not, the cursor returns to the
+// start, and the section returns some deliveries again.
 func goesOn(at *listCursor, server string) bool {
 	same := at.server == server || at.scan == 0 && at.lane == "" && at.name == ""
 	if !same {
@@ -106,7 +107,7 @@ func goesOn(at *listCursor, server string) bool {
 	return same
 }
 
-// listAt is where a page begins.
+// listAt returns the start of a page.
 func (s *Deliveries) listAt(ctx context.Context, f *dispatcher.Filter) (at listCursor, err error) {
 	switch {
 	case f.Part == dispatcher.PartEnded && f.From != nil:
@@ -132,5 +133,5 @@ func (c listCursor) place() *dispatcher.EndPlace {
 	return &dispatcher.EndPlace{At: conn.FromMillis(int64(c.score)), ID: c.name}
 }
 
-// millisOf is the first whole ms that is not before t.
+// millisOf returns the first whole ms that is not before t.
 func millisOf(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }

@@ -10,10 +10,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// shelved reads a page of a list of some lanes, tenants or subjects, from their index. If that is
-// too large, or too large for the order, it walks the statuses. Of a few lanes a name of another
-// one costs no more than that then. A walk ends as it began, since a place in one order is none
-// in another.
+// shelved reads a page of a list of some lanes, tenants or subjects, from their index. If the
+// index is too large, or too large to sort, it reads by status. With few lanes, a name of
+// another lane then costs no more. A list by status continues by status until its end, because
+// the two orders have different places.
 func (s *Deliveries) shelved(ctx context.Context, f dispatcher.Filter) (page dispatcher.Page, err error) {
 	at, err := s.listAt(ctx, &f)
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Deliveries) shelved(ctx context.Context, f dispatcher.Filter) (page dis
 	return s.listOf(ctx, f)
 }
 
-// List reads a page. It is an error if a part of the queue that may have more of it was
-// emptied, unless the filter asks for what is left.
+// List returns a page. It returns an error if a part of the queue that may have more entries
+// was emptied, unless the filter requests the remaining ones.
 func (s *Deliveries) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	read := s.listOf
 	if f.Order != "" && f.OfSome() {
@@ -63,12 +63,13 @@ func (s *Deliveries) List(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	return page, err
 }
 
-// ListPlace is the place behind which a page of a list by acceptance begins; nil: at the newest.
+// ListPlace returns the place after which a page of a list by acceptance begins; nil: at the
+// newest.
 func (s *Deliveries) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
 	return s.shelf.ListPlace(ctx, f)
 }
 
-// ListCursor is the cursor of such a list whose page ended at a place.
+// ListCursor returns the cursor for such a list after a place.
 func (s *Deliveries) ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
 	return s.shelf.ListCursor(ctx, f, at)
 }

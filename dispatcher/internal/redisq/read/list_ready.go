@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// readyLanes searches a page of the lanes of a partition.
+// readyLanes returns a page of the lanes of a partition.
 func (l *lister) readyLanes(ctx context.Context, at *listCursor) (lanes []string, next uint64, err error) {
 	args := append(slices.Clip(l.names), strconv.FormatUint(at.scan, 10), lanesChunk, conn.Flag(!l.asks(dispatcher.StatusReady)))
 	r := l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.ReadyLanes, Calls: []conn.Call{{Partition: at.partition, Args: args}}})[0]
@@ -32,11 +32,11 @@ func (l *lister) readyLanes(ctx context.Context, at *listCursor) (lanes []string
 	return lanes, next, r.Err
 }
 
-// lanesChunk is how many lanes one call searches for ready deliveries.
+// lanesChunk is the number of lanes that one call searches for ready deliveries.
 const lanesChunk = 1000
 
-// ready reads the ready lists of lanes one after another. These are the lanes
-// of the filter, or all lanes with ready deliveries in the order of a scan.
+// ready reads the ready lists of lanes one after another: the lanes of the filter, or all
+// lanes with ready deliveries in the order of a scan.
 func (l *lister) ready(ctx context.Context, at listCursor) (*listCursor, error) {
 	if len(l.of) > 0 {
 		lanes := make([]string, len(l.of))
@@ -66,8 +66,8 @@ func (l *lister) ready(ctx context.Context, at listCursor) (*listCursor, error) 
 	return nil, nil
 }
 
-// lists reads the ready lists of lanes, in order, from the cursor on. It leaves
-// the cursor after them.
+// lists reads the ready lists of lanes, in order, from the cursor. It moves the cursor behind
+// them.
 func (l *lister) lists(ctx context.Context, at *listCursor, lanes []string) (*listCursor, error) {
 	from, _ := slices.BinarySearch(lanes, at.lane)
 	for _, lane := range lanes[from:] {

@@ -16,7 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// sectionsOf are the sections of a list, in its order.
+// sectionsOf returns the sections of a list, in order.
 func sectionsOf(f *dispatcher.Filter) []string {
 	switch {
 	case f.Order == dispatcher.OrderDue:
@@ -31,23 +31,23 @@ func sectionsOf(f *dispatcher.Filter) []string {
 	return sections
 }
 
-// source is one index of one partition, in the order of its scores.
+// source is one index of one partition, sorted by score.
 type source struct {
 	partition int
 	index, of string // of: the instance
-	lanes     string // a filter for these lanes instead of the list's own; empty: the list's own
+	lanes     string // a filter for these lanes instead of the list's; empty: the list's
 
 	buffer []listed
 	more   bool       // it has entries after the bound
-	bound  listCursor // score and name; the entries that follow are not newer
-	wanted int        // of the last call; it grows while no entry matches
+	bound  listCursor // score and name; the next entries are not newer
+	wanted int        // of the last call; it grows if no entry matches
 }
 
-// beforeAll is before all names of one score in the order of ZREVRANGE. No name
-// begins with it. In the order of ZRANGE that is the empty name.
+// beforeAll sorts before all names of one score in the order of ZREVRANGE, because no name
+// begins with it. In the order of ZRANGE the empty name does.
 const beforeAll = "\xff"
 
-// due reads deliveries that wait for a time. Those in a deleted lane are
+// due reads deliveries that wait for a time. Deliveries in a deleted lane are returned as
 // cancelled.
 func (l *lister) due(ctx context.Context, at listCursor) (*listCursor, error) {
 	if l.asks(dispatcher.StatusScheduled, dispatcher.StatusRetrying) {
@@ -75,7 +75,7 @@ func (l *lister) everywhere(index string) []*source {
 	return from
 }
 
-// partitions are those that may have matching deliveries.
+// partitions returns the partitions that may have matching deliveries.
 func (l *lister) partitions() []int {
 	if len(l.of) == 0 {
 		return l.s.conn.All()
@@ -88,8 +88,8 @@ func (l *lister) partitions() []int {
 	return slices.Compact(list)
 }
 
-// timed reports whether the scores of a source are the times of its entries. Those
-// of taken deliveries say when their leases end.
+// timed reports whether the scores of a source are the times of its entries. Scores of leased
+// deliveries are the ends of their leases.
 func (s *source) timed() bool { return s.index != sectionTaken }
 
 func (l *lister) leases() []*source {
@@ -116,7 +116,7 @@ func (l *lister) ended() []*source {
 	return from
 }
 
-// begin is where a section begins.
+// begin returns the start of a section.
 func (l *lister) begin(section string) (at listCursor) {
 	at.section, at.score, at.name = section, math.Inf(1), beforeAll
 	switch {
@@ -130,8 +130,8 @@ func (l *lister) begin(section string) (at listCursor) {
 	return at
 }
 
-// merge reads sources in one order. It reads the sources that may
-// be next, and the others only when the page comes to them.
+// merge reads several sources in one order. It reads a source only if it may have the next
+// entry.
 func (l *lister) merge(ctx context.Context, at listCursor, from []*source) (*listCursor, error) {
 	if at.name == "" {
 		at = l.begin(at.section)
@@ -161,7 +161,7 @@ func (l *lister) merge(ctx context.Context, at listCursor, from []*source) (*lis
 	return nil, nil
 }
 
-// head is the newest entry that a source may have.
+// head returns the newest entry that a source may have.
 func (s *source) head() listCursor {
 	if len(s.buffer) > 0 {
 		return listCursor{score: s.buffer[0].score, name: s.buffer[0].name}
@@ -169,7 +169,7 @@ func (s *source) head() listCursor {
 	return s.bound
 }
 
-// order orders as the section does.
+// order compares in the order of the section.
 func (l *lister) order(a, b listCursor) int {
 	if l.up {
 		return newer(b, a)
@@ -177,20 +177,20 @@ func (l *lister) order(a, b listCursor) int {
 	return newer(a, b)
 }
 
-// newer orders by score and then by name, the highest first, as ZREVRANGE does.
+// newer compares by score and then by name, the highest first, like ZREVRANGE.
 func newer(a, b listCursor) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(b.name, a.name))
 }
 
-// key is the name of a source's zset.
+// key returns the name of a source's zset.
 func (s *source) key() string {
 	return map[string]string{
 		"due": keys.Due, "leases": keys.Leases + s.of, "taken": keys.Taken, "done": keys.Done, "dead": keys.Dead, "cancelled": keys.Cancelled,
 	}[s.index]
 }
 
-// peek asks each source for its newest score after the cursor. It leaves out
-// sources that have none.
+// peek queries each source for its newest score after the cursor. It removes sources that have
+// none.
 func (l *lister) peek(ctx context.Context, at listCursor, from []*source) ([]*source, error) {
 	for _, s := range from {
 		s.bound = at
@@ -201,7 +201,7 @@ func (l *lister) peek(ctx context.Context, at listCursor, from []*source) ([]*so
 	byPartition, heads := map[int][]*source{}, make(map[*source]**redis.ZSliceCmd, len(from))
 	for _, s := range from {
 		byPartition[s.partition] = append(byPartition[s.partition], s)
-		heads[s] = new(*redis.ZSliceCmd) // filled by several masters at a time
+		heads[s] = new(*redis.ZSliceCmd) // several masters fill it concurrently
 	}
 	partitions := make([]int, 0, len(byPartition))
 	for n := range byPartition {
@@ -236,7 +236,7 @@ func (l *lister) peek(ctx context.Context, at listCursor, from []*source) ([]*so
 	}), nil
 }
 
-// outside reports that the filter asks for nothing with this score or one further on.
+// outside reports whether a score, and all later ones, are outside the filter.
 func (l *lister) outside(score float64) bool {
 	if l.up {
 		return !l.f.Until.IsZero() && score >= float64(millisOf(l.f.Until))
@@ -244,11 +244,11 @@ func (l *lister) outside(score float64) bool {
 	return !l.f.Since.IsZero() && score < float64(l.f.Since.UnixMilli())
 }
 
-// fetchAtOnce bounds the calls of one round trip.
+// fetchAtOnce limits the calls of one round trip.
 const fetchAtOnce = 64
 
-// fetch reads on in the sources that may have the next entry. In the worst case
-// each entry that the page still needs comes from another source.
+// fetch continues to read the sources that may have the next entry. In the worst case each
+// remaining entry of the page comes from another source.
 func (l *lister) fetch(ctx context.Context, from []*source) error {
 	dry := slices.DeleteFunc(slices.Clone(from), func(s *source) bool { return len(s.buffer) > 0 })
 	slices.SortFunc(dry, func(a, b *source) int { return l.order(a.bound, b.bound) })
@@ -280,8 +280,8 @@ func (l *lister) fetch(ctx context.Context, from []*source) error {
 	return nil
 }
 
-// marks reads deliveries that ended and are still in their place. Their mark
-// says how they ended.
+// marks reads deliveries that ended but are still in their old index. Their mark has the
+// reason of their end.
 func (l *lister) marks(ctx context.Context, at listCursor) (*listCursor, error) {
 	sizes := make([]*redis.IntCmd, l.s.conn.Partitions())
 	err := l.s.conn.EachPartition(ctx, "read marks", l.s.conn.All(), func(p redis.Pipeliner, n int) {

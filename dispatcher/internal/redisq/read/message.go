@@ -14,27 +14,27 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// Bounds of one answer of look: the number of deliveries, and the bytes of all
-// answers of a round trip, but for one delivery each.
+// Limits of one reply of look: the number of deliveries, and the bytes of all replies of a
+// round trip, except one delivery each.
 const (
 	lookLanes = 64
 	lookBytes = 1 << 20
 )
 
-// looked is the answer of one partition about a message.
+// looked is the reply of one partition about a message.
 type looked struct {
 	partition  int
-	first      int64 // place of the lane to go on with; 0: there are no more
+	first      int64 // position of the next lane; 0: there are no more
 	found      bool
 	message    *dispatcher.Message // nil: there is none, or it can't be read
 	deliveries []dispatcher.Delivery
 	err        error
 }
 
-// Read reads a message and its deliveries. An id does not say in which
-// partitions it lies, so all are asked in one round trip. A partition with more
-// than fits in an answer is asked again. The answers of some are told also
-// beside an error of others.
+// Read returns a message and its deliveries. It queries all partitions in one round trip,
+// because the id does not name its partitions. A partition with more deliveries than fit in a
+// reply is queried again. If some partitions fail, it returns their error and the results of
+// the others.
 func (s *Deliveries) Read(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	names, err := InstanceNames(ctx, s.conn)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Deliveries) Read(ctx context.Context, id string) (dispatcher.MessageVie
 		return dispatcher.MessageView{}, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound)
 	}
 	m := &out.Message
-	if len(errs) == 0 && m.URL == "" && m.Endpoint == "" && m.Queue == "" { // it may have more where data were lost
+	if len(errs) == 0 && m.URL == "" && m.Endpoint == "" && m.Queue == "" { // there may be more if data were lost
 		if err := s.conn.LostOf(nil); err != nil {
 			return out, fmt.Errorf("message %s: %w", id, err)
 		}
@@ -83,9 +83,9 @@ func (s *Deliveries) Read(ctx context.Context, id string) (dispatcher.MessageVie
 	return out, partitions.Join(errs...)
 }
 
-// prove adds to each delivery that was delivered its last attempt, with the
-// evidence that the log has, and to one that was sent again its first success. Its
-// history has them without, or not at all.
+// prove adds the last attempt, with the log's evidence, to each delivery that was delivered.
+// If a delivery was sent again, it adds the first success. The history has these attempts
+// without evidence, or not at all.
 func (s *Deliveries) prove(ctx context.Context, v *dispatcher.MessageView) error {
 	var asked []attempts.Success
 	var of []*dispatcher.Delivery
@@ -100,7 +100,7 @@ func (s *Deliveries) prove(ctx context.Context, v *dispatcher.MessageView) error
 		}
 		for _, at := range ends {
 			if at.IsZero() {
-				continue // only marked as delivered so far
+				continue // only marked as delivered yet
 			}
 			asked = append(asked, attempts.Success{ID: d.ID, Partition: s.conn.PartitionOf(d.ID.Lane), Ended: at})
 			of = append(of, d)
@@ -109,7 +109,7 @@ func (s *Deliveries) prove(ctx context.Context, v *dispatcher.MessageView) error
 	proofs, err := s.proofs.Proofs(ctx, asked)
 	for i, a := range proofs {
 		if a == nil {
-			continue // not at hand: there was no memory for it, or it lay in another partition
+			continue // not available: there was no memory for it, or it was in another partition
 		}
 		locate(a, &v.Message)
 		d := of[i]
@@ -128,7 +128,7 @@ func (s *Deliveries) prove(ctx context.Context, v *dispatcher.MessageView) error
 	return err
 }
 
-// locate tells of an attempt that called the message's own URL that it did.
+// locate sets the URL of an attempt that called the message's own URL.
 func locate(a *dispatcher.Attempt, m *dispatcher.Message) {
 	if a.URL == "" && a.Address != "" {
 		a.URL = m.URL

@@ -27,12 +27,13 @@ var endedSrc string
 //go:embed lua/upcoming.lua
 var upcomingSrc string
 
-// Scripts are the scripts that read messages and deliveries.
+// Scripts are the scripts that query messages and deliveries.
 type Scripts struct {
 	Look, Stand, Digests, List, ReadyLanes, Ended, Upcoming script.Script
 }
 
-// NewScripts makes the scripts. With given time they read the test's clock instead of Redis'.
+// NewScripts returns the scripts. If given is set, they use the test's clock instead of the
+// clock of Redis.
 func NewScripts(given bool) Scripts {
 	make := func(name string, parts ...string) script.Script { return script.Make(given, name, parts...) }
 	return Scripts{
@@ -46,7 +47,7 @@ func NewScripts(given bool) Scripts {
 	}
 }
 
-// All are all of them.
+// All returns all scripts.
 func (c *Scripts) All() []script.Script {
 	return []script.Script{c.Look, c.Stand, c.Digests, c.List, c.ReadyLanes, c.Ended, c.Upcoming}
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of reading statuses: messages of one call, lanes that the calls of one
-// round trip may answer together, and ids that one round trip looks for.
+// Limits for reading statuses: the messages of one call, the lanes that the calls of one round
+// trip may return together, and the ids that one round trip searches.
 const (
 	standBatch  = 64
 	standLanes  = 2048
 	findMost    = 16384
-	lanesAtOnce = 64 // of one message in one call, as schedule writes them
+	lanesAtOnce = 64 // of one message in one call, same as in schedule
 )
 
 // stander reads the statuses of a batch's deliveries.
@@ -30,21 +30,21 @@ type stander struct {
 	names []any // of the instances
 	batch []dispatcher.Entry
 	out   []dispatcher.Standing
-	told  []map[int][]dispatcher.Delivery // answers of each message by partition, to be told in that order
+	told  []map[int][]dispatcher.Delivery // replies about each message by partition; they are returned in that order
 }
 
-// standing is the work of one call, and how far it came.
+// standing is the work of one call, with its progress.
 type standing struct {
 	partition int
 	entries   []int // indices in the batch
-	lanes     int   // lanes that it may have to answer
-	told      int   // lanes of the first entry that were answered before
+	lanes     int   // maximum number of lanes to return
+	told      int   // lanes of the first entry that earlier calls returned
 }
 
-// Standing reads the statuses of messages' deliveries. A message to one
-// destination lies in the partition of its lane. A fan-out may have gone to
-// other lanes, of endpoints that do not match any more. Plain commands find
-// their partitions, and only those are asked by the script.
+// Standing returns the statuses of messages' deliveries. A message to one destination is in
+// the partition of its lane. A fan-out may have deliveries in other lanes, of endpoints that
+// do not match any more. Plain commands find their partitions, and the script queries only
+// these.
 func (s *Deliveries) Standing(ctx context.Context, batch []dispatcher.Entry) ([]dispatcher.Standing, error) {
 	out := make([]dispatcher.Standing, len(batch))
 	if len(batch) == 0 {
@@ -54,7 +54,7 @@ func (s *Deliveries) Standing(ctx context.Context, batch []dispatcher.Entry) ([]
 	if err != nil {
 		return nil, err
 	}
-	lies := make([][]int, s.conn.Partitions()) // entries in each partition, once for each of its lanes
+	lies := make([][]int, s.conn.Partitions()) // entries in each partition, once for each lane
 	for i := range batch {
 		for _, lane := range batch[i].Lanes {
 			n := s.conn.PartitionOf(lane)
@@ -78,7 +78,7 @@ func (s *Deliveries) Standing(ctx context.Context, batch []dispatcher.Entry) ([]
 			out[i].Deliveries = append(out[i].Deliveries, st.told[i][n]...)
 		}
 	}
-	if absent { // nothing matches it, and nothing of it is known
+	if absent { // it matches no endpoint, and the store does not know it
 		if err := s.conn.IntactAll(ctx); err != nil {
 			return nil, err
 		}
@@ -86,8 +86,7 @@ func (s *Deliveries) Standing(ctx context.Context, batch []dispatcher.Entry) ([]
 	return out, nil
 }
 
-// findElsewhere adds the partitions that have a fan-out but none of its present
-// lanes.
+// findElsewhere adds the partitions that have a fan-out but none of its present lanes.
 func (st *stander) findElsewhere(ctx context.Context, lies [][]int) {
 	s, batch := st.s, st.batch
 	var fans []int
@@ -145,7 +144,7 @@ func standings(batch []dispatcher.Entry, lies [][]int) (todo []standing) {
 	return todo
 }
 
-// ask makes the calls in one round trip and answers the work that is left.
+// ask sends the calls in one round trip and returns the remaining work.
 func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 	calls := make([]conn.Call, len(todo))
 	for k, t := range todo {
@@ -168,7 +167,7 @@ func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 	return left
 }
 
-// read takes the answer of one call. The work that is left stays in t.
+// read parses the reply of one call. The remaining work stays in t.
 func (st *stander) read(t *standing, r conn.Call) error {
 	if _, ok := r.Hint(); !ok {
 		return r.Err
@@ -178,7 +177,7 @@ func (st *stander) read(t *standing, r conn.Call) error {
 	switch {
 	case r.Err != nil:
 		return r.Err
-	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.told: // it would be asked again for ever
+	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.told: // otherwise it would be queried again for ever
 		return conn.ErrReply
 	}
 	for k := 0; list.Text != "" && list.Err == nil && k < len(t.entries); k++ {
@@ -193,8 +192,8 @@ func (st *stander) read(t *standing, r conn.Call) error {
 	return list.Err
 }
 
-// readStanding reads one partition's answer about a message. An answer with the
-// same content wins over another message of its id elsewhere.
+// readStanding parses one partition's reply about a message. A reply with the same content has
+// priority over another message with its id in another partition.
 func readStanding(list *conn.Words, m *dispatcher.Message, out *dispatcher.Standing) (told []dispatcher.Delivery) {
 	code, created := list.Next(), list.Time()
 	n, err := strconv.Atoi(list.Next())
@@ -212,7 +211,7 @@ func readStanding(list *conn.Words, m *dispatcher.Message, out *dispatcher.Stand
 		return nil
 	case code == "2":
 		out.Result = dispatcher.Duplicate
-		if out.CreatedAt.IsZero() || created.Before(out.CreatedAt) { // lanes that were left out at first were made later
+		if out.CreatedAt.IsZero() || created.Before(out.CreatedAt) { // lanes that were left out at first were created later
 			out.CreatedAt = created
 		}
 	case code == "3" && out.Result == 0:

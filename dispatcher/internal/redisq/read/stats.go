@@ -15,8 +15,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// Stats counts over all partitions. The answers of some are told also beside an
-// error of others.
+// Stats returns the counts of all partitions. If some partitions fail, it returns their error
+// and the counts of the others.
 func (s *Deliveries) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	st := dispatcher.Stats{
 		Counts: map[dispatcher.Status]int64{}, EverDead: map[dispatcher.DeadReason]int64{},
@@ -33,14 +33,14 @@ func (s *Deliveries) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	return st, partitions.Join(err, storeErr)
 }
 
-// counted are the counts of one partition.
+// counted has the counts of one partition.
 type counted struct {
 	counts, ends *redis.MapStringStringCmd
 	due, known   *redis.IntCmd
 }
 
-// countsOf adds the counts, the number of instances and the time. It answers
-// how many lanes are known.
+// countsOf adds the counts, the number of instances and the time. It returns the number of
+// known lanes.
 func (s *Deliveries) countsOf(ctx context.Context, st *dispatcher.Stats) (known int64, err error) {
 	all := make([]counted, s.conn.Partitions())
 	var instances *redis.IntCmd
@@ -90,8 +90,8 @@ func (c *counted) add(st *dispatcher.Stats) {
 			waiting += n
 		}
 	})
-	// A waiting delivery without a time is behind another one. Some may have
-	// moved between these two readings.
+	// A waiting delivery without a time waits behind another one. Some may have moved between
+	// the two queries.
 	st.Held[dispatcher.WhyOrder] += max(waiting-c.due.Val(), 0)
 	each(c.ends, func(status, reason string, n int64) {
 		if status == string(dispatcher.StatusDead) {
@@ -102,9 +102,9 @@ func (c *counted) add(st *dispatcher.Stats) {
 	})
 }
 
-// lanesOf adds the lanes with the most work, the number of lanes in each state,
-// and the deliveries they hold. It adds the oldest due delivery too: the oldest
-// ready one, or one that was not moved yet.
+// lanesOf adds the lanes with the most work, the number of lanes in each state, and the number
+// of their blocked deliveries. It also adds the oldest due delivery: the oldest ready one, or
+// one that was not moved yet.
 func (s *Deliveries) lanesOf(ctx context.Context, st *dispatcher.Stats, known int64) error {
 	dues := make([]*redis.ZSliceCmd, s.conn.Partitions())
 	err := s.conn.EachPartition(ctx, "stats", s.conn.All(), func(p redis.Pipeliner, n int) {
@@ -126,9 +126,8 @@ func (s *Deliveries) lanesOf(ctx context.Context, st *dispatcher.Stats, known in
 	return partitions.Join(err, busyErr, s.lanes.AddTop(ctx, found, st))
 }
 
-// retentionOf adds how long finished deliveries are kept whole now. A partition
-// that is full cuts the oldest before its age. There it is the age of the
-// oldest one.
+// retentionOf adds the current retention of complete finished deliveries. A full partition
+// deletes the oldest before its age. Its retention is the age of its oldest one.
 func (s *Deliveries) retentionOf(ctx context.Context, st *dispatcher.Stats) error {
 	if s.keep.FinishedMax <= 0 {
 		return nil // no delivery is kept

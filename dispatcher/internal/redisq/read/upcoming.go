@@ -10,11 +10,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// upcomingMost is how many lanes that wait, and how many deliveries, are looked at in a partition:
-// as many as a move takes, which costs Redis less than 0.5 ms.
+// upcomingMost is the number of waiting lanes, and of deliveries, that are checked in a
+// partition. A move takes as many, and costs Redis less than 0.5 ms.
 const upcomingMost = 128
 
-// Upcoming asks all partitions in one round trip.
+// Upcoming queries all partitions in one round trip.
 func (s *Deliveries) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) {
 	var all dispatcher.Upcoming
 	var errs []error
@@ -30,19 +30,19 @@ func (s *Deliveries) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) 
 		errs = append(errs, s.conn.InPartition(a.Partition, a.Err))
 	}
 	err := partitions.Join(errs...)
-	if err == nil { // what lies in an emptied partition may be due sooner
+	if err == nil { // a delivery in an emptied partition may be due sooner
 		err = s.conn.LostOf(nil)
 	}
 	if err == nil && all.At.IsZero() {
 		err = s.conn.IntactAll(ctx)
 	}
 	if err != nil {
-		return all, fmt.Errorf("read what is due next: %w", err)
+		return all, fmt.Errorf("read the next due time: %w", err)
 	}
 	return all, nil
 }
 
-// upcomingOf is the result of one partition. Waits are by its own clock.
+// upcomingOf returns the result of one partition. Waits are by its own clock.
 func upcomingOf(now, at, paced time.Time) (u dispatcher.Upcoming) {
 	if !at.IsZero() {
 		u.At, u.Wait = at, max(at.Sub(now), 0)

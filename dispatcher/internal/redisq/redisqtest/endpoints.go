@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Endpoint has one secret and one header.
+// Endpoint returns an endpoint with one secret and one header.
 func Endpoint(id string) *dispatcher.Endpoint {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return &dispatcher.Endpoint{
@@ -37,7 +37,7 @@ func MustDelete(t testing.TB, store dispatcher.EndpointStore, id string) {
 	require.NoError(t, err)
 }
 
-// NextVersion may follow an endpoint.
+// NextVersion returns a new version of an endpoint, which may follow it.
 func NextVersion(e *dispatcher.Endpoint) *dispatcher.Endpoint {
 	c := *e
 	c.Version++

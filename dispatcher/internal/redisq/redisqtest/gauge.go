@@ -9,16 +9,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sent is one command that a store sent, or a script by its name.
+// Sent is one command that a store sent. A script has its own name.
 type Sent struct {
 	Name  string
-	Args  int // after the name; for a script those after its key
-	Bytes int // of the answer
-	Size  int // of the answer, in values
+	Args  int // arguments after the name, or after the key of a script
+	Bytes int // of the reply
+	Size  int // of the reply, in values
 	Trip  int // the number of its round trip
 }
 
-// Gauge is a hook that measures the commands of a store and their answers.
+// Gauge is a hook that measures the commands of a store and their replies.
 type Gauge struct {
 	names map[string]string
 
@@ -27,7 +27,8 @@ type Gauge struct {
 	sent  []Sent
 }
 
-// Measure gives a client a gauge. names are those of scripts by their SHA.
+// Measure adds a gauge to a client. names maps the SHA of each script to its
+// name.
 func Measure(client redis.UniversalClient, names map[string]string) *Gauge {
 	g := &Gauge{names: names}
 	client.AddHook(g)
@@ -37,7 +38,7 @@ func Measure(client redis.UniversalClient, names map[string]string) *Gauge {
 // DialHook changes nothing.
 func (g *Gauge) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook notes a command.
+// ProcessHook records a command.
 func (g *Gauge) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
@@ -46,7 +47,7 @@ func (g *Gauge) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook notes commands.
+// ProcessPipelineHook records commands.
 func (g *Gauge) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
@@ -85,7 +86,7 @@ func (g *Gauge) note(cmds []redis.Cmder) {
 	}
 }
 
-// Of are the commands of a name since its last call.
+// Of returns the commands of a name since the last call of Of.
 func (g *Gauge) Of(name string) (found []Sent) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,14 +99,14 @@ func (g *Gauge) Of(name string) (found []Sent) {
 	return found
 }
 
-// All are the commands since the last call of Of.
+// All returns the commands since the last call of Of.
 func (g *Gauge) All() []Sent {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.sent)
 }
 
-// weigh is the number of bytes of text in an answer.
+// weigh returns the number of bytes of text in a reply.
 func weigh(v any) (n int) {
 	switch v := v.(type) {
 	case string:

@@ -20,19 +20,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Project is one that is repartitioned, by a clock that the test sets.
+// Project is a project to repartition, with a clock that the test sets.
 type Project struct {
 	T       *testing.T
 	Client  redis.UniversalClient
 	Options redisq.Options
 	Now     time.Time
-	Lanes   map[string][]dispatcher.Lane // that were published to, by message
+	Lanes   map[string][]dispatcher.Lane // the lanes of each published message, by message
 }
 
-// ProjectKnown is how many ids a project may know.
+// ProjectKnown is the number of ids that a project may know.
 const ProjectKnown = 1000
 
-// NewProject makes one on a server or a cluster.
+// NewProject returns an empty project on a server or a cluster.
 func NewProject(t *testing.T, server Server, partitions int) *Project {
 	t.Helper()
 	p := &Project{T: t, Now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC), Lanes: map[string][]dispatcher.Lane{}}
@@ -55,7 +55,7 @@ func NewProject(t *testing.T, server Server, partitions int) *Project {
 	return p
 }
 
-// Pass lets time pass, in all partitions that there may ever be.
+// Pass advances the clock of each possible partition.
 func (p *Project) Pass(d time.Duration) {
 	p.T.Helper()
 	p.Now = p.Now.Add(d)
@@ -71,7 +71,7 @@ func (p *Project) Open(partitions int) *Raw {
 	return Open(p.T, o)
 }
 
-// To repartitions, and fails the test unless it succeeds.
+// To repartitions the project. It fails the test after an error.
 func (p *Project) To(partitions int) admin.Repartitioned {
 	p.T.Helper()
 	out, err := admin.Repartition(context.Background(), p.Options, admin.RepartitionOptions{To: partitions})
@@ -82,14 +82,15 @@ func (p *Project) To(partitions int) admin.Repartitioned {
 func (p *Project) States(partitions int) []stored.State {
 	p.T.Helper()
 	states := States(p.T, p.Client, p.Options.Project, partitions)
-	for n := range states { // the clock is there for all that may be
+	for n := range states { // each possible partition has a clock
 		states[n].Unknown = slices.DeleteFunc(states[n].Unknown, func(key string) bool { return strings.HasSuffix(key, "}:clock") })
 	}
 	return states
 }
 
-// Content is everything that a project keeps, however many partitions it has:
-// where a message is one of several, what is gone of it may be told otherwise.
+// Content returns the whole content of a project, in a form that does not
+// depend on the number of partitions. It leaves out the parts of the state that
+// may differ: shares of a message that are gone, and log lines.
 func (p *Project) Content(partitions int) string {
 	p.T.Helper()
 	states := p.States(partitions)
@@ -108,7 +109,7 @@ func (p *Project) Content(partitions int) string {
 		m.Lanes = maps.Clone(m.Lanes)
 		maps.DeleteFunc(m.Lanes, func(_ dispatcher.Lane, there bool) bool { return !there })
 		if m.Whole {
-			delete(all.Seen, id) // known besides where another lane of it was
+			delete(all.Seen, id) // another lane of it may be known in another partition
 		}
 		all.Messages[id] = m
 	}
@@ -128,7 +129,7 @@ func (p *Project) fillFigures() {
 	}
 }
 
-// Figures are the bars of lanes, each in the lane's partition.
+// Figures returns the bars of lanes, each in the lane's partition.
 func (p *Project) Figures(partitions int) string {
 	p.T.Helper()
 	var lines []string
@@ -156,7 +157,7 @@ func (p *Project) Entry(id string, lanes []dispatcher.Lane, change ...func(*disp
 	case 0:
 		m.Subject = "order " + id
 	case 1:
-		m.Subject = "order 17" // of more than 16
+		m.Subject = "order 17" // the same subject for more than 16 messages
 	}
 	if keys.CRC16(id)%5 == 0 {
 		Bulky(m)
@@ -178,20 +179,21 @@ func (p *Project) Publish(s *Raw, batch ...dispatcher.Entry) {
 	}
 }
 
-// InLine gives a message an ordering key.
+// InLine sets a message's ordering key.
 func InLine(key string) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.OrderingKey = key }
 }
 
-// expiring has a message expire in a month.
+// expiring makes a message expire in a month.
 func (p *Project) expiring(m *dispatcher.Message) { m.ExpiresAt = p.Now.Add(30 * 24 * time.Hour) }
 
-// After delays a message.
+// After sets a message's delay.
 func After(d time.Duration) func(*dispatcher.Message) {
 	return func(m *dispatcher.Message) { m.Delay = d }
 }
 
-// To16 are n of 16 lanes, from one of them on, which lie in many partitions.
+// To16 returns n of 16 lanes, from a first one on. The lanes are in many
+// partitions.
 func To16(from, n int) []dispatcher.Lane {
 	lanes := make([]dispatcher.Lane, n)
 	for i := range lanes {
@@ -200,10 +202,10 @@ func To16(from, n int) []dispatcher.Lane {
 	return lanes
 }
 
-// Fill publishes rounds of everything that there can be, and has much of it
-// happen. There are every place and every mark, histories, lines, limits and
-// breakers. There are fan-outs of which a part is gone, and ids of which nothing
-// else is left.
+// Fill publishes rounds of messages of every kind and processes many of them.
+// The result has every place and every mark, histories, lines, limits and
+// breakers. It also has incomplete fan-outs, and messages of which only the id
+// is left.
 func (p *Project) Fill(rounds int) {
 	p.T.Helper()
 	ctx := context.Background()
@@ -252,7 +254,7 @@ func (p *Project) Fill(rounds int) {
 	require.NoError(p.T, err)
 }
 
-// happen claims what there is and settles it in each way.
+// happen claims the ready deliveries and settles them in each way.
 func (p *Project) happen(s *Raw, round int) {
 	p.T.Helper()
 	ctx := context.Background()
@@ -282,7 +284,7 @@ func (p *Project) happen(s *Raw, round int) {
 	p.Pass(time.Second)
 }
 
-// Records are all messages as callers read them.
+// Records returns all messages as callers read them.
 func (p *Project) Records(s *Raw) map[string]dispatcher.MessageView {
 	p.T.Helper()
 	out := map[string]dispatcher.MessageView{}
@@ -298,7 +300,7 @@ func (p *Project) Records(s *Raw) map[string]dispatcher.MessageView {
 	return out
 }
 
-// All lists a store's partitions.
+// All returns the partitions of a store.
 func All(s *Raw) []int {
 	all := make([]int, s.Partitions())
 	for n := range all {

@@ -1,6 +1,6 @@
-// Package redisqtest is what the tests of the store's packages share: a reader
-// of raw keys, a gauge of what is sent, and endpoints to try. Of the code under
-// test the reader uses the table of keys only.
+// Package redisqtest has helpers for the tests of the store's packages: a
+// reader of raw keys, a gauge of commands, and example endpoints. The reader
+// uses only the table of keys from the code under test.
 package redisqtest
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// raw reads the keys of one partition without any of the code under test. Their
-// texts are as lua/common.lua says.
+// raw reads the keys of one partition without the code under test.
+// lua/common.lua defines the format of their texts.
 type raw struct {
 	t   testing.TB
 	tag string
@@ -31,7 +31,7 @@ type raw struct {
 	clock    *redis.StringCmd
 	attempts *redis.XMessageSliceCmd
 	index    string                               // the key by which tenants are hidden
-	hashes   map[string]*redis.MapStringStringCmd // by their names, without a colon; so those that follow
+	hashes   map[string]*redis.MapStringStringCmd // by their names, without a colon, as in the next maps
 	zsets    map[string]*redis.ZSliceCmd
 	ready    map[string]*redis.StringSliceCmd // by lanes
 	history  map[string]*redis.IntCmd         // by deliveries
@@ -69,7 +69,7 @@ func States(t testing.TB, client redis.UniversalClient, project string, partitio
 	return states
 }
 
-// Keys lists the keys of a project in their order.
+// Keys returns the keys of a project in their order.
 func Keys(t testing.TB, client redis.UniversalClient, project string) []string {
 	t.Helper()
 	var keys []string
@@ -83,7 +83,7 @@ func Keys(t testing.TB, client redis.UniversalClient, project string) []string {
 		}
 	}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		var one sync.Mutex // the nodes answer at the same time
+		var one sync.Mutex // the nodes reply at the same time
 		require.NoError(t, cluster.ForEachMaster(context.Background(), func(_ context.Context, node *redis.Client) error {
 			one.Lock()
 			defer one.Unlock()
@@ -97,7 +97,7 @@ func Keys(t testing.TB, client redis.UniversalClient, project string) []string {
 	return slices.Compact(keys)
 }
 
-// read reads everything in one round trip and parses it.
+// read reads all keys in one round trip and parses them.
 func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.t.Helper()
 	ctx := context.Background()
@@ -121,7 +121,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 			case !k.Named():
 			case k.Name == keys.Ready:
 				r.ready[of] = p.LRange(ctx, key, 0, -1)
-			case k.Name == keys.Health: // figures, of which nothing depends
+			case k.Name == keys.Health: // figures, on which nothing depends
 			case k.Name == keys.History:
 				r.history[of] = p.LLen(ctx, key)
 			default:
@@ -158,7 +158,7 @@ func (r *raw) id(name string) dispatcher.DeliveryID {
 	return id
 }
 
-// scan reads the numbers and words of a text.
+// scan parses the numbers and words of a text.
 func (r *raw) scan(text, format string, into ...any) {
 	if n, err := fmt.Sscanf(text, format, into...); err != nil || n != len(into) {
 		r.fault("%q is not of the form %q", text, format)
@@ -181,7 +181,7 @@ func (r *raw) readPlaces() {
 		}
 		if name == "expiring" {
 			for _, z := range cmd.Val() {
-				r.out.Expiring[r.id(z.Member.(string))] = int64(math.Ceil(z.Score)) // half a ms later where it is looked at again
+				r.out.Expiring[r.id(z.Member.(string))] = int64(math.Ceil(z.Score)) // half a ms later if it is checked again
 			}
 			continue
 		}
@@ -214,8 +214,8 @@ func (r *raw) readPlaces() {
 	}
 }
 
-// readTaken reads what is taken, each with its token and owner, and the last leases
-// of what is not taken now.
+// readTaken reads the taken deliveries, each with its token and owner. It also
+// reads the last leases of deliveries that are not taken now.
 func (r *raw) readTaken(taken []redis.Z) {
 	tokens := r.hashes["tokens"].Val()
 	for _, z := range taken {
@@ -243,7 +243,7 @@ func holderOf(leased bool, holder string) string {
 
 func (r *raw) readDeliveries() {
 	for name, mark := range r.hashes["marks"].Val() {
-		if len(mark) > 1 { // behind d the ms of the success
+		if len(mark) > 1 { // after d comes the ms of the success
 			var ms int64
 			r.whole(mark, "d%d", &ms)
 		}
@@ -273,19 +273,20 @@ func (r *raw) readDeliveries() {
 	}
 }
 
-// atKey is the place of the key's hash in a record: after the digest (16) and
-// three times (6 each), the last of which is its expiry. The length of its lane, and its lane, follow.
+// atKey is the position of the key's hash in a record: after the digest (16)
+// and three times (6 each). The last of these times is its expiry. The length
+// of its lane, and its lane, follow.
 const (
 	atKey     = 16 + 3*6
 	atExpires = atKey - 6
 	atLane    = atKey + 8
 )
 
-// metaBody is the first tag of meta if a body lies apart. It comes after the
-// lane, meta's length and its format.
+// metaBody is the first tag of meta if a body is stored in :bodies. It comes
+// after the lane, meta's length and its format.
 const metaBody = 12
 
-// bodyName makes a field of :bodies readable: its digest in hex.
+// bodyName makes a field of :bodies readable: it writes the digest in hex.
 func bodyName(field string) string {
 	return fmt.Sprintf("%s %x", field[:len(field)-17], field[len(field)-16:])
 }
@@ -358,8 +359,8 @@ func (r *raw) readCounts() {
 	}
 }
 
-// readTold reads the stream's lines about ends without an attempt. It checks
-// that every line has its form.
+// readTold reads the log lines about ends without an attempt. It checks that
+// every line has its form.
 func (r *raw) readTold() {
 	for _, entry := range r.attempts.Val() {
 		if entry.Values["a"] != nil || entry.Values["z"] != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// readBehind reads the lines. The first of each set is in another place too,
-// and found there.
+// readBehind reads the lines. The first delivery of each line is also in
+// another place, and is read from that place.
 func (r *raw) readBehind() {
 	for name, cmd := range r.zsets {
 		rest, ok := strings.CutPrefix(name, "behind:")
@@ -34,15 +34,15 @@ func (r *raw) readBehind() {
 	}
 }
 
-// at changes the state that was read of a lane.
+// at changes the parsed state of a lane.
 func (r *raw) at(name string, change func(*stored.LaneState)) {
 	l := r.out.Lanes[dispatcher.Lane(name)]
 	change(&l)
 	r.out.Lanes[dispatcher.Lane(name)] = l
 }
 
-// whole is scan of a text that must have exactly this form. A number that a
-// script wrote as a fraction or as a power of ten is a fault.
+// whole is scan of a text that must have exactly this form. It reports a number
+// that a script wrote as a fraction or as a power of ten.
 func (r *raw) whole(text, format string, into ...any) {
 	r.scan(text, format, into...)
 	values := make([]any, len(into))
@@ -71,7 +71,7 @@ func (r *raw) readLanes() {
 	for name, text := range r.hashes["lane"].Val() {
 		r.at(name, func(l *stored.LaneState) {
 			var told int64
-			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // the reason why it is left alone
+			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // the reason why the lane is left alone
 			if before, away, ok := strings.Cut(text, " e"); ok {
 				r.whole(away, "%d-%d", &l.Egress, &l.EgressWait)
 				text = before
@@ -93,17 +93,17 @@ func (r *raw) readLanes() {
 	}
 }
 
-// heldAs are the reasons for which a lane is held, by their letters.
+// heldAs maps the letters of a pause to its reasons.
 var heldAs = map[string]dispatcher.Held{
 	"-": dispatcher.HeldNone, "p": dispatcher.HeldPaused, "d": dispatcher.HeldDisabled, "x": dispatcher.HeldDeleted,
 	"g": dispatcher.HeldCut,
 }
 
-// pulled stands behind the limits of a lane whose deliveries are taken.
+// pulled is the end of the limits of a lane whose deliveries are taken.
 const pulled = " t"
 
 func (r *raw) readLimits() {
-	for _, field := range []string{keys.Epoch, keys.Readied} { // of no lane
+	for _, field := range []string{keys.Epoch, keys.Readied} { // fields that belong to no lane
 		delete(r.hashes["limits"].Val(), field)
 	}
 	for name, text := range r.hashes["limits"].Val() {

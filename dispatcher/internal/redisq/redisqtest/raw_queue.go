@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// Raw is a Store of which a test says which partitions a call asks, and that
-// answers what it takes in besides, the hints.
+// Raw is a Store for tests. The test sets the partitions that a call queries. The
+// calls also return the hints, which a Store only uses internally.
 type Raw struct {
 	*Whole
 
@@ -37,7 +37,7 @@ func OpenRaw(ctx context.Context, o redisq.Options) (*Raw, error) {
 	return r, nil
 }
 
-// heard are the hints of answers since it was last called.
+// heard returns the hints since its last call.
 func (r *Raw) heard() []Hint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,17 +46,18 @@ func (r *Raw) heard() []Hint {
 	return hints
 }
 
-// Hint is what a store takes in with an answer: the work that a partition has.
+// Hint is the work of a partition, as a reply reports it to the store.
 type Hint = partitions.Hint
 
-// hintOf is a hint without the time of its query, which a case can't know.
+// hintOf returns a hint without the time of its query, because a case can't
+// know the time.
 func hintOf(h partitions.Hint) Hint {
 	h.Sent = time.Time{}
 	return h
 }
 
-// Trimmed is the result of a Trim, with the hints of partitions in which a lane was placed
-// anew, because another clock had set its time.
+// Trimmed is the result of a Trim. It has the hints of partitions in which a
+// lane was placed again, because another clock had set its time.
 type Trimmed struct {
 	dispatcher.Trimmed
 	Hints []Hint
@@ -75,7 +76,7 @@ func hintsOf(list []partitions.Hint) (hints []Hint) {
 	return hints
 }
 
-// Queue is the Store itself.
+// Queue returns the Store itself.
 func (r *Raw) Queue() *redisq.Store { return r.changes }
 
 func (r *Raw) Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, []Hint, error) {
@@ -114,13 +115,13 @@ func (r *Raw) Settle(ctx context.Context, by string, batch []dispatcher.Settleme
 	return results, r.heard(), err
 }
 
-// Settled is Settle with all that is told of each settlement.
+// Settled is Settle with the full result of each settlement.
 func (r *Raw) Settled(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.Settled, []Hint) {
 	settled := r.Whole.Settle(ctx, by, batch)
 	return settled, r.heard()
 }
 
-// resultsOf are the results of settlements, and the errors that they share as one.
+// resultsOf returns the results of settlements, and their errors as one error.
 func resultsOf(settled []dispatcher.Settled) ([]dispatcher.SettleResult, error) {
 	results := make([]dispatcher.SettleResult, len(settled))
 	var errs []error
@@ -140,7 +141,7 @@ func (r *Raw) Reap(ctx context.Context, by, dead string) (int, []Hint, error) {
 
 func (r *Raw) Trim(ctx context.Context, by string, in []int, keep dispatcher.Keep, room bool) (Trimmed, error) {
 	t, _, err := r.TrimIn(ctx, by, in, keep, room)
-	t.Asked = 0 // the test said so
+	t.Asked = 0 // the test chose the partitions
 	return Trimmed{Trimmed: t, Hints: r.heard()}, err
 }
 
@@ -210,14 +211,15 @@ func (r *Raw) LaneNamesIn(ctx context.Context, partition int, cursor string) ([]
 	return list, inside(partition, next), err
 }
 
-// pageIn is the cursor of a page that begins at a cursor of one partition.
+// pageIn returns the cursor of a page from the cursor of one partition.
 func pageIn(partition int, cursor string) string { return fmt.Sprintf("%d-%s", partition, cursor) }
 
-// inside is what a cursor says of one partition; empty: its pages are at their end.
+// inside returns the part of a cursor for one partition. It returns an empty
+// text after the partition's last page.
 func inside(partition int, cursor string) string {
 	cursor, _ = strings.CutPrefix(cursor, pageIn(partition, ""))
 	if strings.Contains(cursor, "-") {
-		return "" // of the next partition
+		return "" // a cursor of the next partition
 	}
 	return cursor
 }

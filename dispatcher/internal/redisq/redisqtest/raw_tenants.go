@@ -37,7 +37,8 @@ func field(record string, tag byte) string {
 	return ""
 }
 
-// owner is the hash of the tenant of a record; empty: it has none.
+// owner returns the hash of the tenant of a record. It returns an empty text
+// for a record without a tenant.
 func (r *raw) owner(record string) string {
 	tenant := field(record, metaTenant)
 	if tenant == "" {
@@ -54,7 +55,7 @@ func (r *raw) readShelves() {
 		if !ok {
 			continue
 		}
-		if at := strings.LastIndex(lane, "~"); at > 1 && len(lane)-at == 17 { // a lane is not so long
+		if at := strings.LastIndex(lane, "~"); at > 1 && len(lane)-at == 17 { // a lane is shorter
 			queue, owner := lane[:at], lane[at+1:]
 			for _, z := range cmd.Val() {
 				id := dispatcher.DeliveryID{Lane: dispatcher.Lane(queue), Message: z.Member.(string)}
@@ -70,7 +71,7 @@ func (r *raw) readShelves() {
 	}
 }
 
-// readTenants reads which shelves tenants have, and whose lanes are.
+// readTenants reads the shelves of each tenant and the owner of each lane.
 func (r *raw) readTenants() {
 	for name, cmd := range r.zsets {
 		hash, ok := strings.CutPrefix(name, "tenant:")
@@ -92,7 +93,7 @@ func (r *raw) readTenants() {
 	}
 }
 
-// readSubjects reads by which tokens messages are found.
+// readSubjects reads the tokens by which messages are found.
 func (r *raw) readSubjects() {
 	note := func(token, id string) {
 		if name := fmt.Sprintf("%x %s", token, id); r.out.Subjects[name] {

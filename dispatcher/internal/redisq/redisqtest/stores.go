@@ -17,10 +17,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// projects numbers the projects of this process: each store has one of its own.
+// projects counts the projects of this process, because each store has its own
+// project.
 var projects atomic.Int64
 
-// ProjectName is one that no other store of this process has.
+// ProjectName returns a name that no other store of this process has.
 func ProjectName() string { return fmt.Sprintf("test%d", projects.Add(1)) }
 
 // Server is a Redis or a cluster that a test started.
@@ -40,38 +41,41 @@ func Open(t testing.TB, options redisq.Options) *Raw {
 	return store
 }
 
-// A Fixture is an empty store, with ways to read and change its state behind its back.
+// A Fixture is an empty store, with ways to read and change its state directly.
 type Fixture struct {
 	Queue *Raw
 	// Open connects to the same store once more, as another process would.
 	Open func() *Raw
 	// SetClock sets the time of every partition, in steps of a microsecond.
 	SetClock func(now time.Time)
-	// States reads everything that is stored, partition by partition.
+	// States reads the whole state, partition by partition.
 	States func() []stored.State
-	// Lose deletes only the record of a message, as a mistake of an operator could.
+	// Lose deletes only the record of a message, as a mistake of an operator
+	// could.
 	Lose func(message string)
-	// Partition is the partition of a lane.
+	// Partition returns the partition of a lane.
 	Partition func(lane dispatcher.Lane) int
 
-	// Cut opens a connection that breaks after some scripts. The answers of the last scripts
-	// arrive or are lost. It ends with the case. nil: nothing can break.
+	// Cut opens a connection that breaks after some scripts. The replies to the
+	// last scripts arrive or are lost. It ends with the case. nil: nothing can
+	// break.
 	Cut func(scripts int, answered bool) Cut
-	// Copy copies all that is stored but the clock. restore brings the copy back, any number
-	// of times. nil: the server has other work.
+	// Copy copies the whole store except the clock. restore brings the copy
+	// back, any number of times. nil: the server has other work.
 	Copy func() (restore func())
-	// Fill makes the store's memory full, or ends that. nil: the store has no limit.
+	// Fill makes the store's memory full, or ends that. nil: the store has no
+	// limit.
 	Fill func(full bool)
 }
 
 // Cut is a connection to a store that breaks.
 type Cut struct {
 	Queue *Raw
-	// Ran reports whether a script that may change something ran in a partition.
+	// Ran reports whether a script that may change data ran in a partition.
 	Ran func(partition int) bool
 }
 
-// Stores makes stores on one server.
+// Stores returns a function that makes stores on one server.
 func Stores(server Server) func(t testing.TB, s stored.Setup) Fixture {
 	return func(t testing.TB, s stored.Setup) Fixture {
 		t.Helper()
@@ -80,8 +84,8 @@ func Stores(server Server) func(t testing.TB, s stored.Setup) Fixture {
 	}
 }
 
-// NewFixture makes a store of a project of its own, and returns its options. Its connection
-// can't break.
+// NewFixture makes a store with its own project and returns its options. Its
+// connection can't break.
 func NewFixture(t testing.TB, s stored.Setup, server Server, open OpenFunc) (Fixture, redisq.Options) {
 	t.Helper()
 	options := redisq.Options{
@@ -115,10 +119,10 @@ func NewFixture(t testing.TB, s stored.Setup, server Server, open OpenFunc) (Fix
 	}, options
 }
 
-// Bulky makes a message's body so large that it lies apart.
+// Bulky makes a message's body so large that it is stored in :bodies.
 func Bulky(m *dispatcher.Message) { m.Body = bytes.Repeat([]byte("x"), dispatcher.ApartAbove+1) }
 
-// Entries are n messages to as many lanes.
+// Entries returns n messages, each to its own lane.
 func Entries(n int, delay time.Duration) []dispatcher.Entry {
 	batch := make([]dispatcher.Entry, n)
 	for i := range batch {
@@ -131,5 +135,5 @@ func Entries(n int, delay time.Duration) []dispatcher.Entry {
 	return batch
 }
 
-// LaneOf is one of many lanes.
+// LaneOf returns one of many lanes.
 func LaneOf(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("lane%d", i)) }

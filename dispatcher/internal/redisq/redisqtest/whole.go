@@ -12,7 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// An embedded Store would hide its method Store, and several types are called Reader.
+// These types have other names here. An embedded Store would hide its method
+// Store, and several types have the name Reader.
 type (
 	changes       = redisq.Store
 	laneReader    = lanes.Reader
@@ -21,7 +22,8 @@ type (
 	endpointStore = endpoints.Store
 )
 
-// Whole is a store and its readers in one value, of which a test replaces some methods.
+// Whole is a store with its readers in one value. A test replaces some of its
+// methods.
 type Whole struct {
 	*changes
 	*read.Deliveries
@@ -36,20 +38,23 @@ func WholeOf(s *redisq.Store) *Whole {
 	return &Whole{s, s.Deliveries, s.LaneReader, s.Attempts, s.Shelves, s.Endpoints}
 }
 
-// Bare is the store alone.
+// Bare returns the store alone.
 func (w *Whole) Bare() *redisq.Store { return w.changes }
 
-// Endpoints is the method of the endpoints' store, which has the name of a field of the Store.
+// Endpoints is the method of the endpoints' store. A field of the Store has the
+// same name.
 func (w *Whole) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endpoint, error) {
 	return w.endpointStore.Endpoints(ctx, ids)
 }
 
-// ListPlace and ListCursor are those of Deliveries: a shelf has the same.
+// ListPlace is the method of Deliveries, because a shelf has a method of the
+// same name.
 func (w *Whole) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
 	return w.Deliveries.ListPlace(ctx, f)
 }
 
-// ListCursor is the cursor of a list by acceptance.
+// ListCursor returns the cursor of a list by acceptance. It is the method of
+// Deliveries too.
 func (w *Whole) ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
 	return w.Deliveries.ListCursor(ctx, f, at)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// Bounds of one call of the scripts: ids whose deliveries ended, and deliveries with
-// the bytes of their records. Bodies that lie apart go by plain commands.
+// Limits of one call of the scripts. They limit the ids of ended deliveries, the deliveries to put
+// back, and the bytes of their records. Bodies stored apart are written by plain commands.
 const (
 	knownAtOnce  = 256
 	putAtOnce    = 64
@@ -26,7 +26,7 @@ const (
 	stagedAtOnce = 4 << 20
 )
 
-// PutKnown has ids be known.
+// PutKnown adds ids to the known ids.
 func (t *Target) PutKnown(ctx context.Context, known []archive.Known) error {
 	args := map[int][]any{}
 	for i := range known {
@@ -53,7 +53,7 @@ func (t *Target) PutKnown(ctx context.Context, known []archive.Known) error {
 	return partitions.Join(errs...)
 }
 
-// Put puts unfinished deliveries back, in their order.
+// Put puts unfinished deliveries back in their order.
 func (t *Target) Put(ctx context.Context, open []archive.Open) ([]archive.Put, error) {
 	list := make([]delivery, len(open))
 	for i := range open {
@@ -75,31 +75,31 @@ func (t *Target) PutDead(ctx context.Context, dead []archive.DeadOne) ([]archive
 	return t.putAll(ctx, list)
 }
 
-// delivery is one to be put back.
+// delivery is a delivery to put back.
 type delivery struct {
 	*archive.Open
 	status int
-	reason string // -: it did not die
+	reason string // reason of its death; -: it did not die
 	ended  int64  // ms
 }
 
-// share is what one partition is given in one call.
+// share is the part of one partition in one call.
 type share struct {
 	conn.Call
 	at    []int // indices of its deliveries
 	bytes int
-	apart int // bytes of staged bodies
+	apart int // bytes of the staged bodies
 }
 
-// putAll puts deliveries back: those of a partition one call after the other, since
-// each joins the end of its line.
+// putAll puts deliveries back. The calls to one partition run one after the other, because each
+// call appends to the end of its line.
 func (t *Target) putAll(ctx context.Context, list []delivery) ([]archive.Put, error) {
 	puts := make([]archive.Put, len(list))
 	rounds := map[int][]*share{}
 	for i := range list {
 		n := t.partition(list[i].ID.Lane)
 		if !t.fills(n) {
-			puts[i] = archive.PutExists // nothing of it was lost
+			puts[i] = archive.PutExists // this partition lost no data
 			continue
 		}
 		rounds[n] = t.add(ctx, rounds[n], n, i, &list[i])
@@ -123,8 +123,8 @@ func (t *Target) putAll(ctx context.Context, list []delivery) ([]archive.Put, er
 	return puts, nil
 }
 
-// add adds a delivery to the last share of its partition, or to another one. One whose
-// record can't be read is left out.
+// add adds a delivery to the last share of its partition, or to a new share. It skips a delivery
+// whose record can't be read.
 func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []*share {
 	m, err := codec.DecodeRecord(d.ID.Message, string(d.Head))
 	if err != nil || len(m.Body) > 0 || m.Apart != nil && len(d.Body) != m.Apart.Size {
@@ -150,7 +150,8 @@ func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []
 			if before != nil {
 				before(p)
 			}
-			// By the present time: a trim lets go what was staged an hour ago, also between the two.
+			// The score is the present time, because trim removes a body that was staged an hour
+			// ago. A trim may run between the two commands.
 			p.ZAdd(ctx, tag+keys.Staged, redis.Z{Score: float64(now.UnixMilli()), Member: field})
 			p.HSet(ctx, tag+keys.Bodies, field, d.Body)
 		}
@@ -158,11 +159,11 @@ func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []
 	return of
 }
 
-// withExcerpt are the newest attempts whose excerpt is kept, as settle has it.
+// withExcerpt is the number of newest attempts that keep their excerpt, as in settle.
 const withExcerpt = 3
 
-// history packs the attempts of a delivery for the script, and answers the status of the
-// last one.
+// history packs the attempts of a delivery for the script. It returns the status of the last
+// attempt too.
 func history(newest []archive.Event, url string) (packed string, status int) {
 	var b strings.Builder
 	n := 0
@@ -181,7 +182,7 @@ func history(newest []archive.Event, url string) (packed string, status int) {
 	return b.String(), status
 }
 
-// takes reports whether a share takes one delivery more.
+// takes reports whether a share has room for one more delivery.
 func (s *share) takes(bytes, apart int) bool {
 	return len(s.at) < putAtOnce && s.bytes+bytes <= putBytes && s.apart+apart <= stagedAtOnce
 }

@@ -1,4 +1,4 @@
-// Package restore puts what an archive has back into a store that lost it.
+// Package restore puts the data of an archive back into a store that lost them.
 package restore
 
 import (
@@ -27,18 +27,18 @@ var knownSrc string
 //go:embed lua/restore_put.lua
 var putSrc string
 
-// Target is a store into which an archive is put back.
+// Target is the store that receives the data of an archive.
 type Target struct {
 	store            *redisq.Store
 	conn             *conn.Client
 	by               string
-	loss             *dispatcher.Emptied // nil: nothing counts as lost
+	loss             *dispatcher.Emptied // nil: no data are recorded as lost
 	hold, known, put script.Script
 }
 
 var _ archive.Target = (*Target)(nil)
 
-// New makes a Target of a store, for the caller of that name.
+// New returns a Target for a store. The parameter by is the name of the caller.
 func New(s *redisq.Store, by string) *Target {
 	test := s.Conn().TestClock()
 	return &Target{
@@ -49,7 +49,7 @@ func New(s *redisq.Store, by string) *Target {
 	}
 }
 
-// all are all partitions.
+// all returns the numbers of all partitions.
 func (t *Target) all() []int {
 	all := make([]int, t.conn.Partitions())
 	for n := range all {
@@ -58,13 +58,13 @@ func (t *Target) all() []int {
 	return all
 }
 
-// partition is where a lane lies.
+// partition returns the partition of a lane.
 func (t *Target) partition(lane dispatcher.Lane) int {
 	return keys.Partition(string(lane), t.conn.Partitions())
 }
 
-// Emptied notes what the store lost by what an archive has, and reports whether it lacks
-// something. Then all that follows is about that alone.
+// Emptied records the data that the store lost, compared with an archive, and reports whether there
+// are any. If so, all later calls restore only these data.
 func (t *Target) Emptied(ctx context.Context, id string, epochs map[int]string) (bool, error) {
 	if err := t.conn.NoteLost(ctx, id, epochs); err != nil {
 		return false, err
@@ -73,15 +73,15 @@ func (t *Target) Emptied(ctx context.Context, id string, epochs map[int]string) 
 	return t.loss != nil, nil
 }
 
-// ID is that of the present data.
+// ID returns the id of the present data.
 func (t *Target) ID() string { return t.conn.ID() }
 
-// fills reports whether something is put into a partition: into all where nothing was
-// lost, for what a running store lacks besides.
+// fills reports whether data are put into a partition. If the store lost no data, all partitions
+// are filled, because a running store may still lack other data.
 func (t *Target) fills(partition int) bool { return t.loss == nil || t.loss.Has(partition) }
 
-// Epochs are those of the partitions, in their order, and whether all of their log is
-// archived.
+// Epochs returns the epochs of the partitions, in their order. It reports whether their whole log
+// is archived.
 func (t *Target) Epochs(ctx context.Context) (epochs []string, drained bool, err error) {
 	log := feed.New(t.store)
 	states, err := log.States(ctx, t.all())
@@ -99,30 +99,31 @@ func (t *Target) Epochs(ctx context.Context) (epochs []string, drained bool, err
 	return epochs, drained, err
 }
 
-// Hold has the store take no message and attempt nothing until Release.
+// Hold pauses the store until Release: it accepts no message and attempts no delivery.
 func (t *Target) Hold(ctx context.Context) error {
-	if err := t.store.ReadClock(ctx); err != nil { // bodies are staged by it
+	if err := t.store.ReadClock(ctx); err != nil { // bodies are staged by this clock
 		return err
 	}
 	return t.everywhere(ctx, 1)
 }
 
-// Release ends that. All lanes are held then if they were before, or if somebody asked
-// for it since. What was lost counts as restored.
+// Release ends the pause of Hold. All lanes stay paused if they were paused before, or if a person
+// asked for a pause meanwhile. The lost data are recorded as restored.
 func (t *Target) Release(ctx context.Context) error {
 	if err := t.everywhere(ctx, 0); err != nil {
 		return err
 	}
 	if t.loss != nil {
-		return t.store.EndLoss(ctx, t.loss) // and has them look at the log, too
+		return t.store.EndLoss(ctx, t.loss) // and makes the instances read the log
 	}
-	// The end of the hold is a line in the log. A restore that follows wants it archived. All is restored by
-	// now, so it is no error if that can't be asked for: instances look by themselves later.
+	// The end of the pause is a line in the log, and a later restore needs that line archived. All
+	// data are restored by now, so a failed request is no error. Instances poll the log later in
+	// any case.
 	_ = feed.New(t.store).Ask(ctx)
 	return nil
 }
 
-// everywhere calls the script that holds in each partition that is filled.
+// everywhere begins or ends the pause in each partition that is filled.
 func (t *Target) everywhere(ctx context.Context, begin int) error {
 	calls := slices.DeleteFunc(t.conn.Everywhere([]any{begin}), func(c conn.Call) bool { return !t.fills(c.Partition) })
 	var errs []error
@@ -132,7 +133,7 @@ func (t *Target) everywhere(ctx context.Context, begin int) error {
 	return partitions.Join(errs...)
 }
 
-// PutEndpoints puts endpoints back with the limits of their lanes, and what is held.
+// PutEndpoints puts back endpoints, the limits of their lanes, and the paused lanes.
 func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, holds []archive.PausedLane) (put int, err error) {
 	lanes := make([]dispatcher.Lane, len(list))
 	for i := range list {
@@ -170,11 +171,11 @@ func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, hold
 	return put, nil
 }
 
-// lanesAtOnce is how many lanes are read at a time.
+// lanesAtOnce is the number of lanes in one read.
 const lanesAtOnce = 256
 
-// Lost are the lanes with unfinished deliveries whose endpoint the store does not have and
-// did not delete, and how many that are.
+// Lost returns the lanes with unfinished deliveries whose endpoint is missing and was not deleted
+// by the store. It returns the number of deliveries for each lane.
 func (t *Target) Lost(ctx context.Context) (map[dispatcher.Lane]int64, error) {
 	lost := map[dispatcher.Lane]int64{}
 	for after, more := "", true; more; more = after != "" {
@@ -201,9 +202,9 @@ func (t *Target) Lost(ctx context.Context) (map[dispatcher.Lane]int64, error) {
 	return lost, nil
 }
 
-// putEndpoint puts an endpoint back, and answers the limits of its lane. Where the
-// endpoints were not lost, only lanes lack their limits, which are those of the endpoint
-// as it is now. Version 0: there is nothing to write.
+// putEndpoint puts an endpoint back and returns the limits of its lane. If the endpoints were not
+// lost, only lanes lack their limits. It then returns the limits of the present endpoint. Version 0
+// means that no limits must be written.
 func (t *Target) putEndpoint(ctx context.Context, e *archive.Endpoint, lane dispatcher.LaneLimits) (l dispatcher.LaneLimits, fresh bool, err error) {
 	if t.loss == nil || t.loss.Home {
 		return t.store.Endpoints.PutBack(ctx, endpoints.Back{ID: e.ID, Version: e.Version, Record: e.Record, Deleted: e.Deleted, Lane: lane})

@@ -6,27 +6,25 @@ import (
 	"strings"
 )
 
-// Redis runs a script's text from its first line at each call. So each function
-// of the shared parts is made again at each call. It costs as much as half a
-// delivery and must be collected. So each script gets only the functions that
-// it uses.
+// Redis runs a script's text from its first line at each call, so each function of the shared parts
+// is created again at each call. That costs as much as half a delivery, and the functions must be
+// collected. For this reason each script gets only the functions that it uses.
 
-// piece is a function at a script's left margin, or a line between two
-// functions.
+// piece is a function that begins at a script's left margin, or a line between two functions.
 type piece struct {
-	name string // of the function, empty for a line
+	name string // name of the function, empty for a line
 	text string
 }
 
-// Prune removes from a script the comments, and the functions and names of keys
-// that it does not use. A word that only looks like a use keeps them, so that
-// nothing necessary is removed. Constants become numbers where they are used: Lua
-// has no constants, and a script may have few locals.
+// Prune removes comments from a script, together with unused functions and unused names of keys. If
+// a word only looks like a use of a name, the name stays, so that no necessary code is removed.
+// Constants are replaced by their numbers, because Lua has no constants and a script may have few
+// locals.
 func Prune(text string) string {
 	pieces := inline(piecesOf(text))
 	used := map[string]bool{}
 	for _, p := range pieces {
-		if _, _, names := keyNames(p); p.name == "" && !names { // a key may be called as a function is
+		if _, _, names := keyNames(p); p.name == "" && !names { // a key may be called like a function
 			addWords(used, p.text)
 		}
 	}
@@ -48,7 +46,7 @@ func Prune(text string) string {
 	return pruneNames(pieces)
 }
 
-// piecesOf cuts a script. A function ends on its line, or with an end at the margin.
+// piecesOf splits a script. A function ends on its own line, or at an end at the margin.
 func piecesOf(text string) []piece {
 	var pieces []piece
 	open := false
@@ -72,13 +70,14 @@ func piecesOf(text string) []piece {
 	return pieces
 }
 
-// tuned is in the line of constants that tests of the engine replace in a script's text.
+// tuned marks the line of constants that tests of the engine replace in a script's text.
 const tuned = "FIRST_WINDOW"
 
-// inline puts numbers in place of the names that lines at the margin give them. A name that
-// is a local of some function too stays, and so does the line that has tuned.
+// inline replaces names of constants by their numbers. A constant is defined by a line at the
+// margin. If the name is also a local of a function, it stays. The line that contains tuned also
+// stays.
 func inline(pieces []piece) []piece {
-	locals := map[string]int{} // how often a name is made
+	locals := map[string]int{} // how many times each name is defined
 	for _, p := range pieces {
 		for line := range strings.Lines(p.text) {
 			if after, found := strings.CutPrefix(strings.TrimLeft(line, " "), "local "); found {
@@ -103,7 +102,7 @@ func inline(pieces []piece) []piece {
 	return rest
 }
 
-// madeBy returns the part of a line behind its local that has the new names.
+// madeBy returns the part of a line after its local, which has the new names.
 func madeBy(line string) string {
 	if strings.HasPrefix(line, "function ") {
 		names, _, _ := strings.Cut(line, ")")
@@ -113,7 +112,8 @@ func madeBy(line string) string {
 	return names
 }
 
-// constantsOf reads a line that gives numbers names in capitals; none: it is another line.
+// constantsOf reads a line that defines numbers with names in capitals. It returns no names for any
+// other line.
 func constantsOf(p piece) (names, numbers []string) {
 	after, found := strings.CutPrefix(p.text, "local ")
 	left, right, made := strings.Cut(after, " = ")
@@ -127,7 +127,7 @@ func constantsOf(p piece) (names, numbers []string) {
 	return names, numbers
 }
 
-// replaceWords replaces words of a script, but not in its texts.
+// replaceWords replaces words of a script, except in its string literals.
 func replaceWords(text string, by map[string]string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {
@@ -161,9 +161,9 @@ func isWord(r rune) bool {
 	return r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
 }
 
-// pruneNames joins the pieces. It leaves out the names of keys that no other line uses. A name
-// that is used once becomes the text that makes it there, because that takes no local, and no
-// time in a script that does not get there.
+// pruneNames joins the pieces. It drops the names of keys that no other line uses. A name that is
+// used once is replaced by the expression that makes the key. That needs no local, and takes no
+// time in a script that does not reach the line.
 func pruneNames(pieces []piece) string {
 	uses, once := map[string]int{}, map[string]string{}
 	for _, p := range pieces {

@@ -1,8 +1,8 @@
-// Package script puts the Lua scripts together from their parts.
+// Package script builds the Lua scripts from their parts.
 //
-// Most scripts begin with the shared parts in lua/: the names of the keys, the
-// clock, the records and the state of lanes. Each package that has scripts
-// embeds its own texts and makes the scripts here.
+// Most scripts begin with the shared parts in lua/: the names of the keys, the clock, the records
+// and the state of lanes. Each package with scripts embeds its own texts and builds the scripts
+// with this package.
 package script
 
 import (
@@ -14,12 +14,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// parts are the shared parts. The header of each says what it is for and what it needs.
+// parts embeds the shared parts. The header of each part describes its purpose and the parts that
+// it needs.
 //
 //go:embed lua/*.lua
 var parts embed.FS
 
-// part returns the texts of some shared parts.
+// part returns the joined texts of some shared parts.
 func part(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -32,39 +33,39 @@ func part(names ...string) string {
 	return b.String()
 }
 
-// The shared parts. Each needs the parts above it at most.
+// The shared parts. A part may only need parts above it.
 var (
 	Common     = part("common")                                                                                     // the names, the clock and the records: before each script of Make
-	ahead      = part("tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish") // behind Common in each script of Make
+	ahead      = part("tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish") // after Common in each script of Make
 	Position   = part("position")                                                                                   // the order of the entries of :attempts
 	Server     = part("server")                                                                                     // the process that runs a script
-	Read       = part("read")                                                                                       // where a delivery is
-	Named      = part("named")                                                                                      // messages that come for some of their lanes
-	Cut        = part("cut")                                                                                        // ended deliveries are forgotten
-	Order      = part("ends", "order")                                                                              // how deliveries end, and which one is next
-	LeaseReady = part("lease_ready")                                                                                // leases from ready lists, behind Order
-	Outcome    = part("outcome", "verdict")                                                                         // what settle does by the outcome of an attempt, behind Order
-	Taken      = part("taken")                                                                                      // leases of consumers, behind Order
-	Reach      = part("reach")                                                                                      // deliveries in the middle of a ready list, behind Order
-	Expiry     = part("expiry")                                                                                     // the end of deliveries whose message expires, behind Order, and behind Reach in move
+	Read       = part("read")                                                                                       // the place of a delivery
+	Named      = part("named")                                                                                      // messages sent for only some of their lanes
+	Cut        = part("cut")                                                                                        // removal of ended deliveries
+	Order      = part("ends", "order")                                                                              // the end of deliveries, and the choice of the next one
+	LeaseReady = part("lease_ready")                                                                                // leases from ready lists, after Order
+	Outcome    = part("outcome", "verdict")                                                                         // the changes that settle makes for the outcome of an attempt, after Order
+	Taken      = part("taken")                                                                                      // leases of consumers, after Order
+	Reach      = part("reach")                                                                                      // deliveries in the middle of a ready list, after Order
+	Expiry     = part("expiry")                                                                                     // the end of deliveries whose message expires, after Order, and in move after Reach
 	Job        = part("job")                                                                                        // the counts of jobs
 )
 
-// Script is one change of state, known to Redis by the SHA-1 of its text.
+// Script is one change of state. Redis knows it by the SHA-1 of its text.
 type Script struct {
-	Name string // the word of the flow, for errors
+	Name string // the name of the change, for errors
 	Text string
 	SHA  string
 }
 
-// New is a script that has no shared parts.
+// New returns a script without shared parts.
 func New(name, text string) Script {
 	sum := sha1.Sum([]byte(text))
 	return Script{Name: name, Text: text, SHA: hex.EncodeToString(sum[:])}
 }
 
-// A test's clock numbers the entries of :attempts too, which go on from the last
-// one where it steps back, also from one that was trimmed.
+// A test's clock also sets the ids of the entries of :attempts. If the clock steps back, the ids
+// continue from the last entry, even if that entry was trimmed.
 const (
 	realID = "'XADD', ATTEMPTS, '*'"
 	testID = "'XADD', ATTEMPTS, (function()\n" +
@@ -82,8 +83,8 @@ const (
 		"local clock = { math.floor(given / 1000000), given % 1000000 }\n"
 )
 
-// AtHome is a script of parts on the project's own keys, which share nothing with those of
-// a partition. The first part may read the clock, as common.lua does.
+// AtHome returns a script on the project's own keys, which share no names with the keys of a
+// partition. The first part may read the clock, as common.lua does.
 func AtHome(ofTest bool, name string, parts ...string) Script {
 	text := strings.Join(parts, "")
 	if ofTest {
@@ -92,8 +93,8 @@ func AtHome(ofTest bool, name string, parts ...string) Script {
 	return New(name, text)
 }
 
-// Make is a script of parts behind the parts that all share. A script of a test reads the
-// clock of the test instead of Redis' clock.
+// Make returns a script of the given parts, after the parts that all scripts share. If ofTest is
+// set, the script reads the test's clock instead of the clock of Redis.
 func Make(ofTest bool, name string, parts ...string) Script {
 	shared := Common + ahead
 	if ofTest {

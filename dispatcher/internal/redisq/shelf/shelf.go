@@ -1,15 +1,17 @@
-// Package shelf pages the lists that lanes have of all their deliveries: each from its
-// acceptance until it is forgotten, whatever its state.
+// Package shelf pages the lists of all deliveries of a lane. A delivery is in
+// the list from its acceptance until it is forgotten, in any state.
 //
-// :of:<lane> is a sorted set of message ids by ms of acceptance. A delivery exists if and
-// only if it is there: its record is longer than a digest, and names its lane as not gone.
-// The score is the time in the record. So no move changes the set, and doctor can prove each
-// entry. Two scripts add to it: schedule, also for what ends at once, and restore_put. Two
-// functions remove from it: forget of cut.lua, and drop of order.lua. A repartition moves it
-// as it moves the ready list of a lane.
+// :of:<lane> is a sorted set of message ids by ms of acceptance. A delivery
+// exists if and only if it is in this set: its record is longer than a digest,
+// and names its lane as not gone. The score is the time in the record. So no
+// move changes the set, and doctor can prove each entry. Two scripts add to it:
+// schedule, also for deliveries that end at once, and restore_put. Two
+// functions remove from it: forget of cut.lua, and drop of order.lua. A
+// repartition moves it in the same way as the ready list of a lane.
 //
-// The state is read in the same script as the names: in two scripts a delivery could move
-// between them. A place on the way is a ms, a lane of the filter and an id.
+// The state is read in the same script as the names, because a delivery could
+// move between two scripts. A place in the list is a ms, a lane of the filter
+// and an id.
 package shelf
 
 import (
@@ -32,10 +34,10 @@ import (
 //go:embed lua/shelf.lua
 var shelfSrc string
 
-// Bounds of one page, in units of some 0.35 µs of Redis. A name with its state costs
-// 10 µs, a record 6, and a lane 2. So a page takes 20 ms at most. A page that costs more
-// ends short, with a place to go on from. One call of the script reads at most lanesMost
-// lanes.
+// Limits on one page, in units of some 0.35 µs of Redis. A name with its state
+// costs 10 µs, a record 6, and a lane 2. So a page takes 20 ms at most. A page
+// that costs more is short and returns a cursor. One call of the script reads
+// at most lanesMost lanes.
 const (
 	pageCost     = 36_000
 	costOfName   = 28
@@ -44,34 +46,37 @@ const (
 	costOfScript = 100
 	lanesMost    = 256
 	leastWanted  = 8
-	wantedMost   = 256 // of one call, as its script has it
+	wantedMost   = 256 // of one call, by the limit of its script
 )
 
-// place is where a page ended: a ms of acceptance, and the name of a delivery of a lane of the
-// filter, so it reveals nothing about others.
+// place is the end of a page: a ms of acceptance, and the name of a delivery.
+// The lane is a lane of the filter, so the cursor reveals nothing about others.
 type place = dispatcher.EndPlace
 
-// newer orders places as a list does: the newest first, and in one ms by the names.
+// newer compares places in the order of a list: the newest first, and within
+// one ms by the names.
 func newer(a, b place) int { return b.Compare(a) }
 
-// Entry is what the store keeps of a delivery.
+// Entry is the stored data of a delivery.
 type Entry struct {
 	Accepted time.Time
 	ID       dispatcher.DeliveryID
 	Status   dispatcher.Status
 	Time     time.Time // of its end, next attempt or claim; zero: it has none
-	WaitsFor string    // a word, with the ms of the end or how many go first; empty: nothing
+	WaitsFor string    // a word, with the ms of the end or the number of deliveries before it; empty: nothing
 	Head     string    // of its message's record; empty: it can't be read
 	Progress string    // its entry of :progress; empty: none
 	Newest   string    // of its history; empty: none
 }
 
-// Options are what a Reader needs of the store.
+// Options are the parts of the store that a Reader needs.
 type Options struct {
 	Conn *conn.Client
-	// Names are the number of those who may hold leases, then their names.
+	// Names returns the number of instances that may have leases, then their
+	// names.
 	Names func(context.Context) ([]any, error)
-	// Decode makes a delivery of an entry. It reports false for what can't be read.
+	// Decode makes a delivery from an entry. It reports false if the entry
+	// can't be read.
 	Decode func(Entry) (dispatcher.Delivery, bool)
 	Sealer *cursor.Sealer
 }
@@ -86,7 +91,7 @@ type Reader struct {
 	subjects script.Script
 }
 
-// NewReader makes a Reader.
+// NewReader returns a Reader.
 func NewReader(o Options) *Reader {
 	test := o.Conn.TestClock()
 	return &Reader{
@@ -101,14 +106,14 @@ type one struct {
 	d  dispatcher.Delivery
 }
 
-// lanesPart is what one call of the script answered.
+// lanesPart is the reply to one call of the script.
 type lanesPart struct {
 	entries []one
 	more    bool
-	reached place // all before it was looked at, and it too
+	reached place // the last checked place; all places before it were checked
 }
 
-// listing is a page that is being read.
+// listing is a page under construction.
 type listing struct {
 	dispatcher.Page
 	reached place
@@ -117,8 +122,9 @@ type listing struct {
 	cost    int
 }
 
-// Accepted reads a page of the deliveries of some lanes, the newest accepted first. A
-// delivery that is there during the whole walk is on one page, once, however it moves.
+// Accepted returns a page of the deliveries of some lanes, the newest accepted
+// first. A delivery that exists during the whole walk is on exactly one page,
+// even if it moves.
 func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	if f.Failed && len(f.Statuses) == 0 {
 		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
@@ -152,18 +158,21 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	return p.Page, nil
 }
 
-// ListOf names the list of a filter, whatever its times, for its cursors.
+// ListOf returns the name of a filter's list for its cursors. The times of the
+// filter are not part of it.
 func ListOf(f dispatcher.Filter) string {
 	f.Limit, f.Cursor, f.From, f.Since, f.Until = 0, "", nil, time.Time{}, time.Time{}
 	return dispatcher.ListName("deliveries", f)
 }
 
-// ListCursor is the cursor of a list by acceptance whose page ended at a place.
+// ListCursor returns the cursor of a list by acceptance whose page ended at a
+// place.
 func (r *Reader) ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
 	return r.sealer.Seal(ctx, ListOf(f), at)
 }
 
-// ListPlace is the place behind which a page of a list by acceptance begins; nil: at the newest.
+// ListPlace returns the place after which a page of a list by acceptance
+// begins. It returns nil for the first page.
 func (r *Reader) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
 	if f.Cursor == "" {
 		return f.From, nil
@@ -172,7 +181,7 @@ func (r *Reader) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatche
 	return at, r.sealer.Open(ctx, ListOf(f), f.Cursor, at)
 }
 
-// query is what one page reads.
+// query is the set of shelves or messages that one page reads.
 type query struct {
 	f       dispatcher.Filter
 	names   []any
@@ -180,10 +189,10 @@ type query struct {
 
 	subjects []string // not empty: messages are read, and no shelves
 	messages []About
-	older    bool // there are older ones of them
+	older    bool // there are older messages
 }
 
-// query finds what a filter reads from a place on: messages or shelves.
+// query returns the messages or shelves that a filter reads from a place on.
 func (r *Reader) query(ctx context.Context, f dispatcher.Filter, from place) (query, error) {
 	q := query{f: f, shelves: groups(f.Lanes, r.conn.Partitions())}
 	var err error
@@ -205,7 +214,8 @@ func (r *Reader) query(ctx context.Context, f dispatcher.Filter, from place) (qu
 	return q, err
 }
 
-// read calls the script once for each group of shelves or messages, all in one round trip.
+// read calls the script once for each group of shelves or messages, all in one
+// round trip.
 func (r *Reader) read(ctx context.Context, q *query, p *listing) (parts []lanesPart, err error) {
 	f := q.f
 	wanted := max(f.Limit-len(p.Deliveries), leastWanted)
@@ -219,7 +229,7 @@ func (r *Reader) read(ctx context.Context, q *query, p *listing) (parts []lanesP
 		parts = append(parts, lanesPart{more: true, reached: *bound})
 	}
 	if len(f.Topics)+len(f.Subjects)+len(f.Reasons) > 0 || f.Failed {
-		wanted = wantedMost // of which only Go knows which match
+		wanted = wantedMost // only Go can check which of them match
 	}
 	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, Words(f.Statuses)})
 	for i := range calls {
@@ -237,7 +247,7 @@ func (r *Reader) read(ctx context.Context, q *query, p *listing) (parts []lanesP
 	return parts, nil
 }
 
-// shelfCalls are the arguments of the script for shelves.
+// shelfCalls returns the arguments of the script for shelves.
 func shelfCalls(shelves map[int][]string) (calls []conn.Call) {
 	for n, names := range shelves {
 		for some := range slices.Chunk(names, lanesMost) {
@@ -251,7 +261,7 @@ func shelfCalls(shelves map[int][]string) (calls []conn.Call) {
 	return calls
 }
 
-// readPart reads what one call answered.
+// readPart reads the reply to one call.
 func (r *Reader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (lanesPart, error) {
 	out := lanesPart{more: a.Number() == 1}
 	looked, records := int(a.Number()), int(a.Number())
@@ -267,7 +277,7 @@ func (r *Reader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (lanes
 	return out, a.Err
 }
 
-// placeArgs are a place as the script takes it.
+// placeArgs returns a place as arguments of the script.
 func placeArgs(p place) []any {
 	if p == (place{}) {
 		return []any{"", "", ""}
@@ -276,8 +286,8 @@ func placeArgs(p place) []any {
 	return []any{p.At.UnixMilli(), lane, id}
 }
 
-// Words puts a space at both ends of each word, so that a script finds only whole ones; empty:
-// there is none.
+// Words returns a text with a space at both ends of each word, so that a script
+// finds only whole words. It returns an empty text for an empty list.
 func Words[T ~string](list []T) string {
 	text := ""
 	for _, word := range list {
@@ -296,7 +306,7 @@ func readEntry(a *conn.Reply) Entry {
 	return e
 }
 
-// groups are the shelves of lanes by their partitions, each once.
+// groups returns the shelves of lanes by their partitions, each once.
 func groups(lanes []dispatcher.Lane, partitions int) map[int][]string {
 	by := map[int][]string{}
 	for _, lane := range slices.Compact(slices.Sorted(slices.Values(lanes))) {
@@ -306,8 +316,9 @@ func groups(lanes []dispatcher.Lane, partitions int) map[int][]string {
 	return by
 }
 
-// join puts what was read in one order. It is whole up to the newest place at which a
-// part that goes on ended: another part may have entries behind that.
+// join merges the parts into one order. If a part continues, the page is
+// complete only up to the newest place at which such a part ended. After that
+// place, this part may have more entries.
 func (p *listing) join(parts []lanesPart, limit int) {
 	var all []one
 	var bound *place
@@ -332,12 +343,13 @@ func (p *listing) join(parts []lanesPart, limit int) {
 	}
 }
 
-// ceil is the first whole ms that is not before t.
+// ceil returns the first whole ms that is not before t.
 func ceil(t time.Time) time.Time {
 	return time.UnixMilli(t.Add(time.Millisecond - 1).UnixMilli()).UTC()
 }
 
-// millis is ceil as a script takes it; empty of zero.
+// millis returns ceil as an argument of a script. It returns an empty text for
+// the zero time.
 func millis(t time.Time) string {
 	if t.IsZero() {
 		return ""

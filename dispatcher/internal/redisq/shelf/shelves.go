@@ -12,18 +12,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Bounds of the shelves that one call reads. A name has 35 characters at most: so one
-// answer of Redis has 700 KiB at most, and takes 2 ms.
+// Limits on the shelves that one call reads. A name has 35 characters at most.
+// So one reply of Redis has 700 KiB at most, and takes 2 ms.
 const (
 	shelvesMost = 20_000 // of all tenants together
-	leastEach   = 64     // of each tenant and partition, where many are asked for
+	leastEach   = 64     // of each tenant and partition, if the filter has many tenants
 )
 
-// ErrMore says that tenants have more shelves than one call reads.
+// ErrMore reports that tenants have more shelves than one call reads.
 var ErrMore = errors.New("too many destinations to look through")
 
-// Lane is the lane of a shelf. That of a tenant in a queue has ~ and a hash of 16 characters
-// behind the lane, which is no longer than that.
+// Lane returns the lane of a shelf. The shelf of a tenant in a queue has ~ and
+// a hash of 16 characters after the lane. A lane has 16 characters at most, so it
+// can't be mistaken for such a shelf.
 func Lane(shelf string) (lane string, ofTenant bool) {
 	if at := len(shelf) - hashLength - 1; at > 0 && shelf[at] == '~' {
 		return shelf[:at], true
@@ -34,11 +35,11 @@ func Lane(shelf string) (lane string, ofTenant bool) {
 // hashLength is the length of the hash of a tenant.
 const hashLength = 16
 
-// Shelves names the shelves of tenants, by partition: those that have deliveries, which may
-// have ended. A shelf is a lane, or of a queue, which mixes tenants, a part of it:
-// <lane>~<hash of the tenant>. All partitions are read in one round trip, at most 20,000
-// names in all. Where there are more, the error is ErrMore, and those that were read are
-// answered too.
+// Shelves returns the names of the shelves of tenants, by partition. Such a
+// shelf has deliveries, which may have ended. A shelf is a lane. In a queue,
+// which mixes tenants, it is the part of one tenant: <lane>~<hash of the
+// tenant>. All partitions are read in one round trip, at most 20,000 names in
+// all. If there are more, it returns the names that it read with ErrMore.
 func (r *Reader) Shelves(ctx context.Context, tenants []string) (map[int][]string, error) {
 	tenants = slices.Compact(slices.Sorted(slices.Values(tenants)))
 	tenants = slices.DeleteFunc(tenants, func(tenant string) bool { return tenant == "" })

@@ -18,26 +18,29 @@ import (
 //go:embed lua/subjects.lua
 var subjectsSrc string
 
-// Bounds of the messages that one call finds by their subjects. One call of the script looks
-// for tokensAtOnce tokens: it answers 4,000 ids at most, which are 600 KiB, in 2 ms.
+// Limits on the messages that one call finds by their subjects. One call of the
+// script searches for tokensAtOnce tokens. It returns 4,000 ids at most, which
+// are 600 KiB, in 2 ms.
 const (
 	subjectsMost  = 1000
-	subjectsOfAMs = 5000 // if so many were accepted in one ms, in batches of 1,000
+	subjectsOfAMs = 5000 // if one ms has more than 1,000, in batches of 1,000
 	tokensAtOnce  = 4
 )
 
-// About is a message with a subject that a filter asks for.
+// About is a message with a subject of the filter.
 type About struct {
 	ID string
 	At time.Time // of its acceptance
 
-	partitions []int // it lies in these
+	partitions []int // the partitions that have it
 }
 
-// Subjects finds the messages whose subjects have the same token as one of these, and that
-// were accepted by a time, the newest first, at most 1,000, or 5,000 of one ms. Zero is any time.
-// more reports that there are older ones: then those that are answered have all of their ms. If
-// one ms has more, the error is ErrMore. All partitions are read in one round trip.
+// Subjects returns the messages whose subjects have the same token as one of
+// these subjects, and that were accepted by a time. Zero is any time. The
+// newest come first, at most 1,000, or 5,000 of one ms. more reports that there
+// are older messages. Then the result has all messages of each of its ms. If
+// one ms has more, the error is ErrMore. All partitions are read in one round
+// trip.
 func (r *Reader) Subjects(ctx context.Context, subjects []string, by time.Time) (found []About, more bool, err error) {
 	tokens := make([]any, 0, len(subjects))
 	for _, subject := range slices.Compact(slices.Sorted(slices.Values(subjects))) {
@@ -64,8 +67,8 @@ func (r *Reader) Subjects(ctx context.Context, subjects []string, by time.Time) 
 	}
 }
 
-// newestAbout finds the newest messages with some tokens: those of each partition that has any.
-// Where there are more than most, it answers more.
+// newestAbout returns the newest messages with some tokens, from each partition
+// that has any. If there are more than most, it returns more.
 func (r *Reader) newestAbout(ctx context.Context, tokens []any, by time.Time, most int) ([]About, error) {
 	var calls []conn.Call
 	for some := range slices.Chunk(tokens, tokensAtOnce) {
@@ -79,7 +82,7 @@ func (r *Reader) newestAbout(ctx context.Context, tokens []any, by time.Time, mo
 			if old := all[one.ID]; old.At.After(one.At) {
 				one.At = old.At
 			}
-			one.partitions = append(all[one.ID].partitions, a.Partition) // a message has one subject, so each names it once
+			one.partitions = append(all[one.ID].partitions, a.Partition) // a message has one subject, so each partition has it once
 			all[one.ID] = one
 		}
 		if a.Err != nil {
@@ -91,12 +94,12 @@ func (r *Reader) newestAbout(ctx context.Context, tokens []any, by time.Time, mo
 	}), nil
 }
 
-// messagesAtOnce is how many messages one call of the script reads.
+// messagesAtOnce is the number of messages that one call of the script reads.
 const messagesAtOnce = 4
 
-// findMessages finds what a filter with subjects reads in place of shelves, from a place on.
-// Where there are more of them than a call finds, and the filter names whose deliveries it
-// asks for, their shelves are read.
+// findMessages finds the messages that a filter with subjects reads instead of
+// shelves, from a place on. There may be more of them than a call finds. Then
+// the shelves are read instead, if the filter names tenants or destinations.
 func (r *Reader) findMessages(ctx context.Context, q *query, from place) (err error) {
 	f := &q.f
 	if q.subjects = f.Subjects; len(q.subjects) == 0 {
@@ -121,8 +124,9 @@ func (r *Reader) findMessages(ctx context.Context, q *query, from place) (err er
 	return err
 }
 
-// window are the messages that a page reads next: as many as it wants, and all of their last
-// ms. bound is where they end; nil: there is no older one.
+// window returns the messages that a page reads next: the wanted number, and
+// all messages of their last ms. bound is their end. It is nil if there is no
+// older message.
 func (q *query) window(from place, wanted int) (some []About, bound *place) {
 	first := sort.Search(len(q.messages), func(i int) bool {
 		at := q.messages[i].At
@@ -138,7 +142,8 @@ func (q *query) window(from place, wanted int) (some []About, bound *place) {
 	return some, bound
 }
 
-// messageCalls are the arguments of the script for the next messages, by partition.
+// messageCalls returns the arguments of the script for the next messages, by
+// partition.
 func (r *Reader) messageCalls(ctx context.Context, q *query, from place, wanted int) (calls []conn.Call, bound *place, err error) {
 	some, bound := q.window(from, wanted)
 	if len(some) == 0 && q.older {

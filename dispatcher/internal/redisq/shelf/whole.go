@@ -15,11 +15,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// wholeMost is the size of shelves that are read whole for a page in another order than by
-// acceptance. A delivery takes 16 µs at most, so this is 16 ms of Redis.
+// wholeMost is the size of shelves that are read whole for a page in another
+// order than by acceptance. A delivery takes 16 µs at most, so this is 16 ms of
+// Redis.
 const wholeMost = 1000
 
-// timeOf is the time of a delivery in an order.
+// timeOf returns the time of a delivery in an order.
 func timeOf(order dispatcher.Order, d *dispatcher.Delivery) time.Time {
 	switch order {
 	case dispatcher.OrderEnded:
@@ -30,9 +31,9 @@ func timeOf(order dispatcher.Order, d *dispatcher.Delivery) time.Time {
 	return d.Created
 }
 
-// Whole reads a page in the order of the ends or of the next attempts, from the shelves of a
-// filter. It reports false if they are too large for that: then the index of the statuses has
-// the order. Page and place are the same in both.
+// Whole returns a page in the order of the ends or of the next attempts, from
+// the shelves of a filter. It reports false if the shelves are too large. Then
+// the index of the statuses has this order, with the same pages and places.
 func (r *Reader) Whole(ctx context.Context, f dispatcher.Filter, from *dispatcher.EndPlace) (page dispatcher.Page, ok bool, err error) {
 	q, err := r.query(ctx, f, place{})
 	if err != nil {
@@ -104,8 +105,8 @@ func inPart(part dispatcher.ListPart, d *dispatcher.Delivery) bool {
 	return part == dispatcher.PartAll || d.Ended.IsZero() == (part == dispatcher.PartUnfinished)
 }
 
-// placeIn is the place of a delivery in an order. One that ended and is still in its place
-// has no time of its end: it is before all others.
+// placeIn returns the place of a delivery in an order. An ended delivery that
+// has not moved yet has no end time and comes before all others.
 func placeIn(order dispatcher.Order, d *dispatcher.Delivery) place {
 	at := timeOf(order, d)
 	if order == dispatcher.OrderEnded && at.IsZero() {
@@ -114,7 +115,7 @@ func placeIn(order dispatcher.Order, d *dispatcher.Delivery) place {
 	return place{At: at, ID: d.ID.String()}
 }
 
-// orderOf compares places as an order has them.
+// orderOf compares places in an order.
 func orderOf(order dispatcher.Order, a, b place) int {
 	if order == dispatcher.OrderDue {
 		return a.Compare(b)

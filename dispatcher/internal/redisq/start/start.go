@@ -1,6 +1,6 @@
-// Package start opens a store for a process that works with it for long. It waits for a
-// store that is not there yet, refuses one that is known to lose what was acknowledged,
-// and warns of what a store lacks.
+// Package start opens a store for a long-running process. It retries until the store is available.
+// It returns an error if the store is known to lose acknowledged data. It logs a warning for each
+// capability that the store lacks.
 package start
 
 import (
@@ -23,23 +23,23 @@ import (
 )
 
 const (
-	// awaitPause is the time between two attempts. Where both are started together,
-	// Redis may be a second late: the start is to be little later than that.
+	// awaitPause is the time between two attempts. If Redis starts together with this process, it
+	// may be a second late. The short pause keeps the start close to that moment.
 	awaitPause = 250 * time.Millisecond
 	// awaitLine is the time between two log lines about the wait.
 	awaitLine = 5 * time.Second
 )
 
-// Options say which store, and how long to wait for it.
+// Options configure the store and how long Open waits for it.
 type Options struct {
-	redisq.Options               // with a logger
-	Wait           time.Duration // for how long it may be out of reach; 0: it has to be there
-	Forgets        bool          // it may keep nothing: for trying things out, and for tests
+	redisq.Options               // must have a logger
+	Wait           time.Duration // how long Open retries if the store is out of reach; 0: Open does not retry
+	Forgets        bool          // the store may lose its data; for experiments and for tests
 
-	Name func(error) error // says which setting an error of an unreachable store is about; nil: it stays as it is
+	Name func(error) error // adds the name of the setting to the error of an unreachable store; nil: the error is returned unchanged
 }
 
-// named is an error as people are told it.
+// named returns an error in the form that people read.
 func (o Options) named(err error) error {
 	if o.Name == nil {
 		return err
@@ -47,8 +47,8 @@ func (o Options) named(err error) error {
 	return o.Name(err)
 }
 
-// Open opens a store that may not be there yet. It tries again for Options.Wait. Wrong
-// settings, and a store that is not fit for use, are an error at once.
+// Open opens a store that may not be available yet. It retries for Options.Wait. If the settings
+// are wrong or the store is unfit, it returns the error at once.
 func Open(ctx context.Context, o Options) (*redisq.Store, error) {
 	if unverified(o.URL) {
 		o.Log.Warn("the store's certificate is not verified: anybody on the way can read and change what is kept; leave out skip_verify and name its CA with REDIS_CA_FILE")
@@ -75,13 +75,13 @@ func Open(ctx context.Context, o Options) (*redisq.Store, error) {
 	}
 }
 
-// comes reports whether a store that could not be opened may be ready soon: it was not
-// reached, it loads its data, or it fails over.
+// comes reports whether a store that failed to open may be ready soon. That is so if it was out of
+// reach, is loading its data, or is in a failover.
 func comes(err error) bool {
 	return errors.Is(err, dispatcher.ErrUnavailable) && !conn.Refused(err)
 }
 
-// open opens a store that answers and is fit for use.
+// open opens a store that replies and is fit for use.
 func open(ctx context.Context, o Options) (*redisq.Store, error) {
 	store, err := redisq.Open(ctx, o.Options)
 	if err != nil {
@@ -93,8 +93,8 @@ func open(ctx context.Context, o Options) (*redisq.Store, error) {
 	return store, nil
 }
 
-// admit refuses an unfit store, and warns of what a store lacks. One that may forget is
-// always taken.
+// admit returns an error if the store is unfit, and logs a warning for each capability that it
+// lacks. If Options.Forgets is set, it always accepts the store.
 func admit(ctx context.Context, store *redisq.Store, o Options) error {
 	info, err := store.Store(ctx)
 	if err != nil || o.Forgets {
@@ -106,15 +106,15 @@ func admit(ctx context.Context, store *redisq.Store, o Options) error {
 	for _, c := range warnings(info) {
 		text := "the store lacks something"
 		if c.Holds == dispatcher.Unknown {
-			text = "the store does not tell something"
+			text = "the store does not report something"
 		}
 		o.Log.Warn(text, "check", c.Name, "detail", c.Detail, "store", info.Kind, "version", info.Version)
 	}
 	return nil
 }
 
-// judge refuses a store that is known to lose acknowledged data, or to lack something
-// needed, with all reasons at once. Where it is unknown, the store is taken.
+// judge returns an error if a store is known to lose acknowledged data, or lacks a required
+// capability. The error has all reasons. If a capability is unknown, the store is accepted.
 func judge(info dispatcher.StoreInfo) error {
 	var errs []error
 	if info.Kind == "miniredis" {
@@ -128,7 +128,7 @@ func judge(info dispatcher.StoreInfo) error {
 	return errors.Join(errs...)
 }
 
-// warnings are what a store lacks, and what it does not report.
+// warnings returns the checks that a store fails, and the checks whose result it does not report.
 func warnings(info dispatcher.StoreInfo) []dispatcher.Check {
 	return slices.DeleteFunc(slices.Clone(info.Checks), func(c dispatcher.Check) bool { return c.Holds == dispatcher.Yes })
 }
@@ -143,8 +143,8 @@ func unverified(store string) bool {
 	return skips && err == nil
 }
 
-// Instance makes a name that no process had before. It begins with the host, to find
-// the process.
+// Instance returns a name that no process had before. It begins with the name of the host, so that
+// people can find the process.
 func Instance() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {

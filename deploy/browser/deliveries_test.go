@@ -56,7 +56,7 @@ func TestDeliveriesAreSearchedAndFiltered(t *testing.T) {
 	b.Shot("deliveries-none")
 	b.Allow("422", "400")
 	b.Try(w.page("/console/deliveries?since=yesterday"))
-	b.WaitFor(`"yesterday" is no time`)
+	b.WaitFor(`"yesterday" is not a time`)
 	b.Try(w.page("/console/deliveries?status=odd"))
 	b.WaitFor("must be one of scheduled", "Drop all filters")
 	b.Shot("deliveries-wrong")

@@ -12,7 +12,7 @@ type LinkRequest struct {
 // NewLink is a link that was just made.
 type NewLink struct {
 	ID        string `json:"id"`
-	URL       string `json:"url" doc:"It opens the link: whoever has it is let in. No other answer has it."`
+	URL       string `json:"url" doc:"Everyone who has this URL can open the pages. No other answer has it."`
 	ExpiresAt Time   `json:"expires_at"`
 }
 

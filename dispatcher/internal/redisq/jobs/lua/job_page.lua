@@ -44,10 +44,10 @@ local function take(chunk)
   for i, at in ipairs(chunk) do names[i] = shelf and shelf .. ':' .. list[at] or list[at] end
   local dues = shelf and call('ZMSCORE', DUE, unpack(names))
   for i, text in ipairs(call('HMGET', PROGRESS, unpack(names))) do
-    local _, _, _, _, _, reason, more = parse_progress(text)
+    local _, _, _, _, _, reason, rest = parse_progress(text)
     local at = list[chunk[i] + 1]
     if shelf then at = dues[i] end
-    if at and (status == '' or waiting_status(text) == status) and (reasons == '' or has(reasons, reason)) and (job == '' or job_of_more(more) ~= job) then
+    if at and (status == '' or waiting_status(text) == status) and (reasons == '' or has(reasons, reason)) and (job == '' or job_of_more(rest) ~= job) then
       local record
       if heads then
         local _, id = split(names[i])

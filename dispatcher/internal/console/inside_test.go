@@ -50,7 +50,7 @@ func TestAStoreThatHangsHoldsNoPage(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
 			require.Contains(t, w.Body.String(), "data-away", path)
 			require.Contains(t, w.Body.String(), "<h1>"+says, path)
-			require.Equal(t, says == "Redis can't be reached", strings.Contains(w.Body.String(), "nothing is accepted"), path)
+			require.Equal(t, says == "Redis can't be reached", strings.Contains(w.Body.String(), "no message is accepted"), path)
 		}
 		look("/console/", "hookladder", "Redis can't be reached")
 		look("/console/sign-in", "hookladder", "Redis can't be reached")

@@ -21,6 +21,14 @@ type deviation struct {
 	says, cure string
 }
 
+// mistakes returns 1, or 0 if it is no deviation.
+func (d *deviation) mistakes() int {
+	if d.cause == "" {
+		return 0
+	}
+	return 1
+}
+
 // A hashing is a hash function for HMAC.
 type hashing struct {
 	deviation
@@ -85,11 +93,13 @@ func (s *signatureSearch) find(n int) ([]deviation, bool) {
 			}
 			for _, of := range s.contents {
 				for _, b := range s.bodies {
-					made := slices.DeleteFunc([]deviation{k.deviation, h.deviation, of.deviation, b.deviation}, func(m deviation) bool { return m.cause == "" })
-					if len(made) > n || s.hashed > mostHashed {
+					left := n - k.mistakes() - h.mistakes() - of.mistakes() - b.mistakes()
+					if left < 0 || s.hashed > mostHashed {
 						continue
 					}
-					if more, ok := s.fits(k, h, of, b, n-len(made)); ok {
+					if more, ok := s.fits(k, h, of, b, left); ok {
+						made := []deviation{k.deviation, h.deviation, of.deviation, b.deviation}
+						made = slices.DeleteFunc(made, func(m deviation) bool { return m.mistakes() == 0 })
 						return append(made, more...), true
 					}
 				}

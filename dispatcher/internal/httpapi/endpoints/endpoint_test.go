@@ -158,7 +158,7 @@ func TestABadEndpointIs422AndNothingIsCreated(t *testing.T) {
 		endpoint(`"rate":"0/s"`):                                         {"$.rate", "between 1"},
 		endpoint(`"rate":"1/d"`):                                         {"$.rate", "100/s"},
 		endpoint(`"headers":{"x":1}`):                                    {"$.headers.x", "text"},
-		endpoint(`"headers":{"x":"***"}`):                                {"$.headers.x", "stands for"},
+		endpoint(`"headers":{"x":"***"}`):                                {"$.headers.x", "replaces a value"},
 		endpoint(`"headers":{"Host":"a"}`):                               {"$.headers.Host", "can't be set"},
 		endpoint(`"headers":{"webhook-id":"a"}`):                         {"$.headers.webhook-id", "reserved"},
 		endpoint(`"headers":{"x":"a\r\nb: c"}`):                          {"$.headers.x", "control"},

@@ -140,7 +140,7 @@ func TestABadPatchChangesNothing(t *testing.T) {
 		`{"topics":["a b"]}`:                     {"$.topics[0]", "topic"},
 		`{"metadata":"x"}`:                       {"$.metadata", "object of texts"},
 		`{"metadata":{"a":{}}}`:                  {"$.metadata.a", "text"},
-		`{"headers":{"x":"***"}}`:                {"$.headers.x", "stands for"},
+		`{"headers":{"x":"***"}}`:                {"$.headers.x", "replaces a value"},
 		`{"headers":{"x":"1","X":null}}`:         {"$.headers", "twice"},
 		`{"headers":{"Host":"1"}}`:               {"$.headers.Host", "can't be set"},
 		`{"headers":[]}`:                         {"$.headers", "object of texts"},

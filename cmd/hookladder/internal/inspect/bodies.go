@@ -157,9 +157,29 @@ var (
 	floats = []jsontext.Options{jsontext.CanonicalizeRawInts(true), jsontext.CanonicalizeRawFloats(true)}
 )
 
-// reformatted returns a body in the styles, or false if it is no JSON.
+// deepest is the nesting up to which a body is reformatted. With an indent the size of a
+// body grows with the square of its nesting.
+const deepest = 200
+
+// nestedDeeply reports whether values of a body are nested deeper than deepest.
+func nestedDeeply(body []byte) bool {
+	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for {
+		if _, err := d.ReadToken(); err != nil {
+			return false
+		}
+		if d.StackDepth() > deepest {
+			return true
+		}
+	}
+}
+
+// reformatted returns a body in the styles, or false if it is no JSON or nested deeply.
 func reformatted(came []byte, layout, escape, numbers jsonStyle) ([]byte, bool) {
 	options := append(slices.Concat(layout.options, numbers.options), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if nestedDeeply(came) {
+		return nil, false
+	}
 	text, err := jsontext.AppendFormat(nil, came, options...)
 	if err != nil {
 		return nil, false

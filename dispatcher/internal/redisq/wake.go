@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // A subscription that was quiet for pingEvery gets a ping. It must reply within pongWithin. The
@@ -135,7 +136,7 @@ func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
 			return
 		case <-s.conn.Takeovers():
 			lost()
-			conn.Sleep(ctx, takeoverEvery)
+			wait.Sleep(ctx, takeoverEvery)
 		}
 	}
 }

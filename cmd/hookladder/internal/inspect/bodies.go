@@ -47,6 +47,9 @@ func bodies(came []byte) []body {
 		}
 	}
 	add([]byte{}, "an empty body", "read the body before it is verified, and only once: a stream that was read is empty the second time")
+	if nestedDeeply(came) {
+		return all
+	}
 	for _, l := range jsonLayouts {
 		for _, e := range jsonEscapes {
 			for _, n := range jsonNumbers {
@@ -174,12 +177,9 @@ func nestedDeeply(body []byte) bool {
 	}
 }
 
-// reformatted returns a body in the styles, or false if it is no JSON or nested deeply.
+// reformatted returns a body in the styles, or false if it is no JSON.
 func reformatted(came []byte, layout, escape, numbers jsonStyle) ([]byte, bool) {
 	options := append(slices.Concat(layout.options, numbers.options), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if nestedDeeply(came) {
-		return nil, false
-	}
 	text, err := jsontext.AppendFormat(nil, came, options...)
 	if err != nil {
 		return nil, false

@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // doctorName is the doctor's instance name in the events that its scripts publish.
@@ -68,7 +69,7 @@ func newDoctor(s *projectStore, e Examination) *doctor {
 	if e.Still == 0 {
 		e.Still = dispatcher.DeadFor
 	}
-	d := &doctor{walker: walker{s: s, by: doctorName}, e: e, reported: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: conn.Sleep}
+	d := &doctor{walker: walker{s: s, by: doctorName}, e: e, reported: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: wait.Sleep}
 	d.out.Partitions = len(s.tags)
 	return d
 }

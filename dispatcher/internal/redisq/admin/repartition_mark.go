@@ -16,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // readMark returns the mark of this repartition, and whether it has begun before.
@@ -136,7 +137,7 @@ func (r *repartition) join(ctx context.Context) (leave func(), err error) {
 // leased.
 func (r *repartition) mustBeQuiet(ctx context.Context) error {
 	watch := instanceWatch{
-		readings: int((r.options.Quiet + quietPoll - 1) / quietPoll), every: quietPoll, wait: conn.Sleep, read: r.others,
+		readings: int((r.options.Quiet + quietPoll - 1) / quietPoll), every: quietPoll, wait: wait.Sleep, read: r.others,
 		grown: func(names []string) error { return alive(slices.Min(names)) },
 	}
 	dead, err := watch.silent(ctx)

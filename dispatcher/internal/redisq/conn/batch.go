@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Call is the part of a batch for one partition, or home, with its response.
@@ -113,13 +114,13 @@ func (c *Client) Send(ctx context.Context, b Batch) []Call {
 			repaired = true
 			c.exec(ctx, &b, c.repair(ctx, &b, wrong))
 		}
-		again, wait := todo[:0], time.Duration(0)
+		again, pause := todo[:0], time.Duration(0)
 		for _, i := range todo {
 			if after, ok := c.mayRepeat(&b.Calls[i], began, tries); ok {
-				again, wait = append(again, i), max(wait, after)
+				again, pause = append(again, i), max(pause, after)
 			}
 		}
-		if todo = again; len(todo) > 0 && !Sleep(ctx, wait) {
+		if todo = again; len(todo) > 0 && !wait.Sleep(ctx, pause) {
 			break
 		}
 	}

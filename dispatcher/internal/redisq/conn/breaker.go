@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Backoff of probes to a master that did not respond. The first probe is sent at once,
@@ -80,9 +82,9 @@ func (b *nodeBreaker) trip(at tripped, why error, probe func(ctx context.Context
 	b.open[at] = why
 	b.any.Store(true)
 	b.probes.Go(func() {
-		wait := time.Duration(0)
-		for Sleep(b.end, wait) && !probe(b.end) {
-			wait = min(max(2*wait, probeFirst), probeMost)
+		pause := time.Duration(0)
+		for wait.Sleep(b.end, pause) && !probe(b.end) {
+			pause = min(max(2*pause, probeFirst), probeMost)
 		}
 		b.close(at)
 	})

@@ -119,18 +119,3 @@ func Word(err error) string {
 	}
 	return text
 }
-
-// Sleep waits for d or until ctx ends. It returns false if ctx has ended.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}

@@ -137,6 +137,11 @@ var jobCases = []jobCase{
 		require.NoError(b, err)
 		require.Equal(b, counts(3, 3, 0), read.JobCounts)
 	}},
+	{name: "a filter of messages reads all pages, though each has few records", run: func(b *bench) {
+		ids := b.die("a", 150)
+		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Tenants: []string{"t1"}})
+		require.Equal(b, ids, b.page(j))
+	}},
 	{name: "what dies again since the job began is not its own, though a clock went back", run: func(b *bench) {
 		id := b.die("a", 1)[0]
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})

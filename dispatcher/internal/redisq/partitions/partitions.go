@@ -6,13 +6,13 @@
 package partitions
 
 import (
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Hint describes the work that a partition has, at the time Now by its own clock.
@@ -176,8 +176,7 @@ func (s *Set) Fail(err error) {
 	for _, n := range failed {
 		p := &s.list[n]
 		p.failed++
-		wait := min(restFirst<<min(p.failed-1, 10), restMost)
-		p.until, p.unseen = now.Add(wait/2+rand.N(wait/2+1)), true
+		p.until, p.unseen = now.Add(wait.Backoff(p.failed, restFirst, restMost)), true
 	}
 	s.mu.Unlock()
 	s.events.Unseen()

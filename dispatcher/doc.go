@@ -50,10 +50,9 @@
 //	settle.go    records the outcome (settle_stalled.go: outcomes that could not be recorded at once)
 //
 // queue.go has the methods of the store that the stages call. lease.go knows the leases of
-// this instance, and returns those whose response was lost. beat.go keeps the instance alive
-// and finds dead ones, and reap.go takes over from them. trim.go deletes old deliveries.
-// taken.go serves takers, which the engine does not call. run.go starts and stops these parts in
-// order.
+// this instance and of its takers, and returns those whose response was lost. beat.go keeps
+// the instance alive and finds dead ones, and reap.go takes over from them. trim.go deletes
+// old deliveries. run.go starts and stops these parts in order.
 //
 // The endpoints are in internal/endpoints. register.go makes and changes them,
 // cache.go caches them, and fanout.go finds the endpoints that match a topic. versions.go

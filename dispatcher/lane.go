@@ -1,12 +1,97 @@
 package dispatcher
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// Lane is the short key of a destination: at most 16 characters without a colon. All deliveries
+// to one destination wait in its lane, and share its limits.
+type Lane string
+
+// MaxLane is the longest lane the queue stores, in bytes.
+const MaxLane = 16
+
+// Prefixes of lanes without an endpoint.
+const (
+	urlPrefix   = "u_"
+	queuePrefix = "q_"
+)
+
+// NamesLane reports whether the name of a destination is the name of a lane, and not a uid.
+func NamesLane(name string) bool { return lanePrefix(name) != "" }
+
+// lanePrefix returns the lane prefix of a name; empty: it has none.
+func lanePrefix(name string) string {
+	for _, prefix := range []string{EndpointPrefix, urlPrefix, queuePrefix} {
+		if strings.HasPrefix(name, prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
+
+// URLLane returns the lane of a bare URL: u_ and a hash of 10 characters over its scheme, host
+// and port, and the message's tenant. URLs of one tenant with one origin share a lane. A failure
+// or pause for another tenant at the same host does not affect it.
+func URLLane(u *url.URL, tenant string) Lane {
+	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
+	if port == "" {
+		port = "80"
+		if scheme == "https" {
+			port = "443"
+		}
+	}
+	text := scheme + "://" + host + ":" + port
+	if tenant != "" {
+		text += "\x00" + tenant
+	}
+	sum := sha256.Sum256([]byte(text))
+	return Lane(urlPrefix + base64.RawURLEncoding.EncodeToString(sum[:])[:10])
+}
+
+// QueueLane returns the lane of a queue: q_ and its name, or ~ and a hash of 13 characters if the
+// name is too long. No two queues share a lane, because no name has a ~.
+func QueueLane(name string) Lane {
+	if len(queuePrefix)+len(name) <= MaxLane {
+		return Lane(queuePrefix + name)
+	}
+	sum := sha256.Sum256([]byte(name))
+	return Lane(queuePrefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:])[:MaxLane-len(queuePrefix)-1])
+}
+
+// QueueNamed returns the name of the queue that a destination q_<name> means, whose lane is
+// QueueLane(name). ok is false for any other destination.
+func QueueNamed(destination string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(destination, queuePrefix)
+	return name, ok && ValidQueue(name)
+}
+
+// QueueOf returns the name of a lane's queue; empty: not known. The second argument is the stored
+// name, because the lane of a long name has only its hash.
+func QueueOf(lane Lane, told string) string {
+	for _, name := range []string{told, strings.TrimPrefix(string(lane), queuePrefix)} {
+		if ValidQueue(name) && QueueLane(name) == lane {
+			return name
+		}
+	}
+	return ""
+}
+
+// IsQueue reports whether the lane belongs to a queue.
+func (l Lane) IsQueue() bool { return strings.HasPrefix(string(l), queuePrefix) }
+
+// URLLaneName returns the stored name of a bare URL's lane: its origin, a space, and the tenant,
+// which may be empty.
+func URLLaneName(u *url.URL, tenant string) string {
+	return strings.ToLower(u.Scheme+"://"+u.Host) + " " + tenant
+}
 
 // AllLanes means every lane in a pause or a resume.
 const AllLanes Lane = "*"

@@ -2,11 +2,11 @@ package dispatcher
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -248,88 +248,6 @@ func (m *Message) validateTimes(f *faults, l Policy) {
 	}
 }
 
-// Lane is the short key of a destination: at most 16 characters without a colon. All deliveries
-// to one destination wait in its lane, and share its limits.
-type Lane string
-
-// MaxLane is the longest lane the queue stores, in bytes.
-const MaxLane = 16
-
-// Prefixes of lanes without an endpoint.
-const (
-	urlPrefix   = "u_"
-	queuePrefix = "q_"
-)
-
-// NamesLane reports whether the name of a destination is the name of a lane, and not a uid.
-func NamesLane(name string) bool { return lanePrefix(name) != "" }
-
-// lanePrefix returns the lane prefix of a name; empty: it has none.
-func lanePrefix(name string) string {
-	for _, prefix := range []string{EndpointPrefix, urlPrefix, queuePrefix} {
-		if strings.HasPrefix(name, prefix) {
-			return prefix
-		}
-	}
-	return ""
-}
-
-// URLLane returns the lane of a bare URL: u_ and a hash of 10 characters over its scheme, host
-// and port, and the message's tenant. URLs of one tenant with one origin share a lane. A failure
-// or pause for another tenant at the same host does not affect it.
-func URLLane(u *url.URL, tenant string) Lane {
-	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
-	if port == "" {
-		port = "80"
-		if scheme == "https" {
-			port = "443"
-		}
-	}
-	text := scheme + "://" + host + ":" + port
-	if tenant != "" {
-		text += "\x00" + tenant
-	}
-	sum := sha256.Sum256([]byte(text))
-	return Lane(urlPrefix + base64.RawURLEncoding.EncodeToString(sum[:])[:10])
-}
-
-// QueueLane returns the lane of a queue: q_ and its name, or ~ and a hash of 13 characters if the
-// name is too long. No two queues share a lane, because no name has a ~.
-func QueueLane(name string) Lane {
-	if len(queuePrefix)+len(name) <= MaxLane {
-		return Lane(queuePrefix + name)
-	}
-	sum := sha256.Sum256([]byte(name))
-	return Lane(queuePrefix + "~" + base64.RawURLEncoding.EncodeToString(sum[:])[:MaxLane-len(queuePrefix)-1])
-}
-
-// QueueNamed returns the name of the queue that a destination q_<name> means, whose lane is
-// QueueLane(name). ok is false for any other destination.
-func QueueNamed(destination string) (name string, ok bool) {
-	name, ok = strings.CutPrefix(destination, queuePrefix)
-	return name, ok && ValidQueue(name)
-}
-
-// QueueOf returns the name of a lane's queue; empty: not known. The second argument is the stored
-// name, because the lane of a long name has only its hash.
-func QueueOf(lane Lane, told string) string {
-	for _, name := range []string{told, strings.TrimPrefix(string(lane), queuePrefix)} {
-		if ValidQueue(name) && QueueLane(name) == lane {
-			return name
-		}
-	}
-	return ""
-}
-
-// IsQueue reports whether the lane belongs to a queue.
-func (l Lane) IsQueue() bool { return strings.HasPrefix(string(l), queuePrefix) }
-
-// URLLaneName returns the stored name of a bare URL's lane: its origin, a space, and the tenant,
-// which may be empty.
-func URLLaneName(u *url.URL, tenant string) string {
-	return strings.ToLower(u.Scheme+"://"+u.Host) + " " + tenant
-}
-
 // DeliveryID names one message to one destination.
 type DeliveryID struct {
 	Lane    Lane
@@ -346,4 +264,107 @@ func ParseDeliveryID(s string) (d DeliveryID, ok bool) {
 		return DeliveryID{}, false
 	}
 	return DeliveryID{Lane: Lane(lane), Message: id}, true
+}
+
+// Notice is the topic of a notice: a message that Hookladder itself publishes.
+type Notice string
+
+// The notices.
+const (
+	NoticeFailing   Notice = ownTopics + "endpoint.failing"
+	NoticeRecovered Notice = ownTopics + "endpoint.recovered"
+	NoticeDisabled  Notice = ownTopics + "endpoint.disabled"
+	NoticeOpened    Notice = ownTopics + "lane.opened"
+	NoticeClosed    Notice = ownTopics + "lane.closed"
+	NoticeLost      Notice = ownTopics + "instance.lost"
+	NoticeUnhealthy Notice = ownTopics + "store.unhealthy"
+	NoticeHealthy   Notice = ownTopics + "store.healthy"
+	// The state of our own network, by its controls.
+	NoticeEgressDown Notice = ownTopics + "egress.unhealthy"
+	NoticeEgressUp   Notice = ownTopics + "egress.healthy"
+	NoticeJob        Notice = ownTopics + "job.ended"
+	NoticeDead       Notice = ownTopics + "delivery.dead"
+)
+
+// Notices lists all notices.
+var Notices = []Notice{
+	NoticeFailing, NoticeRecovered, NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeEgressDown, NoticeEgressUp, NoticeJob, NoticeDead,
+}
+
+// noticeIDs is the prefix of all ids of notices, and noticePrefixes has the prefix of each
+// topic.
+const noticeIDs = "hl_"
+
+var noticePrefixes = prefixesOf(Notices)
+
+func prefixesOf(all []Notice) (list []string) {
+	for _, n := range all {
+		list = append(list, n.idPrefix())
+	}
+	return list
+}
+
+// ID returns the id of a notice. The parts make it unique within its topic.
+func (n Notice) ID(parts ...string) string { return n.idPrefix() + strings.Join(parts, "_") }
+
+// idPrefix returns hl_ and the last word of the topic.
+func (n Notice) idPrefix() string {
+	return noticeIDs + string(n[strings.LastIndexByte(string(n), '.')+1:]) + "_"
+}
+
+// OfNotice reports whether the delivery is of a notice, by the id of its message.
+func (d DeliveryID) OfNotice() bool {
+	return strings.HasPrefix(d.Message, noticeIDs) &&
+		slices.ContainsFunc(noticePrefixes, func(prefix string) bool { return strings.HasPrefix(d.Message, prefix) })
+}
+
+// News is an event that a notice reports.
+type News struct {
+	Notice Notice
+	At     time.Time // by the queue's clock
+
+	// Key is unique within its notice and lane. It has only characters of an id. Every instance
+	// computes the same key, because it is made of facts.
+	Key string
+
+	Lane   Lane      // its lane; empty: none
+	State  string    // empty if the notice itself implies it
+	Since  time.Time // when the state began; zero: not known
+	Reason string    // in one word
+	Status int       // HTTP status of the receiver's last response; 0: none, or not known
+	Count  int       // of deliveries; 0: it has no count
+	Job    *JobEnd   // of NoticeJob
+	Detail string    // for the operator only: it may name keys, instances and errors
+}
+
+// JobEnd describes a finished job.
+type JobEnd struct {
+	ID   string
+	Kind JobKind
+	JobCounts
+}
+
+// summaryEvery is the interval at which a lasting state is reported again.
+const summaryEvery = time.Hour
+
+// Summary returns the key of a state that began at since. It changes once an hour, so the state
+// is reported hourly.
+func Summary(since time.Time, lasts time.Duration) string {
+	key := strconv.FormatInt(since.UnixMilli(), 10)
+	if hours := int64(lasts / summaryEvery); hours > 0 {
+		key += "_" + strconv.FormatInt(hours, 10)
+	}
+	return key
+}
+
+// takesTopic reports whether a pattern may take one of our own topics, besides matching it. It
+// has to begin with the same prefix. It has to name deaths explicitly, because there may be many.
+func takesTopic(pattern, topic string) bool {
+	return strings.HasPrefix(pattern, ownTopics) && (pattern == topic || topic != string(NoticeDead))
+}
+
+// OfStore reports whether a message is a notice about the store. A store that lost data still
+// accepts it, because it reports that loss.
+func (m *Message) OfStore() bool {
+	return m.Topic == string(NoticeUnhealthy) || m.Topic == string(NoticeHealthy)
 }

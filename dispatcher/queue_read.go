@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -252,95 +251,54 @@ type DeadPage struct {
 // ErrCursor reports that this queue did not make a cursor.
 var ErrCursor = errors.New("unknown cursor")
 
-// Happening is the kind of a line of the log.
-type Happening string
-
-// The kinds of lines: the outcome of an attempt, or the end of a delivery without an attempt.
-const (
-	HappenedDelivered Happening = "delivered"
-	HappenedRetry     Happening = "retry" // the attempt failed, and its delivery lives
-	HappenedDead      Happening = "dead"
-	HappenedBack      Happening = "back" // no attempt was made
-	HappenedCancelled Happening = "cancelled"
-)
-
-// Happenings lists all kinds of lines.
-var Happenings = []Happening{HappenedDelivered, HappenedRetry, HappenedDead, HappenedBack, HappenedCancelled}
-
-// Logged is a line of the log: an attempt, or an end without one.
-type Logged struct {
-	Place     LogPlace
-	ID        DeliveryID
-	Topic     string // as Tenant, Subject and URL, known only while the message is kept
-	Tenant    string
-	Subject   string
-	Happening Happening
-	Reason    DeadReason // of HappenedDead without an attempt
-	Attempt   Attempt    // without an attempt: only its At, URL and the number of attempts before
-	Job       int64      // the number of the job that sent the attempt; 0: none, or not known
+// Upcoming is the time of the next work.
+type Upcoming struct {
+	At    time.Time     // the earliest time of an attempt or an end; zero: nothing waits for a time
+	Wait  time.Duration // until At, by the clock of that part of the queue; 0: the work is due now
+	Paced time.Duration // until the rate of a lane allows its ready deliveries, if only that delays them; 0: no lane waits so
 }
 
-// Log keeps the attempts and the ends of deliveries for a limited time.
-type Log interface {
-	// ReadLog returns a page of at most limit matching lines, newest first. A page may be short
-	// even if Next is set.
-	ReadLog(ctx context.Context, f LogFilter, limit int, cursor string) (LogPage, error)
+// Sooner returns the earlier of two times.
+func (u Upcoming) Sooner(v Upcoming) Upcoming {
+	if u.At.IsZero() || !v.At.IsZero() && (v.Wait < u.Wait || v.Wait == u.Wait && v.At.Before(u.At)) {
+		u.At, u.Wait = v.At, v.Wait
+	}
+	if u.Paced == 0 || v.Paced > 0 && v.Paced < u.Paced {
+		u.Paced = v.Paced
+	}
+	return u
 }
 
-// LogFilter selects lines of the log. Empty fields match everything, several
-// values of one field any of them.
-type LogFilter struct {
-	Lanes      []Lane
-	Tenants    []string
-	Topics     []string // patterns, see MatchTopic
-	Subjects   []string
-	Messages   []string
-	Happenings []Happening
-	Statuses   []int     // HTTP statuses of answers
-	Jobs       []int64   // numbers of the jobs that sent the attempts
-	Since      time.Time `json:"-"` // inclusive; when the attempt began, or the delivery ended without one
-	Until      time.Time `json:"-"` // exclusive
-	View       View
+// Tick is the result of a call that waits until nothing is due.
+type Tick struct {
+	Attempted int // attempts while it waited, for other callers as well, failed ones included
+	Delivered int
+	Dead      int
+	Next      time.Time // when to tick again; zero: when there is something new
 }
 
-// Matches reports whether the filter selects a line.
-func (f *LogFilter) Matches(l *Logged) bool {
-	return f.MayMatch(l) &&
-		(len(f.Tenants) == 0 || slices.Contains(f.Tenants, l.Tenant)) &&
-		(len(f.Subjects) == 0 || slices.Contains(f.Subjects, l.Subject)) &&
-		(len(f.Topics) == 0 || slices.ContainsFunc(f.Topics, func(pattern string) bool { return MatchTopic(pattern, l.Topic) }))
+// Stats counts the whole queue. Counts include cancelled deliveries until their lane's turn
+// comes.
+type Stats struct {
+	Counts    map[Status]int64
+	Dead      map[DeadReason]int64
+	EverDead  map[DeadReason]int64 // deliveries that ever died, including those retried or deleted later
+	Cancelled int64                // deliveries that were ever cancelled, likewise
+	OldestDue time.Time            // of all deliveries that may be attempted; zero: nothing is due
+	Held      map[LaneWhy]int64    // deliveries that are due but must wait, by reason
+	LanesBy   map[EndpointState]int64
+	Partial   bool // Dead, OldestDue, Held, LanesBy and Lanes cover only some of the lanes, because there are too many to read at once
+	Now       time.Time
+	Instances int
+	Retention time.Duration // the time that finished deliveries are kept whole now, in the partition that keeps them shortest
+	Lanes     []LaneState   // the 50 with the most waiting deliveries, paused ones first
+	Store     StoreInfo
 }
 
-// MayMatch reports whether a line may match. Its message was not read yet, so fields of the
-// message are not compared.
-func (f *LogFilter) MayMatch(l *Logged) bool {
-	at := l.Attempt.At
-	return (len(f.Lanes) == 0 || slices.Contains(f.Lanes, l.ID.Lane)) &&
-		(len(f.Messages) == 0 || slices.Contains(f.Messages, l.ID.Message)) &&
-		(len(f.Happenings) == 0 || slices.Contains(f.Happenings, l.Happening)) &&
-		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, l.Attempt.Status)) &&
-		(len(f.Jobs) == 0 || slices.Contains(f.Jobs, l.Job)) &&
-		(f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
-}
-
-// LogPage is a part of the log, newest first.
-type LogPage struct {
-	Lines         []Logged
-	Next          string    // cursor of the next page; empty when this is the last
-	LookedAt      int       // lines that were read for this page
-	CompleteSince time.Time // the log is complete from then on; zero: nothing was ever cut from it
-}
-
-// LogPlace is the place of a line in the log. Partitions have their own clocks, so a comparison
-// of their ms gives only an order.
-type LogPlace struct {
-	MS        int64 // when it was written
-	Partition int
-	Seq       uint64 // of the entry, within the ms
-	Line      int    // of the entry, from 0
-}
-
-// Compare orders places by time.
-func (p LogPlace) Compare(q LogPlace) int {
-	return cmp.Or(cmp.Compare(p.MS, q.MS), cmp.Compare(p.Partition, q.Partition), cmp.Compare(p.Seq, q.Seq), cmp.Compare(p.Line, q.Line))
+// Standing is the stored state of a message that was published again.
+type Standing struct {
+	Result     Result    // Duplicate; Conflict: another message has its id; 0: none
+	CreatedAt  time.Time // of the first one
+	Deliveries []Delivery
+	Err        error // of a partition that did not report it
 }

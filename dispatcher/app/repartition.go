@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 )
 
@@ -25,7 +25,7 @@ func Repartition(ctx context.Context, o Options, r RepartitionOptions) (out Repa
 		return out, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	r.Quiet = dispatcher.DeadFor
+	r.Quiet = beats.DeadFor
 	out, err = admin.Repartition(ctx, storeOptions(url, o), r)
 	return out, named(o, err)
 }

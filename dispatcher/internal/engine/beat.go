@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 )
 
 // beatWithin bounds one beat, so that it has ended before the next one is due.
@@ -28,19 +29,19 @@ type heartbeat struct {
 	number   int64
 	joined   bool // the queue knows this name
 	known    bool // a beat under this name was answered
-	peers    *dispatcher.Pulses
+	peers    *beats.Pulses
 	last     *clockReading    // when the last beat was answered; nil: none yet
 	tried    *clockReading    // when the last beat began, answered or not
 	others   map[string]int64 // of the last reading
 }
 
 func newHeartbeat(e *Engine) *heartbeat {
-	return &heartbeat{engine: e, peers: dispatcher.NewPulses(dispatcher.BeatEvery, dispatcher.DeadReadings)}
+	return &heartbeat{engine: e, peers: beats.NewPulses(beats.Every, beats.DeadReadings)}
 }
 
 // Run beats until ctx ends.
 func (h *heartbeat) Run(ctx context.Context) error {
-	tick := time.NewTicker(dispatcher.BeatEvery)
+	tick := time.NewTicker(beats.Every)
 	defer tick.Stop()
 	for {
 		h.engine.dead.put(h.beat(ctx))
@@ -52,8 +53,8 @@ func (h *heartbeat) Run(ctx context.Context) error {
 				waits = false
 			case <-h.engine.rouse:
 				// Two readings that are close together would prove nothing of the others.
-				if waits = h.engine.readClock().elapsed(*h.tried) < dispatcher.BeatEvery; !waits {
-					tick.Reset(dispatcher.BeatEvery)
+				if waits = h.engine.readClock().elapsed(*h.tried) < beats.Every; !waits {
+					tick.Reset(beats.Every)
 				}
 			}
 		}
@@ -272,11 +273,11 @@ func (e *Engine) alive(s *identity) bool {
 		return false
 	}
 	silent := now.elapsed(*beaten)
-	if silent < dispatcher.BeatOld {
+	if silent < beats.Old {
 		return true
 	}
 	missed := s.missed.Load()
-	return e.instances.Nodes() > 1 && missed != nil && now.elapsed(*missed) < dispatcher.BeatOld && silent < missedMost
+	return e.instances.Nodes() > 1 && missed != nil && now.elapsed(*missed) < beats.Old && silent < missedMost
 }
 
 // clockReading is a time by both clocks of this host. The monotonic clock stands still

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
@@ -22,9 +23,9 @@ func TestWhoDoesNotBeatInThreePunctualReadingsIsReaped(t *testing.T) {
 		r.queue.lease("gone", claimed(message("a")))
 		r.queue.lease("gone", claimed(message("b")))
 		r.start(t) // the first reading
-		pass((d.DeadReadings - 1) * d.BeatEvery)
+		pass((beats.DeadReadings - 1) * beats.Every)
 		require.Zero(t, r.queue.count("reap gone"))
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.Equal(t, 1, r.queue.count("reap gone"))
 		require.Len(t, r.sender.sent(), 2, "what it held is attempted")
 		require.Contains(t, r.log.String(), "takeover")
@@ -40,10 +41,10 @@ func TestWhoBeatsIsNotReaped(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("slow", 1)
 		r.start(t)
-		pass(d.BeatEvery / 2)
+		pass(beats.Every / 2)
 		for i := range 20 { // it grows before each third reading
 			r.queue.other("slow", int64(2+i))
-			pass(3 * d.BeatEvery)
+			pass(3 * beats.Every)
 		}
 		require.Zero(t, r.queue.count("reap slow"))
 		r.stop(t)
@@ -56,13 +57,13 @@ func TestALateReadingProvesNothing(t *testing.T) {
 		r.queue.other("other", 7)
 		r.start(t)
 		for range 20 { // two readings, then a hole that this instance may have slept in
-			pass(2 * d.BeatEvery)
+			pass(2 * beats.Every)
 			r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
-			pass(2 * d.BeatEvery)
+			pass(2 * beats.Every)
 			r.queue.set(func() { r.queue.hook = nil })
 		}
 		require.Zero(t, r.queue.count("reap other"))
-		pass(4 * d.BeatEvery)
+		pass(4 * beats.Every)
 		require.Equal(t, 1, r.queue.count("reap other"))
 		r.stop(t)
 	})
@@ -74,11 +75,11 @@ func TestAReapThatFailsIsRepeated(t *testing.T) {
 		r.queue.other("gone", 7)
 		r.queue.hook = failing("reap gone", d.ErrUnavailable)
 		r.start(t)
-		pass(5 * d.BeatEvery)
+		pass(5 * beats.Every)
 		require.Equal(t, 3, r.queue.count("reap gone"))
 		require.NotContains(t, r.log.String(), "takeover")
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.Contains(t, r.log.String(), "takeover")
 		r.stop(t)
 	})
@@ -100,16 +101,16 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
-		pass(4 * d.BeatEvery)
+		pass(4 * beats.Every)
 		require.Equal(t, "here", r.Name())
 		r.queue.forget("here") // others declared it dead
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.Equal(t, "here-2", r.Name())
-		beats := r.queue.seen("beat")
-		last := beats[len(beats)-1]
+		seen := r.queue.seen("beat")
+		last := seen[len(seen)-1]
 		require.Equal(t, "here-2", last.by)
 		require.Equal(t, 1<<10, last.n, "the first beat under it")
-		require.Equal(t, beats[len(beats)-2].at, last.at, "at once, since nobody knows that name yet")
+		require.Equal(t, seen[len(seen)-2].at, last.at, "at once, since nobody knows that name yet")
 		r.queue.fill(1)
 		r.Note()
 		synctest.Wait()
@@ -117,7 +118,7 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 		pass(time.Minute)
 		require.Equal(t, "here-2", r.Name())
 		r.queue.forget("here-2")
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.Equal(t, "here-3", r.Name())
 		r.stop(t)
 		require.Equal(t, "here-3", r.queue.seen("leave")[0].by)
@@ -166,13 +167,13 @@ func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
 				r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.nodes = c.nodes })
 				r.start(t)
 				r.queue.set(func() { r.queue.hook = failing("beat", c.err) })
-				pass(5 * d.BeatOld)
+				pass(5 * beats.Old)
 				r.queue.fill(1)
 				r.Note()
 				synctest.Wait()
 				require.Len(t, r.sender.sent(), c.want)
 				r.queue.set(func() { r.queue.hook = nil })
-				pass(d.BeatEvery)
+				pass(beats.Every)
 				require.Len(t, r.sender.sent(), 1)
 				r.stop(t)
 			})
@@ -194,7 +195,7 @@ func TestAnInstanceThatNobodyHearsForADayLeasesNothing(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, r.sender.sent(), 1, "it may go on for a day")
 		r.sleep(23 * time.Hour) // of which it need not see each second
-		pass(3 * d.BeatEvery)
+		pass(3 * beats.Every)
 		r.queue.fill(1)
 		r.Note()
 		synctest.Wait()
@@ -208,9 +209,9 @@ func TestAFirstBeatThatFailedIsNotADeath(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.hook = failing("beat", d.ErrUnavailable)
 		r.start(t)
-		pass(3 * d.BeatEvery)
+		pass(3 * beats.Every)
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(3 * d.BeatEvery)
+		pass(3 * beats.Every)
 		require.Equal(t, "here", r.Name())
 		r.stop(t)
 	})
@@ -221,9 +222,9 @@ func TestAnInstanceWhoseQueueChangedUnderItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrMoved) })
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.ErrorIs(t, <-r.ended, d.ErrMoved)
 	})
 }
@@ -258,7 +259,7 @@ func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 					require.NoError(t, err)
 					require.ErrorIs(t, out[0].Err, d.ErrUnavailable)
 				}
-				pass(d.BeatEvery)
+				pass(beats.Every)
 				require.Equal(t, 3, r.queue.verdicts()[d.Back], "at the next beat")
 				pass(time.Minute)
 				require.Equal(t, map[d.Verdict]int{d.Back: 3, d.Delivered: 5}, r.queue.verdicts())
@@ -308,7 +309,7 @@ func TestAnIdleHourIsQuiet(t *testing.T) {
 			counts[c.name]++
 		}
 		require.Equal(t, map[string]int{
-			"beat":  1 + int(time.Hour/d.BeatEvery),
+			"beat":  1 + int(time.Hour/beats.Every),
 			"join":  1,
 			"watch": 1,
 			"peek":  1 + 60, // at the start, and the guard's
@@ -323,7 +324,7 @@ func TestInstancesTellWhenThisOneSawThemLast(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("peer", 7)
 		r.start(t)
-		pass(d.BeatEvery / 2)
+		pass(beats.Every / 2)
 		seen := func() (own, peer time.Time) {
 			list, next, err := r.Engine.Instances(t.Context(), 0, "")
 			require.NoError(t, err)
@@ -340,17 +341,17 @@ func TestInstancesTellWhenThisOneSawThemLast(t *testing.T) {
 			return own, peer
 		}
 		first, peer := seen()
-		require.WithinDuration(t, r.Now(), first, d.BeatEvery)
+		require.WithinDuration(t, r.Now(), first, beats.Every)
 		require.Zero(t, peer, "it may be dead for long")
 		r.queue.other("peer", 8)
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		own, beat := seen()
 		require.Equal(t, own, beat)
-		require.WithinDuration(t, first.Add(d.BeatEvery), beat, d.BeatEvery/2)
-		pass(d.BeatEvery)
+		require.WithinDuration(t, first.Add(beats.Every), beat, beats.Every/2)
+		pass(beats.Every)
 		own, peer = seen()
 		require.Equal(t, beat, peer, "it stands still")
-		require.WithinDuration(t, beat.Add(d.BeatEvery), own, d.BeatEvery/2)
+		require.WithinDuration(t, beat.Add(beats.Every), own, beats.Every/2)
 		r.stop(t)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
@@ -52,18 +53,18 @@ func TestWhoSleptLeasesNothingBeforeItsBeatIsAnswered(t *testing.T) {
 		r := newSleepyRig(t)
 		r.queue.direct = true
 		r.start(t)
-		pass(d.BeatEvery + d.BeatEvery/2)
+		pass(beats.Every + beats.Every/2)
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
 		r.sleep(10 * time.Minute)
 		r.queue.fill(3)
 		r.Note()
 		_, err := r.Publish(t.Context(), messages("m", 2))
 		require.NoError(t, err)
-		pass(d.BeatOld)
+		pass(beats.Old)
 		require.Zero(t, r.queue.count("claim"), "though the monotonic clock saw no time go by")
 		require.Zero(t, r.queue.seen("schedule")[0].leased)
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 5}, r.queue.verdicts())
 		r.stop(t)
 	})
@@ -79,7 +80,7 @@ func TestWhatBecameDueInASleepIsLookedForAfterIt(t *testing.T) {
 		looks := r.queue.count("leases")
 		r.sleep(10*time.Minute - time.Second)
 		require.Empty(t, r.sender.sent())
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.Len(t, r.sender.sent(), 2, "each timer would take minutes more")
 		require.Equal(t, fmt.Sprint(r.queue.now().Unix()), r.sender.sent()[0].Header.Get("Webhook-Timestamp"))
 		pass(2 * engine.ReconcileAfter)
@@ -98,7 +99,7 @@ func TestWhatIsNotBegunWhenTheProcessStandsStillGoesBack(t *testing.T) {
 		begun := len(r.sender.sent())
 		require.Less(t, begun, 1000)
 		r.sleep(time.Minute)
-		pass(d.BeatEvery / 2)
+		pass(beats.Every / 2)
 		require.Len(t, r.sender.sent(), begun, "others may attempt them by now")
 		require.Equal(t, 1000-begun, r.queue.verdicts()[d.Back])
 		pass(10 * time.Second)
@@ -122,14 +123,14 @@ func TestNobodyIsTakenOverForAClock(t *testing.T) {
 					for range n {
 						number++
 						r.queue.other("other", number)
-						pass(d.BeatEvery)
+						pass(beats.Every)
 					}
 				}
 				beat(15)
 				r.queue.set(func() { r.queue.skew.Store(int64(jump)) }) // another master took over
 				r.queue.ears.OnGap()
 				left := due.Sub(r.queue.now())
-				beat(int(max(left, 0)/d.BeatEvery) - 2)
+				beat(int(max(left, 0)/beats.Every) - 2)
 				if left > 0 {
 					require.Empty(t, r.sender.sent(), "not early by the clock that counts")
 				}
@@ -159,7 +160,7 @@ func TestAHostsClockThatIsSetCostsNothingButALook(t *testing.T) {
 				for range 40 {
 					number++
 					r.queue.other("other", number)
-					pass(d.BeatEvery)
+					pass(beats.Every)
 				}
 				require.Len(t, r.sender.sent(), 1)
 				require.WithinDuration(t, r.queue.outcomes()[0].Due, r.queue.outcomes()[0].Attempt.At, moment, "to the moment")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
@@ -124,7 +125,7 @@ func TestAStoreThatIsLostAndBackIsToldOfOnceEach(t *testing.T) {
 			require.Equal(t, n, strings.Count(r.log.String(), "store lost"))
 			require.Equal(t, n-1, strings.Count(r.log.String(), "store back"))
 			r.queue.set(func() { r.queue.hook = nil })
-			pass(d.BeatEvery)
+			pass(beats.Every)
 			require.Equal(t, n, strings.Count(r.log.String(), "store back"), "at the first call that works")
 		}
 		r.stop(t)
@@ -276,7 +277,7 @@ func TestACallThatHangsIsGivenUpAndTheHeartGoesOn(t *testing.T) {
 				if again[name] == 0 {
 					require.Greater(t, r.queue.count(name), 10)
 				}
-				require.Equal(t, 1+int(2*time.Minute/d.BeatEvery), r.queue.count("beat"))
+				require.Equal(t, 1+int(2*time.Minute/beats.Every), r.queue.count("beat"))
 				r.queue.set(func() { r.queue.hangs = "" })
 				r.stop(t)
 			})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -47,7 +48,7 @@ func TestALostInstanceIsToldOnceThatAllOfItIsTakenOver(t *testing.T) {
 		}
 		r.queue.cutOff(1)
 		r.start(t)
-		pass(5 * d.BeatEvery)
+		pass(5 * beats.Every)
 		require.Empty(t, h.of(d.NoticeLost))
 		r.queue.cutOff()
 		pass(time.Minute)
@@ -78,7 +79,7 @@ func TestAnOutageIsToldWithWhenItBegan(t *testing.T) {
 		require.Equal(t, "unreachable", bad.Reason)
 		require.Contains(t, bad.Detail, d.ErrUnavailable.Error())
 		for _, n := range []d.News{bad, h.of(d.NoticeHealthy)[0]} {
-			require.WithinDuration(t, began, n.Since, d.BeatEvery)
+			require.WithinDuration(t, began, n.Since, beats.Every)
 		}
 		r.stop(t)
 	})
@@ -177,24 +178,24 @@ func TestItIsToldThatSomethingHappenedHereOrElsewhere(t *testing.T) {
 		stirred.Store(0)
 		for n := range 5 {
 			r.queue.other("other", int64(1+(n+1)<<10)) // it beats
-			pass(d.BeatEvery)
+			pass(beats.Every)
 		}
 		require.Zero(t, stirred.Load(), "nothing happens")
 		r.queue.other("other", 1+6<<10+1) // it beats, and did something
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.EqualValues(t, 1, stirred.Load())
 		r.queue.other("other", 1+7<<10+1)
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.EqualValues(t, 1, stirred.Load(), "once")
 
 		name := r.Engine.Name()
 		number := r.queue.number(name)
 		r.queue.other("other", 1+8<<10+1)
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.Zero(t, (r.queue.number(name)-number)%(1<<10))
 		_, err := r.Publish(t.Context(), messages("a", 1))
 		require.NoError(t, err)
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.Greater(t, stirred.Load(), int32(2), "it was accepted and settled here")
 		require.EqualValues(t, 1, (r.queue.number(name)-number)%(1<<10), "the others are told")
 		r.stop(t)
@@ -213,7 +214,7 @@ func TestItIsToldThatEndpointsOrPausesChanged(t *testing.T) {
 		_, err := r.Pause(t.Context(), string(d.AllLanes), "")
 		require.NoError(t, err)
 		require.Greater(t, changed.Load(), before)
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.EqualValues(t, 1, (r.queue.number(name)-number)%(1<<10), "other instances learn that something happened")
 		before = changed.Load()
 		view := r.create(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
@@ -62,11 +63,11 @@ func TestASecondCallWithoutAnAnswerTellsThatTheStoreIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
-		pass(d.BeatEvery / 2) // the next beat is a second away
+		pass(beats.Every / 2) // the next beat is a second away
 		r.queue.set(func() { r.queue.hook = func(string) error { return errLate } })
 		_, err := r.Publish(t.Context(), messages("m", 1))
 		require.NoError(t, err)
-		pass(d.BeatEvery)
+		pass(beats.Every)
 		require.Equal(t, 1, strings.Count(r.log.String(), "store lost"))
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(2 * outage.Calm)
@@ -97,7 +98,7 @@ func TestAStoreThatAnswersNothingIsNotToldToBeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
-		pass(d.BeatEvery / 2)
+		pass(beats.Every / 2)
 		r.queue.set(func() { r.queue.hook = func(string) error { return errLate } })
 		pass(10 * time.Minute) // guards too, which have partitions trimmed
 		require.Equal(t, 1, strings.Count(r.log.String(), "store lost"))

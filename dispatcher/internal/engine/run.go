@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
@@ -193,7 +194,7 @@ func (e *Engine) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) {
 
 // lately is how long ago the last beat of an instance was seen that counts as alive: one
 // beat may be late.
-const lately = dispatcher.BeatEvery + time.Second
+const lately = beats.Every + time.Second
 
 // Others reads how much the other instances hold, by their names. silent are the ones
 // without a beat lately: it takes until the next beat to find out that one is alive, or three

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
 // LeaseCases are about the lease of an outcome. An instance may lease a delivery
@@ -103,6 +104,120 @@ var InstanceCases = []rig.Case{
 		for _, cursor := range []string{"x", "-", "1", "1-", "x-three"} {
 			_, _, err := r.Queue.Instances(r.Ctx, 1, cursor)
 			require.ErrorIs(r, err, dispatcher.ErrCursor, cursor)
+		}
+	}},
+}
+
+// lastOf returns the last lease of an owner for a delivery, without its token.
+func lastOf(id dispatcher.DeliveryID, owner string) dispatcher.TakenLease {
+	return dispatcher.TakenLease{ID: id, Owner: owner}
+}
+
+// mustRunOut lets the lease of a delivery expire. The delivery is ready for its next attempt at once.
+func mustRunOut(r *rig.Rig, id dispatcher.DeliveryID) {
+	r.Helper()
+	ended := r.End(rig.Two)
+	require.Equal(r, []dispatcher.DeliveryID{id}, rig.ClaimedIDs(ended))
+	r.MustSettle(rig.Two, rig.Failure(ended[0], 0))
+	r.Pass(time.Second)
+	r.Move()
+}
+
+// LastLeaseCases are about the last lease of a delivery, which the store keeps after its end.
+var LastLeaseCases = []rig.Case{
+	{Name: "a call returns the last lease of a delivery to its owner after the lease's end", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		for attempt := range 2 {
+			r.MustTakeFor(time.Second, id)
+			r.Pass(time.Second)
+			mustRunOut(r, id)
+			r.MustChangeNothing(func() {
+				for _, got := range [][]dispatcher.Adopted{r.Adopt(rig.One, lastOf(id, rig.Owner)), r.Extend(time.Minute, lastOf(id, rig.Owner))} {
+					require.ErrorIs(r, got[0].Err, dispatcher.ErrNotTaken)
+					require.Equal(r, attempt+1, got[0].Attempt)
+				}
+				other := r.Adopt(rig.One, lastOf(id, "o2"), lastOf(rig.Named(jobs, "m2"), rig.Owner))
+				require.ErrorIs(r, other[0].Err, dispatcher.ErrNotYours)
+				require.ErrorIs(r, other[1].Err, dispatcher.ErrNotTaken)
+				require.Zero(r, other[1].Attempt, "the delivery was never taken")
+			})
+		}
+	}},
+	{Name: "a call returns the last lease of a delivery that waits for a retry", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Minute, id)
+		r.MustSettle(rig.One, rig.Failure(r.MustAdopt(rig.One, id), time.Minute))
+		require.Equal(r, 1, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Attempt)
+	}},
+	{Name: "the last lease of a delivery is deleted when the delivery ends", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1", "m2", "m3")
+		done, dead, cancelled := rig.Named(jobs, "m1"), rig.Named(jobs, "m2"), rig.Named(jobs, "m3")
+		r.MustTakeFor(time.Minute, done, dead, cancelled)
+		r.MustSettle(rig.One, rig.Success(r.MustAdopt(rig.One, done)))
+		r.MustSettle(rig.One, rig.Death(r.MustAdopt(rig.One, dead), dispatcher.ReasonExhausted))
+		r.MustSettle(rig.One, rig.Failure(r.MustAdopt(rig.One, cancelled), time.Minute))
+		require.Len(r, r.State().Last, 1)
+		r.Cancel(cancelled)
+		require.Empty(r, r.State().Last)
+		for _, id := range []dispatcher.DeliveryID{done, dead, cancelled} {
+			got := r.Adopt(rig.One, lastOf(id, rig.Owner))[0]
+			require.ErrorIs(r, got.Err, dispatcher.ErrNotTaken)
+			require.Zero(r, got.Attempt)
+		}
+	}},
+	{Name: "the last lease belongs to the last taker of a delivery", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Second, id)
+		r.Pass(time.Second)
+		mustRunOut(r, id)
+		taken, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: []dispatcher.Lane{jobs}, Most: 1, Bytes: 1 << 20, For: time.Second, Token: "t2", Owner: "o2"})
+		require.NoError(r, err)
+		require.Len(r, taken.Claimed, 1)
+		require.ErrorIs(r, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Err, dispatcher.ErrNotYours)
+		require.ErrorIs(r, r.Adopt(rig.One, rig.LeaseOf(id))[0].Err, dispatcher.ErrNotTaken, "a call reports a named lease as late, even if another owner has the delivery now")
+		r.Pass(time.Second)
+		mustRunOut(r, id)
+		held, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: []dispatcher.Lane{jobs}, Most: 1, Bytes: 1 << 20})
+		require.NoError(r, err)
+		require.Len(r, held.Claimed, 1)
+		require.Empty(r, r.State().Last, "an instance leased the delivery last")
+	}},
+	{Name: "the last lease of a delivery is kept for a day", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Minute, id)
+		r.MustSettle(rig.One, rig.Failure(r.MustAdopt(rig.One, id), 48*time.Hour))
+		r.Pass(24 * time.Hour)
+		require.Equal(r, 1, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Attempt)
+		r.Pass(time.Millisecond)
+		require.Zero(r, r.Adopt(rig.One, lastOf(id, rig.Owner))[0].Attempt)
+	}},
+	{Name: "a lease that was never returned to its taker leaves no last lease", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Minute, id)
+		lease := rig.LeaseOf(id)
+		lease.Untold = true
+		c := r.Adopt(rig.One, lease)[0].Claimed
+		require.NotNil(r, c)
+		r.MustSettle(rig.One, dispatcher.Settlement{ID: id, Verdict: dispatcher.Back, Due: c.Due})
+		require.Equal(r, stored.PlaceReady, r.State().At(id).Place)
+		require.Empty(r, r.State().Last)
+	}},
+	{Name: "a lease that was never returned to its taker is not its own for the rest of the call", Run: func(r *rig.Rig) {
+		r.Publish(jobs, "m1")
+		id := rig.Named(jobs, "m1")
+		r.MustTakeFor(time.Minute, id)
+		lease := rig.LeaseOf(id)
+		lease.Untold = true
+		got := r.Adopt(rig.One, lease, lastOf(id, rig.Owner), lastOf(id, "other"))
+		require.NoError(r, got[0].Err)
+		for _, again := range got[1:] {
+			require.ErrorIs(r, again.Err, dispatcher.ErrNotTaken)
+			require.Zero(r, again.Attempt)
 		}
 	}},
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -56,7 +57,7 @@ func (d *doctor) project(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watch := instanceWatch{readings: dispatcher.DeadReadings, every: d.e.Still / dispatcher.DeadReadings, wait: d.wait, read: d.beats}
+	watch := instanceWatch{readings: beats.DeadReadings, every: d.e.Still / beats.DeadReadings, wait: d.wait, read: d.beats}
 	gone, err := watch.silent(ctx)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
@@ -113,7 +113,7 @@ type instanceWatch struct {
 
 // silent returns the names of the dead instances.
 func (v instanceWatch) silent(ctx context.Context) ([]string, error) {
-	pulses := dispatcher.NewPulses(v.every, v.readings)
+	pulses := beats.NewPulses(v.every, v.readings)
 	for last := time.Now(); ; {
 		began := time.Now()
 		numbers, err := v.read(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -66,7 +67,7 @@ func (c *Client) Beaten(at time.Time) { c.division.beaten.Store(at.UnixNano()) }
 // since.
 func (c *Client) BeatOld() bool {
 	beaten := c.division.beaten.Load()
-	return beaten != 0 && time.Now().UnixNano()-beaten > int64(dispatcher.BeatOld)
+	return beaten != 0 && time.Now().UnixNano()-beaten > int64(beats.Old)
 }
 
 // Doubt requests a comparison of the epochs with the next heartbeat.

@@ -1,11 +1,14 @@
 package dispatcher
 
 import (
+	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,6 +18,99 @@ var ErrBehind = errors.New("the reader is too slow")
 
 // ErrStopping reports that this instance stops. Another one accepts the call.
 var ErrStopping = errors.New("this instance stops")
+
+// Happening is the kind of a line of the log.
+type Happening string
+
+// The kinds of lines: the outcome of an attempt, or the end of a delivery without an attempt.
+const (
+	HappenedDelivered Happening = "delivered"
+	HappenedRetry     Happening = "retry" // the attempt failed, and its delivery lives
+	HappenedDead      Happening = "dead"
+	HappenedBack      Happening = "back" // no attempt was made
+	HappenedCancelled Happening = "cancelled"
+)
+
+// Happenings lists all kinds of lines.
+var Happenings = []Happening{HappenedDelivered, HappenedRetry, HappenedDead, HappenedBack, HappenedCancelled}
+
+// Logged is a line of the log: an attempt, or an end without one.
+type Logged struct {
+	Place     LogPlace
+	ID        DeliveryID
+	Topic     string // as Tenant, Subject and URL, known only while the message is kept
+	Tenant    string
+	Subject   string
+	Happening Happening
+	Reason    DeadReason // of HappenedDead without an attempt
+	Attempt   Attempt    // without an attempt: only its At, URL and the number of attempts before
+	Job       int64      // the number of the job that sent the attempt; 0: none, or not known
+}
+
+// Log keeps the attempts and the ends of deliveries for a limited time.
+type Log interface {
+	// ReadLog returns a page of at most limit matching lines, newest first. A page may be short
+	// even if Next is set.
+	ReadLog(ctx context.Context, f LogFilter, limit int, cursor string) (LogPage, error)
+}
+
+// LogFilter selects lines of the log. Empty fields match everything, several
+// values of one field any of them.
+type LogFilter struct {
+	Lanes      []Lane
+	Tenants    []string
+	Topics     []string // patterns, see MatchTopic
+	Subjects   []string
+	Messages   []string
+	Happenings []Happening
+	Statuses   []int     // HTTP statuses of answers
+	Jobs       []int64   // numbers of the jobs that sent the attempts
+	Since      time.Time `json:"-"` // inclusive; when the attempt began, or the delivery ended without one
+	Until      time.Time `json:"-"` // exclusive
+	View       View
+}
+
+// Matches reports whether the filter selects a line.
+func (f *LogFilter) Matches(l *Logged) bool {
+	return f.MayMatch(l) &&
+		(len(f.Tenants) == 0 || slices.Contains(f.Tenants, l.Tenant)) &&
+		(len(f.Subjects) == 0 || slices.Contains(f.Subjects, l.Subject)) &&
+		(len(f.Topics) == 0 || slices.ContainsFunc(f.Topics, func(pattern string) bool { return MatchTopic(pattern, l.Topic) }))
+}
+
+// MayMatch reports whether a line may match. Its message was not read yet, so fields of the
+// message are not compared.
+func (f *LogFilter) MayMatch(l *Logged) bool {
+	at := l.Attempt.At
+	return (len(f.Lanes) == 0 || slices.Contains(f.Lanes, l.ID.Lane)) &&
+		(len(f.Messages) == 0 || slices.Contains(f.Messages, l.ID.Message)) &&
+		(len(f.Happenings) == 0 || slices.Contains(f.Happenings, l.Happening)) &&
+		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, l.Attempt.Status)) &&
+		(len(f.Jobs) == 0 || slices.Contains(f.Jobs, l.Job)) &&
+		(f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
+}
+
+// LogPage is a part of the log, newest first.
+type LogPage struct {
+	Lines         []Logged
+	Next          string    // cursor of the next page; empty when this is the last
+	LookedAt      int       // lines that were read for this page
+	CompleteSince time.Time // the log is complete from then on; zero: nothing was ever cut from it
+}
+
+// LogPlace is the place of a line in the log. Partitions have their own clocks, so a comparison
+// of their ms gives only an order.
+type LogPlace struct {
+	MS        int64 // when it was written
+	Partition int
+	Seq       uint64 // of the entry, within the ms
+	Line      int    // of the entry, from 0
+}
+
+// Compare orders places by time.
+func (p LogPlace) Compare(q LogPlace) int {
+	return cmp.Or(cmp.Compare(p.MS, q.MS), cmp.Compare(p.Partition, q.Partition), cmp.Compare(p.Seq, q.Seq), cmp.Compare(p.Line, q.Line))
+}
 
 // LogSkew is the largest difference between the clocks of the store's nodes.
 const LogSkew = 5 * time.Second

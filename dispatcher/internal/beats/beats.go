@@ -1,4 +1,6 @@
-package dispatcher
+// Package beats finds dead instances by their heartbeats: each instance raises a number in the
+// store, and the others read it.
+package beats
 
 import (
 	"maps"
@@ -9,7 +11,7 @@ import (
 // Three timeouts limit the silence of an instance. Each is longer than the
 // one before, so an instance has stopped before another takes over from it.
 //
-//   - BeatOld: an instance with an older last beat leases nothing. It accepts
+//   - Old: an instance with an older last beat leases nothing. It accepts
 //     nothing until it has read again how the store is divided. The time counts
 //     from before the beat was sent.
 //   - Three readings, one with each beat: then its peers report it dead. That takes
@@ -17,9 +19,9 @@ import (
 //   - DeadFor: then doctor and repartition report it dead. They poll only for that
 //     time, and leave the peers a second to be first.
 const (
-	BeatEvery = 2 * time.Second
-	BeatOld   = 5 * time.Second
-	DeadFor   = DeadReadings*BeatEvery + time.Second
+	Every   = 2 * time.Second
+	Old     = 5 * time.Second
+	DeadFor = DeadReadings*Every + time.Second
 )
 
 // DeadReadings is the number of readings in a row without growth after which an instance is

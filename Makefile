@@ -23,6 +23,11 @@ CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.
 # More flags for `make bench`, such as --only drain or --json figures.json.
 BENCHFLAGS  ?=
 
+# Tests whose libraries the program does not need are in modules of their own, which
+# deploy/go.work lists. With it, "work" is all packages of all modules. The program
+# itself is built without it.
+fuzz lint test test-short bench-queue chaos: export GOWORK = $(CURDIR)/deploy/go.work
+
 .DEFAULT_GOAL := help
 .PHONY: help build test test-short lint redis needs bench bench-quick bench-queue chaos fuzz licences clean
 
@@ -40,15 +45,15 @@ build: ## build the one binary, static, to bin/hookladder
 # wait for all their goroutines, so they do without.
 test: VETFLAGS = -race
 test: needs lint ## everything: redis-server, postgres, curl and chromium if missing, vet, staticcheck, all tests with the race detector
-	GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 4 -vet=off -ldflags=-w -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 4 -vet=off -ldflags=-w -timeout $(TESTTIMEOUT) $(TESTFLAGS) work
 
 test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides
-	$(GO) test -short -p 4 -parallel 8 -ldflags=-w $(TESTFLAGS) ./...
+	$(GO) test -short -p 4 -parallel 8 -ldflags=-w $(TESTFLAGS) work
 
 lint: ## gofmt, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:" >&2; echo "$$unformatted" >&2; exit 1; }
-	$(GO) vet $(VETFLAGS) ./...
-	$(GO) run $(STATICCHECK) -checks $(CHECKS) ./...
+	$(GO) vet $(VETFLAGS) work
+	$(GO) run $(STATICCHECK) -checks $(CHECKS) work
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
@@ -65,7 +70,7 @@ bench-quick: redis build ## the same in a minute: it shows that all works, its f
 	bin/hookladder bench --quick --runs 1 $(BENCHFLAGS)
 
 bench-queue: redis ## hold queues in Go against asynq, on one core and the same Redis (half a minute)
-	cd deploy/interop/asynq && $(GO) test -mod=mod -count=1 -run '^TestRatio$$' . $(BENCHFLAGS)
+	$(GO) test -count=1 -run '^$$' -bench '^BenchmarkRatio$$' -benchtime 1x ./deploy/interop/asynq $(BENCHFLAGS)
 
 chaos: ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
 	@.ci/needs redis-server postgres
@@ -74,7 +79,7 @@ chaos: ## break everything under load for CHAOS (default 10m), CHAOS_STORE=singl
 		-chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED) $(CHAOS_FLAGS)
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s)
-	@set -e; for pkg in $$($(GO) list ./...); do \
+	@set -e; for pkg in $$($(GO) list work); do \
 		for target in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
 			echo "$$pkg $$target"; \
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; \

@@ -66,12 +66,6 @@ func longScript(file, text string) []string {
 	return when(path.Ext(file) == ".lua" && n > mostLines, fmt.Sprintf("%s: %d lines, at most %d", file, n, mostLines))
 }
 
-// isModule reports whether a folder is a module of its own, which is no part of the house.
-func isModule(folder string) bool {
-	_, err := os.Stat(filepath.Join(folder, "go.mod"))
-	return err == nil
-}
-
 // mustWalkHouse hands every file of the house to visit, with its path below top.
 func mustWalkHouse(t *testing.T, top string, visit func(file, text string)) {
 	t.Helper()
@@ -80,7 +74,7 @@ func mustWalkHouse(t *testing.T, top string, visit func(file, text string)) {
 			return err
 		}
 		hidden := strings.HasPrefix(d.Name(), ".") && d.Name() != ".ci"
-		if d.IsDir() && file != top && (hidden || d.Name() == "testdata" || d.Name() == "bin" || isModule(file)) {
+		if d.IsDir() && file != top && (hidden || d.Name() == "testdata" || d.Name() == "bin") {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() {

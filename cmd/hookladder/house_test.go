@@ -176,7 +176,7 @@ var serving = []string{
 var (
 	environment        = []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"}
 	environmentReaders = []string{"github.com/caarlos0/env", "github.com/joho/godotenv"}
-	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/dispatcher/internal/endpointtest", module + "/dispatcher/internal/httpapi/apitest", module + "/dispatcher/internal/redisq/redisqtest", module + "/deploy/kit/redistest", module + "/deploy/kit/pgtest", module + "/deploy/kit/browsertest"}
+	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/dispatcher/internal/endpointtest", module + "/dispatcher/internal/httpapi/apitest", module + "/dispatcher/internal/redisq/redisqtest", module + "/deploy/kit/redistest", module + "/deploy/kit/pgtest", module + "/deploy/browser/browsertest"}
 	shared             = []string{module + "/dispatcher/internal/seal", module + "/dispatcher/internal/fields", module + "/dispatcher/internal/callers", module + "/dispatcher/internal/wait", module + "/dispatcher/internal/beats"} // tools, not adapters
 )
 
@@ -295,7 +295,7 @@ func mustReadHouse(t *testing.T, top string) map[string]map[string]source {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && file != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || isModule(file)) {
+		if d.IsDir() && file != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || filepath.Ext(file) != ".go" {

@@ -134,6 +134,9 @@ func mustCompile(t *testing.T, paths []string) func(of string) (io.ReadCloser, e
 		return nil
 	}
 	list := exec.Command("go", append([]string{"list", "-deps", "-export", "-f", "{{.ImportPath}} {{.Export}}", "--"}, paths...)...)
+	workspace, err := filepath.Abs(filepath.Join("..", "..", "deploy", "go.work"))
+	require.NoError(t, err)
+	list.Env = append(os.Environ(), "GOWORK="+workspace) // for the libraries of the modules of tests
 	out, err := list.Output()
 	require.NoError(t, err)
 	compiled := map[string]string{}

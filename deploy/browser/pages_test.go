@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/deploy/kit/browsertest"
+	"github.com/hookladder/hookladder/deploy/browser/browsertest"
 )
 
 // idOf finds the parts of a path that name one of many.

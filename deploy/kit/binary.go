@@ -54,26 +54,27 @@ func Build(program string, flags ...string) (path string, err error) {
 	args := append([]string{"build", "-buildvcs=false", "-o", path}, flags...)
 	cmd := exec.Command("go", append(args, program)...)
 	cmd.Dir = module
+	cmd.Env = append(cmd.Environ(), "GOWORK=off") // with the versions of go.mod alone, as users build it
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", program, err, out)
 	}
 	return path, nil
 }
 
-// moduleDir returns the nearest folder with a go.mod, from the working folder
-// upwards.
+// moduleDir returns the nearest folder with the program's source, from the working
+// folder upwards. Tests in modules of their own build the same program.
 func moduleDir() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "hookladder", "main.go")); err == nil {
 			return dir, nil
 		}
 		above := filepath.Dir(dir)
 		if above == dir {
-			return "", errors.New("find the module: no go.mod above the working folder")
+			return "", errors.New("find the module: no cmd/hookladder above the working folder")
 		}
 		dir = above
 	}

@@ -1,5 +1,4 @@
-// Package asynq holds Hookladder's queues against github.com/hibiken/asynq. It is a module
-// of its own, so that asynq is in no program of ours.
+// Package asynq compares Hookladder's queues with github.com/hibiken/asynq.
 package asynq
 
 import (
@@ -27,28 +26,28 @@ var (
 	keep    = flag.Bool("keep", false, "have asynq keep what is done for a day, as Hookladder does")
 )
 
-// TestRatio drains as many tasks with a handler that does nothing through both, by turns, on
-// one core and the same Redis. It prints how many a second each made, and the median of the
-// pairs' ratios, which has to be at least 2.
-func TestRatio(t *testing.T) {
-	runtime.GOMAXPROCS(1)
-	redis, err := kit.StartRedis(t.Context(), kit.RedisOptions{Dir: t.TempDir()})
+// BenchmarkRatio drains as many tasks with a handler that does nothing through both, by turns,
+// on one core and the same Redis. It prints the rate of each, and the median of the pairs'
+// ratios. It fails if the median is below 2. Run it once, with -benchtime 1x.
+func BenchmarkRatio(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	redis, err := kit.StartRedis(b.Context(), kit.RedisOptions{Dir: b.TempDir()})
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	defer redis.Process.Kill()
 	var ratios []float64
 	for i := range *pairs {
-		ours := drainOurs(t, redis.URL(), fmt.Sprintf("p%d", i))
-		theirs := drainAsynq(t, redis.URL(), fmt.Sprintf("q%d", i))
+		ours := drainOurs(b, redis.URL(), fmt.Sprintf("p%d", i))
+		theirs := drainAsynq(b, redis.URL(), fmt.Sprintf("q%d", i))
 		ratios = append(ratios, ours/theirs)
 		fmt.Fprintf(os.Stderr, "pair %d: hookladder %.0f/s, asynq %.0f/s, ratio %.2f\n", i+1, ours, theirs, ours/theirs)
 	}
 	slices.Sort(ratios)
 	median := ratios[len(ratios)/2]
-	fmt.Fprintf(os.Stderr, "median ratio %.2f\n", median)
+	b.ReportMetric(median, "median-ratio")
 	if median < 2 {
-		t.Errorf("the ratio is %.2f, at least 2 is promised", median)
+		b.Errorf("the ratio is %.2f, at least 2 is promised", median)
 	}
 }
 

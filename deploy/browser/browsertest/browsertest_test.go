@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/deploy/kit/browsertest"
+	"github.com/hookladder/hookladder/deploy/browser/browsertest"
 )
 
 func TestMain(m *testing.M) { browsertest.Main(m) }

@@ -50,10 +50,11 @@ test: needs lint ## everything: redis-server, postgres, curl and chromium if mis
 test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides
 	$(GO) test -short -p 4 -parallel 8 -ldflags=-w $(TESTFLAGS) work
 
-lint: ## gofmt, go vet and staticcheck
+lint: ## gofmt, go vet, staticcheck and the rules of the house
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:" >&2; echo "$$unformatted" >&2; exit 1; }
 	$(GO) vet $(VETFLAGS) work
 	$(GO) run $(STATICCHECK) -checks $(CHECKS) work
+	$(GO) test -ldflags=-w $(TESTFLAGS) -run House ./cmd/hookladder
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server

@@ -1,3 +1,5 @@
+//go:build !race
+
 package main_test
 
 import (
@@ -44,7 +46,7 @@ type neighbour struct {
 // fileNames finds the files of the house that a text names in backquotes.
 var fileNames = regexp.MustCompile("`([a-z_0-9./]+/[a-z_0-9./]+\\.(?:go|lua|sql|html|js|md|sh|json|txt)|[a-z]+/[a-z_0-9/]*/|Makefile|README\\.md|\\.ci/[a-z]+)`")
 
-func TestRecipesNameEveryFileOfTheirNeighbours(t *testing.T) {
+func TestRecipesOfTheHouseNameEveryFileOfTheirNeighbours(t *testing.T) {
 	texts, contributing := mustReadTexts(t)
 	recipes := recipesOf(contributing)
 	require.Equal(t, slices.Sorted(maps.Keys(neighbours)), slices.Sorted(maps.Keys(recipes)))
@@ -85,7 +87,7 @@ func isProduct(file string) bool {
 }
 
 // A recipe that forgets a file, or names one too many, is found.
-func TestARecipeCanBeWrong(t *testing.T) {
+func TestTheHouseFindsAWrongRecipe(t *testing.T) {
 	text := "## Recipes\n\n### Add a word\n\n1. `a/a.go` and `a/b.lua`, as `a/a.go`\n2. a test in `a/c_test.go`\n\n### Add another\n\n`a/x.go`\n\n## The rest\n`b/b.go`"
 	require.Equal(t, map[string][]string{"Add a word": {"a/a.go", "a/b.lua"}, "Add another": {"a/x.go"}}, recipesOf(text))
 	texts := map[string]string{
@@ -97,7 +99,7 @@ func TestARecipeCanBeWrong(t *testing.T) {
 }
 
 // What CONTRIBUTING.md tells to open is there.
-func TestContributingNamesFilesThatAreThere(t *testing.T) {
+func TestContributingNamesFilesOfTheHouseThatExist(t *testing.T) {
 	_, contributing := mustReadTexts(t)
 	named := fileNames.FindAllStringSubmatch(contributing, -1)
 	require.NotEmpty(t, named)
@@ -111,7 +113,7 @@ func TestContributingNamesFilesThatAreThere(t *testing.T) {
 func mustReadTexts(t *testing.T) (texts map[string]string, contributing string) {
 	t.Helper()
 	texts = map[string]string{}
-	mustWalkHouse(t, filepath.Join("..", ".."), func(file, text string) { texts[file] = text })
+	mustWalkHouse(t, func(file, text string) { texts[file] = text })
 	return texts, texts["CONTRIBUTING.md"]
 }
 

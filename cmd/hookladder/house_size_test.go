@@ -1,3 +1,5 @@
+//go:build !race
+
 package main_test
 
 import (
@@ -9,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,10 +21,10 @@ import (
 const mostFiles = 20
 
 func TestTheHouseHasNoCrowdedPackage(t *testing.T) {
-	require.Empty(t, crowds(mustCountFiles(t, filepath.Join("..", ".."))))
+	require.Empty(t, crowds(mustCountFiles(t)))
 }
 
-func TestACrowdIsFound(t *testing.T) {
+func TestTheHouseFindsACrowdedPackage(t *testing.T) {
 	require.Equal(t, []string{"a: 21 files, at most 20"}, crowds(map[string]int{"a": mostFiles + 1, "b": mostFiles, "c": 1}))
 }
 
@@ -35,11 +38,11 @@ func crowds(files map[string]int) (found []string) {
 	return found
 }
 
-// mustCountFiles counts the non-test Go files of every folder below top.
-func mustCountFiles(t *testing.T, top string) map[string]int {
+// mustCountFiles counts the non-test Go files of every folder.
+func mustCountFiles(t *testing.T) map[string]int {
 	t.Helper()
 	files := map[string]int{}
-	mustWalkHouse(t, top, func(file, _ string) {
+	mustWalkHouse(t, func(file, _ string) {
 		if path.Ext(file) == ".go" && !strings.HasSuffix(file, "_test.go") {
 			files[path.Dir(file)]++
 		}
@@ -47,13 +50,13 @@ func mustCountFiles(t *testing.T, top string) map[string]int {
 	return files
 }
 
-func TestNoScriptIsTooLong(t *testing.T) {
+func TestTheHouseHasNoLongScript(t *testing.T) {
 	var found []string
-	mustWalkHouse(t, filepath.Join("..", ".."), func(file, text string) { found = append(found, longScript(file, text)...) })
+	mustWalkHouse(t, func(file, text string) { found = append(found, longScript(file, text)...) })
 	require.Empty(t, found)
 }
 
-func TestALongScriptIsFound(t *testing.T) {
+func TestTheHouseFindsALongScript(t *testing.T) {
 	text := strings.Repeat("return 1\n", mostLines)
 	require.Empty(t, longScript("a/a.lua", text))
 	require.Empty(t, longScript("a/a.md", text+text))
@@ -66,10 +69,23 @@ func longScript(file, text string) []string {
 	return when(path.Ext(file) == ".lua" && n > mostLines, fmt.Sprintf("%s: %d lines, at most %d", file, n, mostLines))
 }
 
-// mustWalkHouse hands every file of the house to visit, with its path below top.
-func mustWalkHouse(t *testing.T, top string, visit func(file, text string)) {
+// mustWalkHouse hands every file of the house to visit, with its path below the top level.
+func mustWalkHouse(t *testing.T, visit func(file, text string)) {
 	t.Helper()
-	require.NoError(t, filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+	files, err := readFiles()
+	require.NoError(t, err)
+	for _, f := range files {
+		visit(f.name, f.text)
+	}
+}
+
+// A houseFile is one file of the house, with its path below the top level.
+type houseFile struct{ name, text string }
+
+// readFiles reads the files of the house once for all tests.
+var readFiles = sync.OnceValues(func() (files []houseFile, err error) {
+	top := filepath.Join("..", "..")
+	err = filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -84,11 +100,12 @@ func mustWalkHouse(t *testing.T, top string, visit func(file, text string)) {
 		if err != nil {
 			return err
 		}
-		below, err := filepath.Rel(top, file)
+		name, err := filepath.Rel(top, file)
 		if err != nil {
 			return err
 		}
-		visit(filepath.ToSlash(below), string(text))
+		files = append(files, houseFile{filepath.ToSlash(name), string(text)})
 		return nil
-	}))
-}
+	})
+	return files, err
+})

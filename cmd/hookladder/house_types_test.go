@@ -1,3 +1,5 @@
+//go:build !race
+
 package main_test
 
 import (
@@ -11,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -93,7 +94,7 @@ var ours struct {
 func mustTypeOurs(t *testing.T) (*typedHouse, map[string]string) {
 	t.Helper()
 	ours.once.Do(func() {
-		ours.texts = mustReadGo(t, filepath.Join("..", ".."))
+		ours.texts = mustReadGo(t)
 		ours.house = mustTypeHouse(t, ours.texts)
 	})
 	require.NotNil(t, ours.house, "the first test that needed it could not read it")
@@ -147,10 +148,10 @@ func mustCompile(t *testing.T, paths []string) func(of string) (io.ReadCloser, e
 	return func(of string) (io.ReadCloser, error) { return os.Open(compiled[of]) }
 }
 
-func mustReadGo(t *testing.T, top string) map[string]string {
+func mustReadGo(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	mustWalkHouse(t, top, func(file, text string) {
+	mustWalkHouse(t, func(file, text string) {
 		if path.Ext(file) == ".go" && buildsHere(text) {
 			texts[file] = text
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/success"
@@ -208,7 +209,7 @@ const (
 	maxMetadata = 16
 
 	maxMetadataBytes = 4 << 10 // names and texts together
-	maxDescription   = 1 << 10
+	maxDescription   = 1 << 10 // characters
 	maxLaneInFlight  = 65536 // as ENDPOINT_MAX_IN_FLIGHT
 
 	maxSignatureHeader = 64
@@ -382,8 +383,8 @@ func ValidName(s string) bool {
 func ValidUID(s string) bool { return s != "" && checkUID(s) == nil }
 
 func checkText(s string, most int) error {
-	if len(s) > most {
-		return fmt.Errorf("has %d bytes, at most %d are taken", len(s), most)
+	if n := utf8.RuneCountInString(s); n > most {
+		return fmt.Errorf("has %d characters, at most %d are taken", n, most)
 	}
 	for _, r := range s {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == '\uFFFD' {

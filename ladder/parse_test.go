@@ -180,7 +180,8 @@ func TestJSONThatIsNoLadder(t *testing.T) {
 		`15`:                                   `want a list`,
 		`true`:                                 `want a list`,
 		`["15s",-1]`:                           `rung 2 "-1": negative`,
-		`["15s",1e3]`:                          `rung 2 "1e3": not a unit of time: e`,
+		`["15s",1e400]`:                        `rung 2 "1e400": not a unit of time: e`,
+		`["15s",1e9]`:                          `rung 2 "1e9": not a unit of time: e`,
 		`[null]`:                               `rung 1 "null": not a duration`,
 		`[["15s"]]`:                            `rung 1 "[\"15s\"]": not a duration`,
 		`["15s,3m"]`:                           `rung 1 "15s,3m": not a unit of time: s,`,
@@ -269,4 +270,10 @@ func FuzzFormatDuration(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, time.Duration(n), got)
 	})
+}
+
+func TestAnExponentIsANumberOfSeconds(t *testing.T) {
+	var l ladder.Ladder
+	require.NoError(t, json.Unmarshal([]byte(`[1e3, 25E-1, 10]`), &l))
+	require.Equal(t, "16m40s,2.5s,10s", l.String())
 }

@@ -94,6 +94,7 @@ func (l *Ladder) UnmarshalJSON(data []byte) error {
 		// Parse the number as it was written, not as a float, so that 0.1 stays 0.1.
 		items[i] = string(item)
 		if item[0] != '"' {
+			items[i] = withoutExponent(items[i])
 			continue
 		}
 		if err := json.Unmarshal(item, &items[i]); err != nil {
@@ -106,4 +107,13 @@ func (l *Ladder) UnmarshalJSON(data []byte) error {
 	}
 	*l = parsed
 	return nil
+}
+
+// withoutExponent returns a JSON number as ParseDuration reads it: 1e3 is 1000.
+func withoutExponent(number string) string {
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !strings.ContainsAny(number, "eE") || n > MaxDuration.Seconds() {
+		return number
+	}
+	return strconv.FormatFloat(n, 'f', -1, 64)
 }

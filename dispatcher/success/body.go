@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// maxWord is the longest word or value of a body's rule, in bytes.
+// maxWord is the longest word or value of a body's rule, in characters.
 const maxWord = 256
 
 // bodyRule is the rule for the body of a response.
@@ -79,7 +80,7 @@ func parseBodyObject(b bodyJSON) (bodyRule, jsontext.Value, error) {
 	return rule, canonical, err
 }
 
-// parseString parses a JSON string of 1 to most bytes.
+// parseString parses a JSON string of 1 to most characters.
 func parseString(raw jsontext.Value, most int) (string, error) {
 	var s string
 	if raw.Kind() != '"' {
@@ -91,8 +92,8 @@ func parseString(raw jsontext.Value, most int) (string, error) {
 	if s == "" {
 		return "", errors.New("is empty")
 	}
-	if len(s) > most {
-		return "", fmt.Errorf("longer than %d bytes", most)
+	if utf8.RuneCountInString(s) > most {
+		return "", fmt.Errorf("longer than %d characters", most)
 	}
 	return s, nil
 }
@@ -129,8 +130,8 @@ func parsePathRule(rawPath, rawEquals jsontext.Value) (pathRule, error) {
 
 // parseEquals checks the required value.
 func (p *pathRule) parseEquals() error {
-	tooLong := fmt.Errorf("longer than %d bytes", maxWord)
-	if len(p.equals) > 6*maxWord { // a string may be written in six-byte escapes
+	tooLong := fmt.Errorf("longer than %d characters", maxWord)
+	if len(p.equals) > 12*maxWord { // a character may be written as two escapes of six bytes
 		return tooLong
 	}
 	switch p.equals.Kind() {
@@ -145,7 +146,7 @@ func (p *pathRule) parseEquals() error {
 		if err := json.Unmarshal(p.equals, &p.word); err != nil {
 			return err
 		}
-		if len(p.word) > maxWord {
+		if utf8.RuneCountInString(p.word) > maxWord {
 			return tooLong
 		}
 		var err error

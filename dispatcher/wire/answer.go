@@ -170,7 +170,7 @@ type BriefDeliveries struct {
 type BriefDelivery struct {
 	ID          string `json:"id"`
 	Destination string `json:"destination"`
-	Status      string `json:"status"`
+	Status      string `json:"status" words:"status"`
 	Retried     *bool  `json:"retried,omitempty" doc:"Only of a retry, as of one with the scope read."`
 	Why         string `json:"why,omitzero" words:"why" doc:"As of a retry with the scope read."`
 }

@@ -1,7 +1,7 @@
 package wire
 
-// JobRequest is the body of a retry, a cancel or a purge of many deliveries. A filter is a text,
-// or a list of texts of which any may match.
+// JobRequest is the body of a retry, a cancel or a purge of many deliveries. Instead of a list, a
+// filter may be one text.
 type JobRequest struct {
 	Status      []string `json:"status,omitempty" words:"status" doc:"retry: dead; if they are named also cancelled and delivered, which begin a new ladder, and retrying and scheduled, which get one attempt now beside their ladder. cancel: what is unfinished. purge: dead."`
 	Topic       []string `json:"topic,omitempty" doc:"Topics, or patterns as payment.*."`
@@ -54,13 +54,13 @@ type Job struct {
 
 // JobFilter selects the deliveries of a job. Destinations are lanes.
 type JobFilter struct {
-	Status      []string `json:"status,omitempty"`
+	Status      []string `json:"status,omitempty" words:"status"`
 	Topic       []string `json:"topic,omitempty"`
 	Tenant      []string `json:"tenant,omitempty"`
 	Subject     []string `json:"subject,omitempty"`
 	Failed      bool     `json:"failed,omitzero"`
 	Destination []string `json:"destination,omitempty"`
-	DeadReason  []string `json:"dead_reason,omitempty"`
+	DeadReason  []string `json:"dead_reason,omitempty" words:"reason"`
 	Since       Time     `json:"since,omitzero"`
 	Until       Time     `json:"until,omitzero"`
 }

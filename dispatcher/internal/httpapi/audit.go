@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/links"
@@ -40,11 +41,11 @@ func (s *server) auditOperations() []api.Operation {
 	return []api.Operation{{
 		ID: "list-audit", Method: "GET", Path: "/v1/audit", Scope: apikey.Admin,
 		Summary: "List changes with their callers, newest first; the newest 10,000 entries are kept, and in addition the newest 2,000 by links", Do: s.readAudit,
-		Answers: api.OK(wire.AuditPage{}), Query: append([]*api.Param{
-			api.Repeated(api.OfText("by", "key:<name>, link:<id>, system or local. May be repeated: any of them matches.", nil)),
+		Answers: api.OK(examples.AuditPage), Query: append([]*api.Param{
+			api.Repeated(api.OfText("by", "key:<name>, link:<id>, system or local. May be repeated: any of them matches.", api.AnyText)),
 			api.Repeated(api.OfWord("what", "May be repeated.", dispatcher.AuditWords)),
-			api.Repeated(api.OfText("target", "The id of an endpoint, a message, a job or a link, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", nil)),
-			api.Repeated(api.OfText("tenant", "May be repeated.", api.RefuseTenant)),
+			api.Repeated(api.OfText("target", "The id of an endpoint, a message, a job or a link, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", api.AnyText)),
+			api.Repeated(api.OfText("tenant", "May be repeated.", api.TenantForm)),
 			api.OfTime("since", "At this time or later."),
 			api.OfTime("until", "Before this time."),
 		}, api.OfPage(api.MaxLimit)...),

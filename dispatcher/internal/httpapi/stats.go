@@ -9,12 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -46,17 +45,17 @@ func (s *server) plainOperations() []api.Operation {
 	return slices.Concat(s.metricsOperations(), s.healthOperations(), []api.Operation{{
 		ID: "stats", Method: "GET", Path: "/v1/stats", Scope: apikey.Read,
 		Summary: "Count the deliveries and lanes of the queue", Do: s.stats,
-		Answers: api.OK(wire.Stats{}),
+		Answers: api.OK(examples.Stats),
 	}, {
 		ID: "list-instances", Method: "GET", Path: "/v1/instances", Scope: apikey.Read,
 		Summary: "List the instances, those that started last first", Do: s.instances,
-		Query: api.OfPage(api.MaxLimit), Answers: api.OK(wire.InstancePage{}),
+		Query: api.OfPage(api.MaxLimit), Answers: api.OK(examples.InstancePage),
 		Problems: []*api.Kind{api.Malformed, api.Listing},
 	}, {
 		ID: "tick", Method: "POST", Path: "/v1/tick", Scope: apikey.Tick,
 		Summary: "Do due work, wait until nothing is due, and return when to call again: for platforms that scale to zero", Do: s.tick,
 		Query:   []*api.Param{ofTicks("for", "How long to wait at most: 1s to 1m. Where an instance that died may hold deliveries it takes 10s, however short this is.")},
-		Answers: api.OK(wire.Tick{}), Problems: []*api.Kind{api.AcceptsOnly, api.Waiting},
+		Answers: api.OK(examples.Tick), Problems: []*api.Kind{api.AcceptsOnly, api.Waiting},
 	}})
 }
 
@@ -68,7 +67,7 @@ func (s *server) metricsOperations() []api.Operation {
 	return []api.Operation{{
 		ID: "metrics", Method: "GET", Path: "/metrics", Scope: apikey.Read, AnyQuery: true,
 		Summary: "Read the metrics, for Prometheus", Do: s.metrics,
-		Answers: api.OK(""), Produces: mediaText,
+		Answers: api.OK(examples.Metrics), Produces: mediaText,
 	}}
 }
 
@@ -77,11 +76,11 @@ func (s *server) healthOperations() []api.Operation {
 	return []api.Operation{
 		{
 			ID: "healthz", Method: "GET", Path: "/healthz", Summary: "Tell that the process is alive",
-			AnyQuery: true, Do: s.healthz, Answers: api.OK(wire.Health{}),
+			AnyQuery: true, Do: s.healthz, Answers: api.OK(examples.Health),
 		},
 		{
 			ID: "readyz", Method: "GET", Path: "/readyz", Summary: "Tell whether the store can be used",
-			AnyQuery: true, Do: s.readyz, Answers: api.OK(wire.Ready{}), Problems: []*api.Kind{api.Unavailable},
+			AnyQuery: true, Do: s.readyz, Answers: api.OK(examples.Ready), Problems: []*api.Kind{api.Unavailable},
 		},
 	}
 }
@@ -246,7 +245,7 @@ func (s *server) metrics(ctx context.Context, q *api.Request) (*api.Response, er
 // ofTicks returns a parameter for the duration of a tick.
 func ofTicks(name, doc string) *api.Param {
 	return &api.Param{
-		Name: name, Doc: doc, Schema: &huma.Schema{Type: huma.TypeString, Default: ladder.FormatDuration(tickUsual)},
+		Name: name, Doc: doc, Schema: api.DurationText(ladder.FormatDuration(tickUsual)),
 		Refuse: func(v string) string {
 			d, err := ladder.ParseDuration(v)
 			return api.Unless(err == nil && d >= tickLeast && d <= tickMost, "must be 1s to 1m, as in 25s")

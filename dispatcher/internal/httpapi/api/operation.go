@@ -17,23 +17,24 @@ import (
 type Operation struct {
 	ID, Method, Path string
 	Summary          string
-	Scope            apikey.Scope // 0: needs no key
-	Subject          *Subject     // the noun in the path; nil: none
-	Query            []*Param     // parameters of the query
-	AnyQuery         bool         // unknown parameters are ignored
-	Header           *huma.Param  // a header that is read; nil: none
-	Body             any          // of a POST or PATCH; nil: none
-	Limit            int64        // most bytes of the request
-	Cure             string       // added to the refusal of a larger one
-	Optional         bool         // the body may be left out
-	Media            string       // of the body, besides JSON
-	Answers          map[int]any  // by status; nil: without a body
-	Produces         string       // media type of the answers; empty: JSON
-	CSV              bool         // it answers as CSV too, with cursors in headers
-	Events           string       // what its event stream has, which it answers to Accept: text/event-stream; empty: there is none
-	Problems         []*Kind      // besides those that follow from the other fields
-	Audit            string       // its word there, one of dispatcher.AuditWords; empty: it changes nothing
-	FastPath         bool         // one of the POSTs that most requests are: it needs no mux
+	Scope            apikey.Scope                     // 0: needs no key
+	Subject          *Subject                         // the noun in the path; nil: none
+	Query            []*Param                         // parameters of the query
+	AnyQuery         bool                             // unknown parameters are ignored
+	Header           *huma.Param                      // a header that is read; nil: none
+	Body             any                              // of a POST or PATCH, as an example; nil: none
+	Draw             func(huma.Registry) *huma.Schema // the schema of the body; nil: Input draws it
+	Limit            int64                            // most bytes of the request
+	Cure             string                           // added to the refusal of a larger one
+	Optional         bool                             // the body may be left out
+	Media            string                           // of the body, besides JSON
+	Answers          map[int]any                      // examples by status; nil: without a body
+	Produces         string                           // media type of the answers; empty: JSON
+	CSV              bool                             // it answers as CSV too, with cursors in headers
+	Events           string                           // what its event stream has, which it answers to Accept: text/event-stream; empty: there is none
+	Problems         []*Kind                          // besides those that follow from the other fields
+	Audit            string                           // its word there, one of dispatcher.AuditWords; empty: it changes nothing
+	FastPath         bool                             // one of the POSTs that most requests are: it needs no mux
 
 	Do func(context.Context, *Request) (*Response, error) // nil, nil: it has written the response
 }
@@ -41,6 +42,8 @@ type Operation struct {
 // Subject is the noun in a path.
 type Subject struct {
 	Name, Doc string // of the parameter in the path
+	Schema    *huma.Schema
+	Example   string
 	Check     func(value string) error
 }
 

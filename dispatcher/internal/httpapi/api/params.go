@@ -35,14 +35,14 @@ type Param struct {
 }
 
 // OfText is a parameter whose value is a text.
-func OfText(name, doc string, refuse func(value string) string) *Param {
-	return &Param{Name: name, Doc: doc, Schema: TextSchema, Refuse: refuse}
+func OfText(name, doc string, form Form) *Param {
+	return &Param{Name: name, Doc: doc, Schema: form.Schema, Refuse: form.Refuse}
 }
 
 // Repeated is a parameter that may be given several times. Any of its values matches.
 func Repeated(p *Param) *Param {
 	p.Many = true
-	p.Schema = &huma.Schema{Type: huma.TypeArray, Items: p.Schema}
+	p.Schema = &huma.Schema{Type: huma.TypeArray, Items: p.Schema, MaxItems: Ref(MaxValues)}
 	return p
 }
 
@@ -69,8 +69,8 @@ func OfFlag(name, doc string) *Param {
 
 // OfTime is a parameter whose value is a time.
 func OfTime(name, doc string) *Param {
-	return &Param{Name: name, Doc: doc, Schema: &huma.Schema{Type: huma.TypeString, Format: "date-time"}, Refuse: func(v string) string {
-		_, err := time.Parse(time.RFC3339, v) // a + that was not encoded arrives as a space
+	return &Param{Name: name, Doc: doc, Schema: timeSchema, Refuse: func(v string) string {
+		_, err := parseTime(v) // a + that was not encoded arrives as a space
 		return Unless(err == nil, "must be a time as in 2026-01-31T12:00:00Z (a + of its offset is written %2B)")
 	}}
 }
@@ -99,31 +99,8 @@ func OfPage(limit int) []*Param {
 				return Unless(err == nil && n >= 1 && n <= limit, "must be 1 to "+strconv.Itoa(limit))
 			},
 		},
-		OfText("cursor", "next_cursor of the page before.", nil),
+		OfText("cursor", "next_cursor of the page before.", AnyFilled),
 	}
-}
-
-// RefuseTenant returns the fault of a tenant; empty: none.
-func RefuseTenant(v string) string { return Unless(dispatcher.ValidTenant(v), "must be a tenant") }
-
-// RefusePattern returns the fault of a pattern of topics.
-func RefusePattern(v string) string {
-	return Unless(dispatcher.ValidPattern(v), "must be a topic, one whose last word is *, or * alone")
-}
-
-// RefuseSubject returns the fault of a subject.
-func RefuseSubject(v string) string {
-	return Unless(dispatcher.ValidSubject(v), "must be 1 to 128 characters, none of them a control one")
-}
-
-// RefuseTenantOrNone returns the fault of a tenant that may be empty.
-func RefuseTenantOrNone(v string) string {
-	return Unless(v == "" || dispatcher.ValidTenant(v), "must be a tenant, or empty for the endpoints without one")
-}
-
-// RefuseName returns the fault of an endpoint's name.
-func RefuseName(v string) string {
-	return Unless(dispatcher.ValidName(v), "must be the id or the uid of an endpoint")
 }
 
 // Unless is why, or nothing if ok.
@@ -132,6 +109,15 @@ func Unless(ok bool, why string) string {
 		return ""
 	}
 	return why
+}
+
+// timeSchema is the schema of a time in requests.
+var timeSchema = &huma.Schema{Type: huma.TypeString, Format: "date-time", Pattern: timePattern}
+
+// parseTime parses a time of RFC 3339. time.Parse accepts more.
+func parseTime(text string) (t time.Time, err error) {
+	err = t.UnmarshalText([]byte(text))
+	return t, err
 }
 
 // TextSchema is the schema of a text.
@@ -214,7 +200,7 @@ func (q *Request) Flag(name string) bool { return q.One(name) == "true" }
 
 // Time is the value of a parameter; zero: it was left out.
 func (q *Request) Time(name string) time.Time {
-	t, _ := time.Parse(time.RFC3339, q.One(name)) // ofTime has checked it
+	t, _ := parseTime(q.One(name)) // ofTime has checked it
 	return t
 }
 
@@ -267,15 +253,3 @@ const QueryDestination = "query.destination"
 
 // IsURL reports whether a destination is a URL.
 func IsURL(destination string) bool { return strings.Contains(destination, "://") }
-
-// RefuseDestination says why a text can't name a destination, or nothing.
-func RefuseDestination(text string) string {
-	if IsURL(text) {
-		if _, err := dispatcher.ParseURL(text); err != nil {
-			return err.Error()
-		}
-		return ""
-	}
-	_, queue := dispatcher.QueueNamed(text)
-	return Unless(queue || dispatcher.ValidLane(text) || dispatcher.ValidUID(text), "must be a lane, an endpoint's id or uid, a URL, or q_ and the name of a queue")
-}

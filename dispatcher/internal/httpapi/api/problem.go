@@ -27,6 +27,9 @@ type Kind struct {
 	Retry  int // seconds for Retry-After; 0: none
 }
 
+// Type is the type of its problems.
+func (k *Kind) Type() string { return "/problems/" + k.Word }
+
 // The kinds of problems. Their words are part of the API.
 var (
 	Malformed    = &Kind{"malformed", http.StatusBadRequest, "The request can't be read", 0}
@@ -105,7 +108,7 @@ func (p *Problem) Error() string {
 // Wire is the problem as callers read it.
 func (p *Problem) Wire() wire.Problem {
 	return wire.Problem{
-		Type: "/problems/" + p.Kind.Word, Title: p.Kind.Title, Status: p.Kind.Status,
+		Type: p.Kind.Type(), Title: p.Kind.Title, Status: p.Kind.Status,
 		Detail: p.Detail, Errors: p.Fields,
 	}
 }
@@ -271,7 +274,7 @@ func (p *Problem) Response(body []byte) *Response {
 func (p *Problem) Body() []byte {
 	b, err := json.Marshal(p.Wire())
 	if err != nil { // a detail that is not UTF-8
-		b, _ = json.Marshal(wire.Problem{Type: "/problems/" + p.Kind.Word, Title: p.Kind.Title, Status: p.Kind.Status})
+		b, _ = json.Marshal(wire.Problem{Type: p.Kind.Type(), Title: p.Kind.Title, Status: p.Kind.Status})
 	}
 	return b
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,7 +59,7 @@ func Moment(to *time.Time, v jsontext.Value) error {
 	if err := Text(&s, v); err != nil {
 		return errMoment
 	}
-	t, err := time.Parse(time.RFC3339, s)
+	t, err := parseTime(s)
 	if err != nil {
 		return errMoment
 	}
@@ -143,6 +146,38 @@ func SuccessRule(to **success.Rule, v jsontext.Value) error {
 		return errors.New(strings.TrimPrefix(err.Error(), "success: ")) // the path says it
 	}
 	*to = &s
+	return nil
+}
+
+// Whole reads a whole number. 2.0 and 2e0 are whole numbers too, as JSON Schema has it.
+func Whole(v jsontext.Value) (n int, ok bool) {
+	if v.Kind() != '0' {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	n = int(f)
+	return n, err == nil && math.Abs(f) <= math.MaxInt32 && float64(n) == f
+}
+
+// HeaderTexts reads an object of the texts of headers. One that is null has a valid name too.
+func HeaderTexts(v jsontext.Value, most int) ([]Named, error) {
+	all, err := Texts(v)
+	if err == nil && len(all) > most {
+		err = fmt.Errorf("names %d headers, at most %d are taken", len(all), most)
+	}
+	for i := 0; i < len(all) && err == nil; i++ {
+		if all[i].Null {
+			err = headerName(all[i].Name)
+		}
+	}
+	return all, err
+}
+
+func headerName(name string) error {
+	err := dispatcher.CheckHeaderName(name)
+	if err != nil {
+		return dispatcher.FieldError{Path: "$" + fields.Member(name), Detail: err.Error()}
+	}
 	return nil
 }
 

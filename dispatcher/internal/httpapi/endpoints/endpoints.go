@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -64,19 +65,19 @@ func (s *Server) Operations() []api.Operation {
 const endpointPath = "/v1/endpoints/{id}"
 
 func (s *Server) endpointOperations() []api.Operation {
-	one := api.OK(wire.EndpointView{})
+	one := api.OK(examples.EndpointView)
 	return []api.Operation{
 		{
 			ID: "create-endpoint", Method: "POST", Path: "/v1/endpoints", Scope: apikey.Admin, Audit: "endpoint.create",
 			Summary: "Register an endpoint; the answer holds its secret where it is new", Do: s.createEndpoint,
-			Body: wire.Endpoint{}, Limit: endpointBytes, Answers: map[int]any{201: wire.EndpointView{}, 200: wire.EndpointView{}},
+			Body: examples.Endpoint, Draw: endpointSchema, Limit: endpointBytes, Answers: map[int]any{201: examples.EndpointCreated, 200: examples.EndpointView},
 			Problems: []*api.Kind{api.Taken, api.Registered},
 		},
 		{
 			ID: "list-endpoints", Method: "GET", Path: "/v1/endpoints", Scope: apikey.Read,
 			Summary: "List endpoints, newest first", Do: s.endpoints,
-			Answers: api.OK(wire.EndpointPage{}), Query: append([]*api.Param{
-				api.Repeated(api.OfText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", api.RefuseTenantOrNone)),
+			Answers: api.OK(examples.EndpointPage), Query: append([]*api.Param{
+				api.Repeated(api.OfText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", api.TenantOrNone)),
 			}, api.OfPage(api.MaxLimit)...),
 			Problems: []*api.Kind{api.Malformed},
 		},
@@ -88,20 +89,20 @@ func (s *Server) endpointOperations() []api.Operation {
 		{
 			ID: "patch-endpoint", Method: "PATCH", Path: endpointPath, Scope: apikey.Admin, Audit: "endpoint.update",
 			Summary: "Change an endpoint; its waiting deliveries follow the change", Do: s.patchEndpoint,
-			Subject: Subject, Body: patchSchema{}, Limit: endpointBytes, Media: mediaPatch, Answers: one,
+			Subject: Subject, Body: examples.Patch, Draw: patchSchema, Limit: endpointBytes, Media: mediaPatch, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
 			ID: "delete-endpoint", Method: "DELETE", Path: endpointPath, Scope: apikey.Admin, Audit: "endpoint.delete",
 			Summary: "Delete an endpoint and cancel its waiting deliveries", Do: s.deleteEndpoint,
-			Subject: Subject, Answers: api.OK(wire.EndpointDeleted{}),
+			Subject: Subject, Answers: api.OK(examples.EndpointDeleted),
 		},
 	}
 }
 
 // holdOperations returns the calls that pause, resume and confirm endpoints.
 func (s *Server) holdOperations() []api.Operation {
-	one := api.OK(wire.EndpointView{})
+	one := api.OK(examples.EndpointView)
 	return []api.Operation{
 		{
 			ID: "pause-endpoint", Method: "POST", Path: endpointPath + "/pause", Scope: apikey.Admin, Audit: "endpoint.pause",
@@ -118,14 +119,14 @@ func (s *Server) holdOperations() []api.Operation {
 		{
 			ID: "confirm-endpoint", Method: "POST", Path: endpointPath + "/confirm", Scope: apikey.Admin, Audit: "endpoint.confirm",
 			Summary: "Make the url that a link set the operator's, so that headers are sent to it", Do: s.confirmEndpoint,
-			Subject: Subject, Body: wire.Confirmation{}, Limit: rotationBytes, Answers: one,
+			Subject: Subject, Body: examples.Confirmation, Draw: confirmationSchema, Limit: rotationBytes, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 	}
 }
 
 // Subject is an endpoint in a path.
-var Subject = &api.Subject{Name: "id", Doc: "The id or the uid of the endpoint.", Check: api.Known(dispatcher.ValidName, dispatcher.ErrNoEndpoint)}
+var Subject = &api.Subject{Name: "id", Doc: "The id or the uid of the endpoint.", Schema: api.NameForm.Schema, Example: "merchant-7", Check: api.Known(dispatcher.ValidName, dispatcher.ErrNoEndpoint)}
 
 // endpointBytes limits the description of an endpoint. All its fields at their largest have about
 // 55 KiB, and space and escapes may double that.

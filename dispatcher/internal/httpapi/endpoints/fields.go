@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -134,11 +133,17 @@ func patterns(to *[]string, v jsontext.Value) error {
 	return nil
 }
 
+// maxNotes is the highest number of texts of the metadata, as in the contract.
+const maxNotes = 16
+
 // setMetadata parses an object of texts, and ignores nulls.
 func setMetadata(e *endpointDraft, v jsontext.Value) error {
 	all, err := api.Texts(v)
 	if err != nil {
 		return err
+	}
+	if len(all) > maxNotes {
+		return fmt.Errorf("has %d texts, at most %d are taken", len(all), maxNotes)
 	}
 	for _, t := range all {
 		if !t.Null {
@@ -181,8 +186,8 @@ func setSignatureHeader(e *endpointDraft, v jsontext.Value) error {
 
 // atLeastOne parses a number. It refuses 0, because 0 means the default internally.
 func atLeastOne(to *int, v jsontext.Value) error {
-	n, err := strconv.Atoi(string(v))
-	if err != nil || n < 1 {
+	n, ok := api.Whole(v)
+	if !ok || n < 1 {
 		return errors.New("must be a whole number of at least 1")
 	}
 	*to = n
@@ -199,7 +204,7 @@ func rate(to *dispatcher.Rate, v jsontext.Value) (err error) {
 }
 
 func setEndpointHeaders(e *endpointDraft, v jsontext.Value) error {
-	all, err := api.Texts(v)
+	all, err := api.HeaderTexts(v, dispatcher.MaxHeaders)
 	if err != nil {
 		return err
 	}

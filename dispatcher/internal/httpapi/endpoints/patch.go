@@ -179,12 +179,9 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 		e.Headers = nil
 		return nil
 	}
-	all, err := api.Texts(v)
+	all, err := api.HeaderTexts(v, 2*dispatcher.MaxHeaders) // all existing headers removed, and as many added
 	if err != nil {
 		return err
-	}
-	if len(all) > 2*dispatcher.MaxHeaders { // all existing headers removed, and as many added
-		return fmt.Errorf("names %d headers, an endpoint has at most %d", len(all), dispatcher.MaxHeaders)
 	}
 	next := e.Headers
 	for i, t := range all {

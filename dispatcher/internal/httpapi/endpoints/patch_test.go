@@ -34,7 +34,7 @@ func TestAPatchNamesNoMoreHeadersThanItCanMean(t *testing.T) {
 		fmt.Fprintf(&b, `,"h%d":null`, i)
 	}
 	w := apitest.Serve(h, apitest.NewRequest("PATCH", "/v1/endpoints/"+f.There.ID, `{"headers":{`+b.String()[1:]+`}}`))
-	apitest.RequireField(t, w, "$.headers", "names 41 headers, an endpoint has at most 20")
+	apitest.RequireField(t, w, "$.headers", "names 41 headers, at most 40")
 }
 
 func TestAPatchChangesWhatItNames(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -29,27 +30,27 @@ func (s *Server) secretOperations() []api.Operation {
 		{
 			ID: "get-secret", Method: "GET", Path: endpointPath + "/secret", Scope: apikey.Admin, Audit: "secret.read",
 			Summary: "Read an endpoint's secrets", Do: s.secret,
-			Subject: Subject, Answers: api.OK(wire.EndpointSecrets{}),
+			Subject: Subject, Answers: api.OK(examples.EndpointSecrets),
 			Problems: []*api.Kind{api.Sealed},
 		},
 		{
 			ID: "rotate-secret", Method: "POST", Path: endpointPath + "/rotate-secret", Scope: apikey.Admin, Audit: "secret.rotate",
 			Summary: "Give an endpoint another secret, which the answer holds", Do: s.rotateSecret,
-			Subject: Subject, Body: wire.Rotation{}, Limit: rotationBytes, Optional: true,
-			Answers:  api.OK(wire.Rotated{}),
+			Subject: Subject, Body: examples.Rotation, Draw: rotationSchema, Limit: rotationBytes, Optional: true,
+			Answers:  api.OK(examples.Rotated),
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
 			ID: "test-endpoint", Method: "POST", Path: endpointPath + "/test", Scope: apikey.Admin, Audit: "endpoint.test",
 			Summary: "Send an endpoint a test message and answer what its receiver answered", Do: s.test,
-			Subject: Subject, Answers: api.OK(wire.EndpointTest{}),
+			Subject: Subject, Answers: api.OK(examples.EndpointTest),
 			Problems: []*api.Kind{api.Busy, api.Sealed},
 		},
 		{
 			ID: "webhook-keys", Method: "GET", Path: "/.well-known/webhook-keys",
 			Summary: "List the public keys of endpoints whose signature is standard-ed25519; they are at most a minute old", Do: s.webhookKeys,
-			Answers: api.OK(wire.PublicKeyPage{}), Query: append([]*api.Param{
-				api.Repeated(api.OfText("endpoint", "Only those of the endpoint with this id or uid. May be repeated.", api.RefuseName)),
+			Answers: api.OK(examples.PublicKeyPage), Query: append([]*api.Param{
+				api.Repeated(api.OfText("endpoint", "Only those of the endpoint with this id or uid. May be repeated.", api.NameForm)),
 			}, api.OfPage(maxKeys)...),
 			Problems: []*api.Kind{api.Malformed},
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -45,32 +46,32 @@ type Server struct {
 const surveyWithin = 30 * time.Second
 
 // Subject is a job in a path.
-var Subject = &api.Subject{Name: "id", Doc: "The id of the job.", Check: api.Known(dispatcher.ValidJobID, dispatcher.ErrNoJob)}
+var Subject = &api.Subject{Name: "id", Doc: "The id of the job.", Schema: api.JobForm.Schema, Example: "job_1", Check: api.Known(dispatcher.ValidJobID, dispatcher.ErrNoJob)}
 
 // Operations returns the operations about jobs.
 func (s *Server) Operations() []api.Operation {
-	answers := map[int]any{202: wire.Job{}, 200: wire.Survey{}}
-	one := api.OK(wire.Job{})
+	answers := map[int]any{202: examples.Job, 200: examples.Survey}
+	one := api.OK(examples.Job)
 	return []api.Operation{
 		{
 			ID: "retry-deliveries", Method: "POST", Path: "/v1/deliveries/retry", Scope: apikey.Admin, Audit: "deliveries.retry",
 			Summary: "Send dead deliveries again, as a job", Do: s.jobOf(dispatcher.JobRetry),
-			Body: wire.JobRequest{}, Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
+			Body: examples.RetryRequest, Draw: drawRequest(dispatcher.JobRetry), Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
 			ID: "cancel-deliveries", Method: "POST", Path: "/v1/deliveries/cancel", Scope: apikey.Admin, Audit: "deliveries.cancel",
 			Summary: "Cancel unfinished deliveries, as a job", Do: s.jobOf(dispatcher.JobCancel),
-			Body: wire.JobRequest{}, Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
+			Body: examples.CancelRequest, Draw: drawRequest(dispatcher.JobCancel), Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
 			ID: "purge-deliveries", Method: "POST", Path: "/v1/deliveries/purge", Scope: apikey.Admin, Audit: "deliveries.purge",
 			Summary: "Forget dead deliveries, as a job; the ids stay known", Do: s.jobOf(dispatcher.JobPurge),
-			Body: wire.JobRequest{}, Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
+			Body: examples.PurgeRequest, Draw: drawRequest(dispatcher.JobPurge), Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
 			ID: "list-jobs", Method: "GET", Path: "/v1/jobs", Scope: apikey.Read,
 			Summary: "List jobs, newest first", Do: s.jobs,
-			Query: api.OfPage(api.MaxLimit), Answers: api.OK(wire.JobPage{}), Problems: []*api.Kind{api.Malformed},
+			Query: api.OfPage(api.MaxLimit), Answers: api.OK(examples.JobPage), Problems: []*api.Kind{api.Malformed},
 		},
 		{
 			ID: "get-job", Method: "GET", Path: "/v1/jobs/{id}", Scope: apikey.Read,

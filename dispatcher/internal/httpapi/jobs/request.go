@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -51,7 +52,7 @@ var jobFields = func() api.Fieldset[jobRequest] {
 // filterValues parses a filter: a text, or a list of texts if it may be repeated.
 func filterValues(p *api.Param, v jsontext.Value) ([]string, error) {
 	values := make([]string, 1)
-	if kind := v.Kind(); kind == 't' || kind == 'f' {
+	if kind := v.Kind(); p.Name == "failed" && (kind == 't' || kind == 'f') {
 		values[0] = string(v)
 	} else if err := api.Filled(&values[0], v); err != nil {
 		if v.Kind() != '[' || !p.Many {
@@ -90,11 +91,11 @@ func list(v jsontext.Value) (all []string, err error) {
 
 // jobRate parses a rate in the format of endpoints, or a number per second.
 func jobRate(to *dispatcher.Rate, v jsontext.Value) (err error) {
-	s := string(v) + "/s"
-	if v.Kind() != '0' {
-		if err := api.Text(&s, v); err != nil {
-			return errors.New("must be a rate as in 200/s, or a number a second")
-		}
+	var s string
+	if n, ok := api.Whole(v); ok {
+		s = strconv.Itoa(n) + "/s"
+	} else if err := api.Text(&s, v); err != nil {
+		return errors.New("must be a rate as in 200/s, or a whole number a second")
 	}
 	*to, err = dispatcher.ParseRate(s)
 	return err

@@ -10,6 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -49,24 +50,24 @@ type Finder interface {
 type Server struct{ Lanes Lanes }
 
 // Subject is a lane in a path.
-var Subject = &api.Subject{Name: "lane", Doc: "A lane, an endpoint's id or uid, a URL (its slashes escaped as %2F), or * for all.", Check: checkLane}
+var Subject = &api.Subject{Name: "lane", Doc: "A lane, an endpoint's id or uid, a URL (its slashes escaped as %2F), or * for all.", Schema: api.LaneForm.Schema, Example: "merchant-7", Check: checkLane}
 
 // Operations returns the calls about lanes.
 func (s *Server) Operations() []api.Operation {
 	held := []*api.Param{
-		api.OfText("tenant", "With a URL: the tenant whose deliveries are meant. Left out: those without a tenant.", api.RefuseTenant),
+		api.OfText("tenant", "With a URL: the tenant whose deliveries are meant. Left out: those without a tenant.", api.TenantForm),
 		api.OfFlag("all_tenants", "true, with a URL: also the lanes of all other tenants that exist at its origin now."),
-		api.OfText("cursor", "With all_tenants: next_cursor of the call before.", nil),
+		api.OfText("cursor", "With all_tenants: next_cursor of the call before.", api.AnyFilled),
 	}
-	one := api.OK(wire.LaneState{})
+	one := api.OK(examples.LaneState)
 	return []api.Operation{
 		{
 			ID: "list-lanes", Method: "GET", Path: "/v1/lanes", Scope: apikey.Read,
 			Summary: "List lanes, newest first", Do: s.lanes,
 			Query: append([]*api.Param{
-				api.Repeated(api.OfText("destination", "Only the lane of this: a lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated. One that is not there is left out.", api.RefuseDestination)),
-				api.Repeated(api.OfText("tenant", "With a URL: the tenant whose lane is meant. Left out: that of the deliveries without a tenant. May be repeated.", api.RefuseTenant)),
-			}, api.OfPage(api.MaxLimit)...), Answers: api.OK(wire.LanePage{}),
+				api.Repeated(api.OfText("destination", "Only the lane of this: a lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated. One that is not there is left out.", api.DestinationForm)),
+				api.Repeated(api.OfText("tenant", "With a URL: the tenant whose lane is meant. Left out: that of the deliveries without a tenant. May be repeated.", api.TenantForm)),
+			}, api.OfPage(api.MaxLimit)...), Answers: api.OK(examples.LanePage),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{
@@ -117,7 +118,7 @@ func checkLane(text string) error {
 	if text == string(dispatcher.AllLanes) {
 		return nil
 	}
-	if why := api.RefuseDestination(text); why != "" {
+	if why := api.DestinationForm.Refuse(text); why != "" {
 		return api.WrongField("path.lane", why)
 	}
 	return nil

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -50,7 +52,7 @@ type Server struct {
 const linkBytes = 8 << 10
 
 // Subject is a link in a path.
-var Subject = &api.Subject{Name: "id", Doc: "The id of the link.", Check: api.Known(access.ValidLinkID, access.ErrNoLink)}
+var Subject = &api.Subject{Name: "id", Doc: "The id of the link.", Schema: &huma.Schema{Type: huma.TypeString, Pattern: `^lnk_[a-z2-7]+$`}, Example: "lnk_mfrggzdf", Check: api.Known(access.ValidLinkID, access.ErrNoLink)}
 
 // Operations are the calls about links.
 func (s *Server) Operations() []api.Operation {
@@ -58,13 +60,13 @@ func (s *Server) Operations() []api.Operation {
 		{
 			ID: "create-link", Method: "POST", Path: "/v1/links", Scope: apikey.Admin, Audit: "link.create",
 			Summary: "Make a link by which people of a tenant see its deliveries; only this answer has its URL", Do: s.createLink,
-			Body: wire.LinkRequest{}, Limit: linkBytes, Answers: map[int]any{201: wire.NewLink{}},
+			Body: examples.LinkRequest, Draw: linkSchema, Limit: linkBytes, Answers: map[int]any{201: examples.NewLink},
 			Problems: []*api.Kind{api.TooManyLinks},
 		},
 		{
 			ID: "list-links", Method: "GET", Path: "/v1/links", Scope: apikey.Admin,
 			Summary: "List the links that have not expired, newest first", Do: s.links,
-			Query: api.OfPage(api.MaxLimit), Answers: api.OK(wire.LinkPage{}), Problems: []*api.Kind{api.Malformed},
+			Query: api.OfPage(api.MaxLimit), Answers: api.OK(examples.LinkPage), Problems: []*api.Kind{api.Malformed},
 		},
 		{
 			ID: "revoke-link", Method: "DELETE", Path: "/v1/links/{id}", Scope: apikey.Admin, Audit: "link.revoke",

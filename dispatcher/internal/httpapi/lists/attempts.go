@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -37,25 +38,21 @@ func (s *Server) attemptOperations() []api.Operation {
 			Events: "Events attempt: data is a LoggedAttempt, id goes into Last-Event-ID. " +
 				"A gap says that attempts before it are missing, and since when the log is whole (complete_since). An end comes last, with the reason why. " +
 				"limit and cursor are refused. With since it begins at that time.",
-			Answers: api.OK(wire.LoggedPage{}), Query: append([]*api.Param{
-				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated: any of them matches.", api.RefuseDestination)),
-				api.Repeated(api.OfText("tenant", "May be repeated. Found as long as the message is kept.", api.RefuseTenant)),
-				api.Repeated(api.OfText("topic", "A topic, or a pattern as payment.*. May be repeated. Found as long as the message is kept.", api.RefusePattern)),
-				api.Repeated(api.OfText("subject", "The caller's own reference. May be repeated. Found as long as the message is kept.", api.RefuseSubject)),
-				api.Repeated(api.OfText("message", "The id of a message. May be repeated.", refuseMessage)),
+			Answers: api.OK(examples.LoggedPage), Query: append([]*api.Param{
+				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated: any of them matches.", api.DestinationForm)),
+				api.Repeated(api.OfText("tenant", "May be repeated. Found as long as the message is kept.", api.TenantForm)),
+				api.Repeated(api.OfText("topic", "A topic, or a pattern as payment.*. May be repeated. Found as long as the message is kept.", api.TopicsForm)),
+				api.Repeated(api.OfText("subject", "The caller's own reference. May be repeated. Found as long as the message is kept.", api.SubjectForm)),
+				api.Repeated(api.OfText("message", "The id of a message. May be repeated.", api.MessageForm)),
 				api.Repeated(api.OfWord("outcome", "May be repeated.", dispatcher.Happenings)),
 				api.Repeated(api.OfStatusCode("status_code", "The status that the receiver answered. May be repeated.")),
-				api.Repeated(api.OfText("job", "The id of a job: attempts of deliveries that it sent, as long as they are its own. May be repeated.", refuseJobID)),
+				api.Repeated(api.OfText("job", "The id of a job: attempts of deliveries that it sent, as long as they are its own. May be repeated.", api.JobForm)),
 				api.OfTime("since", "Began at this time or later."),
 				api.OfTime("until", "Began before this time."),
 			}, api.OfPage(api.MaxLimit)...),
 			Problems: []*api.Kind{api.Malformed, api.Waiting},
 		},
 	}
-}
-
-func refuseMessage(v string) string {
-	return api.Unless(dispatcher.ValidID(v), "must be the id of a message")
 }
 
 // attempts serves GET /v1/attempts.
@@ -185,11 +182,7 @@ func wireLogged(l *dispatcher.Logged) wire.LoggedAttempt {
 // lastEventID is the header with the position of a caller that lost its event stream.
 const lastEventID = "Last-Event-ID"
 
-func refuseJobID(v string) string {
-	return api.Unless(dispatcher.ValidJobID(v), "must be the id of a job")
-}
-
-// jobsOf returns the numbers of the jobs in a parameter. refuseJobID has checked them before.
+// jobsOf returns the numbers of the jobs in a parameter. JobForm has checked them before.
 func jobsOf(q *api.Request, name string) (all []int64) {
 	for _, text := range q.All(name) {
 		number, _ := dispatcher.ParseJobID(text)

@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -50,8 +51,8 @@ func (s *Server) listOperations() []api.Operation {
 		{
 			ID: "list-deliveries", Method: "GET", Path: "/v1/deliveries", Scope: apikey.Read,
 			Summary: "List deliveries, newest first, as JSON or CSV", Do: s.deliveries, CSV: true,
-			Answers: api.OK(wire.Page{}), Query: append(append(FilterParams(),
-				api.Repeated(api.OfText("subject_like", "A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match. May be repeated.", api.RefuseSubject)),
+			Answers: api.OK(examples.Page), Query: append(append(FilterParams(),
+				api.Repeated(api.OfText("subject_like", "A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match. May be repeated.", api.SubjectForm)),
 				api.OfWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
 					"tenant, destination or a subject, which has it by default. ended: only deliveries that have ended, newest first; the default if only such statuses are named. "+
 					"due: only waiting deliveries, by their next attempt, the earliest first. Other lists have deliveries that ended, newest first, then those in flight, ready ones, and waiting ones, "+
@@ -61,7 +62,7 @@ func (s *Server) listOperations() []api.Operation {
 		{
 			ID: "list-endpoint-deliveries", Method: "GET", Path: "/v1/endpoints/{id}/deliveries", Scope: apikey.Read,
 			Summary: "List the deliveries to an endpoint that ended, oldest first by their end, as JSON or CSV", Do: s.ended,
-			Subject: endpoints.Subject, Answers: api.OK(wire.EndedPage{}), CSV: true, Query: append([]*api.Param{
+			Subject: endpoints.Subject, Answers: api.OK(examples.EndedPage), CSV: true, Query: append([]*api.Param{
 				api.Repeated(api.OfWord("status", "May be repeated: any of them matches.", dispatcher.EndStatuses)),
 				api.OfTime("since", "Ended at this time or later."),
 				api.OfTime("until", "Ended before this time."),
@@ -71,9 +72,9 @@ func (s *Server) listOperations() []api.Operation {
 		{
 			ID: "list-dead", Method: "GET", Path: "/v1/dead", Scope: apikey.Read,
 			Summary: "Count the dead deliveries by destination and reason, most first", Do: s.dead,
-			Answers: api.OK(wire.DeadPage{}), Query: append([]*api.Param{
-				api.Repeated(api.OfText("tenant", "May be repeated. The tenant of an endpoint that was deleted is not known: name its lane.", api.RefuseTenant)),
-				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", api.RefuseDestination)),
+			Answers: api.OK(examples.DeadPage), Query: append([]*api.Param{
+				api.Repeated(api.OfText("tenant", "May be repeated. The tenant of an endpoint that was deleted is not known: name its lane.", api.TenantForm)),
+				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", api.DestinationForm)),
 				api.Repeated(api.OfWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
 			}, api.OfPage(api.MaxLimit)...),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
@@ -85,11 +86,11 @@ func (s *Server) listOperations() []api.Operation {
 func FilterParams() []*api.Param {
 	return []*api.Param{
 		api.Repeated(api.OfWord("status", "May be repeated: any of them matches.", dispatcher.Statuses)),
-		api.Repeated(api.OfText("topic", "A topic, or a pattern as payment.*. May be repeated.", api.RefusePattern)),
-		api.Repeated(api.OfText("tenant", "May be repeated.", api.RefuseTenant)),
-		api.Repeated(api.OfText("subject", "The caller's own reference, exactly. May be repeated.", api.RefuseSubject)),
+		api.Repeated(api.OfText("topic", "A topic, or a pattern as payment.*. May be repeated.", api.TopicsForm)),
+		api.Repeated(api.OfText("tenant", "May be repeated.", api.TenantForm)),
+		api.Repeated(api.OfText("subject", "The caller's own reference, exactly. May be repeated.", api.SubjectForm)),
 		api.OfFlag("failed", "true: only those that are not finished and had a failed attempt."),
-		api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", api.RefuseDestination)),
+		api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", api.DestinationForm)),
 		api.Repeated(api.OfWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
 		api.OfTime("since", "Accepted, ended, or due, by the order of the list, at this time or later."),
 		api.OfTime("until", "Accepted, ended, or due, by the order of the list, before this time."),

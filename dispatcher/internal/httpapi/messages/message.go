@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -178,7 +177,7 @@ func setRawBodyBase64(m *dispatcher.Message, v jsontext.Value) error {
 
 // setHeaders parses an object of texts, in its order.
 func setHeaders(m *dispatcher.Message, v jsontext.Value) error {
-	all, err := api.Texts(v)
+	all, err := api.HeaderTexts(v, dispatcher.MaxHeaders)
 	if err != nil {
 		return err
 	}
@@ -192,8 +191,8 @@ func setHeaders(m *dispatcher.Message, v jsontext.Value) error {
 
 // setMaxAttempts parses a number. It refuses 0, because 0 means no limit internally.
 func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
-	n, err := strconv.Atoi(string(v))
-	if err != nil || n < 1 || n > 101 {
+	n, ok := api.Whole(v)
+	if !ok || n < 1 || n > 101 {
 		return errors.New("must be a whole number of 1 to 101")
 	}
 	m.MaxAttempts = n

@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -53,45 +54,45 @@ type Server struct {
 }
 
 // Subject is a message in a path.
-var Subject = &api.Subject{Name: "id", Doc: "The id of the message.", Check: api.Known(dispatcher.ValidID, dispatcher.ErrNotFound)}
+var Subject = &api.Subject{Name: "id", Doc: "The id of the message.", Schema: api.MessageForm.Schema, Example: "order-4711-paid", Check: api.Known(dispatcher.ValidID, dispatcher.ErrNotFound)}
 
 // Operations returns the calls about messages.
 func (s *Server) Operations() []api.Operation {
-	destination := api.OfText("destination", "Only the delivery to this lane, endpoint, queue (q_<name>), or URL of the message's tenant.", api.RefuseDestination)
+	destination := api.OfText("destination", "Only the delivery to this lane, endpoint, queue (q_<name>), or URL of the message's tenant.", api.DestinationForm)
 	all := api.OfFlag("all", "true: what was delivered is sent again too. What a destination names always is.")
-	published := map[int]any{202: wire.Published{}, 200: wire.Published{}}
+	published := map[int]any{202: examples.Published, 200: examples.Duplicate}
 	return []api.Operation{
 		{
 			ID: IDPublish, Method: "POST", Path: "/v1/messages", Scope: apikey.Publish, FastPath: true,
 			Summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", Do: s.publish,
 			Header: &huma.Param{
-				Name: "Idempotency-Key", In: "header", Schema: api.TextSchema,
+				Name: "Idempotency-Key", In: "header", Schema: keySchema(),
 				Description: "1 to 255 printable characters, which become the id of a message without one. A key that is no valid id becomes idk_ and the first 32 hex digits of its SHA-256. Quotes around the key are removed.",
 			},
-			Body: wire.Message{}, Limit: s.Single, Answers: published,
+			Body: examples.Message, Draw: messageSchema, Limit: s.Single, Answers: published,
 			Cure:     fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.Policy.MaxBody),
 			Problems: []*api.Kind{api.Conflict, api.Unmatched, api.TooMany, api.LaneFull, api.Full, api.Weak, api.Crowded},
 		},
 		{
 			ID: IDBatch, Method: "POST", Path: "/v1/messages/batch", Scope: apikey.Publish, FastPath: true,
 			Summary: "Publish up to 1000 messages, each of which is taken or refused by itself; if none could be stored, the problem has the results", Do: s.publishBatch,
-			Body: wire.Batch{}, Limit: batchBytes, Cure: ", which a batch may have: send several", Answers: map[int]any{202: wire.Results{}},
+			Body: examples.Batch, Draw: batchSchema, Limit: batchBytes, Cure: ", which a batch may have: send several", Answers: map[int]any{202: examples.Results},
 			Problems: []*api.Kind{api.Full, api.Weak, api.Crowded},
 		},
 		{
 			ID: "get-message", Method: "GET", Path: "/v1/messages/{id}", Scope: apikey.Read,
 			Summary: "Read a message and its deliveries", Do: s.message,
-			Subject: Subject, Answers: api.OK(wire.MessageView{}),
+			Subject: Subject, Answers: api.OK(examples.Record),
 		},
 		{
 			ID: "cancel-message", Method: "DELETE", Path: "/v1/messages/{id}", Scope: apikey.Publish, Audit: "message.cancel",
 			Summary: "Cancel the deliveries of a message that have not ended", Do: s.cancel,
-			Subject: Subject, Query: []*api.Param{destination}, Answers: api.OK(wire.Deliveries{}), Problems: []*api.Kind{api.Archived},
+			Subject: Subject, Query: []*api.Param{destination}, Answers: api.OK(examples.Deliveries), Problems: []*api.Kind{api.Archived},
 		},
 		{
 			ID: "retry-message", Method: "POST", Path: "/v1/messages/{id}/retry", Scope: apikey.Publish, Audit: "message.retry",
 			Summary: "Attempt a message's deliveries now", Do: s.retry,
-			Subject: Subject, Query: []*api.Param{destination, all}, Answers: map[int]any{202: wire.Retried{}},
+			Subject: Subject, Query: []*api.Param{destination, all}, Answers: map[int]any{202: examples.Retried},
 			Problems: []*api.Kind{api.Due, api.InFlight, api.Order, api.Delivered, api.Expired, api.Disabled, api.Deleted, api.Archived},
 		},
 	}

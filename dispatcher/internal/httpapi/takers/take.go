@@ -20,6 +20,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -68,7 +69,7 @@ const (
 )
 
 // Subject is a queue in a path.
-var Subject = &api.Subject{Name: "name", Doc: "The name of a queue, or the id of an endpoint of kind pull.", Check: checkQueue}
+var Subject = &api.Subject{Name: "name", Doc: "The name of a queue, or the id of an endpoint of kind pull.", Schema: api.TakenSchema(), Example: "order_cancel", Check: checkQueue}
 
 // checkQueue checks the name in a path. A queue is there by being named.
 func checkQueue(name string) error {
@@ -87,19 +88,20 @@ func (s *Server) Operations() []api.Operation {
 		{
 			ID: "take", Method: "POST", Path: "/v1/queues/{name}/take", Scope: apikey.Consume,
 			Summary: "Take deliveries of a queue, or of an endpoint of kind pull, and wait for some", Do: s.take,
-			Subject: Subject, Body: wire.Take{}, Limit: takeBytes, Optional: true, Answers: api.OK(wire.Taken{}), Problems: []*api.Kind{api.Waiting},
+			Subject: Subject, Body: examples.Take, Draw: takeSchema, Limit: takeBytes, Optional: true, Answers: api.OK(examples.Taken), Problems: []*api.Kind{api.Waiting},
 		},
 		{
 			ID: "settle", Method: "POST", Path: "/v1/queues/{name}/settle", Scope: apikey.Consume,
 			Summary: "Say what became of deliveries that were taken, or extend their leases", Do: s.settle,
-			Subject: Subject, Body: wire.Settle{}, Limit: settleBytes, Answers: api.OK(wire.Settled{}), Problems: []*api.Kind{api.Crowded},
+			Subject: Subject, Body: examples.Settle, Draw: settleSchema, Limit: settleBytes, Answers: api.OK(examples.Settled), Problems: []*api.Kind{api.Crowded},
 		},
 	}
 }
 
 var takeFields = api.Fieldset[dispatcher.TakerAsk]{
-	{Name: "max", Set: func(a *dispatcher.TakerAsk, v jsontext.Value) (err error) {
-		if a.Most, err = strconv.Atoi(string(v)); err != nil || a.Most < 1 || a.Most > takeMost {
+	{Name: "max", Set: func(a *dispatcher.TakerAsk, v jsontext.Value) error {
+		var ok bool
+		if a.Most, ok = api.Whole(v); !ok || a.Most < 1 || a.Most > takeMost {
 			return fmt.Errorf("must be a whole number of 1 to %d", takeMost)
 		}
 		return nil

@@ -103,21 +103,21 @@ func addProblems(schemas huma.Registry, op *huma.Operation, o api.Operation) err
 	problem := schemas.Schema(reflect.TypeFor[wire.Problem](), true, "")
 	for _, k := range o.Kinds() {
 		status, title := strconv.Itoa(k.Status), k.Title+" ("+k.Word+")"
-		r := op.Responses[status]
-		if r == nil {
+		answer := op.Responses[status]
+		if answer == nil {
 			example, err := plain((&api.Problem{Kind: k}).Wire())
 			if err != nil {
 				return err
 			}
-			r = &huma.Response{Content: map[string]*huma.MediaType{api.MediaProblem: {Schema: problem, Example: example}}}
-			op.Responses[status] = r
+			answer = &huma.Response{Content: map[string]*huma.MediaType{api.MediaProblem: {Schema: problem, Example: example}}}
+			op.Responses[status] = answer
 		}
-		if r.Description != "" {
-			title = r.Description + "; " + title
+		if answer.Description != "" {
+			title = answer.Description + "; " + title
 		}
-		r.Description = title
+		answer.Description = title
 		if h := headersOf(k); h != nil {
-			r.Headers = h
+			answer.Headers = h
 		}
 	}
 	return nil

@@ -210,7 +210,7 @@ const (
 
 	maxMetadataBytes = 4 << 10 // names and texts together
 	maxDescription   = 1 << 10 // characters
-	maxLaneInFlight  = 65536 // as ENDPOINT_MAX_IN_FLIGHT
+	maxLaneInFlight  = 65536   // as ENDPOINT_MAX_IN_FLIGHT
 
 	maxSignatureHeader = 64
 )

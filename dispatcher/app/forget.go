@@ -251,10 +251,7 @@ func (w *forgetting) archived(ctx context.Context) error {
 	if !w.store.Conn().Archives() {
 		return nil // no instance has ever archived this store
 	}
-	all := make([]int, source.Partitions())
-	for n := range all {
-		all[n] = n
-	}
+	all := source.All()
 	states, err := source.States(ctx, all)
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ type State struct {
 
 // Source is the store whose log is archived.
 type Source interface {
-	// Partitions returns the number of partitions of the log.
-	Partitions() int
+	// All returns the numbers of all partitions of the log.
+	All() []int
 	// Begin makes all partitions log the messages they accept, keep the log until it is
 	// archived, and create missing epochs. It may be repeated.
 	Begin(ctx context.Context) error

@@ -112,7 +112,7 @@ func (a *Archiver) Status() archive.Status {
 // Figures returns the status and the progress over all partitions.
 func (a *Archiver) Figures(ctx context.Context) (archive.Figures, error) {
 	f := archive.Figures{Status: a.Status()}
-	states, err := a.source.States(ctx, a.all())
+	states, err := a.source.States(ctx, a.source.All())
 	for i := range states {
 		s := &states[i]
 		f.Backlog, f.Dropped = f.Backlog+s.Backlog, f.Dropped+s.Dropped
@@ -123,15 +123,6 @@ func (a *Archiver) Figures(ctx context.Context) (archive.Figures, error) {
 	return f, err
 }
 
-// all returns the numbers of all partitions.
-func (a *Archiver) all() []int {
-	all := make([]int, a.source.Partitions())
-	for n := range all {
-		all[n] = n
-	}
-	return all
-}
-
 // Run archives until ctx ends. Then it releases its partitions to other instances.
 func (a *Archiver) Run(ctx context.Context) error {
 	defer a.release(ctx)
@@ -139,7 +130,7 @@ func (a *Archiver) Run(ctx context.Context) error {
 	defer again.Stop()
 	hold := time.NewTicker(holdEvery)
 	defer hold.Stop()
-	poll := time.NewTicker(PollEvery(a.source.Partitions()))
+	poll := time.NewTicker(PollEvery(len(a.source.All())))
 	defer poll.Stop()
 	for ctx.Err() == nil {
 		var err error
@@ -295,7 +286,7 @@ func (a *Archiver) renew(ctx context.Context) error {
 
 // begin starts logging and log retention in the store and reads its epochs.
 func (a *Archiver) begin(ctx context.Context) error {
-	all := a.all()
+	all := a.source.All()
 	if err := a.source.Begin(ctx); err != nil {
 		return err
 	}

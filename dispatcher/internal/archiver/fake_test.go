@@ -86,7 +86,7 @@ func delivery(id string) dispatcher.DeliveryID {
 	return dispatcher.DeliveryID{Lane: "u_1", Message: id}
 }
 
-func (s *store) Partitions() int { return 2 }
+func (s *store) All() []int { return []int{0, 1} }
 
 // Lost notes what the archive tells of another store.
 func (s *store) Lost(_ context.Context, id string, _ map[int]string) (string, error) {

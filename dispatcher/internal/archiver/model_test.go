@@ -125,7 +125,7 @@ func (m *model) chance(most int) int {
 	return m.rand.IntN(most)
 }
 
-func (m *model) Partitions() int                                                     { return 1 }
+func (m *model) All() []int                                                          { return []int{0} }
 func (m *model) Begin(context.Context) error                                         { return nil }
 func (m *model) Lost(_ context.Context, id string, _ map[int]string) (string, error) { return id, nil }
 

@@ -65,11 +65,7 @@ func (d *doctor) archive(ctx context.Context) error {
 
 // endArchive forgets how far each partition is archived. A new archive starts again.
 func (s *projectStore) endArchive(ctx context.Context, partitions int) error {
-	all := make([]int, partitions)
-	for n := range all {
-		all[n] = n
-	}
-	return s.conn.EachPartition(ctx, "end the archive", all, func(p redis.Pipeliner, n int) {
+	return s.conn.EachPartition(ctx, "end the archive", keys.Partitions(partitions), func(p redis.Pipeliner, n int) {
 		p.HDel(ctx, s.tags[n]+keys.Archive, "p", "b", "gap")
 	})
 }

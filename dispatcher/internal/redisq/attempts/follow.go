@@ -37,7 +37,7 @@ func (r *Reader) store() uint32 {
 // LogEnd returns the position after the whole log. If a partition can't be read
 // now, it is read later from the present time of the others.
 func (r *Reader) LogEnd(ctx context.Context) (dispatcher.LogPosition, error) {
-	all := r.all()
+	all := r.conn.All()
 	p := dispatcher.LogPosition{Store: r.store(), Marks: make([]dispatcher.LogMark, len(all))}
 	var errs []error
 	var lost []int
@@ -136,7 +136,7 @@ type followed struct {
 func (r *Reader) readFrom(ctx context.Context, at dispatcher.LogPosition) (reads []followed, err error) {
 	most := min(max(followEntries/len(at.Marks), 1), chunkEntries)
 	var errs []error
-	for some := range slices.Chunk(r.all(), max(followEntries/most, 1)) {
+	for some := range slices.Chunk(r.conn.All(), max(followEntries/most, 1)) {
 		entries, cuts := make([]*redis.XMessageSliceCmd, len(some)), make([]*redis.StringCmd, len(some))
 		b := conn.Batch{Doing: "follow the log", Clock: true}
 		for i, n := range some {

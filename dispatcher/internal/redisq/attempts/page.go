@@ -38,11 +38,11 @@ type stream struct {
 // begin finds the streams that may have lines for the page, and the start of
 // each.
 func (p *pager) begin(ctx context.Context) error {
-	in := p.r.all()
+	in := p.r.conn.All()
 	if len(p.filter.Lanes) > 0 {
 		in = nil
 		for _, lane := range p.filter.Lanes {
-			if n := int(keys.CRC16(string(lane))) % p.r.conn.Partitions(); !slices.Contains(in, n) {
+			if n := p.r.conn.PartitionOf(lane); !slices.Contains(in, n) {
 				in = append(in, n)
 			}
 		}

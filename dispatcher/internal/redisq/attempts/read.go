@@ -98,15 +98,6 @@ func (r *Reader) completeSince(ctx context.Context, in []int) (since time.Time, 
 	return since, err
 }
 
-// all returns all partitions.
-func (r *Reader) all() []int {
-	all := make([]int, r.conn.Partitions())
-	for n := range all {
-		all[n] = n
-	}
-	return all
-}
-
 // placed is a line with its place.
 type placed struct {
 	logLine

@@ -96,13 +96,7 @@ func (c *Client) SetConf(conf string) { c.conf.Store(&conf) }
 func (c *Client) Partitions() int { return len(c.tags) }
 
 // All are the numbers of all partitions.
-func (c *Client) All() []int {
-	all := make([]int, len(c.tags))
-	for n := range all {
-		all[n] = n
-	}
-	return all
-}
+func (c *Client) All() []int { return keys.Partitions(len(c.tags)) }
 
 // PartitionOf is the partition of a lane.
 func (c *Client) PartitionOf(lane dispatcher.Lane) int {

@@ -107,7 +107,7 @@ func (c *Client) IntactOf(ctx context.Context, lanes []dispatcher.Lane) error {
 // partitionsOf returns the partitions of lanes, in order.
 func (c *Client) partitionsOf(lanes []dispatcher.Lane) (in []int) {
 	for _, lane := range lanes {
-		in = append(in, keys.Partition(string(lane), len(c.tags)))
+		in = append(in, c.PartitionOf(lane))
 	}
 	slices.Sort(in)
 	return slices.Compact(in)
@@ -147,7 +147,7 @@ func (c *Client) Intact(ctx context.Context, in ...int) error {
 }
 
 // IntactAll is Intact for home and all partitions.
-func (c *Client) IntactAll(ctx context.Context) error { return c.Intact(ctx, c.all()...) }
+func (c *Client) IntactAll(ctx context.Context) error { return c.Intact(ctx, c.All()...) }
 
 // sameHome reports whether id, emptied and settled of :meta are unchanged.
 func (c *Client) sameHome(have []any) bool {
@@ -214,7 +214,7 @@ func (c *Client) verify(ctx context.Context, meta map[string]string) error {
 // verifyPartitions records which partitions lost their data, and stores their new epochs.
 // If a loss ended since the epochs were read, new epochs are not another loss.
 func (c *Client) verifyPartitions(ctx context.Context, meta map[string]string, anew bool) error {
-	found, err := c.readEpochs(ctx, c.all())
+	found, err := c.readEpochs(ctx, c.All())
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (c *Client) MakeEpochs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := c.readEpochs(ctx, c.all())
+	found, err := c.readEpochs(ctx, c.All())
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c *Client) Whole(ctx context.Context, partitions int) error {
 	if meta[metaEpochs] == "" {
 		return nil
 	}
-	found, err := c.readEpochs(ctx, c.all()[:partitions])
+	found, err := c.readEpochs(ctx, keys.Partitions(partitions))
 	if err != nil {
 		return err
 	}
@@ -144,15 +144,6 @@ func (c *Client) makeMissing(ctx context.Context, missing []int, all bool) error
 	}
 	key := c.home + keys.Meta
 	return c.At(ctx, "write "+key, Home, func(p redis.Pipeliner) { p.HSet(ctx, key, metaEpochs, 1) })
-}
-
-// all returns the numbers of all partitions.
-func (c *Client) all() []int {
-	all := make([]int, len(c.tags))
-	for n := range all {
-		all[n] = n
-	}
-	return all
 }
 
 // readEpochs reads the epochs of partitions; empty: none. It skips a partition that can't

@@ -92,7 +92,7 @@ func (f *Feed) logs(partition int, lane dispatcher.Lane) bool {
 	if lane == dispatcher.AllLanes {
 		return partition == 0
 	}
-	return !lane.IsEndpoint() && keys.Partition(string(lane), f.conn.Partitions()) == partition
+	return !lane.IsEndpoint() && f.conn.PartitionOf(lane) == partition
 }
 
 // holdsOf reads whether some lanes of a partition are paused.

@@ -47,8 +47,8 @@ var _ archive.Source = (*Feed)(nil)
 // New returns a Feed of a store.
 func New(s *redisq.Store) *Feed { return &Feed{store: s, conn: s.Conn()} }
 
-// Partitions returns the number of parts that the log has.
-func (f *Feed) Partitions() int { return f.conn.Partitions() }
+// All returns the numbers of all partitions.
+func (f *Feed) All() []int { return f.conn.All() }
 
 // Begin makes all instances log the names of the messages that they accept. It makes partitions
 // keep data until they are archived. Running instances learn this by their next beat at the latest.
@@ -56,11 +56,7 @@ func (f *Feed) Begin(ctx context.Context) error {
 	if err := f.announce(ctx); err != nil {
 		return err
 	}
-	all := make([]int, f.Partitions())
-	for n := range all {
-		all[n] = n
-	}
-	_, err := f.States(ctx, all)
+	_, err := f.States(ctx, f.All())
 	return err
 }
 

@@ -69,7 +69,7 @@ func followed(server redistest.Redis) rig.OpenFunc {
 
 func newFollower(t testing.TB, f *feed.Feed) *follower {
 	return &follower{
-		TB: t, feed: f, at: make([]archive.Position, f.Partitions()), last: make([]int64, f.Partitions()),
+		TB: t, feed: f, at: make([]archive.Position, len(f.All())), last: make([]int64, len(f.All())),
 		open: map[dispatcher.DeliveryID]archive.Open{},
 	}
 }

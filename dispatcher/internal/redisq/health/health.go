@@ -63,7 +63,7 @@ func mostLanes(partitions int) int {
 
 // partition returns the partition of a lane.
 func (s *Store) partition(lane dispatcher.Lane) int {
-	return keys.Partition(string(lane), s.conn.Partitions())
+	return s.conn.PartitionOf(lane)
 }
 
 // Since returns when the data of a lane's partition began, because earlier statistics are

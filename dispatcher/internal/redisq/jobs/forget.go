@@ -73,7 +73,7 @@ func (s *Store) sweep(ctx context.Context) error {
 		_, known := slices.BinarySearch(numbers, n)
 		return n <= newest && !known
 	}
-	all := s.every()
+	all := s.conn.All()
 	names := make([]*redis.StringSliceCmd, len(all)+1)
 	err = s.conn.EachPartition(ctx, "forget jobs", all, func(p redis.Pipeliner, i int) { names[i] = p.HKeys(ctx, s.conn.Tag(all[i])+keys.Jobs) })
 	if err != nil {

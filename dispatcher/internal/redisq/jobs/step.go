@@ -31,7 +31,7 @@ const SentField = "sent"
 // Parts returns the parts of the queue in which a filter may find something.
 func (s *Store) Parts(f dispatcher.Filter) []int {
 	if len(f.Lanes) == 0 {
-		return s.every()
+		return s.conn.All()
 	}
 	var list []int
 	for _, lane := range f.Lanes {
@@ -42,17 +42,7 @@ func (s *Store) Parts(f dispatcher.Filter) []int {
 }
 
 // Part returns the part of a lane.
-func (s *Store) Part(lane dispatcher.Lane) int {
-	return int(keys.CRC16(string(lane))) % s.conn.Partitions()
-}
-
-func (s *Store) every() []int {
-	all := make([]int, s.conn.Partitions())
-	for n := range all {
-		all[n] = n
-	}
-	return all
-}
+func (s *Store) Part(lane dispatcher.Lane) int { return s.conn.PartitionOf(lane) }
 
 // Turn makes all parts of a job refuse the steps of older turns. It begins the
 // job in parts where it has not begun. It returns the progress of each part, or
@@ -187,7 +177,7 @@ func (s *Store) read(ctx context.Context, numbers []int64, failures bool) ([]dis
 	if failures {
 		names = append(names, names[0]+failuresField)
 	}
-	all := s.every()
+	all := s.conn.All()
 	values := make([]*redis.SliceCmd, len(all))
 	err = s.conn.EachPartition(ctx, "read jobs", all, func(p redis.Pipeliner, i int) {
 		values[i] = p.HMGet(ctx, s.conn.Tag(all[i])+keys.Jobs, names...)

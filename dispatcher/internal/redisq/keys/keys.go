@@ -124,6 +124,15 @@ func Tag(project string, n int) string {
 	return "{" + project + ":" + strconv.Itoa(n) + "}"
 }
 
+// Partitions returns the numbers of all partitions, out of a total.
+func Partitions(of int) []int {
+	all := make([]int, of)
+	for n := range all {
+		all[n] = n
+	}
+	return all
+}
+
 // Partition returns the number of a lane's partition, out of a total.
 func Partition(lane string, of int) int { return int(CRC16(lane)) % of }
 

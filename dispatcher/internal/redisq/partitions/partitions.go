@@ -87,13 +87,7 @@ func (s *Set) Notify(e dispatcher.Events) { s.events = e.Whole() }
 func (s *Set) Len() int { return len(s.list) }
 
 // All returns the numbers of all partitions.
-func (s *Set) All() []int {
-	all := make([]int, len(s.list))
-	for n := range all {
-		all[n] = n
-	}
-	return all
-}
+func (s *Set) All() []int { return keys.Partitions(len(s.list)) }
 
 // goneBack is the age at which an old reply shows that the store's clock went back. The age is
 // relative to the cached state. It happens when another node takes over. Without this check, a wait

@@ -301,10 +301,4 @@ func (p *Project) Records(s *Raw) map[string]dispatcher.MessageView {
 }
 
 // All returns the partitions of a store.
-func All(s *Raw) []int {
-	all := make([]int, s.Partitions())
-	for n := range all {
-		all[n] = n
-	}
-	return all
-}
+func All(s *Raw) []int { return s.Conn().All() }

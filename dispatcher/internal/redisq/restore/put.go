@@ -31,7 +31,7 @@ func (t *Target) PutKnown(ctx context.Context, known []archive.Known) error {
 	args := map[int][]any{}
 	for i := range known {
 		k := &known[i]
-		n := t.partition(k.Lane)
+		n := t.conn.PartitionOf(k.Lane)
 		if !t.fills(n) {
 			continue
 		}
@@ -97,7 +97,7 @@ func (t *Target) putAll(ctx context.Context, list []delivery) ([]archive.Put, er
 	puts := make([]archive.Put, len(list))
 	rounds := map[int][]*share{}
 	for i := range list {
-		n := t.partition(list[i].ID.Lane)
+		n := t.conn.PartitionOf(list[i].ID.Lane)
 		if !t.fills(n) {
 			puts[i] = archive.PutExists // this partition lost no data
 			continue

@@ -13,7 +13,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
@@ -49,20 +48,6 @@ func New(s *redisq.Store, by string) *Target {
 	}
 }
 
-// all returns the numbers of all partitions.
-func (t *Target) all() []int {
-	all := make([]int, t.conn.Partitions())
-	for n := range all {
-		all[n] = n
-	}
-	return all
-}
-
-// partition returns the partition of a lane.
-func (t *Target) partition(lane dispatcher.Lane) int {
-	return keys.Partition(string(lane), t.conn.Partitions())
-}
-
 // Emptied records the data that the store lost, compared with an archive, and reports whether there
 // are any. If so, all later calls restore only these data.
 func (t *Target) Emptied(ctx context.Context, id string, epochs map[int]string) (bool, error) {
@@ -84,7 +69,7 @@ func (t *Target) fills(partition int) bool { return t.loss == nil || t.loss.Has(
 // is archived.
 func (t *Target) Epochs(ctx context.Context) (epochs []string, drained bool, err error) {
 	log := feed.New(t.store)
-	states, err := log.States(ctx, t.all())
+	states, err := log.States(ctx, t.conn.All())
 	if err != nil {
 		return nil, false, err
 	}
@@ -161,7 +146,7 @@ func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, hold
 		}
 	}
 	for _, h := range holds {
-		if h.Lane != dispatcher.AllLanes && !t.fills(t.partition(h.Lane)) {
+		if h.Lane != dispatcher.AllLanes && !t.fills(t.conn.PartitionOf(h.Lane)) {
 			continue
 		}
 		if _, err := t.store.Limit(ctx, t.by, h.Lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, Name: h.Name, By: h.By, Since: h.Since}, false); err != nil {
@@ -209,7 +194,7 @@ func (t *Target) putEndpoint(ctx context.Context, e *archive.Endpoint, lane disp
 	if t.loss == nil || t.loss.Home {
 		return t.store.Endpoints.PutBack(ctx, endpoints.Back{ID: e.ID, Version: e.Version, Record: e.Record, Deleted: e.Deleted, Lane: lane})
 	}
-	if e.Deleted || !t.fills(t.partition(dispatcher.Lane(e.ID))) {
+	if e.Deleted || !t.fills(t.conn.PartitionOf(dispatcher.Lane(e.ID))) {
 		return l, false, nil
 	}
 	found, err := t.store.Endpoints.Endpoints(ctx, []string{e.ID})

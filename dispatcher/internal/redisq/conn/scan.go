@@ -219,23 +219,3 @@ func CursorText(at uint64, server string) string {
 	}
 	return strconv.FormatUint(at, 10) + betweenServer + server
 }
-
-// ParsePage parses the cursor of a scan; empty: start.
-func ParsePage(text string) (uint64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	at, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
-	}
-	return at, nil
-}
-
-// PageText returns a scan's cursor as text; empty: end.
-func PageText(at uint64) string {
-	if at == 0 {
-		return ""
-	}
-	return strconv.FormatUint(at, 10)
-}

@@ -290,8 +290,7 @@ func TestALargeBodyIsReadToo(t *testing.T) {
 		require.Len(a.T, p.Accepted[0].Body, 20_000)
 		require.Len(a.T, p.Accepted[1].Body, 2<<20)
 		require.Greater(a.T, p.Bytes, int64(2<<20+20_000))
-		m, err := feed.Message("n2", p.Accepted[1].Head, p.Accepted[1].Body)
-		require.NoError(a.T, err)
+		m := redisqtest.Unarchive(a.T, "n2", p.Accepted[1].Head, p.Accepted[1].Body)
 		require.Len(a.T, m.Body, 2<<20)
 		require.Equal(a.T, "a.b", m.Topic)
 

@@ -182,16 +182,3 @@ func scoreTime(text string) time.Time {
 	ms, _ := strconv.ParseInt(text, 10, 64)
 	return conn.FromMillis(ms)
 }
-
-// Message builds a message from its parts in an archive. A nil body was not kept, or is stored
-// apart. Sealed header values stay sealed.
-func Message(id string, head, body []byte) (*dispatcher.Message, error) {
-	m, err := codec.DecodeRecord(id, string(head))
-	if err != nil {
-		return nil, fmt.Errorf("archived %w", err)
-	}
-	if body != nil {
-		m.Body, m.Apart = body, nil
-	}
-	return m, nil
-}

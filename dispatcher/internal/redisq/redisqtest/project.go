@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -302,3 +303,15 @@ func (p *Project) Records(s *Raw) map[string]dispatcher.MessageView {
 
 // All returns the partitions of a store.
 func All(s *Raw) []int { return s.Conn().All() }
+
+// Unarchive builds a message from its parts in an archive. A nil body was not kept, or is stored
+// apart. Sealed header values stay sealed.
+func Unarchive(tb testing.TB, id string, head, body []byte) *dispatcher.Message {
+	tb.Helper()
+	m, err := codec.DecodeRecord(id, string(head))
+	require.NoError(tb, err)
+	if body != nil {
+		m.Body, m.Apart = body, nil
+	}
+	return m
+}

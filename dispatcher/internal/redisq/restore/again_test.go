@@ -10,7 +10,6 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/restore"
@@ -68,9 +67,7 @@ func TestABodyThatIsPutBackIsNotOldForATrim(t *testing.T) {
 		p := redisqtest.NewProject(t, server, 1)
 		was := lose(t, p)
 		k := slices.IndexFunc(was.open, func(o archive.Open) bool {
-			m, err := feed.Message(o.ID.Message, o.Head, nil)
-			require.NoError(t, err)
-			return m.Apart != nil
+			return redisqtest.Unarchive(t, o.ID.Message, o.Head, nil).Apart != nil
 		})
 		p.Pass(2 * time.Hour)
 		s := p.Open(1)

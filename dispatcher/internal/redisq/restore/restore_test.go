@@ -195,9 +195,7 @@ func mustSplit(t *testing.T, id, record string) (m *dispatcher.Message, head, bo
 	at := 43 + int(record[42])
 	end := at + 3 + int(record[at])<<8 + int(record[at+1]) - 1
 	head, body = []byte(record[:end]), []byte(record[end:])
-	m, err := feed.Message(id, head, nil)
-	require.NoError(t, err)
-	return m, head, body
+	return redisqtest.Unarchive(t, id, head, nil), head, body
 }
 
 func TestNothingIsTakenOrAttemptedWhileAnArchiveIsPutBack(t *testing.T) {

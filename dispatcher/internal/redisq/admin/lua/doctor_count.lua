@@ -69,10 +69,10 @@ end
 
 local said, last = {}, args_from + 4 + tonumber(ARGV[args_from + 4])
 if last > args_from + 4 then
-  local ins, texts = call('HMGET', IN, unpack(ARGV, args_from + 5, last)), call('HMGET', LANE, unpack(ARGV, args_from + 5, last))
+  local ins, lane_texts = call('HMGET', IN, unpack(ARGV, args_from + 5, last)), call('HMGET', LANE, unpack(ARGV, args_from + 5, last))
   for i = 1, #ins do
     said[#said + 1] = ins[i] or ''
-    said[#said + 1] = texts[i] and parse_lane(texts[i]).keys or 0
+    said[#said + 1] = lane_texts[i] and parse_lane(lane_texts[i]).keys or 0
     said[#said + 1] = call('LLEN', READY .. ARGV[args_from + 4 + i])
   end
 end

@@ -28,13 +28,13 @@ local asks_lines = not moved and (asks(statuses, 'scheduled') or asks(statuses, 
 local found, more = {}, false
 local page = asked_lanes == '' and wanted or MOST_NAMES
 -- offset_up is offset in the order of ZRANGE.
-local function offset_up(key, after, last)
-  if after == '' then return 0 end
-  local low = call('ZCOUNT', key, '-inf', '(' .. after)
-  local high = low + call('ZCOUNT', key, after, after)
+local function offset_up(key, score, name)
+  if score == '' then return 0 end
+  local low = call('ZCOUNT', key, '-inf', '(' .. score)
+  local high = low + call('ZCOUNT', key, score, score)
   while low < high do
     local middle = floor((low + high) / 2)
-    if precedes(last, call('ZRANGE', key, middle, middle)[1]) then high = middle else low = middle + 1 end
+    if precedes(name, call('ZRANGE', key, middle, middle)[1]) then high = middle else low = middle + 1 end
   end
   return low
 end
@@ -43,8 +43,7 @@ local function page_of_zset(key)
   local at = up and offset_up(key, after, last) or page_start(key, after, last)
   local list = call(up and 'ZRANGE' or 'ZREVRANGE', key, at, at + page - 1, 'WITHSCORES')
   for i = 1, #list, 2 do
-    local at = index == 'taken' and taken_at(list[i]) or list[i + 1]
-    found[#found + 1] = { list[i], list[i + 1], at }
+    found[#found + 1] = { list[i], list[i + 1], index == 'taken' and taken_at(list[i]) or list[i + 1] }
   end
   more = #found == page
 end

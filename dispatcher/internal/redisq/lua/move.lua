@@ -140,7 +140,7 @@ for _, lane in ipairs(waiting) do
 end
 
 -- end_leases takes over ended leases, and leases whose end, set by another clock, may never come.
-local function end_leases(answer)
+local function end_leases(answer) -- rare
   local LEASES_MOST = 64 -- that one call takes over
   local list = sure('ZRANGEBYSCORE', TAKEN, '-inf', now, 'LIMIT', 0, LEASES_MOST)
   if #list < LEASES_MOST then

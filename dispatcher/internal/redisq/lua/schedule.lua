@@ -114,7 +114,7 @@ local function refused(e)
   return false
 end
 
-local function overflow(l, delivery)
+local function overflow(l, delivery) -- rare
   end_dead(l, delivery, 'overflow', 0)
   append_pair(progress_entries, delivery, progress_text(0, 0, 0, 0, 0, 'overflow', NO_MORE_PROGRESS))
   log_line(delivery, 'dead', 0, 0, 0, 'overflow')
@@ -214,14 +214,14 @@ local function letter(of_all, e) return string.rep(of_all, e.list and #e.list or
 local staged = {}
 
 -- unstage lets go a staged body whose message is not kept.
-local function unstage(e)
+local function unstage(e) -- rare
   if e.body ~= true then return end
   local field = body_of(e.id, e.record)
   if staged[field] == nil then staged[field] = true end
 end
 
 -- keep_body makes a staged body the message's, or stores it. It reports whether the body is there.
-local function keep_body(e)
+local function keep_body(e) -- rare
   local field = body_of(e.id, e.record)
   if call('HEXISTS', BODIES, field) == 1 then
     staged[field] = false
@@ -258,7 +258,7 @@ local function accept(e)
 end
 
 -- again adds to a stored message the lanes that it never named. It returns the result and the letters.
-local function again(e, old)
+local function again(e, old) -- rare
   if e.body then
     if #old <= DIGEST then unstage(e) else keep_body(e) end
   end

@@ -14,6 +14,7 @@ import (
 type piece struct {
 	name string // name of the function, empty for a line
 	text string
+	rare bool // the function has the rareMark
 }
 
 // Prune removes comments from a script, together with unused functions and unused names of keys. If
@@ -43,7 +44,7 @@ func Prune(text string) string {
 		left = rest
 	}
 	pieces = slices.DeleteFunc(pieces, func(p piece) bool { return p.name != "" && !used[p.name] })
-	return pruneNames(pieces)
+	return pruneNames(deferRare(pieces))
 }
 
 // piecesOf splits a script. A function ends on its own line, or at an end at the margin.
@@ -51,6 +52,7 @@ func piecesOf(text string) []piece {
 	var pieces []piece
 	open := false
 	for line := range strings.Lines(text) {
+		rare := strings.HasSuffix(line, rareMark+"\n")
 		line, _, _ = strings.Cut(line, "--")
 		line = strings.TrimRight(line, " \n")
 		last := len(pieces) - 1
@@ -61,7 +63,7 @@ func piecesOf(text string) []piece {
 			open = line != "end"
 		case found:
 			name, _, _ := strings.Cut(after, "(")
-			pieces = append(pieces, piece{name: name, text: line})
+			pieces = append(pieces, piece{name: name, text: line, rare: rare})
 			open = !strings.HasSuffix(line, " end")
 		default:
 			pieces = append(pieces, piece{text: line})

@@ -1,6 +1,7 @@
 package script_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,4 +73,52 @@ func TestANameOfAKeyThatIsUsedOnceIsWrittenOut(t *testing.T) {
 // A word in the body of a function on one line is no new name.
 func TestAConstantIsANumberInAFunctionOnOneLine(t *testing.T) {
 	require.Equal(t, "local function near(x) return x * 8 end\nlocal y = 8\nreturn near(y)\n", script.Prune("local A = 8\nlocal function near(x) return x * A end\nlocal y = A\nreturn near(y)\n"))
+}
+
+const withRare = `local A, B = tag .. ':a', tag .. ':b'
+local function helper(x) return x .. A end
+local function both(x) return x end
+local found = 1
+local function odder(x) return x .. A .. B end -- rare
+local function odd(x) -- rare
+  found = found + 1
+  return odder(helper(both(x)))
+end
+local function usual(x)
+  if x then return odd(x) end
+  return both(found)
+end
+return usual(ARGV[1])
+`
+
+// A call that needs no rare function creates none of them, and no function that only these use.
+func TestRareFunctionsAreCreatedTogetherWhenOneIsCalled(t *testing.T) {
+	want := `local A = tag .. ':a'
+local load_rare
+local function both(x) return x end
+local found = 1
+local odd
+odd = function(...) load_rare() return odd(...) end
+function load_rare()
+local function helper(x) return x .. tag .. ':a' end
+local function odder(x) return x .. tag .. ':a' .. tag .. ':b' end
+odd = function(x)
+  found = found + 1
+  return odder(helper(both(x)))
+end
+end
+local function usual(x)
+  if x then return odd(x) end
+  return both(found)
+end
+return usual(ARGV[1])
+`
+	require.Equal(t, strings.TrimPrefix(want, "local A = tag .. ':a'\n"), script.Prune(withRare))
+}
+
+func TestAScriptThatAlwaysNeedsItsFunctionsStaysAsItIs(t *testing.T) {
+	text := "local function usual(x) return x end\nreturn usual(1)\n"
+	require.Equal(t, text, script.Prune(text))
+	require.Equal(t, "local load_rare\nlocal odd\nodd = function(...) load_rare() return odd(...) end\nfunction load_rare()\nodd = function(x) return x end\nend\nreturn odd(1)\n",
+		script.Prune("local function odd(x) return x end -- rare\nreturn odd(1)\n"), "a marked function is rare also if a line of the script calls it")
 }

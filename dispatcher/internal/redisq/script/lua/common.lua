@@ -242,7 +242,7 @@ end
 
 -- kept_record returns the record of a delivery if its message is kept whole, and names its lane as not gone. wholes is a cache
 -- of the script: a message and its lanes, up to a thousand, so that they are read once for all its deliveries.
-local function kept_record(lane, id, wholes)
+local function kept_record(lane, id, wholes) -- rare
   local whole = wholes[id]
   if whole == nil then
     local record = call('HGET', MESSAGES, id)

@@ -18,7 +18,7 @@ end
 
 -- drop_delivery removes a delivery without a message, which somebody or a repair removed. The delivery must not stop its lane
 -- and must not stay. If only the digest is left, it names a body in :bodies.
-local function drop_delivery(delivery, id, record)
+local function drop_delivery(delivery, id, record) -- rare
   -- unshelve takes the delivery off the shelf of its lane. Only the message names the shelf of its tenant in a queue, so
   -- doctor takes it off that one. With the last delivery goes the lane's text of :in.
   local function unshelve(lane)
@@ -52,7 +52,7 @@ local function end_dead(l, delivery, reason, attempts)
 end
 
 -- end_dead_unattempted ends a delivery as dead that may not be attempted again: it has expired, or its lane was cut.
-local function end_dead_unattempted(l, delivery, text, why)
+local function end_dead_unattempted(l, delivery, text, why) -- rare
   local a, b, d, s, _, _, more = parse_progress(text)
   end_dead(l, delivery, why, a)
   append_pair(progress_entries, delivery, progress_text(a, b, d, s, 0, why, more))
@@ -60,7 +60,7 @@ local function end_dead_unattempted(l, delivery, text, why)
 end
 
 -- end_with_lane ends a delivery of a disabled or deleted endpoint. attempts and status: of an attempt that was just made.
-local function end_with_lane(l, delivery, text, attempts, status)
+local function end_with_lane(l, delivery, text, attempts, status) -- rare
   local a, b, d, s, _, _, more = parse_progress(text)
   a, s = attempts or a, status or s
   if l.limits.held == 'x' then
@@ -92,7 +92,7 @@ end
 
 -- end_marked ends a delivery by its mark, and logs it: a delivered one with the ms at which its success was logged. It returns
 -- the status, which the caller counts.
-local function end_marked(delivery, mark, attempts)
+local function end_marked(delivery, mark, attempts) -- rare
   local done = sub(mark, 1, 1) == 'd'
   removed_marks[#removed_marks + 1] = delivery
   append_pair(done and ended.done or ended.cancelled, at_now, delivery)
@@ -103,7 +103,7 @@ end
 
 -- count_job_ends counts the ends of deliveries that a job sent last, once each, because they leave the job then. which: 1 they
 -- were delivered, 2 cancelled, 3 they died, 4 another job sent them.
-local function count_job_ends(which, list)
+local function count_job_ends(which, list) -- rare
   local jobs, texts = {}, {}
   for first = 1, #list, 1000 do
     local names = {}

@@ -6,14 +6,14 @@
 --   reach(SEARCHED, close_lists, elements_read, reach_of, search_spent, take_out)
 
 -- watch_expiry notes that a delivery ends when its message expires, if it does. set_expiry writes that.
-local function watch_expiry(delivery, record)
+local function watch_expiry(delivery, record) -- rare
   if #record > DIGEST and expires_at(record) > 0 then append_pair(sums.watched, num(expires_at(record)), delivery) end
 end
 
 -- set_expiry writes to :parked when a mover has to read :expiring, under a name that no lane has. It reports whether that
 -- changed. pause: of the mover itself, ms without another call. Without a pause, a time that is early enough stays, because no
 -- other script may end the pause of the mover. The entry is deleted if nothing expires any more.
-local function set_expiry(pause)
+local function set_expiry(pause) -- rare
   local EXPIRY, SOON = '~expiring', 1000
   in_chunks('ZADD', EXPIRING, sums.watched)
   sums.watched = {}
@@ -102,7 +102,7 @@ end
 
 -- end_expired ends some deliveries whose time has come. It returns the ms until the next call: the more it searched in vain,
 -- the longer, so that searches take about a hundredth of the time of Redis.
-local function end_expired()
+local function end_expired() -- rare
   local MOST, COST, SHARE = 40, 160, 10 -- COST: elements that may be read for each delivery that ends
   local list, names = sure('ZRANGEBYSCORE', EXPIRING, '-inf', now, 'LIMIT', 0, MOST), {}
   elements_read = SEARCHED / 2 -- the other half of the time is for the ends

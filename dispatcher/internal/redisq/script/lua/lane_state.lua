@@ -53,7 +53,7 @@ local function writable(l)
 end
 
 -- set_failing sets the ms since when a lane fails (0: it does not), the number that follows, and the ms of its last attempt.
-local function set_failing(l, since, reported, last)
+local function set_failing(l, since, reported, last) -- rare
   local s = writable(l)
   local beyond = string.gsub(match(s.more, '^ %d+ %d+(.*)$') or '', '^ %d+', '')
   s.failing, s.more = since, ' ' .. num(since) .. ' ' .. reported .. ' ' .. last .. beyond

@@ -6,7 +6,7 @@
 
 -- postpone_suspect lets a suspect wait because the caller has as many suspects as it may lease. The wait is 0.5 to 3.5 s,
 -- different for each suspect, so that few of them come back at a time.
-local function postpone_suspect(l, delivery, text, i)
+local function postpone_suspect(l, delivery, text, i) -- rare
   l.flying, l.waiting = l.flying - 1, l.waiting + 1
   return_token(l)
   sure('ZADD', DUE, num(now + 500 + (micros + i * 997) % 3000), delivery)

@@ -6,7 +6,7 @@
 -- a list and walks it in each query; most stores have no more lanes. A long text makes the hash a table until it is deleted.
 -- The hash must have a field already, because it would be deleted with the long field otherwise.
 local LONG_FIELD = string.rep(' ', 65)
-local function force_table(hash)
+local function force_table(hash) -- rare
   call('HSET', hash, ' ', LONG_FIELD)
   call('HDEL', hash, ' ')
 end

@@ -110,7 +110,7 @@ end
 
 -- last_score returns the score of the last delivery in a line, false if the line is empty.
 local last_scores = {}
-local function last_score(l, key)
+local function last_score(l, key) -- rare
   local set = BEHIND .. l.name .. ':' .. key
   if last_scores[set] == nil then
     local tail = sure('ZREVRANGE', set, 0, 0, 'WITHSCORES')
@@ -120,7 +120,7 @@ local function last_score(l, key)
 end
 
 -- join_line puts a delivery at the end of its line and reports whether it is the first.
-local function join_line(l, key, id)
+local function join_line(l, key, id) -- rare
   local last = last_score(l, key)
   local score = last and math.max(now, last + 1) or now
   local set = BEHIND .. l.name .. ':' .. key
@@ -175,7 +175,7 @@ end
 
 -- leave_line takes an ended delivery out of its line and releases the next one. record: nil if it was not read yet, false if
 -- there is none.
-local function leave_line(l, id, record)
+local function leave_line(l, id, record) -- rare
   if l.state.keys == 0 then return end
   if record == nil then record = sure('HGET', MESSAGES, id) end
   for _, set in ipairs(sets_of(l, record)) do
@@ -188,7 +188,7 @@ local function leave_line(l, id, record)
 end
 
 -- end_due_with_lane ends a delivery that waited for its time in a lane whose deliveries end.
-local function end_due_with_lane(l, delivery, id, text)
+local function end_due_with_lane(l, delivery, id, text) -- rare
   local record = sure('HGET', MESSAGES, id)
   l.waiting = l.waiting - 1
   count(waiting_status(text), -1)
@@ -198,7 +198,7 @@ end
 
 -- end_ready ends up to n deliveries at the head of the ready list of a lane, a marked one as its mark says. In a cut lane it
 -- stops at the first delivery that was accepted later. It returns how many it ended.
-local function end_ready(l, n)
+local function end_ready(l, n) -- rare
   local taken, records, many = sure('LRANGE', READY .. l.name, 0, n - 1), {}, 0
   for i, element in ipairs(taken) do
     local _, id = split(element)

@@ -37,7 +37,7 @@ local function learn(i, l)
 end
 
 -- other_outcome ends the wait of a lane for our own network, because an attempt had another outcome.
-local function other_outcome(l)
+local function other_outcome(l) -- rare
   local s = end_network_wait(l)
   if s.opened == 0 then s.till = 0 end
 end

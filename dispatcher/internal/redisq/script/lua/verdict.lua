@@ -105,7 +105,7 @@ end
 
 -- settle_leased ends a delivery, or lets it wait. It returns the code, whether the delivery ended, and the due time if it waits
 -- for its next rung.
-local function settle_leased(i, l, text, mark)
+local function settle_leased(i, l, text, mark) -- rare
   local delivery, verdict = ARGV[i], ARGV[i + VERDICT]
   l.flying = l.flying - 1
   learn(i, l)
@@ -152,7 +152,7 @@ local function died_of_it(i, text)
 end
 
 -- settle_late settles an outcome without the lease: only a success counts, if record says that the delivery is kept.
-local function settle_late(i, l, text, record)
+local function settle_late(i, l, text, record) -- rare
   local delivery = ARGV[i]
   if ARGV[i + VERDICT] == 'x' and died_of_it(i, text) then return '5', false end
   local _, id = split(delivery)

@@ -81,7 +81,7 @@ call('DEL', tag)
 in_chunks('ZREM', LEASES .. by, leased)
 
 -- with_all_values gives a plain outcome all its values if it is not settled the short way.
-local function with_all_values(k) -- rare
+local function with_all_values(k)
   local i = first_of[k]
   if not plain[k] then return i end
   local from_here = #ARGV + 1

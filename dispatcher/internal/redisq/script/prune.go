@@ -17,6 +17,13 @@ type piece struct {
 	rare bool // the function has the rareMark
 }
 
+// isLine reports whether a piece is a line, except a line with names of keys: a key may be called like
+// a function.
+func (p piece) isLine() bool {
+	_, _, names := keyNames(p)
+	return p.name == "" && !names
+}
+
 // Prune removes comments from a script, together with unused functions and unused names of keys. If
 // a word only looks like a use of a name, the name stays, so that no necessary code is removed.
 // Constants are replaced by their numbers, because Lua has no constants and a script may have few
@@ -25,7 +32,7 @@ func Prune(text string) string {
 	pieces := inline(piecesOf(text))
 	used := map[string]bool{}
 	for _, p := range pieces {
-		if _, _, names := keyNames(p); p.name == "" && !names { // a key may be called like a function
+		if p.isLine() {
 			addWords(used, p.text)
 		}
 	}

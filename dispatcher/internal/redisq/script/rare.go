@@ -3,7 +3,7 @@ package script
 import (
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 )
 
 // Lua finds each captured local of a new function by a walk through all captured locals of the
@@ -15,50 +15,75 @@ import (
 // functions that only rare functions use.
 const rareMark = "-- rare"
 
-// loadRare is the function that creates the rare functions.
-const loadRare = "load_rare"
+// rareName begins the names of the functions that create rare functions.
+const rareName = "rare"
 
-// deferRare moves the rare functions of a script into the function loadRare, which the first call of
-// one of them calls. Names of keys are replaced by their expressions there, because a function may
-// capture at most 60 locals.
+// deferRare moves the rare functions of a script into a function that creates them when one of them is
+// called, and returns a table of them. If a line of the script needs one of them before all are
+// defined, the later ones get a function of their own.
 func deferRare(pieces []piece) []piece {
 	rare := rareOf(pieces)
-	if len(rare) == 0 {
-		return pieces
+	needing := needingAny(pieces, rare)
+	calls := map[string]string{}
+	var rest, span []piece
+	spans := 0
+	end := func() {
+		if len(span) > 0 {
+			spans++
+			rest = append(rest, deferSpan(span, pieces, rareName+strconv.Itoa(spans), calls)...)
+			span = nil
+		}
 	}
-	keys := map[string]string{}
 	for _, p := range pieces {
-		names, values, _ := keyNames(p)
-		for i, name := range names {
-			keys[name] = values[i]
+		if p.isLine() && usesAny(p.text, needing) {
+			end()
 		}
-	}
-	first := slices.IndexFunc(pieces, func(p piece) bool { return rare[p.name] })
-	last := len(pieces) - 1
-	for !rare[pieces[last].name] {
-		last--
-	}
-	entries := wordsOutside(pieces, rare)
-	var rest []piece
-	loader := "function " + loadRare + "()"
-	for i, p := range pieces {
-		if i == first {
-			rest = append(rest, piece{text: "local " + loadRare})
-		}
-		switch {
-		case !rare[p.name]:
+		if p.rare = rare[p.name]; len(span) > 0 || p.rare {
+			span = append(span, p)
+		} else {
 			rest = append(rest, p)
-		case entries[p.name]:
-			rest = append(rest, piece{text: "local " + p.name}, piece{text: p.name + " = function(...) " + loadRare + "() return " + p.name + "(...) end"})
-			loader += "\n" + p.name + " = function" + replaceWords(strings.TrimPrefix(p.text, "local function "+p.name), keys)
-		default:
-			loader += "\n" + replaceWords(p.text, keys)
 		}
-		if i == last {
-			rest = append(rest, piece{text: loader + "\nend"})
+	}
+	end()
+	for i, p := range rest {
+		if !p.rare {
+			rest[i].text = replaceWords(p.text, calls)
 		}
 	}
 	return rest
+}
+
+// deferSpan moves the rare functions of a span into the function maker. It adds to calls how other
+// functions call them. In maker, names of keys are replaced by their expressions, because a function
+// may capture at most 60 locals.
+func deferSpan(span, all []piece, maker string, calls map[string]string) []piece {
+	inside := map[string]bool{}
+	last := 0
+	for i, p := range span {
+		if p.rare {
+			inside[p.name], last = true, i
+		}
+	}
+	outside, keys := wordsOutside(all, inside), keysOf(all)
+	made := maker + "_made"
+	body, entries := "function "+maker+"()\nif not "+made+" then", ""
+	var usual []piece
+	for _, p := range span[:last+1] {
+		if !p.rare {
+			usual = append(usual, p)
+			continue
+		}
+		body += "\n" + replaceWords(replaceWords(p.text, keys), calls) // calls: of earlier spans
+	}
+	for _, name := range slices.Sorted(maps.Keys(inside)) {
+		if outside[name] {
+			entries += " " + name + " = " + name + ","
+			calls[name] = maker + "()." + name
+		}
+	}
+	body += "\n" + made + " = {" + entries + " }\nend\nreturn " + made + "\nend"
+	head := "local " + maker + ", " + made
+	return slices.Concat([]piece{{text: head}}, usual, []piece{{text: body, rare: true}}, span[last+1:])
 }
 
 // rareOf returns the names of the marked functions, and of the functions that only these use.
@@ -66,7 +91,7 @@ func rareOf(pieces []piece) map[string]bool {
 	rare, usual := map[string]bool{}, map[string]bool{}
 	for _, p := range pieces {
 		rare[p.name] = rare[p.name] || p.rare
-		if _, _, names := keyNames(p); p.name == "" && !names { // a key may be called like a function
+		if p.isLine() {
 			addWords(usual, p.text)
 		}
 	}
@@ -89,6 +114,42 @@ func rareOf(pieces []piece) map[string]bool {
 	}
 	maps.DeleteFunc(rare, func(_ string, is bool) bool { return !is })
 	return rare
+}
+
+// needingAny returns the names, and the names of all functions that use one of them, also through
+// other functions.
+func needingAny(pieces []piece, names map[string]bool) map[string]bool {
+	needing := maps.Clone(names)
+	for grown := true; grown; {
+		grown = false
+		for _, p := range pieces {
+			if p.name != "" && !needing[p.name] && usesAny(p.text, needing) {
+				needing[p.name], grown = true, true
+			}
+		}
+	}
+	return needing
+}
+
+func usesAny(text string, names map[string]bool) bool {
+	for word := range wordsOf(text) {
+		if names[word] {
+			return true
+		}
+	}
+	return false
+}
+
+// keysOf returns the names of the keys with their expressions.
+func keysOf(pieces []piece) map[string]string {
+	keys := map[string]string{}
+	for _, p := range pieces {
+		names, values, _ := keyNames(p)
+		for i, name := range names {
+			keys[name] = values[i]
+		}
+	}
+	return keys
 }
 
 // wordsOutside returns the words of all pieces except the rare functions.

@@ -43,7 +43,7 @@ local function tenant_shelf(lane, record)
 end
 
 -- add_tenant_shelf adds a shelf to the list of its tenant.
-local function add_tenant_shelf(shelf, owner)
+local function add_tenant_shelf(shelf, owner) -- rare
   sure('ZADD', TENANT .. owner, '0', shelf)
   if sub(shelf, 1, 2) ~= 'q_' then sure('HSET', OWNERS, shelf, owner) end
 end

@@ -12,6 +12,8 @@ TESTFLAGS   ?=
 # When a package's tests are taken to hang: they need two minutes, on a busy
 # machine many times that.
 TESTTIMEOUT ?= 45m
+# The packages whose tests `make cover` runs.
+COVER       ?= work
 # How long each fuzz target runs.
 FUZZTIME    ?= 30s
 # How long `make chaos` breaks things, on which store (single or cluster), and by
@@ -26,10 +28,10 @@ BENCHFLAGS  ?=
 # Tests whose libraries the program does not need are in modules of their own, which
 # deploy/go.work lists. With it, "work" is all packages of all modules. The program
 # itself is built without it.
-fuzz lint test test-short bench-queue chaos: export GOWORK = $(CURDIR)/deploy/go.work
+fuzz lint test test-short cover bench-queue chaos: export GOWORK = $(CURDIR)/deploy/go.work
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short lint redis needs bench bench-quick bench-queue chaos fuzz licences clean
+.PHONY: help build test test-short cover lint redis needs bench bench-quick bench-queue chaos fuzz licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +51,9 @@ test: needs lint ## everything: redis-server, postgres, curl and chromium if mis
 
 test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides
 	$(GO) test -short -p 4 -parallel 8 -ldflags=-w $(TESTFLAGS) work
+
+cover: needs ## statements that the tests execute, in the program too; fails below 90 % of the code that deletes or restores data
+	TESTFLAGS="-timeout $(TESTTIMEOUT) $(TESTFLAGS)" GO="$(GO)" .ci/cover $(COVER)
 
 lint: ## gofmt, go vet, staticcheck and the rules of the house
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:" >&2; echo "$$unformatted" >&2; exit 1; }

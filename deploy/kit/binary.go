@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -35,9 +36,13 @@ func Build(program string, flags ...string) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
+	more, err := exec.Command("go", "env", "GOFLAGS").Output()
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", program, err)
+	}
 	// Each user, copy of the module, program and set of flags has a folder of its
 	// own.
-	key := sha256.Sum256(fmt.Append(nil, module, program, flags))
+	key := sha256.Sum256(fmt.Append(nil, module, program, flags, string(more)))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("hookladder-kit-%d-%x", os.Getuid(), key[:6]))
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil { // fails if the folder belongs to another user
 		return "", fmt.Errorf("build %s: %w", program, err)
@@ -58,7 +63,25 @@ func Build(program string, flags ...string) (path string, err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", program, err, out)
 	}
+	if strings.Contains(string(more), "-cover") {
+		return covered(path, filepath.Join(module, "bin", "cover", "program"))
+	}
 	return path, nil
+}
+
+// covered returns the path of a script that runs a program and has it write its coverage
+// into a folder. Tests give most programs an environment of their own, without GOCOVERDIR.
+func covered(program, into string) (string, error) {
+	script := filepath.Join(filepath.Dir(program), "covered", filepath.Base(program))
+	text := fmt.Sprintf("#!/bin/sh\nGOCOVERDIR='%s' exec '%s' \"$@\"\n", into, program)
+	if err := errors.Join(os.MkdirAll(into, 0o700), os.MkdirAll(filepath.Dir(script), 0o700)); err != nil {
+		return "", fmt.Errorf("measure %s: %w", program, err)
+	}
+	// A renamed file is always complete, for processes that run it now.
+	if err := errors.Join(os.WriteFile(script+".new", []byte(text), 0o700), os.Rename(script+".new", script)); err != nil {
+		return "", fmt.Errorf("measure %s: %w", program, err)
+	}
+	return script, nil
 }
 
 // moduleDir returns the nearest folder with the program's source, from the working

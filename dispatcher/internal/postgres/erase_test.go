@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -182,4 +183,48 @@ func TestWhatDiedAsItWasAcceptedIsFoundByItsTenantAndForgotten(t *testing.T) {
 	require.Equal(t, []string{"message[other]", "event[other]", "open[]"}, left(t, url))
 	_, all = forget(t, url, archive.Selection{Tenant: "shop"})
 	require.Equal(t, archive.Erased{}, all)
+}
+
+func TestAnArchiveThatDoesNotAnswerForgetsNothing(t *testing.T) {
+	url := pgtest.New(t)
+	_, err := postgres.OpenEraser(t.Context(), postgres.Options{URL: url})
+	require.ErrorIs(t, err, archive.ErrVersion, "it has no tables yet")
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	m := acceptedAt(now, "m")
+	m.Message.Tenant = "shop"
+	l.write(t, a, []archive.Accepted{m})
+	all := left(t, url)
+	cut, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = postgres.OpenEraser(cut, postgres.Options{URL: url})
+	require.Error(t, err)
+	_, err = postgres.OpenEraser(t.Context(), postgres.Options{URL: "no URL"})
+	require.Error(t, err)
+
+	tenant, time := archive.Selection{Tenant: "shop"}, archive.Selection{Before: now.AddDate(1, 0, 0)}
+	page := []archive.Chosen{{ID: "m", Created: m.Message.CreatedAt}}
+	choose := func(s archive.Selection, cursor string) func(*postgres.Eraser) error {
+		return func(e *postgres.Eraser) error { _, _, err := e.Choose(cut, s, cursor); return err }
+	}
+	for name, step := range map[string]func(*postgres.Eraser) error{
+		"choose the ended":      choose(tenant, ""),
+		"choose the messages":   choose(tenant, `{"a":true}`),
+		"choose the unfinished": choose(tenant, `{"o":true}`),
+		"choose by time":        choose(time, ""),
+		"a cursor that is none": choose(tenant, "no JSON"),
+		"erase":                 func(e *postgres.Eraser) error { _, err := e.Erase(cut, tenant, page); return err },
+		"erase by time":         func(e *postgres.Eraser) error { _, err := e.Erase(cut, time, page); return err },
+		"finish":                func(e *postgres.Eraser) error { _, err := e.Finish(cut, tenant, "", archive.Erased{}); return err },
+		"finish by time":        func(e *postgres.Eraser) error { _, err := e.Finish(cut, time, "", archive.Erased{}); return err },
+	} {
+		e, err := postgres.OpenEraser(t.Context(), postgres.Options{URL: url})
+		require.NoError(t, err)
+		require.Error(t, step(e), name)
+		e.Close()
+		require.Equal(t, all, left(t, url), name)
+		require.Empty(t, read(t, url, "select what from hookladder.audit"), name)
+	}
+	_, erased := forget(t, url, tenant)
+	require.Equal(t, archive.Erased{Messages: 1, Open: 1}, erased)
 }

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"testing"
@@ -157,6 +158,44 @@ func TestNothingIsAddedToWhatIsBeingRestored(t *testing.T) {
 	ends, err = v.Ends(t.Context(), []string{"later"})
 	require.NoError(t, err)
 	require.EqualValues(t, 5000, ends.First.UnixMilli())
+}
+
+// What is given up is what the store lost: endpoints and paused lanes only with the project's own keys.
+func TestOnlyLostDataAreGivenUp(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	l.write(t, a, accepted("lost", "lost too"))
+	l.epoch, l.at = "present", archive.Position{}
+	l.hold(t, a)
+	l.write(t, a, accepted("kept"))
+	require.NoError(t, a.KeepEndpoints(t.Context(), []archive.Endpoint{record("ep_a", 1, "a"), record("ep_b", 1, "b")}))
+	require.NoError(t, a.KeepEndpoints(t.Context(), []archive.Endpoint{{ID: "ep_b", Home: "h", Version: 2, Deleted: true}}))
+	require.NoError(t, a.KeepPausedLanes(t.Context(), me, archive.PausedLanes{Epoch: "present", Lanes: []archive.PausedLane{{Lane: "u_1", Epoch: "present", Since: now}}}))
+	v := mustOpenVault(t, postgres.Options{URL: url})
+	all := func() []string {
+		return read(t, url, "select id from hookladder.open union select id from hookladder.endpoint union select lane from hookladder.hold order by 1")
+	}
+	before := all()
+	cut, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := v.Discard(cut, []string{"present"}, true)
+	require.Error(t, err)
+	require.Error(t, v.Sever(cut, []string{"present"}))
+	require.Error(t, v.KeepHome(cut, "id"))
+	_, _, err = v.Home(cut)
+	require.Error(t, err)
+	require.Equal(t, before, all())
+
+	open, endpoints, err := v.Discard(t.Context(), []string{"present"}, false)
+	require.NoError(t, err)
+	require.Equal(t, []int64{2, 0}, []int64{open, endpoints})
+	require.Equal(t, []string{"ep_a", "ep_b", "kept", "u_1"}, all())
+	open, endpoints, err = v.Discard(t.Context(), []string{"present"}, true)
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 1}, []int64{open, endpoints})
+	require.Equal(t, []string{"ep_b", "kept"}, all())
 }
 
 func TestWhatEndedIsKnownAndTheDeadAreThere(t *testing.T) {

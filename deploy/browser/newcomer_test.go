@@ -18,7 +18,7 @@ import (
 func TestANewcomerFindsTheWay(t *testing.T) {
 	t.Parallel()
 	redistest.Long(t)
-	path, err := kit.Binary()
+	path, err := kit.FastBinary()
 	require.NoError(t, err)
 	dev, err := kit.Start(kit.Command{
 		Name: "hookladder dev", Path: path, Args: []string{"dev", "--demo", "--speed", "20000", "--listen", "127.0.0.1:0", "--receiver", "127.0.0.1:0"},

@@ -299,7 +299,7 @@ func TestWhatTheReadmeShowsSendsAgainWhatA410Buried(t *testing.T) {
 	}
 	mended.Store(true)
 
-	path, err := kit.Binary()
+	path, err := kit.FastBinary()
 	require.NoError(t, err)
 	script := block(t, "dead replay --destination shop-42")
 	for from, to := range map[string]string{"bin/hookladder": path, "--rate 200/s": "--rate 200/s --yes"} {

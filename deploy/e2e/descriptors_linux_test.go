@@ -38,7 +38,7 @@ func TestFewFileDescriptorsCostNoDelivery(t *testing.T) {
 	t.Parallel()
 	const limit, origins = 128, 500
 	w := newWorld(t)
-	path, err := kit.Binary()
+	path, err := kit.FastBinary()
 	require.NoError(t, err)
 	w.binary = filepath.Join(t.TempDir(), "few")
 	require.NoError(t, os.WriteFile(w.binary, fmt.Appendf(nil, "#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", limit, path), 0o700))

@@ -17,12 +17,13 @@ import (
 // Revision is the commit that Binary reports, as builds without git do.
 const Revision = "0123456789abcdef"
 
-// Binary returns the path of the real program, built with the race detector. All test
-// packages share one build in the folder for temporary files. go build does not build
+// Binary returns the path of the real program, built with the race detector, for chaos. All
+// test packages share one build in the folder for temporary files. go build does not build
 // again until the sources change.
 var Binary = sync.OnceValues(func() (string, error) { return hookladder("-race") })
 
-// FastBinary is Binary without the race detector, for benchmarks.
+// FastBinary is Binary without the race detector, for tests of behaviour and benchmarks. It
+// needs a fifth of the CPU time.
 var FastBinary = sync.OnceValues(func() (string, error) { return hookladder() })
 
 func hookladder(flags ...string) (path string, err error) {

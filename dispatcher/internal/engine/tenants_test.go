@@ -116,7 +116,7 @@ func TestAPauseOfAllTenantsThatIsHalfDoneSaysSo(t *testing.T) {
 
 func TestACallAboutAllTenantsEndsAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const lanes = 1800
+		const lanes = 1600
 		r := newTestEndpointRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.partitions = 3 })
 		r.start(t)
 		batch := make([]*d.Message, lanes)

@@ -181,7 +181,7 @@ func TestEndsAreListedOnceInTheirOrderWhateverThePage(t *testing.T) {
 	l := newLibrary(t)
 	first := l.months(5)
 	rnd := rand.New(rand.NewPCG(1, 2))
-	all := l.drawn(rnd, 200, first)
+	all := l.drawn(rnd, 80, first)
 	accepted := slices.Clone(all)
 	for i := range accepted {
 		accepted[i].At = accepted[i].Accepted

@@ -111,7 +111,7 @@ func TestRivalsKeepEverythingOnceWhileTheServerIsKilled(t *testing.T) {
 			}
 		})
 	}
-	for n := range 10 {
+	for n := range 5 {
 		j.grow(200)
 		<-written // it is in the middle of it
 		s.Kill()

@@ -10,6 +10,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"strings"
+	"sync"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -101,5 +102,14 @@ func Make(ofTest bool, name string, parts ...string) Script {
 		shared = strings.Replace(shared, realClock, testClock, 1)
 		shared = strings.ReplaceAll(shared, realID, testID)
 	}
-	return New(name, Prune(shared+strings.Join(parts, "")))
+	text := shared + strings.Join(parts, "")
+	kept, ok := pruned.Load(text)
+	if !ok {
+		kept, _ = pruned.LoadOrStore(text, Prune(text))
+	}
+	return New(name, kept.(string))
 }
+
+// pruned caches the result of Prune by its text, because each store of a process needs the
+// same scripts.
+var pruned sync.Map

@@ -84,7 +84,8 @@ chaos: ## break everything under load for CHAOS (default 10m), CHAOS_STORE=singl
 	$(GO) test -race -count=1 -v -timeout 0 -run '^TestChaos$(if $(filter cluster,$(CHAOS_STORE)),InACluster)$$' ./deploy/chaos \
 		-chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED) $(CHAOS_FLAGS)
 
-fuzz: ## run every fuzz target for FUZZTIME (default 30s)
+fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the queue 300 times
+	$(GO) test -run '^TestQueueModel$$/^redis$$' -rapid.checks 300 ./dispatcher/internal/redisq
 	@set -e; for pkg in $$($(GO) list work); do \
 		for target in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
 			echo "$$pkg $$target"; \

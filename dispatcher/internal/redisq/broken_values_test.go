@@ -317,7 +317,7 @@ func newPatient(t testing.TB, server *redistest.Server) *trap {
 func TestABrokenValueStopsNothingElse(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	seeds := uint64(60)
+	seeds := uint64(20) // FuzzBrokenValues tries many more
 	if testing.Short() {
 		seeds = 10
 	}

@@ -38,7 +38,7 @@ func TestQueueModel(t *testing.T) {
 	// there.
 	t.Run("miniredis", func(t *testing.T) {
 		redistest.Long(t)
-		model.Run(t, newTestStores(redistest.StartMini(t)), 5, nil)
+		model.Run(t, newTestStores(redistest.StartMini(t)), 4, nil)
 	})
 }
 

@@ -163,8 +163,8 @@ var EndedCases = []rig.Case{
 		_, err := r.Queue.Ended(r.Ctx, f)
 		require.NoError(r, err)
 	}},
-	{Name: "consecutive pages return all ends in order, even if deliveries change between them", Run: func(r *rig.Rig) { mustJoin(r, 1, 400) }},
-	{Name: "consecutive pages return all ends in order, with another seed", Run: func(r *rig.Rig) { mustJoin(r, 2, 400) }},
+	{Name: "consecutive pages return all ends in order, even if deliveries change between them", Run: func(r *rig.Rig) { mustJoin(r, 1, 200) }},
+	{Name: "consecutive pages return all ends in order, with another seed", Run: func(r *rig.Rig) { mustJoin(r, 2, 200) }},
 	{Name: "consecutive pages return all ends while several instances settle", Run: mustJoinInCrowd},
 }
 

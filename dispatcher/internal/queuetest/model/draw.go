@@ -16,10 +16,10 @@ import (
 )
 
 // The default size of a random test, unless -rapid.checks and -rapid.steps set
-// it. It is small enough for make test. A change of the scripts deserves
-// thousands of checks.
+// it. It is small enough for make test. make fuzz runs more, and a change of the
+// scripts deserves thousands of checks.
 const (
-	usualChecks = 24
+	usualChecks = 12
 	usualSteps  = 120 // on average
 )
 

@@ -197,8 +197,8 @@ func (r *traffic) deliver(ctx context.Context, name string, rng *rand.Rand) {
 // enough is how many deliveries have to be accepted while a store is examined,
 // and examinations how often it is: so much of each meets much of the other.
 const (
-	enough       = 600
-	examinations = 10
+	enough       = 300
+	examinations = 5
 )
 
 // What is sound must not be found anything wrong with, however busy it is, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +39,7 @@ func TestARepartitionThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 	want := placed(reference, 3)
 
 	crashes := 0
-	for after := 0; ; after++ {
+	for after := rand.IntN(3); ; after += 3 { // three runs of the test are needed to end it after each command
 		q := copies(fmt.Sprintf("crash%d", after))
 		hook := &crash{left: after}
 		_, err := admin.Repartition(t.Context(), q.Options, admin.RepartitionOptions{To: 3}.Hooked(hook).Paged(2))
@@ -62,7 +63,7 @@ func TestARepartitionThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 		require.Equal(t, want, placed(q, 3), "after %d commands", after)
 		require.NoError(t, p.Client.Del(t.Context(), redisqtest.Keys(t, p.Client, q.Options.Project)...).Err())
 	}
-	require.Greater(t, crashes, 60, "it is ended everywhere")
+	require.Greater(t, crashes, 20, "it is ended everywhere")
 }
 
 // placed is where everything lies. A run that ended anywhere is itself among

@@ -55,7 +55,7 @@ func rows(t testing.TB, url, query string, values ...any) (list []string, err er
 // mustRows waits for rows as they should be.
 func mustRows(t testing.TB, url, query string, want ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
 	defer cancel()
 	require.NoError(t, kit.Until(ctx, query, func() error {
 		got, err := rows(t, url, query)

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -175,9 +176,13 @@ func TestADeliveryWhoseConsumerDiesComesAgain(t *testing.T) {
 	w := newWorld(t)
 	i := w.serve("LADDER=0s,1h")
 	i.publish(wire.Message{ID: "m", Topic: "a", Queue: "jobs", Body: []byte(`1`)})
-	p := i.run(t, "consume", "jobs", "--lease", "1s", "--exec", "echo begun; exec sleep 1000")
-	_, err := p.Line(t.Context(), "begun")
+	p := i.run(t, "consume", "jobs", "--lease", "1s", "--exec", "echo begun $$; exec sleep 1000")
+	line, err := p.Line(t.Context(), "begun")
 	require.NoError(t, err)
+	_, number, _ := strings.Cut(line, "begun ")
+	pid, err := strconv.Atoi(strings.TrimSpace(number))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // its parent can't end it any more
 	p.Kill()
 	eventually(t, "the lease ends", func() bool { return i.delivery("m").Attempts == 1 })
 	r := mustRun(t, []string{"HOOKLADDER_URL=" + i.URL}, "", "consume", "jobs", "--max", "1")

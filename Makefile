@@ -28,10 +28,10 @@ BENCHFLAGS  ?=
 # Tests whose libraries the program does not need are in modules of their own, which
 # deploy/go.work lists. With it, "work" is all packages of all modules. The program
 # itself is built without it.
-fuzz lint test test-short cover bench-queue chaos: export GOWORK = $(CURDIR)/deploy/go.work
+fuzz lint test test-short cover docs-check bench-queue chaos: export GOWORK = $(CURDIR)/deploy/go.work
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short cover lint redis needs bench bench-quick bench-queue chaos fuzz licences clean
+.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,10 @@ lint: ## gofmt, go vet, staticcheck and the rules of the house
 	$(GO) vet $(VETFLAGS) work
 	$(GO) run $(STATICCHECK) -checks $(CHECKS) work
 	$(GO) test -ldflags=-w $(TESTFLAGS) -run House ./cmd/hookladder
+
+docs-check: ## lint the OpenAPI document by Redocly's strict rules, and use a TypeScript client that is generated from it
+	@.ci/needs redis-server node npm
+	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'Linter|TypeScript' ./deploy/interop/openapi
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server

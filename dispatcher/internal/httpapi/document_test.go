@@ -124,9 +124,7 @@ func TestTheDocumentKnowsEveryFieldOfAnEndpoint(t *testing.T) {
 	for name := range d.Components.Schemas["EndpointView"].Properties {
 		w := apitest.Post(h, "/v1/endpoints", `{"`+name+`":[[]]}`)
 		require.NotContains(t, w.Body.String(), "is unknown", name)
-		var of struct{ Type any }
-		require.NoError(t, json.Unmarshal(d.Components.Schemas["Endpoint"].Properties[name], &of))
-		taken := of.Type != "null"
+		taken := !strings.Contains(string(d.Components.Schemas["Endpoint"].Properties[name]), "Read-only")
 		told := strings.Contains(w.Body.String(), "read-only") || strings.Contains(w.Body.String(), "made by the server")
 		require.Equal(t, taken, !told, name)
 	}

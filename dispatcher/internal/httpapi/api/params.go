@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,10 +115,14 @@ func Unless(ok bool, why string) string {
 // timeSchema is the schema of a time in requests.
 var timeSchema = &huma.Schema{Type: huma.TypeString, Format: "date-time", Pattern: timePattern}
 
-// parseTime parses a time of RFC 3339. time.Parse accepts more.
-func parseTime(text string) (t time.Time, err error) {
-	err = t.UnmarshalText([]byte(text))
-	return t, err
+var timeForm = regexp.MustCompile(timePattern)
+
+// parseTime parses a time of RFC 3339. time.Parse accepts other forms too.
+func parseTime(text string) (time.Time, error) {
+	if !timeForm.MatchString(text) {
+		return time.Time{}, errMoment
+	}
+	return time.Parse(time.RFC3339, text)
 }
 
 // TextSchema is the schema of a text.

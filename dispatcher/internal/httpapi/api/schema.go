@@ -102,9 +102,10 @@ func Never(s *huma.Schema, others ...*huma.Schema) {
 	s.Not = Either(others...)
 }
 
-// Given accepts objects that have all of these fields, and not as null.
+// Given accepts objects that have all of these fields, and not as null. Linters assume that a part
+// of a rule is closed, unless it says otherwise.
 func Given(names ...string) *huma.Schema {
-	s := &huma.Schema{Required: names, Properties: map[string]*huma.Schema{}}
+	s := &huma.Schema{Required: names, Properties: map[string]*huma.Schema{}, AdditionalProperties: true}
 	for _, name := range names {
 		s.Properties[name] = &huma.Schema{Not: &huma.Schema{Type: "null"}}
 	}
@@ -113,7 +114,7 @@ func Given(names ...string) *huma.Schema {
 
 // Holding accepts objects that have a field with a value that the schema accepts.
 func Holding(name string, value *huma.Schema) *huma.Schema {
-	return &huma.Schema{Required: []string{name}, Properties: map[string]*huma.Schema{name: value}}
+	return &huma.Schema{Required: []string{name}, Properties: map[string]*huma.Schema{name: value}, AdditionalProperties: true}
 }
 
 // Both accepts what all of these accept.
@@ -133,8 +134,10 @@ func Unlike(s *huma.Schema) *huma.Schema { return &huma.Schema{Not: s} }
 // OneOf accepts these texts.
 func OneOf(words ...any) *huma.Schema { return &huma.Schema{Enum: words} }
 
-// Matching accepts texts that match a pattern, and values of other types.
-func Matching(pattern string) *huma.Schema { return &huma.Schema{Pattern: pattern} }
+// Matching accepts texts that match a pattern.
+func Matching(pattern string) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: pattern}
+}
 
 // Parts of patterns.
 const (
@@ -146,7 +149,7 @@ const (
 )
 
 // timePattern is the pattern of RFC 3339 without lower case and leap seconds.
-const timePattern = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$`
+const timePattern = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 
 // durationInput is the schema of a text such as 15s, or a number of seconds.
 func durationInput() *huma.Schema {
@@ -171,20 +174,14 @@ func successInput() *huma.Schema {
 	word := func(pattern string) *huma.Schema {
 		return &huma.Schema{Type: huma.TypeString, MinLength: Ref(1), MaxLength: Ref(256), Pattern: pattern}
 	}
-	null := &huma.Schema{Type: "null"}
 	path := word(`^(\$(\.[^.\[]+|\[(0|[1-9][0-9]{0,4})\])+|([^$.]|\$[^.\[])[^.]*(\.[^.]+)*)$`)
 	equals := Either(&huma.Schema{Type: huma.TypeString, MaxLength: Ref(256)}, &huma.Schema{Type: huma.TypeNumber}, &huma.Schema{Type: huma.TypeBoolean})
-	body := Either(
-		word(`^\S([\s\S]*\S)?$`),
-		&huma.Schema{
-			Type: huma.TypeObject, AdditionalProperties: false, Required: []string{"path", "equals"},
-			Properties: map[string]*huma.Schema{"path": path, "equals": equals, "matches": null},
-		},
-		&huma.Schema{
-			Type: huma.TypeObject, AdditionalProperties: false, Required: []string{"matches"},
-			Properties: map[string]*huma.Schema{"path": null, "equals": null, "matches": word("")},
-		},
-	)
+	rule := &huma.Schema{
+		Type: huma.TypeObject, AdditionalProperties: false,
+		Properties: map[string]*huma.Schema{"path": OrNull(path), "equals": OrNull(equals), "matches": OrNull(word(""))},
+	}
+	Never(rule, Unlike(Either(Given("path", "equals"), Given("matches"))), Given("path", "matches"), Given("equals", "matches"))
+	body := Either(word(`^\S([\s\S]*\S)?$`), rule)
 	body.Description = `A word that equals the trimmed answer, {"path":"code","equals":"SUCCESS"} on a JSON answer, or {"matches":"<RE2>"}.`
 	return &huma.Schema{
 		Type: huma.TypeObject, AdditionalProperties: false,

@@ -261,6 +261,11 @@ func (s *Server) confirmEndpoint(ctx context.Context, q *api.Request) (*api.Resp
 	if err == nil && len(p.Wrong) == 0 && p.Value.url == "" {
 		p.Wrong = []dispatcher.FieldError{{Path: "$.url", Detail: "is needed: the url that you have read"}}
 	}
+	if err == nil && len(p.Wrong) == 0 {
+		if _, bad := dispatcher.ParseURL(p.Value.url); bad != nil {
+			p.Wrong = []dispatcher.FieldError{{Path: "$.url", Detail: bad.Error()}}
+		}
+	}
 	if err == nil {
 		err = api.WrongFields(p.Wrong)
 	}

@@ -3,6 +3,7 @@ package endpoints
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -210,6 +211,9 @@ func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
 	if v.Kind() != '{' || api.Nests(v) {
 		return api.Nullable(&e.Success, v, api.SuccessRule)
 	}
+	if err := unknownMember(v, "status", "body"); err != nil {
+		return err
+	}
 	var before jsontext.Value
 	if e.Success != nil {
 		before = jsontext.Value(e.Success.String())
@@ -219,4 +223,24 @@ func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
 		return err
 	}
 	return api.SuccessRule(&e.Success, merged)
+}
+
+// unknownMember returns an error for a member of a rule that is not known, also if it is null. A
+// body has members too.
+func unknownMember(v jsontext.Value, known ...string) error {
+	var all map[string]jsontext.Value
+	if v.Kind() != '{' || json.Unmarshal(v, &all) != nil {
+		return nil // the rule itself refuses it
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !slices.Contains(known, name) {
+			return dispatcher.FieldError{Path: "$" + fields.Member(name), Detail: "is unknown; known are " + strings.Join(known, ", ")}
+		}
+	}
+	if body, ok := all["body"]; ok {
+		if err := unknownMember(body, "path", "equals", "matches"); err != nil {
+			return fields.At("$.body", err)
+		}
+	}
+	return nil
 }

@@ -56,7 +56,8 @@ func endpointSchema(r huma.Registry) *huma.Schema {
 	)
 	for i := range endpointFields { // clients write null for what is not set
 		if f := &endpointFields[i]; f.Set == nil {
-			p[f.Name] = &huma.Schema{Type: "null", Description: "Read-only."}
+			p[f.Name] = api.Unlike(api.Unlike(&huma.Schema{Type: "null"})) // generators make no type of it
+			p[f.Name].Description = "Read-only: only null is accepted, and ignored."
 		}
 	}
 	s.Description = "url is needed. With the kind pull, url, success and timeout must be left out. In a field that may be left out, null means the same."

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,9 +37,9 @@ type Endpoint struct {
 	Description string
 	Metadata    map[string]string
 
-	Signature       signer.Scheme
-	SignatureHeader string           // the signature's header, of HMACHex only; empty: the scheme's default
-	Secrets         []EndpointSecret // the current one first; at least one
+	Signature signer.Scheme
+	Form      signer.Form      // of the signature HMAC; for HMACHex only its header
+	Secrets   []EndpointSecret // the current one first; at least one
 
 	Ladder      *ladder.Ladder // nil: the dispatcher's
 	Timeout     time.Duration  // of one attempt; 0: the dispatcher's
@@ -69,14 +68,14 @@ type Endpoint struct {
 	CreatedAt, UpdatedAt time.Time // by the queue's clock, whole ms
 }
 
+// Lane returns the lane of the endpoint's deliveries.
+func (e *Endpoint) Lane() Lane { return Lane(e.ID) }
+
 // EndpointSecret is a key of an endpoint, and the end of its use.
 type EndpointSecret struct {
 	Secret signer.Secret
 	Until  time.Time // exclusive; zero: the current one, without an end
 }
-
-// Lane returns the lane of the endpoint's deliveries.
-func (e *Endpoint) Lane() Lane { return Lane(e.ID) }
 
 // PublicKey verifies an endpoint's calls until its secret expires.
 type PublicKey struct {
@@ -107,6 +106,21 @@ type PublicKeyPage struct {
 	Keys  []PublicKey
 	Next  string        // cursor; empty: this is the last page
 	Fresh time.Duration // the time that a cache may keep them
+}
+
+// NewSigner returns a signer of the endpoint's signature.
+func (e *Endpoint) NewSigner(secrets ...signer.Secret) (*signer.Signer, error) {
+	return e.Signature.NewSignerIn(e.Form, secrets...)
+}
+
+// Rotates reports whether a callback has a signature by each secret.
+func (e *Endpoint) Rotates() bool { return e.Signature.RotatesIn(e.Form) }
+
+// sameForm ignores the case of the header's name.
+func sameForm(a, b signer.Form) bool {
+	same := strings.EqualFold(a.Header, b.Header)
+	a.Header, b.Header = "", ""
+	return same && a == b
 }
 
 // IsEndpoint reports whether the lane belongs to an endpoint.
@@ -145,7 +159,7 @@ func (e *Endpoint) Same(o *Endpoint) bool {
 	sameSecret := len(e.Secrets) == 0 || len(o.Secrets) > 0 && e.Secrets[0].Secret.Equal(o.Secrets[0].Secret)
 	return e.Tenant == o.Tenant && e.Pull == o.Pull && e.URL == o.URL && slices.Equal(e.Topics, o.Topics) && sameList(e.TopicsAllowed, o.TopicsAllowed) &&
 		e.Description == o.Description && maps.Equal(e.Metadata, o.Metadata) && e.Signature == o.Signature &&
-		strings.EqualFold(e.SignatureHeader, o.SignatureHeader) && sameLadder && sameSecret && e.Timeout == o.Timeout && e.MaxInFlight == o.MaxInFlight &&
+		sameForm(e.Form, o.Form) && sameLadder && sameSecret && e.Timeout == o.Timeout && e.MaxInFlight == o.MaxInFlight &&
 		e.Rate.Interval() == o.Rate.Interval() && slices.Equal(e.Headers, o.Headers) && e.Success.Equal(o.Success) &&
 		(e.Success == nil) == (o.Success == nil) && e.Ordered == o.Ordered && sameWait(e.DisableAfter, o.DisableAfter)
 }
@@ -211,8 +225,6 @@ const (
 	maxMetadataBytes = 4 << 10 // names and texts together
 	maxDescription   = 1 << 10 // characters
 	maxLaneInFlight  = 65536   // as ENDPOINT_MAX_IN_FLIGHT
-
-	maxSignatureHeader = 64
 )
 
 // MaxDisableAfter is the longest limited time that an endpoint may fail until it is disabled: a
@@ -303,38 +315,6 @@ func (e *Endpoint) validateWords(f *faults) {
 	if size > maxMetadataBytes {
 		f.add("$.metadata", fmt.Sprintf("has %d bytes, at most %d are taken", size, maxMetadataBytes))
 	}
-}
-
-// validateSecrets checks that the secrets fit the scheme, and checks the signature's header.
-func (e *Endpoint) validateSecrets(f *faults, prefix HeaderPrefix) {
-	f.check("$.signature_header", e.checkSignatureHeader(prefix))
-	scheme, err := signer.ParseScheme(string(e.Signature))
-	if err != nil {
-		f.add("$.signature", err.Error())
-		return
-	}
-	for _, s := range e.Secrets {
-		if _, err := scheme.NewSigner(s.Secret); err != nil {
-			f.add("$.secret", "does not fit the signature "+string(scheme)+": "+err.Error())
-			return
-		}
-	}
-}
-
-// checkSignatureHeader returns an error if the signature may not be in that header.
-func (e *Endpoint) checkSignatureHeader(prefix HeaderPrefix) error {
-	name := e.SignatureHeader
-	switch {
-	case name == "":
-		return nil
-	case e.Signature != signer.HMACHex:
-		return fmt.Errorf("is only for the signature %s: the others have headers of their own", signer.HMACHex)
-	case len(name) > maxSignatureHeader:
-		return fmt.Errorf("has %d characters, at most %d are taken", len(name), maxSignatureHeader)
-	case slices.ContainsFunc(e.Headers, func(h Header) bool { return strings.EqualFold(h.Name, name) }):
-		return errors.New("is one of headers too")
-	}
-	return prefix.CheckName(name)
 }
 
 // ValidPattern reports whether s is valid in an endpoint's topics: a topic, a topic whose last

@@ -140,6 +140,10 @@ func TestAnEndpointThatIsValid(t *testing.T) {
 		e.Ordered, e.Paused, e.Disabled = true, true, true
 	})
 	require.Empty(t, all.Validate(d.Policy{}))
+	require.Empty(t, newTestEndpoint(formed(func(f *signer.Form) {
+		*f = signer.Form{Header: "X-Convoy-Signature", Hash: signer.SHA512, Encoding: signer.Base64, Content: signer.TimeCommaBody}
+	})).Validate(d.Policy{}))
+	require.Empty(t, newTestEndpoint(formed(func(f *signer.Form) { *f = signer.Form{Header: "x-outpost-signature", Prefix: "v0="} })).Validate(d.Policy{}))
 	for _, scheme := range signer.Schemes {
 		require.Empty(t, newTestEndpoint(func(e *d.Endpoint) { e.Signature = scheme }).Validate(d.Policy{}))
 	}
@@ -149,7 +153,15 @@ func TestAnEndpointThatIsValid(t *testing.T) {
 // hexIn has an endpoint signed by hmac-hex in a header.
 func hexIn(name string) func(*d.Endpoint) {
 	return func(e *d.Endpoint) {
-		e.Signature, e.SignatureHeader, e.Secrets = signer.HMACHex, name, []d.EndpointSecret{{Secret: signer.HMACHex.NewSecret()}}
+		e.Signature, e.Form.Header, e.Secrets = signer.HMACHex, name, []d.EndpointSecret{{Secret: signer.HMACHex.NewSecret()}}
+	}
+}
+
+// formed has an endpoint signed by a form of hmac.
+func formed(change func(*signer.Form)) func(*d.Endpoint) {
+	return func(e *d.Endpoint) {
+		change(&e.Form)
+		e.Signature, e.Secrets = signer.HMAC, []d.EndpointSecret{{Secret: signer.HMAC.NewSecret()}}
 	}
 }
 
@@ -182,7 +194,17 @@ var wrongEndpoints = []struct {
 	{"large metadata", "$.metadata", "4096", func(e *d.Endpoint) { e.Metadata = map[string]string{"a": strings.Repeat("x", 4096)} }},
 	{"metadata without a name", "$.metadata", "names", func(e *d.Endpoint) { e.Metadata = map[string]string{"": "x"} }},
 	{"metadata with a control character", "$.metadata", "control", func(e *d.Endpoint) { e.Metadata = map[string]string{"a": "\x1b[2J"} }},
-	{"a header for another signature than hmac-hex", "$.signature_header", "only for the signature hmac-hex", func(e *d.Endpoint) { e.SignatureHeader = "x-sign" }},
+	{"a header for another signature than hmac-hex", "$.signature_header", "only for the signatures hmac and hmac-hex", func(e *d.Endpoint) { e.Form.Header = "x-sign" }},
+	{"a hash for another signature than hmac", "$.signature_hash", "only for the signature hmac", func(e *d.Endpoint) { e.Form.Hash = signer.SHA512 }},
+	{"an encoding for hmac-hex", "$.signature_encoding", "only for the signature hmac", func(e *d.Endpoint) {
+		hexIn("x-sign")(e)
+		e.Form.Encoding = signer.Base64
+	}},
+	{"a hash that is none", "$.signature_hash", "must be one of sha256, sha512", formed(func(f *signer.Form) { f.Hash = "md5" })},
+	{"an encoding that is none", "$.signature_encoding", "must be one of hex, base64", formed(func(f *signer.Form) { f.Encoding = "rot13" })},
+	{"a prefix beside a time", "$.signature_prefix", "must be empty with the content t.body", formed(func(f *signer.Form) { f.Prefix, f.Content = "v0=", signer.TimeDotBody })},
+	{"a long prefix", "$.signature_prefix", "at most 16", formed(func(f *signer.Form) { f.Prefix, f.Content = strings.Repeat("v", 17), "" })},
+	{"a content that is none", "$.signature_content", "must be one of body, t.body, t-comma-body", formed(func(f *signer.Form) { f.Content = "id.body" })},
 	{"a header for the signature that is no name", "$.signature_header", "not a header's name", hexIn("x sign")},
 	{"a long name for the signature's header", "$.signature_header", "at most 64", hexIn("x-" + strings.Repeat("s", 63))},
 	{"a header of ours for the signature", "$.signature_header", "names that begin with webhook-", hexIn("webhook-signature")},
@@ -245,7 +267,7 @@ func TestAllThatIsWrongWithAnEndpointIsToldAtOnce(t *testing.T) {
 		want = append(want, field)
 	}
 	require.Subset(t, fields, want)
-	require.Len(t, want, 12)
+	require.Len(t, want, 16)
 }
 
 // fieldOf is the field that a path begins with.

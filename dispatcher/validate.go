@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/ladder"
+	"github.com/hookladder/hookladder/signer"
 )
 
 // The limits of a message. The contract names each of these numbers.
@@ -277,4 +278,55 @@ func SubjectToken(subject string) string {
 func SubjectLike(these []string, subject string) bool {
 	token := SubjectToken(subject)
 	return subject != "" && slices.ContainsFunc(these, func(s string) bool { return SubjectToken(s) == token })
+}
+
+const maxSignatureHeader = 64
+
+// validateSecrets checks that the secrets fit the scheme, and checks the form of the
+// signature.
+func (e *Endpoint) validateSecrets(f *faults, prefix HeaderPrefix) {
+	before := len(*f)
+	f.check("$.signature_header", e.checkSignatureHeader(prefix))
+	f.check("$.signature_hash", e.checkForm(e.Form.Hash != "", e.Form.CheckHash))
+	f.check("$.signature_encoding", e.checkForm(e.Form.Encoding != "", e.Form.CheckEncoding))
+	f.check("$.signature_prefix", e.checkForm(e.Form.Prefix != "", e.Form.CheckPrefix))
+	f.check("$.signature_content", e.checkForm(e.Form.Content != "", e.Form.CheckContent))
+	scheme, err := signer.ParseScheme(string(e.Signature))
+	if err != nil {
+		f.add("$.signature", err.Error())
+		return
+	}
+	if len(*f) > before {
+		return // a signer refuses the form too
+	}
+	for _, s := range e.Secrets {
+		if _, err := e.NewSigner(s.Secret); err != nil {
+			f.add("$.secret", "does not fit the signature "+string(scheme)+": "+err.Error())
+			return
+		}
+	}
+}
+
+// checkForm returns an error for a field of the form if the signature has no such field.
+func (e *Endpoint) checkForm(given bool, check func() error) error {
+	if given && e.Signature != signer.HMAC {
+		return fmt.Errorf("is only for the signature %s", signer.HMAC)
+	}
+	return check()
+}
+
+// checkSignatureHeader returns an error if the signature may not be in that header.
+func (e *Endpoint) checkSignatureHeader(prefix HeaderPrefix) error {
+	name := e.Form.Header
+	switch {
+	case name == "":
+		return nil
+	case e.Signature != signer.HMAC && e.Signature != signer.HMACHex:
+		return fmt.Errorf("is only for the signatures %s and %s: the others have headers of their own", signer.HMAC, signer.HMACHex)
+	case len(name) > maxSignatureHeader:
+		return fmt.Errorf("has %d characters, at most %d are taken", len(name), maxSignatureHeader)
+	case slices.ContainsFunc(e.Headers, func(h Header) bool { return strings.EqualFold(h.Name, name) }):
+		return errors.New("is one of headers too")
+	}
+	return prefix.CheckName(name)
 }

@@ -50,17 +50,22 @@ var StreamEnds = []string{"slow", "stopping", "key", "busy"}
 // these names, and so have the rows of the contract.
 func WordLists() map[string][]string {
 	return map[string][]string{
-		"status":         Texts(Statuses),
-		"reason":         Texts(DeadReasons),
-		"waiting":        Texts(Waits),
-		"outcome":        named(Verdicts),
-		"event":          Texts(Happenings),
-		"class":          Texts(Classes),
-		"why":            Texts(Lefts),
-		"state":          Texts(EndpointStates),
-		"kind":           EndpointKinds,
-		"disabled":       Texts(DisabledWhys),
-		"scheme":         Texts(signer.Schemes),
+		"status":   Texts(Statuses),
+		"reason":   Texts(DeadReasons),
+		"waiting":  Texts(Waits),
+		"outcome":  named(Verdicts),
+		"event":    Texts(Happenings),
+		"class":    Texts(Classes),
+		"why":      Texts(Lefts),
+		"state":    Texts(EndpointStates),
+		"kind":     EndpointKinds,
+		"disabled": Texts(DisabledWhys),
+		"scheme":   Texts(signer.Schemes),
+
+		"signature-hash":     Texts(signer.Hashes),
+		"signature-encoding": Texts(signer.Encodings),
+		"signature-content":  Texts(signer.Contents),
+
 		"test-outcome":   TestOutcomes,
 		"lane-state":     Texts(LaneStates),
 		"lane-why":       Texts(LaneWhys),

@@ -1,5 +1,5 @@
 // Package signer signs and verifies webhooks. It supports Standard Webhooks, and the
-// schemes of Stripe and GitHub, which their libraries verify. It imports only the
+// schemes of Stripe, GitHub and Convoy, which their libraries verify. It imports only the
 // standard library.
 //
 // # To receive
@@ -43,6 +43,7 @@
 //	stripe            stripe-signature     t=<unix>,v1=<hex HMAC-SHA256>,...  timestamp.body     the text itself
 //	github            x-hub-signature-256  sha256=<hex HMAC-SHA256>           body               the text itself
 //	hmac-hex          x-signature          <hex HMAC-SHA256>                  body               the text itself
+//	hmac              that of its Form     that of its Form                   that of its Form   the text itself
 //
 // A receiver of standard-ed25519 has a public key, which verifies but can't sign. The
 // secret is a private key of 32 bytes, or of 64 with the public half.
@@ -51,10 +52,13 @@
 // whsec_. A Secret knows its kind, and a scheme returns ErrMisfit for a secret of another
 // kind.
 //
+// A Form of hmac has another hash, encoding, prefix, content or header. Set it in
+// Scheme.NewSignerIn and in the Verifier. Receivers of other senders need no change then.
+//
 // While secrets are rotated, the header of standard, standard-ed25519 and stripe has one
-// signature by each secret. The header of github and hmac-hex has only one signature,
-// which is made by the first secret. So the receiver must have the new secret before the
-// sender uses it.
+// signature by each secret, and so has a Form with a time. The header of github and
+// hmac-hex has only one signature, which is made by the first secret. So the receiver must
+// have the new secret before the sender uses it.
 //
 // A signature proves only the signed parts. github and hmac-hex do not sign the time, so
 // there is no tolerance, and a recorded request verifies at any time. They and stripe do

@@ -34,7 +34,7 @@ const (
 func (k kind) String() string {
 	switch k {
 	case kindShared:
-		return SecretPrefix + " and the base64 of 24 to 64 bytes"
+		return SecretPrefix + " and the base64 of 24 to 75 bytes"
 	case kindPrivate:
 		return PrivatePrefix + " and the base64 of an Ed25519 private key"
 	case kindText:
@@ -57,7 +57,7 @@ func (s Scheme) NewSecret() Secret {
 		// As Stripe's dashboard shows them, but without padding. So it can't be used as a
 		// standard secret, whose key would be other bytes.
 		return newSecret(kindText, []byte(SecretPrefix+base64.RawURLEncoding.EncodeToString(newKey())))
-	case GitHub, HMACHex:
+	case GitHub, HMACHex, HMAC:
 		return newSecret(kindText, []byte(hex.EncodeToString(newKey())))
 	default:
 		return Secret{}
@@ -73,7 +73,7 @@ func newKey() []byte {
 
 // ParseSecret parses a secret of the scheme's kind:
 //
-//   - Standard: whsec_ and the base64 of 24 to 64 bytes.
+//   - Standard: whsec_ and the base64 of 24 to 75 bytes.
 //   - StandardEd25519: whsk_ and the base64 of a seed of 32 bytes, or of the 64 bytes of
 //     seed and public key.
 //   - The others: the key itself, 16 to 256 printable ASCII characters without spaces.

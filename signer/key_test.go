@@ -71,7 +71,7 @@ func TestParseSecretTakesAnyPrintableText(t *testing.T) {
 	for c := byte('!'); c <= '~'; c++ {
 		all.WriteByte(c)
 	}
-	for _, scheme := range []signer.Scheme{signer.Stripe, signer.GitHub, signer.HMACHex} {
+	for _, scheme := range []signer.Scheme{signer.Stripe, signer.GitHub, signer.HMACHex, signer.HMAC} {
 		for _, text := range []string{all.String(), strings.Repeat("x", 16), strings.Repeat("x", 256), "whsec_" + keyText} {
 			s, err := scheme.ParseSecret(text)
 			require.NoError(t, err)

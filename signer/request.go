@@ -16,11 +16,15 @@ const DefaultMaxBody = 1 << 20
 // VerifyRequest verifies a request and returns its body, which can be read again from
 // r.Body. It reads the body only if the headers are valid, and at most MaxBody bytes.
 func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
-	id, timestamp, signature, err := v.headers(r.Header)
+	l, err := v.Scheme.formed(v.Form)
 	if err != nil {
 		return nil, err
 	}
-	c, err := v.check(id, timestamp, signature)
+	id, timestamp, signature, err := headers(&l, r.Header)
+	if err != nil {
+		return nil, err
+	}
+	c, err := v.check(&l, id, timestamp, signature)
 	if err != nil {
 		return nil, err
 	}
@@ -28,15 +32,15 @@ func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.match(c, body); err != nil {
+	if err := v.match(&l, c, body); err != nil {
 		return nil, err
 	}
 	return body, nil
 }
 
 // headers returns the headers that the scheme needs.
-func (v *Verifier) headers(h http.Header) (id, timestamp, signature string, err error) {
-	if l := v.Scheme.layout(); !l.id {
+func headers(l *layout, h http.Header) (id, timestamp, signature string, err error) {
+	if !l.id {
 		signature, err = single(h, l.header)
 		return "", "", signature, err
 	}
@@ -121,7 +125,7 @@ func answer(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, ErrNoSecret):
 		return http.StatusInternalServerError, ErrNoSecret.Error()
-	case errors.Is(err, ErrMisfit), errors.Is(err, ErrScheme):
+	case errors.Is(err, ErrMisfit), errors.Is(err, ErrScheme), errors.Is(err, ErrForm):
 		return http.StatusInternalServerError, "no signing secret that fits its scheme"
 	case errors.Is(err, ErrBody):
 		return http.StatusBadRequest, ErrBody.Error()

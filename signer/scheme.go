@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/textproto"
 	"slices"
-	"strings"
 )
 
 // Scheme defines how a request is signed: the header, the signed bytes and the kind of
@@ -19,10 +18,11 @@ const (
 	Stripe          Scheme = "stripe"           // stripe-signature: t=<unix>,v1=<hex HMAC-SHA256 of t.body>
 	GitHub          Scheme = "github"           // x-hub-signature-256: sha256=<hex HMAC-SHA256 of body>
 	HMACHex         Scheme = "hmac-hex"         // x-signature: <hex HMAC-SHA256 of body>
+	HMAC            Scheme = "hmac"             // as its Form says; by default as HMACHex
 )
 
 // Schemes lists all schemes, the default first.
-var Schemes = []Scheme{Standard, StandardEd25519, Stripe, GitHub, HMACHex}
+var Schemes = []Scheme{Standard, StandardEd25519, Stripe, GitHub, HMACHex, HMAC}
 
 // ErrScheme means that a text is not the name of a scheme.
 var ErrScheme = errors.New("not a signature scheme")
@@ -33,11 +33,7 @@ func ParseScheme(text string) (Scheme, error) {
 	if slices.Contains(Schemes, s) {
 		return s, nil
 	}
-	names := make([]string, len(Schemes))
-	for i, known := range Schemes {
-		names[i] = string(known)
-	}
-	return "", fmt.Errorf("%w: want one of %s", ErrScheme, strings.Join(names, ", "))
+	return "", fmt.Errorf("%w: want one of %s", ErrScheme, joined(Schemes))
 }
 
 // layout has the properties of a scheme, for Signer and Verifier.
@@ -47,19 +43,21 @@ type layout struct {
 	kind      kind   // of the keys
 	rotates   bool   // the header has a signature by each secret
 	id, time  bool   // signed before the body
+	form      Form   // of a scheme that is a form of HMAC
 }
 
-func newLayout(header string, l layout) layout {
-	l.header, l.canonical = header, textproto.CanonicalMIMEHeaderKey(header)
-	return l
+// standardLayout returns the properties of a scheme of Standard Webhooks.
+func standardLayout(k kind) layout {
+	return layout{header: HeaderSignature, canonical: textproto.CanonicalMIMEHeaderKey(HeaderSignature), kind: k, rotates: true, id: true, time: true}
 }
 
 var layouts = map[Scheme]layout{
-	Standard:        newLayout(HeaderSignature, layout{kind: kindShared, rotates: true, id: true, time: true}),
-	StandardEd25519: newLayout(HeaderSignature, layout{kind: kindPrivate, rotates: true, id: true, time: true}),
-	Stripe:          newLayout(HeaderStripe, layout{kind: kindText, rotates: true, time: true}),
-	GitHub:          newLayout(HeaderGitHub, layout{kind: kindText}),
-	HMACHex:         newLayout(HeaderHMACHex, layout{kind: kindText}),
+	Standard:        standardLayout(kindShared),
+	StandardEd25519: standardLayout(kindPrivate),
+	Stripe:          stripeForm.layout(),
+	GitHub:          githubForm.layout(),
+	HMACHex:         Form{}.layout(),
+	HMAC:            Form{}.layout(),
 }
 
 // layout returns the zero layout for an unknown scheme.
@@ -72,17 +70,34 @@ func (s Scheme) orStandard() Scheme {
 	return s
 }
 
+// formed returns the properties of the scheme in a form.
+func (s Scheme) formed(f Form) (layout, error) {
+	switch {
+	case f == Form{}:
+		return s.layout(), nil
+	case s != HMAC && (s != HMACHex || f != Form{Header: f.Header}):
+		return layout{}, fmt.Errorf("%w: %s has a form of its own", ErrForm, s)
+	}
+	return f.layout(), f.Check()
+}
+
 // String returns the name that ParseScheme reads.
 func (s Scheme) String() string { return string(s.orStandard()) }
 
 // Header returns the header of the signature, in the canonical form of http.Header. It is
-// empty for an unknown scheme.
+// empty for an unknown scheme. A Form may set another header.
 func (s Scheme) Header() string { return s.layout().canonical }
 
 // Rotates reports whether the header can have a signature by each secret. If not, only
 // the first secret signs, so the receiver must have the new secret before the sender uses
 // it.
-func (s Scheme) Rotates() bool { return s.layout().rotates }
+func (s Scheme) Rotates() bool { return s.RotatesIn(Form{}) }
+
+// RotatesIn is Rotates for a form of HMAC.
+func (s Scheme) RotatesIn(f Form) bool {
+	l, err := s.formed(f)
+	return err == nil && l.rotates
+}
 
 // check returns an error for a secret of another kind than the scheme signs with, because
 // the receiver would make another key from its text, or must not have it.

@@ -15,17 +15,17 @@ import (
 )
 
 func TestParseScheme(t *testing.T) {
-	for _, text := range []string{"standard", "standard-ed25519", "stripe", "github", "hmac-hex"} {
+	for _, text := range []string{"standard", "standard-ed25519", "stripe", "github", "hmac-hex", "hmac"} {
 		s, err := signer.ParseScheme(text)
 		require.NoError(t, err)
 		require.Equal(t, text, s.String())
 		require.Contains(t, signer.Schemes, s)
 	}
-	require.Len(t, signer.Schemes, 5)
+	require.Len(t, signer.Schemes, 6)
 	for _, text := range []string{"", " standard", "Standard", "ed25519", "hmac_hex", "standard,stripe"} {
 		_, err := signer.ParseScheme(text)
 		require.ErrorIs(t, err, signer.ErrScheme)
-		require.EqualError(t, err, "not a signature scheme: want one of standard, standard-ed25519, stripe, github, hmac-hex")
+		require.EqualError(t, err, "not a signature scheme: want one of standard, standard-ed25519, stripe, github, hmac-hex, hmac")
 	}
 }
 
@@ -60,7 +60,7 @@ func TestWhatIsNoSchemeDoesNothing(t *testing.T) {
 func TestHeadersOfTheSchemes(t *testing.T) {
 	for scheme, want := range map[signer.Scheme]string{
 		signer.Standard: signer.HeaderSignature, signer.StandardEd25519: signer.HeaderSignature,
-		signer.Stripe: "stripe-signature", signer.GitHub: "x-hub-signature-256", signer.HMACHex: "x-signature",
+		signer.Stripe: "stripe-signature", signer.GitHub: "x-hub-signature-256", signer.HMACHex: "x-signature", signer.HMAC: "x-signature",
 	} {
 		s, err := scheme.NewSigner(scheme.NewSecret())
 		require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestNewSecretsFitTheirSchemeAndAreStrong(t *testing.T) {
 	_, err = signer.ParseSecret("whsec_" + random)
 	require.ErrorIs(t, err, signer.ErrSecret, "nobody takes it for a standard secret")
 
-	for _, scheme := range []signer.Scheme{signer.GitHub, signer.HMACHex} {
+	for _, scheme := range []signer.Scheme{signer.GitHub, signer.HMACHex, signer.HMAC} {
 		key, err := hex.DecodeString(scheme.NewSecret().Reveal())
 		require.NoError(t, err)
 		require.Len(t, key, 32)
@@ -96,7 +96,7 @@ func TestNewSecretsFitTheirSchemeAndAreStrong(t *testing.T) {
 
 func TestSecretsOfAnotherSchemeNeverSign(t *testing.T) {
 	texts := func(s signer.Scheme) bool {
-		return s == signer.Stripe || s == signer.GitHub || s == signer.HMACHex
+		return s == signer.Stripe || s == signer.GitHub || s == signer.HMACHex || s == signer.HMAC
 	}
 	for _, of := range signer.Schemes {
 		for _, by := range signer.Schemes {

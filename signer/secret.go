@@ -16,12 +16,11 @@ import (
 // recognize it.
 const SecretPrefix = "whsec_"
 
-// Limits of a standard secret's key in bytes, from Standard Webhooks. A key below 24
-// bytes could be guessed in time. Above 64 bytes, the block size of SHA-256, HMAC would
-// hash it first.
+// Limits of a standard secret's key in bytes. A key below 24 bytes could be guessed in
+// time, as Standard Webhooks says. It recommends at most 64 bytes, but Svix accepts 75.
 const (
 	minKey  = 24
-	maxKey  = 64
+	maxKey  = 75
 	sizeNew = 32 // the output size of SHA-256
 )
 
@@ -66,7 +65,7 @@ func newSecret(k kind, key []byte) Secret {
 // NewSecret returns a standard secret of 32 random bytes.
 func NewSecret() Secret { return newSecret(kindShared, newKey()) }
 
-// ParseSecret parses a standard secret: whsec_ and the standard base64 of 24 to 64 bytes,
+// ParseSecret parses a standard secret: whsec_ and the standard base64 of 24 to 75 bytes,
 // with padding. Every error wraps ErrSecret, and contains no part of the text.
 func ParseSecret(text string) (Secret, error) {
 	wrong := wanted(kindShared)

@@ -20,11 +20,11 @@ import (
 // keyText is the base64 of a key that no other text of these tests resembles.
 var keyText = base64.StdEncoding.EncodeToString([]byte("0123456789-QRSTUVWXYZ-!?-abcdef"))
 
-func TestParseSecretTakesKeysOf24To64Bytes(t *testing.T) {
-	for size := range 70 {
+func TestParseSecretTakesKeysOf24To75Bytes(t *testing.T) {
+	for size := range 80 {
 		text := signer.SecretPrefix + base64.StdEncoding.EncodeToString(make([]byte, size))
 		s, err := signer.ParseSecret(text)
-		if size < 24 || size > 64 {
+		if size < 24 || size > 75 {
 			require.ErrorIs(t, err, signer.ErrSecret, "%d bytes", size)
 			require.True(t, s.IsZero())
 			continue
@@ -95,7 +95,7 @@ func TestSecretNeverShowsItself(t *testing.T) {
 		requireRedacted(t, mustSecrets(t, signer.StandardEd25519, text)[0], "whsk_[redacted]", signer.StandardEd25519)
 	})
 	t.Run("a text", func(t *testing.T) {
-		for _, scheme := range []signer.Scheme{signer.Stripe, signer.GitHub, signer.HMACHex} {
+		for _, scheme := range []signer.Scheme{signer.Stripe, signer.GitHub, signer.HMACHex, signer.HMAC} {
 			requireRedacted(t, mustSecrets(t, scheme, keyText)[0], "[redacted]", scheme)
 		}
 	})

@@ -4,8 +4,8 @@ import (
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"hash"
 	"strconv"
@@ -24,21 +24,20 @@ const (
 
 // The headers of the other schemes.
 const (
-	HeaderStripe  = "stripe-signature"
-	HeaderGitHub  = "x-hub-signature-256"
-	HeaderHMACHex = "x-signature"
+	HeaderStripe = "stripe-signature"
+	HeaderGitHub = "x-hub-signature-256"
+	HeaderHMAC   = "x-signature" // of HMACHex and HMAC
 )
 
 // The prefixes of the parts of a signature.
 const (
-	version      = "v1,"     // HMAC-SHA256 with a shared secret
-	versionEd    = "v1a,"    // Ed25519
-	stripeTime   = "t="      // Unix seconds
-	stripeV1     = "v1="     // HMAC-SHA256
-	githubPrefix = "sha256=" // HMAC-SHA256
+	version   = "v1,"  // HMAC-SHA256 with a shared secret
+	versionEd = "v1a," // Ed25519
+	formTime  = "t="   // Unix seconds, in a Form with a time
+	formV1    = "v1="  // HMAC, in a Form with a time
 )
 
-const macSize = sha256.Size
+const macSize = sha256.Size // of Standard
 
 // maxKept is the largest head that is kept for the next call, in bytes. Only for Ed25519
 // it contains the body, which may have a mebibyte once and never again.
@@ -56,7 +55,7 @@ type tools struct {
 	macs     []hash.Hash          // one for each secret, with its key set
 	privates []ed25519.PrivateKey // replaces macs for StandardEd25519; shared
 	head     []byte               // the bytes signed before the body; for Ed25519 with the body
-	sum      [macSize]byte
+	sum      [sha512.Size]byte    // the largest sum
 	out      []byte
 }
 
@@ -65,11 +64,22 @@ func NewSigner(secrets ...Secret) (*Signer, error) { return Standard.NewSigner(s
 
 // NewSigner returns a Signer. With several secrets each of them makes a signature, so
 // that a receiver needs only one of them while the secrets are rotated. The headers of
-// GitHub and HMACHex have one signature only, which is made by the first secret.
+// GitHub, HMACHex and most forms of HMAC have one signature only, which is made by the
+// first secret.
 //
 // It returns ErrNoSecret if there is no secret or one of them is zero, and ErrMisfit if
 // one is not of the scheme's kind.
 func (s Scheme) NewSigner(secrets ...Secret) (*Signer, error) {
+	return s.NewSignerIn(Form{}, secrets...)
+}
+
+// NewSignerIn is NewSigner for a form of HMAC. It returns ErrForm if the form is not
+// valid, or if the scheme is not HMAC. HMACHex accepts another header.
+func (s Scheme) NewSignerIn(f Form, secrets ...Secret) (*Signer, error) {
+	l, err := s.formed(f)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.check(secrets); err != nil {
 		return nil, err
 	}
@@ -79,10 +89,9 @@ func (s Scheme) NewSigner(secrets ...Secret) (*Signer, error) {
 	if len(secrets) > MaxSecrets {
 		return nil, fmt.Errorf("more than %d secrets", MaxSecrets)
 	}
-	if !s.Rotates() {
+	if !l.rotates {
 		secrets = secrets[:1]
 	}
-	l := s.layout()
 	made := &Signer{scheme: s.orStandard(), layout: &l}
 	if s == StandardEd25519 {
 		privates := make([]ed25519.PrivateKey, len(secrets))
@@ -99,7 +108,7 @@ func (s Scheme) NewSigner(secrets ...Secret) (*Signer, error) {
 	made.pool.New = func() any {
 		t := &tools{macs: make([]hash.Hash, len(keys))}
 		for i, key := range keys {
-			t.macs[i] = hmac.New(sha256.New, key)
+			t.macs[i] = hmac.New(l.form.hash(), key)
 		}
 		return t
 	}
@@ -127,20 +136,15 @@ func (s *Signer) Sign(id string, at time.Time, body []byte) string {
 	}
 	if s.layout.time {
 		t.head = strconv.AppendInt(t.head, at.Unix(), 10)
-		t.head = append(t.head, '.')
+		t.head = append(t.head, s.layout.form.separator())
 	}
 	switch s.scheme {
 	case Standard:
 		t.standard(body)
 	case StandardEd25519:
 		t.ed25519(body)
-	case Stripe:
-		t.stripe(body)
-	case GitHub:
-		t.out = append(t.out, githubPrefix...)
-		fallthrough
-	case HMACHex:
-		t.out = hex.AppendEncode(t.out, t.over(t.macs[0], body))
+	default:
+		t.formed(&s.layout.form, body)
 	}
 	value := string(t.out)
 	s.pool.Put(t)
@@ -171,13 +175,18 @@ func (t *tools) ed25519(body []byte) {
 	}
 }
 
-func (t *tools) stripe(body []byte) {
-	t.out = append(t.out, stripeTime...)
-	t.out = append(t.out, t.head[:len(t.head)-1]...) // without the dot
+func (t *tools) formed(f *Form, body []byte) {
+	if !f.timed() {
+		t.out = append(t.out, f.Prefix...)
+		t.out = f.append(t.out, t.over(t.macs[0], body))
+		return
+	}
+	t.out = append(t.out, formTime...)
+	t.out = append(t.out, t.head[:len(t.head)-1]...) // without the separator
 	for _, mac := range t.macs {
 		t.out = append(t.out, ',')
-		t.out = append(t.out, stripeV1...)
-		t.out = hex.AppendEncode(t.out, t.over(mac, body))
+		t.out = append(t.out, formV1...)
+		t.out = f.append(t.out, t.over(mac, body))
 	}
 }
 
@@ -196,17 +205,16 @@ func Sign(secret Secret, id string, at time.Time, body []byte) string {
 	if secret.kind != kindShared || checkID(id) != nil {
 		return ""
 	}
-	sum := secret.sum(id+"."+strconv.FormatInt(at.Unix(), 10)+".", body)
-	return version + base64.StdEncoding.EncodeToString(sum[:])
+	sum := secret.sum(sha256.New, id+"."+strconv.FormatInt(at.Unix(), 10)+".", body)
+	return version + base64.StdEncoding.EncodeToString(sum)
 }
 
 // sum returns the HMAC of head and body.
-func (s Secret) sum(head string, body []byte) (sum [macSize]byte) {
-	mac := hmac.New(sha256.New, []byte(*s.key))
+func (s Secret) sum(of func() hash.Hash, head string, body []byte) []byte {
+	mac := hmac.New(of, []byte(*s.key))
 	mac.Write([]byte(head))
 	mac.Write(body)
-	mac.Sum(sum[:0])
-	return sum
+	return mac.Sum(nil)
 }
 
 // maxID is the longest id in bytes. Hookladder's ids have at most 128, but other senders

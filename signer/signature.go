@@ -46,26 +46,26 @@ func parseSignatures(s Scheme, header string) ([][]byte, error) {
 	}
 }
 
-// parseStripe parses t=<unix>,v1=<hex>,… with one t. It skips other versions, and
+// parseTimed parses t=<unix>,v1=<signature>,… with one t. It skips other versions, and
 // malformed parts beside a valid v1. It may return no v1 at all.
-func parseStripe(header string) (timestamp string, sums [][]byte, err error) {
+func parseTimed(l *layout, header string) (timestamp string, sums [][]byte, err error) {
 	if header == "" {
-		return "", nil, refuse(ErrNoSignature, "no %s", HeaderStripe)
+		return "", nil, refuse(ErrNoSignature, "no %s", l.header)
 	}
 	seen, timed, malformed := 0, false, false
 	for part := range strings.SplitSeq(header, ",") {
 		if seen++; seen > 1+maxCandidates {
-			return "", nil, refuse(ErrSignature, "malformed %s: more than %d signatures", HeaderStripe, maxCandidates)
+			return "", nil, refuse(ErrSignature, "malformed %s: more than %d signatures", l.header, maxCandidates)
 		}
-		if t, ok := strings.CutPrefix(part, stripeTime); ok {
+		if t, ok := strings.CutPrefix(part, formTime); ok {
 			if timed { // the verified t and the one that another program reads could differ
-				return "", nil, refuse(ErrSignature, "malformed %s: more than one t", HeaderStripe)
+				return "", nil, refuse(ErrSignature, "malformed %s: more than one t", l.header)
 			}
 			timestamp, timed = t, true
 			continue
 		}
-		text, ours := strings.CutPrefix(part, stripeV1)
-		switch sum := decodeHex(text); {
+		text, ours := strings.CutPrefix(part, formV1)
+		switch sum := l.form.decode(text); {
 		case !ours:
 			malformed = malformed || !strings.Contains(part, "=")
 		case sum == nil:
@@ -75,25 +75,21 @@ func parseStripe(header string) (timestamp string, sums [][]byte, err error) {
 		}
 	}
 	if len(sums) == 0 && malformed {
-		return "", nil, refuse(ErrSignature, "malformed %s: want t=<Unix seconds>,v1=<hex of %d bytes>", HeaderStripe, macSize)
+		return "", nil, refuse(ErrSignature, "malformed %s: want %s", l.header, l.form)
 	}
 	return timestamp, sums, nil
 }
 
-// parseHex parses the single signature of GitHub or HMACHex.
-func parseHex(s Scheme, header string) ([]byte, error) {
+// parseOne parses the single signature of a form without a time.
+func parseOne(l *layout, header string) ([]byte, error) {
 	if header == "" {
-		return nil, refuse(ErrNoSignature, "no %s", s.layout().header)
+		return nil, refuse(ErrNoSignature, "no %s", l.header)
 	}
-	prefix := ""
-	if s == GitHub {
-		prefix = githubPrefix
-	}
-	text, ok := strings.CutPrefix(header, prefix)
-	if sum := decodeHex(text); ok && sum != nil {
+	text, ok := strings.CutPrefix(header, l.form.Prefix)
+	if sum := l.form.decode(text); ok && sum != nil {
 		return sum, nil
 	}
-	return nil, refuse(ErrSignature, "malformed %s: want %s<hex of %d bytes in lower case>", s.layout().header, prefix, macSize)
+	return nil, refuse(ErrSignature, "malformed %s: want %s", l.header, l.form)
 }
 
 // decode64 decodes base64 of exactly size bytes. It is strict, so no two texts mean the
@@ -110,9 +106,9 @@ func decode64(text string, size int) []byte {
 	return sum
 }
 
-// decodeHex is decode64 for a sum in hex, in lower case only.
-func decodeHex(text string) []byte {
-	if len(text) != hex.EncodedLen(macSize) || strings.ContainsAny(text, "ABCDEF") {
+// decodeHex is decode64 for hex, in lower case only.
+func decodeHex(text string, size int) []byte {
+	if len(text) != hex.EncodedLen(size) || strings.ContainsAny(text, "ABCDEF") {
 		return nil
 	}
 	sum, err := hex.DecodeString(text)

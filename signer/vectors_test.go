@@ -3,6 +3,7 @@ package signer_test
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,10 +12,11 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// vector is one request of testdata/vectors.json, or of schemes.json; the README
+// vector is one request of testdata/vectors.json, schemes.json or forms.json; the README
 // beside them has the meaning of its fields.
 type vector struct {
 	Scheme    signer.Scheme `json:"scheme"`
+	Form      signer.Form   `json:"form"`
 	Name      string        `json:"name"`
 	Secrets   []string      `json:"secrets"`
 	Public    []string      `json:"public_keys"`
@@ -68,13 +70,14 @@ func readVectorFile(t testing.TB, name string) (file vectorFile) {
 
 func readVectors(t testing.TB) []vector {
 	t.Helper()
-	return append(readVectorFile(t, "vectors.json").Vectors, readVectorFile(t, "schemes.json").Vectors...)
+	return slices.Concat(readVectorFile(t, "vectors.json").Vectors, readVectorFile(t, "schemes.json").Vectors, readVectorFile(t, "forms.json").Vectors)
 }
 
 func (v vector) verifier(t testing.TB) *signer.Verifier {
 	t.Helper()
 	made := &signer.Verifier{
 		Scheme:    v.Scheme,
+		Form:      v.Form,
 		Secrets:   mustSecrets(t, v.Scheme, v.Secrets...),
 		Tolerance: time.Duration(v.Tolerance) * time.Second,
 		Now:       func() time.Time { return time.Unix(v.Now, 0) },
@@ -157,9 +160,23 @@ func TestSignersMakeTheSignaturesOfTheSchemes(t *testing.T) {
 		require.Equal(t, v.Signature, s.Sign(v.ID, time.Unix(sentAt, 999), v.Body), v.Name)
 		compared[v.Scheme]++
 	}
-	for _, scheme := range signer.Schemes[1:] {
+	for _, scheme := range signer.Schemes[1:5] {
 		require.GreaterOrEqual(t, compared[scheme], 5, scheme)
 	}
+}
+
+func TestSignersMakeTheSignaturesOfTheForms(t *testing.T) {
+	compared := 0
+	for _, v := range readVectorFile(t, "forms.json").Vectors {
+		if len(v.Signers) == 0 {
+			continue
+		}
+		s, err := v.Scheme.NewSignerIn(v.Form, mustSecrets(t, v.Scheme, v.Signers...)...)
+		require.NoError(t, err)
+		require.Equal(t, v.Signature, s.Sign("m", time.Unix(v.Now, 999), v.Body), v.Name)
+		compared++
+	}
+	require.GreaterOrEqual(t, compared, 10)
 }
 
 func TestDerivedSecretsAreThoseOfTheVectors(t *testing.T) {

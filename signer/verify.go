@@ -50,11 +50,13 @@ func refuse(reason error, format string, a ...any) error {
 // change its fields after the first use. Then it is safe for concurrent use.
 //
 // It has no state, so a repeated request verifies again within the tolerance. A receiver
-// recognizes repeats by their webhook-id. GitHub and HMACHex sign no time, so there is no
-// tolerance, and a recorded request verifies while its secret is valid. They and Stripe
-// do not sign the webhook-id either, so a replayed request may have another one.
+// recognizes repeats by their webhook-id. GitHub, HMACHex and most forms of HMAC sign no
+// time, so there is no tolerance, and a recorded request verifies while its secret is
+// valid. They and Stripe do not sign the webhook-id either, so a replayed request may
+// have another one.
 type Verifier struct {
 	Scheme     Scheme           // zero: Standard
+	Form       Form             // of HMAC; for HMACHex only its header
 	Secrets    []Secret         // any of them may have signed; required, except for StandardEd25519
 	PublicKeys []PublicKey      // for StandardEd25519 only, whose receivers need no secret
 	Tolerance  time.Duration    // between the timestamp and now, in both directions; 0: DefaultTolerance
@@ -91,15 +93,19 @@ func (s Scheme) NewVerifier(keys string) (*Verifier, error) {
 
 // Verify checks the headers of a request, as they were sent, against its body, byte for
 // byte. The headers are webhook-id, webhook-timestamp and the header of the signature
-// (Scheme.Header). Schemes that do not sign the first two ignore them. It returns nil
+// (Scheme.Header, or that of the Form). Schemes that do not sign the first two ignore them. It returns nil
 // only if one of the keys made one of the signatures, and the timestamp is within the
 // tolerance if it is signed.
 func (v *Verifier) Verify(id, timestamp, signature string, body []byte) error {
-	c, err := v.check(id, timestamp, signature)
+	l, err := v.Scheme.formed(v.Form)
 	if err != nil {
 		return err
 	}
-	return v.match(c, body)
+	c, err := v.check(&l, id, timestamp, signature)
+	if err != nil {
+		return err
+	}
+	return v.match(&l, c, body)
 }
 
 // claim is the valid form of a request's headers before its signature is verified.
@@ -109,15 +115,16 @@ type claim struct {
 }
 
 // check does everything that is possible without the body.
-func (v *Verifier) check(id, timestamp, signature string) (claim, error) {
+func (v *Verifier) check(l *layout, id, timestamp, signature string) (claim, error) {
 	if err := v.usable(); err != nil {
 		return claim{}, err
 	}
-	switch v.Scheme {
-	case Stripe:
-		return v.checkStripe(signature)
-	case GitHub, HMACHex:
-		sum, err := parseHex(v.Scheme, signature)
+	switch {
+	case l.id:
+	case l.time:
+		return v.checkTimed(l, signature)
+	default:
+		sum, err := parseOne(l, signature)
 		return claim{signatures: [][]byte{sum}}, err
 	}
 	if err := checkID(id); err != nil {
@@ -130,18 +137,18 @@ func (v *Verifier) check(id, timestamp, signature string) (claim, error) {
 	return claim{id + "." + timestamp + ".", signatures}, err
 }
 
-func (v *Verifier) checkStripe(signature string) (claim, error) {
-	timestamp, sums, err := parseStripe(signature)
+func (v *Verifier) checkTimed(l *layout, signature string) (claim, error) {
+	timestamp, sums, err := parseTimed(l, signature)
 	if err != nil {
 		return claim{}, err
 	}
-	if err := v.checkTime(HeaderStripe+" t", timestamp); err != nil {
+	if err := v.checkTime(l.header+" t", timestamp); err != nil {
 		return claim{}, err
 	}
 	if len(sums) == 0 {
-		return claim{}, refuse(ErrNoVersion, "no v1 signature in %s", HeaderStripe)
+		return claim{}, refuse(ErrNoVersion, "no v1 signature in %s", l.header)
 	}
-	return claim{timestamp + ".", sums}, nil
+	return claim{timestamp + string(l.form.separator()), sums}, nil
 }
 
 // usable returns an error if there is no key, or one of another scheme. An empty key
@@ -216,22 +223,22 @@ func brief(d time.Duration) string {
 
 // match checks every key against every signature. It compares in constant time and does
 // not stop at the first match, so its time does not reveal which one matched.
-func (v *Verifier) match(c claim, body []byte) error {
+func (v *Verifier) match(l *layout, c claim, body []byte) error {
 	ok := false
 	if v.Scheme == StandardEd25519 {
 		ok = v.matchPublic(c, body)
 	} else {
 		for _, s := range v.Secrets {
-			want := s.sum(c.head, body)
+			want := s.sum(l.form.hash(), c.head, body)
 			for _, signature := range c.signatures {
-				if hmac.Equal(want[:], signature) {
+				if hmac.Equal(want, signature) {
 					ok = true
 				}
 			}
 		}
 	}
 	if !ok {
-		return refuse(ErrMismatch, "%s does not match: another secret, or the body was changed", v.Scheme.layout().header)
+		return refuse(ErrMismatch, "%s does not match: another secret, or the body was changed", l.header)
 	}
 	return nil
 }

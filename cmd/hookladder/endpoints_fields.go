@@ -32,7 +32,11 @@ var endpointTexts = [][2]string{
 	{"url", "its URL"},
 	{"description", "a description"},
 	{"signature", "the signature scheme: " + strings.Join(schemeNames(), ", ")},
-	{"signature_header", "the header of the signature, only with hmac-hex (default x-signature)"},
+	{"signature_header", formUsage[0]},
+	{"signature_hash", formUsage[1]},
+	{"signature_encoding", formUsage[2]},
+	{"signature_prefix", formUsage[3]},
+	{"signature_content", formUsage[4]},
 	{"ladder", "the waits between attempts, such as 1s,5s,1m"},
 	{"timeout", "the time limit of one attempt, 1s to 60s"},
 	{"disable_after", "disable it after a time without a successful attempt, such as 5d; 0s: never (default DISABLE_AFTER)"},
@@ -42,7 +46,8 @@ var endpointTexts = [][2]string{
 
 // unsettable are the fields of an endpoint that have a default.
 var unsettable = []string{
-	"topics", "topics_allowed", "description", "metadata", "signature", "signature_header", "headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
+	"topics", "topics_allowed", "description", "metadata", "signature", "signature_header", "signature_hash", "signature_encoding", "signature_prefix", "signature_content",
+	"headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
 	"disable_after",
 }
 
@@ -60,6 +65,7 @@ func (f *endpointFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.ordered, "ordered", false, "deliver one at a time and in order; a failing delivery blocks the others")
 	flags.BoolVar(&f.disabled, "disabled", false, "deliver nothing to it: its new deliveries are dead at once")
 	completes(cmd, "signature", schemeNames()...)
+	completesForm(cmd)
 }
 
 // flagOf returns the flag of a field.
@@ -238,7 +244,7 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	if !e.FailingSince.IsZero() {
 		row("failing since", term.When(e.FailingSince))
 	}
-	row("signature", strings.TrimSpace(e.Signature+" "+e.SignatureHeader))
+	row("signature", strings.Join(strings.Fields(strings.Join([]string{e.Signature, e.SignatureHeader, e.SignatureHash, e.SignatureEncoding, e.SignaturePrefix, e.SignatureContent}, " ")), " "))
 	row("secret", e.Secret)
 	if e.Ladder != nil {
 		row("ladder", e.Ladder.String())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -49,6 +50,7 @@ of the app to every attempt.`
 
 func newListen(s world) *cobra.Command {
 	var addr, secret, secretFile, scheme, save string
+	var form formFlags
 	var status int
 	var forward forwarding
 	cmd := &cobra.Command{
@@ -78,6 +80,10 @@ func newListen(s world) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := form.check(signer.Scheme(scheme)); err != nil {
+				return err
+			}
+			verifier.Form = form.form
 			ear := &listener{verifier: verifier, status: status, save: save, out: cmd.OutOrStdout()}
 			return ear.listen(cmd.Context(), addr)
 		},
@@ -86,6 +92,7 @@ func newListen(s world) *cobra.Command {
 	cmd.Flags().StringVar(&secret, "secret", "", "the signing secret, or the public key of ed25519; several are separated by spaces (default SIGNING_SECRET)")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file with the secret or public key")
 	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "the signature scheme: "+strings.Join(schemeNames(), ", "))
+	form.add(cmd)
 	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "the status of the response to a valid callback")
 	cmd.Flags().StringVar(&save, "save", "", "save the last callback to this file, for hookladder verify")
 	forward.add(cmd, s)
@@ -323,4 +330,52 @@ func bodyOfListen(body []byte) []byte {
 		lines = append(lines, text)
 	}
 	return []byte(strings.TrimSuffix(strings.Join(lines, ""), "\n"))
+}
+
+// formFlags are the flags of the form of hmac.
+type formFlags struct {
+	form                    signer.Form
+	hash, encoding, content string
+}
+
+// formUsage describes the flags of the form, in the order of the fields.
+var formUsage = [5]string{
+	"the header of the signature, with hmac or hmac-hex (default x-signature)",
+	"the hash function, with hmac: " + strings.Join(dispatcher.Texts(signer.Hashes), ", "),
+	"the text form of the signature, with hmac: " + strings.Join(dispatcher.Texts(signer.Encodings), ", "),
+	"the text before the signature, with hmac, such as v0=",
+	"the signed text, with hmac: " + strings.Join(dispatcher.Texts(signer.Contents), ", ") + "; with a time the header is t=...,v1=...",
+}
+
+func (f *formFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.form.Header, "signature-header", "", formUsage[0])
+	flags.StringVar(&f.hash, "signature-hash", "", formUsage[1])
+	flags.StringVar(&f.encoding, "signature-encoding", "", formUsage[2])
+	flags.StringVar(&f.form.Prefix, "signature-prefix", "", formUsage[3])
+	flags.StringVar(&f.content, "signature-content", "", formUsage[4])
+	completesForm(cmd)
+}
+
+func completesForm(cmd *cobra.Command) {
+	completes(cmd, "signature-hash", dispatcher.Texts(signer.Hashes)...)
+	completes(cmd, "signature-encoding", dispatcher.Texts(signer.Encodings)...)
+	completes(cmd, "signature-content", dispatcher.Texts(signer.Contents)...)
+}
+
+// check parses the flags. An empty scheme is read from the callback's headers.
+func (f *formFlags) check(scheme signer.Scheme) error {
+	f.form.Hash, f.form.Encoding, f.form.Content = signer.Hash(f.hash), signer.Encoding(f.encoding), signer.Content(f.content)
+	for flag, check := range map[string]func() error{
+		"hash": f.form.CheckHash, "encoding": f.form.CheckEncoding, "prefix": f.form.CheckPrefix, "content": f.form.CheckContent,
+	} {
+		if err := check(); err != nil {
+			return usagef("--signature-%s: %w", flag, err)
+		}
+	}
+	only := signer.Form{Header: f.form.Header}
+	if f.form != (signer.Form{}) && scheme != "" && scheme != signer.HMAC && (scheme != signer.HMACHex || f.form != only) {
+		return usagef("--signature-header and the flags beside it are for the signature %s, not %s", signer.HMAC, scheme)
+	}
+	return nil
 }

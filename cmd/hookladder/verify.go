@@ -30,7 +30,8 @@ type verifyFlags struct {
 	body, bodyFile     string
 	hasBody            bool
 	secret, secretFile string
-	scheme, name       string
+	scheme             string
+	form               formFlags
 	computed, at       string
 	tolerance          time.Duration
 	asJSON             bool
@@ -85,7 +86,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 	flags.StringVar(&f.secret, "secret", "", "the receiver's secret, or the public key of ed25519; several are separated by spaces")
 	flags.StringVar(&f.secretFile, "secret-file", "", "a file with the secret")
 	flags.StringVar(&f.scheme, "signature", "", "the signature scheme: "+strings.Join(schemeNames(), ", ")+" (default: the scheme of its headers)")
-	flags.StringVar(&f.name, "signature-header", "", "the header of the signature, only with hmac-hex (default x-signature)")
+	f.form.add(cmd)
 	flags.StringVar(&f.computed, "computed", "", "the signature that your own code computed")
 	flags.StringVar(&f.at, "at", "", "when it arrived, such as 2026-01-31T12:00:00Z, or an age such as 2h (default now)")
 	term.DurationVar(flags, &f.tolerance, "tolerance", signer.DefaultTolerance, "how far its timestamp may be from that time")
@@ -106,12 +107,15 @@ const mostSaved = readBody + 1<<20
 
 // question returns the callback, and the secrets of its receiver.
 func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]string) (inspect.Question, error) {
-	q := inspect.Question{Header: http.Header{}, Name: f.name, Computed: f.computed, At: time.Now(), Tolerance: f.tolerance}
+	q := inspect.Question{Header: http.Header{}, Form: f.form.form, Computed: f.computed, At: time.Now(), Tolerance: f.tolerance}
 	var err error
 	if f.scheme != "" {
 		if q.Scheme, err = signer.ParseScheme(f.scheme); err != nil {
 			return q, usagef("--signature: %w", err)
 		}
+	}
+	if err = f.form.check(q.Scheme); err != nil {
+		return q, err
 	}
 	if f.at != "" {
 		if q.At, err = timeFlag("at", f.at); err != nil {
@@ -234,7 +238,8 @@ var errPointsLost = errors.New("the receiver lost points")
 const sampleBody = `{"type":"hookladder.check","data":{"order":"order_17","total":1050}}`
 
 func newCheck(s world) *cobra.Command {
-	var secret, secretFile, scheme, name, topic, body, bodyFile, contentType string
+	var scheme, topic, body, bodyFile, contentType string
+	var of verifyFlags
 	var timeout time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -256,13 +261,13 @@ The exit code is 0 for all points, 1 if some were lost, and 4 if there was no re
 		Args: oneURL,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := check.Receiver{
-				URL: args[0], Header: name, Topic: topic, Body: []byte(body), Type: contentType, Agent: "Hookladder/" + version, Timeout: timeout,
+				URL: args[0], Topic: topic, Body: []byte(body), Type: contentType, Agent: "Hookladder/" + version, Timeout: timeout,
 			}
 			if u, err := url.Parse(args[0]); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 				return usagef("%q is not a URL such as http://localhost:3000/hooks", args[0])
 			}
-			var err error
-			if r.Scheme, r.Secret, err = checkSecret(scheme, verifyFlags{secret: secret, secretFile: secretFile}, s.vars()); err != nil {
+			err := of.receiver(&r, scheme, s.vars())
+			if err != nil {
 				return err
 			}
 			if bodyFile != "" {
@@ -277,10 +282,10 @@ The exit code is 0 for all points, 1 if some were lost, and 4 if there was no re
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&secret, "secret", "", "the receiver's secret, or the private key of ed25519 (default SIGNING_SECRET)")
-	flags.StringVar(&secretFile, "secret-file", "", "a file with the secret")
+	flags.StringVar(&of.secret, "secret", "", "the receiver's secret, or the private key of ed25519 (default SIGNING_SECRET)")
+	flags.StringVar(&of.secretFile, "secret-file", "", "a file with the secret")
 	flags.StringVar(&scheme, "signature", signer.Standard.String(), "the signature scheme: "+strings.Join(schemeNames(), ", "))
-	flags.StringVar(&name, "signature-header", "", "the header of the signature, only with hmac-hex (default x-signature)")
+	of.form.add(cmd)
 	flags.StringVar(&topic, "topic", "hookladder.check", "the topic of the callbacks")
 	flags.StringVar(&body, "body", sampleBody, "their body")
 	flags.StringVar(&bodyFile, "body-file", "", "a file with the body, - for standard input")
@@ -298,21 +303,23 @@ func oneURL(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkSecret returns the secret that signs, which is the first one.
-func checkSecret(name string, f verifyFlags, vars map[string]string) (signer.Scheme, signer.Secret, error) {
-	scheme, err := signer.ParseScheme(name)
-	if err != nil {
-		return "", signer.Secret{}, usagef("--signature: %w", err)
+// receiver sets the scheme, its form, and the secret that signs, which is the first one.
+func (f *verifyFlags) receiver(r *check.Receiver, scheme string, vars map[string]string) (err error) {
+	if r.Scheme, err = signer.ParseScheme(scheme); err != nil {
+		return usagef("--signature: %w", err)
 	}
+	if err := f.form.check(r.Scheme); err != nil {
+		return err
+	}
+	r.Form = f.form.form
 	texts, err := f.secrets(vars)
 	if err != nil {
-		return "", signer.Secret{}, err
+		return err
 	}
-	secret, err := scheme.ParseSecret(texts[0])
-	if err != nil {
-		return "", signer.Secret{}, usagef("the secret: %w", err)
+	if r.Secret, err = r.Scheme.ParseSecret(texts[0]); err != nil {
+		return usagef("the secret: %w", err)
 	}
-	return scheme, secret, nil
+	return nil
 }
 
 // carryOutCheck runs the trials and prints each result. It returns an error if the receiver lost

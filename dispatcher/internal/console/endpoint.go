@@ -161,6 +161,7 @@ var overlaps = []string{"24h", "0s", "1h", "7d", "30d"}
 // rotatePage is the data of the form of a rotation.
 type rotatePage struct {
 	wire.EndpointView
+	Single   bool // its callbacks have room for one signature
 	Name     string
 	Overlaps []string
 	Chosen   string
@@ -178,7 +179,7 @@ func (v *visit) rotateForm(chosen string, wrong map[string]string) (pageAnswer, 
 		return pageAnswer{}, err
 	}
 	a := pageAnswer{template: "rotate", title: "Rotate the secret of " + form.NameOf(e), section: "endpoints"}
-	a.body = rotatePage{EndpointView: e, Name: form.NameOf(e), Overlaps: overlaps, Chosen: chosen, Wrong: wrong}
+	a.body = rotatePage{EndpointView: e, Single: !form.Rotates(e), Name: form.NameOf(e), Overlaps: overlaps, Chosen: chosen, Wrong: wrong}
 	if len(wrong) > 0 {
 		a.status = http.StatusUnprocessableEntity
 	}

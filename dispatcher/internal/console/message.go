@@ -19,7 +19,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/content"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
 )
 
 const (
@@ -78,7 +80,7 @@ type signed struct {
 }
 
 // scheme is a signature scheme and its endpoints.
-type scheme struct{ Word, Header, Of string }
+type scheme struct{ Word, Header, Value, Of string }
 
 // message serves GET /messages/{id}.
 func message(v *visit) (pageAnswer, error) {
@@ -227,8 +229,7 @@ func (p *messagePage) sign(m *wire.MessageView, list []wire.Delivery, of []wire.
 			p.Signed.Body = strings.ToValidUTF8(p.Signed.Body[:200], "")
 		}
 	}
-	add := func(word, header, of string) {
-		s := scheme{Word: word, Header: header, Of: of}
+	add := func(s scheme) {
 		if !slices.Contains(p.Signed.Schemes, s) {
 			p.Signed.Schemes = append(p.Signed.Schemes, s)
 		}
@@ -236,15 +237,31 @@ func (p *messagePage) sign(m *wire.MessageView, list []wire.Delivery, of []wire.
 	for i, d := range list {
 		switch {
 		case !strings.HasPrefix(d.Destination, "ep_"):
-			add("standard", "", "")
+			add(scheme{Word: "standard"})
 		case i < len(of) && of[i].ID != "":
-			word := cmp.Or(of[i].Signature, "standard")
-			add(word, of[i].SignatureHeader, cmp.Or(of[i].UID, hostOf(of[i].URL), of[i].ID))
+			add(scheme{
+				Word: cmp.Or(of[i].Signature, "standard"), Header: of[i].SignatureHeader, Value: hmacValue(form.SignatureOf(of[i])),
+				Of: cmp.Or(of[i].UID, hostOf(of[i].URL), of[i].ID),
+			})
 		}
 	}
 	if len(p.Signed.Schemes) == 1 {
 		p.Signed.Schemes[0].Of = ""
 	}
+}
+
+// hmacValue describes the header of the signature hmac.
+func hmacValue(f signer.Form) string {
+	text := fmt.Sprintf("the %s HMAC-%s of ", cmp.Or(f.Encoding, signer.Hex), strings.ToUpper(string(cmp.Or(f.Hash, signer.SHA256))))
+	switch {
+	case f.Content == signer.TimeDotBody:
+		return "t=timestamp,v1= and " + text + "timestamp.body, without the id"
+	case f.Content == signer.TimeCommaBody:
+		return "t=timestamp,v1= and " + text + "timestamp,body, without the id"
+	case f.Prefix != "":
+		text = f.Prefix + " and " + text
+	}
+	return text + "the body alone"
 }
 
 // statuses are in the order of a delivery's life, and urgency is in the order of importance

@@ -1,7 +1,6 @@
 package endpoints
 
 import (
-	"cmp"
 	"fmt"
 	"net/textproto"
 	"net/url"
@@ -18,7 +17,6 @@ type Destination struct {
 	Endpoint *dispatcher.Endpoint
 	URL      *url.URL            // nil: the endpoint is of kind pull, or see Fault
 	Headers  []dispatcher.Header // names in canonical form; none while they are withheld
-	header   string              // of the signature, in canonical form; empty: the scheme's default
 	phases   []phase             // ordered by until; the last one has none
 	Fault    error               // why the endpoint can't be used; nil: it can
 }
@@ -43,9 +41,6 @@ func NewDestination(e *dispatcher.Endpoint) *Destination {
 	}
 	for _, h := range sent(e) {
 		d.Headers = append(d.Headers, dispatcher.Header{Name: textproto.CanonicalMIMEHeaderKey(h.Name), Value: h.Value})
-	}
-	if e.SignatureHeader != "" {
-		d.header = textproto.CanonicalMIMEHeaderKey(e.SignatureHeader)
 	}
 	d.phases, d.Fault = phases(e)
 	return d
@@ -84,7 +79,7 @@ func phases(e *dispatcher.Endpoint) ([]phase, error) {
 				live = append(live, s.Secret)
 			}
 		}
-		sign, err := e.Signature.NewSigner(live...)
+		sign, err := e.NewSigner(live...)
 		if err != nil {
 			return nil, fmt.Errorf("sign for %s: %w", e.ID, err)
 		}
@@ -98,7 +93,7 @@ func phases(e *dispatcher.Endpoint) ([]phase, error) {
 func (d *Destination) Signer(at time.Time) (sign *signer.Signer, header string) {
 	for _, p := range d.phases {
 		if p.until.IsZero() || at.Before(p.until) {
-			return p.signer, cmp.Or(d.header, p.signer.Header())
+			return p.signer, p.signer.Header()
 		}
 	}
 	return nil, ""

@@ -331,7 +331,7 @@ func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Se
 		if secret.IsZero() {
 			secret = e.Signature.NewSecret()
 		}
-		if _, err := e.Signature.NewSigner(secret); err != nil {
+		if _, err := e.NewSigner(secret); err != nil {
 			return fmt.Errorf("rotate secret of %s: %w", e.ID, err) // the signature may have changed meanwhile
 		}
 		now := r.Queue.Now()

@@ -112,7 +112,10 @@ func TestAUIDThatIsThereIsAnsweredWhereItIsEqual(t *testing.T) {
 		"other metadata":      func(e *d.Endpoint) { e.Metadata = map[string]string{"a": "2"} },
 		"another signature":   func(e *d.Endpoint) { e.Signature, e.Secrets = signer.GitHub, nil },
 		"another header for the signature": func(e *d.Endpoint) {
-			e.Signature, e.SignatureHeader, e.Secrets = signer.HMACHex, "x-sign", nil
+			e.Signature, e.Form.Header, e.Secrets = signer.HMACHex, "x-sign", nil
+		},
+		"another form of the signature": func(e *d.Endpoint) {
+			e.Signature, e.Form.Content, e.Secrets = signer.HMAC, signer.TimeDotBody, nil
 		},
 		"another secret":  func(e *d.Endpoint) { e.Secrets = []d.EndpointSecret{{Secret: signer.NewSecret()}} },
 		"another ladder":  func(e *d.Endpoint) { e.Ladder = &longer },

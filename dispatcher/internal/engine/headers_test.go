@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,6 +37,31 @@ func TestOurHeadersBeginAsTheReceiversKnowThem(t *testing.T) {
 	})
 }
 
+func TestASignatureHasTheFormOfItsEndpoint(t *testing.T) {
+	for _, form := range []signer.Form{
+		{Header: "X-Convoy-Signature", Hash: signer.SHA512, Encoding: signer.Base64, Content: signer.TimeCommaBody},
+		{Header: "X-Outpost-Signature", Prefix: "v0="},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newTestEndpointRig(t, nil)
+			r.start(t)
+			view := r.create(t, uid("main"), func(e *d.Endpoint) { e.Signature, e.Form = signer.HMAC, form })
+			rotated, err := r.RotateSecret(t.Context(), "main", signer.Secret{}, time.Hour)
+			require.NoError(t, err)
+			r.publish(t, to("main", "m"))
+			synctest.Wait()
+			sent := r.sender.sent()[0]
+			accepted := func(s signer.Secret) bool {
+				v := &signer.Verifier{Scheme: signer.HMAC, Form: form, Secrets: []signer.Secret{s}, Now: r.queue.now}
+				return v.Verify("", "", sent.Header.Get(form.Header), sent.Body) == nil
+			}
+			require.True(t, accepted(rotated.Secrets[0].Secret))
+			require.Equal(t, form.Content != "", accepted(view.Secrets[0].Secret), "a form with a time has room for both")
+			r.stop(t)
+		})
+	}
+}
+
 func TestASignatureIsInTheHeaderThatTheEndpointNames(t *testing.T) {
 	for name, prefix := range map[string]d.HeaderPrefix{"a name of its own": "", "a name that became one of ours since": "x-acme-"} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +69,7 @@ func TestASignatureIsInTheHeaderThatTheEndpointNames(t *testing.T) {
 				r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.HeaderPrefix = prefix })
 				r.start(t)
 				view := r.create(t, tenant(""), uid("main"), func(e *d.Endpoint) {
-					e.Signature, e.SignatureHeader = signer.HMACHex, "x-Acme-Topic"
+					e.Signature, e.Form.Header = signer.HMACHex, "x-Acme-Topic"
 				})
 				m := to("main", "m")
 				m.Headers = []d.Header{{Name: "X-ACME-TOPIC", Value: "forged"}}

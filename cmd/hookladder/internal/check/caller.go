@@ -50,14 +50,14 @@ func newCaller(r Receiver) (*caller, error) {
 		c.Slowly = slowly
 	}
 	var err error
-	if c.signer, err = r.Scheme.NewSigner(r.Secret); err != nil {
+	if c.signer, err = r.Scheme.NewSignerIn(r.Form, r.Secret); err != nil {
 		return nil, err
 	}
-	if c.forger, err = r.Scheme.NewSigner(other); err != nil {
+	if c.forger, err = r.Scheme.NewSignerIn(r.Form, other); err != nil {
 		return nil, err
 	}
-	if r.Scheme.Rotates() {
-		if c.pair, err = r.Scheme.NewSigner(other, r.Secret); err != nil {
+	if r.Scheme.RotatesIn(r.Form) {
+		if c.pair, err = r.Scheme.NewSignerIn(r.Form, other, r.Secret); err != nil {
 			return nil, err
 		}
 	}
@@ -144,9 +144,6 @@ func (c *caller) sign(h http.Header, of variant, body []byte) {
 		by = c.pair
 	}
 	name, signature := by.Header(), by.Sign(id, at, body)
-	if c.Scheme == signer.HMACHex && c.Header != "" {
-		name = c.Header
-	}
 	if of.renamed {
 		id = c.newID()
 	}

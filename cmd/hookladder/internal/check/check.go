@@ -17,7 +17,7 @@ type Receiver struct {
 	URL     string
 	Scheme  signer.Scheme
 	Secret  signer.Secret
-	Header  string // of signer.HMACHex; empty: signer.HeaderHMACHex
+	Form    signer.Form // of signer.HMAC; for signer.HMACHex only its header
 	Topic   string
 	Body    []byte // a sample that the receiver accepts
 	Type    string // its content type
@@ -59,7 +59,7 @@ func Run(ctx context.Context, r Receiver, told func(Result)) (Report, error) {
 	defer c.close()
 	report := Report{Trials: []Result{}}
 	for i, t := range trials {
-		if !t.fits(r.Scheme) {
+		if !t.fits(&r) {
 			continue
 		}
 		got, err := t.make(ctx, c)

@@ -17,19 +17,21 @@ type trial struct {
 	says   string // the callback
 	take   bool   // the receiver should accept it
 	points int
-	within time.Duration // the time limit for the response; 0: none
-	only   []signer.Scheme
+	within time.Duration        // the time limit for the response; 0: none
+	only   func(*Receiver) bool // nil: every scheme
 	make   func(context.Context, *caller) ([]answer, error)
 	cure   string
 }
 
-// fits reports whether a trial applies to a scheme.
-func (t trial) fits(s signer.Scheme) bool { return t.only == nil || slices.Contains(t.only, s) }
+// fits reports whether a trial applies to the receiver's scheme.
+func (t trial) fits(r *Receiver) bool { return t.only == nil || t.only(r) }
 
-var (
-	withTime = []signer.Scheme{signer.Standard, signer.StandardEd25519, signer.Stripe}
-	withID   = []signer.Scheme{signer.Standard, signer.StandardEd25519}
-)
+// withTime reports whether the time is signed. The same schemes sign with several secrets.
+func withTime(r *Receiver) bool { return r.Scheme.RotatesIn(r.Form) }
+
+func withID(r *Receiver) bool {
+	return r.Scheme == signer.Standard || r.Scheme == signer.StandardEd25519
+}
 
 // The cures that several trials share.
 const (

@@ -39,6 +39,7 @@ func (c *callback) contents() []content {
 	for _, row := range []struct{ head, tail, says string }{
 		{"", "", "the body alone"},
 		{seconds + ".", "", "timestamp.body, without the id"},
+		{seconds + ",", "", "timestamp,body, with a comma between"},
 		{c.id + "." + seconds + ".", "", "id.timestamp.body"},
 		{c.id + ".", "", "id.body, without the timestamp"},
 		{seconds + "." + c.id + ".", "", "timestamp.id.body, in another order"},
@@ -61,7 +62,7 @@ func (c *callback) head() (head string) {
 		head = c.id + "."
 	}
 	if c.signsTime {
-		head += c.timestamp + "."
+		head += c.timestamp + c.separator
 	}
 	return head
 }

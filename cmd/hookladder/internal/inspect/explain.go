@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/hookladder/hookladder/signer"
 )
 
 // A deviation is one step away from the right signature. The zero value is no mistake.
@@ -35,13 +37,17 @@ type hashing struct {
 	make func() hash.Hash
 }
 
-const cureHash = "use HMAC with SHA-256"
-
-// hashes has the function of every scheme first.
-var hashes = []hashing{
-	{deviation{}, sha256.New},
-	{deviation{OtherHash, "was made with SHA-1", cureHash}, sha1.New},
-	{deviation{OtherHash, "was made with SHA-512", cureHash}, sha512.New},
+// hashes returns the function of the scheme first.
+func (c *callback) hashes() []hashing {
+	all := []hashing{
+		{deviation{OtherHash, "was made with SHA-256", "use HMAC with SHA-512"}, sha256.New},
+		{deviation{OtherHash, "was made with SHA-512", "use HMAC with SHA-256"}, sha512.New},
+	}
+	if c.hash == signer.SHA512 {
+		slices.Reverse(all)
+	}
+	all[0].deviation = deviation{}
+	return append(all, hashing{deviation{OtherHash, "was made with SHA-1", all[1].cure}, sha1.New})
 }
 
 // Limits of the search.
@@ -54,7 +60,7 @@ const (
 // explain finds the fewest mistakes that lead to a signature, and adds them to the report. It
 // returns 0 for a right signature.
 func (c *callback) explain(r *Report, keys []candidate, what, text string) (mistakes int, found bool) {
-	s := signatureSearch{callback: c, sums: c.readings(text, what == ofHeader), keys: keys, contents: c.contents(), bodies: bodies(c.Body)}
+	s := signatureSearch{callback: c, sums: c.readings(text, what == ofHeader), keys: keys, contents: c.contents(), bodies: bodies(c.Body), hashes: c.hashes()}
 	if len(s.sums) == 0 {
 		r.add(BadSignature, what, c.scheme, c.form)
 		return 1, true
@@ -81,13 +87,14 @@ type signatureSearch struct {
 	keys     []candidate
 	contents []content
 	bodies   []body
+	hashes   []hashing
 	hashed   int
 }
 
 // find returns the first combination that has exactly n mistakes and makes the signature.
 func (s *signatureSearch) find(n int) ([]deviation, bool) {
 	for _, k := range s.keys {
-		for _, h := range hashes {
+		for _, h := range s.hashes {
 			if k.public != nil && h.cause != "" {
 				continue
 			}
@@ -167,12 +174,18 @@ var versions = regexp.MustCompile(`^(v[0-9]+[a-z]?[,=:]|sha(?:1|256|512)[=:])`)
 // bytes. A signature from the receiver's own code needs no version before it.
 func (c *callback) readings(text string, versioned bool) (all []reading) {
 	words := strings.Fields(text)
-	if strings.Contains(text, "t=") { // Stripe's list
+	switch {
+	case strings.Contains(text, "t="): // a list of Stripe or Convoy
 		words = strings.Split(text, ",")
+	case strings.Contains(c.prefix, " "):
+		words = []string{text}
 	}
 	for _, word := range words[:min(len(words), mostSignatures)] {
 		word = strings.Trim(strings.TrimSpace(word), `"'`)
 		prefix := versions.FindString(word)
+		if c.prefix != "" && strings.HasPrefix(word, c.prefix) {
+			prefix = c.prefix
+		}
 		var wrong []deviation
 		if versioned && prefix != c.prefix {
 			says := fmt.Sprintf("has no %s before it", c.prefix)

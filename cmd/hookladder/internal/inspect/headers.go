@@ -41,8 +41,8 @@ func (c *callback) headers(r *Report) {
 		r.add(BadID, err)
 	}
 	clock := signer.HeaderTimestamp
-	if c.scheme == signer.Stripe {
-		clock = "t in " + signer.HeaderStripe
+	if !c.signsID {
+		clock = "t in " + c.name
 	}
 	switch _, err := unixSeconds(c.timestamp); {
 	case !c.signsTime:

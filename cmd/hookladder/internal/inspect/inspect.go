@@ -22,7 +22,7 @@ type Question struct {
 	Body   []byte
 
 	Scheme   signer.Scheme // zero: the scheme is read from the headers
-	Name     string        // the header of signer.HMACHex; empty: signer.HeaderHMACHex
+	Form     signer.Form   // of signer.HMAC; zero, or only with a header: the rest is read from the header
 	Secrets  []string      // as the receiver has them, malformed ones too; also public keys
 	Computed string        // the signature that the receiver's own code computed; may be empty
 	At       time.Time     // when the callback arrived

@@ -75,12 +75,89 @@ func TestASoundCallbackOfEachSchemeIsValid(t *testing.T) {
 		r := inspect.Inspect(*q)
 		require.True(t, r.Valid, "%s: %v", scheme, r.Findings)
 		require.Empty(t, r.Findings)
-		require.Equal(t, scheme, r.Scheme, "found out by its headers")
+		found := scheme
+		if scheme == signer.HMAC {
+			found = signer.HMACHex // its short form
+		}
+		require.Equal(t, found, r.Scheme, "found out by its headers")
 
 		q.Body = append(q.Body, 'x')
 		r = inspect.Inspect(*q)
 		require.False(t, r.Valid)
 		require.Equal(t, inspect.OtherSecret, r.Findings[0].Cause, "%v", r.Findings)
+	}
+}
+
+// formed is a callback of Convoy or another sender that signs by a form of hmac.
+func formed(t testing.TB, f signer.Form) *inspect.Question {
+	t.Helper()
+	secret, err := signer.HMAC.ParseSecret(plainText)
+	require.NoError(t, err)
+	s, err := signer.HMAC.NewSignerIn(f, secret)
+	require.NoError(t, err)
+	q := &inspect.Question{Header: http.Header{}, Body: []byte(sent), Secrets: []string{plainText}, At: signedAt.Add(2 * time.Second)}
+	q.Header.Set(s.Header(), s.Sign(messageID, signedAt, q.Body))
+	return q
+}
+
+func TestTheFormOfAnotherSenderIsReadFromItsHeader(t *testing.T) {
+	for name, f := range map[string]signer.Form{
+		"convoy":                   {Header: "x-convoy-signature"},
+		"convoy, sha512, base64":   {Header: "x-convoy-signature", Hash: signer.SHA512, Encoding: signer.Base64},
+		"convoy, advanced":         {Header: "x-convoy-signature", Content: signer.TimeCommaBody},
+		"convoy, advanced, sha512": {Header: "x-convoy-signature", Hash: signer.SHA512, Content: signer.TimeCommaBody},
+		"convoy, advanced, base64": {Header: "x-convoy-signature", Hash: signer.SHA512, Encoding: signer.Base64, Content: signer.TimeCommaBody},
+		"outpost":                  {Header: "x-outpost-signature", Prefix: "v0="},
+		"a header of its own":      {Header: "x-shop-sign", Encoding: signer.Base64, Content: signer.TimeDotBody},
+	} {
+		q := formed(t, f)
+		if name == "a header of its own" {
+			q.Form.Header = f.Header
+		}
+		r := inspect.Inspect(*q)
+		require.True(t, r.Valid, "%s: %v", name, r.Findings)
+		require.Empty(t, r.Findings, name)
+		require.Equal(t, signer.HMAC, r.Scheme, name)
+		require.Equal(t, f.Content != "", r.Age != nil, name)
+
+		q.Scheme, q.Form = signer.HMAC, f
+		r = inspect.Inspect(*q)
+		require.True(t, r.Valid, "%s, named: %v", name, r.Findings)
+	}
+	text := formed(t, signer.Form{Header: "x-shop-sign", Prefix: "HMAC "})
+	text.Scheme, text.Form = signer.HMAC, signer.Form{Header: "x-shop-sign", Prefix: "HMAC "}
+	require.True(t, inspect.Inspect(*text).Valid, "a prefix with a space")
+}
+
+func TestTheCauseOfABrokenFormIsNamed(t *testing.T) {
+	convoy := signer.Form{Header: "x-convoy-signature", Content: signer.TimeCommaBody}
+	for name, c := range map[string]struct {
+		made, wanted signer.Form
+		cause        inspect.Cause
+		says         string
+	}{
+		"another hash":            {signer.Form{Hash: signer.SHA512}, signer.Form{Encoding: signer.Hex}, inspect.OtherHash, "was made with SHA-512"},
+		"sha256 for sha512":       {signer.Form{}, signer.Form{Hash: signer.SHA512}, inspect.OtherHash, "was made with SHA-256"},
+		"another encoding":        {signer.Form{Encoding: signer.Base64}, signer.Form{Encoding: signer.Hex}, inspect.OtherEncoding, "is in base64, not in hex"},
+		"no prefix":               {signer.Form{}, signer.Form{Prefix: "v0="}, inspect.OtherEncoding, "has no v0= before it"},
+		"a dot for a comma":       {signer.Form{Content: signer.TimeDotBody}, signer.Form{Content: signer.TimeCommaBody}, inspect.OtherContent, "timestamp.body, without the id"},
+		"a comma for a dot":       {signer.Form{Content: signer.TimeCommaBody}, signer.Form{Content: signer.TimeDotBody}, inspect.OtherContent, "timestamp,body, with a comma between"},
+		"an old one":              {convoy, convoy, inspect.TooOld, "1h before"},
+		"another body, with time": {convoy, convoy, inspect.OtherSecret, "another secret"},
+	} {
+		q := formed(t, c.made)
+		q.Scheme, q.Form = signer.HMAC, c.wanted
+		switch c.cause {
+		case inspect.TooOld:
+			q.At = signedAt.Add(time.Hour)
+		case inspect.OtherSecret:
+			q.Body = append(q.Body, 'x')
+		}
+		r := inspect.Inspect(*q)
+		require.False(t, r.Valid, name)
+		require.NotEmpty(t, r.Findings, name)
+		require.Equal(t, c.cause, r.Findings[0].Cause, "%s: %v", name, r.Findings)
+		require.Contains(t, r.Findings[0].Says, c.says, name)
 	}
 }
 
@@ -231,7 +308,7 @@ func TestOtherSchemesHaveTheirOwnMistakes(t *testing.T) {
 			q.Header.Set(signer.HeaderGitHub, hex.EncodeToString(sum(plainText, sent)))
 		}, inspect.OtherEncoding, "has no sha256= before it"},
 		{"upper case", signer.HMACHex, func(q *inspect.Question) {
-			q.Header.Set(signer.HeaderHMACHex, strings.ToUpper(hex.EncodeToString(sum(plainText, sent))))
+			q.Header.Set(signer.HeaderHMAC, strings.ToUpper(hex.EncodeToString(sum(plainText, sent))))
 		}, inspect.OtherEncoding, "upper case"},
 		{"the time is not signed", signer.Stripe, func(q *inspect.Question) {
 			q.Header.Set(signer.HeaderStripe, "t="+unix(signedAt)+",v1="+hex.EncodeToString(sum(plainText, sent)))

@@ -35,6 +35,7 @@ func (c *callback) keys(r *Report) (all []candidate) {
 		verifier, err := c.scheme.NewVerifier(text)
 		switch {
 		case err == nil:
+			verifier.Form = c.hmac
 		case isEd25519(text) != (c.scheme == signer.StandardEd25519) && (isEd25519(text) || strings.HasPrefix(text, signer.SecretPrefix)):
 			r.add(OtherKind, "the key given is none", c.scheme)
 		case errors.Is(err, signer.ErrSecret) || errors.Is(err, signer.ErrPublicKey) || errors.Is(err, signer.ErrNoSecret):

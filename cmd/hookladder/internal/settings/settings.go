@@ -30,7 +30,7 @@ type Settings struct {
 	Durability  dispatcher.Durability `env:"DURABILITY" envDefault:"none" accepts:"none, fsync or replicas:<n> with an n from 1 to 9"`
 
 	APIKeys       app.Keys        `env:"API_KEYS" secret:"true" file:"true" accepts:"key:scope+scope[:name] with commas between"`
-	SigningSecret []signer.Secret `env:"SIGNING_SECRET" secret:"true" file:"true" accepts:"whsec_ and the base64 of 24 to 64 bytes, several with spaces between"`
+	SigningSecret []signer.Secret `env:"SIGNING_SECRET" secret:"true" file:"true" accepts:"whsec_ and the base64 of 24 to 75 bytes, several with spaces between"`
 	SigningDerive string          `env:"SIGNING_DERIVE" envDefault:"none" accepts:"none or tenant"`
 	EncryptionKey Sealing         `env:"ENCRYPTION_KEY" secret:"true" file:"true" accepts:"the base64 of 32 bytes, several with spaces between"`
 

@@ -12,8 +12,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
 )
 
 // Kind is how the text of a field is parsed.
@@ -56,8 +58,12 @@ var Fields = []Field{
 	{Name: "success", Label: "Success", Kind: Rule, Example: "2xx", Hint: `Statuses with commas between, or a rule as JSON, such as {"body":{"path":"code","equals":"SUCCESS"}}.`},
 	{Name: "headers", Label: "Headers", Kind: Pairs, Example: "x-shop: 42", Hint: "A line for each. *** keeps the value that there is."},
 	{Name: "metadata", Label: "Metadata", Kind: Pairs, Example: "team: payments", Hint: "Notes of your own, a line for each."},
-	{Name: "signature", Label: "Signature", Kind: Choice, Options: []string{"standard", "standard-ed25519", "stripe", "github", "hmac-hex"}},
-	{Name: "signature_header", Label: "Signature header", Kind: Text, Example: "x-signature", Hint: "Of hmac-hex only."},
+	{Name: "signature", Label: "Signature", Kind: Choice, Options: dispatcher.Texts(signer.Schemes)},
+	{Name: "signature_header", Label: "Signature header", Kind: Text, Example: "x-signature", Hint: "Of hmac and hmac-hex only."},
+	{Name: "signature_hash", Label: "Signature hash", Kind: Text, Example: "sha512", Hint: "Of hmac only: sha256, which is the default, or sha512."},
+	{Name: "signature_encoding", Label: "Signature encoding", Kind: Text, Example: "base64", Hint: "Of hmac only: hex, which is the default, or base64."},
+	{Name: "signature_prefix", Label: "Signature prefix", Kind: Text, Example: "v0=", Hint: "Of hmac only: the text before the signature."},
+	{Name: "signature_content", Label: "Signed content", Kind: Text, Example: "t-comma-body", Hint: "Of hmac only: body, which is the default, t.body or t-comma-body."},
 	{Name: "ordered", Label: "One at a time, in order", Kind: Switch, Hint: "One that fails holds the rest."},
 	{Name: "secret", Label: "Secret", Once: true, Kind: Text, Hint: "Empty: one is made, and shown once."},
 }
@@ -82,6 +88,19 @@ func NameOf(e wire.EndpointView) string {
 		host = u.Host
 	}
 	return cmp.Or(e.UID, strings.TrimSpace(first), host, e.ID)
+}
+
+// SignatureOf returns the form of an endpoint's signature.
+func SignatureOf(e wire.EndpointView) signer.Form {
+	return signer.Form{
+		Header: e.SignatureHeader, Hash: signer.Hash(e.SignatureHash), Encoding: signer.Encoding(e.SignatureEncoding),
+		Prefix: e.SignaturePrefix, Content: signer.Content(e.SignatureContent),
+	}
+}
+
+// Rotates reports whether the endpoint's callbacks have a signature by each secret.
+func Rotates(e wire.EndpointView) bool {
+	return signer.Scheme(e.Signature).RotatesIn(SignatureOf(e))
 }
 
 // Texts returns the fields of an endpoint as texts.

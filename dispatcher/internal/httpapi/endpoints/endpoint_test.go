@@ -48,9 +48,28 @@ func TestTheHeaderOfASignatureIsTheEndpointsOwn(t *testing.T) {
 	f := &apitest.Fake{}
 	h := apitest.New(t, f)
 	got := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac-hex","signature_header":"X-Pay-Sign"}`), 201)
-	require.Equal(t, "X-Pay-Sign", f.There.SignatureHeader)
+	require.Equal(t, "X-Pay-Sign", f.There.Form.Header)
 	require.Equal(t, "X-Pay-Sign", got.SignatureHeader)
 	apitest.RequireProblem(t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature_header":"x-pay-sign"}`), 422, "invalid")
+}
+
+func TestTheFormOfASignatureIsTheEndpointsOwn(t *testing.T) {
+	f := &apitest.Fake{}
+	h := apitest.New(t, f)
+	got := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac","signature_header":"X-Convoy-Signature",
+		"signature_hash":"sha512","signature_encoding":"base64","signature_content":"t-comma-body","secret":"convoy-webhook-secret"}`), 201)
+	require.Equal(t, signer.HMAC, f.There.Signature)
+	require.Equal(t, signer.Form{Header: "X-Convoy-Signature", Hash: signer.SHA512, Encoding: signer.Base64, Content: signer.TimeCommaBody}, f.There.Form)
+	require.Equal(t, []string{"sha512", "base64", "", "t-comma-body"}, []string{got.SignatureHash, got.SignatureEncoding, got.SignaturePrefix, got.SignatureContent})
+
+	got = apitest.DecodeAnswer[wire.EndpointView](t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac","signature_prefix":"v0=",
+		"signature_hash":"sha256","signature_encoding":"hex","signature_content":"body"}`), 201)
+	require.Equal(t, signer.Form{Prefix: "v0="}, f.There.Form, "the defaults are left out, so that both are equal")
+	require.Equal(t, "v0=", got.SignaturePrefix)
+	for _, field := range []string{`"signature_hash":"sha1"`, `"signature_encoding":"base32"`, `"signature_prefix":"much longer than it may be"`, `"signature_content":"t:body"`} {
+		apitest.RequireProblem(t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac",`+field+`}`), 422, "invalid")
+	}
+	apitest.RequireProblem(t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"github","signature_hash":"sha512"}`), 422, "invalid")
 }
 
 func TestEveryFieldOfAnEndpointReachesTheEngine(t *testing.T) {

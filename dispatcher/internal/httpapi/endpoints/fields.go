@@ -37,6 +37,10 @@ var endpointFields = api.Fieldset[endpointDraft]{
 	{Name: "metadata", Set: setMetadata, Merge: mergeMetadata, Null: api.Itself},
 	{Name: "signature", Set: setSignature, Merge: mergeSignature, Null: `"standard"`},
 	{Name: "signature_header", Set: setSignatureHeader, Null: `""`},
+	{Name: "signature_hash", Set: func(e *endpointDraft, v jsontext.Value) error { return formWord(&e.Form.Hash, signer.SHA256, v) }, Null: `""`},
+	{Name: "signature_encoding", Set: func(e *endpointDraft, v jsontext.Value) error { return formWord(&e.Form.Encoding, signer.Hex, v) }, Null: `""`},
+	{Name: "signature_prefix", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Text(&e.Form.Prefix, v) }, Null: `""`},
+	{Name: "signature_content", Set: func(e *endpointDraft, v jsontext.Value) error { return formWord(&e.Form.Content, signer.OnlyBody, v) }, Null: `""`},
 	{Name: "ladder", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.Ladder, v, api.Rungs) }, Null: api.Itself},
 	{Name: "timeout", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.Timeout, v, api.Timeout) }, Null: api.Itself},
 	{Name: "max_in_flight", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.MaxInFlight, v, atLeastOne) }, Null: api.Itself},
@@ -175,11 +179,23 @@ func setSignature(e *endpointDraft, v jsontext.Value) error {
 
 // setSignatureHeader parses a name. The default is the scheme's own.
 func setSignatureHeader(e *endpointDraft, v jsontext.Value) error {
-	if err := api.Text(&e.SignatureHeader, v); err != nil {
+	if err := api.Text(&e.Form.Header, v); err != nil {
 		return err
 	}
-	if strings.EqualFold(e.SignatureHeader, signer.HeaderHMACHex) {
-		e.SignatureHeader = ""
+	if strings.EqualFold(e.Form.Header, signer.HeaderHMAC) {
+		e.Form.Header = ""
+	}
+	return nil
+}
+
+// formWord parses a word of a signature's form. The default is empty in the endpoint.
+func formWord[T ~string](to *T, usual T, v jsontext.Value) error {
+	var word string
+	if err := api.Text(&word, v); err != nil {
+		return err
+	}
+	if *to = T(word); *to == usual {
+		*to = ""
 	}
 	return nil
 }
@@ -250,7 +266,8 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 		ID: v.ID,
 		Endpoint: wire.Endpoint{
 			UID: v.UID, Tenant: v.Tenant, Kind: kindOf(v.Endpoint), URL: v.URL, Topics: v.Topics, TopicsAllowed: v.TopicsAllowed,
-			Description: v.Description, Metadata: v.Metadata, Signature: v.Signature.String(), SignatureHeader: v.SignatureHeader,
+			Description: v.Description, Metadata: v.Metadata, Signature: v.Signature.String(), SignatureHeader: v.Form.Header,
+			SignatureHash: string(v.Form.Hash), SignatureEncoding: string(v.Form.Encoding), SignaturePrefix: v.Form.Prefix, SignatureContent: string(v.Form.Content),
 			Ladder: v.Ladder, Timeout: wire.Duration(v.Timeout), MaxInFlight: v.MaxInFlight,
 			Rate: v.Rate.String(), Success: api.Success(v.Success), Ordered: v.Ordered, Disabled: v.Disabled,
 		},

@@ -136,7 +136,7 @@ func wireRotated(v dispatcher.EndpointView) wire.Rotated {
 	w := wire.Rotated{EndpointView: wireEndpoint(&v)}
 	w.Secret = v.Secrets[0].Secret.Reveal()
 	w.PublicKey, _ = v.Secrets[0].Secret.PublicKey()
-	if len(v.Secrets) > 1 && v.Signature.Rotates() {
+	if len(v.Secrets) > 1 && v.Rotates() {
 		w.PreviousUntil = wire.Time{Time: v.Secrets[1].Until}
 	}
 	return w

@@ -34,6 +34,10 @@ type record struct {
 	Metadata        map[string]string `json:"meta,omitzero"`
 	Signature       signer.Scheme     `json:"sig,omitzero"`
 	SignatureHeader string            `json:"sig_header,omitzero"`
+	SignatureHash   signer.Hash       `json:"sig_hash,omitzero"`
+	SignatureText   signer.Encoding   `json:"sig_text,omitzero"`
+	SignaturePrefix string            `json:"sig_prefix,omitzero"`
+	SignatureOf     signer.Content    `json:"sig_of,omitzero"`
 	Secrets         []secretRecord    `json:"secrets,omitzero"`
 	Ladder          *string           `json:"ladder,omitzero"`  // empty: no rung, which is not the default
 	Timeout         int64             `json:"timeout,omitzero"` // ns
@@ -82,11 +86,12 @@ func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	r := record{
 		UID: e.UID, Tenant: e.Tenant, Pull: e.Pull, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
 		Linked: e.Linked, TopicsAllowed: e.TopicsAllowed, TopicsGiven: e.TopicsGiven, HeadersFor: e.HeadersFor,
-		Signature: e.Signature, SignatureHeader: e.SignatureHeader, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
+		Signature: e.Signature, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
 		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Unverified: e.Unverified, Since: e.Since,
 		Gone: e.Cause == dispatcher.WhyGone, Failing: e.Cause == dispatcher.WhyFailing, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
 		Created: conn.ToMillis(e.CreatedAt), Updated: conn.ToMillis(e.UpdatedAt),
 	}
+	r.SignatureHeader, r.SignatureHash, r.SignatureText, r.SignaturePrefix, r.SignatureOf = e.Form.Header, e.Form.Hash, e.Form.Encoding, e.Form.Prefix, e.Form.Content
 	if !e.Rate.IsZero() && r.Rate == "" {
 		return nil, fmt.Errorf("%w: a rate per %s has no text", errEndpoint, ladder.FormatDuration(e.Rate.Per))
 	}
@@ -142,7 +147,9 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 	e := &dispatcher.Endpoint{
 		ID: id, Version: version, UID: r.UID, Tenant: r.Tenant, Pull: r.Pull, URL: r.URL, Topics: r.Topics,
 		Linked: r.Linked, TopicsAllowed: r.TopicsAllowed, TopicsGiven: r.TopicsGiven, HeadersFor: r.HeadersFor,
-		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, SignatureHeader: r.SignatureHeader, Timeout: time.Duration(r.Timeout),
+		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, Timeout: time.Duration(r.Timeout),
+		Form: signer.Form{Header: r.SignatureHeader, Hash: r.SignatureHash, Encoding: r.SignatureText, Prefix: r.SignaturePrefix, Content: r.SignatureOf},
+
 		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Unverified: r.Unverified, Since: r.Since,
 		HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),
 		CreatedAt: conn.FromMillis(r.Created), UpdatedAt: conn.FromMillis(r.Updated),

@@ -44,7 +44,7 @@ type Content string
 // The contents, by their names in the API.
 const (
 	OnlyBody      Content = "body"
-	TimeDotBody   Content = "t.body" // as Stripe
+	TimeDotBody   Content = "t.body"       // as Stripe
 	TimeCommaBody Content = "t-comma-body" // as Convoy
 )
 

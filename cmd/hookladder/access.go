@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -251,4 +252,21 @@ func signingSecrets(vars map[string]string) ([]signer.Secret, error) {
 		return nil, usageError{err}
 	}
 	return read.SigningSecret, nil
+}
+
+// readSecretFile returns a secret from a file, or from standard input for "-". There is no flag
+// for the secret itself, because it would appear in the list of processes and in the shell's
+// history.
+func readSecretFile(name string, in io.Reader) (string, error) {
+	var text []byte
+	var err error
+	if name == "-" {
+		text, err = io.ReadAll(io.LimitReader(in, maxSecretFile))
+	} else {
+		text, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return "", usagef("--secret-file: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }

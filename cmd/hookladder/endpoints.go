@@ -40,7 +40,7 @@ Commands take the id of an endpoint, or your own uid for it.`,
 	cmd.AddCommand(
 		newEndpointsCreate(s), newEndpointsList(s), newEndpointsGet(s), newEndpointsUpdate(s), newEndpointsDelete(s),
 		newEndpointsPause(s), newEndpointsResume(s), newEndpointsConfirm(s), newEndpointsDeliveries(s),
-		newEndpointsRotateSecret(s), newEndpointsSecret(s), newEndpointsTest(s),
+		newEndpointsRotateSecret(s), newEndpointsSecret(s), newEndpointsTest(s), newEndpointsExport(s), newEndpointsImport(s),
 	)
 	return cmd
 }

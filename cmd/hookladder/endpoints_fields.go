@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/transfer"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -188,23 +189,6 @@ func pairs(flag, between string, given []string) (map[string]any, error) {
 	return found, nil
 }
 
-// readSecretFile returns a secret from a file, or from standard input for "-". There is no flag
-// for the secret itself, because it would appear in the list of processes and in the shell's
-// history.
-func readSecretFile(name string, in io.Reader) (string, error) {
-	var text []byte
-	var err error
-	if name == "-" {
-		text, err = io.ReadAll(io.LimitReader(in, maxSecretFile))
-	} else {
-		text, err = os.ReadFile(name)
-	}
-	if err != nil {
-		return "", usagef("--secret-file: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
-}
-
 // reachedAt returns the URL of an endpoint, or its kind if it has none.
 func reachedAt(e *wire.EndpointView, url string) string {
 	if e.Kind == "pull" {
@@ -266,4 +250,144 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 		row("headers held", "set for another URL; to send them: hookladder endpoints confirm")
 	}
 	row("created", term.When(e.CreatedAt))
+}
+
+func newEndpointsExport(s world) *cobra.Command {
+	var to clientFlags
+	x := transfer.Export{}
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write all endpoints as JSON Lines or CSV",
+		Long: `Writes endpoints as JSON Lines, or as CSV with --format csv, for hookladder endpoints
+import. The file has the current secrets if the key has the scope admin. Values of
+headers are never in it: *** stands for each. A line on standard error says what is
+missing.`,
+		Example: `  umask 077; hookladder endpoints export > endpoints.jsonl
+  hookladder endpoints export --tenant shop_42 --format csv > endpoints.csv`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if x.Format, err = formatFlag(x.Format, ""); err != nil {
+				return err
+			}
+			if x.Client, err = to.client(); err != nil {
+				return err
+			}
+			n, err := x.Run(cmd.Context(), cmd.OutOrStdout())
+			out := cmd.ErrOrStderr()
+			fmt.Fprintf(out, "%d endpoints\n", n.Endpoints)
+			for _, missing := range []struct {
+				of   int
+				says string
+			}{
+				{n.NoSecret, "without their secrets: the key needs the scope admin"},
+				{n.Headers, "with headers whose values are hidden: write them into the file"},
+				{n.NoUID, "without a uid, by which an import matches them"},
+			} {
+				if missing.of > 0 {
+					fmt.Fprintf(out, "%d %s\n", missing.of, missing.says)
+				}
+			}
+			return err
+		},
+	}
+	to.add(cmd, s)
+	cmd.Flags().StringArrayVar(&x.Tenants, "tenant", nil, "only endpoints of this tenant; may be repeated")
+	addFormat(cmd, &x.Format)
+	return cmd
+}
+
+func newEndpointsImport(s world) *cobra.Command {
+	var to clientFlags
+	var tenant string
+	var all bool
+	m := transfer.Import{}
+	cmd := &cobra.Command{
+		Use:   "import <file>",
+		Short: "Create and change endpoints by a file",
+		Long: `Creates the endpoints of a file, and changes those whose fields differ. Endpoints match
+by their uid. The file is JSON Lines or CSV, as endpoints export writes it; - is standard
+input. A field that a line leaves out gets its default. The secret and disabled are kept.
+
+A wrong line is reported with its number and field, and the others are imported. After an
+interruption run it again: it changes only what differs. --dry-run only reports.
+
+--prune deletes the endpoints that have a uid and are not in the file, and cancels their
+waiting deliveries. It deletes nothing if a line is wrong.
+
+The exit code is 0 if all lines were imported, 1 if some were not, and 4 if the server
+can't be reached.`,
+		Example: `  hookladder endpoints import endpoints.jsonl --dry-run
+  hookladder endpoints import endpoints.csv --prune --tenant shop_42`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usagef("import needs one file, - for standard input; see %s --help", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			given := cmd.Flags().Changed("tenant")
+			switch {
+			case m.Prune && given == all:
+				return usagef("--prune needs --tenant or --all-tenants")
+			case !m.Prune && (given || all || m.Yes):
+				return usagef("--tenant, --all-tenants and --yes are for --prune")
+			case given:
+				m.Tenant = &tenant
+			}
+			if m.Format, err = formatFlag(m.Format, args[0]); err != nil {
+				return err
+			}
+			if m.Client, err = to.client(); err != nil {
+				return err
+			}
+			return importFile(cmd, &m, args[0])
+		},
+	}
+	to.add(cmd, s)
+	flags := cmd.Flags()
+	flags.BoolVar(&m.DryRun, "dry-run", false, "report what would be created, changed and deleted, and change nothing")
+	flags.BoolVar(&m.Prune, "prune", false, "delete the endpoints that are not in the file")
+	flags.StringVar(&tenant, "tenant", "", "prune endpoints of this tenant only; empty: those without a tenant")
+	flags.BoolVar(&all, "all-tenants", false, "prune endpoints of all tenants")
+	flags.BoolVar(&m.Yes, "yes", false, "prune also more than a tenth of them")
+	addFormat(cmd, &m.Format)
+	return cmd
+}
+
+func importFile(cmd *cobra.Command, m *transfer.Import, name string) error {
+	in := cmd.InOrStdin()
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return usageError{err}
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
+	}
+	m.Say = func(format string, args ...any) {
+		fmt.Fprintln(cmd.OutOrStdout(), term.Visible(fmt.Sprintf(format, args...)))
+	}
+	if out := cmd.ErrOrStderr(); term.IsTerminal(out) && !term.IsTerminal(cmd.OutOrStdout()) {
+		m.Seen = func(n transfer.Imported) { term.Over(out, n.String()) }
+	}
+	n, err := m.Run(cmd.Context(), in)
+	if m.DryRun {
+		fmt.Fprint(cmd.ErrOrStderr(), "nothing was changed: ")
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), n)
+	return err
+}
+
+func addFormat(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "format", "", "jsonl or csv (default: csv for a file that ends in .csv, else jsonl)")
+	completes(cmd, "format", transfer.JSONLines, transfer.CSV)
+}
+
+// formatFlag returns the format of the flag, else that of the file's name.
+func formatFlag(flag, name string) (string, error) {
+	format, ok := transfer.FormatOf(flag, name)
+	if !ok {
+		return "", usagef("--format %q: must be jsonl or csv", flag)
+	}
+	return format, nil
 }

@@ -37,10 +37,10 @@ var endpointFields = api.Fieldset[endpointDraft]{
 	{Name: "metadata", Set: setMetadata, Merge: mergeMetadata, Null: api.Itself},
 	{Name: "signature", Set: setSignature, Merge: mergeSignature, Null: `"standard"`},
 	{Name: "signature_header", Set: setSignatureHeader, Null: `""`},
-	{Name: "signature_hash", Set: func(e *endpointDraft, v jsontext.Value) error { return formWord(&e.Form.Hash, signer.SHA256, v) }, Null: `""`},
-	{Name: "signature_encoding", Set: func(e *endpointDraft, v jsontext.Value) error { return formWord(&e.Form.Encoding, signer.Hex, v) }, Null: `""`},
+	{Name: "signature_hash", Set: func(e *endpointDraft, v jsontext.Value) error { return formWord(&e.Form.Hash, signer.SHA256, v) }, Null: `"sha256"`},
+	{Name: "signature_encoding", Set: func(e *endpointDraft, v jsontext.Value) error { return formWord(&e.Form.Encoding, signer.Hex, v) }, Null: `"hex"`},
 	{Name: "signature_prefix", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Text(&e.Form.Prefix, v) }, Null: `""`},
-	{Name: "signature_content", Set: func(e *endpointDraft, v jsontext.Value) error { return formWord(&e.Form.Content, signer.OnlyBody, v) }, Null: `""`},
+	{Name: "signature_content", Set: func(e *endpointDraft, v jsontext.Value) error { return formWord(&e.Form.Content, signer.OnlyBody, v) }, Null: `"body"`},
 	{Name: "ladder", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.Ladder, v, api.Rungs) }, Null: api.Itself},
 	{Name: "timeout", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.Timeout, v, api.Timeout) }, Null: api.Itself},
 	{Name: "max_in_flight", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.MaxInFlight, v, atLeastOne) }, Null: api.Itself},
@@ -191,7 +191,7 @@ func setSignatureHeader(e *endpointDraft, v jsontext.Value) error {
 // formWord parses a word of a signature's form. The default is empty in the endpoint.
 func formWord[T ~string](to *T, usual T, v jsontext.Value) error {
 	var word string
-	if err := api.Text(&word, v); err != nil {
+	if err := api.Filled(&word, v); err != nil {
 		return err
 	}
 	if *to = T(word); *to == usual {

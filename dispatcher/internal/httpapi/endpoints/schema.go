@@ -38,22 +38,23 @@ func endpointSchema(r huma.Registry) *huma.Schema {
 	p["signature_header"].MinLength, p["signature_header"].Pattern = nil, "^[!#$%&'*+.^_`|~0-9A-Za-z-]*$"
 	usual := api.Matching(`^([xX]-[sS][iI][gG][nN][aA][tT][uU][rR][eE])?$`)
 	p["signature_header"].Not = api.Both(api.Unlike(usual), api.HeaderNames().Not)
+	p["signature_prefix"].MinLength, p["signature_prefix"].Pattern = nil, "^([!-~][ -~]*)?$"
 	p["rate"].Pattern = api.RatePattern
 	api.Between(p["timeout"], time.Second, time.Minute)
 	api.Between(p["disable_after"], 0, dispatcher.MaxDisableAfter)
-	pull, hex := api.Holding("kind", api.OneOf(api.KindPull)), api.Holding("signature", api.OneOf("hmac-hex"))
+	pull, named := api.Holding("kind", api.OneOf(api.KindPull)), api.Holding("signature", api.OneOf("hmac-hex", "hmac"))
 	own := api.Both(api.Given("signature_header"), api.Holding("signature_header", api.Unlike(usual)))
-	ed25519, plain := api.Holding("signature", api.OneOf("standard-ed25519")), api.Holding("signature", api.OneOf("stripe", "github", "hmac-hex"))
+	ed25519, plain := api.Holding("signature", api.OneOf("standard-ed25519")), api.Holding("signature", api.OneOf("stripe", "github", "hmac-hex", "hmac"))
 	secret := func(pattern string) *huma.Schema {
 		return api.Both(api.Given("secret"), api.Holding("secret", api.Unlike(api.Matching(pattern))))
 	}
-	api.Never(s,
+	api.Never(s, append(otherForms(),
 		api.Both(pull, api.Either(api.Given("url"), api.Given("success"), api.Given("timeout"))),
 		api.Both(api.Unlike(pull), api.Unlike(api.Given("url"))),
-		api.Both(own, api.Unlike(hex)),
+		api.Both(own, api.Unlike(named)),
 		api.Both(api.Unlike(api.Either(ed25519, plain)), secret(sharedSecret)),
 		api.Both(ed25519, secret(privateSecret)), api.Both(plain, secret(textSecret)),
-	)
+	)...)
 	for i := range endpointFields { // clients write null for what is not set
 		if f := &endpointFields[i]; f.Set == nil {
 			p[f.Name] = api.Unlike(api.Unlike(&huma.Schema{Type: "null"})) // generators make no type of it
@@ -62,6 +63,18 @@ func endpointSchema(r huma.Registry) *huma.Schema {
 	}
 	s.Description = "url is needed. With the kind pull, url, success and timeout must be left out. In a field that may be left out, null means the same."
 	return api.RefTo[wire.Endpoint](r)
+}
+
+// otherForms returns the fields of a form that the signature does not have.
+func otherForms() (never []*huma.Schema) {
+	hmac := api.Holding("signature", api.OneOf("hmac"))
+	own := func(name, usual string) *huma.Schema {
+		return api.Both(api.Given(name), api.Holding(name, api.Unlike(api.OneOf(usual))))
+	}
+	for _, f := range [][2]string{{"signature_hash", "sha256"}, {"signature_encoding", "hex"}, {"signature_prefix", ""}, {"signature_content", "body"}} {
+		never = append(never, api.Both(own(f[0], f[1]), api.Unlike(hmac)))
+	}
+	return append(never, api.Both(own("signature_content", "body"), own("signature_prefix", "")))
 }
 
 // headerValue returns the schema of a header's value. The mark of a hidden one is refused.

@@ -1,0 +1,298 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Import makes the server have the endpoints of a file. It changes only what differs, so a
+// second run after an interruption has nothing left to do.
+type Import struct {
+	Client *client.Client
+	Format string
+	DryRun bool
+
+	Prune  bool
+	Tenant *string // of the endpoints that are pruned; nil: all
+	Yes    bool    // prunes also more than a tenth
+
+	Say  func(format string, args ...any) // reports a change or a wrong line
+	Seen func(n Imported)                 // reports the progress after each line; may be nil
+
+	uids map[string]bool // of the file, for Prune
+}
+
+// Imported counts the endpoints of an import.
+type Imported struct {
+	Created, Changed, Left, Failed int
+	Pruned, Cancelled              int // endpoints deleted, and their waiting deliveries
+}
+
+// String returns the counts in one line.
+func (n Imported) String() string {
+	text := fmt.Sprintf("%d created, %d changed, %d left, %d wrong", n.Created, n.Changed, n.Left, n.Failed)
+	if n.Pruned > 0 {
+		text += fmt.Sprintf(", %d deleted with %d waiting deliveries", n.Pruned, n.Cancelled)
+	}
+	return text
+}
+
+// ErrLines means that some lines were not imported. They were reported.
+var ErrLines = errors.New("some lines were not imported")
+
+// ErrMany means that Prune would delete more than a tenth of the endpoints.
+var ErrMany = errors.New("pass --yes to delete more than a tenth of the endpoints")
+
+// Run reads the file line by line. A wrong line is reported, and the others are imported.
+func (m *Import) Run(ctx context.Context, in io.Reader) (n Imported, err error) {
+	next, err := entries(in, m.Format)
+	if err != nil {
+		return n, err
+	}
+	m.uids = map[string]bool{}
+	for {
+		e, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return n, fmt.Errorf("read the file: %w", err)
+		}
+		if err := m.one(ctx, &e, &n); err != nil {
+			return n, fmt.Errorf("stopped at line %d, run it again: %w", e.line, err)
+		}
+		if m.Seen != nil {
+			m.Seen(n)
+		}
+	}
+	switch {
+	case n.Failed > 0:
+		return n, ErrLines // also without a prune, because a wrong line may have named any endpoint
+	case m.Prune:
+		return n, m.prune(ctx, &n)
+	}
+	return n, nil
+}
+
+// one imports a line. It returns only errors that concern the other lines too.
+func (m *Import) one(ctx context.Context, e *fileLine, n *Imported) error {
+	err := e.err
+	if err == nil {
+		if m.Prune {
+			m.uids[e.endpoint.UID] = true
+		}
+		err = m.apply(ctx, e, n)
+	}
+	var p *client.Problem
+	switch {
+	case err == nil:
+		return nil
+	case e.err == nil && (!errors.As(err, &p) || p.Status == 401 || p.Status == 403 || p.Status >= 500):
+		return err
+	}
+	n.Failed++
+	for text := range strings.Lines(err.Error()) {
+		m.Say("line %d: %s: %s", e.line, e.endpoint.UID, strings.TrimSpace(text))
+	}
+	return nil
+}
+
+// apply creates or changes the endpoint of a line.
+func (m *Import) apply(ctx context.Context, e *fileLine, n *Imported) error {
+	view, err := m.Client.Endpoint(ctx, e.endpoint.UID)
+	switch {
+	case errors.Is(err, client.ErrNotFound):
+		return m.create(ctx, e, n)
+	case err != nil:
+		return err
+	}
+	patch, err := differences(e, &view.Endpoint)
+	if err != nil {
+		return err
+	}
+	rotate, err := m.otherSecret(ctx, e)
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(patch))
+	if rotate {
+		names = append(names, "secret")
+	}
+	if len(names) == 0 {
+		n.Left++
+		return nil
+	}
+	if !m.DryRun {
+		if err := m.change(ctx, e, patch, rotate); err != nil {
+			return err
+		}
+	}
+	n.Changed++
+	m.Say("change %s: %s", e.endpoint.UID, strings.Join(names, ", "))
+	return nil
+}
+
+func (m *Import) create(ctx context.Context, e *fileLine, n *Imported) error {
+	if !m.DryRun {
+		if _, _, err := m.Client.CreateEndpoint(ctx, &e.endpoint); err != nil {
+			return err
+		}
+	}
+	n.Created++
+	m.Say("create %s", e.endpoint.UID)
+	return nil
+}
+
+func (m *Import) change(ctx context.Context, e *fileLine, patch map[string]any, rotate bool) error {
+	if len(patch) > 0 {
+		if _, err := m.Client.PatchEndpoint(ctx, e.endpoint.UID, patch); err != nil {
+			return err
+		}
+	}
+	if rotate {
+		_, err := m.Client.RotateSecret(ctx, e.endpoint.UID, wire.Rotation{Secret: e.endpoint.Secret})
+		return err
+	}
+	return nil
+}
+
+// otherSecret reports whether the line has another secret than the endpoint.
+func (m *Import) otherSecret(ctx context.Context, e *fileLine) (bool, error) {
+	if e.endpoint.Secret == "" {
+		return false, nil
+	}
+	all, err := m.Client.EndpointSecret(ctx, e.endpoint.UID)
+	if err != nil {
+		return false, err
+	}
+	return len(all.Secrets) == 0 || all.Secrets[0].Secret != e.endpoint.Secret, nil
+}
+
+// defaults are the values that the API leaves out, or always returns.
+var defaults = map[string]string{
+	"topics": `["*"]`, "kind": `"push"`, "signature": `"standard"`, "ordered": "false", "signature_header": `"x-signature"`,
+	"signature_hash": `"sha256"`, "signature_encoding": `"hex"`, "signature_content": `"body"`,
+}
+
+// differences returns the patch from the endpoint as it is to that of the line. A field that
+// the line leaves out gets its default, but for disabled, which is also set by a receiver.
+func differences(e *fileLine, is *wire.Endpoint) (map[string]any, error) {
+	want, err := fieldsOf(&e.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	have, err := fieldsOf(is)
+	if err != nil {
+		return nil, err
+	}
+	patch := map[string]any{}
+	for _, name := range columns {
+		switch {
+		case name == "uid" || name == "secret":
+		case name == "disabled" && e.given["disabled"] == nil:
+		case name == "headers":
+			if changed := headerPatch(e.endpoint.Headers, is.Headers); len(changed) > 0 {
+				patch[name] = changed
+			}
+		case name == "metadata":
+			if !maps.Equal(e.endpoint.Metadata, is.Metadata) {
+				patch[name] = textPatch(e.endpoint.Metadata, is.Metadata)
+			}
+		case value(name, want) == value(name, have):
+		case want[name] == nil:
+			patch[name] = nil
+		default:
+			patch[name] = want[name]
+		}
+	}
+	return patch, nil
+}
+
+// value returns the text of a field for a comparison. The default is empty.
+func value(name string, fields map[string]json.RawMessage) string {
+	if text := string(fields[name]); text != defaults[name] {
+		return text
+	}
+	return ""
+}
+
+// headerPatch returns the headers to set, and null for those to remove. The API hides their
+// values, so a value in a line is always set. *** keeps the value.
+func headerPatch(want, have map[string]string) map[string]any {
+	patch := textPatch(want, have)
+	for name, text := range want {
+		if _, ok := have[name]; ok && text == wire.Hidden {
+			delete(patch, name)
+		}
+	}
+	return patch
+}
+
+func textPatch(want, have map[string]string) map[string]any {
+	patch := map[string]any{}
+	for name := range have {
+		if _, ok := want[name]; !ok {
+			patch[name] = nil
+		}
+	}
+	for name, text := range want {
+		patch[name] = text
+	}
+	return patch
+}
+
+// prune deletes the endpoints with a uid that the file does not name. It keeps those
+// without one.
+func (m *Import) prune(ctx context.Context, n *Imported) error {
+	f := client.EndpointFilter{Limit: pageSize}
+	if m.Tenant != nil {
+		f.Tenants = []string{*m.Tenant}
+	}
+	var gone []string
+	of, waiting := 0, 0
+	for more := true; more; {
+		page, err := m.Client.Endpoints(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, e := range page.Data {
+			if e.UID == "" {
+				continue
+			}
+			of++
+			if !m.uids[e.UID] {
+				gone = append(gone, e.UID)
+				waiting += e.Waiting
+				m.Say("delete %s: %d waiting", e.UID, e.Waiting)
+			}
+		}
+		if more = page.NextCursor != nil; more {
+			f.Cursor = *page.NextCursor
+		}
+	}
+	if m.DryRun {
+		n.Pruned, n.Cancelled = len(gone), waiting
+		return nil
+	}
+	if len(gone)*10 > of && !m.Yes {
+		return fmt.Errorf("%d of %d endpoints are not in the file, and %d deliveries wait for them: %w", len(gone), of, waiting, ErrMany)
+	}
+	for _, uid := range gone {
+		cancelled, err := m.Client.DeleteEndpoint(ctx, uid)
+		if err != nil && !errors.Is(err, client.ErrNotFound) {
+			return err
+		}
+		n.Pruned++
+		n.Cancelled += cancelled
+	}
+	return nil
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // state is what a notice says of how things stand.
@@ -34,11 +35,20 @@ func TestANoticeTellsTheStateOfWhatItIsAbout(t *testing.T) {
 			c.news.At = time.Now()
 			n.Tell(c.news)
 			synctest.Wait()
-			var said struct{ State, Reason string }
-			require.NoError(t, json.Unmarshal(s.order[len(s.order)-1].Body, &said))
+			said := mustNotice(t, s.order[len(s.order)-1].Body)
 			require.Equal(t, [2]string{c.want, c.news.Reason}, [2]string{said.State, said.Reason}, c.news.Notice)
 		}
 	})
+}
+
+// mustNotice reads a notice as the document describes it, and checks that no field is missing there.
+func mustNotice(t testing.TB, body []byte) (n wire.Notice) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(body, &n))
+	again, err := json.Marshal(n)
+	require.NoError(t, err)
+	require.JSONEq(t, string(body), string(again))
+	return n
 }
 
 func TestTheEndOfAJobIsToldWithItsIDKindAndCounts(t *testing.T) {
@@ -50,6 +60,7 @@ func TestTheEndOfAJobIsToldWithItsIDKindAndCounts(t *testing.T) {
 			Job: &d.JobEnd{ID: "job_7", Kind: d.JobRetry, JobCounts: d.JobCounts{Matched: 12, Failed: 9, Left: 3}},
 		})
 		synctest.Wait()
+		mustNotice(t, s.order[0].Body)
 		require.Contains(t, string(s.order[0].Body), `"state":"stopped","job":"job_7","kind":"retry","done":0,"failed":9,"left":3`)
 	})
 }

@@ -150,3 +150,46 @@ func TestPruneDeletesWhatTheFileLeavesOut(t *testing.T) {
 	require.Equal(t, exitOK, prune(file.String(), "--all-tenants", "--yes").code)
 	require.Equal(t, 19, count())
 }
+
+func TestALineThatIsTooLongAndABrokenRowAreReported(t *testing.T) {
+	_, api, receiver := newTestDev(t, nil)
+	env := []string{"HOOKLADDER_URL=" + api}
+	good := `{"uid":"a","url":"` + receiver + `"}`
+	got := command(t, env, `{"uid":"`+strings.Repeat("x", 2<<20)+`"}`+"\n"+good, "endpoints", "import", "-")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.out, "line 1: : has more than 1048576 bytes\ncreate a\n")
+
+	rows := "uid,url,topics,timeout\nb," + receiver + ",\"[\"\"x\"\"]\",5s\nc,too,few\nd," + receiver + ",x,5s\ne," + receiver + ",,5\n"
+	got = command(t, env, rows, "endpoints", "import", "-", "--format", "csv")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, "2 created, 0 changed, 0 left, 2 wrong\n")
+	require.Contains(t, got.out, "line 3: : wrong number of fields\n")
+	require.Contains(t, got.out, "line 4: d: $.topics: is not valid")
+	got = command(t, env, "uid,colour\na,red\n", "endpoints", "import", "-", "--format", "csv")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.err, `"colour", which is not a field`)
+	require.Equal(t, exitUsage, command(t, env, "", "endpoints", "import", "-", "--format", "xml").code)
+	require.Equal(t, exitUsage, command(t, env, "", "endpoints", "import", "no-such-file").code)
+	nowhere := command(t, []string{"HOOKLADDER_URL=http://127.0.0.1:1"}, good, "endpoints", "import", "-")
+	require.Equal(t, exitUnreachable, nowhere.code)
+	require.Contains(t, nowhere.err, "stopped at line 1, run it again")
+}
+
+func TestAnExportReportsTheSecretsThatItsKeyMayNotSee(t *testing.T) {
+	const reads, admin = "reads-0123456789abcdef", "admin-0123456789abcdef"
+	_, api, receiver := newTestDev(t, []string{"API_KEYS=" + reads + ":read," + admin + ":admin"})
+	env := func(key string) []string { return []string{"HOOKLADDER_URL=" + api, "HOOKLADDER_KEY=" + key} }
+	line := `{"uid":"a","url":"` + receiver + `","headers":{"x-shop":"1"},"secret":"whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"}`
+	require.Equal(t, exitOK, command(t, env(admin), line, "endpoints", "import", "-").code)
+	got := command(t, env(reads), "", "endpoints", "export")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.NotContains(t, got.out, "whsec_")
+	require.Contains(t, got.out, `"headers":{"x-shop":"***"}`)
+	require.Equal(t, "1 endpoints\n1 without their secrets: the key needs the scope admin\n1 with headers whose values are hidden: write them into the file\n", got.err)
+	again := command(t, env(admin), got.out, "endpoints", "import", "-")
+	require.Equal(t, "0 created, 0 changed, 1 left, 0 wrong\n", again.out+again.err, "it keeps the secret and the header")
+	require.Contains(t, command(t, env(admin), "", "endpoints", "export").out, "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz")
+	denied := command(t, env(reads), `{"uid":"b","url":"`+receiver+`"}`, "endpoints", "import", "-")
+	require.Equal(t, exitFailed, denied.code)
+	require.Contains(t, denied.err, "stopped at line 1")
+}

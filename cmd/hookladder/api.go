@@ -295,11 +295,14 @@ With a key that has the scope read, it prints the store and the paused lanes.
 			if err != nil || !instances {
 				return err
 			}
-			page, err := c.Instances(ctx, 500, "")
-			if err != nil {
-				return err
+			var list []wire.Instance
+			for i, err := range c.EachInstance(ctx) {
+				if err != nil {
+					return err
+				}
+				list = append(list, i)
 			}
-			printInstances(cmd.OutOrStdout(), page.Data, time.Now())
+			printInstances(cmd.OutOrStdout(), list, time.Now())
 			return nil
 		},
 	}

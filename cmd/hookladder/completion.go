@@ -120,12 +120,13 @@ func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) 
 	flags = map[string]cobra.CompletionFunc{
 		"by":           oneOf(dispatcher.System, dispatcher.Local),
 		"content-type": oneOf("application/json", "application/xml", "application/x-www-form-urlencoded", "text/plain", "text/xml"),
+		"dead-reason":  oneOf(texts(dispatcher.DeadReasons...)...),
 		"destination":  destinations,
 		"endpoint":     endpoints,
 		"job":          s.asks(completion.Jobs()),
 		"json":         oneOfFiles, // if it takes a file
 		"message":      messages,
-		"reason":       oneOf(texts(dispatcher.DeadReasons...)...),
+		"order":        oneOf("accepted", "ended", "due"),
 		"redis-server": oneOfFiles,
 		"save":         oneOfFiles,
 		"status":       oneOf(texts(dispatcher.Statuses...)...),

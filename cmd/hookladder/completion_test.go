@@ -50,8 +50,8 @@ func TestTheShellIsOfferedTheValuesOfFlags(t *testing.T) {
 		"completion ":                         completion.Shells,
 		"deliveries --status ":                texts(dispatcher.Statuses...),
 		"endpoints deliveries m --status ":    texts(dispatcher.EndStatuses...),
-		"deliveries --reason ":                texts(dispatcher.DeadReasons...),
-		"dead replay --reason ex":             {"exhausted", "expired"},
+		"deliveries --dead-reason ":           texts(dispatcher.DeadReasons...),
+		"dead replay --dead-reason ex":        {"exhausted", "expired"},
 		"tail --outcome ":                     texts(dispatcher.Happenings...),
 		"audit --what endpoint.de":            {"endpoint.delete"},
 		"endp":                                {"endpoints"},
@@ -270,8 +270,8 @@ func TestTheHelpHasEachWordOfAFlag(t *testing.T) {
 	t.Parallel()
 	for line, words := range map[string][]string{
 		"deliveries --status":           texts(dispatcher.Statuses...),
-		"deliveries --reason":           texts(dispatcher.DeadReasons...),
-		"dead list --reason":            texts(dispatcher.DeadReasons...),
+		"deliveries --dead-reason":      texts(dispatcher.DeadReasons...),
+		"dead list --dead-reason":       texts(dispatcher.DeadReasons...),
 		"endpoints deliveries --status": texts(dispatcher.EndStatuses...),
 		"tail --outcome":                texts(dispatcher.Happenings...),
 		"listen --signature":            schemeNames(),

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,17 +27,21 @@ type filterFlags struct {
 	span   spanFlags
 }
 
+// likeText is the help of --subject-like.
+const likeText = "a subject in another spelling: 8713, #8713 and \"ORDER 8713\" find order_8713"
+
 func (f *filterFlags) add(cmd *cobra.Command) {
 	flags, of := cmd.Flags(), &f.filter
 	flags.StringArrayVar(&of.Statuses, "status", nil, anyOf(dispatcher.Statuses)+"; may be repeated, as all filters may")
 	flags.StringArrayVar(&of.Topics, "topic", nil, "a topic, or a pattern such as payment.*")
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "a tenant")
 	flags.StringArrayVar(&of.Subjects, "subject", nil, "the subject of the message, such as an order number")
-	flags.StringArrayVar(&of.SubjectLike, "subject-like", nil, "a subject in another spelling: 8713, #8713 and \"ORDER 8713\" find order_8713")
+	flags.StringArrayVar(&of.SubjectLike, "subject-like", nil, likeText)
 	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL, an endpoint's id or uid, q_<queue>, or a lane")
-	flags.StringArrayVar(&of.Reasons, "reason", nil, "the reason of a dead delivery: "+anyReason)
+	flags.StringArrayVar(&of.Reasons, "dead-reason", nil, "the reason of a dead delivery: "+anyReason)
 	flags.BoolVar(&of.Failed, "failed", false, "only unfinished deliveries with a failed attempt")
-	f.span.add(cmd, "ended or due")
+	flags.StringVar(&of.Order, "order", "", "accepted, ended or due; --since and --until mean the time of this order (default: see above)")
+	f.span.add(cmd, "accepted, ended or due")
 }
 
 // read returns the filter of the flags.
@@ -86,8 +91,9 @@ func newDeliveries(s world) *cobra.Command {
 		Long: `Lists the deliveries that match all filters. A repeated filter matches any of its
 values. With --tenant, --destination or a subject, the newest accepted deliveries come
 first. Other lists begin with the newest finished ones, followed by the deliveries that
-are in flight, ready, and waiting. The command reads pages until it has --limit
-deliveries, and prints the --cursor of the next page.
+are in flight, ready, and waiting. With --order accepted or ended, the newest ones come
+first; with --order due, the ones that are due first. The command reads pages until it
+has --limit deliveries, and prints the --cursor of the next page.
 
 With --csv, a ' is put before a text that begins with =, +, -, @, a tab or a line
 break, because a spreadsheet would take it for a formula.`,
@@ -229,7 +235,7 @@ func reportComplete(cmd *cobra.Command, since wire.Time) {
 func newTail(s world) *cobra.Command {
 	var to clientFlags
 	var asJSON bool
-	var since string
+	var span spanFlags
 	f := &tailer{}
 	cmd := &cobra.Command{
 		Use:   "tail",
@@ -241,15 +247,17 @@ after the last line, or says that some attempts are missing.
 
 Outcomes are delivered, retry (it failed and is retried), dead, back (no attempt was
 made after all) and cancelled. A repeated filter matches any of its values. With
---since it begins with the attempts since that time that are still stored.`,
+--since it begins with the attempts since that time that are still stored. With --until
+it prints the stored attempts before that time, and ends.`,
 		Example: `  hookladder tail
   hookladder tail --destination https://shop.example/hooks --outcome retry --outcome dead
   hookladder tail --topic 'payment.*' --status-code 401 --status-code 403
   hookladder tail --job job_7 --since 1h
+  hookladder tail --destination shop-42 --since 2h --until 1h
   hookladder tail --tenant acme --since 10m --json | jq .error`,
 		Args: func(cmd *cobra.Command, args []string) (err error) {
 			if err = noArgs(cmd, args); err == nil {
-				f.filter.Since, err = timeFlag("since", since)
+				f.filter.Since, f.filter.Until, err = span.read()
 			}
 			return err
 		},
@@ -264,22 +272,16 @@ made after all) and cancelled. A repeated filter matches any of its values. With
 				out.SetEscapeHTML(false)
 				f.show = func(a *wire.LoggedAttempt) error { return out.Encode(a) }
 			}
+			if !f.filter.Until.IsZero() {
+				return f.past(cmd.Context())
+			}
 			return f.run(cmd.Context())
 		},
 	}
 	to.add(cmd, s)
-	flags, of := cmd.Flags(), &f.filter
-	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL, endpoint (id or uid), q_<queue>, or lane")
-	flags.StringArrayVar(&of.Tenants, "tenant", nil, "only of this tenant")
-	flags.StringArrayVar(&of.Topics, "topic", nil, "only with this topic, or a pattern such as payment.*")
-	flags.StringArrayVar(&of.Subjects, "subject", nil, "only with this subject, such as an order number")
-	flags.StringArrayVar(&of.Messages, "message", nil, "only of the message with this id")
-	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only "+anyOf(dispatcher.Happenings))
-	flags.IntSliceVar(&of.StatusCodes, "status-code", nil, "only with this status of the receiver's response")
-	flags.StringArrayVar(&of.Jobs, "job", nil, "only attempts of the job with this id")
-	flags.StringVar(&since, "since", "", "first the attempts since this time, such as 2026-01-31T12:00:00Z, or an age such as 10m")
-	flags.BoolVar(&asJSON, "json", false, "print each attempt as JSON, one a line")
-	completes(cmd, "outcome", texts(dispatcher.Happenings...)...)
+	f.add(cmd)
+	span.add(cmd, "only attempts that began")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each attempt as JSON, one a line")
 	return cmd
 }
 
@@ -293,6 +295,40 @@ type tailer struct {
 	last   string // id of the last event; empty: there was none
 	lost   bool   // the connection is lost
 	failed error  // the error of show
+}
+
+// add adds the filters to cmd.
+func (f *tailer) add(cmd *cobra.Command) {
+	flags, of := cmd.Flags(), &f.filter
+	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL, endpoint (id or uid), q_<queue>, or lane")
+	flags.StringArrayVar(&of.Tenants, "tenant", nil, "only of this tenant")
+	flags.StringArrayVar(&of.Topics, "topic", nil, "only with this topic, or a pattern such as payment.*")
+	flags.StringArrayVar(&of.Subjects, "subject", nil, "only with this subject, such as an order number")
+	flags.StringArrayVar(&of.Messages, "message", nil, "only of the message with this id")
+	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only "+anyOf(dispatcher.Happenings))
+	flags.IntSliceVar(&of.StatusCodes, "status-code", nil, "only with this status of the receiver's response")
+	flags.StringArrayVar(&of.Jobs, "job", nil, "only attempts of the job with this id")
+	completes(cmd, "outcome", texts(dispatcher.Happenings...)...)
+}
+
+// past shows the stored attempts before f.filter.Until, oldest first.
+func (f *tailer) past(ctx context.Context) error {
+	var list []wire.LoggedAttempt
+	for a, err := range f.client.EachAttempt(ctx, f.filter) {
+		if err != nil {
+			return err
+		}
+		if list = append(list, a); len(list) == mostListed {
+			f.say("these are the newest %d: pass a later --since for fewer, or an earlier --until for the ones before", mostListed)
+			break
+		}
+	}
+	for _, a := range slices.Backward(list) {
+		if err := f.show(&a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The backoff between two connections. It starts again after a successful one.

@@ -29,7 +29,7 @@ func listPage(next, deliveries string) string {
 func TestDeliveriesAreFoundByEachFilter(t *testing.T) {
 	environ, calls := newTestLanes(t, listPage("null", ""))
 	got := command(t, environ, "", "deliveries", "--status", "dead", "--status", "retrying", "--topic", "payment.*", "--tenant", "m7", "--subject", "order 17",
-		"--destination", "https://shop.example", "--reason", "gone", "--failed", "--since", "2026-01-02T03:04:05+01:00", "--until", "2026-02-01T00:00:00Z", "--cursor", "c1")
+		"--destination", "https://shop.example", "--dead-reason", "gone", "--failed", "--since", "2026-01-02T03:04:05+01:00", "--until", "2026-02-01T00:00:00Z", "--cursor", "c1")
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Equal(t, []string{"GET /v1/deliveries?cursor=c1&dead_reason=gone&destination=https%3A%2F%2Fshop.example&failed=true&limit=50" +
 		"&since=2026-01-02T02%3A04%3A05Z&status=dead&status=retrying&subject=order+17&tenant=m7&topic=payment.%2A&until=2026-02-01T00%3A00%3A00Z"}, *calls)

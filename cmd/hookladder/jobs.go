@@ -43,7 +43,7 @@ func (f *deadFlags) add(cmd *cobra.Command, span string) {
 	flags.StringArrayVar(&f.topics, "topic", nil, "only with this topic, or a pattern such as payment.*; may be repeated")
 	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
 	flags.StringArrayVar(&f.subjects, "subject", nil, "only with this subject, such as an order number; may be repeated")
-	flags.StringArrayVar(&f.reasons, "reason", nil, "only with this reason: "+anyReason+"; may be repeated")
+	flags.StringArrayVar(&f.reasons, "dead-reason", nil, "only with this reason: "+anyReason+"; may be repeated")
 	f.span.add(cmd, span)
 }
 
@@ -56,6 +56,7 @@ type deadList struct {
 
 func newDeadList(s world) *cobra.Command {
 	var f deadFlags
+	var like []string
 	var p pageFlags
 	cmd := apiCall[deadList]{
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (list deadList, err error) {
@@ -63,7 +64,7 @@ func newDeadList(s world) *cobra.Command {
 			if err != nil {
 				return list, err
 			}
-			if len(f.topics)+len(f.subjects) == 0 && f.span == (spanFlags{}) && p.cursor == "" {
+			if len(f.topics)+len(f.subjects)+len(like) == 0 && f.span == (spanFlags{}) && p.cursor == "" {
 				counted, err := c.Dead(cmd.Context(), client.DeadFilter{Tenants: f.tenants, Destinations: f.destinations, Reasons: f.reasons, Limit: mostOfAPage})
 				if err != nil {
 					return list, err
@@ -71,7 +72,7 @@ func newDeadList(s world) *cobra.Command {
 				list.groups, list.more = counted.Data, counted.NextCursor != nil
 			}
 			list.Page, err = c.Deliveries(cmd.Context(), client.Filter{
-				Statuses: []string{"dead"}, Destinations: f.destinations, Topics: f.topics, Tenants: f.tenants, Subjects: f.subjects, Reasons: f.reasons,
+				Statuses: []string{"dead"}, Destinations: f.destinations, Topics: f.topics, Tenants: f.tenants, Subjects: f.subjects, SubjectLike: like, Reasons: f.reasons,
 				Since: since, Until: until, Limit: p.limit, Cursor: p.cursor,
 			})
 			return list, err
@@ -88,12 +89,13 @@ func newDeadList(s world) *cobra.Command {
 		Short: "List dead deliveries, the newest first",
 		Long: `Lists dead deliveries, the newest first. Before the list it prints for each reason how
 many deliveries are dead, to how many destinations, and when the newest one died. With
---topic, --subject, --since, --until or --cursor it prints no counts.`,
+--topic, --subject, --subject-like, --since, --until or --cursor it prints no counts.`,
 		Example: `  hookladder dead list --destination shop-42
-  hookladder dead list --reason exhausted --since 24h`,
+  hookladder dead list --dead-reason exhausted --since 24h`,
 		Args: noArgs,
 	}, s)
 	f.add(cmd, "only deliveries that died")
+	cmd.Flags().StringArrayVar(&like, "subject-like", nil, likeText)
 	return cmd
 }
 
@@ -130,7 +132,7 @@ destination. An open breaker lets one attempt through after its wait; --resume c
 it first.`,
 		Example: `  hookladder dead replay --destination shop-42 --rate 200/s
   hookladder dead replay --waiting --probe --rate 200/s --all
-  hookladder dead replay --reason disabled --since 24h --dry-run
+  hookladder dead replay --dead-reason disabled --since 24h --dry-run
   hookladder dead replay --all --yes --json`,
 		Args: noArgs,
 	}, s)

@@ -17,8 +17,13 @@ import (
 
 func newLanes(s world) *cobra.Command {
 	var p pageFlags
+	var tenant string
+	var destinations []string
 	cmd := apiCall[wire.LanePage]{
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.LanePage, error) {
+			if len(destinations) > 0 {
+				return c.LanesOf(cmd.Context(), tenant, destinations...)
+			}
 			return c.Lanes(cmd.Context(), p.limit, p.cursor)
 		},
 		text: func(out io.Writer, page wire.LanePage) { printLanes(out, page.Data...) },
@@ -31,11 +36,25 @@ func newLanes(s world) *cobra.Command {
 destination wait in a lane. A destination is an endpoint, a queue, or the origin
 (scheme, host and port) of a tenant's bare URLs. BY is the API key that paused,
 disabled or deleted the lane. The lane * means all lanes, and is listed while all of
-them are paused.`,
+them are paused.
+
+With --destination it lists only the lanes of these destinations. A lane that does not
+exist yet is left out.`,
 		Example: `  hookladder lanes
+  hookladder lanes --destination shop-42 --destination https://shop.example --tenant shop_42
   hookladder lanes --json`,
-		Args: noArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(destinations) == 0 && tenant != "":
+				return usagef("--tenant needs a --destination that is a URL")
+			case len(destinations) > 0 && (p.cursor != "" || cmd.Flags().Changed("limit")):
+				return usagef("--destination lists all of its lanes: leave --limit and --cursor out")
+			}
+			return noArgs(cmd, args)
+		},
 	}, s)
+	cmd.Flags().StringArrayVar(&destinations, "destination", nil, "only the lane of this URL, endpoint (id or uid), q_<queue>, or lane; may be repeated")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "with a URL: the messages of this tenant (default: messages without a tenant)")
 	return cmd
 }
 

@@ -168,6 +168,7 @@ func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
 // newExport returns the command that writes deliveries or messages of the archive.
 func newExport(s world) *cobra.Command {
 	var e maintenance.Export
+	var asCSV bool
 	var span spanFlags
 	cmd := &cobra.Command{
 		Use:   "export [what]",
@@ -178,7 +179,7 @@ It reads pages, does not block the archiving, and needs no Redis. --since and --
 are the time when a delivery finished, or when a message was accepted. With a --tenant or
 --subject the oldest come first. Else only the months are in order.
 
-With --bodies it writes the bodies of messages, or with --format jsonl the responses of
+With --bodies it writes the bodies of messages, or with --json the responses of
 receivers: as base64, and also as text if they are valid UTF-8. It never writes headers.
 
 In CSV, a ' is put before a text that begins with =, +, -, @, a tab or a line break,
@@ -188,7 +189,7 @@ it is complete.
 It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit code is
 4 if the archive does not respond.`,
 		Example: `  hookladder export --tenant shop-42 --since 30d > shop-42.csv
-  hookladder export messages --format jsonl --bodies --until 2026-01-01T00:00:00Z --out 2025.jsonl`,
+  hookladder export messages --json --bodies --until 2026-01-01T00:00:00Z --out 2025.jsonl`,
 		ValidArgs: []string{maintenance.Deliveries, maintenance.Messages},
 		Args: func(cmd *cobra.Command, args []string) (err error) {
 			e.What = maintenance.Deliveries
@@ -198,18 +199,18 @@ It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit
 			switch {
 			case len(args) > 1 || e.What != maintenance.Deliveries && e.What != maintenance.Messages:
 				return usagef("export takes deliveries or messages, not %q; see %s --help", strings.Join(args, " "), cmd.CommandPath())
-			case e.Format != maintenance.CSV && e.Format != maintenance.JSONLines:
-				return usagef("--format must be csv or jsonl, not %q", e.Format)
-			case e.Bodies && e.What == maintenance.Deliveries && e.Format == maintenance.CSV:
-				return usagef("CSV has no column for responses of receivers: add --format jsonl, or leave out --bodies")
+			case asCSV && e.JSON:
+				return usagef("--csv and --json exclude each other")
+			case e.Bodies && e.What == maintenance.Deliveries && !e.JSON:
+				return usagef("CSV has no column for responses of receivers: add --json, or leave out --bodies")
 			}
 			e.Of.Since, e.Of.Before, err = span.read()
 			return err
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return runExport(cmd, s, &e) },
 	}
-	cmd.Flags().StringVar(&e.Format, "format", maintenance.CSV, "csv or jsonl")
-	completes(cmd, "format", maintenance.CSV, maintenance.JSONLines)
+	cmd.Flags().BoolVar(&asCSV, "csv", false, "write CSV, with a header line (the default)")
+	cmd.Flags().BoolVar(&e.JSON, "json", false, "write JSON Lines: one object a line")
 	cmd.Flags().StringVar(&e.Of.Tenant, "tenant", "", "only of this tenant")
 	cmd.Flags().StringVar(&e.Of.Subject, "subject", "", "only with this subject, such as an order number")
 	span.add(cmd, "ended, or accepted,")

@@ -106,7 +106,7 @@ func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f := &j.filters
 		if len(args) == 1 {
-			if len(f.destinations) > 1 || len(f.topics)+len(f.tenants)+len(f.subjects)+len(f.reasons)+len(statuses) > 0 {
+			if len(f.destinations) > 1 || len(f.topics)+len(f.tenants)+len(f.subjects)+len(f.reasons)+len(statuses) > 0 || j.request.Failed {
 				return usagef("%s accepts the id of a message with one --destination at most, or filters without an id", cmd.Name())
 			}
 			*destination = strings.Join(f.destinations, "")
@@ -124,6 +124,7 @@ func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *
 		return j.run(cmd, s, c, asJSON)
 	}
 	cmd.Flags().StringArrayVar(&statuses, "status", nil, "only with this status; may be repeated")
+	cmd.Flags().BoolVar(&j.request.Failed, "failed", false, "only unfinished deliveries with a failed attempt")
 	j.filters.add(cmd, "only deliveries that ended, or are due,")
 	j.add(cmd)
 	return cmd

@@ -27,14 +27,12 @@ import (
 const (
 	Deliveries = "deliveries"
 	Messages   = "messages"
-	CSV        = "csv"
-	JSONLines  = "jsonl"
 )
 
 // Export selects the data and the format.
 type Export struct {
 	What   string // Deliveries or Messages
-	Format string // CSV or JSONLines
+	JSON   bool   // JSON Lines; false: CSV
 	Of     archive.Selection
 	Bodies bool   // also the bodies of messages, or the responses of receivers, which CSV of deliveries does not support
 	Out    string // a file; empty: Stdout
@@ -102,7 +100,7 @@ type rows struct {
 }
 
 func (e *Export) rows(out *bufio.Writer) rows {
-	if e.Format == JSONLines {
+	if e.JSON {
 		enc := json.NewEncoder(term.JSON{Out: out})
 		enc.SetEscapeHTML(false)
 		return rows{put: func(r exportRow) error { return enc.Encode(r) }, end: func() error { return nil }}

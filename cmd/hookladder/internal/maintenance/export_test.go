@@ -63,7 +63,7 @@ func export(t *testing.T, o app.Options, e maintenance.Export) string {
 
 func TestMessagesAreWrittenAsJSONLines(t *testing.T) {
 	o := newTestArchive(t)
-	lines := strings.Split(strings.TrimSpace(export(t, o, maintenance.Export{What: maintenance.Messages, Format: maintenance.JSONLines, Bodies: true})), "\n")
+	lines := strings.Split(strings.TrimSpace(export(t, o, maintenance.Export{What: maintenance.Messages, JSON: true, Bodies: true})), "\n")
 	require.Len(t, lines, 2)
 	got := map[string]map[string]any{}
 	for _, line := range lines {
@@ -75,23 +75,23 @@ func TestMessagesAreWrittenAsJSONLines(t *testing.T) {
 	require.Equal(t, base64.StdEncoding.EncodeToString([]byte{0xff, 0}), got["a"]["body_base64"])
 	require.Equal(t, "body", got["b"]["body"])
 	require.Equal(t, "2026-01-31T12:00:01.000Z", got["b"]["created_at"])
-	require.NotContains(t, export(t, o, maintenance.Export{What: maintenance.Messages, Format: maintenance.JSONLines}), "base64")
+	require.NotContains(t, export(t, o, maintenance.Export{What: maintenance.Messages, JSON: true}), "base64")
 }
 
 func TestDeliveriesAreWrittenAsCSV(t *testing.T) {
 	o := newTestArchive(t)
-	rows, err := csv.NewReader(strings.NewReader(export(t, o, maintenance.Export{What: maintenance.Deliveries, Format: maintenance.CSV}))).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(export(t, o, maintenance.Export{What: maintenance.Deliveries}))).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, [][]string{
 		strings.Split("id,message_id,tenant,subject,topic,destination,url,status,created_at,ended_at,attempts,status_code,dead_reason,error", ","),
 		{"u_1:a", "a", "t", "'=1+1", "a.b", "u_1", "https://own.example/", "delivered", "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:02.000Z", "1", "200", "", ""},
 	}, rows)
-	line := export(t, o, maintenance.Export{What: maintenance.Deliveries, Format: maintenance.JSONLines, Bodies: true})
+	line := export(t, o, maintenance.Export{What: maintenance.Deliveries, JSON: true, Bodies: true})
 	require.Contains(t, line, `"message_id":"a","created_at":"2026-01-31T12:00:00.000Z","topic":"a.b"`, "as lists show it")
 	require.Contains(t, line, `"address":"192.0.2.1:443","duration_ms":5,"response":"ok","response_base64":"b2s="`)
-	require.Equal(t, 1, strings.Count(export(t, o, maintenance.Export{What: maintenance.Deliveries, Format: maintenance.CSV, Of: archive.Selection{Tenant: "other"}}), "\n"), "the headers")
-	require.Equal(t, 3, strings.Count(export(t, o, maintenance.Export{What: maintenance.Messages, Format: maintenance.CSV}), "\n"))
-	line = export(t, o, maintenance.Export{What: maintenance.Deliveries, Format: maintenance.JSONLines})
+	require.Equal(t, 1, strings.Count(export(t, o, maintenance.Export{What: maintenance.Deliveries, Of: archive.Selection{Tenant: "other"}}), "\n"), "the headers")
+	require.Equal(t, 3, strings.Count(export(t, o, maintenance.Export{What: maintenance.Messages}), "\n"))
+	line = export(t, o, maintenance.Export{What: maintenance.Deliveries, JSON: true})
 	require.Contains(t, line, `"url":"https://own.example/"`)
 	require.NotContains(t, line, "b2s=")
 }
@@ -100,7 +100,7 @@ func TestAFileIsThereOnlyWhenItIsWhole(t *testing.T) {
 	o := newTestArchive(t)
 	dir := t.TempDir()
 	var told bytes.Buffer
-	e := maintenance.Export{What: maintenance.Messages, Format: maintenance.CSV, Out: filepath.Join(dir, "all.csv"), Told: &told}
+	e := maintenance.Export{What: maintenance.Messages, Out: filepath.Join(dir, "all.csv"), Told: &told}
 	n, err := e.Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
@@ -122,7 +122,7 @@ func TestAFileIsThereOnlyWhenItIsWhole(t *testing.T) {
 func TestAnExportFromAnArchiveThatIsAwaySaysSo(t *testing.T) {
 	bound, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	e := maintenance.Export{What: maintenance.Deliveries, Format: maintenance.CSV, Stdout: &bytes.Buffer{}}
+	e := maintenance.Export{What: maintenance.Deliveries, Stdout: &bytes.Buffer{}}
 	_, err := e.Run(bound, app.Options{Archive: app.ArchiveOptions{URL: "postgres://127.0.0.1:1/d?sslmode=disable"}})
 	require.ErrorIs(t, err, archive.ErrUnavailable)
 	require.NoError(t, bound.Err())

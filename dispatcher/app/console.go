@@ -4,13 +4,36 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/hookladder/hookladder/deploy"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/docs"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
+
+// withDocuments serves the documents in addition to all other paths. They need no key, but a
+// process without keys serves them to this host only, like the rest.
+func withDocuments(rest http.Handler, p *process, o Options) (http.Handler, error) {
+	files, err := console.Assets()
+	if err != nil {
+		return nil, err
+	}
+	pages := docs.New(docs.Options{Documents: deploy.Documents, Files: files, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log})
+	local := httpapi.Local(pages)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !docs.Serves(r.URL.Path, o.Console.PublicURL):
+			rest.ServeHTTP(w, r)
+		case p.keyring.Keys().Empty():
+			local.ServeHTTP(w, r)
+		default:
+			pages.ServeHTTP(w, r)
+		}
+	}), nil
+}
 
 // withConsole serves the pages for people in addition to the API, unless they are off.
 func withConsole(api http.Handler, p *process, o Options) (http.Handler, error) {

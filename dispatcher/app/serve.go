@@ -79,6 +79,9 @@ func newAPI(p *process, o Options) (*http.Server, error) {
 	if handler, err = withConsole(handler, p, o); err != nil {
 		return nil, err
 	}
+	if handler, err = withDocuments(handler, p, o); err != nil {
+		return nil, err
+	}
 	return callers.Server(closing(handler, o.stopping), o.Log), nil
 }
 

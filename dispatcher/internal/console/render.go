@@ -156,6 +156,20 @@ func (l *look) readAssets() error {
 	return nil
 }
 
+// Assets returns the styles, scripts and icons of the pages by their names, so that other pages
+// look the same.
+func Assets() (map[string][]byte, error) {
+	l := &look{files: map[string]asset{}, names: map[string]string{}}
+	if err := l.readAssets(); err != nil {
+		return nil, err
+	}
+	plain := map[string][]byte{}
+	for name, own := range l.names {
+		plain[name] = l.files[own].bytes
+	}
+	return plain, nil
+}
+
 // add adds a file under a name with a hash of its content.
 func (l *look) add(name string, text []byte) {
 	sum := sha256.Sum256(text)

@@ -1,0 +1,287 @@
+// Package docs serves the documents of this version as web pages, below /docs.
+//
+// The pages are made once, on the first request: render.go makes HTML of Markdown, and search.go makes
+// an index of their sections. A page needs no key, no store and no other host.
+package docs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The paths of the documents, and of the types of problems, which lead to them.
+const (
+	docsPath     = "/docs"
+	problemsPath = "/problems/"
+)
+
+// problemsPage is the page with a heading for each type of problem.
+const problemsPage = "problems"
+
+// Options are what the pages are made of.
+type Options struct {
+	Documents fs.FS             // README.md, docs/ and pictures/
+	Files     map[string][]byte // the console's console.css, theme.js, icons.svg and icon.svg
+	Version   string
+	PublicURL *url.URL // the public URL of this process; nil: the URL of the request
+	Log       *slog.Logger
+}
+
+// server serves the pages.
+type server struct {
+	public  string // the path of PublicURL
+	base    string // /docs behind that
+	version string
+	library *library
+	page    *template.Template
+	files   map[string]file // by their names in URLs
+	names   map[string]string
+	mux     *http.ServeMux
+}
+
+// file is a style, a script or a picture.
+type file struct {
+	media string
+	bytes []byte
+}
+
+//go:embed assets
+var assets embed.FS
+
+// medias are the kinds of files.
+var medias = map[string]string{
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png",
+}
+
+// New returns the handler of all paths that Serves reports. The pages are made on the first
+// request, because they cost more than the rest of a start.
+func New(o Options) http.Handler {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	made := sync.OnceValues(func() (http.Handler, error) { return newServer(o) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, err := made()
+		if err != nil {
+			o.Log.ErrorContext(r.Context(), "documents not made", "err", err)
+			http.Error(w, "The documents could not be made. The log says why.", http.StatusInternalServerError)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// newServer makes all pages.
+func newServer(o Options) (*server, error) {
+	s := &server{public: publicPath(o.PublicURL), version: o.Version, files: map[string]file{}, names: map[string]string{}, mux: http.NewServeMux()}
+	s.base = s.public + docsPath
+	if err := s.addFiles(o); err != nil {
+		return nil, fmt.Errorf("read files: %w", err)
+	}
+	var err error
+	if s.library, err = readLibrary(o.Documents, s.base, s.picture); err != nil {
+		return nil, fmt.Errorf("read documents: %w", err)
+	}
+	s.page, err = template.New("page.html").Funcs(template.FuncMap{"file": s.file}).ParseFS(assets, "assets/page.html")
+	if err != nil {
+		return nil, fmt.Errorf("parse template: %w", err)
+	}
+	s.mux.HandleFunc("GET "+docsPath, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, s.base+"/", http.StatusSeeOther)
+	})
+	s.mux.HandleFunc("GET "+docsPath+"/{$}", s.index)
+	s.mux.HandleFunc("GET "+docsPath+"/search", s.search)
+	s.mux.HandleFunc("GET "+docsPath+"/{page}", s.document)
+	s.mux.HandleFunc("GET "+docsPath+"/static/{name}", s.static)
+	s.mux.HandleFunc("GET "+problemsPath+"{word}", s.problem)
+	s.mux.HandleFunc("GET /", s.missing)
+	return s, nil
+}
+
+// publicPath returns the path of a PublicURL. A proxy may remove it or keep it.
+func publicPath(public *url.URL) string {
+	if public == nil {
+		return ""
+	}
+	return strings.TrimRight(public.Path, "/")
+}
+
+// Serves reports whether a path is of the documents, and not of the API.
+func Serves(requested string, public *url.URL) bool {
+	for _, own := range []string{requested, strings.TrimPrefix(requested, publicPath(public))} {
+		if own == docsPath || strings.HasPrefix(own, docsPath+"/") || strings.HasPrefix(own, problemsPath) {
+			return true
+		}
+	}
+	return false
+}
+
+// addFiles gives each file a name with a hash of its content, so a browser may cache it forever.
+func (s *server) addFiles(o Options) error {
+	own, err := assets.ReadFile("assets/docs.css")
+	if err != nil {
+		return err
+	}
+	s.add("docs.css", own)
+	for name, text := range o.Files {
+		s.add(name, text)
+	}
+	pictures, err := fs.Glob(o.Documents, "pictures/*")
+	if err != nil {
+		return err
+	}
+	for _, name := range pictures {
+		text, err := fs.ReadFile(o.Documents, name)
+		if err != nil {
+			return err
+		}
+		s.add(path.Base(name), text)
+	}
+	return nil
+}
+
+func (s *server) add(name string, text []byte) {
+	ext := path.Ext(name)
+	s.names[name] = strings.TrimSuffix(name, ext) + "." + sum(text) + ext
+	s.files[s.names[name]] = file{medias[ext], text}
+}
+
+// sum returns a short hash of a text.
+func sum(text []byte) string {
+	h := sha256.Sum256(text)
+	return hex.EncodeToString(h[:6])
+}
+
+// file returns the URL of a file.
+func (s *server) file(name string) (string, error) {
+	if s.names[name] == "" {
+		return "", fmt.Errorf("no file %s", name)
+	}
+	return s.base + "/static/" + s.names[name], nil
+}
+
+// picture returns the URL of a picture, or an empty text if there is none.
+func (s *server) picture(name string) string {
+	to, _ := s.file(name)
+	return to
+}
+
+// policy allows a page to load only files of this process. Inline styles and scripts are refused.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+
+// ServeHTTP serves a page or a file.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		s.write(w, r, http.StatusMethodNotAllowed, view{Title: "Only for reading", Text: "The documents are only for reading."})
+		return
+	}
+	if !Serves(r.URL.Path, nil) { // a proxy kept the path of PublicURL
+		below := *r.URL
+		below.Path, below.RawPath = strings.TrimPrefix(r.URL.Path, s.public), ""
+		r = r.WithContext(r.Context())
+		r.URL = &below
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// view is the data of a page.
+type view struct {
+	Title string
+	Base  string
+	Page  string // the name of the document; empty: another page
+	Query string // of a search
+
+	HTML    template.HTML // of a document
+	Text    string        // of a fault
+	Index   bool          // it lists the documents
+	Search  bool
+	Groups  []docGroup
+	Found   []hit
+	Version string
+}
+
+// index serves GET /docs/, a list of all documents.
+func (s *server) index(w http.ResponseWriter, r *http.Request) {
+	s.write(w, r, http.StatusOK, view{Title: "Documentation", Index: true})
+}
+
+// document serves a page.
+func (s *server) document(w http.ResponseWriter, r *http.Request) {
+	d := s.library.pages[r.PathValue("page")]
+	if d == nil {
+		s.missing(w, r)
+		return
+	}
+	s.write(w, r, http.StatusOK, view{Title: d.Title, Page: d.Name, HTML: d.html})
+}
+
+// search serves GET /docs/search.
+func (s *server) search(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query().Get("q")
+	s.write(w, r, http.StatusOK, view{Title: "Search", Search: true, Query: query, Found: s.library.find(query)})
+}
+
+// problem leads from a type of problem, /problems/<word>, to its description.
+func (s *server) problem(w http.ResponseWriter, r *http.Request) {
+	word := r.PathValue("word")
+	if d := s.library.pages[problemsPage]; d == nil || !d.anchors[word] {
+		s.missing(w, r)
+		return
+	}
+	http.Redirect(w, r, s.base+"/"+problemsPage+"#"+word, http.StatusSeeOther)
+}
+
+// missing serves a path without a page.
+func (s *server) missing(w http.ResponseWriter, r *http.Request) {
+	s.write(w, r, http.StatusNotFound, view{Title: "There is no such page", Text: "This version has no document of this name. The list and the search have all of them."})
+}
+
+// static serves a file that pages load.
+func (s *server) static(w http.ResponseWriter, r *http.Request) {
+	f, ok := s.files[r.PathValue("name")]
+	if !ok {
+		s.missing(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", f.media)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.bytes))
+}
+
+// write writes a page. A browser asks before it uses a page again, because the next version has
+// other pages at the same URL.
+func (s *server) write(w http.ResponseWriter, r *http.Request, status int, v view) {
+	v.Base, v.Version, v.Groups = s.base, s.version, s.library.groups
+	var out bytes.Buffer
+	if err := s.page.Execute(&out, v); err != nil {
+		http.Error(w, "This page could not be made.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	if status == http.StatusOK {
+		w.Header().Set("ETag", `"`+sum(out.Bytes())+`"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(out.Bytes()))
+		return
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes()) // fails if the caller is gone; net/http drops it for HEAD
+}

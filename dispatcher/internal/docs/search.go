@@ -1,0 +1,143 @@
+package docs
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// The limits of a search: a query of 8 words, and 40 results.
+const (
+	queryBytes = 200
+	queryWords = 8
+	mostHits   = 40
+)
+
+// excerptBytes is about how much of a section a result shows, and
+// excerptLead how much of it is before the first word.
+const (
+	excerptBytes = 240
+	excerptLead  = 80
+)
+
+// section is a part of a page.
+type section struct {
+	page    *document
+	heading string // empty: the beginning of the page
+	anchor  string
+	text    string
+}
+
+// hit is a section that the search found.
+type hit struct {
+	Page, Anchor, Title string
+	Excerpt             []fragment
+	score               int
+}
+
+// fragment is a part of an excerpt.
+type fragment struct {
+	Text string
+	Mark bool // it is a word of the query
+}
+
+// find returns the sections that have all words of a query, the best ones first.
+func (l *library) find(query string) []hit {
+	words := strings.Fields(lower(query[:min(len(query), queryBytes)]))
+	words = words[:min(len(words), queryWords)]
+	if len(words) == 0 {
+		return nil
+	}
+	var found []hit
+	for _, s := range l.sections {
+		score := s.score(words)
+		if score == 0 {
+			continue
+		}
+		h := hit{Page: s.page.Name, Anchor: s.anchor, Title: s.page.Title, Excerpt: excerpt(s.text, words), score: score}
+		if s.heading != "" {
+			h.Title += ": " + s.heading
+		}
+		found = append(found, h)
+	}
+	slices.SortStableFunc(found, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
+	return found[:min(len(found), mostHits)]
+}
+
+// score rates a section, 0 if it lacks a word. A word in the heading counts more than some in
+// the text.
+func (s *section) score(words []string) int {
+	heading, title, text := lower(s.heading), lower(s.page.Title), lower(s.text)
+	total := 0
+	for _, w := range words {
+		own := min(strings.Count(text, w), 5)
+		if strings.Contains(heading, w) {
+			own += 20
+		}
+		if strings.Contains(title, w) {
+			own += 5
+		}
+		if own == 0 {
+			return 0
+		}
+		total += own
+	}
+	if heading == strings.Join(words, " ") {
+		total += 100
+	}
+	return total
+}
+
+// lower returns a text in lower case. It changes only ASCII, so that each place in it is the same
+// as in the text.
+func lower(text string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+}
+
+// firstOf returns the place and the length of the first word in a text, or -1.
+func firstOf(text string, words []string) (at, length int) {
+	at = -1
+	for _, w := range words {
+		i := strings.Index(text, w)
+		if i >= 0 && (at < 0 || i < at || i == at && len(w) > length) {
+			at, length = i, len(w)
+		}
+	}
+	return at, length
+}
+
+// excerpt returns the part of a text around the first word, with all words marked.
+func excerpt(text string, words []string) []fragment {
+	at, _ := firstOf(lower(text), words)
+	from := max(at-excerptLead, 0)
+	if next := strings.IndexByte(text[from:], ' '); from > 0 && next >= 0 && from+next < at {
+		from += next + 1
+	}
+	to := min(from+excerptBytes, len(text))
+	if last := strings.LastIndexByte(text[from:to], ' '); to < len(text) && from+last > at {
+		to = from + last
+	}
+	shown := strings.ToValidUTF8(text[from:to], "")
+	var all []fragment
+	if from > 0 {
+		all = append(all, fragment{Text: "… "})
+	}
+	for {
+		i, n := firstOf(lower(shown), words)
+		if i < 0 {
+			break
+		}
+		all = append(all, fragment{Text: shown[:i]}, fragment{Text: shown[i : i+n], Mark: true})
+		shown = shown[i+n:]
+	}
+	all = append(all, fragment{Text: shown})
+	if to < len(text) {
+		all = append(all, fragment{Text: " …"})
+	}
+	return all
+}

@@ -254,19 +254,20 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 
 func newEndpointsExport(s world) *cobra.Command {
 	var to clientFlags
+	var format fileFormat
 	x := transfer.Export{}
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write all endpoints as JSON Lines or CSV",
-		Long: `Writes endpoints as JSON Lines, or as CSV with --format csv, for hookladder endpoints
+		Long: `Writes endpoints as JSON Lines, or as CSV with --csv, for hookladder endpoints
 import. The file has the current secrets if the key has the scope admin. Values of
 headers are never in it: *** stands for each. A line on standard error says what is
 missing.`,
 		Example: `  umask 077; hookladder endpoints export > endpoints.jsonl
-  hookladder endpoints export --tenant shop_42 --format csv > endpoints.csv`,
+  hookladder endpoints export --tenant shop_42 --csv > endpoints.csv`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if x.Format, err = formatFlag(x.Format, ""); err != nil {
+			if x.Format, err = format.of(""); err != nil {
 				return err
 			}
 			if x.Client, err = to.client(); err != nil {
@@ -292,7 +293,7 @@ missing.`,
 	}
 	to.add(cmd, s)
 	cmd.Flags().StringArrayVar(&x.Tenants, "tenant", nil, "only endpoints of this tenant; may be repeated")
-	addFormat(cmd, &x.Format)
+	format.add(cmd)
 	return cmd
 }
 
@@ -300,6 +301,7 @@ func newEndpointsImport(s world) *cobra.Command {
 	var to clientFlags
 	var tenant string
 	var all bool
+	var format fileFormat
 	m := transfer.Import{}
 	cmd := &cobra.Command{
 		Use:   "import <file>",
@@ -334,7 +336,7 @@ can't be reached.`,
 			case given:
 				m.Tenant = &tenant
 			}
-			if m.Format, err = formatFlag(m.Format, args[0]); err != nil {
+			if m.Format, err = format.of(args[0]); err != nil {
 				return err
 			}
 			if m.Client, err = to.client(); err != nil {
@@ -350,7 +352,7 @@ can't be reached.`,
 	flags.StringVar(&tenant, "tenant", "", "prune endpoints of this tenant only; empty: those without a tenant")
 	flags.BoolVar(&all, "all-tenants", false, "prune endpoints of all tenants")
 	flags.BoolVar(&m.Yes, "yes", false, "prune also more than a tenth of them")
-	addFormat(cmd, &m.Format)
+	format.add(cmd)
 	return cmd
 }
 
@@ -376,18 +378,4 @@ func importFile(cmd *cobra.Command, m *transfer.Import, name string) error {
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), n)
 	return err
-}
-
-func addFormat(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "format", "", "jsonl or csv (default: csv for a file that ends in .csv, else jsonl)")
-	completes(cmd, "format", transfer.JSONLines, transfer.CSV)
-}
-
-// formatFlag returns the format of the flag, else that of the file's name.
-func formatFlag(flag, name string) (string, error) {
-	format, ok := transfer.FormatOf(flag, name)
-	if !ok {
-		return "", usagef("--format %q: must be jsonl or csv", flag)
-	}
-	return format, nil
 }

@@ -36,7 +36,7 @@ func TestEndpointsMoveByAFile(t *testing.T) {
 			require.Equal(t, "0 created, 0 changed, 3 left, 0 wrong\n", again.err+again.out, "a second run has nothing to do")
 
 			name := filepath.Join(t.TempDir(), "endpoints."+format)
-			out := command(t, env, "", "endpoints", "export", "--format", format)
+			out := command(t, env, "", "endpoints", "export", "--"+strings.TrimSuffix(format, "l"))
 			require.Equal(t, exitOK, out.code, out.err)
 			require.Contains(t, out.err, "3 endpoints\n")
 			require.Contains(t, out.out, "convoy-webhook-secret")
@@ -47,7 +47,7 @@ func TestEndpointsMoveByAFile(t *testing.T) {
 			_, other, _ := newTestDev(t, nil)
 			there := []string{"HOOKLADDER_URL=" + other}
 			require.Contains(t, command(t, there, "", "endpoints", "import", name).err, "3 created")
-			copied := command(t, there, "", "endpoints", "export", "--format", format)
+			copied := command(t, there, "", "endpoints", "export", "--"+strings.TrimSuffix(format, "l"))
 			require.ElementsMatch(t, strings.Split(out.out, "\n"), strings.Split(copied.out, "\n"), "the other server has the same, the newest first")
 		})
 	}
@@ -160,15 +160,15 @@ func TestALineThatIsTooLongAndABrokenRowAreReported(t *testing.T) {
 	require.Contains(t, got.out, "line 1: : has more than 1048576 bytes\ncreate a\n")
 
 	rows := "uid,url,topics,timeout\nb," + receiver + ",\"[\"\"x\"\"]\",5s\nc,too,few\nd," + receiver + ",x,5s\ne," + receiver + ",,5\n"
-	got = command(t, env, rows, "endpoints", "import", "-", "--format", "csv")
+	got = command(t, env, rows, "endpoints", "import", "-", "--csv")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.err, "2 created, 0 changed, 0 left, 2 wrong\n")
 	require.Contains(t, got.out, "line 3: : wrong number of fields\n")
 	require.Contains(t, got.out, "line 4: d: $.topics: is not valid")
-	got = command(t, env, "uid,colour\na,red\n", "endpoints", "import", "-", "--format", "csv")
+	got = command(t, env, "uid,colour\na,red\n", "endpoints", "import", "-", "--csv")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.err, `"colour", which is not a field`)
-	require.Equal(t, exitUsage, command(t, env, "", "endpoints", "import", "-", "--format", "xml").code)
+	require.Equal(t, exitUsage, command(t, env, "", "endpoints", "import", "-", "--csv", "--json").code)
 	require.Equal(t, exitUsage, command(t, env, "", "endpoints", "import", "no-such-file").code)
 	nowhere := command(t, []string{"HOOKLADDER_URL=http://127.0.0.1:1"}, good, "endpoints", "import", "-")
 	require.Equal(t, exitUnreachable, nowhere.code)

@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/maintenance"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/transfer"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
@@ -346,4 +347,25 @@ func newForget(s world) *cobra.Command {
 	span.add(cmd, "accepted")
 	cmd.Flags().BoolVar(&yes, "yes", false, "delete them: it can't be undone")
 	return cmd
+}
+
+// fileFormat has the flags for the format of a file of endpoints.
+type fileFormat struct{ csv, json bool }
+
+func (f *fileFormat) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.csv, "csv", false, "the file is CSV, with a header line (default for a file that ends in .csv)")
+	cmd.Flags().BoolVar(&f.json, "json", false, "the file is JSON Lines (default for other files)")
+}
+
+// of returns the format of the flags, or without a flag the format of a file with that name.
+func (f *fileFormat) of(name string) (string, error) {
+	switch {
+	case f.csv && f.json:
+		return "", usagef("--csv and --json exclude each other")
+	case f.csv:
+		return transfer.CSV, nil
+	case f.json:
+		return transfer.JSONLines, nil
+	}
+	return transfer.FormatOf(name), nil
 }

@@ -22,16 +22,12 @@ const (
 	CSV       = "csv"
 )
 
-// FormatOf returns the format that was given, else that of the file's name. ok is false for
-// an unknown format.
-func FormatOf(given, name string) (format string, ok bool) {
-	switch {
-	case given == "" && strings.HasSuffix(strings.ToLower(name), ".csv"):
-		return CSV, true
-	case given == "":
-		return JSONLines, true
+// FormatOf returns the format of a file with that name.
+func FormatOf(name string) string {
+	if strings.HasSuffix(strings.ToLower(name), ".csv") {
+		return CSV
 	}
-	return given, given == JSONLines || given == CSV
+	return JSONLines
 }
 
 // columns are the fields of an endpoint in a file, in the order of a CSV. plain has those

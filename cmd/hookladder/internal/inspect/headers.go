@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,16 +12,23 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
+// The cures of mistakes in headers.
+const (
+	cureHeaders = "keep all headers as they came"
+	cureClock   = "set the receiver's clock by NTP; of a recording, say when it came"
+)
+
 // received reports the causes that apply to valid signatures too.
 func (c *callback) received(r *Report) {
 	for _, name := range []string{c.single, signer.HeaderID, signer.HeaderTimestamp} {
 		if len(c.Header.Values(name)) > 1 {
-			r.add(Repeated, strings.ToLower(name))
+			r.add(Repeated, "refuse it: two readers could take two values", "%s is there more than once", strings.ToLower(name))
 		}
 	}
 	var length int
 	if _, err := fmt.Sscan(c.Header.Get("content-length"), &length); err == nil && length >= 0 && length != len(c.Body) {
-		r.add(BodyLength, length, len(c.Body))
+		r.add(BodyLength, "keep the bytes as they came: editors add an end of line, and frameworks parse and write anew",
+			"content-length is %d, but the body has %d bytes", length, len(c.Body))
 	}
 }
 
@@ -28,17 +36,18 @@ func (c *callback) received(r *Report) {
 func (c *callback) headers(r *Report) {
 	switch {
 	case c.signature == "" && c.other.name != "":
-		r.add(OtherScheme, c.name, c.other.name, c.other.says)
+		r.add(OtherScheme, "verify it in that scheme, or change the signature scheme of the endpoint",
+			"there is no %s, but there is %s: it is signed as %s", c.name, c.other.name, c.other.says)
 	case c.signature == "":
-		r.add(NoSignature, c.name)
+		r.add(NoSignature, "keep all headers as they came: a proxy or a framework may drop them, or it was never signed", "there is no %s", c.name)
 	}
 	v := signer.Verifier{Secrets: []signer.Secret{signer.Standard.NewSecret()}, Now: c.signedAt}
-	switch err := v.Verify(c.id, c.timestamp, c.signature, nil); {
-	case !c.signsID:
-	case errors.Is(err, signer.ErrNoID):
-		r.add(NoID, signer.HeaderID)
-	case errors.Is(err, signer.ErrID):
-		r.add(BadID, err)
+	err := v.Verify(c.id, c.timestamp, c.signature, nil)
+	if c.signsID && errors.Is(err, signer.ErrNoID) {
+		r.add(NoID, cureHeaders, "there is no %s, which is signed too", signer.HeaderID)
+	}
+	if c.signsID && errors.Is(err, signer.ErrID) {
+		r.add(BadID, "", "%s", err)
 	}
 	clock := signer.HeaderTimestamp
 	if !c.signsID {
@@ -47,9 +56,9 @@ func (c *callback) headers(r *Report) {
 	switch _, err := unixSeconds(c.timestamp); {
 	case !c.signsTime:
 	case c.timestamp == "" && c.signature != "":
-		r.add(NoTimestamp, clock)
+		r.add(NoTimestamp, cureHeaders, "there is no %s, which is signed too", clock)
 	case c.timestamp != "" && err != nil:
-		r.add(BadTimestamp, clock, err)
+		r.add(BadTimestamp, "pass on the header's text as it came: it is whole Unix seconds", "%s is %s", clock, err)
 	}
 }
 
@@ -58,17 +67,14 @@ func (c *callback) age(r *Report) {
 	if _, err := unixSeconds(c.timestamp); !c.signsTime || err != nil {
 		return
 	}
-	age, tolerance := c.At.Sub(c.signedAt()), c.Tolerance
-	if tolerance <= 0 {
-		tolerance = signer.DefaultTolerance
-	}
+	age, tolerance := c.At.Sub(c.signedAt()), cmp.Or(max(c.Tolerance, 0), signer.DefaultTolerance)
 	shown := age.Round(time.Second)
 	r.Age = new(shown.Seconds())
 	switch {
 	case age > tolerance:
-		r.add(TooOld, ladder.FormatDuration(shown), ladder.FormatDuration(tolerance))
+		r.add(TooOld, cureClock, "it was signed %s before it came, and a receiver takes at most %s", ladder.FormatDuration(shown), ladder.FormatDuration(tolerance))
 	case age < -tolerance:
-		r.add(TooNew, ladder.FormatDuration(-shown))
+		r.add(TooNew, cureClock, "it was signed %s after it came: one of the two clocks is wrong", ladder.FormatDuration(-shown))
 	}
 }
 
@@ -82,13 +88,6 @@ func (c *callback) signedAt() time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// The wrong forms of timestamps.
-var (
-	errMillis = errors.New("in milliseconds")
-	errDate   = errors.New("a date")
-	errNotInt = errors.New("no number")
-)
-
 // mostSeconds is a time in the year 5138. Current milliseconds are far above it.
 const mostSeconds = 100_000_000_000
 
@@ -97,14 +96,14 @@ func unixSeconds(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		if n >= mostSeconds {
-			return n / 1000, errMillis
+			return n / 1000, errors.New("in milliseconds")
 		}
 		return n, nil
 	}
 	for _, form := range []string{time.RFC3339Nano, time.RFC1123, time.RFC1123Z, "2006-01-02 15:04:05"} {
 		if at, err := time.Parse(form, text); err == nil {
-			return at.Unix(), fmt.Errorf("%w, %s", errDate, form)
+			return at.Unix(), fmt.Errorf("a date, %s", form)
 		}
 	}
-	return 0, errNotInt
+	return 0, errors.New("no number")
 }

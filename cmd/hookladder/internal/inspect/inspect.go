@@ -3,8 +3,7 @@
 // A signature that does not match does not show the reason. So the package makes the usual
 // mistakes itself: it formats the body again, does not decode the secret, or signs the parts in
 // another order. It combines one or two mistakes, until the result is the signature of the
-// callback. The tables in headers.go, keys.go, contents.go and bodies.go have one row for each
-// mistake.
+// callback. The tables in keys.go, contents.go and bodies.go have one row for each mistake.
 package inspect
 
 import (
@@ -59,27 +58,7 @@ const (
 	OtherBody     Cause = "body"    // other bytes of the same body
 )
 
-// causes maps each cause of the first group to its sentence and cure. The mistakes of the second
-// group have their own.
-var causes = map[Cause]struct{ says, cure string }{
-	NoSignature:   {"there is no %s", "keep all headers as they came: a proxy or a framework may drop them, or it was never signed"},
-	OtherScheme:   {"there is no %s, but there is %s: it is signed as %s", "verify it in that scheme, or change the signature scheme of the endpoint"},
-	Repeated:      {"%s is there more than once", "refuse it: two readers could take two values"},
-	BadSignature:  {"%s is not what %s has: want %s", "pass it on as it came"},
-	NoID:          {"there is no %s, which is signed too", "keep all headers as they came"},
-	BadID:         {"%s", ""},
-	NoTimestamp:   {"there is no %s, which is signed too", "keep all headers as they came"},
-	BadTimestamp:  {"%s is %s", "pass on the header's text as it came: it is whole Unix seconds"},
-	TooOld:        {"it was signed %s before it came, and a receiver takes at most %s", "set the receiver's clock by NTP; of a recording, say when it came"},
-	TooNew:        {"it was signed %s after it came: one of the two clocks is wrong", "set the receiver's clock by NTP; of a recording, say when it came"},
-	BadSecret:     {"the secret given is %s", "copy it whole, as hookladder endpoints secret or hookladder secret prints it"},
-	OtherKind:     {"%s of %s", "give the key of the endpoint's scheme, or name the scheme"},
-	BodyLength:    {"content-length is %d, but the body has %d bytes", "keep the bytes as they came: editors add an end of line, and frameworks parse and write anew"},
-	OtherSecret:   {"%s was made with another secret, or of another body: it fits none of the usual mistakes", "compare the first characters of both secrets, and the length of each part that is signed"},
-	ComputedRight: {"%s is right", "compare it with each signature of the header, behind its version, in constant time"},
-}
-
-// Finding is one reported mistake.
+// Finding is one reported mistake. The zero value is no mistake.
 type Finding struct {
 	Cause Cause  `json:"cause"`
 	Says  string `json:"says"`           // a sentence without its full stop
@@ -95,13 +74,8 @@ type Report struct {
 	Findings []Finding     `json:"findings"`
 }
 
-func (r *Report) add(cause Cause, values ...any) {
-	row := causes[cause]
-	r.Findings = append(r.Findings, Finding{cause, fmt.Sprintf(row.says, values...), row.cure})
-}
-
-func (r *Report) has(causes ...Cause) bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return slices.Contains(causes, f.Cause) })
+func (r *Report) add(cause Cause, cure, says string, values ...any) {
+	r.Findings = append(r.Findings, Finding{cause, fmt.Sprintf(says, values...), cure})
 }
 
 // The names of the explained values, at the start of a sentence.
@@ -116,37 +90,40 @@ func Inspect(q Question) Report {
 	r := Report{Scheme: c.scheme, Findings: []Finding{}}
 	c.received(&r)
 	before := len(r.Findings)
-	keys := c.keys(&r)
-	if r.Matches = c.signature != "" && c.matches(keys); !r.Matches {
+	keys, verifiers := c.keys(&r)
+	r.Matches = c.signature != "" && slices.ContainsFunc(verifiers, c.matches)
+	if !r.Matches {
 		c.headers(&r)
 		if c.signature != "" {
 			c.explain(&r, keys, ofHeader, c.signature)
 		}
 		if len(r.Findings) == before {
-			r.add(OtherSecret, ofHeader)
+			r.addUnexplained(ofHeader)
 		}
 	}
 	c.age(&r)
-	r.Valid = r.Matches && !r.has(TooOld, TooNew, Repeated)
+	r.Valid = r.Matches && !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Cause == TooOld || f.Cause == TooNew || f.Cause == Repeated
+	})
 	if c.Computed != "" {
 		switch mistakes, found := c.explain(&r, keys, ofReceiver, c.Computed); {
 		case !found:
-			r.add(OtherSecret, ofReceiver)
+			r.addUnexplained(ofReceiver)
 		case mistakes == 0:
-			r.add(ComputedRight, ofReceiver)
+			r.add(ComputedRight, "compare it with each signature of the header, behind its version, in constant time", "%s is right", ofReceiver)
 		}
 	}
 	return r
 }
 
-// matches reports whether one of the secrets made the signature, at any time.
-func (c *callback) matches(keys []candidate) bool {
-	return slices.ContainsFunc(keys, func(k candidate) bool {
-		if k.verifier == nil {
-			return false
-		}
-		v := *k.verifier
-		v.Now = c.signedAt
-		return v.Verify(c.id, c.timestamp, c.signature, c.Body) == nil
-	})
+func (r *Report) addUnexplained(what string) {
+	r.add(OtherSecret, "compare the first characters of both secrets, and the length of each part that is signed",
+		"%s was made with another secret, or of another body: it fits none of the usual mistakes", what)
+}
+
+// matches reports whether a verifier accepts the signature, at any time.
+func (c *callback) matches(v *signer.Verifier) bool {
+	atAnyTime := *v
+	atAnyTime.Now = c.signedAt
+	return atAnyTime.Verify(c.id, c.timestamp, c.signature, c.Body) == nil
 }

@@ -1,15 +1,16 @@
 package inspect
 
 import (
+	"cmp"
+	"crypto"
 	"crypto/ed25519"
 	"crypto/hmac"
-	"crypto/sha1"
-	"crypto/sha256"
-	"crypto/sha512"
+	_ "crypto/sha1"
+	_ "crypto/sha256"
+	_ "crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,37 +18,33 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// A deviation is one step away from the right signature. The zero value is no mistake.
-type deviation struct {
-	cause      Cause
-	says, cure string
+// An assumption is one value that the sender may have used, and its mistake.
+type assumption[T comparable] struct {
+	Finding
+	value T
 }
 
-// mistakes returns 1, or 0 if it is no deviation.
-func (d *deviation) mistakes() int {
-	if d.cause == "" {
-		return 0
+// assumptions has the right value first, and then each different value that a mistake makes of it.
+type assumptions[T comparable] []assumption[T]
+
+// add appends a value of a mistake that is not there yet.
+func (t *assumptions[T]) add(cause Cause, value T, cure, says string) {
+	if !slices.ContainsFunc(*t, func(other assumption[T]) bool { return other.value == value }) {
+		*t = append(*t, assumption[T]{Finding{cause, says, cure}, value})
 	}
-	return 1
-}
-
-// A hashing is a hash function for HMAC.
-type hashing struct {
-	deviation
-	make func() hash.Hash
 }
 
 // hashes returns the function of the scheme first.
-func (c *callback) hashes() []hashing {
-	all := []hashing{
-		{deviation{OtherHash, "was made with SHA-256", "use HMAC with SHA-512"}, sha256.New},
-		{deviation{OtherHash, "was made with SHA-512", "use HMAC with SHA-256"}, sha512.New},
-	}
+func (c *callback) hashes() assumptions[crypto.Hash] {
+	right, cure := crypto.SHA256, "use HMAC with SHA-256"
 	if c.hash == signer.SHA512 {
-		slices.Reverse(all)
+		right, cure = crypto.SHA512, "use HMAC with SHA-512"
 	}
-	all[0].deviation = deviation{}
-	return append(all, hashing{deviation{OtherHash, "was made with SHA-1", all[1].cure}, sha1.New})
+	all := assumptions[crypto.Hash]{{value: right}}
+	for _, h := range []crypto.Hash{crypto.SHA256, crypto.SHA512, crypto.SHA1} {
+		all.add(OtherHash, h, cure, "was made with "+h.String())
+	}
+	return all
 }
 
 // Limits of the search.
@@ -59,22 +56,22 @@ const (
 
 // explain finds the fewest mistakes that lead to a signature, and adds them to the report. It
 // returns 0 for a right signature.
-func (c *callback) explain(r *Report, keys []candidate, what, text string) (mistakes int, found bool) {
-	s := signatureSearch{callback: c, sums: c.readings(text, what == ofHeader), keys: keys, contents: c.contents(), bodies: bodies(c.Body), hashes: c.hashes()}
+func (c *callback) explain(r *Report, keys assumptions[secretKey], what, text string) (mistakes int, found bool) {
+	s := signatureSearch{sums: c.readings(text, what == ofHeader), keys: keys, contents: c.contents(), bodies: bodies(c.Body), hashes: c.hashes()}
 	if len(s.sums) == 0 {
-		r.add(BadSignature, what, c.scheme, c.form)
+		r.add(BadSignature, "pass it on as it came", "%s is not what %s has: want %s", what, c.scheme, c.form)
 		return 1, true
 	}
 	for most := range mostMistakes + 1 {
 		if list, ok := s.find(most); ok {
 			for _, m := range list {
-				r.Findings = append(r.Findings, Finding{m.cause, what + " " + m.says, m.cure})
+				r.add(m.Cause, m.Cure, "%s %s", what, m.Says)
 			}
 			return len(list), true
 		}
 	}
 	if what == ofHeader && c.signsTime && !strings.Contains(c.signature, c.prefix) {
-		r.add(OtherKind, c.name+" has signatures only of another version, and none", c.scheme)
+		r.add(OtherKind, cureKind, "%s has signatures only of another version, and none of %s", c.name, c.scheme)
 		return 1, true
 	}
 	return 0, false
@@ -82,32 +79,33 @@ func (c *callback) explain(r *Report, keys []candidate, what, text string) (mist
 
 // signatureSearch combines all keys, hashes, contents and bodies.
 type signatureSearch struct {
-	*callback
 	sums     []reading
-	keys     []candidate
-	contents []content
-	bodies   []body
-	hashes   []hashing
+	keys     assumptions[secretKey]
+	contents assumptions[content]
+	bodies   assumptions[string]
+	hashes   assumptions[crypto.Hash]
 	hashed   int
 }
 
 // find returns the first combination that has exactly n mistakes and makes the signature.
-func (s *signatureSearch) find(n int) ([]deviation, bool) {
+func (s *signatureSearch) find(n int) ([]Finding, bool) {
 	for _, k := range s.keys {
 		for _, h := range s.hashes {
-			if k.public != nil && h.cause != "" {
+			if k.value.public != "" && h.Cause != "" {
 				continue
 			}
 			for _, of := range s.contents {
 				for _, b := range s.bodies {
-					left := n - k.mistakes() - h.mistakes() - of.mistakes() - b.mistakes()
-					if left < 0 || s.hashed > mostHashed {
+					made := mistakes(k.Finding, h.Finding, of.Finding, b.Finding)
+					if len(made) > n || s.hashed > mostHashed {
 						continue
 					}
-					if more, ok := s.fits(k, h, of, b, left); ok {
-						made := []deviation{k.deviation, h.deviation, of.deviation, b.deviation}
-						made = slices.DeleteFunc(made, func(m deviation) bool { return m.mistakes() == 0 })
-						return append(made, more...), true
+					s.hashed += len(b.value)
+					makes := k.value.signs(h.value, of.value.head+b.value+of.value.tail)
+					for _, one := range s.sums {
+						if len(made)+len(one.mistakes) == n && makes(one.sum) {
+							return append(made, one.mistakes...), true
+						}
 					}
 				}
 			}
@@ -116,31 +114,33 @@ func (s *signatureSearch) find(n int) ([]deviation, bool) {
 	return nil, false
 }
 
-// fits reports whether the key makes one of the signatures whose form has n mistakes.
-func (s *signatureSearch) fits(k candidate, h hashing, of content, b body, n int) ([]deviation, bool) {
-	s.hashed += len(b.bytes)
-	signed := slices.Concat([]byte(of.head), b.bytes, []byte(of.tail))
-	makes := func(signature []byte) bool {
-		return len(signature) == ed25519.SignatureSize && ed25519.Verify(k.public, signed, signature)
-	}
-	if k.public == nil {
-		mac := hmac.New(h.make, k.mac)
-		mac.Write(signed)
-		sum := mac.Sum(nil)
-		makes = func(signature []byte) bool { return hmac.Equal(sum, signature) }
-	}
-	for _, one := range s.sums {
-		if len(one.mistakes) == n && makes(one.sum) {
-			return one.mistakes, true
+// mistakes returns the findings that are one.
+func mistakes(all ...Finding) (some []Finding) {
+	for _, f := range all {
+		if f.Cause != "" {
+			some = append(some, f)
 		}
 	}
-	return nil, false
+	return some
+}
+
+// signs returns a function that reports whether the key makes a signature of the text.
+func (k secretKey) signs(h crypto.Hash, text string) func(signature []byte) bool {
+	if k.public != "" {
+		return func(signature []byte) bool {
+			return len(signature) == ed25519.SignatureSize && ed25519.Verify([]byte(k.public), []byte(text), signature)
+		}
+	}
+	mac := hmac.New(h.New, []byte(k.mac))
+	mac.Write([]byte(text))
+	sum := mac.Sum(nil)
+	return func(signature []byte) bool { return hmac.Equal(sum, signature) }
 }
 
 // A reading is one way to decode a signature.
 type reading struct {
 	sum      []byte
-	mistakes []deviation
+	mistakes []Finding
 }
 
 // The encodings of the schemes.
@@ -186,27 +186,23 @@ func (c *callback) readings(text string, versioned bool) (all []reading) {
 		if c.prefix != "" && strings.HasPrefix(word, c.prefix) {
 			prefix = c.prefix
 		}
-		var wrong []deviation
+		var version Finding
 		if versioned && prefix != c.prefix {
-			says := fmt.Sprintf("has no %s before it", c.prefix)
-			if prefix != "" {
-				says = fmt.Sprintf("has %s before it", prefix)
-			}
-			wrong = []deviation{{OtherEncoding, says, "write " + c.form}}
+			version = Finding{OtherEncoding, fmt.Sprintf("has %s before it", cmp.Or(prefix, "no "+c.prefix)), "write " + c.form}
 		}
 		for _, e := range encodings {
 			sum, err := e.decode(word[len(prefix):])
 			if err != nil || len(sum) != 20 && len(sum) != 32 && len(sum) != 64 {
 				continue
 			}
-			one := reading{sum, slices.Clip(wrong)}
 			if e.name == formHex && word != strings.ToLower(word) {
 				e.name = "hex in upper case"
 			}
+			var encoding Finding
 			if e.name != c.encoding {
-				one.mistakes = append(one.mistakes, deviation{OtherEncoding, fmt.Sprintf("is in %s, not in %s", e.name, c.encoding), "write " + c.form})
+				encoding = Finding{OtherEncoding, fmt.Sprintf("is in %s, not in %s", e.name, c.encoding), "write " + c.form}
 			}
-			all = append(all, one)
+			all = append(all, reading{sum, mistakes(version, encoding)})
 		}
 	}
 	return all

@@ -1,11 +1,14 @@
 package app_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func TestTheDocumentsNeedNoKey(t *testing.T) {
@@ -24,6 +27,18 @@ func TestTheDocumentsNeedNoKey(t *testing.T) {
 	_, style, _ = strings.Cut(style, `<link rel="stylesheet" href="`)
 	style, _, _ = strings.Cut(style, `"`)
 	require.Contains(t, stranger.do("GET", style, nil).text, "--accent", "the console's colours")
+}
+
+func TestTheTypeOfARefusalLeadsToItsCure(t *testing.T) {
+	stranger := newPerson(t, start(t, peoplesOptions(t, "")).api)
+	refused := stranger.do("GET", "/v1/deliveries", nil)
+	require.Equal(t, http.StatusUnauthorized, refused.StatusCode)
+	var p wire.Problem
+	require.NoError(t, json.Unmarshal([]byte(refused.text), &p))
+	led := stranger.do("GET", p.Type, nil)
+	require.Equal(t, http.StatusSeeOther, led.StatusCode)
+	to, anchor, _ := strings.Cut(led.Header.Get("Location"), "#")
+	require.Contains(t, stranger.do("GET", to, nil).text, `<h2 id="`+anchor+`">unauthorized</h2>`)
 }
 
 func TestTheDocumentsAreServedWithoutAConsole(t *testing.T) {

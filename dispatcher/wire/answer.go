@@ -232,7 +232,7 @@ type Ready struct {
 
 // Problem is an error in the format of RFC 9457.
 type Problem struct {
-	Type   string       `json:"type" example:"/problems/invalid" doc:"What kind of problem it is; this never changes."`
+	Type   string       `json:"type" example:"/problems/invalid" doc:"What kind of problem it is; this never changes. A GET of it leads to its cause and cure."`
 	Title  string       `json:"title"`
 	Status int          `json:"status"`
 	Detail string       `json:"detail,omitzero"`

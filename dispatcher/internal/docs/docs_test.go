@@ -156,6 +156,18 @@ func TestTheSearchFindsSectionsAndRows(t *testing.T) {
 	require.Contains(t, ask(h, "GET", "/docs/search?q=max_in_flight").Body.String(), "<mark>MAX_IN_FLIGHT</mark>")
 }
 
+func TestTheTypeOfAProblemLeadsToItsSection(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	sections := regexp.MustCompile(`<h2 id="([^"]+)">([^<]+)</h2>`).FindAllStringSubmatch(ask(h, "GET", "/docs/problems").Body.String(), -1)
+	require.Greater(t, len(sections), 30)
+	for _, s := range sections {
+		require.Equal(t, s[2], s[1], "the anchor is the word")
+		w := ask(h, "GET", "/problems/"+s[1])
+		require.Equal(t, http.StatusSeeOther, w.Code)
+		require.Equal(t, "/docs/problems#"+s[1], w.Header().Get("Location"))
+	}
+}
+
 func TestASearchOfAnyTextIsAPage(t *testing.T) {
 	h := newTestDocs(t, "", nil)
 	for _, query := range []string{"", " ", "<script>alert(1)</script>", "\x00\xff", strings.Repeat("é", 5000), strings.Repeat("a ", 500), "…", "İ"} {

@@ -30,7 +30,7 @@ var shelves = []struct {
 }{
 	{"Use it", []string{"publish", "endpoints", "receive", "find", "queues", "outbox"}},
 	{"Run it", []string{deployPage, "operate", "archive", "isolation", "security", "speed"}},
-	{"Reference", []string{"settings", "commands", "metrics"}},
+	{"Reference", []string{"settings", "commands", "metrics", problemsPage}},
 }
 
 // library has all pages.

@@ -31,6 +31,8 @@ func Describe(all []api.Operation, version string) ([]byte, error) {
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "Where this document was read."}},
 		Tags:    tagsOf(all),
+
+		ExternalDocs: &huma.ExternalDocs{URL: "/docs/", Description: "The documents of this version, which need no key."},
 		Components: &huma.Components{
 			Schemas:         huma.NewMapRegistry("#/components/schemas/", schemaName),
 			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "One of API_KEYS."}},

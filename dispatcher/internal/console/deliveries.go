@@ -13,8 +13,8 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/timeline"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -220,7 +220,7 @@ func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {
 		r := deliveryRow{
 			ID: "r-" + d.ID, Link: v.base + "/messages/" + url.PathEscape(id) + anchor(d.Destination), Status: d.Status, Message: id, Topic: d.Topic,
 			Subject: d.Subject, Host: cmp.Or(hostOf(d.URL), d.Destination), Path: pathOf(d.URL), Destination: d.Destination,
-			Meter: climb.Meter(d), Why: climb.Why(d, v.Link != nil), At: d.EndedAt, Pick: d.ID,
+			Meter: timeline.Meter(d), Why: timeline.Why(d, v.Link != nil), At: d.EndedAt, Pick: d.ID,
 		}
 		if v.May(desk.Survey) {
 			r.Tenant = d.Tenant

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/stand"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/lanestate"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -25,7 +25,7 @@ const failingShown, deadShown = 20, 10
 // endpointPage is the data of an endpoint's page, problems first.
 type endpointPage struct {
 	endpointRow
-	Stand    stand.Sentence
+	Advice   lanestate.Sentence
 	Failures failures
 	Failing  []wire.Delivery
 	More     bool // there are more of these
@@ -63,7 +63,7 @@ func endpoint(v *visit) (pageAnswer, error) {
 	}
 	page.endpointRow = rows[0]
 	page.Lane.TokenAt = wire.Time{} // it changes with the clock
-	page.Stand = stand.Of(page.Lane, e, v.Link != nil)
+	page.Advice = lanestate.Of(page.Lane, e, v.Link != nil)
 	page.Failures = v.srv.failuresOf(&e, page.Bars)
 	page.Failures.Examples = examplesOf(failing.Data, dead.Data)
 	page.Failing, page.More = failing.Data, failing.NextCursor != nil

@@ -16,10 +16,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/explain"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/content"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/timeline"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -64,7 +64,7 @@ type deliveryCard struct {
 	Name     string // its destination's name for people
 	How      string
 	Cure     string
-	Steps    []climb.Step
+	Steps    []timeline.Step
 	Retry    string // the word of its button; empty: no button
 	Cancel   bool
 	Endpoint string // its id, if it has a page
@@ -214,7 +214,7 @@ func card(m *wire.MessageView, facts explain.Facts, open bool) deliveryCard {
 	}
 	c.How, c.Cure = explain.Standing(facts)
 	c.How, c.Cure = capital(c.How), capital(c.Cure)
-	c.Steps = climb.Steps(climb.Delivery{Delivery: d, Accepted: m.CreatedAt, Now: facts.Now, Masked: facts.For == explain.Merchant})
+	c.Steps = timeline.Steps(timeline.Delivery{Delivery: d, Accepted: m.CreatedAt, Now: facts.Now, Masked: facts.For == explain.Merchant})
 	c.Retry, c.Cancel = retryWord(d.Status), !ended(d.Status)
 	c.Delivery.History = nil // it is in Steps
 	return c

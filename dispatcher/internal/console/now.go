@@ -10,14 +10,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/alerts"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/needs"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 const (
-	// needsShown limits the list of problems on the page.
-	needsShown = 10
+	// alertsShown limits the list of problems on the page.
+	alertsShown = 10
 	// endpointsLooked is how many endpoints are read to find disabled ones and ones that
 	// wait for a test. Endpoints with many waiting deliveries are found by their lanes.
 	endpointsLooked = 100
@@ -27,21 +27,21 @@ const (
 
 // nowPage is the data of the console's first page: the present state.
 type nowPage struct {
-	Stats     wire.Stats
-	Rates     rates
-	Counted   bool // rates are known
-	Permits   int
-	Instances []wire.Instance
-	More      bool // there are more instances
-	Late      bool // a delivery is due and was not attempted
-	Chart     template.HTML
-	Spans     []choice
-	Span      string
-	Needs     []needs.Need
-	NeedsMore int
-	Backlog   template.HTML
-	Stacked   []statusCount
-	Lost      string // which data a crash of the store's host would lose
+	Stats      wire.Stats
+	Rates      rates
+	Counted    bool // rates are known
+	Permits    int
+	Instances  []wire.Instance
+	More       bool // there are more instances
+	Late       bool // a delivery is due and was not attempted
+	Chart      template.HTML
+	Spans      []choice
+	Span       string
+	Alerts     []alerts.Alert
+	AlertsMore int
+	Backlog    template.HTML
+	Stacked    []statusCount
+	Lost       string // which data a crash of the store's host would lose
 }
 
 // rates are numbers per second, as texts.
@@ -68,7 +68,7 @@ func now(v *visit) (pageAnswer, error) {
 		}
 	}
 	present := v.srv.Now()
-	var from needs.From
+	var from alerts.From
 	var p nowPage
 	var instances wire.InstancePage
 	var minutes []health.Minute
@@ -107,9 +107,9 @@ func now(v *visit) (pageAnswer, error) {
 		p.Spans = append(p.Spans, choice{Word: one.word, URL: v.base + "/?span=" + one.word, On: one == span})
 	}
 	p.Span = span.title
-	p.Needs = needs.Of(from)
-	if p.NeedsMore = len(p.Needs) - needsShown; p.NeedsMore > 0 {
-		p.Needs = p.Needs[:needsShown]
+	p.Alerts = alerts.Of(from)
+	if p.AlertsMore = len(p.Alerts) - alertsShown; p.AlertsMore > 0 {
+		p.Alerts = p.Alerts[:alertsShown]
 	}
 	p.describe(stats, present)
 	return pageAnswer{template: "now", title: "Now", section: "now", body: p, stats: &stats}, nil
@@ -126,11 +126,11 @@ func recent(list []wire.Job, present time.Time) (found []wire.Job) {
 }
 
 // away returns the problem of an archive that does not respond.
-func away(s archive.Status) *needs.Archive {
+func away(s archive.Status) *alerts.Archive {
 	if s.Up || s.Err == nil {
 		return nil
 	}
-	return &needs.Archive{Since: wire.Time{Time: s.Since}, Error: s.Err.Error()}
+	return &alerts.Archive{Since: wire.Time{Time: s.Since}, Error: s.Err.Error()}
 }
 
 // instances sets the instances, without fields that change with each heartbeat.
@@ -186,7 +186,7 @@ func (p *nowPage) describe(stats wire.Stats, present time.Time) {
 		rounded := *used &^ (1<<18 - 1)
 		stats.Store.UsedBytes = &rounded
 	}
-	stats.Now, stats.Retention, stats.Lanes, stats.Paused = wire.Time{}, 0, nil, nil // they change with the clock, or are part of Needs
+	stats.Now, stats.Retention, stats.Lanes, stats.Paused = wire.Time{}, 0, nil, nil // they change with the clock, or are part of Alerts
 	p.Stats = stats
 }
 

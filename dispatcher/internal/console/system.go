@@ -10,7 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/stand"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/lanestate"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -109,8 +109,8 @@ func older(path string, q url.Values, cursor *string) string {
 // lanePage is the data of one lane's page.
 type lanePage struct {
 	wire.LaneState
-	Stand stand.Sentence
-	None  bool // no lane has this name
+	Advice lanestate.Sentence
+	None   bool // no lane has this name
 }
 
 // lane serves GET /console/lanes/{lane}.
@@ -128,7 +128,7 @@ func lane(v *visit) (pageAnswer, error) {
 		page.LaneState = list.Data[0]
 	}
 	page.TokenAt = wire.Time{}
-	page.Stand = stand.Lane(page.LaneState, false)
+	page.Advice = lanestate.Lane(page.LaneState, false)
 	return pageAnswer{template: "lane", title: "Lane " + name, section: "system", body: page}, nil
 }
 

@@ -58,45 +58,45 @@ const (
 	mostBars                = 20
 )
 
-// Climb is a delivery's position on its ladder.
-type Climb struct {
+// Position is a delivery's position on its ladder.
+type Position struct {
 	Waits []time.Duration // of the present ladder
 	Spent int             // the number of used waits
 	Last  Knob            // the result of the last attempt, or Next
 }
 
-// Meter draws a climb for a row of a list: a bar for each attempt, whose height is the
+// Meter draws a position for a row of a list: a bar for each attempt, whose height is the
 // logarithm of the wait before it. Attempts that will not be made have no bar. A delivery
 // that succeeded at once has no bars.
-func Meter(c Climb) template.HTML {
-	if c.Last != Next && c.Spent == 0 {
+func Meter(p Position) template.HTML {
+	if p.Last != Next && p.Spent == 0 {
 		return ""
 	}
-	spent := min(max(c.Spent, 0), len(c.Waits))
+	spent := min(max(p.Spent, 0), len(p.Waits))
 	bars := spent + 1
-	if c.Last == Next {
-		bars = len(c.Waits) + 1
+	if p.Last == Next {
+		bars = len(p.Waits) + 1
 	}
 	longest := math.Log1p(time.Hour.Seconds())
-	for _, wait := range c.Waits {
+	for _, wait := range p.Waits {
 		longest = max(longest, math.Log1p(wait.Seconds()))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="meter" width="60" height="16" viewBox="0 0 60 16" role="img" aria-label="Attempt %d of %d">`, spent+1, len(c.Waits)+1)
+	fmt.Fprintf(&b, `<svg class="meter" width="60" height="16" viewBox="0 0 60 16" role="img" aria-label="Attempt %d of %d">`, spent+1, len(p.Waits)+1)
 	step := min(6, meterWidth/float64(min(bars, mostBars)))
 	for i := range min(bars, mostBars) {
 		height := 3.5
 		if i > 0 {
-			height = 4 + (meterHeight-4)*math.Log1p(c.Waits[i-1].Seconds())/longest
+			height = 4 + (meterHeight-4)*math.Log1p(p.Waits[i-1].Seconds())/longest
 		}
 		x, wide := float64(i)*step, step-2
 		switch {
 		case i < spent:
 			fmt.Fprintf(&b, `<rect class="m-failed" x="%s" y="%s" width="%s" height="%s"/>`, number(x), number(meterHeight-height), number(wide), number(height))
-		case i == spent && c.Last == Next:
+		case i == spent && p.Last == Next:
 			fmt.Fprintf(&b, `<rect class="m-next" x="%s" y="%s" width="%s" height="%s"/>`, number(x+.5), number(meterHeight-height+.5), number(wide-1), number(height-1))
 		case i == spent:
-			fmt.Fprintf(&b, `<rect class="m-%s" x="%s" y="%s" width="%s" height="%s"/>`, c.Last, number(x), number(meterHeight-height), number(wide), number(height))
+			fmt.Fprintf(&b, `<rect class="m-%s" x="%s" y="%s" width="%s" height="%s"/>`, p.Last, number(x), number(meterHeight-height), number(wide), number(height))
 		default:
 			fmt.Fprintf(&b, `<rect class="m-left" x="%s" y="%s" width="%s" height="%s"/>`, number(x), number(meterHeight-height), number(wide), number(height))
 		}

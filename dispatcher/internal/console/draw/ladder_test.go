@@ -33,7 +33,7 @@ func TestEachKnobIsAPicture(t *testing.T) {
 var waits = []time.Duration{15 * time.Second, 3 * time.Minute, 10 * time.Minute, 30 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour}
 
 func TestAMeterHasABarForEachAttempt(t *testing.T) {
-	count := func(c draw.Climb) map[string]int {
+	count := func(c draw.Position) map[string]int {
 		got := string(draw.Meter(c))
 		mustBeSVG(t, got)
 		bars := map[string]int{}
@@ -46,17 +46,17 @@ func TestAMeterHasABarForEachAttempt(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		of   draw.Climb
+		of   draw.Position
 		want map[string]int
 	}{
-		{"three failed and one comes", draw.Climb{Waits: waits, Spent: 3, Last: draw.Next}, map[string]int{"failed": 3, "next": 1, "left": 6}},
-		{"the first one comes", draw.Climb{Waits: waits, Last: draw.Next}, map[string]int{"next": 1, "left": 9}},
-		{"the last one comes", draw.Climb{Waits: waits, Spent: 9, Last: draw.Next}, map[string]int{"failed": 9, "next": 1}},
-		{"delivered at once", draw.Climb{Waits: waits, Last: draw.Delivered}, map[string]int{}},
-		{"delivered at the third", draw.Climb{Waits: waits, Spent: 2, Last: draw.Delivered}, map[string]int{"failed": 2, "delivered": 1}},
-		{"dead after all", draw.Climb{Waits: waits, Spent: 9, Last: draw.Dead}, map[string]int{"failed": 9, "dead": 1}},
-		{"a ladder that became shorter", draw.Climb{Waits: waits[:2], Spent: 7, Last: draw.Next}, map[string]int{"failed": 2, "next": 1}},
-		{"a hundred rungs", draw.Climb{Waits: make([]time.Duration, 100), Spent: 1, Last: draw.Next}, map[string]int{"failed": 1, "next": 1, "left": 18}},
+		{"three failed and one comes", draw.Position{Waits: waits, Spent: 3, Last: draw.Next}, map[string]int{"failed": 3, "next": 1, "left": 6}},
+		{"the first one comes", draw.Position{Waits: waits, Last: draw.Next}, map[string]int{"next": 1, "left": 9}},
+		{"the last one comes", draw.Position{Waits: waits, Spent: 9, Last: draw.Next}, map[string]int{"failed": 9, "next": 1}},
+		{"delivered at once", draw.Position{Waits: waits, Last: draw.Delivered}, map[string]int{}},
+		{"delivered at the third", draw.Position{Waits: waits, Spent: 2, Last: draw.Delivered}, map[string]int{"failed": 2, "delivered": 1}},
+		{"dead after all", draw.Position{Waits: waits, Spent: 9, Last: draw.Dead}, map[string]int{"failed": 9, "dead": 1}},
+		{"a ladder that became shorter", draw.Position{Waits: waits[:2], Spent: 7, Last: draw.Next}, map[string]int{"failed": 2, "next": 1}},
+		{"a hundred rungs", draw.Position{Waits: make([]time.Duration, 100), Spent: 1, Last: draw.Next}, map[string]int{"failed": 1, "next": 1, "left": 18}},
 	} {
 		require.Equal(t, c.want, count(c.of), c.name)
 	}

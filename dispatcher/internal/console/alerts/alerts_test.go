@@ -1,4 +1,4 @@
-package needs_test
+package alerts_test
 
 import (
 	"testing"
@@ -6,14 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/console/needs"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/alerts"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 var at = wire.Time{Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 
 func TestTheMostUrgentComesFirst(t *testing.T) {
-	list := needs.Of(needs.From{
+	list := alerts.Of(alerts.From{
 		Stats: wire.Stats{
 			Store: wire.Store{Durable: "no", Durability: "fsync", Checks: []wire.Check{{Name: "eviction", Holds: "no", Needed: true, Detail: "it forgets"}, {Name: "memory", Holds: "no"}}},
 			Paused: []wire.LaneState{
@@ -32,7 +32,7 @@ func TestTheMostUrgentComesFirst(t *testing.T) {
 			{ID: "j1", Kind: "retry", State: "running", Matched: 200, Done: 50, Failed: 2}, {ID: "j2", Kind: "purge", State: "failed", Error: "no room", EndedAt: at}, {ID: "j3", State: "done"},
 			{ID: "j4", Kind: "cancel", State: "waiting", Matched: 3, Done: 1},
 		},
-		Archive: &needs.Archive{Since: at, Error: "refused"},
+		Archive: &alerts.Archive{Since: at, Error: "refused"},
 	})
 	var got []string
 	for _, n := range list {
@@ -58,5 +58,5 @@ func TestTheMostUrgentComesFirst(t *testing.T) {
 }
 
 func TestWhereAllIsWellNothingIsNeeded(t *testing.T) {
-	require.Empty(t, needs.Of(needs.From{Stats: wire.Stats{Store: wire.Store{Durable: "yes"}, Lanes: []wire.LaneState{{Lane: "ep_1", State: "limited", Why: "rate"}}}}))
+	require.Empty(t, alerts.Of(alerts.From{Stats: wire.Stats{Store: wire.Store{Durable: "yes"}, Lanes: []wire.LaneState{{Lane: "ep_1", State: "limited", Why: "rate"}}}}))
 }

@@ -1,6 +1,6 @@
-// Package climb draws the attempts of a delivery along its ladder: as the rows of a picture,
+// Package timeline draws the attempts of a delivery along its ladder: as the rows of a picture,
 // and as one row for a list.
-package climb
+package timeline
 
 import (
 	"fmt"
@@ -227,9 +227,9 @@ func knobOf(outcome string) draw.Knob {
 	return draw.Bare
 }
 
-// Meter is a delivery's climb for a row of a list.
+// Meter is a delivery's position on its ladder for a row of a list.
 func Meter(d wire.Delivery) template.HTML {
-	c := draw.Climb{Spent: d.Rung, Last: draw.Next}
+	c := draw.Position{Spent: d.Rung, Last: draw.Next}
 	if d.Ladder != nil {
 		for n := 1; ; n++ {
 			wait, ok := d.Ladder.Next(n)

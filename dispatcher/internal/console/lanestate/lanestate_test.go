@@ -1,4 +1,4 @@
-package stand_test
+package lanestate_test
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/stand"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/lanestate"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -46,7 +46,7 @@ func TestHowAnEndpointStands(t *testing.T) {
 		"unverified, to its operator":       {wire.LaneState{State: "paused"}, wire.EndpointView{State: "unverified"}, false, "waits for a successful test", "Send a test", true, false, true},
 		"deleted":                           {wire.LaneState{State: "deleted"}, wire.EndpointView{}, false, "deleted", "", false, false, false},
 	} {
-		s := stand.Of(c.lane, c.endpoint, c.link)
+		s := lanestate.Of(c.lane, c.endpoint, c.link)
 		if c.text == "" {
 			require.Empty(t, s.Text, name)
 		}
@@ -57,14 +57,14 @@ func TestHowAnEndpointStands(t *testing.T) {
 		require.Regexp(t, "(?i)"+c.cure, s.Cure, name)
 		require.Equal(t, []bool{c.act, c.pauses, c.resumes}, []bool{s.Act, s.Pauses, s.Resumes}, name)
 	}
-	require.Equal(t, until, stand.Lane(wire.LaneState{State: "open", Until: until}, false).Until)
-	require.Zero(t, stand.Lane(wire.LaneState{State: "limited", Why: "rate", Until: until}, false).Until, "it changes all the time")
+	require.Equal(t, until, lanestate.Lane(wire.LaneState{State: "open", Until: until}, false).Until)
+	require.Zero(t, lanestate.Lane(wire.LaneState{State: "limited", Why: "rate", Until: until}, false).Until, "it changes all the time")
 }
 
 // A new state or reason needs a sentence here.
 func TestEachWordOfALaneHasASentence(t *testing.T) {
 	text := func(state, why string) string {
-		return stand.Lane(wire.LaneState{State: state, Why: why, Fails: 1, Rate: "1/s"}, false).Text
+		return lanestate.Lane(wire.LaneState{State: state, Why: why, Fails: 1, Rate: "1/s"}, false).Text
 	}
 	for _, state := range append(slices.Clone(dispatcher.LaneStates), dispatcher.EndpointStates...) {
 		if state != dispatcher.StateActive && state != dispatcher.StateLimited {

@@ -1,4 +1,4 @@
-package climb_test
+package timeline_test
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/climb"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/timeline"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -31,8 +31,8 @@ func attempt(n int, begun time.Duration, outcome string, next time.Duration) wir
 }
 
 // rows are the steps as a reader sees them, the newest first.
-func rows(d climb.Delivery) (list []string) {
-	for _, s := range climb.Steps(d) {
+func rows(d timeline.Delivery) (list []string) {
+	for _, s := range timeline.Steps(d) {
 		text := string(s.Knob)
 		if s.N > 0 {
 			text += fmt.Sprintf(" %d", s.N)
@@ -65,25 +65,25 @@ func TestALadderIsClimbedUpwards(t *testing.T) {
 	require.Equal(t, []string{
 		"bare then dead", "left 5 (30m0s)", "left 4 (10m0s)", "next 3 (3m0s)",
 		"failed 2 (15s) Service Unavailable open", "failed 1 Service Unavailable", "ground Accepted",
-	}, rows(climb.Delivery{Delivery: waiting, Accepted: at(0), Now: noon}))
-	steps := climb.Steps(climb.Delivery{Delivery: waiting, Accepted: at(0), Now: noon})
+	}, rows(timeline.Delivery{Delivery: waiting, Accepted: at(0), Now: noon}))
+	steps := timeline.Steps(timeline.Delivery{Delivery: waiting, Accepted: at(0), Now: noon})
 	require.Equal(t, waiting.NextAttemptAt.Add(40*time.Minute), steps[1].At.Time, "each rung begins where the one below ends")
-	require.True(t, climb.Steps(climb.Delivery{Delivery: waiting, Now: noon.Add(time.Hour)})[1].At.IsZero(), "it is late already")
+	require.True(t, timeline.Steps(timeline.Delivery{Delivery: waiting, Now: noon.Add(time.Hour)})[1].At.IsZero(), "it is late already")
 
 	waiting.Status, waiting.WaitingFor, waiting.WaitingUntil = "ready", "breaker", at(time.Hour)
-	steps = climb.Steps(climb.Delivery{Delivery: waiting, Accepted: at(0), Now: noon})
+	steps = timeline.Steps(timeline.Delivery{Delivery: waiting, Accepted: at(0), Now: noon})
 	require.Equal(t, "waits for the breaker", steps[3].Text)
 	require.Equal(t, at(time.Hour), steps[3].At)
 	waiting.WaitingFor = "permits"
-	require.Equal(t, "waits for its turn", climb.Steps(climb.Delivery{Delivery: waiting, Now: noon, Masked: true})[3].Text)
+	require.Equal(t, "waits for its turn", timeline.Steps(timeline.Delivery{Delivery: waiting, Now: noon, Masked: true})[3].Text)
 
 	waiting.Status, waiting.Attempts, waiting.DeadReason = "dead", 2, "disabled"
-	require.Equal(t, "dead Dead: its endpoint was disabled", rows(climb.Delivery{Delivery: waiting})[0])
+	require.Equal(t, "dead Dead: its endpoint was disabled", rows(timeline.Delivery{Delivery: waiting})[0])
 	waiting.Status = "cancelled"
-	require.Equal(t, "cancelled Cancelled", rows(climb.Delivery{Delivery: waiting})[0])
+	require.Equal(t, "cancelled Cancelled", rows(timeline.Delivery{Delivery: waiting})[0])
 	waiting.Status, waiting.DeadReason = "dead", "exhausted"
 	waiting.History[1].Outcome = "dead"
-	require.Equal(t, "dead 2 (15s) Service Unavailable open", rows(climb.Delivery{Delivery: waiting})[0])
+	require.Equal(t, "dead 2 (15s) Service Unavailable open", rows(timeline.Delivery{Delivery: waiting})[0])
 }
 
 func TestWhatWasSentAgainBeginsANewLadder(t *testing.T) {
@@ -96,7 +96,7 @@ func TestWhatWasSentAgainBeginsANewLadder(t *testing.T) {
 	require.Equal(t, []string{
 		"bare then dead", "next 13 (15s) under way", "failed 12 (59m59.7s) Service Unavailable", "bare Sent again: a new ladder",
 		"delivered 11 OK", "bare Attempts 1–10 are not kept", "ground Accepted",
-	}, rows(climb.Delivery{Delivery: d, Now: noon}))
+	}, rows(timeline.Delivery{Delivery: d, Now: noon}))
 }
 
 // A ladder shows what was planned; that a breaker or a pause held it longer is another
@@ -112,21 +112,21 @@ func TestTheGapIsThePlannedWaitOrWhatAPersonMadeOfIt(t *testing.T) {
 		},
 	}
 	require.Equal(t, []string{"dead 3 (40s) Service Unavailable", "failed 2 (15s) Service Unavailable", "failed 1 Service Unavailable", "ground Accepted"},
-		rows(climb.Delivery{Delivery: d, Accepted: at(0), Now: noon}))
+		rows(timeline.Delivery{Delivery: d, Accepted: at(0), Now: noon}))
 }
 
 func TestAnAnswerThatIsNotKeptIsToldAsThat(t *testing.T) {
 	d := wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "delivered", EndedAt: at(0)}, Attempts: 3, LastStatusCode: 204}
-	require.Equal(t, []string{"delivered 3 Its answer was not kept", "bare Attempts 1–2 are not kept", "ground Accepted"}, rows(climb.Delivery{Delivery: d}))
+	require.Equal(t, []string{"delivered 3 Its answer was not kept", "bare Attempts 1–2 are not kept", "ground Accepted"}, rows(timeline.Delivery{Delivery: d}))
 	d.Attempts = 1
-	require.Equal(t, []string{"delivered 1 Its answer was not kept", "ground Accepted"}, rows(climb.Delivery{Delivery: d}))
+	require.Equal(t, []string{"delivered 1 Its answer was not kept", "ground Accepted"}, rows(timeline.Delivery{Delivery: d}))
 }
 
 func TestALongLadderIsBounded(t *testing.T) {
 	l, err := ladder.Parse(strings.TrimSuffix(strings.Repeat("1m,", 100), ","))
 	require.NoError(t, err)
 	d := wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "scheduled", NextAttemptAt: at(time.Minute)}, Ladder: &l, WaitingFor: "due"}
-	steps := climb.Steps(climb.Delivery{Delivery: d, Accepted: at(0), Now: noon})
+	steps := timeline.Steps(timeline.Delivery{Delivery: d, Accepted: at(0), Now: noon})
 	require.Len(t, steps, 1+1+1+12+1)
 	require.Equal(t, "and 88 more, the last", steps[1].Text)
 	require.Equal(t, at(101*time.Minute), steps[1].At)
@@ -136,10 +136,10 @@ func TestALongLadderIsBounded(t *testing.T) {
 // A merchant's people see their receiver's errors, and not those of our own settings.
 func TestAMerchantSeesNoErrorOfOurs(t *testing.T) {
 	a := wire.Attempt{Attempt: 1, Outcome: "retry", Class: "refused", Error: "10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32", Address: "10.1.2.3:80"}
-	d := climb.Delivery{Delivery: wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "dead"}, Attempts: 1, DeadReason: "refused", History: []wire.Attempt{a}}, Masked: true}
-	require.NotContains(t, fmt.Sprintf("%+v %+v", climb.Steps(d), *climb.Steps(d)[1].Attempt), "ALLOW_NETS")
+	d := timeline.Delivery{Delivery: wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "dead"}, Attempts: 1, DeadReason: "refused", History: []wire.Attempt{a}}, Masked: true}
+	require.NotContains(t, fmt.Sprintf("%+v %+v", timeline.Steps(d), *timeline.Steps(d)[1].Attempt), "ALLOW_NETS")
 	d.Masked = false
-	require.Contains(t, climb.Steps(d)[1].Text, "ALLOW_NETS")
+	require.Contains(t, timeline.Steps(d)[1].Text, "ALLOW_NETS")
 }
 
 // A word that comes to the API needs its words here.
@@ -148,21 +148,21 @@ func TestEachWordOfTheAPIHasWords(t *testing.T) {
 		{DeliveryRef: wire.DeliveryRef{Status: "delivered"}, Attempts: 2}, {DeliveryRef: wire.DeliveryRef{Status: "dead"}, DeadReason: "gone"},
 		{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: "permits"},
 	} {
-		require.NotEmpty(t, climb.Why(d, false))
+		require.NotEmpty(t, timeline.Why(d, false))
 	}
-	require.Equal(t, "its turn", climb.Why(wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: "permits"}, true))
+	require.Equal(t, "its turn", timeline.Why(wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: "permits"}, true))
 	for _, word := range dispatcher.Waits {
-		require.Contains(t, climb.Waits, string(word))
-		require.Contains(t, climb.Short, string(word))
+		require.Contains(t, timeline.Waits, string(word))
+		require.Contains(t, timeline.Short, string(word))
 	}
 	for _, status := range dispatcher.Statuses {
 		d := wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: string(status)}}
-		require.NotEqual(t, string(status), climb.Why(d, false), "its words are missing")
-		for _, step := range climb.Steps(climb.Delivery{Delivery: d, Now: noon}) {
+		require.NotEqual(t, string(status), timeline.Why(d, false), "its words are missing")
+		for _, step := range timeline.Steps(timeline.Delivery{Delivery: d, Now: noon}) {
 			require.NotEqual(t, string(status), step.Text, "it has no picture")
 		}
 	}
 	for _, verdict := range dispatcher.Verdicts {
-		require.NotEqual(t, draw.Bare, climb.KnobOf(verdict.String()), verdict.String())
+		require.NotEqual(t, draw.Bare, timeline.KnobOf(verdict.String()), verdict.String())
 	}
 }

@@ -1,4 +1,4 @@
-package climb
+package timeline
 
 // What tests look at.
 var (

@@ -1,6 +1,6 @@
-// Package needs lists the problems that an operator should check, for the first page of the
+// Package alerts lists the problems that an operator should check, for the first page of the
 // console. Each is one sentence with a number and a time. The most urgent is first.
-package needs
+package alerts
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// Need is one problem.
-type Need struct {
+// Alert is one problem.
+type Alert struct {
 	Icon  string // the state that gives its shape and colour
 	Title string
 	Text  string
@@ -39,11 +39,11 @@ type Archive struct {
 }
 
 // Of returns the problems in f, most urgent first.
-func Of(f From) []Need {
-	var list []Need
+func Of(f From) []Alert {
+	var list []Alert
 	list = append(list, store(f.Stats.Store)...)
 	if f.Archive != nil {
-		list = append(list, Need{
+		list = append(list, Alert{
 			Icon: "failing", Title: "The archive is away", Word: "since", Since: f.Archive.Since, Link: "/system", weight: 1,
 			Text: "Deliveries continue. Redis keeps finished ones until the archive is back. " + f.Archive.Error,
 		})
@@ -68,28 +68,28 @@ func Of(f From) []Need {
 			list = append(list, n)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Need) int { return cmp.Compare(a.weight, b.weight) })
+	slices.SortStableFunc(list, func(a, b Alert) int { return cmp.Compare(a.weight, b.weight) })
 	return list
 }
 
 // store returns the problems of Redis.
-func store(s wire.Store) (list []Need) {
+func store(s wire.Store) (list []Alert) {
 	if s.Durable == "no" {
-		list = append(list, Need{
+		list = append(list, Alert{
 			Icon: "failing", Title: "Redis does not keep what DURABILITY promises", Text: "Nothing is accepted until it does: " + s.Durability + ".", Link: "/system", weight: 0,
 		})
 	}
 	for _, c := range s.Checks {
 		if c.Needed && c.Holds == "no" {
-			list = append(list, Need{Icon: "failing", Title: "Redis is not as it should be: " + c.Name, Text: capped(c.Detail) + ".", Link: "/system", weight: 0})
+			list = append(list, Alert{Icon: "failing", Title: "Redis is not as it should be: " + c.Name, Text: capped(c.Detail) + ".", Link: "/system", weight: 0})
 		}
 	}
 	return list
 }
 
 // lane returns the problem of a lane.
-func lane(l wire.LaneState) (Need, bool) {
-	n := Need{Icon: l.State, Since: l.Since, Word: "for", Link: laneLink(l)}
+func lane(l wire.LaneState) (Alert, bool) {
+	n := Alert{Icon: l.State, Since: l.Since, Word: "for", Link: laneLink(l)}
 	name := cmp.Or(l.UID, hostOf(l.URL), l.Queue, l.Lane)
 	if l.Why == "unverified" { // it is paused like any other
 		n.Icon, l.State = l.Why, l.Why
@@ -128,7 +128,7 @@ func lane(l wire.LaneState) (Need, bool) {
 
 // endpoint returns the problem of an endpoint without waiting deliveries, because such an
 // endpoint is not among the lanes with the most waiting.
-func endpoint(e wire.EndpointView) (Need, bool) {
+func endpoint(e wire.EndpointView) (Alert, bool) {
 	l := wire.LaneState{Lane: e.ID, Endpoint: e.ID, UID: e.UID, URL: e.URL, State: e.State, Waiting: e.Waiting}
 	switch {
 	case e.State == "disabled":
@@ -140,9 +140,9 @@ func endpoint(e wire.EndpointView) (Need, bool) {
 }
 
 // job returns a job that is running or failed.
-func job(j wire.Job) (Need, bool) {
+func job(j wire.Job) (Alert, bool) {
 	words := map[string]string{"retry": "Replay", "cancel": "Cancellation", "purge": "Purge"}
-	n := Need{Icon: j.State, Since: j.StartedAt, Word: "for", Link: "/jobs/" + url.PathEscape(j.ID)}
+	n := Alert{Icon: j.State, Since: j.StartedAt, Word: "for", Link: "/jobs/" + url.PathEscape(j.ID)}
 	text := fmt.Sprintf("%d of %d done", j.Done, j.Matched)
 	if j.Failed > 0 {
 		text += fmt.Sprintf(", %d could not be", j.Failed)

@@ -1,6 +1,6 @@
-// Package stand describes the state of a lane in a sentence, with the action that resumes
+// Package lanestate describes the state of a lane in a sentence, with the action that resumes
 // it. The console shows it on the pages of lanes, endpoints and messages.
-package stand
+package lanestate
 
 import (
 	"fmt"

@@ -8,7 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/docs"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
@@ -53,7 +53,7 @@ func withConsole(api http.Handler, p *process, o Options) (http.Handler, error) 
 		Owned:    func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
 		Keyless:  keyless,
 		Sessions: console.Sessions{Open: links.OpenSession, Get: links.Session, Close: links.CloseSession},
-		Link:     links.LinkByToken, Meter: desk.Meter{Spend: links.SpendLink, TakeBack: links.UnspendLink},
+		Link:     links.LinkByToken, Meter: consoleapi.Meter{Spend: links.SpendLink, TakeBack: links.UnspendLink},
 		Shown:   console.Shown{Put: links.PutShown, Get: links.Shown},
 		Minutes: p.gauge.Minutes, Bars: p.gauge.Bars, FiguresSince: p.gauge.Since, Archive: archived,
 

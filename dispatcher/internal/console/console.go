@@ -4,7 +4,7 @@
 // routes.go lists all pages and actions with the right that each needs. A request goes
 // through these steps:
 //   - session.go or link.go finds the visitor, and visit.go makes a visit of the request.
-//   - The page's own file reads through package desk, which calls the API with the
+//   - The page's own file reads through package consoleapi, which calls the API with the
 //     visitor's rights.
 //   - render.go writes the page's data with its template.
 //
@@ -33,7 +33,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 )
 
 // Options are the dependencies and settings of the pages.
@@ -45,7 +45,7 @@ type Options struct {
 	Sessions Sessions                                                     // the sessions of browsers that signed in
 	Link     func(ctx context.Context, token string) (access.Link, error) // returns the link of a token
 	Shown    Shown                                                        // the stored results of actions
-	Meter    desk.Meter                                                   // counts the changes of links
+	Meter    consoleapi.Meter                                             // counts the changes of links
 
 	Minutes      func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: not counted
 	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are counted

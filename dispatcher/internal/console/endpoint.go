@@ -13,7 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/lanestate"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -44,7 +44,7 @@ func endpoint(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	page := endpointPage{Settings: settingsOf(e, v.May(desk.Survey))}
+	page := endpointPage{Settings: settingsOf(e, v.May(consoleapi.Survey))}
 	var rows []endpointRow
 	var failing, dead wire.Page
 	g, ctx := errgroup.WithContext(v.ctx)

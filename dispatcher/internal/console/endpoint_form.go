@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -51,16 +51,16 @@ func formAnswer(f endpointForm, status int) (pageAnswer, error) {
 // newEndpoint serves GET …/endpoints/new.
 func newEndpoint(v *visit) (pageAnswer, error) {
 	if !v.mayAdd() {
-		return pageAnswer{}, desk.ErrHidden
+		return pageAnswer{}, consoleapi.ErrHidden
 	}
 	var f endpointForm
-	f.fill(form.Shown(false, v.May(desk.Configure)), map[string]string{"tenant": v.r.FormValue("tenant")}, nil, nil)
+	f.fill(form.Shown(false, v.May(consoleapi.Configure)), map[string]string{"tenant": v.r.FormValue("tenant")}, nil, nil)
 	return formAnswer(f, 0)
 }
 
 // createEndpoint serves POST …/endpoints: it shows the secret once.
 func createEndpoint(v *visit) (pageAnswer, error) {
-	all := v.May(desk.Configure)
+	all := v.May(consoleapi.Configure)
 	typed, _, err := v.typed()
 	if err != nil {
 		return pageAnswer{}, err
@@ -99,7 +99,7 @@ func editEndpoint(v *visit) (pageAnswer, error) {
 // formOf returns the fields of the form of an existing endpoint. A queue endpoint has no
 // URL.
 func (v *visit) formOf(e wire.EndpointView) []form.Field {
-	shown := form.Shown(true, v.May(desk.Configure))
+	shown := form.Shown(true, v.May(consoleapi.Configure))
 	if e.Kind == "pull" {
 		shown = form.Without(shown, "url", "success", "timeout")
 	}
@@ -152,7 +152,7 @@ func (v *visit) wrongFields(err error, shown []form.Field) (map[string]string, e
 	switch {
 	case errors.As(err, &p) && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusConflict || p.Status == http.StatusBadRequest):
 		return form.Wrong(p, shown), nil
-	case errors.Is(err, desk.ErrEnough):
+	case errors.Is(err, consoleapi.ErrEnough):
 		return map[string]string{"": err.Error()}, nil
 	}
 	return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -110,7 +110,7 @@ func endpoints(v *visit) (pageAnswer, error) {
 // mayAdd reports whether the visitor can create an endpoint. A link to a single endpoint
 // can't.
 func (v *visit) mayAdd() bool {
-	return v.May(desk.Edit) && (v.Link == nil || v.Link.Endpoint == "")
+	return v.May(consoleapi.Edit) && (v.Link == nil || v.Link.Endpoint == "")
 }
 
 // rows reads the states and success rates of endpoints.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -191,7 +191,7 @@ func change(ctx context.Context, v *visit, id, lane string, ends bool) (done boo
 		}
 	}
 	var p *client.Problem
-	var spent *desk.SpentError
+	var spent *consoleapi.SpentError
 	switch {
 	case errors.As(err, &spent):
 		return false, sentence(err), nil

@@ -16,8 +16,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/explain"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/content"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/internal/console/timeline"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -88,13 +88,13 @@ func message(v *visit) (pageAnswer, error) {
 	m, err := v.Message(v.ctx, id)
 	var p *client.Problem
 	switch {
-	case errors.Is(err, desk.ErrHidden), errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity):
+	case errors.Is(err, consoleapi.ErrHidden), errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity):
 		return pageAnswer{template: "missing", title: "No such message", section: "deliveries", status: http.StatusNotFound, body: id}, nil
 	case err != nil:
 		return pageAnswer{}, err
 	}
 	page := messagePage{ID: m.ID, Message: m.Message, CreatedAt: m.CreatedAt, Body: content.Of(&m), Count: len(m.Deliveries)}
-	page.Hidden = m.BodySHA256 != "" && !v.May(desk.Contents)
+	page.Hidden = m.BodySHA256 != "" && !v.May(consoleapi.Contents)
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		page.Headers = append(page.Headers, content.Field{Name: name, Value: m.Headers[name]})
 	}
@@ -126,7 +126,7 @@ func (p *messagePage) summarise(v *visit, list []wire.Delivery) {
 	switch waits := tally["scheduled"] + tally["ready"] + tally["retrying"]; {
 	case len(list) == 1:
 		p.Retry = retryWord(list[0].Status)
-	case !v.May(desk.Operate):
+	case !v.May(consoleapi.Operate):
 	case waits+tally["dead"]+tally["cancelled"] > 0:
 		p.Retry = "Attempt all now"
 	case len(list) > 0:
@@ -172,7 +172,7 @@ func (p *messagePage) cards(v *visit, m *wire.MessageView, list []wire.Delivery)
 	schemes := make([]wire.EndpointView, min(len(list), schemesAtOnce))
 	group, ctx := errgroup.WithContext(v.ctx)
 	group.Go(func() (err error) { states, err = v.LanesOf(ctx, "", lanes...); return err })
-	if v.May(desk.Survey) && slices.ContainsFunc(list, func(d wire.Delivery) bool { return d.WaitingFor == "permits" }) {
+	if v.May(consoleapi.Survey) && slices.ContainsFunc(list, func(d wire.Delivery) bool { return d.WaitingFor == "permits" }) {
 		group.Go(func() (err error) { instances, err = v.Instances(ctx, 0, ""); return err })
 	}
 	for i := range schemes {
@@ -293,7 +293,7 @@ func body(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	if m.BodySHA256 != "" {
-		return pageAnswer{}, desk.ErrForbidden
+		return pageAnswer{}, consoleapi.ErrForbidden
 	}
 	h := v.w.Header()
 	h.Set("Content-Type", "application/octet-stream") // a download, so that it never opens as a page of this origin

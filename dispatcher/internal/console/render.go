@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/console/brand"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -205,7 +205,7 @@ type frame struct {
 	Still          bool   // the page shows the result of an action and does not refresh
 	Project        string
 	Version        string
-	Visitor        desk.Visitor
+	Visitor        consoleapi.Visitor
 	Keyless        bool
 	Counts         *wire.Stats // for the navigation; nil: none
 	Told           string      // the result of an action, as a sentence
@@ -225,9 +225,9 @@ func (f frame) May(word string) (bool, error) {
 }
 
 // rightWords are the names of rights in templates.
-var rightWords = map[desk.Right]string{
-	desk.Open: "open", desk.See: "see", desk.Contents: "contents", desk.Survey: "survey", desk.Attempt: "attempt",
-	desk.Hold: "hold", desk.Edit: "edit", desk.Configure: "configure", desk.Operate: "operate", desk.Govern: "govern",
+var rightWords = map[consoleapi.Right]string{
+	consoleapi.Open: "open", consoleapi.See: "see", consoleapi.Contents: "contents", consoleapi.Survey: "survey", consoleapi.Attempt: "attempt",
+	consoleapi.Hold: "hold", consoleapi.Edit: "edit", consoleapi.Configure: "configure", consoleapi.Operate: "operate", consoleapi.Govern: "govern",
 }
 
 // tellings are the results of actions, by the word in the URL of the redirect. An unknown
@@ -271,7 +271,7 @@ func (s *server) render(v *visit, a pageAnswer) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
-	if f.Counts = a.stats; a.section != "" && a.stats == nil && v.May(desk.Survey) {
+	if f.Counts = a.stats; a.section != "" && a.stats == nil && v.May(consoleapi.Survey) {
 		if stats, err := v.Stats(v.ctx); err == nil {
 			f.Counts = &stats
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 )
 
 // The paths below which everything lies, behind that of PublicURL.
@@ -30,7 +30,7 @@ func basesOf(public *url.URL) bases {
 // pageRoute is a page, or an action.
 type pageRoute struct {
 	method, path string // below the base
-	needs        desk.Right
+	needs        consoleapi.Right
 	do           func(v *visit) (pageAnswer, error)
 	on           side
 }
@@ -48,58 +48,58 @@ const (
 // routes are all pages and actions.
 func (s *server) routes() []pageRoute {
 	return []pageRoute{
-		{"GET", "/{token}", desk.Open, s.showLink, onLinks},
-		{"POST", "/{token}", desk.Open, s.openLink, onLinks},
-		{"POST", "/sign-out", desk.Open, s.closeLink, onLinks},
-		{"GET", "/{$}", desk.See, home, onLinks},
+		{"GET", "/{token}", consoleapi.Open, s.showLink, onLinks},
+		{"POST", "/{token}", consoleapi.Open, s.openLink, onLinks},
+		{"POST", "/sign-out", consoleapi.Open, s.closeLink, onLinks},
+		{"GET", "/{$}", consoleapi.See, home, onLinks},
 
-		{"GET", "/sign-in", desk.Open, s.showSignIn, onConsole},
-		{"POST", "/sign-in", desk.Open, s.signIn, onConsole},
-		{"POST", "/sign-out", desk.Open, s.signOut, onConsole},
-		{"GET", "/{$}", desk.Survey, now, onConsole},
+		{"GET", "/sign-in", consoleapi.Open, s.showSignIn, onConsole},
+		{"POST", "/sign-in", consoleapi.Open, s.signIn, onConsole},
+		{"POST", "/sign-out", consoleapi.Open, s.signOut, onConsole},
+		{"GET", "/{$}", consoleapi.Survey, now, onConsole},
 
-		{"GET", "/deliveries", desk.See, deliveries, onBoth},
-		{"POST", "/deliveries/picked", desk.Attempt, picked, onBoth},
-		{"GET", "/messages/{id}", desk.See, message, onBoth},
-		{"GET", "/messages/{id}/body", desk.Contents, body, onBoth},
-		{"POST", "/messages/{id}/retry", desk.Attempt, retry, onBoth},
-		{"POST", "/messages/{id}/cancel", desk.Operate, cancel, onConsole},
-		{"GET", "/dead", desk.Survey, dead, onConsole},
-		{"GET", "/jobs", desk.Survey, jobs, onConsole},
-		{"GET", "/jobs/new", desk.Operate, newJob, onConsole},
-		{"POST", "/jobs", desk.Operate, startJob, onConsole},
-		{"GET", "/jobs/{id}", desk.Survey, job, onConsole},
-		{"POST", "/jobs/{id}/stop", desk.Operate, stopJob, onConsole},
-		{"POST", "/jobs/{id}/resume", desk.Operate, resumeJob, onConsole},
+		{"GET", "/deliveries", consoleapi.See, deliveries, onBoth},
+		{"POST", "/deliveries/picked", consoleapi.Attempt, picked, onBoth},
+		{"GET", "/messages/{id}", consoleapi.See, message, onBoth},
+		{"GET", "/messages/{id}/body", consoleapi.Contents, body, onBoth},
+		{"POST", "/messages/{id}/retry", consoleapi.Attempt, retry, onBoth},
+		{"POST", "/messages/{id}/cancel", consoleapi.Operate, cancel, onConsole},
+		{"GET", "/dead", consoleapi.Survey, dead, onConsole},
+		{"GET", "/jobs", consoleapi.Survey, jobs, onConsole},
+		{"GET", "/jobs/new", consoleapi.Operate, newJob, onConsole},
+		{"POST", "/jobs", consoleapi.Operate, startJob, onConsole},
+		{"GET", "/jobs/{id}", consoleapi.Survey, job, onConsole},
+		{"POST", "/jobs/{id}/stop", consoleapi.Operate, stopJob, onConsole},
+		{"POST", "/jobs/{id}/resume", consoleapi.Operate, resumeJob, onConsole},
 
-		{"GET", "/endpoints", desk.See, endpoints, onBoth},
-		{"POST", "/endpoints", desk.Edit, createEndpoint, onBoth},
-		{"GET", "/endpoints/new", desk.Edit, newEndpoint, onBoth},
-		{"GET", "/endpoints/{id}", desk.See, endpoint, onBoth},
-		{"POST", "/endpoints/{id}", desk.Edit, changeEndpoint, onBoth},
-		{"GET", "/endpoints/{id}/edit", desk.Edit, editEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/test", desk.Attempt, testEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/pause", desk.Hold, pauseEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/resume", desk.Hold, resumeEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/confirm", desk.Configure, confirmEndpoint, onConsole},
-		{"GET", "/endpoints/{id}/rotate", desk.Edit, askRotate, onBoth},
-		{"POST", "/endpoints/{id}/rotate", desk.Edit, rotateSecret, onBoth},
-		{"POST", "/endpoints/{id}/secret", desk.Configure, showSecret, onConsole},
-		{"GET", "/endpoints/{id}/delete", desk.Configure, askDelete, onConsole},
-		{"POST", "/endpoints/{id}/delete", desk.Configure, deleteEndpoint, onConsole},
+		{"GET", "/endpoints", consoleapi.See, endpoints, onBoth},
+		{"POST", "/endpoints", consoleapi.Edit, createEndpoint, onBoth},
+		{"GET", "/endpoints/new", consoleapi.Edit, newEndpoint, onBoth},
+		{"GET", "/endpoints/{id}", consoleapi.See, endpoint, onBoth},
+		{"POST", "/endpoints/{id}", consoleapi.Edit, changeEndpoint, onBoth},
+		{"GET", "/endpoints/{id}/edit", consoleapi.Edit, editEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/test", consoleapi.Attempt, testEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/pause", consoleapi.Hold, pauseEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/resume", consoleapi.Hold, resumeEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/confirm", consoleapi.Configure, confirmEndpoint, onConsole},
+		{"GET", "/endpoints/{id}/rotate", consoleapi.Edit, askRotate, onBoth},
+		{"POST", "/endpoints/{id}/rotate", consoleapi.Edit, rotateSecret, onBoth},
+		{"POST", "/endpoints/{id}/secret", consoleapi.Configure, showSecret, onConsole},
+		{"GET", "/endpoints/{id}/delete", consoleapi.Configure, askDelete, onConsole},
+		{"POST", "/endpoints/{id}/delete", consoleapi.Configure, deleteEndpoint, onConsole},
 
-		{"GET", "/tail", desk.Survey, tail, onConsole},
-		{"GET", "/tail/events", desk.Survey, s.tailEvents, onConsole},
+		{"GET", "/tail", consoleapi.Survey, tail, onConsole},
+		{"GET", "/tail/events", consoleapi.Survey, s.tailEvents, onConsole},
 
-		{"GET", "/system", desk.Survey, system, onConsole},
-		{"GET", "/lanes", desk.Survey, lanes, onConsole},
-		{"GET", "/lanes/{lane}", desk.Survey, lane, onConsole},
-		{"POST", "/lanes/{lane}/pause", desk.Operate, pauseLane, onConsole},
-		{"POST", "/lanes/{lane}/resume", desk.Operate, resumeLane, onConsole},
-		{"GET", "/audit", desk.Govern, audit, onConsole},
-		{"GET", "/links", desk.Govern, links, onConsole},
-		{"POST", "/links", desk.Govern, createLink, onConsole},
-		{"POST", "/links/{link}/revoke", desk.Govern, revokeLink, onConsole},
+		{"GET", "/system", consoleapi.Survey, system, onConsole},
+		{"GET", "/lanes", consoleapi.Survey, lanes, onConsole},
+		{"GET", "/lanes/{lane}", consoleapi.Survey, lane, onConsole},
+		{"POST", "/lanes/{lane}/pause", consoleapi.Operate, pauseLane, onConsole},
+		{"POST", "/lanes/{lane}/resume", consoleapi.Operate, resumeLane, onConsole},
+		{"GET", "/audit", consoleapi.Govern, audit, onConsole},
+		{"GET", "/links", consoleapi.Govern, links, onConsole},
+		{"POST", "/links", consoleapi.Govern, createLink, onConsole},
+		{"POST", "/links/{link}/revoke", consoleapi.Govern, revokeLink, onConsole},
 	}
 }
 
@@ -111,7 +111,7 @@ func (s *server) routesOn(one side) []pageRoute {
 // Route is a page or an action, as tests of all of them need it.
 type Route struct {
 	Method, Path string // of a request, with names in braces
-	Needs        desk.Right
+	Needs        consoleapi.Right
 }
 
 // Routes are all pages and actions.
@@ -147,7 +147,7 @@ func (s *server) register() {
 			http.Redirect(w, r, base+"/", http.StatusSeeOther)
 		})
 	}
-	nothing := pageRoute{needs: desk.Open, do: func(*visit) (pageAnswer, error) { return pageAnswer{}, desk.ErrHidden }}
+	nothing := pageRoute{needs: consoleapi.Open, do: func(*visit) (pageAnswer, error) { return pageAnswer{}, consoleapi.ErrHidden }}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		base, who := s.console, s.operator
 		if underBase(r.URL.Path, s.link) {

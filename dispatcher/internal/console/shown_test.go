@@ -15,7 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 )
 
 // formsRig is a console whose API answers every call alike, and counts those that change
@@ -56,7 +56,7 @@ func newFormsRig(t *testing.T) *formsRig {
 			}
 			return access.Link{}, access.ErrNoLink
 		},
-		Meter: desk.Meter{
+		Meter: consoleapi.Meter{
 			Spend:    func(context.Context, string) (time.Duration, error) { return 0, nil },
 			TakeBack: func(context.Context, string) error { return nil },
 		},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -142,7 +142,7 @@ func (s *server) stillKnown(ctx context.Context, r *http.Request) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
 	who, err := s.operator(ctx, r)
-	return err != nil || who.May(desk.Survey)
+	return err != nil || who.May(consoleapi.Survey)
 }
 
 var errSignedOut = errors.New("signed out")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -28,7 +28,7 @@ const (
 
 // visit is a request and its visitor.
 type visit struct {
-	*desk.Desk
+	*consoleapi.Client
 	srv  *server
 	w    http.ResponseWriter
 	r    *http.Request
@@ -52,7 +52,7 @@ type pageAnswer struct {
 }
 
 // identify returns the visitor of a request.
-type identify func(ctx context.Context, r *http.Request) (desk.Visitor, error)
+type identify func(ctx context.Context, r *http.Request) (consoleapi.Visitor, error)
 
 // handle serves a route that is a page.
 func (s *server) handle(o pageRoute, base string, who identify) http.HandlerFunc {
@@ -79,10 +79,10 @@ func (s *server) act(o pageRoute, above int, base string, who identify) http.Han
 
 // answer reads the visitor and runs the page or action of a route.
 func (s *server) answer(o pageRoute, who identify, v *visit) {
-	looker, err := who(v.ctx, v.r)
-	v.Desk, v.known = desk.New(looker, s.api, s.Meter), err == nil
+	visitor, err := who(v.ctx, v.r)
+	v.Client, v.known = consoleapi.New(visitor, s.api, s.Meter), err == nil
 	if err == nil {
-		err = callers.Identify(v.w, v.r, callerOf(looker, v.r))
+		err = callers.Identify(v.w, v.r, callerOf(visitor, v.r))
 	}
 	if err == nil {
 		err = v.Refusal(o.needs)
@@ -106,7 +106,7 @@ func (s *server) answer(o pageRoute, who identify, v *visit) {
 }
 
 // callerOf returns the identity whose share of requests a visitor uses.
-func callerOf(v desk.Visitor, r *http.Request) callers.Identity {
+func callerOf(v consoleapi.Visitor, r *http.Request) callers.Identity {
 	switch {
 	case v.Link != nil:
 		return callers.Link(v.Link.Tenant)
@@ -130,18 +130,18 @@ func withTold(to, told string) string {
 // fail writes a page about an error, with a link back.
 func (s *server) fail(v *visit, err error) {
 	var p *client.Problem
-	var spent *desk.SpentError
+	var spent *consoleapi.SpentError
 	switch {
-	case errors.Is(err, desk.ErrSignIn), errors.As(err, &p) && p.Status == http.StatusUnauthorized:
+	case errors.Is(err, consoleapi.ErrSignIn), errors.As(err, &p) && p.Status == http.StatusUnauthorized:
 		s.toSignIn(v)
-	case errors.Is(err, desk.ErrForbidden), errors.As(err, &p) && p.Status == http.StatusForbidden:
+	case errors.Is(err, consoleapi.ErrForbidden), errors.As(err, &p) && p.Status == http.StatusForbidden:
 		s.wrong(v, http.StatusForbidden, "Your key may not do this", "It lacks the scope for it. Sign in with another key, or ask for the scope admin.")
-	case errors.Is(err, desk.ErrHidden):
+	case errors.Is(err, consoleapi.ErrHidden):
 		s.wrong(v, http.StatusNotFound, "Nothing here", "There is nothing of this name, or it was forgotten.")
 	case errors.Is(err, callers.ErrShare):
 		v.w.Header().Set("Retry-After", "1")
 		s.wrong(v, http.StatusTooManyRequests, "Too many at once", "Half of all connections are yours, and others need them. Try again in a moment.")
-	case errors.Is(err, desk.ErrHeld), errors.Is(err, desk.ErrEnough):
+	case errors.Is(err, consoleapi.ErrDisabled), errors.Is(err, consoleapi.ErrEnough):
 		s.wrong(v, http.StatusConflict, "Not done", sentence(err))
 	case errors.As(err, &spent):
 		v.w.Header().Set("Retry-After", strconv.Itoa(int(spent.Wait.Seconds())+1))
@@ -232,7 +232,7 @@ func (s *server) toSignIn(v *visit) {
 
 // refuse refuses a request before its visitor is known.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
-	v := &visit{Desk: desk.New(desk.Visitor{}, s.api, s.Meter), srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
+	v := &visit{Client: consoleapi.New(consoleapi.Visitor{}, s.api, s.Meter), srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
 	if underBase(r.URL.Path, s.link) {
 		v.base = s.link
 	}

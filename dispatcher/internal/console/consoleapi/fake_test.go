@@ -1,4 +1,4 @@
-package desk_test
+package consoleapi_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -64,11 +64,11 @@ func newFakeAPI() *fakeAPI {
 	}
 }
 
-func (f *fakeAPI) desk(t testing.TB, v desk.Visitor) *desk.Desk {
+func (f *fakeAPI) visitor(t testing.TB, v consoleapi.Visitor) *consoleapi.Client {
 	t.Helper()
 	c, err := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: f}), client.WithRepeats(client.Repeats{Tries: 1}))
 	require.NoError(t, err)
-	return desk.New(v, c, desk.Meter{
+	return consoleapi.New(v, c, consoleapi.Meter{
 		Spend: func(_ context.Context, link string) (time.Duration, error) {
 			f.spent = append(f.spent, link)
 			return f.wait, nil
@@ -114,7 +114,7 @@ func (f *fakeAPI) answer(r *http.Request) (int, any) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
 	switch {
 	case r.Method == "GET" && r.URL.Path == "/v1/endpoints":
-		return 200, wire.EndpointPage{Data: f.endpoints} // of all: the desk must not rely on the filter
+		return 200, wire.EndpointPage{Data: f.endpoints} // of all: the client must not rely on the filter
 	case parts[0] == "endpoints" && len(parts) > 1:
 		at := slices.IndexFunc(f.endpoints, func(e wire.EndpointView) bool { return e.ID == parts[1] || e.UID == parts[1] })
 		if at < 0 {

@@ -1,11 +1,11 @@
-package desk_test
+package consoleapi_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 )
 
 func TestALinksErrorsHaveNoAddress(t *testing.T) {
@@ -31,6 +31,6 @@ func TestALinksErrorsHaveNoAddress(t *testing.T) {
 		"proxy http://10.0.0.9:3128: status 403: it does not allow CONNECT":  "it could not be called; ask the operator",
 		"": "",
 	} {
-		require.Equal(t, want, desk.Outward(text))
+		require.Equal(t, want, consoleapi.Outward(text))
 	}
 }

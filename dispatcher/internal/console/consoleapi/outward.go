@@ -1,4 +1,4 @@
-package desk
+package consoleapi
 
 import (
 	"errors"
@@ -15,11 +15,11 @@ import (
 // The functions below remove the operator's internals from responses to a merchant: notes and names,
 // its proxy, and fixes that name its settings.
 
-// told returns an error of the API for the visitor. To a link, an unknown name and another
+// reported returns an error of the API for the visitor. To a link, an unknown name and another
 // tenant's name give the same error.
-func (d *Desk) told(err error) error {
+func (c *Client) reported(err error) error {
 	var p *client.Problem
-	if d.Link == nil || !errors.As(err, &p) {
+	if c.Link == nil || !errors.As(err, &p) {
 		return err
 	}
 	if p.Status == http.StatusNotFound {
@@ -30,41 +30,41 @@ func (d *Desk) told(err error) error {
 	for i := range said.Errors {
 		said.Errors[i].Detail = outward(said.Errors[i].Detail)
 	}
-	said.Deliveries = d.retried(p.Deliveries)
+	said.Deliveries = c.retried(p.Deliveries)
 	return &said
 }
 
 // retried removes the deliveries of other tenants from the result of a retry.
-func (d *Desk) retried(all []wire.RetriedDelivery) []wire.RetriedDelivery {
+func (c *Client) retried(all []wire.RetriedDelivery) []wire.RetriedDelivery {
 	all = slices.Clone(all)
 	for i := range all {
-		d.delivery(&all[i].Delivery)
+		c.delivery(&all[i].Delivery)
 	}
 	return all
 }
 
 // endpoint removes the operator's notes from an endpoint.
-func (d *Desk) endpoint(e *wire.EndpointView) {
-	if d.Link != nil {
+func (c *Client) endpoint(e *wire.EndpointView) {
+	if c.Link != nil {
 		e.UID, e.Metadata, e.Headers, e.TopicsAllowed = "", nil, nil, nil
 	}
 }
 
 // lane removes the name of the operator that paused a lane.
-func (d *Desk) lane(l *wire.LaneState) {
-	if d.Link != nil {
+func (c *Client) lane(l *wire.LaneState) {
+	if c.Link != nil {
 		l.UID, l.By = "", ""
 	}
 }
 
 // tenantOf returns the tenant of a delivery in a list.
-func (d *Desk) tenantOf(one wire.Delivery) string { return one.Tenant }
+func (c *Client) tenantOf(one wire.Delivery) string { return one.Tenant }
 
 // deliveries returns the deliveries that belong to the visitor.
-func (d *Desk) deliveries(all []wire.Delivery, tenant func(wire.Delivery) string) []wire.Delivery {
-	all = slices.DeleteFunc(all, func(one wire.Delivery) bool { return !d.Owns(tenant(one), one.Destination) })
+func (c *Client) deliveries(all []wire.Delivery, tenant func(wire.Delivery) string) []wire.Delivery {
+	all = slices.DeleteFunc(all, func(one wire.Delivery) bool { return !c.Owns(tenant(one), one.Destination) })
 	for i := range all {
-		d.delivery(&all[i])
+		c.delivery(&all[i])
 	}
 	return all
 }
@@ -73,8 +73,8 @@ func (d *Desk) deliveries(all []wire.Delivery, tenant func(wire.Delivery) string
 var inner = []string{"sealed", "missing", "permits", "limit"}
 
 // delivery removes the operator's infrastructure from a delivery.
-func (d *Desk) delivery(one *wire.Delivery) {
-	if d.Link == nil {
+func (c *Client) delivery(one *wire.Delivery) {
+	if c.Link == nil {
 		return
 	}
 	one.LastError = outward(one.LastError)

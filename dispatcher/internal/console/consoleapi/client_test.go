@@ -1,4 +1,4 @@
-package desk_test
+package consoleapi_test
 
 import (
 	"context"
@@ -13,55 +13,55 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/desk"
+	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // Visitors of all kinds.
 var (
-	admin    = desk.Visitor{Key: &access.Caller{Name: "boss", Key: "01", Read: true, Bodies: true, Admin: true}}
-	reader   = desk.Visitor{Key: &access.Caller{Name: "support", Key: "02", Read: true, Bodies: true}}
-	lengths  = desk.Visitor{Key: &access.Caller{Name: "audit", Key: "03", Read: true}}
-	sender   = desk.Visitor{Key: &access.Caller{Name: "shop", Key: "04"}}
-	viewA    = desk.Visitor{Link: &access.Link{ID: "lnk_view", Tenant: "A"}}
-	manageA  = desk.Visitor{Link: &access.Link{ID: "lnk_manage", Tenant: "A", Manage: true}}
-	singleA  = desk.Visitor{Link: &access.Link{ID: "lnk_single", Tenant: "A", Manage: true, Endpoint: "ep_aaaaaaaaa"}}
-	manageB  = desk.Visitor{Link: &access.Link{ID: "lnk_b", Tenant: "B", Manage: true}}
-	nowhere  = desk.Visitor{Link: &access.Link{ID: "lnk_none", Manage: true}} // of no tenant: there must be none such
-	stranger = desk.Visitor{}
+	admin    = consoleapi.Visitor{Key: &access.Caller{Name: "boss", Key: "01", Read: true, Bodies: true, Admin: true}}
+	reader   = consoleapi.Visitor{Key: &access.Caller{Name: "support", Key: "02", Read: true, Bodies: true}}
+	lengths  = consoleapi.Visitor{Key: &access.Caller{Name: "audit", Key: "03", Read: true}}
+	sender   = consoleapi.Visitor{Key: &access.Caller{Name: "shop", Key: "04"}}
+	viewA    = consoleapi.Visitor{Link: &access.Link{ID: "lnk_view", Tenant: "A"}}
+	manageA  = consoleapi.Visitor{Link: &access.Link{ID: "lnk_manage", Tenant: "A", Manage: true}}
+	singleA  = consoleapi.Visitor{Link: &access.Link{ID: "lnk_single", Tenant: "A", Manage: true, Endpoint: "ep_aaaaaaaaa"}}
+	manageB  = consoleapi.Visitor{Link: &access.Link{ID: "lnk_b", Tenant: "B", Manage: true}}
+	nowhere  = consoleapi.Visitor{Link: &access.Link{ID: "lnk_none", Manage: true}} // of no tenant: there must be none such
+	stranger = consoleapi.Visitor{}
 )
 
 func TestWhatEachVisitorMayDo(t *testing.T) {
-	all := desk.Rights
-	see := []desk.Right{desk.Open, desk.See, desk.Contents}
+	all := consoleapi.Rights
+	see := []consoleapi.Right{consoleapi.Open, consoleapi.See, consoleapi.Contents}
 	for name, c := range map[string]struct {
-		v   desk.Visitor
-		may []desk.Right
+		v   consoleapi.Visitor
+		may []consoleapi.Right
 	}{
 		"an admin all":   {admin, all},
-		"a reader looks": {reader, append(slices.Clone(see), desk.Survey)},
-		"a reader without bodies sees no content": {lengths, []desk.Right{desk.Open, desk.See, desk.Survey}},
-		"a publisher nothing":                     {sender, []desk.Right{desk.Open}},
+		"a reader looks": {reader, append(slices.Clone(see), consoleapi.Survey)},
+		"a reader without bodies sees no content": {lengths, []consoleapi.Right{consoleapi.Open, consoleapi.See, consoleapi.Survey}},
+		"a publisher nothing":                     {sender, []consoleapi.Right{consoleapi.Open}},
 		"a link to view changes nothing":          {viewA, see},
-		"a link to manage":                        {manageA, append(slices.Clone(see), desk.Attempt, desk.Hold, desk.Edit)},
-		"a link of no tenant nothing":             {nowhere, []desk.Right{desk.Open}},
-		"nobody":                                  {stranger, []desk.Right{desk.Open}},
+		"a link to manage":                        {manageA, append(slices.Clone(see), consoleapi.Attempt, consoleapi.Hold, consoleapi.Edit)},
+		"a link of no tenant nothing":             {nowhere, []consoleapi.Right{consoleapi.Open}},
+		"nobody":                                  {stranger, []consoleapi.Right{consoleapi.Open}},
 	} {
-		for _, r := range desk.Rights {
+		for _, r := range consoleapi.Rights {
 			may := slices.Contains(c.may, r)
 			require.Equal(t, may, c.v.May(r), "%s: right %d", name, r)
 			require.Equal(t, may, c.v.Refusal(r) == nil, "%s: right %d", name, r)
 		}
 	}
-	require.ErrorIs(t, viewA.Refusal(desk.Attempt), desk.ErrHidden, "a link is not told what else there is")
-	require.ErrorIs(t, reader.Refusal(desk.Attempt), desk.ErrForbidden)
-	require.ErrorIs(t, sender.Refusal(desk.See), desk.ErrForbidden)
-	require.ErrorIs(t, stranger.Refusal(desk.See), desk.ErrSignIn)
+	require.ErrorIs(t, viewA.Refusal(consoleapi.Attempt), consoleapi.ErrHidden, "a link is not told what else there is")
+	require.ErrorIs(t, reader.Refusal(consoleapi.Attempt), consoleapi.ErrForbidden)
+	require.ErrorIs(t, sender.Refusal(consoleapi.See), consoleapi.ErrForbidden)
+	require.ErrorIs(t, stranger.Refusal(consoleapi.See), consoleapi.ErrSignIn)
 }
 
 func TestWhatIsALinksOwn(t *testing.T) {
 	for name, c := range map[string]struct {
-		v          desk.Visitor
+		v          consoleapi.Visitor
 		tenant, at string
 		own        bool
 	}{
@@ -81,84 +81,96 @@ func TestWhatIsALinksOwn(t *testing.T) {
 	}
 }
 
-// deskCall is a method of the desk on something of tenant A.
-type deskCall struct {
-	right desk.Right
-	do    func(context.Context, *desk.Desk) error
+// clientCall is a method of the client on something of tenant A.
+type clientCall struct {
+	right consoleapi.Right
+	do    func(context.Context, *consoleapi.Client) error
 }
 
 func just[T any](_ T, err error) error { return err }
 
 const ofA = "ep_aaaaaaaaa"
 
-// deskCalls are all methods of the desk that call the API, by their names.
-var deskCalls = map[string]deskCall{
-	"Stats":      {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Stats(ctx)) }},
-	"Ready":      {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Ready(ctx)) }},
-	"Instances":  {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Instances(ctx, 0, "")) }},
-	"Dead":       {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Dead(ctx, client.DeadFilter{})) }},
-	"Lanes":      {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Lanes(ctx, 0, "")) }},
-	"LanesOf":    {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.LanesOf(ctx, "", ofA)) }},
-	"Jobs":       {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Jobs(ctx, 0, "")) }},
-	"Job":        {desk.Survey, func(ctx context.Context, d *desk.Desk) error { return just(d.Job(ctx, "job_1")) }},
-	"Audit":      {desk.Govern, func(ctx context.Context, d *desk.Desk) error { return just(d.Audit(ctx, client.AuditFilter{})) }},
-	"Deliveries": {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Deliveries(ctx, client.Filter{})) }},
-	"Attempts":   {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Attempts(ctx, client.AttemptFilter{})) }},
-	"Message":    {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Message(ctx, "of_a")) }},
-	"Endpoints":  {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Endpoints(ctx, client.EndpointFilter{})) }},
-	"Endpoint":   {desk.See, func(ctx context.Context, d *desk.Desk) error { return just(d.Endpoint(ctx, ofA)) }},
-	"EndpointDeliveries": {desk.See, func(ctx context.Context, d *desk.Desk) error {
+// clientCalls are all methods of the client that call the API, by their names.
+var clientCalls = map[string]clientCall{
+	"Stats":      {consoleapi.Survey, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Stats(ctx)) }},
+	"Ready":      {consoleapi.Survey, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Ready(ctx)) }},
+	"Instances":  {consoleapi.Survey, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Instances(ctx, 0, "")) }},
+	"Dead":       {consoleapi.Survey, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Dead(ctx, client.DeadFilter{})) }},
+	"Lanes":      {consoleapi.Survey, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Lanes(ctx, 0, "")) }},
+	"LanesOf":    {consoleapi.See, func(ctx context.Context, d *consoleapi.Client) error { return just(d.LanesOf(ctx, "", ofA)) }},
+	"Jobs":       {consoleapi.Survey, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Jobs(ctx, 0, "")) }},
+	"Job":        {consoleapi.Survey, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Job(ctx, "job_1")) }},
+	"Audit":      {consoleapi.Govern, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Audit(ctx, client.AuditFilter{})) }},
+	"Deliveries": {consoleapi.See, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Deliveries(ctx, client.Filter{})) }},
+	"Attempts": {consoleapi.See, func(ctx context.Context, d *consoleapi.Client) error {
+		return just(d.Attempts(ctx, client.AttemptFilter{}))
+	}},
+	"Message": {consoleapi.See, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Message(ctx, "of_a")) }},
+	"Endpoints": {consoleapi.See, func(ctx context.Context, d *consoleapi.Client) error {
+		return just(d.Endpoints(ctx, client.EndpointFilter{}))
+	}},
+	"Endpoint": {consoleapi.See, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Endpoint(ctx, ofA)) }},
+	"EndpointDeliveries": {consoleapi.See, func(ctx context.Context, d *consoleapi.Client) error {
 		return just(d.EndpointDeliveries(ctx, ofA, client.EndedFilter{}))
 	}},
-	"Retry":  {desk.Attempt, func(ctx context.Context, d *desk.Desk) error { return just(d.Retry(ctx, "of_a", ofA)) }},
-	"Cancel": {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.Cancel(ctx, "of_a", ofA)) }},
-	"Resend": {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.Resend(ctx, "of_a")) }},
-	"Survey": {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.Survey(ctx, "replay", wire.JobRequest{})) }},
-	"StartJob": {desk.Operate, func(ctx context.Context, d *desk.Desk) error {
+	"Retry":  {consoleapi.Attempt, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Retry(ctx, "of_a", ofA)) }},
+	"Cancel": {consoleapi.Operate, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Cancel(ctx, "of_a", ofA)) }},
+	"Resend": {consoleapi.Operate, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Resend(ctx, "of_a")) }},
+	"Survey": {consoleapi.Operate, func(ctx context.Context, d *consoleapi.Client) error {
+		return just(d.Survey(ctx, "replay", wire.JobRequest{}))
+	}},
+	"StartJob": {consoleapi.Operate, func(ctx context.Context, d *consoleapi.Client) error {
 		return just(d.StartJob(ctx, "replay", wire.JobRequest{}))
 	}},
-	"StopJob":        {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.StopJob(ctx, "job_1")) }},
-	"ResumeJob":      {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeJob(ctx, "job_1")) }},
-	"PauseLane":      {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.PauseLane(ctx, ofA, "")) }},
-	"ResumeLane":     {desk.Operate, func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeLane(ctx, ofA, "")) }},
-	"CreateEndpoint": {desk.Edit, func(ctx context.Context, d *desk.Desk) error { return just(d.CreateEndpoint(ctx, wire.Endpoint{})) }},
-	"PatchEndpoint": {desk.Edit, func(ctx context.Context, d *desk.Desk) error {
+	"StopJob":    {consoleapi.Operate, func(ctx context.Context, d *consoleapi.Client) error { return just(d.StopJob(ctx, "job_1")) }},
+	"ResumeJob":  {consoleapi.Operate, func(ctx context.Context, d *consoleapi.Client) error { return just(d.ResumeJob(ctx, "job_1")) }},
+	"PauseLane":  {consoleapi.Operate, func(ctx context.Context, d *consoleapi.Client) error { return just(d.PauseLane(ctx, ofA, "")) }},
+	"ResumeLane": {consoleapi.Operate, func(ctx context.Context, d *consoleapi.Client) error { return just(d.ResumeLane(ctx, ofA, "")) }},
+	"CreateEndpoint": {consoleapi.Edit, func(ctx context.Context, d *consoleapi.Client) error {
+		return just(d.CreateEndpoint(ctx, wire.Endpoint{}))
+	}},
+	"PatchEndpoint": {consoleapi.Edit, func(ctx context.Context, d *consoleapi.Client) error {
 		return just(d.PatchEndpoint(ctx, ofA, map[string]any{"url": "https://x.example"}))
 	}},
-	"DeleteEndpoint": {desk.Configure, func(ctx context.Context, d *desk.Desk) error { return just(d.DeleteEndpoint(ctx, ofA)) }},
-	"PauseEndpoint":  {desk.Hold, func(ctx context.Context, d *desk.Desk) error { return just(d.PauseEndpoint(ctx, ofA)) }},
-	"ConfirmEndpoint": {desk.Configure, func(ctx context.Context, d *desk.Desk) error {
+	"DeleteEndpoint": {consoleapi.Configure, func(ctx context.Context, d *consoleapi.Client) error { return just(d.DeleteEndpoint(ctx, ofA)) }},
+	"PauseEndpoint":  {consoleapi.Hold, func(ctx context.Context, d *consoleapi.Client) error { return just(d.PauseEndpoint(ctx, ofA)) }},
+	"ConfirmEndpoint": {consoleapi.Configure, func(ctx context.Context, d *consoleapi.Client) error {
 		return just(d.ConfirmEndpoint(ctx, ofA, "https://A.example/"))
 	}},
-	"ResumeEndpoint": {desk.Hold, func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeEndpoint(ctx, ofA)) }},
-	"RotateSecret":   {desk.Edit, func(ctx context.Context, d *desk.Desk) error { return just(d.RotateSecret(ctx, ofA, wire.Rotation{})) }},
-	"EndpointSecret": {desk.Configure, func(ctx context.Context, d *desk.Desk) error { return just(d.EndpointSecret(ctx, ofA)) }},
-	"Links":          {desk.Govern, func(ctx context.Context, d *desk.Desk) error { return just(d.Links(ctx, 0, "")) }},
-	"CreateLink":     {desk.Govern, func(ctx context.Context, d *desk.Desk) error { return just(d.CreateLink(ctx, wire.LinkRequest{})) }},
-	"RevokeLink":     {desk.Govern, func(ctx context.Context, d *desk.Desk) error { return d.RevokeLink(ctx, "lnk_1") }},
-	"TestEndpoint":   {desk.Attempt, func(ctx context.Context, d *desk.Desk) error { return just(d.TestEndpoint(ctx, ofA)) }},
+	"ResumeEndpoint": {consoleapi.Hold, func(ctx context.Context, d *consoleapi.Client) error { return just(d.ResumeEndpoint(ctx, ofA)) }},
+	"RotateSecret": {consoleapi.Edit, func(ctx context.Context, d *consoleapi.Client) error {
+		return just(d.RotateSecret(ctx, ofA, wire.Rotation{}))
+	}},
+	"EndpointSecret": {consoleapi.Configure, func(ctx context.Context, d *consoleapi.Client) error { return just(d.EndpointSecret(ctx, ofA)) }},
+	"Links":          {consoleapi.Govern, func(ctx context.Context, d *consoleapi.Client) error { return just(d.Links(ctx, 0, "")) }},
+	"CreateLink": {consoleapi.Govern, func(ctx context.Context, d *consoleapi.Client) error {
+		return just(d.CreateLink(ctx, wire.LinkRequest{}))
+	}},
+	"RevokeLink":   {consoleapi.Govern, func(ctx context.Context, d *consoleapi.Client) error { return d.RevokeLink(ctx, "lnk_1") }},
+	"TestEndpoint": {consoleapi.Attempt, func(ctx context.Context, d *consoleapi.Client) error { return just(d.TestEndpoint(ctx, ofA)) }},
 }
 
 func TestEachCallNeedsItsRightAndIsTheVisitors(t *testing.T) {
 	takesContext := func(m reflect.Method) bool {
 		return m.Type.NumIn() > 1 && m.Type.In(1) == reflect.TypeFor[context.Context]() && m.Name != "Context"
 	}
-	for m := range reflect.TypeFor[*desk.Desk]().Methods() {
+	for m := range reflect.TypeFor[*consoleapi.Client]().Methods() {
 		if takesContext(m) {
-			require.Contains(t, deskCalls, m.Name, "say in deskCalls which right this method needs")
+			require.Contains(t, clientCalls, m.Name, "say in clientCalls which right this method needs")
 		}
 	}
-	for name, c := range deskCalls {
-		for who, v := range map[string]desk.Visitor{"admin": admin, "reader": reader, "sender": sender, "view": viewA, "manage": manageA, "B": manageB, "none": nowhere, "nobody": stranger} {
+	for name, c := range clientCalls {
+		for who, v := range map[string]consoleapi.Visitor{"admin": admin, "reader": reader, "sender": sender, "view": viewA, "manage": manageA, "B": manageB, "none": nowhere, "nobody": stranger} {
 			api := newFakeAPI()
-			err := c.do(t.Context(), api.desk(t, v))
+			err := c.do(t.Context(), api.visitor(t, v))
 			linkOfAnother := v.Link != nil && v.Link.Tenant != "A" && !slices.Contains([]string{"Deliveries", "Attempts", "Endpoints", "CreateEndpoint", "LanesOf"}, name)
 			switch {
 			case !v.May(c.right):
 				require.ErrorIs(t, err, v.Refusal(c.right), "%s by %s", name, who)
 				require.Empty(t, api.calls, "%s by %s: nothing was asked for", name, who)
 			case linkOfAnother:
-				require.ErrorIs(t, err, desk.ErrHidden, "%s by %s", name, who)
+				require.ErrorIs(t, err, consoleapi.ErrHidden, "%s by %s", name, who)
 				require.False(t, slices.ContainsFunc(api.calls, func(s string) bool { return !strings.HasPrefix(s, "GET ") }), "%s by %s: nothing was changed", name, who)
 				require.Empty(t, api.spent)
 			default:
@@ -180,7 +192,7 @@ func TestEachCallNeedsItsRightAndIsTheVisitors(t *testing.T) {
 
 func TestALinkSeesItsOwnOnly(t *testing.T) {
 	api := newFakeAPI()
-	d := api.desk(t, manageA)
+	d := api.visitor(t, manageA)
 
 	page, err := d.Deliveries(t.Context(), client.Filter{Tenants: []string{"B"}})
 	require.NoError(t, err)
@@ -215,24 +227,24 @@ func TestALinkSeesItsOwnOnly(t *testing.T) {
 
 	for _, id := range []string{"of_b", "of_none", "queued", "nothing"} {
 		_, err := d.Message(t.Context(), id)
-		require.Equal(t, desk.ErrHidden, err, "%s: what is another's and what is not there are the same", id)
+		require.Equal(t, consoleapi.ErrHidden, err, "%s: what is another's and what is not there are the same", id)
 		_, err = d.Retry(t.Context(), id, "ep_ccccccccc")
-		require.Equal(t, desk.ErrHidden, err, id)
+		require.Equal(t, consoleapi.ErrHidden, err, id)
 	}
 	for _, name := range []string{"ep_ccccccccc", "uid-ep_ccccccccc", "ep_ddddddddd", "ep_nothing00", "nothing", "*"} {
 		_, err := d.Endpoint(t.Context(), name)
-		require.Equal(t, desk.ErrHidden, err, name)
+		require.Equal(t, consoleapi.ErrHidden, err, name)
 		_, err = d.Deliveries(t.Context(), client.Filter{Destinations: []string{name}})
-		require.Equal(t, desk.ErrHidden, err, "as a filter: %s", name)
+		require.Equal(t, consoleapi.ErrHidden, err, "as a filter: %s", name)
 		_, err = d.Attempts(t.Context(), client.AttemptFilter{Destinations: []string{name}})
-		require.Equal(t, desk.ErrHidden, err, "as a filter: %s", name)
+		require.Equal(t, consoleapi.ErrHidden, err, "as a filter: %s", name)
 	}
 	require.Empty(t, api.spent, "what was refused does not count")
 }
 
 func TestALinkOfOneEndpointSeesNoOther(t *testing.T) {
 	api := newFakeAPI()
-	d := api.desk(t, singleA)
+	d := api.visitor(t, singleA)
 	page, err := d.Deliveries(t.Context(), client.Filter{Destinations: []string{"ep_bbbbbbbbb"}})
 	require.NoError(t, err)
 	require.Equal(t, "destination=ep_aaaaaaaaa&tenant=A", api.queries[0])
@@ -241,24 +253,24 @@ func TestALinkOfOneEndpointSeesNoOther(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, m.Deliveries, 1)
 	_, err = d.Message(t.Context(), "second")
-	require.Equal(t, desk.ErrHidden, err, "of the same tenant, but to another endpoint")
+	require.Equal(t, consoleapi.ErrHidden, err, "of the same tenant, but to another endpoint")
 	list, err := d.Endpoints(t.Context(), client.EndpointFilter{})
 	require.NoError(t, err)
 	require.Len(t, list.Data, 1)
 	require.Equal(t, ofA, list.Data[0].ID)
 	_, err = d.PauseEndpoint(t.Context(), "ep_bbbbbbbbb")
-	require.Equal(t, desk.ErrHidden, err)
+	require.Equal(t, consoleapi.ErrHidden, err)
 	_, err = d.CreateEndpoint(t.Context(), wire.Endpoint{URL: "https://x.example"})
-	require.Equal(t, desk.ErrHidden, err, "it adds none")
+	require.Equal(t, consoleapi.ErrHidden, err, "it adds none")
 	_, err = d.Retry(t.Context(), "of_a", "ep_bbbbbbbbb")
-	require.Equal(t, desk.ErrHidden, err)
+	require.Equal(t, consoleapi.ErrHidden, err)
 	_, err = d.Retry(t.Context(), "of_a", "")
-	require.Equal(t, desk.ErrHidden, err, "all of them are others' too")
+	require.Equal(t, consoleapi.ErrHidden, err, "all of them are others' too")
 }
 
 func TestWhatALinkMayAddAndEdit(t *testing.T) {
 	api := newFakeAPI()
-	d := api.desk(t, manageA)
+	d := api.visitor(t, manageA)
 	_, err := d.CreateEndpoint(t.Context(), wire.Endpoint{
 		Tenant: "B", UID: "mine", URL: "https://x.example", Topics: []string{"payment.*"}, Description: "ours",
 		MaxInFlight: 9000, Rate: "1000/s", Metadata: map[string]string{"a": "b"}, Headers: map[string]string{"a": "b"}, Secret: "whsec_x", Ordered: true,
@@ -268,7 +280,7 @@ func TestWhatALinkMayAddAndEdit(t *testing.T) {
 
 	for _, field := range []string{"ladder", "rate", "max_in_flight", "headers", "success", "disabled", "tenant", "uid", "metadata", "timeout", "disable_after", "ordered", "secret", "anything"} {
 		_, err := d.PatchEndpoint(t.Context(), ofA, map[string]any{"url": "https://x.example", field: nil})
-		require.Equal(t, desk.ErrHidden, err, field)
+		require.Equal(t, consoleapi.ErrHidden, err, field)
 	}
 	_, err = d.PatchEndpoint(t.Context(), "uid-ep_aaaaaaaaa", map[string]any{"url": "https://x.example", "topics": []string{"*"}, "description": ""})
 	require.NoError(t, err)
@@ -276,32 +288,34 @@ func TestWhatALinkMayAddAndEdit(t *testing.T) {
 
 	api.refusal = &wire.Problem{Type: "/problems/endpoint-limit", Title: "Too many", Status: 422}
 	_, err = d.CreateEndpoint(t.Context(), wire.Endpoint{URL: "https://x.example"})
-	require.ErrorIs(t, err, desk.ErrEnough)
+	require.ErrorIs(t, err, consoleapi.ErrEnough)
 }
 
 func TestALinkDoesNotUndoWhatTheOperatorDisabled(t *testing.T) {
-	for reason, want := range map[string]error{"operator": desk.ErrHeld, "gone": nil, "failing": nil, "": nil} {
+	for reason, want := range map[string]error{"operator": consoleapi.ErrDisabled, "gone": nil, "failing": nil, "": nil} {
 		api := newFakeAPI()
 		api.endpoints[0].DisabledReason = reason
-		_, err := api.desk(t, manageA).ResumeEndpoint(t.Context(), ofA)
+		_, err := api.visitor(t, manageA).ResumeEndpoint(t.Context(), ofA)
 		require.Equal(t, want, err, reason)
 		require.Equal(t, want == nil, slices.Contains(api.calls, "POST /v1/endpoints/ep_aaaaaaaaa/resume"), reason)
-		_, err = api.desk(t, admin).ResumeEndpoint(t.Context(), ofA)
+		_, err = api.visitor(t, admin).ResumeEndpoint(t.Context(), ofA)
 		require.NoError(t, err, "an operator does")
 	}
 }
 
 // linkChanges are all changes that a link may make.
-var linkChanges = map[string]func(ctx context.Context, d *desk.Desk) error{
-	"test":   func(ctx context.Context, d *desk.Desk) error { return just(d.TestEndpoint(ctx, ofA)) },
-	"retry":  func(ctx context.Context, d *desk.Desk) error { return just(d.Retry(ctx, "of_a", ofA)) },
-	"pause":  func(ctx context.Context, d *desk.Desk) error { return just(d.PauseEndpoint(ctx, ofA)) },
-	"resume": func(ctx context.Context, d *desk.Desk) error { return just(d.ResumeEndpoint(ctx, ofA)) },
-	"rotate": func(ctx context.Context, d *desk.Desk) error { return just(d.RotateSecret(ctx, ofA, wire.Rotation{})) },
-	"edit": func(ctx context.Context, d *desk.Desk) error {
+var linkChanges = map[string]func(ctx context.Context, d *consoleapi.Client) error{
+	"test":   func(ctx context.Context, d *consoleapi.Client) error { return just(d.TestEndpoint(ctx, ofA)) },
+	"retry":  func(ctx context.Context, d *consoleapi.Client) error { return just(d.Retry(ctx, "of_a", ofA)) },
+	"pause":  func(ctx context.Context, d *consoleapi.Client) error { return just(d.PauseEndpoint(ctx, ofA)) },
+	"resume": func(ctx context.Context, d *consoleapi.Client) error { return just(d.ResumeEndpoint(ctx, ofA)) },
+	"rotate": func(ctx context.Context, d *consoleapi.Client) error {
+		return just(d.RotateSecret(ctx, ofA, wire.Rotation{}))
+	},
+	"edit": func(ctx context.Context, d *consoleapi.Client) error {
 		return just(d.PatchEndpoint(ctx, ofA, map[string]any{"url": "https://x.example"}))
 	},
-	"create": func(ctx context.Context, d *desk.Desk) error {
+	"create": func(ctx context.Context, d *consoleapi.Client) error {
 		return just(d.CreateEndpoint(ctx, wire.Endpoint{URL: "https://x.example"}))
 	},
 }
@@ -310,7 +324,7 @@ func TestAllChangesOfALinkCount(t *testing.T) {
 	for name, change := range linkChanges {
 		t.Run(name, func(t *testing.T) {
 			api := newFakeAPI()
-			d := api.desk(t, manageA)
+			d := api.visitor(t, manageA)
 			require.NoError(t, change(t.Context(), d))
 			require.Equal(t, []string{"lnk_manage"}, api.spent)
 
@@ -322,14 +336,14 @@ func TestAllChangesOfALinkCount(t *testing.T) {
 			require.Len(t, api.spent, 2, "it may have been made")
 
 			api.refusal, api.wait, api.calls = nil, 90*time.Second, nil
-			var spent *desk.SpentError
+			var spent *consoleapi.SpentError
 			require.ErrorAs(t, change(t.Context(), d), &spent)
 			require.Equal(t, 90*time.Second, spent.Wait)
 			for _, call := range api.calls {
 				require.True(t, strings.HasPrefix(call, "GET "), "nothing was sent: %s", call)
 			}
 			api.spent = nil
-			require.NoError(t, change(t.Context(), api.desk(t, admin)))
+			require.NoError(t, change(t.Context(), api.visitor(t, admin)))
 			require.Empty(t, api.spent, "an operator's are not counted")
 		})
 	}
@@ -337,7 +351,7 @@ func TestAllChangesOfALinkCount(t *testing.T) {
 
 func TestALinkIsToldNothingOfTheInside(t *testing.T) {
 	api := newFakeAPI()
-	d := api.desk(t, manageA)
+	d := api.visitor(t, manageA)
 	all := map[string]any{}
 	note := func(name string, v any, err error) {
 		require.NoError(t, err, name)
@@ -376,7 +390,7 @@ func TestALinkIsToldNothingOfTheInside(t *testing.T) {
 	}
 	require.Contains(t, m.Deliveries[0].LastError, "its address may not be called")
 
-	seen, err := api.desk(t, admin).Message(t.Context(), "of_a")
+	seen, err := api.visitor(t, admin).Message(t.Context(), "of_a")
 	require.NoError(t, err)
 	require.Contains(t, seen.Deliveries[0].LastError, "ALLOW_NETS", "the operator needs the cure")
 }
@@ -384,11 +398,11 @@ func TestALinkIsToldNothingOfTheInside(t *testing.T) {
 func TestAStoreThatIsAwayIsNoMissingThing(t *testing.T) {
 	api := newFakeAPI()
 	api.broken = true
-	d := api.desk(t, manageA)
+	d := api.visitor(t, manageA)
 	_, err := d.Message(t.Context(), "of_a")
 	require.Error(t, err)
-	require.NotErrorIs(t, err, desk.ErrHidden)
+	require.NotErrorIs(t, err, consoleapi.ErrHidden)
 	_, err = d.PauseEndpoint(t.Context(), ofA)
 	require.Error(t, err)
-	require.NotErrorIs(t, err, desk.ErrHidden)
+	require.NotErrorIs(t, err, consoleapi.ErrHidden)
 }

@@ -1,4 +1,4 @@
-package desk
+package consoleapi
 
 // Outward is for tests.
 var Outward = outward

@@ -1,4 +1,4 @@
-// Package desk calls the API for the pages of the console, with the rights of their
+// Package consoleapi calls the API for the pages of the console, with the rights of their
 // visitor. visitor.go decides every right; each call and each route checks it. read.go and
 // change.go have the calls, and outward.go removes internals of the operator from responses
 // to merchants.
@@ -6,7 +6,7 @@
 // People of the operator see everything that their API key may read. People of a merchant
 // use a link. Each of their calls has the link's tenant, and its endpoint if it has one,
 // whatever the page requests. Everything else does not exist for them.
-package desk
+package consoleapi
 
 import (
 	"errors"

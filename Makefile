@@ -46,7 +46,7 @@ build: ## build the one binary, static, to bin/hookladder
 # race detector waits a second at its end for reports of other threads. These tests
 # wait for all their goroutines, so they do without.
 test: VETFLAGS = -race
-test: needs lint ## everything: redis-server, postgres, curl, chromium and node if missing, vet, staticcheck, all tests with the race detector
+test: needs lint ## everything: redis-server, postgres, curl, jq, chromium and node if missing, vet, staticcheck, all tests with the race detector
 	GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 4 -vet=off -ldflags=-w -timeout $(TESTTIMEOUT) $(TESTFLAGS) work
 
 test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides
@@ -68,8 +68,8 @@ docs-check: ## lint the OpenAPI document by Redocly's strict rules, and use a Ty
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
 
-needs: ## the same, PostgreSQL, curl for the README's examples, a browser for the console, Node for the examples, and shells and nginx where they can be had
-	@.ci/needs redis-server postgres curl chromium node
+needs: ## the same, PostgreSQL, curl and jq for the documents' examples, a browser for the console, Node for the examples, and shells and nginx where they can be had
+	@.ci/needs redis-server postgres curl jq chromium node
 	@.ci/needs zsh fish || echo "Completion is tested with the shells that are here." >&2
 	@.ci/needs nginx || echo "A roll-out is tested behind nginx where it is here." >&2
 

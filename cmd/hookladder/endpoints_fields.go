@@ -297,16 +297,7 @@ missing.`,
 	return cmd
 }
 
-func newEndpointsImport(s world) *cobra.Command {
-	var to clientFlags
-	var tenant string
-	var all bool
-	var format fileFormat
-	m := transfer.Import{}
-	cmd := &cobra.Command{
-		Use:   "import <file>",
-		Short: "Create and change endpoints by a file",
-		Long: `Creates the endpoints of a file, and changes those whose fields differ. Endpoints match
+const importHelp = `Creates the endpoints of a file, and changes those whose fields differ. Endpoints match
 by their uid. The file is JSON Lines or CSV, as endpoints export writes it; - is standard
 input. A field that a line leaves out gets its default. The secret and disabled are kept.
 
@@ -316,10 +307,25 @@ interruption run it again: it changes only what differs. --dry-run only reports.
 --prune deletes the endpoints that have a uid and are not in the file, and cancels their
 waiting deliveries. It deletes nothing if a line is wrong.
 
+With --from the file has the saved answers of Svix, Convoy or Outpost, as /docs/migrate.md
+saves them. Parts that do not carry over are counted first.
+
 The exit code is 0 if all lines were imported, 1 if some were not, and 4 if the server
-can't be reached.`,
+can't be reached.`
+
+func newEndpointsImport(s world) *cobra.Command {
+	var to clientFlags
+	var tenant string
+	var all bool
+	var format fileFormat
+	m := transfer.Import{}
+	cmd := &cobra.Command{
+		Use:   "import <file>",
+		Short: "Create and change endpoints by a file",
+		Long:  importHelp,
 		Example: `  hookladder endpoints import endpoints.jsonl --dry-run
-  hookladder endpoints import endpoints.csv --prune --tenant shop_42`,
+  hookladder endpoints import endpoints.csv --prune --tenant shop_42
+  hookladder endpoints import svix.jsonl --from svix --dry-run`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usagef("import needs one file, - for standard input; see %s --help", cmd.CommandPath())
@@ -327,8 +333,9 @@ can't be reached.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			given := cmd.Flags().Changed("tenant")
-			switch {
+			switch given := cmd.Flags().Changed("tenant"); {
+			case m.From != "" && !slices.Contains(transfer.Sources, m.From):
+				return usagef("--from %q: must be one of %s", m.From, strings.Join(transfer.Sources, ", "))
 			case m.Prune && given == all:
 				return usagef("--prune needs --tenant or --all-tenants")
 			case !m.Prune && (given || all || m.Yes):
@@ -352,6 +359,8 @@ can't be reached.`,
 	flags.StringVar(&tenant, "tenant", "", "prune endpoints of this tenant only; empty: those without a tenant")
 	flags.BoolVar(&all, "all-tenants", false, "prune endpoints of all tenants")
 	flags.BoolVar(&m.Yes, "yes", false, "prune also more than a tenth of them")
+	flags.StringVar(&m.From, "from", "", "the system whose answers the file has: svix, convoy or outpost")
+	completes(cmd, "from", transfer.Sources...)
 	format.add(cmd)
 	return cmd
 }

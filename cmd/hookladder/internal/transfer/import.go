@@ -19,6 +19,7 @@ import (
 type Import struct {
 	Client *client.Client
 	Format string
+	From   string // the system whose saved answers the file has; empty: none, see Format
 	DryRun bool
 
 	Prune  bool
@@ -54,7 +55,7 @@ var ErrMany = errors.New("pass --yes to delete more than a tenth of the endpoint
 
 // Run reads the file line by line. A wrong line is reported, and the others are imported.
 func (m *Import) Run(ctx context.Context, in io.Reader) (n Imported, err error) {
-	next, err := entries(in, m.Format)
+	next, err := m.entries(in)
 	if err != nil {
 		return n, err
 	}
@@ -68,7 +69,7 @@ func (m *Import) Run(ctx context.Context, in io.Reader) (n Imported, err error) 
 			return n, fmt.Errorf("read the file: %w", err)
 		}
 		if err := m.one(ctx, &e, &n); err != nil {
-			return n, fmt.Errorf("stopped at line %d, run it again: %w", e.line, err)
+			return n, fmt.Errorf("stopped at %s %d, run it again: %w", m.unit(), e.line, err)
 		}
 		if m.Seen != nil {
 			m.Seen(n)
@@ -81,6 +82,29 @@ func (m *Import) Run(ctx context.Context, in io.Reader) (n Imported, err error) 
 		return n, m.prune(ctx, &n)
 	}
 	return n, nil
+}
+
+// entries reads the file. It reports first which parts of another system do not carry over.
+func (m *Import) entries(in io.Reader) (next func() (fileLine, error), err error) {
+	if m.From == "" {
+		return entries(in, m.Format)
+	}
+	next, lost, err := foreign(in, m.From)
+	if err != nil {
+		return nil, fmt.Errorf("read the answers of %s: %w", m.From, err)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(lost)) {
+		m.Say("does not carry over: %s (%d)", kind, lost[kind])
+	}
+	return next, nil
+}
+
+// unit names the parts of the file that are counted.
+func (m *Import) unit() string {
+	if m.From != "" {
+		return "endpoint"
+	}
+	return "line"
 }
 
 // one imports a line. It returns only errors that concern the other lines too.
@@ -101,7 +125,7 @@ func (m *Import) one(ctx context.Context, e *fileLine, n *Imported) error {
 	}
 	n.Failed++
 	for text := range strings.Lines(err.Error()) {
-		m.Say("line %d: %s: %s", e.line, e.endpoint.UID, strings.TrimSpace(text))
+		m.Say("%s %d: %s: %s", m.unit(), e.line, e.endpoint.UID, strings.TrimSpace(text))
 	}
 	return nil
 }

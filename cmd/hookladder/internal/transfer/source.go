@@ -1,0 +1,208 @@
+package transfer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// The systems whose saved answers an import reads.
+const (
+	Svix    = "svix"
+	Convoy  = "convoy"
+	Outpost = "outpost"
+)
+
+// Sources lists these systems.
+var Sources = []string{Svix, Convoy, Outpost}
+
+// savedAnswer is one JSON document of a file: an answer with the path of its request, or the
+// answer alone.
+type savedAnswer struct {
+	Path   string          `json:"path"`
+	Answer json.RawMessage `json:"answer"`
+}
+
+// foreignSystem collects the answers of one system. convert is called after the last one.
+type foreignSystem interface {
+	take(path string, body json.RawMessage) error
+	convert(c *conversion) error
+}
+
+func newSystem(name string) foreignSystem {
+	switch name {
+	case Svix:
+		return &svixAnswers{secrets: map[string]string{}, headers: map[string]svixHeaders{}}
+	case Convoy:
+		return &convoyAnswers{projects: map[string]convoyProject{}, topics: map[string][]string{}}
+	default:
+		return &outpostAnswers{}
+	}
+}
+
+// errAnswer means that a document is none of the answers that an import reads.
+var errAnswer = errors.New("is not an answer that the import knows")
+
+// foreign reads all answers of a file. Its endpoints come after it, because their parts may
+// be in any order. lost counts the parts that do not carry over.
+func foreign(in io.Reader, name string) (next func() (fileLine, error), lost map[string]int, err error) {
+	system, pages := newSystem(name), pageEnds{}
+	dec := json.NewDecoder(in)
+	for n := 1; ; n++ {
+		var text json.RawMessage
+		if err := dec.Decode(&text); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("document %d is not JSON: %w", n, err)
+		}
+		var saved savedAnswer
+		if json.Unmarshal(text, &saved) != nil || saved.Answer == nil {
+			saved = savedAnswer{Answer: text}
+		}
+		path, _, _ := strings.Cut(saved.Path, "?")
+		if err := system.take(path, saved.Answer); err != nil {
+			return nil, nil, fmt.Errorf("document %d %s: %w", n, saved.Path, err)
+		}
+		pages.note(path, saved.Answer)
+	}
+	if err := pages.check(); err != nil {
+		return nil, nil, err
+	}
+	c := &conversion{lost: map[string]int{}, uids: map[string]bool{}}
+	if err := system.convert(c); err != nil {
+		return nil, nil, err
+	}
+	return c.next, c.lost, nil
+}
+
+// pageEnds has whether the last page of each list is in the file. A list without its end
+// would make a prune delete the rest.
+type pageEnds map[string]bool
+
+func (p pageEnds) note(path string, body json.RawMessage) {
+	var page struct {
+		Done       *bool
+		Pagination *struct{ Next *string }
+		Data       json.RawMessage
+	}
+	_ = json.Unmarshal(body, &page) // another answer has no pages
+	var data struct {
+		Pagination *struct {
+			HasNextPage bool `json:"has_next_page"`
+		}
+	}
+	_ = json.Unmarshal(page.Data, &data)
+	switch {
+	case page.Done != nil:
+		p[path] = p[path] || *page.Done
+	case page.Pagination != nil:
+		p[path] = p[path] || page.Pagination.Next == nil || *page.Pagination.Next == ""
+	case data.Pagination != nil:
+		p[path] = p[path] || !data.Pagination.HasNextPage
+	}
+}
+
+func (p pageEnds) check() error {
+	for _, path := range slices.Sorted(maps.Keys(p)) {
+		if !p[path] {
+			return fmt.Errorf("the last page of %s is not in the file: save it again", path)
+		}
+	}
+	return nil
+}
+
+// conversion has the endpoints of a file, and counts the parts that do not carry over.
+type conversion struct {
+	lines []fileLine
+	lost  map[string]int
+	uids  map[string]bool
+}
+
+// lose counts a part that does not carry over.
+func (c *conversion) lose(kind string, has bool) {
+	if has {
+		c.lost[kind]++
+	}
+}
+
+// add appends an endpoint. err is the reason why it is not valid.
+func (c *conversion) add(e *wire.Endpoint, err error) {
+	line := fileLine{line: len(c.lines) + 1, endpoint: *e, err: err}
+	if line.err == nil {
+		line.given, line.err = fieldsOf(e)
+	}
+	for _, topic := range e.Topics {
+		if strings.Contains(strings.TrimSuffix(strings.TrimSuffix(topic, "*"), "."), "*") {
+			line.err = errors.Join(line.err, fmt.Errorf("$.topics: %s has * before its last word", topic))
+		}
+	}
+	if c.uids[e.UID] {
+		line.err = errors.Join(line.err, errors.New("$.uid: another endpoint of the file has it too"))
+	}
+	c.uids[e.UID] = true
+	c.lines = append(c.lines, line)
+}
+
+// next returns the next endpoint, and io.EOF after the last one.
+func (c *conversion) next() (fileLine, error) {
+	if len(c.lines) == 0 {
+		return fileLine{}, io.EOF
+	}
+	e := c.lines[0]
+	c.lines = c.lines[1:]
+	return e, nil
+}
+
+// uidOf returns the uid of an endpoint. Some ids begin as Hookladder's own, which no uid may.
+func uidOf(system, id string) string {
+	for _, own := range []string{"ep_", "u_", "q_"} {
+		if strings.HasPrefix(id, own) {
+			return system + "-" + id
+		}
+	}
+	return id
+}
+
+// segments returns the segments of a path behind the one that is named. ok is false if no
+// segment has the name.
+func segments(path, name string) (all []string, ok bool) {
+	all = strings.Split(strings.Trim(path, "/"), "/")
+	at := slices.Index(all, name)
+	all = all[at+1:]
+	for i, one := range all {
+		if text, err := url.PathUnescape(one); err == nil {
+			all[i] = text
+		}
+	}
+	return all, at >= 0
+}
+
+// filled reports whether a value is neither null nor empty, also with its parts.
+func filled(raw json.RawMessage) bool {
+	var value any
+	return json.Unmarshal(bytes.TrimSpace(raw), &value) == nil && filledValue(value)
+}
+
+func filledValue(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return false
+	case string:
+		return v != ""
+	case bool:
+		return v
+	case []any:
+		return slices.ContainsFunc(v, filledValue)
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), filledValue)
+	}
+	return true
+}

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -59,11 +60,16 @@ func signedHeaders(secret signer.Secret, id string, at time.Time, body string) m
 func TestTheExampleInGoPublishesAndReceives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	shop, err := kit.Build("./" + exampleDir + "/go/shop")
+	page, err := os.ReadFile(filepath.Join("..", "docs", "publish.md"))
 	require.NoError(t, err)
-	merchant, err := kit.Build("./" + exampleDir + "/go/merchant")
-	require.NoError(t, err)
-	w.examplesWork([]string{shop}, []string{merchant})
+	built := map[string]string{}
+	for _, name := range []string{"shop", "merchant"} {
+		program := "./" + exampleDir + "/go/" + name
+		require.Contains(t, string(page), " go run "+program+"\n", "the page starts it")
+		built[name], err = kit.Build(program)
+		require.NoError(t, err)
+	}
+	w.examplesWork([]string{built["shop"]}, []string{built["merchant"]})
 }
 
 func TestTheExampleInNodePublishesAndReceives(t *testing.T) {

@@ -1,0 +1,189 @@
+// Package docs_test runs the pages for users. It pastes every block of a page, in order,
+// into an empty folder with the real program, and compares the shown output with the
+// actual output. A block that can't run has a comment on the line before, such as
+// "<!-- not run: needs a cloud -->".
+package docs_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	neturl "net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+)
+
+// prepared has the pages that begin with something that runs already.
+var prepared = map[string]func(v *visitor){
+	"README.md":                readme,
+	"deploy/docs/archive.md":   archivePage,
+	"deploy/docs/commands.md":  func(v *visitor) { v.start("exec hookladder dev") },
+	"deploy/docs/endpoints.md": func(v *visitor) { v.serve("PUBLIC_URL=http://" + v.addr) },
+	"deploy/docs/find.md":      findPage,
+	"deploy/docs/operate.md":   operatePage,
+	"deploy/docs/outbox.md":    outboxPage,
+	"deploy/docs/publish.md":   func(v *visitor) { v.serve() },
+	"deploy/docs/queues.md":    queuesPage,
+	"deploy/docs/receive.md":   receivePage,
+}
+
+func TestEachBlockOfThePagesWorksAsShown(t *testing.T) {
+	redistest.Long(t)
+	for _, page := range pageFiles(t) {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			v := newVisitor(t)
+			if prepare := prepared[page]; prepare != nil {
+				prepare(v)
+			}
+			for _, b := range mustReadPage(t, page) {
+				if b.mark != (pageMark{}) {
+					continue
+				}
+				var hook pageHook
+				for text, h := range v.hooks {
+					if strings.Contains(b.text, text) {
+						hook = h
+						delete(v.hooks, text)
+						break
+					}
+				}
+				v.during = hook.during
+				if hook.before != nil {
+					hook.before()
+				}
+				v.paste(b)
+				if hook.after != nil {
+					hook.after(v.last)
+				}
+			}
+			require.Empty(t, v.hooks, "the page has no block with this text")
+		})
+	}
+}
+
+// readme prepares the folder of the source: a configuration of Redis, and make.
+func readme(v *visitor) {
+	port := redistest.FreePort(v.t)
+	config, err := os.ReadFile(filepath.Join(top(v.t), "deploy", "redis.conf"))
+	require.NoError(v.t, err)
+	require.NoError(v.t, os.Mkdir(filepath.Join(v.dir, "deploy"), 0o700))
+	config = append(config, fmt.Sprintf("\nport %d\n", port)...)
+	require.NoError(v.t, os.WriteFile(filepath.Join(v.dir, "deploy", "redis.conf"), config, 0o600))
+	program, err := exec.LookPath("make")
+	require.NoError(v.t, err)
+	build := "#!/bin/sh\n" + program + " -n -C " + top(v.t) + " \"$@\" | grep -q -- '-o bin/hookladder ./cmd/hookladder'\n" // it is built already
+	require.NoError(v.t, os.WriteFile(filepath.Join(v.dir, "bin", "make"), []byte(build), 0o700))
+	v.swaps = append([]string{"go run ./cmd/hookladder dev", "exec hookladder dev --receiver " + v.swaps[5]}, v.swaps...)
+	v.swaps = append(v.swaps, "127.0.0.1:6379", fmt.Sprint("127.0.0.1:", port))
+	v.hooks["attempt 1  503"] = pageHook{before: v.pastePrinted}
+	v.hooks["dev --demo"] = pageHook{after: func(string) { v.untilShown(v.daemon, "") }}
+	v.hooks["send --url http://127.0.0.1:9000"] = pageHook{after: func(string) { v.untilStatus("order_17", "delivered") }}
+	v.hooks[`curl http://127.0.0.1:8080/v1/messages -H`] = pageHook{after: func(output string) {
+		require.Contains(v.t, output, `"duplicate":true`)
+	}}
+	v.hooks["endpoints create --uid shop-42"] = pageHook{after: func(string) { v.untilStatus("order_18", "delivered") }}
+	v.hooks["queue.Open"] = pageHook{before: func() {
+		v.env = append(v.env, "REDIS_URL="+redistest.Start(v.t).URL())
+		v.swaps = append(v.swaps, "30 * time.Minute", "time.Millisecond")
+	}}
+	v.hooks["/settle"] = pageHook{after: settled(v)}
+	v.hooks["hookladder_publish"] = pageHook{before: func() {
+		v.postgres("postgres://app@db.example/shop")
+		v.run(`hookladder outbox schema | psql -qX -1 "$OUTBOX"`)
+	}}
+}
+
+// settled requires that the settle of the last block counted.
+func settled(v *visitor) func(string) {
+	return func(output string) {
+		require.Contains(v.t, output, `{"results":[{"id":"q_order_cancel:cancel_17","result":"ok","status":"delivered"}]}`)
+	}
+}
+
+func findPage(v *visitor) {
+	v.serve()
+	v.hooks["hookladder deliveries --subject order_17"] = pageHook{after: func(output string) {
+		require.Equal(v.t, 2, strings.Count(output, "payment.paid"), output)
+	}}
+	v.hooks["?status=dead&status=retrying"] = pageHook{after: func(output string) { require.Contains(v.t, output, `"data":[]`) }}
+}
+
+// pastePrinted runs the calls that dev has printed.
+func (v *visitor) pastePrinted() {
+	v.t.Helper()
+	printed := v.daemon.Output.String()
+	require.Equal(v.t, 3, strings.Count(printed, "  curl "))
+	for _, call := range strings.Split(printed, "\n  curl ")[1:] {
+		call, _, _ = strings.Cut(call, "\n\n")
+		v.run("curl " + call)
+		if strings.Contains(call, "/flaky") {
+			v.untilShown(v.daemon, "")
+		}
+	}
+}
+
+func queuesPage(v *visitor) {
+	v.serve()
+	v.hooks["/settle"] = pageHook{after: settled(v)}
+}
+
+func archivePage(v *visitor) {
+	url, err := neturl.Parse(pgtest.New(v.t))
+	require.NoError(v.t, err)
+	url.Path = "/hookladder"
+	v.env = append(v.env, "PGHOST="+url.Hostname(), "PGPORT="+url.Port(), "PGUSER="+url.User.Username())
+	v.swaps = append(v.swaps, "postgres://hookladder@db.example/hookladder", url.String(), "redis://127.0.0.1:6379", redistest.Start(v.t).URL())
+}
+
+func outboxPage(v *visitor) {
+	url := v.postgres("postgres://app@db.example/shop")
+	v.swaps = append(v.swaps, "postgres://app@db.example/shop", url, "redis://127.0.0.1:6379", redistest.Start(v.t).URL())
+	v.env = append(v.env, "ALLOW_NETS=127.0.0.0/8", "SIGNING_SECRET="+secretOfPages)
+	v.hooks["begin;"] = pageHook{
+		before: func() { v.run("hookladder endpoints create --uid shop-1 --url https://shop.example/hooks") },
+		after: func(string) {
+			v.until("the delivery", func() error {
+				if out := v.run("hookladder deliveries --topic order.paid"); !strings.Contains(out, "delivered") {
+					return fmt.Errorf("the list is: %s", out)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func operatePage(v *visitor) {
+	secret := filepath.Join(v.dir, "secret")
+	require.NoError(v.t, os.WriteFile(secret, []byte(secretOfPages), 0o600))
+	const admin, tick = "0123456789abcdef0123", "0123456789abcdef4567"
+	v.env = append(v.env, "API_KEYS="+admin+":admin,"+tick+":tick", "KEY="+admin, "TICK_KEY="+tick)
+	v.swaps = append(v.swaps, "redis://10.0.0.5:6379", redistest.Start(v.t).URL(), "/run/secret", secret,
+		"https://hooks.example", "http://"+v.addr, "seconds=10", "seconds=1")
+}
+
+func receivePage(v *visitor) {
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	v.t.Cleanup(app.Close)
+	addr := strings.TrimPrefix(v.freeAddr(), "http://")
+	v.swaps = append(v.swaps, "localhost:3000", strings.TrimPrefix(app.URL, "http://"), "whsec_...", secretOfPages)
+	v.serve()
+	v.hooks["--forward-to"] = pageHook{during: func() {
+		v.run("hookladder send --topic payment.paid --body '{\"amount\":100}'")
+	}}
+	v.hooks["hookladder verify callback.txt"] = pageHook{before: func() {
+		v.launch("SIGNING_SECRET=" + secretOfPages + " exec hookladder listen --addr " + addr + " --save callback.txt")
+		v.untilAnswer("http://" + addr + "/")
+		v.run(`hookladder send --id saved --topic payment.paid --url http://` + addr + `/ --body '{"order":17,"amount":1050}'`)
+		v.untilStatus("saved", "delivered")
+		v.run(`sed -i 's/{"order":17,"amount":1050}/{"order": 17, "amount": 1050}/' callback.txt`)
+	}}
+}

@@ -3,11 +3,13 @@ package app_test
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -39,6 +41,30 @@ func TestTheTypeOfARefusalLeadsToItsCure(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, led.StatusCode)
 	to, anchor, _ := strings.Cut(led.Header.Get("Location"), "#")
 	require.Contains(t, stranger.do("GET", to, nil).text, `<h2 id="`+anchor+`">unauthorized</h2>`)
+}
+
+func TestTheLinksOfTheConsoleToTheDocumentsLeadSomewhere(t *testing.T) {
+	o := peoplesOptions(t, "")
+	o.Console.Settings = []app.Setting{{Name: "MAX_IN_FLIGHT", Value: "1024", Source: "default"}}
+	p := start(t, o)
+	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+	boss, merchant := p.signedIn("boss"), p.openedLink(path)
+	pages := map[string]*person{"/link/": merchant, "/link/deliveries": merchant, "/link/endpoints": merchant, "/console/sign-in": newPerson(t, p.api)}
+	for _, path := range []string{"", "deliveries", "dead", "jobs", "endpoints", "endpoints/new", "tail", "system", "lanes", "audit", "links"} {
+		pages["/console/"+path] = boss
+	}
+	for path, who := range pages {
+		got := who.do("GET", path, nil)
+		require.Equal(t, http.StatusOK, got.StatusCode, path)
+		links := regexp.MustCompile(`href="(/docs/[^"#]*)(?:#([^"]*))?"`).FindAllStringSubmatch(got.text, -1)
+		require.NotEmpty(t, links, path)
+		for _, l := range links {
+			led := who.do("GET", l[1], nil)
+			require.Equal(t, http.StatusOK, led.StatusCode, "%s: %s", path, l[0])
+			require.Contains(t, led.text, map[bool]string{true: ` id="` + l[2] + `"`}[l[2] != ""], "%s: %s", path, l[0])
+			require.True(t, who != merchant || l[1] == "/docs/receive", "%s: %s", path, l[0])
+		}
+	}
 }
 
 func TestTheDocumentsAreServedWithoutAConsole(t *testing.T) {

@@ -18,4 +18,7 @@ var (
 	Lost         = lost
 	Kinds        = kinds
 	Files        = files
+
+	Subjects         = subjects
+	MerchantSubjects = merchantSubjects
 )

@@ -40,6 +40,7 @@ func functions(now func() time.Time) template.FuncMap {
 		"hasTime":  func(t any) bool { return !asTime(t).IsZero() },
 		"contains": strings.Contains,
 		"capital":  capital,
+		"lower":    strings.ToLower,
 		"what":     func(n int) string { return map[bool]string{true: "this delivery", false: "all deliveries"}[n == 1] },
 		"due":      func(t any) template.HTML { return due(now(), asTime(t)) },
 

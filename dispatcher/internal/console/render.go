@@ -58,8 +58,10 @@ func newLook(b bases, now func() time.Time, of Brand) (*look, error) {
 		}
 		l.add(brandSheet, css)
 	}
+	own := functions(now)
+	own["docs"] = func(section string) string { return b.public + docsPath + section }
 	for _, base := range []string{b.console, b.link} {
-		if err := l.parse(base, base == b.link, functions(now)); err != nil {
+		if err := l.parse(base, base == b.link, own); err != nil {
 			return nil, fmt.Errorf("parse templates: %w", err)
 		}
 	}
@@ -211,6 +213,7 @@ type frame struct {
 	Told           string      // the result of an action, as a sentence
 	Brand          Brand
 	Now            time.Time
+	About          docSection // the documents' section about this page; zero: none
 	Body           any
 }
 
@@ -267,6 +270,9 @@ func (s *server) render(v *visit, a pageAnswer) {
 	f := frame{
 		Title: a.title, Section: a.section, Base: v.base, URL: cmp.Or(v.at, v.r.URL.RequestURI()), Still: v.at != "", Project: s.Project, Version: s.Version,
 		Visitor: v.Visitor, Keyless: s.Keyless(), Told: tellings[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body,
+	}
+	if f.About = subjects[a.template]; v.base == s.link {
+		f.About = merchantSubjects[a.template]
 	}
 	if a.status == 0 {
 		a.status = http.StatusOK

@@ -171,3 +171,49 @@ func underBase(path, base string) bool {
 	rest, ok := strings.CutPrefix(path, base)
 	return ok && (rest == "" || rest[0] == '/')
 }
+
+// docsPath is the path of the documents, which another handler of this process serves.
+const docsPath = "/docs/"
+
+// docSection is the section of the documents that describes a page.
+type docSection struct{ Section, Title string }
+
+// subjects are the sections that describe the pages of the console, by their templates. The
+// pages of errors and of links have none.
+var subjects = map[string]docSection{
+	"now":           {"operate#console", "the console"},
+	"deliveries":    {"find#list-deliveries", "filters and lists"},
+	"message":       {"find#show-one-message", "messages and their history"},
+	"missing":       {"find#show-one-message", "how long messages are kept"},
+	"dead":          {"find#retry-many", "retrying many deliveries"},
+	"jobs":          {"find#retry-many", "jobs"},
+	"job":           {"find#retry-many", "jobs"},
+	"preview":       {"find#retry-many", "jobs"},
+	"picked":        {"publish#retry-and-cancel-one-message", "retrying and cancelling"},
+	"endpoints":     {"endpoints", "endpoints"},
+	"endpoint":      {"endpoints#when-a-receiver-fails-for-days", "receivers that fail"},
+	"endpoint-form": {"endpoints#change-an-endpoint", "the fields of an endpoint"},
+	"secret":        {"receive#signatures", "signatures"},
+	"rotate":        {"endpoints#rotate-a-secret", "rotating a secret"},
+	"delete":        {"endpoints#change-an-endpoint", "changing and deleting endpoints"},
+	"deleted":       {"endpoints#change-an-endpoint", "changing and deleting endpoints"},
+	"tail":          {"find#attempts-as-a-list-and-as-a-stream", "attempts"},
+	"system":        {"settings", "all settings"},
+	"lanes":         {"isolation#lane-states", "the states of lanes"},
+	"lane":          {"isolation#pause-and-resume", "pausing and resuming"},
+	"audit":         {"find#audit", "the audit"},
+	"links":         {"endpoints#links-for-a-merchants-people", "links for merchants"},
+	"sign-in":       {"security#keys-and-sessions", "keys and sessions"},
+}
+
+// merchantSubjects are the same for the pages of a merchant. All are about receiving.
+var merchantSubjects = map[string]docSection{
+	"home":          {"receive", "receiving notifications"},
+	"deliveries":    {"receive#respond", "how responses are judged"},
+	"message":       {"receive#respond", "how responses are judged"},
+	"endpoints":     {"receive", "receiving notifications"},
+	"endpoint":      {"receive#respond", "how responses are judged"},
+	"endpoint-form": {"receive", "receiving notifications"},
+	"secret":        {"receive#signatures", "verifying signatures"},
+	"rotate":        {"receive#signatures", "verifying signatures"},
+}

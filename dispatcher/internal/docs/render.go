@@ -28,8 +28,8 @@ var shelves = []struct {
 	title string
 	pages []string
 }{
-	{"Use it", []string{"publish", "endpoints", "receive", "find", "queues", "outbox"}},
-	{"Run it", []string{deployPage, "operate", "archive", "isolation", "security", "speed"}},
+	{"Use it", []string{"publish", "endpoints", "receive", "find", "queues", "outbox", "faq"}},
+	{"Run it", []string{deployPage, "operate", "archive", "isolation", "security", "speed", "compare"}},
 	{"Reference", []string{"settings", "commands", "metrics", problemsPage}},
 }
 

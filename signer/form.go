@@ -99,7 +99,7 @@ func (f Form) CheckPrefix() error {
 	case f.Prefix == "":
 		return nil
 	case f.timed():
-		return fmt.Errorf("must be empty with the content %s, whose header is t=...,v1=...", f.Content)
+		return fmt.Errorf("must be empty, because the content %s writes a header of the form t=...,v1=... without one", f.Content)
 	case len(f.Prefix) > MaxPrefix:
 		return fmt.Errorf("has %d characters, at most %d are accepted", len(f.Prefix), MaxPrefix)
 	case f.Prefix[0] == ' ' || strings.ContainsFunc(f.Prefix, func(r rune) bool { return r < ' ' || r > '~' }):

@@ -12,31 +12,33 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// acceptQueue is how many publishes may wait for a flush before the next one blocks.
+// acceptQueue is the number of publishes that may wait for a flush. The next one blocks.
 const (
 	acceptQueue = 1024
-	flushWithin = 5 * time.Second // of one call; then the queue counts as unreachable
+	flushWithin = 5 * time.Second // timeout of one call
 )
 
-// accepter coalesces concurrent publishes into one call of the queue. No publish waits
-// for others to come, but those that come while a call is under way share the next call.
-// While more waits than one call takes, a second call runs beside the first: the queue
-// works on one while the other is written. Measured in batches of 100, this is an eighth
-// more messages a second. At other times the calls would only be smaller, and cost more.
+// accepter combines concurrent publishes into one call of the queue. A publish does not wait
+// for others, but publishes that arrive during a call share the next call.
+//
+// If more is waiting than one call takes, a second call runs beside the first. The queue then
+// works on one call while the other is written. In batches of 100 messages this raised the
+// throughput by an eighth. With less load a second call would only make the calls smaller and
+// more costly.
 type accepter struct {
 	engine  *Engine
 	evictor *evictor
 	tickets chan *ticket
-	more    wait.Signal // more waits than one call takes
+	more    wait.Signal // more is waiting than one call takes
 }
 
-// ticket is one Publish on its way.
+// ticket is a Publish in progress.
 type ticket struct {
 	entries []dispatcher.Entry
 	out     []dispatcher.ScheduleResult
-	sent    int           // entries that were given to the queue
+	sent    int           // number of entries passed to the queue
 	had     bool          // it had a turn in this flush
-	credit  cost          // the size of its next turn, less the excess of the last one
+	credit  cost          // size of its next turn, less the excess of the last one
 	done    chan struct{} // closed when out is complete
 }
 
@@ -44,8 +46,8 @@ func newAccepter(e *Engine) *accepter {
 	return &accepter{engine: e, evictor: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: wait.NewSignal()}
 }
 
-// accept stores entries and returns the result of each. If ctx ends first, it is not
-// known whether they are stored.
+// accept stores entries and returns the result of each. If ctx ends first, it is unknown
+// whether they are stored.
 func (a *accepter) accept(ctx context.Context, entries []dispatcher.Entry) ([]dispatcher.ScheduleResult, error) {
 	t := &ticket{entries: entries, out: make([]dispatcher.ScheduleResult, len(entries)), done: make(chan struct{})}
 	select {
@@ -64,15 +66,15 @@ func (a *accepter) accept(ctx context.Context, entries []dispatcher.Entry) ([]di
 		err = fmt.Errorf("accept: %w: %w", dispatcher.ErrUnavailable, ctx.Err())
 	}
 	select {
-	case <-t.done: // an answer counts, even if the shutdown came at the same moment
+	case <-t.done: // a result counts, even if the shutdown begins at the same moment
 		return t.out, nil
 	default:
 		return nil, err
 	}
 }
 
-// Run flushes until ctx ends. Publishes that wait then are flushed too, for
-// flushWithin at most: a thousand callers may wait for a queue that hangs.
+// Run flushes until ctx ends. It then flushes the publishes that are still waiting, but only
+// for flushWithin, because a thousand callers may wait for a queue that hangs.
 func (a *accepter) Run(ctx context.Context) error {
 	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -101,13 +103,13 @@ func (a *accepter) Run(ctx context.Context) error {
 			a.more.Set()
 		}
 		left, begun := a.flush(calls, open)
-		// A ticket that had a turn goes behind all that wait by now, and before those that come later.
+		// A ticket that had a turn goes behind all tickets that are waiting now.
 		open = append(a.gather(left), begun...)
 	}
 }
 
-// help flushes beside Run while more waits than one call takes. A ticket stays with the
-// goroutine that took it, so that its entries go in their order.
+// help flushes beside Run while more is waiting than one call takes. A ticket stays with the
+// goroutine that took it, to keep the order of its entries.
 func (a *accepter) help(ctx context.Context) {
 	for range a.more {
 		for open := a.gather(nil); len(open) > 0; {
@@ -121,7 +123,7 @@ func (a *accepter) help(ctx context.Context) {
 	}
 }
 
-// gather adds tickets that wait, up to a flush.
+// gather adds waiting tickets until they fill a flush.
 func (a *accepter) gather(open []*ticket) []*ticket {
 	n, all := lightOf(open)
 	for !full(n, all) && len(open) < acceptQueue {
@@ -137,9 +139,9 @@ func (a *accepter) gather(open []*ticket) []*ticket {
 	return open
 }
 
-// flush gives the next entries to the queue and answers the tickets that are not
-// complete: those that had no turn, and those that had one. Permits are taken first:
-// the same call leases as many of the deliveries that are due at once.
+// flush passes the next entries to the queue and reports the results to their tickets. It
+// returns the incomplete tickets: left had no turn, begun had one. It takes permits first,
+// because the same call leases deliveries that are due at once.
 func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ticket) {
 	e := a.engine
 	batch, turns := deal(open)
@@ -167,8 +169,8 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 	return answerTickets(open, turns, out)
 }
 
-// schedule makes one call of the queue, and begins the deliveries that it leased. It
-// returns the result of each entry, and how many deliveries were leased.
+// schedule makes one call of the queue and begins the deliveries that it leased. It returns
+// the result of each entry and the number of leased deliveries.
 func (a *accepter) schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) (out []dispatcher.ScheduleResult, leased int) {
 	e := a.engine
 	call, cancel := context.WithTimeout(ctx, flushWithin)
@@ -178,14 +180,14 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 	claimed := leasedOf(batch, out)
 	e.leased(under, claimed)
 	out = spreadError(out, len(batch), err)
-	// One error is reported for all entries, because they fail for the same reason.
+	// Report one error for all entries, because they fail for the same reason.
 	failed := firstError(out, func(s *dispatcher.ScheduleResult) bool { return s.Err != nil && !isFull(s) })
 	if lease > 0 && firstError(out, isUnknown) != nil {
-		e.unsure() // leases of a lost answer are found by reconciling
+		e.unsure() // the reconciler finds leases whose response was lost
 	}
 	e.outages.Report("schedule", failed)
 	if outage.Whole(firstError(out, isUnknown)) != nil {
-		e.pollSoon() // it may be stored, and the answer with its due time was lost
+		e.pollSoon() // the entry may be stored, and the response with its due time lost
 	}
 	e.Stirred()
 	e.begin(ctx, claimed)
@@ -194,11 +196,11 @@ func (a *accepter) schedule(ctx context.Context, by string, free, lease int, bat
 
 func isFull(s *dispatcher.ScheduleResult) bool { return errors.Is(s.Err, dispatcher.ErrFull) }
 
-// isUnknown reports whether it is unknown if an entry is stored. An entry with a result
-// is stored, even where an error says that it may not be durable.
+// isUnknown reports whether it is unknown if an entry is stored. An entry with a result is
+// stored, even if an error says that it may not be durable.
 func isUnknown(s *dispatcher.ScheduleResult) bool { return s.Err != nil && s.Result == 0 && !isFull(s) }
 
-// firstError is the error of the first result that is holds for; nil: there is none.
+// firstError returns the error of the first result that satisfies is, or nil.
 func firstError(out []dispatcher.ScheduleResult, is func(*dispatcher.ScheduleResult) bool) error {
 	for i := range out {
 		if is(&out[i]) {
@@ -208,8 +210,7 @@ func firstError(out []dispatcher.ScheduleResult, is func(*dispatcher.ScheduleRes
 	return nil
 }
 
-// spreadError gives the error of a whole call to each of its n entries that has no result
-// of its own.
+// spreadError sets the error of a whole call in each of its n entries that has no result.
 func spreadError(out []dispatcher.ScheduleResult, n int, err error) []dispatcher.ScheduleResult {
 	if err == nil {
 		return out
@@ -225,7 +226,7 @@ func spreadError(out []dispatcher.ScheduleResult, n int, err error) []dispatcher
 	return out
 }
 
-// fullOf are the places of the entries that the queue had no memory for.
+// fullOf returns the indexes of the entries that the queue had no memory for.
 func fullOf(out []dispatcher.ScheduleResult) (at []int) {
 	for i := range out {
 		if isFull(&out[i]) {
@@ -235,8 +236,8 @@ func fullOf(out []dispatcher.ScheduleResult) (at []int) {
 	return at
 }
 
-// leasedOf makes a Claimed of each delivery that a publish leased. Their messages need not
-// be read.
+// leasedOf returns a Claimed for each delivery that a publish leased. Their messages are
+// known, so nothing has to be read.
 func leasedOf(batch []dispatcher.Entry, out []dispatcher.ScheduleResult) []dispatcher.Claimed {
 	n := 0
 	for i := range out {
@@ -271,8 +272,8 @@ func leasedOf(batch []dispatcher.Entry, out []dispatcher.ScheduleResult) []dispa
 	return claimed
 }
 
-// answerTickets gives each ticket its results and completes those that have all. It
-// answers the rest: tickets that had no turn, and tickets that had one.
+// answerTickets copies the results to the tickets and completes those that have all. It
+// returns the others: left had no turn, begun had one.
 func answerTickets(open []*ticket, turns []turn, out []dispatcher.ScheduleResult) (left, begun []*ticket) {
 	at := 0
 	for _, t := range turns {

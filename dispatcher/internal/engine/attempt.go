@@ -17,11 +17,11 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// deliverer makes attempts. It has the parts that they share.
+// deliverer makes attempts. It has the dependencies that all attempts share.
 type deliverer struct {
 	engine       *Engine
 	sender       dispatcher.Sender
-	signers      atomic.Pointer[signers] // of bare URLs; nil: there is no secret, and nothing is sent to one
+	signers      atomic.Pointer[signers] // for bare URLs; nil: no secret is set, and nothing is sent to bare URLs
 	ladder       ladder.Ladder
 	jitter       float64
 	success      *success.Rule
@@ -30,24 +30,24 @@ type deliverer struct {
 	excerpt      int
 	agent        []string // the user-agent header's values, shared by all calls
 	prefix       dispatcher.HeaderPrefix
-	names        dispatcher.CallbackHeaders // that begin with it
+	names        dispatcher.CallbackHeaders // names that begin with prefix
 	targets      targets
 	cut          context.Context // ends when running attempts are cancelled
 }
 
-// deliveryAttempt is one attempt at a delivery. Its stages follow in their order: deliver, make,
+// deliveryAttempt is one attempt at a delivery. Its stages are in this order: deliver, make,
 // prepare, send, judge, record.
 type deliveryAttempt struct {
 	*deliverer
 	claimed dispatcher.Claimed
 	began   time.Time
-	route   route // zero until it is found
+	route   route // zero until prepare sets it
 	body    []byte
 	outcome dispatcher.Settlement
 }
 
-// deliver makes one attempt. Its permit is released once there is an answer, before the
-// outcome is recorded.
+// deliver makes one attempt. It releases the permit after the response, before the outcome is
+// recorded.
 func (d *deliverer) deliver(c dispatcher.Claimed) {
 	began, local := d.engine.store.Now(), time.Now()
 	a := deliveryAttempt{deliverer: d, claimed: c, began: began}
@@ -66,8 +66,8 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	a.record()
 }
 
-// poisoned is the outcome of a delivery whose record no instance can read. Its attempt has
-// no number, because none was made.
+// poisoned returns the outcome of a delivery whose record no instance can read. Its attempt
+// has no number, because no request was sent.
 func poisoned(c dispatcher.Claimed, at time.Time) dispatcher.Settlement {
 	return dispatcher.Settlement{
 		ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased, Verdict: dispatcher.Dead, Reason: dispatcher.ReasonPoison,
@@ -75,8 +75,8 @@ func poisoned(c dispatcher.Claimed, at time.Time) dispatcher.Settlement {
 	}
 }
 
-// Why no attempt was made, for the message's history. Most of these are refused when a
-// message is published: something has changed since then.
+// Reasons for making no attempt, as the history of the message shows them. Publish refuses
+// most of these cases, so something has changed after the publish.
 var (
 	errRecord     = errors.New("the stored message can't be read")
 	errTarget     = errors.New("the URL can't be read")
@@ -89,7 +89,7 @@ var (
 )
 
 // make prepares and sends the request. A panic in our own code costs the delivery one rung,
-// and does not end the process.
+// and the process continues.
 func (a *deliveryAttempt) make() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -105,8 +105,8 @@ func (a *deliveryAttempt) make() {
 	}
 }
 
-// prepare finds the route, and makes the signed headers of the request. It returns nil if no
-// request may be sent: then it has set the outcome.
+// prepare finds the route and returns the signed headers of the request. It returns nil if no
+// request may be sent. In that case it has set the outcome.
 func (a *deliveryAttempt) prepare() http.Header {
 	c, m := &a.claimed, a.claimed.Message
 	var err error
@@ -120,10 +120,10 @@ func (a *deliveryAttempt) prepare() http.Header {
 		a.fail(err)
 	case a.route.success.Check() != nil:
 		a.fail(errSuccess)
-	case !m.ExpiresAt.IsZero() && !a.began.Before(m.ExpiresAt): // while it waited for a worker
+	case !m.ExpiresAt.IsZero() && !a.began.Before(m.ExpiresAt): // it expired while it waited for a worker
 		a.judge(dispatcher.Answer{Class: dispatcher.ClassExpired})
-		a.outcome.Attempt.Number = 0 // none was made
-	case m.Sealed != "": // a receiver may refuse it without its headers
+		a.outcome.Attempt.Number = 0 // no request was sent
+	case m.Sealed != "": // without its headers a receiver may refuse it
 		a.goBack(endpoints.StalledFor, dispatcher.WhySealed)
 	default:
 		header := a.headers(c, a.began, &a.route)
@@ -135,7 +135,7 @@ func (a *deliveryAttempt) prepare() http.Header {
 	return nil
 }
 
-// send sends the request, unless this host can't send it now, and has the answer judged.
+// send sends the request and judges the response, unless this host can't send it now.
 func (a *deliveryAttempt) send(header http.Header) {
 	e, c, r := a.engine, &a.claimed, &a.route
 	if wait, may := e.network.mayAttempt(c); !may {
@@ -162,15 +162,15 @@ func (a *deliveryAttempt) send(header http.Header) {
 	}
 }
 
-// goBack returns the delivery to the head of its lane, without an attempt. The lane pauses
-// for pause because of why; empty: for no reason that people have to know.
+// goBack returns the delivery to the head of its lane without an attempt. The lane waits for
+// the given pause. why is shown to people; empty: nothing is shown.
 func (a *deliveryAttempt) goBack(pause time.Duration, why dispatcher.LaneWhy) {
 	a.outcome.Verdict, a.outcome.Pause, a.outcome.Stalled = dispatcher.Back, pause, why
 }
 
-// ownFault returns the delivery to its lane if our own network made the attempt fail, and
-// reports whether it did. If the lane has waited for too long, the answer becomes one that
-// blames the receiver.
+// ownFault returns the delivery to its lane if our own network made the attempt fail. It
+// reports whether it did so. If the lane has waited for too long, it changes the answer so
+// that the receiver is blamed.
 func (a *deliveryAttempt) ownFault(answer *dispatcher.Answer) bool {
 	var fault *dispatcher.EgressError
 	if answer.Class != dispatcher.ClassEgress || !errors.As(answer.Err, &fault) {
@@ -186,13 +186,14 @@ func (a *deliveryAttempt) ownFault(answer *dispatcher.Answer) bool {
 	return false
 }
 
-// fail judges an attempt that failed by our own fault; the ladder decides about a retry.
+// fail judges an attempt that failed because of our own fault. The ladder decides about a
+// retry.
 func (a *deliveryAttempt) fail(err error) {
 	took := max(a.engine.store.Now().Sub(a.began), 0)
 	a.judge(dispatcher.Answer{Class: dispatcher.ClassInternal, Err: err, Took: took})
 }
 
-// judge sets the outcome to the meaning of an answer.
+// judge sets the outcome according to the response.
 func (a *deliveryAttempt) judge(answer dispatcher.Answer) {
 	c, r, s := &a.claimed, &a.route, &a.outcome
 	if answer.Location != "" {
@@ -209,16 +210,17 @@ func (a *deliveryAttempt) judge(answer dispatcher.Answer) {
 	}
 }
 
-// record gives the outcome to the settler, and logs the attempt.
+// record passes the outcome to the settler and logs the attempt.
 func (a *deliveryAttempt) record() {
 	c, r, s := &a.claimed, &a.route, &a.outcome
 	kept := a.excerpt
 	if c.First && s.Verdict == dispatcher.Delivered {
 		kept = min(kept, dispatcher.ProofBytes) // it has no history
 	}
-	s.Attempt.Excerpt = dispatcher.Excerpt(a.body, kept, r.secrets) // after the permit was released, because a long answer takes long
+	s.Attempt.Excerpt = dispatcher.Excerpt(a.body, kept, r.secrets) // after the permit was released, because a long response takes long
 	if s.Reason == dispatcher.ReasonGone && r.endpoint != nil {
-		// Before the outcome is recorded: if this process dies here, the delivery is attempted again.
+		// This runs before the outcome is recorded. If the process dies in between, the
+		// delivery is attempted again.
 		a.engine.endpoints.Disable(r.endpoint, dispatcher.WhyGone)
 	}
 	if r.url != nil {
@@ -230,10 +232,10 @@ func (a *deliveryAttempt) record() {
 	}
 }
 
-// report logs an attempt, and reports it to the observer. The fate of its delivery is decided
-// in the queue.
+// report logs an attempt and reports it to the observer. It does not report a death, because
+// the queue decides which deliveries die.
 func (d *deliverer) report(c dispatcher.Claimed, s dispatcher.Settlement, began time.Time, taken bool) {
-	ctx := context.Background() // for the log, which must not be cut off
+	ctx := context.Background() // for logging, which must not be cancelled
 	if d.engine.log.Enabled(ctx, slog.LevelDebug) {
 		d.engine.log.LogAttrs(ctx, slog.LevelDebug, "attempt finished",
 			slog.String("delivery_id", c.ID.String()), slog.Int("attempt", c.Attempt), slog.String("host", s.Host),
@@ -251,8 +253,8 @@ func (d *deliverer) report(c dispatcher.Claimed, s dispatcher.Settlement, began 
 	})
 }
 
-// lateness is how long after its due time an attempt began. Nothing is due before it
-// was accepted.
+// lateness returns the time from due to the start of an attempt. No delivery is due before its
+// message was accepted.
 func lateness(c dispatcher.Claimed, began time.Time) time.Duration {
 	due := c.Due
 	if c.Message != nil && c.Message.CreatedAt.After(due) {
@@ -261,8 +263,8 @@ func lateness(c dispatcher.Claimed, began time.Time) time.Duration {
 	return max(began.Sub(due), 0)
 }
 
-// tookInAll is the time from acceptance to success; 0: the delivery was not delivered,
-// or a person asked for one of its attempts.
+// tookInAll returns the time from acceptance to success. It is 0 if the delivery was not
+// delivered, or if a person requested one of its attempts.
 func tookInAll(c dispatcher.Claimed, s *dispatcher.Settlement) time.Duration {
 	if s.Verdict != dispatcher.Delivered || c.Asked || c.Rung != c.Attempt {
 		return 0

@@ -18,20 +18,20 @@ import (
 // beatWithin bounds one beat, so that it has ended before the next one is due.
 const beatWithin = 1500 * time.Millisecond
 
-// jumpLeast is the least difference of the two clocks that counts as a jump. It is more
-// than the difference that comes from adjusting the wall clock slowly.
+// jumpLeast is the smallest difference of the two clocks that counts as a jump. It is larger
+// than the difference from a slow adjustment of the wall clock.
 const jumpLeast = time.Second
 
-// heartbeat keeps this instance alive and finds out which others are dead.
+// heartbeat keeps this instance alive and finds dead instances.
 type heartbeat struct {
 	engine   *Engine
-	identity *identity // under which it beats
+	identity *identity // the identity of its beats
 	number   int64
 	joined   bool // the queue knows this name
-	known    bool // a beat under this name was answered
+	known    bool // a beat under this name succeeded
 	peers    *beats.Pulses
-	last     *clockReading    // when the last beat was answered; nil: none yet
-	tried    *clockReading    // when the last beat began, answered or not
+	last     *clockReading    // when the last beat succeeded; nil: none yet
+	tried    *clockReading    // when the last beat began, even if it failed
 	others   map[string]int64 // of the last reading
 }
 
@@ -52,7 +52,7 @@ func (h *heartbeat) Run(ctx context.Context) error {
 			case <-tick.C:
 				waits = false
 			case <-h.engine.rouse:
-				// Two readings that are close together would prove nothing of the others.
+				// Two readings close together would prove nothing about the others.
 				if waits = h.engine.readClock().elapsed(*h.tried) < beats.Every; !waits {
 					tick.Reset(beats.Every)
 				}
@@ -61,10 +61,10 @@ func (h *heartbeat) Run(ctx context.Context) error {
 	}
 }
 
-// stageBeat is its name in the log. Each beat writes to the store.
+// stageBeat is the name of a beat in the log. Each beat writes to the store.
 const stageBeat = "beat"
 
-// beat writes the next number and answers the instances that are dead.
+// beat writes the next number and returns the names of dead instances.
 func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	e := h.engine
 	if s := e.identity.Load(); s != h.identity {
@@ -92,10 +92,10 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	}
 	e.outages.Report(stageBeat, nil)
 	if fresh && h.known {
-		// This instance was declared dead, or the queue forgot its name. The beat made the old name
-		// known once more, so that another instance finds it dead and takes over its leases.
+		// This instance was declared dead, or the queue forgot its name. The beat registered
+		// the old name again, so another instance will find it dead and take over its leases.
 		e.rename(name)
-		return h.beat(ctx) // this recurses once: known is false for the new name
+		return h.beat(ctx) // recurses only once, because known is false for the new name
 	}
 	h.known = true
 	now := e.readClock()
@@ -105,9 +105,9 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	}
 	h.last = &now
 	_, could := e.mayLease()
-	h.identity.beaten.Store(&began) // the time before the call: the queue may have answered late
+	h.identity.beaten.Store(&began) // the time before the call, because the response may be late
 	if !could {
-		e.ready.Set() // the claimer may have had to leave work alone until now
+		e.ready.Set() // the claimer may have had to skip work until now
 	}
 	delete(all, name)
 	h.compare(all)
@@ -116,12 +116,13 @@ func (h *heartbeat) beat(ctx context.Context) (dead []string) {
 	return dead
 }
 
-// beatStep is added to the number at each beat. One more says that the instance did
-// something since the beat before. Between two readings there are always fewer beats.
+// beatStep is added to the number at each beat. The number grows by one more if the instance
+// did something after the previous beat. There are always fewer beats than beatStep between
+// two readings.
 const beatStep = 1 << 10
 
-// compare reports that an instance of the last reading is gone, because it left or another
-// one took over from it, and that another instance did something.
+// compare calls Departed if an instance of the last reading left or was taken over. It calls
+// Stirred if another instance did something.
 func (h *heartbeat) compare(all map[string]int64) {
 	gone, stirred := false, false
 	for name, before := range h.others {
@@ -138,7 +139,7 @@ func (h *heartbeat) compare(all map[string]int64) {
 	h.others = all
 }
 
-// call joins before the first beat under a name, and beats.
+// call sends a beat. Before the first beat under a name it joins.
 func (h *heartbeat) call(ctx context.Context, name string) (fresh bool, all map[string]int64, err error) {
 	e := h.engine
 	if !h.joined {
@@ -163,9 +164,9 @@ func (h *heartbeat) beatFailed(began clockReading, err error) {
 	}
 }
 
-// awake finds out whether the machine slept. Its timers stood still meanwhile, so the
-// queue is polled for what became due. Connections may be dead, and other instances may
-// have taken over.
+// awake detects that the machine slept. Its timers did not run during the sleep, so the queue
+// is polled for due deliveries. Connections may be dead, and other instances may have taken
+// over leases.
 func (h *heartbeat) awake(ctx context.Context, now clockReading) {
 	e := h.engine
 	if h.tried != nil && now.jump(*h.tried) > jumpLeast {
@@ -177,14 +178,14 @@ func (h *heartbeat) awake(ctx context.Context, now clockReading) {
 	h.tried = &now
 }
 
-// sightings are when this instance saw each other one beat last, and itself.
+// sightings records when this instance last saw a beat of each instance, including its own.
 type sightings struct {
 	mu     sync.Mutex
 	at     map[string]time.Time // by the queue's clock
-	others []string             // that were there at the last beat
+	others []string             // present at the last beat
 }
 
-// note takes in which instances were seen to beat, and which there are besides.
+// note records the instances whose beats were seen, and all instances that are present.
 func (s *sightings) note(seen []string, there map[string]int64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +199,7 @@ func (s *sightings) note(seen []string, there map[string]int64, now time.Time) {
 	}
 }
 
-// silent are the others that were not seen to beat since then.
+// silent returns the other instances without a beat after the given time.
 func (s *sightings) silent(since time.Time) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +211,7 @@ func (s *sightings) silent(since time.Time) (names []string) {
 	return names
 }
 
-// fill sets the times at which instances were seen.
+// fill sets SeenAt of each instance.
 func (s *sightings) fill(list []dispatcher.InstanceState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,14 +220,13 @@ func (s *sightings) fill(list []dispatcher.InstanceState) {
 	}
 }
 
-// identity is this instance's name in the queue, and when it last beat there. Both
-// change together: leases under a name that never beat would not be taken over after a
-// crash.
+// identity is the name of this instance in the queue, with the time of its last beat. Both
+// change together. Leases under a name that never beat would not be taken over after a crash.
 type identity struct {
 	base   string                       // the first name of this process; later ones add a number
-	count  int                          // of names so far, this one included
+	count  int                          // number of names until now, including this one
 	beaten atomic.Pointer[clockReading] // the last beat under this name; nil: none yet
-	missed atomic.Pointer[clockReading] // the last beat that was not answered; nil: none
+	missed atomic.Pointer[clockReading] // the last beat that failed; nil: none
 }
 
 func (i *identity) name() string {
@@ -236,13 +236,13 @@ func (i *identity) name() string {
 	return i.base + "-" + strconv.Itoa(i.count)
 }
 
-// Name is the name of this instance. It changes where others declared it dead.
+// Name returns the name of this instance. It changes if other instances declare this one dead.
 func (e *Engine) Name() string { return e.name() }
 
 func (e *Engine) name() string { return e.identity.Load().name() }
 
-// rename gives up the name old, unless another goroutine already did. An instance that
-// was declared dead goes on under another name: its leases were taken over.
+// rename replaces the name old, unless another goroutine already did. An instance that was
+// declared dead continues under another name, because its leases were taken over.
 func (e *Engine) rename(old string) {
 	s := e.identity.Load()
 	next := &identity{base: s.base, count: s.count + 1}
@@ -251,22 +251,25 @@ func (e *Engine) rename(old string) {
 	}
 }
 
-// mayLease reports whether this instance may lease more, and under which name. It may
-// not while it could be declared dead, while too many outcomes wait to be recorded,
-// while it can open no connection, and once the shutdown has begun.
+// mayLease reports whether this instance may lease more, and returns its name. It may not
+// lease in these cases:
+//   - it could be declared dead,
+//   - too many outcomes wait to be recorded,
+//   - it can open no connection,
+//   - the shutdown has begun.
 func (e *Engine) mayLease() (name string, ok bool) {
 	s := e.identity.Load()
 	return s.name(), e.taking.Err() == nil && e.alive(s) && !e.settler.behind() && !e.shortage.on.Load()
 }
 
-// missedMost is how long an instance goes on without an answer to its beats. That is
-// safe as long as fences are kept, which is a week.
+// missedMost is how long an instance continues while its beats fail. This is safe because
+// fences are kept for a week.
 const missedMost = 24 * time.Hour
 
-// alive reports whether this instance can't have been declared dead yet. In a queue of
-// several nodes one of them holds the heartbeats. While that node is out of reach no
-// instance is declared dead, so the others may be used. Where only this instance does
-// not reach it, the partitions that it was fenced from refuse its calls.
+// alive reports whether this instance can't have been declared dead yet. In a queue of several
+// nodes one node stores the heartbeats. While that node is unreachable, no instance is
+// declared dead, so the other nodes may be used. If only this instance can't reach it, the
+// partitions that fenced this instance refuse its calls.
 func (e *Engine) alive(s *identity) bool {
 	beaten, now := s.beaten.Load(), e.readClock()
 	if beaten == nil {
@@ -280,33 +283,31 @@ func (e *Engine) alive(s *identity) bool {
 	return e.instances.Nodes() > 1 && missed != nil && now.elapsed(*missed) < beats.Old && silent < missedMost
 }
 
-// clockReading is a time by both clocks of this host. The monotonic clock stands still
-// while the machine sleeps, and the wall clock jumps when it is set.
+// clockReading is a time by both clocks of this host. The monotonic clock stops while the
+// machine sleeps. The wall clock jumps when it is set.
 type clockReading struct{ monotonic, wall time.Time }
 
-// readClock reads both clocks.
 func (e *Engine) readClock() clockReading {
 	now := time.Now()
 	return clockReading{monotonic: now, wall: e.wall(now)}
 }
 
-// elapsed is the time since an earlier reading: the longer one of the two clocks'
-// answers.
+// elapsed returns the time from an earlier reading, by the clock that measured more.
 func (c clockReading) elapsed(earlier clockReading) time.Duration {
 	return max(c.monotonic.Sub(earlier.monotonic), c.wall.Sub(earlier.wall))
 }
 
-// jump is by how much the two clocks differ about the time since an earlier reading:
-// the machine slept, or its clock was set.
+// jump returns how much the two clocks differ about the time from an earlier reading. A jump
+// means that the machine slept, or that its clock was set.
 func (c clockReading) jump(earlier clockReading) time.Duration {
 	return (c.wall.Sub(earlier.wall) - c.monotonic.Sub(earlier.monotonic)).Abs()
 }
 
-// wallClock strips the monotonic part of a time.
+// wallClock removes the monotonic part of a time.
 func wallClock(now time.Time) time.Time { return now.Round(0) }
 
-// seconds is a duration as an attribute of the log, to the millisecond. Its key ends in
-// _s: in JSON a slog.Duration would be a number of nanoseconds without a unit.
+// seconds returns a log attribute with a duration, rounded to milliseconds. Its key ends in
+// _s, because in JSON a slog.Duration would be a number of nanoseconds without a unit.
 func seconds(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key, d.Round(time.Millisecond).Seconds())
 }

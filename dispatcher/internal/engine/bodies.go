@@ -17,13 +17,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// backPause is how long a lane rests after its deliveries went back since no bytes were
-// free. Without a pause they would be claimed again at once, in a loop.
+// backPause is how long a lane waits after its deliveries went back because no bytes were
+// free. Without the pause they would be claimed again at once, in a loop.
 const backPause = 50 * time.Millisecond
 
-// loader reads large bodies just before their attempts, within a budget of bytes. A
-// delivery keeps its permit while it waits for bytes, so only some may wait, and the rest
-// go back. Small bodies come with their records: they are counted, and wait for nothing.
+// loader reads large bodies just before their attempts, within a budget of bytes. A delivery
+// keeps its permit while it waits for bytes. So only some may wait, and the rest go back.
+// Small bodies come with their records. They count towards the budget, but never wait.
 type loader struct {
 	engine *Engine
 	budget int64
@@ -32,9 +32,9 @@ type loader struct {
 
 	mu      sync.Mutex                // guards the fields below
 	used    int64                     // bytes of large bodies
-	lanes   map[dispatcher.Lane]int64 // of these, the bytes of each lane
-	waiting []dispatcher.Claimed      // for bytes, the longest first
-	closed  bool                      // nothing new is begun
+	lanes   map[dispatcher.Lane]int64 // bytes of large bodies by lane
+	waiting []dispatcher.Claimed      // for bytes, oldest first
+	closed  bool                      // no new delivery is begun
 	reading sync.WaitGroup
 	ctx     context.Context // of the reads; ends at the shutdown
 	stop    context.CancelFunc
@@ -52,8 +52,8 @@ func newLoader(e *Engine, budget int64, permits int) *loader {
 // large reports whether a delivery has a large body, which is stored apart.
 func large(c *dispatcher.Claimed) bool { return c.Message != nil && c.Message.Apart != nil }
 
-// put has deliveries with large bodies attempted, each once there are bytes for it. Once
-// the loader is closed it takes none and answers false.
+// put attempts deliveries with large bodies, each when enough bytes are free for it. After
+// close it takes none and returns false.
 func (l *loader) put(tasks []dispatcher.Claimed) bool {
 	l.mu.Lock()
 	if l.closed {
@@ -63,7 +63,7 @@ func (l *loader) put(tasks []dispatcher.Claimed) bool {
 	l.waiting = append(l.waiting, tasks...)
 	ready := l.start()
 	for i := range l.waiting {
-		if m := *l.waiting[i].Message; m.Body != nil { // just published; its body is read again, because waiting deliveries may use no memory
+		if m := *l.waiting[i].Message; m.Body != nil { // just published; drop the body and read it later, because waiting deliveries may use no memory
 			m.Body = nil
 			l.waiting[i].Message = &m
 		}
@@ -80,16 +80,16 @@ func (l *loader) put(tasks []dispatcher.Claimed) bool {
 	return true
 }
 
-// start begins to read the bodies that there are bytes for, and answers the deliveries
-// that have their bodies already. A body larger than the whole budget goes alone. No lane
-// takes more than half of the budget, so that a receiver that hangs leaves the rest to
-// others. mu is held.
+// start begins to read the bodies that fit in the free bytes. It returns the deliveries that
+// already have their bodies. A body larger than the whole budget is read alone. A lane uses at
+// most half of the budget, so that a receiver that hangs leaves the rest to others. mu is
+// locked.
 func (l *loader) start() (ready []dispatcher.Claimed) {
 	kept := l.waiting[:0]
 	for i, c := range l.waiting {
 		size := int64(c.Message.Apart.Size)
 		if l.used > 0 && l.used+l.small.Load()+size > l.budget {
-			kept = append(kept, l.waiting[i:]...) // keep the order: else a large one might wait for ever
+			kept = append(kept, l.waiting[i:]...) // keep the order, because a large body might wait for ever otherwise
 			break
 		}
 		if of := l.lanes[c.ID.Lane]; of > 0 && of+size > l.budget/2 {
@@ -109,7 +109,7 @@ func (l *loader) start() (ready []dispatcher.Claimed) {
 	return ready
 }
 
-// hand gives deliveries with their bodies to the workers.
+// hand passes deliveries with their bodies to the workers.
 func (l *loader) hand(list []dispatcher.Claimed) {
 	if len(list) == 0 || l.engine.workers.start(list...) {
 		return
@@ -120,7 +120,7 @@ func (l *loader) hand(list []dispatcher.Claimed) {
 	l.engine.handBack(list, 0)
 }
 
-// done releases the bytes of an attempt that has ended.
+// done releases the bytes of a finished attempt.
 func (l *loader) done(c *dispatcher.Claimed) {
 	switch {
 	case large(c):
@@ -130,7 +130,7 @@ func (l *loader) done(c *dispatcher.Claimed) {
 	}
 }
 
-// free releases the bytes of a large body, and starts the deliveries that waited for them.
+// free releases the bytes of a large body and starts waiting deliveries.
 func (l *loader) free(lane dispatcher.Lane, size int) {
 	l.mu.Lock()
 	l.used -= int64(size)
@@ -145,7 +145,7 @@ func (l *loader) free(lane dispatcher.Lane, size int) {
 	l.hand(ready)
 }
 
-// read reads a body and hands its delivery to the workers.
+// read reads a body and passes its delivery to the workers.
 func (l *loader) read(c dispatcher.Claimed) {
 	e := l.engine
 	body, err := e.deliveries.Body(l.ctx, c.ID, *c.Message.Apart)
@@ -158,7 +158,7 @@ func (l *loader) read(c dispatcher.Claimed) {
 		e.log.LogAttrs(l.ctx, slog.LevelError, "body missing, its delivery can't be made",
 			slog.String("delivery_id", c.ID.String()), slog.Any("err", err))
 		l.free(c.ID.Lane, m.Apart.Size)
-		c.Message = nil // the delivery dies, as one whose record can't be read
+		c.Message = nil // the delivery dies, like one with an unreadable record
 	default:
 		l.free(c.ID.Lane, m.Apart.Size)
 		l.missed(c, err)
@@ -167,8 +167,8 @@ func (l *loader) read(c dispatcher.Claimed) {
 	l.hand([]dispatcher.Claimed{c})
 }
 
-// missed hands back a delivery whose body could not be read, or that has ended. What
-// becomes of it is decided in the queue.
+// missed hands back a delivery that has ended, or whose body could not be read. The queue
+// decides its fate.
 func (l *loader) missed(c dispatcher.Claimed, err error) {
 	e := l.engine
 	if l.ctx.Err() == nil && !errors.Is(err, dispatcher.ErrNotFound) {
@@ -177,8 +177,8 @@ func (l *loader) missed(c dispatcher.Claimed, err error) {
 	e.handBack([]dispatcher.Claimed{c}, backPause)
 }
 
-// unfinished reports whether a delivery without a body still waits for its attempt. If it
-// ended meanwhile, its message may have been trimmed.
+// unfinished reports whether a delivery without a body still waits for its attempt. If it has
+// ended in the meantime, its message may have been trimmed.
 func (l *loader) unfinished(id dispatcher.DeliveryID) bool {
 	call, cancel := outage.Within(l.ctx)
 	defer cancel()
@@ -187,8 +187,8 @@ func (l *loader) unfinished(id dispatcher.DeliveryID) bool {
 	return err == nil && at >= 0 && !record.Deliveries[at].Status.Ended()
 }
 
-// close has nothing more begun, and answers the deliveries that were not begun. It cuts
-// the reads under way, whose deliveries go back.
+// close stops new reads and returns the deliveries that are still waiting. It cancels the
+// running reads, and their deliveries go back.
 func (l *loader) close() []dispatcher.Claimed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,16 +199,16 @@ func (l *loader) close() []dispatcher.Claimed {
 	return left
 }
 
-// wait blocks until nothing is being read.
+// wait blocks until no read is running.
 func (l *loader) wait() { l.reading.Wait() }
 
-// bodiesAtOnce is how many large bodies one Fit reads at once: the store has few
-// connections for them.
+// bodiesAtOnce is the number of large bodies that one Fit reads at once, because the store has
+// few connections for them.
 const bodiesAtOnce = 4
 
-// Fit returns the taken deliveries that the taker may get, with their bodies: one, or more
-// with at most that many bytes. unfit are the outcomes of the others, for Settle. Both keep
-// the order of leased.
+// Fit returns the taken deliveries that the taker may get, with their bodies. It returns one
+// delivery, or more if their bodies have at most the given bytes. unfit has the outcomes of
+// the others, for Settle. Both keep the order of leased.
 func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int) (fit []dispatcher.Claimed, unfit []dispatcher.Settlement) {
 	var rest, toEndpoints []dispatcher.Claimed
 	stalled := func(c *dispatcher.Claimed) dispatcher.Settlement {
@@ -218,7 +218,7 @@ func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int
 		switch {
 		case c.Message == nil:
 			unfit = append(unfit, poisoned(c, e.store.Now()))
-		case c.Message.Sealed != "": // without its headers it is not the published message
+		case c.Message.Sealed != "": // without its headers it differs from the published message
 			unfit = append(unfit, stalled(&c))
 		case c.ID.Lane.IsEndpoint():
 			toEndpoints = append(toEndpoints, c)
@@ -255,7 +255,7 @@ func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int
 	return fit, unfit
 }
 
-// size is the size of a delivery's body.
+// size returns the size of a delivery's body.
 func size(c *dispatcher.Claimed) int {
 	if large(c) {
 		return c.Message.Apart.Size
@@ -263,8 +263,8 @@ func size(c *dispatcher.Claimed) int {
 	return len(c.Message.Body)
 }
 
-// readBodies reads the bodies of those that were leased without. lost has the outcome of
-// each delivery whose body is gone; nil: it has its body.
+// readBodies reads the bodies of deliveries that were leased without them. lost has an outcome
+// for each delivery that has no body now, and nil for the others.
 func (e *Engine) readBodies(ctx context.Context, list []dispatcher.Claimed) (lost []*dispatcher.Settlement) {
 	lost = make([]*dispatcher.Settlement, len(list))
 	var reading errgroup.Group
@@ -292,6 +292,6 @@ func (e *Engine) readBodies(ctx context.Context, list []dispatcher.Claimed) (los
 			return nil
 		})
 	}
-	_ = reading.Wait() // none fails: each says what becomes of its own
+	_ = reading.Wait() // always nil: each goroutine stores its own outcome
 	return lost
 }

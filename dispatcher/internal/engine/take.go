@@ -14,11 +14,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// claimer leases ready deliveries: it takes permits first, and claims as many deliveries.
+// claimer leases ready deliveries. It takes permits first, and then claims at most that many
+// deliveries.
 type claimer struct {
 	engine *Engine
-	batch  int // permits to gather for each batch that may be claimed
-	most   int // permits of one claim; fewer after one that was not answered
+	batch  int // permits to gather for each claimable batch
+	most   int // permits of one claim; fewer after a claim failed
 }
 
 // Run claims until ctx ends.
@@ -53,8 +54,8 @@ func (c *claimer) Run(ctx context.Context) error {
 	return nil
 }
 
-// learn asks for half as many after a claim that was not answered, down to one:
-// over a slow line a smaller answer may come in time. It grows back.
+// learn halves the size of the next claim, down to one, if this one got no response. A smaller
+// response may arrive in time over a slow connection. After a success the size doubles again.
 func (c *claimer) learn(asked int, err error) {
 	if errors.Is(err, dispatcher.ErrUnavailable) {
 		c.most = max(asked/2, 1)
@@ -63,11 +64,12 @@ func (c *claimer) learn(asked int, err error) {
 	}
 }
 
-// batchesAtOnce bounds a claim. Permits for more would take long to gather.
+// batchesAtOnce bounds the batches of one claim, because permits for more would take long to
+// gather.
 const batchesAtOnce = 4
 
-// wait blocks until there may be something to claim. batches is how many; ok is false
-// where it has to be asked again.
+// wait blocks until there may be something to claim. It returns an estimate of the claimable
+// batches. If ok is false, the caller has to call it again.
 func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 	e := c.engine
 	if _, may := e.mayLease(); may {
@@ -77,7 +79,8 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 			return min(batches, batchesAtOnce), true
 		}
 		if waiting {
-			// Only a permit or an event can change that. Ask for a signal, then check again.
+			// Only a free permit or an event can change that. Request a signal, then check
+			// again.
 			e.permits.asked.Store(true)
 			if e.permits.free() != free {
 				return 0, false
@@ -93,7 +96,7 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 	return 0, false
 }
 
-// claim leases up to as many deliveries as permits were got, and begins them.
+// claim leases at most got deliveries and begins them. The caller has taken got permits.
 func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	e := c.engine
 	call := e.beginLease(ctx, name)
@@ -104,8 +107,8 @@ func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	return err
 }
 
-// begin has leased deliveries attempted. Deliveries to endpoints are checked first, and
-// those that may not be called now go back.
+// begin starts the attempts at leased deliveries. It checks deliveries to endpoints first, and
+// returns those that may not be called now to their lanes.
 func (e *Engine) begin(ctx context.Context, leased []dispatcher.Claimed) {
 	first := slices.IndexFunc(leased, func(c dispatcher.Claimed) bool { return c.ID.Lane.IsEndpoint() })
 	if first < 0 {
@@ -127,12 +130,12 @@ func (e *Engine) begin(ctx context.Context, leased []dispatcher.Claimed) {
 	e.settler.put(back...)
 	e.outages.Report("admit", err)
 	if err != nil {
-		outage.Pause(ctx, 1) // deliveries that went back are ready at once, and would be claimed in a loop
+		outage.Pause(ctx, 1) // returned deliveries are ready at once, and would be claimed again in a loop
 	}
 }
 
-// attempt gives deliveries to the workers, those with large bodies to the loader first.
-// It hands them back once the workers are closed.
+// attempt gives deliveries to the workers, or to the loader first if they have large bodies.
+// It hands them back if the workers are closed.
 func (e *Engine) attempt(leased ...dispatcher.Claimed) {
 	size, first := int64(0), -1
 	for i := range leased {
@@ -154,7 +157,7 @@ func (e *Engine) attempt(leased ...dispatcher.Claimed) {
 	}
 }
 
-// load gives deliveries with large bodies to the loader, and answers the rest.
+// load gives deliveries with large bodies to the loader, and returns the rest.
 func (e *Engine) load(leased []dispatcher.Claimed) (rest []dispatcher.Claimed) {
 	var apart []dispatcher.Claimed
 	for i := range leased {
@@ -170,13 +173,13 @@ func (e *Engine) load(leased []dispatcher.Claimed) (rest []dispatcher.Claimed) {
 	return rest
 }
 
-// handBack gives up leases whose attempts were not begun. Their lanes rest for pause.
+// handBack gives up leases whose attempts did not begin. Their lanes wait for the given pause.
 func (e *Engine) handBack(leased []dispatcher.Claimed, pause time.Duration) {
 	e.permits.release(len(leased))
 	e.settler.put(backs(leased, pause)...)
 }
 
-// backs makes the outcomes of leases whose attempts were not begun.
+// backs returns the outcomes of leases whose attempts did not begin.
 func backs(leased []dispatcher.Claimed, pause time.Duration) []dispatcher.Settlement {
 	back := make([]dispatcher.Settlement, len(leased))
 	for i, c := range leased {
@@ -185,8 +188,8 @@ func backs(leased []dispatcher.Claimed, pause time.Duration) []dispatcher.Settle
 	return back
 }
 
-// permits bound how many leases an instance holds. A permit is taken before the lease,
-// and released once the attempt has its answer.
+// permits limits the number of leases of an instance. A permit is taken before the lease, and
+// released when the attempt has its response.
 type permits struct {
 	total int
 	sem   *semaphore.Weighted
@@ -199,28 +202,28 @@ func newPermits(total int) *permits {
 	return &permits{total: total, sem: semaphore.NewWeighted(int64(total)), freed: wait.NewSignal()}
 }
 
-// free is how many are not held now.
+// free returns the number of free permits.
 func (p *permits) free() int { return p.total - int(p.held.Load()) }
 
 // try takes up to n permits without waiting.
 func (p *permits) try(n int) int {
 	n = min(n, p.free())
 	for n > 0 && !p.sem.TryAcquire(int64(n)) {
-		n /= 2 // another goroutine took some meanwhile
+		n /= 2 // another goroutine took some in the meantime
 	}
 	p.held.Add(int64(max(n, 0)))
 	return max(n, 0)
 }
 
-// A claim is for gatherLeast deliveries or more, unless that many permits take longer
-// than gatherWait. Measured, this makes batches of 50 out of batches of 25.
+// A claim is for at least gatherLeast deliveries, unless gathering that many permits takes
+// longer than gatherWait. In measurements the batches grew from 25 to 50 deliveries.
 const (
 	gatherLeast = 32
 	gatherWait  = time.Millisecond
 )
 
-// gather takes up to n permits. It waits for the first one, and for a few more at most
-// gatherWait. It answers 0 when ctx has ended.
+// gather takes up to n permits. It blocks until it has the first one, and then waits for more
+// for at most gatherWait. It returns 0 if ctx has ended.
 func (p *permits) gather(ctx context.Context, n int) int {
 	if p.sem.Acquire(ctx, 1) != nil {
 		return 0
@@ -247,7 +250,7 @@ func (p *permits) gather(ctx context.Context, n int) int {
 	return got
 }
 
-// release gives n permits back, and wakes the claimer if it waits.
+// release returns n permits, and wakes the claimer if it waits.
 func (p *permits) release(n int) {
 	if n <= 0 {
 		return

@@ -4,9 +4,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// A flush takes at most flushMost messages, flushBytes and flushLanes. Redis works 30 to
-// 50 µs for each lane, so that other calls wait at most some 25 ms. A turn of one caller
-// takes at most turnBytes and turnLanes. Callers get more turns while the flush has room.
+// A flush takes at most flushMost messages, flushBytes and flushLanes. Redis works 30 to 50 µs
+// for each lane, so other calls wait for at most some 25 ms. A turn of one caller takes at
+// most turnBytes and turnLanes. Callers get more turns while the flush has room.
 const (
 	flushMost  = 256
 	flushLanes = 512
@@ -15,12 +15,12 @@ const (
 	turnBytes  = 256 << 10
 )
 
-// cost is how much work entries are for the queue.
+// cost is the work that entries cause in the queue.
 type cost struct{ lanes, bytes int }
 
 func (c cost) plus(d cost) cost { return cost{c.lanes + d.lanes, c.bytes + d.bytes} }
 
-// within reports whether a cost is at most another one, in lanes and in bytes.
+// within reports whether c is at most d, in lanes and in bytes.
 func (c cost) within(d cost) bool { return c.lanes <= d.lanes && c.bytes <= d.bytes }
 
 var (
@@ -30,10 +30,10 @@ var (
 
 func costOf(e *dispatcher.Entry) cost { return cost{len(e.Lanes), len(e.Message.Body)} }
 
-// heavy reports whether an entry is more than a turn by itself.
+// heavy reports whether an entry alone exceeds a turn.
 func heavy(e *dispatcher.Entry) bool { return !costOf(e).within(turnCost) }
 
-// next is the next entry of a ticket; nil: all were taken.
+// next returns the next entry of a ticket, or nil if all were taken.
 func (t *ticket) next() *dispatcher.Entry {
 	if t.sent == len(t.entries) {
 		return nil
@@ -41,26 +41,26 @@ func (t *ticket) next() *dispatcher.Entry {
 	return &t.entries[t.sent]
 }
 
-// turn is some entries of one ticket, in their order.
+// turn is a run of entries of one ticket.
 type turn struct {
 	of    *ticket
 	first int
 	n     int
 }
 
-// dealing is one flush that is being filled.
+// dealing is a flush under construction.
 type dealing struct {
 	batch []dispatcher.Entry
 	turns []turn
 	spent cost
 }
 
-// fits reports whether the flush has room for an entry. One entry always fits.
+// fits reports whether the flush has room for an entry. An empty flush has room for any entry.
 func (d *dealing) fits(e *dispatcher.Entry) bool {
 	return len(d.batch) == 0 || len(d.batch) < flushMost && d.spent.plus(costOf(e)).within(flushCost)
 }
 
-// take takes the next entry of a ticket.
+// take adds the next entry of a ticket to the flush.
 func (d *dealing) take(t *ticket) {
 	e := t.next()
 	if n := len(d.turns); n == 0 || d.turns[n-1].of != t {
@@ -73,9 +73,9 @@ func (d *dealing) take(t *ticket) {
 	t.had = true
 }
 
-// deal chooses the entries of a flush: a turn for each ticket, and more turns while there
-// is room. Heavy entries come last, in their order, so that a large fan-out delays no
-// other caller. One of them is always taken.
+// deal chooses the entries of a flush. Each ticket gets a turn, and more turns while there is
+// room. Heavy entries come last, in their order, so that a large fan-out delays no other
+// caller. If there are heavy entries, deal always takes one.
 func deal(open []*ticket) ([]dispatcher.Entry, []turn) {
 	n, _ := lightOf(open)
 	d := &dealing{batch: make([]dispatcher.Entry, 0, min(n+1, flushMost)), turns: make([]turn, 0, len(open))}
@@ -112,7 +112,7 @@ func (d *dealing) round(open []*ticket) (more bool) {
 	return more
 }
 
-// light counts the entries of a ticket that are not heavy, up to a flush.
+// light counts the entries of a ticket that are not heavy, until they fill a flush.
 func (t *ticket) light() (n int, all cost) {
 	for i := t.sent; i < len(t.entries) && !full(n, all); i++ {
 		if e := &t.entries[i]; !heavy(e) {
@@ -122,7 +122,7 @@ func (t *ticket) light() (n int, all cost) {
 	return n, all
 }
 
-// full reports whether n entries of that cost fill a flush.
+// full reports whether n entries with the total cost fill a flush.
 func full(n int, all cost) bool {
 	return n >= flushMost || all.lanes >= flushLanes || all.bytes >= flushBytes
 }

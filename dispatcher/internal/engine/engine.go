@@ -18,60 +18,60 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Options say how an Engine works. Every field without a remark is needed.
+// Options configures an Engine. A field is required unless its comment says otherwise.
 type Options struct {
 	Instance     string          // a name never used before: host and ULID
-	Secrets      []signer.Secret // for bare URLs; none: nothing with a bare URL can be published
+	Secrets      []signer.Secret // for bare URLs; none: no message to a bare URL can be published
 	Ladder       ladder.Ladder
-	Jitter       float64       // a fraction of each wait, only ever added
+	Jitter       float64       // a fraction of each wait, always added
 	Success      *success.Rule // nil: any 2xx
 	Timeout      time.Duration // of one attempt
-	FailingAfter time.Duration // a destination that fails for longer is logged; 0: none is
-	DisableAfter time.Duration // how long a destination may fail until it is given up, where its endpoint does not say; 0: for ever
-	MaxInFlight  int           // permits; 0: accepts only
-	FanoutMax    int           // endpoints that one message may match; 0: any number
-	MaxBytes     int64         // of the bodies of leased deliveries; 0: no limit
-	ClaimBatch   int           // permits gathered for each batch that a claim may take
-	Excerpt      int           // bytes of an answer kept in the history
-	PollEvery    time.Duration // between two polls of the whole queue
-	Grace        time.Duration // how long attempts may go on after the stop signal
+	FailingAfter time.Duration // a destination that fails for longer is logged; 0: no destination is logged
+	DisableAfter time.Duration // default time that a destination may fail before it is given up; 0: for ever
+	MaxInFlight  int           // permits; 0: the engine only accepts messages
+	FanoutMax    int           // endpoints that one message may match; 0: no limit
+	MaxBytes     int64         // of all bodies of leased deliveries; 0: no limit
+	ClaimBatch   int           // permits to gather for each claimable batch
+	Excerpt      int           // bytes of a response to keep in the history
+	PollEvery    time.Duration // time between two polls of the whole queue
+	Grace        time.Duration // how long attempts may continue after the stop signal
 	Keep         dispatcher.Keep
 	UserAgent    string
-	HeaderPrefix dispatcher.HeaderPrefix // of the headers that describe an attempt to its receiver
-	Version      string                  // of the program, for the other instances
+	HeaderPrefix dispatcher.HeaderPrefix // prefix of the headers that describe an attempt to its receiver
+	Version      string                  // version of the program, for the other instances
 
 	Endpoints    dispatcher.EndpointStore // nil: there are none
-	Audit        dispatcher.Audit         // nil: endpoints that the engine disables are not recorded
+	Audit        dispatcher.Audit         // records endpoints that the engine disables; nil: they are not recorded
 	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for that tenant
 	Log          *slog.Logger
 	Observer     dispatcher.Observer // nil: there is none
-	Departed     func()              // called when an instance is gone; must not block; nil: it is not
-	Stirred      func()              // called when something may have happened in the queue, here or at another instance; must not block; nil: it is not
+	Departed     func()              // called when an instance is gone; must not block; may be nil
+	Stirred      func()              // called when this or another instance may have changed the queue; must not block; may be nil
 
-	Takeable func([]dispatcher.Lane) // hears that there may be something to take; must not block; nil: nothing is taken here
-	Gone     func(dispatcher.Lane)   // hears that the lane's endpoint was deleted; must not block; nil: nothing is taken here
-	Tell     func(dispatcher.News)   // called with news for notices; must not block; nil: it is not
+	Takeable func([]dispatcher.Lane) // called when there may be something to take; must not block; nil: this instance has no takers
+	Gone     func(dispatcher.Lane)   // called when the endpoint of a lane was deleted; must not block; nil: this instance has no takers
+	Tell     func(dispatcher.News)   // called with news for notices; must not block; may be nil
 }
 
-// Engine takes messages and delivers them. Its methods may be called from several
-// goroutines. Nothing is delivered before Run, nor after it.
+// Engine accepts messages and delivers them. Its methods may be called from several
+// goroutines. It delivers only while Run runs.
 type Engine struct {
 	options Options
 
-	// The store, as Queue has it.
+	// The store: the fields of Queue.
 	deliveries Deliveries
 	reads      Reads
 	instances  Instances
 	store      Store
 
 	log       *slog.Logger
-	outages   *outage.Log // the store does not answer
+	outages   *outage.Log // the store does not respond
 	fullLog   *outage.Log // it has no memory left
 	diskLog   *outage.Log // it can't write to its disk
 	watching  watching
 	endpoints *endpoints.Registry
 	lists     *callers.Turns  // for callers that read lists
-	tests     *callers.Places // holds one for each test message under way
+	tests     *callers.Places // one place for each running test message
 
 	// The stages, in the order of the flow.
 	accepter  *accepter
@@ -86,36 +86,36 @@ type Engine struct {
 	network   *ownNetwork
 	deaths    *deaths
 
-	taking  context.Context // ends when nothing more may be moved or leased
+	taking  context.Context // ends when the shutdown begins: no more moves and leases
 	stop    context.CancelFunc
-	cut     context.CancelFunc // ends the attempts under way
+	cut     context.CancelFunc // cancels the running attempts
 	drained sync.Once
 
-	over context.Context // ends, with a cause, when this instance can't go on
+	over context.Context // ends, with a cause, when this instance can't continue
 	quit context.CancelCauseFunc
 
 	identity atomic.Pointer[identity]
 	seen     sightings
-	wall     func(time.Time) time.Time // this host's wall clock at a time; tests set it
+	wall     func(time.Time) time.Time // wall clock of this host; tests set it
 
-	worked atomic.Bool // since the last beat
+	worked atomic.Bool // this instance did something after the last beat
 	tally  tickCounts
-	rouse  wait.Signal // the heartbeat beats now, unless it just did
+	rouse  wait.Signal // requests a beat now, unless there was one just before
 	leases *leaseSet
-	rounds atomic.Int32 // how many more times the reconciler compares leases
-	doubt  wait.Signal  // an answer was lost, the reconciler compares soon
+	rounds atomic.Int32 // number of further comparisons by the reconciler
+	doubt  wait.Signal  // a response was lost, so the reconciler compares soon
 
 	ready   wait.Signal   // something may be claimed
-	due     wait.Signal   // something is due sooner than the mover knows
-	unseen  wait.Signal   // an answer was lost, the watcher polls its part of the queue
-	poll    wait.Signal   // the watcher polls the whole queue
+	due     wait.Signal   // something is due earlier than the mover knows
+	unseen  wait.Signal   // a response was lost, so the watcher polls that part of the queue
+	poll    wait.Signal   // requests a poll of the whole queue
 	settled wait.Signal   // outcomes were recorded
-	stopped chan struct{} // closed when nothing is accepted any more
+	stopped chan struct{} // closed when publishes are no longer accepted
 
-	lost atomic.Pointer[dispatcher.Emptied] // by the store; nil: nothing
+	lost atomic.Pointer[dispatcher.Emptied] // data lost by the store; nil: none
 }
 
-// New makes an Engine of a queue and a sender.
+// New returns an Engine for a queue and a sender.
 func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, deliveries: q.Deliveries, reads: q.Reads, instances: q.Instances, store: q.Store, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
@@ -147,7 +147,7 @@ func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 		engine: e, sender: s, ladder: o.Ladder, jitter: o.Jitter, success: o.Success, timeout: o.Timeout, disableAfter: o.DisableAfter,
 		excerpt: o.Excerpt, agent: []string{o.UserAgent}, prefix: o.HeaderPrefix, names: o.HeaderPrefix.Headers(),
 	}
-	// Attempts outlive the stop signal.
+	// Attempts continue after the stop signal.
 	e.deliverer.cut, e.cut = context.WithCancel(context.Background())
 	if len(o.Secrets) > 0 {
 		if err := e.Resign(o.Secrets); err != nil {
@@ -159,10 +159,10 @@ func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Registry holds the endpoints that the engine delivers to.
+// Registry returns the endpoints that the engine delivers to.
 func (e *Engine) Registry() *endpoints.Registry { return e.endpoints }
 
-// Resign replaces the secrets that sign for bare URLs, from the next attempt on.
+// Resign replaces the signing secrets of bare URLs. The next attempt uses the new ones.
 func (e *Engine) Resign(secrets []signer.Secret) error {
 	s, err := newSigners(secrets, e.options.DeriveTenant)
 	if err == nil {
@@ -171,11 +171,11 @@ func (e *Engine) Resign(secrets []signer.Secret) error {
 	return err
 }
 
-// Ping reports whether the store answers.
+// Ping returns an error if the store does not respond.
 func (e *Engine) Ping(ctx context.Context) error { return e.store.Ping(ctx) }
 
-// Ready describes the store, if it answers. Once the shutdown has begun it returns
-// ErrStopping, so that a load balancer sends callers elsewhere.
+// Ready returns a description of the store, or an error if it does not respond. During the
+// shutdown it returns ErrStopping, so that a load balancer stops sending callers here.
 func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	if e.taking.Err() != nil {
 		return dispatcher.StoreInfo{}, dispatcher.ErrStopping
@@ -186,11 +186,12 @@ func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	return e.store.Store(ctx)
 }
 
-// Emptied returns the data that the store lost, if they were neither restored nor given up;
-// nil: nothing is lost.
+// Emptied returns the data that the store lost, until they are restored or given up. It
+// returns nil if no data are lost.
 func (e *Engine) Emptied() *dispatcher.Emptied { return e.lost.Load() }
 
-// emptied reports that the store lost data, or that they were restored or given up.
+// emptied reports that the store lost data. With nil it reports that the data were restored or
+// given up.
 func (e *Engine) emptied(lost *dispatcher.Emptied) {
 	e.lost.Store(lost)
 	news := dispatcher.News{Notice: dispatcher.NoticeHealthy, Reason: "emptied"}
@@ -200,16 +201,16 @@ func (e *Engine) emptied(lost *dispatcher.Emptied) {
 		news.Since = e.store.Now().Truncate(time.Millisecond)
 	} else {
 		e.log.Info("the data that the store lost were restored or given up")
-		e.endpoints.Cache.Clear() // it may have endpoints that are no more
+		e.endpoints.Cache.Clear() // it may have endpoints that no longer exist
 		e.pollSoon()
 		e.endpoints.Suspect() // lanes may have lost their endpoints
-		e.dead.suspect()      // the names of those that left are known again
+		e.dead.suspect()      // the names of instances that left are known again
 	}
 	e.notify(news)
 }
 
-// ReadClock reads the queue's clock. It is called at the start, so that Now is right
-// for the first caller too.
+// ReadClock reads the queue's clock. It is called at the start, so that Now is correct for the
+// first caller too.
 func (e *Engine) ReadClock(ctx context.Context) error {
 	if err := e.store.ReadClock(ctx); err != nil {
 		return fmt.Errorf("read the queue's clock: %w", err)
@@ -217,24 +218,24 @@ func (e *Engine) ReadClock(ctx context.Context) error {
 	return nil
 }
 
-// Now is the time by the queue's clock. Before the queue's first answer it is the time
-// by this host's.
+// Now returns the time by the queue's clock. Before the queue's first response it is the time
+// by this host's clock.
 func (e *Engine) Now() time.Time { return e.store.Now() }
 
-// Permits returns how many permits are taken, and how many there are.
+// Permits returns the number of taken permits and the number of all permits.
 func (e *Engine) Permits() (used, all int) {
 	p := e.permits
 	return p.total - p.free(), p.total
 }
 
-// events are the reactions of the engine to events of its queue.
+// events returns the engine's handlers for events of its queue.
 func (e *Engine) events() dispatcher.Events {
 	return dispatcher.Events{
 		Ready: func() { e.ready.Set() }, Due: func() { e.due.Set() }, Unseen: func() { e.unseen.Set() },
 		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: e.buried, Emptied: e.emptied,
 		Failing: func(f dispatcher.LaneFailing) {
 			status := 0
-			if f.For > 0 { // else it is not of an attempt that is being recorded
+			if f.For > 0 { // else it belongs to no attempt that is being recorded
 				status = e.settler.lastStatus(f.Lane)
 			}
 			e.endpoints.Failing(f, status)
@@ -253,7 +254,7 @@ func (e *Engine) events() dispatcher.Events {
 	}
 }
 
-// notify publishes news of this moment.
+// notify publishes news with the current time.
 func (e *Engine) notify(news dispatcher.News) {
 	if e.options.Tell == nil {
 		return
@@ -262,8 +263,8 @@ func (e *Engine) notify(news dispatcher.News) {
 	e.options.Tell(news)
 }
 
-// notifyBreaker tells of a breaker. Of one that a resume or a test closed it is not known since
-// when its lane failed, and no outcome is being recorded.
+// notifyBreaker publishes news about a breaker. If a resume or a test closed it, news.Since is
+// zero and no outcome is being recorded.
 func (e *Engine) notifyBreaker(news dispatcher.News) {
 	if news.Since.IsZero() {
 		news.Key = dispatcher.Summary(e.store.Now(), 0)
@@ -273,7 +274,8 @@ func (e *Engine) notifyBreaker(news dispatcher.News) {
 	e.notify(news)
 }
 
-// storeNews reports that the store is out of reach, full or read only, and the end of that.
+// storeNews returns a function that publishes news when the store becomes unreachable, full or
+// read only, and when that ends.
 func (e *Engine) storeNews(reason string) func(time.Time, error) {
 	return func(since time.Time, why error) {
 		news := dispatcher.News{Notice: dispatcher.NoticeHealthy, Reason: reason}
@@ -285,8 +287,8 @@ func (e *Engine) storeNews(reason string) func(time.Time, error) {
 	}
 }
 
-// Stirred reports that something may have happened in the queue: at once to followers here,
-// and with the next beat to other instances.
+// Stirred reports that something may have happened in the queue. Followers of this instance
+// hear it at once, other instances with the next beat.
 func (e *Engine) Stirred() {
 	if !e.worked.Load() {
 		e.worked.Store(true)
@@ -296,17 +298,17 @@ func (e *Engine) Stirred() {
 	}
 }
 
-// unsure has the reconciler compare leases with the queue's: an answer was lost, or
-// the queue may have lost its last changes in a failover.
+// unsure requests that the reconciler compares leases with the queue. It is called if a
+// response was lost, or if the queue may have lost its last changes in a failover.
 func (e *Engine) unsure() {
 	e.rounds.Store(roundsAfter)
 	e.doubt.Set()
 }
 
-// pollSoon has the watcher poll the whole queue soon.
+// pollSoon requests a poll of the whole queue.
 func (e *Engine) pollSoon() { e.poll.Set() }
 
-// sooner is the smaller of two waits. A negative wait has no end.
+// sooner returns the smaller of two waits. A negative wait has no end.
 func sooner(a, b time.Duration) time.Duration {
 	if a < 0 || b >= 0 && b < a {
 		return b
@@ -314,7 +316,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// newIdleTimer makes a timer that does not run yet.
+// newIdleTimer returns a stopped timer.
 func newIdleTimer() *time.Timer {
 	t := time.NewTimer(time.Hour)
 	t.Stop()

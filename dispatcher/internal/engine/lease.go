@@ -14,25 +14,25 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// LeaseCall is a call of the queue that may lease deliveries to this instance. The
-// reconciler waits for its end, because its answer says which leases this instance has.
+// LeaseCall is a call of the queue that may lease deliveries to this instance. The reconciler
+// waits for its end, because its response lists leases of this instance.
 type LeaseCall struct {
-	Ctx context.Context // for the call; it has an end of its own
+	Ctx context.Context // for the call; it has its own timeout
 	By  string          // the name of this instance
 
 	cancel context.CancelFunc
 	group  *callGroup
 }
 
-// beginLease counts a call in. The stop signal does not cancel it: without its answer the
-// leases could not be handed back.
+// beginLease registers a call. The stop signal does not cancel the call, because without its
+// response the leases could not be handed back.
 func (e *Engine) beginLease(ctx context.Context, by string) LeaseCall {
 	c := LeaseCall{By: by, group: e.leases.enter()}
 	c.Ctx, c.cancel = outage.Within(context.WithoutCancel(ctx))
 	return c
 }
 
-// endLease counts a call out, with the deliveries that it leased.
+// endLease registers the end of a call, and the deliveries that it leased.
 func (e *Engine) endLease(c LeaseCall, claimed []dispatcher.Claimed, err error) {
 	c.cancel()
 	e.leased(c.group, claimed)
@@ -41,7 +41,7 @@ func (e *Engine) endLease(c LeaseCall, claimed []dispatcher.Claimed, err error) 
 	}
 }
 
-// leased records in the lease set the end of a call, and the deliveries that it leased.
+// leased records the end of a call and its leased deliveries in the lease set.
 func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
 	if len(claimed) > 0 {
 		e.rounds.Store(roundsAfter)
@@ -51,9 +51,9 @@ func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
 
 var errMayNot = fmt.Errorf("this instance may lease nothing now: %w", dispatcher.ErrUnavailable)
 
-// BeginLease begins a call of a taker that may lease something. Takers need no permit. The
-// error is an ErrUnavailable if this instance may lease nothing now. EndLease has to follow
-// each call that was begun.
+// BeginLease begins a call of a taker that may lease something. Takers need no permit. It
+// returns an ErrUnavailable if this instance may lease nothing now. The caller has to call
+// EndLease after each call that was begun.
 func (e *Engine) BeginLease(ctx context.Context) (LeaseCall, error) {
 	name, ok := e.mayLease()
 	if !ok {
@@ -62,7 +62,7 @@ func (e *Engine) BeginLease(ctx context.Context) (LeaseCall, error) {
 	return e.beginLease(ctx, name), nil
 }
 
-// BeginRegain is BeginLease for leases that come back from a taker to be settled. It works
+// BeginRegain is like BeginLease, for leases that a taker returns to be settled. It works
 // during the shutdown too, as long as outcomes are recorded.
 func (e *Engine) BeginRegain(ctx context.Context) (LeaseCall, error) {
 	s := e.identity.Load()
@@ -72,9 +72,9 @@ func (e *Engine) BeginRegain(ctx context.Context) (LeaseCall, error) {
 	return e.beginLease(ctx, s.name()), nil
 }
 
-// EndLease ends a call with the deliveries that this instance holds by it, and returns the
-// error of the call. After an ErrUnavailable some leases may be unknown here; they are handed
-// back soon.
+// EndLease ends a call with the deliveries that it leased to this instance, and returns the
+// error of the call. After an ErrUnavailable this instance may have unknown leases. They are
+// handed back soon.
 func (e *Engine) EndLease(c LeaseCall, held []dispatcher.Claimed, err error) error {
 	e.endLease(c, held, err)
 	if errors.Is(err, dispatcher.ErrFenced) {
@@ -84,12 +84,12 @@ func (e *Engine) EndLease(c LeaseCall, held []dispatcher.Claimed, err error) err
 	return err
 }
 
-// HasSuspect reports whether a suspect is leased, so that no other one may be attempted.
+// HasSuspect reports whether a suspect is leased. Then no other suspect may be attempted.
 func (e *Engine) HasSuspect() bool { return len(e.leases.suspectLanes()) > 0 }
 
-// Begins reports whether the attempt at a leased delivery may begin. Of a suspect that is noted
-// in the queue first, and whether other code that may end this process runs beside it. Where it
-// can't be noted, the delivery has to be handed back.
+// Begins reports whether the attempt at a leased delivery may begin. For a suspect it first
+// records the attempt in the queue. beside says that other code that may crash this process
+// runs at the same time. If recording fails, the delivery has to be handed back.
 func (e *Engine) Begins(ctx context.Context, c *dispatcher.Claimed, beside bool) bool {
 	if !c.Suspect {
 		return true
@@ -106,21 +106,21 @@ func (e *Engine) Begins(ctx context.Context, c *dispatcher.Claimed, beside bool)
 	return true
 }
 
-// leaseSet holds the leases that this instance knows of. It can be compared with the
-// queue's while leases are taken and settled.
+// leaseSet is the set of leases that this instance knows. It can be compared with the queue's
+// leases while leases are taken and settled.
 type leaseSet struct {
 	mu    sync.Mutex                         // guards the fields below
-	held  map[dispatcher.DeliveryID]int      // how many leases of each are not settled
-	since map[dispatcher.DeliveryID]struct{} // leased since a comparison began; nil: none is under way
-	risky map[dispatcher.DeliveryID]struct{} // suspects among them, mostly none
-	group *callGroup                         // of the calls that begin now
-	calls int                                // under way, of all groups
-	taken int                                // leases there ever were
+	held  map[dispatcher.DeliveryID]int      // number of unsettled leases by delivery
+	since map[dispatcher.DeliveryID]struct{} // leased after the running comparison began; nil: none is running
+	risky map[dispatcher.DeliveryID]struct{} // leased suspects, mostly none
+	group *callGroup                         // group of the calls that begin now
+	calls int                                // running calls of all groups
+	taken int                                // number of all leases until now
 }
 
-// callGroup is the calls that began between two comparisons and may lease something.
+// callGroup has the calls that began between two comparisons and may lease something.
 type callGroup struct {
-	n    int           // calls under way
+	n    int           // running calls
 	past bool          // no more calls join the group
 	over chan struct{} // closed when the last of its calls has ended
 }
@@ -129,7 +129,7 @@ func newLeaseSet() *leaseSet {
 	return &leaseSet{held: map[dispatcher.DeliveryID]int{}, risky: map[dispatcher.DeliveryID]struct{}{}, group: &callGroup{over: make(chan struct{})}}
 }
 
-// enter notes a call that may lease something, before it begins.
+// enter registers a call that may lease something, before it begins.
 func (h *leaseSet) enter() *callGroup {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +138,7 @@ func (h *leaseSet) enter() *callGroup {
 	return h.group
 }
 
-// leave records the end of a call, and the deliveries that it leased.
+// leave registers the end of a call, and the deliveries that it leased.
 func (h *leaseSet) leave(c *callGroup, claimed []dispatcher.Claimed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,8 +153,8 @@ func (h *leaseSet) leave(c *callGroup, claimed []dispatcher.Claimed) {
 	c.closeIfOver()
 }
 
-// hold adds a lease. A delivery may be leased again before the call that handed it back
-// was answered. mu is held.
+// hold adds a lease. A delivery may be leased again before the response of the call that
+// handed it back. mu is locked.
 func (h *leaseSet) hold(id dispatcher.DeliveryID) {
 	h.held[id]++
 	h.taken++
@@ -163,7 +163,7 @@ func (h *leaseSet) hold(id dispatcher.DeliveryID) {
 	}
 }
 
-// closeIfOver closes over when the last call of a past group has ended. mu is held.
+// closeIfOver closes over if the last call of a past group has ended. mu is locked.
 func (c *callGroup) closeIfOver() {
 	if c.past && c.n == 0 {
 		close(c.over)
@@ -182,7 +182,7 @@ func (h *leaseSet) release(id dispatcher.DeliveryID) {
 	}
 }
 
-// suspectLanes are the lanes of which a suspect is leased.
+// suspectLanes returns the lanes with a leased suspect.
 func (h *leaseSet) suspectLanes() (lanes []dispatcher.Lane) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -192,20 +192,22 @@ func (h *leaseSet) suspectLanes() (lanes []dispatcher.Lane) {
 	return lanes
 }
 
-// inHand reports whether leases are held, or may just be taken, and how many there ever
-// were.
+// inHand reports whether this instance has leases or a running call that may lease, and the
+// number of all leases until now.
 func (h *leaseSet) inHand() (some bool, taken int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.held) > 0 || h.calls > 0, h.taken
 }
 
-// diff reads the queue's leases, answers those that are not known here, and adds them to
-// the set: the caller hands them back. A lease that was held when the comparison began is
-// known even if it was settled meanwhile: by the time a hand-back reached the queue, the
-// delivery could be leased anew. diff waits for the calls that began before the leases
-// were read, because their leases are known only at their end. Only one comparison
-// runs at a time.
+// diff reads the queue's leases and returns those that this instance does not know. It adds
+// them to the set, and the caller hands them back.
+//
+// A lease known at the start of the comparison counts as known, even if it was settled in the
+// meantime. Before its hand-back reached the queue, the delivery could be leased again.
+//
+// diff waits for the calls that began before the leases were read, because their leases are
+// known only at their end. Only one comparison runs at a time.
 func (h *leaseSet) diff(ctx context.Context, read func() ([]dispatcher.Lease, error)) ([]dispatcher.Lease, error) {
 	h.mu.Lock()
 	before := maps.Clone(h.held)
@@ -220,7 +222,7 @@ func (h *leaseSet) diff(ctx context.Context, read func() ([]dispatcher.Lease, er
 	under.past = true
 	under.closeIfOver()
 	h.mu.Unlock()
-	if err == nil || len(leases) > 0 { // with an error some parts of the queue may have answered
+	if err == nil || len(leases) > 0 { // with an error some parts of the queue may have responded
 		select {
 		case <-under.over:
 		case <-ctx.Done():
@@ -244,11 +246,10 @@ func (h *leaseSet) diff(ctx context.Context, read func() ([]dispatcher.Lease, er
 	return unknown, err
 }
 
-// When an instance compares its leases with those that it has in the queue. After a lost
-// answer it waits for reconcileAfter, since the call may still be carried out. After its
-// last lease it compares at roundsAfter more ticks of reconcileEvery, since a failover may
-// bring back settled leases. Where a part of the queue did not answer it compares again
-// after reconcileAgain: unknown leases are handed back within a minute, as promised.
+// These are the times at which an instance compares its leases with the queue's.
+//   - After a lost response it waits for reconcileAfter, because the queue may still execute the call.
+//   - After its last lease it compares at roundsAfter more ticks of reconcileEvery, because a failover may bring back settled leases.
+//   - If a part of the queue did not respond, it compares again after reconcileAgain, because unknown leases must be handed back within a minute.
 const (
 	reconcileAfter = time.Second
 	reconcileAgain = 10 * time.Second
@@ -256,8 +257,8 @@ const (
 	roundsAfter    = 3
 )
 
-// reconciler hands back leases that this instance does not know of. It has a goroutine
-// of its own, since the heartbeat must not wait for a queue that hangs.
+// reconciler hands back leases that this instance does not know. It has its own goroutine,
+// because the heartbeat must not wait for a queue that hangs.
 type reconciler struct{ engine *Engine }
 
 // Run compares until ctx ends.
@@ -274,7 +275,7 @@ func (r *reconciler) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-e.doubt:
-			if !waits { // calls that go on failing must not postpone it
+			if !waits { // further failures must not postpone it
 				wait.Reset(least)
 				waits = true
 			}
@@ -291,7 +292,7 @@ func (r *reconciler) Run(ctx context.Context) error {
 		failures = e.outages.Continue(ctx, "leases", failures, err)
 		if least = reconcileAfter; err != nil {
 			e.doubt.Set()
-			if failures == 0 { // some parts answered, so they need not be asked so soon
+			if failures == 0 { // some parts responded, so the next query is less urgent
 				least = reconcileAgain
 			}
 		}
@@ -299,8 +300,8 @@ func (r *reconciler) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconcile hands back leases that this instance has in the queue but does not know of: the
-// answer to a claim was lost, or a failover lost a settle.
+// reconcile hands back leases that the queue has for this instance but this instance does not
+// know. Either the response to a claim was lost, or a failover lost a settle.
 func (r *reconciler) reconcile(ctx context.Context) error {
 	e := r.engine
 	unknown, err := e.leases.diff(ctx, func() ([]dispatcher.Lease, error) {
@@ -315,8 +316,8 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 	return err
 }
 
-// unbegun makes the outcomes of leases that were never begun here. due takes the place of
-// their due times, which are not known here.
+// unbegun returns the outcomes of leases that never began here. It uses due as their due time,
+// because this instance does not know their due times.
 func unbegun(leases []dispatcher.Lease, due time.Time) []dispatcher.Settlement {
 	back := make([]dispatcher.Settlement, len(leases))
 	for i, l := range leases {
@@ -325,9 +326,9 @@ func unbegun(leases []dispatcher.Lease, due time.Time) []dispatcher.Settlement {
 	return back
 }
 
-// Finish records a taker's outcome of a delivery that this instance holds. It returns the
-// verdict that counts if the lease is still valid. done is called after it was recorded, or
-// can't be any more, and must not block.
+// Finish records a taker's outcome of a delivery that is leased to this instance. It returns
+// the verdict that counts if the lease is still valid. done is called when the outcome was
+// recorded, or can't be recorded any more. It must not block.
 func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(dispatcher.Settled)) dispatcher.Verdict {
 	d, now := e.deliverer, e.store.Now()
 	if h.At.IsZero() {
@@ -360,8 +361,8 @@ func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(di
 	return s.Verdict
 }
 
-// Succeeded records that an attempt at a delivery succeeded whose lease had ended. That
-// counts where the delivery has not ended. done is called as by Finish.
+// Succeeded records that an attempt succeeded after its lease had ended. The success counts if
+// the delivery has not ended. done is called as by Finish.
 func (e *Engine) Succeeded(id dispatcher.DeliveryID, attempt int, done func(dispatcher.Settled)) {
 	now := e.store.Now()
 	s := dispatcher.Settlement{ID: id, Verdict: dispatcher.Delivered}
@@ -377,12 +378,12 @@ func (e *Engine) Succeeded(id dispatcher.DeliveryID, attempt int, done func(disp
 // Settle records the outcomes of leases without attempts, as Fit returns them.
 func (e *Engine) Settle(outcomes ...dispatcher.Settlement) { e.settler.put(outcomes...) }
 
-// HandBack gives up leases without attempts: their deliveries go back to the heads
-// of their lanes, in their order.
+// HandBack gives up leases without attempts. Their deliveries return to the heads of their
+// lanes, in their order.
 func (e *Engine) HandBack(leased ...dispatcher.Claimed) { e.settler.put(backs(leased, 0)...) }
 
-// HandBackLater is HandBack of deliveries that can't be begun now. Their lanes pause for a
-// moment.
+// HandBackLater is like HandBack, for deliveries that can't begin now. Their lanes pause for
+// backPause.
 func (e *Engine) HandBackLater(leased ...dispatcher.Claimed) {
 	e.settler.put(backs(leased, backPause)...)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Message reads a message with its deliveries. ErrNotFound says that there is none.
+// Message returns a message with its deliveries, or ErrNotFound.
 func (e *Engine) Message(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	record, err := e.read(ctx, id)
 	if a := record.Message.Apart; err == nil && a != nil && len(record.Deliveries) > 0 {
@@ -28,8 +28,9 @@ func (e *Engine) Message(ctx context.Context, id string) (dispatcher.MessageView
 	return record, err
 }
 
-// read reads a message without its large body, and the present URLs of its deliveries. Of
-// a fan-out it returns the deliveries that are left beside an Emptied.
+// read returns a message without its large body, and fills in the current URLs of its
+// deliveries. If the store lost deliveries of a fan-out, it returns the others with an Emptied
+// error.
 func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	record, err := e.reads.Read(ctx, id)
 	var lost *dispatcher.Emptied
@@ -39,7 +40,8 @@ func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, e
 	return record, errors.Join(err, e.Address(ctx, record.Deliveries))
 }
 
-// Deliveries reads a page of deliveries. ErrListing says that too many callers list now.
+// Deliveries returns a page of deliveries. It returns ErrListing if too many callers read
+// lists now.
 func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	leave, err := e.lists.Enter(ctx)
 	if err != nil {
@@ -53,7 +55,8 @@ func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatche
 	return page, e.Address(ctx, page.Deliveries)
 }
 
-// Show reads deliveries again, as their messages have them. It leaves out those that are gone.
+// Show reads deliveries again from their messages. It leaves out deliveries that no longer
+// exist.
 func (e *Engine) Show(ctx context.Context, found []dispatcher.Delivery) (list []dispatcher.Delivery, err error) {
 	for i := range found {
 		record, err := e.read(ctx, found[i].ID.Message)
@@ -65,8 +68,8 @@ func (e *Engine) Show(ctx context.Context, found []dispatcher.Delivery) (list []
 	return list, nil
 }
 
-// Ended reads a page of the finished deliveries of an endpoint, ordered by completion time.
-// ErrListing says that too many callers list now.
+// Ended returns a page of the finished deliveries of an endpoint, ordered by completion time.
+// It returns ErrListing if too many callers read lists now.
 func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error) {
 	endpoint, err := e.endpoints.Stored(ctx, name)
 	if err != nil {
@@ -85,7 +88,7 @@ func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilte
 	return page, e.Address(ctx, page.Deliveries)
 }
 
-// Instances reads a page of the instances, with when this one saw them last.
+// Instances returns a page of the instances, with the times at which this one last saw them.
 func (e *Engine) Instances(ctx context.Context, limit int, cursor string) ([]dispatcher.InstanceState, string, error) {
 	leave, err := e.lists.Enter(ctx)
 	if err != nil {
@@ -97,7 +100,7 @@ func (e *Engine) Instances(ctx context.Context, limit int, cursor string) ([]dis
 	return list, next, err
 }
 
-// Stats counts deliveries, lanes and instances. It takes many calls, which share one time limit.
+// Stats counts deliveries, lanes and instances. Its many calls share one timeout.
 func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
@@ -108,8 +111,8 @@ func (e *Engine) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	return stats, e.endpoints.FillURLs(ctx, stats.Lanes)
 }
 
-// Cancel ends the unfinished deliveries of a message, or the one in a lane, and answers
-// all of these as they are then.
+// Cancel ends the unfinished deliveries of a message, or only the one in a lane. It returns
+// all of these deliveries after the change.
 func (e *Engine) Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error) {
 	_, list, err := e.change(ctx, id, lane, func(ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
 		return e.deliveries.Cancel(ctx, e.name(), ids)
@@ -117,8 +120,8 @@ func (e *Engine) Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([
 	return list, err
 }
 
-// Retry has a message attempted now, in all its lanes or in one, and answers those
-// deliveries as they are then. Delivered ones are sent again only with delivered.
+// Retry attempts a message now, in all its lanes or in one. It returns these deliveries after
+// the change. It resends delivered ones only if delivered is set.
 func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error) {
 	changes, list, err := e.change(ctx, id, lane, func(ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
 		return e.deliveries.Retry(ctx, e.name(), ids, delivered)
@@ -132,18 +135,17 @@ func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, del
 	}
 	var out []dispatcher.Retried
 	for _, one := range list {
-		if left, asked := why[one.ID]; asked { // else a repeated publish added it meanwhile
+		if left, asked := why[one.ID]; asked { // else a repeated publish added it in the meantime
 			out = append(out, dispatcher.Retried{Delivery: one, Left: left})
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound) // trimmed meanwhile
+		return nil, fmt.Errorf("message %s: %w", id, dispatcher.ErrNotFound) // trimmed in the meantime
 	}
 	return out, nil
 }
 
-// change changes the deliveries of a message, or the one in a lane, and reads them as
-// they are then.
+// change changes the deliveries of a message, or only the one in a lane, and reads them again.
 func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, call func([]dispatcher.DeliveryID) ([]dispatcher.Change, error)) ([]dispatcher.Change, []dispatcher.Delivery, error) {
 	record, err := e.reads.Read(ctx, id)
 	found := only(record.Deliveries, lane)
@@ -160,7 +162,7 @@ func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, ca
 	changes, err := call(ids)
 	e.Stirred()
 	if err != nil {
-		e.pollSoon() // the change may be made, and only its answer lost, with the work that is ready
+		e.pollSoon() // the change may be made and its response lost, so poll for ready deliveries
 		return nil, nil, err
 	}
 	record, err = e.read(ctx, id)
@@ -171,8 +173,8 @@ func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, ca
 	return changes, found, nil
 }
 
-// besideLoss is an error of reading a message, and nil if the store lost other deliveries of
-// it than the one in a lane, which was found.
+// besideLoss returns an error of reading a message. It returns nil if the delivery in the lane
+// was found, and the store only lost other deliveries of the message.
 func besideLoss(found []dispatcher.Delivery, lane dispatcher.Lane, err error) error {
 	var lost *dispatcher.Emptied
 	if lane != "" && len(found) > 0 && errors.As(err, &lost) {
@@ -181,21 +183,21 @@ func besideLoss(found []dispatcher.Delivery, lane dispatcher.Lane, err error) er
 	return err
 }
 
-// only are the deliveries of one lane; all where it is empty.
+// only returns the deliveries in one lane, or all if lane is empty.
 func only(list []dispatcher.Delivery, lane dispatcher.Lane) []dispatcher.Delivery {
 	return slices.DeleteFunc(slices.Clone(list), func(d dispatcher.Delivery) bool { return lane != "" && d.ID.Lane != lane })
 }
 
-// mostTests is how many test messages may be under way at once. They take no permit,
-// since a person waits for each.
+// mostTests is the number of test messages that may run at once. They take no permit, because
+// a person waits for each.
 const mostTests = 8
 
-// testsEach is how many of these one caller may have: a key leaves some to others, and all
-// links of a tenant have few.
+// testsEach is the limit of running tests for each caller. A key leaves some places to others.
+// All links of a tenant together have few.
 var testsEach = map[callers.Rank]int{callers.Keyed: 6, callers.Linked: 2}
 
-// TestEndpoint sends a message to an endpoint at once, whatever its state and however
-// much waits for it, and answers the attempt. Nothing of it is kept.
+// TestEndpoint sends a message to an endpoint at once and returns the attempt. It ignores the
+// state and the backlog of the endpoint, and stores nothing.
 func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.TestResult, error) {
 	endpoint, err := e.endpoints.Stored(ctx, name)
 	if err != nil {

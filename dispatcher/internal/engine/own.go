@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// A lane waits networkFirst after its first attempt that our own network made fail. Each
-	// further wait is twice as long, up to networkMost.
+	// networkFirst is the wait of a lane after the first attempt that failed because of our
+	// own network. Each further wait doubles, up to networkMost.
 	networkFirst = time.Second
 	networkMost  = 15 * time.Second
-	// networkBlame is how long a lane waits for our network without a rung. A broken zone
-	// may look like a fault of ours for ever.
+	// networkBlame is how long a lane waits for our network without using a rung. The limit
+	// exists because a broken zone may look like a fault of ours for ever.
 	networkBlame = time.Hour
-	// networkRate is how many attempts a second such lanes make together while our network
-	// does not work.
+	// networkRate is the number of attempts a second that all waiting lanes make together
+	// while our network is down.
 	networkRate = 20
-	// networkLogged is how often a fault that lasts is logged.
+	// networkLogged is the interval for logging a fault that lasts.
 	networkLogged = time.Minute
-	// networkLanes bounds the lanes that are remembered. Others wait for networkMost at most.
+	// networkLanes limits the remembered lanes. Other lanes wait for at most networkMost.
 	networkLanes = 1 << 16
 )
 
-// ownNetwork handles attempts that our own network made fail: the resolver, the route or
-// the proxy. Their lanes wait, and no receiver is blamed. Lanes without such a fault are
-// not slowed, since a tenant can make any number of attempts of its own fail.
+// ownNetwork handles attempts that failed because of our own network: the resolver, the route
+// or the proxy. Their lanes wait, and no receiver is blamed. Lanes without such a fault are
+// not slowed, because a tenant can make any number of its own attempts fail.
 type ownNetwork struct {
 	engine *Engine
 	sender dispatcher.Network // nil: the sender does not know its network
@@ -40,12 +40,12 @@ type ownNetwork struct {
 	faults map[dispatcher.EgressFault]*atomic.Int64
 
 	mu     sync.Mutex                           // guards the fields below
-	begun  [networkRate]time.Time               // of the last attempts of lanes that wait, in a ring
-	oldest int                                  // place of the oldest of them
-	lanes  map[dispatcher.Lane]struct{}         // that wait
-	down   map[dispatcher.EgressFault]time.Time // since when controls fail
+	begun  [networkRate]time.Time               // ring of the last attempts of waiting lanes
+	oldest int                                  // index of the oldest one
+	lanes  map[dispatcher.Lane]struct{}         // waiting lanes
+	down   map[dispatcher.EgressFault]time.Time // when controls began to fail
 	logged time.Time
-	again  int // attempts that failed since then
+	again  int // attempts that failed after the last log line
 }
 
 func newOwnNetwork(e *Engine, s dispatcher.Sender) *ownNetwork {
@@ -60,14 +60,14 @@ func newOwnNetwork(e *Engine, s dispatcher.Sender) *ownNetwork {
 	return n
 }
 
-// nextWait is how long a lane waits after an attempt that our network made fail.
+// nextWait returns the wait of a lane after an attempt that failed because of our network.
 func nextWait(last dispatcher.EgressWait) time.Duration {
 	return min(max(2*last.Wait, networkFirst), networkMost)
 }
 
-// mayAttempt reports whether a delivery may be attempted now. Only lanes that wait for our
-// network are limited, and only while it does not work. wait is for how long the lane is
-// left alone otherwise: a random part, since thousands of lanes may wait.
+// mayAttempt reports whether a delivery may be attempted now. It only limits lanes that wait
+// for our network, and only while the network is down. Otherwise wait is how long the lane has
+// to wait. It is partly random, because thousands of lanes may wait.
 func (n *ownNetwork) mayAttempt(c *dispatcher.Claimed) (wait time.Duration, may bool) {
 	if c.Egress.Since.IsZero() || n.sender == nil {
 		return 0, true
@@ -75,7 +75,7 @@ func (n *ownNetwork) mayAttempt(c *dispatcher.Claimed) (wait time.Duration, may 
 	switch n.sender.NetworkState() {
 	case dispatcher.NetworkUp:
 		return 0, true
-	case dispatcher.NetworkUnknown: // another instance had the lane wait
+	case dispatcher.NetworkUnknown: // another instance made the lane wait
 		n.sender.CheckNetwork()
 	}
 	n.mu.Lock()
@@ -91,16 +91,16 @@ func (n *ownNetwork) mayAttempt(c *dispatcher.Claimed) (wait time.Duration, may 
 	return 0, true
 }
 
-// remember notes a lane that waits. mu is held.
+// remember records a waiting lane. mu is locked.
 func (n *ownNetwork) remember(lane dispatcher.Lane) {
 	if len(n.lanes) < networkLanes {
 		n.lanes[lane] = struct{}{}
 	}
 }
 
-// failed counts an attempt that our network made fail. It reports whether the delivery goes
-// back, and how long its lane waits then. It does not if the lane has waited for networkBlame
-// without another outcome: then the receiver is blamed.
+// failed counts an attempt that failed because of our network. It reports whether the delivery
+// goes back, and how long its lane then waits. If the lane has waited for networkBlame without
+// another outcome, the delivery does not go back, and the receiver is blamed.
 func (n *ownNetwork) failed(c *dispatcher.Claimed, fault *dispatcher.EgressError) (wait time.Duration, back bool) {
 	if count := n.faults[fault.Why]; count != nil {
 		count.Add(1)
@@ -128,8 +128,8 @@ var networkCures = map[dispatcher.EgressFault]string{
 	dispatcher.FaultProxy:    "make the proxy of EGRESS_PROXY answer",
 }
 
-// Run follows the controls until ctx ends. Once they succeed again, the lanes that wait are
-// attempted at once.
+// Run follows the controls until ctx ends. When they succeed again, it attempts the waiting
+// lanes at once.
 func (n *ownNetwork) Run(ctx context.Context) error {
 	if n.sender == nil {
 		return nil
@@ -145,8 +145,8 @@ func (n *ownNetwork) Run(ctx context.Context) error {
 	}
 }
 
-// endWaits has the lanes attempted that wait. If the queue does not answer, they wait for
-// networkMost at most, and are remembered.
+// endWaits ends the waits of the remembered lanes. If the queue does not respond, the lanes
+// wait for at most networkMost, and stay remembered.
 func (n *ownNetwork) endWaits(ctx context.Context) error {
 	n.mu.Lock()
 	lanes := make([]dispatcher.Lane, 0, len(n.lanes))
@@ -171,7 +171,7 @@ func (n *ownNetwork) endWaits(ctx context.Context) error {
 	return err
 }
 
-// changed logs and publishes that controls of a kind fail, or succeed again.
+// changed logs and publishes that controls of a kind began to fail, or succeed again.
 func (n *ownNetwork) changed(why dispatcher.EgressFault, err error) {
 	now := n.engine.store.Now()
 	n.mu.Lock()
@@ -196,8 +196,8 @@ func (n *ownNetwork) changed(why dispatcher.EgressFault, err error) {
 	n.works.Set()
 }
 
-// Network reports whether our own network works, as far as controls found, and how many
-// attempts it made fail.
+// Network reports whether our own network works according to the controls. It also returns how
+// many attempts each fault made fail.
 func (e *Engine) Network() (up bool, faults map[dispatcher.EgressFault]int64) {
 	n := e.network
 	faults = make(map[dispatcher.EgressFault]int64, len(n.faults))
@@ -207,36 +207,36 @@ func (e *Engine) Network() (up bool, faults map[dispatcher.EgressFault]int64) {
 	return n.sender == nil || n.sender.NetworkState() != dispatcher.NetworkDown, faults
 }
 
-// shortage is the state in which this host has no file descriptor, port or buffer left
-// for a connection to a receiver. No receiver is to blame, so the delivery goes back to
-// the head of its lane. Leasing pauses: else the delivery would be leased again at once
-// and fail again.
+// shortage is the state in which this host has no file descriptor, port or buffer left for a
+// connection to a receiver. No receiver is to blame, so the delivery returns to the head of
+// its lane. Leasing pauses, because otherwise the delivery would be leased again at once and
+// fail again.
 type shortage struct {
 	log  *slog.Logger
 	over wait.Signal // signalled when leases may be taken again
 
-	on    atomic.Bool  // leasing pauses now
+	on    atomic.Bool  // leasing is paused
 	total atomic.Int64 // attempts that were not made
 
 	mu    sync.Mutex    // guards the fields below
-	wait  time.Duration // the last pause
-	ended time.Time     // when that pause was over
+	wait  time.Duration // length of the last pause
+	ended time.Time     // when the last pause ended
 	told  time.Time     // when the shortage was last logged
-	again int           // attempts that were not made since then
+	again int           // attempts that were not made after the last log line
 }
 
 const (
-	// Pauses double while the shortage lasts. The longest is short beside the
-	// ladder, and long enough for 1,024 failing dials to cost no noticeable CPU.
+	// Pauses double while the shortage lasts. The longest is short compared to the ladder. It
+	// is long enough that 1,024 failing dials cost no noticeable CPU.
 	shortageFirst = 50 * time.Millisecond
 	shortageMost  = time.Second
-	// After shortageCalm without a shortage the pauses begin with the shortest again.
+	// After shortageCalm without a shortage the pauses start again with the shortest.
 	shortageCalm = 10 * time.Second
-	// shortageTold is how often a shortage that lasts is logged.
+	// shortageTold is the interval for logging a shortage that lasts.
 	shortageTold = time.Minute
 )
 
-// report counts an attempt that was not made since this host had no means for it.
+// report counts an attempt that was not made because this host could not open a connection.
 func (s *shortage) report(err error) {
 	s.total.Add(1)
 	s.mu.Lock()
@@ -250,7 +250,7 @@ func (s *shortage) report(err error) {
 		s.told, s.again = now, 0
 	}
 	if s.on.Load() {
-		return // the attempt was begun before the pause
+		return // the attempt began before the pause
 	}
 	if now.Sub(s.ended) >= shortageCalm {
 		s.wait = 0
@@ -260,7 +260,6 @@ func (s *shortage) report(err error) {
 	time.AfterFunc(s.wait, s.end)
 }
 
-// end ends the pause.
 func (s *shortage) end() {
 	s.mu.Lock()
 	s.ended = time.Now()
@@ -269,6 +268,6 @@ func (s *shortage) end() {
 	s.over.Set()
 }
 
-// Exhausted is how many attempts were not made since this host had no file descriptor,
+// Exhausted returns how many attempts were not made because this host had no file descriptor,
 // port or buffer left for a connection.
 func (e *Engine) Exhausted() int64 { return e.shortage.total.Load() }

@@ -10,15 +10,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 )
 
-// routed is a message with where it goes.
+// routed is a message with its destinations.
 type routed struct {
 	entry     dispatcher.Entry
-	endpoints []*endpoints.Destination // one for each of the entry's lanes, as this instance knows them; nil: it goes to a URL or a queue
+	endpoints []*endpoints.Destination // one for each lane of the entry, as cached here; nil: the message goes to a URL or a queue
 	err       error
 }
 
-// Publish stores messages and returns the result of each, in their order. Each must be
-// valid.
+// Publish stores valid messages and returns their results in the same order.
 func (e *Engine) Publish(ctx context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
 	out, err := e.publish(ctx, batch)
 	e.watching.observe(func(o dispatcher.Observer) {
@@ -67,7 +66,7 @@ func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 			out[i] = dispatcher.Published{Err: fmt.Errorf("publish %s: %w", batch[i].ID, a.err)}
 		case len(a.entry.Lanes) == 0:
 			a.entry.Message, a.entry.Digest = batch[i], batch[i].Digest()
-			repeats = append(repeats, i) // maybe: it matches no endpoint now, but may have before
+			repeats = append(repeats, i) // maybe a repeat: it matches no endpoint now, but it may have matched one before
 		default:
 			n := len(made) + len(a.entry.Lanes)
 			var again bool
@@ -83,8 +82,8 @@ func (e *Engine) publish(ctx context.Context, batch []*dispatcher.Message) ([]di
 	return out, nil
 }
 
-// boundFanOuts refuses messages that match too many endpoints. It lets through a message
-// with a known id: the repeat may complete a message of which only a part was stored.
+// boundFanOuts refuses messages that match too many endpoints. It accepts a message with a
+// known id, because the repeat may complete a message that was stored only in part.
 func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, all []routed) {
 	var ids []string
 	var at []int
@@ -107,7 +106,7 @@ func (e *Engine) boundFanOuts(ctx context.Context, batch []*dispatcher.Message, 
 	}
 }
 
-// destinations finds where a message goes: its URL, its queue, its endpoint, or all
+// destinations returns the destinations of a message: its URL, its queue, its endpoint, or all
 // endpoints of its tenant that match.
 func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a routed) {
 	switch {
@@ -127,7 +126,7 @@ func (e *Engine) destinations(ctx context.Context, m *dispatcher.Message) (a rou
 		case m.Tenant != "" && m.Tenant != dest.Endpoint.Tenant:
 			return routed{err: dispatcher.ErrTenant}
 		}
-		m.Endpoint, m.Tenant = dest.Endpoint.ID, dest.Endpoint.Tenant // it may have been named by its uid, and without its tenant
+		m.Endpoint, m.Tenant = dest.Endpoint.ID, dest.Endpoint.Tenant // the caller may have given the uid of the endpoint, and no tenant
 		a.to(dest)
 	default:
 		matching, err := e.endpoints.Cache.Matching(ctx, m.Tenant, m.Topic)
@@ -147,15 +146,16 @@ func (a *routed) to(dest *endpoints.Destination) {
 	a.endpoints = append(a.endpoints, dest)
 }
 
-// published returns the result of a message. It puts the message's deliveries into made,
-// which has room for them. again says that some were made by an earlier publish: they
-// are still to be read.
+// published returns the result of a message. It stores the message's deliveries in made, which
+// has the capacity for them. If again is true, an earlier publish made some of them, and the
+// caller has to read them.
 func (e *Engine) published(ctx context.Context, a *routed, s *dispatcher.ScheduleResult, made []dispatcher.Delivery) (p dispatcher.Published, again bool) {
 	if s.Err != nil {
 		return dispatcher.Published{Err: s.Err}, false
 	}
 	if len(a.endpoints) > 0 && len(s.Placed) > 0 {
-		// The message is stored even if this fails: the next claim finds the same versions.
+		// The message is stored even if this fails, and the next claim repeats the check of
+		// the versions.
 		e.outages.Report("limit", e.endpoints.RepairLimits(ctx, s.Placed, a.endpoints))
 	}
 	m := a.entry.Message
@@ -176,10 +176,10 @@ func (e *Engine) published(ctx context.Context, a *routed, s *dispatcher.Schedul
 	return p, false
 }
 
-// wasThere reports whether a delivery was made before.
+// wasThere reports whether an earlier publish made a delivery.
 func wasThere(p dispatcher.Placed) bool { return p.Status == "" }
 
-// delivery is the one of a new message in its lane i, as it was placed.
+// delivery returns the delivery of a new message in its lane i, as it was placed.
 func (a *routed) delivery(i int, p *dispatcher.Placed) dispatcher.Delivery {
 	m := a.entry.Message
 	d := dispatcher.Delivery{
@@ -195,8 +195,8 @@ func (a *routed) delivery(i int, p *dispatcher.Placed) dispatcher.Delivery {
 	return d
 }
 
-// repeated reads the deliveries of messages that are stored already, or match no
-// endpoint. It makes one call for all: after an outage callers repeat much.
+// repeated reads the deliveries of messages that are already stored, or match no endpoint. It
+// makes one call for all, because callers repeat many publishes after an outage.
 func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out []dispatcher.Published) {
 	if len(repeats) == 0 {
 		return
@@ -232,7 +232,7 @@ func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out 
 		switch {
 		case unknown != nil && slices.ContainsFunc(told, func(d dispatcher.Delivery) bool { return d.ID.Lane.IsEndpoint() }):
 			out[i] = dispatcher.Published{Err: unknown}
-		case len(batch[k].Lanes) > 0: // there are none where only the digest is left
+		case len(batch[k].Lanes) > 0: // there are no lanes if only the digest is left
 			out[i].Deliveries = told
 		default:
 			out[i] = unmatched(batch[k].Message, st, told)
@@ -240,8 +240,8 @@ func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out 
 	}
 }
 
-// unmatched answers a message that matches no endpoint. Nothing of it is stored, but it
-// may repeat a message whose endpoints were deleted since.
+// unmatched returns the result of a message that matches no endpoint. The message is not
+// stored, but it may repeat a message whose endpoints were deleted later.
 func unmatched(m *dispatcher.Message, s *dispatcher.Standing, told []dispatcher.Delivery) dispatcher.Published {
 	switch s.Result {
 	case dispatcher.Conflict:
@@ -255,7 +255,7 @@ func unmatched(m *dispatcher.Message, s *dispatcher.Standing, told []dispatcher.
 	return dispatcher.Published{Result: dispatcher.Accepted, CreatedAt: m.CreatedAt}
 }
 
-// Address fills in the present URLs and ladders of deliveries.
+// Address fills in the current URLs and ladders of deliveries.
 func (e *Engine) Address(ctx context.Context, list []dispatcher.Delivery) error {
 	seen := map[string]bool{}
 	var ids []string
@@ -285,12 +285,12 @@ func (e *Engine) Address(ctx context.Context, list []dispatcher.Delivery) error 
 	return nil
 }
 
-// conflictsTold is for how many conflicts of one batch the answer says what differs. Each
+// conflictsTold is the number of conflicts in one batch whose differences are returned. Each
 // costs the store a record of up to 16 KiB.
 const conflictsTold = 64
 
-// fillDiffers sets the differences between refused messages and the stored ones with their
-// ids. If the store does not answer, Differs stays empty.
+// fillDiffers sets the differences between refused messages and the stored messages with the
+// same ids. If the store does not respond, Differs stays empty.
 func (e *Engine) fillDiffers(ctx context.Context, all []routed, out []dispatcher.Published) {
 	var batch []dispatcher.Entry
 	var at []int

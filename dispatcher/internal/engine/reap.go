@@ -13,13 +13,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// reaper takes over the leases of dead instances. It has a goroutine of its own, since
-// the heartbeat must not wait for a queue that hangs.
+// reaper takes over the leases of dead instances. It has its own goroutine, because the
+// heartbeat must not wait for a queue that hangs.
 type reaper struct {
 	engine *Engine
 
 	mu   sync.Mutex // guards dead
-	dead []string   // by the last beat
+	dead []string   // dead instances according to the last beat
 
 	wake wait.Signal
 	back wait.Signal // there may be orphans
@@ -29,12 +29,11 @@ func newReaper(e *Engine) *reaper {
 	return &reaper{engine: e, wake: wait.NewSignal(), back: wait.NewSignal()}
 }
 
-// suspect has orphans looked for: leases of instances that are gone, whose heartbeats are
-// not read any more. A replica that took over may have brought them back.
+// suspect requests a query for orphans. Orphans are leases of instances that are gone, so
+// their heartbeats are no longer read. A replica that took over may have brought them back.
 func (r *reaper) suspect() { r.back.Set() }
 
-// put sets the instances that are dead now. If taking over from one fails, the next beat
-// finds it dead again.
+// put sets the dead instances. If taking over from one fails, the next beat reports it again.
 func (r *reaper) put(dead []string) {
 	r.mu.Lock()
 	r.dead = dead
@@ -44,7 +43,7 @@ func (r *reaper) put(dead []string) {
 	}
 }
 
-// take answers the next dead instance, if there is one.
+// take returns the next dead instance, if there is one.
 func (r *reaper) take() (name string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,8 +54,8 @@ func (r *reaper) take() (name string, ok bool) {
 	return name, true
 }
 
-// orphansAgain is the time until orphans are looked for again where a part of the queue
-// did not answer.
+// orphansAgain is the time until the next query for orphans if a part of the queue did not
+// respond.
 const orphansAgain = 5 * time.Second
 
 // Run takes over until ctx ends.
@@ -84,8 +83,8 @@ func (r *reaper) Run(ctx context.Context) error {
 	return nil
 }
 
-// reapOrphans takes over from instances that are gone but hold leases. It reports whether
-// the whole queue answered.
+// reapOrphans takes over from instances that are gone but have leases. It reports whether the
+// whole queue responded.
 func (r *reaper) reapOrphans(ctx context.Context) bool {
 	e := r.engine
 	call, cancel := outage.Within(ctx)
@@ -100,14 +99,14 @@ func (r *reaper) reapOrphans(ctx context.Context) bool {
 	return err == nil
 }
 
-// lost are the news that an instance died. Others may find that out too.
+// lost returns the news that an instance died. Other instances may publish the same news.
 func lost(name string, taken int) dispatcher.News {
 	sum := sha256.Sum256([]byte(name))
 	return dispatcher.News{Notice: dispatcher.NoticeLost, Key: hex.EncodeToString(sum[:8]), Count: taken, Detail: name}
 }
 
-// reap takes over from an instance, and reports how many deliveries it moved, and whether
-// nothing is left.
+// reap takes over from an instance. It returns the number of moved deliveries, and whether all
+// leases were moved.
 func (r *reaper) reap(ctx context.Context, name string) (taken int, ok bool) {
 	e := r.engine
 	call, cancel := outage.Within(ctx)
@@ -116,11 +115,11 @@ func (r *reaper) reap(ctx context.Context, name string) (taken int, ok bool) {
 	if ctx.Err() == nil {
 		e.outages.Continue(ctx, "reap", 0, err)
 	}
-	if err == nil || taken > 0 { // parts that did not answer are reaped the next time
+	if err == nil || taken > 0 { // parts that did not respond are reaped the next time
 		e.log.LogAttrs(ctx, slog.LevelInfo, "takeover", slog.String("instance", name), slog.Int("deliveries", taken))
 		e.watching.observe(func(o dispatcher.Observer) { o.TookOver(taken) })
 	}
-	e.pollSoon()          // the events that it did not publish are lost
+	e.pollSoon()          // events that it did not publish are lost
 	e.endpoints.Suspect() // it may have died in the middle of a change of an endpoint
 	return taken, err == nil
 }

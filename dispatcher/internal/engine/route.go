@@ -18,31 +18,31 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// route has all that one attempt needs besides its message: the URL, the signer, and how
-// the answer is judged.
+// route has everything that one attempt needs besides its message: the URL, the signer, and
+// the rules for judging the response.
 type route struct {
-	endpoint     *dispatcher.Endpoint // as it is called; nil: a bare URL
+	endpoint     *dispatcher.Endpoint // endpoint in the state used for this call; nil: a bare URL
 	url          *url.URL
 	signer       *signer.Signer
-	signed       string              // the header that holds the signature, in canonical form
-	headers      []dispatcher.Header // of the endpoint, names in canonical form
+	signed       string              // name of the signature header, in canonical form
+	headers      []dispatcher.Header // headers of the endpoint, names in canonical form
 	ladder       ladder.Ladder
 	success      *success.Rule
 	timeout      time.Duration
 	disableAfter time.Duration // 0: never
-	secrets      []string      // masked in an excerpt of the answer: signatures, and the headers of endpoint and message
+	secrets      []string      // masked in an excerpt of the response: signatures, and the headers of endpoint and message
 }
 
 // linked reports whether a link set the URL.
 func (r *route) linked() bool { return r.endpoint != nil && r.endpoint.Linked }
 
-// routeOf finds the route of an attempt at a time. errHeld says that the attempt may not be
-// made now, errStalled that its endpoint can't be used now, and any other error that the
-// attempt can't be made.
+// routeOf returns the route of an attempt at the given time. errHeld says that the attempt may
+// not be made now. errStalled says that its endpoint can't be used now. After any other error
+// the attempt can't be made.
 func (d *deliverer) routeOf(c *dispatcher.Claimed, at time.Time) (route, error) {
 	if c.ID.Lane.IsEndpoint() {
 		r, err := d.endpointRoute(c, at)
-		if err == nil && (r.url == nil || misplaced(c.Message, r.endpoint)) { // no URL: it is of kind pull, which its lane's copy does not say
+		if err == nil && (r.url == nil || misplaced(c.Message, r.endpoint)) { // no URL: its kind is pull, and the copy in its lane does not show that
 			return route{}, errStalled
 		}
 		return r, err
@@ -61,8 +61,8 @@ func (d *deliverer) routeOf(c *dispatcher.Claimed, at time.Time) (route, error) 
 	return r, err
 }
 
-// takenRoute is the route of a delivery that takers get. A queue has no URL, and no signer
-// if there is no secret.
+// takenRoute returns the route of a delivery for takers. A queue has no URL, and no signer if
+// there is no secret.
 func (d *deliverer) takenRoute(c *dispatcher.Claimed, at time.Time) (r route, err error) {
 	if c.ID.Lane.IsEndpoint() {
 		return d.endpointRoute(c, at)
@@ -74,15 +74,15 @@ func (d *deliverer) takenRoute(c *dispatcher.Claimed, at time.Time) (r route, er
 	return r, err
 }
 
-// endpointRoute is the route of a delivery to an endpoint as it is now: an endpoint that was
-// paused, disabled or deleted after the claim is not called. An endpoint of kind pull has no
-// URL.
+// endpointRoute returns the route of a delivery to an endpoint in its current state. An
+// endpoint that was paused, disabled or deleted after the claim is not called. An endpoint of
+// kind pull has no URL.
 func (d *deliverer) endpointRoute(c *dispatcher.Claimed, at time.Time) (route, error) {
 	dest, err := d.engine.endpoints.Cache.Get(d.cut, string(c.ID.Lane))
 	switch {
 	case err != nil:
 		return route{}, errHeld
-	case dest.Fault != nil: // then its limits may be wrong too
+	case dest.Fault != nil: // its limits may be wrong too
 		return route{}, errStalled
 	case dest.Endpoint.Limits().Held != dispatcher.HeldNone:
 		return route{}, errHeld
@@ -90,8 +90,8 @@ func (d *deliverer) endpointRoute(c *dispatcher.Claimed, at time.Time) (route, e
 	return d.routeTo(dest, c.Message, at), nil
 }
 
-// misplaced reports whether a message with headers is of another tenant than its endpoint.
-// Only a person that can write to Redis can have put it there, and must not read them.
+// misplaced reports whether a message with headers has another tenant than its endpoint. Only
+// a person with write access to Redis can cause this, and must not read the headers.
 func misplaced(m *dispatcher.Message, e *dispatcher.Endpoint) bool {
 	return e != nil && len(m.Headers) > 0 && e.Tenant != m.Tenant
 }
@@ -106,8 +106,8 @@ func (d *deliverer) routeTo(dest *endpoints.Destination, m *dispatcher.Message, 
 	return r
 }
 
-// defaults is the ladder, success and timeout of a route: the message's, else the
-// endpoint's, else the default.
+// defaults returns the ladder, success and timeout of a route. The message's values come
+// first, then the endpoint's, then the defaults.
 func (d *deliverer) defaults(m *dispatcher.Message, e *dispatcher.Endpoint) route {
 	r := route{ladder: d.ladder, success: d.success, timeout: d.timeout, disableAfter: d.disableAfter}
 	if e != nil {
@@ -136,13 +136,13 @@ func (d *deliverer) defaults(m *dispatcher.Message, e *dispatcher.Endpoint) rout
 	return r
 }
 
-// Timeout is how long an attempt at a delivery may take.
+// Timeout returns the timeout of an attempt at a delivery.
 func (e *Engine) Timeout(c dispatcher.Claimed) time.Duration {
 	return e.deliverer.defaults(c.Message, e.endpoints.Cache.Cached(c.ID.Lane)).timeout
 }
 
-// Headers returns the headers of a taken delivery at a time. They are the headers that a
-// call of it would have, signed if there is a secret.
+// Headers returns the headers of a taken delivery at the given time. They are the headers that
+// a request would have, signed if there is a secret.
 func (e *Engine) Headers(c dispatcher.Claimed, at time.Time) (http.Header, error) {
 	r, err := e.deliverer.takenRoute(&c, at)
 	if err != nil {
@@ -155,15 +155,15 @@ func (e *Engine) Headers(c dispatcher.Claimed, at time.Time) (http.Header, error
 	return h, nil
 }
 
-// Names of headers, in canonical form.
+// Header names in canonical form.
 var (
 	headerID        = textproto.CanonicalMIMEHeaderKey(signer.HeaderID)
 	headerTimestamp = textproto.CanonicalMIMEHeaderKey(signer.HeaderTimestamp)
 )
 
-// headers returns the headers of the contract, then the message's and the endpoint's own,
-// which can't replace any of them. It is nil if the request can't be signed. Deliveries of a
-// queue are signed only if there is a secret.
+// headers returns the headers of the contract, then the headers of the message and the
+// endpoint. The latter can't replace any of the former. It returns nil if the request can't be
+// signed. Deliveries of a queue are signed only if there is a secret.
 func (d *deliverer) headers(c *dispatcher.Claimed, at time.Time, r *route) http.Header {
 	m := c.Message
 	signature := ""
@@ -194,36 +194,36 @@ func (d *deliverer) headers(c *dispatcher.Claimed, at time.Time, r *route) http.
 		h[d.names.Resend] = []string{"true"}
 	}
 	if signature != "" {
-		set(5, r.signed, signature) // last: whatever its name is, no attempt is unsigned
+		set(5, r.signed, signature) // set last, so that the signature replaces a header with the same name
 	}
 	for _, own := range m.Headers {
 		r.secrets = append(r.secrets, own.Value)
 		d.addHeader(h, textproto.CanonicalMIMEHeaderKey(own.Name), own)
 	}
 	for _, own := range r.headers {
-		d.addHeader(h, own.Name, own) // after the message's own, which they can't replace
+		d.addHeader(h, own.Name, own) // after the message's own, because they can't replace those
 	}
 	return h
 }
 
-// addHeader adds a header that is not there yet. Reserved names are refused when a
-// message is published or an endpoint registered. They are skipped here too, since
-// another version, or other settings, may have stored them: where a message has no tenant, a header of
-// the tenant's name would pass for ours.
+// addHeader adds a header that is not set yet. Reserved names are refused when a message is
+// published or an endpoint registered. They are skipped here too, because another version, or
+// other settings, may have stored them. In a message without a tenant, a header with the name
+// of the tenant header would pass for ours.
 func (d *deliverer) addHeader(h http.Header, name string, own dispatcher.Header) {
 	if _, taken := h[name]; !taken && d.prefix.CheckName(own.Name) == nil {
 		h[name] = []string{own.Value}
 	}
 }
 
-// mostSigners bounds the memory of tenants' own signers. Beyond it the least recently
-// used one is evicted.
+// mostSigners limits the memory for the signers of tenants. The least recently used signer is
+// evicted.
 const mostSigners = 20_000
 
-// signers sign for bare URLs: one signer for all tenants, or one for each.
+// signers sign for bare URLs. There is one signer for all tenants, or one for each.
 type signers struct {
 	plain   *signer.Signer
-	secrets []signer.Secret // nil: tenants have none of their own
+	secrets []signer.Secret // nil: tenants have no secrets of their own
 
 	mu    sync.Mutex // guards known
 	known *simplelru.LRU[string, *signer.Signer]
@@ -245,7 +245,7 @@ func newSigners(secrets []signer.Secret, derive bool) (*signers, error) {
 	return s, nil
 }
 
-// of returns the signer of a tenant, and the header of its signatures. Messages without a
+// of returns the signer of a tenant, and the name of its signature header. Messages without a
 // tenant count as one more tenant.
 func (s *signers) of(tenant string) (sign *signer.Signer, header string, err error) {
 	if s.secrets == nil {
@@ -267,23 +267,23 @@ func (s *signers) of(tenant string) (sign *signer.Signer, header string, err err
 	return sign, sign.Header(), nil
 }
 
-// target is where the messages of a tenant with a bare URL go. It is never changed.
+// target is the parsed bare URL of a tenant with its lane. It never changes.
 type target struct {
 	url   *url.URL
-	lanes []dispatcher.Lane // its only one
+	lanes []dispatcher.Lane // exactly one
 }
 
-// targetKey names a target. One URL leads to another lane for each tenant.
+// targetKey identifies a target. The same URL has another lane for each tenant.
 type targetKey struct{ url, tenant string }
 
-// targets is a cache of parsed URLs: most messages go where others went.
+// targets is a cache of parsed URLs, because most messages go to a known URL.
 type targets struct {
 	mu    sync.RWMutex // guards known
 	known map[targetKey]*target
 }
 
-// mostTargets bounds the memory. Beyond it the whole cache is dropped, which costs one
-// more parsing for each URL.
+// mostTargets limits the memory. Above it the whole cache is cleared. Each URL is then parsed
+// once more.
 const mostTargets = 10_000
 
 func (t *targets) of(m *dispatcher.Message) (*target, error) {

@@ -17,20 +17,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// Run works until ctx ends. Then it leases nothing more, and hands back deliveries that
-// were not begun. Running attempts may continue for the grace time, which begins earlier if Drain
-// was called. At last it records the last outcomes and signs off. It returns nil after
-// an orderly end. Where the queue was repartitioned meanwhile, Run ends by itself in the
+// Run works until ctx ends. Then it leases nothing more, and hands back deliveries that were
+// not begun. Running attempts may continue for the grace time, counted from Drain if that was
+// called earlier. At the end it records the last outcomes and signs off. It returns nil after
+// an orderly end. If the queue was repartitioned in the meantime, Run ends by itself in the
 // same way, and returns an ErrMoved.
 //
-// No accepted message depends on an orderly end: after a kill other instances take over
-// the leases.
+// No accepted message depends on an orderly end, because other instances take over the leases
+// after a kill.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(e.over, end)()
 	defer context.AfterFunc(ctx, e.stop)()
-	// The heartbeat and the settler outlive the attempts.
+	// The heartbeat and the settler continue until all attempts have ended.
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
 	defer die()
 	watch := &watcher{engine: e, pollEvery: e.options.PollEvery}
@@ -66,10 +66,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	return errors.Join(context.Cause(e.over), err)
 }
 
-// Drain is the first part of the shutdown, while callers are still answered. From now on
-// Ready answers ErrUnavailable, nothing more is leased, and deliveries that were not begun go back.
-// Drain returns when no attempt is under way any more. Attempts are cut at the end of
-// the grace time or of ctx. It may be called again.
+// Drain is the first part of the shutdown, in which callers still get responses. From now on
+// Ready returns ErrStopping, nothing more is leased, and deliveries that were not begun go
+// back. Drain returns when no attempt is running. The end of the grace time or of ctx cancels
+// the attempts. It may be called again.
 func (e *Engine) Drain(ctx context.Context) {
 	e.stop()
 	e.drained.Do(func() {
@@ -82,7 +82,7 @@ func (e *Engine) Drain(ctx context.Context) {
 	e.workers.wait()
 }
 
-// leave tries once more to record the outcomes that are left, hands back the leases that
+// leave tries once more to record the remaining outcomes. Then it hands back the leases that
 // the queue still has for this instance, and signs off. If that fails, other instances take
 // over.
 func (e *Engine) leave(ctx context.Context) {
@@ -103,7 +103,7 @@ func (e *Engine) leave(ctx context.Context) {
 	err = errors.Join(err, unread)
 	var back []dispatcher.Lease
 	for _, l := range leases {
-		if !lost[l.ID] { // handed back, its attempt would count as never made
+		if !lost[l.ID] { // a hand-back would count its attempt as never made
 			back = append(back, l)
 		}
 	}
@@ -124,8 +124,7 @@ func (e *Engine) leave(ctx context.Context) {
 	}
 }
 
-// watching calls an observer, where there is one. If the observer panics, the process
-// goes on.
+// watching calls an observer, if there is one. The process continues if the observer panics.
 type watching struct {
 	observer dispatcher.Observer // nil: there is none
 	log      *slog.Logger
@@ -146,7 +145,7 @@ func (w watching) observe(what func(o dispatcher.Observer)) {
 // A tick is a call that waits until nothing is due, see package ticks. This file has its
 // queries to the engine.
 
-// tickCounts count the work of this instance since its start.
+// tickCounts counts the work of this instance after its start.
 type tickCounts struct{ attempted, delivered, dead atomic.Int64 }
 
 // settled counts an attempt whose outcome was recorded.
@@ -160,12 +159,12 @@ func (t *tickCounts) settled(o *dispatcher.Settlement, s *dispatcher.Settled) {
 	}
 }
 
-// Doing is the work of this instance.
+// Doing is the current and past work of this instance.
 type Doing struct {
-	Busy      bool // deliveries are in hand, or it can't lease any just now
-	Taken     int  // deliveries that it ever had in hand
-	Stopping  bool // it leases nothing more
-	Attempted int  // since it began; a retry counts again
+	Busy      bool // it has leases, or it can't lease any now
+	Taken     int  // number of all its leases until now
+	Stopping  bool // it is stopping, and leases nothing more
+	Attempted int  // attempts after its start; a retry counts again
 	Delivered int
 	Dead      int
 }
@@ -180,25 +179,25 @@ func (e *Engine) Doing() Doing {
 	}
 }
 
-// Rouse has the engine go on at once where the process stood still: its timers are late, and
-// it may be taken for dead. Where the process is awake it costs next to nothing.
+// Rouse lets the engine continue at once after the process was suspended, because its timers
+// are late and it may be declared dead. In a running process it costs next to nothing.
 func (e *Engine) Rouse() {
 	e.rouse.Set()
 	e.trimmer.age()
 }
 
-// Upcoming returns the time of the next work. The mover and the claimer learn of it too.
+// Upcoming returns the time of the next work. The mover and the claimer use it too.
 func (e *Engine) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) {
 	return e.reads.Upcoming(ctx)
 }
 
-// lately is how long ago the last beat of an instance was seen that counts as alive: one
-// beat may be late.
+// lately is how recent the last seen beat of a live instance has to be. It allows one late
+// beat.
 const lately = beats.Every + time.Second
 
-// Others reads how much the other instances hold, by their names. silent are the ones
-// without a beat lately: it takes until the next beat to find out that one is alive, or three
-// to find it dead.
+// Others returns the number of leases of each other instance. silent are the instances without
+// a recent beat. The next beat shows that such an instance is alive. It takes three beats to
+// find it dead.
 func (e *Engine) Others(ctx context.Context) (inFlight map[string]int, silent []string, err error) {
 	e.seen.mu.Lock()
 	alone := len(e.seen.others) == 0
@@ -223,5 +222,5 @@ func (e *Engine) Others(ctx context.Context) (inFlight map[string]int, silent []
 	return inFlight, e.seen.silent(e.store.Now().Add(-lately)), nil
 }
 
-// othersAtOnce is how many instances are read at a time.
+// othersAtOnce is the page size for reading instances.
 const othersAtOnce = 100

@@ -12,20 +12,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// settleMost is how many outcomes one call records.
+// settleMost is the number of outcomes that one call records.
 const settleMost = 256
 
-// outcome is a settlement on its way to the queue.
+// outcome is a settlement that is not recorded yet.
 type outcome struct {
 	dispatcher.Settlement
-	err        error  // why it was not recorded when that was last tried; nil: it was, or was not tried
-	unanswered string // the instance that gave it before and got no answer; empty: none did
+	err        error  // error of the last try to record it; nil: it was recorded, or not tried
+	unanswered string // name of this instance in an earlier call without a response; empty: there was none
 
-	unheld bool                     // it ends no lease of this instance
-	done   func(dispatcher.Settled) // called with its result, and must not block; nil: it is not
+	unheld bool                     // this instance has no lease that it ends
+	done   func(dispatcher.Settled) // called with its result; must not block; may be nil
 }
 
-// report returns the result of an outcome to its caller, once.
+// report passes the result of an outcome to its caller, once.
 func (o *outcome) report(s dispatcher.Settled) {
 	if done := o.done; done != nil {
 		o.done = nil
@@ -33,23 +33,24 @@ func (o *outcome) report(s dispatcher.Settled) {
 	}
 }
 
-// settler records outcomes. Outcomes that come during a call share the next call. While the
-// queue can't be reached they wait in memory, and claiming stops before they are too many. If
-// only some of a batch can't be recorded, their lanes are stalled, and the others continue.
+// settler records outcomes. Outcomes that arrive during a call share the next call. While the
+// queue is unreachable they wait in memory, and claiming stops before they are too many. If
+// only some outcomes of a batch can't be recorded, their lanes are stalled, and the others
+// continue.
 type settler struct {
 	engine *Engine
 	most   int // outcomes that may wait before claiming stops
 
 	mu           sync.Mutex                       // guards the fields below
-	waiting      []outcome                        // of each lane the oldest first
-	stalled      map[dispatcher.Lane]*stalledLane // lanes of which outcomes were not recorded when that was last tried
-	stalledCount int                              // outcomes in them
-	given        int                              // outcomes that are given to the queue, without an answer yet
-	over         bool                             // nothing more is recorded
+	waiting      []outcome                        // oldest first in each lane
+	stalled      map[dispatcher.Lane]*stalledLane // lanes with outcomes that the last try did not record
+	stalledCount int                              // number of outcomes in stalled lanes
+	given        int                              // number of outcomes in the running call
+	over         bool                             // no more outcomes are recorded
 
 	wake wait.Signal
 
-	batch []dispatcher.Settlement // of the call under way, which only Run makes, and leave after it
+	batch []dispatcher.Settlement // batch of the running call; only Run calls, and leave after it
 }
 
 func newSettler(e *Engine, most int) *settler {
@@ -69,8 +70,8 @@ func (s *settler) put(settlements ...dispatcher.Settlement) {
 	s.wake.Set()
 }
 
-// putAndReport adds an outcome, and calls done with its result. held: it ends a lease of this
-// instance.
+// putAndReport adds an outcome, and calls done with its result. held says that the outcome
+// ends a lease of this instance.
 func (s *settler) putAndReport(o dispatcher.Settlement, held bool, done func(dispatcher.Settled)) {
 	s.mu.Lock()
 	over := s.over
@@ -85,7 +86,7 @@ func (s *settler) putAndReport(o dispatcher.Settlement, held bool, done func(dis
 	s.wake.Set()
 }
 
-// add adds one outcome. mu is held.
+// add adds one outcome. mu is locked.
 func (s *settler) add(o outcome) {
 	if r := s.stalled[o.ID.Lane]; r.waits() {
 		r.list = append(r.list, o)
@@ -95,25 +96,25 @@ func (s *settler) add(o outcome) {
 	}
 }
 
-// errOver is of an outcome that came too late to be recorded.
+// errOver is the error for an outcome that came too late to be recorded.
 var errOver = fmt.Errorf("this instance has stopped: %w", dispatcher.ErrUnavailable)
 
-// ended reports that nothing more is recorded.
+// ended reports whether no more outcomes are recorded.
 func (s *settler) ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.over
 }
 
-// behind reports whether too much waits for more to be leased.
+// behind reports whether too many outcomes are waiting to lease more.
 func (s *settler) behind() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting)+s.stalledCount+s.given > s.most
 }
 
-// Run settles until ctx ends and nothing waits. After the end of ctx it continues for
-// outage.CallWithin only; outcomes that are left then stay unrecorded.
+// Run settles until ctx ends and no outcome waits. After the end of ctx it continues only for
+// outage.CallWithin. The remaining outcomes stay unrecorded.
 func (s *settler) Run(ctx context.Context) error {
 	calls, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -121,7 +122,7 @@ func (s *settler) Run(ctx context.Context) error {
 	timer := newIdleTimer()
 	defer timer.Stop()
 	for failures := 0; calls.Err() == nil; {
-		ended := ctx.Err() != nil // read before taking: outcomes that were put before the end are taken
+		ended := ctx.Err() != nil // read this before take, so that outcomes put before the end are taken
 		batch, wait := s.take(ended)
 		if len(batch) == 0 {
 			if ended {
@@ -142,7 +143,7 @@ func (s *settler) Run(ctx context.Context) error {
 		case err == nil:
 			failures = 0
 		case len(left) < len(batch) || outage.Whole(err) == nil && !ended:
-			failures = 0 // what could be recorded was
+			failures = 0 // all that could be recorded was recorded
 		default:
 			outage.Pause(calls, failures+1)
 			failures++
@@ -151,8 +152,8 @@ func (s *settler) Run(ctx context.Context) error {
 	return nil
 }
 
-// take answers the next batch, or how long to wait for one; wait < 0: until an
-// outcome comes. With all it takes the outcomes of stalled lanes too.
+// take returns the next batch, or how long to wait for one. A negative wait lasts until an
+// outcome arrives. With all it takes the outcomes of stalled lanes too.
 func (s *settler) take(all bool) (batch []outcome, wait time.Duration) {
 	now := time.Now()
 	wait = -1
@@ -162,7 +163,7 @@ func (s *settler) take(all bool) (batch []outcome, wait time.Duration) {
 		switch {
 		case !r.waits():
 		case all || !r.until.After(now):
-			s.waiting = append(s.waiting, r.list...) // none of that lane came in between
+			s.waiting = append(s.waiting, r.list...) // no later outcome of that lane is in waiting
 			s.stalledCount -= len(r.list)
 			r.list, r.until = nil, time.Time{}
 		default:
@@ -184,7 +185,7 @@ func (s *settler) take(all bool) (batch []outcome, wait time.Duration) {
 }
 
 // settle records one batch. It returns the outcomes that were not recorded, and stalls their
-// lanes. err is the reason, of all together.
+// lanes. err joins the reasons.
 func (s *settler) settle(ctx context.Context, batch []outcome) (left []outcome, err error) {
 	err = s.record(ctx, batch)
 	if o := &batch[0]; len(batch) == 1 && isRefused(o.err) && s.isSingle(o.ID.Lane) {
@@ -199,10 +200,10 @@ func (s *settler) settle(ctx context.Context, batch []outcome) (left []outcome, 
 	return left, err
 }
 
-// isRefused reports whether it was refused, and would be another time.
+// isRefused reports whether the queue refused an outcome and would refuse it again.
 func isRefused(err error) bool { return err != nil && outage.Any(err, outage.Refuses) }
 
-// record makes one call of the queue, and marks the outcomes that were not recorded.
+// record makes one call of the queue, and sets err of the outcomes that were not recorded.
 func (s *settler) record(ctx context.Context, batch []outcome) error {
 	e := s.engine
 	call, cancel := outage.Within(ctx)
@@ -231,7 +232,7 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 		switch {
 		case settled[i].Died != nil:
 			e.died(*settled[i].Died, &o.Settlement)
-		case settled[i].Result == dispatcher.SettledBefore && o.unanswered == by: // the answer with its death was lost
+		case settled[i].Result == dispatcher.SettledBefore && o.unanswered == by: // the response with its death was lost
 			e.died(dispatcher.Death{ID: o.ID, Reason: o.Reason, Attempts: o.Attempt.Number}, &o.Settlement)
 		}
 		if since := settled[i].GivenUp; !since.IsZero() {
@@ -248,9 +249,9 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 	return err
 }
 
-// lastStatus is the last status from the receiver of a lane, in the outcomes that are being
-// recorded: 0 if it did not answer. Only the queue's events of these outcomes may call it,
-// because they come on the goroutine of the call.
+// lastStatus returns the last status from the receiver of a lane in the outcomes that are
+// being recorded, or 0 if it did not respond. Only the queue's events for these outcomes may
+// call it, because they come on the goroutine of the call.
 func (s *settler) lastStatus(lane dispatcher.Lane) (status int) {
 	for i := range s.batch {
 		if o := &s.batch[i]; o.ID.Lane == lane && o.Attempt.Number > 0 {
@@ -260,7 +261,8 @@ func (s *settler) lastStatus(lane dispatcher.Lane) (status int) {
 	return status
 }
 
-// failureOf is why settlements were not recorded, of all together; nil: all were.
+// failureOf joins the errors of the settlements that were not recorded. It returns nil if all
+// were recorded.
 func failureOf(settled []dispatcher.Settled) error {
 	var errs []error
 	for i := range settled {

@@ -12,15 +12,15 @@ import (
 
 // stalledLane is a lane with outcomes that could not be recorded.
 type stalledLane struct {
-	list     []outcome // not given again before until, the oldest first
-	until    time.Time // zero: its outcomes are being given again
-	failed   int       // times in a row
-	refusals int       // of them, those in which the queue refused something for good
-	single   int       // outcomes to be given one by one, to find the one that is refused
+	list     []outcome // not tried again before until; oldest first
+	until    time.Time // zero: its outcomes are being tried again
+	failed   int       // failures in a row
+	refusals int       // failures in which the queue refused something for good
+	single   int       // number of outcomes to try one by one, to find the refused one
 }
 
-// refusalsMost is how often the queue may refuse a batch before its outcomes are
-// given one by one.
+// refusalsMost is how often the queue may refuse a batch before its outcomes are tried one by
+// one.
 const refusalsMost = 3
 
 func (r *stalledLane) waits() bool { return r != nil && !r.until.IsZero() }
@@ -33,15 +33,15 @@ func (s *settler) isSingle(lane dispatcher.Lane) bool {
 	return !s.stalled[lane].together()
 }
 
-// stall pauses the lanes whose outcomes were not recorded with a batch, and all outcomes that
-// wait behind them, because outcomes of one delivery are recorded in their order. Other lanes
+// stall pauses the lanes with unrecorded outcomes in a batch, and all outcomes that wait
+// behind them, because outcomes of one delivery are recorded in their order. Other lanes
 // continue.
 func (s *settler) stall(batch, left []outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.given = 0
 	if len(s.stalled) == 0 && len(left) == 0 {
-		return // as nearly always
+		return // the usual case
 	}
 	failed, refused := map[dispatcher.Lane]bool{}, map[dispatcher.Lane]bool{}
 	for i := range left {
@@ -89,7 +89,7 @@ func (s *settler) keep(o outcome) {
 	s.stalledCount++
 }
 
-// fail leaves a lane alone, longer each time.
+// fail pauses a lane, longer after each failure.
 func (r *stalledLane) fail(refused bool) {
 	r.failed++
 	r.until = time.Now().Add(outage.WaitBefore(r.failed))
@@ -102,10 +102,10 @@ func (r *stalledLane) fail(refused bool) {
 	}
 }
 
-// insist gives a refused outcome once more, without the fields that only people
-// read. An outcome that is refused even then would stall its lane for ever, so it is given up.
-// Its lease stays: the delivery is not attempted again until this instance ends and
-// others take over. Where their outcomes are refused too it dies of poison.
+// insist tries a refused outcome once more, without the fields that only people read. If the
+// queue refuses that too, insist gives the outcome up, because it would stall its lane for
+// ever. Its lease stays, so the delivery is not attempted again until this instance ends and
+// others take over. If the queue refuses their outcomes too, the delivery dies of poison.
 func (s *settler) insist(ctx context.Context, o *outcome) error {
 	refusal, plain := o.err, *o
 	plain.Attempt = dispatcher.Attempt{Number: o.Attempt.Number, At: o.Attempt.At, Verdict: o.Verdict, Class: o.Attempt.Class, Status: o.Attempt.Status}
@@ -122,8 +122,8 @@ func (s *settler) insist(ctx context.Context, o *outcome) error {
 	return nil
 }
 
-// unrecorded are the outcomes that could not be recorded until the end. Later
-// outcomes are not recorded at all.
+// unrecorded returns the outcomes that could not be recorded until the end. The settler
+// records no later outcome.
 func (s *settler) unrecorded() []outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()

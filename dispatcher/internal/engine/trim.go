@@ -11,26 +11,26 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// A trim follows when trimAfter deliveries have ended, at most once in trimEvery.
+// A trim starts when trimAfter deliveries have ended, at most once in trimEvery.
 const (
 	trimAfter = 64
 	trimEvery = 100 * time.Millisecond
 )
 
-// trimLeast is the least time between two trims by age while no delivery ends. A trim is
+// trimLeast is the minimum time between two trims by age while no delivery ends. A trim takes
 // some 18 commands.
 const trimLeast = 50 * time.Second
 
-// trimmer deletes finished deliveries that are too old, or more than may be kept.
+// trimmer deletes finished deliveries that are too old, or exceed the limit of kept ones.
 type trimmer struct {
 	engine *Engine
 	keep   dispatcher.Keep
 
 	mu    sync.Mutex           // guards the fields below
-	count int                  // deliveries that ended since the last trim
-	where dispatcher.TrimWhere // of the next trim
-	works bool                 // a trim was asked for, and has not ended
-	aged  time.Time            // when one by age was asked for last
+	count int                  // deliveries that ended after the last trim
+	where dispatcher.TrimWhere // argument of the next trim
+	works bool                 // a trim was requested, and has not ended
+	aged  time.Time            // when a trim by age was last requested
 
 	wake wait.Signal
 	told cuts
@@ -39,7 +39,7 @@ type trimmer struct {
 // cuts remembers the log lines about deliveries that were deleted before their age.
 type cuts struct {
 	dead     bool
-	finished time.Duration // the least age that was logged; 0: none was
+	finished time.Duration // lowest age that was logged; 0: none
 }
 
 func newTrimmer(e *Engine, keep dispatcher.Keep) *trimmer {
@@ -55,8 +55,8 @@ func (t *trimmer) ended(n int) {
 	}
 }
 
-// age has a part of the queue trimmed by age, even if nothing ended there, unless that was
-// done just now and nothing ended since.
+// age requests a trim by age of a part of the queue, even if no delivery ended there. It does
+// nothing if there was such a trim just before and no delivery ended after it.
 func (t *trimmer) age() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,14 +66,14 @@ func (t *trimmer) age() {
 	}
 }
 
-// busy reports whether it is to trim something now.
+// busy reports whether a trim is requested or running.
 func (t *trimmer) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.works
 }
 
-// rest notes that a trim ended, unless another was asked for meanwhile.
+// rest records that a trim ended, unless another one was requested in the meantime.
 func (t *trimmer) rest() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,7 @@ func (t *trimmer) Run(ctx context.Context) error {
 	}
 }
 
-// trim deletes all that there is to delete. Where the queue does not answer, the next poll
+// trim trims until nothing more is to be deleted. If the queue does not respond, the next poll
 // wakes it again.
 func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 	e := t.engine
@@ -130,8 +130,9 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 	}
 }
 
-// logCuts logs that deliveries are deleted before their age: for dead ones once, because that
-// continues as long as deliveries die, for finished ones each time that the age has halved.
+// logCuts logs that deliveries are deleted before their age. For dead ones it logs once,
+// because that continues as long as deliveries die. For finished ones it logs each time that
+// the age has halved.
 func (t *trimmer) logCuts(ctx context.Context, trimmed dispatcher.Trimmed) {
 	if trimmed.DeadCut > 0 && !t.told.dead {
 		t.told.dead = true
@@ -147,15 +148,15 @@ func (t *trimmer) logCuts(ctx context.Context, trimmed dispatcher.Trimmed) {
 	}
 }
 
-// Publishes wait for an eviction, so it takes evictWithin at most. It is logged once in
-// evictTold, since evictions go on as long as memory is short.
+// evictWithin limits an eviction, because publishes wait for it. Evictions are logged once in
+// evictTold, because they continue as long as memory is short.
 const (
 	evictWithin = time.Second
 	evictTold   = time.Hour
 )
 
-// evictor deletes finished deliveries before their age where the store has no memory left
-// for new ones.
+// evictor deletes finished deliveries before their age if the store has no memory left for new
+// ones.
 type evictor struct {
 	engine *Engine
 
@@ -167,7 +168,7 @@ func newEvictor(e *Engine) *evictor {
 	return &evictor{engine: e}
 }
 
-// makeRoom deletes the oldest finished deliveries until as many went as are wanted, or
+// makeRoom deletes the oldest finished deliveries until the wanted number was deleted, or
 // there are none. It reports whether it is worth trying to publish once more.
 func (r *evictor) makeRoom(ctx context.Context, wanted int) bool {
 	e := r.engine

@@ -11,26 +11,25 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
-// pollRate bounds the commands a second of all polls, however many parts the queue has
-// and however short PollEvery is. The reads of the finisher count too, since a poll
-// wakes it.
+// pollRate limits the commands a second of all polls, regardless of the number of parts and of
+// PollEvery. The reads of the finisher count too, because a poll wakes it.
 const pollRate = 0.6
 
 var errWatchEnded = errors.New("the subscription ended")
 
-// watcher subscribes to the messages of other instances, and polls the queue now and then,
-// because messages can get lost.
+// watcher subscribes to the messages of other instances. It also polls the queue from time to
+// time, because messages can get lost.
 type watcher struct {
 	engine    *Engine
 	pollEvery time.Duration
 }
 
-// pollLeast is the least time between two polls of the whole queue, which many failures
-// at once ask for. Without pub/sub it is the time between polls.
+// pollLeast is the minimum time between two polls of the whole queue, because many failures at
+// once may request polls. Without pub/sub it is the time between polls.
 const pollLeast = time.Second
 
-// Run is subscribed to the messages of other instances until ctx ends. It returns at once
-// where the queue has no pub/sub.
+// Run subscribes to the messages of other instances until ctx ends. It returns at once if the
+// queue has no pub/sub.
 func (w *watcher) Run(ctx context.Context) error {
 	e := w.engine
 	if e.store.Polls() {
@@ -50,7 +49,7 @@ func (w *watcher) Run(ctx context.Context) error {
 		takeable([]dispatcher.Lane{dispatcher.AllLanes})
 		e.endpoints.Cache.SetSubscribed(true)
 		e.pollSoon()
-		e.unsure() // a replica may have taken over, and lack the last changes
+		e.unsure() // a replica may have taken over without the last changes
 		e.dead.suspect()
 		e.endpoints.Suspect()
 	}
@@ -70,16 +69,16 @@ func (w *watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Poll polls the whole queue until ctx ends: every PollEvery, when an event may have been
-// missed, and every pollLeast without pub/sub. Where an answer was lost it polls that
-// part of the queue as soon as it answers again.
+// Poll polls the whole queue until ctx ends. It polls every PollEvery, if an event may have
+// been missed, and every pollLeast without pub/sub. If a response was lost, it polls that part
+// of the queue until the part responds again.
 func (w *watcher) Poll(ctx context.Context) error {
 	e := w.engine
 	tick := time.NewTimer(w.pause())
 	defer tick.Stop()
 	timer := newIdleTimer()
 	defer timer.Stop()
-	asked := true // to poll the whole queue
+	asked := true // a poll of the whole queue was requested
 	var last time.Time
 	for failures, failed := 0, false; ctx.Err() == nil; {
 		due := time.Until(last.Add(pollLeast))
@@ -91,7 +90,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 		wait, err := w.pollOnce(ctx, all)
 		if wait == 0 {
 			if failed && err == nil {
-				e.unsure() // the node that was out of reach may have lost its last changes
+				e.unsure() // the unreachable node may have lost its last changes
 				e.dead.suspect()
 				e.endpoints.Suspect()
 			}
@@ -122,7 +121,7 @@ func (w *watcher) Poll(ctx context.Context) error {
 	return nil
 }
 
-// pause is the time until the next poll: PollEvery, or longer if the commands of a
+// pause returns the time until the next poll. It is PollEvery, or longer if the commands of a
 // poll would exceed pollRate.
 func (w *watcher) pause() time.Duration {
 	cost, held := w.engine.store.Cost()
@@ -162,8 +161,8 @@ func (m *mover) Run(ctx context.Context) error {
 	return nil
 }
 
-// move moves once. It takes over leases that have ended by themselves, and records
-// that their attempts failed.
+// move moves once. It takes over expired leases of takers, and records that their attempts
+// failed.
 func (m *mover) move(ctx context.Context) (wait time.Duration, err error) {
 	e, by := m.engine, m.engine.name()
 	call := e.beginLease(ctx, by)
@@ -179,9 +178,10 @@ func (m *mover) move(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// How deaths are logged: deathsApart of one lane and reason in a line each. Others that die
-// within deathsEvery of the first share one line, with a count and deathsNamed ids. So no caller and no receiver can fill the log: beyond
-// deathLanes at once, which hold a few hundred KiB, all others count together.
+// The first deathsApart deaths of one lane and reason are logged in a line each. Others within
+// deathsEvery of the first share one line with a count and deathsNamed ids. Above deathLanes
+// lanes and reasons at once, all other deaths count together, so that no caller or receiver
+// can fill the log. The counts of deathLanes need a few hundred KiB.
 const (
 	deathsApart = 8
 	deathsNamed = 10
@@ -198,19 +198,19 @@ type deaths struct {
 }
 
 type deathKind struct {
-	lane   dispatcher.Lane // empty: of all that are counted together
+	lane   dispatcher.Lane // empty: all that are counted together
 	reason dispatcher.DeadReason
 }
 
 // deathCount counts the deliveries that died within deathsEvery.
 type deathCount struct {
 	since time.Time
-	apart int      // had a line each
-	more  int      // did not
-	ids   []string // some of those
+	apart int      // deaths with a line each
+	more  int      // deaths without a line
+	ids   []string // some of the deaths without a line
 }
 
-// count counts a death, and reports whether it is to have a line of its own.
+// count counts a death, and reports whether to log it in its own line.
 func (d *deaths) count(id dispatcher.DeliveryID, reason dispatcher.DeadReason) bool {
 	if !d.log.Enabled(context.Background(), slog.LevelInfo) {
 		return false
@@ -243,7 +243,7 @@ func (d *deaths) count(id dispatcher.DeliveryID, reason dispatcher.DeadReason) b
 	return false
 }
 
-// forget drops counts that are over and were logged. mu is locked.
+// forget drops counts that are over and logged. mu is locked.
 func (d *deaths) forget(now time.Time) {
 	for kind, n := range d.of {
 		if n.more == 0 && now.Sub(n.since) >= deathsEvery {
@@ -252,7 +252,7 @@ func (d *deaths) forget(now time.Time) {
 	}
 }
 
-// report logs the deaths that had no line of their own, unless it did so before.
+// report logs the deaths without their own line, unless they were logged before.
 func (d *deaths) report(kind deathKind, n *deathCount) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -286,13 +286,13 @@ func (e *Engine) buried(deaths []dispatcher.Death) {
 	}
 }
 
-// died counts and logs one death; o is the outcome that brought it about, nil: none. It
-// is called for the queue's answers only, because the queue decides which deliveries die.
+// died counts and logs one death. o is the outcome that caused it, or nil. It is called only
+// for responses of the queue, because the queue decides which deliveries die.
 func (e *Engine) died(d dispatcher.Death, o *dispatcher.Settlement) {
 	e.tally.dead.Add(1)
 	e.Stirred()
 	e.watching.observe(func(w dispatcher.Observer) { w.Died(d) })
-	if e.options.Tell != nil && !d.ID.OfNotice() { // a notice that dies makes no other
+	if e.options.Tell != nil && !d.ID.OfNotice() { // a dead notice causes no other notice
 		news := dispatcher.News{Notice: dispatcher.NoticeDead, Lane: d.ID.Lane, Reason: string(d.Reason)}
 		if o != nil {
 			news.Status = o.Attempt.Status

@@ -10,29 +10,29 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Only some of the leased deliveries are attempted at once: on 2 cores the queue drains
-// half as fast again with 64 slots as with 1,024. An attempt that is older than slowAfter
-// gives its slot to another and goes on without one, so slow receivers hold no slots.
+// Only some of the leased deliveries are attempted at once. On 2 cores the queue drains 1.5
+// times as fast with 64 slots as with 1,024. An attempt that is older than slowAfter gives its
+// slot to another and continues without one, so slow receivers occupy no slots.
 const (
 	slotsPerCore = 32
 	slowAfter    = 4 * time.Millisecond
 )
 
-// workers is a pool of goroutines. They are reused, since a new goroutine for each
-// delivery would grow its stack each time.
+// workers is a pool of goroutines. They are reused, because a new goroutine for each delivery
+// would grow its stack each time.
 type workers struct {
 	run   func(dispatcher.Claimed)
 	slots int
 
 	mu      sync.Mutex           // guards the fields below
-	queue   []dispatcher.Claimed // leased, not running; taken from head on
+	queue   []dispatcher.Claimed // leased, not running; the next one is at head
 	head    int
-	taken   int       // slots
-	running []*worker // those that hold a slot, the longest first
-	idle    []*worker // the one that was last busy comes last
-	closed  bool      // nothing new is started
+	taken   int       // slots in use
+	running []*worker // workers with a slot, the longest first
+	idle    []*worker // last busy one at the end
+	closed  bool      // no new task is started
 	all     sync.WaitGroup
-	crowded wait.Signal // something waits for a slot
+	crowded wait.Signal // a task waits for a slot
 }
 
 type worker struct {
@@ -45,8 +45,8 @@ func newWorkers(run func(dispatcher.Claimed)) *workers {
 	return &workers{run: run, slots: slotsPerCore * runtime.GOMAXPROCS(0), crowded: wait.NewSignal()}
 }
 
-// start starts tasks, or queues them for the next free slots. Once the pool is closed it
-// takes none and answers false.
+// start starts tasks, or queues them for the next free slots. After close it takes none and
+// returns false.
 func (g *workers) start(tasks ...dispatcher.Claimed) bool {
 	g.mu.Lock()
 	if g.closed {
@@ -54,7 +54,8 @@ func (g *workers) start(tasks ...dispatcher.Claimed) bool {
 		return false
 	}
 	if len(g.queue)+len(tasks) > cap(g.queue) {
-		// Reuse the front of the slice first: a queue that never runs empty would grow for ever.
+		// Reuse the front of the slice first, because a queue that never runs empty would grow
+		// for ever.
 		n := copy(g.queue, g.queue[g.head:])
 		clear(g.queue[n:])
 		g.queue, g.head = g.queue[:n], 0
@@ -69,7 +70,7 @@ func (g *workers) start(tasks ...dispatcher.Claimed) bool {
 	return true
 }
 
-// fill fills the free slots. mu is held.
+// fill fills the free slots. mu is locked.
 func (g *workers) fill() {
 	for g.taken < g.slots && g.head < len(g.queue) && !g.closed {
 		var w *worker
@@ -83,7 +84,7 @@ func (g *workers) fill() {
 	}
 }
 
-// next gives a worker a slot and the first task of the queue. mu is held.
+// next gives a worker a slot and returns the first task of the queue. mu is locked.
 func (g *workers) next(w *worker) dispatcher.Claimed {
 	task := g.queue[g.head]
 	g.queue[g.head] = dispatcher.Claimed{}
@@ -96,8 +97,8 @@ func (g *workers) next(w *worker) dispatcher.Claimed {
 	return task
 }
 
-// work runs the tasks of one goroutine. Where a slot is free after a task, it goes on
-// with the next task at once.
+// work runs the tasks of one goroutine. If a slot is free after a task, it continues with the
+// next task at once.
 func (g *workers) work(w *worker) {
 	for task := range w.tasks {
 		for more := true; more; {
@@ -122,7 +123,7 @@ func (g *workers) finish(w *worker) (task dispatcher.Claimed, more bool) {
 	return dispatcher.Claimed{}, false
 }
 
-// leave takes a worker's slot, if it still has one. mu is held.
+// leave frees a worker's slot, if it still has one. mu is locked.
 func (g *workers) leave(w *worker) {
 	if !w.hasSlot {
 		return
@@ -157,8 +158,8 @@ func (g *workers) Run(ctx context.Context) error {
 	}
 }
 
-// displace gives the slots of slow attempts to waiting tasks. It reports whether any
-// task still waits.
+// displace gives the slots of slow attempts to waiting tasks. It reports whether any task
+// still waits.
 func (g *workers) displace() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -177,7 +178,7 @@ func (g *workers) displace() bool {
 	return g.head < len(g.queue)
 }
 
-// close has nothing more started, and answers the tasks that were not started.
+// close starts no more tasks and returns the tasks that were not started.
 func (g *workers) close() []dispatcher.Claimed {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,5 +192,5 @@ func (g *workers) close() []dispatcher.Claimed {
 	return left
 }
 
-// wait blocks until every task has run to its end.
+// wait blocks until all tasks have ended.
 func (g *workers) wait() { g.all.Wait() }

@@ -24,8 +24,8 @@ type handledLane struct {
 	pending bool // there may be deliveries to take
 }
 
-// handlers takes deliveries and gives them to workers. It takes only as many as there are
-// free workers, because other programs may take the rest.
+// handlers takes deliveries and passes them to workers. It takes only one for each free
+// worker, because other programs may take the rest.
 type handlers struct {
 	engine *engine.Engine
 	store  *redisq.Store

@@ -133,9 +133,9 @@ func alert(err error) bool {
 	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
 }
 
-// malformed returns the text of net/http's error about a response that is not HTTP. It
-// cuts the text where it quotes the response, because receivers may send our own headers
-// back. These errors have no types, so only their text can be used.
+// malformed returns the text of net/http's error about a response that is not HTTP. It cuts
+// the text before the quoted response, because receivers may send our own headers back. These
+// errors have no types, so only their text can be used.
 func malformed(err error) string {
 	text := err.Error()
 	for _, prefix := range []string{"net/http: ", "http: "} {

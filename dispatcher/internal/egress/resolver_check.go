@@ -108,7 +108,7 @@ type nsResolver interface {
 }
 
 // run checks the resolver after the lookup of host failed. It returns nil if the resolver
-// answers at least one query, even if it answers that there is no such name.
+// responds to at least one query, even with the response that there is no such name.
 func (q *resolverCheck) run(ctx context.Context, host string) error {
 	chosen := q.choose(host)
 	if len(chosen) == 0 {

@@ -10,11 +10,11 @@ import (
 // Lanes are the changes of lanes that a Registry makes, with the cursors of its lists. After
 // an error that wraps dispatcher.ErrUnavailable it is unknown whether the change was made.
 type Lanes interface {
-	// Limit writes the copy of a lane's limits, unless the stored copy is as new, and moves the
-	// lane to where it belongs then. Limits with version 0 are always written: this is how a
-	// lane without an endpoint is paused and resumed. Of AllLanes only Held counts, for every
-	// lane. With clear it also closes the breaker, and forgets the pause that a receiver asked
-	// for and the time since which the lane fails. The count is from before the change.
+	// Limit writes the copy of a lane's limits, unless the stored copy is as new, and moves
+	// the lane to its new place. It always writes limits with version 0, to pause and resume a
+	// lane without an endpoint. For AllLanes it only uses Held, for every lane. With clear it
+	// also closes the breaker, and forgets the pause that a receiver requested and the start
+	// of the lane's failures. It returns the count from before the change.
 	Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error)
 	// Sweep ends a batch of the waiting deliveries of a disabled, deleted or cut lane, from
 	// cursor on ("" at first). It returns the next cursor, "" at the end. Deliveries that it

@@ -152,7 +152,7 @@ func (h *heartbeat) call(ctx context.Context, name string) (fresh bool, all map[
 	return e.instances.Beat(ctx, name, h.number)
 }
 
-// beatFailed notes a beat that was not answered (see alive).
+// beatFailed records the time of a failed beat (see alive).
 func (h *heartbeat) beatFailed(began clockReading, err error) {
 	if !errors.Is(err, dispatcher.ErrUnavailable) {
 		return

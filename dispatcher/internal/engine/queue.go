@@ -27,9 +27,9 @@ type Queue struct {
 // Deliveries are the changes of deliveries, in the order of the flow.
 type Deliveries interface {
 	// Schedule stores a batch for instance by. It may lease deliveries that are due at once to
-	// that instance. It leases at most lease of them, in lanes that need at most free permits.
-	// The results have the order of the entries. An error of one entry is in its result. An
-	// error of all entries is returned.
+	// that instance. It leases at most lease of them, in lanes that are light enough for free
+	// permits. The results have the order of the entries. An error of one entry is in its
+	// result. An error of all entries is returned.
 	Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, error)
 	// Move makes a batch of due deliveries ready in each part of the queue, and ends waiting
 	// deliveries that expired. It returns a wait of 0 if more may be due. If it knows of

@@ -33,8 +33,8 @@ func (s *settler) isSingle(lane dispatcher.Lane) bool {
 	return !s.stalled[lane].together()
 }
 
-// stall pauses the lanes with unrecorded outcomes in a batch, and all outcomes that wait
-// behind them, because outcomes of one delivery are recorded in their order. Other lanes
+// stall pauses the lanes with unrecorded outcomes in a batch. It also stalls all outcomes that
+// wait behind them, because outcomes of one delivery are recorded in their order. Other lanes
 // continue.
 func (s *settler) stall(batch, left []outcome) {
 	s.mu.Lock()

@@ -172,8 +172,8 @@ func (v *Vault) Open(ctx context.Context, but []string) iter.Seq2[archive.Open, 
 	return stream(ctx, v, q, func(row pgx.CollectableRow) (archive.Open, error) { return scanWhole(row) })
 }
 
-// historyMost is how many attempts of one delivery are restored: as many as most ladders
-// have rungs.
+// historyMost is the number of attempts of one delivery that are restored. Most ladders have
+// at most that many rungs.
 const historyMost = 10
 
 // History fills in the newest attempts of deliveries that were attempted.

@@ -29,11 +29,12 @@ const (
 	// pacedMost is how long it is waited for a lane whose rate holds ready deliveries. One
 	// attempt a tick would be much less than its rate; a longer wait is the scheduler's.
 	pacedMost = 5 * time.Second
-	// takeoverWithin is how long it takes to find an instance dead and take over from it. A tick
-	// waits for that even where it should be over: if every tick were too short, deliveries of
-	// a dead instance would wait for ever.
+	// takeoverWithin is the time for finding an instance dead and taking over from it. A tick
+	// waits for that even after its own limit. If every tick were too short, deliveries of a
+	// dead instance would wait for ever.
 	takeoverWithin = 10 * time.Second
-	// againWithin is when to tick again where another instance works: it may die.
+	// againWithin is the time until the next tick if another instance works, because it may
+	// die.
 	againWithin = time.Minute
 )
 

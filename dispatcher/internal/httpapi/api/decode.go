@@ -19,8 +19,8 @@ import (
 // the parsers of receivers.
 const MaxDepth = 64
 
-// Field is a field of a T in requests and answers. A value is only valid during the
-// call. An error is for the caller.
+// Field is a field of a T in requests and responses. A value is only valid during the call. An
+// error is for the caller.
 type Field[T any] struct {
 	Name  string
 	Set   func(to *T, v jsontext.Value) error // reads a value; nil: requests can't have the field
@@ -60,7 +60,7 @@ func (s Fieldset[T]) Bit(name string) uint64 {
 	panic("no field " + name)
 }
 
-// Find looks a field up by its quoted name, or answers -1 and the unknown name.
+// Find returns the index of a field by its quoted name, or -1 and the unknown name.
 func (s Fieldset[T]) Find(raw jsontext.Value) (i int, unknown string) {
 	name := Unquoted(raw)
 	for i := range s {
@@ -227,7 +227,7 @@ func MalformedJSON(err error) error {
 	}
 }
 
-// Unquoted is a quoted text without the quotes. It is only copied where it has
+// Unquoted returns a quoted text without the quotes. It copies the text only if there are
 // escapes.
 func Unquoted(raw jsontext.Value) []byte {
 	plain := raw[1 : len(raw)-1]

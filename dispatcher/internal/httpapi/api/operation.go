@@ -12,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
-// Operation is one row of the API: its name, the scope that it needs, its request
-// and its answers.
+// Operation is one row of the API: its name, the scope that it needs, its request and its
+// responses.
 type Operation struct {
 	ID, Method, Path string
 	Summary          string
@@ -75,5 +75,5 @@ func (o Operation) Kinds() []*Kind {
 	return append(all, o.Problems...)
 }
 
-// OK are the answers of a call whose only success is 200.
+// OK returns the responses of an operation whose only success is 200.
 func OK(answer any) map[int]any { return map[int]any{http.StatusOK: answer} }

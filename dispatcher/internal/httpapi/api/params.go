@@ -61,7 +61,7 @@ func OfWord[T ~string](name, doc string, words []T) *Param {
 	return p
 }
 
-// OfFlag is a parameter that is true or false, and false where it is left out.
+// OfFlag returns a parameter that is true or false. The default is false.
 func OfFlag(name, doc string) *Param {
 	p := OfWord(name, doc, []string{"true", "false"})
 	p.Refuse = func(v string) string { return Unless(v == "true" || v == "false", "must be true or false") }
@@ -209,7 +209,7 @@ func (q *Request) Time(name string) time.Time {
 	return t
 }
 
-// Duration is the value of a parameter, or usual where it was left out.
+// Duration returns the value of a parameter, or usual if it is missing.
 func (q *Request) Duration(name string, usual time.Duration) time.Duration {
 	if d, err := ladder.ParseDuration(q.One(name)); err == nil { // it was checked
 		return d

@@ -56,8 +56,8 @@ var (
 	Unmatched    = &Kind{"unmatched", http.StatusUnprocessableEntity, "No endpoint matches", 0}
 	Registered   = &Kind{"endpoint-limit", http.StatusUnprocessableEntity, "Too many endpoints are registered", 0}
 	TooManyLinks = &Kind{"link-limit", http.StatusUnprocessableEntity, "There are too many links", 0}
-	// A full lane gets room with each delivery that ends, if its receiver answers at
-	// all. To wait less would only make callers ask more often.
+	// A full lane gets room with each delivery that ends, if its receiver responds at all.
+	// With a shorter wait callers would only send more requests.
 	LaneFull  = &Kind{"lane-full", http.StatusTooManyRequests, "Too much waits for this destination", 5}
 	Profiling = &Kind{"profiling", http.StatusConflict, "A profile of this sort is being taken", 0}
 	// A person waits for each test, and few are under way.
@@ -235,8 +235,8 @@ func Emptied(lost *dispatcher.Emptied) *Problem {
 	return &Problem{Kind: emptiedStore, Detail: lost.Error()}
 }
 
-// ForMethod is the problem as a method answers it. A read changes nothing, so its answer
-// need not say that a change is uncertain.
+// ForMethod returns the problem as a response to a method. A read changes nothing, so its
+// response need not say that a change is uncertain.
 func (p *Problem) ForMethod(method string) *Problem {
 	reads := method == http.MethodGet || method == http.MethodHead
 	if !reads || p.Detail != unsure && p.Detail != late {
@@ -245,7 +245,7 @@ func (p *Problem) ForMethod(method string) *Problem {
 	return &Problem{Kind: p.Kind, Detail: "nothing could be read; ask again in a moment"}
 }
 
-// Write answers with the problem.
+// Write sends the problem as the response.
 func (p *Problem) Write(w http.ResponseWriter) {
 	h := w.Header()
 	switch p.Kind {

@@ -47,7 +47,7 @@ func (w *ResponseWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Refuse answers with a problem, and keeps it for the log.
+// Refuse sends a problem as the response, and keeps it for the log.
 func (w *ResponseWriter) Refuse(p *Problem) {
 	w.Refusal = p
 	p.Write(w)
@@ -56,7 +56,7 @@ func (w *ResponseWriter) Refuse(p *Problem) {
 // Unwrap is for http.ResponseController.
 func (w *ResponseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// TypeJSON is shared by all answers, and never changed.
+// TypeJSON is shared by all responses, and never changed.
 var TypeJSON = []string{MediaJSON}
 
 // Response is a whole response, as operations return it.

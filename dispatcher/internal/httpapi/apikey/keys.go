@@ -216,7 +216,7 @@ func Parse(text string) (Keys, error) {
 	return keys, nil
 }
 
-// parseKey reads one entry; named is false where it has no name of its own.
+// parseKey parses one entry. named is false if the entry has no name.
 func parseKey(entry string) (k Key, named bool, err error) {
 	if entry == "" {
 		return Key{}, false, errors.New("is empty")

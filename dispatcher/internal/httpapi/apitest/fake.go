@@ -13,8 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Fake takes everything and remembers it. A func that is set answers
-// instead.
+// Fake accepts every call and records it. If a func is set, it returns the response instead.
 type Fake struct {
 	Mu        sync.Mutex // guards published and calls
 	Published []*dispatcher.Message

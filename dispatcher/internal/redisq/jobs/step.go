@@ -44,9 +44,9 @@ func (s *Store) Parts(f dispatcher.Filter) []int {
 // Part returns the part of a lane.
 func (s *Store) Part(lane dispatcher.Lane) int { return s.conn.PartitionOf(lane) }
 
-// Turn makes all parts of a job refuse the steps of older turns. It begins the
-// job in parts where it has not begun. It returns the progress of each part, or
-// ErrJobTurn if a part has a newer turn.
+// Turn makes all parts of a job refuse the steps of older turns. It begins the job in parts
+// that have not begun it. It returns the progress of each part, or ErrJobTurn if a part has a
+// newer turn.
 func (s *Store) Turn(ctx context.Context, by string, j *dispatcher.Job) (map[int]dispatcher.JobPart, error) {
 	since := int64(0)
 	if j.Turn > 1 { // a part that missed the begin must leave out deliveries that ended later

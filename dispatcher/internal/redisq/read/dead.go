@@ -134,8 +134,8 @@ func (c *DeadCounts) named(ctx context.Context, f dispatcher.DeadFilter) (groups
 	return slices.DeleteFunc(groups, func(g dispatcher.DeadGroup) bool { return g.Count <= 0 }), err
 }
 
-// window reads the groups of some partitions from the cursor, at most as many as a page may
-// sort. rest is the start of the next window; nil: there is none.
+// window reads the groups of some partitions from the cursor. It reads at most the number of
+// groups that a page may sort. rest is the start of the next window; nil: there is none.
 func (c *DeadCounts) window(ctx context.Context, at *deadPlace) (groups []dispatcher.DeadGroup, rest *deadPlace, err error) {
 	sizes := make([]*redis.IntCmd, c.conn.Partitions())
 	all := c.conn.All()

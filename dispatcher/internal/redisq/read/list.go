@@ -16,10 +16,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
-// Limits of one page. A script reads at most listChunk records: as many as the page still
-// needs, and at least listLeast. All names and records for one page may cost Redis listMost,
-// in units of some 0.35 µs. A name costs 1 µs, and a record 6. A page that costs more ends
-// early, with a cursor.
+// Limits of one page. A script reads the number of records that the page still needs, but at
+// least listLeast and at most listChunk. All names and records for one page may cost Redis
+// listMost, in units of some 0.35 µs. A name costs 1 µs, and a record 6. A page that costs
+// more ends early, with a cursor.
 const (
 	listChunk = 256
 	listLeast = 8

@@ -175,8 +175,8 @@ func (g *Guests) weakest(c *Guest) (out *Guest) {
 	return out
 }
 
-// before reports whether one is evicted before other. They are idle since since and
-// otherSince.
+// before reports whether one is evicted before other. since and otherSince are the times at
+// which they became idle.
 func (g *Guests) before(one, other *Guest, since, otherSince int64) bool {
 	if one.who.Rank != other.who.Rank {
 		return one.who.Rank < other.who.Rank

@@ -16,10 +16,11 @@ const logEvery = time.Minute
 type LogRate struct {
 	mu     sync.Mutex // guards the fields below
 	last   time.Time  // when a line was allowed; zero: never
-	missed int        // lines not allowed since then
+	missed int        // lines not allowed after that
 }
 
-// Allow reports whether a line is allowed now, and how many were not since the last one.
+// Allow reports whether a line is allowed now, and how many were not allowed after the last
+// allowed one.
 func (l *LogRate) Allow() (missed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

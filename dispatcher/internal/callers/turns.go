@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// An instance reads listsAtOnce lists at a time, so that lists do not slow down
-// publishing. Of each caller callerWaits more may wait, and of all callers together
+// An instance reads listsAtOnce lists at a time, so that lists do not slow down publishing. Of
+// each caller up to callerWaits more calls may wait, and of all callers together up to
 // listsWait.
 const (
 	listsAtOnce = 2
@@ -14,8 +14,8 @@ const (
 	listsWait   = 256
 )
 
-// Turns limits how many lists are read at once, and how many wait for that. The waiting
-// callers take turns (round robin).
+// Turns limits how many lists are read at once, and how many calls wait for a turn. The
+// waiting callers take turns (round robin).
 type Turns struct {
 	full error // returned if too many wait
 
@@ -135,8 +135,8 @@ func (t *Turns) leave(who Identity) {
 	t.next()
 }
 
-// giveUp ends the wait of a call whose context has ended. Its turn may have come
-// meanwhile.
+// giveUp ends the wait of a call whose context has ended. Its turn may have come in the
+// meantime.
 func (t *Turns) giveUp(who Identity, mine *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

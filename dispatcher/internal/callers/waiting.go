@@ -48,8 +48,8 @@ func (w *Waiting) Enter(ctx context.Context, who Identity) (waits context.Contex
 	}, true
 }
 
-// makeRoom ends the oldest call of the caller with the most, unless the new caller would
-// then have as many.
+// makeRoom ends the oldest call of the caller with the most calls, unless the new caller would
+// then have the same number.
 func (w *Waiting) makeRoom(who Identity) bool {
 	var from Identity
 	for one, all := range w.each {

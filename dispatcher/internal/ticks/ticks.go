@@ -1,9 +1,9 @@
-// Package ticks does all due work inside one call, for a program that runs only now and
-// then. A scheduler makes the calls. Between two of them nothing runs, or the process is
+// Package ticks does all due work inside one call, for a program that runs only from time to
+// time. A scheduler makes the calls. Between two calls nothing runs, or the process is
 // suspended.
 //
-// The engine does the work, as always. A tick wakes it and waits until nothing is left to
-// do. Several at once are safe, here and in other processes.
+// The engine does the work, as always. A tick wakes the engine and waits until nothing is left
+// to do. Several ticks may run at once, here and in other processes.
 package ticks
 
 import (
@@ -19,47 +19,48 @@ import (
 )
 
 const (
-	// readLeast is the least time between two looks at the queue. A tick that finds work lasts
-	// that long.
+	// readLeast is the minimum time between two polls of the queue. A tick that finds work
+	// lasts at least that long.
 	readLeast = 50 * time.Millisecond
-	// readPart bounds the time in which the queue is read, to a fifth.
+	// readPart limits polling to a fifth of the time.
 	readPart = 5
-	// handsEvery is how often it is looked whether deliveries are in hand: in memory only.
+	// handsEvery is the interval for checking in memory whether deliveries are in flight.
 	handsEvery = 5 * time.Millisecond
-	// pacedMost is how long it is waited for a lane whose rate holds ready deliveries. One
-	// attempt a tick would be much less than its rate; a longer wait is the scheduler's.
+	// pacedMost is how long a tick waits for a lane whose rate delays ready deliveries. With
+	// one attempt a tick the lane would be much slower than its rate. A longer wait is up to
+	// the scheduler.
 	pacedMost = 5 * time.Second
 	// takeoverWithin is the time for finding an instance dead and taking over from it. A tick
-	// waits for that even after its own limit. If every tick were too short, deliveries of a
-	// dead instance would wait for ever.
+	// that waits for this lasts at least that long, even with a shorter limit. If every tick
+	// were too short, deliveries of a dead instance would wait for ever.
 	takeoverWithin = 10 * time.Second
 	// againWithin is the time until the next tick if another instance works, because it may
 	// die.
 	againWithin = time.Minute
 )
 
-// Options are the dependencies of a Ticker: queries of the engine, and of the parts beside
-// it. All fields are needed.
+// Options are the dependencies of a Ticker: queries of the engine, and of the parts beside it.
+// All fields are required.
 type Options struct {
 	Permits  int                                                                             // 0: this instance attempts nothing
-	Rouse    func()                                                                          // has the engine go on at once where the process stood still
-	Doing    func() engine.Doing                                                             // what this instance does, without asking the queue
-	Upcoming func(ctx context.Context) (dispatcher.Upcoming, error)                          // when there is something to do next
-	Others   func(ctx context.Context) (inFlight map[string]int, silent []string, err error) // how much other instances hold; silent ones may be dead
-	Now      func() time.Time                                                                // by the queue's clock
-	Jobs     func() (busy bool, holders []string)                                            // whether a job moves on here, and which others have one
+	Rouse    func()                                                                          // lets the engine continue at once after the process was suspended
+	Doing    func() engine.Doing                                                             // the work of this instance, without a query to the queue
+	Upcoming func(ctx context.Context) (dispatcher.Upcoming, error)                          // the time of the next work
+	Others   func(ctx context.Context) (inFlight map[string]int, silent []string, err error) // the number of leases of other instances; silent ones may be dead
+	Now      func() time.Time                                                                // the time by the queue's clock
+	Jobs     func() (busy bool, holders []string)                                            // whether a job runs here, and which other instances run one
 	Notices  func() bool                                                                     // whether there are notices to send
-	Outbox   func() bool                                                                     // whether there is something to relay, as far as is known
+	Outbox   func() bool                                                                     // whether the outbox is known to have something to relay
 }
 
 // Ticker does all due work inside one call.
 type Ticker struct{ o Options }
 
-// New makes a Ticker.
+// New returns a Ticker.
 func New(o Options) *Ticker { return &Ticker{o} }
 
-// Tick waits until nothing is due any more, or within is over. It counts all that
-// this instance did meanwhile.
+// Tick waits until nothing is due, or within is over. It counts all that this instance did in
+// the meantime.
 func (t *Ticker) Tick(ctx context.Context, within time.Duration) (dispatcher.Tick, error) {
 	if t.o.Permits == 0 {
 		return dispatcher.Tick{}, dispatcher.ErrAcceptsOnly
@@ -71,7 +72,7 @@ func (t *Ticker) Tick(ctx context.Context, within time.Duration) (dispatcher.Tic
 		f := t.look(ctx)
 		left := f.within(within) - time.Since(began)
 		switch {
-		case callers.CrowdedOut(ctx): // as if its time were over
+		case callers.CrowdedOut(ctx): // treat this as the end of its time
 			return t.answer(f, before)
 		case ctx.Err() != nil:
 			return dispatcher.Tick{}, ctx.Err()
@@ -84,8 +85,8 @@ func (t *Ticker) Tick(ctx context.Context, within time.Duration) (dispatcher.Tic
 	}
 }
 
-// answer says what became of it. An error of a part of the queue hides nothing: the next
-// tick may come at once.
+// answer returns the result of the tick. It ignores an error of a part of the queue, because
+// the next tick may come at once.
 func (t *Ticker) answer(f found, before engine.Doing) (dispatcher.Tick, error) {
 	if whole := outage.Whole(f.err); whole != nil {
 		return dispatcher.Tick{}, fmt.Errorf("tick: %w", whole)
@@ -99,15 +100,15 @@ func (t *Ticker) answer(f found, before engine.Doing) (dispatcher.Tick, error) {
 
 // found is the work that one query found.
 type found struct {
-	busy     bool // this instance has something in hand, or had while it looked
+	busy     bool // this instance has work in hand, or had some during the query
 	upcoming dispatcher.Upcoming
-	silent   bool // an instance that holds something may be dead
-	others   bool // another instance holds something
+	silent   bool // an instance with leases or a job may be dead
+	others   bool // another instance has leases or a job
 	err      error
 }
 
-// look reads what there is to do. What this instance takes meanwhile may be seen nowhere,
-// so it counts as busy.
+// look reads the work to do. If this instance took a delivery during the query, the query may
+// have missed it, so the instance counts as busy.
 func (t *Ticker) look(ctx context.Context) (f found) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
@@ -122,8 +123,8 @@ func (t *Ticker) look(ctx context.Context) (f found) {
 	return f
 }
 
-// elsewhere reports whether other instances hold something, and whether one of them may be
-// dead.
+// elsewhere reports whether other instances have leases or jobs, and whether one of these
+// instances may be dead.
 func (t *Ticker) elsewhere(ctx context.Context) (silent, others bool, err error) {
 	inFlight, mute, err := t.o.Others(ctx)
 	_, holders := t.o.Jobs()
@@ -137,12 +138,12 @@ func (t *Ticker) elsewhere(ctx context.Context) (silent, others bool, err error)
 // atOnce reports whether the queue has something that may be attempted at once.
 func (f *found) atOnce() bool { return !f.upcoming.At.IsZero() && f.upcoming.Wait <= 0 }
 
-// paced reports whether it is waited for a rate.
+// paced reports whether the tick waits for a lane's rate.
 func (f *found) paced() bool { return f.upcoming.Paced > 0 && f.upcoming.Paced <= pacedMost }
 
 func (f *found) done() bool { return !f.busy && !f.silent && f.err == nil && !f.atOnce() && !f.paced() }
 
-// within is how long the tick may last.
+// within returns the time limit of the tick.
 func (f *found) within(asked time.Duration) time.Duration {
 	if f.silent {
 		return max(asked, takeoverWithin)
@@ -150,7 +151,7 @@ func (f *found) within(asked time.Duration) time.Duration {
 	return asked
 }
 
-// pause is the time until the next query, after one that took that time.
+// pause returns the time until the next query, after one that took the given time.
 func (f *found) pause(took time.Duration) time.Duration {
 	pause := max(readLeast, readPart*took)
 	if !f.busy && !f.silent && f.err == nil && !f.atOnce() {
@@ -159,7 +160,8 @@ func (f *found) pause(took time.Duration) time.Duration {
 	return pause
 }
 
-// next is when to tick again; zero: when there is something new.
+// next returns the time of the next tick. It is zero if no tick is needed until there is new
+// work.
 func (f *found) next(now time.Time) time.Time {
 	next := f.upcoming.At
 	if !f.done() {
@@ -171,7 +173,7 @@ func (f *found) next(now time.Time) time.Time {
 	return next
 }
 
-// wait waits for pause, and then until no delivery is in hand, but no longer than left.
+// wait waits for pause, and then until no delivery is in flight, but at most for left.
 func (t *Ticker) wait(ctx context.Context, pause, left time.Duration) {
 	over := time.NewTimer(left)
 	defer over.Stop()

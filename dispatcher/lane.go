@@ -128,8 +128,8 @@ type LaneLimits struct {
 	Since time.Time
 }
 
-// System is the caller if no key paused or disabled the lane: its receiver answered 410, or a
-// repair did it.
+// System is the caller if no key paused or disabled the lane. Its receiver responded with 410,
+// or a repair did it.
 const System = "system"
 
 // Local is the name of every caller while there are no API keys.
@@ -217,11 +217,11 @@ const (
 	WhyUnverified LaneWhy = "unverified"  // a link set its URL, of which no test has succeeded yet
 	WhyAll        LaneWhy = "all"         // somebody paused all lanes
 	WhyOperator   LaneWhy = "operator"    // somebody disabled its endpoint
-	WhyGone       LaneWhy = "gone"        // its receiver answered 410
+	WhyGone       LaneWhy = "gone"        // its receiver responded with 410
 	WhyFailing    LaneWhy = "failing"     // its receiver returned no success for too long
 	WhyDeleted    LaneWhy = "deleted"     // somebody deleted its endpoint
 	WhyBreaker    LaneWhy = "breaker"     // its receiver failed again and again
-	WhyRetryAfter LaneWhy = "retry_after" // its receiver asked for it
+	WhyRetryAfter LaneWhy = "retry_after" // its receiver requested it
 	WhyRate       LaneWhy = "rate"        // its endpoint's rate is used up
 	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint, or the headers of a message
 	WhyMissing    LaneWhy = "missing"     // its endpoint is missing, but was not deleted

@@ -179,7 +179,7 @@ var (
 	// ErrFenced reports that this instance was declared dead. It must start again under another
 	// name.
 	ErrFenced = errors.New("instance fenced")
-	// ErrInFlight reports that an attempt is under way, so no other one can be asked for.
+	// ErrInFlight reports that an attempt is under way, so no other one can be requested.
 	ErrInFlight = errors.New("an attempt is under way")
 	// ErrDelivered reports that the receiver already has it.
 	ErrDelivered = errors.New("delivered already")

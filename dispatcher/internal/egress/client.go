@@ -64,7 +64,7 @@ type Options struct {
 	HTTPSOnly      bool              // refuses http URLs
 	QuickRetries   int               // retries within a call after connection faults, before any response; see mayRepeat
 	MaxIdle        int               // idle connections in total; 0: 8192
-	MaxIdlePerHost int               // idle connections of one target, as many as a lane may have in flight; 0: 128
+	MaxIdlePerHost int               // idle connections of one target: the most that a lane may have in flight; 0: 128
 	Resolver       Resolver          // nil: the system's resolver
 	RootCAs        *x509.CertPool    // nil: the system's roots
 	Certificates   []tls.Certificate // client certificates, for receivers that ask for one

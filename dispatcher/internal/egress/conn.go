@@ -58,7 +58,7 @@ func newConn(wire net.Conn, to target) *conn {
 // The receiver can't take a cut request for a whole one, because each states its length.
 func (c *conn) close() { _ = c.root.Close() }
 
-// Read reads at most as many bytes as the limit allows.
+// Read reads at most the bytes that the limit allows.
 func (c *conn) Read(p []byte) (int, error) {
 	switch { // checked on each call, because net/http may ignore an error once
 	case c.head.lines > maxLines:

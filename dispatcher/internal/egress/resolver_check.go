@@ -144,7 +144,7 @@ func (q *resolverCheck) run(ctx context.Context, host string) error {
 	return why
 }
 
-// lookup queries one name. It returns nil if the resolver answered.
+// lookup queries one name. It returns nil if the resolver responded.
 func (q *resolverCheck) lookup(ctx context.Context, name string) error {
 	var err error
 	if name == rootZone {
@@ -158,7 +158,7 @@ func (q *resolverCheck) lookup(ctx context.Context, name string) error {
 	return err
 }
 
-// answeredLookup reports whether the resolver answered, with addresses or with "no such
+// answeredLookup reports whether the resolver responded, with addresses or with "no such
 // name".
 func answeredLookup(err error) bool {
 	var dns *net.DNSError

@@ -128,7 +128,7 @@ func (c *Cache) Load(ctx context.Context, ids ...string) (map[string]*Destinatio
 		return found, nil
 	}
 	if c.store == nil {
-		return nil, errNoStore // an empty answer would count as deleted
+		return nil, errNoStore // an empty response would count as deleted
 	}
 	call, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()

@@ -59,7 +59,7 @@ func (c *Cache) tenant(ctx context.Context, tenant string) ([]*Destination, erro
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.subscribed && c.changes == asOf {
-		c.tenants.Remove(tenant) // another goroutine may have added it meanwhile
+		c.tenants.Remove(tenant) // another goroutine may have added it in the meantime
 		c.tenants.Add(tenant, list)
 		c.listed += 1 + len(list) // tenants without endpoints are cached too
 		for c.listed > MostKnown && c.tenants.Len() > 1 {

@@ -94,8 +94,9 @@ func (f *finisher) finish(ctx context.Context) error {
 }
 
 // paused compares the paused lanes, including the disabled and deleted ones, with their
-// endpoints. It reads the copies first. So an endpoint may be newer than a copy that was
-// updated since. This is harmless, because an older version never replaces a copy.
+// endpoints. It reads the copies first. So an endpoint may be newer than its copy if the copy
+// was updated in the meantime. This is harmless, because an older version never replaces a
+// copy.
 func (f *finisher) paused(ctx context.Context) error {
 	var errs []error
 	for cursor := ""; ; {

@@ -29,7 +29,7 @@ type giveUps struct {
 // giveUp is one request to give up a lane.
 type giveUp struct {
 	called *dispatcher.Endpoint // the endpoint as it was called; nil: the lane is of a bare URL
-	since  time.Time            // the lane fails since then
+	since  time.Time            // when the lane began to fail
 }
 
 func newGiveUps(r *Registry) *giveUps {
@@ -43,9 +43,10 @@ func newGiveUps(r *Registry) *giveUps {
 // it again.
 const maxGiveUps = 10_000
 
-// GiveUp requests that a destination that fails since a time is given up. called is its
-// endpoint as it was called, which is disabled. If called is nil, the lane is of a bare
-// URL, and only the deliveries that were accepted until now end.
+// GiveUp requests that a failing destination is given up. since is the time at which it began
+// to fail. called is its endpoint in the state of the failed call, and gets disabled. If
+// called is nil, the lane is of a bare URL, and only the deliveries that were accepted until
+// now end.
 func (r *Registry) GiveUp(lane dispatcher.Lane, called *dispatcher.Endpoint, since time.Time) {
 	q := r.giveUps
 	q.mu.Lock()

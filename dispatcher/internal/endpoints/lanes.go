@@ -21,8 +21,8 @@ type Lanes interface {
 	// does not reach end when they become due.
 	Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, err error)
 	// Cut gives up a bare URL's lane that has failed since then, unless a person paused it.
-	// Messages accepted before end with HeldCut, and the lane does not fail any more. waiting is
-	// from before; cut is false if nothing was changed.
+	// Messages accepted before end with HeldCut, and the lane no longer counts as failing.
+	// waiting is the count from before. cut is false if nothing was changed.
 	Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, err error)
 	// Uncut removes the cut of a lane after a whole sweep that ended nothing, unless deliveries
 	// in flight may be older.
@@ -45,7 +45,7 @@ type Lanes interface {
 	// list is a ListName.
 	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
 	// OpenCursor reads the place of a cursor. It returns ErrCursor for a cursor of another
-	// list, and for one of data that were lost since.
+	// list, and for one of data that the store has lost.
 	OpenCursor(ctx context.Context, list, cursor string, place any) error
 }
 

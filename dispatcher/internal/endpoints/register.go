@@ -323,8 +323,8 @@ func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled i
 	return cancelled, nil
 }
 
-// RotateSecret gives an endpoint the secret next, or a generated one if next is zero. For
-// overlap the old secrets sign too, as many as a signature can have.
+// RotateSecret sets the secret of an endpoint to next, or to a generated one if next is zero.
+// For overlap the old secrets sign too, up to the limit of a signature.
 func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error) {
 	return r.ChangeEndpoint(ctx, name, func(e *dispatcher.Endpoint) error {
 		secret := next
@@ -332,7 +332,7 @@ func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Se
 			secret = e.Signature.NewSecret()
 		}
 		if _, err := e.NewSigner(secret); err != nil {
-			return fmt.Errorf("rotate secret of %s: %w", e.ID, err) // the signature may have changed meanwhile
+			return fmt.Errorf("rotate secret of %s: %w", e.ID, err) // the signature may have changed in the meantime
 		}
 		now := r.Queue.Now()
 		until := now.Add(overlap).Truncate(time.Millisecond)
@@ -388,9 +388,9 @@ var disableReasons = map[dispatcher.LaneWhy]string{
 	dispatcher.WhyFailing: "none of its attempts succeeded for too long",
 }
 
-// justifies reports whether a response to called is a reason to disable the endpoint as
-// it is now. It is one if the URL is the same and was not set again since, and the
-// endpoint was not resumed.
+// justifies reports whether a response to called is a reason to disable the endpoint in its
+// current state. It is a reason if the URL is the same and was not set again, and the endpoint
+// was not resumed.
 func justifies(called, now *dispatcher.Endpoint) bool {
 	return !now.Disabled && now.URL == called.URL && called.Version >= now.Since
 }

@@ -128,7 +128,7 @@ func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destinat
 	switch {
 	case limits.Version > c.Version:
 		r.limit(ctx, c.ID.Lane, limits, dest.Endpoint.Since > c.Version)
-	case limits.Version < c.Version: // it was read again since the claim
+	case limits.Version < c.Version: // it was read again after the claim
 		r.Outages.Report("limit", r.overtake(ctx, string(c.ID.Lane)))
 	}
 	if limits.Held != dispatcher.HeldNone {
@@ -205,7 +205,7 @@ func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed,
 				return err
 			}
 			if end == 0 && version == 0 {
-				end = known + 1 // the endpoint and its lane's copy were deleted and forgotten since
+				end = known + 1 // the endpoint and its lane's copy were deleted and forgotten in the meantime
 			}
 			if end > version {
 				r.limit(ctx, lane, dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted}, false)

@@ -58,7 +58,7 @@ func (g *Gauge) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Ti
 // Since returns when the figures of a lane began. Zero means unknown.
 func (g *Gauge) Since(lane dispatcher.Lane) time.Time { return g.store.Since(lane) }
 
-// read calls from with the own counts, and repeats it if an Add ran meanwhile.
+// read calls from with the own counts, and repeats it if an Add ran in the meantime.
 func (g *Gauge) read(from func(own []health.Count) error) (err error) {
 	for range readings {
 		own, version := g.own()

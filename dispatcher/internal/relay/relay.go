@@ -47,9 +47,9 @@ const (
 	batchWithin   = time.Minute
 	// stopWithin is how long the running batch may take after the relay is stopped.
 	stopWithin = 4 * time.Second
-	// openEvery is how often the relay queries for transactions that were left open. It
-	// warns if one is openMost transactions old, because each poll then reads as many dead
-	// rows.
+	// openEvery is how often the relay queries for transactions that were left open. It warns
+	// if one is openMost transactions old, because each poll then reads the same number of
+	// dead rows.
 	openEvery = 5 * time.Minute
 	openMost  = 200_000
 )

@@ -20,7 +20,7 @@ const (
 	abuseAnnouncers, abuseAnnouncersQuick = 500, 50   // callers that announce 4 MiB and send one byte
 	abuseTiny, abuseTinyQuick             = 960, 96   // receivers that send many small headers
 	abuseHung, abuseHungQuick             = 128, 16   // receivers that never respond
-	abuseRate                             = 100       // publishes per second meanwhile
+	abuseRate                             = 100       // publishes per second during the attack
 	abuseMessages, abuseMessagesQuick     = 10 * abuseRate, 2 * abuseRate
 	abuseSpread                           = 3 * time.Second  // time over which the silent connections start
 	abuseTimeout                          = 20 * time.Second // timeout of an attempt: longer than the whole abuse
@@ -199,9 +199,8 @@ func stay(ctx context.Context, addr, text string) {
 	}
 }
 
-// tinyHeaders sends a response with small headers. Every second receiver sends far
-// too many of them. The others send as many as the dispatcher accepts, and a body
-// that never ends.
+// tinyHeaders sends a response with small headers. Every second receiver sends far too many of
+// them. The others send the maximum that the dispatcher accepts, and a body that never ends.
 func tinyHeaders(i int, conn net.Conn) {
 	b := make([]byte, 4096)
 	if _, err := conn.Read(b); errors.Is(err, io.EOF) {

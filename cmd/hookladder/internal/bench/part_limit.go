@@ -34,10 +34,9 @@ func measureLimit(ctx context.Context, l *lab, _ *sample) error {
 	return err
 }
 
-// limit measures the bare loop and returns its rate in deliveries per second. In the
-// bare loop as many goroutines as publishers send signed POSTs straight to the
-// receiver. Neither the loop nor the receiver is tuned: both are ordinary code with
-// net/http.
+// limit measures the bare loop and returns its rate in deliveries per second. In the bare loop
+// one goroutine for each publisher sends signed POSTs straight to the receiver. Neither the
+// loop nor the receiver is tuned: both are ordinary code with net/http.
 func (l *lab) limit(ctx context.Context) (rate float64, err error) {
 	if l.limits.longest == 0 { // no connection is open yet
 		l.limits.longest = limitFirst

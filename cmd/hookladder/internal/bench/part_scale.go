@@ -4,10 +4,10 @@ import "context"
 
 const scaleMessages, scaleMessagesQuick = 10_000, 2000
 
-// scalePart measures the cost of a delivery for a cluster, all its nodes together,
-// and compares it with one server. A third store is one server with as many
-// partitions as a cluster has. It shows that the partitions cause the cost, because
-// one call of a script becomes many calls.
+// scalePart measures the cost of a delivery for a cluster, all its nodes together, and
+// compares it with one server. A third store is one server with the same number of partitions
+// as the cluster. It shows that the partitions cause the cost, because one call of a script
+// becomes many calls.
 func scalePart() part {
 	stores := []struct {
 		name string

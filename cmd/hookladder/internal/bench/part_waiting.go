@@ -14,8 +14,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-// The numbers of waiting messages during the measurement of the scripts, the fewest
-// first. Then the number of messages that are delivered meanwhile.
+// The numbers of waiting messages during the measurement of the scripts, the fewest first.
+// Then the number of messages that are delivered at the same time.
 var (
 	waitingFull  = []int{1_000, 100_000, 1_000_000}
 	waitingQuick = []int{1_000, 10_000, 50_000}

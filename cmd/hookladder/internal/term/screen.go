@@ -11,7 +11,7 @@ import (
 // Screen writes to a terminal. It escapes every control character except line breaks and
 // tabs, whatever the source of the text, so a command can't forget it.
 type Screen struct {
-	mu   sync.Mutex // of out and rest, since several goroutines may write
+	mu   sync.Mutex // guards out and rest, because several goroutines may write
 	out  io.Writer
 	rest []byte // an incomplete character, or the CR of CR LF
 }

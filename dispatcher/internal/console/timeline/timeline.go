@@ -154,7 +154,7 @@ func (b *builder) rung(measured time.Duration) time.Duration {
 	return measured
 }
 
-// ended adds the end of a delivery, where no attempt was it.
+// ended adds the end of a delivery, if it was not an attempt.
 func (b *builder) ended() {
 	var last *wire.Attempt
 	if n := len(b.History); n > 0 {

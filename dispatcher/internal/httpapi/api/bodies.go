@@ -62,7 +62,7 @@ type Reservation struct {
 	n    int64
 }
 
-// take reserves n more bytes, if there are as many.
+// take reserves n more bytes, and reports whether they are free.
 func (h *Reservation) take(n int64) bool {
 	switch {
 	case !h.From.all.TryAcquire(n):

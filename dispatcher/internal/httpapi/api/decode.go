@@ -71,8 +71,8 @@ func (s Fieldset[T]) Find(raw jsontext.Value) (i int, unknown string) {
 	return -1, string(name)
 }
 
-// Fill reads an object into to. A null is ignored, since many languages write it for
-// a field that is not set.
+// Fill reads an object into to. It ignores a null, because many languages write it for a field
+// that is not set.
 func (s Fieldset[T]) Fill(d *Decoder, at BatchIndex, to *T) (p Decoded[T]) {
 	object, wrong := s.Read(d, at, func(i int, v jsontext.Value) error {
 		f := &s[i]

@@ -29,9 +29,9 @@ type Operation struct {
 	Optional         bool                             // the body may be left out
 	Media            string                           // of the body, besides JSON
 	Answers          map[int]any                      // examples by status; nil: without a body
-	Produces         string                           // media type of the answers; empty: JSON
-	CSV              bool                             // it answers as CSV too, with cursors in headers
-	Events           string                           // what its event stream has, which it answers to Accept: text/event-stream; empty: there is none
+	Produces         string                           // media type of the responses; empty: JSON
+	CSV              bool                             // it can respond with CSV too, with cursors in headers
+	Events           string                           // content of its event stream, the response to Accept: text/event-stream; empty: there is none
 	Problems         []*Kind                          // besides those that follow from the other fields
 	Audit            string                           // its word there, one of dispatcher.AuditWords; empty: it changes nothing
 	FastPath         bool                             // one of the POSTs that most requests are: it needs no mux
@@ -57,7 +57,7 @@ func Known(valid func(string) bool, missing error) func(string) error {
 	}
 }
 
-// Kinds are all problems that an operation may answer with.
+// Kinds returns all problems that an operation may return.
 func (o Operation) Kinds() []*Kind {
 	all := []*Kind{internal, Forbidden} // 403: without keys only this host may call
 	if o.Scope != 0 {

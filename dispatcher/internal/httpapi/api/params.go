@@ -88,7 +88,7 @@ func OfStatusCode(name, doc string) *Param {
 	}
 }
 
-// OfPage are the parameters of a list, whose pages have at most limit entries.
+// OfPage returns the parameters of a list with at most limit entries on a page.
 func OfPage(limit int) []*Param {
 	one, most := 1.0, float64(limit)
 	return []*Param{
@@ -194,7 +194,7 @@ func (q *Request) refuseUnknown() error {
 	return WrongFields(wrong)
 }
 
-// All are the values of a parameter that may be repeated.
+// All returns the values of a parameter that may be repeated.
 func (q *Request) All(name string) []string { return q.Query[name] }
 
 // One is the value of a parameter; empty: it was left out.
@@ -217,7 +217,7 @@ func (q *Request) Duration(name string, usual time.Duration) time.Duration {
 	return usual
 }
 
-// Limit is how many entries the page of a list may have.
+// Limit returns the maximum number of entries on the page of a list.
 func (q *Request) Limit() int {
 	if n, err := strconv.Atoi(q.One("limit")); err == nil { // ofPage has checked it
 		return n
@@ -225,10 +225,10 @@ func (q *Request) Limit() int {
 	return defaultLimit
 }
 
-// Cursor is where the page of a list begins; empty: at the first entry.
+// Cursor returns the start of the page of a list; empty: at the first entry.
 func (q *Request) Cursor() string { return q.One("cursor") }
 
-// NextCursor is the cursor of the next page as lists answer it.
+// NextCursor returns the cursor of the next page in the form of a response.
 func NextCursor(next string) *string {
 	if next == "" {
 		return nil
@@ -236,7 +236,8 @@ func NextCursor(next string) *string {
 	return &next
 }
 
-// Numbers are the values of a parameter that may be repeated; ofStatusCode has checked them.
+// Numbers returns the values of a parameter that may be repeated. ofStatusCode has checked
+// them.
 func (q *Request) Numbers(name string) (all []int) {
 	for _, text := range q.All(name) {
 		n, _ := strconv.Atoi(text)

@@ -16,7 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// MaxFaults is how many wrong fields one answer names. More would not be read.
+// MaxFaults is the number of wrong fields that one response names. More would not be read.
 const MaxFaults = 32
 
 // Kind is a sort of problem: the parts of it that are always the same.
@@ -68,7 +68,7 @@ var (
 	share = &Kind{"busy", http.StatusTooManyRequests, "This caller has too much under way", 1}
 	// Such a call mostly lasts for minutes.
 	Waiting = &Kind{"waiting", http.StatusTooManyRequests, "Too many calls wait", 10}
-	// A person looks at the jobs, and stops one or waits for its end.
+	// A person checks the jobs, and stops one or waits for its end.
 	TooManyJobs = &Kind{"too-many-jobs", http.StatusTooManyRequests, "Too many jobs have not ended", 60}
 	AcceptsOnly = &Kind{"accepts-only", http.StatusConflict, "This instance accepts only", 0}
 	NotStopped  = &Kind{"not-stopped", http.StatusConflict, "The job is not stopped", 0}
@@ -113,7 +113,7 @@ func (p *Problem) Wire() wire.Problem {
 	}
 }
 
-// WrongFields is a problem with these fields, or nil where there are none.
+// WrongFields returns a problem with these fields, or nil if there are none.
 func WrongFields(wrong []dispatcher.FieldError) error {
 	if len(wrong) == 0 {
 		return nil
@@ -261,7 +261,7 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	p.Response(p.Body()).Write(w)
 }
 
-// Response is the problem as an answer with this body.
+// Response returns the problem as a response with this body.
 func (p *Problem) Response(body []byte) *Response {
 	r := &Response{Status: p.Kind.Status, ContentType: MediaProblem, Body: body}
 	if p.Kind.Retry > 0 {

@@ -46,8 +46,8 @@ func (q *Request) Wait(ctx context.Context) (waits context.Context, leave func()
 	return q.Waiting.Enter(ctx, q.Writer.Caller)
 }
 
-// StillAllowed reports whether the caller's key still has its scope: keys may be taken
-// away while an answer lasts.
+// StillAllowed reports whether the caller's key still has its scope, because a key may be
+// revoked during a long response.
 func (q *Request) StillAllowed() bool { return q.Allowed(q) }
 
 // ID is the name in the path.
@@ -122,8 +122,7 @@ func (q *Request) receive() (*bytes.Buffer, error) {
 	}
 }
 
-// Prefers reports whether the caller would rather be answered in a media type than in
-// JSON, which is the usual one.
+// Prefers reports whether the caller prefers a media type to JSON, which is the default.
 func (q *Request) Prefers(media string) bool {
 	best, prefers := 0.0, false
 	for text := range strings.SplitSeq(strings.Join(q.HTTP.Header["Accept"], ","), ",") {

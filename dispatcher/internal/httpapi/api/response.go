@@ -126,7 +126,7 @@ func (r *Response) Write(w http.ResponseWriter) {
 		h.Set("Content-Length", strconv.Itoa(len(r.Body)))
 	}
 	w.WriteHeader(r.Status)
-	_, _ = w.Write(r.Body) // fails where the caller is gone
+	_, _ = w.Write(r.Body) // fails if the caller is gone
 	if r.Borrowed != nil {
 		Release(r.Borrowed)
 	}

@@ -115,7 +115,7 @@ func Rungs(to **ladder.Ladder, v jsontext.Value) error {
 	return nil
 }
 
-// Timeout reads a duration. 0 is refused, since inside it means the default.
+// Timeout reads a duration. It refuses 0, because inside 0 means the default.
 func Timeout(to *time.Duration, v jsontext.Value) error {
 	if err := Duration(to, v); err != nil {
 		return err
@@ -194,8 +194,8 @@ func Boolean(to *bool, v jsontext.Value) error {
 	return nil
 }
 
-// Success is the rule for the receiver's response. Where it is broken in the store, the rest of
-// an answer is still shown.
+// Success returns the rule for the receiver's response. If the stored rule is broken, the rest
+// of a response is still shown.
 func Success(s *success.Rule) *wire.Success {
 	if s == nil {
 		return nil

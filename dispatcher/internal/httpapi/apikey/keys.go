@@ -136,8 +136,8 @@ func NewRing(keys Keys) *Ring {
 	return r
 }
 
-// Renew replaces the keys from the next request on. It ignores an empty set, since
-// without keys the API would be open to all on this host.
+// Renew replaces the keys from the next request on. It ignores an empty set, because without
+// keys the API would be open to all on this host.
 func (r *Ring) Renew(keys Keys) {
 	if !keys.Empty() {
 		r.now.Store(&keys)

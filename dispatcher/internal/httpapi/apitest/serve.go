@@ -80,7 +80,7 @@ func WithLog(w io.Writer) func(*httpapi.Options) {
 	}
 }
 
-// NewRequest is one to the loopback host with a JSON body, where there is one.
+// NewRequest returns a request to the loopback host, with a JSON body if there is one.
 func NewRequest(method, target, body string) *http.Request {
 	r := httptest.NewRequest(method, "http://localhost:8080"+target, strings.NewReader(body))
 	if body != "" {

@@ -46,9 +46,9 @@ func (m *model) doSettle() {
 	}
 }
 
-// doSettleAgain settles a claim that was settled before, maybe long before. The
-// reply was lost, or the instance was stopped meanwhile. The worst case is an
-// instance that leases the same delivery again.
+// doSettleAgain settles a claim that was settled before, maybe long before. The reply was
+// lost, or the instance was stopped in the meantime. The worst case is an instance that leases
+// the same delivery again.
 func (m *model) doSettleAgain() {
 	m.Helper()
 	again := slices.DeleteFunc(slices.Clone(m.past), func(h holding) bool {

@@ -263,7 +263,7 @@ func (m *model) sweepLane(lane dispatcher.Lane) {
 		}
 		kept := m.State().Lanes[lane]
 		if now := kept.ByClock(m.Now.UnixMicro()); now.Until != kept.Until || now.Tat != kept.Tat {
-			sweep() // the clock went back meanwhile: any script corrects the lane's times
+			sweep() // the clock went back in the meantime: any script corrects the lane's times
 			return
 		}
 		m.MustChangeNothing(sweep)

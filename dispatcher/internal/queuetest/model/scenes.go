@@ -268,8 +268,8 @@ func sceneEndpointEnds(m *model, held dispatcher.Held) {
 	m.sweepLane(rig.EpTwo)
 }
 
-// sceneLineEnds ends the next delivery of a key because its endpoint is
-// disabled or deleted meanwhile.
+// sceneLineEnds ends the next delivery of a key because its endpoint is disabled or deleted in
+// the meantime.
 func sceneLineEnds(m *model, held dispatcher.Held) {
 	m.publishTo("m1", rig.EpOne, ordered)
 	m.publishTo("m2", rig.EpOne, ordered)

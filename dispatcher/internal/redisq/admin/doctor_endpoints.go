@@ -121,8 +121,8 @@ func (d *doctor) astray(ctx context.Context, index keys.Kind, tenant string) err
 	return nil
 }
 
-// sealed compares the counts of endpoints for each encryption key with the records. It
-// reports nothing if the counts change meanwhile.
+// sealed compares the counts of endpoints for each encryption key with the records. It reports
+// nothing if the counts change in the meantime.
 func (d *doctor) sealed(ctx context.Context) error {
 	before, _, err := d.s.Endpoints.SealedCounts(ctx)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // claims, and must be in its own partition.
 func (d *doctor) turns(ctx context.Context, n int) error {
 	d.out.Lanes += len(d.lanes[n])                                               // once even without lanes
-	for first := 0; first == 0 || first < len(d.lanes[n]); first += judgeBatch { // once also where there are none
+	for first := 0; first == 0 || first < len(d.lanes[n]); first += judgeBatch { // once even if there are none
 		lanes := d.lanes[n][first:min(first+judgeBatch, len(d.lanes[n]))]
 		args := []any{conn.Flag(d.e.Fix)}
 		for _, lane := range lanes {
@@ -229,7 +229,7 @@ func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) 
 				return err
 			}
 			if found[0] == nil {
-				continue // deleted meanwhile
+				continue // deleted in the meantime
 			}
 			limits = found[0].Limits()
 		}

@@ -132,9 +132,9 @@ func (c *recount) take(a *conn.Reply, lanes, sets []string, first bool) (counted
 	return counted
 }
 
-// settle compares the queues of ordering keys. A lane may have added some since their
-// names were read. If its counter is higher, the names are read again, and the counter is
-// wrong only if nothing changed meanwhile.
+// settle compares the queues of ordering keys. A lane may have added some after their names
+// were read. If its counter is higher, the names are read again. The counter is wrong only if
+// nothing changed in the meantime.
 func (c *recount) settle(ctx context.Context) error {
 	hidden := false
 	for _, lane := range c.lanes {

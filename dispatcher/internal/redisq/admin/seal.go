@@ -46,8 +46,8 @@ func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)
 	return sealed, nil
 }
 
-// sealSome seals some messages, each after its id. One that changed meanwhile was cut or
-// forgotten, because a record is written only once.
+// sealSome seals some messages, each after its id. A message that changed in the meantime was
+// cut or forgotten, because a record is written only once.
 func (s *projectStore) sealSome(ctx context.Context, n int, found []string, fail func(error)) (sealed int, err error) {
 	var calls []conn.Call
 	for i := 0; i+1 < len(found); i += 2 {

@@ -41,8 +41,8 @@ type located struct {
 	name      string // without the tag
 }
 
-// eachKey yields all keys of all partitions, including unknown ones. One may come twice,
-// and one that is added or removed meanwhile may be missed.
+// eachKey yields all keys of all partitions, including unknown ones. It may yield a key twice.
+// It may miss a key that is added or removed during the walk.
 func (w *walker) eachKey(ctx context.Context) iter.Seq2[located, error] {
 	prefix := "{" + w.s.project + ":"
 	return func(yield func(located, error) bool) {

@@ -45,7 +45,7 @@ type division struct {
 	solved atomic.Int64          // doubts at the last comparison of all epochs
 	moved  atomic.Pointer[error] // nil: nothing has changed
 
-	beats int // since a heartbeat compared all epochs; guarded by mu
+	beats int // number of beats after the last comparison of all epochs; guarded by mu
 
 	mu      sync.Mutex // one Verify at a time; guards writes of the fields below
 	settled atomic.Pointer[string]
@@ -63,8 +63,8 @@ func (c *Client) SetArchives(on bool) { c.archives.Store(on) }
 // Beaten records the time of a successful heartbeat.
 func (c *Client) Beaten(at time.Time) { c.division.beaten.Store(at.UnixNano()) }
 
-// BeatOld reports whether the last heartbeat is so old that anything may have changed
-// since.
+// BeatOld reports whether the last heartbeat is old enough that anything may have changed
+// after it.
 func (c *Client) BeatOld() bool {
 	beaten := c.division.beaten.Load()
 	return beaten != 0 && time.Now().UnixNano()-beaten > int64(beats.Old)

@@ -211,8 +211,8 @@ func (c *Client) verify(ctx context.Context, meta map[string]string) error {
 	return err
 }
 
-// verifyPartitions records which partitions lost their data, and stores their new epochs.
-// If a loss ended since the epochs were read, new epochs are not another loss.
+// verifyPartitions records which partitions lost their data, and stores their new epochs. If a
+// loss ended after the epochs were read, new epochs are not another loss.
 func (c *Client) verifyPartitions(ctx context.Context, meta map[string]string, anew bool) error {
 	found, err := c.readEpochs(ctx, c.All())
 	if err != nil {

@@ -108,7 +108,7 @@ func (s *Sealer) key(ctx context.Context) (*known, error) {
 	return s.read(ctx)
 }
 
-// read reads the project's key, and makes one where there is none.
+// read reads the project's key, and makes one if there is none.
 func (s *Sealer) read(ctx context.Context) (*known, error) {
 	k := &known{id: s.conn.ID(), at: time.Now()}
 	raw, err := s.conn.Secret(ctx, conn.MetaCursors)

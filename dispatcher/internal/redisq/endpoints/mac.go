@@ -95,7 +95,7 @@ func (s *Store) sealEndpoint(ctx context.Context, id string) (*dispatcher.Endpoi
 			return nil, err
 		}
 		if stored.Val() == "" {
-			return nil, nil // deleted meanwhile
+			return nil, nil // deleted in the meantime
 		}
 		if s.current(stored.Val()) {
 			return nil, nil

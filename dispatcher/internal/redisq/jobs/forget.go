@@ -59,7 +59,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	newest, _ := last.Int64() // jobs that are added meanwhile have higher numbers
+	newest, _ := last.Int64() // jobs that are added during the run have higher numbers
 	numbers, err := s.numbers(ctx)
 	if err != nil {
 		return err

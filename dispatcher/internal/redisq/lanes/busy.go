@@ -63,7 +63,7 @@ func (b *Busiest) AddTo(st *dispatcher.Stats, known int64) {
 		st.LanesBy[state] = max(standing[i], 0)
 		known -= standing[i]
 	}
-	st.LanesBy[dispatcher.StateActive] = max(known, 0) // a lane that was added or removed meanwhile may be counted twice, or not at all
+	st.LanesBy[dispatcher.StateActive] = max(known, 0) // a lane that was added or removed in the meantime may be counted twice, or not at all
 }
 
 // busyLook queries the lanes of all partitions, in pages. Idle lanes are read quickly, but a

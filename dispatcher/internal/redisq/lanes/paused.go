@@ -59,7 +59,7 @@ func (s *Reader) pausedPage(ctx context.Context, limit int, at lanePlace) (state
 		return nil, "", err
 	}
 	for _, st := range found {
-		if st.Limits.Held == dispatcher.HeldPaused { // if not, it was resumed meanwhile, and is among the other lanes
+		if st.Limits.Held == dispatcher.HeldPaused { // if not, it was resumed in the meantime, and is among the other lanes
 			states = append(states, st)
 		}
 	}

@@ -128,8 +128,8 @@ type LaneLimits struct {
 	Since time.Time
 }
 
-// System is the caller if no key paused or disabled the lane. Its receiver responded with 410,
-// or a repair did it.
+// System is the caller if no key paused or disabled the lane. Either its receiver responded
+// with 410, or a repair changed the lane.
 const System = "system"
 
 // Local is the name of every caller while there are no API keys.

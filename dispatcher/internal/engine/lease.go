@@ -204,7 +204,8 @@ func (h *leaseSet) inHand() (some bool, taken int) {
 // them to the set, and the caller hands them back.
 //
 // A lease known at the start of the comparison counts as known, even if it was settled in the
-// meantime. Before its hand-back reached the queue, the delivery could be leased again.
+// meantime. Otherwise the delivery could be leased again before its hand-back reaches the
+// queue.
 //
 // diff waits for the calls that began before the leases were read, because their leases are
 // known only at their end. Only one comparison runs at a time.
@@ -247,9 +248,12 @@ func (h *leaseSet) diff(ctx context.Context, read func() ([]dispatcher.Lease, er
 }
 
 // These are the times at which an instance compares its leases with the queue's.
-//   - After a lost response it waits for reconcileAfter, because the queue may still execute the call.
-//   - After its last lease it compares at roundsAfter more ticks of reconcileEvery, because a failover may bring back settled leases.
-//   - If a part of the queue did not respond, it compares again after reconcileAgain, because unknown leases must be handed back within a minute.
+//   - After a lost response it waits for reconcileAfter, because the queue may still execute
+//     the call.
+//   - After its last lease it compares at roundsAfter more ticks of reconcileEvery, because a
+//     failover may bring back settled leases.
+//   - If a part of the queue did not respond, it compares again after reconcileAgain, because
+//     unknown leases must be handed back within a minute.
 const (
 	reconcileAfter = time.Second
 	reconcileAgain = 10 * time.Second

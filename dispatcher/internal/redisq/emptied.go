@@ -40,8 +40,9 @@ func (s *Store) needsLost(e *dispatcher.Entry, loss *dispatcher.Emptied) bool {
 // passed.
 const emptiedWord = "EMPTIED"
 
-// lostIn returns the data that were lost, after schedule reported a loss. If the data were
-// restored or given up in the meantime, it returns an error of a call that may be retried.
+// lostIn returns an error with the data that were lost, after schedule reported a loss. If the
+// data were restored or given up in the meantime, it returns an error of a call that may be
+// retried.
 func (s *Store) lostIn(ctx context.Context, err error) error {
 	if err == nil || !strings.HasPrefix(conn.Word(err), emptiedWord) {
 		return err

@@ -121,8 +121,8 @@ func timeText(t time.Time) string {
 // forgetPage is the number of deliveries in a page.
 const forgetPage = 200
 
-// passesMost limits the passes through the store. A pass may miss a delivery that moves
-// meanwhile, and the next pass finds it.
+// passesMost limits the passes through the store. A pass may miss a delivery that moves at the
+// same time, and the next pass finds it.
 const passesMost = 4
 
 // inStore deletes from the store until a pass finds nothing to delete.

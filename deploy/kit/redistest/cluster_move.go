@@ -46,7 +46,7 @@ func moveKey(slot int, from, to *Node) (bool, error) {
 	if len(keys) == 0 {
 		return false, nil
 	}
-	// MIGRATE returns NOKEY if the key expired meanwhile.
+	// MIGRATE returns NOKEY if the key expired in the meantime.
 	_, err = from.mustAsk("MIGRATE", "127.0.0.1", to.Port(), keys[0], 0, migrateMillis)
 	return true, err
 }

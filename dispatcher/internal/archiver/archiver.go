@@ -89,7 +89,7 @@ type Archiver struct {
 	status archive.Status
 }
 
-// New makes an Archiver.
+// New returns an Archiver.
 func New(o Options) *Archiver {
 	return &Archiver{
 		o: o, source: o.Source, archive: o.Archive, changed: wait.NewSignal(),

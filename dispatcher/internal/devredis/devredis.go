@@ -17,8 +17,8 @@ type Redis struct {
 	password string
 }
 
-// Start runs a Redis on a free port of the loopback. It has a password made for
-// this run, since others on the machine can reach the port too.
+// Start runs a Redis on a free port of the loopback. It generates a password for this run,
+// because others on the machine can reach the port too.
 func Start() (*Redis, error) {
 	r := &Redis{mini: miniredis.NewMiniRedis(), password: rand.Text()}
 	r.mini.RequireAuth(r.password)

@@ -68,7 +68,7 @@ type Gauge struct {
 	dropped int  // used by Run: dropped minutes
 }
 
-// New makes a Gauge.
+// New returns a Gauge.
 func New(s Store, o Options) *Gauge {
 	g := &Gauge{store: s, options: o}
 	for i := range g.present.stripes {

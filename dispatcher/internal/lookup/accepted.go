@@ -92,8 +92,8 @@ func (q *acceptedLook) both(ctx context.Context, before dispatcher.Forgotten) er
 	return err
 }
 
-// join merges the archive's page into the store's. A delivery that the store deleted meanwhile
-// may be in neither page, so the archive is then queried again.
+// join merges the archive's page into the store's. A delivery that the store deleted in the
+// meantime may be in neither page, so join then queries the archive again.
 func (q *acceptedLook) join(ctx context.Context, forgot bool) (err error) {
 	if forgot && (q.kept != nil || q.left) {
 		if q.kept, err = q.l.kept(ctx, q.of); err != nil {

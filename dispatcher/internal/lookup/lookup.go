@@ -184,7 +184,7 @@ type reach struct {
 }
 
 // reach queries this for ends of some statuses. It runs after the query of the store's list,
-// so the archive has the deliveries that the store deleted meanwhile.
+// so the archive has the deliveries that the store deleted in the meantime.
 func (l *Lookup) reach(ctx context.Context, statuses []dispatcher.Status) (reach, error) {
 	r, _, err := l.reachAnd(ctx, statuses)
 	return r, err

@@ -94,7 +94,7 @@ type Relay struct {
 	quiet   atomic.Bool // nothing to relay, or the outbox can't be read
 }
 
-// New makes a Relay.
+// New returns a Relay.
 func New(o Options) *Relay {
 	return &Relay{o: o, most: mostRows, state: outage.New(o.Log, "outbox lost: messages published there wait", "outbox is back")}
 }

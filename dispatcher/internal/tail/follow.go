@@ -71,8 +71,8 @@ func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
 		return err
 	}
 	if old {
-		// Lines that were logged meanwhile are after its own position, and before the first
-		// stretch.
+		// Lines that were logged in the meantime are after its own position, and before the
+		// first stretch.
 		if err := h.catchUp(ctx, f, true); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func Backoff(n int, first, most time.Duration) time.Duration {
 // pending are merged into that one, so Set never blocks.
 type Signal chan struct{}
 
-// NewSignal makes a Signal that is not set.
+// NewSignal returns a Signal that is not set.
 func NewSignal() Signal { return make(Signal, 1) }
 
 // Set wakes the goroutine that receives, now or when it receives next.

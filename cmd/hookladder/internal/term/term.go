@@ -84,8 +84,8 @@ func (p JSON) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Agrees asks a question and reports whether the answer is yes. It goes to
-// standard error, since the output may go into a file.
+// Agrees asks a question and reports whether the answer is yes. It writes to standard error,
+// because the output may go into a file.
 func Agrees(cmd *cobra.Command, question string) bool {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer := make(chan string, 1)

@@ -37,7 +37,7 @@ type Bodies struct {
 	shares sync.Map // by a key's name: its *semaphore.Weighted
 }
 
-// NewBodies makes a budget of some bytes.
+// NewBodies returns a budget of some bytes.
 func NewBodies(most int64) *Bodies {
 	return &Bodies{most: most, all: semaphore.NewWeighted(most)}
 }

@@ -206,7 +206,7 @@ func (d *Decoder) End() {
 
 var errTrailing = errors.New("not JSON: something follows the value")
 
-// MalformedJSON makes a problem of an error of the decoder.
+// MalformedJSON returns a problem for an error of the decoder.
 func MalformedJSON(err error) error {
 	if err == nil {
 		return nil

@@ -144,7 +144,7 @@ func reservedPattern() string {
 	return string(append(b, ")$"...))
 }
 
-// refuseDestination says why a text can't name a destination, or nothing.
+// refuseDestination returns the reason why a text can't name a destination, or nothing.
 func refuseDestination(text string) string {
 	if IsURL(text) {
 		if _, err := dispatcher.ParseURL(text); err != nil {

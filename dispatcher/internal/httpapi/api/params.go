@@ -134,7 +134,7 @@ func (p *Param) Document() *huma.Param {
 	return &huma.Param{Name: p.Name, In: "query", Description: p.Doc, Schema: p.Schema, Explode: &explode}
 }
 
-// Check says why the values of a parameter are refused, or nothing.
+// Check returns the reason why the values of a parameter are refused, or nothing.
 func (p *Param) Check(values []string) string {
 	switch {
 	case len(values) == 0:

@@ -209,7 +209,8 @@ var table = []struct {
 // wrongCursor is the cure of each cursor that does not open.
 const wrongCursor = "belongs to another list, filter or caller, or to data that were lost since: leave it out to begin at the first page"
 
-// ProblemFor makes a problem of an error; known is false for one that is not in the table.
+// ProblemFor returns a problem for an error. known is false for an error that is not in the
+// table.
 func ProblemFor(err error) (p *Problem, known bool) {
 	if errors.As(err, &p) {
 		return p, true
@@ -279,7 +280,7 @@ func (p *Problem) Body() []byte {
 	return b
 }
 
-// LoggedProblem makes a problem of an error, and logs an error that is not in the table.
+// LoggedProblem returns a problem for an error, and logs an error that is not in the table.
 func LoggedProblem(ctx context.Context, log *slog.Logger, err error) *Problem {
 	p, known := ProblemFor(err)
 	if !known {

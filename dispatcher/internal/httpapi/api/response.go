@@ -70,7 +70,7 @@ type Response struct {
 	Borrowed     *bytes.Buffer // holds the body, to be released; nil: no buffer does
 }
 
-// JSON makes a response of a value of package wire.
+// JSON returns a response with a value of package wire.
 func JSON(status int, v any) (*Response, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -83,7 +83,8 @@ func JSON(status int, v any) (*Response, error) {
 // longest URLs, errors and subjects.
 const answerMost = 1 << 20
 
-// Fitting makes a page of limit entries, or of fewer if the response would have too many bytes.
+// Fitting returns a page of limit entries, or of fewer if the response would have too many
+// bytes.
 func Fitting(limit int, answer func(limit int) (*Response, error)) (*Response, error) {
 	for {
 		r, err := answer(limit)

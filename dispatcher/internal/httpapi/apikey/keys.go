@@ -129,7 +129,7 @@ func (k Keys) Without(others Keys) (owners []string) {
 // goroutines.
 type Ring struct{ now atomic.Pointer[Keys] }
 
-// NewRing makes a ring of keys; none: only this host may call.
+// NewRing returns a ring of keys; none: only this host may call.
 func NewRing(keys Keys) *Ring {
 	r := &Ring{}
 	r.now.Store(&keys)
@@ -147,7 +147,7 @@ func (r *Ring) Renew(keys Keys) {
 // Keys are those that are valid now.
 func (r *Ring) Keys() Keys { return *r.now.Load() }
 
-// New makes a fresh key.
+// New returns a fresh key.
 func New() string { return "hk_" + rand.Text() }
 
 // Find looks a key up. It compares with each key in constant time, because the time would reveal

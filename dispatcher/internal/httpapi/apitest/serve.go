@@ -144,8 +144,8 @@ func DecodeAnswer[T any](t testing.TB, w *httptest.ResponseRecorder, status int)
 	return out
 }
 
-// NewClient is the public client on the real server. It repeats nothing, since each
-// answer is looked at.
+// NewClient returns the public client for the real server. It does not retry, because each
+// response is checked.
 func NewClient(t testing.TB, f *Fake, change ...func(*httpapi.Options)) *client.Client {
 	t.Helper()
 	srv := httptest.NewServer(New(t, f, append(change, WithKeys(t, Keys()))...))

@@ -218,7 +218,7 @@ func (s *Server) refuseUID(ctx context.Context, name string, lane dispatcher.Lan
 	return nil
 }
 
-// mostQueues bounds a queueSet. More queues than that are looked up again and again.
+// mostQueues limits a queueSet. Queues above the limit are looked up each time.
 const mostQueues = 1000
 
 // A queueSet is the names of queues from which something may be taken.
@@ -242,8 +242,8 @@ func (q *queueSet) add(name string) {
 	q.names[name] = true
 }
 
-// give writes the answer. What could not be written is given back, since its caller is
-// gone.
+// give writes the response. It gives back the deliveries that it could not write, because
+// their caller is gone.
 func (s *Server) give(ctx context.Context, q *api.Request, given []dispatcher.Given) (err error) {
 	b := []byte(`{"data":[`)
 	for i := range given {

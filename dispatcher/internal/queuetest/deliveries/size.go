@@ -226,9 +226,8 @@ var SizeCases = []rig.Case{
 	}},
 }
 
-// mustServeAllAtOnce publishes n messages from each goroutine, every message
-// twice. The same number of goroutines claim and settle meanwhile. Each delivery
-// must be claimed once.
+// mustServeAllAtOnce publishes n messages from each goroutine, every message twice. The same
+// number of goroutines claim and settle at the same time. Each delivery must be claimed once.
 func mustServeAllAtOnce(r *rig.Rig, goroutines, n int) {
 	r.Helper()
 	lanes := rig.ManyLanes(10)

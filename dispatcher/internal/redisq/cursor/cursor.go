@@ -43,7 +43,7 @@ type known struct {
 // wrong ones.
 const again = time.Second
 
-// New makes a Sealer.
+// New returns a Sealer.
 func New(c *conn.Client) *Sealer { return &Sealer{conn: c} }
 
 // Seal seals a place: a value that JSON can write. list is a dispatcher.ListName.

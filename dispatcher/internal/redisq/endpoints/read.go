@@ -62,8 +62,8 @@ func (s *Store) Endpoints(ctx context.Context, ids []string) ([]*dispatcher.Endp
 	return out, nil
 }
 
-// partEndpoints divides a chunk into parts whose records fit into one response. An
-// endpoint that grows meanwhile makes its response larger.
+// partEndpoints divides a chunk into parts whose records fit into one response. An endpoint
+// that grows in the meantime makes its response larger.
 func (s *Store) partEndpoints(ctx context.Context, ids []string) (parts [][]string, err error) {
 	if len(ids) <= endpointsUnasked {
 		return [][]string{ids}, nil
@@ -142,8 +142,8 @@ func (s *Store) TenantEndpoints(ctx context.Context, tenant string) ([]*dispatch
 // their times.
 const tenantPage = 16384
 
-// tenantIDs returns the ids of all endpoints of a tenant. Pages begin at a time of
-// creation, not at a number, so a deletion meanwhile does not shift them.
+// tenantIDs returns the ids of all endpoints of a tenant. Pages begin at a time of creation,
+// not at a number, so a deletion between two pages does not shift them.
 func (s *Store) tenantIDs(ctx context.Context, tenant string) (ids []string, err error) {
 	key := s.home + keys.Tenant + tenant
 	for first := "-inf"; ; {

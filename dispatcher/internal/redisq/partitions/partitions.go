@@ -90,9 +90,9 @@ func (s *Set) Len() int { return len(s.list) }
 func (s *Set) All() []int { return keys.Partitions(len(s.list)) }
 
 // goneBack is the age at which an old reply shows that the store's clock went back. The age is
-// relative to the cached state. It happens when another node takes over. Without this check, a wait
-// would not end until the clock has caught up. The mover and the claimer would meanwhile query the
-// store without a pause. If the reply was only slow, the check costs one query.
+// relative to the cached state. It happens when another node takes over. Without this check, a
+// wait would not end until the clock has caught up. Until then the mover and the claimer would
+// query the store without a pause. If the reply was only slow, the check costs one query.
 const goneBack = time.Second
 
 // Answered records the reply to a call that may change data.
@@ -176,7 +176,8 @@ func (s *Set) Fail(err error) {
 	s.events.Unseen()
 }
 
-// rests returns how long a partition must still not be asked. The caller must lock the set's mu.
+// rests returns the time for which a partition must not be queried yet. The caller must lock
+// the set's mu.
 func (p *partition) rests(now time.Time) time.Duration {
 	if p.until.IsZero() {
 		return 0

@@ -92,8 +92,8 @@ func (t *Target) Hold(ctx context.Context) error {
 	return t.everywhere(ctx, 1)
 }
 
-// Release ends the pause of Hold. All lanes stay paused if they were paused before, or if a person
-// asked for a pause meanwhile. The lost data are recorded as restored.
+// Release ends the pause of Hold. All lanes stay paused if they were paused before, or if a
+// person requested a pause in the meantime. The lost data are recorded as restored.
 func (t *Target) Release(ctx context.Context) error {
 	if err := t.everywhere(ctx, 0); err != nil {
 		return err

@@ -88,7 +88,7 @@ func home(v *visit) (pageAnswer, error) {
 	return pageAnswer{template: "home", title: "Overview", section: "home", body: p}, nil
 }
 
-// needOf says what is wrong with an endpoint, in the words for its merchant.
+// needOf describes the problem of an endpoint, in the words for its merchant.
 func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
 	t = merchantNeed{Endpoint: e, Name: form.NameOf(e), State: merchantState(e), Since: e.FailingSince}
 	waiting := ""

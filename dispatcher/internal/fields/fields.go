@@ -19,8 +19,8 @@ type Error struct {
 // Error is path and detail in one line.
 func (e Error) Error() string { return e.Path + ": " + e.Detail }
 
-// At is an error of a part of the value at path. Where the error has a path of its
-// own, that continues this one.
+// At returns an error of a part of the value at path. If the error has its own path, that path
+// continues this one.
 func At(path string, err error) Error {
 	var part Error
 	if errors.As(err, &part) {

@@ -10,21 +10,20 @@ import (
 )
 
 const (
-	// FirstBody is the buffer that a request gets before its body has come, whatever
-	// length it announces. Most bodies fit. It does not count against the budget:
-	// the number of connections bounds it.
+	// FirstBody is the size of a request's buffer before its body arrives, regardless of the
+	// announced length. Most bodies fit. It does not count against the budget, because the
+	// number of connections limits it.
 	FirstBody = 16 << 10
-	// keptBuffer is the largest buffer that is kept for another request, so that a
-	// few large bodies do not hold memory for ever.
+	// keptBuffer is the largest buffer that is kept for another request, so that a few large
+	// bodies do not occupy memory for ever.
 	keptBuffer = 256 << 10
-	// BodyBytes is the default budget for larger bodies: sixteen of the largest
-	// batches. In the engine and on the way to the store a body takes two or three
-	// times its size besides.
+	// BodyBytes is the default budget for larger bodies: sixteen of the largest batches. In
+	// the engine and on the way to the store a body takes two or three times its size in
+	// addition.
 	BodyBytes = 64 << 20
 )
 
-// Buffers have a pool for each size, so that a small request never holds a large
-// buffer.
+// Buffers have a pool for each size, so that a small request never occupies a large buffer.
 var (
 	smallBuffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, FirstBody+bytes.MinRead)) }}
 	largeBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
@@ -42,8 +41,8 @@ func NewBodies(most int64) *Bodies {
 	return &Bodies{most: most, all: semaphore.NewWeighted(most)}
 }
 
-// Share is the part of the budget that one of n keys may use: half of it. It is
-// nil if there is only one key, which may use all of the budget.
+// Share returns the part of the budget that one of n keys may use, which is half of it. It
+// returns nil if there is only one key, because that key may use the whole budget.
 func (b *Bodies) Share(name string, keys int) *semaphore.Weighted {
 	if keys < 2 {
 		return nil
@@ -75,7 +74,7 @@ func (h *Reservation) take(n int64) bool {
 	return true
 }
 
-// End gives everything back.
+// End releases everything that was reserved.
 func (h *Reservation) End() {
 	if h.n == 0 {
 		return
@@ -110,7 +109,7 @@ func Release(buf *bytes.Buffer) {
 	}
 }
 
-// errNoRoom says that the budget is used up.
+// errNoRoom reports that the budget is used up.
 var errNoRoom = errors.New("no room for the body")
 
 // receive reads a body of at most n bytes into a buffer that grows as bytes arrive. The caller
@@ -137,8 +136,8 @@ func receive(body io.Reader, h *Reservation, most int64) (*bytes.Buffer, error) 
 	}
 }
 
-// grow doubles a buffer, up to the most that it will ever hold, and takes the
-// larger one from the budget.
+// grow doubles a buffer, up to the maximum size of this body. It takes the larger buffer from
+// the budget.
 func grow(buf *bytes.Buffer, h *Reservation, most int64) (larger *bytes.Buffer, ok bool) {
 	size := max(min(2*buf.Cap(), int(most)+bytes.MinRead), buf.Cap()+bytes.MinRead)
 	larger = largeBuffers.Get().(*bytes.Buffer)

@@ -15,8 +15,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// MaxDepth is how deep a body may nest: far above any use, and far below what breaks
-// the parsers of receivers.
+// MaxDepth is the maximum nesting of a body. It is far above any use, and far below the depth
+// that breaks the parsers of receivers.
 const MaxDepth = 64
 
 // Field is a field of a T in requests and responses. A value is only valid during the call. An
@@ -45,7 +45,7 @@ type Decoded[T any] struct {
 // Has reports whether the object has the field of this bit.
 func (p *Decoded[T]) Has(bit uint64) bool { return p.Given&bit != 0 }
 
-// Fault notes that something is wrong with a field.
+// Fault records an error of a field.
 func (p *Decoded[T]) Fault(path, detail string) {
 	p.Wrong = append(p.Wrong, dispatcher.FieldError{Path: path, Detail: detail})
 }
@@ -114,10 +114,9 @@ func (s Fieldset[T]) Read(d *Decoder, at BatchIndex, take func(i int, v jsontext
 	return true, wrong
 }
 
-// Decoder reads bodies by tokens. Where a body is not strict JSON, all of it is
-// malformed: so is a repeated name in an object, bytes that are not UTF-8, anything
-// after the value. After a field of the wrong kind it reads on, so that a caller
-// learns of all mistakes at once.
+// Decoder reads bodies by tokens. It rejects a whole body that is not strict JSON. This
+// includes a repeated name in an object, invalid UTF-8, and anything after the value. After a
+// field of the wrong kind it continues, so that a caller learns of all mistakes at once.
 type Decoder struct {
 	dec *jsontext.Decoder
 	Err error // the first one; after it nothing is read
@@ -140,7 +139,7 @@ func Decode[T any](q *Request, read func(d *Decoder) T) (v T, err error) {
 	return v, MalformedJSON(d.Err)
 }
 
-// Reset has it read another text, of which nothing was read.
+// Reset makes the decoder read another text from its start.
 func (d *Decoder) Reset(text *bytes.Buffer) {
 	d.dec.Reset(text)
 	d.Err = nil
@@ -155,8 +154,8 @@ func (d *Decoder) Object() bool {
 	return false
 }
 
-// Members goes over the quoted names of an object. The loop reads or skips the value
-// of each.
+// Members iterates over the quoted names of an object. The loop reads or skips the value of
+// each.
 func (d *Decoder) Members() iter.Seq[jsontext.Value] {
 	return func(yield func(name jsontext.Value) bool) {
 		d.Token()
@@ -191,7 +190,7 @@ func (d *Decoder) Token() {
 	}
 }
 
-// End makes sure that nothing but space follows.
+// End returns an error if anything but space follows.
 func (d *Decoder) End() {
 	if d.Err != nil {
 		return
@@ -265,13 +264,13 @@ func Nests(value []byte) bool {
 	return false
 }
 
-// BatchIndex is the place of a message in a batch, or single.
+// BatchIndex is the index of a message in a batch, or Single.
 type BatchIndex int
 
 // Single is a message that is not in a batch.
 const Single BatchIndex = -1
 
-// Path is the JSON path of the message. It is made only for errors.
+// Path returns the JSON path of the message. It is built only for errors.
 func (at BatchIndex) Path() string {
 	if at == Single {
 		return "$"
@@ -279,15 +278,15 @@ func (at BatchIndex) Path() string {
 	return "$.messages[" + strconv.Itoa(int(at)) + "]"
 }
 
-// DecoderOf reads another text.
+// DecoderOf returns a decoder for another text.
 func DecoderOf(text []byte) *Decoder {
 	return &Decoder{dec: jsontext.NewDecoder(bytes.NewReader(text))}
 }
 
-// Peek is the kind of the next token.
+// Peek returns the kind of the next token.
 func (d *Decoder) Peek() jsontext.Kind { return d.dec.PeekKind() }
 
-// Lend takes a decoder of a text from the pool, until free.
+// Lend takes a decoder of a text from the pool until the caller calls free.
 func Lend(text []byte) *Decoder {
 	d := decoders.Get().(*Decoder)
 	d.Reset(bytes.NewBuffer(text))

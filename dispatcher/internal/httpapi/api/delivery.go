@@ -7,22 +7,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// HideResponses replaces the receiver's responses by their sizes, for a key without the scope
-// bodies.
+// HideResponses replaces the receiver's responses with their sizes, for a key without the
+// scope bodies.
 func HideResponses(w *wire.Delivery, d *dispatcher.Delivery) {
 	for k := range w.History {
 		w.History[k].ResponseExcerpt, w.History[k].ResponseBytes = "", len(d.History[k].Excerpt)
 	}
 }
 
-// Listed is a delivery as every list shows it.
+// Listed returns a delivery in the form of lists.
 func Listed(d *dispatcher.Delivery) wire.Delivery {
 	w := Delivery(d)
 	w.History = nil
 	return w
 }
 
-// Delivery is a delivery as its message shows it.
+// Delivery returns a delivery in the form of its message.
 func Delivery(d *dispatcher.Delivery) wire.Delivery {
 	w := wire.Delivery{
 		DeliveryRef: wire.DeliveryRef{
@@ -51,7 +51,7 @@ func Delivery(d *dispatcher.Delivery) wire.Delivery {
 	return w
 }
 
-// Attempt is an attempt as its delivery shows it.
+// Attempt returns an attempt in the form of its delivery.
 func Attempt(a *dispatcher.Attempt) wire.Attempt {
 	return wire.Attempt{
 		Attempt: a.Number, At: wire.Time{Time: a.At}, DurationMS: a.Duration.Milliseconds(),

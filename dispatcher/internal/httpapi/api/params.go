@@ -16,18 +16,18 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// Entries in a page of a list, as the contract says.
+// The numbers of entries on a page of a list, according to the contract.
 const (
 	defaultLimit = 50
 	MaxLimit     = 500
 )
 
-// MaxValues bounds the values of one parameter: each entry of a list is compared
-// with all of them.
+// MaxValues limits the values of one parameter, because each entry of a list is compared with
+// all of them.
 const MaxValues = 100
 
-// Param is a parameter of the query. The document describes it, every request is
-// checked by it, and a handler reads it with the functions at the end of this file.
+// Param is a parameter of the query. The document describes it, and every request is checked
+// with it. A handler reads it with the functions at the end of this file.
 type Param struct {
 	Name, Doc string
 	Schema    *huma.Schema
@@ -35,19 +35,20 @@ type Param struct {
 	Refuse    func(value string) (why string) // empty: the value is taken; nil: all are
 }
 
-// OfText is a parameter whose value is a text.
+// OfText returns a parameter whose value is a text.
 func OfText(name, doc string, form Form) *Param {
 	return &Param{Name: name, Doc: doc, Schema: form.Schema, Refuse: form.Refuse}
 }
 
-// Repeated is a parameter that may be given several times. Any of its values matches.
+// Repeated returns a parameter that may be given several times. An entry matches if any value
+// does.
 func Repeated(p *Param) *Param {
 	p.Many = true
 	p.Schema = &huma.Schema{Type: huma.TypeArray, Items: p.Schema, MaxItems: Ref(MaxValues)}
 	return p
 }
 
-// OfWord is a parameter whose value is one of these words.
+// OfWord returns a parameter whose value is one of these words.
 func OfWord[T ~string](name, doc string, words []T) *Param {
 	p := &Param{Name: name, Doc: doc, Schema: &huma.Schema{Type: huma.TypeString}}
 	known := make([]string, len(words))
@@ -68,7 +69,7 @@ func OfFlag(name, doc string) *Param {
 	return p
 }
 
-// OfTime is a parameter whose value is a time.
+// OfTime returns a parameter whose value is a time.
 func OfTime(name, doc string) *Param {
 	return &Param{Name: name, Doc: doc, Schema: timeSchema, Refuse: func(v string) string {
 		_, err := parseTime(v) // a + that was not encoded arrives as a space
@@ -76,7 +77,7 @@ func OfTime(name, doc string) *Param {
 	}}
 }
 
-// OfStatusCode is a parameter whose value is a status of HTTP.
+// OfStatusCode returns a parameter whose value is an HTTP status.
 func OfStatusCode(name, doc string) *Param {
 	least, most := 100.0, 599.0
 	return &Param{
@@ -104,7 +105,7 @@ func OfPage(limit int) []*Param {
 	}
 }
 
-// Unless is why, or nothing if ok.
+// Unless returns why, or nothing if ok.
 func Unless(ok bool, why string) string {
 	if ok {
 		return ""
@@ -176,7 +177,7 @@ func (q *Request) parseQuery() (err error) {
 	return WrongFields(wrong)
 }
 
-// refuseUnknown names all parameters that the operation does not know.
+// refuseUnknown reports all parameters that the operation does not know.
 func (q *Request) refuseUnknown() error {
 	known := make([]string, len(q.Operation.Query))
 	for i, p := range q.Operation.Query {
@@ -197,13 +198,13 @@ func (q *Request) refuseUnknown() error {
 // All returns the values of a parameter that may be repeated.
 func (q *Request) All(name string) []string { return q.Query[name] }
 
-// One is the value of a parameter; empty: it was left out.
+// One returns the value of a parameter, or an empty text if it is missing.
 func (q *Request) One(name string) string { return q.Query.Get(name) }
 
 // Flag reports whether a parameter is true.
 func (q *Request) Flag(name string) bool { return q.One(name) == "true" }
 
-// Time is the value of a parameter; zero: it was left out.
+// Time returns the value of a parameter, or zero if it is missing.
 func (q *Request) Time(name string) time.Time {
 	t, _ := parseTime(q.One(name)) // ofTime has checked it
 	return t
@@ -246,7 +247,7 @@ func (q *Request) Numbers(name string) (all []int) {
 	return all
 }
 
-// AsWords gives texts the type of words, whose values were checked.
+// AsWords converts texts with checked values to the type of words.
 func AsWords[T ~string](texts []string) (words []T) {
 	for _, t := range texts {
 		words = append(words, T(t))

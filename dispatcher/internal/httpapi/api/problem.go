@@ -19,7 +19,7 @@ import (
 // MaxFaults is the number of wrong fields that one response names. More would not be read.
 const MaxFaults = 32
 
-// Kind is a sort of problem: the parts of it that are always the same.
+// Kind is a kind of problem, with the fields that are the same for all its problems.
 type Kind struct {
 	Word   string // of its type, /problems/<word>
 	Status int
@@ -27,7 +27,7 @@ type Kind struct {
 	Retry  int // seconds for Retry-After; 0: none
 }
 
-// Type is the type of its problems.
+// Type returns the type of its problems.
 func (k *Kind) Type() string { return "/problems/" + k.Word }
 
 // The kinds of problems. Their words are part of the API.
@@ -62,11 +62,11 @@ var (
 	Profiling = &Kind{"profiling", http.StatusConflict, "A profile of this sort is being taken", 0}
 	// A person waits for each test, and few are under way.
 	Busy = &Kind{"busy", http.StatusTooManyRequests, "Too many tests are under way", 2}
-	// A list takes some ms: all that may wait are done in less than a second.
+	// A list takes some ms, so all waiting lists are done in less than a second.
 	Listing = &Kind{"busy", http.StatusTooManyRequests, "Too many lists are read at once", 1}
-	// Connections end, and requests on them more often.
+	// Connections end often, and requests on them even more often.
 	share = &Kind{"busy", http.StatusTooManyRequests, "This caller has too much under way", 1}
-	// Such a call mostly lasts for minutes.
+	// Such a call usually lasts for minutes.
 	Waiting = &Kind{"waiting", http.StatusTooManyRequests, "Too many calls wait", 10}
 	// A person checks the jobs, and stops one or waits for its end.
 	TooManyJobs = &Kind{"too-many-jobs", http.StatusTooManyRequests, "Too many jobs have not ended", 60}
@@ -82,7 +82,7 @@ var (
 	stopping    = &Kind{"unavailable", http.StatusServiceUnavailable, "This instance stops", 1}
 	// A person has to act, so a caller need not ask each second.
 	emptiedStore = &Kind{"unavailable", http.StatusServiceUnavailable, "The store lost data", 5}
-	// A disk gets room when a person makes some.
+	// A disk gets room only when a person makes some.
 	ReadOnly    = &Kind{"unavailable", http.StatusServiceUnavailable, "The store can't write to its disk", 10}
 	comparing   = &Kind{"unavailable", http.StatusServiceUnavailable, "The archive is not compared with the store yet", 3}
 	archiveAway = &Kind{"unavailable", http.StatusServiceUnavailable, "The archive can't be reached", 3}
@@ -91,7 +91,7 @@ var (
 	Full        = &Kind{"full", http.StatusServiceUnavailable, "The store is full", 10}
 )
 
-// Problem is an error as the caller sees it.
+// Problem is an error in the form for the caller.
 type Problem struct {
 	Kind   *Kind
 	Detail string
@@ -99,13 +99,13 @@ type Problem struct {
 	Allow  string // for a 405
 }
 
-// Error is the problem in one line.
+// Error returns the problem in one line.
 func (p *Problem) Error() string {
 	w := p.Wire()
 	return w.Error()
 }
 
-// Wire is the problem as callers read it.
+// Wire returns the problem in the form for callers.
 func (p *Problem) Wire() wire.Problem {
 	return wire.Problem{
 		Type: p.Kind.Type(), Title: p.Kind.Title, Status: p.Kind.Status,
@@ -121,7 +121,7 @@ func WrongFields(wrong []dispatcher.FieldError) error {
 	return InvalidFields(wrong)
 }
 
-// InvalidFields is a problem with these fields.
+// InvalidFields returns a problem with these fields.
 func InvalidFields(wrong []dispatcher.FieldError) *Problem {
 	p := &Problem{Kind: Invalid, Detail: "nothing was changed"}
 	if len(wrong) > MaxFaults {
@@ -134,8 +134,8 @@ func InvalidFields(wrong []dispatcher.FieldError) *Problem {
 	return p
 }
 
-// JoinErrors adds the errors of other fields to noted. A value that could not be read is empty,
-// and must not be called missing too.
+// JoinErrors adds the errors of other fields to noted. A value that could not be read is
+// empty, but must not be reported as missing too.
 func JoinErrors(noted, more []dispatcher.FieldError) []dispatcher.FieldError {
 	all := noted
 	for _, w := range more {
@@ -146,19 +146,19 @@ func JoinErrors(noted, more []dispatcher.FieldError) []dispatcher.FieldError {
 	return all
 }
 
-// WrongField is a problem with one field.
+// WrongField returns a problem with one field.
 func WrongField(path, detail string) *Problem {
 	return InvalidFields([]dispatcher.FieldError{{Path: path, Detail: detail}})
 }
 
-// Details for a caller who can't know whether a change was made.
+// Details for a caller that can't know whether a change was made.
 const (
 	unsure = "it is not known whether the change was made; asking again with the same id, or uid, is safe"
 	late   = "it did not answer in time; asking again with the same id, or uid, is safe"
 )
 
-// table maps an error of the engine to its problem. The text of any other error is only logged:
-// it may hold what callers must not read.
+// table maps an error of the engine to its problem. The text of any other error is only
+// logged, because it may contain something that callers must not read.
 var table = []struct {
 	err    error
 	kind   *Kind
@@ -206,7 +206,7 @@ var table = []struct {
 	{context.Canceled, Unavailable, "", "the request was given up"},
 }
 
-// wrongCursor is the cure of each cursor that does not open.
+// wrongCursor is the cure for each cursor that can't be opened.
 const wrongCursor = "belongs to another list, filter or caller, or to data that were lost since: leave it out to begin at the first page"
 
 // ProblemFor returns a problem for an error. known is false for an error that is not in the
@@ -231,7 +231,7 @@ func ProblemFor(err error) (p *Problem, known bool) {
 	return &Problem{Kind: internal, Detail: "the log of the server says why"}, false
 }
 
-// Emptied says that the store lost data, with the cure.
+// Emptied returns a problem that reports the lost data of the store, with the cure.
 func Emptied(lost *dispatcher.Emptied) *Problem {
 	return &Problem{Kind: emptiedStore, Detail: lost.Error()}
 }
@@ -271,7 +271,7 @@ func (p *Problem) Response(body []byte) *Response {
 	return r
 }
 
-// Body is the problem as JSON.
+// Body returns the problem as JSON.
 func (p *Problem) Body() []byte {
 	b, err := json.Marshal(p.Wire())
 	if err != nil { // a detail that is not UTF-8

@@ -23,8 +23,8 @@ func (q *Request) Record(ctx context.Context, e dispatcher.AuditEntry) {
 	}
 }
 
-// recordAct records an act of a person, when it is known how that ended. A link's that was
-// refused costs it nothing, so it may come in a loop: it is counted as calls are.
+// recordAct records an act of a person when its result is known. A refused act costs a link
+// nothing, so it may come in a loop. It is therefore counted in the same way as calls.
 func (q *Request) recordAct(ctx context.Context, p *Problem) {
 	c, person := access.CallerOf(q.HTTP.Context())
 	if q.recorded == nil || !person {
@@ -40,8 +40,8 @@ func (q *Request) recordAct(ctx context.Context, p *Problem) {
 	q.recorded = &e
 }
 
-// RecordMade is Record for a new thing, which is e.Target. The entry of a call that failed names
-// nothing.
+// RecordMade is like Record, for a new thing with the name e.Target. The entry of a failed
+// call has no target.
 func (q *Request) RecordMade(ctx context.Context, e dispatcher.AuditEntry, err error) {
 	if err != nil {
 		p, _ := ProblemFor(err)
@@ -50,10 +50,10 @@ func (q *Request) RecordMade(ctx context.Context, e dispatcher.AuditEntry, err e
 	q.Record(context.WithoutCancel(ctx), e)
 }
 
-// failure is the detail of a call that failed.
+// failure returns the detail of a call that failed.
 func failure(p *Problem) string { return fmt.Sprintf("failed: %d %s", p.Kind.Status, p.Kind.Word) }
 
-// Named is the entry of what path and query name.
+// Named returns the entry for the names in path and query.
 func (q *Request) Named() (e dispatcher.AuditEntry) {
 	if q.Operation.Subject != nil {
 		e.Target = WithoutSecrets(q.ID())
@@ -68,8 +68,8 @@ func (q *Request) Named() (e dispatcher.AuditEntry) {
 	return e
 }
 
-// WithoutSecrets is the origin of a URL, whose path and query may hold a token, and any
-// other name as it is.
+// WithoutSecrets returns the origin of a URL, because its path and query may contain a token.
+// It returns any other name unchanged.
 func WithoutSecrets(name string) string {
 	if !IsURL(name) {
 		return name
@@ -81,7 +81,7 @@ func WithoutSecrets(name string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// RecordResult records what failed, and what no handler recorded before it changed it.
+// RecordResult records a failed call, unless its handler recorded it before the change.
 func (q *Request) RecordResult(ctx context.Context, answer *Response, err error) {
 	p := q.Writer.Refusal
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 )
 
-// ErrKeyGone says that the caller's key was taken out of API_KEYS.
+// ErrKeyGone reports that the caller's key was removed from API_KEYS.
 var ErrKeyGone = errors.New("the key is not known any more")
 
-// Request is a request on its way to its handler. The framework only documents the operations,
-// and the handlers read the rest: a filter may be repeated, an unknown one is refused, and a
-// body must be decoded once and strictly.
+// Request is a request for a handler. The framework only documents the operations, and the
+// handlers read the rest. A filter may be repeated, an unknown one is refused, and a body must
+// be decoded once and strictly.
 type Request struct {
 	HTTP      *http.Request
 	Writer    *ResponseWriter
@@ -40,8 +40,8 @@ type Request struct {
 	Idle     bool                   // it changes nothing, so the audit gets no entry
 }
 
-// Wait takes a place among the calls that wait. ctx ends if another caller needs it; ok is
-// false if there is none.
+// Wait takes a place among the waiting calls. ctx ends if another caller needs the place. ok
+// is false if there is no place.
 func (q *Request) Wait(ctx context.Context) (waits context.Context, leave func(), ok bool) {
 	return q.Waiting.Enter(ctx, q.Writer.Caller)
 }
@@ -50,11 +50,11 @@ func (q *Request) Wait(ctx context.Context) (waits context.Context, leave func()
 // revoked during a long response.
 func (q *Request) StillAllowed() bool { return q.Allowed(q) }
 
-// ID is the name in the path.
+// ID returns the name in the path.
 func (q *Request) ID() string { return q.HTTP.PathValue(q.Operation.Subject.Name) }
 
-// Check refuses what no handler need look at: a body where none is taken, a name
-// that can't be one, unknown parameters and those with a wrong value.
+// Check refuses requests that no handler needs to see. They have an unexpected body, an
+// invalid name, an unknown parameter, or a parameter with a wrong value.
 func (q *Request) Check() error {
 	if q.Operation.Body == nil && q.Operation.Method != http.MethodGet {
 		if err := q.refuseBody(); err != nil {
@@ -69,8 +69,8 @@ func (q *Request) Check() error {
 	return q.parseQuery()
 }
 
-// refuseBody refuses any body but an empty object. To ignore its fields would let a
-// caller think that they count.
+// refuseBody refuses any body but an empty object. If it ignored the fields, a caller could
+// think that they have an effect.
 func (q *Request) refuseBody() error {
 	if q.HTTP.ContentLength == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (q *Request) refuseBody() error {
 
 var errCutShort = &Problem{Kind: Malformed, Detail: "the body ended too early or is badly framed"}
 
-// receive reads the body into a buffer, which the caller gives back with release.
+// receive reads the body into a buffer. The caller returns it with release.
 func (q *Request) receive() (*bytes.Buffer, error) {
 	if err := checkMedia(q.HTTP.Header, q.Operation.Media); err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func (q *Request) tooLarge() *Problem {
 
 const sendJSON = "Content-Type: " + MediaJSON
 
-// checkMedia takes JSON in UTF-8 that is not compressed, under its media type or
-// under another one that is taken for it.
+// checkMedia accepts uncompressed JSON in UTF-8, with its media type or with another one that
+// is accepted for it.
 func checkMedia(h http.Header, other string) error {
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return &Problem{Kind: BadMedia, Detail: "a content encoding is not accepted: send the body uncompressed"}

@@ -17,8 +17,8 @@ const (
 	MediaEvents  = "text/event-stream"
 )
 
-// ResponseWriter remembers whether a response was begun, and the facts that the metrics and the
-// log need.
+// ResponseWriter records whether a response was begun, and the facts for the metrics and the
+// log.
 type ResponseWriter struct {
 	http.ResponseWriter
 	Begun    bool
@@ -59,7 +59,7 @@ func (w *ResponseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 // TypeJSON is shared by all responses, and never changed.
 var TypeJSON = []string{MediaJSON}
 
-// Response is a whole response, as operations return it.
+// Response is a whole response. Operations return it.
 type Response struct {
 	Status       int
 	ContentType  string
@@ -79,8 +79,8 @@ func JSON(status int, v any) (*Response, error) {
 	return &Response{Status: status, ContentType: MediaJSON, Body: b}, nil
 }
 
-// answerMost is the most bytes of a page. More entries than fit would be some of the
-// longest URLs, errors and subjects.
+// answerMost is the maximum number of bytes of a page. Only pages with some of the longest
+// URLs, errors and subjects exceed it.
 const answerMost = 1 << 20
 
 // Fitting returns a page of limit entries, or of fewer if the response would have too many
@@ -133,6 +133,6 @@ func (r *Response) Write(w http.ResponseWriter) {
 	}
 }
 
-// countedBody is the longest body whose length net/http sets itself. A longer one
-// would be sent in chunks.
+// countedBody is the longest body whose length net/http sets itself. It would send a longer
+// one in chunks.
 const countedBody = 2048

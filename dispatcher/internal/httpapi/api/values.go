@@ -96,7 +96,7 @@ func Texts(v jsontext.Value) (all []Named, err error) {
 	return all, d.Err
 }
 
-// Nullable reads a value, or null as the zero value, which inside means the default.
+// Nullable reads a value. It reads null as the zero value, which inside means the default.
 func Nullable[V any](to *V, v jsontext.Value, read func(to *V, v jsontext.Value) error) error {
 	if v.Kind() == 'n' {
 		*to = *new(V)
@@ -126,7 +126,7 @@ func Timeout(to *time.Duration, v jsontext.Value) error {
 	return nil
 }
 
-// OptionalDuration reads a duration of which 0 does not mean the default.
+// OptionalDuration reads a duration. Here 0 does not mean the default.
 func OptionalDuration(to **time.Duration, v jsontext.Value) error {
 	var d time.Duration
 	if err := Duration(&d, v); err != nil {
@@ -149,7 +149,7 @@ func SuccessRule(to **success.Rule, v jsontext.Value) error {
 	return nil
 }
 
-// Whole reads a whole number. 2.0 and 2e0 are whole numbers too, as JSON Schema has it.
+// Whole reads a whole number. As in JSON Schema, 2.0 and 2e0 are whole numbers too.
 func Whole(v jsontext.Value) (n int, ok bool) {
 	if v.Kind() != '0' {
 		return 0, false
@@ -159,7 +159,8 @@ func Whole(v jsontext.Value) (n int, ok bool) {
 	return n, err == nil && math.Abs(f) <= math.MaxInt32 && float64(n) == f
 }
 
-// HeaderTexts reads an object of the texts of headers. One that is null has a valid name too.
+// HeaderTexts reads an object with the texts of headers. It also checks the name of a header
+// whose text is null.
 func HeaderTexts(v jsontext.Value, most int) ([]Named, error) {
 	all, err := Texts(v)
 	if err == nil && len(all) > most {

@@ -56,9 +56,8 @@ const (
 
 var sections = []string{sectionMarks, sectionEnded, sectionLeases, sectionTaken, sectionReady, sectionDue, sectionMoved}
 
-// unfinished has the sections of deliveries that are in no end set yet. They are read in the
-// order in which deliveries move. So a delivery that moves in the meantime is in a later
-// section.
+// unfinished has the sections of deliveries that are in no end set yet. It has the order in
+// which deliveries move, so a list sees each moving delivery in a later section.
 var unfinished = []string{sectionDue, sectionReady, sectionLeases, sectionTaken, sectionMarks}
 
 // listed is one delivery of a list, with the values for a cursor.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -242,11 +244,89 @@ create 01C
 	}, found)
 }
 
+// A script that fails leaves a file, but not the exit code of success.
+func TestAScriptOfThePageFailsWithAnAnswer(t *testing.T) {
+	redistest.Long(t)
+	for file, of := range map[string]map[string]string{"outpost.jsonl": outpostAPI, "svix.jsonl": svixAPI, "convoy.jsonl": convoyAPI} {
+		for missing := range of {
+			some := maps.Clone(of)
+			delete(some, missing)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if some[r.URL.RequestURI()] == "" {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+				_, _ = w.Write([]byte(some[r.URL.RequestURI()])) // the client fails then
+			}))
+			script := exec.CommandContext(t.Context(), "sh", "-c", migrateBlock(t, "> "+file))
+			script.Dir = t.TempDir()
+			for _, system := range []string{"OUTPOST", "SVIX", "CONVOY"} {
+				script.Env = append(script.Env, system+"_URL="+server.URL, system+"_KEY=k", system+"_PROJECT=p1")
+			}
+			script.Env = append(script.Env, "PATH="+os.Getenv("PATH"))
+			err := script.Run()
+			server.Close()
+			require.Error(t, err, missing)
+		}
+	}
+}
+
+func TestAnEndpointThatIsTwiceInAFile(t *testing.T) {
+	_, api, _ := newTestDev(t, nil)
+	one := `{"id":"d","type":"webhook","topics":["*"],"config":{"url":"https://a.example"},"credentials":{"secret":"outpost-secret-0001"}}`
+	list := func(tenant string) string {
+		return `{"path":"/tenants/` + tenant + `/destinations","answer":[` + one + `]}`
+	}
+	run := func(text string) result {
+		return command(t, []string{"HOOKLADDER_URL=" + api}, text, "endpoints", "import", "-", "--from", "outpost")
+	}
+	require.Equal(t, "create d\n", run(list("a")+list("a")).out)
+	require.Contains(t, run(list("a")+list("b")).out, "endpoint 2: d: $.uid: another endpoint of the file has it too")
+}
+
+// The page's commands call this program in place of bin/hookladder.
+func TestThePageOfAMigrationImportsAndChangesTheSignature(t *testing.T) {
+	_, api, _ := newTestDev(t, nil)
+	env := []string{"HOOKLADDER_URL=" + api}
+	const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+	answer := `{"path":"/tenants/a/destinations","answer":[{"id":"d","type":"webhook","topics":["*"],"config":{"url":"https://a.example"},"credentials":{"secret":"` + secret + `"}}]}`
+	require.NoError(t, os.WriteFile("outpost.jsonl", []byte(answer), 0o600))
+	for line := range strings.Lines(migrateBlock(t, "--dry-run")) {
+		text, _, _ := strings.Cut(line, "#")
+		got := command(t, env, "", strings.Fields(text)[1:]...)
+		require.Equal(t, exitOK, got.code, got.err)
+		require.Contains(t, got.err, "1 created")
+	}
+
+	steps := strings.Split(migrateBlock(t, "endpoints export"), " | ")
+	require.Len(t, steps, 4, "the filter of jq has one too")
+	exported := command(t, env, "", strings.Fields(steps[0])[1:]...)
+	filter := exec.CommandContext(t.Context(), "sh", "-c", steps[1]+" | "+steps[2])
+	filter.Stdin = strings.NewReader(exported.out)
+	changed, err := filter.Output()
+	require.NoError(t, err)
+	got := command(t, env, string(changed), strings.Fields(steps[3])[1:]...)
+	require.Equal(t, exitOK, got.code, got.out+got.err)
+	require.Equal(t, "change d: signature, signature_header, signature_prefix\n", got.out)
+	after := command(t, env, "", "endpoints", "export").out
+	require.Contains(t, after, `"signature":"standard"`)
+	require.Contains(t, after, `"secret":"`+secret+`"`)
+}
+
 func TestAnAnswerThatIsMissingOrUnknownStopsTheImport(t *testing.T) {
 	first := `{"path":"/tenants?limit=100","answer":` + outpostAPI["/api/v1/tenants?limit=100"] + `}`
 	for name, c := range map[string]struct{ from, text, want string }{
-		"the last page":  {"outpost", first, "the last page of /tenants is not in the file"},
-		"an error":       {"outpost", first + "\n" + `{"path":"/tenants","answer":{"message":"not found"}}`, "document 2 /tenants: is not an answer that the import knows"},
+		"the last page": {"outpost", first, "the last page of /tenants is not in the file"},
+		"an error":      {"outpost", first + "\n" + `{"path":"/tenants","answer":{"message":"not found"}}`, "document 2 /tenants: is not an answer that the import knows"},
+		"an empty file": {"svix", "", "the file is empty"},
+		"destinations":  {"outpost", `{"path":"/tenants","answer":{"models":[{"id":"acme"}],"pagination":{"next":null}}}`, "/tenants/acme/destinations is not in the file"},
+		"endpoints":     {"svix", `{"path":"/app/","answer":{"data":[{"id":"app_1","uid":"acme"}],"done":true}}`, "/app/app_1/endpoint/ is not in the file"},
+		"a secret": {"svix", `{"path":"/app/acme/endpoint/ep_1/headers/","answer":{"headers":{}}}{"path":"/app/acme/endpoint/","answer":{"data":[{"id":"ep_1","url":"https://a.example"}],"done":true}}`,
+			"/app/acme/endpoint/ep_1/secret/ is not in the file"},
+		"headers": {"svix", `{"path":"/app/acme/endpoint/","answer":{"data":[{"id":"ep_1","url":"https://a.example"}],"done":true}}`,
+			"/app/acme/endpoint/ep_1/headers/ is not in the file"},
+		"subscriptions": {"convoy", `{"data":{"content":[{"uid":"01A","project_id":"p1","url":"https://a.example","secrets":[]}]}}`, "/projects/p1/subscriptions is not in the file"},
+		"a project": {"convoy", `{"data":{"content":[{"uid":"01A","project_id":"p1","url":"https://a.example"},{"uid":"s","endpoint_metadata":{"uid":"01A"},"filter_config":{"event_types":["*"]}}]}}`,
+			"/projects/p1 is not in the file"},
 		"half a file":    {"outpost", first[:40], "document 1 is not JSON"},
 		"no tenant":      {"outpost", `[{"id":"d","type":"webhook"}]`, "has no tenant: save it with its path"},
 		"another system": {"hooks", "", `--from "hooks": must be one of svix, convoy, outpost`},
@@ -254,6 +334,7 @@ func TestAnAnswerThatIsMissingOrUnknownStopsTheImport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := command(t, []string{"HOOKLADDER_URL=http://127.0.0.1:1"}, c.text, "endpoints", "import", "-", "--from", c.from)
 			require.NotEqual(t, exitOK, got.code)
+			require.NotEqual(t, exitUnreachable, got.code, "it is found before the first call")
 			require.Contains(t, got.err, c.want)
 		})
 	}

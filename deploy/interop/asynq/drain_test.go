@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,10 +18,10 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// counts runs the commands of docs/migrate.md under a heading, and returns their lines.
+// counts runs the commands of the page under a heading, and returns their lines.
 func counts(t *testing.T, r *kit.Redis, heading string) []string {
 	t.Helper()
-	page, err := deploy.Documents.ReadFile("docs/migrate.md")
+	page, err := deploy.Documents.ReadFile(path.Join("docs", "migrate.md"))
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(page), "\n### "+heading+"\n")
 	require.True(t, found, heading)

@@ -137,11 +137,14 @@ func (v *convoyAnswers) item(text json.RawMessage) error {
 }
 
 func (v *convoyAnswers) convert(c *conversion) error {
+	if len(v.endpoints) > 0 && len(v.topics) == 0 {
+		return missingAnswer("/projects", v.endpoints[0].ProjectID, "subscriptions")
+	}
 	for i := range v.endpoints {
 		one := &v.endpoints[i]
 		project, ok := v.projects[one.ProjectID]
 		if !ok {
-			return fmt.Errorf("the answer of /projects/%s is not in the file: it has the form of the signature", one.ProjectID)
+			return missingAnswer("/projects", one.ProjectID) // it has the form of the signature
 		}
 		topics := slices.Clone(v.topics[one.UID])
 		slices.Sort(topics)

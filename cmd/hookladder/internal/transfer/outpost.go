@@ -12,6 +12,8 @@ import (
 // outpostAnswers are the destinations of Outpost, each list with the tenant of its path.
 type outpostAnswers struct {
 	destinations []outpostDestination
+	tenants      []string
+	listed       map[string]bool // the tenants whose destinations are in the file
 }
 
 // outpostDestination is one item of GET /tenants/{id}/destinations.
@@ -49,7 +51,10 @@ func (o *outpostAnswers) take(path string, body json.RawMessage) error {
 		if err := json.Unmarshal(body, &page); err != nil || page.Models == nil {
 			return errAnswer
 		}
-		return nil // the tenants
+		for _, tenant := range page.Models {
+			o.tenants = append(o.tenants, tenant.ID)
+		}
+		return nil
 	}
 	var list []outpostDestination
 	if err := json.Unmarshal(body, &list); err != nil {
@@ -58,6 +63,7 @@ func (o *outpostAnswers) take(path string, body json.RawMessage) error {
 	tenant := ""
 	if at, ok := segments(path, "tenants"); ok && len(at) == 2 {
 		tenant = at[0]
+		o.listed[tenant] = true
 	}
 	for _, d := range list {
 		if d.TenantID == "" {
@@ -72,6 +78,11 @@ func (o *outpostAnswers) take(path string, body json.RawMessage) error {
 }
 
 func (o *outpostAnswers) convert(c *conversion) error {
+	for _, tenant := range o.tenants {
+		if !o.listed[tenant] {
+			return missingAnswer("/tenants", tenant, "destinations")
+		}
+	}
 	for i := range o.destinations {
 		d := &o.destinations[i]
 		if d.Type != "webhook" {

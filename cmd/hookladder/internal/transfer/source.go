@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -40,11 +41,11 @@ type foreignSystem interface {
 func newSystem(name string) foreignSystem {
 	switch name {
 	case Svix:
-		return &svixAnswers{secrets: map[string]string{}, headers: map[string]svixHeaders{}}
+		return &svixAnswers{listed: map[string]bool{}, secrets: map[string]string{}, headers: map[string]svixHeaders{}}
 	case Convoy:
 		return &convoyAnswers{projects: map[string]convoyProject{}, topics: map[string][]string{}}
 	default:
-		return &outpostAnswers{}
+		return &outpostAnswers{listed: map[string]bool{}}
 	}
 }
 
@@ -58,7 +59,9 @@ func foreign(in io.Reader, name string) (next func() (fileLine, error), lost map
 	dec := json.NewDecoder(in)
 	for n := 1; ; n++ {
 		var text json.RawMessage
-		if err := dec.Decode(&text); errors.Is(err, io.EOF) {
+		if err := dec.Decode(&text); errors.Is(err, io.EOF) && n == 1 {
+			return nil, nil, errors.New("the file is empty")
+		} else if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return nil, nil, fmt.Errorf("document %d is not JSON: %w", n, err)
@@ -76,7 +79,7 @@ func foreign(in io.Reader, name string) (next func() (fileLine, error), lost map
 	if err := pages.check(); err != nil {
 		return nil, nil, err
 	}
-	c := &conversion{lost: map[string]int{}, uids: map[string]bool{}}
+	c := &conversion{lost: map[string]int{}, uids: map[string]*wire.Endpoint{}}
 	if err := system.convert(c); err != nil {
 		return nil, nil, err
 	}
@@ -119,11 +122,17 @@ func (p pageEnds) check() error {
 	return nil
 }
 
+// missingAnswer reports an answer without which the file is not complete. A script that was
+// interrupted leaves such a file.
+func missingAnswer(path ...string) error {
+	return fmt.Errorf("the answer of %s is not in the file: save it again", strings.Join(path, "/"))
+}
+
 // conversion has the endpoints of a file, and counts the parts that do not carry over.
 type conversion struct {
 	lines []fileLine
 	lost  map[string]int
-	uids  map[string]bool
+	uids  map[string]*wire.Endpoint
 }
 
 // lose counts a part that does not carry over.
@@ -133,8 +142,14 @@ func (c *conversion) lose(kind string, has bool) {
 	}
 }
 
-// add appends an endpoint. err is the reason why it is not valid.
+// add appends an endpoint. err is the reason why it is not valid. A list that changes while
+// its pages are saved may have an endpoint twice.
 func (c *conversion) add(e *wire.Endpoint, err error) {
+	other := c.uids[e.UID]
+	if reflect.DeepEqual(e, other) {
+		return
+	}
+	c.uids[e.UID] = e
 	line := fileLine{line: len(c.lines) + 1, endpoint: *e, err: err}
 	if line.err == nil {
 		line.given, line.err = fieldsOf(e)
@@ -144,10 +159,9 @@ func (c *conversion) add(e *wire.Endpoint, err error) {
 			line.err = errors.Join(line.err, fmt.Errorf("$.topics: %s has * before its last word", topic))
 		}
 	}
-	if c.uids[e.UID] {
+	if other != nil {
 		line.err = errors.Join(line.err, errors.New("$.uid: another endpoint of the file has it too"))
 	}
-	c.uids[e.UID] = true
 	c.lines = append(c.lines, line)
 }
 

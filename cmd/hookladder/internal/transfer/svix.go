@@ -13,10 +13,15 @@ import (
 // svixAnswers are the answers of Svix. An endpoint's secret and headers are answers of their
 // own, which only their paths name.
 type svixAnswers struct {
+	apps      []svixApp
+	listed    map[string]bool // the applications whose endpoints are in the file, as their paths name them
 	endpoints []svixEndpoint
 	secrets   map[string]string
 	headers   map[string]svixHeaders
 }
+
+// svixApp is one item of GET /api/v1/app/.
+type svixApp struct{ ID, UID string }
 
 // svixEndpoint is one item of GET /api/v1/app/{app}/endpoint/.
 type svixEndpoint struct {
@@ -44,13 +49,17 @@ func (s *svixAnswers) take(path string, body json.RawMessage) error {
 		return errors.New("has no path: save each answer with it")
 	case !ok:
 		return errAnswer
-	case len(at) == 0: // the list of applications
-		return nil
+	case len(at) == 0:
+		var page struct{ Data []svixApp }
+		err := json.Unmarshal(body, &page)
+		s.apps = append(s.apps, page.Data...)
+		return err
 	case len(at) == 2 && at[1] == "endpoint":
 		var page struct{ Data []svixEndpoint }
 		if err := json.Unmarshal(body, &page); err != nil || page.Data == nil {
 			return errors.Join(errAnswer, err)
 		}
+		s.listed[at[0]] = true
 		for _, e := range page.Data {
 			e.app = at[0]
 			s.endpoints = append(s.endpoints, e)
@@ -73,6 +82,11 @@ func (s *svixAnswers) take(path string, body json.RawMessage) error {
 }
 
 func (s *svixAnswers) convert(c *conversion) error {
+	for _, app := range s.apps {
+		if !s.listed[app.ID] && !s.listed[app.UID] {
+			return missingAnswer("/app", app.ID, "endpoint/")
+		}
+	}
 	for i := range s.endpoints {
 		one := &s.endpoints[i]
 		e := one.Endpoint
@@ -90,11 +104,13 @@ func (s *svixAnswers) convert(c *conversion) error {
 		}
 		c.lose("channels", len(one.Channels) > 0)
 		c.lose("sensitive headers", len(s.headers[one.ID].Sensitive) > 0)
-		var err error
-		if e.Secret == "" {
-			err = errors.New("$.secret: the answer of its …/secret/ is not in the file")
+		if _, ok := s.headers[one.ID]; !ok {
+			return missingAnswer("/app", one.app, "endpoint", one.ID, "headers/")
 		}
-		c.add(&e, err)
+		if e.Secret == "" {
+			return missingAnswer("/app", one.app, "endpoint", one.ID, "secret/")
+		}
+		c.add(&e, nil)
 	}
 	return nil
 }

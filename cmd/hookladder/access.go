@@ -188,12 +188,12 @@ func newSecret(s world) *cobra.Command {
 endpoint with another signature scheme.
 
 With --tenant it prints the secret that verifies callbacks to a bare URL of that
-tenant, if SIGNING_DERIVE is tenant. It is derived from SIGNING_SECRET, which must
-be in the environment. If SIGNING_SECRET has several secrets, it prints one for each,
+tenant. It is derived from SIGNING_SECRET, which must be in the environment, together
+with SIGNING_DERIVE=tenant, as for serve: without it such a secret signs nothing. If SIGNING_SECRET has several secrets, it prints one for each,
 in their order. --tenant '' prints the secret of messages without a tenant.`,
 		Example: `  hookladder secret
   hookladder secret --scheme github
-  SIGNING_SECRET_FILE=/run/secrets/signing hookladder secret --tenant shop_42`,
+  SIGNING_DERIVE=tenant SIGNING_SECRET_FILE=/run/secrets/signing hookladder secret --tenant shop_42`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("tenant") {
@@ -228,12 +228,16 @@ func printDerived(cmd *cobra.Command, tenant string, vars map[string]string) err
 	if tenant != "" && !dispatcher.ValidTenant(tenant) {
 		return usagef("--tenant %q: must be 1 to 128 printable ASCII characters without spaces", tenant)
 	}
-	secrets, err := signingSecrets(vars)
+	secrets, derive, err := signingSecrets(vars)
 	if err != nil {
 		return err
 	}
 	if len(secrets) == 0 {
 		return usagef("nothing to derive from: set SIGNING_SECRET")
+	}
+	if derive != settings.DeriveTenant {
+		return usagef("--tenant: such a secret signs nothing, because SIGNING_DERIVE is not tenant. Set SIGNING_DERIVE=tenant here and for serve; " +
+			"without it, all callbacks to bare URLs are signed with SIGNING_SECRET itself")
 	}
 	for _, s := range secrets {
 		fmt.Fprintln(cmd.OutOrStdout(), s.Derive(tenant).Reveal())
@@ -241,17 +245,18 @@ func printDerived(cmd *cobra.Command, tenant string, vars map[string]string) err
 	return nil
 }
 
-// signingSecrets returns the secrets of the environment, parsed as by the dispatcher.
-func signingSecrets(vars map[string]string) ([]signer.Secret, error) {
+// signingSecrets returns the secrets of the environment and SIGNING_DERIVE, parsed as by the
+// dispatcher.
+func signingSecrets(vars map[string]string) (secrets []signer.Secret, derive string, err error) {
 	only := map[string]string{}
-	for _, name := range []string{"SIGNING_SECRET", "SIGNING_SECRET_FILE"} {
+	for _, name := range []string{"SIGNING_SECRET", "SIGNING_SECRET_FILE", "SIGNING_DERIVE"} {
 		only[name] = vars[name]
 	}
 	read, _, err := settings.Read(settings.Sources{Environ: only})
 	if err != nil {
-		return nil, usageError{err}
+		return nil, "", usageError{err}
 	}
-	return read.SigningSecret, nil
+	return read.SigningSecret, read.SigningDerive, nil
 }
 
 // readSecretFile returns a secret from a file, or from standard input for "-". There is no flag

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -106,26 +107,50 @@ func (c *clientFlags) client() (*client.Client, error) { return c.clientAt(local
 
 // clientAt returns a client with another default than this host's API.
 func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error)) (*client.Client, error) {
-	server := cmp.Or(c.server, c.vars["HOOKLADDER_URL"])
+	server, from := c.vars["HOOKLADDER_URL"], "HOOKLADDER_URL"
+	if c.server != "" {
+		server, from = c.server, "--server"
+	}
 	if server == "" {
 		var err error
 		if server, err = local(c.vars); err != nil {
 			return nil, usageError{err}
 		}
 	}
-	key := c.vars["HOOKLADDER_KEY"]
+	server, err := withScheme(server)
+	if err != nil {
+		return nil, usagef("%s: %w", from, err)
+	}
+	key, keyFrom := c.vars["HOOKLADDER_KEY"], "HOOKLADDER_KEY"
 	if c.keyFile != "" {
 		text, err := os.ReadFile(c.keyFile)
 		if err != nil {
 			return nil, usagef("--key-file: %w", err)
 		}
-		key = strings.TrimSpace(string(text))
+		key, keyFrom = strings.TrimSpace(string(text)), "--key-file"
 	}
 	made, err := client.New(server, key, client.WithRepeats(cmp.Or(c.repeats, commandRepeats)))
 	if err != nil {
-		return nil, usageError{err}
+		return nil, usagef("%s", strings.NewReplacer("api url:", from+":", "api key:", keyFrom+":").Replace(err.Error()))
 	}
 	return made, nil
+}
+
+// withScheme returns the URL of a server. A host on this machine needs no scheme, because the
+// connection to it is not visible to others.
+func withScheme(server string) (string, error) {
+	if strings.Contains(server, "://") {
+		return server, nil
+	}
+	host, _, _ := strings.Cut(server, "/")
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if host == "localhost" || err == nil && address.IsLoopback() {
+		return "http://" + server, nil
+	}
+	return "", errors.New("a URL needs its scheme, as in https://hooks.example; only for this machine http:// may be left out, as in 127.0.0.1:8080")
 }
 
 // localServer returns the URL of a Hookladder on this host with the same environment.

@@ -118,7 +118,7 @@ func newBenchReceiver(s world) *cobra.Command {
 		Hidden:  true,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			secrets, err := signingSecrets(s.vars())
+			secrets, _, err := signingSecrets(s.vars())
 			if err != nil {
 				return err
 			}

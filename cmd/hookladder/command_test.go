@@ -155,7 +155,7 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"send --url u --topic t --body 1 --header x":    `must be as in "name: value"`,
 		"send --url u --topic t --body 1 --body-file f": "not both",
 		"send --url u --topic t --body-file nowhere":    "--body-file",
-		"ping --server ftp://x":                         "api url",
+		"ping --server ftp://x":                         "--server: must be a URL",
 		"ping --key-file nowhere":                       "--key-file",
 		"listen":                                        "set SIGNING_SECRET or give --secret",
 		"listen --secret x":                             "--secret",
@@ -186,6 +186,8 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"secret --tenant=":                               "set SIGNING_SECRET", // of messages without a tenant
 		"secret --tenant a":                              "set SIGNING_SECRET",
 		"serve":                                          "neither REDIS_URL nor DATA_DIR is set",
+		"dead replay":                                    "hookladder dead replay needs a filter, or --all",
+		"retry --yes":                                    "hookladder retry needs a filter, or --all",
 		"repartition":                                    "--to is needed",
 		"repartition --to 1025":                          "from 1 to 1024",
 		"repartition --to 8":                             "neither REDIS_URL nor DATA_DIR is set",

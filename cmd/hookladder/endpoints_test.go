@@ -240,19 +240,19 @@ func TestATenantsSecretIsDerivedFromTheSigningSecrets(t *testing.T) {
 		require.NoError(t, err)
 		want += s.Derive("shop_42").Reveal() + "\n"
 	}
-	got := command(t, []string{"SIGNING_SECRET=" + one + " " + two}, "", "secret", "--tenant", "shop_42")
+	got := command(t, []string{"SIGNING_DERIVE=tenant", "SIGNING_SECRET=" + one + " " + two}, "", "secret", "--tenant", "shop_42")
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Equal(t, want, got.out)
 	require.NotContains(t, got.out, "MDEyMzQ1Njc4")
 
-	none := command(t, []string{"SIGNING_SECRET=" + one}, "", "secret", "--tenant", "")
+	none := command(t, []string{"SIGNING_DERIVE=tenant", "SIGNING_SECRET=" + one}, "", "secret", "--tenant", "")
 	require.Equal(t, exitOK, none.code, none.err)
 	require.Regexp(t, "^whsec_", none.out)
 	require.NotContains(t, none.out, "MDEyMzQ1Njc4")
 
 	file := filepath.Join(t.TempDir(), "secret")
 	mustWrite(t, file, one+"\n"+two+"\n")
-	require.Equal(t, want, command(t, []string{"SIGNING_SECRET_FILE=" + file}, "", "secret", "--tenant", "shop_42").out)
+	require.Equal(t, want, command(t, []string{"SIGNING_DERIVE=tenant", "SIGNING_SECRET_FILE=" + file}, "", "secret", "--tenant", "shop_42").out)
 }
 
 func TestADeliverySaysWhatItWaitsFor(t *testing.T) {

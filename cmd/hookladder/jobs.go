@@ -238,6 +238,10 @@ func (j *jobCommand) closeBreakers(ctx context.Context, c *client.Client) error 
 }
 
 func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJSON bool) error {
+	if f := j.filters; len(f.destinations)+len(f.topics)+len(f.tenants)+len(f.subjects)+len(f.reasons)+len(j.request.Status) == 0 &&
+		f.span == (spanFlags{}) && !j.request.Failed && !j.request.All {
+		return usagef("%s needs a filter, or --all", cmd.CommandPath())
+	}
 	person := s.terminal || term.IsTerminal(cmd.InOrStdin())
 	if !j.yes && !person {
 		return usagef("%s changes all matching deliveries: pass --yes, or run it at a terminal, where it asks", cmd.CommandPath())

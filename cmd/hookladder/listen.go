@@ -135,7 +135,7 @@ func listenVerifier(name, secret string, vars map[string]string) (*signer.Verifi
 	case scheme != signer.Standard:
 		return nil, usagef("nothing to verify %s with: give --secret-file or --secret", scheme)
 	default:
-		if v.Secrets, err = signingSecrets(vars); err != nil {
+		if v.Secrets, _, err = signingSecrets(vars); err != nil {
 			return nil, err
 		}
 		if len(v.Secrets) == 0 {

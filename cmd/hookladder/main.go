@@ -19,7 +19,9 @@ import (
 
 	"github.com/caarlos0/env/v11"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/blame"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/check"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
@@ -96,9 +98,9 @@ func run(ctx context.Context, s world) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		fmt.Fprintln(s.err, "hookladder: "+strings.ReplaceAll(err.Error()+cure(err, s), "\n", "\n  "))
+		fmt.Fprintln(s.err, "hookladder: "+strings.ReplaceAll(blame.Text(ran, err)+cure(err, s), "\n", "\n  "))
 	}
 	return exitCode(err)
 }
@@ -126,7 +128,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &problem) && problem.Status == http.StatusNotFound, errors.Is(err, dispatcher.ErrNoDelivery):
 		return exitNotFound
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, dispatcher.ErrUnavailable), errors.Is(err, archive.ErrUnavailable), errors.Is(err, check.ErrNoAnswer):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, dispatcher.ErrUnavailable), errors.Is(err, archive.ErrUnavailable), errors.Is(err, check.ErrNoAnswer):
 		return exitUnreachable
 	default:
 		return exitFailed
@@ -160,6 +162,12 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			if near := blame.Near(cmd, unknown.GetSpecifiedName()); len(near) > 0 {
+				return usagef("%w: did you mean %s?", err, strings.Join(near, " or "))
+			}
+		}
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(

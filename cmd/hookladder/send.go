@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,7 +61,8 @@ func newSend(s world) *cobra.Command {
 		Long: `Publishes one message, and prints its id and its deliveries. It goes to the --url, the
 --endpoint or the --queue, or without these to every endpoint of the tenant whose topics
 match. The body comes from --body, --body-file or standard input, and is sent byte for
-byte: JSON as application/json, other text as text/plain, the rest as octet-stream.
+byte: JSON as application/json, other text as text/plain, the rest as octet-stream. A
+body that begins like JSON but is not JSON needs --raw or --content-type.
 
 Pass your own --id if you may repeat the call: a repeat with the same id and content is
 a duplicate, and is delivered once. If there is no response, the error has the id for
@@ -123,8 +125,11 @@ func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	isJSON := json.Valid(body)
 	switch {
-	case json.Valid(body) && f.contentType == "" && !f.raw:
+	case !isJSON && f.contentType == "" && !f.raw && looksLikeJSON(body):
+		return nil, usagef("%s begins like JSON, but it is not JSON (%w): correct it, or pass --raw to send it as text", f.bodyFlag(), syntaxError(body))
+	case isJSON && f.contentType == "" && !f.raw:
 		m.Body = body
 	case utf8.Valid(body):
 		text := string(body)
@@ -133,6 +138,29 @@ func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 		m.RawBodyBase64 = body
 	}
 	return m, f.describe(m)
+}
+
+// looksLikeJSON reports whether a person probably meant the body as JSON.
+func looksLikeJSON(body []byte) bool {
+	text := bytes.TrimSpace(body)
+	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
+}
+
+// syntaxError returns the first mistake of a text that is not JSON.
+func syntaxError(text []byte) error {
+	var any json.RawMessage
+	return json.Unmarshal(text, &any)
+}
+
+// bodyFlag returns the source of the body.
+func (f *sendFlags) bodyFlag() string {
+	switch {
+	case f.hasBody:
+		return "--body"
+	case f.bodyFile != "" && f.bodyFile != "-":
+		return "--body-file"
+	}
+	return "standard input"
 }
 
 // read returns the body.

@@ -134,7 +134,7 @@ func TestATenantsBareURLsHaveASecretOfTheirOwn(t *testing.T) {
 	a = w.receiver.wait("all", 1)
 	require.Error(t, accepts(w.receiver.usual, a, a.body), "who verifies this could derive everybody's else")
 	secretOf := func(tenant string) string {
-		return mustRun(t, []string{"SIGNING_SECRET=" + w.secret.Reveal()}, "", "secret", "--tenant", tenant).out
+		return mustRun(t, []string{"SIGNING_DERIVE=tenant", "SIGNING_SECRET=" + w.secret.Reveal()}, "", "secret", "--tenant", tenant).out
 	}
 	require.Equal(t, w.secret.Derive("").Reveal(), strings.TrimSpace(secretOf("")))
 	require.Equal(t, derived.Reveal(), strings.TrimSpace(secretOf("acme")))

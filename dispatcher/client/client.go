@@ -91,9 +91,9 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	switch {
 	case err != nil:
-		return nil, errors.New("api url: is not a URL")
+		return nil, errors.New("api url: is not a URL such as http://localhost:8080")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, errors.New("api url: must be as in http://localhost:8080")
+		return nil, errors.New("api url: must be a URL such as http://localhost:8080, with its scheme")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("api url: must have no user, query or fragment")
 	}

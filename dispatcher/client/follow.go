@@ -46,8 +46,12 @@ func (c *Client) Follow(ctx context.Context, f AttemptFilter, behind string, sho
 		alive.Reset(silentFor)
 		return show(e)
 	})
-	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errSilent):
 		err = fmt.Errorf("%w: %w", ErrUnreachable, cause)
+	case ctx.Err() != nil && errors.Is(err, ErrUnreachable): // the caller gave up, so the server may be well
+		err = ctx.Err()
 	}
 	return fmt.Errorf("follow attempts: %w", err)
 }

@@ -64,9 +64,14 @@ func problem(resp *http.Response, body []byte) *Problem {
 
 // unreachable wraps the cause without the URL, because callers know it.
 func unreachable(err error) error {
+	return fmt.Errorf("%w: %w", ErrUnreachable, withoutURL(err))
+}
+
+// withoutURL returns the cause of an error without the URL of the call.
+func withoutURL(err error) error {
 	var at *url.Error
 	if errors.As(err, &at) {
-		err = at.Err
+		return at.Err
 	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	return err
 }

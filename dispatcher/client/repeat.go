@@ -188,15 +188,22 @@ func (c *Client) within(ctx context.Context, q apiRequest, t *tries) *http.Clien
 	return &h
 }
 
-// failure returns the error of a call from the error of its last try. It always wraps the
-// error of a ctx that has ended.
+// failure returns the error of a call from the error of its last try. If ctx has ended, it wraps
+// the error of ctx, and not ErrUnreachable.
 func failure(ctx context.Context, last error) error {
+	var answered *Problem
+	end := ctx.Err()
+	switch {
+	case end != nil && errors.As(last, &answered):
+		return fmt.Errorf("%w: %w", end, last)
+	case end != nil && errors.Is(last, end):
+		return end
+	case end != nil: // the caller gave up, so the server may be well
+		return fmt.Errorf("%w: %s", end, withoutURL(last))
+	}
 	var broken *url.Error
 	if errors.As(last, &broken) {
 		last = unreachable(last)
-	}
-	if end := ctx.Err(); end != nil && !errors.Is(last, end) {
-		return fmt.Errorf("%w: %w", end, last)
 	}
 	return last
 }

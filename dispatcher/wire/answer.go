@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/hookladder/hookladder/ladder"
+import (
+	"strconv"
+
+	"github.com/hookladder/hookladder/ladder"
+)
 
 // Published is the response to a publish. A repeat returns the existing deliveries.
 type Published struct {
@@ -242,14 +246,25 @@ type Problem struct {
 	Results    []Result          `json:"results,omitzero" doc:"Of a batch of which nothing could be stored: what became of each of its messages."`
 }
 
-// Error returns the title, the detail and the first invalid field in one line.
+// shownErrors is how many invalid fields the text of a problem has.
+const shownErrors = 3
+
+// Error returns the title, the detail and the first invalid fields in one line.
 func (p *Problem) Error() string {
 	text := p.Title
 	if p.Detail != "" {
 		text += ": " + p.Detail
 	}
-	if len(p.Errors) > 0 {
-		text += ": " + p.Errors[0].Path + ": " + p.Errors[0].Detail
+	for i, e := range p.Errors {
+		switch {
+		case i == shownErrors:
+			return text + "; and " + strconv.Itoa(len(p.Errors)-i) + " more"
+		case i == 0:
+			text += ": "
+		default:
+			text += "; "
+		}
+		text += e.Path + ": " + e.Detail
 	}
 	return text
 }

@@ -176,7 +176,7 @@ func TestWhatTheServerSaysGoesIntoOurLog(t *testing.T) {
 		"plain, and not ended")
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	require.Len(t, lines, 3, log.String())
-	require.Contains(t, lines[0], `level=WARN msg="embedded redis says" text="WARNING Memory overcommit must be enabled!"`)
+	require.Contains(t, lines[0], `level=INFO msg="embedded redis says" text="WARNING Memory overcommit must be enabled!"`)
 	require.Contains(t, lines[1], `text="Received SIGTERM scheduling shutdown..."`)
 	require.Less(t, len(lines[2]), 5000)
 	require.Regexp(t, "^Received SIGTERM .*; x+$", last)

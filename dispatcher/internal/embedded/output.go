@@ -67,8 +67,11 @@ func (o *output) line(text string) {
 		o.lines = o.lines[max(0, len(o.lines)-keepLines):]
 	}
 	level := slog.LevelWarn
-	if o.leaving || advice && o.again {
+	switch {
+	case o.leaving || advice && o.again:
 		level = slog.LevelDebug
+	case advice: // it is the same at every start
+		level = slog.LevelInfo
 	}
 	o.log.Log(context.Background(), level, "embedded redis says", "text", text)
 }

@@ -43,9 +43,14 @@ func nearest(name string, known []string) string {
 	if plain != name && slices.Contains(known, plain) {
 		return plain
 	}
+	return Closest(plain, known)
+}
+
+// Closest returns the known name that differs least from a misspelled name; empty: none is close.
+func Closest(name string, known []string) string {
 	best, least := "", 3
 	for _, k := range known {
-		if d := distance(plain, k); d <= slips(k) && d < least {
+		if d := distance(name, k); d <= slips(k) && d < least {
 			best, least = k, d
 		}
 	}

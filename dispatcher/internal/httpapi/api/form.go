@@ -37,12 +37,14 @@ func ofPattern(most int, pattern string) *huma.Schema {
 var (
 	AnyText    = Form{Schema: TextSchema}
 	AnyFilled  = Form{Schema: &huma.Schema{Type: huma.TypeString, MinLength: Ref(1)}}
-	TenantForm = Form{ofPattern(128, TenantPattern), func(v string) string { return Unless(dispatcher.ValidTenant(v), "must be a tenant") }}
+	TenantForm = Form{ofPattern(128, TenantPattern), func(v string) string {
+		return Unless(dispatcher.ValidTenant(v), "must be 1 to 128 printable ASCII characters without spaces")
+	}}
 	// TenantOrNone may be empty, for the endpoints without a tenant.
 	TenantOrNone = Form{
 		&huma.Schema{Type: huma.TypeString, MaxLength: Ref(128), Pattern: `^[!-~]*$`},
 		func(v string) string {
-			return Unless(v == "" || dispatcher.ValidTenant(v), "must be a tenant, or empty for the endpoints without one")
+			return Unless(v == "" || dispatcher.ValidTenant(v), "must be 1 to 128 printable ASCII characters without spaces, or empty for the endpoints without one")
 		},
 	}
 	TopicsForm = Form{ofPattern(128, `^(\*|`+aTopic+`(\.\*)?)$`), func(v string) string {

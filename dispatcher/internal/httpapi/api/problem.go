@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -121,11 +122,14 @@ func WrongFields(wrong []dispatcher.FieldError) error {
 	return InvalidFields(wrong)
 }
 
+// unchanged is the detail of wrong fields.
+const unchanged = "nothing was changed"
+
 // InvalidFields returns a problem with these fields.
 func InvalidFields(wrong []dispatcher.FieldError) *Problem {
-	p := &Problem{Kind: Invalid, Detail: "nothing was changed"}
+	p := &Problem{Kind: Invalid, Detail: unchanged}
 	if len(wrong) > MaxFaults {
-		p.Detail = "nothing was changed; these are the first of " + strconv.Itoa(len(wrong))
+		p.Detail = unchanged + "; these are the first of " + strconv.Itoa(len(wrong))
 		wrong = wrong[:MaxFaults]
 	}
 	for _, w := range wrong {
@@ -237,13 +241,19 @@ func Emptied(lost *dispatcher.Emptied) *Problem {
 }
 
 // ForMethod returns the problem as a response to a method. A read changes nothing, so its
-// response need not say that a change is uncertain.
+// response does not mention changes.
 func (p *Problem) ForMethod(method string) *Problem {
 	reads := method == http.MethodGet || method == http.MethodHead
-	if !reads || p.Detail != unsure && p.Detail != late {
+	switch {
+	case !reads:
 		return p
+	case p.Detail == unsure || p.Detail == late:
+		return &Problem{Kind: p.Kind, Detail: "nothing could be read; ask again in a moment"}
+	case p.Kind == Invalid:
+		detail := strings.TrimPrefix(strings.TrimPrefix(p.Detail, unchanged), "; ")
+		return &Problem{Kind: p.Kind, Detail: detail, Fields: p.Fields}
 	}
-	return &Problem{Kind: p.Kind, Detail: "nothing could be read; ask again in a moment"}
+	return p
 }
 
 // Write sends the problem as the response.

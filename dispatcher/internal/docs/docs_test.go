@@ -123,16 +123,24 @@ func TestHeadingsHaveTheIdsOfGitHubAndRowsTheirNames(t *testing.T) {
 }
 
 func TestHTMLInADocumentIsNotServed(t *testing.T) {
-	h := newTestDocs(t, "", map[string]string{"docs/find.md": "# Find\n\n<script>alert(1)</script>\n\na <b onclick=\"x()\">b</b> [c](javascript:alert(1))\n\n`<i>`\n"})
+	h := newTestDocs(t, "", map[string]string{"docs/find.md": "# Find\n\n<script>alert(1)</script>\n\na <b onclick=\"x()\">b</b> [c](javascript:alert(1))\n\n`<i>`\n\n<!-- run by: x -->\n"})
 	text := ask(h, "GET", "/docs/find").Body.String()
-	for _, part := range []string{"alert(1)", "onclick", "<b ", "<i>"} {
+	for _, part := range []string{"alert(1)", "onclick", "<b ", "<i>", "run by"} {
 		require.NotContains(t, text, part)
 	}
 	require.Contains(t, text, "<code>&lt;i&gt;</code>")
 }
 
-func TestADocumentWithoutAPlaceInTheNavigationIsAnError(t *testing.T) {
-	require.Equal(t, http.StatusInternalServerError, ask(newTestDocs(t, "", map[string]string{"docs/other.md": "# Other\n"}), "GET", "/docs/").Code)
+func TestADocumentWithoutAPlaceIsServedAndListedLast(t *testing.T) {
+	h := newTestDocs(t, "", map[string]string{"docs/new.md": "# New\n\nA new one.\n"})
+	require.Equal(t, http.StatusOK, ask(h, "GET", "/docs/new").Code)
+	require.Regexp(t, `(?s)<h2>Reference</h2>.*<h2>Other</h2>.*href="/docs/new">New</a></dt><dd>A new one.</dd>`, ask(h, "GET", "/docs/").Body.String())
+	require.NotContains(t, ask(newTestDocs(t, "", nil), "GET", "/docs/").Body.String(), "<h2>Other</h2>", "give the page a place in shelves")
+}
+
+func TestDocumentsThatCannotBeReadAreReported(t *testing.T) {
+	h := docs.New(docs.Options{Documents: fstest.MapFS{}, Files: lookOf, Log: slog.New(slog.DiscardHandler)})
+	require.Equal(t, http.StatusInternalServerError, ask(h, "GET", "/docs/").Code)
 }
 
 func TestTheSearchFindsSectionsAndRows(t *testing.T) {

@@ -29,7 +29,7 @@ var shelves = []struct {
 	pages []string
 }{
 	{"Use it", []string{"publish", "endpoints", "receive", "find", "queues", "outbox", "faq"}},
-	{"Run it", []string{deployPage, "operate", "archive", "isolation", "security", "speed", "compare"}},
+	{"Run it", []string{deployPage, "operate", "archive", "isolation", "security", "speed", "migrate", "compare"}},
 	{"Reference", []string{"settings", "commands", "metrics", problemsPage}},
 }
 
@@ -54,35 +54,44 @@ type document struct {
 	anchors     map[string]bool // the ids of its headings and rows
 }
 
-// readLibrary makes the pages of the documents. Each document is in one group.
+// readLibrary makes the pages of the documents. Pages that no shelf lists are in a group of their own.
 func readLibrary(documents fs.FS, base string, picture func(name string) string) (*library, error) {
 	l := &library{pages: map[string]*document{}}
-	names, err := fs.Glob(documents, "docs/*.md")
-	if err != nil {
-		return nil, err
-	}
-	for _, shelf := range shelves {
-		g := docGroup{Title: shelf.title}
-		for _, name := range shelf.pages {
+	add := func(title string, names []string) error {
+		g := docGroup{Title: title}
+		for _, name := range names {
 			own := &press{file: fileOf(name), base: base, picture: picture}
 			source, err := fs.ReadFile(documents, own.file)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			d, sections, err := own.print(name, source)
 			if err != nil {
-				return nil, fmt.Errorf("render %s: %w", own.file, err)
+				return fmt.Errorf("render %s: %w", own.file, err)
 			}
 			l.pages[name], g.Pages, l.sections = d, append(g.Pages, d), append(l.sections, sections...)
 		}
-		l.groups = append(l.groups, g)
+		if len(g.Pages) > 0 {
+			l.groups = append(l.groups, g)
+		}
+		return nil
 	}
-	for _, file := range names {
-		if l.pages[pageOf(file)] == nil {
-			return nil, fmt.Errorf("%s is in no group", file)
+	for _, shelf := range shelves {
+		if err := add(shelf.title, shelf.pages); err != nil {
+			return nil, err
 		}
 	}
-	return l, nil
+	files, err := fs.Glob(documents, "docs/*.md")
+	if err != nil {
+		return nil, err
+	}
+	var others []string
+	for _, file := range files {
+		if name := pageOf(file); l.pages[name] == nil {
+			others = append(others, name)
+		}
+	}
+	return l, add("Other", others)
 }
 
 // fileOf returns the file of a page.
@@ -122,7 +131,7 @@ var markdown = goldmark.New(
 func (p *press) print(name string, source []byte) (*document, []section, error) {
 	ids := &anchors{taken: map[string]bool{}}
 	doc := markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(ids))))
-	var links []ast.Node
+	var links, comments []ast.Node
 	err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
@@ -130,6 +139,10 @@ func (p *press) print(name string, source []byte) (*document, []section, error) 
 		switch n := n.(type) {
 		case *ast.Link, *ast.Image:
 			links = append(links, n)
+		case *ast.HTMLBlock:
+			if n.HTMLBlockType == ast.HTMLBlockType2 {
+				comments = append(comments, n)
+			}
 		case *east.TableRow:
 			if word := ids.unused(slug(codeOf(n, source))); word != "" {
 				n.SetAttributeString("id", []byte(word))
@@ -142,6 +155,9 @@ func (p *press) print(name string, source []byte) (*document, []section, error) 
 	}
 	for _, n := range links {
 		p.lead(n)
+	}
+	for _, n := range comments { // for the tests of the documents
+		n.Parent().RemoveChild(n.Parent(), n)
 	}
 	d := &document{Name: name, anchors: ids.taken}
 	sections := sectionsOf(d, doc, source)

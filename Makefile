@@ -61,15 +61,16 @@ lint: ## gofmt, go vet, staticcheck and the rules of the house
 	$(GO) run $(STATICCHECK) -checks $(CHECKS) work
 	$(GO) test -ldflags=-w $(TESTFLAGS) -run House ./cmd/hookladder
 
-docs-check: ## lint the OpenAPI document by Redocly's strict rules, and use a TypeScript client that is generated from it
-	@.ci/needs redis-server node npm
+docs-check: ## lint the OpenAPI document by Redocly's strict rules, use a TypeScript client that is generated from it, and run the pages' blocks that need npm
+	@.ci/needs redis-server postgres curl jq node npm
 	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'Linter|TypeScript' ./deploy/interop/openapi
+	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'EachBlock/(^README|receive)' ./deploy/docs
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
 
-needs: ## the same, PostgreSQL, curl and jq for the documents' examples, a browser for the console, Node for the examples, and shells and nginx where they can be had
-	@.ci/needs redis-server postgres curl jq chromium node
+needs: ## the same, PostgreSQL, curl and jq for the documents' examples, a browser for the console, Node and Python for the examples, and shells and nginx where they can be had
+	@.ci/needs redis-server postgres curl jq chromium node python3
 	@.ci/needs zsh fish || echo "Completion is tested with the shells that are here." >&2
 	@.ci/needs nginx || echo "A roll-out is tested behind nginx where it is here." >&2
 

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,7 +39,7 @@ var prepared = map[string]func(v *visitor){
 func TestEachBlockOfThePagesWorksAsShown(t *testing.T) {
 	redistest.Long(t)
 	for _, page := range pageFiles(t) {
-		t.Run(page, func(t *testing.T) {
+		t.Run(strings.ReplaceAll(page, "/", "-"), func(t *testing.T) {
 			t.Parallel()
 			v := newVisitor(t)
 			if prepare := prepared[page]; prepare != nil {
@@ -60,7 +61,9 @@ func TestEachBlockOfThePagesWorksAsShown(t *testing.T) {
 				if hook.before != nil {
 					hook.before()
 				}
+				began := time.Now()
 				v.paste(b)
+				t.Logf("line %d took %s", b.line, time.Since(began).Round(time.Millisecond))
 				if hook.after != nil {
 					hook.after(v.last)
 				}

@@ -152,7 +152,7 @@ func (v *visitor) start(script string, more ...string) *kit.Process {
 	return v.daemon
 }
 
-// untilAnswer waits for the response 200 or 204 of the last program that was started.
+// untilAnswer waits until the last program that was started responds, and is not busy.
 func (v *visitor) untilAnswer(url string) {
 	v.t.Helper()
 	p := v.begun[len(v.begun)-1]
@@ -165,7 +165,7 @@ func (v *visitor) untilAnswer(url string) {
 			return err
 		}
 		defer func() { _ = res.Body.Close() }()
-		if res.StatusCode >= http.StatusInternalServerError {
+		if res.StatusCode == http.StatusServiceUnavailable {
 			return fmt.Errorf("status %d", res.StatusCode)
 		}
 		return nil
@@ -223,6 +223,11 @@ func (v *visitor) paste(b pageBlock) {
 		v.last = b.text
 	case "go":
 		v.last = v.pasteGo(b.text)
+	case "python":
+		_, port, _ := strings.Cut(v.second["127.0.0.1:9000"], ":")
+		require.Contains(v.t, b.text, "9000)")
+		require.NoError(v.t, os.WriteFile(filepath.Join(v.dir, "page.py"), []byte(strings.ReplaceAll(b.text, "9000)", port+")")), 0o600))
+		v.judge("exec python3 page.py")
 	case "js":
 		v.last = v.pasteNode(b.text)
 	case "":

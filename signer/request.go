@@ -16,6 +16,12 @@ const DefaultMaxBody = 1 << 20
 // VerifyRequest verifies a request and returns its body, which can be read again from
 // r.Body. It reads the body only if the headers are valid, and at most MaxBody bytes.
 func (v *Verifier) VerifyRequest(r *http.Request) (body []byte, err error) {
+	switch {
+	case v == nil:
+		return nil, ErrNoSecret
+	case r == nil:
+		return nil, fmt.Errorf("%w: there is no request", ErrBody)
+	}
 	l, err := v.Scheme.formed(v.Form)
 	if err != nil {
 		return nil, err

@@ -116,16 +116,22 @@ func (s Scheme) NewSignerIn(f Form, secrets ...Secret) (*Signer, error) {
 }
 
 // Header returns the header for the value of Sign, in the canonical form of http.Header.
-func (s *Signer) Header() string { return s.layout.canonical }
+// It is empty for the zero Signer.
+func (s *Signer) Header() string {
+	if s == nil || s.layout == nil {
+		return ""
+	}
+	return s.layout.canonical
+}
 
 // Sign returns the value of the header for a body sent at a time: one signature for each
 // secret. Only the whole Unix seconds of the time are signed, and the header
 // webhook-timestamp must repeat them.
 //
 // If the scheme signs the id, Sign returns "" for an id that no receiver may accept (see
-// ErrID).
+// ErrID). The zero Signer returns "" too.
 func (s *Signer) Sign(id string, at time.Time, body []byte) string {
-	if s.layout.id && checkID(id) != nil {
+	if s == nil || s.layout == nil || s.layout.id && checkID(id) != nil {
 		return ""
 	}
 	t := s.pool.Get().(*tools)

@@ -97,6 +97,9 @@ func (s Scheme) NewVerifier(keys string) (*Verifier, error) {
 // only if one of the keys made one of the signatures, and the timestamp is within the
 // tolerance if it is signed.
 func (v *Verifier) Verify(id, timestamp, signature string, body []byte) error {
+	if v == nil {
+		return ErrNoSecret
+	}
 	l, err := v.Scheme.formed(v.Form)
 	if err != nil {
 		return err

@@ -160,8 +160,13 @@ func send[T any](ctx context.Context, c *Client, q apiRequest, value any) (out T
 	return call[T](ctx, c, q)
 }
 
+var errZero = errors.New("the client was not made by client.New")
+
 // request returns the HTTP request of a call without its body.
 func (c *Client) request(ctx context.Context, q apiRequest) (*http.Request, error) {
+	if c == nil || c.http == nil {
+		return nil, errZero
+	}
 	target := c.base + q.path
 	if len(q.query) > 0 {
 		target += "?" + q.query.Encode()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -16,6 +17,9 @@ const testPatience = 80 * time.Second
 // CreateEndpoint registers an endpoint. The response of a new endpoint has its secret.
 // created is false if an equal endpoint with its UID exists.
 func (c *Client) CreateEndpoint(ctx context.Context, e *wire.Endpoint) (view wire.EndpointView, created bool, err error) {
+	if e == nil {
+		return view, false, errors.New("create endpoint: there is no endpoint")
+	}
 	status, repeats := 0, untaken
 	if e.UID != "" {
 		repeats = safe

@@ -19,6 +19,9 @@ import (
 // The result always has the ID, even with an error. Unless the API refused the message,
 // it may be stored: publish it again with that ID until the call succeeds.
 func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, error) {
+	if m == nil {
+		return wire.Published{}, errors.New("publish: there is no message")
+	}
 	named, made := withID(m)
 	body, err := named.Append(nil)
 	if err != nil {

@@ -107,7 +107,12 @@ type tries struct {
 	wait  time.Duration // before the next try
 }
 
-func (c *Client) newTries() *tries { return &tries{Repeats: c.repeats, began: time.Now()} }
+func (c *Client) newTries() *tries {
+	if c == nil {
+		return &tries{} // the call reports it
+	}
+	return &tries{Repeats: c.repeats, began: time.Now()}
+}
 
 // another counts a failed try, and reports whether another one fits into the limits and
 // into ctx. It also sets the backoff before it.

@@ -49,6 +49,9 @@ func Schema() string { return schema }
 func Publish[Tag any](ctx context.Context, tx interface {
 	Exec(ctx context.Context, sql string, args ...any) (Tag, error)
 }, m *wire.Message) (id string, err error) {
+	if m == nil || tx == nil {
+		return "", errMissing
+	}
 	r, err := rowOf(m)
 	if err != nil {
 		return "", err
@@ -64,6 +67,9 @@ func Publish[Tag any](ctx context.Context, tx interface {
 func PublishSQL(ctx context.Context, tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }, m *wire.Message) (id string, err error) {
+	if m == nil || tx == nil {
+		return "", errMissing
+	}
 	r, err := rowOf(m)
 	if err != nil {
 		return "", err
@@ -73,6 +79,8 @@ func PublishSQL(ctx context.Context, tx interface {
 	}
 	return r.id, nil
 }
+
+var errMissing = errors.New("publish: the transaction or the message is nil")
 
 // publish has the types of its arguments, because some drivers would otherwise query them.
 const publish = `select hookladder_publish($1::jsonb, $2::bytea, $3::text)`

@@ -223,3 +223,11 @@ func TestPublishingNotifiesWhileTheRelayIsAsleep(t *testing.T) {
 	mustExec(t, conn, `select hookladder_publish('{"topic":"t"}', '1')`)
 	require.Empty(t, heard())
 }
+
+func TestAnOutboxWithoutAMessageOrATransactionReturnsErrors(t *testing.T) {
+	t.Parallel()
+	_, err := outbox.PublishSQL(t.Context(), nil, nil)
+	require.ErrorContains(t, err, "is nil")
+	_, err = outbox.Publish[any](t.Context(), nil, nil)
+	require.ErrorContains(t, err, "is nil")
+}

@@ -109,6 +109,9 @@ func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 // delivered, dead or cancelled, whatever process dies. If ctx ends first, the message may
 // be stored.
 func (q *Queue) Publish(ctx context.Context, m Message) (Published, error) {
+	if q == nil || q.engine == nil {
+		return Published{}, fmt.Errorf("publish: %w", errUnopened)
+	}
 	q.mu.Lock()
 	closed := q.closed
 	q.mu.Unlock()
@@ -155,6 +158,9 @@ func published(id string, r *dispatcher.Published) Published {
 // handler continues, and its success counts. It returns ErrNotFound if there is no such
 // message.
 func (q *Queue) Cancel(ctx context.Context, id string) error {
+	if q == nil || q.engine == nil {
+		return fmt.Errorf("cancel %s: %w", id, errUnopened)
+	}
 	if _, err := q.engine.Cancel(ctx, id, ""); err != nil {
 		return fmt.Errorf("cancel %s: %w", id, err)
 	}

@@ -104,6 +104,8 @@ func version() string {
 // ErrClosed means that Close was called, or that Run has ended.
 var ErrClosed = errors.New("the queue is closed")
 
+var errUnopened = errors.New("the queue was not made by queue.Open")
+
 // ErrUnrecorded means that outcomes of attempts could not be recorded. The text has their
 // number.
 var ErrUnrecorded = errors.New("outcomes of attempts were not recorded")
@@ -122,6 +124,9 @@ var ErrUnrecorded = errors.New("outcomes of attempts were not recorded")
 // example because Redis was down. It returns an error at once if there is no handler, or
 // if it was called before.
 func (q *Queue) Run(ctx context.Context) error {
+	if q == nil || q.engine == nil {
+		return fmt.Errorf("run: %w", errUnopened)
+	}
 	q.mu.Lock()
 	var err error
 	switch {
@@ -154,6 +159,9 @@ func (q *Queue) Run(ctx context.Context) error {
 // Close records the finished outcomes and closes the connections. A program that calls
 // Run need not call it. It may be called again, or while Run runs: then it does nothing.
 func (q *Queue) Close() error {
+	if q == nil || q.engine == nil {
+		return fmt.Errorf("close: %w", errUnopened)
+	}
 	q.mu.Lock()
 	running := q.running
 	q.mu.Unlock()

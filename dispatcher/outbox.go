@@ -62,8 +62,8 @@ type OutboxDone struct {
 	Awake bool // callers need not notify any more
 }
 
-// OutboxLook is the state of the outbox.
-type OutboxLook struct {
+// OutboxState is the state of the outbox.
+type OutboxState struct {
 	Due    bool          // a row may be relayed now
 	Oldest time.Duration // age of the oldest row; 0: there is none
 	Asleep bool          // callers notify
@@ -76,8 +76,8 @@ type Outbox interface {
 	// transaction. If carry returns an error, nothing changes. No other instance relays at the
 	// same time.
 	Relay(ctx context.Context, most int, carry func(context.Context, OutboxBatch) (OutboxDone, error)) error
-	// Look returns the state without a change.
-	Look(ctx context.Context) (OutboxLook, error)
+	// State returns the state without a change.
+	State(ctx context.Context) (OutboxState, error)
 	// Sleep makes callers notify from now on.
 	Sleep(ctx context.Context) error
 	// Wait blocks until a caller notifies, or until the timeout. It returns at once after it

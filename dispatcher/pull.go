@@ -155,8 +155,8 @@ const (
 // TakerResults lists all results of a TakerOutcome.
 var TakerResults = []TakerResult{TakerOK, TakerLate, TakerUnknown}
 
-// Told is the response to one TakerOutcome.
-type Told struct {
+// TakerSettled is the response to one TakerOutcome.
+type TakerSettled struct {
 	ID     DeliveryID
 	Result TakerResult
 	Status Status    // of the delivery; empty: it is unknown

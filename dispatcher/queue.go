@@ -265,8 +265,8 @@ type Subscriber struct {
 type Events struct {
 	Ready  func()               // Claimable may return more than before
 	Due    func()               // something is due sooner than Move returned
-	Unseen func()               // a response was lost: Look has to query the queue
-	Back   func()               // the queue's clock went back: Look has to query everything
+	Unseen func()               // a response was lost: Poll has to query the queue
+	Back   func()               // the queue's clock went back: Poll has to query everything
 	Ended  func(deliveries int) // deliveries ended, so a Trim may find work
 	Dead   func(deaths []Death) // without the deaths that a Settled reports
 

@@ -137,8 +137,8 @@ PARTITIONS to the new number, or unset it.`,
 			if err != nil {
 				return err
 			}
-			tell := func(step app.RepartitionStep) { maintenance.PrintStep(cmd.ErrOrStderr(), step) }
-			done, err := app.Repartition(cmd.Context(), o, app.RepartitionOptions{To: to, DryRun: dry, Unarchived: unarchived, Tell: tell})
+			progress := func(step app.RepartitionStep) { maintenance.PrintStep(cmd.ErrOrStderr(), step) }
+			done, err := app.Repartition(cmd.Context(), o, app.RepartitionOptions{To: to, DryRun: dry, Unarchived: unarchived, Progress: progress})
 			if err != nil {
 				return err
 			}
@@ -227,7 +227,7 @@ func runExport(cmd *cobra.Command, s world, e *maintenance.Export) error {
 	}
 	e.Stdout = cmd.OutOrStdout()
 	if term.IsTerminal(cmd.ErrOrStderr()) {
-		e.Told = cmd.ErrOrStderr()
+		e.Progress = cmd.ErrOrStderr()
 	}
 	rows, err := e.Run(cmd.Context(), options(read, found))
 	if err != nil {
@@ -272,7 +272,7 @@ It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`
 			if err != nil {
 				return err
 			}
-			r.Stdout, r.Told, r.Line = cmd.OutOrStdout(), cmd.ErrOrStderr(), term.IsTerminal(cmd.ErrOrStderr())
+			r.Stdout, r.Progress, r.Line = cmd.OutOrStdout(), cmd.ErrOrStderr(), term.IsTerminal(cmd.ErrOrStderr())
 			return r.Run(cmd.Context(), o)
 		},
 	}
@@ -337,7 +337,7 @@ func newForget(s world) *cobra.Command {
 			}
 			f.Stdout = cmd.OutOrStdout()
 			if term.IsTerminal(cmd.ErrOrStderr()) {
-				f.Told = cmd.ErrOrStderr()
+				f.Progress = cmd.ErrOrStderr()
 			}
 			return f.Run(cmd.Context(), o)
 		},

@@ -25,13 +25,13 @@ type ArchiveOptions struct {
 }
 
 // newArchiver returns the archiver, which copies the store's log into the archive.
-func newArchiver(store *redisq.Store, e *engine.Engine, tell func(dispatcher.News), o Options) (*archiver.Archiver, error) {
+func newArchiver(store *redisq.Store, e *engine.Engine, notify func(dispatcher.News), o Options) (*archiver.Archiver, error) {
 	a, err := postgres.Open(archiveOptions(o))
 	if err != nil {
 		return nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
 	return archiver.New(archiver.Options{
-		Source: feed.New(store), Archive: a, Name: e.Name(), Retention: o.Archive.Retention, Now: e.Now, Notify: tell, Log: o.Log,
+		Source: feed.New(store), Archive: a, Name: e.Name(), Retention: o.Archive.Retention, Now: e.Now, Notify: notify, Log: o.Log,
 	}), nil
 }
 

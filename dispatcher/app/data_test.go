@@ -98,7 +98,7 @@ func TestForgettingThatIsInterruptedIsFinishedByAnotherRun(t *testing.T) {
 
 	for _, phase := range []string{"store", "wait"} {
 		cut, cancel := context.WithCancel(t.Context())
-		_, err := app.Forget(cut, o, app.ForgetOptions{Of: archive.Selection{Subject: "alice"}, Tell: func(s app.ForgetStep) {
+		_, err := app.Forget(cut, o, app.ForgetOptions{Of: archive.Selection{Subject: "alice"}, Progress: func(s app.ForgetStep) {
 			if s.Phase == phase {
 				cancel()
 			}

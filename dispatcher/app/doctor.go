@@ -25,7 +25,7 @@ type Examined = admin.Examined
 // first queries the archive to check whether the store lost its data. It calls hear with the
 // state of the store. Then it examines all keys and reports each finding. With fix it
 // repairs the faults that can be repaired.
-func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.StoreInfo), tell func(Finding)) (out Examined, err error) {
+func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.StoreInfo), report func(Finding)) (out Examined, err error) {
 	err = withStore(ctx, o, func(store *redisq.Store) error {
 		if o.Archive.URL != "" {
 			if err := learnLoss(ctx, store, o); err != nil {
@@ -43,7 +43,7 @@ func Doctor(ctx context.Context, o Options, fix bool, hear func(dispatcher.Store
 		if fix {
 			store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "doctor.fix"})
 		}
-		out, err = admin.Examine(ctx, store, admin.Examination{Fix: fix, Tell: tell})
+		out, err = admin.Examine(ctx, store, admin.Examination{Fix: fix, Report: report})
 		return err
 	})
 	return out, err
@@ -74,7 +74,7 @@ func comparisonCheck(ctx context.Context, store *redisq.Store, o Options) dispat
 // stillToCompare counts the partitions that must still be compared with the archive after the
 // last gap in their log. left is their share of all deliveries.
 func stillToCompare(ctx context.Context, store *redisq.Store, r *postgres.Reader) (due int, left float64, err error) {
-	states, err := feed.New(store).Look(ctx, store.Partitions())
+	states, err := feed.New(store).ReadStates(ctx, store.Partitions())
 	if err != nil {
 		return 0, 0, err
 	}
@@ -94,10 +94,10 @@ func stillToCompare(ctx context.Context, store *redisq.Store, r *postgres.Reader
 // SealEndpoints encrypts and signs each endpoint with the first key, unless that is done
 // already. It includes endpoints that were stored without a key. It reports each endpoint, with
 // an error if that failed.
-func SealEndpoints(ctx context.Context, o Options, tell func(id string, err error)) error {
+func SealEndpoints(ctx context.Context, o Options, report func(id string, err error)) error {
 	return withStore(ctx, o, func(store *redisq.Store) error {
 		store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "doctor.seal"})
-		return admin.SealEndpoints(ctx, store, tell)
+		return admin.SealEndpoints(ctx, store, report)
 	})
 }
 

@@ -18,8 +18,8 @@ import (
 
 // ForgetOptions select the messages to forget.
 type ForgetOptions struct {
-	Of   archive.Selection
-	Tell func(ForgetStep) // nil: not called
+	Of       archive.Selection
+	Progress func(ForgetStep) // nil: not called
 }
 
 // ForgetStep is the progress of forgetting.
@@ -42,8 +42,8 @@ type Forgotten struct {
 // Forget deletes messages from the store, and from the archive if there is one. The store
 // remembers their ids for the usual time. It may be repeated.
 func Forget(ctx context.Context, o Options, f ForgetOptions) (out Forgotten, err error) {
-	if f.Tell == nil {
-		f.Tell = func(ForgetStep) {}
+	if f.Progress == nil {
+		f.Progress = func(ForgetStep) {}
 	}
 	var eraser *postgres.Eraser
 	if out.Archived = o.Archive.URL != ""; out.Archived {
@@ -179,7 +179,7 @@ func (w *forgetting) pass(ctx context.Context) error {
 		if err := w.erase(ctx, open, all); err != nil {
 			return err
 		}
-		w.o.Tell(ForgetStep{Phase: "store", Done: w.out.Deliveries})
+		w.o.Progress(ForgetStep{Phase: "store", Done: w.out.Deliveries})
 		if f.Cursor = page.Next; f.Cursor == "" {
 			return nil
 		}
@@ -276,7 +276,7 @@ func (w *forgetting) archived(ctx context.Context) error {
 		if time.Since(began) > within {
 			return errors.New("the archive does not take in the store's log, so it would know forgotten messages again: see that an instance with ARCHIVE_URL runs and PostgreSQL answers, then run this again")
 		}
-		w.o.Tell(ForgetStep{Phase: "wait"})
+		w.o.Progress(ForgetStep{Phase: "wait"})
 		if time.Since(asked) > archivedAsk {
 			if err := source.Ask(ctx); err != nil {
 				return err
@@ -309,7 +309,7 @@ func (w *forgetting) inArchive(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.o.Tell(ForgetStep{Phase: "archive", Done: all.Messages})
+		w.o.Progress(ForgetStep{Phase: "archive", Done: all.Messages})
 		if cursor = next; cursor == "" {
 			break
 		}

@@ -39,9 +39,9 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 
 // Export selects a part of an archive.
 type Export struct {
-	Of     archive.Selection
-	Bodies bool                   // of messages, if they are kept
-	Tell   func(done, months int) // called at the beginning of each month, and at the end
+	Of       archive.Selection
+	Bodies   bool                   // of messages, if they are kept
+	Progress func(done, months int) // called at the beginning of each month, and at the end
 }
 
 // Exported is a delivery that ended, as in lists, but with the URL of the last call.
@@ -58,7 +58,7 @@ func ExportDeliveries(ctx context.Context, o Options, x Export, each func(*Expor
 			d := lookup.Delivery(e, headOf(e.ID.Message, e.Head))
 			d.URL = cmp.Or(e.Attempt.URL, d.URL)
 			return each(&Exported{Delivery: api.Listed(&d), Last: e.Attempt})
-		}, x.Tell)
+		}, x.Progress)
 	})
 }
 
@@ -69,7 +69,7 @@ func ExportMessages(ctx context.Context, o Options, x Export, each func(m *dispa
 		return r.ExportMessages(ctx, x.Of, x.Bodies, func(f *archive.Found) error {
 			m := lookup.Message(f, headOf(f.Message.ID, f.Head))
 			return each(&m, f.Size)
-		}, x.Tell)
+		}, x.Progress)
 	})
 }
 

@@ -62,7 +62,7 @@ type process struct {
 func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, err error) {
 	p = &process{store: store, stopping: o.stopping, guard: egress.NewGuard(o.AllowNets), figures: metrics.New(), keyring: newRing(store, o)}
 	o.Engine.Departed = func() { p.jobs.Departed() }
-	o.Engine.Tell = func(n dispatcher.News) { p.notices.Tell(n) }
+	o.Engine.Notify = func(n dispatcher.News) { p.notices.Notify(n) }
 	o.Engine.Stirred = func() {
 		if p.archiver != nil {
 			p.archiver.Wake()
@@ -82,11 +82,11 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 		return nil, fmt.Errorf("OPS_URL: %w", err)
 	}
 	p.jobs = jobs.New(jobs.Options{
-		Store: jobstore.New(store), List: store.Deliveries.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Tell: p.notices.Tell, Log: o.Log,
+		Store: jobstore.New(store), List: store.Deliveries.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Notify: p.notices.Notify, Log: o.Log,
 		Stirred: e.Stirred,
 	})
 	if o.Archive.URL != "" {
-		if p.archiver, err = newArchiver(store, e, p.notices.Tell, o); err != nil {
+		if p.archiver, err = newArchiver(store, e, p.notices.Notify, o); err != nil {
 			return nil, err
 		}
 		p.figures.WatchArchive(p.archiver.Figures)

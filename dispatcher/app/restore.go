@@ -26,7 +26,7 @@ type RestoreOptions struct {
 	Dead        bool // also restore dead deliveries
 	DryRun      bool
 	By          string            // for the archive's audit
-	Tell        func(RestoreStep) // nil: not called
+	Progress    func(RestoreStep) // nil: not called
 }
 
 // restoreWaits is the timeout for the archive to read the whole log, before a restore into a
@@ -44,7 +44,7 @@ func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, er
 		out, err = restorer.Restore(ctx, restorer.Options{
 			From: vault, To: restore.New(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
 			Wait:   restoreWaits,
-			Limits: o.Engine.Keep, By: r.By, Progress: r.Tell,
+			Limits: o.Engine.Keep, By: r.By, Progress: r.Progress,
 		})
 		return err
 	})

@@ -7,8 +7,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
-// Look returns a message with its deliveries.
-func (q *Queue) Look(ctx context.Context, id string) (dispatcher.MessageView, error) {
+// Read returns a message with its deliveries.
+func (q *Queue) Read(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	return q.engine.Message(ctx, id)
 }
 

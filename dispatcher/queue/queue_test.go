@@ -81,7 +81,7 @@ func (p *program) delivery(t testing.TB, id string, is func(dispatcher.Delivery)
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	require.NoError(t, kit.Until(ctx, "the delivery of "+id, func() error {
-		view, err := p.Look(ctx, id)
+		view, err := p.Read(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func TestTheProgramOfTheReadmeIsKilledAndAnotherOneFinishes(t *testing.T) {
 	look := newTestProgram(t, url, queue.Options{Project: "shop"})
 	inHand := 0
 	for n := range 20 {
-		view, err := look.Look(ctx, fmt.Sprint("order_", n))
+		view, err := look.Read(ctx, fmt.Sprint("order_", n))
 		require.NoError(t, err)
 		if view.Deliveries[0].Status == dispatcher.StatusInFlight {
 			inHand++

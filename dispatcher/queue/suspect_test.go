@@ -148,7 +148,7 @@ func crash(t *testing.T, url string) {
 func (p *program) unfinished(t testing.TB, ids ...string) bool {
 	t.Helper()
 	return slices.ContainsFunc(ids, func(id string) bool {
-		view, err := p.Look(t.Context(), id)
+		view, err := p.Read(t.Context(), id)
 		require.NoError(t, err)
 		return !view.Deliveries[0].Status.Ended()
 	})

@@ -305,8 +305,8 @@ func (c *testConn) Watch(ctx context.Context, by string, to d.Subscriber) error 
 	return c.store.Watch(ctx, by, to)
 }
 
-func (c *testConn) Look(ctx context.Context, all bool) (time.Duration, error) {
-	return c.store.Look(naming(ctx, call{name: "peek"}), all)
+func (c *testConn) Poll(ctx context.Context, all bool) (time.Duration, error) {
+	return c.store.Poll(naming(ctx, call{name: "peek"}), all)
 }
 
 func (c *testConn) ReadClock(ctx context.Context) error {

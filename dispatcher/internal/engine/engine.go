@@ -50,7 +50,7 @@ type Options struct {
 
 	Takeable func([]dispatcher.Lane) // called when there may be something to take; must not block; nil: this instance has no takers
 	Gone     func(dispatcher.Lane)   // called when the endpoint of a lane was deleted; must not block; nil: this instance has no takers
-	Tell     func(dispatcher.News)   // called with news for notices; must not block; may be nil
+	Notify   func(dispatcher.News)   // called with news for notices; must not block; may be nil
 }
 
 // Engine accepts messages and delivers them. Its methods may be called from several
@@ -126,7 +126,7 @@ func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 		ready: wait.NewSignal(), due: wait.NewSignal(), unseen: wait.NewSignal(),
 		poll: wait.NewSignal(), settled: wait.NewSignal(), stopped: make(chan struct{}),
 	}
-	e.outages.Told, e.fullLog.Told, e.diskLog.Told = e.storeNews("unreachable"), e.storeNews("full"), e.storeNews("read_only")
+	e.outages.Notify, e.fullLog.Notify, e.diskLog.Notify = e.storeNews("unreachable"), e.storeNews("full"), e.storeNews("read_only")
 	e.outages.ReadOnly, e.outages.Writes = e.diskLog, stageBeat
 	e.taking, e.stop = context.WithCancel(context.Background())
 	e.over, e.quit = context.WithCancelCause(context.Background())
@@ -256,11 +256,11 @@ func (e *Engine) events() dispatcher.Events {
 
 // notify publishes news with the current time.
 func (e *Engine) notify(news dispatcher.News) {
-	if e.options.Tell == nil {
+	if e.options.Notify == nil {
 		return
 	}
 	news.At = e.store.Now().Truncate(time.Millisecond)
-	e.options.Tell(news)
+	e.options.Notify(news)
 }
 
 // notifyBreaker publishes news about a breaker. If a resume or a test closed it, news.Since is

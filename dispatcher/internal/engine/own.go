@@ -218,11 +218,11 @@ type shortage struct {
 	on    atomic.Bool  // leasing is paused
 	total atomic.Int64 // attempts that were not made
 
-	mu    sync.Mutex    // guards the fields below
-	wait  time.Duration // length of the last pause
-	ended time.Time     // when the last pause ended
-	told  time.Time     // when the shortage was last logged
-	again int           // attempts that were not made after the last log line
+	mu     sync.Mutex    // guards the fields below
+	wait   time.Duration // length of the last pause
+	ended  time.Time     // when the last pause ended
+	logged time.Time     // when the shortage was last logged
+	again  int           // attempts that were not made after the last log line
 }
 
 const (
@@ -232,8 +232,8 @@ const (
 	shortageMost  = time.Second
 	// After shortageCalm without a shortage the pauses start again with the shortest.
 	shortageCalm = 10 * time.Second
-	// shortageTold is the interval for logging a shortage that lasts.
-	shortageTold = time.Minute
+	// shortageEvery is the interval for logging a shortage that lasts.
+	shortageEvery = time.Minute
 )
 
 // report counts an attempt that was not made because this host could not open a connection.
@@ -243,11 +243,11 @@ func (s *shortage) report(err error) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.again++
-	if s.told.IsZero() || now.Sub(s.told) >= shortageTold {
+	if s.logged.IsZero() || now.Sub(s.logged) >= shortageEvery {
 		s.log.Error("no connection could be opened: deliveries wait, no receiver is blamed",
 			"err", err, "deliveries", s.again,
 			"cure", "raise the limit of file descriptors (ulimit -n), lower MAX_IN_FLIGHT, or run more instances")
-		s.told, s.again = now, 0
+		s.logged, s.again = now, 0
 	}
 	if s.on.Load() {
 		return // the attempt began before the pause

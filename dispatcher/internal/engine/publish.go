@@ -285,9 +285,9 @@ func (e *Engine) Address(ctx context.Context, list []dispatcher.Delivery) error 
 	return nil
 }
 
-// conflictsTold is the number of conflicts in one batch whose differences are returned. Each
+// conflictsExplained is the number of conflicts in one batch whose differences are returned. Each
 // costs the store a record of up to 16 KiB.
-const conflictsTold = 64
+const conflictsExplained = 64
 
 // fillDiffers sets the differences between refused messages and the stored messages with the
 // same ids. If the store does not respond, Differs stays empty.
@@ -295,7 +295,7 @@ func (e *Engine) fillDiffers(ctx context.Context, all []routed, out []dispatcher
 	var batch []dispatcher.Entry
 	var at []int
 	for i := range out {
-		if out[i].Result == dispatcher.Conflict && out[i].Err == nil && len(at) < conflictsTold {
+		if out[i].Result == dispatcher.Conflict && out[i].Err == nil && len(at) < conflictsExplained {
 			batch, at = append(batch, all[i].entry), append(at, i)
 		}
 	}

@@ -107,7 +107,7 @@ type Reads interface {
 	// Stats counts deliveries, lanes and instances.
 	Stats(ctx context.Context) (dispatcher.Stats, error)
 	// Upcoming returns the time of the next work. It may be too early but is never too late.
-	// It counts as a Look at all. If a part of the queue fails, it returns the results of the
+	// It counts as a Poll at all. If a part of the queue fails, it returns the results of the
 	// others together with the error.
 	Upcoming(ctx context.Context) (dispatcher.Upcoming, error)
 	// Instances reads a page of the instances, last started first, with the number of leases
@@ -147,14 +147,14 @@ type Store interface {
 	// Polls reports that the store has no usable pub/sub, so that the engine has to poll.
 	// Watch must not be called then.
 	Polls() bool
-	// Look polls for work without changing anything, and returns 0. With all it polls the
+	// Poll polls for work without changing anything, and returns 0. With all it polls the
 	// whole queue, otherwise the parts whose last response was lost. If there are no such
 	// parts, it sends no query and returns how long to wait. A negative wait ends with the
 	// event Unseen.
-	Look(ctx context.Context, all bool) (wait time.Duration, err error)
+	Poll(ctx context.Context, all bool) (wait time.Duration, err error)
 	// Cost returns the number of commands for one poll of the whole queue, and for reading all
 	// paused lanes.
-	Cost() (look, held int)
+	Cost() (poll, paused int)
 	// Now returns the time by the queue's clock, according to its last responses. Before the
 	// first response it is the time of this host.
 	Now() time.Time

@@ -287,7 +287,7 @@ func newTestOptions(t testing.TB, log io.Writer) engine.Options {
 
 // Note tells it what there is to do.
 func (r *rig) Note() {
-	_, err := r.conn.store.Look(context.Background(), true)
+	_, err := r.conn.store.Poll(context.Background(), true)
 	require.NoError(r.queue.t, err)
 }
 

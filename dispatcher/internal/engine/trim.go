@@ -149,10 +149,10 @@ func (t *trimmer) logCuts(ctx context.Context, trimmed dispatcher.Trimmed) {
 }
 
 // evictWithin limits an eviction, because publishes wait for it. Evictions are logged once in
-// evictTold, because they continue as long as memory is short.
+// evictLogEvery, because they continue as long as memory is short.
 const (
-	evictWithin = time.Second
-	evictTold   = time.Hour
+	evictWithin   = time.Second
+	evictLogEvery = time.Hour
 )
 
 // evictor deletes finished deliveries before their age if the store has no memory left for new
@@ -160,8 +160,8 @@ const (
 type evictor struct {
 	engine *Engine
 
-	mu   sync.Mutex // one eviction at a time; guards told
-	told time.Time
+	mu     sync.Mutex // one eviction at a time; guards logged
+	logged time.Time
 }
 
 func newEvictor(e *Engine) *evictor {
@@ -197,10 +197,10 @@ func (r *evictor) makeRoom(ctx context.Context, wanted int) bool {
 }
 
 func (r *evictor) logOnce(ctx context.Context) {
-	if !r.told.IsZero() && time.Since(r.told) < evictTold {
+	if !r.logged.IsZero() && time.Since(r.logged) < evictLogEvery {
 		return
 	}
-	r.told = time.Now()
+	r.logged = time.Now()
 	r.engine.log.LogAttrs(ctx, slog.LevelWarn, "memory full, finished deliveries forgotten to make room for new ones",
 		slog.String("cure", "give the store more memory, or lower RETENTION"))
 }

@@ -132,7 +132,7 @@ func (w *watcher) pause() time.Duration {
 func (w *watcher) pollOnce(ctx context.Context, all bool) (wait time.Duration, err error) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
-	return w.engine.store.Look(call, all)
+	return w.engine.store.Poll(call, all)
 }
 
 // mover makes due deliveries ready. It sleeps until the queue's next due time.
@@ -292,7 +292,7 @@ func (e *Engine) died(d dispatcher.Death, o *dispatcher.Settlement) {
 	e.tally.dead.Add(1)
 	e.Stirred()
 	e.watching.observe(func(w dispatcher.Observer) { w.Died(d) })
-	if e.options.Tell != nil && !d.ID.OfNotice() { // a dead notice causes no other notice
+	if e.options.Notify != nil && !d.ID.OfNotice() { // a dead notice causes no other notice
 		news := dispatcher.News{Notice: dispatcher.NoticeDead, Lane: d.ID.Lane, Reason: string(d.Reason)}
 		if o != nil {
 			news.Status = o.Attempt.Status

@@ -74,7 +74,7 @@ type Options struct {
 	Name      func() string         // of this instance
 	Now       func() time.Time      // by the queue's clock
 	PollEvery time.Duration         // time between two searches for jobs without a holder
-	Tell      func(dispatcher.News) // called when a job ended; must not block
+	Notify    func(dispatcher.News) // called when a job ended; must not block
 	Stirred   func()                // called after a change of deliveries; must not block; nil: not called
 	Log       *slog.Logger
 }

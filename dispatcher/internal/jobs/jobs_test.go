@@ -66,7 +66,7 @@ func (b *bench) open(name string) *instance {
 	i := &instance{name: name, over: make(chan struct{})}
 	i.Jobs = jobs.New(jobs.Options{
 		Store: b.memory, List: b.list, Name: func() string { return name }, Now: time.Now, PollEvery: time.Minute,
-		Log: slog.New(slog.NewTextHandler(b.log, nil)), Tell: func(n dispatcher.News) {
+		Log: slog.New(slog.NewTextHandler(b.log, nil)), Notify: func(n dispatcher.News) {
 			b.change(func() { b.news = append(b.news, n) })
 		},
 		Show:    func(_ context.Context, found []dispatcher.Delivery) ([]dispatcher.Delivery, error) { return found, nil },

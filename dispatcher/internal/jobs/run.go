@@ -160,7 +160,7 @@ func (s *Jobs) notify(j *dispatcher.Job) {
 	if j.Error != "" {
 		detail += ": " + j.Error
 	}
-	s.o.Tell(dispatcher.News{
+	s.o.Notify(dispatcher.News{
 		Notice: dispatcher.NoticeJob, At: j.EndedAt, Key: fmt.Sprintf("%d_%d", j.Number, j.Turn), State: string(j.State),
 		Since: j.StartedAt, Count: j.Done, Job: &dispatcher.JobEnd{ID: j.ID(), Kind: j.Kind, JobCounts: j.JobCounts}, Detail: detail,
 	})

@@ -106,8 +106,8 @@ func (n *Notices) poll(ctx context.Context) {
 			lacks = append(lacks, c.Detail)
 		}
 	}
-	n.Tell(n.healthNews(reasonNotDurable, info.Durable == dispatcher.No, ""))
-	n.Tell(n.healthNews(reasonUnfit, len(lacks) > 0, strings.Join(lacks, "; ")))
+	n.Notify(n.healthNews(reasonNotDurable, info.Durable == dispatcher.No, ""))
+	n.Notify(n.healthNews(reasonUnfit, len(lacks) > 0, strings.Join(lacks, "; ")))
 }
 
 // healthNews returns the news that the store is unhealthy for a reason, or is not.

@@ -33,7 +33,7 @@ func TestANoticeTellsTheStateOfWhatItIsAbout(t *testing.T) {
 			{d.News{Notice: d.NoticeLost, Key: "a"}, "lost"},
 		} {
 			c.news.At = time.Now()
-			n.Tell(c.news)
+			n.Notify(c.news)
 			synctest.Wait()
 			said := mustNotice(t, s.order[len(s.order)-1].Body)
 			require.Equal(t, [2]string{c.want, c.news.Reason}, [2]string{said.State, said.Reason}, c.news.Notice)
@@ -55,7 +55,7 @@ func TestTheEndOfAJobIsToldWithItsIDKindAndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.start(t, opsURL)
-		n.Tell(d.News{
+		n.Notify(d.News{
 			Notice: d.NoticeJob, At: time.Now(), Key: "7_1", State: "stopped",
 			Job: &d.JobEnd{ID: "job_7", Kind: d.JobRetry, JobCounts: d.JobCounts{Matched: 12, Failed: 9, Left: 3}},
 		})

@@ -3,7 +3,7 @@
 // is a normal message: it is published through the engine, signed, retried and listed.
 //
 // The flow:
-//   - The engine, the jobs and the archiver call Tell, which never blocks. Pending news are
+//   - The engine, the jobs and the archiver call Notify, which never blocks. Pending news are
 //     bounded.
 //   - Run publishes them (run.go). message.go makes the messages, deaths.go merges the
 //     deaths of a lane, and health.go polls the store.
@@ -101,8 +101,8 @@ func New(o Options) (*Notices, error) {
 	return n, nil
 }
 
-// Tell queues news. It does not block.
-func (n *Notices) Tell(news dispatcher.News) {
+// Notify queues news. It does not block.
+func (n *Notices) Notify(news dispatcher.News) {
 	if news.Lane != "" && news.Lane == n.ops {
 		return // otherwise a failing OPS_URL would get notices about itself
 	}

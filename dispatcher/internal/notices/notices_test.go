@@ -168,7 +168,7 @@ func TestAnOperatorIsToldWhatIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		n := s.start(t, opsURL)
-		n.Tell(opened(u1, "17"))
+		n.Notify(opened(u1, "17"))
 		synctest.Wait()
 		require.Len(t, s.order, 1)
 		m := s.order[0]
@@ -190,17 +190,17 @@ func TestATenantIsToldOfItsOwnAndWithoutDetails(t *testing.T) {
 		s.listeners["other"] = []*d.Endpoint{{ID: "ep_5", Tenant: "other", Topics: named}}
 		s.listeners[""] = []*d.Endpoint{{ID: "ep_6", Topics: named}}
 		n := s.start(t, opsURL)
-		n.Tell(opened("ep_1", "17"))
+		n.Notify(opened("ep_1", "17"))
 		synctest.Wait()
 		require.Len(t, s.order, 2)
 		require.JSONEq(t, `{"type":"hookladder.lane.opened","at":"2000-01-01T00:00:00.000Z","tenant":"shop","endpoint":"ep_1","uid":"one",
 			"destination":"ep_1","origin":"https://one.example","state":"open","reason":"breaker","waiting":0,"last_status_code":503}`, string(s.order[0].Body))
 		require.Equal(t, "shop", s.order[0].Tenant)
 		require.Equal(t, []string{"lane.opened to ep_2", "lane.opened to ops"}, s.published(t), "not about itself, not to others")
-		n.Tell(opened(u1, "18"))
-		n.Tell(d.News{Notice: d.NoticeLost, Key: "a", At: time.Now()})
+		n.Notify(opened(u1, "18"))
+		n.Notify(d.News{Notice: d.NoticeLost, Key: "a", At: time.Now()})
 		require.Equal(t, []string{"lane.opened to ops", "instance.lost to ops"}, s.published(t), "no tenant's")
-		s.start(t, "").Tell(opened("u_2", "19"))
+		s.start(t, "").Notify(opened("u_2", "19"))
 		require.Equal(t, []string{"lane.opened to ep_1", "lane.opened to ep_2"}, s.published(t), "without an OPS_URL")
 	})
 }
@@ -211,8 +211,8 @@ func TestNothingIsToldOfTheLaneOfTheOperator(t *testing.T) {
 		u, err := d.ParseURL("https://ops.example/other")
 		require.NoError(t, err)
 		n := s.start(t, opsURL)
-		n.Tell(opened(d.URLLane(u, ""), "17"))
-		n.Tell(d.News{Notice: d.NoticeDead, Lane: d.URLLane(u, ""), At: time.Now()})
+		n.Notify(opened(d.URLLane(u, ""), "17"))
+		n.Notify(d.News{Notice: d.NoticeDead, Lane: d.URLLane(u, ""), At: time.Now()})
 		require.Empty(t, s.published(t))
 	})
 }
@@ -222,13 +222,13 @@ func TestWhatIsToldTwiceIsPublishedOnce(t *testing.T) {
 		s := newStore()
 		one, two := s.start(t, opsURL), s.start(t, opsURL)
 		for range 3 {
-			one.Tell(opened(u1, "17"))
-			two.Tell(opened(u1, "17"))
+			one.Notify(opened(u1, "17"))
+			two.Notify(opened(u1, "17"))
 			synctest.Wait()
 		}
 		require.Len(t, s.published(t), 1)
 		require.Equal(t, 2, s.asked, "each remembers what it told")
-		one.Tell(opened(u1, "18"))
+		one.Notify(opened(u1, "18"))
 		require.Len(t, s.published(t), 1)
 	})
 }
@@ -243,8 +243,8 @@ func TestWhatTheStoreDoesNotTakeIsPublishedLater(t *testing.T) {
 			return nil
 		}
 		n := s.start(t, opsURL)
-		n.Tell(opened(u1, "17"))
-		n.Tell(opened("u_2", "17"))
+		n.Notify(opened(u1, "17"))
+		n.Notify(opened("u_2", "17"))
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"lane.opened to ops"}, s.published(t), "one that can't be published holds up no other")
 		s.set(func() { s.fails = nil })
@@ -258,14 +258,14 @@ func TestAFullStoreIsNotFilledWithNotices(t *testing.T) {
 		s := newStore()
 		s.fails = func(*d.Message) error { return d.ErrFull }
 		n, log := s.startLogged(t, opsURL)
-		n.Tell(opened(u1, "17"))
+		n.Notify(opened(u1, "17"))
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		require.Equal(t, 1, s.asked, "not repeated")
 		require.Contains(t, log.String(), "notices were not sent")
 		require.Contains(t, log.String(), "notices=1")
 		s.set(func() { s.fails = nil })
-		n.Tell(opened(u1, "17"))
+		n.Notify(opened(u1, "17"))
 		require.Len(t, s.published(t), 1, "what was not told may be told again")
 	})
 }
@@ -278,11 +278,11 @@ func TestNoMoreWaitsThanMay(t *testing.T) {
 			n, log := s.startLogged(t, opsURL)
 			news := opened(u1, "1000")
 			news.Detail = ""
-			n.Tell(news)
+			n.Notify(news)
 			synctest.Wait() // it waits for another try
 			for i := range 1999 {
 				news.Detail, news.Key = detail, fmt.Sprint(1001+i)
-				n.Tell(news)
+				n.Notify(news)
 			}
 			s.set(func() { s.fails = nil })
 			time.Sleep(2 * time.Minute)
@@ -298,7 +298,7 @@ func TestDeathsAreCountedByLaneAndMinute(t *testing.T) {
 		s.listeners["shop"] = []*d.Endpoint{{ID: "ep_9", Tenant: "shop", Topics: []string{"hookladder.delivery.dead"}}, {ID: "ep_8", Tenant: "shop", Topics: []string{"hookladder.*"}}}
 		n := s.start(t, opsURL)
 		dies := func(reason d.DeadReason) {
-			n.Tell(d.News{Notice: d.NoticeDead, Lane: "u_2", At: time.Now(), Reason: string(reason), Status: 500})
+			n.Notify(d.News{Notice: d.NoticeDead, Lane: "u_2", At: time.Now(), Reason: string(reason), Status: 500})
 		}
 		dies(d.ReasonExhausted)
 		synctest.Wait()
@@ -329,7 +329,7 @@ func TestDeathsThatAnotherInstanceMetAreToldInTheNextMinute(t *testing.T) {
 		for i := range 2 {
 			n := s.start(t, opsURL)
 			for range 1 + i {
-				n.Tell(d.News{Notice: d.NoticeDead, Lane: "u_2", At: time.Now()})
+				n.Notify(d.News{Notice: d.NoticeDead, Lane: "u_2", At: time.Now()})
 			}
 			synctest.Wait()
 		}
@@ -367,7 +367,7 @@ func TestInstancesThatMeetAFaultSecondsApartTellItOnce(t *testing.T) {
 		s := newStore()
 		one, two := s.start(t, opsURL), s.start(t, opsURL)
 		lost := func(n *notices.Notices, notice d.Notice) {
-			n.Tell(d.News{Notice: notice, At: time.Now(), Since: time.Now(), Reason: "unreachable"})
+			n.Notify(d.News{Notice: notice, At: time.Now(), Since: time.Now(), Reason: "unreachable"})
 			synctest.Wait()
 		}
 		time.Sleep(58 * time.Second)

@@ -23,9 +23,9 @@ type Log struct {
 	log      *slog.Logger
 	down, up string // messages of its lines
 
-	// Told is called with each of these lines, and must not block. It gets the start of the
+	// Notify is called with each of these lines, and must not block. It gets the start of the
 	// outage and its error; nil: the store is back. It is set before the first Report.
-	Told func(since time.Time, why error)
+	Notify func(since time.Time, why error)
 
 	// ReadOnly gets the failures that happen because the store rejects changes. Such a store
 	// is reachable, and a successful read does not prove that writes work. Only a call of the
@@ -153,8 +153,8 @@ func (t *Log) tell(stage string, failed *dispatcher.Degraded, rest error) {
 }
 
 func (t *Log) hear(why error) {
-	if t.Told != nil {
-		t.Told(t.since, why)
+	if t.Notify != nil {
+		t.Notify(t.since, why)
 	}
 }
 

@@ -2,7 +2,7 @@
 // tables are in package dispatcher/outbox.
 //
 // Relay runs one transaction: lock the relay's row, read due rows (read.go), call the
-// relay, and delete, reject or delay the rows. Look, Sleep and Wait are for the time when
+// relay, and delete, reject or delay the rows. State, Sleep and Wait are for the time when
 // there is nothing to relay.
 package pgoutbox
 
@@ -290,8 +290,8 @@ func storable(problem []byte) string {
 	return string(bytes.ReplaceAll(problem, []byte(`\u0000`), []byte(`\ufffd`)))
 }
 
-// Look reads the state of the outbox.
-func (o *Outbox) Look(ctx context.Context) (state dispatcher.OutboxLook, err error) {
+// State reads the state of the outbox.
+func (o *Outbox) State(ctx context.Context) (state dispatcher.OutboxState, err error) {
 	var oldest float64
 	err = o.queryRow(ctx, `select exists (select from hookladder_outbox where retry_at is null or retry_at <= now() or not isfinite(retry_at)),
 	coalesce((select extract(epoch from clock_timestamp() - at)::float8 from hookladder_outbox where isfinite(at) order by seq limit 1), 0),

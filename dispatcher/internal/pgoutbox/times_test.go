@@ -23,7 +23,7 @@ func TestARowWithAnInfiniteTimeHurtsNoOther(t *testing.T) {
 				mustExec(t, caller, older)
 				mustExec(t, caller, `insert into hookladder_outbox (id, message, body, `+column+`) values ('odd', '{"topic":"a.b","ordering_key":"k"}', '1', $1)`, value)
 				publish(t, caller, "good", `{"topic":"a.b","ordering_key":"k"}`)
-				look, err := o.Look(t.Context())
+				look, err := o.State(t.Context())
 				require.NoError(t, err)
 				require.True(t, look.Due)
 				require.GreaterOrEqual(t, look.Oldest, time.Duration(0))

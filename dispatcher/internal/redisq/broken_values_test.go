@@ -284,7 +284,7 @@ func (r *trap) breakValues(input []byte) {
 func (r *trap) cure() {
 	r.Helper()
 	quiet := func(fix bool) (left []admin.Finding) {
-		_, err := admin.Examine(r.Context(), r.store.Queue(), admin.Examination{Fix: fix, Still: time.Millisecond, Tell: func(f admin.Finding) {
+		_, err := admin.Examine(r.Context(), r.store.Queue(), admin.Examination{Fix: fix, Still: time.Millisecond, Report: func(f admin.Finding) {
 			if f.Cure != "" {
 				left = append(left, f)
 			}

@@ -204,8 +204,8 @@ func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease, beside
 // tellsSealed reports whether to log a message that can't be opened. It allows one log line a
 // minute, because the lane is asked again and again.
 func (s *Store) tellsSealed() bool {
-	now, last := time.Now().Unix(), s.toldSealed.Load()
-	return now-last >= 60 && s.toldSealed.CompareAndSwap(last, now)
+	now, last := time.Now().Unix(), s.sealedLogged.Load()
+	return now-last >= 60 && s.sealedLogged.CompareAndSwap(last, now)
 }
 
 // leasedAt returns the time of the leases in a reply with this hint.

@@ -53,14 +53,14 @@ func (r *readers) Enter(ctx context.Context, node string, size int64) (leave fun
 	return r.of(node).enter(ctx, size)
 }
 
-// LookAnew makes Stats read all lanes each time, to the end, however long that
+// ReadAllLanes makes Stats read all lanes each time, to the end, however long that
 // takes. So a slow machine changes no answer.
-func (s *Store) LookAnew() {
+func (s *Store) ReadAllLanes() {
 	s.LaneReader.Pace = lanes.Pace{Within: time.Hour, Quick: time.Hour, Old: time.Hour}
 }
 
-// LookWithin bounds the time for which one call of Stats reads lanes.
-func (s *Store) LookWithin(d time.Duration) { s.LaneReader.Pace.Within = d }
+// ReadLanesWithin bounds the time for which one call of Stats reads lanes.
+func (s *Store) ReadLanesWithin(d time.Duration) { s.LaneReader.Pace.Within = d }
 
 // ForgetLooks has no result of Stats' looks be used again.
 func (s *Store) ForgetLooks() { s.LaneReader.Pace.Old = 0 }

@@ -250,13 +250,13 @@ func TestStatsSayWhereNotAllLanesWereLookedAt(t *testing.T) {
 		require.NoError(t, err)
 		return st
 	}
-	r.store.LookWithin(0)
+	r.store.ReadLanesWithin(0)
 	require.True(t, stats().Partial, "the first look is under way")
-	r.store.LookWithin(time.Minute)
+	r.store.ReadLanesWithin(time.Minute)
 	whole := stats()
 	require.False(t, whole.Partial)
 	require.Len(t, whole.Lanes, 1)
-	r.store.LookWithin(0)
+	r.store.ReadLanesWithin(0)
 	st := stats()
 	require.False(t, st.Partial, "the one before it was a moment ago")
 	require.Len(t, st.Lanes, 1)

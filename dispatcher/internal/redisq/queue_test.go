@@ -121,7 +121,7 @@ func copyKeys(t testing.TB, client redis.UniversalClient, project string) (resto
 func openTestStore(t testing.TB, options redisq.Options) *redisqtest.Raw {
 	t.Helper()
 	store := redisqtest.Open(t, options)
-	store.LookAnew()
+	store.ReadAllLanes()
 	return store
 }
 

@@ -148,7 +148,7 @@ func TestAWalkMissesNothingWhereRedisIsRestartedMeanwhile(t *testing.T) {
 	r, h := newRestarted(t)
 	for name, walk := range walks {
 		t.Run(name, func(t *testing.T) {
-			r.store.LookAnew()
+			r.store.ReadAllLanes()
 			require.NoError(t, walk.fill(t.Context(), h, r.store.Conn().Tag(0)))
 			h.behind = walk.behind
 			n, err := walk.count(t.Context(), r.store)

@@ -53,9 +53,9 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 		if h, ok := r.Hint(); ok {
 			readChanges(&r.Reply, &h)
 			s.observe(h)
-			s.tellDeaths(h.Dead, batch, shares[i], settled)
+			s.reportDeaths(h.Dead, batch, shares[i], settled)
 			s.observeEnds(h.Partition, readSettled(&r.Reply, batch, shares[i], settled))
-			s.observeBreakers(h, s.tellFailing(&r.Reply, h.Now, batch, shares[i], settled))
+			s.observeBreakers(h, s.reportFailing(&r.Reply, h.Now, batch, shares[i], settled))
 		}
 		if err := s.conn.InPartition(jobs[i].Partition, r.Err); err != nil {
 			for _, at := range shares[i] {
@@ -68,9 +68,9 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	return settled
 }
 
-// tellDeaths marks the outcomes of a call whose delivery died. It reports other dead deliveries to
+// reportDeaths marks the outcomes of a call whose delivery died. It reports other dead deliveries to
 // the events.
-func (s *Store) tellDeaths(dead []dispatcher.Death, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) {
+func (s *Store) reportDeaths(dead []dispatcher.Death, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) {
 	var others []dispatcher.Death
 	for k := range dead {
 		i := slices.IndexFunc(share, func(at int) bool { return batch[at].ID == dead[k].ID })
@@ -110,10 +110,10 @@ const (
 	laneRecovered = 2
 )
 
-// tellFailing reads which lanes fail and which have recovered, and reports them to the events. If a
+// reportFailing reads which lanes fail and which have recovered, and reports them to the events. If a
 // lane is given up, it marks the outcomes of the lane. It returns the start of the failure of each
 // of these lanes.
-func (s *Store) tellFailing(a *conn.Reply, now time.Time, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) (all map[dispatcher.Lane]time.Time) {
+func (s *Store) reportFailing(a *conn.Reply, now time.Time, batch []dispatcher.Settlement, share []int, settled []dispatcher.Settled) (all map[dispatcher.Lane]time.Time) {
 	list := conn.Reply{Values: a.List()}
 	for a.Err == nil && list.More() {
 		lane, since, what := dispatcher.Lane(list.Text()), list.Time(), list.Number()

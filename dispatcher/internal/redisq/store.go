@@ -91,8 +91,8 @@ type Store struct {
 	probe   *probe.Probe
 	readers readers
 
-	nodes      int          // masters that hold partitions, or home
-	toldSealed atomic.Int64 // Unix seconds of the last log line about a message that can't be opened
+	nodes        int          // masters that hold partitions, or home
+	sealedLogged atomic.Int64 // Unix seconds of the last log line about a message that can't be opened
 
 	partitions *partitions.Set
 	events     dispatcher.Events

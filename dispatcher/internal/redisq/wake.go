@@ -294,8 +294,8 @@ func (s *Store) observeBreakers(h partitions.Hint, failing map[dispatcher.Lane]t
 	}
 }
 
-// Look reads the hints of all partitions, or only of the partitions whose last reply was lost.
-func (s *Store) Look(ctx context.Context, all bool) (wait time.Duration, err error) {
+// Poll reads the hints of all partitions, or only of the partitions whose last reply was lost.
+func (s *Store) Poll(ctx context.Context, all bool) (wait time.Duration, err error) {
 	list, wait := s.partitions.Unseen()
 	if all {
 		list = s.conn.All()
@@ -311,9 +311,9 @@ func (s *Store) Look(ctx context.Context, all bool) (wait time.Duration, err err
 	return 0, err
 }
 
-// Cost returns the number of commands of Look and of HeldLanes. Look takes three commands for each
+// Cost returns the number of commands of Poll and of HeldLanes. Poll takes three commands for each
 // partition and one for the time.
-func (s *Store) Cost() (look, held int) { return 3*len(s.tags) + 1, len(s.tags) }
+func (s *Store) Cost() (poll, paused int) { return 3*len(s.tags) + 1, len(s.tags) }
 
 // ReadClock reads the clock of one partition.
 func (s *Store) ReadClock(ctx context.Context) error {

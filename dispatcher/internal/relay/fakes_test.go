@@ -112,7 +112,7 @@ func (f *fakeOutbox) Relay(ctx context.Context, most int, carry func(context.Con
 	return nil
 }
 
-func (f *fakeOutbox) Look(context.Context) (look dispatcher.OutboxLook, err error) {
+func (f *fakeOutbox) State(context.Context) (look dispatcher.OutboxState, err error) {
 	f.fence()
 	defer f.fence()
 	look.Asleep = f.asleep

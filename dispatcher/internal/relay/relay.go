@@ -220,9 +220,9 @@ func (r *Relay) idle(ctx context.Context) error {
 	return nil
 }
 
-func (r *Relay) poll(ctx context.Context) (state dispatcher.OutboxLook, err error) {
+func (r *Relay) poll(ctx context.Context) (state dispatcher.OutboxState, err error) {
 	err = within(ctx, func(ctx context.Context) (err error) {
-		state, err = r.o.Outbox.Look(ctx)
+		state, err = r.o.Outbox.State(ctx)
 		return err
 	})
 	if err == nil {

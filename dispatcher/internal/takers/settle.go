@@ -27,19 +27,19 @@ type settling struct {
 	owner  string
 	list   []dispatcher.TakerOutcome
 	leases []leaseText
-	told   []dispatcher.Told
+	told   []dispatcher.TakerSettled
 	unread []int // indexes of deliveries whose status must be read
 }
 
 // SettleTaken records the owner's outcomes of deliveries of a lane, in order. If it returns an
 // error, some may not be recorded. The caller may repeat them with their leases.
-func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error) {
+func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.TakerSettled, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
-	s := &settling{t: t, owner: owner, list: list, leases: make([]leaseText, len(list)), told: make([]dispatcher.Told, len(list))}
+	s := &settling{t: t, owner: owner, list: list, leases: make([]leaseText, len(list)), told: make([]dispatcher.TakerSettled, len(list))}
 	var todo []int
 	for i, o := range list {
-		s.told[i] = dispatcher.Told{ID: o.ID, Result: dispatcher.TakerUnknown}
+		s.told[i] = dispatcher.TakerSettled{ID: o.ID, Result: dispatcher.TakerUnknown}
 		ok := o.Lease == ""
 		if !ok {
 			s.leases[i], ok = parseLease(o.Lease, o.ID, owner)
@@ -68,7 +68,7 @@ func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner st
 	if err := s.read(ctx); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(s.told, func(o dispatcher.Told) bool { return o.Result == dispatcher.TakerUnknown }) {
+	if slices.ContainsFunc(s.told, func(o dispatcher.TakerSettled) bool { return o.Result == dispatcher.TakerUnknown }) {
 		if err := t.store.Intact(ctx, lane); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)
 		}

@@ -34,7 +34,7 @@ func TestWhatACallerSaysIsRecorded(t *testing.T) {
 			{ID: idOf("d"), Lease: leases["d"], Extend: time.Minute}, outcome("e", "", d.Delivered),
 		})
 		require.NoError(t, err)
-		require.Equal(t, []d.Told{
+		require.Equal(t, []d.TakerSettled{
 			{ID: idOf("a"), Result: d.TakerOK, Status: d.StatusDelivered},
 			{ID: idOf("b"), Result: d.TakerOK, Status: d.StatusRetrying},
 			{ID: idOf("c"), Result: d.TakerOK, Status: d.StatusDead},
@@ -81,7 +81,7 @@ func TestWithoutALeaseOnlyWhatWasTakenIsKnown(t *testing.T) {
 			outcome("done", "", d.Delivered),
 		})
 		require.NoError(t, err)
-		require.Equal(t, []d.Told{
+		require.Equal(t, []d.TakerSettled{
 			{ID: idOf("nope"), Result: d.TakerUnknown}, {ID: idOf("waiting"), Result: d.TakerUnknown},
 			{ID: idOf("retrying"), Result: d.TakerUnknown},
 			{ID: idOf("done"), Result: d.TakerLate, Status: d.StatusDelivered}, // its last lease is not known any more
@@ -106,7 +106,7 @@ func TestOnlyASuccessCountsAfterTheLeaseEnded(t *testing.T) {
 			outcome("d", leases["d"], d.Delivered), outcome("e", "", d.Delivered),
 		})
 		require.NoError(t, err)
-		require.Equal(t, []d.Told{
+		require.Equal(t, []d.TakerSettled{
 			{ID: idOf("a"), Result: d.TakerLate, Status: d.StatusDelivered},
 			{ID: idOf("b"), Result: d.TakerLate, Status: d.StatusRetrying},
 			{ID: idOf("c"), Result: d.TakerLate, Status: d.StatusRetrying},
@@ -128,7 +128,7 @@ func TestADeliveryThatWasCancelledMeanwhileIsToldAsItIs(t *testing.T) {
 			outcome("a", leases["a"], d.Retry), outcome("b", leases["b"], d.Dead), outcome("c", leases["c"], d.Retry),
 		})
 		require.NoError(t, err)
-		require.Equal(t, []d.Told{
+		require.Equal(t, []d.TakerSettled{
 			{ID: idOf("a"), Result: d.TakerOK, Status: d.StatusCancelled},
 			{ID: idOf("b"), Result: d.TakerOK, Status: d.StatusDead},
 			{ID: idOf("c"), Result: d.TakerOK}, // it is no longer kept
@@ -146,7 +146,7 @@ func TestASecondResultOfADeliveryMeetsTheFirst(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, d.TakerOK, told[0].Result)
 		require.Equal(t, d.TakerOK, told[1].Result)
-		require.Equal(t, d.Told{ID: idOf("a"), Result: d.TakerLate, Status: d.StatusDelivered}, told[2])
+		require.Equal(t, d.TakerSettled{ID: idOf("a"), Result: d.TakerLate, Status: d.StatusDelivered}, told[2])
 	})
 }
 

@@ -37,8 +37,8 @@ type Export struct {
 	Bodies bool   // also the bodies of messages, or the responses of receivers, which CSV of deliveries does not support
 	Out    string // a file; empty: Stdout
 
-	Stdout io.Writer
-	Told   io.Writer // gets the progress; nil: no progress
+	Stdout   io.Writer
+	Progress io.Writer // gets the progress; nil: no progress
 }
 
 // Run writes the export, and returns the number of rows. A file appears only when it is
@@ -66,13 +66,13 @@ func (e *Export) Run(ctx context.Context, o app.Options) (rows int, err error) {
 
 func (e *Export) write(ctx context.Context, o app.Options, to io.Writer) (rows int, err error) {
 	out := bufio.NewWriterSize(to, 64<<10)
-	bar := bar{out: e.Told, began: time.Now()}
+	bar := bar{out: e.Progress, began: time.Now()}
 	rowsTo := e.rows(out)
 	put := func(r exportRow) error {
 		bar.row()
 		return rowsTo.put(r)
 	}
-	x := app.Export{Of: e.Of, Bodies: e.Bodies, Tell: bar.month}
+	x := app.Export{Of: e.Of, Bodies: e.Bodies, Progress: bar.month}
 	if e.What == Deliveries {
 		err = app.ExportDeliveries(ctx, o, x, func(d *app.Exported) error { return put(e.delivery(d)) })
 	} else {

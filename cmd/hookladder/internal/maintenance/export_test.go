@@ -100,7 +100,7 @@ func TestAFileIsThereOnlyWhenItIsWhole(t *testing.T) {
 	o := newTestArchive(t)
 	dir := t.TempDir()
 	var told bytes.Buffer
-	e := maintenance.Export{What: maintenance.Messages, Out: filepath.Join(dir, "all.csv"), Told: &told}
+	e := maintenance.Export{What: maintenance.Messages, Out: filepath.Join(dir, "all.csv"), Progress: &told}
 	n, err := e.Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)

@@ -16,15 +16,15 @@ import (
 type Forget struct {
 	Of archive.Selection
 
-	Stdout io.Writer
-	Told   io.Writer // a terminal that shows the progress; nil: no progress
+	Stdout   io.Writer
+	Progress io.Writer // a terminal that shows the progress; nil: no progress
 }
 
 // Run deletes the messages, and prints the counts.
 func (f *Forget) Run(ctx context.Context, o app.Options) error {
 	began, shown := time.Now(), time.Time{}
-	tell := func(s app.ForgetStep) {
-		if f.Told == nil || time.Since(shown) < barEvery {
+	progress := func(s app.ForgetStep) {
+		if f.Progress == nil || time.Since(shown) < barEvery {
 			return
 		}
 		shown = time.Now()
@@ -32,11 +32,11 @@ func (f *Forget) Run(ctx context.Context, o app.Options) error {
 			"store": "Redis: " + term.Comma(s.Done) + " deliveries", "wait": "waiting until the log of Redis is archived",
 			"archive": "archive: " + term.Comma(s.Done) + " messages",
 		}[s.Phase]
-		term.Over(f.Told, text)
+		term.Over(f.Progress, text)
 	}
-	out, err := app.Forget(ctx, o, app.ForgetOptions{Of: f.Of, Tell: tell})
-	if f.Told != nil {
-		term.Over(f.Told, "")
+	out, err := app.Forget(ctx, o, app.ForgetOptions{Of: f.Of, Progress: progress})
+	if f.Progress != nil {
+		term.Over(f.Progress, "")
 	}
 	if err != nil {
 		return err

@@ -18,9 +18,9 @@ type Restore struct {
 	Dead        bool
 	DryRun      bool
 
-	Stdout io.Writer
-	Told   io.Writer // gets the progress
-	Line   bool      // at a terminal: overwrite the line
+	Stdout   io.Writer
+	Progress io.Writer // gets the progress
+	Line     bool      // at a terminal: overwrite the line
 }
 
 // phases describe the phases of a restore.
@@ -33,7 +33,7 @@ func (r *Restore) Run(ctx context.Context, o app.Options) error {
 	began := time.Now()
 	var last app.RestoreStep
 	var shown time.Time
-	tell := func(s app.RestoreStep) {
+	progress := func(s app.RestoreStep) {
 		if s.Phase != last.Phase && last.Phase != "" {
 			r.step(last, true)
 		}
@@ -43,7 +43,7 @@ func (r *Restore) Run(ctx context.Context, o app.Options) error {
 		}
 		last = s
 	}
-	done, err := app.Restore(ctx, o, app.RestoreOptions{IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun, By: "hookladder restore", Tell: tell})
+	done, err := app.Restore(ctx, o, app.RestoreOptions{IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun, By: "hookladder restore", Progress: progress})
 	if last.Phase != "" {
 		r.step(last, true)
 	}
@@ -65,12 +65,12 @@ func (r *Restore) step(s app.RestoreStep, ended bool) {
 	}
 	switch {
 	case r.Line:
-		term.Over(r.Told, phases[s.Phase]+": "+text)
+		term.Over(r.Progress, phases[s.Phase]+": "+text)
 		if ended {
-			fmt.Fprintln(r.Told)
+			fmt.Fprintln(r.Progress)
 		}
 	case ended:
-		fmt.Fprintf(r.Told, "%s: %s\n", phases[s.Phase], text)
+		fmt.Fprintf(r.Progress, "%s: %s\n", phases[s.Phase], text)
 	}
 }
 

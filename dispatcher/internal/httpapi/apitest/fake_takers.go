@@ -50,7 +50,7 @@ type fakeTakers struct {
 	OnSettle []dispatcher.TakerOutcome
 	owner    string
 	From     dispatcher.Lane
-	Told     []dispatcher.Told
+	Settled  []dispatcher.TakerSettled
 
 	backMu sync.Mutex // guards back
 	back   []dispatcher.Given
@@ -76,7 +76,7 @@ func (f *fakeTakers) Given() int {
 	return len(f.back)
 }
 
-func (f *fakeTakers) SettleTaken(_ context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error) {
+func (f *fakeTakers) SettleTaken(_ context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.TakerSettled, error) {
 	f.From, f.owner, f.OnSettle = lane, owner, list
-	return f.Told, nil
+	return f.Settled, nil
 }

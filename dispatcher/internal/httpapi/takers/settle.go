@@ -124,6 +124,6 @@ func (s *Server) settle(ctx context.Context, q *api.Request) (*api.Response, err
 	return api.JSON(http.StatusOK, wire.Settled{Results: api.Convert(told, wireSettled)})
 }
 
-func wireSettled(t *dispatcher.Told) wire.SettledDelivery {
+func wireSettled(t *dispatcher.TakerSettled) wire.SettledDelivery {
 	return wire.SettledDelivery{ID: t.ID.String(), Result: string(t.Result), Status: string(t.Status), LeaseUntil: wire.Time{Time: t.Until}}
 }

@@ -32,7 +32,7 @@ type Takers interface {
 	// GiveBack returns deliveries that a caller did not get after all.
 	GiveBack(given []dispatcher.Given)
 	// SettleTaken records the results of deliveries that were taken from a lane.
-	SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.Told, error)
+	SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.TakerSettled, error)
 }
 
 // Endpoints are the endpoints of kind pull.

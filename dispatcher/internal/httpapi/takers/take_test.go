@@ -236,7 +236,7 @@ func TestAKeyThatIsTakenAwayWhileItWaitsGetsNothing(t *testing.T) {
 
 func TestASettleSaysWhatBecameOfEach(t *testing.T) {
 	f := &apitest.Fake{}
-	f.Told = []dispatcher.Told{
+	f.Settled = []dispatcher.TakerSettled{
 		{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "a"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusInFlight, Until: apitest.Now},
 		{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "b"}, Result: dispatcher.TakerUnknown},
 	}
@@ -289,7 +289,7 @@ func TestTheClientTakesAndSettles(t *testing.T) {
 	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		return []dispatcher.Given{given("application/json", `{"a":1.0}`)}, nil
 	}
-	f.Told = []dispatcher.Told{{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "msg_1"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusRetrying}}
+	f.Settled = []dispatcher.TakerSettled{{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "msg_1"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusRetrying}}
 	srv := httptest.NewServer(apitest.New(t, f))
 	t.Cleanup(srv.Close)
 	c, err := client.New(srv.URL, "")

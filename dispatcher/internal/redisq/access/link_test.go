@@ -247,7 +247,7 @@ func TestARepartitionAndADoctorKeepSessionsAndLinks(t *testing.T) {
 
 	o.Partitions = 5
 	after := redisqtest.Open(t, o)
-	_, err = admin.Examine(ctx, after.Queue(), admin.Examination{Fix: true, Still: time.Millisecond, Tell: func(f admin.Finding) { t.Errorf("%+v", f) }})
+	_, err = admin.Examine(ctx, after.Queue(), admin.Examination{Fix: true, Still: time.Millisecond, Report: func(f admin.Finding) { t.Errorf("%+v", f) }})
 	require.NoError(t, err)
 	_, err = after.Access().Session(ctx, session)
 	require.NoError(t, err)

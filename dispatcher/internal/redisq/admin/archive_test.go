@@ -72,7 +72,7 @@ func TestDoctorEndsAnArchiveThatNoInstanceHas(t *testing.T) {
 		require.Equal(t, "v1", list[0].Version)
 	}
 	examine := func(fix bool) (found []admin.Finding) {
-		_, err := admin.Examine(ctx, s.Bare(), admin.Examination{Fix: fix, Still: time.Millisecond, Tell: func(f admin.Finding) {
+		_, err := admin.Examine(ctx, s.Bare(), admin.Examination{Fix: fix, Still: time.Millisecond, Report: func(f admin.Finding) {
 			if f.Kind == "unarchived" {
 				found = append(found, f)
 			}

@@ -20,9 +20,9 @@ const doctorName = "doctor"
 
 // Examination configures Examine.
 type Examination struct {
-	Fix   bool          // repair every finding that has a cure
-	Tell  func(Finding) // called once for each finding
-	Still time.Duration // how long an instance may be without a heartbeat; 0: 7 s
+	Fix    bool          // repair every finding that has a cure
+	Report func(Finding) // called once for each finding
+	Still  time.Duration // how long an instance may be without a heartbeat; 0: 7 s
 }
 
 // Finding is one fault in the stored data.
@@ -135,8 +135,8 @@ func (d *doctor) report(partition int, subject, kind, detail string, fixed bool)
 	if f.Fixed {
 		d.out.Fixed++
 	}
-	if d.e.Tell != nil {
-		d.e.Tell(f)
+	if d.e.Report != nil {
+		d.e.Report(f)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestDoctorOfACluster(t *testing.T) {
 	_, _, err := store.Schedule(ctx, "one", 0, 0, append(redisqtest.Entries(30, 0), redisqtest.Entries(30, time.Hour)...))
 	require.NoError(t, err)
 	examine := func(fix bool) (out admin.Examined, found []admin.Finding) {
-		out, err := admin.Examine(ctx, store.Queue(), admin.Examination{Fix: fix, Still: time.Millisecond, Tell: func(f admin.Finding) { found = append(found, f) }})
+		out, err := admin.Examine(ctx, store.Queue(), admin.Examination{Fix: fix, Still: time.Millisecond, Report: func(f admin.Finding) { found = append(found, f) }})
 		require.NoError(t, err)
 		return out, found
 	}

@@ -210,7 +210,7 @@ func TestDoctorDisturbsNobodyWhoWorks(t *testing.T) {
 	r := startTraffic(p, "one", "two", "three")
 	examined, unjudged := 0, 0
 	examine := func() admin.Examined {
-		out, err := admin.ExamineAmong(t.Context(), p.store.Queue(), admin.Examination{Fix: true, Tell: func(f admin.Finding) { t.Errorf("%+v", f) }}, r.beat)
+		out, err := admin.ExamineAmong(t.Context(), p.store.Queue(), admin.Examination{Fix: true, Report: func(f admin.Finding) { t.Errorf("%+v", f) }}, r.beat)
 		require.NoError(t, err)
 		return out
 	}
@@ -252,7 +252,7 @@ func TestDoctorLosesNothingWhileOthersWorkAndBreakThings(t *testing.T) {
 	})
 	examine := func() map[string]int {
 		found := map[string]int{}
-		_, err := admin.ExamineAmong(t.Context(), p.store.Queue(), admin.Examination{Fix: true, Tell: func(f admin.Finding) { found[f.Kind]++ }}, r.beat)
+		_, err := admin.ExamineAmong(t.Context(), p.store.Queue(), admin.Examination{Fix: true, Report: func(f admin.Finding) { found[f.Kind]++ }}, r.beat)
 		require.NoError(t, err)
 		return found
 	}

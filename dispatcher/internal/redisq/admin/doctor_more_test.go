@@ -200,7 +200,7 @@ func TestDoctorOfSeveralPartitionsAndOfKeysThatAreNoneOfOurs(t *testing.T) {
 	require.NoError(t, err)
 	examine := func() (admin.Examined, []admin.Finding) {
 		var found []admin.Finding
-		out, err := admin.Examine(ctx, store.Queue(), admin.Examination{Fix: true, Still: time.Millisecond, Tell: func(f admin.Finding) { found = append(found, f) }})
+		out, err := admin.Examine(ctx, store.Queue(), admin.Examination{Fix: true, Still: time.Millisecond, Report: func(f admin.Finding) { found = append(found, f) }})
 		require.NoError(t, err)
 		return out, found
 	}
@@ -245,7 +245,7 @@ func TestDoctorKnowsInstancesThatBeginMeanwhile(t *testing.T) {
 		require.NoError(t, err)
 	}
 	tell := func(f admin.Finding) { t.Errorf("%+v", f) }
-	_, err := admin.ExamineLate(t.Context(), p.store.Queue(), admin.Examination{Fix: true, Tell: tell}, meanwhile)
+	_, err := admin.ExamineLate(t.Context(), p.store.Queue(), admin.Examination{Fix: true, Report: tell}, meanwhile)
 	require.NoError(t, err)
 	require.Len(t, p.States()[0].Leases["late"], 4)
 	p.mustBeSound()

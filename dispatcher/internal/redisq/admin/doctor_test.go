@@ -153,7 +153,7 @@ func (p *ward) mustBeSound() {
 func (p *ward) examine(fix bool) (admin.Examined, []admin.Finding) {
 	p.Helper()
 	var found []admin.Finding
-	out, err := admin.ExamineAmong(p.Context(), p.store.Queue(), admin.Examination{Fix: fix, Tell: func(f admin.Finding) { found = append(found, f) }}, p.beat)
+	out, err := admin.ExamineAmong(p.Context(), p.store.Queue(), admin.Examination{Fix: fix, Report: func(f admin.Finding) { found = append(found, f) }}, p.beat)
 	require.NoError(p, err)
 	require.Equal(p, len(found), out.Findings)
 	require.Zero(p, out.Unjudged)

@@ -38,8 +38,8 @@ type RepartitionOptions struct {
 	// deliveries.
 	Unarchived bool
 
-	// Tell is called at each step. It may be nil.
-	Tell func(RepartitionStep)
+	// Progress is called at each step. It may be nil.
+	Progress func(RepartitionStep)
 
 	hook  redis.Hook // for tests, which stop the repartition anywhere
 	page  int        // entries moved at once; 0: entriesPage
@@ -236,8 +236,8 @@ func (r *repartition) moveAll(ctx context.Context) error {
 }
 
 func (r *repartition) report(p conn.Phase, partition int) {
-	if r.options.Tell != nil {
-		r.options.Tell(RepartitionStep{Phase: p.String(), Partition: partition, Of: r.mark.From, Moved: r.out.Moved})
+	if r.options.Progress != nil {
+		r.options.Progress(RepartitionStep{Phase: p.String(), Partition: partition, Of: r.mark.From, Moved: r.out.Moved})
 	}
 }
 

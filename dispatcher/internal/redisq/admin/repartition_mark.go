@@ -175,7 +175,7 @@ func (r *repartition) mustBeArchived(ctx context.Context) error {
 	if err != nil || meta[conn.MetaArchive] == "" {
 		return err
 	}
-	states, err := feed.New(r.s.Store).Look(ctx, r.mark.From)
+	states, err := feed.New(r.s.Store).ReadStates(ctx, r.mark.From)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func mustClaim(t testing.TB, store *redisqtest.Whole, by string) dispatcher.Clai
 	ctx := t.Context()
 	_, _, err := store.Beat(ctx, by, 1)
 	require.NoError(t, err)
-	_, err = store.Look(ctx, true)
+	_, err = store.Poll(ctx, true)
 	require.NoError(t, err)
 	got, err := store.Claim(ctx, by, dispatcher.Claim{Wanted: 1, Free: 64})
 	require.NoError(t, err)

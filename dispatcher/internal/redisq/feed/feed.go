@@ -98,8 +98,8 @@ func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {
 	return states, err
 }
 
-// Look returns how far the first partitions are archived. It begins no partition anew.
-func (f *Feed) Look(ctx context.Context, partitions int) ([]archive.State, error) {
+// ReadStates returns how far the first partitions are archived. It begins no partition anew.
+func (f *Feed) ReadStates(ctx context.Context, partitions int) ([]archive.State, error) {
 	calls := make([]conn.Call, partitions)
 	for n := range calls {
 		calls[n] = conn.Call{Partition: n, Args: []any{0}}

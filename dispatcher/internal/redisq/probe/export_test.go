@@ -13,8 +13,8 @@ var Commands = commands
 // Forget has the next caller of Store ask again.
 func (p *Probe) Forget() { p.until = time.Time{} }
 
-// Told is what a store could say of itself.
-type Told struct {
+// Answers is what a store could say of itself.
+type Answers struct {
 	Info, Config []map[string]string // of each master; a nil Info is hidden
 	Down         int                 // masters besides, which do not answer
 	Ahead        time.Duration
@@ -27,8 +27,8 @@ type Told struct {
 	Durability   dispatcher.Durability
 }
 
-// Tell judges it.
-func (t Told) Tell() dispatcher.StoreInfo {
+// Judge judges it.
+func (t Answers) Judge() dispatcher.StoreInfo {
 	f := facts{
 		able:       capability{missing: t.Missing, hidden: t.Hidden, scripts: t.Scripts, waits: t.Waits, fault: "refused"},
 		durability: t.Durability, waitAOF: t.AOF, mode: t.Mode, cluster: t.Cluster, clock: true,

@@ -107,7 +107,7 @@ type Reads interface {
 	// Stats counts deliveries, lanes and instances.
 	Stats(ctx context.Context) (dispatcher.Stats, error)
 	// Upcoming returns the time of the next work. It may be too early but is never too late.
-	// It counts as a Poll at all. If a part of the queue fails, it returns the results of the
+	// It counts as a Poll of the whole queue. If a part of the queue fails, it returns the results of the
 	// others together with the error.
 	Upcoming(ctx context.Context) (dispatcher.Upcoming, error)
 	// Instances reads a page of the instances, last started first, with the number of leases
@@ -147,7 +147,7 @@ type Store interface {
 	// Polls reports that the store has no usable pub/sub, so that the engine has to poll.
 	// Watch must not be called then.
 	Polls() bool
-	// Poll polls for work without changing anything, and returns 0. With all it polls the
+	// Poll reads where there is work, without changing anything, and returns 0. With all it polls the
 	// whole queue, otherwise the parts whose last response was lost. If there are no such
 	// parts, it sends no query and returns how long to wait. A negative wait ends with the
 	// event Unseen.

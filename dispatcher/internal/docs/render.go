@@ -127,6 +127,10 @@ var markdown = goldmark.New(
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 )
 
+// focusable lets the keyboard scroll wide code and wide tables. In the text of a document these
+// tags are escaped.
+var focusable = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<table tabindex="0">`)
+
 // print makes a page, and the sections by which the search finds it.
 func (p *press) print(name string, source []byte) (*document, []section, error) {
 	ids := &anchors{taken: map[string]bool{}}
@@ -165,7 +169,7 @@ func (p *press) print(name string, source []byte) (*document, []section, error) 
 	if err := markdown.Renderer().Render(&out, source, doc); err != nil {
 		return nil, nil, err
 	}
-	d.html = template.HTML(out.String()) //nolint:gosec // goldmark escapes all but its own tags
+	d.html = template.HTML(focusable.Replace(out.String())) //nolint:gosec // goldmark escapes all but its own tags
 	return d, sections, nil
 }
 

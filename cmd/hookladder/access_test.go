@@ -61,7 +61,7 @@ func TestALinkIsMadeListedAndRevokedByTheCommand(t *testing.T) {
 	}
 	got = command(t, env, "", "link", "--tenant", "m8", "--endpoint", "shop-42")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.err, "$.endpoint: is no endpoint of this tenant")
+	require.Contains(t, got.err, "--endpoint: is no endpoint of this tenant")
 }
 
 func TestAListOfLinksSaysWhichEndedWithTheirKey(t *testing.T) {

@@ -43,7 +43,7 @@ func Filter(f wire.JobFilter) string {
 		name   string
 		values []string
 	}{
-		{"status", f.Status}, {"destination", f.Destination}, {"topic", f.Topic}, {"tenant", f.Tenant}, {"subject", f.Subject}, {"dead reason", f.DeadReason},
+		{"status", f.Status}, {"destination", f.Destination}, {"topic", f.Topic}, {"tenant", f.Tenant}, {"subject", f.Subject}, {"dead_reason", f.DeadReason},
 	} {
 		if len(part.values) > 0 {
 			words = append(words, part.name+"="+strings.Join(part.values, ","))

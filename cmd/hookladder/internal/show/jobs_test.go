@@ -28,7 +28,7 @@ func TestAProgressLineTellsWhatIsKnown(t *testing.T) {
 
 func TestTheFilterOfAJobIsShownWhole(t *testing.T) {
 	at := wire.Time{Time: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
-	require.Equal(t, "destination=u_1 failed reason=gone since=2026-01-31T12:00:00Z status=dead,cancelled subject=order 7 tenant=m7 topic=a.* until=2026-01-31T12:00:00Z",
+	require.Equal(t, "dead_reason=gone destination=u_1 failed since=2026-01-31T12:00:00Z status=dead,cancelled subject=order 7 tenant=m7 topic=a.* until=2026-01-31T12:00:00Z",
 		show.Filter(wire.JobFilter{
 			Status: []string{"dead", "cancelled"}, Topic: []string{"a.*"}, Tenant: []string{"m7"}, Subject: []string{"order 7"}, Failed: true,
 			Destination: []string{"u_1"}, DeadReason: []string{"gone"}, Since: at, Until: at,

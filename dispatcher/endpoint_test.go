@@ -202,7 +202,7 @@ var wrongEndpoints = []struct {
 	}},
 	{"a hash that is none", "$.signature_hash", "must be one of sha256, sha512", formed(func(f *signer.Form) { f.Hash = "md5" })},
 	{"an encoding that is none", "$.signature_encoding", "must be one of hex, base64", formed(func(f *signer.Form) { f.Encoding = "rot13" })},
-	{"a prefix beside a time", "$.signature_prefix", "must be empty with the content t.body", formed(func(f *signer.Form) { f.Prefix, f.Content = "v0=", signer.TimeDotBody })},
+	{"a prefix beside a time", "$.signature_prefix", "must be empty, because the content t.body", formed(func(f *signer.Form) { f.Prefix, f.Content = "v0=", signer.TimeDotBody })},
 	{"a long prefix", "$.signature_prefix", "at most 16", formed(func(f *signer.Form) { f.Prefix, f.Content = strings.Repeat("v", 17), "" })},
 	{"a content that is none", "$.signature_content", "must be one of body, t.body, t-comma-body", formed(func(f *signer.Form) { f.Content = "id.body" })},
 	{"a header for the signature that is no name", "$.signature_header", "not a header's name", hexIn("x sign")},

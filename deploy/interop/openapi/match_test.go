@@ -96,7 +96,7 @@ var beyond = map[string]string{
 	"publish.deliver_at": "at most a year ahead", "publish.body": "", "publish.content_type": "parameters",
 	"create-endpoint.timeout": "bounds of a text", "create-endpoint.disable_after": "bounds of a text",
 	"patch-endpoint.timeout": "bounds of a text", "patch-endpoint.disable_after": "bounds of a text", "patch-endpoint.uid": "another one", "patch-endpoint.tenant": "another one", "patch-endpoint.kind": "another one",
-	"patch-endpoint.signature": "another secret", "patch-endpoint.signature_header": "of hmac-hex only", "patch-endpoint.headers": "*** for a header that is there", "patch-endpoint.success": "merged",
+	"patch-endpoint.signature": "another secret", "patch-endpoint.signature_header": "of hmac and hmac-hex only", "patch-endpoint.signature_prefix": "of hmac only", "patch-endpoint.headers": "*** for a header that is there", "patch-endpoint.success": "merged",
 	"rotate-secret.overlap": "bounds of a text", "rotate-secret.secret": "as its signature wants it",
 	"retry-deliveries.destination": "a uid that exists", "cancel-deliveries.destination": "a uid that exists", "purge-deliveries.destination": "a uid that exists",
 	"take.lease": "bounds of a text", "take.wait": "bounds of a text", "create-link.for": "bounds of a text", "create-link.endpoint": "an endpoint that exists",

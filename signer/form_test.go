@@ -14,14 +14,14 @@ import (
 func TestAFormIsChecked(t *testing.T) {
 	long := strings.Repeat("x", signer.MaxPrefix)
 	for want, f := range map[string]signer.Form{
-		"must be one of sha256, sha512":                 {Hash: "sha1"},
-		"must be one of hex, base64":                    {Encoding: "base64url"},
-		"must be one of body, t.body, t-comma-body":     {Content: "id.t.body"},
-		"has 17 characters, at most 16 are accepted":    {Prefix: long + "x"},
-		"must be printable ASCII":                       {Prefix: "v0\n"},
-		"and not begin with a space":                    {Prefix: " v0="},
-		"must be empty with the content t-comma-body":   {Prefix: "v0=", Content: signer.TimeCommaBody},
-		"must be empty with the content t.body, whose ": {Prefix: "v0=", Content: signer.TimeDotBody},
+		"must be one of sha256, sha512":                     {Hash: "sha1"},
+		"must be one of hex, base64":                        {Encoding: "base64url"},
+		"must be one of body, t.body, t-comma-body":         {Content: "id.t.body"},
+		"has 17 characters, at most 16 are accepted":        {Prefix: long + "x"},
+		"must be printable ASCII":                           {Prefix: "v0\n"},
+		"and not begin with a space":                        {Prefix: " v0="},
+		"must be empty, because the content t-comma-body":   {Prefix: "v0=", Content: signer.TimeCommaBody},
+		"must be empty, because the content t.body writes ": {Prefix: "v0=", Content: signer.TimeDotBody},
 	} {
 		err := f.Check()
 		require.ErrorIs(t, err, signer.ErrForm)

@@ -91,7 +91,14 @@ func readLibrary(documents fs.FS, base string, picture func(name string) string)
 			others = append(others, name)
 		}
 	}
-	return l, add("Other", others)
+	if err := add("Other", others); err != nil {
+		return nil, err
+	}
+	for i := range l.sections {
+		s := &l.sections[i]
+		s.low = lowered{heading: lower(s.heading), title: lower(s.page.Title), text: lower(s.text)}
+	}
+	return l, nil
 }
 
 // fileOf returns the file of a page.

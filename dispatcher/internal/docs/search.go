@@ -26,13 +26,18 @@ type section struct {
 	heading string // empty: the beginning of the page
 	anchor  string
 	text    string
+
+	low lowered
 }
+
+// lowered has the texts of a section in lower case. They are made once, because a search reads all
+// sections, and a caller without a key may search too.
+type lowered struct{ heading, title, text string }
 
 // hit is a section that the search found.
 type hit struct {
 	Page, Anchor, Title string
 	Excerpt             []fragment
-	score               int
 }
 
 // fragment is a part of an excerpt.
@@ -48,33 +53,39 @@ func (l *library) find(query string) []hit {
 	if len(words) == 0 {
 		return nil
 	}
-	var found []hit
-	for _, s := range l.sections {
-		score := s.score(words)
-		if score == 0 {
-			continue
+	type rated struct {
+		section *section
+		score   int
+	}
+	var best []rated
+	for i := range l.sections {
+		if score := l.sections[i].score(words); score > 0 {
+			best = append(best, rated{&l.sections[i], score})
 		}
-		h := hit{Page: s.page.Name, Anchor: s.anchor, Title: s.page.Title, Excerpt: excerpt(s.text, words), score: score}
+	}
+	slices.SortStableFunc(best, func(a, b rated) int { return cmp.Compare(b.score, a.score) })
+	var found []hit
+	for _, r := range best[:min(len(best), mostHits)] {
+		s := r.section
+		h := hit{Page: s.page.Name, Anchor: s.anchor, Title: s.page.Title, Excerpt: excerpt(s.text, words)}
 		if s.heading != "" {
 			h.Title += ": " + s.heading
 		}
 		found = append(found, h)
 	}
-	slices.SortStableFunc(found, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
-	return found[:min(len(found), mostHits)]
+	return found
 }
 
 // score rates a section, 0 if it lacks a word. A word in the heading counts more than some in
 // the text.
 func (s *section) score(words []string) int {
-	heading, title, text := lower(s.heading), lower(s.page.Title), lower(s.text)
 	total := 0
 	for _, w := range words {
-		own := min(strings.Count(text, w), 5)
-		if strings.Contains(heading, w) {
+		own := min(strings.Count(s.low.text, w), 5)
+		if strings.Contains(s.low.heading, w) {
 			own += 20
 		}
-		if strings.Contains(title, w) {
+		if strings.Contains(s.low.title, w) {
 			own += 5
 		}
 		if own == 0 {
@@ -82,7 +93,7 @@ func (s *section) score(words []string) int {
 		}
 		total += own
 	}
-	if heading == strings.Join(words, " ") {
+	if s.low.heading == strings.Join(words, " ") {
 		total += 100
 	}
 	return total

@@ -67,6 +67,10 @@ func TestScriptsDeclareNoKeyButTheTag(t *testing.T) {
 	}
 }
 
+// misplaced finds a call of a rare function in the place of a field or of a new local. Each word with the
+// name of a rare function becomes such a call.
+var misplaced = regexp.MustCompile(`[.:] *rare\d+\(\)|local [^=\n]*rare\d+\(\)\.|rare\d+\(\)\.\w+ = `)
+
 func TestNoScriptCallsAFunctionThatWasPruned(t *testing.T) {
 	functions := map[string]bool{}
 	define := regexp.MustCompile(`\bfunction (\w+)\(`)
@@ -86,6 +90,7 @@ func TestNoScriptCallsAFunctionThatWasPruned(t *testing.T) {
 		for _, match := range call.FindAllStringSubmatch(text, -1) {
 			require.True(t, defined[match[1]] || !functions[match[1]], "%s in %s", match[1], script)
 		}
+		require.NotRegexp(t, misplaced, text, "%s has a field or a local with the name of a rare function", script)
 	}
 }
 

@@ -99,7 +99,7 @@ func TestTheCommandsCountWhatAsynqHas(t *testing.T) {
 	server.Shutdown()
 }
 
-// The keys are those of the library: ids wait in pending until they are due, then in ready,
+// The library has these keys: ids wait in pending until they are due, then in ready,
 // and while they are handled in unack. A failed one is in retry.
 func TestTheCommandsCountWhatDelayqueueHas(t *testing.T) {
 	r := newTestRedis(t)
@@ -118,7 +118,7 @@ func TestTheCommandsCountWhatDelayqueueHas(t *testing.T) {
 	require.Equal(t, []string{"pending 0", "unack 0", "ready 0", "retry 0"}, counts(t, r, heading))
 }
 
-// The keys are those of RedissonDelayedQueue: an element waits in a set with its due time and
+// RedissonDelayedQueue has these keys: an element waits in a set with its due time and
 // in a list, then it is in the list of the queue's name.
 func TestTheCommandsCountWhatRedissonHas(t *testing.T) {
 	r := newTestRedis(t)

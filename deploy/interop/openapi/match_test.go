@@ -212,7 +212,7 @@ func TestTheDocumentAndTheServerAgreeOnPairs(t *testing.T) {
 			status, contentType, answer := w.send(o.method, o.target(), []byte(text))
 			w.requireDeclared(o, status, contentType, answer)
 			if id == "patch-endpoint" && text == `{"uid":"other"}` {
-				documented = false // it is refused for what is there
+				documented = false // the stored endpoint makes the server refuse it
 			}
 			require.Equal(t, documented, !refused(status), "%s %s: %d %s\n%v", id, text, status, answer, why)
 		}

@@ -207,7 +207,7 @@ var defaults = map[string]string{
 	"signature_hash": `"sha256"`, "signature_encoding": `"hex"`, "signature_content": `"body"`,
 }
 
-// differences returns the patch from the endpoint as it is to that of the line. A field that
+// differences returns the patch that makes the stored endpoint equal to the line. A field that
 // the line leaves out gets its default, but for disabled, which is also set by a receiver.
 func differences(e *fileLine, is *wire.Endpoint) (map[string]any, error) {
 	want, err := fieldsOf(&e.endpoint)

@@ -177,7 +177,7 @@ func TestALinkSeesItsOwnOnly(t *testing.T) {
 
 	for _, id := range []string{"of_b", "of_none", "queued", "nothing"} {
 		_, err := d.Message(t.Context(), id)
-		require.Equal(t, consoleapi.ErrHidden, err, "%s: what is another's and what is not there are the same", id)
+		require.Equal(t, consoleapi.ErrHidden, err, "%s: a foreign one and a missing one get the same error", id)
 		_, err = d.Retry(t.Context(), id, "ep_ccccccccc")
 		require.Equal(t, consoleapi.ErrHidden, err, id)
 	}
@@ -189,7 +189,7 @@ func TestALinkSeesItsOwnOnly(t *testing.T) {
 		_, err = d.Attempts(t.Context(), client.AttemptFilter{Destinations: []string{name}})
 		require.Equal(t, consoleapi.ErrHidden, err, "as a filter: %s", name)
 	}
-	require.Empty(t, api.spent, "what was refused does not count")
+	require.Empty(t, api.spent, "a refusal does not count")
 }
 
 func TestALinkOfOneEndpointSeesNoOther(t *testing.T) {
@@ -280,7 +280,7 @@ func TestAllChangesOfALinkCount(t *testing.T) {
 
 			api.refusal = &wire.Problem{Type: "/problems/too-many-tests", Status: 429} // such as for want of a place
 			require.Error(t, change(t.Context(), d))
-			require.Equal(t, []string{"lnk_manage"}, api.spent, "what was refused costs nothing")
+			require.Equal(t, []string{"lnk_manage"}, api.spent, "a refusal costs nothing")
 			api.refusal = &wire.Problem{Type: "/problems/unavailable", Status: 503}
 			require.Error(t, change(t.Context(), d))
 			require.Len(t, api.spent, 2, "it may have been made")

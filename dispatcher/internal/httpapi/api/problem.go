@@ -185,7 +185,7 @@ var table = []struct {
 	{dispatcher.ErrDeleted, Deleted, "", "nothing is sent to it any more"},
 	{dispatcher.ErrPull, Invalid, "path.id", "is of kind pull, which is never called: publish a message to it, and take that"},
 	{dispatcher.ErrBusy, Busy, "", "ask again when one has ended"},
-	{dispatcher.ErrNoJob, NotFound, "", "there is no such job: GET /v1/jobs lists those of the last 7 days"},
+	{dispatcher.ErrNoJob, NotFound, "", "there is no such job: GET /v1/jobs lists the jobs of the last 7 days"},
 	{dispatcher.ErrJobs, TooManyJobs, "", "100 have not ended: GET /v1/jobs lists them, and DELETE /v1/jobs/{id} stops one"},
 	{access.ErrNoLink, NotFound, "", "there is no such link, or it has expired: GET /v1/links lists them"},
 	{dispatcher.ErrTenantEndpoints, Registered, "", "a link adds endpoints up to 50 of a tenant; nothing was stored"},

@@ -55,7 +55,7 @@ func endpointSchema(r huma.Registry) *huma.Schema {
 		api.Both(api.Unlike(api.Either(ed25519, plain)), secret(sharedSecret)),
 		api.Both(ed25519, secret(privateSecret)), api.Both(plain, secret(textSecret)),
 	)...)
-	for i := range endpointFields { // clients write null for what is not set
+	for i := range endpointFields { // clients write null for a field without a value
 		if f := &endpointFields[i]; f.Set == nil {
 			p[f.Name] = api.Unlike(api.Unlike(&huma.Schema{Type: "null"})) // generators make no type of it
 			p[f.Name].Description = "Read-only: only null is accepted, and ignored."

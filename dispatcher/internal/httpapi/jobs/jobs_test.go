@@ -71,7 +71,7 @@ func TestABadRequestForAJobBeginsNone(t *testing.T) {
 	} {
 		apitest.RequireField(t, apitest.Post(h, replayPath, body), path, "")
 	}
-	apitest.RequireField(t, apitest.Post(h, "/v1/deliveries/purge", `{"status":"ready"}`), "$.status", "a purge takes only what is dead")
+	apitest.RequireField(t, apitest.Post(h, "/v1/deliveries/purge", `{"status":"ready"}`), "$.status", "a purge takes only deliveries that are dead")
 	apitest.RequireField(t, apitest.Post(h, "/v1/deliveries/cancel", `{"status":"dead"}`), "$.status", "")
 	require.Empty(t, f.Calls)
 }

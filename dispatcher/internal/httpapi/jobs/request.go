@@ -134,7 +134,7 @@ func refuseJob(kind dispatcher.JobKind, r *jobRequest) (wrong []dispatcher.Field
 	may, _ := kind.Statuses()
 	for _, status := range r.filters["status"] {
 		if !slices.Contains(may, dispatcher.Status(status)) {
-			detail := fmt.Sprintf("a %s takes only what is %s", kind, wordsOf(may))
+			detail := fmt.Sprintf("a %s takes only deliveries that are %s", kind, wordsOf(may))
 			wrong = append(wrong, dispatcher.FieldError{Path: "$.status", Detail: detail})
 			break
 		}

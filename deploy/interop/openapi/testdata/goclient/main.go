@@ -44,7 +44,7 @@ func run(ctx context.Context, url, key string) error {
 		return err
 	}
 	if p := missing.ApplicationproblemJSON404; p == nil || p.Type != ProblemsnotFound {
-		return fmt.Errorf("read what is not there: %s", missing.Body)
+		return fmt.Errorf("a missing message was read: %s", missing.Body)
 	}
 	fmt.Println(published.JSON202.Id)
 	return nil

@@ -22,7 +22,7 @@ const page = await client.GET("/v1/deliveries", { params: { query: { tenant: ["m
 check(typeof page.data === "object" && page.data.data[0]?.status === "scheduled", "list", page.error); // it may be CSV
 
 const missing = await client.GET("/v1/messages/{id}", { params: { path: { id: "missing" } } });
-check(missing.error?.type === "/problems/not-found", "read what is not there", missing.error);
+check(missing.error?.type === "/problems/not-found", "a missing message is not found", missing.error);
 
 // @ts-expect-error: the words of a status are closed
 await client.POST("/v1/deliveries/retry", { body: { status: "in_flight", dry_run: true } });

@@ -1,5 +1,13 @@
 package console
 
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+)
+
 // What tests look at.
 var (
 	Span    = span
@@ -22,3 +30,20 @@ var (
 	Subjects         = subjects
 	MerchantSubjects = merchantSubjects
 )
+
+// ParsePages parses the templates of all pages, of operators and of merchants.
+func ParsePages() error {
+	b := basesOf(nil)
+	l, err := newLook(b, time.Now, Brand{})
+	if err != nil {
+		return err
+	}
+	pages, err := fs.Glob(files, "templates/[^_]*.html")
+	for _, file := range pages {
+		for _, base := range []string{b.console, b.link} {
+			_, errPage := l.pages[base].page(strings.TrimSuffix(path.Base(file), ".html"))
+			err = errors.Join(err, errPage)
+		}
+	}
+	return err
+}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
 
 // testAPI answers calls by what is written for their method and path, and notes them.
@@ -176,4 +178,9 @@ func TestAMessageIsAttemptedSentAgainAndCancelled(t *testing.T) {
 	w = ask(post("/console/messages/order_17/retry", url.Values{"to": {"ep_1"}}))
 	require.Equal(t, http.StatusConflict, w.Code)
 	require.Contains(t, w.Body.String(), "It is in the archive alone")
+}
+
+// The program parses a page when it is first requested, so only this test parses all of them.
+func TestTheTemplatesOfAllPagesParse(t *testing.T) {
+	require.NoError(t, console.ParsePages())
 }

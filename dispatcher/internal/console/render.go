@@ -15,6 +15,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/console/brand"
@@ -27,10 +28,40 @@ var files embed.FS
 
 // look has the templates, styles and scripts of the pages.
 type look struct {
-	pages map[string]map[string]*template.Template // by base and name
-	files map[string]asset                         // by their names in URLs
+	pages map[string]*pageSet // by base
+	files map[string]asset    // by their names in URLs
 	names map[string]string
 	build string // a hash of all of them
+}
+
+// pageSet is the templates of one base. A page is parsed when it is first requested,
+// because each page is a copy of the layout, and most pages are never requested.
+type pageSet struct {
+	layout func() (*template.Template, error)
+	mu     sync.Mutex
+	parsed map[string]*template.Template
+}
+
+// page returns the template of a page. The name is of a file below templates.
+func (p *pageSet) page(name string) (*template.Template, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.parsed[name]; t != nil {
+		return t, nil
+	}
+	layout, err := p.layout()
+	if err != nil {
+		return nil, err
+	}
+	if layout, err = layout.Clone(); err != nil {
+		return nil, err
+	}
+	t, err := layout.ParseFS(files, "templates/"+name+".html")
+	if err != nil {
+		return nil, err
+	}
+	p.parsed[name] = t
+	return t, nil
 }
 
 // asset is a file that pages load.
@@ -47,7 +78,7 @@ var medias = map[string]string{
 }
 
 func newLook(b bases, now func() time.Time, of Brand) (*look, error) {
-	l := &look{pages: map[string]map[string]*template.Template{}, files: map[string]asset{}, names: map[string]string{}}
+	l := &look{pages: map[string]*pageSet{}, files: map[string]asset{}, names: map[string]string{}}
 	if err := l.readAssets(); err != nil {
 		return nil, err
 	}
@@ -61,54 +92,41 @@ func newLook(b bases, now func() time.Time, of Brand) (*look, error) {
 	own := functions(now)
 	own["docs"] = func(section string) string { return b.public + docsPath + section }
 	for _, base := range []string{b.console, b.link} {
-		if err := l.parse(base, base == b.link, own); err != nil {
-			return nil, fmt.Errorf("parse templates: %w", err)
-		}
+		l.pages[base] = l.pageSet(base, base == b.link, own)
 	}
-	return l, nil
+	return l, l.hash()
 }
 
 // brandSheet is the style file with the operator's colour.
 const brandSheet = "brand.css"
 
-// parse reads the templates of the pages below a base, which is also the base of their
-// files.
-func (l *look) parse(base string, merchant bool, own template.FuncMap) error {
+// pageSet returns the pages below a base, which is also the base of their files.
+func (l *look) pageSet(base string, merchant bool, own template.FuncMap) *pageSet {
+	return &pageSet{parsed: map[string]*template.Template{}, layout: sync.OnceValues(func() (*template.Template, error) {
+		return template.New("layout").Funcs(own).Funcs(template.FuncMap{
+			"asset":    func(name string) (string, error) { return l.url(base, name) },
+			"base":     func() string { return base },
+			"merchant": func() bool { return merchant },
+			"branded":  func() bool { return merchant && l.names[brandSheet] != "" },
+			"logo":     logo,
+		}).ParseFS(files, "templates/_*.html")
+	})}
+}
+
+// hash sets build to a hash of the templates and of the names of the other files, which
+// contain hashes of their own.
+func (l *look) hash() error {
 	whole := sha256.New()
-	layout := template.New("layout").Funcs(own).Funcs(template.FuncMap{
-		"asset":    func(name string) (string, error) { return l.url(base, name) },
-		"base":     func() string { return base },
-		"merchant": func() bool { return merchant },
-		"branded":  func() bool { return merchant && l.names[brandSheet] != "" },
-		"logo":     logo,
-	})
 	all, err := fs.Glob(files, "templates/*.html")
 	if err != nil {
 		return err
 	}
-	var parts, pages []string
 	for _, file := range all {
 		text, err := files.ReadFile(file)
 		if err != nil {
 			return err
 		}
 		whole.Write(text)
-		if strings.HasPrefix(path.Base(file), "_") {
-			parts = append(parts, file)
-		} else {
-			pages = append(pages, file)
-		}
-	}
-	if layout, err = layout.ParseFS(files, parts...); err != nil {
-		return err
-	}
-	l.pages[base] = map[string]*template.Template{}
-	for _, file := range pages {
-		page, err := template.Must(layout.Clone()).ParseFS(files, file)
-		if err != nil {
-			return err
-		}
-		l.pages[base][strings.TrimSuffix(path.Base(file), ".html")] = page
 	}
 	for _, name := range slices.Sorted(maps.Values(l.names)) {
 		whole.Write([]byte(name))
@@ -292,7 +310,11 @@ func (s *server) render(v *visit, a pageAnswer) {
 		}
 	}
 	var out bytes.Buffer
-	if err := s.look.pages[v.base][a.template].ExecuteTemplate(&out, "layout", f); err != nil {
+	page, err := s.look.pages[v.base].page(a.template)
+	if err == nil {
+		err = page.ExecuteTemplate(&out, "layout", f)
+	}
+	if err != nil {
 		s.Log.ErrorContext(v.r.Context(), "page not rendered", "page", a.template, "err", err)
 		http.Error(v.w, "This page could not be made. The log says why.", http.StatusInternalServerError)
 		return

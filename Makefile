@@ -61,8 +61,8 @@ lint: ## gofmt, go vet, staticcheck and the rules of the house
 	$(GO) run $(STATICCHECK) -checks $(CHECKS) work
 	$(GO) test -ldflags=-w $(TESTFLAGS) -run House ./cmd/hookladder
 
-docs-check: ## lint the OpenAPI document by Redocly's strict rules, use a TypeScript client that is generated from it, and run the pages' blocks that need npm
-	@.ci/needs redis-server postgres curl jq node npm
+docs-check: ## lint the OpenAPI document by Redocly's strict rules, use a TypeScript client that is generated from it, and run the pages' receivers in Node, PHP, Ruby, Java and C#
+	@.ci/needs redis-server postgres curl jq node npm python3 php ruby javac mcs
 	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'Linter|TypeScript' ./deploy/interop/openapi
 	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'EachBlock/(^README|receive)' ./deploy/docs
 

@@ -10,6 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// allLanguages reports whether PHP, Ruby, Java and Mono are installed.
+const allLanguages = true
+
 // pasteNode runs a receiver with the packages that it imports.
 func (v *visitor) pasteNode(text string) string {
 	v.t.Helper()

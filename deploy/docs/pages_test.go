@@ -179,6 +179,7 @@ func receivePage(v *visitor) {
 	addr := strings.TrimPrefix(v.freeAddr(), "http://")
 	v.swaps = append(v.swaps, "localhost:3000", strings.TrimPrefix(app.URL, "http://"), "whsec_...", secretOfPages)
 	v.serve()
+	v.signs = true
 	v.hooks["--forward-to"] = pageHook{during: func() {
 		v.run("hookladder send --topic payment.paid --body '{\"amount\":100}'")
 	}}

@@ -50,11 +50,14 @@ func (v *visitor) pasteGo(text string) string {
 // forged one.
 func (v *visitor) judge(command string) {
 	v.t.Helper()
-	v.launch(command, "WEBHOOK_SECRET="+secretOfPages)
+	if v.receiver != nil { // it has the same address
+		v.end(v.receiver)
+	}
+	v.receiver = v.launch(command, "WEBHOOK_SECRET="+secretOfPages)
 	url := "http://" + v.second["127.0.0.1:9000"] + "/hooks"
 	v.untilAnswer(url)
 	out, _ := v.shell("SIGNING_SECRET=" + secretOfPages + " hookladder check " + url).CombinedOutput() // it exits with 1 if a point is lost
-	for _, trial := range []string{"genuine", "forged", "altered", "unsigned", "stale"} {
+	for _, trial := range []string{"genuine", "forged", "altered", "unsigned", "cut", "stale", "early", "renamed", "repeated", "rotated", "rewritten"} {
 		require.Regexp(v.t, `(?m)^ok .* `+trial+` `, string(out))
 	}
 }

@@ -37,6 +37,9 @@ type visitor struct {
 	begun  []*kit.Process      // that the page started
 	hooks  map[string]pageHook // by a text of the block
 	during func()              // of the present block
+	signs  bool                // the server that runs signs with secretOfPages
+
+	receiver *kit.Process // the last one that a page showed
 }
 
 // pageHook runs before and after a block, and after the first shown line of a program that
@@ -191,10 +194,15 @@ func (v *visitor) untilStatus(id, status string) {
 // leave ends all that the page started, with the children.
 func (v *visitor) leave() {
 	for _, p := range slices.Backward(v.begun) {
-		_ = syscall.Kill(-p.Pid(), syscall.SIGKILL)
-		p.Kill()
+		v.end(p)
 	}
-	v.begun, v.daemon = nil, nil
+	v.begun, v.daemon, v.receiver = nil, nil, nil
+}
+
+// end ends a process with its children.
+func (v *visitor) end(p *kit.Process) {
+	_ = syscall.Kill(-p.Pid(), syscall.SIGKILL)
+	p.Kill()
 }
 
 var endlessEnd = regexp.MustCompile(`hookladder (dev|serve)\b[^|;&]*\n$`)
@@ -223,11 +231,8 @@ func (v *visitor) paste(b pageBlock) {
 		v.last = b.text
 	case "go":
 		v.last = v.pasteGo(b.text)
-	case "python":
-		_, port, _ := strings.Cut(v.second["127.0.0.1:9000"], ":")
-		require.Contains(v.t, b.text, "9000)")
-		require.NoError(v.t, os.WriteFile(filepath.Join(v.dir, "page.py"), []byte(strings.ReplaceAll(b.text, "9000)", port+")")), 0o600))
-		v.judge("exec python3 page.py")
+	case "python", "php", "ruby", "java", "csharp":
+		v.pasteReceiver(b)
 	case "js":
 		v.last = v.pasteNode(b.text)
 	case "":

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,12 +90,13 @@ type clientFlags struct {
 	server  string
 	keyFile string
 	repeats client.Repeats // none: commandRepeats
+	err     io.Writer      // reports a server that forgets; nil: it is not reported
 }
 
 // add adds the flags to cmd. There is no flag for the key itself, because it would appear in the
 // list of processes and in the shell's history.
 func (c *clientFlags) add(cmd *cobra.Command, s world) {
-	c.vars = s.vars()
+	c.vars, c.err = s.vars(), s.err
 	cmd.Flags().StringVar(&c.server, "server", "",
 		"the URL of Hookladder (default HOOKLADDER_URL, or this host with the port of LISTEN or PORT, 8080)")
 	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "a file with the API key (default: the key in HOOKLADDER_KEY)")
@@ -129,11 +132,33 @@ func (c *clientFlags) clientAt(local func(vars map[string]string) (string, error
 		}
 		key, keyFrom = strings.TrimSpace(string(text)), "--key-file"
 	}
-	made, err := client.New(server, key, client.WithRepeats(cmp.Or(c.repeats, commandRepeats)))
+	made, err := client.New(server, key, client.WithRepeats(cmp.Or(c.repeats, commandRepeats)), client.WithHTTPClient(&http.Client{
+		Transport:     &warning{out: c.err, server: server},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the API never redirects, and the key must not be sent elsewhere
+	}))
 	if err != nil {
 		return nil, usagef("%s", strings.NewReplacer("api url:", from+":", "api key:", keyFrom+":").Replace(err.Error()))
 	}
 	return made, nil
+}
+
+// warning prints a line if a response comes from hookladder dev, because another server may have
+// been meant.
+type warning struct {
+	out    io.Writer // nil: nothing is printed
+	server string
+	once   sync.Once
+}
+
+// RoundTrip makes a request.
+func (w *warning) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil && w.out != nil && resp.Header.Get(wire.HeaderStore) == wire.InMemory {
+		w.once.Do(func() {
+			fmt.Fprintf(w.out, "%s is hookladder dev, which loses all data when it ends\n", w.server)
+		})
+	}
+	return resp, err
 }
 
 // withScheme returns the URL of a server. A host on this machine needs no scheme, because the
@@ -316,7 +341,7 @@ With a key that has the scope read, it prints the store and the paused lanes.
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), ready.Status)
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, on %s %s\n%s", ready.Status, ready.Store.Kind, ready.Store.Version, pausedText(ready))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, on %s\n%s", ready.Status, strings.TrimSpace(ready.Store.Kind+" "+ready.Store.Version), pausedText(ready))
 			if err != nil || !instances {
 				return err
 			}

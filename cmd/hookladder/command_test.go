@@ -40,6 +40,12 @@ func command(t testing.TB, environ []string, in string, args ...string) result {
 	return result{code: code, out: out.String(), err: errs.String()}
 }
 
+// afterDev returns the errors of a command after the line that reports dev.
+func afterDev(r result) string {
+	_, rest, _ := strings.Cut(r.err, "\n")
+	return rest
+}
+
 // running is a command that goes on until it is stopped.
 type running struct {
 	t     testing.TB

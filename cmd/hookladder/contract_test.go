@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 )
@@ -211,6 +212,11 @@ func (n names) addHeaders(t testing.TB, api string) {
 			}
 		}
 	}
+	resp, err := http.Get(api + "/healthz")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, wire.InMemory, resp.Header.Get(wire.HeaderStore))
+	n.add("header", "answered "+wire.HeaderStore)
 	for i, scheme := range schemeNames() {
 		post("/v1/endpoints", fmt.Sprintf(`{"uid":"e%d","url":"%s","signature":"%s","tenant":"m7"}`, i, receiver.URL, scheme), http.StatusCreated)
 		post("/v1/messages", fmt.Sprintf(`{"topic":"t","tenant":"m7","endpoint":"e%d","body":1}`, i), http.StatusAccepted)

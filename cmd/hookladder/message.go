@@ -112,7 +112,7 @@ func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *
 			*destination = strings.Join(f.destinations, "")
 			return one(cmd, args)
 		}
-		to := clientFlags{vars: s.vars()}
+		to := clientFlags{vars: s.vars(), err: s.err}
 		to.server, _ = cmd.Flags().GetString("server")
 		to.keyFile, _ = cmd.Flags().GetString("key-file")
 		asJSON, _ := cmd.Flags().GetBool("json")

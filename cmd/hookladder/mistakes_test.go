@@ -87,6 +87,24 @@ func TestAServerOnThisMachineNeedsNoScheme(t *testing.T) {
 	require.Contains(t, command(t, nil, "", "ping", "--server", "hooks.example").err, "--server: a URL needs its scheme")
 }
 
+// dev left running answers the commands of the next chapter. Without the line, its empty store looks
+// like a loss.
+func TestACommandReportsThatDevAnswered(t *testing.T) {
+	_, api, _ := newTestDev(t, nil)
+	const line = " is hookladder dev, which loses all data when it ends\n"
+	for _, args := range [][]string{
+		{"get", "order_17"}, {"send", "--topic", "a", "--body", "1"}, {"ping"}, {"deliveries", "--json"}, {"consume", "orders", "--drain"},
+		{"cancel", "--topic", "a", "--yes"},
+	} {
+		got := command(t, nil, "", append(args, "--server", api)...)
+		require.Contains(t, got.err, api+line, args)
+		require.Equal(t, 1, strings.Count(got.err, line), args)
+		require.NotContains(t, got.out, line, args)
+	}
+	environ, _ := newTestLanes(t, `{"data":[]}`)
+	require.Empty(t, command(t, environ, "", "deliveries").err)
+}
+
 func TestABodyThatIsMeantAsJSONIsNotSentAsText(t *testing.T) {
 	t.Parallel()
 	environ, calls := newTestLanes(t, `{"id":"a"}`, `{"id":"a"}`, `{"id":"a"}`)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/pgtest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -40,6 +41,16 @@ func TestADispatcherWithoutAnAPITellsHowItIs(t *testing.T) {
 	require.Equal(t, http.StatusOK, res.StatusCode, "it is alive")
 	i.Kill()
 	require.Equal(t, exitUnreachable, mustRun(t, env, "", "ping").code)
+}
+
+func TestADispatcherWithoutAnAPIReportsItsArchive(t *testing.T) {
+	t.Parallel()
+	i := newWorld(t).serve(append(archived(pgtest.New(t)), "LISTEN=off", "METRICS_LISTEN=127.0.0.1:0")...)
+	_, text := i.call("GET", "/readyz", "", nil)
+	var ready wire.Ready
+	require.NoError(t, json.Unmarshal([]byte(text), &ready))
+	require.NotNil(t, ready.Store, text)
+	require.Contains(t, text, `"archive"`)
 }
 
 func TestAReadyzThatStrangersReachTellsThemWhetherAndNoMore(t *testing.T) {

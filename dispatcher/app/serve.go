@@ -68,7 +68,7 @@ func newAPI(p *process, o Options) (*http.Server, error) {
 	api.Bodies = o.bodyBudget()
 	api.Waiting = max(o.waiting, 1)
 	api.LinksTo, api.NoLinks = o.linksTo()
-	api.Version = o.Version
+	api.Version, api.Forgets = o.Version, o.InMemory
 	api.Metrics = p.figures
 	api.Counter = p.figures.WatchRequests(httpapi.Calls())
 	api.Log = o.Log
@@ -127,7 +127,7 @@ func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy
 // address it rejects requests by pages in a browser of this host.
 func newMetricsServer(p *process, o Options) *http.Server {
 	open := p.apiOptions()
-	open.Readiness = readiness{engine: p.engine, stopping: p.stopping}
+	open.Forgets = o.InMemory
 	open.Keys, open.Metrics, open.Log = p.keyring, p.figures, o.Log
 	return callers.Server(closing(httpapi.NewOpen(open, loopback(o.MetricsListen)), o.stopping), o.Log)
 }

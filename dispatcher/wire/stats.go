@@ -40,6 +40,13 @@ type Ends struct {
 	Cancelled int64            `json:"cancelled"`
 }
 
+// HeaderStore is a header of each response of hookladder dev, whose store is InMemory. A response
+// of a store that keeps its data has no such header.
+const (
+	HeaderStore = "Hookladder-Store"
+	InMemory    = "memory"
+)
+
 // Store is the store's report about itself. Unknown fields are omitted.
 type Store struct {
 	Kind       string  `json:"kind"`

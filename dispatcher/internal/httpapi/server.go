@@ -37,6 +37,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // Options are the parts of the process that the handlers call, and the settings of the API.
@@ -62,6 +63,7 @@ type Options struct {
 	Keys    *apikey.Ring      // nil, or without keys: only requests of this host are served
 	Policy  dispatcher.Policy // the rules for messages; MaxBody is required
 	Version string
+	Forgets bool         // the store keeps its data in memory, and each response has a header that says so
 	Bodies  int64        // bytes of requests in memory at once; 0: 64 MiB
 	Waiting int          // maximum number of connections that wait for events; 0: 1000
 	Metrics http.Handler // serves GET /metrics; nil: there is no such path
@@ -147,6 +149,7 @@ func NewOpen(o Options, isLocal bool) http.Handler {
 var (
 	noSniff = []string{"nosniff"}
 	noStore = []string{"no-store"} // responses contain payment data
+	forgets = []string{wire.InMemory}
 )
 
 // ServeHTTP serves a request. If a handler panics, it returns a problem.
@@ -181,6 +184,9 @@ func (s *server) begin(w http.ResponseWriter) *api.ResponseWriter {
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
+	if s.o.Forgets {
+		h[wire.HeaderStore] = forgets
+	}
 	return &api.ResponseWriter{ResponseWriter: w, Call: callOther, Reserved: api.Reservation{From: s.bodies}}
 }
 

@@ -124,7 +124,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage), errors.Is(err, app.ErrLocked):
+	case errors.As(err, &usage), errors.Is(err, app.ErrLocked), errors.Is(err, app.ErrSettings):
 		return exitUsage
 	case errors.As(err, &problem) && problem.Status == http.StatusNotFound, errors.Is(err, dispatcher.ErrNoDelivery):
 		return exitNotFound

@@ -54,8 +54,8 @@ func (w *world) recovered(c *callers, moment time.Time) (accepting, delivering t
 // master, and while a master dies.
 func TestAClusterLosesNothing(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3, 1)
-	w := newWorldOn(t, cluster.URL())
+	cluster := redistest.StartCluster(t, 3, 1, leastLine())
+	w := newWorldOn(t, asLeast(cluster.URL()))
 	var instances []*instance
 	for range 3 {
 		i := w.serve()
@@ -120,8 +120,8 @@ func TestAHangingMasterHoldsUpOnlyItsPartitions(t *testing.T) {
 }
 
 func hangMaster(t *testing.T, atHome bool, rounds int) {
-	cluster := redistest.StartCluster(t, 3, 0, "cluster-require-full-coverage no")
-	w := newWorldOn(t, cluster.URL(), "REDIS_MODE=cluster")
+	cluster := redistest.StartCluster(t, 3, 0, "cluster-require-full-coverage no", leastLine())
+	w := newWorldOn(t, asLeast(cluster.URL()), "REDIS_MODE=cluster")
 	instances := []*instance{w.serve(), w.serve()}
 	for _, i := range instances {
 		i.troubled = true
@@ -192,11 +192,11 @@ func TestIdlePartitionsCostNothing(t *testing.T) {
 // been the one that sentinels do not choose.
 func TestSentinelsReplaceTheMasterAndNothingIsLost(t *testing.T) {
 	t.Parallel()
-	master := redistest.Start(t)
-	heir := redistest.StartReplica(t, master)
+	master := redistest.Start(t, leastLine())
+	heir := redistest.StartReplica(t, master, leastLine())
 	redistest.StartReplica(t, heir)
 	sentinels := redistest.StartSentinels(t, master, 3, "main")
-	w := newWorldOn(t, sentinels.URL(), "REDIS_MODE=sentinel", "REDIS_MASTER=main", "DURABILITY=replicas:1")
+	w := newWorldOn(t, asLeast(sentinels.URL()), "REDIS_MODE=sentinel", "REDIS_MASTER=main", "DURABILITY=replicas:1")
 	instances := []*instance{w.serve(), w.serve()}
 	for _, i := range instances {
 		i.troubled = true

@@ -67,12 +67,14 @@ type world struct {
 	secret   signer.Secret
 }
 
-// newWorld starts a Redis, with more lines of redis.conf, and a receiver.
+// newWorld starts a Redis, with more lines of redis.conf, and a receiver. The instances
+// have only the rights in the documents.
 func newWorld(t testing.TB, settings ...string) *world {
 	t.Helper()
 	redistest.Long(t) // before a Redis is started in vain
-	server := redistest.Start(t, settings...)
-	w := newWorldOn(t, server.URL())
+	server := redistest.Start(t, append(settings, leastLine())...)
+	t.Cleanup(func() { mustRefuseNothing(t, server) })
+	w := newWorldOn(t, asLeast(server.URL()))
 	w.redis, w.rdb = server, mustConnect(t, server)
 	return w
 }

@@ -110,9 +110,12 @@ func openAny(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 	return store, named(o, err)
 }
 
+// ErrSettings reports that the store refuses REDIS_URL or REDIS_MASTER.
+var ErrSettings = conn.ErrSettings
+
 // named adds the name of the setting to the error of an unreachable store.
 func named(o Options, err error) error {
-	if err == nil || o.RedisURL == "" || !errors.Is(err, dispatcher.ErrUnavailable) {
+	if err == nil || o.RedisURL == "" || errors.Is(err, ErrSettings) || !errors.Is(err, dispatcher.ErrUnavailable) {
 		return err
 	}
 	return fmt.Errorf("REDIS_URL: %w", err)

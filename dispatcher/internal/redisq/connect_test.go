@@ -59,6 +59,7 @@ func TestAModeThatIsNotThereIsRefused(t *testing.T) {
 		"no sentinel there":              {redisq.Options{URL: "redis://127.0.0.1:1", Master: "m"}, "queue unavailable"},
 		"a URL that is none":             {redisq.Options{URL: "redis://:secretword@[::1"}, "bad REDIS_URL"},
 		"a database that is none":        {redisq.Options{URL: "redis://:secretword@127.0.0.1/x"}, "bad REDIS_URL"},
+		"TLS that is not there":          {redisq.Options{URL: strings.Replace(server.URL(), "redis://", "rediss://", 1)}, "does this port speak TLS?"},
 		"a password that is another one": {redisq.Options{URL: strings.Replace(server.URL(), "redis://", "redis://nobody:secretword@", 1)}, "WRONGPASS"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,9 +130,19 @@ func TestSentinelsLeadToTheMaster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(5), st.Counts[dispatcher.StatusReady])
 
-	options.Master = "nobody"
-	_, err = redisqtest.OpenRaw(ctx, options)
-	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
+	for name, c := range map[string]struct {
+		change func(o *redisq.Options)
+		want   string
+	}{
+		"another master":       {func(o *redisq.Options) { o.Master = "nobody" }, `REDIS_MASTER: no sentinel knows a master named "nobody"`},
+		"a password of theirs": {func(o *redisq.Options) { o.URL += "?sentinel_password=wrong&sentinel_username=nobody" }, "set sentinel_username= and sentinel_password="},
+	} {
+		o := options
+		c.change(&o)
+		_, err = redisqtest.OpenRaw(ctx, o)
+		require.ErrorIs(t, err, conn.ErrSettings, name)
+		require.ErrorContains(t, err, c.want, name)
+	}
 }
 
 // mustFollow fails the test where a server is no replica of another.

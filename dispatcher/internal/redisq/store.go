@@ -107,6 +107,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open redis: %w", err)
 	}
 	if err := s.begin(ctx, o); err != nil {
+		err = s.conn.Explain(probe.MissingRights(ctx, s.conn, err))
 		return nil, errors.Join(fmt.Errorf("open redis at %s: %w", s.conn.Where(), err), s.Close())
 	}
 	return s, nil

@@ -68,7 +68,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	}
 	c.SetConf("")
 	if err := c.connect(ctx); err != nil {
-		return nil, err
+		return nil, o.Explain(err)
 	}
 	return c, nil
 }
@@ -123,6 +123,9 @@ func (c *Client) TestClock() bool { return c.options.TestClock }
 
 // Where returns the address without a password, for errors.
 func (c *Client) Where() string { return c.where }
+
+// Explain is Options.Explain for the options of the connection.
+func (c *Client) Explain(err error) error { return c.options.Explain(err) }
 
 // Mode returns the kind of Redis.
 func (c *Client) Mode() Mode { return c.mode }

@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -60,7 +61,7 @@ func (s *openConns) dialer(dial DialFunc, within time.Duration, secure *tls.Conf
 		encrypted := tls.Client(cn, secure)
 		if err := encrypted.HandshakeContext(ctx); err != nil {
 			_ = cn.Close() // the handshake's error says more
-			return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: err}
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: fmt.Errorf("TLS handshake (does this port speak TLS?): %w", err)}
 		}
 		return encrypted, nil
 	}

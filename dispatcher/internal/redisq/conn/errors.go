@@ -99,6 +99,41 @@ func Refused(err error) bool {
 	return slices.ContainsFunc(refusing, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
+// ErrSettings reports that the store refuses the settings, so that a retry does not help.
+var ErrSettings = errors.New("the settings of the store are wrong")
+
+// Explain adds the wrong setting and its cure to an error that a retry does not end. It
+// returns any other error unchanged.
+func (o Options) Explain(err error) error {
+	wrong, sentinels := "", err != nil && strings.Contains(err.Error(), "all sentinels")
+	switch {
+	case err == nil || errors.Is(err, ErrSettings):
+		return err
+	case sentinels && errors.Is(err, redis.Nil):
+		wrong = fmt.Sprintf("REDIS_MASTER: no sentinel knows a master named %q", o.Master)
+	case sentinels && Refused(err):
+		wrong = "REDIS_URL: the sentinels refuse the user or the password: set sentinel_username= and sentinel_password= in REDIS_URL; user:password@ is for the master"
+	case strings.HasPrefix(Word(err), "NOAUTH"):
+		wrong = "REDIS_URL: it has no password, but the store needs one"
+	case Refused(err):
+		wrong = "REDIS_URL: the user or the password is wrong, or the user is off"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", ErrSettings, wrong, err)
+}
+
+// forbidding are parts of responses to a user without the right to a command, a key or a
+// channel. The second one is of a script in Redis 6.2 and 7.0.
+var forbidding = []string{"NOPERM", "can't run this command or subcommand"}
+
+// Forbidden reports whether Redis refused a command, a key or a channel to the user. A retry
+// does not help then.
+func Forbidden(err error) bool {
+	text := Word(err)
+	return slices.ContainsFunc(forbidding, func(part string) bool { return strings.Contains(text, part) })
+}
+
 // Failed wraps an error with the verb and its Meaning. It returns nil for nil.
 func Failed(doing string, err error) error {
 	if err == nil {

@@ -12,25 +12,15 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// commands are the commands of the scripts and of the store. A test compares them with
-// the scripts. PUBLISH, SUBSCRIBE and the commands of a probe may be missing.
-var commands = []string{
-	"EVAL", "EVALSHA", "SCRIPT", "PING", "TIME", "SCAN", "DEL", "GET", "SET",
-	"HGET", "HSET", "HSETNX", "HDEL", "HMGET", "HGETALL", "HKEYS", "HLEN", "HEXISTS", "HINCRBY", "HSCAN", "HSTRLEN",
-	"LPOP", "LPUSH", "RPUSH", "LLEN", "LINDEX", "LRANGE", "LSET", "LTRIM", "LREM", "LPOS",
-	"ZADD", "ZREM", "ZCARD", "ZCOUNT", "ZRANGE", "ZREVRANGE", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZRANK", "ZREVRANK",
-	"ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "ZSCORE", "ZMSCORE", "ZSCAN",
-	"XADD", "XDEL", "XLEN", "XRANGE", "XREVRANGE", "XTRIM", "EXISTS", "EXPIREAT", "PEXPIREAT",
-}
-
 // capability has the features that a store supports. It does not change while the store runs.
 type capability struct {
 	mini    bool                // it is miniredis in this process
 	hidden  bool                // it does not report its commands
-	missing []string            // from commands
+	missing []string            // of the required commands
 	scripts dispatcher.Tristate // with undeclared keys
 	fault   string              // the error of a script; empty: scripts run
 	open    bool                // a partition could not be queried: query again later
+	rights  rights
 	waits   dispatcher.Tristate // WAITAOF works if appendfsync is not always; Unknown: not tried
 }
 
@@ -40,14 +30,19 @@ func (p *Probe) queryCapability(ctx context.Context) (*capability, error) {
 	if err := p.queryCommands(ctx, a); err != nil {
 		return nil, err
 	}
-	p.tryScript(ctx, a)
+	if !a.mini {
+		a.rights = queryRights(ctx, p.conn)
+	}
+	if len(a.rights.required) == 0 {
+		p.tryScript(ctx, a)
+	}
 	return a, nil
 }
 
 // queryCommands queries the commands by name, because a version number proves nothing.
 func (p *Probe) queryCommands(ctx context.Context, a *capability) error {
 	args := []any{"command", "info"}
-	for _, name := range commands {
+	for _, name := range names() {
 		args = append(args, name)
 	}
 	known := map[string]bool{}
@@ -71,7 +66,7 @@ func (p *Probe) queryCommands(ctx context.Context, a *capability) error {
 		a.mini = true
 		return nil
 	}
-	for _, name := range commands {
+	for _, name := range names() {
 		if !known[name] {
 			a.missing = append(a.missing, name)
 		}

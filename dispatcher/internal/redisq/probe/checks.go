@@ -40,6 +40,9 @@ func (f *facts) checkScripts() dispatcher.Check {
 	case dispatcher.No:
 		return needed(check(name, dispatcher.No, "scripts that use keys of one hash tag without declaring each do not run (%s): if the store has a setting that allows undeclared keys, set it; otherwise use Redis or Valkey", f.able.fault))
 	}
+	if len(f.able.rights.required) > 0 {
+		return needed(check(name, dispatcher.Unknown, "whether scripts run is tried when the user has all rights"))
+	}
 	return needed(check(name, dispatcher.Unknown, "whether scripts run could not be tried in every partition"))
 }
 

@@ -7,8 +7,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// Commands are those that a store needs.
-var Commands = commands
+// Commands are those that a store needs, with their arguments, and Helpful are those that it may lack.
+var (
+	Commands  = names()
+	Required  = required
+	Helpful   = helpful
+	Arguments = arguments
+)
 
 // Forget has the next caller of Store ask again.
 func (p *Probe) Forget() { p.until = time.Time{} }

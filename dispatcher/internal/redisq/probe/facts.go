@@ -21,6 +21,7 @@ type facts struct {
 	waitAOF    bool // a publish waits by WAITAOF
 	mode       conn.Mode
 	polls      bool
+	project    string
 	clock      bool              // the server's clock is used
 	cluster    map[string]string // from CLUSTER INFO; nil: hidden, or not a cluster
 }
@@ -43,7 +44,7 @@ func (f *facts) report() dispatcher.StoreInfo {
 	i.Durable = durable.Holds
 	i.Loses = f.loses(i)
 	i.Checks = []dispatcher.Check{
-		f.checkCommands(), f.checkScripts(), f.checkEviction(i), f.checkMemory(i), f.checkAppendOnly(i), durable, f.checkPubSub(),
+		f.checkCommands(), checkRights(f.able.rights, f.project), f.checkScripts(), f.checkEviction(i), f.checkMemory(i), f.checkAppendOnly(i), durable, f.checkPubSub(),
 	}
 	if f.clock {
 		i.Checks = append(i.Checks, f.checkClock())

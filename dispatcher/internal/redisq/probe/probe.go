@@ -109,7 +109,7 @@ func (p *Probe) query(ctx context.Context) (*facts, error) {
 	}
 	f := &facts{
 		nodes: nodes, durability: p.options.Durability, waitAOF: p.conn.DurableBy() == conn.ByWaitAOF,
-		mode: p.conn.Mode(), polls: p.options.Polls, clock: !p.options.TestClock,
+		mode: p.conn.Mode(), polls: p.options.Polls, clock: !p.options.TestClock, project: p.conn.Project(),
 	}
 	if p.conn.InCluster() {
 		f.cluster = queryCluster(ctx, p.conn.Redis())

@@ -80,7 +80,7 @@ func TestProbeOfAServerThatHasAllThatIsAskedFor(t *testing.T) {
 	require.Equal(t, "noeviction", info.Eviction)
 	require.Equal(t, dispatcher.Yes, info.Durable)
 	require.Equal(t, dispatcher.LosesLastSecond, info.Loses)
-	require.Len(t, info.Checks, 8)
+	require.Len(t, info.Checks, 9)
 	for name, answer := range holds(info) {
 		require.Equal(t, dispatcher.Yes, answer, name)
 	}
@@ -96,7 +96,7 @@ func TestProbeOfAServerThatHidesWhatItIs(t *testing.T) {
 		require.Equal(t, dispatcher.LosesUnknown, info.Loses)
 		want := map[string]dispatcher.Tristate{
 			"commands": dispatcher.Unknown, "eviction": dispatcher.Unknown, "memory": dispatcher.Unknown,
-			"append_only": dispatcher.Unknown, "durability": dispatcher.Unknown,
+			"append_only": dispatcher.Unknown, "durability": dispatcher.Unknown, "rights": dispatcher.Unknown,
 			"scripts": dispatcher.Yes, "pub_sub": dispatcher.Yes, "clock": dispatcher.Yes,
 		}
 		if !d.Waits() {
@@ -128,13 +128,12 @@ func TestProbeNamesTheCommandThatIsMissing(t *testing.T) {
 	mustHold(t, info, "scripts", dispatcher.Yes, "")
 }
 
-// A server that lets scripts use no key but those they declare: here by a user's
-// rights, elsewhere by its nature.
-func TestProbeTriesAScriptWithKeysThatItDoesNotDeclare(t *testing.T) {
+// A script uses keys that it does not declare, so the right to the declared ones is not enough.
+func TestProbeTriesKeysThatNoScriptDeclares(t *testing.T) {
 	t.Parallel()
 	url := userOf(t, redistest.Start(t), "+@all", "~{survey}*", "~{survey:0}", "~{survey:1}")
 	info := factsOf(t, url, dispatcher.Durability{})
-	mustHold(t, info, "scripts", dispatcher.No, "without declaring")
+	mustHold(t, info, "rights", dispatcher.No, "run ACL SETUSER managed ~{survey:* ~{survey}*")
 }
 
 func TestProbeOfTheOneInThisProcess(t *testing.T) {
@@ -288,6 +287,7 @@ func TestProbeJudgesTheWorstOfAllMasters(t *testing.T) {
 		"WAITAOF that may have to wait":  {waiting(dispatcher.No, ""), "durability", dispatcher.Unknown, "make sure that it is always"},
 		"WAITAOF that was not tried":     {waiting(dispatcher.Unknown, "everysec"), "durability", dispatcher.Unknown, "could not be tried"},
 		"WAITAOF that waits for ever":    {waiting(dispatcher.Unknown, "no"), "durability", dispatcher.No, "set appendfsync always"},
+		"scripts without other keys":     {with(told(nil), func(s *probe.Answers) { s.Scripts = dispatcher.No }), "scripts", dispatcher.No, "without declaring"},
 		"scripts that could not be had":  {with(told(nil), func(s *probe.Answers) { s.Scripts = dispatcher.Unknown }), "scripts", dispatcher.Unknown, "could not"},
 		"a whole cluster":                {among(told(online)), "cluster", dispatcher.Yes, "3 masters"},
 		"a master that is down":          {with(among(told(online)), func(s *probe.Answers) { s.Down = 1 }), "cluster", dispatcher.No, "down does not answer"},

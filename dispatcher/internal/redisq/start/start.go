@@ -19,6 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -78,7 +79,7 @@ func Open(ctx context.Context, o Options) (*redisq.Store, error) {
 // comes reports whether a store that failed to open may be ready soon. That is so if it was out of
 // reach, is loading its data, or is in a failover.
 func comes(err error) bool {
-	return errors.Is(err, dispatcher.ErrUnavailable) && !conn.Refused(err)
+	return errors.Is(err, dispatcher.ErrUnavailable) && !errors.Is(err, conn.ErrSettings)
 }
 
 // open opens a store that replies and is fit for use.
@@ -122,7 +123,11 @@ func judge(info dispatcher.StoreInfo) error {
 	}
 	for _, c := range info.Checks {
 		if c.Needed && c.Holds == dispatcher.No {
-			errs = append(errs, errors.New(c.Detail))
+			err := errors.New(c.Detail)
+			if c.Name == probe.CheckRights {
+				err = fmt.Errorf("%w: %s", conn.ErrSettings, c.Detail)
+			}
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

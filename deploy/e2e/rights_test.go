@@ -1,0 +1,70 @@
+package e2e_test
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+)
+
+// leastLine returns the line of redis.conf in the documents, for a user with the least rights.
+var leastLine = sync.OnceValue(func() string {
+	page, err := os.ReadFile("../docs/operate.md")
+	if err != nil {
+		panic(err) // no test has a store then
+	}
+	return strings.Replace(regexp.MustCompile(`(?m)^user hookladder on >PASSWORD .*$`).FindString(string(page)), "PASSWORD", "least", 1)
+})
+
+// asLeast returns the URL of a store with that user.
+func asLeast(url string) string {
+	return strings.Replace(url, "://", "://hookladder:least@", 1)
+}
+
+// mustRefuseNothing fails the test if a server that answers refused a command, a key or a
+// channel to a user.
+func mustRefuseNothing(t testing.TB, server *redistest.Server) {
+	t.Helper()
+	if server.Process.Gone() {
+		return
+	}
+	entries, err := server.Client.ACLLog(context.Background(), 100).Result()
+	if err != nil {
+		return // it is paused, or has a password
+	}
+	for _, refused := range entries {
+		require.Equal(t, "auth", refused.Reason, "the line in operate.md lacks a right: %s", refused.Object)
+	}
+}
+
+// The start and the doctor name what the user lacks, and the command that grants it.
+func TestTheStartNamesEachMissingRight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, c := range map[string]struct {
+		rules []any
+		want  string
+	}{
+		"a command of scripts": {[]any{"-zadd", "-hset"}, "run ACL SETUSER lacking +hset +zadd"},
+		"a first command":      {[]any{"-hgetall"}, "run ACL SETUSER lacking +hgetall"},
+		"the keys":             {[]any{"resetkeys", "~other*"}, "run ACL SETUSER lacking ~{default:* ~{default}*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, w.rdb.Do(t.Context(), append([]any{"ACL", "SETUSER", "lacking", "reset", "on", ">least", "+@all", "~*", "&*"}, c.rules...)...).Err())
+			settings := []string{"REDIS_URL=" + strings.Replace(w.redis.URL(), "://", "://lacking:least@", 1), "LISTEN=127.0.0.1:0"}
+			for _, command := range []string{"serve", "doctor"} {
+				got := mustRun(t, settings, "", command)
+				require.NotEqual(t, exitOK, got.code)
+				require.Contains(t, got.err+got.out, c.want, command)
+				require.NotContains(t, got.err, "use Redis or Valkey")
+			}
+		})
+	}
+	require.NoError(t, w.rdb.Do(t.Context(), "ACL", "LOG", "RESET").Err())
+}

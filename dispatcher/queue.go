@@ -94,6 +94,7 @@ type Placed struct {
 	At      time.Time  // the time of its lease, see Lease, or of its end
 	Reason  DeadReason // StatusDead: ReasonDisabled or ReasonOverflow
 	Version int64      // of the limits that an endpoint's lane keeps; 0: none
+	NewLane bool       // StatusInFlight: no attempt in its lane ever ended
 }
 
 // SuspectLanes is the highest number of suspects that an instance leases at once, each of another
@@ -122,6 +123,7 @@ type Claimed struct {
 	Version int64     // of the limits that its lane keeps; 0: none
 	Leased  time.Time // the time of the lease; see Lease
 	Egress  EgressWait
+	NewLane bool // no attempt in its lane ever ended
 }
 
 // EgressWait describes how long a lane waits because of the instances' own network. The zero

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
 // descriptors distributes the file descriptors of the process. Each attempt, idle connection
@@ -13,6 +14,7 @@ import (
 type descriptors struct {
 	limit    int // of the process; 0: none, or unknown
 	attempts int // MAX_IN_FLIGHT, or less if it does not fit
+	loans    int // attempts in new lanes beyond those
 	idle     int // connections kept to receivers
 	accepted int // connections to the API
 	reserve  int // for Redis, lookups, listeners and files
@@ -61,7 +63,8 @@ func shareDescriptors(limit, permits, connections int) (descriptors, error) {
 		d.accepted = min(mostAccepted, (rest-d.attempts)/2)
 		rest -= d.accepted
 	}
-	d.idle = min(mostIdle, max(rest-d.attempts, 1))
+	d.loans = min(engine.LoansFor(d.attempts), (rest-d.attempts)/2)
+	d.idle = min(mostIdle, max(rest-d.attempts-d.loans, 1))
 	return d, nil
 }
 
@@ -88,6 +91,7 @@ func (o *Options) budget(limit int) (descriptors, error) {
 			"cure", fmt.Sprintf("raise the limit (ulimit -n, LimitNOFILE, nofile) to %d", fitting(o.Engine.MaxInFlight, o.MaxConnections)))
 		o.Engine.MaxInFlight = d.attempts
 	}
+	o.Engine.Loans = d.loans
 	o.Log.Info("resources", "descriptors", d.limit, "attempts", d.attempts, "idle", d.idle, "connections", d.accepted,
 		"reserve", d.reserve, "memory_limit", o.MemoryLimit, "request_bodies", o.bodyBudget())
 	return d, nil

@@ -17,7 +17,7 @@ func TestDescriptorsAreSharedOutAndFit(t *testing.T) {
 			for _, connections := range []int{0, 1, 10, limit / 2} {
 				d, err := app.ShareDescriptors(limit, permits, connections)
 				require.NoError(t, err, "%d %d %d", limit, permits, connections)
-				require.LessOrEqual(t, d.Attempts+d.Idle+d.Accepted+d.Reserve, limit, "%d %d %d: %+v", limit, permits, connections, d)
+				require.LessOrEqual(t, d.Attempts+d.Loans+d.Idle+d.Accepted+d.Reserve, limit, "%d %d %d: %+v", limit, permits, connections, d)
 				require.LessOrEqual(t, d.Attempts, permits)
 				require.Positive(t, d.Idle)
 				require.Positive(t, d.Accepted)
@@ -52,6 +52,7 @@ func TestWhatDoesNotFitTheDescriptorsIsToldWithItsCure(t *testing.T) {
 	o.Engine.MaxInFlight = 1024
 	require.NoError(t, app.Budget(&o, 512))
 	require.Less(t, o.Engine.MaxInFlight, 257)
+	require.Positive(t, o.Engine.Loans)
 	require.Contains(t, log.String(), "MAX_IN_FLIGHT is lowered")
 	require.Contains(t, log.String(), "ulimit -n")
 	require.Contains(t, log.String(), "msg=resources descriptors=512")
@@ -59,7 +60,7 @@ func TestWhatDoesNotFitTheDescriptorsIsToldWithItsCure(t *testing.T) {
 	log.Reset()
 	o.Engine.MaxInFlight, o.MemoryLimit = 1024, 256<<20
 	require.NoError(t, app.Budget(&o, 20000))
-	require.Equal(t, 1024, o.Engine.MaxInFlight)
+	require.Equal(t, []int{1024, 128}, []int{o.Engine.MaxInFlight, o.Engine.Loans})
 	require.NotContains(t, log.String(), "lowered")
 	require.Contains(t, log.String(), "memory_limit=268435456 request_bodies=16777216")
 }

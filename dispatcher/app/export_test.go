@@ -25,12 +25,12 @@ var (
 )
 
 // Shared is how descriptors are shared out.
-type Shared struct{ Attempts, Idle, Accepted, Reserve int }
+type Shared struct{ Attempts, Loans, Idle, Accepted, Reserve int }
 
 // ShareDescriptors shares a limit out.
 func ShareDescriptors(limit, permits, connections int) (Shared, error) {
 	d, err := shareDescriptors(limit, permits, connections)
-	return Shared{d.attempts, d.idle, d.accepted, d.reserve}, err
+	return Shared{d.attempts, d.loans, d.idle, d.accepted, d.reserve}, err
 }
 
 // Budget fits options into a limit of descriptors.

@@ -265,7 +265,7 @@ func leasedOf(batch []dispatcher.Entry, out []dispatcher.ScheduleResult) []dispa
 			}
 			claimed = append(claimed, dispatcher.Claimed{
 				ID:      dispatcher.DeliveryID{Lane: p.Lane, Message: m.ID},
-				Message: m, Due: p.Due, Attempt: 1, Rung: 1, First: true, Version: p.Version, Leased: p.At,
+				Message: m, Due: p.Due, Attempt: 1, Rung: 1, First: true, Version: p.Version, Leased: p.At, NewLane: p.NewLane,
 			})
 		}
 	}

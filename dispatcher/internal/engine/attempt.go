@@ -52,6 +52,7 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	began, local := d.engine.store.Now(), time.Now()
 	a := deliveryAttempt{deliverer: d, claimed: c, began: began}
 	a.outcome = dispatcher.Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased}
+	newcomer := d.engine.loans.begin(&c)
 	switch {
 	case c.Message == nil || c.Message.Success.Check() != nil:
 		a.outcome = poisoned(c, began)
@@ -62,7 +63,7 @@ func (d *deliverer) deliver(c dispatcher.Claimed) {
 	}
 	a.outcome.Attempt.Place(d.engine.store.Now(), time.Since(local))
 	d.engine.loader.done(&a.claimed)
-	d.engine.permits.release(1)
+	d.engine.loans.end(newcomer)
 	a.record()
 }
 

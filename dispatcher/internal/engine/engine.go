@@ -29,6 +29,7 @@ type Options struct {
 	FailingAfter time.Duration // a destination that fails for longer is logged; 0: no destination is logged
 	DisableAfter time.Duration // default time that a destination may fail before it is given up; 0: for ever
 	MaxInFlight  int           // permits; 0: the engine only accepts messages
+	Loans        int           // attempts in new lanes that may continue without a permit
 	FanoutMax    int           // endpoints that one message may match; 0: no limit
 	MaxBytes     int64         // of all bodies of leased deliveries; 0: no limit
 	ClaimBatch   int           // permits to gather for each claimable batch
@@ -76,6 +77,7 @@ type Engine struct {
 	// The stages, in the order of the flow.
 	accepter  *accepter
 	permits   *permits
+	loans     *loans
 	loader    *loader
 	workers   *workers
 	deliverer *deliverer
@@ -154,6 +156,7 @@ func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 			return nil, fmt.Errorf("signing secrets: %w", err)
 		}
 	}
+	e.loans = newLoans(e.permits, o.Loans)
 	e.workers = newWorkers(e.deliverer.deliver)
 	e.loader = newLoader(e, o.MaxBytes, o.MaxInFlight)
 	return e, nil

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,12 +22,15 @@ type claimer struct {
 	engine *Engine
 	batch  int // permits to gather for each claimable batch
 	most   int // permits of one claim; fewer after a claim failed
+	lends  *time.Timer
 }
 
 // Run claims until ctx ends.
 func (c *claimer) Run(ctx context.Context) error {
 	e := c.engine
 	c.most = c.batch * batchesAtOnce
+	c.lends = newIdleTimer()
+	defer c.lends.Stop()
 	for failures := 0; ctx.Err() == nil; {
 		batches, ok := c.wait(ctx)
 		if !ok {
@@ -33,7 +38,7 @@ func (c *claimer) Run(ctx context.Context) error {
 		}
 		got := e.permits.gather(ctx, min(c.batch*batches, c.most))
 		if got == 0 {
-			return nil
+			continue // ctx ended, or a publish took the last permits
 		}
 		name, ok := e.mayLease()
 		if !ok || ctx.Err() != nil { // this may have changed while permits were gathered
@@ -81,6 +86,9 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 		if waiting {
 			// Only a free permit or an event can change that. Request a signal, then check
 			// again.
+			if soon := e.loans.lend(time.Now()); soon >= 0 {
+				c.lends.Reset(soon)
+			}
 			e.permits.asked.Store(true)
 			if e.permits.free() != free {
 				return 0, false
@@ -92,6 +100,7 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 	case <-e.ready:
 	case <-e.permits.freed:
 	case <-e.settled:
+	case <-c.lends.C:
 	}
 	return 0, false
 }
@@ -222,11 +231,15 @@ const (
 	gatherWait  = time.Millisecond
 )
 
-// gather takes up to n permits. It blocks until it has the first one, and then waits for more
-// for at most gatherWait. It returns 0 if ctx has ended.
+// gather takes up to n permits. It waits for the first one for at most lendAfter, and then for
+// more for at most gatherWait. It returns 0 if no permit was free, or if ctx has ended.
 func (p *permits) gather(ctx context.Context, n int) int {
-	if p.sem.Acquire(ctx, 1) != nil {
-		return 0
+	if !p.sem.TryAcquire(1) {
+		ctx, cancel := context.WithTimeout(ctx, lendAfter)
+		defer cancel()
+		if p.sem.Acquire(ctx, 1) != nil {
+			return 0
+		}
 	}
 	p.held.Add(1)
 	got := 1 + p.try(n-1)
@@ -257,7 +270,99 @@ func (p *permits) release(n int) {
 	}
 	p.held.Add(int64(-n))
 	p.sem.Release(int64(n))
+	p.wake()
+}
+
+// wake wakes the claimer if it waits.
+func (p *permits) wake() {
 	if p.asked.Load() && p.asked.CompareAndSwap(true, false) {
 		p.freed.Set()
 	}
+}
+
+// An attempt in a new lane gets a loan after lendAfter. Most receivers respond in that time, and
+// a hundred new lanes that hang give up a few permits in turn within a second.
+const lendAfter = 25 * time.Millisecond
+
+// LoansFor returns the default number of loans for a number of permits. 128 waiting attempts
+// need 3 to 12 MiB.
+func LoansFor(permits int) int { return min(2*permits, max(128, permits/8)) }
+
+// loans lets attempts in new lanes continue without a permit, one for each lane. A new lane may
+// hang or not. Without loans, the new lanes that hang would occupy the permits that
+// other new lanes need, until the timeout of their attempts.
+type loans struct {
+	permits *permits
+	most    int // at once
+
+	mu      sync.Mutex                   // guards the fields below
+	waiting *list.List                   // of *newcomer: attempts without a loan, the oldest first
+	lanes   map[dispatcher.Lane]struct{} // lanes with a loan
+}
+
+// newcomer is an attempt in a new lane.
+type newcomer struct {
+	lane  dispatcher.Lane
+	since time.Time
+	place *list.Element // nil: it has a loan
+}
+
+func newLoans(p *permits, most int) *loans {
+	return &loans{permits: p, most: most, waiting: list.New(), lanes: map[dispatcher.Lane]struct{}{}}
+}
+
+// begin registers an attempt that has a permit. It returns nil for a lane that is not new.
+func (l *loans) begin(c *dispatcher.Claimed) *newcomer {
+	if !c.NewLane {
+		return nil
+	}
+	n := &newcomer{lane: c.ID.Lane, since: time.Now()}
+	l.mu.Lock()
+	n.place = l.waiting.PushBack(n)
+	l.mu.Unlock()
+	l.permits.wake() // the claimer waits until it may get a loan
+	return n
+}
+
+// end releases the permit or the loan of an attempt. n is nil if its lane was not new.
+func (l *loans) end(n *newcomer) {
+	if n == nil || l.leave(n) {
+		l.permits.release(1)
+	} else {
+		l.permits.wake() // another attempt may get the loan
+	}
+}
+
+// leave removes an attempt. It reports whether the attempt has a permit.
+func (l *loans) leave(n *newcomer) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n.place == nil {
+		delete(l.lanes, n.lane)
+		return false
+	}
+	l.waiting.Remove(n.place)
+	return true
+}
+
+// lend gives loans to the attempts that wait for lendAfter, and releases their permits. It
+// returns the time until the next attempt may get one, and a negative time if none may.
+func (l *loans) lend(now time.Time) (next time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at := l.waiting.Front(); at != nil && len(l.lanes) < l.most; {
+		n := at.Value.(*newcomer)
+		if age := now.Sub(n.since); age < lendAfter {
+			return lendAfter - age
+		}
+		at = at.Next()
+		if _, has := l.lanes[n.lane]; has {
+			continue
+		}
+		l.waiting.Remove(n.place)
+		n.place = nil
+		l.lanes[n.lane] = struct{}{}
+		l.permits.release(1)
+	}
+	return -1
 }

@@ -24,6 +24,7 @@ var groups = []struct {
 	{"many due at once", lanes.ShareCases},
 	{"claim", deliveries.ClaimCases},
 	{"window and weight", lanes.WeightCases},
+	{"new lanes", lanes.NewcomerCases},
 	{"settle", deliveries.SettleCases},
 	{"late settle", deliveries.LateCases},
 	{"leases", deliveries.LeaseCases},

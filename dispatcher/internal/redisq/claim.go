@@ -134,7 +134,7 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 		h.Ended = int(a.Number())
 		h.Lost = int(a.Number())
 		h.Placed = int(a.Number())
-		versions, waits := readVersions(a)
+		lanes := readLanes(a)
 		first := len(claimed)
 		for a.More() {
 			claimed = s.readClaimed(a, claimed)
@@ -142,11 +142,9 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 		for k := range claimed[first:] {
 			c := &claimed[first+k]
 			c.Leased = leasedAt(h)
-			if len(versions) > 0 {
-				c.Version = versions[c.ID.Lane]
-			}
-			if len(waits) > 0 {
-				c.Egress = waits[c.ID.Lane]
+			if len(lanes) > 0 {
+				f := lanes[c.ID.Lane]
+				c.Version, c.Egress, c.NewLane = f.version, f.wait, f.unseen
 			}
 		}
 		errs = append(errs, s.conn.InPartition(r.Partition, a.Err))
@@ -254,32 +252,40 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 	return out, partitions.Join(errs...)
 }
 
-// readVersions reads the version of the limits of each endpoint's lane. For a lane that waits for
-// our own network, a text with a dash comes instead of the version.
-func readVersions(a *conn.Reply) (versions map[dispatcher.Lane]int64, waits map[dispatcher.Lane]dispatcher.EgressWait) {
+// laneFacts has what a reply reports about a lane.
+type laneFacts struct {
+	version int64 // of its limits; 0: none
+	wait    dispatcher.EgressWait
+	unseen  bool // no attempt in it ever ended
+}
+
+// readLanes reads the facts about lanes. A number is the version of an endpoint's limits. A text
+// with a dash is the wait for our own network. A question mark is a lane that never responded.
+func readLanes(a *conn.Reply) map[dispatcher.Lane]laneFacts {
 	list := conn.Reply{Values: a.List()}
 	if len(list.Values) == 0 {
-		return nil, nil
+		return nil
 	}
-	versions = make(map[dispatcher.Lane]int64, len(list.Values)/2)
+	facts := make(map[dispatcher.Lane]laneFacts, len(list.Values)/2)
 	for a.Err == nil && list.More() {
 		lane, value := dispatcher.Lane(list.Text()), list.Text()
+		f := facts[lane]
 		if since, wait, waiting := strings.Cut(value, "-"); waiting {
 			begun, errBegun := strconv.ParseInt(since, 10, 64)
 			ms, errWait := strconv.ParseInt(wait, 10, 64)
 			if list.Err == nil && (errBegun != nil || errWait != nil) {
 				list.Err = conn.ErrReply
 			}
-			if waits == nil {
-				waits = map[dispatcher.Lane]dispatcher.EgressWait{}
-			}
-			waits[lane] = dispatcher.EgressWait{Since: conn.FromMillis(begun), Wait: time.Duration(ms) * time.Millisecond}
+			f.wait = dispatcher.EgressWait{Since: conn.FromMillis(begun), Wait: time.Duration(ms) * time.Millisecond}
+		} else if value == "?" {
+			f.unseen = true
 		} else if v, err := strconv.ParseInt(value, 10, 64); err == nil {
-			versions[lane] = v
+			f.version = v
 		} else if list.Err == nil {
 			list.Err = conn.ErrReply
 		}
+		facts[lane] = f
 		a.Err = list.Err
 	}
-	return versions, waits
+	return facts
 }

@@ -72,10 +72,10 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			a := &r.Reply
 			h, _ := r.Hint()
 			s.observeDeaths(h)
-			versions, _ := readVersions(a)
+			lanes := readLanes(a)
 			list := conn.Words{Text: a.Text()}
 			for _, p := range shares[i] {
-				readScheduled(&list, p, versions, leasedAt(h), &out[p.entry])
+				readScheduled(&list, p, lanes, leasedAt(h), &out[p.entry])
 				if errors.Is(list.Err, errNoBody) { // only this message fails
 					out[p.entry].Err = fmt.Errorf("message %s: %w", batch[p.entry].Message.ID, s.conn.InPartition(jobs[i].Partition, list.Err))
 					list.Err = nil
@@ -254,7 +254,7 @@ func namesOf(batch []dispatcher.Entry, list []shard) []byte {
 
 // readScheduled merges the reply of one call into the result of a message. A message is new if any
 // of its lanes is new. The parameter at is the time of the call's leases and ends.
-func readScheduled(list *conn.Words, p shard, versions map[dispatcher.Lane]int64, at time.Time, out *dispatcher.ScheduleResult) {
+func readScheduled(list *conn.Words, p shard, lanes map[dispatcher.Lane]laneFacts, at time.Time, out *dispatcher.ScheduleResult) {
 	code, due := list.Next(), list.Time()
 	if list.Err == nil && len(code) != 1+len(p.lanes) {
 		list.Err = conn.ErrReply
@@ -289,8 +289,11 @@ func readScheduled(list *conn.Words, p shard, versions map[dispatcher.Lane]int64
 		for placed[0].Lane != lane {
 			placed = placed[1:]
 		}
-		placed[0].Version = versions[lane]
 		readPlace(&placed[0], letters[i], due, at)
+		if len(lanes) > 0 {
+			f := lanes[lane]
+			placed[0].Version, placed[0].NewLane = f.version, f.unseen && placed[0].Status == dispatcher.StatusInFlight
+		}
 		placed = placed[1:]
 	}
 }

@@ -73,14 +73,14 @@ func (s *Store) readTaken(r *conn.Call, taken *dispatcher.Taken) error {
 		taken.More = append(taken.More, dispatcher.Lane(more.Text()))
 		a.Err = more.Err
 	}
-	versions, _ := readVersions(a)
+	lanes := readLanes(a)
 	first := len(taken.Claimed)
 	for a.More() {
 		taken.Claimed = s.readClaimed(a, taken.Claimed)
 	}
 	for k := range taken.Claimed[first:] {
 		c := &taken.Claimed[first+k]
-		c.Leased, c.Version = leasedAt(h), versions[c.ID.Lane]
+		c.Leased, c.Version = leasedAt(h), lanes[c.ID.Lane].version
 	}
 	s.observeDeaths(h)
 	s.observeEnds(h.Partition, h.Ended)

@@ -171,7 +171,7 @@ func throughputParts() []part {
 	return []part{
 		{"limit", "what the machine can do: a bare loop of signed POSTs, no queue", nil, measureLimit},
 		{"drain", "accepted messages that are all due at one moment, to 1 and to 100 destinations", nil, measureDrain},
-		{"slow", "100 destinations that answer after 200 ms, with 1,024 permits", nil, measureSlow},
+		{"slow", "100 destinations that answer after 200 ms, and 1,024 after 2 s, with 1,024 permits", nil, measureSlow},
 		{"through", "64 publishers through the API while it delivers, one by one and in batches of 100", nil, measureThrough},
 		{"accept", "64 publishers and no delivery, one by one and in batches of 100, fsync everysec and always", nil, measureAccept},
 	}
@@ -183,7 +183,7 @@ func quietParts() []part {
 	var waiting levels
 	return []part{
 		latenessPart(), latencyPart(), waitingPart(&waiting), startPart(&waiting),
-		scalePart(), isolationPart(), abusePart(), idlePart(),
+		scalePart(), isolationPart(), newcomersPart(), abusePart(), idlePart(),
 	}
 }
 

@@ -127,25 +127,42 @@ func (g *rig) schedule(ctx context.Context, run string, n, to int) (due time.Tim
 	return due, scheduling, err
 }
 
-const (
-	slowAnswer  = 200 * time.Millisecond
-	slowPermits = 1024
-)
+const slowPermits = 1024
 
-// measureSlow measures how many permits are in use when receivers are slow. Another
-// instance publishes the messages first. The memory of the measured instance
-// therefore includes its attempts in flight, but no publishing.
-func measureSlow(ctx context.Context, l *lab, s *sample) (err error) {
+// slowness has n messages to a number of destinations, and the time of their responses.
+type slowness struct {
+	n, to  int
+	answer time.Duration
+}
+
+// measureSlow measures how many permits are in use when receivers are slow: a hundred
+// that respond after 200 ms, and one for each permit that respond after 2 s.
+func measureSlow(ctx context.Context, l *lab, s *sample) error {
+	for _, c := range []slowness{
+		{l.load(20_000, 8_000), many, 200 * time.Millisecond},
+		{l.load(6_000, 4_000), slowPermits, 2 * time.Second},
+	} {
+		if err := slow(ctx, l, s, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slow measures one kind of slowness. Another instance publishes the messages first.
+// The memory of the measured instance therefore includes its attempts in flight, but no
+// publishing.
+func slow(ctx context.Context, l *lab, s *sample, c slowness) (err error) {
 	g, err := l.rig(ctx, storeOptions{}, "MAX_IN_FLIGHT=0")
 	if err != nil {
 		return err
 	}
 	defer stopping(&err, func() error { return g.stop() })
-	n, run, name := l.load(20_000, 8_000), l.newRun("slow"), fmt.Sprintf("slow to %d", many)
-	if err := g.receiver.begin(ctx, run, runOptions{Delay: slowAnswer, Times: true}); err != nil {
+	run, name := l.newRun("slow"), fmt.Sprintf("slow to %d", c.to)
+	if err := g.receiver.begin(ctx, run, runOptions{Delay: c.answer, Times: true}); err != nil {
 		return err
 	}
-	if _, _, err := g.schedule(ctx, run, n, many); err != nil {
+	if _, _, err := g.schedule(ctx, run, c.n, c.to); err != nil {
 		return err
 	}
 	if err := g.serve.stop(); err != nil {
@@ -154,29 +171,34 @@ func measureSlow(ctx context.Context, l *lab, s *sample) (err error) {
 	if g.serve, err = l.serve(ctx, g.store, fmt.Sprint("MAX_IN_FLIGHT=", slowPermits)); err != nil {
 		return err
 	}
-	if _, err := g.receiver.expect(ctx, run, n); err != nil {
-		return err
-	}
-	if err := g.serve.holds(ctx, "delivered", n); err != nil {
+	at, err := g.arrivals(ctx, run, c.n)
+	if err != nil {
 		return err
 	}
 	used, err := g.serve.stats(ctx)
 	if err != nil {
 		return err
 	}
-	at, err := g.receiver.arrivals(ctx, run)
-	if err != nil {
-		return err
+	rate := steady(at)
+	s.add(name+": rate", "/s", rate)
+	s.add(name+": ÷ permits", "", rate/(slowPermits/c.answer.Seconds()))
+	s.add(name+": dispatcher memory", "MiB", used.peak/(1<<20))
+	return g.receiver.forget(ctx, run)
+}
+
+// arrivals waits until n messages of a run are delivered, and returns when they arrived.
+func (g *rig) arrivals(ctx context.Context, run string, n int) (times []time.Time, err error) {
+	if _, err := g.receiver.expect(ctx, run, n); err != nil {
+		return nil, err
 	}
-	var times []time.Time
+	if err := g.serve.holds(ctx, "delivered", n); err != nil {
+		return nil, err
+	}
+	at, err := g.receiver.arrivals(ctx, run)
 	for _, t := range at {
 		times = append(times, t)
 	}
-	rate := steady(times)
-	s.add(name+": rate", "/s", rate)
-	s.add(name+": ÷ permits", "", rate/(slowPermits/slowAnswer.Seconds()))
-	s.add(name+": dispatcher memory", "MiB", used.peak/(1<<20))
-	return g.receiver.forget(ctx, run)
+	return times, err
 }
 
 // steady returns the rate between the first and the last fifth of the arrivals. At

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookladder/hookladder/deploy/kit"
@@ -67,6 +69,139 @@ func isolationPart() part {
 			return nil
 		},
 	}
+}
+
+const (
+	newcomersTimeout                = 30 * time.Second // of an attempt: longer than the measurement
+	newcomersGrown, newcomersHung   = 8, 100
+	newcomersGrowth, newcomersPours = 200, 150 // messages for each grown receiver while it responds, and when it hangs
+	newcomersBacklog                = 3        // messages for each hung receiver
+	newcomersPermits                = 1024
+)
+
+// newcomersPart measures how soon a destination without any attempt until now gets its
+// messages while nearly all permits are used by others. Quick destinations, which may
+// have many attempts at once, begin to hang. Then new destinations hang, too. No
+// attempt times out during the measurement.
+func newcomersPart() part {
+	return part{
+		name:  "newcomers",
+		about: "from publish to arrival at a new destination at 50/s, beside 8 quick ones that begin to hang and 100 new ones that hang",
+		measure: func(ctx context.Context, l *lab, s *sample) (err error) {
+			w, err := newSite(ctx, l, storeOptions{}, "ATTEMPT_TIMEOUT="+newcomersTimeout.String(), "SHUTDOWN_GRACE=0s", "LADDER=1h",
+				fmt.Sprint("MAX_IN_FLIGHT=", newcomersPermits))
+			if err != nil {
+				return err
+			}
+			defer stopping(&err, w.stop)
+			grown, err := newTurncoats(newcomersGrown)
+			if err != nil {
+				return err
+			}
+			defer grown.stop()
+			hung, err := hang(newcomersHung)
+			if err != nil {
+				return err
+			}
+			defer hung.stop()
+			if err := w.turn(ctx, grown); err != nil {
+				return err
+			}
+			run := l.newRun("hung")
+			err = w.fill(ctx, newcomersHung*newcomersBacklog, dueBatch, func(i int) string {
+				return message(messageID(run, i), hung.url(i%newcomersHung), "")
+			})
+			if err != nil {
+				return err
+			}
+			took, err := w.paced(ctx, isolationRate, l.size(isolationMessages, isolationMessagesQuick))
+			if err != nil {
+				return err
+			}
+			s.addSpread("newcomers", took)
+			s.add("newcomers: hung ones called", "", float64(hung.tried()))
+			s.add("newcomers: attempts that hang", "", float64(hung.now()+grown.now()))
+			return nil
+		},
+	}
+}
+
+// turn lets quick receivers grow, then lets them hang, and waits until they use the
+// permits that they may have.
+func (w *site) turn(ctx context.Context, grown *turncoats) error {
+	run := w.lab.newRun("grow")
+	pour := func(from, each int) error {
+		return w.fill(ctx, each*len(grown.urls), dueBatch, func(i int) string {
+			return message(messageID(run, from+i), grown.urls[i%len(grown.urls)], "")
+		})
+	}
+	if err := pour(0, newcomersGrowth); err != nil {
+		return err
+	}
+	n := newcomersGrowth * len(grown.urls)
+	err := kit.Until(ctx, "the quick receivers have all messages", func() error {
+		if have := int(grown.answered.Load()); have < n {
+			return fmt.Errorf("%d of %d", have, n)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	grown.hang.Store(true)
+	if err := pour(n, newcomersPours); err != nil {
+		return err
+	}
+	return kit.Until(ctx, "the quick receivers hang", func() error {
+		if now := grown.now(); now < newcomersPermits/2 {
+			return fmt.Errorf("%d attempts hang", now)
+		}
+		return nil
+	})
+}
+
+// turncoats are receivers that respond at once until hang is set.
+type turncoats struct {
+	urls     []string
+	server   *http.Server // of all of them
+	serving  sync.WaitGroup
+	hang     atomic.Bool
+	answered atomic.Int64
+	attempts atomic.Int64 // that hang now
+}
+
+func newTurncoats(n int) (*turncoats, error) {
+	t := &turncoats{}
+	t.server = &http.Server{Handler: t, ReadHeaderTimeout: kit.Patience}
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.stop()
+			return nil, err
+		}
+		t.urls = append(t.urls, "http://"+ln.Addr().String()+"/")
+		t.serving.Go(func() { _ = t.server.Serve(ln) })
+	}
+	return t, nil
+}
+
+func (t *turncoats) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	if !t.hang.Load() {
+		t.answered.Add(1)
+		return
+	}
+	t.attempts.Add(1)
+	defer t.attempts.Add(-1)
+	<-r.Context().Done()
+}
+
+// now returns the number of calls that hang.
+func (t *turncoats) now() int { return int(t.attempts.Load()) }
+
+func (t *turncoats) stop() {
+	_ = t.server.Close() // ends the context of each call
+	t.serving.Wait()
 }
 
 // pour publishes the backlogs of the hung receivers. It waits until each receiver has

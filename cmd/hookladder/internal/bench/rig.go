@@ -63,13 +63,17 @@ func (g *rig) holds(ctx context.Context, status string, n int) error {
 // url returns the URL of a run's message i, for a number of destinations.
 func (g *rig) url(run string, i, to int) string {
 	if to > 1 {
-		return g.receiver.url(1+i%to) + "/" + run
+		return g.receiver.url(1+i%min(to, many)) + "/" + run
 	}
 	return g.receiver.url(0) + "/" + run
 }
 
-// message returns a run's message i.
+// message returns a run's message i. More destinations than the receiver has are its
+// destinations for as many tenants, because a tenant's origin is a lane of its own.
 func (g *rig) message(run string, i, to int, more string) string {
+	if to > many {
+		more += `,"tenant":"t` + strconv.Itoa(i%to) + `"`
+	}
 	return message(run+"_"+strconv.Itoa(i), g.url(run, i, to), more)
 }
 

@@ -26,6 +26,7 @@ var targets = map[string]Target{
 	"drain to 100: calls":             atMost(0.12),
 	"slow to 100: ÷ permits":          atLeast(0.9),
 	"slow to 100: dispatcher memory":  atMost(100),
+	"slow to 1024: ÷ permits":         atLeast(0.9),
 	"through to 1: ÷ limit":           atLeast(0.38),
 	"through to 1: Redis CPU":         atMost(17),
 	"through to 1: calls":             atMost(0.12),
@@ -43,6 +44,8 @@ var targets = map[string]Target{
 	"waiting: the script that grows most":    atMost(2), // the most waiting ÷ the fewest
 	"start: first delivery":                  atMost(1),
 	"isolation, some hung: p99":              atMost(5),
+	"newcomers: p99":                         atMost(1000),
+	"newcomers: hung ones called":            atLeast(newcomersHung),
 	"abuse: peak memory":                     atMost(300),
 	"abuse, publish: p99":                    atMost(50),
 	"abuse: lost":                            {Value: 0, Always: true},

@@ -26,7 +26,7 @@ var MoveCases = []rig.Case{
 		r.SetNow(rig.Start.Add(time.Second))
 		h = r.Move()
 		require.Zero(r, h.Due)
-		require.Equal(r, r.Setup.Weight(4, 0), h.Weight, "a lane never seen weighs as four in flight")
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 0), h.Weight, "a lane never seen weighs as four in flight")
 		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
 		claimed := r.MustClaim(rig.One, rig.Named("a", "m1"))
 		require.Equal(r, rig.Start.Add(time.Second), claimed[0].Due)
@@ -121,7 +121,7 @@ var WakeCases = []rig.Case{
 		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Second)))
 		require.Equal(r, rig.Start.Add(time.Second), w.Next().Due)
 		r.Publish("b", "m3")
-		require.Equal(r, redisqtest.Hint{Now: rig.Start, Due: rig.Start.Add(time.Second), Weight: r.Setup.Weight(4, 0)}, w.Next())
+		require.Equal(r, redisqtest.Hint{Now: rig.Start, Due: rig.Start.Add(time.Second), Weight: r.Setup.Weight(stored.NewLane, 0)}, w.Next())
 	}},
 	{Name: "a hint reports a lighter lane, even if there was work already", Run: func(r *rig.Rig) {
 		r.Succeed("light")
@@ -141,7 +141,7 @@ var WakeCases = []rig.Case{
 	{Name: "a hint arrives over another connection to the same store", Run: func(r *rig.Rig) {
 		w := r.WatchOn(r.Open(), rig.Two)
 		r.Publish("a", "m1")
-		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight)
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 0), w.Next().Weight)
 	}},
 	{Name: "a hint reports a retry, a hand-back and a takeover", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")

@@ -244,7 +244,7 @@ var ReadCases = []rig.Case{
 		}
 		peek(time.Time{}, -1)
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Minute)), r.Entry("m2", rig.To("b")))
-		peek(rig.Start.Add(time.Minute), r.Setup.Weight(4, 0))
+		peek(rig.Start.Add(time.Minute), r.Setup.Weight(stored.NewLane, 0))
 		hints, err := r.Queue.ReadHints(r.Ctx, nil)
 		require.NoError(r, err)
 		require.Empty(r, hints)

@@ -221,12 +221,12 @@ var directCases = []rig.Case{
 		require.Equal(r, rig.To("a", "b"), rig.Leased(got[0]))
 		require.Equal(r, rig.To("c"), rig.Ready(got[0]))
 	}},
-	{Name: "an unknown lane is leased directly only above four free permits", Run: func(r *rig.Rig) {
-		got := r.ScheduleFor(rig.One, 4, 4, r.Entry("m1", rig.To("a")))
+	{Name: "a new lane is leased directly only above three free permits", Run: func(r *rig.Rig) {
+		got := r.ScheduleFor(rig.One, 3, 3, r.Entry("m1", rig.To("a")))
 		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
-		got = r.ScheduleFor(rig.One, 5, 5, r.Entry("m2", rig.To("b")), r.Entry("m3", rig.To("b")))
+		got = r.ScheduleFor(rig.One, 4, 4, r.Entry("m2", rig.To("b")), r.Entry("m3", rig.To("b")))
 		require.Equal(r, rig.To("b"), rig.Leased(got[0]))
-		require.Equal(r, rig.To("b"), rig.Ready(got[1]), "one delivery is in flight and four permits are free")
+		require.Equal(r, rig.To("b"), rig.Ready(got[1]), "one delivery is in flight and three permits are free")
 	}},
 	{Name: "an instance without leases gets a direct lease at any weight", Setup: stored.Setup{Permits: 1}, Run: func(r *rig.Rig) {
 		got := r.ScheduleFor(rig.One, 1, 1, r.Entry("m1", rig.To("a")))

@@ -67,7 +67,7 @@ var HeldCases = []rig.Case{
 		r.Limit("a", rig.Held(dispatcher.HeldPaused))
 		r.Publish("a", "m3")
 		r.MustClaimNothing(rig.One)
-		require.Equal(r, r.Setup.Weight(4, 0), r.Resume("a")[0].Weight)
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 0), r.Resume("a")[0].Weight)
 		require.Equal(r, rig.IDs("a", "m1", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
 	{Name: "a second pause, or a resume of a lane that is not paused, changes nothing", Run: func(r *rig.Rig) {

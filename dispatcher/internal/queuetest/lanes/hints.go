@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -55,7 +56,7 @@ var HintCases = []rig.Case{
 		r.Publish("a", "m1")
 		w := r.Watch(rig.Two)
 		r.Resume("a")
-		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight)
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 0), w.Next().Weight)
 	}},
 	{Name: "every partition has a hint when all lanes are resumed", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		want := map[int]bool{}
@@ -77,7 +78,7 @@ var HintCases = []rig.Case{
 		w := r.Watch(rig.Two)
 		r.Publish("a", "m1")
 		r.Resume(dispatcher.AllLanes)
-		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight, "no hint reported the new message")
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 0), w.Next().Weight, "no hint reported the new message")
 	}},
 	{Name: "a hint reports a breaker that an operator closes", Setup: threeFailures, Run: func(r *rig.Rig) {
 		openBreaker(r, "a")
@@ -92,14 +93,14 @@ var HintCases = []rig.Case{
 		r.Claim(rig.One, 1)
 		w := r.Watch(rig.Two)
 		r.Limit("a")
-		require.Equal(r, r.Setup.Weight(4, 1), w.Next().Weight)
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 1), w.Next().Weight)
 	}},
 	{Name: "a hint reports the next delivery of a line", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), rig.Delay(time.Hour)))
 		r.PublishKeyed("a", "k", "m2")
 		w := r.Watch(rig.Two)
 		r.Cancel(rig.Named("a", "m1"))
-		require.Equal(r, r.Setup.Weight(4, 0), w.Next().Weight)
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 0), w.Next().Weight)
 	}},
 	{Name: "one call places a batch of parked lanes, and its hint reports the rest", Run: func(r *rig.Rig) {
 		const n = 300
@@ -126,7 +127,7 @@ var HintCases = []rig.Case{
 		r.PublishMany("a", 3)
 		c := r.Claim(rig.One, 1)
 		r.Pass(time.Second)
-		require.Equal(r, r.Setup.Weight(4, 1), r.Move().Weight)
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 1), r.Move().Weight)
 		r.MustSettle(rig.One, rig.Paused(c[0], time.Hour, time.Minute))
 		require.Equal(r, r.Later(time.Minute), r.Move().Due)
 		r.Pass(time.Minute)

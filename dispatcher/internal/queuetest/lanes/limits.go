@@ -25,7 +25,7 @@ var LimitCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 		require.Equal(r, rig.IDs(rig.EpOne, "m1", "m2"), r.State().Ready[rig.EpOne])
 		_, hints := r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne), false)
-		require.Equal(r, r.Setup.Weight(4, 0), hints[0].Weight)
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 0), hints[0].Weight)
 		require.Equal(r, rig.IDs(rig.EpOne, "m1", "m2"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
 	{Name: "limits remain after the work of their lane has ended", Run: func(r *rig.Rig) {
@@ -147,8 +147,8 @@ var LimitCases = []rig.Case{
 		require.Len(r, r.Claim(rig.One, 64), 1)
 		w := r.Watch(rig.Two)
 		_, hints := r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne), false)
-		require.Equal(r, r.Setup.Weight(4, 1), hints[0].Weight, "one in flight, and never seen")
-		require.Equal(r, r.Setup.Weight(4, 1), w.Next().Weight)
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 1), hints[0].Weight, "one in flight, and never seen")
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 1), w.Next().Weight)
 		require.Len(r, r.Claim(rig.Two, 64), 1)
 	}},
 	{Name: "the window keeps to a limit that was lowered while it grew", Run: func(r *rig.Rig) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 )
 
 // RateCases are about lanes with a rate.
@@ -145,7 +146,7 @@ var RateCases = append([]rig.Case{
 		require.Equal(r, rig.Start.Add(time.Minute), r.Move().Due)
 		r.MustClaimNothing(rig.One)
 		_, hints := r.LimitAs("a", dispatcher.LaneLimits{}, false)
-		require.Equal(r, r.Setup.Weight(4, 1), hints[0].Weight, "a lane without a rate does not wait")
+		require.Equal(r, r.Setup.Weight(stored.NewLane, 1), hints[0].Weight, "a lane without a rate does not wait")
 		require.Len(r, r.Claim(rig.One, 64), 1)
 		r.Limit("a", rig.Every(10*time.Second))
 		require.Equal(r, rig.Start.Add(time.Minute).UnixMicro(), r.State().Lanes["a"].Tat)

@@ -109,3 +109,28 @@ var ShareCases = []rig.Case{
 		require.Equal(r, want, r.State().Ready)
 	}},
 }
+
+// NewcomerCases are about lanes of which no attempt has ended.
+var NewcomerCases = []rig.Case{
+	{Name: "a new lane cannot take the last three permits", Run: func(r *rig.Rig) {
+		r.PublishMany("a", 1)
+		require.Empty(r, r.ClaimWith(rig.One, 64, 3))
+		require.Len(r, r.ClaimWith(rig.One, 64, 4), 1)
+	}},
+	{Name: "a new lane with an attempt under way cannot take the last nine permits", Run: func(r *rig.Rig) {
+		r.PublishMany("a", 2)
+		require.Len(r, r.ClaimWith(rig.One, 64, 10), 1, "it gets one at a time")
+		require.Empty(r, r.ClaimWith(rig.One, 64, 9))
+		require.Len(r, r.ClaimWith(rig.One, 64, 10), 1)
+	}},
+	{Name: "a claim reports of each delivery whether its lane is new", Run: func(r *rig.Rig) {
+		r.Succeed("seen")
+		r.Publish("seen", "m1")
+		r.Publish("new", "m2", "m3")
+		for _, c := range r.Claim(rig.One, 64) {
+			require.Equal(r, c.ID.Lane == "new", c.NewLane, "%s", c.ID)
+		}
+		got := r.ScheduleFor(rig.One, 128, 64, r.Entry("m4", rig.To("seen", "other")))[0].Placed
+		require.Equal(r, []bool{false, true}, []bool{got[0].NewLane, got[1].NewLane})
+	}},
+}

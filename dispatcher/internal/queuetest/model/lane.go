@@ -16,7 +16,7 @@ import (
 
 // view returns the state of a lane as a store keeps it.
 func (m *model) view(name dispatcher.Lane) stored.LaneState {
-	v := stored.LaneState{Slow: 4, InFlight: m.inFlight(name), Waiting: m.waitingIn(name)}
+	v := stored.LaneState{Slow: stored.NewLane, InFlight: m.inFlight(name), Waiting: m.waitingIn(name)}
 	v.Limits, v.Limited = m.limits[name]
 	v.Limits.Pull = m.pulled(name)
 	if l := m.lanes[name]; l != nil {

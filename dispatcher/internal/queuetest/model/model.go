@@ -294,7 +294,7 @@ func ceilMillis(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMill
 func (m *model) lane(name dispatcher.Lane) *modelLane {
 	l := m.lanes[name]
 	if l == nil {
-		l = &modelLane{window: min(2, m.Setup.Limit(m.limits[name])), slow: 4}
+		l = &modelLane{window: min(2, m.Setup.Limit(m.limits[name])), slow: stored.NewLane}
 		m.leads[name] = "https://example.com t1" // as rig.NewMessage sets them
 		m.lanes[name] = l
 		m.noted[name] = m.ms()

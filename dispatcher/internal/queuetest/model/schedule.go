@@ -161,6 +161,7 @@ func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Sche
 		if lane.IsEndpoint() {
 			p.Version = m.limits[lane].Version
 		}
+		p.NewLane = p.Status == dispatcher.StatusInFlight && m.lane(lane).slow == stored.NewLane
 		require.Equal(m, p, got.Placed[i], "%s in %s", e.Message.ID, lane)
 	}
 	m.leased(p, e, got)

@@ -246,6 +246,7 @@ func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.D
 		require.Equal(m, d.progress.WaitsOn(), max(c.WaitsOn.UnixMilli(), 0), "%s", id)
 		require.Equal(m, string(msg.message.Body), string(m.BodyOf(c)), "%s", id)
 		require.Equal(m, m.limits[lane].Version, c.Version, "%s", id)
+		require.Equal(m, !m.pulled(lane) && m.lane(lane).slow == stored.NewLane, c.NewLane, "%s", id)
 		require.Equal(m, d.Found.At, c.Leased.UnixMilli(), "%s", id)
 		if to.Place == stored.PlaceLeased {
 			m.held = append(m.held, holding{by: to.Holder, claimed: c})

@@ -20,10 +20,20 @@ type Setup struct {
 // total returns the number of permits in the weights of lanes.
 func (s Setup) total() int { return max(s.Total, s.Permits) }
 
+// NewLane is the class of a lane until its first attempt ends. HungLane is the class of
+// a lane that does not respond.
+const (
+	NewLane  = 3
+	HungLane = 8
+)
+
 // Weight returns the weight of a lane, which is its part of all permits. It depends on
 // the lane's class and its deliveries in flight. A class counts as one in flight
-// for each 128 permits.
+// for each 128 permits. A new lane with an attempt under way counts as hung.
 func (s Setup) Weight(slow, inFlight int) int {
+	if slow == NewLane && inFlight > 0 {
+		slow = HungLane
+	}
 	return min(2048*(inFlight+slow*s.total()/128)/s.total(), 4095)
 }
 

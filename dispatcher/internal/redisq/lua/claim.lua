@@ -9,9 +9,9 @@
 -- ARGV[6] suspects  most of them that are suspects, each of another lane
 -- ARGV[7..]       lanes of which the instance has a suspect
 -- returns now, due, weight, number that ended instead, number without a record, number of lanes placed anew and of suspects
---   that wait for a time, versions (lane and version of its limits for each lane of an endpoint; lane and
---   "<since ms>-<wait ms>" for each that waits for our own network), then for each: delivery, due ms, progress, record;
---   "fenced" alone when the instance was declared dead
+--   that wait for a time, facts (lane and version of its limits for each lane of an endpoint; lane and
+--   "<since ms>-<wait ms>" for each that waits for our own network; lane and ? for each that never responded), then for
+--   each: delivery, due ms, progress, record; "fenced" alone when the instance was declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
 local LANES_READ = 16 -- at once: mostly a few lanes have enough work, and each costs as much as a delivery
 
@@ -72,7 +72,8 @@ local function give_turns()
     end
     if l.limits.held ~= '-' or l.state.till > now then return 0 end
     local fair = math.max(1, math.ceil((free * all_permits - burden(l) * permits) / (permits + all_permits)))
-    return math.min(TURN_MOST, fair, slots(l) - l.flying, wanted, free, tokens_of(l))
+    local most = l.slow == UNKNOWN and l.flying == 0 and 1 or TURN_MOST -- its weight grows with its first attempt
+    return math.min(most, fair, slots(l) - l.flying, wanted, free, tokens_of(l))
   end
 
   local whole = {} -- lane -> whether its whole list was read
@@ -165,6 +166,7 @@ for _, l in ipairs(loaded) do
     answer[7][#answer[7] + 1] = l.name
     answer[7][#answer[7] + 1] = num(l.state.egress) .. '-' .. num(l.state.wait)
   end
+  if l.slow == UNKNOWN and l.flying > l.had then append_pair(answer[7], l.name, '?') end
 end
 answer[4] = (#ended.done + #ended.cancelled + #ended.dead) / 2
 write_ends()

@@ -14,11 +14,11 @@
 -- ARGV[6..]      for each message: id, record, when ("+ms" after now, "@ms" at a time; * before it if a full lane
 --                must not refuse the message; & before that if its body is for :bodies and follows, = if that was
 --                staged or is there), then the body, and if the record names no lane the number of lanes and the lanes
--- returns now, due, weight, versions (lane and version of its limits for each lane of an endpoint), then a text of words,
---   for each message: result (1 new, 2 the same again, 3 other content, 4 a lane is full, 5 its body is not there) with a
---   letter for each lane; due ms of the deliveries made; and after 2 created ms, 0 if it is not kept. Letters: d due, r ready,
---   l leased, b behind another, x dead: disabled, o dead: the lane is full, c cancelled: deleted, s there already, f not
---   made: the lane is full
+-- returns now, due, weight, facts (lane and version of its limits for each lane of an endpoint; lane and ? for each with a
+--   lease that never responded), then a text of words, for each message: result (1 new, 2 the same again, 3 other content, 4
+--   a lane is full, 5 its body is not there) with a letter for each lane; due ms of the deliveries made; and after 2 created
+--   ms, 0 if it is not kept. Letters: d due, r ready, l leased, b behind another, x dead: disabled, o dead: the lane is full,
+--   c cancelled: deleted, s there already, f not made: the lane is full
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries, ids, names = {}, {}, {}
 local told = ARGV[6] and sub(ARGV[6], 1, 1) == '\n' and ARGV[6] -- no id begins so
@@ -328,6 +328,7 @@ for _, l in ipairs(loaded) do
     answer[4][#answer[4] + 1] = l.name
     answer[4][#answer[4] + 1] = l.limits.v
   end
+  if l.slow == UNKNOWN and l.flying > l.had then append_pair(answer[4], l.name, '?') end
 end
 answer[5] = table.concat(words, ' ')
 if told and made then

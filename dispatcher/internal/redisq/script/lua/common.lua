@@ -129,7 +129,7 @@ local HEALTH, ADDED = tag .. ':health:', tag .. ':added'
 
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double
-local FIRST_WINDOW, UNKNOWN, WORST = 2, 4, 8 -- a new lane's window and class, before its first answer; the class of a lane that hangs
+local FIRST_WINDOW, UNKNOWN, WORST = 2, 3, 8 -- a new lane's window and class, before its first answer; the class of a lane that hangs
 local CLASS_PERMITS = 128 -- permits of all instances for which a class counts as one delivery in flight
 local WHOLE, MOST_WEIGHT = 2048, 4095 -- weight of all instances' permits; the highest weight that fits in a score
 local BURST = 50000 -- us; a lane in use may make up for this time of its rate, so that a late timer loses nothing

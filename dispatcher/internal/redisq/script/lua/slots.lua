@@ -48,7 +48,12 @@ local function lane_ends(l) return l.limits.held == 'd' or l.limits.held == 'x' 
 -- burden returns the deliveries of a lane in flight, plus its latency class for every CLASS_PERMITS permits. So lanes that
 -- time out leave 64 of 1,024 permits to better lanes. That covers the lanes that can begin to time out at once, without the
 -- last permit. With few permits the classes count less, because fast lanes would keep all permits for ever otherwise.
-local function burden(l) return math.max(0, l.flying) + floor(l.slow * all_permits / CLASS_PERMITS) end
+-- A lane without a response until now counts as hung while it has an attempt under way. So new lanes that hang leave the
+-- permits between both classes to the first attempts of other new lanes.
+local function burden(l)
+  local class = l.slow == UNKNOWN and l.flying > 0 and WORST or l.slow
+  return math.max(0, l.flying) + floor(class * all_permits / CLASS_PERMITS)
+end
 
 -- weight returns the burden of a lane as a part of the permits of all instances. All callers compute the same weight because
 -- it orders the lanes from which all of them claim.

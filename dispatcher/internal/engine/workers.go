@@ -28,7 +28,7 @@ type workers struct {
 	queue   []dispatcher.Claimed // leased, not running; the next one is at head
 	head    int
 	taken   int       // slots in use
-	running []*worker // workers with a slot, the longest first
+	running worker    // head of a ring: workers with a slot, the longest first
 	idle    []*worker // last busy one at the end
 	closed  bool      // no new task is started
 	all     sync.WaitGroup
@@ -36,13 +36,15 @@ type workers struct {
 }
 
 type worker struct {
-	tasks   chan dispatcher.Claimed
-	since   time.Time // when its task got the slot
-	hasSlot bool
+	tasks          chan dispatcher.Claimed
+	since          time.Time // when its task got the slot
+	earlier, later *worker   // its neighbours in the ring; nil: it has no slot
 }
 
 func newWorkers(run func(dispatcher.Claimed)) *workers {
-	return &workers{run: run, slots: slotsPerCore * runtime.GOMAXPROCS(0), crowded: wait.NewSignal()}
+	g := &workers{run: run, slots: slotsPerCore * runtime.GOMAXPROCS(0), crowded: wait.NewSignal()}
+	g.running.earlier, g.running.later = &g.running, &g.running
+	return g
 }
 
 // start starts tasks, or queues them for the next free slots. After close it takes none and
@@ -92,8 +94,9 @@ func (g *workers) next(w *worker) dispatcher.Claimed {
 		g.queue, g.head = g.queue[:0], 0
 	}
 	g.taken++
-	w.hasSlot, w.since = true, time.Now()
-	g.running = append(g.running, w)
+	w.since = time.Now()
+	w.earlier, w.later = g.running.earlier, &g.running
+	w.earlier.later, w.later.earlier = w, w
 	return task
 }
 
@@ -125,17 +128,12 @@ func (g *workers) finish(w *worker) (task dispatcher.Claimed, more bool) {
 
 // leave frees a worker's slot, if it still has one. mu is locked.
 func (g *workers) leave(w *worker) {
-	if !w.hasSlot {
+	if w.later == nil {
 		return
 	}
-	w.hasSlot = false
 	g.taken--
-	for i, r := range g.running {
-		if r == w {
-			g.running = append(g.running[:i], g.running[i+1:]...)
-			break
-		}
-	}
+	w.earlier.later, w.later.earlier = w.later, w.earlier
+	w.earlier, w.later = nil, nil
 }
 
 // Run takes slots from slow attempts while other tasks wait for one, until ctx ends.
@@ -167,13 +165,9 @@ func (g *workers) displace() bool {
 		return false
 	}
 	now := time.Now()
-	n := 0
-	for n < len(g.running) && now.Sub(g.running[n].since) >= slowAfter {
-		g.running[n].hasSlot = false
-		g.taken--
-		n++
+	for g.taken > 0 && now.Sub(g.running.later.since) >= slowAfter {
+		g.leave(g.running.later)
 	}
-	g.running = append(g.running[:0], g.running[n:]...)
 	g.fill()
 	return g.head < len(g.queue)
 }

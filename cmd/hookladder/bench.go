@@ -25,13 +25,17 @@ func newBench(s world) *cobra.Command {
 		Short: "Measure the speed on this machine, beside the machine's limit",
 		Long: `Measures this binary with a real redis-server, which it starts with an append-only file,
 and with a receiver in its own process. Beside each throughput it measures the limit of
-the machine: a loop of signed POST requests without a queue. Compare the ratio of both,
-because it does not depend on other work of the machine.
+the machine: a loop of signed POST requests without a queue. Compare the ratio of both on
+a quiet machine. Other work lowers the ratio, too.
 
 It runs all parts several times, and prints the median of each figure with the minimum
 and the maximum, and whether the target is met. CPU time, calls and allocations of Redis
 and the dispatcher are per delivery, or per message if nothing is delivered. A call is a
 command to Redis, and a script counts as one.
+
+A run is disturbed if other programs used more than a tenth of the CPU, or if the limit
+varied much. The bench repeats such runs, makes at most twice as many runs in all, and
+uses the quietest ones. It reports how many of these were disturbed.
 
 It fails if a message is lost, duplicated, unsigned or changed, but not if a target is
 missed. Its files are in TMPDIR while it runs. It does not change other programs on this

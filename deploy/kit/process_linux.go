@@ -38,6 +38,50 @@ func CPU(pid int) (micros float64, known bool) {
 	return float64(at.Nano()) / 1000, true
 }
 
+// Used returns the CPU time that a process and its exited children have used, in
+// microseconds. It is exact to 10 ms. Pid 0 means this process.
+func Used(pid int) (micros float64, known bool) {
+	name := "self"
+	if pid != 0 {
+		name = strconv.Itoa(pid)
+	}
+	text, err := os.ReadFile("/proc/" + name + "/stat")
+	if err != nil {
+		return 0, false
+	}
+	_, rest, _ := bytes.Cut(text, []byte(") ")) // behind the name, which may have spaces
+	fields := bytes.Fields(rest)
+	if len(fields) < 15 {
+		return 0, false
+	}
+	return ticks(fields[11:15]), true // user and system time, and both of the children
+}
+
+// Machine returns the CPU time of all cores since the machine started, in microseconds:
+// all of it, and the used part. A hypervisor's use for other machines counts as used.
+func Machine() (all, used float64, known bool) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, false
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	fields := bytes.Fields(line)
+	if len(fields) < 9 || string(fields[0]) != "cpu" {
+		return 0, 0, false
+	}
+	all = ticks(fields[1:9]) // user, nice, system, idle, iowait, irq, softirq, steal
+	return all, all - ticks(fields[4:6]), true
+}
+
+// ticks adds up times in the kernel's unit, which is always 10 ms for programs.
+func ticks(fields [][]byte) (micros float64) {
+	for _, f := range fields {
+		n, _ := strconv.ParseFloat(string(f), 64)
+		micros += n * 10_000
+	}
+	return micros
+}
+
 // PeakMemory returns the highest memory use of a process, in bytes.
 func PeakMemory(pid int) (bytes float64, known bool) { return statusOf(pid, "VmHWM:") }
 

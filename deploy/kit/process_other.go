@@ -12,6 +12,12 @@ func childAttributes(Command) *syscall.SysProcAttr { return nil }
 // dispatcher.
 func CPU(int) (micros float64, known bool) { return 0, false }
 
+// Used is known on Linux only.
+func Used(int) (micros float64, known bool) { return 0, false }
+
+// Machine is known on Linux only.
+func Machine() (all, used float64, known bool) { return 0, 0, false }
+
 // PeakMemory is known on Linux only.
 func PeakMemory(int) (bytes float64, known bool) { return 0, false }
 

@@ -125,18 +125,35 @@ func (l *lab) measure(ctx context.Context, chosen []part, r *Report) error {
 			return fmt.Errorf("prepare %s: %w", p.name, err)
 		}
 	}
-	for i := range l.o.Runs {
-		s := &sample{run: i}
-		for _, p := range chosen {
-			done := l.begin(fmt.Sprintf("run %d of %d: %s", i+1, l.o.Runs, p.name))
-			if err := done(p.measure(ctx, l, s)); err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
+	var all []*sample
+	for l.o.needsRun(all) {
+		if n := len(all); n >= l.o.Runs {
+			fmt.Fprintln(l.tell, "once more, because other programs disturbed a run")
 		}
-		l.limits.report(s)
-		r.add(s)
+		s, err := l.run(ctx, chosen, len(all))
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
 	}
+	r.addRuns(all)
 	return nil
+}
+
+// run runs the parts once, and measures what other programs use meanwhile.
+func (l *lab) run(ctx context.Context, chosen []part, i int) (*sample, error) {
+	s := &sample{run: i}
+	before := l.cpuUse()
+	for _, p := range chosen {
+		done := l.begin(fmt.Sprintf("run %d of %d: %s", i+1, max(l.o.Runs, i+1), p.name))
+		if err := done(p.measure(ctx, l, s)); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	s.noise = noise{others: l.cpuUse().others(before), spread: spread(l.limits.rates)}
+	l.limits.report(s)
+	s.noise.report(s)
+	return s, nil
 }
 
 // begin logs the start of a step. The function that it returns logs how long the step
@@ -190,6 +207,7 @@ func quietParts() []part {
 // sample has the figures of one run.
 type sample struct {
 	run     int // from 0
+	noise   noise
 	figures []figure
 }
 
@@ -197,7 +215,7 @@ type sample struct {
 // each run and unique within a run.
 type figure struct {
 	name  string
-	unit  string // "/s", "µs", "ms", "s", "B", "MiB", or empty for ratios and counts
+	unit  string // "/s", "µs", "ms", "s", "B", "MiB", "%", or empty for ratios and counts
 	value float64
 }
 

@@ -87,3 +87,43 @@ func Complete(all bool, figures map[string][]float64) error {
 
 // Judged are the names of all figures that have a target.
 func Judged() []string { return slices.Sorted(maps.Keys(targets)) }
+
+// Noisy is a run with its noise, and a figure.
+type Noisy struct{ Others, Spread, Value float64 }
+
+func samplesOf(runs []Noisy) (all []*sample) {
+	for i, r := range runs {
+		s := &sample{run: i, noise: noise{r.Others, r.Spread}}
+		s.add("a: b", "", r.Value)
+		if i == 0 {
+			s.add("a: once", "", 7)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// NeedsRun reports whether a bench makes one more run after some.
+func NeedsRun(o Options, runs ...Noisy) bool { return o.needsRun(samplesOf(runs)) }
+
+// ReportOfNoisy is a report of the quietest of some runs.
+func ReportOfNoisy(most int, runs ...Noisy) *Report {
+	r := newReport(Options{Runs: most}, time.Now())
+	r.addRuns(samplesOf(runs))
+	return r
+}
+
+// Others is the share of others, between two readings of all, used and own CPU time.
+func Others(before, after [3]float64) float64 {
+	use := func(v [3]float64) cpuUse { return cpuUse{v[0], v[1], v[2], true} }
+	return use(after).others(use(before))
+}
+
+// Spread is how far limits are apart.
+var Spread = spread
+
+// OwnCPU is what a lab without children reads of the machine.
+func OwnCPU() (all, used, ours float64, known bool) {
+	u := (&lab{}).cpuUse()
+	return u.all, u.used, u.ours, u.known
+}

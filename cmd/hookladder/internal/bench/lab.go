@@ -96,6 +96,37 @@ func (l *lab) close() error {
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 
+// cpuUse is the CPU time of all cores so far, in microseconds.
+type cpuUse struct {
+	all, used float64 // of the machine
+	ours      float64 // of this process and its children
+	known     bool
+}
+
+// cpuUse reads the CPU time of the machine and of all processes of the bench.
+func (l *lab) cpuUse() (u cpuUse) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u.ours, _ = kit.Used(0) // includes the children that have exited
+	for _, p := range l.children {
+		if !p.Gone() {
+			used, _ := kit.Used(p.Pid())
+			u.ours += used
+		}
+	}
+	u.all, u.used, u.known = kit.Machine()
+	return u
+}
+
+// others returns the share of the CPU time that other programs have used since then. It
+// is negative if that is not known.
+func (u cpuUse) others(since cpuUse) float64 {
+	if !u.known || u.all <= since.all {
+		return -1
+	}
+	return max((u.used-since.used)-(u.ours-since.ours), 0) / (u.all - since.all)
+}
+
 // size returns full, or quick for a quick bench, but never more than --messages.
 func (l *lab) size(full, quick int) int {
 	n := full

@@ -65,7 +65,7 @@ func drain(ctx context.Context, l *lab, s *sample, to int) (err error) {
 		return err
 	}
 	var delivering used
-	err = l.against(ctx, s, name, func() (rate float64, err error) {
+	_, err = l.against(ctx, s, name, func() (rate float64, err error) {
 		rate, delivering, err = g.drain(ctx, run, n, due)
 		return rate, err
 	})

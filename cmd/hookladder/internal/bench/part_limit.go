@@ -82,23 +82,24 @@ func (l *lab) limit(ctx context.Context) (rate float64, err error) {
 }
 
 // against measures a rate between two measurements of the limit. It adds the rate and
-// its ratio to the limit.
-func (l *lab) against(ctx context.Context, s *sample, name string, measure func() (rate float64, err error)) error {
+// its ratio to the limit, which it returns.
+func (l *lab) against(ctx context.Context, s *sample, name string, measure func() (rate float64, err error)) (ratio float64, err error) {
 	before, err := l.limit(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	rate, err := measure()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	after, err := l.limit(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	ratio = rate / ((before + after) / 2)
 	s.add(name+": rate", "/s", rate)
-	s.add(name+": ÷ limit", "", rate/((before+after)/2))
-	return nil
+	s.add(name+": ÷ limit", "", ratio)
+	return ratio, nil
 }
 
 // report adds the means of a run before its other figures, and resets m for the next

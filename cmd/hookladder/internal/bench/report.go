@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,8 @@ type Report struct {
 	Took       float64   `json:"took_seconds"`
 	Machine    Machine   `json:"machine"`
 	Runs       int       `json:"runs"`
+	Disturbed  int       `json:"disturbed_runs"` // of them: other programs disturbed them
+	Dropped    int       `json:"dropped_runs"`   // more disturbed ones, which are not in the figures
 	Quick      bool      `json:"quick"`
 	Messages   int       `json:"messages,omitzero"` // --messages
 	Figures    []Figure  `json:"figures"`
@@ -87,6 +90,80 @@ func (l *lab) facts(ctx context.Context, r *Report) (err error) {
 	}
 	r.Machine.Redis = versionIn(text)
 	return nil
+}
+
+// noise is the disturbance of a run by other programs.
+type noise struct {
+	others float64 // share of all CPU time that they used; negative: unknown
+	spread float64 // fastest limit of the run ÷ slowest; 0: unknown
+}
+
+// On a quiet machine others use less than 2 %, and the limit varies by less than a tenth.
+// A tenth for others lowers the limit as much, and the rate of a queue by more than that.
+const (
+	mostOthers = 0.1
+	mostSpread = 1.3
+)
+
+func (n noise) disturbed() bool { return n.others > mostOthers || n.spread > mostSpread }
+
+// degree orders runs by their noise. It is above 1 for a disturbed run.
+func (n noise) degree() float64 {
+	return max(n.others/mostOthers, n.spread/mostSpread)
+}
+
+// report adds the noise to the figures of its run.
+func (n noise) report(s *sample) {
+	if n.others >= 0 {
+		s.add("machine: used by other programs", "%", 100*n.others)
+	}
+	if n.spread > 0 {
+		s.add("machine: fastest limit ÷ slowest", "", n.spread)
+	}
+}
+
+// spread returns the highest rate divided by the lowest, or 0 if there are fewer than two.
+func spread(rates []float64) float64 {
+	if len(rates) < 2 {
+		return 0
+	}
+	return slices.Max(rates) / slices.Min(rates)
+}
+
+// needsRun reports whether a bench needs one more run. A disturbed run is repeated, but
+// all runs together are at most twice as many. A quick bench repeats none.
+func (o Options) needsRun(all []*sample) bool {
+	quiet := 0
+	for _, s := range all {
+		if !s.noise.disturbed() {
+			quiet++
+		}
+	}
+	return len(all) < o.Runs || !o.Quick && quiet < o.Runs && len(all) < 2*o.Runs
+}
+
+// addRuns adds the figures of the quietest runs, in the order of the runs. From the
+// others it adds only figures that no other run has.
+func (r *Report) addRuns(all []*sample) {
+	kept := slices.Clone(all)
+	slices.SortStableFunc(kept, func(a, b *sample) int { return cmp.Compare(a.noise.degree(), b.noise.degree()) })
+	kept = kept[:min(r.Runs, len(kept))]
+	r.Dropped = len(all) - len(kept)
+	var rest sample
+	for _, s := range all {
+		if !slices.Contains(kept, s) {
+			rest.figures = append(rest.figures, s.figures...)
+			continue
+		}
+		r.add(s)
+		if s.noise.disturbed() {
+			r.Disturbed++
+		}
+	}
+	rest.figures = slices.DeleteFunc(rest.figures, func(f figure) bool {
+		return slices.ContainsFunc(r.Figures, func(g Figure) bool { return g.Name == f.name })
+	})
+	r.add(&rest)
 }
 
 // add adds the figures of a run.
@@ -182,7 +259,11 @@ func (r *Report) head() string {
 	if r.Quick || r.Messages > 0 {
 		how += ", fewer messages than a full one: rough figures"
 	}
-	return strings.Join(machine, ", ") + "\n" + how + "\n"
+	text := strings.Join(machine, ", ") + "\n" + how + "\n"
+	if r.Disturbed > 0 {
+		text += fmt.Sprintf("Other programs disturbed %d of the runs: rough figures. Repeat it on a quiet machine.\n", r.Disturbed)
+	}
+	return text
 }
 
 // aligned formats cells as columns: the first one to the left, the others to the

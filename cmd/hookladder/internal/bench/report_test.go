@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // judged is a figure with a target: at most 30.
@@ -115,4 +116,62 @@ func TestABenchOfAllPartsHasAFigureForEachTarget(t *testing.T) {
 	require.ErrorContains(t, bench.Complete(true, figures), `no figure is called "drain to 1: Redis CPU", which has a target`)
 	require.NoError(t, bench.Complete(false, figures), "of some parts only")
 	require.ErrorContains(t, bench.Complete(false, map[string][]float64{"a: b": {1, 2}}), `1 runs have 2 values of "a: b"`)
+}
+
+func TestADisturbedRunIsRepeated(t *testing.T) {
+	quiet, busy, uneven := bench.Noisy{Others: 0.02, Spread: 1.05}, bench.Noisy{Others: 0.3, Spread: 1.05}, bench.Noisy{Others: -1, Spread: 1.6}
+	unknown := bench.Noisy{Others: -1}
+	for _, c := range []struct {
+		name  string
+		quick bool
+		runs  []bench.Noisy
+		more  bool
+	}{
+		{"no run yet", false, nil, true},
+		{"too few runs", false, []bench.Noisy{quiet}, true},
+		{"all quiet", false, []bench.Noisy{quiet, quiet}, false},
+		{"nothing is known", false, []bench.Noisy{unknown, unknown}, false},
+		{"others used much", false, []bench.Noisy{quiet, busy}, true},
+		{"the limit varied", false, []bench.Noisy{uneven, quiet}, true},
+		{"the repeat is quiet", false, []bench.Noisy{busy, quiet, quiet}, false},
+		{"twice as many, all disturbed", false, []bench.Noisy{busy, busy, uneven, busy}, false},
+		{"a quick bench", true, []bench.Noisy{busy, busy}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.more, bench.NeedsRun(bench.Options{Runs: 2, Quick: c.quick}, c.runs...))
+		})
+	}
+}
+
+func TestTheQuietestRunsCount(t *testing.T) {
+	r := bench.ReportOfNoisy(2, bench.Noisy{0.5, 1, 10}, bench.Noisy{0.2, 1, 20}, bench.Noisy{0.01, 2, 30}, bench.Noisy{0.01, 1, 40})
+	require.Equal(t, []float64{30, 40}, r.Figures[0].Values, "a limit that varies by 2 disturbs less than others with half of the CPU")
+	require.Equal(t, []int{1, 2}, []int{r.Disturbed, r.Dropped})
+	require.Equal(t, "a: once", r.Figures[1].Name, "a figure that only a dropped run has")
+	require.Equal(t, []float64{7}, r.Figures[1].Values)
+	var out bytes.Buffer
+	require.NoError(t, r.Table(&out))
+	require.Contains(t, out.String(), "Other programs disturbed 1 of the runs: rough figures.")
+
+	r = bench.ReportOfNoisy(2, bench.Noisy{0.01, 1, 30}, bench.Noisy{0.02, 1, 40})
+	require.Zero(t, r.Disturbed+r.Dropped)
+	out.Reset()
+	require.NoError(t, r.Table(&out))
+	require.NotContains(t, out.String(), "disturbed")
+}
+
+func TestOthersAreWhatTheMachineUsedAndTheBenchDidNot(t *testing.T) {
+	require.InDelta(t, 0.25, bench.Others([3]float64{1000, 500, 300}, [3]float64{2000, 1200, 750}), 1e-9)
+	require.Zero(t, bench.Others([3]float64{1000, 500, 300}, [3]float64{2000, 1200, 1050}), "readings are exact to 10 ms only")
+	require.Equal(t, -1.0, bench.Others([3]float64{1000, 500, 300}, [3]float64{1000, 500, 300}), "no time passed")
+	require.InDelta(t, 1.5, bench.Spread([]float64{40, 30, 45}), 1e-9)
+	require.Zero(t, bench.Spread([]float64{40}))
+	for own, known := kit.CPU(0); known && own < 50_000; own, known = kit.CPU(0) { // until this process used some
+	}
+	all, used, ours, known := bench.OwnCPU()
+	if known { // on Linux
+		require.Greater(t, all, used)
+		require.Greater(t, used, ours)
+		require.Greater(t, ours, 20_000.0)
+	}
 }

@@ -67,6 +67,8 @@ type OutboxState struct {
 	Due    bool          // a row may be relayed now
 	Oldest time.Duration // age of the oldest row; 0: there is none
 	Asleep bool          // callers notify
+
+	Rejected int64 // rows in hookladder_rejected
 }
 
 // Outbox is a table for messages that callers publish in their own transactions. One goroutine

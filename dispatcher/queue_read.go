@@ -285,6 +285,7 @@ type Stats struct {
 	EverDead  map[DeadReason]int64 // deliveries that ever died, including those retried or deleted later
 	Cancelled int64                // deliveries that were ever cancelled, likewise
 	OldestDue time.Time            // of all deliveries that may be attempted; zero: nothing is due
+	HeldSince time.Time            // since when a lane with waiting deliveries is paused, unverified, sealed or missing; zero: none is
 	Held      map[LaneWhy]int64    // deliveries that are due but must wait, by reason
 	LanesBy   map[EndpointState]int64
 	Partial   bool // Dead, OldestDue, Held, LanesBy and Lanes cover only some of the lanes, because there are too many to read at once

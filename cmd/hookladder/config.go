@@ -287,10 +287,6 @@ func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 		return
 	}
 	read, found, err := settings.Read(settings.Sources{Environ: r.environ})
-	if err != nil {
-		r.stay(err)
-		return
-	}
 	next := r.sums(found)
 	var changed []string
 	for _, name := range renewable {
@@ -298,7 +294,7 @@ func (r *renewing) renew(ctx context.Context, renewals chan<- app.Renewal) {
 			changed = append(changed, name)
 		}
 	}
-	renewal := app.Renewal{Keys: read.APIKeys, Secrets: read.SigningSecret, Seal: read.EncryptionKey.Box, Done: make(chan error, 1)}
+	renewal := app.Renewal{Err: err, Keys: read.APIKeys, Secrets: read.SigningSecret, Seal: read.EncryptionKey.Box, Done: make(chan error, 1)}
 	select {
 	case <-ctx.Done():
 		return

@@ -182,7 +182,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	f := flow{
 		process: p, o: o, api: api, ln: guarded(ln, visitors),
 		figures: newMetricsServer(p, o), figuresLn: guarded(metricsLn, callers.New(figuresConnections, nil, o.Log)),
-		renew: renewer{keyring: p.keyring, engine: p.engine, store: store, log: o.Log},
+		renew: renewer{keyring: p.keyring, engine: p.engine, store: store, reloads: p.figures.WatchReloads(), log: o.Log},
 	}
 	return f.run(ctx)
 }

@@ -3,7 +3,9 @@ package app
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	mathrand "math/rand/v2"
+	"slices"
 	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -101,6 +103,9 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 		Permits: o.Engine.MaxInFlight, Rouse: e.Rouse, Doing: e.Doing, Upcoming: e.Upcoming, Others: e.Others, Now: e.Now,
 		Jobs: p.jobs.Busy, Notices: p.notices.Busy, Outbox: p.relay.Busy,
 	})
+	p.figures.WatchBeside(metrics.Beside{Endpoints: store.Endpoints.Count, Jobs: p.jobs.States, Unsent: p.notices.Unsent})
+	p.figures.Running(o.Version)
+	store.Conn().OnRoundTrip(p.figures.WatchStoreCalls(slices.Sorted(maps.Values(Scripts()))).Called)
 	p.lookup, p.close, err = openLookup(e, store, o)
 	return p, err
 }

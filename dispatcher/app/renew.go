@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -16,6 +17,7 @@ import (
 // A Renewal replaces keys and secrets of a running process. A zero field changes
 // nothing.
 type Renewal struct {
+	Err     error // the new ones could not be read, so nothing is changed
 	Keys    Keys
 	Secrets []signer.Secret
 	Seal    *Seal
@@ -27,6 +29,7 @@ type renewer struct {
 	keyring *apikey.Ring
 	engine  *engine.Engine
 	store   *redisq.Store
+	reloads *metrics.Reloads
 	log     *slog.Logger
 }
 
@@ -38,7 +41,9 @@ func (r renewer) run(ctx context.Context, renewals <-chan Renewal) {
 			return
 		case n := <-renewals:
 			before := r.keyring.Keys()
-			n.Done <- r.renew(n)
+			err := r.renew(n)
+			r.reloads.Reloaded(err)
+			n.Done <- err
 			r.countLinks(ctx, before.Without(r.keyring.Keys()))
 		}
 	}
@@ -65,6 +70,9 @@ func (r renewer) countLinks(ctx context.Context, gone []string) {
 
 // renew applies a renewal. If a part of it fails, it applies nothing.
 func (r renewer) renew(n Renewal) error {
+	if n.Err != nil {
+		return n.Err
+	}
 	if n.Seal != nil && !r.store.Endpoints.MayReseal(n.Seal) {
 		return errors.New("ENCRYPTION_KEY: a key that is in use is no longer there, so that endpoints may be lost; a key is dropped with a restart, after hookladder doctor --seal")
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
@@ -18,7 +19,7 @@ import (
 // Counter counts the responses of the API, for metrics. It is called on the hot path.
 type Counter interface {
 	// Requested counts a call by its name, which Calls has, and its status.
-	Requested(call string, status int)
+	Requested(call string, status int, took time.Duration)
 	// Refused counts messages that were rejected before the engine.
 	Refused(messages int)
 }
@@ -66,7 +67,7 @@ func (s *server) tell(w *api.ResponseWriter, r *http.Request) {
 	}
 	refused := 400 <= status && status < 500
 	if s.counter != nil {
-		s.counter.Requested(w.Call, status)
+		s.counter.Requested(w.Call, status, time.Since(w.Began))
 		switch {
 		case w.Refused > 0:
 			s.counter.Refused(w.Refused)

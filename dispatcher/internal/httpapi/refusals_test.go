@@ -24,7 +24,7 @@ type fakeCounter struct {
 	refused int
 }
 
-func (c *fakeCounter) Requested(call string, status int) {
+func (c *fakeCounter) Requested(call string, status int, _ time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.asked == nil {

@@ -25,6 +25,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
@@ -155,6 +156,7 @@ var (
 // ServeHTTP serves a request. If a handler panics, it returns a problem.
 func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w := s.begin(rw)
+	w.Began = time.Now()
 	defer w.Reserved.End()
 	defer s.tell(w, r)
 	defer s.recover(w, r)

@@ -236,6 +236,16 @@ func (s *Jobs) ResumeJob(ctx context.Context, number int64) (dispatcher.Job, err
 	return s.begin(ctx, j)
 }
 
+// States counts the jobs that have not ended, by state.
+func (s *Jobs) States(ctx context.Context) (map[dispatcher.JobState]int64, error) {
+	live, _, err := s.store.Live(ctx)
+	counts := map[dispatcher.JobState]int64{}
+	for i := range live {
+		counts[live[i].State]++
+	}
+	return counts, err
+}
+
 // Job returns a job.
 func (s *Jobs) Job(ctx context.Context, number int64) (dispatcher.Job, error) {
 	return s.store.Job(ctx, number)

@@ -22,14 +22,14 @@ func (m *Metrics) WatchArchive(figures func(context.Context) (archive.Figures, e
 	}
 	m.registry.MustRegister(&archiveCollector{
 		figures: figures,
-		up:      describe("up", "1 while PostgreSQL accepts the data that this instance gives it."),
+		up:      describe("up", "1 while PostgreSQL accepts this instance's data."),
 		lag:     describe("lag_seconds", "Age of the oldest change in the store that is not archived; 0 if all are archived."),
-		backlog: describe("backlog_bytes", "Bytes that the store keeps only because they are not archived."),
-		dropped: describe("dropped_total", "Lines of the log that the store cut before they were archived, because ARCHIVE_BACKLOG was reached."),
-		orphans: describe("orphans", "Unfinished deliveries of a store that was emptied, which hookladder restore restores, in the partitions of this instance."),
+		backlog: describe("backlog_bytes", "Memory in the store that is used only for changes that are not archived."),
+		dropped: describe("dropped_total", "Changes that the store dropped before they were archived, because ARCHIVE_BACKLOG was reached."),
+		orphans: describe("orphans", "Unfinished deliveries that only the archive has, because the store was emptied, in this instance's partitions; hookladder restore restores them."),
 		rows:    describe("rows_total", "Rows that this instance wrote to the archive.", "table"),
 
-		comparing: describe("comparing", "The share of its deliveries that this instance has not compared with the archive yet; 0 if all are compared."),
+		comparing: describe("comparing", "Share of deliveries that this instance still has to compare with the archive, after the first start, a restore or a cut; 0: none."),
 	})
 }
 

@@ -19,9 +19,9 @@ func (m *Metrics) WatchConnections(c Connections) {
 type connections struct{ of Connections }
 
 var (
-	connectionsOpen    = prometheus.NewDesc(prefix+"connections", "Connections to the API that are open.", nil, nil)
+	connectionsOpen    = prometheus.NewDesc(prefix+"connections", "Open connections to the API.", nil, nil)
 	connectionsRefused = prometheus.NewDesc(prefix+"connections_refused_total",
-		"Connections to the API that were closed because there were too many: full: a new one was refused, because all were in use. idle: an idle one was closed for a new one. error: the system could not accept one.",
+		"Connections to the API that were closed for lack of room: an idle one for a new one (idle), a new one (full), or by the system (error).",
 		[]string{"why"}, nil)
 )
 

@@ -79,10 +79,10 @@ var (
 // New makes the metrics of one instance, with its own registry.
 func New() *Metrics {
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "attempts_total", Help: "Attempts of this instance, by verdict and class of failure.",
+		Name: prefix + "attempts_total", Help: "Attempts of this instance, by outcome and by the class of the failure.",
 	}, []string{"outcome", "class"})
 	dead := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "dead_total", Help: "Dead deliveries by reason, each counted by the instance whose call of the store ended it.",
+		Name: prefix + "dead_total", Help: "Dead deliveries by reason. Each is counted once, by the instance whose call ended it; ends in /v1/stats counts them in the store.",
 	}, []string{"reason"})
 	accepted := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "accepted_total", Help: "Messages published to this instance, by result.",
@@ -93,19 +93,19 @@ func New() *Metrics {
 		dead:     map[dispatcher.DeadReason]prometheus.Counter{},
 		accepted: map[string]prometheus.Counter{},
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "attempt_seconds", Help: "How long attempts took, until the answer was judged.", Buckets: attemptBuckets,
+			Name: prefix + "attempt_seconds", Help: "Duration of attempts, until the response was judged.", Buckets: attemptBuckets,
 		}),
 		late: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "lateness_seconds", Help: "Time from the due time, or from the acceptance if that was later, to the start of an attempt.", Buckets: latenessBuckets,
+			Name: prefix + "lateness_seconds", Help: "How long after its due time each attempt began, or after its acceptance if that was later. Waits for a permit, a pause, a breaker or a rate count.", Buckets: latenessBuckets,
 		}),
 		whole: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "delivery_seconds", Help: "Time from the acceptance, or from the requested time if that is later, to a successful delivery.", Buckets: deliveryBuckets,
+			Name: prefix + "delivery_seconds", Help: "How long after its acceptance each delivery was delivered, or after its deliver_at if that was later. Rungs and pauses count. Deliveries that a person sent again do not.", Buckets: deliveryBuckets,
 		}),
 		unmatched: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "unmatched_total", Help: "Messages that matched no endpoint.",
 		}),
 		takeovers: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: prefix + "takeovers_total", Help: "Dead instances whose deliveries this instance took over.",
+			Name: prefix + "takeovers_total", Help: "Dead instances that this one took over.",
 		}),
 	}
 	m.resolve(attempts, dead, accepted)

@@ -12,6 +12,8 @@ type Outbox interface {
 	Relayed() map[string]int64
 	// Lag returns the age of the oldest row, and whether the outbox can be read.
 	Lag() (oldest time.Duration, up bool)
+	// Rejected returns the number of rows that were rejected and not removed yet.
+	Rejected() int64
 }
 
 // WatchOutbox adds an outbox to the metrics.
@@ -22,9 +24,10 @@ type outbox struct{ of Outbox }
 
 var (
 	outboxRelayed = prometheus.NewDesc(prefix+"outbox_relayed_total",
-		"Rows of the outbox that this instance relayed, by result: accepted, duplicate, rejected, unmatched; waits counts each delay of a row that could not be accepted yet.",
+		"Rows of the outbox that this instance relayed, by result; waits counts delays of rows.",
 		[]string{"result"}, nil)
 	outboxLag = prometheus.NewDesc(prefix+"outbox_lag_seconds", "Age of the oldest row of the outbox, even of a delayed one; 0 if it is empty.", nil, nil)
+	outboxBad = prometheus.NewDesc(prefix+"outbox_rejected", "Rows in hookladder_rejected, which wait for a person.", nil, nil)
 	outboxUp  = prometheus.NewDesc(prefix+"outbox_up", "1 while the outbox can be read.", nil, nil)
 )
 
@@ -33,9 +36,10 @@ func (o outbox) Describe(out chan<- *prometheus.Desc) {
 	out <- outboxRelayed
 	out <- outboxLag
 	out <- outboxUp
+	out <- outboxBad
 }
 
-// Collect reads the metrics. It omits the lag if the outbox can't be read.
+// Collect reads the metrics. It omits the lag and the rejected rows if the outbox can't be read.
 func (o outbox) Collect(out chan<- prometheus.Metric) {
 	for result, n := range o.of.Relayed() {
 		out <- prometheus.MustNewConstMetric(outboxRelayed, prometheus.CounterValue, float64(n), result)
@@ -46,5 +50,6 @@ func (o outbox) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	out <- prometheus.MustNewConstMetric(outboxUp, prometheus.GaugeValue, 1)
+	out <- prometheus.MustNewConstMetric(outboxBad, prometheus.GaugeValue, float64(o.of.Rejected()))
 	out <- prometheus.MustNewConstMetric(outboxLag, prometheus.GaugeValue, oldest.Seconds())
 }

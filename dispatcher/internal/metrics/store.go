@@ -59,6 +59,7 @@ type storeCollector struct {
 	oldest, inFlight, permits    *prometheus.Desc
 	exhausted, lanes, held       *prometheus.Desc
 	egressUp, egressFaults       *prometheus.Desc
+	oldestHeld                   *prometheus.Desc
 
 	mu     sync.Mutex // guards the fields below; locked during a count, so that one scrape counts for all
 	source Source
@@ -73,22 +74,23 @@ func newStoreCollector() *storeCollector {
 		return prometheus.NewDesc(prefix+name, help, labels, nil)
 	}
 	return &storeCollector{
-		up:         describe("store_up", "1 while the store responds and accepts writes."),
-		durable:    describe("store_durable", "1 while DURABILITY holds, 0 while it does not; absent if the store does not report it."),
+		up:         describe("store_up", "1 while the store responds and accepts changes. While it does not respond, metrics from the store are left out."),
+		durable:    describe("store_durable", "1 while DURABILITY is fulfilled, 0 while it is not; left out if the store does not report it."),
 		emptied:    describe("store_emptied", "1 while the store lacks data that it lost, until they are restored or given up."),
-		used:       describe("store_used_ratio", "Used share of the memory limit of the fullest master; absent without a limit."),
-		retention:  describe("retention_seconds", "How long finished deliveries are kept complete, in the partition where they are kept the shortest time."),
-		instances:  describe("instances", "Instances that are alive or not yet detected as dead."),
+		used:       describe("store_used_ratio", "Used share of the memory limit of the fullest master; left out if there is no maxmemory."),
+		retention:  describe("retention_seconds", "How long finished deliveries are kept at present, in the partition where that is shortest, before RETENTION_MAX deletes them."),
+		instances:  describe("instances", "Live instances, and dead ones that no other has taken over yet."),
 		deliveries: describe("deliveries", "Deliveries in the queue.", "status"),
-		oldest:     describe("oldest_due_seconds", "How long the oldest delivery is overdue that could be attempted; 0 if there is none."),
-		lanes:      describe("lanes", "Known destinations, each under its last state that applies.", "state"),
-		held:       describe("held", "Deliveries that are due or wait for another, but may not be attempted now, by reason.", "why"),
-		inFlight:   describe("in_flight", "Permits of this instance that are in use."),
-		permits:    describe("permits", "Permits of this instance: MAX_IN_FLIGHT, or what the file descriptors allow."),
-		exhausted:  describe("exhausted_total", "Attempts that were not made, because this host had no file descriptor, port or buffer left. They are retried later."),
+		oldest:     describe("oldest_due_seconds", "Age of the oldest due delivery that may be attempted and is not; 0 if there is none. Deliveries counted in hookladder_held are excluded, so a paused or broken receiver does not raise it."),
+		oldestHeld: describe("oldest_held_seconds", "The longest time that a destination with waiting deliveries has been paused, unverified, or without its endpoint or its key; 0 if none is."),
+		lanes:      describe("lanes", "Known destinations, each under the last state that applies. limited: by a rate, Retry-After or a fault of ours. open: its breaker. failing: for FAILING_AFTER. disabled: or deleted.", "state"),
+		held:       describe("held", "Due deliveries that may not be attempted. egress: our own network failed. sealed: no key decrypts their endpoint. missing: their endpoint is not in the store. order: they wait behind another one of their key, due or not. consumer: they wait for a taker of a queue or a pull endpoint.", "why"),
+		inFlight:   describe("in_flight", "Permits of this instance in use."),
+		permits:    describe("permits", "All permits of this instance: MAX_IN_FLIGHT, or fewer if the file descriptors allow fewer."),
+		exhausted:  describe("exhausted_total", "Attempts that were not made because this host had no file descriptor, port or buffer left. Their deliveries wait, and no receiver is blamed."),
 
-		egressUp:     describe("egress_up", "0 while a probe finds this host's network down: the resolver, the route or the proxy."),
-		egressFaults: describe("egress_faults_total", "Attempts that failed because of this host's network. They are retried later and don't count as failures of the receiver.", "why"),
+		egressUp:     describe("egress_up", "0 while control queries report that our own network is down: the resolver, the route or the proxy."),
+		egressFaults: describe("egress_faults_total", "Attempts that failed because of our own network. They are repeated later, and no receiver is blamed.", "why"),
 	}
 }
 
@@ -102,7 +104,7 @@ func (c *storeCollector) watch(s Source) {
 func (c *storeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.up, c.durable, c.emptied, c.used, c.retention, c.instances, c.deliveries, c.oldest, c.inFlight, c.permits, c.exhausted, c.lanes, c.held,
-		c.egressUp, c.egressFaults,
+		c.egressUp, c.egressFaults, c.oldestHeld,
 	} {
 		out <- d
 	}
@@ -122,20 +124,12 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	tell(c.permits, float64(all))
 	out <- prometheus.MustNewConstMetric(c.exhausted, prometheus.CounterValue, float64(source.Exhausted()))
 	works, faults := source.Network()
-	if works {
-		tell(c.egressUp, 1)
-	} else {
-		tell(c.egressUp, 0)
-	}
+	tell(c.egressUp, truth(works))
 	for _, why := range dispatcher.EgressFaults {
 		out <- prometheus.MustNewConstMetric(c.egressFaults, prometheus.CounterValue, float64(faults[why]), string(why))
 	}
-	if down != nil {
-		tell(c.up, 0)
-	} else {
-		tell(c.up, 1)
-	}
-	tell(c.emptied, float64(emptied(source)))
+	tell(c.up, truth(down == nil))
+	tell(c.emptied, truth(source.Emptied() != nil))
 	if err != nil {
 		return
 	}
@@ -162,15 +156,20 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	for _, why := range whys {
 		tell(c.held, float64(st.Held[why]), string(why))
 	}
-	oldest := 0.0
-	if !st.OldestDue.IsZero() {
-		oldest = max(st.Now.Sub(st.OldestDue).Seconds(), 0)
-	}
-	tell(c.oldest, oldest)
+	tell(c.oldest, age(st.Now, st.OldestDue))
+	tell(c.oldestHeld, age(st.Now, st.HeldSince))
 }
 
-func emptied(s Source) int {
-	if s.Emptied() != nil {
+// age returns the seconds since a time; 0 if there is none, or if it is still to come.
+func age(now, since time.Time) float64 {
+	if since.IsZero() {
+		return 0
+	}
+	return max(now.Sub(since).Seconds(), 0)
+}
+
+func truth(yes bool) float64 {
+	if yes {
 		return 1
 	}
 	return 0

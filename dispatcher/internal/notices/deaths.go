@@ -26,7 +26,7 @@ func (n *Notices) count(news dispatcher.News, deaths int) {
 	d := n.deaths[news.Lane]
 	if d == nil {
 		if len(n.deaths) >= deathLanes {
-			n.dropped++
+			n.countDropped(1)
 			return
 		}
 		d = &laneDeaths{}

@@ -59,8 +59,9 @@ type Notices struct {
 	known    map[fact]bool // pending or published
 	deaths   map[dispatcher.Lane]*laneDeaths
 	ailments map[string]ailment // of the store, by reason
-	dropped  int
-	works    bool // publishing news now
+	dropped  int                // since the last log line about them
+	unsent   int64              // all dropped ones
+	works    bool               // publishing news now
 
 	wake wait.Signal
 
@@ -129,7 +130,7 @@ func (n *Notices) add(news dispatcher.News) {
 	}
 	size := sizeOf(&news)
 	if len(n.pending) >= pendingMost || n.bytes+size > pendingBytes {
-		n.dropped++
+		n.countDropped(1)
 		return
 	}
 	if len(n.known) >= knownMost {
@@ -194,5 +195,5 @@ func (n *Notices) drop(i *item, messages int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.known, i.fact)
-	n.dropped += messages
+	n.countDropped(messages)
 }

@@ -41,7 +41,7 @@ func (n *Notices) Run(ctx context.Context) error {
 		outage.Pause(ctx, failures)
 	}
 	n.mu.Lock()
-	n.dropped += len(n.pending)
+	n.countDropped(len(n.pending))
 	n.mu.Unlock()
 	n.warn(time.Now(), true)
 	return nil
@@ -66,6 +66,19 @@ func (n *Notices) next(ctx context.Context) (i *item, wait time.Duration) {
 		wait = left
 	}
 	return nil, wait
+}
+
+// countDropped counts notices that are not sent. The caller must have locked mu.
+func (n *Notices) countDropped(notices int) {
+	n.dropped += notices
+	n.unsent += int64(notices)
+}
+
+// Unsent returns the number of notices that were not sent.
+func (n *Notices) Unsent() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.unsent
 }
 
 // warn logs the number of dropped notices, at most once in droppedEvery.

@@ -295,7 +295,7 @@ func (o *Outbox) State(ctx context.Context) (state dispatcher.OutboxState, err e
 	var oldest float64
 	err = o.queryRow(ctx, `select exists (select from hookladder_outbox where retry_at is null or retry_at <= now() or not isfinite(retry_at)),
 	coalesce((select extract(epoch from clock_timestamp() - at)::float8 from hookladder_outbox where isfinite(at) order by seq limit 1), 0),
-	(select asleep from hookladder_relay)`, &state.Due, &oldest, &state.Asleep)
+	(select asleep from hookladder_relay), (select count(*) from hookladder_rejected)`, &state.Due, &oldest, &state.Asleep, &state.Rejected)
 	state.Oldest = max(seconds(oldest), 0)
 	return state, err
 }

@@ -90,8 +90,11 @@ type Relay struct {
 
 	results [dispatcher.RowUnmatched + 1]atomic.Int64
 	oldest  atomic.Int64 // age of the oldest row at the last poll; ns
-	up      atomic.Bool
-	quiet   atomic.Bool // nothing to relay, or the outbox can't be read
+
+	rejected atomic.Int64 // rows that wait for a person, at the last poll
+
+	up    atomic.Bool
+	quiet atomic.Bool // nothing to relay, or the outbox can't be read
 }
 
 // New returns a Relay.
@@ -228,6 +231,7 @@ func (r *Relay) poll(ctx context.Context) (state dispatcher.OutboxState, err err
 	if err == nil {
 		r.polledAt = time.Now()
 		r.oldest.Store(int64(state.Oldest))
+		r.rejected.Store(state.Rejected)
 		r.found()
 	}
 	return state, err
@@ -276,6 +280,9 @@ func (r *Relay) Relayed() map[string]int64 {
 func (r *Relay) Lag() (oldest time.Duration, up bool) {
 	return time.Duration(r.oldest.Load()), r.up.Load()
 }
+
+// Rejected returns the number of rows that were rejected and not removed yet.
+func (r *Relay) Rejected() int64 { return r.rejected.Load() }
 
 func within(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := outage.Within(ctx)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -21,6 +22,7 @@ const (
 // log.
 type ResponseWriter struct {
 	http.ResponseWriter
+	Began    time.Time // when the call began
 	Begun    bool
 	Status   int         // 0: none was written
 	Reserved Reservation // of the budget for bodies

@@ -262,14 +262,17 @@ var HeldBackCases = []rig.Case{
 		r.Publish("b", "m4")
 		mustHold(r, dispatcher.WhyPaused, 2)
 		require.Equal(r, r.Now, r.Stats().OldestDue, "only the other lane's")
+		require.Equal(r, rig.Start, r.Stats().HeldSince)
 		r.MustClaim(rig.One, rig.Named("b", "m4"))
 		require.Zero(r, r.Stats().OldestDue)
 		r.Resume("a")
+		require.Zero(r, r.Stats().HeldSince)
 		mustHold(r, dispatcher.WhyPaused, 0)
 		require.Equal(r, rig.Start, r.Stats().OldestDue)
 		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
 		mustHold(r, dispatcher.WhyPaused, 2)
 		require.Zero(r, r.Stats().OldestDue)
+		require.Equal(r, r.Now, r.Stats().HeldSince, "of all lanes")
 	}},
 	{Name: "deliveries of an open lane are held back until its breaker closes", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")

@@ -190,6 +190,9 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 		waited = c.askDurable(ctx, pipe)
 	}
 	cmds, err := pipe.Exec(ctx)
+	if c.measure != nil {
+		c.measure(b.Script.Name, time.Since(began))
+	}
 	if err = unsent(cmds, err); err != nil {
 		for _, i := range at {
 			b.Calls[i].Err = err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -56,7 +57,8 @@ type Client struct {
 	id        atomic.Pointer[string] // of the project; nil: it has none yet
 	index     atomic.Pointer[string] // key of the hashes of tenants and subjects, in hex; nil: not known yet
 	breaker   *nodeBreaker
-	takeovers chan struct{} // 1 deep: another node may serve a partition now
+	measure   func(kind string, took time.Duration) // nil: round trips are not measured
+	takeovers chan struct{}                         // 1 deep: another node may serve a partition now
 }
 
 // Dial returns the client for the options. It has no partitions yet.
@@ -126,6 +128,10 @@ func (c *Client) Where() string { return c.where }
 
 // Explain is Options.Explain for the options of the connection.
 func (c *Client) Explain(err error) error { return c.options.Explain(err) }
+
+// OnRoundTrip sets a function that gets the duration of each round trip, with the name of the
+// script that it runs; empty: it runs none. It must be set before the calls that it measures.
+func (c *Client) OnRoundTrip(measure func(kind string, took time.Duration)) { c.measure = measure }
 
 // Mode returns the kind of Redis.
 func (c *Client) Mode() Mode { return c.mode }

@@ -32,6 +32,13 @@ type Locked struct {
 	Least     bool     // there may be more: only a sample was read
 }
 
+// Count returns the number of endpoints.
+func (s *Store) Count(ctx context.Context) (n int64, err error) {
+	var all *redis.IntCmd
+	err = s.conn.At(ctx, "count endpoints", conn.Home, func(p redis.Pipeliner) { all = p.HLen(ctx, s.home+keys.Endpoints) })
+	return conn.Value(all), err
+}
+
 // LockedEndpoints counts the endpoints that none of the store's keys decrypts.
 func (s *Store) LockedEndpoints(ctx context.Context) (Locked, error) {
 	counts, whole, err := s.SealedCounts(ctx)

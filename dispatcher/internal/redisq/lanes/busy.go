@@ -32,6 +32,8 @@ type Busiest struct {
 	lanes  []busyLane // the lanes with the most waiting deliveries
 	Oldest time.Time  // when the oldest ready delivery that may be attempted became ready; zero: there is none
 
+	HeldSince time.Time // the earliest begin of a pause, or of a wait for an endpoint, of a lane with waiting deliveries; zero: there is none
+
 	held     [len(heldWhys)]int64   // ready deliveries that may not be attempted, by reason
 	standing [len(toldStates)]int64 // lanes by state
 	all      bool                   // a partition has all lanes paused
@@ -52,6 +54,7 @@ var (
 // AddTo adds the deliveries that may not be attempted, and the number of lanes in each state.
 func (b *Busiest) AddTo(st *dispatcher.Stats, known int64) {
 	st.Partial = st.Partial || b.part
+	st.HeldSince = b.HeldSince
 	for i, why := range heldWhys {
 		st.Held[why] += b.held[i]
 	}
@@ -184,6 +187,9 @@ func (b *busyLook) read(r conn.Call) (next, in string, err error) {
 	next, in = r.Text(), r.Text()
 	if oldest := r.Time(); !oldest.IsZero() && (b.found.Oldest.IsZero() || oldest.Before(b.found.Oldest)) {
 		b.found.Oldest = oldest
+	}
+	if since := r.Time(); !since.IsZero() && (b.found.HeldSince.IsZero() || since.Before(b.found.HeldSince)) {
+		b.found.HeldSince = since
 	}
 	for i := range b.found.held {
 		b.found.held[i] += r.Number()

@@ -9,13 +9,13 @@
 -- ARGV[..] after the arguments of read: place to begin at (a letter of the hash, i, l or h, and the cursor of its scan; "i0" at
 --   first), about how many to read, fewest waiting deliveries of a lane to return, most lanes to return, ms
 --   after which a lane counts as failing (0: none does)
--- returns now, due, weight, next place (empty at the end), the process that it is valid for, ms since when the oldest is ready (0: nothing is), deliveries that
+-- returns now, due, weight, next place (empty at the end), the process that it is valid for, ms since when the oldest is ready (0: nothing is), ms since when a lane with something waiting is held by a pause, or by its endpoint (0: none is), deliveries that
 --   are held: paused, breaker, retry_after, rate, consumer, sealed, missing, egress; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
 --   for each lane: lane, in flight, waiting
 local hash, at, left = sub(ARGV[args_from], 1, 1), sub(ARGV[args_from], 2), tonumber(ARGV[args_from + 1])
 local fewest, most_told = tonumber(ARGV[args_from + 2]), tonumber(ARGV[args_from + 3])
 local failing_after = tonumber(ARGV[args_from + 4])
-local oldest, told = 0, {}
+local oldest, held_since, told = 0, 0, {}
 local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0, consumer = 0, sealed = 0, missing = 0, egress = 0 }
 local standing = { open = 0, limited = 0, failing = 0, paused = 0, disabled = 0 }
 
@@ -32,12 +32,26 @@ local function held_by(l)
   return nil
 end
 
+-- note_held notes since when a lane is held: a pause has its begin, and the others are held at least since their oldest
+-- delivery is due.
+local function note_held(l, why)
+  local since
+  if why == 'paused' then
+    since = match(call('HGET', HELD, all_paused and '*' or l.name) or '', '^p (%d+)')
+  elseif why == 'sealed' or why == 'missing' then
+    since = match(safely('LINDEX', READY .. l.name, 0) or '', '^(%d+):')
+  end
+  since = since and tonumber(since)
+  if since and since > 0 and since < SANE and (held_since == 0 or since < held_since) then held_since = since end
+end
+
 -- ready_of adds the ready deliveries of a lane: to those held, or as a candidate for the oldest.
 local function ready_of(l)
   if lane_ends(l) then return end
   local why = held_by(l)
   if l.limits.held == '?' then standing.limited = standing.limited + 1 end
   if why then
+    note_held(l, why)
     held_back[why] = held_back[why] + (safely('LLEN', READY .. l.name) or 0)
     return
   end
@@ -109,7 +123,7 @@ table.sort(told, function(a, b)
 end)
 if all_paused == nil then all_paused = pauses_all(call('HGET', LIMITS, '*')) end
 local answer = {
-  micros, before_due, hint_weight(before_weight), hash and hash .. at or '', server(), num(oldest),
+  micros, before_due, hint_weight(before_weight), hash and hash .. at or '', server(), num(oldest), num(held_since),
   held_back.paused, held_back.breaker, held_back.retry_after, held_back.rate, held_back.consumer, held_back.sealed,
   held_back.missing, held_back.egress,
   standing.open, standing.limited, standing.failing, standing.paused, standing.disabled, all_paused and 1 or 0,

@@ -285,8 +285,14 @@ func (p *permits) wake() {
 const lendAfter = 25 * time.Millisecond
 
 // LoansFor returns the default number of loans for a number of permits. 128 waiting attempts
-// need 3 to 12 MiB.
-func LoansFor(permits int) int { return min(2*permits, max(128, permits/8)) }
+// need 3 to 12 MiB. With fewer than 16 permits there are none: a hung lane then reserves no
+// permit for better ones, and MAX_IN_FLIGHT=1 means one attempt at a time.
+func LoansFor(permits int) int {
+	if permits < 16 {
+		return 0
+	}
+	return min(2*permits, max(128, permits/8))
+}
 
 // loans lets attempts in new lanes continue without a permit, one for each lane. A new lane may
 // hang or not. Without loans, the new lanes that hang would occupy the permits that

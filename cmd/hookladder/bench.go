@@ -6,10 +6,13 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/plan"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -20,6 +23,7 @@ const benchRuns = 5
 func newBench(s world) *cobra.Command {
 	o := bench.Options{Version: version + revision(), Environ: s.vars()}
 	var file string
+	var f planFlags
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the speed on this machine, beside the machine's limit",
@@ -41,40 +45,111 @@ It fails if a message is lost, duplicated, unsigned or changed, but not if a tar
 missed. Its files are in TMPDIR while it runs. It does not change other programs on this
 machine.
 
+With --plan it measures what a plan needs, and prints the cores, the memory, the Redis and
+the PostgreSQL for a load. These are measured costs multiplied by the load, and sizes from
+the documents. The plan uses half of each core at the peak.
+
 Parts:
 ` + benchParts(),
 		Example: `  hookladder bench
   hookladder bench --quick --runs 1
   hookladder bench --only drain,through --json figures.json
+  hookladder bench --plan --per-day 50M --waiting 1M
   hookladder bench --redis-server /opt/redis/bin/redis-server`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Err = cmd.ErrOrStderr()
-			if err := o.Check(); err != nil {
-				return usageError{err}
-			}
-			self, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("start myself: %w", err)
-			}
-			o.Self = self
-			return runBench(cmd, o, file)
+			return f.run(cmd, o, file)
 		},
 	}
+	benchFlags(cmd, &o, &file)
+	f.add(cmd)
+	cmd.AddCommand(newBenchReceiver(s))
+	return cmd
+}
+
+// benchFlags adds the flags of a measurement.
+func benchFlags(cmd *cobra.Command, o *bench.Options, file *string) {
 	flags := cmd.Flags()
 	flags.IntVar(&o.Runs, "runs", benchRuns, "the number of runs")
 	flags.BoolVar(&o.Quick, "quick", false, "use fewer messages: a test that everything works, with rough figures")
 	flags.IntVar(&o.Messages, "messages", 0, "messages of each measurement of throughput (default: depends on the measurement)")
 	flags.StringSliceVar(&o.Only, "only", nil, "only these parts, separated by commas")
 	flags.StringVar(&o.RedisServer, "redis-server", "redis-server", "the program, by name or path")
-	flags.StringVar(&file, "json", "", "also write the figures of each run to this file; - for standard output, without the table")
+	flags.StringVar(file, "json", "", "also write the figures of each run to this file; - for standard output, without the table")
 	var parts []string
 	for _, part := range bench.Parts() {
 		parts = append(parts, part[0])
 	}
 	completes(cmd, "only", parts...)
-	cmd.AddCommand(newBenchReceiver(s))
-	return cmd
+}
+
+// planFlags are the flags of a plan.
+type planFlags struct {
+	plan            bool
+	perDay, waiting string
+	load            plan.Load
+}
+
+func (f *planFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.plan, "plan", false, "print what a load needs, by the costs on this machine")
+	flags.StringVar(&f.perDay, "per-day", "1M", "with --plan: deliveries a day, such as 50M")
+	flags.StringVar(&f.waiting, "waiting", "0", "with --plan: the most messages that wait for their due time, such as 1M")
+	flags.Float64Var(&f.load.Peak, "peak", 5, "with --plan: the busiest second has this many times the mean")
+}
+
+// check reads the load of a plan.
+func (f *planFlags) check(cmd *cobra.Command) error {
+	if !f.plan {
+		for _, name := range []string{"per-day", "waiting", "peak"} {
+			if cmd.Flags().Changed(name) {
+				return fmt.Errorf("--%s needs --plan", name)
+			}
+		}
+		return nil
+	}
+	f.load.Body, f.load.Answer = planBody, planAnswer
+	for name, v := range map[string]struct {
+		text string
+		to   *float64
+	}{"per-day": {f.perDay, &f.load.PerDay}, "waiting": {f.waiting, &f.load.Waiting}} {
+		n, unit, err := humanize.ParseSI(v.text)
+		if err != nil || unit != "" {
+			return fmt.Errorf("--%s %s: must be a number, such as 50M or 200k", name, v.text)
+		}
+		*v.to = n
+	}
+	return f.load.Check()
+}
+
+// A plan is for the bodies of the bench, and for receivers that respond in this time.
+const (
+	planBody   = 1024
+	planAnswer = 200 * time.Millisecond
+)
+
+// run measures, and prints the plan if there is one.
+func (f *planFlags) run(cmd *cobra.Command, o bench.Options, file string) (err error) {
+	if f.plan && len(o.Only) == 0 {
+		o.Only = bench.PlanParts
+	}
+	if err := errors.Join(o.Check(), f.check(cmd)); err != nil {
+		return usageError{err}
+	}
+	if o.Self, err = os.Executable(); err != nil {
+		return fmt.Errorf("start myself: %w", err)
+	}
+	r, err := runBench(cmd, o, file)
+	if err != nil || !f.plan || file == "-" {
+		return err
+	}
+	costs, err := r.Costs()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s", plan.For(costs, f.load))
+	return err
 }
 
 // benchParts returns the list of parts.
@@ -87,28 +162,27 @@ func benchParts() string {
 }
 
 // runBench measures, prints the table, and writes the figures to a file.
-func runBench(cmd *cobra.Command, o bench.Options, file string) (err error) {
+func runBench(cmd *cobra.Command, o bench.Options, file string) (r *bench.Report, err error) {
 	if file == "-" {
 		r, err := bench.Run(cmd.Context(), o)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return r.JSON(cmd.OutOrStdout())
+		return r, r.JSON(cmd.OutOrStdout())
 	}
 	var figures io.Writer = io.Discard
 	if file != "" { // before the long wait, because it may fail
 		f, err := os.Create(file)
 		if err != nil {
-			return fmt.Errorf("write the figures: %w", err)
+			return nil, fmt.Errorf("write the figures: %w", err)
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 		figures = f
 	}
-	r, err := bench.Run(cmd.Context(), o)
-	if err != nil {
-		return err
+	if r, err = bench.Run(cmd.Context(), o); err != nil {
+		return nil, err
 	}
-	return errors.Join(r.JSON(figures), r.Table(cmd.OutOrStdout()))
+	return r, errors.Join(r.JSON(figures), r.Table(cmd.OutOrStdout()))
 }
 
 // newBenchReceiver returns the command of bench's receiver, which bench starts as its own

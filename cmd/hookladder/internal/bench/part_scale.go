@@ -2,12 +2,15 @@ package bench
 
 import "context"
 
-const scaleMessages, scaleMessagesQuick = 10_000, 2000
+const (
+	scaleMessages, scaleMessagesQuick = 10_000, 2000
+	scaleRatio                        = "scale: three masters ÷ one server"
+)
 
 // scalePart measures the cost of a delivery for a cluster, all its nodes together, and
-// compares it with one server. A third store is one server with the same number of partitions
-// as the cluster. It shows that the partitions cause the cost, because one call of a script
-// becomes many calls.
+// compares it with one server. Other stores are one server with more partitions, one of them
+// with as many as the cluster. They show that the partitions cause the cost, because one call
+// of a script becomes many calls.
 func scalePart() part {
 	stores := []struct {
 		name string
@@ -16,6 +19,8 @@ func scalePart() part {
 		site *site
 	}{
 		{name: "one server"},
+		{name: "one server with 2 partitions", env: []string{"PARTITIONS=2"}},
+		{name: "one server with 4 partitions", env: []string{"PARTITIONS=4"}},
 		{name: "one server with 128 partitions", env: []string{"PARTITIONS=128"}},
 		{name: "three masters", o: storeOptions{cluster: true}},
 	}
@@ -46,7 +51,7 @@ func scalePart() part {
 				}
 				s.add("scale: "+st.name, "µs", costs[i])
 			}
-			s.add("scale: three masters ÷ one server", "", costs[2]/costs[0])
+			s.add(scaleRatio, "", costs[len(costs)-1]/costs[0])
 			return nil
 		},
 	}

@@ -18,6 +18,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/plan"
 )
 
 // Report has all figures of a bench, and the machine that it ran on.
@@ -90,6 +92,23 @@ func (l *lab) facts(ctx context.Context, r *Report) (err error) {
 	}
 	r.Machine.Redis = versionIn(text)
 	return nil
+}
+
+// PlanParts are the parts that Costs needs.
+var PlanParts = []string{"through", "scale"}
+
+// Costs returns the costs of a delivery that a plan needs.
+func (r *Report) Costs() (c plan.Costs, err error) {
+	for name, to := range map[string]*float64{
+		"through to 100: dispatcher CPU": &c.Serve, "through to 100: Redis CPU": &c.Redis, scaleRatio: &c.Cluster,
+	} {
+		i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == name })
+		if i < 0 {
+			return c, fmt.Errorf("a plan needs %q: measure the parts %s", name, strings.Join(PlanParts, " and "))
+		}
+		*to = r.Figures[i].Median
+	}
+	return c, nil
 }
 
 // noise is the disturbance of a run by other programs.

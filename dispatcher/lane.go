@@ -319,7 +319,7 @@ func ParseRate(text string) (Rate, error) {
 		return Rate{}, errRate
 	}
 	if n < 1 || n > maxRate {
-		return Rate{}, fmt.Errorf("must be between 1 and %d a time", maxRate)
+		return Rate{}, fmt.Errorf("must be 1 to %d a second, a minute or an hour, such as 100/s", maxRate)
 	}
 	return Rate{Count: n, Per: per}, nil
 }

@@ -46,7 +46,7 @@ func TestRatesThatAreRefused(t *testing.T) {
 			rate, err := d.ParseRate(text)
 			require.Error(t, err)
 			require.True(t, rate.IsZero())
-			require.Regexp(t, `^(is not a rate: write 100/s|must be between 1 and 100000)`, err.Error(), "it says what to write")
+			require.Regexp(t, `^(is not a rate: write 100/s|must be 1 to 100000 a second)`, err.Error(), "it says what to write")
 		})
 	}
 }

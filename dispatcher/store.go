@@ -176,6 +176,9 @@ var (
 	ErrDiskFull error = diskFull{}
 	// ErrFull reports that the queue has no memory left. Nothing was changed.
 	ErrFull = errors.New("queue full")
+	// ErrMayNotLease reports that this instance may lease nothing at present, because it starts, or
+	// its heartbeat is late. Nothing was leased.
+	ErrMayNotLease = fmt.Errorf("this instance may lease nothing now: %w", ErrUnavailable)
 	// ErrFenced reports that this instance was declared dead. It must start again under another
 	// name.
 	ErrFenced = errors.New("instance fenced")

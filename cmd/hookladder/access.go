@@ -133,6 +133,12 @@ func newAudit(s world) *cobra.Command {
 		text: func(out io.Writer, page wire.AuditPage) { printAudit(out, page.Data) },
 		page: &p,
 		next: func(page wire.AuditPage) *string { return page.NextCursor },
+		then: func(cmd *cobra.Command, page wire.AuditPage, _ bool) error {
+			if len(page.Data) == 0 && page.NextCursor == nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), noEntry(f))
+			}
+			return nil
+		},
 	}.on(&cobra.Command{
 		Use:   "audit",
 		Short: "List who changed what, newest first",
@@ -171,6 +177,23 @@ The key needs the scope admin. Filters may be repeated: any of their values matc
 	flags.StringVar(&until, "until", "", "only before this time")
 	completes(cmd, "what", dispatcher.AuditWords...)
 	return cmd
+}
+
+// noEntry explains an empty audit: values are compared as a whole, so a name without its kind
+// matches nothing.
+func noEntry(f client.AuditFilter) string {
+	text := "no entry matches"
+	for _, by := range f.By {
+		if !strings.Contains(by, ":") && by != dispatcher.System && by != dispatcher.Local {
+			text += fmt.Sprintf("; --by %s: write key:%s for an API key, or link:<id> for a link", by, by)
+		}
+	}
+	for _, target := range f.Targets {
+		if !strings.Contains(target, "_") && !strings.Contains(target, "://") {
+			text += fmt.Sprintf("; --target %s: an entry has the id of an endpoint, as `hookladder endpoints get %s` shows it", target, target)
+		}
+	}
+	return text + "; the audit keeps the newest 10,000 entries"
 }
 
 func printAudit(out io.Writer, entries []wire.AuditEntry) {

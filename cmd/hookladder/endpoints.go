@@ -224,6 +224,9 @@ to pass --yes, or nothing is deleted. Cancelled deliveries can't be restored.`,
 // person agrees.
 func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error {
 	if !s.canAsk(cmd) {
+		if _, err := c.Endpoint(cmd.Context(), name); errors.Is(err, client.ErrNotFound) {
+			return err // --yes would not help
+		}
 		return usagef("delete cancels the waiting deliveries of %s: pass --yes, or run it at a terminal, where it asks", term.Visible(name))
 	}
 	e, err := c.Endpoint(cmd.Context(), name)

@@ -275,7 +275,7 @@ missing.`,
 			}
 			n, err := x.Run(cmd.Context(), cmd.OutOrStdout())
 			out := cmd.ErrOrStderr()
-			fmt.Fprintf(out, "%d endpoints\n", n.Endpoints)
+			fmt.Fprintf(out, "endpoints: %d\n", n.Endpoints)
 			for _, missing := range []struct {
 				of   int
 				says string

@@ -245,6 +245,40 @@ create 01C
 }
 
 // A script that fails leaves a file, but not the exit code of success.
+// A prune deletes only the endpoints that the saved answers do not have.
+func TestAPruneBySavedAnswers(t *testing.T) {
+	const page = `{"path":"/api/v1/app/acme/endpoint/","answer":{"data":[{"id":"x1","url":"https://acme.example/1"},{"id":"x2","url":"https://acme.example/2"}],"done":true}}`
+	more := func(id string) string {
+		return `{"path":"/api/v1/app/acme/endpoint/` + id + `/secret/","answer":{"key":"whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"}}
+{"path":"/api/v1/app/acme/endpoint/` + id + `/headers/","answer":{"headers":{},"sensitive":[]}}
+`
+	}
+	_, api, _ := newTestDev(t, nil)
+	env := []string{"HOOKLADDER_URL=" + api}
+	run := func(text string, args ...string) result {
+		return command(t, env, text, append([]string{"endpoints", "import", "-", "--from", "svix"}, args...)...)
+	}
+	require.Equal(t, exitOK, run(page+more("x1")+more("x2")).code)
+	require.Equal(t, exitOK, command(t, env, "", "endpoints", "create", "--uid", "other", "--tenant", "shop", "--url", "https://shop.example").code)
+	one := strings.Replace(page, `,{"id":"x2","url":"https://acme.example/2"}`, "", 1) + more("x1")
+
+	dry := run(one, "--prune", "--tenant", "acme", "--dry-run")
+	require.Equal(t, "delete x2: 0 waiting\n", dry.out)
+	few := run(one, "--prune", "--tenant", "acme")
+	require.Equal(t, exitFailed, few.code)
+	require.Contains(t, few.err, "1 of 2 endpoints are not in the file")
+	cut := run(strings.Replace(one, `"done":true`, `"done":false`, 1), "--prune", "--tenant", "acme", "--yes")
+	require.Equal(t, exitFailed, cut.code)
+	require.Contains(t, cut.err, "the last page of /api/v1/app/acme/endpoint/ is not in the file")
+	got := run(one, "--prune", "--tenant", "acme", "--yes")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Contains(t, got.err, "1 left, 0 wrong, 1 deleted")
+	left := command(t, env, "", "endpoints", "export").out
+	require.Contains(t, left, `"uid":"x1"`)
+	require.Contains(t, left, `"uid":"other"`)
+	require.NotContains(t, left, `"uid":"x2"`)
+}
+
 func TestAScriptOfThePageFailsWithAnAnswer(t *testing.T) {
 	redistest.Long(t)
 	for file, of := range map[string]map[string]string{"outpost.jsonl": outpostAPI, "svix.jsonl": svixAPI, "convoy.jsonl": convoyAPI} {
@@ -283,7 +317,7 @@ func TestAnEndpointThatIsTwiceInAFile(t *testing.T) {
 	require.Contains(t, run(list("a")+list("b")).out, "endpoint 2: d: $.uid: another endpoint of the file has it too")
 }
 
-// The page's commands call this program in place of bin/hookladder.
+// The page's commands call this program in place of hookladder.
 func TestThePageOfAMigrationImportsAndChangesTheSignature(t *testing.T) {
 	_, api, _ := newTestDev(t, nil)
 	env := []string{"HOOKLADDER_URL=" + api}

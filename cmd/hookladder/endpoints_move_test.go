@@ -38,7 +38,7 @@ func TestEndpointsMoveByAFile(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "endpoints."+format)
 			out := command(t, env, "", "endpoints", "export", "--"+strings.TrimSuffix(format, "l"))
 			require.Equal(t, exitOK, out.code, out.err)
-			require.Contains(t, out.err, "3 endpoints\n")
+			require.Contains(t, out.err, "endpoints: 3\n")
 			require.Contains(t, out.out, "convoy-webhook-secret")
 			require.NoError(t, os.WriteFile(name, []byte(out.out), 0o600))
 			again = command(t, env, "", "endpoints", "import", name)
@@ -72,8 +72,8 @@ func TestAnImportChangesWhatDiffersAndReportsWrongLines(t *testing.T) {
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.out, "change shop-1: description, disable_after, ladder, max_in_flight, metadata, ordered, rate, signature_content, signature_encoding, signature_hash, signature_header, success, timeout, url, secret\n")
 	for _, want := range []string{
-		"line 2: : is not a JSON object", "line 3: shop-4: $.colour: is not a field", "line 4: shop-5: ", "timeout", "line 5: shop-2: ", "tenant",
-		"line 6: : $.uid: is needed", "create shop-6",
+		"line 2: is not a JSON object", "line 3: shop-4: $.colour: is not a field", "line 4: shop-5: ", "timeout", "line 5: shop-2: ", "tenant",
+		"line 6: $.uid: is needed", "create shop-6",
 	} {
 		require.Contains(t, got.out, want)
 	}
@@ -157,13 +157,13 @@ func TestALineThatIsTooLongAndABrokenRowAreReported(t *testing.T) {
 	good := `{"uid":"a","url":"` + receiver + `"}`
 	got := command(t, env, `{"uid":"`+strings.Repeat("x", 2<<20)+`"}`+"\n"+good, "endpoints", "import", "-")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.out, "line 1: : has more than 1048576 bytes\ncreate a\n")
+	require.Contains(t, got.out, "line 1: has more than 1048576 bytes\ncreate a\n")
 
 	rows := "uid,url,topics,timeout\nb," + receiver + ",\"[\"\"x\"\"]\",5s\nc,too,few\nd," + receiver + ",x,5s\ne," + receiver + ",,5\n"
 	got = command(t, env, rows, "endpoints", "import", "-", "--csv")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.err, "2 created, 0 changed, 0 left, 2 wrong\n")
-	require.Contains(t, got.out, "line 3: : wrong number of fields\n")
+	require.Contains(t, got.out, "line 3: wrong number of fields\n")
 	require.Contains(t, got.out, "line 4: d: $.topics: is not valid")
 	got = command(t, env, "uid,colour\na,red\n", "endpoints", "import", "-", "--csv")
 	require.Equal(t, exitFailed, got.code)
@@ -185,7 +185,7 @@ func TestAnExportReportsTheSecretsThatItsKeyMayNotSee(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.err)
 	require.NotContains(t, got.out, "whsec_")
 	require.Contains(t, got.out, `"headers":{"x-shop":"***"}`)
-	require.Equal(t, "1 endpoints\n1 without their secrets: the key needs the scope admin\n1 with headers whose values are hidden: write them into the file\n", afterDev(got))
+	require.Equal(t, "endpoints: 1\n1 without their secrets: the key needs the scope admin\n1 with headers whose values are hidden: write them into the file\n", afterDev(got))
 	again := command(t, env(admin), got.out, "endpoints", "import", "-")
 	require.Equal(t, "0 created, 0 changed, 1 left, 0 wrong\n", again.out+afterDev(again), "it keeps the secret and the header")
 	require.Contains(t, command(t, env(admin), "", "endpoints", "export").out, "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz")

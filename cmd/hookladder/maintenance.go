@@ -233,7 +233,7 @@ func runExport(cmd *cobra.Command, s world, e *maintenance.Export) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s %s written\n", term.Comma(rows), e.What)
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s written\n", e.What, term.Comma(rows))
 	return err
 }
 

@@ -249,7 +249,7 @@ func deliveriesTo(ctx context.Context, c *client.Client, m wire.MessageView, des
 			tenant = m.Tenant
 		}
 		page, err := c.LanesOf(ctx, tenant, destination)
-		if err != nil {
+		if err != nil && !errors.Is(err, client.ErrInvalid) { // an unknown name has no delivery
 			return nil, err
 		}
 		for _, lane := range page.Data {

@@ -22,6 +22,10 @@ func TestAMistakeThatTheServerFindsIsNamedAsItWasTyped(t *testing.T) {
 		"cancel|--status|dead|--all|--yes":                         "--status: a cancel takes only deliveries that are scheduled",
 		"tail|--status-code|999":                                   "--status-code: must be 100 to 599",
 		"audit|--what|nope":                                        "--what: must be one of endpoint.create",
+		"endpoints|delete|nope":                                    "`hookladder endpoints list` lists them",
+		"send|--topic|a|--body|1|--endpoint|nope":                  "`hookladder endpoints list` lists them",
+		"send|--topic|a|--body|1|--url|http://x.example|--queue|q": "--queue: give one of --url, --endpoint and --queue",
+		"dead|replay|--rate|0/s|--all|--yes":                       "--rate: must be 1 to 100000 a second",
 		"endpoints|get|nope":                                       "`hookladder endpoints list` lists them",
 		"endpoints|create|--url|ftp://x|--topic|a b":               "--topic: must be a topic",
 		"endpoints|create|--url|http://x.example|--header|Host: x": "--header Host: can't be set",
@@ -46,6 +50,17 @@ func TestAMistakeThatTheServerFindsIsNamedAsItWasTyped(t *testing.T) {
 	}
 }
 
+func TestWhyExitsWith3WhereTheDeliveryIsNot(t *testing.T) {
+	_, api, _ := newTestDev(t, nil)
+	environ := []string{"HOOKLADDER_URL=" + api}
+	require.Equal(t, exitOK, command(t, environ, "", "send", "--id", "m", "--topic", "a", "--queue", "orders", "--body", "1").code)
+	for _, destination := range []string{"nope", "q_nope", "http://nope.example"} {
+		got := command(t, environ, "", "why", "m", "--destination", destination)
+		require.Equal(t, exitNotFound, got.code, got.err)
+		require.Contains(t, got.err, "`hookladder get m` shows its deliveries")
+	}
+}
+
 func TestAnUnknownFlagNamesTheOneThatWasMeant(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -55,12 +70,21 @@ func TestAnUnknownFlagNamesTheOneThatWasMeant(t *testing.T) {
 		"deliveries --dead_reason gone": "did you mean --dead-reason?",
 		"deliveries --destinaton x":     "did you mean --destination?",
 		"export --format csv":           "did you mean --csv or --json?",
+		"endpoints create --kind pull":  "did you mean --pull?",
 		"deliveries --frob x":           "unknown flag: --frob; see hookladder deliveries --help",
 	} {
 		got := command(t, nil, "", strings.Fields(line)...)
 		require.Equal(t, exitUsage, got.code, line)
 		require.Contains(t, got.err, want, line)
 	}
+}
+
+func TestAnEmptyAuditNamesTheFormOfItsFilters(t *testing.T) {
+	environ, _ := newTestLanes(t, `{"data":[]}`, `{"data":[]}`)
+	got := command(t, environ, "", "audit", "--by", "ops", "--target", "shop-42")
+	require.Equal(t, exitOK, got.code)
+	require.Contains(t, got.err, "no entry matches; --by ops: write key:ops for an API key, or link:<id> for a link; --target shop-42: an entry has the id of an endpoint")
+	require.NotContains(t, command(t, environ, "", "audit", "--by", "system").err, "--by")
 }
 
 func TestAServerOnThisMachineNeedsNoScheme(t *testing.T) {

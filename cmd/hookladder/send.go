@@ -109,7 +109,7 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.timeout, "timeout", "", "the time limit of one attempt, 1s to 60s; for a queue up to 1h")
 	flags.StringVar(&f.success, "success", "", "the responses that count as success: statuses such as 2xx,404, or a success rule as JSON")
 	flags.StringArrayVar(&f.headers, "header", nil, "an additional header, \"name: value\"; may be repeated")
-	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it such a message is accepted, but not stored")
+	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it such a message is not kept, and that is no error")
 }
 
 // message returns the message of the flags. The API checks it.

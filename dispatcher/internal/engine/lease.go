@@ -49,15 +49,13 @@ func (e *Engine) leased(c *callGroup, claimed []dispatcher.Claimed) {
 	e.leases.leave(c, claimed)
 }
 
-var errMayNot = fmt.Errorf("this instance may lease nothing now: %w", dispatcher.ErrUnavailable)
-
 // BeginLease begins a call of a taker that may lease something. Takers need no permit. It
-// returns an ErrUnavailable if this instance may lease nothing now. The caller has to call
+// returns dispatcher.ErrMayNotLease if this instance may lease nothing now. The caller has to call
 // EndLease after each call that was begun.
 func (e *Engine) BeginLease(ctx context.Context) (LeaseCall, error) {
 	name, ok := e.mayLease()
 	if !ok {
-		return LeaseCall{}, errMayNot
+		return LeaseCall{}, dispatcher.ErrMayNotLease
 	}
 	return e.beginLease(ctx, name), nil
 }
@@ -67,7 +65,7 @@ func (e *Engine) BeginLease(ctx context.Context) (LeaseCall, error) {
 func (e *Engine) BeginRegain(ctx context.Context) (LeaseCall, error) {
 	s := e.identity.Load()
 	if !e.alive(s) || e.settler.ended() {
-		return LeaseCall{}, errMayNot
+		return LeaseCall{}, dispatcher.ErrMayNotLease
 	}
 	return e.beginLease(ctx, s.name()), nil
 }

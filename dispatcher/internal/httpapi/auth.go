@@ -48,7 +48,11 @@ func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want apikey.
 		w.Refuse(&api.Problem{Kind: api.Unauthorized, Detail: "send a known key as Authorization: Bearer <key>"})
 		return apikey.Key{}, false
 	case !mayCall(k, r, want):
-		w.Refuse(&api.Problem{Kind: api.Forbidden, Detail: "this key lacks the scope " + want.String()})
+		detail := "this key lacks the scope " + want.String()
+		if want == apikey.Consume {
+			detail += ", or consume@" + r.PathValue(takers.Subject.Name) + " for this one alone"
+		}
+		w.Refuse(&api.Problem{Kind: api.Forbidden, Detail: detail})
 		return apikey.Key{}, false
 	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {

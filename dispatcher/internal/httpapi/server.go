@@ -239,7 +239,11 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 		allow = append(allow, "HEAD")
 	}
 	methods := strings.Join(allow, ", ")
-	(&api.Problem{Kind: api.BadMethod, Detail: "the methods of this path are " + methods, Allow: methods}).Write(w)
+	detail := "the methods of this path are " + methods
+	if r.Method == http.MethodGet && r.URL.Path == "/v1/messages" {
+		detail += "; GET /v1/deliveries lists what was published"
+	}
+	(&api.Problem{Kind: api.BadMethod, Detail: detail, Allow: methods}).Write(w)
 }
 
 // problem converts an error to a problem, and logs an unknown error.

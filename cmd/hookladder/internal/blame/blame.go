@@ -43,6 +43,8 @@ var (
 	call  = regexp.MustCompile(`(?:GET|POST|PATCH|PUT|DELETE) /v1/[a-z/{}_-]*[a-z}]`)
 	word  = regexp.MustCompile(`\b[a-z]+(?:_[a-z]+)+\b`)
 	field = regexp.MustCompile(`"([a-z_]+)": true`)
+	oneOf = regexp.MustCompile(`\bgive (?:one of )?[a-z_]+(?:, [a-z_]+)* (?:and|or) [a-z_]+`)
+	plain = regexp.MustCompile(`[a-z_]+`)
 )
 
 // Text returns the text of an error of cmd. In a problem of the API it replaces the names of the API
@@ -108,6 +110,9 @@ func commands(cmd *cobra.Command, text string) string {
 	text = field.ReplaceAllStringFunc(text, func(f string) string {
 		return cmp.Or(flagOf(cmd, field.FindStringSubmatch(f)[1]), f)
 	})
+	text = oneOf.ReplaceAllStringFunc(text, func(list string) string {
+		return plain.ReplaceAllStringFunc(list, func(w string) string { return cmp.Or(flagOf(cmd, w), w) })
+	})
 	return word.ReplaceAllStringFunc(text, func(w string) string { return cmp.Or(flagOf(cmd, w), w) })
 }
 
@@ -123,6 +128,8 @@ func Near(cmd *cobra.Command, typed string) (near []string) {
 	plain := strings.ReplaceAll(typed, "_", "-")
 	switch closest := settings.Closest(plain, known); {
 	case len(near) > 0:
+	case typed == "kind" && slices.Contains(known, "pull"):
+		near = []string{"--pull"}
 	case typed == "format" && slices.Contains(known, "csv"):
 		near = []string{"--csv", "--json"}
 	case closest != "":

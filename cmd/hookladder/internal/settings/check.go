@@ -80,13 +80,20 @@ func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 			faults = append(faults, c.fault(""))
 		}
 		if wrong, ok := texts[c.Name]; ok {
-			if reason := wrong(); reason != "" {
+			switch reason, other := strings.CutPrefix(wrong(), otherSetting); {
+			case other:
+				faults = append(faults, c.needs(reason))
+			case reason != "":
 				faults = append(faults, c.fault(strings.TrimSpace(reason)))
 			}
 		}
 	}
 	return faults
 }
+
+// otherSetting begins the reason of a mistake that lies in another setting: the accepted values of
+// this one would mislead.
+const otherSetting = "other: "
 
 // ListenOff is the value of LISTEN for a process that serves no API.
 const ListenOff = "off"
@@ -133,7 +140,7 @@ func (s *Settings) wrongCertificate() string {
 // missing returns the mistake of a setting that needs another one.
 func missing(value, name string) string {
 	if value == "" {
-		return name + " is not set"
+		return otherSetting + name + " is not set, and both are needed"
 	}
 	return ""
 }
@@ -145,7 +152,7 @@ func (s *Settings) wrongArchive() string {
 		return reason
 	}
 	if s.EncryptionKey.Box == nil {
-		return "ENCRYPTION_KEY is not set: endpoints' secrets would not be encrypted in the database and its backups; create a key with: openssl rand -base64 32"
+		return otherSetting + "ENCRYPTION_KEY is not set: endpoints' secrets would not be encrypted in the database and its backups; create a key with: openssl rand -base64 32"
 	}
 	return ""
 }
@@ -206,7 +213,7 @@ func wrongAddress(text string) string {
 		return " "
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > math.MaxUint16 {
-		return "the port is none"
+		return "the port must be a number from 0 to 65535"
 	}
 	return ""
 }
@@ -231,9 +238,9 @@ func (s *Settings) wrongRedisMode() string {
 	case !slices.Contains([]string{modeAuto, modeSingle, modeCluster, modeSentinel}, s.RedisMode):
 		return " "
 	case s.RedisMode == modeSentinel && s.RedisMaster == "":
-		return "REDIS_MASTER is not set: it names the master that the sentinels watch"
+		return otherSetting + "REDIS_MASTER is not set: it names the master that the sentinels watch"
 	case s.DataDir != "" && (s.RedisMode == modeCluster || s.RedisMode == modeSentinel):
-		return "the Redis of DATA_DIR is a single one"
+		return otherSetting + "the Redis of DATA_DIR is a single one"
 	}
 	return ""
 }
@@ -241,9 +248,9 @@ func (s *Settings) wrongRedisMode() string {
 func (s *Settings) wrongRedisMaster() string {
 	switch {
 	case s.RedisMode == modeSingle || s.RedisMode == modeCluster:
-		return "it belongs to REDIS_MODE=sentinel, not to " + s.RedisMode
+		return otherSetting + "it belongs to REDIS_MODE=sentinel, not to " + s.RedisMode
 	case s.DataDir != "":
-		return "the Redis of DATA_DIR has no sentinels"
+		return otherSetting + "the Redis of DATA_DIR has no sentinels"
 	}
 	return ""
 }
@@ -251,23 +258,23 @@ func (s *Settings) wrongRedisMaster() string {
 func (s *Settings) wrongRedisCA() string {
 	switch {
 	case s.DataDir != "":
-		return "the Redis of DATA_DIR is reached without TLS, on a socket that only this user may open"
+		return otherSetting + "the Redis of DATA_DIR is reached without TLS, on a socket that only this user may open"
 	case s.RedisURL != "" && !strings.HasPrefix(s.RedisURL, "rediss://"):
-		return "it is only for a REDIS_URL that begins with rediss://"
+		return otherSetting + "it is only for a REDIS_URL that begins with rediss://"
 	}
 	return wrongFile(app.LoadRoots(s.RedisCA))
 }
 
 func (s *Settings) wrongDataDir() string {
 	if s.RedisURL != "" {
-		return "REDIS_URL is set too: use one of them"
+		return otherSetting + "REDIS_URL is set too: use one of them"
 	}
 	return ""
 }
 
 func (s *Settings) wrongDurability() string {
 	if s.DataDir != "" && s.Durability.Replicas > 0 {
-		return "the Redis of DATA_DIR has no replicas; fsync waits for the disk"
+		return otherSetting + "the Redis of DATA_DIR has no replicas; fsync waits for the disk"
 	}
 	return ""
 }

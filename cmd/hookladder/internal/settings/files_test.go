@@ -14,8 +14,8 @@ func TestAFileOfCertificatesThatCantBeUsedIsRefusedByName(t *testing.T) {
 	for want, environ := range map[string]map[string]string{
 		`^EGRESS_CA_FILE="/none": must be a file of PEM certificates \(open /none: no such file`: {"EGRESS_CA_FILE": "/none"},
 		`^EGRESS_CA_FILE=.*holds no certificate`:                                                 {"EGRESS_CA_FILE": key},
-		`^EGRESS_CERT_FILE=.*\(EGRESS_KEY_FILE is not set`:                                       {"EGRESS_CERT_FILE": cert},
-		`^EGRESS_KEY_FILE=.*\(EGRESS_CERT_FILE is not set`:                                       {"EGRESS_KEY_FILE": key},
+		`^EGRESS_CERT_FILE=.*: EGRESS_KEY_FILE is not set`:                                       {"EGRESS_CERT_FILE": cert},
+		`^EGRESS_KEY_FILE=.*: EGRESS_CERT_FILE is not set`:                                       {"EGRESS_KEY_FILE": key},
 		`^EGRESS_CERT_FILE=.*holds no private key`:                                               {"EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": cert},
 		`^EGRESS_CERT_FILE=.*does not match`:                                                     {"EGRESS_CERT_FILE": cert, "EGRESS_KEY_FILE": other},
 	} {

@@ -145,6 +145,9 @@ func parseNets(v string) ([]netip.Prefix, error) {
 	for text := range strings.SplitSeq(v, ",") {
 		text = strings.TrimSpace(text)
 		if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+			if strings.HasSuffix(text, ".0") || strings.HasSuffix(text, "::") {
+				return nil, fmt.Errorf("%s is one address: write the length of the network behind it, as in %s/%d", text, text, networkLength(addr))
+			}
 			nets = append(nets, netip.PrefixFrom(addr, addr.BitLen()))
 			continue
 		}
@@ -158,6 +161,15 @@ func parseNets(v string) ([]netip.Prefix, error) {
 		nets = append(nets, p)
 	}
 	return nets, nil
+}
+
+// networkLength returns the length of the network that an address without one probably means.
+func networkLength(addr netip.Addr) int {
+	bytes := addr.AsSlice()
+	for len(bytes) > 1 && bytes[len(bytes)-1] == 0 {
+		bytes = bytes[:len(bytes)-1]
+	}
+	return 8 * len(bytes)
 }
 
 func parseLevel(v string) (slog.Level, error) {
@@ -177,7 +189,7 @@ var errNumber = errors.New("not accepted")
 // reasonOf returns the reason of an error, if it adds something to the accepted values.
 func reasonOf(err error) string {
 	var number *strconv.NumError
-	if errors.Is(err, errNumber) || errors.As(err, &number) {
+	if errors.Is(err, errNumber) || errors.As(err, &number) || strings.HasPrefix(err.Error(), "slog: ") {
 		return ""
 	}
 	return strings.ReplaceAll(err.Error(), "\n", "; ")

@@ -193,3 +193,11 @@ func (c Found) fault(reason string) mistake {
 	}
 	return mistake{c.Name, text}
 }
+
+// needs returns the text of a mistake that lies in another setting.
+func (c Found) needs(reason string) mistake {
+	if c.Secret {
+		return mistake{c.Name, ": " + reason}
+	}
+	return mistake{c.Name, fmt.Sprintf("=%q: %s", c.Short(), reason)}
+}

@@ -118,7 +118,7 @@ func TestEverySettingIsRead(t *testing.T) {
 func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 	for text, want := range map[string]string{
 		"LISTEN=8080":                `LISTEN="8080": must be host:port`,
-		"LISTEN=:http":               "the port is none",
+		"LISTEN=:http":               "the port must be a number from 0 to 65535",
 		"PORT=0":                     `PORT="0": must be a whole number from 1 to 65535`,
 		"PORT=70000":                 "from 1 to 65535",
 		"METRICS_LISTEN=9090":        `METRICS_LISTEN="9090": must be host:port`,
@@ -165,6 +165,8 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 		"QUICK_RETRIES=1.5":          "from 0 to 5",
 		"ALLOW_NETS=10.0.0.0/8,home": `"home" is no network`,
 		"ALLOW_NETS=10.0.0.1/8":      "meant is perhaps 10.0.0.0/8",
+		"ALLOW_NETS=10.0.0.0":        "10.0.0.0 is one address: write the length of the network behind it, as in 10.0.0.0/8",
+		"ALLOW_NETS=fd00::":          "as in fd00::/8",
 		"USER_AGENT=Bäcker":          `USER_AGENT="Bäcker": must be 1 to 256 printable ASCII characters`,
 		"USER_AGENT= a":              "USER_AGENT=",
 		"HEADER_PREFIX=x-pay":        `HEADER_PREFIX="x-pay": must be 2 to 32 of a-z 0-9 -, with - at its end`,
@@ -196,6 +198,7 @@ func TestAllMistakesAreReportedTogether(t *testing.T) {
 	_, _, err := Read(Sources{Environ: map[string]string{
 		"MAX_IN_FLIGHT": "x", "PROJECT": "!", "WAKE": "now", "LADDER": "never", "API_KEYS": testKey, "API_KEYS_FILE": "f",
 	}})
+	require.NotContains(t, err.Error(), "slog")
 	lines := strings.Split(err.Error(), "\n")
 	require.Len(t, lines, 5)
 	for i, name := range []string{"API_KEYS", "LADDER", "MAX_IN_FLIGHT", "PROJECT", "WAKE"} {
@@ -225,6 +228,7 @@ func TestAnArchiveNeedsAKeyThatSealsWhatItHolds(t *testing.T) {
 	_, _, err := Read(Sources{Environ: archive})
 	require.ErrorContains(t, err, "ENCRYPTION_KEY is not set: endpoints' secrets would not be encrypted in the database")
 	require.NotContains(t, err.Error(), "Geheim")
+	require.NotContains(t, err.Error(), "must be postgres://", "the URL is right")
 	archive["ENCRYPTION_KEY"] = testSealKey
 	mustRead(t, archive)
 	archive["ARCHIVE_BODIES"] = "some"

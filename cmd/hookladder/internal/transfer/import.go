@@ -89,7 +89,7 @@ func (m *Import) entries(in io.Reader) (next func() (fileLine, error), err error
 	if m.From == "" {
 		return entries(in, m.Format)
 	}
-	next, lost, err := foreign(in, m.From)
+	next, lost, err := foreign(in, m.From, usualBounds)
 	if err != nil {
 		return nil, fmt.Errorf("read the answers of %s: %w", m.From, err)
 	}
@@ -124,8 +124,12 @@ func (m *Import) one(ctx context.Context, e *fileLine, n *Imported) error {
 		return err
 	}
 	n.Failed++
+	place := fmt.Sprintf("%s %d: ", m.unit(), e.line)
+	if e.endpoint.UID != "" {
+		place += e.endpoint.UID + ": "
+	}
 	for text := range strings.Lines(err.Error()) {
-		m.Say("%s %d: %s: %s", m.unit(), e.line, e.endpoint.UID, strings.TrimSpace(text))
+		m.Say("%s%s", place, strings.TrimSpace(text))
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (e *fileLine) check() {
 	for name, raw := range e.given {
 		switch {
 		case !slices.Contains(columns, name):
-			e.err = errors.Join(e.err, fmt.Errorf("$.%s: is not a field of an endpoint", name))
+			e.err = errors.Join(e.err, fmt.Errorf("$.%s: is not a field of an endpoint; known are %s", name, strings.Join(columns, ", ")))
 			continue
 		case string(raw) == "null":
 			delete(e.given, name)

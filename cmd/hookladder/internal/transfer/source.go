@@ -52,19 +52,50 @@ func newSystem(name string) foreignSystem {
 // errAnswer means that a document is none of the answers that an import reads.
 var errAnswer = errors.New("is not an answer that the import knows")
 
+// The bounds of a file with answers. A page of 250 endpoints with all their fields has less than
+// 25 MiB. An application has some pages, and each of its endpoints has two more answers.
+var usualBounds = bounds{document: 32 << 20, documents: 1_000_000}
+
+// bounds are the most bytes of a document, and the most documents of a file.
+type bounds struct{ document, documents int }
+
+var errDocument = errors.New("is too long")
+
+// boundedReader returns an error after left bytes.
+type boundedReader struct {
+	in         io.Reader
+	read, left int64
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errDocument
+	}
+	n, err := b.in.Read(p[:min(int64(len(p)), b.left)])
+	b.read, b.left = b.read+int64(n), b.left-int64(n)
+	return n, err
+}
+
 // foreign reads all answers of a file. Its endpoints come after it, because their parts may
 // be in any order. lost counts the parts that do not carry over.
-func foreign(in io.Reader, name string) (next func() (fileLine, error), lost map[string]int, err error) {
+func foreign(in io.Reader, name string, most bounds) (next func() (fileLine, error), lost map[string]int, err error) {
 	system, pages := newSystem(name), pageEnds{}
-	dec := json.NewDecoder(in)
+	bounded := &boundedReader{in: in}
+	dec := json.NewDecoder(bounded)
 	for n := 1; ; n++ {
 		var text json.RawMessage
-		if err := dec.Decode(&text); errors.Is(err, io.EOF) && n == 1 {
+		bounded.left = dec.InputOffset() + int64(most.document) - bounded.read
+		switch err := dec.Decode(&text); {
+		case errors.Is(err, io.EOF) && n == 1:
 			return nil, nil, errors.New("the file is empty")
-		} else if errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
+		case errors.Is(err, io.EOF):
+			return converted(system, pages)
+		case errors.Is(err, errDocument):
+			return nil, nil, fmt.Errorf("document %d has more than %d bytes: save smaller pages", n, most.document)
+		case err != nil:
 			return nil, nil, fmt.Errorf("document %d is not JSON: %w", n, err)
+		case n > most.documents:
+			return nil, nil, fmt.Errorf("the file has more than %d documents: import it in parts, by tenant", most.documents)
 		}
 		var saved savedAnswer
 		if json.Unmarshal(text, &saved) != nil || saved.Answer == nil {
@@ -76,6 +107,10 @@ func foreign(in io.Reader, name string) (next func() (fileLine, error), lost map
 		}
 		pages.note(path, saved.Answer)
 	}
+}
+
+// converted returns the endpoints of all answers.
+func converted(system foreignSystem, pages pageEnds) (next func() (fileLine, error), lost map[string]int, err error) {
 	if err := pages.check(); err != nil {
 		return nil, nil, err
 	}

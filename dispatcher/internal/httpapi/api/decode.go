@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -94,12 +95,16 @@ func (s Fieldset[T]) Fill(d *Decoder, at BatchIndex, to *T) (p Decoded[T]) {
 // Read reads an object, and calls take with the value of each known field.
 func (s Fieldset[T]) Read(d *Decoder, at BatchIndex, take func(i int, v jsontext.Value) error) (object bool, wrong []dispatcher.FieldError) {
 	if !d.Object() {
-		return false, []dispatcher.FieldError{{Path: at.Path(), Detail: "must be an object"}}
+		detail := "must be an object"
+		if at == Single {
+			detail += " with fields; " + s.known()
+		}
+		return false, []dispatcher.FieldError{{Path: at.Path(), Detail: detail}}
 	}
 	for raw := range d.Members() {
 		i, unknown := s.Find(raw)
 		if i < 0 {
-			wrong = append(wrong, dispatcher.FieldError{Path: at.Path() + fields.Member(unknown), Detail: "is unknown"})
+			wrong = append(wrong, dispatcher.FieldError{Path: at.Path() + fields.Member(unknown), Detail: "is unknown; " + s.known()})
 			d.Skip()
 			continue
 		}
@@ -112,6 +117,17 @@ func (s Fieldset[T]) Read(d *Decoder, at BatchIndex, take func(i int, v jsontext
 		}
 	}
 	return true, wrong
+}
+
+// known lists the fields that a request may have.
+func (s Fieldset[T]) known() string {
+	var names []string
+	for i := range s {
+		if s[i].Set != nil || s[i].Why == "" {
+			names = append(names, s[i].Name)
+		}
+	}
+	return "known are " + strings.Join(names, ", ")
 }
 
 // Decoder reads bodies by tokens. It rejects a whole body that is not strict JSON. This
@@ -217,7 +233,7 @@ func MalformedJSON(err error) error {
 	case !errors.As(err, &syntax):
 		return &Problem{Kind: Malformed, Detail: err.Error()}
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON as accepted here: the name %s stands twice in one object, at %s",
+		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON as accepted here: the name %s is there twice in one object, at %s",
 			fields.Clip(syntax.JSONPointer.LastToken()), fields.Clip(string(syntax.JSONPointer)))}
 	case syntax.Err == nil:
 		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON after byte %d", syntax.ByteOffset)}

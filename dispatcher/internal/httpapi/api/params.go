@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"net/url"
 	"regexp"
 	"slices"
@@ -183,12 +182,14 @@ func (q *Request) refuseUnknown() error {
 	for i, p := range q.Operation.Query {
 		known[i] = p.Name
 	}
+	detail := "is unknown; known are " + strings.Join(known, ", ")
+	if len(known) == 0 {
+		detail = "is unknown: this call has no parameters"
+	}
 	var wrong []dispatcher.FieldError
 	for name := range q.Query {
 		if !slices.Contains(known, name) {
-			wrong = append(wrong, dispatcher.FieldError{
-				Path: "query" + fields.Member(name), Detail: "is unknown; known are " + cmp.Or(strings.Join(known, ", "), "none"),
-			})
+			wrong = append(wrong, dispatcher.FieldError{Path: "query" + fields.Member(name), Detail: detail})
 		}
 	}
 	slices.SortFunc(wrong, func(a, b dispatcher.FieldError) int { return strings.Compare(a.Path, b.Path) })

@@ -203,6 +203,7 @@ var table = []struct {
 	{dispatcher.ErrNotDurable, Weak, "", "it is stored and will be sent; asking again with the same id is safe, and answers 200 once it is durable"},
 	{dispatcher.ErrDiskFull, ReadOnly, "", "the disk of Redis is full; nothing was changed: make room on it, and it continues by itself"},
 	{dispatcher.ErrReadOnly, ReadOnly, "", "Redis refuses all changes, and its log says why; nothing was changed: ask again later"},
+	{dispatcher.ErrMayNotLease, Unavailable, "", "this instance starts, or its heartbeat is late: nothing was leased; ask again in a second"},
 	{dispatcher.ErrUnavailable, Unavailable, "", unsure},
 	{dispatcher.ErrFenced, Unavailable, "", "this instance restarts; ask again"},
 	{dispatcher.ErrStopping, stopping, "", "ask again: another one answers"},

@@ -174,7 +174,7 @@ func TestABadEndpointIs422AndNothingIsCreated(t *testing.T) {
 		endpoint(`"max_in_flight":99999999999999999999`):                 {"$.max_in_flight", "whole"},
 		endpoint(`"rate":100`):                                           {"$.rate", "text"},
 		endpoint(`"rate":"100"`):                                         {"$.rate", "100/s"},
-		endpoint(`"rate":"0/s"`):                                         {"$.rate", "between 1"},
+		endpoint(`"rate":"0/s"`):                                         {"$.rate", "1 to 100000 a second"},
 		endpoint(`"rate":"1/d"`):                                         {"$.rate", "100/s"},
 		endpoint(`"headers":{"x":1}`):                                    {"$.headers.x", "text"},
 		endpoint(`"headers":{"x":"***"}`):                                {"$.headers.x", "replaces a value"},

@@ -213,7 +213,7 @@ func atLeastOne(to *int, v jsontext.Value) error {
 func rate(to *dispatcher.Rate, v jsontext.Value) (err error) {
 	var s string
 	if err := api.Text(&s, v); err != nil {
-		return err
+		return errors.New("must be a text such as \"100/s\"")
 	}
 	*to, err = dispatcher.ParseRate(s)
 	return err

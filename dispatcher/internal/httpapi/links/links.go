@@ -126,7 +126,9 @@ func (s *Server) createLink(ctx context.Context, q *api.Request) (*api.Response,
 	case err != nil:
 		return nil, err
 	case s.LinksTo == nil:
-		return nil, &api.Problem{Kind: api.Invalid, Detail: s.NoLinks}
+		problem := api.InvalidFields(p.Wrong) // all mistakes at once
+		problem.Detail = s.NoLinks
+		return nil, problem
 	case p.Value != nil && p.Has(bitEndpoint) && len(p.Wrong) == 0:
 		if p.Wrong, err = s.ownEndpoint(ctx, &p.Value.Link); err != nil {
 			return nil, err

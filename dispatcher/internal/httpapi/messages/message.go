@@ -59,7 +59,14 @@ var (
 )
 
 // decodeMessage parses the body of POST /v1/messages.
-func decodeMessage(d *api.Decoder) decodedMessage { return decodeAt(d, api.Single) }
+func decodeMessage(d *api.Decoder) (p decodedMessage) {
+	if d.Peek() == '[' {
+		d.Skip()
+		p.Fault("$", "must be an object: one message. POST /v1/messages/batch accepts several, as {\"messages\":[…]}")
+		return p
+	}
+	return decodeAt(d, api.Single)
+}
 
 // batch is the body of POST /v1/messages/batch.
 type batch struct {
@@ -69,7 +76,7 @@ type batch struct {
 
 func decodeBatch(d *api.Decoder) (b batch) {
 	if !d.Object() {
-		b.fault("$", "must be an object")
+		b.fault("$", "must be an object with the list in a field: {\"messages\":[…]}")
 		return b
 	}
 	for raw := range d.Members() {
@@ -81,7 +88,7 @@ func decodeBatch(d *api.Decoder) (b batch) {
 		case name == "messages":
 			b.fault("$.messages", "must be a list")
 		case len(b.wrong) < api.MaxFaults:
-			b.fault("$"+fields.Member(name), "is unknown")
+			b.fault("$"+fields.Member(name), "is unknown; known is messages, the list of them")
 		}
 		d.Skip()
 	}

@@ -145,7 +145,7 @@ func refused(r *dispatcher.Published, at api.BatchIndex) error {
 	case errors.Is(r.Err, dispatcher.ErrNoEndpoint), errors.Is(r.Err, dispatcher.ErrTenant):
 		// All these errors have one text. Different texts would show a caller which names other
 		// tenants use.
-		return api.WrongField(at.Path()+".endpoint", "there is no such endpoint of the message's tenant")
+		return api.WrongField(at.Path()+".endpoint", "there is no such endpoint of the message's tenant: GET /v1/endpoints lists them")
 	case r.Err != nil:
 		return r.Err
 	case r.Result == dispatcher.Conflict:

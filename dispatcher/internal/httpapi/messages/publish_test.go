@@ -332,17 +332,17 @@ func TestMalformedJSONIs400(t *testing.T) {
 		apitest.Message("") + "null": "not JSON", "\ufeff" + apitest.Message(""): "not JSON", "nonsense": "not JSON", `{"topic":"a",}`: "not JSON",
 		"{'topic':1}": "not JSON", `{"topic":"a" "url":1}`: "not JSON", `{topic:"a"}`: "not JSON", `{"topic":01}`: "not JSON",
 		`{"topic":"a`: "not JSON", "{\"topic\":\"a\n\"}": "not JSON", `[1,`: "not JSON",
-		apitest.Message(`"topic":"b"`): `topic" stands twice`, apitest.Message(`"to\u0070ic":"b"`): `topic" stands twice`,
-		apitest.Message(`"body":{"a":1,"a":2}`):                         `a" stands twice`,
+		apitest.Message(`"topic":"b"`): `topic" is there twice`, apitest.Message(`"to\u0070ic":"b"`): `topic" is there twice`,
+		apitest.Message(`"body":{"a":1,"a":2}`):                         `a" is there twice`,
 		apitest.Message(`"body":{"x":[{"a":1,"\u0061":2}]}`):            "/body/x/0/a",
-		apitest.Message(`"headers":{"x":"1","x":"2"}`):                  `x" stands twice`,
+		apitest.Message(`"headers":{"x":"1","x":"2"}`):                  `x" is there twice`,
 		apitest.Message("\"raw_body\":\"\xff\""):                        "UTF-8",
 		apitest.Message("\"body\":{\"a\":\"\xc3\x28\"}"):                "UTF-8",
 		apitest.Message("\"body\":{\"\xff\":1}"):                        "UTF-8",
 		apitest.Message(`"body":"\ud800"`):                              "surrogate",
 		apitest.Message(`"body":` + strings.Repeat("[", 10001)):         "not JSON",
-		apitest.Message(`"unknown":{"a":1,"a":2}`):                      `a" stands twice`,
-		`{"messages":[` + apitest.Message(`"body":{"a":1,"a":2}`) + `]`: `a" stands twice`,
+		apitest.Message(`"unknown":{"a":1,"a":2}`):                      `a" is there twice`,
+		`{"messages":[` + apitest.Message(`"body":{"a":1,"a":2}`) + `]`: `a" is there twice`,
 	} {
 		f := &apitest.Fake{}
 		w := apitest.Post(apitest.New(t, f), "/v1/messages", body)

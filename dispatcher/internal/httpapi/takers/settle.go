@@ -70,7 +70,7 @@ func (r *settlement) outcomeOf(p *api.Decoded[settlement]) (o dispatcher.TakerOu
 	}
 	var valid bool
 	if o.ID, valid = dispatcher.ParseDeliveryID(r.id); !valid {
-		fault("$.id", "is needed: the id of a delivery, as take answered it")
+		fault("$.id", "must be the id of a delivery, as take answered it")
 	}
 	o.Lease, o.Handled.Error = r.lease, r.err
 	switch r.outcome {

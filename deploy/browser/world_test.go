@@ -1,6 +1,6 @@
 // Package browser_test opens the console in a real browser: the real program on a real
-// Redis, with receivers that take, fail, are slow and are gone. Pictures of all pages lie
-// in the folder shots after a run.
+// Redis, with receivers that take, fail, are slow and are gone. A run with -args -pictures
+// writes pictures of all pages to the folder shots.
 package browser_test
 
 import (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -72,7 +73,7 @@ func (l *lossy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestNoMessageIsLostOrPublishedTwiceOverABadConnection has several publish at once, by
 // single calls and in batches, with and without ids.
 func TestNoMessageIsLostOrPublishedTwiceOverABadConnection(t *testing.T) {
-	p := start(t, newTestOptions(""))
+	p := start(t, newTestOptions(redistest.Start(t).URL()))
 	proxy := newTestLossy(t, p.api)
 	srv := httptest.NewServer(proxy)
 	defer srv.Close()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -31,7 +32,7 @@ func TestPeopleMakeChangeAndDeleteAnEndpoint(t *testing.T) {
 		_, _ = w.Write([]byte("<b>short</b> and stout"))
 	}))
 	t.Cleanup(receiver.Close)
-	p := start(t, newTestOptions(""))
+	p := start(t, newTestOptions(redistest.Start(t).URL()))
 	who := newPerson(t, p.api)
 
 	empty := who.do("GET", "/console/endpoints", nil)
@@ -145,7 +146,7 @@ func unique(all []string) (out []string) {
 func TestAnEndpointShowsItsFailuresFirst(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	t.Cleanup(receiver.Close)
-	p := start(t, newTestOptions(""))
+	p := start(t, newTestOptions(redistest.Start(t).URL()))
 	who := newPerson(t, p.api)
 	e, _, err := p.client().CreateEndpoint(t.Context(), &wire.Endpoint{URL: receiver.URL, Description: "<script>alert(1)</script>\nmore"})
 	require.NoError(t, err)
@@ -178,7 +179,7 @@ func TestAnEndpointShowsItsFailuresHoweverMuchOthersDo(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(other.Close)
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.BreakerFailures, o.BreakerWait, o.Engine.Keep.FinishedMax = 3, time.Hour, 5000
 	o.Engine.MaxInFlight = 1 // so that each attempt has an entry of its own in the log
 	p := start(t, o)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAllChangesOfALinkAreLimited(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	e := p.mustEndpoint("A", newTestTaker(t))
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
 	who := p.openedLink(path)
@@ -70,7 +70,7 @@ func TestALinkAddsSoManyEndpointsAlsoAtOnce(t *testing.T) {
 
 // An auditor asks by whom an order was resent, and what became of a job.
 func TestTheAuditHasEachActByItsTarget(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	e := p.mustEndpoint("A", newTestTaker(t))
 	for _, id := range []string{"order_17", "order_18"} {
 		p.mustDeliver(id, "A", e)

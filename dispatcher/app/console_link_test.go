@@ -78,7 +78,7 @@ func (p *process) mustDeliver(id, tenant, endpoint string) {
 }
 
 func TestALinkIsOpenedByAButton(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	p.mustEndpoint("A", newTestTaker(t))
 	path, id := p.mustLink(wire.LinkRequest{Tenant: "A", For: wire.Duration(time.Hour)})
 	token := strings.TrimPrefix(path, "/link/")
@@ -136,7 +136,7 @@ func TestALinkIsOpenedByAButton(t *testing.T) {
 }
 
 func TestAPageOfALinkFromAnotherSiteAsksOnceMore(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	who := newPerson(t, p.api)
 	who.header.Set("Sec-Fetch-Site", "cross-site")
 	got := who.get("/link/messages/one")
@@ -148,7 +148,7 @@ func TestAPageOfALinkFromAnotherSiteAsksOnceMore(t *testing.T) {
 }
 
 func TestALinkExpires(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", For: wire.Duration(time.Second)})
 	who := p.openedLink(path)
 	require.Eventually(t, func() bool { return who.get("/link/").StatusCode == http.StatusNotFound }, patience, 10*time.Millisecond)
@@ -156,7 +156,7 @@ func TestALinkExpires(t *testing.T) {
 }
 
 func TestWrongTokensKeepNoRightOneOut(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
 	who := newPerson(t, p.api)
 	for i := range 30 {
@@ -166,7 +166,7 @@ func TestWrongTokensKeepNoRightOneOut(t *testing.T) {
 }
 
 func TestALinkOpensItsPagesOnly(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
 	who := p.openedLink(path)
 	token := strings.TrimPrefix(path, "/link/")
@@ -181,7 +181,7 @@ func TestALinkOpensItsPagesOnly(t *testing.T) {
 }
 
 func TestTheCookieOfALinkByHTTPS(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Console.PublicURL, _ = url.Parse("https://console.test")
 	p := start(t, o)
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
@@ -193,7 +193,7 @@ func TestTheCookieOfALinkByHTTPS(t *testing.T) {
 // Over plain http browsers say nothing but the origin of a form, and after no-referrer not
 // even that.
 func TestPeopleComeByPlainHTTPToo(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
 	who := newPerson(t, p.api)
 	who.header = http.Header{"Host": {"10.0.0.5:8080"}}
@@ -207,7 +207,7 @@ func TestPeopleComeByPlainHTTPToo(t *testing.T) {
 }
 
 func TestTheOperatorsNameLogoAndColour(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Console.Name, o.Console.Logo, o.Console.Color = "Acme <Pay>", "https://cdn.acme.test/logo.png?v=1", "#ffe600"
 	p := start(t, o)
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
@@ -235,7 +235,7 @@ func TestTheOperatorsNameLogoAndColour(t *testing.T) {
 
 // A proxy may leave the path of PUBLIC_URL, or take it away.
 func TestPeopleComeThroughAPathOfAProxy(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Console.PublicURL, _ = url.Parse("https://hooks.test/pay/")
 	p := start(t, o)
 	p.mustEndpoint("A", newTestTaker(t))
@@ -267,7 +267,7 @@ func TestPeopleComeThroughAPathOfAProxy(t *testing.T) {
 }
 
 func TestALogoWithinTheSettings(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Console.Logo = "data:image/png;base64,iVBORw0KGgo="
 	p := start(t, o)
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
@@ -318,7 +318,7 @@ func TestRedisAwayIsNoRevokedLinkAndNoLogHasAToken(t *testing.T) {
 }
 
 func TestWhatALinkDoesIsItsOwnInTheAudit(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	e := p.mustEndpoint("A", newTestTaker(t))
 	p.mustDeliver("one", "A", e)
 	path, id := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})

@@ -8,12 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func TestAMerchantAddsAnEndpointAndTestsIt(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A", Manage: true})
 	who := p.openedLink(path)
 	got := who.post("/link/endpoints", url.Values{"url": {newTestTaker(t)}, "description": {"Our till"}, "tenant": {"B"}, "rate": {"1000/s"}})
@@ -45,7 +46,7 @@ func TestAMerchantAddsAnEndpointAndTestsIt(t *testing.T) {
 }
 
 func TestTheConsoleMakesAndRevokesALink(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	boss := p.signedIn("boss")
 	e := p.mustEndpoint("A", newTestTaker(t))
 	require.Contains(t, boss.get("/console/endpoints/"+e).text, `href="/console/links?tenant=A&amp;endpoint=`+e+`"`)

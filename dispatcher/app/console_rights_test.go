@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -144,7 +145,7 @@ type rightsRig struct {
 
 func newRightsRig(t testing.TB) *rightsRig {
 	t.Helper()
-	r := &rightsRig{process: start(t, peoplesOptions(t, "")), taker: newTestTaker(t)}
+	r := &rightsRig{process: start(t, peoplesOptions(t, redistest.Start(t).URL())), taker: newTestTaker(t)}
 	r.who[anAdmin], r.who[aReader], r.who[aReaderOfLengths] = r.signedIn("boss"), r.signedIn("support"), r.signedIn("audit")
 	for l, request := range map[looker]wire.LinkRequest{aViewerOfA: {Tenant: "A"}, aManagerOfA: {Tenant: "A", Manage: true}, aManagerOfB: {Tenant: "B", Manage: true}} {
 		path, _ := r.mustLink(request)

@@ -57,7 +57,7 @@ func TestAFullStoreSaysThatNobodyNewCanSignIn(t *testing.T) {
 }
 
 func TestALinkEndsWithItsKeyAndTheLogSaysHowMany(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Keys = mustParseKeys(t, peoplesKeys["boss"]+":admin:boss,"+peoplesKeys["shop"]+":admin:leaver")
 	var logged logText
 	o.Log = slog.New(slog.NewTextHandler(&logged, nil))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
@@ -15,7 +16,7 @@ import (
 var shownLink = regexp.MustCompile(`http://console\.test(/link/[A-Za-z0-9_-]+)`)
 
 func TestPeopleHoldLanesAndAllOfThem(t *testing.T) {
-	p := start(t, newTestOptions(""))
+	p := start(t, newTestOptions(redistest.Start(t).URL()))
 	who := newPerson(t, p.api)
 	_, err := p.client().PauseLane(t.Context(), "https://shop.example/", "")
 	require.NoError(t, err)
@@ -44,7 +45,7 @@ func TestPeopleHoldLanesAndAllOfThem(t *testing.T) {
 }
 
 func TestPeopleMakeAndRevokeLinksAndReadTheAudit(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	boss := p.signedIn("boss")
 	wrong := boss.post("/console/links", url.Values{"tenant": {"A B"}, "name": {"<i>"}, "for": {"soon"}})
 	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
@@ -77,7 +78,7 @@ func TestPeopleMakeAndRevokeLinksAndReadTheAudit(t *testing.T) {
 
 // Without PUBLIC_URL no link can be made, and the page says so.
 func TestALinkNeedsAPublicURL(t *testing.T) {
-	p := start(t, newTestOptions(""))
+	p := start(t, newTestOptions(redistest.Start(t).URL()))
 	got := newPerson(t, p.api).post("/console/links", url.Values{"tenant": {"A"}})
 	require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode)
 	require.Contains(t, got.text, "PUBLIC_URL")
@@ -87,7 +88,7 @@ func TestALinkNeedsAPublicURL(t *testing.T) {
 }
 
 func TestSystemShowsTheSettingsOfItsProcess(t *testing.T) {
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.Console.Settings = []app.Setting{{Name: "LADDER", Value: "<b>1s</b>", Source: "environment"}}
 	p := start(t, o)
 	page := newPerson(t, p.api).get("/console/system").text

@@ -180,7 +180,7 @@ func TestSigningInAndOut(t *testing.T) {
 }
 
 func TestWrongKeysAreLimited(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	who := newPerson(t, p.api)
 	codes := map[int]int{}
 	for i := range 14 {
@@ -192,7 +192,7 @@ func TestWrongKeysAreLimited(t *testing.T) {
 }
 
 func TestAKeyThatIsTakenAwayOrNarrowed(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	renew := make(chan app.Renewal)
 	o.Renew = renew
 	p := start(t, o)
@@ -210,7 +210,7 @@ func TestAKeyThatIsTakenAwayOrNarrowed(t *testing.T) {
 }
 
 func TestTheCookieOfHTTPS(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Console.PublicURL, _ = url.Parse("https://console.test")
 	p := start(t, o)
 	got := newPerson(t, p.api).signIn(peoplesKeys["boss"])
@@ -227,7 +227,7 @@ func TestTheCookieOfHTTPS(t *testing.T) {
 }
 
 func TestAnotherSiteDoesNothing(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	boss := p.signedIn("boss")
 	for name, header := range map[string]http.Header{
 		"cross-site": {"Sec-Fetch-Site": {"cross-site"}}, "a subdomain's": {"Sec-Fetch-Site": {"same-site"}},
@@ -245,7 +245,7 @@ func TestAnotherSiteDoesNothing(t *testing.T) {
 }
 
 func TestALinkFromAnotherSiteAsksOnceMore(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	who := newPerson(t, p.api) // its browser sends no Strict cookie with this request
 	who.header.Set("Sec-Fetch-Site", "cross-site")
 	got := who.get("/console/?told=x%22")
@@ -257,7 +257,7 @@ func TestALinkFromAnotherSiteAsksOnceMore(t *testing.T) {
 }
 
 func TestTheSignInLeadsNowhereElse(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	for _, to := range []string{
 		"https://evil.test/", "//evil.test", "/\\evil.test", "/console/\\evil.test", "/console/\n/evil", "/link/", "/v1/stats", "javascript:alert(1)", "/consolex/", "/console/sign-out", "/console//../..//evil.test", "",
 	} {
@@ -296,7 +296,7 @@ func TestRedisAwayIsNotSignedOut(t *testing.T) {
 }
 
 func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
-	p := start(t, newTestOptions(""))
+	p := start(t, newTestOptions(redistest.Start(t).URL()))
 	who := newPerson(t, p.api)
 	got := who.get("/console/")
 	require.Equal(t, http.StatusOK, got.StatusCode)
@@ -313,7 +313,7 @@ func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
 }
 
 func TestWithoutAConsole(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Console.Off = true
 	p := start(t, o)
 	for _, path := range []string{"/console/", "/console/sign-in", "/link/", "/link/" + strings.Repeat("a", 43)} {

@@ -155,7 +155,7 @@ func TestACursorOpensItsOwnListAndNoOther(t *testing.T) {
 
 // A page shows its first page in place of one that can't be shown.
 func TestAPageWithAWrongCursorGoesToItsFirstPage(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	endpoint := p.fillLists()
 	boss := newPerson(t, p.api)
 	boss.signIn(peoplesKeys["boss"])
@@ -188,7 +188,7 @@ func TestAPageWithAWrongCursorGoesToItsFirstPage(t *testing.T) {
 
 // What a merchant's people get is the same, whatever another tenant does meanwhile.
 func TestPagesOfALinkAreTheSameWhateverAnotherTenantDoes(t *testing.T) {
-	p := start(t, peoplesOptions(t, ""))
+	p := start(t, peoplesOptions(t, redistest.Start(t).URL()))
 	at := newTestTaker(t)
 	endpoint := p.mustEndpoint("A", at)
 	for i := range 60 { // of which a page has 50

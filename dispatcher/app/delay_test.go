@@ -150,13 +150,13 @@ func TestAtTheBeginningOfTheDelayStreamsAndTakesEnd(t *testing.T) {
 }
 
 func TestTheDelayEndsByItself(t *testing.T) {
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.Delay = 50 * time.Millisecond
 	require.NoError(t, start(t, o).end())
 }
 
 func TestADispatcherStopsWithoutADelay(t *testing.T) {
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.Listen, o.MetricsListen, o.Delay = "", "127.0.0.1:0", time.Hour
 	require.NoError(t, start(t, o).end())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
@@ -47,7 +48,7 @@ func TestWhatDoesNotFitTheDescriptorsIsToldWithItsCure(t *testing.T) {
 	require.ErrorContains(t, err, "may open 20 files, and needs at least 64")
 
 	var log bytes.Buffer
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	o.Engine.MaxInFlight = 1024
 	require.NoError(t, app.Budget(&o, 512))

@@ -9,12 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func TestTheDocumentsNeedNoKey(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	stranger := newPerson(t, start(t, o).api)
 	for path, part := range map[string]string{
 		"/docs/": "Documentation", "/docs/publish": "Publish", "/docs/settings": "MAX_IN_FLIGHT", "/docs/search?q=MAX_IN_FLIGHT": "/docs/settings#max_in_flight",
@@ -32,7 +33,7 @@ func TestTheDocumentsNeedNoKey(t *testing.T) {
 }
 
 func TestTheTypeOfARefusalLeadsToItsCure(t *testing.T) {
-	stranger := newPerson(t, start(t, peoplesOptions(t, "")).api)
+	stranger := newPerson(t, start(t, peoplesOptions(t, redistest.Start(t).URL())).api)
 	refused := stranger.do("GET", "/v1/deliveries", nil)
 	require.Equal(t, http.StatusUnauthorized, refused.StatusCode)
 	var p wire.Problem
@@ -44,7 +45,7 @@ func TestTheTypeOfARefusalLeadsToItsCure(t *testing.T) {
 }
 
 func TestTheLinksOfTheConsoleToTheDocumentsLeadSomewhere(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Console.Settings = []app.Setting{{Name: "MAX_IN_FLIGHT", Value: "1024", Source: "default"}}
 	p := start(t, o)
 	path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
@@ -68,13 +69,13 @@ func TestTheLinksOfTheConsoleToTheDocumentsLeadSomewhere(t *testing.T) {
 }
 
 func TestTheDocumentsAreServedWithoutAConsole(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Console.Off = true
 	require.Equal(t, http.StatusOK, newPerson(t, start(t, o).api).do("GET", "/docs/", nil).StatusCode)
 }
 
 func TestAProcessWithoutKeysServesItsDocumentsToItsHostOnly(t *testing.T) {
-	somebody := newPerson(t, start(t, newTestOptions("")).api)
+	somebody := newPerson(t, start(t, newTestOptions(redistest.Start(t).URL())).api)
 	require.Equal(t, http.StatusOK, somebody.do("GET", "/docs/", nil).StatusCode)
 	somebody.header.Set("X-Forwarded-For", "192.0.2.1")
 	require.Equal(t, http.StatusForbidden, somebody.do("GET", "/docs/", nil).StatusCode)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
@@ -57,7 +58,7 @@ func TestAReceiverWithItsOwnAuthorityIsCalledWithOurCertificate(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.CAFile, o.CertFile, o.KeyFile = mustPEM(t, "CERTIFICATE", server.Certificate().Raw), certFile, keyFile
 	p := start(t, o)
 	_, err := p.client().Publish(t.Context(), message("one", server.URL))
@@ -78,7 +79,7 @@ func TestFilesThatCantBeUsedStopTheStart(t *testing.T) {
 		"EGRESS_CERT_FILE, EGRESS_KEY_FILE: ":    {"", certFile, ""},
 		"EGRESS_CERT_FILE, EGRESS_KEY_FILE: a c": {"", "", keyFile},
 	} {
-		o := newTestOptions("")
+		o := newTestOptions(redistest.Start(t).URL())
 		o.CAFile, o.CertFile, o.KeyFile = files[0], files[1], files[2]
 		ctx, stop := context.WithTimeout(t.Context(), patience)
 		require.ErrorContains(t, app.Run(ctx, o), want)
@@ -95,7 +96,7 @@ func TestCallsGoThroughTheProxy(t *testing.T) {
 	}))
 	t.Cleanup(proxy.Close)
 
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	var err error
 	o.Proxy, err = url.Parse(proxy.URL)
 	require.NoError(t, err)

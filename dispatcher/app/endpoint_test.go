@@ -68,7 +68,7 @@ func TestAnEncryptionKeyHidesSecretsInTheStore(t *testing.T) {
 }
 
 func TestALaneTakesNoMoreThanMayWait(t *testing.T) {
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.MaxWaiting = 1
 	p := start(t, o)
 	_, err := p.client().PauseLane(t.Context(), "http://127.0.0.1:1/", "")
@@ -83,7 +83,7 @@ func TestALaneTakesNoMoreThanMayWait(t *testing.T) {
 }
 
 func TestTheBreakerOpensAsAskedFor(t *testing.T) {
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.BreakerFailures, o.BreakerWait = 1, time.Hour
 	p := start(t, o)
 	_, err := p.client().Publish(t.Context(), message("one", "http://127.0.0.1:1/"))
@@ -103,7 +103,7 @@ func TestATenantsBareURLsMayHaveASecretOfTheirOwn(t *testing.T) {
 		genuine <- err
 	}))
 	t.Cleanup(server.Close)
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.Engine.DeriveTenant = true
 	p := start(t, o)
 	m := message("one", server.URL)

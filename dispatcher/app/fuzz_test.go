@@ -11,13 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // FuzzAPI: whatever is asked of the API, it answers, and never that something
 // went wrong inside; each problem is well formed.
 func FuzzAPI(f *testing.F) {
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(f).URL())
 	o.Engine.MaxInFlight = 0 // nothing that is made up here is sent anywhere,
 	var err error
 	o.Proxy, err = url.Parse("http://127.0.0.1:1") // by a test of an endpoint neither

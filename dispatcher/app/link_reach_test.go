@@ -155,7 +155,7 @@ func TestALinkThatMovesAnEndpointGetsNoneOfItsHeaders(t *testing.T) {
 // ALLOW_NETS is for the operator's receivers. A link reaches only what LINK_ALLOW_NETS names,
 // and its pages name no address.
 func TestALinkDoesNotReachTheOperatorsNetworks(t *testing.T) {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.LinkNets = nil
 	p := start(t, o)
 	inside := newTokenTaker(t, "")

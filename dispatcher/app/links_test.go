@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -16,7 +17,7 @@ import (
 
 // A link leads to how people reach the process, and all of it is kept in the store.
 func TestALinkLeadsToThePublicURL(t *testing.T) {
-	o := newTestOptions("")
+	o := newTestOptions(redistest.Start(t).URL())
 	o.Console.PublicURL = &url.URL{Scheme: "https", Host: "localhost", Path: "/pay"}
 	p := start(t, o)
 	c, err := client.New(p.api, "")
@@ -46,9 +47,9 @@ func TestALinkLeadsToThePublicURL(t *testing.T) {
 }
 
 func TestALinkThatLeadsNowhereIsRefusedByItsSetting(t *testing.T) {
-	off := newTestOptions("")
+	off := newTestOptions(redistest.Start(t).URL())
 	off.Console.Off, off.Console.PublicURL = true, &url.URL{Scheme: "https", Host: "localhost"}
-	for name, o := range map[string]app.Options{"PUBLIC_URL": newTestOptions(""), "CONSOLE=off": off} {
+	for name, o := range map[string]app.Options{"PUBLIC_URL": newTestOptions(redistest.Start(t).URL()), "CONSOLE=off": off} {
 		p := start(t, o)
 		resp, err := http.Post(p.api+"/v1/links", "application/json", strings.NewReader(`{"tenant":"m7"}`))
 		require.NoError(t, err)

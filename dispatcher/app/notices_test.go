@@ -245,7 +245,7 @@ func TestAnOperatorThatCouldNotBeToldIsRefused(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://ops.example/": "SIGNING_SECRET", "ops.example": "must be absolute", "http://10.1.2.3/": "ALLOW_NETS=10.1.2.3/32",
 	} {
-		o := newTestOptions("")
+		o := newTestOptions(redistest.Start(t).URL())
 		o.OpsURL = url
 		if strings.HasPrefix(url, "https") {
 			o.Engine.Secrets = nil

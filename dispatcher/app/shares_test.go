@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -29,7 +30,7 @@ const (
 
 // crowdedOptions are those of a process with few connections.
 func crowdedOptions(t testing.TB) app.Options {
-	o := peoplesOptions(t, "")
+	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Keys = mustParseKeys(t, fmt.Sprintf("%s:admin:boss,%s:publish:shop,%s:tick:tick,%s:consume@qa:taker,%s:read:follower",
 		peoplesKeys["boss"], peoplesKeys["shop"], tickKey, takerKey, followerKey))
 	o.MaxConnections = 8
@@ -200,7 +201,7 @@ func TestALinkHasTwoTestsAtATime(t *testing.T) {
 // proxy is likely.
 func TestWithoutKeysThePublicURLIsThisHost(t *testing.T) {
 	for host, starts := range map[string]bool{"localhost": true, "localhost:8080": true, "127.0.0.1": true, "[::1]:1": true, "hooks.example": false, "10.0.0.1": false, "localhost.example": false} {
-		o := newTestOptions("")
+		o := newTestOptions(redistest.Start(t).URL())
 		o.Console.PublicURL = &url.URL{Scheme: "https", Host: host}
 		err := o.Check()
 		if starts {

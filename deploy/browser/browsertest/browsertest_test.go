@@ -230,6 +230,10 @@ func TestThePageIsLookedAt(t *testing.T) {
 	require.Contains(t, found, "critical: label")
 
 	t.Chdir(t.TempDir())
+	b.Shot("unasked")
+	require.NoFileExists(t, "shots/unasked.png")
+	*browsertest.Pictures = true
+	t.Cleanup(func() { *browsertest.Pictures = false })
 	b.Shot("blind")
 	require.FileExists(t, "shots/blind.png")
 }

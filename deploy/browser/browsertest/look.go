@@ -6,6 +6,7 @@ import (
 	"context"
 	_ "embed" // for the checker
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -163,10 +164,17 @@ func (b *Tab) picture() (picture []byte, err error) {
 	return nil, err
 }
 
-// Shot writes a picture of the whole page into the folder shots, which git ignores.
-// It is for people, so the test continues if the browser returns no picture.
+// Pictures is the flag by which a run writes the pictures of Shot. The default is false,
+// because only people look at them.
+var Pictures = flag.Bool("pictures", false, "write pictures of all pages to the folder shots")
+
+// Shot writes a picture of the whole page into the folder shots, which git ignores, if the
+// flag pictures is set. The test continues if the browser returns no picture.
 func (b *Tab) Shot(name string) {
 	b.t.Helper()
+	if !*Pictures {
+		return
+	}
 	picture, err := b.picture()
 	if err != nil {
 		b.t.Logf("no picture of %s: %v", name, err)

@@ -42,7 +42,7 @@ type pageSet struct {
 	parsed map[string]*template.Template
 }
 
-// page returns the template of a page. The name is of a file below templates.
+// page returns the template of a page by the name of its file below templates.
 func (p *pageSet) page(name string) (*template.Template, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,7 +35,7 @@ type trio struct {
 }
 
 // rollouts is how often each instance of a fleet is restarted.
-const rollouts = 3
+const rollouts = 2
 
 func newTrio(w *world, settings ...string) *trio {
 	w.t.Helper()

@@ -78,7 +78,7 @@ func (o *outage) answer(w http.ResponseWriter, r *http.Request, _ string, _ int)
 func TestOneCommandSendsWhatWaitsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const destinations, batch, rate = 10, 500, "3000/s"
-	n := 10_000
+	n := 3_000
 	if other, err := strconv.Atoi(os.Getenv("JOBS_TEST_DELIVERIES")); err == nil {
 		n = other
 	}

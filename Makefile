@@ -74,7 +74,7 @@ redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
 
 needs: ## the same, PostgreSQL, curl and jq for the documents' examples, a browser for the console, Node and Python for the examples, and shells and nginx where they can be had
-	@.ci/needs redis-server postgres curl jq chromium node python3 promtool
+	@.ci/needs redis-server postgres curl jq chromium node python3 promtool systemd-analyze
 	@.ci/needs zsh fish || echo "Completion is tested with the shells that are here." >&2
 	@.ci/needs nginx || echo "A roll-out is tested behind nginx where it is here." >&2
 

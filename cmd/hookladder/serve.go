@@ -17,6 +17,7 @@ import (
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/systemd"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -73,6 +74,7 @@ func serve(cmd *cobra.Command, s world) error {
 		return usageError{err}
 	}
 	o.SkipDelay = delaySkipped(o)
+	o.Ready = func(addr string) { systemd.From(s.vars()).Ready(cmd.Context(), addr) }
 	o.Renew = newRenewing(from, found, o.Log).listen(cmd.Context())
 	for _, w := range settings.Near(from.Environ) {
 		o.Log.Warn(w)

@@ -1,0 +1,69 @@
+package systemd_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/systemd"
+)
+
+// listen returns the environment of systemd, and the reports that it gets.
+func listen(t *testing.T, watchdog string) (vars map[string]string, next func() string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return map[string]string{"NOTIFY_SOCKET": socket, "WATCHDOG_USEC": watchdog}, func() string {
+		text := make([]byte, 64)
+		n, err := conn.Read(text)
+		require.NoError(t, err)
+		return string(text[:n])
+	}
+}
+
+func TestSystemdLearnsTheStartAndTheStop(t *testing.T) {
+	vars, next := listen(t, "")
+	ctx, stop := context.WithCancel(t.Context())
+	systemd.From(vars).Ready(ctx, "off")
+	require.Equal(t, "READY=1", next())
+	stop()
+	require.Equal(t, "STOPPING=1", next())
+}
+
+func TestTheWatchdogHearsOfAnAPIOnlyWhileItAnswers(t *testing.T) {
+	vars, next := listen(t, "20000")
+	var asked atomic.Int64
+	hang := make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) > 3 {
+			<-hang
+		}
+	}))
+	t.Cleanup(api.Close)
+	t.Cleanup(func() { close(hang) })
+	ctx, stop := context.WithCancel(t.Context())
+	systemd.From(vars).Ready(ctx, strings.TrimPrefix(api.URL, "http://"))
+	require.Equal(t, "READY=1", next())
+	signs := 0
+	require.Eventually(t, func() bool { return asked.Load() > 5 }, time.Minute, time.Millisecond)
+	stop()
+	for next() == "WATCHDOG=1" {
+		signs++
+	}
+	require.LessOrEqual(t, signs, 3, "the others hang")
+	require.Positive(t, signs)
+}
+
+func TestWithoutSystemdNothingIsReported(t *testing.T) {
+	systemd.From(nil).Ready(t.Context(), "off")
+}

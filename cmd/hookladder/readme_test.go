@@ -91,7 +91,8 @@ func TestTheDocumentsUseNoUnknownCommand(t *testing.T) {
 	for _, cmd := range newRoot(world{}).Commands() {
 		known[cmd.Name()] = true
 	}
-	used := regexp.MustCompile(`(?m)(?:^|[ ;&|])(?:bin/hookladder|hookladder|\./cmd/hookladder) ([a-z]+)`).FindAllStringSubmatch(all.String(), -1)
+	text := strings.ReplaceAll(all.String(), "user hookladder", "user") // of Redis' access rules
+	used := regexp.MustCompile(`(?m)(?:^|[ ;&|])(?:bin/hookladder|hookladder|\./cmd/hookladder) ([a-z]+)`).FindAllStringSubmatch(text, -1)
 	require.NotEmpty(t, used)
 	for _, u := range used {
 		require.True(t, known[u[1]], u[0])

@@ -33,7 +33,7 @@ func TestADispatcherWithoutAnAPITellsHowItIs(t *testing.T) {
 	env := []string{"LISTEN=off", "METRICS_LISTEN=" + i.Started("metrics")}
 	got := mustRun(t, env, "", "ping")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Contains(t, got.out, "ready, on redis")
+	require.Regexp(t, "^ready, on (redis|valkey)", got.out)
 	w.redis.Stop()
 	got = mustRun(t, env, "", "ping")
 	require.Equal(t, exitFailed, got.code, "it answers, but its store can't be used: %s", got.err)

@@ -151,6 +151,7 @@ func (n names) addDocument(t testing.TB, text string) {
 			Parameters []struct{ Name, In string }
 			Responses  map[string]struct{ Description string }
 		}
+		Webhooks   map[string]any
 		Components struct {
 			Schemas map[string]struct{ Properties map[string]any }
 		}
@@ -178,6 +179,7 @@ func (n names) addDocument(t testing.TB, text string) {
 			}
 		}
 	}
+	n.add("webhook", slices.Collect(maps.Keys(doc.Webhooks))...)
 	schemas := doc.Components.Schemas
 	n.add("schema", slices.Collect(maps.Keys(schemas))...)
 	for of, schema := range map[string]string{"message": "Message", "endpoint": "EndpointView", "delivery": "Delivery", "attempt": "Attempt", "lane": "LaneState"} {

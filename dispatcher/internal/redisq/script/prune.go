@@ -51,7 +51,7 @@ func Prune(text string) string {
 		left = rest
 	}
 	pieces = slices.DeleteFunc(pieces, func(p piece) bool { return p.name != "" && !used[p.name] })
-	return pruneNames(deferRare(pieces))
+	return nest(pruneNames(deferRare(pieces)))
 }
 
 // piecesOf splits a script. A function ends on its own line, or at an end at the margin.
@@ -170,10 +170,10 @@ func isWord(r rune) bool {
 	return r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
 }
 
-// pruneNames joins the pieces. It drops the names of keys that no other line uses. A name that is
+// pruneNames drops the names of keys that no other line uses. A name that is
 // used once is replaced by the expression that makes the key. That needs no local, and takes no
 // time in a script that does not reach the line.
-func pruneNames(pieces []piece) string {
+func pruneNames(pieces []piece) []piece {
 	uses, once := map[string]int{}, map[string]string{}
 	for _, p := range pieces {
 		if _, _, ok := keyNames(p); !ok {
@@ -188,20 +188,21 @@ func pruneNames(pieces []piece) string {
 			}
 		}
 	}
-	var b strings.Builder
+	var rest []piece
 	for _, p := range pieces {
 		names, values, ok := keyNames(p)
 		if !ok {
-			b.WriteString(replaceWords(p.text, once) + "\n")
+			p.text = replaceWords(p.text, once)
+			rest = append(rest, p)
 			continue
 		}
 		for i, name := range names {
 			if uses[name] > 1 {
-				b.WriteString("local " + name + " = " + values[i] + "\n")
+				rest = append(rest, piece{text: "local " + name + " = " + values[i]})
 			}
 		}
 	}
-	return b.String()
+	return rest
 }
 
 // keyNames reads a line of common.lua that defines names of keys.

@@ -138,8 +138,8 @@ const (
 	PartEnded               // finished deliveries, by completion time
 )
 
-// EndPlace is the place of a finished delivery in the order of ends: by time, and within one
-// ms by the name of the delivery.
+// EndPlace is the place of a finished delivery in the order of ends: by time, and at one time by
+// the name of the delivery. The part of a time below a ms only orders the ends of that ms.
 type EndPlace struct {
 	At time.Time
 	ID string

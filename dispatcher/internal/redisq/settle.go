@@ -142,9 +142,13 @@ var verdicts = map[dispatcher.Verdict]string{
 }
 
 func appendSettlement(args []any, o *dispatcher.Settlement) []any {
-	usual := o.Attempt.Status == 200 || o.Attempt.Status == 0 && o.ID.Lane.IsQueue()
-	if o.First && o.Verdict == dispatcher.Delivered && o.Attempt.Number == 1 && usual {
-		return append(args, o.ID.String(), tookMillis(o))
+	if o.First && o.Verdict == dispatcher.Delivered && o.Attempt.Number == 1 {
+		switch status := int64(o.Attempt.Status); {
+		case status == 200, status == 0 && o.ID.Lane.IsQueue():
+			return append(args, o.ID.String(), tookMillis(o))
+		case status >= codec.LeastPlain && status <= codec.MostPlain:
+			return append(args, o.ID.String(), -(tookMillis(o)*1000 + status))
+		}
 	}
 	ms := conn.MillisUp(o.Wait)
 	if o.Verdict == dispatcher.Back {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"strings"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -27,7 +28,7 @@ func Delivery(d *dispatcher.Delivery) wire.Delivery {
 	w := wire.Delivery{
 		DeliveryRef: wire.DeliveryRef{
 			ID: d.ID.String(), Destination: string(d.ID.Lane), URL: d.URL,
-			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due}, EndedAt: wire.Time{Time: d.Ended},
+			Status: string(d.Status), NextAttemptAt: wire.Time{Time: d.Due}, EndedAt: wholeMillis(d.Ended),
 		},
 		MessageID: d.ID.Message, CreatedAt: wire.Time{Time: d.Created}, Topic: d.Topic, Tenant: d.Tenant, Subject: d.Subject,
 		Attempts:       d.Attempts,
@@ -37,7 +38,7 @@ func Delivery(d *dispatcher.Delivery) wire.Delivery {
 		WaitingFor:    d.WaitingFor,
 		WaitingUntil:  wire.Time{Time: d.WaitingUntil},
 		WaitingBehind: d.WaitingBehind,
-		DeliveredAt:   wire.Time{Time: d.Delivered},
+		DeliveredAt:   wholeMillis(d.Delivered),
 	}
 	switch d.Status {
 	case dispatcher.StatusDead:
@@ -49,6 +50,11 @@ func Delivery(d *dispatcher.Delivery) wire.Delivery {
 		w.History = Convert(d.History, Attempt)
 	}
 	return w
+}
+
+// wholeMillis returns a time without its part below a ms, which only orders ends.
+func wholeMillis(t time.Time) wire.Time {
+	return wire.Time{Time: t.Truncate(time.Millisecond)}
 }
 
 // Attempt returns an attempt in the form of its delivery.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -72,7 +73,7 @@ func (m *model) comparePlaces(s stored.State, f *stored.Faults) {
 		}
 		got, want := meaningful(s.Progress[id], d), meaningful(d.progress, d)
 		if _, ok := s.Progress[id]; !ok && d.Place == stored.PlaceDone {
-			got = stored.Progress{Attempts: 1, Status: 200} // the most common end has no entry
+			got = stored.Progress{Attempts: 1, Status: cmp.Or(s.Plain[id], 200)} // the most common end has no entry
 		} else if !ok && d.mark == stored.MarkDelivered {
 			got = want // a delivery that is about to end in this way has no entry either
 		}
@@ -203,6 +204,9 @@ func (m *model) compareLook(id dispatcher.DeliveryID) {
 	}
 	if !d.Place.Waits() {
 		require.Equal(m, d.At, got.Ended.UnixMilli(), "%s", id)
+	}
+	if d.Place == stored.PlaceDone && !id.Lane.IsQueue() {
+		require.Equal(m, d.progress.Status, got.LastStatus, "%s", id)
 	}
 }
 

@@ -69,7 +69,7 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 	quick := time.Duration(m.rng.IntN(1300)) * time.Millisecond
 	switch m.rng.IntN(8) {
 	case 0, 1, 2:
-		return rig.Took(rig.Success(c), quick)
+		return rig.Took(rig.Answered(c, dispatcher.Delivered, pick(m.rng, 200, 200, 204, 201, 404, 503)), quick)
 	case 3:
 		s := rig.Took(rig.Failure(c, wait), quick)
 		s.Blame = m.rng.IntN(3) > 0

@@ -124,6 +124,7 @@ type State struct {
 	Behind   map[Set][]Queued                // the first to go first
 	Marks    map[dispatcher.DeliveryID]Mark
 	Progress map[dispatcher.DeliveryID]Progress
+	Plain    map[dispatcher.DeliveryID]int // delivered ones: the status if their end has one, because it was not 200
 	History  map[dispatcher.DeliveryID]int // number of attempts in it
 	Messages map[string]Stored
 	Shelves  map[dispatcher.DeliveryID]int64  // ms: when each was accepted, by its lane's list
@@ -161,6 +162,7 @@ func NewState() State {
 		Told:     map[dispatcher.DeliveryID][]string{},
 		Marks:    map[dispatcher.DeliveryID]Mark{},
 		Progress: map[dispatcher.DeliveryID]Progress{},
+		Plain:    map[dispatcher.DeliveryID]int{},
 		History:  map[dispatcher.DeliveryID]int{},
 		Messages: map[string]Stored{},
 		Shelves:  map[dispatcher.DeliveryID]int64{},
@@ -194,6 +196,7 @@ func Merged(states []State) State {
 		maps.Copy(all.Told, s.Told)
 		maps.Copy(all.Marks, s.Marks)
 		maps.Copy(all.Progress, s.Progress)
+		maps.Copy(all.Plain, s.Plain)
 		maps.Copy(all.History, s.History)
 		maps.Copy(all.Seen, s.Seen)
 		maps.Copy(all.Shelves, s.Shelves)

@@ -55,6 +55,14 @@ const (
 	attemptsMost = 1<<31 - 1
 )
 
+// LeastPlain and MostPlain are the first and the last status of a first success that needs no
+// entry in :progress, besides 200. Such a status is the part of the end in :done below a ms. It is
+// less than half a ms, so a rounded end stays the same ms.
+const (
+	LeastPlain = 201
+	MostPlain  = 499
+)
+
 var errProgress = fmt.Errorf("progress: %w", conn.ErrReply)
 
 // ParseProgress parses an entry of :progress. An invalid entry counts as none, also for the

@@ -69,12 +69,11 @@ func (r *Reply) List() []any {
 // Time reads ms since 1970. It returns zero for an invalid time, which a person may have
 // written.
 func (r *Reply) Time() time.Time {
-	text := r.Text()
-	ms, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(ms >= 0 && ms <= LatestMillis) {
+	ms, err := strconv.ParseFloat(r.Text(), 64)
+	if err != nil {
 		return time.Time{}
 	}
-	return FromMillis(int64(ms))
+	return FromScore(ms)
 }
 
 // LatestMillis is the end of the year 9999. We never write a later time.
@@ -87,6 +86,23 @@ func FromMillis(ms int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()
+}
+
+// FromScore returns the time of a score in ms. It keeps the µs, because the order of ends has
+// them. It returns zero for an invalid time.
+func FromScore(ms float64) time.Time {
+	if !(ms >= 1 && ms <= LatestMillis) {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(math.Round(ms * 1000))).UTC()
+}
+
+// ToScore returns the score that FromScore reads.
+func ToScore(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMicro()) / 1000
 }
 
 // ToMillis returns the ms that FromMillis reads.
@@ -174,9 +190,9 @@ func (w *Words) Next() string {
 
 // Time reads a time in ms.
 func (w *Words) Time() time.Time {
-	ms, err := strconv.ParseInt(w.Next(), 10, 64)
+	ms, err := strconv.ParseFloat(w.Next(), 64)
 	if err != nil {
 		w.Err = ErrReply
 	}
-	return FromMillis(ms)
+	return FromScore(ms)
 }

@@ -53,6 +53,12 @@ end
 -- done are the ms when delivered ones ended. dues are the ms when others are due.
 local done, dues = sure('ZMSCORE', DONE, unpack(deliveries)), sure('ZMSCORE', DUE, unpack(deliveries))
 
+-- status_of_end returns the status of a first success from its score in :done.
+local function status_of_end(score)
+  local status = floor(tonumber(score) % 1 * 1000 + 0.5)
+  return status > 200 and status < 500 and status or 200
+end
+
 -- ended_before takes a delivery out of the place where it ended and returns its progress with a new ladder, and its
 -- attempts so far. It returns nil if the delivery has not ended.
 local function ended_before(delivery, l, text, done_at)
@@ -64,7 +70,7 @@ local function ended_before(delivery, l, text, done_at)
     count('cancelled', -1)
   elseif sure('ZREM', DONE, delivery) == 1 then
     count('delivered', -1)
-    if not text then attempts, status = 1, 200 end -- settle writes no entry for the most common end
+    if not text then attempts, status = 1, status_of_end(done_at) end -- settle writes no entry for the most common end
     more = with_success(more, done_at, status, attempts)
   else
     return nil
@@ -239,7 +245,7 @@ local function replay(delivery, l, id, i)
   if code < -1 and sending_job(text) then return DONE_BEFORE end
   if code < -1 then
     local attempts, base, deaths, status, asked, reason, more = parse_progress(text)
-    if not text and job.index ~= 'due' then attempts, status = 1, 200 end
+    if not text and job.index ~= 'due' then attempts, status = 1, status_of_end(places[i]) end
     sure('HSET', PROGRESS, delivery, progress_text(attempts, base, deaths, status, asked, reason, with_job(job, more)))
   end
   return code

@@ -10,18 +10,19 @@
 -- ARGV[..]  for each outcome: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0: no response),
 --           ms (r: wait; b: since when it was ready), number of the attempt (0: there was none), reason (x; else -), meta,
 --           excerpt (both empty: nothing for the history), blame, ms of the lease (without an attempt settle needs that very
---           lease; 0: any). Of a first attempt with the response 200 only delivery, took ms. Blame: the ms for which the lane
---           waits; ! before it if the failure counts for its breaker and the lane fails, ? if the lane only fails, then , and
---           the ms after which the lane is given up; e behind it if our own network failed; or ~ and a letter as :lane has it
---           if no receiver is to blame; with ~e the lane waits for our own network
+--           lease; 0: any). Of a first success with the status 200 only delivery, took ms; with a status from 201 to 499 this
+--           number is -(took ms * 1000 + status). Blame: the ms for which the lane waits; ! before it if the failure counts
+--           for its breaker and the lane fails, ? if the lane only fails, then , and the ms after which the lane is given
+--           up; e behind it if our own network failed; or ~ and a letter as :lane has it if no receiver is to blame; with
+--           ~e the lane waits for our own network
 -- returns now, due, weight, breakers (lane, ms until when it waits, 0 closed, for each that opened or closed), a digit for
 --   each outcome: 1 done as requested, 2 late, and nothing changed, 3 late but counted, 4 ended otherwise, or by its lane, 5
 --   nothing changed, because the delivery died of this very outcome when that was settled before; then for each lane that
 --   fails, or did: lane, ms since when, 0 it fails, 1 it failed long enough to be given up, 2 an attempt succeeded
 --
--- No delivery comes twice in one call. A first 200 has two arguments only, because the arguments are the dearest part here.
+-- No delivery comes twice in one call. A first success has two arguments only, because the arguments are the dearest part here.
 local deliveries, names, first_of = {}, {}, {} -- of each outcome; first_of: its place in ARGV
-local plain = {} -- ms of the attempt if it was a first one with the response 200; else false
+local plain, statuses = {}, {} -- ms of the attempt if it was a first success, else false; and its status, nil for 200
 local many = 0
 
 -- read_outcomes reads where each outcome begins. Its values are read in place.
@@ -31,6 +32,10 @@ local function read_outcomes()
   while ARGV[i] do
     local delivery, took = ARGV[i], tonumber(ARGV[i + 1])
     many = many + 1
+    if took and took < 0 then
+      statuses[many] = -took % 1000
+      took = floor(-took / 1000)
+    end
     deliveries[many], first_of[many], plain[many] = delivery, i, took or false
     names[many] = lane_of(delivery)
     i = i + (took and PLAIN or WIDTH)
@@ -85,7 +90,7 @@ local function with_all_values(k)
   local i = first_of[k]
   if not plain[k] then return i end
   local from_here = #ARGV + 1
-  for offset, value in ipairs({ ARGV[i], 'd', ARGV[i + 1], '200', '0', '1', '-', '', '', '0', '0' }) do
+  for offset, value in ipairs({ ARGV[i], 'd', num(plain[k]), num(statuses[k] or 200), '0', '1', '-', '', '', '0', '0' }) do
     ARGV[from_here + offset - 1] = value
   end
   return from_here
@@ -130,6 +135,15 @@ local function write_entries(codes)
   end
 end
 
+-- score_of returns the score in :done of a first success, by its status, nil for 200. Its texts are made once, because Lua
+-- formats a number slowly.
+local scores = {}
+local function score_of(status)
+  if not status then return at_now end
+  scores[status] = scores[status] or at_now .. '.' .. status
+  return scores[status]
+end
+
 local answer, codes, news = { 0, 0, 0, {} }, {}, false
 for k = 1, many do
   local l = lanes[names[k]]
@@ -143,7 +157,7 @@ for k = 1, many do
       widen(l)
     end
     record_success(l)
-    append_pair(ended.done, at_now, deliveries[k])
+    append_pair(ended.done, score_of(statuses[k]), deliveries[k])
   else
     local due
     code, over, due = settle_leased(with_all_values(k), l, texts[k], marks[k])

@@ -89,7 +89,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 	case dispatcher.StatusDelivered:
 		d.Ended, d.Delivered = f.at, f.at
 		if f.progress == "" {
-			d.Attempts, d.Climbed, d.LastStatus = 1, 1, 200 // the most common end has no entry
+			d.Attempts, d.Climbed, d.LastStatus = 1, 1, firstStatus(f.at) // the most common end has no entry
 		}
 	case dispatcher.StatusDead:
 		d.Ended, d.Reason = f.at, p.Reason
@@ -121,6 +121,16 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.LastError = codec.ErrRecord.Error()
 	}
 	return d
+}
+
+// firstStatus returns the response to the only attempt of a delivery without an entry in
+// :progress. The part of its end below a ms is that status, if it is not 200.
+func firstStatus(end time.Time) int {
+	status := end.Nanosecond() / int(time.Microsecond) % 1000
+	if status < codec.LeastPlain || status > codec.MostPlain {
+		return 200
+	}
+	return status
 }
 
 // withoutStatus removes the status of a delivery of a queue, because queues have none. A

@@ -69,7 +69,11 @@ func (s *Deliveries) Ended(ctx context.Context, f dispatcher.EndedFilter) (page 
 // EndedCursor returns the cursor for a list that was read up to a place, by this store or
 // another.
 func (s *Deliveries) EndedCursor(ctx context.Context, f dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error) {
-	return s.sealer.Seal(ctx, endedList(f), endedPlace{Score: millisText(at.At), Name: at.ID})
+	place := endedPlace{Name: at.ID}
+	if !at.At.IsZero() {
+		place.Score = conn.ScoreText(conn.ToScore(at.At))
+	}
+	return s.sealer.Seal(ctx, endedList(f), place)
 }
 
 // endedList returns the name of the list of an endpoint's ends. The order of the statuses does
@@ -152,5 +156,5 @@ func (p endedPlace) end() dispatcher.EndPlace {
 	if err != nil {
 		return dispatcher.EndPlace{}
 	}
-	return dispatcher.EndPlace{At: conn.FromMillis(int64(ms)), ID: p.Name}
+	return dispatcher.EndPlace{At: conn.FromScore(ms), ID: p.Name}
 }

@@ -77,7 +77,7 @@ func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at listCursor, err erro
 	if err := json.Unmarshal(sealed, &place); err != nil {
 		return at, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
 	}
-	at = listCursor{section: sectionEnded, score: float64(conn.ToMillis(place.At)), name: place.ID, placed: true}
+	at = listCursor{section: sectionEnded, score: conn.ToScore(place.At), name: place.ID, placed: true}
 	switch {
 	case f.Order == dispatcher.OrderDue:
 		at.section = sectionDue
@@ -92,7 +92,7 @@ func (c listCursor) anyPlace() *dispatcher.EndPlace {
 	if c.name == "" {
 		return nil
 	}
-	return &dispatcher.EndPlace{At: conn.FromMillis(int64(c.score)), ID: c.name}
+	return &dispatcher.EndPlace{At: conn.FromScore(c.score), ID: c.name}
 }
 
 // goesOn stores the process of a partition's server that replied. It reports whether the
@@ -111,7 +111,7 @@ func goesOn(at *listCursor, server string) bool {
 func (s *Deliveries) listAt(ctx context.Context, f *dispatcher.Filter) (at listCursor, err error) {
 	switch {
 	case f.Part == dispatcher.PartEnded && f.From != nil:
-		return listCursor{section: sectionEnded, score: float64(millisOf(f.From.At)), name: cmp.Or(f.From.ID, "\x00")}, nil
+		return listCursor{section: sectionEnded, score: conn.ToScore(f.From.At), name: cmp.Or(f.From.ID, "\x00")}, nil
 	case f.Cursor == "":
 		return at, nil
 	}
@@ -130,7 +130,7 @@ func (c listCursor) place() *dispatcher.EndPlace {
 	if c.section != sectionEnded {
 		return nil
 	}
-	return &dispatcher.EndPlace{At: conn.FromMillis(int64(c.score)), ID: c.name}
+	return &dispatcher.EndPlace{At: conn.FromScore(c.score), ID: c.name}
 }
 
 // millisOf returns the first whole ms that is not before t.

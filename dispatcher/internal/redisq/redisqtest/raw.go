@@ -197,6 +197,9 @@ func (r *raw) readPlaces() {
 				r.out.Leases[holder] = append(r.out.Leases[holder], id)
 			}
 			r.found(id, stored.Found{Place: place, At: int64(z.Score), Holder: holderOf(leases, holder)})
+			if status := math.Round((z.Score - math.Floor(z.Score)) * 1000); place == stored.PlaceDone && status > 0 {
+				r.out.Plain[id] = int(status)
+			}
 		}
 	}
 	for lane, cmd := range r.ready {

@@ -194,7 +194,7 @@ for k, i in ipairs(chosen) do
   local record, status, why, ms = false, '', '', 0
   if moved then
     status, ms, why = status_of(delivery, l, id, l.state.keys > 0 and call('HGET', MESSAGES, id))
-    found[i][3] = num(ms)
+    found[i][3] = ms
   else
     status, why = standing(l, k, i)
   end

@@ -1,5 +1,5 @@
 -- look: read a message with all that is known of its deliveries, some lanes at a time.
--- needs: common(call, lanes_of, micros, num, sub), lane_state(lanes, load_lanes), finish(before_due, before_weight,
+-- needs: common(call, lanes_of, micros, sub), lane_state(lanes, load_lanes), finish(before_due, before_weight,
 --   hint_weight), read(args_from, safely, status_of)
 --
 -- ARGV[..] after the arguments of read:
@@ -29,7 +29,7 @@ while at < behind and (#list == 0 or size < bytes) do
     local delivery = lane .. ':' .. id
     local status, ms, why = status_of(delivery, lanes[lane], id, record)
     local text, history = call('HGET', PROGRESS, delivery) or '', safely('LRANGE', HISTORY .. delivery, 0, -1) or {}
-    list[#list + 1] = { lane, status, num(ms), why, text, history }
+    list[#list + 1] = { lane, status, ms, why, text, history }
     size = size + #delivery + #text
     for _, entry in ipairs(history) do size = size + #entry end
   end

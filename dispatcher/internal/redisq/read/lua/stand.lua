@@ -1,6 +1,6 @@
 -- stand: return the statuses of messages' deliveries, and nothing else of them. It has limits of lanes and bytes, so that it
 -- does not block Redis.
--- needs: common(call, created_at, format, lanes_of, micros, num, score_ms, sub), lane_state(lanes, load_lanes),
+-- needs: common(call, created_at, format, lanes_of, micros, num, sub), lane_state(lanes, load_lanes),
 --   finish(before_due, before_weight, hint_weight), read(args_from, status_of)
 --
 -- ARGV[..] after the arguments of read: how many lanes of the first message a call before returned, then for each: id, digest
@@ -42,7 +42,7 @@ for _, e in ipairs(asked) do
   words[#words + 1] = format('%d', e.last - e.first + 1)
   for i = e.first, e.last do
     local status, at = status_of(names[i] .. ':' .. e.id, lanes[names[i]], e.id, e.record)
-    words[#words + 1], words[#words + 2], words[#words + 3] = names[i], status, score_ms(num(at))
+    words[#words + 1], words[#words + 2], words[#words + 3] = names[i], status, at
   end
 end
 return { micros, before_due, hint_weight(before_weight), whole, begun, table.concat(words, ' ') }

@@ -45,7 +45,8 @@
 --                          could not, 0 none; a + behind it until the delivery ends, or another sends it. Three more follow if it was delivered and sent again: when in ms, the status of that answer, the number of that attempt.
 --                          Further fields are ignored and kept
 --   :history:<l>:<i> list  newest first "<due of next, 0 none> <length of meta> <meta><excerpt>", at most 32
---   :done :cancelled :dead zset <lane>:<id> by end time
+--   :done :cancelled :dead zset <lane>:<id> by end time. In :done a part below a ms, as .204, is the status of a first success
+--                          with no entry in :progress; 200 has none
 --   :seen            zset  message id by time its record was cut to the digest; half a ms later if an archive reported it
 --   :lanes           zset  lanes that may be claimed from by weight * 2^41 + ms of last turn
 --   :parked          zset  lanes by ms: those that may be claimed from at that time, and those held d or x whose ready

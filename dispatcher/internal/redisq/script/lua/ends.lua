@@ -130,7 +130,7 @@ local function write_ends()
   if #ended.cancelled > 0 then add_to(sums.ends, 'cancelled -', #ended.cancelled / 2) end
   for _, list in ipairs({ ended.done, ended.cancelled, ended.dead }) do
     if #list > 0 and end_time() > now then
-      for i = 1, #list, 2 do list[i] = num(end_time()) end
+      for i = 1, #list, 2 do list[i] = num(end_time()) .. sub(list[i], #at_now + 1) end -- with the status behind the ms
     end
   end
   if #ended.done + #ended.cancelled + #ended.dead > 0 then

@@ -122,7 +122,7 @@ for i, f in ipairs(found) do
     record, nread, answered = record or call('HGET', MESSAGES, id), nread + 1, answered + 1
     local whole, text = record and #record > DIGEST, call('HGET', PROGRESS, delivery)
     for _, value in ipairs({
-      delivery, num(f[3]), status, num(ms), why, whole and head_of(record) or '', text or '', whole and last_attempt(delivery, text) or '',
+      delivery, num(f[3]), status, ms, why, whole and head_of(record) or '', text or '', whole and last_attempt(delivery, text) or '',
     }) do
       answer[#answer + 1] = value
     end

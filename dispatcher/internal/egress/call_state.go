@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // callState is the state of one call. It is also the context of the call's requests, so
@@ -16,7 +17,9 @@ import (
 // allocation. Only the goroutine that called Send writes it.
 type callState struct {
 	context.Context
+	shared    context.Context // the parent of many calls: its end and the deadline end this one; nil: only Context ends it
 	call      dispatcher.Call
+	first     error  // of the first try, for RoundTrip; nil: it was returned there
 	connected bool   // a connection was opened or taken from the pool
 	reused    bool   // the connection had carried a request before
 	repeated  bool   // a retry, which uses a new connection and does not pool it, see connect
@@ -35,6 +38,14 @@ const (
 	stageHandshake
 )
 
+func newCallState(ctx context.Context, call dispatcher.Call) *callState {
+	t := &callState{Context: ctx, call: call}
+	if until, ok := ctx.(*wait.Until); ok {
+		t.shared = until.Parent()
+	}
+	return t
+}
+
 type callStateKey struct{}
 
 // Value returns the callState itself for callStateKey.
@@ -43,6 +54,12 @@ func (t *callState) Value(key any) any {
 		return t
 	}
 	return t.Context.Value(key)
+}
+
+// expired reports whether the deadline has passed.
+func (t *callState) expired() bool {
+	end, ok := t.Deadline()
+	return ok && !time.Now().Before(end)
 }
 
 // callStateOf returns the state of the call that a request or a dial belongs to, or nil.

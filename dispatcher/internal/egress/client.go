@@ -110,7 +110,7 @@ func (o Options) filled() Options {
 }
 
 func newClient(o Options, d *dialer) *Client {
-	c := &Client{httpsOnly: o.HTTPSOnly, transport: &transport{d, newPool(o.MaxIdle, o.MaxIdlePerHost)}}
+	c := &Client{httpsOnly: o.HTTPSOnly, transport: &transport{dialer: d, idle: newPool(o.MaxIdle, o.MaxIdlePerHost)}}
 	c.retry = &retryablehttp.Client{
 		HTTPClient: &http.Client{
 			// It has no timeout of its own, because the call's context bounds everything
@@ -169,21 +169,34 @@ func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answ
 	if class, err := c.blocked(call.URL); err != nil {
 		return dispatcher.Answer{Class: class, Err: err}
 	}
-	t := &callState{Context: ctx, call: call}
+	t := newCallState(ctx, call)
+	answer, err := c.transport.call(t)
+	if err != nil && t.mayRepeat(err) {
+		answer, err = c.again(t, err)
+	}
+	if err != nil {
+		return c.withEgressFault(t, t.failed(err))
+	}
+	answer.Location, answer.Address = t.location, t.address
+	return answer
+}
+
+// again passes a failed first try to retryablehttp, which decides on retries and makes
+// them.
+func (c *Client) again(t *callState, first error) (dispatcher.Answer, error) {
+	t.first = first
 	req, err := retryablehttp.FromRequest(t.request())
 	if err != nil {
-		return t.failed(err)
+		return dispatcher.Answer{}, err
 	}
 	resp, err := c.retry.Do(req)
 	if err != nil {
 		if resp != nil {
 			_ = resp.Body.Close()
 		}
-		return c.withEgressFault(t, t.failed(err))
+		return dispatcher.Answer{}, err
 	}
-	answer := read(resp)
-	answer.Location, answer.Address = t.location, t.address
-	return answer
+	return read(resp), nil
 }
 
 // withEgressFault changes the class of a failed call to ClassEgress if our own network

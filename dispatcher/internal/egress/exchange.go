@@ -2,12 +2,17 @@ package egress
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"sync"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // lastByte is how long a response waits for the report that its request is written. The
@@ -18,37 +23,71 @@ const lastByte = time.Millisecond
 // response. It belongs to the goroutine that made the request.
 type exchange struct {
 	state   *callState
-	conn    *conn // nil: closed
-	home    *pool // returned to when the exchange is over; nil: closed instead
-	read    *bufio.Reader
-	stop    func() bool // stops the context's AfterFunc; false: it has already cut the connection
-	written chan error  // result of the goroutine that writes the request; nil: the request is written
-	early   bool        // the response began before the whole request was written
+	conn    *conn         // nil: closed
+	home    *pool         // returned to when the exchange is over; nil: closed instead
+	read    *bufio.Reader // nil: no response has begun
+	written chan error    // result of the goroutine that writes the request; nil: the request is written
+	early   bool          // the response began before the whole request was written
 	body    io.Reader
 	reuse   bool // the response allows another request on the connection
 	ended   bool // the body was read to its end
 }
 
-// readers is the pool of read buffers, so that an idle connection has no buffer. Trailers
-// and the lines of chunks must fit into one.
+// readers is the pool of read buffers, so that an idle connection has no buffer, nor a call
+// that waits. Trailers and the lines of chunks must fit into one.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
 
-// do sends a request and reads the header of its response. The body of the response is x.
-// If it fails, it closes the connection.
-func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
-	x.stop = context.AfterFunc(x.state.Context, x.conn.cut)
+var (
+	// errUnasked is the error for a receiver that responds before the request.
+	errUnasked = errors.New("it came before the request")
+	// errStale is the error for an idle connection that ended, or that has bytes of no response.
+	// Nothing was written to it.
+	errStale = errors.New("the idle connection ended")
+)
+
+// begin sends a request and waits for the first bytes of its response. If it fails, it closes
+// the connection. It frees the request, unless it returns errStale.
+func (x *exchange) begin(out *outgoing) error {
 	x.conn.limit, x.conn.head = maxHeader, head{} // the limit is for all headers together
-	x.read = readers.Get().(*bufio.Reader)
-	x.read.Reset(x.conn)
 	err := x.write(out)
-	var resp *http.Response
+	if err == errStale { //nolint:errorlint // not wrapped
+		_ = x.Close()
+		return err
+	}
 	if err == nil {
-		resp, err = x.answer(r)
+		x.read = readers.Get().(*bufio.Reader)
+		x.read.Reset(x.conn)
+		_, err = x.read.Peek(1)
 	}
 	if err != nil {
-		err = x.cause(err)
-		_ = x.Close()
-		return nil, err
+		return x.fail(err)
+	}
+	x.state.answered = true
+	x.early = !x.out()
+	return nil
+}
+
+// fail closes the connection, and returns the reason why there is no response.
+func (x *exchange) fail(err error) error {
+	err = x.cause(err)
+	_ = x.Close()
+	return err
+}
+
+// answer reads the header of the response, and the informational responses (1xx) before it. The
+// body of the response is x. If it fails, it closes the connection.
+func (x *exchange) answer(r *http.Request) (*http.Response, error) {
+	resp, err := x.header(r)
+	if err != nil {
+		return nil, x.fail(err)
+	}
+	if resp.StatusCode/100 == 3 {
+		// http.Client would parse it although it does not follow it, and return an error
+		// if it is not a URL.
+		if to := resp.Header["Location"]; len(to) > 0 && len(to[0]) <= maxURL {
+			x.state.location = to[0]
+		}
+		delete(resp.Header, "Location")
 	}
 	both := x.conn.head.hasLength && x.conn.head.hasEncoding
 	x.conn.limit, x.conn.head.over = math.MaxInt64, true
@@ -58,36 +97,87 @@ func (x *exchange) do(r *http.Request, out *outgoing) (*http.Response, error) {
 	return resp, nil
 }
 
-// write writes a request. A request that the system may not buffer at once is written by
-// another goroutine, because the receiver may respond before it has read everything, or
-// never read it. Otherwise both sides would wait for each other.
+// write writes a request, and waits for the response if that needs no buffer. A request that
+// the system may not buffer at once is written by another goroutine, because the receiver may
+// respond before it has read everything, or never read it. Otherwise both sides would wait for
+// each other.
 func (x *exchange) write(out *outgoing) error {
-	if len(out.buf)+len(out.rest) <= atOnce {
-		defer out.free()
-		_, err := x.conn.wire.Write(out.buf)
-		return err
-	}
-	x.written = make(chan error, 1)
-	wire, written := x.conn.wire, x.written
-	go func() { // Close waits for it
-		_, err := wire.Write(out.buf)
-		if err == nil && len(out.rest) > 0 {
-			_, err = wire.Write(out.rest)
-		}
+	c := x.conn
+	switch {
+	case !out.small():
+		x.written = make(chan error, 1)
+		wire, written := c.wire, x.written
+		go func() { // Close waits for it
+			_, err := wire.Write(out.buf)
+			if err == nil && len(out.rest) > 0 {
+				_, err = wire.Write(out.rest)
+			}
+			out.free()
+			written <- err // the reader of the response reports a fault, because a response may have come before
+		}()
+	case c.asks():
+		return x.ask(out)
+	default:
+		_, err := c.wire.Write(out.buf)
 		out.free()
-		written <- err // the reader of the response reports a fault, because a response may have come before
-	}()
-	return nil
+		if err != nil {
+			return err
+		}
+	}
+	return c.await()
 }
 
-// answer reads the header of the response, and the informational responses (1xx) before
-// it.
-func (x *exchange) answer(r *http.Request) (*http.Response, error) {
-	if _, err := x.read.Peek(1); err != nil {
-		return nil, err
+// ask writes a small request to a socket and waits for the response.
+func (x *exchange) ask(out *outgoing) error {
+	c := x.conn
+	c.asking = asking{out: out, reused: x.state.reused}
+	err := c.raw.Read(c.ask)
+	a := c.asking
+	c.asking = asking{}
+	switch {
+	case a.out == nil: // it was written, and err is the deadline's
+		return err
+	case err == nil && a.err == nil && c.found != stateQuiet && a.reused:
+		return errStale
 	}
-	x.state.answered = true
-	x.early = !x.out()
+	defer out.free()
+	switch {
+	case err != nil:
+		return err
+	case a.err != nil:
+		return a.err
+	case c.found == stateSpoken:
+		return errUnasked
+	}
+	if _, err := c.wire.Write(out.buf[a.sent:]); err != nil { // the system's buffer was full
+		return err
+	}
+	return c.await()
+}
+
+// plain returns the answer if the whole response is read and in the usual form. It then
+// ends the exchange.
+func (x *exchange) plain() (dispatcher.Answer, bool) {
+	if x.early {
+		return dispatcher.Answer{}, false
+	}
+	ahead, _ := x.read.Peek(x.read.Buffered())
+	status, body, ok := plainResponse(ahead)
+	if !ok {
+		return dispatcher.Answer{}, false
+	}
+	a := dispatcher.Answer{Status: status}
+	if len(body) > 0 {
+		a.Body = bytes.Clone(body)
+	}
+	_, _ = x.read.Discard(len(ahead))
+	x.reuse, x.ended = true, true
+	_ = x.Close()
+	return a, true
+}
+
+// header reads the header of the response, and the informational responses before it.
+func (x *exchange) header(r *http.Request) (*http.Response, error) {
 	if ahead, _ := x.read.Peek(x.read.Buffered()); speaksHTTP2(ahead) {
 		return nil, errHTTP2
 	}
@@ -115,6 +205,8 @@ func (x *exchange) cause(err error) error {
 	switch {
 	case x.state.Err() != nil:
 		return context.Cause(x.state)
+	case x.state.expired() || errors.Is(err, os.ErrDeadlineExceeded): // the socket's timer was faster than the context's
+		return context.DeadlineExceeded
 	case x.conn.head.lines > maxLines:
 		return errTooMany
 	case x.conn.limit <= 0:
@@ -144,10 +236,12 @@ func (x *exchange) Close() error {
 		return nil
 	}
 	x.conn = nil
-	uncut := x.stop()
+	uncut := c.release()
 	fit := uncut && x.reuse && x.ended && x.read.Buffered() == 0
-	x.read.Reset(nil)
-	readers.Put(x.read)
+	if x.read != nil {
+		x.read.Reset(nil)
+		readers.Put(x.read)
+	}
 	if fit && x.home != nil && x.home.put(c) {
 		return nil
 	}

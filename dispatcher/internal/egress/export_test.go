@@ -33,6 +33,12 @@ func NewOver(o Options, dial DialFunc) *Client {
 // KeepAtMost bounds the idle connections of a client in all.
 func KeepAtMost(c *Client, most int) { c.transport.idle.most = most }
 
+// TakeLongWay has each response of a client parsed by net/http.
+func TakeLongWay(c *Client) { c.transport.long = true }
+
+// PlainResponse parses a response in the usual form.
+var PlainResponse = plainResponse
+
 // Idle is how many idle connections a client has, and whether it looks after them.
 func Idle(c *Client) (conns int, swept bool) {
 	p := c.transport.idle

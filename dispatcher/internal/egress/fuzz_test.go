@@ -45,11 +45,23 @@ func FuzzExchange(f *testing.F) {
 		if len(answer) > 128<<10 {
 			return // longer than anything that is read
 		}
-		synctest.Test(t, func(t *testing.T) { exchange(t, answer, min(int(cut), len(answer)), stays) })
+		var results [2]result
+		for i, w := range ways {
+			synctest.Test(t, func(t *testing.T) { results[i] = exchange(t, answer, min(int(cut), len(answer)), stays, w.take) })
+		}
+		require.Equal(t, results[1], results[0], "both ways return the same")
 	})
 }
 
-func exchange(t *testing.T, answer []byte, cut int, stays bool) {
+// result is what the two ways have in common. Text and time may differ by chance.
+type result struct {
+	status              int
+	class               dispatcher.Class
+	body, retry, moved  string
+	cut, rejected, kept bool
+}
+
+func exchange(t *testing.T, answer []byte, cut int, stays bool, way func(*egress.Client)) result {
 	const limit = 2 * time.Second
 	var accepted, asked atomic.Int64
 	var running sync.WaitGroup
@@ -73,6 +85,7 @@ func exchange(t *testing.T, answer []byte, cut int, stays bool) {
 			}
 		}
 	}, &running))
+	way(c)
 	call := func(lane dispatcher.Lane) dispatcher.Answer {
 		ctx, stop := context.WithTimeout(t.Context(), limit)
 		defer stop()
@@ -103,6 +116,73 @@ func exchange(t *testing.T, answer []byte, cut int, stays bool) {
 	require.Equal(t, "ok", string(b.Body), "nothing of the first answer is in the second")
 	c.Close()
 	running.Wait()
+	return result{a.Status, a.Class, string(a.Body), a.RetryAfter, a.Location, a.Cut, a.Rejected, kept > 0}
+}
+
+// FuzzPlainResponse: a response in the usual form is the same for net/http, and is whole.
+func FuzzPlainResponse(f *testing.F) {
+	for _, text := range plainTexts {
+		f.Add([]byte(text))
+	}
+	for _, text := range otherTexts {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		status, body, ok := egress.PlainResponse(answer)
+		if !ok {
+			return
+		}
+		require.True(t, whole(answer))
+		resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil)
+		require.NoError(t, err)
+		require.Equal(t, resp.StatusCode, status)
+		require.EqualValues(t, resp.ContentLength, len(body))
+		read, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, string(read), string(body))
+		for _, name := range []string{"Transfer-Encoding", "Retry-After", "Webhook-Delivery"} {
+			require.Empty(t, resp.Header[name])
+		}
+		require.Empty(t, resp.TransferEncoding)
+		require.Contains(t, []int{2, 4, 5}, status/100)
+	})
+}
+
+// plainTexts are responses in the usual form, otherTexts are all but that.
+var (
+	plainTexts = []string{
+		plainOK, "HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 200 \r\ncontent-length:0\r\n\r\n", okHead + "CONTENT-LENGTH: \t 2 \r\n\r\nok", okHead + "Content-Length: 00002\r\n\r\nok",
+		okHead + "Connection: Keep-Alive\r\nKeep-Alive: timeout=5\r\nContent-Length: 2\r\n\r\nok", okHead + "X-Empty:\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.1 500 Oh\r\nContent-Length: 4\r\n\r\n\x00\r\n\n", "HTTP/1.1 404 Nicht d\xc3\xa4\r\nX-A: \xff\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 599 A: b\r\nContent-Length: 0\r\n\r\n",
+	}
+	otherTexts = []string{
+		"", "\n", "\r\n", "\r\n\r\n", plainOK[:20], plainOK[:len(plainOK)-1], plainOK + "x", plainOK + plainOK, " " + plainOK, "\r\n" + plainOK,
+		okHead + "\r\n", okHead + "\r\nok", "HTTP/1.1 204 No\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 204 No\r\nContent-Length: 2\r\n\r\n", "HTTP/1.1 204 No\r\n\r\nx",
+		"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "http/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1  200 OK\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.1 +20 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 -20 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 20 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200\tOK\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 101 Up\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 304 Not\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 999 Yes\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 000 No\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\nok", "HTTP/1.1 200 O\rK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 O\x00K\r\nContent-Length: 2\r\n\r\nok",
+		okHead + "X-A: \x00\r\nContent-Length: 2\r\n\r\nok", okHead + "X-A: b\x7f\r\nContent-Length: 2\r\n\r\nok", okHead + "X-A: b\rc\r\nContent-Length: 2\r\n\r\nok", okHead + "X-A: b\r\n c\r\nContent-Length: 2\r\n\r\nok", okHead + " X-A: b\r\nContent-Length: 2\r\n\r\nok",
+		okHead + "Content-Length: 1\r\n 2\r\n\r\nok", okHead + "X A: b\r\nContent-Length: 2\r\n\r\nok", okHead + "X-A : b\r\nContent-Length: 2\r\n\r\nok", okHead + "X-A\r\nContent-Length: 2\r\n\r\nok", okHead + ": b\r\nContent-Length: 2\r\n\r\nok", okHead + "X-\xc3\xa4: b\r\nContent-Length: 2\r\n\r\nok",
+		okHead + "Content-Length : 2\r\n\r\nok", okHead + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok", okHead + "Content-Length: 2\r\ncontent-length: 3\r\n\r\nok", okHead + "Content-Length: +2\r\n\r\nok", okHead + "Content-Length: -2\r\n\r\nok", okHead + "Content-Length: \r\n\r\nok", okHead + "Content-Length: 2, 2\r\n\r\nok",
+		okHead + "Content-Length: 0x2\r\n\r\nok", okHead + "Content-Length: 2 2\r\n\r\nok", okHead + "Content-Length: 99999999999999999999\r\n\r\nok", okHead + "Content-Length: 18446744073709551618\r\n\r\nok",
+		okHead + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nok", okHead + "Content-Length: 2\r\ntransfer-encoding: identity\r\n\r\nok", okHead + "Connection: close\r\nContent-Length: 2\r\n\r\nok", okHead + "Connection: keep-alive, close\r\nContent-Length: 2\r\n\r\nok",
+		okHead + "Connection: keep-alive\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", okHead + "Connection:\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.1 503 Busy\r\nRetry-After: 120\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 410 Gone\r\nwebhook-delivery: abort-message\r\nContent-Length: 0\r\n\r\n",
+	}
+)
+
+// TestPlainResponseTakesTheUsualFormOnly: what is odd is for net/http.
+func TestPlainResponseTakesTheUsualFormOnly(t *testing.T) {
+	for _, text := range plainTexts {
+		_, _, ok := egress.PlainResponse([]byte(text))
+		require.True(t, ok, "%q", text)
+	}
+	for _, text := range otherTexts {
+		_, _, ok := egress.PlainResponse([]byte(text))
+		require.False(t, ok, "%q", text)
+	}
 }
 
 var (

@@ -1,6 +1,10 @@
 package egress
 
-import "bytes"
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+)
 
 // head counts the lines of a response's header while they are read. net/http has no such
 // limit and would build a map of all of them.
@@ -37,7 +41,10 @@ func (h *head) scan(b []byte) bool {
 	return h.lines <= maxLines
 }
 
-var newline = []byte{'\n'}
+var (
+	newline   = []byte{'\n'}
+	keepAlive = []byte("keep-alive")
+)
 
 // line processes a complete line.
 func (h *head) line() {
@@ -61,4 +68,100 @@ func begins(line []byte, name string) bool {
 func (h *head) next(ahead []byte) bool {
 	*h = head{lines: h.lines}
 	return h.scan(ahead)
+}
+
+// plainResponse parses a whole response in the usual form, and reports whether it has that
+// form: HTTP/1.1, a status of 2xx, 4xx or 5xx, a Content-Length with the body and nothing after
+// it, and no other header that changes the result. net/http accepts more forms, and parses all
+// other responses. Both return the same for a response that plainResponse accepts.
+func plainResponse(b []byte) (status int, body []byte, ok bool) {
+	status, b, ok = plainStatus(b)
+	length := -1
+	for ok {
+		var line []byte
+		if line, b, ok = plainLine(b); !ok {
+			break
+		}
+		if len(line) == 0 {
+			if status == http.StatusNoContent {
+				return status, nil, length <= 0 && len(b) == 0
+			}
+			return status, b, length == len(b)
+		}
+		length, ok = plainField(line, length)
+	}
+	return 0, nil, false
+}
+
+// plainStatus parses the first line.
+func plainStatus(b []byte) (status int, rest []byte, ok bool) {
+	const version = "HTTP/1.1 "
+	line, rest, ok := plainLine(b)
+	if !ok || len(line) < len(version)+3 || string(line[:len(version)]) != version {
+		return 0, nil, false
+	}
+	line = line[len(version):]
+	status, err := strconv.Atoi(string(line[:3]))
+	if err != nil || len(line) > 3 && line[3] != ' ' {
+		return 0, nil, false
+	}
+	switch status / 100 {
+	case 2, 4, 5:
+		return status, rest, true
+	default: // 1xx and 3xx mean more
+		return 0, nil, false
+	}
+}
+
+// plainLine cuts a line that ends with CRLF and has no control character.
+func plainLine(b []byte) (line, rest []byte, ok bool) {
+	line, rest, ok = bytes.Cut(b, newline)
+	end := len(line) - 1
+	if !ok || end < 0 || line[end] != '\r' {
+		return nil, nil, false
+	}
+	line = line[:end]
+	for _, c := range line {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return nil, nil, false
+		}
+	}
+	return line, rest, true
+}
+
+// plainField parses a header. length is the Content-Length, or -1 if there was none yet.
+func plainField(line []byte, length int) (int, bool) {
+	colon := bytes.IndexByte(line, ':')
+	if colon <= 0 {
+		return 0, false
+	}
+	name, value := line[:colon], bytes.Trim(line[colon+1:], " \t")
+	for _, c := range name {
+		if !tokens[c] {
+			return 0, false
+		}
+	}
+	switch {
+	case begins(line, nameLength):
+		return plainLength(value, length)
+	case begins(line, "connection:"):
+		return length, bytes.EqualFold(value, keepAlive)
+	default:
+		return length, !begins(line, nameEncoding) && !begins(line, "retry-after:") && !begins(line, "webhook-delivery:")
+	}
+}
+
+// plainLength parses a Content-Length of digits only. A second one is not plain.
+func plainLength(value []byte, before int) (int, bool) {
+	if before >= 0 || len(value) == 0 || len(value) > 5 {
+		return 0, false
+	}
+	n := 0
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, true
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 const (
@@ -103,6 +104,23 @@ func hostileOptions(t testing.TB) egress.Options {
 	}
 }
 
+// ways are the two ways through this package. The first takes the short one where it may, the
+// second never does. A receiver notices no difference.
+var ways = []struct {
+	name string
+	take func(*egress.Client)
+}{{"short", func(*egress.Client) {}}, {"long", egress.TakeLongWay}}
+
+// eachWay runs a test for each row and each way.
+func eachWay(t *testing.T, test func(t *testing.T, r row, way func(*egress.Client))) {
+	t.Helper()
+	for _, w := range ways {
+		for _, r := range rows() {
+			t.Run(w.name+"/"+strings.TrimPrefix(r.url, "/"), func(t *testing.T) { test(t, r, w.take) })
+		}
+	}
+}
+
 // TestHostileReceiver: whatever a receiver does ends as one answer, of one
 // request, and leaves no connection open.
 func TestHostileReceiver(t *testing.T) {
@@ -110,30 +128,54 @@ func TestHostileReceiver(t *testing.T) {
 	for _, r := range rows() {
 		t.Run(strings.TrimPrefix(r.url, "/"), func(t *testing.T) {
 			t.Parallel()
-			h, port := newTestHostile(t)
-			c := egress.New(hostileOptions(t))
-			defer c.Close()
-			limit := safety
-			switch {
-			case r.slow && r.status != 0:
-				limit = patient
-			case r.slow:
-				limit = brief
-				r.text = "timed out" // how far it came by then is the machine's affair here
-			}
-			a := sendWithin(t, c, r.call(t, port), limit)
-			close(h.over)
-			r.judge(t, a)
-			if !r.again {
-				require.LessOrEqual(t, h.accepted.Load(), int64(1), "an answer is not asked for twice")
-			}
-			require.LessOrEqual(t, h.requests.Load(), int64(1), "an answer is not asked for twice")
-			if r.kept {
-				require.EqualValues(t, 1, h.open.Load())
-				c.Close()
-			}
-			require.Eventually(t, func() bool { return h.open.Load() == 0 }, safety, time.Millisecond, "a connection was left open")
+			short, long := r.try(t, ways[0].take), r.try(t, ways[1].take)
+			short(t)
+			long(t)
 		})
+	}
+}
+
+// try begins the row's call. The function that it returns waits for the answer and judges it.
+func (r row) try(t *testing.T, way func(*egress.Client)) (judge func(*testing.T)) {
+	t.Helper()
+	h, port := newTestHostile(t)
+	c := egress.New(hostileOptions(t))
+	way(c)
+	limit := safety
+	switch {
+	case r.slow && r.status != 0:
+		limit = patient
+	case r.slow:
+		limit = brief
+		r.text = "timed out" // how far it came by then is the machine's affair here
+	}
+	answered := make(chan dispatcher.Answer, 1)
+	call := r.call(t, port)
+	go func() {
+		ctx := wait.NewUntil(context.Background(), time.Now().Add(limit))
+		defer ctx.Stop()
+		answered <- c.Send(ctx, call)
+	}()
+	return func(t *testing.T) {
+		t.Helper()
+		defer c.Close()
+		var a dispatcher.Answer
+		select {
+		case a = <-answered:
+		case <-time.After(limit + safety):
+			t.Fatal("the call did not end with its context")
+		}
+		close(h.over)
+		r.judge(t, a)
+		if !r.again {
+			require.LessOrEqual(t, h.accepted.Load(), int64(1), "an answer is not asked for twice")
+		}
+		require.LessOrEqual(t, h.requests.Load(), int64(1), "an answer is not asked for twice")
+		if r.kept {
+			require.EqualValues(t, 1, h.open.Load())
+			c.Close()
+		}
+		require.Eventually(t, func() bool { return h.open.Load() == 0 }, safety, time.Millisecond, "a connection was left open")
 	}
 }
 
@@ -141,37 +183,33 @@ func TestHostileReceiver(t *testing.T) {
 // simulated and the wire holds nothing, so that both are exact. That it ends at
 // all shows that no goroutine is left either.
 func TestHostileReceiverIsBoundedInTimeAndBytes(t *testing.T) {
-	for _, r := range rows() {
-		t.Run(strings.TrimPrefix(r.url, "/"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := &hostile{over: make(chan struct{})}
-				r.bounded(t, h, h.serve, hostileOptions(t))
-			})
+	eachWay(t, func(t *testing.T, r row, way func(*egress.Client)) {
+		synctest.Test(t, func(t *testing.T) {
+			h := &hostile{over: make(chan struct{})}
+			r.bounded(t, h, h.serve, hostileOptions(t), way)
 		})
-	}
+	})
 }
 
 // TestHostileReceiverBehindAProxy: a tunnel changes nothing of that.
 func TestHostileReceiverBehindAProxy(t *testing.T) {
-	for _, r := range rows() {
-		t.Run(strings.TrimPrefix(r.url, "/"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := &hostile{over: make(chan struct{})}
-				o := hostileOptions(t)
-				o.Proxy = mustURL(t, "http://proxy.test:3128")
-				r.bounded(t, h, func(c net.Conn) {
-					if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
-						_, _ = io.WriteString(c, "HTTP/1.1 200 Connected\r\n\r\n")
-					}
-					h.serve(c)
-				}, o)
-			})
+	eachWay(t, func(t *testing.T, r row, way func(*egress.Client)) {
+		synctest.Test(t, func(t *testing.T) {
+			h := &hostile{over: make(chan struct{})}
+			o := hostileOptions(t)
+			o.Proxy = mustURL(t, "http://proxy.test:3128")
+			r.bounded(t, h, func(c net.Conn) {
+				if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+					_, _ = io.WriteString(c, "HTTP/1.1 200 Connected\r\n\r\n")
+				}
+				h.serve(c)
+			}, o, way)
 		})
-	}
+	})
 }
 
 // bounded makes the row's call in memory and in simulated time.
-func (r row) bounded(t *testing.T, h *hostile, serve func(net.Conn), o egress.Options) {
+func (r row) bounded(t *testing.T, h *hostile, serve func(net.Conn), o egress.Options, way func(*egress.Client)) {
 	t.Helper()
 	const limit = 15 * time.Second
 	// most is the header's and the body's limit, and what is read ahead of them
@@ -179,8 +217,9 @@ func (r row) bounded(t *testing.T, h *hostile, serve func(net.Conn), o egress.Op
 	const most = 64<<10 + dispatcher.AnswerLimit + 32<<10
 	var running sync.WaitGroup
 	c := egress.NewOver(o, pipes(serve, &running))
-	ctx, stop := context.WithTimeout(t.Context(), limit)
-	defer stop()
+	way(c)
+	ctx := wait.NewUntil(t.Context(), time.Now().Add(limit))
+	defer ctx.Stop()
 	a := c.Send(ctx, r.call(t, "443"))
 	close(h.over)
 	if r.slow {

@@ -25,6 +25,9 @@ type outgoing struct {
 	names []string // of the header, to be sorted
 }
 
+// small reports whether the system buffers the whole request at once.
+func (o *outgoing) small() bool { return len(o.buf)+len(o.rest) <= atOnce }
+
 var outgoings = sync.Pool{New: func() any { return &outgoing{} }}
 
 // free returns the request to its pool.

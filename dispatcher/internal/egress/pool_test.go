@@ -1,3 +1,5 @@
+//go:build unix
+
 package egress_test
 
 import (
@@ -11,7 +13,6 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -377,16 +378,4 @@ func (w *watched) first() *net.TCPConn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.conns[0]
-}
-
-// arrived returns when there is something to read, or its end, and leaves it
-// there. It may be with the system a little after it was sent.
-func arrived(t testing.TB, c *net.TCPConn) {
-	t.Helper()
-	raw, err := c.SyscallConn()
-	require.NoError(t, err)
-	require.NoError(t, raw.Read(func(fd uintptr) bool {
-		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
-		return err != syscall.EAGAIN
-	}))
 }

@@ -1,19 +1,26 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/url"
+
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // transport makes requests over HTTP/1.1, each on the goroutine of its caller. It takes
 // an idle connection or opens one, writes, and reads.
 //
+// There are two ways through it. The short way is for the usual case: a small request, and a
+// whole response in one piece, which plainResponse parses. The long way is for everything else,
+// and net/http parses its responses. A call takes the long way as soon as a response is not
+// plain.
+//
 // The transport of net/http has two goroutines for every connection and passes a request
 // and its response between them. That took a third of the time of a cheap delivery.
-// net/http still parses the response.
 //
 // It never retries, because checkRetry decides that. It has no CloseIdleConnections,
 // because retryablehttp would call it after each failed call and close the connections of
@@ -21,64 +28,89 @@ import (
 type transport struct {
 	dialer *dialer
 	idle   *pool
+	long   bool // tests send every call the long way
 }
-
-// errUnasked is the error for a receiver that responds before the request.
-var errUnasked = errors.New("it came before the request")
 
 // maxURL is the longest URL of a receiver. A longer Location of a redirect is not
 // reported.
 const maxURL = 2048
 
-// RoundTrip sends the request of a call and reads the header of its response. It takes
-// the headers from the callState, because http.Client would copy those of the request
-// each time, in case it follows a redirect.
+// call makes the first try of a call.
+func (t *transport) call(s *callState) (dispatcher.Answer, error) {
+	x, err := t.exchange(s)
+	if err != nil {
+		return dispatcher.Answer{}, err
+	}
+	if !t.long {
+		if a, ok := x.plain(); ok {
+			return a, nil
+		}
+	}
+	resp, err := x.answer(nil)
+	if err != nil {
+		return dispatcher.Answer{}, err
+	}
+	return read(resp), nil
+}
+
+// RoundTrip makes a try for retryablehttp. The first one was made by call, and only its error
+// is returned here. It takes the headers from the callState, because http.Client would copy
+// those of the request each time, in case it follows a redirect.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	s := callStateOf(r.Context())
+	if err := s.first; err != nil {
+		s.first = nil
+		return nil, err
+	}
+	x, err := t.exchange(s)
+	if err != nil {
+		return nil, err
+	}
+	return x.answer(r)
+}
+
+// exchange sends the request of a call, and returns when its response begins.
+func (t *transport) exchange(s *callState) (*exchange, error) {
 	out, err := newOutgoing(s.call, s.repeated)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Err(); err != nil {
+	if s.Err() != nil {
 		out.free()
 		return nil, context.Cause(s)
 	}
-	c, err := t.connect(s)
-	if err != nil {
-		out.free()
-		if errors.Is(s.Err(), context.Canceled) { // the dialler may report it in another way
-			err = context.Cause(s)
+	for {
+		c, err := t.connect(s, out.small())
+		if err != nil {
+			out.free()
+			if errors.Is(s.Err(), context.Canceled) { // the dialler may report it in another way
+				err = context.Cause(s)
+			}
+			return nil, err
 		}
-		return nil, err
-	}
-	x := &exchange{state: s, conn: c, home: t.idle}
-	if s.repeated {
-		x.home = nil
-	}
-	resp, err := x.do(r, out)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode/100 == 3 {
-		// http.Client would parse it although it does not follow it, and return an error
-		// if it is not a URL.
-		if to := resp.Header["Location"]; len(to) > 0 && len(to[0]) <= maxURL {
-			s.location = to[0]
+		x := &exchange{state: s, conn: c, home: t.idle}
+		if s.repeated {
+			x.home = nil
 		}
-		delete(resp.Header, "Location")
+		switch err := x.begin(out); {
+		case err == nil:
+			return x, nil
+		case !errors.Is(err, errStale):
+			return nil, err
+		}
+		s.connected, s.reused, s.address = false, false, ""
 	}
-	return resp, nil
 }
 
 // connect returns an idle connection for a call, or opens a new one. A retry always opens
 // a new one: the receiver closed its idle connection, and may have closed others of that
-// age.
-func (t *transport) connect(s *callState) (*conn, error) {
+// age. A small request is sent by askFD, which probes the connection itself.
+func (t *transport) connect(s *callState, small bool) (*conn, error) {
 	u := s.call.URL
 	to := target{u.Scheme, u.Host, s.call.Lane, s.call.Linked}
 	if !s.repeated {
 		for c := t.idle.take(to); c != nil; c = t.idle.take(to) {
-			if c.probe() == stateQuiet {
+			if (small && c.asks() || c.probe() == stateQuiet) && c.bind(s) {
 				s.connected, s.reused, s.address = true, true, c.address
 				return c, nil
 			}
@@ -93,9 +125,16 @@ func (t *transport) connect(s *callState) (*conn, error) {
 		return nil, err
 	}
 	c := newConn(wire, to)
+	if t.long {
+		c.ask = nil
+	}
 	s.connected, c.address = true, s.address
+	if !c.bind(s) {
+		c.close()
+		return nil, cmp.Or(context.Cause(s), net.ErrClosed)
+	}
 	// With TLS there may be bytes that belong to TLS itself.
-	if c.wire == c.root && c.raw != nil && c.peek() == stateSpoken {
+	if c.wire == c.root && c.raw != nil && !(small && c.asks()) && c.peek() == stateSpoken {
 		c.close()
 		return nil, errUnasked
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -147,8 +148,8 @@ func (a *deliveryAttempt) send(header http.Header) {
 		a.goBack(backPause, "")
 		return
 	}
-	ctx, cancel := context.WithTimeout(a.cut, r.timeout)
-	defer cancel()
+	ctx := wait.NewUntil(a.cut, time.Now().Add(r.timeout))
+	defer ctx.Stop()
 	answer := a.sender.Send(ctx, dispatcher.Call{URL: r.url, Header: header, Body: c.Message.Body, Lane: c.ID.Lane, Linked: r.linked()})
 	switch {
 	case answer.Status == 0 && a.cut.Err() != nil:

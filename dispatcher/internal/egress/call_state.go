@@ -19,14 +19,15 @@ type callState struct {
 	context.Context
 	shared    context.Context // the parent of many calls: its end and the deadline end this one; nil: only Context ends it
 	call      dispatcher.Call
-	first     error  // of the first try, for RoundTrip; nil: it was returned there
-	connected bool   // a connection was opened or taken from the pool
-	reused    bool   // the connection had carried a request before
-	repeated  bool   // a retry, which uses a new connection and does not pool it, see connect
-	answered  bool   // the receiver sent something, if only an informational response
-	stage     int    // how far the dial got
-	location  string // of a redirect; empty: no redirect
-	address   string // of the receiver, with its port; empty: no connection
+	first     error    // of the first try, for RoundTrip; nil: it was returned there
+	connected bool     // a connection was opened or taken from the pool
+	reused    bool     // the connection had carried a request before
+	repeated  bool     // a retry, which uses a new connection and does not pool it, see connect
+	answered  bool     // the receiver sent something, if only an informational response
+	stage     int      // how far the dial got
+	exchange  exchange // of the current try; here to save an allocation
+	location  string   // of a redirect; empty: no redirect
+	address   string   // of the receiver, with its port; empty: no connection
 }
 
 // The stages of a dial, in order.
@@ -54,6 +55,15 @@ func (t *callState) Value(key any) any {
 		return t
 	}
 	return t.Context.Value(key)
+}
+
+// ended reports whether the call was cancelled, or its context has ended. If sockets
+// keep the deadline, it does not read the clock.
+func (t *callState) ended() bool {
+	if t.shared != nil {
+		return t.shared.Err() != nil
+	}
+	return t.Err() != nil
 }
 
 // expired reports whether the deadline has passed.

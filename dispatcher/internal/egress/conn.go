@@ -102,14 +102,14 @@ func (c *conn) bind(s *callState) bool {
 	if c.root.SetDeadline(end) != nil {
 		return false
 	}
-	return s.Err() == nil // checked last, because cut may have been before SetDeadline
+	return !s.ended() // checked last, because cut may have been before SetDeadline
 }
 
 // release ends a call on the connection. It returns false if the end of the call may still
-// interrupt it.
+// interrupt it. The end of a shared parent may do that at any time; bind notices it.
 func (c *conn) release() bool {
 	if c.caller != nil {
-		return c.caller.Err() == nil
+		return true
 	}
 	uncut := c.unbind()
 	c.unbind = nil

@@ -71,9 +71,10 @@ func (h *head) next(ahead []byte) bool {
 }
 
 // plainResponse parses a whole response in the usual form, and reports whether it has that
-// form: HTTP/1.1, a status of 2xx, 4xx or 5xx, a Content-Length with the body and nothing after
-// it, and no other header that changes the result. net/http accepts more forms, and parses all
-// other responses. Both return the same for a response that plainResponse accepts.
+// form. It accepts HTTP/1.1 with a status of 2xx, 4xx or 5xx and one Content-Length. The body
+// is complete, and nothing follows it. No other header may change the result. net/http accepts
+// more forms and parses all other responses. Both return the same for a response that
+// plainResponse accepts.
 func plainResponse(b []byte) (status int, body []byte, ok bool) {
 	status, b, ok = plainStatus(b)
 	length := -1

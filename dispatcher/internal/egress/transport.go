@@ -75,7 +75,7 @@ func (t *transport) exchange(s *callState) (*exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Err() != nil {
+	if s.ended() {
 		out.free()
 		return nil, context.Cause(s)
 	}
@@ -88,7 +88,8 @@ func (t *transport) exchange(s *callState) (*exchange, error) {
 			}
 			return nil, err
 		}
-		x := &exchange{state: s, conn: c, home: t.idle}
+		x := &s.exchange
+		*x = exchange{state: s, conn: c, home: t.idle}
 		if s.repeated {
 			x.home = nil
 		}

@@ -84,6 +84,7 @@ func serve(cmd *cobra.Command, s world) error {
 	}
 	collectLess(from.Environ)
 	o.MemoryLimit = limitMemory(from.Environ, memlimit.FromCgroup, read.DataDir != "")
+	o.Ready = func(string) { debug.FreeOSMemory() } // the start made 30 MiB of garbage
 	addresses := "LISTEN or PORT"
 	if o.MetricsListen != "" {
 		addresses = "LISTEN, PORT or METRICS_LISTEN"

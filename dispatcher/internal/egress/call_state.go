@@ -26,8 +26,9 @@ type callState struct {
 	answered  bool     // the receiver sent something, if only an informational response
 	stage     int      // how far the dial got
 	exchange  exchange // of the current try; here to save an allocation
-	location  string   // of a redirect; empty: no redirect
-	address   string   // of the receiver, with its port; empty: no connection
+	answer    dispatcher.Answer
+	location  string // of a redirect; empty: no redirect
+	address   string // of the receiver, with its port; empty: no connection
 }
 
 // The stages of a dial, in order.

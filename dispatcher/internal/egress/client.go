@@ -134,9 +134,10 @@ func newClient(o Options, d *dialer) *Client {
 // receiver does not respond. The error of a failed call is in Answer.Err.
 func (c *Client) Send(ctx context.Context, call dispatcher.Call) dispatcher.Answer {
 	began := time.Now()
-	answer := c.send(ctx, call)
-	answer.Took = time.Since(began)
-	return answer
+	t := newCallState(ctx, call)
+	c.send(t)
+	t.answer.Took = time.Since(began)
+	return t.answer
 }
 
 // Close closes the idle connections. The others close when their calls return.
@@ -165,52 +166,54 @@ func (c *Client) CheckNetwork() {
 	}
 }
 
-func (c *Client) send(ctx context.Context, call dispatcher.Call) dispatcher.Answer {
-	if class, err := c.blocked(call.URL); err != nil {
-		return dispatcher.Answer{Class: class, Err: err}
+// send sets the answer of a call. It and the functions that it calls return no Answer, because
+// the stack of a call that waits has to be small.
+func (c *Client) send(t *callState) {
+	if class, err := c.blocked(t.call.URL); err != nil {
+		t.answer = dispatcher.Answer{Class: class, Err: err}
+		return
 	}
-	t := newCallState(ctx, call)
-	answer, err := c.transport.call(t)
+	err := c.transport.call(t)
 	if err != nil && t.mayRepeat(err) {
-		answer, err = c.again(t, err)
+		err = c.again(t, err)
 	}
 	if err != nil {
-		return c.withEgressFault(t, t.failed(err))
+		t.failed(err)
+		c.withEgressFault(t)
+		return
 	}
-	answer.Location, answer.Address = t.location, t.address
-	return answer
+	t.answer.Location, t.answer.Address = t.location, t.address
 }
 
 // again passes a failed first try to retryablehttp, which decides on retries and makes
 // them.
-func (c *Client) again(t *callState, first error) (dispatcher.Answer, error) {
+func (c *Client) again(t *callState, first error) error {
 	t.first = first
 	req, err := retryablehttp.FromRequest(t.request())
 	if err != nil {
-		return dispatcher.Answer{}, err
+		return err
 	}
 	resp, err := c.retry.Do(req)
 	if err != nil {
 		if resp != nil {
 			_ = resp.Body.Close()
 		}
-		return dispatcher.Answer{}, err
+		return err
 	}
-	return read(resp), nil
+	t.answer = read(resp)
+	return nil
 }
 
 // withEgressFault changes the class of a failed call to ClassEgress if our own network
 // caused it.
-func (c *Client) withEgressFault(t *callState, a dispatcher.Answer) dispatcher.Answer {
+func (c *Client) withEgressFault(t *callState) {
 	if t.connected {
-		return a
+		return
 	}
-	why := c.transport.dialer.uplink.fault(t.Context, t.call.URL.Hostname(), a.Err)
-	if why == "" {
-		return a
+	a := &t.answer
+	if why := c.transport.dialer.uplink.fault(t.Context, t.call.URL.Hostname(), a.Err); why != "" {
+		a.Class, a.Err = dispatcher.ClassEgress, &dispatcher.EgressError{Why: why, Err: a.Err}
 	}
-	a.Class, a.Err = dispatcher.ClassEgress, &dispatcher.EgressError{Why: why, Err: a.Err}
-	return a
 }
 
 // blocked returns why a URL is never called, or ClassNone.

@@ -23,6 +23,12 @@ const (
 	// maxAddrs bounds the addresses tried for one name, so that a name can't make us
 	// connect to hundreds of hosts.
 	maxAddrs = 8
+	// handshakesAtOnce bounds the memory of handshakes to 25 MiB. Two cores make about 2,000
+	// handshakes a second, so few of them run at once.
+	handshakesAtOnce = 256
+	// slowHandshake is the time after which a handshake no longer counts. It is longer than
+	// most round trips to a receiver. If receivers hang, each place serves ten a second.
+	slowHandshake = 100 * time.Millisecond
 )
 
 // dialer opens connections to addresses that the guard allows. It resolves names itself,
@@ -36,12 +42,14 @@ type dialer struct {
 	tls      *tls.Config
 	proxy    *proxy // nil: no proxy
 	tcp      dialFunc
+
+	handshakes chan struct{} // has an element for each handshake that counts
 }
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 func newDialer(o Options) *dialer {
-	d := &dialer{guard: o.Guard, links: o.LinkGuard, resolver: o.Resolver, tls: &tls.Config{
+	d := &dialer{guard: o.Guard, links: o.LinkGuard, resolver: o.Resolver, handshakes: make(chan struct{}, handshakesAtOnce), tls: &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		RootCAs:            o.RootCAs,
 		Certificates:       o.Certificates,
@@ -97,11 +105,31 @@ func (d *dialer) dialTLS(ctx context.Context, address string) (net.Conn, error) 
 	config := d.tls.Clone()
 	config.ServerName = host
 	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	if err := d.handshake(ctx, secure); err != nil {
 		_ = conn.Close()
 		return nil, &stageError{dispatcher.ClassTLS, "TLS handshake", err}
 	}
 	return secure, nil
+}
+
+// handshake makes a TLS handshake on a goroutine of its own. A handshake grows the stack to 32
+// KiB, and a call would keep that much while it waits for the response. Handshakes take 100
+// KiB each in all, so their number is bounded. A slow receiver loses its place to the next
+// one.
+func (d *dialer) handshake(ctx context.Context, secure *tls.Conn) error {
+	select {
+	case d.handshakes <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	leave := sync.OnceFunc(func() { <-d.handshakes })
+	slow := time.AfterFunc(slowHandshake, leave)
+	done := make(chan error)
+	go func() { done <- secure.HandshakeContext(ctx) }()
+	err := <-done
+	slow.Stop()
+	leave()
+	return err
 }
 
 // enter records how far the dial of a call got.

@@ -11,8 +11,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // lastByte is how long a response waits for the report that its request is written. The
@@ -155,25 +153,25 @@ func (x *exchange) ask(out *outgoing) error {
 	return c.await()
 }
 
-// plain returns the answer if the whole response is read and in the usual form. It then
-// ends the exchange.
-func (x *exchange) plain() (dispatcher.Answer, bool) {
+// plain sets the answer and ends the exchange, if the whole response is read and in the usual
+// form. It reports whether it did so.
+func (x *exchange) plain() bool {
 	if x.early {
-		return dispatcher.Answer{}, false
+		return false
 	}
 	ahead, _ := x.read.Peek(x.read.Buffered())
 	status, body, ok := plainResponse(ahead)
 	if !ok {
-		return dispatcher.Answer{}, false
+		return false
 	}
-	a := dispatcher.Answer{Status: status}
+	x.state.answer.Status = status
 	if len(body) > 0 {
-		a.Body = bytes.Clone(body)
+		x.state.answer.Body = bytes.Clone(body)
 	}
 	_, _ = x.read.Discard(len(ahead))
 	x.reuse, x.ended = true, true
 	_ = x.Close()
-	return a, true
+	return true
 }
 
 // header reads the header of the response, and the informational responses before it.

@@ -27,14 +27,14 @@ type fault struct {
 func (f *fault) Error() string { return f.text }
 func (f *fault) Unwrap() error { return f.cause }
 
-// failed returns the Answer of a call without a response.
-func (t *callState) failed(err error) dispatcher.Answer {
+// failed sets the Answer of a call without a response.
+func (t *callState) failed(err error) {
 	var withURL *url.Error
 	if errors.As(err, &withURL) {
 		err = withURL.Err
 	}
 	class, text := t.classify(err)
-	return dispatcher.Answer{Class: class, Err: &fault{fields.Printable(text, maxText, ""), err}, Address: t.address}
+	t.answer = dispatcher.Answer{Class: class, Err: &fault{fields.Printable(text, maxText, ""), err}, Address: t.address}
 }
 
 // classify returns the class of an error and its text.

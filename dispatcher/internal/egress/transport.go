@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-
-	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // transport makes requests over HTTP/1.1, each on the goroutine of its caller. It takes
@@ -35,22 +33,21 @@ type transport struct {
 // reported.
 const maxURL = 2048
 
-// call makes the first try of a call.
-func (t *transport) call(s *callState) (dispatcher.Answer, error) {
+// call makes the first try of a call, and sets its answer.
+func (t *transport) call(s *callState) error {
 	x, err := t.exchange(s)
 	if err != nil {
-		return dispatcher.Answer{}, err
+		return err
 	}
-	if !t.long {
-		if a, ok := x.plain(); ok {
-			return a, nil
-		}
+	if !t.long && x.plain() {
+		return nil
 	}
 	resp, err := x.answer(nil)
 	if err != nil {
-		return dispatcher.Answer{}, err
+		return err
 	}
-	return read(resp), nil
+	s.answer = read(resp)
+	return nil
 }
 
 // RoundTrip makes a try for retryablehttp. The first one was made by call, and only its error

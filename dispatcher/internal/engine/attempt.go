@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +41,7 @@ type deliverer struct {
 // prepare, send, judge, record.
 type deliveryAttempt struct {
 	*deliverer
-	claimed dispatcher.Claimed
+	claimed *dispatcher.Claimed
 	began   time.Time
 	route   route // zero until prepare sets it
 	body    []byte
@@ -49,24 +50,32 @@ type deliveryAttempt struct {
 
 // deliver makes one attempt. It releases the permit after the response, before the outcome is
 // recorded.
-func (d *deliverer) deliver(c dispatcher.Claimed) {
+func (d *deliverer) deliver(c *dispatcher.Claimed) {
 	began, local := d.engine.store.Now(), time.Now()
-	a := deliveryAttempt{deliverer: d, claimed: c, began: began}
-	a.outcome = dispatcher.Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased}
-	newcomer := d.engine.loans.begin(&c)
+	a := attempts.Get().(*deliveryAttempt)
+	a.deliverer, a.claimed, a.began = d, c, began
+	s := &a.outcome
+	s.ID, s.Due, s.First, s.Leased = c.ID, c.Due, c.First, c.Leased
+	newcomer := d.engine.loans.begin(c)
 	switch {
 	case c.Message == nil || c.Message.Success.Check() != nil:
-		a.outcome = poisoned(c, began)
+		a.poison()
 	case !d.engine.alive(d.engine.identity.Load()):
 		a.goBack(0, "") // this process was suspended, and another instance may have the lease by now
 	default:
 		a.make()
 	}
 	a.outcome.Attempt.Place(d.engine.store.Now(), time.Since(local))
-	d.engine.loader.done(&a.claimed)
+	d.engine.loader.done(c)
 	d.engine.loans.end(newcomer)
 	a.record()
+	*a = deliveryAttempt{}
+	attempts.Put(a)
 }
+
+// attempts is the pool of deliveryAttempts. On the stack one would take a quarter of the 8 KiB
+// that a goroutine needs while it waits for the response.
+var attempts = sync.Pool{New: func() any { return new(deliveryAttempt) }}
 
 // poisoned returns the outcome of a delivery whose record no instance can read. Its attempt
 // has no number, because no request was sent.
@@ -76,6 +85,11 @@ func poisoned(c dispatcher.Claimed, at time.Time) dispatcher.Settlement {
 		Attempt: dispatcher.Attempt{At: at, Verdict: dispatcher.Dead, Class: dispatcher.ClassInternal, Error: errRecord.Error()},
 	}
 }
+
+// poison is for deliver, whose stack frame has to be small.
+//
+//go:noinline
+func (a *deliveryAttempt) poison() { a.outcome = poisoned(*a.claimed, a.began) }
 
 // Reasons for making no attempt, as the history of the message shows them. Publish refuses
 // most of these cases, so something has changed after the publish.
@@ -95,7 +109,7 @@ var (
 func (a *deliveryAttempt) make() {
 	defer func() {
 		if p := recover(); p != nil {
-			e, c := a.engine, &a.claimed
+			e, c := a.engine, a.claimed
 			e.log.Error("attempt panicked", "delivery_id", c.ID.String(), "attempt", c.Attempt,
 				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
 			a.route = a.defaults(c.Message, e.endpoints.Cache.Cached(c.ID.Lane))
@@ -110,7 +124,7 @@ func (a *deliveryAttempt) make() {
 // prepare finds the route and returns the signed headers of the request. It returns nil if no
 // request may be sent. In that case it has set the outcome.
 func (a *deliveryAttempt) prepare() http.Header {
-	c, m := &a.claimed, a.claimed.Message
+	c, m := a.claimed, a.claimed.Message
 	var err error
 	a.route, err = a.routeOf(c, a.began)
 	switch {
@@ -139,7 +153,7 @@ func (a *deliveryAttempt) prepare() http.Header {
 
 // send sends the request and judges the response, unless this host can't send it now.
 func (a *deliveryAttempt) send(header http.Header) {
-	e, c, r := a.engine, &a.claimed, &a.route
+	e, c, r := a.engine, a.claimed, &a.route
 	if wait, may := e.network.mayAttempt(c); !may {
 		a.goBack(wait, dispatcher.WhyEgress)
 		return
@@ -178,7 +192,7 @@ func (a *deliveryAttempt) ownFault(answer *dispatcher.Answer) bool {
 	if answer.Class != dispatcher.ClassEgress || !errors.As(answer.Err, &fault) {
 		return false
 	}
-	wait, back := a.engine.network.failed(&a.claimed, fault)
+	wait, back := a.engine.network.failed(a.claimed, fault)
 	if back {
 		a.goBack(wait, dispatcher.WhyEgress)
 		return true
@@ -197,7 +211,7 @@ func (a *deliveryAttempt) fail(err error) {
 
 // judge sets the outcome according to the response.
 func (a *deliveryAttempt) judge(answer dispatcher.Answer) {
-	c, r, s := &a.claimed, &a.route, &a.outcome
+	c, r, s := a.claimed, &a.route, &a.outcome
 	if answer.Location != "" {
 		answer.Location = string(dispatcher.Excerpt([]byte(answer.Location), len(answer.Location), r.secrets))
 	}
@@ -214,7 +228,7 @@ func (a *deliveryAttempt) judge(answer dispatcher.Answer) {
 
 // record passes the outcome to the settler and logs the attempt.
 func (a *deliveryAttempt) record() {
-	c, r, s := &a.claimed, &a.route, &a.outcome
+	c, r, s := a.claimed, &a.route, &a.outcome
 	kept := a.excerpt
 	if c.First && s.Verdict == dispatcher.Delivered {
 		kept = min(kept, dispatcher.ProofBytes) // it has no history

@@ -67,7 +67,7 @@ type Workers struct{ g *workers }
 
 // NewWorkers makes a Gate; 0 places are as many as the machine has.
 func NewWorkers(places int, run func(dispatcher.Claimed)) *Workers {
-	g := newWorkers(run)
+	g := newWorkers(func(c *dispatcher.Claimed) { run(*c) })
 	if places > 0 {
 		g.slots = places
 	}

@@ -250,7 +250,7 @@ func testMessage(e *dispatcher.Endpoint, at time.Time) (*dispatcher.Message, err
 // testAttempt makes one attempt outside the queue.
 func (d *deliverer) testAttempt(ctx context.Context, dest *endpoints.Destination, m *dispatcher.Message, at time.Time) dispatcher.Attempt {
 	c := dispatcher.Claimed{ID: dispatcher.DeliveryID{Lane: dest.Endpoint.Lane(), Message: m.ID}, Message: m, Attempt: 1, Rung: 1}
-	a := deliveryAttempt{deliverer: d, claimed: c, began: at, route: d.routeTo(dest, m, at)}
+	a := deliveryAttempt{deliverer: d, claimed: &c, began: at, route: d.routeTo(dest, m, at)}
 	r := &a.route
 	header := d.headers(&c, at, r)
 	call, cancel := context.WithTimeout(ctx, r.timeout)

@@ -21,7 +21,7 @@ const (
 // workers is a pool of goroutines. They are reused, because a new goroutine for each delivery
 // would grow its stack each time.
 type workers struct {
-	run   func(dispatcher.Claimed)
+	run   func(*dispatcher.Claimed)
 	slots int
 
 	mu      sync.Mutex           // guards the fields below
@@ -37,11 +37,12 @@ type workers struct {
 
 type worker struct {
 	tasks          chan dispatcher.Claimed
-	since          time.Time // when its task got the slot
-	earlier, later *worker   // its neighbours in the ring; nil: it has no slot
+	task           dispatcher.Claimed // the task that runs; here, because the stack has to be small
+	since          time.Time          // when its task got the slot
+	earlier, later *worker            // its neighbours in the ring; nil: it has no slot
 }
 
-func newWorkers(run func(dispatcher.Claimed)) *workers {
+func newWorkers(run func(*dispatcher.Claimed)) *workers {
 	g := &workers{run: run, slots: slotsPerCore * runtime.GOMAXPROCS(0), crowded: wait.NewSignal()}
 	g.running.earlier, g.running.later = &g.running, &g.running
 	return g
@@ -103,27 +104,30 @@ func (g *workers) next(w *worker) dispatcher.Claimed {
 // work runs the tasks of one goroutine. If a slot is free after a task, it continues with the
 // next task at once.
 func (g *workers) work(w *worker) {
-	for task := range w.tasks {
+	for w.task = range w.tasks {
 		for more := true; more; {
-			g.run(task)
-			task, more = g.finish(w)
+			g.run(&w.task)
+			more = g.finish(w)
 		}
 	}
 }
 
-func (g *workers) finish(w *worker) (task dispatcher.Claimed, more bool) {
+// finish ends the task of a worker, and reports whether the worker has another one.
+func (g *workers) finish(w *worker) (more bool) {
+	w.task = dispatcher.Claimed{}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.leave(w)
 	if g.taken < g.slots && g.head < len(g.queue) && !g.closed {
-		return g.next(w), true
+		w.task = g.next(w)
+		return true
 	}
 	if g.closed {
 		close(w.tasks)
 	} else {
 		g.idle = append(g.idle, w)
 	}
-	return dispatcher.Claimed{}, false
+	return false
 }
 
 // leave frees a worker's slot, if it still has one. mu is locked.

@@ -34,10 +34,13 @@ func TestDescriptorsAreSharedOutAndFit(t *testing.T) {
 	}
 	d, err := app.ShareDescriptors(20000, 1024, 0)
 	require.NoError(t, err)
-	require.Equal(t, [3]int{1024, 4096, 8192}, [3]int{d.Attempts, d.Accepted, d.Idle}, "with many there is no need to save")
+	require.Equal(t, [3]int{1024, 4096, 20000 - 1024 - 4096 - d.Reserve}, [3]int{d.Attempts, d.Accepted, d.Idle}, "the rest is for idle connections")
+	d, err = app.ShareDescriptors(1<<20, 1024, 0)
+	require.NoError(t, err)
+	require.Equal(t, [3]int{1024, 4096, 16384}, [3]int{d.Attempts, d.Accepted, d.Idle}, "with many there is no need to save")
 	d, err = app.ShareDescriptors(0, 1024, 0)
 	require.NoError(t, err)
-	require.Equal(t, [3]int{1024, 4096, 8192}, [3]int{d.Attempts, d.Accepted, d.Idle}, "nor where there is no limit")
+	require.Equal(t, [3]int{1024, 4096, 16384}, [3]int{d.Attempts, d.Accepted, d.Idle}, "nor where there is no limit")
 }
 
 func TestWhatDoesNotFitTheDescriptorsIsToldWithItsCure(t *testing.T) {

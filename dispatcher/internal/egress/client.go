@@ -40,7 +40,7 @@ const (
 	// worst.
 	idleTimeout = 60 * time.Second
 	// maxIdle is the default of Options.MaxIdle. It bounds the file descriptors of idle
-	// connections over all hosts.
+	// connections over all hosts. A process derives another bound from its descriptors.
 	maxIdle = 8192
 	// maxIdlePerHost is the default of Options.MaxIdlePerHost, and also of
 	// ENDPOINT_MAX_IN_FLIGHT.

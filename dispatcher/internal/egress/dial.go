@@ -123,12 +123,21 @@ func (d *dialer) handshake(ctx context.Context, secure *tls.Conn) error {
 		return ctx.Err()
 	}
 	leave := sync.OnceFunc(func() { <-d.handshakes })
+	defer leave()
 	slow := time.AfterFunc(slowHandshake, leave)
-	done := make(chan error)
-	go func() { done <- secure.HandshakeContext(ctx) }()
-	err := <-done
-	slow.Stop()
-	leave()
+	defer slow.Stop()
+	var err error
+	var fault any
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer func() { fault = recover() }() // the goroutine of the call handles it, as each fault of an attempt
+		err = secure.HandshakeContext(ctx)
+	}()
+	<-over
+	if fault != nil {
+		panic(fault)
+	}
 	return err
 }
 

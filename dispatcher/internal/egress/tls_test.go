@@ -1,6 +1,8 @@
 package egress_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -8,11 +10,15 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 )
 
 func TestSchemeThatIsNotSpokenAtThePort(t *testing.T) {
@@ -69,4 +75,35 @@ func TestHandshakeThatBreaksOff(t *testing.T) {
 			r.wait(t)
 		})
 	}
+}
+
+// TestReceiversThatHangInTheHandshakeHoldUpNoOthers: their handshakes are bounded in number, but
+// a slow one makes room for the next.
+func TestReceiversThatHangInTheHandshakeHoldUpNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hostile{over: make(chan struct{})}
+		var running, calls sync.WaitGroup
+		c := egress.NewOver(hostileOptions(t), pipes(h.serve, &running))
+		const hanging, limit = 600, 15 * time.Second
+		for n := range hanging {
+			call := row{url: "https://hangs.test/ok"}.call(t, "443")
+			call.Lane = dispatcher.Lane(fmt.Sprint("u_", n))
+			calls.Go(func() {
+				ctx, stop := context.WithTimeout(t.Context(), limit)
+				defer stop()
+				if a := c.Send(ctx, call); a.Class != dispatcher.ClassTimeout || a.Took != limit {
+					t.Errorf("%s after %v: %v", a.Class, a.Took, a.Err)
+				}
+			})
+		}
+		synctest.Wait()
+		ctx, stop := context.WithTimeout(t.Context(), limit)
+		defer stop()
+		a := c.Send(ctx, row{url: "https://good.test/ok"}.call(t, "443"))
+		require.Equal(t, 200, a.Status, "%v", a.Err)
+		require.Less(t, a.Took, time.Second)
+		calls.Wait()
+		c.Close()
+		running.Wait()
+	})
 }

@@ -30,7 +30,7 @@ func TestUntilEndsAtItsTime(t *testing.T) {
 			}
 			time.Sleep(time.Minute - 1)
 			require.NoError(t, u.Err())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			require.ErrorIs(t, u.Err(), context.DeadlineExceeded)
 			require.ErrorIs(t, context.Cause(u), context.DeadlineExceeded)

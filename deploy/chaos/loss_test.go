@@ -64,7 +64,7 @@ func (b *losing) empty(ctx context.Context, random *rand.Rand) {
 var archiveEnd = regexp.MustCompile(`the archive ends at (\S+ \S+ UTC)`)
 
 // archiveGap is where restore says until when lines were cut that no comparison made good.
-var archiveGap = regexp.MustCompile(`The log was cut[^:]*\s(\S+ \S+ UTC), messages can be missing`)
+var archiveGap = regexp.MustCompile(`messages from before (\S+ \S+ UTC) may be missing`)
 
 // restoreTime is how restore writes a time.
 const restoreTime = "2006-01-02 15:04:05.000 MST"
@@ -80,7 +80,11 @@ func (b *losing) restore(ctx context.Context, l *loss) (err error) {
 	if found == nil {
 		return fmt.Errorf("restore does not say where the archive ends: %s", l.words)
 	}
-	if gap := archiveGap.FindStringSubmatch(l.words); gap != nil {
+	gap := archiveGap.FindStringSubmatch(l.words)
+	switch {
+	case gap == nil && strings.Contains(l.words, "ARCHIVE_BACKLOG"):
+		return fmt.Errorf("restore does not say until when the log was cut: %s", l.words)
+	case gap != nil:
 		if l.gap, err = time.Parse(restoreTime, gap[1]); err != nil {
 			return err
 		}

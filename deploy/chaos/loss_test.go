@@ -76,6 +76,10 @@ func (b *losing) restore(ctx context.Context, l *loss) (err error) {
 	if strings.Contains(l.words, "there is nothing to restore") {
 		return nil // an earlier call did it, whose last answer was lost: what it reported is not known
 	}
+	if strings.Contains(l.words, "nothing was ever archived") {
+		l.from = time.Unix(0, 0) // everything until the loss is lost
+		return nil
+	}
 	found := archiveEnd.FindStringSubmatch(l.words)
 	if found == nil {
 		return fmt.Errorf("restore does not say where the archive ends: %s", l.words)

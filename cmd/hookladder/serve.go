@@ -74,7 +74,10 @@ func serve(cmd *cobra.Command, s world) error {
 		return usageError{err}
 	}
 	o.SkipDelay = delaySkipped(o)
-	o.Ready = func(addr string) { systemd.From(s.vars()).Ready(cmd.Context(), addr) }
+	o.Ready = func(addr string) {
+		systemd.From(s.vars()).Ready(cmd.Context(), addr)
+		debug.FreeOSMemory() // the start made 30 MiB of garbage
+	}
 	o.Renew = newRenewing(from, found, o.Log).listen(cmd.Context())
 	for _, w := range settings.Near(from.Environ) {
 		o.Log.Warn(w)
@@ -84,7 +87,6 @@ func serve(cmd *cobra.Command, s world) error {
 	}
 	collectLess(from.Environ)
 	o.MemoryLimit = limitMemory(from.Environ, memlimit.FromCgroup, read.DataDir != "")
-	o.Ready = func(string) { debug.FreeOSMemory() } // the start made 30 MiB of garbage
 	addresses := "LISTEN or PORT"
 	if o.MetricsListen != "" {
 		addresses = "LISTEN, PORT or METRICS_LISTEN"

@@ -4,6 +4,7 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -17,6 +18,7 @@ func TestSystemdLearnsTheStateOfServe(t *testing.T) {
 	t.Cleanup(func() { _ = conn.Close() })
 	next := func() string {
 		text := make([]byte, 64)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 		n, err := conn.Read(text)
 		require.NoError(t, err)
 		return string(text[:n])

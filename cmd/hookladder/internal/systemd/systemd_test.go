@@ -25,6 +25,7 @@ func listen(t *testing.T, watchdog string) (vars map[string]string, next func() 
 	t.Cleanup(func() { _ = conn.Close() })
 	return map[string]string{"NOTIFY_SOCKET": socket, "WATCHDOG_USEC": watchdog}, func() string {
 		text := make([]byte, 64)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 		n, err := conn.Read(text)
 		require.NoError(t, err)
 		return string(text[:n])

@@ -59,7 +59,7 @@ func mustParse(t testing.TB, text string) time.Duration {
 func TestNothingThatWeShipKillsAnInstanceThatStops(t *testing.T) {
 	var all strings.Builder
 	found := map[string][]time.Duration{}
-	for _, pattern := range []string{"fly.toml", "Dockerfile", "README.md", "deploy/README.md", "deploy/docs/*.md", "*.y*ml", "deploy/*.y*ml", "deploy/*.service"} {
+	for _, pattern := range []string{"fly.toml", "Dockerfile", "README.md", "deploy/README.md", "deploy/docs/*.md", "*.y*ml", "deploy/*.y*ml", "deploy/systemd/*.service"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", pattern))
 		require.NoError(t, err)
 		for _, file := range files {
@@ -79,7 +79,8 @@ func TestNothingThatWeShipKillsAnInstanceThatStops(t *testing.T) {
 	}
 	require.Len(t, found["../../fly.toml"], 1)
 	require.Len(t, found["../../Dockerfile"], 1)
-	require.Len(t, found["../../deploy/README.md"], 3, "docker, systemd and Kubernetes")
+	require.Len(t, found["../../deploy/systemd/hookladder.service"], 1)
+	require.Len(t, found["../../deploy/README.md"], 2, "docker and Kubernetes")
 }
 
 func TestKillTimeoutsAreFoundAsPlatformsWriteThem(t *testing.T) {

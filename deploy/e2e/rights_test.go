@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -15,7 +16,7 @@ import (
 
 // leastLine returns the line of redis.conf in the documents, for a user with the least rights.
 var leastLine = sync.OnceValue(func() string {
-	page, err := os.ReadFile("../docs/operate.md")
+	page, err := os.ReadFile(filepath.Join("..", "docs", "operate.md"))
 	if err != nil {
 		panic(err) // no test has a store then
 	}

@@ -34,7 +34,7 @@ func TestDescriptorsAreSharedOutAndFit(t *testing.T) {
 	}
 	d, err := app.ShareDescriptors(20000, 1024, 0)
 	require.NoError(t, err)
-	require.Equal(t, [3]int{1024, 4096, 20000 - 1024 - 4096 - d.Reserve}, [3]int{d.Attempts, d.Accepted, d.Idle}, "the rest is for idle connections")
+	require.Equal(t, [3]int{1024, 4096, 20000 - 1024 - d.Loans - 4096 - d.Reserve}, [3]int{d.Attempts, d.Accepted, d.Idle}, "the rest is for idle connections")
 	d, err = app.ShareDescriptors(1<<20, 1024, 0)
 	require.NoError(t, err)
 	require.Equal(t, [3]int{1024, 4096, 16384}, [3]int{d.Attempts, d.Accepted, d.Idle}, "with many there is no need to save")

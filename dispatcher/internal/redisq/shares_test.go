@@ -109,25 +109,25 @@ func TestAStoreKnowsThePermitsOfAllInstances(t *testing.T) {
 	one := newShareStore(t, server, "one", 128)
 	publishTo(t, one, "u_a", "m1", "m2", "m3")
 	require.Len(t, claimOne(t, one, "one", 128), 1)
-	require.Equal(t, 2048*(1+4)/128, weightsOf(t, one))
+	require.Equal(t, 2048*(1+8)/128, weightsOf(t, one))
 	again := func() int { // it is placed anew
 		c := claimOne(t, one, "one", 1000)
 		settleAs(t, one, "one", dispatcher.Attempt{Verdict: dispatcher.Back}, c)
 		return weightsOf(t, one)
 	}
-	require.Equal(t, 2048*(1+4)/128, again())
+	require.Equal(t, 2048*(1+8)/128, again())
 
 	two := newShareStore(t, server, "two", 384)
-	require.Equal(t, 2048*(1+4)/128, again(), "it hears of others when it beats")
+	require.Equal(t, 2048*(1+8)/128, again(), "it hears of others when it beats")
 	beatAs(t, one, "one", 2)
-	require.Equal(t, 2048*(1+16)/512, again())
+	require.Equal(t, 2048*(1+32)/512, again())
 
 	client := one.Client()
 	for _, text := range []string{"", "garbage", "-5 0 1.0", "99999999999999999999 0 1.0", "1048577 0 1.0"} {
 		require.NoError(t, client.HSet(t.Context(), "{shares}:about", "odd", text).Err())
 		require.NoError(t, client.HSet(t.Context(), "{shares}:instances", "odd", 1).Err())
 		beatAs(t, one, "one", 3)
-		require.Equal(t, 2048*(1+16)/512, again(), "%q counts for nothing", text)
+		require.Equal(t, 2048*(1+32)/512, again(), "%q counts for nothing", text)
 		require.NoError(t, one.Leave(t.Context(), "odd"))
 		beatAs(t, one, "one", 4)
 	}
@@ -137,18 +137,18 @@ func TestAStoreKnowsThePermitsOfAllInstances(t *testing.T) {
 	beatAs(t, two, "three", 1)
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	beatAs(t, one, "one", 5)
-	require.Equal(t, 2048*(1+32)/1024, again(), "one that begins while memory is full is known too")
+	require.Equal(t, 2048*(1+64)/1024, again(), "one that begins while memory is full is known too")
 
 	taken, _, err := one.Reap(t.Context(), "one", "three")
 	require.NoError(t, err)
 	require.Zero(t, taken)
 	beatAs(t, one, "one", 6)
-	require.Equal(t, 2048*(1+16)/512, again())
+	require.Equal(t, 2048*(1+32)/512, again())
 	names, err := client.HKeys(t.Context(), "{shares}:about").Result()
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"one", "two"}, names)
 
 	tool := openTestStore(t, redisq.Options{URL: server.URL(), Project: "shares", Log: slog.New(slog.DiscardHandler)})
 	publishTo(t, tool, "u_b", "m4")
-	require.Equal(t, 2048*16/512, weightsOf(t, tool), "a process that never beats knows them too")
+	require.Equal(t, 2048*12/512, weightsOf(t, tool), "a process that never beats knows them too")
 }

@@ -217,6 +217,7 @@ func TestAFrozenInstanceWorksAtItsNextTick(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	frozen := w.serve("GUARD_INTERVAL=1h")
+	frozen.troubled = true // a call to Redis that was frozen too has timed out afterwards
 	require.NoError(t, frozen.Signal(syscall.SIGSTOP))
 	w.accepted(wire.Message{ID: "a", URL: w.receiver.URL(1), Delay: hour}) // it says that it is there
 	w.makeDue(0)

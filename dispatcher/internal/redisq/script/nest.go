@@ -1,6 +1,10 @@
 package script
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // The walk through the captured locals, which rare.go describes, ends at the function that is running. So
 // the second part of a long script is in a function of its own. There the names of the first part need no
@@ -91,7 +95,7 @@ func stepsOf(pieces []piece, from int) (steps int) {
 		}
 		used := map[string]bool{}
 		addWords(used, p.text)
-		for name := range used {
+		for _, name := range slices.Sorted(maps.Keys(used)) { // in an order, so that each process makes the same script
 			l, local := level[name]
 			if !local {
 				continue

@@ -54,3 +54,14 @@ func TestAScriptIsNotDividedInsideABlock(t *testing.T) {
 	require.True(t, nested)
 	require.True(t, strings.HasPrefix(second, "local "), second[:20])
 }
+
+// Each process makes the same script. Otherwise each start would add another one to the cache of Redis, and a
+// hash would not name the script of another process.
+func TestAScriptIsDividedAtTheSamePlaceEachTime(t *testing.T) {
+	for _, n := range []int{30, 40, 70} {
+		first := script.Prune(chainOf(n))
+		for range 50 {
+			require.Equal(t, first, script.Prune(chainOf(n)))
+		}
+	}
+}

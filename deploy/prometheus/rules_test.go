@@ -55,7 +55,7 @@ var healthy = map[string]string{
 // gone is a series that ends.
 const gone = "_x300"
 
-// sick has what is different when an alert fires: series that replace healthy ones.
+// sick has the series that replace healthy ones, so that an alert fires.
 var sick = map[string]map[string]string{
 	"HookladderOldestDue":          {`hookladder_oldest_due_seconds`: "0+60x300"},
 	"HookladderFiguresAbsent":      {`hookladder_oldest_due_seconds`: gone},

@@ -173,7 +173,7 @@ var (
 	}
 )
 
-// TestPlainResponseTakesTheUsualFormOnly: what is odd is for net/http.
+// TestPlainResponseTakesTheUsualFormOnly: net/http parses every other form.
 func TestPlainResponseTakesTheUsualFormOnly(t *testing.T) {
 	for _, text := range plainTexts {
 		_, _, ok := egress.PlainResponse([]byte(text))

@@ -52,7 +52,7 @@ func (t *transport) call(s *callState) error {
 
 // RoundTrip makes a try for retryablehttp. The first one was made by call, and only its error
 // is returned here. It takes the headers from the callState, because http.Client would copy
-// those of the request each time, in case it follows a redirect.
+// the headers of the request each time, in case it follows a redirect.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	s := callStateOf(r.Context())
 	if err := s.first; err != nil {

@@ -18,7 +18,7 @@ func TestAMistakeInARequestIsAnsweredWithItsCure(t *testing.T) {
 		`POST /v1/messages "a"`:                                         "must be an object with fields; known are topic, url, body, ",
 		`POST /v1/messages/batch [{"topic":"a","body":1}]`:              "must be an object with the list in a field: {\\\"messages\\\":[…]}",
 		`POST /v1/messages/batch {"topic":"a"}`:                         "is unknown; known is messages, the list of them",
-		`GET /v1/messages `:                                             "GET /v1/deliveries lists what was published",
+		`GET /v1/messages `:                                             "GET /v1/deliveries lists the published messages",
 		`POST /v1/endpoints {"url":"https://x.example","topic":"a"}`:    "is unknown; known are ",
 		`POST /v1/endpoints {"url":"https://x.example","rate":100}`:     `must be a text such as \"100/s\"`,
 		`POST /v1/deliveries/retry {"tenant":"x","state":"dead"}`:       "$.state\",\"detail\":\"is unknown; known are ",

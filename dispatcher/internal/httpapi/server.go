@@ -241,7 +241,7 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	methods := strings.Join(allow, ", ")
 	detail := "the methods of this path are " + methods
 	if r.Method == http.MethodGet && r.URL.Path == "/v1/messages" {
-		detail += "; GET /v1/deliveries lists what was published"
+		detail += "; GET /v1/deliveries lists the published messages"
 	}
 	(&api.Problem{Kind: api.BadMethod, Detail: detail, Allow: methods}).Write(w)
 }

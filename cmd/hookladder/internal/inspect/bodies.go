@@ -76,7 +76,7 @@ var framings = []struct {
 	{"the body behind base64", "decode the base64 that a gateway or function platform puts around bodies", func(s string) string { return valid(base64.StdEncoding.DecodeString(s)) }},
 	{"the body in base64", "sign and verify the body itself, not its base64", func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }},
 	{"the body behind a form's escapes", cureRaw, func(s string) string { return valid(url.QueryUnescape(s)) }},
-	{"the body unpacked", "verify what was sent: unpack gzip first, because the sender signs before it packs", unpacked},
+	{"the body unpacked", "unpack gzip before you verify, because the sender signs before it packs", unpacked},
 	{"the body without the sizes of its chunks", "save the body as the server reads it, not as it is on the wire", func(s string) string {
 		return valid(io.ReadAll(httputil.NewChunkedReader(strings.NewReader(s))))
 	}},

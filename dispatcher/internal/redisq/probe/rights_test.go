@@ -49,7 +49,7 @@ func TestTheRuleGivesAllRights(t *testing.T) {
 func TestEachMissingRightIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		without string // what is taken from a user with all rights
+		without string // the rights that a user with all others lacks
 		want    dispatcher.Tristate
 		words   string
 	}{

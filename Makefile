@@ -31,7 +31,7 @@ BENCHFLAGS  ?=
 fuzz lint test test-short cover docs-check bench-queue chaos: export GOWORK = $(CURDIR)/deploy/go.work
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz licences clean
+.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz chart-check licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,11 @@ fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the 
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
 		done; \
 	done
+
+# Helm's libraries take long to compile, so this module is not in deploy/go.work.
+chart-check: export GOWORK = off
+chart-check: ## render the Helm chart for several sets of values, and check each object against its type of Kubernetes
+	cd deploy/ship/chart && $(GO) vet . && $(GO) run $(STATICCHECK) -checks $(CHECKS) . && $(GO) test -count=1 $(TESTFLAGS) .
 
 licences: ## collect the licence texts of what is in the binary, to bin/licences
 	.ci/licences bin/licences

@@ -24,7 +24,7 @@ var testLibraries = []string{
 func TestTheHouseOfTheProgramNeedsNoTestLibrary(t *testing.T) {
 	texts := map[string]string{}
 	mustWalkHouse(t, func(file, text string) {
-		if path.Base(file) == "go.mod" || path.Base(file) == "go.work" {
+		if base := path.Base(file); base == "go.mod" || base == "go.work" || file == "Makefile" {
 			texts[file] = text
 		}
 	})
@@ -39,10 +39,13 @@ func TestTheHouseFindsAMisplacedModule(t *testing.T) {
 		"deploy/chaos/go.mod":  "require (\n\tgithub.com/a/a v1.1.0 // indirect\n\tgithub.com/b/b v1.0.0\n)",
 		"deploy/other/go.mod":  "",
 		"deploy/ship/a/go.mod": "require (\n\tgithub.com/a/a v1.1.0\n)",
+		"deploy/ship/b/go.mod": "",
+		"Makefile":             "a-check:\n\tcd deploy/ship/a && go test ./...",
 	}
 	require.Equal(t, []string{
 		"deploy/chaos/go.mod: github.com/a/a v1.1.0, go.mod has v1.0.0",
 		"deploy/other: not in deploy/go.work",
+		"deploy/ship/b: not in the Makefile",
 		"go.mod: github.com/hibiken/asynq is for tests of a module of their own",
 	}, misplacedModules(texts))
 }
@@ -57,7 +60,11 @@ func misplacedModules(texts map[string]string) (found []string) {
 	program, listed := versions(texts["go.mod"]), strings.Fields(texts["deploy/go.work"])
 	for _, file := range slices.Sorted(maps.Keys(texts)) {
 		folder := path.Dir(file)
-		if path.Base(file) == "go.work" || folder == "." || strings.HasPrefix(folder, checkers) {
+		if path.Base(file) != "go.mod" || folder == "." {
+			continue
+		}
+		if strings.HasPrefix(folder, checkers) {
+			found = append(found, when(!strings.Contains(texts["Makefile"], folder), folder+": not in the Makefile")...)
 			continue
 		}
 		found = append(found, when(!slices.Contains(listed, "./"+strings.TrimPrefix(folder, "deploy/")), folder+": not in deploy/go.work")...)

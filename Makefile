@@ -31,7 +31,7 @@ BENCHFLAGS  ?=
 fuzz lint test test-short cover docs-check bench-queue chaos: export GOWORK = $(CURDIR)/deploy/go.work
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz chart-check licences clean
+.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz chart-check ship-check stack-check licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,13 +70,23 @@ docs-check: ## lint the OpenAPI document by Redocly's strict rules, use a TypeSc
 	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'Linter|TypeScript' ./deploy/interop/openapi
 	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'EachBlock/(^README|receive)' ./deploy/docs
 
+ship-check: stack-check
+
+# The modules of deploy/ship have large libraries, so make test leaves them out.
+stack-check: export GOWORK = off
+stack-check: ## start the stack of deploy/compose.yaml from Debian's packages, break it under load, and check its alerts and each panel (three minutes)
+	@.ci/needs redis-server postgres prometheus nginx curl
+	cd deploy/ship/stack && $(GO) vet ./... && $(GO) run $(STATICCHECK) -checks $(CHECKS) ./...
+	cd deploy/ship/stack && $(GO) test -count=1 -v -timeout 10m $(TESTFLAGS) ./...
+
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
 
-needs: ## the same, PostgreSQL, curl and jq for the documents' examples, a browser for the console, Node and Python for the examples, and shells and nginx where they can be had
+needs: ## the same, PostgreSQL, curl and jq for the documents' examples, a browser for the console, Node and Python for the examples, and shells, nginx and Caddy where they can be had
 	@.ci/needs redis-server postgres curl jq chromium node python3 promtool systemd-analyze
 	@.ci/needs zsh fish || echo "Completion is tested with the shells that are here." >&2
 	@.ci/needs nginx || echo "A roll-out is tested behind nginx where it is here." >&2
+	@.ci/needs caddy || echo "A roll-out is tested behind Caddy where it is here." >&2
 
 bench: redis build ## measure how fast it is here, against the machine's limit (some 12 minutes)
 	bin/hookladder bench $(BENCHFLAGS)

@@ -15,8 +15,8 @@ import (
 
 // testLibraries are for single folders of tests, each of which is in a module of its own.
 var testLibraries = []string{
-	"github.com/Shopify/toxiproxy/v2", "github.com/chromedp/chromedp", "github.com/google/go-github/v74", "github.com/hibiken/asynq",
-	"github.com/standard-webhooks/standard-webhooks/libraries", "github.com/stripe/stripe-go/v82",
+	"github.com/Shopify/toxiproxy/v2", "github.com/chromedp/chromedp", "github.com/compose-spec/compose-go/v2", "github.com/google/go-github/v74",
+	"github.com/hibiken/asynq", "github.com/prometheus/prometheus", "github.com/standard-webhooks/standard-webhooks/libraries", "github.com/stripe/stripe-go/v82",
 }
 
 // TestTheHouseOfTheProgramNeedsNoTestLibrary also finds a module that make does not test, and one

@@ -78,15 +78,16 @@ func (c *callers) without(what string) {
 	c.all[0].to[0].receiver.arrived(all)
 }
 
-// nginx is where Debian has it; empty: it is not here, and can't be installed.
-func nginx(t testing.TB) string {
+// proxy is where Debian has a proxy; empty: it is not here, and can't be installed.
+func proxy(t testing.TB, name string) string {
 	t.Helper()
-	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {
-		if path, err := exec.LookPath(name); err == nil {
+	for _, path := range []string{name, "/usr/sbin/" + name} {
+		if path, err := exec.LookPath(path); err == nil {
 			return path
 		}
 	}
-	require.Error(t, exec.Command("apt-cache", "show", "nginx").Run(), "nginx is missing; install it with .ci/needs nginx")
+	require.Error(t, exec.Command("apt-cache", "show", name).Run(), "%[1]s is missing; install it with .ci/needs %[1]s", name)
+	t.Logf("%s is not here and can't be installed: not tested", name)
 	return ""
 }
 
@@ -132,9 +133,8 @@ func startNginx(t testing.TB, path, listen, block string) (address string) {
 func TestARollOutBehindNginxReturnsNo502(t *testing.T) {
 	t.Parallel()
 	redistest.Long(t)
-	path := nginx(t)
+	path := proxy(t, "nginx")
 	if path == "" {
-		t.Log("nginx is not here and can't be installed: not tested")
 		return
 	}
 	w := newWorld(t)

@@ -1,0 +1,188 @@
+package stack_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The faults of this test must cause these alerts. No others may fire, except consequences.
+var (
+	receiverAlerts = []string{"HookladderDestinationFailing"}
+	redisAlerts    = []string{"HookladderStoreDown", "HookladderAPIErrors", "HookladderFiguresAbsent"}
+	// On a slow machine these may fire too.
+	consequences = []string{"HookladderOutboxLag", "HookladderArchiveLag", "HookladderLate", "HookladderOldestDue", "HookladderStoreSlow", "HookladderPublishSlow"}
+)
+
+// The stack of compose.yaml loses no accepted message while a dispatcher is upgraded, the receiver
+// is away, and Redis is killed. The alerts of each outage fire, and are resolved after it. Every
+// panel has a figure at each time.
+func TestTheStackShowsAnOutageAndItsRecovery(t *testing.T) {
+	s := newTopology(t)
+	s.all()
+	h := s.watch()
+	l := s.startLoad()
+	table := newTable(s)
+	defer func() { t.Logf("\n%s\n\n%s", h, table) }()
+
+	h.note("the load begins")
+	l.more(100)
+	table.fill("healthy", false)
+	s.upgrade(h, l)
+	require.Empty(t, h.fired, "an alert fires for a healthy stack:\n%s", h)
+
+	h.note("the receiver ends")
+	s.running["receiver"].Kill()
+	s.until(h, receiverAlerts, "firing")
+	table.fill("no receiver", false)
+	h.note("the receiver starts")
+	s.receiver()
+	s.until(h, receiverAlerts, "")
+
+	h.note("Redis is killed")
+	s.running["redis"].Kill()
+	s.until(h, redisAlerts, "firing")
+	table.fill("no Redis", true)
+	require.NotZero(t, l.refusals()["503"])
+	h.note("Redis starts with its append-only file")
+	s.redis()
+	s.until(h, redisAlerts, "")
+	l.more(100)
+	table.fill("recovered", false)
+
+	accepted := l.end()
+	h.note("the load ends")
+	s.arrived(accepted)
+	s.archived(accepted)
+	h.note("all has arrived, and is archived")
+	s.quiet(h)
+	t.Logf("%d messages were accepted, and all arrived. Refused calls: %v", len(accepted), l.refusals())
+	for alert := range h.fired {
+		require.Contains(t, slices.Concat(receiverAlerts, redisAlerts, consequences), alert)
+	}
+}
+
+// upgrade restarts one dispatcher after the other. No call fails meanwhile.
+func (s *topology) upgrade(h *history, l *traffic) {
+	s.t.Helper()
+	for _, name := range dispatchers(s.project) {
+		h.note(name + " is upgraded")
+		require.NoError(s.t, s.upgraded(name))
+		l.more(20)
+	}
+	require.Empty(s.t, l.refusals())
+}
+
+// until waits until each of these alerts has a state.
+func (s *topology) until(h *history, alerts []string, state string) {
+	s.t.Helper()
+	s.wait(fmt.Sprintf("%s: %q", alerts, state), func() error {
+		for _, alert := range alerts {
+			if now := h.of(alert); now != state {
+				return fmt.Errorf("%s is %q\n%s", alert, now, h)
+			}
+		}
+		return nil
+	})
+}
+
+// quiet waits until no alert is active.
+func (s *topology) quiet(h *history) {
+	s.t.Helper()
+	s.wait("no alert is active", func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.state) > 0 {
+			return fmt.Errorf("%v", h.state)
+		}
+		return nil
+	})
+}
+
+// table has the result of each panel at each time.
+type table struct {
+	s     *topology
+	times []string
+	rows  []*row
+}
+
+type row struct {
+	panel   string
+	target  target
+	results []string
+}
+
+func newTable(s *topology) *table {
+	b, section := &table{s: s}, ""
+	for _, p := range mustReadDashboard(s.t).Panels {
+		if p.Type == "row" {
+			section = p.Title
+		}
+		for _, of := range p.Targets {
+			b.rows = append(b.rows, &row{panel: section + ": " + p.Title, target: of})
+		}
+	}
+	return b
+}
+
+// fill evaluates every panel until each has a figure. Without Redis a panel may have none if no
+// dispatcher exports its metric, or if it is a quantile of attempts, of which there are none.
+func (b *table) fill(when string, without bool) {
+	t := b.s.t
+	t.Helper()
+	b.times = append(b.times, when)
+	for _, r := range b.rows {
+		expr, err := parse(r.target.Expr)
+		require.NoError(t, err)
+		used, quick := metrics(expr), scaled(expr, faster)
+		result := ""
+		b.s.wait(fmt.Sprintf("%s, %s: %s has a figure", when, r.panel, quick), func() error {
+			values, empty, err := b.s.query(quick)
+			if err != nil {
+				return err
+			}
+			result = summary(values)
+			if len(values) > 0 {
+				return nil
+			}
+			if without && empty > 0 {
+				result = "none to measure"
+				return nil
+			}
+			if exposed := b.s.exposed(); without && slices.ContainsFunc(used, func(name string) bool { return !exposed[name] }) {
+				result = "not exported"
+				return nil
+			}
+			return errors.New("it is empty")
+		})
+		r.results = append(r.results, result)
+	}
+}
+
+// summary is the number of series and their range.
+func summary(values []float64) string {
+	if len(values) == 0 {
+		return ""
+	}
+	least, most := fmt.Sprintf("%.3g", slices.Min(values)), fmt.Sprintf("%.3g", slices.Max(values))
+	if least == most {
+		return fmt.Sprintf("%d× %s", len(values), least)
+	}
+	return fmt.Sprintf("%d× %s…%s", len(values), least, most)
+}
+
+func (b *table) String() string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "panel\tlegend\t%s\texpression\n", strings.Join(b.times, "\t"))
+	for _, r := range b.rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.panel, r.target.LegendFormat, strings.Join(r.results, "\t"), r.target.Expr)
+	}
+	_ = w.Flush() // a Builder takes all
+	return out.String()
+}

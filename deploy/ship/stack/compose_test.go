@@ -80,6 +80,7 @@ func setting(s types.ServiceConfig, name string) string {
 }
 
 func TestComposeIsValidAndHardened(t *testing.T) {
+	t.Parallel()
 	p := mustLoad(t)
 	require.Len(t, dispatchers(p), 2)
 	require.Empty(t, faults(p))
@@ -87,6 +88,7 @@ func TestComposeIsValidAndHardened(t *testing.T) {
 
 // Each check reports its fault.
 func TestEachCheckOfComposeCanFail(t *testing.T) {
+	t.Parallel()
 	text := mustRead(t, "compose.yaml")
 	for name, c := range map[string]struct{ from, to, want string }{
 		"no fixed version":           {"redis:8.0.3", "redis:8", "redis: image"},
@@ -319,6 +321,7 @@ func address(s types.ServiceConfig) string {
 
 // The file for nginx is the block of the documents, with the addresses of the dispatchers.
 func TestNginxHasTheBlockOfTheDocuments(t *testing.T) {
+	t.Parallel()
 	p := mustLoad(t)
 	_, block, found := strings.Cut(mustRead(t, "README.md"), "\n```nginx\n")
 	require.True(t, found)
@@ -341,6 +344,7 @@ func TestNginxHasTheBlockOfTheDocuments(t *testing.T) {
 
 // The program accepts the settings, and the secrets that the documents make.
 func TestTheProgramAcceptsTheSettingsAndSecrets(t *testing.T) {
+	t.Parallel()
 	binary, err := kit.FastBinary()
 	require.NoError(t, err)
 	p, secrets := mustLoad(t), makeSecrets(t)

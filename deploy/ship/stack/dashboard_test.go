@@ -80,6 +80,7 @@ func scaled(expr parser.Expr, by time.Duration) string {
 }
 
 func TestEachPanelHasWhatAReaderNeeds(t *testing.T) {
+	t.Parallel()
 	d := mustReadDashboard(t)
 	require.Equal(t, 39, d.SchemaVersion, "Grafana 10.4 and later read it")
 	var variables []string
@@ -113,6 +114,7 @@ func TestEachPanelHasWhatAReaderNeeds(t *testing.T) {
 
 // No panel covers another one.
 func TestThePanelsDoNotOverlap(t *testing.T) {
+	t.Parallel()
 	taken := map[[2]int]string{}
 	for _, p := range mustReadDashboard(t).Panels {
 		for x := range p.GridPos.W {
@@ -127,6 +129,7 @@ func TestThePanelsDoNotOverlap(t *testing.T) {
 
 // Prometheus' own parser accepts each expression. A renamed metric or label must not empty a panel.
 func TestEachExpressionNamesMetricsAndLabelsThatExist(t *testing.T) {
+	t.Parallel()
 	labels := exported(t)
 	used := map[string]bool{}
 	for _, p := range mustReadDashboard(t).Panels {
@@ -187,6 +190,7 @@ func unknownLabels(expr parser.Expr, known []string) (found []string) {
 }
 
 func TestAnUnknownLabelIsFound(t *testing.T) {
+	t.Parallel()
 	expr, err := parse(`sum by (job, kind) (rate(hookladder_dead_total{job=~"$job",why="x"}[$__rate_interval]))`)
 	require.NoError(t, err)
 	require.Equal(t, []string{"kind", "why"}, unknownLabels(expr, []string{"job", "reason"}))
@@ -197,6 +201,7 @@ func TestAnUnknownLabelIsFound(t *testing.T) {
 
 // Grafana finds its data source and the dashboard at the paths of compose.yaml.
 func TestGrafanaIsProvisioned(t *testing.T) {
+	t.Parallel()
 	p := mustLoad(t)
 	var sources struct {
 		Datasources []struct {

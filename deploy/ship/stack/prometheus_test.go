@@ -87,6 +87,7 @@ func quickRules(t testing.TB, text string) string {
 }
 
 func TestTheTestsTimeRunsFaster(t *testing.T) {
+	t.Parallel()
 	rules := quickRules(t, mustRead(t, "prometheus", "rules.yaml"))
 	require.Regexp(t, `alert: HookladderLate\n(.*\n){3}.*seconds_bucket\[10s\]\)\)\) > 60\n +for: 20s\n`, rules)
 	require.NotContains(t, rules, "[5m]")

@@ -3,6 +3,8 @@ package stack_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -23,9 +25,11 @@ var (
 // is away, and Redis is killed. The alerts of each outage fire, and are resolved after it. Every
 // panel has a figure at each time.
 func TestTheStackShowsAnOutageAndItsRecovery(t *testing.T) {
+	t.Parallel()
 	s := newTopology(t)
 	s.all()
 	h := s.watch()
+	s.signIn()
 	l := s.startLoad()
 	table := newTable(s)
 	defer func() { t.Logf("\n%s\n\n%s", h, table) }()
@@ -33,7 +37,6 @@ func TestTheStackShowsAnOutageAndItsRecovery(t *testing.T) {
 	h.note("the load begins")
 	l.more(100)
 	table.fill("healthy", false)
-	s.upgrade(h, l)
 	require.Empty(t, h.fired, "an alert fires for a healthy stack:\n%s", h)
 
 	h.note("the receiver ends")
@@ -42,6 +45,7 @@ func TestTheStackShowsAnOutageAndItsRecovery(t *testing.T) {
 	table.fill("no receiver", false)
 	h.note("the receiver starts")
 	s.receiver()
+	s.upgrade(h, l) // its breaker waits meanwhile
 	s.until(h, receiverAlerts, "")
 
 	h.note("Redis is killed")
@@ -65,6 +69,22 @@ func TestTheStackShowsAnOutageAndItsRecovery(t *testing.T) {
 	for alert := range h.fired {
 		require.Contains(t, slices.Concat(receiverAlerts, redisAlerts, consequences), alert)
 	}
+}
+
+// signIn signs in at the console as a browser does that opens nginx' port of this machine.
+func (s *topology) signIn() {
+	s.t.Helper()
+	front := "http://" + s.at("nginx:80")
+	form := url.Values{"key": {s.key("admin")}}
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, front+"/console/sign-in", strings.NewReader(form.Encode()))
+	require.NoError(s.t, err)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Origin", front)
+	res, err := http.DefaultTransport.RoundTrip(req) // it follows no redirect
+	require.NoError(s.t, err)
+	require.NoError(s.t, res.Body.Close())
+	require.Equal(s.t, http.StatusSeeOther, res.StatusCode)
+	require.NotEmpty(s.t, res.Cookies(), "it is signed in")
 }
 
 // upgrade restarts one dispatcher after the other. No call fails meanwhile.

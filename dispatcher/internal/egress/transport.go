@@ -139,8 +139,16 @@ func (t *transport) connect(s *callState, small bool) (*conn, error) {
 	return c, nil
 }
 
-// dial opens a connection to the host of a URL.
-func (t *transport) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
+// dial opens a connection to the host of a URL. It has a context of its own, because the timer
+// of the call's context would stay until the response is there.
+func (t *transport) dial(s *callState, u *url.URL) (net.Conn, error) {
+	ctx := context.Context(s)
+	if s.shared != nil {
+		end, _ := s.Deadline()
+		timed, stop := context.WithDeadline(s.shared, end)
+		defer stop()
+		ctx = context.WithValue(timed, callStateKey{}, s)
+	}
 	port := u.Port()
 	switch {
 	case u.Scheme == "https" && port == "":

@@ -36,7 +36,7 @@ type workers struct {
 }
 
 type worker struct {
-	tasks          chan dispatcher.Claimed
+	wake           chan struct{}      // task is set
 	task           dispatcher.Claimed // the task that runs; here, because the stack has to be small
 	since          time.Time          // when its task got the slot
 	earlier, later *worker            // its neighbours in the ring; nil: it has no slot
@@ -80,10 +80,11 @@ func (g *workers) fill() {
 		if n := len(g.idle); n > 0 {
 			w, g.idle = g.idle[n-1], g.idle[:n-1]
 		} else {
-			w = &worker{tasks: make(chan dispatcher.Claimed, 1)}
+			w = &worker{wake: make(chan struct{}, 1)}
 			g.all.Go(func() { g.work(w) })
 		}
-		w.tasks <- g.next(w)
+		w.task = g.next(w)
+		w.wake <- struct{}{}
 	}
 }
 
@@ -104,7 +105,7 @@ func (g *workers) next(w *worker) dispatcher.Claimed {
 // work runs the tasks of one goroutine. If a slot is free after a task, it continues with the
 // next task at once.
 func (g *workers) work(w *worker) {
-	for w.task = range w.tasks {
+	for range w.wake {
 		for more := true; more; {
 			g.run(&w.task)
 			more = g.finish(w)
@@ -123,7 +124,7 @@ func (g *workers) finish(w *worker) (more bool) {
 		return true
 	}
 	if g.closed {
-		close(w.tasks)
+		close(w.wake)
 	} else {
 		g.idle = append(g.idle, w)
 	}
@@ -184,7 +185,7 @@ func (g *workers) close() []dispatcher.Claimed {
 	left := append([]dispatcher.Claimed(nil), g.queue[g.head:]...)
 	g.queue, g.head = nil, 0
 	for _, w := range g.idle {
-		close(w.tasks)
+		close(w.wake)
 	}
 	g.idle = nil
 	return left

@@ -140,7 +140,7 @@ func (f *verifyFlags) callback(q *inspect.Question, args []string, in io.Reader)
 	if len(args) > 0 {
 		text, err := readAtMost(args[0], in, mostSaved)
 		if err != nil {
-			return usagef("%s: %w", args[0], err)
+			return usageError{err}
 		}
 		if q.Header, q.Body, err = parseSaved(text); err != nil {
 			return usagef("%s: %w", args[0], err)
@@ -193,7 +193,7 @@ func (f *verifyFlags) secrets(vars map[string]string) ([]string, error) {
 	return secrets, nil
 }
 
-// readAtMost returns a whole file, or standard input for -.
+// readAtMost returns a whole file, or standard input for -. Its errors name the file.
 func readAtMost(name string, in io.Reader, most int64) ([]byte, error) {
 	if name != "-" || in == nil {
 		file, err := os.Open(name)
@@ -205,7 +205,7 @@ func readAtMost(name string, in io.Reader, most int64) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("more than %d bytes", most)
+		err = fmt.Errorf("%s has more than %d bytes", name, most)
 	}
 	return text, err
 }

@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
 	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/memory"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/systemd"
@@ -85,8 +84,7 @@ func serve(cmd *cobra.Command, s world) error {
 	if len(read.SigningSecret) == 0 {
 		o.Log.Warn("SIGNING_SECRET is not set, so no bare URL can be published: no callback is ever unsigned")
 	}
-	collectLess(from.Environ)
-	o.MemoryLimit = limitMemory(from.Environ, memlimit.FromCgroup, read.DataDir != "")
+	o.MemoryLimit = memory.Set(from.Environ, read.DataDir != "")
 	addresses := "LISTEN or PORT"
 	if o.MetricsListen != "" {
 		addresses = "LISTEN, PORT or METRICS_LISTEN"
@@ -112,49 +110,6 @@ func delaySkipped(o app.Options) <-chan struct{} {
 		close(skipped)
 	}()
 	return skipped
-}
-
-// gcPercent trades memory for time: about a tenth more deliveries a second than
-// with 100. With 400 it was no faster, and 1,024 attempts under way took 104 MiB
-// instead of 85 to 100.
-const gcPercent = 300
-
-// collectLess makes the garbage collector run less often, unless the operator set GOGC.
-func collectLess(vars map[string]string) {
-	if vars["GOGC"] == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
-
-// The percentage of a container's memory that Go may take. The rest is for memory that Go does
-// not count, and for the kernel's buffers of connections. With DATA_DIR a redis-server shares the
-// container.
-const (
-	memoryPart       = 90
-	memoryBesideData = 50
-)
-
-// unlimited is more than any machine has. Version 1 of cgroups returns such a number if
-// there is no limit.
-const unlimited = 1 << 50
-
-// limitMemory makes the garbage collector work harder before the memory of the container
-// is full, unless the operator set GOMEMLIMIT. It returns the limit; 0: there is none.
-func limitMemory(vars map[string]string, container func() (uint64, error), beside bool) int64 {
-	if vars["GOMEMLIMIT"] == "" {
-		part := uint64(memoryPart)
-		if beside {
-			part = memoryBesideData
-		}
-		// Without cgroups, or if they can't be read, there is no limit.
-		if most, err := container(); err == nil && most > 0 && most < unlimited {
-			debug.SetMemoryLimit(int64(most / 100 * part))
-		}
-	}
-	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		return limit
-	}
-	return 0
 }
 
 const (
@@ -249,14 +204,13 @@ func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
 		return wire.Tick{}, err
 	}
 	if read.MaxInFlight == 0 {
-		return wire.Tick{}, usagef("with MAX_IN_FLIGHT=0 nothing is attempted: set another number for this command, such as MAX_IN_FLIGHT=1024 hookladder tick")
+		return wire.Tick{}, usagef("with MAX_IN_FLIGHT=0 nothing is attempted: set another number for this command, such as MAX_IN_FLIGHT=4096 hookladder tick")
 	}
 	o.Listen, o.MetricsListen, o.StoreWait = "", "", tickStoreWait
 	if err := o.Check(); err != nil {
 		return wire.Tick{}, usageError{err}
 	}
-	collectLess(s.vars())
-	o.MemoryLimit = limitMemory(s.vars(), memlimit.FromCgroup, read.DataDir != "")
+	o.MemoryLimit = memory.Set(s.vars(), read.DataDir != "")
 	did, err := app.Tick(cmd.Context(), o, cmp.Or(f.within, tickUsual))
 	if errors.Is(err, app.ErrInUse) {
 		return wire.Tick{}, fmt.Errorf("%w; if it is hookladder serve, use it: hookladder tick --server URL", err)

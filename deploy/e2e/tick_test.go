@@ -245,7 +245,7 @@ func TestTickRefusesWhatMakesNoSense(t *testing.T) {
 		says string
 	}{
 		{[]string{"tick"}, "", exitUsage, "--server"},
-		{[]string{"tick"}, "MAX_IN_FLIGHT=0 REDIS_URL=redis://127.0.0.1:1", exitUsage, "MAX_IN_FLIGHT=1024"},
+		{[]string{"tick"}, "MAX_IN_FLIGHT=0 REDIS_URL=redis://127.0.0.1:1", exitUsage, "MAX_IN_FLIGHT=4096"},
 		{[]string{"tick", "--for", "0.5s"}, "", exitUsage, "1s"},
 		{[]string{"tick", "now"}, "", exitUsage, "no arguments"},
 		{[]string{"tick", "--server", "http://127.0.0.1:1"}, "", exitUnreachable, "tick"},

@@ -38,7 +38,7 @@ type Settings struct {
 	LadderJitter    float64        `env:"LADDER_JITTER" envDefault:"0" min:"0" max:"1"`
 	Success         *success.Rule  `env:"SUCCESS" envDefault:"2xx" accepts:"statuses such as 2xx,404 or a success as JSON"`
 	AttemptTimeout  time.Duration  `env:"ATTEMPT_TIMEOUT" envDefault:"15s" min:"1s" max:"60s"`
-	MaxInFlight     int            `env:"MAX_IN_FLIGHT" envDefault:"1024" min:"0" max:"65536"`
+	MaxInFlight     int            `env:"MAX_IN_FLIGHT" envDefault:"4096" min:"0" max:"65536"`
 	MaxConns        int            `env:"MAX_CONNECTIONS" min:"1" max:"1000000"`
 	TrustedProxies  []netip.Prefix `env:"TRUSTED_PROXIES" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
 	LaneMaxInFlight int            `env:"ENDPOINT_MAX_IN_FLIGHT" envDefault:"128" min:"1" max:"65536"`

@@ -37,7 +37,7 @@ func TestAnEmptyEnvironmentGivesTheDefaultsOfTheContract(t *testing.T) {
 	require.Equal(t, "default", s.Project)
 	require.Equal(t, ladder.Default(), s.Ladder)
 	require.Equal(t, 15*time.Second, s.AttemptTimeout)
-	require.Equal(t, 1024, s.MaxInFlight)
+	require.Equal(t, 4096, s.MaxInFlight)
 	require.Equal(t, 128, s.LaneMaxInFlight)
 	require.Zero(t, s.MaxWaiting)
 	require.Equal(t, Breaker{Failures: 20, Wait: 30 * time.Second}, s.Breaker)

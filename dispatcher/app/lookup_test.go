@@ -47,6 +47,18 @@ func TestWhatTheStoreForgotIsFoundInTheArchive(t *testing.T) {
 	_, err = c.Publish(ctx, later)
 	require.NoError(t, err)
 
+	require.NoError(t, kit.Until(ctx, "all are delivered", func() error { // until then cancelling would end them
+		for i := range n {
+			m, err := c.Message(ctx, fmt.Sprint("m", i))
+			if err != nil {
+				return err
+			}
+			if len(m.Deliveries) != 1 || m.Deliveries[0].Status != "delivered" {
+				return fmt.Errorf("m%d: %+v", i, m.Deliveries)
+			}
+		}
+		return nil
+	}))
 	// Redis has forgotten all that ended once cancelling says so. It forgets where others end.
 	others := 0
 	require.NoError(t, kit.Until(ctx, "only the archive has them", func() error {

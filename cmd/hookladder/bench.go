@@ -21,7 +21,7 @@ import (
 const benchRuns = 5
 
 func newBench(s world) *cobra.Command {
-	o := bench.Options{Version: version + revision(), Environ: s.vars()}
+	o := bench.Options{Version: release() + revision(), Environ: s.vars()}
 	var file string
 	var f planFlags
 	cmd := &cobra.Command{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -313,4 +314,23 @@ func TestTheNullDeviceIsNoTerminal(t *testing.T) {
 	require.False(t, term.IsTerminal(null), "a delete would ask it")
 	_, err = (&sendFlags{}).read(null)
 	require.ErrorContains(t, err, "needs a body")
+}
+
+// A release is stamped by the linker. go install builds a module, which has its version from the
+// build info. Everything else is the version in development.
+func TestTheVersionIsThatOfTheReleaseOrModule(t *testing.T) {
+	require.Equal(t, development, release())
+	for want, build := range map[string]debug.BuildInfo{
+		"0.3.1":                             {Main: debug.Module{Version: "v0.3.1"}},
+		"0.0.0-20261127000000-0123456789ab": {Main: debug.Module{Version: "v0.0.0-20261127000000-0123456789ab"}},
+		"":                                  {Main: debug.Module{Version: "v0.3.1"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}}},
+	} {
+		require.Equal(t, want, installed(&build))
+	}
+	require.Empty(t, installed(nil))
+	require.Empty(t, installed(&debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}))
+
+	t.Cleanup(func() { version = "" })
+	version = "9.8.7"
+	require.Regexp(t, `^hookladder 9\.8\.7[ ,]`, versionLine())
 }

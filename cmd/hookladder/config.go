@@ -150,7 +150,7 @@ func options(s settings.Settings, found []settings.Found) app.Options {
 		CertFile:     s.EgressCert,
 		KeyFile:      s.EgressKey,
 		MaxBody:      int(s.MaxBody),
-		Version:      version,
+		Version:      release(),
 		Delay:        s.ShutdownDelay,
 		Engine:       engineOf(s),
 	}

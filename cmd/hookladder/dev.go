@@ -228,9 +228,9 @@ func (p playground) begin(ctx context.Context, api, receiver string, watch *atte
 func (p playground) welcome(api, receiver string) {
 	say := func(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
 	if p.dataDir == "" {
-		say("Hookladder %s, in memory: when this ends, all data is lost.", version)
+		say("Hookladder %s, in memory: when this ends, all data is lost.", release())
 	} else {
-		say("Hookladder %s, with its data in %s.", version, p.dataDir)
+		say("Hookladder %s, with its data in %s.", release(), p.dataDir)
 	}
 	say("")
 	say("  API       http://%s", api)

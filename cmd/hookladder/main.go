@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -204,8 +205,8 @@ func schemeNames() []string {
 	return slices.Clip(names)
 }
 
-// version is the version in development. A release has a tag of the same name.
-const version = "0.1.0"
+// development is the version in development. A release has a tag of the same name.
+const development = "0.2.0"
 
 func newVersion(world) *cobra.Command {
 	return &cobra.Command{
@@ -257,15 +258,34 @@ the details.`,
 }
 
 func versionLine() string {
-	return fmt.Sprintf("hookladder %s%s, %s %s/%s", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("hookladder %s%s, %s %s/%s", release(), revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// builtFrom is the commit of a build without .git. The linker sets it:
-// -ldflags "-X main.builtFrom=<commit>".
-var builtFrom string
+// The linker stamps a release with its version and its commit, and a build without .git with
+// its commit: -ldflags "-X main.version=<version> -X main.builtFrom=<commit>".
+var version, builtFrom string
 
 // shownCommit is the length of a commit's short name.
 const shownCommit = 12
+
+// release returns the version of the binary.
+func release() string {
+	build, _ := debug.ReadBuildInfo()
+	return cmp.Or(version, installed(build), development)
+}
+
+// installed returns the version of the module that go install built. It is empty for a build
+// in a checkout, which has a commit.
+func installed(build *debug.BuildInfo) string {
+	if build == nil || setting(build, "vcs.revision") != "" {
+		return ""
+	}
+	number, ok := strings.CutPrefix(build.Main.Version, "v")
+	if !ok { // (devel), or none
+		return ""
+	}
+	return number
+}
 
 // revision returns the commit of the binary; empty: the build has none.
 func revision() string {
@@ -276,17 +296,23 @@ func revision() string {
 	if !ok {
 		return ""
 	}
-	of := map[string]string{}
-	for _, s := range build.Settings {
-		of[s.Key] = s.Value
-	}
-	commit := of["vcs.revision"]
+	commit := setting(build, "vcs.revision")
 	if commit == "" {
 		return ""
 	}
 	text := " (" + commit[:min(len(commit), shownCommit)]
-	if of["vcs.modified"] == "true" {
+	if setting(build, "vcs.modified") == "true" {
 		text += ", changed"
 	}
 	return text + ")"
+}
+
+// setting returns a setting of the build; empty: it has none.
+func setting(build *debug.BuildInfo, key string) string {
+	for _, s := range build.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
 }

@@ -66,7 +66,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		},
 		Seal: s.EncryptionKey.Box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		LinkNets: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, Proxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
-		HTTPSOnly: true, MaxBody: 11 << 10, Version: version, Delay: 29 * time.Second,
+		HTTPSOnly: true, MaxBody: 11 << 10, Version: release(), Delay: 29 * time.Second,
 		Engine: app.EngineOptions{
 			Secrets: []signer.Secret{secret}, Ladder: s.Ladder, Jitter: 0.5, Success: s.Success, Timeout: 6 * time.Second, FailingAfter: 25 * time.Second, DisableAfter: 26 * time.Second,
 			DeriveTenant: true, MaxInFlight: 7, MaxBytes: 2 << 20, ClaimBatch: 9, FanoutMax: 12, Excerpt: 12, PollEvery: 18 * time.Second, Grace: 19 * time.Second,

@@ -261,7 +261,7 @@ The exit code is 0 for all points, 1 if some were lost, and 4 if there was no re
 		Args: oneURL,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := check.Receiver{
-				URL: args[0], Topic: topic, Body: []byte(body), Type: contentType, Agent: "Hookladder/" + version, Timeout: timeout,
+				URL: args[0], Topic: topic, Body: []byte(body), Type: contentType, Agent: "Hookladder/" + release(), Timeout: timeout,
 			}
 			if u, err := url.Parse(args[0]); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 				return usagef("%q is not a URL such as http://localhost:3000/hooks", args[0])

@@ -25,13 +25,20 @@ CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.
 # More flags for `make bench`, such as --only drain or --json figures.json.
 BENCHFLAGS  ?=
 
+# The program that makes releases. Later versions need a module that not every proxy has.
+GORELEASER_VERSION ?= v2.16.0
+# Compiled once for all checkouts: it takes minutes.
+GORELEASER  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hookladder/goreleaser-$(GORELEASER_VERSION)
+# Skips the part of a release for which goreleaser would have to be compiled first.
+SHORT       ?=
+
 # Tests whose libraries the program does not need are in modules of their own, which
 # deploy/go.work lists. With it, "work" is all packages of all modules. The program
 # itself is built without it.
-fuzz lint test test-short cover docs-check bench-queue chaos: export GOWORK = $(CURDIR)/deploy/go.work
+fuzz lint test test-short cover docs-check bench-queue chaos release-snapshot release-check image-check: export GOWORK = $(CURDIR)/deploy/go.work
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz chart-check ship-check stack-check licences clean
+.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz ship-check release-check release-snapshot image-check chart-check stack-check licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +123,27 @@ fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the 
 chart-check: export GOWORK = off
 chart-check: ## render the Helm chart for several sets of values, and check each object against its type of Kubernetes
 	cd deploy/ship/chart && $(GO) vet . && $(GO) run $(STATICCHECK) -checks $(CHECKS) . && $(GO) test -count=1 $(TESTFLAGS) .
+
+# Each of these checks needs no other one.
+ship-check: SHORT = yes
+ship-check: release-check image-check chart-check ## check a release, the images and the chart in minutes; needs root
+
+release-check: ## the files of a release, the deb in a bare Debian, and go install; with ship-check only what needs no goreleaser, until it is compiled
+	@.ci/needs redis-server mmdebstrap rpm
+	@if [ -z "$(SHORT)" ] || [ -x "$(GORELEASER)" ]; then $(MAKE) release-snapshot; \
+	else echo "goreleaser is not compiled here, so only the packages of this machine are checked, made by nfpm. make release-check compiles it, and checks all files."; fi
+	$(GO) test -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run 'Packages|Debian|GoInstall' ./deploy/release
+
+release-snapshot: ## make all files of a release in bin/dist, and check them
+	@[ -x "$(GORELEASER)" ] || { mkdir -p "$(dir $(GORELEASER)).new" && GOWORK=off GOBIN="$(abspath $(dir $(GORELEASER)).new)" $(GO) install -ldflags=-w github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION) && \
+		mv "$(dir $(GORELEASER)).new/goreleaser" "$(GORELEASER)"; }
+	GOWORK=off "$(GORELEASER)" check
+	GOWORK=off SNAPSHOT=$$(sed -n 's/^const development = "\(.*\)"$$/\1/p' cmd/hookladder/main.go) "$(GORELEASER)" release --snapshot --clean
+	$(GO) test -count=1 -tags ship $(TESTFLAGS) -run Snapshot ./deploy/release
+
+image-check: ## build both images with buildah from a bare Debian, and run them without rights
+	@.ci/needs redis-server mmdebstrap buildah
+	$(GO) test -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run Images ./deploy/release
 
 licences: ## collect the licence texts of what is in the binary, to bin/licences
 	.ci/licences bin/licences

@@ -17,6 +17,7 @@ import (
 var testLibraries = []string{
 	"github.com/Shopify/toxiproxy/v2", "github.com/chromedp/chromedp", "github.com/compose-spec/compose-go/v2", "github.com/google/go-github/v74",
 	"github.com/hibiken/asynq", "github.com/prometheus/prometheus", "github.com/standard-webhooks/standard-webhooks/libraries", "github.com/stripe/stripe-go/v82",
+	"golang.org/x/mod",
 }
 
 // TestTheHouseOfTheProgramNeedsNoTestLibrary also finds a module that make does not test, and one

@@ -28,10 +28,38 @@ type store string
 
 func (s store) buildah(t testing.TB, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "buildah", append([]string{"--root", string(s) + "/images", "--runroot", string(s) + "/run", "--storage-driver", "vfs"}, args...)...)
+	line := append([]string{"buildah", "--root", string(s) + "/images", "--runroot", string(s) + "/run", "--storage-driver", "vfs"}, args...)
+	if propagation(t) == "unchanged" {
+		line = append([]string{"unshare", "--mount", "--propagation", "unchanged", "/bin/sh", "-euc", again, "again", newMountPoint(t), topFolder(t)}, line...)
+	}
+	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
 	cmd.Dir = topFolder(t)
 	cmd.Env = append(os.Environ(), "BUILDAH_ISOLATION=chroot")
 	return strings.TrimSpace(mustFinish(t, cmd))
+}
+
+// again changes the root to the same one, as a mount: buildah needs that of its root.
+const again = `
+mount --bind "$1" "$1"
+mount --make-private "$1"
+mkdir "$1/root"
+mount --rbind / "$1/root"
+mount --make-rprivate "$1/root"
+root=$1/root in=$2; shift 2
+exec chroot "$root" /bin/sh -euc 'cd "$0"; exec "$@"' "$in" "$@"
+`
+
+// newMountPoint returns an empty folder. It is never deleted with its contents, which would be all
+// files of the machine if a mount was still there.
+func newMountPoint(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hookladder-root-")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = os.Remove(filepath.Join(dir, "root"))
+		_ = os.Remove(dir)
+	})
+	return dir
 }
 
 // newStore imports the images from which the Dockerfile starts: a bare Debian in place of Debian's

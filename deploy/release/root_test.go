@@ -129,6 +129,7 @@ root=$1 volume=$2 ro=$3 strict=$4 user=$5 programs=$PATH; shift 5
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mkdir -p "$root/proc" "$root/dev" "$root/tmp"
 mount --bind "$root" "$root"
+mount --make-private "$root"
 if [ -n "$volume" ]; then mount --bind "$root$volume" "$root$volume"; fi
 if [ -n "$ro" ]; then mount -o remount,bind,ro "$root"; fi
 mount -t proc proc "$root/proc"
@@ -144,16 +145,22 @@ exec "$chroot" --userspec="$user" "$root" "$@"
 // signal reaches it.
 func (r root) command(t testing.TB, p place, program string, args ...string) *exec.Cmd {
 	t.Helper()
-	mounts := "private"
-	if exec.CommandContext(t.Context(), "unshare", "--mount", "true").Run() != nil {
-		mounts = "unchanged" // because this is a changed root already
-	}
 	flag := map[bool]string{true: "yes"}
 	user := p.user
 	if user == "" {
 		user = "0:0"
 	}
 	return exec.CommandContext(t.Context(), "unshare", append([]string{
-		"--mount", "--propagation", mounts, "/bin/sh", "-euc", enter, "enter", string(r), p.volume, flag[p.readOnly], flag[p.strict], user, program,
+		"--mount", "--propagation", propagation(t), "/bin/sh", "-euc", enter, "enter", string(r), p.volume, flag[p.readOnly], flag[p.strict], user, program,
 	}, args...)...)
+}
+
+// propagation returns how a command gets mounts of its own. A root that was changed already can't
+// be made private as a whole.
+func propagation(t testing.TB) string {
+	t.Helper()
+	if exec.CommandContext(t.Context(), "unshare", "--mount", "true").Run() == nil {
+		return "private"
+	}
+	return "unchanged"
 }

@@ -77,8 +77,6 @@ docs-check: ## lint the OpenAPI document by Redocly's strict rules, use a TypeSc
 	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'Linter|TypeScript' ./deploy/interop/openapi
 	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'EachBlock/(^README|receive)' ./deploy/docs
 
-ship-check: stack-check
-
 # The modules of deploy/ship have large libraries, so make test leaves them out.
 stack-check: export GOWORK = off
 stack-check: ## start the stack of deploy/compose.yaml from Debian's packages, break it under load, and check its alerts and each panel (three minutes)
@@ -126,7 +124,7 @@ chart-check: ## render the Helm chart for several sets of values, and check each
 
 # Each of these checks needs no other one.
 ship-check: SHORT = yes
-ship-check: release-check image-check chart-check ## check a release, the images and the chart in minutes; needs root
+ship-check: release-check image-check chart-check stack-check ## check a release, the images, the chart and the stack in minutes; needs root
 
 release-check: ## the files of a release, the deb in a bare Debian, and go install; with ship-check only what needs no goreleaser, until it is compiled
 	@.ci/needs redis-server mmdebstrap rpm

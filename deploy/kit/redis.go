@@ -23,8 +23,13 @@ type RedisOptions struct {
 	Args     []string                        // after the file's name
 	Env      []string                        // all of its environment
 	Cluster  bool                            // a node of a cluster
+	TLS      *RedisTLS                       // also accept TLS, on a port of its own; nil: no TLS
 	Start    func(Command) (*Process, error) // default: the function Start
 }
+
+// RedisTLS has the files of a server with TLS. Its own connections to other servers use
+// TLS, too.
+type RedisTLS struct{ Cert, Key, CA string }
 
 // usual are the default settings. The server appends every change to a file, evicts
 // no key and writes no snapshots. Without the last setting each replica waits 5 s for
@@ -38,6 +43,7 @@ type Redis struct {
 	RedisOptions
 	Port    int
 	Bus     int           // the port of the cluster bus; 0: not a node of a cluster
+	TLSPort int           // the port with TLS; 0: no TLS
 	Client  *redis.Client // makes no retries
 	Process *Process      // nil before the first start
 }
@@ -79,6 +85,11 @@ func (r *Redis) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if r.TLS != nil {
+		if r.TLSPort, err = FreePort(); err != nil {
+			return err
+		}
+	}
 	if err := os.WriteFile(r.file(), []byte(strings.Join(r.config(), "\n")+"\n"), 0o600); err != nil {
 		return fmt.Errorf("start redis-server: %w", err)
 	}
@@ -102,6 +113,10 @@ func (r *Redis) config() []string {
 	lines := []string{"port " + strconv.Itoa(r.Port), "bind 127.0.0.1", "dir " + r.Dir, "daemonize no"}
 	if r.Cluster {
 		lines = append(lines, "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-port "+strconv.Itoa(r.Bus))
+	}
+	if r.TLS != nil {
+		lines = append(lines, "tls-port "+strconv.Itoa(r.TLSPort), "tls-cert-file "+r.TLS.Cert, "tls-key-file "+r.TLS.Key,
+			"tls-ca-cert-file "+r.TLS.CA, "tls-replication yes", "tls-auth-clients no")
 	}
 	if !r.Bare {
 		lines = append(lines, usual...)
@@ -145,6 +160,14 @@ func (r *Redis) answers(ctx context.Context) error {
 
 // URL returns its address in the format of REDIS_URL.
 func (r *Redis) URL() string { return "redis://" + r.Addr() + "/0" }
+
+// LinkPort returns the port that replicas and sentinels connect to.
+func (r *Redis) LinkPort() int {
+	if r.TLS != nil {
+		return r.TLSPort
+	}
+	return r.Port
+}
 
 // Addr returns its address as host:port.
 func (r *Redis) Addr() string { return Loopback(r.Port) }

@@ -26,8 +26,8 @@ func StartSentinels(t testing.TB, master *Server, n int, name string) *Sentinels
 	t.Helper()
 	Long(t)
 	s := &Sentinels{t: t, name: name}
-	s.nodes = startAll(t, n, kit.RedisOptions{Bare: true, Args: []string{"--sentinel"}, Settings: []string{
-		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", name, master.Port(), n/2+1),
+	s.nodes = startAll(t, n, kit.RedisOptions{Bare: true, TLS: master.TLS, Args: []string{"--sentinel"}, Settings: []string{
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", name, master.LinkPort(), n/2+1),
 		"sentinel down-after-milliseconds " + name + " 1000",
 		"sentinel failover-timeout " + name + " 5000",
 	}})

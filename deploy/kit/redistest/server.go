@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"strconv"
 	"syscall"
@@ -26,6 +27,12 @@ type Server struct {
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return mustStart(t, kit.RedisOptions{Settings: settings})
+}
+
+// StartTLS is Start for a server that also accepts TLS.
+func StartTLS(t testing.TB, files *kit.RedisTLS, settings ...string) *Server {
+	t.Helper()
+	return mustStart(t, kit.RedisOptions{Settings: settings, TLS: files})
 }
 
 func mustStart(t testing.TB, o kit.RedisOptions) *Server {
@@ -54,7 +61,7 @@ func start(t testing.TB, o kit.RedisOptions) (*Server, error) {
 func StartReplica(t testing.TB, of *Server, settings ...string) *Server {
 	t.Helper()
 	Long(t)
-	s := Start(t, append([]string{fmt.Sprintf("replicaof 127.0.0.1 %d", of.Port())}, settings...)...)
+	s := StartTLS(t, of.TLS, append([]string{fmt.Sprintf("replicaof 127.0.0.1 %d", of.LinkPort())}, settings...)...)
 	s.InStep()
 	return s
 }
@@ -125,7 +132,11 @@ func (s *Server) writtenByMaster() (int64, error) {
 	if err != nil {
 		return -1, err
 	}
-	client := redis.NewClient(&redis.Options{Addr: kit.Loopback(int(port))})
+	o := &redis.Options{Addr: kit.Loopback(int(port))}
+	if s.TLS != nil {
+		o.TLSConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // only an offset is read
+	}
+	client := redis.NewClient(o)
 	defer client.Close() //nolint:errcheck // it only ran a query
 	master := &Server{t: s.t, Redis: &kit.Redis{Port: int(port), Client: client}}
 	written, err := master.offset("master_repl_offset")

@@ -2,16 +2,10 @@ package redisq_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -170,7 +165,7 @@ func setUser(t *testing.T, server *redistest.Server, name string, rules ...strin
 func TestTLSTrustsTheFileGiven(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	addr, roots := startTLS(t, server.Addr())
+	addr, roots := startTLS(t, server.Addr(), "127.0.0.1")
 	options := redisq.Options{
 		URL: "rediss://" + addr, Project: "tls", LaneMaxInFlight: 128, Permits: 1024, CAFile: roots, Log: slog.New(slog.DiscardHandler),
 	}
@@ -187,20 +182,46 @@ func TestTLSTrustsTheFileGiven(t *testing.T) {
 	require.NoError(t, openTestStore(t, unknown).Ping(t.Context()))
 }
 
-// startTLS is a way to a server through TLS, and a file with whom to trust.
-func startTLS(t *testing.T, target string) (addr, roots string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// A sentinel reports its master by an address, and each server has a certificate of its own.
+func TestTheCertificateOfEachServerIsForItsOwnAddress(t *testing.T) {
+	t.Parallel()
+	cert, key := kit.MustCertificate(t.TempDir(), "127.0.0.1")
+	master := redistest.StartTLS(t, &kit.RedisTLS{Cert: cert, Key: key, CA: cert})
+	sentinels := redistest.StartSentinels(t, master, 1, "orders")
+	addr, roots := startTLS(t, sentinels.Nodes()[0].Addr(), "localhost")
+	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	text, err := os.ReadFile(cert)
+	require.NoError(t, err)
+	more, err := os.ReadFile(roots)
+	require.NoError(t, err)
+	both := filepath.Join(t.TempDir(), "both.pem")
+	require.NoError(t, os.WriteFile(both, append(text, more...), 0o600))
+	options := redisq.Options{
+		URL: "rediss://localhost:" + port, Mode: conn.ModeSentinel, Master: "orders", CAFile: both,
+		Project: "tls", LaneMaxInFlight: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, openTestStore(t, options).Ping(t.Context()))
+
+	options.CAFile = roots
+	_, err = redisqtest.OpenRaw(t.Context(), options)
+	require.ErrorContains(t, err, "certificate", "nobody vouches for the master")
+	other, otherKey := kit.MustCertificate(t.TempDir(), "redis.example")
+	wrong := redistest.StartTLS(t, &kit.RedisTLS{Cert: other, Key: otherKey, CA: other})
+	_, err = redisqtest.OpenRaw(t.Context(), redisq.Options{
+		URL: fmt.Sprintf("rediss://127.0.0.1:%d", wrong.TLSPort), CAFile: other, Project: "tls", LaneMaxInFlight: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
+	})
+	require.ErrorContains(t, err, "certificate", "it is for another server")
+}
+
+// startTLS is a way to a server through TLS, and a file with whom to trust. The certificate is
+// valid for the hosts.
+func startTLS(t *testing.T, target string, hosts ...string) (addr, roots string) {
+	t.Helper()
+	roots, key := kit.MustCertificate(t.TempDir(), hosts...)
+	pair, err := tls.LoadX509KeyPair(roots, key)
 	require.NoError(t, err)
-	roots = filepath.Join(t.TempDir(), "roots.pem")
-	require.NoError(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
 	require.NoError(t, err)
 	var serving sync.WaitGroup
 	t.Cleanup(func() {

@@ -3,6 +3,8 @@ package conn
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -58,13 +60,43 @@ func (s *openConns) dialer(dial DialFunc, within time.Duration, secure *tls.Conf
 		if secure == nil {
 			return cn, nil
 		}
-		encrypted := tls.Client(cn, secure)
+		encrypted := tls.Client(cn, named(secure, addr))
 		if err := encrypted.HandshakeContext(ctx); err != nil {
 			_ = cn.Close() // the handshake's error says more
 			return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: fmt.Errorf("TLS handshake (does this port speak TLS?): %w", err)}
 		}
 		return encrypted, nil
 	}
+}
+
+// named returns the settings of TLS for an address. A sentinel, a master and a node of a cluster
+// each have a certificate for their own address. A certificate for the host of the URL is
+// accepted, too, because a managed service may report its nodes by other addresses.
+func named(secure *tls.Config, addr string) *tls.Config {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || host == secure.ServerName || secure.InsecureSkipVerify {
+		return secure
+	}
+	own := secure.Clone()
+	if net.ParseIP(host) == nil {
+		own.ServerName = host
+	}
+	own.InsecureSkipVerify = true // VerifyConnection verifies in its place
+	own.VerifyConnection = func(state tls.ConnectionState) error {
+		options := x509.VerifyOptions{Roots: secure.RootCAs, DNSName: host, Intermediates: x509.NewCertPool()}
+		for _, c := range state.PeerCertificates[1:] {
+			options.Intermediates.AddCert(c)
+		}
+		_, err := state.PeerCertificates[0].Verify(options)
+		if errors.As(err, &x509.HostnameError{}) {
+			options.DNSName = secure.ServerName
+			if _, other := state.PeerCertificates[0].Verify(options); other == nil {
+				return nil
+			}
+		}
+		return err
+	}
+	return own
 }
 
 // cut closes the connections to an address without data since began, because a call that

@@ -182,7 +182,7 @@ var (
 	environment        = []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"}
 	environmentReaders = []string{"github.com/caarlos0/env", "github.com/joho/godotenv"}
 	testSupport        = []string{module + "/dispatcher/internal/queuetest", module + "/dispatcher/internal/endpointtest", module + "/dispatcher/internal/httpapi/apitest", module + "/dispatcher/internal/redisq/redisqtest", module + "/deploy/kit/redistest", module + "/deploy/kit/pgtest", module + "/deploy/browser/browsertest"}
-	shared             = []string{module + "/dispatcher/internal/seal", module + "/dispatcher/internal/fields", module + "/dispatcher/internal/callers", module + "/dispatcher/internal/wait", module + "/dispatcher/internal/beats"} // tools, not adapters
+	shared             = []string{module + "/dispatcher/internal/seal", module + "/dispatcher/internal/fields", module + "/dispatcher/internal/callers", module + "/dispatcher/internal/wait", module + "/dispatcher/internal/beats", module + "/dispatcher/internal/upgrade"} // tools, not adapters
 )
 
 func TestTheHouseKeepsItsRules(t *testing.T) {

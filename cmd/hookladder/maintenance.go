@@ -40,30 +40,29 @@ lost, reports the loss, and requires --yes. With an archive, from which hookladd
 restore could restore the data, it also requires --discard-archive. Running instances
 continue within seconds.
 
+With --before-upgrade it writes nothing. It reports the changes that this version would
+make to the data of running instances, and whether you can roll back. Run it with the new
+program before you start that. --upgrade makes the changes of the archive that can't be
+rolled back, which no instance makes.
+
 It uses the settings of serve: REDIS_URL or DATA_DIR, PROJECT and the others. The exit
-code is 0 if there is no fault, 1 if a fault is left, 4 if the store does not respond.`,
+code is 0 if there is no fault, 1 if a fault is left or an upgrade needs attention, 4 if
+the store does not respond (before an upgrade, also the archive or the outbox).`,
 		Example: `  hookladder doctor
   hookladder doctor --fix
   hookladder doctor --seal
   hookladder doctor --accept-loss
+  hookladder doctor --before-upgrade
   hookladder doctor --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case !r.acceptLoss && (r.yes || r.discard):
-				return usagef("--yes and --discard-archive are for --accept-loss")
-			case r.acceptLoss && (r.fix || r.seal || r.asJSON):
-				return usagef("--accept-loss does nothing else: leave the other flags out")
+			if err := r.check(); err != nil {
+				return err
 			}
 			return r.run(cmd, s)
 		},
 	}
-	cmd.Flags().BoolVar(&r.acceptLoss, "accept-loss", false, "accept the loss of data of the store")
-	cmd.Flags().BoolVar(&r.yes, "yes", false, "with --accept-loss: accept it, instead of only reporting it")
-	cmd.Flags().BoolVar(&r.discard, "discard-archive", false, "with --accept-loss: also give up the lost data that the archive has")
-	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair faults")
-	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt all endpoints, and the headers of messages, with the first ENCRYPTION_KEY")
-	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print one JSON object at the end")
+	r.add(cmd)
 	return cmd
 }
 
@@ -71,14 +70,37 @@ code is 0 if there is no fault, 1 if a fault is left, 4 if the store does not re
 type doctorFlags struct {
 	fix, seal, asJSON        bool
 	acceptLoss, yes, discard bool
+	before, upgrade          bool
+}
+
+func (r *doctorFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&r.before, "before-upgrade", false, "only report the changes that this version would make to the data")
+	cmd.Flags().BoolVar(&r.upgrade, "upgrade", false, "make the changes of the archive that can't be rolled back")
+	cmd.Flags().BoolVar(&r.acceptLoss, "accept-loss", false, "accept the loss of data of the store")
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "with --accept-loss: accept it, instead of only reporting it")
+	cmd.Flags().BoolVar(&r.discard, "discard-archive", false, "with --accept-loss: also give up the lost data that the archive has")
+	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair faults")
+	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt all endpoints, and the headers of messages, with the first ENCRYPTION_KEY")
+	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print one JSON object at the end")
+}
+
+// check returns an error if flags exclude each other.
+func (r *doctorFlags) check() error {
+	switch {
+	case !r.acceptLoss && (r.yes || r.discard):
+		return usagef("--yes and --discard-archive are for --accept-loss")
+	case r.acceptLoss && (r.fix || r.seal || r.asJSON || r.before || r.upgrade):
+		return usagef("--accept-loss does nothing else: leave the other flags out")
+	case r.before && (r.fix || r.seal || r.upgrade):
+		return usagef("--before-upgrade changes nothing: leave the other flags out, except --json")
+	case r.upgrade && (r.fix || r.seal || r.asJSON):
+		return usagef("--upgrade does nothing else: leave the other flags out")
+	}
+	return nil
 }
 
 func (e doctorFlags) run(cmd *cobra.Command, s world) error {
-	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
-	if err != nil {
-		return usageError{err}
-	}
-	o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+	_, o, err := storeSettings(cmd, s)
 	if err != nil {
 		return err
 	}
@@ -88,6 +110,12 @@ func (e doctorFlags) run(cmd *cobra.Command, s world) error {
 			err = usagef("nothing was changed: add %s to accept the loss", missing)
 		}
 		return err
+	}
+	switch {
+	case e.before:
+		return maintenance.Before{Settings: settings.Near(s.vars()), JSON: e.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
+	case e.upgrade:
+		return maintenance.Upgrade(cmd.Context(), o, cmd.OutOrStdout())
 	}
 	if e.seal {
 		if err := maintenance.Seal(cmd.Context(), o, cmd.ErrOrStderr()); err != nil {
@@ -129,11 +157,7 @@ PARTITIONS to the new number, or unset it.`,
 			if to < 1 || to > mostPartitions {
 				return usagef("--to is needed: a number of partitions from 1 to %d", mostPartitions)
 			}
-			read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
-			if err != nil {
-				return usageError{err}
-			}
-			o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+			read, o, err := storeSettings(cmd, s)
 			if err != nil {
 				return err
 			}
@@ -151,8 +175,17 @@ PARTITIONS to the new number, or unset it.`,
 	return cmd
 }
 
-// mostPartitions is the highest value of PARTITIONS.
-const mostPartitions = 1024
+const mostPartitions = 1024 // the highest value of PARTITIONS
+
+// storeSettings returns the settings of a command that works on the store of serve.
+func storeSettings(cmd *cobra.Command, s world) (settings.Settings, app.Options, error) {
+	read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
+	if err != nil {
+		return read, app.Options{}, usageError{err}
+	}
+	o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+	return read, o, err
+}
 
 // archiveSettings returns the settings of a command that needs an archive.
 func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
@@ -327,11 +360,7 @@ func newForget(s world) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			read, found, err := settings.Read(settings.Sources{Environ: s.vars()})
-			if err != nil {
-				return usageError{err}
-			}
-			o, err := storeOptions(cmd, read, found, "set the one that serve uses")
+			_, o, err := storeSettings(cmd, s)
 			if err != nil {
 				return err
 			}

@@ -6,13 +6,19 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
+	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+	"github.com/hookladder/hookladder/dispatcher/internal/upgrade"
+	"github.com/hookladder/hookladder/dispatcher/outbox"
 )
 
 // Finding is a fault in the store's keys.
@@ -126,4 +132,165 @@ func withStore(ctx context.Context, o Options, do func(*redisq.Store) error) (er
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	return do(store)
+}
+
+// The states of a part in a report about an upgrade.
+const (
+	UpgradeOK          = "ok"
+	UpgradeAttention   = "attention"
+	UpgradeNotExamined = "not_examined"
+)
+
+// UpgradeReport describes an upgrade of running instances to this version, before it.
+type UpgradeReport struct {
+	Version   string            `json:"version"`
+	Store     UpgradePart       `json:"store"`
+	Archive   UpgradePart       `json:"archive"`
+	Outbox    UpgradePart       `json:"outbox"`
+	Instances []RunningInstance `json:"instances"`
+	Rollback  bool              `json:"rollback"` // an older version works with the data afterwards
+}
+
+// UpgradePart is the store, the archive or the outbox.
+type UpgradePart struct {
+	State   string          `json:"state"`
+	Detail  string          `json:"detail"`
+	Changes []UpgradeChange `json:"changes"`
+	Err     error           `json:"-"` // why a part that is configured was not examined
+}
+
+// UpgradeChange is a change that this version makes.
+type UpgradeChange struct {
+	What  string `json:"what"`
+	Waits string `json:"waits,omitempty"` // what waits meanwhile
+	Final string `json:"final,omitempty"` // why it can't be rolled back
+}
+
+// RunningInstance is an instance with a heartbeat.
+type RunningInstance struct {
+	Name    string `json:"name"`
+	Version string `json:"version"` // empty: it is not known
+}
+
+// BeforeUpgrade reports the changes that this version would make to the data of running
+// instances. It writes nothing.
+func BeforeUpgrade(ctx context.Context, o Options) UpgradeReport {
+	r := UpgradeReport{Version: o.Version, Instances: []RunningInstance{}, Rollback: true}
+	r.Store, r.Instances = storeBefore(ctx, o)
+	r.Archive = archiveBefore(ctx, o)
+	r.Outbox = outboxBefore(ctx, o)
+	for _, c := range append(r.Store.Changes, r.Archive.Changes...) {
+		r.Rollback = r.Rollback && c.Final == ""
+	}
+	return r
+}
+
+// notExamined returns a part that was not examined because of an error.
+func notExamined(err error) UpgradePart {
+	return UpgradePart{State: UpgradeNotExamined, Detail: err.Error(), Changes: []UpgradeChange{}, Err: err}
+}
+
+// unset returns a part that is not configured.
+func unset(setting string) UpgradePart {
+	return UpgradePart{State: UpgradeNotExamined, Detail: setting + " is not set", Changes: []UpgradeChange{}}
+}
+
+// part returns a part with its pending changes.
+func part(detail string, pending []upgrade.Change) UpgradePart {
+	p := UpgradePart{State: UpgradeOK, Detail: detail, Changes: []UpgradeChange{}}
+	for _, c := range pending {
+		p.Changes = append(p.Changes, UpgradeChange{What: fmt.Sprintf("%d %s", c.To, c.What), Waits: c.Waits, Final: c.Final})
+		if c.Waits != "" || c.Final != "" {
+			p.State = UpgradeAttention
+		}
+	}
+	return p
+}
+
+// errIdleData reports that nothing runs on DATA_DIR. Starting its server would write.
+var errIdleData = fmt.Errorf("%w: no instance runs on DATA_DIR, and its Redis is not started for a look", dispatcher.ErrUnavailable)
+
+func storeBefore(ctx context.Context, o Options) (UpgradePart, []RunningInstance) {
+	url, running := o.RedisURL, []RunningInstance{}
+	if o.DataDir != "" {
+		if url = embedded.Running(ctx, o.DataDir); url == "" {
+			return notExamined(errIdleData), running
+		}
+	}
+	p, err := admin.LookAt(ctx, storeOptions(url, o))
+	if err != nil {
+		return notExamined(named(o, err)), running
+	}
+	for _, i := range p.Instances {
+		running = append(running, RunningInstance{Name: i.Name, Version: i.Version})
+	}
+	writes := upgrade.Newest(upgrade.Store)
+	layout, err := strconv.Atoi(p.Layout)
+	switch {
+	case p.Layout == "":
+		return part("the project is new", nil), running
+	case err != nil || layout > writes:
+		return UpgradePart{State: UpgradeAttention, Changes: []UpgradeChange{},
+			Detail: fmt.Sprintf("the layout is %q, newer than this version's %d: this version does not start", p.Layout, writes)}, running
+	case layout < upgrade.Store[0].To:
+		return UpgradePart{State: UpgradeAttention, Changes: []UpgradeChange{},
+			Detail: fmt.Sprintf("the layout is %d, older than the first one that this version reads, %d: this version does not start", layout, upgrade.Store[0].To)}, running
+	}
+	return part(fmt.Sprintf("the layout is %d, and this version writes %d", layout, writes), upgrade.After(upgrade.Store, layout)), running
+}
+
+func archiveBefore(ctx context.Context, o Options) UpgradePart {
+	if o.Archive.URL == "" {
+		return unset("ARCHIVE_URL")
+	}
+	var version int
+	err := withReader(o, func(r *postgres.Reader) (err error) {
+		version, err = r.Version(ctx)
+		return err
+	})
+	switch makes := upgrade.Newest(upgrade.Archive); {
+	case err != nil:
+		return notExamined(fmt.Errorf("ARCHIVE_URL: %w", err))
+	case version == 0:
+		return part("there are no tables yet, and this version makes them", nil)
+	case version > makes:
+		return part(fmt.Sprintf("the tables have migration %d, and this version knows %d", version, makes), nil)
+	default:
+		return part(fmt.Sprintf("the tables have migration %d, and this version has %d", version, makes), upgrade.After(upgrade.Archive, version))
+	}
+}
+
+func outboxBefore(ctx context.Context, o Options) UpgradePart {
+	if o.OutboxURL == "" {
+		return unset("OUTBOX_URL")
+	}
+	rows, err := pgoutbox.New(o.OutboxURL, o.MaxBody)
+	if err != nil {
+		return notExamined(fmt.Errorf("OUTBOX_URL: %w", err))
+	}
+	defer rows.Close()
+	found, err := rows.Differences(ctx, outbox.Schema())
+	switch {
+	case err != nil:
+		return notExamined(fmt.Errorf("OUTBOX_URL: %w: %s", dispatcher.ErrUnavailable, strings.Join(strings.Fields(err.Error()), " ")))
+	case len(found) == 0:
+		return part("the tables and functions are those of this version", nil)
+	}
+	p := UpgradePart{State: UpgradeAttention, Detail: "apply the schema again: hookladder outbox schema prints it, and publishing waits a moment for its locks", Changes: []UpgradeChange{}}
+	for _, what := range found {
+		p.Changes = append(p.Changes, UpgradeChange{What: what})
+	}
+	return p
+}
+
+// ErrNoArchive reports that an archive is needed, and none is configured.
+var ErrNoArchive = errors.New("ARCHIVE_URL is not set: there is nothing to upgrade")
+
+// Upgrade makes the changes that an instance does not make, because they can't be rolled back. It
+// returns the migrations of the archive before and after.
+func Upgrade(ctx context.Context, o Options) (before, after int, err error) {
+	if o.Archive.URL == "" {
+		return 0, 0, ErrNoArchive
+	}
+	return postgres.Upgrade(ctx, archiveOptions(o))
 }

@@ -58,6 +58,7 @@ type session struct {
 	conn   *pgx.Conn
 	schema schema
 	log    *slog.Logger
+	final  bool      // a final migration may be made
 	months months    // that have a table for messages and for events
 	read   time.Time // when months was read
 

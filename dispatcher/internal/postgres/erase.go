@@ -32,7 +32,10 @@ func OpenEraser(ctx context.Context, o Options) (*Eraser, error) {
 		return nil, fault("open the archive", err)
 	}
 	version, err := s.version(ctx)
-	if err == nil && version != len(texts()) {
+	if err == nil {
+		err = usable(ctx, s.conn.QueryRow, s.schema, version)
+	}
+	if err == nil && version < len(texts()) {
 		err = fmt.Errorf("%w: they have version %d, this program has %d", archive.ErrVersion, version, len(texts()))
 	}
 	if err != nil {

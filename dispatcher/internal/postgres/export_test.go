@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/upgrade"
 )
 
 // Migrate adds migrations, as a later version of this program has them.
@@ -13,6 +15,14 @@ func Migrate(t testing.TB, later ...string) {
 	all := append(append([]string{}, was()...), later...)
 	texts = func() []string { return all }
 	t.Cleanup(func() { texts = was })
+}
+
+// MigrateFinally adds one that can't be rolled back.
+func MigrateFinally(t testing.TB, why, later string) {
+	was := changes
+	Migrate(t, later)
+	changes = append(append([]upgrade.Change{}, was...), upgrade.Change{To: Newest(), Version: "9.9.9", What: "changes the tables", Final: why})
+	t.Cleanup(func() { changes = was })
 }
 
 // Newest is the version of the tables that this program makes.

@@ -8,10 +8,14 @@ import (
 	"io/fs"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/upgrade"
 )
 
-// Migrations only add columns and tables, so an older program keeps working during a rolling update.
+// Most migrations only add columns and tables, so an older program works with the tables, too. A
+// migration that is final in upgrade.Archive is not made by a running instance.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
@@ -31,6 +35,12 @@ var texts = sync.OnceValue(func() (all []string) {
 	return all
 })
 
+// changes describes the migrations.
+var changes = upgrade.Archive
+
+// needsSince is the migration since which the table of versions has the column needs.
+const needsSince = 9
+
 // migrate creates the tables or adds the missing migrations.
 func (s *session) migrate(ctx context.Context) error {
 	newest := texts()
@@ -39,7 +49,10 @@ func (s *session) migrate(ctx context.Context) error {
 		return s.refused(ctx, 0, err)
 	}
 	if version > len(newest) {
-		return fmt.Errorf("%w: they have version %d, newer than this program's %d: update it", archive.ErrVersion, version, len(newest))
+		return usable(ctx, s.conn.QueryRow, s.schema, version)
+	}
+	if err := upgrade.FirstFinal(upgrade.After(changes, version)); err != nil && version > 0 && !s.final {
+		return fmt.Errorf("%w: they have version %d, and %w", archive.ErrVersion, version, err)
 	}
 	for ; version < len(newest); version++ {
 		err := s.transaction(ctx, func(ctx context.Context, s *session) error {
@@ -51,6 +64,46 @@ func (s *session) migrate(ctx context.Context) error {
 		s.log.InfoContext(ctx, "archive migrated", "version", version+1)
 	}
 	return nil
+}
+
+// Upgrade makes the missing migrations, also those that can't be rolled back. It returns the
+// versions before and after.
+func Upgrade(ctx context.Context, o Options) (before, after int, err error) {
+	a, err := Open(o)
+	if err != nil {
+		return 0, 0, err
+	}
+	s, err := a.dial(ctx)
+	if err != nil {
+		return 0, 0, fault("upgrade the archive", err)
+	}
+	defer s.close()
+	s.final = true
+	if before, err = s.version(ctx); err == nil {
+		err = s.migrate(ctx)
+	}
+	if err != nil {
+		return 0, 0, fault("upgrade the archive", err)
+	}
+	after, err = s.version(ctx)
+	return before, after, err
+}
+
+// rowFunc queries a connection, or a pool of them.
+type rowFunc func(ctx context.Context, sql string, args ...any) pgx.Row
+
+// usable returns an error if the tables are newer than this program, and it can't work with them.
+func usable(ctx context.Context, row rowFunc, in schema, version int) error {
+	known := len(texts())
+	if version <= known {
+		return nil
+	}
+	var needed int
+	err := row(ctx, in.sql("select max(coalesce(needs, n)) from hookladder.version where n > $1"), known).Scan(&needed)
+	if err == nil && needed > known {
+		err = fmt.Errorf("%w: they have version %d, newer than this program's %d: update it", archive.ErrVersion, version, known)
+	}
+	return err
 }
 
 // version reads the version of the tables; 0 if there are none.
@@ -87,7 +140,14 @@ func (s *session) migrateTo(ctx context.Context, version int, text string) error
 	if _, err := s.conn.PgConn().Exec(ctx, s.schema.sql(text)).ReadAll(); err != nil {
 		return err
 	}
-	return s.exec(ctx, "insert into hookladder.version (n) values ($1)", version)
+	if version < needsSince {
+		return s.exec(ctx, "insert into hookladder.version (n) values ($1)", version)
+	}
+	needs := 0
+	if upgrade.FirstFinal(upgrade.Of(changes, version)) != nil {
+		needs = version
+	}
+	return s.exec(ctx, "insert into hookladder.version (n, needs) values ($1, $2)", version, needs)
 }
 
 // refused explains why the migration failed, and adds a fix if a right is missing.

@@ -97,6 +97,18 @@ func (r *Reader) inSnapshot(ctx context.Context, most time.Duration, do func(con
 	})
 }
 
+// Version returns the number of migrations that the tables have; 0: there are no tables.
+func (r *Reader) Version(ctx context.Context) (version int, err error) {
+	err = r.query(ctx, "read the version of the tables", func(ctx context.Context, s *session) (err error) {
+		version, err = s.version(ctx)
+		return err
+	})
+	if noTables(err) {
+		return 0, nil
+	}
+	return version, err
+}
+
 // Since returns the time from which the archive is complete: all partitions are archived,
 // without a gap, and no month is dropped.
 func (r *Reader) Since(ctx context.Context) (time.Time, error) {

@@ -64,12 +64,10 @@ func (v *Vault) check(ctx context.Context) error {
 		return ErrNothing
 	case err != nil:
 		return err
-	case n > len(texts()):
-		return fmt.Errorf("%w: %d, and this program knows %d: update it", archive.ErrVersion, n, len(texts()))
 	case n < len(texts()):
 		return fmt.Errorf("%w: %d, and this program needs %d: start an instance of it with ARCHIVE_URL once, which adds what they lack", archive.ErrVersion, n, len(texts()))
 	}
-	return nil
+	return usable(ctx, v.pool.QueryRow, v.schema, n)
 }
 
 // Close closes all connections.

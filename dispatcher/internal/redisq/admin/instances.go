@@ -4,10 +4,12 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
@@ -131,4 +133,37 @@ func (v instanceWatch) silent(ctx context.Context) ([]string, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// Project is what is known about the project of a store without opening it.
+type Project struct {
+	Layout    string // of its keys; empty: the project is new
+	Instances []dispatcher.InstanceState
+}
+
+// LookAt reads a store of any layout. It writes nothing.
+func LookAt(ctx context.Context, o redisq.Options) (p Project, err error) {
+	c, err := conn.Dial(ctx, conn.Options{URL: o.URL, Mode: o.Mode, Master: o.Master, CAFile: o.CAFile, Project: o.Project, Dial: o.Dial})
+	if err != nil {
+		return p, err
+	}
+	defer func() { _ = c.Close() }() // nothing was written
+	meta, err := c.ReadMeta(ctx)
+	if err != nil {
+		return p, c.Explain(err)
+	}
+	p.Layout = meta[conn.MetaSchema]
+	var there *redis.StringSliceCmd
+	var about *redis.MapStringStringCmd
+	err = c.At(ctx, "read instances", conn.Home, func(r redis.Pipeliner) {
+		there, about = r.HKeys(ctx, c.Tag(conn.Home)+keys.Instances), r.HGetAll(ctx, c.Tag(conn.Home)+keys.About)
+	})
+	if err != nil {
+		return p, err
+	}
+	for _, name := range there.Val() {
+		p.Instances = append(p.Instances, dispatcher.InstanceState{Name: name, Instance: codec.ParseInstance(about.Val()[name])})
+	}
+	slices.SortFunc(p.Instances, func(a, b dispatcher.InstanceState) int { return strings.Compare(a.Name, b.Name) })
+	return p, nil
 }

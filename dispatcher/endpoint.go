@@ -49,6 +49,7 @@ type Endpoint struct {
 	HeadersFor  string        // the URL that an operator set Headers for, if a link has set another one since; empty: URL itself
 	Success     *success.Rule // nil: the dispatcher's
 	Ordered     bool          // one delivery at a time; a failing one delays the rest
+	Trace       bool          // its receiver gets the header traceparent
 
 	DisableAfter *time.Duration // it is disabled after it fails for this time; 0: never; nil: the dispatcher's
 
@@ -161,7 +162,7 @@ func (e *Endpoint) Same(o *Endpoint) bool {
 		e.Description == o.Description && maps.Equal(e.Metadata, o.Metadata) && e.Signature == o.Signature &&
 		sameForm(e.Form, o.Form) && sameLadder && sameSecret && e.Timeout == o.Timeout && e.MaxInFlight == o.MaxInFlight &&
 		e.Rate.Interval() == o.Rate.Interval() && slices.Equal(e.Headers, o.Headers) && e.Success.Equal(o.Success) &&
-		(e.Success == nil) == (o.Success == nil) && e.Ordered == o.Ordered && sameWait(e.DisableAfter, o.DisableAfter)
+		(e.Success == nil) == (o.Success == nil) && e.Ordered == o.Ordered && e.Trace == o.Trace && sameWait(e.DisableAfter, o.DisableAfter)
 }
 
 // sameWait reports whether two waits that may be left out are equal.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -33,6 +34,8 @@ type Message struct {
 	OrderingKey string // deliveries of one key and destination go one at a time and in order; empty: no order
 	Body        []byte // sent byte for byte
 	ContentType string
+
+	Trace *trace.Context // the span that published it, or that its caller named; no part of its content; nil: none
 
 	RequireMatch bool // a fan-out that matches no endpoint is refused; checked by the publish, and not stored
 

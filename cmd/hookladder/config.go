@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -69,7 +71,7 @@ func shown(c settings.Found) string {
 	switch {
 	case c.Value == "":
 		return "(unset)"
-	case c.Name == "REDIS_URL", c.Name == "EGRESS_PROXY":
+	case c.Name == "REDIS_URL", c.Name == "EGRESS_PROXY", strings.HasPrefix(c.Name, "OTEL_") && strings.HasSuffix(c.Name, "_ENDPOINT"):
 		return redactedURL(c.Value)
 	case c.Secret:
 		return "(set, not shown)"
@@ -93,7 +95,7 @@ func redactedURL(text string) string {
 
 // warn reports variables with names that are similar to settings.
 func warn(out io.Writer, from settings.Sources) {
-	for _, w := range append(settings.Near(from.Environ), settings.Near(from.Dotenv)...) {
+	for _, w := range slices.Concat(settings.Near(from.Environ), settings.Near(from.Dotenv), from.IgnoredTraces()) {
 		fmt.Fprintln(out, "warning: "+w)
 	}
 }

@@ -200,7 +200,11 @@ func (n names) addHeaders(t testing.TB, api string) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
 	t.Cleanup(receiver.Close)
 	post := func(path, body string, status int) {
-		resp, err := http.Post(api+path, "application/json", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api+path, strings.NewReader(body))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+		resp, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
 		text, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
@@ -220,7 +224,7 @@ func (n names) addHeaders(t testing.TB, api string) {
 	require.Equal(t, wire.InMemory, resp.Header.Get(wire.HeaderStore))
 	n.add("header", "answered "+wire.HeaderStore)
 	for i, scheme := range schemeNames() {
-		post("/v1/endpoints", fmt.Sprintf(`{"uid":"e%d","url":"%s","signature":"%s","tenant":"m7"}`, i, receiver.URL, scheme), http.StatusCreated)
+		post("/v1/endpoints", fmt.Sprintf(`{"uid":"e%d","url":"%s","signature":"%s","tenant":"m7","trace":true}`, i, receiver.URL, scheme), http.StatusCreated)
 		post("/v1/messages", fmt.Sprintf(`{"topic":"t","tenant":"m7","endpoint":"e%d","body":1}`, i), http.StatusAccepted)
 		sent()
 	}

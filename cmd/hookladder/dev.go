@@ -139,7 +139,7 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
-	p := playground{flags: f, out: cmd.OutOrStdout(), secrets: verifying(read), made: made, ladder: read.Ladder, keyed: !o.Keys.Empty(), console: !o.Console.Off, dataDir: o.DataDir}
+	p := playground{flags: f, traces: read.Traces, out: cmd.OutOrStdout(), secrets: verifying(read), made: made, ladder: read.Ladder, keyed: !o.Keys.Empty(), console: !o.Console.Off, dataDir: o.DataDir}
 	return p.run(cmd.Context(), o)
 }
 
@@ -185,6 +185,7 @@ type playground struct {
 	keyed   bool   // API_KEYS is set
 	console bool   // the console is served
 	dataDir string // empty: in memory
+	traces  settings.Traces
 }
 
 func (p playground) run(ctx context.Context, o app.Options) error {
@@ -200,7 +201,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 	ready := make(chan string, 1)
 	o.Ready = func(addr string) { ready <- addr }
 	g.Go(func() error {
-		return elsewhere(app.Run(ctx, o), "--listen")
+		return elsewhere(runTraced(ctx, o, p.traces, func(o app.Options) error { return app.Run(ctx, o) }), "--listen")
 	})
 	g.Go(func() error { return serveUntil(ctx, ln, demo.NewReceiver(p.secrets, readBody)) })
 	g.Go(func() error {

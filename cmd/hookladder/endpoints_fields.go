@@ -24,7 +24,8 @@ type endpointFlags struct {
 	topics, allowed   []string
 	headers, metadata []string
 	maxInFlight       int
-	ordered, disabled bool
+	ordered, trace    bool
+	disabled          bool
 	pull              bool // of a new endpoint
 }
 
@@ -48,7 +49,7 @@ var endpointTexts = [][2]string{
 // unsettable are the fields of an endpoint that have a default.
 var unsettable = []string{
 	"topics", "topics_allowed", "description", "metadata", "signature", "signature_header", "signature_hash", "signature_encoding", "signature_prefix", "signature_content",
-	"headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "success", "disabled",
+	"headers", "ladder", "timeout", "max_in_flight", "rate", "ordered", "trace", "success", "disabled",
 	"disable_after",
 }
 
@@ -64,6 +65,7 @@ func (f *endpointFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "your own metadata, \"name=text\"; may be repeated")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", 0, "the most attempts at once (default ENDPOINT_MAX_IN_FLIGHT)")
 	flags.BoolVar(&f.ordered, "ordered", false, "deliver one at a time and in order; a failing delivery blocks the others")
+	flags.BoolVar(&f.trace, "trace", false, "send the header traceparent to its receiver")
 	flags.BoolVar(&f.disabled, "disabled", false, "deliver nothing to it: its new deliveries are dead at once")
 	completes(cmd, "signature", schemeNames()...)
 	completesForm(cmd)
@@ -113,6 +115,9 @@ func (f *endpointFlags) fields(cmd *cobra.Command) (map[string]any, error) {
 	}
 	if given("ordered") {
 		fields["ordered"] = f.ordered
+	}
+	if given("trace") {
+		fields["trace"] = f.trace
 	}
 	if given("disabled") {
 		fields["disabled"] = f.disabled
@@ -223,6 +228,9 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	}
 	if e.Ordered {
 		state += ", ordered"
+	}
+	if e.Trace {
+		state += ", with traceparent"
 	}
 	row("state", fmt.Sprintf("%s, %d in flight, %d waiting", state, e.InFlight, e.Waiting))
 	if !e.FailingSince.IsZero() {

@@ -51,7 +51,7 @@ func TestEndpointsAreCreatedWithWhatTheFlagsSay(t *testing.T) {
 		"--url https://a.example/": `{"url":"https://a.example/","ordered":false,"disabled":false}`,
 		"--url u --uid m --tenant t --topic a.* --topic b --description d --signature stripe --rate 5/m --timeout 3s --max-in-flight 9": `{"uid":"m",
 			"tenant":"t","url":"u","topics":["a.*","b"],"description":"d","signature":"stripe","rate":"5/m","timeout":"3s","max_in_flight":9,"ordered":false,"disabled":false}`,
-		"--url u --ladder 1s,2m --ordered --disabled":          `{"url":"u","ladder":["1s","2m"],"ordered":true,"disabled":true}`,
+		"--url u --ladder 1s,2m --ordered --trace --disabled":  `{"url":"u","ladder":["1s","2m"],"ordered":true,"trace":true,"disabled":true}`,
 		"--url u --header x-a:1 --header x-b:2 --metadata p=g": `{"url":"u","headers":{"x-a":"1","x-b":"2"},"metadata":{"p":"g"},"ordered":false,"disabled":false}`,
 		"--url u --success 2xx,404":                            `{"url":"u","success":{"status":["2xx","404"]},"ordered":false,"disabled":false}`,
 		`--url u --success {"body":"success"}`:                 `{"url":"u","success":{"body":"success"},"ordered":false,"disabled":false}`,

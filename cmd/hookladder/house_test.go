@@ -240,7 +240,7 @@ func when(condition bool, found ...string) []string {
 
 // cores are the packages of the engine below its words: what they decide and do
 // knows no technology.
-var cores = []string{"dispatcher/success", "dispatcher/access", "dispatcher/archive", "dispatcher/health", "dispatcher/internal/archiver", "dispatcher/internal/restorer", "dispatcher/internal/endpoints", "dispatcher/internal/engine", "dispatcher/internal/fields", "dispatcher/internal/gauge", "dispatcher/internal/jobs", "dispatcher/internal/lookup", "dispatcher/internal/notices", "dispatcher/internal/outage", "dispatcher/internal/relay", "dispatcher/internal/tail", "dispatcher/internal/takers", "dispatcher/internal/ticks"}
+var cores = []string{"dispatcher/success", "dispatcher/access", "dispatcher/archive", "dispatcher/health", "dispatcher/trace", "dispatcher/internal/archiver", "dispatcher/internal/restorer", "dispatcher/internal/endpoints", "dispatcher/internal/engine", "dispatcher/internal/fields", "dispatcher/internal/gauge", "dispatcher/internal/jobs", "dispatcher/internal/lookup", "dispatcher/internal/notices", "dispatcher/internal/outage", "dispatcher/internal/relay", "dispatcher/internal/tail", "dispatcher/internal/takers", "dispatcher/internal/ticks"}
 
 func core(path string) bool { return slices.Contains(cores, strings.TrimPrefix(path, module+"/")) }
 

@@ -2,9 +2,12 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -14,10 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/memory"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/otlp"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/systemd"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -89,7 +94,33 @@ func serve(cmd *cobra.Command, s world) error {
 	if o.MetricsListen != "" {
 		addresses = "LISTEN, PORT or METRICS_LISTEN"
 	}
-	return elsewhere(app.Run(cmd.Context(), o), addresses)
+	warnTraces(o.Log, from)
+	return elsewhere(runTraced(cmd.Context(), o, read.Traces, func(o app.Options) error { return app.Run(cmd.Context(), o) }), addresses)
+}
+
+// runTraced runs a process. If traces are on, it sends the last spans after the process has
+// stopped. If they are off, it does nothing for them.
+func runTraced(ctx context.Context, o app.Options, t settings.Traces, run func(app.Options) error) error {
+	if !t.On {
+		return run(o)
+	}
+	p, err := otlp.Open(ctx, t, o.Version, o.Log)
+	if err != nil {
+		return err
+	}
+	defer p.Close(ctx)
+	if u, err := url.Parse(t.URL); err == nil {
+		o.Log.Info("traces are on", "collector", u.Host, "sampler", t.Sampler)
+	}
+	o.Traces = p
+	return run(o)
+}
+
+// warnTraces logs the standard variables of traces that have no effect.
+func warnTraces(log *slog.Logger, from settings.Sources) {
+	for _, w := range from.IgnoredTraces() {
+		log.Warn(w)
+	}
 }
 
 // delaySkipped returns a channel that is closed by the signal that ends the delay of a stop. It
@@ -211,7 +242,11 @@ func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
 		return wire.Tick{}, usageError{err}
 	}
 	o.MemoryLimit = memory.Set(s.vars(), read.DataDir != "")
-	did, err := app.Tick(cmd.Context(), o, cmp.Or(f.within, tickUsual))
+	var did dispatcher.Tick
+	err = runTraced(cmd.Context(), o, read.Traces, func(o app.Options) (err error) {
+		did, err = app.Tick(cmd.Context(), o, cmp.Or(f.within, tickUsual))
+		return err
+	})
 	if errors.Is(err, app.ErrInUse) {
 		return wire.Tick{}, fmt.Errorf("%w; if it is hookladder serve, use it: hookladder tick --server URL", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
@@ -115,6 +117,8 @@ type Options struct {
 	CertFile     string   // the client certificate for receivers; empty: none
 	KeyFile      string   // its key
 	MaxBody      int      // bytes of a message's body
+
+	Traces trace.TracerProvider // gets the spans of the process; its caller flushes it after Run; nil: nothing is traced
 
 	Engine  EngineOptions // without Instance, Endpoints and Log: Run sets them
 	Version string

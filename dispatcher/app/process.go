@@ -22,6 +22,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/notices"
+	"github.com/hookladder/hookladder/dispatcher/internal/otel"
 	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
@@ -31,6 +32,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
 // process has the parts of a running process. newProcess builds them, and apiOptions assigns
@@ -50,6 +52,7 @@ type process struct {
 	ticker    *ticks.Ticker
 	gauge     *gauge.Gauge
 	tail      *tail.Hub
+	tracer    trace.Tracer // nil: nothing is traced
 
 	relay    *relay.Relay       // nil: no outbox
 	archiver *archiver.Archiver // nil: no archive
@@ -63,6 +66,8 @@ type process struct {
 // this, so its hooks may use parts that are built later.
 func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, err error) {
 	p = &process{store: store, stopping: o.stopping, guard: egress.NewGuard(o.AllowNets), figures: metrics.New(), keyring: newRing(store, o)}
+	p.tracer = otel.New(o.Traces, o.Version)
+	o.Engine.Tracer = p.tracer
 	o.Engine.Departed = func() { p.jobs.Departed() }
 	o.Engine.Notify = func(n dispatcher.News) { p.notices.Notify(n) }
 	o.Engine.Stirred = func() {
@@ -131,6 +136,7 @@ func (p *process) apiOptions() httpapi.Options {
 		Stats:        p.engine,
 		Ticks:        p.ticker,
 		Readiness:    readiness{p.engine, p.stopping, p.archiver},
+		Tracer:       p.tracer,
 	}
 	if p.lookup != nil {
 		ports.Messages, ports.MessageLanes, ports.Lists = p.lookup, p.lookup, p.lookup
@@ -226,6 +232,7 @@ func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Rel
 			return relay.Refusal{Status: status, Problem: problem}
 		},
 		Retention: o.Engine.Keep.Finished,
+		Tracer:    o.Engine.Tracer,
 		Log:       o.Log,
 	}), nil
 }

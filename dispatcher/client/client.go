@@ -54,6 +54,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -180,6 +182,9 @@ func (c *Client) request(ctx context.Context, q apiRequest) (*http.Request, erro
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	if s := trace.SpanContextFromContext(ctx); s.IsValid() {
+		req.Header.Set("Traceparent", fmt.Sprintf("00-%s-%s-%s", s.TraceID(), s.SpanID(), s.TraceFlags()))
 	}
 	return req, nil
 }

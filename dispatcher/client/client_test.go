@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
@@ -33,6 +34,21 @@ func TestTheKeyGoesInTheHeaderAlone(t *testing.T) {
 	})
 	_, err := c.Stats(t.Context())
 	require.NoError(t, err)
+}
+
+func TestACallNamesTheSpanOfItsContext(t *testing.T) {
+	var got []string
+	c := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header.Get("Traceparent"))
+		_, _ = w.Write([]byte("{}"))
+	})
+	_, err := c.Stats(t.Context())
+	require.NoError(t, err)
+	_, err = c.Stats(trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{0: 0x0a, 15: 0x9c}, SpanID: trace.SpanID{0: 0xb7}, TraceFlags: trace.FlagsSampled,
+	})))
+	require.NoError(t, err)
+	require.Equal(t, []string{"", "00-0a00000000000000000000000000009c-b700000000000000-01"}, got)
 }
 
 func TestAnAnswerOfSomethingElseIsAProblemToo(t *testing.T) {

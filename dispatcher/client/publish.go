@@ -17,7 +17,8 @@ import (
 // gets one here, so that a retry never publishes a second message. m is not changed.
 //
 // The result always has the ID, even with an error. Unless the API refused the message,
-// it may be stored: publish it again with that ID until the call succeeds.
+// it may be stored: publish it again with that ID until the call succeeds. The span of ctx, if
+// there is one, is kept with the message, and no part of it.
 func (c *Client) Publish(ctx context.Context, m *wire.Message) (wire.Published, error) {
 	if m == nil {
 		return wire.Published{}, errors.New("publish: there is no message")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -19,7 +20,8 @@ type attempt struct {
 	delivery Delivery
 	began    time.Time
 	timeout  time.Duration
-	shared   bool // other handlers may run at the same time
+	shared   bool       // other handlers may run at the same time
+	span     trace.Span // nil: not traced
 
 	recording atomic.Bool                // it runs alone, and its outcome is not recorded yet
 	settled   atomic.Bool                // the outcome was given to the engine, which happens once
@@ -210,6 +212,7 @@ func (a *attempt) run() {
 	}
 	ctx, cancel := context.WithTimeout(h.cut, a.timeout)
 	defer cancel()
+	ctx = a.trace(ctx)
 	late := time.AfterFunc(a.timeout+lateAfter, a.overdue)
 	result := noReturn
 	defer func() { // runs even if the handler ended its goroutine
@@ -258,6 +261,7 @@ func (a *attempt) finish(ctx context.Context, r handlerResult) {
 	case r.raised, r.after != nil, expired:
 	case h.cut.Err() != nil:
 		h.engine.HandBack(a.claimed) // it failed because the program stops
+		a.endSpan(dispatcher.Handled{Verdict: dispatcher.Back})
 		return
 	}
 	if r.failed && expired {
@@ -271,6 +275,7 @@ func (a *attempt) finish(ctx context.Context, r handlerResult) {
 // died.
 func (a *attempt) record(out dispatcher.Handled) {
 	h := a.handlers
+	a.endSpan(out)
 	if a.shared {
 		h.engine.Finish(a.claimed, out, h.recorded)
 		return

@@ -10,8 +10,11 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/otel"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
@@ -53,6 +56,8 @@ type Options struct {
 	DedupMax      int           // how many ids of older ones are kept; 0: 1,000,000
 	DeadRetention time.Duration // how long dead deliveries are kept; 0: 720 h
 	DeadMax       int           // how many of them; 0: 250,000
+
+	TracerProvider trace.TracerProvider // gets a span of each publish and of each call of a handler; nil: no spans
 
 	Log *slog.Logger // nil: warnings and errors go to slog.Default()
 }
@@ -126,7 +131,7 @@ func (o Options) settings(url string) (settings, error) {
 	s.policy = dispatcher.Policy{MaxBody: most, HeaderPrefix: prefix}
 	s.engine = engine.Options{
 		Instance: start.Instance(), Ladder: steps, Jitter: o.LadderJitter, Timeout: timeout, FanoutMax: cmp.Or(o.FanoutMax, 1000),
-		PollEvery: pollEvery, Keep: keep, HeaderPrefix: prefix, Version: version(), Log: s.log,
+		PollEvery: pollEvery, Keep: keep, HeaderPrefix: prefix, Version: version(), Tracer: otel.New(o.TracerProvider, version()), Log: s.log,
 	}
 	s.store, err = o.store(url, project, keep)
 	s.store.Log = s.log

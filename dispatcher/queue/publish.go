@@ -107,7 +107,7 @@ func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
 // Publish stores a message. After it has returned without an error, the message ends
 // delivered, dead or cancelled, whatever process dies. If ctx ends first, the message may
-// be stored.
+// be stored. The span of ctx, if there is one, is kept with the message.
 func (q *Queue) Publish(ctx context.Context, m Message) (Published, error) {
 	if q == nil || q.engine == nil {
 		return Published{}, fmt.Errorf("publish: %w", errUnopened)
@@ -122,7 +122,9 @@ func (q *Queue) Publish(ctx context.Context, m Message) (Published, error) {
 	if wrong = append(wrong, inner.Validate(q.policy)...); len(wrong) > 0 {
 		return Published{}, fmt.Errorf("publish %s: %w", inner.ID, &InvalidError{Fields: wrong})
 	}
+	ctx, span := q.trace(ctx, inner)
 	results, err := q.engine.Publish(ctx, []*dispatcher.Message{inner})
+	endPublish(span, results, err)
 	if err != nil {
 		return Published{}, fmt.Errorf("publish %s: %w", inner.ID, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
 // Queue publishes messages and runs handlers. It is safe for concurrent use. It is an
@@ -25,6 +26,7 @@ type Queue struct {
 	engine *engine.Engine
 	policy dispatcher.Policy
 	log    *slog.Logger
+	tracer trace.Tracer // nil: nothing is traced
 
 	mu       sync.Mutex // guards the fields below
 	handlers *handlers
@@ -51,7 +53,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
-	q := &Queue{store: store, policy: s.policy, log: s.log, ended: make(chan struct{})}
+	q := &Queue{store: store, policy: s.policy, log: s.log, tracer: s.engine.Tracer, ended: make(chan struct{})}
 	q.handlers = newHandlers(s)
 	s.engine.Endpoints, s.engine.Takeable = store.Endpoints, q.handlers.takeable
 	counts := gauge.New(health.New(store.Conn()), gauge.Options{Instance: s.engine.Instance, Now: store.Now, Log: s.log})

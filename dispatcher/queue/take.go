@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
 // handledLane is a queue with its handler.
@@ -30,6 +31,7 @@ type handlers struct {
 	engine *engine.Engine
 	store  *redisq.Store
 	log    *slog.Logger
+	tracer trace.Tracer // nil: nothing is traced
 	grace  time.Duration
 	polls  bool // there are no notifications, so poll once a second
 
@@ -65,7 +67,7 @@ type task struct {
 
 func newHandlers(s settings) *handlers {
 	h := &handlers{
-		log: s.log, grace: s.grace, workers: s.workers, free: s.workers,
+		log: s.log, tracer: s.engine.Tracer, grace: s.grace, workers: s.workers, free: s.workers,
 		wake: wait.NewSignal(), tasks: make(chan task, s.workers),
 		of: map[dispatcher.Lane]*handledLane{}, under: map[*attempt]struct{}{}, idle: make(chan struct{}),
 	}

@@ -26,6 +26,7 @@ type Endpoint struct {
 	Headers           map[string]string `json:"headers,omitzero" maxProperties:"20" doc:"Extra headers for the receiver, together at most 8 KiB. Names that are ours, or by which proxies describe a request, are refused. They may be secret: in every answer *** stands for each value, and *** in a patch keeps the value there is. They belong to the url that they were set for: see headers_held."`
 	Success           *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 	Ordered           bool              `json:"ordered" required:"false" doc:"One at a time, and one that fails holds the rest."`
+	Trace             bool              `json:"trace,omitzero" doc:"Its receiver gets the header traceparent: of the publish, or of the attempt if traces are on. tracestate and baggage are never sent."`
 	Disabled          bool              `json:"disabled" required:"false" doc:"What waits and what matches is recorded as dead with the reason disabled, unattempted. A receiver's 410 sets it too, and DISABLE_AFTER; resume ends it."`
 
 	DisableAfter *Duration `json:"disable_after,omitzero" nullable:"false" doc:"It is disabled by the first failed attempt so long after failing_since, at most 365d; 0s: never. Default: the dispatcher's."`

@@ -77,7 +77,7 @@ var keepCases = []testCase{
 	}},
 	{name: "each switch by itself", run: func(r *rig) {
 		for _, set := range []func(*dispatcher.Endpoint){
-			paused, func(e *dispatcher.Endpoint) { e.Disabled = true }, func(e *dispatcher.Endpoint) { e.Ordered = true },
+			paused, func(e *dispatcher.Endpoint) { e.Disabled = true }, func(e *dispatcher.Endpoint) { e.Ordered = true }, func(e *dispatcher.Endpoint) { e.Trace = true },
 			func(e *dispatcher.Endpoint) { e.Since = 1 << 40 },
 		} {
 			r.mustKeep(set)
@@ -141,7 +141,7 @@ func everything(r *rig) func(*dispatcher.Endpoint) {
 		e.Ladder, e.Timeout, e.MaxInFlight = mustLadder(r, "15s,3m,1h"), 1500*time.Millisecond, 7
 		e.Rate = dispatcher.Rate{Count: 20, Per: time.Second}
 		e.Headers = []dispatcher.Header{{Name: "X-Token", Value: "t0"}, {Name: "X-Account", Value: "a1"}}
-		e.Success, e.Ordered, e.Paused, e.Disabled, e.Unverified = success, true, true, true, true
+		e.Success, e.Ordered, e.Trace, e.Paused, e.Disabled, e.Unverified = success, true, true, true, true, true
 		e.UpdatedAt = e.CreatedAt.Add(time.Millisecond)
 	}
 }

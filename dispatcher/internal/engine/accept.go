@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
 // acceptQueue is the number of publishes that may wait for a flush. The next one blocks.
@@ -39,6 +42,8 @@ type ticket struct {
 	sent    int           // number of entries passed to the queue
 	had     bool          // it had a turn in this flush
 	credit  cost          // size of its next turn, less the excess of the last one
+	traced  bool          // its calls are recorded in a trace
+	calls   []storeCall   // if it is traced
 	done    chan struct{} // closed when out is complete
 }
 
@@ -50,6 +55,8 @@ func newAccepter(e *Engine) *accepter {
 // whether they are stored.
 func (a *accepter) accept(ctx context.Context, entries []dispatcher.Entry) ([]dispatcher.ScheduleResult, error) {
 	t := &ticket{entries: entries, out: make([]dispatcher.ScheduleResult, len(entries)), done: make(chan struct{})}
+	tracer := a.engine.options.Tracer
+	t.traced = tracer != nil && tracer.Recorded(ctx)
 	select {
 	case a.tickets <- t:
 	case <-a.engine.stopped:
@@ -67,9 +74,46 @@ func (a *accepter) accept(ctx context.Context, entries []dispatcher.Entry) ([]di
 	}
 	select {
 	case <-t.done: // a result counts, even if the shutdown begins at the same moment
+		t.trace(ctx, tracer)
 		return t.out, nil
 	default:
 		return nil, err
+	}
+}
+
+// storeCall is a call of the queue that had entries of a traced ticket.
+type storeCall struct {
+	began, ended time.Time
+	entries      int    // of all tickets
+	failed       string // class of the error; empty: none
+}
+
+// trace records the calls of a ticket as spans.
+func (t *ticket) trace(ctx context.Context, tracer trace.Tracer) {
+	for _, c := range t.calls {
+		_, span := tracer.Begin(ctx, trace.Start{
+			Name: "schedule", Kind: trace.Client, At: c.began,
+			Attrs: []slog.Attr{trace.Redis, slog.String(trace.DatabaseCall, "schedule"), slog.Int(trace.DatabaseBatch, c.entries)},
+		})
+		span.End(c.failed, c.ended)
+	}
+}
+
+// noteCall adds a call to the traced tickets among those that had a turn in it.
+func noteCall(turns []turn, began time.Time, out []dispatcher.ScheduleResult) {
+	call := storeCall{began: began, ended: time.Now(), entries: len(out)}
+	switch err := firstError(out, func(s *dispatcher.ScheduleResult) bool { return s.Err != nil }); {
+	case err == nil:
+	case errors.Is(err, dispatcher.ErrFull):
+		call.failed = "full"
+	default:
+		call.failed = "unavailable"
+	}
+	for i := range turns {
+		t := turns[i].of
+		if t.traced && (len(t.calls) == 0 || t.calls[len(t.calls)-1] != call) { // it may have several turns in a call
+			t.calls = append(t.calls, call)
+		}
 	}
 }
 
@@ -151,6 +195,11 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 		lease = e.permits.try(len(batch))
 	}
 	free := e.permits.free() + lease
+	traced := slices.ContainsFunc(open, func(t *ticket) bool { return t.traced })
+	var began time.Time
+	if traced {
+		began = time.Now()
+	}
 
 	out, leased := a.schedule(ctx, name, free, lease, batch)
 	if full := fullOf(out); len(full) > 0 && a.evictor.makeRoom(ctx, len(full)) {
@@ -166,6 +215,9 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 	}
 	e.permits.release(lease - leased)
 	e.fullLog.Report("schedule", firstError(out, isFull))
+	if traced {
+		noteCall(turns, began, out)
+	}
 	return answerTickets(open, turns, out)
 }
 

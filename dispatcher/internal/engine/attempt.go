@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -46,6 +49,7 @@ type deliveryAttempt struct {
 	route   route // zero until prepare sets it
 	body    []byte
 	outcome dispatcher.Settlement
+	span    trace.Span // nil: not traced
 }
 
 // deliver makes one attempt. It releases the permit after the response, before the outcome is
@@ -66,6 +70,9 @@ func (d *deliverer) deliver(c *dispatcher.Claimed) {
 		a.make()
 	}
 	a.outcome.Attempt.Place(d.engine.store.Now(), time.Since(local))
+	if a.span != nil {
+		a.endSpan()
+	}
 	d.engine.loader.done(c)
 	d.engine.loans.end(newcomer)
 	a.record()
@@ -162,6 +169,9 @@ func (a *deliveryAttempt) send(header http.Header) {
 		a.goBack(backPause, "")
 		return
 	}
+	if e.options.Tracer != nil {
+		a.beginSpan(header)
+	}
 	ctx := wait.NewUntil(a.cut, time.Now().Add(r.timeout))
 	defer ctx.Stop()
 	answer := a.sender.Send(ctx, dispatcher.Call{URL: r.url, Header: header, Body: c.Message.Body, Lane: c.ID.Lane, Linked: r.linked()})
@@ -176,6 +186,59 @@ func (a *deliveryAttempt) send(header http.Header) {
 		a.judge(answer)
 		a.body = answer.Body
 	}
+}
+
+// beginSpan begins the span of a call. It is a child of the span that published the message, and
+// linked to it: the attempt may be days later. If the receiver gets a traceparent, it is that
+// of the attempt.
+//
+//go:noinline
+func (a *deliveryAttempt) beginSpan(header http.Header) {
+	c, m, r := a.claimed, a.claimed.Message, &a.route
+	s := trace.Start{Name: "attempt", Kind: trace.Client}
+	if m.Trace != nil {
+		s.Parent, s.Links = *m.Trace, []trace.Context{*m.Trace}
+	}
+	s.Attrs = []slog.Attr{
+		trace.Ours, slog.String(trace.Operation, "attempt"), slog.String(trace.OperationType, trace.Send),
+		slog.String(trace.MessageID, m.ID), slog.String(trace.Destination, string(c.ID.Lane)), slog.Int(trace.BodySize, len(m.Body)),
+		slog.String(trace.Method, http.MethodPost), slog.String(trace.Scheme, r.url.Scheme), slog.String(trace.ServerAddress, r.url.Hostname()),
+		slog.String(trace.DeliveryID, c.ID.String()), slog.Int(trace.Attempt, c.Attempt), slog.String(trace.Topic, m.Topic), slog.String(trace.Tenant, m.Tenant),
+	}
+	if port, err := strconv.Atoi(r.url.Port()); err == nil {
+		s.Attrs = append(s.Attrs, slog.Int(trace.ServerPort, port))
+	}
+	if c.Asked {
+		s.Attrs = append(s.Attrs, slog.Bool(trace.Resend, true))
+	}
+	_, a.span = a.engine.options.Tracer.Begin(a.cut, s)
+	if r.endpoint != nil && r.endpoint.Trace && a.span.Recorded() {
+		header[trace.Header] = []string{a.span.Context().String()}
+	}
+}
+
+// endSpan ends the span with the outcome. An attempt that returns to its lane failed because of
+// this process, or of its network.
+//
+//go:noinline
+func (a *deliveryAttempt) endSpan() {
+	s := &a.outcome
+	attrs := []slog.Attr{slog.String(trace.Outcome, s.Verdict.String()), slog.String(trace.Reason, string(s.Reason))}
+	if s.Attempt.Status != 0 {
+		attrs = append(attrs, slog.Int(trace.Status, s.Attempt.Status))
+	}
+	a.span.Set(attrs...)
+	failed := ""
+	switch {
+	case s.Verdict == dispatcher.Delivered:
+	case s.Verdict == dispatcher.Back:
+		failed = cmp.Or(string(s.Stalled), "back")
+	case s.Attempt.Class == dispatcher.ClassStatus:
+		failed = strconv.Itoa(s.Attempt.Status)
+	default:
+		failed = string(s.Attempt.Class)
+	}
+	a.span.End(failed, time.Time{})
 }
 
 // goBack returns the delivery to the head of its lane without an attempt. The lane waits for

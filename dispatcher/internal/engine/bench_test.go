@@ -8,8 +8,12 @@ import (
 	"testing"
 	"time"
 
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/otel"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
 // What the gate costs for each attempt that takes no time.
@@ -31,7 +35,32 @@ func BenchmarkGate(b *testing.B) {
 
 // What an attempt costs besides the request: headers, signature, judgement, and
 // its way through gate and settler.
-func BenchmarkDeliver(b *testing.B) {
+func BenchmarkDeliver(b *testing.B) { deliverAll(b, nil) }
+
+// What traces cost beside that, as ratios in one run: if they are off, if no span is sampled,
+// and if all are.
+func BenchmarkTraces(b *testing.B) {
+	plain := 0.0
+	for _, c := range []struct {
+		name   string
+		tracer trace.Tracer
+	}{
+		{"off", nil},
+		{"unsampled", otel.New(sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample())), "test")},
+		{"sampled", otel.New(sdk.NewTracerProvider(), "test")},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			deliverAll(b, c.tracer)
+			each := float64(b.Elapsed()) / float64(b.N)
+			if c.tracer == nil {
+				plain = each
+			}
+			b.ReportMetric(each/plain, "×off")
+		})
+	}
+}
+
+func deliverAll(b *testing.B, tracer trace.Tracer) {
 	b.ReportAllocs()
 	sender := &fakeSender{forget: true}
 	var left atomic.Int64
@@ -47,6 +76,7 @@ func BenchmarkDeliver(b *testing.B) {
 	q.template = claimed(message("msg_01JABCDEFGHJKMNPQRSTVWXYZ0"))
 	q.left.Store(int64(b.N))
 	o := newTestOptions(b, io.Discard)
+	o.Tracer = tracer
 	dispatcher := newTestInstance(b, q, sender, o)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)

@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -46,6 +47,7 @@ type Options struct {
 	DeriveTenant bool                     // bare URLs of a tenant are signed with secrets derived for that tenant
 	Log          *slog.Logger
 	Observer     dispatcher.Observer // nil: there is none
+	Tracer       trace.Tracer        // nil: nothing is traced
 	Departed     func()              // called when an instance is gone; must not block; may be nil
 	Stirred      func()              // called when this or another instance may have changed the queue; must not block; may be nil
 

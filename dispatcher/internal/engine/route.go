@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -192,6 +193,9 @@ func (d *deliverer) headers(c *dispatcher.Claimed, at time.Time, r *route) http.
 	}
 	if c.Asked {
 		h[d.names.Resend] = []string{"true"}
+	}
+	if m.Trace != nil && r.endpoint != nil && r.endpoint.Trace {
+		h[trace.Header] = []string{m.Trace.String()}
 	}
 	if signature != "" {
 		set(5, r.signed, signature) // set last, so that the signature replaces a header with the same name

@@ -30,6 +30,8 @@ var notInTheClient = map[string]string{
 // notInQueries are parameters that the Go client does not send, and why.
 var notInQueries = map[string]string{
 	"publish Idempotency-Key":     "the message has its ID",
+	"publish traceparent":         "the context has it",
+	"publish-batch traceparent":   "the context has it",
 	"list-attempts Last-Event-ID": "Follow sends it",
 }
 

@@ -17,10 +17,10 @@ import (
 func (s *server) operations() []api.Operation {
 	o := &s.o
 	return slices.Concat(
-		(&messages.Server{Publisher: o.Publisher, Messages: o.Messages, MessageLanes: o.MessageLanes, Policy: o.Policy, Single: s.single, Log: s.log}).Operations(),
+		(&messages.Server{Publisher: o.Publisher, Messages: o.Messages, MessageLanes: o.MessageLanes, Policy: o.Policy, Single: s.single, Tracer: o.Tracer, Log: s.log}).Operations(),
 		(&lists.Server{Lists: o.Lists, Dead: o.Dead, Attempts: o.Attempts, Followers: o.Followers, Lanes: o.Lanes}).Operations(),
 		(&jobs.Server{Jobs: o.Jobs, Lanes: o.Lanes}).Operations(),
-		(&takers.Server{Takers: o.Takers, Endpoints: o.Endpoints, Lanes: o.Lanes}).Operations(),
+		(&takers.Server{Takers: o.Takers, Endpoints: o.Endpoints, Lanes: o.Lanes, Tracer: o.Tracer}).Operations(),
 		(&endpoints.Server{Endpoints: o.Endpoints, Tester: o.Tester, Lanes: o.Lanes, Policy: o.Policy}).Operations(),
 		(&lanes.Server{Lanes: o.Lanes}).Operations(),
 		(&links.Server{Links: o.Links, Endpoints: o.Endpoints, LinksTo: o.LinksTo, NoLinks: o.NoLinks}).Operations(),

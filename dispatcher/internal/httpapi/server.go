@@ -38,6 +38,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -69,6 +70,7 @@ type Options struct {
 	Waiting int          // maximum number of connections that wait for events; 0: 1000
 	Metrics http.Handler // serves GET /metrics; nil: there is no such path
 	Counter Counter      // counts responses; nil: they are not counted
+	Tracer  trace.Tracer // nil: nothing is traced
 	LinksTo *url.URL     // the URL of the pages of links; nil: there are no links
 	NoLinks string       // the reason why there are none
 	Log     *slog.Logger // nil: slog.Default()

@@ -3,12 +3,15 @@ package relay
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
 // errAway says that the store accepted nothing of a batch.
@@ -42,7 +45,8 @@ type relayedBatch struct {
 type pendingRow struct {
 	row     *dispatcher.OutboxRow
 	message *dispatcher.Message
-	place   place // as the caller named it, because publishing replaces an endpoint's uid
+	span    trace.Span // nil: not traced
+	place   place      // as the caller named it, because publishing replaces an endpoint's uid
 }
 
 // waitingRow is a waiting row. Later rows of its key and destination wait too.
@@ -110,7 +114,7 @@ func (l *relayedBatch) read(rows []dispatcher.OutboxRow) {
 			l.reject(row, refusal)
 			continue
 		}
-		l.pending = append(l.pending, pendingRow{row, m, placeOf(m)})
+		l.pending = append(l.pending, pendingRow{row: row, message: m, place: placeOf(m)})
 	}
 	if n, ok := r.ageLog.allow(old); ok {
 		r.o.Log.Warn("rows of the outbox are older than RETENTION: a repeat of a relayed one would be a new message", "rows", n, "first", rows[0].ID)
@@ -141,6 +145,9 @@ func (l *relayedBatch) round(ctx context.Context) {
 	}
 	messages := make([]*dispatcher.Message, len(now))
 	for i := range now {
+		if l.r.o.Tracer != nil {
+			now[i].begin(ctx, l.r.o.Tracer)
+		}
 		messages[i] = now[i].message
 	}
 	call, cancel := context.WithTimeout(ctx, publishWithin)
@@ -153,10 +160,47 @@ func (l *relayedBatch) round(ctx context.Context) {
 	for i := range now {
 		if err != nil {
 			l.judge(&now[i], Refusal{Status: http.StatusServiceUnavailable}, 0)
+			now[i].end(http.StatusServiceUnavailable, nil)
 			continue
 		}
-		l.judge(&now[i], l.r.o.Judge(&results[i]), taken(&results[i]))
+		why := l.r.o.Judge(&results[i])
+		l.judge(&now[i], why, taken(&results[i]))
+		now[i].end(why.Status, &results[i])
 	}
+}
+
+// begin begins the span of a row, which its message keeps. A row names no span of its caller, so
+// it begins a trace.
+func (c *pendingRow) begin(ctx context.Context, tracer trace.Tracer) {
+	m := c.message
+	_, c.span = tracer.Begin(ctx, trace.Start{Name: "outbox row", Kind: trace.Producer, Attrs: []slog.Attr{
+		trace.Ours, slog.String(trace.Operation, "publish"), slog.String(trace.OperationType, trace.Send),
+		slog.String(trace.MessageID, m.ID), slog.Int(trace.BodySize, len(m.Body)), slog.String(trace.Topic, m.Topic), slog.String(trace.Tenant, m.Tenant),
+		slog.Int64(trace.RowAge, c.row.Age.Milliseconds()),
+	}})
+	if c.span.Recorded() {
+		kept := c.span.Context()
+		m.Trace = &kept
+	}
+}
+
+// end ends the span of a row with the status that the API would have returned. p is nil if the
+// whole publish failed.
+func (c *pendingRow) end(status int, p *dispatcher.Published) {
+	if c.span == nil {
+		return
+	}
+	if p != nil && p.Err == nil {
+		c.span.Set(slog.String(trace.Outcome, p.Result.String()), slog.Int(trace.Deliveries, len(p.Deliveries)))
+		if len(p.Deliveries) == 1 {
+			c.span.Set(slog.String(trace.Destination, string(p.Deliveries[0].ID.Lane)))
+		}
+	}
+	failed := ""
+	if status >= http.StatusMultipleChoices {
+		failed = strconv.Itoa(status)
+	}
+	c.span.End(failed, time.Time{})
 }
 
 // taken returns the result of a row whose message was accepted.

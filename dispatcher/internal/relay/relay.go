@@ -25,6 +25,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
 const (
@@ -61,7 +62,7 @@ type Refusal struct {
 	Problem []byte // JSON
 }
 
-// Options are the dependencies of a Relay. All fields are needed.
+// Options are the dependencies of a Relay. All fields but Tracer are needed.
 type Options struct {
 	Outbox dispatcher.Outbox
 	// Read decodes a row into a message, or returns why it can't.
@@ -70,6 +71,7 @@ type Options struct {
 	// Judge returns the outcome of a published message.
 	Judge     func(*dispatcher.Published) Refusal
 	Retention time.Duration // how long a repeat is detected
+	Tracer    trace.Tracer  // nil: nothing is traced
 	Log       *slog.Logger
 }
 

@@ -12,7 +12,7 @@ var ours = []string{"HOOKLADDER_URL", "HOOKLADDER_KEY"}
 
 // Near returns warnings about variables that look like a setting and have no effect.
 func Near(vars map[string]string) (warnings []string) {
-	known := slices.Clone(ours)
+	known := append(slices.Clone(ours), TraceNames()...)
 	for _, s := range Table() {
 		known = append(known, s.Name)
 		if s.File {

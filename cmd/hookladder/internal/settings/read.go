@@ -3,7 +3,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -50,6 +49,9 @@ func Table() []Setting {
 	table := make([]Setting, 0, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if f.Tag.Get("env") == "-" {
+			continue
+		}
 		s := Setting{
 			Name:    f.Tag.Get("env"),
 			Default: f.Tag.Get("envDefault"),
@@ -77,6 +79,9 @@ func Read(from Sources) (Settings, []Found, error) {
 	}
 	faults = append(faults, parseFaults(env.ParseWithOptions(&s, env.Options{Environment: values, FuncMap: parsers}), found)...)
 	faults = append(faults, s.check(found, faults)...)
+	traces, standard, wrong := from.traces()
+	s.Traces, faults = traces, append(faults, wrong...)
+	found = append(found, standard...)
 	if len(faults) == 0 {
 		return s, found, nil
 	}
@@ -136,11 +141,7 @@ func (from Sources) load(name, value, file string) (string, *mistake) {
 	if value != "" {
 		return "", &mistake{name, " and " + name + "_FILE are both set: use one of them"}
 	}
-	read := from.ReadFile
-	if read == nil {
-		read = os.ReadFile
-	}
-	text, err := read(file)
+	text, err := from.read(file)
 	if err != nil {
 		return "", &mistake{name + "_FILE", fmt.Sprintf("=%q: %v", file, err)}
 	}

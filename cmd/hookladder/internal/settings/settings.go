@@ -92,6 +92,8 @@ type Settings struct {
 	MetricsListen string        `env:"METRICS_LISTEN" accepts:"host:port, where /metrics, /healthz and /readyz are open to everybody"`
 	LogLevel      slog.Level    `env:"LOG_LEVEL" envDefault:"info" accepts:"debug, info, warn or error"`
 	LogFormat     string        `env:"LOG_FORMAT" envDefault:"json" accepts:"json or text"`
+
+	Traces Traces `env:"-"` // by the standard variables of OpenTelemetry, which are not in the table
 }
 
 // Size is a number of bytes, written 256KiB.

@@ -65,6 +65,7 @@ var Fields = []Field{
 	{Name: "signature_prefix", Label: "Signature prefix", Kind: Text, Example: "v0=", Hint: "Of hmac only: the text before the signature."},
 	{Name: "signature_content", Label: "Signed content", Kind: Text, Example: "t-comma-body", Hint: "Of hmac only: body, which is the default, t.body or t-comma-body."},
 	{Name: "ordered", Label: "One at a time, in order", Kind: Switch, Hint: "One that fails holds the rest."},
+	{Name: "trace", Label: "Send traceparent", Kind: Switch, Hint: "Its receiver can join the trace of the publish."},
 	{Name: "secret", Label: "Secret", Once: true, Kind: Text, Hint: "Empty: one is made, and shown once."},
 }
 

@@ -21,7 +21,7 @@ type Operation struct {
 	Subject          *Subject                         // the noun in the path; nil: none
 	Query            []*Param                         // parameters of the query
 	AnyQuery         bool                             // unknown parameters are ignored
-	Header           *huma.Param                      // a header that is read; nil: none
+	Headers          []*huma.Param                    // headers that are read
 	Body             any                              // of a POST or PATCH, as an example; nil: none
 	Draw             func(huma.Registry) *huma.Schema // the schema of the body; nil: Input draws it
 	Limit            int64                            // most bytes of the request

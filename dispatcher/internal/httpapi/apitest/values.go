@@ -33,7 +33,7 @@ func Endpoint(t testing.TB) *dispatcher.Endpoint {
 		},
 		Ladder: &l, Timeout: 2 * time.Second, MaxInFlight: 5, Rate: dispatcher.Rate{Count: 100, Per: time.Second},
 		Headers: []dispatcher.Header{{Name: "Authorization", Value: "Bearer hunter2"}, {Name: "x-b", Value: "hunter3"}},
-		Success: s, Ordered: true, CreatedAt: Now, UpdatedAt: Now.Add(time.Minute),
+		Success: s, Ordered: true, Trace: true, CreatedAt: Now, UpdatedAt: Now.Add(time.Minute),
 	}
 }
 

@@ -48,6 +48,7 @@ var endpointFields = api.Fieldset[endpointDraft]{
 	{Name: "headers", Set: setEndpointHeaders, Merge: mergeHeaders, Null: api.Itself},
 	{Name: "success", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Nullable(&e.Success, v, api.SuccessRule) }, Merge: mergeSuccess, Null: api.Itself},
 	{Name: "ordered", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Boolean(&e.Ordered, v) }, Null: "false"},
+	{Name: "trace", Set: func(e *endpointDraft, v jsontext.Value) error { return api.Boolean(&e.Trace, v) }, Null: "false"},
 	{Name: "disable_after", Set: func(e *endpointDraft, v jsontext.Value) error {
 		return api.Nullable(&e.DisableAfter, v, api.OptionalDuration)
 	}, Null: api.Itself},
@@ -269,7 +270,7 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 			Description: v.Description, Metadata: v.Metadata, Signature: v.Signature.String(), SignatureHeader: v.Form.Header,
 			SignatureHash: string(v.Form.Hash), SignatureEncoding: string(v.Form.Encoding), SignaturePrefix: v.Form.Prefix, SignatureContent: string(v.Form.Content),
 			Ladder: v.Ladder, Timeout: wire.Duration(v.Timeout), MaxInFlight: v.MaxInFlight,
-			Rate: v.Rate.String(), Success: api.Success(v.Success), Ordered: v.Ordered, Disabled: v.Disabled,
+			Rate: v.Rate.String(), Success: api.Success(v.Success), Ordered: v.Ordered, Trace: v.Trace, Disabled: v.Disabled,
 		},
 		State: string(v.State), InFlight: v.InFlight, Waiting: v.Waiting,
 		FailingSince: wire.Time{Time: v.Failing}, HeadersHeld: v.HeadersHeld(),

@@ -31,10 +31,10 @@ func (s *Server) attemptOperations() []api.Operation {
 		{
 			ID: "list-attempts", Method: "GET", Path: "/v1/attempts", Scope: apikey.Read,
 			Summary: "List attempts, and ends without one, newest first; or follow them as events", Do: s.attempts,
-			Header: &huma.Param{
+			Headers: []*huma.Param{{
 				Name: lastEventID, In: "header", Schema: api.TextSchema,
 				Description: "With Accept: text/event-stream: the id of the last event that came. The stream goes on behind it.",
-			},
+			}},
 			Events: "Events attempt: data is a LoggedAttempt, id goes into Last-Event-ID. " +
 				"A gap says that attempts before it are missing, and since when the log is whole (complete_since). An end comes last, with the reason why. " +
 				"limit and cursor are refused. With since it begins at that time.",

@@ -9,9 +9,17 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 )
 
-// publishBatch serves POST /v1/messages/batch. The engine gets the valid messages in one call,
-// even if others are invalid.
+// publishBatch serves POST /v1/messages/batch.
 func (s *Server) publishBatch(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if s.Tracer != nil {
+		return s.traced(ctx, q, s.publishAll)
+	}
+	return s.publishAll(ctx, q)
+}
+
+// publishAll publishes a batch. The engine gets the valid messages in one call, even if others
+// are invalid.
+func (s *Server) publishAll(ctx context.Context, q *api.Request) (*api.Response, error) {
 	if q.HTTP.Header["Idempotency-Key"] != nil {
 		return nil, api.WrongField("header.Idempotency-Key", "names one message: give each message of a batch its id")
 	}
@@ -23,12 +31,17 @@ func (s *Server) publishBatch(ctx context.Context, q *api.Request) (*api.Respons
 		return nil, err
 	}
 	o := outcomes{bad: make([]*api.Problem, len(b.messages)), good: make([]*dispatcher.Message, 0, len(b.messages)), reads: q.Reads}
+	kept := s.kept(ctx, q)
 	for i := range b.messages {
 		if o.bad[i] = judge(&b.messages[i], api.BatchIndex(i), s.Policy); o.bad[i] == nil {
+			b.messages[i].Value.Trace = kept
 			o.good = append(o.good, b.messages[i].Value)
 		} else {
 			q.Writer.Refusal = o.bad[i]
 		}
+	}
+	if s.Tracer != nil {
+		noteBatch(ctx, len(b.messages))
 	}
 	q.Writer.Handed, q.Writer.Refused = true, len(o.bad)-len(o.good)
 	if len(o.good) > 0 {

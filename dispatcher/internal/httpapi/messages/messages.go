@@ -19,6 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -49,12 +50,19 @@ type Server struct {
 	Messages     Messages
 	MessageLanes MessageLanes
 	Policy       dispatcher.Policy
-	Single       int64 // the size limit of the request of one message
+	Single       int64        // the size limit of the request of one message
+	Tracer       trace.Tracer // nil: nothing is traced
 	Log          *slog.Logger
 }
 
 // Subject is a message in a path.
 var Subject = &api.Subject{Name: "id", Doc: "The id of the message.", Schema: api.MessageForm.Schema, Example: "order-4711-paid", Check: api.Known(dispatcher.ValidID, dispatcher.ErrNotFound)}
+
+// traceparent is the header of both calls that publish.
+var traceparent = &huma.Param{
+	Name: "traceparent", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+	Description: "The caller's span, by W3C Trace Context. It is kept beside the messages, and is no part of their content. An invalid one is ignored.",
+}
 
 // Operations returns the calls about messages.
 func (s *Server) Operations() []api.Operation {
@@ -65,17 +73,17 @@ func (s *Server) Operations() []api.Operation {
 		{
 			ID: IDPublish, Method: "POST", Path: "/v1/messages", Scope: apikey.Publish, FastPath: true,
 			Summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", Do: s.publish,
-			Header: &huma.Param{
+			Headers: []*huma.Param{{
 				Name: "Idempotency-Key", In: "header", Schema: keySchema(),
 				Description: "1 to 255 printable characters, which become the id of a message without one. A key that is no valid id becomes idk_ and the first 32 hex digits of its SHA-256. Quotes around the key are removed.",
-			},
+			}, traceparent},
 			Body: examples.Message, Draw: messageSchema, Limit: s.Single, Answers: published,
 			Cure:     fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.Policy.MaxBody),
 			Problems: []*api.Kind{api.Conflict, api.Unmatched, api.TooMany, api.LaneFull, api.Full, api.Weak, api.Crowded},
 		},
 		{
 			ID: IDBatch, Method: "POST", Path: "/v1/messages/batch", Scope: apikey.Publish, FastPath: true,
-			Summary: "Publish up to 1000 messages, each of which is taken or refused by itself; if none could be stored, the problem has the results", Do: s.publishBatch,
+			Summary: "Publish up to 1000 messages, each of which is taken or refused by itself; if none could be stored, the problem has the results", Do: s.publishBatch, Headers: []*huma.Param{traceparent},
 			Body: examples.Batch, Draw: batchSchema, Limit: batchBytes, Cure: ", which a batch may have: send several", Answers: map[int]any{202: examples.Results},
 			Problems: []*api.Kind{api.Full, api.Weak, api.Crowded},
 		},

@@ -50,6 +50,13 @@ func PlainBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
 
 // publish serves POST /v1/messages.
 func (s *Server) publish(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if s.Tracer != nil {
+		return s.traced(ctx, q, s.publishOne)
+	}
+	return s.publishOne(ctx, q)
+}
+
+func (s *Server) publishOne(ctx context.Context, q *api.Request) (*api.Response, error) {
 	p, err := api.Decode(q, decodeMessage)
 	if err != nil {
 		return nil, err
@@ -60,12 +67,16 @@ func (s *Server) publish(ctx context.Context, q *api.Request) (*api.Response, er
 	}
 	q.Writer.Handed = true
 	m := p.Value
+	m.Trace = s.kept(ctx, q)
 	results, err := s.Publisher.Publish(ctx, []*dispatcher.Message{m})
 	if err != nil {
 		return nil, err
 	}
 	if len(results) != 1 {
 		return nil, fmt.Errorf("publish %s: %d results for one message", m.ID, len(results))
+	}
+	if s.Tracer != nil {
+		note(ctx, m, &results[0])
 	}
 	if err := refused(&results[0], api.Single); err != nil {
 		return nil, err

@@ -29,9 +29,7 @@ func describe(doc *huma.OpenAPI, o api.Operation, body *huma.Schema) (err error)
 	for _, p := range o.Query {
 		op.Parameters = append(op.Parameters, p.Document())
 	}
-	if o.Header != nil {
-		op.Parameters = append(op.Parameters, o.Header)
-	}
+	op.Parameters = append(op.Parameters, o.Headers...)
 	op.Security = []map[string][]string{} // none; if missing, it would mean unknown
 	if o.Scope != 0 {
 		op.Security = []map[string][]string{{"key": {}}}

@@ -117,7 +117,11 @@ func (s *Server) settle(ctx context.Context, q *api.Request) (*api.Response, err
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	told, err := s.Takers.SettleTaken(ctx, lane, q.Owner, *asked.Value)
+	if s.Tracer != nil {
+		s.traceSettle(ctx, q, lane, *asked.Value, traced{began, err})
+	}
 	if err != nil {
 		return nil, err
 	}

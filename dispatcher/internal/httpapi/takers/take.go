@@ -21,6 +21,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -52,6 +53,7 @@ type Server struct {
 	Takers    Takers
 	Endpoints Endpoints
 	Lanes     Lanes
+	Tracer    trace.Tracer // nil: nothing is traced
 
 	queues queueSet
 }
@@ -131,6 +133,7 @@ func leaseTime(to *time.Duration, v jsontext.Value) error {
 
 // take serves POST /v1/queues/{name}/take.
 func (s *Server) take(ctx context.Context, q *api.Request) (*api.Response, error) {
+	began := time.Now()
 	p := api.Decoded[dispatcher.TakerAsk]{Value: &dispatcher.TakerAsk{}}
 	if q.HTTP.ContentLength != 0 { // else all is left to the defaults
 		var err error
@@ -176,7 +179,11 @@ func (s *Server) take(ctx context.Context, q *api.Request) (*api.Response, error
 		s.Takers.GiveBack(given)
 		return nil, &api.Problem{Kind: api.Unauthorized, Detail: api.ErrKeyGone.Error()}
 	}
-	return nil, s.give(ctx, q, given)
+	err = s.give(ctx, q, given)
+	if s.Tracer != nil && len(given) > 0 {
+		s.traceTake(ctx, q, a.Lane, given, began)
+	}
+	return nil, err
 }
 
 // takenLane is the lane of a queue, or of an endpoint of kind pull.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -33,6 +34,7 @@ const (
 	metaSealed // the values of all headers, encrypted together
 	metaQueue
 	metaToken // hash to find the subject: the first field except metaBody, so that scripts find it
+	metaTrace // the ids and flags of a traceparent
 )
 
 func appendMeta(b []byte, m *dispatcher.Message, apart int, h Hiding) []byte {
@@ -64,7 +66,11 @@ func appendMeta(b []byte, m *dispatcher.Message, apart int, h Hiding) []byte {
 	b = appendField(b, metaEndpoint, m.Endpoint)
 	b = appendField(b, metaOrderingKey, m.OrderingKey)
 	b = appendField(b, metaSubject, m.Subject)
-	return appendField(b, metaQueue, m.Queue)
+	b = appendField(b, metaQueue, m.Queue)
+	if m.Trace != nil {
+		b = appendField(b, metaTrace, string(m.Trace.Bytes()))
+	}
+	return b
 }
 
 func appendField(b []byte, tag byte, text string) []byte {
@@ -136,6 +142,10 @@ func readField(m *dispatcher.Message, tag byte, text string) error {
 		m.Subject = text
 	case metaQueue:
 		m.Queue = text
+	case metaTrace:
+		if c := trace.FromBytes(text); !c.IsZero() { // a context with an error is none: no delivery fails for it
+			m.Trace = &c
+		}
 	case metaSealed:
 		m.Sealed = text
 	case metaBody:

@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -35,6 +36,7 @@ func TestARecordKeepsEverythingOfAMessage(t *testing.T) {
 	for name, m := range map[string]dispatcher.Message{
 		"a plain one":      {ID: "m1", Topic: "order.paid", URL: "https://example.com/hook", Body: []byte(`{"n": 12345678901234567890}`), ContentType: "application/json"},
 		"one with all":     {ID: "m2", Topic: "t", Tenant: "acme", URL: "http://example.com", Body: []byte("\x00\xff\n"), ContentType: "text/xml; charset=gbk", ExpiresAt: at.Add(time.Hour), Headers: []dispatcher.Header{{Name: "X-One", Value: "1"}, {Name: "X-Two", Value: ""}}, Ladder: &steps, MaxAttempts: 7, Timeout: 2500 * time.Millisecond, Success: mustSuccess(t, `{"status":["2xx"],"body":"success"}`)},
+		"of a trace":       {ID: "m9", Topic: "t", URL: "https://example.com/hook", Trace: &trace.Context{TraceID: [16]byte{1, 15: 2}, SpanID: [8]byte{3}, Flags: 1}, Body: []byte("{}"), ContentType: "application/json"},
 		"to an endpoint":   {ID: "m8", Topic: "t", Tenant: "acme", Subject: "Bestellung №7", Endpoint: "ep_000000001", OrderingKey: "order 17", Body: []byte("{}"), ContentType: "application/json"},
 		"an empty body":    {ID: "m3", Topic: "t", URL: "http://example.com", ContentType: "application/json"},
 		"no content type":  {ID: "m5", Topic: "t", URL: "http://example.com", Body: []byte("x")},

@@ -47,6 +47,7 @@ type record struct {
 	HeadersFor      string            `json:"headers_for,omitzero"` // URL
 	Success         string            `json:"success,omitzero"`
 	Ordered         bool              `json:"ordered,omitzero"`
+	Trace           bool              `json:"trace,omitzero"`
 	Paused          bool              `json:"paused,omitzero"`
 	Disabled        bool              `json:"disabled,omitzero"`
 	Gone            bool              `json:"gone,omitzero"`
@@ -87,7 +88,7 @@ func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 		UID: e.UID, Tenant: e.Tenant, Pull: e.Pull, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
 		Linked: e.Linked, TopicsAllowed: e.TopicsAllowed, TopicsGiven: e.TopicsGiven, HeadersFor: e.HeadersFor,
 		Signature: e.Signature, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
-		Ordered: e.Ordered, Paused: e.Paused, Disabled: e.Disabled, Unverified: e.Unverified, Since: e.Since,
+		Ordered: e.Ordered, Trace: e.Trace, Paused: e.Paused, Disabled: e.Disabled, Unverified: e.Unverified, Since: e.Since,
 		Gone: e.Cause == dispatcher.WhyGone, Failing: e.Cause == dispatcher.WhyFailing, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
 		Created: conn.ToMillis(e.CreatedAt), Updated: conn.ToMillis(e.UpdatedAt),
 	}
@@ -150,7 +151,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 		Description: r.Description, Metadata: r.Metadata, Signature: r.Signature, Timeout: time.Duration(r.Timeout),
 		Form: signer.Form{Header: r.SignatureHeader, Hash: r.SignatureHash, Encoding: r.SignatureText, Prefix: r.SignaturePrefix, Content: r.SignatureOf},
 
-		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Paused: r.Paused, Disabled: r.Disabled, Unverified: r.Unverified, Since: r.Since,
+		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Trace: r.Trace, Paused: r.Paused, Disabled: r.Disabled, Unverified: r.Unverified, Since: r.Since,
 		HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),
 		CreatedAt: conn.FromMillis(r.Created), UpdatedAt: conn.FromMillis(r.Updated),
 	}

@@ -1,0 +1,49 @@
+package otlp
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// logEvery is the least time between two lines about losses. A collector that is away loses spans
+// all the time.
+const logEvery = time.Minute
+
+var errFull = errors.New("more spans ended than the collector takes: the queue is full (OTEL_BSP_MAX_QUEUE_SIZE)")
+
+// losses logs what could not be sent, at most once a minute, with the number of spans since the
+// last line.
+type losses struct {
+	log *slog.Logger
+
+	mu    sync.Mutex // guards the fields below
+	spans int        // lost and not logged
+	all   int
+	next  time.Time // of the next line
+}
+
+func newLosses(log *slog.Logger) *losses { return &losses{log: log} }
+
+// add counts lost spans, and logs the reason if the last line is old enough.
+func (l *losses) add(spans int, why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spans += spans
+	l.all += spans
+	if now := time.Now(); !now.Before(l.next) {
+		l.next = now.Add(logEvery)
+		l.log.Warn("traces are not sent; deliveries continue", "spans", l.spans, "err", why.Error())
+		l.spans = 0
+	}
+}
+
+// end logs the spans that no line has named.
+func (l *losses) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.spans > 0 {
+		l.log.Warn("traces were not sent", "spans", l.spans, "in_all", l.all)
+	}
+}

@@ -27,15 +27,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- add .Values.shutdown.delaySeconds .Values.shutdown.graceSeconds 25 -}}
 {{- end -}}
 
-{{- /* Fails if the attempts do not fit the memory: 0.1 MiB each, 128 MiB of bodies, 32 MiB
-for the rest, and a tenth that Go does not count. */ -}}
+{{- /* Fails if the attempts do not fit the memory: 56 KiB each, which are 40 over TLS and a body of
+16 KiB, 128 MiB of larger bodies, 60 MiB for the rest, and a tenth that Go does not count. */ -}}
 {{- define "hookladder.checkMemory" -}}
 {{- $limit := .Values.resources.limits.memory -}}
 {{- $mib := trimSuffix "Mi" $limit | int64 -}}
 {{- if hasSuffix "Gi" $limit -}}
 {{- $mib = mul 1024 (trimSuffix "Gi" $limit | int64) -}}
 {{- end -}}
-{{- $needed := div (add (mul 100 .Values.maxInFlight) 160000 899) 900 -}}
+{{- $needed := div (add (mul 56 .Values.maxInFlight) (mul 188 1024) 920) 921 -}}
 {{- if gt $needed $mib -}}
 {{- fail (printf "maxInFlight: %v attempts need %dMi of memory, and resources.limits.memory is %s: raise it, or lower maxInFlight" .Values.maxInFlight $needed $limit) -}}
 {{- end -}}

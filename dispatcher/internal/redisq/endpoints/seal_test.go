@@ -59,7 +59,8 @@ func hiddenTexts(e *dispatcher.Endpoint) []string {
 	var out []string
 	for _, s := range e.Secrets {
 		text := s.Secret.Reveal()
-		out = append(out, text, text[strings.LastIndex(text, "_")+1:])
+		_, key, _ := strings.Cut(text, "_") // the key itself may have more of them
+		out = append(out, text, key)
 	}
 	for _, h := range e.Headers {
 		out = append(out, h.Value)

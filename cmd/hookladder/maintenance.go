@@ -73,56 +73,56 @@ type doctorFlags struct {
 	before, upgrade          bool
 }
 
-func (r *doctorFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&r.before, "before-upgrade", false, "only report the changes that this version would make to the data")
-	cmd.Flags().BoolVar(&r.upgrade, "upgrade", false, "make the changes of the archive that can't be rolled back")
-	cmd.Flags().BoolVar(&r.acceptLoss, "accept-loss", false, "accept the loss of data of the store")
-	cmd.Flags().BoolVar(&r.yes, "yes", false, "with --accept-loss: accept it, instead of only reporting it")
-	cmd.Flags().BoolVar(&r.discard, "discard-archive", false, "with --accept-loss: also give up the lost data that the archive has")
-	cmd.Flags().BoolVar(&r.fix, "fix", false, "repair faults")
-	cmd.Flags().BoolVar(&r.seal, "seal", false, "encrypt all endpoints, and the headers of messages, with the first ENCRYPTION_KEY")
-	cmd.Flags().BoolVar(&r.asJSON, "json", false, "print one JSON object at the end")
+func (f *doctorFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.before, "before-upgrade", false, "only report the changes that this version would make to the data")
+	cmd.Flags().BoolVar(&f.upgrade, "upgrade", false, "make the changes of the archive that can't be rolled back")
+	cmd.Flags().BoolVar(&f.acceptLoss, "accept-loss", false, "accept the loss of data of the store")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "with --accept-loss: accept it, instead of only reporting it")
+	cmd.Flags().BoolVar(&f.discard, "discard-archive", false, "with --accept-loss: also give up the lost data that the archive has")
+	cmd.Flags().BoolVar(&f.fix, "fix", false, "repair faults")
+	cmd.Flags().BoolVar(&f.seal, "seal", false, "encrypt all endpoints, and the headers of messages, with the first ENCRYPTION_KEY")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object at the end")
 }
 
 // check returns an error if flags exclude each other.
-func (r *doctorFlags) check() error {
+func (f *doctorFlags) check() error {
 	switch {
-	case !r.acceptLoss && (r.yes || r.discard):
+	case !f.acceptLoss && (f.yes || f.discard):
 		return usagef("--yes and --discard-archive are for --accept-loss")
-	case r.acceptLoss && (r.fix || r.seal || r.asJSON || r.before || r.upgrade):
+	case f.acceptLoss && (f.fix || f.seal || f.asJSON || f.before || f.upgrade):
 		return usagef("--accept-loss does nothing else: leave the other flags out")
-	case r.before && (r.fix || r.seal || r.upgrade):
+	case f.before && (f.fix || f.seal || f.upgrade):
 		return usagef("--before-upgrade changes nothing: leave the other flags out, except --json")
-	case r.upgrade && (r.fix || r.seal || r.asJSON):
+	case f.upgrade && (f.fix || f.seal || f.asJSON):
 		return usagef("--upgrade does nothing else: leave the other flags out")
 	}
 	return nil
 }
 
-func (e doctorFlags) run(cmd *cobra.Command, s world) error {
+func (f doctorFlags) run(cmd *cobra.Command, s world) error {
 	_, o, err := storeSettings(cmd, s)
 	if err != nil {
 		return err
 	}
-	if e.acceptLoss {
-		missing, err := maintenance.Loss{Accept: e.yes, Discard: e.discard}.Run(cmd.Context(), o, cmd.OutOrStdout())
+	if f.acceptLoss {
+		missing, err := maintenance.Loss{Accept: f.yes, Discard: f.discard}.Run(cmd.Context(), o, cmd.OutOrStdout())
 		if missing != "" {
 			err = usagef("nothing was changed: add %s to accept the loss", missing)
 		}
 		return err
 	}
 	switch {
-	case e.before:
-		return maintenance.Before{Settings: settings.Near(s.vars()), JSON: e.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
-	case e.upgrade:
+	case f.before:
+		return maintenance.Before{Settings: settings.Near(s.vars()), JSON: f.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
+	case f.upgrade:
 		return maintenance.Upgrade(cmd.Context(), o, cmd.OutOrStdout())
 	}
-	if e.seal {
+	if f.seal {
 		if err := maintenance.Seal(cmd.Context(), o, cmd.ErrOrStderr()); err != nil {
 			return err
 		}
 	}
-	return maintenance.Doctor{Fix: e.fix, JSON: e.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
+	return maintenance.Doctor{Fix: f.fix, JSON: f.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
 }
 
 func newRepartition(s world) *cobra.Command {

@@ -202,7 +202,7 @@ func TestRetentionByNumberIsToldAndIDsStayKnown(t *testing.T) {
 		fmt.Sprintf(`hookladder_accepted_total{result="accepted"} %d`, finished),
 		fmt.Sprintf(`hookladder_accepted_total{result="duplicate"} %d`, finished),
 		`hookladder_accepted_total{result="conflict"} 1`, "hookladder_store_up 1", "hookladder_instances 1",
-		fmt.Sprintf("hookladder_lateness_seconds_count %d", finished), "hookladder_permits 1024",
+		fmt.Sprintf("hookladder_lateness_seconds_count %d", finished), "hookladder_permits 4096",
 	} {
 		require.Contains(t, text, "\n"+line+"\n")
 	}

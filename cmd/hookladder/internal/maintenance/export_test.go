@@ -30,7 +30,7 @@ func newTestArchive(t *testing.T) app.Options {
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	files, err := filepath.Glob("../../../../dispatcher/internal/postgres/migrations/*.sql") // in their order
 	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), "create schema if not exists hookladder")
+	_, err = conn.Exec(t.Context(), "create schema if not exists hookladder; create table hookladder.version (n int primary key)")
 	require.NoError(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)

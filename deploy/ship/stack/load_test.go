@@ -25,8 +25,9 @@ type traffic struct {
 	enough  context.CancelFunc
 	working sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
-	accepted []string   // ids
+	mu       sync.Mutex  // guards what follows
+	accepted []string    // ids
+	times    []time.Time // when they were accepted
 	refused  map[string]int
 }
 
@@ -111,7 +112,7 @@ func (l *traffic) run(ctx context.Context, name string, publish func(*wire.Messa
 			err := publish(m)
 			if err == nil {
 				l.mu.Lock()
-				l.accepted = append(l.accepted, m.ID)
+				l.accepted, l.times = append(l.accepted, m.ID), append(l.times, time.Now())
 				l.mu.Unlock()
 				break
 			}
@@ -161,6 +162,23 @@ func (l *traffic) more(n int) {
 		}
 		return nil
 	})
+}
+
+// slowDisk is how long a Redis with appendfsync everysec may keep a write from its file if the
+// disk is slow. A killed Redis loses such writes.
+const slowDisk = 2 * time.Second
+
+// promised returns the ids of the accepted messages that a Redis that was killed at a time still
+// has. A message that it lost has mostly arrived by then, but is not archived.
+func (l *traffic) promised(killed time.Time) (ids []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, at := range l.times {
+		if at.Before(killed.Add(-slowDisk)) || at.After(killed.Add(slowDisk)) {
+			ids = append(ids, l.accepted[i])
+		}
+	}
+	return ids
 }
 
 // end ends the load, and returns the ids of all accepted messages.

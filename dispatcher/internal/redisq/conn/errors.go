@@ -134,17 +134,12 @@ func Forbidden(err error) bool {
 	return slices.ContainsFunc(forbidding, func(part string) bool { return strings.Contains(text, part) })
 }
 
-// Failed wraps an error with the verb and its Meaning. It returns nil for nil. A missing right
-// makes the store unavailable, because an operator took it away and may grant it again.
+// Failed wraps an error with the verb and its Meaning. It returns nil for nil.
 func Failed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	meaning := Meaning(err)
-	if Forbidden(err) {
-		meaning = dispatcher.ErrUnavailable
-	}
-	if meaning != nil {
+	if meaning := Meaning(err); meaning != nil {
 		return fmt.Errorf("%s: %w: %w", doing, meaning, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)

@@ -46,13 +46,3 @@ func TestErrorsOfRedisHaveAMeaning(t *testing.T) {
 		require.Equal(t, want, conn.Meaning(text), text.Error())
 	}
 }
-
-func TestAMissingRightMayBeGranted(t *testing.T) {
-	for _, text := range []string{
-		"NOPERM this user has no permissions to run the 'evalsha' command",
-		"ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:3.",
-	} {
-		require.ErrorIs(t, conn.Failed("publish", answered(text)), dispatcher.ErrUnavailable)
-		require.NoError(t, conn.Meaning(answered(text)), "callers that try a command distinguish it from a store that is away")
-	}
-}

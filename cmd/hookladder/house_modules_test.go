@@ -51,7 +51,7 @@ func TestTheHouseFindsAMisplacedModule(t *testing.T) {
 	}, misplacedModules(texts))
 }
 
-// checkers is the folder of the modules that check what is shipped, with libraries that take long
+// checkers is the folder of the modules that check releases, charts and stacks, with libraries that take long
 // to compile. Tasks of their own run them, so they are not in the workspace, and need no library in
 // the program's version.
 const checkers = "deploy/ship/"

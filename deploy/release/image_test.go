@@ -38,7 +38,7 @@ func (s store) buildah(t testing.TB, args ...string) string {
 	return strings.TrimSpace(mustFinish(t, cmd))
 }
 
-// again changes the root to the same one, as a mount: buildah needs that of its root.
+// again changes the root to the same one, as a mount, because buildah needs a root that is a mount.
 const again = `
 mount --bind "$1" "$1"
 mount --make-private "$1"
@@ -112,7 +112,7 @@ func (i image) command(t testing.TB, volume string, env []string, line ...string
 	return cmd
 }
 
-// settings are the settings that a test needs beside the image's: its ports are those of this machine.
+// settings are the settings that a test needs beside the image's, because it shares the ports of this machine.
 func settings(address, receivers string) []string {
 	return []string{
 		"PORT=" + address[strings.LastIndex(address, ":")+1:], "METRICS_LISTEN=" + receivers, "SIGNING_SECRET=" + secret,

@@ -162,7 +162,7 @@ type UpgradePart struct {
 // UpgradeChange is a change that this version makes.
 type UpgradeChange struct {
 	What  string `json:"what"`
-	Waits string `json:"waits,omitempty"` // what waits meanwhile
+	Waits string `json:"waits,omitempty"` // the part that waits meanwhile
 	Final string `json:"final,omitempty"` // why it can't be rolled back
 }
 

@@ -28,7 +28,7 @@ const (
 )
 
 // Parse parses the header traceparent. It accepts a later version as the standard says: its
-// first 55 characters are read as those of version 00. ok is false for any other text.
+// first 55 characters are read as in version 00. ok is false for any other text.
 func Parse(text string) (c Context, ok bool) {
 	if len(text) < headerSize || text[2] != '-' || text[atSpan-1] != '-' || text[atFlags-1] != '-' {
 		return Context{}, false

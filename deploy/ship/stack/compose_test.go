@@ -151,7 +151,7 @@ func mapKeys[V any](m map[string]V) func(yield func(string) bool) {
 	}
 }
 
-// rootless are images whose own user is not root: Dockerfile, and those of Prometheus and Grafana.
+// rootless are images whose own user is not root: ours, Prometheus' and Grafana's.
 var rootless = []string{"hookladder:", "prom/prometheus:", "grafana/grafana:"}
 
 func hardened(_ *types.Project, s types.ServiceConfig) (found []string) {

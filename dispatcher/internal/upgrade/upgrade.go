@@ -10,7 +10,7 @@ type Change struct {
 	To      int    // the layout that it makes, or the number of the migration
 	Version string // the first version that made it
 	What    string // one clause
-	Waits   string // what waits while it is made; empty: nothing for longer than a moment
+	Waits   string // the part that waits while it is made; empty: nothing for longer than a moment
 	Final   string // why an older version can't work afterwards; empty: it can
 }
 

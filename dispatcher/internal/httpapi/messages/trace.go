@@ -42,7 +42,7 @@ func (s *Server) traced(ctx context.Context, q *api.Request, do func(context.Con
 	return answer, err
 }
 
-// kept returns the context that the messages of a publish keep: that of its own span if that is
+// kept returns the context that the messages of a publish keep: its own span if the span is
 // recorded, or else the caller's. So attempts are never linked to a span that no collector has.
 func (s *Server) kept(ctx context.Context, q *api.Request) *trace.Context {
 	if s.Tracer != nil {

@@ -135,7 +135,7 @@ func (v instanceWatch) silent(ctx context.Context) ([]string, error) {
 	}
 }
 
-// Project is what is known about the project of a store without opening it.
+// Project describes the project of a store, read without opening it.
 type Project struct {
 	Layout    string // of its keys; empty: the project is new
 	Instances []dispatcher.InstanceState

@@ -20,12 +20,13 @@ const (
 
 // nest returns the text of the pieces, with the second part of the script in a function if that makes it cheaper.
 func nest(pieces []piece) string {
-	at, least := 0, stepsOf(pieces, 0)-nestLeast
+	walks := walksOf(pieces)
+	at, least := 0, walks.steps(0)-nestLeast
 	for i := 1; i < len(pieces); i++ {
 		if !pieces[i].atMargin() {
 			continue
 		}
-		if steps := stepsOf(pieces, i); steps < least && capturedBy(pieces[:i], pieces[i:]) <= nestMost {
+		if steps := walks.steps(i); steps < least && walks.capturedFrom(i) <= nestMost {
 			at, least = i, steps
 		}
 	}
@@ -62,16 +63,45 @@ func (p piece) madeNames() []string {
 	return strings.Split(strings.TrimSpace(left), ", ")
 }
 
-// capturedBy returns the number of locals of the first part that the second part uses.
-func capturedBy(first, second []piece) int {
-	used := map[string]bool{}
-	for _, p := range second {
-		addWords(used, p.text)
-	}
-	n := 0
-	for _, p := range first {
+// walks has the names of a script's locals as numbers, for each piece. Every place of a script is
+// tried, and every start of the program does that for every script.
+type walks struct {
+	made, used [][]int // by piece; used is sorted by name, so that each process makes the same script
+	functions  []bool  // the piece has a function
+	last       []int   // by name: the last piece that uses it
+}
+
+func walksOf(pieces []piece) walks {
+	number := map[string]int{}
+	w := walks{made: make([][]int, len(pieces)), used: make([][]int, len(pieces)), functions: make([]bool, len(pieces))}
+	for i, p := range pieces {
 		for _, name := range p.madeNames() {
-			if used[name] {
+			if _, there := number[name]; !there {
+				number[name] = len(number)
+			}
+			w.made[i] = append(w.made[i], number[name])
+		}
+	}
+	w.last = make([]int, len(number))
+	for i, p := range pieces {
+		w.functions[i] = strings.Contains(p.text, "function")
+		words := map[string]bool{}
+		addWords(words, p.text)
+		for _, name := range slices.Sorted(maps.Keys(words)) {
+			if n, local := number[name]; local {
+				w.used[i] = append(w.used[i], n)
+				w.last[n] = i
+			}
+		}
+	}
+	return w
+}
+
+// capturedFrom returns the number of locals that are made before a piece, and used from it on.
+func (w walks) capturedFrom(from int) (n int) {
+	for _, made := range w.made[:from] {
+		for _, name := range made {
+			if w.last[name] >= from {
 				n++
 			}
 		}
@@ -79,33 +109,33 @@ func capturedBy(first, second []piece) int {
 	return n
 }
 
-// stepsOf returns the length of all walks if the pieces from a place on are in a function of their own.
-func stepsOf(pieces []piece, from int) (steps int) {
-	level, captured := map[string]int{}, []bool(nil)
-	for i, p := range pieces {
+// steps returns the length of all walks if the pieces from a place on are in a function of their own.
+func (w walks) steps(from int) (steps int) {
+	level := make([]int, len(w.last)) // of each name, from 1; 0: it is not made yet
+	var captured []bool               // by level
+	for i, made := range w.made {
 		if i == from {
-			level, captured = map[string]int{}, nil
+			clear(level)
+			captured = nil
 		}
-		for _, name := range p.madeNames() {
-			level[name] = len(captured)
+		for _, name := range made {
 			captured = append(captured, false)
+			level[name] = len(captured)
 		}
-		if !strings.Contains(p.text, "function") {
+		if !w.functions[i] {
 			continue
 		}
-		used := map[string]bool{}
-		addWords(used, p.text)
-		for _, name := range slices.Sorted(maps.Keys(used)) { // in an order, so that each process makes the same script
-			l, local := level[name]
-			if !local {
+		for _, name := range w.used[i] {
+			l := level[name]
+			if l == 0 {
 				continue
 			}
-			for above := l + 1; above < len(captured); above++ {
-				if captured[above] {
+			for _, above := range captured[l:] {
+				if above {
 					steps++
 				}
 			}
-			captured[l] = true
+			captured[l-1] = true
 		}
 	}
 	return steps

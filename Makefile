@@ -4,6 +4,9 @@ GO          ?= go
 # One version for everybody: a newer staticcheck finds new things, and that
 # should happen in a commit of its own.
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# It is compiled like a release, and it reads packages as they are compiled with BUILDFLAGS.
+RUN_STATICCHECK = CGO_ENABLED=0 $(GO) run -trimpath -exec 'env CGO_ENABLED=$(CGO_ENABLED) "GOFLAGS=$(strip $(GOFLAGS_NOW) $(BUILDFLAGS))"' $(STATICCHECK)
+GOFLAGS_NOW     = $(shell $(GO) env GOFLAGS)
 # All checks, but a package comment in each package (ST1000): commands and test
 # support have their words elsewhere.
 CHECKS      ?= all,-ST1000
@@ -49,16 +52,16 @@ build: ## build the one binary, static, to bin/hookladder
 # Many packages mostly wait for time to pass, so four run at once on any machine.
 # Linking without debug tables (-w) saves a third of the linker's time. vet looks at
 # the packages as they are built for the race detector: without it they would all be
-# compiled once more. It ran by then, so the tests leave it out. A program with the
+# compiled once more, and so does staticcheck. vet ran by then, so the tests leave it out. A program with the
 # race detector waits a second at its end for reports of other threads. These tests
 # wait for all their goroutines, so they do without. The packages that need most time
 # start first. The interpreter of Lua, which only runs scripts of one caller at a time,
 # is compiled without the detector, which would make it several times slower.
 FIRST := ./deploy/browser ./deploy/e2e ./dispatcher/internal/engine ./dispatcher/internal/redisq ./cmd/hookladder ./deploy/interop/openapi ./deploy/chaos
-LUA   := -gcflags='github.com/yuin/gopher-lua/...=-race=false'
-test: VETFLAGS = -race
+RACE  := -race -gcflags=github.com/yuin/gopher-lua/...=-race=false
+test docs-check: BUILDFLAGS = $(RACE)
 test: needs lint ## everything: redis-server, postgres, curl, jq, chromium and node if missing, vet, staticcheck, all tests with the race detector
-	GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 4 -vet=off -ldflags=-w $(LUA) -timeout $(TESTTIMEOUT) $(TESTFLAGS) $(FIRST) work
+	GORACE=atexit_sleep_ms=0 $(GO) test $(RACE) -count=1 -p 4 -vet=off -ldflags=-w -timeout $(TESTTIMEOUT) $(TESTFLAGS) $(FIRST) work
 
 test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides
 	$(GO) test -short -p 4 -parallel 8 -ldflags=-w $(TESTFLAGS) work
@@ -68,21 +71,24 @@ cover: needs ## statements that the tests execute, in the program too; fails bel
 
 lint: ## gofmt, go vet, staticcheck and the rules of the house
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:" >&2; echo "$$unformatted" >&2; exit 1; }
-	$(GO) vet $(VETFLAGS) work
-	$(GO) run $(STATICCHECK) -checks $(CHECKS) work
-	$(GO) test -ldflags=-w $(TESTFLAGS) -run House ./cmd/hookladder
+	$(GO) vet $(BUILDFLAGS) work
+	$(RUN_STATICCHECK) -checks $(CHECKS) work
+	CGO_ENABLED=0 GOFLAGS="$(GOFLAGS_NOW) -trimpath" $(GO) test -vet=off -ldflags=-w $(TESTFLAGS) -run House ./cmd/hookladder
 
 docs-check: ## lint the OpenAPI document by Redocly's strict rules, use a TypeScript client that is generated from it, and run the pages' receivers in Node, PHP, Ruby, Java and C#
 	@.ci/needs redis-server postgres curl jq node npm python3 php ruby javac mcs
-	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'Linter|TypeScript' ./deploy/interop/openapi
-	$(GO) test -count=1 -tags node $(TESTFLAGS) -run 'EachBlock/(^README|receive)' ./deploy/docs
+	$(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w -tags node $(TESTFLAGS) -run 'Linter|TypeScript' ./deploy/interop/openapi
+	$(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w -tags node $(TESTFLAGS) -run 'EachBlock/(^README|receive)' ./deploy/docs
 
 # The modules of deploy/ship have large libraries, so make test leaves them out.
-stack-check: export GOWORK = off
+stack-check chart-check: export GOWORK = off
+# The checks of a release compile as a release does, so they share its compiled packages.
+stack-check chart-check release-check image-check release-snapshot: export CGO_ENABLED = 0
+stack-check chart-check release-check image-check release-snapshot: BUILDFLAGS = -trimpath
 stack-check: ## start the stack of deploy/compose.yaml from Debian's packages, break it under load, and check its alerts and each panel (three minutes)
 	@.ci/needs redis-server postgres prometheus nginx curl
-	cd deploy/ship/stack && $(GO) vet ./... && $(GO) run $(STATICCHECK) -checks $(CHECKS) ./...
-	cd deploy/ship/stack && $(GO) test -count=1 -v -timeout 10m $(TESTFLAGS) ./...
+	cd deploy/ship/stack && $(GO) vet $(BUILDFLAGS) ./... && $(RUN_STATICCHECK) -checks $(CHECKS) ./...
+	cd deploy/ship/stack && $(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w -v -timeout 10m $(TESTFLAGS) ./...
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
@@ -118,9 +124,8 @@ fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the 
 	done
 
 # Helm's libraries take long to compile, so this module is not in deploy/go.work.
-chart-check: export GOWORK = off
 chart-check: ## render the Helm chart for several sets of values, and check each object against its type of Kubernetes
-	cd deploy/ship/chart && $(GO) vet . && $(GO) run $(STATICCHECK) -checks $(CHECKS) . && $(GO) test -count=1 $(TESTFLAGS) .
+	cd deploy/ship/chart && $(GO) vet $(BUILDFLAGS) . && $(RUN_STATICCHECK) -checks $(CHECKS) . && $(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w $(TESTFLAGS) .
 
 # Each of these checks needs no other one.
 ship-check: SHORT = yes
@@ -130,18 +135,18 @@ release-check: ## the files of a release, the deb in a bare Debian, and go insta
 	@.ci/needs redis-server mmdebstrap rpm
 	@if [ -z "$(SHORT)" ] || [ -x "$(GORELEASER)" ]; then $(MAKE) release-snapshot; \
 	else echo "goreleaser is not compiled here, so only the packages of this machine are checked, made by nfpm. make release-check compiles it, and checks all files."; fi
-	$(GO) test -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run 'Packages|Debian|GoInstall' ./deploy/release
+	$(GO) test $(BUILDFLAGS) -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run 'Packages|Debian|GoInstall' ./deploy/release
 
 release-snapshot: ## make all files of a release in bin/dist, and check them
 	@[ -x "$(GORELEASER)" ] || { mkdir -p "$(dir $(GORELEASER)).new" && GOWORK=off GOBIN="$(abspath $(dir $(GORELEASER)).new)" $(GO) install -ldflags=-w github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION) && \
 		mv "$(dir $(GORELEASER)).new/goreleaser" "$(GORELEASER)"; }
 	GOWORK=off "$(GORELEASER)" check
 	GOWORK=off SNAPSHOT=$$(sed -n 's/^const development = "\(.*\)"$$/\1/p' cmd/hookladder/main.go) "$(GORELEASER)" release --snapshot --clean
-	$(GO) test -count=1 -tags ship $(TESTFLAGS) -run Snapshot ./deploy/release
+	$(GO) test $(BUILDFLAGS) -count=1 -tags ship $(TESTFLAGS) -run Snapshot ./deploy/release
 
 image-check: ## build both images with buildah from a bare Debian, and run them without rights
 	@.ci/needs redis-server mmdebstrap buildah
-	$(GO) test -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run Images ./deploy/release
+	$(GO) test $(BUILDFLAGS) -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run Images ./deploy/release
 
 licences: ## collect the licence texts of what is in the binary, to bin/licences
 	.ci/licences bin/licences

@@ -34,8 +34,8 @@ func (v *visitor) pasteGo(text string) string {
 	} {
 		require.NoError(v.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	build := exec.CommandContext(v.ctx, "go", "build", "-mod=mod", "-o", "program", ".")
-	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off")
+	build := exec.CommandContext(v.ctx, "go", "build", "-mod=mod", "-trimpath", "-o", "program", ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0") // as kit.Build compiles the packages
 	out, err := build.CombinedOutput()
 	require.NoError(v.t, err, "%s\n%s", text, out)
 	program := filepath.Join(dir, "program")

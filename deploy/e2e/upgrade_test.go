@@ -49,7 +49,7 @@ func TestThisVersionReadsEachFixture(t *testing.T) {
 	}
 }
 
-// delivered waits until each unfinished delivery has come once, and takes what is queued.
+// awaitDelivered waits until each unfinished delivery has come once, and takes what is queued.
 func (f fixture) delivered(t *testing.T, w *world, i *instance) {
 	t.Helper()
 	_, err := i.ResumeEndpoint(t.Context(), "held")
@@ -103,7 +103,7 @@ func (f fixture) found(t *testing.T, i *instance) {
 func TestALaterVersionWorksBesideThisOneAndIsRolledBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	later, err := kit.Build("./cmd/hookladder", "-ldflags", "-X main.version=0.3.0 -X main.builtFrom="+kit.Revision)
+	later, err := kit.Build("./cmd/hookladder", "-ldflags", "-w -X main.version=0.3.0 -X main.builtFrom="+kit.Revision)
 	require.NoError(t, err)
 	url := pgtest.New(t)
 	w.settings = append(w.settings, archived(url)...)

@@ -38,7 +38,8 @@ func TestGoInstallBuildsTheProgramWithItsVersion(t *testing.T) {
 
 	env := func(name string) string { return strings.TrimSpace(mustRun(t, "go", "env", name)) }
 	cmd := in(t.TempDir(), exec.CommandContext(t.Context(), "go", "install", version.Path+"/cmd/hookladder@latest"))
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOBIN="+gopath, "GOFLAGS=-modcacherw "+env("GOFLAGS"), "GOSUMDB=off", // the checkout's go.sum has the sums
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOBIN="+gopath, "CGO_ENABLED=0", "GOFLAGS=-modcacherw -trimpath "+env("GOFLAGS"), // compiled like a release, whose packages are there
+		"GOSUMDB=off", // the checkout's go.sum has the sums
 		"GOMODCACHE="+filepath.Join(gopath, "mod"),
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(env("GOMODCACHE"))+"/cache/download,"+env("GOPROXY"))
 	mustFinish(t, cmd)

@@ -55,7 +55,7 @@ func mustPackage(t testing.TB, format, version, binary string) string {
 	file := filepath.Join(dir, "nfpm.yaml")
 	require.NoError(t, os.WriteFile(file, text, 0o600))
 	require.NoError(t, licences())
-	cmd := in(top, exec.CommandContext(t.Context(), "go", "run", nfpm, "package", "--config", file, "--packager", format, "--target", dir))
+	cmd := in(top, exec.CommandContext(t.Context(), "go", "run", "-trimpath", nfpm, "package", "--config", file, "--packager", format, "--target", dir))
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	mustFinish(t, cmd)
 	found, err := filepath.Glob(filepath.Join(dir, "*."+format))

@@ -44,9 +44,9 @@ func mustBuildReadme(t testing.TB) string {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	build := exec.Command("go", "build", "-mod=mod", "-o", "shop", ".")
+	build := exec.Command("go", "build", "-mod=mod", "-trimpath", "-o", "shop", ".")
 	build.Dir = dir
-	build.Env = append(os.Environ(), "GOWORK=off")
+	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0") // as kit.Build compiles the packages
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 	return filepath.Join(dir, "shop")

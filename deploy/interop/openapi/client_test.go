@@ -16,7 +16,7 @@ func mustRun(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(cmd.Environ(), "GOWORK=off") // with the versions of this module alone
+	cmd.Env = append(cmd.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-trimpath") // with the versions of this module alone
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s %v: %s", name, args, out)
 	return string(out)

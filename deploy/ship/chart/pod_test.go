@@ -21,8 +21,8 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "hookladder"), "./cmd/hookladder")
-	build.Dir = "../../.."
+	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "hookladder"), "./cmd/hookladder")
+	build.Dir, build.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	if err != nil {
 		_, _ = os.Stderr.Write(out)

@@ -1,73 +1,91 @@
 package bench
 
-import "context"
+import (
+	"context"
+	"strconv"
+)
 
 const (
 	scaleMessages, scaleMessagesQuick = 10_000, 2000
 	scaleRatio                        = "scale: three masters ÷ one server"
 )
 
-// scalePart measures the cost of a delivery for a cluster, all its nodes together, and
-// compares it with one server. Other stores are one server with more partitions, one of them
-// with as many as the cluster. They show that the partitions cause the cost, because one call
-// of a script becomes many calls.
+// deployment is a store and the instances that work on it.
+type deployment struct {
+	name                           string
+	masters, partitions, instances int // 0: a single server, the default, and one
+}
+
+// deployments are compared with the first one. Several partitions on one server show which part of
+// a cluster's cost they cause, because one call of a script becomes many calls.
+var deployments = []deployment{
+	{name: "one server"},
+	{name: "one server with 2 partitions", partitions: 2},
+	{name: "one server with 4 partitions", partitions: 4},
+	{name: "one server with 128 partitions", partitions: 128},
+	{name: "one server, 2 instances", instances: 2},
+	{name: "one server, 4 instances", instances: 4},
+	{name: "two masters", masters: 2},
+	{name: "three masters", masters: 3},
+	{name: "three masters, 4 instances", masters: 3, instances: 4},
+}
+
+// scalePart measures the cost of a delivery for each deployment, all its processes together.
 func scalePart() part {
-	stores := []struct {
-		name string
-		o    storeOptions
-		env  []string
-		site *site
-	}{
-		{name: "one server"},
-		{name: "one server with 2 partitions", env: []string{"PARTITIONS=2"}},
-		{name: "one server with 4 partitions", env: []string{"PARTITIONS=4"}},
-		{name: "one server with 128 partitions", env: []string{"PARTITIONS=128"}},
-		{name: "three masters", o: storeOptions{cluster: true}},
-	}
 	return part{
 		name:  "scale",
-		about: "Redis' CPU time for a delivery through due on a cluster of three masters, against one server",
-		prepare: func(ctx context.Context, l *lab) (err error) {
-			for i := range stores {
-				st := &stores[i]
-				if st.site, err = newSite(ctx, l, st.o, st.env...); err != nil {
-					return err
-				}
-				if err := st.site.warm(ctx, many); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		measure: func(ctx context.Context, _ *lab, s *sample) error {
-			costs := make([]float64, len(stores))
-			for i, st := range stores {
-				err := st.site.again(func() (err error) {
-					costs[i], err = st.site.dueCost(ctx)
-					return err
-				})
+		about: "CPU time of Redis and serve for a delivery through due: partitions, instances, and masters of a cluster",
+		measure: func(ctx context.Context, l *lab, s *sample) error {
+			redis := map[string]float64{}
+			for _, d := range deployments {
+				cost, err := l.dueCost(ctx, d)
 				if err != nil {
 					return err
 				}
-				s.add("scale: "+st.name, "µs", costs[i])
+				redis[d.name] = cost.redis
+				s.add("scale: "+d.name, "µs", cost.redis)
+				s.add("scale: "+d.name+": dispatcher CPU", "µs", cost.dispatcher)
 			}
-			s.add(scaleRatio, "", costs[len(costs)-1]/costs[0])
+			s.add(scaleRatio, "", redis["three masters"]/redis["one server"])
 			return nil
 		},
 	}
 }
 
-// dueCost delivers messages with one due time. It returns the Redis CPU time of one
-// message from the publish on, in microseconds.
-func (w *site) dueCost(ctx context.Context) (float64, error) {
-	n := w.lab.size(scaleMessages, scaleMessagesQuick)
-	before, err := w.store.cpu(ctx)
+// dueCost starts a deployment, and delivers messages with one due time. It returns the CPU time of one
+// message from the publish on.
+func (l *lab) dueCost(ctx context.Context, d deployment) (cost used, err error) {
+	var env []string
+	if d.partitions > 0 {
+		env = append(env, "PARTITIONS="+strconv.Itoa(d.partitions))
+	}
+	w, err := newSite(ctx, l, storeOptions{masters: d.masters}, env...)
 	if err != nil {
-		return 0, err
+		return cost, err
 	}
-	if err := w.deliverDue(ctx, n, many); err != nil {
-		return 0, err
+	defer stopping(&err, w.stop)
+	for range max(d.instances, 1) - 1 {
+		more, err := l.serve(ctx, w.store, env...)
+		if err != nil {
+			return cost, err
+		}
+		w.more = append(w.more, more)
 	}
-	after, err := w.store.cpu(ctx)
-	return (after - before) / float64(n), err
+	if err := w.warm(ctx, many); err != nil {
+		return cost, err
+	}
+	n := l.size(scaleMessages, scaleMessagesQuick)
+	err = w.again(func() error {
+		before, err := w.count(ctx)
+		if err != nil {
+			return err
+		}
+		if err := w.deliverDue(ctx, n, many); err != nil {
+			return err
+		}
+		after, err := w.count(ctx)
+		cost = after.minus(before)
+		return err
+	})
+	return used{dispatcher: cost.dispatcher / float64(n), redis: cost.redis / float64(n)}, err
 }

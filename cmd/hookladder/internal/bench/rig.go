@@ -16,6 +16,7 @@ type rig struct {
 	lab      *lab
 	store    *store
 	serve    *serve
+	more     []*serve // other instances on the store
 	receiver *receiver
 	warmed   int // messages published before measuring
 }
@@ -38,7 +39,13 @@ func (l *lab) rig(ctx context.Context, o storeOptions, env ...string) (g *rig, e
 
 // stop ends the dispatcher before its store, because the dispatcher would log errors
 // without a store.
-func (g *rig) stop() error { return errors.Join(g.serve.stop(), g.store.stop()) }
+func (g *rig) stop() error {
+	var errs []error
+	for _, sv := range append(g.more, g.serve) {
+		errs = append(errs, sv.stop())
+	}
+	return errors.Join(append(errs, g.store.stop())...)
+}
 
 // warm publishes some messages one by one to a number of destinations, and waits
 // until they have the status.
@@ -106,8 +113,12 @@ func (g *rig) since(ctx context.Context, begin used) (u used, err error) {
 func (g *rig) count(ctx context.Context) (u used, err error) {
 	u.callers, _ = kit.CPU(0)
 	u.receiver, _ = g.receiver.cpu()
-	if u.dispatcher, err = g.serve.cpu(ctx); err != nil {
-		return u, err
+	for _, sv := range append(g.more, g.serve) {
+		micros, err := sv.cpu(ctx)
+		if err != nil {
+			return u, err
+		}
+		u.dispatcher += micros
 	}
 	if u.redis, err = g.store.cpu(ctx); err != nil {
 		return u, err

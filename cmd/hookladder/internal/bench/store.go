@@ -12,44 +12,41 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// masters is the number of masters of a cluster: the minimum.
-const masters = 3
+// mostMasters is the number of masters of the largest cluster.
+const mostMasters = 3
 
 // storeOptions describe a store. By default it is a single server that writes to disk
 // every second.
 type storeOptions struct {
 	appendfsync string // everysec (default) or always
-	cluster     bool   // three masters without replicas
+	masters     int    // of a cluster without replicas; 0: a single server
 }
 
 // store is a real redis-server, or a cluster of them.
 type store struct {
 	url   string // in the format of REDIS_URL
 	nodes []*kit.Redis
-	asked [masters]atomic.Int64 // queries of the bench to each server, which are excluded from the counts
+	asked [mostMasters]atomic.Int64 // queries of the bench to each server, which are excluded from the counts
 }
 
 // store starts a store. It runs until its stop, or until the end of the lab.
 func (l *lab) store(ctx context.Context, o storeOptions) (*store, error) {
 	st := &store{}
 	l.own(st.stop)
-	servers := 1
-	if o.cluster {
-		servers = masters
-	}
+	cluster := o.masters > 0
 	// No automatic rewrite of the file, because its fork would affect one
 	// measurement and not another.
 	settings := []string{"auto-aof-rewrite-percentage 0"}
 	if o.appendfsync != "" {
 		settings = append(settings, "appendfsync "+o.appendfsync)
 	}
-	for range servers {
+	for range max(o.masters, 1) {
 		dir, err := os.MkdirTemp(l.dir, "redis")
 		if err != nil {
 			return nil, fmt.Errorf("start redis-server: %w", err)
 		}
 		r, err := kit.StartRedis(ctx, kit.RedisOptions{
-			Program: l.o.RedisServer, Dir: dir, Settings: settings, Cluster: o.cluster,
+			Program: l.o.RedisServer, Dir: dir, Settings: settings, Cluster: cluster,
 			Start: func(c kit.Command) (*kit.Process, error) { return l.start(ctx, c) },
 		})
 		if errors.Is(err, kit.ErrNoServer) {
@@ -62,10 +59,10 @@ func (l *lab) store(ctx context.Context, o storeOptions) (*store, error) {
 		st.nodes = append(st.nodes, r)
 	}
 	st.url = kit.URLOf(st.nodes)
-	if !o.cluster {
+	if !cluster {
 		return st, nil
 	}
-	if err := kit.Join(ctx, st.nodes, masters); err != nil {
+	if err := kit.Join(ctx, st.nodes, o.masters); err != nil {
 		return nil, err
 	}
 	return st, kit.WaitOK(ctx, st.nodes)

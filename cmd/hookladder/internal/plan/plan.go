@@ -48,12 +48,12 @@ func (l Load) Check() error {
 
 // Numbers of the documents speed, isolation and archive, measured with bodies of 1 KiB.
 const (
-	messageBytes   = 1494 - 1024 // of Redis' memory, without the body
+	messageBytes   = 1631 - 1024 // of Redis' memory, without the body
 	retained       = 100_000     // RETENTION_MAX: finished deliveries in Redis
 	knownBytes     = 128         // of an id in DEDUP_MAX, reckoned and not measured
 	known          = 1_000_000   // DEDUP_MAX
 	serveBytes     = 48 << 20    // of serve without attempts
-	attemptBytes   = 26 << 10    // of an attempt that waits, without TLS; with TLS up to 96 KiB
+	attemptBytes   = 37 << 10    // of an attempt that waits, with TLS; without it 18 KiB
 	archiveBytes   = 2000 - 1024 // of a row in PostgreSQL with its indexes, without the body
 	archiveMicros  = 20          // of PostgreSQL's CPU
 	busy           = 0.5         // share of a core that a plan uses at the peak; the rest is for failures

@@ -27,10 +27,10 @@ func TestAPlanNamesCoresMemoryAndStores(t *testing.T) {
 	require.InDelta(t, 1000, p.InFlight, 1e-9)
 	require.Equal(t, 1, p.Masters, "0.12 of a core")
 	require.InDelta(t, 0.12, p.RedisCPU, 1e-9)
-	require.InDelta(t, 1.5*(1.1e6*1494+1e6*128), p.Redis, 1)
+	require.InDelta(t, 1.5*(1.1e6*1631+1e6*128), p.Redis, 1)
 	require.InDelta(t, 86.4e6*30*2000, p.Archive, 1)
 	require.InDelta(t, 0.02, p.Postgres, 1e-9)
-	require.Contains(t, p.String(), "one Redis; 0.12 cores at the peak; 2.5 GiB of memory")
+	require.Contains(t, p.String(), "one Redis; 0.12 cores at the peak; 2.7 GiB of memory")
 
 	load.Peak = 50 // 50,000 a second: 1.2 cores of one Redis
 	p = plan.For(costs, load)

@@ -15,7 +15,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
-	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
 // ErrKeyGone reports that the caller's key was removed from API_KEYS.
@@ -50,17 +49,6 @@ func (q *Request) Wait(ctx context.Context) (waits context.Context, leave func()
 // StillAllowed reports whether the caller's key still has its scope, because a key may be
 // revoked during a long response.
 func (q *Request) StillAllowed() bool { return q.Allowed(q) }
-
-// TraceParent returns the caller's span, by its header traceparent. It returns the zero Context
-// if there is no valid one.
-func (q *Request) TraceParent() trace.Context {
-	given := q.HTTP.Header[trace.Header]
-	if len(given) != 1 {
-		return trace.Context{}
-	}
-	c, _ := trace.Parse(given[0])
-	return c
-}
 
 // ID returns the name in the path.
 func (q *Request) ID() string { return q.HTTP.PathValue(q.Operation.Subject.Name) }

@@ -3,8 +3,6 @@ package messages
 import (
 	"context"
 	"log/slog"
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -17,27 +15,10 @@ type spanKey struct{}
 
 // traced serves a publish within a span. The caller's traceparent names its parent.
 func (s *Server) traced(ctx context.Context, q *api.Request, do func(context.Context, *api.Request) (*api.Response, error)) (*api.Response, error) {
-	ctx, span := s.Tracer.Begin(ctx, trace.Start{
-		Name: q.Operation.Method + " " + q.Operation.Path, Kind: trace.Server, Parent: q.TraceParent(),
-		Attrs: []slog.Attr{
-			trace.Ours, slog.String(trace.Operation, "publish"), slog.String(trace.OperationType, trace.Send),
-			slog.String(trace.Method, q.Operation.Method), slog.String(trace.Route, q.Operation.Path),
-		},
-	})
+	ctx, span := s.Tracer.Begin(ctx, q.Span("publish", trace.Send))
 	answer, err := do(context.WithValue(ctx, spanKey{}, span), q)
-	status := http.StatusOK
-	switch {
-	case err != nil:
-		p, _ := api.ProblemFor(err)
-		status = p.Kind.Status
-	case answer != nil:
-		status = answer.Status
-	}
+	status, failed := api.SpanStatus(answer, err)
 	span.Set(slog.Int(trace.Status, status))
-	failed := ""
-	if status >= http.StatusInternalServerError { // of a server's span, other problems are errors of its caller
-		failed = strconv.Itoa(status)
-	}
 	span.End(failed, time.Time{})
 	return answer, err
 }

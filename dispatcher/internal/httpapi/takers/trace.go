@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -15,7 +14,7 @@ import (
 // traceTake records a take that found something. It is linked to the spans that published the
 // deliveries. An empty take is not recorded: a consumer makes one every few seconds.
 func (s *Server) traceTake(ctx context.Context, q *api.Request, lane dispatcher.Lane, given []dispatcher.Given, began time.Time) {
-	start := startOf(q, "take", trace.Receive, lane)
+	start := q.Span("take", trace.Receive, slog.String(trace.Destination, string(lane)))
 	start.At = began
 	for i := range given {
 		if m := given[i].Message; m.Trace != nil {
@@ -39,7 +38,7 @@ type traced struct {
 // traceSettle records a settle. It has no links, because it has no messages: reading them would
 // cost more than the settle.
 func (s *Server) traceSettle(ctx context.Context, q *api.Request, lane dispatcher.Lane, list []dispatcher.TakerOutcome, call traced) {
-	start := startOf(q, "settle", trace.Settle, lane)
+	start := q.Span("settle", trace.Settle, slog.String(trace.Destination, string(lane)))
 	start.At = call.began
 	start.Attrs = append(start.Attrs, slog.Int(trace.Messages, len(list)))
 	if len(list) == 1 {
@@ -48,24 +47,8 @@ func (s *Server) traceSettle(ctx context.Context, q *api.Request, lane dispatche
 			start.Attrs = append(start.Attrs, slog.String(trace.Outcome, list[0].Handled.Verdict.String()))
 		}
 	}
-	status, failed := http.StatusOK, ""
-	if call.err != nil {
-		p, _ := api.ProblemFor(call.err)
-		if status = p.Kind.Status; status >= http.StatusInternalServerError {
-			failed = strconv.Itoa(status)
-		}
-	}
+	status, failed := api.SpanStatus(nil, call.err)
 	start.Attrs = append(start.Attrs, slog.Int(trace.Status, status))
 	_, span := s.Tracer.Begin(ctx, start)
 	span.End(failed, time.Time{})
-}
-
-func startOf(q *api.Request, name, kind string, lane dispatcher.Lane) trace.Start {
-	return trace.Start{
-		Name: q.Operation.Method + " " + q.Operation.Path, Kind: trace.Server, Parent: q.TraceParent(),
-		Attrs: []slog.Attr{
-			trace.Ours, slog.String(trace.Operation, name), slog.String(trace.OperationType, kind), slog.String(trace.Destination, string(lane)),
-			slog.String(trace.Method, q.Operation.Method), slog.String(trace.Route, q.Operation.Path),
-		},
-	}
 }

@@ -138,7 +138,11 @@ func constantsOf(p piece) (names, numbers []string) {
 
 // replaceWords replaces words of a script, except in its string literals.
 func replaceWords(text string, by map[string]string) string {
+	if len(by) == 0 {
+		return text
+	}
 	var b strings.Builder
+	copied := 0
 	for i := 0; i < len(text); {
 		end := i + 1
 		switch c := text[i]; {
@@ -155,14 +159,14 @@ func replaceWords(text string, by map[string]string) string {
 				end++
 			}
 			if number, ok := by[text[i:end]]; ok {
+				b.WriteString(text[copied:i])
 				b.WriteString(number)
-				i = end
-				continue
+				copied = end
 			}
 		}
-		b.WriteString(text[i:end])
 		i = end
 	}
+	b.WriteString(text[copied:])
 	return b.String()
 }
 

@@ -115,7 +115,7 @@ chaos: ## break everything under load for CHAOS (default 10m), CHAOS_STORE=singl
 		-chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED) $(CHAOS_FLAGS)
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the queue 300 times
-	$(GO) test -run '^TestQueueModel$$/^redis$$' -rapid.checks 300 ./dispatcher/internal/redisq
+	$(GO) test ./dispatcher/internal/redisq -run '^TestQueueModel$$/^redis$$' -rapid.checks 300
 	@set -e; for pkg in $$($(GO) list work); do \
 		for target in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
 			echo "$$pkg $$target"; \

@@ -89,6 +89,23 @@ func TestOneThatStopsGivesUpWhatItHolds(t *testing.T) {
 	})
 }
 
+// The archive failed just before the stop, so the next try is still to come. Without the last try, the
+// changes would only be in the store until another instance runs.
+func TestAStopArchivesTheRestThoughTheLastTryFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a, stop := w.start(t, "x")
+		w.do(func() { w.keeper.away = true })
+		w.happen(0, archive.Delivered, "a")
+		a.Wake()
+		pass(time.Second)
+		require.False(t, a.Status().Up)
+		w.do(func() { w.keeper.away = false })
+		stop()
+		require.Equal(t, []string{"0da"}, w.kept())
+	})
+}
+
 func TestAnArchiveThatIsAwayIsToldOnceAndCaughtUpWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

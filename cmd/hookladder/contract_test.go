@@ -120,7 +120,8 @@ func everyName(t *testing.T) names {
 		// and these, since dev has no archive
 		"hookladder_archive_up", "hookladder_archive_lag_seconds", "hookladder_archive_backlog_bytes", "hookladder_archive_dropped_total",
 		"hookladder_archive_orphans", "hookladder_archive_rows_total{table}", "hookladder_archive_comparing")
-	n.add("metric", "hookladder_outbox_lag_seconds", "hookladder_outbox_rejected", "hookladder_outbox_relayed_total{result}", "hookladder_outbox_up") // nor an outbox
+	n.add("metric", "hookladder_outbox_lag_seconds", "hookladder_outbox_rejected", "hookladder_outbox_relayed_total{result}", "hookladder_outbox_up", // nor an outbox
+		"hookladder_traces_dropped_total") // nor traces
 	n.addDocument(t, get("/openapi.json"))
 	n.addHeaders(t, api)
 	return n

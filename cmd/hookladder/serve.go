@@ -112,7 +112,7 @@ func runTraced(ctx context.Context, o app.Options, t settings.Traces, run func(a
 	if u, err := url.Parse(t.URL); err == nil {
 		o.Log.Info("traces are on", "collector", u.Host, "sampler", t.Sampler)
 	}
-	o.Traces = p
+	o.Traces, o.TracesDropped = p, p.Dropped
 	return run(o)
 }
 

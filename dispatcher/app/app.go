@@ -118,7 +118,8 @@ type Options struct {
 	KeyFile      string   // its key
 	MaxBody      int      // bytes of a message's body
 
-	Traces trace.TracerProvider // gets the spans of the process; its caller flushes it after Run; nil: nothing is traced
+	Traces        trace.TracerProvider // gets the spans of the process; its caller flushes it after Run; nil: nothing is traced
+	TracesDropped func() int64         // number of spans that Traces has lost; nil: there is no metric of them
 
 	Engine  EngineOptions // without Instance, Endpoints and Log: Run sets them
 	Version string

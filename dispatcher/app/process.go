@@ -109,6 +109,9 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 		Jobs: p.jobs.Busy, Notices: p.notices.Busy, Outbox: p.relay.Busy,
 	})
 	p.figures.WatchBeside(metrics.Beside{Endpoints: store.Endpoints.Count, Jobs: p.jobs.States, Unsent: p.notices.Unsent})
+	if o.TracesDropped != nil {
+		p.figures.WatchTraces(o.TracesDropped)
+	}
 	p.figures.Running(o.Version)
 	store.Conn().OnRoundTrip(p.figures.WatchStoreCalls(slices.Sorted(maps.Values(Scripts()))).Called)
 	p.lookup, p.close, err = openLookup(e, store, o)

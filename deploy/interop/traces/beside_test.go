@@ -168,6 +168,7 @@ func TestACollectorThatIsAwayOrHangsDelaysNothing(t *testing.T) {
 			r.wait(t, 200)
 			_, err := w.instance.Line(t.Context(), "traces are not sent; deliveries continue")
 			require.NoError(t, err)
+			require.Regexp(t, `(?m)^hookladder_traces_dropped_total [1-9]`, w.get("/metrics"))
 			require.NoError(t, w.instance.Terminate())
 			require.Equal(t, 1, strings.Count(w.instance.Output.String(), "traces are not sent; deliveries continue"), "one line a minute")
 			require.Contains(t, w.instance.Output.String(), `"msg":"stopped"`)
@@ -204,6 +205,7 @@ func TestWithoutTheVariablesNothingIsTraced(t *testing.T) {
 			w.publish(traceparent, map[string]any{"topic": "order.paid", "body": 1})
 			require.Equal(t, traceparent, r.wait(t, 1)[0].Get("Traceparent"))
 			require.NotContains(t, w.goroutines(), "opentelemetry")
+			require.NotContains(t, w.get("/metrics"), "hookladder_traces")
 			require.NoError(t, w.instance.Terminate())
 			require.Zero(t, c.requests())
 			require.NotContains(t, w.instance.Output.String(), "traces are on")
@@ -216,7 +218,13 @@ func TestWithoutTheVariablesNothingIsTraced(t *testing.T) {
 // goroutines returns the stacks of the process.
 func (w *world) goroutines() string {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), "GET", w.instance.URL+"/debug/pprof/goroutine?debug=2", nil)
+	return w.get("/debug/pprof/goroutine?debug=2")
+}
+
+// get returns a page of the process.
+func (w *world) get(path string) string {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), "GET", w.instance.URL+path, nil)
 	require.NoError(w.t, err)
 	r.Header.Set("Authorization", "Bearer "+key)
 	resp, err := http.DefaultClient.Do(r)

@@ -292,7 +292,13 @@ func (s *topology) neighbour() {
 	require.NoError(s.t, err)
 }
 
-func (s *topology) dispatcher(name string) { s.start(name, s.binary, "serve") }
+// dispatcher starts a dispatcher with traces, whose collector is away.
+func (s *topology) dispatcher(name string) {
+	s.t.Helper()
+	collector := "http://127.0.0.1:1" // the system gives out no such port
+	s.project.Services[name].Environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = &collector
+	s.start(name, s.binary, "serve")
+}
 
 // nginx starts nginx with the file that compose.yaml mounts, inside the least that includes it.
 func (s *topology) nginx() {

@@ -54,6 +54,14 @@ func (r *Reloads) Reloaded(err error) {
 	}
 }
 
+// WatchTraces adds the number of spans that were not sent.
+func (m *Metrics) WatchTraces(dropped func() int64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: prefix + "traces_dropped_total",
+		Help: "Spans that this instance did not send, because the queue was full, or the collector did not accept them; left out if traces are off.",
+	}, func() float64 { return float64(dropped()) }))
+}
+
 // StoreCalls measures the round trips to the store.
 type StoreCalls struct {
 	took  map[string]prometheus.Observer // by kind

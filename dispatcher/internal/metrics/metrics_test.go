@@ -282,6 +282,13 @@ func TestAnOutboxIsCounted(t *testing.T) {
 	require.NotContains(t, text, "hookladder_outbox_lag_seconds 1", "an old lag would tell that all is well")
 }
 
+func TestLostSpansAreCountedIfTracesAreOn(t *testing.T) {
+	m := metrics.New()
+	require.NotContains(t, scrape(t, m), "traces", "they are off")
+	m.WatchTraces(func() int64 { return 3 })
+	require.Contains(t, scrape(t, m), "hookladder_traces_dropped_total 3\n")
+}
+
 func TestNamesAreAsPrometheusWantsThem(t *testing.T) {
 	m := metrics.New()
 	m.Watch(&fakeSource{})

@@ -34,6 +34,7 @@ func full(t *testing.T) string {
 	m.WatchOutbox(fakeOutbox{up: true})
 	m.WatchReloads()
 	m.WatchStoreCalls([]string{"claim", "settle"})
+	m.WatchTraces(func() int64 { return 6 })
 	m.Running("1.2.3")
 	m.WatchBeside(metrics.Beside{
 		Endpoints: func(context.Context) (int64, error) { return 3, nil },

@@ -22,6 +22,7 @@ type losses struct {
 	spans int        // lost and not logged
 	all   int
 	next  time.Time // of the next line
+	ended bool      // later losses were counted by Close
 }
 
 func newLosses(log *slog.Logger) *losses { return &losses{log: log} }
@@ -30,6 +31,9 @@ func newLosses(log *slog.Logger) *losses { return &losses{log: log} }
 func (l *losses) add(spans int, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.ended {
+		return
+	}
 	l.spans += spans
 	l.all += spans
 	if now := time.Now(); !now.Before(l.next) {
@@ -39,10 +43,18 @@ func (l *losses) add(spans int, why error) {
 	}
 }
 
+// dropped returns the number of spans that were lost so far.
+func (l *losses) dropped() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(l.all)
+}
+
 // end logs the spans that no line has named.
 func (l *losses) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.ended = true
 	if l.spans > 0 {
 		l.log.Warn("traces were not sent", "spans", l.spans, "in_all", l.all)
 	}

@@ -34,14 +34,11 @@ var limits = sdk.SpanLimits{
 // Provider gives spans to an exporter.
 type Provider struct {
 	*sdk.TracerProvider
-	losses *losses
+	queue *queue
 }
 
 // Open returns a Provider. It does not connect: a collector that is away stops no start.
 func Open(ctx context.Context, t settings.Traces, version string, log *slog.Logger) (*Provider, error) {
-	l := newLosses(log)
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { l.add(0, err) }))
-	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	options := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(t.URL), otlptracehttp.WithHeaders(t.Headers), otlptracehttp.WithTimeout(t.Timeout)}
 	if t.Gzip {
 		options = append(options, otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
@@ -55,6 +52,14 @@ func Open(ctx context.Context, t settings.Traces, version string, log *slog.Logg
 	if err != nil {
 		return nil, fmt.Errorf("open exporter of traces: %w", err)
 	}
+	return provide(sender, t, version, log), nil
+}
+
+// provide returns a Provider for an exporter.
+func provide(sender sdk.SpanExporter, t settings.Traces, version string, log *slog.Logger) *Provider {
+	l := newLosses(log)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { l.add(0, err) }))
+	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	q := &queue{most: int64(t.Queue), losses: l}
 	q.batches = sdk.NewBatchSpanProcessor(reporting{sender, q}, sdk.WithMaxQueueSize(t.Queue), sdk.WithMaxExportBatchSize(t.Batch),
 		sdk.WithBatchTimeout(t.Delay), sdk.WithExportTimeout(t.Export))
@@ -65,18 +70,22 @@ func Open(ctx context.Context, t settings.Traces, version string, log *slog.Logg
 	for _, a := range t.Attributes {
 		attributes = append(attributes, attribute.String(a[0], a[1]))
 	}
-	return &Provider{losses: l, TracerProvider: sdk.NewTracerProvider(sdk.WithSpanProcessor(q), sdk.WithSampler(sampler(t)),
-		sdk.WithRawSpanLimits(limits), sdk.WithResource(resource.NewSchemaless(attributes...)))}, nil
+	return &Provider{queue: q, TracerProvider: sdk.NewTracerProvider(sdk.WithSpanProcessor(q), sdk.WithSampler(sampler(t)),
+		sdk.WithRawSpanLimits(limits), sdk.WithResource(resource.NewSchemaless(attributes...)))}
 }
 
-// Close sends the spans that wait, for at most flushWithin.
+// Dropped returns the number of spans that were not sent, because the queue was full or the
+// collector did not accept them.
+func (p *Provider) Dropped() int64 { return p.queue.losses.dropped() }
+
+// Close sends the spans that wait, for at most flushWithin. Then the others are lost.
 func (p *Provider) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
 	defer cancel()
 	if err := p.Shutdown(ctx); err != nil {
-		p.losses.add(0, err)
+		p.queue.losses.add(int(p.queue.waiting.Load()), err)
 	}
-	p.losses.end()
+	p.queue.losses.end()
 }
 
 // sampler returns the sampler of a name that settings has checked.

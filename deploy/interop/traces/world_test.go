@@ -23,6 +23,7 @@ const key = "key-of-these-traces"
 // world is a real program with a real Redis.
 type world struct {
 	t        testing.TB
+	server   *redistest.Server
 	redis    string // its URL
 	instance *kit.Instance
 }
@@ -31,7 +32,8 @@ type world struct {
 func newWorld(t testing.TB, more ...string) *world {
 	t.Helper()
 	redistest.Long(t)
-	w := &world{t: t, redis: redistest.Start(t).URL()}
+	server := redistest.Start(t)
+	w := &world{t: t, server: server, redis: server.URL()}
 	w.start(more...)
 	return w
 }

@@ -155,6 +155,23 @@ func (e *Emptied) Cure() string {
 // Unwrap returns ErrUnavailable.
 func (e *Emptied) Unwrap() error { return ErrUnavailable }
 
+// NoRight reports that the queue refused a call, because its user lacks a right. An operator may
+// grant it at any time, so it is an ErrUnavailable.
+type NoRight struct {
+	Right string // as an ACL rule, such as +eval; empty: the queue did not name it
+}
+
+// Error returns the right that is missing.
+func (e *NoRight) Error() string {
+	if e.Right == "" {
+		return "the user of Redis lacks a right, which hookladder doctor names"
+	}
+	return "the user of Redis lacks the right " + e.Right
+}
+
+// Unwrap returns ErrUnavailable.
+func (e *NoRight) Unwrap() error { return ErrUnavailable }
+
 // The errors that a queue returns.
 var (
 	// ErrNotFound reports that no such message or delivery is kept.

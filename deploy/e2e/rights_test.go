@@ -69,3 +69,29 @@ func TestTheStartNamesEachMissingRight(t *testing.T) {
 	}
 	require.NoError(t, w.rdb.Do(t.Context(), "ACL", "LOG", "RESET").Err())
 }
+
+// A right that is taken away after the start is a fault of the store: callers repeat their
+// call, and everything continues as soon as the right is back.
+func TestAPublishWithoutARightIsRepeated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	may := func(rule string) { require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", "losing", rule).Err()) }
+	require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", "losing", "reset", "on", ">least", "+@all", "~*", "&*").Err())
+	i := w.serve("REDIS_URL=" + strings.Replace(w.redis.URL(), "://", "://losing:least@", 1))
+	i.troubled = true
+	message := `{"id":"first","topic":"a","url":"` + w.receiver.URL(0) + `","body":1}`
+	for right, want := range map[string]string{
+		"hset":    "the user of Redis lacks a right, which hookladder doctor names", // a script does not name the command
+		"evalsha": "the user of Redis lacks the right +evalsha",
+	} {
+		may("-" + right)
+		require.Contains(t, i.refusedWith(503, "unavailable", "POST", "/v1/messages", message).Detail, want)
+		may("+" + right)
+	}
+	may("-hget")
+	require.Contains(t, i.refusedWith(503, "unavailable", "GET", "/v1/messages/first", "").Detail, "lacks")
+	may("+hget")
+	eventually(t, "it accepts again", func() bool { return i.accepts(w, "first") })
+	i.until("first", "delivered")
+	require.NoError(t, w.rdb.Do(t.Context(), "ACL", "LOG", "RESET").Err())
+}

@@ -29,6 +29,7 @@ func TestWhatTheStoreAnswersBecomesAStatus(t *testing.T) {
 		{fmt.Errorf("schedule: %w", dispatcher.ErrUnavailable), 503, "unavailable", true},
 		{fmt.Errorf("schedule: %w: 0 of 1 replicas have it", dispatcher.ErrNotDurable), 503, "not-durable", true},
 		{fmt.Errorf("schedule: %w", dispatcher.ErrFull), 503, "full", true},
+		{fmt.Errorf("schedule: %w: secret detail", &dispatcher.NoRight{Right: "+eval"}), 503, "unavailable", true},
 		{errors.New("secret detail"), 500, "internal", false},
 	} {
 		whole := &apitest.Fake{Err: c.err}

@@ -83,6 +83,7 @@ var (
 	stopping    = &Kind{"unavailable", http.StatusServiceUnavailable, "This instance stops", 1}
 	// A person has to act, so a caller need not ask each second.
 	emptiedStore = &Kind{"unavailable", http.StatusServiceUnavailable, "The store lost data", 5}
+	noRight      = &Kind{"unavailable", http.StatusServiceUnavailable, "The store refuses a command", 5}
 	// A disk gets room only when a person makes some.
 	ReadOnly    = &Kind{"unavailable", http.StatusServiceUnavailable, "The store can't write to its disk", 10}
 	comparing   = &Kind{"unavailable", http.StatusServiceUnavailable, "The archive is not compared with the store yet", 3}
@@ -223,6 +224,10 @@ func ProblemFor(err error) (p *Problem, known bool) {
 	var lost *dispatcher.Emptied
 	if errors.As(err, &lost) {
 		return Emptied(lost), true
+	}
+	var right *dispatcher.NoRight
+	if errors.As(err, &right) {
+		return &Problem{Kind: noRight, Detail: right.Error() + ": ask again when it is granted"}, true
 	}
 	for _, row := range table {
 		switch {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -128,10 +129,22 @@ func (o Options) Explain(err error) error {
 var forbidding = []string{"NOPERM", "can't run this command or subcommand"}
 
 // Forbidden reports whether Redis refused a command, a key or a channel to the user. A retry
-// does not help then.
+// does not help until an operator grants the right.
 func Forbidden(err error) bool {
 	text := Word(err)
 	return slices.ContainsFunc(forbidding, func(part string) bool { return strings.Contains(text, part) })
+}
+
+// refusedCommand finds the name of the command in such a response.
+var refusedCommand = regexp.MustCompile(`'([a-z|]+)' command`)
+
+// noRight returns the right that is missing, after Forbidden. Meaning does not return it, because
+// a caller that tries its rights distinguishes it from a store that does not respond.
+func noRight(err error) error {
+	if m := refusedCommand.FindStringSubmatch(Word(err)); m != nil {
+		return &dispatcher.NoRight{Right: "+" + m[1]}
+	}
+	return &dispatcher.NoRight{}
 }
 
 // Failed wraps an error with the verb and its Meaning. It returns nil for nil.
@@ -139,7 +152,11 @@ func Failed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if meaning := Meaning(err); meaning != nil {
+	meaning := Meaning(err)
+	if Forbidden(err) {
+		meaning = noRight(err)
+	}
+	if meaning != nil {
 		return fmt.Errorf("%s: %w: %w", doing, meaning, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)

@@ -38,11 +38,31 @@ func TestErrorsOfRedisHaveAMeaning(t *testing.T) {
 		io.ErrUnexpectedEOF:  dispatcher.ErrUnavailable,
 		redis.ErrPoolTimeout: dispatcher.ErrUnavailable,
 		redis.ErrClosed:      dispatcher.ErrUnavailable,
-		&net.OpError{Op: "dial", Err: errors.New("connection refused")}: dispatcher.ErrUnavailable,
-		fmt.Errorf("claim: %w", context.DeadlineExceeded):               dispatcher.ErrUnavailable,
+		&net.OpError{Op: "dial", Err: errors.New("connection refused")}:           dispatcher.ErrUnavailable,
+		fmt.Errorf("claim: %w", context.DeadlineExceeded):                         dispatcher.ErrUnavailable,
+		answered("NOPERM this user has no permissions to run the 'eval' command"): nil,
+
 		redis.Nil:                   nil,
 		errors.New("fault of ours"): nil,
 	} {
 		require.Equal(t, want, conn.Meaning(text), text.Error())
 	}
+}
+
+// A right that is missing makes the store unavailable, and the error names it if Redis does.
+func TestAMissingRightIsNamed(t *testing.T) {
+	for text, right := range map[string]string{
+		"NOPERM this user has no permissions to run the 'evalsha' command":                                      "+evalsha",
+		"NOPERM User hookladder has no permissions to run the 'script|load' command":                            "+script|load",
+		"ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:3.": "",
+		"NOPERM this user has no permissions to access one of the keys used as arguments":                       "",
+	} {
+		err := conn.Failed("publish", answered(text))
+		require.ErrorIs(t, err, dispatcher.ErrUnavailable)
+		var missing *dispatcher.NoRight
+		require.ErrorAs(t, err, &missing)
+		require.Equal(t, right, missing.Right, text)
+		require.True(t, conn.Forbidden(err), "a probe recognises it")
+	}
+	require.NotErrorIs(t, conn.Failed("publish", answered("WRONGTYPE")), dispatcher.ErrUnavailable)
 }

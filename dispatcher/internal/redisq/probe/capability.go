@@ -50,7 +50,7 @@ func (p *Probe) queryCommands(ctx context.Context, a *capability) error {
 	err := p.conn.At(ctx, "probe commands", conn.Home, func(p redis.Pipeliner) { told = p.Do(ctx, args...) })
 	lines, _ := conn.Value(told).([]any)
 	switch {
-	case errors.Is(err, dispatcher.ErrUnavailable):
+	case away(err):
 		return err
 	case err != nil:
 		a.hidden = true
@@ -74,13 +74,16 @@ func (p *Probe) queryCommands(ctx context.Context, a *capability) error {
 	return nil
 }
 
+// away reports whether a store did not respond. A refusal for lack of a right is a response.
+func away(err error) bool { return errors.Is(err, dispatcher.ErrUnavailable) && !conn.Forbidden(err) }
+
 // tryScript runs a typical script in each partition. A partition that can't be reached
 // leaves the result unknown, unless the script fails in another one.
 func (p *Probe) tryScript(ctx context.Context, a *capability) {
 	for _, r := range p.conn.Send(ctx, conn.Batch{Script: p.script, Calls: p.conn.Everywhere([]any{probeValue})}) {
 		r.Hint()
 		switch {
-		case errors.Is(r.Err, dispatcher.ErrUnavailable), errors.Is(r.Err, dispatcher.ErrFull):
+		case away(r.Err), errors.Is(r.Err, dispatcher.ErrFull):
 			a.open = true
 		case r.Err != nil:
 			a.scripts, a.fault = dispatcher.No, r.Err.Error()

@@ -79,7 +79,7 @@ func Open(ctx context.Context, o Options) (*redisq.Store, error) {
 // comes reports whether a store that failed to open may be ready soon. That is so if it was out of
 // reach, is loading its data, or is in a failover.
 func comes(err error) bool {
-	return errors.Is(err, dispatcher.ErrUnavailable) && !errors.Is(err, conn.ErrSettings)
+	return errors.Is(err, dispatcher.ErrUnavailable) && !errors.Is(err, conn.ErrSettings) && !conn.Forbidden(err)
 }
 
 // open opens a store that replies and is fit for use.

@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -132,6 +134,49 @@ func TestAProcessThatBeginsOnAnEmptiedRedisLearnsItFromTheArchive(t *testing.T) 
 	code, out = w.restore(t, url)
 	require.Zero(t, code, out)
 	require.Contains(t, out, "there is nothing to restore")
+}
+
+// A Redis that skips transactions when it reads its append-only file comes back with single
+// writes only. That is a loss, both for an instance that ran before and for one that starts.
+func TestARedisThatSkipsTransactionsAtItsStartHasLostItsData(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "user default on nopass ~* &* +@all -@write") // version 7.0 reads the file as this user
+	url := pgtest.New(t)
+	i := w.serve(archived(url)...)
+	i.troubled = true
+	_, _, err := i.CreateEndpoint(t.Context(), &wire.Endpoint{UID: "shop", URL: w.receiver.URL(1), Secret: w.secret.Reveal(), Tenant: "shop", Topics: []string{"order.*"}})
+	require.NoError(t, err)
+	i.publish(wire.Message{ID: "later", URL: w.receiver.URL(0), Delay: hour})
+	mustRows(t, url, "select id from hookladder.open", "later")
+	mustRows(t, url, "select count(*) from hookladder.endpoint", "1")
+
+	w.redis.Kill()
+	w.redis.Restart()
+	t.Cleanup(func() { _ = w.rdb.Do(context.Background(), "ACL", "LOG", "RESET").Err() }) // it has what was skipped
+	there, err := w.rdb.Exists(t.Context(), "{default:0}:messages").Result()
+	require.NoError(t, err)
+	if there == 1 {
+		t.Skip("this Redis does not read the file as the user default")
+	}
+	for range 2 {
+		eventually(t, "the loss is known", func() bool { return strings.Contains(i.metrics(), "\nhookladder_store_emptied 1\n") })
+		for _, m := range w.kinds() {
+			i.refusedWith(503, "unavailable", "POST", "/v1/messages", m)
+		}
+		i.refusedWith(503, "unavailable", "GET", "/v1/endpoints/shop", "")
+		code, out := w.doctor(t, archived(url))
+		require.Equal(t, 1, code, out)
+		require.Contains(t, out, "the store lost its endpoints and")
+		i.Kill()
+		w.redis.Kill() // with what the instances wrote since
+		w.redis.Restart()
+		i = w.unready(archived(url)...)
+	}
+	code, out := w.restore(t, url)
+	require.Zero(t, code, out)
+	require.Contains(t, out, "restored 1 unfinished deliveries and 1 endpoints")
+	eventually(t, "it accepts again", func() bool { return i.accepts(w, "after") })
+	i.until("later", "scheduled")
 }
 
 // doctor runs hookladder doctor as an operator would.

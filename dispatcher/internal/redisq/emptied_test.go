@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -128,6 +129,17 @@ func TestAnInstanceThatStartsOnAnEmptiedStoreLearnsItFromAnother(t *testing.T) {
 	e.mustBeLost(e.publish(e.store, "n", lanesOf2(0)))
 	e.beat(first)
 	e.mustBeLost(e.publish(first, "o", lanesOf2(0)))
+}
+
+// A project with epochs had an id, too. A Redis that skips transactions loses both.
+func TestAProjectThatLostOnlyItsIDHasLostItsEndpoints(t *testing.T) {
+	e := newEmptiable(t, 2)
+	require.NoError(t, e.Client.HDel(t.Context(), keys.Home(e.Options.Project)+keys.Meta, conn.MetaID).Err())
+	for range 2 {
+		lost := e.Open(2).Emptied()
+		require.NotNil(t, lost)
+		require.Equal(t, []any{true, 0}, []any{lost.Home, len(lost.Partitions)})
+	}
 }
 
 // One that was stopped meanwhile takes what was settled for what it is, and calls it no

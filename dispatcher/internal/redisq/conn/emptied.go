@@ -272,15 +272,15 @@ func (c *Client) writeMeta(ctx context.Context, fields []any, over bool, gone ..
 	return err
 }
 
-// giveEpochs gives partitions without an epoch a new one, and stores it.
+// giveEpochs gives partitions without an epoch a new one, unless another instance was first, and
+// stores it.
 func (c *Client) giveEpochs(ctx context.Context, in []int) error {
-	given := make([]*redis.StringCmd, len(in))
+	given := make([]*redis.Cmd, len(in))
 	err := c.EachPartition(ctx, "make epochs", in, func(p redis.Pipeliner, i int) {
-		p.HSetNX(ctx, c.tags[in[i]]+keys.Limits, keys.Epoch, NewEpoch())
-		given[i] = p.HGet(ctx, c.tags[in[i]]+keys.Limits, keys.Epoch)
+		given[i] = p.Eval(ctx, identifyScript.Text, []string{c.tags[in[i]]}, keys.Limits, keys.Epoch, NewEpoch())
 	})
 	for i, n := range in {
-		if epoch := Value(given[i]); epoch != "" {
+		if epoch, _ := Value(given[i]).(string); epoch != "" {
 			c.learnEpoch(n, epoch)
 		}
 	}

@@ -124,20 +124,9 @@ func (c *Client) verifyKnown(ctx context.Context, found map[int]string) error {
 // other partition lacks one.
 func (c *Client) makeMissing(ctx context.Context, missing []int, all bool) error {
 	if len(missing) > 0 {
-		err := c.EachPartition(ctx, "make epochs", missing, func(p redis.Pipeliner, i int) {
-			p.HSetNX(ctx, c.tags[missing[i]]+keys.Limits, keys.Epoch, NewEpoch())
-		})
-		if err != nil {
+		if err := c.giveEpochs(ctx, missing); err != nil {
 			return err
 		}
-		found, err := c.readEpochs(ctx, missing) // another instance may have been first
-		if err != nil {
-			return err
-		}
-		for n, epoch := range found {
-			c.learnEpoch(n, epoch)
-		}
-		all = all && len(found) == len(missing)
 	}
 	if !all {
 		return nil

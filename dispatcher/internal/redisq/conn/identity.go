@@ -57,17 +57,25 @@ func (c *Client) TakeID(id string) bool {
 	return true
 }
 
-// identify stores the id from :meta. Projects of an earlier version have none, so the
-// first start creates it, even if memory is full.
-func (c *Client) identify(ctx context.Context, have string) error {
-	if have == "" {
+// identify stores the id from :meta. The first start creates it, even if memory is full. A
+// project with epochs had an id, so if it has none, the data of home were lost.
+func (c *Client) identify(ctx context.Context, meta map[string]string) error {
+	id := meta[MetaID]
+	if id == "" && meta[metaEpochs] != "" {
+		if err := c.writeMeta(ctx, []any{metaEmptied, unknownEpoch}, false); err != nil {
+			return err
+		}
+		meta[metaEmptied] = unknownEpoch
+		c.division.loss.Store(lossOf(meta))
+	}
+	if id == "" {
 		var err error
-		if have, err = c.KeepRandom(ctx, MetaID, newID()); err != nil {
+		if id, err = c.KeepRandom(ctx, MetaID, newID()); err != nil {
 			return err
 		}
 	}
-	if !c.TakeID(have) {
-		return fmt.Errorf("%s says %q as the project's id, which must be 1 to 32 hex digits", c.home+keys.Meta, have)
+	if !c.TakeID(id) {
+		return fmt.Errorf("%s says %q as the project's id, which must be 1 to 32 hex digits", c.home+keys.Meta, id)
 	}
 	return nil
 }
@@ -77,7 +85,7 @@ func (c *Client) identify(ctx context.Context, have string) error {
 func (c *Client) KeepRandom(ctx context.Context, field, text string) (string, error) {
 	var made *redis.Cmd
 	err := c.At(ctx, "identify", Home, func(p redis.Pipeliner) {
-		made = p.Eval(ctx, identifyScript.Text, []string{c.home}, field, text)
+		made = p.Eval(ctx, identifyScript.Text, []string{c.home}, keys.Meta, field, text)
 	})
 	if err != nil {
 		return "", err

@@ -67,7 +67,7 @@ func (c *Client) Agree(ctx context.Context, wanted int) (int, error) {
 	settled := have[metaSettled]
 	c.division.settled.Store(&settled)
 	c.division.loss.Store(lossOf(have))
-	if err := c.identify(ctx, have[MetaID]); err != nil {
+	if err := c.identify(ctx, have); err != nil {
 		return 0, err
 	}
 	return n, c.needIndex(ctx, have)

@@ -22,6 +22,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/pgtest"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -38,7 +39,14 @@ const (
 
 	// fixtureRetention is the longest one.
 	fixtureRetention = 365 * 24 * time.Hour
+
+	// undoneRate is the rate of the job that a fixture leaves. An instance cancels the first delivery
+	// at once, and the next one after the test.
+	undoneRate = "1/h"
 )
+
+// undone are the deliveries of that job.
+var undone = []string{"undone-1", "undone-2"}
 
 // fixture is a folder with the data of a version.
 type fixture struct{ dir string }
@@ -81,9 +89,9 @@ func newFixtureWorld(t *testing.T, url string) *world {
 }
 
 // serveKeyed starts an instance whose client has a key, which links need.
-func (w *world) serveKeyed() *instance {
+func (w *world) serveKeyed(settings ...string) *instance {
 	w.t.Helper()
-	i := w.serve()
+	i := w.serve(settings...)
 	i.Client = i.keyed(e2eKey)
 	return i
 }
@@ -96,16 +104,20 @@ func (f fixture) write(t *testing.T) {
 	hangs := newHeld()
 	hang := hangs.answer("leased")
 	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, n int) {
-		if id == "dead" || id == "retrying" {
+		if id == "dead" || id == "retrying" || isNotice(id) {
 			rw.WriteHeader(http.StatusInternalServerError)
 		}
 		hang(rw, r, id, n)
 	})
-	i := w.serveKeyed()
+	i := w.serveKeyed("OPS_URL=" + fixtureURL(9))
 	w.fill(t, i)
-	mustRows(t, url, "select distinct id from hookladder.event where kind in ('d', 'x', 'c') order by id", "cancelled", "dead", "delivered")
+	w.leaveUndone(t, i)
+	mustRows(t, url, "select distinct id from hookladder.event where kind in ('d', 'x', 'c') and id not like 'undone%' order by id", "cancelled", "dead", "delivered")
 	mustRows(t, url, "select count(*) from hookladder.endpoint", "3")
-	mustRows(t, url, "select distinct id from hookladder.open order by id", "endpoint", "fanout", "held", "large", "later", "leased", "paused", "queued", "retrying", "taken")
+	mustRows(t, url, "select distinct id from hookladder.open where id not like 'hl%' and id not like 'undone%' order by id",
+		"endpoint", "fanout", "held", "large", "later", "leased", "paused", "queued", "retrying", "taken")
+	mustRows(t, url, "select count(*) from hookladder.open where id like 'undone%'", "1")
+	mustRows(t, url, "select attempts from hookladder.open where id like 'hl%'", "1")
 	i.Kill()
 	close(hangs.release)
 	mustSQL(t, conn, `select hookladder_publish('{"topic":"order.paid","url":"`+fixtureURL(1)+`"}', '{"id":"outbox"}', 'outbox')`)
@@ -156,6 +168,42 @@ func (w *world) fill(t *testing.T, i *instance) {
 	i.untilIt("retrying", "retrying", func(d wire.Delivery) bool { return d.Attempts == 1 && d.Status == "retrying" })
 	w.receiver.wait("leased", 1)
 	require.NotZero(t, w.rdb.HLen(ctx, "{default:0}:bodies").Val(), "the body of large is out of line")
+}
+
+// isNotice reports whether a message is a notice.
+func isNotice(id string) bool { return strings.HasPrefix(id, "hl_") }
+
+// leaveUndone leaves a notice that waits for its second attempt, and a job that has cancelled one
+// of two deliveries.
+func (w *world) leaveUndone(t *testing.T, i *instance) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := i.StartJob(ctx, client.JobCancel, wire.JobRequest{Tenant: []string{"nobody"}}) // its end is the event of the notice
+	require.NoError(t, err)
+	w.receiver.until("the notice", func() bool {
+		w.receiver.mu.Lock()
+		defer w.receiver.mu.Unlock()
+		for id, came := range w.receiver.got {
+			if isNotice(id) {
+				w.receiver.bodies[id] = came[0].body
+				return true
+			}
+		}
+		return false
+	})
+	_, err = i.PauseLane(ctx, fixtureURL(8), "")
+	require.NoError(t, err)
+	for _, id := range undone {
+		i.publish(wire.Message{ID: id, URL: fixtureURL(8)})
+	}
+	job, err := i.StartJob(ctx, client.JobCancel, wire.JobRequest{Destination: []string{fixtureURL(8)}, Rate: undoneRate})
+	require.NoError(t, err)
+	eventually(t, "the job has cancelled one", func() bool {
+		job, err = i.Job(ctx, job.ID)
+		require.NoError(t, err)
+		return job.Done == 1
+	})
+	require.Equal(t, "running", job.State)
 }
 
 // dumpStore returns the commands that make a store again, behind the time in ms. Unlike the

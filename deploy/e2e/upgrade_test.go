@@ -32,7 +32,8 @@ func TestThisVersionReadsEachFixture(t *testing.T) {
 		t.Run(filepath.Base(dir)+" as it is", func(t *testing.T) {
 			w, _ := f.load(t, true)
 			i := w.serveKeyed()
-			f.delivered(t, w, i)
+			f.awaitDelivered(t, w, i)
+			f.awaitJob(t, i)
 			f.found(t, i)
 			code, out := w.doctor(t, nil)
 			require.Zero(t, code, out)
@@ -42,21 +43,26 @@ func TestThisVersionReadsEachFixture(t *testing.T) {
 			code, out := w.restore(t, url)
 			require.Zero(t, code, out)
 			w.makeDue(0)
-			f.delivered(t, w, w.serveKeyed())
+			f.awaitDelivered(t, w, w.serveKeyed())
 			code, out = w.doctor(t, nil)
 			require.Zero(t, code, out)
 		})
 	}
 }
 
-// awaitDelivered waits until each unfinished delivery has come once, and takes what is queued.
-func (f fixture) delivered(t *testing.T, w *world, i *instance) {
+// awaitDelivered waits until each unfinished delivery and notice has arrived once, and takes the
+// queued deliveries.
+func (f fixture) awaitDelivered(t *testing.T, w *world, i *instance) {
 	t.Helper()
 	_, err := i.ResumeEndpoint(t.Context(), "held")
 	require.NoError(t, err)
 	_, err = i.ResumeLane(t.Context(), fixtureURL(4), "")
 	require.NoError(t, err)
+	bodies := f.keptBodies(t)
 	waiting := []string{"retrying", "leased", "later", "large", "endpoint", "fanout", "held", "paused", "outbox"}
+	notices := slices.DeleteFunc(slices.Sorted(maps.Keys(bodies)), func(id string) bool { return !isNotice(id) })
+	require.Len(t, notices, 1)
+	waiting = append(waiting, notices...)
 	w.receiver.waitAll(waiting...)
 	got := map[string]string{}
 	eventually(t, "all that is queued is taken", func() bool {
@@ -66,12 +72,28 @@ func (f fixture) delivered(t *testing.T, w *world, i *instance) {
 		_, _ = i.Retry(t.Context(), "taken", "") // its lease ended, so it waits for its next rung
 		return len(got) == 2
 	})
-	bodies := f.keptBodies(t)
 	require.Equal(t, map[string]string{"taken": bodies["taken"], "queued": bodies["queued"]}, got)
 	i.untilAll("delivered", waiting...)
 	w.receiver.once()
 	n, _ := w.receiver.ids()
 	require.Equal(t, len(waiting), n, "nothing else came")
+}
+
+// awaitJob waits until the job that had cancelled one delivery has cancelled both.
+func (f fixture) awaitJob(t *testing.T, i *instance) {
+	t.Helper()
+	i.untilAll("cancelled", undone...)
+	var ended []wire.Job
+	eventually(t, "the job has ended", func() bool {
+		for job, err := range i.EachJob(t.Context()) {
+			require.NoError(t, err)
+			if job.Rate == undoneRate && job.State == "done" {
+				ended = append(ended, job)
+			}
+		}
+		return len(ended) > 0
+	})
+	require.Equal(t, []int{2, 2, 0}, []int{ended[0].Matched, ended[0].Done, ended[0].Failed})
 }
 
 // found checks what lists and searches find.

@@ -37,7 +37,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "a tenant")
 	flags.StringArrayVar(&of.Subjects, "subject", nil, "the subject of the message, such as an order number")
 	flags.StringArrayVar(&of.SubjectLike, "subject-like", nil, likeText)
-	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL, an endpoint's id or uid, q_<queue>, or a lane")
+	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL (its deliveries without a tenant, or of --tenant), an endpoint's id or uid, q_<queue>, or a lane")
 	flags.StringArrayVar(&of.Reasons, "dead-reason", nil, "the reason of a dead delivery: "+anyReason)
 	flags.BoolVar(&of.Failed, "failed", false, "only unfinished deliveries with a failed attempt")
 	flags.StringVar(&of.Order, "order", "", "accepted, ended or due; --since and --until mean the time of this order (default: see above)")
@@ -300,7 +300,7 @@ type tailer struct {
 // add adds the filters to cmd.
 func (f *tailer) add(cmd *cobra.Command) {
 	flags, of := cmd.Flags(), &f.filter
-	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL, endpoint (id or uid), q_<queue>, or lane")
+	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL (without a tenant, or of --tenant), endpoint (id or uid), q_<queue>, or lane")
 	flags.StringArrayVar(&of.Tenants, "tenant", nil, "only of this tenant")
 	flags.StringArrayVar(&of.Topics, "topic", nil, "only with this topic, or a pattern such as payment.*")
 	flags.StringArrayVar(&of.Subjects, "subject", nil, "only with this subject, such as an order number")

@@ -39,7 +39,7 @@ type deadFlags struct {
 
 func (f *deadFlags) add(cmd *cobra.Command, span string) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint (id or uid), q_<queue>, or URL; may be repeated")
+	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint (id or uid), q_<queue>, or URL (without a tenant, or of --tenant); may be repeated")
 	flags.StringArrayVar(&f.topics, "topic", nil, "only with this topic, or a pattern such as payment.*; may be repeated")
 	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
 	flags.StringArrayVar(&f.subjects, "subject", nil, "only with this subject, such as an order number; may be repeated")

@@ -8,7 +8,7 @@ type JobRequest struct {
 	Tenant      []string `json:"tenant,omitempty"`
 	Subject     []string `json:"subject,omitempty"`
 	Failed      bool     `json:"failed,omitzero"`
-	Destination []string `json:"destination,omitempty" doc:"Lanes, endpoints' ids or uids, or URLs."`
+	Destination []string `json:"destination,omitempty" doc:"Lanes, endpoints' ids or uids, or URLs. A URL means its deliveries without a tenant, or with tenant that tenant's."`
 	DeadReason  []string `json:"dead_reason,omitempty" words:"reason"`
 	Since       Time     `json:"since,omitzero" doc:"Ended, or due, at this time or later."`
 	Until       Time     `json:"until,omitzero" doc:"Ended, or due, before this time."`

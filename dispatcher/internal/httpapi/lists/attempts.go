@@ -39,7 +39,7 @@ func (s *Server) attemptOperations() []api.Operation {
 				"A gap says that attempts before it are missing, and since when the log is whole (complete_since). An end comes last, with the reason why. " +
 				"limit and cursor are refused. With since it begins at that time.",
 			Answers: api.OK(examples.LoggedPage), Query: append([]*api.Param{
-				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated: any of them matches.", api.DestinationForm)),
+				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated: any of them matches.", api.DestinationForm)),
 				api.Repeated(api.OfText("tenant", "May be repeated. Found as long as the message is kept.", api.TenantForm)),
 				api.Repeated(api.OfText("topic", "A topic, or a pattern as payment.*. May be repeated. Found as long as the message is kept.", api.TopicsForm)),
 				api.Repeated(api.OfText("subject", "The caller's own reference. May be repeated. Found as long as the message is kept.", api.SubjectForm)),

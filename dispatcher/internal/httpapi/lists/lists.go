@@ -74,7 +74,7 @@ func (s *Server) listOperations() []api.Operation {
 			Summary: "Count the dead deliveries by destination and reason, most first", Do: s.dead,
 			Answers: api.OK(examples.DeadPage), Query: append([]*api.Param{
 				api.Repeated(api.OfText("tenant", "May be repeated. The tenant of an endpoint that was deleted is not known: name its lane.", api.TenantForm)),
-				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", api.DestinationForm)),
+				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated.", api.DestinationForm)),
 				api.Repeated(api.OfWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
 			}, api.OfPage(api.MaxLimit)...),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
@@ -90,7 +90,7 @@ func FilterParams() []*api.Param {
 		api.Repeated(api.OfText("tenant", "May be repeated.", api.TenantForm)),
 		api.Repeated(api.OfText("subject", "The caller's own reference, exactly. May be repeated.", api.SubjectForm)),
 		api.OfFlag("failed", "true: only those that are not finished and had a failed attempt."),
-		api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated.", api.DestinationForm)),
+		api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated.", api.DestinationForm)),
 		api.Repeated(api.OfWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
 		api.OfTime("since", "Accepted, ended, or due, by the order of the list, at this time or later."),
 		api.OfTime("until", "Accepted, ended, or due, by the order of the list, before this time."),

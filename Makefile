@@ -99,7 +99,7 @@ needs: ## the same, PostgreSQL, curl and jq for the documents' examples, a brows
 	@.ci/needs nginx || echo "A roll-out is tested behind nginx where it is here." >&2
 	@.ci/needs caddy || echo "A roll-out is tested behind Caddy where it is here." >&2
 
-bench: redis build ## measure how fast it is here, against the machine's limit (some 12 minutes)
+bench: redis build ## measure how fast it is here, against the machine's limit (12 to 20 minutes)
 	bin/hookladder bench $(BENCHFLAGS)
 
 bench-quick: redis build ## the same in a minute: it shows that all works, its figures are rough

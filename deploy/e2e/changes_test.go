@@ -76,6 +76,7 @@ func TestWhatChangedJustBeforeAStopIsRestored(t *testing.T) {
 	w := newWorld(t)
 	url := pgtest.New(t)
 	i := w.serve(archived(url)...)
+	log := i.Output
 	lost := i.register(t, "lost")
 	mustRows(t, url, "select count(*) from hookladder.endpoint", "1")
 	i.change(t)
@@ -90,7 +91,7 @@ func TestWhatChangedJustBeforeAStopIsRestored(t *testing.T) {
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	code, out := w.restore(t, url)
 	require.Zero(t, code, out)
-	require.Contains(t, out, "1 deliveries wait (missing), because neither the archive nor this Redis has their 1 endpoints:\n  "+lost.ID+": 1\n")
+	require.Contains(t, out, "1 deliveries wait (missing), because neither the archive nor this Redis has their 1 endpoints:\n  "+lost.ID+": 1\n", "%s", log)
 	i = w.serve(archived(url)...)
 	before.mustBe(t, i.changed(t))
 	require.Equal(t, "missing", i.delivery("m").WaitingFor)

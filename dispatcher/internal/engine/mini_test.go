@@ -20,9 +20,10 @@ import (
 // mini is a Redis in memory, by the clock of the bubble that it is in.
 type mini struct {
 	*miniredis.Miniredis
-	running atomic.Int64 // scripts
-	skew    atomic.Int64 // of its clock, against the host's, in ns
-	careful atomic.Bool  // a new lane begins as it really does
+	server  *server.Server // also for a command that comes while it closes
+	running atomic.Int64   // scripts
+	skew    atomic.Int64   // of its clock, against the host's, in ns
+	careful atomic.Bool    // a new lane begins as it really does
 
 	mu    sync.Mutex // guards the fields below
 	at    time.Time  // of the last command
@@ -49,7 +50,8 @@ func newMini(t testing.TB) *mini {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	m.Server().SetPreHook(m.before)
+	m.server = m.Server()
+	m.server.SetPreHook(m.before)
 	return m
 }
 
@@ -80,7 +82,7 @@ func (m *mini) before(c *server.Peer, name string, args ...string) bool {
 		if text, ok := scripts.Load(args[0]); ok {
 			m.running.Add(1)
 			defer m.running.Add(-1)
-			m.Server().Dispatch(c, append([]string{"EVAL", text.([2]string)[flag(m.careful.Load())]}, args[1:]...))
+			m.server.Dispatch(c, append([]string{"EVAL", text.([2]string)[flag(m.careful.Load())]}, args[1:]...))
 			return true
 		}
 	case name == "TIME" && m.running.Load() == 0: // a script has the time of its start

@@ -138,6 +138,7 @@ release-check: ## the files of a release, the deb in a bare Debian, and go insta
 	$(GO) test $(BUILDFLAGS) -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run 'Packages|Debian|GoInstall' ./deploy/release
 
 release-snapshot: ## make all files of a release in bin/dist, and check them
+	@git ls-remote --get-url >/dev/null 2>&1 || { echo "goreleaser reads the commit only in a repository with a remote: git remote add origin URL" >&2; exit 1; }
 	@[ -x "$(GORELEASER)" ] || { mkdir -p "$(dir $(GORELEASER)).new" && GOWORK=off GOBIN="$(abspath $(dir $(GORELEASER)).new)" $(GO) install -ldflags=-w github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION) && \
 		mv "$(dir $(GORELEASER)).new/goreleaser" "$(GORELEASER)"; }
 	GOWORK=off "$(GORELEASER)" check

@@ -224,14 +224,17 @@ func (a *Archiver) reportWritten() {
 // release archives the rest of the log and releases the partitions.
 func (a *Archiver) release(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	last, cancel := context.WithTimeout(ctx, lastWithin)
-	a.stopping = true
-	// It tries also after a failure. The stop itself may have cut a call off, with which the leases go.
-	if err := a.work(last); err != nil {
-		a.o.Log.Warn("archiving the last changes failed, another instance continues", "err", err)
+	// It tries also after a failure, because the stop itself may have cut a call off, with which the leases go.
+	// It does not wait for an archive that it never reached.
+	if !a.renewed.IsZero() {
+		last, cancel := context.WithTimeout(ctx, lastWithin)
+		a.stopping = true
+		if err := a.work(last); err != nil {
+			a.o.Log.Warn("archiving the last changes failed, another instance continues", "err", err)
+		}
+		cancel()
 	}
-	cancel()
-	ctx, cancel = context.WithTimeout(ctx, releaseWithin)
+	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 	defer cancel()
 	if len(a.leases) > 0 {
 		if err := a.archive.Release(ctx, a.o.Name); err != nil {

@@ -106,6 +106,17 @@ func TestAStopArchivesTheRestThoughTheLastTryFailed(t *testing.T) {
 	})
 }
 
+// An archive that was never reached would only delay the stop.
+func TestAStopDoesNotTryAnArchiveThatWasNeverReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.keeper.away = true
+		_, stop := w.start(t, "x")
+		stop()
+		require.NotContains(t, w.logged.String(), "archiving the last changes failed")
+	})
+}
+
 func TestAnArchiveThatIsAwayIsToldOnceAndCaughtUpWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -105,7 +105,7 @@ func TestACollectorThatIsBackGetsWhatFitsIntoTheQueueAgain(t *testing.T) {
 		p, c, _ := open(t)
 		end(p, 2*queued)
 		c.answer()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // simulated
 		synctest.Wait()
 		require.Equal(t, queued, c.got)
 		end(p, queued)
@@ -126,7 +126,7 @@ func TestAStopWaitsForACollectorForItsOwnTimeOnly(t *testing.T) {
 		require.EqualValues(t, queued, p.Dropped(), "the spans that waited are lost")
 		_, spans := lines(t, log)
 		require.Equal(t, []int{queued}, spans)
-		time.Sleep(3 * time.Hour) // its exports end
+		time.Sleep(3 * time.Hour) // simulated; its exports end
 		require.EqualValues(t, queued, p.Dropped(), "they are counted once")
 	})
 }

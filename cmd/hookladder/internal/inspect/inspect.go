@@ -3,7 +3,7 @@
 // A signature that does not match does not show the reason. So the package makes the usual
 // mistakes itself: it formats the body again, does not decode the secret, or signs the parts in
 // another order. It combines one or two mistakes, until the result is the signature of the
-// callback. The tables in keys.go, contents.go and bodies.go have one row for each mistake.
+// callback. The tables in keys.go and texts.go have one row for each mistake.
 package inspect
 
 import (
@@ -78,12 +78,6 @@ func (r *Report) add(cause Cause, cure, says string, values ...any) {
 	r.Findings = append(r.Findings, Finding{cause, fmt.Sprintf(says, values...), cure})
 }
 
-// The names of the explained values, at the start of a sentence.
-const (
-	ofHeader   = "the signature"
-	ofReceiver = "your code's value"
-)
-
 // Inspect verifies a callback as a receiver should, and reports why it is not valid.
 func Inspect(q Question) Report {
 	c := newCallback(&q)
@@ -91,14 +85,12 @@ func Inspect(q Question) Report {
 	c.received(&r)
 	before := len(r.Findings)
 	keys, verifiers := c.keys(&r)
-	r.Matches = c.signature != "" && slices.ContainsFunc(verifiers, c.matches)
+	r.Matches = slices.ContainsFunc(verifiers, func(v *signer.Verifier) bool { return c.verify(v) == nil })
 	if !r.Matches {
-		c.headers(&r)
-		if c.signature != "" {
-			c.explain(&r, keys, ofHeader, c.signature)
-		}
-		if len(r.Findings) == before {
-			r.addUnexplained(ofHeader)
+		mistakes, explained := c.explain(keys, "the signature", c.signature)
+		c.refused(&r, explained)
+		if explained || len(r.Findings) == before {
+			r.Findings = append(r.Findings, mistakes...)
 		}
 	}
 	c.age(&r)
@@ -106,24 +98,11 @@ func Inspect(q Question) Report {
 		return f.Cause == TooOld || f.Cause == TooNew || f.Cause == Repeated
 	})
 	if c.Computed != "" {
-		switch mistakes, found := c.explain(&r, keys, ofReceiver, c.Computed); {
-		case !found:
-			r.addUnexplained(ofReceiver)
-		case mistakes == 0:
-			r.add(ComputedRight, "compare it with each signature of the header, behind its version, in constant time", "%s is right", ofReceiver)
+		mistakes, _ := c.explain(keys, "your code's value", c.Computed)
+		if len(mistakes) == 0 {
+			r.add(ComputedRight, "compare it with each signature of the header, behind its version, in constant time", "your code's value is right")
 		}
+		r.Findings = append(r.Findings, mistakes...)
 	}
 	return r
-}
-
-func (r *Report) addUnexplained(what string) {
-	r.add(OtherSecret, "compare the first characters of both secrets, and the length of each part that is signed",
-		"%s was made with another secret, or of another body: it fits none of the usual mistakes", what)
-}
-
-// matches reports whether a verifier accepts the signature, at any time.
-func (c *callback) matches(v *signer.Verifier) bool {
-	atAnyTime := *v
-	atAnyTime.Now = c.signedAt
-	return atAnyTime.Verify(c.id, c.timestamp, c.signature, c.Body) == nil
 }

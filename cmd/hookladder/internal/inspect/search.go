@@ -2,15 +2,15 @@ package inspect
 
 import (
 	"cmp"
-	"crypto"
 	"crypto/ed25519"
 	"crypto/hmac"
-	_ "crypto/sha1"
-	_ "crypto/sha256"
-	_ "crypto/sha512"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,32 +19,22 @@ import (
 )
 
 // An assumption is one value that the sender may have used, and its mistake.
-type assumption[T comparable] struct {
+type assumption struct {
 	Finding
-	value T
+	value string
 }
 
 // assumptions has the right value first, and then each different value that a mistake makes of it.
-type assumptions[T comparable] []assumption[T]
+type assumptions []assumption
+
+// right appends a value without a mistake.
+func (t *assumptions) right(value string) { t.add("", value, "", "") }
 
 // add appends a value of a mistake that is not there yet.
-func (t *assumptions[T]) add(cause Cause, value T, cure, says string) {
-	if !slices.ContainsFunc(*t, func(other assumption[T]) bool { return other.value == value }) {
-		*t = append(*t, assumption[T]{Finding{cause, says, cure}, value})
+func (t *assumptions) add(cause Cause, value, says, cure string) {
+	if !slices.ContainsFunc(*t, func(other assumption) bool { return other.value == value }) {
+		*t = append(*t, assumption{Finding{cause, says, cure}, value})
 	}
-}
-
-// hashes returns the function of the scheme first.
-func (c *callback) hashes() assumptions[crypto.Hash] {
-	right, cure := crypto.SHA256, "use HMAC with SHA-256"
-	if c.hash == signer.SHA512 {
-		right, cure = crypto.SHA512, "use HMAC with SHA-512"
-	}
-	all := assumptions[crypto.Hash]{{value: right}}
-	for _, h := range []crypto.Hash{crypto.SHA256, crypto.SHA512, crypto.SHA1} {
-		all.add(OtherHash, h, cure, "was made with "+h.String())
-	}
-	return all
 }
 
 // Limits of the search.
@@ -54,57 +44,50 @@ const (
 	mostSignatures = 32      // of a header, as in signer
 )
 
-// explain finds the fewest mistakes that lead to a signature, and adds them to the report. It
-// returns 0 for a right signature.
-func (c *callback) explain(r *Report, keys assumptions[secretKey], what, text string) (mistakes int, found bool) {
-	s := signatureSearch{sums: c.readings(text, what == ofHeader), keys: keys, contents: c.contents(), bodies: bodies(c.Body), hashes: c.hashes()}
-	if len(s.sums) == 0 {
-		r.add(BadSignature, "pass it on as it came", "%s is not what %s has: want %s", what, c.scheme, c.form)
-		return 1, true
+// explain finds the fewest mistakes that lead to a signature. A right one has none. Without an
+// explanation it returns a finding that says so.
+func (c *callback) explain(keys assumptions, what, text string) (found []Finding, explained bool) {
+	if text == "" {
+		return nil, false
 	}
-	for most := range mostMistakes + 1 {
-		if list, ok := s.find(most); ok {
-			for _, m := range list {
-				r.add(m.Cause, m.Cure, "%s %s", what, m.Says)
+	s := signatureSearch{c, c.sums(text), keys, c.hashes(), c.contents(), bodies(c.Body)}
+	if len(s.sums) == 0 {
+		return []Finding{{BadSignature, fmt.Sprintf("%s is not what %s has: want %s", what, c.scheme, c.shape), "pass it on as it came"}}, true
+	}
+	for n := range mostMistakes + 1 {
+		if found, ok := s.find(n); ok {
+			for i := range found {
+				found[i].Says = what + " " + found[i].Says
 			}
-			return len(list), true
+			return found, n > 0
 		}
 	}
-	if what == ofHeader && c.signsTime && !strings.Contains(c.signature, c.prefix) {
-		r.add(OtherKind, cureKind, "%s has signatures only of another version, and none of %s", c.name, c.scheme)
-		return 1, true
-	}
-	return 0, false
+	return []Finding{{OtherSecret, what + " was made with another secret, or of another body: it fits none of the usual mistakes",
+		"compare the first characters of both secrets, and the length of each part that is signed"}}, false
 }
 
 // signatureSearch combines all keys, hashes, contents and bodies.
 type signatureSearch struct {
-	sums     []reading
-	keys     assumptions[secretKey]
-	contents assumptions[content]
-	bodies   assumptions[string]
-	hashes   assumptions[crypto.Hash]
-	hashed   int
+	*callback
+	sums, keys, hashes, contents, bodies assumptions
 }
 
 // find returns the first combination that has exactly n mistakes and makes the signature.
 func (s *signatureSearch) find(n int) ([]Finding, bool) {
+	hashed := 0
 	for _, k := range s.keys {
 		for _, h := range s.hashes {
-			if k.value.public != "" && h.Cause != "" {
-				continue
-			}
 			for _, of := range s.contents {
 				for _, b := range s.bodies {
 					made := mistakes(k.Finding, h.Finding, of.Finding, b.Finding)
-					if len(made) > n || s.hashed > mostHashed {
+					if len(made) > n || hashed > mostHashed {
 						continue
 					}
-					s.hashed += len(b.value)
-					makes := k.value.signs(h.value, of.value.head+b.value+of.value.tail)
-					for _, one := range s.sums {
-						if len(made)+len(one.mistakes) == n && makes(one.sum) {
-							return append(made, one.mistakes...), true
+					hashed += len(b.value)
+					fits := s.makes(k.value, h.value, of.value+b.value)
+					for _, sum := range s.sums {
+						if all := append(made, mistakes(sum.Finding)...); len(all) == n && fits(sum.value) {
+							return all, true
 						}
 					}
 				}
@@ -115,64 +98,55 @@ func (s *signatureSearch) find(n int) ([]Finding, bool) {
 }
 
 // mistakes returns the findings that are one.
-func mistakes(all ...Finding) (some []Finding) {
-	for _, f := range all {
-		if f.Cause != "" {
-			some = append(some, f)
-		}
-	}
-	return some
+func mistakes(all ...Finding) []Finding {
+	return slices.DeleteFunc(all, func(f Finding) bool { return f.Cause == "" })
 }
 
-// signs returns a function that reports whether the key makes a signature of the text.
-func (k secretKey) signs(h crypto.Hash, text string) func(signature []byte) bool {
-	if k.public != "" {
-		return func(signature []byte) bool {
-			return len(signature) == ed25519.SignatureSize && ed25519.Verify([]byte(k.public), []byte(text), signature)
+// makes returns a function that reports whether a key makes a signature of the text.
+func (c *callback) makes(key, hashName, text string) func(signature string) bool {
+	if c.scheme == signer.StandardEd25519 {
+		return func(signature string) bool {
+			return len(signature) == ed25519.SignatureSize && ed25519.Verify([]byte(key), []byte(text), []byte(signature))
 		}
 	}
-	mac := hmac.New(h.New, []byte(k.mac))
+	mac := hmac.New(hashFuncs[hashName], []byte(key))
 	mac.Write([]byte(text))
 	sum := mac.Sum(nil)
-	return func(signature []byte) bool { return hmac.Equal(sum, signature) }
+	return func(signature string) bool { return hmac.Equal(sum, []byte(signature)) }
 }
 
-// A reading is one way to decode a signature.
-type reading struct {
-	sum      []byte
-	mistakes []Finding
+// hashes returns the name of the scheme's hash function, and then of the others.
+func (c *callback) hashes() (all assumptions) {
+	right := "SHA-256"
+	if c.form.Hash == signer.SHA512 {
+		right = "SHA-512"
+	}
+	all.right(right)
+	for _, name := range []string{"SHA-256", "SHA-512", "SHA-1"} {
+		all.add(OtherHash, name, "was made with "+name, "use HMAC with "+right)
+	}
+	return all
 }
 
-// The encodings of the schemes.
-const (
-	formHex    = "hex"
-	formBase64 = "base64"
-)
+var hashFuncs = map[string]func() hash.Hash{"SHA-256": sha256.New, "SHA-512": sha512.New, "SHA-1": sha1.New}
 
+// encodings decode signatures. They return an empty text instead of an error.
 var encodings = []struct {
 	name   string
-	decode func(string) ([]byte, error)
+	decode func(string) string
 }{
-	{formHex, hex.DecodeString},
-	{formBase64, base64.StdEncoding.DecodeString},
-	{"base64 without padding", base64.RawStdEncoding.DecodeString},
-	{"the base64 of URLs", base64.URLEncoding.DecodeString},
-	{"the base64 of URLs without padding", base64.RawURLEncoding.DecodeString},
-	{"base64 of hex", func(text string) ([]byte, error) {
-		inner, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return nil, err
-		}
-		return hex.DecodeString(string(inner))
-	}},
+	{string(signer.Hex), func(text string) string { return valid(hex.DecodeString(text)) }},
+	{string(signer.Base64), func(text string) string { return valid(base64.StdEncoding.DecodeString(text)) }},
+	{"the base64 of URLs, or without padding", decoded},
+	{"base64 of hex", func(text string) string { return valid(hex.DecodeString(decoded(text))) }},
 }
 
 // versions matches the version before a signature in some headers.
-var versions = regexp.MustCompile(`^(v[0-9]+[a-z]?[,=:]|sha(?:1|256|512)[=:])`)
+var versions = regexp.MustCompile(`^(v[0-9]{1,3}[a-z]?[,=:]|sha(?:1|256|512)[=:])`)
 
-// readings returns all ways to decode the signatures in a text. A signature has 20, 32 or 64
-// bytes. A signature from the receiver's own code needs no version before it.
-func (c *callback) readings(text string, versioned bool) (all []reading) {
+// sums returns all ways to decode the signatures in a text, and the mistakes in their form. A
+// signature from the receiver's own code needs no version before it.
+func (c *callback) sums(text string) (all assumptions) {
 	words := strings.Fields(text)
 	switch {
 	case strings.Contains(text, "t="): // a list of Stripe or Convoy
@@ -181,28 +155,29 @@ func (c *callback) readings(text string, versioned bool) (all []reading) {
 		words = []string{text}
 	}
 	for _, word := range words[:min(len(words), mostSignatures)] {
-		word = strings.Trim(strings.TrimSpace(word), `"'`)
 		prefix := versions.FindString(word)
 		if c.prefix != "" && strings.HasPrefix(word, c.prefix) {
 			prefix = c.prefix
 		}
-		var version Finding
-		if versioned && prefix != c.prefix {
-			version = Finding{OtherEncoding, fmt.Sprintf("has %s before it", cmp.Or(prefix, "no "+c.prefix)), "write " + c.form}
-		}
 		for _, e := range encodings {
-			sum, err := e.decode(word[len(prefix):])
-			if err != nil || len(sum) != 20 && len(sum) != 32 && len(sum) != 64 {
+			sum := e.decode(word[len(prefix):])
+			if !slices.Contains([]int{20, 32, 64}, len(sum)) { // of SHA-1, SHA-256, and SHA-512 or ed25519
 				continue
 			}
-			if e.name == formHex && word != strings.ToLower(word) {
+			if e.name == string(signer.Hex) && word != strings.ToLower(word) {
 				e.name = "hex in upper case"
 			}
-			var encoding Finding
-			if e.name != c.encoding {
-				encoding = Finding{OtherEncoding, fmt.Sprintf("is in %s, not in %s", e.name, c.encoding), "write " + c.form}
+			var says []string
+			if prefix != c.prefix && text != c.Computed {
+				says = append(says, fmt.Sprintf("has %s before it", cmp.Or(prefix, "no "+c.prefix)))
 			}
-			all = append(all, reading{sum, mistakes(version, encoding)})
+			if e.name != string(c.encoding) {
+				says = append(says, fmt.Sprintf("is in %s, not in %s", e.name, c.encoding))
+			}
+			if len(says) == 0 {
+				all.right(sum)
+			}
+			all.add(OtherEncoding, sum, strings.Join(says, ", and "), "write "+c.shape)
 		}
 	}
 	return all

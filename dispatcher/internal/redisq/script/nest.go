@@ -1,8 +1,6 @@
 package script
 
 import (
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -85,9 +83,7 @@ func walksOf(pieces []piece) walks {
 	w.last = make([]int, len(number))
 	for i, p := range pieces {
 		w.functions[i] = strings.Contains(p.text, "function")
-		words := map[string]bool{}
-		addWords(words, p.text)
-		for _, name := range slices.Sorted(maps.Keys(words)) {
+		for _, name := range p.words {
 			if n, local := number[name]; local {
 				w.used[i] = append(w.used[i], n)
 				w.last[n] = i

@@ -12,9 +12,10 @@ import (
 
 // piece is a function that begins at a script's left margin, or a line between two functions.
 type piece struct {
-	name string // name of the function, empty for a line
-	text string
-	rare bool // the function has the rareMark
+	name  string // name of the function, empty for a line
+	text  string
+	words []string // of the text, each once
+	rare  bool     // the function has the rareMark
 }
 
 // isLine reports whether a piece is a line, except a line with names of keys: a key may be called like
@@ -28,30 +29,37 @@ func (p piece) isLine() bool {
 // a word only looks like a use of a name, the name stays, so that no necessary code is removed.
 // Constants are replaced by their numbers, because Lua has no constants and a script may have few
 // locals.
-func Prune(text string) string {
-	pieces := inline(piecesOf(text))
-	used := map[string]bool{}
-	for _, p := range pieces {
-		if p.isLine() {
-			addWords(used, p.text)
-		}
-	}
-	left := pieces
-	for grown := true; grown; {
-		grown = false
-		var rest []piece
-		for _, p := range left {
-			if !used[p.name] {
-				rest = append(rest, p)
-				continue
+func Prune(text string) string { return prune(piecesOf(text)) }
+
+// prune does the same with the pieces of a script. It comes first to the functions that the script does
+// not use, because these are two thirds of its text.
+func prune(pieces []piece) string { return nest(pruneNames(deferRare(inline(usedOf(pieces))))) }
+
+// usedOf returns the lines, and the functions that a line uses, also through other functions.
+func usedOf(all []piece) []piece {
+	used, functions := make(map[string]bool, len(all)), make(map[string][]piece, len(all))
+	var add func(p piece)
+	add = func(p piece) {
+		for _, word := range p.words {
+			if !used[word] {
+				used[word] = true
+				for _, function := range functions[word] {
+					add(function)
+				}
 			}
-			addWords(used, p.text)
-			grown = true
 		}
-		left = rest
 	}
-	pieces = slices.DeleteFunc(pieces, func(p piece) bool { return p.name != "" && !used[p.name] })
-	return nest(pruneNames(deferRare(pieces)))
+	for _, p := range all {
+		if p.name != "" {
+			functions[p.name] = append(functions[p.name], p)
+		}
+	}
+	for _, p := range all {
+		if p.isLine() {
+			add(p)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p piece) bool { return p.name != "" && !used[p.name] })
 }
 
 // piecesOf splits a script. A function ends on its own line, or at an end at the margin.
@@ -76,7 +84,16 @@ func piecesOf(text string) []piece {
 			pieces = append(pieces, piece{text: line})
 		}
 	}
+	for i, p := range pieces {
+		pieces[i].words = lineOf(p.text).words
+	}
 	return pieces
+}
+
+// lineOf returns a line as a piece.
+func lineOf(text string) piece {
+	words := slices.Sorted(wordsOf(text))
+	return piece{text: text, words: slices.Clip(slices.Compact(words))}
 }
 
 // tuned marks the line of constants that tests of the engine replace in a script's text.
@@ -106,7 +123,7 @@ func inline(pieces []piece) []piece {
 		return true
 	})
 	for i := range rest {
-		rest[i].text = replaceWords(rest[i].text, values)
+		rest[i] = rest[i].replaced(values)
 	}
 	return rest
 }
@@ -136,6 +153,15 @@ func constantsOf(p piece) (names, numbers []string) {
 	return names, numbers
 }
 
+// replaced returns the piece with other words.
+func (p piece) replaced(by map[string]string) piece {
+	if slices.ContainsFunc(p.words, func(word string) bool { return by[word] != "" }) {
+		line := lineOf(replaceWords(p.text, by))
+		p.text, p.words = line.text, line.words
+	}
+	return p
+}
+
 // replaceWords replaces words of a script, except in its string literals.
 func replaceWords(text string, by map[string]string) string {
 	if len(by) == 0 {
@@ -154,8 +180,8 @@ func replaceWords(text string, by map[string]string) string {
 				end++
 			}
 			end = min(end+1, len(text))
-		case isWord(rune(c)):
-			for end < len(text) && isWord(rune(text[end])) {
+		case isWord(c):
+			for end < len(text) && isWord(text[end]) {
 				end++
 			}
 			if number, ok := by[text[i:end]]; ok {
@@ -170,8 +196,8 @@ func replaceWords(text string, by map[string]string) string {
 	return b.String()
 }
 
-func isWord(r rune) bool {
-	return r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
 // pruneNames drops the names of keys that no other line uses. A name that is
@@ -196,13 +222,12 @@ func pruneNames(pieces []piece) []piece {
 	for _, p := range pieces {
 		names, values, ok := keyNames(p)
 		if !ok {
-			p.text = replaceWords(p.text, once)
-			rest = append(rest, p)
+			rest = append(rest, p.replaced(once))
 			continue
 		}
 		for i, name := range names {
 			if uses[name] > 1 {
-				rest = append(rest, piece{text: "local " + name + " = " + values[i]})
+				rest = append(rest, lineOf("local "+name+" = "+values[i]))
 			}
 		}
 	}
@@ -219,9 +244,9 @@ func keyNames(p piece) (names, values []string, ok bool) {
 	return names, values, len(names) == len(values)
 }
 
-// addWords adds the words of a text.
-func addWords(words map[string]bool, text string) {
-	for word := range wordsOf(text) {
+// addWords adds the words of a piece.
+func addWords(words map[string]bool, p piece) {
+	for _, word := range p.words {
 		words[word] = true
 	}
 }
@@ -234,5 +259,16 @@ func countWords(counts map[string]int, text string) {
 }
 
 func wordsOf(text string) iter.Seq[string] {
-	return strings.FieldsFuncSeq(text, func(r rune) bool { return !isWord(r) })
+	return func(yield func(string) bool) {
+		for begin := 0; begin < len(text); {
+			end := begin
+			for end < len(text) && isWord(text[end]) {
+				end++
+			}
+			if end > begin && !yield(text[begin:end]) {
+				return
+			}
+			begin = end + 1
+		}
+	}
 }

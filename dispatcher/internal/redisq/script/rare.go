@@ -35,7 +35,7 @@ func deferRare(pieces []piece) []piece {
 		}
 	}
 	for _, p := range pieces {
-		if p.isLine() && usesAny(p.text, needing) {
+		if p.isLine() && usesAny(p, needing) {
 			end()
 		}
 		if p.rare = rare[p.name]; len(span) > 0 || p.rare {
@@ -47,7 +47,7 @@ func deferRare(pieces []piece) []piece {
 	end()
 	for i, p := range rest {
 		if !p.rare {
-			rest[i].text = replaceWords(p.text, calls)
+			rest[i] = p.replaced(calls)
 		}
 	}
 	return rest
@@ -73,7 +73,7 @@ func deferSpan(span, all []piece, maker string, calls map[string]string) []piece
 			usual = append(usual, p)
 			continue
 		}
-		body += "\n" + replaceWords(replaceWords(p.text, keys), calls) // calls: of earlier spans
+		body += "\n" + p.replaced(keys).replaced(calls).text // calls: of earlier spans
 	}
 	for _, name := range slices.Sorted(maps.Keys(inside)) {
 		if outside[name] {
@@ -83,7 +83,9 @@ func deferSpan(span, all []piece, maker string, calls map[string]string) []piece
 	}
 	body += "\n" + made + " = {" + entries + " }\nend\nreturn " + made + "\nend"
 	head := "local " + maker + ", " + made
-	return slices.Concat([]piece{{text: head}}, usual, []piece{{text: body, rare: true}}, span[last+1:])
+	function := lineOf(body)
+	function.rare = true
+	return slices.Concat([]piece{lineOf(head)}, usual, []piece{function}, span[last+1:])
 }
 
 // rareOf returns the names of the marked functions, and of the functions that only these use.
@@ -92,7 +94,7 @@ func rareOf(pieces []piece) map[string]bool {
 	for _, p := range pieces {
 		rare[p.name] = rare[p.name] || p.rare
 		if p.isLine() {
-			addWords(usual, p.text)
+			addWords(usual, p)
 		}
 	}
 	marked := maps.Clone(rare)
@@ -106,7 +108,7 @@ func rareOf(pieces []piece) map[string]bool {
 				rare[p.name], grown = false, true
 				for _, same := range pieces {
 					if same.name == p.name {
-						addWords(usual, same.text)
+						addWords(usual, same)
 					}
 				}
 			}
@@ -123,7 +125,7 @@ func needingAny(pieces []piece, names map[string]bool) map[string]bool {
 	for grown := true; grown; {
 		grown = false
 		for _, p := range pieces {
-			if p.name != "" && !needing[p.name] && usesAny(p.text, needing) {
+			if p.name != "" && !needing[p.name] && usesAny(p, needing) {
 				needing[p.name], grown = true, true
 			}
 		}
@@ -131,13 +133,8 @@ func needingAny(pieces []piece, names map[string]bool) map[string]bool {
 	return needing
 }
 
-func usesAny(text string, names map[string]bool) bool {
-	for word := range wordsOf(text) {
-		if names[word] {
-			return true
-		}
-	}
-	return false
+func usesAny(p piece, names map[string]bool) bool {
+	return slices.ContainsFunc(p.words, func(word string) bool { return names[word] })
 }
 
 // keysOf returns the names of the keys with their expressions.
@@ -157,7 +154,7 @@ func wordsOutside(pieces []piece, rare map[string]bool) map[string]bool {
 	words := map[string]bool{}
 	for _, p := range pieces {
 		if !rare[p.name] {
-			addWords(words, p.text)
+			addWords(words, p)
 		}
 	}
 	return words

@@ -102,14 +102,31 @@ func Make(ofTest bool, name string, parts ...string) Script {
 		shared = strings.Replace(shared, realClock, testClock, 1)
 		shared = strings.ReplaceAll(shared, realID, testID)
 	}
-	text := shared + strings.Join(parts, "")
+	parts = append([]string{shared}, parts...)
+	text := strings.Join(parts, "")
 	kept, ok := pruned.Load(text)
 	if !ok {
-		kept, _ = pruned.LoadOrStore(text, Prune(text))
+		var pieces []piece
+		for _, part := range parts {
+			pieces = append(pieces, cut(part)...)
+		}
+		kept, _ = pruned.LoadOrStore(text, prune(pieces))
 	}
 	return New(name, kept.(string))
 }
 
-// pruned caches the result of Prune by its text, because each store of a process needs the
-// same scripts.
-var pruned sync.Map
+// The results for texts that are needed again: several scripts have the same parts, and each store
+// of a process needs the same scripts.
+var (
+	pruned sync.Map // script → the same without unused parts
+	pieced sync.Map // part → its pieces
+)
+
+// cut returns the pieces of a part, which must not be changed.
+func cut(part string) []piece {
+	pieces, ok := pieced.Load(part)
+	if !ok {
+		pieces, _ = pieced.LoadOrStore(part, piecesOf(part))
+	}
+	return pieces.([]piece)
+}

@@ -53,11 +53,11 @@ type Endpoint struct {
 
 	DisableAfter *time.Duration // it is disabled after it fails for this time; 0: never; nil: the dispatcher's
 
-	Paused   bool      // deliveries are made, and wait
-	Disabled bool      // deliveries are recorded as dead, unattempted
-	Cause    LaneWhy   // why it is disabled, if no person did it: WhyGone or WhyFailing
-	HeldBy   string    // the caller that paused or disabled it: key:<name>, link:<id> or Local; empty: none, or Hookladder itself
-	HeldAt   time.Time // the time of the pause or disabling; zero: neither
+	Paused    bool      // deliveries are made, and wait
+	Disabled  bool      // deliveries are recorded as dead, unattempted
+	Cause     LaneWhy   // why it is disabled, if no person did it: WhyGone or WhyFailing
+	StoppedBy string    // the caller that paused or disabled it: key:<name>, link:<id> or Local; empty: none, or Hookladder itself
+	StoppedAt time.Time // the time of the pause or disabling; zero: neither
 
 	Unverified bool // a link set its URL, and no test has succeeded yet: deliveries are made, and wait
 
@@ -129,12 +129,12 @@ func (l Lane) IsEndpoint() bool { return strings.HasPrefix(string(l), EndpointPr
 
 // Limits returns the part of the endpoint that its lane copies.
 func (e *Endpoint) Limits() LaneLimits {
-	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered, Pull: e.Pull, By: e.HeldBy}
+	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered, Pull: e.Pull, By: e.StoppedBy}
 	switch {
 	case e.Disabled:
-		l.Held = HeldDisabled
+		l.Mode = LaneDisabled
 	case e.Paused, e.Unverified:
-		l.Held = HeldPaused
+		l.Mode = LanePaused
 	}
 	return l
 }
@@ -144,12 +144,12 @@ func (e *Endpoint) Limits() LaneLimits {
 func (e *Endpoint) NoteHold(before *Endpoint, by string, at time.Time) {
 	switch {
 	case !e.Paused && !e.Disabled && !e.Unverified:
-		e.Cause, e.HeldBy, e.HeldAt = "", "", time.Time{}
+		e.Cause, e.StoppedBy, e.StoppedAt = "", "", time.Time{}
 	case e.Paused != before.Paused, e.Disabled != before.Disabled, !before.Paused && !before.Disabled && !before.Unverified:
 		if !e.Disabled {
 			e.Cause = ""
 		}
-		e.HeldBy, e.HeldAt = by, at
+		e.StoppedBy, e.StoppedAt = by, at
 	}
 }
 

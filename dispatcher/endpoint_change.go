@@ -99,9 +99,9 @@ type EndpointStore interface {
 func (e *Endpoint) Overtake(lane LaneLimits) {
 	before := *e
 	e.Version = lane.Version + 1
-	e.Disabled = lane.Held == HeldDisabled
-	e.Unverified = e.Unverified && lane.Held == HeldPaused
-	e.Paused = lane.Held == HeldPaused && !e.Unverified
+	e.Disabled = lane.Mode == LaneDisabled
+	e.Unverified = e.Unverified && lane.Mode == LanePaused
+	e.Paused = lane.Mode == LanePaused && !e.Unverified
 	e.NoteHold(&before, lane.By, lane.Since)
 }
 

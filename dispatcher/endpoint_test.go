@@ -328,9 +328,9 @@ func TestALaneKnowsTheLimitsOfItsEndpoint(t *testing.T) {
 	require.False(t, d.Lane("u_ep_0").IsEndpoint())
 	want := d.LaneLimits{Version: 7, MaxInFlight: 5, Interval: 50 * time.Millisecond, Ordered: true}
 	require.Equal(t, want, e.Limits())
-	e.Paused, want.Held = true, d.HeldPaused
+	e.Paused, want.Mode = true, d.LanePaused
 	require.Equal(t, want, e.Limits())
-	e.Disabled, want.Held = true, d.HeldDisabled
+	e.Disabled, want.Mode = true, d.LaneDisabled
 	require.Equal(t, want, e.Limits(), "disabled goes before paused")
 	e.Paused = false
 	require.Equal(t, want, e.Limits())
@@ -344,9 +344,9 @@ func TestTheStateOfALaneIsTheFirstThatHolds(t *testing.T) {
 		"nothing":                    {d.LaneState{}, d.StateActive},
 		"it waits for a time":        {d.LaneState{Until: time.Now().Add(time.Hour), Fails: 19}, d.StateActive},
 		"its breaker is open":        {d.LaneState{Opened: 1}, d.StateOpen},
-		"paused, its breaker open":   {d.LaneState{Opened: 1, Limits: d.LaneLimits{Held: d.HeldPaused}}, d.StatePaused},
-		"disabled, its breaker open": {d.LaneState{Opened: 1, Limits: d.LaneLimits{Held: d.HeldDisabled}}, d.StateDisabled},
-		"deleted":                    {d.LaneState{Limits: d.LaneLimits{Held: d.HeldDeleted}}, d.StateDisabled},
+		"paused, its breaker open":   {d.LaneState{Opened: 1, Limits: d.LaneLimits{Mode: d.LanePaused}}, d.StatePaused},
+		"disabled, its breaker open": {d.LaneState{Opened: 1, Limits: d.LaneLimits{Mode: d.LaneDisabled}}, d.StateDisabled},
+		"deleted":                    {d.LaneState{Limits: d.LaneLimits{Mode: d.LaneDeleted}}, d.StateDisabled},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.state.State()) })

@@ -96,16 +96,16 @@ func URLLaneName(u *url.URL, tenant string) string {
 // AllLanes means every lane in a pause or a resume.
 const AllLanes Lane = "*"
 
-// Held is the reason why no deliveries of a lane may be claimed.
-type Held uint8
+// LaneMode says whether deliveries of a lane may be claimed, and if not, what happens to them.
+type LaneMode uint8
 
-// The reasons. HeldNone means that the lane is open to claims.
+// The modes.
 const (
-	HeldNone     Held = iota
-	HeldPaused        // new deliveries wait
-	HeldDisabled      // waiting and new deliveries are dead without an attempt
-	HeldDeleted       // waiting and new deliveries are cancelled
-	HeldCut           // of a bare URL's lane: earlier deliveries are dead, new ones are attempted; the version is the time in ms
+	LaneNormal   LaneMode = iota // deliveries may be claimed
+	LanePaused                   // new deliveries wait
+	LaneDisabled                 // waiting and new deliveries are dead without an attempt
+	LaneDeleted                  // waiting and new deliveries are cancelled
+	LaneCut                      // of a bare URL's lane: earlier deliveries are dead, new ones are attempted; the version is the time in ms
 )
 
 // LaneLimits is the lane's copy of its endpoint's limits, so scripts need no other record. The
@@ -116,7 +116,7 @@ type LaneLimits struct {
 	Interval    time.Duration // between two attempts, whole µs; 0: no rate
 	Ordered     bool
 	Pull        bool // consumers take its deliveries, and it is never called; always true for a queue
-	Held        Held
+	Mode        LaneMode
 
 	// Name is no limit, and is mostly empty. It is the URLLaneName of a bare URL's lane, or the
 	// name of a queue, because both may be paused before their first message.
@@ -152,27 +152,27 @@ type LaneState struct {
 	Queue  string // name of its queue; empty: it has none, or it is not known
 	Limits LaneLimits
 	LaneCount
-	Known     bool      // a message was published to it, or somebody paused it
-	Since     time.Time // start of the pause; zero: it is not paused, or that is not known
-	By        string    // the caller that paused it, as the audit has it; empty: it is not paused
-	Cause     LaneWhy   // why its endpoint is paused or disabled, if no person did that: WhyGone, WhyFailing or WhyUnverified
-	All       *HeldLane // the pause of all lanes; nil: there is none
-	Limit     LaneWhy   // the limit that delays attempts: WhyRetryAfter, WhyRate, WhySealed, WhyMissing or WhyEgress; empty: nothing
-	Window    int       // deliveries that it may have in flight now
-	Fails     int       // blamed failures in a row
-	Opened    int       // the number of openings of its breaker in a row; 0: it is closed
-	Failing   time.Time // start of its failures without a success; zero: it does not fail
-	FailsLong bool      // it fails for FAILING_AFTER or longer
-	Until     time.Time // no attempt before: breaker, or Retry-After; zero: no such time
-	Token     time.Time // the rate allows the next attempt then; zero: it does not matter
+	Known     bool         // a message was published to it, or somebody paused it
+	Since     time.Time    // start of the pause; zero: it is not paused, or that is not known
+	By        string       // the caller that paused it, as the audit has it; empty: it is not paused
+	Cause     LaneWhy      // why its endpoint is paused or disabled, if no person did that: WhyGone, WhyFailing or WhyUnverified
+	All       *StoppedLane // the pause of all lanes; nil: there is none
+	Limit     LaneWhy      // the limit that delays attempts: WhyRetryAfter, WhyRate, WhySealed, WhyMissing or WhyEgress; empty: nothing
+	Window    int          // deliveries that it may have in flight now
+	Fails     int          // blamed failures in a row
+	Opened    int          // the number of openings of its breaker in a row; 0: it is closed
+	Failing   time.Time    // start of its failures without a success; zero: it does not fail
+	FailsLong bool         // it fails for FAILING_AFTER or longer
+	Until     time.Time    // no attempt before: breaker, or Retry-After; zero: no such time
+	Token     time.Time    // the rate allows the next attempt then; zero: it does not matter
 }
 
 // State returns the lane's state in one word.
 func (s *LaneState) State() EndpointState {
 	switch {
-	case s.Limits.Held == HeldDisabled || s.Limits.Held == HeldDeleted:
+	case s.Limits.Mode == LaneDisabled || s.Limits.Mode == LaneDeleted:
 		return StateDisabled
-	case s.Limits.Held == HeldPaused:
+	case s.Limits.Mode == LanePaused:
 		return StatePaused
 	case s.Opened > 0:
 		return StateOpen
@@ -243,15 +243,15 @@ var (
 // Standing returns the state of a lane and its reason.
 func (s *LaneState) Standing() (EndpointState, LaneWhy) {
 	switch {
-	case s.Limits.Held == HeldDeleted:
+	case s.Limits.Mode == LaneDeleted:
 		return StateDeleted, WhyDeleted
-	case s.Limits.Held == HeldDisabled && s.Cause != "" && s.Cause != WhyUnverified:
+	case s.Limits.Mode == LaneDisabled && s.Cause != "" && s.Cause != WhyUnverified:
 		return StateDisabled, s.Cause
-	case s.Limits.Held == HeldDisabled:
+	case s.Limits.Mode == LaneDisabled:
 		return StateDisabled, WhyOperator
-	case s.Limits.Held == HeldPaused && s.Cause == WhyUnverified:
+	case s.Limits.Mode == LanePaused && s.Cause == WhyUnverified:
 		return StatePaused, WhyUnverified
-	case s.Limits.Held == HeldPaused:
+	case s.Limits.Mode == LanePaused:
 		return StatePaused, WhyPaused
 	case s.All != nil:
 		return StatePaused, WhyAll
@@ -273,10 +273,10 @@ type LaneVersion struct {
 	Version int64 // 0: none of an endpoint
 }
 
-// HeldLane is a paused or disabled lane.
-type HeldLane struct {
+// StoppedLane is a paused, disabled, deleted or cut lane.
+type StoppedLane struct {
 	LaneVersion
-	Held  Held
+	Mode  LaneMode
 	Since time.Time
 	By    string // the caller that asked for it, as the audit has it
 }

@@ -85,8 +85,8 @@ type Outbox interface {
 	// Wait blocks until a caller notifies, or until the timeout. It returns at once after it
 	// begins to listen, because callers may have notified before.
 	Wait(ctx context.Context, most time.Duration) error
-	// Held returns the oldest transaction that blocks the database's vacuum: its age in
+	// OldestTransaction returns the oldest transaction that blocks the database's vacuum: its age in
 	// transactions, and the number of its process. It returns 0 if there is none.
-	Held(ctx context.Context) (age, pid int64, err error)
+	OldestTransaction(ctx context.Context) (age, pid int64, err error)
 	Close()
 }

@@ -280,20 +280,20 @@ type Tick struct {
 // Stats counts the whole queue. Counts include cancelled deliveries until their lane's turn
 // comes.
 type Stats struct {
-	Counts    map[Status]int64
-	Dead      map[DeadReason]int64
-	EverDead  map[DeadReason]int64 // deliveries that ever died, including those retried or deleted later
-	Cancelled int64                // deliveries that were ever cancelled, likewise
-	OldestDue time.Time            // of all deliveries that may be attempted; zero: nothing is due
-	HeldSince time.Time            // since when a lane with waiting deliveries is paused, unverified, sealed or missing; zero: none is
-	Held      map[LaneWhy]int64    // deliveries that are due but must wait, by reason
-	LanesBy   map[EndpointState]int64
-	Partial   bool // Dead, OldestDue, Held, LanesBy and Lanes cover only some of the lanes, because there are too many to read at once
-	Now       time.Time
-	Instances int
-	Retention time.Duration // the time that finished deliveries are kept whole now, in the partition that keeps them shortest
-	Lanes     []LaneState   // the 50 with the most waiting deliveries, paused ones first
-	Store     StoreInfo
+	Counts       map[Status]int64
+	Dead         map[DeadReason]int64
+	EverDead     map[DeadReason]int64 // deliveries that ever died, including those retried or deleted later
+	Cancelled    int64                // deliveries that were ever cancelled, likewise
+	OldestDue    time.Time            // of all deliveries that may be attempted; zero: nothing is due
+	BlockedSince time.Time            // since when a lane with waiting deliveries is paused, unverified, sealed or missing; zero: none is
+	Blocked      map[LaneWhy]int64    // deliveries that are due but must wait, by reason
+	LanesBy      map[EndpointState]int64
+	Partial      bool // Dead, OldestDue, Blocked, LanesBy and Lanes cover only some of the lanes, because there are too many to read at once
+	Now          time.Time
+	Instances    int
+	Retention    time.Duration // the time that finished deliveries are kept whole now, in the partition that keeps them shortest
+	Lanes        []LaneState   // the 50 with the most waiting deliveries, paused ones first
+	Store        StoreInfo
 }
 
 // Standing is the stored state of a message that was published again.

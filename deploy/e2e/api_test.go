@@ -115,7 +115,7 @@ func crowd(w *world, i *instance) map[string][]string {
 		case "gone":
 			rw.WriteHeader(http.StatusGone)
 		case "in_flight":
-			newHeld().wait(r)
+			newBarrier().wait(r)
 		}
 	})
 	// A destination each, so that none waits for another's window.

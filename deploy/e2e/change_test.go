@@ -30,7 +30,7 @@ func TestCancelledBeforeItsTimeItNeverArrives(t *testing.T) {
 func TestCancelledWhileReadyItNeverArrives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := newHeld()
+	h := newBarrier()
 	w.receiver.answers(h.answer(""))
 	i := w.serve("MAX_IN_FLIGHT=1")
 	i.send("before")
@@ -51,7 +51,7 @@ func TestCancelledWhileReadyItNeverArrives(t *testing.T) {
 func TestCancelledInFlightASuccessWinsAndAFailureEndsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := newHeld()
+	h := newBarrier()
 	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, _ int) {
 		h.wait(r)
 		if id == "fails" {
@@ -96,7 +96,7 @@ func TestCancelledBetweenRungsItIsNotTriedAgain(t *testing.T) {
 func TestRetryOfWhatIsReadyOrInFlight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := newHeld()
+	h := newBarrier()
 	w.receiver.answers(h.answer(""))
 	i := w.serve("MAX_IN_FLIGHT=1")
 	i.send("flying")
@@ -226,7 +226,7 @@ func left(list []wire.RetriedDelivery) map[string]string {
 func TestRetryOfAFanOutTellsWhichItLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := newHeld()
+	h := newBarrier()
 	w.receiver.answers(func(rw http.ResponseWriter, req *http.Request, _ string, _ int) {
 		switch req.URL.Path {
 		case "/hangs":

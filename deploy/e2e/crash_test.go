@@ -157,7 +157,7 @@ func TestEndpointsOutliveCrashes(t *testing.T) {
 func TestRepartitionMovesEverythingWhileNothingRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := newHeld()
+	h := newBarrier()
 	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, n int) {
 		switch {
 		case id == "flying" && n == 1:

@@ -19,9 +19,9 @@ import (
 func TestEveryDeathIsToldOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	held := newHeld()
+	barrier := newBarrier()
 	w.receiver.answers(func(rw http.ResponseWriter, req *http.Request, _ string, _ int) {
-		if req.URL.Path == "/held" && !held.wait(req) {
+		if req.URL.Path == "/held" && !barrier.wait(req) {
 			return
 		}
 		code := map[string]int{"/gone": http.StatusGone, "/fails": http.StatusInternalServerError, "/held": http.StatusInternalServerError}[req.URL.Path]
@@ -57,7 +57,7 @@ func TestEveryDeathIsToldOnce(t *testing.T) {
 	last := again[len(again)-1]
 	_, err = i.PauseLane(t.Context(), url("/"), "c")
 	require.NoError(t, err)
-	close(held.release)
+	close(barrier.release)
 	require.True(t, kit.Rest(t.Context(), soon))
 	for tenant, id := range map[string]string{"paused": "expired-first", "c": last} {
 		_, err = i.ResumeLane(t.Context(), url("/"), tenant)

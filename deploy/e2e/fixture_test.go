@@ -101,7 +101,7 @@ func (f fixture) write(t *testing.T) {
 	t.Helper()
 	url, conn := newOutbox(t)
 	w := newFixtureWorld(t, url)
-	hangs := newHeld()
+	hangs := newBarrier()
 	hang := hangs.answer("leased")
 	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, n int) {
 		if id == "dead" || id == "retrying" || isNotice(id) {

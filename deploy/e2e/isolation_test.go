@@ -180,7 +180,7 @@ func TestAnOrderedEndpointHoldsTheRestBehindOneThatFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.serve("LADDER=50ms,50ms,50ms"), w.serve("LADDER=50ms,50ms,50ms")
-	other := newHeld() // until the other key is through
+	other := newBarrier() // until the other key is through
 	w.receiver.answers(func(rw http.ResponseWriter, req *http.Request, id string, n int) {
 		if id == "a0" && n == 4 {
 			other.wait(req)

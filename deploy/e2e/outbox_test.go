@@ -294,8 +294,8 @@ func TestAFullLaneKeepsTheOrderOfItsRows(t *testing.T) {
 	t.Parallel()
 	url, conn := newOutbox(t)
 	w := newWorld(t)
-	held := newHeld()
-	w.receiver.answers(held.answer("slow-00"))
+	barrier := newBarrier()
+	w.receiver.answers(barrier.answer("slow-00"))
 	i := w.serves(2, "OUTBOX_URL="+url, "ENDPOINT_MAX_WAITING=20")[0]
 	i.endpoint("/slow", wire.Endpoint{UID: "slow", Secret: w.secret.Reveal()})
 	i.endpoint("/quick", wire.Endpoint{UID: "quick", Secret: w.secret.Reveal()})
@@ -317,7 +317,7 @@ func TestAFullLaneKeepsTheOrderOfItsRows(t *testing.T) {
 		slow = append(slow, put("slow", 30+n))
 		w.receiver.wait(put("quick", n), 1)
 	}
-	close(held.release)
+	close(barrier.release)
 	w.receiver.waitAll(slow...)
 	require.Equal(t, slow, w.receiver.at("/slow"))
 	w.receiver.once()

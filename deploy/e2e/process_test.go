@@ -53,7 +53,7 @@ func TestWhatOneInstanceAcceptsAnotherDeliversAtItsTime(t *testing.T) {
 func TestHungDestinationsDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.receiver.answers(newHeld().answer("hung"))
+	w.receiver.answers(newBarrier().answer("hung"))
 	i := w.serve("ATTEMPT_TIMEOUT=60s", "LOG_LEVEL=info")
 	_, port, _ := strings.Cut(strings.TrimPrefix(w.receiver.URL(0), "http://"), ":")
 	const hung, backlog, healthy = 200, 10, 150 // together twice as many as there are permits
@@ -110,7 +110,7 @@ func TestWhatBecameDueWhileNobodyRanIsAttemptedAtTheStart(t *testing.T) {
 	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, n int) {
 		switch {
 		case id == "before" && n == 1:
-			newHeld().wait(r)
+			newBarrier().wait(r)
 		case strings.HasPrefix(id, "rung") && n == 1:
 			rw.WriteHeader(http.StatusInternalServerError)
 		}
@@ -206,7 +206,7 @@ func (w *world) name(known ...string) (name string) {
 func TestARunningInstanceTakesOverFromAKilledOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := newHeld() // until its caller is gone, or the kill where the other instance took it
+	h := newBarrier() // until its caller is gone, or the kill where the other instance took it
 	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, id string, n int) {
 		if strings.HasPrefix(id, "held") && n == 1 {
 			h.wait(r)

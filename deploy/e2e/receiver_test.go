@@ -190,13 +190,13 @@ func status(code int) answerFunc {
 	return func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { w.WriteHeader(code) }
 }
 
-// held holds callbacks back until it is released.
-type held struct{ release chan struct{} }
+// barrier holds callbacks back until it is released.
+type barrier struct{ release chan struct{} }
 
-func newHeld() *held { return &held{release: make(chan struct{})} }
+func newBarrier() *barrier { return &barrier{release: make(chan struct{})} }
 
 // wait reports whether the caller was still there at the release.
-func (h *held) wait(req *http.Request) bool {
+func (h *barrier) wait(req *http.Request) bool {
 	select {
 	case <-h.release:
 		return true
@@ -206,7 +206,7 @@ func (h *held) wait(req *http.Request) bool {
 }
 
 // answer holds the callbacks of messages whose names begin so.
-func (h *held) answer(prefix string) answerFunc {
+func (h *barrier) answer(prefix string) answerFunc {
 	return func(_ http.ResponseWriter, r *http.Request, id string, _ int) {
 		if strings.HasPrefix(id, prefix) {
 			h.wait(r)

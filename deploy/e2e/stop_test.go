@@ -35,8 +35,8 @@ func (i *instance) signal(s syscall.Signal) {
 }
 
 // holdFirst holds the first attempt of what flies until it is released.
-func (w *world) holdFirst() *held {
-	h := newHeld()
+func (w *world) holdFirst() *barrier {
+	h := newBarrier()
 	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, id string, n int) {
 		if strings.HasPrefix(id, "flying") && n == 1 {
 			h.wait(r)
@@ -141,7 +141,7 @@ func TestAfterItsGraceAStopHandsAttemptsBack(t *testing.T) {
 func TestAnInstanceThatWasStoppedGoesOnUnderAnotherName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	answers := map[string]*held{"unfinished": newHeld(), "finished": newHeld(), "failed": newHeld()}
+	answers := map[string]*barrier{"unfinished": newBarrier(), "finished": newBarrier(), "failed": newBarrier()}
 	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, n int) {
 		h := answers[id]
 		switch {

@@ -113,13 +113,13 @@ func TestWhatIsOldIsForgotten(t *testing.T) {
 func TestWithoutMemoryOnlyAcceptingStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := newHeld()
+	h := newBarrier()
 	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, id string, n int) {
 		switch {
 		case id == "flying":
 			h.wait(r)
 		case strings.HasPrefix(id, "held") && n == 1:
-			newHeld().wait(r) // until its caller is gone
+			newBarrier().wait(r) // until its caller is gone
 		}
 	})
 	stays, dies := w.serve("GUARD_INTERVAL=1s"), w.serve()

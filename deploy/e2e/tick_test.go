@@ -110,7 +110,7 @@ func (w *world) since(before map[string]int) (all []time.Time) {
 func TestATickThatIsKilledLosesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := newHeld()
+	h := newBarrier()
 	w.receiver.answers(func(_ http.ResponseWriter, r *http.Request, id string, n int) {
 		if strings.HasPrefix(id, "held") && n == 1 {
 			h.wait(r)
@@ -165,7 +165,7 @@ func TestSeveralTicksAtOnceShareTheWork(t *testing.T) {
 func TestATickByHTTPWaitsForWhatIsDue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := newHeld()
+	h := newBarrier()
 	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, n int) {
 		if strings.HasPrefix(id, "flying") && n == 1 {
 			h.wait(r)

@@ -25,7 +25,7 @@ type trouble struct {
 // through goes through trouble: whatever was acknowledged arrives, and once.
 func (w *world) through(x trouble) {
 	w.t.Helper()
-	h := newHeld()
+	h := newBarrier()
 	w.receiver.answers(h.answer("flying"))
 	i := w.serve("ATTEMPT_TIMEOUT=60s")
 	i.troubled = !x.silent

@@ -90,13 +90,13 @@ type maker struct {
 	err   error
 }
 
-func (m *maker) genuine(name string, c Callback, held signer.Secret) {
-	c.Secret = held.Reveal()
+func (m *maker) genuine(name string, c Callback, secret signer.Secret) {
+	c.Secret = secret.Reveal()
 	m.cases = append(m.cases, Case{name, true, c})
 }
 
-func (m *maker) forged(name string, c Callback, held signer.Secret) {
-	c.Secret = held.Reveal()
+func (m *maker) forged(name string, c Callback, secret signer.Secret) {
+	c.Secret = secret.Reveal()
 	m.cases = append(m.cases, Case{name, false, c})
 }
 

@@ -18,11 +18,11 @@ func TestGitHubsLibraryJudgesOurCallbacks(t *testing.T) {
 	for _, body := range [][]byte{[]byte(`{"zen":"Anything added dilutes everything else."}`), everyByte(), {}} {
 		s := mustSigner(t, signer.GitHub, first, second)
 		header := s.Sign("msg_1", now, body)
-		judge := func(body []byte, held signer.Secret) error {
+		judge := func(body []byte, secret signer.Secret) error {
 			r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 			r.Header.Set("content-type", "application/json")
 			r.Header.Set(s.Header(), header)
-			got, err := github.ValidatePayload(r, []byte(held.Reveal()))
+			got, err := github.ValidatePayload(r, []byte(secret.Reveal()))
 			if err == nil {
 				require.Equal(t, body, got)
 			}

@@ -23,8 +23,8 @@ func TestStripesLibraryJudgesOurCallbacks(t *testing.T) {
 	body := []byte(`{"id":"evt_1","object":"event","type":"payment_intent.succeeded"}`)
 	alone := mustSigner(t, signer.Stripe, fresh).Sign("msg_1", now, body)
 	both := mustSigner(t, signer.Stripe, fresh, old).Sign("msg_1", now, body)
-	judge := func(header string, body []byte, held signer.Secret) error {
-		return webhook.ValidatePayload(body, header, held.Reveal())
+	judge := func(header string, body []byte, secret signer.Secret) error {
+		return webhook.ValidatePayload(body, header, secret.Reveal())
 	}
 	require.NoError(t, judge(alone, body, fresh))
 	require.NoError(t, judge(both, body, fresh), "during a rotation, with the new secret")

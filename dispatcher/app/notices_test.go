@@ -199,7 +199,7 @@ func TestANoticeThatIsMissingIsToldByAnotherInstance(t *testing.T) {
 	there, err := store.Endpoints.Endpoints(t.Context(), []string{e.ID})
 	require.NoError(t, err)
 	at := time.Now().Truncate(time.Millisecond)
-	require.NoError(t, changed(func(e *dispatcher.Endpoint) { e.Disabled, e.HeldBy, e.HeldAt = true, "night", at })(t.Context(), store, there[0]))
+	require.NoError(t, changed(func(e *dispatcher.Endpoint) { e.Disabled, e.StoppedBy, e.StoppedAt = true, "night", at })(t.Context(), store, there[0]))
 	require.NoError(t, store.Close())
 
 	o.OpsURL = ops + "/ops"

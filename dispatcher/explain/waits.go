@@ -120,8 +120,8 @@ func (f Facts) order() (how, cure string) {
 	switch f.Lane.State {
 	case "paused":
 		f.Delivery.WaitingFor = "paused"
-		held, cure := f.paused()
-		return text + ", and" + strings.TrimPrefix(held, "waits since"), cure
+		reason, cure := f.paused()
+		return text + ", and" + strings.TrimPrefix(reason, "waits since"), cure
 	case "failing":
 		if f.Lane.Opened == 0 {
 			return text + f.failing(), f.hurry()

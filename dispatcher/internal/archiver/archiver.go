@@ -252,7 +252,7 @@ func (a *Archiver) renew(ctx context.Context) error {
 		}
 	}
 	before := len(a.leases)
-	held, err := a.archive.Lease(ctx, a.o.Name, a.wants)
+	leases, err := a.archive.Lease(ctx, a.o.Name, a.wants)
 	if err != nil {
 		clear(a.leases)
 		return err
@@ -261,10 +261,10 @@ func (a *Archiver) renew(ctx context.Context) error {
 	for i := range a.wants {
 		a.wants[i].Old = true
 	}
-	now := make(map[int]*archive.PartitionLease, len(held))
+	now := make(map[int]*archive.PartitionLease, len(leases))
 	orphans := int64(0)
-	for i := range held {
-		h := &held[i]
+	for i := range leases {
+		h := &leases[i]
 		now[h.Partition] = h
 		orphans += h.Orphans
 	}

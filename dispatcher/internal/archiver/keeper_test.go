@@ -53,7 +53,7 @@ func (k *keeper) down() error {
 	return nil
 }
 
-func (k *keeper) Lease(_ context.Context, by string, want []archive.Want) (held []archive.PartitionLease, err error) {
+func (k *keeper) Lease(_ context.Context, by string, want []archive.Want) (leases []archive.PartitionLease, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.down(); err != nil {
@@ -72,9 +72,9 @@ func (k *keeper) Lease(_ context.Context, by string, want []archive.Want) (held 
 			k.epochs = append(k.epochs, w.Epoch)
 		}
 		r.holder, r.until = by, time.Now().Add(archive.LeaseTime)
-		held = append(held, archive.PartitionLease{Partition: w.Partition, Epoch: r.epoch, At: r.at, Last: r.last, Began: !r.walked, Walked: r.gap, Dropped: r.dropped})
+		leases = append(leases, archive.PartitionLease{Partition: w.Partition, Epoch: r.epoch, At: r.at, Last: r.last, Began: !r.walked, Walked: r.gap, Dropped: r.dropped})
 	}
-	return held, nil
+	return leases, nil
 }
 
 func (k *keeper) Write(_ context.Context, by string, parts []archive.Part) (w archive.Written, err error) {

@@ -35,7 +35,7 @@ func (a modelArchive) in(by string, do func() error) error {
 	return err
 }
 
-func (a modelArchive) Lease(_ context.Context, by string, want []archive.Want) (held []archive.PartitionLease, err error) {
+func (a modelArchive) Lease(_ context.Context, by string, want []archive.Want) (leases []archive.PartitionLease, err error) {
 	err = a.call(archive.ErrUnavailable)
 	defer a.mu.Unlock()
 	if err != nil || a.by != by && time.Now().Before(a.until) {

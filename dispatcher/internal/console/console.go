@@ -208,7 +208,7 @@ func (t insideTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if served.Body == nil {
 		served.Body = http.NoBody
 	}
-	w := &heldAnswer{header: http.Header{}, status: http.StatusOK}
+	w := &bufferedAnswer{header: http.Header{}, status: http.StatusOK}
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -262,8 +262,8 @@ func ending[A, T any](call func(context.Context, A) (T, error)) func(context.Con
 	}
 }
 
-// heldAnswer is a response in memory.
-type heldAnswer struct {
+// bufferedAnswer is a response in memory.
+type bufferedAnswer struct {
 	header http.Header
 	status int
 	begun  bool
@@ -271,15 +271,15 @@ type heldAnswer struct {
 	err    error
 }
 
-func (w *heldAnswer) Header() http.Header { return w.header }
+func (w *bufferedAnswer) Header() http.Header { return w.header }
 
-func (w *heldAnswer) WriteHeader(status int) {
+func (w *bufferedAnswer) WriteHeader(status int) {
 	if !w.begun {
 		w.status, w.begun = status, true
 	}
 }
 
-func (w *heldAnswer) Write(b []byte) (int, error) {
+func (w *bufferedAnswer) Write(b []byte) (int, error) {
 	w.begun = true
 	if w.body.Len()+len(b) > maxAnswer {
 		w.err = errTooLong

@@ -27,13 +27,13 @@ const shownParam = "shown"
 // reload or a copied URL does not repeat the action. Therefore the response is stored and
 // shown after the redirect.
 type caughtAnswer struct {
-	heldAnswer
+	bufferedAnswer
 	to http.ResponseWriter
 }
 
 // catch records the response of an action without its headers.
 func catch(to http.ResponseWriter) *caughtAnswer {
-	return &caughtAnswer{heldAnswer: heldAnswer{header: to.Header(), status: http.StatusOK}, to: to}
+	return &caughtAnswer{bufferedAnswer: bufferedAnswer{header: to.Header(), status: http.StatusOK}, to: to}
 }
 
 // Unwrap supports http.ResponseController.

@@ -101,7 +101,7 @@ func (f *finisher) paused(ctx context.Context) error {
 	var errs []error
 	for cursor := ""; ; {
 		call, cancel := outage.Within(ctx)
-		page, next, err := f.registry.LaneReads.HeldLanes(call, cursor)
+		page, next, err := f.registry.LaneReads.StoppedLanes(call, cursor)
 		cancel()
 		f.spent.Add(1)
 		if len(page) > 0 {
@@ -110,13 +110,13 @@ func (f *finisher) paused(ctx context.Context) error {
 		var copies []dispatcher.LaneVersion
 		var disabled []string // recently
 		for _, l := range page {
-			if l.Held == dispatcher.HeldCut {
+			if l.Mode == dispatcher.LaneCut {
 				f.registry.sweeper.put(l.Lane, 0)
 			}
-			if l.Held == dispatcher.HeldDisabled && f.registry.Queue.Now().Sub(l.Since) < noticeWithin {
+			if l.Mode == dispatcher.LaneDisabled && f.registry.Queue.Now().Sub(l.Since) < noticeWithin {
 				disabled = append(disabled, string(l.Lane))
 			}
-			if l.Lane.IsEndpoint() && l.Held != dispatcher.HeldDeleted {
+			if l.Lane.IsEndpoint() && l.Mode != dispatcher.LaneDeleted {
 				copies = append(copies, l.LaneVersion)
 			}
 		}
@@ -201,7 +201,7 @@ func (f *finisher) raise(ctx context.Context, c dispatcher.LaneVersion) error {
 	}
 	r.Log.LogAttrs(ctx, slog.LevelInfo, "change of an endpoint finished",
 		slog.String("lane", string(c.Lane)), slog.Int64("version", limits.Version))
-	if limits.Held == dispatcher.HeldDisabled {
+	if limits.Mode == dispatcher.LaneDisabled {
 		f.registry.sweeper.put(c.Lane, 0)
 	}
 	return nil
@@ -258,11 +258,11 @@ func (r *Registry) Compare(ctx context.Context, trimmed []dispatcher.LaneVersion
 	}
 }
 
-// FinishCost returns about how many commands one comparison takes. Of them held read the
-// paused lanes. It is 0 without a store of endpoints.
-func (r *Registry) FinishCost(held int) int {
+// FinishCost returns about how many commands one comparison takes. paused is the number
+// of those that read the paused lanes. It is 0 without a store of endpoints.
+func (r *Registry) FinishCost(paused int) int {
 	if r.Store == nil {
 		return 0
 	}
-	return max(held+1, int(r.finisher.cost.Load()))
+	return max(paused+1, int(r.finisher.cost.Load()))
 }

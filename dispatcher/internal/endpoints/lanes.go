@@ -12,7 +12,7 @@ import (
 type Lanes interface {
 	// Limit writes the copy of a lane's limits, unless the stored copy is as new, and moves
 	// the lane to its new place. It always writes limits with version 0, to pause and resume a
-	// lane without an endpoint. For AllLanes it only uses Held, for every lane. With clear it
+	// lane without an endpoint. For AllLanes it only uses Mode, for every lane. With clear it
 	// also closes the breaker, and forgets the pause that a receiver requested and the start
 	// of the lane's failures. It returns the count from before the change.
 	Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error)
@@ -21,7 +21,7 @@ type Lanes interface {
 	// does not reach end when they become due.
 	Sweep(ctx context.Context, by string, lane dispatcher.Lane, cursor string) (ended int, next string, err error)
 	// Cut gives up a bare URL's lane that has failed since then, unless a person paused it.
-	// Messages accepted before end with HeldCut, and the lane no longer counts as failing.
+	// Messages accepted before end with LaneCut, and the lane no longer counts as failing.
 	// waiting is the count from before. cut is false if nothing was changed.
 	Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, err error)
 	// Uncut removes the cut of a lane after a whole sweep that ended nothing, unless deliveries
@@ -51,12 +51,12 @@ type Lanes interface {
 
 // LaneReads are the queries of a Registry for lanes. None changes anything.
 type LaneReads interface {
-	// HeldLanes reads a page of the paused, disabled, deleted and cut lanes, without AllLanes.
+	// StoppedLanes reads a page of the paused, disabled, deleted and cut lanes, without AllLanes.
 	// One may be listed twice. next is empty at the end. Beside an error, next is behind the
 	// part that could not be read.
-	HeldLanes(ctx context.Context, cursor string) (list []dispatcher.HeldLane, next string, err error)
+	StoppedLanes(ctx context.Context, cursor string) (list []dispatcher.StoppedLane, next string, err error)
 	// LaneNames reads a page of the names of lanes. One may be listed twice. next is as with
-	// HeldLanes.
+	// StoppedLanes.
 	LaneNames(ctx context.Context, cursor string) (list []dispatcher.LaneName, next string, err error)
 	// LaneStates reads lanes, in the given order.
 	LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error)

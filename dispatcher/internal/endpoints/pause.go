@@ -111,7 +111,7 @@ func (r *Registry) setPaused(ctx context.Context, destination, tenant string, pa
 	default:
 		limits := dispatcher.LaneLimits{Name: name, By: dispatcher.CallerOf(ctx)}
 		if paused {
-			limits.Held = dispatcher.HeldPaused
+			limits.Mode = dispatcher.LanePaused
 		}
 		_, err = r.setLimits(ctx, lane, limits, clears(dispatcher.WhyResumed, !paused))
 		r.OnActivity()

@@ -279,8 +279,8 @@ func (r *Registry) notify(e *dispatcher.Endpoint) {
 		return
 	}
 	news := dispatcher.News{
-		Notice: dispatcher.NoticeDisabled, Lane: e.Lane(), Key: dispatcher.Summary(e.HeldAt, 0),
-		Since: e.HeldAt, Reason: string(cmp.Or(e.Cause, dispatcher.WhyOperator)), Detail: "by " + cmp.Or(e.HeldBy, dispatcher.System),
+		Notice: dispatcher.NoticeDisabled, Lane: e.Lane(), Key: dispatcher.Summary(e.StoppedAt, 0),
+		Since: e.StoppedAt, Reason: string(cmp.Or(e.Cause, dispatcher.WhyOperator)), Detail: "by " + cmp.Or(e.StoppedBy, dispatcher.System),
 	}
 	if e.Cause == dispatcher.WhyGone {
 		news.Status = http.StatusGone

@@ -58,7 +58,7 @@ func (s *sweeper) busy() bool {
 // waiting deliveries. If there are none, the endpoint is forgotten at once.
 func (s *sweeper) delete(ctx context.Context, id string, end int64) (waiting int, err error) {
 	r := s.registry
-	count, err := r.setLimits(ctx, dispatcher.Lane(id), dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted, By: dispatcher.CallerOf(ctx)}, "")
+	count, err := r.setLimits(ctx, dispatcher.Lane(id), dispatcher.LaneLimits{Version: end, Mode: dispatcher.LaneDeleted, By: dispatcher.CallerOf(ctx)}, "")
 	switch {
 	case err != nil:
 		return 0, err
@@ -128,7 +128,7 @@ func (s *sweeper) settle(ctx context.Context, lane dispatcher.LaneVersion) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	states, err := r.LaneReads.LaneStates(call, []dispatcher.Lane{lane.Lane})
-	if err == nil && states[0].Waiting == 0 && states[0].Limits.Held == dispatcher.HeldDeleted {
+	if err == nil && states[0].Waiting == 0 && states[0].Limits.Mode == dispatcher.LaneDeleted {
 		err = r.Store.ForgetDeleted(call, string(lane.Lane))
 	}
 	r.Outages.Report("sweep", err)

@@ -55,7 +55,7 @@ func (r *Registry) setTenantsPaused(ctx context.Context, destination, cursor str
 	w.change = func(lane dispatcher.Lane) error {
 		limits := dispatcher.LaneLimits{By: dispatcher.CallerOf(ctx)}
 		if paused {
-			limits.Held = dispatcher.HeldPaused
+			limits.Mode = dispatcher.LanePaused
 		}
 		_, err := r.setLimits(ctx, lane, limits, clears(dispatcher.WhyResumed, !paused))
 		return err

@@ -117,7 +117,7 @@ func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destinat
 			r.logMissing(ctx, c.ID.Lane)
 			return stalled
 		}
-		r.limit(ctx, c.ID.Lane, dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted}, false)
+		r.limit(ctx, c.ID.Lane, dispatcher.LaneLimits{Version: end, Mode: dispatcher.LaneDeleted}, false)
 		return blocked
 	}
 	if dest.Fault != nil {
@@ -131,7 +131,7 @@ func (r *Registry) fit(ctx context.Context, c dispatcher.Claimed, dest *Destinat
 	case limits.Version < c.Version: // it was read again after the claim
 		r.Outages.Report("limit", r.overtake(ctx, string(c.ID.Lane)))
 	}
-	if limits.Held != dispatcher.HeldNone {
+	if limits.Mode != dispatcher.LaneNormal {
 		return blocked
 	}
 	return fits
@@ -208,7 +208,7 @@ func (r *Registry) RepairLimits(ctx context.Context, placed []dispatcher.Placed,
 				end = known + 1 // the endpoint and its lane's copy were deleted and forgotten in the meantime
 			}
 			if end > version {
-				r.limit(ctx, lane, dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted}, false)
+				r.limit(ctx, lane, dispatcher.LaneLimits{Version: end, Mode: dispatcher.LaneDeleted}, false)
 			}
 			continue
 		}
@@ -240,7 +240,7 @@ func (r *Registry) overtake(ctx context.Context, id string) error {
 		return err
 	case e.Version >= limits.Version, len(e.Secrets) == 0: // this instance can't decrypt it, but another can
 		return nil
-	case limits.Held == dispatcher.HeldDeleted:
+	case limits.Mode == dispatcher.LaneDeleted:
 		_, err = r.DeleteEndpoint(ctx, id)
 	default:
 		before := e.Version

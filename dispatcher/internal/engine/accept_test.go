@@ -268,7 +268,7 @@ func TestDirectLeasesAreDeliveredAndOtherPermitsGivenBack(t *testing.T) {
 		require.Equal(t, 1024-5, r.FreePermits())
 		pass(time.Second)
 		require.Equal(t, 1024, r.FreePermits())
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		require.Len(t, r.sender.sent(), 5)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 5}, r.queue.verdicts())
 		for _, c := range r.queue.seen("claimed") {

@@ -105,7 +105,7 @@ var (
 	errTarget     = errors.New("the URL can't be read")
 	errNoSecret   = errors.New("no SIGNING_SECRET is set: nothing is sent unsigned")
 	errSuccess    = errors.New("the endpoint's stored success can't be read: set it anew with PATCH")
-	errHeld       = errors.New("its endpoint may not be called now")
+	errStopped    = errors.New("its endpoint may not be called now")
 	errStalled    = errors.New("its endpoint can't be read")
 	errUnsignable = errors.New("this id can't be signed: nothing is sent unsigned")
 	errPanic      = errors.New("a fault of the dispatcher, which its log describes")
@@ -135,7 +135,7 @@ func (a *deliveryAttempt) prepare() http.Header {
 	var err error
 	a.route, err = a.routeOf(c, a.began)
 	switch {
-	case errors.Is(err, errHeld):
+	case errors.Is(err, errStopped):
 		a.goBack(0, "")
 	case errors.Is(err, errStalled):
 		a.goBack(endpoints.StalledFor, dispatcher.WhySealed)

@@ -240,7 +240,7 @@ func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 				r.queue.fill(2)
 				r.Note()
 				pass(time.Millisecond) // answers of one instant have no order
-				require.Equal(t, 2, r.Held(), "known ones, which stay")
+				require.Equal(t, 2, r.Leases(), "known ones, which stay")
 				lost := false
 				r.queue.set(func() {
 					r.queue.after = func(call string) error {
@@ -265,7 +265,7 @@ func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 				require.Equal(t, map[d.Verdict]int{d.Back: 3, d.Delivered: 5}, r.queue.verdicts())
 				require.Len(t, r.sender.sent(), 5)
 				require.Equal(t, 1024, r.FreePermits())
-				require.Zero(t, r.Held())
+				require.Zero(t, r.Leases())
 				r.stop(t)
 			})
 		})
@@ -283,7 +283,7 @@ func TestALeaseSettledWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
 		r.queue.fill(1)
 		r.queue.leasesRead = sync.OnceFunc(func() {
 			close(answer)
-			for r.Held() > 0 { // no time goes by until it is settled
+			for r.Leases() > 0 { // no time goes by until it is settled
 				runtime.Gosched()
 			}
 		})

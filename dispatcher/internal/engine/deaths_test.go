@@ -180,7 +180,7 @@ func TestWhatDiesSinceTheOneBeforeItWasCancelledIsTold(t *testing.T) {
 		out, err := r.Publish(t.Context(), batch)
 		require.NoError(t, err)
 		lane := out[0].Deliveries[0].ID.Lane
-		_, err = r.queue.still().Limit(t.Context(), "quiet", lane, d.LaneLimits{Held: d.HeldDisabled}, false)
+		_, err = r.queue.still().Limit(t.Context(), "quiet", lane, d.LaneLimits{Mode: d.LaneDisabled}, false)
 		require.NoError(t, err)
 		_, err = r.Cancel(t.Context(), batch[0].ID, "")
 		require.NoError(t, err)

@@ -26,7 +26,7 @@ func TestWhatWaitsForADeletedEndpointIsCancelledAndCounted(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
 		require.Equal(t, []string{"delete endpoint", "limit"}, r.queue.order("limit", "delete endpoint")[1:])
-		require.Equal(t, d.HeldDeleted, r.queue.limitsOf(view.Lane()).Held)
+		require.Equal(t, d.LaneDeleted, r.queue.limitsOf(view.Lane()).Mode)
 		require.Greater(t, r.queue.limitsOf(view.Lane()).Version, view.Version)
 		synctest.Wait()
 		for _, id := range []string{"ready_1", "ready_2", "later"} {
@@ -56,7 +56,7 @@ func TestAChangeThatEndsAfterADeleteDoesNotBringTheLaneBack(t *testing.T) {
 		require.NoError(t, err)
 		pass(time.Minute)
 		require.Len(t, r.queue.limited(view.Lane()), 3)
-		require.Equal(t, d.HeldDeleted, r.queue.limitsOf(view.Lane()).Held)
+		require.Equal(t, d.LaneDeleted, r.queue.limitsOf(view.Lane()).Mode)
 		r.stop(t)
 	})
 }
@@ -80,7 +80,7 @@ func TestADeleteStandsAboveChangesItHasNotSeen(t *testing.T) {
 		require.NoError(t, err)
 		_, err = r.queue.still().Limit(t.Context(), "other", late.Lane(), late.Limits(), false)
 		require.NoError(t, err)
-		require.Equal(t, d.HeldDeleted, r.queue.limitsOf(view.Lane()).Held)
+		require.Equal(t, d.LaneDeleted, r.queue.limitsOf(view.Lane()).Mode)
 		r.stop(t)
 	})
 }

@@ -36,7 +36,7 @@ func deliverOne(t *testing.T, r *rig, c d.Claimed) d.Settlement {
 	all := r.queue.outcomes()
 	require.NotEmpty(t, all)
 	require.Equal(t, r.FreePermits(), 1024)
-	require.Zero(t, r.Held())
+	require.Zero(t, r.Leases())
 	return r.queue.settled[c.ID][0]
 }
 

@@ -60,7 +60,7 @@ func TestALaneKnowsItsLimitsBeforeItsEndpointIsKnown(t *testing.T) {
 	r.store.journal(r.queue)
 	view := r.create(t, paused)
 	require.Equal(t, []string{"limit", "create endpoint"}, r.queue.order("limit", "create endpoint"))
-	require.Equal(t, d.LaneLimits{Version: 1, Held: d.HeldPaused}, r.queue.limitsOf(view.Lane()))
+	require.Equal(t, d.LaneLimits{Version: 1, Mode: d.LanePaused}, r.queue.limitsOf(view.Lane()))
 	require.Equal(t, d.StatePaused, view.State)
 
 	r.queue.set(func() { r.queue.hook = failing("limit", d.ErrUnavailable) })
@@ -162,7 +162,7 @@ func TestAnIDThatIsTakenIsMadeAnew(t *testing.T) {
 	require.Len(t, calls, 2)
 	require.NotEqual(t, calls[0].lane, calls[1].lane)
 	require.Equal(t, view.Lane(), calls[1].lane)
-	require.NotEqual(t, d.HeldDeleted, r.queue.limitsOf(calls[0].lane).Held, "it is another's lane")
+	require.NotEqual(t, d.LaneDeleted, r.queue.limitsOf(calls[0].lane).Mode, "it is another's lane")
 
 	r.store.hook = failing("create endpoint", d.ErrTaken)
 	_, _, err := r.CreateEndpoint(t.Context(), newTestEndpoint())
@@ -269,7 +269,7 @@ func TestTheTruthIsChangedBeforeItsCopy(t *testing.T) {
 		require.Equal(t, time.Second, changed.UpdatedAt.Sub(view.UpdatedAt).Truncate(time.Second))
 		require.Equal(t, d.StatePaused, changed.State)
 		require.Equal(t, changed.Endpoint, r.store.stored(view.ID))
-		require.Equal(t, d.LaneLimits{Version: 2, MaxInFlight: 3, Held: d.HeldPaused}, r.queue.limitsOf(view.Lane()))
+		require.Equal(t, d.LaneLimits{Version: 2, MaxInFlight: 3, Mode: d.LanePaused}, r.queue.limitsOf(view.Lane()))
 		require.False(t, r.queue.seen("limit")[1].clear, "a change closes no breaker")
 
 		r.store.hook = failing("change endpoint", d.ErrUnavailable)

@@ -36,7 +36,7 @@ func (e *Engine) Matching(ctx context.Context, tenant string) (int, error) {
 	return len(list), err
 }
 
-// FreePermits is how many permits are not held.
+// FreePermits is how many permits are free.
 func (e *Engine) FreePermits() int { return e.permits.free() }
 
 // TakePermits takes up to n permits away, as others would.
@@ -45,11 +45,11 @@ func (e *Engine) TakePermits(n int) int { return e.permits.try(n) }
 // GivePermits gives n permits back.
 func (e *Engine) GivePermits(n int) { e.permits.release(n) }
 
-// Held is how many leases the instance believes it has.
-func (e *Engine) Held() int {
+// Leases is how many leases the instance believes it has.
+func (e *Engine) Leases() int {
 	e.leases.mu.Lock()
 	defer e.leases.mu.Unlock()
-	return len(e.leases.held)
+	return len(e.leases.unsettled)
 }
 
 // Waiting is how many outcomes wait to be recorded.

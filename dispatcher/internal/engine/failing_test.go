@@ -157,7 +157,7 @@ func TestWhatAnInstanceGaveUpBeforeItDiedIsEndedByAnother(t *testing.T) {
 		_, cut, err := r.queue.still().Cut(t.Context(), "gone", "u_0", since)
 		require.NoError(t, err)
 		require.True(t, cut)
-		require.Equal(t, d.HeldCut, r.queue.limitsOf("u_0").Held)
+		require.Equal(t, d.LaneCut, r.queue.limitsOf("u_0").Mode)
 		time.Sleep(time.Second)
 		r.queue.later("u_0", "new", time.Hour)
 		r.start(t)

@@ -264,7 +264,7 @@ func TestADeliveryIsAnsweredAsItStands(t *testing.T) {
 		r.store.listen("here", nil)
 		_, err := r.store.DeleteEndpoint(t.Context(), view.ID)
 		require.NoError(t, err)
-		_, err = r.queue.still().Limit(t.Context(), "other", view.Lane(), d.LaneLimits{Version: 9, Held: d.HeldDeleted}, false)
+		_, err = r.queue.still().Limit(t.Context(), "other", view.Lane(), d.LaneLimits{Version: 9, Mode: d.LaneDeleted}, false)
 		require.NoError(t, err)
 		gone := r.publish(t, to(view.ID, "gone")).Deliveries[0]
 		require.Equal(t, d.StatusCancelled, gone.Status)

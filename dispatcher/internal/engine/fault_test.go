@@ -156,7 +156,7 @@ func TestOutcomesThatCannotBeRecordedHoldUpNoOthers(t *testing.T) {
 		r.queue.set(func() { r.queue.refuse = nil })
 		pass(10 * time.Second)
 		requireEachOnce(t, r.queue, 2*engine.SettleMost+50)
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		r.stop(t)
 	})
 }
@@ -182,7 +182,7 @@ func TestAtTheEndOutcomesHaveALastChance(t *testing.T) {
 		r.stop(t)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 5}, r.queue.verdicts(), "and not handed back as if never made")
 		requireEachOnce(t, r.queue, 5)
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 	})
 }
 

@@ -84,18 +84,18 @@ func TestAnEndpointOvertakesALaneThatIsNewer(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before func(*d.Endpoint)
-		lane   d.Held // since the last change, of which the store of endpoints does not know
+		lane   d.LaneMode // since the last change, of which the store of endpoints does not know
 		find   func(t *testing.T, r *endpointRig, id string)
 		want   d.EndpointState
 	}{
-		"a pause, by the guard":         {nil, d.HeldPaused, wait, d.StatePaused},
-		"a pause, by a change":          {nil, d.HeldPaused, describe, d.StatePaused},
-		"it was disabled, by the guard": {nil, d.HeldDisabled, wait, d.StateDisabled},
-		"a resume, by a publish":        {paused, d.HeldNone, publish, d.StateActive},
-		"a resume, by a change":         {paused, d.HeldNone, describe, d.StateActive},
-		"a resume, by a claim":          {paused, d.HeldNone, lease, d.StateActive},
-		"another change, by a publish":  {nil, d.HeldNone, publish, d.StateActive},
-		"it was deleted, by a publish":  {nil, d.HeldDeleted, publish, ""},
+		"a pause, by the guard":         {nil, d.LanePaused, wait, d.StatePaused},
+		"a pause, by a change":          {nil, d.LanePaused, describe, d.StatePaused},
+		"it was disabled, by the guard": {nil, d.LaneDisabled, wait, d.StateDisabled},
+		"a resume, by a publish":        {paused, d.LaneNormal, publish, d.StateActive},
+		"a resume, by a change":         {paused, d.LaneNormal, describe, d.StateActive},
+		"a resume, by a claim":          {paused, d.LaneNormal, lease, d.StateActive},
+		"another change, by a publish":  {nil, d.LaneNormal, publish, d.StateActive},
+		"it was deleted, by a publish":  {nil, d.LaneDeleted, publish, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAnEndpointOvertakesALaneThatIsNewer(t *testing.T) {
 				r.start(t)
 				pass(2 * time.Second)
 				limits := view.Limits()
-				limits.Version, limits.Held, limits.By = 4, c.lane, "key:shop"
+				limits.Version, limits.Mode, limits.By = 4, c.lane, "key:shop"
 				_, err := r.queue.still().Limit(t.Context(), "other", view.Lane(), limits, false)
 				require.NoError(t, err)
 				c.find(t, r, view.ID)
@@ -124,12 +124,12 @@ func TestAnEndpointOvertakesALaneThatIsNewer(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, c.want, again.State)
 				if c.want != d.StateActive {
-					require.Equal(t, "key:shop", again.HeldBy)
+					require.Equal(t, "key:shop", again.StoppedBy)
 				}
 				require.Contains(t, r.log.String(), "lost the last changes of an endpoint")
-				for _, held := range []d.Held{d.HeldPaused, d.HeldNone} {
-					r.change(t, view.ID, func(e *d.Endpoint) { e.Paused, e.Disabled = held == d.HeldPaused, false })
-					require.Equal(t, held, r.queue.limitsOf(view.Lane()).Held, "the lane takes the next changes")
+				for _, mode := range []d.LaneMode{d.LanePaused, d.LaneNormal} {
+					r.change(t, view.ID, func(e *d.Endpoint) { e.Paused, e.Disabled = mode == d.LanePaused, false })
+					require.Equal(t, mode, r.queue.limitsOf(view.Lane()).Mode, "the lane takes the next changes")
 				}
 				r.stop(t)
 			})
@@ -158,7 +158,7 @@ func TestADeleteThatStoppedHalfWayIsFinished(t *testing.T) {
 			status, _ := r.queue.ended(view.Lane(), fmt.Sprintf("m%d", i))
 			require.Equal(t, d.StatusCancelled, status, i)
 		}
-		require.Equal(t, d.LaneLimits{Version: end, Held: d.HeldDeleted}, r.queue.limitsOf(view.Lane()))
+		require.Equal(t, d.LaneLimits{Version: end, Mode: d.LaneDeleted}, r.queue.limitsOf(view.Lane()))
 		require.Zero(t, r.store.deleted(view.ID), "nothing of it is left to do")
 		r.stop(t)
 	})
@@ -199,7 +199,7 @@ func TestAnEndpointThatTheStoreLostEndsNothing(t *testing.T) {
 		pass(5 * time.Minute)
 		status, _ := r.queue.ended(view.Lane(), "m")
 		require.Empty(t, status)
-		require.Equal(t, d.HeldNone, r.queue.limitsOf(view.Lane()).Held)
+		require.Equal(t, d.LaneNormal, r.queue.limitsOf(view.Lane()).Mode)
 		require.LessOrEqual(t, r.queue.verdicts()[d.Back], 31, "nor is it taken in a circle")
 		require.Contains(t, r.log.String(), "an endpoint that does not exist")
 		r.store.put(view.Endpoint)

@@ -30,7 +30,7 @@ func TestAnEndpointThatIsGoneIsDisabledBeforeThatIsRecorded(t *testing.T) {
 		pass(time.Second)
 		require.Equal(t, []string{"limit", "change endpoint", "limit", "settle"}, r.queue.order("change endpoint", "limit", "settle"))
 		require.True(t, r.store.stored(view.ID).Disabled)
-		require.Equal(t, d.HeldDisabled, r.queue.limitsOf(view.Lane()).Held)
+		require.Equal(t, d.LaneDisabled, r.queue.limitsOf(view.Lane()).Mode)
 		status, reason := r.queue.ended(view.Lane(), "m")
 		require.Equal(t, d.StatusDead, status)
 		require.Equal(t, d.ReasonGone, reason)

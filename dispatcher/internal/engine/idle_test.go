@@ -18,7 +18,7 @@ const (
 )
 
 func TestAnIdleInstanceAsksLittleHoweverOftenItsGuardIsToCome(t *testing.T) {
-	for name, c := range map[string]struct{ partitions, held int }{
+	for name, c := range map[string]struct{ partitions, paused int }{
 		"one partition": {1, 0}, "many": {16, 0}, "one with endpoints that are paused": {1, 300}, "many, with paused ones": {16, 300},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestAnIdleInstanceAsksLittleHoweverOftenItsGuardIsToCome(t *testing.T) {
 				r := newTestEndpointRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) {
 					q.partitions, o.PollEvery = c.partitions, time.Second
 				})
-				for n := range c.held {
+				for n := range c.paused {
 					r.create(t, paused, uid(fmt.Sprintf("u%d", n)))
 				}
 				r.start(t)
@@ -35,9 +35,9 @@ func TestAnIdleInstanceAsksLittleHoweverOftenItsGuardIsToCome(t *testing.T) {
 					for _, c := range r.queue.seen("peek") {
 						n += peekTime + peekEach*c.n
 					}
-					n += r.queue.count("held lanes") + r.store.count("deleted endpoints")
-					if c.held > 0 {
-						n += r.store.count("endpoint versions") * (1 + versionsEach*(c.held/c.partitions/versionsOfACall+1))
+					n += r.queue.count("stopped lanes") + r.store.count("deleted endpoints")
+					if c.paused > 0 {
+						n += r.store.count("endpoint versions") * (1 + versionsEach*(c.paused/c.partitions/versionsOfACall+1))
 					}
 					return n
 				}
@@ -46,7 +46,7 @@ func TestAnIdleInstanceAsksLittleHoweverOftenItsGuardIsToCome(t *testing.T) {
 				require.LessOrEqual(t, reads()-before, 500, "0.6 a second, a turn that began before, and a page that comes twice")
 				require.LessOrEqual(t, trimEach*(r.queue.count("trim")-trims), 240, "0.4 a second")
 				require.Positive(t, r.queue.count("trim")-trims, "age goes on without work")
-				require.Positive(t, r.queue.count("held lanes"))
+				require.Positive(t, r.queue.count("stopped lanes"))
 				r.stop(t)
 			})
 		})

@@ -32,7 +32,7 @@ func TestAnEndpointOfKindPullIsNeverCalled(t *testing.T) {
 		pass(time.Second)
 		require.Empty(t, r.sender.sent())
 		require.Equal(t, map[d.Verdict]int{d.Back: 1}, r.queue.verdicts(), "it rests, and spends no rung")
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		r.stop(t)
 	})
 }

@@ -73,8 +73,8 @@ func (e *Engine) BeginRegain(ctx context.Context) (LeaseCall, error) {
 // EndLease ends a call with the deliveries that it leased to this instance, and returns the
 // error of the call. After an ErrUnavailable this instance may have unknown leases. They are
 // handed back soon.
-func (e *Engine) EndLease(c LeaseCall, held []dispatcher.Claimed, err error) error {
-	e.endLease(c, held, err)
+func (e *Engine) EndLease(c LeaseCall, claimed []dispatcher.Claimed, err error) error {
+	e.endLease(c, claimed, err)
 	if errors.Is(err, dispatcher.ErrFenced) {
 		e.rename(c.By)
 		err = fmt.Errorf("%w: %w", err, dispatcher.ErrUnavailable)
@@ -107,13 +107,13 @@ func (e *Engine) Begins(ctx context.Context, c *dispatcher.Claimed, beside bool)
 // leaseSet is the set of leases that this instance knows. It can be compared with the queue's
 // leases while leases are taken and settled.
 type leaseSet struct {
-	mu    sync.Mutex                         // guards the fields below
-	held  map[dispatcher.DeliveryID]int      // number of unsettled leases by delivery
-	since map[dispatcher.DeliveryID]struct{} // leased after the running comparison began; nil: none is running
-	risky map[dispatcher.DeliveryID]struct{} // leased suspects, mostly none
-	group *callGroup                         // group of the calls that begin now
-	calls int                                // running calls of all groups
-	taken int                                // number of all leases until now
+	mu        sync.Mutex                         // guards the fields below
+	unsettled map[dispatcher.DeliveryID]int      // number of unsettled leases by delivery
+	since     map[dispatcher.DeliveryID]struct{} // leased after the running comparison began; nil: none is running
+	risky     map[dispatcher.DeliveryID]struct{} // leased suspects, mostly none
+	group     *callGroup                         // group of the calls that begin now
+	calls     int                                // running calls of all groups
+	taken     int                                // number of all leases until now
 }
 
 // callGroup has the calls that began between two comparisons and may lease something.
@@ -124,7 +124,7 @@ type callGroup struct {
 }
 
 func newLeaseSet() *leaseSet {
-	return &leaseSet{held: map[dispatcher.DeliveryID]int{}, risky: map[dispatcher.DeliveryID]struct{}{}, group: &callGroup{over: make(chan struct{})}}
+	return &leaseSet{unsettled: map[dispatcher.DeliveryID]int{}, risky: map[dispatcher.DeliveryID]struct{}{}, group: &callGroup{over: make(chan struct{})}}
 }
 
 // enter registers a call that may lease something, before it begins.
@@ -154,7 +154,7 @@ func (h *leaseSet) leave(c *callGroup, claimed []dispatcher.Claimed) {
 // hold adds a lease. A delivery may be leased again before the response of the call that
 // handed it back. mu is locked.
 func (h *leaseSet) hold(id dispatcher.DeliveryID) {
-	h.held[id]++
+	h.unsettled[id]++
 	h.taken++
 	if h.since != nil {
 		h.since[id] = struct{}{}
@@ -172,8 +172,8 @@ func (c *callGroup) closeIfOver() {
 func (h *leaseSet) release(id dispatcher.DeliveryID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.held[id]--; h.held[id] <= 0 {
-		delete(h.held, id)
+	if h.unsettled[id]--; h.unsettled[id] <= 0 {
+		delete(h.unsettled, id)
 		if len(h.risky) > 0 {
 			delete(h.risky, id)
 		}
@@ -195,7 +195,7 @@ func (h *leaseSet) suspectLanes() (lanes []dispatcher.Lane) {
 func (h *leaseSet) inHand() (some bool, taken int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.held) > 0 || h.calls > 0, h.taken
+	return len(h.unsettled) > 0 || h.calls > 0, h.taken
 }
 
 // diff reads the queue's leases and returns those that this instance does not know. It adds
@@ -209,7 +209,7 @@ func (h *leaseSet) inHand() (some bool, taken int) {
 // known only at their end. Only one comparison runs at a time.
 func (h *leaseSet) diff(ctx context.Context, read func() ([]dispatcher.Lease, error)) ([]dispatcher.Lease, error) {
 	h.mu.Lock()
-	before := maps.Clone(h.held)
+	before := maps.Clone(h.unsettled)
 	h.since = map[dispatcher.DeliveryID]struct{}{}
 	h.mu.Unlock()
 

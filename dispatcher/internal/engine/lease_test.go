@@ -92,7 +92,7 @@ func TestAnUnknownLeaseIsHandedBackOnce(t *testing.T) {
 		pass(time.Minute)
 		require.Len(t, r.queue.settled[id], 2)
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		r.stop(t)
 	})
 }
@@ -135,7 +135,7 @@ func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
 				require.Positive(t, r.queue.count("leases"))
 				require.Equal(t, 1, r.queue.count("settle"), "no hand-back")
 				require.Equal(t, map[d.Verdict]int{d.Delivered: 1}, r.queue.verdicts())
-				require.Zero(t, r.Held())
+				require.Zero(t, r.Leases())
 				r.stop(t)
 			})
 		})
@@ -198,7 +198,7 @@ func TestAHandBackWhoseAnswerWasLostEndsNoLaterLease(t *testing.T) {
 		require.Equal(t, 3, r.queue.count("settle"), "the hand-back, its repeat, the outcome")
 		require.Len(t, r.sender.sent(), 1, "the repeat would have another attempt made beside the first")
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		r.stop(t)
 	})
 }
@@ -228,7 +228,7 @@ func TestALeaseIsKnownThatWasTakenBeforeItsHandBackWasAnswered(t *testing.T) {
 		pass(time.Minute)
 		require.Len(t, r.sender.sent(), 1, "its attempt is under way")
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		r.stop(t)
 	})
 }

@@ -140,7 +140,7 @@ func TestOutcomesOfAPartitionThatFailsWaitApart(t *testing.T) {
 		r.queue.cutOff()
 		pass(outage.PauseMost)
 		requireEachOnce(t, r.queue, 500)
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		require.Zero(t, r.Waiting())
 		r.stop(t)
 	})
@@ -229,11 +229,11 @@ func TestAnOutcomeThatIsRefusedHoldsUpNoOthers(t *testing.T) {
 					require.Equal(t, 1, r.queue.settled[one][0].Attempt.Number)
 					require.Equal(t, 500, r.queue.settled[one][0].Attempt.Status)
 					require.Equal(t, 15*time.Second, r.queue.settled[one][0].Wait, "the rung is as it was")
-					require.Zero(t, r.Held())
+					require.Zero(t, r.Leases())
 				} else {
 					require.Equal(t, 1, strings.Count(r.log.String(), "outcome refused"))
 					require.Contains(t, r.log.String(), one.String())
-					require.Equal(t, 1, r.Held(), "and not handed back: it would be attempted again without end")
+					require.Equal(t, 1, r.Leases(), "and not handed back: it would be attempted again without end")
 				}
 				require.NotContains(t, r.log.String(), "store lost", "it did answer")
 				settles := r.queue.count("settle")

@@ -114,7 +114,7 @@ func nameOf(cmds []redis.Cmder) string {
 		case cmd.Name() == "zrange" && strings.HasSuffix(key, keys.Departed):
 			return "strays"
 		case cmd.Name() == "hscan" && strings.HasSuffix(key, keys.Held):
-			return "held lanes"
+			return "stopped lanes"
 		case cmd.Name() == "hscan" && strings.HasSuffix(key, keys.LaneNames):
 			return "lane names"
 		}

@@ -37,7 +37,7 @@ type route struct {
 // linked reports whether a link set the URL.
 func (r *route) linked() bool { return r.endpoint != nil && r.endpoint.Linked }
 
-// routeOf returns the route of an attempt at the given time. errHeld says that the attempt may
+// routeOf returns the route of an attempt at the given time. errStopped says that the attempt may
 // not be made now. errStalled says that its endpoint can't be used now. After any other error
 // the attempt can't be made.
 func (d *deliverer) routeOf(c *dispatcher.Claimed, at time.Time) (route, error) {
@@ -82,11 +82,11 @@ func (d *deliverer) endpointRoute(c *dispatcher.Claimed, at time.Time) (route, e
 	dest, err := d.engine.endpoints.Cache.Get(d.cut, string(c.ID.Lane))
 	switch {
 	case err != nil:
-		return route{}, errHeld
+		return route{}, errStopped
 	case dest.Fault != nil: // its limits may be wrong too
 		return route{}, errStalled
-	case dest.Endpoint.Limits().Held != dispatcher.HeldNone:
-		return route{}, errHeld
+	case dest.Endpoint.Limits().Mode != dispatcher.LaneNormal:
+		return route{}, errStopped
 	}
 	return d.routeTo(dest, c.Message, at), nil
 }

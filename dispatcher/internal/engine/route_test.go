@@ -205,7 +205,7 @@ func TestAnEndpointThatCantBeOpenedIsLeftAloneAndSpendsNoRung(t *testing.T) {
 			require.Equal(t, d.WhySealed, s.Stalled)
 			require.False(t, s.Blame, "it is not the receiver's fault")
 		}
-		require.Equal(t, d.HeldNone, r.queue.limitsOf(view.Lane()).Held, "its switch is not believed")
+		require.Equal(t, d.LaneNormal, r.queue.limitsOf(view.Lane()).Mode, "its switch is not believed")
 		_, err := r.TestEndpoint(t.Context(), view.ID)
 		require.ErrorIs(t, err, d.ErrSealed)
 		require.Equal(t, 2, strings.Count(r.log.String(), "deliveries wait for an endpoint that this instance can't open"), "once a minute")

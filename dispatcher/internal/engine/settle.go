@@ -21,8 +21,8 @@ type outcome struct {
 	err        error  // error of the last try to record it; nil: it was recorded, or not tried
 	unanswered string // name of this instance in an earlier call without a response; empty: there was none
 
-	unheld bool                     // this instance has no lease that it ends
-	done   func(dispatcher.Settled) // called with its result; must not block; may be nil
+	unleased bool                     // this instance has no lease that it ends
+	done     func(dispatcher.Settled) // called with its result; must not block; may be nil
 }
 
 // report passes the result of an outcome to its caller, once.
@@ -70,13 +70,13 @@ func (s *settler) put(settlements ...dispatcher.Settlement) {
 	s.wake.Set()
 }
 
-// putAndReport adds an outcome, and calls done with its result. held says that the outcome
+// putAndReport adds an outcome, and calls done with its result. leased says that the outcome
 // ends a lease of this instance.
-func (s *settler) putAndReport(o dispatcher.Settlement, held bool, done func(dispatcher.Settled)) {
+func (s *settler) putAndReport(o dispatcher.Settlement, leased bool, done func(dispatcher.Settled)) {
 	s.mu.Lock()
 	over := s.over
 	if !over {
-		s.add(outcome{Settlement: o, done: done, unheld: !held})
+		s.add(outcome{Settlement: o, done: done, unleased: !leased})
 	}
 	s.mu.Unlock()
 	if over {
@@ -217,7 +217,7 @@ func (s *settler) record(ctx context.Context, batch []outcome) error {
 	s.batch = s.batch[:0]
 	for i := range batch {
 		o := &batch[i]
-		if o.err = settled[i].Err; o.err == nil && !o.unheld {
+		if o.err = settled[i].Err; o.err == nil && !o.unleased {
 			e.leases.release(o.ID)
 		}
 	}

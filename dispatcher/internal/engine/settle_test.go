@@ -44,7 +44,7 @@ func TestAFailedSettleIsRepeatedUntilItSucceeds(t *testing.T) {
 				require.Len(t, r.sender.sent(), 300, "an outcome that is not recorded is not attempted again")
 				r.queue.set(func() { r.queue.hook, r.queue.after = nil, nil })
 				pass(5 * time.Second)
-				require.Zero(t, r.Held())
+				require.Zero(t, r.Leases())
 				requireEachOnce(t, r.queue, 300)
 				for _, c := range r.queue.seen("settle") {
 					require.LessOrEqual(t, c.n, engine.SettleMost)
@@ -63,7 +63,7 @@ func TestOutcomesOfOnePartOfABatchAreNotGivenTwice(t *testing.T) {
 		r.start(t)
 		pass(time.Minute)
 		requireEachOnce(t, r.queue, 100)
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		given := 0
 		for _, c := range r.queue.seen("settle") {
 			given += c.n

@@ -211,7 +211,7 @@ func TestWhoIsDeclaredDeadWhileItDrainsLeavesUnderItsNewName(t *testing.T) {
 		<-over
 		synctest.Wait()
 		require.Equal(t, "here-2", r.Name())
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		r.stop(t)
 		require.Equal(t, "here-2", r.queue.seen("leave")[0].by)
 		_, _, leased := r.queue.places()

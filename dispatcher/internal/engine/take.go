@@ -202,7 +202,7 @@ func backs(leased []dispatcher.Claimed, pause time.Duration) []dispatcher.Settle
 type permits struct {
 	total int
 	sem   *semaphore.Weighted
-	held  atomic.Int64
+	inUse atomic.Int64
 	asked atomic.Bool // the claimer waits for freed
 	freed wait.Signal
 }
@@ -212,7 +212,7 @@ func newPermits(total int) *permits {
 }
 
 // free returns the number of free permits.
-func (p *permits) free() int { return p.total - int(p.held.Load()) }
+func (p *permits) free() int { return p.total - int(p.inUse.Load()) }
 
 // try takes up to n permits without waiting.
 func (p *permits) try(n int) int {
@@ -220,7 +220,7 @@ func (p *permits) try(n int) int {
 	for n > 0 && !p.sem.TryAcquire(int64(n)) {
 		n /= 2 // another goroutine took some in the meantime
 	}
-	p.held.Add(int64(max(n, 0)))
+	p.inUse.Add(int64(max(n, 0)))
 	return max(n, 0)
 }
 
@@ -241,7 +241,7 @@ func (p *permits) gather(ctx context.Context, n int) int {
 			return 0
 		}
 	}
-	p.held.Add(1)
+	p.inUse.Add(1)
 	got := 1 + p.try(n-1)
 	least := min(n, gatherLeast, p.total/2)
 	if got >= least {
@@ -268,7 +268,7 @@ func (p *permits) release(n int) {
 	if n <= 0 {
 		return
 	}
-	p.held.Add(int64(-n))
+	p.inUse.Add(int64(-n))
 	p.sem.Release(int64(n))
 	p.wake()
 }

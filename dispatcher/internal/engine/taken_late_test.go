@@ -37,10 +37,10 @@ func TestASuccessAfterTheLeaseEndedCountsAndEndsNoOtherLease(t *testing.T) {
 		require.NoError(t, err)
 		r.Succeeded(again[0].ID, 0, late.done)
 		synctest.Wait()
-		require.Equal(t, 1, r.Held(), "the lease is settled by itself")
+		require.Equal(t, 1, r.Leases(), "the lease is settled by itself")
 		r.HandBack(again...)
 		synctest.Wait()
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		r.stop(t)
 	})
 }

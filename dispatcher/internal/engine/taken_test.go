@@ -77,14 +77,14 @@ func TestWhatATakerMadeOfADeliveryIsRecordedAndTold(t *testing.T) {
 				got, err := takeOf(r, 4)
 				require.NoError(t, err)
 				require.Len(t, got, 1)
-				require.Equal(t, 1, r.Held())
+				require.Equal(t, 1, r.Leases())
 				c.h.At = r.queue.now()
 				pass(2 * time.Second)
 				told := &outcomesOf{}
 				require.Equal(t, c.is, r.Finish(got[0], c.h, told.done))
 				synctest.Wait()
 				require.Equal(t, []d.Settled{{Result: d.SettledOK}}, withoutDeath(told.list()))
-				require.Zero(t, r.Held())
+				require.Zero(t, r.Leases())
 				s := r.queue.outcomes()[0]
 				require.Equal(t, c.is, s.Verdict)
 				require.Equal(t, c.wait, s.Wait)
@@ -206,7 +206,7 @@ func TestWhatALostAnswerLeasedToATakerGoesBack(t *testing.T) {
 		require.ErrorIs(t, err, d.ErrUnavailable)
 		pass(time.Minute)
 		require.Equal(t, map[d.Verdict]int{d.Back: 3}, r.queue.verdicts())
-		require.Zero(t, r.Held())
+		require.Zero(t, r.Leases())
 		r.stop(t)
 	})
 }

@@ -61,7 +61,7 @@ func TestAURLsOtherTenantsAreCountedPausedAndResumed(t *testing.T) {
 		require.Equal(t, d.OtherTenants{Lanes: 2}, count, "the tenant's own is none of the others")
 		require.Empty(t, r.queue.seen("limit"), "they are only counted")
 
-		held := func() (names []string) {
+		paused := func() (names []string) {
 			for name, lane := range lanes {
 				states, err := r.queue.still().LaneStates(t.Context(), []d.Lane{lane})
 				require.NoError(t, err)
@@ -76,12 +76,12 @@ func TestAURLsOtherTenantsAreCountedPausedAndResumed(t *testing.T) {
 			count, err = r.PauseTenants(t.Context(), "https://shop.example/x", "")
 			require.NoError(t, err)
 			require.Equal(t, d.OtherTenants{Lanes: 2, Changed: 2}, count)
-			require.Equal(t, []string{"1", "2"}, held(), "of no other scheme, host or port")
+			require.Equal(t, []string{"1", "2"}, paused(), "of no other scheme, host or port")
 		}
 		count, err = r.ResumeTenants(t.Context(), "https://shop.example/x", "")
 		require.NoError(t, err)
 		require.Equal(t, d.OtherTenants{Lanes: 2, Changed: 2}, count)
-		require.Empty(t, held())
+		require.Empty(t, paused())
 		r.stop(t)
 	})
 }

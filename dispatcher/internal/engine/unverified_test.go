@@ -39,8 +39,8 @@ func TestAURLThatALinkSetIsNotCalledUntilATestSucceeded(t *testing.T) {
 		r.start(t)
 		view := r.createByLink(t, uid("main"))
 		require.Equal(t, d.StateUnverified, view.State)
-		require.Equal(t, "link:lnk_7", view.HeldBy)
-		require.Equal(t, d.HeldPaused, r.queue.limitsOf(view.Lane()).Held)
+		require.Equal(t, "link:lnk_7", view.StoppedBy)
+		require.Equal(t, d.LanePaused, r.queue.limitsOf(view.Lane()).Mode)
 		require.Equal(t, d.StatusReady, r.publish(t, to("main", "m")).Deliveries[0].Status)
 		pass(5 * time.Minute)
 		require.Empty(t, r.sender.sent())
@@ -65,7 +65,7 @@ func TestAURLThatALinkSetIsNotCalledUntilATestSucceeded(t *testing.T) {
 		require.Contains(t, r.log.String(), "endpoint verified")
 		stored := r.store.stored(view.ID)
 		require.False(t, stored.Unverified)
-		require.Empty(t, stored.HeldBy)
+		require.Empty(t, stored.StoppedBy)
 		r.stop(t)
 	})
 }
@@ -115,7 +115,7 @@ func TestWhatMakesAURLWaitForATest(t *testing.T) {
 				}
 				require.Equal(t, want, r.state(t, "main"))
 				require.Equal(t, c.want, r.store.stored(view.ID).Unverified)
-				require.Equal(t, c.want, r.queue.limitsOf(view.Lane()).Held == d.HeldPaused)
+				require.Equal(t, c.want, r.queue.limitsOf(view.Lane()).Mode == d.LanePaused)
 				r.stop(t)
 			})
 		})
@@ -221,7 +221,7 @@ func TestAVerificationThatStoppedHalfWayIsFinished(t *testing.T) {
 		r.publish(t, to("main", "m"))
 		r.half(view, func(e *d.Endpoint) { e.Unverified = false })
 		pass(61 * time.Second)
-		require.Equal(t, d.HeldNone, r.queue.limitsOf(view.Lane()).Held)
+		require.Equal(t, d.LaneNormal, r.queue.limitsOf(view.Lane()).Mode)
 		require.Len(t, r.sender.sent(), 1)
 
 		view, err := r.Endpoint(t.Context(), "main")
@@ -231,7 +231,7 @@ func TestAVerificationThatStoppedHalfWayIsFinished(t *testing.T) {
 		r.publish(t, to("main", "m2"))
 		pass(time.Minute)
 		require.Len(t, r.sender.sent(), 1, "the lane's copy was not held, and nothing went")
-		require.Equal(t, d.HeldPaused, r.queue.limitsOf(view.Lane()).Held)
+		require.Equal(t, d.LanePaused, r.queue.limitsOf(view.Lane()).Mode)
 		r.stop(t)
 	})
 }

@@ -124,8 +124,8 @@ func (w *watcher) Poll(ctx context.Context) error {
 // pause returns the time until the next poll. It is PollEvery, or longer if the commands of a
 // poll would exceed pollRate.
 func (w *watcher) pause() time.Duration {
-	cost, held := w.engine.store.Cost()
-	cost += w.engine.endpoints.FinishCost(held)
+	cost, paused := w.engine.store.Cost()
+	cost += w.engine.endpoints.FinishCost(paused)
 	return max(w.pollEvery, time.Duration(float64(cost)/pollRate*float64(time.Second)))
 }
 

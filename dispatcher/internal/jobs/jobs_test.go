@@ -285,7 +285,7 @@ func TestAJobPassesByWhatTakesNoMoreAndTriesAgain(t *testing.T) {
 	})
 }
 
-// Jobs that wait at held lanes leave their places to others.
+// Jobs that wait at paused lanes leave their places to others.
 func TestJobsThatWaitHoldUpNoOthers(t *testing.T) {
 	for _, one := range []bool{true, false} { // a job of one lane waits elsewhere than one of several
 		t.Run(fmt.Sprint(one), func(t *testing.T) {

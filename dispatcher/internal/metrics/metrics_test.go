@@ -180,8 +180,8 @@ func TestTheQueueIsToldOf(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	source := &fakeSource{stats: dispatcher.Stats{
 		Counts: map[dispatcher.Status]int64{dispatcher.StatusReady: 7, dispatcher.StatusDead: 2},
-		Now:    now, OldestDue: now.Add(-90 * time.Second), HeldSince: now.Add(-10 * time.Minute), Instances: 3, Retention: 2 * time.Hour,
-		Held:    map[dispatcher.LaneWhy]int64{dispatcher.WhyPaused: 4, dispatcher.WhyOrder: 1},
+		Now:    now, OldestDue: now.Add(-90 * time.Second), BlockedSince: now.Add(-10 * time.Minute), Instances: 3, Retention: 2 * time.Hour,
+		Blocked: map[dispatcher.LaneWhy]int64{dispatcher.WhyPaused: 4, dispatcher.WhyOrder: 1},
 		LanesBy: map[dispatcher.EndpointState]int64{dispatcher.StateActive: 8, dispatcher.StateOpen: 2},
 		Store:   dispatcher.StoreInfo{UsedBytes: &used, MaxBytes: &most, Durable: dispatcher.No},
 	}}

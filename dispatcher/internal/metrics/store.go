@@ -154,10 +154,10 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 		tell(c.lanes, float64(st.LanesBy[state]), string(state))
 	}
 	for _, why := range whys {
-		tell(c.held, float64(st.Held[why]), string(why))
+		tell(c.held, float64(st.Blocked[why]), string(why))
 	}
 	tell(c.oldest, age(st.Now, st.OldestDue))
-	tell(c.oldestHeld, age(st.Now, st.HeldSince))
+	tell(c.oldestHeld, age(st.Now, st.BlockedSince))
 }
 
 // age returns the seconds since a time; 0 if there is none, or if it is still to come.

@@ -108,15 +108,15 @@ func (n *Notices) describe(ctx context.Context, lane dispatcher.Lane, b *noticeB
 		s := &states[i]
 		b.Tenant, b.UID, b.Origin, b.Waiting = s.Tenant, s.UID, s.URL, &s.Waiting
 		if b.State == string(dispatcher.StateActive) {
-			b.State = string(heldOr(s, dispatcher.StateActive))
+			b.State = string(stoppedOr(s, dispatcher.StateActive))
 		}
 	}
 	return nil
 }
 
-// heldOr returns the state of a paused or disabled lane, and state for any other. A lane
+// stoppedOr returns the state of a paused or disabled lane, and state for any other. A lane
 // that has recovered may still be paused.
-func heldOr(s *dispatcher.LaneState, state dispatcher.EndpointState) dispatcher.EndpointState {
+func stoppedOr(s *dispatcher.LaneState, state dispatcher.EndpointState) dispatcher.EndpointState {
 	now, why := s.Standing()
 	switch {
 	case why == dispatcher.WhyUnverified:

@@ -16,8 +16,8 @@ import (
 func TestANoticeTellsTheStateOfWhatItIsAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		s.states["u_2"] = d.LaneState{Limits: d.LaneLimits{Held: d.HeldPaused}}
-		s.states["ep_1"] = d.LaneState{Limits: d.LaneLimits{Held: d.HeldPaused}, Cause: d.WhyUnverified}
+		s.states["u_2"] = d.LaneState{Limits: d.LaneLimits{Mode: d.LanePaused}}
+		s.states["ep_1"] = d.LaneState{Limits: d.LaneLimits{Mode: d.LanePaused}, Cause: d.WhyUnverified}
 		n := s.start(t, opsURL)
 		for _, c := range []struct {
 			news d.News

@@ -311,9 +311,9 @@ where one in (select one from hookladder_relay where not asleep for update skip 
 	return err
 }
 
-// Held returns the age, in transactions, of the oldest transaction that blocks vacuum, and
+// OldestTransaction returns the age, in transactions, of the oldest transaction that blocks vacuum, and
 // its process id.
-func (o *Outbox) Held(ctx context.Context) (age, pid int64, err error) {
+func (o *Outbox) OldestTransaction(ctx context.Context) (age, pid int64, err error) {
 	err = o.queryRow(ctx, `select age(backend_xmin), pid from pg_stat_activity
 where backend_xmin is not null and datname = current_database() order by 1 desc limit 1`, &age, &pid)
 	if errors.Is(err, pgx.ErrNoRows) {

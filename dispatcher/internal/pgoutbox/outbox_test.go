@@ -287,7 +287,7 @@ func TestALostDatabaseComesBack(t *testing.T) {
 	server.Restart()
 	require.Equal(t, []string{"a"}, ids(mustRelay(t, o, 500, ends(dispatcher.RowDuplicate)).Rows))
 	require.NoError(t, o.Wait(t.Context(), long))
-	_, _, err = o.Held(t.Context())
+	_, _, err = o.OldestTransaction(t.Context())
 	require.NoError(t, err)
 }
 
@@ -301,7 +301,7 @@ func TestAnOldTransactionIsSeen(t *testing.T) {
 	for n := range 5 {
 		publish(t, caller, fmt.Sprint(n), `{"topic":"t"}`)
 	}
-	age, of, err := o.Held(t.Context())
+	age, of, err := o.OldestTransaction(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, pid, of)
 	require.GreaterOrEqual(t, age, int64(5))

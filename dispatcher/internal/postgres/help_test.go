@@ -48,10 +48,10 @@ func newLine() *line { return &line{epoch: "e0"} }
 // hold takes the line's partition.
 func (l *line) hold(t testing.TB, a archive.Archive) archive.PartitionLease {
 	t.Helper()
-	held, err := a.Lease(t.Context(), me, []archive.Want{{Partition: l.partition, Epoch: l.epoch, At: l.at}})
+	leases, err := a.Lease(t.Context(), me, []archive.Want{{Partition: l.partition, Epoch: l.epoch, At: l.at}})
 	require.NoError(t, err)
-	require.Len(t, held, 1)
-	return held[0]
+	require.Len(t, leases, 1)
+	return leases[0]
 }
 
 // part is what comes next in the log.

@@ -23,9 +23,9 @@ func wants(epochs ...string) (all []archive.Want) {
 // numbers are the partitions that are held.
 func numbers(t testing.TB, a archive.Archive, by string, want []archive.Want) (all []int) {
 	t.Helper()
-	held, err := a.Lease(t.Context(), by, want)
+	leases, err := a.Lease(t.Context(), by, want)
 	require.NoError(t, err)
-	for _, h := range held {
+	for _, h := range leases {
 		all = append(all, h.Partition)
 	}
 	return all
@@ -69,12 +69,12 @@ func TestAnEmptiedStoreBeginsAnewAndWhatItLostStaysKnown(t *testing.T) {
 	l.write(t, a, accepted("a", "b", "c"), event(archive.Delivered, "a", 1))
 	last := l.last
 	require.NoError(t, a.EndWalk(t.Context(), me, archive.Walk{Epoch: "e0", Name: 1, Gap: archive.Position{MS: 3, Seq: 4}}))
-	held := l.hold(t, a)
-	require.Equal(t, archive.PartitionLease{Epoch: "e0", At: l.at, Last: last, Walked: archive.Position{MS: 3, Seq: 4}}, held)
+	lease := l.hold(t, a)
+	require.Equal(t, archive.PartitionLease{Epoch: "e0", At: l.at, Last: last, Walked: archive.Position{MS: 3, Seq: 4}}, lease)
 
 	l.epoch, l.at = "other", archive.Position{MS: 70}
-	held = l.hold(t, a)
-	require.Equal(t, archive.PartitionLease{Epoch: "other", At: l.at, Last: last, Began: true, Orphans: 2}, held)
+	lease = l.hold(t, a)
+	require.Equal(t, archive.PartitionLease{Epoch: "other", At: l.at, Last: last, Began: true, Orphans: 2}, lease)
 	l.write(t, a, accepted("d"))
 	require.EqualValues(t, 2, l.hold(t, a).Orphans)
 	require.Equal(t, archive.PosAt(now)+last-archive.PosAt(now)+1, l.last, "numbers go on")
@@ -129,14 +129,14 @@ func TestAWalkAddsWhatIsMissingAndEndsWhatItDoesNotSee(t *testing.T) {
 	require.Equal(t, []string{"moved r", "ended d", "gone ?"}, read(t, url, "select concat_ws(' ', id, kind) from hookladder.event order by pos"))
 	require.Equal(t, []string{"body of new"}, read(t, url, "select convert_from(body, 'UTF8') from hookladder.message where id = 'new'"))
 	require.Equal(t, []string{"true"}, read(t, url, "select last = (select max(pos) from hookladder.event) from hookladder.position"))
-	held := l.hold(t, a)
-	require.Equal(t, l.last+1, held.Last)
-	require.True(t, held.Began, "until the walk ends")
+	lease := l.hold(t, a)
+	require.Equal(t, l.last+1, lease.Last)
+	require.True(t, lease.Began, "until the walk ends")
 	require.ErrorIs(t, a.EndWalk(t.Context(), "other", w), archive.ErrMoved)
 	require.NoError(t, a.EndWalk(t.Context(), me, w))
-	held = l.hold(t, a)
-	require.False(t, held.Began)
-	require.Equal(t, w.Gap, held.Walked)
+	lease = l.hold(t, a)
+	require.False(t, lease.Began)
+	require.Equal(t, w.Gap, lease.Walked)
 	require.Equal(t, []string{"<nil>"}, read(t, url, "select walk_left from hookladder.position"))
 
 	w.Name = 8
@@ -199,9 +199,9 @@ func TestAGapThatThePositionPassedStaysKnown(t *testing.T) {
 	write(gap)
 	write(archive.Position{MS: 5, Seq: 2})
 	write(archive.Position{})
-	held := l.hold(t, newTestArchive(t, url))
-	require.Equal(t, gap, held.Gap)
-	require.Equal(t, int64(5), held.Dropped)
+	lease := l.hold(t, newTestArchive(t, url))
+	require.Equal(t, gap, lease.Gap)
+	require.Equal(t, int64(5), lease.Dropped)
 	gap.Seq++
 	write(gap)
 	require.Equal(t, gap, l.hold(t, a).Gap)
@@ -233,21 +233,21 @@ func TestOnlyAnInstanceThatJustReadTheStoreTakesAnotherEpoch(t *testing.T) {
 	a, l := newTestArchive(t, url), newLine()
 	l.hold(t, a)
 	want := func(epoch string, old bool) (string, error) {
-		held, err := a.Lease(t.Context(), me, []archive.Want{{Partition: l.partition, Epoch: epoch, Old: old}})
-		if len(held) == 0 {
+		leases, err := a.Lease(t.Context(), me, []archive.Want{{Partition: l.partition, Epoch: epoch, Old: old}})
+		if len(leases) == 0 {
 			return "", err
 		}
-		return held[0].Epoch, err
+		return leases[0].Epoch, err
 	}
 	for _, row := range []struct {
 		epoch string
 		old   bool
 		err   error
 	}{{l.epoch, true, nil}, {"other", true, archive.ErrMoved}, {l.epoch, true, nil}, {"other", false, nil}, {l.epoch, true, archive.ErrMoved}, {"other", true, nil}} {
-		held, err := want(row.epoch, row.old)
+		epoch, err := want(row.epoch, row.old)
 		require.ErrorIs(t, err, row.err)
 		if err == nil {
-			require.Equal(t, row.epoch, held)
+			require.Equal(t, row.epoch, epoch)
 		}
 	}
 	_, err := newTestArchive(t, url).Lease(t.Context(), "another", []archive.Want{{Partition: l.partition, Epoch: l.epoch, Old: true}})

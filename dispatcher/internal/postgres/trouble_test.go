@@ -61,14 +61,14 @@ const rivalRest = 5 * time.Millisecond
 // archive does what an instance's archiver does, until ctx ends.
 func (j *journal) archive(ctx context.Context, by string, a archive.Archive, want []archive.Want, kept func(int)) error {
 	for {
-		held, err := a.Lease(ctx, by, want)
+		leases, err := a.Lease(ctx, by, want)
 		for again := err == nil; again; {
 			again = false
 			var parts []archive.Part
-			for i := range held {
-				if p := j.read(&held[i]); p.To != p.From {
-					held[i].Last = p.Number(held[i].Last)
-					held[i].At = p.To
+			for i := range leases {
+				if p := j.read(&leases[i]); p.To != p.From {
+					leases[i].Last = p.Number(leases[i].Last)
+					leases[i].At = p.To
 					parts = append(parts, p)
 				}
 			}
@@ -162,11 +162,11 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 func keep(t testing.TB, a archive.Archive, p archive.Part) {
 	t.Helper()
 	require.NoError(t, kit.Until(t.Context(), "the part is kept", func() error {
-		held, err := a.Lease(t.Context(), me, []archive.Want{{Partition: p.Partition, Epoch: p.Epoch}})
-		if err != nil || len(held) == 0 {
+		leases, err := a.Lease(t.Context(), me, []archive.Want{{Partition: p.Partition, Epoch: p.Epoch}})
+		if err != nil || len(leases) == 0 {
 			return errors.Join(err, errors.New("not held"))
 		}
-		if held[0].At == p.To {
+		if leases[0].At == p.To {
 			return nil
 		}
 		_, err = a.Write(t.Context(), me, []archive.Part{p})

@@ -81,9 +81,9 @@ func TestPartsOfSeveralPartitionsAreKeptTogetherOrNotAtAll(t *testing.T) {
 	url := pgtest.New(t)
 	a := newTestArchive(t, url)
 	first, second := newLine(), &line{partition: 1, epoch: "e1"}
-	held, err := a.Lease(t.Context(), me, []archive.Want{{Partition: 0, Epoch: "e0"}, {Partition: 1, Epoch: "e1"}, {Partition: 2, Epoch: "e2", At: archive.Position{MS: 7, Seq: 3}}})
+	leases, err := a.Lease(t.Context(), me, []archive.Want{{Partition: 0, Epoch: "e0"}, {Partition: 1, Epoch: "e1"}, {Partition: 2, Epoch: "e2", At: archive.Position{MS: 7, Seq: 3}}})
 	require.NoError(t, err)
-	require.Len(t, held, 3)
+	require.Len(t, leases, 3)
 	one, two := first.part(accepted("a")), second.part(accepted("b"))
 	moved := two
 	moved.From = archive.Position{MS: 5}

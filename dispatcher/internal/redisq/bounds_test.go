@@ -230,7 +230,7 @@ func TestASweepEndsWhereRedisSaysSo(t *testing.T) {
 		batch = append(batch, r.entry(lane, fmt.Sprintf("m%04d", i), time.Hour))
 	}
 	r.schedule(batch...)
-	limits.Version, limits.Held = 2, dispatcher.HeldDisabled
+	limits.Version, limits.Mode = 2, dispatcher.LaneDisabled
 	_, _, err = r.store.Limit(t.Context(), "one", "ep_000000001", limits, false)
 	require.NoError(t, err)
 	g := measured(r.store)

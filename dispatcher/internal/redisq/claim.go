@@ -195,8 +195,8 @@ func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease, beside
 		s.partitions.Fail(err)
 		return false, fmt.Errorf("begin %s: %w", l.ID, err)
 	}
-	held := r.Number() == 1
-	return held, r.Reply.Err
+	leased := r.Number() == 1
+	return leased, r.Reply.Err
 }
 
 // tellsSealed reports whether to log a message that can't be opened. It allows one log line a

@@ -167,12 +167,12 @@ func TestLanesChangeWhenFull(t *testing.T) {
 		m.OrderingKey, line[i].Lanes = "k", []dispatcher.Lane{"ep_line"}
 		m.CreatedAt = m.CreatedAt.Add(-time.Second) // it is due a fraction of a ms later, which has passed then
 	}
-	limit := func(version int64, held dispatcher.Held) {
+	limit := func(version int64, mode dispatcher.LaneMode) {
 		t.Helper()
-		_, _, err := store.Limit(ctx, "one", "ep_line", dispatcher.LaneLimits{Version: version, Held: held}, true)
+		_, _, err := store.Limit(ctx, "one", "ep_line", dispatcher.LaneLimits{Version: version, Mode: mode}, true)
 		require.NoError(t, err)
 	}
-	limit(1, dispatcher.HeldNone)
+	limit(1, dispatcher.LaneNormal)
 	got, _, err := store.Schedule(ctx, "one", 0, 0, line)
 	require.NoError(t, err)
 	require.Equal(t, []dispatcher.Lane{"ep_line"}, rig.Behind(got[3]))
@@ -189,13 +189,13 @@ func TestLanesChangeWhenFull(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		require.Equal(t, []dispatcher.SettleResult{dispatcher.SettledOK}, settled)
-		limit(1, dispatcher.HeldNone) // as new as the stored limits, but it forgets the pause
+		limit(1, dispatcher.LaneNormal) // as new as the stored limits, but it forgets the pause
 	}
-	for _, held := range []dispatcher.Held{dispatcher.HeldPaused, dispatcher.HeldNone} {
-		_, _, err := store.Limit(ctx, "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: held}, false)
+	for _, mode := range []dispatcher.LaneMode{dispatcher.LanePaused, dispatcher.LaneNormal} {
+		_, _, err := store.Limit(ctx, "one", dispatcher.AllLanes, dispatcher.LaneLimits{Mode: mode}, false)
 		require.NoError(t, err)
 	}
-	limit(2, dispatcher.HeldDeleted)
+	limit(2, dispatcher.LaneDeleted)
 	_, _, err = store.Move(ctx, "one", all)
 	require.NoError(t, err)
 	_, _, _, err = store.Sweep(ctx, "one", "ep_line", "")

@@ -18,8 +18,8 @@ import (
 
 // Limit writes the copy of a lane's limits. The limits for AllLanes are written in every partition.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
-	held := codec.LimitsHeld(l.Held, l.Pull && lane.IsEndpoint())
-	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), held, conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System), conn.ToMillis(l.Since)}
+	mode := codec.LimitsMode(l.Mode, l.Pull && lane.IsEndpoint())
+	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), mode, conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System), conn.ToMillis(l.Since)}
 	calls := []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
 		calls = s.conn.Everywhere(args)
@@ -52,7 +52,7 @@ func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane,
 // Cut gives up a bare URL's lane that has failed since the given time, unless the lane is paused.
 // Deliveries accepted until now end. It reports whether it cut the lane.
 func (s *Store) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, err error) {
-	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, codec.LimitsHeld(dispatcher.HeldCut, false), 0, "", dispatcher.System, 0}
+	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, codec.LimitsMode(dispatcher.LaneCut, false), 0, "", dispatcher.System, 0}
 	n, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}})
 	return n.Waiting, !failed.IsZero(), err
 }
@@ -62,7 +62,7 @@ const worked = 2
 
 // Works marks a lane as working again because an attempt succeeded that belongs to no delivery.
 func (s *Store) Works(ctx context.Context, by string, lane dispatcher.Lane) error {
-	args := []any{string(lane), 0, 0, 0, 0, codec.LimitsHeld(dispatcher.HeldNone, false), worked, "", dispatcher.System, 0}
+	args := []any{string(lane), 0, 0, 0, 0, codec.LimitsMode(dispatcher.LaneNormal, false), worked, "", dispatcher.System, 0}
 	_, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}})
 	if !failed.IsZero() {
 		s.events.Failing(dispatcher.LaneFailing{Lane: lane, Since: failed, Recovered: true})

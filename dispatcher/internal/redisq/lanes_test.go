@@ -115,7 +115,7 @@ func TestABacklogOfADeletedEndpointEnds(t *testing.T) {
 	}
 	_, _, err = store.Schedule(ctx, "one", 0, 0, batch)
 	require.NoError(t, err)
-	count, _, err := store.Limit(ctx, "one", lane, dispatcher.LaneLimits{Version: 2, Held: dispatcher.HeldDeleted}, false)
+	count, _, err := store.Limit(ctx, "one", lane, dispatcher.LaneLimits{Version: 2, Mode: dispatcher.LaneDeleted}, false)
 	require.NoError(t, err)
 	require.Equal(t, dispatcher.LaneCount{Waiting: len(batch)}, count)
 

@@ -168,7 +168,7 @@ func TestFurtherFieldsAreCarriedOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, far("dies"), "reap")
 	require.Equal(t, attempted, lane())
-	_, _, err = r.store.Limit(t.Context(), "one", "a", dispatcher.LaneLimits{Held: dispatcher.HeldDisabled, Version: 1}, true)
+	_, _, err = r.store.Limit(t.Context(), "one", "a", dispatcher.LaneLimits{Mode: dispatcher.LaneDisabled, Version: 1}, true)
 	require.NoError(t, err)
 	r.move()
 	require.Equal(t, want, far("dies"), "what its lane ends")

@@ -22,10 +22,10 @@ func TestADeadInstanceIsTakenOverAMiBOfRecordsAtATime(t *testing.T) {
 		ids[i] = dispatcher.DeliveryID{Lane: batch[i].Lanes[0], Message: batch[i].Message.ID}
 	}
 	r.schedule(batch...)
-	for held := 0; held < n; {
+	for leased := 0; leased < n; {
 		claimed := r.claim("two", 64)
 		require.NotEmpty(t, claimed)
-		held += len(claimed)
+		leased += len(claimed)
 	}
 	_, _, err := r.store.Cancel(t.Context(), "one", ids)
 	require.NoError(t, err)

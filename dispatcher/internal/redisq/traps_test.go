@@ -203,8 +203,8 @@ func TestABacklogMayBeLongerThanAnyLease(t *testing.T) {
 	for n := range 300 {
 		r.schedule(r.entry("a", fmt.Sprintf("m%03d", n), 0))
 	}
-	held := r.claim("one", 2)
-	require.Len(t, held, 2)
+	claimed := r.claim("one", 2)
+	require.Len(t, claimed, 2)
 	for range 12 {
 		r.setClock(r.now.Add(30 * 24 * time.Hour))
 		r.move()
@@ -220,14 +220,14 @@ func TestABacklogMayBeLongerThanAnyLease(t *testing.T) {
 		require.Equal(t, time.Duration(-1), ttl, "%s", key)
 	}
 	delivered := 0
-	for len(held) > 0 {
-		for _, c := range held {
+	for len(claimed) > 0 {
+		for _, c := range claimed {
 			require.Equal(t, fmt.Sprintf("m%03d", delivered), c.ID.Message)
 			require.Equal(t, []dispatcher.SettleResult{dispatcher.SettledOK}, r.settle("one", ended(c, dispatcher.Delivered)))
 			delivered++
 			r.setClock(r.now.Add(time.Hour))
 		}
-		held = r.claim("one", 4)
+		claimed = r.claim("one", 4)
 	}
 	require.Equal(t, 300, delivered)
 	r.mustBeSound()

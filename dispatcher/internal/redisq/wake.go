@@ -311,7 +311,7 @@ func (s *Store) Poll(ctx context.Context, all bool) (wait time.Duration, err err
 	return 0, err
 }
 
-// Cost returns the number of commands of Poll and of HeldLanes. Poll takes three commands for each
+// Cost returns the number of commands of Poll and of StoppedLanes. Poll takes three commands for each
 // partition and one for the time.
 func (s *Store) Cost() (poll, paused int) { return 3*len(s.tags) + 1, len(s.tags) }
 

@@ -24,15 +24,15 @@ import (
 type fakeOutbox struct {
 	mu sync.Mutex // see fence
 
-	rows     []*fakeRow
-	rejected map[string]string // problem by id
-	asleep   bool
-	notified chan struct{}
-	err      error                           // of all calls
-	refuses  func([]dispatcher.RowFate) bool // a batch that is refused
-	batches  []int                           // sizes of what was carried
-	busy     bool
-	held     int64
+	rows      []*fakeRow
+	rejected  map[string]string // problem by id
+	asleep    bool
+	notified  chan struct{}
+	err       error                           // of all calls
+	refuses   func([]dispatcher.RowFate) bool // a batch that is refused
+	batches   []int                           // sizes of what was carried
+	busy      bool
+	oldestAge int64
 }
 
 func (f *fakeOutbox) fence() {
@@ -141,8 +141,10 @@ func (f *fakeOutbox) Wait(ctx context.Context, most time.Duration) error {
 	return f.err
 }
 
-func (f *fakeOutbox) Held(context.Context) (age, pid int64, err error) { return f.held, 7, nil }
-func (f *fakeOutbox) Close()                                           {}
+func (f *fakeOutbox) OldestTransaction(context.Context) (age, pid int64, err error) {
+	return f.oldestAge, 7, nil
+}
+func (f *fakeOutbox) Close() {}
 
 // fakeEngine takes messages, but for those that it is told to refuse.
 type fakeEngine struct {

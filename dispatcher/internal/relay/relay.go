@@ -251,7 +251,7 @@ func (r *Relay) watch(ctx context.Context) {
 	}
 	r.watchedAt = time.Now()
 	_ = within(ctx, func(ctx context.Context) error {
-		age, pid, err := r.o.Outbox.Held(ctx)
+		age, pid, err := r.o.Outbox.OldestTransaction(ctx)
 		if err == nil && age > openMost {
 			r.o.Log.Warn("a transaction in the outbox database was left open: vacuum can't remove relayed rows, which slows the relay down",
 				"transactions", age, "pid", pid)

@@ -205,7 +205,7 @@ func TestTheBatchUnderWayEndsBeforeTheStop(t *testing.T) {
 
 func TestFiguresAndWarnings(t *testing.T) {
 	r := relaying(t, func(r *rig) {
-		r.outbox.held = 1_000_000
+		r.outbox.oldestAge = 1_000_000
 		r.engine.refuses["full"] = 429
 		r.outbox.put("full", map[string]any{})
 		r.outbox.rows[0].at = time.Now().Add(-48 * time.Hour)

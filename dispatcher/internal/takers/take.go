@@ -173,11 +173,11 @@ func (t *Takers) adopt(ctx context.Context, leases []dispatcher.TakenLease) (ado
 		return nil, err
 	}
 	adopted = t.store.Adopt(call.Ctx, call.By, leases)
-	var held []dispatcher.Claimed
+	var claimed []dispatcher.Claimed
 	for i := range adopted {
 		if adopted[i].Claimed != nil {
-			held = append(held, *adopted[i].Claimed)
+			claimed = append(claimed, *adopted[i].Claimed)
 		}
 	}
-	return adopted, t.engine.EndLease(call, held, storeError(adopted))
+	return adopted, t.engine.EndLease(call, claimed, storeError(adopted))
 }

@@ -37,7 +37,7 @@ type Reads interface {
 type Engine interface {
 	BeginLease(ctx context.Context) (engine.LeaseCall, error)
 	BeginRegain(ctx context.Context) (engine.LeaseCall, error)
-	EndLease(call engine.LeaseCall, held []dispatcher.Claimed, err error) error
+	EndLease(call engine.LeaseCall, claimed []dispatcher.Claimed, err error) error
 	Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int) (fit []dispatcher.Claimed, unfit []dispatcher.Settlement)
 	Headers(c dispatcher.Claimed, at time.Time) (http.Header, error)
 	Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(dispatcher.Settled)) dispatcher.Verdict

@@ -32,9 +32,9 @@ func Of(l wire.LaneState, e wire.EndpointView, link bool) Sentence {
 // Lane describes a lane. With link the words are for a merchant.
 func Lane(l wire.LaneState, link bool) Sentence {
 	s := sentence(l, link)
-	held := l.State == "paused" || l.State == "disabled"
-	s.Pauses = !held && l.State != "deleted" && l.State != "unverified"
-	s.Resumes = held || l.State == "unverified" && !link || l.State == "open" || l.State == "failing" || l.Why == "retry_after"
+	stopped := l.State == "paused" || l.State == "disabled"
+	s.Pauses = !stopped && l.State != "deleted" && l.State != "unverified"
+	s.Resumes = stopped || l.State == "unverified" && !link || l.State == "open" || l.State == "failing" || l.Why == "retry_after"
 	if l.Why == "all" || link && l.State == "disabled" && l.Why == "operator" {
 		s.Resumes = false
 	}

@@ -18,8 +18,8 @@ import (
 
 const confirmPath = patchPath + "/confirm"
 
-// heldEndpoint is one whose URL a link set, in place of the operator's.
-func heldEndpoint(t testing.TB) *dispatcher.Endpoint {
+// withheldEndpoint is one whose URL a link set, in place of the operator's.
+func withheldEndpoint(t testing.TB) *dispatcher.Endpoint {
 	e := apitest.Endpoint(t)
 	e.Linked, e.Unverified, e.HeadersFor = true, true, "https://former.example/"
 	require.True(t, e.HeadersHeld())
@@ -27,7 +27,7 @@ func heldEndpoint(t testing.TB) *dispatcher.Endpoint {
 }
 
 func TestAConfirmedURLIsTheOperators(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: heldEndpoint(t), Races: 1}}
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: withheldEndpoint(t), Races: 1}}
 	h := apitest.New(t, f)
 	held := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Get(h, patchPath), 200)
 	require.True(t, held.HeadersHeld)
@@ -40,7 +40,7 @@ func TestAConfirmedURLIsTheOperators(t *testing.T) {
 }
 
 func TestAURLThatIsNotTheEndpointsIsNotConfirmed(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: heldEndpoint(t)}}
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: withheldEndpoint(t)}}
 	h := apitest.New(t, f)
 	for _, other := range []string{"https://former.example/", "https://shop.example/hooks", "https://shop.example/hooks?k=1&l=3"} {
 		p := apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"`+other+`"}`)), 409, "changed")
@@ -51,7 +51,7 @@ func TestAURLThatIsNotTheEndpointsIsNotConfirmed(t *testing.T) {
 		p := apitest.RequireProblem(t, w, 422, "invalid")
 		require.Equal(t, path, p.Errors[0].Path, body)
 	}
-	require.Equal(t, heldEndpoint(t), f.There)
+	require.Equal(t, withheldEndpoint(t), f.There)
 
 	f.There.URL = "http://10.1.2.3/"
 	apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), "$.url", "ALLOW_NETS=10.1.2.3/32")
@@ -81,7 +81,7 @@ func TestOnlyAPatchThatGivesAHeaderAValueConfirms(t *testing.T) {
 		`{"headers":{"x-c":"9"},"url":"https://third.example/","ordered":false}`: false,
 		`{"headers":null}`: false, // there are none any more
 	} {
-		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: heldEndpoint(t)}}
+		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: withheldEndpoint(t)}}
 		got := apitest.DecodeAnswer[wire.EndpointView](t, patch(apitest.New(t, f), body), 200)
 		require.Equal(t, held, got.HeadersHeld, body)
 	}

@@ -281,7 +281,7 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 		w.DisableAfter = &after
 	}
 	if v.Disabled {
-		w.DisabledAt, w.DisabledReason = wire.Time{Time: v.HeldAt}, string(dispatcher.WhyOperator)
+		w.DisabledAt, w.DisabledReason = wire.Time{Time: v.StoppedAt}, string(dispatcher.WhyOperator)
 		if v.Cause != "" {
 			w.DisabledReason = string(v.Cause)
 		}

@@ -26,21 +26,21 @@ func TestLanesAreListed(t *testing.T) {
 		`"rate":"100/s","token_at":"2026-01-31T11:00:00.123Z","ordered":true,"fails":21,"opened":2,"until":"2026-01-31T11:01:00.123Z"}],"next_cursor":"c2"}`, w.Body.String())
 	require.Equal(t, dispatcher.EndpointFilter{Limit: 7, Cursor: "c1"}, f.FilterOf)
 
-	all := &dispatcher.HeldLane{Held: dispatcher.HeldPaused, Since: apitest.Now, By: "night"}
+	all := &dispatcher.StoppedLane{Mode: dispatcher.LanePaused, Since: apitest.Now, By: "night"}
 	for _, c := range []struct {
 		lane            dispatcher.LaneState
 		state, why, who string
 	}{
 		{dispatcher.LaneState{}, "active", "", ""},
-		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, All: all, Opened: 1}, "paused", "paused", "ops"},
-		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}, All: all}, "disabled", "operator", "ops"},
-		{dispatcher.LaneState{By: "system", Cause: dispatcher.WhyGone, Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}}, "disabled", "gone", "system"},
-		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDeleted}}, "deleted", "deleted", "ops"},
+		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, All: all, Opened: 1}, "paused", "paused", "ops"},
+		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Mode: dispatcher.LaneDisabled}, All: all}, "disabled", "operator", "ops"},
+		{dispatcher.LaneState{By: "system", Cause: dispatcher.WhyGone, Limits: dispatcher.LaneLimits{Mode: dispatcher.LaneDisabled}}, "disabled", "gone", "system"},
+		{dispatcher.LaneState{By: "ops", Limits: dispatcher.LaneLimits{Mode: dispatcher.LaneDeleted}}, "deleted", "deleted", "ops"},
 		{dispatcher.LaneState{All: all, Opened: 1}, "paused", "all", "night"},
 		{dispatcher.LaneState{Opened: 1, Limit: dispatcher.WhyRate, Failing: apitest.Now}, "open", "breaker", ""},
 		{dispatcher.LaneState{Opened: 1, Failing: apitest.Now, FailsLong: true}, "failing", "failing", ""},
 		{dispatcher.LaneState{Failing: apitest.Now}, "active", "", ""},
-		{dispatcher.LaneState{By: "system", Cause: dispatcher.WhyFailing, Failing: apitest.Now, Limits: dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}}, "disabled", "failing", "system"},
+		{dispatcher.LaneState{By: "system", Cause: dispatcher.WhyFailing, Failing: apitest.Now, Limits: dispatcher.LaneLimits{Mode: dispatcher.LaneDisabled}}, "disabled", "failing", "system"},
 		{dispatcher.LaneState{Limit: dispatcher.WhyRetryAfter}, "limited", "retry_after", ""},
 		{dispatcher.LaneState{Limit: dispatcher.WhyRate, Token: apitest.Now}, "limited", "rate", ""},
 	} {
@@ -63,7 +63,7 @@ func TestLanesAreListed(t *testing.T) {
 }
 
 func TestTheLanesOfDestinationsAreTold(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{State: dispatcher.LaneState{Lane: "u_1", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldPaused}}}}
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{State: dispatcher.LaneState{Lane: "u_1", Limits: dispatcher.LaneLimits{Mode: dispatcher.LanePaused}}}}
 	h := apitest.New(t, f)
 	got := apitest.DecodeAnswer[wire.LanePage](t, apitest.Get(h, "/v1/lanes?destination=u_1&destination=ep_123456789"), 200)
 	require.Equal(t, []dispatcher.Lane{"u_1", "ep_123456789"}, f.AskedLanes)
@@ -104,7 +104,7 @@ func TestARateIsToldInTheTimeItWasGivenFor(t *testing.T) {
 }
 
 func TestAnyDestinationIsPausedAndResumed(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{State: dispatcher.LaneState{Lane: "u_1", Limits: dispatcher.LaneLimits{Held: dispatcher.HeldPaused}}}}
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{State: dispatcher.LaneState{Lane: "u_1", Limits: dispatcher.LaneLimits{Mode: dispatcher.LanePaused}}}}
 	h := apitest.New(t, f)
 	for _, destination := range []string{
 		"u_1", "ep_123456789", "q_mail", "merchant:7", ".m", "*", "https://shop.example", "https://shop.example/hooks/../a//b?x=1&y=%2F;z", "http://[::1]:8080/a.b/pause",

@@ -54,7 +54,7 @@ var Subject = &api.Subject{Name: "lane", Doc: "A lane, an endpoint's id or uid, 
 
 // Operations returns the calls about lanes.
 func (s *Server) Operations() []api.Operation {
-	held := []*api.Param{
+	params := []*api.Param{
 		api.OfText("tenant", "With a URL: the tenant whose deliveries are meant. Left out: those without a tenant.", api.TenantForm),
 		api.OfFlag("all_tenants", "true, with a URL: also the lanes of all other tenants that exist at its origin now."),
 		api.OfText("cursor", "With all_tenants: next_cursor of the call before.", api.AnyFilled),
@@ -73,12 +73,12 @@ func (s *Server) Operations() []api.Operation {
 		{
 			ID: "pause-lane", Method: "POST", Path: "/v1/lanes/{lane}/pause", Scope: apikey.Admin, Audit: "lane.pause",
 			Summary: "Pause the deliveries to a destination, or all deliveries", Do: s.pauseLane,
-			Subject: Subject, Query: held, Answers: one, Problems: []*api.Kind{api.Changed, api.Sealed},
+			Subject: Subject, Query: params, Answers: one, Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
 			ID: "resume-lane", Method: "POST", Path: "/v1/lanes/{lane}/resume", Scope: apikey.Admin, Audit: "lane.resume",
 			Summary: "Resume the deliveries to a destination, and close its breaker", Do: s.resumeLane,
-			Subject: Subject, Query: held, Answers: one, Problems: []*api.Kind{api.Changed, api.Sealed},
+			Subject: Subject, Query: params, Answers: one, Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 	}
 }
@@ -170,8 +170,8 @@ type (
 	tenantsFunc func(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error)
 )
 
-// heldLane is a request to pause or resume a lane.
-type heldLane struct {
+// laneRequest is a request to pause or resume a lane.
+type laneRequest struct {
 	destination, tenant string
 	all                 bool // all tenants' lanes at a URL's origin
 	cursor              string
@@ -179,7 +179,7 @@ type heldLane struct {
 
 // hold pauses or resumes any destination.
 func (s *Server) hold(ctx context.Context, q *api.Request, one holdFunc, all tenantsFunc) (*api.Response, error) {
-	asked, err := parseHeldLane(q)
+	asked, err := parseLaneRequest(q)
 	if err != nil {
 		return nil, err
 	}
@@ -207,8 +207,8 @@ func (s *Server) hold(ctx context.Context, q *api.Request, one holdFunc, all ten
 	return api.JSON(http.StatusOK, w)
 }
 
-func parseHeldLane(q *api.Request) (heldLane, error) {
-	h := heldLane{destination: q.ID(), tenant: q.One("tenant"), all: q.Flag("all_tenants"), cursor: q.Cursor()}
+func parseLaneRequest(q *api.Request) (laneRequest, error) {
+	h := laneRequest{destination: q.ID(), tenant: q.One("tenant"), all: q.Flag("all_tenants"), cursor: q.Cursor()}
 	switch {
 	case h.tenant != "" && !api.IsURL(h.destination):
 		return h, api.WrongField("query.tenant", "goes with a URL only: any other destination has one tenant")

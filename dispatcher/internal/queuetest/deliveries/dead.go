@@ -159,7 +159,7 @@ var EndCases = []rig.Case{
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
 		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Failure(c, time.Hour)))
 		mustTellDeaths(r, dispatcher.Death{ID: c.ID, Reason: dispatcher.ReasonDisabled, Attempts: 1})
 	}},
@@ -179,7 +179,7 @@ var EndCases = []rig.Case{
 			r.Entry("ready", rig.To(rig.EpOne)), r.Entry("held", rig.To(rig.EpOne)),
 		)
 		r.MustClaim(rig.Two, rig.Named(rig.EpOne, "ready"))
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		disabled := func(message string) dispatcher.Death {
 			return dispatcher.Death{ID: rig.Named(rig.EpOne, message), Reason: dispatcher.ReasonDisabled}
 		}
@@ -200,7 +200,7 @@ var EndCases = []rig.Case{
 	{Name: "deliveries behind a cancelled one die with their lane and are reported", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.PublishKeyed(rig.EpOne, "k", "m1", "m2", "m3")
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.Cancel(rig.Named(rig.EpOne, "m2"))
 		mustTellDeaths(r)
 		r.Move()
@@ -212,7 +212,7 @@ var EndCases = []rig.Case{
 	{Name: "a cancel of the first delivery of a line reports the deaths behind it", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Schedule(r.Entry("m1", rig.To(rig.EpOne), rig.Delay(time.Hour), rig.Keyed("k")), r.Entry("m2", rig.To(rig.EpOne), rig.Keyed("k")))
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.Cancel(rig.Named(rig.EpOne, "m1"))
 		mustTellDeaths(r, dispatcher.Death{ID: rig.Named(rig.EpOne, "m2"), Reason: dispatcher.ReasonDisabled})
 	}},

@@ -203,13 +203,13 @@ func (e anEnd) compare(o anEnd) int {
 // joiner queries the ends of a lane in pages, between random steps.
 type joiner struct {
 	*rig.Rig
-	lane   dispatcher.Lane
-	rng    *rand.Rand
-	held   []dispatcher.Claimed
-	ends   []anEnd // all that no retry undid before a page returned them
-	now    map[dispatcher.DeliveryID]int64
-	told   []anEnd
-	resume string
+	lane    dispatcher.Lane
+	rng     *rand.Rand
+	claimed []dispatcher.Claimed
+	ends    []anEnd // all that no retry undid before a page returned them
+	now     map[dispatcher.DeliveryID]int64
+	told    []anEnd
+	resume  string
 }
 
 // mustJoin does random steps and reads pages between them. The pages must return all
@@ -236,7 +236,7 @@ func (j *joiner) step() {
 			j.Publish(lane, fmt.Sprintf("%c%s", 'a'+rune(j.rng.IntN(26)), j.NewID())) // the names are in no order
 		}
 	case 3, 4:
-		j.held = append(j.held, j.Claim(rig.One, 1+j.rng.IntN(8))...)
+		j.claimed = append(j.claimed, j.Claim(rig.One, 1+j.rng.IntN(8))...)
 	case 5, 6:
 		j.settleSome()
 	case 7:
@@ -250,9 +250,9 @@ func (j *joiner) step() {
 }
 
 func (j *joiner) settleSome() {
-	n := min(len(j.held), 1+j.rng.IntN(5))
+	n := min(len(j.claimed), 1+j.rng.IntN(5))
 	batch := make([]dispatcher.Settlement, n)
-	for i, c := range j.held[:n] {
+	for i, c := range j.claimed[:n] {
 		switch j.rng.IntN(4) {
 		case 0:
 			batch[i] = rig.Death(c, dispatcher.ReasonGone)
@@ -262,7 +262,7 @@ func (j *joiner) settleSome() {
 			batch[i] = rig.Success(c)
 		}
 	}
-	j.held = j.held[n:]
+	j.claimed = j.claimed[n:]
 	j.Settle(rig.One, batch...)
 }
 

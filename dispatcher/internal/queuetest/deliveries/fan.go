@@ -92,8 +92,8 @@ var FanCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 	}},
 	{Name: "a repeat does not change a delivery that ended at once", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
-		r.Limit(rig.EpTwo, rig.Held(dispatcher.HeldDeleted))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
+		r.Limit(rig.EpTwo, rig.Mode(dispatcher.LaneDeleted))
 		r.Publish("a", "m0")
 		e := rig.Fan(r.Entry("m1", rig.To(rig.EpOne, rig.EpTwo, "a")))
 		r.Schedule(e)
@@ -106,8 +106,8 @@ var FanCases = []rig.Case{
 		})
 	}},
 	{Name: "a message whose deliveries all end at once is kept until it is trimmed", Setup: rig.Spread, Run: func(r *rig.Rig) {
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
-		r.Limit(rig.EpTwo, rig.Held(dispatcher.HeldDeleted))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
+		r.Limit(rig.EpTwo, rig.Mode(dispatcher.LaneDeleted))
 		got := r.Schedule(rig.Fan(r.Entry("m1", rig.To(rig.EpOne, rig.EpTwo))))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
 		rec, err := r.Queue.Read(r.Ctx, "m1")
@@ -150,9 +150,9 @@ var FanCases = []rig.Case{
 
 // fansOut publishes one message to lanes of every kind.
 func fansOut(r *rig.Rig) {
-	r.Limit("paused", rig.Held(dispatcher.HeldPaused))
-	r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
-	r.Limit(rig.EpTwo, rig.Held(dispatcher.HeldDeleted))
+	r.Limit("paused", rig.Mode(dispatcher.LanePaused))
+	r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
+	r.Limit(rig.EpTwo, rig.Mode(dispatcher.LaneDeleted))
 	r.Limit("ordered", rig.Ordered)
 	r.Publish("ordered", "m0")
 	r.Publish("full", "n0", "n1")

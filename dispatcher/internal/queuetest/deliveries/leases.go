@@ -67,9 +67,9 @@ var InstanceCases = []rig.Case{
 		r.Publish("a", "m1", "m2")
 		r.Publish("b", "m3")
 		r.Publish("c", "m4")
-		held := map[int]bool{}
+		partitions := map[int]bool{}
 		for _, lane := range rig.To("a", "b", "c") {
-			held[r.Partition(lane)] = true
+			partitions[r.Partition(lane)] = true
 		}
 		require.Len(r, r.Claim("three", 64), 4)
 		list, next, err := r.Queue.Instances(r.Ctx, 0, "")
@@ -77,7 +77,7 @@ var InstanceCases = []rig.Case{
 		require.Empty(r, next)
 		require.Equal(r, dispatcher.InstanceState{
 			Name: "three", Instance: dispatcher.Instance{Permits: 7, Version: "1.0", StartedAt: r.Now.Truncate(time.Millisecond)},
-			InFlight: 4, Partitions: len(held),
+			InFlight: 4, Partitions: len(partitions),
 		}, list[0])
 		require.Contains(r, list[1:], dispatcher.InstanceState{Name: "untold"}, "it told nothing of itself")
 		var names, paged []string
@@ -180,9 +180,9 @@ var LastLeaseCases = []rig.Case{
 		require.ErrorIs(r, r.Adopt(rig.One, rig.LeaseOf(id))[0].Err, dispatcher.ErrNotTaken, "a call reports a named lease as late, even if another owner has the delivery now")
 		r.Pass(time.Second)
 		mustRunOut(r, id)
-		held, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: []dispatcher.Lane{jobs}, Most: 1, Bytes: 1 << 20})
+		next, _, err := r.Queue.Take(r.Ctx, rig.One, dispatcher.Take{Lanes: []dispatcher.Lane{jobs}, Most: 1, Bytes: 1 << 20})
 		require.NoError(r, err)
-		require.Len(r, held.Claimed, 1)
+		require.Len(r, next.Claimed, 1)
 		require.Empty(r, r.State().Last, "an instance leased the delivery last")
 	}},
 	{Name: "the last lease of a delivery is kept for a day", Run: func(r *rig.Rig) {

@@ -181,18 +181,18 @@ var ListCases = []rig.Case{
 		require.Len(r, between(time.Time{}, rig.Start.Add(time.Second)), 1)
 	}},
 	{Name: "since and until apply to the time of the claim during an attempt", Run: func(r *rig.Rig) {
-		var held []dispatcher.DeliveryID
+		var leased []dispatcher.DeliveryID
 		for _, lane := range rig.To("a", "b", "c") {
-			held = append(held, r.TakeNew(lane).ID)
+			leased = append(leased, r.TakeNew(lane).ID)
 			r.Pass(time.Second)
 		}
 		for _, c := range []struct {
 			since, until time.Duration
 			want         []dispatcher.DeliveryID
 		}{
-			{0, time.Hour, []dispatcher.DeliveryID{held[2], held[1], held[0]}},
-			{time.Second, 2 * time.Second, held[1:2]},
-			{2 * time.Second, time.Hour, held[2:]},
+			{0, time.Hour, []dispatcher.DeliveryID{leased[2], leased[1], leased[0]}},
+			{time.Second, 2 * time.Second, leased[1:2]},
+			{2 * time.Second, time.Hour, leased[2:]},
 			{3 * time.Second, time.Hour, nil},
 		} {
 			f := dispatcher.Filter{

@@ -76,7 +76,7 @@ var LogCases = []rig.Case{
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
 		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.Settle(rig.One, rig.Failure(c, time.Hour))
 		require.Equal(r, dispatcher.ReasonDisabled, r.MustLog(dispatcher.LogFilter{}, "dead", "retry")[0].Reason)
 	}},
@@ -246,9 +246,9 @@ var ProofCases = []rig.Case{
 			first := "first-" + end.message
 			lost := r.MustClaim(first, id)[0]
 			r.Reap(first)
-			var held []dispatcher.Claimed
+			var claimed []dispatcher.Claimed
 			if end.by == nil {
-				held = r.MustClaim(rig.Two, id)
+				claimed = r.MustClaim(rig.Two, id)
 			}
 			s := proven(lost)
 			require.Equal(r, dispatcher.SettledDone, r.Settle(first, s)[0])
@@ -256,7 +256,7 @@ var ProofCases = []rig.Case{
 			if end.by != nil {
 				end.by(id)
 			} else {
-				r.Settle(rig.Two, rig.Failure(held[0], time.Minute))
+				r.Settle(rig.Two, rig.Failure(claimed[0], time.Minute))
 			}
 			d := r.MustStand(id, dispatcher.StatusDelivered)
 			last := d.History[len(d.History)-1]

@@ -222,7 +222,7 @@ var ReadCases = []rig.Case{
 			require.LessOrEqual(r, lanes[i].Waiting, lanes[i-1].Waiting)
 		}
 		require.GreaterOrEqual(r, lanes[49].Waiting, 1)
-		r.LimitAs("l05", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "ops"}, false)
+		r.LimitAs("l05", dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "ops"}, false)
 		lanes = r.Stats().Lanes
 		require.Equal(r, r.LaneState("l05"), lanes[0], "what is paused comes first")
 		require.Equal(r, "ops", lanes[0].By)

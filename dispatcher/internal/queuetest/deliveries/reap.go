@@ -117,16 +117,16 @@ var ReapCases = []rig.Case{
 		for i := range lanes {
 			r.PublishMany(dispatcher.Lane(fmt.Sprintf("l%03d", i)), 2)
 		}
-		held := 0
+		leased := 0
 		for {
 			n := len(r.Claim(rig.One, 64))
 			if n == 0 {
 				break
 			}
-			held += n
+			leased += n
 		}
-		require.Equal(r, 2*lanes, held)
-		require.Equal(r, held, r.Reap(rig.One))
+		require.Equal(r, 2*lanes, leased)
+		require.Equal(r, leased, r.Reap(rig.One))
 		require.Empty(r, r.Leases(rig.One))
 	}},
 	{Name: "a delivery that was cancelled meanwhile ends", Run: func(r *rig.Rig) {

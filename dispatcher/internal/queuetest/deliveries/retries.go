@@ -200,7 +200,7 @@ var ResentCases = []rig.Case{
 	{Name: "a retry reports a delivery as delivered, even if its endpoint is now disabled", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Succeed(rig.EpOne)
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.MustRefuse(dispatcher.ErrDelivered, rig.Named(rig.EpOne, "n00001"))
 		require.ErrorIs(r, r.Change(r.Resend, rig.Named(rig.EpOne, "n00001"))[0].Err, dispatcher.ErrDisabled)
 	}},

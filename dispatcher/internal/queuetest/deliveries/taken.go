@@ -264,8 +264,8 @@ var TakenCases = []rig.Case{
 	{Name: "a delivery taken from a deleted lane ends with its lease", Run: func(r *rig.Rig) {
 		r.Publish(jobs, "m1", "m2")
 		r.MustTakeFor(time.Second, rig.IDs(jobs, "m1", "m2")...)
-		for _, held := range []dispatcher.Held{dispatcher.HeldPaused, dispatcher.HeldDeleted} {
-			_, _, err := r.Queue.Limit(r.Ctx, rig.One, jobs, dispatcher.LaneLimits{Held: held}, false)
+		for _, mode := range []dispatcher.LaneMode{dispatcher.LanePaused, dispatcher.LaneDeleted} {
+			_, _, err := r.Queue.Limit(r.Ctx, rig.One, jobs, dispatcher.LaneLimits{Mode: mode}, false)
 			require.NoError(r, err)
 			r.MustStand(rig.Named(jobs, "m1"), dispatcher.StatusInFlight)
 		}

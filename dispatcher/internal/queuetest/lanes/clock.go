@@ -85,7 +85,7 @@ var ClockCases = []rig.Case{
 	{Name: "a ready list ends even if another clock set its time", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
-		ahead(r, time.Hour, func() { r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled)) })
+		ahead(r, time.Hour, func() { r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled)) })
 		trimHint(r)
 		r.Move()
 		r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusDead)

@@ -44,7 +44,7 @@ var EgressCases = []rig.Case{
 		require.Zero(r, l.Failing)
 		stats, err := r.Queue.Stats(r.Ctx)
 		require.NoError(r, err)
-		require.EqualValues(r, 2, stats.Held[dispatcher.WhyEgress])
+		require.EqualValues(r, 2, stats.Blocked[dispatcher.WhyEgress])
 		r.MustClaimNothing(rig.One)
 		r.Pass(2 * time.Second)
 		r.Move()

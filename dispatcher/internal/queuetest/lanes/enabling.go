@@ -16,7 +16,7 @@ var enablingCases = []rig.Case{
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
 		r.Schedule(r.Entry("m2", rig.To(rig.EpOne), rig.Delay(time.Second)))
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.Limit(rig.EpOne)
 		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))
 		r.Pass(time.Second)
@@ -24,7 +24,7 @@ var enablingCases = []rig.Case{
 		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m2"))
 	}},
 	{Name: "a delivery that died in a disabled lane can be retried when the lane is enabled", Run: func(r *rig.Rig) {
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.Schedule(r.Entry("m1", rig.To(rig.EpOne)))
 		r.Limit(rig.EpOne)
 		require.Equal(r, []bool{true}, r.Retry(rig.Named(rig.EpOne, "m1")))
@@ -38,7 +38,7 @@ var enablingCases = []rig.Case{
 		r.Limit(rig.EpOne)
 		r.MustSettle(rig.One, rig.Blamed(rig.Failure(r.TakeNew(rig.EpOne), time.Hour)))
 		r.Publish(rig.EpOne, "m1")
-		_, hints := r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Held(dispatcher.HeldDisabled)), false)
+		_, hints := r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Mode(dispatcher.LaneDisabled)), false)
 		require.False(r, hints[0].Due.After(r.Now), "work is due now")
 		r.Move()
 		r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusDead)
@@ -46,8 +46,8 @@ var enablingCases = []rig.Case{
 	{Name: "a lane is disabled and then deleted", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDeleted))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDeleted))
 		r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusCancelled)
 		r.Move()
 		r.MustLie(stored.PlaceCancelled, rig.EpOne, "m1")
@@ -57,7 +57,7 @@ var enablingCases = []rig.Case{
 		r.Publish(rig.EpOne, "m1")
 		r.Schedule(r.Entry("m2", rig.To(rig.EpOne), rig.Delay(time.Hour)))
 		r.PublishKeyed(rig.EpOne, "k", "m3", "m4")
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusReady)
 		r.MustStand(rig.Named(rig.EpOne, "m2"), dispatcher.StatusScheduled)
 		r.MustStand(rig.Named(rig.EpOne, "m4"), dispatcher.StatusScheduled)
@@ -69,7 +69,7 @@ var enablingCases = []rig.Case{
 		r.PublishKeyed(rig.EpOne, "k", "m4", "m5")
 		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))
 		r.Publish("a", "m6")
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDeleted))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDeleted))
 		want := map[dispatcher.DeliveryID]dispatcher.Status{
 			rig.Named(rig.EpOne, "m1"): dispatcher.StatusInFlight, rig.Named("a", "m6"): dispatcher.StatusReady,
 		}

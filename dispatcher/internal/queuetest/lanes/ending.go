@@ -14,7 +14,7 @@ import (
 // ending is a way to end a lane, and the effect on its deliveries.
 type ending struct {
 	name   string
-	held   dispatcher.Held
+	mode   dispatcher.LaneMode
 	place  stored.Place
 	status dispatcher.Status
 	reason dispatcher.DeadReason
@@ -23,8 +23,8 @@ type ending struct {
 }
 
 var (
-	disabled = ending{"disabled", dispatcher.HeldDisabled, stored.PlaceDead, dispatcher.StatusDead, dispatcher.ReasonDisabled, dispatcher.ErrDisabled, "dead disabled"}
-	deleted  = ending{"deleted", dispatcher.HeldDeleted, stored.PlaceCancelled, dispatcher.StatusCancelled, "", dispatcher.ErrDeleted, "cancelled -"}
+	disabled = ending{"disabled", dispatcher.LaneDisabled, stored.PlaceDead, dispatcher.StatusDead, dispatcher.ReasonDisabled, dispatcher.ErrDisabled, "dead disabled"}
+	deleted  = ending{"deleted", dispatcher.LaneDeleted, stored.PlaceCancelled, dispatcher.StatusCancelled, "", dispatcher.ErrDeleted, "cancelled -"}
 )
 
 // EndingCases are about lanes of disabled and of deleted endpoints. Each rule
@@ -66,7 +66,7 @@ var EndingCases = func() []rig.Case {
 // end disables or deletes the endpoint.
 func end(r *rig.Rig, e ending) dispatcher.LaneCount {
 	r.Helper()
-	return r.Limit(rig.EpOne, rig.Held(e.held))
+	return r.Limit(rig.EpOne, rig.Mode(e.mode))
 }
 
 // mustEnd fails the case unless these deliveries have ended as the lane did,
@@ -94,7 +94,7 @@ func endsWhatComes(r *rig.Rig, e ending) {
 		require.Equal(r, dispatcher.Accepted, s.Result)
 		require.Equal(r, r.Now, s.Placed[0].At)
 		require.NotContains(r, append(append(rig.Ready(s), rig.Leased(s)...), rig.Behind(s)...), rig.EpOne)
-		if e.held == dispatcher.HeldDeleted {
+		if e.mode == dispatcher.LaneDeleted {
 			require.Equal(r, rig.To(rig.EpOne), rig.Cancelled(s))
 			require.Empty(r, rig.Dead(s))
 		} else {
@@ -134,7 +134,7 @@ func endsReady(r *rig.Rig, e ending) {
 	r.Limit(rig.EpOne)
 	r.Publish(rig.EpOne, "m1", "m2")
 	w := r.Watch(rig.Two)
-	before, hints, err := r.Queue.Limit(r.Ctx, rig.One, rig.EpOne, r.NewLimits(rig.EpOne, rig.Held(e.held)), false)
+	before, hints, err := r.Queue.Limit(r.Ctx, rig.One, rig.EpOne, r.NewLimits(rig.EpOne, rig.Mode(e.mode)), false)
 	require.NoError(r, err)
 	require.Equal(r, dispatcher.LaneCount{Waiting: 2}, before)
 	require.False(r, hints[0].Due.IsZero() || hints[0].Due.After(r.Now), "a move is due now")
@@ -347,7 +347,7 @@ func endsOrderedLane(r *rig.Rig, e ending) {
 	r.Limit(rig.EpOne, rig.Ordered)
 	r.Publish(rig.EpOne, "m1", "m2", "m3")
 	r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0], time.Hour))
-	r.Limit(rig.EpOne, rig.Ordered, rig.Held(e.held))
+	r.Limit(rig.EpOne, rig.Ordered, rig.Mode(e.mode))
 	sweep(r, rig.EpOne)
 	r.Move()
 	mustEnd(r, e, 1, "m1")

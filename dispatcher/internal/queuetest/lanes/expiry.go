@@ -53,7 +53,7 @@ func overdue(r *rig.Rig) bool {
 // ExpiryCases are about deliveries that end when their message expires, wherever they wait.
 var ExpiryCases = []rig.Case{
 	{Name: "a ready delivery in a paused lane dies when it expires", Run: func(r *rig.Rig) {
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		r.Publish("a", "m0")
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
 		r.Publish("a", "m2")
@@ -90,7 +90,7 @@ var ExpiryCases = []rig.Case{
 		require.Equal(r, 1, r.Look(rig.Named("a", "m1")).Attempts)
 	}},
 	{Name: "the next delivery of a key can go when the first one expires", Run: func(r *rig.Rig) {
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Keyed("k"), inMinute(r)))
 		r.PublishKeyed("a", "k", "m2")
 		mustExpire(r, rig.Named("a", "m1"))
@@ -106,7 +106,7 @@ var ExpiryCases = []rig.Case{
 		r.Deliver(rig.Named("a", "m3"))
 	}},
 	{Name: "all deliveries of an ordered lane die when they expire", Run: func(r *rig.Rig) {
-		r.Limit(rig.EpOne, rig.Ordered, rig.Held(dispatcher.HeldPaused))
+		r.Limit(rig.EpOne, rig.Ordered, rig.Mode(dispatcher.LanePaused))
 		for _, id := range []string{"m1", "m2", "m3"} {
 			r.Schedule(r.Entry(id, rig.To(rig.EpOne), inMinute(r)))
 		}
@@ -130,7 +130,7 @@ var ExpiryCases = []rig.Case{
 		r.MustStand(rig.Named("a", "done"), dispatcher.StatusInFlight)
 		r.MustSettle(rig.One, rig.Success(claimed[0]))
 		require.NotContains(r, r.State().Expiring, rig.Named("a", "done"))
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		r.MustSettle(rig.One, rig.HandBack(claimed[1]))
 		r.MustStand(rig.Named("a", "back"), dispatcher.StatusReady)
 		mustExpire(r, rig.Named("a", "back")) // the store checks it again
@@ -153,7 +153,7 @@ var ExpiryCases = []rig.Case{
 		r.MustLie(stored.PlaceReady, expiryQueue, "m3")
 	}},
 	{Name: "a delivery that was cancelled before it expires stays cancelled", Run: func(r *rig.Rig) {
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
 		r.Cancel(rig.Named("a", "m1"))
 		require.Empty(r, r.State().Expiring)
@@ -165,7 +165,7 @@ var ExpiryCases = []rig.Case{
 	{Name: "a late success makes a delivery delivered even if it waits for a retry and expires", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		r.Reap(rig.One)
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
 		r.MustLie(stored.PlaceReady, "a", "m1")
@@ -178,14 +178,14 @@ var ExpiryCases = []rig.Case{
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
 		r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonExhausted))
 		require.Empty(r, r.State().Expiring)
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		r.Retry(rig.Named("a", "m1"))
 		mustExpire(r, rig.Named("a", "m1"))
 	}},
 	{Name: "a delivery that waits in a disabled lane ends as disabled", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Schedule(r.Entry("m1", rig.To(rig.EpOne), rig.Delay(time.Hour), inMinute(r)))
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.Pass(time.Minute)
 		r.Move()
 		require.Equal(r, dispatcher.ReasonDisabled, r.MustStand(rig.Named(rig.EpOne, "m1"), dispatcher.StatusDead).Reason)
@@ -193,7 +193,7 @@ var ExpiryCases = []rig.Case{
 	{Name: "each delivery of a fan-out dies when the message expires", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		lanes := rig.To("a", "b", "c", "d")
 		for _, lane := range lanes {
-			r.LimitAs(lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+			r.LimitAs(lane, dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		}
 		r.Schedule(rig.Fan(r.Entry("m1", lanes, inMinute(r))))
 		r.Pass(time.Minute)
@@ -203,7 +203,7 @@ var ExpiryCases = []rig.Case{
 		}
 	}},
 	{Name: "a delivery in the middle of a long list dies when it expires", Run: func(r *rig.Rig) {
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		for i := 0; i < 6000; i += 500 {
 			batch := make([]dispatcher.Entry, 500)
 			for k := range batch {
@@ -219,7 +219,7 @@ var ExpiryCases = []rig.Case{
 		require.Len(r, r.State().Ready["a"], 5998)
 	}},
 	{Name: "deliveries deep in a long list die too when they expire", Run: func(r *rig.Rig) {
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		const many, every = 4000, 10
 		for i := 0; i < many; i += 1000 {
 			batch := make([]dispatcher.Entry, 1000)
@@ -251,7 +251,7 @@ var ExpiryCases = []rig.Case{
 		require.LessOrEqual(r, r.Now.Sub(rig.Start), 5*time.Minute)
 	}},
 	{Name: "each call ends some of many expired deliveries, and the hints report the rest", Run: func(r *rig.Rig) {
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		batch := make([]dispatcher.Entry, 150)
 		for i := range batch {
 			batch[i] = r.Entry(fmt.Sprintf("m%d", i), rig.To("a"), inMinute(r))

@@ -52,7 +52,7 @@ var HintCases = []rig.Case{
 		}
 	}},
 	{Name: "a hint reports a resumed lane", Run: func(r *rig.Rig) {
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.Publish("a", "m1")
 		w := r.Watch(rig.Two)
 		r.Resume("a")

@@ -22,7 +22,7 @@ var LaneCases = []rig.Case{
 		})
 	}},
 	{Name: "a lane reports its limits, its work and its window", Setup: stored.Setup{LaneMaxInFlight: 4}, Run: func(r *rig.Rig) {
-		limits := r.NewLimits(rig.EpOne, rig.Most(3), rig.Every(time.Millisecond), rig.Held(dispatcher.HeldPaused))
+		limits := r.NewLimits(rig.EpOne, rig.Most(3), rig.Every(time.Millisecond), rig.Mode(dispatcher.LanePaused))
 		r.Limit("a", rig.Most(3))
 		for range 3 {
 			r.Succeed("a")
@@ -42,9 +42,9 @@ var LaneCases = []rig.Case{
 		require.Equal(r, dispatcher.StatePaused, stateWord(r.LaneState(rig.EpOne)))
 		since := r.Now
 		r.Pass(time.Minute)
-		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(2), rig.Held(dispatcher.HeldPaused)), false)
+		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Most(2), rig.Mode(dispatcher.LanePaused)), false)
 		require.Equal(r, since, r.LaneState(rig.EpOne).Since, "it was paused before")
-		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Held(dispatcher.HeldDisabled)), false)
+		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne, rig.Mode(dispatcher.LaneDisabled)), false)
 		require.Equal(r, r.Now, r.LaneState(rig.EpOne).Since, "for another reason")
 		r.LimitAs(rig.EpOne, r.NewLimits(rig.EpOne), false)
 		require.Zero(r, r.LaneState(rig.EpOne).Since)
@@ -72,7 +72,7 @@ var LaneCases = []rig.Case{
 		got, _, err := r.Queue.Lanes(r.Ctx, 10, "")
 		require.NoError(r, err)
 		require.Equal(r, rig.To(dispatcher.AllLanes, "a"), namesOf(got))
-		require.Equal(r, dispatcher.HeldPaused, got[0].Limits.Held)
+		require.Equal(r, dispatcher.LanePaused, got[0].Limits.Mode)
 		r.Pass(time.Second)
 		r.Publish("b", "m2")
 		require.Equal(r, rig.To(dispatcher.AllLanes, "b", "a"), namesOf(listLanes(r, 1)), "it is told once")
@@ -80,18 +80,18 @@ var LaneCases = []rig.Case{
 		require.Equal(r, rig.To("b", "a"), namesOf(listLanes(r, 10)))
 	}},
 	{Name: "a paused lane is listed though nothing was published to it", Run: func(r *rig.Rig) {
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		got := listLanes(r, 10)
 		require.Equal(r, rig.To("a"), namesOf(got))
 		require.True(r, got[0].Known)
-		require.Equal(r, dispatcher.HeldPaused, got[0].Limits.Held)
+		require.Equal(r, dispatcher.LanePaused, got[0].Limits.Mode)
 	}},
 	{Name: "lanes report the name and the time of their pause, or the pause of all lanes", Setup: rig.Spread, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
-		r.Limit("b", rig.Held(dispatcher.HeldPaused), rig.By("ops"))
+		r.Limit("b", rig.Mode(dispatcher.LanePaused), rig.By("ops"))
 		r.Pass(time.Minute)
-		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "night"}, false)
-		all := dispatcher.HeldLane{Held: dispatcher.HeldPaused, Since: rig.Start.Add(time.Minute), By: "night"}
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "night"}, false)
+		all := dispatcher.StoppedLane{Mode: dispatcher.LanePaused, Since: rig.Start.Add(time.Minute), By: "night"}
 		got := listLanes(r, 10)
 		require.Equal(r, rig.To(dispatcher.AllLanes, "b", "a"), namesOf(got))
 		require.Equal(r, []string{"night", "ops", ""}, []string{got[0].By, got[1].By, got[2].By})
@@ -113,7 +113,7 @@ var LaneCases = []rig.Case{
 		for n := range 10 {
 			r.Pass(time.Millisecond)
 			lane := dispatcher.Lane(fmt.Sprintf("l%02d", (n*7)%30))
-			r.Limit(lane, rig.Held(dispatcher.HeldPaused))
+			r.Limit(lane, rig.Mode(dispatcher.LanePaused))
 			want = append(rig.To(lane), want...)
 		}
 		for _, most := range []int{0, 3, 50} {
@@ -219,7 +219,7 @@ func stateWord(l dispatcher.LaneState) dispatcher.EndpointState { return l.State
 var WaitCases = []rig.Case{
 	{Name: "the turn in line comes first", Run: func(r *rig.Rig) {
 		r.PublishKeyed("a", "k", "m1", "m2")
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		mustWaitFor(r, "order", "a", "m2")
 		mustWaitFor(r, "paused", "a", "m1")
 	}},
@@ -227,7 +227,7 @@ var WaitCases = []rig.Case{
 		r.Publish("a", "m1")
 		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Hour)))
 		r.Publish("b", "m3")
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		mustWaitFor(r, "paused", "a", "m1", "m2")
 		mustWaitFor(r, "permits", "b", "m3")
 		r.Resume("a")
@@ -306,7 +306,7 @@ var WaitCases = []rig.Case{
 		r.Publish("d", "m5", "m6")
 		mustClaimIn(r, "d", "m5")
 		require.Equal(r, r.LaneState("d").Token, until("d", "m6"))
-		r.Limit("d", rig.Held(dispatcher.HeldPaused))
+		r.Limit("d", rig.Mode(dispatcher.LanePaused))
 		require.Zero(r, until("d", "m6"), "until an operator resumes it")
 	}},
 	{Name: "a lane that waits for a fault of ours reports it, uses up no retry, and clears it", Run: func(r *rig.Rig) {

@@ -67,7 +67,7 @@ var LimitCases = []rig.Case{
 		r.Publish(rig.EpOne, "m1")
 		r.MustChangeNothing(func() {
 			for v := int64(1); v <= 3; v++ {
-				r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: v, Held: dispatcher.HeldPaused}, false)
+				r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: v, Mode: dispatcher.LanePaused}, false)
 			}
 		})
 		want := dispatcher.LaneLimits{Version: 3, MaxInFlight: 7, Interval: time.Millisecond, Ordered: true}
@@ -75,28 +75,28 @@ var LimitCases = []rig.Case{
 		require.Equal(r, want, r.LaneState(rig.EpOne).Limits)
 	}},
 	{Name: "a deletion counts even if a failover lost earlier changes of the endpoint", Run: func(r *rig.Rig) {
-		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 9, Held: dispatcher.HeldPaused}, false)
+		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 9, Mode: dispatcher.LanePaused}, false)
 		r.Publish(rig.EpOne, "m1")
-		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 7, Held: dispatcher.HeldDeleted}, false)
-		want := dispatcher.LaneLimits{Version: 9, Held: dispatcher.HeldDeleted}
+		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 7, Mode: dispatcher.LaneDeleted}, false)
+		want := dispatcher.LaneLimits{Version: 9, Mode: dispatcher.LaneDeleted}
 		require.Equal(r, want, r.State().Lanes[rig.EpOne].Limits)
-		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 8, Held: dispatcher.HeldPaused}, false)
+		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 8, Mode: dispatcher.LanePaused}, false)
 		require.Equal(r, want, r.State().Lanes[rig.EpOne].Limits)
 	}},
 	{Name: "a call closes a breaker even if its limits are not newer", Setup: stored.Setup{Breaker: 1}, Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.MustSettle(rig.One, rig.Blamed(rig.Failure(r.TakeNew(rig.EpOne), time.Hour)))
-		_, hints := r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 1, Held: dispatcher.HeldPaused}, true)
+		_, hints := r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 1, Mode: dispatcher.LanePaused}, true)
 		require.Equal(r, rig.To(rig.EpOne), hints[0].Closed)
 		lane := r.State().Lanes[rig.EpOne]
 		require.Zero(r, lane.Opened)
-		require.Equal(r, dispatcher.HeldNone, lane.Limits.Held)
+		require.Equal(r, dispatcher.LaneNormal, lane.Limits.Mode)
 	}},
 	{Name: "limits of a lane without an endpoint are always written, and empty ones are removed", Run: func(r *rig.Rig) {
-		r.Limit("a", rig.Held(dispatcher.HeldPaused), rig.Most(3))
-		require.Equal(r, dispatcher.LaneLimits{MaxInFlight: 3, Held: dispatcher.HeldPaused}, r.State().Lanes["a"].Limits)
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
-		require.Equal(r, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, r.State().Lanes["a"].Limits)
+		r.Limit("a", rig.Mode(dispatcher.LanePaused), rig.Most(3))
+		require.Equal(r, dispatcher.LaneLimits{MaxInFlight: 3, Mode: dispatcher.LanePaused}, r.State().Lanes["a"].Limits)
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
+		require.Equal(r, dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, r.State().Lanes["a"].Limits)
 		r.Resume("a")
 		require.False(r, r.State().Lanes["a"].Limited)
 	}},
@@ -166,7 +166,7 @@ var LimitCases = []rig.Case{
 		r.Schedule(r.Entry("m4", rig.To(rig.EpOne), rig.Delay(time.Hour)))
 		r.PublishKeyed(rig.EpOne, "k", "m5", "m6")
 		r.Claim(rig.One, 64)
-		require.Equal(r, dispatcher.LaneCount{InFlight: 2, Waiting: 4}, r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDeleted)))
+		require.Equal(r, dispatcher.LaneCount{InFlight: 2, Waiting: 4}, r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDeleted)))
 	}},
 	{Name: "limits are kept by the lane's own partition", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		for _, lane := range []dispatcher.Lane{rig.EpOne, rig.EpTwo, "a", "b", "c"} {
@@ -177,12 +177,12 @@ var LimitCases = []rig.Case{
 	}},
 	{Name: "a lane with limits is not trimmed, and one without limits is trimmed an hour later", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Most(3))
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.Pass(2 * time.Hour)
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes)
 		state := r.State()
 		require.True(r, state.Lanes[rig.EpOne].Limited)
-		require.Equal(r, dispatcher.HeldPaused, state.Lanes["a"].Limits.Held)
+		require.Equal(r, dispatcher.LanePaused, state.Lanes["a"].Limits.Mode)
 		r.Resume("a")
 		r.Pass(time.Hour)
 		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
@@ -191,7 +191,7 @@ var LimitCases = []rig.Case{
 	{Name: "a lane is trimmed even if its limits were set and removed", Run: func(r *rig.Rig) {
 		r.Succeed("a")
 		r.Pass(time.Hour - time.Millisecond)
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.Resume("a")
 		r.Pass(time.Millisecond)
 		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes)
@@ -200,7 +200,7 @@ var LimitCases = []rig.Case{
 		r.Limit(rig.EpOne, rig.Ordered)
 		r.Publish(rig.EpOne, "m1", "m2")
 		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDeleted))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDeleted))
 		r.Pass(time.Hour)
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "one is in flight")
 		r.Settle(rig.One, rig.Failure(c, time.Hour))
@@ -212,10 +212,10 @@ var LimitCases = []rig.Case{
 		r.Limit(rig.EpOne, rig.Pulled)
 		r.Publish(rig.EpOne, "m1")
 		r.MustSettle(rig.One, rig.Success(r.MustTake(rig.One, rig.EpOne, rig.Named(rig.EpOne, "m1"))[0]))
-		r.Limit(rig.EpOne, rig.Pulled, rig.Held(dispatcher.HeldPaused))
+		r.Limit(rig.EpOne, rig.Pulled, rig.Mode(dispatcher.LanePaused))
 		r.Pass(2 * time.Hour)
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "it is only paused")
-		r.Limit(rig.EpOne, rig.Pulled, rig.Held(dispatcher.HeldDeleted))
+		r.Limit(rig.EpOne, rig.Pulled, rig.Mode(dispatcher.LaneDeleted))
 		r.Pass(time.Hour)
 		require.Zero(r, r.Trim(rig.KeepAll).Lanes, "its ended deliveries are kept")
 		require.Equal(r, 1, r.Trim(rig.KeepNothing).Lanes)
@@ -227,41 +227,41 @@ var LimitCases = []rig.Case{
 // not exist.
 var CopyCases = []rig.Case{
 	{Name: "a query of the paused lanes returns their versions, reasons, times and operators", Run: func(r *rig.Rig) {
-		require.Empty(r, heldLanes(r, 0))
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused))
+		require.Empty(r, stoppedLanes(r, 0))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LanePaused))
 		r.Limit(rig.EpTwo)
-		r.Limit("a", rig.Held(dispatcher.HeldPaused), rig.By("ops"))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused), rig.By("ops"))
 		holdAll(r)
-		want := []dispatcher.HeldLane{
-			{LaneVersion: dispatcher.LaneVersion{Lane: "a"}, Held: dispatcher.HeldPaused, Since: rig.Start, By: "ops"},
-			{LaneVersion: dispatcher.LaneVersion{Lane: rig.EpOne, Version: 1}, Held: dispatcher.HeldPaused, Since: rig.Start, By: dispatcher.System},
+		want := []dispatcher.StoppedLane{
+			{LaneVersion: dispatcher.LaneVersion{Lane: "a"}, Mode: dispatcher.LanePaused, Since: rig.Start, By: "ops"},
+			{LaneVersion: dispatcher.LaneVersion{Lane: rig.EpOne, Version: 1}, Mode: dispatcher.LanePaused, Since: rig.Start, By: dispatcher.System},
 		}
-		require.Equal(r, want, heldLanes(r, 0))
+		require.Equal(r, want, stoppedLanes(r, 0))
 		r.Pass(time.Minute)
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused), rig.Most(7))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LanePaused), rig.Most(7))
 		want[1].Version = 2
-		require.Equal(r, want, heldLanes(r, 0), "the lane is paused from the same time")
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
-		want[1].Version, want[1].Held, want[1].Since = 3, dispatcher.HeldDisabled, rig.Start.Add(time.Minute)
-		require.Equal(r, want, heldLanes(r, 0))
+		require.Equal(r, want, stoppedLanes(r, 0), "the lane is paused from the same time")
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
+		want[1].Version, want[1].Mode, want[1].Since = 3, dispatcher.LaneDisabled, rig.Start.Add(time.Minute)
+		require.Equal(r, want, stoppedLanes(r, 0))
 		r.Limit(rig.EpOne)
 		r.Resume("a")
-		require.Empty(r, heldLanes(r, 0))
+		require.Empty(r, stoppedLanes(r, 0))
 	}},
 	{Name: "an older copy of the limits changes nothing", Run: func(r *rig.Rig) {
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LanePaused))
 		r.Limit(rig.EpOne)
-		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 1, Held: dispatcher.HeldPaused}, false)
-		require.Empty(r, heldLanes(r, 0))
+		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 1, Mode: dispatcher.LanePaused}, false)
+		require.Empty(r, stoppedLanes(r, 0))
 	}},
 	{Name: "each partition returns its own lanes, in pages", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		var want, got []dispatcher.Lane
 		for _, lane := range rig.ManyLanes(700) {
-			r.Limit(lane, rig.Held(dispatcher.HeldPaused))
+			r.Limit(lane, rig.Mode(dispatcher.LanePaused))
 			want = append(want, lane)
 		}
 		for n := range 4 {
-			of := heldLanes(r, n)
+			of := stoppedLanes(r, n)
 			require.NotEmpty(r, of)
 			for _, l := range of {
 				got = append(got, l.Lane)
@@ -271,16 +271,16 @@ var CopyCases = []rig.Case{
 		require.Equal(r, want, got)
 	}},
 	{Name: "a trimmed lane is not paused any more", Run: func(r *rig.Rig) {
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDeleted))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDeleted))
 		r.Pass(2 * time.Hour)
 		require.Equal(r, 1, r.Trim(rig.KeepAll).Lanes)
-		require.Empty(r, heldLanes(r, 0))
+		require.Empty(r, stoppedLanes(r, 0))
 	}},
 	{Name: "a trim returns the endpoints whose lanes it checked", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Limit(rig.EpTwo)
 		r.Limit(rig.EpTwo, rig.Most(7))
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		require.Empty(r, r.Trim(rig.KeepAll).Looked)
 		r.Pass(2 * time.Hour)
 		looked := r.Trim(rig.KeepAll).Looked
@@ -289,16 +289,16 @@ var CopyCases = []rig.Case{
 		require.Empty(r, r.Trim(rig.KeepAll).Looked, "an hour later again")
 	}},
 	{Name: "a trim removes a copy without an endpoint together with its lane", Run: func(r *rig.Rig) {
-		for _, changes := range [][]rig.LimitsChange{{}, {rig.Held(dispatcher.HeldPaused)}} {
+		for _, changes := range [][]rig.LimitsChange{{}, {rig.Mode(dispatcher.LanePaused)}} {
 			r.Limit(rig.EpOne, changes...)
 			require.True(r, forgetLane(r, rig.EpOne, r.Versions[rig.EpOne], 0))
 			require.NotContains(r, r.State().Lanes, rig.EpOne)
-			require.Empty(r, heldLanes(r, 0))
+			require.Empty(r, stoppedLanes(r, 0))
 			require.False(r, r.LaneState(rig.EpOne).Known)
 		}
 	}},
 	{Name: "a paused lane without its endpoint is missing, and not paused any more", Run: func(r *rig.Rig) {
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LanePaused))
 		r.MustChangeNothing(func() { require.False(r, forgetLane(r, rig.EpOne, 1, time.Hour), "a create may be running") })
 		r.Publish(rig.EpOne, "m1", "m2")
 		r.MustChangeNothing(func() { require.False(r, forgetLane(r, rig.EpOne, 2, 0)) })
@@ -308,7 +308,7 @@ var CopyCases = []rig.Case{
 		l := r.LaneState(rig.EpOne)
 		state, why := l.Standing()
 		require.Equal(r, []any{dispatcher.StateLimited, dispatcher.WhyMissing}, []any{state, why})
-		require.Empty(r, heldLanes(r, 0))
+		require.Empty(r, stoppedLanes(r, 0))
 		require.Empty(r, r.ClaimAll(rig.One))
 		r.Limit(rig.EpOne)
 		require.Len(r, r.ClaimAll(rig.One), 2, "it came back")
@@ -334,18 +334,18 @@ var CopyCases = []rig.Case{
 	}},
 }
 
-// heldLanes returns all paused, disabled and deleted lanes of a partition by name.
-func heldLanes(r *rig.Rig, partition int) (all []dispatcher.HeldLane) {
+// stoppedLanes returns all paused, disabled and deleted lanes of a partition by name.
+func stoppedLanes(r *rig.Rig, partition int) (all []dispatcher.StoppedLane) {
 	r.Helper()
 	for cursor := ""; ; {
-		page, next, err := r.Queue.HeldLanesIn(r.Ctx, partition, cursor)
+		page, next, err := r.Queue.StoppedLanesIn(r.Ctx, partition, cursor)
 		require.NoError(r, err)
 		all = append(all, page...)
 		if cursor = next; cursor == "" {
 			break
 		}
 	}
-	slices.SortFunc(all, func(a, b dispatcher.HeldLane) int { return strings.Compare(string(a.Lane), string(b.Lane)) })
+	slices.SortFunc(all, func(a, b dispatcher.StoppedLane) int { return strings.Compare(string(a.Lane), string(b.Lane)) })
 	return slices.Compact(all)
 }
 

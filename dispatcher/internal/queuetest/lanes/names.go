@@ -78,7 +78,7 @@ var NameCases = []rig.Case{
 		at, err := url.Parse("https://shop.example/hooks")
 		require.NoError(r, err)
 		name := dispatcher.URLLaneName(at, "t2")
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, Name: name}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused, Name: name}, false)
 		got := r.LaneState("a")
 		require.Equal(r, "https://shop.example", got.URL)
 		require.Equal(r, "t2", got.Tenant)

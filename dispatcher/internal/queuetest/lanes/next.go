@@ -40,7 +40,7 @@ var NextCases = []rig.Case{
 		mustComeNext(r, r.Later(15*time.Second))
 	}},
 	{Name: "a delivery in a paused lane is not next until the lane is resumed", Run: func(r *rig.Rig) {
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		r.Publish("a", "m1")
 		r.Schedule(r.Entry("m2", rig.To("a"), rig.Delay(time.Minute)))
 		mustComeNext(r, time.Time{})
@@ -58,7 +58,7 @@ var NextCases = []rig.Case{
 		r.Claim(rig.One, 64)
 		r.Publish("b", "m3")
 		r.Schedule(r.Entry("m4", rig.To("c"), rig.Delay(time.Minute)))
-		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		mustComeNext(r, time.Time{})
 		r.Resume(dispatcher.AllLanes)
 		require.Zero(r, upcoming(r).Wait)
@@ -108,11 +108,11 @@ var NextCases = []rig.Case{
 	{Name: "a delivery that a disabled endpoint ends is next when it is due", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Schedule(r.Entry("m1", rig.To(rig.EpOne), rig.Delay(time.Minute)))
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		mustComeNext(r, r.Later(time.Minute))
 	}},
 	{Name: "the time that a query returns may be too early behind many paused deliveries, but never too late", Run: func(r *rig.Rig) {
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		for n := range 200 {
 			r.Schedule(r.Entry(r.NewID(), rig.To("a"), rig.Delay(time.Duration(n+1)*time.Second)))
 		}
@@ -143,7 +143,7 @@ var NextCases = []rig.Case{
 		r.Pass(time.Minute)
 		require.Zero(r, upcoming(r).Wait)
 		require.False(r, upcoming(r).At.IsZero())
-		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		require.False(r, upcoming(r).At.IsZero(), "also while nothing may be taken")
 		require.Len(r, r.End(rig.One), 1)
 		mustComeNext(r, time.Time{}, "an instance has leased it")

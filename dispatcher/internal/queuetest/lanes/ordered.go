@@ -142,7 +142,7 @@ var OrderedCases = []rig.Case{
 		}
 		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m000"))
 		require.Len(r, r.ListAll(scheduled, 256), n-1, "also behind one in flight")
-		r.Limit(rig.EpOne, rig.Ordered, rig.Held(dispatcher.HeldDeleted))
+		r.Limit(rig.EpOne, rig.Ordered, rig.Mode(dispatcher.LaneDeleted))
 		require.Empty(r, r.ListAll(scheduled, 256))
 		cancelled := dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusCancelled}, Lanes: rig.To(rig.EpOne)}
 		for _, limit := range []int{97, 256, 500} {
@@ -153,7 +153,7 @@ var OrderedCases = []rig.Case{
 		r.Limit("a", rig.Ordered)
 		r.Publish("a", "m1", "m2")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
-		r.Limit("a", rig.Ordered, rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Ordered, rig.Mode(dispatcher.LanePaused))
 		r.MustSettle(rig.One, rig.Success(c))
 		r.MustLie(stored.PlaceReady, "a", "m2")
 		r.MustClaimNothing(rig.One)
@@ -239,7 +239,7 @@ var FullCases = []rig.Case{
 		require.Equal(r, dispatcher.LaneFull, got[2].Result, "its window is full, so it would wait")
 	}},
 	{Name: "a lane that is full of cancelled deliveries has room", Setup: stored.Setup{MaxWaiting: 100}, Run: func(r *rig.Rig) {
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.PublishMany("a", 100)
 		require.Equal(r, dispatcher.LaneFull, r.Schedule(r.Entry("new", rig.To("a")))[0].Result)
 		all := r.State().Ready["a"]

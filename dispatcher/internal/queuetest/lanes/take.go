@@ -103,7 +103,7 @@ var TakeCases = []rig.Case{
 		r.Publish("q_a", "m1")
 		r.Publish("q_b", "m2")
 		r.Publish("q_c", "m3")
-		r.Limit("q_c", rig.Held(dispatcher.HeldPaused))
+		r.Limit("q_c", rig.Mode(dispatcher.LanePaused))
 		r.MustTake(rig.One, "q_b", rig.Named("q_b", "m2"))
 		for range 2 {
 			taken := r.Take(rig.Two, 0, "q_a", "q_b", "q_c", "q_d")
@@ -129,12 +129,12 @@ var TakeCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Success(first[0]))
 		r.MustTake(rig.One, "q_a", rig.Named("q_a", "k2"))
 
-		r.Limit("q_a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("q_a", rig.Mode(dispatcher.LanePaused))
 		r.Publish("q_a", "m2")
 		r.MustTake(rig.One, "q_a")
 		r.MustBeSound()
 		r.Resume("q_a")
-		r.Limit(dispatcher.AllLanes, rig.Held(dispatcher.HeldPaused))
+		r.Limit(dispatcher.AllLanes, rig.Mode(dispatcher.LanePaused))
 		r.MustTake(rig.One, "q_a")
 		r.Limit(dispatcher.AllLanes)
 		r.MustTake(rig.One, "q_a", rig.Named("q_a", "m2"))
@@ -175,7 +175,7 @@ var TakeCases = []rig.Case{
 		c := r.MustTake(rig.One, "q_a", rig.IDs("q_a", "m1", "m2")...)
 		r.MustSettle(rig.One, rig.HandBack(c[0]))
 		require.Equal(r, rig.To("q_a"), w.NextTakeable())
-		r.Limit(dispatcher.AllLanes, rig.Held(dispatcher.HeldPaused))
+		r.Limit(dispatcher.AllLanes, rig.Mode(dispatcher.LanePaused))
 		r.Limit(dispatcher.AllLanes)
 		require.Equal(r, rig.To(dispatcher.AllLanes), w.NextTakeable())
 	}},
@@ -229,7 +229,7 @@ var ConsumerCases = []rig.Case{
 		r.MustTake(rig.One, "q_a", one)
 		waits(one, "")
 		waits(two, "limit")
-		r.LimitAs("q_a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("q_a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		waits(two, "paused")
 	}},
 	{Name: "deliveries that wait for a consumer are held back, and not late", Setup: stored.Setup{LaneMaxInFlight: 2}, Run: func(r *rig.Rig) {
@@ -245,8 +245,8 @@ var ConsumerCases = []rig.Case{
 		require.Len(r, r.Take(rig.One, 64, "q_a").Claimed, 2)
 		mustHold(r, dispatcher.WhyConsumer, 2) // this includes deliveries that wait until the taken ones are settled
 		require.Zero(r, r.Stats().OldestDue)
-		r.LimitAs("q_a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
-		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 2, Pull: true, Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("q_a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
+		r.LimitAs(rig.EpOne, dispatcher.LaneLimits{Version: 2, Pull: true, Mode: dispatcher.LanePaused}, false)
 		mustHold(r, dispatcher.WhyPaused, 2)
 	}},
 	{Name: "a message to a full queue is refused", Setup: stored.Setup{MaxWaiting: 2}, Run: func(r *rig.Rig) {
@@ -270,7 +270,7 @@ var ConsumerCases = []rig.Case{
 	{Name: "a queue may be paused before its first message", Run: func(r *rig.Rig) {
 		for _, name := range []string{"orders", "order.cancellations"} {
 			lane := dispatcher.QueueLane(name)
-			r.LimitAs(lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+			r.LimitAs(lane, dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 			require.True(r, r.LaneState(lane).Known)
 			id := r.NewID()
 			r.Schedule(r.Entry(id, rig.To(lane), toQueue(name)))

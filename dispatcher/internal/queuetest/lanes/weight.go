@@ -209,16 +209,16 @@ var WeightCases = []rig.Case{
 			r.Succeed("a")
 		}
 		r.PublishMany("a", 256)
-		held := map[string]int{}
+		leased := map[string]int{}
 		for more := true; more; { // each takes a few in turn, because instances run at the same time
 			more = false
 			for _, name := range []string{rig.One, rig.Two, "three", "four"} {
-				n := len(r.ClaimWith(name, min(4, 64-held[name]), 64-held[name]))
-				held[name] += n
+				n := len(r.ClaimWith(name, min(4, 64-leased[name]), 64-leased[name]))
+				leased[name] += n
 				more = more || n > 0
 			}
 		}
-		require.Equal(r, map[string]int{rig.One: 32, rig.Two: 32, "three": 32, "four": 32}, held)
+		require.Equal(r, map[string]int{rig.One: 32, rig.Two: 32, "three": 32, "four": 32}, leased)
 	}},
 	{Name: "an instance with few permits takes by its own share of the free permits", Setup: stored.Setup{Permits: 16, Total: 1040}, Run: func(r *rig.Rig) {
 		fallSilent(r, "hung")
@@ -232,12 +232,12 @@ var WeightCases = []rig.Case{
 			r.Succeed("a")
 		}
 		r.PublishMany("a", 64)
-		held := len(r.ClaimWith(rig.One, 30, 64))
-		require.Equal(r, 30, held)
+		leased := len(r.ClaimWith(rig.One, 30, 64))
+		require.Equal(r, 30, leased)
 		r.Publish("b", "m1")
 		leaveOthers(r)
 		require.Equal(r, rig.IDs("b", "m1"), rig.ClaimedIDs(r.ClaimWith(rig.One, 1, 20)))
-		require.Equal(r, r.Setup.Weight(0, held), r.State().Lanes["a"].Weight, "it has a new place")
+		require.Equal(r, r.Setup.Weight(0, leased), r.State().Lanes["a"].Weight, "it has a new place")
 	}},
 	{Name: "each call corrects the places of sixteen lanes that are first because of old shares", Setup: stored.Setup{Permits: 64, Total: 4096}, Run: func(r *rig.Rig) {
 		lane := func(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("quick%02d", i)) }

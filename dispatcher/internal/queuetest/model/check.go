@@ -38,8 +38,8 @@ func (m *model) compare() {
 
 // compareSwitches compares the settings of a whole partition.
 func (m *model) compareSwitches(partition int, s stored.State, f *stored.Faults) {
-	if s.AllHeld != m.allHeld[partition] {
-		f.Add("all lanes of partition %d are held %v, should be %v", partition, s.AllHeld, m.allHeld[partition])
+	if s.AllPaused != m.allPaused[partition] {
+		f.Add("all lanes of partition %d are paused %v, should be %v", partition, s.AllPaused, m.allPaused[partition])
 	}
 	var fenced []string
 	for fence := range m.fences {
@@ -146,7 +146,7 @@ func (m *model) compareHint(partition int, s stored.State, f *stored.Faults) {
 	if none := due == math.MaxInt64; none != h.Due.IsZero() || !none && h.Due.UnixMilli() != due {
 		f.Add("the hint reports partition %d due at %s, should be at %d", partition, h.Due, due)
 	}
-	if weight == math.MaxInt || s.AllHeld {
+	if weight == math.MaxInt || s.AllPaused {
 		weight = -1
 	}
 	if h.Weight != weight {
@@ -243,7 +243,7 @@ func (m *model) status(id dispatcher.DeliveryID) dispatcher.Status {
 		return dispatcher.StatusCancelled
 	case d.mark == stored.MarkDelivered:
 		return dispatcher.StatusDelivered
-	case d.Place.Waits() && !d.Place.Flies() && m.limits[id.Lane].Held == dispatcher.HeldDeleted:
+	case d.Place.Waits() && !d.Place.Flies() && m.limits[id.Lane].Mode == dispatcher.LaneDeleted:
 		return dispatcher.StatusCancelled
 	case d.Place == stored.PlaceDue && d.progress.Climbed() > 0:
 		return dispatcher.StatusRetrying

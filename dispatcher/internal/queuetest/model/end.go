@@ -18,14 +18,14 @@ import (
 // also settles claims of another instance.
 func (m *model) doSettle() {
 	m.Helper()
-	if len(m.held) == 0 {
+	if len(m.claims) == 0 {
 		return
 	}
-	by := pick(m.rng, m.held...).by
+	by := pick(m.rng, m.claims...).by
 	foreign := m.rng.IntN(15) == 0
 	var batch []dispatcher.Settlement
 	outcomeOf := map[dispatcher.DeliveryID]dispatcher.Claimed{}
-	m.held = slices.DeleteFunc(m.held, func(h holding) bool {
+	m.claims = slices.DeleteFunc(m.claims, func(h holding) bool {
 		mine := h.by == by || foreign
 		_, known := outcomeOf[h.claimed.ID]
 		if !mine || known || len(batch) == 4 || m.rng.IntN(3) == 0 {
@@ -41,7 +41,7 @@ func (m *model) doSettle() {
 	}
 	for i, settled := range m.settleAs(by, batch) {
 		if settled == 0 { // no reply: it is settled again
-			m.held = append(m.held, holding{by: by, claimed: outcomeOf[batch[i].ID]})
+			m.claims = append(m.claims, holding{by: by, claimed: outcomeOf[batch[i].ID]})
 		}
 	}
 }

@@ -76,16 +76,16 @@ func (m *model) declareDead(dead string) {
 
 func (m *model) reap(dead string) {
 	m.Helper()
-	held := m.leasedTo(dead)
-	slices.SortStableFunc(held, func(a, b dispatcher.DeliveryID) int {
+	leased := m.leasedTo(dead)
+	slices.SortStableFunc(leased, func(a, b dispatcher.DeliveryID) int {
 		return cmp.Compare(m.deliveries[b].At, m.deliveries[a].At)*2 + cmp.Compare(b.String(), a.String())
 	})
-	m.logf("reap %s, which holds %v", dead, held)
+	m.logf("reap %s, which holds %v", dead, leased)
 	m.calls("reap")
 	taken, hints, err := m.Queue.Reap(m.Ctx, m.instances[0], dead)
 	m.MustBeCurrent(hints)
 	if m.went(err) {
-		require.Equal(m, len(held), taken)
+		require.Equal(m, len(leased), taken)
 		delete(m.known, dead)
 	}
 	for _, n := range m.cameTo() {
@@ -96,7 +96,7 @@ func (m *model) reap(dead string) {
 		}
 		m.fences[fence{n, dead}] = m.ms()
 	}
-	for _, id := range held {
+	for _, id := range leased {
 		if m.came(id.Lane) {
 			m.takenOver(id)
 		}
@@ -186,7 +186,7 @@ func (m *model) doReconcile() {
 	var unknown []dispatcher.Settlement
 	for _, l := range leases {
 		require.Equal(m, m.deliveries[l.ID].At, l.At.UnixMilli(), "%s", l.ID)
-		if !slices.ContainsFunc(m.held, func(h holding) bool { return h.by == by && h.claimed.ID == l.ID }) {
+		if !slices.ContainsFunc(m.claims, func(h holding) bool { return h.by == by && h.claimed.ID == l.ID }) {
 			back := rig.HandBack(dispatcher.Claimed{ID: l.ID, Due: m.Now.Truncate(time.Millisecond), Leased: l.At})
 			unknown = append(unknown, back)
 		}

@@ -151,19 +151,19 @@ func (m *model) judgeFailing(s dispatcher.Settlement, l *modelLane) {
 func (m *model) doLimit() {
 	m.Helper()
 	clear := m.rng.IntN(3) == 0
-	if len(m.allHeld) > 0 && m.rng.IntN(2) == 0 || m.rng.IntN(12) == 11 { // paused sometimes, and only briefly
-		hold := dispatcher.HeldPaused
-		if len(m.allHeld) > 0 {
-			hold = dispatcher.HeldNone
+	if len(m.allPaused) > 0 && m.rng.IntN(2) == 0 || m.rng.IntN(12) == 11 { // paused sometimes, and only briefly
+		hold := dispatcher.LanePaused
+		if len(m.allPaused) > 0 {
+			hold = dispatcher.LaneNormal
 		}
-		m.limitLane(dispatcher.AllLanes, dispatcher.LaneLimits{Held: hold}, clear)
+		m.limitLane(dispatcher.AllLanes, dispatcher.LaneLimits{Mode: hold}, clear)
 		return
 	}
 	lane := pick(m.rng, modelLanes...)
 	if lane.IsEndpoint() && m.Versions[lane] > 0 && m.rng.IntN(6) == 0 {
 		stale := dispatcher.LaneLimits{
 			Version: 1 + int64(m.rng.IntN(int(m.Versions[lane]))), Pull: lane == rig.EpTwo && m.pull,
-			Held: pick(m.rng, dispatcher.HeldPaused, dispatcher.HeldPaused, dispatcher.HeldDeleted),
+			Mode: pick(m.rng, dispatcher.LanePaused, dispatcher.LanePaused, dispatcher.LaneDeleted),
 		}
 		m.limitLane(lane, stale, clear)
 		return
@@ -175,9 +175,9 @@ func (m *model) doLimit() {
 		l.MaxInFlight = pick(m.rng, 0, 0, 1, 3, 200)
 		l.Interval = pick(m.rng, 0, 0, 1500*time.Microsecond, time.Second, time.Minute)
 		l.Ordered = m.rng.IntN(4) == 0
-		l.Held = pick(m.rng, dispatcher.HeldNone, dispatcher.HeldNone, dispatcher.HeldNone, dispatcher.HeldPaused)
+		l.Mode = pick(m.rng, dispatcher.LaneNormal, dispatcher.LaneNormal, dispatcher.LaneNormal, dispatcher.LanePaused)
 		if lane.IsEndpoint() && m.rng.IntN(3) == 0 {
-			l.Held = pick(m.rng, dispatcher.HeldDisabled, dispatcher.HeldDeleted)
+			l.Mode = pick(m.rng, dispatcher.LaneDisabled, dispatcher.LaneDeleted)
 		}
 	}), clear)
 }
@@ -203,9 +203,9 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 	answered := m.went(err)
 	if lane == dispatcher.AllLanes {
 		for _, n := range m.cameTo() {
-			m.allHeld[n] = true
-			if l.Held == dispatcher.HeldNone {
-				delete(m.allHeld, n)
+			m.allPaused[n] = true
+			if l.Mode == dispatcher.LaneNormal {
+				delete(m.allPaused, n)
 			}
 		}
 		return
@@ -220,7 +220,7 @@ func (m *model) limitLane(lane dispatcher.Lane, l dispatcher.LaneLimits, clear b
 	}
 	old, has := m.limits[lane]
 	switch {
-	case has && l.Version > 0 && old.Version >= l.Version && (l.Held != dispatcher.HeldDeleted || old.Held == dispatcher.HeldDeleted):
+	case has && l.Version > 0 && old.Version >= l.Version && (l.Mode != dispatcher.LaneDeleted || old.Mode == dispatcher.LaneDeleted):
 	case l == dispatcher.LaneLimits{} && !lane.IsEndpoint():
 		delete(m.limits, lane)
 	default:
@@ -331,7 +331,7 @@ func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 		return ""
 	case d.Place == stored.PlaceBehind:
 		return "order"
-	case m.allHeld[m.Partition(id.Lane)] || l.Limits.Held == dispatcher.HeldPaused:
+	case m.allPaused[m.Partition(id.Lane)] || l.Limits.Mode == dispatcher.LanePaused:
 		return "paused"
 	case status == dispatcher.StatusScheduled:
 		return "due"

@@ -25,7 +25,7 @@ type model struct {
 	gone      []string                       // declared dead, dead or not
 	goneAt    map[string]time.Time           // the time of that
 	beats     map[string]int64               // the last number of each
-	held      []holding                      // claims in the view of an instance, right or wrong
+	claims    []holding                      // claims in the view of an instance, right or wrong
 	past      []holding                      // claims that were settled
 	leases    []dispatcher.TakenLease        // the last leases of takers
 	refused   []dispatcher.Entry             // entries that were not returned as accepted
@@ -58,7 +58,7 @@ type kept struct {
 	limits     map[dispatcher.Lane]dispatcher.LaneLimits // of lanes with limits
 	leads      map[dispatcher.Lane]string                // origin and tenant, as long as the lane is noted
 	noted      map[dispatcher.Lane]int64                 // ms: the time when a lane was noted for trimming
-	allHeld    map[int]bool                              // partitions whose lanes are all paused
+	allPaused  map[int]bool                              // partitions whose lanes are all paused
 	fences     map[fence]int64                           // ms: the time of each
 	known      map[string]int64                          // instances that beat and are not forgotten: their last number
 	ends       map[string]int64                          // as State has them
@@ -134,7 +134,7 @@ func newModel(t testing.TB, open rig.OpenFunc, rng *dice) *model {
 			limits:     map[dispatcher.Lane]dispatcher.LaneLimits{},
 			noted:      map[dispatcher.Lane]int64{},
 			leads:      map[dispatcher.Lane]string{},
-			allHeld:    map[int]bool{},
+			allPaused:  map[int]bool{},
 			fences:     map[fence]int64{},
 			known:      map[string]int64{rig.One: 1, rig.Two: 1},
 			ends:       map[string]int64{},
@@ -206,7 +206,7 @@ func (m *model) drain() {
 		}
 	}
 	for round := 0; m.waiting() > 0; round++ {
-		m.held = nil // all are settled: no suspect blocks its lane
+		m.claims = nil // all are settled: no suspect blocks its lane
 		if round > 1000 {
 			m.Fatalf("%d deliveries never end", m.waiting())
 		}
@@ -225,7 +225,7 @@ func (m *model) drain() {
 	m.compare()
 	for _, lane := range modelLanes {
 		if lane.IsEndpoint() {
-			m.limitLane(lane, m.newLimits(lane, rig.Held(dispatcher.HeldDeleted)), false)
+			m.limitLane(lane, m.newLimits(lane, rig.Mode(dispatcher.LaneDeleted)), false)
 		}
 	}
 	m.passBy(m.Latest.Sub(m.Now) + 2*time.Hour)

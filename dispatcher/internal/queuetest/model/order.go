@@ -53,7 +53,7 @@ func (m *model) die(id dispatcher.DeliveryID, reason dispatcher.DeadReason) {
 
 // giveUp ends a delivery as its disabled or deleted lane requires.
 func (m *model) giveUp(id dispatcher.DeliveryID) {
-	if m.limits[id.Lane].Held == dispatcher.HeldDisabled {
+	if m.limits[id.Lane].Mode == dispatcher.LaneDisabled {
 		m.die(id, dispatcher.ReasonDisabled)
 	} else {
 		m.end(id, stored.PlaceCancelled)

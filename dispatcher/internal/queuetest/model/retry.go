@@ -63,9 +63,9 @@ func (m *model) keepsFromRetry(id dispatcher.DeliveryID, delivered bool) error {
 		return dispatcher.ErrNotFound
 	case !delivered && (d.Place == stored.PlaceDone || d.mark == stored.MarkDelivered):
 		return dispatcher.ErrDelivered
-	case m.limits[id.Lane].Held == dispatcher.HeldDeleted:
+	case m.limits[id.Lane].Mode == dispatcher.LaneDeleted:
 		return dispatcher.ErrDeleted
-	case m.limits[id.Lane].Held == dispatcher.HeldDisabled:
+	case m.limits[id.Lane].Mode == dispatcher.LaneDisabled:
 		return dispatcher.ErrDisabled
 	case d.mark == stored.MarkDelivered, d.Place.Flies() && d.mark == stored.MarkNone:
 		return dispatcher.ErrInFlight

@@ -11,8 +11,8 @@ import (
 var scenes = []func(m *model){
 	scenePublish, sceneAttempts, sceneMarks, sceneLate, sceneLateBehind, sceneInstanceDies, sceneSuspects,
 	sceneConsumers, sceneSuspectIsTaken, sceneExpiry, sceneExpiredBehind, sceneCancelAndRetry, sceneLines,
-	func(m *model) { sceneEndpointEnds(m, dispatcher.HeldDisabled) }, func(m *model) { sceneEndpointEnds(m, dispatcher.HeldDeleted) },
-	func(m *model) { sceneLineEnds(m, dispatcher.HeldDisabled) }, func(m *model) { sceneLineEnds(m, dispatcher.HeldDeleted) },
+	func(m *model) { sceneEndpointEnds(m, dispatcher.LaneDisabled) }, func(m *model) { sceneEndpointEnds(m, dispatcher.LaneDeleted) },
+	func(m *model) { sceneLineEnds(m, dispatcher.LaneDisabled) }, func(m *model) { sceneLineEnds(m, dispatcher.LaneDeleted) },
 	sceneMarkedInDisabledLane,
 }
 
@@ -48,14 +48,14 @@ func (m *model) settleOne(by string, s dispatcher.Settlement) {
 }
 
 // hold disables or deletes the endpoint of a lane.
-func (m *model) hold(lane dispatcher.Lane, held dispatcher.Held) {
+func (m *model) hold(lane dispatcher.Lane, mode dispatcher.LaneMode) {
 	m.Helper()
-	m.limitLane(lane, m.newLimits(lane, rig.Held(held)), false)
+	m.limitLane(lane, m.newLimits(lane, rig.Mode(mode)), false)
 }
 
 func scenePublish(m *model) {
-	m.hold(rig.EpOne, dispatcher.HeldDisabled)
-	m.hold(rig.EpTwo, dispatcher.HeldDeleted)
+	m.hold(rig.EpOne, dispatcher.LaneDisabled)
+	m.hold(rig.EpTwo, dispatcher.LaneDeleted)
 	m.publishTo("m1", rig.EpOne, plain)
 	m.publishTo("m2", rig.EpTwo, plain)
 	m.publishTo("m3", "a", delayed)
@@ -134,8 +134,8 @@ func sceneInstanceDies(m *model) {
 	m.publishTo("m1", rig.EpOne, plain)
 	m.publishTo("m2", rig.EpTwo, plain)
 	m.claimSome(rig.One, 2)
-	m.hold(rig.EpOne, dispatcher.HeldDisabled)
-	m.hold(rig.EpTwo, dispatcher.HeldDeleted)
+	m.hold(rig.EpOne, dispatcher.LaneDisabled)
+	m.hold(rig.EpTwo, dispatcher.LaneDeleted)
 	m.declareDead(rig.One)
 }
 
@@ -216,7 +216,7 @@ func sceneExpiredBehind(m *model) {
 		})
 	}
 	m.claimSome(rig.One, 2)
-	m.hold(rig.EpOne, dispatcher.HeldDeleted)
+	m.hold(rig.EpOne, dispatcher.LaneDeleted)
 	m.passBy(time.Minute)
 	m.moveAll(rig.One)
 }
@@ -256,25 +256,25 @@ func sceneLines(m *model) {
 
 // sceneEndpointEnds ends the waiting deliveries of a disabled or deleted
 // endpoint by a move and by a sweep.
-func sceneEndpointEnds(m *model, held dispatcher.Held) {
+func sceneEndpointEnds(m *model, mode dispatcher.LaneMode) {
 	m.publishTo("m1", rig.EpOne, plain)
 	m.publishTo("m2", rig.EpOne, delayed)
-	m.hold(rig.EpOne, held)
+	m.hold(rig.EpOne, mode)
 	m.passBy(2 * time.Hour)
 	m.moveAll(rig.One)
 	m.compare()
 	m.publishTo("m3", rig.EpTwo, delayed)
-	m.hold(rig.EpTwo, held)
+	m.hold(rig.EpTwo, mode)
 	m.sweepLane(rig.EpTwo)
 }
 
 // sceneLineEnds ends the next delivery of a key because its endpoint is disabled or deleted in
 // the meantime.
-func sceneLineEnds(m *model, held dispatcher.Held) {
+func sceneLineEnds(m *model, mode dispatcher.LaneMode) {
 	m.publishTo("m1", rig.EpOne, ordered)
 	m.publishTo("m2", rig.EpOne, ordered)
 	c := m.claimOne(rig.One)
-	m.hold(rig.EpOne, held)
+	m.hold(rig.EpOne, mode)
 	m.settleOne(rig.One, rig.Success(c))
 }
 
@@ -285,6 +285,6 @@ func sceneMarkedInDisabledLane(m *model) {
 	c := m.claimOne(rig.One)
 	m.declareDead(rig.One)
 	m.settleOne(rig.One, rig.Success(c))
-	m.hold(rig.EpOne, dispatcher.HeldDisabled)
+	m.hold(rig.EpOne, dispatcher.LaneDisabled)
 	m.moveAll(rig.Two)
 }

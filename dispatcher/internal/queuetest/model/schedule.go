@@ -194,7 +194,7 @@ func (m *model) leased(p *publishing, e dispatcher.Entry, got dispatcher.Schedul
 		}
 		id := rig.Named(d.Lane, e.Message.ID)
 		require.Equal(m, stored.Found{Place: stored.PlaceLeased, At: m.ms(), Holder: p.by}, m.deliveries[id].Found, "%s", id)
-		m.held = append(m.held, holding{by: p.by, claimed: dispatcher.Claimed{
+		m.claims = append(m.claims, holding{by: p.by, claimed: dispatcher.Claimed{
 			ID: id, Message: m.messages[recordKey{m.Partition(d.Lane), id.Message}].message, Attempt: 1, Rung: 1, First: true,
 			Leased: d.At,
 		}})
@@ -298,8 +298,8 @@ func (m *model) full(lane dispatcher.Lane) bool {
 func (m *model) mayLease(p *publishing, msg *modelMessage, id dispatcher.DeliveryID, due int64) bool {
 	l := m.view(id.Lane)
 	may := due <= m.ms() && p.lease > 0 && !m.isFenced(p.by, m.Partition(id.Lane)) && len(m.ready[id.Lane]) == 0 && !m.expired(msg) &&
-		m.Setup.Light(m.Setup.Weight(l.Slow, l.InFlight), p.free) && !m.allHeld[m.Partition(id.Lane)] &&
-		l.Limits.Held == dispatcher.HeldNone && !l.Limits.Pull && (l.Limited || !id.Lane.IsEndpoint()) &&
+		m.Setup.Light(m.Setup.Weight(l.Slow, l.InFlight), p.free) && !m.allPaused[m.Partition(id.Lane)] &&
+		l.Limits.Mode == dispatcher.LaneNormal && !l.Limits.Pull && (l.Limited || !id.Lane.IsEndpoint()) &&
 		l.InFlight < l.Slots(m.Setup) && l.Until <= m.ms() && l.Egress == 0 && l.Tokens(m.Now.UnixMicro()) > 0 &&
 		len(m.sets[m.setOf(id, msg)]) == 0
 	if m.Setup.Partitions > 1 && may {

@@ -37,14 +37,14 @@ func (m *model) doSuspect() {
 // doBegin begins an attempt, mostly at a suspect.
 func (m *model) doBegin() {
 	m.Helper()
-	held := slices.Clone(m.held)
-	if some := slices.DeleteFunc(slices.Clone(held), func(h holding) bool { return !h.claimed.Suspect }); len(some) > 0 {
-		held = some
+	claims := slices.Clone(m.claims)
+	if some := slices.DeleteFunc(slices.Clone(claims), func(h holding) bool { return !h.claimed.Suspect }); len(some) > 0 {
+		claims = some
 	}
-	if len(held) == 0 {
+	if len(claims) == 0 {
 		return
 	}
-	h := pick(m.rng, held...)
+	h := pick(m.rng, claims...)
 	d := m.deliveries[h.claimed.ID]
 	mine := d != nil && d.Place == stored.PlaceLeased && d.Holder == h.by && d.At == h.claimed.Leased.UnixMilli()
 	_, known := m.State().Progress[h.claimed.ID]
@@ -69,7 +69,7 @@ func (m *model) doBegin() {
 // Now and then there are more.
 func (m *model) suspectLanes(by string) (lanes []dispatcher.Lane) {
 	for _, lane := range modelLanes {
-		has := slices.ContainsFunc(m.held, func(h holding) bool { return h.by == by && h.claimed.Suspect && h.claimed.ID.Lane == lane })
+		has := slices.ContainsFunc(m.claims, func(h holding) bool { return h.by == by && h.claimed.Suspect && h.claimed.ID.Lane == lane })
 		if has || m.rng.IntN(8) == 7 {
 			lanes = append(lanes, lane)
 		}

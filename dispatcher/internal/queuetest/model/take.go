@@ -249,7 +249,7 @@ func (m *model) take(to stored.Found, lane dispatcher.Lane, taken []dispatcher.D
 		require.Equal(m, !m.pulled(lane) && m.lane(lane).slow == stored.NewLane, c.NewLane, "%s", id)
 		require.Equal(m, d.Found.At, c.Leased.UnixMilli(), "%s", id)
 		if to.Place == stored.PlaceLeased {
-			m.held = append(m.held, holding{by: to.Holder, claimed: c})
+			m.claims = append(m.claims, holding{by: to.Holder, claimed: c})
 		}
 	}
 	require.Empty(m, got, "more was answered than taken from lane %s", lane)
@@ -309,7 +309,7 @@ func (m *model) checkTurns(turns []turn, taken map[dispatcher.Lane]int, free int
 		require.LessOrEqual(m, t.inFlight+taken[t.lane], max(t.window, t.inFlight), "lane %s is past its window", t.lane)
 		require.LessOrEqual(m, taken[t.lane], t.tokens, "lane %s is past its rate", t.lane)
 		require.True(m, m.Setup.Light(m.Setup.Weight(m.lanes[t.lane].slow, t.inFlight), free), "lane %s was too heavy", t.lane)
-		require.False(m, m.allHeld[n], "all lanes are held")
+		require.False(m, m.allPaused[n], "all lanes are paused")
 	}
 }
 
@@ -317,7 +317,7 @@ func (m *model) checkTurns(turns []turn, taken map[dispatcher.Lane]int, free int
 // lane is shut, it checks nothing, because that lane may have come first.
 func (m *model) checkRest(turns []turn, taken map[dispatcher.Lane]int, partition, free int) {
 	m.Helper()
-	if m.allHeld[partition] || slices.ContainsFunc(turns, m.shut) {
+	if m.allPaused[partition] || slices.ContainsFunc(turns, m.shut) {
 		return
 	}
 	for _, t := range turns {

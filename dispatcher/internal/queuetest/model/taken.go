@@ -130,7 +130,7 @@ func (m *model) takenOf(got []dispatcher.Claimed, lane dispatcher.Lane) (of []di
 // takeable returns the number of deliveries of a lane that may be taken now.
 func (m *model) takeable(lane dispatcher.Lane) int {
 	l := m.view(lane)
-	if !l.Limits.Pull || m.allHeld[m.Partition(lane)] || l.Limits.Held != dispatcher.HeldNone || l.Until > m.ms() {
+	if !l.Limits.Pull || m.allPaused[m.Partition(lane)] || l.Limits.Mode != dispatcher.LaneNormal || l.Until > m.ms() {
 		return 0
 	}
 	return max(0, min(l.Slots(m.Setup)-l.InFlight, l.Tokens(m.Now.UnixMicro()), len(m.ready[lane])))
@@ -147,7 +147,7 @@ func (m *model) checkMore(t dispatcher.Take, got dispatcher.Taken, after stored.
 		return
 	}
 	for _, lane := range t.Lanes {
-		more := after.Lanes[lane].Takeable && !m.allHeld[m.Partition(lane)]
+		more := after.Lanes[lane].Takeable && !m.allPaused[m.Partition(lane)]
 		require.Equal(m, more, slices.Contains(got.More, lane), "lane %s", lane)
 	}
 }
@@ -292,7 +292,7 @@ func (m *model) adopted(by string, id dispatcher.DeliveryID, c *dispatcher.Claim
 		require.Equal(m, d.progress.Climbed()+1, c.Rung, "%s", id)
 	}
 	require.Equal(m, d.progress.Asked != 0, c.Asked, "%s", id)
-	m.held = append(m.held, holding{by: by, claimed: *c})
+	m.claims = append(m.claims, holding{by: by, claimed: *c})
 }
 
 func find(list []dispatcher.Claimed, id dispatcher.DeliveryID) *dispatcher.Claimed {

@@ -98,7 +98,7 @@ func (m *model) trimLanes() (n int) {
 		}
 		m.noted[lane] = m.ms()
 		l, limited := m.limits[lane]
-		if m.inFlight(lane)+m.waitingIn(lane) == 0 && (!limited || l.Held == dispatcher.HeldDeleted) {
+		if m.inFlight(lane)+m.waitingIn(lane) == 0 && (!limited || l.Mode == dispatcher.LaneDeleted) {
 			delete(m.lanes, lane)
 			delete(m.limits, lane)
 			if !m.keeps(lane) {

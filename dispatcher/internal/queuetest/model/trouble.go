@@ -116,7 +116,7 @@ func (k *kept) clone() *kept {
 	c := &kept{
 		messages: map[recordKey]*modelMessage{}, deliveries: map[dispatcher.DeliveryID]*modelDelivery{},
 		ready: map[dispatcher.Lane][]dispatcher.DeliveryID{}, sets: map[stored.Set][]stored.Queued{}, lanes: map[dispatcher.Lane]*modelLane{},
-		limits: maps.Clone(k.limits), noted: maps.Clone(k.noted), leads: maps.Clone(k.leads), allHeld: maps.Clone(k.allHeld),
+		limits: maps.Clone(k.limits), noted: maps.Clone(k.noted), leads: maps.Clone(k.leads), allPaused: maps.Clone(k.allPaused),
 		fences: maps.Clone(k.fences), known: maps.Clone(k.known), ends: maps.Clone(k.ends),
 	}
 	for key, msg := range k.messages {

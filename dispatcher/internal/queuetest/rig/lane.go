@@ -19,8 +19,8 @@ const (
 // LimitsChange sets a part of a lane's limits.
 type LimitsChange func(l *dispatcher.LaneLimits)
 
-// Held sets the reason why a lane is paused.
-func Held(h dispatcher.Held) LimitsChange { return func(l *dispatcher.LaneLimits) { l.Held = h } }
+// Mode sets the mode of a lane.
+func Mode(h dispatcher.LaneMode) LimitsChange { return func(l *dispatcher.LaneLimits) { l.Mode = h } }
 
 // By sets the name of the person that paused a lane.
 func By(name string) LimitsChange { return func(l *dispatcher.LaneLimits) { l.By = name } }

@@ -111,7 +111,7 @@ func (s State) checkPlacement(f *Faults, setup Setup, name dispatcher.Lane, l La
 	}
 	told := l.opens() // another clock may have set it, and then it remains until a call changes the lane
 	l = l.ByClock(s.Now)
-	open := l.Limits.Held == dispatcher.HeldNone || l.Limits.Held == dispatcher.HeldCut
+	open := l.Limits.Mode == dispatcher.LaneNormal || l.Limits.Mode == dispatcher.LaneCut
 	may := ready > 0 && l.InFlight < l.Slots(setup) && open && (l.Limited || !name.IsEndpoint())
 	switch {
 	case l.Listed && l.Parked != 0:

@@ -113,40 +113,40 @@ type Queued struct {
 
 // State is everything that a partition keeps.
 type State struct {
-	Found    map[dispatcher.DeliveryID][]Found
-	Ready    map[dispatcher.Lane][]dispatcher.DeliveryID // head first
-	Leases   map[string][]dispatcher.DeliveryID          // earliest claim first
-	Taken    map[dispatcher.DeliveryID]Taken
-	Last     map[dispatcher.DeliveryID]Taken // deliveries that are not taken now: the last such lease, without its end
-	Timer    int64                           // ms: when movers end the first of these leases; 0: no timer is set
-	Expiring map[dispatcher.DeliveryID]int64 // ms: when a mover checks it, because its message expires then or has expired
-	Expiry   int64                           // ms: when movers check the first of them; 0: no timer is set
-	Behind   map[Set][]Queued                // the first to go first
-	Marks    map[dispatcher.DeliveryID]Mark
-	Progress map[dispatcher.DeliveryID]Progress
-	Plain    map[dispatcher.DeliveryID]int // delivered ones: the status if their end has one, because it was not 200
-	History  map[dispatcher.DeliveryID]int // number of attempts in it
-	Messages map[string]Stored
-	Shelves  map[dispatcher.DeliveryID]int64  // ms: when each was accepted, by its lane's list
-	Owned    map[string]bool                  // "<shelf> <hash>" of each shelf that belongs to a tenant
-	Owners   map[dispatcher.Lane]string       // the owner of each lane
-	Parts    map[dispatcher.DeliveryID]string // the owner of each delivery of a queue, by the tenant's part of its list
-	Used     map[dispatcher.Lane]bool         // lanes with counts of deliveries that are kept
-	Subjects map[string]bool                  // "<token> <id>" for the query of a message by its subject
-	About    map[string]bool                  // the same by the messages' records
-	Bodies   map[string]bool                  // bodies that are stored apart; true: staged for a message that has not arrived yet
-	Seen     map[string]int64                 // ms: the time when the message was cut to its digest
-	Lanes    map[dispatcher.Lane]LaneState
-	Counts   map[dispatcher.Status]int64
-	Buried   map[dispatcher.Lane]map[dispatcher.DeadReason]int64
-	Ends     map[string]int64                   // "dead <reason>" and "cancelled -": the number of all such ends
-	Told     map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream reports them
-	AllHeld  bool                               // all lanes are paused
-	Now      int64                              // µs: the store's clock
-	Latest   int64                              // µs: the latest time that the clock ever reported; less than Now: it was never set back
-	Fenced   []string
-	Fanned   []string // messages with a list of lanes beside their record
-	Unknown  []string // names of keys without a rule
+	Found     map[dispatcher.DeliveryID][]Found
+	Ready     map[dispatcher.Lane][]dispatcher.DeliveryID // head first
+	Leases    map[string][]dispatcher.DeliveryID          // earliest claim first
+	Taken     map[dispatcher.DeliveryID]Taken
+	Last      map[dispatcher.DeliveryID]Taken // deliveries that are not taken now: the last such lease, without its end
+	Timer     int64                           // ms: when movers end the first of these leases; 0: no timer is set
+	Expiring  map[dispatcher.DeliveryID]int64 // ms: when a mover checks it, because its message expires then or has expired
+	Expiry    int64                           // ms: when movers check the first of them; 0: no timer is set
+	Behind    map[Set][]Queued                // the first to go first
+	Marks     map[dispatcher.DeliveryID]Mark
+	Progress  map[dispatcher.DeliveryID]Progress
+	Plain     map[dispatcher.DeliveryID]int // delivered ones: the status if their end has one, because it was not 200
+	History   map[dispatcher.DeliveryID]int // number of attempts in it
+	Messages  map[string]Stored
+	Shelves   map[dispatcher.DeliveryID]int64  // ms: when each was accepted, by its lane's list
+	Owned     map[string]bool                  // "<shelf> <hash>" of each shelf that belongs to a tenant
+	Owners    map[dispatcher.Lane]string       // the owner of each lane
+	Parts     map[dispatcher.DeliveryID]string // the owner of each delivery of a queue, by the tenant's part of its list
+	Used      map[dispatcher.Lane]bool         // lanes with counts of deliveries that are kept
+	Subjects  map[string]bool                  // "<token> <id>" for the query of a message by its subject
+	About     map[string]bool                  // the same by the messages' records
+	Bodies    map[string]bool                  // bodies that are stored apart; true: staged for a message that has not arrived yet
+	Seen      map[string]int64                 // ms: the time when the message was cut to its digest
+	Lanes     map[dispatcher.Lane]LaneState
+	Counts    map[dispatcher.Status]int64
+	Buried    map[dispatcher.Lane]map[dispatcher.DeadReason]int64
+	Ends      map[string]int64                   // "dead <reason>" and "cancelled -": the number of all such ends
+	Told      map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream reports them
+	AllPaused bool                               // all lanes are paused
+	Now       int64                              // µs: the store's clock
+	Latest    int64                              // µs: the latest time that the clock ever reported; less than Now: it was never set back
+	Fenced    []string
+	Fanned    []string // messages with a list of lanes beside their record
+	Unknown   []string // names of keys without a rule
 }
 
 // NewState returns an empty State.
@@ -224,7 +224,7 @@ func Merged(states []State) State {
 		for status, n := range s.Counts {
 			all.Counts[status] += n
 		}
-		all.AllHeld, all.Now = all.AllHeld || s.AllHeld, max(all.Now, s.Now)
+		all.AllPaused, all.Now = all.AllPaused || s.AllPaused, max(all.Now, s.Now)
 		all.Fenced = append(all.Fenced, s.Fenced...)
 		all.Fanned = append(all.Fanned, s.Fanned...)
 		all.Unknown = append(all.Unknown, s.Unknown...)
@@ -258,7 +258,7 @@ func (s State) Status(id dispatcher.DeliveryID) dispatcher.Status {
 		return dispatcher.StatusDelivered
 	}
 	place := s.At(id).Place
-	if place.Waits() && !place.Flies() && s.Lanes[id.Lane].Limits.Held == dispatcher.HeldDeleted {
+	if place.Waits() && !place.Flies() && s.Lanes[id.Lane].Limits.Mode == dispatcher.LaneDeleted {
 		return dispatcher.StatusCancelled
 	}
 	return s.placeStatus(id, place)
@@ -317,7 +317,7 @@ func (s State) String() string {
 	tell(&b, "buried", s.Buried)
 	tell(&b, "ends", s.Ends)
 	tell(&b, "told", s.Told)
-	fmt.Fprintf(&b, "timer %d\nexpiry %d\nheld %v\nfenced %v\nfanned %v\nunknown %v\n", s.Timer, s.Expiry, s.AllHeld, s.Fenced, s.Fanned, s.Unknown)
+	fmt.Fprintf(&b, "timer %d\nexpiry %d\nall paused %v\nfenced %v\nfanned %v\nunknown %v\n", s.Timer, s.Expiry, s.AllPaused, s.Fenced, s.Fanned, s.Unknown)
 	return b.String()
 }
 

@@ -42,7 +42,7 @@ type LaneState struct {
 
 // Ended reports whether the deliveries of the lane must end.
 func (l LaneState) Ended() bool {
-	return l.Limits.Held == dispatcher.HeldDisabled || l.Limits.Held == dispatcher.HeldDeleted
+	return l.Limits.Mode == dispatcher.LaneDisabled || l.Limits.Mode == dispatcher.LaneDeleted
 }
 
 // Slots returns the number of deliveries that the lane may have in flight now.

@@ -173,7 +173,7 @@ func (d *doctor) orphans(ctx context.Context, known map[string]bool, wrong map[s
 		for i, s := range states {
 			switch {
 			case versions[i].Version != 0: // it is missing in an index only
-			case s.Limits.Held == dispatcher.HeldDeleted:
+			case s.Limits.Mode == dispatcher.LaneDeleted:
 			case versions[i].End > 0:
 				wrong[string(s.Lane)] = wrongLimit{kind: "half_deleted", had: s.Limits.Version, want: versions[i].End}
 			case s.InFlight+s.Waiting > 0:
@@ -219,7 +219,7 @@ func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) 
 	for _, id := range slices.Sorted(maps.Keys(wrong)) {
 		kind, lane := wrong[id].kind, dispatcher.Lane(id)
 		fix := d.e.Fix && meanings[kind].cure != ""
-		limits := dispatcher.LaneLimits{Held: dispatcher.HeldDeleted}
+		limits := dispatcher.LaneLimits{Mode: dispatcher.LaneDeleted}
 		if kind == "half_deleted" {
 			limits.Version = wrong[id].want
 		}

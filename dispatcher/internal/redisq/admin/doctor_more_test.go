@@ -84,7 +84,7 @@ func (p *ward) useAll() {
 	_, _, err = p.store.Cancel(ctx, "last", ids[len(ids)/2:])
 	require.NoError(p, err)
 	for _, lane := range []dispatcher.Lane{"a", "x"} {
-		_, _, err = p.store.Limit(ctx, "last", lane, dispatcher.LaneLimits{Held: dispatcher.HeldDisabled}, true)
+		_, _, err = p.store.Limit(ctx, "last", lane, dispatcher.LaneLimits{Mode: dispatcher.LaneDisabled}, true)
 		require.NoError(p, err)
 		_, _, _, err = p.store.Sweep(ctx, "last", lane, "")
 		require.NoError(p, err)

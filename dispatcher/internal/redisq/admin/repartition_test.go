@@ -262,16 +262,16 @@ func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, cut)
 	require.NoError(t, s.Leave(t.Context(), "forgotten")) // as a careless hand would
-	_, _, err = s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "night"}, false)
+	_, _, err = s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "night"}, false)
 	require.NoError(t, err)
-	_, _, err = s.Limit(t.Context(), "one", "u_new", dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "ops", Name: "https://new.example t1"}, false)
+	_, _, err = s.Limit(t.Context(), "one", "u_new", dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "ops", Name: "https://new.example t1"}, false)
 	require.NoError(t, err)
 	lanes := func(s *redisqtest.Raw) (told []string) {
 		for cursor := ""; ; {
 			page, next, err := s.Lanes(t.Context(), 100, cursor)
 			require.NoError(t, err)
 			for _, l := range page {
-				told = append(told, fmt.Sprint(l.Lane, l.URL, l.Tenant, l.Limits.Held, l.Limits.Version, l.Since, l.By, l.Failing))
+				told = append(told, fmt.Sprint(l.Lane, l.URL, l.Tenant, l.Limits.Mode, l.Limits.Version, l.Since, l.By, l.Failing))
 			}
 			if cursor = next; cursor == "" {
 				slices.Sort(told)
@@ -287,7 +287,7 @@ func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
 	require.Positive(t, out.Reaped)
 	require.NotContains(t, p.Content(8), "Place:leased")
 	for n, state := range p.States(8) {
-		require.True(t, state.AllHeld, "all lanes stay held, in partition %d too", n)
+		require.True(t, state.AllPaused, "all lanes stay held, in partition %d too", n)
 		require.Subset(t, state.Fenced, []string{"dead", "forgotten"})
 	}
 	require.Zero(t, p.Client.HLen(t.Context(), "{"+p.Options.Project+"}:instances").Val())

@@ -13,10 +13,10 @@ import (
 // limitsPull ends a text of :limits if consumers take the deliveries of the lane.
 const limitsPull = " t"
 
-// LimitsHeld returns the last words of a text of :limits: the reason of a pause or an end, and
+// LimitsMode returns the last words of a text of :limits: the letter of the mode, and
 // whether consumers take the lane's deliveries.
-func LimitsHeld(h dispatcher.Held, pull bool) string {
-	word := heldLetters[h]
+func LimitsMode(h dispatcher.LaneMode, pull bool) string {
+	word := modeLetters[h]
 	if pull {
 		word += limitsPull
 	}
@@ -25,20 +25,20 @@ func LimitsHeld(h dispatcher.Held, pull bool) string {
 
 // ParseLimits reads a text of :limits:
 //
-//	version | most in flight | interval in µs | 1 for an ordered lane | letter of dispatcher.Held | t
+//	version | most in flight | interval in µs | 1 for an ordered lane | letter of dispatcher.LaneMode | t
 func ParseLimits(text string) (l dispatcher.LaneLimits, err error) {
 	if text == "" {
 		return l, nil
 	}
 	var micros, ordered int64
-	var held string
-	if _, err := fmt.Sscanf(text, "%d %d %d %d %s", &l.Version, &l.MaxInFlight, &micros, &ordered, &held); err != nil {
+	var mode string
+	if _, err := fmt.Sscanf(text, "%d %d %d %d %s", &l.Version, &l.MaxInFlight, &micros, &ordered, &mode); err != nil {
 		return l, fmt.Errorf("limits %q: %w", text, conn.ErrReply)
 	}
 	l.Interval, l.Ordered, l.Pull = time.Duration(micros)*time.Microsecond, ordered == 1, strings.HasSuffix(text, limitsPull)
-	for h, letter := range heldLetters {
-		if letter == held {
-			l.Held = h
+	for h, letter := range modeLetters {
+		if letter == mode {
+			l.Mode = h
 			return l, nil
 		}
 	}

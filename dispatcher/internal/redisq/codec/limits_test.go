@@ -13,7 +13,7 @@ func TestLimitsThatCantBeReadAreAnError(t *testing.T) {
 	got, err := codec.ParseLimits("3 64 50000 1 d")
 	require.NoError(t, err)
 	require.Equal(t, dispatcher.LaneLimits{
-		Version: 3, MaxInFlight: 64, Interval: 50 * time.Millisecond, Ordered: true, Held: dispatcher.HeldDisabled,
+		Version: 3, MaxInFlight: 64, Interval: 50 * time.Millisecond, Ordered: true, Mode: dispatcher.LaneDisabled,
 	}, got)
 	for _, bad := range []string{"3", "3 64 50000 1 y", "3 64 50000 1", "a 0 0 0 -"} {
 		_, err := codec.ParseLimits(bad)

@@ -26,11 +26,11 @@ type Back struct {
 // whether the endpoint was missing.
 func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, fresh bool, err error) {
 	newer := b.Lane.Version > b.Version
-	if newer && b.Lane.Held == dispatcher.HeldDeleted {
+	if newer && b.Lane.Mode == dispatcher.LaneDeleted {
 		b.Deleted, b.Version = true, b.Lane.Version
 	}
 	if b.Deleted {
-		l = dispatcher.LaneLimits{Version: b.Version, Held: dispatcher.HeldDeleted}
+		l = dispatcher.LaneLimits{Version: b.Version, Mode: dispatcher.LaneDeleted}
 		fresh, err = s.putEnd(ctx, b.ID, b.Version)
 		return l, fresh, err
 	}
@@ -40,7 +40,7 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 	if e.CreatedAt.IsZero() {
 		return l, false, err
 	}
-	l = heldSince(e)
+	l = limitsSince(e)
 	if newer && err == nil {
 		e.Overtake(b.Lane)
 		if b.Record, err = encode(e, box); err != nil {
@@ -54,7 +54,7 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 	}
 	switch word := a.Text(); word {
 	case "ok":
-		return heldSince(e), true, nil
+		return limitsSince(e), true, nil
 	case "id":
 		return l, false, nil
 	case "uid":
@@ -68,11 +68,11 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 	return l, false, conn.ErrReply
 }
 
-// heldSince returns an endpoint's limits, with the time since when it is paused or
+// limitsSince returns an endpoint's limits, with the time since when it is paused or
 // disabled.
-func heldSince(e *dispatcher.Endpoint) dispatcher.LaneLimits {
+func limitsSince(e *dispatcher.Endpoint) dispatcher.LaneLimits {
 	l := e.Limits()
-	l.Since = e.HeldAt
+	l.Since = e.StoppedAt
 	return l
 }
 

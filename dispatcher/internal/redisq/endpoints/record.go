@@ -53,8 +53,8 @@ type record struct {
 	Gone            bool              `json:"gone,omitzero"`
 	Failing         bool              `json:"failing,omitzero"`       // it is disabled because it was failing
 	DisableAfter    *int64            `json:"disable_after,omitzero"` // ms
-	HeldBy          string            `json:"held_by,omitzero"`
-	HeldAt          int64             `json:"held_at,omitzero"` // ms
+	StoppedBy       string            `json:"held_by,omitzero"`
+	StoppedAt       int64             `json:"held_at,omitzero"` // ms
 	Unverified      bool              `json:"unverified,omitzero"`
 	Since           int64             `json:"since,omitzero"` // version
 	Created         int64             `json:"created"`        // ms
@@ -89,7 +89,7 @@ func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 		Linked: e.Linked, TopicsAllowed: e.TopicsAllowed, TopicsGiven: e.TopicsGiven, HeadersFor: e.HeadersFor,
 		Signature: e.Signature, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
 		Ordered: e.Ordered, Trace: e.Trace, Paused: e.Paused, Disabled: e.Disabled, Unverified: e.Unverified, Since: e.Since,
-		Gone: e.Cause == dispatcher.WhyGone, Failing: e.Cause == dispatcher.WhyFailing, HeldBy: e.HeldBy, HeldAt: conn.ToMillis(e.HeldAt),
+		Gone: e.Cause == dispatcher.WhyGone, Failing: e.Cause == dispatcher.WhyFailing, StoppedBy: e.StoppedBy, StoppedAt: conn.ToMillis(e.StoppedAt),
 		Created: conn.ToMillis(e.CreatedAt), Updated: conn.ToMillis(e.UpdatedAt),
 	}
 	r.SignatureHeader, r.SignatureHash, r.SignatureText, r.SignaturePrefix, r.SignatureOf = e.Form.Header, e.Form.Hash, e.Form.Encoding, e.Form.Prefix, e.Form.Content
@@ -152,7 +152,7 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 		Form: signer.Form{Header: r.SignatureHeader, Hash: r.SignatureHash, Encoding: r.SignatureText, Prefix: r.SignaturePrefix, Content: r.SignatureOf},
 
 		MaxInFlight: r.MaxInFlight, Ordered: r.Ordered, Trace: r.Trace, Paused: r.Paused, Disabled: r.Disabled, Unverified: r.Unverified, Since: r.Since,
-		HeldBy: r.HeldBy, HeldAt: conn.FromMillis(r.HeldAt),
+		StoppedBy: r.StoppedBy, StoppedAt: conn.FromMillis(r.StoppedAt),
 		CreatedAt: conn.FromMillis(r.Created), UpdatedAt: conn.FromMillis(r.Updated),
 	}
 	switch {

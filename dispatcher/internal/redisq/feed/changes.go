@@ -40,12 +40,12 @@ const mostChanges = 128
 func (r *passage) changed(text string, at time.Time, before logPlace) {
 	c := changeLine{at: at, before: before}
 	lane, rest, _ := strings.Cut(text, " ")
-	version, held, ok := strings.Cut(rest, " ")
+	version, letter, ok := strings.Cut(rest, " ")
 	n, err := strconv.ParseInt(version, 10, 64)
 	if !ok || err != nil {
 		return // no script writes such a line
 	}
-	c.lane, c.version, c.deleted = dispatcher.Lane(lane), n, held == "x"
+	c.lane, c.version, c.deleted = dispatcher.Lane(lane), n, letter == "x"
 	r.changes = append(r.changes, c)
 }
 

@@ -71,12 +71,12 @@ func (f *Feed) PausedLanes(ctx context.Context, partition int, kept []archive.Pa
 	}
 	add(dispatcher.AllLanes)
 	for cursor := strconv.Itoa(partition) + "-"; ; {
-		page, next, err := f.store.LaneReader.HeldLanes(ctx, cursor)
+		page, next, err := f.store.LaneReader.StoppedLanes(ctx, cursor)
 		if err != nil {
 			return h, err
 		}
 		for _, l := range page {
-			if l.Held == dispatcher.HeldPaused {
+			if l.Mode == dispatcher.LanePaused {
 				add(l.Lane)
 			}
 		}
@@ -104,12 +104,12 @@ func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.La
 	}
 	for from := 0; from < len(names) || h.Epoch == ""; from += holdsAtOnce {
 		some := names[min(from, len(names)):min(from+holdsAtOnce, len(names))]
-		var held, named *redis.SliceCmd
+		var stopped, named *redis.SliceCmd
 		var restoring *redis.BoolCmd
-		about, err := f.readAt(ctx, "read what is held", partition, func(p redis.Pipeliner) {
+		about, err := f.readAt(ctx, "read paused lanes", partition, func(p redis.Pipeliner) {
 			restoring = p.HExists(ctx, f.conn.Tag(partition)+keys.Archive, "restoring")
 			if len(some) > 0 {
-				held, named = p.HMGet(ctx, f.conn.Tag(partition)+keys.Held, some...), p.HMGet(ctx, f.conn.Tag(partition)+keys.LaneNames, some...)
+				stopped, named = p.HMGet(ctx, f.conn.Tag(partition)+keys.Held, some...), p.HMGet(ctx, f.conn.Tag(partition)+keys.LaneNames, some...)
 			}
 		})
 		h.Epoch = about.epoch
@@ -120,10 +120,10 @@ func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.La
 			if lane == string(dispatcher.AllLanes) && restoring.Val() {
 				continue // a restore pauses all lanes for a while, and logs their final state
 			}
-			text, _ := held.Val()[i].(string)
+			text, _ := stopped.Val()[i].(string)
 			name, _ := named.Val()[i].(string)
 			one := archive.PausedLane{Lane: dispatcher.Lane(lane), Epoch: h.Epoch, Resumed: true}
-			if l, ok := codec.ParseHeld(text); ok && l.Held == dispatcher.HeldPaused {
+			if l, ok := codec.ParseStopped(text); ok && l.Mode == dispatcher.LanePaused {
 				one = archive.PausedLane{Lane: one.Lane, Epoch: h.Epoch, Name: name, Since: l.Since, By: l.By}
 			}
 			h.Lanes = append(h.Lanes, one)

@@ -83,7 +83,7 @@ func TestAnEndpointThatTheStoreLostWasNotDeleted(t *testing.T) {
 
 func TestWhatIsPausedIsRead(t *testing.T) {
 	onBoth(t, func(a *archived) {
-		paused := dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "key:ops", Name: "https://a.example shop"}
+		paused := dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "key:ops", Name: "https://a.example shop"}
 		for _, lane := range []dispatcher.Lane{"u_a", "ep_a", dispatcher.AllLanes} {
 			a.limit(lane, paused)
 		}
@@ -116,7 +116,7 @@ func TestAChangeOfAnEndpointIsALineOfTheLog(t *testing.T) {
 
 		end, err := a.store.Bare().Endpoints.DeleteEndpoint(a.T.Context(), "ep_a")
 		require.NoError(a.T, err)
-		a.limit("ep_a", dispatcher.LaneLimits{Version: end, Held: dispatcher.HeldDeleted})
+		a.limit("ep_a", dispatcher.LaneLimits{Version: end, Mode: dispatcher.LaneDeleted})
 		require.Equal(a.T, []string{"ep_a 3 true", "ep_a 3 true"}, endpoints(a.read()), "both lines answer what is so by now")
 		require.NoError(a.T, a.store.Bare().Endpoints.ForgetDeleted(a.T.Context(), "ep_a"))
 		require.Equal(a.T, []string{"ep_a 3 true"}, endpoints(a.read()), "the store has nothing of it any more, but its line")
@@ -163,7 +163,7 @@ func TestAChangeThatWasNeverMadeIsPassedOver(t *testing.T) {
 
 func TestAPauseIsALineOfTheLog(t *testing.T) {
 	onBoth(t, func(a *archived) {
-		paused := dispatcher.LaneLimits{Held: dispatcher.HeldPaused, By: "key:ops", Name: "https://a.example shop"}
+		paused := dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "key:ops", Name: "https://a.example shop"}
 		a.limit("u_a", paused)
 		a.limit(dispatcher.AllLanes, paused)
 		p := a.read()
@@ -190,7 +190,7 @@ func TestALineIsWrittenOnceAndOnlyForAnArchive(t *testing.T) {
 		return n
 	}
 	pause := func() {
-		_, _, err := s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		_, _, err := s.Limit(t.Context(), "one", dispatcher.AllLanes, dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		require.NoError(t, err)
 	}
 	pause()

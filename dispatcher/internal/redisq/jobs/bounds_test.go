@@ -17,7 +17,7 @@ var boundCases = []jobCase{
 	{name: "while all lanes are paused, a job takes nothing", run: func(b *bench) {
 		id := b.die("a", 1)[0]
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
-		b.Limit(dispatcher.AllLanes, rig.Held(dispatcher.HeldPaused))
+		b.Limit(dispatcher.AllLanes, rig.Mode(dispatcher.LanePaused))
 		require.Equal(b, []dispatcher.DeliveryID{id}, b.step(j, dispatcher.StatusDead, id).Full)
 		b.Limit(dispatcher.AllLanes)
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, id).Done)
@@ -53,7 +53,7 @@ var boundCases = []jobCase{
 	{name: "so many failures are named as were asked for", run: func(b *bench) {
 		b.Limit(rig.EpOne)
 		ids := b.die(rig.EpOne, 3)
-		b.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		b.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		out, err := b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: j, Status: dispatcher.StatusDead, IDs: ids, Named: 2})
 		require.NoError(b, err)

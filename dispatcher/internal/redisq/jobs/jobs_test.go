@@ -212,8 +212,8 @@ var jobCases = []jobCase{
 	{name: "a paused lane is passed by, and one whose endpoint is disabled is a failure", run: func(b *bench) {
 		b.Limit(rig.EpOne)
 		paused, disabled := b.die("a", 1)[0], b.die(rig.EpOne, 1)[0]
-		b.Limit("a", rig.Held(dispatcher.HeldPaused))
-		b.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		b.Limit("a", rig.Mode(dispatcher.LanePaused))
+		b.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		out := b.step(j, dispatcher.StatusDead, paused, disabled)
 		require.Equal(b, []dispatcher.DeliveryID{paused}, out.Full)

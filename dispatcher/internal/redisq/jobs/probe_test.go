@@ -45,7 +45,7 @@ var probeCases = []jobCase{
 	}},
 	{name: "a destination that is paused is left as held", run: func(b *bench) {
 		ids := b.fail("a", 2)
-		b.Limit("a", rig.Held(dispatcher.HeldPaused))
+		b.Limit("a", rig.Mode(dispatcher.LanePaused))
 		j := b.probing()
 		b.step(j, dispatcher.StatusRetrying, ids...)
 		b.left(j, 2, 0, map[dispatcher.Left]int{dispatcher.LeftHeld: 2})

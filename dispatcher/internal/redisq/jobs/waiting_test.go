@@ -41,7 +41,7 @@ var waitingCases = []jobCase{
 	{name: "what waits in a lane that is paused is passed by, and what is not there any more is left", run: func(b *bench) {
 		ids := b.fail("a", 2)
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Lanes: []dispatcher.Lane{"a", "a", "b"}})
-		b.Limit("a", rig.Held(dispatcher.HeldPaused))
+		b.Limit("a", rig.Mode(dispatcher.LanePaused))
 		require.Equal(b, ids, b.step(j, dispatcher.StatusRetrying, ids...).Full)
 		require.Empty(b, b.page(j, "a"))
 		b.Limit("a")

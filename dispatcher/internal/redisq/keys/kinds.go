@@ -67,7 +67,7 @@ var Kinds = []Kind{
 	{Tenant, "TENANT", "zset", OfLane, "tenant.lua", "shelf/shelves.go"},
 	{Owners, "OWNERS", "hash", OfLane, "tenant.lua", "doctor_shelves.lua"},
 	{Limits, "LIMITS", "hash", OfLanes, "lane.lua", "lane_state.lua"},
-	{Held, "HELD", "hash", OfLanes, "lane.lua", "lanes/held.go"},
+	{Held, "HELD", "hash", OfLanes, "lane.lua", "lanes/stopped.go"},
 	{Buried, "BURIED", "hash", OfReason, "finish.lua", "read/dead.go"},
 
 	{Counts, "COUNTS", "hash", OfNone, "finish.lua", "read/stats.go"},

@@ -32,17 +32,17 @@ type Busiest struct {
 	lanes  []busyLane // the lanes with the most waiting deliveries
 	Oldest time.Time  // when the oldest ready delivery that may be attempted became ready; zero: there is none
 
-	HeldSince time.Time // the earliest begin of a pause, or of a wait for an endpoint, of a lane with waiting deliveries; zero: there is none
+	BlockedSince time.Time // the earliest begin of a pause, or of a wait for an endpoint, of a lane with waiting deliveries; zero: there is none
 
-	held     [len(heldWhys)]int64   // ready deliveries that may not be attempted, by reason
-	standing [len(toldStates)]int64 // lanes by state
-	all      bool                   // a partition has all lanes paused
-	part     bool                   // some lanes were not read, or not recently
+	blocked  [len(blockedWhys)]int64 // ready deliveries that may not be attempted, by reason
+	standing [len(toldStates)]int64  // lanes by state
+	all      bool                    // a partition has all lanes paused
+	part     bool                    // some lanes were not read, or not recently
 }
 
 // The values that busy_lanes counts, in its order. All other lanes are active.
 var (
-	heldWhys = [...]dispatcher.LaneWhy{
+	blockedWhys = [...]dispatcher.LaneWhy{
 		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyConsumer,
 		dispatcher.WhySealed, dispatcher.WhyMissing, dispatcher.WhyEgress,
 	}
@@ -54,9 +54,9 @@ var (
 // AddTo adds the deliveries that may not be attempted, and the number of lanes in each state.
 func (b *Busiest) AddTo(st *dispatcher.Stats, known int64) {
 	st.Partial = st.Partial || b.part
-	st.HeldSince = b.HeldSince
-	for i, why := range heldWhys {
-		st.Held[why] += b.held[i]
+	st.BlockedSince = b.BlockedSince
+	for i, why := range blockedWhys {
+		st.Blocked[why] += b.blocked[i]
 	}
 	standing := b.standing
 	if b.all { // regardless of the lanes' own states
@@ -188,11 +188,11 @@ func (b *busyLook) read(r conn.Call) (next, in string, err error) {
 	if oldest := r.Time(); !oldest.IsZero() && (b.found.Oldest.IsZero() || oldest.Before(b.found.Oldest)) {
 		b.found.Oldest = oldest
 	}
-	if since := r.Time(); !since.IsZero() && (b.found.HeldSince.IsZero() || since.Before(b.found.HeldSince)) {
-		b.found.HeldSince = since
+	if since := r.Time(); !since.IsZero() && (b.found.BlockedSince.IsZero() || since.Before(b.found.BlockedSince)) {
+		b.found.BlockedSince = since
 	}
-	for i := range b.found.held {
-		b.found.held[i] += r.Number()
+	for i := range b.found.blocked {
+		b.found.blocked[i] += r.Number()
 	}
 	for i := range b.found.standing {
 		b.found.standing[i] += r.Number()
@@ -251,7 +251,7 @@ func (s *Reader) AddTop(ctx context.Context, b Busiest, st *dispatcher.Stats) er
 }
 
 func pausedFirst(l *dispatcher.LaneState) int {
-	if l.Limits.Held == dispatcher.HeldPaused {
+	if l.Limits.Mode == dispatcher.LanePaused {
 		return 0
 	}
 	return 1

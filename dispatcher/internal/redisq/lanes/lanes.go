@@ -71,7 +71,7 @@ func (s *Reader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dis
 		})
 	}
 	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Lanes, Calls: calls}) {
-		held, _, found, err := readLanes(r, s.failingAfter)
+		pause, _, found, err := readLanes(r, s.failingAfter)
 		if err == nil && len(found) != len(shares[i]) {
 			err = conn.ErrReply
 		}
@@ -81,8 +81,8 @@ func (s *Reader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dis
 		for k, at := range shares[i] {
 			states[at] = found[k].state
 		}
-		if all >= 0 && held != nil && (states[all].Since.IsZero() || held.Since.Before(states[all].Since)) { // the partitions were changed one after another
-			states[all] = heldLanes(held)
+		if all >= 0 && pause != nil && (states[all].Since.IsZero() || pause.Since.Before(states[all].Since)) { // the partitions were changed one after another
+			states[all] = allLanesPaused(pause)
 		}
 	}
 	return states, nil
@@ -130,7 +130,7 @@ func (s *Reader) LanesHere(ctx context.Context, limit int, after string) (states
 		if !ok {
 			break
 		}
-		if l.state.Limits.Held != dispatcher.HeldPaused || l.state.Since.IsZero() { // a lane that is paused now was returned before
+		if l.state.Limits.Mode != dispatcher.LanePaused || l.state.Since.IsZero() { // a lane that is paused now was returned before
 			found = append(found, l)
 		}
 	}
@@ -228,22 +228,22 @@ func lanesArgs(most int, at lanePlace) []any {
 	return []any{0, most, after, at.Lane}
 }
 
-// heldLanes returns the state of AllLanes while all lanes are paused.
-func heldLanes(h *dispatcher.HeldLane) dispatcher.LaneState {
+// allLanesPaused returns the state of AllLanes while all lanes are paused.
+func allLanesPaused(h *dispatcher.StoppedLane) dispatcher.LaneState {
 	return dispatcher.LaneState{
 		Lane: dispatcher.AllLanes, Known: true, Since: h.Since, By: h.By,
-		Limits: dispatcher.LaneLimits{Held: dispatcher.HeldPaused},
+		Limits: dispatcher.LaneLimits{Mode: dispatcher.LanePaused},
 	}
 }
 
-// readLanes parses the reply of one partition. held is the state of all its lanes; nil: they
+// readLanes parses the reply of one partition. pause is the pause of all its lanes; nil: they
 // are not paused.
-func readLanes(r conn.Call, failingAfter time.Duration) (held *dispatcher.HeldLane, more bool, lanes []knownLane, err error) {
+func readLanes(r conn.Call, failingAfter time.Duration) (pause *dispatcher.StoppedLane, more bool, lanes []knownLane, err error) {
 	now := time.Time{}
 	if h, ok := r.Hint(); ok {
 		now = h.Now
-		if all, ok := codec.ParseHeld(r.Text()); ok {
-			held = &all
+		if all, ok := codec.ParseStopped(r.Text()); ok {
+			pause = &all
 		}
 		more = r.Number() == 1
 	}
@@ -252,10 +252,10 @@ func readLanes(r conn.Call, failingAfter time.Duration) (held *dispatcher.HeldLa
 		if err = errors.Join(r.Err, err); err != nil {
 			return nil, false, nil, err
 		}
-		l.state.All = held
+		l.state.All = pause
 		lanes = append(lanes, l)
 	}
-	return held, more, lanes, r.Err
+	return pause, more, lanes, r.Err
 }
 
 func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l knownLane, err error) {
@@ -276,8 +276,8 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 	} else {
 		st.URL, st.Tenant, _ = strings.Cut(name, " ")
 	}
-	if held, ok := codec.ParseHeld(a.Text()); ok {
-		st.Since, st.By = held.Since, held.By
+	if stopped, ok := codec.ParseStopped(a.Text()); ok {
+		st.Since, st.By = stopped.Since, stopped.By
 	}
 	why := dispatcher.LaneWhy(a.Text())
 	st.Failing = a.Time()

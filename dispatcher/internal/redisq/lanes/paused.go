@@ -12,11 +12,11 @@ import (
 )
 
 // paused returns all paused lanes, the last paused first, and whether all are paused.
-func (s *Reader) paused(ctx context.Context) (list []dispatcher.HeldLane, all *dispatcher.HeldLane, err error) {
-	err = s.eachHeld(ctx, func(_ int, lane, text string) {
-		h, ok := codec.ParseHeld(text)
+func (s *Reader) paused(ctx context.Context) (list []dispatcher.StoppedLane, all *dispatcher.StoppedLane, err error) {
+	err = s.eachStopped(ctx, func(_ int, lane, text string) {
+		h, ok := codec.ParseStopped(text)
 		switch h.Lane = dispatcher.Lane(lane); {
-		case !ok || h.Held != dispatcher.HeldPaused: // doctor reports it
+		case !ok || h.Mode != dispatcher.LanePaused: // doctor reports it
 		case h.Lane != dispatcher.AllLanes:
 			list = append(list, h)
 		case all == nil || h.Since.Before(all.Since): // the partitions were changed one after another
@@ -24,10 +24,10 @@ func (s *Reader) paused(ctx context.Context) (list []dispatcher.HeldLane, all *d
 		}
 	})
 	slices.SortFunc(list, comparePaused)
-	return slices.CompactFunc(list, func(a, b dispatcher.HeldLane) bool { return a.Lane == b.Lane }), all, err
+	return slices.CompactFunc(list, func(a, b dispatcher.StoppedLane) bool { return a.Lane == b.Lane }), all, err
 }
 
-func comparePaused(a, b dispatcher.HeldLane) int {
+func comparePaused(a, b dispatcher.StoppedLane) int {
 	return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Lane, b.Lane))
 }
 
@@ -38,10 +38,10 @@ func (s *Reader) pausedPage(ctx context.Context, limit int, at lanePlace) (state
 		return nil, "", err
 	}
 	if at.Lane == "" && all != nil {
-		states = append(states, heldLanes(all))
+		states = append(states, allLanesPaused(all))
 	}
 	if at.Lane != "" {
-		last := dispatcher.HeldLane{LaneVersion: dispatcher.LaneVersion{Lane: dispatcher.Lane(at.Lane)}, Since: conn.FromMillis(int64(at.Score))}
+		last := dispatcher.StoppedLane{LaneVersion: dispatcher.LaneVersion{Lane: dispatcher.Lane(at.Lane)}, Since: conn.FromMillis(int64(at.Score))}
 		from, there := slices.BinarySearchFunc(list, last, comparePaused)
 		if list = list[from:]; there {
 			list = list[1:]
@@ -59,14 +59,14 @@ func (s *Reader) pausedPage(ctx context.Context, limit int, at lanePlace) (state
 		return nil, "", err
 	}
 	for _, st := range found {
-		if st.Limits.Held == dispatcher.HeldPaused { // if not, it was resumed in the meantime, and is among the other lanes
+		if st.Limits.Mode == dispatcher.LanePaused { // if not, it was resumed in the meantime, and is among the other lanes
 			states = append(states, st)
 		}
 	}
 	return states, next, nil
 }
 
-func lanesOf(list []dispatcher.HeldLane) []dispatcher.Lane {
+func lanesOf(list []dispatcher.StoppedLane) []dispatcher.Lane {
 	lanes := make([]dispatcher.Lane, len(list))
 	for i, h := range list {
 		lanes[i] = h.Lane
@@ -79,7 +79,7 @@ func (s *Reader) PausedLanes(ctx context.Context, most int) (states []dispatcher
 	list, all, err := s.paused(ctx)
 	total = len(list)
 	if all != nil {
-		states = append(states, heldLanes(all))
+		states = append(states, allLanesPaused(all))
 		total++
 	}
 	found, readErr := s.LaneStates(ctx, lanesOf(list[:min(most, len(list))]))

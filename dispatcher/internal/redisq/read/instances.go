@@ -87,9 +87,9 @@ func (s *Deliveries) countLeases(ctx context.Context, list []dispatcher.Instance
 		return err
 	}
 	for _, of := range counts {
-		for i, held := range of {
-			list[i].InFlight += int(held.Val())
-			if held.Val() > 0 {
+		for i, count := range of {
+			list[i].InFlight += int(count.Val())
+			if count.Val() > 0 {
 				list[i].Partitions++
 			}
 		}

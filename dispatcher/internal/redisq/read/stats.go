@@ -20,7 +20,7 @@ import (
 func (s *Deliveries) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	st := dispatcher.Stats{
 		Counts: map[dispatcher.Status]int64{}, EverDead: map[dispatcher.DeadReason]int64{},
-		Held: map[dispatcher.LaneWhy]int64{}, LanesBy: map[dispatcher.EndpointState]int64{},
+		Blocked: map[dispatcher.LaneWhy]int64{}, LanesBy: map[dispatcher.EndpointState]int64{},
 	}
 	known, err := s.countsOf(ctx, &st)
 	var deadErr error
@@ -92,7 +92,7 @@ func (c *counted) add(st *dispatcher.Stats) {
 	})
 	// A waiting delivery without a time waits behind another one. Some may have moved between
 	// the two queries.
-	st.Held[dispatcher.WhyOrder] += max(waiting-c.due.Val(), 0)
+	st.Blocked[dispatcher.WhyOrder] += max(waiting-c.due.Val(), 0)
 	each(c.ends, func(status, reason string, n int64) {
 		if status == string(dispatcher.StatusDead) {
 			st.EverDead[dispatcher.DeadReason(reason)] += n

@@ -217,8 +217,8 @@ func (p *Project) Fill(rounds int) {
 	}
 	p.fillFigures()
 	limit("ep_ordered", dispatcher.LaneLimits{Version: 3, Ordered: true})
-	limit("ep_paused", dispatcher.LaneLimits{Version: 2, Held: dispatcher.HeldPaused, MaxInFlight: 4, Interval: 5 * time.Millisecond})
-	limit("u_lane000003", dispatcher.LaneLimits{Held: dispatcher.HeldPaused})
+	limit("ep_paused", dispatcher.LaneLimits{Version: 2, Mode: dispatcher.LanePaused, MaxInFlight: 4, Interval: 5 * time.Millisecond})
+	limit("u_lane000003", dispatcher.LaneLimits{Mode: dispatcher.LanePaused})
 	limit("ep_pulled", dispatcher.LaneLimits{Version: 2, Pull: true, Interval: 20 * time.Millisecond})
 	for k := range rounds {
 		name := func(what string) string { return fmt.Sprintf("%s%d", what, k) }

@@ -140,7 +140,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.readSubjects()
 	r.readLanes()
 	r.readLimits()
-	r.readHeld()
+	r.readStopped()
 	r.readPlacement()
 	r.readCounts()
 	r.readTold()

@@ -93,10 +93,10 @@ func (r *raw) readLanes() {
 	}
 }
 
-// heldAs maps the letters of a pause to its reasons.
-var heldAs = map[string]dispatcher.Held{
-	"-": dispatcher.HeldNone, "p": dispatcher.HeldPaused, "d": dispatcher.HeldDisabled, "x": dispatcher.HeldDeleted,
-	"g": dispatcher.HeldCut,
+// modes maps the letters of :limits to the modes.
+var modes = map[string]dispatcher.LaneMode{
+	"-": dispatcher.LaneNormal, "p": dispatcher.LanePaused, "d": dispatcher.LaneDisabled, "x": dispatcher.LaneDeleted,
+	"g": dispatcher.LaneCut,
 }
 
 // pulled is the end of the limits of a lane whose deliveries are taken.
@@ -108,41 +108,41 @@ func (r *raw) readLimits() {
 	}
 	for name, text := range r.hashes["limits"].Val() {
 		if name == string(dispatcher.AllLanes) {
-			if r.out.AllHeld = text == "0 0 0 0 p"; !r.out.AllHeld {
-				r.fault("all lanes are held as %q", text)
+			if r.out.AllPaused = text == "0 0 0 0 p"; !r.out.AllPaused {
+				r.fault("all lanes are stopped as %q", text)
 			}
 			continue
 		}
 		var interval int64
 		var ordered int
-		var held string
+		var letter string
 		r.at(name, func(l *stored.LaneState) {
 			text, l.Limits.Pull = strings.CutSuffix(text, pulled)
-			r.whole(text, "%d %d %d %d %s", &l.Limits.Version, &l.Limits.MaxInFlight, &interval, &ordered, &held)
+			r.whole(text, "%d %d %d %d %s", &l.Limits.Version, &l.Limits.MaxInFlight, &interval, &ordered, &letter)
 			l.Limited = true
 			l.Limits.Interval, l.Limits.Ordered = time.Duration(interval)*time.Microsecond, ordered == 1
-			reason, ok := heldAs[held]
-			if l.Limits.Held = reason; !ok || ordered > 1 {
+			mode, ok := modes[letter]
+			if l.Limits.Mode = mode; !ok || ordered > 1 {
 				r.fault("lane %s has the limits %q", name, text)
 			}
 		})
 	}
 }
 
-// readHeld reads the reasons of :held, which must be in step with the limits.
-func (r *raw) readHeld() {
+// readStopped reads the modes of :held, which must be in step with the limits.
+func (r *raw) readStopped() {
 	for name, text := range r.hashes["held"].Val() {
 		var letter, by string
 		var since int64
 		r.whole(text, "%s %d %s", &letter, &since, &by)
 		limits := strings.TrimSuffix(r.hashes["limits"].Val()[name], pulled)
-		if reason := heldAs[letter]; reason == dispatcher.HeldNone || !strings.HasSuffix(limits, " "+letter) || since <= 0 {
-			r.fault("lane %s is held as %q with the limits %q", name, text, limits)
+		if mode := modes[letter]; mode == dispatcher.LaneNormal || !strings.HasSuffix(limits, " "+letter) || since <= 0 {
+			r.fault("lane %s is stopped as %q with the limits %q", name, text, limits)
 		}
 	}
 	for name, text := range r.hashes["limits"].Val() {
-		if _, held := r.hashes["held"].Val()[name]; held == strings.HasSuffix(strings.TrimSuffix(text, pulled), " -") {
-			r.fault("lane %s has the limits %q and is held: %v", name, text, held)
+		if _, stopped := r.hashes["held"].Val()[name]; stopped == strings.HasSuffix(strings.TrimSuffix(text, pulled), " -") {
+			r.fault("lane %s has the limits %q and is in :held: %v", name, text, stopped)
 		}
 	}
 }

@@ -201,8 +201,8 @@ func (r *Raw) Watch(ctx context.Context, by string, to Subscriber) error {
 	return r.WatchHints(ctx, by, to.Subscriber, func(h partitions.Hint) { to.OnHint(hintOf(h)) })
 }
 
-func (r *Raw) HeldLanesIn(ctx context.Context, partition int, cursor string) ([]dispatcher.HeldLane, string, error) {
-	list, next, err := r.HeldLanes(ctx, pageIn(partition, cursor))
+func (r *Raw) StoppedLanesIn(ctx context.Context, partition int, cursor string) ([]dispatcher.StoppedLane, string, error) {
+	list, next, err := r.StoppedLanes(ctx, pageIn(partition, cursor))
 	return list, inside(partition, next), err
 }
 

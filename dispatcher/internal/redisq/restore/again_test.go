@@ -53,9 +53,9 @@ func TestARestoreThatWasKilledIsRepeatedInACluster(t *testing.T) {
 			require.NoError(t, second.Release(ctx))
 			require.Equal(t, want, unfinished(t, s, p.Now))
 			mustBeSound(t, p, 6)
-			held, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{dispatcher.AllLanes})
+			lanes, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{dispatcher.AllLanes})
 			require.NoError(t, err)
-			require.Equal(t, dispatcher.HeldNone, held[0].Limits.Held, "the hold of the first restore is over, too")
+			require.Equal(t, dispatcher.LaneNormal, lanes[0].Limits.Mode, "the hold of the first restore is over, too")
 		})
 	}
 }

@@ -78,7 +78,7 @@ func TestPausesComeBackAsTheyWere(t *testing.T) {
 		states, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{"u_a", dispatcher.AllLanes})
 		require.NoError(t, err)
 		require.Equal(t, []any{"https://a.example", "shop", since, "key:ops"}, []any{states[0].URL, states[0].Tenant, states[0].Since, states[0].By})
-		require.Equal(t, []any{since, "key:ops", dispatcher.HeldPaused}, []any{states[1].Since, states[1].By, states[1].Limits.Held})
+		require.Equal(t, []any{since, "key:ops", dispatcher.LanePaused}, []any{states[1].Since, states[1].By, states[1].Limits.Mode})
 	})
 }
 
@@ -106,13 +106,13 @@ func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
 		p := redisqtest.NewProject(t, server, 2)
 		s := p.Open(2)
 		var list []archive.Endpoint
-		limit := func(e *dispatcher.Endpoint, held dispatcher.Held) {
+		limit := func(e *dispatcher.Endpoint, mode dispatcher.LaneMode) {
 			l := e.Limits()
-			l.Held, l.By = held, "key:shop"
+			l.Mode, l.By = mode, "key:shop"
 			_, err := s.Bare().Limit(ctx, "one", e.Lane(), l, false)
 			require.NoError(t, err)
 		}
-		for id, held := range map[string]dispatcher.Held{"ep_p": dispatcher.HeldPaused, "ep_x": dispatcher.HeldDeleted, "ep_n": dispatcher.HeldNone} {
+		for id, mode := range map[string]dispatcher.LaneMode{"ep_p": dispatcher.LanePaused, "ep_x": dispatcher.LaneDeleted, "ep_n": dispatcher.LaneNormal} {
 			e := redisqtest.Endpoint(id)
 			e.Headers = []dispatcher.Header{{Name: "X-Token", Value: "t"}}
 			e.Linked, e.HeadersFor = true, "https://before.example/"
@@ -122,7 +122,7 @@ func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
 			require.NoError(t, err)
 			list = append(list, archive.Endpoint{ID: id, Version: e.Version, Record: stored[0].Record})
 			e.Version = 4
-			limit(e, held)
+			limit(e, mode)
 		}
 		loseHome(t, p, s)
 
@@ -142,7 +142,7 @@ func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
 		found, err := s.Bare().Endpoints.Endpoints(ctx, []string{"ep_p", "ep_x", "ep_n"})
 		require.NoError(t, err)
 		require.Nil(t, found[1], "it was deleted")
-		require.Equal(t, []any{int64(5), true, "key:shop"}, []any{found[0].Version, found[0].Paused, found[0].HeldBy})
+		require.Equal(t, []any{int64(5), true, "key:shop"}, []any{found[0].Version, found[0].Paused, found[0].StoppedBy})
 		require.Equal(t, []any{int64(5), false}, []any{found[2].Version, found[2].Paused})
 		for _, e := range []*dispatcher.Endpoint{found[0], found[2]} { // what a link set stays a link's
 			require.Equal(t, []any{true, true, "order.*", "order.paid"}, []any{e.Linked, e.HeadersHeld(), e.TopicsAllowed[0], e.TopicsGiven[0]})
@@ -150,10 +150,10 @@ func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
 		resumed := redisqtest.NextVersion(found[0])
 		resumed.Paused = false
 		require.NoError(t, s.Bare().Endpoints.ChangeEndpoint(ctx, resumed))
-		limit(resumed, dispatcher.HeldNone)
+		limit(resumed, dispatcher.LaneNormal)
 		states, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{"ep_p"})
 		require.NoError(t, err)
-		require.Equal(t, dispatcher.HeldNone, states[0].Limits.Held)
+		require.Equal(t, dispatcher.LaneNormal, states[0].Limits.Mode)
 	})
 }
 

@@ -103,7 +103,7 @@ func TestALostPartitionGetsTheLimitsOfThePresentEndpoints(t *testing.T) {
 
 		states, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{"ep_paused", "ep_gone"})
 		require.NoError(t, err)
-		require.Equal(t, []any{dispatcher.HeldPaused, int64(2)}, []any{states[0].Limits.Held, states[0].Limits.Version})
+		require.Equal(t, []any{dispatcher.LanePaused, int64(2)}, []any{states[0].Limits.Mode, states[0].Limits.Version})
 		require.Zero(t, states[1].Limits.Version)
 	})
 }

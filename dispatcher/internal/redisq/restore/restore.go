@@ -149,7 +149,7 @@ func (t *Target) PutEndpoints(ctx context.Context, list []archive.Endpoint, hold
 		if h.Lane != dispatcher.AllLanes && !t.fills(t.conn.PartitionOf(h.Lane)) {
 			continue
 		}
-		if _, err := t.store.Limit(ctx, t.by, h.Lane, dispatcher.LaneLimits{Held: dispatcher.HeldPaused, Name: h.Name, By: h.By, Since: h.Since}, false); err != nil {
+		if _, err := t.store.Limit(ctx, t.by, h.Lane, dispatcher.LaneLimits{Mode: dispatcher.LanePaused, Name: h.Name, By: h.By, Since: h.Since}, false); err != nil {
 			return put, fmt.Errorf("hold %s again: %w", h.Lane, err)
 		}
 	}

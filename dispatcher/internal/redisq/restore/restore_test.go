@@ -230,10 +230,10 @@ func TestWhatSomebodyHeldStaysHeld(t *testing.T) {
 			for _, asked := range []string{"", "held", "let go"} {
 				p := redisqtest.NewProject(t, server, 2)
 				s := p.Open(2)
-				all := func(held bool) {
+				all := func(paused bool) {
 					l := dispatcher.LaneLimits{}
-					if held {
-						l.Held = dispatcher.HeldPaused
+					if paused {
+						l.Mode = dispatcher.LanePaused
 					}
 					_, _, err := s.Limit(ctx, "one", dispatcher.AllLanes, l, false)
 					require.NoError(t, err)
@@ -245,11 +245,11 @@ func TestWhatSomebodyHeldStaysHeld(t *testing.T) {
 					all(asked == "held")
 				}
 				for _, state := range p.States(2) {
-					require.True(t, state.AllHeld)
+					require.True(t, state.AllPaused)
 				}
 				require.NoError(t, target.Release(ctx))
 				for _, state := range p.States(2) {
-					require.Equal(t, asked == "held" || asked == "" && before, state.AllHeld, "held before %v, asked %q", before, asked)
+					require.Equal(t, asked == "held" || asked == "" && before, state.AllPaused, "held before %v, asked %q", before, asked)
 				}
 			}
 		}

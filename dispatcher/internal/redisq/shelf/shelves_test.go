@@ -92,7 +92,7 @@ func TestTenantsHaveTheShelvesThatHaveDeliveriesOfTheirs(t *testing.T) {
 			require.Empty(t, l.shelves())
 			require.Empty(t, l.shelves(""), "what has no tenant is of none")
 
-			_, _, err := l.store.Limit(t.Context(), "one", "ep_1", dispatcher.LaneLimits{Version: 1, Held: dispatcher.HeldDeleted}, false)
+			_, _, err := l.store.Limit(t.Context(), "one", "ep_1", dispatcher.LaneLimits{Version: 1, Mode: dispatcher.LaneDeleted}, false)
 			require.NoError(t, err)
 			l.cancel(dispatcher.DeliveryID{Lane: "u_1", Message: "m1"}, dispatcher.DeliveryID{Lane: "ep_1", Message: "m1"}, dispatcher.DeliveryID{Lane: "q_a", Message: "m1"})
 			l.Pass(2 * time.Hour)

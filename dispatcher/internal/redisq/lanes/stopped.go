@@ -14,11 +14,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
-// heldPage is the number of entries of :held in one call: some 10 KiB.
-const heldPage = 100
+// stoppedPage is the number of entries of :held in one call: some 10 KiB.
+const stoppedPage = 100
 
-// heldAtOnce is the number of entries of all paused lanes in one command.
-const heldAtOnce = 1000
+// stoppedAtOnce is the number of entries of all paused lanes in one command.
+const stoppedAtOnce = 1000
 
 // pageOf returns the partition of a cursor, <partition>-<cursor in it>, and the cursor in it.
 func (s *Reader) pageOf(cursor string) (partition int, inside string, err error) {
@@ -44,23 +44,23 @@ func (s *Reader) pageAfter(partition int, inside string) string {
 	return strconv.Itoa(partition) + "-" + inside
 }
 
-// HeldLanes returns a page of the lanes that are paused or ended, one partition after the
+// StoppedLanes returns a page of the lanes that are paused or ended, one partition after the
 // other.
-func (s *Reader) HeldLanes(ctx context.Context, cursor string) (list []dispatcher.HeldLane, next string, err error) {
+func (s *Reader) StoppedLanes(ctx context.Context, cursor string) (list []dispatcher.StoppedLane, next string, err error) {
 	n, at, err := s.pageOf(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	list, next, err = s.heldLanesIn(ctx, n, at)
+	list, next, err = s.stoppedLanesIn(ctx, n, at)
 	return list, s.pageAfter(n, next), s.conn.InPartition(n, err)
 }
 
-// heldLanesIn reads a page of one partition. It reads the versions of endpoints' limits after
+// stoppedLanesIn reads a page of one partition. It reads the versions of endpoints' limits after
 // that, so they are never older.
-func (s *Reader) heldLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.HeldLane, next string, err error) {
+func (s *Reader) stoppedLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.StoppedLane, next string, err error) {
 	tag := s.conn.Tag(partition)
-	found, next, err := s.conn.Scan(ctx, "read held lanes", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
-		return p.HScan(ctx, tag+keys.Held, at, "", heldPage)
+	found, next, err := s.conn.Scan(ctx, "read stopped lanes", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+		return p.HScan(ctx, tag+keys.Held, at, "", stoppedPage)
 	})
 	if err != nil {
 		return nil, "", err
@@ -70,7 +70,7 @@ func (s *Reader) heldLanesIn(ctx context.Context, partition int, cursor string) 
 		if found[i] == string(dispatcher.AllLanes) {
 			continue
 		}
-		l, ok := codec.ParseHeld(found[i+1])
+		l, ok := codec.ParseStopped(found[i+1])
 		if !ok {
 			continue // doctor reports it
 		}
@@ -81,7 +81,7 @@ func (s *Reader) heldLanesIn(ctx context.Context, partition int, cursor string) 
 		return nil, next, nil
 	}
 	var limits *redis.SliceCmd
-	err = s.conn.At(ctx, "read held lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keys.Limits, names...) })
+	err = s.conn.At(ctx, "read stopped lanes", partition, func(p redis.Pipeliner) { limits = p.HMGet(ctx, tag+keys.Limits, names...) })
 	if err != nil {
 		return nil, "", err
 	}
@@ -94,13 +94,13 @@ func (s *Reader) heldLanesIn(ctx context.Context, partition int, cursor string) 
 	return list, next, nil
 }
 
-// eachHeld calls do for the entries of :held, a page of each partition at a time. It may
+// eachStopped calls do for the entries of :held, a page of each partition at a time. It may
 // report an entry twice. It skips a partition that does not reply, and returns its error.
-func (s *Reader) eachHeld(ctx context.Context, do func(partition int, lane, text string)) error {
+func (s *Reader) eachStopped(ctx context.Context, do func(partition int, lane, text string)) error {
 	var errs []error
-	for w := s.conn.Walk("read held lanes", s.conn.All()); len(w.Left) > 0; {
+	for w := s.conn.Walk("read stopped lanes", s.conn.All()); len(w.Left) > 0; {
 		errs = append(errs, w.Pages(ctx, func(p redis.Pipeliner, n int, at uint64) *redis.ScanCmd {
-			return p.HScan(ctx, s.conn.Tag(n)+keys.Held, at, "", heldAtOnce)
+			return p.HScan(ctx, s.conn.Tag(n)+keys.Held, at, "", stoppedAtOnce)
 		}, func(n int, page []string) {
 			for k := 0; k+1 < len(page); k += 2 {
 				do(n, page[k], page[k+1])
@@ -114,8 +114,8 @@ func (s *Reader) eachHeld(ctx context.Context, do func(partition int, lane, text
 // partition.
 func (s *Reader) Deleted(ctx context.Context) (map[int][]string, error) {
 	deleted := make(map[int][]string)
-	err := s.eachHeld(ctx, func(partition int, lane, text string) {
-		if h, _ := codec.ParseHeld(text); h.Held == dispatcher.HeldDeleted {
+	err := s.eachStopped(ctx, func(partition int, lane, text string) {
+		if h, _ := codec.ParseStopped(text); h.Mode == dispatcher.LaneDeleted {
 			deleted[partition] = append(deleted[partition], lane)
 		}
 	})

@@ -12,10 +12,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
-// HeldCases are about paused lanes, one or all of them.
-var HeldCases = []rig.Case{
+// PausedCases are about paused lanes, one or all of them.
+var PausedCases = []rig.Case{
 	{Name: "a message to a paused lane is accepted and waits", Run: func(r *rig.Rig) {
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.To("a")), r.Entry("m2", rig.To("a"), rig.Delay(time.Minute)))
 		require.Equal(r, dispatcher.Accepted, got[0].Result)
 		require.Equal(r, rig.To("a"), rig.Ready(got[0]))
@@ -29,7 +29,7 @@ var HeldCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 	}},
 	{Name: "a cancelled delivery in a paused lane ends at once, anywhere in its list", Run: func(r *rig.Rig) {
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.PublishMany("a", 1000)
 		all := r.State().Ready["a"]
 		gone := []dispatcher.DeliveryID{all[999], all[0], all[500], all[499], all[501], all[130], all[870]}
@@ -48,7 +48,7 @@ var HeldCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 	}},
 	{Name: "one cancel ends the first of a key and the next one, which it moved to the tail", Run: func(r *rig.Rig) {
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.PublishKeyed("a", "k", "m1", "m2", "m3")
 		r.Publish("a", "m4")
 		require.NotContains(r, r.Cancel(rig.IDs("a", "m1", "m2", "m4")...), false)
@@ -57,14 +57,14 @@ var HeldCases = []rig.Case{
 		require.Empty(r, r.State().Marks)
 	}},
 	{Name: "a paused lane does not block others", Run: func(r *rig.Rig) {
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.Publish("a", "m1")
 		r.Publish("b", "m2")
 		r.MustClaim(rig.One, rig.Named("b", "m2"))
 	}},
 	{Name: "a resumed lane continues in its order", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2")
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.Publish("a", "m3")
 		r.MustClaimNothing(rig.One)
 		require.Equal(r, r.Setup.Weight(stored.NewLane, 0), r.Resume("a")[0].Weight)
@@ -74,8 +74,8 @@ var HeldCases = []rig.Case{
 		r.Publish("a", "m1")
 		r.Resume("a")
 		r.MustChangeNothing(func() { r.Resume("a") })
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
-		r.MustChangeNothing(func() { r.Limit("a", rig.Held(dispatcher.HeldPaused)) })
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
+		r.MustChangeNothing(func() { r.Limit("a", rig.Mode(dispatcher.LanePaused)) })
 	}},
 	{Name: "attempts in flight end as usual when their lane is paused", Run: func(r *rig.Rig) {
 		for range 3 {
@@ -83,7 +83,7 @@ var HeldCases = []rig.Case{
 		}
 		r.Publish("a", "m1", "m2", "m3", "m4", "m5")
 		c := r.Claim(rig.One, 4)
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.Settle(rig.One, rig.Success(c[0]), rig.Failure(c[1], time.Minute), rig.Death(c[2], dispatcher.ReasonGone), rig.HandBack(c[3]))
 		r.MustLie(stored.PlaceDone, "a", "m1")
 		r.MustLie(stored.PlaceDue, "a", "m2")
@@ -94,14 +94,14 @@ var HeldCases = []rig.Case{
 	{Name: "deliveries of a dead instance wait in their paused lane", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		require.Equal(r, 1, r.Reap(rig.One))
 		r.MustClaimNothing(rig.Two)
 		r.Resume("a")
 		r.MustClaim(rig.Two, rig.Named("a", "m1"))
 	}},
 	{Name: "deliveries of a paused lane can be cancelled and retried", Run: func(r *rig.Rig) {
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)), r.Entry("m2", rig.To("a"), rig.Delay(time.Hour)))
 		r.Publish("a", "m3")
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")))
@@ -113,7 +113,7 @@ var HeldCases = []rig.Case{
 		require.Equal(r, rig.IDs("a", "m1"), rig.ClaimedIDs(r.Claim(rig.One, 64)))
 	}},
 	{Name: "an endpoint's lane is paused and resumed by its versions", Run: func(r *rig.Rig) {
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldPaused), rig.Most(7))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LanePaused), rig.Most(7))
 		r.Publish(rig.EpOne, "m1")
 		r.MustClaimNothing(rig.One)
 		r.Limit(rig.EpOne, rig.Most(7))
@@ -130,7 +130,7 @@ var HeldCases = []rig.Case{
 		require.Empty(r, r.Leases(rig.One))
 		require.Equal(r, "paused", r.Look(rig.Named("lane000", "m1")).WaitingFor)
 		r.Resume(dispatcher.AllLanes)
-		require.False(r, r.State().AllHeld)
+		require.False(r, r.State().AllPaused)
 		require.Len(r, r.ClaimAll(rig.One), 20)
 	}},
 	{Name: "a pause of all lanes stops only attempts", Run: func(r *rig.Rig) {
@@ -184,7 +184,7 @@ var HeldCases = []rig.Case{
 		r.Publish("a", "m1")
 		r.Publish("b", "m2")
 		holdAll(r)
-		r.Limit("a", rig.Held(dispatcher.HeldPaused))
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
 		r.Resume(dispatcher.AllLanes)
 		r.MustClaim(rig.One, rig.Named("b", "m2"))
 		r.MustClaimNothing(rig.One)
@@ -192,10 +192,10 @@ var HeldCases = []rig.Case{
 	{Name: "the limits of all lanes set nothing but the pause", Run: func(r *rig.Rig) {
 		r.PublishMany("a", 3)
 		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{MaxInFlight: 1, Ordered: true, Interval: time.Hour}, true)
-		require.False(r, r.State().AllHeld)
+		require.False(r, r.State().AllPaused)
 		require.Len(r, r.Claim(rig.One, 64), 2)
-		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{MaxInFlight: 1, Held: dispatcher.HeldPaused}, false)
-		require.True(r, r.State().AllHeld)
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{MaxInFlight: 1, Mode: dispatcher.LanePaused}, false)
+		require.True(r, r.State().AllPaused)
 		r.MustChangeNothing(func() { holdAll(r) })
 	}},
 	{Name: "lanes keep their places and turns while all are paused", Run: func(r *rig.Rig) {
@@ -213,13 +213,13 @@ var HeldCases = []rig.Case{
 
 func holdAll(r *rig.Rig) {
 	r.Helper()
-	r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
-	require.True(r, r.State().AllHeld)
+	r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
+	require.True(r, r.State().AllPaused)
 }
 
-// HeldBackCases are about the lanes that Stats reports, and about their deliveries
+// BlockedCases are about the lanes that Stats reports, and about their deliveries
 // that wait for a reason. Only a delivery that may be attempted is late.
-var HeldBackCases = []rig.Case{
+var BlockedCases = []rig.Case{
 	{Name: "each lane is counted once, by its state", Setup: stored.Setup{Partitions: 4, Breaker: 1, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
 		r.Publish("good", "m1")
 		r.Publish("open", "m2")
@@ -237,17 +237,17 @@ var HeldBackCases = []rig.Case{
 		r.Limit(rig.EpOne, rig.Every(time.Hour))
 		r.Publish(rig.EpOne, "m4")
 		r.MustClaim(rig.One, rig.Named(rig.EpOne, "m4"))
-		r.Limit(rig.EpTwo, rig.Held(dispatcher.HeldDisabled))
-		r.Limit("ep_paused", rig.Held(dispatcher.HeldPaused))
+		r.Limit(rig.EpTwo, rig.Mode(dispatcher.LaneDisabled))
+		r.Limit("ep_paused", rig.Mode(dispatcher.LanePaused))
 		r.Limit("ep_idle")
 		want := map[dispatcher.EndpointState]int64{
 			dispatcher.StateActive: 2, dispatcher.StateOpen: 1, dispatcher.StateFailing: 0, dispatcher.StateLimited: 2, dispatcher.StatePaused: 1, dispatcher.StateDisabled: 1,
 		}
 		require.Equal(r, want, r.Stats().LanesBy)
-		r.LimitAs("open", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("open", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		want[dispatcher.StateOpen], want[dispatcher.StatePaused] = 0, 2
 		require.Equal(r, want, r.Stats().LanesBy, "a pause comes before the breaker")
-		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		require.Equal(r, map[dispatcher.EndpointState]int64{
 			dispatcher.StateActive: 0, dispatcher.StateOpen: 0, dispatcher.StateFailing: 0, dispatcher.StateLimited: 0, dispatcher.StatePaused: 6, dispatcher.StateDisabled: 1,
 		}, r.Stats().LanesBy)
@@ -255,24 +255,24 @@ var HeldBackCases = []rig.Case{
 		require.Equal(r, want, r.Stats().LanesBy)
 	}},
 	{Name: "deliveries of a paused lane are held back, and not late", Run: func(r *rig.Rig) {
-		r.LimitAs("a", dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		r.Publish("a", "m1", "m2")
 		r.Schedule(r.Entry("m3", rig.To("a"), rig.Delay(time.Hour)))
 		r.Pass(time.Minute)
 		r.Publish("b", "m4")
 		mustHold(r, dispatcher.WhyPaused, 2)
 		require.Equal(r, r.Now, r.Stats().OldestDue, "only the other lane's")
-		require.Equal(r, rig.Start, r.Stats().HeldSince)
+		require.Equal(r, rig.Start, r.Stats().BlockedSince)
 		r.MustClaim(rig.One, rig.Named("b", "m4"))
 		require.Zero(r, r.Stats().OldestDue)
 		r.Resume("a")
-		require.Zero(r, r.Stats().HeldSince)
+		require.Zero(r, r.Stats().BlockedSince)
 		mustHold(r, dispatcher.WhyPaused, 0)
 		require.Equal(r, rig.Start, r.Stats().OldestDue)
-		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Held: dispatcher.HeldPaused}, false)
+		r.LimitAs(dispatcher.AllLanes, dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		mustHold(r, dispatcher.WhyPaused, 2)
 		require.Zero(r, r.Stats().OldestDue)
-		require.Equal(r, r.Now, r.Stats().HeldSince, "of all lanes")
+		require.Equal(r, r.Now, r.Stats().BlockedSince, "of all lanes")
 	}},
 	{Name: "deliveries of an open lane are held back until its breaker closes", Setup: stored.Setup{Breaker: 1, BreakerWait: time.Minute}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
@@ -347,7 +347,7 @@ var HeldBackCases = []rig.Case{
 	{Name: "deliveries of a disabled endpoint end, and are neither held back nor late", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.Publish(rig.EpOne, "m1")
-		r.Limit(rig.EpOne, rig.Held(dispatcher.HeldDisabled))
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		require.Zero(r, r.Stats().OldestDue)
 		mustHold(r, "", 0)
 	}},
@@ -357,7 +357,7 @@ var HeldBackCases = []rig.Case{
 // reason, and none that wait for another reason.
 func mustHold(r *rig.Rig, why dispatcher.LaneWhy, n int64) {
 	r.Helper()
-	got := r.Stats().Held
+	got := r.Stats().Blocked
 	want := map[dispatcher.LaneWhy]int64{
 		dispatcher.WhyPaused: 0, dispatcher.WhyBreaker: 0, dispatcher.WhyRetryAfter: 0, dispatcher.WhyRate: 0, dispatcher.WhyOrder: 0,
 		dispatcher.WhyConsumer: 0, dispatcher.WhySealed: 0, dispatcher.WhyMissing: 0, dispatcher.WhyEgress: 0,

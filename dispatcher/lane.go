@@ -75,8 +75,8 @@ func QueueNamed(destination string) (name string, ok bool) {
 
 // QueueOf returns the name of a lane's queue; empty: not known. The second argument is the stored
 // name, because the lane of a long name has only its hash.
-func QueueOf(lane Lane, told string) string {
-	for _, name := range []string{told, strings.TrimPrefix(string(lane), queuePrefix)} {
+func QueueOf(lane Lane, stored string) string {
+	for _, name := range []string{stored, strings.TrimPrefix(string(lane), queuePrefix)} {
 		if ValidQueue(name) && QueueLane(name) == lane {
 			return name
 		}

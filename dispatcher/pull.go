@@ -57,7 +57,7 @@ type TakenLease struct {
 	Token string // empty: the owner's last lease
 	Owner string
 
-	Untold bool // of Adopt: the owner never got the delivery, so this is not its last lease of it
+	NotReceived bool // of Adopt: the owner never got the delivery, so this is not its last lease of it
 }
 
 // Adopted is the result of moving a lease to an instance, or of extending it.

@@ -212,7 +212,7 @@ type Trimmed struct {
 	DeadCut  int           // of Dead: deleted before their age because there were too many
 	CutAge   time.Duration // the least age at which a finished delivery was cut because there were too many; 0: none was
 	Lanes    int           // deleted states of unused lanes
-	Looked   []LaneVersion // unused lanes of endpoints, whose states stay
+	Unused   []LaneVersion // unused lanes of endpoints, whose states stay
 	More     bool
 	Asked    int // parts of the queue that were called; 0: there was nothing to delete
 }

@@ -56,7 +56,7 @@ func TestDoctorTellsWhatIsWrongAndRepairsIt(t *testing.T) {
 	damage()
 	got = command(t, environ, "", "doctor", "--fix", "--json")
 	require.Equal(t, exitOK, got.code, got.err)
-	var told struct {
+	var reported struct {
 		Kind, Durable string
 		Checks        []struct{ Name, Holds, Detail string }
 		Findings      []struct {
@@ -66,14 +66,14 @@ func TestDoctorTellsWhatIsWrongAndRepairsIt(t *testing.T) {
 		}
 		Repaired int
 	}
-	require.NoError(t, json.Unmarshal([]byte(got.out), &told))
-	require.Contains(t, []string{"redis", "valkey"}, told.Kind)
-	require.Equal(t, "yes", told.Durable)
+	require.NoError(t, json.Unmarshal([]byte(got.out), &reported))
+	require.Contains(t, []string{"redis", "valkey"}, reported.Kind)
+	require.Equal(t, "yes", reported.Durable)
 	require.Contains(t, got.out, `"name": "append_only",`+"\n"+`      "holds": "no"`)
-	require.Len(t, told.Findings, 2)
-	require.Equal(t, "leftover", told.Findings[0].Kind)
-	require.True(t, told.Findings[0].Repaired)
-	require.Equal(t, 2, told.Repaired)
+	require.Len(t, reported.Findings, 2)
+	require.Equal(t, "leftover", reported.Findings[0].Kind)
+	require.True(t, reported.Findings[0].Repaired)
+	require.Equal(t, 2, reported.Repaired)
 }
 
 func TestDoctorSealsWhatWasStoredWithoutAKeyOrWithAnOlderOne(t *testing.T) {

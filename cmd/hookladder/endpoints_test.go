@@ -16,18 +16,18 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// told is a request as an API got it.
-type told struct {
+// received is a request as an API got it.
+type received struct {
 	call, media, body string // method and path with its query, content type, body
 }
 
 // newTestAPI answers every call with one status and body, and tells what it got.
-func newTestAPI(t testing.TB, status int, answer string) (environ []string, got *told) {
+func newTestAPI(t testing.TB, status int, answer string) (environ []string, got *received) {
 	t.Helper()
-	got = &told{}
+	got = &received{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		*got = told{call: r.Method + " " + r.RequestURI, media: r.Header.Get("Content-Type"), body: string(body)}
+		*got = received{call: r.Method + " " + r.RequestURI, media: r.Header.Get("Content-Type"), body: string(body)}
 		w.Header().Set("Content-Type", "application/json")
 		if status >= 400 {
 			w.Header().Set("Content-Type", "application/problem+json")

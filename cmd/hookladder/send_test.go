@@ -26,10 +26,10 @@ func TestASendThatFailsTellsTheIDToRepeatItWith(t *testing.T) {
 	defer srv.Close()
 	got := command(t, nil, "", "send", "--server", srv.URL, "--topic", "t", "--body", "1")
 	require.Equal(t, exitUnreachable, got.code)
-	told := said.FindStringSubmatch(got.err)
-	require.Len(t, told, 2, got.err)
+	reported := said.FindStringSubmatch(got.err)
+	require.Len(t, reported, 2, got.err)
 	mu.Lock()
-	require.Equal(t, []string{told[1], told[1], told[1]}, ids, "each try has the same id")
+	require.Equal(t, []string{reported[1], reported[1], reported[1]}, ids, "each try has the same id")
 	mu.Unlock()
 
 	got = command(t, nil, "", "send", "--server", srv.URL, "--topic", "t", "--body", "1", "--id", "order_17")

@@ -12,6 +12,6 @@ func TestTheDocumentsCanBeReadByEverybody(t *testing.T) {
 	for _, path := range []string{"/docs/", "/docs/settings", "/docs/operate", "/docs/problems", "/docs/search?q=redis"} {
 		b.Open(w.page(path))
 		name, _, _ := strings.Cut(path, "?")
-		everyLook(t, b, pictured(name))
+		checkSchemes(t, b, pictured(name))
 	}
 }

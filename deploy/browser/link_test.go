@@ -46,7 +46,7 @@ func TestAMerchantSeesWhatIsItsOwnAlone(t *testing.T) {
 		for _, button := range []string{"Send again", "Attempt now", "Pause", "Rotate", "Edit"} {
 			require.False(t, b.Has("button", button), "%s: %s", path, button)
 		}
-		everyLook(t, b, pictured(path))
+		checkSchemes(t, b, pictured(path))
 	})
 	require.Subset(t, shapes, []string{"/link/", "/link/deliveries", "/link/messages/*"})
 

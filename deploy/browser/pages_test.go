@@ -49,10 +49,10 @@ func crawl(t *testing.T, b *browsertest.Tab, start string, visit func(path strin
 	return shapes
 }
 
-// everyLook checks a page in the light scheme on a desktop and in the dark scheme on a
+// checkSchemes checks a page in the light scheme on a desktop and in the dark scheme on a
 // phone. People who see little or nothing can use it, and it is not wider than the window.
 // A run with pictures draws the other two combinations too.
-func everyLook(t *testing.T, b *browsertest.Tab, name string) {
+func checkSchemes(t *testing.T, b *browsertest.Tab, name string) {
 	t.Helper()
 	b.Desktop()
 	require.Empty(t, b.Sideways(), name)
@@ -80,7 +80,7 @@ func TestEveryPageCanBeReadByEverybody(t *testing.T) {
 	t.Parallel()
 	w := newFilled(t)
 	b := w.tab(t)
-	shapes := crawl(t, b, w.page("/console/"), func(path string) { everyLook(t, b, pictured(path)) })
+	shapes := crawl(t, b, w.page("/console/"), func(path string) { checkSchemes(t, b, pictured(path)) })
 	require.Subset(t, shapes, []string{"/console/"})
 }
 

@@ -131,7 +131,7 @@ func (j *judge) absentMessage(a absence) {
 	m := j.h.messages[a.id]
 	var known bool
 	for _, t := range m.tries {
-		known = known || t.told == accepted && t.ended.Before(a.from)
+		known = known || t.acceptance == accepted && t.ended.Before(a.from)
 	}
 	if known && !j.letGo(m, m.tries[0].began, a.to) && !j.forgiven(m) {
 		j.complain(misled, a.id, "%s at %s\n%s", a.words, a.from.Format("15:04:05.000"), j.story(m, m.places[0]))

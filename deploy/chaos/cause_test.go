@@ -115,7 +115,7 @@ func (j *judge) letGo(m *message, from, to time.Time) bool {
 // open reports whether a call to publish a message may still have been under
 // way at a time: where its caller got no answer, it may be carried out later.
 func (m *message) open(at time.Time) bool {
-	return !m.forged.IsZero() || slices.ContainsFunc(m.tries, func(t try) bool { return t.told == nothing || t.ended.After(at) })
+	return !m.forged.IsZero() || slices.ContainsFunc(m.tries, func(t try) bool { return t.acceptance == nothing || t.ended.After(at) })
 }
 
 // candidates are the instances that one may be: all, where it is not known.

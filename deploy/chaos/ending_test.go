@@ -122,7 +122,7 @@ func (a *asker) endings() {
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.h.messages)) {
 		m := a.h.messages[id]
-		if m.told() == refused || len(m.endings) == len(m.places) {
+		if m.acceptance() == refused || len(m.endings) == len(m.places) {
 			continue
 		}
 		record, err := ask(a, func() (wire.MessageView, error) { return a.api.Message(a.t.Context(), id) })

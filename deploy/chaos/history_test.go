@@ -51,19 +51,19 @@ type message struct {
 	endings  map[string]ending // by place, asked at the end
 }
 
-// told is what a caller learnt from a try to publish.
-type told int
+// acceptance is what a caller learnt from a try to publish.
+type acceptance int
 
 const (
-	nothing  told = iota // no answer, or one that leaves it open
-	accepted             // 202, or 200 for a repeat
-	refused              // certainly not kept
+	nothing  acceptance = iota // no answer, or one that leaves it open
+	accepted                   // 202, or 200 for a repeat
+	refused                    // certainly not kept
 )
 
 // try is one call to publish a message.
 type try struct {
 	began, ended time.Time
-	told         told
+	acceptance   acceptance
 	words        string // of the answer
 }
 
@@ -204,12 +204,12 @@ func (h *history) with(f func()) {
 	f()
 }
 
-// told is what its caller knows in the end: one acceptance decides, and only
+// acceptance is what its caller knows in the end: one acceptance decides, and only
 // where every try was refused it is certain that nothing was kept.
-func (m *message) told() told {
+func (m *message) acceptance() acceptance {
 	all := refused
 	for _, t := range m.tries {
-		switch t.told {
+		switch t.acceptance {
 		case accepted:
 			return accepted
 		case nothing:

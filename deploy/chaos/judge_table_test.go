@@ -39,8 +39,8 @@ func (p plot) says(who, text string, seconds float64) {
 	p.note(note{at: at(seconds), who: who, text: text})
 }
 
-func yes(from, to float64) try     { return try{began: at(from), ended: at(to), told: accepted} }
-func no(from, to float64) try      { return try{began: at(from), ended: at(to), told: refused} }
+func yes(from, to float64) try     { return try{began: at(from), ended: at(to), acceptance: accepted} }
+func no(from, to float64) try      { return try{began: at(from), ended: at(to), acceptance: refused} }
 func silence(from, to float64) try { return try{began: at(from), ended: at(to)} }
 
 // comes is a callback that is answered 10 ms later.

@@ -130,8 +130,8 @@ func (j *judge) complain(what, id, format string, a ...any) {
 }
 
 func (j *judge) message(m *message) {
-	told := m.told()
-	switch told {
+	acceptance := m.acceptance()
+	switch acceptance {
 	case accepted:
 		j.found.accepted++
 	case refused:
@@ -151,7 +151,7 @@ func (j *judge) message(m *message) {
 			j.complain(unasked, m.id, "at %s, where it was not to go", a.place)
 		}
 	}
-	if told == refused {
+	if acceptance == refused {
 		if len(m.arrivals) > 0 {
 			j.complain(unasked, m.id, "it was refused: %s", m.tries[len(m.tries)-1].words)
 		}
@@ -159,7 +159,7 @@ func (j *judge) message(m *message) {
 	}
 	for _, place := range m.places {
 		came := m.at(place)
-		j.ending(m, told, place, came)
+		j.ending(m, acceptance, place, came)
 		j.repeats(m, place, came)
 		j.times(m, came)
 	}
@@ -213,7 +213,7 @@ func mayCount(came []*arrival) bool {
 
 // ending judges where a delivery is when all is over. The store may let go of
 // what has ended; then only the receiver knows.
-func (j *judge) ending(m *message, told told, place string, came []*arrival) {
+func (j *judge) ending(m *message, acceptance acceptance, place string, came []*arrival) {
 	e, kept := m.endings[place]
 	switch {
 	case kept && e.status == "delivered":
@@ -231,7 +231,7 @@ func (j *judge) ending(m *message, told told, place string, came []*arrival) {
 		j.found.cancelled++
 	case kept:
 		what := lost
-		if told != accepted {
+		if acceptance != accepted {
 			what = halfway
 		}
 		j.complain(what, m.id, "it is %s\n%s", e.status, j.story(m, place))
@@ -239,10 +239,10 @@ func (j *judge) ending(m *message, told told, place string, came []*arrival) {
 		j.found.delivered++
 	case m.cancels || j.deleted(place):
 		j.found.cancelled++
-	case told == accepted && j.forgiven(m):
+	case acceptance == accepted && j.forgiven(m):
 		j.found.forgotten++
 	case j.unmatched(m, place):
-	case told == accepted:
+	case acceptance == accepted:
 		j.complain(lost, m.id, "the API does not know it\n%s", j.story(m, place))
 	case len(m.endings) > 0 && j.h.whole && !j.lostWith(m, m.tries[0].began, m.tries[len(m.tries)-1].ended):
 		j.complain(halfway, m.id, "it is kept for others, and not for %s", place)
@@ -255,7 +255,7 @@ func (j *judge) ending(m *message, told told, place string, came []*arrival) {
 func (j *judge) forgiven(m *message) bool {
 	any := false
 	for _, t := range m.tries {
-		if t.told != accepted {
+		if t.acceptance != accepted {
 			continue
 		}
 		any = true
@@ -324,7 +324,7 @@ func (j *judge) rung(came []*arrival, n int) (from time.Time, known bool) {
 
 // order judges that a message came after the one before it had ended.
 func (j *judge) order(m *message) {
-	if m.after == nil || len(m.arrivals) == 0 || m.told() != accepted || m.after.told() != accepted || j.forgiven(m.after) {
+	if m.after == nil || len(m.arrivals) == 0 || m.acceptance() != accepted || m.after.acceptance() != accepted || j.forgiven(m.after) {
 		return
 	}
 	for _, place := range m.places {

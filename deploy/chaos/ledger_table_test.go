@@ -77,7 +77,7 @@ var pages = []struct {
 		m := b.usual()
 		m.tries = []try{silence(-1, -0.5), yes(0, 0.1)}
 		m.places, b.whole = []string{"/d0", "/d1"}, false
-		m.tries[1].told = nothing
+		m.tries[1].acceptance = nothing
 		b.row(m)
 	}, ""},
 	{"its body is another", func(b book) {

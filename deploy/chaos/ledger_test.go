@@ -48,12 +48,12 @@ func (j *judge) archive() {
 		l.events[key] = append(l.events[key], e)
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.messages)) {
-		if m := j.h.messages[id]; m == nil || m.told() == refused {
+		if m := j.h.messages[id]; m == nil || m.acceptance() == refused {
 			j.complain(unasked, id, "the archive has it")
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(j.h.messages)) {
-		if m := j.h.messages[id]; m.told() != refused {
+		if m := j.h.messages[id]; m.acceptance() != refused {
 			l.message(m)
 		}
 	}
@@ -74,7 +74,7 @@ func (l *ledger) message(m *message) {
 		l.complain(doubled, m.id, "%d rows\n%s", len(rows), l.story(m, m.places[0]))
 	case len(rows) > 0:
 		l.equal(m, rows[0])
-	case m.told() != accepted && len(m.arrivals) == 0:
+	case m.acceptance() != accepted && len(m.arrivals) == 0:
 	case l.beyond(m) || l.lostAgain(m):
 	case l.cut(m.tries[0].began, m.acceptedBy()):
 		l.missing++
@@ -235,7 +235,7 @@ func (l *ledger) noEnd(m *message, place string, kept bool) {
 // beyond reports whether a message was accepted only in times that the store lost before the archive
 // had them.
 func (l *ledger) beyond(m *message) bool {
-	return m.told() != accepted && l.lost(m.tries[0].began, m.tries[len(m.tries)-1].ended) || l.forgiven(m)
+	return m.acceptance() != accepted && l.lost(m.tries[0].began, m.tries[len(m.tries)-1].ended) || l.forgiven(m)
 }
 
 // lostAgain reports whether the store itself forgot all of a message, which is judged elsewhere.
@@ -247,7 +247,7 @@ func (l *ledger) lostAgain(m *message) bool {
 // have been carried out until the message first came.
 func (m *message) acceptedBy() time.Time {
 	by := m.tries[len(m.tries)-1].ended
-	if m.told() != nothing {
+	if m.acceptance() != nothing {
 		return by
 	}
 	for _, a := range m.arrivals {

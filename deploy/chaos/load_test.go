@@ -174,7 +174,7 @@ func (c *caller) publish(ctx context.Context) {
 		m.tenant = w.Tenant // else it is the endpoint's
 	}
 	m.topic, m.subject, m.delay = w.Topic, w.Subject, time.Duration(w.Delay)
-	if before := c.last[key+place]; key != "" && before != nil && before.told() == accepted {
+	if before := c.last[key+place]; key != "" && before != nil && before.acceptance() == accepted {
 		m.after = before
 	}
 	c.h.publish(m)
@@ -182,13 +182,13 @@ func (c *caller) publish(ctx context.Context) {
 	if key != "" {
 		c.last[key+place] = m
 	}
-	if m.told() == accepted {
+	if m.acceptance() == accepted {
 		c.mu.Lock()
 		c.done = append(c.done, m)
 		c.mu.Unlock()
 	}
 	switch {
-	case m.told() != accepted:
+	case m.acceptance() != accepted:
 	case cancels:
 		c.cancel(ctx, m)
 	case c.random.IntN(50) == 0:
@@ -207,7 +207,7 @@ func (c *caller) ask(ctx context.Context, m *message, w *wire.Message) {
 		}
 		t := c.try(ctx, p, m, w)
 		c.h.tried(m, t)
-		if t.told != nothing || n > 0 && c.random.IntN(20) == 0 {
+		if t.acceptance != nothing || n > 0 && c.random.IntN(20) == 0 {
 			return
 		}
 		kit.Rest(ctx, between(c.random, 50*time.Millisecond, 400*time.Millisecond))
@@ -229,11 +229,11 @@ func (c *caller) try(ctx context.Context, p *process, m *message, w *wire.Messag
 	var refusal *client.Problem
 	switch {
 	case err == nil && answer.Matched == 0 && len(answer.Deliveries) == 0:
-		t.told, t.words = refused, "nothing matches, by "+p.name
+		t.acceptance, t.words = refused, "nothing matches, by "+p.name
 	case err == nil:
-		t.told, t.words = accepted, "accepted by "+p.name
+		t.acceptance, t.words = accepted, "accepted by "+p.name
 	case errors.As(err, &refusal) && refusal.Status < 500:
-		t.told, t.words = refused, fmt.Sprint(refusal.Status, " by ", p.name)
+		t.acceptance, t.words = refused, fmt.Sprint(refusal.Status, " by ", p.name)
 	default:
 		t.words = p.name + ": " + err.Error()
 	}

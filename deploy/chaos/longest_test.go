@@ -100,7 +100,7 @@ func (j *judge) longestSilence() (longest time.Duration) {
 	var at []time.Time
 	for _, m := range j.h.messages {
 		for _, t := range m.tries {
-			if t.told == accepted {
+			if t.acceptance == accepted {
 				at = append(at, t.ended)
 			}
 		}

@@ -38,12 +38,12 @@ const watchEvery = 300 * time.Millisecond
 func (w *watcher) watch(ctx context.Context) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for kit.Rest(ctx, watchEvery) {
-		w.look(ctx, random)
+		w.poll(ctx, random)
 	}
 }
 
-// look asks one instance, and notes what grew.
-func (w *watcher) look(ctx context.Context, random *rand.Rand) {
+// poll asks one instance, and notes what grew.
+func (w *watcher) poll(ctx context.Context, random *rand.Rand) {
 	p := w.fleet.any(random)
 	if p == nil {
 		return

@@ -128,7 +128,7 @@ func (w *world) end() {
 	ask.endpoints(ctx, w.store)
 	memory := w.fleet.memory()
 	w.fleet.examine(t, len(w.h.losses) > 0)
-	w.watcher.look(ctx, rand.New(rand.NewPCG(w.seed, 3)))
+	w.watcher.poll(ctx, rand.New(rand.NewPCG(w.seed, 3)))
 	if w.keeper != nil {
 		require.NoError(t, w.keeper.current(ctx))
 	}

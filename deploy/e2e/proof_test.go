@@ -67,7 +67,7 @@ func TestAttemptsAreListedNewestFirst(t *testing.T) {
 	_, err := i.Cancel(t.Context(), "later", "")
 	require.NoError(t, err)
 
-	told := func(f client.AttemptFilter) (all []string) {
+	reported := func(f client.AttemptFilter) (all []string) {
 		for {
 			page, err := i.Attempts(t.Context(), f)
 			require.NoError(t, err)
@@ -82,10 +82,10 @@ func TestAttemptsAreListedNewestFirst(t *testing.T) {
 		}
 	}
 	all := []string{"later cancelled", "m2 delivered", "m1 delivered", "m1 retry"}
-	require.Equal(t, all, told(client.AttemptFilter{}))
-	require.Equal(t, all, told(client.AttemptFilter{Limit: 1}))
-	require.Equal(t, []string{"m1 delivered", "m1 retry"}, told(client.AttemptFilter{Messages: []string{"m1"}}))
-	require.Equal(t, []string{"later cancelled", "m1 delivered", "m1 retry"}, told(client.AttemptFilter{Tenants: []string{"acme"}}))
-	require.Equal(t, []string{"m1 retry"}, told(client.AttemptFilter{Outcomes: []string{"retry"}}))
-	require.Equal(t, []string{"m2 delivered"}, told(client.AttemptFilter{Tenants: []string{"other"}, Destinations: []string{w.receiver.URL(0)}}))
+	require.Equal(t, all, reported(client.AttemptFilter{}))
+	require.Equal(t, all, reported(client.AttemptFilter{Limit: 1}))
+	require.Equal(t, []string{"m1 delivered", "m1 retry"}, reported(client.AttemptFilter{Messages: []string{"m1"}}))
+	require.Equal(t, []string{"later cancelled", "m1 delivered", "m1 retry"}, reported(client.AttemptFilter{Tenants: []string{"acme"}}))
+	require.Equal(t, []string{"m1 retry"}, reported(client.AttemptFilter{Outcomes: []string{"retry"}}))
+	require.Equal(t, []string{"m2 delivered"}, reported(client.AttemptFilter{Tenants: []string{"other"}, Destinations: []string{w.receiver.URL(0)}}))
 }

@@ -144,7 +144,7 @@ func TestWhatRedisLostOfItsLastSecondComesBack(t *testing.T) {
 	w.receiver.wait("lost", 1)
 	mustRows(t, url, "select id from hookladder.event where kind = 'd' order by pos", "done", "new", "lost")
 	require.Len(t, w.receiver.arrivals("done"), 1)
-	told := func() int { return strings.Count(i.log(), "the store lost its newest data") }
-	eventually(t, "told", func() bool { return told() > 0 }) // behind the rows
-	require.Equal(t, 1, told(), i.log())
+	reported := func() int { return strings.Count(i.log(), "the store lost its newest data") }
+	eventually(t, "told", func() bool { return reported() > 0 }) // behind the rows
+	require.Equal(t, 1, reported(), i.log())
 }

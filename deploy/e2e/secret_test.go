@@ -194,9 +194,9 @@ func TestAnEndpointThatOneInstanceCantOpenWaitsAndSpendsNoRung(t *testing.T) {
 		require.Equal(t, []string{"limited", "sealed"}, []string{rows[e.ID].State, rows[e.ID].Why})
 	}
 	require.Empty(t, w.receiver.arrivals("m1"))
-	told := older.lines("deliveries wait for an endpoint that this instance can't open or read")
-	require.Equal(t, e.ID, told[0]["lane"])
-	require.Contains(t, told[0]["cure"], "ENCRYPTION_KEY")
+	reported := older.lines("deliveries wait for an endpoint that this instance can't open or read")
+	require.Equal(t, e.ID, reported[0]["lane"])
+	require.Contains(t, reported[0]["cure"], "ENCRYPTION_KEY")
 
 	mustWrite(t, file, firstKey+" "+secondKey)
 	older.hangUp(readAnew, 1)

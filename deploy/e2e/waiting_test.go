@@ -107,10 +107,10 @@ func TestOneCommandSendsWhatWaitsAfterAnOutage(t *testing.T) {
 	_, failed := w.receiver.ids()
 
 	healthy, left := n-n/destinations, n/destinations-1
-	told := onTerminal(t, i, "dead", "replay", "--waiting", "--probe", "--resume", "--all", "--rate", rate, "--yes")
-	require.Contains(t, told, "of those done: ")
-	require.Contains(t, told, fmt.Sprintf("  %s left: probe_failed\n", humanize.Comma(int64(left))))
-	require.Contains(t, told, rate)
+	reported := onTerminal(t, i, "dead", "replay", "--waiting", "--probe", "--resume", "--all", "--rate", rate, "--yes")
+	require.Contains(t, reported, "of those done: ")
+	require.Contains(t, reported, fmt.Sprintf("  %s left: probe_failed\n", humanize.Comma(int64(left))))
+	require.Contains(t, reported, rate)
 
 	jobs, err := i.Jobs(t.Context(), 1, "")
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ func (o *Output) Write(text []byte) (int, error) {
 		if !ended {
 			return len(text), nil
 		}
-		o.tell(string(line))
+		o.notify(string(line))
 		o.lines = append(append(o.lines, line...), '\n')
 		if over := len(o.lines) - o.keep; o.keep > 0 && over > 0 {
 			o.lines = bytes.Clone(o.lines[over:])
@@ -44,8 +44,8 @@ func (o *Output) Write(text []byte) (int, error) {
 	}
 }
 
-// tell sends a line to all waits that match it.
-func (o *Output) tell(line string) {
+// notify sends a line to all waits that match it.
+func (o *Output) notify(line string) {
 	left := o.waits[:0]
 	for _, w := range o.waits {
 		if strings.Contains(line, w.text) {

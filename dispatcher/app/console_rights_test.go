@@ -16,22 +16,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// looker is one kind of visitor in the table of rights.
-type looker int
+// viewer is one kind of visitor in the table of rights.
+type viewer int
 
 // The columns of the table. The links are for tenant A, the last for tenant B.
 const (
-	anAdmin looker = iota
+	anAdmin viewer = iota
 	aReader
 	aReaderOfLengths
 	aViewerOfA
 	aManagerOfA
 	aManagerOfB
 	aStranger
-	lookers
+	viewers
 )
 
-var lookerNames = [lookers]string{"admin", "read", "read without bodies", "view A", "manage A", "link B", "nobody"}
+var viewerNames = [viewers]string{"admin", "read", "read without bodies", "view A", "manage A", "link B", "nobody"}
 
 // cells say what each visitor is answered. Plus: it is done, which is 200, 303 to a page of
 // the same base, or what the page itself says of its input. 0: it is answered so, and
@@ -137,7 +137,7 @@ var rightsTable = map[string]rightsRow{
 type rightsRig struct {
 	*process
 	taker string
-	who   [lookers]*person
+	who   [viewers]*person
 	made  int
 	job   string // the id of one
 	link  string // likewise
@@ -147,7 +147,7 @@ func newRightsRig(t testing.TB) *rightsRig {
 	t.Helper()
 	r := &rightsRig{process: start(t, peoplesOptions(t, redistest.Start(t).URL())), taker: newTestTaker(t)}
 	r.who[anAdmin], r.who[aReader], r.who[aReaderOfLengths] = r.signedIn("boss"), r.signedIn("support"), r.signedIn("audit")
-	for l, request := range map[looker]wire.LinkRequest{aViewerOfA: {Tenant: "A"}, aManagerOfA: {Tenant: "A", Manage: true}, aManagerOfB: {Tenant: "B", Manage: true}} {
+	for l, request := range map[viewer]wire.LinkRequest{aViewerOfA: {Tenant: "A"}, aManagerOfA: {Tenant: "A", Manage: true}, aManagerOfB: {Tenant: "B", Manage: true}} {
 		path, _ := r.mustLink(request)
 		r.who[l] = r.openedLink(path)
 	}
@@ -254,10 +254,10 @@ func TestTheRightsOfEachRoute(t *testing.T) {
 	for name, row := range rightsTable {
 		route, ok := routes[name]
 		require.True(t, ok, "%s is no route any more", name)
-		require.Len(t, row.want, int(lookers), name)
+		require.Len(t, row.want, int(viewers), name)
 		base := "/" + strings.Split(route.Path, "/")[1]
-		for l := range lookers {
-			about := name + " by " + lookerNames[l]
+		for l := range viewers {
+			about := name + " by " + viewerNames[l]
 			who := r.who[l]
 			if strings.HasSuffix(name, "/sign-out") {
 				fresh := *who

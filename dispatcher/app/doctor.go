@@ -217,7 +217,7 @@ func storeBefore(ctx context.Context, o Options) (UpgradePart, []RunningInstance
 			return notExamined(errIdleData), running
 		}
 	}
-	p, err := admin.LookAt(ctx, storeOptions(url, o))
+	p, err := admin.Inspect(ctx, storeOptions(url, o))
 	if err != nil {
 		return notExamined(named(o, err)), running
 	}

@@ -240,9 +240,9 @@ func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryI
 
 // Timeouts of the archive for reading the store's log.
 const (
-	archivedWithin = 2 * time.Minute
-	archivedLook   = 200 * time.Millisecond
-	archivedAsk    = 5 * time.Second // interval of the requests to instances
+	archivedWithin    = 2 * time.Minute
+	archivedPollEvery = 200 * time.Millisecond
+	archivedAsk       = 5 * time.Second // interval of the requests to instances
 )
 
 // archived waits until the archive has everything that the store has logged.
@@ -286,7 +286,7 @@ func (w *forgetting) archived(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(archivedLook):
+		case <-time.After(archivedPollEvery):
 		}
 		if states, err = source.States(ctx, all); err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 
 // openLookup returns the lookup in store and archive; nil if there is no archive. It opens no
 // connection, because the archive may be down. end closes its connections.
-func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.Lookup, end func(), err error) {
+func openLookup(e *engine.Engine, store *redisq.Store, o Options) (queries *lookup.Lookup, end func(), err error) {
 	if o.Archive.URL == "" {
 		return nil, func() {}, nil
 	}
@@ -27,14 +27,14 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (look *lookup.
 	if err != nil {
 		return nil, nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
-	look = lookup.New(lookup.Options{
+	queries = lookup.New(lookup.Options{
 		Live: e, Lanes: e.Registry(), Store: store.Deliveries, Cursors: store, Archive: reader, Decode: codec.DecodeHead, Log: o.Log,
 		Comparing: func(ctx context.Context) (bool, error) {
 			due, _, err := stillToCompare(ctx, store, reader)
 			return due > 0, err
 		},
 	})
-	return look, reader.Close, nil
+	return queries, reader.Close, nil
 }
 
 // Export selects a part of an archive.

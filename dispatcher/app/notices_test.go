@@ -22,21 +22,21 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// told is a notice that arrived, and was genuine.
-type told struct {
+// sentNotice is a notice that arrived, and was genuine.
+type sentNotice struct {
 	path, id, topic, text string
 	body                  map[string]any
 }
 
 // newTestOps makes a server that gets notices, at any path.
-func newTestOps(t *testing.T) (url string, came chan told) {
+func newTestOps(t *testing.T) (url string, came chan sentNotice) {
 	t.Helper()
-	came = make(chan told, 64)
+	came = make(chan sentNotice, 64)
 	v := &signer.Verifier{Secrets: []signer.Secret{secret}}
 	server := httptest.NewServer(v.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
-		n := told{r.URL.Path, r.Header.Get(signer.HeaderID), r.Header.Get("hookladder-topic"), string(text), map[string]any{}}
+		n := sentNotice{r.URL.Path, r.Header.Get(signer.HeaderID), r.Header.Get("hookladder-topic"), string(text), map[string]any{}}
 		assert.NoError(t, json.Unmarshal(text, &n.body))
 		came <- n
 	})))
@@ -52,9 +52,9 @@ func newTestFailing(t *testing.T, status int) string {
 	return server.URL
 }
 
-func awaitNotices(t *testing.T, came chan told, n int) map[string]told {
+func awaitNotices(t *testing.T, came chan sentNotice, n int) map[string]sentNotice {
 	t.Helper()
-	all := map[string]told{}
+	all := map[string]sentNotice{}
 	for range n {
 		select {
 		case one := <-came:
@@ -98,7 +98,7 @@ func TestANoticeArrivesSignedAtTheOperatorAndATenantGetsItsOwn(t *testing.T) {
 	all := awaitNotices(t, came, 3)
 	opened, own, dead := all["/ops hookladder.lane.opened"], all["/shop hookladder.lane.opened"], all["/shop hookladder.delivery.dead"]
 	origin := strings.TrimSuffix(bad, "/secret/path?token=2")
-	for _, n := range []told{opened, own, dead} {
+	for _, n := range []sentNotice{opened, own, dead} {
 		require.Equal(t, n.topic, n.body["type"])
 		require.Equal(t, "shop", n.body["tenant"])
 		require.Equal(t, origin, n.body["origin"])

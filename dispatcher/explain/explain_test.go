@@ -232,8 +232,8 @@ func TestWhatIsTakenIsToldAsThat(t *testing.T) {
 		"of till-7 as many are taken as may be, 2; `hookladder endpoints update ep_123456789 --max-in-flight N` allows more")
 }
 
-// told are all sentences for a reader.
-func told(reader explain.Reader) (list []string) {
+// explained are all sentences for a reader.
+func explained(reader explain.Reader) (list []string) {
 	for _, c := range sentences {
 		how, cure := explain.Standing(explain.Facts{
 			Delivery: c.delivery, Lane: c.lane, Expires: at(10, 59), Now: noon, For: reader, Instances: []wire.Instance{{Permits: 8, InFlight: 8}},
@@ -244,7 +244,7 @@ func told(reader explain.Reader) (list []string) {
 }
 
 func TestInTheConsoleButtonsHelp(t *testing.T) {
-	for _, text := range told(explain.Console) {
+	for _, text := range explained(explain.Console) {
 		elsewhere := strings.NewReplacer("`hookladder doctor`", "", "`hookladder restore`", "") // there is no button for these
 		require.NotContains(t, elsewhere.Replace(text), "`hookladder", text)
 	}
@@ -255,7 +255,7 @@ func TestInTheConsoleButtonsHelp(t *testing.T) {
 
 // Our settings, and the names of our people, are nothing for a merchant.
 func TestAMerchantIsToldNothingOfOurInside(t *testing.T) {
-	for _, text := range told(explain.Merchant) {
+	for _, text := range explained(explain.Merchant) {
 		for _, word := range []string{
 			"ALLOW_NETS", "MAX_WAITING", "DISABLE_AFTER", "MAX_IN_FLIGHT", "10.1.2.3", "ENCRYPTION_KEY", "hookladder ", "instance", "permit", " by ", "lane", "System",
 		} {

@@ -38,7 +38,7 @@ type Options struct {
 
 	Workers        int           // handlers that run at once in this program; 0: 64, at most 4,096
 	AttemptTimeout time.Duration // of a handler, if the message has no timeout: 1 s to 1 h; 0: 15 s
-	Grace          time.Duration // how long handlers may continue after Run is told to stop; 0: 20 s, negative: not at all
+	Grace          time.Duration // how long handlers may continue after Run's context ends; 0: 20 s, negative: not at all
 
 	Ladder       []time.Duration // the waits between attempts; nil: 15s, 3m, 10m, 30m, 30m, 1h, 2h, 6h, 15h; empty: one attempt
 	LadderJitter float64         // a random fraction added to each wait, 0 to 1

@@ -70,10 +70,10 @@ func TestTheProgramOfTheReadmeIsKilledAndAnotherOneFinishes(t *testing.T) {
 	first.Kill()
 	killed := time.Now()
 
-	look := newTestProgram(t, url, queue.Options{Project: "shop"})
+	reader := newTestProgram(t, url, queue.Options{Project: "shop"})
 	inHand := 0
 	for n := range 20 {
-		view, err := look.Read(ctx, fmt.Sprint("order_", n))
+		view, err := reader.Read(ctx, fmt.Sprint("order_", n))
 		require.NoError(t, err)
 		if view.Deliveries[0].Status == dispatcher.StatusInFlight {
 			inHand++
@@ -85,7 +85,7 @@ func TestTheProgramOfTheReadmeIsKilledAndAnotherOneFinishes(t *testing.T) {
 	require.NoError(t, err)
 	t.Logf("%d were in hand, the first was begun again after %s", inHand, time.Since(killed).Round(time.Millisecond))
 	for n := range 20 {
-		d := look.ends(t, fmt.Sprint("order_", n))
+		d := reader.ends(t, fmt.Sprint("order_", n))
 		require.Equal(t, dispatcher.StatusDelivered, d.Status)
 		require.Empty(t, d.LastError)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/queue"
 )
 
-// tells is a handler that tells of each call.
-func tells(to chan<- queue.Delivery) queue.HandlerFunc {
+// reporting is a handler that reports each call.
+func reporting(to chan<- queue.Delivery) queue.HandlerFunc {
 	return func(_ context.Context, d queue.Delivery) error {
 		to <- d
 		return nil
@@ -29,8 +29,8 @@ func TestProgramsWithOtherHandlersShareAProjectAndAnUnknownQueueWaits(t *testing
 	url := redistest.Start(t).URL()
 	first, second := newTestProgram(t, url, queue.Options{}), newTestProgram(t, url, queue.Options{})
 	got := map[string]chan queue.Delivery{"mail": make(chan queue.Delivery, 9), "bills": make(chan queue.Delivery, 9), "later": make(chan queue.Delivery, 9)}
-	first.Handle("mail", tells(got["mail"]))
-	second.Handle("bills", tells(got["bills"]))
+	first.Handle("mail", reporting(got["mail"]))
+	second.Handle("bills", reporting(got["bills"]))
 	first.start(t)
 	second.start(t)
 	var ids []string
@@ -47,7 +47,7 @@ func TestProgramsWithOtherHandlersShareAProjectAndAnUnknownQueueWaits(t *testing
 	}
 	require.Empty(t, got["later"])
 	third := newTestProgram(t, url, queue.Options{})
-	third.Handle("later", tells(got["later"]))
+	third.Handle("later", reporting(got["later"]))
 	third.start(t)
 	for _, id := range ids {
 		d := third.ends(t, id)
@@ -60,7 +60,7 @@ func TestALongNameAndALongBodyAreHandledToo(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
 	name := strings.Repeat("long.", 12)
 	got := make(chan queue.Delivery, 9)
-	p.Handle(name, tells(got))
+	p.Handle(name, reporting(got))
 	p.start(t)
 	body := []byte(strings.Repeat("x", 200<<10))
 	p.publish(t, queue.Message{Queue: name, Raw: body})
@@ -104,7 +104,7 @@ func TestThoseOfOneOrderingKeyAreHandledOneAtATimeInOrder(t *testing.T) {
 func TestADelayIsKeptAndACancelledOneIsNotHandled(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
 	got := make(chan queue.Delivery, 9)
-	p.Handle("work", tells(got))
+	p.Handle("work", reporting(got))
 	p.start(t)
 	pub := p.publish(t, queue.Message{ID: "soon", Delay: 300 * time.Millisecond})
 	require.Equal(t, dispatcher.StatusScheduled, pub.Deliveries[0].Status)
@@ -187,7 +187,7 @@ func TestWhatAStopCutsGoesBackAndNoRungIsSpent(t *testing.T) {
 			p.end(t)
 			other := newTestProgram(t, url, queue.Options{})
 			got := make(chan queue.Delivery, 1)
-			other.Handle("work", tells(got))
+			other.Handle("work", reporting(got))
 			other.start(t)
 			require.Equal(t, 1, receive(t, got).Attempt)
 			d := other.ends(t, id)
@@ -201,7 +201,7 @@ func TestNoGoroutineIsLeftAfterTheEnd(t *testing.T) {
 	url := redistest.Start(t).URL()
 	p := newTestProgram(t, url, queue.Options{})
 	got := make(chan queue.Delivery, 99)
-	p.Handle("work", tells(got))
+	p.Handle("work", reporting(got))
 	p.start(t)
 	for range 50 {
 		p.publish(t, queue.Message{})

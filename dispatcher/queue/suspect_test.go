@@ -88,32 +88,32 @@ func TestOnlyWhatEndsTheProgramIsPoison(t *testing.T) {
 	}
 	redistest.Long(t)
 	url := redistest.Start(t).URL()
-	look := newTestProgram(t, url, queue.Options{})
+	reader := newTestProgram(t, url, queue.Options{})
 	var innocents []string
-	killers := []string{look.publish(t, queue.Message{ID: "killer1", Topic: "killer"}).ID}
+	killers := []string{reader.publish(t, queue.Message{ID: "killer1", Topic: "killer"}).ID}
 	for n := range 20 {
-		innocents = append(innocents, look.publish(t, queue.Message{ID: fmt.Sprint("innocent", n)}).ID)
+		innocents = append(innocents, reader.publish(t, queue.Message{ID: fmt.Sprint("innocent", n)}).ID)
 	}
 	deaths := 0
-	for ; look.unfinished(t, killers...); deaths++ {
+	for ; reader.unfinished(t, killers...); deaths++ {
 		p, err := kit.Start(kit.Command{Path: os.Args[0], Args: []string{"-test.run=^" + t.Name() + "$"}, Env: append(os.Environ(), crashing+"="+url)})
 		require.NoError(t, err)
 		t.Cleanup(p.Kill)
 		<-p.Ended
 		require.Contains(t, p.Output.String(), "a handler ends the program")
-		look.takeOver(t, url)
+		reader.takeOver(t, url)
 		if deaths == 1 {
-			killers = append(killers, look.publish(t, queue.Message{ID: "killer2", Topic: "killer"}).ID)
+			killers = append(killers, reader.publish(t, queue.Message{ID: "killer2", Topic: "killer"}).ID)
 		}
 	}
 	require.LessOrEqual(t, deaths, 8, "four for each")
 	for _, id := range killers {
-		require.Equal(t, dispatcher.ReasonPoison, look.ends(t, id).Reason)
+		require.Equal(t, dispatcher.ReasonPoison, reader.ends(t, id).Reason)
 	}
-	look.Handle("work", func(context.Context, queue.Delivery) error { return nil })
-	look.start(t)
+	reader.Handle("work", func(context.Context, queue.Delivery) error { return nil })
+	reader.start(t)
 	for _, id := range innocents {
-		d := look.ends(t, id)
+		d := reader.ends(t, id)
 		require.Equal(t, dispatcher.StatusDelivered, d.Status, "%s: %s %s", id, d.Reason, d.LastError)
 	}
 }

@@ -86,7 +86,7 @@ type Attempt struct {
 
 // LoggedAttempt is an attempt in the live window, or the end of a delivery without one.
 type LoggedAttempt struct {
-	ID              string `json:"id" doc:"Of the delivery: <destination>:<message id>. With attempt and at it tells a line that comes twice."`
+	ID              string `json:"id" doc:"Of the delivery: <destination>:<message id>. Together with attempt and at it identifies a line, which may come twice."`
 	MessageID       string `json:"message_id"`
 	Destination     string `json:"destination"`
 	URL             string `json:"url,omitzero" doc:"Which was called. Left out, as topic, tenant and subject are, when the message is no longer kept."`
@@ -194,7 +194,7 @@ type Page struct {
 // short, even empty, and still have a NextCursor.
 type EndedPage struct {
 	Data          []Delivery `json:"data"`
-	NextCursor    *string    `json:"next_cursor" nullable:"true" doc:"null: all that ended before until, or by now, was told."`
+	NextCursor    *string    `json:"next_cursor" nullable:"true" doc:"null: this is the last page: there are no more deliveries that ended before until, or before now."`
 	ResumeCursor  string     `json:"resume_cursor" doc:"Goes on with what ends later, and skips nothing. since and until may be others then, status may not."`
 	LookedAt      int        `json:"looked_at" doc:"How many ends were looked at for this page, those of other endpoints too."`
 	CompleteSince Time       `json:"complete_since,omitzero" doc:"Of what ended before, some was forgotten by RETENTION, RETENTION_MAX or DEAD_RETENTION, and is not in the archive, where there is one. Left out: nothing was."`

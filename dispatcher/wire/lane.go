@@ -2,7 +2,7 @@ package wire
 
 // LaneState is the state of a lane, as the API returns it.
 type LaneState struct {
-	Lane        string `json:"lane" doc:"* stands for all of them; it is listed while it is held."`
+	Lane        string `json:"lane" doc:"* stands for all of them; it is listed while all lanes are paused."`
 	URL         string `json:"url,omitzero" doc:"Scheme, host and port, where they are known."`
 	Tenant      string `json:"tenant,omitzero" doc:"Whose messages go there. Left out: those without a tenant."`
 	Endpoint    string `json:"endpoint,omitzero" doc:"The id of the endpoint whose lane it is."`

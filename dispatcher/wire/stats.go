@@ -20,7 +20,7 @@ type Stats struct {
 type Instance struct {
 	Name      string `json:"name"`
 	Version   string `json:"version"`
-	StartedAt Time   `json:"started_at" nullable:"true" doc:"By the store's clock. null: it told nothing of itself."`
+	StartedAt Time   `json:"started_at" nullable:"true" doc:"By the store's clock. null: it is not known."`
 	SeenAt    Time   `json:"seen_at" nullable:"true" doc:"When the instance that answers saw its last beat, by the store's clock; a beat comes every 2 s. null: it saw none yet."`
 	Permits   int    `json:"permits" doc:"How many deliveries it may have in flight; 0: it accepts only."`
 	InFlight  int    `json:"in_flight" doc:"How many it has."`

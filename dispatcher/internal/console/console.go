@@ -83,10 +83,10 @@ type Sessions struct {
 type server struct {
 	Options
 	bases
-	mux     *http.ServeMux
-	api     *client.Client
-	look    *look
-	guesses *guesses // wrong keys
+	mux       *http.ServeMux
+	api       *client.Client
+	resources *resources
+	guesses   *guesses // wrong keys
 
 	failures callers.LogRate // of pages that failed
 	guard    *http.CrossOriginProtection
@@ -111,7 +111,7 @@ func New(o Options) (http.Handler, error) {
 	if s.api, err = inside(o.API); err != nil {
 		return nil, err
 	}
-	if s.look, err = newLook(s.bases, o.Now, o.Brand); err != nil {
+	if s.resources, err = newResources(s.bases, o.Now, o.Brand); err != nil {
 		return nil, err
 	}
 	s.register()

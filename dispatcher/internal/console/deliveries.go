@@ -117,7 +117,7 @@ const (
 // firstFound reads pages until one has a delivery. Its result says how far all of them
 // read.
 func firstFound(v *visit, f deliveryFilter, cursor string) (page wire.Page, err error) {
-	looked, began := 0, time.Now()
+	read, began := 0, time.Now()
 	for n := 1; ; n++ {
 		next, err := v.Deliveries(v.ctx, f.list(rowsAtOnce, cursor))
 		if err != nil && n > 1 && v.ctx.Err() == nil {
@@ -126,8 +126,8 @@ func firstFound(v *visit, f deliveryFilter, cursor string) (page wire.Page, err 
 		if page = next; err != nil {
 			return page, err
 		}
-		looked += page.LookedAt
-		page.LookedAt = looked
+		read += page.LookedAt
+		page.LookedAt = read
 		if len(page.Data) > 0 || page.NextCursor == nil || v.Link != nil || n == searchPages || time.Since(began) > searchWithin {
 			return page, nil
 		}

@@ -119,19 +119,19 @@ func (v *visit) once(p secretPage) (pageAnswer, error) {
 // pauseEndpoint serves POST …/endpoints/{id}/pause.
 func pauseEndpoint(v *visit) (pageAnswer, error) {
 	e, err := v.PauseEndpoint(v.ctx, v.r.PathValue("id"))
-	return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "paused"}, err
+	return pageAnswer{to: v.base + "/endpoints/" + e.ID, result: "paused"}, err
 }
 
 // resumeEndpoint serves POST …/endpoints/{id}/resume.
 func resumeEndpoint(v *visit) (pageAnswer, error) {
 	e, err := v.ResumeEndpoint(v.ctx, v.r.PathValue("id"))
-	return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "resumed"}, err
+	return pageAnswer{to: v.base + "/endpoints/" + e.ID, result: "resumed"}, err
 }
 
 // confirmEndpoint serves POST …/endpoints/{id}/confirm, with the URL that the page had.
 func confirmEndpoint(v *visit) (pageAnswer, error) {
 	e, err := v.ConfirmEndpoint(v.ctx, v.r.PathValue("id"), v.r.PostFormValue("url"))
-	return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "confirmed"}, err
+	return pageAnswer{to: v.base + "/endpoints/" + e.ID, result: "confirmed"}, err
 }
 
 // testEndpoint serves POST …/endpoints/{id}/test: the endpoint's page with the receiver's
@@ -144,7 +144,7 @@ func testEndpoint(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	ctx, cancel = context.WithTimeout(v.r.Context(), lookFor)
+	ctx, cancel = context.WithTimeout(v.r.Context(), pageTimeout)
 	defer cancel()
 	v.ctx = ctx
 	a, err := endpoint(v)

@@ -119,10 +119,10 @@ func changeEndpoint(v *visit) (pageAnswer, error) {
 	shown := v.formOf(e)
 	patch := form.Changed(shown, typed, was)
 	if len(patch) == 0 {
-		return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "unchanged"}, nil
+		return pageAnswer{to: v.base + "/endpoints/" + e.ID, result: "unchanged"}, nil
 	}
 	if _, err = v.PatchEndpoint(v.ctx, e.ID, patch); err == nil {
-		return pageAnswer{to: v.base + "/endpoints/" + e.ID, told: "changed"}, nil
+		return pageAnswer{to: v.base + "/endpoints/" + e.ID, result: "changed"}, nil
 	}
 	wrong, err := v.wrongFields(err, shown)
 	if err != nil {

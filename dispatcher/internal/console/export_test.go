@@ -22,7 +22,7 @@ var (
 
 	Urgency      = urgency
 	OutcomeWords = outcomeWords
-	Tellings     = tellings
+	Results      = results
 	Lost         = lost
 	Kinds        = kinds
 	Files        = files
@@ -34,7 +34,7 @@ var (
 // ParsePages parses the templates of all pages, of operators and of merchants.
 func ParsePages() error {
 	b := basesOf(nil)
-	l, err := newLook(b, time.Now, Brand{})
+	l, err := newResources(b, time.Now, Brand{})
 	if err != nil {
 		return err
 	}

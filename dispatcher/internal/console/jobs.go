@@ -110,14 +110,14 @@ func rowOf(v *visit, j wire.Job) jobRow {
 func stopJob(v *visit) (pageAnswer, error) {
 	id := v.r.PathValue("id")
 	_, err := v.StopJob(v.ctx, id)
-	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), told: "job-stopped"}, err
+	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), result: "job-stopped"}, err
 }
 
 // resumeJob serves POST /jobs/{id}/resume.
 func resumeJob(v *visit) (pageAnswer, error) {
 	id := v.r.PathValue("id")
 	_, err := v.ResumeJob(v.ctx, id)
-	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), told: "job-resumed"}, err
+	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), result: "job-resumed"}, err
 }
 
 // pickedPage is the result for the selected rows.
@@ -138,7 +138,7 @@ func picked(v *visit) (pageAnswer, error) {
 		back = v.base + "/deliveries"
 	}
 	if len(list) == 0 {
-		return pageAnswer{to: back, told: "picked-none"}, nil
+		return pageAnswer{to: back, result: "picked-none"}, nil
 	}
 	if len(list) > rowsAtOnce {
 		list = list[:rowsAtOnce]
@@ -181,13 +181,13 @@ func change(ctx context.Context, v *visit, id, lane string, ends bool) (done boo
 			if i >= 0 && list[i].Status != "cancelled" && list[i].Status != "in_flight" {
 				return false, "It is " + strings.ReplaceAll(list[i].Status, "_", " ") + " already.", nil
 			}
-			return true, tellings["cancelled"], nil
+			return true, results["cancelled"], nil
 		}
 	} else {
 		var list []wire.RetriedDelivery
 		if list, err = v.Retry(ctx, id, lane); err == nil {
 			word := retriedWord(list)
-			return word == "retried", tellings[word], nil
+			return word == "retried", results[word], nil
 		}
 	}
 	var p *client.Problem
@@ -196,7 +196,7 @@ func change(ctx context.Context, v *visit, id, lane string, ends bool) (done boo
 	case errors.As(err, &spent):
 		return false, sentence(err), nil
 	case errors.As(err, &p) && p.Status == http.StatusConflict && len(p.Deliveries) > 0:
-		return false, tellings[retriedWord(p.Deliveries)], nil
+		return false, results[retriedWord(p.Deliveries)], nil
 	case notThere(err), p != nil && p.Status == http.StatusConflict:
 		return false, capital(strings.TrimPrefix(err.Error(), "retry "+id+": ")), nil
 	}

@@ -320,11 +320,11 @@ func retry(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	back.told = retriedWord(list)
+	back.result = retriedWord(list)
 	return back, nil
 }
 
-// retriedWord returns the word of tellings for the result of a retry.
+// retriedWord returns the word of results for the result of a retry.
 func retriedWord(list []wire.RetriedDelivery) string {
 	done, why := 0, ""
 	for _, d := range list {
@@ -351,7 +351,7 @@ func cancel(v *visit) (pageAnswer, error) {
 	if _, err := v.Cancel(v.ctx, id, to); err != nil {
 		return pageAnswer{}, err
 	}
-	return pageAnswer{to: v.base + "/messages/" + url.PathEscape(id) + anchor(to), told: "cancelled"}, nil
+	return pageAnswer{to: v.base + "/messages/" + url.PathEscape(id) + anchor(to), result: "cancelled"}, nil
 }
 
 // anchor returns the URL that shows one delivery first.

@@ -18,9 +18,9 @@ import (
 const (
 	// alertsShown limits the list of problems on the page.
 	alertsShown = 10
-	// endpointsLooked is how many endpoints are read to find disabled ones and ones that
+	// endpointsRead is how many endpoints are read to find disabled ones and ones that
 	// wait for a test. Endpoints with many waiting deliveries are found by their lanes.
-	endpointsLooked = 100
+	endpointsRead = 100
 	// instancesShown limits the list of instances on the page.
 	instancesShown = 10
 )
@@ -76,7 +76,7 @@ func now(v *visit) (pageAnswer, error) {
 	group.Go(func() (err error) { from.Stats, err = v.Stats(ctx); return err })
 	group.Go(func() (err error) { instances, err = v.Instances(ctx, instancesShown, ""); return err })
 	group.Go(func() error {
-		page, err := v.Endpoints(ctx, client.EndpointFilter{Limit: endpointsLooked})
+		page, err := v.Endpoints(ctx, client.EndpointFilter{Limit: endpointsRead})
 		from.Endpoints = page.Data
 		return err
 	})

@@ -159,8 +159,8 @@ func TestAMessageIsAttemptedSentAgainAndCancelled(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	require.Equal(t, "/console/messages/order_17?to=ep_1&told=retried", w.Header().Get("Location"))
 	require.True(t, api.called("POST /v1/messages/order_17/retry?destination=ep_1"))
-	told := ask(get("/console/deliveries?told=retried")).Body.String()
-	require.Contains(t, told, "It is due now. A pause, a breaker or a limit would still delay it.")
+	reported := ask(get("/console/deliveries?told=retried")).Body.String()
+	require.Contains(t, reported, "It is due now. A pause, a breaker or a limit would still delay it.")
 
 	w = ask(post("/console/messages/order_17/retry", url.Values{"all": {"true"}}))
 	require.Equal(t, "/console/messages/order_17?told=retried", w.Header().Get("Location"))

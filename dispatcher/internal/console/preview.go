@@ -229,9 +229,9 @@ func startJob(v *visit) (pageAnswer, error) {
 		id = job.ID
 	}
 	if len(list) > 1 {
-		return pageAnswer{to: v.base + "/jobs", told: "jobs-started"}, nil
+		return pageAnswer{to: v.base + "/jobs", result: "jobs-started"}, nil
 	}
-	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), told: "job-started"}, nil
+	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), result: "job-started"}, nil
 }
 
 // closeBreakers resumes the destinations of a job whose breakers are open. Paused ones stay

@@ -26,8 +26,8 @@ import (
 //go:embed all:templates assets
 var files embed.FS
 
-// look has the templates, styles and scripts of the pages.
-type look struct {
+// resources has the templates, styles and scripts of the pages.
+type resources struct {
 	pages map[string]*pageSet // by base
 	files map[string]asset    // by their names in URLs
 	names map[string]string
@@ -77,8 +77,8 @@ var medias = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-func newLook(b bases, now func() time.Time, of Brand) (*look, error) {
-	l := &look{pages: map[string]*pageSet{}, files: map[string]asset{}, names: map[string]string{}}
+func newResources(b bases, now func() time.Time, of Brand) (*resources, error) {
+	l := &resources{pages: map[string]*pageSet{}, files: map[string]asset{}, names: map[string]string{}}
 	if err := l.readAssets(); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func newLook(b bases, now func() time.Time, of Brand) (*look, error) {
 const brandSheet = "brand.css"
 
 // pageSet returns the pages below a base, which is also the base of their files.
-func (l *look) pageSet(base string, merchant bool, own template.FuncMap) *pageSet {
+func (l *resources) pageSet(base string, merchant bool, own template.FuncMap) *pageSet {
 	return &pageSet{parsed: map[string]*template.Template{}, layout: sync.OnceValues(func() (*template.Template, error) {
 		return template.New("layout").Funcs(own).Funcs(template.FuncMap{
 			"asset":    func(name string) (string, error) { return l.url(base, name) },
@@ -115,7 +115,7 @@ func (l *look) pageSet(base string, merchant bool, own template.FuncMap) *pageSe
 
 // hash sets build to a hash of the templates and of the names of the other files, which
 // contain hashes of their own.
-func (l *look) hash() error {
+func (l *resources) hash() error {
 	whole := sha256.New()
 	all, err := fs.Glob(files, "templates/*.html")
 	if err != nil {
@@ -146,7 +146,7 @@ func logo(text string) template.URL {
 
 // readAssets reads the files that pages load. Their names contain a hash of the content, so
 // a browser may cache them forever.
-func (l *look) readAssets() error {
+func (l *resources) readAssets() error {
 	plain := map[string][]byte{}
 	for name, folder := range bundles {
 		parts, err := fs.Glob(files, folder+"/*")
@@ -179,7 +179,7 @@ func (l *look) readAssets() error {
 // Assets returns the styles, scripts and icons of the pages by their names, so that other pages
 // look the same.
 func Assets() (map[string][]byte, error) {
-	l := &look{files: map[string]asset{}, names: map[string]string{}}
+	l := &resources{files: map[string]asset{}, names: map[string]string{}}
 	if err := l.readAssets(); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func Assets() (map[string][]byte, error) {
 }
 
 // add adds a file under a name with a hash of its content.
-func (l *look) add(name string, text []byte) {
+func (l *resources) add(name string, text []byte) {
 	sum := sha256.Sum256(text)
 	ext := path.Ext(name)
 	l.names[name] = strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
@@ -199,7 +199,7 @@ func (l *look) add(name string, text []byte) {
 }
 
 // url returns the URL of a file.
-func (l *look) url(base, name string) (string, error) {
+func (l *resources) url(base, name string) (string, error) {
 	if l.names[name] == "" {
 		return "", fmt.Errorf("no file %s", name)
 	}
@@ -207,7 +207,7 @@ func (l *look) url(base, name string) (string, error) {
 }
 
 // serve serves a file that pages load.
-func (l *look) serve(w http.ResponseWriter, r *http.Request) {
+func (l *resources) serve(w http.ResponseWriter, r *http.Request) {
 	a, ok := l.files[r.PathValue("name")]
 	if !ok {
 		http.NotFound(w, r)
@@ -228,7 +228,7 @@ type frame struct {
 	Visitor        consoleapi.Visitor
 	Keyless        bool
 	Counts         *wire.Stats // for the navigation; nil: none
-	Told           string      // the result of an action, as a sentence
+	Result         string      // the result of an action, as a sentence
 	Brand          Brand
 	Now            time.Time
 	About          docSection // the documents' section about this page; zero: none
@@ -251,9 +251,9 @@ var rightWords = map[consoleapi.Right]string{
 	consoleapi.Hold: "hold", consoleapi.Edit: "edit", consoleapi.Configure: "configure", consoleapi.Operate: "operate", consoleapi.Govern: "govern",
 }
 
-// tellings are the results of actions, by the word in the URL of the redirect. An unknown
+// results are the results of actions, by the word in the URL of the redirect. An unknown
 // word shows nothing.
-var tellings = map[string]string{
+var results = map[string]string{
 	"signed-out": "You are signed out.",
 
 	"picked-none":  "Nothing was selected.",
@@ -287,7 +287,7 @@ var tellings = map[string]string{
 func (s *server) render(v *visit, a pageAnswer) {
 	f := frame{
 		Title: a.title, Section: a.section, Base: v.base, URL: cmp.Or(v.at, v.r.URL.RequestURI()), Still: v.at != "", Project: s.Project, Version: s.Version,
-		Visitor: v.Visitor, Keyless: s.Keyless(), Told: tellings[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body,
+		Visitor: v.Visitor, Keyless: s.Keyless(), Result: results[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body,
 	}
 	if f.About = subjects[a.template]; v.base == s.link {
 		f.About = merchantSubjects[a.template]
@@ -310,7 +310,7 @@ func (s *server) render(v *visit, a pageAnswer) {
 		}
 	}
 	var out bytes.Buffer
-	page, err := s.look.pages[v.base].page(a.template)
+	page, err := s.resources.pages[v.base].page(a.template)
 	if err == nil {
 		err = page.ExecuteTemplate(&out, "layout", f)
 	}
@@ -334,6 +334,6 @@ func (s *server) tag(f frame) string {
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256(append(text, s.look.build...))
+	sum := sha256.Sum256(append(text, s.resources.build...))
 	return `"` + hex.EncodeToString(sum[:12]) + `"`
 }

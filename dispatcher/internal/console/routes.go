@@ -142,7 +142,7 @@ func (s *server) register() {
 		}
 	}
 	for _, base := range []string{s.console, s.link} {
-		s.mux.HandleFunc("GET "+base+"/static/{name}", s.look.serve)
+		s.mux.HandleFunc("GET "+base+"/static/{name}", s.resources.serve)
 		s.mux.HandleFunc("GET "+base, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, base+"/", http.StatusSeeOther)
 		})

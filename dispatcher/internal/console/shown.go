@@ -75,7 +75,7 @@ func (s *server) leave(v *visit, w *caughtAnswer) {
 		v.w.WriteHeader(w.status)
 		return
 	case w.status == http.StatusServiceUnavailable: // the store can't store it then
-		http.Redirect(v.w, v.r, withTold(v.at, "unknown"), http.StatusSeeOther)
+		http.Redirect(v.w, v.r, withResult(v.at, "unknown"), http.StatusSeeOther)
 		return
 	}
 	h.Del("Content-Type")
@@ -85,14 +85,14 @@ func (s *server) leave(v *visit, w *caughtAnswer) {
 		http.Redirect(v.w, v.r, v.at, http.StatusSeeOther)
 		return
 	}
-	ctx, cancel := context.WithTimeout(v.r.Context(), lookFor) // the action's timeout may be over
+	ctx, cancel := context.WithTimeout(v.r.Context(), pageTimeout) // the action's timeout may be over
 	defer cancel()
 	path, query, _ := strings.Cut(v.at, "?")
 	page := fmt.Appendf(nil, "%d %s\n%s", w.status, path, w.body.Bytes())
 	id, err := within(ctx, func() (string, error) { return s.Shown.Put(ctx, owner, page) })
 	if err != nil {
 		s.Log.WarnContext(v.r.Context(), "answer not kept", "path", s.logPath(v.r), "err", err)
-		http.Redirect(v.w, v.r, withTold(v.at, "unshown"), http.StatusSeeOther)
+		http.Redirect(v.w, v.r, withResult(v.at, "unshown"), http.StatusSeeOther)
 		return
 	}
 	q, _ := url.ParseQuery(query)
@@ -130,7 +130,7 @@ func (s *server) showKept(v *visit, id string) error {
 		q := v.r.URL.Query()
 		q.Del(shownParam)
 		to := url.URL{Path: v.r.URL.Path, RawPath: v.r.URL.RawPath, RawQuery: q.Encode()}
-		http.Redirect(v.w, v.r, withTold(to.String(), "gone"), http.StatusSeeOther)
+		http.Redirect(v.w, v.r, withResult(to.String(), "gone"), http.StatusSeeOther)
 		return nil
 	}
 	h := v.w.Header()

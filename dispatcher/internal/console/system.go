@@ -137,17 +137,17 @@ func lane(v *visit) (pageAnswer, error) {
 func pauseLane(v *visit) (pageAnswer, error) {
 	name := v.r.PathValue("lane")
 	if name == client.AllLanes && v.r.PostFormValue("sure") == "" {
-		return pageAnswer{to: "/console/system", told: "unsure"}, nil
+		return pageAnswer{to: "/console/system", result: "unsure"}, nil
 	}
 	_, err := v.PauseLane(v.ctx, name, "")
-	return pageAnswer{to: lanePath(name), told: "paused"}, err
+	return pageAnswer{to: lanePath(name), result: "paused"}, err
 }
 
 // resumeLane serves POST /console/lanes/{lane}/resume.
 func resumeLane(v *visit) (pageAnswer, error) {
 	name := v.r.PathValue("lane")
 	_, err := v.ResumeLane(v.ctx, name, "")
-	return pageAnswer{to: lanePath(name), told: "resumed"}, err
+	return pageAnswer{to: lanePath(name), result: "resumed"}, err
 }
 
 func lanePath(name string) string {
@@ -242,5 +242,5 @@ func createLink(v *visit) (pageAnswer, error) {
 // revokeLink serves POST /console/links/{link}/revoke.
 func revokeLink(v *visit) (pageAnswer, error) {
 	err := v.RevokeLink(v.ctx, v.r.PathValue("link"))
-	return pageAnswer{to: "/console/links", told: "revoked"}, err
+	return pageAnswer{to: "/console/links", result: "revoked"}, err
 }

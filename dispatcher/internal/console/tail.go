@@ -139,7 +139,7 @@ func (s *server) tailEvents(v *visit) (pageAnswer, error) {
 // stillKnown reports whether a browser is still signed in. It returns true if that is
 // unknown.
 func (s *server) stillKnown(ctx context.Context, r *http.Request) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	who, err := s.operator(ctx, r)
 	return err != nil || who.May(consoleapi.Survey)

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// lookFor is the timeout of a page, including reading its session. After it the page
+	// pageTimeout is the timeout of a page, including reading its session. After it the page
 	// says that the store does not respond.
-	lookFor = time.Second
+	pageTimeout = time.Second
 	// actFor is the timeout of an action.
 	actFor = 20 * time.Second
 	// maxForm limits the body of an action.
@@ -48,7 +48,7 @@ type pageAnswer struct {
 	body     any         // the template's data, without times of now, so that an unchanged page has the same ETag
 	stats    *wire.Stats // the figures for the navigation, if the page has read them; nil: they are read
 	to       string      // the target of a redirect
-	told     string      // after an action: a word of tellings that the target shows
+	result   string      // after an action: a word of results that the target shows
 }
 
 // identify returns the visitor of a request.
@@ -57,7 +57,7 @@ type identify func(ctx context.Context, r *http.Request) (consoleapi.Visitor, er
 // handle serves a route that is a page.
 func (s *server) handle(o pageRoute, base string, who identify) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), lookFor)
+		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 		defer cancel()
 		s.answer(o, who, &visit{srv: s, w: w, r: r, ctx: ctx, base: base})
 	}
@@ -99,7 +99,7 @@ func (s *server) answer(o pageRoute, who identify, v *visit) {
 	case err != nil:
 		s.fail(v, err)
 	case a.to != "":
-		http.Redirect(v.w, v.r, withTold(a.to, a.told), http.StatusSeeOther)
+		http.Redirect(v.w, v.r, withResult(a.to, a.result), http.StatusSeeOther)
 	case a.template != "":
 		s.render(v, a)
 	}
@@ -116,14 +116,14 @@ func callerOf(v consoleapi.Visitor, r *http.Request) callers.Identity {
 	return callers.Address(callers.AddressOf(r))
 }
 
-// withTold adds the word of a result to a path.
-func withTold(to, told string) string {
-	if told == "" {
+// withResult adds the word of a result to a path.
+func withResult(to, result string) string {
+	if result == "" {
 		return to
 	}
 	path, query, _ := strings.Cut(to, "?")
 	q, _ := url.ParseQuery(query)
-	q.Set("told", told)
+	q.Set("told", result)
 	return path + "?" + q.Encode()
 }
 

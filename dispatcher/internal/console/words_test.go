@@ -37,7 +37,7 @@ func TestThePagesKnowEachWord(t *testing.T) {
 		require.Contains(t, script, happening+`: ["`+words[0]+`", "`+words[1]+`"]`, "the page and its script have the same words")
 	}
 	for _, left := range dispatcher.Texts(dispatcher.Lefts) {
-		require.NotEmpty(t, console.Tellings["left-"+left], left)
+		require.NotEmpty(t, console.Results["left-"+left], left)
 	}
 	for _, loss := range dispatcher.Losses {
 		require.NotEmpty(t, console.Lost[loss], loss)

@@ -260,22 +260,22 @@ func TestControlsGoOnWhileOurNetworkIsDown(t *testing.T) {
 		s, c := newTestScripted(t)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		var told []bool
+		var reported []bool
 		c.WatchNetwork(ctx, func(why dispatcher.EgressFault, err error) {
 			require.Equal(t, dispatcher.FaultResolver, why)
-			told = append(told, err == nil)
+			reported = append(reported, err == nil)
 		})
 		s.down.Store(true)
 		requireOurs(t, c.Send(ctx, newTestCall(mustURL(t, "http://shop.example/"))), dispatcher.FaultResolver)
 		time.Sleep(10*time.Second + time.Millisecond)
 		require.EqualValues(t, 11, s.roots.Load(), "one a second")
 		synctest.Wait()
-		require.Equal(t, []bool{false}, told)
+		require.Equal(t, []bool{false}, reported)
 
 		s.down.Store(false)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, []bool{false, true}, told)
+		require.Equal(t, []bool{false, true}, reported)
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 12, s.roots.Load(), "and none once it is up")
 

@@ -42,8 +42,8 @@ func TestANewEndpointIsSeenAtOnceByWhoMadeIt(t *testing.T) {
 func TestAChangeElsewhereIsSeenWhenItIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, acceptsOnly)
-		var told []d.EndpointChange
-		r.store.listen("here", func(c d.EndpointChange) { told = append(told, c) }) // on its way
+		var reported []d.EndpointChange
+		r.store.listen("here", func(c d.EndpointChange) { reported = append(reported, c) }) // on its way
 		r.start(t)
 		other := newTestInstance(t, connect(t, r.queue, 1024), r.sender, func() engine.Options {
 			o := newTestOptions(t, r.log)
@@ -51,10 +51,10 @@ func TestAChangeElsewhereIsSeenWhenItIsHeard(t *testing.T) {
 			return o
 		}())
 		deliver := func() {
-			for _, c := range told {
-				r.queue.tell(c)
+			for _, c := range reported {
+				r.queue.notify(c)
 			}
-			told = nil
+			reported = nil
 		}
 		require.Empty(t, r.publish(t, fan("acme", "before")).Deliveries)
 		view, _, err := other.CreateEndpoint(t.Context(), newTestEndpoint())
@@ -103,7 +103,7 @@ func TestEndpointsAreRememberedOnlyWhileChangesAreHeard(t *testing.T) {
 		r.queue.ears.OnGap() // it may have missed something
 		named, fanned = reads()
 		require.Equal(t, []int{1, 1}, []int{named, fanned})
-		r.queue.tell(d.EndpointChange{ID: "ep_other0000", Tenant: "other", Version: 2})
+		r.queue.notify(d.EndpointChange{ID: "ep_other0000", Tenant: "other", Version: 2})
 		named, fanned = reads()
 		require.Equal(t, []int{0, 0}, []int{named, fanned}, "another's change")
 		r.stop(t)
@@ -141,7 +141,7 @@ func TestWhatWasReadBeforeAChangeIsNotRemembered(t *testing.T) {
 				e.Version++
 				e.URL += "/next"
 				r.store.put(e)
-				r.queue.tell(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+				r.queue.notify(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 			})
 			r.queue.ears.OnGap()
 			r.store.set(func() {
@@ -190,7 +190,7 @@ func TestALaneThatKnowsAnOlderVersionIsTold(t *testing.T) {
 				e.Version++
 				change(e)
 				r.store.put(e)
-				r.queue.tell(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+				r.queue.notify(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 				r.leaseTo(view.Lane(), "m")
 				pass(time.Second)
 				require.Equal(t, e.Limits(), r.queue.limitsOf(view.Lane()))

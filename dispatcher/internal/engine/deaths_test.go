@@ -127,7 +127,7 @@ func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
 // answer of the queue, and where it is lost the next one.
 func TestADeathIsToldAsTheQueueAnsweredIt(t *testing.T) {
 	id := d.DeliveryID{Lane: "u_0", Message: "filled_0"}
-	told := []d.Death{{ID: id, Reason: d.ReasonGone, Attempts: 1}}
+	reported := []d.Death{{ID: id, Reason: d.ReasonGone, Attempts: 1}}
 	cancel := func(q *testQueue) {
 		_, err := q.still().Cancel(context.Background(), "quiet", []d.DeliveryID{id})
 		require.NoError(t, err)
@@ -140,14 +140,14 @@ func TestADeathIsToldAsTheQueueAnsweredIt(t *testing.T) {
 		set  func(q *testQueue)
 		want []d.Death
 	}{
-		"as asked":                   {func(*testQueue) {}, told},
+		"as asked":                   {func(*testQueue) {}, reported},
 		"cancelled meanwhile":        {cancel, nil},
 		"the answer is lost":         {func(q *testQueue) { q.set(func() { q.after = once("settle", d.ErrUnavailable) }) }, []d.Death{{ID: id, Reason: d.ReasonGone, Attempts: 1}}},
 		"lost, and cancelled before": {func(q *testQueue) { cancel(q); q.set(func() { q.after = once("settle", d.ErrUnavailable) }) }, nil},
 		"lost, and another has it":   {func(q *testQueue) { takeAway(q); q.set(func() { q.hook = once("settle", d.ErrUnavailable) }) }, nil},
-		"the call is not made":       {func(q *testQueue) { q.set(func() { q.hook = once("settle", d.ErrUnavailable) }) }, told},
+		"the call is not made":       {func(q *testQueue) { q.set(func() { q.hook = once("settle", d.ErrUnavailable) }) }, reported},
 		"another has it by then":     {takeAway, nil},
-		"refused, and then recorded": {func(q *testQueue) { q.set(func() { q.hook = once("settle", errBad) }) }, told},
+		"refused, and then recorded": {func(q *testQueue) { q.set(func() { q.hook = once("settle", errBad) }) }, reported},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

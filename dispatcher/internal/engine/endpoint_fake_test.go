@@ -110,8 +110,8 @@ func (f *fakeEndpoints) listen(by string, hear func(d.EndpointChange)) {
 	f.set(func() { f.ears[by] = hear })
 }
 
-// tell tells what changed. mu is held.
-func (f *fakeEndpoints) tell(c d.EndpointChange) {
+// notify reports what changed. mu is held.
+func (f *fakeEndpoints) notify(c d.EndpointChange) {
 	for _, hear := range f.ears {
 		if hear != nil {
 			hear(c)
@@ -146,7 +146,7 @@ func (f *fakeEndpoints) CreateEndpoint(ctx context.Context, e *d.Endpoint) (*d.E
 		return nil, d.ErrTaken
 	}
 	f.byID[e.ID] = e.Clone()
-	f.tell(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+	f.notify(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 	return nil, nil
 }
 
@@ -171,7 +171,7 @@ func (f *fakeEndpoints) RaiseEndpoint(ctx context.Context, version int64, e *d.E
 		return fmt.Errorf("%s: what it is found by was changed", e.ID)
 	}
 	f.byID[e.ID] = e.Clone()
-	f.tell(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+	f.notify(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 	return nil
 }
 

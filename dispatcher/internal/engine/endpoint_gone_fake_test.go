@@ -24,7 +24,7 @@ func (f *fakeEndpoints) DeleteEndpoint(ctx context.Context, id string) (int64, e
 	}
 	delete(f.byID, id)
 	f.ends[id] = before.Version + 1
-	f.tell(d.EndpointChange{ID: id, Tenant: before.Tenant})
+	f.notify(d.EndpointChange{ID: id, Tenant: before.Tenant})
 	return f.ends[id], nil
 }
 

@@ -27,12 +27,12 @@ func newTestEndpointRig(t testing.TB, change func(*engine.Options, *testQueue, *
 			change(o, q, s)
 		}
 	})
-	r.store.listen("here", r.queue.tell)
+	r.store.listen("here", r.queue.notify)
 	return r
 }
 
-// tell has the instance hear of a change.
-func (q *testQueue) tell(c d.EndpointChange) {
+// notify has the instance hear of a change.
+func (q *testQueue) notify(c d.EndpointChange) {
 	q.mu.Lock()
 	hear := q.ears.OnEndpoint
 	q.mu.Unlock()

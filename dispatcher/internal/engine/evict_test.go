@@ -138,11 +138,11 @@ func TestWorkThatIsForgottenBeforeItsAgeIsTold(t *testing.T) {
 		})
 		r.start(t)
 		ages := []time.Duration{0, 30 * time.Hour, 12 * time.Hour, 11 * time.Hour, 7 * time.Hour, 6 * time.Hour, 5 * time.Hour, 3 * time.Hour, 20 * time.Hour}
-		told := []int{0, 0, 1, 1, 1, 2, 2, 3, 3}
+		reported := []int{0, 0, 1, 1, 1, 2, 2, 3, 3}
 		for i, age := range ages {
 			r.queue.set(func() { r.queue.cut.age = age })
 			pass(time.Minute)
-			require.Equal(t, told[i], strings.Count(r.log.String(), "finished deliveries forgotten before their age"), age.String())
+			require.Equal(t, reported[i], strings.Count(r.log.String(), "finished deliveries forgotten before their age"), age.String())
 		}
 		require.Contains(t, r.log.String(), "age_s=43200 asked_s=86400")
 		require.Contains(t, r.log.String(), "raise RETENTION_MAX, or lower RETENTION")

@@ -17,7 +17,7 @@ const (
 	ReconcileEvery = reconcileEvery
 	ReconcileAfter = reconcileAfter
 	MostTests      = mostTests
-	LookLeast      = pollLeast
+	PollLeast      = pollLeast
 	ReconcileAgain = reconcileAgain
 )
 

@@ -24,7 +24,7 @@ func (r *endpointRig) half(view d.EndpointView, change func(*d.Endpoint)) {
 // instance comes to look.
 func TestAHeldLaneLearnsOfAChangeThatStoppedHalfWay(t *testing.T) {
 	goOn := func(e *d.Endpoint) { e.Paused, e.Since = false, e.Version }
-	for name, look := range map[string]func(t *testing.T, r *endpointRig, view d.EndpointView){
+	for name, mustBe := range map[string]func(t *testing.T, r *endpointRig, view d.EndpointView){
 		"at the start": func(t *testing.T, r *endpointRig, view d.EndpointView) {
 			r.half(view, goOn)
 			r.start(t)
@@ -55,7 +55,7 @@ func TestAHeldLaneLearnsOfAChangeThatStoppedHalfWay(t *testing.T) {
 				c := claimed(to(view.ID, "m"))
 				c.ID.Lane, c.Version = view.Lane(), 2
 				r.queue.put(c)
-				look(t, r, view)
+				mustBe(t, r, view)
 				require.Equal(t, d.LaneLimits{Version: 2}, r.queue.limitsOf(view.Lane()))
 				limits := r.queue.seen("limit")
 				require.True(t, limits[len(limits)-1].clear, "a resume closes the breaker too")

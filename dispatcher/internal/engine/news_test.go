@@ -23,7 +23,7 @@ type heard struct {
 	news []d.News
 }
 
-func (h *heard) tell(n d.News) {
+func (h *heard) notify(n d.News) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.news = append(h.news, n)
@@ -39,7 +39,7 @@ func (h *heard) of(notice d.Notice) []d.News {
 func TestALostInstanceIsToldOnceThatAllOfItIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heard{}
-		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) { q.partitions, o.Notify = 3, h.tell })
+		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) { q.partitions, o.Notify = 3, h.notify })
 		r.queue.other("gone", 7)
 		for _, lane := range lanesOfThree {
 			c := claimed(message("m"))
@@ -64,7 +64,7 @@ func TestALostInstanceIsToldOnceThatAllOfItIsTakenOver(t *testing.T) {
 func TestAnOutageIsToldWithWhenItBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heard{}
-		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Notify = h.tell })
+		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Notify = h.notify })
 		r.start(t)
 		pass(time.Minute)
 		require.Empty(t, h.of(d.NoticeUnhealthy))
@@ -93,7 +93,7 @@ func TestWhatLastsIsToldOnceAnHour(t *testing.T) {
 		own, err := ladder.New(slices.Repeat([]time.Duration{10 * time.Minute}, 100)...)
 		require.NoError(t, err)
 		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {
-			o.Notify, o.FailingAfter, o.Ladder = h.tell, time.Hour, own
+			o.Notify, o.FailingAfter, o.Ladder = h.notify, time.Hour, own
 			s.answer = func(context.Context, d.Call) d.Answer {
 				if up.Load() {
 					return d.Answer{Status: 200}
@@ -131,7 +131,7 @@ func TestAResumeOrAChangeOfWhatFailsIsToldAsARecovery(t *testing.T) {
 		own, err := ladder.New(slices.Repeat([]time.Duration{10 * time.Minute}, 100)...)
 		require.NoError(t, err)
 		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {
-			o.Notify, o.FailingAfter, o.Ladder = h.tell, 20*time.Minute, own
+			o.Notify, o.FailingAfter, o.Ladder = h.notify, 20*time.Minute, own
 			s.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 500} }
 		})
 		r.start(t)
@@ -220,7 +220,7 @@ func TestItIsToldThatEndpointsOrPausesChanged(t *testing.T) {
 		view := r.create(t)
 		require.Greater(t, changed.Load(), before)
 		before = changed.Load()
-		r.queue.tell(d.EndpointChange{ID: view.ID, Version: 99}) // another instance changed it
+		r.queue.notify(d.EndpointChange{ID: view.ID, Version: 99}) // another instance changed it
 		pass(time.Second)
 		require.Greater(t, changed.Load(), before)
 		r.stop(t)

@@ -108,7 +108,7 @@ func newTestNetwork(t testing.TB, change func(*engine.Options)) (*rig, *fakeNetw
 func TestOurOwnNetworkCostsNoRungAndBlamesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heard{}
-		r, n := newTestNetwork(t, func(o *engine.Options) { o.Notify = h.tell })
+		r, n := newTestNetwork(t, func(o *engine.Options) { o.Notify = h.notify })
 		n.set(true)
 		r.queue.fillLane("u_a", 1)
 		r.start(t)

@@ -131,7 +131,7 @@ func TestOutcomesOfAPartitionThatFailsWaitApart(t *testing.T) {
 		for i := range 20 {
 			r.queue.fillLane("u_3", 10)
 			r.queue.ears.OnGap()
-			pass(engine.LookLeast + time.Second)
+			pass(engine.PollLeast + time.Second)
 			require.Len(t, r.queue.outcomes(), 10*(i+1), "recorded in the moment in which they are there")
 		}
 		calls := r.queue.count("settle")
@@ -299,7 +299,7 @@ func TestAnAnswerThatWasLostIsLookedFor(t *testing.T) {
 				})
 				out, _ := r.Publish(t.Context(), messages("m", 1))
 				require.ErrorIs(t, out[0].Err, d.ErrUnavailable)
-				pass(2 * engine.LookLeast)
+				pass(2 * engine.PollLeast)
 				require.Len(t, r.sender.sent(), 1, "and not only when the guard comes round")
 				r.stop(t)
 			})
@@ -344,11 +344,11 @@ func TestTheTrimmerGoesOnWithoutAPartitionThatFails(t *testing.T) {
 		more := func() {
 			r.queue.fillLane("u_3", engine.TrimAfter)
 			r.queue.ears.OnGap()
-			pass(2 * engine.LookLeast)
+			pass(2 * engine.PollLeast)
 		}
 		r.queue.fillLane("u_1", engine.TrimAfter-1)
 		r.queue.ears.OnGap()
-		pass(2 * engine.LookLeast)
+		pass(2 * engine.PollLeast)
 		require.Zero(t, r.queue.count("trim"))
 		r.queue.cutOff(1)
 		r.queue.set(func() { r.queue.more = 5 })

@@ -296,7 +296,7 @@ func TestAResumeWhoseAnswerWasLostCounts(t *testing.T) {
 		r.queue.set(func() { r.queue.after = failing("limit", d.ErrUnavailable) })
 		_, err = r.Resume(t.Context(), m.URL, "")
 		require.ErrorIs(t, err, d.ErrUnavailable)
-		pass(engine.LookLeast)
+		pass(engine.PollLeast)
 		require.Len(t, r.sender.sent(), 1)
 		r.stop(t)
 	})

@@ -21,7 +21,7 @@ func TestWhoCanNotBeToldLooksEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, polling)
 		r.start(t)
-		pass(10*time.Minute + engine.LookLeast/2)
+		pass(10*time.Minute + engine.PollLeast/2)
 		require.Zero(t, r.queue.count("watch"))
 		require.Equal(t, 601, r.queue.count("peek"))
 		for _, c := range r.queue.seen("peek") {
@@ -29,7 +29,7 @@ func TestWhoCanNotBeToldLooksEverySecond(t *testing.T) {
 		}
 		r.queue.fillLane("u_3", 3) // by another instance
 		r.queue.later("u_1", "soon", 5*time.Second)
-		pass(engine.LookLeast)
+		pass(engine.PollLeast)
 		require.Len(t, r.sender.sent(), 3)
 		pass(4*time.Second - moment)
 		require.Len(t, r.sender.sent(), 3)
@@ -49,7 +49,7 @@ func TestWhoPollsAStoreThatWentAwayComparesLeases(t *testing.T) {
 		pass(time.Minute)
 		plant(r.queue, "again") // a failover brought it back
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(outage.PauseMost + engine.LookLeast + engine.ReconcileAfter + beats.Every)
+		pass(outage.PauseMost + engine.PollLeast + engine.ReconcileAfter + beats.Every)
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
 		r.stop(t)
 	})
@@ -72,7 +72,7 @@ func TestWhoCanNotBeToldReadsEndpointsEachTime(t *testing.T) {
 		})
 		require.NoError(t, err)
 		r.publish(t, fan("acme", "moved"))
-		pass(engine.LookLeast)
+		pass(engine.PollLeast)
 		require.Equal(t, "https://moved.example/", r.sender.sent()[1].URL.String())
 		_, err = other.DeleteEndpoint(t.Context(), view.ID)
 		require.NoError(t, err)

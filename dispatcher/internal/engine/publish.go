@@ -227,27 +227,27 @@ func (e *Engine) repeated(ctx context.Context, all []routed, repeats []int, out 
 			out[i] = dispatcher.Published{Err: st.Err}
 			continue
 		}
-		told := slices.Clip(list[:n])
+		known := slices.Clip(list[:n])
 		list = list[n:]
 		switch {
-		case unknown != nil && slices.ContainsFunc(told, func(d dispatcher.Delivery) bool { return d.ID.Lane.IsEndpoint() }):
+		case unknown != nil && slices.ContainsFunc(known, func(d dispatcher.Delivery) bool { return d.ID.Lane.IsEndpoint() }):
 			out[i] = dispatcher.Published{Err: unknown}
 		case len(batch[k].Lanes) > 0: // there are no lanes if only the digest is left
-			out[i].Deliveries = told
+			out[i].Deliveries = known
 		default:
-			out[i] = unmatched(batch[k].Message, st, told)
+			out[i] = unmatched(batch[k].Message, st, known)
 		}
 	}
 }
 
 // unmatched returns the result of a message that matches no endpoint. The message is not
 // stored, but it may repeat a message whose endpoints were deleted later.
-func unmatched(m *dispatcher.Message, s *dispatcher.Standing, told []dispatcher.Delivery) dispatcher.Published {
+func unmatched(m *dispatcher.Message, s *dispatcher.Standing, known []dispatcher.Delivery) dispatcher.Published {
 	switch s.Result {
 	case dispatcher.Conflict:
 		return dispatcher.Published{Result: dispatcher.Conflict}
 	case dispatcher.Duplicate:
-		return dispatcher.Published{Result: dispatcher.Duplicate, CreatedAt: s.CreatedAt, Deliveries: told}
+		return dispatcher.Published{Result: dispatcher.Duplicate, CreatedAt: s.CreatedAt, Deliveries: known}
 	}
 	if m.RequireMatch {
 		return dispatcher.Published{Err: fmt.Errorf("publish %s: %w", m.ID, dispatcher.ErrUnmatched)}

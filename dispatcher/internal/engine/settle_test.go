@@ -220,7 +220,7 @@ func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
 		pass(time.Minute)
 		r.queue.fill(1)
 		r.queue.ears.OnGap()
-		pass(engine.LookLeast)
+		pass(engine.PollLeast)
 		require.Len(t, r.sender.sent(), 1)
 		r.stop(t)
 	})

@@ -80,10 +80,10 @@ func TestWhatATakerMadeOfADeliveryIsRecordedAndTold(t *testing.T) {
 				require.Equal(t, 1, r.Leases())
 				c.h.At = r.queue.now()
 				pass(2 * time.Second)
-				told := &outcomesOf{}
-				require.Equal(t, c.is, r.Finish(got[0], c.h, told.done))
+				outcomes := &outcomesOf{}
+				require.Equal(t, c.is, r.Finish(got[0], c.h, outcomes.done))
 				synctest.Wait()
-				require.Equal(t, []d.Settled{{Result: d.SettledOK}}, withoutDeath(told.list()))
+				require.Equal(t, []d.Settled{{Result: d.SettledOK}}, withoutDeath(outcomes.list()))
 				require.Zero(t, r.Leases())
 				s := r.queue.outcomes()[0]
 				require.Equal(t, c.is, s.Verdict)
@@ -119,16 +119,16 @@ func TestATakerIsToldThatItsOutcomeWasNotRecorded(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got, 2)
 		r.queue.set(func() { r.queue.hook = failing("settle", d.ErrUnavailable) })
-		told := &outcomesOf{}
-		r.Finish(got[0], d.Handled{Verdict: d.Delivered}, told.done)
+		outcomes := &outcomesOf{}
+		r.Finish(got[0], d.Handled{Verdict: d.Delivered}, outcomes.done)
 		pass(time.Minute)
-		require.Empty(t, told.list(), "it is tried again as long as this instance runs")
+		require.Empty(t, outcomes.list(), "it is tried again as long as this instance runs")
 		r.stop(t)
-		require.Len(t, told.list(), 1)
-		require.ErrorIs(t, told.list()[0].Err, d.ErrUnavailable)
-		r.Finish(got[1], d.Handled{Verdict: d.Delivered}, told.done)
-		require.Len(t, told.list(), 2, "at once: nothing is recorded any more")
-		require.ErrorIs(t, told.list()[1].Err, d.ErrUnavailable)
+		require.Len(t, outcomes.list(), 1)
+		require.ErrorIs(t, outcomes.list()[0].Err, d.ErrUnavailable)
+		r.Finish(got[1], d.Handled{Verdict: d.Delivered}, outcomes.done)
+		require.Len(t, outcomes.list(), 2, "at once: nothing is recorded any more")
+		require.ErrorIs(t, outcomes.list()[1].Err, d.ErrUnavailable)
 		_, err = r.BeginRegain(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable, "it has left")
 	})
@@ -142,11 +142,11 @@ func TestAnOutcomeThatIsRefusedForGoodIsTold(t *testing.T) {
 		got, err := takeOf(r, 4)
 		require.NoError(t, err)
 		r.queue.set(func() { r.queue.bad = func(d.Settlement) bool { return true } })
-		told := &outcomesOf{}
-		r.Finish(got[0], d.Handled{Verdict: d.Delivered}, told.done)
+		outcomes := &outcomesOf{}
+		r.Finish(got[0], d.Handled{Verdict: d.Delivered}, outcomes.done)
 		pass(time.Minute)
-		require.Len(t, told.list(), 1)
-		require.Error(t, told.list()[0].Err)
+		require.Len(t, outcomes.list(), 1)
+		require.Error(t, outcomes.list()[0].Err)
 		r.stop(t)
 	})
 }
@@ -248,11 +248,11 @@ func TestATakersInstanceThatDiesIsTakenOverFrom(t *testing.T) {
 		r.queue.set(func() { r.queue.hook = failingOf(r.queue, "beat", "here") })
 		pass(30 * time.Second)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 2}, r.queue.verdicts())
-		told := &outcomesOf{}
+		outcomes := &outcomesOf{}
 		r.queue.set(func() { r.queue.hook = nil })
-		r.Finish(got[0], d.Handled{Verdict: d.Retry}, told.done)
+		r.Finish(got[0], d.Handled{Verdict: d.Retry}, outcomes.done)
 		synctest.Wait()
-		require.Equal(t, []d.Settled{{Result: d.SettledLate}}, told.list())
+		require.Equal(t, []d.Settled{{Result: d.SettledLate}}, outcomes.list())
 		cancel()
 		require.NoError(t, <-ended)
 		r.stop(t)

@@ -32,8 +32,8 @@ type trimmer struct {
 	works bool                 // a trim was requested, and has not ended
 	aged  time.Time            // when a trim by age was last requested
 
-	wake wait.Signal
-	told cuts
+	wake   wait.Signal
+	logged cuts
 }
 
 // cuts remembers the log lines about deliveries that were deleted before their age.
@@ -120,7 +120,7 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 			return
 		}
 		t.logCuts(ctx, trimmed)
-		e.endpoints.Compare(ctx, trimmed.Looked)
+		e.endpoints.Compare(ctx, trimmed.Unused)
 		if outage.Whole(err) != nil {
 			e.outages.Repeat(ctx, "trim", 0, err)
 			return // the next poll wakes it again
@@ -134,14 +134,14 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 // because that continues as long as deliveries die. For finished ones it logs each time that
 // the age has halved.
 func (t *trimmer) logCuts(ctx context.Context, trimmed dispatcher.Trimmed) {
-	if trimmed.DeadCut > 0 && !t.told.dead {
-		t.told.dead = true
+	if trimmed.DeadCut > 0 && !t.logged.dead {
+		t.logged.dead = true
 		t.engine.log.LogAttrs(ctx, slog.LevelWarn, "dead deliveries forgotten before their age",
 			slog.Int("kept", t.keep.DeadMax), seconds("asked_s", t.keep.Dead), slog.String("cure", "raise DEAD_MAX, or lower DEAD_RETENTION"))
 	}
 	age := trimmed.CutAge
-	if age > 0 && age < t.keep.Finished && (t.told.finished == 0 || age <= t.told.finished/2) {
-		t.told.finished = age
+	if age > 0 && age < t.keep.Finished && (t.logged.finished == 0 || age <= t.logged.finished/2) {
+		t.logged.finished = age
 		t.engine.log.LogAttrs(ctx, slog.LevelWarn, "finished deliveries forgotten before their age",
 			seconds("age_s", age), seconds("asked_s", t.keep.Finished),
 			slog.String("cure", "raise RETENTION_MAX, or lower RETENTION"))

@@ -227,7 +227,7 @@ func TestAVerificationThatStoppedHalfWayIsFinished(t *testing.T) {
 		view, err := r.Endpoint(t.Context(), "main")
 		require.NoError(t, err)
 		r.half(view, func(e *d.Endpoint) { e.URL, e.Unverified = "https://new.example/", true })
-		r.store.tell(d.EndpointChange{ID: view.ID, Tenant: view.Tenant, Version: view.Version + 1})
+		r.store.notify(d.EndpointChange{ID: view.ID, Tenant: view.Tenant, Version: view.Version + 1})
 		r.publish(t, to("main", "m2"))
 		pass(time.Minute)
 		require.Len(t, r.sender.sent(), 1, "the lane's copy was not held, and nothing went")

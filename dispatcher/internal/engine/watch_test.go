@@ -17,8 +17,8 @@ func TestADeletionEndsWaitsForThatLane(t *testing.T) {
 			o.Gone = func(lane d.Lane) { gone = append(gone, lane) }
 		})
 		r.start(t)
-		r.queue.tell(d.EndpointChange{ID: "ep_a", Tenant: "acme", Version: 2})
-		r.queue.tell(d.EndpointChange{ID: "ep_b", Tenant: "acme"})
+		r.queue.notify(d.EndpointChange{ID: "ep_a", Tenant: "acme", Version: 2})
+		r.queue.notify(d.EndpointChange{ID: "ep_b", Tenant: "acme"})
 		require.Equal(t, []d.Lane{"ep_b"}, gone)
 	})
 }

@@ -125,8 +125,8 @@ func TestTheDocumentKnowsEveryFieldOfAnEndpoint(t *testing.T) {
 		w := apitest.Post(h, "/v1/endpoints", `{"`+name+`":[[]]}`)
 		require.NotContains(t, w.Body.String(), "is unknown", name)
 		taken := !strings.Contains(string(d.Components.Schemas["Endpoint"].Properties[name]), "Read-only")
-		told := strings.Contains(w.Body.String(), "read-only") || strings.Contains(w.Body.String(), "made by the server")
-		require.Equal(t, taken, !told, name)
+		reported := strings.Contains(w.Body.String(), "read-only") || strings.Contains(w.Body.String(), "made by the server")
+		require.Equal(t, taken, !reported, name)
 	}
 }
 

@@ -59,8 +59,8 @@ func publishes(w *api.ResponseWriter) bool {
 	return w.Call == messages.IDPublish || w.Call == messages.IDBatch
 }
 
-// tell counts a call, and logs it if it was rejected.
-func (s *server) tell(w *api.ResponseWriter, r *http.Request) {
+// logCall counts a call, and logs it if it was rejected.
+func (s *server) logCall(w *api.ResponseWriter, r *http.Request) {
 	status := w.Status
 	if status == 0 {
 		status = http.StatusOK

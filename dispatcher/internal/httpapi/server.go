@@ -160,7 +160,7 @@ func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w := s.begin(rw)
 	w.Began = time.Now()
 	defer w.Reserved.End()
-	defer s.tell(w, r)
+	defer s.logCall(w, r)
 	defer s.recover(w, r)
 	if s.keys.Keys().Empty() {
 		if p := local(r); p != nil {

@@ -75,11 +75,11 @@ func (s *server) metricsOperations() []api.Operation {
 func (s *server) healthOperations() []api.Operation {
 	return []api.Operation{
 		{
-			ID: "healthz", Method: "GET", Path: "/healthz", Summary: "Tell that the process is alive",
+			ID: "healthz", Method: "GET", Path: "/healthz", Summary: "Report that the process is alive",
 			AnyQuery: true, Do: s.healthz, Answers: api.OK(examples.Health),
 		},
 		{
-			ID: "readyz", Method: "GET", Path: "/readyz", Summary: "Tell whether the store can be used",
+			ID: "readyz", Method: "GET", Path: "/readyz", Summary: "Report whether the store can be used",
 			AnyQuery: true, Do: s.readyz, Answers: api.OK(examples.Ready), Problems: []*api.Kind{api.Unavailable},
 		},
 	}
@@ -202,8 +202,8 @@ func (s *server) readyz(ctx context.Context, q *api.Request) (*api.Response, err
 		if lost != nil {
 			w.Emptied = lost.Error()
 		}
-		told := wireStore(store)
-		w.Store = &told
+		shown := wireStore(store)
+		w.Store = &shown
 		if paused, total, err := s.o.Lanes.PausedLanes(ctx); err == nil { // otherwise it is ready too
 			w.PausedLanes, w.Paused = total, api.Convert(paused, lanes.Wire)
 		}

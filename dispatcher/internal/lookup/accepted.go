@@ -21,7 +21,7 @@ func (l *Lookup) accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
-	q := acceptedLook{l: l, f: f, of: archivedOf(&f), from: from}
+	q := acceptedQuery{l: l, f: f, of: archivedOf(&f), from: from}
 	q.of.After, q.of.Accepted = from, true
 	if err := q.both(ctx, before); err != nil {
 		return dispatcher.Page{}, err
@@ -46,8 +46,8 @@ func (l *Lookup) accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	return q.page, err
 }
 
-// acceptedLook queries one page.
-type acceptedLook struct {
+// acceptedQuery queries one page.
+type acceptedQuery struct {
 	l    *Lookup
 	f    dispatcher.Filter
 	of   archive.Filter
@@ -59,7 +59,7 @@ type acceptedLook struct {
 
 // recent reports whether all deliveries that the store deleted are older than its page. Then
 // the archive has nothing for the page.
-func (q *acceptedLook) recent(f dispatcher.Forgotten) bool {
+func (q *acceptedQuery) recent(f dispatcher.Forgotten) bool {
 	newest := f.Finished
 	if f.Dead.After(newest) {
 		newest = f.Dead
@@ -69,7 +69,7 @@ func (q *acceptedLook) recent(f dispatcher.Forgotten) bool {
 
 // both queries store and archive concurrently. It does not wait for the archive if its reply
 // is not needed.
-func (q *acceptedLook) both(ctx context.Context, before dispatcher.Forgotten) error {
+func (q *acceptedQuery) both(ctx context.Context, before dispatcher.Forgotten) error {
 	part := q.f
 	part.Cursor, part.From = "", q.from
 	both, each := errgroup.WithContext(ctx)
@@ -94,7 +94,7 @@ func (q *acceptedLook) both(ctx context.Context, before dispatcher.Forgotten) er
 
 // join merges the archive's page into the store's. A delivery that the store deleted in the
 // meantime may be in neither page, so join then queries the archive again.
-func (q *acceptedLook) join(ctx context.Context, forgot bool) (err error) {
+func (q *acceptedQuery) join(ctx context.Context, forgot bool) (err error) {
 	if forgot && (q.kept != nil || q.left) {
 		if q.kept, err = q.l.kept(ctx, q.of); err != nil {
 			return err

@@ -183,9 +183,9 @@ func placeOf(d *dispatcher.Delivery) dispatcher.EndPlace {
 // added returns the archive's ends of deliveries that the store does not have. If the store
 // has a delivery, its copy is newer.
 func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []archive.End) ([]dispatcher.Delivery, error) {
-	told := make(map[dispatcher.DeliveryID]bool, len(live))
+	listed := make(map[dispatcher.DeliveryID]bool, len(live))
 	for i := range live {
-		told[live[i].ID] = true
+		listed[live[i].ID] = true
 	}
 	ids := make([]dispatcher.DeliveryID, len(ends))
 	for i := range ends {
@@ -197,7 +197,7 @@ func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []a
 	}
 	var list []dispatcher.Delivery
 	for i := range ends {
-		if !has[i] && !told[ids[i]] {
+		if !has[i] && !listed[ids[i]] {
 			list = append(list, Delivery(&ends[i], l.head(ctx, ids[i].Message, ends[i].Head)))
 		}
 	}

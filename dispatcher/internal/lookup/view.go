@@ -176,7 +176,7 @@ type life struct {
 }
 
 // unknownEnd is reported for a delivery whose end was not archived.
-const unknownEnd = "it ended, and the log that told how was cut before it was archived"
+const unknownEnd = "it ended, and the part of the log with its result was cut before it was archived"
 
 func (l *life) event(e *archive.Event) {
 	d := &l.d

@@ -73,7 +73,7 @@ func TestADeliveryIsWhatItsEventsSay(t *testing.T) {
 			Status: dispatcher.StatusCancelled, Ended: at(2), Attempts: 1, Climbed: 1, LadderFrom: 1, LastStatus: 500, LastError: "status 500",
 		}, 1},
 		{"its end was lost", "?", nil, dispatcher.Delivery{
-			Status: dispatcher.StatusDead, Ended: at(1), LadderFrom: 1, LastError: "it ended, and the log that told how was cut before it was archived",
+			Status: dispatcher.StatusDead, Ended: at(1), LadderFrom: 1, LastError: "it ended, and the part of the log with its result was cut before it was archived",
 		}, 0},
 		{"delivered, and attempted again by a store that had lost that", "dr", nil, dispatcher.Delivery{
 			Status: dispatcher.StatusDelivered, Ended: at(1), Delivered: at(1), Attempts: 2, Climbed: 2, LadderFrom: 1, LastStatus: 500, LastError: "status 500",

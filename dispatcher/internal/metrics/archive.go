@@ -45,22 +45,22 @@ func (c *archiveCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), statsWithin)
 	defer cancel()
 	f, err := c.figures(ctx)
-	tell := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+	emit := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, kind, value, labels...)
 	}
 	up := 0.0
 	if f.Up {
 		up = 1
 	}
-	tell(c.up, prometheus.GaugeValue, up)
-	tell(c.comparing, prometheus.GaugeValue, f.Comparing)
-	tell(c.orphans, prometheus.GaugeValue, float64(f.Orphans))
-	tell(c.rows, prometheus.CounterValue, float64(f.Messages), "message")
-	tell(c.rows, prometheus.CounterValue, float64(f.Events), "event")
+	emit(c.up, prometheus.GaugeValue, up)
+	emit(c.comparing, prometheus.GaugeValue, f.Comparing)
+	emit(c.orphans, prometheus.GaugeValue, float64(f.Orphans))
+	emit(c.rows, prometheus.CounterValue, float64(f.Messages), "message")
+	emit(c.rows, prometheus.CounterValue, float64(f.Events), "event")
 	if err != nil {
 		return
 	}
-	tell(c.lag, prometheus.GaugeValue, f.Lag.Seconds())
-	tell(c.backlog, prometheus.GaugeValue, float64(f.Backlog))
-	tell(c.dropped, prometheus.CounterValue, float64(f.Dropped))
+	emit(c.lag, prometheus.GaugeValue, f.Lag.Seconds())
+	emit(c.backlog, prometheus.GaugeValue, float64(f.Backlog))
+	emit(c.dropped, prometheus.CounterValue, float64(f.Dropped))
 }

@@ -30,7 +30,7 @@ func scrape(t testing.TB, m *metrics.Metrics) string {
 	return w.Body.String()
 }
 
-func mustTell(t testing.TB, text string, lines ...string) {
+func mustContain(t testing.TB, text string, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
 		require.Contains(t, "\n"+text, "\nhookladder_"+line+"\n")
@@ -96,15 +96,15 @@ func TestConnectionsAreCounted(t *testing.T) {
 func TestCallsAreCountedInAClosedSet(t *testing.T) {
 	m := metrics.New()
 	r := m.WatchRequests(map[string][]int{"publish": {202, 422}, "stats": {200}})
-	mustTell(t, scrape(t, m), `requests_total{call="publish",status="422"} 0`, `requests_total{call="stats",status="other"} 0`)
+	mustContain(t, scrape(t, m), `requests_total{call="publish",status="422"} 0`, `requests_total{call="stats",status="other"} 0`)
 	r.Requested("publish", 422, 20*time.Millisecond)
-	mustTell(t, scrape(t, m), `request_seconds_bucket{call="publish",le="0.01"} 0`, `request_seconds_bucket{call="publish",le="0.025"} 1`, `request_seconds_count{call="stats"} 0`)
+	mustContain(t, scrape(t, m), `request_seconds_bucket{call="publish",le="0.01"} 0`, `request_seconds_bucket{call="publish",le="0.025"} 1`, `request_seconds_count{call="stats"} 0`)
 	r.Requested("stats", 418, 0)
 	r.Requested("stats", 419, 0)
 	r.Requested("of a later version", 200, 0)
 	r.Refused(3)
 	text := scrape(t, m)
-	mustTell(t, text, `requests_total{call="publish",status="422"} 1`, `requests_total{call="stats",status="other"} 2`, `accepted_total{result="refused"} 3`)
+	mustContain(t, text, `requests_total{call="publish",status="422"} 1`, `requests_total{call="stats",status="other"} 2`, `accepted_total{result="refused"} 3`)
 	require.NotContains(t, text, "later version")
 	require.NotContains(t, text, `status="418"`)
 }
@@ -133,7 +133,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 	m.Died(dispatcher.Death{Reason: dispatcher.ReasonPoison})
 	m.Died(dispatcher.Death{Reason: "of a later version"})
 	text := scrape(t, m)
-	mustTell(t, text,
+	mustContain(t, text,
 		`attempts_total{class="none",outcome="delivered"} 4`,
 		`attempts_total{class="timeout",outcome="retry"} 1`,
 		`attempts_total{class="status",outcome="dead"} 1`,
@@ -167,7 +167,7 @@ func TestPublishesAreCounted(t *testing.T) {
 	} {
 		m.Published(p)
 	}
-	mustTell(t, scrape(t, m),
+	mustContain(t, scrape(t, m),
 		`accepted_total{result="accepted"} 3`, `accepted_total{result="unmatched"} 1`, `accepted_total{result="duplicate"} 1`,
 		`accepted_total{result="conflict"} 1`, `accepted_total{result="lane_full"} 1`, `accepted_total{result="store_full"} 1`,
 		`accepted_total{result="unavailable"} 2`, `accepted_total{result="refused"} 1`,
@@ -188,7 +188,7 @@ func TestTheQueueIsToldOf(t *testing.T) {
 	m := metrics.New()
 	require.NotContains(t, scrape(t, m), "store_up", "nobody can be asked yet")
 	m.Watch(source)
-	mustTell(t, scrape(t, m),
+	mustContain(t, scrape(t, m),
 		"store_up 1", "store_durable 0", "store_used_ratio 0.25", "retention_seconds 7200", "instances 3",
 		`deliveries{status="ready"} 7`, `deliveries{status="dead"} 2`, `deliveries{status="delivered"} 0`,
 		"oldest_due_seconds 90", "oldest_held_seconds 600", "in_flight 3", "permits 1024",
@@ -202,20 +202,20 @@ func TestWhatIsUnknownIsLeftOut(t *testing.T) {
 	m := metrics.New()
 	m.Watch(&fakeSource{})
 	text := scrape(t, m)
-	mustTell(t, text, "store_up 1", "oldest_due_seconds 0")
+	mustContain(t, text, "store_up 1", "oldest_due_seconds 0")
 	require.NotContains(t, text, "store_durable ")
 	require.NotContains(t, text, "store_used_ratio ")
 
 	m.Watch(&fakeSource{stats: dispatcher.Stats{Partial: true, LanesBy: map[dispatcher.EndpointState]int64{dispatcher.StateActive: 8}}})
 	text = scrape(t, m)
-	mustTell(t, text, "store_up 1", `deliveries{status="ready"} 0`)
+	mustContain(t, text, "store_up 1", `deliveries{status="ready"} 0`)
 	for _, name := range []string{"hookladder_lanes", "hookladder_held", "oldest_due"} {
 		require.NotContains(t, text, name, "some lanes would stand for all")
 	}
 
 	m.Watch(&fakeSource{down: errors.New("away")})
 	text = scrape(t, m)
-	mustTell(t, text, "store_up 0", "permits 1024")
+	mustContain(t, text, "store_up 0", "permits 1024")
 	require.NotContains(t, text, "hookladder_deliveries", "what stands still would tell that all is well")
 	require.NotContains(t, text, "retention")
 }
@@ -224,7 +224,7 @@ func TestAStoreThatAnswersIsUpThoughItCouldNotBeCounted(t *testing.T) {
 	m := metrics.New()
 	m.Watch(&fakeSource{err: context.DeadlineExceeded})
 	text := scrape(t, m)
-	mustTell(t, text, "store_up 1", "permits 1024")
+	mustContain(t, text, "store_up 1", "permits 1024")
 	require.NotContains(t, text, "hookladder_deliveries")
 	require.NotContains(t, text, "oldest_due")
 	require.NotContains(t, text, "hookladder_lanes")
@@ -251,7 +251,7 @@ func TestAScrapeDoesNotWaitForAStoreThatHangs(t *testing.T) {
 		m := metrics.New()
 		m.Watch(&fakeSource{hangs: true})
 		began := time.Now()
-		mustTell(t, scrape(t, m), "store_up 0")
+		mustContain(t, scrape(t, m), "store_up 0")
 		require.LessOrEqual(t, time.Since(began), 5*time.Second)
 	})
 }

@@ -116,48 +116,48 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	if source == nil {
 		return
 	}
-	tell := func(d *prometheus.Desc, value float64, labels ...string) {
+	emit := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	used, all := source.Permits()
-	tell(c.inFlight, float64(used))
-	tell(c.permits, float64(all))
+	emit(c.inFlight, float64(used))
+	emit(c.permits, float64(all))
 	out <- prometheus.MustNewConstMetric(c.exhausted, prometheus.CounterValue, float64(source.Exhausted()))
 	works, faults := source.Network()
-	tell(c.egressUp, truth(works))
+	emit(c.egressUp, truth(works))
 	for _, why := range dispatcher.EgressFaults {
 		out <- prometheus.MustNewConstMetric(c.egressFaults, prometheus.CounterValue, float64(faults[why]), string(why))
 	}
-	tell(c.up, truth(down == nil))
-	tell(c.emptied, truth(source.Emptied() != nil))
+	emit(c.up, truth(down == nil))
+	emit(c.emptied, truth(source.Emptied() != nil))
 	if err != nil {
 		return
 	}
 	switch st.Store.Durable {
 	case dispatcher.Yes:
-		tell(c.durable, 1)
+		emit(c.durable, 1)
 	case dispatcher.No:
-		tell(c.durable, 0)
+		emit(c.durable, 0)
 	}
 	if used, most := st.Store.UsedBytes, st.Store.MaxBytes; used != nil && most != nil && *most > 0 {
-		tell(c.used, float64(*used)/float64(*most))
+		emit(c.used, float64(*used)/float64(*most))
 	}
-	tell(c.retention, st.Retention.Seconds())
-	tell(c.instances, float64(st.Instances))
+	emit(c.retention, st.Retention.Seconds())
+	emit(c.instances, float64(st.Instances))
 	for _, status := range dispatcher.Statuses {
-		tell(c.deliveries, float64(st.Counts[status]), string(status))
+		emit(c.deliveries, float64(st.Counts[status]), string(status))
 	}
 	if st.Partial { // without some lanes the counts would be too low
 		return
 	}
 	for _, state := range states {
-		tell(c.lanes, float64(st.LanesBy[state]), string(state))
+		emit(c.lanes, float64(st.LanesBy[state]), string(state))
 	}
 	for _, why := range whys {
-		tell(c.held, float64(st.Blocked[why]), string(why))
+		emit(c.held, float64(st.Blocked[why]), string(why))
 	}
-	tell(c.oldest, age(st.Now, st.OldestDue))
-	tell(c.oldestHeld, age(st.Now, st.BlockedSince))
+	emit(c.oldest, age(st.Now, st.OldestDue))
+	emit(c.oldestHeld, age(st.Now, st.BlockedSince))
 }
 
 // age returns the seconds since a time; 0 if there is none, or if it is still to come.

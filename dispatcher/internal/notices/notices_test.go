@@ -106,7 +106,7 @@ func (s *store) known(_ context.Context, ids []string) ([]bool, error) {
 	return known, nil
 }
 
-func (s *store) tell(context.Context) (d.StoreInfo, error) {
+func (s *store) readInfo(context.Context) (d.StoreInfo, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.info, nil
@@ -122,7 +122,7 @@ func (s *store) startLogged(t *testing.T, url string) (*notices.Notices, *bytes.
 	t.Helper()
 	var log bytes.Buffer
 	n, err := notices.New(notices.Options{
-		URL: url, Publish: s.publish, Lanes: s.lanes, Listeners: s.listen, Known: s.known, Store: s.tell, Now: time.Now,
+		URL: url, Publish: s.publish, Lanes: s.lanes, Listeners: s.listen, Known: s.known, Store: s.readInfo, Now: time.Now,
 		PollEvery: time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)

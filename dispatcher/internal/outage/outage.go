@@ -34,15 +34,15 @@ type Log struct {
 	ReadOnly *Log
 	Writes   string
 
-	mu     sync.Mutex // guards the fields below
-	since  time.Time  // zero: no outage
-	last   time.Time  // of the last failed call
-	told   time.Time  // when the last end was logged; zero: never
-	wary   bool       // the logged end was wrong, or could be
-	proven bool       // the outage was logged
-	errors int
-	first  string // stage of the first failure
-	err    error  // the first failure
+	mu         sync.Mutex // guards the fields below
+	since      time.Time  // zero: no outage
+	last       time.Time  // of the last failed call
+	lastLogged time.Time  // when the last end was logged; zero: never
+	wary       bool       // the logged end was wrong, or could be
+	proven     bool       // the outage was logged
+	errors     int
+	first      string // stage of the first failure
+	err        error  // the first failure
 
 	alone  time.Time // time of the last line about a single call without a reply; zero: never
 	missed int       // number of such calls after it
@@ -77,10 +77,10 @@ func (t *Log) Report(stage string, err error) {
 	some := rest == nil && failed != nil && failed.Failed < failed.Of
 	switch {
 	case err != nil && t.since.IsZero():
-		t.wary = some || !t.told.IsZero() && now.Sub(t.told) < Calm
+		t.wary = some || !t.lastLogged.IsZero() && now.Sub(t.lastLogged) < Calm
 		t.since, t.last, t.errors, t.first, t.err = now, now, 1, stage, err
 		if t.proven = !unanswered(err); t.proven {
-			t.tell(stage, failed, rest)
+			t.logOutage(stage, failed, rest)
 		}
 	case err != nil:
 		t.wary = t.wary || some
@@ -88,13 +88,13 @@ func (t *Log) Report(stage string, err error) {
 		t.errors++
 		if !t.proven {
 			t.proven = true
-			t.tell(stage, failed, rest)
+			t.logOutage(stage, failed, rest)
 		}
 	case !t.wary || now.Sub(t.last) >= Calm:
 		if t.proven {
 			t.hear(nil)
 			t.log.Info(t.up, "stage", stage, slog.Float64("took_s", now.Sub(t.since).Round(time.Millisecond).Seconds()), "errors", t.errors)
-			t.told = now
+			t.lastLogged = now
 		} else {
 			t.single(now)
 		}
@@ -137,8 +137,8 @@ func (t *Log) single(now time.Time) {
 	t.alone, t.missed = now, 0
 }
 
-// tell logs an outage: if only parts of the store failed, their number and one reason.
-func (t *Log) tell(stage string, failed *dispatcher.Degraded, rest error) {
+// logOutage logs an outage: if only parts of the store failed, their number and one reason.
+func (t *Log) logOutage(stage string, failed *dispatcher.Degraded, rest error) {
 	if rest != nil {
 		t.hear(rest)
 		t.log.Error(t.down, "stage", stage, "err", rest)

@@ -24,19 +24,19 @@ func some(failed, of int, errs ...error) error {
 	return &dispatcher.Degraded{Failed: failed, Of: of, Errs: errs}
 }
 
-// told is a Log and what it told.
-type told struct {
+// logged is a Log and what it logged.
+type logged struct {
 	*outage.Log
 	text bytes.Buffer
 }
 
-func newTestLog() *told {
-	l := &told{}
+func newTestLog() *logged {
+	l := &logged{}
 	l.Log = outage.New(slog.New(slog.NewTextHandler(&l.text, nil)), "store lost", "store back")
 	return l
 }
 
-func (l *told) count(text string) int { return strings.Count(l.text.String(), text) }
+func (l *logged) count(text string) int { return strings.Count(l.text.String(), text) }
 
 func TestAFaultIsToldOnceAndItsEndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -23,10 +23,10 @@ func TestARowWithAnInfiniteTimeHurtsNoOther(t *testing.T) {
 				mustExec(t, caller, older)
 				mustExec(t, caller, `insert into hookladder_outbox (id, message, body, `+column+`) values ('odd', '{"topic":"a.b","ordering_key":"k"}', '1', $1)`, value)
 				publish(t, caller, "good", `{"topic":"a.b","ordering_key":"k"}`)
-				look, err := o.State(t.Context())
+				state, err := o.State(t.Context())
 				require.NoError(t, err)
-				require.True(t, look.Due)
-				require.GreaterOrEqual(t, look.Oldest, time.Duration(0))
+				require.True(t, state.Due)
+				require.GreaterOrEqual(t, state.Oldest, time.Duration(0))
 				b := mustRelay(t, o, 10, ends(dispatcher.RowAccepted))
 				require.Contains(t, ids(b.Rows), "good")
 				for _, r := range b.Rows {

@@ -140,8 +140,8 @@ func TestAMonthThatIsReadGoesAnotherTimeAndNobodyWaits(t *testing.T) {
 	url := pgtest.New(t)
 	require.NoError(t, newTestArchive(t, url).Maintain(t.Context(), 0))
 	addMonth(t, url, -5)
-	told := &notes{}
-	a, l := mustOpen(t, postgres.Options{URL: url, Log: told.log()}), newLine()
+	notes := &notes{}
+	a, l := mustOpen(t, postgres.Options{URL: url, Log: notes.log()}), newLine()
 	l.hold(t, a)
 	l.write(t, a, []archive.Accepted{acceptedAt(month(-5), "done"), acceptedAt(month(-5), "waits")}, event(archive.Delivered, "done", 1))
 	long := reader(t, url, "event")
@@ -156,7 +156,7 @@ func TestAMonthThatIsReadGoesAnotherTimeAndNobodyWaits(t *testing.T) {
 			l.write(t, a, []archive.Accepted{acceptedAt(month(-5), fmt.Sprint("beside", l.at.MS))})
 		}
 	}
-	require.Contains(t, told.String(), "still being read")
+	require.Contains(t, notes.String(), "still being read")
 	require.Equal(t, []string{tableOf("event", -5)}, read(t, url, "select relname from pg_inherits join pg_class on oid = inhrelid where inhdetachpending"), "new statements have left it already")
 	_, err := long.Exec(t.Context(), "rollback")
 	require.NoError(t, err)

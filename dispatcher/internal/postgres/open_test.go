@@ -148,12 +148,12 @@ func TestARoleThatMayOnlyWriteArchivesIntoTheMonthsThereAre(t *testing.T) {
 	l.hold(t, newTestArchive(t, where))
 	run(t, where, "drop table hookladder."+tableOf("event", 3), "drop table hookladder."+tableOf("message", 3))
 	limited := asRole(t, where, "grant usage on schema hookladder to %s", "grant all on all tables in schema hookladder to %s")
-	told := &notes{}
-	a := mustOpen(t, postgres.Options{URL: limited, Log: told.log()})
+	notes := &notes{}
+	a := mustOpen(t, postgres.Options{URL: limited, Log: notes.log()})
 	l.hold(t, a)
 	l.write(t, a, []archive.Accepted{acceptedAt(month(3), "a")}, event(archive.Dead, "a", 1))
 	l.write(t, a, []archive.Accepted{acceptedAt(month(3), "a")}) // with care
-	require.Contains(t, told.String(), "creating tables of the coming months failed")
+	require.Contains(t, notes.String(), "creating tables of the coming months failed")
 	err := a.Maintain(t.Context(), 0)
 	require.ErrorIs(t, err, archive.ErrUnavailable)
 	require.ErrorContains(t, err, "must own the archive's tables")

@@ -140,8 +140,8 @@ func TestARowThatIsThereAlreadyIsNoFault(t *testing.T) {
 
 func TestARowThatIsNotTakenKeepsBackNoOther(t *testing.T) {
 	url := pgtest.New(t)
-	told := &notes{}
-	a, l := mustOpen(t, postgres.Options{URL: url, Log: told.log()}), newLine()
+	notes := &notes{}
+	a, l := mustOpen(t, postgres.Options{URL: url, Log: notes.log()}), newLine()
 	l.hold(t, a)
 	for _, table := range []string{"message", "event", "open"} {
 		run(t, url, "alter table hookladder."+table+" add check (id not like 'poison%')")
@@ -161,9 +161,9 @@ func TestARowThatIsNotTakenKeepsBackNoOther(t *testing.T) {
 	require.Equal(t, archive.Written{Messages: 298, Events: 148, Passed: 6}, w, "two messages, two events, and of what is open one message and one row")
 	require.Equal(t, []string{"298 148 150"}, read(t, url, `select concat_ws(' ', (select count(*) from hookladder.message),
 		(select count(*) from hookladder.event), (select count(*) from hookladder.open))`))
-	require.Contains(t, told.String(), "id=poison17 ")
-	require.Contains(t, told.String(), "id=u_1:poison211 ")
-	require.NotContains(t, told.String(), "body of")
+	require.Contains(t, notes.String(), "id=poison17 ")
+	require.Contains(t, notes.String(), "id=u_1:poison211 ")
+	require.NotContains(t, notes.String(), "body of")
 	l.write(t, a, nil, event(archive.Delivered, "a0", 1)) // it goes on
 }
 

@@ -78,13 +78,13 @@ func TestALookSkipsNoLaneWhileOthersGo(t *testing.T) {
 	r.store.Client().AddHook(&afterwards{name: "look", do: then})
 	rec, err := r.store.Read(t.Context(), "fan")
 	require.NoError(t, err)
-	told := map[dispatcher.DeliveryID]bool{}
+	reported := map[dispatcher.DeliveryID]bool{}
 	for _, d := range rec.Deliveries {
-		require.False(t, told[d.ID], "%s is told twice", d.ID)
-		told[d.ID] = true
+		require.False(t, reported[d.ID], "%s is told twice", d.ID)
+		reported[d.ID] = true
 	}
 	for _, id := range ids[40:] {
-		require.True(t, told[id], "%s is not told", id)
+		require.True(t, reported[id], "%s is not told", id)
 	}
 	fan, err := r.store.Client().HGet(t.Context(), r.store.Conn().Tag(0)+":fan", "fan").Result()
 	require.NoError(t, err)
@@ -318,12 +318,12 @@ func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 	}
 	slices.Reverse(want)
 	g := measured(store)
-	var told []dispatcher.Lane
+	var reported []dispatcher.Lane
 	for cursor := ""; ; {
 		page, next, err := store.Lanes(t.Context(), limit, cursor)
 		require.NoError(t, err)
 		for _, l := range page {
-			told = append(told, l.Lane)
+			reported = append(reported, l.Lane)
 		}
 		read := 0
 		for _, a := range g.Of("lanes") {
@@ -336,7 +336,7 @@ func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 		}
 		require.Len(t, page, limit)
 	}
-	require.Equal(t, want, told)
+	require.Equal(t, want, reported)
 }
 
 // The versions of endpoints are read some at a time, since Redis goes through

@@ -173,7 +173,7 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	m, err := codec.DecodeRecord(id.Message, record)
 	if err != nil {
 		s.log.Error("message can't be read", "delivery_id", name, "err", err)
-	} else if err := codec.OpenHeaders(id.Lane, m, s.Endpoints.Box()); err != nil && s.tellsSealed() {
+	} else if err := codec.OpenHeaders(id.Lane, m, s.Endpoints.Box()); err != nil && s.logsSealed() {
 		s.log.Error("deliveries wait for a message whose headers this instance can't open", "delivery_id", name, "err", err,
 			"cure", "start it with the ENCRYPTION_KEY that the others have")
 	}
@@ -199,9 +199,9 @@ func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease, beside
 	return leased, r.Reply.Err
 }
 
-// tellsSealed reports whether to log a message that can't be opened. It allows one log line a
+// logsSealed reports whether to log a message that can't be opened. It allows one log line a
 // minute, because the lane is asked again and again.
-func (s *Store) tellsSealed() bool {
+func (s *Store) logsSealed() bool {
 	now, last := time.Now().Unix(), s.sealedLogged.Load()
 	return now-last >= 60 && s.sealedLogged.CompareAndSwap(last, now)
 }

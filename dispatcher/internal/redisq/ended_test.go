@@ -32,17 +32,17 @@ func TestWhatEndedIsFoundAmongTheEndsOfOthers(t *testing.T) {
 	r.ends("cancelled", "b", 3000, -40*time.Minute, 10*time.Millisecond)
 	before, records := r.stat("evalsha"), r.stat("hget")
 	f := dispatcher.EndedFilter{Lane: "a", Limit: 500}
-	var told []dispatcher.Delivery
+	var reported []dispatcher.Delivery
 	looked, pages := 0, 0
 	for more := true; more; pages++ {
 		page, err := r.store.Ended(t.Context(), f)
 		require.NoError(t, err)
-		told, looked = append(told, page.Deliveries...), looked+page.LookedAt
+		reported, looked = append(reported, page.Deliveries...), looked+page.LookedAt
 		f.Cursor, more = page.Resume, page.More
 	}
-	require.Len(t, told, 1000)
-	for i, d := range told[1:] {
-		require.False(t, d.Ended.Before(told[i].Ended), "%s", d.ID)
+	require.Len(t, reported, 1000)
+	for i, d := range reported[1:] {
+		require.False(t, d.Ended.Before(reported[i].Ended), "%s", d.ID)
 	}
 	require.GreaterOrEqual(t, looked, 13_000)
 	require.GreaterOrEqual(t, r.stat("evalsha")-before, 13_000/2048)

@@ -62,8 +62,8 @@ func (s *Store) ReadAllLanes() {
 // ReadLanesWithin bounds the time for which one call of Stats reads lanes.
 func (s *Store) ReadLanesWithin(d time.Duration) { s.LaneReader.Pace.Within = d }
 
-// ForgetLooks has no result of Stats' looks be used again.
-func (s *Store) ForgetLooks() { s.LaneReader.Pace.Old = 0 }
+// ForgetPolls has no result of Stats' queries be used again.
+func (s *Store) ForgetPolls() { s.LaneReader.Pace.Old = 0 }
 
 // Buried reads the counts of the dead, and orders at most so many groups at a time.
 func (s *Store) Buried(most int) *read.DeadCounts { return read.NewDeadCounts(s.conn, most) }

@@ -68,21 +68,21 @@ func TestACallThatTakesTooLongCutsNoOtherLine(t *testing.T) {
 	store := openTestStore(t, redisq.Options{
 		URL: redistest.Start(t).URL(), Project: "lines", LaneMaxInFlight: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
 	})
-	begun, told, ended := make(chan struct{}, 1), make(chan struct{}, 8), make(chan error, 1)
+	begun, reported, ended := make(chan struct{}, 1), make(chan struct{}, 8), make(chan error, 1)
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	watching, stop := context.WithCancel(t.Context())
 	defer stop()
 	watch.Go(func() {
 		ended <- store.Watch(watching, "two", redisqtest.Subscriber{
-			Subscriber: dispatcher.Subscriber{OnGap: func() { begun <- struct{}{} }}, OnHint: func(redisqtest.Hint) { told <- struct{}{} },
+			Subscriber: dispatcher.Subscriber{OnGap: func() { begun <- struct{}{} }}, OnHint: func(redisqtest.Hint) { reported <- struct{}{} },
 		})
 	})
 	<-begun
 	require.ErrorIs(t, store.Stall(t.Context()), dispatcher.ErrUnavailable)
 	require.NoError(t, schedule(t.Context(), store, faultEntries(1, 0)...))
 	select {
-	case <-told:
+	case <-reported:
 	case err := <-ended:
 		require.Fail(t, "the subscription was cut", "%v", err)
 	}

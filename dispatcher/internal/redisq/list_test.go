@@ -261,7 +261,7 @@ func TestStatsSayWhereNotAllLanesWereLookedAt(t *testing.T) {
 	require.False(t, st.Partial, "the one before it was a moment ago")
 	require.Len(t, st.Lanes, 1)
 	require.Equal(t, whole.OldestDue, st.OldestDue)
-	r.store.ForgetLooks()
+	r.store.ForgetPolls()
 	st = stats()
 	require.True(t, st.Partial, "what was so an hour ago is not told as if it were now")
 	require.Empty(t, st.Lanes)

@@ -108,6 +108,6 @@ func TestEndsOfAnOlderVersionHaveTheirStatus(t *testing.T) {
 		require.NoError(t, f.Queue.Client().ZAdd(f.Ctx, tag+keys.Done, redis.Z{Score: float64(f.Now.UnixMilli()), Member: id}).Err())
 	}
 	require.NoError(t, f.Queue.Client().HSet(f.Ctx, tag+keys.Progress, "a:m0", "1 0 0 202 0 - 0 0").Err())
-	require.Equal(t, 202, f.Look(rig.Named("a", "m0")).LastStatus)
-	require.Equal(t, 200, f.Look(rig.Named("a", "m1")).LastStatus)
+	require.Equal(t, 202, f.Inspect(rig.Named("a", "m0")).LastStatus)
+	require.Equal(t, 200, f.Inspect(rig.Named("a", "m1")).LastStatus)
 }

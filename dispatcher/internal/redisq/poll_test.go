@@ -53,9 +53,9 @@ func TestPubSubIsNotUsedWhereItIsNotWanted(t *testing.T) {
 	require.NotContains(t, stats, "cmdstat_publish:")
 	require.NotContains(t, stats, "cmdstat_subscribe:")
 
-	told := openTestStore(t, redisq.Options{URL: server.URL(), Project: "told", LaneMaxInFlight: 128, Permits: 1024})
-	require.False(t, told.Polls())
-	mustDeliver(t, told)
+	reported := openTestStore(t, redisq.Options{URL: server.URL(), Project: "told", LaneMaxInFlight: 128, Permits: 1024})
+	require.False(t, reported.Polls())
+	mustDeliver(t, reported)
 	stats, err = store.Client().Info(ctx, "commandstats").Result()
 	require.NoError(t, err)
 	require.Contains(t, stats, "cmdstat_publish:")

@@ -101,7 +101,7 @@ func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 		return
 	}
 	var read *redis.SliceCmd
-	err := s.conn.At(ctx, "read what instances told", conn.Home, func(p redis.Pipeliner) {
+	err := s.conn.At(ctx, "read reports of instances", conn.Home, func(p redis.Pipeliner) {
 		read = p.HMGet(ctx, s.home()+keys.About, unknown...)
 	})
 	if err != nil {

@@ -157,7 +157,7 @@ func (s *Store) adoptCalls(leases []dispatcher.TakenLease, todo []int, lasts int
 		args := append(make([]any, 0, 2+3*len(share)), lasts, claimBytes/len(calls))
 		for _, i := range share {
 			token := leases[i].Token
-			if leases[i].Untold {
+			if leases[i].NotReceived {
 				token = "-" + token
 			}
 			args = append(args, leases[i].ID.String(), token, leases[i].Owner)

@@ -157,9 +157,9 @@ func TestALostRecordStopsNothing(t *testing.T) {
 			for _, lane := range state.Lanes {
 				require.Zero(t, lane.InFlight+lane.Waiting)
 			}
-			state.Lanes, state.Fenced, state.Told, state.Now, state.Ends = nil, nil, nil, 0, nil
+			state.Lanes, state.Fenced, state.Reported, state.Now, state.Ends = nil, nil, nil, 0, nil
 			want := stored.NewState()
-			want.Lanes, want.Told, want.Ends = nil, nil, nil // the counts of ends stay
+			want.Lanes, want.Reported, want.Ends = nil, nil, nil // the counts of ends stay
 			require.Equal(t, want.String(), state.String(), "nothing is left of it")
 		})
 	}

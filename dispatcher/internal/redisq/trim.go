@@ -83,7 +83,7 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 				t.CutAge = age
 			}
 			for stay := (conn.Reply{Values: r.List()}); stay.More(); {
-				t.Looked = append(t.Looked, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.Text()), Version: stay.Number()})
+				t.Unused = append(t.Unused, dispatcher.LaneVersion{Lane: dispatcher.Lane(stay.Text()), Version: stay.Number()})
 			}
 			if r.Number() == 1 {
 				s.observeDeaths(h) // a lane was placed again, because its time came from another clock

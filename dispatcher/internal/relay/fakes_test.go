@@ -112,15 +112,15 @@ func (f *fakeOutbox) Relay(ctx context.Context, most int, carry func(context.Con
 	return nil
 }
 
-func (f *fakeOutbox) State(context.Context) (look dispatcher.OutboxState, err error) {
+func (f *fakeOutbox) State(context.Context) (state dispatcher.OutboxState, err error) {
 	f.fence()
 	defer f.fence()
-	look.Asleep = f.asleep
+	state.Asleep = f.asleep
 	for _, r := range f.rows {
-		look.Due = look.Due || !r.retryAt.After(time.Now())
-		look.Oldest = max(look.Oldest, time.Since(r.at))
+		state.Due = state.Due || !r.retryAt.After(time.Now())
+		state.Oldest = max(state.Oldest, time.Since(r.at))
 	}
-	return look, f.err
+	return state, f.err
 }
 
 func (f *fakeOutbox) Sleep(context.Context) error {

@@ -23,7 +23,7 @@ type follower struct {
 	from    dispatcher.LogPosition // its stretches begin after it
 	dropped chan struct{}          // closed when it is too far behind
 
-	told time.Time // time of its last event
+	sent time.Time // time of its last event
 	more bool      // there was more to read
 
 	at *stretch // its last stretch; nil: it is dropped; Hub.mu guards it
@@ -78,7 +78,7 @@ func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
 		}
 	} else {
 		f.pos = f.from
-		if err := f.tell(nil); err != nil {
+		if err := f.send(nil); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (h *Hub) turn(ctx context.Context, f *follower, begun bool) error {
 		case <-ctx.Done():
 		case <-alive.C:
 			if begun {
-				if err := f.tell(nil); err != nil {
+				if err := f.send(nil); err != nil {
 					return err
 				}
 			}
@@ -213,8 +213,8 @@ func (h *Hub) live(ctx context.Context, f *follower) error {
 		case <-grown:
 		case <-alive.C:
 			h.reach(f)
-			if time.Since(f.told) >= Alive {
-				if err := f.tell(nil); err != nil {
+			if time.Since(f.sent) >= Alive {
+				if err := f.send(nil); err != nil {
 					return err
 				}
 			}
@@ -268,15 +268,15 @@ func (f *follower) advance(p *stretch, always bool) error {
 		}
 	}
 	f.pos.Reach(p.after)
-	if len(events) > 0 || always || time.Since(f.told) >= Alive {
-		return f.tell(events)
+	if len(events) > 0 || always || time.Since(f.sent) >= Alive {
+		return f.send(events)
 	}
 	return nil
 }
 
-// tell shows events; without events it sends a heartbeat.
-func (f *follower) tell(events []dispatcher.LogEvent) error {
-	f.told = time.Now()
+// send shows events; without events it sends a heartbeat.
+func (f *follower) send(events []dispatcher.LogEvent) error {
+	f.sent = time.Now()
 	if len(events) == 0 {
 		events = []dispatcher.LogEvent{{At: f.pos.String()}}
 	}

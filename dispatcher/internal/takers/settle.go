@@ -23,12 +23,12 @@ const readsAtOnce = 4
 
 // settling is one call of SettleTaken.
 type settling struct {
-	t      *Takers
-	owner  string
-	list   []dispatcher.TakerOutcome
-	leases []leaseText
-	told   []dispatcher.TakerSettled
-	unread []int // indexes of deliveries whose status must be read
+	t       *Takers
+	owner   string
+	list    []dispatcher.TakerOutcome
+	leases  []leaseText
+	results []dispatcher.TakerSettled
+	unread  []int // indexes of deliveries whose status must be read
 }
 
 // SettleTaken records the owner's outcomes of deliveries of a lane, in order. If it returns an
@@ -36,10 +36,10 @@ type settling struct {
 func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.TakerSettled, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
-	s := &settling{t: t, owner: owner, list: list, leases: make([]leaseText, len(list)), told: make([]dispatcher.TakerSettled, len(list))}
+	s := &settling{t: t, owner: owner, list: list, leases: make([]leaseText, len(list)), results: make([]dispatcher.TakerSettled, len(list))}
 	var todo []int
 	for i, o := range list {
-		s.told[i] = dispatcher.TakerSettled{ID: o.ID, Result: dispatcher.TakerUnknown}
+		s.results[i] = dispatcher.TakerSettled{ID: o.ID, Result: dispatcher.TakerUnknown}
 		ok := o.Lease == ""
 		if !ok {
 			s.leases[i], ok = parseLease(o.Lease, o.ID, owner)
@@ -68,12 +68,12 @@ func (t *Takers) SettleTaken(ctx context.Context, lane dispatcher.Lane, owner st
 	if err := s.read(ctx); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(s.told, func(o dispatcher.TakerSettled) bool { return o.Result == dispatcher.TakerUnknown }) {
+	if slices.ContainsFunc(s.results, func(o dispatcher.TakerSettled) bool { return o.Result == dispatcher.TakerUnknown }) {
 		if err := t.store.Intact(ctx, lane); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)
 		}
 	}
-	return s.told, nil
+	return s.results, nil
 }
 
 // round records some outcomes, each of another delivery.
@@ -115,7 +115,7 @@ func (s *settling) extend(ctx context.Context, some []int, lasts time.Duration) 
 	}
 	for k, i := range some {
 		if a := adopted[k]; !s.refused(i, a) {
-			s.told[i].Result, s.told[i].Status, s.told[i].Until = dispatcher.TakerOK, dispatcher.StatusInFlight, a.Until
+			s.results[i].Result, s.results[i].Status, s.results[i].Until = dispatcher.TakerOK, dispatcher.StatusInFlight, a.Until
 		}
 	}
 	return nil
@@ -126,7 +126,7 @@ func (s *settling) extend(ctx context.Context, some []int, lasts time.Duration) 
 func (s *settling) refused(i int, a dispatcher.Adopted) bool {
 	if errors.Is(a.Err, dispatcher.ErrNotTaken) {
 		if s.list[i].Lease != "" || a.Attempt > 0 {
-			s.told[i].Result = dispatcher.TakerLate
+			s.results[i].Result = dispatcher.TakerLate
 		}
 		s.unread = append(s.unread, i)
 	}
@@ -158,8 +158,8 @@ func (s *settling) finish(ctx context.Context, some []int) error {
 		case a.Claimed != nil:
 			h.At = a.Taken
 			verdicts[i] = s.t.engine.Finish(*a.Claimed, h, done)
-			s.told[i].Result = dispatcher.TakerOK
-		case s.refused(i, a) && s.told[i].Result == dispatcher.TakerLate && h.Verdict == dispatcher.Delivered:
+			s.results[i].Result = dispatcher.TakerOK
+		case s.refused(i, a) && s.results[i].Result == dispatcher.TakerLate && h.Verdict == dispatcher.Delivered:
 			s.unread = s.unread[:len(s.unread)-1]
 			verdicts[i] = dispatcher.Delivered
 			s.t.engine.Succeeded(s.list[i].ID, cmp.Or(s.leases[i].attempt, a.Attempt), done)
@@ -184,18 +184,18 @@ func (s *settling) finish(ctx context.Context, some []int) error {
 
 // note sets the status of a delivery after its outcome was recorded.
 func (s *settling) note(r recorded, verdict dispatcher.Verdict) {
-	told := &s.told[r.i]
+	result := &s.results[r.i]
 	switch r.is.Result {
 	case dispatcher.SettledOK:
-		told.Status = statusAfter(verdict)
+		result.Status = statusAfter(verdict)
 	case dispatcher.SettledDone:
-		told.Status = dispatcher.StatusDelivered
+		result.Status = dispatcher.StatusDelivered
 	case dispatcher.SettledBefore:
-		told.Status = dispatcher.StatusDead
+		result.Status = dispatcher.StatusDead
 	case dispatcher.SettledEnd: // for example, it was cancelled
 		s.unread = append(s.unread, r.i)
 	default:
-		told.Result = dispatcher.TakerLate
+		result.Result = dispatcher.TakerLate
 		s.unread = append(s.unread, r.i)
 	}
 }
@@ -217,19 +217,19 @@ func (s *settling) read(ctx context.Context) error {
 	reading.SetLimit(readsAtOnce)
 	for _, i := range s.unread {
 		reading.Go(func() error {
-			told := &s.told[i]
-			view, err := s.t.reads.Read(ctx, told.ID.Message)
+			result := &s.results[i]
+			view, err := s.t.reads.Read(ctx, result.ID.Message)
 			var lost *dispatcher.Emptied
-			at := slices.IndexFunc(view.Deliveries, func(d dispatcher.Delivery) bool { return d.ID == told.ID })
+			at := slices.IndexFunc(view.Deliveries, func(d dispatcher.Delivery) bool { return d.ID == result.ID })
 			switch {
-			case at >= 0 && told.Result == dispatcher.TakerUnknown && !view.Deliveries[at].Status.Ended():
-			case at >= 0 && told.Result == dispatcher.TakerUnknown:
-				told.Result, told.Status = dispatcher.TakerLate, view.Deliveries[at].Status
+			case at >= 0 && result.Result == dispatcher.TakerUnknown && !view.Deliveries[at].Status.Ended():
+			case at >= 0 && result.Result == dispatcher.TakerUnknown:
+				result.Result, result.Status = dispatcher.TakerLate, view.Deliveries[at].Status
 			case at >= 0:
-				told.Status = view.Deliveries[at].Status
+				result.Status = view.Deliveries[at].Status
 			case err == nil || errors.Is(err, dispatcher.ErrNotFound) || errors.As(err, &lost): // the lost data may belong to another lane
-				if told.Result != dispatcher.TakerOK { // otherwise it was settled, and deleted after that
-					told.Result = dispatcher.TakerUnknown
+				if result.Result != dispatcher.TakerOK { // otherwise it was settled, and deleted after that
+					result.Result = dispatcher.TakerUnknown
 				}
 			default:
 				return fmt.Errorf("read the settled deliveries: %w", err)

@@ -29,7 +29,7 @@ func outcome(message, lease string, v d.Verdict) d.TakerOutcome {
 func TestWhatACallerSaysIsRecorded(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b", "c", "d", "e")
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
+		results, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			outcome("a", leases["a"], d.Delivered), outcome("b", leases["b"], d.Retry), outcome("c", leases["c"], d.Dead),
 			{ID: idOf("d"), Lease: leases["d"], Extend: time.Minute}, outcome("e", "", d.Delivered),
 		})
@@ -40,7 +40,7 @@ func TestWhatACallerSaysIsRecorded(t *testing.T) {
 			{ID: idOf("c"), Result: d.TakerOK, Status: d.StatusDead},
 			{ID: idOf("d"), Result: d.TakerOK, Status: d.StatusInFlight, Until: time.Now().Add(time.Minute)},
 			{ID: idOf("e"), Result: d.TakerOK, Status: d.StatusDelivered},
-		}, told)
+		}, results)
 		require.Equal(t, []string{"delivered a", "retry b", "dead c", "delivered e"}, q.finished)
 		require.Len(t, q.taken, 1)
 	})
@@ -57,15 +57,15 @@ func TestALeaseThatIsNotOursIsUnknown(t *testing.T) {
 			"a number alone":        outcome("a", "3", d.Delivered),
 			"a lane of another one": {ID: d.DeliveryID{Lane: "q_other", Message: "a"}, Handled: d.Handled{Verdict: d.Delivered}},
 		} {
-			told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{o})
+			results, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{o})
 			require.NoError(t, err)
-			require.Equal(t, d.TakerUnknown, told[0].Result, name)
+			require.Equal(t, d.TakerUnknown, results[0].Result, name)
 		}
 		for _, lease := range []string{leases["a"], ""} {
-			told, err := q.t.SettleTaken(context.Background(), lane, "you", []d.TakerOutcome{outcome("a", lease, d.Delivered), {ID: idOf("a"), Lease: lease, Extend: time.Second}})
+			results, err := q.t.SettleTaken(context.Background(), lane, "you", []d.TakerOutcome{outcome("a", lease, d.Delivered), {ID: idOf("a"), Lease: lease, Extend: time.Second}})
 			require.NoError(t, err)
-			require.Equal(t, d.TakerUnknown, told[0].Result)
-			require.Equal(t, d.TakerUnknown, told[1].Result)
+			require.Equal(t, d.TakerUnknown, results[0].Result)
+			require.Equal(t, d.TakerUnknown, results[1].Result)
 		}
 		require.Empty(t, q.finished)
 	})
@@ -76,7 +76,7 @@ func TestWithoutALeaseOnlyWhatWasTakenIsKnown(t *testing.T) {
 		q.set(func() {
 			q.statuses["waiting"], q.statuses["retrying"], q.statuses["done"] = d.StatusReady, d.StatusRetrying, d.StatusDelivered
 		})
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
+		results, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			outcome("nope", "", d.Delivered), outcome("waiting", "", d.Delivered), outcome("retrying", "", d.Delivered),
 			outcome("done", "", d.Delivered),
 		})
@@ -85,7 +85,7 @@ func TestWithoutALeaseOnlyWhatWasTakenIsKnown(t *testing.T) {
 			{ID: idOf("nope"), Result: d.TakerUnknown}, {ID: idOf("waiting"), Result: d.TakerUnknown},
 			{ID: idOf("retrying"), Result: d.TakerUnknown},
 			{ID: idOf("done"), Result: d.TakerLate, Status: d.StatusDelivered}, // its last lease is not known any more
-		}, told)
+		}, results)
 	})
 }
 
@@ -101,7 +101,7 @@ func TestOnlyASuccessCountsAfterTheLeaseEnded(t *testing.T) {
 			q.results["a"], q.results["d"] = d.Settled{Result: d.SettledDone}, d.Settled{Result: d.SettledLate}
 			q.results["e"] = d.Settled{Result: d.SettledDone}
 		})
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
+		results, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			outcome("a", leases["a"], d.Delivered), outcome("b", leases["b"], d.Retry), {ID: idOf("c"), Lease: leases["c"], Extend: time.Minute},
 			outcome("d", leases["d"], d.Delivered), outcome("e", "", d.Delivered),
 		})
@@ -112,7 +112,7 @@ func TestOnlyASuccessCountsAfterTheLeaseEnded(t *testing.T) {
 			{ID: idOf("c"), Result: d.TakerLate, Status: d.StatusRetrying},
 			{ID: idOf("d"), Result: d.TakerLate, Status: d.StatusCancelled},
 			{ID: idOf("e"), Result: d.TakerLate, Status: d.StatusDelivered},
-		}, told)
+		}, results)
 		require.Equal(t, []string{"late a 3", "late d 3", "late e 3"}, q.finished)
 	})
 }
@@ -124,7 +124,7 @@ func TestADeliveryThatWasCancelledMeanwhileIsToldAsItIs(t *testing.T) {
 			q.results["a"], q.statuses["a"] = d.Settled{Result: d.SettledEnd}, d.StatusCancelled
 			q.results["b"], q.results["c"] = d.Settled{Result: d.SettledBefore}, d.Settled{Result: d.SettledEnd}
 		})
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
+		results, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			outcome("a", leases["a"], d.Retry), outcome("b", leases["b"], d.Dead), outcome("c", leases["c"], d.Retry),
 		})
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestADeliveryThatWasCancelledMeanwhileIsToldAsItIs(t *testing.T) {
 			{ID: idOf("a"), Result: d.TakerOK, Status: d.StatusCancelled},
 			{ID: idOf("b"), Result: d.TakerOK, Status: d.StatusDead},
 			{ID: idOf("c"), Result: d.TakerOK}, // it is no longer kept
-		}, told)
+		}, results)
 	})
 }
 
@@ -140,13 +140,13 @@ func TestASecondResultOfADeliveryMeetsTheFirst(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a")
 		q.set(func() { q.statuses["a"] = d.StatusDelivered })
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
+		results, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
 			{ID: idOf("a"), Lease: leases["a"], Extend: time.Minute}, outcome("a", leases["a"], d.Delivered), outcome("a", leases["a"], d.Retry),
 		})
 		require.NoError(t, err)
-		require.Equal(t, d.TakerOK, told[0].Result)
-		require.Equal(t, d.TakerOK, told[1].Result)
-		require.Equal(t, d.TakerSettled{ID: idOf("a"), Result: d.TakerLate, Status: d.StatusDelivered}, told[2])
+		require.Equal(t, d.TakerOK, results[0].Result)
+		require.Equal(t, d.TakerOK, results[1].Result)
+		require.Equal(t, d.TakerSettled{ID: idOf("a"), Result: d.TakerLate, Status: d.StatusDelivered}, results[2])
 	})
 }
 
@@ -177,9 +177,9 @@ func TestNothingIsUnknownOfALaneWhoseDataWereLost(t *testing.T) {
 			delete(q.taken, idOf("b"))
 			q.lost = errLost
 		})
-		told, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{outcome("a", leases["a"], d.Delivered)})
+		results, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{outcome("a", leases["a"], d.Delivered)})
 		require.NoError(t, err)
-		require.Equal(t, d.TakerOK, told[0].Result)
+		require.Equal(t, d.TakerOK, results[0].Result)
 		for _, o := range []d.TakerOutcome{outcome("b", leases["b"], d.Retry), outcome("b", "", d.Delivered), outcome("b", "no lease", d.Delivered)} {
 			_, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{o})
 			require.ErrorIs(t, err, errLost)

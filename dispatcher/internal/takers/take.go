@@ -148,7 +148,7 @@ func (t *Takers) refuse(ctx context.Context, outcomes []dispatcher.Settlement, t
 	}
 	leases := make([]dispatcher.TakenLease, len(outcomes))
 	for i := range outcomes {
-		leases[i] = dispatcher.TakenLease{ID: outcomes[i].ID, Token: token, Owner: owner, Untold: true}
+		leases[i] = dispatcher.TakenLease{ID: outcomes[i].ID, Token: token, Owner: owner, NotReceived: true}
 	}
 	adopted, err := t.adopt(ctx, leases)
 	kept := outcomes[:0]

@@ -95,7 +95,7 @@ func (t *Takers) Run(ctx context.Context) error {
 		case <-t.gaps:
 			t.askAll(ctx)
 		case <-poll:
-			t.look(ctx)
+			t.poll(ctx)
 		}
 	}
 }
@@ -156,9 +156,9 @@ func (t *Takers) askAll(ctx context.Context) {
 	}
 }
 
-// look polls the lanes of all waiting callers for deliveries. After an error, the next poll
+// poll polls the lanes of all waiting callers for deliveries. After an error, the next poll
 // and each caller's last query repeat it.
-func (t *Takers) look(ctx context.Context) {
+func (t *Takers) poll(ctx context.Context) {
 	for lanes := t.awaited(); len(lanes) > 0; {
 		n := min(dispatcher.TakeLanes, len(lanes))
 		call, err := t.engine.BeginLease(ctx)

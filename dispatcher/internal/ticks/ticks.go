@@ -68,8 +68,8 @@ func (t *Ticker) Tick(ctx context.Context, within time.Duration) (dispatcher.Tic
 	began, before := time.Now(), t.o.Doing()
 	t.o.Rouse()
 	for {
-		looked := time.Now()
-		f := t.look(ctx)
+		readAt := time.Now()
+		f := t.read(ctx)
 		left := f.within(within) - time.Since(began)
 		switch {
 		case callers.CrowdedOut(ctx): // treat this as the end of its time
@@ -81,7 +81,7 @@ func (t *Ticker) Tick(ctx context.Context, within time.Duration) (dispatcher.Tic
 		case f.done() || left <= 0:
 			return t.answer(f, before)
 		}
-		t.wait(ctx, f.pause(time.Since(looked)), left)
+		t.wait(ctx, f.pause(time.Since(readAt)), left)
 	}
 }
 
@@ -107,9 +107,9 @@ type found struct {
 	err      error
 }
 
-// look reads the work to do. If this instance took a delivery during the query, the query may
+// read reads the work to do. If this instance took a delivery during the query, the query may
 // have missed it, so the instance counts as busy.
-func (t *Ticker) look(ctx context.Context) (f found) {
+func (t *Ticker) read(ctx context.Context) (f found) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	before := t.o.Doing()

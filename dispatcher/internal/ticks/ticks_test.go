@@ -23,16 +23,16 @@ type fakeEngine struct {
 	roused int
 	step   func(since time.Duration, e *fakeEngine)
 
-	doing    engine.Doing
-	upcoming time.Duration // until something is due; 0: at once; negative: nothing is
-	paced    time.Duration
-	inFlight map[string]int
-	silent   []string
-	err      error
-	busyJobs bool
-	holders  []string
-	telling  bool
-	relaying bool
+	doing     engine.Doing
+	upcoming  time.Duration // until something is due; 0: at once; negative: nothing is
+	paced     time.Duration
+	inFlight  map[string]int
+	silent    []string
+	err       error
+	busyJobs  bool
+	holders   []string
+	notifying bool
+	relaying  bool
 }
 
 func (e *fakeEngine) now() {
@@ -66,7 +66,7 @@ func (e *fakeEngine) others(context.Context) (map[string]int, []string, error) {
 func (e *fakeEngine) ticker() *ticks.Ticker {
 	return ticks.New(ticks.Options{
 		Permits: 1, Rouse: e.rouse, Doing: e.does, Upcoming: e.next, Others: e.others, Now: time.Now,
-		Jobs: func() (bool, []string) { return e.busyJobs, e.holders }, Notices: func() bool { return e.telling }, Outbox: func() bool { return e.relaying },
+		Jobs: func() (bool, []string) { return e.busyJobs, e.holders }, Notices: func() bool { return e.notifying }, Outbox: func() bool { return e.relaying },
 	})
 }
 
@@ -98,7 +98,7 @@ func TestATickEndsWhenNothingIsLeftToDo(t *testing.T) {
 		}, took: 11 * time.Second, next: time.Minute},
 		"not while a job moves on":            {step: func(since time.Duration, e *fakeEngine) { e.upcoming, e.busyJobs = -1, since < 10*time.Second }, took: 11 * time.Second, next: -1},
 		"not while the outbox has something":  {step: func(since time.Duration, e *fakeEngine) { e.upcoming, e.relaying = -1, since < 10*time.Second }, took: 11 * time.Second, next: -1},
-		"not while there is a notice to tell": {step: func(since time.Duration, e *fakeEngine) { e.upcoming, e.telling = -1, since < 10*time.Second }, took: 11 * time.Second, next: -1},
+		"not while there is a notice to tell": {step: func(since time.Duration, e *fakeEngine) { e.upcoming, e.notifying = -1, since < 10*time.Second }, took: 11 * time.Second, next: -1},
 		"not while a rate spreads what is due": {step: func(since time.Duration, e *fakeEngine) {
 			if e.upcoming, e.paced = -1, 0; since < 20*time.Second {
 				e.upcoming, e.paced = 5*time.Second, 5*time.Second

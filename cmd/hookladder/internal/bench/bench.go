@@ -128,7 +128,7 @@ func (l *lab) measure(ctx context.Context, chosen []part, r *Report) error {
 	var all []*sample
 	for l.o.needsRun(all) {
 		if n := len(all); n >= l.o.Runs {
-			fmt.Fprintln(l.tell, "once more, because other programs disturbed a run")
+			fmt.Fprintln(l.progress, "once more, because other programs disturbed a run")
 		}
 		s, err := l.run(ctx, chosen, len(all))
 		if err != nil {
@@ -160,13 +160,13 @@ func (l *lab) run(ctx context.Context, chosen []part, i int) (*sample, error) {
 // took.
 func (l *lab) begin(what string) (done func(error) error) {
 	began := time.Now()
-	fmt.Fprintf(l.tell, "%-32s", what)
+	fmt.Fprintf(l.progress, "%-32s", what)
 	return func(err error) error {
 		if err != nil {
-			fmt.Fprintln(l.tell, " failed")
+			fmt.Fprintln(l.progress, " failed")
 			return err
 		}
-		fmt.Fprintf(l.tell, " %6.1f s\n", time.Since(began).Seconds())
+		fmt.Fprintf(l.progress, " %6.1f s\n", time.Since(began).Seconds())
 		return nil
 	}
 }

@@ -162,7 +162,7 @@ func TestWhatTheServerTellsOfItself(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1234.0, v)
 	_, err = bench.FieldIn("a:1\r\n", "b")
-	require.ErrorContains(t, err, "does not tell its b")
+	require.ErrorContains(t, err, "does not report its b")
 	_, err = bench.FieldIn("a:x\r\n", "a")
 	require.Error(t, err)
 }

@@ -16,15 +16,15 @@ import (
 
 // lab starts and ends the processes of the parts.
 type lab struct {
-	o       Options
-	dir     string // for files; removed at the end
-	secret  signer.Secret
-	sign    *signer.Signer
-	callers *callers // to dispatchers
-	bare    *callers // to the receiver
-	limits  limits
-	fault   func(error) // ends everything, with a reason
-	tell    io.Writer   // the log of progress
+	o        Options
+	dir      string // for files; removed at the end
+	secret   signer.Secret
+	sign     *signer.Signer
+	callers  *callers // to dispatchers
+	bare     *callers // to the receiver
+	limits   limits
+	fault    func(error) // ends everything, with a reason
+	progress io.Writer   // the log of progress
 
 	sink *receiver // shared by all parts; nil until a part needs it
 	runs int       // number of run names so far
@@ -46,9 +46,9 @@ func newLab(o Options, fault func(error)) (*lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for files: %w", err)
 	}
-	l := &lab{o: o, dir: dir, secret: secret, sign: sign, callers: newCallers(), bare: newCallers(), fault: fault, tell: o.Err}
+	l := &lab{o: o, dir: dir, secret: secret, sign: sign, callers: newCallers(), bare: newCallers(), fault: fault, progress: o.Err}
 	if kit.InMemory(dir) {
-		fmt.Fprintf(l.tell, "note: %s lies in memory, so nothing here waits for a disk; set TMPDIR to a folder on one\n", dir)
+		fmt.Fprintf(l.progress, "note: %s lies in memory, so nothing here waits for a disk; set TMPDIR to a folder on one\n", dir)
 	}
 	return l, nil
 }

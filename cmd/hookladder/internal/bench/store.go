@@ -187,7 +187,7 @@ func field(text, name string) (float64, error) {
 			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
-	return 0, fmt.Errorf("redis-server does not tell its %s", name)
+	return 0, fmt.Errorf("redis-server does not report its %s", name)
 }
 
 // versionIn returns the server's name and version from an INFO server text.

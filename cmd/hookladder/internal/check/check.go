@@ -51,7 +51,7 @@ var ErrNoAnswer = errors.New("no response")
 
 // Run runs all trials that fit the scheme, one after the other, and reports each result. It
 // returns ErrNotTaken or ErrNoAnswer if the first trial fails.
-func Run(ctx context.Context, r Receiver, told func(Result)) (Report, error) {
+func Run(ctx context.Context, r Receiver, each func(Result)) (Report, error) {
 	c, err := newCaller(r)
 	if err != nil {
 		return Report{}, err
@@ -72,7 +72,7 @@ func Run(ctx context.Context, r Receiver, told func(Result)) (Report, error) {
 		result := t.judge(got, err)
 		report.Points, report.Of = report.Points+result.Points, report.Of+result.Of
 		report.Trials = append(report.Trials, result)
-		told(result)
+		each(result)
 		if i == 0 && result.Points < result.Of {
 			return report, ErrNotTaken
 		}

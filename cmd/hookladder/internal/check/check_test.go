@@ -71,11 +71,11 @@ func lost(r check.Report) (names []string) {
 func TestAGoodReceiverGetsAllPoints(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range signer.Schemes {
-		var told []check.Result
-		report, err := check.Run(t.Context(), newReceiver(t, scheme, nil), func(r check.Result) { told = append(told, r) })
+		var reported []check.Result
+		report, err := check.Run(t.Context(), newReceiver(t, scheme, nil), func(r check.Result) { reported = append(reported, r) })
 		require.NoError(t, err)
 		require.Empty(t, lost(report), "%s: %v", scheme, report.Trials)
-		require.Equal(t, report.Trials, told)
+		require.Equal(t, report.Trials, reported)
 		require.Equal(t, report.Of, report.Points)
 		if scheme == signer.Standard {
 			require.Equal(t, 100, report.Of)

@@ -99,12 +99,12 @@ func TestDeliveriesAreWrittenAsCSV(t *testing.T) {
 func TestAFileIsThereOnlyWhenItIsWhole(t *testing.T) {
 	o := newTestArchive(t)
 	dir := t.TempDir()
-	var told bytes.Buffer
-	e := maintenance.Export{What: maintenance.Messages, Out: filepath.Join(dir, "all.csv"), Progress: &told}
+	var reported bytes.Buffer
+	e := maintenance.Export{What: maintenance.Messages, Out: filepath.Join(dir, "all.csv"), Progress: &reported}
 	n, err := e.Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	require.Contains(t, told.String(), "1 of 1 months, 2 rows")
+	require.Contains(t, reported.String(), "1 of 1 months, 2 rows")
 	written, err := os.ReadFile(e.Out)
 	require.NoError(t, err)
 	require.Equal(t, 3, bytes.Count(written, []byte("\n")))

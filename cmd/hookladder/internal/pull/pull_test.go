@@ -28,11 +28,11 @@ type api struct {
 	fails   []error // of the next calls of Take
 	asked   []wire.Take
 	settled []wire.Settlement
-	told    chan wire.Settlement
+	posted  chan wire.Settlement
 }
 
 func newAPI(bodies ...string) *api {
-	a := &api{told: make(chan wire.Settlement, 1000)}
+	a := &api{posted: make(chan wire.Settlement, 1000)}
 	for i, body := range bodies {
 		a.waiting = append(a.waiting, wire.TakenDelivery{
 			ID: fmt.Sprintf("q_a:m%d", i), Lease: fmt.Sprint("lease", i), Attempt: 1 + i, RawBodyBase64: []byte(body),
@@ -70,7 +70,7 @@ func (a *api) Settle(_ context.Context, _ string, results []wire.Settlement) ([]
 	for i, s := range results {
 		a.settled = append(a.settled, s)
 		out[i] = wire.SettledDelivery{ID: s.ID, Result: "ok"}
-		a.told <- s
+		a.posted <- s
 	}
 	return out, nil
 }
@@ -164,7 +164,7 @@ func TestOnlySoManyAreTakenAndHandledAtOnce(t *testing.T) {
 func TestALeaseIsMadeLongerWhileItsDeliveryIsHandled(t *testing.T) {
 	a := newAPI("1")
 	l := loop(a, func(context.Context, *wire.TakenDelivery) (wire.Settlement, error) {
-		s := <-a.told
+		s := <-a.posted
 		return wire.Settlement{Outcome: "delivered", Error: s.Outcome}, nil
 	})
 	l.Lease = 20 * time.Millisecond
@@ -186,11 +186,11 @@ func TestAnOutageIsPassedOverButNotAtTheBeginningNorARefusal(t *testing.T) {
 
 	a = newAPI("1", "2")
 	a.fails = []error{nil, away}
-	l, told := loop(a, handle), &said{}
-	l.Workers, l.Say = 1, told.say
+	l, reported := loop(a, handle), &said{}
+	l.Workers, l.Say = 1, reported.say
 	require.NoError(t, l.Run(t.Context()))
 	require.Len(t, a.settled, 2)
-	require.Len(t, told.lines, 2, "once that it is away, and once that it is back")
+	require.Len(t, reported.lines, 2, "once that it is away, and once that it is back")
 
 	refused := &client.Problem{Problem: wire.Problem{Status: http.StatusForbidden}}
 	a = newAPI("1", "2")

@@ -64,7 +64,7 @@ func WideBars(list []health.Bar, until time.Time) template.HTML {
 		`<svg class="bars wide" width="100%" height="66" viewBox="0 0 960 66" preserveAspectRatio="none" role="img"`, true)
 }
 
-func bars(list []slot, width, height float64, open string, told bool) template.HTML {
+func bars(list []slot, width, height float64, open string, labelled bool) template.HTML {
 	var most, delivered, failed int64
 	for _, s := range list {
 		most = max(most, s.delivered+s.failed)
@@ -81,7 +81,7 @@ func bars(list []slot, width, height float64, open string, told bool) template.H
 		if below > 0 {
 			column(&bad, x, height-below, wide, below)
 		}
-		if told {
+		if labelled {
 			fmt.Fprintf(&titles, `<rect class="b-hit" x="%s" y="0" width="%s" height="%s"><title>%s–%s: %s, %s</title></rect>`, number(x), number(step), number(height),
 				clock(s.at, false), clock(s.at.Add(health.Half), false), many(s.delivered, "delivered"), many(s.failed, "failed"))
 		}

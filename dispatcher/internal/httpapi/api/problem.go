@@ -173,7 +173,7 @@ var table = []struct {
 	{dispatcher.ErrNotFound, NotFound, "", "it was never published, or is no longer kept"},
 	{dispatcher.ErrArchived, Archived, "", "it ended, and the store keeps it no more: to send it again, publish it under another id"},
 	{dispatcher.ErrArchiveAway, archiveAway, "", "the store does not have it, and the archive, which may have it, does not answer: ask again later"},
-	{dispatcher.ErrComparing, comparing, "", "it ended, and the log that tells how was cut before it was archived (ARCHIVE_BACKLOG): ask again when hookladder_archive_comparing is 0"},
+	{dispatcher.ErrComparing, comparing, "", "it ended, and the part of the log with its result was cut before it was archived (ARCHIVE_BACKLOG): ask again when hookladder_archive_comparing is 0"},
 	{dispatcher.ErrNoLane, NotFound, "", "there is no such lane: GET /v1/lanes lists them. Name an endpoint by its id or uid, or give a URL (with its tenant), whose lane may be paused before its first message"},
 	{dispatcher.ErrNoDelivery, NotFound, "", "the message is kept, but it does not go to this destination: reading it shows where it goes"},
 	{dispatcher.ErrNoEndpoint, NotFound, "", "there is no such endpoint: GET /v1/endpoints lists them"},

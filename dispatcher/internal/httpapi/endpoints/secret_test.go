@@ -185,7 +185,7 @@ func TestSecretsAreAnsweredByThreeCallsAndLoggedNever(t *testing.T) {
 	var log bytes.Buffer
 	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t), Secret: apitest.MustSecret(t, signer.Standard, apitest.SecretNew)}}
 	h := apitest.New(t, f, apitest.WithKeys(t, apitest.Keys()), apitest.WithLog(&log))
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, o := range apitest.Operations {
 		for _, body := range []string{"", `{}`, endpoint(`"secret":"` + apitest.SecretOld + `"`), `{"secret":"` + apitest.SecretOld + `"}`, `{"secret":["` + apitest.SecretOld + `"]}`} {
 			path := bytes.Replace([]byte(o.Path), []byte("endpoints/a"), []byte("endpoints/ep_123456789"), 1)
@@ -193,11 +193,11 @@ func TestSecretsAreAnsweredByThreeCallsAndLoggedNever(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer "+apitest.AdminKey)
 			w := apitest.Serve(h, r)
 			if bytes.Contains(w.Body.Bytes(), []byte("whsec_b")) {
-				told[o.Method+" "+o.Path] = true
+				reported[o.Method+" "+o.Path] = true
 			}
 		}
 	}
-	require.Equal(t, map[string]bool{"POST /v1/endpoints": true, "POST /v1/endpoints/a/rotate-secret": true, "GET /v1/endpoints/a/secret": true}, told)
+	require.Equal(t, map[string]bool{"POST /v1/endpoints": true, "POST /v1/endpoints/a/rotate-secret": true, "GET /v1/endpoints/a/secret": true}, reported)
 	require.NotContains(t, log.String(), "whsec_")
 	require.NotContains(t, log.String(), "hunter")
 }

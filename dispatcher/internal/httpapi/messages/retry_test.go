@@ -72,15 +72,15 @@ func TestAKeyThatMayNotReadGetsTheStatusOfEachDeliveryAndWhatTheRetryDid(t *test
 	require.Contains(t, w.Body.String(), `"deliveries":[{"id":"u_1:a","destination":"u_1","status":"retrying","retried":false,"why":"in_flight"},`)
 	require.NotContains(t, w.Body.String(), "http://")
 
-	var told []string
+	var reported []string
 	for _, err := range []error{dispatcher.ErrNoDelivery, dispatcher.ErrNotFound, dispatcher.ErrNoEndpoint} {
 		f.Err = fmt.Errorf("message a: %w", err)
 		r := apitest.NewRequest("POST", retryPath+"?destination=u_9", "")
 		r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
-		told = append(told, apitest.RequireProblem(t, apitest.Serve(h, r), 404, "not-found").Detail)
+		reported = append(reported, apitest.RequireProblem(t, apitest.Serve(h, r), 404, "not-found").Detail)
 	}
-	require.Equal(t, told[0], told[1], "which of them there are is not told")
-	require.Equal(t, told[0], told[2])
+	require.Equal(t, reported[0], reported[1], "which of them there are is not told")
+	require.Equal(t, reported[0], reported[2])
 }
 
 func TestAReadThatFailsDoesNotWonderWhetherItChangedAnything(t *testing.T) {

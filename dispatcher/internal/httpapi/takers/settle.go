@@ -118,14 +118,14 @@ func (s *Server) settle(ctx context.Context, q *api.Request) (*api.Response, err
 		return nil, err
 	}
 	began := time.Now()
-	told, err := s.Takers.SettleTaken(ctx, lane, q.Owner, *asked.Value)
+	results, err := s.Takers.SettleTaken(ctx, lane, q.Owner, *asked.Value)
 	if s.Tracer != nil {
 		s.traceSettle(ctx, q, lane, *asked.Value, traced{began, err})
 	}
 	if err != nil {
 		return nil, err
 	}
-	return api.JSON(http.StatusOK, wire.Settled{Results: api.Convert(told, wireSettled)})
+	return api.JSON(http.StatusOK, wire.Settled{Results: api.Convert(results, wireSettled)})
 }
 
 func wireSettled(t *dispatcher.TakerSettled) wire.SettledDelivery {

@@ -300,9 +300,9 @@ func TestTheClientTakesAndSettles(t *testing.T) {
 	require.Equal(t, `{"a":1.0}`, string(got[0].Bytes()))
 	require.Equal(t, 5, f.Asks[0].Most)
 	after := wire.Duration(0)
-	told, err := c.Settle(t.Context(), "orders", []wire.Settlement{{ID: got[0].ID, Lease: got[0].Lease, Outcome: "retry", After: &after, Error: "no"}})
+	results, err := c.Settle(t.Context(), "orders", []wire.Settlement{{ID: got[0].ID, Lease: got[0].Lease, Outcome: "retry", After: &after, Error: "no"}})
 	require.NoError(t, err)
-	require.Equal(t, []wire.SettledDelivery{{ID: "q_orders:msg_1", Result: "ok", Status: "retrying"}}, told)
+	require.Equal(t, []wire.SettledDelivery{{ID: "q_orders:msg_1", Result: "ok", Status: "retrying"}}, results)
 	require.Equal(t, time.Duration(0), *f.OnSettle[0].Handled.After)
 }
 

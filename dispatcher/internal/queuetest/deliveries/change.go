@@ -216,7 +216,7 @@ var RetryCases = []rig.Case{
 		require.Equal(r, 1, c.Rung)
 		require.True(r, c.Asked)
 		r.MustSettle(rig.One, rig.Success(c))
-		require.Equal(r, 2, r.Look(c.ID).Attempts)
+		require.Equal(r, 2, r.Inspect(c.ID).Attempts)
 	}},
 	{Name: "a retry of a delivery that was cancelled before its first attempt starts at the first", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))

@@ -25,13 +25,13 @@ var DeadCases = []rig.Case{
 		r.EndOne("c")
 		for _, limit := range []int{1, 2, 50} {
 			got := dead(r, dispatcher.DeadFilter{Limit: limit})
-			require.Equal(r, []string{"a exhausted 3", "a gone 2", "b gone 1"}, told(got))
+			require.Equal(r, []string{"a exhausted 3", "a gone 2", "b gone 1"}, summaries(got))
 			require.Equal(r, "https://example.com", got[0].URL)
 			require.Equal(r, "t1", got[0].Tenant)
 		}
 		ids := r.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDead}, Lanes: rig.To("b")}, 10)
 		r.Retry(ids[0].ID)
-		require.Equal(r, []string{"a exhausted 3", "a gone 2"}, told(dead(r, dispatcher.DeadFilter{})))
+		require.Equal(r, []string{"a exhausted 3", "a gone 2"}, summaries(dead(r, dispatcher.DeadFilter{})))
 	}},
 	{Name: "a query applies filters for destination, reason and tenant together", Setup: stored.Setup{Partitions: 4}, Run: func(r *rig.Rig) {
 		r.Limit("ep_1")
@@ -57,7 +57,7 @@ var DeadCases = []rig.Case{
 		} {
 			for _, limit := range []int{1, 50} {
 				c.f.Limit = limit
-				require.Equal(r, c.want, told(dead(r, c.f)), "%+v", c.f)
+				require.Equal(r, c.want, summaries(dead(r, c.f)), "%+v", c.f)
 			}
 		}
 	}},
@@ -68,7 +68,7 @@ var DeadCases = []rig.Case{
 		die(r, "a", dispatcher.ReasonExhausted, 300) // more than one call reads
 		die(r, "b", dispatcher.ReasonGone, 300)
 		got := dead(r, dispatcher.DeadFilter{})
-		require.Equal(r, []string{"a exhausted 300", "b gone 300", "a gone 2"}, told(got))
+		require.Equal(r, []string{"a exhausted 300", "b gone 300", "a gone 2"}, summaries(got))
 		require.Equal(r, []time.Time{r.Now, r.Now, first}, []time.Time{got[0].Newest, got[1].Newest, got[2].Newest})
 		for _, g := range got {
 			require.Equal(r, 410, g.LastStatus)
@@ -82,7 +82,7 @@ var DeadCases = []rig.Case{
 		require.False(r, r.State().Lanes["a"].Known)
 		for _, f := range []dispatcher.DeadFilter{{}, {Tenants: []string{"t1"}}} {
 			got := dead(r, f)
-			require.Equal(r, []string{"a gone 1"}, told(got))
+			require.Equal(r, []string{"a gone 1"}, summaries(got))
 			require.Equal(r, "https://example.com", got[0].URL)
 		}
 		require.Empty(r, dead(r, dispatcher.DeadFilter{Tenants: []string{"t2"}}))
@@ -124,7 +124,7 @@ func dead(r *rig.Rig, f dispatcher.DeadFilter) (all []dispatcher.DeadGroup) {
 	}
 }
 
-func told(groups []dispatcher.DeadGroup) []string {
+func summaries(groups []dispatcher.DeadGroup) []string {
 	list := []string{}
 	for _, g := range groups {
 		list = append(list, fmt.Sprint(g.Lane, " ", g.Reason, " ", g.Count))
@@ -140,18 +140,18 @@ var EndCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
 		c := r.MustClaim(rig.One, rig.Named("a", "m2"), rig.Named("a", "m3"))
-		mustTellDeaths(r)
+		mustReportDeaths(r)
 		r.Settle(rig.One, rig.Death(c[0], dispatcher.ReasonGone), rig.Success(c[1]))
-		mustTellDeaths(r, dispatcher.Death{ID: c[0].ID, Reason: dispatcher.ReasonGone, Attempts: 1})
+		mustReportDeaths(r, dispatcher.Death{ID: c[0].ID, Reason: dispatcher.ReasonGone, Attempts: 1})
 		r.MustSettle(rig.One, rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonExhausted))
-		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonExhausted, Attempts: 2})
+		mustReportDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonExhausted, Attempts: 2})
 	}},
 	{Name: "a settle reports no death of a delivery that was cancelled meanwhile", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.Cancel(c.ID)
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Death(c, dispatcher.ReasonGone)))
-		mustTellDeaths(r)
+		mustReportDeaths(r)
 		require.Empty(r, r.Stats().EverDead)
 		require.Equal(r, int64(1), r.Stats().Cancelled)
 	}},
@@ -161,16 +161,16 @@ var EndCases = []rig.Case{
 		c := r.MustClaim(rig.One, rig.Named(rig.EpOne, "m1"))[0]
 		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(rig.One, rig.Failure(c, time.Hour)))
-		mustTellDeaths(r, dispatcher.Death{ID: c.ID, Reason: dispatcher.ReasonDisabled, Attempts: 1})
+		mustReportDeaths(r, dispatcher.Death{ID: c.ID, Reason: dispatcher.ReasonDisabled, Attempts: 1})
 	}},
 	{Name: "a claim that finds an expired delivery reports its death", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Expires(rig.Start.Add(time.Minute))))
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
 		r.Pass(time.Hour)
-		mustTellDeaths(r)
+		mustReportDeaths(r)
 		r.MustClaimNothing(rig.One)
-		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonExpired, Attempts: 1})
+		mustReportDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonExpired, Attempts: 1})
 	}},
 	{Name: "any call that ends a delivery of a disabled endpoint reports its death", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
@@ -184,27 +184,27 @@ var EndCases = []rig.Case{
 			return dispatcher.Death{ID: rig.Named(rig.EpOne, message), Reason: dispatcher.ReasonDisabled}
 		}
 		r.Publish(rig.EpOne, "new")
-		mustTellDeaths(r, disabled("new"))
+		mustReportDeaths(r, disabled("new"))
 		r.Move()
-		mustTellDeaths(r, disabled("held"))
+		mustReportDeaths(r, disabled("held"))
 		r.Reap(rig.Two)
-		mustTellDeaths(r, disabled("ready"))
+		mustReportDeaths(r, disabled("ready"))
 		r.Pass(time.Minute)
 		r.Move()
-		mustTellDeaths(r, disabled("soon"))
+		mustReportDeaths(r, disabled("soon"))
 		_, _, hints, err := r.Queue.Sweep(r.Ctx, rig.One, rig.EpOne, "")
 		require.NoError(r, err)
 		r.MustBeCurrent(hints)
-		mustTellDeaths(r, disabled("later"))
+		mustReportDeaths(r, disabled("later"))
 	}},
 	{Name: "deliveries behind a cancelled one die with their lane and are reported", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne)
 		r.PublishKeyed(rig.EpOne, "k", "m1", "m2", "m3")
 		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.Cancel(rig.Named(rig.EpOne, "m2"))
-		mustTellDeaths(r)
+		mustReportDeaths(r)
 		r.Move()
-		mustTellDeaths(r,
+		mustReportDeaths(r,
 			dispatcher.Death{ID: rig.Named(rig.EpOne, "m1"), Reason: dispatcher.ReasonDisabled},
 			dispatcher.Death{ID: rig.Named(rig.EpOne, "m3"), Reason: dispatcher.ReasonDisabled},
 		)
@@ -214,31 +214,31 @@ var EndCases = []rig.Case{
 		r.Schedule(r.Entry("m1", rig.To(rig.EpOne), rig.Delay(time.Hour), rig.Keyed("k")), r.Entry("m2", rig.To(rig.EpOne), rig.Keyed("k")))
 		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
 		r.Cancel(rig.Named(rig.EpOne, "m1"))
-		mustTellDeaths(r, dispatcher.Death{ID: rig.Named(rig.EpOne, "m2"), Reason: dispatcher.ReasonDisabled})
+		mustReportDeaths(r, dispatcher.Death{ID: rig.Named(rig.EpOne, "m2"), Reason: dispatcher.ReasonDisabled})
 	}},
 	{Name: "a delivery to a full lane dies and is reported", Setup: stored.Setup{MaxWaiting: 1}, Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		e := r.Entry("m2", rig.To("a", "b"))
 		e.Fan = true
 		r.Schedule(e)
-		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m2"), Reason: dispatcher.ReasonOverflow})
+		mustReportDeaths(r, dispatcher.Death{ID: rig.Named("a", "m2"), Reason: dispatcher.ReasonOverflow})
 	}},
 	{Name: "a delivery that killed its holders has one attempt for each holder", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
 		r.Move()
 		for n := range 3 {
-			mustTellDeaths(r)
+			mustReportDeaths(r)
 			r.DieWith(fmt.Sprint("victim", n), rig.Named("a", "m1"))
 		}
-		mustTellDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonPoison, Attempts: 4})
+		mustReportDeaths(r, dispatcher.Death{ID: rig.Named("a", "m1"), Reason: dispatcher.ReasonPoison, Attempts: 4})
 	}},
 	{Name: "a death is reported once, even if its outcome is settled twice", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		s := rig.Death(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.ReasonRefused)
 		r.MustSettle(rig.One, s)
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledBefore}, r.Settle(rig.One, s))
-		mustTellDeaths(r, dispatcher.Death{ID: s.ID, Reason: dispatcher.ReasonRefused, Attempts: 1})
+		mustReportDeaths(r, dispatcher.Death{ID: s.ID, Reason: dispatcher.ReasonRefused, Attempts: 1})
 		require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonRefused: 1}, r.Stats().EverDead)
 		r.Pass(time.Millisecond)
 		r.Reap(rig.One)
@@ -271,24 +271,24 @@ var EndCases = []rig.Case{
 		require.Len(r, batch, 12)
 		r.Cancel(batch[11].ID)
 		r.Settle(rig.One, batch...)
-		told := func() {
+		mustReport := func() {
 			require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonGone: 11}, r.Stats().EverDead)
 			require.Equal(r, int64(1), r.Stats().Cancelled)
 		}
-		told()
+		mustReport()
 		r.Retry(batch[0].ID, batch[11].ID)
 		require.Equal(r, int64(10), r.Stats().Dead[dispatcher.ReasonGone])
-		told()
+		mustReport()
 		r.Pass(time.Hour)
 		r.Trim(rig.KeepNothing)
 		require.Empty(r, r.Stats().Dead)
-		told()
+		mustReport()
 	}},
 }
 
-// mustTellDeaths fails the case unless the calls after its last one reported
+// mustReportDeaths fails the case unless the calls after its last one reported
 // exactly these deaths, in any order.
-func mustTellDeaths(r *rig.Rig, want ...dispatcher.Death) {
+func mustReportDeaths(r *rig.Rig, want ...dispatcher.Death) {
 	r.Helper()
 	require.ElementsMatch(r, want, r.Died)
 	r.Died = nil

@@ -203,13 +203,13 @@ func (e anEnd) compare(o anEnd) int {
 // joiner queries the ends of a lane in pages, between random steps.
 type joiner struct {
 	*rig.Rig
-	lane    dispatcher.Lane
-	rng     *rand.Rand
-	claimed []dispatcher.Claimed
-	ends    []anEnd // all that no retry undid before a page returned them
-	now     map[dispatcher.DeliveryID]int64
-	told    []anEnd
-	resume  string
+	lane     dispatcher.Lane
+	rng      *rand.Rand
+	claimed  []dispatcher.Claimed
+	ends     []anEnd // all that no retry undid before a page returned them
+	now      map[dispatcher.DeliveryID]int64
+	returned []anEnd
+	resume   string
 }
 
 // mustJoin does random steps and reads pages between them. The pages must return all
@@ -223,9 +223,9 @@ func mustJoin(r *rig.Rig, seed uint64, steps int) {
 	}
 	r.Pass(time.Millisecond)
 	j.read(100)
-	require.Greater(r, len(j.told), steps/10)
+	require.Greater(r, len(j.returned), steps/10)
 	slices.SortFunc(j.ends, anEnd.compare)
-	require.Equal(r, j.ends, j.told)
+	require.Equal(r, j.ends, j.returned)
 }
 
 func (j *joiner) step() {
@@ -296,7 +296,7 @@ func (j *joiner) observe() {
 		}
 	}
 	for id, at := range j.now {
-		if now[id] != at && !slices.Contains(j.told, anEnd{at, id}) {
+		if now[id] != at && !slices.Contains(j.returned, anEnd{at, id}) {
 			j.ends = slices.DeleteFunc(j.ends, func(e anEnd) bool { return e == anEnd{at, id} })
 		}
 	}
@@ -314,7 +314,7 @@ func (j *joiner) read(limit int) {
 		require.Less(j, pages, 1000, "it never ends")
 		page := ended(j.Rig, dispatcher.EndedFilter{Lane: j.lane, Limit: limit, Cursor: j.resume})
 		for _, d := range page.Deliveries {
-			j.told = append(j.told, anEnd{d.Ended.UnixMilli(), d.ID})
+			j.returned = append(j.returned, anEnd{d.Ended.UnixMilli(), d.ID})
 		}
 		j.resume, more = page.Resume, page.More && j.rng.IntN(4) > 0
 	}
@@ -355,7 +355,7 @@ func mustJoinInCrowd(r *rig.Rig) {
 	}
 	over := make(chan error, 1)
 	go func() { over <- senders.Wait() }()
-	var told []anEnd
+	var returned []anEnd
 	cursor := ""
 	for settling := true; settling; {
 		select {
@@ -369,12 +369,12 @@ func mustJoinInCrowd(r *rig.Rig) {
 			require.Less(r, pages, 1000, "it never ends")
 			page := ended(r, dispatcher.EndedFilter{Lane: "a", Limit: 7, Cursor: cursor})
 			for _, d := range page.Deliveries {
-				told = append(told, anEnd{d.Ended.UnixMilli(), d.ID})
+				returned = append(returned, anEnd{d.Ended.UnixMilli(), d.ID})
 			}
 			cursor, more = page.Resume, page.More
 		}
 	}
-	require.Len(r, told, all)
-	require.True(r, slices.IsSortedFunc(told, anEnd.compare))
-	require.Len(r, slices.Compact(told), all)
+	require.Len(r, returned, all)
+	require.True(r, slices.IsSortedFunc(returned, anEnd.compare))
+	require.Len(r, slices.Compact(returned), all)
 }

@@ -114,9 +114,9 @@ var FollowCases = []rig.Case{
 			mustFollow(r, &away, nil)
 		}
 		require.Len(r, mustFollow(r, &here, nil), 1, "a follower that read everything misses nothing")
-		told := mustAt(r, here)
+		reported := mustAt(r, here)
 		r.EndOne("a")
-		require.Len(r, mustFollow(r, &told, nil), 1)
+		require.Len(r, mustFollow(r, &reported, nil), 1)
 	}},
 	{Name: "a follower at a position of another number of partitions reports a gap and continues", Setup: stored.Setup{Partitions: 2}, Run: func(r *rig.Rig) {
 		at := mustEnd(r)

@@ -79,7 +79,7 @@ var InstanceCases = []rig.Case{
 			Name: "three", Instance: dispatcher.Instance{Permits: 7, Version: "1.0", StartedAt: r.Now.Truncate(time.Millisecond)},
 			InFlight: 4, Partitions: len(partitions),
 		}, list[0])
-		require.Contains(r, list[1:], dispatcher.InstanceState{Name: "untold"}, "it told nothing of itself")
+		require.Contains(r, list[1:], dispatcher.InstanceState{Name: "untold"}, "it reported nothing about itself")
 		var names, paged []string
 		for _, one := range list {
 			names = append(names, one.Name)
@@ -200,7 +200,7 @@ var LastLeaseCases = []rig.Case{
 		id := rig.Named(jobs, "m1")
 		r.MustTakeFor(time.Minute, id)
 		lease := rig.LeaseOf(id)
-		lease.Untold = true
+		lease.NotReceived = true
 		c := r.Adopt(rig.One, lease)[0].Claimed
 		require.NotNil(r, c)
 		r.MustSettle(rig.One, dispatcher.Settlement{ID: id, Verdict: dispatcher.Back, Due: c.Due})
@@ -212,7 +212,7 @@ var LastLeaseCases = []rig.Case{
 		id := rig.Named(jobs, "m1")
 		r.MustTakeFor(time.Minute, id)
 		lease := rig.LeaseOf(id)
-		lease.Untold = true
+		lease.NotReceived = true
 		got := r.Adopt(rig.One, lease, lastOf(id, rig.Owner), lastOf(id, "other"))
 		require.NoError(r, got[0].Err)
 		for _, again := range got[1:] {

@@ -274,7 +274,7 @@ var ListCases = []rig.Case{
 	{Name: "a listed delivery has the fields that Read returns, except its history", Run: func(r *rig.Rig) {
 		r.Populate()
 		for _, d := range r.ListAll(dispatcher.Filter{}, 50) {
-			want := r.Look(d.ID)
+			want := r.Inspect(d.ID)
 			want.History = nil
 			if d.Status == dispatcher.StatusReady {
 				want.Due = d.Due // Read does not search the ready list

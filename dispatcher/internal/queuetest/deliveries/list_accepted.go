@@ -113,9 +113,9 @@ func listsByAcceptance(r *rig.Rig) {
 		list := r.ListAll(f, limit)
 		for i, d := range list {
 			require.False(r, i > 0 && list[i-1].Created.Before(d.Created), "%s is before %s", list[max(i, 1)-1].ID, d.ID)
-			look := r.Look(d.ID)
-			look.History = nil
-			require.Equal(r, look, d)
+			read := r.Inspect(d.ID)
+			read.History = nil
+			require.Equal(r, read, d)
 		}
 	}
 }

@@ -53,15 +53,15 @@ var LogCases = []rig.Case{
 			batch = append(batch, s)
 		}
 		r.Settle(rig.One, batch...)
-		told := map[string]string{}
+		reported := map[string]string{}
 		require.Len(r, batch, 4)
 		for _, l := range r.ReadLog(dispatcher.LogFilter{Messages: []string{"m1", "m2", "m3", "m4"}}, 10) {
 			require.Equal(r, "192.0.2.1:443", l.Attempt.Address)
-			told[l.ID.Message] = string(l.Attempt.Excerpt)
+			reported[l.ID.Message] = string(l.Attempt.Excerpt)
 		}
-		require.Len(r, told, 4)
+		require.Len(r, reported, 4)
 		for i := range batch {
-			require.Equal(r, string(batch[i].Attempt.Excerpt), told[batch[i].ID.Message])
+			require.Equal(r, string(batch[i].Attempt.Excerpt), reported[batch[i].ID.Message])
 		}
 	}},
 	{Name: "the log has the failed attempt of a delivery that was cancelled meanwhile, and the cancel as its end", Run: func(r *rig.Rig) {
@@ -202,7 +202,7 @@ var ProofCases = []rig.Case{
 		r.MustSettle(rig.One, s)
 		want := s.Attempt
 		want.URL = "https://example.com/m1"
-		d := r.Look(rig.Named("a", "m1"))
+		d := r.Inspect(rig.Named("a", "m1"))
 		require.Len(r, d.History, 1)
 		require.True(r, want.At.Equal(d.History[0].At))
 		want.At = d.History[0].At
@@ -215,7 +215,7 @@ var ProofCases = []rig.Case{
 		s := proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])
 		s.Attempt.Excerpt = []byte(strings.Repeat("long", 100))
 		r.MustSettle(rig.One, s)
-		d := r.Look(rig.Named("a", "m1"))
+		d := r.Inspect(rig.Named("a", "m1"))
 		require.Len(r, d.History, 2)
 		require.Equal(r, "192.0.2.1:443", d.History[1].Address)
 		require.Equal(r, string(s.Attempt.Excerpt), string(d.History[1].Excerpt), "the history has more of the response")
@@ -228,7 +228,7 @@ var ProofCases = []rig.Case{
 		s := proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])
 		s.Attempt.Resend, s.Attempt.Excerpt = true, []byte("again")
 		r.MustSettle(rig.One, s)
-		d := r.Look(rig.Named("a", "m1"))
+		d := r.Inspect(rig.Named("a", "m1"))
 		require.Len(r, d.History, 2)
 		require.True(r, d.History[1].Resend)
 		require.Equal(r, "again", string(d.History[1].Excerpt))
@@ -268,7 +268,7 @@ var ProofCases = []rig.Case{
 		keep := rig.KeepAll
 		keep.LogBytes = 1
 		id := r.EndOne("a")
-		require.Len(r, r.Look(id).History, 1)
+		require.Len(r, r.Inspect(id).History, 1)
 		r.Trim(keep)
 		r.EndOne("a")
 		r.Trim(keep)
@@ -276,19 +276,19 @@ var ProofCases = []rig.Case{
 	}},
 	{Name: "a delivery that ends after the clock stepped back does not end before earlier ends", Run: func(r *rig.Rig) {
 		first := r.EndOne("a")
-		ended := r.Look(first).Ended
+		ended := r.Inspect(first).Ended
 		r.SetNow(r.Now.Add(-10 * time.Second))
 		second, dead := r.EndOne("a"), r.DieOne("a")
 		r.Publish("a", "m1")
 		r.Cancel(rig.Named("a", "m1"))
-		require.False(r, r.Look(second).Ended.Before(ended))
-		require.False(r, r.Look(dead).Ended.Before(ended))
-		require.Len(r, r.Look(second).History, 1, "the query returns its proof")
+		require.False(r, r.Inspect(second).Ended.Before(ended))
+		require.False(r, r.Inspect(dead).Ended.Before(ended))
+		require.Len(r, r.Inspect(second).History, 1, "the query returns its proof")
 	}},
 	{Name: "an end more than an hour ahead is ignored, because it came from a wrong clock", Run: func(r *rig.Rig) {
 		r.EndOne("a")
 		r.SetNow(r.Now.Add(-2 * time.Hour))
-		require.Equal(r, r.Now.UnixMilli(), r.Look(r.EndOne("a")).Ended.UnixMilli())
+		require.Equal(r, r.Now.UnixMilli(), r.Inspect(r.EndOne("a")).Ended.UnixMilli())
 	}},
 }
 

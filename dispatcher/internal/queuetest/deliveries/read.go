@@ -161,16 +161,16 @@ var ReadCases = []rig.Case{
 	}},
 	{Name: "a query returns the reason why a delivery waits", Run: func(r *rig.Rig) {
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Delay(time.Hour)))
-		require.Equal(r, "due", r.Look(rig.Named("a", "m1")).WaitingFor)
+		require.Equal(r, "due", r.Inspect(rig.Named("a", "m1")).WaitingFor)
 		r.Publish("b", "m2", "m3", "m4")
 		claimed := r.Claim(rig.One, 2)
-		require.Equal(r, "limit", r.Look(rig.Named("b", "m4")).WaitingFor, "the window is full")
-		require.Empty(r, r.Look(rig.Named("b", "m2")).WaitingFor)
+		require.Equal(r, "limit", r.Inspect(rig.Named("b", "m4")).WaitingFor, "the window is full")
+		require.Empty(r, r.Inspect(rig.Named("b", "m2")).WaitingFor)
 		r.MustSettle(rig.One, rig.Failure(claimed[0], time.Minute))
-		require.Equal(r, "rung", r.Look(rig.Named("b", "m2")).WaitingFor)
-		require.Equal(r, "permits", r.Look(rig.Named("b", "m4")).WaitingFor)
+		require.Equal(r, "rung", r.Inspect(rig.Named("b", "m2")).WaitingFor)
+		require.Equal(r, "permits", r.Inspect(rig.Named("b", "m4")).WaitingFor)
 		r.MustSettle(rig.One, rig.Success(claimed[1]))
-		require.Empty(r, r.Look(rig.Named("b", "m3")).WaitingFor)
+		require.Empty(r, r.Inspect(rig.Named("b", "m3")).WaitingFor)
 	}},
 	{Name: "a query returns the current status of each delivery", Run: func(r *rig.Rig) {
 		for id, want := range r.Populate() {

@@ -253,7 +253,7 @@ var ReapCases = []rig.Case{
 		r.MustBegin(rig.One, c)
 		r.Settle(rig.One, rig.HandBack(c))
 		r.MustLie(stored.PlaceDone, "a", "m1")
-		require.Equal(r, 1, r.Look(c.ID).Attempts)
+		require.Equal(r, 1, r.Inspect(c.ID).Attempts)
 	}},
 	{Name: "a claim returns one suspect of a lane, and the other deliveries beside it", Run: func(r *rig.Rig) {
 		for range 8 {

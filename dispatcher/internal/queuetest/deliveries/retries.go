@@ -67,15 +67,15 @@ var BesideCases = []rig.Case{
 		c := askFor(r, rig.Named("a", "m1"))
 		r.Pass(40 * time.Second)
 		r.MustSettle(rig.One, rig.Failure(c, 30*time.Second))
-		require.Equal(r, r.Now.Add(30*time.Second), r.Look(c.ID).Due)
+		require.Equal(r, r.Now.Add(30*time.Second), r.Inspect(c.ID).Due)
 	}},
 	{Name: "a receiver may delay the next attempt beyond the due time", Run: func(r *rig.Rig) {
 		due := waitFor(r, 30*time.Second)
 		r.MustSettle(rig.One, rig.Paused(askFor(r, rig.Named("a", "m1")), 30*time.Second, time.Second))
-		require.Equal(r, due, r.Look(rig.Named("a", "m1")).Due)
+		require.Equal(r, due, r.Inspect(rig.Named("a", "m1")).Due)
 		r.Pass(time.Second) // the lane's pause is over
 		r.MustSettle(rig.One, rig.Paused(askFor(r, rig.Named("a", "m1")), 30*time.Second, time.Minute))
-		require.Equal(r, r.Now.Add(time.Minute), r.Look(rig.Named("a", "m1")).Due)
+		require.Equal(r, r.Now.Add(time.Minute), r.Inspect(rig.Named("a", "m1")).Due)
 	}},
 	{Name: "a second retry of a ready or in-flight delivery changes nothing", Run: func(r *rig.Rig) {
 		due := waitFor(r, time.Minute)
@@ -85,7 +85,7 @@ var BesideCases = []rig.Case{
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.MustChangeNothing(func() { require.ErrorIs(r, r.Change(r.Resend, c.ID)[0].Err, dispatcher.ErrInFlight) })
 		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
-		require.Equal(r, due, r.Look(c.ID).Due)
+		require.Equal(r, due, r.Inspect(c.ID).Due)
 	}},
 	{Name: "the requested retry survives its holder's death and is due at once", Run: func(r *rig.Rig) {
 		due := waitFor(r, time.Hour)
@@ -115,7 +115,7 @@ var BesideCases = []rig.Case{
 		})
 		r.MustSettle(rig.One, rig.Failure(again, time.Minute))
 		require.Equal(r, stored.Progress{Attempts: 3, Beside: 2, Status: 500}, r.State().Progress[c.ID])
-		require.Equal(r, due, r.Look(c.ID).Due)
+		require.Equal(r, due, r.Inspect(c.ID).Due)
 	}},
 	{Name: "a late success ends the waiting delivery", Run: func(r *rig.Rig) {
 		waitFor(r, time.Hour)
@@ -236,7 +236,7 @@ var ResentCases = []rig.Case{
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Answered(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.Delivered, 204))
 		r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Hour))
-		require.Equal(r, 204, r.Look(rig.Named("a", "m1")).History[0].Status)
+		require.Equal(r, 204, r.Inspect(rig.Named("a", "m1")).History[0].Status)
 	}},
 	{Name: "a query returns a late first success beside the failure of the same number", Run: func(r *rig.Rig) {
 		late := r.TakeOver("a", "m1")
@@ -270,7 +270,7 @@ var ResentCases = []rig.Case{
 		for range 40 {
 			r.MustSettle(rig.One, rig.Failure(askFor(r, rig.Named("a", "m1")), time.Hour))
 		}
-		d := r.Look(rig.Named("a", "m1"))
+		d := r.Inspect(rig.Named("a", "m1"))
 		require.Len(r, d.History, 32)
 		require.Equal(r, dispatcher.Delivered, d.History[0].Verdict)
 		require.Equal(r, 2, d.History[0].Number)

@@ -147,8 +147,8 @@ var ScheduleCases = append([]rig.Case{
 		}
 		r.Schedule(entries...)
 		for _, id := range []string{"m1", "m2"} {
-			require.Equal(r, r.Look(rig.Named("a", id)).Due, r.Look(rig.Named("b", id)).Due, id)
-			require.Equal(r, rig.Start.Add(time.Minute+time.Millisecond), r.Look(rig.Named("b", id)).Due, id)
+			require.Equal(r, r.Inspect(rig.Named("a", id)).Due, r.Inspect(rig.Named("b", id)).Due, id)
+			require.Equal(r, rig.Start.Add(time.Minute+time.Millisecond), r.Inspect(rig.Named("b", id)).Due, id)
 		}
 	}},
 	{Name: "a repeat in the same batch adds its lane too", Run: func(r *rig.Rig) {
@@ -297,7 +297,7 @@ var directCases = []rig.Case{
 func requireMessage(r *rig.Rig, want, got *dispatcher.Message) {
 	r.Helper()
 	require.NotNil(r, got)
-	type told struct {
+	type messageContent struct {
 		id, topic, tenant, url, body, contentType string
 		expires, created                          time.Time
 		headers                                   []dispatcher.Header
@@ -305,8 +305,8 @@ func requireMessage(r *rig.Rig, want, got *dispatcher.Message) {
 		attempts                                  int
 		timeout                                   time.Duration
 	}
-	tell := func(m *dispatcher.Message) told {
-		t := told{
+	contentOf := func(m *dispatcher.Message) messageContent {
+		t := messageContent{
 			m.ID, m.Topic, m.Tenant, m.URL, string(m.Body), m.ContentType,
 			m.ExpiresAt, m.CreatedAt, m.Headers, "none", "none", m.MaxAttempts, m.Timeout,
 		}
@@ -318,5 +318,5 @@ func requireMessage(r *rig.Rig, want, got *dispatcher.Message) {
 		}
 		return t
 	}
-	require.Equal(r, tell(want), tell(got))
+	require.Equal(r, contentOf(want), contentOf(got))
 }

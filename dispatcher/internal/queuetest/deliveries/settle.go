@@ -30,7 +30,7 @@ var SettleCases = []rig.Case{
 	{Name: "a query returns the status of a success", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		r.MustSettle(rig.One, rig.Answered(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], dispatcher.Delivered, 204))
-		require.Equal(r, 204, r.Look(rig.Named("a", "m1")).LastStatus)
+		require.Equal(r, 204, r.Inspect(rig.Named("a", "m1")).LastStatus)
 	}},
 	{Name: "a failure waits for its next rung", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
@@ -49,7 +49,7 @@ var SettleCases = []rig.Case{
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]
 		r.Pass(300 * time.Microsecond)
 		r.MustSettle(rig.One, rig.Failure(c, time.Second-100*time.Microsecond))
-		require.Equal(r, rig.Start.Add(1001*time.Millisecond), r.Look(rig.Named("a", "m1")).Due)
+		require.Equal(r, rig.Start.Add(1001*time.Millisecond), r.Inspect(rig.Named("a", "m1")).Due)
 	}},
 	{Name: "a retry without a wait is due at once", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")

@@ -216,7 +216,7 @@ var SizeCases = []rig.Case{
 	{Name: "times far ahead are kept to the ms", Run: func(r *rig.Rig) {
 		at := rig.Start.Add(366*24*time.Hour + 123*time.Millisecond)
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.DeliverAt(at), rig.Expires(at.Add(time.Hour))))
-		require.Equal(r, at, r.Look(rig.Named("a", "m1")).Due)
+		require.Equal(r, at, r.Inspect(rig.Named("a", "m1")).Due)
 		r.SetNow(at.Add(-time.Microsecond))
 		r.Move()
 		r.MustClaimNothing(rig.One)

@@ -68,7 +68,7 @@ var TrimCases = []rig.Case{
 			other := r.Schedule(r.Entry(id.Message, rig.To("a"), rig.Body("other")))[0]
 			require.Equal(r, dispatcher.Conflict, other.Result)
 			if n >= 3 {
-				r.Look(id)
+				r.Inspect(id)
 				continue
 			}
 			require.Equal(r, dispatcher.ScheduleResult{Result: dispatcher.Duplicate, Placed: []dispatcher.Placed{{Lane: "a"}, {Lane: "b"}}}, same, "its deliveries are not created again")

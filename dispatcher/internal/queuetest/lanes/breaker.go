@@ -106,7 +106,7 @@ var openCases = []rig.Case{
 		until := r.Later(30 * time.Second)
 		r.Publish("a", "m1", "m2")
 		require.Empty(r, rig.Leased(r.ScheduleFor(rig.One, 512, 64, r.Entry("m3", rig.To("a")))[0]))
-		require.Equal(r, "breaker", r.Look(rig.Named("a", "m1")).WaitingFor)
+		require.Equal(r, "breaker", r.Inspect(rig.Named("a", "m1")).WaitingFor)
 		for range 2 {
 			h := r.Move()
 			require.Equal(r, until, h.Due)
@@ -129,7 +129,7 @@ var openCases = []rig.Case{
 		probe := r.Claim(rig.One, 64)
 		require.Len(r, probe, 1)
 		r.MustClaimNothing(rig.Two)
-		require.Equal(r, "breaker", r.Look(rig.Named("a", "n00013")).WaitingFor)
+		require.Equal(r, "breaker", r.Inspect(rig.Named("a", "n00013")).WaitingFor)
 		r.MustSettle(rig.One, rig.Success(probe[0]))
 		require.Len(r, r.Claim(rig.Two, 64), 4, "the window has not changed")
 	}},
@@ -170,21 +170,21 @@ var openCases = []rig.Case{
 	{Name: "a settle reports that it opens or closes a breaker", Setup: threeFailures, Run: func(r *rig.Rig) {
 		until := r.Later(30 * time.Second)
 		for n := 1; n <= 2; n++ {
-			opened, closed := r.SettleTold(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
+			opened, closed := r.SettleBreakers(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
 			require.Empty(r, opened)
 			require.Empty(r, closed)
 		}
-		opened, closed := r.SettleTold(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
+		opened, closed := r.SettleBreakers(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
 		require.Equal(r, []dispatcher.Opening{{Lane: "a", Until: until}}, opened)
 		require.Empty(r, closed)
 		r.Pass(30 * time.Second)
-		opened, _ = r.SettleTold(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
+		opened, _ = r.SettleBreakers(rig.One, rig.Blamed(rig.Failure(r.TakeNew("a"), time.Hour)))
 		require.Equal(r, []dispatcher.Opening{{Lane: "a", Until: r.Later(time.Minute)}}, opened)
 		r.Pass(time.Minute)
-		opened, closed = r.SettleTold(rig.One, rig.Success(r.TakeNew("a")))
+		opened, closed = r.SettleBreakers(rig.One, rig.Success(r.TakeNew("a")))
 		require.Empty(r, opened)
 		require.Equal(r, rig.To("a"), closed)
-		_, closed = r.SettleTold(rig.One, rig.Success(r.TakeNew("a")))
+		_, closed = r.SettleBreakers(rig.One, rig.Success(r.TakeNew("a")))
 		require.Empty(r, closed)
 	}},
 	{Name: "many failures in one batch open a breaker once", Setup: threeFailures, Run: func(r *rig.Rig) {
@@ -196,7 +196,7 @@ var openCases = []rig.Case{
 		for _, c := range r.Claim(rig.One, 20) {
 			batch = append(batch, rig.Blamed(rig.Failure(c, time.Hour)))
 		}
-		opened, _ := r.SettleTold(rig.One, batch...)
+		opened, _ := r.SettleBreakers(rig.One, batch...)
 		require.Len(r, opened, 1)
 		require.Equal(r, 1, r.State().Lanes["a"].Opened)
 	}},
@@ -273,8 +273,8 @@ var pauseCases = []rig.Case{
 		require.Equal(r, rig.Start.Add(10*time.Second), h.Due)
 		require.Equal(r, -1, h.Weight)
 		r.MustClaimNothing(rig.One)
-		require.Equal(r, "retry_after", r.Look(rig.Named("a", "m2")).WaitingFor)
-		require.Equal(r, rig.Start.Add(10*time.Second), r.Look(rig.Named("a", "m2")).WaitingUntil)
+		require.Equal(r, "retry_after", r.Inspect(rig.Named("a", "m2")).WaitingFor)
+		require.Equal(r, rig.Start.Add(10*time.Second), r.Inspect(rig.Named("a", "m2")).WaitingUntil)
 		require.Empty(r, rig.Leased(r.ScheduleFor(rig.One, 512, 64, r.Entry("m4", rig.To("a")))[0]))
 		lane := r.LaneState("a")
 		require.Equal(r, dispatcher.StateActive, lane.State())

@@ -32,7 +32,7 @@ var EgressCases = []rig.Case{
 		r.Publish("a", "m1", "m2")
 		r.MustSettle(rig.One, cutOff(mustClaimIn(r, "a", "m1"), 2*time.Second))
 		mustWaitFor(r, "egress", "a", "m1", "m2")
-		d := r.Look(rig.Named("a", "m1"))
+		d := r.Inspect(rig.Named("a", "m1"))
 		require.Equal(r, r.Later(2*time.Second), d.WaitingUntil)
 		require.Zero(r, d.Attempts)
 		require.Empty(r, d.History)
@@ -114,7 +114,7 @@ var EgressCases = []rig.Case{
 		s := rig.Blamed(rig.Silence(mustClaimIn(r, "a", "m1"), time.Minute))
 		s.Stalled = dispatcher.WhyEgress
 		r.MustSettle(rig.One, s)
-		require.Equal(r, 1, r.Look(rig.Named("a", "m1")).Attempts)
+		require.Equal(r, 1, r.Inspect(rig.Named("a", "m1")).Attempts)
 		require.Equal(r, 1, r.LaneState("a").Fails)
 		next := mustClaimIn(r, "a", "m2")
 		require.Equal(r, dispatcher.EgressWait{Since: began, Wait: 15 * time.Second}, next.Egress)

@@ -13,13 +13,13 @@ import (
 
 // ending is a way to end a lane, and the effect on its deliveries.
 type ending struct {
-	name   string
-	mode   dispatcher.LaneMode
-	place  stored.Place
-	status dispatcher.Status
-	reason dispatcher.DeadReason
-	err    error  // the error that a retry returns
-	told   string // the verdict in the stream
+	name     string
+	mode     dispatcher.LaneMode
+	place    stored.Place
+	status   dispatcher.Status
+	reason   dispatcher.DeadReason
+	err      error  // the error that a retry returns
+	reported string // the verdict in the stream
 }
 
 var (
@@ -74,7 +74,7 @@ func end(r *rig.Rig, e ending) dispatcher.LaneCount {
 func mustEnd(r *rig.Rig, e ending, attempts int, messages ...string) {
 	r.Helper()
 	r.MustLie(e.place, rig.EpOne, messages...)
-	told := r.State().Told
+	reported := r.State().Reported
 	for _, id := range rig.IDs(rig.EpOne, messages...) {
 		d := r.MustStand(id, e.status)
 		require.Equal(r, e.reason, d.Reason, "%s", id)
@@ -82,7 +82,7 @@ func mustEnd(r *rig.Rig, e ending, attempts int, messages ...string) {
 		require.Len(r, d.History, attempts, "%s", id)
 		require.False(r, d.Ended.IsZero(), "%s", id)
 		require.Empty(r, d.WaitingFor, "%s", id)
-		require.Equal(r, []string{e.told}, told[id], "%s", id)
+		require.Equal(r, []string{e.reported}, reported[id], "%s", id)
 	}
 }
 
@@ -105,7 +105,7 @@ func endsWhatComes(r *rig.Rig, e ending) {
 	mustEnd(r, e, 0, "m1", "m2", "m3", "m4")
 	require.Equal(r, rig.To("a"), rig.Leased(got[3]))
 	require.Equal(r, int64(4), r.Stats().Counts[e.status])
-	require.Equal(r, r.Now, r.Look(rig.Named(rig.EpOne, "m1")).Ended)
+	require.Equal(r, r.Now, r.Inspect(rig.Named(rig.EpOne, "m1")).Ended)
 	r.MustChangeNothing(func() { require.Equal(r, dispatcher.Duplicate, r.Schedule(r.Entry("m1", rig.To(rig.EpOne)))[0].Result) })
 }
 

@@ -87,7 +87,7 @@ var ExpiryCases = []rig.Case{
 		r.Schedule(r.Entry("m1", rig.To("a"), inMinute(r)))
 		r.MustSettle(rig.One, rig.Failure(r.MustClaim(rig.One, rig.Named("a", "m1"))[0], time.Hour)) // the worker that settles read another clock
 		mustExpire(r, rig.Named("a", "m1"))
-		require.Equal(r, 1, r.Look(rig.Named("a", "m1")).Attempts)
+		require.Equal(r, 1, r.Inspect(rig.Named("a", "m1")).Attempts)
 	}},
 	{Name: "the next delivery of a key can go when the first one expires", Run: func(r *rig.Rig) {
 		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)

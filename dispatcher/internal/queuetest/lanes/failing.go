@@ -157,7 +157,7 @@ var FailingCases = []rig.Case{
 		require.Zero(r, sweep(r, "a"))
 		require.NoError(r, r.Queue.Uncut(r.Ctx, rig.One, "a"))
 		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDead: 101, dispatcher.StatusDelivered: 9, dispatcher.StatusReady: 1}, r.Stats().Counts)
-		require.Equal(r, dispatcher.ReasonDisabled, r.Look(rig.Named("a", "later")).Reason)
+		require.Equal(r, dispatcher.ReasonDisabled, r.Inspect(rig.Named("a", "later")).Reason)
 		r.MustClaim(rig.One, rig.Named("a", "new"))
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "later")))
 	}},
@@ -186,7 +186,7 @@ var FailingCases = []rig.Case{
 		r.Pass(time.Second)
 		cut(r, "a")
 		sweep(r, "a")
-		require.Equal(r, dispatcher.ReasonDisabled, r.Look(rig.Named("a", "dead")).Reason)
+		require.Equal(r, dispatcher.ReasonDisabled, r.Inspect(rig.Named("a", "dead")).Reason)
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "dead")))
 		require.Equal(r, dispatcher.LaneNormal, r.LaneState("a").Limits.Mode)
 		r.MustSettle(rig.One, rig.Success(old))

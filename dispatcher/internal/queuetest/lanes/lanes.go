@@ -254,7 +254,7 @@ var WaitCases = []rig.Case{
 		r.Move()
 		r.MustClaim(rig.One, rig.Named("a", "m1"))
 		mustWaitFor(r, "breaker", "a", "m2")
-		require.Empty(r, r.Look(rig.Named("a", "m1")).WaitingFor)
+		require.Empty(r, r.Inspect(rig.Named("a", "m1")).WaitingFor)
 	}},
 	{Name: "then come the receiver's pause and the rate", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
@@ -281,7 +281,7 @@ var WaitCases = []rig.Case{
 	}},
 	{Name: "a query returns the end of the wait if it is known", Setup: threeFailures, Run: func(r *rig.Rig) {
 		until := func(lane dispatcher.Lane, message string) time.Time {
-			d := r.Look(rig.Named(lane, message))
+			d := r.Inspect(rig.Named(lane, message))
 			for _, listed := range r.ListAll(dispatcher.Filter{Lanes: rig.To(lane)}, 100) {
 				if listed.ID == d.ID {
 					require.Equal(r, d.WaitingUntil, listed.WaitingUntil, "in a list")
@@ -293,13 +293,13 @@ var WaitCases = []rig.Case{
 		require.Equal(r, rig.Start.Add(time.Hour), until("a", "m1"))
 		openBreaker(r, "b")
 		r.Publish("b", "m2")
-		require.Equal(r, "breaker", r.Look(rig.Named("b", "m2")).WaitingFor)
+		require.Equal(r, "breaker", r.Inspect(rig.Named("b", "m2")).WaitingFor)
 		require.Equal(r, r.LaneState("b").Until, until("b", "m2"))
 		r.Pass(time.Minute)
 		require.Zero(r, until("b", "m2"), "the probe is next")
 		r.Publish("c", "m3")
 		r.MustSettle(rig.One, rig.Paused(mustClaimIn(r, "c", "m3"), time.Hour, 24*time.Hour))
-		require.Equal(r, r.Look(rig.Named("c", "m3")).Due, until("c", "m3"))
+		require.Equal(r, r.Inspect(rig.Named("c", "m3")).Due, until("c", "m3"))
 		r.Publish("c", "m4")
 		require.Equal(r, r.Now.Add(24*time.Hour), until("c", "m4"))
 		r.Limit("d", rig.Every(time.Minute))
@@ -319,12 +319,12 @@ var WaitCases = []rig.Case{
 		for _, why := range []dispatcher.LaneWhy{dispatcher.WhySealed, dispatcher.WhyMissing} {
 			stall(why)
 			mustWaitFor(r, string(why), "a", "m1", "m2")
-			require.Equal(r, r.Now.Add(10*time.Second), r.Look(rig.Named("a", "m1")).WaitingUntil)
-			require.Zero(r, r.Look(rig.Named("a", "m1")).Attempts)
+			require.Equal(r, r.Now.Add(10*time.Second), r.Inspect(rig.Named("a", "m1")).WaitingUntil)
+			require.Zero(r, r.Inspect(rig.Named("a", "m1")).Attempts)
 			l := r.LaneState("a")
-			state, told := l.Standing()
+			state, got := l.Standing()
 			require.Equal(r, dispatcher.StateLimited, state)
-			require.Equal(r, why, told)
+			require.Equal(r, why, got)
 			require.Zero(r, l.Fails)
 			r.Pass(10 * time.Second)
 			r.Move()
@@ -350,12 +350,12 @@ var WaitCases = []rig.Case{
 	}},
 	{Name: "a delivery that has ended, is in flight or is cancelled waits for nothing", Run: func(r *rig.Rig) {
 		for id, status := range r.Populate() {
-			waits := r.Look(id).WaitingFor
+			waits := r.Inspect(id).WaitingFor
 			require.Equal(r, status.Ended() || status == dispatcher.StatusInFlight, waits == "", "%s is %s", id, status)
 		}
 		r.Publish("a", "m1")
 		r.Cancel(rig.Named("a", "m1"))
-		require.Empty(r, r.Look(rig.Named("a", "m1")).WaitingFor)
+		require.Empty(r, r.Inspect(rig.Named("a", "m1")).WaitingFor)
 	}},
 }
 
@@ -384,6 +384,6 @@ func mustWaitFor(r *rig.Rig, want string, lane dispatcher.Lane, messages ...stri
 		}
 	}
 	for _, id := range rig.IDs(lane, messages...) {
-		require.Equal(r, want, r.Look(id).WaitingFor, "%s", id)
+		require.Equal(r, want, r.Inspect(id).WaitingFor, "%s", id)
 	}
 }

@@ -110,7 +110,7 @@ var LimitCases = []rig.Case{
 		require.Len(r, r.Claim(rig.One, 3), 3)
 		require.Len(r, r.Claim(rig.Two, 64), 2)
 		r.MustClaimNothing(rig.One)
-		require.Equal(r, "limit", r.Look(rig.Named(rig.EpOne, "n00017")).WaitingFor)
+		require.Equal(r, "limit", r.Inspect(rig.Named(rig.EpOne, "n00017")).WaitingFor)
 	}},
 	{Name: "a limit below the first window applies at once", Run: func(r *rig.Rig) {
 		r.Limit(rig.EpOne, rig.Most(1))
@@ -281,12 +281,12 @@ var CopyCases = []rig.Case{
 		r.Limit(rig.EpTwo)
 		r.Limit(rig.EpTwo, rig.Most(7))
 		r.Limit("a", rig.Mode(dispatcher.LanePaused))
-		require.Empty(r, r.Trim(rig.KeepAll).Looked)
+		require.Empty(r, r.Trim(rig.KeepAll).Unused)
 		r.Pass(2 * time.Hour)
-		looked := r.Trim(rig.KeepAll).Looked
-		slices.SortFunc(looked, func(a, b dispatcher.LaneVersion) int { return strings.Compare(string(a.Lane), string(b.Lane)) })
-		require.Equal(r, []dispatcher.LaneVersion{{Lane: rig.EpOne, Version: 1}, {Lane: rig.EpTwo, Version: 2}}, looked)
-		require.Empty(r, r.Trim(rig.KeepAll).Looked, "an hour later again")
+		unused := r.Trim(rig.KeepAll).Unused
+		slices.SortFunc(unused, func(a, b dispatcher.LaneVersion) int { return strings.Compare(string(a.Lane), string(b.Lane)) })
+		require.Equal(r, []dispatcher.LaneVersion{{Lane: rig.EpOne, Version: 1}, {Lane: rig.EpTwo, Version: 2}}, unused)
+		require.Empty(r, r.Trim(rig.KeepAll).Unused, "an hour later again")
 	}},
 	{Name: "a trim removes a copy without an endpoint together with its lane", Run: func(r *rig.Rig) {
 		for _, changes := range [][]rig.LimitsChange{{}, {rig.Mode(dispatcher.LanePaused)}} {

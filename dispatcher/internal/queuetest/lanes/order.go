@@ -118,7 +118,7 @@ var OrderCases = append([]rig.Case{
 		require.NoError(r, err)
 		require.Equal(r, rig.Start.Add(time.Minute), hints[0].Due)
 		require.Equal(r, rig.Start.Add(time.Minute), r.MustStand(rig.Named("a", "m2"), dispatcher.StatusScheduled).Due)
-		require.Equal(r, "due", r.Look(rig.Named("a", "m2")).WaitingFor)
+		require.Equal(r, "due", r.Inspect(rig.Named("a", "m2")).WaitingFor)
 		r.Pass(time.Minute)
 		r.Move()
 		r.Deliver(rig.Named("a", "m2"))
@@ -201,7 +201,7 @@ var OrderCases = append([]rig.Case{
 		r.Pass(2 * time.Hour)
 		r.Trim(rig.KeepNothing)
 		state := r.State()
-		state.Now, state.Told = 0, nil
+		state.Now, state.Reported = 0, nil
 		require.Equal(r, stored.NewState().String(), state.String())
 	}},
 }, lineCases...)
@@ -227,7 +227,7 @@ var lineCases = []rig.Case{
 		require.Equal(r, []bool{true, false}, r.Cancel(rig.Named("a", "m2"), rig.Named("a", "m2")))
 		d := r.MustStand(rig.Named("a", "m2"), dispatcher.StatusCancelled)
 		require.Equal(r, r.Now, d.Ended)
-		require.Equal(r, []string{"cancelled -"}, r.State().Told[d.ID])
+		require.Equal(r, []string{"cancelled -"}, r.State().Reported[d.ID])
 		r.MustLie(stored.PlaceCancelled, "a", "m2")
 		r.MustLie(stored.PlaceBehind, "a", "m3")
 		r.Deliver(rig.Named("a", "m1"))
@@ -372,7 +372,7 @@ func takeOverKeyed(r *rig.Rig, lane dispatcher.Lane, key, id string) dispatcher.
 func mustWaitBehind(r *rig.Rig, lane dispatcher.Lane, behind map[string]int) {
 	r.Helper()
 	for id, want := range behind {
-		require.Equal(r, want, r.Look(rig.Named(lane, id)).WaitingBehind, "%s", id)
+		require.Equal(r, want, r.Inspect(rig.Named(lane, id)).WaitingBehind, "%s", id)
 	}
 	for _, limit := range []int{1, 2, 100} {
 		for _, d := range r.ListAll(dispatcher.Filter{Lanes: rig.To(lane)}, limit) {

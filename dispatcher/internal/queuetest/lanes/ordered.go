@@ -32,7 +32,7 @@ var OrderedCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 		mustWaitFor(r, "order", "a", "m2")
 		mustWaitBehind(r, "a", map[string]int{"m1": 0, "m2": 1})
-		require.Equal(r, "rung", r.Look(rig.Named("a", "m1")).WaitingFor)
+		require.Equal(r, "rung", r.Inspect(rig.Named("a", "m1")).WaitingFor)
 		r.Pass(time.Minute)
 		r.Move()
 		r.Deliver(rig.Named("a", "m1"))
@@ -52,7 +52,7 @@ var OrderedCases = []rig.Case{
 		r.Limit("a", rig.Ordered)
 		require.Len(r, r.Claim(rig.One, 64), 1)
 		require.Equal(r, 1, r.LaneState("a").Window)
-		require.Equal(r, "limit", r.Look(rig.Named("a", "n00008")).WaitingFor)
+		require.Equal(r, "limit", r.Inspect(rig.Named("a", "n00008")).WaitingFor)
 	}},
 	{Name: "a lane that becomes ordered first sends its old deliveries one at a time, then its line", Run: func(r *rig.Rig) {
 		for range 3 {
@@ -273,7 +273,7 @@ var FullCases = []rig.Case{
 		require.Zero(r, d.Attempts)
 		require.Equal(r, r.Now, d.Ended)
 		r.MustStand(rig.Named("b", "m1"), dispatcher.StatusScheduled)
-		require.Equal(r, []string{"dead overflow"}, r.State().Told[d.ID])
+		require.Equal(r, []string{"dead overflow"}, r.State().Reported[d.ID])
 		require.Equal(r, map[dispatcher.DeadReason]int64{dispatcher.ReasonOverflow: 1}, r.Stats().Dead)
 		require.Equal(r, []bool{true}, r.Retry(rig.Named("a", "m1")), "an operator may retry it there")
 		require.Equal(r, rig.IDs("a", "m0", "m1"), r.State().Ready["a"])

@@ -128,7 +128,7 @@ var PausedCases = []rig.Case{
 		got := r.ScheduleFor(rig.One, 512, 64, r.Entry("m1", rig.ManyLanes(12)))
 		require.Len(r, rig.Ready(got[0]), 12)
 		require.Empty(r, r.Leases(rig.One))
-		require.Equal(r, "paused", r.Look(rig.Named("lane000", "m1")).WaitingFor)
+		require.Equal(r, "paused", r.Inspect(rig.Named("lane000", "m1")).WaitingFor)
 		r.Resume(dispatcher.AllLanes)
 		require.False(r, r.State().AllPaused)
 		require.Len(r, r.ClaimAll(rig.One), 20)

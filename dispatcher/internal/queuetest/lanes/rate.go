@@ -107,7 +107,7 @@ var RateCases = append([]rig.Case{
 		require.Equal(r, rig.To("a"), rig.Leased(got[0]))
 		require.Equal(r, rig.To("a"), rig.Ready(got[1]))
 		r.MustClaimNothing(rig.Two)
-		require.Equal(r, "rate", r.Look(rig.Named("a", "m2")).WaitingFor)
+		require.Equal(r, "rate", r.Inspect(rig.Named("a", "m2")).WaitingFor)
 		r.Pass(time.Second)
 		r.Move()
 		r.Deliver(rig.Named("a", "m2"))

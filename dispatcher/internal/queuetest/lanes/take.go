@@ -24,10 +24,10 @@ var TakeCases = []rig.Case{
 		require.Equal(r, 1, claimed[0].Attempt)
 		require.True(r, claimed[0].First)
 		require.Equal(r, rig.IDs("q_a", "m1"), r.Leases(rig.One))
-		require.Equal(r, dispatcher.StatusInFlight, r.Look(rig.Named("q_a", "m1")).Status)
+		require.Equal(r, dispatcher.StatusInFlight, r.Inspect(rig.Named("q_a", "m1")).Status)
 		r.MustTake(rig.Two, "q_a")
 		r.MustSettle(rig.One, rig.Success(claimed[0]))
-		require.Equal(r, dispatcher.StatusDelivered, r.Look(rig.Named("q_a", "m1")).Status)
+		require.Equal(r, dispatcher.StatusDelivered, r.Inspect(rig.Named("q_a", "m1")).Status)
 	}},
 	{Name: "a delivery of an endpoint with consumers is taken too", Run: func(r *rig.Rig) {
 		r.Publish(rig.EpOne, "m1")
@@ -145,8 +145,8 @@ var TakeCases = []rig.Case{
 		r.Cancel(rig.Named("q_a", "m1"))
 		r.Pass(time.Minute)
 		r.MustTake(rig.One, "q_a", rig.Named("q_a", "m2"))
-		require.Equal(r, dispatcher.StatusCancelled, r.Look(rig.Named("q_a", "m1")).Status)
-		require.Equal(r, dispatcher.ReasonExpired, r.Look(rig.Named("q_a", "m3")).Reason)
+		require.Equal(r, dispatcher.StatusCancelled, r.Inspect(rig.Named("q_a", "m1")).Status)
+		require.Equal(r, dispatcher.ReasonExpired, r.Inspect(rig.Named("q_a", "m3")).Reason)
 	}},
 	{Name: "deliveries that a dead instance took come back", Run: func(r *rig.Rig) {
 		r.Publish("q_a", "m1")
@@ -212,7 +212,7 @@ var ConsumerCases = []rig.Case{
 	{Name: "a delivery that may be taken waits for a consumer", Setup: stored.Setup{LaneMaxInFlight: 1}, Run: func(r *rig.Rig) {
 		waits := func(id dispatcher.DeliveryID, word string) {
 			r.Helper()
-			require.Equal(r, word, r.Look(id).WaitingFor)
+			require.Equal(r, word, r.Inspect(id).WaitingFor)
 		}
 		one, two := rig.Named("q_a", "m1"), rig.Named("q_a", "m2")
 		r.Publish("q_a", "m1", "m2")
@@ -274,7 +274,7 @@ var ConsumerCases = []rig.Case{
 			require.True(r, r.LaneState(lane).Known)
 			id := r.NewID()
 			r.Schedule(r.Entry(id, rig.To(lane), toQueue(name)))
-			require.Equal(r, "paused", r.Look(rig.Named(lane, id)).WaitingFor)
+			require.Equal(r, "paused", r.Inspect(rig.Named(lane, id)).WaitingFor)
 			require.Empty(r, r.Take(rig.One, 64, lane).Claimed)
 			require.Equal(r, name, r.LaneState(lane).Queue)
 			r.LimitAs(lane, dispatcher.LaneLimits{}, false)

@@ -32,7 +32,7 @@ func (m *model) compare() {
 	require.Empty(m, f, "the store differs from the model")
 	m.released = map[dispatcher.DeliveryID]bool{}
 	if ids := stored.SortedIDs(m.deliveries); len(ids) > 0 {
-		m.compareLook(pick(m.rng, ids...))
+		m.compareRead(pick(m.rng, ids...))
 	}
 }
 
@@ -100,9 +100,9 @@ func (m *model) compareEnds(s stored.State, f *stored.Faults) {
 	if !maps.Equal(s.Ends, m.ends) {
 		f.Add("ends are %v, should be %v", s.Ends, m.ends)
 	}
-	told := map[dispatcher.DeliveryID]dispatcher.DeadReason{}
+	reported := map[dispatcher.DeliveryID]dispatcher.DeadReason{}
 	for _, d := range m.Died {
-		told[d.ID] = d.Reason
+		reported[d.ID] = d.Reason
 		if was, died := m.mourned[d.ID]; !died || was != d.Reason {
 			f.Add("%s is reported dead of %s, should be of %q", d.ID, d.Reason, was)
 		}
@@ -111,7 +111,7 @@ func (m *model) compareEnds(s stored.State, f *stored.Faults) {
 		}
 	}
 	if !m.unheard && len(m.Died) != len(m.mourned) {
-		f.Add("the reported deaths are %v, should be %v", told, m.mourned)
+		f.Add("the reported deaths are %v, should be %v", reported, m.mourned)
 	}
 	m.Died, m.unheard = nil, false
 	clear(m.mourned)
@@ -120,8 +120,8 @@ func (m *model) compareEnds(s stored.State, f *stored.Faults) {
 // compareHint checks that the last hint of a partition reports its next work.
 // It checks nothing if the partition has changed since the hint.
 func (m *model) compareHint(partition int, s stored.State, f *stored.Faults) {
-	h, told := m.Hints[partition]
-	if !told {
+	h, known := m.Hints[partition]
+	if !known {
 		return
 	}
 	due, weight := int64(math.MaxInt64), math.MaxInt
@@ -185,10 +185,10 @@ func (m *model) compareMessages(partition int, s stored.State, f *stored.Faults)
 	}
 }
 
-// compareLook compares one delivery with the result of a query.
-func (m *model) compareLook(id dispatcher.DeliveryID) {
+// compareRead compares one delivery with the result of a query.
+func (m *model) compareRead(id dispatcher.DeliveryID) {
 	m.Helper()
-	got, d := m.Look(id), m.deliveries[id]
+	got, d := m.Inspect(id), m.deliveries[id]
 	require.Equal(m, m.status(id), got.Status, "%s", id)
 	require.Equal(m, m.waitsFor(id), got.WaitingFor, "%s", id)
 	require.Equal(m, m.waitsBehind(id), got.WaitingBehind, "%s", id)

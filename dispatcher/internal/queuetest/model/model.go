@@ -235,7 +235,7 @@ func (m *model) drain() {
 	state := m.State()
 	// Fences are kept for a week, the stream stays for its readers, and the
 	// counts of ends stay for ever.
-	state.Fenced, state.Now, state.Told = nil, 0, nil
+	state.Fenced, state.Now, state.Reported = nil, 0, nil
 	clear(state.Ends)
 	if left, none := state.String(), stored.NewState().String(); left != none {
 		m.Fatalf("left over:\n%s", left)

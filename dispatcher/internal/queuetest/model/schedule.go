@@ -144,13 +144,13 @@ func (m *model) scheduled(p *publishing, e dispatcher.Entry, got dispatcher.Sche
 		}
 		result, lanes, due := m.accept(p, recordKey{n, e.Message.ID}, e, lanes)
 		results[result] = true
-		told := due
+		from := due
 		if result == dispatcher.Accepted && e.Message.Delay == 0 && e.Message.DeliverAt.IsZero() {
-			told = m.from()
+			from = m.from()
 		}
 		for _, lane := range lanes {
 			m.place(p, e, lane, due)
-			want[lane] = m.placed(told, m.deliveries[rig.Named(lane, e.Message.ID)])
+			want[lane] = m.placed(from, m.deliveries[rig.Named(lane, e.Message.ID)])
 		}
 	}
 	require.Contains(m, results, got.Result, "%s", e.Message.ID)

@@ -179,12 +179,12 @@ func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatc
 	require.LessOrEqual(m, sum, wanted)
 	m.checkTurns(turns, taken, free)
 	if m.trouble.cut == nil {
-		told := 0
+		reported := 0
 		for _, h := range hints {
-			told += h.Ended
+			reported += h.Ended
 			require.Zero(m, h.Lost)
 		}
-		require.Equal(m, ended, told, "the hints report the number of ended deliveries instead")
+		require.Equal(m, ended, reported, "the hints report the number of ended deliveries instead")
 		if len(partitions) == 1 && sum < wanted && m.fencedIn(by) == 0 {
 			m.checkRest(turns, taken, partitions[0], free-sum)
 		}

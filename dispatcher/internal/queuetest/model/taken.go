@@ -167,7 +167,7 @@ func (m *model) someLeases() (some []dispatcher.TakenLease) {
 		case 11:
 			l.Token = ""
 		case 8:
-			l.Untold = true
+			l.NotReceived = true
 		}
 		some = append(some, l)
 	}
@@ -199,7 +199,7 @@ func (m *model) adoptAs(by string, leases []dispatcher.TakenLease) {
 			m.checkLease(l, got[i], want)
 			if want == nil {
 				require.True(m, m.trouble.cut != nil || got[i].Claimed != nil && got[i].Taken.UnixMilli() == m.deliveries[l.ID].At, "%s", l.ID)
-				if l.Untold {
+				if l.NotReceived {
 					m.deliveries[l.ID].last = stored.Taken{}
 				}
 				m.adopted(by, l.ID, got[i].Claimed)

@@ -123,8 +123,8 @@ func Fan(e dispatcher.Entry) dispatcher.Entry {
 	return e
 }
 
-// SettleTold settles outcomes and returns the breakers that opened and closed.
-func (r *Rig) SettleTold(by string, batch ...dispatcher.Settlement) (opened []dispatcher.Opening, closed []dispatcher.Lane) {
+// SettleBreakers settles outcomes and returns the breakers that opened and closed.
+func (r *Rig) SettleBreakers(by string, batch ...dispatcher.Settlement) (opened []dispatcher.Opening, closed []dispatcher.Lane) {
 	r.Helper()
 	_, hints, err := r.Queue.Settle(r.Ctx, by, batch)
 	require.NoError(r, err)

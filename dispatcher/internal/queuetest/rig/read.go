@@ -111,9 +111,9 @@ func (r *Rig) Populate() map[dispatcher.DeliveryID]dispatcher.Status {
 // partition.
 func (r *Rig) mustStandAlike(rec dispatcher.MessageView) {
 	r.Helper()
-	looked := map[dispatcher.DeliveryID]dispatcher.Delivery{}
+	read := map[dispatcher.DeliveryID]dispatcher.Delivery{}
 	for _, d := range rec.Deliveries {
-		looked[d.ID] = dispatcher.Delivery{
+		read[d.ID] = dispatcher.Delivery{
 			ID: d.ID, Topic: d.Topic, Tenant: d.Tenant, Subject: d.Subject, URL: d.URL, Status: d.Status, Due: d.Due, Ended: d.Ended,
 		}
 	}
@@ -124,11 +124,11 @@ func (r *Rig) mustStandAlike(rec dispatcher.MessageView) {
 		require.NoError(r, got[0].Err)
 		require.Equal(r, dispatcher.Duplicate, got[0].Result)
 		if r.Setup.Partitions == 1 {
-			require.Len(r, got[0].Deliveries, len(looked))
+			require.Len(r, got[0].Deliveries, len(read))
 		}
 		for _, d := range got[0].Deliveries {
 			d.Created, d.Delivered, d.Climbed, d.LadderFrom, d.Ladder, d.MaxAttempts = time.Time{}, time.Time{}, 0, 0, nil, 0 // a repeat does not get these
-			require.Equal(r, looked[d.ID], d)
+			require.Equal(r, read[d.ID], d)
 		}
 		e.Lanes = nil
 	}

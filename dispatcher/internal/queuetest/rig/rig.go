@@ -305,8 +305,8 @@ func (r *Rig) MustBeCurrent(hints []redisqtest.Hint) {
 	}
 }
 
-// Look reads one delivery.
-func (r *Rig) Look(id dispatcher.DeliveryID) dispatcher.Delivery {
+// Inspect reads one delivery.
+func (r *Rig) Inspect(id dispatcher.DeliveryID) dispatcher.Delivery {
 	r.Helper()
 	rec, err := r.Queue.Read(r.Ctx, id.Message)
 	require.NoError(r, err)
@@ -323,7 +323,7 @@ func (r *Rig) Look(id dispatcher.DeliveryID) dispatcher.Delivery {
 // MustStand fails the case unless a delivery has a status.
 func (r *Rig) MustStand(id dispatcher.DeliveryID, want dispatcher.Status) dispatcher.Delivery {
 	r.Helper()
-	d := r.Look(id)
+	d := r.Inspect(id)
 	require.Equal(r, want, d.Status, "%s", id)
 	return d
 }

@@ -39,7 +39,7 @@ func (r *Rig) Trim(keep dispatcher.Keep) redisqtest.Trimmed {
 		sum.Dead += got.Dead
 		sum.DeadCut += got.DeadCut
 		sum.Lanes += got.Lanes
-		sum.Looked = append(sum.Looked, got.Looked...)
+		sum.Unused = append(sum.Unused, got.Unused...)
 		sum.Hints = append(sum.Hints, got.Hints...)
 		if !got.More {
 			return sum

@@ -109,7 +109,7 @@ func (s State) checkPlacement(f *Faults, setup Setup, name dispatcher.Lane, l La
 	} else if l.Takeable {
 		f.Add("lane %s is listed for takers: %+v", name, l)
 	}
-	told := l.opens() // another clock may have set it, and then it remains until a call changes the lane
+	opensAt := l.opens() // another clock may have set it, and then it remains until a call changes the lane
 	l = l.ByClock(s.Now)
 	open := l.Limits.Mode == dispatcher.LaneNormal || l.Limits.Mode == dispatcher.LaneCut
 	may := ready > 0 && l.InFlight < l.Slots(setup) && open && (l.Limited || !name.IsEndpoint())
@@ -124,7 +124,7 @@ func (s State) checkPlacement(f *Faults, setup Setup, name dispatcher.Lane, l La
 		if l.Listed || l.Parked != 0 {
 			f.Add("lane %s is listed or parked: %d ready, window %d, %+v", name, ready, l.Slots(setup), l)
 		}
-	case !l.Listed && l.Parked == told && told > now:
+	case !l.Listed && l.Parked == opensAt && opensAt > now:
 	case l.opens() > now:
 		if l.Listed && l.opens() > latest || !l.Listed && l.Parked != l.opens() {
 			f.Add("lane %s should be parked until %d: %+v", name, l.opens(), l)

@@ -140,7 +140,7 @@ type State struct {
 	Counts    map[dispatcher.Status]int64
 	Buried    map[dispatcher.Lane]map[dispatcher.DeadReason]int64
 	Ends      map[string]int64                   // "dead <reason>" and "cancelled -": the number of all such ends
-	Told      map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream reports them
+	Reported  map[dispatcher.DeliveryID][]string // ends without an attempt, as the stream reports them
 	AllPaused bool                               // all lanes are paused
 	Now       int64                              // µs: the store's clock
 	Latest    int64                              // µs: the latest time that the clock ever reported; less than Now: it was never set back
@@ -159,7 +159,7 @@ func NewState() State {
 		Last:     map[dispatcher.DeliveryID]Taken{},
 		Expiring: map[dispatcher.DeliveryID]int64{},
 		Behind:   map[Set][]Queued{},
-		Told:     map[dispatcher.DeliveryID][]string{},
+		Reported: map[dispatcher.DeliveryID][]string{},
 		Marks:    map[dispatcher.DeliveryID]Mark{},
 		Progress: map[dispatcher.DeliveryID]Progress{},
 		Plain:    map[dispatcher.DeliveryID]int{},
@@ -193,7 +193,7 @@ func Merged(states []State) State {
 		maps.Copy(all.Expiring, s.Expiring)
 		all.Timer, all.Expiry = earlier(all.Timer, s.Timer), earlier(all.Expiry, s.Expiry)
 		maps.Copy(all.Behind, s.Behind)
-		maps.Copy(all.Told, s.Told)
+		maps.Copy(all.Reported, s.Reported)
 		maps.Copy(all.Marks, s.Marks)
 		maps.Copy(all.Progress, s.Progress)
 		maps.Copy(all.Plain, s.Plain)
@@ -293,35 +293,35 @@ func (s State) placeStatus(id dispatcher.DeliveryID, place Place) dispatcher.Sta
 // compare two states because the order is fixed.
 func (s State) String() string {
 	var b strings.Builder
-	tell(&b, "found", s.Found)
-	tell(&b, "ready", s.Ready)
-	tell(&b, "leases", s.Leases)
-	tell(&b, "taken", s.Taken)
-	tell(&b, "last", s.Last)
-	tell(&b, "expiring", s.Expiring)
-	tell(&b, "behind", s.Behind)
-	tell(&b, "mark", s.Marks)
-	tell(&b, "progress", s.Progress)
-	tell(&b, "history", s.History)
-	tell(&b, "message", s.Messages)
-	tell(&b, "shelf", s.Shelves)
-	tell(&b, "owned", s.Owned)
-	tell(&b, "owner", s.Owners)
-	tell(&b, "part", s.Parts)
-	tell(&b, "used", s.Used)
-	tell(&b, "subject", s.Subjects)
-	tell(&b, "body", s.Bodies)
-	tell(&b, "seen", s.Seen)
-	tell(&b, "lane", s.Lanes)
-	tell(&b, "count", s.Counts)
-	tell(&b, "buried", s.Buried)
-	tell(&b, "ends", s.Ends)
-	tell(&b, "told", s.Told)
+	dump(&b, "found", s.Found)
+	dump(&b, "ready", s.Ready)
+	dump(&b, "leases", s.Leases)
+	dump(&b, "taken", s.Taken)
+	dump(&b, "last", s.Last)
+	dump(&b, "expiring", s.Expiring)
+	dump(&b, "behind", s.Behind)
+	dump(&b, "mark", s.Marks)
+	dump(&b, "progress", s.Progress)
+	dump(&b, "history", s.History)
+	dump(&b, "message", s.Messages)
+	dump(&b, "shelf", s.Shelves)
+	dump(&b, "owned", s.Owned)
+	dump(&b, "owner", s.Owners)
+	dump(&b, "part", s.Parts)
+	dump(&b, "used", s.Used)
+	dump(&b, "subject", s.Subjects)
+	dump(&b, "body", s.Bodies)
+	dump(&b, "seen", s.Seen)
+	dump(&b, "lane", s.Lanes)
+	dump(&b, "count", s.Counts)
+	dump(&b, "buried", s.Buried)
+	dump(&b, "ends", s.Ends)
+	dump(&b, "told", s.Reported)
 	fmt.Fprintf(&b, "timer %d\nexpiry %d\nall paused %v\nfenced %v\nfanned %v\nunknown %v\n", s.Timer, s.Expiry, s.AllPaused, s.Fenced, s.Fanned, s.Unknown)
 	return b.String()
 }
 
-func tell[K comparable, V any](b *strings.Builder, what string, m map[K]V) {
+func dump[K comparable, V any](b *strings.Builder, what string, m map[K]V) {
 	lines := make([]string, 0, len(m))
 	for k, v := range m {
 		lines = append(lines, fmt.Sprintf("%s %v %+v\n", what, k, v))

@@ -204,15 +204,15 @@ func TestALookUpIsOneRoundTrip(t *testing.T) {
 	r := newRig(t, redistest.StartMini(t))
 	session, _ := r.open("ops")
 	_, link := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
-	look := func() {
+	find := func() {
 		_, err := r.Session(t.Context(), session)
 		require.NoError(t, err)
 		_, err = r.LinkByToken(t.Context(), link)
 		require.NoError(t, err)
 	}
-	look() // the scripts are loaded
+	find() // the scripts are loaded
 	gauge := redisqtest.Measure(r.client, nil)
-	look()
+	find()
 	trips := map[int]bool{}
 	for _, sent := range gauge.Of("") {
 		trips[sent.Trip] = true

@@ -141,8 +141,8 @@ type Project struct {
 	Instances []dispatcher.InstanceState
 }
 
-// LookAt reads a store of any layout. It writes nothing.
-func LookAt(ctx context.Context, o redisq.Options) (p Project, err error) {
+// Inspect reads a store of any layout. It writes nothing.
+func Inspect(ctx context.Context, o redisq.Options) (p Project, err error) {
 	c, err := conn.Dial(ctx, conn.Options{URL: o.URL, Mode: o.Mode, Master: o.Master, CAFile: o.CAFile, Project: o.Project, Dial: o.Dial})
 	if err != nil {
 		return p, err

@@ -188,9 +188,9 @@ func (r *repartition) mustNotClash(ctx context.Context) error {
 	}
 	slices.Sort(clashes)
 	clashes = slices.Compact(clashes)
-	told := strings.Join(clashes[:min(len(clashes), maxClashes)], ", ")
+	some := strings.Join(clashes[:min(len(clashes), maxClashes)], ", ")
 	return fmt.Errorf("%d ids have two messages each, which would be in one partition: %s; "+
-		"wait until one of the two is forgotten, or choose another number", len(clashes), told)
+		"wait until one of the two is forgotten, or choose another number", len(clashes), some)
 }
 
 // clashes checks the messages whose ids belong to one of several rounds.

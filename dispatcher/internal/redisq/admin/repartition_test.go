@@ -266,16 +266,16 @@ func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = s.Limit(t.Context(), "one", "u_new", dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "ops", Name: "https://new.example t1"}, false)
 	require.NoError(t, err)
-	lanes := func(s *redisqtest.Raw) (told []string) {
+	lanes := func(s *redisqtest.Raw) (reported []string) {
 		for cursor := ""; ; {
 			page, next, err := s.Lanes(t.Context(), 100, cursor)
 			require.NoError(t, err)
 			for _, l := range page {
-				told = append(told, fmt.Sprint(l.Lane, l.URL, l.Tenant, l.Limits.Mode, l.Limits.Version, l.Since, l.By, l.Failing))
+				reported = append(reported, fmt.Sprint(l.Lane, l.URL, l.Tenant, l.Limits.Mode, l.Limits.Version, l.Since, l.By, l.Failing))
 			}
 			if cursor = next; cursor == "" {
-				slices.Sort(told)
-				return told
+				slices.Sort(reported)
+				return reported
 			}
 		}
 	}

@@ -19,8 +19,8 @@ const (
 	// chunk is the number of entries that one command reads. 500 of the largest have less than 1
 	// MiB and take half a ms of Redis.
 	chunk = 500
-	// maxLooked is the most entries that a page reads.
-	maxLooked = 5_000
+	// maxScanned is the most entries that a page reads.
+	maxScanned = 5_000
 	// usualLimit is the default of every list.
 	usualLimit = 50
 )
@@ -50,8 +50,8 @@ func (l *Log) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page dis
 	for i := range from {
 		from[i] = &readFrom{start: older(start, last[i]), last: last[i], more: some}
 	}
-	looked := 0
-	for ; looked < maxLooked && len(page.Entries) < limit; looked++ {
+	scanned := 0
+	for ; scanned < maxScanned && len(page.Entries) < limit; scanned++ {
 		if err := l.fill(ctx, from[:], end); err != nil {
 			return dispatcher.AuditPage{}, err
 		}

@@ -58,7 +58,7 @@ func (l *Log) put(ctx context.Context, e dispatcher.AuditEntry) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := l.write(ctx, e); err != nil {
-		l.tell(ctx, e, err)
+		l.logFailed(ctx, e, err)
 	}
 }
 
@@ -134,8 +134,8 @@ func (m *minuteOf) count() dispatcher.AuditEntry {
 	return dispatcher.AuditEntry{By: m.by, What: m.what, Detail: detail}
 }
 
-// tell logs an entry that could not be written.
-func (l *Log) tell(ctx context.Context, e dispatcher.AuditEntry, err error) {
+// logFailed logs an entry that could not be written.
+func (l *Log) logFailed(ctx context.Context, e dispatcher.AuditEntry, err error) {
 	l.log.LogAttrs(ctx, slog.LevelWarn, "audit entry not written", slog.String("by", e.By), slog.String("what", e.What),
 		slog.String("target", e.Target), slog.String("tenant", e.Tenant), slog.String("detail", e.Detail), slog.Any("err", err))
 }

@@ -47,11 +47,11 @@ type division struct {
 
 	beats int // number of beats after the last comparison of all epochs; guarded by mu
 
-	mu      sync.Mutex // one Verify at a time; guards writes of the fields below
-	settled atomic.Pointer[string]
-	loss    atomic.Pointer[dispatcher.Emptied] // nil: nothing was lost
-	told    *dispatcher.Emptied                // the loss that onLoss was called with
-	onLoss  atomic.Pointer[func(*dispatcher.Emptied)]
+	mu       sync.Mutex // one Verify at a time; guards writes of the fields below
+	settled  atomic.Pointer[string]
+	loss     atomic.Pointer[dispatcher.Emptied] // nil: nothing was lost
+	reported *dispatcher.Emptied                // the loss that onLoss was called with
+	onLoss   atomic.Pointer[func(*dispatcher.Emptied)]
 }
 
 // Archives reports whether the project has an archive.
@@ -132,9 +132,9 @@ func (c *Client) take(meta map[string]string) {
 	c.division.settled.Store(&settled)
 	c.SetArchives(meta[MetaArchive] != "")
 	c.division.loss.Store(loss)
-	if tell := c.division.onLoss.Load(); tell != nil && !reflect.DeepEqual(c.division.told, loss) {
-		c.division.told = loss
-		(*tell)(loss)
+	if onLoss := c.division.onLoss.Load(); onLoss != nil && !reflect.DeepEqual(c.division.reported, loss) {
+		c.division.reported = loss
+		(*onLoss)(loss)
 	}
 }
 

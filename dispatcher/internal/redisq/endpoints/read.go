@@ -97,7 +97,7 @@ func (s *Store) readEndpoint(id, stored string) *dispatcher.Endpoint {
 	e, err := decode(id, stored, s.seal.Load())
 	if err != nil {
 		now := maphash.String(unreadSeed, stored)
-		if told, _ := s.unread.Swap(id, now); told != now {
+		if last, _ := s.unread.Swap(id, now); last != now {
 			s.log.Warn("endpoint can't be read", "endpoint", id, "err", err)
 		}
 	}

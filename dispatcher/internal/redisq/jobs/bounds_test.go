@@ -138,7 +138,7 @@ var boundCases = []jobCase{
 	{name: "a page goes on where it was, though the last one died again", run: func(b *bench) {
 		ids := b.die("a", 3)
 		j := &dispatcher.Job{Kind: dispatcher.JobRetry, Filter: dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDead}}}
-		at := dispatcher.JobAt{Cursor: fmt.Sprintf("dead %d %s", b.Look(ids[0]).Ended.UnixMilli(), ids[0])}
+		at := dispatcher.JobAt{Cursor: fmt.Sprintf("dead %d %s", b.Inspect(ids[0]).Ended.UnixMilli(), ids[0])}
 		b.Retry(ids[0])
 		b.MustSettle(rig.One, rig.Death(b.MustClaim(rig.One, ids[0])[0], dispatcher.ReasonGone))
 		page, err := b.jobs.Page(b.Ctx, j, at, nil)

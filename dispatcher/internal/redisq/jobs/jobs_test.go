@@ -249,7 +249,7 @@ var jobCases = []jobCase{
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDelivered, id).Done)
 		b.Pass(time.Second)
 		b.Deliver(id)
-		require.Equal(b, at, b.Look(id).Delivered)
+		require.Equal(b, at, b.Inspect(id).Delivered)
 		require.Empty(b, b.page(j))
 	}},
 	{name: "filters select, and several statuses follow each other", run: func(b *bench) {
@@ -260,14 +260,14 @@ var jobCases = []jobCase{
 			return b.page(j)
 		}
 		require.Equal(b, dead[2:], find(dispatcher.Filter{Lanes: []dispatcher.Lane{"b"}}))
-		require.Equal(b, dead[1:], find(dispatcher.Filter{Since: b.Look(dead[1]).Ended}))
-		require.Equal(b, dead[:1], find(dispatcher.Filter{Until: b.Look(dead[1]).Ended}))
+		require.Equal(b, dead[1:], find(dispatcher.Filter{Since: b.Inspect(dead[1]).Ended}))
+		require.Equal(b, dead[:1], find(dispatcher.Filter{Until: b.Inspect(dead[1]).Ended}))
 		require.Equal(b, dead, find(dispatcher.Filter{Topics: []string{"payment.paid"}}))
 		require.Empty(b, find(dispatcher.Filter{Topics: []string{"other"}}))
 		require.Empty(b, find(dispatcher.Filter{Tenants: []string{"t2"}}))
-		require.Equal(b, dead, find(dispatcher.Filter{Reasons: []dispatcher.DeadReason{b.Look(dead[0]).Reason}}))
+		require.Equal(b, dead, find(dispatcher.Filter{Reasons: []dispatcher.DeadReason{b.Inspect(dead[0]).Reason}}))
 		require.Empty(b, find(dispatcher.Filter{Reasons: []dispatcher.DeadReason{dispatcher.ReasonPoison}}))
-		both := []dispatcher.Status{dispatcher.StatusDead, b.Look(cancelled).Status}
+		both := []dispatcher.Status{dispatcher.StatusDead, b.Inspect(cancelled).Status}
 		require.Equal(b, append(dead, cancelled), find(dispatcher.Filter{Statuses: both}))
 	}},
 	{name: "a page goes on behind names that share a ms, also where the last one is gone", run: func(b *bench) {

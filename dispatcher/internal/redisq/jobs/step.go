@@ -137,13 +137,13 @@ func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (d
 		cursor = atEnd
 	}
 	text := fmt.Sprintf("%d %d %s %d %d %d %s", step.Job.Number, step.Job.Turn, indexes[step.Status], step.Skipped, step.Named, conn.Flag(step.Job.Probe), cursor)
-	told, codes, err := s.queue.JobStep(ctx, by, text, step)
+	progress, codes, err := s.queue.JobStep(ctx, by, text, step)
 	if err != nil {
 		return dispatcher.JobStepped{}, err
 	}
 	var out dispatcher.JobStepped
 	var ok bool
-	if out.JobPart, ok = parsePart(told); !ok {
+	if out.JobPart, ok = parsePart(progress); !ok {
 		return out, conn.ErrReply
 	}
 	for i, code := range codes {

@@ -74,7 +74,7 @@ func (b *bench) sendsWaiting(lanes ...dispatcher.Lane) {
 		want = append(want, strangers...)
 	}
 	require.ElementsMatch(b, want, b.page(j))
-	before := b.Look(ids[0])
+	before := b.Inspect(ids[0])
 	out := b.step(j, dispatcher.StatusRetrying, ids...)
 	require.Equal(b, []int{64, 6}, []int{out.Done, len(out.Full)}, "as many as a lane takes")
 	for sent := 0; sent < 64; {
@@ -86,7 +86,7 @@ func (b *bench) sendsWaiting(lanes ...dispatcher.Lane) {
 	}
 	require.Equal(b, 6, b.step(j, dispatcher.StatusRetrying, out.Full...).Done)
 	b.ClaimAll(rig.One)
-	after := b.Look(ids[0])
+	after := b.Inspect(ids[0])
 	require.Equal(b, before.Due, after.Due)
 	require.Equal(b, []int{before.Climbed, before.Attempts + 1}, []int{after.Climbed, after.Attempts}, "it spent no rung")
 	require.NotContains(b, b.page(j), ids[0], "it is attempted once by one job")

@@ -34,10 +34,10 @@ type Busiest struct {
 
 	BlockedSince time.Time // the earliest begin of a pause, or of a wait for an endpoint, of a lane with waiting deliveries; zero: there is none
 
-	blocked  [len(blockedWhys)]int64 // ready deliveries that may not be attempted, by reason
-	standing [len(toldStates)]int64  // lanes by state
-	all      bool                    // a partition has all lanes paused
-	part     bool                    // some lanes were not read, or not recently
+	blocked  [len(blockedWhys)]int64   // ready deliveries that may not be attempted, by reason
+	standing [len(countedStates)]int64 // lanes by state
+	all      bool                      // a partition has all lanes paused
+	part     bool                      // some lanes were not read, or not recently
 }
 
 // The values that busy_lanes counts, in its order. All other lanes are active.
@@ -46,7 +46,7 @@ var (
 		dispatcher.WhyPaused, dispatcher.WhyBreaker, dispatcher.WhyRetryAfter, dispatcher.WhyRate, dispatcher.WhyConsumer,
 		dispatcher.WhySealed, dispatcher.WhyMissing, dispatcher.WhyEgress,
 	}
-	toldStates = [...]dispatcher.EndpointState{
+	countedStates = [...]dispatcher.EndpointState{
 		dispatcher.StateOpen, dispatcher.StateLimited, dispatcher.StateFailing, dispatcher.StatePaused, dispatcher.StateDisabled,
 	}
 )
@@ -62,17 +62,17 @@ func (b *Busiest) AddTo(st *dispatcher.Stats, known int64) {
 	if b.all { // regardless of the lanes' own states
 		standing = [...]int64{0, 0, 0, known - standing[4], standing[4]}
 	}
-	for i, state := range toldStates {
+	for i, state := range countedStates {
 		st.LanesBy[state] = max(standing[i], 0)
 		known -= standing[i]
 	}
 	st.LanesBy[dispatcher.StateActive] = max(known, 0) // a lane that was added or removed in the meantime may be counted twice, or not at all
 }
 
-// busyLook queries the lanes of all partitions, in pages. Idle lanes are read quickly, but a
+// busyQuery queries the lanes of all partitions, in pages. Idle lanes are read quickly, but a
 // million of them take more than a second. Then the result is cached for a while, so that it
 // takes at most a tenth of the time of Redis.
-type busyLook struct {
+type busyQuery struct {
 	turn chan struct{} // capacity 1: one query at a time
 
 	done  Busiest       // result of the last complete query
@@ -98,15 +98,15 @@ type Pace struct {
 var usualPace = Pace{Within: time.Second, Quick: 100 * time.Millisecond, Old: 5 * time.Minute}
 
 // Busiest returns the lanes with the most work, from a query or a recent result.
-func (s *Reader) Busiest(ctx context.Context) (Busiest, error) { return s.busy.look(ctx, s) }
+func (s *Reader) Busiest(ctx context.Context) (Busiest, error) { return s.busy.busiest(ctx, s) }
 
-func newBusyLook() *busyLook {
-	return &busyLook{turn: make(chan struct{}, 1)}
+func newBusyQuery() *busyQuery {
+	return &busyQuery{turn: make(chan struct{}, 1)}
 }
 
-// look returns the Busiest lanes, as they are now or were recently. If the first query is not
+// busiest returns the Busiest lanes, as they are now or were recently. If the first query is not
 // complete, it returns a part.
-func (b *busyLook) look(ctx context.Context, s *Reader) (Busiest, error) {
+func (b *busyQuery) busiest(ctx context.Context, s *Reader) (Busiest, error) {
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
@@ -142,13 +142,13 @@ func (b *busyLook) look(ctx context.Context, s *Reader) (Busiest, error) {
 }
 
 // begin starts a query of all lanes.
-func (b *busyLook) begin(s *Reader) {
+func (b *busyQuery) begin(s *Reader) {
 	b.found, b.left = Busiest{}, s.conn.All()
 	b.pages, b.in = slices.Repeat([]string{firstPlace}, s.conn.Partitions()), make([]string, s.conn.Partitions())
 }
 
 // page reads the next page of some partitions. It skips a partition that does not reply.
-func (b *busyLook) page(ctx context.Context, s *Reader) error {
+func (b *busyQuery) page(ctx context.Context, s *Reader) error {
 	some := b.left[:min(len(b.left), busyAtOnce)]
 	fewest := 0
 	if len(b.found.lanes) == topLanes {
@@ -180,7 +180,7 @@ func (b *busyLook) page(ctx context.Context, s *Reader) error {
 }
 
 // read adds the reply for one page.
-func (b *busyLook) read(r conn.Call) (next, in string, err error) {
+func (b *busyQuery) read(r conn.Call) (next, in string, err error) {
 	if _, ok := r.Hint(); !ok {
 		return "", "", r.Err
 	}

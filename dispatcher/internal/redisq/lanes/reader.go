@@ -45,7 +45,7 @@ type Reader struct {
 	conn    *conn.Client
 	scripts Scripts
 	sealer  *cursor.Sealer
-	busy    *busyLook
+	busy    *busyQuery
 
 	Pace Pace // tests change it
 
@@ -54,5 +54,5 @@ type Reader struct {
 
 // New returns a Reader.
 func New(o Options) *Reader {
-	return &Reader{conn: o.Conn, scripts: o.Scripts, sealer: o.Sealer, busy: newBusyLook(), Pace: usualPace, failingAfter: o.FailingAfter}
+	return &Reader{conn: o.Conn, scripts: o.Scripts, sealer: o.Sealer, busy: newBusyQuery(), Pace: usualPace, failingAfter: o.FailingAfter}
 }

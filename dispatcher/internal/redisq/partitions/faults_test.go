@@ -18,9 +18,9 @@ const restMost = 2 * time.Second
 
 func TestAPartitionThatFailsIsLeftAloneLongerEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := 0
+		reported := 0
 		s := partitions.New(2, 1024)
-		s.Notify(dispatcher.Events{Unseen: func() { told++ }})
+		s.Notify(dispatcher.Events{Unseen: func() { reported++ }})
 		for n := range 2 {
 			s.Answered(partitions.Hint{Partition: n, Now: time.Now(), Due: time.Now(), Weight: 0})
 		}
@@ -36,7 +36,7 @@ func TestAPartitionThatFailsIsLeftAloneLongerEachTime(t *testing.T) {
 			require.LessOrEqual(t, wait, rest)
 			rest = min(2*rest, restMost)
 		}
-		require.Equal(t, 12, told)
+		require.Equal(t, 12, reported)
 		time.Sleep(restMost)
 		due, _ := s.Due()
 		require.Equal(t, []int{0, 1}, due)

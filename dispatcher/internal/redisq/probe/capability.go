@@ -46,9 +46,9 @@ func (p *Probe) queryCommands(ctx context.Context, a *capability) error {
 		args = append(args, name)
 	}
 	known := map[string]bool{}
-	var told *redis.Cmd
-	err := p.conn.At(ctx, "probe commands", conn.Home, func(p redis.Pipeliner) { told = p.Do(ctx, args...) })
-	lines, _ := conn.Value(told).([]any)
+	var reply *redis.Cmd
+	err := p.conn.At(ctx, "probe commands", conn.Home, func(p redis.Pipeliner) { reply = p.Do(ctx, args...) })
+	lines, _ := conn.Value(reply).([]any)
 	switch {
 	case away(err):
 		return err

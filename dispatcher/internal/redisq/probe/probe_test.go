@@ -234,8 +234,8 @@ func TestProbeOfACallerThatGaveUpIsAskedAgain(t *testing.T) {
 	mustHold(t, info, "commands", dispatcher.Yes, "")
 }
 
-// told is a server that has all, with these fields of its INFO changed.
-func told(changes map[string]string) probe.Answers {
+// answers is a server that has all, with these fields of its INFO changed.
+func answers(changes map[string]string) probe.Answers {
 	info := map[string]string{
 		"redis_version": "7.4.0", "used_memory": "10", "maxmemory": "100", "maxmemory_policy": "noeviction",
 		"aof_enabled": "1", "aof_last_write_status": "ok", "connected_slaves": "0",
@@ -250,7 +250,7 @@ func told(changes map[string]string) probe.Answers {
 
 // among puts a server among others that have all.
 func among(s probe.Answers) probe.Answers {
-	good := told(map[string]string{"connected_slaves": "1", "slave0": "ip=h,port=1,state=online,offset=1,lag=0"})
+	good := answers(map[string]string{"connected_slaves": "1", "slave0": "ip=h,port=1,state=online,offset=1,lag=0"})
 	s.Info = []map[string]string{good.Info[0], s.Info[0], good.Info[0]}
 	s.Config = []map[string]string{good.Config[0], s.Config[0], good.Config[0]}
 	s.Mode, s.Cluster = conn.ModeCluster, map[string]string{"cluster_state": "ok", "cluster_slots_ok": "16384"}
@@ -263,47 +263,47 @@ func TestProbeJudgesTheWorstOfAllMasters(t *testing.T) {
 	syncing := map[string]string{"connected_slaves": "2", "slave0": "state=online", "slave1": "state=wait_bgsave"}
 	two := dispatcher.Durability{Replicas: 2}
 	for name, c := range map[string]struct {
-		told  probe.Answers
-		check string
-		want  dispatcher.Tristate
-		words string
+		answers probe.Answers
+		check   string
+		want    dispatcher.Tristate
+		words   string
 	}{
-		"one that evicts":                {among(told(map[string]string{"maxmemory_policy": "allkeys-lru"})), "eviction", dispatcher.No, "set it to noeviction"},
-		"one that evicts what expires":   {told(map[string]string{"maxmemory_policy": "volatile-lru"}), "eviction", dispatcher.Yes, "time to live"},
-		"one that hides its policy":      {among(told(map[string]string{"maxmemory_policy": ""})), "eviction", dispatcher.Unknown, "noeviction"},
-		"no limit of memory":             {told(map[string]string{"maxmemory": "0"}), "memory", dispatcher.Yes, "maxmemory is not set"},
-		"one without a file":             {among(told(map[string]string{"aof_enabled": "0"})), "append_only", dispatcher.No, "set appendonly yes"},
-		"one that hides its file":        {among(told(map[string]string{"aof_enabled": ""})), "append_only", dispatcher.Unknown, "does not report"},
-		"one whose disk is full":         {among(told(map[string]string{"aof_last_write_status": "err"})), "append_only", dispatcher.No, "b can't write"},
-		"one whose clock goes wrong":     {with(told(nil), func(s *probe.Answers) { s.Ahead = -10 * time.Second }), "clock", dispatcher.No, "-10s"},
-		"replicas that follow":           {with(told(online), func(s *probe.Answers) { s.Durability = two }), "durability", dispatcher.Yes, "2 replicas"},
-		"a replica that does not yet":    {with(told(syncing), func(s *probe.Answers) { s.Durability = two }), "durability", dispatcher.No, "a has 1 replicas"},
-		"a master with too few replicas": {with(among(told(online)), func(s *probe.Answers) { s.Durability = two }), "durability", dispatcher.No, "a has 1 replicas"},
-		"no WAITAOF, and no fsync":       {with(told(nil), func(s *probe.Answers) { s.Durability = fsync }), "durability", dispatcher.No, "Redis 7.2"},
-		"WAITAOF, and a hidden file":     {with(told(map[string]string{"aof_enabled": ""}), func(s *probe.Answers) { s.Durability, s.AOF, s.Waits = fsync, true, dispatcher.Yes }), "durability", dispatcher.Unknown, "WAITAOF"},
+		"one that evicts":                {among(answers(map[string]string{"maxmemory_policy": "allkeys-lru"})), "eviction", dispatcher.No, "set it to noeviction"},
+		"one that evicts what expires":   {answers(map[string]string{"maxmemory_policy": "volatile-lru"}), "eviction", dispatcher.Yes, "time to live"},
+		"one that hides its policy":      {among(answers(map[string]string{"maxmemory_policy": ""})), "eviction", dispatcher.Unknown, "noeviction"},
+		"no limit of memory":             {answers(map[string]string{"maxmemory": "0"}), "memory", dispatcher.Yes, "maxmemory is not set"},
+		"one without a file":             {among(answers(map[string]string{"aof_enabled": "0"})), "append_only", dispatcher.No, "set appendonly yes"},
+		"one that hides its file":        {among(answers(map[string]string{"aof_enabled": ""})), "append_only", dispatcher.Unknown, "does not report"},
+		"one whose disk is full":         {among(answers(map[string]string{"aof_last_write_status": "err"})), "append_only", dispatcher.No, "b can't write"},
+		"one whose clock goes wrong":     {with(answers(nil), func(s *probe.Answers) { s.Ahead = -10 * time.Second }), "clock", dispatcher.No, "-10s"},
+		"replicas that follow":           {with(answers(online), func(s *probe.Answers) { s.Durability = two }), "durability", dispatcher.Yes, "2 replicas"},
+		"a replica that does not yet":    {with(answers(syncing), func(s *probe.Answers) { s.Durability = two }), "durability", dispatcher.No, "a has 1 replicas"},
+		"a master with too few replicas": {with(among(answers(online)), func(s *probe.Answers) { s.Durability = two }), "durability", dispatcher.No, "a has 1 replicas"},
+		"no WAITAOF, and no fsync":       {with(answers(nil), func(s *probe.Answers) { s.Durability = fsync }), "durability", dispatcher.No, "Redis 7.2"},
+		"WAITAOF, and a hidden file":     {with(answers(map[string]string{"aof_enabled": ""}), func(s *probe.Answers) { s.Durability, s.AOF, s.Waits = fsync, true, dispatcher.Yes }), "durability", dispatcher.Unknown, "WAITAOF"},
 		"WAITAOF that waits":             {waiting(dispatcher.Yes, "everysec"), "durability", dispatcher.Yes, "on the store's disk"},
 		"WAITAOF that does not wait":     {waiting(dispatcher.No, "everysec"), "durability", dispatcher.No, "CONFIG SET appendfsync always"},
 		"WAITAOF that has not to wait":   {waiting(dispatcher.No, "always"), "durability", dispatcher.Yes, "always"},
 		"WAITAOF that may have to wait":  {waiting(dispatcher.No, ""), "durability", dispatcher.Unknown, "make sure that it is always"},
 		"WAITAOF that was not tried":     {waiting(dispatcher.Unknown, "everysec"), "durability", dispatcher.Unknown, "could not be tried"},
 		"WAITAOF that waits for ever":    {waiting(dispatcher.Unknown, "no"), "durability", dispatcher.No, "set appendfsync always"},
-		"scripts without other keys":     {with(told(nil), func(s *probe.Answers) { s.Scripts = dispatcher.No }), "scripts", dispatcher.No, "without declaring"},
-		"scripts that could not be had":  {with(told(nil), func(s *probe.Answers) { s.Scripts = dispatcher.Unknown }), "scripts", dispatcher.Unknown, "could not"},
-		"a whole cluster":                {among(told(online)), "cluster", dispatcher.Yes, "3 masters"},
-		"a master that is down":          {with(among(told(online)), func(s *probe.Answers) { s.Down = 1 }), "cluster", dispatcher.No, "down does not answer"},
-		"slots that nobody serves": {with(among(told(online)), func(s *probe.Answers) {
+		"scripts without other keys":     {with(answers(nil), func(s *probe.Answers) { s.Scripts = dispatcher.No }), "scripts", dispatcher.No, "without declaring"},
+		"scripts that could not be had":  {with(answers(nil), func(s *probe.Answers) { s.Scripts = dispatcher.Unknown }), "scripts", dispatcher.Unknown, "could not"},
+		"a whole cluster":                {among(answers(online)), "cluster", dispatcher.Yes, "3 masters"},
+		"a master that is down":          {with(among(answers(online)), func(s *probe.Answers) { s.Down = 1 }), "cluster", dispatcher.No, "down does not answer"},
+		"slots that nobody serves": {with(among(answers(online)), func(s *probe.Answers) {
 			s.Cluster = map[string]string{"cluster_state": "fail", "cluster_slots_ok": "9"}
 		}), "cluster", dispatcher.No, "9 of 16384"},
-		"a master without a replica":   {among(told(nil)), "cluster", dispatcher.No, "b has no replica"},
-		"a cluster that does not tell": {with(among(told(nil)), func(s *probe.Answers) { s.Cluster = nil }), "cluster", dispatcher.Unknown, ""},
+		"a master without a replica":   {among(answers(nil)), "cluster", dispatcher.No, "b has no replica"},
+		"a cluster that does not tell": {with(among(answers(nil)), func(s *probe.Answers) { s.Cluster = nil }), "cluster", dispatcher.Unknown, ""},
 	} {
-		t.Run(name, func(t *testing.T) { mustHold(t, c.told.Judge(), c.check, c.want, c.words) })
+		t.Run(name, func(t *testing.T) { mustHold(t, c.answers.Judge(), c.check, c.want, c.words) })
 	}
 }
 
 // waiting is a server with WAITAOF, of which was found out whether it waits.
 func waiting(waits dispatcher.Tristate, appendfsync string) probe.Answers {
-	s := told(nil)
+	s := answers(nil)
 	s.Durability, s.AOF, s.Waits = fsync, true, waits
 	s.Config[0]["appendfsync"] = appendfsync
 	return s
@@ -316,7 +316,7 @@ func with(s probe.Answers, change func(*probe.Answers)) probe.Answers {
 
 func TestProbeTellsOfTheFullestMaster(t *testing.T) {
 	t.Parallel()
-	info := among(told(map[string]string{"used_memory": "90"})).Judge()
+	info := among(answers(map[string]string{"used_memory": "90"})).Judge()
 	require.EqualValues(t, 90, *info.UsedBytes)
 	require.EqualValues(t, 100, *info.MaxBytes)
 	require.Equal(t, 3, info.Nodes)
@@ -328,21 +328,21 @@ func TestWhatTheStoreWouldLose(t *testing.T) {
 	off, online := map[string]string{"aof_enabled": "0"}, map[string]string{"connected_slaves": "1", "slave0": "state=online"}
 	snapshot := func(s *probe.Answers) { s.Config[0]["save"] = "60 1" }
 	for name, c := range map[string]struct {
-		told probe.Answers
-		want string
+		answers probe.Answers
+		want    string
 	}{
-		"with a file":                   {told(nil), dispatcher.LosesLastSecond},
-		"with a file written at once":   {with(told(nil), func(s *probe.Answers) { s.Config[0]["appendfsync"] = "always" }), dispatcher.LosesNothing},
-		"with a file written sometimes": {with(told(nil), func(s *probe.Answers) { s.Config[0]["appendfsync"] = "no" }), dispatcher.LosesUnknown},
-		"with a file of a hidden kind":  {with(told(nil), func(s *probe.Answers) { s.Config[0] = nil }), dispatcher.LosesUnknown},
-		"with snapshots":                {with(told(off), snapshot), dispatcher.LosesSinceSnapshot},
-		"with neither":                  {told(off), dispatcher.LosesEverything},
-		"with replicas":                 {with(told(online), func(s *probe.Answers) { s.Durability.Replicas = 1 }), dispatcher.LosesUnreplicated},
-		"with too few replicas":         {with(told(nil), func(s *probe.Answers) { s.Durability.Replicas = 1 }), dispatcher.LosesLastSecond},
-		"with WAITAOF":                  {with(told(nil), func(s *probe.Answers) { s.Durability, s.AOF, s.Waits = fsync, true, dispatcher.Yes }), dispatcher.LosesNothing},
+		"with a file":                   {answers(nil), dispatcher.LosesLastSecond},
+		"with a file written at once":   {with(answers(nil), func(s *probe.Answers) { s.Config[0]["appendfsync"] = "always" }), dispatcher.LosesNothing},
+		"with a file written sometimes": {with(answers(nil), func(s *probe.Answers) { s.Config[0]["appendfsync"] = "no" }), dispatcher.LosesUnknown},
+		"with a file of a hidden kind":  {with(answers(nil), func(s *probe.Answers) { s.Config[0] = nil }), dispatcher.LosesUnknown},
+		"with snapshots":                {with(answers(off), snapshot), dispatcher.LosesSinceSnapshot},
+		"with neither":                  {answers(off), dispatcher.LosesEverything},
+		"with replicas":                 {with(answers(online), func(s *probe.Answers) { s.Durability.Replicas = 1 }), dispatcher.LosesUnreplicated},
+		"with too few replicas":         {with(answers(nil), func(s *probe.Answers) { s.Durability.Replicas = 1 }), dispatcher.LosesLastSecond},
+		"with WAITAOF":                  {with(answers(nil), func(s *probe.Answers) { s.Durability, s.AOF, s.Waits = fsync, true, dispatcher.Yes }), dispatcher.LosesNothing},
 		"where it tells nothing":        {probe.Answers{Info: []map[string]string{nil}, Config: []map[string]string{nil}}, dispatcher.LosesUnknown},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.told.Judge().Loses) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.answers.Judge().Loses) })
 	}
 }
 

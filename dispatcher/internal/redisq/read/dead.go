@@ -245,7 +245,7 @@ func (c *DeadCounts) name(ctx context.Context, groups []dispatcher.DeadGroup) er
 
 // fields reads one field for each group, from a hash of the group's partition. It reports
 // only the fields that exist.
-func (c *DeadCounts) fields(ctx context.Context, key string, groups []dispatcher.DeadGroup, field func(*dispatcher.DeadGroup) string, tell func(*dispatcher.DeadGroup, string)) error {
+func (c *DeadCounts) fields(ctx context.Context, key string, groups []dispatcher.DeadGroup, field func(*dispatcher.DeadGroup) string, set func(*dispatcher.DeadGroup, string)) error {
 	byPartition := map[int][]int{}
 	for i := range groups {
 		n := c.conn.PartitionOf(groups[i].Lane)
@@ -272,7 +272,7 @@ func (c *DeadCounts) fields(ctx context.Context, key string, groups []dispatcher
 	for i, share := range shares {
 		for k, value := range answers[i].Val() {
 			if text, ok := value.(string); ok {
-				tell(&groups[share[k]], text)
+				set(&groups[share[k]], text)
 			}
 		}
 	}

@@ -367,9 +367,9 @@ func (l *lister) moved(ctx context.Context, at listCursor) (*listCursor, error) 
 	if l.began == 0 {
 		return nil, nil
 	}
-	told := make(map[dispatcher.DeliveryID]bool, len(l.page.Deliveries))
+	listed := make(map[dispatcher.DeliveryID]bool, len(l.page.Deliveries))
 	for i := range l.page.Deliveries {
-		told[l.page.Deliveries[i].ID] = true
+		listed[l.page.Deliveries[i].ID] = true
 	}
 	for ; at.partition < l.s.conn.Partitions(); at = (listCursor{section: sectionMoved, partition: at.partition + 1}) {
 		for more := true; more; {
@@ -385,7 +385,7 @@ func (l *lister) moved(ctx context.Context, at listCursor) (*listCursor, error) 
 			l.cost += costOfState*(l.page.LookedAt-before) + costOfShelf*movedLanes
 			for _, e := range chunks[0].entries {
 				at.known, at.score, at.name = e.line, e.score, e.name
-				if !told[e.delivery.ID] {
+				if !listed[e.delivery.ID] {
 					l.put(e)
 				}
 				if l.full() {

@@ -21,8 +21,8 @@ const (
 	lookBytes = 1 << 20
 )
 
-// looked is the reply of one partition about a message.
-type looked struct {
+// messageReply is the reply of one partition about a message.
+type messageReply struct {
 	partition  int
 	first      int64 // position of the next lane; 0: there are no more
 	found      bool
@@ -40,15 +40,15 @@ func (s *Deliveries) Read(ctx context.Context, id string) (dispatcher.MessageVie
 	if err != nil {
 		return dispatcher.MessageView{}, err
 	}
-	all := make([]looked, s.conn.Partitions())
-	todo := make([]*looked, len(all))
+	all := make([]messageReply, s.conn.Partitions())
+	todo := make([]*messageReply, len(all))
 	for n := range all {
-		all[n] = looked{partition: n, first: 1}
+		all[n] = messageReply{partition: n, first: 1}
 		todo[n] = &all[n]
 	}
 	for len(todo) > 0 {
-		s.lookOn(ctx, names, id, todo)
-		todo = slices.DeleteFunc(todo, func(l *looked) bool { return l.first == 0 })
+		s.readMore(ctx, names, id, todo)
+		todo = slices.DeleteFunc(todo, func(l *messageReply) bool { return l.first == 0 })
 	}
 	var out dispatcher.MessageView
 	var errs []error
@@ -135,8 +135,8 @@ func locate(a *dispatcher.Attempt, m *dispatcher.Message) {
 	}
 }
 
-// lookOn reads one more page of each partition.
-func (s *Deliveries) lookOn(ctx context.Context, names []any, id string, todo []*looked) {
+// readMore reads one more page of each partition.
+func (s *Deliveries) readMore(ctx context.Context, names []any, id string, todo []*messageReply) {
 	calls := make([]conn.Call, len(todo))
 	for i, l := range todo {
 		calls[i] = conn.Call{Partition: l.partition, Args: append(slices.Clip(names), id, l.first, lookLanes, lookBytes/len(todo))}
@@ -162,7 +162,7 @@ func (s *Deliveries) lookOn(ctx context.Context, names []any, id string, todo []
 			}
 		}
 		for _, values := range list {
-			d, err := readLooked(l.message, id, values)
+			d, err := readReplied(l.message, id, values)
 			if err != nil {
 				l.err = err
 				break
@@ -175,7 +175,7 @@ func (s *Deliveries) lookOn(ctx context.Context, names []any, id string, todo []
 	}
 }
 
-func readLooked(m *dispatcher.Message, id string, values any) (dispatcher.Delivery, error) {
+func readReplied(m *dispatcher.Message, id string, values any) (dispatcher.Delivery, error) {
 	list, _ := values.([]any)
 	a := conn.Reply{Values: list}
 	f := knownDelivery{lane: a.Text(), status: a.Text(), at: a.Time(), waitsFor: a.Text(), progress: a.Text()}

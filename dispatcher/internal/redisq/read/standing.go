@@ -30,7 +30,7 @@ type stander struct {
 	names []any // of the instances
 	batch []dispatcher.Entry
 	out   []dispatcher.Standing
-	told  []map[int][]dispatcher.Delivery // replies about each message by partition; they are returned in that order
+	found []map[int][]dispatcher.Delivery // replies about each message by partition; they are returned in that order
 }
 
 // standing is the work of one call, with its progress.
@@ -38,7 +38,7 @@ type standing struct {
 	partition int
 	entries   []int // indices in the batch
 	lanes     int   // maximum number of lanes to return
-	told      int   // lanes of the first entry that earlier calls returned
+	returned  int   // lanes of the first entry that earlier calls returned
 }
 
 // Standing returns the statuses of messages' deliveries. A message to one destination is in
@@ -61,7 +61,7 @@ func (s *Deliveries) Standing(ctx context.Context, batch []dispatcher.Entry) ([]
 			lies[n] = append(lies[n], i)
 		}
 	}
-	st := &stander{s: s, names: names, batch: batch, out: out, told: make([]map[int][]dispatcher.Delivery, len(batch))}
+	st := &stander{s: s, names: names, batch: batch, out: out, found: make([]map[int][]dispatcher.Delivery, len(batch))}
 	st.findElsewhere(ctx, lies)
 	for todo := standings(batch, lies); len(todo) > 0; {
 		lanes, some := 0, 0
@@ -74,8 +74,8 @@ func (s *Deliveries) Standing(ctx context.Context, batch []dispatcher.Entry) ([]
 	absent := false
 	for i := range out {
 		absent = absent || len(batch[i].Lanes) == 0 && out[i].Err == nil && out[i].Result == 0
-		for _, n := range slices.Sorted(maps.Keys(st.told[i])) {
-			out[i].Deliveries = append(out[i].Deliveries, st.told[i][n]...)
+		for _, n := range slices.Sorted(maps.Keys(st.found[i])) {
+			out[i].Deliveries = append(out[i].Deliveries, st.found[i][n]...)
 		}
 	}
 	if absent { // it matches no endpoint, and the store does not know it
@@ -148,7 +148,7 @@ func standings(batch []dispatcher.Entry, lies [][]int) (todo []standing) {
 func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 	calls := make([]conn.Call, len(todo))
 	for k, t := range todo {
-		args := append(slices.Clip(st.names), t.told)
+		args := append(slices.Clip(st.names), t.returned)
 		for _, i := range t.entries {
 			args = append(args, st.batch[i].Message.ID, string(st.batch[i].Digest[:]))
 		}
@@ -177,24 +177,24 @@ func (st *stander) read(t *standing, r conn.Call) error {
 	switch {
 	case r.Err != nil:
 		return r.Err
-	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.told: // otherwise it would be queried again for ever
+	case whole < 0 || whole > len(t.entries) || whole == 0 && begun <= t.returned: // otherwise it would be queried again for ever
 		return conn.ErrReply
 	}
 	for k := 0; list.Text != "" && list.Err == nil && k < len(t.entries); k++ {
 		i := t.entries[k]
-		if st.told[i] == nil {
-			st.told[i] = make(map[int][]dispatcher.Delivery, 1)
+		if st.found[i] == nil {
+			st.found[i] = make(map[int][]dispatcher.Delivery, 1)
 		}
-		told := readStanding(&list, st.batch[i].Message, &st.out[i])
-		st.told[i][t.partition] = append(st.told[i][t.partition], told...)
+		found := readStanding(&list, st.batch[i].Message, &st.out[i])
+		st.found[i][t.partition] = append(st.found[i][t.partition], found...)
 	}
-	t.entries, t.told, t.lanes = t.entries[whole:], begun, lanesAtOnce
+	t.entries, t.returned, t.lanes = t.entries[whole:], begun, lanesAtOnce
 	return list.Err
 }
 
 // readStanding parses one partition's reply about a message. A reply with the same content has
 // priority over another message with its id in another partition.
-func readStanding(list *conn.Words, m *dispatcher.Message, out *dispatcher.Standing) (told []dispatcher.Delivery) {
+func readStanding(list *conn.Words, m *dispatcher.Message, out *dispatcher.Standing) (found []dispatcher.Delivery) {
 	code, created := list.Next(), list.Time()
 	n, err := strconv.Atoi(list.Next())
 	if err != nil {
@@ -204,7 +204,7 @@ func readStanding(list *conn.Words, m *dispatcher.Message, out *dispatcher.Stand
 		f := knownDelivery{lane: list.Next(), status: list.Next(), at: list.Time()}
 		d := f.delivery(m, m.ID)
 		d.Attempts, d.LastStatus = 0, 0 // they were not read
-		told = append(told, d)
+		found = append(found, d)
 	}
 	switch {
 	case list.Err != nil:
@@ -217,5 +217,5 @@ func readStanding(list *conn.Words, m *dispatcher.Message, out *dispatcher.Stand
 	case code == "3" && out.Result == 0:
 		out.Result = dispatcher.Conflict
 	}
-	return told
+	return found
 }

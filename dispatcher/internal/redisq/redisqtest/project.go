@@ -103,7 +103,7 @@ func (p *Project) Content(partitions int) string {
 		}
 	}
 	all := stored.Merged(states)
-	all.Fanned, all.Told = nil, nil
+	all.Fanned, all.Reported = nil, nil
 	slices.Sort(all.Fenced)
 	all.Fenced = slices.Compact(all.Fenced)
 	for id, m := range all.Messages {

@@ -143,7 +143,7 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.readStopped()
 	r.readPlacement()
 	r.readCounts()
-	r.readTold()
+	r.readReported()
 }
 
 func (r *raw) fault(format string, args ...any) {
@@ -362,9 +362,9 @@ func (r *raw) readCounts() {
 	}
 }
 
-// readTold reads the log lines about ends without an attempt. It checks that
+// readReported reads the log lines about ends without an attempt. It checks that
 // every line has its form.
-func (r *raw) readTold() {
+func (r *raw) readReported() {
 	for _, entry := range r.attempts.Val() {
 		if entry.Values["a"] != nil || entry.Values["z"] != nil {
 			continue // for the archive: it has no lines
@@ -382,7 +382,7 @@ func (r *raw) readTold() {
 			}
 			if words[1] == "dead" || words[1] == "cancelled" {
 				id := r.id(words[0])
-				r.out.Told[id] = append(r.out.Told[id], words[1]+" "+words[5])
+				r.out.Reported[id] = append(r.out.Reported[id], words[1]+" "+words[5])
 			}
 		}
 	}

@@ -70,14 +70,14 @@ func (r *raw) readLanes() {
 	}
 	for name, text := range r.hashes["lane"].Val() {
 		r.at(name, func(l *stored.LaneState) {
-			var told int64
+			var opensAt int64
 			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // the reason why the lane is left alone
 			if before, away, ok := strings.Cut(text, " e"); ok {
 				r.whole(away, "%d-%d", &l.Egress, &l.EgressWait)
 				text = before
 			}
 			var last int64
-			format, all := "%d %d %d %d %d %d %d %d %d", []any{&l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow, &l.Failing, &told}
+			format, all := "%d %d %d %d %d %d %d %d %d", []any{&l.Window, &l.Fails, &l.Opened, &l.Until, &l.Tat, &l.Keys, &l.Slow, &l.Failing, &opensAt}
 			if strings.Count(text, " ") == len(all) {
 				format, all = format+" %d", append(all, &last)
 			}

@@ -44,7 +44,7 @@ func TestARestoreThatWasKilledIsRepeatedInACluster(t *testing.T) {
 			want := map[string]string{}
 			for i, put := range puts {
 				o := &was.open[i]
-				want[o.ID.String()] = told(o, p.Now)
+				want[o.ID.String()] = described(o, p.Now)
 				require.Equal(t, i < len(some), put == archive.PutExists, "%s: %v", o.ID, put)
 			}
 			for i, put := range dead {

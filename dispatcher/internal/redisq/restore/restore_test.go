@@ -92,8 +92,8 @@ func deadOne(t *testing.T, s *redisqtest.Raw, state stored.State, id dispatcher.
 	}
 }
 
-// told is what matters of an unfinished delivery.
-func told(o *archive.Open, now time.Time) string {
+// described is what matters of an unfinished delivery.
+func described(o *archive.Open, now time.Time) string {
 	due := o.Due
 	if due.Before(now) {
 		due = time.Time{} // at once
@@ -110,7 +110,7 @@ func unfinished(t *testing.T, s *redisqtest.Raw, now time.Time) map[string]strin
 			page, err := f.Unfinished(context.Background(), n, cursor)
 			require.NoError(t, err)
 			for i := range page.Open {
-				all[page.Open[i].ID.String()] = told(&page.Open[i], now)
+				all[page.Open[i].ID.String()] = described(&page.Open[i], now)
 			}
 			if cursor = page.Next; cursor == "" {
 				break
@@ -146,7 +146,7 @@ func TestWhatIsPutBackIsWhereItWas(t *testing.T) {
 		}
 		want := map[string]string{}
 		for i := range was.open {
-			want[was.open[i].ID.String()] = told(&was.open[i], p.Now)
+			want[was.open[i].ID.String()] = described(&was.open[i], p.Now)
 		}
 		for i, put := range dead {
 			require.Equal(t, archive.PutNew, put, "%s", was.dead[i].ID)

@@ -264,9 +264,9 @@ func shelfCalls(shelves map[int][]string) (calls []conn.Call) {
 // readPart reads the reply to one call.
 func (r *Reader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (lanesPart, error) {
 	out := lanesPart{more: a.Number() == 1}
-	looked, records := int(a.Number()), int(a.Number())
-	p.LookedAt += looked
-	p.cost += costOfName*looked + costOfRecord*records
+	names, records := int(a.Number()), int(a.Number())
+	p.LookedAt += names
+	p.cost += costOfName*names + costOfRecord*records
 	out.reached = place{At: a.Time(), ID: a.Text()}
 	for a.More() {
 		e := readEntry(a)

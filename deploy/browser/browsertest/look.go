@@ -120,8 +120,10 @@ func (b *Tab) Focused() (f Focused) {
 }
 
 // ring reports whether the focus changes the look of the element, or of an element
-// around it.
+// around it. A live page may replace the element in the meantime; then it throws, and the
+// element with the focus is queried again.
 const ring = `function () {
+	if (document.activeElement !== this) throw new Error("the focus moved");
 	const looks = () => { const l = []; for (let e = this, n = 0; e && n < 5; e = e.parentElement, n++)
 		for (const p of [null, "::after", "::before"]) {
 			const s = getComputedStyle(e, p);

@@ -97,7 +97,8 @@ func storeOptions(url string, o Options) redisq.Options {
 		BreakerWait:     o.BreakerWait,
 		FailingAfter:    o.Engine.FailingAfter,
 
-		Archive: o.Archive.URL != "",
+		Archive:  o.Archive.URL != "",
+		LoadLate: o.InMemory,
 
 		Seal: o.Seal,
 		Log:  o.Log,

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
@@ -33,4 +34,13 @@ func TestAServerIsGivenOnlyTheScriptsItLacks(t *testing.T) {
 	setUser(t, server, "blind", "+@all", "-script|exists")
 	open("fourth", strings.Replace(server.URL(), "redis://", "redis://blind:secret@", 1))
 	require.Equal(t, all, loaded(), "who may not ask gives all")
+}
+
+func TestAScriptIsLoadedLateAtItsFirstCall(t *testing.T) {
+	server := redistest.Start(t)
+	late := &trap{TB: t, store: openTestStore(t, redisq.Options{URL: server.URL(), LoadLate: true})}
+	require.Zero(t, late.stat("script|load"))
+	_, _, err := late.store.Limit(t.Context(), "one", "a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
+	require.NoError(t, err)
+	require.Equal(t, 1, late.stat("script|load"), "the one that was called")
 }

